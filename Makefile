@@ -1,0 +1,20 @@
+# The two commands of the README: `make run` and `make test`. Each does all its own set-up.
+SHELL := /bin/bash
+BUILD ?= build
+JOBS ?= $(shell nproc)
+
+.PHONY: setup build run test format oracle clean
+setup:
+	@scripts/phase.sh set-up 15 scripts/setup.sh
+build: setup
+	@scripts/phase.sh build 30 scripts/build.sh $(BUILD) $(JOBS)
+test: build
+	@scripts/phase.sh tests 20 scripts/test.sh $(BUILD)
+run: build
+	@scripts/phase.sh quickstart 15 scripts/quickstart.sh $(BUILD)
+oracle:
+	@scripts/oracle.sh
+format:
+	@git ls-files '*.h' '*.cc' | xargs clang-format -i
+clean:
+	rm -rf build build-dev build-asan build-tsan

@@ -1,0 +1,72 @@
+// The contract between cli, agent and rank: environment names, file names, exit codes, event lines.
+// These rooms never include each other; they meet here. Names in this file are stable.
+#pragma once
+
+namespace dsj::contract {
+
+// ---- environment of a rank: torchrun's names, plus three of ours
+// -------------------------------------------------
+inline constexpr char kEnvRank[] = "RANK";
+inline constexpr char kEnvLocalRank[] = "LOCAL_RANK";
+inline constexpr char kEnvWorldSize[] = "WORLD_SIZE";
+inline constexpr char kEnvLocalWorldSize[] = "LOCAL_WORLD_SIZE";
+inline constexpr char kEnvGroupRank[] = "GROUP_RANK";
+inline constexpr char kEnvMasterAddr[] = "MASTER_ADDR";
+inline constexpr char kEnvMasterPort[] = "MASTER_PORT";
+/// Path of job.json (job_file.h).
+inline constexpr char kEnvJobFile[] = "DSJ_JOB_FILE";
+/// Number of the inherited pipe that takes the event lines.
+inline constexpr char kEnvEventFd[] = "DSJ_EVENT_FD";
+/// Rank 0 only: number of the inherited, already listening socket of the store.
+inline constexpr char kEnvStoreFd[] = "DSJ_STORE_FD";
+
+// ---- under the output directory
+// --------------------------------------------------------------------------------
+inline constexpr char kMetricsFile[] = "metrics.jsonl";
+inline constexpr char kStatusFile[] = "status.yaml";
+inline constexpr char kCheckpointsDir[] = "checkpoints";
+inline constexpr char kModelDir[] = "model";
+inline constexpr char kLogsDir[] = "logs";
+/// checkpoints/attempt holds the number of the attempt that may publish (ownership.md: the fence).
+inline constexpr char kAttemptFile[] = "attempt";
+
+// ---- exit codes of dsj-train and dsj-agent; dsj run maps them to its own 0, 1, 2, 3, 130
+// -----------------------------
+enum ExitCode : int {
+  kExitDone = 0,          ///< the job's last step is done, saved and exported; nothing else is 0
+  kExitFailed = 1,        ///< this rank failed: a new attempt from the last checkpoint may help
+  kExitBadInput = 2,      ///< the user's input: no attempt will help; nothing was started
+  kExitEnvironment = 3,   ///< library, space, permission: no attempt will help here
+  kExitPeerLost = 86,     ///< another rank died or hung: not this rank's fault; retry
+  kExitPreempted = 87,    ///< stopped on request: every rank saved the same step
+  kExitInterrupted = 130  ///< dsj run only: stopped by Ctrl-C or SIGTERM
+};
+
+// ---- event lines: one JSON object per line on kEnvEventFd, "event" names the kind
+// -------------------------------
+// {"event":"start","pid":N,"rank":R}                            every rank, once its input was read
+// and accepted
+// {"event":"resolved","config":{...},"total_steps":N}           rank 0, before the first step
+// {"event":"resumed","step":S,"path":P}                         rank 0, when a checkpoint was
+// loaded
+// {"event":"step","step":N,...}                                 rank 0: the fields of metrics.jsonl
+// (metrics.h);
+//                                                               other ranks: step only (a
+//                                                               heartbeat)
+// {"event":"checkpoint","step":S,"path":P,"bytes":B,"seconds":T}  rank 0, after publication
+// {"event":"exported","path":P}                                 rank 0, model/ is complete
+// {"event":"error","reason":R,"message":M}                      any rank, before it exits not 0 and
+// not preempted
+// {"event":"warning","message":M}                               any rank
+// {"event":"done","step":S}                                     every rank, right before exit 0
+inline constexpr char kEventStart[] = "start";
+inline constexpr char kEventResolved[] = "resolved";
+inline constexpr char kEventResumed[] = "resumed";
+inline constexpr char kEventStep[] = "step";
+inline constexpr char kEventCheckpoint[] = "checkpoint";
+inline constexpr char kEventExported[] = "exported";
+inline constexpr char kEventError[] = "error";
+inline constexpr char kEventWarning[] = "warning";
+inline constexpr char kEventDone[] = "done";
+
+}  // namespace dsj::contract

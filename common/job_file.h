@@ -1,0 +1,28 @@
+// job.json: what the agent hands every rank of one attempt. Written by the agent, read by
+// dsj-train. Absolute paths; ds_config as the user wrote it: each rank resolves it by the same pure
+// function (dsconfig/resolve.h).
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "common/result.h"
+#include "common/training_args.h"
+
+namespace dsj {
+
+struct JobFile {
+  std::string name;        ///< the job's name, for messages
+  int64_t attempt = 1;     ///< never falls; the checkpoint directory's fence compares it
+  int world_size = 1;      ///< ranks of this attempt
+  std::string output_dir;  ///< holds checkpoints/, model/, logs/
+  TrainingArgs training;
+  nlohmann::json ds_config;      ///< plain JSON (comments and trailing commas already read away)
+  std::string ds_config_source;  ///< the file it came from, for messages
+};
+
+Result<JobFile> job_file_from_json(const nlohmann::json& object);
+nlohmann::json to_json(const JobFile& job);
+
+}  // namespace dsj

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Set-up of a build machine: apt packages and libtorch, nothing else. Safe to run again: what is there is kept.
+# Debian 12 or Ubuntu 24.04, as root or with sudo. Downloads are cached under ${DSJ_CACHE:-~/.cache/dsj}.
+set -euo pipefail
+
+cache="${DSJ_CACHE:-$HOME/.cache/dsj}"
+torch_version=2.11.0
+# name version sha256 platform-tag; libtorch_cpu.so needs libcudart and libcupti to load, even with no GPU.
+wheels=(
+  "torch $torch_version 0f68f4ac6d95d12e896c3b7a912b5871619542ec54d3649cf48cc1edd4dd2756"
+  "nvidia-cuda-runtime 13.0.96 7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548"
+  "nvidia-cuda-cupti 13.0.85 4eb01c08e859bf924d222250d2e8f8b8ff6d3db4721288cf35d14252a4d933c8"
+)
+apt_packages=(
+  g++ cmake ninja-build make ccache git ca-certificates python3 python3-pip unzip
+  libcpprest-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libssl-dev
+  libgtest-dev libgmock-dev libcli11-dev libpcre2-dev libutf8proc-dev libxxhash-dev
+)
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+install_apt() {
+  local missing=()
+  for package in "${apt_packages[@]}"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  if [ ${#missing[@]} -eq 0 ]; then say "apt: nothing to install"; return; fi
+  local sudo=""
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { say "apt packages are missing (${missing[*]}): run as root or install sudo"; exit 3; }
+    sudo=sudo
+  fi
+  say "apt: installing ${missing[*]}"
+  $sudo apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# Only the headers and the libraries a CPU program loads leave the wheel: about 0.6 of its 1.8 GB.
+unpack() {  # unpack NAME WHEEL DIRECTORY
+  case "$1" in
+    torch) unzip -q -o "$2" 'torch/include/*' 'torch/lib/libtorch_cpu.so' 'torch/lib/libc10.so' 'torch/lib/libgomp*' \
+             'torch-*.dist-info/licenses/*' -d "$3" ;;
+    *)     unzip -q -o "$2" 'nvidia/cu13/lib/*' -d "$3" ;;
+  esac
+}
+
+install_libtorch() {
+  local root="$cache/libtorch-$torch_version"
+  if [ -e "$root/.complete" ]; then say "libtorch: $root"; return; fi
+  local staging; mkdir -p "$cache/wheels"; staging="$(mktemp -d "$cache/libtorch.XXXXXX")"
+  for row in "${wheels[@]}"; do
+    read -r name version sha256 <<<"$row"
+    local pattern="$cache/wheels/${name//-/_}-$version-*.whl"
+    # shellcheck disable=SC2086
+    if ! ls $pattern >/dev/null 2>&1; then
+      say "libtorch: downloading $name $version"
+      python3 -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 --implementation cp --abi cp312 --abi none \
+        --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux_2_17_x86_64 \
+        --platform manylinux2014_x86_64 -d "$cache/wheels" "$name==$version"
+    fi
+    # shellcheck disable=SC2086
+    local wheel; wheel="$(ls $pattern | head -n1)"
+    if ! printf '%s  %s\n' "$sha256" "$wheel" | sha256sum --check --status; then
+      say "libtorch: $wheel does not have the pinned checksum $sha256; it is removed, run again"
+      rm -f "$wheel"; exit 3
+    fi
+    unpack "$name" "$wheel" "$staging"
+    rm -f "$wheel"
+  done
+  touch "$staging/.complete"
+  rm -rf "$root"; mv "$staging" "$root"
+  say "libtorch: $root"
+}
+
+install_apt
+install_libtorch

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""The one-way arrows between rooms, read off #include lines. Usage: arrows_test.py REPOSITORY. Exit 1 on a violation.
+
+A room may include itself and the rooms listed for it. A room that is not listed fails: add it here with its reason.
+"""
+import os
+import re
+import sys
+
+ARROWS = {
+    "common": [],
+    "common/files": ["common"],
+    "common/layout": ["common"],
+    "common/dsconfig": ["common", "common/layout"],
+    "common/jobspec": ["common", "common/layout", "common/dsconfig"],
+    "agent": ["common", "common/files", "common/layout", "common/dsconfig", "common/jobspec"],
+    "cli": ["common", "common/files", "common/layout", "common/dsconfig", "common/jobspec", "agent"],
+    "engine/data": ["common", "common/files"],
+    "engine/weights": ["common", "common/files", "common/layout"],
+    "engine/checkpoint": ["common", "common/files"],
+    "engine/optim": ["common", "common/dsconfig"],
+    "engine/memory": ["common"],
+    "engine/comm": ["common"],
+    "engine/zero": ["common", "common/layout", "common/dsconfig", "engine/memory", "engine/comm", "engine/weights",
+                    "engine/checkpoint", "engine/optim", "common/files"],
+    "engine/models": ["common", "common/layout", "engine/memory", "engine/zero"],
+    "engine/train": ["common", "common/files", "common/layout", "common/dsconfig", "engine/data", "engine/weights",
+                     "engine/checkpoint", "engine/optim", "engine/memory", "engine/comm", "engine/zero",
+                     "engine/models"],
+    "engine": ["common", "engine/train"],
+}
+TORCH_ROOMS = {"engine/memory", "engine/comm", "engine/zero", "engine/models", "engine/train", "engine"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)
+
+
+def room_of(path):
+    folder = os.path.dirname(path)
+    while folder and folder not in ARROWS:
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def main():
+    root = sys.argv[1]
+    problems, arrows_seen = [], 0
+    for top in ("common", "kube", "operator", "agent", "engine", "cli"):
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            for name in names:
+                if not name.endswith((".h", ".cc")):
+                    continue
+                path = os.path.relpath(os.path.join(folder, name), root)
+                if os.path.dirname(path) not in ARROWS:
+                    problems.append(f"{path}: its room is not listed in ARROWS")
+                    continue
+                room = room_of(path)
+                with open(os.path.join(root, path), encoding="utf-8") as source:
+                    text = source.read()
+                for quote, target in INCLUDE.findall(text):
+                    if quote == "<":
+                        if target.startswith(("ATen", "torch/", "c10/")) and room not in TORCH_ROOMS:
+                            problems.append(f"{path}: includes <{target}>, but {room} is torch-free")
+                        if target.startswith("cpprest") and not room.startswith(("kube", "agent")):
+                            problems.append(f"{path}: includes <{target}>, but {room} is cpprest-free")
+                        if target.startswith("yaml-cpp") and room not in ("common/jobspec", "agent", "cli"):
+                            problems.append(f"{path}: includes <{target}>, but {room} is yaml-free")
+                        continue
+                    other = room_of(target)
+                    if not other:
+                        problems.append(f"{path}: includes \"{target}\": not a path from the repository's root")
+                    elif other != room and other not in ARROWS[room]:
+                        problems.append(f"{path}: {room} may not include {other} (\"{target}\")")
+                    else:
+                        arrows_seen += 1
+    for problem in problems:
+        print(problem)
+    print(f"{arrows_seen} includes follow the arrows, {len(problems)} do not")
+    return 1 if problems or arrows_seen == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
