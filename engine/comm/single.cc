@@ -1,0 +1,57 @@
+#include "engine/comm/single.h"
+
+#include "common/check.h"
+
+namespace dsj::comm {
+namespace {
+
+struct DoneWork final : Work {
+  void wait() override {}
+  bool done() override { return true; }
+};
+
+struct FailedWork final : Work {
+  explicit FailedWork(CollectiveError error) : error(std::move(error)) {}
+  void wait() override { throw error; }
+  bool done() override { return true; }
+  const CollectiveError error;
+};
+
+class Single final : public Collectives {
+ public:
+  explicit Single(at::Device device) : Collectives(0, 1, device) {}
+  std::string_view backend() const override { return "single"; }
+  void shutdown() override { closed_ = true; }
+  void abort(const std::string& reason) override { aborted_ = reason; }
+
+ protected:
+  WorkPtr issue(Request request) override {
+    DSJ_CHECK(!closed_, "%s was issued after shutdown", name_of(request.kind));
+    operation_done();
+    if (!aborted_.empty()) {
+      return std::make_shared<FailedWork>(CollectiveError({.rank = 0,
+                                                           .kind = request.kind,
+                                                           .sequence = request.sequence,
+                                                           .unit = request.unit,
+                                                           .reason = aborted_}));
+    }
+    for (const ChunkPair& chunk : request.chunks) {
+      if (chunk.out.numel() != 0 && chunk.out.const_data_ptr() != chunk.in.const_data_ptr()) {
+        chunk.out.view(-1).copy_(chunk.in.view(-1));
+      }
+    }
+    return std::make_shared<DoneWork>();
+  }
+
+ private:
+  bool closed_ = false;
+  std::string aborted_;
+};
+
+}  // namespace
+
+std::unique_ptr<Collectives> make_single(at::Device device) {
+  return std::make_unique<Single>(device);
+}
+
+}  // namespace dsj::comm

@@ -1,0 +1,13 @@
+// World 1: outputs are copies of inputs, made before the call returns.
+#pragma once
+
+#include <memory>
+
+#include "engine/comm/collectives.h"
+
+namespace dsj::comm {
+
+/// Never fails.
+std::unique_ptr<Collectives> make_single(at::Device device);
+
+}  // namespace dsj::comm
