@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/result.h"
 
@@ -51,5 +52,7 @@ struct TrainingArgs {
 Result<TrainingArgs> training_args_from_json(const nlohmann::json& object, const std::string& path);
 /// Writes the given fields only, camelCase.
 nlohmann::json to_json(const TrainingArgs& args);
+/// Every field's camelCase name, in the order of the struct.
+const std::vector<std::string>& training_arg_names();
 
 }  // namespace dsj
