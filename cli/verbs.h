@@ -1,0 +1,24 @@
+// The verbs of `dsj`. One verb, one file: run_VERB in cli/VERB.cc, one row in main.cc's table.
+// A verb gets its arguments without the program's and its own name, parses them itself (CLI11),
+// prints to stdout what was asked for and to stderr what went wrong, and returns the exit code:
+// 0 done, 1 the job failed or findings, 2 bad input (nothing was started), 3 environment,
+// 130 interrupted. No exception leaves a verb.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "common/result.h"
+
+namespace dsj::cli {
+
+using Arguments = std::span<const std::string>;
+
+int run_validate(Arguments args);
+int run_plan(Arguments args);
+int run_run(Arguments args);
+
+/// Prints "dsj VERB: where: message (hint)" on stderr; returns the exit code of the error's kind.
+int report(const char* verb, const Error& error);
+
+}  // namespace dsj::cli
