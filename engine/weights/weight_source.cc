@@ -1,0 +1,186 @@
+#include "engine/weights/weight_source.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+#include "common/check.h"
+
+namespace dsj::weights {
+namespace {
+
+constexpr char kSingleFile[] = "model.safetensors";
+constexpr char kIndexFile[] = "model.safetensors.index.json";
+constexpr int64_t kIndexBytesMax = 100'000'000;
+/// 16-bit weights pass through a buffer that stays in the cache.
+constexpr size_t kStagedElements = 128 * 1024;
+
+std::unexpected<Error> no_weights(Files& files, const std::string& directory) {
+  for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+    if (files.exists(path_join(directory, name)).value_or(false)) {
+      return bad_input("the weights are in PyTorch's pickle format, which is not read yet",
+                       path_join(directory, name),
+                       "convert them once: model.save_pretrained(DIR, safe_serialization=True)");
+    }
+  }
+  if (!files.exists(directory).value_or(false)) {
+    return bad_input("the model directory does not exist", directory);
+  }
+  return bad_input(std::string("neither ") + kSingleFile + " nor " + kIndexFile + " is there",
+                   directory, "a Hugging Face model directory with safetensors is expected");
+}
+
+/// File names of an index's weight_map, tensor by tensor.
+Result<std::map<std::string, std::string>> read_weight_map(Files& files, const std::string& path) {
+  DSJ_TRY(const std::string text, files.read_all(path, kIndexBytesMax));
+  const auto index = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (index.is_discarded() || !index.is_object() || !index.contains("weight_map") ||
+      !index["weight_map"].is_object()) {
+    return bad_input("no JSON object with a \"weight_map\" object", path);
+  }
+  std::map<std::string, std::string> files_by_tensor;
+  for (const auto& [tensor, file] : index["weight_map"].items()) {
+    const std::string name = file.is_string() ? file.get<std::string>() : "";
+    // A file beside the index, never a path: the index comes from anywhere.
+    if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..") {
+      return bad_input("weight_map[\"" + tensor + "\"] is not the name of a file beside the index",
+                       path);
+    }
+    files_by_tensor[tensor] = name;
+  }
+  if (files_by_tensor.empty()) return bad_input("the weight_map is empty", path);
+  return files_by_tensor;
+}
+
+}  // namespace
+
+Result<WeightSource> WeightSource::open(Files& files, const std::string& directory) {
+  WeightSource source;
+  const std::string single = path_join(directory, kSingleFile);
+  const std::string index = path_join(directory, kIndexFile);
+  DSJ_TRY(const bool has_single, files.exists(single));
+  DSJ_TRY(const bool has_index, files.exists(index));
+  if (has_single) {
+    DSJ_TRY_STATUS(source.add_file(files, single));
+  } else if (has_index) {
+    DSJ_TRY_STATUS(source.add_index(files, directory, index));
+  } else {
+    return no_weights(files, directory);
+  }
+  std::vector<size_t> order(source.tensors_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, {},
+                    [&](size_t i) -> const std::string& { return source.tensors_[i].name; });
+  std::vector<TensorInfo> tensors;
+  std::vector<size_t> source_of;
+  for (const size_t i : order) {
+    source.by_name_[source.tensors_[i].name] = tensors.size();
+    tensors.push_back(std::move(source.tensors_[i]));
+    source_of.push_back(source.source_of_[i]);
+  }
+  source.tensors_ = std::move(tensors);
+  source.source_of_ = std::move(source_of);
+  return source;
+}
+
+Status WeightSource::add_file(Files& files, const std::string& path) {
+  DSJ_TRY(auto file, files.open_read(path));
+  std::string prefix(size_t(std::min(kHeaderPrefixBytes, file->size())), '\0');
+  DSJ_TRY_STATUS(file->read(0, std::as_writable_bytes(std::span(prefix))));
+  DSJ_TRY(const int64_t header_bytes, safetensors_header_bytes(prefix, file->size(), path));
+  std::string json(size_t(header_bytes), '\0');
+  DSJ_TRY_STATUS(file->read(kHeaderPrefixBytes, std::as_writable_bytes(std::span(json))));
+  DSJ_TRY(auto header, parse_safetensors_header(json, file->size(), path));
+  for (TensorInfo& tensor : header.tensors) {
+    const auto [other, is_new] = by_name_.emplace(tensor.name, tensors_.size());
+    if (!is_new) {
+      return bad_input("tensor \"" + tensor.name + "\" is in " +
+                           sources_[source_of_[other->second]].path + " too",
+                       path);
+    }
+    tensors_.push_back(std::move(tensor));
+    source_of_.push_back(sources_.size());
+  }
+  sources_.push_back({path, std::move(file)});
+  return {};
+}
+
+Status WeightSource::add_index(Files& files, const std::string& directory,
+                               const std::string& index_path) {
+  DSJ_TRY(const auto files_by_tensor, read_weight_map(files, index_path));
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : files_by_tensor) names.insert(file);
+  for (const std::string& name : names) {
+    const std::string path = path_join(directory, name);
+    DSJ_TRY(const bool there, files.exists(path));
+    if (!there) {
+      return bad_input("the index names " + name + ", which is not there", index_path,
+                       "download or copy all shards of the model");
+    }
+    DSJ_TRY_STATUS(add_file(files, path));
+  }
+  for (const auto& [tensor, file] : files_by_tensor) {
+    const auto found = by_name_.find(tensor);
+    if (found == by_name_.end() ||
+        sources_[source_of_[found->second]].path != path_join(directory, file)) {
+      return bad_input(
+          "the index says that " + file + " holds tensor \"" + tensor + "\", it does not",
+          index_path);
+    }
+  }
+  return {};
+}
+
+const TensorInfo* WeightSource::find(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &tensors_[found->second];
+}
+
+DType WeightSource::dtype() const {
+  std::map<DType, int64_t> bytes;
+  for (const TensorInfo& tensor : tensors_) bytes[tensor.dtype] += tensor.bytes();
+  if (bytes.empty()) return DType::F32;
+  return std::ranges::max_element(bytes, {}, [](const auto& row) { return row.second; })->first;
+}
+
+std::vector<std::string> WeightSource::paths() const {
+  std::vector<std::string> paths;
+  for (const Source& source : sources_) paths.push_back(source.path);
+  return paths;
+}
+
+Status WeightSource::read(const std::string& name, int64_t offset, std::span<float> out) const {
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end()) {
+    return bad_input("there is no tensor \"" + name + "\"",
+                     sources_.empty() ? "" : path_parent(sources_.front().path));
+  }
+  const TensorInfo& tensor = tensors_[found->second];
+  const Source& source = sources_[source_of_[found->second]];
+  DSJ_CHECK(
+      offset >= 0 && offset <= tensor.elements && int64_t(out.size()) <= tensor.elements - offset,
+      "%s: elements %lld + %zu of %lld", name.c_str(), (long long)offset, out.size(),
+      (long long)tensor.elements);
+  if (!is_weight_dtype(tensor.dtype)) {
+    return bad_input("tensor \"" + name + "\" is " + std::string(dtype_name(tensor.dtype)) +
+                         ", weights are F32, BF16 or F16",
+                     source.path,
+                     "convert the model first; quantised weights are not trained here");
+  }
+  int64_t position = tensor.begin + offset * dtype_bytes(tensor.dtype);
+  if (tensor.dtype == DType::F32) return source.file->read(position, std::as_writable_bytes(out));
+
+  const auto convert = tensor.dtype == DType::BF16 ? bf16_to_float : fp16_to_float;
+  std::vector<uint16_t> staged(std::min(out.size(), kStagedElements));
+  while (!out.empty()) {
+    const std::span<uint16_t> part = std::span(staged).first(std::min(out.size(), staged.size()));
+    DSJ_TRY_STATUS(source.file->read(position, std::as_writable_bytes(part)));
+    convert(part, out.first(part.size()));
+    position += int64_t(part.size_bytes());
+    out = out.subspan(part.size());
+  }
+  return {};
+}
+
+}  // namespace dsj::weights
