@@ -15,7 +15,8 @@ find_package(spdlog REQUIRED)
 
 add_library(dsj_options INTERFACE)
 target_include_directories(dsj_options INTERFACE ${CMAKE_SOURCE_DIR})
-target_compile_options(dsj_options INTERFACE -Wall -Wextra -Wno-missing-field-initializers
+# -Wno-restrict: GCC 12 warns of std::string's operator+ itself (its bug 105651).
+target_compile_options(dsj_options INTERFACE -Wall -Wextra -Wno-missing-field-initializers -Wno-restrict
   $<$<BOOL:${DSJ_WERROR}>:-Werror>)
 if(DSJ_SANITIZE)
   target_compile_options(dsj_options INTERFACE -fsanitize=${DSJ_SANITIZE} -fno-omit-frame-pointer -g)

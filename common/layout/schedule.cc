@@ -42,7 +42,12 @@ class Walk {
  public:
   Walk(const FlatPlan& plan, const ScheduleLimits& limits, const std::vector<Use>& uses,
        Schedule& out)
-      : plan_(plan), limits_(limits), uses_(uses), live_(plan.flats.size(), false), out_(out) {}
+      : plan_(plan),
+        limits_(limits),
+        uses_(uses),
+        live_(plan.flats.size(), false),
+        ahead_(live_),
+        out_(out) {}
 
   void need(size_t at) {
     for (const int flat : uses_[at].flats) {
@@ -52,13 +57,19 @@ class Walk {
     }
   }
 
+  /// The budget is what may lie gathered ahead of its use, so that of earlier visits counts.
   void prefetch(size_t at) {
     int64_t budget = limits_.prefetch;
+    for (const int flat : uses_[at].flats) ahead_[flat] = false;
+    for (int flat = 0; flat < static_cast<int>(ahead_.size()); ++flat) {
+      if (ahead_[flat]) budget -= numel(flat);
+    }
     for (size_t ahead = at + 1; ahead < uses_.size() && budget > 0; ++ahead) {
       for (const int flat : uses_[ahead].flats) {
         if (live_[flat]) continue;
         if (budget <= 0 || live_numel_ + numel(flat) > limits_.max_live) return;
         gather(flat, at);
+        ahead_[flat] = true;
         budget -= numel(flat);
       }
     }
@@ -119,7 +130,7 @@ class Walk {
   }
 
   void release(int flat, size_t at) {
-    live_[flat] = false;
+    live_[flat] = ahead_[flat] = false;
     live_numel_ -= numel(flat);
     out_.actions.push_back({Kind::Release, -1, flat, uses_[at].micro_step});
   }
@@ -127,7 +138,7 @@ class Walk {
   const FlatPlan& plan_;
   const ScheduleLimits& limits_;
   const std::vector<Use>& uses_;
-  std::vector<bool> live_;
+  std::vector<bool> live_, ahead_;
   int64_t live_numel_ = 0;
   Schedule& out_;
 };

@@ -51,7 +51,7 @@ Walked replay(const std::vector<UnitSpec>& units, const FlatPlan& plan, const Sc
       case Kind::Backward:
         if (action.unit == 0 && action.kind == Kind::Backward) break;
         EXPECT_TRUE(live.contains(plan.unit_flat[action.unit])) << action.unit;
-        if (units[action.unit].uses_embedding) EXPECT_TRUE(live.contains(plan.unit_flat[0]));
+        EXPECT_TRUE(!units[action.unit].uses_embedding || live.contains(plan.unit_flat[0]));
         break;
       case Kind::Reduce:
         ++reduced[action.flat];
