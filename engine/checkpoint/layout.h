@@ -1,0 +1,96 @@
+// What a checkpoint looks like on disk, and the two JSON files that describe it.
+//
+//   checkpoints/
+//     attempt                            number of the attempt that may publish (written by the
+//     agent) step-<S>/                          complete: it got this name by one rename
+//       manifest.json                    step, attempt, world, extents, parts, run state
+//       rank-00000.json rank-00000.bin   one part per rank: ranges, block checksums; fp32 values
+//     .staging-step-<S>-attempt-<N>/     being written, or left by a dead attempt
+//     .old-step-<S>-attempt-<N>/         replaced by attempt N, where directories cannot be swapped
+//     .trash-*/                          being deleted
+//
+// Values are addressed by what they are, (state, parameter, elements from offset on), never by the
+// rank or chunk that held them: that is why any world size can read them.
+// Both JSON files are sealed: {"body": ..., "xxh3": checksum of the body's text}.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+
+namespace dsj::checkpoint {
+
+/// A part's bytes are checksummed by blocks, so that a reader of a few ranges reads only their
+/// blocks.
+inline constexpr int64_t kBlockBytes = 1 << 20;
+
+/// A tensor of the optimizer's state that a checkpoint holds whole: "master", "exp_avg" ... of a
+/// parameter.
+struct Extent {
+  std::string state;
+  std::string param;
+  int64_t elements = 0;
+  bool operator==(const Extent&) const = default;
+};
+
+/// Where a part holds elements [offset, offset + length) of (state, param): from this byte of its
+/// file.
+struct Range {
+  std::string state;
+  std::string param;
+  int64_t offset = 0, length = 0;
+  int64_t file_offset = 0;
+};
+
+/// rank-NNNNN.json.
+struct Part {
+  int64_t step = 0, attempt = 0;
+  int rank = 0, world = 1;
+  int64_t bytes = 0;  ///< of rank-NNNNN.bin
+  int64_t block_bytes = kBlockBytes;
+  std::vector<uint64_t> blocks;  ///< XXH3-64 of each block
+  std::vector<Range> ranges;     ///< in file order
+};
+
+/// manifest.json.
+struct Manifest {
+  int64_t step = 0, attempt = 0;
+  int world = 1;
+  std::vector<Extent> extents;
+  std::vector<uint64_t> parts;  ///< XXH3-64 of each rank's rank-NNNNN.json
+  nlohmann::json run_state;     ///< the engine's: data position, scheduler, generators ...
+};
+
+std::string to_text(const Part& part);
+std::string to_text(const Manifest& manifest);
+/// Errors (Environment: the file is damaged, or of a later version), with `path`.
+Result<Part> part_from_text(std::string_view text, const std::string& path);
+Result<Manifest> manifest_from_text(std::string_view text, const std::string& path);
+
+uint64_t checksum(std::span<const std::byte> bytes);
+uint64_t checksum(std::string_view text);
+
+// Names.
+inline constexpr char kManifestFile[] = "manifest.json";
+inline constexpr char kTrashPrefix[] = ".trash-";
+std::string step_name(int64_t step);                       ///< "step-100"
+std::string staging_name(int64_t step, int64_t attempt);   ///< ".staging-step-100-attempt-2"
+std::string replaced_name(int64_t step, int64_t attempt);  ///< ".old-step-100-attempt-2"
+std::string part_json_name(int rank);                      ///< "rank-00003.json"
+std::string part_data_name(int rank);                      ///< "rank-00003.bin"
+
+/// A directory's name read back. attempt is 0 for "step-<S>".
+struct DirName {
+  enum class Kind { Step, Staging, Replaced, Trash } kind;
+  int64_t step = 0, attempt = 0;
+};
+std::optional<DirName> parse_dir_name(std::string_view name);
+
+}  // namespace dsj::checkpoint

@@ -1,0 +1,89 @@
+// Reading a checkpoint by ranges, at any world size: a rank asks for the elements it owns now and
+// only the blocks that hold them are read, each checksummed once. Called by engine/zero (resume),
+// engine/train (which one is newest) and cli.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/files/files.h"
+#include "common/result.h"
+#include "engine/checkpoint/layout.h"
+
+namespace dsj::checkpoint {
+
+/// One thread at a time.
+class Reader {
+ public:
+  /// Reads manifest.json and all rank-*.json, and checks that every data file has its size. `path`
+  /// is the checkpoint's own directory; `files` must outlive the reader. Errors (Environment,
+  /// BadInput for a file that is missing) name the file.
+  static Result<Reader> open(Files& files, const std::string& path);
+
+  const std::string& path() const { return path_; }
+  int64_t step() const { return manifest_.step; }
+  int64_t attempt() const { return manifest_.attempt; }
+  /// Ranks that wrote it; any number may read it.
+  int world() const { return manifest_.world; }
+  const nlohmann::json& run_state() const { return manifest_.run_state; }
+  const std::vector<Extent>& extents() const { return manifest_.extents; }
+  /// nullopt: the checkpoint has no such tensor.
+  std::optional<int64_t> elements(const std::string& state, const std::string& param) const;
+
+  /// Elements [offset, offset + out.size()). Errors: no such tensor (BadInput), a range outside it
+  /// (BadInput), a block that does not match its checksum (Environment, names file and byte).
+  Status read(const std::string& state, const std::string& param, int64_t offset,
+              std::span<float> out);
+
+  /// Reads every block of every file and checks it.
+  Status verify();
+
+ private:
+  struct Source {
+    std::string path;
+    std::unique_ptr<ReadFile> file;
+    int64_t bytes = 0, block_bytes = 0;
+    std::vector<uint64_t> blocks;
+    std::vector<bool> verified;
+  };
+  struct Located {
+    int64_t offset = 0, length = 0;
+    size_t source = 0;
+    int64_t file_offset = 0;
+  };
+
+  Status add_part(Files& files, int rank);
+  Status read_bytes(size_t source, int64_t begin, std::span<std::byte> out);
+  /// Whole blocks, read in one go.
+  Status read_blocks(Source& source, int64_t first, std::span<std::byte> out);
+  Status load_cached_block(size_t source, int64_t block);
+
+  std::string path_;
+  Manifest manifest_;
+  std::vector<Source> sources_;
+  std::map<std::pair<std::string, std::string>, std::vector<Located>> located_;
+  std::map<std::pair<std::string, std::string>, int64_t> elements_;
+  /// The last block that was only partly asked for: the next tensor often begins in it.
+  size_t cached_source_ = SIZE_MAX;
+  int64_t cached_block_ = -1;
+  std::vector<std::byte> cached_;
+};
+
+struct Newest {
+  std::optional<Reader> reader;       ///< unset: there is no checkpoint
+  std::vector<std::string> warnings;  ///< newer checkpoints that were passed over, and why
+};
+
+/// The newest complete checkpoint (retention.h says what newest means). A broken one is passed over
+/// with a warning when an older complete one exists; when none is complete that is an error naming
+/// the broken file. A directory without checkpoints, or no directory, is fine.
+Result<Newest> newest(Files& files, const std::string& checkpoints_dir);
+
+}  // namespace dsj::checkpoint

@@ -1,0 +1,264 @@
+#include "engine/checkpoint/writer.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "common/check.h"
+#include "common/contract.h"
+#include "engine/checkpoint/retention.h"
+
+namespace dsj::checkpoint {
+namespace {
+
+constexpr int64_t kJsonBytesMax = int64_t{1} << 30;
+/// One append: large enough for a disk, small enough to still be in the cache when it is written
+/// after being checksummed.
+constexpr size_t kAppendBytes = size_t(8 * kBlockBytes);
+
+/// Appends bytes in large pieces and checksums them by blocks in the same pass.
+class BlockWriter {
+ public:
+  explicit BlockWriter(WriteFile& file) : file_(file) { buffer_.reserve(kAppendBytes); }
+
+  Status append(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      if (buffer_.empty() && bytes.size() >= kAppendBytes) {
+        DSJ_TRY_STATUS(flush(bytes.first(kAppendBytes)));
+        bytes = bytes.subspan(kAppendBytes);
+        continue;
+      }
+      const size_t taken = std::min(bytes.size(), kAppendBytes - buffer_.size());
+      buffer_.insert(buffer_.end(), bytes.begin(), bytes.begin() + taken);
+      bytes = bytes.subspan(taken);
+      if (buffer_.size() == kAppendBytes) {
+        DSJ_TRY_STATUS(flush(buffer_));
+        buffer_.clear();
+      }
+    }
+    return {};
+  }
+  Status finish() {
+    if (buffer_.empty()) return {};
+    return flush(std::exchange(buffer_, {}));
+  }
+  std::vector<uint64_t> take_blocks() { return std::move(blocks_); }
+
+ private:
+  /// Whole blocks, but for the last of the file.
+  Status flush(std::span<const std::byte> bytes) {
+    for (size_t at = 0; at < bytes.size(); at += size_t(kBlockBytes)) {
+      const size_t length = std::min(size_t(kBlockBytes), bytes.size() - at);
+      blocks_.push_back(checksum(bytes.subspan(at, length)));
+    }
+    return file_.append(bytes);
+  }
+
+  WriteFile& file_;
+  std::vector<std::byte> buffer_;
+  std::vector<uint64_t> blocks_;
+};
+
+std::string staging_path(const WriteOptions& options) {
+  return path_join(options.checkpoints_dir, staging_name(options.step, options.attempt));
+}
+
+bool all_finite(const nlohmann::json& value) {
+  if (value.is_number_float()) return std::isfinite(value.get<double>());
+  return !value.is_structured() || std::ranges::all_of(value, all_finite);
+}
+
+struct Parts {
+  std::vector<uint64_t> checksums;
+  std::vector<Range> ranges;
+  int64_t bytes = 0;
+};
+
+Result<Parts> read_parts(Files& files, const WriteOptions& options) {
+  Parts parts;
+  for (int rank = 0; rank < options.world; ++rank) {
+    const std::string path = path_join(staging_path(options), part_json_name(rank));
+    const auto text = files.read_all(path, kJsonBytesMax);
+    if (!text) {
+      // Not the user's input: a newer attempt cleaned up behind this one, or a rank failed
+      // unnoticed.
+      return fail(
+          text.error().kind == ErrorKind::BadInput ? ErrorKind::Transient : text.error().kind,
+          text.error().message, text.error().where, text.error().hint);
+    }
+    DSJ_TRY(Part part, part_from_text(*text, path));
+    if (part.step != options.step || part.attempt != options.attempt || part.rank != rank ||
+        part.world != options.world) {
+      return fail(ErrorKind::Internal,
+                  "this part is of step " + std::to_string(part.step) + ", attempt " +
+                      std::to_string(part.attempt) + ", rank " + std::to_string(part.rank) +
+                      " of " + std::to_string(part.world),
+                  path);
+    }
+    const std::string data_path = path_join(staging_path(options), part_data_name(rank));
+    DSJ_TRY(const auto data, files.open_read(data_path));
+    if (data->size() != part.bytes) {
+      return fail(ErrorKind::Environment,
+                  "the file has " + std::to_string(data->size()) + " bytes, rank " +
+                      std::to_string(rank) + " wrote " + std::to_string(part.bytes),
+                  data_path);
+    }
+    parts.checksums.push_back(checksum(*text));
+    parts.bytes += part.bytes + int64_t(text->size());
+    std::ranges::move(part.ranges, std::back_inserter(parts.ranges));
+  }
+  return parts;
+}
+
+/// The ranges tile every extent, no more and no less.
+Status check_coverage(const std::vector<Extent>& extents, std::vector<Range> ranges,
+                      const std::string& path) {
+  std::ranges::sort(ranges, {}, [](const Range& range) {
+    return std::tie(range.state, range.param, range.offset, range.length);
+  });
+  using Name = std::pair<std::string_view, std::string_view>;  // views of extents and ranges
+  std::map<Name, int64_t> elements;
+  for (const Extent& extent : extents) {
+    if (!elements.emplace(Name(extent.state, extent.param), extent.elements).second) {
+      return fail(ErrorKind::Internal, extent.state + " of " + extent.param + " is listed twice",
+                  path);
+    }
+  }
+  std::map<Name, int64_t> covered;
+  for (const Range& range : ranges) {
+    int64_t& end = covered[Name(range.state, range.param)];
+    if (range.length > 0 && range.offset != end) {
+      return fail(ErrorKind::Internal,
+                  range.state + " of " + range.param + ": elements from " +
+                      std::to_string(std::min(range.offset, end)) + " on are " +
+                      (range.offset < end ? "written twice" : "missing"),
+                  path);
+    }
+    end += range.length;
+  }
+  for (const auto& [name, end] : covered) {
+    if (!elements.contains(name)) {
+      return fail(ErrorKind::Internal,
+                  std::string(name.first) + " of " + std::string(name.second) + " is not expected",
+                  path);
+    }
+  }
+  for (const auto& [name, count] : elements) {
+    const auto found = covered.find(name);
+    const int64_t end = found == covered.end() ? 0 : found->second;
+    if (end != count) {
+      return fail(ErrorKind::Internal,
+                  std::string(name.first) + " of " + std::string(name.second) + ": " +
+                      std::to_string(end) + " of " + std::to_string(count) +
+                      " elements are written",
+                  path);
+    }
+  }
+  return {};
+}
+
+/// The fence: an attempt that was replaced must not publish.
+Status check_attempt(Files& files, const WriteOptions& options) {
+  const std::string path = path_join(options.checkpoints_dir, contract::kAttemptFile);
+  DSJ_TRY(const bool there, files.exists(path));
+  if (!there) return {};  // no agent: this process is the only writer
+  DSJ_TRY(std::string text, files.read_all(path, 64));
+  while (!text.empty() && std::strchr(" \t\r\n", text.back())) text.pop_back();
+  int64_t owner = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), owner);
+  if (problem != std::errc{} || end != text.data() + text.size()) {
+    return fail(ErrorKind::Environment, "a number is expected, found \"" + text + "\"", path);
+  }
+  if (owner > options.attempt) {
+    return fail(ErrorKind::Transient,
+                "attempt " + std::to_string(owner) + " owns the checkpoints, attempt " +
+                    std::to_string(options.attempt) + " may not publish any more",
+                path);
+  }
+  return {};
+}
+
+/// Gives the staging directory its final name; the checkpoint that has it goes out of the way.
+Status take_name(Files& files, const WriteOptions& options, const std::string& target) {
+  DSJ_TRY(const bool occupied, files.exists(target));
+  if (occupied) {
+    DSJ_TRY(const bool swapped, files.exchange(staging_path(options), target));
+    if (swapped) return files.sync_dir(options.checkpoints_dir);
+    const std::string aside =
+        path_join(options.checkpoints_dir, replaced_name(options.step, options.attempt));
+    DSJ_TRY_STATUS(files.remove_all(aside));
+    DSJ_TRY_STATUS(files.rename(target, aside));
+  }
+  DSJ_TRY_STATUS(files.rename(staging_path(options), target));
+  return files.sync_dir(options.checkpoints_dir);
+}
+
+}  // namespace
+
+Result<int64_t> write_rank(Files& files, const WriteOptions& options,
+                           std::span<const Piece> pieces) {
+  const std::string staging = staging_path(options);
+  const std::string json_path = path_join(staging, part_json_name(options.rank));
+  DSJ_TRY_STATUS(files.make_dirs(staging));
+  // A save of the same step that failed half-way: its description must not outlive its data.
+  DSJ_TRY(const bool stale, files.exists(json_path));
+  if (stale) DSJ_TRY_STATUS(files.remove(json_path));
+
+  Part part{.step = options.step,
+            .attempt = options.attempt,
+            .rank = options.rank,
+            .world = options.world};
+  DSJ_TRY(const auto file, files.create_write(path_join(staging, part_data_name(options.rank))));
+  BlockWriter writer(*file);
+  for (const Piece& piece : pieces) {
+    part.ranges.push_back({.state = piece.state,
+                           .param = piece.param,
+                           .offset = piece.offset,
+                           .length = int64_t(piece.data.size()),
+                           .file_offset = part.bytes});
+    DSJ_TRY_STATUS(writer.append(std::as_bytes(piece.data)));
+    part.bytes += int64_t(piece.data.size_bytes());
+  }
+  DSJ_TRY_STATUS(writer.finish());
+  DSJ_TRY_STATUS(file->sync());
+  DSJ_TRY_STATUS(file->close());
+  part.blocks = writer.take_blocks();
+
+  const std::string text = to_text(part);
+  DSJ_TRY_STATUS(files.write_synced(json_path, text));
+  DSJ_TRY_STATUS(files.sync_dir(staging));
+  return part.bytes + int64_t(text.size());
+}
+
+Result<Published> publish(Files& files, const WriteOptions& options,
+                          const Publication& publication) {
+  DSJ_CHECK(options.rank == 0, "only rank 0 publishes");
+  DSJ_CHECK(all_finite(publication.run_state), "the run state holds a number that is not finite");
+  const std::string staging = staging_path(options);
+  const std::string target = path_join(options.checkpoints_dir, step_name(options.step));
+
+  DSJ_TRY(Parts parts, read_parts(files, options));
+  DSJ_TRY_STATUS(check_coverage(publication.extents, std::move(parts.ranges), staging));
+  const std::string manifest = to_text(Manifest{.step = options.step,
+                                                .attempt = options.attempt,
+                                                .world = options.world,
+                                                .extents = publication.extents,
+                                                .parts = std::move(parts.checksums),
+                                                .run_state = publication.run_state});
+  DSJ_TRY_STATUS(files.write_synced(path_join(staging, kManifestFile), manifest));
+  DSJ_TRY_STATUS(files.sync_dir(staging));
+  DSJ_TRY_STATUS(check_attempt(files, options));
+  DSJ_TRY_STATUS(take_name(files, options, target));
+  DSJ_TRY_STATUS(files.sync_dir(path_parent(options.checkpoints_dir)));
+
+  Published published{.path = target, .bytes = parts.bytes + int64_t(manifest.size())};
+  published.warnings = prune(files, {.checkpoints_dir = options.checkpoints_dir,
+                                     .step = options.step,
+                                     .attempt = options.attempt,
+                                     .save_total_limit = publication.save_total_limit});
+  return published;
+}
+
+}  // namespace dsj::checkpoint

@@ -1,0 +1,85 @@
+// A small optimizer state with known values, written and compared at any world size.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "engine/checkpoint/reader.h"
+#include "engine/checkpoint/writer.h"
+
+namespace dsj::checkpoint {
+
+struct ModelWorld {
+  std::vector<Extent> extents;
+
+  /// Sizes that put block borders inside tensors, and several tensors inside a block.
+  static ModelWorld make(int64_t big_elements = 700'001) {
+    ModelWorld world;
+    for (const char* state : {"master", "exp_avg", "exp_avg_sq"}) {
+      world.extents.push_back({state, "embed.weight", big_elements});
+      world.extents.push_back({state, "layer.0.bias", 7});
+      world.extents.push_back({state, "layer.0.weight", 4096});
+    }
+    return world;
+  }
+
+  /// Depends on everything that can be mixed up.
+  static float value(int64_t step, const Extent& extent, int64_t index) {
+    return float(step) + float(std::hash<std::string>{}(extent.state + extent.param) % 97) * 0.01f +
+           float(index % 8191) * 1e-5f;
+  }
+
+  /// Slices every extent `ranks` ways, unevenly, and writes rank `rank`'s.
+  Result<int64_t> write(Files& files, const WriteOptions& options) const {
+    std::vector<std::vector<float>> values;
+    std::vector<Piece> pieces;
+    for (const Extent& extent : extents) {
+      const int64_t begin = border(extent, options.rank, options.world);
+      const int64_t end = border(extent, options.rank + 1, options.world);
+      std::vector<float>& data = values.emplace_back();
+      for (int64_t i = begin; i < end; ++i) data.push_back(value(options.step, extent, i));
+      pieces.push_back({extent.state, extent.param, begin, {}});
+    }
+    for (size_t i = 0; i < pieces.size(); ++i) pieces[i].data = values[i];
+    return write_rank(files, options, pieces);
+  }
+  static int64_t border(const Extent& extent, int rank, int world) {
+    return rank == world ? extent.elements : extent.elements * rank / world / 3 * 3;
+  }
+
+  Result<Published> save(Files& files, WriteOptions options,
+                         std::optional<int64_t> limit = std::nullopt) const {
+    for (options.rank = 0; options.rank < options.world; ++options.rank) {
+      DSJ_TRY_STATUS(write(files, options));
+    }
+    options.rank = 0;
+    return publish(files, options, publication(options.step, limit));
+  }
+  Publication publication(int64_t step, std::optional<int64_t> limit = std::nullopt) const {
+    return {.extents = extents,
+            .run_state = {{"step", step}, {"rng", {1, 2, 3}}, {"lr", 0.1}},
+            .save_total_limit = limit};
+  }
+
+  /// Every value is that of `reader.step()`, read in slices of `world` ranks.
+  void expect_whole(Reader& reader, int world = 1) const {
+    EXPECT_EQ(reader.extents(), extents);
+    EXPECT_EQ(reader.run_state(), publication(reader.step()).run_state);
+    for (int rank = 0; rank < world; ++rank) {
+      for (const Extent& extent : extents) {
+        const int64_t begin = border(extent, rank, world), end = border(extent, rank + 1, world);
+        std::vector<float> found(size_t(end - begin), -1);
+        const Status read = reader.read(extent.state, extent.param, begin, found);
+        ASSERT_TRUE(read) << read.error().to_string();
+        for (int64_t i = begin; i < end; ++i) {
+          ASSERT_EQ(found[size_t(i - begin)], value(reader.step(), extent, i))
+              << extent.state << " " << extent.param << " " << i;
+        }
+      }
+    }
+  }
+};
+
+}  // namespace dsj::checkpoint
