@@ -1,0 +1,20 @@
+// Which rank ended an attempt: the one that failed by itself, not those that lost their peer.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "agent/session.h"
+
+namespace dsj::agent {
+
+/// To be called when every rank of `session.attempt` is gone. Order of suspicion: a rank that says
+/// no attempt can help; a lost worker or a rank that failed by itself, the first seen; a rank that
+/// had to be killed while its peers gave up on it (it hung); a rank that lost its peer. Nothing
+/// when every rank did as it was told.
+std::optional<Failure> find_culprit(const Session& session, Time now);
+
+/// "exit code 1", "signal 9 (Killed)".
+std::string describe_exit(int exit_code, int signal);
+
+}  // namespace dsj::agent

@@ -1,0 +1,83 @@
+// One worker's ranks, decided by its own agent: what to start, signal and report after each
+// directive of worker 0's agent (session.h). Pure like it: events and the time come in, commands go
+// out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "agent/messages.h"
+
+namespace dsj::agent {
+
+struct WorkerConfig {
+  int worker = 0;
+  int64_t incarnation = 1;
+  int slots = 1;
+  /// Ranks are killed when worker 0's agent was not heard of for so long; shorter than the
+  /// session's silence, so that it never starts an attempt beside ranks that it gave up.
+  Time lease{4000};
+  /// The agent gives up when nothing answers for so long.
+  Time join_timeout{120'000};
+};
+
+// ---- events
+/// An answer came; `sent_at` is when the beat that it answers was sent.
+struct Heard {
+  Directive directive;
+  Time sent_at;
+};
+struct RankStep {
+  int local_rank;
+  int64_t step;
+};
+struct RankError {
+  int local_rank;
+  std::string reason, message;
+};
+struct RankExited {
+  int local_rank;
+  int exit_code;
+  int signal;
+  std::string last_words;
+};
+struct StopSignal {};
+struct WorkerTick {};
+using WorkerEvent = std::variant<Heard, RankStep, RankError, RankExited, StopSignal, WorkerTick>;
+
+// ---- commands
+struct LaunchRanks {
+  Directive directive;
+};
+struct SignalRanks {
+  int signal;
+};
+/// Send the report soon; without it a beat is sent when `next_beat` is over.
+struct SendBeat {};
+/// No rank is left: send a last beat and exit.
+struct ExitAgent {
+  int exit_code;
+  std::string why;
+};
+using WorkerCommand = std::variant<LaunchRanks, SignalRanks, SendBeat, ExitAgent>;
+using WorkerCommands = std::vector<WorkerCommand>;
+
+struct Worker {
+  explicit Worker(const WorkerConfig& config_, Time now);
+
+  WorkerConfig config;
+  WorkerReport report;  ///< what a beat carries; `sequence` is counted by the sender
+  Time last_heard{0};
+  bool preempt_sent = false;
+  bool kill_sent = false;
+  bool finishing = false;
+  bool exited = false;
+  int exit_code = 0;
+  std::string exit_reason;
+};
+
+WorkerCommands step(Worker& worker, const WorkerEvent& event, Time now);
+
+}  // namespace dsj::agent
