@@ -57,8 +57,9 @@ struct ResolvedConfig {
   ZeroConfig zero;
   OptimizerConfig optimizer;
   SchedulerConfig scheduler;
-  int64_t total_steps = 0;      ///< optimizer steps of the run
-  int64_t steps_per_print = 0;  ///< 0: off
+  int64_t total_steps = 0;            ///< optimizer steps of the run
+  int64_t steps_per_print = 0;        ///< 0: off
+  bool dataloader_drop_last = false;  ///< an epoch ends before an incomplete batch
 };
 
 /// For the "resolved" event, status and dsj plan.

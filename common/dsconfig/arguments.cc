@@ -1,0 +1,97 @@
+// The training arguments' own rules, and resolve() itself, which runs the parts in order.
+#include <algorithm>
+
+#include "common/dsconfig/resolver.h"
+#include "common/text.h"
+
+namespace dsj::dsconfig {
+
+using Severity = Finding::Severity;
+
+void Resolver::arguments() {
+  const auto at_least = [&](const char* name, const auto& value, double least, bool above = false) {
+    if (!value) return;
+    const double found = static_cast<double>(*value);
+    if (above ? found > least : found >= least) return;
+    report(Severity::Error, std::string("training.") + name,
+           "found " + text::number(found) + ", expected " + (above ? "more than " : "at least ") +
+               text::number(least));
+  };
+  const auto at_most = [&](const char* name, const std::optional<double>& value, double most) {
+    if (value && *value > most)
+      report(Severity::Error, std::string("training.") + name,
+             "found " + text::number(*value) + ", expected at most " + text::number(most));
+  };
+  const auto below_one = [&](const char* name, const std::optional<double>& value) {
+    if (value && *value >= 1)
+      report(Severity::Error, std::string("training.") + name,
+             "found " + text::number(*value) + ", expected less than 1");
+  };
+  at_least("maxSteps", args_.max_steps, -1);
+  at_least("numTrainEpochs", args_.num_train_epochs, 0, true);
+  at_least("perDeviceTrainBatchSize", args_.per_device_train_batch_size, 1);
+  at_least("gradientAccumulationSteps", args_.gradient_accumulation_steps, 1);
+  at_least("learningRate", args_.learning_rate, 0);
+  at_least("weightDecay", args_.weight_decay, 0);
+  at_least("adamBeta1", args_.adam_beta1, 0);
+  at_least("adamBeta2", args_.adam_beta2, 0);
+  below_one("adamBeta1", args_.adam_beta1);
+  below_one("adamBeta2", args_.adam_beta2);
+  at_least("adamEpsilon", args_.adam_epsilon, 0);
+  at_least("warmupRatio", args_.warmup_ratio, 0);
+  at_most("warmupRatio", args_.warmup_ratio, 1);
+  at_least("warmupSteps", args_.warmup_steps, 0);
+  at_least("seed", args_.seed, 0);
+  at_least("loggingSteps", args_.logging_steps, 1);
+  at_least("saveSteps", args_.save_steps, 1);
+  at_least("saveTotalLimit", args_.save_total_limit, 1);
+  at_least("maxSeqLength", args_.max_seq_length, 2);
+
+  struct Choice {
+    const char* name;
+    const std::optional<std::string>& value;
+    std::vector<std::string> built, known;
+  };
+  for (const Choice& choice :
+       {Choice{"saveStrategy", args_.save_strategy, {"no", "steps"}, {"epoch", "best"}},
+        Choice{"evaluationStrategy", args_.evaluation_strategy, {"no"}, {"steps", "epoch"}},
+        Choice{"lossNormalization", args_.loss_normalization, {"micro-batch"}, {"token"}}}) {
+    if (!choice.value || std::ranges::find(choice.built, *choice.value) != choice.built.end())
+      continue;
+    const bool known = std::ranges::find(choice.known, *choice.value) != choice.known.end();
+    std::string expected;
+    for (const std::string& one : choice.built) expected += (expected.empty() ? "" : " or ") + one;
+    report(known ? Severity::Unsupported : Severity::Error, std::string("training.") + choice.name,
+           "\"" + *choice.value + "\" is not " + (known ? "built in this version" : "a choice"),
+           "expected " + expected);
+  }
+}
+
+bool Resolution::ok() const {
+  return std::ranges::none_of(
+      findings, [](const Finding& finding) { return finding.severity == Severity::Error; });
+}
+
+bool Resolution::runnable() const {
+  return std::ranges::none_of(
+      findings, [](const Finding& finding) { return finding.severity != Severity::Warning; });
+}
+
+Resolution resolve(const nlohmann::json& ds_config, const TrainingArgs& training,
+                   const Facts& facts) {
+  Resolution resolution;
+  const Checked checked = check(ds_config);
+  resolution.findings = checked.findings;
+  Resolver resolver(checked, training, facts, resolution);
+  resolver.arguments();
+  resolver.batch();
+  resolver.precision();
+  resolver.zero();
+  resolver.optimizer();
+  resolver.steps();
+  resolver.scheduler();
+  resolution.complete = resolution.ok() && !resolver.incomplete();
+  return resolution;
+}
+
+}  // namespace dsj::dsconfig

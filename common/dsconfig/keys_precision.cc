@@ -1,0 +1,89 @@
+// The table's part on numbers' formats. See keys.h.
+#include "common/dsconfig/keys.h"
+
+namespace dsj::dsconfig {
+
+std::vector<Key> precision_keys() {
+  using enum Type;
+  using enum State;
+  const char* no_scale = "bf16 is not scaled";
+  const char* no_fp16 = "fp16 is not built in this version: bf16 or fp32";
+  std::vector<std::string> dtypes = {"fp32",           "fp16",     "bf16",          "float32",
+                                     "float16",        "bfloat16", "torch.float32", "torch.float16",
+                                     "torch.bfloat16", "float",    "half"};
+  std::vector<Key> keys = {
+      // fp16.enabled itself is judged by resolve(): "auto" depends on the training arguments.
+      {.path = "fp16", .type = Section},
+      {.path = "fp16.enabled", .type = Bool, .fallback = false, .auto_rule = "fp16"},
+      {.path = "fp16.auto_cast", .type = Bool, .fallback = false},
+      {.path = "fp16.loss_scale", .type = Float, .fallback = 0.0, .min = 0},
+      {.path = "fp16.initial_scale_power", .type = Int, .fallback = 16, .min = 0},
+      {.path = "fp16.loss_scale_window", .type = Int, .fallback = 1000, .min = 0},
+      {.path = "fp16.hysteresis", .type = Int, .fallback = 2, .min = 0},
+      {.path = "fp16.consecutive_hysteresis", .type = Bool, .fallback = false},
+      {.path = "fp16.min_loss_scale", .type = Float, .fallback = 1.0, .min = 0},
+      {.path = "fp16.fp16_master_weights_and_grads",
+       .type = Bool,
+       .fallback = false,
+       .state = Unsupported,
+       .reason = no_fp16,
+       .aliases = {"fp16_master_weights_and_gradients"}},
+      // Written by DeepSpeed's older examples; nothing reads it.
+      {.path = "fp16.opt_level", .type = Any, .state = Inert, .reason = "it belongs to amp"},
+
+      {.path = "bf16", .type = Section, .aliases = {"bfloat16"}},
+      {.path = "bf16.enabled", .type = Bool, .fallback = false, .auto_rule = "bf16"},
+      {.path = "bf16.immediate_grad_update", .type = Bool, .fallback = true},
+      {.path = "bf16.check_grad_overflow", .type = Bool, .fallback = true, .fallback_013 = false},
+      {.path = "bf16.bf16_master_weights_and_grads",
+       .type = Bool,
+       .fallback = false,
+       .state = Unsupported,
+       .reason = "the master weights are always fp32"},
+      {.path = "bf16.bf16_optimizer_states",
+       .type = Bool,
+       .fallback = false,
+       .state = Unsupported,
+       .reason = "the moments are always fp32"},
+
+      {.path = "data_types", .type = Section},
+      {.path = "data_types.grad_accum_dtype", .type = String, .choices = dtypes},
+      {.path = "data_types.param_dtype",
+       .type = String,
+       .state = Unsupported,
+       .reason = "the working type follows bf16",
+       .choices = dtypes},
+      {.path = "data_types.buffer_dtype",
+       .type = String,
+       .state = Unsupported,
+       .reason = "buffers keep their type",
+       .choices = dtypes},
+
+      {.path = "amp",
+       .type = Section,
+       .state = Unsupported,
+       .reason = "Apex AMP is not part of this engine: use bf16",
+       .gate = Gate::Enabled,
+       .open = true},
+      {.path = "amp.enabled",
+       .type = Bool,
+       .fallback = false,
+       .auto_rule = "false: there is no apex"},
+      {.path = "amp.opt_level", .type = String, .auto_rule = "unused"},
+      {.path = "torch_autocast",
+       .type = Section,
+       .state = Unsupported,
+       .reason = "autocast is not built in this version: use bf16",
+       .gate = Gate::Enabled},
+      {.path = "torch_autocast.enabled", .type = Bool, .fallback = false},
+      {.path = "torch_autocast.dtype", .type = String},
+      {.path = "torch_autocast.lower_precision_safe_modules", .type = List},
+  };
+  for (const char* name : {"auto_cast", "loss_scale", "loss_scale_window", "initial_scale_power",
+                           "hysteresis", "consecutive_hysteresis", "min_loss_scale"})
+    keys.push_back(
+        {.path = std::string("bf16.") + name, .type = Any, .state = Inert, .reason = no_scale});
+  return keys;
+}
+
+}  // namespace dsj::dsconfig

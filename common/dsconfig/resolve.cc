@@ -1,0 +1,341 @@
+#include "common/dsconfig/resolve.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/dsconfig/batch.h"
+#include "common/dsconfig/check.h"
+#include "common/dsconfig/keys.h"
+#include "common/dsconfig/resolver.h"
+#include "common/text.h"
+
+namespace dsj::dsconfig {
+
+using nlohmann::json;
+using Severity = Finding::Severity;
+
+void Resolver::report(Severity severity, const std::string& path, std::string message,
+                      std::string hint) {
+  out_.findings.push_back(
+      {severity, checked_.written_path(path), std::move(message), std::move(hint)});
+}
+
+void Resolver::origin(const std::string& path, const std::string& value, const std::string& from) {
+  out_.origins.push_back({checked_.written_path(path), value, from});
+}
+
+bool Resolver::is_auto(const std::string& path) const {
+  const json* value = checked_.find(path);
+  return value != nullptr && *value == "auto";
+}
+
+const json* Resolver::literal(const std::string& path) const {
+  const json* value = checked_.find(path);
+  return value == nullptr || *value == "auto" ? nullptr : value;
+}
+
+double Resolver::matched(const std::string& path, const std::optional<double>& argument,
+                         const char* argument_name, double hugging_face, double deepspeed) {
+  const std::string argument_path = std::string("training.") + argument_name;
+  if (const json* value = literal(path)) {
+    const double found = value->get<double>();
+    if (argument && *argument != found)
+      mismatch(path, text::number(found), argument_path, text::number(*argument));
+    return found;
+  }
+  if (argument) {
+    origin(path, text::number(*argument), argument_path);
+    return *argument;
+  }
+  if (is_auto(path)) {
+    origin(path, text::number(hugging_face), "default (Hugging Face)");
+    return hugging_face;
+  }
+  origin(path, text::number(deepspeed), kDeepSpeedDefault);
+  return deepspeed;
+}
+
+void Resolver::mismatch(const std::string& path, const std::string& here,
+                        const std::string& argument_path, const std::string& there) {
+  report(Severity::Error, path, "ds_config says " + here + ", " + argument_path + " says " + there,
+         "make them equal, or write \"auto\" in ds_config");
+}
+
+int64_t Resolver::integer(const std::string& path, int64_t fallback) const {
+  const json* value = literal(path);
+  return value == nullptr ? fallback : value->get<int64_t>();
+}
+
+bool Resolver::boolean(const std::string& path, bool fallback) const {
+  const json* value = literal(path);
+  return value == nullptr ? fallback : value->get<bool>();
+}
+
+// ---- the batch ----------------------------------------------------------------------------------
+
+void Resolver::batch() {
+  const auto take = [&](const char* path, const std::optional<int64_t>& argument,
+                        const char* argument_name) {
+    BatchValue value;
+    const std::string argument_path = std::string("training.") + argument_name;
+    if (const json* found = literal(path)) {
+      value = {found->get<int64_t>(), "ds_config"};
+      if (argument && *argument != *value.value)
+        mismatch(path, std::to_string(*value.value), argument_path, std::to_string(*argument));
+    } else if (argument && *argument >= 1) {
+      value = {*argument, argument_path};
+      origin(path, std::to_string(*argument), argument_path);
+    }
+    return value;
+  };
+  BatchGiven given{.world_size = facts_.world_size};
+  given.micro = take(kMicro, args_.per_device_train_batch_size, "perDeviceTrainBatchSize");
+  given.accumulation =
+      take(kAccumulation, args_.gradient_accumulation_steps, "gradientAccumulationSteps");
+  if (const json* train = literal(kTrain)) {
+    given.train = {train->get<int64_t>(), "ds_config"};
+  } else {  // Hugging Face's defaults fill an "auto" that train_batch_size does not decide
+    if (!given.micro.value && (is_auto(kMicro) || is_auto(kTrain))) {
+      given.micro = {8, "default (Hugging Face)"};
+      origin(kMicro, "8", given.micro.from);
+    }
+    if (!given.accumulation.value && is_auto(kAccumulation)) {
+      given.accumulation = {1, "default (Hugging Face)"};
+      origin(kAccumulation, "1", given.accumulation.from);
+    }
+  }
+  // An entry with an error was left out: the triangle would only repeat it.
+  for (const char* path : {kTrain, kMicro, kAccumulation})
+    for (const Finding& finding : out_.findings)
+      if (finding.severity == Severity::Error && finding.path == path) return;
+  const BatchAnswer answer = solve_batch(given);
+  if (!answer.triple) {
+    report(Severity::Error, given.train.value ? kTrain : kMicro, answer.problem, answer.hint);
+    return;
+  }
+  const BatchTriple& triple = *answer.triple;
+  out_.config.train_batch_size = triple.train;
+  out_.config.micro_batch_size = triple.micro;
+  out_.config.gradient_accumulation_steps = triple.accumulation;
+  const std::string world = " and the world size, " + std::to_string(facts_.world_size);
+  if (!given.train.value)
+    origin(kTrain, std::to_string(triple.train), "micro batch x accumulation x world size");
+  if (!given.micro.value)
+    origin(kMicro, std::to_string(triple.micro), "from train_batch_size" + world);
+  if (!given.accumulation.value)
+    origin(kAccumulation, std::to_string(triple.accumulation),
+           given.train.value && given.micro.value ? "from train_batch_size" + world
+                                                  : kDeepSpeedDefault);
+}
+
+// ---- precision ----------------------------------------------------------------------------------
+
+bool Resolver::enabled(const char* path, const std::optional<bool>& argument,
+                       const char* argument_name) {
+  const std::string argument_path = std::string("training.") + argument_name;
+  const auto word = [](bool yes) { return std::string(yes ? "true" : "false"); };
+  if (const json* value = literal(path)) {
+    const bool found = value->get<bool>();
+    if (argument && *argument != found) mismatch(path, word(found), argument_path, word(*argument));
+    return found;
+  }
+  const bool yes = argument.value_or(false);
+  if (is_auto(path) || argument)
+    origin(path, word(yes), argument ? argument_path : "default (Hugging Face)");
+  return yes;
+}
+
+std::optional<Precision> Resolver::dtype(const char* path) const {
+  const json* value = literal(path);
+  if (value == nullptr) return std::nullopt;
+  const std::string name = value->get<std::string>();
+  if (name == "bf16" || name == "bfp16" || name == "bfloat16" || name == "torch.bfloat16")
+    return Precision::Bf16;
+  if (name == "fp16" || name == "float16" || name == "half" || name == "torch.float16")
+    return Precision::Fp16;
+  return Precision::Fp32;
+}
+
+void Resolver::precision() {
+  ResolvedConfig& config = out_.config;
+  const bool bf16 = enabled("bf16.enabled", args_.bf16, "bf16");
+  const bool fp16 = enabled("fp16.enabled", args_.fp16, "fp16");
+  config.precision = bf16 ? Precision::Bf16 : fp16 ? Precision::Fp16 : Precision::Fp32;
+  if (bf16 && fp16)
+    report(Severity::Error, "fp16.enabled", "fp16 and bf16 are both on", "switch one off");
+  else if (fp16)
+    report(Severity::Unsupported, "fp16.enabled", "fp16 is not built in this version",
+           "use bf16, or fp32 with neither");
+  config.bf16_check_grad_overflow = boolean("bf16.check_grad_overflow", true);
+
+  config.communication_dtype = config.grad_accum_dtype = config.precision;
+  const char* communication = "communication_data_type";
+  const char* accumulation = "data_types.grad_accum_dtype";
+  if (const auto wanted = dtype(communication)) {
+    config.communication_dtype = *wanted;
+    if (*wanted != config.precision && *wanted != Precision::Fp32)
+      report(Severity::Unsupported, communication,
+             "gradients cannot travel in another 16-bit type than the model's",
+             "remove it: the default is the model's type");
+  }
+  if (const auto wanted = dtype(accumulation)) {
+    config.grad_accum_dtype = *wanted;
+    if (*wanted != config.precision && *wanted != Precision::Fp32)
+      report(Severity::Unsupported, accumulation,
+             "gradients cannot be accumulated in another 16-bit type than the model's",
+             "write fp32, or remove it");
+  } else if (bf16) {
+    origin(accumulation, "bf16", "default (the model's type)");
+  }
+}
+
+// ---- ZeRO ---------------------------------------------------------------------------------------
+
+int64_t Resolver::of_hidden_size(const char* path, int64_t (*rule)(int64_t), const char* rule_text,
+                                 bool applies, int64_t fallback) {
+  if (!is_auto(path)) return integer(path, fallback);
+  if (!applies) return fallback;
+  if (!facts_.hidden_size) {
+    incomplete_ = true;
+    return fallback;
+  }
+  const int64_t value = rule(*facts_.hidden_size);
+  origin(path, std::to_string(value), rule_text);
+  return value;
+}
+
+void Resolver::zero() {
+  ZeroConfig& zero = out_.config.zero;
+  const ZeroConfig defaults;
+  const auto at = [](const char* name) { return std::string("zero_optimization.") + name; };
+  zero.stage = static_cast<int>(integer(at("stage"), defaults.stage));
+  const bool stage3 = zero.stage == 3;
+  zero.reduce_bucket_size = of_hidden_size(
+      "zero_optimization.reduce_bucket_size", [](int64_t h) { return h * h; }, "hidden_size^2",
+      true, defaults.reduce_bucket_size);
+  zero.prefetch_bucket_size = of_hidden_size(
+      "zero_optimization.stage3_prefetch_bucket_size",
+      [](int64_t h) { return static_cast<int64_t>(0.9 * static_cast<double>(h) * h); },
+      "int(0.9 x hidden_size^2)", stage3, defaults.prefetch_bucket_size);
+  zero.param_persistence_threshold = of_hidden_size(
+      "zero_optimization.stage3_param_persistence_threshold", [](int64_t h) { return 10 * h; },
+      "10 x hidden_size", stage3, defaults.param_persistence_threshold);
+  zero.allgather_bucket_size = integer(at("allgather_bucket_size"), defaults.allgather_bucket_size);
+  zero.model_persistence_threshold =
+      integer(at("stage3_model_persistence_threshold"), defaults.model_persistence_threshold);
+  zero.max_live_parameters =
+      integer(at("stage3_max_live_parameters"), defaults.max_live_parameters);
+  zero.max_reuse_distance = integer(at("stage3_max_reuse_distance"), defaults.max_reuse_distance);
+  zero.overlap_comm = boolean(at("overlap_comm"), stage3);
+}
+
+// ---- optimizer ----------------------------------------------------------------------------------
+
+void Resolver::betas(OptimizerConfig& optimizer) {
+  const char* path = "optimizer.params.betas";
+  const json* value = literal(path);
+  if (value == nullptr) {
+    optimizer.beta1 = args_.adam_beta1.value_or(0.9);
+    optimizer.beta2 = args_.adam_beta2.value_or(0.999);
+    const bool given = args_.adam_beta1 || args_.adam_beta2;
+    if (given || is_auto(path))
+      origin(path, text::number(optimizer.beta1) + ", " + text::number(optimizer.beta2),
+             given ? "training.adamBeta1, training.adamBeta2" : "default (Hugging Face)");
+    return;
+  }
+  const bool pair = value->size() == 2 && (*value)[0].is_number() && (*value)[1].is_number();
+  const double first = pair ? (*value)[0].get<double>() : -1;
+  const double second = pair ? (*value)[1].get<double>() : -1;
+  if (!(first >= 0 && first < 1 && second >= 0 && second < 1)) {
+    report(Severity::Error, path,
+           "found " + value->dump() + ", expected two numbers from 0 to below 1",
+           "for example [0.9, 0.999]");
+    return;
+  }
+  optimizer.beta1 = first;
+  optimizer.beta2 = second;
+  if (args_.adam_beta1 && *args_.adam_beta1 != first)
+    mismatch(path, text::number(first), "training.adamBeta1", text::number(*args_.adam_beta1));
+  if (args_.adam_beta2 && *args_.adam_beta2 != second)
+    mismatch(path, text::number(second), "training.adamBeta2", text::number(*args_.adam_beta2));
+}
+
+void Resolver::optimizer() {
+  OptimizerConfig& optimizer = out_.config.optimizer;
+  const bool has_section = checked_.find("optimizer") != nullptr;
+  // Without the section Hugging Face makes its own AdamW: its learning rate, not DeepSpeed's.
+  const double absent_lr = has_section ? 1e-3 : 5e-5;
+  if (!has_section) origin("optimizer.type", "AdamW", "default (Hugging Face)");
+  optimizer.lr =
+      matched("optimizer.params.lr", args_.learning_rate, "learningRate", 5e-5, absent_lr);
+  optimizer.eps = matched("optimizer.params.eps", args_.adam_epsilon, "adamEpsilon", 1e-8, 1e-8);
+  optimizer.weight_decay =
+      matched("optimizer.params.weight_decay", args_.weight_decay, "weightDecay", 0, 0);
+  betas(optimizer);
+  optimizer.bias_correction = boolean("optimizer.params.bias_correction", true);
+  out_.config.gradient_clipping =
+      std::max(0.0, matched("gradient_clipping", args_.max_grad_norm, "maxGradNorm", 1.0, 1.0));
+  if (!has_section) return;
+  const json* found = literal("optimizer.type");
+  if (found == nullptr) {
+    report(Severity::Error, "optimizer.type", "the section names no optimizer",
+           "add \"type\": \"AdamW\", or remove the section");
+    return;
+  }
+  const std::string type = found->get<std::string>();
+  switch (optimizer_support(type)) {
+    case Support::Elsewhere:
+      report(Severity::Unsupported, "optimizer.type",
+             "\"" + type + "\" is not built in this version", "Adam and AdamW are");
+      return;
+    case Support::Unknown:
+      report(Severity::Error, "optimizer.type", "\"" + type + "\" is not an optimizer",
+             text::did_you_mean(type, optimizer_names()));
+      return;
+    case Support::Here:
+      break;
+  }
+  // "Adam" is AdamW unless it says adam_w_mode: false; "AdamW" is always decoupled.
+  optimizer.decoupled_weight_decay =
+      text::normalized(type) == "adamw" || boolean("optimizer.params.adam_w_mode", true);
+}
+
+// ---- steps and the learning rate ----------------------------------------------------------------
+
+void Resolver::steps() {
+  ResolvedConfig& config = out_.config;
+  config.dataloader_drop_last = boolean("dataloader_drop_last", false);
+  config.steps_per_print = integer("steps_per_print", 0);
+  if (args_.max_steps && *args_.max_steps > 0) {
+    total_steps_ = *args_.max_steps;
+    origin("total_steps", std::to_string(*total_steps_), "training.maxSteps");
+  } else if (facts_.dataset_rows && config.train_batch_size > 0) {
+    const double epochs = args_.num_train_epochs.value_or(3.0);
+    const int64_t batch = config.train_batch_size, rows = *facts_.dataset_rows;
+    const int64_t per_epoch =
+        config.dataloader_drop_last ? rows / batch : (rows + batch - 1) / batch;
+    total_steps_ = static_cast<int64_t>(std::ceil(static_cast<double>(per_epoch) * epochs));
+    origin("total_steps", std::to_string(*total_steps_),
+           std::to_string(per_epoch) + " steps per epoch x " + text::number(epochs) +
+               (args_.num_train_epochs ? " (training.numTrainEpochs)" : " epochs (default)"));
+  }
+  if (total_steps_) config.total_steps = *total_steps_;
+  if (!total_steps_) incomplete_ = true;
+}
+
+std::optional<int64_t> Resolver::warmup_steps() const {
+  if (args_.warmup_steps && *args_.warmup_steps > 0) return *args_.warmup_steps;
+  const double ratio = args_.warmup_ratio.value_or(0);
+  if (ratio <= 0) return 0;
+  if (!total_steps_) return std::nullopt;
+  return static_cast<int64_t>(std::ceil(static_cast<double>(*total_steps_) * ratio));
+}
+
+const char* Resolver::warmup_origin() const {
+  if (args_.warmup_steps && *args_.warmup_steps > 0) return "training.warmupSteps";
+  if (args_.warmup_ratio && *args_.warmup_ratio > 0)
+    return "ceil(total steps x training.warmupRatio)";
+  return "default (Hugging Face)";
+}
+
+}  // namespace dsj::dsconfig

@@ -1,0 +1,67 @@
+// The parts of resolve(), one method per part of ResolvedConfig, in the order they run: each may
+// use what the ones before decided. Internal to dsconfig.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "common/dsconfig/check.h"
+#include "common/dsconfig/resolve.h"
+
+namespace dsj::dsconfig {
+
+class Resolver {
+ public:
+  Resolver(const Checked& checked, const TrainingArgs& args, const Facts& facts, Resolution& out)
+      : checked_(checked), args_(args), facts_(facts), out_(out) {}
+
+  void arguments();  ///< ranges of the training arguments, and those not built (arguments.cc)
+  void batch();
+  void precision();
+  void zero();
+  void optimizer();
+  void steps();
+  void scheduler();  ///< schedule.cc
+  bool incomplete() const { return incomplete_; }
+
+ private:
+  static constexpr char kTrain[] = "train_batch_size";
+  static constexpr char kMicro[] = "train_micro_batch_size_per_gpu";
+  static constexpr char kAccumulation[] = "gradient_accumulation_steps";
+  static constexpr char kDeepSpeedDefault[] = "default (DeepSpeed 0.19)";
+
+  void report(Finding::Severity severity, const std::string& path, std::string message,
+              std::string hint = {});
+  void origin(const std::string& path, const std::string& value, const std::string& from);
+  void mismatch(const std::string& path, const std::string& here, const std::string& argument_path,
+                const std::string& there);
+  bool is_auto(const std::string& path) const;
+  /// The value, unless absent or "auto".
+  const nlohmann::json* literal(const std::string& path) const;
+  int64_t integer(const std::string& path, int64_t fallback) const;
+  bool boolean(const std::string& path, bool fallback) const;
+  /// ds_config's literal (which must equal the argument if one is given), else the argument, else
+  /// the default of who would have filled it.
+  double matched(const std::string& path, const std::optional<double>& argument,
+                 const char* argument_name, double hugging_face, double deepspeed);
+  bool enabled(const char* path, const std::optional<bool>& argument, const char* argument_name);
+  std::optional<Precision> dtype(const char* path) const;
+  int64_t of_hidden_size(const char* path, int64_t (*rule)(int64_t), const char* rule_text,
+                         bool applies, int64_t fallback);
+  void betas(OptimizerConfig& optimizer);
+  std::optional<int64_t> warmup_steps() const;
+  const char* warmup_origin() const;
+  bool warmup_asked() const;
+  void deepspeed_scheduler(const std::string& type);
+  void hugging_face_scheduler(const std::string& type);
+  void unsaid_scheduler();
+
+  const Checked& checked_;
+  const TrainingArgs& args_;
+  const Facts& facts_;
+  Resolution& out_;
+  std::optional<int64_t> total_steps_;
+  bool incomplete_ = false;
+};
+
+}  // namespace dsj::dsconfig
