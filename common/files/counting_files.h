@@ -1,0 +1,49 @@
+// Counts what passes the file port, by path and in total: a test asks how many bytes a rank read.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "common/files/files.h"
+
+namespace dsj {
+
+struct FileCounts {
+  int64_t bytes_read = 0, bytes_written = 0;
+  int64_t reads = 0, writes = 0;  ///< calls of ReadFile::read and WriteFile::append
+  int64_t opens = 0;              ///< for reading or writing
+};
+
+/// Thread-safe. `inner` must outlive it; files opened through it may outlive it.
+class CountingFiles final : public Files {
+ public:
+  explicit CountingFiles(Files& inner);
+
+  /// All zero for a path that was not opened.
+  FileCounts of(const std::string& path) const;
+  FileCounts total() const;
+  void reset();
+
+  Result<std::unique_ptr<ReadFile>> open_read(const std::string& path) override;
+  Result<std::unique_ptr<WriteFile>> create_write(const std::string& path) override;
+  Status rename(const std::string& from, const std::string& to) override;
+  Result<bool> exchange(const std::string& a, const std::string& b) override;
+  Status remove(const std::string& path) override;
+  Status make_dir(const std::string& path) override;
+  Result<std::vector<DirEntry>> list_dir(const std::string& path) override;
+  Result<EntryKind> kind(const std::string& path) override;
+  Status sync_dir(const std::string& path) override;
+
+  struct Table {
+    std::mutex mutex;
+    std::map<std::string, FileCounts> counts;
+  };
+
+ private:
+  Files& inner_;
+  std::shared_ptr<Table> table_;  ///< shared with the open files
+};
+
+}  // namespace dsj

@@ -1,0 +1,63 @@
+// A file system in memory, the full twin of PosixFiles, with a power-loss model.
+//
+// The model is a journaled file system's: names change in order (create, rename, remove ... go into
+// a log) and sync_dir makes the log durable up to the last change in that directory; content is
+// durable only up to the last WriteFile::sync. power_loss() keeps a random prefix of the rest of
+// the log, and of every file the synced bytes plus some of the others, possibly as zeros. Left out:
+// links, modes.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "common/files/files.h"
+
+namespace dsj {
+
+/// Thread-safe. "/" and "." exist from the start. Open files stay usable after a removal.
+class MemoryFiles final : public Files {
+ public:
+  MemoryFiles();
+
+  /// What a machine that lost power finds on its disk. Files open for writing must not be used on.
+  void power_loss(uint64_t seed);
+
+  Result<std::unique_ptr<ReadFile>> open_read(const std::string& path) override;
+  Result<std::unique_ptr<WriteFile>> create_write(const std::string& path) override;
+  Status rename(const std::string& from, const std::string& to) override;
+  Result<bool> exchange(const std::string& a, const std::string& b) override;
+  Status remove(const std::string& path) override;
+  Status make_dir(const std::string& path) override;
+  Result<std::vector<DirEntry>> list_dir(const std::string& path) override;
+  Result<EntryKind> kind(const std::string& path) override;
+  Status sync_dir(const std::string& path) override;
+
+  struct Node {
+    EntryKind kind = EntryKind::File;
+    std::vector<std::byte> data;
+    size_t durable_bytes = 0;
+  };
+  using Tree = std::map<std::string, std::shared_ptr<Node>>;
+  struct Change {
+    enum class Kind { Put, Remove, Rename, Exchange } kind;
+    std::string a, b;
+    std::shared_ptr<Node> node;
+  };
+
+ private:
+  /// Applies to the live tree and appends to the log.
+  void change(Change change);
+  std::shared_ptr<Node> find(const std::string& path) const;
+  bool is_empty_dir(const std::string& path) const;
+  Status need_parent(const std::string& path) const;
+
+  std::shared_ptr<std::mutex> mutex_;  ///< shared with the open files
+  Tree live_, durable_base_;
+  std::vector<Change> log_;  ///< since durable_base_
+  size_t durable_changes_ = 0;
+};
+
+}  // namespace dsj
