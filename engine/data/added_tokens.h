@@ -1,0 +1,59 @@
+// Tokens that are looked for in the text before anything else sees it: special tokens and words
+// added to a vocabulary. Internal to engine/data.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dsj::data {
+
+/// As in tokenizer.json's added_tokens.
+struct AddedToken {
+  int32_t id = -1;
+  std::string content;
+  bool single_word = false;  ///< only where no word character touches it
+  bool lstrip = false;       ///< takes the white space before it
+  bool rstrip = false;       ///< takes the white space after it
+  bool normalized = false;   ///< looked for in normalized text, by its own normalized form
+  bool special = false;
+};
+
+/// A part of a text: a token found (id >= 0), or text that is left.
+struct Segment {
+  std::string_view text;
+  int32_t id = -1;
+};
+
+/// Immutable after construction; split may be called from several threads.
+class AddedTokenSplitter {
+ public:
+  /// `patterns[i]` is what to look for for tokens[i] (its content, or its normalized form).
+  AddedTokenSplitter(std::vector<AddedToken> tokens, const std::vector<std::string>& patterns);
+  bool empty() const { return tokens_.empty(); }
+
+  /// Cuts well-formed `text` at its tokens, the longest at the leftmost place first; appends no
+  /// empty segment. `skip_special`: special tokens are plain text.
+  void split(std::string_view text, bool skip_special, std::vector<Segment>& segments) const;
+
+ private:
+  struct Match {
+    std::size_t length = 0;
+    const AddedToken* token = nullptr;
+  };
+  Match longest_at(std::string_view text, std::size_t at) const;
+
+  struct Node {
+    std::map<char, std::size_t> next;
+    std::optional<std::size_t> token;
+  };
+  std::vector<AddedToken> tokens_;
+  std::vector<Node> nodes_;
+  std::array<bool, 256> starts_{};
+};
+
+}  // namespace dsj::data

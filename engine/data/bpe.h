@@ -1,0 +1,86 @@
+// Byte-pair encoding of one piece of text: from its bytes, the pair with the lowest rank (the
+// leftmost of equals) is merged until none is left. Internal to engine/data.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace dsj::data {
+
+struct StringHash {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view text) const {
+    return std::hash<std::string_view>{}(text);
+  }
+};
+using IdOfBytes = std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>>;
+
+/// (left, right) -> (rank, result); open addressing, because a lookup per pair is what BPE costs.
+class MergeTable {
+ public:
+  static constexpr uint32_t kNoRank = UINT32_MAX;
+  struct Merge {
+    uint32_t rank = kNoRank;
+    int32_t result = -1;
+  };
+
+  explicit MergeTable(std::size_t expected);
+  /// A pair given twice keeps the later merge, as Hugging Face's loader does.
+  void insert(int32_t left, int32_t right, Merge merge);
+  Merge find(int32_t left, int32_t right) const;
+
+ private:
+  struct Slot {
+    uint64_t key = UINT64_MAX;
+    Merge merge;
+  };
+  std::size_t slot_of(uint64_t key) const;
+  void grow();
+  std::vector<Slot> slots_;
+  std::size_t used_ = 0;
+};
+
+/// Remembers what pieces became. Bounded: emptied when it is full. Not for several threads.
+class PieceCache {
+ public:
+  static constexpr std::size_t kPiecesMax = 1 << 16;
+  static constexpr std::size_t kPieceBytesMax = 64;
+  /// Appends the ids and returns true when the piece is known.
+  bool find(std::string_view piece, std::vector<int32_t>& ids) const;
+  void store(std::string_view piece, const int32_t* ids, std::size_t count);
+
+ private:
+  struct Run {
+    uint32_t begin = 0, count = 0;
+  };
+  std::unordered_map<std::string, Run, StringHash, std::equal_to<>> runs_;
+  std::vector<int32_t> ids_;
+};
+
+/// Immutable after construction; encode may be called from several threads.
+class Bpe {
+ public:
+  /// `byte_ids`: the id of each single byte. `whole_pieces`: a piece that is a token is that token,
+  /// whatever the merges say (ignore_merges; tiktoken). `id_of_bytes` may be empty without it.
+  Bpe(std::array<int32_t, 256> byte_ids, MergeTable merges, IdOfBytes id_of_bytes,
+      bool whole_pieces);
+
+  /// Appends the ids of `piece` (its bytes). `cache` may be null.
+  void encode(std::string_view piece, PieceCache* cache, std::vector<int32_t>& ids) const;
+
+ private:
+  void merge_short(std::string_view piece, std::vector<int32_t>& ids) const;
+  void merge_long(std::string_view piece, std::vector<int32_t>& ids) const;
+
+  std::array<int32_t, 256> byte_ids_;
+  MergeTable merges_;
+  IdOfBytes id_of_bytes_;
+  bool whole_pieces_;
+};
+
+}  // namespace dsj::data

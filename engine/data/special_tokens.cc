@@ -1,0 +1,291 @@
+// Which ids are special and what for: tokenizer_config.json, special_tokens_map.json,
+// added_tokens.json, generation_config.json, config.json. The order of precedence is transformers'.
+#include <algorithm>
+#include <unordered_map>
+
+#include "engine/data/text_file.h"
+#include "engine/data/tokenizer_files.h"
+
+namespace dsj::data {
+namespace {
+
+using nlohmann::json;
+
+/// An object; empty when the file is not there.
+Result<json> optional_object(const std::string& path) {
+  if (!file_exists(path)) return json::object();
+  DSJ_TRY(json root, read_json_file(path));
+  if (!root.is_object()) return bad_input("is not a JSON object", path);
+  return root;
+}
+
+/// A token as the config files write it: "text" or {"content": "text", ...}.
+std::optional<std::string> token_text(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_object() && value.contains("content") && value["content"].is_string()) {
+    return value["content"].get<std::string>();
+  }
+  return std::nullopt;
+}
+
+class SpecialTokens {
+ public:
+  SpecialTokens(std::string dir, TokenizerSpec& spec) : dir_(std::move(dir)), spec_(spec) {
+    for (const auto& [token, id] : spec_.vocab) id_of_.emplace(token, id);
+    for (const AddedToken& token : spec_.added) id_of_.emplace(token.content, token.id);
+  }
+
+  Status read(const std::string& default_special) {
+    DSJ_TRY(const json config, optional_object(dir_ + "/tokenizer_config.json"));
+    DSJ_TRY(const json map, optional_object(dir_ + "/special_tokens_map.json"));
+    DSJ_TRY(const json generation, optional_object(dir_ + "/generation_config.json"));
+    DSJ_TRY(const json model, optional_object(dir_ + "/config.json"));
+    DSJ_TRY(const json added, optional_object(dir_ + "/added_tokens.json"));
+    DSJ_TRY_STATUS(added_tokens_decoder(config));
+    DSJ_TRY_STATUS(added_tokens_json(added, config, map));
+    if (!default_special.empty()) DSJ_TRY_STATUS(add_default(default_special));
+    DSJ_TRY_STATUS(check_added_ids());
+    DSJ_TRY_STATUS(roles(config, dir_ + "/tokenizer_config.json"));
+    DSJ_TRY_STATUS(roles(map, dir_ + "/special_tokens_map.json"));
+    DSJ_TRY_STATUS(check_switches(config));
+    DSJ_TRY_STATUS(ids(generation, dir_ + "/generation_config.json", true));
+    DSJ_TRY_STATUS(ids(model, dir_ + "/config.json", false));
+    if (!default_special.empty() && !spec_.eos_id) spec_.eos_id = id_of_.at(default_special);
+    if (spec_.eos_id && std::ranges::find(spec_.stop_ids, *spec_.eos_id) == spec_.stop_ids.end()) {
+      spec_.stop_ids.insert(spec_.stop_ids.begin(), *spec_.eos_id);
+    }
+    return check_template();
+  }
+
+ private:
+  /// Hugging Face's loader numbers an added token by itself: the vocabulary's id, else the next
+  /// free one. A file that says otherwise would be read differently there.
+  Status check_added_ids() const {
+    std::unordered_map<std::string, int32_t> vocab(spec_.vocab.begin(), spec_.vocab.end());
+    int32_t next = static_cast<int32_t>(vocab.size());
+    for (const AddedToken& token : spec_.added) {
+      const auto known = vocab.find(token.content);
+      const int32_t expected = known != vocab.end() ? known->second : next++;
+      if (known == vocab.end()) vocab.emplace(token.content, expected);
+      if (expected != token.id) {
+        return bad_input("added token '" + token.content + "' has id " + std::to_string(token.id) +
+                             ", but Hugging Face's loader gives it " + std::to_string(expected),
+                         spec_.file);
+      }
+    }
+    return {};
+  }
+
+  Status added_tokens_decoder(const json& config) {
+    const std::string file = dir_ + "/tokenizer_config.json";
+    const auto decoder = config.find("added_tokens_decoder");
+    if (decoder == config.end()) return {};
+    if (!decoder->is_object()) return bad_input("added_tokens_decoder is not an object", file);
+    std::vector<AddedToken> tokens;
+    for (const auto& [key, value] : decoder->items()) {
+      const auto text = token_text(value);
+      const bool is_id = !key.empty() && key.size() < 10 &&
+                         key.find_first_not_of("0123456789") == std::string::npos;
+      if (!text || !is_id || !value.is_object()) {
+        return bad_input("added_tokens_decoder['" + key + "'] is not a token", file);
+      }
+      const auto flag = [&value](const char* name, bool otherwise) {
+        const auto found = value.find(name);
+        return found != value.end() && found->is_boolean() ? found->get<bool>() : otherwise;
+      };
+      const bool special = flag("special", false);
+      tokens.push_back({.id = std::stoi(key),
+                        .content = *text,
+                        .single_word = flag("single_word", false),
+                        .lstrip = flag("lstrip", false),
+                        .rstrip = flag("rstrip", false),
+                        .normalized = flag("normalized", !special),
+                        .special = special});
+    }
+    std::ranges::sort(tokens, {}, &AddedToken::id);
+    for (AddedToken& token : tokens) DSJ_TRY_STATUS(add(std::move(token), file));
+    return {};
+  }
+
+  /// added_tokens.json, {token: id}: what slow tokenizers wrote before added_tokens_decoder.
+  /// Special are those that have a role.
+  Status added_tokens_json(const json& added, const json& config, const json& map) {
+    std::vector<std::string> with_role;
+    for (const json* object : {&config, &map}) {
+      for (const auto& [key, value] : object->items()) {
+        const json list = value.is_array() ? value : json::array({value});
+        if (!key.ends_with("_token") && key != "additional_special_tokens") continue;
+        for (const json& entry : list) with_role.push_back(token_text(entry).value_or(""));
+      }
+    }
+    const std::string file = dir_ + "/added_tokens.json";
+    std::vector<AddedToken> tokens;
+    for (const auto& [text, id] : added.items()) {
+      if (!id.is_number_integer() || id < 0 || id > INT32_MAX) {
+        return bad_input("token '" + text + "' has no id: " + id.dump(), file);
+      }
+      const bool special = std::ranges::find(with_role, text) != with_role.end();
+      tokens.push_back(
+          {.id = id.get<int32_t>(), .content = text, .normalized = !special, .special = special});
+    }
+    std::ranges::sort(tokens, {}, &AddedToken::id);
+    for (AddedToken& token : tokens) {
+      const bool known =
+          std::ranges::find(spec_.added, token.content, &AddedToken::content) != spec_.added.end();
+      if (known && id_of_.at(token.content) == token.id) continue;
+      DSJ_TRY_STATUS(add(std::move(token), file));
+    }
+    return {};
+  }
+
+  /// The special token that a tokenizer's class has when no file names one.
+  Status add_default(const std::string& text) {
+    int32_t next = 0;
+    for (const auto& [token, id] : id_of_) next = std::max(next, id + 1);
+    const auto known = id_of_.find(text);
+    if (std::ranges::find(spec_.added, text, &AddedToken::content) != spec_.added.end()) return {};
+    return add(
+        {.id = known != id_of_.end() ? known->second : next, .content = text, .special = true},
+        spec_.file);
+  }
+
+  /// Adds a token, or replaces the flags of the one that is there.
+  Status add(AddedToken token, const std::string& file) {
+    const auto known = id_of_.find(token.content);
+    if (known != id_of_.end() && known->second != token.id) {
+      return bad_input("token '" + token.content + "' has id " + std::to_string(token.id) +
+                           ", but " + std::to_string(known->second) + " in " + spec_.file,
+                       file);
+    }
+    id_of_.emplace(token.content, token.id);
+    const auto found = std::ranges::find(spec_.added, token.content, &AddedToken::content);
+    if (found == spec_.added.end()) {
+      spec_.added.push_back(std::move(token));
+    } else {
+      *found = std::move(token);
+    }
+    return {};
+  }
+
+  Status roles(const json& object, const std::string& file) {
+    struct Role {
+      const char* name;
+      std::optional<int32_t>* id;
+    };
+    std::optional<int32_t> unused;
+    for (const Role role : {Role{"bos_token", &spec_.bos_id},
+                            {"eos_token", &spec_.eos_id},
+                            {"pad_token", &spec_.pad_id},
+                            {"unk_token", &unused}}) {
+      const auto value = object.find(role.name);
+      if (value == object.end() || value->is_null()) continue;
+      DSJ_TRY(const int32_t id, special(*value, role.name, file));
+      if (!role.id->has_value()) *role.id = id;
+    }
+    const auto more = object.find("additional_special_tokens");
+    if (more != object.end() && more->is_array()) {
+      for (const json& value : *more) {
+        DSJ_TRY_STATUS(special(value, "additional_special_tokens", file));
+      }
+    }
+    return {};
+  }
+
+  /// The id of a token that has a role; one that was not added before is special from now on.
+  Result<int32_t> special(const json& value, const std::string& role, const std::string& file) {
+    const auto text = token_text(value);
+    if (!text) return bad_input(role + " is neither a text nor a token: " + value.dump(), file);
+    const auto known = id_of_.find(*text);
+    if (known == id_of_.end()) {
+      return bad_input(role + " '" + *text + "' is not a token of " + spec_.file, file);
+    }
+    if (std::ranges::find(spec_.added, *text, &AddedToken::content) == spec_.added.end()) {
+      spec_.added.push_back({.id = known->second, .content = *text, .special = true});
+    }
+    return known->second;
+  }
+
+  /// What transformers would change in the tokenizer itself by these settings.
+  Status check_switches(const json& config) const {
+    const std::string file = dir_ + "/tokenizer_config.json";
+    const auto prefix = config.find("add_prefix_space");
+    const bool has_prefix = std::ranges::any_of(spec_.stages, &SplitStage::add_prefix_space);
+    if (prefix != config.end() && prefix->is_boolean() && *prefix != has_prefix) {
+      return bad_input("add_prefix_space is " + prefix->dump() + ", but the pre-tokenizer of " +
+                           spec_.file + " says otherwise",
+                       file);
+    }
+    const auto wants = [&config](const char* name) {
+      const auto found = config.find(name);
+      return found != config.end() && *found == true;
+    };
+    if (wants("add_bos_token") && spec_.prefix_ids.empty()) {
+      return bad_input("add_bos_token is true, but no post-processor adds one", file);
+    }
+    if (wants("add_eos_token") && spec_.suffix_ids.empty()) {
+      return bad_input("add_eos_token is true, but no post-processor adds one", file);
+    }
+    return {};
+  }
+
+  /// Ids by number, for roles that no token text gave. A list: the first is eos, all of them stop.
+  Status ids(const json& object, const std::string& file, bool stops) {
+    struct Role {
+      const char* name;
+      std::optional<int32_t>* id;
+    };
+    for (const Role role : {Role{"bos_token_id", &spec_.bos_id},
+                            {"eos_token_id", &spec_.eos_id},
+                            {"pad_token_id", &spec_.pad_id}}) {
+      const auto value = object.find(role.name);
+      if (value == object.end() || value->is_null()) continue;
+      const json list = value->is_array() ? *value : json::array({*value});
+      for (const json& entry : list) {
+        if (!entry.is_number_integer()) {
+          return bad_input(std::string(role.name) + " is not an id: " + value->dump(), file);
+        }
+        if (entry < 0) continue;  // old Llama configs write -1 for none
+        const bool used = !role.id->has_value();
+        if (!is_known(entry.get<int64_t>())) {
+          if (!used) continue;
+          return bad_input(std::string(role.name) + " " + entry.dump() +
+                               " is not in the vocabulary of " + spec_.file,
+                           file);
+        }
+        if (used) *role.id = entry.get<int32_t>();
+        if (stops && role.id == &spec_.eos_id) spec_.stop_ids.push_back(entry.get<int32_t>());
+      }
+    }
+    return {};
+  }
+
+  bool is_known(int64_t id) const {
+    return std::ranges::any_of(id_of_, [id](const auto& entry) { return entry.second == id; });
+  }
+
+  Status check_template() const {
+    for (const auto* ids : {&spec_.prefix_ids, &spec_.suffix_ids}) {
+      for (const int32_t id : *ids) {
+        if (!is_known(id)) {
+          return bad_input(
+              "the post-processor's id " + std::to_string(id) + " is not in the vocabulary",
+              spec_.file);
+        }
+      }
+    }
+    return {};
+  }
+
+  std::string dir_;
+  TokenizerSpec& spec_;
+  std::unordered_map<std::string, int32_t> id_of_;
+};
+
+}  // namespace
+
+Status read_special_tokens(const std::string& model_dir, const std::string& default_special,
+                           TokenizerSpec& spec) {
+  return SpecialTokens(model_dir, spec).read(default_special);
+}
+
+}  // namespace dsj::data

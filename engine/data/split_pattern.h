@@ -1,0 +1,55 @@
+// A pre-tokenizer's pattern: the text is cut at its matches. Internal to engine/data. The only file
+// pair that calls PCRE2.
+//
+// tokenizer.json's patterns are written for Oniguruma. What both engines read alike is passed on;
+// \s and \S become Unicode's White_Space (PCRE2's own \s also holds U+180E); what they read
+// differently (\w, \b, \h, anchors, nested classes, && in a class, {,n}) is refused by name, and so
+// is a pattern that can match the empty string.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+
+namespace dsj::data {
+
+struct Span {
+  std::size_t begin = 0, end = 0;
+  bool operator==(const Span&) const = default;
+};
+
+/// The pattern as PCRE2 reads it. BadInput (no `where`) for what is refused. Exposed for its test.
+Result<std::string> translate_pattern(std::string_view pattern);
+
+/// Immutable after compile; match() may be called from several threads.
+class SplitPattern {
+ public:
+  /// `literal`: the pattern is plain text.
+  static Result<SplitPattern> compile(std::string_view pattern, bool literal = false);
+  ~SplitPattern();
+  SplitPattern(SplitPattern&&) noexcept;
+  SplitPattern& operator=(SplitPattern&&) noexcept;
+
+  /// All matches in well-formed UTF-8, left to right, without overlap, into `matches` (cleared).
+  /// Fails only when PCRE2 meets one of its limits on a text.
+  Status match(std::string_view text, std::vector<Span>& matches) const;
+
+ private:
+  struct Code;
+  explicit SplitPattern(std::unique_ptr<Code> code);
+  std::unique_ptr<Code> code_;
+};
+
+inline constexpr std::string_view kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+inline constexpr std::string_view kQwen2Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
+inline constexpr std::string_view kLlama3Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3})"
+    R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+}  // namespace dsj::data

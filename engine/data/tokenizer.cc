@@ -1,0 +1,333 @@
+#include "engine/data/tokenizer.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "engine/data/bpe.h"
+#include "engine/data/byte_alphabet.h"
+#include "engine/data/split_pattern.h"
+#include "engine/data/tokenizer_files.h"
+#include "engine/data/tokenizer_spec.h"
+#include "engine/data/unicode.h"
+
+namespace dsj::data {
+namespace {
+
+struct Stage {
+  std::optional<SplitPattern> pattern;
+  bool drop_matches = false, invert = false, add_prefix_space = false;
+};
+
+using IdOfText = std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>>;
+
+}  // namespace
+
+struct Tokenizer::Parts {
+  std::string file;
+  Nfc nfc = Nfc::None;
+  std::vector<Stage> stages;
+  std::optional<Bpe> bpe;
+  std::optional<AddedTokenSplitter> added_raw, added_normalized;
+  std::vector<int32_t> prefix_ids, suffix_ids;
+  std::optional<int32_t> bos_id, eos_id, pad_id;
+  std::vector<int32_t> stop_ids;
+
+  IdOfText id_of_token;
+  std::vector<std::optional<std::string>> token_of_id;
+  std::vector<bool> special;
+
+  mutable std::mutex cache_mutex;
+  mutable PieceCache cache;
+};
+
+namespace {
+
+/// Pieces of a text while its stages run: views into the text, or into `owned` where a stage put a
+/// space in front.
+struct Pieces {
+  std::vector<std::string_view> views;
+  std::vector<std::unique_ptr<std::string>> owned;
+};
+
+void cut(const Stage& stage, std::string_view piece, const std::vector<Span>& matches,
+         std::vector<std::string_view>& out) {
+  const auto put = [&](std::size_t begin, std::size_t end, bool is_match) {
+    if (begin == end || (stage.drop_matches && is_match != stage.invert)) return;
+    out.push_back(piece.substr(begin, end - begin));
+  };
+  std::size_t done = 0;
+  for (const Span& match : matches) {
+    put(done, match.begin, false);
+    put(match.begin, match.end, true);
+    done = match.end;
+  }
+  put(done, piece.size(), false);
+}
+
+Status run_stage(const Stage& stage, Pieces& pieces) {
+  std::vector<std::string_view> out;
+  std::vector<Span> matches;
+  for (std::string_view piece : pieces.views) {
+    if (stage.add_prefix_space && !piece.starts_with(' ')) {
+      auto owned = std::make_unique<std::string>(1, ' ');
+      piece = owned->append(piece);
+      pieces.owned.push_back(std::move(owned));
+    }
+    if (!stage.pattern) {
+      out.push_back(piece);
+      continue;
+    }
+    DSJ_TRY_STATUS(stage.pattern->match(piece, matches));
+    cut(stage, piece, matches, out);
+  }
+  pieces.views = std::move(out);
+  return {};
+}
+
+std::unexpected<Error> at_file(const TokenizerSpec& spec, std::string message) {
+  return bad_input(std::move(message), spec.file);
+}
+
+Result<std::array<int32_t, 256>> byte_ids_of(const TokenizerSpec& spec, const IdOfBytes& ids) {
+  std::array<int32_t, 256> byte_ids{};
+  int missing = 0, first_missing = -1;
+  for (int byte = 0; byte < 256; ++byte) {
+    const char c = static_cast<char>(byte);
+    const auto found = ids.find(std::string_view(&c, 1));
+    if (found != ids.end()) {
+      byte_ids[static_cast<std::size_t>(byte)] = found->second;
+    } else if (missing++ == 0) {
+      first_missing = byte;
+    }
+  }
+  if (missing > 0) {
+    return at_file(spec, "the vocabulary lacks " + std::to_string(missing) +
+                             " of the 256 bytes (the first is " + std::to_string(first_missing) +
+                             "): it is not a byte-level BPE vocabulary");
+  }
+  return byte_ids;
+}
+
+/// Merges as the file lists them: the line number is the rank.
+Result<MergeTable> listed_merges(const TokenizerSpec& spec, const IdOfText& id_of_token) {
+  MergeTable table(spec.merges.size());
+  for (std::size_t i = 0; i < spec.merges.size(); ++i) {
+    const auto& [left, right] = spec.merges[i];
+    const auto left_id = id_of_token.find(left), right_id = id_of_token.find(right);
+    const auto result = id_of_token.find(left + right);
+    for (const auto& [found, token] :
+         {std::pair{left_id, left}, {right_id, right}, {result, left + right}}) {
+      if (found == id_of_token.end()) {
+        return at_file(spec, "merge " + std::to_string(i) + " ('" + left + "' '" + right + "'): '" +
+                                 token + "' is not in the vocabulary");
+      }
+    }
+    table.insert(left_id->second, right_id->second, {static_cast<uint32_t>(i), result->second});
+  }
+  return table;
+}
+
+/// tiktoken's: every way to cut a token into two tokens is a merge, and its rank is the token's id.
+MergeTable merges_by_id(const IdOfBytes& ids) {
+  MergeTable table(ids.size() * 4);
+  for (const auto& [bytes, id] : ids) {
+    for (std::size_t at = 1; at < bytes.size(); ++at) {
+      const auto left = ids.find(std::string_view(bytes).substr(0, at));
+      if (left == ids.end()) continue;
+      const auto right = ids.find(std::string_view(bytes).substr(at));
+      if (right == ids.end()) continue;
+      table.insert(left->second, right->second, {static_cast<uint32_t>(id), id});
+    }
+  }
+  return table;
+}
+
+Status build_stages(const TokenizerSpec& spec, std::vector<Stage>& stages) {
+  for (const SplitStage& stage : spec.stages) {
+    Stage built{.pattern = std::nullopt,
+                .drop_matches = stage.drop_matches,
+                .invert = stage.invert,
+                .add_prefix_space = stage.add_prefix_space};
+    if (!stage.pattern.empty()) {
+      auto pattern = SplitPattern::compile(stage.pattern, stage.literal);
+      if (!pattern) return at_file(spec, pattern.error().message);
+      built.pattern = std::move(*pattern);
+    }
+    stages.push_back(std::move(built));
+  }
+  return {};
+}
+
+}  // namespace
+
+Tokenizer::Tokenizer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Tokenizer::~Tokenizer() = default;
+
+Result<std::unique_ptr<Tokenizer>> Tokenizer::load(const std::string& model_dir) {
+  DSJ_TRY(TokenizerSpec spec, read_tokenizer_files(model_dir));
+  return build(std::move(spec));
+}
+
+Result<std::unique_ptr<Tokenizer>> Tokenizer::build(TokenizerSpec spec) {
+  auto parts = std::make_unique<Parts>();
+  IdOfBytes id_of_bytes;
+  const auto name_id = [&](const std::string& token, int32_t id) {
+    const auto at = static_cast<std::size_t>(id);
+    if (parts->token_of_id.size() <= at) {
+      parts->token_of_id.resize(at + 1);
+      parts->special.resize(at + 1);
+    }
+    parts->token_of_id[at] = token;
+    parts->id_of_token.insert_or_assign(token, id);
+  };
+  parts->id_of_token.reserve(spec.vocab.size());
+  id_of_bytes.reserve(spec.vocab.size());
+  for (const auto& [token, id] : spec.vocab) {
+    name_id(token, id);
+    // A token with characters outside the alphabet can never be merged from bytes.
+    if (auto bytes = from_byte_alphabet(token)) id_of_bytes.emplace(std::move(*bytes), id);
+  }
+  DSJ_TRY(const auto byte_ids, byte_ids_of(spec, id_of_bytes));
+  MergeTable merges(0);
+  if (spec.merge_by_id) {
+    merges = merges_by_id(id_of_bytes);
+  } else {
+    DSJ_TRY(merges, listed_merges(spec, parts->id_of_token));
+  }
+  if (!spec.whole_pieces) id_of_bytes.clear();
+  parts->bpe.emplace(byte_ids, std::move(merges), std::move(id_of_bytes), spec.whole_pieces);
+
+  // Hugging Face looks for special tokens first; of equal patterns the first one counts.
+  std::vector<AddedToken> raw, normalized;
+  std::vector<std::string> raw_patterns, normalized_patterns;
+  std::stable_partition(spec.added.begin(), spec.added.end(),
+                        [](const AddedToken& token) { return token.special; });
+  for (const AddedToken& token : spec.added) {
+    name_id(token.content, token.id);
+    parts->special[static_cast<std::size_t>(token.id)] = token.special;
+    if (token.normalized) {
+      normalized.push_back(token);
+      normalized_patterns.push_back(to_nfc(token.content, spec.nfc));
+    } else {
+      raw.push_back(token);
+      raw_patterns.push_back(token.content);
+    }
+  }
+  parts->added_raw.emplace(std::move(raw), raw_patterns);
+  parts->added_normalized.emplace(std::move(normalized), normalized_patterns);
+  DSJ_TRY_STATUS(build_stages(spec, parts->stages));
+  parts->file = std::move(spec.file);
+  parts->nfc = spec.nfc;
+  parts->prefix_ids = std::move(spec.prefix_ids);
+  parts->suffix_ids = std::move(spec.suffix_ids);
+  parts->bos_id = spec.bos_id;
+  parts->eos_id = spec.eos_id;
+  parts->pad_id = spec.pad_id;
+  parts->stop_ids = std::move(spec.stop_ids);
+  return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(parts)));
+}
+
+Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
+  if (const auto offset = find_invalid_utf8(text)) {
+    return bad_input("text is not UTF-8: byte " + std::to_string(*offset) + " of " +
+                     std::to_string(text.size()));
+  }
+  std::vector<int32_t> ids;
+  std::vector<Segment> segments, inner;
+  parts_->added_raw->split(text, !options.parse_special, segments);
+  for (const Segment& segment : segments) {
+    if (segment.id >= 0) {
+      ids.push_back(segment.id);
+      continue;
+    }
+    std::string composed;
+    std::string_view part = segment.text;
+    if (parts_->nfc != Nfc::None && !is_trivially_nfc(part)) {
+      part = composed = to_nfc(part, parts_->nfc);
+    }
+    inner.clear();
+    parts_->added_normalized->split(part, !options.parse_special, inner);
+    for (const Segment& piece : inner) {
+      if (piece.id >= 0) {
+        ids.push_back(piece.id);
+      } else {
+        DSJ_TRY_STATUS(encode_text(piece.text, ids));
+      }
+    }
+  }
+  std::size_t around = 0;
+  if (options.add_special_tokens) around = parts_->prefix_ids.size() + parts_->suffix_ids.size();
+  if (options.max_length) {
+    const auto limit = static_cast<std::size_t>(std::max<int64_t>(*options.max_length, 0));
+    ids.resize(std::min(ids.size(), limit > around ? limit - around : 0));
+  }
+  if (around > 0) {
+    ids.insert(ids.begin(), parts_->prefix_ids.begin(), parts_->prefix_ids.end());
+    ids.insert(ids.end(), parts_->suffix_ids.begin(), parts_->suffix_ids.end());
+  }
+  return ids;
+}
+
+Status Tokenizer::encode_text(std::string_view text, std::vector<int32_t>& ids) const {
+  Pieces pieces{.views = {text}, .owned = {}};
+  for (const Stage& stage : parts_->stages) DSJ_TRY_STATUS(run_stage(stage, pieces));
+  const std::unique_lock lock(parts_->cache_mutex, std::try_to_lock);
+  PieceCache* cache = lock ? &parts_->cache : nullptr;
+  for (const std::string_view piece : pieces.views) parts_->bpe->encode(piece, cache, ids);
+  return {};
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
+  std::string bytes;
+  for (const int32_t id : ids) {
+    const auto at = static_cast<std::size_t>(id);
+    if (id < 0 || at >= parts_->token_of_id.size() || !parts_->token_of_id[at]) continue;
+    if (skip_special && parts_->special[at]) continue;
+    const std::string& token = *parts_->token_of_id[at];
+    // Added tokens too: Hugging Face's byte-level decoder does not tell them apart.
+    if (auto mapped = from_byte_alphabet(token)) {
+      bytes += *mapped;
+    } else {
+      bytes += token;
+    }
+  }
+  return to_valid_utf8(bytes);
+}
+
+int64_t Tokenizer::vocab_size() const {
+  return static_cast<int64_t>(parts_->token_of_id.size());
+}
+std::optional<int32_t> Tokenizer::eos_id() const {
+  return parts_->eos_id;
+}
+std::optional<int32_t> Tokenizer::bos_id() const {
+  return parts_->bos_id;
+}
+std::optional<int32_t> Tokenizer::pad_id() const {
+  return parts_->pad_id;
+}
+const std::vector<int32_t>& Tokenizer::stop_ids() const {
+  return parts_->stop_ids;
+}
+const std::string& Tokenizer::file() const {
+  return parts_->file;
+}
+
+std::optional<int32_t> Tokenizer::token_to_id(std::string_view token) const {
+  const auto found = parts_->id_of_token.find(token);
+  if (found == parts_->id_of_token.end()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<std::string> Tokenizer::id_to_token(int32_t id) const {
+  if (id < 0 || static_cast<std::size_t>(id) >= parts_->token_of_id.size()) return std::nullopt;
+  return parts_->token_of_id[static_cast<std::size_t>(id)];
+}
+
+bool Tokenizer::is_special(int32_t id) const {
+  return id >= 0 && static_cast<std::size_t>(id) < parts_->special.size() &&
+         parts_->special[static_cast<std::size_t>(id)];
+}
+
+}  // namespace dsj::data

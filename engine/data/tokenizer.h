@@ -1,0 +1,81 @@
+// Text to token ids and back, equal to Hugging Face's `tokenizers` for byte-level BPE.
+//
+// Reads a model directory: tokenizer.json (the patterns of GPT-2, Qwen2, Llama 3, or any other that
+// PCRE2 and Oniguruma read alike), else vocab.json + merges.txt (GPT-2, Qwen2), else qwen.tiktoken.
+// Special tokens come from tokenizer_config.json, special_tokens_map.json, generation_config.json
+// and config.json. Anything else (Unigram, WordPiece, Metaspace, byte_fallback, other normalizers
+// ...) is refused by name: a text is never tokenized in another way than the file says.
+//
+// Used by the data set (dataset.h) and by generate. Leaves out: chat templates, offsets, padding
+// and truncation settings inside tokenizer.json (as transformers, which sets its own per call).
+// Unicode: characters assigned in Unicode 14 are what equality is promised for.
+//
+// Threads: every method but load may be called from several threads. A cache of pieces is used by
+// one caller at a time; a second caller at the same moment goes without it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+
+namespace dsj::data {
+
+struct TokenizerSpec;
+
+struct EncodeOptions {
+  /// False: the text of a special token is encoded as plain text (split_special_tokens).
+  bool parse_special = true;
+  /// False: without what the post-processor puts around a text (Llama 3's <|begin_of_text|>).
+  bool add_special_tokens = true;
+  /// At most this many ids, cut at the right; what the post-processor adds is counted and kept.
+  std::optional<int64_t> max_length = std::nullopt;
+};
+
+class Tokenizer {
+ public:
+  /// BadInput: no known file in the directory, a file that is broken, or something not supported;
+  /// `where` names the file and the field.
+  static Result<std::unique_ptr<Tokenizer>> load(const std::string& model_dir);
+  /// From what was read; for load and for tests.
+  static Result<std::unique_ptr<Tokenizer>> build(TokenizerSpec spec);
+
+  ~Tokenizer();
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+
+  /// BadInput: text that is not UTF-8 (with the offset of the first bad byte).
+  Result<std::vector<int32_t>> encode(std::string_view text, EncodeOptions options = {}) const;
+
+  /// Bytes that are no UTF-8 become U+FFFD; ids without a token are left out. `skip_special`:
+  /// special tokens are left out. No clean-up of spaces.
+  std::string decode(std::span<const int32_t> ids, bool skip_special) const;
+
+  /// The highest id + 1; a model's embedding has at least as many rows.
+  int64_t vocab_size() const;
+  std::optional<int32_t> eos_id() const;
+  std::optional<int32_t> bos_id() const;
+  std::optional<int32_t> pad_id() const;
+  /// Where generation ends: eos_id and all of generation_config.json's eos_token_id.
+  const std::vector<int32_t>& stop_ids() const;
+  /// The file the vocabulary came from.
+  const std::string& file() const;
+
+  /// By the token's text as its file has it (byte-level tokens in GPT-2's alphabet: "Ġthe").
+  std::optional<int32_t> token_to_id(std::string_view token) const;
+  std::optional<std::string> id_to_token(int32_t id) const;
+  bool is_special(int32_t id) const;
+
+ private:
+  struct Parts;
+  explicit Tokenizer(std::unique_ptr<Parts> parts);
+  Status encode_text(std::string_view text, std::vector<int32_t>& ids) const;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace dsj::data

@@ -1,0 +1,191 @@
+#include "engine/data/tokenizer_files.h"
+
+#include <algorithm>
+#include <array>
+
+#include "engine/data/byte_alphabet.h"
+#include "engine/data/split_pattern.h"
+#include "engine/data/text_file.h"
+
+namespace dsj::data {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kEndOfText = "<|endoftext|>";
+
+/// The class in tokenizer_config.json, else the model_type in config.json, else empty.
+Result<std::string> tokenizer_class(const std::string& dir) {
+  for (const auto& [file, key] : {std::pair{"/tokenizer_config.json", "tokenizer_class"},
+                                  std::pair{"/config.json", "model_type"}}) {
+    if (!file_exists(dir + file)) continue;
+    DSJ_TRY(const json root, read_json_file(dir + file));
+    if (root.is_object() && root.contains(key) && root[key].is_string()) {
+      return root[key].get<std::string>();
+    }
+  }
+  return std::string();
+}
+
+Result<bool> config_flag(const std::string& dir, const char* key) {
+  const std::string file = dir + "/tokenizer_config.json";
+  if (!file_exists(file)) return false;
+  DSJ_TRY(const json root, read_json_file(file));
+  return root.is_object() && root.contains(key) && root[key] == true;
+}
+
+Status read_vocab_json(const std::string& path, TokenizerSpec& spec) {
+  DSJ_TRY(const json root, read_json_file(path));
+  if (!root.is_object()) return bad_input("is not an object of token: id", path);
+  for (const auto& [token, id] : root.items()) {
+    if (!id.is_number_integer() || id < 0 || id > INT32_MAX) {
+      return bad_input("token '" + token + "' has no id: " + id.dump(), path);
+    }
+    spec.vocab.emplace_back(token, id.get<int32_t>());
+  }
+  return {};
+}
+
+Status read_merges_txt(const std::string& path, TokenizerSpec& spec) {
+  DSJ_TRY(const std::string text, read_text_file(path));
+  std::size_t number = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view line = std::string_view(text).substr(at, end - at);
+    at = end + 1;
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
+    const auto space = line.find(' ');
+    if (space == line.npos || space == 0 || space + 1 == line.size() ||
+        line.find(' ', space + 1) != line.npos) {
+      return bad_input("is not a merge, \"left right\": '" + std::string(line) + "'",
+                       path + ":" + std::to_string(number));
+    }
+    spec.merges.emplace_back(line.substr(0, space), line.substr(space + 1));
+  }
+  return {};
+}
+
+Result<TokenizerSpec> read_vocab_and_merges(const std::string& dir) {
+  TokenizerSpec spec;
+  spec.file = dir + "/vocab.json";
+  DSJ_TRY_STATUS(read_vocab_json(spec.file, spec));
+  DSJ_TRY_STATUS(read_merges_txt(dir + "/merges.txt", spec));
+  DSJ_TRY(const std::string name, tokenizer_class(dir));
+  const auto end_of_text =
+      std::ranges::find(spec.vocab, kEndOfText, &std::pair<std::string, int32_t>::first);
+  const bool gpt2 =
+      name == "GPT2Tokenizer" || name == "GPT2TokenizerFast" || name == "gpt2" ||
+      // The files alone: GPT-2's vocabulary ends with <|endoftext|>, Qwen2's has none.
+      (name.empty() && end_of_text != spec.vocab.end() &&
+       end_of_text->second + 1 == static_cast<int32_t>(spec.vocab.size()));
+  const bool qwen2 = name == "Qwen2Tokenizer" || name == "Qwen2TokenizerFast" || name == "qwen2" ||
+                     name == "qwen3";
+  if (!gpt2 && !qwen2) {
+    return bad_input("nothing says whose pre-tokenizer these files need" +
+                         (name.empty() ? std::string() : " ('" + name + "' is not known)"),
+                     dir + "/vocab.json",
+                     "add tokenizer.json, or tokenizer_class GPT2Tokenizer or Qwen2Tokenizer to "
+                     "tokenizer_config.json");
+  }
+  SplitStage stage{.pattern = std::string(gpt2 ? kGpt2Pattern : kQwen2Pattern)};
+  DSJ_TRY(stage.add_prefix_space, config_flag(dir, "add_prefix_space"));
+  spec.stages.push_back(stage);
+  spec.nfc = qwen2 ? Nfc::Unicode9 : Nfc::None;
+  DSJ_TRY_STATUS(read_special_tokens(dir, kEndOfText, spec));
+  return spec;
+}
+
+std::optional<std::string> from_base64(std::string_view text) {
+  static constexpr auto kValue = [] {
+    std::array<int8_t, 256> value{};
+    value.fill(-1);
+    constexpr std::string_view kDigits =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (std::size_t i = 0; i < kDigits.size(); ++i) {
+      value[static_cast<uint8_t>(kDigits[i])] = static_cast<int8_t>(i);
+    }
+    return value;
+  }();
+  while (text.ends_with('=')) text.remove_suffix(1);
+  std::string bytes;
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    const int value = kValue[static_cast<uint8_t>(c)];
+    if (value < 0) return std::nullopt;
+    bits = bits << 6 | static_cast<uint32_t>(value);
+    count += 6;
+    if (count >= 8) {
+      count -= 8;
+      bytes.push_back(static_cast<char>(bits >> count & 0xFF));
+    }
+  }
+  return bytes;
+}
+
+Status read_ranks(const std::string& path, TokenizerSpec& spec) {
+  DSJ_TRY(const std::string text, read_text_file(path));
+  std::size_t number = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = std::string_view(text).substr(at, end - at);
+    at = end + 1;
+    ++number;
+    if (line.empty()) continue;
+    const auto space = line.find(' ');
+    const auto bytes = from_base64(line.substr(0, space));
+    const std::string_view rank = space == line.npos ? "" : line.substr(space + 1);
+    if (!bytes || bytes->empty() || rank.empty() || rank.size() > 9 ||
+        rank.find_first_not_of("0123456789") != rank.npos) {
+      return bad_input("is not \"base64 rank\": '" + std::string(line) + "'",
+                       path + ":" + std::to_string(number));
+    }
+    spec.vocab.emplace_back(to_byte_alphabet(*bytes), std::stoi(std::string(rank)));
+  }
+  return {};
+}
+
+/// Qwen's first tokenizer: the ranks in the file, 208 special tokens in its code.
+Result<TokenizerSpec> read_qwen_tiktoken(const std::string& dir) {
+  TokenizerSpec spec;
+  spec.file = dir + "/qwen.tiktoken";
+  DSJ_TRY_STATUS(read_ranks(spec.file, spec));
+  spec.nfc = Nfc::Current;  // its code called Python's unicodedata
+  spec.merge_by_id = spec.whole_pieces = true;
+  spec.stages.push_back({.pattern = std::string(kQwen2Pattern)});
+  std::vector<std::string> special = {kEndOfText, "<|im_start|>", "<|im_end|>"};
+  for (int i = 0; i < 205; ++i) special.push_back("<|extra_" + std::to_string(i) + "|>");
+  auto id = static_cast<int32_t>(spec.vocab.size());
+  for (const std::string& token : special) {
+    spec.added.push_back({.id = id++, .content = token, .special = true});
+  }
+  DSJ_TRY_STATUS(read_special_tokens(dir, kEndOfText, spec));
+  return spec;
+}
+
+}  // namespace
+
+Result<TokenizerSpec> read_tokenizer_files(const std::string& dir) {
+  if (file_exists(dir + "/tokenizer.json")) {
+    DSJ_TRY(TokenizerSpec spec, read_tokenizer_json(dir + "/tokenizer.json"));
+    DSJ_TRY_STATUS(read_special_tokens(dir, "", spec));
+    return spec;
+  }
+  if (file_exists(dir + "/vocab.json") && file_exists(dir + "/merges.txt")) {
+    return read_vocab_and_merges(dir);
+  }
+  if (file_exists(dir + "/qwen.tiktoken")) return read_qwen_tiktoken(dir);
+  std::string found;
+  for (const char* name : {"vocab.json", "merges.txt", "tokenizer.model", "vocab.txt"}) {
+    if (file_exists(dir + "/" + name)) found += std::string(found.empty() ? "" : ", ") + name;
+  }
+  return bad_input(
+      "holds no tokenizer: neither tokenizer.json, nor vocab.json with merges.txt, "
+      "nor qwen.tiktoken" +
+          (found.empty() ? std::string() : "; found " + found),
+      dir, found.empty() ? "" : "SentencePiece and WordPiece are not supported");
+}
+
+}  // namespace dsj::data

@@ -1,0 +1,23 @@
+// The files of a model directory that say how text is tokenized. Internal to engine/data; callers
+// use Tokenizer::load. Reads nothing but the directory.
+#pragma once
+
+#include <string>
+
+#include "common/result.h"
+#include "engine/data/tokenizer_spec.h"
+
+namespace dsj::data {
+
+/// tokenizer.json, else vocab.json + merges.txt, else qwen.tiktoken; then the special tokens.
+Result<TokenizerSpec> read_tokenizer_files(const std::string& model_dir);
+
+/// One tokenizer.json (tokenizer_json.cc).
+Result<TokenizerSpec> read_tokenizer_json(const std::string& path);
+
+/// bos, eos, pad, stop ids and tokenizer_config.json's added_tokens_decoder, put into `spec`
+/// (special_tokens.cc). `default_special`: for a role that no file names; may be empty.
+Status read_special_tokens(const std::string& model_dir, const std::string& default_special,
+                           TokenizerSpec& spec);
+
+}  // namespace dsj::data

@@ -1,0 +1,43 @@
+// What the three tokenizer file formats say, in one shape: read by tokenizer_files.h, built into a
+// Tokenizer by tokenizer.cc. Internal to engine/data.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/data/added_tokens.h"
+#include "engine/data/unicode.h"
+
+namespace dsj::data {
+
+/// One step of cutting text into pieces.
+struct SplitStage {
+  std::string pattern;            ///< empty: this stage does not cut
+  bool literal = false;           ///< the pattern is plain text
+  bool drop_matches = false;      ///< behavior Removed: what is cut out is dropped
+  bool invert = false;            ///< what is between the matches is what counts as a match
+  bool add_prefix_space = false;  ///< a piece that does not start with a space gets one
+};
+
+struct TokenizerSpec {
+  std::string file;  ///< where it was read, for messages
+  Nfc nfc = Nfc::None;
+  std::vector<SplitStage> stages;
+
+  std::vector<std::pair<std::string, int32_t>> vocab;  ///< token in the byte alphabet, id
+  std::vector<std::pair<std::string, std::string>> merges;
+  /// tiktoken: the rank of a merge is the id of what it makes, whatever the two sides are.
+  bool merge_by_id = false;
+  bool whole_pieces = false;
+
+  std::vector<AddedToken> added;
+  std::vector<int32_t> prefix_ids, suffix_ids;  ///< the post-processor's, around every text
+
+  std::optional<int32_t> bos_id, eos_id, pad_id;
+  std::vector<int32_t> stop_ids;  ///< eos and generation_config.json's eos_token_id
+};
+
+}  // namespace dsj::data
