@@ -37,11 +37,11 @@ struct Document {
 
 /// Errors: where = "SOURCE:LINE:COLUMN".
 Result<Document> parse_text(std::string_view text, const std::string& source);
-/// Reads the file, then parse_text. A file over 16 MiB is refused.
+/// Reads the file, then parse_text. A file over 1 MiB is refused.
 Result<Document> read_file(const std::string& path);
 
 /// Fills line and column of findings from the positions of their paths (the nearest parent's when
-/// the path itself is not in the text). `prefix` is taken off the findings' paths first.
+/// the path itself is not in the text).
 void locate(std::vector<Finding>& findings, const Positions& positions);
 
 }  // namespace dsj::dsconfig

@@ -227,6 +227,13 @@ void Resolver::zero() {
       integer(at("stage3_max_live_parameters"), defaults.max_live_parameters);
   zero.max_reuse_distance = integer(at("stage3_max_reuse_distance"), defaults.max_reuse_distance);
   zero.overlap_comm = boolean(at("overlap_comm"), stage3);
+  // DeepSpeed 0.13 takes a bucket of 0 (each tensor on its own), 0.19 does not.
+  for (auto [name, bucket] : {std::pair{"reduce_bucket_size", &zero.reduce_bucket_size},
+                              std::pair{"allgather_bucket_size", &zero.allgather_bucket_size}}) {
+    if (*bucket > 0) continue;
+    *bucket = 1;
+    report(Severity::Warning, at(name), "0 is read as 1: every chunk is as small as it can be");
+  }
 }
 
 // ---- optimizer ----------------------------------------------------------------------------------
