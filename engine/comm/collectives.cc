@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "common/check.h"
+#include "engine/comm/transport.h"
 
 namespace dsj::comm {
 namespace {
@@ -106,9 +107,9 @@ WorkPtr Collectives::all_gather(std::span<const ChunkPair> chunks, Label label) 
   for (const ChunkPair& chunk : chunks) {
     check_pair(chunk.out, chunk.in, rank_, world_, device_, "out", "in");
   }
-  return submit({.kind = Kind::AllGather,
-                 .chunks = {chunks.begin(), chunks.end()},
-                 .unit = std::string(label.unit)},
+  return submit(Request{.kind = Kind::AllGather,
+                        .chunks = {chunks.begin(), chunks.end()},
+                        .unit = std::string(label.unit)},
                 label.traffic);
 }
 
@@ -121,34 +122,34 @@ WorkPtr Collectives::reduce_scatter(std::span<const ChunkPair> chunks, Op op, La
   for (const ChunkPair& chunk : chunks) {
     check_pair(chunk.in, chunk.out, rank_, world_, device_, "in", "out");
   }
-  return submit({.kind = Kind::ReduceScatter,
-                 .op = op,
-                 .chunks = {chunks.begin(), chunks.end()},
-                 .unit = std::string(label.unit)},
+  return submit(Request{.kind = Kind::ReduceScatter,
+                        .op = op,
+                        .chunks = {chunks.begin(), chunks.end()},
+                        .unit = std::string(label.unit)},
                 label.traffic);
 }
 
 WorkPtr Collectives::all_reduce(at::Tensor tensor, Op op, Label label) {
   check_tensor(tensor, device_, "tensor");
-  return submit({.kind = Kind::AllReduce,
-                 .op = op,
-                 .chunks = {{tensor, tensor}},
-                 .unit = std::string(label.unit)},
+  return submit(Request{.kind = Kind::AllReduce,
+                        .op = op,
+                        .chunks = {{tensor, tensor}},
+                        .unit = std::string(label.unit)},
                 label.traffic);
 }
 
 WorkPtr Collectives::broadcast(at::Tensor tensor, int root, Label label) {
   check_tensor(tensor, device_, "tensor");
   DSJ_CHECK(root >= 0 && root < world_, "root %d of %d ranks", root, world_);
-  return submit({.kind = Kind::Broadcast,
-                 .root = root,
-                 .chunks = {{tensor, tensor}},
-                 .unit = std::string(label.unit)},
+  return submit(Request{.kind = Kind::Broadcast,
+                        .root = root,
+                        .chunks = {{tensor, tensor}},
+                        .unit = std::string(label.unit)},
                 label.traffic);
 }
 
 WorkPtr Collectives::barrier(Label label) {
-  return submit({.kind = Kind::Barrier, .unit = std::string(label.unit)}, label.traffic);
+  return submit(Request{.kind = Kind::Barrier, .unit = std::string(label.unit)}, label.traffic);
 }
 
 WorkPtr Collectives::submit(Request request, Traffic traffic) {

@@ -117,6 +117,8 @@ struct Counters {
   std::int64_t bytes() const;  ///< over all classes
 };
 
+struct Request;  // transport.h
+
 class Collectives {
  public:
   /// Abandons what is under way (see abort) and frees connections and threads.
@@ -161,17 +163,6 @@ class Collectives {
   void reset_counters();
 
  protected:
-  /// One checked and numbered operation, as a backend gets it. AllReduce, Broadcast: one chunk
-  /// with out == in. Barrier: none.
-  struct Request {
-    Kind kind = Kind::Barrier;
-    Op op = Op::Sum;
-    int root = 0;
-    std::vector<ChunkPair> chunks;
-    std::uint64_t sequence = 0;
-    std::string unit;
-  };
-
   Collectives(int rank, int world, at::Device device);
   /// Queues the operation. Must call operation_done() once for each, done or failed.
   virtual WorkPtr issue(Request request) = 0;

@@ -1,17 +1,64 @@
 // make_collectives(): checks the options and picks the backend.
+#include <algorithm>
+#include <array>
+
+#include "engine/comm/backends.h"
 #include "engine/comm/collectives.h"
+#include "engine/comm/queued.h"
 #include "engine/comm/single.h"
 
 namespace dsj::comm {
+namespace {
 
-Result<std::unique_ptr<Collectives>> make_collectives(Options options) {
+constexpr std::array<std::string_view, 5> kBackends{"auto", "gloo", "ring", "shm", "nccl"};
+
+Status check(const Options& options) {
   if (options.world < 1 || options.rank < 0 || options.rank >= options.world) {
     return bad_input("rank " + std::to_string(options.rank) + " of a world of " +
                      std::to_string(options.world) + " ranks: expected 0 <= rank < world");
   }
+  if (std::ranges::find(kBackends, options.backend) == kBackends.end()) {
+    return bad_input("unknown backend \"" + options.backend + "\"", {},
+                     "one of auto, gloo, ring, shm, nccl");
+  }
+  if (options.master_port < 1 || options.master_port > 65535) {
+    return bad_input("port " + std::to_string(options.master_port) + " is not in 1..65535");
+  }
+  if (options.timeout < std::chrono::milliseconds(1)) {
+    return bad_input("the timeout of collectives must be at least 1 ms");
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Transport>> make_cpu_transport(Rendezvous& rendezvous) {
+  const std::string& backend = rendezvous.options().backend;
+  if (backend == "gloo" || backend == "auto") return make_gloo(rendezvous);
+  return fail(ErrorKind::Environment, "backend \"" + backend + "\" is not in this build");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Collectives>> make_collectives(Options options) {
+  DSJ_TRY_STATUS(check(options));
   if (options.world == 1) return make_single(options.device);
-  return fail(ErrorKind::Environment,
-              "no backend for " + std::to_string(options.world) + " ranks is in this build yet");
+  if (!options.device.is_cpu()) {
+    return fail(ErrorKind::Environment, "this build has no backend for device " +
+                                            options.device.str() + ": it was built without CUDA");
+  }
+  DSJ_TRY(const std::unique_ptr<Rendezvous> rendezvous, Rendezvous::open(options));
+  // First of all: who is missing, in the same words for every backend, and do all want the same.
+  DSJ_TRY(const std::vector<std::string> wanted, rendezvous->exchange("backend", options.backend));
+  for (int rank = 0; rank < options.world; ++rank) {
+    const std::string& other = wanted[static_cast<std::size_t>(rank)];
+    if (other == options.backend) continue;
+    // All ranks see it and come here; rank 0 keeps the store until they have.
+    (void)rendezvous->finish();
+    return bad_input("rank " + std::to_string(options.rank) + " wants backend " + options.backend +
+                     ", rank " + std::to_string(rank) + " " + other);
+  }
+  DSJ_TRY(std::unique_ptr<Transport> transport, make_cpu_transport(*rendezvous));
+  DSJ_TRY_STATUS(rendezvous->finish());
+  return make_queued(std::move(transport), options.rank, options.world, options.timeout);
 }
 
 }  // namespace dsj::comm

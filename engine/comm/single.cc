@@ -1,6 +1,7 @@
 #include "engine/comm/single.h"
 
 #include "common/check.h"
+#include "engine/comm/transport.h"
 
 namespace dsj::comm {
 namespace {

@@ -1,0 +1,16 @@
+// The CPU backends. Each is collective over all ranks of the rendezvous. Internal to the room.
+#pragma once
+
+#include <memory>
+
+#include "common/result.h"
+#include "engine/comm/rendezvous.h"
+#include "engine/comm/transport.h"
+
+namespace dsj::comm {
+
+/// c10d's ProcessGroupGloo: the oracle of the others. An interrupt is heard only when the operation
+/// under way has ended or timed out.
+Result<std::unique_ptr<Transport>> make_gloo(Rendezvous& rendezvous);
+
+}  // namespace dsj::comm

@@ -1,0 +1,4 @@
+// See ../README.md.
+#pragma once
+
+#include <gloo/context.h>

@@ -1,0 +1,189 @@
+#include "engine/comm/queued.h"
+
+#include <c10/util/Exception.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "common/check.h"
+
+namespace dsj::comm {
+
+std::string format_seconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", seconds);
+  return text;
+}
+
+std::string brief(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+namespace {
+
+/// Done when the thread says so; keeps the failure, if any.
+class QueuedWork final : public Work {
+ public:
+  void wait() override {
+    state_.wait(kRunning, std::memory_order_acquire);
+    if (error_) throw CollectiveError(*error_);
+  }
+  bool done() override { return state_.load(std::memory_order_acquire) != kRunning; }
+
+  void finish(std::optional<CollectiveError::Facts> error) {
+    error_ = std::move(error);
+    state_.store(kDone, std::memory_order_release);
+    state_.notify_all();
+  }
+
+ private:
+  static constexpr int kRunning = 0;
+  static constexpr int kDone = 1;
+  std::atomic<int> state_ = kRunning;
+  std::optional<CollectiveError::Facts> error_;
+};
+
+class Queued final : public Collectives {
+ public:
+  Queued(std::unique_ptr<Transport> transport, int rank, int world,
+         std::chrono::milliseconds timeout)
+      : Collectives(rank, world, at::kCPU),
+        transport_(std::move(transport)),
+        name_(transport_->name()),
+        timeout_(timeout),
+        thread_([this] { loop(); }) {}
+
+  ~Queued() override {
+    abort("was abandoned: its group was closed");
+    close();
+  }
+
+  std::string_view backend() const override { return name_; }
+
+  void shutdown() override {
+    close();
+    const std::lock_guard lock(mutex_);
+    if (failure_) throw CollectiveError(*failure_);
+  }
+
+  void abort(const std::string& reason) override {
+    const std::lock_guard lock(mutex_);
+    if (ended_) return;  // nothing is under way, the transport may be gone
+    if (abort_reason_.empty()) abort_reason_ = reason;
+    transport_->interrupt();
+    changed_.notify_all();
+  }
+
+ protected:
+  WorkPtr issue(Request request) override {
+    auto work = std::make_shared<QueuedWork>();
+    const std::lock_guard lock(mutex_);
+    DSJ_CHECK(!closing_, "%s was issued after shutdown", name_of(request.kind));
+    queue_.push_back({std::move(request), work});
+    changed_.notify_all();
+    return work;
+  }
+
+ private:
+  struct Item {
+    Request request;
+    std::shared_ptr<QueuedWork> work;
+  };
+
+  void close() {
+    {
+      const std::lock_guard lock(mutex_);
+      closing_ = true;
+      changed_.notify_all();
+    }
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void loop() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+      if (queue_.empty()) break;
+      Item item = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      finish(item);
+      lock.lock();
+    }
+    ended_ = true;
+    if (!left_) transport_->leave("");
+    transport_.reset();  // closes the connections here, not when the owner gets round to it
+  }
+
+  void finish(Item& item) {
+    const auto begin = Clock::now();
+    std::string reason = poison();
+    if (!failure_ && reason.empty()) reason = run(item.request, begin);
+    if (!failure_ && !reason.empty()) {
+      const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+      const CollectiveError::Facts facts{.rank = rank(),
+                                         .kind = item.request.kind,
+                                         .sequence = item.request.sequence,
+                                         .unit = item.request.unit,
+                                         .seconds = seconds,
+                                         .reason = reason};
+      {
+        const std::lock_guard lock(mutex_);
+        failure_ = facts;
+      }
+      transport_->leave(CollectiveError(facts).what());
+      left_ = true;
+    }
+    item.request.chunks.clear();  // the tensors are free before the waiter runs on
+    operation_done();
+    item.work->finish(failure_);
+  }
+
+  std::string poison() {
+    const std::lock_guard lock(mutex_);
+    return abort_reason_;
+  }
+
+  /// The reason of the failure; empty: none.
+  std::string run(const Request& request, Clock::time_point begin) {
+    try {
+      transport_->run(request, begin + timeout_);
+      return {};
+    } catch (const TransportTimeout& error) {
+      const std::chrono::duration<double> seconds = Clock::now() - begin;
+      return "timed out after " + format_seconds(seconds.count()) + " " + error.what();
+    } catch (const std::exception& error) {
+      const std::string aborted = poison();
+      return aborted.empty() ? "failed: " + brief(error) : aborted;
+    }
+  }
+
+  std::unique_ptr<Transport> transport_;
+  const std::string name_;
+  const std::chrono::milliseconds timeout_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> queue_;
+  bool closing_ = false;
+  bool ended_ = false;
+  bool left_ = false;  // of the thread
+  std::string abort_reason_;
+  std::optional<CollectiveError::Facts> failure_;  // written by the thread, under mutex_
+  std::thread thread_;                             // last: starts when all else is there
+};
+
+}  // namespace
+
+std::unique_ptr<Collectives> make_queued(std::unique_ptr<Transport> transport, int rank, int world,
+                                         std::chrono::milliseconds timeout) {
+  return std::make_unique<Queued>(std::move(transport), rank, world, timeout);
+}
+
+}  // namespace dsj::comm

@@ -1,0 +1,61 @@
+// What a CPU backend is: something that runs one operation at a time, blocking, on a thread that is
+// not its own. queued.h makes Collectives of it. Internal to the room.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/comm/collectives.h"
+
+namespace dsj::comm {
+
+/// One checked and numbered operation. AllReduce, Broadcast: one chunk with out == in. Barrier:
+/// none.
+struct Request {
+  Kind kind = Kind::Barrier;
+  Op op = Op::Sum;
+  int root = 0;
+  std::vector<ChunkPair> chunks;
+  std::uint64_t sequence = 0;
+  std::string unit;
+};
+
+using Clock = std::chrono::steady_clock;
+
+/// Why an operation could not be finished: "rank 0 closed the connection". Queued adds rank,
+/// collective and sequence number.
+class TransportError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The deadline has passed; what() says on what it waited: "waiting for rank 0".
+class TransportTimeout : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string_view name() const = 0;
+  /// Runs the operation to its end. Throws TransportError or TransportTimeout; after a throw only
+  /// leave() and the destructor are called.
+  virtual void run(const Request& request, Clock::time_point deadline) = 0;
+  /// Makes a run() under way, and every later one, throw soon. Any thread.
+  virtual void interrupt() = 0;
+  /// Tells the peers, where they can hear it, that this rank runs nothing more. `reason` is empty
+  /// for an orderly end. Called once, when no run() is under way.
+  virtual void leave(const std::string& reason) = 0;
+};
+
+/// "n.n s".
+std::string format_seconds(double seconds);
+/// The first line of what(), without c10's stack trace.
+std::string brief(const std::exception& error);
+
+}  // namespace dsj::comm

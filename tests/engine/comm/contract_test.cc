@@ -1,0 +1,278 @@
+// What every backend promises (collectives.h), checked on 2, 3 and 4 processes.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "engine/comm/collectives.h"
+#include "tests/engine/comm/ranks.h"
+
+namespace dsj::comm {
+namespace {
+
+using namespace std::chrono_literals;
+using testing_support::require;
+using testing_support::run_ranks;
+using testing_support::Seat;
+
+constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kLong};
+
+/// Small integers, different for each rank, that every dtype holds exactly, as their sums.
+at::Tensor values(int rank, std::int64_t n, at::ScalarType dtype) {
+  return at::arange(n, at::kLong).mul(7).add(rank * 5).remainder(13).sub(6).to(dtype);
+}
+
+at::Tensor expected_reduction(int world, std::int64_t n, at::ScalarType dtype, Op op) {
+  at::Tensor result = values(0, n, at::kLong);
+  for (int rank = 1; rank < world; ++rank) {
+    const at::Tensor other = values(rank, n, at::kLong);
+    result = op == Op::Sum ? result + other : at::maximum(result, other);
+  }
+  return result.to(dtype);
+}
+
+at::Tensor expected_gather(int world, std::int64_t n, at::ScalarType dtype) {
+  std::vector<at::Tensor> parts;
+  for (int rank = 0; rank < world; ++rank) parts.push_back(values(rank, n, dtype));
+  return at::cat(parts);
+}
+
+void same(const at::Tensor& found, const at::Tensor& expected, const std::string& what) {
+  if (at::equal(found, expected)) return;
+  const at::Tensor wrong = at::nonzero(found.ne(expected)).view(-1);
+  const auto first = wrong[0].item<std::int64_t>();
+  throw std::runtime_error(what + ": " + std::to_string(wrong.numel()) + " of " +
+                           std::to_string(found.numel()) + " elements differ, first #" +
+                           std::to_string(first) + ": " +
+                           std::to_string(found[first].item<double>()) + " instead of " +
+                           std::to_string(expected[first].item<double>()));
+}
+
+struct Case {
+  std::string backend;
+  int world;
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.backend << c.world; }
+};
+
+class Contract : public ::testing::TestWithParam<Case> {
+ protected:
+  /// Runs body on every rank and expects that none fails.
+  void all_well(const std::function<void(Collectives&)>& body) {
+    const auto texts = run_ranks(GetParam().world, [&](const Seat& seat) {
+      at::set_num_threads(1);
+      const auto group = seat.join(GetParam().backend, 60s);
+      require(group->backend() == GetParam().backend, "got another backend");
+      body(*group);
+      group->shutdown();
+    });
+    for (const std::string& text : texts) EXPECT_EQ(text, "");
+  }
+};
+
+void check_exact(Collectives& group, std::int64_t n, at::ScalarType dtype) {
+  const int rank = group.rank();
+  const int world = group.world();
+  const std::string what = std::string(at::toString(dtype)) + " n " + std::to_string(n) + " rank " +
+                           std::to_string(rank) + " ";
+  const Label label{Traffic::Control, "exact"};
+  const at::Tensor gathered = expected_gather(world, n, dtype);
+
+  at::Tensor out = at::full({world * n}, 99, dtype);
+  group.all_gather(out, values(rank, n, dtype), label)->wait();
+  same(out, gathered, what + "all_gather");
+
+  at::Tensor in_place = at::full({world * n}, 99, dtype);
+  in_place.narrow(0, rank * n, n).copy_(values(rank, n, dtype));
+  group.all_gather(in_place, in_place.narrow(0, rank * n, n), label)->wait();
+  same(in_place, gathered, what + "all_gather in place");
+
+  for (const Op op : {Op::Sum, Op::Max}) {
+    const std::string named = what + (op == Op::Sum ? "sum " : "max ");
+    const at::Tensor reduced = expected_reduction(world, world * n, dtype, op);
+    at::Tensor slice = at::full({n}, 99, dtype);
+    group.reduce_scatter(slice, values(rank, world * n, dtype), op, label)->wait();
+    same(slice, reduced.narrow(0, rank * n, n), named + "reduce_scatter");
+
+    at::Tensor whole = values(rank, world * n, dtype);
+    at::Tensor own = whole.narrow(0, rank * n, n);
+    group.reduce_scatter(own, whole, op, label)->wait();
+    same(own, reduced.narrow(0, rank * n, n), named + "reduce_scatter in place");
+
+    at::Tensor all = values(rank, n, dtype);
+    group.all_reduce(all, op, label)->wait();
+    same(all, expected_reduction(world, n, dtype, op), named + "all_reduce");
+  }
+  for (int root = 0; root < world; ++root) {
+    at::Tensor tensor = values(rank, n, dtype);
+    group.broadcast(tensor, root, label)->wait();
+    same(tensor, values(root, n, dtype), what + "broadcast from " + std::to_string(root));
+  }
+}
+
+TEST_P(Contract, EveryDtypeIsExactAtSmallAndOddSizes) {
+  all_well([](Collectives& group) {
+    for (const at::ScalarType dtype : kDtypes) {
+      for (const std::int64_t n : {1, 2, 7, 4097}) check_exact(group, n, dtype);
+    }
+  });
+}
+
+TEST_P(Contract, LargeTensorsAreExact) {
+  all_well([](Collectives& group) {
+    check_exact(group, 1'500'001, at::kFloat);
+    check_exact(group, 700'003, at::kBFloat16);
+    check_exact(group, 300'007, at::kHalf);
+  });
+}
+
+TEST_P(Contract, EmptyTensorsAreAllowed) {
+  all_well([](Collectives& group) {
+    at::Tensor empty = at::empty({0}, at::kFloat);
+    group.all_gather(empty, empty, {})->wait();
+    group.reduce_scatter(empty, empty, Op::Sum, {})->wait();
+    group.all_reduce(empty, Op::Sum, {})->wait();
+    group.broadcast(empty, 1, {})->wait();
+    group.all_gather(std::span<const ChunkPair>(), {})->wait();
+  });
+}
+
+TEST_P(Contract, ManyOperationsInFlightKeepTheirOrder) {
+  all_well([](Collectives& group) {
+    constexpr int kOperations = 60;
+    const int world = group.world();
+    std::vector<at::Tensor> outputs;
+    std::vector<WorkPtr> works;
+    for (int i = 0; i < kOperations; ++i) {
+      const std::int64_t n = 100 + i * 37;
+      outputs.push_back(at::zeros({world * n}, at::kFloat));
+      works.push_back(group.all_gather(outputs.back(), values(group.rank() + i, n, at::kFloat),
+                                       {Traffic::Parameters, "layer"}));
+    }
+    for (int i = kOperations - 1; i >= 0; --i) {
+      works[static_cast<std::size_t>(i)]->wait();
+      const std::int64_t n = 100 + i * 37;
+      for (int rank = 0; rank < world; ++rank) {
+        same(outputs[static_cast<std::size_t>(i)].narrow(0, rank * n, n),
+             values(rank + i, n, at::kFloat), "operation " + std::to_string(i));
+      }
+    }
+    // Each runs after the one before: no wait is needed between operations on one tensor.
+    at::Tensor power = at::ones({1000}, at::kLong);
+    WorkPtr last;
+    for (int i = 0; i < 5; ++i) last = group.all_reduce(power, Op::Sum, {});
+    last->wait();
+    require(last->done(), "a waited operation is not done");
+    const auto expected = static_cast<std::int64_t>(std::pow(world, 5));
+    same(power, at::full({1000}, expected, at::kLong), "chained all_reduce");
+    require(group.counters().in_flight_max <= kOperations + 1, "in flight: too many counted");
+  });
+}
+
+TEST_P(Contract, ABatchOfChunksIsOneOperation) {
+  all_well([](Collectives& group) {
+    const int rank = group.rank();
+    const int world = group.world();
+    std::vector<ChunkPair> gathers, reductions;
+    const std::int64_t sizes[] = {16, 1000, 16384, 3};
+    for (const std::int64_t n : sizes) {
+      gathers.push_back({at::zeros({world * n}, at::kBFloat16), values(rank, n, at::kBFloat16)});
+      reductions.push_back({at::zeros({n}, at::kFloat), values(rank, world * n, at::kFloat)});
+    }
+    const WorkPtr reduce =
+        group.reduce_scatter(reductions, Op::Sum, {Traffic::Gradients, "layer 1"});
+    const WorkPtr gather = group.all_gather(gathers, {Traffic::Parameters, "layer 0"});
+    gather->wait();
+    reduce->wait();
+    for (std::size_t i = 0; i < std::size(sizes); ++i) {
+      const std::int64_t n = sizes[i];
+      same(gathers[i].out, expected_gather(world, n, at::kBFloat16), "batched gather");
+      same(reductions[i].out,
+           expected_reduction(world, world * n, at::kFloat, Op::Sum).narrow(0, rank * n, n),
+           "batched reduction");
+    }
+    require(group.counters().of(Kind::AllGather).calls == 1, "a batch is one call");
+    require(group.counters().of(Kind::AllGather).chunks == 4, "of four chunks");
+  });
+}
+
+TEST_P(Contract, CountersFollowTheRingFormulas) {
+  all_well([](Collectives& group) {
+    const std::int64_t world = group.world();
+    const std::int64_t n = 120;  // divisible by 2, 3 and 4
+    at::Tensor whole = at::zeros({world * n}, at::kBFloat16);
+    at::Tensor part = at::zeros({n}, at::kBFloat16);
+    at::Tensor vector = at::zeros({n}, at::kFloat);
+    group.all_gather(whole, part, {Traffic::Parameters, "a"})->wait();
+    group.reduce_scatter(part, whole, Op::Sum, {Traffic::Gradients, "b"})->wait();
+    group.all_reduce(vector, Op::Sum, {Traffic::Moments, "c"})->wait();
+    group.broadcast(vector, 0, {Traffic::Control, "d"})->wait();
+    group.barrier({Traffic::Control, "e"})->wait();
+    const Counters counters = group.counters();
+    require(counters.of(Traffic::Parameters).bytes == n * (world - 1) * 2, "all_gather");
+    require(counters.of(Traffic::Gradients).bytes == n * (world - 1) * 2, "reduce_scatter");
+    require(counters.of(Traffic::Moments).bytes == 2 * n * (world - 1) / world * 4, "all_reduce");
+    require(counters.of(Traffic::Control).bytes == n * (world - 1) / world * 4, "broadcast");
+    require(counters.of(Traffic::Control).calls == 2, "calls");
+    require(counters.of(Kind::Barrier).calls == 1, "barriers");
+    require(counters.in_flight_max == 1, "one at a time");
+  });
+}
+
+/// Random values: equal to gloo bit for bit where there is one order to add two numbers, else
+/// within the rounding of world additions.
+TEST_P(Contract, RandomSumsAgreeWithTheOracle) {
+  if (GetParam().backend == "gloo") GTEST_SKIP() << "gloo is the oracle";
+  const auto texts = run_ranks(GetParam().world, [&](const Seat& seat) {
+    at::set_num_threads(1);
+    const auto group = seat.join(GetParam().backend, 60s, 0);
+    const auto oracle = seat.join("gloo", 60s, 1);
+    for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+      at::manual_seed(1234 + static_cast<std::uint64_t>(seat.rank));
+      const std::int64_t n = 20'011;
+      const at::Tensor in = at::randn({seat.world * n}, at::kDouble).to(dtype);
+      at::Tensor found = at::empty({n}, dtype), expected = at::empty({n}, dtype);
+      group->reduce_scatter(found, in.clone(), Op::Sum, {})->wait();
+      oracle->reduce_scatter(expected, in.clone(), Op::Sum, {})->wait();
+      at::Tensor found_all = in.clone(), expected_all = in.clone();
+      group->all_reduce(found_all, Op::Sum, {})->wait();
+      oracle->all_reduce(expected_all, Op::Sum, {})->wait();
+      const std::string what = at::toString(dtype);
+      if (seat.world == 2) {
+        same(found, expected, what + " reduce_scatter");
+        same(found_all, expected_all, what + " all_reduce");
+        continue;
+      }
+      const double epsilon = dtype == at::kFloat      ? 0x1p-23
+                             : dtype == at::kDouble   ? 0x1p-52
+                             : dtype == at::kBFloat16 ? 0x1p-7
+                                                      : 0x1p-10;
+      const double bound = seat.world * 4 * epsilon;  // of sums whose terms are below 4 or so
+      const auto error = [](const at::Tensor& a, const at::Tensor& b) {
+        return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
+      };
+      require(error(found, expected) <= bound, what + " reduce_scatter is off");
+      require(error(found_all, expected_all) <= bound, what + " all_reduce is off");
+      // All ranks hold the same bits.
+      at::Tensor first = found_all.clone();
+      group->broadcast(first, 0, {})->wait();
+      same(found_all, first, what + " all_reduce, rank 0 against this rank");
+    }
+    group->shutdown();
+    oracle->shutdown();
+  });
+  for (const std::string& text : texts) EXPECT_EQ(text, "");
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const char* backend : {"gloo"}) {
+    for (const int world : {2, 3, 4}) all.push_back({backend, world});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, Contract, ::testing::ValuesIn(cases()), [](const auto& info) {
+  return info.param.backend + std::to_string(info.param.world);
+});
+
+}  // namespace
+}  // namespace dsj::comm
