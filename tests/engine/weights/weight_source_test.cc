@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include <numeric>
 
+#include "common/files/counting_files.h"
+#include "common/files/memory_files.h"
 #include "common/files/posix_files.h"
+#include "engine/weights/safetensors_writer.h"
 
 namespace dsj::weights {
 namespace {
@@ -34,7 +37,149 @@ TEST(WeightSource, RealModelDirectories) {
       EXPECT_TRUE(std::equal(half.rbegin(), half.rend(), whole.rbegin())) << tensor.name;
     }
     EXPECT_GT(bytes, 500'000);
-    EXPECT_FALSE(source->read("no.such.tensor", 0, {}));
+  }
+}
+
+std::vector<float> ramp(size_t count, float start) {
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), start);
+  return values;
+}
+
+void write_file(Files& files, const std::string& path,
+                const std::vector<TensorDeclaration>& tensors) {
+  auto writer = SafetensorsWriter::create(files, path, tensors);
+  ASSERT_TRUE(writer) << writer.error().to_string();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    ASSERT_TRUE(writer->append(tensors[i].name, ramp(size_t(tensors[i].elements()), float(i))));
+  }
+  ASSERT_TRUE(writer->finish());
+}
+
+class WeightSourceFake : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(files_.make_dir("/m")); }
+  Error open_error() {
+    auto source = WeightSource::open(files_, "/m");
+    EXPECT_FALSE(source);
+    return source ? Error{} : source.error();
+  }
+  MemoryFiles files_;
+};
+
+TEST_F(WeightSourceFake, ReadsOnlyTheAskedElements) {
+  write_file(files_, "/m/model.safetensors",
+             {{"a", DType::F32, {100, 10}}, {"b", DType::BF16, {512}}, {"c", DType::F16, {300}}});
+  CountingFiles counting(files_);
+  auto source = WeightSource::open(counting, "/m");
+  ASSERT_TRUE(source) << source.error().to_string();
+  const int64_t header = counting.total().bytes_read;
+  const int64_t data = 4000 + 1024 + 600;
+  EXPECT_EQ(header, (*files_.open_read("/m/model.safetensors"))->size() - data);
+  std::vector<float> out(7);
+  for (const auto& [name, start, bytes] :
+       {std::tuple("a", 0.f, 28), std::tuple("b", 1.f, 14), std::tuple("c", 2.f, 14)}) {
+    counting.reset();
+    ASSERT_TRUE(source->read(name, 90, out));
+    EXPECT_EQ(out, ramp(7, start + 90)) << name;
+    EXPECT_EQ(counting.total().bytes_read, bytes) << name;
+  }
+  EXPECT_EQ(source->find("b")->shape, std::vector<int64_t>{512});
+  EXPECT_EQ(source->find("d"), nullptr);
+  EXPECT_EQ(source->read("d", 0, out).error().message, "there is no tensor \"d\"");
+}
+
+TEST_F(WeightSourceFake, LargeSixteenBitTensorsPassTheStagingBufferInPieces) {
+  std::vector<float> values(400'001);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = float(i % 256) - 128;
+  auto writer = SafetensorsWriter::create(files_, "/m/model.safetensors",
+                                          {{"a", DType::BF16, {int64_t(values.size())}}});
+  ASSERT_TRUE(writer->append("a", values));
+  ASSERT_TRUE(writer->finish());
+  auto source = WeightSource::open(files_, "/m");
+  std::vector<float> out(values.size() - 3);
+  ASSERT_TRUE(source->read("a", 3, out));
+  EXPECT_TRUE(std::equal(out.begin(), out.end(), values.begin() + 3));
+}
+
+TEST_F(WeightSourceFake, ShardsAndTheirIndex) {
+  auto writer = ModelWriter::create(files_, "/m",
+                                    {{"a", DType::F32, {10}},
+                                     {"b", DType::F32, {10}},
+                                     {"big", DType::F32, {50}},
+                                     {"c", DType::F32, {3}},
+                                     {"empty", DType::F32, {0}}},
+                                    80);
+  ASSERT_TRUE(writer);
+  for (const auto& [name, count] :
+       {std::pair("a", 10), std::pair("b", 10), std::pair("big", 50), std::pair("c", 3)}) {
+    const auto values = ramp(size_t(count), float(name[0]));
+    ASSERT_TRUE(writer->append(name, std::span(values).first(2)));
+    ASSERT_TRUE(writer->append(name, std::span(values).subspan(2)));
+  }
+  ASSERT_TRUE(writer->finish());
+  std::vector<std::string> names;
+  const auto entries = files_.list_dir("/m");
+  for (const DirEntry& entry : *entries) names.push_back(entry.name);
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors",
+                       "model-00003-of-00003.safetensors", "model.safetensors.index.json"}));
+  auto source = WeightSource::open(files_, "/m");
+  ASSERT_TRUE(source) << source.error().to_string();
+  EXPECT_EQ(source->tensors().size(), 5u);
+  std::vector<float> out(50);
+  ASSERT_TRUE(source->read("big", 0, out));
+  EXPECT_EQ(out, ramp(50, 'b'));
+
+  ASSERT_TRUE(files_.remove("/m/model-00002-of-00003.safetensors"));
+  EXPECT_NE(open_error().message.find("model-00002-of-00003.safetensors, which is not there"),
+            std::string::npos);
+  write_file(files_, "/m/model-00002-of-00003.safetensors", {{"other", DType::F32, {1}}});
+  EXPECT_NE(open_error().message.find("holds tensor \"big\", it does not"), std::string::npos);
+  write_file(files_, "/m/model-00002-of-00003.safetensors", {{"a", DType::F32, {1}}});
+  EXPECT_NE(open_error().message.find("tensor \"a\" is in"), std::string::npos);
+}
+
+TEST_F(WeightSourceFake, IndexMayNotLeaveItsDirectory) {
+  for (const char* name : {"../x.safetensors", "/etc/passwd", "..", ""}) {
+    ASSERT_TRUE(files_.write_synced("/m/model.safetensors.index.json",
+                                    R"({"weight_map":{"a":")" + std::string(name) + "\"}}"));
+    EXPECT_NE(open_error().message.find("not the name of a file beside"), std::string::npos)
+        << name;
+  }
+  for (const char* text : {"", "[]", "{}", R"({"weight_map":[]})", R"({"weight_map":{}})"}) {
+    ASSERT_TRUE(files_.write_synced("/m/model.safetensors.index.json", text));
+    EXPECT_EQ(open_error().kind, ErrorKind::BadInput) << text;
+  }
+}
+
+TEST_F(WeightSourceFake, WhatIsNotThereAndWhatIsNotRead) {
+  EXPECT_NE(open_error().message.find("neither model.safetensors"), std::string::npos);
+  ASSERT_TRUE(files_.write_synced("/m/pytorch_model.bin", "x"));
+  const Error pickle = open_error();
+  EXPECT_NE(pickle.message.find("pickle"), std::string::npos);
+  EXPECT_NE(pickle.hint.find("safe_serialization"), std::string::npos);
+  EXPECT_EQ(WeightSource::open(files_, "/none").error().message,
+            "the model directory does not exist");
+
+  const std::string json = R"({"mask":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}})";
+  const uint64_t length = json.size();
+  ASSERT_TRUE(files_.write_synced(
+      "/m/model.safetensors",
+      std::string(reinterpret_cast<const char*>(&length), 8) + json + std::string(8, '\0')));
+  auto source = WeightSource::open(files_, "/m");
+  ASSERT_TRUE(source) << source.error().to_string();
+  std::vector<float> out(1);
+  EXPECT_NE(source->read("mask", 0, out).error().message.find("is I64, weights are"),
+            std::string::npos);
+}
+
+TEST_F(WeightSourceFake, EveryTruncationIsRefused) {
+  write_file(files_, "/m/model.safetensors", {{"a", DType::F32, {2}}});
+  const std::string whole = *files_.read_all("/m/model.safetensors");
+  for (size_t length = 0; length < whole.size(); ++length) {
+    ASSERT_TRUE(files_.write_synced("/m/model.safetensors", whole.substr(0, length)));
+    EXPECT_EQ(open_error().kind, ErrorKind::BadInput) << length;
   }
 }
 
