@@ -35,7 +35,7 @@ uint64_t from_hex(const std::string& text) {
 
 std::string seal(const json& body) {
   const std::string text = body.dump();
-  return "{\"xxh3\":\"" + hex(checksum(text)) + "\",\n\"body\":" + text + "}\n";
+  return "{\"xxh3\":\"" + hex(checksum(text)) + "\",\n\"body\":" + text + "}";
 }
 
 std::unexpected<Error> damaged(const std::string& what, const std::string& path) {

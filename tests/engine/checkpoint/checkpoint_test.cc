@@ -1,38 +1,370 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
+#include <fstream>
 
+#include "common/files/counting_files.h"
+#include "common/files/memory_files.h"
 #include "common/files/posix_files.h"
 #include "tests/engine/checkpoint/support.h"
 
 namespace dsj::checkpoint {
 namespace {
 
-class Checkpoint : public testing::Test {
- protected:
-  void SetUp() override { std::filesystem::remove_all(root_); }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-  const std::string root_ = testing::TempDir() + "dsj_checkpoint_test";
-  const std::string dir_ = root_ + "/out/checkpoints";
-  PosixFiles files_;
-  const ModelWorld model_ = ModelWorld::make();
-};
-
-TEST_F(Checkpoint, WrittenByTwoReadByAnyWorldSize) {
-  const auto saved = model_.save(files_, {.checkpoints_dir = dir_, .step = 5, .world = 2});
+TEST(CheckpointOnDisk, WrittenByTwoReadByAnyWorldSize) {
+  const std::string root = testing::TempDir() + "dsj_checkpoint_test";
+  std::filesystem::remove_all(root);
+  const std::string dir = root + "/out/checkpoints";
+  const ModelWorld model = ModelWorld::make();
+  PosixFiles files;
+  const auto saved = model.save(files, {.checkpoints_dir = dir, .step = 5, .world = 2});
   ASSERT_TRUE(saved) << saved.error().to_string();
-  EXPECT_EQ(saved->path, dir_ + "/step-5");
+  EXPECT_EQ(saved->path, dir + "/step-5");
   EXPECT_TRUE(saved->warnings.empty());
+  int64_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(saved->path)) {
+    bytes += int64_t(entry.file_size());
+  }
+  EXPECT_EQ(saved->bytes, bytes);
   for (const int world : {1, 2, 3, 4, 7}) {
-    auto reader = Reader::open(files_, saved->path);
+    auto reader = Reader::open(files, saved->path);
     ASSERT_TRUE(reader) << reader.error().to_string();
     EXPECT_EQ(reader->world(), 2);
-    model_.expect_whole(*reader, world);
+    model.expect_whole(*reader, world);
   }
-  auto found = newest(files_, dir_);
+  auto found = newest(files, dir);
   ASSERT_TRUE(found && found->reader);
   EXPECT_EQ(found->reader->step(), 5);
   EXPECT_TRUE(found->reader->verify());
+  std::filesystem::remove_all(root);
+}
+
+class Checkpoint : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(files_.make_dirs("/out/checkpoints")); }
+  Published save(int64_t step, int64_t attempt = 1, std::optional<int64_t> limit = std::nullopt,
+                 int world = 2) {
+    auto saved = model_.save(files_, options(step, attempt, world), limit);
+    EXPECT_TRUE(saved) << saved.error().to_string();
+    if (!saved) return {};
+    EXPECT_EQ(saved->warnings, std::vector<std::string>{});
+    return *saved;
+  }
+  static WriteOptions options(int64_t step, int64_t attempt = 1, int world = 2) {
+    return {.checkpoints_dir = kDir, .step = step, .attempt = attempt, .world = world};
+  }
+  std::vector<std::string> names() {
+    std::vector<std::string> names;
+    const auto entries = files_.list_dir(kDir);
+    for (const DirEntry& entry : *entries) names.push_back(entry.name);
+    return names;
+  }
+  /// Flips one bit.
+  void damage(const std::string& path, int64_t at) {
+    std::string content = *files_.read_all(path);
+    content[size_t(at < 0 ? int64_t(content.size()) + at : at)] ^= 4;
+    ASSERT_TRUE(files_.write_synced(path, content));
+  }
+  using Names = std::vector<std::string>;
+
+  static constexpr char kDir[] = "/out/checkpoints";
+  MemoryFiles files_;
+  const ModelWorld model_ = ModelWorld::make(1000);
+};
+
+TEST_F(Checkpoint, NoneIsNoError) {
+  for (const char* dir : {kDir, "/nowhere"}) {
+    const auto found = newest(files_, dir);
+    ASSERT_TRUE(found);
+    EXPECT_FALSE(found->reader);
+    EXPECT_TRUE(found->warnings.empty());
+  }
+}
+
+TEST_F(Checkpoint, EveryFloatBitPatternSurvives) {
+  const std::vector<float> values = {NAN, -NAN, INFINITY, -0.0f, 1e-45f, 3.4e38f};
+  const std::vector<Piece> pieces = {{"exp_avg", "w", 0, values}};
+  ASSERT_TRUE(write_rank(files_, options(1, 1, 1), pieces));
+  ASSERT_TRUE(publish(files_, options(1, 1, 1), {.extents = {{"exp_avg", "w", 6}}}));
+  auto reader = Reader::open(files_, "/out/checkpoints/step-1");
+  std::vector<float> found(6);
+  ASSERT_TRUE(reader->read("exp_avg", "w", 0, found));
+  EXPECT_EQ(std::memcmp(found.data(), values.data(), 24), 0);
+}
+
+TEST_F(Checkpoint, RunStateComesBackAsItWas) {
+  const nlohmann::json state = {
+      {"position", 9007199254740993},      {"lr", 0.1 + 0.2},    {"tiny", 5e-324},
+      {"rng", {0, 18446744073709551615u}}, {"text", "\u00e9\n"}, {"none", nullptr}};
+  ASSERT_TRUE(write_rank(files_, options(1, 1, 1), {}));
+  ASSERT_TRUE(publish(files_, options(1, 1, 1), {.run_state = state}));
+  EXPECT_EQ(Reader::open(files_, "/out/checkpoints/step-1")->run_state(), state);
+  EXPECT_DEATH((void)publish(files_, options(1, 1, 1), {.run_state = {{"loss", NAN}}}), "finite");
+}
+
+TEST_F(Checkpoint, CoverageIsChecked) {
+  const std::vector<float> data(10);
+  const auto message = [&](std::vector<Piece> pieces) {
+    EXPECT_TRUE(write_rank(files_, options(1, 1, 1), pieces));
+    const auto saved = publish(files_, options(1, 1, 1), {.extents = {{"master", "w", 10}}});
+    return saved ? "published" : saved.error().message;
+  };
+  const std::span<const float> all = data;
+  EXPECT_EQ(message({{"master", "w", 0, all.first(4)}}),
+            "master of w: 4 of 10 elements are written");
+  EXPECT_EQ(message({{"master", "w", 4, all.first(6)}}),
+            "master of w: elements from 0 on are missing");
+  EXPECT_EQ(message({{"master", "w", 0, all.first(4)}, {"master", "w", 3, all.first(7)}}),
+            "master of w: elements from 3 on are written twice");
+  EXPECT_EQ(message({{"master", "w", 0, all}, {"master", "v", 0, all}}),
+            "master of v is not expected");
+  EXPECT_EQ(message({}), "master of w: 0 of 10 elements are written");
+  EXPECT_EQ(names(), Names{".staging-step-1-attempt-1"});
+  EXPECT_EQ(message({{"master", "w", 6, all.first(4)}, {"master", "w", 0, all.first(6)}}),
+            "published");
+  EXPECT_EQ(names(), Names{"step-1"});
+}
+
+TEST_F(Checkpoint, MissingPartOfARankIsNotPublished) {
+  ASSERT_TRUE(model_.write(files_, options(1)));
+  const auto saved = publish(files_, options(1), model_.publication(1));
+  ASSERT_FALSE(saved);
+  EXPECT_EQ(saved.error().kind, ErrorKind::Transient);
+  EXPECT_TRUE(saved.error().where.ends_with("rank-00001.json")) << saved.error().where;
+  EXPECT_FALSE(newest(files_, kDir)->reader);
+}
+
+TEST_F(Checkpoint, PartOfAnotherWorldSizeIsNotPublished) {
+  for (int rank = 0; rank < 3; ++rank) {
+    WriteOptions three = options(1, 1, 3);
+    three.rank = rank;
+    ASSERT_TRUE(model_.write(files_, three));
+  }
+  const auto saved = publish(files_, options(1), model_.publication(1));
+  ASSERT_FALSE(saved);
+  EXPECT_EQ(saved.error().message, "this part is of step 1, attempt 1, rank 0 of 3");
+}
+
+TEST_F(Checkpoint, OlderAttemptMayNotPublish) {
+  ASSERT_TRUE(files_.write_atomically("/out/checkpoints/attempt", "2\n"));
+  const auto late = model_.save(files_, options(1, 1));
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().kind, ErrorKind::Transient);
+  EXPECT_EQ(late.error().message,
+            "attempt 2 owns the checkpoints, attempt 1 may not publish any more");
+  EXPECT_FALSE(newest(files_, kDir)->reader);
+  save(1, 2);
+  EXPECT_EQ(newest(files_, kDir)->reader->attempt(), 2);
+  EXPECT_EQ(names(), (Names{"attempt", "step-1"}));
+  ASSERT_TRUE(files_.write_atomically("/out/checkpoints/attempt", "two"));
+  EXPECT_EQ(model_.save(files_, options(3, 2)).error().message,
+            "a number is expected, found \"two\"");
+}
+
+TEST_F(Checkpoint, LimitKeepsTheNewest) {
+  for (const int64_t step : {1, 2, 3}) save(step);
+  EXPECT_EQ(names(), (Names{"step-1", "step-2", "step-3"}));
+  save(10, 1, 2);
+  EXPECT_EQ(names(), (Names{"step-10", "step-3"}));
+  save(11, 1, 1);
+  EXPECT_EQ(names(), Names{"step-11"});
+  save(12, 1, 0);
+  EXPECT_EQ(names(), (Names{"step-11", "step-12"}));
+}
+
+TEST_F(Checkpoint, RunThatWentBackToAnOlderCheckpointKeepsItsOwn) {
+  save(100);
+  save(200);
+  save(150, 2, 1);
+  EXPECT_EQ(names(), Names{"step-150"});
+  save(100, 3);
+  EXPECT_EQ(newest(files_, kDir)->reader->step(), 100);
+}
+
+TEST_F(Checkpoint, SameStepAgainReplaces) {
+  save(7);
+  save(7, 2, std::nullopt, 3);
+  EXPECT_EQ(names(), Names{"step-7"});
+  auto found = newest(files_, kDir);
+  EXPECT_EQ(found->reader->attempt(), 2);
+  EXPECT_EQ(found->reader->world(), 3);
+  model_.expect_whole(*found->reader, 2);
+}
+
+TEST_F(Checkpoint, LeftoversOfDeadAttemptsGo) {
+  ASSERT_TRUE(model_.write(files_, options(3, 1)));
+  ASSERT_TRUE(model_.write(files_, options(4, 2)));
+  ASSERT_TRUE(model_.write(files_, options(9, 2)));
+  ASSERT_TRUE(model_.write(files_, options(5, 3)));
+  ASSERT_TRUE(files_.make_dirs("/out/checkpoints/.trash-step-1/x"));
+  ASSERT_TRUE(files_.make_dirs("/out/checkpoints/not-ours"));
+  save(5, 2);
+  EXPECT_EQ(names(), (Names{".staging-step-5-attempt-3", ".staging-step-9-attempt-2", "not-ours",
+                            "step-5"}));
+}
+
+TEST_F(Checkpoint, FullDiskInPruningIsAWarning) {
+  save(1);
+  ASSERT_TRUE(files_.write_synced("/out/checkpoints/.trash-step-1", "a file in the way"));
+  const auto saved = model_.save(files_, options(2), 1);
+  ASSERT_TRUE(saved) << saved.error().to_string();
+  EXPECT_EQ(newest(files_, kDir)->reader->step(), 2);
+}
+
+TEST_F(Checkpoint, BrokenNewestIsPassedOverAloud) {
+  save(1);
+  save(2);
+  damage("/out/checkpoints/step-2/manifest.json", -10);
+  auto found = newest(files_, kDir);
+  ASSERT_TRUE(found) << found.error().to_string();
+  EXPECT_EQ(found->reader->step(), 1);
+  ASSERT_EQ(found->warnings.size(), 1u);
+  EXPECT_NE(found->warnings[0].find("step-2"), std::string::npos);
+  EXPECT_NE(found->warnings[0].find("manifest.json"), std::string::npos);
+  save(3, 1, 1);  // a broken one older than everything kept goes with the limit
+  EXPECT_EQ(names(), Names{"step-3"});
+}
+
+TEST_F(Checkpoint, OnlyBrokenOnesIsAnErrorThatNamesTheFile) {
+  save(1);
+  ASSERT_TRUE(files_.remove("/out/checkpoints/step-1/rank-00001.bin"));
+  const auto found = newest(files_, kDir);
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().kind, ErrorKind::Environment);
+  EXPECT_EQ(found.error().where, "/out/checkpoints/step-1/rank-00001.bin");
+  EXPECT_NE(found.error().hint.find("no complete checkpoint"), std::string::npos);
+}
+
+/// A bit anywhere in any file: the reader says which file, it never returns a wrong number.
+TEST_F(Checkpoint, EveryDamagedByteIsFound) {
+  save(1);
+  const std::string step = "/out/checkpoints/step-1/";
+  for (const char* name : {"manifest.json", "rank-00000.json", "rank-00001.json", "rank-00000.bin",
+                           "rank-00001.bin"}) {
+    const std::string whole = *files_.read_all(step + name);
+    for (size_t at = 0; at < whole.size(); at += 1 + whole.size() / 211) {
+      damage(step + name, int64_t(at));
+      auto reader = Reader::open(files_, step);
+      const Status state = reader ? reader->verify() : std::unexpected(reader.error());
+      ASSERT_FALSE(state) << name << " byte " << at;
+      EXPECT_NE(state.error().where.find(name), std::string::npos) << state.error().to_string();
+      ASSERT_TRUE(files_.write_synced(step + name, whole));
+    }
+    for (const size_t length : {size_t(0), size_t(1), whole.size() / 2, whole.size() - 1}) {
+      ASSERT_TRUE(files_.write_synced(step + name, whole.substr(0, length)));
+      const auto reader = Reader::open(files_, step);
+      ASSERT_FALSE(reader) << name << " cut to " << length;
+      EXPECT_NE(reader.error().where.find(name), std::string::npos);
+      ASSERT_TRUE(files_.write_synced(step + name, whole));
+    }
+  }
+  EXPECT_TRUE(Reader::open(files_, step)->verify());
+}
+
+TEST_F(Checkpoint, DamageIsFoundByAReadOfTheBlockOnly) {
+  const ModelWorld big = ModelWorld::make(2'000'000);
+  ASSERT_TRUE(big.save(files_, options(1, 1, 1)));
+  damage("/out/checkpoints/step-1/rank-00000.bin", 5 * kBlockBytes + 17);
+  auto reader = Reader::open(files_, "/out/checkpoints/step-1");
+  ASSERT_TRUE(reader);
+  std::vector<float> out(1000);
+  EXPECT_TRUE(reader->read("master", "embed.weight", 0, out));
+  EXPECT_TRUE(reader->read("master", "embed.weight", 6 * kBlockBytes / 4, out));
+  const Status read = reader->read("master", "embed.weight", 5 * kBlockBytes / 4 + 200'000, out);
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().where, "/out/checkpoints/step-1/rank-00000.bin");
+  EXPECT_EQ(read.error().message, "the 1048576 bytes from 5242880 on do not match their checksum");
+}
+
+TEST_F(Checkpoint, ReadsOfWhatIsNotThereAreRefused) {
+  save(1);
+  auto reader = Reader::open(files_, "/out/checkpoints/step-1");
+  std::vector<float> out(8);
+  EXPECT_EQ(reader->read("master", "nope", 0, out).error().message,
+            "the checkpoint has no master of nope");
+  const Status past = reader->read("master", "layer.0.bias", 1, out);
+  ASSERT_FALSE(past);
+  EXPECT_EQ(past.error().kind, ErrorKind::BadInput);
+  EXPECT_NE(past.error().message.find("has 7 elements, the model asks for [1, 9)"),
+            std::string::npos);
+  EXPECT_FALSE(reader->read("master", "layer.0.bias", -1, out));
+  EXPECT_FALSE(reader->read("master", "layer.0.bias", INT64_MAX, out));
+  EXPECT_TRUE(reader->read("master", "layer.0.bias", 7, {}));
+  EXPECT_EQ(reader->elements("master", "layer.0.bias"), 7);
+  EXPECT_EQ(Reader::open(files_, "/out/checkpoints/step-9").error().kind, ErrorKind::BadInput);
+}
+
+/// 2 → 4 ranks: a rank reads its quarter, the JSON files and at most a few blocks of edges.
+TEST_F(Checkpoint, RankReadsItsShareOnly) {
+  const ModelWorld big = ModelWorld::make(16'000'000);
+  ASSERT_TRUE(big.save(files_, options(1, 1, 2)));
+  CountingFiles counting(files_);
+  auto reader = Reader::open(counting, "/out/checkpoints/step-1");
+  const int64_t json_bytes = counting.total().bytes_read;
+  int64_t wanted = 0, edges = 0;
+  for (const Extent& extent : big.extents) {
+    const int64_t begin = ModelWorld::border(extent, 1, 4), end = ModelWorld::border(extent, 2, 4);
+    std::vector<float> out(size_t(end - begin));
+    ASSERT_TRUE(reader->read(extent.state, extent.param, begin, out));
+    wanted += (end - begin) * 4;
+    edges += extent.param == "embed.weight" ? 2 : 1;
+  }
+  const int64_t data_bytes = counting.total().bytes_read - json_bytes;
+  EXPECT_GE(data_bytes, wanted);
+  EXPECT_LE(data_bytes, wanted + edges * kBlockBytes);
+  EXPECT_LT(json_bytes, 20'000);
+}
+
+/// Neighbouring small tensors share a block: it is read once.
+TEST_F(Checkpoint, SmallTensorsOfABlockCostOneRead) {
+  std::vector<std::vector<float>> values(1000, std::vector<float>(50));
+  std::vector<Piece> pieces;
+  Publication publication;
+  for (size_t i = 0; i < values.size(); ++i) {
+    pieces.push_back({"master", "p" + std::to_string(i), 0, values[i]});
+    publication.extents.push_back({"master", pieces.back().param, 50});
+  }
+  ASSERT_TRUE(write_rank(files_, options(1, 1, 1), pieces));
+  ASSERT_TRUE(publish(files_, options(1, 1, 1), publication));
+  CountingFiles counting(files_);
+  auto reader = Reader::open(counting, "/out/checkpoints/step-1");
+  counting.reset();
+  std::vector<float> out(50);
+  for (const Piece& piece : pieces) ASSERT_TRUE(reader->read("master", piece.param, 0, out));
+  EXPECT_EQ(counting.total().bytes_read, 200'000);
+  EXPECT_EQ(counting.total().reads, 1);
+}
+
+TEST_F(Checkpoint, WritesAreLarge) {
+  const ModelWorld big = ModelWorld::make(16'000'000);
+  CountingFiles counting(files_);
+  ASSERT_TRUE(big.write(counting, options(1, 1, 1)));
+  const FileCounts data = counting.of("/out/checkpoints/.staging-step-1-attempt-1/rank-00000.bin");
+  EXPECT_EQ(data.bytes_written, 3 * (16'000'000 + 7 + 4096) * 4);
+  EXPECT_LE(data.writes, data.bytes_written / (8 * kBlockBytes) + 1);
+}
+
+TEST(CheckpointLayout, DirectoryNames) {
+  EXPECT_EQ(parse_dir_name("step-12")->step, 12);
+  EXPECT_EQ(parse_dir_name(staging_name(12, 3))->attempt, 3);
+  EXPECT_EQ(parse_dir_name(replaced_name(12, 3))->kind, DirName::Kind::Replaced);
+  EXPECT_EQ(parse_dir_name(".trash-whatever")->kind, DirName::Kind::Trash);
+  for (const char* name : {"step-", "step-x", "step-1x", "step--1", "step-1-attempt-1", "attempt",
+                           ".staging-step-1", "step-99999999999999999999", ""}) {
+    EXPECT_FALSE(parse_dir_name(name)) << name;
+  }
+}
+
+TEST(CheckpointLayout, LaterVersionIsRefusedAsSuch) {
+  const std::string body = R"({"format":"dsj-checkpoint","version":2})";
+  std::array<char, 17> seal;
+  std::snprintf(seal.data(), seal.size(), "%016llx",
+                static_cast<unsigned long long>(checksum(body)));
+  const auto manifest = manifest_from_text(
+      "{\"xxh3\":\"" + std::string(seal.data()) + "\",\"body\":" + body + "}", "m");
+  ASSERT_FALSE(manifest);
+  EXPECT_EQ(manifest.error().message, "version 2 of the checkpoint format, 1 is read here");
 }
 
 }  // namespace
