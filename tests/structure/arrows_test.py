@@ -15,6 +15,7 @@ ARROWS = {
     "common/jobspec": ["common", "common/layout", "common/dsconfig"],
     "agent": ["common", "common/files", "common/layout", "common/dsconfig", "common/jobspec"],
     "cli": ["common", "common/files", "common/layout", "common/dsconfig", "common/jobspec", "agent"],
+    "tools": ["common", "common/files", "common/layout", "engine/weights", "engine/data"],
     "engine/data": ["common", "common/files"],
     "engine/weights": ["common", "common/files", "common/layout"],
     "engine/checkpoint": ["common", "common/files"],
@@ -48,7 +49,7 @@ def room_of(path):
 def main():
     root = sys.argv[1]
     problems, arrows_seen = [], 0
-    for top in ("common", "kube", "operator", "agent", "engine", "cli"):
+    for top in ("common", "kube", "operator", "agent", "engine", "cli", "tools"):
         for folder, _, names in os.walk(os.path.join(root, top)):
             for name in names:
                 if not name.endswith((".h", ".cc")):

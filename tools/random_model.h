@@ -1,0 +1,30 @@
+// A Qwen2 model with random weights, written as a Hugging Face directory: what a model looks like
+// before its first training step. Matrices from a normal distribution, biases 0, norms 1.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/files/files.h"
+#include "common/result.h"
+
+namespace dsj::tools {
+
+struct ModelShape {
+  int64_t hidden = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t inner = 0;
+  int64_t vocabulary = 0;
+  int64_t positions = 256;
+  bool tied = true;
+  int64_t end_of_text = 0;
+};
+
+/// config.json, generation_config.json and model.safetensors (fp32) into `directory`, which exists.
+Status write_random_qwen2(Files& files, const std::string& directory, const ModelShape& shape,
+                          uint64_t seed);
+int64_t parameter_count(const ModelShape& shape);
+
+}  // namespace dsj::tools
