@@ -124,6 +124,33 @@ std::optional<bool> parse_bool(std::string_view text) {
   return std::nullopt;
 }
 
+size_t invalid_utf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto byte = [&](size_t k) {
+      return i + k < text.size() ? static_cast<unsigned char>(text[i + k]) : 0;
+    };
+    const unsigned char first = byte(0);
+    size_t length = 0;
+    if (first < 0x80)
+      length = 1;
+    else if (first >= 0xC2 && first <= 0xDF)
+      length = 2;
+    else if (first >= 0xE0 && first <= 0xEF)
+      length = 3;
+    else if (first >= 0xF0 && first <= 0xF4)
+      length = 4;
+    else
+      return i;
+    for (size_t k = 1; k < length; ++k)
+      if ((byte(k) & 0xC0) != 0x80) return i;
+    if ((first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) > 0x9F) ||
+        (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F))
+      return i;
+    i += length;
+  }
+  return std::string_view::npos;
+}
+
 std::string number(double value) {
   if (const auto whole = to_int(value); whole && std::abs(value) < 1e15)
     return std::to_string(*whole);

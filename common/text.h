@@ -1,6 +1,7 @@
 // Small text helpers that several rooms need: "did you mean", and numbers as users write them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -32,6 +33,9 @@ std::optional<int64_t> parse_int(std::string_view text);
 std::optional<bool> parse_bool(std::string_view text);
 /// The whole number that `value` is; nothing when fractional or outside int64.
 std::optional<int64_t> to_int(double value);
+
+/// Byte offset of the first byte that is not UTF-8; npos when all is.
+size_t invalid_utf8(std::string_view text);
 
 /// The shortest text that reads back as the same double: 0.1, 1e-06, 5.
 std::string number(double value);

@@ -4,8 +4,8 @@
 #include <charconv>
 #include <cstring>
 #include <fstream>
-#include <iterator>
-#include <sstream>
+
+#include "common/text.h"
 
 namespace dsj::dsconfig {
 namespace {
@@ -382,34 +382,6 @@ class Parser {
   int bare_line_ = 0;  ///< of the last unquoted string
 };
 
-/// Byte offset of the first byte that is not UTF-8, or npos.
-size_t invalid_utf8(std::string_view text) {
-  for (size_t i = 0; i < text.size();) {
-    const auto byte = [&](size_t k) {
-      return i + k < text.size() ? static_cast<unsigned char>(text[i + k]) : 0;
-    };
-    const unsigned char first = byte(0);
-    size_t length = 0;
-    if (first < 0x80)
-      length = 1;
-    else if (first >= 0xC2 && first <= 0xDF)
-      length = 2;
-    else if (first >= 0xE0 && first <= 0xEF)
-      length = 3;
-    else if (first >= 0xF0 && first <= 0xF4)
-      length = 4;
-    else
-      return i;
-    for (size_t k = 1; k < length; ++k)
-      if ((byte(k) & 0xC0) != 0x80) return i;
-    if ((first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) > 0x9F) ||
-        (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F))
-      return i;
-    i += length;
-  }
-  return std::string_view::npos;
-}
-
 std::string where(const std::string& source, Position position) {
   return source + ":" + std::to_string(position.line) + ":" + std::to_string(position.column);
 }
@@ -422,7 +394,7 @@ Result<Document> parse_text(std::string_view text, const std::string& source) {
                          std::to_string(kMaxText),
                      source, "is it a ds_config?");
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-  if (const size_t bad = invalid_utf8(text); bad != std::string_view::npos) {
+  if (const size_t bad = dsj::text::invalid_utf8(text); bad != std::string_view::npos) {
     Position position{1, 1};
     for (size_t i = 0; i < bad; ++i) {
       position.column = text[i] == '\n' ? 1 : position.column + 1;

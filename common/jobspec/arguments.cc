@@ -1,0 +1,295 @@
+// The torchrun line of DeepSpeed's users, brought to a manifest: from there on both are one.
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "common/jobspec/job.h"
+#include "common/text.h"
+
+namespace dsj::jobspec {
+
+Result<Job> first_error_or(Result<Job> job);  // job.cc
+
+namespace {
+
+using dsconfig::Finding;
+using nlohmann::json;
+using Severity = Finding::Severity;
+
+/// An argument that Hugging Face's programs take and that this engine does without.
+struct Foreign {
+  const char* name;
+  const char* accepted;  ///< values without effect, one space between; null: every value
+  const char* note;      ///< why it has none
+  const char* refusal;   ///< why other values are refused
+};
+
+const std::vector<Foreign>& foreign_arguments() {
+  static const char* no_evaluation = "there is no evaluation in this version";
+  static const std::vector<Foreign> table = {
+      {"report_to", "none", "metrics.jsonl is always written",
+       "trackers are not built in this version; metrics.jsonl has every step"},
+      {"ddp_timeout", nullptr, "the engine has its own time limits", nullptr},
+      {"ddp_backend", "nccl gloo", "the backend follows the device", "not a backend here"},
+      {"ddp_find_unused_parameters", nullptr, "ZeRO reduces every gradient", nullptr},
+      {"local_rank", nullptr, "the agent sets the ranks", nullptr},
+      {"dataloader_num_workers", nullptr, "rows are read by the rank itself", nullptr},
+      {"dataloader_pin_memory", nullptr, "rows are read by the rank itself", nullptr},
+      {"dataloader_drop_last", "false", "that is the default",
+       "set \"dataloader_drop_last\": true in ds_config"},
+      {"preprocessing_num_workers", nullptr, "rows are read by the rank itself", nullptr},
+      {"lazy_preprocess", nullptr, "rows are tokenized when they are needed", nullptr},
+      {"remove_unused_columns", nullptr, "other columns are not read", nullptr},
+      {"group_by_length", "false", "that is the default", "rows are not grouped by length"},
+      {"tf32", nullptr, "there is no TF32 on a CPU", nullptr},
+      {"torch_dtype", "auto float32 bfloat16", "the working type follows bf16",
+       "float16 is not built in this version"},
+      {"bf16_full_eval", nullptr, no_evaluation, nullptr},
+      {"fp16_full_eval", nullptr, no_evaluation, nullptr},
+      {"per_device_eval_batch_size", nullptr, no_evaluation, nullptr},
+      {"eval_accumulation_steps", nullptr, no_evaluation, nullptr},
+      {"eval_steps", nullptr, no_evaluation, nullptr},
+      {"eval_data_path", "", no_evaluation, no_evaluation},
+      {"do_train", "true", "that is what it does", "there is nothing else to do"},
+      {"do_eval", "false", "that is the default", no_evaluation},
+      {"do_predict", "false", "that is the default", no_evaluation},
+      {"load_best_model_at_end", "false", "that is the default", no_evaluation},
+      {"logging_strategy", "steps", "every step is logged", "every step is logged"},
+      {"logging_first_step", nullptr, "every step is logged", nullptr},
+      {"logging_dir", nullptr, "logs lie in OUTPUT/logs", nullptr},
+      {"log_level", nullptr, "the log has one level", nullptr},
+      {"disable_tqdm", nullptr, "the bar shows on a terminal only", nullptr},
+      {"run_name", nullptr, "a run is known by its output directory", nullptr},
+      {"overwrite_output_dir", nullptr, "a run goes on from the checkpoints it finds", nullptr},
+      {"save_safetensors", "true", "that is what is written", "only safetensors are written"},
+      {"save_only_model", "false", "that is the default", "a checkpoint is always whole"},
+      {"save_on_each_node", "false", "that is the default", "not built in this version"},
+      {"ignore_data_skip", "false", "that is the default", "a resume repeats no row"},
+      {"optim", "adamw_torch adamw_hf adamw_torch_fused", "it is AdamW",
+       "name another optimizer in ds_config"},
+      {"cache_dir", nullptr, "nothing is downloaded", nullptr},
+      {"trust_remote_code", nullptr, "no remote code is run", nullptr},
+      {"use_fast_tokenizer", nullptr, "there is one tokenizer", nullptr},
+      {"use_flash_attn", nullptr, "the engine has its own attention", nullptr},
+      {"attn_implementation", nullptr, "the engine has its own attention", nullptr},
+      {"gradient_checkpointing_kwargs", nullptr, "there is one way to recompute", nullptr},
+      {"use_lora", "false", "that is the default", "LoRA is not built in this version"},
+      {"q_lora", "false", "that is the default", "LoRA is not built in this version"},
+      {"push_to_hub", "false", "that is the default", "nothing is sent anywhere"},
+      {"torch_compile", nullptr, "nothing is compiled", nullptr},
+      {"skip_memory_metrics", nullptr, "memory is in metrics.jsonl", nullptr},
+      {"full_determinism", nullptr, "a run on CPUs is deterministic", nullptr},
+      {"data_seed", nullptr, "the order follows seed", nullptr},
+      // torchrun's own
+      {"nnodes", "1 1:1", "one machine", "dsj run uses this machine only"},
+      {"node_rank", "0", "one machine", "dsj run uses this machine only"},
+      {"standalone", nullptr, "the agent hosts the rendezvous", nullptr},
+      {"master_addr", nullptr, "the agent hosts the rendezvous", nullptr},
+      {"master_port", nullptr, "the agent picks a free port", nullptr},
+      {"rdzv_backend", nullptr, "the agent hosts the rendezvous", nullptr},
+      {"rdzv_endpoint", nullptr, "the agent hosts the rendezvous", nullptr},
+      {"rdzv_id", nullptr, "the agent hosts the rendezvous", nullptr},
+  };
+  return table;
+}
+
+std::string snake_case(const std::string& camel) {
+  std::string name;
+  for (char c : camel) {
+    if (std::isupper(static_cast<unsigned char>(c))) name += '_';
+    name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+/// "per_device_train_batch_size" → "perDeviceTrainBatchSize", aliases included.
+const std::map<std::string, std::string>& training_names() {
+  static const std::map<std::string, std::string> names = [] {
+    std::map<std::string, std::string> table = {{"eval_strategy", "evaluationStrategy"},
+                                                {"model_max_length", "maxSeqLength"}};
+    for (const std::string& camel : training_arg_names()) table[snake_case(camel)] = camel;
+    return table;
+  }();
+  return names;
+}
+
+/// Whose value may be left out: `--bf16`.
+bool is_switch(const std::string& name) {
+  static const std::vector<std::string> training = {"bf16", "fp16", "gradient_checkpointing",
+                                                    "shuffle"};
+  if (std::find(training.begin(), training.end(), name) != training.end()) return true;
+  for (const Foreign& foreign : foreign_arguments())
+    if (name == foreign.name) return true;
+  return false;
+}
+
+struct Argument {
+  std::string shown;  ///< "--learning-rate"
+  std::string name;   ///< "learning_rate"
+  std::optional<std::string> value;
+};
+
+Result<std::vector<Argument>> split(const std::vector<std::string>& args) {
+  std::vector<Argument> list;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const std::string& word = args[i];
+    if (!word.starts_with("--")) {
+      if (word.ends_with(".py"))
+        return bad_input("a Python script is not run here", word,
+                         "leave it out: the engine trains by itself");
+      return bad_input("expected an argument that begins with --", word,
+                       i > 0 ? "does it belong to " + args[i - 1] + "? quote it" : "");
+    }
+    Argument argument;
+    const size_t equals = word.find('=');
+    argument.shown = word.substr(0, equals);
+    for (char c : argument.shown.substr(2))
+      argument.name +=
+          c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (equals != std::string::npos)
+      argument.value = word.substr(equals + 1);
+    else if (i + 1 < args.size() && !args[i + 1].starts_with("--"))
+      argument.value = args[++i];
+    for (const Argument& earlier : list)
+      if (earlier.name == argument.name) return bad_input("given twice", argument.shown);
+    list.push_back(std::move(argument));
+  }
+  return list;
+}
+
+class CommandLine {
+ public:
+  Status take(const Argument& argument) {
+    if (!argument.value && !is_switch(argument.name) && is_known(argument.name))
+      return bad_input("a value is missing", argument.shown);
+    const std::string value = argument.value.value_or("true");
+    if (const auto training = training_names().find(argument.name);
+        training != training_names().end())
+      return take_training(training->second, argument, value);
+    if (argument.name == "deepspeed" || argument.name == "deepspeed_config")
+      return take_config(argument, value);
+    if (argument.name == "nproc_per_node" || argument.name == "num_gpus")
+      return take_count(argument, value, "slotsPerWorker", spec_["workers"], 1);
+    if (argument.name == "max_restarts")
+      return take_count(argument, value, "backoffLimit", spec_, 0);
+    for (const Foreign& foreign : foreign_arguments())
+      if (argument.name == foreign.name) return take_foreign(foreign, argument, value);
+    return unknown(argument);
+  }
+
+  Result<dsconfig::Document> manifest() {
+    if (!spec_.contains("deepspeed"))
+      return bad_input("no ds_config is named", "command line", "add --deepspeed ds_config.json");
+    dsconfig::Document document{.source = "command line"};
+    document.value = {{"apiVersion", kApiVersion},
+                      {"kind", kKind},
+                      {"metadata", {{"name", name()}}},
+                      {"spec", spec_}};
+    return document;
+  }
+
+  std::vector<Finding> findings;
+
+ private:
+  static bool is_known(const std::string& name) {
+    const auto all = names();
+    return std::find(all.begin(), all.end(), name) != all.end();
+  }
+
+  static std::vector<std::string> names() {
+    std::vector<std::string> all = {"deepspeed", "deepspeed_config", "nproc_per_node", "num_gpus",
+                                    "max_restarts"};
+    for (const auto& [snake, camel] : training_names()) all.push_back(snake);
+    for (const Foreign& foreign : foreign_arguments()) all.emplace_back(foreign.name);
+    return all;
+  }
+
+  Status unknown(const Argument& argument) {
+    if (argument.name.starts_with("lora_"))
+      return bad_input("LoRA is not built in this version", argument.shown, "leave it out");
+    const std::string near = text::closest(argument.name, names());
+    return bad_input("not an argument of dsj run", argument.shown,
+                     near.empty() ? "leave it out" : "did you mean \"--" + near + "\"?");
+  }
+
+  Status take_training(const std::string& camel, const Argument& argument,
+                       const std::string& value) {
+    json& training = spec_["training"];
+    if (training.contains(camel)) return bad_input("given twice, under two names", argument.shown);
+    const auto read = training_args_from_json({{camel, value}}, "");
+    if (!read) return bad_input(read.error().message, argument.shown, read.error().hint);
+    training[camel] = value;
+    return {};
+  }
+
+  Status take_config(const Argument& argument, const std::string& value) {
+    if (!argument.value) return bad_input("a value is missing", argument.shown);
+    if (spec_.contains("deepspeed")) return bad_input("given twice", argument.shown);
+    spec_["deepspeed"] = {{"configFrom", {{"file", value}}}};
+    return {};
+  }
+
+  Status take_count(const Argument& argument, const std::string& value, const char* field,
+                    json& where, int least) {
+    const auto count = text::parse_int(value);
+    if (!count || *count < least)
+      return bad_input(
+          "found \"" + value + "\", expected a whole number of at least " + std::to_string(least),
+          argument.shown);
+    if (where.contains(field)) return bad_input("given twice, under two names", argument.shown);
+    where[field] = *count;
+    return {};
+  }
+
+  Status take_foreign(const Foreign& foreign, const Argument& argument, const std::string& value) {
+    std::string word = value;
+    if (const auto yes = text::parse_bool(value)) word = *yes ? "true" : "false";
+    if (foreign.accepted != nullptr) {
+      const std::string padded = std::string(" ") + foreign.accepted + " ";
+      // "1" and "0" are numbers for some and switches for others: both spellings count.
+      const bool ok = padded.find(" " + value + " ") != std::string::npos ||
+                      padded.find(" " + word + " ") != std::string::npos;
+      if (!ok) return bad_input("\"" + value + "\": " + foreign.refusal, argument.shown);
+    }
+    findings.push_back({Severity::Warning, argument.shown, "no effect", foreign.note});
+    return {};
+  }
+
+  /// From the output directory's last name, made a valid one.
+  std::string name() const {
+    std::string directory = "run";
+    if (spec_.contains("training") && spec_["training"].contains("outputDir")) {
+      std::filesystem::path path = spec_["training"]["outputDir"].get<std::string>();
+      if (!path.has_filename()) path = path.parent_path();
+      directory = path.filename().string();
+    }
+    std::string name;
+    for (char c : directory) {
+      const bool plain = std::isalnum(static_cast<unsigned char>(c));
+      name += plain ? static_cast<char>(std::tolower(static_cast<unsigned char>(c))) : '-';
+    }
+    while (!name.empty() && !std::isalpha(static_cast<unsigned char>(name[0]))) name.erase(0, 1);
+    name = name.substr(0, 40);
+    while (!name.empty() && name.back() == '-') name.pop_back();
+    return name.empty() ? "run" : name;
+  }
+
+  json spec_ = json::object();
+};
+
+}  // namespace
+
+Result<Job> job_from_arguments(const std::vector<std::string>& args,
+                               const std::vector<std::string>& overrides) {
+  DSJ_TRY(const std::vector<Argument> list, split(args));
+  CommandLine line;
+  for (const Argument& argument : list) DSJ_TRY_STATUS(line.take(argument));
+  DSJ_TRY(const dsconfig::Document manifest, line.manifest());
+  DSJ_TRY(Job job, first_error_or(read_manifest(manifest, ".", overrides)));
+  job.findings.insert(job.findings.begin(), line.findings.begin(), line.findings.end());
+  return job;
+}
+
+}  // namespace dsj::jobspec

@@ -1,0 +1,204 @@
+#include "common/jobspec/yaml.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+
+#include "common/text.h"
+
+namespace dsj::jobspec {
+namespace {
+
+using dsconfig::Position;
+using nlohmann::json;
+
+constexpr size_t kMaxText = 1 << 20;
+constexpr size_t kMaxNodes = 100'000;  // after aliases are followed
+constexpr size_t kMaxPath = 2048;      // longer ones get no position
+
+/// Thrown inside this file only.
+struct YamlError {
+  Position position;
+  std::string message, hint;
+};
+
+Position position_of(const YAML::Node& node) {
+  const YAML::Mark mark = node.Mark();
+  return mark.is_null() ? Position{} : Position{mark.line + 1, mark.column + 1};
+}
+
+/// A plain scalar by the core schema.
+json resolved(const std::string& word) {
+  if (word.empty() || word == "~" || word == "null" || word == "Null" || word == "NULL")
+    return nullptr;
+  if (word == "true" || word == "True" || word == "TRUE") return true;
+  if (word == "false" || word == "False" || word == "FALSE") return false;
+  const char first = word[0];
+  const bool numeric =
+      (first >= '0' && first <= '9') || first == '-' || first == '+' || first == '.';
+  if (!numeric) return word;
+  int64_t whole = 0;
+  const char* begin = word.data() + (first == '+' ? 1 : 0);
+  const char* end = word.data() + word.size();
+  if (auto [at, error] = std::from_chars(begin, end, whole); error == std::errc() && at == end)
+    return whole;
+  if (const auto value = text::parse_double(word)) return *value;
+  return word;
+}
+
+class Converter {
+ public:
+  explicit Converter(dsconfig::Positions& positions) : positions_(positions) {}
+
+  json value(const YAML::Node& node, const std::string& path, int depth) {
+    if (depth > dsconfig::kMaxDepth)
+      throw YamlError{position_of(node), "nested too deep", "no job is"};
+    if (++nodes_ > kMaxNodes)
+      throw YamlError{position_of(node), "too many values, aliases followed", "no job has so many"};
+    switch (node.Type()) {
+      case YAML::NodeType::Undefined:
+      case YAML::NodeType::Null:
+        return nullptr;
+      case YAML::NodeType::Scalar:
+        return node.Tag() == "?" || node.Tag().empty() ? resolved(node.Scalar())
+                                                       : json(node.Scalar());
+      case YAML::NodeType::Sequence:
+        return list(node, path, depth);
+      case YAML::NodeType::Map:
+        return object(node, path, depth);
+    }
+    return nullptr;
+  }
+
+ private:
+  void note(const std::string& path, Position key, Position value) {
+    if (path.size() <= kMaxPath) positions_[path] = {key, value};
+  }
+
+  json list(const YAML::Node& node, const std::string& path, int depth) {
+    json array = json::array();
+    for (const YAML::Node& element : node) {
+      const std::string child = path + "[" + std::to_string(array.size()) + "]";
+      note(child, position_of(element), position_of(element));
+      array.push_back(value(element, child, depth + 1));
+    }
+    return array;
+  }
+
+  json object(const YAML::Node& node, const std::string& path, int depth) {
+    json result = json::object();
+    for (const auto& entry : node) {
+      const Position at = position_of(entry.first);
+      if (!entry.first.IsScalar()) throw YamlError{at, "a key that is not a word", "quote it"};
+      const std::string key = entry.first.Scalar();
+      if (key == "<<") throw YamlError{at, "merge keys (<<) are not read", "write the fields out"};
+      const std::string child = path.empty() ? key : path + "." + key;
+      if (result.contains(key)) {
+        const Position first = positions_[child].key;
+        throw YamlError{at,
+                        "the key \"" + key + "\" is given twice, first at line " +
+                            std::to_string(first.line) + ", column " + std::to_string(first.column),
+                        "keep one of the two"};
+      }
+      note(child, at, position_of(entry.second));
+      result[key] = value(entry.second, child, depth + 1);
+    }
+    return result;
+  }
+
+  dsconfig::Positions& positions_;
+  size_t nodes_ = 0;
+};
+
+std::string where(const std::string& source, Position position) {
+  if (position.line == 0) return source;
+  return source + ":" + std::to_string(position.line) + ":" + std::to_string(position.column);
+}
+
+void emit(YAML::Emitter& out, const json& value) {
+  switch (value.type()) {
+    case json::value_t::object:
+      if (value.empty()) out << YAML::Flow;
+      out << YAML::BeginMap;
+      for (const auto& [key, child] : value.items()) {
+        out << YAML::Key << key << YAML::Value;
+        emit(out, child);
+      }
+      out << YAML::EndMap;
+      break;
+    case json::value_t::array: {
+      bool flat = true;
+      for (const json& child : value) flat = flat && child.is_primitive();
+      if (flat) out << YAML::Flow;
+      out << YAML::BeginSeq;
+      for (const json& child : value) emit(out, child);
+      out << YAML::EndSeq;
+      break;
+    }
+    case json::value_t::string: {
+      const std::string& word = value.get_ref<const std::string&>();
+      if (resolved(word) != value) out << YAML::DoubleQuoted;
+      out << word;
+      break;
+    }
+    case json::value_t::number_float:
+      out << text::number(value.get<double>());
+      break;
+    case json::value_t::null:
+      out << YAML::Null;
+      break;
+    default:
+      out << value.dump();
+  }
+}
+
+}  // namespace
+
+Result<dsconfig::Document> parse_yaml(const std::string& text, const std::string& source) {
+  if (text.size() > kMaxText)
+    return bad_input("the file has more than " + std::to_string(kMaxText) + " bytes", source,
+                     "is it a DeepSpeedJob?");
+  if (const size_t bad = text::invalid_utf8(text); bad != std::string::npos)
+    return bad_input("byte " + std::to_string(bad) + " is not UTF-8", source,
+                     "save the file as UTF-8");
+  dsconfig::Document document{.source = source};
+  try {
+    std::vector<YAML::Node> documents;
+    for (const YAML::Node& node : YAML::LoadAll(text))
+      if (!node.IsNull()) documents.push_back(node);
+    if (documents.empty()) return bad_input("the file is empty, expected a DeepSpeedJob", source);
+    if (documents.size() > 1)
+      return bad_input("several documents, expected one", where(source, position_of(documents[1])),
+                       "one job per file");
+    document.value = Converter(document.positions).value(documents[0], "", 0);
+  } catch (const YAML::Exception& error) {
+    const Position at =
+        error.mark.is_null() ? Position{} : Position{error.mark.line + 1, error.mark.column + 1};
+    return bad_input("not YAML: " + error.msg, where(source, at));
+  } catch (const YamlError& error) {
+    return bad_input(error.message, where(source, error.position), error.hint);
+  }
+  return document;
+}
+
+Result<dsconfig::Document> read_yaml(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return bad_input(std::string("cannot be read: ") + std::strerror(errno), path);
+  std::string text(kMaxText + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad() || (file.fail() && !file.eof()))
+    return bad_input("cannot be read: is it a file?", path);
+  text.resize(static_cast<size_t>(file.gcount()));
+  return parse_yaml(text, path);
+}
+
+std::string to_yaml(const json& value) {
+  YAML::Emitter out;
+  emit(out, value);
+  return std::string(out.c_str()) + "\n";
+}
+
+}  // namespace dsj::jobspec
