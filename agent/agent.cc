@@ -1,0 +1,394 @@
+#include "agent/agent.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <csignal>
+#include <thread>
+#include <utility>
+
+#include "agent/blame.h"
+#include "common/contract.h"
+#include "common/log.h"
+
+namespace dsj::agent {
+namespace {
+
+using nlohmann::json;
+using namespace dsj::contract;
+
+constexpr Time kLongestTurn{250};
+constexpr Time kLeaveTimeout{3000};
+
+std::string attempt_path(const AgentConfig& config) {
+  return path_join(path_join(config.job.output_dir, kCheckpointsDir), kAttemptFile);
+}
+
+/// 0 when there is no attempt file yet.
+Result<int64_t> read_attempt(Files& files, const std::string& path) {
+  DSJ_TRY(const bool there, files.exists(path));
+  if (!there) return 0;
+  DSJ_TRY(std::string text, files.read_all(path, 64));
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
+  int64_t attempt = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), attempt);
+  if (problem != std::errc{} || end != text.data() + text.size() || attempt < 0) {
+    return fail(
+        ErrorKind::Environment, "a number is expected, found \"" + text + "\"", path,
+        "it holds the number of the newest attempt; correct it or use another output directory");
+  }
+  return attempt;
+}
+
+SessionConfig session_config(const AgentConfig& config, int64_t last_attempt, Time now) {
+  return {.workers = config.replicas,
+          .last_attempt = last_attempt,
+          .budget = config.budget,
+          .silence = config.silence,
+          .blame = config.blame,
+          .grace = config.grace,
+          .stall = config.stall,
+          .quiet_until = config.predecessor ? now + config.silence : now};
+}
+
+int cores_of_this_machine(Files& files) {
+  const auto quota = files.read_all("/sys/fs/cgroup/cpu.max", 256);
+  return usable_cores(static_cast<int>(std::thread::hardware_concurrency()), quota.value_or(""));
+}
+
+}  // namespace
+
+Result<Agent> Agent::make(const AgentConfig& config, int worker, int64_t incarnation,
+                          AgentPorts ports, Time now) {
+  Agent agent(config, worker, incarnation, ports, now);
+  if (worker != 0) return agent;
+  DSJ_TRY(const int64_t in_file, read_attempt(ports.files, attempt_path(config)));
+  agent.session_.emplace(session_config(config, std::max(in_file, config.last_attempt), now), now);
+  DSJ_TRY(MetricsFile metrics, MetricsFile::open(path_join(config.job.output_dir, kMetricsFile)));
+  agent.metrics_.emplace(std::move(metrics));
+  return agent;
+}
+
+Agent::Agent(const AgentConfig& config, int worker, int64_t incarnation, AgentPorts ports, Time now)
+    : config_(config),
+      ports_(ports),
+      worker_({.worker = worker,
+               .incarnation = incarnation,
+               .slots = config.slots,
+               .lease = config.lease},
+              now) {
+  const int cores = cores_of_this_machine(ports.files);
+  threads_ = threads_per_rank(cores, config.ranks_on_host);
+  if (std::getenv("OMP_NUM_THREADS") == nullptr) {
+    log::info("OMP_NUM_THREADS=" + std::to_string(threads_) + ": " + std::to_string(cores) +
+              " cores for " + std::to_string(config.ranks_on_host) +
+              " ranks of this machine (set it to choose)");
+  }
+}
+
+void Agent::turn(Time now) {
+  watch_ranks(now);
+  if (session_) {
+    if (ports_.server) {
+      for (auto& report : ports_.server->take()) decide(Beat{std::move(report)}, now);
+    }
+    decide(Tick{}, now);
+  }
+  hear(now);
+  beat(now);
+  react(WorkerTick{}, now);
+  if (ports_.server) ports_.server->publish(Board(*session_));
+  leave(now);
+}
+
+void Agent::stop(Time now) {
+  log::info("stop requested: the ranks save and end");
+  react(StopSignal{}, now);
+}
+
+Time Agent::next_turn(Time now) const {
+  if (beat_under_way_ || last_beat_sent_) return now + kLongestTurn;
+  return beat_wanted_ ? now : std::clamp(next_beat_, now, now + kLongestTurn);
+}
+
+std::vector<int> Agent::event_fds() const {
+  std::vector<int> fds;
+  for (const auto& rank : ranks_) {
+    if (rank.running && rank.process.event_fd >= 0) fds.push_back(rank.process.event_fd);
+  }
+  return fds;
+}
+
+// ---- worker 0's decisions
+
+void Agent::decide(const Event& event, Time now) {
+  for (const auto& command : step(*session_, event, now)) {
+    beat_wanted_ = true;  // what this worker shall do may have changed
+    carry_out(command, now);
+  }
+}
+
+void Agent::carry_out(const Command& command, Time now) {
+  if (const auto* publish = std::get_if<PublishAttempt>(&command)) {
+    publish_attempt(*publish, now);
+  } else if (const auto* started = std::get_if<AttemptStarted>(&command)) {
+    log::info("attempt " + std::to_string(started->attempt) + " starts with " +
+              std::to_string(started->world_size) + " ranks");
+    ports_.reports.report(
+        {{"report", "attempt"}, {"attempt", started->attempt}, {"worldSize", started->world_size}});
+  } else if (const auto* failed = std::get_if<AttemptFailed>(&command)) {
+    const Failure& failure = failed->failure;
+    log::error("attempt " + std::to_string(failure.attempt) + " failed: " + failure.message +
+               (failed->restart
+                    ? "; the next one starts in " + std::to_string(failed->pause.count()) + " ms"
+                    : ""));
+    ports_.reports.report({{"report", "failure"},
+                           {"attempt", failure.attempt},
+                           {"worker", failure.worker},
+                           {"rank", failure.rank},
+                           {"exitCode", failure.exit_code},
+                           {"signal", failure.signal},
+                           {"step", failure.step},
+                           {"reason", failure.reason},
+                           {"message", failure.message},
+                           {"lastWords", failure.last_words},
+                           {"restart", failed->restart},
+                           {"pauseMs", failed->pause.count()},
+                           {"restartsUsed", failed->budget.used},
+                           {"restartsTotal", failed->budget.total},
+                           {"restartLimit", failed->budget.limit},
+                           {"savedStep", failed->budget.saved_step}});
+  } else if (const auto* ended = std::get_if<JobEnded>(&command)) {
+    log::info("the job ended: " + ended->outcome.reason + ": " + ended->outcome.message);
+    ports_.reports.report({{"report", "end"},
+                           {"exitCode", ended->outcome.exit_code},
+                           {"reason", ended->outcome.reason},
+                           {"message", ended->outcome.message}});
+  }
+}
+
+void Agent::publish_attempt(const PublishAttempt& publish, Time now) {
+  const std::string path = attempt_path(config_);
+  ports_.ranks.close_store(std::exchange(store_, {}));
+  Status written = ports_.files.make_dirs(path_parent(path));
+  if (written) {
+    written = ports_.files.write_atomically(path, std::to_string(publish.attempt) + "\n");
+  }
+  if (!written) return decide(PublishFailed{written.error()}, now);
+  auto store = ports_.ranks.open_store(config_.address);
+  if (!store) return decide(PublishFailed{store.error()}, now);
+  store_ = *store;
+  decide(Published{publish.attempt, config_.address, store_.port}, now);
+}
+
+// ---- this worker's ranks
+
+void Agent::react(const WorkerEvent& event, Time now) {
+  for (const auto& command : step(worker_, event, now)) {
+    if (const auto* launch_ranks = std::get_if<LaunchRanks>(&command)) {
+      launch(launch_ranks->directive, now);
+    } else if (const auto* sent = std::get_if<SignalRanks>(&command)) {
+      for (const auto& rank : ranks_) {
+        if (rank.running) ports_.ranks.signal(rank.process, sent->signal);
+      }
+    } else if (std::holds_alternative<SendBeat>(command)) {
+      beat_wanted_ = true;
+    } else if (const auto* exit = std::get_if<ExitAgent>(&command)) {
+      log::info("this agent ends with " + std::to_string(exit->exit_code) + ": " + exit->why);
+      leaving_since_ = now;
+      beat_wanted_ = true;
+    }
+  }
+}
+
+Status Agent::write_job_file(const Directive& directive, const std::string& path) {
+  JobFile job = config_.job;
+  job.attempt = directive.attempt;
+  job.world_size = directive.world_size;
+  return ports_.files.write_atomically(path, to_json(job).dump(1) + "\n");
+}
+
+void Agent::launch(const Directive& directive, Time now) {
+  const int worker = worker_.config.worker;
+  const std::string job_file =
+      path_join(config_.run_dir, "job-" + std::to_string(worker) + ".json");
+  const std::string logs = path_join(config_.job.output_dir, kLogsDir);
+  const Status job_written = write_job_file(directive, job_file);
+  ranks_.clear();
+  ranks_.resize(config_.slots);
+  std::vector<std::pair<int, Error>> problems;
+  for (int local = 0; local < config_.slots; ++local) {
+    LocalRank& own = ranks_[local];
+    own.rank = directive.first_rank + local;
+    RankStart start;
+    start.command = config_.rank_command;
+    start.attempt = directive.attempt;
+    start.log_file = path_join(logs, "rank-" + std::to_string(own.rank) + ".log");
+    start.place.rank = own.rank;
+    start.place.local_rank = local;
+    start.place.world_size = directive.world_size;
+    start.place.local_world_size = config_.slots;
+    start.place.group_rank = worker;
+    start.place.master_addr = directive.master_addr;
+    start.place.master_port = directive.master_port;
+    start.place.job_file = job_file;
+    start.place.store_fd = worker == 0 ? store_.fd : -1;
+    start.place.threads = threads_;
+    auto started = job_written ? ports_.ranks.start(start)
+                               : Result<RankProcess>(std::unexpected(job_written.error()));
+    if (!started) {
+      problems.emplace_back(local, started.error());
+      continue;
+    }
+    own.process = *started;
+    own.running = true;
+  }
+  if (worker == 0) ports_.ranks.close_store(std::exchange(store_, {}));  // rank 0 has it now
+  for (const auto& [local, error] : problems) {
+    react(RankError{local, "CannotStart", error.to_string()}, now);
+    react(RankExited{local, kExitEnvironment, 0, ""}, now);
+  }
+}
+
+void Agent::watch_ranks(Time now) {
+  for (int local = 0; local < static_cast<int>(ranks_.size()); ++local) {
+    LocalRank& own = ranks_[local];
+    if (!own.running) continue;
+    const auto exit = ports_.ranks.poll_exit(own.process);
+    read_events(local, exit.has_value(), now);  // after the exit was seen nothing more can come
+    if (!exit) continue;
+    own.running = false;
+    ports_.ranks.forget(own.process);
+    log::info("rank " + std::to_string(own.rank) + " ended with " +
+              describe_exit(exit->exit_code, exit->signal));
+    const bool tells =
+        exit->signal != 0 || (exit->exit_code != kExitDone && exit->exit_code != kExitPreempted);
+    react(RankExited{local, exit->exit_code, exit->signal,
+                     tells ? ports_.ranks.last_words(own.process, kLastWordsBytesMax) : ""},
+          now);
+  }
+}
+
+void Agent::read_events(int local, bool to_the_end, Time now) {
+  LocalRank& own = ranks_[local];
+  for (bool more = true; more;) {
+    const std::string bytes = ports_.ranks.read_events(own.process);
+    more = to_the_end && !bytes.empty();
+    for (const auto& line : own.lines.feed(bytes)) {
+      if (const auto event = parse_event(line)) {
+        take_event(local, *event, now);
+      } else if (++own.garbage == 1) {
+        log::warn("rank " + std::to_string(own.rank) +
+                  " wrote what is no event: " + line.substr(0, 200));
+      }
+    }
+  }
+}
+
+void Agent::take_event(int local, const RankEvent& event, Time now) {
+  const int rank = ranks_[local].rank;
+  switch (event.kind) {
+    case RankEventKind::Step:
+      react(RankStep{local, event.step}, now);
+      break;
+    case RankEventKind::Error:
+      log::error("rank " + std::to_string(rank) + ": " + event.reason + ": " + event.message);
+      react(RankError{local, event.reason, event.message}, now);
+      break;
+    case RankEventKind::Warning:
+      log::warn("rank " + std::to_string(rank) + ": " + event.message);
+      ports_.reports.report({{"report", "warning"}, {"rank", rank}, {"message", event.message}});
+      break;
+    default:
+      break;
+  }
+  if (rank == 0) take_rank_zero(event, now);
+}
+
+void Agent::take_rank_zero(const RankEvent& event, Time now) {
+  switch (event.kind) {
+    case RankEventKind::Resolved:
+      return report_event("resolved", event);
+    case RankEventKind::Resumed:
+      tell_metrics_problem(metrics_->drop_after(event.step));
+      return report_event("resumed", event);
+    case RankEventKind::Step:
+      tell_metrics_problem(metrics_->append(event.body, event.step));
+      return report_event("step", event);
+    case RankEventKind::Checkpoint:
+      tell_metrics_problem(metrics_->sync());
+      decide(CheckpointSaved{event.step}, now);
+      return report_event("checkpoint", event);
+    case RankEventKind::Exported:
+      return report_event("exported", event);
+    default:
+      return;
+  }
+}
+
+void Agent::report_event(const char* kind, const RankEvent& event) {
+  json object = event.body;
+  object.erase("event");
+  object["report"] = kind;
+  ports_.reports.report(object);
+}
+
+/// Training goes on without its metrics, but not silently.
+void Agent::tell_metrics_problem(const Status& status) {
+  if (status || metrics_failed_) return;
+  metrics_failed_ = true;
+  log::error(status.error().to_string());
+  ports_.reports.report(
+      {{"report", "warning"}, {"rank", -1}, {"message", status.error().to_string()}});
+}
+
+// ---- beats
+
+void Agent::beat(Time now) {
+  if (beat_under_way_ || last_beat_sent_ || (now < next_beat_ && !beat_wanted_)) return;
+  beat_wanted_ = false;
+  WorkerReport report = worker_.report;
+  report.sequence = ++sequence_;
+  beat_sent_ = now;
+  last_beat_sent_ = report.leaving;
+  if (!session_) {
+    beat_under_way_ = true;
+    ports_.client->send(report);
+    return;
+  }
+  decide(Beat{std::move(report)}, now);
+  const Directive directive = directive_for(*session_, 0, worker_.config.incarnation);
+  next_beat_ = now + directive.next_beat;
+  react(Heard{directive, now}, now);
+}
+
+void Agent::hear(Time now) {
+  if (!ports_.client) return;
+  const auto answer = ports_.client->receive();
+  if (!answer) return;
+  beat_under_way_ = false;
+  if (*answer) {
+    last_beat_problem_.clear();
+    next_beat_ = now + (*answer)->next_beat;
+    react(Heard{**answer, beat_sent_}, now);
+    return;
+  }
+  if (answer->error().message != last_beat_problem_) {
+    last_beat_problem_ = answer->error().message;
+    log::warn("no answer from worker 0's agent: " + answer->error().to_string());
+  }
+  next_beat_ = now + Time(200);
+  beat_wanted_ = false;  // nobody listens: no hurry
+}
+
+void Agent::leave(Time now) {
+  if (leaving_since_ < Time(0)) return;
+  const bool late = now - leaving_since_ > kLeaveTimeout;
+  const bool told = last_beat_sent_ && !beat_under_way_;
+  const bool others_left = !session_ || std::ranges::all_of(session_->workers, [&](const auto& w) {
+    return !w.joined || w.report.leaving || now - w.last_beat > config_.silence;
+  });
+  if (late || (told && others_left)) exit_code_ = worker_.exit_code;
+}
+
+}  // namespace dsj::agent

@@ -1,0 +1,90 @@
+// One agent: carries out what session.h (worker 0 only) and worker.h decide, through ports. loop.h
+// calls turn() whenever something happened or is due; nothing here waits.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/config.h"
+#include "agent/metrics_file.h"
+#include "agent/rank_events.h"
+#include "agent/ranks.h"
+#include "agent/reports.h"
+#include "agent/session.h"
+#include "agent/transport.h"
+#include "agent/worker.h"
+#include "common/files/files.h"
+
+namespace dsj::agent {
+
+struct AgentPorts {
+  Ranks& ranks;
+  Files& files;
+  Reports& reports;
+  BeatServer* server = nullptr;  ///< worker 0 of more than one
+  BeatClient* client = nullptr;  ///< every other worker
+};
+
+class Agent {
+ public:
+  /// Worker 0 reads the attempt file and opens metrics.jsonl; their errors end the job.
+  static Result<Agent> make(const AgentConfig& config, int worker, int64_t incarnation,
+                            AgentPorts ports, Time now);
+  Agent(Agent&&) = default;
+
+  /// Takes in what came and does what is due.
+  void turn(Time now);
+  /// SIGTERM: the whole job saves and stops.
+  void stop(Time now);
+  /// The latest time for the next turn().
+  Time next_turn(Time now) const;
+  /// Event pipes of running ranks, to be polled for reading.
+  std::vector<int> event_fds() const;
+  /// Set when this agent's work is over and no rank of it is left.
+  std::optional<int> exit_code() const { return exit_code_; }
+
+ private:
+  struct LocalRank {
+    RankProcess process;
+    LineSplitter lines;
+    bool running = false;
+    int rank = 0;
+    int64_t garbage = 0;
+  };
+
+  Agent(const AgentConfig& config, int worker, int64_t incarnation, AgentPorts ports, Time now);
+  void decide(const Event& event, Time now);
+  void react(const WorkerEvent& event, Time now);
+  void carry_out(const Command& command, Time now);
+  void publish_attempt(const PublishAttempt& publish, Time now);
+  void launch(const Directive& directive, Time now);
+  Status write_job_file(const Directive& directive, const std::string& path);
+  void watch_ranks(Time now);
+  void read_events(int local, bool to_the_end, Time now);
+  void take_event(int local, const RankEvent& event, Time now);
+  void take_rank_zero(const RankEvent& event, Time now);
+  void report_event(const char* kind, const RankEvent& event);
+  void beat(Time now);
+  void hear(Time now);
+  void leave(Time now);
+  void tell_metrics_problem(const Status& status);
+
+  AgentConfig config_;
+  AgentPorts ports_;
+  Worker worker_;
+  std::optional<Session> session_;
+  std::optional<MetricsFile> metrics_;
+  std::vector<LocalRank> ranks_;
+  StoreSocket store_;
+  int threads_ = 1;
+  int64_t sequence_ = 0;
+  Time next_beat_{0}, beat_sent_{0};
+  bool beat_wanted_ = true, beat_under_way_ = false, last_beat_sent_ = false;
+  bool metrics_failed_ = false;
+  std::string last_beat_problem_;
+  Time leaving_since_{-1};
+  std::optional<int> exit_code_;
+};
+
+}  // namespace dsj::agent

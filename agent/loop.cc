@@ -1,0 +1,104 @@
+#include "agent/loop.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+
+#include "agent/agent.h"
+#include "agent/http_transport.h"
+#include "agent/spawn.h"
+#include "common/contract.h"
+#include "common/files/posix_files.h"
+#include "common/log.h"
+
+namespace dsj::agent {
+namespace {
+
+Time now() {
+  return std::chrono::duration_cast<Time>(std::chrono::steady_clock::now().time_since_epoch());
+}
+
+int exit_code_of(const Error& error) {
+  log::error(error.to_string());
+  return error.kind == ErrorKind::BadInput ? contract::kExitBadInput : contract::kExitEnvironment;
+}
+
+struct Transports {
+  std::unique_ptr<HttpServer> server;
+  std::unique_ptr<HttpClient> client;
+};
+
+/// One worker alone needs no transport.
+Result<Transports> open_transports(const AgentConfig& config, int worker) {
+  Transports transports;
+  if (config.replicas == 1) return transports;
+  const std::string endpoint_file = path_join(config.run_dir, "endpoint.json");
+  set_http_threads(2);
+  if (worker != 0) {
+    transports.client = std::make_unique<HttpClient>(endpoint_file, config.key);
+    return transports;
+  }
+  DSJ_TRY(transports.server, HttpServer::open(config.address, config.key));
+  DSJ_TRY_STATUS(write_endpoint(endpoint_file, transports.server->endpoint()));
+  return transports;
+}
+
+/// Sleeps until something happened or `until`.
+void wait(const Agent& agent, const Transports& transports, int signals, Reports& reports,
+          Time until) {
+  std::vector<pollfd> entries = {{signals, POLLIN, 0}};
+  for (int fd : agent.event_fds()) entries.push_back({fd, POLLIN, 0});
+  if (transports.server) entries.push_back({transports.server->ready_fd(), POLLIN, 0});
+  if (transports.client) entries.push_back({transports.client->ready_fd(), POLLIN, 0});
+  if (reports.flush()) entries.push_back({reports.fd(), POLLOUT, 0});
+  const auto left = std::max(Time(0), until - now());
+  poll(entries.data(), entries.size(), static_cast<int>(left.count()));
+}
+
+Result<int> run(const LoopOptions& options) {
+  DSJ_TRY(const int signals, signal_fd({SIGTERM, SIGINT, SIGHUP, SIGCHLD}));
+  signal(SIGPIPE, SIG_IGN);
+  PosixFiles files;
+  DSJ_TRY(const std::string text, files.read_all(options.config_path));
+  DSJ_TRY(const AgentConfig config, agent_config_from_text(text, options.config_path));
+  if (options.worker < 0 || options.worker >= config.replicas) {
+    return bad_input("worker " + std::to_string(options.worker) + " of " +
+                     std::to_string(config.replicas) + " workers");
+  }
+  PosixRanks ranks;
+  PipeReports reports(options.report_fd);
+  DSJ_TRY(const Transports transports, open_transports(config, options.worker));
+  const AgentPorts ports{.ranks = ranks,
+                         .files = files,
+                         .reports = reports,
+                         .server = transports.server.get(),
+                         .client = transports.client.get()};
+  DSJ_TRY(Agent agent, Agent::make(config, options.worker, options.incarnation, ports, now()));
+  while (!agent.exit_code()) {
+    for (int number : read_signals(signals)) {
+      if (number != SIGCHLD) agent.stop(now());
+    }
+    agent.turn(now());
+    if (!agent.exit_code()) {
+      wait(agent, transports, signals, reports, agent.next_turn(now()));
+    }
+  }
+  for (int i = 0; reports.flush() && i < 20; ++i) {  // the last words, if the reader is slow
+    pollfd entry{reports.fd(), POLLOUT, 0};
+    poll(&entry, 1, 100);
+  }
+  return *agent.exit_code();
+}
+
+}  // namespace
+
+int run_agent(const LoopOptions& options) {
+  log::init("agent " + std::to_string(options.worker));
+  const auto code = run(options);
+  return code ? *code : exit_code_of(code.error());
+}
+
+}  // namespace dsj::agent
