@@ -20,6 +20,7 @@ ARROWS = {
     "engine/weights": ["common", "common/files", "common/layout"],
     "engine/checkpoint": ["common", "common/files"],
     "engine/optim": ["common", "common/dsconfig"],
+    "engine/kernels": [],
     "engine/memory": ["common"],
     "engine/comm": ["common"],
     # Declarations of a third party's headers, included by their own names (see the folder's README).
@@ -28,8 +29,8 @@ ARROWS = {
     "engine/comm/gloo_shim/gloo/rendezvous": [],
     "engine/comm/gloo_shim/gloo/transport": [],
     "engine/zero": ["common", "common/layout", "common/dsconfig", "engine/memory", "engine/comm", "engine/weights",
-                    "engine/checkpoint", "engine/optim", "common/files"],
-    "engine/models": ["common", "common/layout", "engine/memory", "engine/zero"],
+                    "engine/checkpoint", "engine/optim", "engine/kernels", "common/files"],
+    "engine/models": ["common", "common/layout", "engine/memory", "engine/kernels", "engine/zero"],
     "engine/train": ["common", "common/files", "common/layout", "common/dsconfig", "engine/data", "engine/weights",
                      "engine/checkpoint", "engine/optim", "engine/memory", "engine/comm", "engine/zero",
                      "engine/models"],

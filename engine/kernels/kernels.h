@@ -1,0 +1,71 @@
+// The CPU kernels of the engine that are not matrix products: plain pointers, a range of rows or
+// elements per call, single-threaded (the caller splits the work), torch-free. One table per
+// instruction set, chosen at run time.
+//
+// 16-bit types are rounded where Hugging Face's modelling code under PyTorch rounds (after every
+// named operation), so that losses follow; sums and transcendental functions are fp32. The
+// device-neutral oracle of every kernel is in engine/models/ops_reference.cc.
+#pragma once
+
+#include <cstdint>
+
+namespace dsj::kernels {
+
+/// Bits of a bfloat16; arithmetic happens in fp32.
+struct Bf16 {
+  uint16_t bits;
+};
+
+struct AdamW {
+  float lr = 0, beta1 = 0.9f, beta2 = 0.999f, eps = 1e-8f, weight_decay = 0;
+  bool decoupled = true;       ///< false: weight_decay * p is added to the gradient
+  float bias_correction1 = 1;  ///< 1 - beta1^t, or 1
+  float bias_correction2 = 1;  ///< 1 - beta2^t, or 1
+  float grad_scale = 1;        ///< multiplies the gradient: 1/world, clipping, loss scale in one
+};
+
+/// Kernels of one element type T. Row-major; strides in elements.
+template <typename T>
+struct Typed {
+  /// y = w * round(x * rstd), rstd[row] = 1 / sqrt(mean(x^2) + eps) kept in fp32.
+  void (*rms_norm)(const T* x, const T* w, T* y, float* rstd, int64_t rows, int64_t width,
+                   float eps);
+  /// dx += gradient of rms_norm; dw_partial[width] (fp32) += sum over the rows of dy * round(x *
+  /// rstd).
+  void (*rms_norm_backward)(const T* dy, const T* x, const T* w, const float* rstd, T* dx,
+                            float* dw_partial, int64_t rows, int64_t width);
+  /// Rotates `heads` heads of `dim` in each row in place: position = (first_row + row) % seq. cos,
+  /// sin: [seq, dim/2]. sign -1 is the gradient.
+  void (*rope)(T* x, int64_t row_stride, const float* cos, const float* sin, int64_t first_row,
+               int64_t rows, int64_t seq, int64_t heads, int64_t dim, float sign);
+  /// a[row, i] = round(silu(g)) * u with g = gate_up[row, i], u = gate_up[row, width + i].
+  void (*swiglu)(const T* gate_up, T* a, int64_t rows, int64_t width);
+  /// gate_up becomes its own gradient.
+  void (*swiglu_backward)(const T* da, T* gate_up, int64_t rows, int64_t width);
+  /// logits become scale * (softmax - one hot(label)); returns the sum of -log softmax[label] over
+  /// rows.
+  double (*cross_entropy)(T* logits, const int64_t* labels, int64_t rows, int64_t width,
+                          float scale);
+  /// Sum of squares, accumulated per 4096 elements in fp32 lanes and in double above: one value
+  /// whatever the split into calls of multiples of 4096.
+  double (*sum_of_squares)(const T* x, int64_t n);
+  /// p, m, v in fp32; T is the gradient's type. p16, if given, takes the rounded p in the same
+  /// pass.
+  void (*adamw)(const AdamW& args, float* p, const T* grad, float* m, float* v, Bf16* p16,
+                int64_t n);
+  /// sum += x.
+  void (*accumulate)(T* sum, const T* x, int64_t n);
+};
+
+struct Table {
+  const char* isa;  ///< "avx512", "avx2", "baseline": part of what bit-identical resume depends on
+  Typed<float> f32;
+  Typed<Bf16> bf16;
+};
+
+/// The best table this processor runs. DSJ_ISA=avx2|baseline asks for a lower one.
+const Table& table();
+/// By name; nullptr if this processor or build lacks it. For tests.
+const Table* table(const char* isa);
+
+}  // namespace dsj::kernels

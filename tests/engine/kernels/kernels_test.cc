@@ -1,0 +1,166 @@
+// Every instruction set's table against plain double-precision loops.
+#include "engine/kernels/kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+namespace dsj::kernels {
+namespace {
+
+class KernelsTest : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    table_ = table(GetParam());
+    if (!table_) GTEST_SKIP() << "skipped: this processor has no " << GetParam();
+  }
+  std::vector<float> random(int64_t n, float scale = 1) {
+    std::vector<float> values(n);
+    for (float& value : values) value = std::normal_distribution<float>(0, scale)(engine_);
+    return values;
+  }
+  const Table* table_ = nullptr;
+  std::mt19937 engine_{5};
+};
+
+TEST_P(KernelsTest, AdamWFollowsTheFormula) {
+  const int64_t n = 1003;
+  for (const bool decoupled : {true, false}) {
+    auto p = random(n), m = random(n, 0.1f), v = random(n, 0.1f), g = random(n);
+    for (float& value : v) value = std::abs(value);
+    std::vector<double> expected(n);
+    const AdamW a{.lr = 0.01f,
+                  .beta1 = 0.9f,
+                  .beta2 = 0.95f,
+                  .eps = 1e-8f,
+                  .weight_decay = 0.1f,
+                  .decoupled = decoupled,
+                  .bias_correction1 = 0.19f,
+                  .bias_correction2 = 0.0975f,
+                  .grad_scale = 0.5f};
+    for (int64_t i = 0; i < n; ++i) {
+      double gradient = g[i] * 0.5, value = p[i];
+      if (decoupled)
+        value -= 0.01 * 0.1 * value;
+      else
+        gradient += 0.1 * value;
+      const double m1 = 0.9 * m[i] + 0.1 * gradient, v1 = 0.95 * v[i] + 0.05 * gradient * gradient;
+      expected[i] = value - 0.01 * (m1 / 0.19) / (std::sqrt(v1 / 0.0975) + 1e-8);
+    }
+    std::vector<Bf16> copy(n);
+    table_->f32.adamw(a, p.data(), g.data(), m.data(), v.data(), copy.data(), n);
+    for (int64_t i = 0; i < n; ++i) {
+      ASSERT_NEAR(p[i], expected[i], 2e-6 * std::max(1.0, std::abs(expected[i]))) << i;
+      const uint32_t bits = static_cast<uint32_t>(copy[i].bits) << 16;
+      float back;
+      std::memcpy(&back, &bits, 4);
+      ASSERT_NEAR(back, p[i], std::abs(p[i]) / 256.0 + 1e-30);
+    }
+  }
+}
+
+TEST_P(KernelsTest, CrossEntropyLossAndGradient) {
+  const int64_t rows = 3, width = 1037;
+  auto logits = random(rows * width, 4);
+  const auto original = logits;
+  const std::vector<int64_t> labels{0, 1036, 500};
+  const double loss = table_->f32.cross_entropy(logits.data(), labels.data(), rows, width, 0.25f);
+  double expected = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    double sum = 0;
+    for (int64_t i = 0; i < width; ++i) sum += std::exp(double(original[row * width + i]));
+    expected += std::log(sum) - original[row * width + labels[row]];
+    for (int64_t i = 0; i < width; ++i) {
+      const double p = std::exp(double(original[row * width + i])) / sum;
+      ASSERT_NEAR(logits[row * width + i], 0.25 * (p - (i == labels[row])), 3e-7);
+    }
+  }
+  EXPECT_NEAR(loss, expected, 1e-5);
+}
+
+TEST_P(KernelsTest, CrossEntropyShowsNaN) {
+  std::vector<float> logits(64, 0.0f);
+  logits[17] = NAN;
+  const int64_t label = 3;
+  EXPECT_TRUE(std::isnan(table_->f32.cross_entropy(logits.data(), &label, 1, 64, 1)));
+}
+
+TEST_P(KernelsTest, SwigluGradientIsTheDerivative) {
+  const int64_t width = 37;
+  const auto gate_up = random(2 * width, 2);
+  const auto da = random(width);
+  auto gradient = gate_up;
+  table_->f32.swiglu_backward(da.data(), gradient.data(), 1, width);
+  std::vector<float> a(width);
+  table_->f32.swiglu(gate_up.data(), a.data(), 1, width);
+  for (int64_t i = 0; i < width; ++i) {
+    const double g = gate_up[i], u = gate_up[width + i], s = 1 / (1 + std::exp(-g));
+    EXPECT_NEAR(a[i], g * s * u, 1e-5);
+    EXPECT_NEAR(gradient[i], da[i] * u * s * (1 + g * (1 - s)), 1e-5);
+    EXPECT_NEAR(gradient[width + i], da[i] * g * s, 1e-5);
+  }
+}
+
+TEST_P(KernelsTest, RmsNormGradientIsTheDerivative) {
+  const int64_t rows = 2, width = 40;
+  const auto x = random(rows * width), w = random(width), dy = random(rows * width);
+  std::vector<float> y(rows * width), rstd(rows), dx(rows * width, 0.5f), dw(width, 0.0f);
+  table_->f32.rms_norm(x.data(), w.data(), y.data(), rstd.data(), rows, width, 1e-6f);
+  table_->f32.rms_norm_backward(dy.data(), x.data(), w.data(), rstd.data(), dx.data(), dw.data(),
+                                rows, width);
+  auto loss = [&](int64_t index, double shift) {
+    double total = 0;
+    for (int64_t row = 0; row < rows; ++row) {
+      double sum = 0;
+      auto at = [&](int64_t i) {
+        return x[row * width + i] + (row * width + i == index ? shift : 0);
+      };
+      for (int64_t i = 0; i < width; ++i) sum += at(i) * at(i);
+      const double scale = 1 / std::sqrt(sum / width + 1e-6);
+      for (int64_t i = 0; i < width; ++i) total += dy[row * width + i] * w[i] * at(i) * scale;
+    }
+    return total;
+  };
+  for (int64_t i = 0; i < rows * width; ++i) {
+    EXPECT_NEAR(dx[i] - 0.5, (loss(i, 1e-4) - loss(i, -1e-4)) / 2e-4, 1e-4);
+  }
+  for (int64_t i = 0; i < width; ++i) {
+    const double expected = dy[i] * x[i] * rstd[0] + dy[width + i] * x[width + i] * rstd[1];
+    EXPECT_NEAR(dw[i], expected, 1e-5);
+  }
+}
+
+TEST_P(KernelsTest, RopeTurnsBackWithItsGradient) {
+  const int64_t seq = 5, heads = 3, dim = 8;
+  std::vector<float> cosine(seq * dim / 2), sine(seq * dim / 2);
+  for (size_t i = 0; i < cosine.size(); ++i)
+    cosine[i] = std::cos(0.3f * i), sine[i] = std::sin(0.3f * i);
+  const auto x = random(2 * seq * heads * dim);
+  auto y = x;
+  const auto& k = table_->f32;
+  k.rope(y.data(), heads * dim, cosine.data(), sine.data(), 0, 2 * seq, seq, heads, dim, 1);
+  EXPECT_NEAR(y[heads * dim], x[heads * dim] * cosine[4] - x[heads * dim + 4] * sine[4], 1e-6);
+  k.rope(y.data(), heads * dim, cosine.data(), sine.data(), 0, 2 * seq, seq, heads, dim, -1);
+  for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(y[i], x[i], 1e-5);
+}
+
+TEST_P(KernelsTest, SumOfSquaresDoesNotDependOnTheSplit) {
+  const auto x = random(3 * 4096 + 77);
+  const auto& k = table_->f32;
+  const double whole = k.sum_of_squares(x.data(), x.size());
+  const double parts = k.sum_of_squares(x.data(), 4096) + k.sum_of_squares(x.data() + 4096, 4096) +
+                       k.sum_of_squares(x.data() + 8192, 4096 + 77);
+  EXPECT_NEAR(whole, parts, 1e-12 * whole);
+  double expected = 0;
+  for (const float value : x) expected += double(value) * value;
+  EXPECT_NEAR(whole, expected, 1e-5 * expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, KernelsTest, testing::Values("avx512", "avx2", "baseline"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace dsj::kernels
