@@ -1,0 +1,173 @@
+#include "engine/memory/counting_allocator.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <new>
+
+namespace dsj::memory {
+namespace {
+
+constexpr size_t kAlignment = 64, kLarge = size_t{1} << 20, kHugePage = size_t{2} << 20;
+
+struct Tag {
+  Class klass = Class::Activations;
+  Ledger* ledger = &process_ledger();
+};
+thread_local Tag tag;
+
+/// Eight sizes per doubling: at most an eighth of a block is unused, and lengths that differ a
+/// little share blocks.
+size_t size_class(size_t bytes) {
+  if (bytes < kLarge) return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  size_t step = kLarge / 8;
+  while (step * 16 <= bytes) step *= 2;
+  return (bytes + step - 1) / step * step;
+}
+
+class BlockCache {
+ public:
+  void* take(size_t size) {
+    if (size >= kLarge) {
+      std::lock_guard lock(mutex_);
+      if (const auto it = blocks_.find(size); it != blocks_.end()) {
+        void* block = it->second;
+        blocks_.erase(it);
+        cached_ -= size;
+        return block;
+      }
+    }
+    const size_t alignment = size >= kHugePage ? kHugePage : kAlignment;
+    void* block = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+    if (!block) throw std::bad_alloc();
+    if (size >= kHugePage) madvise(block, size, MADV_HUGEPAGE);
+    return block;
+  }
+
+  void give(void* block, size_t size) {
+    if (size >= kLarge) {
+      std::lock_guard lock(mutex_);
+      if (cached_ + size <= limit_) {
+        blocks_.emplace(size, block);
+        cached_ += size;
+        return;
+      }
+    }
+    std::free(block);
+  }
+
+  void set_limit(size_t limit) {
+    std::lock_guard lock(mutex_);
+    limit_ = limit;
+    while (cached_ > limit_) {
+      const auto it = std::prev(blocks_.end());
+      cached_ -= it->first;
+      std::free(it->second);
+      blocks_.erase(it);
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::multimap<size_t, void*> blocks_;
+  size_t cached_ = 0, limit_ = size_t{512} << 20;
+};
+
+BlockCache& cache() {
+  static auto* instance = new BlockCache;  // outlives every tensor with static storage
+  return *instance;
+}
+
+struct Block {
+  void* data;
+  size_t size;
+  int64_t bytes;
+  Class klass;
+  Ledger* ledger;
+};
+
+void release(void* context) {
+  auto* block = static_cast<Block*>(context);
+  block->ledger->add(block->klass, -block->bytes);
+  cache().give(block->data, block->size);
+  delete block;
+}
+
+class CountingAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    if (bytes == 0) return {nullptr, nullptr, &release_nothing, c10::Device(c10::kCPU)};
+    const size_t size = size_class(bytes);
+    auto* block =
+        new Block{cache().take(size), size, static_cast<int64_t>(bytes), tag.klass, tag.ledger};
+    block->ledger->add(block->klass, block->bytes);
+    return {block->data, block, &release, c10::Device(c10::kCPU)};
+  }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    std::memcpy(to, from, bytes);
+  }
+
+ private:
+  static void release_nothing(void*) {}
+};
+
+void raise(std::atomic<int64_t>& peak, int64_t value) {
+  int64_t seen = peak;
+  while (seen < value && !peak.compare_exchange_weak(seen, value)) {
+  }
+}
+
+}  // namespace
+
+const char* name_of(Class klass) {
+  static constexpr const char* kNames[] = {"parameters", "gradients", "optimizer", "buckets",
+                                           "activations"};
+  return kNames[static_cast<int>(klass)];
+}
+
+void Ledger::add(Class klass, int64_t bytes) {
+  const int index = static_cast<int>(klass);
+  raise(peak_[index], live_[index] += bytes);
+  raise(total_peak_, total_ += bytes);
+}
+
+void Ledger::reset_peaks() {
+  for (int i = 0; i < kClassCount; ++i) peak_[i] = live_[i].load();
+  total_peak_ = total_.load();
+}
+
+Ledger& process_ledger() {
+  static auto* instance = new Ledger;
+  return *instance;
+}
+
+MemoryScope::MemoryScope(Class klass) : MemoryScope(klass, *tag.ledger) {}
+MemoryScope::MemoryScope(Class klass, Ledger& ledger) : class_(tag.klass), ledger_(tag.ledger) {
+  tag = {klass, &ledger};
+}
+MemoryScope::~MemoryScope() {
+  tag = {class_, ledger_};
+}
+Ledger& current_ledger() {
+  return *tag.ledger;
+}
+
+void install() {
+  static CountingAllocator* allocator = [] {
+    auto* made = new CountingAllocator;
+    c10::SetCPUAllocator(made, /*priority=*/100);
+    return made;
+  }();
+  (void)allocator;
+}
+
+void set_cache_limit(int64_t bytes) {
+  cache().set_limit(static_cast<size_t>(bytes));
+}
+
+}  // namespace dsj::memory

@@ -1,0 +1,68 @@
+// The engine's CPU allocator: counts live bytes by class and reuses freed blocks.
+//
+// Every at::Tensor of the process on the CPU comes from here once install() ran. The class and the
+// ledger are those of the allocating thread's innermost MemoryScope; freeing gives the bytes back
+// to the ledger they came from, from any thread. Blocks of 1 MiB and more are kept for the next
+// tensor of that size: a training step asks for the same sizes again, and fresh pages cost more
+// than the arithmetic on them. Cached blocks are not live; they are capped.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+namespace dsj::memory {
+
+enum class Class {
+  Parameters,   ///< working copies: whole, gathered or 16-bit shards
+  Gradients,    ///< whole or sharded
+  Optimizer,    ///< fp32 masters and moments
+  Buckets,      ///< communication and conversion scratch
+  Activations,  ///< all else: the default
+};
+inline constexpr int kClassCount = 5;
+const char* name_of(Class klass);
+
+/// Live and peak bytes by class. Any thread.
+class Ledger {
+ public:
+  int64_t live(Class klass) const { return live_[static_cast<int>(klass)]; }
+  int64_t peak(Class klass) const { return peak_[static_cast<int>(klass)]; }
+  int64_t live() const { return total_; }
+  int64_t peak() const { return total_peak_; }
+  /// Peaks start again from what is live now.
+  void reset_peaks();
+
+  void add(Class klass, int64_t bytes);  ///< negative: freed
+
+ private:
+  std::array<std::atomic<int64_t>, kClassCount> live_{}, peak_{};
+  std::atomic<int64_t> total_{0}, total_peak_{0};
+};
+
+/// The process's ledger, unless the thread is in a scope with its own.
+Ledger& process_ledger();
+
+/// Tensors allocated by this thread while the scope lives belong to `klass`.
+class MemoryScope {
+ public:
+  explicit MemoryScope(Class klass);
+  /// Also switches the ledger: ranks that are threads of one test each have their own.
+  MemoryScope(Class klass, Ledger& ledger);
+  ~MemoryScope();
+  MemoryScope(const MemoryScope&) = delete;
+  MemoryScope& operator=(const MemoryScope&) = delete;
+
+ private:
+  Class class_;
+  Ledger* ledger_;
+};
+/// The ledger of the calling thread's innermost scope.
+Ledger& current_ledger();
+
+/// Makes this the process's CPU allocator. Idempotent; call before the first tensor.
+void install();
+/// Cached bytes at most; 0 turns the cache off and frees it. Default 512 MiB.
+void set_cache_limit(int64_t bytes);
+
+}  // namespace dsj::memory

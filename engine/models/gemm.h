@@ -1,0 +1,27 @@
+// Matrix products of the model, with gradients written in place. The one place that knows how a
+// 16-bit product runs: natively where the device has it, else in fp32 on 16-bit values with the
+// result rounded (engine_contract: "16-bit on a CPU without 16-bit units"), scratch of one weight
+// matrix at a time, counted as buckets.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace dsj::models::gemm {
+
+/// out [n, o] = x [n, i] w[o, i]^T + bias [o] (bias may be undefined). `out` may be a column slice
+/// of a larger tensor.
+void linear(at::Tensor out, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias = {});
+/// residual [n, o] + x w^T, rounded once more in 16-bit types, as the modelling code does.
+at::Tensor linear_add(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& w);
+/// out [n, i] (+)= dy [n, o] w [o, i].
+void grad_input(at::Tensor out, const at::Tensor& dy, const at::Tensor& w, bool accumulate);
+/// dw [o, i] (+)= dy [n, o]^T x [n, i].
+void grad_weight(at::Tensor dw, const at::Tensor& dy, const at::Tensor& x, bool accumulate);
+/// db [o] (+)= sum over rows of dy [n, o].
+void grad_bias(at::Tensor db, const at::Tensor& dy, bool accumulate);
+
+/// Whether 16-bit products of this tensor's device and type run natively. DSJ_NATIVE_BF16=0 turns
+/// it off on the CPU.
+bool native(const at::Tensor& tensor);
+
+}  // namespace dsj::models::gemm

@@ -1,0 +1,93 @@
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "engine/models/gemm.h"
+#include "engine/models/unit.h"
+
+namespace dsj::models {
+namespace {
+
+std::atomic<int64_t> logits_limit_{int64_t{32} << 20};
+
+enum Index { kNorm, kHead };
+
+zero::UnitParameters owner(const zero::UnitParameters& p, bool tied) {
+  return tied ? p.embedding() : p;
+}
+
+/// Rows that have a target (position t predicts label t + 1), and those targets.
+struct Targets {
+  at::Tensor rows, labels;  ///< [n] int64
+};
+
+Targets targets_of(const at::Tensor& labels) {
+  at::Tensor shifted = at::full_like(labels, -100);
+  const int64_t seq = labels.size(1);
+  if (seq > 1) shifted.narrow(1, 0, seq - 1).copy_(labels.narrow(1, 1, seq - 1));
+  const at::Tensor flat = shifted.reshape({-1});
+  const at::Tensor rows = flat.ne(-100).nonzero().squeeze(1);
+  return {rows, flat.index_select(0, rows)};
+}
+
+void zero_if_new(const zero::GradView& grad) {
+  if (!grad.accumulate) grad.tensor.zero_();
+}
+
+}  // namespace
+
+int64_t logits_limit() {
+  return logits_limit_;
+}
+void set_logits_limit(int64_t elements) {
+  logits_limit_ = elements;
+}
+
+HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                     const at::Tensor& x, const at::Tensor& labels, double scale) {
+  const int weight = config.tied ? 0 : kHead;
+  const zero::UnitParameters projection = owner(p, config.tied);
+  const Targets targets = targets_of(labels);
+  HeadResult result{0, targets.rows.size(0), at::zeros_like(x)};
+  const auto norm_grad = p.grad(kNorm);
+  const auto head_grad = projection.grad(weight);
+  if (result.targets == 0) {
+    zero_if_new(norm_grad);
+    zero_if_new(head_grad);
+    return result;
+  }
+  const at::Tensor picked = x.index_select(0, targets.rows);
+  const ops::Normed normed = ops::rms_norm(picked, p.weight(kNorm), config.rms_norm_eps);
+  const at::Tensor w = projection.weight(weight);
+  const int64_t n = result.targets, vocab = w.size(0);
+  const int64_t rows =
+      std::clamp<int64_t>(logits_limit() / vocab, 1, std::max<int64_t>(1, (n + 1) / 2));
+  at::Tensor dh = at::empty_like(normed.y);
+  for (int64_t first = 0; first < n; first += rows) {
+    const int64_t count = std::min(rows, n - first);
+    at::Tensor logits = at::empty({count, vocab}, x.options());
+    const at::Tensor h = normed.y.narrow(0, first, count);
+    gemm::linear(logits, h, w);
+    result.loss_sum +=
+        ops::cross_entropy(logits, targets.labels.narrow(0, first, count), scale / n);
+    gemm::grad_input(dh.narrow(0, first, count), logits, w, false);
+    gemm::grad_weight(head_grad.tensor, logits, h, head_grad.accumulate || first > 0);
+  }
+  at::Tensor dpicked = at::zeros_like(picked);
+  ops::rms_norm_backward(dh, picked, p.weight(kNorm), normed.rstd, dpicked, norm_grad.tensor,
+                         norm_grad.accumulate);
+  result.dx.index_copy_(0, targets.rows, dpicked);
+  return result;
+}
+
+at::Tensor head_logits(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                       const at::Tensor& x) {
+  const at::Tensor h = ops::rms_norm(x, p.weight(kNorm), config.rms_norm_eps).y;
+  const at::Tensor w = owner(p, config.tied).weight(config.tied ? 0 : kHead);
+  at::Tensor logits = at::empty({x.size(0), w.size(0)}, x.options());
+  gemm::linear(logits, h, w);
+  return logits;
+}
+
+}  // namespace dsj::models

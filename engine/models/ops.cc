@@ -1,0 +1,149 @@
+#include "engine/models/ops.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "common/check.h"
+#include "engine/kernels/kernels.h"
+
+namespace dsj::models::ops {
+namespace {
+
+using kernels::Bf16;
+
+/// Rows that make one task: enough work to hide the fork.
+int64_t grain(int64_t width) {
+  return std::max<int64_t>(1, 16384 / std::max<int64_t>(width, 1));
+}
+
+bool fast(const at::Tensor& tensor) {
+  return tensor.is_cpu() &&
+         (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kBFloat16);
+}
+
+template <typename T>
+T* data(const at::Tensor& tensor) {
+  return reinterpret_cast<T*>(tensor.data_ptr());
+}
+
+/// Calls f with the kernels of the tensor's type and a null pointer of its element type.
+template <typename F>
+auto dispatch(const at::Tensor& tensor, F f) {
+  if (tensor.scalar_type() == at::kFloat)
+    return f(kernels::table().f32, static_cast<float*>(nullptr));
+  return f(kernels::table().bf16, static_cast<Bf16*>(nullptr));
+}
+
+}  // namespace
+
+Normed rms_norm(const at::Tensor& x, const at::Tensor& w, double eps) {
+  if (!fast(x)) return reference::rms_norm(x, w, eps);
+  DSJ_CHECK(x.is_contiguous() && w.is_contiguous());
+  const int64_t rows = x.size(0), width = x.size(1);
+  Normed out{at::empty_like(x), at::empty({rows}, x.options().dtype(at::kFloat))};
+  dispatch(x, [&](const auto& k, auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    at::parallel_for(0, rows, grain(width), [&](int64_t begin, int64_t end) {
+      k.rms_norm(data<T>(x) + begin * width, data<T>(w), data<T>(out.y) + begin * width,
+                 data<float>(out.rstd) + begin, end - begin, width, static_cast<float>(eps));
+    });
+  });
+  return out;
+}
+
+void rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& w,
+                       const at::Tensor& rstd, at::Tensor dx, at::Tensor dw, bool accumulate_dw) {
+  if (!fast(x)) return reference::rms_norm_backward(dy, x, w, rstd, dx, dw, accumulate_dw);
+  DSJ_CHECK(dy.is_contiguous() && x.is_contiguous() && dx.is_contiguous());
+  const int64_t rows = x.size(0), width = x.size(1);
+  // A fixed number of partial sums: the result does not depend on the number of threads.
+  const int64_t blocks = std::clamp<int64_t>(rows / 16, 1, 8), block = (rows + blocks - 1) / blocks;
+  at::Tensor partial = at::zeros({blocks, width}, x.options().dtype(at::kFloat));
+  dispatch(x, [&](const auto& k, auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    at::parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
+      for (int64_t b = first; b < last; ++b) {
+        const int64_t row = b * block, count = std::min(block, rows - row);
+        if (count <= 0) continue;
+        k.rms_norm_backward(data<T>(dy) + row * width, data<T>(x) + row * width, data<T>(w),
+                            data<float>(rstd) + row, data<T>(dx) + row * width,
+                            data<float>(partial) + b * width, count, width);
+      }
+    });
+  });
+  const at::Tensor gradient = partial.sum(0).to(dw.scalar_type());
+  accumulate_dw ? dw.add_(gradient) : dw.copy_(gradient);
+}
+
+RopeTable rope_table(int64_t first, int64_t seq, int64_t dim, double theta,
+                     const at::TensorOptions& options) {
+  // As transformers: inverse frequencies and angles in fp32, cosines cast to the compute type.
+  const auto wide = options.dtype(at::kFloat);
+  const at::Tensor exponent =
+      at::arange(0, dim, 2, options.dtype(at::kLong)).to(at::kFloat).div_(dim);
+  const at::Tensor inverse = at::pow(theta, exponent).reciprocal_();
+  const at::Tensor angles =
+      at::arange(first, first + seq, wide).unsqueeze(1) * inverse.unsqueeze(0);
+  const auto type = c10::typeMetaToScalarType(options.dtype());
+  return {angles.cos().to(type).to(at::kFloat), angles.sin().to(type).to(at::kFloat)};
+}
+
+void rope(at::Tensor x, const RopeTable& table, int64_t heads, bool inverse) {
+  if (!fast(x)) return reference::rope(x, table, heads, inverse);
+  DSJ_CHECK(x.stride(1) == 1);
+  const int64_t half = table.cos.size(1), stride = x.stride(0);
+  dispatch(x, [&](const auto& k, auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    at::parallel_for(0, x.size(0), grain(heads * 2 * half), [&](int64_t begin, int64_t end) {
+      k.rope(data<T>(x) + begin * stride, stride, data<float>(table.cos), data<float>(table.sin),
+             begin, end - begin, table.cos.size(0), heads, 2 * half, inverse ? -1.0f : 1.0f);
+    });
+  });
+}
+
+at::Tensor swiglu(const at::Tensor& gate_up) {
+  if (!fast(gate_up)) return reference::swiglu(gate_up);
+  const int64_t width = gate_up.size(1) / 2;
+  at::Tensor a = at::empty({gate_up.size(0), width}, gate_up.options());
+  dispatch(gate_up, [&](const auto& k, auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    at::parallel_for(0, a.size(0), grain(width), [&](int64_t begin, int64_t end) {
+      k.swiglu(data<T>(gate_up) + begin * 2 * width, data<T>(a) + begin * width, end - begin,
+               width);
+    });
+  });
+  return a;
+}
+
+void swiglu_backward(const at::Tensor& da, at::Tensor gate_up) {
+  if (!fast(gate_up)) return reference::swiglu_backward(da, gate_up);
+  const int64_t width = da.size(1);
+  dispatch(gate_up, [&](const auto& k, auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    at::parallel_for(0, da.size(0), grain(width), [&](int64_t begin, int64_t end) {
+      k.swiglu_backward(data<T>(da) + begin * width, data<T>(gate_up) + begin * 2 * width,
+                        end - begin, width);
+    });
+  });
+}
+
+double cross_entropy(at::Tensor logits, const at::Tensor& labels, double scale) {
+  if (!fast(logits)) return reference::cross_entropy(logits, labels, scale);
+  const int64_t rows = logits.size(0), width = logits.size(1);
+  std::vector<double> losses(rows);
+  dispatch(logits, [&](const auto& k, auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    at::parallel_for(0, rows, grain(width), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        losses[row] = k.cross_entropy(data<T>(logits) + row * width, data<int64_t>(labels) + row, 1,
+                                      width, static_cast<float>(scale));
+      }
+    });
+  });
+  return std::accumulate(losses.begin(), losses.end(), 0.0);
+}
+
+}  // namespace dsj::models::ops

@@ -1,0 +1,60 @@
+#include <ATen/ATen.h>
+
+#include "engine/models/ops.h"
+
+namespace dsj::models::ops::reference {
+
+Normed rms_norm(const at::Tensor& x, const at::Tensor& w, double eps) {
+  const at::Tensor wide = x.to(at::kFloat);
+  const at::Tensor rstd = wide.square().mean(-1).add_(eps).rsqrt_();
+  return {w * (wide * rstd.unsqueeze(-1)).to(x.scalar_type()), rstd};
+}
+
+void rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& w,
+                       const at::Tensor& rstd, at::Tensor dx, at::Tensor dw, bool accumulate_dw) {
+  const at::Tensor scale = rstd.unsqueeze(-1);
+  const at::Tensor normed = x.to(at::kFloat) * scale;
+  const at::Tensor dnormed = (dy * w).to(at::kFloat);
+  const at::Tensor mean = (dnormed * normed).mean(-1, /*keepdim=*/true);
+  dx.add_((scale * (dnormed - normed * mean)).to(dx.scalar_type()));
+  const at::Tensor gradient =
+      (dy.to(at::kFloat) * normed.to(x.scalar_type()).to(at::kFloat)).sum(0).to(dw.scalar_type());
+  accumulate_dw ? dw.add_(gradient) : dw.copy_(gradient);
+}
+
+void rope(at::Tensor x, const RopeTable& table, int64_t heads, bool inverse) {
+  const int64_t half = table.cos.size(1), seq = table.cos.size(0), rows = x.size(0);
+  at::Tensor view = x.narrow(1, 0, heads * 2 * half)
+                        .unflatten(1, {heads, 2, half})
+                        .unflatten(0, {rows / seq, seq});
+  const at::Tensor cos = table.cos.to(x.scalar_type()).view({1, seq, 1, half});
+  at::Tensor sin = table.sin.to(x.scalar_type()).view({1, seq, 1, half});
+  if (inverse) sin = -sin;
+  const at::Tensor lo = view.select(3, 0).clone(), hi = view.select(3, 1).clone();
+  view.select(3, 0).copy_(lo * cos + -hi * sin);
+  view.select(3, 1).copy_(hi * cos + lo * sin);
+}
+
+at::Tensor swiglu(const at::Tensor& gate_up) {
+  const auto parts = gate_up.chunk(2, 1);
+  return at::silu(parts[0]) * parts[1];
+}
+
+void swiglu_backward(const at::Tensor& da, at::Tensor gate_up) {
+  const auto parts = gate_up.chunk(2, 1);
+  const at::Tensor gate = parts[0].clone(), up = parts[1].clone();
+  parts[0].copy_(at::silu_backward(da * up, gate));
+  parts[1].copy_(da * at::silu(gate));
+}
+
+double cross_entropy(at::Tensor logits, const at::Tensor& labels, double scale) {
+  const at::Tensor log_softmax = logits.to(at::kFloat).log_softmax(-1);
+  const at::Tensor index = labels.unsqueeze(-1);
+  const double loss = -log_softmax.gather(-1, index).sum(at::kDouble).item<double>();
+  at::Tensor gradient = log_softmax.exp();
+  gradient.scatter_add_(-1, index, at::full_like(index, -1.0, gradient.options()));
+  logits.copy_(gradient.mul_(scale));
+  return loss;
+}
+
+}  // namespace dsj::models::ops::reference

@@ -1,0 +1,302 @@
+#include "engine/zero/flat.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include "common/check.h"
+#include "engine/zero/adamw.h"
+
+namespace dsj::zero {
+
+using memory::Class;
+
+Flat::Flat(const layout::FlatLayout& layout, const FlatOptions& options,
+           comm::Collectives& collectives)
+    : layout_(layout),
+      options_(options),
+      collectives_(collectives),
+      owner_(options.stage == 0 ? 0 : collectives.rank()),
+      written_(layout.slots().size(), false) {
+  DSJ_CHECK(layout.world() == (options.stage == 0 ? 1 : collectives.world()));
+  for (const auto& chunk : layout_.chunks()) {
+    spans_.push_back({chunk.offset + owner_ * chunk.slice, chunk.shard_offset, chunk.slice});
+  }
+  if (!sharded_parameters()) {
+    working_ = make(layout_.numel(), options_.compute, Class::Parameters).zero_();
+  } else if (options_.compute != at::kFloat) {
+    shard_ = make(layout_.shard_numel(), options_.compute, Class::Parameters).zero_();
+  }
+  if (!master_in_working()) {
+    master_ = make(layout_.shard_numel(), at::kFloat, Class::Optimizer).zero_();
+  }
+}
+
+at::Tensor Flat::make(int64_t numel, at::ScalarType type, Class klass) const {
+  memory::MemoryScope scope(klass);
+  return at::empty({numel}, at::TensorOptions().dtype(type).device(options_.device));
+}
+
+bool Flat::master_in_working() const {
+  return options_.compute == at::kFloat && !sharded_parameters();
+}
+
+// ---- parameters
+// ----------------------------------------------------------------------------------------------
+
+void Flat::start_gather() {
+  if (options_.stage == 0) return;
+  DSJ_CHECK(!gather_);
+  std::vector<comm::ChunkPair> pairs;
+  if (sharded_parameters()) {
+    DSJ_CHECK(!working_.defined());
+    working_ = make(layout_.numel(), options_.compute, Class::Parameters);
+  }
+  const at::Tensor& source = shard_.defined() ? shard_ : master_;
+  for (const auto& chunk : layout_.chunks()) {
+    pairs.push_back({working_.narrow(0, chunk.offset, chunk.numel),
+                     sharded_parameters()
+                         ? source.narrow(0, chunk.shard_offset, chunk.slice)
+                         : working_.narrow(0, chunk.offset + owner_ * chunk.slice, chunk.slice)});
+  }
+  gather_ = collectives_.all_gather(pairs, {comm::Traffic::Parameters, layout_.name()});
+}
+
+void Flat::finish_gather() {
+  if (!gather_) return;
+  gather_->wait();
+  gather_.reset();
+}
+
+void Flat::release() {
+  DSJ_CHECK(sharded_parameters());
+  finish_gather();
+  working_.reset();
+}
+
+at::Tensor Flat::at_slot(const at::Tensor& whole, int slot) const {
+  const auto& s = layout_.slots()[slot];
+  return whole.narrow(0, s.offset, s.numel).view(s.shape);
+}
+
+bool Flat::contiguous(int slot, int count) const {
+  const auto& slots = layout_.slots();
+  if (slot < 0 || slot + count > static_cast<int>(slots.size())) return false;
+  for (int i = slot; i + 1 < slot + count; ++i) {
+    if (slots[i].offset + slots[i].numel != slots[i + 1].offset) return false;
+  }
+  return true;
+}
+
+namespace {
+
+/// `count` neighbours as one tensor: rows stacked on the first dimension.
+at::Tensor stack_view(const at::Tensor& whole, const std::vector<layout::Slot>& slots, int first,
+                      int count) {
+  std::vector<int64_t> shape = slots[first].shape;
+  int64_t numel = 0, rows = 0;
+  for (int i = first; i < first + count; ++i) {
+    numel += slots[i].numel;
+    rows += slots[i].shape[0];
+  }
+  shape[0] = rows;
+  return whole.narrow(0, slots[first].offset, numel).view(shape);
+}
+
+}  // namespace
+
+at::Tensor Flat::weight(int slot) const {
+  DSJ_CHECK(working_.defined() && !gather_, "flat %s is not gathered", layout_.name().c_str());
+  return at_slot(working_, slot);
+}
+
+at::Tensor Flat::stacked_weight(int slot, int count) const {
+  if (!contiguous(slot, count)) return {};
+  DSJ_CHECK(working_.defined() && !gather_);
+  return stack_view(working_, layout_.slots(), slot, count);
+}
+
+// ---- gradients
+// -----------------------------------------------------------------------------------------------
+
+void Flat::ensure_grad() {
+  if (grad_.defined()) return;
+  grad_ = make(layout_.numel(), options_.compute, Class::Gradients);
+  for (const auto& gap : layout_.gaps()) grad_.narrow(0, gap.offset, gap.numel).zero_();
+  written_.assign(written_.size(), false);
+}
+
+GradView Flat::grad(int slot) {
+  ensure_grad();
+  const bool accumulate = written_[slot];
+  written_[slot] = true;
+  return {at_slot(grad_, slot), accumulate};
+}
+
+GradView Flat::stacked_grad(int slot, int count) {
+  if (!contiguous(slot, count)) return {};
+  ensure_grad();
+  const bool accumulate = written_[slot];
+  for (int i = slot; i < slot + count; ++i) written_[i] = true;
+  return {stack_view(grad_, layout_.slots(), slot, count), accumulate};
+}
+
+void Flat::reduce(bool last) {
+  finish_reduce();
+  DSJ_CHECK(grad_.defined(), "flat %s has no gradient", layout_.name().c_str());
+  at::Tensor source = grad_;
+  if (options_.stage <= 1) {
+    if (options_.grad_accum != options_.compute) {
+      if (!grad_whole_.defined()) {
+        grad_whole_ = make(layout_.numel(), options_.grad_accum, Class::Gradients).copy_(grad_);
+      } else {
+        grad_whole_.add_(grad_);
+      }
+      grad_.reset();
+      source = grad_whole_;
+    }
+    if (!last || collectives_.world() == 1) return;
+  } else {
+    grad_.reset();
+  }
+  const comm::Label label{comm::Traffic::Gradients, layout_.name()};
+  if (source.scalar_type() != options_.communication) {
+    source = make(layout_.numel(), options_.communication, Class::Buckets).copy_(source);
+  }
+  if (options_.stage == 0) {
+    for (const auto& chunk : layout_.chunks()) {
+      reduce_.push_back(collectives_.all_reduce(source.narrow(0, chunk.offset, chunk.numel),
+                                                comm::Op::Sum, label));
+    }
+    reduce_out_ = source;
+    return;
+  }
+  reduce_out_ = make(layout_.shard_numel(), options_.communication,
+                     grad_shard_.defined() ? Class::Buckets : Class::Gradients);
+  std::vector<comm::ChunkPair> pairs;
+  for (const auto& chunk : layout_.chunks()) {
+    pairs.push_back({reduce_out_.narrow(0, chunk.shard_offset, chunk.slice),
+                     source.narrow(0, chunk.offset, chunk.numel)});
+  }
+  reduce_.push_back(collectives_.reduce_scatter(pairs, comm::Op::Sum, label));
+}
+
+void Flat::finish_reduce() {
+  if (reduce_.empty()) return;
+  for (auto& work : reduce_) work->wait();
+  reduce_.clear();
+  at::Tensor out = std::move(reduce_out_);
+  reduce_out_.reset();
+  if (options_.stage == 0) {
+    if (grad_whole_.defined())
+      grad_whole_ = out;
+    else
+      grad_ = out;
+  } else if (options_.stage == 1) {
+    grad_shard_ = out;
+    grad_.reset();
+    grad_whole_.reset();
+  } else if (grad_shard_.defined()) {
+    grad_shard_.add_(out);
+  } else if (out.scalar_type() == options_.grad_accum) {
+    grad_shard_ = out;
+  } else {
+    grad_shard_ = make(layout_.shard_numel(), options_.grad_accum, Class::Gradients).copy_(out);
+  }
+}
+
+// ---- update
+// --------------------------------------------------------------------------------------------------
+
+at::Tensor Flat::gradient() const {
+  if (options_.stage != 0) return grad_shard_;
+  return grad_whole_.defined() ? grad_whole_ : grad_;
+}
+
+double Flat::grad_sum_of_squares() const {
+  return sum_of_squares(gradient());
+}
+
+void Flat::ensure_moments() {
+  if (first_moment_.defined()) return;
+  first_moment_ = make(layout_.shard_numel(), at::kFloat, Class::Optimizer).zero_();
+  second_moment_ = make(layout_.shard_numel(), at::kFloat, Class::Optimizer).zero_();
+}
+
+void Flat::adamw(const kernels::AdamW& args) {
+  ensure_moments();
+  const auto [master, by_flat] = state_storage(State::Master);
+  const at::Tensor grad = gradient();
+  const bool copy = options_.compute != at::kFloat;
+  for (const Span& span : spans_) {
+    auto part = [&](const at::Tensor& tensor, bool flat_offset) {
+      return tensor.narrow(0, flat_offset ? span.flat_offset : span.shard_offset, span.numel);
+    };
+    at::Tensor low;
+    if (copy) low = shard_.defined() ? part(shard_, false) : part(working_, true);
+    adamw_step(args, part(master, by_flat), part(grad, gradient_by_flat_offset()),
+               part(first_moment_, false), part(second_moment_, false), low);
+  }
+}
+
+void Flat::clear_grad() {
+  grad_.reset();
+  grad_whole_.reset();
+  grad_shard_.reset();
+}
+
+// ---- state
+// ---------------------------------------------------------------------------------------------------
+
+std::pair<at::Tensor, bool> Flat::state_storage(State state) {
+  if (state == State::Master) {
+    return master_in_working() ? std::pair{working_, true} : std::pair{master_, false};
+  }
+  ensure_moments();
+  return {state == State::FirstMoment ? first_moment_ : second_moment_, false};
+}
+
+Flat::HostState Flat::host_state(State state, bool for_saving) {
+  auto [storage, by_flat] = state_storage(state);
+  HostState host{{}, storage.to(at::kCPU)};
+  float* data = host.storage.data_ptr<float>();
+  auto add = [&](const layout::Range& range, int64_t offset) {
+    host.ranges.push_back({layout_.slots()[range.slot].name,
+                           range.offset,
+                           {data + offset, static_cast<size_t>(range.numel)}});
+  };
+  if (options_.stage == 0) {
+    // Nothing is sharded: flat and shard offsets are the same. For saving, deal the flat among the
+    // ranks.
+    std::vector<layout::Parameter> parameters;
+    for (const auto& slot : layout_.slots()) parameters.push_back({slot.name, slot.shape});
+    const int world = for_saving ? collectives_.world() : 1;
+    const layout::FlatLayout dealt(layout_.name(), parameters, world, layout_.numel());
+    for (const auto& range : dealt.ranges(for_saving ? collectives_.rank() : 0))
+      add(range, range.flat_offset);
+    return host;
+  }
+  for (const auto& range : layout_.ranges(owner_))
+    add(range, by_flat ? range.flat_offset : range.shard_offset);
+  return host;
+}
+
+void Flat::write_back(State state, const HostState& host) {
+  auto [storage, by_flat] = state_storage(state);
+  if (!storage.is_same(host.storage) && storage.data_ptr() != host.storage.data_ptr())
+    storage.copy_(host.storage);
+}
+
+void Flat::publish_master() {
+  if (options_.compute != at::kFloat) {
+    for (const Span& span : spans_) {
+      at::Tensor low = shard_.defined() ? shard_.narrow(0, span.shard_offset, span.numel)
+                                        : working_.narrow(0, span.flat_offset, span.numel);
+      low.copy_(master_.narrow(0, span.shard_offset, span.numel));
+    }
+  }
+  if (sharded_parameters()) return;
+  start_gather();
+  finish_gather();
+}
+
+}  // namespace dsj::zero

@@ -1,0 +1,146 @@
+// One flat of parameters with everything ZeRO keeps for it on this rank: working copy, fp32 master,
+// gradient, moments.
+//
+//   stage              0          1, 2, and persisted    3
+//   working copy       whole      whole                  whole only while gathered; else its 16-bit
+//   or fp32 shard gradient           whole      1: whole; 2: shard     shard (whole between
+//   backward and its reduction) master, moments    whole      shard                  shard
+//
+// In fp32 the master of a whole working copy is that copy's own slices, and the shard a gather
+// reads is the master: nothing is held twice. All memory is tagged by class. Not thread-safe;
+// collective calls say so.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/layout/partition.h"
+#include "engine/comm/collectives.h"
+#include "engine/kernels/kernels.h"
+#include "engine/memory/counting_allocator.h"
+
+namespace dsj::zero {
+
+struct FlatOptions {
+  int stage = 0;
+  bool keep_whole = false;                    ///< stage 3: the persisted flat
+  at::ScalarType compute = at::kFloat;        ///< working copy and whole gradient
+  at::ScalarType grad_accum = at::kFloat;     ///< sum over micro-steps
+  at::ScalarType communication = at::kFloat;  ///< gradients on the wire
+  at::Device device = at::kCPU;
+};
+
+/// A gradient to write: `accumulate` says whether what is there counts.
+struct GradView {
+  at::Tensor tensor;
+  bool accumulate = false;
+};
+
+class Flat {
+ public:
+  Flat(const layout::FlatLayout& layout, const FlatOptions& options,
+       comm::Collectives& collectives);
+
+  const layout::FlatLayout& layout() const { return layout_; }
+  bool sharded_parameters() const { return options_.stage == 3 && !options_.keep_whole; }
+
+  // ---- parameters
+  // --------------------------------------------------------------------------------------------
+  /// Starts the gather of the working copy. Collective: all ranks. Stage 3 flats, or after an
+  /// update.
+  void start_gather();
+  /// Waits for the gather under way, if any.
+  void finish_gather();
+  /// Frees the gathered copy (sharded flats only). No view may be in use.
+  void release();
+  bool gathered() const { return working_.defined(); }
+  /// The working copy of one parameter, in its shape; of `count` neighbours stacked on the first
+  /// dimension (undefined if padding lies between them). Valid until release().
+  at::Tensor weight(int slot) const;
+  at::Tensor stacked_weight(int slot, int count) const;
+
+  // ---- gradients
+  // ---------------------------------------------------------------------------------------------
+  /// Where backward writes the gradient of a parameter; allocated at the first call of a
+  /// micro-step.
+  GradView grad(int slot);
+  GradView stacked_grad(int slot, int count);
+  /// The gradient of this micro-step is complete: keeps it, or starts its reduction. `last`: the
+  /// step's last micro-step. Collective on stages 2, 3, and on `last` for 0, 1.
+  void reduce(bool last);
+  /// Waits for the reduction under way, and adds it to the shard.
+  void finish_reduce();
+
+  // ---- update
+  // ------------------------------------------------------------------------------------------------
+  /// Sum of squares of the reduced gradient this rank owns (sum over ranks, not mean); stage 0: of
+  /// all of it.
+  double grad_sum_of_squares() const;
+  /// Applies AdamW to the owned elements; `args.grad_scale` carries 1/world and clipping.
+  void adamw(const kernels::AdamW& args);
+  /// Forgets the gradient: the next micro-step starts from nothing.
+  void clear_grad();
+
+  // ---- state
+  // -------------------------------------------------------------------------------------------------
+  enum class State { Master, FirstMoment, SecondMoment };
+  /// A run of one parameter's state in host memory.
+  struct HostRange {
+    std::string parameter;
+    int64_t offset = 0;  ///< elements of the parameter
+    std::span<float> data;
+  };
+  struct HostState {
+    std::vector<HostRange> ranges;
+    at::Tensor
+        storage;  ///< keeps `ranges` alive: this flat's own memory on the CPU, a copy elsewhere
+  };
+  /// What this rank owns; `for_saving`: the ranks' ranges do not overlap (stage 0 deals the whole
+  /// among them).
+  HostState host_state(State state, bool for_saving);
+  /// Copies what was written to a HostState back (nothing to do on the CPU).
+  void write_back(State state, const HostState& host);
+  /// After the master was written: refreshes the working copy. Collective: all ranks, stages 1-3.
+  void publish_master();
+
+ private:
+  /// A run of owned elements: in the whole flat, and in shard storage.
+  struct Span {
+    int64_t flat_offset, shard_offset, numel;
+  };
+  bool master_in_working() const;
+  /// The fp32 storage of a state, and whether it is addressed by flat (or else by shard) offset.
+  std::pair<at::Tensor, bool> state_storage(State state);
+  at::Tensor gradient() const;
+  bool gradient_by_flat_offset() const { return options_.stage == 0; }
+  void ensure_moments();
+  at::Tensor at_slot(const at::Tensor& whole, int slot) const;
+  bool contiguous(int slot, int count) const;
+  void ensure_grad();
+  at::Tensor make(int64_t numel, at::ScalarType type, memory::Class klass) const;
+
+  const layout::FlatLayout layout_;
+  const FlatOptions options_;
+  comm::Collectives& collectives_;
+  std::vector<Span> spans_;
+  int owner_ = 0;  ///< this rank's index in the layout's world (0 when nothing is sharded)
+
+  at::Tensor working_;  ///< [numel] compute
+  at::Tensor shard_;    ///< [shard] compute: what a gather reads, when it is not the master
+  at::Tensor master_;   ///< [shard] fp32, unless it lies in working_
+  at::Tensor first_moment_, second_moment_;  ///< [shard] fp32
+  at::Tensor grad_;        ///< [numel] compute: this micro-step's, or the sum (stages 0, 1)
+  at::Tensor grad_whole_;  ///< [numel] grad_accum: the sum of stages 0, 1 when its type is another
+  at::Tensor grad_shard_;  ///< [shard]: the reduced sum
+  std::vector<bool> written_;  ///< by slot: this gradient was written before
+  comm::WorkPtr gather_;
+  std::vector<comm::WorkPtr> reduce_;
+  at::Tensor reduce_out_;  ///< [shard] communication: the reduction under way
+};
+
+}  // namespace dsj::zero

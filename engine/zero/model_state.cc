@@ -1,0 +1,240 @@
+#include "engine/zero/model_state.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "common/check.h"
+
+namespace dsj::zero {
+namespace {
+
+constexpr std::pair<Flat::State, const char*> kStates[] = {
+    {Flat::State::Master, "master"},
+    {Flat::State::FirstMoment, "exp_avg"},
+    {Flat::State::SecondMoment, "exp_avg_sq"}};
+
+}  // namespace
+
+int effective_stage(const dsconfig::ResolvedConfig& config, int world) {
+  return world == 1 ? 0 : config.zero.stage;
+}
+
+at::ScalarType scalar_type(dsconfig::Precision precision) {
+  switch (precision) {
+    case dsconfig::Precision::Fp32:
+      return at::kFloat;
+    case dsconfig::Precision::Bf16:
+      return at::kBFloat16;
+    case dsconfig::Precision::Fp16:
+      return at::kHalf;
+  }
+  DSJ_CHECK(false);
+}
+
+layout::FlatPlan plan_for(const std::vector<layout::UnitSpec>& units,
+                          const dsconfig::ResolvedConfig& config, int world) {
+  const auto& zero = config.zero;
+  const int stage = effective_stage(config, world);
+  layout::FlatPlanOptions options;
+  options.shard_world = stage == 0 ? 1 : world;
+  options.chunk_limit = zero.reduce_bucket_size;
+  // Stages 1 and 2 gather what they reduce, by the same chunks: the smaller bucket holds for both.
+  if (stage == 1 || stage == 2)
+    options.chunk_limit = std::min(options.chunk_limit, zero.allgather_bucket_size);
+  options.chunk_limit = std::max<int64_t>(options.chunk_limit, 1);
+  if (stage == 3) {
+    options.persistence_threshold = zero.param_persistence_threshold;
+    options.model_persistence_threshold = zero.model_persistence_threshold;
+  }
+  return layout::plan_flats(units, options);
+}
+
+layout::ScheduleLimits limits_for(const dsconfig::ResolvedConfig& config, int world) {
+  return {.sharded_parameters = effective_stage(config, world) == 3,
+          .prefetch = config.zero.prefetch_bucket_size,
+          .max_live = config.zero.max_live_parameters,
+          .max_reuse_distance = config.zero.max_reuse_distance};
+}
+
+// ---- UnitParameters
+// ------------------------------------------------------------------------------------------
+
+bool UnitParameters::one_flat(int parameter, int count) const {
+  const auto& places = state_->plan_.places[unit_];
+  for (int i = parameter; i < parameter + count; ++i) {
+    if (places[i].flat != places[parameter].flat ||
+        places[i].slot != places[parameter].slot + i - parameter) {
+      return false;
+    }
+  }
+  return true;
+}
+
+at::Tensor UnitParameters::weight(int parameter) const {
+  const auto place = state_->plan_.places[unit_][parameter];
+  return state_->flat(place.flat).weight(place.slot);
+}
+
+at::Tensor UnitParameters::stacked_weight(int parameter, int count) const {
+  if (!one_flat(parameter, count)) return {};
+  const auto place = state_->plan_.places[unit_][parameter];
+  return state_->flat(place.flat).stacked_weight(place.slot, count);
+}
+
+GradView UnitParameters::grad(int parameter) const {
+  const auto place = state_->plan_.places[unit_][parameter];
+  return state_->flat(place.flat).grad(place.slot);
+}
+
+GradView UnitParameters::stacked_grad(int parameter, int count) const {
+  if (!one_flat(parameter, count)) return {};
+  const auto place = state_->plan_.places[unit_][parameter];
+  return state_->flat(place.flat).stacked_grad(place.slot, count);
+}
+
+// ---- ModelState
+// ----------------------------------------------------------------------------------------------
+
+ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::ResolvedConfig& config,
+                       at::Device device, comm::Collectives& collectives)
+    : collectives_(collectives),
+      units_(layout::units_of(model)),
+      plan_(plan_for(units_, config, collectives.world())),
+      stage_(effective_stage(config, collectives.world())),
+      overlap_(config.zero.overlap_comm ? 2 : 0) {
+  FlatOptions options{.stage = stage_,
+                      .compute = scalar_type(config.precision),
+                      .grad_accum = scalar_type(config.grad_accum_dtype),
+                      .communication = scalar_type(config.communication_dtype),
+                      .device = device};
+  for (int i = 0; i < static_cast<int>(plan_.flats.size()); ++i) {
+    options.keep_whole = i == plan_.persisted;
+    flats_.push_back(std::make_unique<Flat>(plan_.flats[i], options, collectives));
+  }
+}
+
+Status ModelState::load(const weights::WeightSource& source) {
+  for (auto& flat : flats_) {
+    for (const auto& slot : flat->layout().slots()) {
+      const auto* found = source.find(slot.name);
+      if (!found)
+        return bad_input("the checkpoint has no tensor \"" + slot.name + "\"",
+                         source.paths().front());
+      if (found->shape != slot.shape) {
+        auto text = [](const std::vector<int64_t>& shape) { return nlohmann::json(shape).dump(); };
+        return bad_input("tensor \"" + slot.name + "\" has shape " + text(found->shape) +
+                             ", config.json asks for " + text(slot.shape),
+                         source.paths().front());
+      }
+    }
+    auto host = flat->host_state(Flat::State::Master, /*for_saving=*/false);
+    for (const auto& range : host.ranges)
+      DSJ_TRY_STATUS(source.read(range.parameter, range.offset, range.data));
+    flat->write_back(Flat::State::Master, host);
+  }
+  for (auto& flat : flats_) flat->publish_master();
+  return {};
+}
+
+void ModelState::wait_for(int unit) {
+  if (plan_.unit_flat[unit] >= 0) flats_[plan_.unit_flat[unit]]->finish_gather();
+  if (plan_.persisted >= 0) flats_[plan_.persisted]->finish_gather();
+  if (units_[unit].uses_embedding && plan_.unit_flat[0] >= 0)
+    flats_[plan_.unit_flat[0]]->finish_gather();
+}
+
+void ModelState::reduce(int flat, bool last) {
+  flats_[flat]->reduce(last);
+  reducing_.push_back(flat);
+  while (reducing_.size() > overlap_) {
+    flats_[reducing_.front()]->finish_reduce();
+    reducing_.pop_front();
+  }
+}
+
+void ModelState::finish_reductions() {
+  for (const int flat : reducing_) flats_[flat]->finish_reduce();
+  reducing_.clear();
+}
+
+double ModelState::owned_sum_of_squares() const {
+  if (stage_ == 0 && collectives_.rank() != 0) return 0.0;
+  double total = 0;
+  for (const auto& flat : flats_) total += flat->grad_sum_of_squares();
+  return total;
+}
+
+void ModelState::adamw(const kernels::AdamW& args) {
+  for (auto& flat : flats_) {
+    flat->adamw(args);
+    if (!flat->sharded_parameters()) flat->start_gather();
+  }
+}
+
+void ModelState::clear_grad() {
+  for (auto& flat : flats_) flat->clear_grad();
+}
+
+std::vector<checkpoint::Piece> ModelState::pieces(std::vector<Flat::HostState>& keep) {
+  std::vector<checkpoint::Piece> pieces;
+  for (auto& flat : flats_) {
+    flat->finish_gather();
+    for (const auto& [state, name] : kStates) {
+      keep.push_back(flat->host_state(state, /*for_saving=*/true));
+      for (const auto& range : keep.back().ranges)
+        pieces.push_back({name, range.parameter, range.offset, range.data});
+    }
+  }
+  return pieces;
+}
+
+std::vector<checkpoint::Extent> ModelState::extents() const {
+  std::vector<checkpoint::Extent> extents;
+  for (const auto& flat : flats_) {
+    for (const auto& [state, name] : kStates) {
+      for (const auto& slot : flat->layout().slots())
+        extents.push_back({name, slot.name, slot.numel});
+    }
+  }
+  return extents;
+}
+
+Status ModelState::restore(checkpoint::Reader& reader) {
+  for (auto& flat : flats_) {
+    for (const auto& [state, name] : kStates) {
+      auto host = flat->host_state(state, /*for_saving=*/false);
+      for (const auto& range : host.ranges) {
+        const auto elements = reader.elements(name, range.parameter);
+        const auto& slots = flat->layout().slots();
+        const auto slot = std::ranges::find(slots, range.parameter, &layout::Slot::name);
+        if (elements && *elements != slot->numel) {
+          return bad_input("\"" + range.parameter + "\" has " + std::to_string(*elements) +
+                               " elements, the model " + std::to_string(slot->numel),
+                           reader.path(), "resume with the model it was made from");
+        }
+        DSJ_TRY_STATUS(reader.read(name, range.parameter, range.offset, range.data));
+      }
+      flat->write_back(state, host);
+    }
+  }
+  for (auto& flat : flats_) flat->publish_master();
+  return {};
+}
+
+void ModelState::visit_weights(
+    const std::function<void(const layout::Slot&, const at::Tensor&)>& visit) {
+  for (auto& flat : flats_) {
+    const bool gather = flat->sharded_parameters() && !flat->gathered();
+    if (gather) flat->start_gather();
+    flat->finish_gather();
+    if (collectives_.rank() == 0) {
+      for (int slot = 0; slot < static_cast<int>(flat->layout().slots().size()); ++slot) {
+        visit(flat->layout().slots()[slot], flat->weight(slot).to(at::kCPU));
+      }
+    }
+    if (gather) flat->release();
+  }
+}
+
+}  // namespace dsj::zero

@@ -1,0 +1,107 @@
+// A model's parameters as ZeRO keeps them: the flats, who may see them, and the collective steps
+// over all of them. The trainer walks the schedule and calls these; units (engine/models) see a
+// UnitParameters.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "common/dsconfig/resolved.h"
+#include "common/layout/partition.h"
+#include "common/layout/schedule.h"
+#include "common/result.h"
+#include "engine/checkpoint/reader.h"
+#include "engine/checkpoint/writer.h"
+#include "engine/weights/weight_source.h"
+#include "engine/zero/flat.h"
+
+namespace dsj::zero {
+
+/// The stage that runs: with one rank there is nothing to shard, and every stage is stage 0.
+int effective_stage(const dsconfig::ResolvedConfig& config, int world);
+at::ScalarType scalar_type(dsconfig::Precision precision);
+/// The flats of a run, by config alone: the memory model and every rank compute the same.
+layout::FlatPlan plan_for(const std::vector<layout::UnitSpec>& units,
+                          const dsconfig::ResolvedConfig& config, int world);
+layout::ScheduleLimits limits_for(const dsconfig::ResolvedConfig& config, int world);
+
+class ModelState;
+
+/// What a unit's forward and backward see: its parameters by index, as in its UnitSpec.
+class UnitParameters {
+ public:
+  UnitParameters(ModelState& state, int unit) : state_(&state), unit_(unit) {}
+  /// The gathered working copy in its shape. Do not keep it beyond the unit's run.
+  at::Tensor weight(int parameter) const;
+  /// `count` neighbours stacked on dimension 0 without a copy, or undefined where they are not
+  /// neighbours.
+  at::Tensor stacked_weight(int parameter, int count) const;
+  GradView grad(int parameter) const;
+  GradView stacked_grad(int parameter, int count) const;
+  /// The embedding's weight and gradient, for a tied head.
+  UnitParameters embedding() const { return {*state_, 0}; }
+
+ private:
+  bool one_flat(int parameter, int count) const;
+  ModelState* state_;
+  int unit_;
+};
+
+class ModelState {
+ public:
+  ModelState(const layout::ModelConfig& model, const dsconfig::ResolvedConfig& config,
+             at::Device device, comm::Collectives& collectives);
+
+  const std::vector<layout::UnitSpec>& units() const { return units_; }
+  const layout::FlatPlan& plan() const { return plan_; }
+  Flat& flat(int index) { return *flats_[index]; }
+  UnitParameters unit(int index) { return {*this, index}; }
+
+  /// Reads this rank's masters from a Hugging Face directory (each rank only its bytes), then
+  /// publishes them. Collective. Error: a tensor is missing or has another shape.
+  Status load(const weights::WeightSource& source);
+
+  // ---- a step, called in schedule order
+  // ------------------------------------------------------------------------
+  void gather(int flat) { flats_[flat]->start_gather(); }
+  void release(int flat) { flats_[flat]->release(); }
+  /// Waits until the flats of a unit are readable.
+  void wait_for(int unit);
+  /// Starts a flat's reduction; at most `overlap` stay under way.
+  void reduce(int flat, bool last);
+  void finish_reductions();
+  /// This rank's part of the squared gradient norm (of the sum over ranks), deterministic order. At
+  /// stage 0 only rank 0's counts, so that the sum over ranks is right at every stage.
+  double owned_sum_of_squares() const;
+  /// Updates every owned element, and starts the gathers of whole copies; wait_for() finishes them.
+  void adamw(const kernels::AdamW& args);
+  void clear_grad();
+
+  // ---- state
+  // -----------------------------------------------------------------------------------------------------
+  /// Pieces of this rank for a checkpoint; valid while this object lives and until `keep` goes.
+  std::vector<checkpoint::Piece> pieces(std::vector<Flat::HostState>& keep);
+  /// Every state of every parameter: what all ranks' pieces cover together.
+  std::vector<checkpoint::Extent> extents() const;
+  /// Reads every owned range, then publishes. Collective.
+  Status restore(checkpoint::Reader& reader);
+  /// Gathers one flat, calls `visit(parameter name, whole tensor on the host)` on rank 0 for each
+  /// of its parameters, and releases it. Collective. For exports and tests.
+  void visit_weights(const std::function<void(const layout::Slot&, const at::Tensor&)>& visit);
+
+  comm::Collectives& collectives() { return collectives_; }
+
+ private:
+  friend class UnitParameters;
+  comm::Collectives& collectives_;
+  std::vector<layout::UnitSpec> units_;
+  layout::FlatPlan plan_;
+  int stage_;
+  size_t overlap_;
+  std::vector<std::unique_ptr<Flat>> flats_;
+  std::deque<int> reducing_;
+};
+
+}  // namespace dsj::zero

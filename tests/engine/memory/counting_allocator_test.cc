@@ -1,0 +1,56 @@
+#include "engine/memory/counting_allocator.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace dsj::memory {
+namespace {
+
+TEST(CountingAllocator, BytesGoToTheScopesClassAndComeBack) {
+  install();
+  Ledger ledger;
+  {
+    MemoryScope scope(Class::Gradients, ledger);
+    at::Tensor a = at::empty({1000}, at::kFloat);
+    EXPECT_EQ(ledger.live(Class::Gradients), 4000);
+    {
+      MemoryScope inner(Class::Buckets);
+      at::Tensor b = at::empty({10}, at::kHalf);
+      EXPECT_EQ(ledger.live(Class::Buckets), 20);
+      EXPECT_EQ(ledger.live(), 4020);
+    }
+    EXPECT_EQ(ledger.live(Class::Buckets), 0);
+    at::Tensor view = a.narrow(0, 0, 10);
+    a.reset();
+    EXPECT_EQ(ledger.live(Class::Gradients), 4000) << "a view keeps the storage";
+    view.reset();
+  }
+  EXPECT_EQ(ledger.live(), 0);
+  EXPECT_EQ(ledger.peak(), 4020);
+}
+
+TEST(CountingAllocator, FreedOnAnotherThreadGoesBackToItsLedger) {
+  install();
+  Ledger ledger;
+  at::Tensor tensor;
+  {
+    MemoryScope scope(Class::Parameters, ledger);
+    tensor = at::empty({100});
+  }
+  std::thread([moved = std::move(tensor)]() mutable { moved.reset(); }).join();
+  EXPECT_EQ(ledger.live(), 0);
+}
+
+TEST(CountingAllocator, LargeBlocksAreReused) {
+  install();
+  const void* first = at::empty({int64_t{1} << 20}).data_ptr();
+  const void* second = at::empty({(int64_t{1} << 20) - 1000}).data_ptr();
+  EXPECT_EQ(first, second);
+  set_cache_limit(0);
+  set_cache_limit(int64_t{512} << 20);
+}
+
+}  // namespace
+}  // namespace dsj::memory
