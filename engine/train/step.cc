@@ -1,0 +1,161 @@
+#include "engine/train/step.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "common/check.h"
+
+namespace dsj::train {
+
+using layout::Action;
+
+/// What lives from a micro-step's forward to its backward.
+struct Stepper::MicroStep {
+  const models::MicroBatch* batch = nullptr;
+  at::Tensor x;                           ///< [N, H]: the activation, then its gradient
+  std::vector<at::Tensor> boundaries;     ///< recompute: input of each layer
+  std::vector<models::LayerSaved> saved;  ///< otherwise: what each layer's backward needs
+};
+
+Stepper::Stepper(const layout::ModelConfig& model, const dsconfig::ResolvedConfig& config,
+                 const StepOptions& options, zero::ModelState& state, at::Device device)
+    : model_(model),
+      config_(config),
+      options_(options),
+      state_(state),
+      device_(device),
+      schedule_(layout::make_schedule(state.units(), state.plan(),
+                                      zero::limits_for(config, state.collectives().world()),
+                                      config.gradient_accumulation_steps)),
+      layer_(model) {}
+
+const models::ops::RopeTable& Stepper::rope(int64_t seq) {
+  const auto found = rope_.find(seq);
+  if (found != rope_.end()) return found->second;
+  const auto options =
+      at::TensorOptions().dtype(zero::scalar_type(config_.precision)).device(device_);
+  return rope_
+      .emplace(seq, models::ops::rope_table(0, seq, model_.head_dim, model_.rope_theta, options))
+      .first->second;
+}
+
+void Stepper::backward(int unit, MicroStep& micro) {
+  const auto p = state_.unit(unit);
+  if (unit == 0) {
+    models::embedding_backward(p, micro.batch->input_ids, micro.x);
+    micro.x.reset();
+    return;
+  }
+  const int64_t batch = micro.batch->input_ids.size(0);
+  const auto& table = rope(micro.batch->input_ids.size(1));
+  models::LayerSaved saved;
+  if (options_.recompute) {
+    layer_.forward(p, std::move(micro.boundaries[unit]), table, batch, &saved);
+    micro.boundaries[unit].reset();
+  } else {
+    saved = std::move(micro.saved[unit]);
+    micro.saved[unit] = {};
+  }
+  layer_.backward(p, micro.x, table, batch, std::move(saved));
+}
+
+void Stepper::execute(const Action& action, MicroStep& micro, double& loss) {
+  switch (action.kind) {
+    case Action::Kind::Gather:
+      return state_.gather(action.flat);
+    case Action::Kind::Release:
+      return state_.release(action.flat);
+    case Action::Kind::Reduce:
+      return state_.reduce(action.flat,
+                           action.micro_step + 1 == config_.gradient_accumulation_steps);
+    case Action::Kind::Forward: {
+      state_.wait_for(action.unit);
+      const auto p = state_.unit(action.unit);
+      if (action.unit == 0) {
+        micro.x = models::embedding_forward(p, micro.batch->input_ids);
+        return;
+      }
+      if (options_.recompute) micro.boundaries[action.unit] = micro.x;
+      micro.x = layer_.forward(p, micro.x, rope(micro.batch->input_ids.size(1)),
+                               micro.batch->input_ids.size(0),
+                               options_.recompute ? nullptr : &micro.saved[action.unit]);
+      return;
+    }
+    case Action::Kind::Turn: {
+      state_.wait_for(action.unit);
+      auto head = models::head_turn(state_.unit(action.unit), model_, micro.x, micro.batch->labels,
+                                    1.0 / static_cast<double>(config_.gradient_accumulation_steps));
+      if (head.targets > 0) loss += head.loss_sum / static_cast<double>(head.targets);
+      micro.x = std::move(head.dx);
+      return;
+    }
+    case Action::Kind::Backward:
+      if (action.unit > 0) state_.wait_for(action.unit);
+      return backward(action.unit, micro);
+  }
+}
+
+bool Stepper::update(double grad_norm, double lr) {
+  const bool finite = std::isfinite(grad_norm);
+  // fp32 without a loss scale goes on, as DeepSpeed does; 16-bit runs skip the step
+  // (ds_config.md 3.3).
+  const bool checked =
+      config_.precision == dsconfig::Precision::Bf16 && config_.bf16_check_grad_overflow;
+  if (!finite && checked) return false;
+  const auto& o = config_.optimizer;
+  ++updates_;
+  double scale = 1.0 / state_.collectives().world();
+  if (config_.gradient_clipping > 0) {
+    scale *= std::min(1.0, config_.gradient_clipping / (grad_norm + 1e-6));
+  }
+  const double t = static_cast<double>(updates_);
+  state_.adamw(
+      {.lr = static_cast<float>(lr),
+       .beta1 = static_cast<float>(o.beta1),
+       .beta2 = static_cast<float>(o.beta2),
+       .eps = static_cast<float>(o.eps),
+       .weight_decay = static_cast<float>(o.weight_decay),
+       .decoupled = o.decoupled_weight_decay,
+       .bias_correction1 = o.bias_correction ? static_cast<float>(1 - std::pow(o.beta1, t)) : 1.0f,
+       .bias_correction2 = o.bias_correction ? static_cast<float>(1 - std::pow(o.beta2, t)) : 1.0f,
+       .grad_scale = static_cast<float>(scale)});
+  return true;
+}
+
+StepResult Stepper::run(const StepInput& input) {
+  const int64_t accumulation = config_.gradient_accumulation_steps;
+  DSJ_CHECK(static_cast<int64_t>(input.micro_batches.size()) == accumulation);
+  double loss = 0;
+  MicroStep micro;
+  for (const Action& action : schedule_.actions) {
+    if (const auto* batch = &input.micro_batches[action.micro_step]; micro.batch != batch) {
+      micro = {};
+      micro.batch = batch;
+      micro.boundaries.resize(state_.units().size());
+      micro.saved.resize(state_.units().size());
+    }
+    execute(action, micro, loss);
+  }
+  state_.finish_reductions();
+
+  auto& collectives = state_.collectives();
+  const at::Tensor sums =
+      at::tensor({loss / static_cast<double>(accumulation), state_.owned_sum_of_squares(),
+                  static_cast<double>(input.tokens), input.stop_requested ? 1.0 : 0.0},
+                 at::TensorOptions().dtype(at::kDouble))
+          .to(device_);
+  collectives.all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "step"})->wait();
+  const at::Tensor host = sums.to(at::kCPU);
+  const double* sum = host.const_data_ptr<double>();
+  const double world = collectives.world();
+  StepResult result{.loss = sum[0] / world,
+                    .grad_norm = std::sqrt(sum[1]) / world,
+                    .tokens = static_cast<int64_t>(sum[2]),
+                    .stop = sum[3] > 0};
+  result.skipped = !update(result.grad_norm, input.lr);
+  state_.clear_grad();
+  return result;
+}
+
+}  // namespace dsj::train

@@ -1,0 +1,144 @@
+// Logits, loss, gradients and fifty AdamW steps against transformers (tests/fixtures, made by
+// tests/oracle).
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/files/files.h"
+#include "engine/train/step.h"
+#include "tests/engine/support/ranks.h"
+
+namespace dsj::train {
+namespace {
+
+using nlohmann::json;
+
+json read_json(const std::string& path) {
+  return json::parse(std::ifstream(path));
+}
+
+at::Tensor ids(const json& rows) {
+  std::vector<int64_t> flat;
+  for (const auto& row : rows) flat.insert(flat.end(), row.begin(), row.end());
+  return at::tensor(flat).view({static_cast<int64_t>(rows.size()), -1});
+}
+
+class Qwen2Oracle : public testing::TestWithParam<const char*> {
+ protected:
+  std::string directory() const {
+    return std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/" + GetParam();
+  }
+  json oracle() const { return read_json(directory() + ".oracle.json"); }
+};
+
+dsconfig::ResolvedConfig plain_config() {
+  dsconfig::ResolvedConfig config;
+  config.micro_batch_size = 2;
+  config.train_batch_size = 2;
+  return config;
+}
+
+TEST_P(Qwen2Oracle, LogitsLossAndGradients) {
+  const json expected = oracle();
+  testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger&) {
+    const auto model = layout::read_model_config(directory());
+    ASSERT_TRUE(model) << model.error().to_string();
+    const auto config = plain_config();
+    zero::ModelState state(*model, config, at::kCPU, collectives);
+    PosixFiles files;
+    const auto source = weights::WeightSource::open(files, directory());
+    ASSERT_TRUE(source) << source.error().to_string();
+    ASSERT_TRUE(state.load(*source));
+
+    const at::Tensor input = ids(expected["input_ids"]), labels = ids(expected["labels"]);
+    const auto table =
+        models::ops::rope_table(0, input.size(1), model->head_dim, model->rope_theta, at::kFloat);
+    const models::DecoderLayer layer(*model);
+    std::vector<models::LayerSaved> saved(model->num_layers);
+    at::Tensor x = models::embedding_forward(state.unit(0), input);
+    for (int i = 0; i < model->num_layers; ++i)
+      x = layer.forward(state.unit(i + 1), x, table, 2, &saved[i]);
+    const int head = static_cast<int>(model->num_layers) + 1;
+    const at::Tensor logits =
+        models::head_logits(state.unit(head), *model, x).view({2, input.size(1), -1});
+    const auto positions = expected["logits_positions"].get<std::vector<int64_t>>();
+    const auto want = at::tensor(expected["logits"].get<std::vector<float>>());
+    const at::Tensor got = logits.index_select(1, at::tensor(positions)).reshape({-1});
+    EXPECT_LT((got - want).abs().max().item<double>(), 1e-4);
+
+    models::set_logits_limit(model->vocab_size * 5);  // several slices of rows
+    auto turned = models::head_turn(state.unit(head), *model, x, labels, 1.0);
+    models::set_logits_limit(int64_t{32} << 20);
+    EXPECT_NEAR(turned.loss_sum / turned.targets, expected["loss"].get<double>(), 2e-6);
+    at::Tensor dx = turned.dx;
+    for (int i = static_cast<int>(model->num_layers) - 1; i >= 0; --i) {
+      layer.backward(state.unit(i + 1), dx, table, 2, std::move(saved[i]));
+    }
+    models::embedding_backward(state.unit(0), input, dx);
+    double squares = 0;
+    for (size_t f = 0; f < state.plan().flats.size(); ++f) {
+      auto& flat = state.flat(static_cast<int>(f));
+      for (size_t s = 0; s < flat.layout().slots().size(); ++s) {
+        const auto& slot = flat.layout().slots()[s];
+        const at::Tensor gradient = flat.grad(static_cast<int>(s)).tensor.reshape({-1});
+        squares += gradient.to(at::kDouble).square().sum().item<double>();
+        const json& want_gradient = expected["gradients"][slot.name];
+        ASSERT_FALSE(want_gradient.is_null()) << slot.name;
+        const double l2 = want_gradient["l2"];
+        EXPECT_NEAR(gradient.norm().item<double>(), l2, 2e-5 * l2) << slot.name;
+        const auto sample = want_gradient["sample"].get<std::vector<double>>();
+        const int64_t every = want_gradient["every"];
+        for (size_t i = 0; i < sample.size(); ++i) {
+          EXPECT_NEAR(gradient[i * every].item<double>(), sample[i], 2e-5 * l2)
+              << slot.name << " " << i;
+        }
+      }
+    }
+    EXPECT_NEAR(std::sqrt(squares), expected["grad_norm"].get<double>(), 1e-5);
+  });
+}
+
+TEST_P(Qwen2Oracle, FiftyAdamWSteps) {
+  const json expected = oracle();
+  const json& adamw = expected["adamw"];
+  testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger&) {
+    const auto model = layout::read_model_config(directory());
+    auto config = plain_config();
+    config.optimizer = {.lr = adamw["lr"],
+                        .beta1 = adamw["betas"][0],
+                        .beta2 = adamw["betas"][1],
+                        .eps = adamw["eps"],
+                        .weight_decay = adamw["weight_decay"]};
+    config.gradient_clipping = adamw["max_grad_norm"];
+    zero::ModelState state(*model, config, at::kCPU, collectives);
+    PosixFiles files;
+    ASSERT_TRUE(state.load(*weights::WeightSource::open(files, directory())));
+    for (const bool recompute : {false}) {
+      Stepper stepper(*model, config, {.recompute = recompute}, state, at::kCPU);
+      const at::Tensor rows =
+          ids(expected["rows"][0].is_object() ? json::array() : expected["rows"]);
+      for (int step = 0; step < adamw["steps"].get<int>(); ++step) {
+        const int64_t first = 2 * step % 8;
+        const models::MicroBatch batch{rows.narrow(0, first, 2), rows.narrow(0, first, 2)};
+        const auto result = stepper.run({.micro_batches = {&batch, 1}, .lr = config.optimizer.lr});
+        const double loss = adamw["loss"][step], norm = adamw["grad_norm"][step];
+        EXPECT_NEAR(result.loss, loss, 1e-5 * loss) << step;
+        EXPECT_NEAR(result.grad_norm, norm, 1e-4 * norm) << step;
+      }
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Qwen2Oracle,
+                         testing::Values("tiny-qwen2", "tiny-qwen2-tied", "tiny-qwen1.5"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& c : name)
+                             c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace dsj::train
