@@ -44,7 +44,7 @@ inline void run_ranks(int world,
                       const std::string& backend = "gloo") {
   memory::install();
   at::set_num_threads(1);
-  const ListeningSocket socket = world > 1 ? listen_anywhere() : ListeningSocket{};
+  const ListeningSocket socket = world > 1 ? listen_anywhere() : ListeningSocket{-1, 29500};
   std::vector<memory::Ledger> ledgers(world);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world; ++rank) {
