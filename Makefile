@@ -3,7 +3,7 @@ SHELL := /bin/bash
 BUILD ?= build
 JOBS ?= $(shell nproc)
 
-.PHONY: setup build run test format oracle clean
+.PHONY: setup build run test golden format oracle clean
 setup:
 	@scripts/phase.sh set-up 15 scripts/setup.sh
 build: setup
@@ -12,6 +12,8 @@ test: build
 	@scripts/phase.sh tests 20 scripts/test.sh $(BUILD)
 run: build
 	@scripts/phase.sh quickstart 15 scripts/quickstart.sh $(BUILD)
+golden: build
+	@python3 scripts/golden_table.py --bin $(BUILD)/bin --write docs/golden.md
 oracle:
 	@scripts/oracle.sh
 format:

@@ -17,7 +17,9 @@ struct Verb {
 
 /// One row per verb, in the order of the help text.
 const std::vector<Verb>& verbs() {
-  static const std::vector<Verb> table = {};
+  static const std::vector<Verb> table = {
+      {"generate", "answers the questions of a data file with a model", dsj::cli::run_generate},
+  };
   return table;
 }
 

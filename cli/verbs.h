@@ -17,6 +17,8 @@ using Arguments = std::span<const std::string>;
 int run_validate(Arguments args);
 int run_plan(Arguments args);
 int run_run(Arguments args);
+/// Replaces this process by `dsj-train generate`; returns only when that cannot be started.
+int run_generate(Arguments args);
 
 /// Prints "dsj VERB: where: message (hint)" on stderr; returns the exit code of the error's kind.
 int report(const char* verb, const Error& error);

@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""Runs `dsj run` in the setting of every recorded DeepSpeed run and says where the numbers agree.
+
+Usage: golden_table.py --bin build/bin [--golden DIRECTORY] [--only REGEX] [--write docs/golden.md]
+                       [--gtest-report FILE] [--keep DIRECTORY]
+Each file of the golden directory gets one row: agrees, differs, or not run with the missing mechanism named.
+Exit 1 when a run differs, or when a run that this version promises (PROMISED) was not made.
+"""
+import argparse
+import array
+import json
+import math
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+STEPS = 20
+# loss, grad_norm, lr: largest relative difference over the steps; weights: relative L2 over the recorded samples.
+TOLERANCES = {"fp32": {"loss": 1e-5, "grad_norm": 1e-4, "lr": 1e-6, "weights": 1e-4},
+              "bf16": {"loss": 3e-3, "grad_norm": 3e-3, "lr": 1e-6, "weights": 3e-3},
+              "fp16": {"loss": 3e-3, "grad_norm": 3e-3, "lr": 1e-6, "weights": 3e-3}}
+# What this version promises to run: Qwen2 in fp32 and bf16, AdamW, constant lr, WarmupLR, WarmupDecayLR, no offload.
+PROMISED = re.compile(r"qwen2_(fp32_z[0-3]_w[12](_acc4|_clip0|_noclipkey|_smallbuckets|_partition_all|_adamw_default"
+                      r"|_adam_wtrue|_adamw_wfalse|_adam_default|_sched_warmup_log|_sched_warmup_linear"
+                      r"|_sched_warmupdecay_linear)?|bf16_z[1-3]_w[12](_acc4|_acc4_gradfp32)?)")
+# DeepSpeed's own defects, not followed: the run is compared with another record, as golden/README.md says.
+COMPARED_WITH = {"qwen2_bf16_z0_w2": ("qwen2_bf16_z1_w2", "stage 0 in 16 bits is compared with stage 1"),
+                 "qwen2_fp16_z0_w2": ("qwen2_fp16_z1_w2", "stage 0 in 16 bits is compared with stage 1")}
+
+
+def safetensors(path):
+    """Name -> list of float, for the F32 and BF16 tensors of a file."""
+    with open(path, "rb") as file:
+        size = struct.unpack("<Q", file.read(8))[0]
+        header, body = json.loads(file.read(size)), file.read()
+    out = {}
+    for name, info in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = info["data_offsets"]
+        values = array.array("f")
+        if info["dtype"] == "F32":
+            values.frombytes(body[begin:end])
+        elif info["dtype"] == "BF16":
+            halves = array.array("H", body[begin:end])
+            words = array.array("I", (half << 16 for half in halves))
+            values.frombytes(words.tobytes())
+        else:
+            raise ValueError(f"{path}: {name} has dtype {info['dtype']}")
+        out[name] = values
+    return out
+
+
+def exported(directory):
+    index = os.path.join(directory, "model.safetensors.index.json")
+    names = {"model.safetensors"}
+    if os.path.exists(index):
+        names = set(json.load(open(index, encoding="utf-8"))["weight_map"].values())
+    tensors = {}
+    for name in sorted(names):
+        tensors.update(safetensors(os.path.join(directory, name)))
+    return tensors
+
+
+def weights_difference(golden, directory):
+    tensors, difference, reference = exported(directory), 0.0, 0.0
+    for name, stats in golden["final_stats"].items():
+        if name not in tensors:
+            return math.inf
+        values = tensors[name]
+        for i, expected in enumerate(stats["sample"]):
+            difference += (values[i * stats["every"]] - expected) ** 2
+            reference += expected ** 2
+    return math.sqrt(difference / reference)
+
+
+def relative(found, expected):
+    if expected is None:
+        return 0.0  # DeepSpeed reports none in this setting
+    if found is None:
+        return math.inf if math.isfinite(expected) else 0.0  # not finite: null in strict JSON
+    if not math.isfinite(expected):
+        return math.inf
+    return abs(found - expected) / max(abs(expected), 1e-12)
+
+
+def compare(golden, directory):
+    """Largest relative difference per quantity; None when a step is missing."""
+    with open(os.path.join(directory, "metrics.jsonl"), encoding="utf-8") as lines:
+        steps = [json.loads(line) for line in lines]
+    if [step["step"] for step in steps] != list(range(1, STEPS + 1)):
+        return None
+    found = {key: max(relative(ours[key], theirs[key]) for ours, theirs in zip(steps, golden["steps"]))
+             for key in ("loss", "grad_norm", "lr")}
+    found["weights"] = weights_difference(golden, os.path.join(directory, "model"))
+    return found
+
+
+def command(options, golden, config_path, output):
+    models = os.path.join(options.golden, "models")
+    return [os.path.join(options.bin, "dsj"), "run", f"--nproc_per_node={golden['world']}", "--deepspeed", config_path,
+            "--model_name_or_path", os.path.join(models, golden["model"]),
+            "--data_path", os.path.join(models, golden["data"]), "--output_dir", output,
+            "--max_steps", str(STEPS), "--shuffle", "False", "--save_strategy", "no", "--logging_steps", "1"]
+
+
+def reason(done):
+    """The last line on stderr that says why, without the program's name."""
+    lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
+    errors = [line for line in lines if re.search(r"error|unsupported|not supported|refused|expected", line)]
+    text = (errors or lines or [f"exit code {done.returncode}"])[0]
+    text = re.sub(r"^dsj run: ", "", text.strip()).replace("|", "/")
+    return re.sub(r"\S*/(golden|dsj-golden)[^/\s]*/", "", text)[:160]
+
+
+def judge(options, name, golden, work):
+    """(verdict, differences or None, note); verdict: agrees, differs, not run."""
+    if golden["status"] != "ok":
+        return "not run", None, "DeepSpeed refuses it: " + golden["error"]["first_line"][:110]
+    if any("overflow injected" in patch for patch in golden["patched"]):
+        return "not run", None, "needs overflows injected into the gradients"
+    config_path, output = os.path.join(work, name + ".ds_config.json"), os.path.join(work, name)
+    with open(config_path, "w", encoding="utf-8") as out:
+        json.dump(golden["ds_config"], out)
+    try:
+        done = subprocess.run(command(options, golden, config_path, output), stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, timeout=180, cwd=work, check=False)
+    except subprocess.TimeoutExpired:
+        return "differs", None, "did not end within 180 s"
+    if done.returncode in (2, 3):
+        return "not run", None, reason(done)
+    if done.returncode != 0:
+        return "differs", None, f"exit code {done.returncode}: {reason(done)}"
+    note = ""
+    if name in COMPARED_WITH:
+        other, note = COMPARED_WITH[name]
+        golden = load(options, other)
+    found = compare(golden, output)
+    if found is None:
+        return "differs", None, "metrics.jsonl does not have the 20 steps"
+    tolerances = TOLERANCES[name.split("_")[1]]
+    bad = [key for key, value in found.items() if not value <= tolerances[key]]
+    return ("differs" if bad else "agrees"), found, "; ".join(([note] if note else []) + [f"{key} is beyond "
+                                                              f"{tolerances[key]:g}" for key in bad])
+
+
+def load(options, name):
+    with open(os.path.join(options.golden, "deepspeed_0.19.8", name + ".json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def number(found, key):
+    return "" if found is None else f"{found[key]:.1e}"
+
+
+def table(rows):
+    lines = ["| run | verdict | loss | grad_norm | lr | weights | note |", "|---|---|---|---|---|---|---|"]
+    for name, verdict, found, note, _ in rows:
+        cells = [number(found, key) for key in ("loss", "grad_norm", "lr", "weights")]
+        lines.append(f"| {name} | {verdict} | " + " | ".join(cells) + f" | {note} |")
+    return "\n".join(lines)
+
+
+HEAD = """# Compared with Python DeepSpeed, step by step
+
+`make golden` writes this page. Each row is one recorded run of DeepSpeed 0.19.8 (20 optimizer steps, fixed order, tiny
+models); `dsj run` repeats its ds_config, unchanged, with as many ranks. The numbers are the largest relative
+differences over the 20 steps, and the relative L2 distance of the final weights over the recorded samples.
+Tolerances: fp32 loss 1e-5, grad_norm 1e-4, lr 1e-6, weights 1e-4; 16 bits 3e-3 (lr 1e-6). An empty grad_norm column in
+DeepSpeed's record (stage 0 reports none) counts as no difference.
+
+"""
+
+
+def report(path, rows, seconds):
+    cases = []
+    for name, verdict, _, note, failed in rows:
+        case = {"name": name, "classname": "Golden", "status": "RUN", "time": "0s",
+                "result": "SKIPPED" if verdict == "not run" and not failed else "COMPLETED"}
+        if failed:
+            case["failures"] = [{"failure": f"{verdict}: {note}", "type": ""}]
+        cases.append(case)
+    with open(path, "w", encoding="utf-8") as out:
+        json.dump({"tests": len(cases), "name": "AllTests", "time": f"{seconds:.1f}s",
+                   "testsuites": [{"name": "Golden", "tests": len(cases), "testsuite": cases}]}, out)
+
+
+def main():
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    shared = os.environ.get("DSJ_SHARED_DIR", os.path.join(root, "..", "shared"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", default=os.path.join(root, "build", "bin"))
+    parser.add_argument("--golden", default=os.path.join(shared, "golden"))
+    parser.add_argument("--only", default="")
+    parser.add_argument("--write")
+    parser.add_argument("--gtest-report")
+    parser.add_argument("--keep", help="keeps the runs' directories here")
+    options = parser.parse_args()
+    options.bin, options.golden = os.path.abspath(options.bin), os.path.abspath(options.golden)
+    recorded = os.path.join(options.golden, "deepspeed_0.19.8")
+    if not os.path.isdir(recorded):
+        print(f"skipped: {recorded} is not there (DSJ_SHARED_DIR names the directory that holds golden/)")
+        if options.gtest_report:
+            report(options.gtest_report, [("all", "not run", None, "no golden runs here", False)], 0)
+        return 0
+    work = os.path.abspath(options.keep) if options.keep else tempfile.mkdtemp(prefix="dsj-golden-")
+    os.makedirs(work, exist_ok=True)
+    rows, start = [], time.time()
+    for file in sorted(os.listdir(recorded)):
+        name = file.removesuffix(".json")
+        if not file.endswith(".json") or not re.search(options.only, name):
+            continue
+        verdict, found, note = judge(options, name, load(options, name), work)
+        failed = verdict == "differs" or (verdict == "not run" and PROMISED.fullmatch(name) is not None)
+        rows.append((name, verdict, found, note, failed))
+        values = " ".join(f"{key} {value:.1e}" for key, value in (found or {}).items())
+        print(f"{'FAILED ' if failed else ''}{verdict:8} {name:44} {values} {note}", flush=True)
+    counts = {verdict: sum(row[1] == verdict for row in rows) for verdict in ("agrees", "differs", "not run")}
+    summary = f"{counts['agrees']} agree, {counts['differs']} differ, {counts['not run']} not run"
+    print(f"golden: {summary}, {time.time() - start:.0f} s")
+    if options.write:
+        with open(options.write, "w", encoding="utf-8") as out:
+            out.write(HEAD + table(rows) + f"\n\n{len(rows)} recorded runs: {summary}.\n")
+    if options.gtest_report:
+        report(options.gtest_report, rows, time.time() - start)
+    if not options.keep:
+        shutil.rmtree(work, ignore_errors=True)
+    return 1 if any(row[4] for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
