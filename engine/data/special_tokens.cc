@@ -12,9 +12,10 @@ namespace {
 using nlohmann::json;
 
 /// An object; empty when the file is not there.
-Result<json> optional_object(const std::string& path) {
-  if (!file_exists(path)) return json::object();
-  DSJ_TRY(json root, read_json_file(path));
+Result<json> optional_object(Files& files, const std::string& path) {
+  DSJ_TRY(const bool exists, file_exists(files, path));
+  if (!exists) return json::object();
+  DSJ_TRY(json root, read_json_file(files, path));
   if (!root.is_object()) return bad_input("is not a JSON object", path);
   return root;
 }
@@ -35,12 +36,12 @@ class SpecialTokens {
     for (const AddedToken& token : spec_.added) id_of_.emplace(token.content, token.id);
   }
 
-  Status read(const std::string& default_special) {
-    DSJ_TRY(const json config, optional_object(dir_ + "/tokenizer_config.json"));
-    DSJ_TRY(const json map, optional_object(dir_ + "/special_tokens_map.json"));
-    DSJ_TRY(const json generation, optional_object(dir_ + "/generation_config.json"));
-    DSJ_TRY(const json model, optional_object(dir_ + "/config.json"));
-    DSJ_TRY(const json added, optional_object(dir_ + "/added_tokens.json"));
+  Status read(Files& files, const std::string& default_special) {
+    DSJ_TRY(const json config, optional_object(files, dir_ + "/tokenizer_config.json"));
+    DSJ_TRY(const json map, optional_object(files, dir_ + "/special_tokens_map.json"));
+    DSJ_TRY(const json generation, optional_object(files, dir_ + "/generation_config.json"));
+    DSJ_TRY(const json model, optional_object(files, dir_ + "/config.json"));
+    DSJ_TRY(const json added, optional_object(files, dir_ + "/added_tokens.json"));
     DSJ_TRY_STATUS(added_tokens_decoder(config));
     DSJ_TRY_STATUS(added_tokens_json(added, config, map));
     if (!default_special.empty()) DSJ_TRY_STATUS(add_default(default_special));
@@ -283,9 +284,9 @@ class SpecialTokens {
 
 }  // namespace
 
-Status read_special_tokens(const std::string& model_dir, const std::string& default_special,
-                           TokenizerSpec& spec) {
-  return SpecialTokens(model_dir, spec).read(default_special);
+Status read_special_tokens(Files& files, const std::string& model_dir,
+                           const std::string& default_special, TokenizerSpec& spec) {
+  return SpecialTokens(model_dir, spec).read(files, default_special);
 }
 
 }  // namespace dsj::data

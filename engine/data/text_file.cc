@@ -1,35 +1,12 @@
 #include "engine/data/text_file.h"
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <algorithm>
 
 namespace dsj::data {
 
-bool file_exists(const std::string& path) {
-  std::error_code code;
-  return std::filesystem::is_regular_file(path, code);
-}
-
-Result<std::string> read_text_file(const std::string& path) {
-  std::error_code code;
-  if (!std::filesystem::exists(path, code)) return bad_input("no such file", path);
-  if (!std::filesystem::is_regular_file(path, code)) return bad_input("is not a file", path);
-  std::ifstream stream(path, std::ios::binary);
-  const auto size = std::filesystem::file_size(path, code);
-  if (!stream || code) {
-    return fail(ErrorKind::Environment, std::string("cannot be opened: ") + std::strerror(errno),
-                path);
-  }
-  std::string text(size, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(size));
-  if (static_cast<uintmax_t>(stream.gcount()) != size) {
-    return fail(
-        ErrorKind::Environment,
-        "read " + std::to_string(stream.gcount()) + " of " + std::to_string(size) + " bytes", path);
-  }
-  return text;
+Result<bool> file_exists(Files& files, const std::string& path) {
+  DSJ_TRY(const EntryKind kind, files.kind(path));
+  return kind == EntryKind::File;
 }
 
 Result<nlohmann::json> parse_json(std::string_view text, const std::string& path) {
@@ -51,8 +28,8 @@ Result<nlohmann::json> parse_json(std::string_view text, const std::string& path
   }
 }
 
-Result<nlohmann::json> read_json_file(const std::string& path) {
-  DSJ_TRY(const std::string text, read_text_file(path));
+Result<nlohmann::json> read_json_file(Files& files, const std::string& path) {
+  DSJ_TRY(const std::string text, files.read_all(path));
   std::string_view view = text;
   if (view.starts_with("\xEF\xBB\xBF")) view.remove_prefix(3);
   return parse_json(view, path);

@@ -5,20 +5,17 @@
 #include <string>
 #include <string_view>
 
+#include "common/files/files.h"
 #include "common/result.h"
 
 namespace dsj::data {
 
-bool file_exists(const std::string& path);
-
-/// The bytes of a file. BadInput when it is not there or not a regular file, Environment when it
-/// cannot be read.
-Result<std::string> read_text_file(const std::string& path);
+Result<bool> file_exists(Files& files, const std::string& path);
 
 /// Parses text that came from `path`. A syntax error is BadInput with path:line:column.
 Result<nlohmann::json> parse_json(std::string_view text, const std::string& path);
 
-/// read_text_file and parse_json, after a byte order mark is dropped.
-Result<nlohmann::json> read_json_file(const std::string& path);
+/// A whole file, parsed, after a byte order mark is dropped.
+Result<nlohmann::json> read_json_file(Files& files, const std::string& path);
 
 }  // namespace dsj::data

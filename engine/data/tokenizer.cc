@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "common/files/posix_files.h"
 #include "engine/data/bpe.h"
 #include "engine/data/byte_alphabet.h"
 #include "engine/data/split_pattern.h"
@@ -165,7 +166,12 @@ Tokenizer::Tokenizer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Tokenizer::~Tokenizer() = default;
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::load(const std::string& model_dir) {
-  DSJ_TRY(TokenizerSpec spec, read_tokenizer_files(model_dir));
+  PosixFiles files;
+  return load(files, model_dir);
+}
+
+Result<std::unique_ptr<Tokenizer>> Tokenizer::load(Files& files, const std::string& model_dir) {
+  DSJ_TRY(TokenizerSpec spec, read_tokenizer_files(files, model_dir));
   return build(std::move(spec));
 }
 

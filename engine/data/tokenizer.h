@@ -22,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/files/files.h"
 #include "common/result.h"
 
 namespace dsj::data {
@@ -42,6 +43,7 @@ class Tokenizer {
   /// BadInput: no known file in the directory, a file that is broken, or something not supported;
   /// `where` names the file and the field.
   static Result<std::unique_ptr<Tokenizer>> load(const std::string& model_dir);
+  static Result<std::unique_ptr<Tokenizer>> load(Files& files, const std::string& model_dir);
   /// From what was read; for load and for tests.
   static Result<std::unique_ptr<Tokenizer>> build(TokenizerSpec spec);
 

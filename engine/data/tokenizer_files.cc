@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "engine/data/byte_alphabet.h"
 #include "engine/data/split_pattern.h"
@@ -15,11 +16,12 @@ using nlohmann::json;
 constexpr const char* kEndOfText = "<|endoftext|>";
 
 /// The class in tokenizer_config.json, else the model_type in config.json, else empty.
-Result<std::string> tokenizer_class(const std::string& dir) {
+Result<std::string> tokenizer_class(Files& files, const std::string& dir) {
   for (const auto& [file, key] : {std::pair{"/tokenizer_config.json", "tokenizer_class"},
                                   std::pair{"/config.json", "model_type"}}) {
-    if (!file_exists(dir + file)) continue;
-    DSJ_TRY(const json root, read_json_file(dir + file));
+    DSJ_TRY(const bool exists, file_exists(files, dir + file));
+    if (!exists) continue;
+    DSJ_TRY(const json root, read_json_file(files, dir + file));
     if (root.is_object() && root.contains(key) && root[key].is_string()) {
       return root[key].get<std::string>();
     }
@@ -27,15 +29,16 @@ Result<std::string> tokenizer_class(const std::string& dir) {
   return std::string();
 }
 
-Result<bool> config_flag(const std::string& dir, const char* key) {
+Result<bool> config_flag(Files& files, const std::string& dir, const char* key) {
   const std::string file = dir + "/tokenizer_config.json";
-  if (!file_exists(file)) return false;
-  DSJ_TRY(const json root, read_json_file(file));
+  DSJ_TRY(const bool exists, file_exists(files, file));
+  if (!exists) return false;
+  DSJ_TRY(const json root, read_json_file(files, file));
   return root.is_object() && root.contains(key) && root[key] == true;
 }
 
-Status read_vocab_json(const std::string& path, TokenizerSpec& spec) {
-  DSJ_TRY(const json root, read_json_file(path));
+Status read_vocab_json(Files& files, const std::string& path, TokenizerSpec& spec) {
+  DSJ_TRY(const json root, read_json_file(files, path));
   if (!root.is_object()) return bad_input("is not an object of token: id", path);
   for (const auto& [token, id] : root.items()) {
     if (!id.is_number_integer() || id < 0 || id > INT32_MAX) {
@@ -46,8 +49,8 @@ Status read_vocab_json(const std::string& path, TokenizerSpec& spec) {
   return {};
 }
 
-Status read_merges_txt(const std::string& path, TokenizerSpec& spec) {
-  DSJ_TRY(const std::string text, read_text_file(path));
+Status read_merges_txt(Files& files, const std::string& path, TokenizerSpec& spec) {
+  DSJ_TRY(const std::string text, files.read_all(path));
   std::size_t number = 0;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
@@ -67,12 +70,12 @@ Status read_merges_txt(const std::string& path, TokenizerSpec& spec) {
   return {};
 }
 
-Result<TokenizerSpec> read_vocab_and_merges(const std::string& dir) {
+Result<TokenizerSpec> read_vocab_and_merges(Files& files, const std::string& dir) {
   TokenizerSpec spec;
   spec.file = dir + "/vocab.json";
-  DSJ_TRY_STATUS(read_vocab_json(spec.file, spec));
-  DSJ_TRY_STATUS(read_merges_txt(dir + "/merges.txt", spec));
-  DSJ_TRY(const std::string name, tokenizer_class(dir));
+  DSJ_TRY_STATUS(read_vocab_json(files, spec.file, spec));
+  DSJ_TRY_STATUS(read_merges_txt(files, dir + "/merges.txt", spec));
+  DSJ_TRY(const std::string name, tokenizer_class(files, dir));
   const auto end_of_text =
       std::ranges::find(spec.vocab, kEndOfText, &std::pair<std::string, int32_t>::first);
   const bool gpt2 =
@@ -90,10 +93,10 @@ Result<TokenizerSpec> read_vocab_and_merges(const std::string& dir) {
                      "tokenizer_config.json");
   }
   SplitStage stage{.pattern = std::string(gpt2 ? kGpt2Pattern : kQwen2Pattern)};
-  DSJ_TRY(stage.add_prefix_space, config_flag(dir, "add_prefix_space"));
+  DSJ_TRY(stage.add_prefix_space, config_flag(files, dir, "add_prefix_space"));
   spec.stages.push_back(stage);
   spec.nfc = qwen2 ? Nfc::Unicode9 : Nfc::None;
-  DSJ_TRY_STATUS(read_special_tokens(dir, kEndOfText, spec));
+  DSJ_TRY_STATUS(read_special_tokens(files, dir, kEndOfText, spec));
   return spec;
 }
 
@@ -125,8 +128,8 @@ std::optional<std::string> from_base64(std::string_view text) {
   return bytes;
 }
 
-Status read_ranks(const std::string& path, TokenizerSpec& spec) {
-  DSJ_TRY(const std::string text, read_text_file(path));
+Status read_ranks(Files& files, const std::string& path, TokenizerSpec& spec) {
+  DSJ_TRY(const std::string text, files.read_all(path));
   std::size_t number = 0;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
@@ -148,10 +151,10 @@ Status read_ranks(const std::string& path, TokenizerSpec& spec) {
 }
 
 /// Qwen's first tokenizer: the ranks in the file, 208 special tokens in its code.
-Result<TokenizerSpec> read_qwen_tiktoken(const std::string& dir) {
+Result<TokenizerSpec> read_qwen_tiktoken(Files& files, const std::string& dir) {
   TokenizerSpec spec;
   spec.file = dir + "/qwen.tiktoken";
-  DSJ_TRY_STATUS(read_ranks(spec.file, spec));
+  DSJ_TRY_STATUS(read_ranks(files, spec.file, spec));
   spec.nfc = Nfc::Current;  // its code called Python's unicodedata
   spec.merge_by_id = spec.whole_pieces = true;
   spec.stages.push_back({.pattern = std::string(kQwen2Pattern)});
@@ -161,26 +164,27 @@ Result<TokenizerSpec> read_qwen_tiktoken(const std::string& dir) {
   for (const std::string& token : special) {
     spec.added.push_back({.id = id++, .content = token, .special = true});
   }
-  DSJ_TRY_STATUS(read_special_tokens(dir, kEndOfText, spec));
+  DSJ_TRY_STATUS(read_special_tokens(files, dir, kEndOfText, spec));
   return spec;
 }
 
 }  // namespace
 
-Result<TokenizerSpec> read_tokenizer_files(const std::string& dir) {
-  if (file_exists(dir + "/tokenizer.json")) {
-    DSJ_TRY(TokenizerSpec spec, read_tokenizer_json(dir + "/tokenizer.json"));
-    DSJ_TRY_STATUS(read_special_tokens(dir, "", spec));
+Result<TokenizerSpec> read_tokenizer_files(Files& files, const std::string& dir) {
+  std::string found;
+  std::map<std::string, bool> has;
+  for (const char* name : {"tokenizer.json", "vocab.json", "merges.txt", "qwen.tiktoken",
+                           "tokenizer.model", "vocab.txt"}) {
+    DSJ_TRY(has[name], file_exists(files, dir + "/" + name));
+    if (has[name]) found += std::string(found.empty() ? "" : ", ") + name;
+  }
+  if (has["tokenizer.json"]) {
+    DSJ_TRY(TokenizerSpec spec, read_tokenizer_json(files, dir + "/tokenizer.json"));
+    DSJ_TRY_STATUS(read_special_tokens(files, dir, "", spec));
     return spec;
   }
-  if (file_exists(dir + "/vocab.json") && file_exists(dir + "/merges.txt")) {
-    return read_vocab_and_merges(dir);
-  }
-  if (file_exists(dir + "/qwen.tiktoken")) return read_qwen_tiktoken(dir);
-  std::string found;
-  for (const char* name : {"vocab.json", "merges.txt", "tokenizer.model", "vocab.txt"}) {
-    if (file_exists(dir + "/" + name)) found += std::string(found.empty() ? "" : ", ") + name;
-  }
+  if (has["vocab.json"] && has["merges.txt"]) return read_vocab_and_merges(files, dir);
+  if (has["qwen.tiktoken"]) return read_qwen_tiktoken(files, dir);
   return bad_input(
       "holds no tokenizer: neither tokenizer.json, nor vocab.json with merges.txt, "
       "nor qwen.tiktoken" +

@@ -4,20 +4,21 @@
 
 #include <string>
 
+#include "common/files/files.h"
 #include "common/result.h"
 #include "engine/data/tokenizer_spec.h"
 
 namespace dsj::data {
 
 /// tokenizer.json, else vocab.json + merges.txt, else qwen.tiktoken; then the special tokens.
-Result<TokenizerSpec> read_tokenizer_files(const std::string& model_dir);
+Result<TokenizerSpec> read_tokenizer_files(Files& files, const std::string& model_dir);
 
 /// One tokenizer.json (tokenizer_json.cc).
-Result<TokenizerSpec> read_tokenizer_json(const std::string& path);
+Result<TokenizerSpec> read_tokenizer_json(Files& files, const std::string& path);
 
 /// bos, eos, pad, stop ids and tokenizer_config.json's added_tokens_decoder, put into `spec`
 /// (special_tokens.cc). `default_special`: for a role that no file names; may be empty.
-Status read_special_tokens(const std::string& model_dir, const std::string& default_special,
-                           TokenizerSpec& spec);
+Status read_special_tokens(Files& files, const std::string& model_dir,
+                           const std::string& default_special, TokenizerSpec& spec);
 
 }  // namespace dsj::data

@@ -282,8 +282,8 @@ class Reader {
 
 }  // namespace
 
-Result<TokenizerSpec> read_tokenizer_json(const std::string& path) {
-  DSJ_TRY(const json root, read_json_file(path));
+Result<TokenizerSpec> read_tokenizer_json(Files& files, const std::string& path) {
+  DSJ_TRY(const json root, read_json_file(files, path));
   return Reader(path).read(root);
 }
 

@@ -1,0 +1,177 @@
+#include "engine/data/dataset.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+#include "common/files/posix_files.h"
+#include "engine/data/row_scanner.h"
+#include "engine/data/rows.h"
+#include "engine/data/text_file.h"
+
+namespace dsj::data {
+namespace {
+
+using nlohmann::json;
+
+/// Collects what is wrong with rows, and says it in one error.
+class BadRows {
+ public:
+  BadRows(std::string path, int64_t listed_max) : path_(std::move(path)), listed_max_(listed_max) {}
+
+  void add(const RowPlace& place, const RowProblem& problem) {
+    if (count_++ >= listed_max_) return;
+    text_ += "\n  row " + std::to_string(place.row) + ", line " + std::to_string(place.line) + ": ";
+    if (!problem.field.empty()) text_ += problem.field + ": ";
+    text_ += problem.what;
+  }
+
+  Status status(int64_t rows) const {
+    if (count_ == 0) return {};
+    std::string text = std::to_string(count_) + " of " + std::to_string(rows) +
+                       " rows are bad (rows count from 0):" + text_;
+    if (count_ > listed_max_) text += "\n  and " + std::to_string(count_ - listed_max_) + " more";
+    return bad_input(std::move(text), path_);
+  }
+
+ private:
+  std::string path_, text_;
+  int64_t listed_max_, count_ = 0;
+};
+
+/// What no label or id of the model can be; the tokenizer gave it.
+std::optional<RowProblem> outside_vocabulary(const Sample& sample, const Tokenizer& tokenizer,
+                                             int64_t vocab_size) {
+  for (const int32_t id : sample.input_ids) {
+    if (id < vocab_size) continue;
+    return RowProblem{
+        "", "becomes token " + std::to_string(id) + " ('" + tokenizer.id_to_token(id).value_or("") +
+                "'), but the model's vocabulary has " + std::to_string(vocab_size) + " entries"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Dataset::Dataset(std::unique_ptr<ReadFile> file, std::string path, const Tokenizer* tokenizer,
+                 DatasetOptions options)
+    : file_(std::move(file)), path_(std::move(path)), tokenizer_(tokenizer), options_(options) {}
+
+Result<std::unique_ptr<Dataset>> Dataset::open(const std::string& path, const Tokenizer* tokenizer,
+                                               DatasetOptions options) {
+  PosixFiles files;
+  return open(files, path, tokenizer, options);
+}
+
+Result<std::unique_ptr<Dataset>> Dataset::open(Files& files, const std::string& path,
+                                               const Tokenizer* tokenizer, DatasetOptions options) {
+  if (options.max_seq_length < 1 || options.vocab_size < 1) {
+    return bad_input("max_seq_length is " + std::to_string(options.max_seq_length) +
+                         " and vocab_size is " + std::to_string(options.vocab_size) +
+                         ", expected at least 1",
+                     path);
+  }
+  DSJ_TRY(auto file, files.open_read(path));
+  std::unique_ptr<Dataset> dataset(new Dataset(std::move(file), path, tokenizer, options));
+  DSJ_TRY_STATUS(dataset->check_all());
+  return dataset;
+}
+
+Result<int64_t> Dataset::count_rows(Files& files, const std::string& path) {
+  DSJ_TRY(const auto file, files.open_read(path));
+  int64_t rows = 0;
+  DSJ_TRY_STATUS(scan_rows(*file, path, [&rows](const RowPlace&, std::string_view) { ++rows; }));
+  return rows;
+}
+
+Status Dataset::check_tokenizer() const {
+  if (tokenizer_ == nullptr) {
+    return bad_input("holds alpaca rows, and there is no tokenizer", path_,
+                     "the model directory needs tokenizer.json, or the rows input_ids and labels");
+  }
+  const auto eos = tokenizer_->eos_id();
+  if (!eos) {
+    return bad_input("names no eos token, which ends every alpaca response", tokenizer_->file(),
+                     "set eos_token in tokenizer_config.json");
+  }
+  const std::string text = tokenizer_->id_to_token(*eos).value_or("");
+  DSJ_TRY(const auto ids, tokenizer_->encode(text, {.add_special_tokens = false}));
+  if (ids != std::vector<int32_t>{*eos}) {
+    return bad_input("the eos token '" + text + "' is not read as one token from text",
+                     tokenizer_->file(), "list it in added_tokens");
+  }
+  return {};
+}
+
+Status Dataset::check_all() {
+  BadRows bad(path_, options_.bad_rows_listed_max);
+  Status tokenizer_status;
+  // Only then can a text become an id that the model has not.
+  const bool tokenize_all = tokenizer_ != nullptr && tokenizer_->vocab_size() > options_.vocab_size;
+  const auto check = [&](const RowPlace& place, const json& row) -> std::optional<RowProblem> {
+    const auto kind = row_kind(row);
+    if (!kind) return kind.error();
+    if (place.row == 0) {
+      kind_ = *kind;
+      if (kind_ == RowKind::Alpaca) tokenizer_status = check_tokenizer();
+    }
+    if (*kind != kind_) {
+      return RowProblem{"", *kind == RowKind::Tokens ? "is pre-tokenized, but row 0 is alpaca"
+                                                     : "is alpaca, but row 0 is pre-tokenized"};
+    }
+    if (kind_ == RowKind::Tokens) return check_tokens(row, options_.vocab_size);
+    if (auto problem = check_alpaca(row)) return problem;
+    if (!tokenize_all || !tokenizer_status) return std::nullopt;
+    const auto cut = alpaca_sample(row, *tokenizer_, options_.max_seq_length);
+    if (!cut) return RowProblem{"", cut.error().message};
+    return outside_vocabulary(cut->sample, *tokenizer_, options_.vocab_size);
+  };
+  DSJ_TRY_STATUS(scan_rows(*file_, path_, [&](const RowPlace& place, std::string_view text) {
+    places_.push_back({place.offset, place.length});
+    const auto row = parse_json(text, path_);
+    const auto problem = row ? check(place, *row) : RowProblem{"", row.error().message};
+    if (problem) bad.add(place, *problem);
+  }));
+  DSJ_TRY_STATUS(bad.status(rows()));
+  if (places_.empty()) return bad_input("has no rows", path_);
+  return tokenizer_status;
+}
+
+Result<Sample> Dataset::at(int64_t row) const {
+  DSJ_CHECK(row >= 0 && row < rows(), "row %lld", static_cast<long long>(row));
+  const Place& place = places_[static_cast<std::size_t>(row)];
+  std::string text(static_cast<std::size_t>(place.length), '\0');
+  DSJ_TRY_STATUS(file_->read(place.offset, std::as_writable_bytes(std::span(text))));
+  return sample_of(text, path_ + ": row " + std::to_string(row));
+}
+
+Result<Sample> Dataset::sample_of(const std::string& text, const std::string& where) const {
+  // Rows were checked when the file was opened: what is wrong now was changed since.
+  const auto changed = [&](const std::string& what) {
+    return fail(ErrorKind::Environment, "the file was changed while it was in use: " + what, where);
+  };
+  const auto row = parse_json(text, path_);
+  if (!row) return changed(row.error().message);
+  Cut cut;
+  if (kind_ == RowKind::Tokens) {
+    if (const auto problem = check_tokens(*row, options_.vocab_size)) {
+      return changed(problem->field + " " + problem->what);
+    }
+    cut = tokens_sample(*row, options_.max_seq_length);
+  } else {
+    if (const auto problem = check_alpaca(*row)) {
+      return changed(problem->field + " " + problem->what);
+    }
+    auto tokenized = alpaca_sample(*row, *tokenizer_, options_.max_seq_length);
+    if (!tokenized) return bad_input(tokenized.error().message, where);
+    cut = std::move(*tokenized);
+    if (const auto problem = outside_vocabulary(cut.sample, *tokenizer_, options_.vocab_size)) {
+      return bad_input(problem->what, where);
+    }
+  }
+  truncated_ += cut.truncated;
+  without_target_ +=
+      std::ranges::all_of(cut.sample.labels, [](int32_t label) { return label == kIgnoredLabel; });
+  return std::move(cut.sample);
+}
+
+}  // namespace dsj::data

@@ -1,0 +1,82 @@
+// Training rows by number: token ids and labels.
+//
+// Files: a JSON array, JSONL, or {"samples": [...]}. Rows, all of one kind:
+//   alpaca        {"instruction": text, "input": text (may be missing), "output": text}: Stanford's
+//                 prompt (prompt.h), the output and the eos token, tokenized together; labels of
+//                 the prompt are -100, so that the loss is on the response only.
+//   pre-tokenized {"input_ids": [...], "labels": [...]}, with "attention_mask" only if all ones.
+// Rows longer than max_seq_length are cut at the right, as Hugging Face does. Labels stand beside
+// their own token: the trainer shifts.
+//
+// Opening reads the whole file once and checks every row; a row is read and tokenized again when it
+// is asked for, so memory is some bytes per row. Used by the loader (loader.h). Left out: chat
+// messages, Parquet, several files, packing.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/files/files.h"
+#include "common/result.h"
+#include "engine/data/sample.h"
+#include "engine/data/tokenizer.h"
+
+namespace dsj::data {
+
+struct DatasetOptions {
+  int64_t max_seq_length = 2048;
+  int64_t vocab_size = 0;  ///< the model's; every id is below it
+  int64_t bad_rows_listed_max = 20;
+};
+
+class Dataset {
+ public:
+  /// `tokenizer` is needed for alpaca rows, may be null for pre-tokenized ones, and must outlive
+  /// the data set. BadInput: the file is no data file, or rows are bad: the message lists them, one
+  /// per line ("row 17, line 19: output: is null, expected text"), rows counted from 0.
+  static Result<std::unique_ptr<Dataset>> open(const std::string& path, const Tokenizer* tokenizer,
+                                               DatasetOptions options);
+  static Result<std::unique_ptr<Dataset>> open(Files& files, const std::string& path,
+                                               const Tokenizer* tokenizer, DatasetOptions options);
+  /// The number of rows without a check of any: for plans.
+  static Result<int64_t> count_rows(Files& files, const std::string& path);
+
+  int64_t rows() const { return static_cast<int64_t>(places_.size()); }
+  bool is_alpaca() const { return kind_ == RowKind::Alpaca; }
+
+  /// Row `row`, 0 <= row < rows(). Fails when the file changed or cannot be read any more. May be
+  /// called from several threads.
+  Result<Sample> at(int64_t row) const;
+
+  /// Rows that at() has cut, and rows it gave without any label, so far: a row that is asked for
+  /// twice counts twice.
+  int64_t truncated_rows() const { return truncated_; }
+  int64_t rows_without_target() const { return without_target_; }
+
+ private:
+  struct Place {
+    int64_t offset = 0;
+    int64_t length = 0;
+  };
+
+  Dataset(std::unique_ptr<ReadFile> file, std::string path, const Tokenizer* tokenizer,
+          DatasetOptions options);
+  Status check_all();
+  Status check_tokenizer() const;
+  Result<Sample> sample_of(const std::string& text, const std::string& where) const;
+
+  std::unique_ptr<ReadFile> file_;
+  std::string path_;
+  const Tokenizer* tokenizer_;
+  DatasetOptions options_;
+  RowKind kind_ = RowKind::Alpaca;
+  std::vector<Place> places_;
+  mutable std::atomic<int64_t> truncated_{0}, without_target_{0};
+};
+
+}  // namespace dsj::data

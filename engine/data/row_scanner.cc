@@ -1,0 +1,209 @@
+#include "engine/data/row_scanner.h"
+
+#include <algorithm>
+
+namespace dsj::data {
+namespace {
+
+constexpr int64_t kBufferBytes = 1 << 20;
+constexpr int kEnd = -1;
+
+bool is_space(int c) {
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/// The bytes of a file, one at a time. A failed read looks like the end and is kept in status().
+class Bytes {
+ public:
+  explicit Bytes(const ReadFile& file) : file_(&file) {}
+
+  int peek() {
+    if (at_ == buffer_.size() && !fill()) return kEnd;
+    return static_cast<unsigned char>(buffer_[at_]);
+  }
+  int next() {
+    const int c = peek();
+    if (c == kEnd) return c;
+    ++at_;
+    line_ += c == '\n';
+    return c;
+  }
+  void skip_space() {
+    while (is_space(peek())) next();
+  }
+  int64_t offset() const { return begin_ + static_cast<int64_t>(at_); }
+  int64_t line() const { return line_; }
+  const Status& status() const { return status_; }
+
+ private:
+  bool fill() {
+    begin_ += static_cast<int64_t>(buffer_.size());
+    at_ = 0;
+    buffer_.resize(static_cast<std::size_t>(std::min(kBufferBytes, file_->size() - begin_)));
+    if (buffer_.empty()) return false;
+    status_ = file_->read(begin_, std::as_writable_bytes(std::span(buffer_)));
+    if (!status_) buffer_.clear();
+    return status_.has_value();
+  }
+
+  const ReadFile* file_;
+  std::vector<char> buffer_;
+  std::size_t at_ = 0;
+  int64_t begin_ = 0, line_ = 1;
+  Status status_;
+};
+
+class Scanner {
+ public:
+  Scanner(const ReadFile& file, const std::string& path, const RowVisitor& visit)
+      : file_(file), path_(path), visit_(visit), bytes_(file) {}
+
+  Status run() {
+    skip_start();
+    const int first = bytes_.peek();
+    DSJ_TRY_STATUS(bytes_.status());
+    if (first == kEnd) return bad_input("is empty", path_);
+    if (path_.ends_with(".jsonl")) return lines();
+    if (first == '[') {
+      DSJ_TRY_STATUS(array());
+      return nothing_more();
+    }
+    if (first != '{') {
+      return at_line("begins neither with [ nor with {: it is no JSON array and no JSONL");
+    }
+    DSJ_TRY_STATUS(object());
+    if (found_samples_) return nothing_more();
+    bytes_ = Bytes(file_);  // one row per line, under another name
+    skip_start();
+    return lines();
+  }
+
+ private:
+  void skip_start() {
+    if (bytes_.peek() == 0xEF) {  // a byte order mark
+      for (int i = 0; i < 3; ++i) bytes_.next();
+    }
+    bytes_.skip_space();
+  }
+
+  std::unexpected<Error> at_line(const std::string& what) {
+    if (!bytes_.status()) return std::unexpected(bytes_.status().error());
+    return bad_input(what, path_ + ":" + std::to_string(bytes_.line()));
+  }
+
+  Status nothing_more() {
+    bytes_.skip_space();
+    if (bytes_.peek() != kEnd) return at_line("has text behind its last bracket");
+    return bytes_.status();
+  }
+
+  Status lines() {
+    while (bytes_.peek() != kEnd) {
+      RowPlace place = here();
+      text_.clear();
+      for (int c = bytes_.next(); c != kEnd && c != '\n'; c = bytes_.next()) {
+        text_.push_back(static_cast<char>(c));
+      }
+      if (std::ranges::all_of(text_, [](char c) { return is_space(c); })) continue;
+      emit(place);
+    }
+    return bytes_.status();
+  }
+
+  Status array() {
+    bytes_.next();
+    for (bool first = true;; first = false) {
+      bytes_.skip_space();
+      if (first && bytes_.peek() == ']') break;
+      RowPlace place = here();
+      if (!value()) {
+        return at_line("ends inside row " + std::to_string(place.row) + ", which begins in line " +
+                       std::to_string(place.line));
+      }
+      emit(place);
+      if (bytes_.peek() == ']') break;
+      if (bytes_.next() != ',') return at_line("has a } where a , or ] is expected");
+    }
+    bytes_.next();
+    return {};
+  }
+
+  /// An object with "samples": its array's elements are the rows, its other values are passed over.
+  Status object() {
+    bytes_.next();
+    while (true) {
+      bytes_.skip_space();
+      if (bytes_.peek() != '"') return {};
+      text_.clear();
+      string();
+      const std::string key = text_;
+      bytes_.skip_space();
+      if (bytes_.next() != ':') return {};
+      bytes_.skip_space();
+      if (key == "\"samples\"" && bytes_.peek() == '[') {
+        found_samples_ = true;
+        DSJ_TRY_STATUS(array());
+        bytes_.skip_space();
+      } else if (!value()) {
+        return found_samples_ ? Status(at_line("ends inside its object")) : bytes_.status();
+      }
+      if (bytes_.peek() != ',') break;
+      bytes_.next();
+    }
+    if (bytes_.next() != '}' && found_samples_) return at_line("does not end its object with }");
+    return {};
+  }
+
+  /// Reads a string with its quotes into text_.
+  void string() {
+    text_.push_back(static_cast<char>(bytes_.next()));
+    for (int c = bytes_.next(); c != kEnd; c = bytes_.next()) {
+      text_.push_back(static_cast<char>(c));
+      if (c == '"') return;
+      if (c == '\\' && bytes_.peek() != kEnd) text_.push_back(static_cast<char>(bytes_.next()));
+    }
+  }
+
+  /// Reads a value into text_, up to the , ] or } behind it. False: the file ended.
+  bool value() {
+    text_.clear();
+    for (int depth = 0;;) {
+      const int c = bytes_.peek();
+      if (c == kEnd) return false;
+      if (c == '"') {
+        string();
+        continue;
+      }
+      if (depth == 0 && (c == ',' || c == ']' || c == '}')) break;
+      depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+      text_.push_back(static_cast<char>(bytes_.next()));
+    }
+    while (!text_.empty() && is_space(text_.back())) text_.pop_back();
+    return true;
+  }
+
+  RowPlace here() const {
+    return {.row = row_, .line = bytes_.line(), .offset = bytes_.offset(), .length = 0};
+  }
+  void emit(RowPlace place) {
+    place.length = static_cast<int64_t>(text_.size());
+    visit_(place, text_);
+    ++row_;
+  }
+
+  const ReadFile& file_;
+  const std::string& path_;
+  const RowVisitor& visit_;
+  Bytes bytes_;
+  std::string text_;
+  int64_t row_ = 0;
+  bool found_samples_ = false;
+};
+
+}  // namespace
+
+Status scan_rows(const ReadFile& file, const std::string& path, const RowVisitor& visit) {
+  return Scanner(file, path, visit).run();
+}
+
+}  // namespace dsj::data

@@ -1,0 +1,210 @@
+#include "engine/data/dataset.h"
+
+#include <gtest/gtest.h>
+
+#include "common/files/memory_files.h"
+#include "engine/data/prompt.h"
+#include "tests/engine/data/support.h"
+
+namespace dsj::data {
+namespace {
+
+const Tokenizer& tokenizer() {
+  static const auto loaded = [] {
+    MemoryFiles files;
+    EXPECT_TRUE(files.make_dir("m"));
+    EXPECT_TRUE(
+        files.write_synced("m/tokenizer.json", read_file(fixtures() + "/qwen2/tokenizer.json")));
+    EXPECT_TRUE(files.write_synced("m/tokenizer_config.json", R"({"eos_token": "<|im_end|>"})"));
+    return Tokenizer::load(files, "m").value();
+  }();
+  return *loaded;
+}
+
+constexpr int64_t kVocab = 5000;
+
+Result<std::unique_ptr<Dataset>> open(const std::string& text, const std::string& name = "d.json",
+                                      int64_t max_seq_length = 2048, int64_t vocab = kVocab,
+                                      const Tokenizer* with = &tokenizer()) {
+  MemoryFiles files;
+  EXPECT_TRUE(files.write_synced(name, text));
+  return Dataset::open(files, name, with, {.max_seq_length = max_seq_length, .vocab_size = vocab});
+}
+
+std::string error(const std::string& text, const std::string& name = "d.json",
+                  int64_t vocab = kVocab, const Tokenizer* with = &tokenizer()) {
+  const auto dataset = open(text, name, 2048, vocab, with);
+  EXPECT_FALSE(dataset) << text;
+  return dataset ? "" : dataset.error().to_string();
+}
+
+TEST(Prompt, BothTemplates) {
+  EXPECT_EQ(alpaca_prompt("Add.", "1 2"),
+            "Below is an instruction that describes a task, paired with an input that provides "
+            "further context. Write a response that appropriately completes the request.\n\n"
+            "### Instruction:\nAdd.\n\n### Input:\n1 2\n\n### Response:");
+  EXPECT_EQ(alpaca_prompt("Sing."),
+            "Below is an instruction that describes a task. Write a response that appropriately "
+            "completes the request.\n\n### Instruction:\nSing.\n\n### Response:");
+}
+
+TEST(Dataset, LossOnTheResponseOnly) {
+  const auto dataset = open(R"([{"instruction": "Say hi", "input": "", "output": " hello"}])");
+  ASSERT_TRUE(dataset) << dataset.error().to_string();
+  const Sample sample = (*dataset)->at(0).value();
+  const auto prompt = tokenizer().encode(alpaca_prompt("Say hi")).value();
+  const auto answer = tokenizer().encode(" hello<|im_end|>").value();
+  std::vector<int32_t> ids = prompt, labels(prompt.size(), kIgnoredLabel);
+  ids.insert(ids.end(), answer.begin(), answer.end());
+  labels.insert(labels.end(), answer.begin(), answer.end());
+  EXPECT_EQ(sample.input_ids, ids);
+  EXPECT_EQ(sample.labels, labels);
+  EXPECT_EQ(sample.labels.back(), tokenizer().eos_id());
+}
+
+TEST(Dataset, CutsAtTheRightAndCounts) {
+  const std::string row = R"({"instruction": "Say hi", "output": " hello"})";
+  const auto whole = open("[" + row + "]");
+  const Sample sample = (*whole)->at(0).value();
+  EXPECT_EQ((*whole)->truncated_rows(), 0);
+  const auto length = std::ssize(sample.input_ids) - 2;
+  const auto cut = open("[" + row + "]", "d.json", length);
+  const Sample shorter = (*cut)->at(0).value();
+  EXPECT_EQ(shorter.input_ids,
+            std::vector<int32_t>(sample.input_ids.begin(), sample.input_ids.end() - 2));
+  EXPECT_EQ(shorter.labels, std::vector<int32_t>(sample.labels.begin(), sample.labels.end() - 2));
+  EXPECT_EQ((*cut)->truncated_rows(), 1);
+  EXPECT_EQ((*cut)->rows_without_target(), 0);
+  const auto none = open("[" + row + "]", "d.json", 5);
+  EXPECT_EQ((*none)->at(0).value().labels, std::vector<int32_t>(5, kIgnoredLabel));
+  EXPECT_EQ((*none)->rows_without_target(), 1);
+}
+
+TEST(Dataset, ThreeFormsOfOneFile) {
+  const std::string a = R"({"input_ids": [1, 2, 3], "labels": [-100, 2, 3]})";
+  const std::string b = R"({"input_ids": [4], "labels": [4], "attention_mask": [1]})";
+  for (const auto& [text, name] :
+       {std::pair{"[" + a + ", " + b + "]", "d.json"},
+        {a + "\n" + b + "\n", "d.jsonl"},
+        {"{\"seed\": 1, \"samples\": [" + a + "," + b + "]}", "d.json"}}) {
+    const auto dataset = open(text, name, 2048, kVocab, nullptr);
+    ASSERT_TRUE(dataset) << dataset.error().to_string();
+    EXPECT_EQ((*dataset)->rows(), 2);
+    EXPECT_FALSE((*dataset)->is_alpaca());
+    EXPECT_EQ((*dataset)->at(0)->labels, (std::vector<int32_t>{-100, 2, 3}));
+    EXPECT_EQ((*dataset)->at(1)->input_ids, std::vector<int32_t>{4});
+  }
+}
+
+TEST(Dataset, BadRowsNameRowFieldAndReason) {
+  struct Case {
+    const char* row;
+    const char* says;
+  };
+  const std::string good = R"({"instruction": "a", "input": "", "output": "b"})";
+  for (const Case& c :
+       {Case{R"({"instruction": "a"})", "output: is missing"},
+        {R"({"instruction": "a", "output": null})", "output: is null, expected text"},
+        {R"({"instruction": ["a"], "output": "b"})", "instruction: is a list, expected text"},
+        {R"({"instruction": "a", "input": 3, "output": "b"})", "input: is a number, expected text"},
+        {R"({"output": "b"})", "instruction: is missing"},
+        {R"({"messages": []})", "messages: chat rows are not supported"},
+        {R"([1])", "is a list, expected an object"},
+        {R"({"instruction": "a" "output": "b"})", "is not JSON"},
+        {"{\"instruction\": \"\xFF\", \"output\": \"b\"}", "is not JSON"},
+        {R"({"input_ids": [1], "labels": [1]})", "is pre-tokenized, but row 0 is alpaca"}}) {
+    const std::string text = error("[" + good + ",\n" + c.row + ",\n" + good + "]");
+    EXPECT_NE(text.find("d.json: 1 of 3 rows are bad"), std::string::npos) << text;
+    EXPECT_NE(text.find(std::string("\n  row 1, line 2: ") + c.says), std::string::npos) << text;
+  }
+}
+
+TEST(Dataset, BadTokenRows) {
+  struct Case {
+    const char* row;
+    const char* says;
+  };
+  for (const Case& c :
+       {Case{R"({"input_ids": [1, 512], "labels": [1, 2]})",
+             "input_ids[1]: is 512, expected an id from 0 to 511"},
+        {R"({"input_ids": [-1], "labels": [1]})", "input_ids[0]: is -1"},
+        {R"({"input_ids": [18446744073709551615], "labels": [1]})", "input_ids[0]: is 1844"},
+        {R"({"input_ids": [1.5], "labels": [1]})", "input_ids[0]: is a fraction"},
+        {R"({"input_ids": [1, 2], "labels": [1, -101]})",
+         "labels[1]: is -101, expected an id from 0 to 511 or -100"},
+        {R"({"input_ids": [1, 2], "labels": [1]})", "labels: has 1 entries, input_ids has 2"},
+        {R"({"input_ids": [], "labels": []})", "input_ids: is empty"},
+        {R"({"input_ids": [1]})", "labels: is missing"},
+        {R"({"input_ids": "x", "labels": [1]})", "input_ids: is text, expected a list"},
+        {R"({"input_ids": [1, 2], "labels": [1, 2], "attention_mask": [1, 0]})",
+         "attention_mask[1]: is 0"}}) {
+    const std::string text = error(std::string(c.row) + "\n", "d.jsonl", 512, nullptr);
+    EXPECT_NE(text.find(std::string("row 0, line 1: ") + c.says), std::string::npos) << text;
+  }
+}
+
+TEST(Dataset, ListsBadRowsUpToALimit) {
+  std::string text;
+  for (int i = 0; i < 50; ++i) text += "{\"instruction\": 1, \"output\": \"\"}\n\n";
+  const std::string says = error(text, "d.jsonl");
+  EXPECT_NE(says.find("50 of 50 rows are bad"), std::string::npos) << says;
+  EXPECT_NE(says.find("row 19, line 39: instruction"), std::string::npos) << says;
+  EXPECT_EQ(says.find("row 20,"), std::string::npos) << says;
+  EXPECT_NE(says.find("and 30 more"), std::string::npos) << says;
+}
+
+TEST(Dataset, AlpacaNeedsATokenizerWithEos) {
+  const std::string row = R"([{"instruction": "a", "output": "b"}])";
+  EXPECT_NE(error(row, "d.json", kVocab, nullptr).find("there is no tokenizer"), std::string::npos);
+  MemoryFiles files;
+  ASSERT_TRUE(files.make_dir("m"));
+  ASSERT_TRUE(
+      files.write_synced("m/tokenizer.json", read_file(fixtures() + "/qwen2/tokenizer.json")));
+  const auto without = Tokenizer::load(files, "m").value();
+  EXPECT_NE(error(row, "d.json", kVocab, without.get()).find("names no eos token"),
+            std::string::npos);
+}
+
+TEST(Dataset, ATokenTheModelHasNotIsABadRow) {
+  const std::string row = R"({"instruction": "a", "output": "b"})";
+  const std::string says = error("[" + row + "]", "d.json", tokenizer().vocab_size() - 7);
+  EXPECT_NE(says.find("row 0, line 1: becomes token"), std::string::npos) << says;
+  EXPECT_NE(says.find("<|im_end|>"), std::string::npos) << says;
+}
+
+TEST(Dataset, EmptyAndMissingFiles) {
+  EXPECT_NE(error("[]").find("has no rows"), std::string::npos);
+  MemoryFiles files;
+  EXPECT_FALSE(Dataset::open(files, "nothing.json", nullptr, {.vocab_size = 1}));
+}
+
+TEST(Dataset, AFileThatChangesIsNoticed) {
+  const TempDir dir;
+  const std::string path = dir.write("d.json", R"([{"input_ids": [1], "labels": [1]}])");
+  const auto dataset = Dataset::open(path, nullptr, {.vocab_size = 512});
+  ASSERT_TRUE(dataset);
+  dir.write("d.json", R"([{"input_ids": [9], "labels"; [1]}])");
+  const auto sample = (*dataset)->at(0);
+  ASSERT_FALSE(sample);
+  EXPECT_EQ(sample.error().kind, ErrorKind::Environment);
+  EXPECT_NE(sample.error().to_string().find("row 0"), std::string::npos);
+}
+
+TEST(Dataset, CountsRowsWithoutCheckingThem) {
+  MemoryFiles files;
+  ASSERT_TRUE(files.write_synced("d.json", R"([{"input_ids": "bad"}, {}, 3])"));
+  EXPECT_EQ(Dataset::count_rows(files, "d.json").value(), 3);
+}
+
+TEST(Dataset, GoldenRuns) {
+  const std::string path = shared_dir() + "/golden/models/data_s64_v512.json";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << "NO GOLDEN DATA: " << path;
+  const auto dataset = Dataset::open(path, nullptr, {.max_seq_length = 64, .vocab_size = 512});
+  ASSERT_TRUE(dataset) << dataset.error().to_string();
+  EXPECT_EQ((*dataset)->rows(), 256);
+  for (int64_t row = 0; row < 256; ++row) EXPECT_EQ((*dataset)->at(row)->labels.size(), 64u);
+  EXPECT_EQ((*dataset)->truncated_rows(), 0);
+}
+
+}  // namespace
+}  // namespace dsj::data

@@ -1,0 +1,88 @@
+#include "engine/data/loader.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <latch>
+
+namespace dsj::data {
+namespace {
+
+/// Row i is one token, i.
+Result<Sample> row_as_token(int64_t row) {
+  const auto id = static_cast<int32_t>(row);
+  return Sample{.input_ids = {id}, .labels = {id}};
+}
+
+const SamplerOptions kOptions{
+    .rows = 23, .accumulation = 2, .world = 2, .micro_batch = 3, .seed = 5};
+
+TEST(Loader, GivesTheSamplersRowsInOrder) {
+  const Sampler sampler(kOptions);
+  for (const int64_t ahead : {1, 2, 8}) {
+    Loader loader(row_as_token, sampler, {.rank = 1, .first_step = 3, .ahead_max = ahead});
+    for (int64_t step = 3; step < 12; ++step) {
+      for (int64_t micro_step = 0; micro_step < 2; ++micro_step) {
+        const auto got = loader.next();
+        ASSERT_TRUE(got);
+        EXPECT_EQ(got->step, step);
+        EXPECT_EQ(got->micro_step, micro_step);
+        EXPECT_EQ(got->epoch, sampler.epoch(step, micro_step, 1, 0));
+        std::vector<int64_t> rows;
+        for (int64_t row = 0; row < 3; ++row) {
+          rows.push_back(sampler.index(step, micro_step, 1, row));
+        }
+        EXPECT_EQ(got->batch.input_ids, rows);
+      }
+    }
+  }
+}
+
+TEST(Loader, AnErrorComesInItsPlaceAndStays) {
+  const Sampler sampler({.rows = 100, .shuffle = false});
+  std::atomic<int64_t> last = -1;
+  Loader loader(
+      [&last](int64_t row) -> Result<Sample> {
+        last = row;
+        if (row == 4) return bad_input("row 4 is bad");
+        return row_as_token(row);
+      },
+      sampler, {.ahead_max = 8});
+  for (int64_t step = 0; step < 4; ++step) EXPECT_TRUE(loader.next());
+  for (int round = 0; round < 3; ++round) {
+    const auto got = loader.next();
+    ASSERT_FALSE(got);
+    EXPECT_EQ(got.error().message, "row 4 is bad");
+  }
+  EXPECT_EQ(last, 4);  // nothing behind the error was asked for
+}
+
+TEST(Loader, StaysWithinItsBound) {
+  const Sampler sampler({.rows = 1000, .shuffle = false});
+  std::atomic<int64_t> made = 0;
+  std::latch four(4);
+  {
+    Loader loader(
+        [&](int64_t row) {
+          if (++made <= 4) four.count_down();
+          return row_as_token(row);
+        },
+        sampler, {.ahead_max = 3});
+    four.wait();  // three in the queue, one in hand
+    for (int64_t taken = 1; taken <= 20; ++taken) {
+      ASSERT_TRUE(loader.next());
+      EXPECT_LE(made, taken + 4);
+    }
+  }
+  EXPECT_LE(made, 24);  // stopped while the queue was full, without a deadlock
+}
+
+TEST(Loader, StopsBeforeAnythingWasTaken) {
+  const Sampler sampler({.rows = 10});
+  for (int round = 0; round < 50; ++round) {
+    Loader loader(row_as_token, sampler, {.ahead_max = 1});
+  }
+}
+
+}  // namespace
+}  // namespace dsj::data

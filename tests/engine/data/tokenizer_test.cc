@@ -1,0 +1,287 @@
+// What a model directory may hold, and what is refused.
+#include "engine/data/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "common/files/memory_files.h"
+#include "engine/data/byte_alphabet.h"
+#include "tests/engine/data/support.h"
+
+namespace dsj::data {
+namespace {
+
+using nlohmann::json;
+
+json fixture(const std::string& name) {
+  return json::parse(read_file(fixtures() + "/" + name + "/tokenizer.json"));
+}
+
+/// A model directory in memory, "m".
+class Model {
+ public:
+  Model() { EXPECT_TRUE(files_.make_dir("m")); }
+  Model& with(const std::string& name, const char* text) { return with(name, std::string(text)); }
+  Model& with(const std::string& name, const std::string& text) {
+    EXPECT_TRUE(files_.write_synced("m/" + name, text));
+    return *this;
+  }
+  Model& with(const std::string& name, const json& root) { return with(name, root.dump()); }
+  Result<std::unique_ptr<Tokenizer>> load() { return Tokenizer::load(files_, "m"); }
+  std::string error() {
+    const auto loaded = load();
+    EXPECT_FALSE(loaded);
+    return loaded ? "" : loaded.error().to_string();
+  }
+
+ private:
+  MemoryFiles files_;
+};
+
+std::string vocab_of(const json& root) {
+  return root["model"]["vocab"].dump();
+}
+std::string merges_of(const json& root) {
+  std::string text = "#version: 0.2\n";
+  for (const json& merge : root["model"]["merges"]) {
+    text += merge.is_string() ? merge.get<std::string>()
+                              : merge[0].get<std::string>() + " " + merge[1].get<std::string>();
+    text += "\n";
+  }
+  return text;
+}
+
+const std::string kText =
+    "The quick caf\u00e9, we'LL train 1234 models.\n\n  \u4f60\u597d cafe\u0301";
+
+TEST(Tokenizer, VocabAndMergesAreTheSameTokenizer) {
+  for (const auto& [name, type] :
+       {std::pair{"gpt2", "GPT2Tokenizer"}, {"qwen2", "Qwen2Tokenizer"}}) {
+    json root = fixture(name);
+    const auto whole = Model()
+                           .with("tokenizer.json", root.patch(json::parse(R"([
+        {"op": "replace", "path": "/added_tokens", "value": []}])")))
+                           .load();
+    ASSERT_TRUE(whole) << whole.error().to_string();
+    // As trained, the vocabulary ends before the added tokens.
+    const auto pair = Model()
+                          .with("vocab.json", vocab_of(root))
+                          .with("merges.txt", merges_of(root))
+                          .with("tokenizer_config.json", json{{"tokenizer_class", type}})
+                          .load();
+    ASSERT_TRUE(pair) << pair.error().to_string();
+    EXPECT_EQ((*pair)->encode(kText).value(), (*whole)->encode(kText).value()) << name;
+    EXPECT_EQ((*pair)->decode((*pair)->encode("x y").value(), false), "x y");
+    EXPECT_EQ((*pair)->eos_id(), (*pair)->token_to_id("<|endoftext|>"));
+    EXPECT_TRUE((*pair)->is_special(*(*pair)->eos_id()));
+  }
+}
+
+TEST(Tokenizer, VocabAndMergesAloneAreNotGuessed) {
+  const json root = fixture("qwen2");
+  const std::string error =
+      Model().with("vocab.json", vocab_of(root)).with("merges.txt", merges_of(root)).error();
+  EXPECT_NE(error.find("nothing says whose pre-tokenizer"), std::string::npos) << error;
+  const std::string other = Model()
+                                .with("vocab.json", vocab_of(root))
+                                .with("merges.txt", merges_of(root))
+                                .with("config.json", json{{"model_type", "phi"}})
+                                .error();
+  EXPECT_NE(other.find("'phi' is not known"), std::string::npos) << other;
+}
+
+TEST(Tokenizer, BrokenMergesNameTheLine) {
+  const std::string error = Model()
+                                .with("vocab.json", vocab_of(fixture("gpt2")))
+                                .with("merges.txt", "#version: 0.2\na b\nabc\n")
+                                .with("config.json", json{{"model_type", "gpt2"}})
+                                .error();
+  EXPECT_NE(error.find("m/merges.txt:3"), std::string::npos) << error;
+}
+
+TEST(Tokenizer, TiktokenRanks) {
+  // 256 bytes, then "ab" and "abab"; base64 by hand for the two.
+  std::string text;
+  static constexpr char kDigits[] =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  for (int byte = 0; byte < 256; ++byte) {
+    text += std::string{kDigits[byte >> 2], kDigits[(byte & 3) << 4]} +
+            "== " + std::to_string(byte) + "\n";
+  }
+  const auto tokenizer = Model().with("qwen.tiktoken", text + "YWI= 256\nYWJhYg== 257\n").load();
+  ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
+  EXPECT_EQ((*tokenizer)->encode("ababab").value(), (std::vector<int32_t>{257, 256}));
+  EXPECT_EQ((*tokenizer)->encode("<|im_end|>x<|extra_204|>").value(),
+            (std::vector<int32_t>{260, 'x', 465}));
+  EXPECT_EQ((*tokenizer)->encode("<|im_end|>", {.parse_special = false}).value().size(), 10u);
+  EXPECT_EQ((*tokenizer)->eos_id(), 258);
+  const std::string error = Model().with("qwen.tiktoken", text + "YW! 256\n").error();
+  EXPECT_NE(error.find("m/qwen.tiktoken:257"), std::string::npos) << error;
+}
+
+TEST(Tokenizer, SpecialRoles) {
+  const json root = fixture("qwen2");
+  const int32_t end = root["added_tokens"][0]["id"];
+  const auto tokenizer =
+      Model()
+          .with("tokenizer.json", root)
+          .with("tokenizer_config.json", json{{"eos_token", "<|im_end|>"}, {"bos_token", nullptr}})
+          .with("special_tokens_map.json",
+                json{{"pad_token", {{"content", "<|endoftext|>"}, {"lstrip", false}}},
+                     {"eos_token", "<|endoftext|>"}})
+          .with("generation_config.json", json{{"eos_token_id", {end + 2, end}}})
+          .load();
+  ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
+  EXPECT_EQ((*tokenizer)->eos_id(), end + 2);
+  EXPECT_EQ((*tokenizer)->pad_id(), end);
+  EXPECT_EQ((*tokenizer)->bos_id(), std::nullopt);
+  EXPECT_EQ((*tokenizer)->stop_ids(), (std::vector<int32_t>{end + 2, end}));
+  EXPECT_EQ((*tokenizer)->decode({{end, 0}}, true), (*tokenizer)->decode({{0}}, false));
+}
+
+TEST(Tokenizer, IdsFromTheModelsConfigAreTheLastResort) {
+  const json root = fixture("gpt2");
+  const auto tokenizer = Model()
+                             .with("tokenizer.json", root)
+                             .with("config.json", json{{"eos_token_id", 5}, {"pad_token_id", -1}})
+                             .load();
+  ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
+  EXPECT_EQ((*tokenizer)->eos_id(), 5);
+  EXPECT_EQ((*tokenizer)->pad_id(), std::nullopt);
+  const std::string error = Model()
+                                .with("tokenizer.json", root)
+                                .with("config.json", json{{"eos_token_id", 999999}})
+                                .error();
+  EXPECT_NE(error.find("eos_token_id 999999"), std::string::npos) << error;
+}
+
+TEST(Tokenizer, ConfigsFlagsOfAnAddedTokenWin) {
+  const json root = fixture("gpt2");
+  const auto& tool = root["added_tokens"].back();  // <tool>
+  const json decoder = {{std::to_string(tool["id"].get<int>()),
+                         {{"content", "<tool>"}, {"lstrip", true}, {"special", true}}}};
+  const auto tokenizer = Model()
+                             .with("tokenizer.json", root)
+                             .with("tokenizer_config.json", json{{"added_tokens_decoder", decoder}})
+                             .load();
+  ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
+  EXPECT_EQ((*tokenizer)->encode("   <tool>").value(),
+            std::vector<int32_t>{tool["id"].get<int32_t>()});
+  EXPECT_TRUE((*tokenizer)->is_special(tool["id"]));
+}
+
+TEST(Tokenizer, RefusesByName) {
+  struct Case {
+    const char* path;
+    const char* value;
+    const char* says;
+  };
+  const json root = fixture("llama3");
+  for (const Case& c : {
+           Case{"/model/type", R"("Unigram")", "model.type is 'Unigram'"},
+           {"/model/type", R"("WordPiece")", "model.type is 'WordPiece'"},
+           {"/model/byte_fallback", "true", "model.byte_fallback"},
+           {"/model/dropout", "0.1", "model.dropout"},
+           {"/model/end_of_word_suffix", R"("</w>")", "model.end_of_word_suffix"},
+           {"/model/strange", "1", "model.strange"},
+           {"/model/vocab/x", R"("y")", "model.vocab['x']"},
+           {"/model/merges/3", R"("a b c")", "model.merges[3]"},
+           {"/model/merges/3", R"(["\u0120", "nosuchtoken"])", "'nosuchtoken' is not in"},
+           {"/normalizer", R"({"type": "Lowercase"})", "normalizer is 'Lowercase'"},
+           {"/normalizer", R"({"type": "Sequence", "normalizers": [{"type": "Prepend"}]})",
+            "normalizer.normalizers[0] is 'Prepend'"},
+           {"/pre_tokenizer", R"({"type": "Metaspace"})", "pre_tokenizer is 'Metaspace'"},
+           {"/pre_tokenizer", "null", "no ByteLevel"},
+           {"/pre_tokenizer/pretokenizers/0/behavior", R"("MergedWithNext")", "MergedWithNext"},
+           {"/pre_tokenizer/pretokenizers/0/pattern/Regex", R"("\\w+")", "\\w is not supported"},
+           {"/post_processor", R"({"type": "RobertaProcessing"})", "RobertaProcessing"},
+           {"/decoder", R"({"type": "WordPiece"})", "decoder is 'WordPiece'"},
+           {"/added_tokens/0/id", "2", "Hugging Face's loader gives it"},
+           {"/added_tokens/0/shape", "2", "added_tokens[0].shape"},
+       }) {
+    const json patch = {{{"op", "add"}, {"path", c.path}, {"value", json::parse(c.value)}}};
+    const std::string path = c.path;
+    json changed = root;
+    if (path.starts_with("/model/merges/")) {
+      changed["model"]["merges"][3] = json::parse(c.value);
+    } else {
+      changed = root.patch(patch);
+    }
+    const std::string error = Model().with("tokenizer.json", changed).error();
+    EXPECT_NE(error.find(c.says), std::string::npos) << c.path << ": " << error;
+    EXPECT_NE(error.find("m/tokenizer.json"), std::string::npos) << error;
+  }
+}
+
+TEST(Tokenizer, RefusesAVocabularyWithoutAllBytes) {
+  json root = fixture("gpt2");
+  root["model"]["vocab"].erase("\u0120");  // the space
+  root["model"]["merges"] = json::array();
+  root["added_tokens"] = json::array();
+  const std::string error = Model().with("tokenizer.json", root).error();
+  EXPECT_NE(error.find("lacks 1 of the 256 bytes (the first is 32)"), std::string::npos) << error;
+}
+
+TEST(Tokenizer, RefusesConfigsThatContradict) {
+  const json root = fixture("gpt2");
+  struct Case {
+    json config;
+    const char* says;
+  };
+  for (const Case& c : {Case{{{"add_prefix_space", true}}, "add_prefix_space"},
+                        {{{"add_bos_token", true}}, "add_bos_token"},
+                        {{{"eos_token", "</s>"}}, "eos_token '</s>' is not a token"},
+                        {{{"added_tokens_decoder", {{"3", {{"content", "<tool>"}}}}}},
+                         "token '<tool>' has id 3"}}) {
+    const std::string error =
+        Model().with("tokenizer.json", root).with("tokenizer_config.json", c.config).error();
+    EXPECT_NE(error.find(c.says), std::string::npos) << error;
+  }
+}
+
+TEST(Tokenizer, NoTokenizerSaysWhatIsThere) {
+  EXPECT_NE(Model().error().find("holds no tokenizer"), std::string::npos);
+  const std::string error = Model().with("tokenizer.model", "x").error();
+  EXPECT_NE(error.find("found tokenizer.model"), std::string::npos) << error;
+  EXPECT_NE(Model().with("tokenizer.json", "{\n  1").error().find("m/tokenizer.json:2:"),
+            std::string::npos);
+}
+
+TEST(Tokenizer, TextThatIsNotUtf8IsAnError) {
+  const auto tokenizer = Model().with("tokenizer.json", fixture("gpt2")).load();
+  const auto ids = (*tokenizer)->encode("abc\xFFz");
+  ASSERT_FALSE(ids);
+  EXPECT_NE(ids.error().message.find("byte 3 of 5"), std::string::npos);
+}
+
+TEST(Tokenizer, LengthLimitKeepsWhatTheTemplateAdds) {
+  const auto tokenizer = Model().with("tokenizer.json", fixture("llama3")).load();
+  const auto whole = (*tokenizer)->encode(kText).value();
+  const auto cut = (*tokenizer)->encode(kText, {.max_length = 4}).value();
+  EXPECT_EQ(cut, std::vector<int32_t>(whole.begin(), whole.begin() + 4));
+  EXPECT_EQ(whole.front(), (*tokenizer)->token_to_id("<|begin_of_text|>"));
+  const auto bare =
+      (*tokenizer)->encode(kText, {.add_special_tokens = false, .max_length = 4}).value();
+  EXPECT_EQ(bare, std::vector<int32_t>(whole.begin() + 1, whole.begin() + 5));
+}
+
+TEST(Tokenizer, SeveralThreadsGetTheSame) {
+  const auto tokenizer = Model().with("tokenizer.json", fixture("qwen2")).load();
+  const auto expected = (*tokenizer)->encode(kText).value();
+  std::vector<std::jthread> threads;
+  std::atomic<int> wrong = 0;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 200; ++round) {
+        wrong += (*tokenizer)->encode(kText).value() != expected;
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace dsj::data

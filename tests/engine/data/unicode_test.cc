@@ -1,0 +1,76 @@
+#include "engine/data/unicode.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/data/byte_alphabet.h"
+
+namespace dsj::data {
+namespace {
+
+TEST(Unicode, FindsTheFirstBadByte) {
+  EXPECT_EQ(find_invalid_utf8("caf\u00e9 \U0001F600"), std::nullopt);
+  EXPECT_EQ(find_invalid_utf8("ab\xFFz"), 2u);
+  EXPECT_EQ(find_invalid_utf8("\xC0\x80"), 0u);          // overlong
+  EXPECT_EQ(find_invalid_utf8("a\xED\xA0\x80"), 1u);     // a surrogate
+  EXPECT_EQ(find_invalid_utf8("\xF4\x90\x80\x80"), 0u);  // above U+10FFFF
+  EXPECT_EQ(find_invalid_utf8("x\xE2\x82"), 1u);         // cut short
+}
+
+TEST(Unicode, EachIllFormedPartBecomesOneReplacement) {
+  EXPECT_EQ(to_valid_utf8("a\xE2\x82z"), "a\uFFFDz");
+  EXPECT_EQ(to_valid_utf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");
+  EXPECT_EQ(to_valid_utf8("\xF0\x9F\x98"), "\uFFFD");
+  EXPECT_EQ(to_valid_utf8("caf\u00e9"), "caf\u00e9");
+}
+
+TEST(Unicode, CodePointsBothWays) {
+  const std::string text = "a\u00e9\u20ac\U0001F600";
+  std::vector<char32_t> forward, backward;
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint c = code_point_at(text, at);
+    forward.push_back(c.value);
+    at += c.length;
+  }
+  for (std::size_t end = text.size(); end > 0;) {
+    const CodePoint c = code_point_before(text, end);
+    backward.insert(backward.begin(), c.value);
+    end -= c.length;
+  }
+  EXPECT_EQ(forward, (std::vector<char32_t>{'a', 0xE9, 0x20AC, 0x1F600}));
+  EXPECT_EQ(backward, forward);
+}
+
+TEST(Unicode, NfcByBothTables) {
+  for (const Nfc tables : {Nfc::Unicode9, Nfc::Current}) {
+    EXPECT_EQ(to_nfc("cafe\u0301", tables), "caf\u00e9");
+    EXPECT_EQ(to_nfc("\u1112\u1161\u11ab", tables), "\ud55c");
+  }
+  EXPECT_EQ(to_nfc("e\u0301", Nfc::None), "e\u0301");
+  // U+1AC4 came with Unicode 14, class 220: it sorts before U+0301 only where it is known.
+  EXPECT_EQ(to_nfc("x\u0301\u1ac4", Nfc::Current), "x\u1ac4\u0301");
+  EXPECT_EQ(to_nfc("x\u0301\u1ac4", Nfc::Unicode9), "x\u0301\u1ac4");
+  EXPECT_EQ(to_nfc("\U00011935\U00011930", Nfc::Current), "\U00011938");
+  EXPECT_EQ(to_nfc("\U00011935\U00011930", Nfc::Unicode9), "\U00011935\U00011930");
+}
+
+TEST(Unicode, WhiteSpaceIsTheProperty) {
+  for (const char32_t c : {0x09, 0x20, 0x85, 0xA0, 0x1680, 0x2028, 0x202F, 0x3000}) {
+    EXPECT_TRUE(is_white_space(c)) << std::hex << uint32_t(c);
+  }
+  for (const char32_t c : {0x180E, 0x200B, 0xFEFF, 0x1C, 0x61}) {
+    EXPECT_FALSE(is_white_space(c)) << std::hex << uint32_t(c);
+  }
+}
+
+TEST(ByteAlphabet, EveryByteThereAndBack) {
+  std::string bytes;
+  for (int byte = 0; byte < 256; ++byte) bytes.push_back(static_cast<char>(byte));
+  const std::string text = to_byte_alphabet(bytes);
+  EXPECT_FALSE(find_invalid_utf8(text));
+  EXPECT_EQ(from_byte_alphabet(text), bytes);
+  EXPECT_EQ(to_byte_alphabet(" the\n"), "\u0120the\u010a");
+  EXPECT_EQ(from_byte_alphabet("a b"), std::nullopt);  // a space is not of the alphabet
+}
+
+}  // namespace
+}  // namespace dsj::data
