@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Makes the tiny Qwen2 directories of tests/fixtures and what transformers computes with them, in fp32.
 
-Usage: qwen2_oracle.py FIXTURES_DIRECTORY. tests/fixtures/README.md describes the files.
+Run by scripts/oracle.sh. tests/fixtures/README.md describes the files.
 Everything follows from the seeds below; a second run gives the same bytes on the same versions.
 """
+# python: tests/oracle/model_venv.sh
 import json
 import os
-import sys
 
 import torch
 import transformers
@@ -161,7 +161,7 @@ def oracle(directory, config, generator, all_positions):
 
 
 def main():
-    root = sys.argv[1]
+    root = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "fixtures")
     torch.set_num_threads(1)
     for number, (name, config) in enumerate(MODELS.items()):
         generator = torch.Generator().manual_seed(20 + number)
@@ -172,6 +172,7 @@ def main():
                    {"_from_model_config": True, "bos_token_id": 1, "eos_token_id": 2,
                     "transformers_version": config["transformers_version"]})
         save_file(weights(config, generator), os.path.join(directory, "model.safetensors"), metadata={"format": "pt"})
+        os.chmod(os.path.join(directory, "model.safetensors"), 0o644)
         result = oracle(directory, config, generator, all_positions=number == 0)
         write_json(os.path.join(root, name + ".oracle.json"), result)
         gap = min(row["smallest_gap"] for row in result["greedy"])
