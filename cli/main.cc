@@ -18,6 +18,7 @@ struct Verb {
 /// One row per verb, in the order of the help text.
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> table = {
+      {"validate", "check a ds_config or a DeepSpeedJob", dsj::cli::run_validate},
       {"generate", "answers the questions of a data file with a model", dsj::cli::run_generate},
   };
   return table;

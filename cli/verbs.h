@@ -5,10 +5,15 @@
 // 130 interrupted. No exception leaves a verb.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
 #include "common/result.h"
+
+namespace CLI {
+class App;
+}
 
 namespace dsj::cli {
 
@@ -22,5 +27,9 @@ int run_generate(Arguments args);
 
 /// Prints "dsj VERB: where: message (hint)" on stderr; returns the exit code of the error's kind.
 int report(const char* verb, const Error& error);
+
+/// CLI11 from a verb's arguments. A value: the verb is over with it (0 after --help, 2 after a
+/// mistake, both printed).
+std::optional<int> parse(CLI::App& app, Arguments args);
 
 }  // namespace dsj::cli

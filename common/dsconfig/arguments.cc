@@ -94,4 +94,26 @@ Resolution resolve(const nlohmann::json& ds_config, const TrainingArgs& training
   return resolution;
 }
 
+Resolution resolve_alone(const nlohmann::json& ds_config) {
+  const Checked checked = check(ds_config);
+  const auto given = [&](const char* path) -> int64_t {
+    const nlohmann::json* value = checked.find(path);
+    return value != nullptr && value->is_number_integer() ? value->get<int64_t>() : 0;
+  };
+  const int64_t train = given("train_batch_size");
+  const int64_t micro = given("train_micro_batch_size_per_gpu");
+  const int64_t accumulation = given("gradient_accumulation_steps");
+  int64_t world = 1;  // only all three together fix it
+  int64_t per_step = 0;
+  if (train > 0 && micro > 0 && accumulation > 0 &&
+      !__builtin_mul_overflow(micro, accumulation, &per_step) && train % per_step == 0)
+    world = std::min<int64_t>(train / per_step, INT32_MAX);
+  Resolution resolution = resolve(ds_config, {}, {.world_size = static_cast<int>(world)});
+  if (train > 0 && micro > 0 && accumulation > 0)
+    for (Finding& finding : resolution.findings)
+      if (finding.path == "train_batch_size" && finding.severity == Severity::Error)
+        finding.message = "no world size makes this hold; " + finding.message;
+  return resolution;
+}
+
 }  // namespace dsj::dsconfig

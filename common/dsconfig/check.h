@@ -30,7 +30,4 @@ Checked check(const nlohmann::json& ds_config);
 /// --strict: a key nobody reads becomes an error.
 void make_strict(std::vector<Finding>& findings);
 
-/// What can be said of the batch triangle when the world size is unknown: a bare file's.
-void check_batch_of_any_world(const Checked& checked, std::vector<Finding>& findings);
-
 }  // namespace dsj::dsconfig

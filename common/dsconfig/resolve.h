@@ -49,4 +49,8 @@ struct Resolution {
 Resolution resolve(const nlohmann::json& ds_config, const TrainingArgs& training,
                    const Facts& facts);
 
+/// A bare ds_config, as `dsj validate` has it: no training arguments, and any world size that makes
+/// the batch triangle hold. `complete` says nothing here.
+Resolution resolve_alone(const nlohmann::json& ds_config);
+
 }  // namespace dsj::dsconfig

@@ -1,0 +1,149 @@
+#include "cli/input.h"
+
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "common/jobspec/yaml.h"
+
+namespace dsj::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using dsconfig::Finding;
+using nlohmann::json;
+using Severity = Finding::Severity;
+
+bool has_yaml_name(const std::string& path) {
+  const std::string extension = fs::path(path).extension().string();
+  return extension == ".yaml" || extension == ".yml";
+}
+
+bool is_job(const json& value) {
+  return value.is_object() && (value.contains("apiVersion") || value.contains("kind"));
+}
+
+/// ROLL's pipelines name their workers like this.
+bool is_roll(const json& value) {
+  if (!value.is_object()) return false;
+  for (const char* role : {"actor_train", "actor_infer", "strategy_args", "reference"})
+    if (value.contains(role)) return true;
+  return false;
+}
+
+/// Counts the elements of a top-level array, or 1 for another value; keeps nothing.
+class RowCounter : public nlohmann::json_sax<json> {
+ public:
+  int64_t rows = 0;
+  bool null() override { return value(); }
+  bool boolean(bool) override { return value(); }
+  bool number_integer(number_integer_t) override { return value(); }
+  bool number_unsigned(number_unsigned_t) override { return value(); }
+  bool number_float(number_float_t, const string_t&) override { return value(); }
+  bool string(string_t&) override { return value(); }
+  bool binary(binary_t&) override { return value(); }
+  bool start_object(std::size_t) override { return open(); }
+  bool key(string_t&) override { return true; }
+  bool end_object() override { return --depth_ >= 0; }
+  bool start_array(std::size_t) override { return open(); }
+  bool end_array() override { return --depth_ >= 0; }
+  bool parse_error(std::size_t, const std::string&, const json::exception&) override {
+    return false;
+  }
+
+ private:
+  bool value() {
+    rows += depth_ == 1;
+    return true;
+  }
+  bool open() {
+    rows += depth_ == 1;
+    ++depth_;
+    return true;
+  }
+  int depth_ = 0;
+};
+
+std::optional<int64_t> count_rows(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  file >> std::ws;
+  if (file.peek() == '[') {
+    RowCounter counter;
+    if (!json::sax_parse(file, &counter)) return std::nullopt;
+    return counter.rows;
+  }
+  int64_t rows = 0;
+  for (std::string line; std::getline(file, line);)
+    rows += line.find_first_not_of(" \t\r") != std::string::npos;
+  return file.bad() ? std::nullopt : std::optional(rows);
+}
+
+}  // namespace
+
+Result<Input> read_input(const std::string& path, const std::vector<std::string>& overrides) {
+  {  // a file that cannot be read is told from one that makes no sense
+    std::ifstream file(path, std::ios::binary);
+    if (!file) return bad_input(std::string("cannot be read: ") + std::strerror(errno), path);
+    file.peek();
+    if (file.bad() || fs::is_directory(path))
+      return bad_input("cannot be read: it is not a file", path);
+  }
+  Input input;
+  auto document = has_yaml_name(path) ? jobspec::read_yaml(path) : dsconfig::read_file(path);
+  if (!document) {
+    input.syntax = document.error();
+    return input;
+  }
+  if (has_yaml_name(path) && is_roll(document->value))
+    return bad_input("ROLL YAML is not read in this version", path,
+                     "give the ds_config or a DeepSpeedJob");
+  if (!has_yaml_name(path) && !is_job(document->value)) {
+    input.ds_config = std::move(*document);
+    return input;
+  }
+  auto job =
+      jobspec::read_manifest(*document, fs::absolute(path).parent_path().string(), overrides);
+  if (!job) {
+    input.syntax = job.error();
+    return input;
+  }
+  input.job = std::move(*job);
+  return input;
+}
+
+Surroundings look_around(const jobspec::Job& job) {
+  Surroundings around;
+  const auto note = [&](const char* path, std::string message, std::string hint) {
+    around.findings.push_back({Severity::Warning, std::string("spec.training.") + path,
+                               std::move(message), std::move(hint)});
+  };
+  const TrainingArgs& training = job.training;
+  std::error_code ignored;
+  if (fs::is_directory(training.model_name_or_path, ignored)) {
+    auto model = layout::read_model_config(training.model_name_or_path);
+    if (model) {
+      around.facts.hidden_size = model->hidden_size;
+      around.model = std::move(*model);
+    } else {
+      around.findings.push_back({Severity::Unsupported, "spec.training.modelNameOrPath",
+                                 model.error().to_string(), "name a model this engine runs"});
+    }
+  } else if (!training.model_name_or_path.empty()) {
+    note("modelNameOrPath", "\"" + training.model_name_or_path + "\" is not a directory here",
+         "what depends on the model's shape is left open");
+  }
+  if (training.max_steps.value_or(0) <= 0 && !training.data_path.empty()) {
+    around.facts.dataset_rows = count_rows(training.data_path);
+    if (!around.facts.dataset_rows)
+      note("dataPath", "\"" + training.data_path + "\" cannot be read here",
+           "the number of steps is left open");
+  }
+  around.facts.world_size = job.world_size();
+  dsconfig::locate(around.findings, job.positions);
+  return around;
+}
+
+}  // namespace dsj::cli

@@ -1,0 +1,34 @@
+// What `dsj validate` and `dsj plan` are given: a DeepSpeedJob or a bare ds_config, told apart by
+// its content. Reads files; decides nothing.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/jobspec/job.h"
+#include "common/layout/model_config.h"
+#include "common/result.h"
+
+namespace dsj::cli {
+
+struct Input {
+  std::optional<jobspec::Job> job;  ///< a DeepSpeedJob; else a bare ds_config
+  dsconfig::Document ds_config;     ///< the bare one
+  /// The text could be read but makes no sense: one finding, nothing else.
+  std::optional<Error> syntax;
+};
+
+/// Error: the file cannot be read, or is of a kind that is known and not read here.
+Result<Input> read_input(const std::string& path, const std::vector<std::string>& overrides = {});
+
+/// What the machine knows and the manifest does not: hidden size from the model's config.json, rows
+/// from the data file. What cannot be read is left out, with a note.
+struct Surroundings {
+  dsconfig::Facts facts;
+  std::optional<layout::ModelConfig> model;
+  std::vector<dsconfig::Finding> findings;
+};
+Surroundings look_around(const jobspec::Job& job);
+
+}  // namespace dsj::cli

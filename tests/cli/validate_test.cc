@@ -1,0 +1,155 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/verbs.h"
+
+namespace dsj::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class ValidateTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::temp_directory_path() /
+              ("dsj-validate-test-" + std::to_string(getpid()) + info->name());
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name) << text;
+    return (folder_ / name).string();
+  }
+
+  /// Exit code; stdout is kept.
+  int run(std::vector<std::string> args) {
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    const int code = run_validate(args);
+    out_ = testing::internal::GetCapturedStdout();
+    err_ = testing::internal::GetCapturedStderr();
+    return code;
+  }
+
+  fs::path folder_;
+  std::string out_, err_;
+};
+
+TEST_F(ValidateTest, AGoodFile) {
+  const std::string file = write("ds.json", R"({"train_micro_batch_size_per_gpu": "auto"})");
+  EXPECT_EQ(run({file}), 0);
+  EXPECT_EQ(out_, file + ": valid: 0 errors, 0 unsupported, 0 warnings\n");
+  EXPECT_EQ(run({file, "-o", "json"}), 0);
+  EXPECT_EQ(json::parse(out_), json::parse(R"({"valid": true, "findings": []})"));
+}
+
+TEST_F(ValidateTest, FindingsHavePathLineMessageAndHint) {
+  const std::string file = write("ds.json", R"({
+  "train_batch_size": 32,
+  "zero_optimization": {
+    "comm_overlap": true,
+    "stage": 4
+  },
+  "my_own_key": 1,
+  "tensorboard": {"enabled": true}
+})");
+  EXPECT_EQ(run({file, "-o", "json"}), 1);
+  const json answer = json::parse(out_);
+  EXPECT_FALSE(answer["valid"]);
+  ASSERT_EQ(answer["findings"].size(), 4u) << answer.dump(2);
+  std::map<std::string, json> by_path;
+  for (const json& finding : answer["findings"]) by_path[finding["path"]] = finding;
+  const json slip = by_path["zero_optimization.comm_overlap"];
+  EXPECT_EQ(slip["severity"], "error");
+  EXPECT_EQ(slip["hint"], "did you mean \"overlap_comm\"?");
+  EXPECT_EQ(slip["line"], 4);
+  EXPECT_EQ(by_path["zero_optimization.stage"]["message"], "found 4, expected from 0 to 3");
+  EXPECT_EQ(by_path["my_own_key"]["severity"], "warning");
+  EXPECT_EQ(by_path["tensorboard"]["severity"], "unsupported");
+  EXPECT_EQ(run({file}), 1);
+  EXPECT_NE(out_.find(file + ":4:5: error: zero_optimization.comm_overlap: "), std::string::npos)
+      << out_;
+}
+
+TEST_F(ValidateTest, UnsupportedKeepsItValidAndStrictMakesUnknownKeysErrors) {
+  const std::string file =
+      write("ds.json", R"({"train_batch_size": 8, "fp16": {"enabled": true}, "my_own_key": 1})");
+  EXPECT_EQ(run({file}), 0);
+  EXPECT_EQ(run({file, "-o", "json"}), 0);
+  EXPECT_TRUE(json::parse(out_)["valid"]);
+  EXPECT_EQ(run({"--strict", file}), 1);
+}
+
+TEST_F(ValidateTest, ABareTriangleHoldsWhenSomeWorldSizeMakesItHold) {
+  EXPECT_EQ(run({write("a.json", R"({"train_batch_size": 32,
+      "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2})")}),
+            0);
+  EXPECT_EQ(run({write("b.json", R"({"train_batch_size": 33,
+      "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2})")}),
+            1);
+  EXPECT_NE(out_.find("no world size makes this hold"), std::string::npos) << out_;
+  EXPECT_EQ(run({write("c.json", "{}")}), 1);
+}
+
+TEST_F(ValidateTest, TextThatMakesNoSenseIsAFinding) {
+  const std::string file = write("ds.json", "{\"a\": 1,\n \"a\": 2}");
+  EXPECT_EQ(run({file, "-o", "json"}), 1);
+  const json finding = json::parse(out_)["findings"][0];
+  EXPECT_EQ(finding["line"], 2);
+  EXPECT_NE(finding["message"].get<std::string>().find("given twice"), std::string::npos);
+}
+
+TEST_F(ValidateTest, UsageAndUnreadableFilesAreTwo) {
+  EXPECT_EQ(run({}), 2);
+  EXPECT_EQ(run({"--no-such-flag", "x"}), 2);
+  EXPECT_EQ(run({"-o", "xml", "x"}), 2);
+  EXPECT_EQ(run({(folder_ / "absent.json").string()}), 2);
+  EXPECT_EQ(run({folder_.string()}), 2);
+  EXPECT_NE(err_.find("dsj validate: "), std::string::npos);
+  EXPECT_EQ(run({write("roll.yaml", "actor_train: {}\n")}), 2);
+  EXPECT_NE(err_.find("ROLL"), std::string::npos);
+  EXPECT_EQ(run({"--help"}), 0);
+}
+
+TEST_F(ValidateTest, AJobIsCheckedWithItsArguments) {
+  write("data.jsonl", "{}\n{}\n");
+  fs::create_directories(folder_ / "model");
+  write("model/config.json", R"({"model_type": "qwen2", "hidden_size": 64, "vocab_size": 512,
+      "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "max_position_embeddings": 128, "hidden_act": "silu",
+      "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": false})");
+  const std::string text = R"(apiVersion: training.dsj.dev/v1alpha1
+kind: DeepSpeedJob
+metadata: {name: a}
+spec:
+  deepspeed:
+    config:
+      train_micro_batch_size_per_gpu: 4
+      zero_optimization: {stage: 2}
+  training:
+    modelNameOrPath: model
+    dataPath: data.jsonl
+    perDeviceTrainBatchSize: 2
+  workers: {slotsPerWorker: 2}
+)";
+  const std::string file = write("job.yaml", text);
+  EXPECT_EQ(run({file}), 1);
+  EXPECT_NE(out_.find(file + ":7:7: error: "
+                             "spec.deepspeed.config.train_micro_batch_size_per_gpu: ds_config says "
+                             "4, training.perDeviceTrainBatchSize says 2"),
+            std::string::npos)
+      << out_;
+  std::string good = text;
+  good.replace(good.find("gpu: 4"), 6, "gpu: 2");
+  EXPECT_EQ(run({write("good.yaml", good)}), 0) << out_;
+}
+
+}  // namespace
+}  // namespace dsj::cli
