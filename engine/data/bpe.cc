@@ -67,7 +67,7 @@ void PieceCache::store(std::string_view piece, const int32_t* ids, std::size_t c
   ids_.insert(ids_.end(), ids, ids + count);
 }
 
-Bpe::Bpe(std::array<int32_t, 256> byte_ids, MergeTable merges, IdOfBytes id_of_bytes,
+Bpe::Bpe(std::array<int32_t, 256> byte_ids, MergeTable merges, StringTable id_of_bytes,
          bool whole_pieces)
     : byte_ids_(byte_ids),
       merges_(std::move(merges)),
@@ -82,9 +82,8 @@ void Bpe::encode(std::string_view piece, PieceCache* cache, std::vector<int32_t>
   }
   if (cache != nullptr && cache->find(piece, ids)) return;
   const std::size_t before = ids.size();
-  const auto whole = whole_pieces_ ? id_of_bytes_.find(piece) : id_of_bytes_.end();
-  if (whole != id_of_bytes_.end()) {
-    ids.push_back(whole->second);
+  if (const auto whole = whole_pieces_ ? id_of_bytes_.find(piece) : std::nullopt) {
+    ids.push_back(*whole);
   } else if (piece.size() <= kShortPiece) {
     merge_short(piece, ids);
   } else {

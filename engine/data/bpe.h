@@ -10,6 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/data/string_table.h"
+
 namespace dsj::data {
 
 struct StringHash {
@@ -18,7 +20,6 @@ struct StringHash {
     return std::hash<std::string_view>{}(text);
   }
 };
-using IdOfBytes = std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>>;
 
 /// (left, right) -> (rank, result); open addressing, because a lookup per pair is what BPE costs.
 class MergeTable {
@@ -67,7 +68,7 @@ class Bpe {
  public:
   /// `byte_ids`: the id of each single byte. `whole_pieces`: a piece that is a token is that token,
   /// whatever the merges say (ignore_merges; tiktoken). `id_of_bytes` may be empty without it.
-  Bpe(std::array<int32_t, 256> byte_ids, MergeTable merges, IdOfBytes id_of_bytes,
+  Bpe(std::array<int32_t, 256> byte_ids, MergeTable merges, StringTable id_of_bytes,
       bool whole_pieces);
 
   /// Appends the ids of `piece` (its bytes). `cache` may be null.
@@ -79,7 +80,7 @@ class Bpe {
 
   std::array<int32_t, 256> byte_ids_;
   MergeTable merges_;
-  IdOfBytes id_of_bytes_;
+  StringTable id_of_bytes_;
   bool whole_pieces_;
 };
 

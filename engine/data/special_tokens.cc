@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "engine/data/string_table.h"
 #include "engine/data/text_file.h"
 #include "engine/data/tokenizer_files.h"
 
@@ -32,8 +33,9 @@ std::optional<std::string> token_text(const json& value) {
 class SpecialTokens {
  public:
   SpecialTokens(std::string dir, TokenizerSpec& spec) : dir_(std::move(dir)), spec_(spec) {
-    for (const auto& [token, id] : spec_.vocab) id_of_.emplace(token, id);
-    for (const AddedToken& token : spec_.added) id_of_.emplace(token.content, token.id);
+    for (const auto& [token, id] : spec_.vocab) vocab_.insert(token, id);
+    id_of_ = vocab_;
+    for (const AddedToken& token : spec_.added) id_of_.insert(token.content, token.id);
   }
 
   Status read(Files& files, const std::string& default_special) {
@@ -51,7 +53,7 @@ class SpecialTokens {
     DSJ_TRY_STATUS(check_switches(config));
     DSJ_TRY_STATUS(ids(generation, dir_ + "/generation_config.json", true));
     DSJ_TRY_STATUS(ids(model, dir_ + "/config.json", false));
-    if (!default_special.empty() && !spec_.eos_id) spec_.eos_id = id_of_.at(default_special);
+    if (!default_special.empty() && !spec_.eos_id) spec_.eos_id = id_of_.find(default_special);
     if (spec_.eos_id && std::ranges::find(spec_.stop_ids, *spec_.eos_id) == spec_.stop_ids.end()) {
       spec_.stop_ids.insert(spec_.stop_ids.begin(), *spec_.eos_id);
     }
@@ -62,12 +64,13 @@ class SpecialTokens {
   /// Hugging Face's loader numbers an added token by itself: the vocabulary's id, else the next
   /// free one. A file that says otherwise would be read differently there.
   Status check_added_ids() const {
-    std::unordered_map<std::string, int32_t> vocab(spec_.vocab.begin(), spec_.vocab.end());
-    int32_t next = static_cast<int32_t>(vocab.size());
+    std::unordered_map<std::string, int32_t> numbered;
+    int32_t next = static_cast<int32_t>(vocab_.size());
     for (const AddedToken& token : spec_.added) {
-      const auto known = vocab.find(token.content);
-      const int32_t expected = known != vocab.end() ? known->second : next++;
-      if (known == vocab.end()) vocab.emplace(token.content, expected);
+      const auto known = vocab_.find(token.content);
+      const auto [place, is_new] = numbered.try_emplace(token.content, known.value_or(next));
+      next += is_new && !known;
+      const int32_t expected = place->second;
       if (expected != token.id) {
         return bad_input("added token '" + token.content + "' has id " + std::to_string(token.id) +
                              ", but Hugging Face's loader gives it " + std::to_string(expected),
@@ -133,7 +136,7 @@ class SpecialTokens {
     for (AddedToken& token : tokens) {
       const bool known =
           std::ranges::find(spec_.added, token.content, &AddedToken::content) != spec_.added.end();
-      if (known && id_of_.at(token.content) == token.id) continue;
+      if (known && id_of_.find(token.content) == token.id) continue;
       DSJ_TRY_STATUS(add(std::move(token), file));
     }
     return {};
@@ -142,23 +145,21 @@ class SpecialTokens {
   /// The special token that a tokenizer's class has when no file names one.
   Status add_default(const std::string& text) {
     int32_t next = 0;
-    for (const auto& [token, id] : id_of_) next = std::max(next, id + 1);
+    for (std::size_t i = 0; i < id_of_.size(); ++i) next = std::max(next, id_of_.id(i) + 1);
     const auto known = id_of_.find(text);
     if (std::ranges::find(spec_.added, text, &AddedToken::content) != spec_.added.end()) return {};
-    return add(
-        {.id = known != id_of_.end() ? known->second : next, .content = text, .special = true},
-        spec_.file);
+    return add({.id = known.value_or(next), .content = text, .special = true}, spec_.file);
   }
 
   /// Adds a token, or replaces the flags of the one that is there.
   Status add(AddedToken token, const std::string& file) {
     const auto known = id_of_.find(token.content);
-    if (known != id_of_.end() && known->second != token.id) {
+    if (known && *known != token.id) {
       return bad_input("token '" + token.content + "' has id " + std::to_string(token.id) +
-                           ", but " + std::to_string(known->second) + " in " + spec_.file,
+                           ", but " + std::to_string(*known) + " in " + spec_.file,
                        file);
     }
-    id_of_.emplace(token.content, token.id);
+    id_of_.insert(token.content, token.id);
     const auto found = std::ranges::find(spec_.added, token.content, &AddedToken::content);
     if (found == spec_.added.end()) {
       spec_.added.push_back(std::move(token));
@@ -197,13 +198,13 @@ class SpecialTokens {
     const auto text = token_text(value);
     if (!text) return bad_input(role + " is neither a text nor a token: " + value.dump(), file);
     const auto known = id_of_.find(*text);
-    if (known == id_of_.end()) {
+    if (!known) {
       return bad_input(role + " '" + *text + "' is not a token of " + spec_.file, file);
     }
     if (std::ranges::find(spec_.added, *text, &AddedToken::content) == spec_.added.end()) {
-      spec_.added.push_back({.id = known->second, .content = *text, .special = true});
+      spec_.added.push_back({.id = *known, .content = *text, .special = true});
     }
-    return known->second;
+    return *known;
   }
 
   /// What transformers would change in the tokenizer itself by these settings.
@@ -261,7 +262,10 @@ class SpecialTokens {
   }
 
   bool is_known(int64_t id) const {
-    return std::ranges::any_of(id_of_, [id](const auto& entry) { return entry.second == id; });
+    for (std::size_t i = 0; i < id_of_.size(); ++i) {
+      if (id_of_.id(i) == id) return true;
+    }
+    return false;
   }
 
   Status check_template() const {
@@ -279,7 +283,7 @@ class SpecialTokens {
 
   std::string dir_;
   TokenizerSpec& spec_;
-  std::unordered_map<std::string, int32_t> id_of_;
+  StringTable vocab_, id_of_;  // without and with the added tokens
 };
 
 }  // namespace

@@ -20,8 +20,6 @@ struct Stage {
   bool drop_matches = false, invert = false, add_prefix_space = false;
 };
 
-using IdOfText = std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>>;
-
 }  // namespace
 
 struct Tokenizer::Parts {
@@ -34,7 +32,7 @@ struct Tokenizer::Parts {
   std::optional<int32_t> bos_id, eos_id, pad_id;
   std::vector<int32_t> stop_ids;
 
-  IdOfText id_of_token;
+  StringTable id_of_token;
   std::vector<std::optional<std::string>> token_of_id;
   std::vector<bool> special;
 
@@ -90,14 +88,13 @@ std::unexpected<Error> at_file(const TokenizerSpec& spec, std::string message) {
   return bad_input(std::move(message), spec.file);
 }
 
-Result<std::array<int32_t, 256>> byte_ids_of(const TokenizerSpec& spec, const IdOfBytes& ids) {
+Result<std::array<int32_t, 256>> byte_ids_of(const TokenizerSpec& spec, const StringTable& ids) {
   std::array<int32_t, 256> byte_ids{};
   int missing = 0, first_missing = -1;
   for (int byte = 0; byte < 256; ++byte) {
     const char c = static_cast<char>(byte);
-    const auto found = ids.find(std::string_view(&c, 1));
-    if (found != ids.end()) {
-      byte_ids[static_cast<std::size_t>(byte)] = found->second;
+    if (const auto id = ids.find(std::string_view(&c, 1))) {
+      byte_ids[static_cast<std::size_t>(byte)] = *id;
     } else if (missing++ == 0) {
       first_missing = byte;
     }
@@ -111,34 +108,36 @@ Result<std::array<int32_t, 256>> byte_ids_of(const TokenizerSpec& spec, const Id
 }
 
 /// Merges as the file lists them: the line number is the rank.
-Result<MergeTable> listed_merges(const TokenizerSpec& spec, const IdOfText& id_of_token) {
+Result<MergeTable> listed_merges(const TokenizerSpec& spec, const StringTable& id_of_token) {
   MergeTable table(spec.merges.size());
+  std::string whole;
   for (std::size_t i = 0; i < spec.merges.size(); ++i) {
     const auto& [left, right] = spec.merges[i];
     const auto left_id = id_of_token.find(left), right_id = id_of_token.find(right);
-    const auto result = id_of_token.find(left + right);
-    for (const auto& [found, token] :
-         {std::pair{left_id, left}, {right_id, right}, {result, left + right}}) {
-      if (found == id_of_token.end()) {
-        return at_file(spec, "merge " + std::to_string(i) + " ('" + left + "' '" + right + "'): '" +
-                                 token + "' is not in the vocabulary");
-      }
+    whole.assign(left).append(right);
+    const auto result = id_of_token.find(whole);
+    if (!left_id || !right_id || !result) {
+      const std::string& unknown = !left_id ? left : !right_id ? right : whole;
+      return at_file(spec, "merge " + std::to_string(i) + " ('" + left + "' '" + right + "'): '" +
+                               unknown + "' is not in the vocabulary");
     }
-    table.insert(left_id->second, right_id->second, {static_cast<uint32_t>(i), result->second});
+    table.insert(*left_id, *right_id, {static_cast<uint32_t>(i), *result});
   }
   return table;
 }
 
 /// tiktoken's: every way to cut a token into two tokens is a merge, and its rank is the token's id.
-MergeTable merges_by_id(const IdOfBytes& ids) {
+MergeTable merges_by_id(const StringTable& ids) {
   MergeTable table(ids.size() * 4);
-  for (const auto& [bytes, id] : ids) {
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::string_view bytes = ids.key(i);
+    const int32_t id = ids.id(i);
     for (std::size_t at = 1; at < bytes.size(); ++at) {
-      const auto left = ids.find(std::string_view(bytes).substr(0, at));
-      if (left == ids.end()) continue;
-      const auto right = ids.find(std::string_view(bytes).substr(at));
-      if (right == ids.end()) continue;
-      table.insert(left->second, right->second, {static_cast<uint32_t>(id), id});
+      const auto left = ids.find(bytes.substr(0, at));
+      if (!left) continue;
+      const auto right = ids.find(bytes.substr(at));
+      if (!right) continue;
+      table.insert(*left, *right, {static_cast<uint32_t>(id), id});
     }
   }
   return table;
@@ -177,7 +176,10 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::load(Files& files, const std::stri
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::build(TokenizerSpec spec) {
   auto parts = std::make_unique<Parts>();
-  IdOfBytes id_of_bytes;
+  std::size_t vocab_bytes = 0;
+  for (const auto& entry : spec.vocab) vocab_bytes += entry.first.size();
+  StringTable id_of_bytes(spec.vocab.size(), vocab_bytes);
+  parts->id_of_token = StringTable(spec.vocab.size() + spec.added.size(), vocab_bytes);
   const auto name_id = [&](const std::string& token, int32_t id) {
     const auto at = static_cast<std::size_t>(id);
     if (parts->token_of_id.size() <= at) {
@@ -185,14 +187,12 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::build(TokenizerSpec spec) {
       parts->special.resize(at + 1);
     }
     parts->token_of_id[at] = token;
-    parts->id_of_token.insert_or_assign(token, id);
+    parts->id_of_token.insert(token, id);
   };
-  parts->id_of_token.reserve(spec.vocab.size());
-  id_of_bytes.reserve(spec.vocab.size());
   for (const auto& [token, id] : spec.vocab) {
     name_id(token, id);
     // A token with characters outside the alphabet can never be merged from bytes.
-    if (auto bytes = from_byte_alphabet(token)) id_of_bytes.emplace(std::move(*bytes), id);
+    if (auto bytes = from_byte_alphabet(token)) id_of_bytes.insert(*bytes, id);
   }
   DSJ_TRY(const auto byte_ids, byte_ids_of(spec, id_of_bytes));
   MergeTable merges(0);
@@ -201,7 +201,7 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::build(TokenizerSpec spec) {
   } else {
     DSJ_TRY(merges, listed_merges(spec, parts->id_of_token));
   }
-  if (!spec.whole_pieces) id_of_bytes.clear();
+  if (!spec.whole_pieces) id_of_bytes = StringTable();
   parts->bpe.emplace(byte_ids, std::move(merges), std::move(id_of_bytes), spec.whole_pieces);
 
   // Hugging Face looks for special tokens first; of equal patterns the first one counts.
@@ -321,9 +321,7 @@ const std::string& Tokenizer::file() const {
 }
 
 std::optional<int32_t> Tokenizer::token_to_id(std::string_view token) const {
-  const auto found = parts_->id_of_token.find(token);
-  if (found == parts_->id_of_token.end()) return std::nullopt;
-  return found->second;
+  return parts_->id_of_token.find(token);
 }
 
 std::optional<std::string> Tokenizer::id_to_token(int32_t id) const {

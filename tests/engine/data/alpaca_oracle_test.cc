@@ -1,5 +1,5 @@
 // Rows as Stanford's recipe makes them with Hugging Face tokenizers: fixtures/alpaca_oracle.json,
-// made by tests/oracle/alpaca_oracle.py.
+// made by tests/oracle/tokenizer_rows_oracle.py.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

@@ -25,7 +25,7 @@ struct Model {
       if (!known) merges.emplace_back(left, right, next++);
     }
   }
-  Bpe build(bool whole_pieces = false, IdOfBytes ids = {}) const {
+  Bpe build(bool whole_pieces = false, StringTable ids = StringTable()) const {
     MergeTable table(1);  // grows
     for (std::size_t i = 0; i < merges.size(); ++i) {
       const auto& [left, right, result] = merges[i];
@@ -73,8 +73,24 @@ TEST(Bpe, EqualsTheDefinitionAtEveryLength) {
 TEST(Bpe, WholePieceComesBeforeTheMerges) {
   const Model model(1);
   std::vector<int32_t> ids;
-  model.build(true, {{"abcd", 77}}).encode("abcd", nullptr, ids);
+  StringTable whole;
+  whole.insert("abcd", 77);
+  model.build(true, whole).encode("abcd", nullptr, ids);
   EXPECT_EQ(ids, std::vector<int32_t>{77});
+}
+
+TEST(StringTable, FindsWhatWasPutIn) {
+  StringTable table;
+  for (int32_t i = 0; i < 1000; ++i) table.insert("key" + std::to_string(i), i);
+  table.insert("", 7);
+  table.insert("key5", -5);
+  for (int32_t i = 0; i < 1000; ++i) {
+    EXPECT_EQ(table.find("key" + std::to_string(i)), i == 5 ? -5 : i);
+  }
+  EXPECT_EQ(table.find(""), 7);
+  EXPECT_EQ(table.find("key1000"), std::nullopt);
+  EXPECT_EQ(table.size(), 1001u);
+  EXPECT_EQ(table.key(5), "key5");
 }
 
 TEST(MergeTable, KeepsTheLaterOfTwo) {

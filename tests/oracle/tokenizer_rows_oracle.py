@@ -3,7 +3,7 @@
 
 Per row: prompt + output + eos in one text, truncated; the labels of as many tokens as the prompt alone has are -100.
 Rows: alpaca_rows.json beside it (ours) with the small tokenizers, and the corpus sample with the real vocabularies.
-Run it by `make oracle`; the small tokenizers come from tokenizer_oracle.py.
+Run it by `make oracle`; the small tokenizers come from tokenizer_oracle.py, which runs before it (by name).
 """
 # requires: tokenizers==0.23.3 tiktoken==0.14.0
 import json
