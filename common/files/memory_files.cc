@@ -147,13 +147,40 @@ Status MemoryFiles::need_parent(const std::string& path) const {
   return {};
 }
 
+MemoryFiles::Tree MemoryFiles::names_after_power_loss(uint64_t seed) const {
+  std::mt19937_64 random(seed);
+  const auto from_to = [&](size_t least, size_t most) {
+    return least + size_t(random() % (most - least + 1));
+  };
+  const bool journal = random() % 2;
+  const size_t kept = from_to(durable_changes_, log_.size());
+  std::map<std::string, size_t> kept_in;
+  const auto survives = [&](size_t index, const std::string& path) {
+    const std::string directory = path_parent(path);
+    if (!kept_in.contains(directory)) {
+      const auto synced = durable_in_.find(directory);
+      kept_in[directory] = from_to(synced == durable_in_.end() ? 0 : synced->second, log_.size());
+    }
+    return index < kept_in[directory];
+  };
+  Tree tree = durable_base_;
+  for (size_t i = 0; i < log_.size(); ++i) {
+    const Change& change = log_[i];
+    if (journal ? i >= kept
+                : !survives(i, change.a) || (!change.b.empty() && !survives(i, change.b))) {
+      continue;
+    }
+    // Its directory may be lost; within one directory the order holds, so a rename has its source.
+    if (tree.contains(path_parent(change.a))) apply_change(tree, change);
+  }
+  return tree;
+}
+
 void MemoryFiles::power_loss(uint64_t seed) {
   const std::lock_guard lock(*mutex_);
-  std::mt19937_64 random(seed);
+  Tree tree = names_after_power_loss(seed);
+  std::mt19937_64 random(~seed);
   const auto up_to = [&](size_t most) { return size_t(random() % (most + 1)); };
-  const size_t kept = durable_changes_ + up_to(log_.size() - durable_changes_);
-  Tree tree = durable_base_;
-  for (size_t i = 0; i < kept; ++i) apply_change(tree, log_[i]);
   std::set<Node*> seen;
   for (auto& [path, node] : tree) {
     if (node->kind != EntryKind::File || !seen.insert(node.get()).second) continue;
@@ -169,6 +196,7 @@ void MemoryFiles::power_loss(uint64_t seed) {
   durable_base_ = std::move(tree);
   log_.clear();
   durable_changes_ = 0;
+  durable_in_.clear();
 }
 
 Result<std::unique_ptr<ReadFile>> MemoryFiles::open_read(const std::string& raw) {
@@ -266,6 +294,7 @@ Status MemoryFiles::sync_dir(const std::string& raw) {
   const std::lock_guard lock(*mutex_);
   const std::string path = clean(raw);
   if (!find(path)) return missing("opening the directory", path);
+  durable_in_[path] = log_.size();
   for (size_t i = log_.size(); i > durable_changes_; --i) {
     const Change& change = log_[i - 1];
     if (path_parent(change.a) == path || (!change.b.empty() && path_parent(change.b) == path)) {

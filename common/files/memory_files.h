@@ -1,10 +1,9 @@
 // A file system in memory, the full twin of PosixFiles, with a power-loss model.
 //
-// The model is a journaled file system's: names change in order (create, rename, remove ... go into
-// a log) and sync_dir makes the log durable up to the last change in that directory; content is
-// durable only up to the last WriteFile::sync. power_loss() keeps a random prefix of the rest of
-// the log, and of every file the synced bytes plus some of the others, possibly as zeros. Left out:
-// links, modes.
+// The model: content is durable up to the last WriteFile::sync; names (create, rename, remove ...)
+// after sync_dir of their directory. Of the rest power_loss() keeps what a real disk may: for a
+// file some more bytes, possibly as zeros; for names either a prefix of all changes (a journal) or
+// a prefix per directory (none), by the seed. Left out: links, modes.
 #pragma once
 
 #include <map>
@@ -51,13 +50,15 @@ class MemoryFiles final : public Files {
   /// Applies to the live tree and appends to the log.
   void change(Change change);
   std::shared_ptr<Node> find(const std::string& path) const;
+  Tree names_after_power_loss(uint64_t seed) const;
   bool is_empty_dir(const std::string& path) const;
   Status need_parent(const std::string& path) const;
 
   std::shared_ptr<std::mutex> mutex_;  ///< shared with the open files
   Tree live_, durable_base_;
-  std::vector<Change> log_;  ///< since durable_base_
-  size_t durable_changes_ = 0;
+  std::vector<Change> log_;                   ///< since durable_base_
+  size_t durable_changes_ = 0;                ///< a prefix of log_, as a journal makes it durable
+  std::map<std::string, size_t> durable_in_;  ///< the same of the changes in one directory
 };
 
 }  // namespace dsj

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "common/files/counting_files.h"
+#include "common/files/faulty_files.h"
 #include "common/files/memory_files.h"
 #include "common/files/posix_files.h"
 #include "tests/engine/checkpoint/support.h"
@@ -234,6 +235,31 @@ TEST_F(Checkpoint, OnlyBrokenOnesIsAnErrorThatNamesTheFile) {
   EXPECT_EQ(found.error().kind, ErrorKind::Environment);
   EXPECT_EQ(found.error().where, "/out/checkpoints/step-1/rank-00001.bin");
   EXPECT_NE(found.error().hint.find("no complete checkpoint"), std::string::npos);
+}
+
+/// The rank failed after its data was written anew, before its description was.
+TEST_F(Checkpoint, DescriptionOfAnEarlierTryIsNotPublished) {
+  ASSERT_TRUE(model_.write(files_, options(1, 1, 1)));
+  FaultyFiles faulty(files_, {.at = 4, .dies = false});
+  ASSERT_FALSE(model_.write(faulty, options(1, 1, 1)));
+  EXPECT_TRUE(faulty.operations()[4].starts_with("close")) << faulty.operations()[4];
+  const auto saved = publish(files_, options(1, 1, 1), model_.publication(1));
+  ASSERT_FALSE(saved);
+  EXPECT_TRUE(saved.error().where.ends_with("rank-00000.json"));
+}
+
+/// The checkpoints directory itself is new: its name must be durable too.
+TEST_F(Checkpoint, FirstSaveSurvivesPowerLoss) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    MemoryFiles files;
+    ASSERT_TRUE(files.make_dir("/out"));
+    ASSERT_TRUE(files.sync_dir("/"));
+    ASSERT_TRUE(model_.save(files, options(1)));
+    files.power_loss(seed);
+    auto found = newest(files, kDir);
+    ASSERT_TRUE(found && found->reader) << seed;
+    EXPECT_TRUE(found->reader->verify());
+  }
 }
 
 /// A bit anywhere in any file: the reader says which file, it never returns a wrong number.
