@@ -1,0 +1,16 @@
+// dsj-train: the rank process. Without a verb it trains by its environment (common/contract.h);
+// `generate` completes prompts with a model directory.
+#include <cstdio>
+#include <string_view>
+#include <vector>
+
+#include "engine/train/generate.h"
+#include "engine/train/run.h"
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> args(argv + 1, argv + argc);
+  if (args.empty()) return dsj::train::run_rank();
+  if (args[0] == "generate") return dsj::train::run_generate({args.begin() + 1, args.end()});
+  std::fprintf(stderr, "dsj-train: unknown verb \"%s\"; known: generate\n", args[0].c_str());
+  return 2;
+}

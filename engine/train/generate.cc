@@ -1,0 +1,231 @@
+#include "engine/train/generate.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "common/contract.h"
+#include "common/files/posix_files.h"
+#include "common/layout/model_config.h"
+#include "engine/data/prompt.h"
+#include "engine/data/tokenizer.h"
+#include "engine/memory/counting_allocator.h"
+#include "engine/models/unit.h"
+#include "engine/weights/weight_source.h"
+
+namespace dsj::train {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+  std::string model, data, output = "text";
+  int64_t max_new_tokens = 64, batch = 64, limit = INT64_MAX;
+};
+
+struct Prompt {
+  json row;
+  std::vector<int32_t> ids;
+  std::string completion;
+};
+
+std::string trimmed(const std::string& text) {
+  const auto first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
+Result<std::vector<json>> read_rows(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return bad_input("cannot be read", path);
+  std::stringstream text;
+  text << file.rdbuf();
+  json whole = json::parse(text.str(), nullptr, false);
+  std::vector<json> rows;
+  if (whole.is_array()) {
+    rows.assign(whole.begin(), whole.end());
+  } else {
+    text.clear();
+    text.seekg(0);
+    int line_number = 0;
+    for (std::string line; std::getline(text, line);) {
+      ++line_number;
+      if (trimmed(line).empty()) continue;
+      json row = json::parse(line, nullptr, false);
+      if (row.is_discarded())
+        return bad_input("is not JSON", path + ":" + std::to_string(line_number));
+      rows.push_back(std::move(row));
+    }
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].is_object() || !rows[i].contains("instruction") ||
+        !rows[i]["instruction"].is_string()) {
+      return bad_input("row " + std::to_string(i) + " has no text \"instruction\"", path);
+    }
+  }
+  return rows;
+}
+
+/// A model for inference: all parameters on one rank.
+class Generator {
+ public:
+  Generator(const layout::ModelConfig& model, comm::Collectives& collectives)
+      : model_(model), state_(model, config(), at::kCPU, collectives), layer_(model) {}
+
+  Status load(const weights::WeightSource& source) { return state_.load(source); }
+
+  /// Completes prompts of one length: [batch][prompt] ids, up to `fresh` more each, until a stop
+  /// id.
+  std::vector<std::vector<int32_t>> complete(const std::vector<std::vector<int32_t>>& prompts,
+                                             int64_t fresh, const std::vector<int32_t>& stops) {
+    const int64_t batch = static_cast<int64_t>(prompts.size()),
+                  length = static_cast<int64_t>(prompts[0].size());
+    const auto shape =
+        std::vector<int64_t>{batch, model_.num_kv_heads, length + fresh, model_.head_dim};
+    std::vector<at::Tensor> keys, values;
+    for (int64_t i = 0; i < model_.num_layers; ++i) {
+      keys.push_back(at::empty(shape));
+      values.push_back(at::empty(shape));
+    }
+    at::Tensor input = at::empty({batch, length}, at::kLong);
+    for (int64_t b = 0; b < batch; ++b) {
+      std::copy(prompts[b].begin(), prompts[b].end(), input.data_ptr<int64_t>() + b * length);
+    }
+    std::vector<std::vector<int32_t>> out(batch);
+    std::vector<bool> done(batch, false);
+    for (int64_t made = 0, first = 0; made < fresh; ++made) {
+      const int64_t seq = input.size(1);
+      const auto table =
+          models::ops::rope_table(first, seq, model_.head_dim, model_.rope_theta, at::kFloat);
+      at::Tensor x = models::embedding_forward(state_.unit(0), input);
+      for (int64_t i = 0; i < model_.num_layers; ++i) {
+        x = layer_.forward_cached(state_.unit(static_cast<int>(i) + 1), x, table, batch, first,
+                                  keys[i], values[i]);
+      }
+      first += seq;
+      const at::Tensor last = x.view({batch, seq, -1}).select(1, seq - 1).contiguous();
+      const at::Tensor best =
+          models::head_logits(state_.unit(static_cast<int>(model_.num_layers) + 1), model_, last)
+              .argmax(-1);
+      bool all = true;
+      for (int64_t b = 0; b < batch; ++b) {
+        const auto id = static_cast<int32_t>(best.const_data_ptr<int64_t>()[b]);
+        if (!done[b] && std::ranges::find(stops, id) != stops.end()) done[b] = true;
+        if (!done[b]) out[b].push_back(id);
+        all = all && done[b];
+      }
+      if (all) break;
+      input = best.view({batch, 1});
+    }
+    return out;
+  }
+
+ private:
+  static dsconfig::ResolvedConfig config() { return {}; }
+  const layout::ModelConfig& model_;
+  zero::ModelState state_;
+  models::DecoderLayer layer_;
+};
+
+void print(const std::vector<Prompt>& prompts, const Options& options) {
+  int64_t exact = 0, judged = 0;
+  for (const auto& prompt : prompts) {
+    const auto output = prompt.row.find("output");
+    const bool known = output != prompt.row.end() && output->is_string();
+    const bool equal = known && trimmed(prompt.completion) == trimmed(output->get<std::string>());
+    judged += known;
+    exact += equal;
+    if (options.output == "json") {
+      json line{{"instruction", prompt.row["instruction"]}, {"completion", prompt.completion}};
+      if (prompt.row.contains("input")) line["input"] = prompt.row["input"];
+      if (known) line["output"] = *output, line["exact"] = equal;
+      std::printf("%s\n", line.dump(-1, ' ', false, json::error_handler_t::replace).c_str());
+    } else {
+      std::printf("> %s %s\n%s\n", prompt.row["instruction"].get<std::string>().c_str(),
+                  prompt.row.value("input", std::string()).c_str(), prompt.completion.c_str());
+    }
+  }
+  const std::string summary =
+      json{{"prompts", prompts.size()}, {"judged", judged}, {"exact", exact}}.dump();
+  std::printf(options.output == "json" ? "%s\n" : "exact matches: %s\n", summary.c_str());
+}
+
+Status generate(const Options& options) {
+  DSJ_TRY(const auto model, layout::read_model_config(options.model));
+  DSJ_TRY(const auto tokenizer, data::Tokenizer::load(options.model));
+  DSJ_TRY(const auto rows, read_rows(options.data));
+  DSJ_TRY(const auto collectives, comm::make_collectives({}));
+  PosixFiles files;
+  DSJ_TRY(const auto source, weights::WeightSource::open(files, options.model));
+  Generator generator(model, *collectives);
+  DSJ_TRY_STATUS(generator.load(source));
+  std::vector<Prompt> prompts;
+  std::map<size_t, std::vector<size_t>> by_length;
+  for (const auto& row : rows) {
+    if (static_cast<int64_t>(prompts.size()) == options.limit) break;
+    const std::string input = row.value("input", std::string());
+    DSJ_TRY(auto ids,
+            tokenizer->encode(data::alpaca_prompt(row["instruction"].get<std::string>(), input)));
+    by_length[ids.size()].push_back(prompts.size());
+    prompts.push_back({row, std::move(ids), {}});
+  }
+  for (const auto& [length, members] : by_length) {
+    for (size_t first = 0; first < members.size(); first += options.batch) {
+      const size_t count = std::min<size_t>(options.batch, members.size() - first);
+      std::vector<std::vector<int32_t>> ids;
+      for (size_t i = 0; i < count; ++i) ids.push_back(prompts[members[first + i]].ids);
+      const auto completions =
+          generator.complete(ids, options.max_new_tokens, tokenizer->stop_ids());
+      for (size_t i = 0; i < count; ++i) {
+        prompts[members[first + i]].completion =
+            tokenizer->decode(completions[i], /*skip_special=*/true);
+      }
+    }
+  }
+  print(prompts, options);
+  return {};
+}
+
+}  // namespace
+
+int run_generate(const std::vector<std::string>& args) {
+  Options options;
+  CLI::App app("Completes the prompts of an alpaca file, greedily", "dsj generate");
+  app.add_option("--model", options.model, "a Hugging Face model directory")->required();
+  app.add_option("--data", options.data,
+                 "alpaca rows, JSON or JSONL; \"output\" is what is expected")
+      ->required();
+  app.add_option("--max-new-tokens", options.max_new_tokens, "tokens per completion")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--batch", options.batch, "prompts at a time")->check(CLI::PositiveNumber);
+  app.add_option("--limit", options.limit, "prompts at most")->check(CLI::PositiveNumber);
+  app.add_option("-o,--output", options.output, "text or json")
+      ->check(CLI::IsMember({"text", "json"}));
+  std::vector<std::string> reversed(args.rbegin(), args.rend());
+  try {
+    app.parse(reversed);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? contract::kExitDone : contract::kExitBadInput;
+  }
+  memory::install();
+  c10::InferenceMode inference;
+  try {
+    if (const auto done = generate(options); !done) {
+      std::fprintf(stderr, "dsj generate: %s\n", done.error().to_string().c_str());
+      return done.error().kind == ErrorKind::BadInput ? contract::kExitBadInput
+                                                      : contract::kExitEnvironment;
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "dsj generate: %s\n", error.what());
+    return contract::kExitFailed;
+  }
+  return contract::kExitDone;
+}
+
+}  // namespace dsj::train

@@ -1,0 +1,71 @@
+#include "engine/train/inputs.h"
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace dsj::train {
+namespace {
+
+Result<JobFile> read_job(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return bad_input("cannot be read", path);
+  const auto json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return bad_input("is not JSON", path);
+  return job_file_from_json(json);
+}
+
+bool has_tokenizer(const std::string& directory) {
+  for (const char* name : {"tokenizer.json", "vocab.json", "qwen.tiktoken"}) {
+    if (std::filesystem::exists(directory + "/" + name)) return true;
+  }
+  return false;
+}
+
+/// Every finding that keeps the run from starting, in one message.
+Status accept(const dsconfig::Resolution& resolution, const std::string& source) {
+  std::string text;
+  for (const auto& finding : resolution.findings) {
+    if (finding.severity == dsconfig::Finding::Severity::Warning) continue;
+    text += (text.empty() ? "" : "\n") + finding.path + ": " + finding.message;
+    if (!finding.hint.empty()) text += " (" + finding.hint + ")";
+  }
+  if (!text.empty()) return bad_input(text, source);
+  if (!resolution.complete)
+    return bad_input("the number of steps is not known", source, "give maxSteps");
+  return {};
+}
+
+}  // namespace
+
+int64_t Inputs::pad_id() const {
+  if (!tokenizer) return 0;
+  return tokenizer->pad_id().value_or(tokenizer->eos_id().value_or(0));
+}
+
+Result<Inputs> read_inputs(const RankEnv& env) {
+  Inputs in;
+  DSJ_TRY(in.job, read_job(env.job_file));
+  const TrainingArgs& training = in.job.training;
+  if (in.job.world_size != env.world_size) {
+    return bad_input("worldSize is " + std::to_string(in.job.world_size) + ", WORLD_SIZE is " +
+                         std::to_string(env.world_size),
+                     env.job_file);
+  }
+  DSJ_TRY(in.model, layout::read_model_config(training.model_name_or_path));
+  if (has_tokenizer(training.model_name_or_path)) {
+    DSJ_TRY(in.tokenizer, data::Tokenizer::load(training.model_name_or_path));
+  }
+  data::DatasetOptions options;
+  options.max_seq_length = std::min(training.max_seq_length.value_or(2048), in.model.max_position);
+  options.vocab_size = in.model.vocab_size;
+  DSJ_TRY(in.dataset, data::Dataset::open(training.data_path, in.tokenizer.get(), options));
+  in.resolution = dsconfig::resolve(in.job.ds_config, training,
+                                    {.world_size = env.world_size,
+                                     .hidden_size = in.model.hidden_size,
+                                     .dataset_rows = in.dataset->rows()});
+  DSJ_TRY_STATUS(accept(in.resolution, in.job.ds_config_source));
+  return in;
+}
+
+}  // namespace dsj::train

@@ -1,0 +1,33 @@
+// Everything a run reads before it starts: job file, model shape, tokenizer, data set, resolved
+// config. All ranks read the same and decide the same; what is wrong is found here, before any
+// communication.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "common/dsconfig/resolve.h"
+#include "common/job_file.h"
+#include "common/layout/model_config.h"
+#include "common/result.h"
+#include "engine/data/dataset.h"
+#include "engine/data/tokenizer.h"
+#include "engine/train/rank_env.h"
+
+namespace dsj::train {
+
+struct Inputs {
+  JobFile job;
+  layout::ModelConfig model;
+  std::unique_ptr<data::Tokenizer>
+      tokenizer;  ///< null: the model directory has none (pre-tokenized rows only)
+  std::unique_ptr<data::Dataset> dataset;
+  dsconfig::Resolution resolution;
+
+  const dsconfig::ResolvedConfig& config() const { return resolution.config; }
+  int64_t pad_id() const;
+};
+
+Result<Inputs> read_inputs(const RankEnv& env);
+
+}  // namespace dsj::train

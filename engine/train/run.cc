@@ -1,0 +1,247 @@
+#include "engine/train/run.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <new>
+
+#include "common/contract.h"
+#include "common/files/posix_files.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "engine/data/loader.h"
+#include "engine/memory/counting_allocator.h"
+#include "engine/optim/lr_schedule.h"
+#include "engine/train/events.h"
+#include "engine/train/inputs.h"
+#include "engine/train/saving.h"
+#include "engine/train/step.h"
+#include "engine/train/stop_signal.h"
+
+namespace dsj::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+int exit_code(const Error& error) {
+  switch (error.kind) {
+    case ErrorKind::BadInput:
+      return contract::kExitBadInput;
+    case ErrorKind::Environment:
+      return contract::kExitEnvironment;
+    case ErrorKind::Transient:
+      return contract::kExitPeerLost;
+    case ErrorKind::Internal:
+      break;
+  }
+  return contract::kExitFailed;
+}
+
+const char* reason(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::BadInput:
+      return "BadInput";
+    case ErrorKind::Environment:
+      return "Environment";
+    case ErrorKind::Transient:
+      return "PeerLost";
+    case ErrorKind::Internal:
+      break;
+  }
+  return "Failed";
+}
+
+int64_t peak_rss_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * 1024;
+}
+
+std::chrono::milliseconds collective_timeout() {
+  if (const char* text = std::getenv("DSJ_COLLECTIVE_TIMEOUT_SECONDS")) {
+    if (const double seconds = std::atof(text); seconds > 0) {
+      return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+    }
+  }
+  return std::chrono::minutes(10);
+}
+
+at::Tensor rectangle(const std::vector<int64_t>& values, const data::Batch& batch,
+                     at::Device device) {
+  return at::tensor(values).view({batch.rows, batch.length}).to(device);
+}
+
+/// The loop over steps of a run whose parts are ready.
+class Loop {
+ public:
+  Loop(const Inputs& inputs, Stepper& stepper, Saver& saver, const Events& events,
+       comm::Collectives& collectives, at::Device device)
+      : in_(inputs),
+        stepper_(stepper),
+        saver_(saver),
+        events_(events),
+        collectives_(collectives),
+        device_(device) {}
+
+  /// Returns the exit code of a run that ended as planned: done or preempted.
+  Result<int> run(Progress progress) {
+    const auto& config = in_.config();
+    const auto& training = in_.job.training;
+    data::Loader loader(
+        *in_.dataset,
+        data::Sampler({.rows = in_.dataset->rows(),
+                       .accumulation = config.gradient_accumulation_steps,
+                       .world = collectives_.world(),
+                       .micro_batch = config.micro_batch_size,
+                       .seed = static_cast<uint64_t>(training.seed.value_or(42)),
+                       .shuffle = training.shuffle.value_or(true)}),
+        {.rank = collectives_.rank(), .first_step = progress.step, .pad_id = in_.pad_id()});
+    int64_t saved = progress.step;
+    while (progress.step < config.total_steps) {
+      DSJ_TRY(const bool stop, step(loader, progress));
+      const bool last = progress.step == config.total_steps;
+      if (stop || (saves() && (last || progress.step % save_steps() == 0))) {
+        DSJ_TRY_STATUS(saver_.save(progress));
+        saved = progress.step;
+      }
+      if (stop && !last) return static_cast<int>(contract::kExitPreempted);
+    }
+    if (saves() && saved != progress.step) DSJ_TRY_STATUS(saver_.save(progress));
+    DSJ_TRY_STATUS(saver_.export_model());
+    events_.emit(contract::kEventDone, {{"step", progress.step}});
+    return static_cast<int>(contract::kExitDone);
+  }
+
+ private:
+  bool saves() const { return in_.job.training.save_strategy.value_or("steps") != "no"; }
+  int64_t save_steps() const {
+    return std::max<int64_t>(1, in_.job.training.save_steps.value_or(500));
+  }
+
+  /// One step; true: every rank is to stop after it.
+  Result<bool> step(data::Loader& loader, Progress& progress) {
+    const auto start = Clock::now();
+    const auto& config = in_.config();
+    std::vector<models::MicroBatch> batches;
+    int64_t tokens = 0;
+    for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i) {
+      DSJ_TRY(const auto next, loader.next());
+      batches.push_back({rectangle(next.batch.input_ids, next.batch, device_),
+                         rectangle(next.batch.labels, next.batch, device_)});
+      tokens += next.batch.tokens;
+    }
+    collectives_.reset_counters();
+    const double lr = optim::learning_rate(config.scheduler, config.optimizer.lr,
+                                           progress.step - progress.skipped);
+    const StepResult result = stepper_.run(
+        {.micro_batches = batches, .lr = lr, .tokens = tokens, .stop_requested = stop_requested()});
+    ++progress.step;
+    progress.skipped += result.skipped;
+    report(progress, result, lr, std::chrono::duration<double>(Clock::now() - start).count());
+    return result.stop;
+  }
+
+  void report(const Progress& progress, const StepResult& result, double lr, double seconds) {
+    if (collectives_.rank() != 0) {
+      events_.emit(contract::kEventStep, {{"step", progress.step}});
+      return;
+    }
+    const auto counters = collectives_.counters();
+    StepMetrics metrics{.step = progress.step,
+                        .loss = result.loss,
+                        .lr = lr,
+                        .grad_norm = result.grad_norm,
+                        .skipped = result.skipped,
+                        .tokens = result.tokens,
+                        .tokens_per_second = static_cast<double>(result.tokens) / seconds,
+                        .step_seconds = seconds,
+                        .wire_bytes = counters.bytes() - counters.of(comm::Traffic::Control).bytes,
+                        .host_rss_bytes = peak_rss_bytes()};
+    events_.emit(contract::kEventStep, to_json(metrics));
+  }
+
+  const Inputs& in_;
+  Stepper& stepper_;
+  Saver& saver_;
+  const Events& events_;
+  comm::Collectives& collectives_;
+  const at::Device device_;
+};
+
+void announce(const Inputs& in, const RankEnv& env, const Events& events) {
+  events.emit(contract::kEventStart, {{"pid", getpid()}, {"rank", env.rank}});
+  if (env.rank != 0) return;
+  for (const auto& finding : in.resolution.findings)
+    events.warn(finding.path + ": " + finding.message);
+  nlohmann::json origins = nlohmann::json::array();
+  for (const auto& origin : in.resolution.origins) {
+    origins.push_back({{"path", origin.path}, {"value", origin.value}, {"from", origin.from}});
+  }
+  events.emit(contract::kEventResolved, {{"config", dsconfig::to_json(in.config())},
+                                         {"origins", origins},
+                                         {"total_steps", in.config().total_steps}});
+}
+
+Result<int> train(const RankEnv& env, const Events& events) {
+  DSJ_TRY(const Inputs in, read_inputs(env));
+  announce(in, env, events);
+  const at::Device device =
+      at::hasCUDA() ? at::Device(at::kCUDA, static_cast<int8_t>(env.local_rank)) : at::kCPU;
+  DSJ_TRY(const auto collectives, comm::make_collectives({.rank = env.rank,
+                                                          .world = env.world_size,
+                                                          .master_addr = env.master_addr,
+                                                          .master_port = env.master_port,
+                                                          .store_listen_fd = env.store_fd,
+                                                          .timeout = collective_timeout(),
+                                                          .device = device}));
+  log::info("rank " + std::to_string(env.rank) + " of " + std::to_string(env.world_size) +
+            ", backend " + std::string(collectives->backend()) + ", kernels " +
+            kernels::table().isa + ", " + std::to_string(at::get_num_threads()) + " threads");
+  zero::ModelState state(in.model, in.config(), device, *collectives);
+  Stepper stepper(in.model, in.config(),
+                  {.recompute = in.job.training.gradient_checkpointing.value_or(false)}, state,
+                  device);
+  PosixFiles files;
+  Saver saver(files, in, state, stepper, events);
+  DSJ_TRY(const Progress progress, saver.load());
+  DSJ_TRY(const int code, Loop(in, stepper, saver, events, *collectives, device).run(progress));
+  collectives->shutdown();
+  return code;
+}
+
+}  // namespace
+
+int run_rank() {
+  install_stop_signals();
+  auto env = rank_env();
+  log::init("rank " + std::to_string(env ? env->rank : 0));
+  const Events events(env ? env->event_fd : -1);
+  auto failed = [&](const Error& error) {
+    log::error(error.to_string());
+    events.emit(contract::kEventError,
+                {{"reason", reason(error.kind)}, {"message", error.to_string()}});
+    return exit_code(error);
+  };
+  if (!env) return failed(env.error());
+  memory::install();
+  c10::InferenceMode inference;
+  try {
+    const auto code = train(*env, events);
+    return code ? *code : failed(code.error());
+  } catch (const comm::CollectiveError& error) {
+    return failed({ErrorKind::Transient, error.what(), {}, {}});
+  } catch (const std::bad_alloc&) {
+    return failed({ErrorKind::Environment,
+                   "out of host memory",
+                   {},
+                   "fewer rows per micro-batch, or gradientCheckpointing"});
+  } catch (const std::exception& error) {
+    return failed({ErrorKind::Internal, error.what(), {}, {}});
+  }
+}
+
+}  // namespace dsj::train

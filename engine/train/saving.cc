@@ -1,0 +1,212 @@
+#include "engine/train/saving.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <chrono>
+
+#include "common/contract.h"
+#include "common/log.h"
+#include "engine/checkpoint/reader.h"
+#include "engine/checkpoint/writer.h"
+#include "engine/models/gemm.h"
+#include "engine/weights/export.h"
+#include "engine/weights/weight_source.h"
+
+namespace dsj::train {
+namespace {
+
+using nlohmann::json;
+
+weights::DType export_type(dsconfig::Precision precision) {
+  switch (precision) {
+    case dsconfig::Precision::Bf16:
+      return weights::DType::BF16;
+    case dsconfig::Precision::Fp16:
+      return weights::DType::F16;
+    case dsconfig::Precision::Fp32:
+      break;
+  }
+  return weights::DType::F32;
+}
+
+}  // namespace
+
+Saver::Saver(Files& files, const Inputs& inputs, zero::ModelState& state, Stepper& stepper,
+             const Events& events)
+    : files_(files),
+      in_(inputs),
+      state_(state),
+      stepper_(stepper),
+      events_(events),
+      checkpoints_(inputs.job.output_dir + "/" + contract::kCheckpointsDir) {}
+
+Status Saver::agree(const Status& mine) {
+  auto& collectives = state_.collectives();
+  const at::Tensor failed = at::full({1}, mine ? 0.0 : 1.0, at::kDouble);
+  collectives.all_reduce(failed, comm::Op::Max, {comm::Traffic::Control, "agree"})->wait();
+  if (!mine) return mine;
+  if (failed.item<double>() > 0) return fail(ErrorKind::Transient, "another rank failed");
+  return {};
+}
+
+// ---- loading
+// -------------------------------------------------------------------------------------------------
+
+Result<Progress> Saver::load() {
+  Progress progress;
+  auto read = [&]() -> Result<std::optional<checkpoint::Reader>> {
+    if (const auto& path = in_.job.training.resume_from_checkpoint; path && *path != "true") {
+      if (*path == "false") return std::nullopt;
+      DSJ_TRY(auto reader, checkpoint::Reader::open(files_, *path));
+      return std::optional(std::move(reader));
+    }
+    DSJ_TRY(auto newest, checkpoint::newest(files_, checkpoints_));
+    for (const auto& warning : newest.warnings) events_.warn(warning);
+    return std::move(newest.reader);
+  };
+  auto reader = read();
+  DSJ_TRY_STATUS(agree(reader ? Status{} : Status(std::unexpected(reader.error()))));
+  if (*reader) {
+    // Ranks on one file system saw one directory; a rank that saw another one must not go on.
+    const at::Tensor steps =
+        at::tensor({double((*reader)->step()), -double((*reader)->step())}, at::kDouble);
+    state_.collectives()
+        .all_reduce(steps, comm::Op::Max, {comm::Traffic::Control, "resume"})
+        ->wait();
+    const bool same = steps[0].item<double>() == -steps[1].item<double>();
+    DSJ_TRY_STATUS(agree(
+        same ? Status{}
+             : fail(ErrorKind::Environment, "ranks see different checkpoints", checkpoints_)));
+    DSJ_TRY_STATUS(agree(restore(**reader, progress)));
+    return progress;
+  }
+  auto load = [&]() -> Status {
+    DSJ_TRY(const auto source,
+            weights::WeightSource::open(files_, in_.job.training.model_name_or_path));
+    return state_.load(source);
+  };
+  DSJ_TRY_STATUS(load());
+  return progress;
+}
+
+Status Saver::restore(checkpoint::Reader& reader, Progress& progress) {
+  const json& saved = reader.run_state();
+  progress.step = reader.step();
+  progress.skipped = saved.value("skipped", int64_t{0});
+  stepper_.set_updates(saved.value("updates", progress.step - progress.skipped));
+  DSJ_TRY_STATUS(state_.restore(reader));
+  if (state_.collectives().rank() == 0) {
+    warn_of_differences(saved);
+    events_.emit(contract::kEventResumed, {{"step", progress.step}, {"path", reader.path()}});
+    log::info("resumed step " + std::to_string(progress.step) + " from " + reader.path());
+  }
+  return {};
+}
+
+json Saver::run_state(const Progress& progress) const {
+  const auto& config = in_.config();
+  return {{"step", progress.step},
+          {"skipped", progress.skipped},
+          {"updates", stepper_.updates()},
+          {"train_batch_size", config.train_batch_size},
+          {"seed", in_.job.training.seed.value_or(42)},
+          {"shuffle", in_.job.training.shuffle.value_or(true)},
+          {"world_size", state_.collectives().world()},
+          {"stage", config.zero.stage},
+          {"precision", static_cast<int>(config.precision)},
+          {"micro_batch_size", config.micro_batch_size},
+          {"reduce_bucket_size", config.zero.reduce_bucket_size},
+          {"threads", at::get_num_threads()},
+          {"isa", kernels::table().isa},
+          {"native_bf16", models::gemm::native(at::empty({0}, at::kBFloat16))},
+          {"backend", std::string(state_.collectives().backend())}};
+}
+
+void Saver::warn_of_differences(const json& saved) const {
+  const json now = run_state({});
+  for (const char* key : {"train_batch_size", "seed", "shuffle"}) {
+    if (saved.contains(key) && saved[key] != now[key]) {
+      events_.warn(std::string(key) + " was " + saved[key].dump() +
+                   " when the checkpoint was saved and is " + now[key].dump() +
+                   ": the order of the data changes");
+    }
+  }
+  std::string changed;
+  for (const char* key : {"world_size", "stage", "precision", "micro_batch_size",
+                          "reduce_bucket_size", "threads", "isa", "native_bf16", "backend"}) {
+    if (!saved.contains(key) || saved[key] == now[key]) continue;
+    changed += (changed.empty() ? "" : ", ") + std::string(key) + " " + saved[key].dump() + " → " +
+               now[key].dump();
+  }
+  if (!changed.empty())
+    events_.warn("losses will not be bit-identical to an uninterrupted run: " + changed);
+}
+
+// ---- saving
+// --------------------------------------------------------------------------------------------------
+
+Status Saver::save(const Progress& progress) {
+  const auto start = std::chrono::steady_clock::now();
+  auto& collectives = state_.collectives();
+  const checkpoint::WriteOptions options{.checkpoints_dir = checkpoints_,
+                                         .step = progress.step,
+                                         .attempt = in_.job.attempt,
+                                         .rank = collectives.rank(),
+                                         .world = collectives.world()};
+  std::vector<zero::Flat::HostState> keep;
+  const auto written = checkpoint::write_rank(files_, options, state_.pieces(keep));
+  DSJ_TRY_STATUS(agree(written ? Status{} : Status(std::unexpected(written.error()))));
+  Status published;
+  if (collectives.rank() == 0) {
+    const auto done = checkpoint::publish(files_, options,
+                                          {.extents = state_.extents(),
+                                           .run_state = run_state(progress),
+                                           .save_total_limit = in_.job.training.save_total_limit});
+    if (done) {
+      for (const auto& warning : done->warnings) events_.warn(warning);
+      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+      events_.emit(contract::kEventCheckpoint, {{"step", progress.step},
+                                                {"path", done->path},
+                                                {"bytes", done->bytes},
+                                                {"seconds", seconds.count()}});
+    } else {
+      published = std::unexpected(done.error());
+    }
+  }
+  return agree(published);
+}
+
+Status Saver::export_model() {
+  std::vector<weights::ExportTensor> tensors;
+  for (const auto& flat : state_.plan().flats) {
+    for (const auto& slot : flat.slots()) tensors.push_back({slot.name, slot.shape});
+  }
+  const std::string target = in_.job.output_dir + "/" + contract::kModelDir;
+  std::optional<weights::ModelExport> writer;
+  Status status;
+  if (state_.collectives().rank() == 0) {
+    auto begun = weights::ModelExport::begin(files_,
+                                             {.source_dir = in_.job.training.model_name_or_path,
+                                              .target_dir = target,
+                                              .dtype = export_type(in_.config().precision)},
+                                             tensors);
+    if (begun)
+      writer.emplace(std::move(*begun));
+    else
+      status = std::unexpected(begun.error());
+  }
+  DSJ_TRY_STATUS(agree(status));
+  state_.visit_weights([&](const layout::Slot& slot, const at::Tensor& value) {
+    if (!status) return;
+    const at::Tensor wide = value.to(at::kFloat).contiguous();
+    status = writer->append(slot.name,
+                            {wide.const_data_ptr<float>(), static_cast<size_t>(wide.numel())});
+  });
+  if (writer && status) status = writer->publish();
+  DSJ_TRY_STATUS(agree(status));
+  if (writer) events_.emit(contract::kEventExported, {{"path", target}});
+  return {};
+}
+
+}  // namespace dsj::train

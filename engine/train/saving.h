@@ -1,0 +1,52 @@
+// Checkpoints and the exported model of a run: when to read which, what the run's own state is.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/files/files.h"
+#include "common/result.h"
+#include "engine/train/events.h"
+#include "engine/train/inputs.h"
+#include "engine/train/step.h"
+
+namespace dsj::train {
+
+/// Where a run stands between two steps.
+struct Progress {
+  int64_t step = 0;     ///< optimizer steps done, skipped ones included
+  int64_t skipped = 0;  ///< of these
+};
+
+class Saver {
+ public:
+  Saver(Files& files, const Inputs& inputs, zero::ModelState& state, Stepper& stepper,
+        const Events& events);
+
+  /// Loads the checkpoint the arguments name, else the newest of the output directory, else the
+  /// model's weights. Collective.
+  Result<Progress> load();
+  /// Writes and publishes a checkpoint of `progress`. Collective; all ranks succeed or fail
+  /// together.
+  Status save(const Progress& progress);
+  /// Writes OUT/model. Collective.
+  Status export_model();
+
+ private:
+  Status restore(checkpoint::Reader& reader, Progress& progress);
+  nlohmann::json run_state(const Progress& progress) const;
+  void warn_of_differences(const nlohmann::json& saved) const;
+  /// Every rank's verdict becomes one: the message of this rank's failure, or "another rank
+  /// failed".
+  Status agree(const Status& mine);
+
+  Files& files_;
+  const Inputs& in_;
+  zero::ModelState& state_;
+  Stepper& stepper_;
+  const Events& events_;
+  const std::string checkpoints_;
+};
+
+}  // namespace dsj::train
