@@ -21,12 +21,12 @@ struct Tag {
 };
 thread_local Tag tag;
 
-/// Eight sizes per doubling: at most an eighth of a block is unused, and lengths that differ a
+/// Sixteen sizes per doubling: at most a sixteenth of a block is unused, and lengths that differ a
 /// little share blocks.
 size_t size_class(size_t bytes) {
   if (bytes < kLarge) return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  size_t step = kLarge / 8;
-  while (step * 16 <= bytes) step *= 2;
+  size_t step = kLarge / 16;
+  while (step * 32 <= bytes) step *= 2;
   return (bytes + step - 1) / step * step;
 }
 
@@ -83,37 +83,37 @@ BlockCache& cache() {
   return *instance;
 }
 
-struct Block {
-  void* data;
-  size_t size;
+/// In front of every tensor's data: so that a bare data pointer can be freed, which oneDNN asks
+/// for.
+struct alignas(kAlignment) Header {
+  size_t size;  ///< of the whole block
   int64_t bytes;
   Class klass;
   Ledger* ledger;
 };
 
-void release(void* context) {
-  auto* block = static_cast<Block*>(context);
-  block->ledger->add(block->klass, -block->bytes);
-  cache().give(block->data, block->size);
-  delete block;
+void release(void* data) {
+  if (!data) return;
+  auto* header = static_cast<Header*>(data) - 1;
+  header->ledger->add(header->klass, -header->bytes);
+  cache().give(header, header->size);
 }
 
 class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    if (bytes == 0) return {nullptr, nullptr, &release_nothing, c10::Device(c10::kCPU)};
-    const size_t size = size_class(bytes);
-    auto* block =
-        new Block{cache().take(size), size, static_cast<int64_t>(bytes), tag.klass, tag.ledger};
-    block->ledger->add(block->klass, block->bytes);
-    return {block->data, block, &release, c10::Device(c10::kCPU)};
+    if (bytes == 0) return {nullptr, nullptr, &release, c10::Device(c10::kCPU)};
+    const size_t size = size_class(bytes + sizeof(Header));
+    auto* header =
+        new (cache().take(size)) Header{size, static_cast<int64_t>(bytes), tag.klass, tag.ledger};
+    header->ledger->add(header->klass, header->bytes);
+    void* data = header + 1;
+    return {data, data, &release, c10::Device(c10::kCPU)};
   }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     std::memcpy(to, from, bytes);
   }
-
- private:
-  static void release_nothing(void*) {}
 };
 
 void raise(std::atomic<int64_t>& peak, int64_t value) {

@@ -1,7 +1,7 @@
 #include "engine/train/generate.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/InferenceMode.h>
+#include <c10/core/GradMode.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -214,7 +214,7 @@ int run_generate(const std::vector<std::string>& args) {
     return app.exit(error) == 0 ? contract::kExitDone : contract::kExitBadInput;
   }
   memory::install();
-  c10::InferenceMode inference;
+  c10::AutoGradMode no_autograd(false);
   try {
     if (const auto done = generate(options); !done) {
       std::fprintf(stderr, "dsj generate: %s\n", done.error().to_string().c_str());

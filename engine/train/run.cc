@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <c10/core/InferenceMode.h>
+#include <c10/core/GradMode.h>
 #include <sys/resource.h>
 
 #include <chrono>
@@ -228,7 +228,7 @@ int run_rank() {
   };
   if (!env) return failed(env.error());
   memory::install();
-  c10::InferenceMode inference;
+  c10::AutoGradMode no_autograd(false);
   try {
     const auto code = train(*env, events);
     return code ? *code : failed(code.error());

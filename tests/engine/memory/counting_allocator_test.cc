@@ -1,6 +1,7 @@
 #include "engine/memory/counting_allocator.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -43,10 +44,20 @@ TEST(CountingAllocator, FreedOnAnotherThreadGoesBackToItsLedger) {
   EXPECT_EQ(ledger.live(), 0);
 }
 
+TEST(CountingAllocator, FreedByItsBarePointer) {
+  install();
+  Ledger ledger;
+  MemoryScope scope(Class::Buckets, ledger);
+  void* data = c10::GetCPUAllocator()->raw_allocate(100);
+  EXPECT_EQ(ledger.live(Class::Buckets), 100);
+  c10::GetCPUAllocator()->raw_deallocate(data);
+  EXPECT_EQ(ledger.live(), 0);
+}
+
 TEST(CountingAllocator, LargeBlocksAreReused) {
   install();
-  const void* first = at::empty({int64_t{1} << 20}).data_ptr();
-  const void* second = at::empty({(int64_t{1} << 20) - 1000}).data_ptr();
+  const void* first = at::empty({(int64_t{1} << 20) + 1000}).data_ptr();
+  const void* second = at::empty({(int64_t{1} << 20) + 100}).data_ptr();
   EXPECT_EQ(first, second);
   set_cache_limit(0);
   set_cache_limit(int64_t{512} << 20);

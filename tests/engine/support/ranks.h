@@ -4,7 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <c10/core/InferenceMode.h>
+#include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -49,7 +49,7 @@ inline void run_ranks(int world,
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
-      c10::InferenceMode inference;
+      c10::AutoGradMode no_autograd(false);
       try {
         auto collectives = comm::make_collectives({.rank = rank,
                                                    .world = world,
