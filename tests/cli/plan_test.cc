@@ -1,0 +1,162 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/quantity.h"
+#include "cli/verbs.h"
+#include "common/jobspec/yaml.h"
+
+namespace dsj::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+const char* kJob = R"(apiVersion: training.dsj.dev/v1alpha1
+kind: DeepSpeedJob
+metadata: {name: tiny}
+spec:
+  deepspeed:
+    config:
+      train_micro_batch_size_per_gpu: auto
+      gradient_accumulation_steps: 2
+      zero_optimization: {stage: 3, reduce_bucket_size: auto, stage3_param_persistence_threshold: auto}
+  training:
+    modelNameOrPath: model
+    dataPath: data.json
+    perDeviceTrainBatchSize: 2
+    numTrainEpochs: 2
+  workers: {slotsPerWorker: 2}
+)";
+
+class PlanTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ =
+        fs::temp_directory_path() / ("dsj-plan-test-" + std::to_string(getpid()) + info->name());
+    fs::create_directories(folder_ / "model");
+    write("model/config.json", R"({"model_type": "qwen2", "hidden_size": 64, "vocab_size": 512,
+        "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "max_position_embeddings": 128, "hidden_act": "silu",
+        "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": false})");
+    write("data.json", R"([{"instruction": "a", "output": ["x", {"y": 1}]}, {}, {}, {}, {}, {},
+                          {}, {}, {}, {}])");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name) << text;
+    return (folder_ / name).string();
+  }
+  std::string with(const std::string& from, const std::string& to) {
+    std::string text = kJob;
+    text.replace(text.find(from), from.size(), to);
+    return write("job.yaml", text);
+  }
+  int run(std::vector<std::string> args) {
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    const int code = run_plan(args);
+    out_ = testing::internal::GetCapturedStdout();
+    err_ = testing::internal::GetCapturedStderr();
+    return code;
+  }
+
+  fs::path folder_;
+  std::string out_, err_;
+};
+
+TEST_F(PlanTest, ShowsWhatWouldRun) {
+  const std::string file = write("job.yaml", kJob);
+  ASSERT_EQ(run({file, "-o", "json"}), 0) << err_;
+  const json plan = json::parse(out_);
+  EXPECT_TRUE(plan["complete"]);
+  EXPECT_EQ(plan["config"]["train_batch_size"], 8);
+  EXPECT_EQ(plan["config"]["total_steps"], 4) << "ceil(10 rows / 8) x 2 epochs";
+  EXPECT_EQ(plan["config"]["zero_optimization"]["reduce_bucket_size"], 4096);
+  bool found = false;
+  for (const json& origin : plan["origins"])
+    found = found || (origin["path"] == "zero_optimization.reduce_bucket_size" &&
+                      origin["value"] == "4096" && origin["from"] == "hidden_size^2");
+  EXPECT_TRUE(found) << plan["origins"].dump(2);
+  EXPECT_EQ(plan["topology"]["worldSize"], 2);
+  EXPECT_EQ(plan["topology"]["ranks"][1],
+            json::parse(R"({"rank": 1, "worker": 0, "localRank": 1})"));
+  EXPECT_EQ(plan["memory"]["stage"], 3);
+  const json& bytes = plan["memory"]["bytesPerRank"];
+  EXPECT_EQ(bytes["total"], bytes["parameters"].get<int64_t>() + bytes["gradients"].get<int64_t>() +
+                                bytes["optimizer"].get<int64_t>() +
+                                bytes["buckets"].get<int64_t>() +
+                                bytes["activations"].get<int64_t>());
+  EXPECT_GT(plan["wire"]["elementsPerStep"]["gradients"], 0);
+  ASSERT_EQ(run({file}), 0);
+  const auto yaml = jobspec::parse_yaml(out_, "plan");
+  ASSERT_TRUE(yaml) << yaml.error().to_string() << out_;
+  EXPECT_EQ(yaml->value["config"], plan["config"]);
+  EXPECT_EQ(yaml->value["wire"], plan["wire"]);
+}
+
+TEST_F(PlanTest, OverridesApply) {
+  const std::string file = write("job.yaml", kJob);
+  ASSERT_EQ(run({file, "-o", "json", "--set", "spec.training.maxSteps=7", "--set",
+                 "spec.workers.slotsPerWorker=4"}),
+            0)
+      << err_;
+  EXPECT_EQ(json::parse(out_)["config"]["total_steps"], 7);
+  EXPECT_EQ(json::parse(out_)["topology"]["worldSize"], 4);
+  EXPECT_EQ(run({file, "--set", "nonsense"}), 2);
+}
+
+TEST_F(PlanTest, WhatCannotRunIsTwo) {
+  EXPECT_EQ(run({with("gradient_accumulation_steps: 2", "fp16: {enabled: true}")}), 2);
+  EXPECT_NE(err_.find("unsupported: spec.deepspeed.config.fp16.enabled"), std::string::npos)
+      << err_;
+  EXPECT_NE(out_.find("runnable: false"), std::string::npos) << "the plan is shown all the same";
+  EXPECT_EQ(run({with("gradient_accumulation_steps: 2", "train_batch_size: 7")}), 2);
+  EXPECT_EQ(out_, "");
+  EXPECT_NE(err_.find("job.yaml:8:7: error: spec.deepspeed.config.train_batch_size"),
+            std::string::npos)
+      << err_;
+  EXPECT_EQ(run({write("ds.json", "{}")}), 2);
+  EXPECT_NE(err_.find("bare ds_config"), std::string::npos);
+  EXPECT_EQ(run({}), 2);
+}
+
+TEST_F(PlanTest, WhatDoesNotFitIsRefused) {
+  const std::string file =
+      with("workers: {",
+           "workers: {template: {spec: {containers: [{name: w, resources: {limits: "
+           "{memory: 64Ki}}}]}}, ");
+  EXPECT_EQ(run({file}), 2);
+  EXPECT_NE(err_.find("DoesNotFit: 2 ranks need"), std::string::npos) << err_;
+  EXPECT_NE(err_.find("memory limit is 64.0 KiB"), std::string::npos) << err_;
+}
+
+TEST_F(PlanTest, WithoutTheModelItIsIncomplete) {
+  ASSERT_EQ(run({with("modelNameOrPath: model", "modelNameOrPath: Qwen/Qwen2-0.5B"), "-o", "json"}),
+            0)
+      << err_;
+  const json plan = json::parse(out_);
+  EXPECT_FALSE(plan["complete"]);
+  EXPECT_TRUE(plan["memory"].is_null());
+  EXPECT_NE(err_.find("is not a directory here"), std::string::npos);
+}
+
+TEST(QuantityTest, KubernetesMemory) {
+  EXPECT_EQ(parse_quantity("64Ki"), 65536);
+  EXPECT_EQ(parse_quantity("1.5Gi"), 1610612736);
+  EXPECT_EQ(parse_quantity("2G"), 2000000000);
+  EXPECT_EQ(parse_quantity("1e9"), 1000000000);
+  EXPECT_EQ(parse_quantity("123"), 123);
+  for (const char* bad : {"", "Gi", "-1", "8 GB", "1e30", "lots"})
+    EXPECT_FALSE(parse_quantity(bad)) << bad;
+  EXPECT_EQ(show_bytes(1610612736), "1.5 GiB");
+  EXPECT_EQ(show_bytes(5), "5 B");
+}
+
+}  // namespace
+}  // namespace dsj::cli

@@ -1,0 +1,128 @@
+#include "common/dsconfig/memory_model.h"
+
+#include <gtest/gtest.h>
+
+#include "common/dsconfig/zero_plan.h"
+
+namespace dsj::dsconfig {
+namespace {
+
+/// Sizes that pad to themselves for 2 and 4 ranks: every parameter a multiple of 128 elements.
+MemoryInput example(int stage, int world, Precision precision = Precision::Bf16) {
+  MemoryInput input;
+  input.model = {.model_type = "qwen2",
+                 .vocab_size = 1024,
+                 .hidden_size = 256,
+                 .intermediate_size = 512,
+                 .num_layers = 4,
+                 .num_heads = 4,
+                 .num_kv_heads = 4,
+                 .head_dim = 64};
+  input.config.micro_batch_size = 2;
+  input.config.gradient_accumulation_steps = 1;
+  input.config.precision = precision;
+  input.config.grad_accum_dtype = input.config.communication_dtype = precision;
+  input.config.zero.stage = stage;
+  input.config.zero.param_persistence_threshold = 0;
+  input.world = world;
+  input.tokens_per_row = 64;
+  return input;
+}
+
+TEST(MemoryModelTest, StagesShardWhatTheySay) {
+  const int64_t p = memory_model(example(0, 4)).parameters;
+  ASSERT_EQ(p % 128, 0);
+  const MemoryModel stage0 = memory_model(example(0, 4)), stage1 = memory_model(example(1, 4)),
+                    stage2 = memory_model(example(2, 4)), stage3 = memory_model(example(3, 4));
+  EXPECT_EQ(stage0.bytes.parameters, 2 * p);
+  EXPECT_EQ(stage1.bytes.parameters, 2 * p);
+  EXPECT_EQ(stage3.bytes.parameters, 2 * p / 4 + 2 * stage3.peak_live_parameters);
+  EXPECT_EQ(stage0.bytes.optimizer, 12 * p);
+  for (const MemoryModel* sharded : {&stage1, &stage2, &stage3})
+    EXPECT_EQ(sharded->bytes.optimizer, 12 * p / 4);
+  EXPECT_EQ(stage0.bytes.gradients, 2 * p);
+  EXPECT_GE(stage2.bytes.gradients, 2 * p / 4);
+  EXPECT_LT(stage2.bytes.gradients, p) << "whole gradients of a unit or two only";
+  MemoryInput twice1 = example(1, 4), twice2 = example(2, 4);  // stage 1 waits for the last one
+  twice1.config.gradient_accumulation_steps = twice2.config.gradient_accumulation_steps = 2;
+  EXPECT_GE(memory_model(twice1).bytes.gradients, 2 * p);
+  EXPECT_LT(memory_model(twice2).bytes.gradients, p + p / 2);
+}
+
+TEST(MemoryModelTest, OneRankShardsNothing) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    const MemoryModel model = memory_model(example(stage, 1, Precision::Fp32));
+    EXPECT_EQ(model.stage, 0);
+    EXPECT_EQ(model.wire.gradient_elements + model.wire.parameter_elements, 0);
+    EXPECT_EQ(model.bytes.parameters, 4 * model.parameters);
+    EXPECT_EQ(model.bytes.optimizer, 8 * model.parameters) << "the working copy is the master";
+    EXPECT_EQ(model.bytes.gradients, 4 * model.parameters);
+  }
+}
+
+TEST(MemoryModelTest, WireElementsPerStep) {
+  const int64_t p = memory_model(example(0, 2)).parameters;
+  for (const int64_t accumulation : {1, 4}) {
+    MemoryInput input = example(0, 2);
+    input.config.gradient_accumulation_steps = accumulation;
+    EXPECT_EQ(memory_model(input).wire.gradient_elements, p) << "a ring all-reduce, once";
+    input.config.zero.stage = 1;
+    EXPECT_EQ(memory_model(input).wire.gradient_elements, p / 2) << "once";
+    EXPECT_EQ(memory_model(input).wire.parameter_elements, p / 2) << "after the update";
+    input.config.zero.stage = 2;
+    EXPECT_EQ(memory_model(input).wire.gradient_elements, p / 2 * accumulation);
+    input.config.zero.stage = 3;
+    input.config.zero.max_live_parameters = input.config.zero.prefetch_bucket_size = 0;
+    const MemoryModel stage3 = memory_model(input);
+    EXPECT_EQ(stage3.wire.gradient_elements, p / 2 * accumulation);
+    EXPECT_GE(stage3.wire.parameter_elements, p / 2 * accumulation);
+    EXPECT_LE(stage3.wire.parameter_elements, 2 * (p / 2) * accumulation) << "two gathers at most";
+    EXPECT_EQ(stage3.wire.parameter_bytes, 2 * stage3.wire.parameter_elements);
+  }
+}
+
+TEST(MemoryModelTest, TheKnobsMoveWhatTheyShould) {
+  MemoryInput input = example(3, 2);
+  const MemoryModel wide = memory_model(input);
+  input.config.zero.max_live_parameters = 0;
+  input.config.zero.prefetch_bucket_size = 0;
+  const MemoryModel narrow = memory_model(input);
+  EXPECT_LT(narrow.peak_live_parameters, wide.peak_live_parameters);
+  EXPECT_GT(narrow.gathers, wide.gathers);
+  EXPECT_LT(narrow.bytes.parameters, wide.bytes.parameters);
+
+  MemoryInput activations = example(2, 2);
+  const int64_t kept = memory_model(activations).bytes.activations;
+  activations.recompute = true;
+  EXPECT_LT(memory_model(activations).bytes.activations, kept);
+
+  MemoryInput fp32 = example(2, 2);
+  fp32.config.grad_accum_dtype = Precision::Fp32;
+  EXPECT_GT(memory_model(fp32).bytes.gradients, memory_model(example(2, 2)).bytes.gradients);
+}
+
+TEST(MemoryModelTest, EveryCombinationEndsWithSaneCounts) {
+  for (int stage = 0; stage <= 3; ++stage)
+    for (const int world : {1, 2, 3, 4})
+      for (const Precision precision : {Precision::Fp32, Precision::Bf16})
+        for (const Precision accumulate : {Precision::Fp32, precision})
+          for (const int64_t accumulation : {1, 3})
+            for (const bool overlap : {false, true})
+              for (const bool tied : {false, true}) {
+                MemoryInput input = example(stage, world, precision);
+                input.model.tied = tied;
+                input.config.grad_accum_dtype = accumulate;
+                input.config.gradient_accumulation_steps = accumulation;
+                input.config.zero.overlap_comm = overlap;
+                input.config.zero.param_persistence_threshold = 1000;
+                const MemoryModel model = memory_model(input);
+                EXPECT_GT(model.bytes.parameters, 0);
+                EXPECT_GT(model.bytes.gradients, 0);
+                EXPECT_GE(model.bytes.buckets, 0);
+                EXPECT_GE(model.bytes.optimizer * model.stage, 0);
+                EXPECT_LT(model.bytes.total(), 100 * model.parameters + (64 << 20) * 4);
+              }
+}
+
+}  // namespace
+}  // namespace dsj::dsconfig
