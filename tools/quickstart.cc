@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/data/prompt.h"
 #include "tools/bpe_trainer.h"
 #include "tools/tasks.h"
 
@@ -122,18 +123,11 @@ std::string rows_json(const std::vector<Example>& examples) {
   return rows.dump(1) + "\n";
 }
 
-/// What the model will read, as far as the vocabulary is concerned: the rows, and the words of the
-/// prompt that goes around them.
-std::vector<std::string> vocabulary_texts(const TaskData& data) {
+/// What the model will read.
+std::vector<std::string> vocabulary_texts(const TaskData& rows) {
   std::vector<std::string> texts;
-  for (const Example& row : data.train) {
-    const std::string context =
-        row.input.empty() ? "." : ", paired with an input that provides further context.";
-    texts.push_back("Below is an instruction that describes a task" + context +
-                    " Write a response that appropriately completes the request.\n\n"
-                    "### Instruction:\n" +
-                    row.instruction + "\n\n### Input:\n" + row.input +
-                    "\n\n### Response:" + row.output);
+  for (const Example& row : rows.train) {
+    texts.push_back(data::alpaca_prompt(row.instruction, row.input) + row.output);
   }
   return texts;
 }
