@@ -55,7 +55,12 @@ struct ChildPlan {
   for (int fd : plan.keep_fds) fcntl(fd, F_SETFD, 0);
   prctl(PR_SET_PDEATHSIG, plan.death_signal);
   if (getppid() != plan.parent) _exit(127);  // it died before the line above
-  execvpe(plan.argv[0], plan.argv.data(), plan.envp.data());
+  // execvpe would hand a file that is no program to the shell.
+  if (std::strchr(plan.argv[0], '/')) {
+    execve(plan.argv[0], plan.argv.data(), plan.envp.data());
+  } else {
+    execvpe(plan.argv[0], plan.argv.data(), plan.envp.data());
+  }
   const int problem = errno;
   [[maybe_unused]] const auto ignored = write(plan.error_pipe, &problem, sizeof problem);
   _exit(127);

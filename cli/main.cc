@@ -20,6 +20,7 @@ const std::vector<Verb>& verbs() {
   static const std::vector<Verb> table = {
       {"validate", "check a ds_config or a DeepSpeedJob", dsj::cli::run_validate},
       {"plan", "show what a DeepSpeedJob would run", dsj::cli::run_plan},
+      {"run", "run a DeepSpeedJob on this machine", dsj::cli::run_run},
       {"generate", "answers the questions of a data file with a model", dsj::cli::run_generate},
   };
   return table;

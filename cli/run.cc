@@ -1,0 +1,180 @@
+// dsj run: a DeepSpeedJob on this machine, from a manifest or from the torchrun line.
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "cli/run_prepare.h"
+#include "cli/run_supervisor.h"
+#include "cli/verbs.h"
+#include "common/contract.h"
+#include "common/files/posix_files.h"
+
+namespace dsj::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using jobspec::Job;
+
+constexpr char kHelp[] =
+    R"(usage: dsj run JOB.yaml [--output DIR] [--set spec.path=value]...
+       dsj run --nproc_per_node=N --deepspeed ds_config.json --model_name_or_path DIR
+               --data_path FILE --output_dir DIR [Hugging Face training arguments]
+
+Runs the job here: one agent per worker, one dsj-train per rank. Everything is checked before a process
+is started. Under the output directory:
+  metrics.jsonl   one line per optimizer step
+  status.yaml     the job's status: conditions, step, loss, last checkpoint, failures
+  checkpoints/    model/    logs/rank-N.log
+The same command on the same output directory goes on from its newest checkpoint; a finished run is not
+repeated. Ctrl-C or SIGTERM saves one step on all ranks and stops; a second one kills.
+
+Environment: OMP_NUM_THREADS (default: cores / ranks), HF_HOME or HF_HUB_CACHE (where hub ids are looked
+up), DSJ_TRAIN_PROGRAM (another program in place of dsj-train).
+Exit codes: 0 done, 1 the job failed, 2 bad input (nothing was started), 3 environment, 130 interrupted.
+)";
+
+Result<std::string> random_key() {
+  unsigned char bytes[32];
+  if (getrandom(bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) {
+    return fail(ErrorKind::Environment, "no random bytes to be had", "getrandom");
+  }
+  std::string key;
+  for (const unsigned char byte : bytes) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    key += kDigits[byte >> 4];
+    key += kDigits[byte & 15];
+  }
+  return key;
+}
+
+/// A program of ours lies beside this one.
+Result<std::string> program_beside(const std::string& name) {
+  std::error_code problem;
+  const fs::path own = fs::read_symlink("/proc/self/exe", problem);
+  const fs::path path = own.parent_path() / name;
+  if (problem || access(path.c_str(), X_OK) != 0) {
+    return fail(ErrorKind::Environment, "the program is not there", path.string(),
+                "dsj, dsj-agent and dsj-train belong into one directory");
+  }
+  return path.string();
+}
+
+Result<std::string> rank_program() {
+  const char* other = std::getenv("DSJ_TRAIN_PROGRAM");
+  if (!other || !*other) return program_beside("dsj-train");
+  if (access(other, X_OK) != 0) {
+    return fail(ErrorKind::Environment, "DSJ_TRAIN_PROGRAM is not a program", other);
+  }
+  return fs::absolute(other).string();
+}
+
+/// As one would type it again.
+std::string command_text(Arguments args) {
+  std::string text = "dsj run";
+  for (const auto& arg : args) {
+    const bool plain = !arg.empty() && arg.find_first_not_of(
+                                           "abcdefghijklmnopqrstuvwxyz"
+                                           "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                           "0123456789-_=./,:@+") == std::string::npos;
+    if (plain) {
+      text += " " + arg;
+      continue;
+    }
+    text += " '";
+    for (const char c : arg) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    text += "'";
+  }
+  return text;
+}
+
+nlohmann::json previous_status(const std::string& output_dir) {
+  PosixFiles files;
+  const std::string path = output_dir + "/" + contract::kStatusFile;
+  const auto text = files.read_all(path);
+  return text ? status_from_text(*text, path) : nlohmann::json(nullptr);
+}
+
+/// The run that this output directory holds has done all steps that are asked for now.
+bool is_complete(const Job& job, const nlohmann::json& status) {
+  if (!status.is_object() || status.value("phase", "") != "Complete") return false;
+  const auto training = status.find("training");
+  if (training == status.end() || !training->is_object() || !training->contains("step"))
+    return false;
+  // Without max_steps only the engine can say: it finds nothing to do, or goes on.
+  const int64_t wanted = job.training.max_steps.value_or(0);
+  std::error_code ignored;
+  return wanted > 0 && (*training)["step"].is_number_integer() &&
+         (*training)["step"].get<int64_t>() >= wanted &&
+         fs::is_directory(job.training.output_dir + "/" + contract::kModelDir, ignored);
+}
+
+/// A run that goes on with another model or other data is most likely a mistake.
+void warn_if_another_run(const Job& job, const std::string& run_dir) {
+  PosixFiles files;
+  const std::string path = run_dir + "/agent.json";
+  const auto text = files.read_all(path);
+  if (!text) return;
+  const auto before = agent::agent_config_from_text(*text, path);
+  if (!before) return;
+  const auto check = [&](const char* what, const std::string& then, const std::string& now) {
+    if (then == now) return;
+    std::fprintf(stderr, "warning: this output directory's run had %s %s, now it is %s\n", what,
+                 then.c_str(), now.c_str());
+  };
+  check("model", before->job.training.model_name_or_path, job.training.model_name_or_path);
+  check("data", before->job.training.data_path, job.training.data_path);
+}
+
+Result<int> run(Arguments args) {
+  DSJ_TRY(const RunArguments arguments, split_run_arguments(args));
+  if (arguments.help) {
+    std::fputs(kHelp, stdout);
+    return 0;
+  }
+  DSJ_TRY(const Job job, prepare_job(arguments));
+  const std::string output = job.training.output_dir;
+  const auto status = previous_status(output);
+  if (is_complete(job, status)) {
+    std::printf(
+        "this run is complete: all %ld steps are done, the model is in %s/%s\n"
+        "raise max_steps to go on, or name another output directory to start over\n",
+        static_cast<long>(*job.training.max_steps), output.c_str(), contract::kModelDir);
+    return 0;
+  }
+  SupervisorOptions options;
+  DSJ_TRY(options.agent_program, program_beside("dsj-agent"));
+  DSJ_TRY(const std::string train, rank_program());
+  DSJ_TRY(const OutputLock lock, OutputLock::take(output));
+  agent::AgentConfig& config = options.config;
+  config.job = jobspec::to_job_file(job, 1, job.world_size());
+  config.replicas = job.replicas;
+  config.slots = job.slots_per_worker;
+  config.ranks_on_host = job.world_size();
+  config.run_dir = run_directory(output);
+  DSJ_TRY(config.key, random_key());
+  config.rank_command = {train};
+  config.budget.limit = job.restart_policy == "Never" ? 0 : job.backoff_limit;
+  if (status.is_object() && status.contains("attempt") && status["attempt"].is_number_integer()) {
+    config.last_attempt = status["attempt"];
+  }
+  warn_if_another_run(job, config.run_dir);
+  options.resume_command = command_text(args);
+  options.lock_fd = lock.fd();
+  options.logging_steps = job.training.logging_steps.value_or(1);
+  options.previous_status = status;
+  std::printf("%s: %d workers x %d ranks, output %s\n", job.name.c_str(), job.replicas,
+              job.slots_per_worker, output.c_str());
+  std::fflush(stdout);
+  return Supervisor(std::move(options)).run();
+}
+
+}  // namespace
+
+int run_run(Arguments args) {
+  const auto code = run(args);
+  return code ? *code : report("run", code.error());
+}
+
+}  // namespace dsj::cli

@@ -1,0 +1,109 @@
+#include "cli/run_progress.h"
+
+#include <sys/ioctl.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace dsj::cli {
+namespace {
+
+std::string format(const char* pattern, double value) {
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, pattern, value);
+  return buffer;
+}
+
+std::string numbers_text(const ProgressView& view, bool with_norm) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : " ") + part; };
+  if (view.loss) add("loss " + format("%.4f", *view.loss));
+  if (view.lr) add("lr " + format("%.3g", *view.lr));
+  if (with_norm && view.grad_norm) add("grad_norm " + format("%.4g", *view.grad_norm));
+  if (view.tokens_per_second) add(format("%.0f", *view.tokens_per_second) + " tok/s");
+  if (view.seconds_left) text += ", " + duration_text(*view.seconds_left) + " left";
+  return text;
+}
+
+std::string count_text(const ProgressView& view) {
+  return std::to_string(view.step) + (view.total ? "/" + std::to_string(*view.total) : "");
+}
+
+}  // namespace
+
+std::string duration_text(double seconds) {
+  const int64_t all =
+      std::isfinite(seconds) ? static_cast<int64_t>(std::max(0.0, seconds) + 0.5) : 0;
+  const int64_t days = all / 86400, hours = all / 3600 % 24, minutes = all / 60 % 60;
+  char buffer[64];
+  if (days > 0) {
+    std::snprintf(buffer, sizeof buffer, "%ld d %02ld:%02ld", days, hours, minutes);
+  } else if (hours > 0) {
+    std::snprintf(buffer, sizeof buffer, "%ld:%02ld:%02ld", hours, minutes, all % 60);
+  } else {
+    std::snprintf(buffer, sizeof buffer, "%ld:%02ld", minutes, all % 60);
+  }
+  return buffer;
+}
+
+std::string bar_text(const ProgressView& view, int columns) {
+  std::string head = view.step > 0 ? count_text(view) : view.label;
+  std::string bar, tail = view.step > 0 ? " " + numbers_text(view, false) : "";
+  if (!view.label.empty() && view.step > 0) tail += " (" + view.label + ")";
+  if (view.total && *view.total > 0 && view.step > 0) {
+    const double part = std::clamp(double(view.step) / double(*view.total), 0.0, 1.0);
+    char percent[16];
+    std::snprintf(percent, sizeof percent, " %3d%%", static_cast<int>(part * 100));
+    head += percent;
+    const int room = std::min(40, columns - static_cast<int>(head.size() + tail.size()) - 3);
+    if (room >= 5) {
+      const int full = static_cast<int>(part * room);
+      bar = " [" + std::string(full, '#') + std::string(room - full, '.') + "]";
+    }
+  }
+  return (head + bar + tail).substr(0, static_cast<size_t>(std::max(1, columns)));
+}
+
+std::string line_text(const ProgressView& view) {
+  return "step " + count_text(view) + " " + numbers_text(view, true);
+}
+
+Progress::Progress(std::FILE* out, bool terminal, int64_t logging_steps)
+    : out_(out), terminal_(terminal), logging_steps_(std::max<int64_t>(1, logging_steps)) {}
+
+void Progress::step(const ProgressView& view) {
+  view_ = view;
+  if (terminal_) return;
+  // A resumed attempt repeats steps: its lines are shown again.
+  if (view.step < last_line_) last_line_ = 0;
+  const bool last = view.total && view.step == *view.total;
+  if (last_line_ != 0 && view.step / logging_steps_ == last_line_ / logging_steps_ && !last) return;
+  last_line_ = view.step;
+  std::fprintf(out_, "%s\n", line_text(view).c_str());
+  std::fflush(out_);
+}
+
+void Progress::redraw() {
+  if (!terminal_ || !view_) return;
+  winsize size{};
+  const bool known = ioctl(fileno(out_), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  std::fprintf(out_, "\r%s\x1b[K", bar_text(*view_, (known ? size.ws_col : 80) - 1).c_str());
+  std::fflush(out_);
+  drawn_ = true;
+}
+
+void Progress::print(std::FILE* stream, const std::string& text) {
+  clear();
+  std::fprintf(stream, "%s\n", text.c_str());
+  std::fflush(stream);
+  redraw();
+}
+
+void Progress::clear() {
+  if (!drawn_) return;
+  std::fputs("\r\x1b[K", out_);
+  std::fflush(out_);
+  drawn_ = false;
+}
+
+}  // namespace dsj::cli

@@ -1,0 +1,53 @@
+// status.yaml: the object that a DeepSpeedJob has as its .status, made from the reports of worker
+// 0's agent (agent/reports.h). Pure: reports and the time of day come in, one object comes out; the
+// caller writes it. Decimals are strings, as the resource's schema has them.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+namespace dsj::cli {
+
+class RunStatus {
+ public:
+  /// `previous` is the status of an earlier `dsj run` on the same output directory, or null: its
+  /// checkpoint, attempt and failure history stay.
+  RunStatus(const nlohmann::json& previous, int world_size, int workers, std::string now);
+
+  /// Takes one report. Unknown kinds are left alone.
+  void take(const nlohmann::json& report, const std::string& now);
+  /// A stop was requested and the ranks save.
+  void stopping(const std::string& now);
+
+  const nlohmann::json& object() const { return object_; }
+
+  // What the progress shows; the same numbers as in object().
+  int64_t attempt() const { return attempt_; }
+  int64_t step() const { return step_; }
+  std::optional<int64_t> total_steps() const { return total_steps_; }
+  std::optional<int64_t> saved_step() const { return saved_step_; }
+  /// At the pace of the last steps; nothing before the second step or without a total.
+  std::optional<double> seconds_left() const;
+
+ private:
+  void condition(const char* type, bool value, const std::string& reason,
+                 const std::string& message, const std::string& now);
+  void phase(const char* name) { object_["phase"] = name; }
+  void take_step(const nlohmann::json& report, const std::string& now);
+  void take_failure(const nlohmann::json& report, const std::string& now);
+  void take_end(const nlohmann::json& report, const std::string& now);
+
+  nlohmann::json object_;
+  int64_t attempt_ = 0, step_ = 0, steps_timed_ = 0;
+  std::optional<int64_t> total_steps_, saved_step_;
+  double seconds_per_step_ = 0;
+};
+
+/// The text of status.yaml.
+std::string status_to_text(const nlohmann::json& status);
+/// The status that status.yaml's text holds; null when it is none.
+nlohmann::json status_from_text(const std::string& text, const std::string& source);
+
+}  // namespace dsj::cli
