@@ -13,7 +13,7 @@ namespace {
 
 // Capital letters only: the tokenizer learns no merges for them (bpe_trainer.h).
 constexpr std::string_view kLetters = "ABCDEFGHJK";
-constexpr int kReversalLetters = 5;
+constexpr int kReversalLetters = 4;
 constexpr int kLookupsPerRow = 3;
 constexpr std::array kWords = {"apple", "pear",   "plum",   "kiwi",  "fig",   "lemon",
                                "lime",  "mango",  "melon",  "peach", "grape", "cherry",
