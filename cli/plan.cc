@@ -131,6 +131,7 @@ int run_plan(Arguments args) {
                              around.findings.end());
 
   json plan = {{"name", job.name},
+               {"behavesAs", dsconfig::kCompatibility},
                {"complete", resolution.complete},
                {"config", dsconfig::to_json(resolution.config)},
                {"origins", origins_of(resolution)},

@@ -51,7 +51,10 @@ double Resolver::matched(const std::string& path, const std::optional<double>& a
     origin(path, text::number(hugging_face), "default (Hugging Face)");
     return hugging_face;
   }
-  origin(path, text::number(deepspeed), kDeepSpeedDefault);
+  std::string from = kDeepSpeedDefault;
+  if (const Key* key = find_key(path); key != nullptr && !key->fallback_013.is_null())
+    from += "; in 0.13: " + key->fallback_013.dump();
+  origin(path, text::number(deepspeed), from);
   return deepspeed;
 }
 
@@ -228,11 +231,13 @@ void Resolver::zero() {
   zero.max_reuse_distance = integer(at("stage3_max_reuse_distance"), defaults.max_reuse_distance);
   zero.overlap_comm = boolean(at("overlap_comm"), stage3);
   // DeepSpeed 0.13 takes a bucket of 0 (each tensor on its own), 0.19 does not.
+  constexpr int64_t kSmallBucket = 1'000'000;
   for (auto [name, bucket] : {std::pair{"reduce_bucket_size", &zero.reduce_bucket_size},
                               std::pair{"allgather_bucket_size", &zero.allgather_bucket_size}}) {
     if (*bucket > 0) continue;
-    *bucket = 1;
-    report(Severity::Warning, at(name), "0 is read as 1: every chunk is as small as it can be");
+    *bucket = kSmallBucket;
+    report(Severity::Warning, at(name), "0 is read as " + std::to_string(kSmallBucket),
+           "write the number of elements you want");
   }
 }
 
@@ -250,9 +255,13 @@ void Resolver::betas(OptimizerConfig& optimizer) {
              given ? "training.adamBeta1, training.adamBeta2" : "default (Hugging Face)");
     return;
   }
-  const bool pair = value->size() == 2 && (*value)[0].is_number() && (*value)[1].is_number();
-  const double first = pair ? (*value)[0].get<double>() : -1;
-  const double second = pair ? (*value)[1].get<double>() : -1;
+  const auto element = [&](size_t i) {
+    const json& entry = (*value)[i];
+    if (entry.is_number()) return entry.get<double>();
+    return entry.is_string() ? text::parse_double(entry.get<std::string>()).value_or(-1) : -1.0;
+  };
+  const double first = value->size() == 2 ? element(0) : -1;
+  const double second = value->size() == 2 ? element(1) : -1;
   if (!(first >= 0 && first < 1 && second >= 0 && second < 1)) {
     report(Severity::Error, path,
            "found " + value->dump() + ", expected two numbers from 0 to below 1",
@@ -320,8 +329,16 @@ void Resolver::steps() {
     const double epochs = args_.num_train_epochs.value_or(3.0);
     const int64_t batch = config.train_batch_size, rows = *facts_.dataset_rows;
     const int64_t per_epoch =
-        config.dataloader_drop_last ? rows / batch : (rows + batch - 1) / batch;
-    total_steps_ = static_cast<int64_t>(std::ceil(static_cast<double>(per_epoch) * epochs));
+        config.dataloader_drop_last ? rows / batch : rows / batch + (rows % batch != 0);
+    const double steps = std::ceil(static_cast<double>(per_epoch) * epochs);
+    if (!(steps >= 1 && steps < 1e15)) {
+      report(Severity::Error, "training.numTrainEpochs",
+             text::number(epochs) + " epochs of " + std::to_string(rows) + " rows, " +
+                 std::to_string(batch) + " per step, make " + text::number(steps) + " steps",
+             rows < batch ? "there are fewer rows than train_batch_size" : "give maxSteps");
+      return;
+    }
+    total_steps_ = static_cast<int64_t>(steps);
     origin("total_steps", std::to_string(*total_steps_),
            std::to_string(per_epoch) + " steps per epoch x " + text::number(epochs) +
                (args_.num_train_epochs ? " (training.numTrainEpochs)" : " epochs (default)"));

@@ -14,6 +14,9 @@
 
 namespace dsj::dsconfig {
 
+/// Where DeepSpeed's versions differ, this engine behaves as this one. Programs print it at start.
+inline constexpr char kCompatibility[] = "DeepSpeed 0.19";
+
 /// What ds_config does not say and the run knows. A missing fact leaves what depends on it
 /// undecided.
 struct Facts {
