@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "cli/hub_cache.h"
 #include "common/jobspec/yaml.h"
 
 namespace dsj::cli {
@@ -121,19 +122,18 @@ Surroundings look_around(const jobspec::Job& job) {
                                std::move(message), std::move(hint)});
   };
   const TrainingArgs& training = job.training;
-  std::error_code ignored;
-  if (fs::is_directory(training.model_name_or_path, ignored)) {
-    auto model = layout::read_model_config(training.model_name_or_path);
-    if (model) {
+  if (!training.model_name_or_path.empty()) {
+    const auto directory = find_model(training.model_name_or_path, hub_cache_directory());
+    if (!directory) {
+      note("modelNameOrPath", directory.error().to_string(),
+           "what depends on the model's shape is left open");
+    } else if (auto model = layout::read_model_config(*directory)) {
       around.facts.hidden_size = model->hidden_size;
       around.model = std::move(*model);
     } else {
       around.findings.push_back({Severity::Unsupported, "spec.training.modelNameOrPath",
                                  model.error().to_string(), "name a model this engine runs"});
     }
-  } else if (!training.model_name_or_path.empty()) {
-    note("modelNameOrPath", "\"" + training.model_name_or_path + "\" is not a directory here",
-         "what depends on the model's shape is left open");
   }
   if (training.max_steps.value_or(0) <= 0 && !training.data_path.empty()) {
     around.facts.dataset_rows = count_rows(training.data_path);

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <random>
 
 #include "common/jobspec/yaml.h"
 
@@ -229,6 +230,38 @@ TEST_F(JobTest, WhatIsNotBuiltStopsARunAndKeepsTheJobValid) {
     EXPECT_TRUE(resolution.ok()) << field;
     EXPECT_FALSE(resolution.runnable()) << field;
   }
+}
+
+/// Any bytes: a job or an error with a place; what was read resolves.
+TEST_F(JobTest, DamagedManifestsNeverCrash) {
+  const std::string alphabet = "{}[],:-&*!|>'\"#%@ \n\t~<?a0.e\xc3\xa9\xff";
+  std::mt19937 random(3);
+  int read = 0;
+  for (int round = 0; round < 3'000; ++round) {
+    std::string text = kManifest;
+    for (int edits = 1 + static_cast<int>(random() % 3); edits > 0; --edits) {
+      const size_t at = random() % text.size();
+      switch (random() % 3) {
+        case 0:
+          text.erase(at, 1 + random() % 8);
+          break;
+        case 1:
+          text.insert(at, 1, alphabet[random() % alphabet.size()]);
+          break;
+        default:
+          text[at] = alphabet[random() % alphabet.size()];
+      }
+    }
+    const auto job = parse_job_yaml(text, "job.yaml");
+    if (!job) {
+      EXPECT_TRUE(job.error().where.starts_with("job.yaml")) << job.error().to_string();
+      EXPECT_FALSE(job.error().message.empty());
+      continue;
+    }
+    ++read;
+    EXPECT_GE(resolve(*job, {}).config.zero.stage, 0);
+  }
+  EXPECT_GT(read, 100);
 }
 
 TEST(YamlTest, AliasesCannotExplode) {
