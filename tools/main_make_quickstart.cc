@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   app.add_option("--seed", options.seed, "of the weights and the rows (1)");
   app.add_option("--rows", options.rows, "training rows (what the steps need, once)");
   app.add_option("--heldout", options.heldout, "held-out questions per task (200)");
-  app.add_option("--size", options.size, "small or tiny (small)");
+  app.add_option("--size", options.size, "small or tiny (small)")->envname("DSJ_QUICKSTART_SIZE");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
