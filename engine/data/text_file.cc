@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/data/unicode.h"
+
 namespace dsj::data {
 
 Result<bool> file_exists(Files& files, const std::string& path) {
@@ -23,7 +25,8 @@ Result<nlohmann::json> parse_json(std::string_view text, const std::string& path
     // place is ours, the rest is the library's.
     std::string what = error.what();
     if (const auto colon = what.find(": "); colon != std::string::npos) what.erase(0, colon + 2);
-    return bad_input("is not JSON: " + what,
+    // The library quotes what it read last, bad bytes and all.
+    return bad_input("is not JSON: " + to_valid_utf8(what),
                      path + ":" + std::to_string(line) + ":" + std::to_string(column));
   }
 }

@@ -62,8 +62,9 @@ Status read_merges_txt(Files& files, const std::string& path, TokenizerSpec& spe
     const auto space = line.find(' ');
     if (space == line.npos || space == 0 || space + 1 == line.size() ||
         line.find(' ', space + 1) != line.npos) {
-      return bad_input("is not a merge, \"left right\": '" + std::string(line) + "'",
-                       path + ":" + std::to_string(number));
+      return bad_input(
+          "is not a merge, \"left right\": '" + to_valid_utf8(line.substr(0, 80)) + "'",
+          path + ":" + std::to_string(number));
     }
     spec.merges.emplace_back(line.substr(0, space), line.substr(space + 1));
   }
@@ -142,7 +143,7 @@ Status read_ranks(Files& files, const std::string& path, TokenizerSpec& spec) {
     const std::string_view rank = space == line.npos ? "" : line.substr(space + 1);
     if (!bytes || bytes->empty() || rank.empty() || rank.size() > 9 ||
         rank.find_first_not_of("0123456789") != rank.npos) {
-      return bad_input("is not \"base64 rank\": '" + std::string(line) + "'",
+      return bad_input("is not \"base64 rank\": '" + to_valid_utf8(line.substr(0, 80)) + "'",
                        path + ":" + std::to_string(number));
     }
     spec.vocab.emplace_back(to_byte_alphabet(*bytes), std::stoi(std::string(rank)));

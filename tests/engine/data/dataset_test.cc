@@ -5,6 +5,7 @@
 #include "common/files/memory_files.h"
 #include "engine/data/prompt.h"
 #include "tests/engine/data/support.h"
+#include "tests/engine/data/text_generator.h"
 
 namespace dsj::data {
 namespace {
@@ -141,6 +142,37 @@ TEST(Dataset, BadTokenRows) {
     const std::string text = error(std::string(c.row) + "\n", "d.jsonl", 512, nullptr);
     EXPECT_NE(text.find(std::string("row 0, line 1: ") + c.says), std::string::npos) << text;
   }
+}
+
+TEST(Dataset, AnyDamageIsARowOrAnErrorInPlainText) {
+  const std::string good =
+      "[{\"instruction\": \"Say \\\"hi\\\"\", \"input\": \"\u00e9\", \"output\": \"\\u00e9\"},\n"
+      " {\"instruction\": \"b\", \"output\": \"c\"}]";
+  int opened = 0, refused = 0;
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    Lcg r(seed);
+    std::string text = good;
+    for (uint32_t i = 0; i <= seed % 3; ++i) {
+      const std::size_t at = r.below(text.size());
+      static constexpr std::string_view kBytes = "[]{},:\"\\ \n0e-\xFF\xC3";
+      const uint32_t kind = r.below(3);
+      if (kind == 0) text[at] = r.pick(kBytes);
+      if (kind == 1) text.erase(at, 1 + r.below(4));
+      if (kind == 2) text.insert(at, 1, r.pick(kBytes));
+    }
+    const auto dataset = open(text, seed % 2 == 0 ? "d.json" : "d.jsonl");
+    if (dataset) {
+      ++opened;
+      for (int64_t row = 0; row < (*dataset)->rows(); ++row) EXPECT_TRUE((*dataset)->at(row));
+    } else {
+      ++refused;
+      const std::string says = dataset.error().to_string();
+      EXPECT_TRUE(says.starts_with("d.json")) << says;
+      EXPECT_FALSE(find_invalid_utf8(says)) << seed;
+    }
+  }
+  EXPECT_GT(opened, 50);
+  EXPECT_GT(refused, 500);
 }
 
 TEST(Dataset, ListsBadRowsUpToALimit) {

@@ -9,6 +9,7 @@
 #include "common/files/memory_files.h"
 #include "engine/data/byte_alphabet.h"
 #include "tests/engine/data/support.h"
+#include "tests/engine/data/text_generator.h"
 
 namespace dsj::data {
 namespace {
@@ -213,6 +214,34 @@ TEST(Tokenizer, RefusesByName) {
     EXPECT_NE(error.find(c.says), std::string::npos) << c.path << ": " << error;
     EXPECT_NE(error.find("m/tokenizer.json"), std::string::npos) << error;
   }
+}
+
+TEST(Tokenizer, AnyDamageIsRefusedOrHarmless) {
+  const std::string good = read_file(fixtures() + "/llama3/tokenizer.json");
+  // The settings in front and behind; the vocabulary between them is half of the file.
+  const std::size_t vocab = good.find("\"vocab\"");
+  int loaded = 0, refused = 0;
+  for (uint64_t seed = 0; seed < 120; ++seed) {
+    Lcg r(seed);
+    std::string text = good;
+    const std::size_t at = r.below(vocab);
+    static constexpr std::string_view kBytes = "[]{},:\"\\ 0n-\xFF";
+    if (r.below(2) == 0) {
+      text[at] = r.pick(kBytes);
+    } else {
+      text.erase(at, 1 + r.below(8));
+    }
+    const auto tokenizer = Model().with("tokenizer.json", text).load();
+    if (tokenizer) {
+      ++loaded;
+      EXPECT_TRUE((*tokenizer)->encode(kText));
+    } else {
+      ++refused;
+      EXPECT_FALSE(find_invalid_utf8(tokenizer.error().to_string()));
+    }
+  }
+  EXPECT_GT(refused, 60);
+  EXPECT_GT(loaded, 0);
 }
 
 TEST(Tokenizer, RefusesAVocabularyWithoutAllBytes) {
