@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/log.h"
 #include "engine/comm/backends.h"
 #include "engine/comm/collectives.h"
 #include "engine/comm/queued.h"
@@ -32,8 +33,16 @@ Status check(const Options& options) {
 
 Result<std::unique_ptr<Transport>> make_cpu_transport(Rendezvous& rendezvous) {
   const std::string& backend = rendezvous.options().backend;
-  if (backend == "gloo" || backend == "auto") return make_gloo(rendezvous);
-  return fail(ErrorKind::Environment, "backend \"" + backend + "\" is not in this build");
+  if (backend == "gloo") return make_gloo(rendezvous);
+  if (backend == "ring") return make_ring(rendezvous);
+  if (backend == "nccl") {
+    return fail(ErrorKind::Environment, "backend nccl needs tensors on a CUDA device");
+  }
+  auto shm = make_shm(rendezvous);
+  // All ranks have the same verdict, so all go on to the ring or none does.
+  if (backend == "shm" || shm || shm.error().kind != ErrorKind::Environment) return shm;
+  if (rendezvous.options().rank == 0) log::info("collectives over TCP: " + shm.error().message);
+  return make_ring(rendezvous);
 }
 
 }  // namespace

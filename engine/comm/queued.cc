@@ -32,21 +32,23 @@ namespace {
 class QueuedWork final : public Work {
  public:
   void wait() override {
-    state_.wait(kRunning, std::memory_order_acquire);
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_.load(); });
     if (error_) throw CollectiveError(*error_);
   }
-  bool done() override { return state_.load(std::memory_order_acquire) != kRunning; }
+  bool done() override { return done_; }
 
   void finish(std::optional<CollectiveError::Facts> error) {
+    const std::lock_guard lock(mutex_);
     error_ = std::move(error);
-    state_.store(kDone, std::memory_order_release);
-    state_.notify_all();
+    done_ = true;
+    changed_.notify_all();
   }
 
  private:
-  static constexpr int kRunning = 0;
-  static constexpr int kDone = 1;
-  std::atomic<int> state_ = kRunning;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<bool> done_ = false;
   std::optional<CollectiveError::Facts> error_;
 };
 
@@ -109,7 +111,13 @@ class Queued final : public Collectives {
   void loop() {
     std::unique_lock lock(mutex_);
     while (true) {
-      changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+      const auto must_leave = [&] { return !abort_reason_.empty() && !left_; };
+      changed_.wait(lock, [&] { return closing_ || !queue_.empty() || must_leave(); });
+      if (queue_.empty() && must_leave()) {  // idle: the peers hear of it now
+        transport_->leave(abort_reason_);
+        left_ = true;
+        continue;
+      }
       if (queue_.empty()) break;
       Item item = std::move(queue_.front());
       queue_.pop_front();
@@ -138,7 +146,7 @@ class Queued final : public Collectives {
         const std::lock_guard lock(mutex_);
         failure_ = facts;
       }
-      transport_->leave(CollectiveError(facts).what());
+      if (!left_) transport_->leave(CollectiveError(facts).what());
       left_ = true;
     }
     item.request.chunks.clear();  // the tensors are free before the waiter runs on

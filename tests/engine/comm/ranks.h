@@ -1,6 +1,7 @@
-// Ranks as forked processes, for tests. The parent must not have started torch's thread pool.
+// Ranks as forked processes, for tests and benches.
 #pragma once
 
+#include <ATen/Parallel.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -43,7 +44,10 @@ struct Listener {
   Listener& operator=(const Listener&) = delete;
 };
 
-/// What a rank gets: who it is, and the options to join with (`group` picks one of two stores).
+/// Groups that one set of ranks may join: each has a store of its own.
+inline constexpr int kGroups = 3;
+
+/// What a rank gets: who it is, and the options to join with (`group` picks the store).
 struct Seat {
   int rank = 0;
   int world = 1;
@@ -70,7 +74,7 @@ struct Seat {
 /// `lost` may hang or die: they are not waited for, and are killed once all others have ended.
 inline std::vector<std::string> run_ranks(int world, const std::function<void(const Seat&)>& body,
                                           const std::set<int>& lost = {}) {
-  const Listener listeners[2];
+  const Listener listeners[kGroups];
   std::vector<pid_t> pids;
   std::vector<int> pipes;
   for (int rank = 0; rank < world; ++rank) {
@@ -80,11 +84,11 @@ inline std::vector<std::string> run_ranks(int world, const std::function<void(co
     require(pid >= 0, "no process");
     if (pid == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      alarm(180);  // a hung rank ends the test instead of the machine's patience
+      alarm(100);  // a hung rank ends the test instead of the machine's patience
       if (rank != 0) {
-        ::close(listeners[0].fd);
-        ::close(listeners[1].fd);
+        for (const Listener& listener : listeners) ::close(listener.fd);
       }
+      at::set_num_threads(1);  // the parent's pool of threads did not come along
       std::string text;
       try {
         body({rank, world, listeners});

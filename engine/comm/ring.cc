@@ -1,0 +1,362 @@
+// The TCP ring: each rank sends to the next and receives from the previous one.
+//
+// reduce_scatter: slice s starts at rank s+1 and arrives, reduced, at rank s after world-1 hops;
+// all_gather: slice s starts at rank s and visits all. Sending, receiving and reducing overlap:
+// what came in one hop may be sent in the next as soon as it is there, byte by byte. Every
+// operation starts with a Frame, so that ranks that issue different operations find out.
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "common/check.h"
+#include "engine/comm/backends.h"
+#include "engine/comm/frame.h"
+#include "engine/comm/reduce.h"
+#include "engine/comm/ring_links.h"
+#include "engine/comm/slices.h"
+
+namespace dsj::comm {
+namespace {
+
+constexpr std::int64_t kSendMax = 1 << 20;      // bytes a call
+constexpr std::int64_t kScratch = 512 << 10;    // bytes received before they are reduced
+constexpr std::int64_t kTinyReduce = 16 << 10;  // bytes times world: gathered and reduced by all
+
+/// Bytes through this rank: what may be sent now, where to put what comes.
+class Flow {
+ public:
+  virtual ~Flow() = default;
+  virtual bool send_done() const = 0;
+  virtual std::span<const char> sendable() const = 0;  ///< empty: nothing now
+  virtual void sent(std::int64_t bytes) = 0;
+  virtual bool receive_done() const = 0;
+  virtual std::span<char> receivable() = 0;
+  virtual void received(std::int64_t bytes) = 0;
+};
+
+/// World slices, of world-1 hops: hop h sends slice (first - h) and receives slice (first - 1 - h),
+/// so that what hop h received is what hop h+1 sends.
+class Hops : public Flow {
+ public:
+  Hops(Slices slices, int first) : slices_(std::move(slices)), first_(first) {
+    skip_empty(send_hop_, send_offset_, first_);
+    skip_empty(receive_hop_, receive_offset_, first_ - 1);
+  }
+
+  bool send_done() const final { return send_hop_ == last(); }
+  bool receive_done() const final { return receive_hop_ == last(); }
+
+  std::span<const char> sendable() const final {
+    if (send_done()) return {};
+    const std::span<char> slice = slice_at(first_ - send_hop_);
+    std::int64_t limit = static_cast<std::int64_t>(slice.size());
+    if (send_hop_ > 0 && send_hop_ - 1 >= receive_hop_) {
+      limit = send_hop_ - 1 == receive_hop_ ? receive_offset_ : 0;
+    }
+    const std::int64_t count = std::min(limit - send_offset_, kSendMax);
+    if (count <= 0) return {};
+    return slice.subspan(static_cast<std::size_t>(send_offset_), static_cast<std::size_t>(count));
+  }
+
+  void sent(std::int64_t bytes) final {
+    send_offset_ += bytes;
+    skip_empty(send_hop_, send_offset_, first_);
+  }
+
+ protected:
+  /// What is left of the slice that is being received.
+  std::span<char> incoming() const {
+    return slice_at(first_ - 1 - receive_hop_).subspan(static_cast<std::size_t>(receive_offset_));
+  }
+  bool last_receive_hop() const { return receive_hop_ == last() - 1; }
+  std::int64_t receive_offset() const { return receive_offset_; }
+  /// Bytes of incoming() are final: they may be sent on.
+  void advance(std::int64_t bytes) {
+    receive_offset_ += bytes;
+    skip_empty(receive_hop_, receive_offset_, first_ - 1);
+  }
+
+ private:
+  int last() const { return static_cast<int>(slices_.size()) - 1; }
+  std::span<char> slice_at(int index) const {
+    const int world = static_cast<int>(slices_.size());
+    return slices_[static_cast<std::size_t>(((index % world) + world) % world)];
+  }
+  void skip_empty(int& hop, std::int64_t& offset, int first) const {
+    while (hop < last() && offset == static_cast<std::int64_t>(slice_at(first - hop).size())) {
+      ++hop;
+      offset = 0;
+    }
+  }
+
+  const Slices slices_;
+  const int first_;
+  int send_hop_ = 0;
+  std::int64_t send_offset_ = 0;
+  int receive_hop_ = 0;
+  std::int64_t receive_offset_ = 0;
+};
+
+class GatherFlow final : public Hops {
+ public:
+  GatherFlow(Slices slices, int rank) : Hops(std::move(slices), rank) {}
+  std::span<char> receivable() override { return incoming(); }
+  void received(std::int64_t bytes) override { advance(bytes); }
+};
+
+class ReduceFlow final : public Hops {
+ public:
+  /// The last hop's sums go to `out`, which may be slice `rank` itself.
+  ReduceFlow(Slices slices, int rank, char* out, at::ScalarType dtype, Op op,
+             std::span<char> scratch)
+      : Hops(std::move(slices), rank - 1),
+        out_(out),
+        dtype_(dtype),
+        op_(op),
+        size_(static_cast<std::int64_t>(c10::elementSize(dtype))),
+        scratch_(scratch) {}
+
+  std::span<char> receivable() override {
+    const std::size_t wanted = std::min(scratch_.size(), incoming().size());
+    return scratch_.subspan(fill_, wanted - fill_);
+  }
+
+  void received(std::int64_t bytes) override {
+    fill_ += static_cast<std::size_t>(bytes);
+    const std::int64_t elements = static_cast<std::int64_t>(fill_) / size_;
+    if (elements == 0) return;
+    char* mine = incoming().data();
+    char* target = last_receive_hop() ? out_ + receive_offset() : mine;
+    const void* sources[] = {scratch_.data(), mine};
+    reduce(target, sources, elements, dtype_, op_);
+    const auto used = static_cast<std::size_t>(elements * size_);
+    fill_ -= used;
+    std::memmove(scratch_.data(), scratch_.data() + used, fill_);  // part of an element, if any
+    advance(elements * size_);
+  }
+
+ private:
+  char* const out_;
+  const at::ScalarType dtype_;
+  const Op op_;
+  const std::int64_t size_;
+  const std::span<char> scratch_;
+  std::size_t fill_ = 0;
+};
+
+/// From the root along the ring; the rank before the root sends nothing.
+class BroadcastFlow final : public Flow {
+ public:
+  BroadcastFlow(std::span<char> data, int rank, int world, int root) : data_(data) {
+    const int distance = (rank - root + world) % world;
+    if (distance == 0) received_ = data_.size();
+    if (distance == world - 1) sent_ = data_.size();
+  }
+  bool send_done() const override { return sent_ == data_.size(); }
+  bool receive_done() const override { return received_ == data_.size(); }
+  std::span<const char> sendable() const override {
+    if (sent_ >= received_) return {};
+    return data_.subspan(sent_, std::min(received_ - sent_, static_cast<std::size_t>(kSendMax)));
+  }
+  void sent(std::int64_t bytes) override { sent_ += static_cast<std::size_t>(bytes); }
+  std::span<char> receivable() override { return data_.subspan(received_); }
+  void received(std::int64_t bytes) override { received_ += static_cast<std::size_t>(bytes); }
+
+ private:
+  const std::span<char> data_;
+  std::size_t sent_ = 0;
+  std::size_t received_ = 0;
+};
+
+/// A Frame to the next rank and one from the previous.
+class FrameFlow final : public Flow {
+ public:
+  explicit FrameFlow(const Frame& frame) : mine(frame) {}
+  bool send_done() const override { return sent_ == sizeof(Frame); }
+  bool receive_done() const override { return received_ == sizeof(Frame); }
+  std::span<const char> sendable() const override {
+    return std::span(reinterpret_cast<const char*>(&mine), sizeof mine).subspan(sent_);
+  }
+  void sent(std::int64_t bytes) override { sent_ += static_cast<std::size_t>(bytes); }
+  std::span<char> receivable() override {
+    return std::span(reinterpret_cast<char*>(&theirs), sizeof theirs).subspan(received_);
+  }
+  void received(std::int64_t bytes) override { received_ += static_cast<std::size_t>(bytes); }
+
+  const Frame mine;
+  Frame theirs;
+
+ private:
+  std::size_t sent_ = 0;
+  std::size_t received_ = 0;
+};
+
+class Ring final : public Transport {
+ public:
+  Ring(RingLinks links, Fd wake, int rank, int world)
+      : links_(std::move(links)), wake_(std::move(wake)), rank_(rank), world_(world) {}
+
+  std::string_view name() const override { return "ring"; }
+
+  void run(const Request& request, Clock::time_point deadline) override {
+    FrameFlow frames(frame_of(request));
+    pump(frames, deadline);
+    check_frame(frames.mine, frames.theirs, previous());
+    if (request.kind == Kind::Barrier) meet(deadline);
+    for (const ChunkPair& chunk : request.chunks) {
+      if (chunk.out.numel() != 0) run_chunk(request, chunk, deadline);
+    }
+  }
+
+  void interrupt() override {
+    interrupted_ = true;
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t n = write(wake_.get(), &one, sizeof one);
+  }
+
+  void leave(const std::string&) override { links_ = {}; }  // the neighbours see it closed
+
+ private:
+  int previous() const { return (rank_ + world_ - 1) % world_; }
+  int next() const { return (rank_ + 1) % world_; }
+
+  void run_chunk(const Request& request, const ChunkPair& chunk, Clock::time_point deadline) {
+    const std::span<char> out = bytes_of(chunk.out);
+    const std::span<char> in = bytes_of(chunk.in);
+    const at::ScalarType dtype = chunk.out.scalar_type();
+    const std::size_t element = chunk.out.element_size();
+    switch (request.kind) {
+      case Kind::AllGather: {
+        const Slices slices = cut(out, world_, element);
+        char* own = slices[static_cast<std::size_t>(rank_)].data();
+        if (own != in.data()) std::memcpy(own, in.data(), in.size());
+        GatherFlow flow(slices, rank_);
+        return pump(flow, deadline);
+      }
+      case Kind::ReduceScatter:
+        return reduce_scatter(cut(in, world_, element), out.data(), dtype, request.op, deadline);
+      case Kind::AllReduce: {
+        if (out.size() * static_cast<std::size_t>(world_) <= kTinyReduce) {
+          return all_reduce_tiny(out, dtype, request.op, deadline);
+        }
+        const Slices slices = cut(out, world_, element);
+        char* own = slices[static_cast<std::size_t>(rank_)].data();
+        reduce_scatter(slices, own, dtype, request.op, deadline);
+        GatherFlow flow(slices, rank_);
+        return pump(flow, deadline);
+      }
+      case Kind::Broadcast: {
+        BroadcastFlow flow(out, rank_, world_, request.root);
+        return pump(flow, deadline);
+      }
+      case Kind::Barrier:
+        break;
+    }
+    DSJ_CHECK(false, "a %s has no chunks", name_of(request.kind));
+  }
+
+  void reduce_scatter(Slices slices, char* out, at::ScalarType dtype, Op op,
+                      Clock::time_point deadline) {
+    if (scratch_.empty()) scratch_.resize(kScratch);
+    ReduceFlow flow(std::move(slices), rank_, out, dtype, op, scratch_);
+    pump(flow, deadline);
+  }
+
+  /// Half the hops of a reduce_scatter and an all_gather; every rank adds in rank order.
+  void all_reduce_tiny(std::span<char> data, at::ScalarType dtype, Op op,
+                       Clock::time_point deadline) {
+    std::vector<char> all(data.size() * static_cast<std::size_t>(world_));
+    const Slices slices = cut(all, world_, data.size());
+    std::ranges::copy(data, slices[static_cast<std::size_t>(rank_)].begin());
+    GatherFlow flow(slices, rank_);
+    pump(flow, deadline);
+    std::vector<const void*> sources;
+    for (const std::span<char> slice : slices) sources.push_back(slice.data());
+    const std::int64_t n = static_cast<std::int64_t>(data.size() / c10::elementSize(dtype));
+    reduce(data.data(), sources, n, dtype, op);
+  }
+
+  /// One byte of every rank to every rank: whoever has them all knows that all are here.
+  void meet(Clock::time_point deadline) {
+    std::vector<char> all(static_cast<std::size_t>(world_));
+    GatherFlow flow(cut(all, world_, 1), rank_);
+    pump(flow, deadline);
+  }
+
+  void pump(Flow& flow, Clock::time_point deadline) {
+    while (!flow.send_done() || !flow.receive_done()) {
+      const bool sent = send_some(flow);
+      const bool received = receive_some(flow);
+      if (!sent && !received) wait(flow, deadline);
+    }
+  }
+
+  bool send_some(Flow& flow) {
+    const std::span<const char> data = flow.send_done() ? std::span<const char>() : flow.sendable();
+    if (data.empty()) return false;
+    const ssize_t n =
+        send(links_.to_next.get(), data.data(), data.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n > 0) flow.sent(n);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) throw broken(next(), errno);
+    return n > 0;
+  }
+
+  bool receive_some(Flow& flow) {
+    if (flow.receive_done()) return false;
+    const std::span<char> space = flow.receivable();
+    const ssize_t n = recv(links_.from_prev.get(), space.data(), space.size(), MSG_DONTWAIT);
+    if (n > 0) flow.received(n);
+    if (n == 0) throw broken(previous(), 0);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) throw broken(previous(), errno);
+    return n > 0;
+  }
+
+  void wait(const Flow& flow, Clock::time_point deadline) {
+    if (interrupted_) throw TransportError("interrupted");
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0) {
+      const int rank = flow.receive_done() ? next() : previous();
+      throw TransportTimeout("waiting for rank " + std::to_string(rank));
+    }
+    pollfd entries[] = {{wake_.get(), POLLIN, 0}, {-1, POLLIN, 0}, {-1, POLLOUT, 0}};
+    if (!flow.receive_done()) entries[1].fd = links_.from_prev.get();
+    if (!flow.send_done() && !flow.sendable().empty()) entries[2].fd = links_.to_next.get();
+    poll(entries, 3, static_cast<int>(std::min<std::int64_t>(left + 1, 60'000)));
+  }
+
+  static TransportError broken(int rank, int error) {
+    const std::string who = "rank " + std::to_string(rank);
+    if (error == 0 || error == ECONNRESET || error == EPIPE) {
+      return TransportError(who + " closed the connection");
+    }
+    return TransportError("the connection to " + who + " broke: " + std::strerror(error));
+  }
+
+  RingLinks links_;
+  const Fd wake_;
+  const int rank_;
+  const int world_;
+  std::atomic<bool> interrupted_ = false;
+  std::vector<char> scratch_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> make_ring(Rendezvous& rendezvous) {
+  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake) {
+    return fail(ErrorKind::Environment, std::string("no eventfd: ") + std::strerror(errno));
+  }
+  DSJ_TRY(RingLinks links, connect_ring(rendezvous));
+  return std::make_unique<Ring>(std::move(links), std::move(wake), rendezvous.options().rank,
+                                rendezvous.options().world);
+}
+
+}  // namespace dsj::comm

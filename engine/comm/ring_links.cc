@@ -1,0 +1,160 @@
+#include "engine/comm/ring_links.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace dsj::comm {
+
+namespace {
+
+/// What a rank sends first on the connection to its next.
+struct Hello {
+  std::array<char, 32> word{};  ///< of the listener, from the store
+  std::int32_t rank = 0;
+};
+
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+
+std::unexpected<Error> system_failure(const std::string& what) {
+  return fail(ErrorKind::Environment, what + ": " + std::strerror(errno));
+}
+
+Result<Address> resolve(const std::string& host, const std::string& port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int code = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
+  if (code != 0) {
+    return fail(ErrorKind::Environment, "not an address: " + host + ": " + gai_strerror(code));
+  }
+  Address address;
+  address.length = found->ai_addrlen;
+  std::memcpy(&address.storage, found->ai_addr, found->ai_addrlen);
+  freeaddrinfo(found);
+  return address;
+}
+
+struct Listening {
+  Fd fd;
+  std::string port;
+};
+
+Result<Listening> listen_on(const std::string& host) {
+  DSJ_TRY(const Address address, resolve(host, "0"));
+  Fd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return system_failure("no socket for the ring");
+  sockaddr_storage bound{};
+  socklen_t length = sizeof bound;
+  char port[NI_MAXSERV];
+  if (bind(fd.get(), address.get(), address.length) != 0 || listen(fd.get(), 16) != 0 ||
+      getsockname(fd.get(), reinterpret_cast<sockaddr*>(&bound), &length) != 0 ||
+      getnameinfo(reinterpret_cast<sockaddr*>(&bound), length, nullptr, 0, port, sizeof port,
+                  NI_NUMERICSERV) != 0) {
+    return system_failure("cannot listen on " + host);
+  }
+  return Listening{std::move(fd), port};
+}
+
+/// False when the time of joining is over first.
+bool ready(int fd, short events, const Rendezvous& rendezvous) {
+  pollfd entry{fd, events, 0};
+  while (Clock::now() < rendezvous.deadline()) {
+    const int count = poll(&entry, 1, static_cast<int>(rendezvous.remaining().count()));
+    if (count > 0) return true;
+    if (count < 0 && errno != EINTR) return false;
+  }
+  return false;
+}
+
+Result<Fd> connect_to(const std::string& host, const std::string& port, int rank,
+                      const Rendezvous& rendezvous) {
+  const std::string who = "rank " + std::to_string(rank) + " at " + host + ":" + port;
+  DSJ_TRY(const Address address, resolve(host, port));
+  Fd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return system_failure("no socket for the ring");
+  int error = connect(fd.get(), address.get(), address.length) == 0 ? 0 : errno;
+  if (error == EINPROGRESS) {
+    socklen_t length = sizeof error;
+    error = ETIMEDOUT;
+    if (ready(fd.get(), POLLOUT, rendezvous)) {
+      getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+    }
+  }
+  if (error != 0) {
+    return fail(ErrorKind::Transient, "cannot connect to " + who + ": " + std::strerror(error));
+  }
+  return fd;
+}
+
+/// Accepts until the previous rank has come; strangers are turned away.
+Result<Fd> accept_from(const Fd& listener, const Hello& expected, const Rendezvous& rendezvous) {
+  while (ready(listener.get(), POLLIN, rendezvous)) {
+    Fd fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd) continue;
+    Hello hello;
+    std::size_t have = 0;
+    while (have < sizeof hello && ready(fd.get(), POLLIN, rendezvous)) {
+      const ssize_t n =
+          recv(fd.get(), reinterpret_cast<char*>(&hello) + have, sizeof hello - have, 0);
+      if (n <= 0) break;
+      have += static_cast<std::size_t>(n);
+    }
+    if (have == sizeof hello && std::memcmp(&hello, &expected, sizeof hello) == 0) return fd;
+  }
+  return fail(ErrorKind::Transient, "rank " + std::to_string(expected.rank) +
+                                        " did not connect to rank " +
+                                        std::to_string(rendezvous.options().rank) + " in time");
+}
+
+}  // namespace
+
+Result<RingLinks> connect_ring(Rendezvous& rendezvous) {
+  const int rank = rendezvous.options().rank;
+  const int world = rendezvous.options().world;
+  DSJ_TRY(const Listening listening, listen_on(rendezvous.local_address()));
+  const std::string word = random_word();
+  if (word.empty()) return system_failure("no random bytes");
+  DSJ_TRY(
+      const std::vector<std::string> all,
+      rendezvous.exchange("ring", word + " " + listening.port + " " + rendezvous.local_address()));
+  const int next = (rank + 1) % world;
+  const std::string& place = all[static_cast<std::size_t>(next)];
+  const std::size_t second = place.find(' ', word.size() + 1);
+  if (place.size() <= word.size() || second == std::string::npos) {
+    return fail(ErrorKind::Internal, "not an address of the ring: " + place);
+  }
+  RingLinks links;
+  DSJ_TRY(links.to_next,
+          connect_to(place.substr(second + 1),
+                     place.substr(word.size() + 1, second - word.size() - 1), next, rendezvous));
+  Hello mine{.rank = rank};
+  place.copy(mine.word.data(), mine.word.size());
+  if (send(links.to_next.get(), &mine, sizeof mine, MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(sizeof mine)) {
+    return fail(ErrorKind::Transient, "rank " + std::to_string(next) + " closed the connection");
+  }
+  Hello expected{.rank = (rank + world - 1) % world};
+  word.copy(expected.word.data(), expected.word.size());
+  DSJ_TRY(links.from_prev, accept_from(listening.fd, expected, rendezvous));
+  for (const Fd* fd : {&links.to_next, &links.from_prev}) {
+    const int on = 1;
+    setsockopt(fd->get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  }
+  return links;
+}
+
+}  // namespace dsj::comm

@@ -1,0 +1,267 @@
+// Collectives through shared memory, for ranks on one host.
+//
+// Work goes in rounds. In a round each rank fills its own slot and reads the slots of its peers. A
+// rank may fill a slot again when all peers have read what it held kSlots rounds ago. Each number
+// is copied once into a slot and used from there: reduced straight out of the slots of all ranks,
+// in rank order and rounded once, so a sum does not depend on how the data was cut into chunks.
+#include <algorithm>
+#include <cstring>
+
+#include "common/check.h"
+#include "engine/comm/backends.h"
+#include "engine/comm/frame.h"
+#include "engine/comm/reduce.h"
+#include "engine/comm/shm_segment.h"
+#include "engine/comm/slices.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace dsj::comm {
+namespace {
+
+constexpr std::size_t kDirectReduce = 64 << 10;  // bytes: every rank adds all, in one round
+constexpr int kSpins = 64;                       // cores are shared with compute: sleep soon
+constexpr std::chrono::milliseconds kNap{50};    // how often a sleeper looks whether peers live
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+class Shm final : public Transport {
+ public:
+  Shm(std::unique_ptr<ShmSegment> segment, int rank, int world)
+      : segment_(std::move(segment)), rank_(rank), world_(world) {}
+
+  std::string_view name() const override { return "shm"; }
+
+  void run(const Request& request, Clock::time_point deadline) override {
+    frame_ = frame_of(request);
+    deadline_ = deadline;
+    segment_->block(rank_).sequence = request.sequence;
+    if (request.kind == Kind::Barrier) meet();
+    for (const ChunkPair& chunk : request.chunks) {
+      if (chunk.out.numel() != 0) run_chunk(request, chunk);
+    }
+  }
+
+  void interrupt() override { interrupted_ = true; }
+
+  void leave(const std::string& reason) override {
+    RankBlock& block = segment_->block(rank_);
+    block.reason[reason.copy(block.reason, sizeof block.reason - 1)] = '\0';
+    block.left = 1;
+    block.produced.wake();
+    block.consumed.wake();
+  }
+
+ private:
+  void run_chunk(const Request& request, const ChunkPair& chunk) {
+    const std::span<char> out = bytes_of(chunk.out);
+    const std::span<char> in = bytes_of(chunk.in);
+    const at::ScalarType dtype = chunk.out.scalar_type();
+    const std::size_t element = chunk.out.element_size();
+    switch (request.kind) {
+      case Kind::AllGather:
+        return all_gather(cut(out, world_, element), in);
+      case Kind::ReduceScatter:
+        return reduce_scatter(cut(in, world_, element), out.data(), dtype, request.op);
+      case Kind::AllReduce: {
+        if (out.size() <= kDirectReduce) return all_reduce_direct(out, dtype, request.op);
+        const Slices slices = cut(out, world_, element);
+        const std::span<char> own = slices[static_cast<std::size_t>(rank_)];
+        reduce_scatter(slices, own.data(), dtype, request.op);
+        return all_gather(slices, own);
+      }
+      case Kind::Broadcast:
+        return broadcast(out, request.root);
+      case Kind::Barrier:
+        break;
+    }
+    DSJ_CHECK(false, "a %s has no chunks", name_of(request.kind));
+  }
+
+  /// Runs `rounds` rounds, filling one slot ahead of reading, so that peers seldom wait.
+  template <typename Fill, typename Read>
+  void rounds(std::size_t count, const Fill& fill, const Read& read) {
+    for (std::size_t i = 0; i <= count; ++i) {
+      if (i < count) {
+        const std::uint32_t round = round_ + static_cast<std::uint32_t>(i);
+        wait_for_readers(round);
+        Slot& slot = segment_->slot(rank_, round);
+        slot.frame = frame_;
+        fill(i, slot.data);
+        segment_->block(rank_).produced.publish(round + 1);
+      }
+      if (i > 0) {
+        const std::uint32_t round = round_ + static_cast<std::uint32_t>(i - 1);
+        read(i - 1, round);
+        segment_->block(rank_).consumed.publish(round + 1);
+      }
+    }
+    round_ += static_cast<std::uint32_t>(count);
+  }
+
+  void all_gather(const Slices& slices, std::span<const char> in) {
+    const std::size_t longest = slices.front().size();
+    rounds((longest + Slot::kBytes - 1) / Slot::kBytes,
+           [&](std::size_t i, char* slot) {
+             const std::span<const char> part = part_of(in, i, Slot::kBytes);
+             std::memcpy(slot, part.data(), part.size());
+             char* own = part_of(slices[static_cast<std::size_t>(rank_)], i, Slot::kBytes).data();
+             if (own != part.data()) std::memcpy(own, part.data(), part.size());
+           },
+           [&](std::size_t i, std::uint32_t round) {
+             for_peers([&](int peer) {
+               const std::span<char> part =
+                   part_of(slices[static_cast<std::size_t>(peer)], i, Slot::kBytes);
+               std::memcpy(part.data(), filled_slot(peer, round), part.size());
+             });
+           });
+  }
+
+  /// A slot holds a part for each peer, in rank order without the writer.
+  void reduce_scatter(const Slices& slices, char* out, at::ScalarType dtype, Op op) {
+    const std::size_t longest = slices.front().size();
+    const std::size_t share = Slot::kBytes / static_cast<std::size_t>(world_ - 1) / 64 * 64;
+    DSJ_CHECK(share > 0, "a world of %d ranks is too large for shm", world_);
+    const std::span<char> own = slices[static_cast<std::size_t>(rank_)];
+    std::vector<const void*> sources(static_cast<std::size_t>(world_));
+    rounds((longest + share - 1) / share,
+           [&](std::size_t i, char* slot) {
+             for_peers([&](int peer) {
+               const std::span<char> part =
+                   part_of(slices[static_cast<std::size_t>(peer)], i, share);
+               std::memcpy(slot + place_of(peer, rank_) * share, part.data(), part.size());
+             });
+           },
+           [&](std::size_t i, std::uint32_t round) {
+             const std::span<char> part = part_of(own, i, share);
+             sources[static_cast<std::size_t>(rank_)] = part.data();
+             for_peers([&](int peer) {
+               sources[static_cast<std::size_t>(peer)] =
+                   filled_slot(peer, round) + place_of(rank_, peer) * share;
+             });
+             reduce(out + (part.data() - own.data()), sources,
+                    static_cast<std::int64_t>(part.size() / c10::elementSize(dtype)), dtype, op);
+           });
+  }
+
+  void all_reduce_direct(std::span<char> data, at::ScalarType dtype, Op op) {
+    rounds(
+        1, [&](std::size_t, char* slot) { std::ranges::copy(data, slot); },
+        [&](std::size_t, std::uint32_t round) {
+          std::vector<const void*> sources(static_cast<std::size_t>(world_), data.data());
+          for_peers([&](int peer) {
+            sources[static_cast<std::size_t>(peer)] = filled_slot(peer, round);
+          });
+          reduce(data.data(), sources,
+                 static_cast<std::int64_t>(data.size() / c10::elementSize(dtype)), dtype, op);
+        });
+  }
+
+  void broadcast(std::span<char> data, int root) {
+    rounds((data.size() + Slot::kBytes - 1) / Slot::kBytes,
+           [&](std::size_t i, char* slot) {
+             if (rank_ == root) std::ranges::copy(part_of(data, i, Slot::kBytes), slot);
+           },
+           [&](std::size_t i, std::uint32_t round) {
+             if (rank_ == root) return;
+             const std::span<char> part = part_of(data, i, Slot::kBytes);
+             std::memcpy(part.data(), filled_slot(root, round), part.size());
+           });
+  }
+
+  void meet() {
+    rounds(
+        1, [](std::size_t, char*) {},
+        [&](std::size_t, std::uint32_t round) {
+          for_peers([&](int peer) { filled_slot(peer, round); });
+        });
+  }
+
+  /// Part number i of `bytes` each; may be short or empty at the end.
+  template <typename Char>
+  static std::span<Char> part_of(std::span<Char> data, std::size_t i, std::size_t bytes) {
+    const std::size_t begin = std::min(i * bytes, data.size());
+    return data.subspan(begin, std::min(bytes, data.size() - begin));
+  }
+
+  /// Where in `writer`'s slot the part for `reader` lies.
+  static std::size_t place_of(int reader, int writer) {
+    return static_cast<std::size_t>(reader < writer ? reader : reader - 1);
+  }
+
+  /// Beginning with the next rank, so that not all read the same slot at once.
+  template <typename Do>
+  void for_peers(const Do& act) {
+    for (int step = 1; step < world_; ++step) act((rank_ + step) % world_);
+  }
+
+  /// The peer's data of this round, once it is there and belongs to the same operation.
+  const char* filled_slot(int peer, std::uint32_t round) {
+    wait_until(segment_->block(peer).produced, round + 1, peer);
+    const Slot& slot = segment_->slot(peer, round);
+    check_frame(frame_, slot.frame, peer);
+    return slot.data;
+  }
+
+  void wait_for_readers(std::uint32_t round) {
+    for_peers([&](int peer) {
+      wait_until(segment_->block(peer).consumed, round + 1 - ShmSegment::kSlots, peer);
+    });
+  }
+
+  void wait_until(Counter& counter, std::uint32_t target, int peer) {
+    for (int spin = 0; spin < kSpins; ++spin) {
+      if (counter.reached(target)) return;
+      pause_briefly();
+    }
+    while (true) {
+      const std::uint32_t seen = counter.value.load();
+      if (counter.reached(target)) return;
+      give_up_if_hopeless(counter, target, peer);
+      counter.sleep(seen, kNap);
+    }
+  }
+
+  void give_up_if_hopeless(const Counter& counter, std::uint32_t target, int peer) {
+    if (interrupted_) throw TransportError("interrupted");
+    const std::string who = "rank " + std::to_string(peer);
+    const RankBlock& block = segment_->block(peer);
+    const bool left = block.left != 0;
+    const bool died = !left && !segment_->alive(peer);
+    if ((left || died) && !counter.reached(target)) {  // its last words may still count
+      if (died) throw TransportError(who + " died");
+      const std::string reason = block.reason;
+      throw TransportError(who + " left the group" + (reason.empty() ? "" : ": " + reason));
+    }
+    if (Clock::now() < deadline_) return;
+    const std::uint64_t sequence = block.sequence;
+    throw TransportTimeout("waiting for " + who + ", which " +
+                           (sequence == frame_.sequence ? "is in it too"
+                            : sequence == 0             ? "has not started any operation"
+                                                        : "came to #" + std::to_string(sequence)));
+  }
+
+  const std::unique_ptr<ShmSegment> segment_;
+  const int rank_;
+  const int world_;
+  std::uint32_t round_ = 0;  // the same on all ranks between operations
+  Frame frame_;
+  Clock::time_point deadline_;
+  std::atomic<bool> interrupted_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> make_shm(Rendezvous& rendezvous) {
+  DSJ_TRY(std::unique_ptr<ShmSegment> segment, ShmSegment::open(rendezvous));
+  return std::make_unique<Shm>(std::move(segment), rendezvous.options().rank,
+                               rendezvous.options().world);
+}
+
+}  // namespace dsj::comm

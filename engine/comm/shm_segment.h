@@ -1,0 +1,71 @@
+// The memory that ranks of one host share, and how they wait in it. Internal to the room.
+//
+// It is a memfd of rank 0: no name in any file system, so nothing is left behind by kill -9, and no
+// limit of /dev/shm. A peer's death is seen through its pidfd.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/result.h"
+#include "engine/comm/fd.h"
+#include "engine/comm/frame.h"
+#include "engine/comm/rendezvous.h"
+
+namespace dsj::comm {
+
+/// A number that only grows (modulo 2^32), and that other processes can sleep on.
+struct alignas(64) Counter {
+  std::atomic<std::uint32_t> value;
+  std::atomic<std::uint32_t> sleepers;
+
+  bool reached(std::uint32_t target) const {
+    return static_cast<std::int32_t>(value.load(std::memory_order_acquire) - target) >= 0;
+  }
+  void publish(std::uint32_t now);  ///< and wakes who sleeps
+  void wake();
+  /// Sleeps until the value changes from `seen`, or for at most `time`; may wake early.
+  void sleep(std::uint32_t seen, std::chrono::milliseconds time);
+};
+
+/// What one rank tells the others.
+struct RankBlock {
+  Counter produced;  ///< rounds whose slot is filled
+  Counter consumed;  ///< rounds whose slots, of all ranks, were read
+  alignas(64) std::atomic<std::uint32_t> left;
+  std::atomic<std::uint64_t> sequence;  ///< of the operation it is in, or was last
+  char reason[232];                     ///< written before `left`
+};
+
+/// One rank's data of one round.
+struct Slot {
+  static constexpr std::size_t kBytes = 256 << 10;
+  Frame frame;
+  alignas(64) char data[kBytes];
+};
+
+class ShmSegment {
+ public:
+  static constexpr std::uint32_t kSlots = 4;  ///< rounds a rank may be ahead of its slowest peer
+
+  /// Collective; see make_shm for the failures.
+  static Result<std::unique_ptr<ShmSegment>> open(Rendezvous& rendezvous);
+  ~ShmSegment();
+
+  RankBlock& block(int rank) const;
+  Slot& slot(int rank, std::uint32_t round) const;
+  /// False when the process of that rank has ended.
+  bool alive(int rank) const;
+
+ private:
+  ShmSegment(int world, char* memory) : world_(world), memory_(memory) {}
+  static Result<std::unique_ptr<ShmSegment>> map(const Fd& fd, int world);
+
+  const int world_;
+  char* const memory_;
+  std::vector<Fd> processes_;  ///< pidfds by rank
+};
+
+}  // namespace dsj::comm
