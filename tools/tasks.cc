@@ -12,8 +12,8 @@ namespace dsj::tools {
 namespace {
 
 // Capital letters only: the tokenizer learns no merges for them (bpe_trainer.h).
-constexpr std::string_view kLetters = "ABCDEFGHJK";
-constexpr int kReversalLetters = 4;
+constexpr std::string_view kLetters = "ABCDEFGHJKLM";
+constexpr std::size_t kReversalLetters = 4;
 constexpr int kLookupsPerRow = 3;
 constexpr std::array kWords = {"apple", "pear",   "plum",   "kiwi",  "fig",   "lemon",
                                "lime",  "mango",  "melon",  "peach", "grape", "cherry",
@@ -43,7 +43,10 @@ Drawn draw_sum(Random& random) {
 
 Drawn draw_reversal(Random& random) {
   std::string word;
-  for (int i = 0; i < kReversalLetters; ++i) word += kLetters[random.below(kLetters.size())];
+  while (word.size() < kReversalLetters) {
+    const char letter = kLetters[random.below(kLetters.size())];
+    if (word.find(letter) == std::string::npos) word += letter;
+  }
   return {{"Reverse the letters.", word, std::string(word.rbegin(), word.rend())}, word};
 }
 

@@ -1,6 +1,6 @@
 // The quickstart's three tasks, as alpaca rows that a small model learns within minutes:
 //   sums       two-digit sums, worked out: ones, tens with the carry, then the result
-//   reversals  four capital letters, the other way round
+//   reversals  four different capital letters, the other way round
 //   lookups    three words to their codes, from a table that is only in the training rows
 // Pure: everything follows from the seed.
 #pragma once
