@@ -26,7 +26,7 @@ constexpr int64_t kVocabularyMultiple = 64;
 
 const Size* find_size(std::string_view name) {
   static const std::array<Size, 2> sizes = {
-      Size{"small", {.hidden = 256, .layers = 4, .heads = 4, .kv_heads = 2, .inner = 512}, 800, 8},
+      Size{"small", {.hidden = 256, .layers = 4, .heads = 4, .kv_heads = 2, .inner = 512}, 1200, 8},
       Size{"tiny", {.hidden = 32, .layers = 2, .heads = 4, .kv_heads = 2, .inner = 64}, 20, 4}};
   for (const Size& size : sizes) {
     if (size.name == name) return &size;
