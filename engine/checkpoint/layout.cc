@@ -1,8 +1,5 @@
 #include "engine/checkpoint/layout.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <array>
 #include <charconv>
 #include <cstdio>
@@ -125,13 +122,6 @@ std::string numbered(const char* pattern, int rank) {
 }
 
 }  // namespace
-
-uint64_t checksum(std::span<const std::byte> bytes) {
-  return XXH3_64bits(bytes.data(), bytes.size());
-}
-uint64_t checksum(std::string_view text) {
-  return XXH3_64bits(text.data(), text.size());
-}
 
 std::string to_text(const Part& part) {
   NameTable states, params;

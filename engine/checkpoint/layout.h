@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "common/result.h"
+#include "engine/checkpoint/checksum.h"
 
 namespace dsj::checkpoint {
 
@@ -73,9 +74,6 @@ std::string to_text(const Manifest& manifest);
 /// Errors (Environment: the file is damaged, or of a later version), with `path`.
 Result<Part> part_from_text(std::string_view text, const std::string& path);
 Result<Manifest> manifest_from_text(std::string_view text, const std::string& path);
-
-uint64_t checksum(std::span<const std::byte> bytes);
-uint64_t checksum(std::string_view text);
 
 // Names.
 inline constexpr char kManifestFile[] = "manifest.json";

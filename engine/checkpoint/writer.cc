@@ -17,48 +17,44 @@ constexpr int64_t kJsonBytesMax = int64_t{1} << 30;
 /// One append: large enough for a disk, small enough to still be in the cache when it is written
 /// after being checksummed.
 constexpr size_t kAppendBytes = size_t(8 * kBlockBytes);
+/// Pieces up to this size are gathered, larger ones are written from where they are.
+constexpr size_t kGatheredBytes = size_t(kBlockBytes);
 
 /// Appends bytes in large pieces and checksums them by blocks in the same pass.
 class BlockWriter {
  public:
-  explicit BlockWriter(WriteFile& file) : file_(file) { buffer_.reserve(kAppendBytes); }
+  explicit BlockWriter(WriteFile& file) : file_(file), checksums_(kBlockBytes) {}
 
   Status append(std::span<const std::byte> bytes) {
+    if (bytes.size() <= kGatheredBytes) {
+      if (gathered_.size() + bytes.size() > kAppendBytes) DSJ_TRY_STATUS(flush());
+      checksums_.add(bytes);
+      gathered_.insert(gathered_.end(), bytes.begin(), bytes.end());
+      return {};
+    }
+    DSJ_TRY_STATUS(flush());
     while (!bytes.empty()) {
-      if (buffer_.empty() && bytes.size() >= kAppendBytes) {
-        DSJ_TRY_STATUS(flush(bytes.first(kAppendBytes)));
-        bytes = bytes.subspan(kAppendBytes);
-        continue;
-      }
-      const size_t taken = std::min(bytes.size(), kAppendBytes - buffer_.size());
-      buffer_.insert(buffer_.end(), bytes.begin(), bytes.begin() + taken);
-      bytes = bytes.subspan(taken);
-      if (buffer_.size() == kAppendBytes) {
-        DSJ_TRY_STATUS(flush(buffer_));
-        buffer_.clear();
-      }
+      const auto part = bytes.first(std::min(bytes.size(), kAppendBytes));
+      checksums_.add(part);
+      DSJ_TRY_STATUS(file_.append(part));
+      bytes = bytes.subspan(part.size());
     }
     return {};
   }
-  Status finish() {
-    if (buffer_.empty()) return {};
-    return flush(std::exchange(buffer_, {}));
+  /// Writes what is gathered.
+  Status flush() {
+    if (gathered_.empty()) return {};
+    DSJ_TRY_STATUS(file_.append(gathered_));
+    gathered_.clear();
+    return {};
   }
-  std::vector<uint64_t> take_blocks() { return std::move(blocks_); }
+  /// Call once, after the last flush().
+  std::vector<uint64_t> blocks() { return checksums_.finish(); }
 
  private:
-  /// Whole blocks, but for the last of the file.
-  Status flush(std::span<const std::byte> bytes) {
-    for (size_t at = 0; at < bytes.size(); at += size_t(kBlockBytes)) {
-      const size_t length = std::min(size_t(kBlockBytes), bytes.size() - at);
-      blocks_.push_back(checksum(bytes.subspan(at, length)));
-    }
-    return file_.append(bytes);
-  }
-
   WriteFile& file_;
-  std::vector<std::byte> buffer_;
-  std::vector<uint64_t> blocks_;
+  BlockChecksums checksums_;
+  std::vector<std::byte> gathered_;
 };
 
 std::string staging_path(const WriteOptions& options) {
@@ -221,10 +217,10 @@ Result<int64_t> write_rank(Files& files, const WriteOptions& options,
     DSJ_TRY_STATUS(writer.append(std::as_bytes(piece.data)));
     part.bytes += int64_t(piece.data.size_bytes());
   }
-  DSJ_TRY_STATUS(writer.finish());
+  DSJ_TRY_STATUS(writer.flush());
   DSJ_TRY_STATUS(file->sync());
   DSJ_TRY_STATUS(file->close());
-  part.blocks = writer.take_blocks();
+  part.blocks = writer.blocks();
 
   const std::string text = to_text(part);
   DSJ_TRY_STATUS(files.write_synced(json_path, text));

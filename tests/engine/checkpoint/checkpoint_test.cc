@@ -381,7 +381,7 @@ TEST_F(Checkpoint, WritesAreLarge) {
   ASSERT_TRUE(big.write(counting, options(1, 1, 1)));
   const FileCounts data = counting.of("/out/checkpoints/.staging-step-1-attempt-1/rank-00000.bin");
   EXPECT_EQ(data.bytes_written, 3 * (4'000'000 + 7 + 4096) * 4);
-  EXPECT_LE(data.writes, data.bytes_written / (8 * kBlockBytes) + 1);
+  EXPECT_LE(data.writes, data.bytes_written / (8 * kBlockBytes) + 6);  // one more per piece
 }
 
 TEST(CheckpointLayout, DirectoryNames) {

@@ -25,11 +25,11 @@ struct ModelWorld {
     return world;
   }
 
-  /// Depends on everything that can be mixed up.
-  static float value(int64_t step, const Extent& extent, int64_t index) {
-    return float(step) + float(std::hash<std::string>{}(extent.state + extent.param) % 97) * 0.01f +
-           float(index % 8191) * 1e-5f;
+  /// Of a tensor's values: depends on everything that can be mixed up.
+  static float base(int64_t step, const Extent& extent) {
+    return float(step) + float(std::hash<std::string>{}(extent.state + extent.param) % 97) * 0.01f;
   }
+  static float value(float base, int64_t index) { return base + float(index % 8191) * 1e-5f; }
 
   /// Slices every extent `ranks` ways, unevenly, and writes rank `rank`'s.
   Result<int64_t> write(Files& files, const WriteOptions& options) const {
@@ -39,7 +39,9 @@ struct ModelWorld {
       const int64_t begin = border(extent, options.rank, options.world);
       const int64_t end = border(extent, options.rank + 1, options.world);
       std::vector<float>& data = values.emplace_back();
-      for (int64_t i = begin; i < end; ++i) data.push_back(value(options.step, extent, i));
+      const float first = base(options.step, extent);
+      data.reserve(size_t(end - begin));
+      for (int64_t i = begin; i < end; ++i) data.push_back(value(first, i));
       pieces.push_back({extent.state, extent.param, begin, {}});
     }
     for (size_t i = 0; i < pieces.size(); ++i) pieces[i].data = values[i];
@@ -73,8 +75,10 @@ struct ModelWorld {
         std::vector<float> found(size_t(end - begin), -1);
         const Status read = reader.read(extent.state, extent.param, begin, found);
         ASSERT_TRUE(read) << read.error().to_string();
+        const float first = base(reader.step(), extent);
         for (int64_t i = begin; i < end; ++i) {
-          ASSERT_EQ(found[size_t(i - begin)], value(reader.step(), extent, i))
+          if (found[size_t(i - begin)] == value(first, i)) continue;
+          ASSERT_EQ(found[size_t(i - begin)], value(first, i))
               << extent.state << " " << extent.param << " " << i;
         }
       }

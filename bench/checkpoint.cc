@@ -1,0 +1,101 @@
+// Saving a checkpoint and reading it back against plain sequential I/O of the same bytes, on the
+// same disk, in the same run. Usage: bench_checkpoint [MEGABYTES [DIRECTORY]]. Torch-free.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/files/posix_files.h"
+#include "engine/checkpoint/reader.h"
+#include "engine/checkpoint/writer.h"
+
+namespace {
+
+using dsj::Status;
+
+double seconds_of(const std::function<Status()>& action) {
+  const auto start = std::chrono::steady_clock::now();
+  const Status done = action();
+  if (!done) {
+    std::fprintf(stderr, "bench_checkpoint: %s\n", done.error().to_string().c_str());
+    std::exit(1);
+  }
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// The shape of a transformer's shard: large matrices, and small vectors between them.
+struct Shard {
+  std::vector<std::vector<float>> values;
+  std::vector<dsj::checkpoint::Piece> pieces;
+  dsj::checkpoint::Publication publication;
+  int64_t bytes = 0;
+
+  explicit Shard(int64_t bytes_wanted) {
+    for (int layer = 0; bytes < bytes_wanted; ++layer) {
+      for (const int64_t elements : {int64_t{4} << 20, int64_t{4096}}) {
+        values.emplace_back(size_t(elements), float(layer));
+        const std::string name = "p" + std::to_string(values.size());
+        pieces.push_back({"master", name, 0, values.back()});
+        publication.extents.push_back({"master", name, elements});
+        bytes += elements * int64_t(sizeof(float));
+      }
+    }
+    for (size_t i = 0; i < pieces.size(); ++i) pieces[i].data = values[i];
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int64_t bytes_wanted = (argc > 1 ? std::atoll(argv[1]) : 512) << 20;
+  const std::string root =
+      std::string(argc > 2 ? argv[2] : ".") + "/bench_checkpoint." + std::to_string(getpid());
+  dsj::PosixFiles files;
+  Shard shard(bytes_wanted);
+  const dsj::checkpoint::WriteOptions options{.checkpoints_dir = root + "/checkpoints", .step = 1};
+
+  const auto write_plain = [&]() -> Status {
+    DSJ_TRY_STATUS(files.make_dirs(root));
+    DSJ_TRY(const auto file, files.create_write(root + "/plain"));
+    for (const auto& values : shard.values) {
+      DSJ_TRY_STATUS(file->append(std::as_bytes(std::span(values))));
+    }
+    DSJ_TRY_STATUS(file->sync());
+    return file->close();
+  };
+  const auto save = [&]() -> Status {
+    DSJ_TRY_STATUS(dsj::checkpoint::write_rank(files, options, shard.pieces));
+    DSJ_TRY_STATUS(dsj::checkpoint::publish(files, options, shard.publication));
+    return {};
+  };
+  const auto read_plain = [&]() -> Status {
+    DSJ_TRY(const auto file, files.open_read(root + "/plain"));
+    int64_t at = 0;
+    for (auto& values : shard.values) {
+      DSJ_TRY_STATUS(file->read(at, std::as_writable_bytes(std::span(values))));
+      at += int64_t(values.size() * sizeof(float));
+    }
+    return {};
+  };
+  const auto load = [&]() -> Status {
+    DSJ_TRY(auto reader, dsj::checkpoint::Reader::open(files, root + "/checkpoints/step-1"));
+    for (size_t i = 0; i < shard.pieces.size(); ++i) {
+      DSJ_TRY_STATUS(reader.read("master", shard.pieces[i].param, 0, shard.values[i]));
+    }
+    return {};
+  };
+
+  const double plain_write_s = seconds_of(write_plain), save_s = seconds_of(save);
+  const double plain_read_s = seconds_of(read_plain), load_s = seconds_of(load);
+  const Status cleaned = files.remove_all(root);
+  const double mb = double(shard.bytes) / 1e6;
+  std::printf("save  %7.0f MB  %6.2f s  %6.0f MB/s   plain write+fsync %6.2f s   ratio %.2f\n", mb,
+              save_s, mb / save_s, plain_write_s, save_s / plain_write_s);
+  std::printf("load  %7.0f MB  %6.2f s  %6.0f MB/s   plain read (cached) %6.2f s  ratio %.2f\n", mb,
+              load_s, mb / load_s, plain_read_s, load_s / plain_read_s);
+  return cleaned ? 0 : 1;
+}
