@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "cli/hub_cache.h"
+#include "cli/input.h"
 #include "common/contract.h"
-#include "common/layout/model_config.h"
 
 namespace dsj::cli {
 namespace {
@@ -151,16 +151,10 @@ Result<Job> prepare_job(const RunArguments& arguments) {
                        ? jobspec::job_from_arguments(arguments.line, arguments.overrides)
                        : jobspec::load_job_yaml(arguments.manifest, arguments.overrides));
   Problems problems("run");
-  dsconfig::Facts facts{.world_size = job.world_size()};
   if (job.training.model_name_or_path.empty()) {
     problems.add(Error{ErrorKind::BadInput, "modelNameOrPath is missing", job.source, ""});
   } else if (auto model = find_model(job.training.model_name_or_path, hub_cache_directory())) {
     job.training.model_name_or_path = *model;
-    if (const auto config = layout::read_model_config(*model)) {
-      facts.hidden_size = config->hidden_size;
-    } else {
-      problems.add(config.error());
-    }
   } else {
     problems.add(model.error());
   }
@@ -169,7 +163,9 @@ Result<Job> prepare_job(const RunArguments& arguments) {
   } else if (const auto data = check_data(job.training.data_path); !data) {
     problems.add(data.error());
   }
-  const auto resolution = jobspec::resolve(job, facts);
+  const Surroundings around = look_around(job);
+  problems.findings(job, around.findings);
+  const auto resolution = jobspec::resolve(job, around.facts);
   problems.findings(job, resolution.findings);
   if (job.training.output_dir.empty()) {
     problems.add(

@@ -1,0 +1,86 @@
+#include "cli/run_progress.h"
+
+#include <gtest/gtest.h>
+
+namespace dsj::cli {
+namespace {
+
+ProgressView view() {
+  ProgressView view{.step = 50, .total = 200};
+  view.loss = 1.93124;
+  view.lr = 9.8e-7;
+  view.grad_norm = 0.921;
+  view.tokens_per_second = 312.4;
+  view.seconds_left = 4205;
+  return view;
+}
+
+std::string written(std::FILE* file) {
+  std::rewind(file);
+  std::string text(4096, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  return text;
+}
+
+TEST(Progress, LineHasEveryNumber) {
+  EXPECT_EQ(line_text(view()),
+            "step 50/200 loss 1.9312 lr 9.8e-07 grad_norm 0.921 312 tok/s, 1:10:05 left");
+  ProgressView unknown{.step = 3};
+  unknown.loss = 2.0;
+  EXPECT_EQ(line_text(unknown), "step 3 loss 2.0000");
+}
+
+TEST(Progress, BarShrinksBeforeTheTextIsCut) {
+  for (int columns = 1; columns < 200; ++columns) {
+    EXPECT_LE(bar_text(view(), columns).size(), static_cast<size_t>(columns));
+  }
+  const std::string wide = bar_text(view(), 200);
+  EXPECT_NE(wide.find("[##########..............................]"), std::string::npos) << wide;
+  EXPECT_EQ(bar_text(view(), 60).find('['), std::string::npos);
+  EXPECT_EQ(bar_text({.label = "starting"}, 80), "starting");
+}
+
+TEST(Progress, Durations) {
+  EXPECT_EQ(duration_text(7.4), "0:07");
+  EXPECT_EQ(duration_text(723), "12:03");
+  EXPECT_EQ(duration_text(4205), "1:10:05");
+  EXPECT_EQ(duration_text(3 * 86400 + 4 * 3600 + 300), "3 d 04:05");
+  EXPECT_EQ(duration_text(-5), "0:00");
+}
+
+TEST(Progress, PlainLinesEveryLoggingSteps) {
+  std::FILE* file = std::tmpfile();
+  {
+    Progress progress(file, false, 10);
+    ProgressView view{.total = 25};
+    for (view.step = 1; view.step <= 25; ++view.step) {
+      progress.step(view);
+      progress.redraw();
+    }
+  }
+  EXPECT_EQ(written(file), "step 1/25 \nstep 10/25 \nstep 20/25 \nstep 25/25 \n");
+  std::fclose(file);
+}
+
+TEST(Progress, ResumedAttemptIsShownAgain) {
+  std::FILE* file = std::tmpfile();
+  Progress progress(file, false, 10);
+  for (const int64_t step : {29, 30, 21, 22}) progress.step({.step = step});
+  EXPECT_EQ(written(file), "step 29 \nstep 30 \nstep 21 \n");
+  std::fclose(file);
+}
+
+TEST(Progress, TerminalIsRedrawnInPlaceAndLinesGoAbove) {
+  std::FILE* file = std::tmpfile();
+  {
+    Progress progress(file, true, 1);
+    progress.step({.step = 1});
+    progress.redraw();
+    progress.print(file, "saved");
+  }
+  EXPECT_EQ(written(file), "\r1 \x1b[K\r\x1b[Ksaved\n\r1 \x1b[K\r\x1b[K");
+  std::fclose(file);
+}
+
+}  // namespace
+}  // namespace dsj::cli
