@@ -148,7 +148,10 @@ void conclude_stop(Session& s, const Exits& exits, const std::optional<Failure>&
     return finish(s, {kExitPreempted, "Preempted", "stopped on request, all ranks saved one step"},
                   now, out);
   }
-  std::string message = "stopped on request; the ranks had not saved in time and were killed";
+  std::string message =
+      s.highest_step == 0
+          ? "stopped on request before the attempt's first step; nothing new to save"
+          : "stopped on request; the ranks had not saved in time and were killed";
   if (failure) {
     out.push_back(AttemptFailed{*failure, false, Time(0), s.budget});
     message = "stopped on request, but not saved: " + failure->message;
@@ -240,6 +243,15 @@ void take(Session& s, const Published& published, Time now, Commands& out) {
   out.push_back(AttemptStarted{s.attempt, world_size(s)});
 }
 
+void forgive_own_sleep(Session& s, Time now) {
+  constexpr Time kAwake{1000};
+  const Time gap = now - s.last_now;
+  s.last_now = now;
+  if (gap <= kAwake) return;
+  for (auto& worker : s.workers) worker.last_beat += gap;
+  s.last_progress += gap;
+}
+
 void advance(Session& s, Time now, Commands& out) {
   switch (s.phase) {
     case Phase::Gathering:
@@ -263,6 +275,7 @@ Session::Session(const SessionConfig& config_, Time now)
       attempt(config_.last_attempt),
       phase_since(now),
       last_progress(now),
+      last_now(now),
       budget(config_.budget),
       workers(config_.workers) {
   DSJ_CHECK(config_.workers >= 1, "a gang of %d workers", config_.workers);
@@ -270,6 +283,7 @@ Session::Session(const SessionConfig& config_, Time now)
 
 Commands step(Session& s, const Event& event, Time now) {
   Commands out;
+  forgive_own_sleep(s, now);
   if (const auto* beat = std::get_if<Beat>(&event)) {
     take(s, *beat, now);
   } else if (const auto* published = std::get_if<Published>(&event)) {

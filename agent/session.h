@@ -124,6 +124,7 @@ struct Session {
   int suspect = -1;      ///< the worker whose report ended the attempt
   int lost_worker = -1;  ///< the worker whose silence or withdrawal ended it
   Time last_progress{0};
+  Time last_now{0};          ///< of the previous event
   int64_t highest_step = 0;  ///< of this attempt
   int64_t exits_seen = 0;
   int64_t newest_checkpoint = -1;
@@ -135,7 +136,9 @@ struct Session {
   Outcome outcome;
 };
 
-/// Takes one event at `now` and returns what to do about it. `now` never goes back.
+/// Takes one event at `now` and returns what to do about it. `now` never goes back. Call it at
+/// least every half second: a longer gap means that this agent itself did not run (it was stopped,
+/// or a disk held it up), and is not counted as anybody's silence.
 Commands step(Session& session, const Event& event, Time now);
 
 /// What worker `worker` shall do now; its agent of `incarnation` if that is not the current one.

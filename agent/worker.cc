@@ -112,7 +112,7 @@ WorkerCommands step(Worker& w, const WorkerEvent& event, Time now) {
     w.report.stop_requested = true;
     out.push_back(SendBeat{});
   }
-  check_time(w, now, out);
+  if (std::holds_alternative<WorkerTick>(event)) check_time(w, now, out);
   if (w.finishing) {
     kill_ranks(w, out);
     if (!any_running(w)) {

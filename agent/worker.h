@@ -44,6 +44,7 @@ struct RankExited {
   std::string last_words;
 };
 struct StopSignal {};
+/// Time passed. The only event that ends a lease: after a sleep, what came meanwhile goes first.
 struct WorkerTick {};
 using WorkerEvent = std::variant<Heard, RankStep, RankError, RankExited, StopSignal, WorkerTick>;
 

@@ -90,6 +90,8 @@ void Supervisor::turn() {
   bury_strays();
   if (kill_at_ && Clock::now() >= *kill_at_) kill_agents();
   keep_status(false);
+  if (Clock::now() - drawn_ < 100ms) return;  // steps may come by the thousand
+  drawn_ = Clock::now();
   progress_.redraw();
 }
 

@@ -75,7 +75,7 @@ class Supervisor {
   std::string report_bytes_;
   int report_fd_ = -1, signal_fd_ = -1;
   bool stopping_ = false, killed_ = false, status_dirty_ = true, status_failed_ = false;
-  Clock::time_point status_written_{};
+  Clock::time_point status_written_{}, drawn_{};
   std::optional<Outcome> outcome_;
   std::optional<Clock::time_point> kill_at_;
 };

@@ -49,7 +49,8 @@ class World {
     for (now_ = Time(0); now_ < Time(900'000); now_ += Time(20)) {
       calm_ = now_ > Time(120'000);
       if (now_ == stop_at_ - stop_at_ % 20 && stop_at_.count() >= 0) stop();
-      leader(Tick{});
+      if (!calm_ && !asleep() && pick(3000) == 0) wakes_at_ = now_ + Time(pick(12'000));
+      if (!asleep()) leader(Tick{});
       for (size_t i = 0; i < lives_.size(); ++i) move(*lives_[i]);
       check();
       if (testing::Test::HasFailure()) return true;
@@ -85,6 +86,9 @@ class World {
       if (!life->dead && !life->left) worker(*life, StopSignal{});
     }
   }
+
+  /// Worker 0's agent does not run for a while.
+  bool asleep() const { return now_ < wakes_at_; }
 
   void leader(const Event& event) {
     for (const auto& command : step(session_, event, now_)) {
@@ -193,6 +197,7 @@ class World {
       life.sent_at = now_;
       WorkerReport report = life.core.report;
       report.sequence = ++life.sequence;
+      if (asleep()) return;
       if (!life.cut) leader(Beat{report});
       if (report.leaving) life.left = true;
       if (life.cut || report.leaving) return;
@@ -201,7 +206,7 @@ class World {
       life.answer = directive_for(session_, report.worker, report.incarnation);
       life.answer_at = now_ + Time(pick(calm_ ? 40 : 1500));
     }
-    if (!overtaken_.empty() && pick(20) == 0) {  // a copy of an old beat comes late
+    if (!overtaken_.empty() && !asleep() && pick(20) == 0) {  // a copy of an old beat comes late
       leader(Beat{overtaken_.back()});
       overtaken_.pop_back();
     }
@@ -260,7 +265,7 @@ class World {
   std::vector<std::pair<Life*, int>> pending_kills_;
   std::set<int64_t> started_;
   std::vector<WorkerReport> overtaken_;
-  Time now_{0}, stop_at_{-1};
+  Time now_{0}, stop_at_{-1}, wakes_at_{0};
   int64_t newest_ = 0, steps_ = 0;
   bool publish_fails_ = false, ended_ = false, stopped_ = false, calm_ = false;
   bool fatal_seen_ = false, no_more_ = false;

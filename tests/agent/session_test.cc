@@ -220,6 +220,21 @@ TEST(Session, SilentWorkerEndsTheAttemptAndIsNamed) {
   EXPECT_EQ(gang.last<AttemptFailed>()->failure.worker, 1);
 }
 
+TEST(Session, OwnSleepIsNobodysSilence) {
+  Gang gang({.workers = 2, .stall = seconds(100)});
+  gang.start();
+  gang.now += seconds(200);  // this agent was stopped for a while
+  gang.at(Tick{});
+  EXPECT_EQ(gang.session.phase, Phase::Running);
+  gang.beat(1);
+  EXPECT_EQ(gang.session.phase, Phase::Running);
+  for (int i = 0; i < 14; ++i) {
+    gang.now += Time(500);
+    gang.beat(0);
+  }
+  EXPECT_EQ(gang.session.phase, Phase::Ending) << "now worker 1 is silent";
+}
+
 TEST(Session, ReplacedWorkerEndsTheAttemptAndItsGhostIsWaitedFor) {
   Gang gang({.workers = 2});
   gang.start();

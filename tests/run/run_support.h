@@ -57,6 +57,7 @@ class RunTest : public testing::Test {
   }
 
   void TearDown() override {
+    if (folder_.empty()) return;  // skipped
     kill_marked();
     if (HasFailure()) {
       std::cerr << "---- stdout\n"
