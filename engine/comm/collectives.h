@@ -148,7 +148,7 @@ class Collectives {
   WorkPtr all_reduce(at::Tensor tensor, Op op, Label label);
   /// tensor [n] of every rank = that of `root`.
   WorkPtr broadcast(at::Tensor tensor, int root, Label label);
-  /// Done when every rank has issued it.
+  /// Done when every rank has issued it. Its wait() blocks the host, also with CUDA.
   WorkPtr barrier(Label label);
 
   /// Local: waits until everything issued is done or failed, then closes. Throws the group's

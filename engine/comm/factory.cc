@@ -7,6 +7,9 @@
 #include "engine/comm/collectives.h"
 #include "engine/comm/queued.h"
 #include "engine/comm/single.h"
+#ifdef DSJ_CUDA
+#include "engine/comm/nccl.h"
+#endif
 
 namespace dsj::comm {
 namespace {
@@ -31,13 +34,35 @@ Status check(const Options& options) {
   return {};
 }
 
+#ifdef DSJ_CUDA
+constexpr bool kHasCuda = true;
+#else
+constexpr bool kHasCuda = false;
+Result<std::unique_ptr<Collectives>> make_nccl(Rendezvous&) {
+  return fail(ErrorKind::Environment, "backend nccl is not in this build");
+}
+#endif
+
+/// CUDA tensors travel by nccl, CPU tensors by the others.
+Status check_device(const Options& options) {
+  if (options.device.is_cpu()) {
+    if (options.backend != "nccl") return {};
+    return fail(ErrorKind::Environment, "backend nccl needs tensors on a CUDA device");
+  }
+  if (!options.device.is_cuda() || !kHasCuda) {
+    return fail(ErrorKind::Environment, "this build has no collectives for device " +
+                                            options.device.str() +
+                                            (kHasCuda ? "" : ": it was built without CUDA"));
+  }
+  if (options.backend == "auto" || options.backend == "nccl") return {};
+  return bad_input("backend " + options.backend + " does not carry CUDA tensors", {},
+                   "auto or nccl");
+}
+
 Result<std::unique_ptr<Transport>> make_cpu_transport(Rendezvous& rendezvous) {
   const std::string& backend = rendezvous.options().backend;
   if (backend == "gloo") return make_gloo(rendezvous);
   if (backend == "ring") return make_ring(rendezvous);
-  if (backend == "nccl") {
-    return fail(ErrorKind::Environment, "backend nccl needs tensors on a CUDA device");
-  }
   auto shm = make_shm(rendezvous);
   // All ranks have the same verdict, so all go on to the ring or none does.
   if (backend == "shm" || shm || shm.error().kind != ErrorKind::Environment) return shm;
@@ -50,10 +75,7 @@ Result<std::unique_ptr<Transport>> make_cpu_transport(Rendezvous& rendezvous) {
 Result<std::unique_ptr<Collectives>> make_collectives(Options options) {
   DSJ_TRY_STATUS(check(options));
   if (options.world == 1) return make_single(options.device);
-  if (!options.device.is_cpu()) {
-    return fail(ErrorKind::Environment, "this build has no backend for device " +
-                                            options.device.str() + ": it was built without CUDA");
-  }
+  DSJ_TRY_STATUS(check_device(options));
   DSJ_TRY(const std::unique_ptr<Rendezvous> rendezvous, Rendezvous::open(options));
   // First of all: who is missing, in the same words for every backend, and do all want the same.
   DSJ_TRY(const std::vector<std::string> wanted, rendezvous->exchange("backend", options.backend));
@@ -64,6 +86,11 @@ Result<std::unique_ptr<Collectives>> make_collectives(Options options) {
     (void)rendezvous->finish();
     return bad_input("rank " + std::to_string(options.rank) + " wants backend " + options.backend +
                      ", rank " + std::to_string(rank) + " " + other);
+  }
+  if (options.device.is_cuda()) {
+    DSJ_TRY(std::unique_ptr<Collectives> group, make_nccl(*rendezvous));
+    DSJ_TRY_STATUS(rendezvous->finish());
+    return group;
   }
   DSJ_TRY(std::unique_ptr<Transport> transport, make_cpu_transport(*rendezvous));
   DSJ_TRY_STATUS(rendezvous->finish());

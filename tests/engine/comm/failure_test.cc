@@ -272,6 +272,22 @@ TEST(Join, UnknownBackendIsBadInput) {
   EXPECT_THAT(group.error().to_string(), HasSubstr("one of auto, gloo, ring, shm, nccl"));
 }
 
+TEST(Join, NcclAndCpuTensorsDoNotMeet) {
+  const auto group = make_collectives({.rank = 0, .world = 2, .backend = "nccl"});
+  ASSERT_FALSE(group.has_value());
+  EXPECT_EQ(group.error().kind, ErrorKind::Environment);
+  EXPECT_EQ(group.error().message, "backend nccl needs tensors on a CUDA device");
+}
+
+#ifndef DSJ_CUDA
+TEST(Join, CudaTensorsAreRefusedWithoutCuda) {
+  const auto group = make_collectives({.rank = 0, .world = 2, .device = at::Device("cuda:0")});
+  ASSERT_FALSE(group.has_value());
+  EXPECT_EQ(group.error().kind, ErrorKind::Environment);
+  EXPECT_THAT(group.error().message, HasSubstr("built without CUDA"));
+}
+#endif
+
 TEST(Join, PortInUseIsAnEnvironmentError) {
   const auto texts = run_ranks(1, [](const Seat& seat) {
     Options options = seat.options("gloo", 2s);
