@@ -62,6 +62,7 @@ void Resolver::mismatch(const std::string& path, const std::string& here,
                         const std::string& argument_path, const std::string& there) {
   report(Severity::Error, path, "ds_config says " + here + ", " + argument_path + " says " + there,
          "make them equal, or write \"auto\" in ds_config");
+  out_.findings.back().other = argument_path;
 }
 
 int64_t Resolver::integer(const std::string& path, int64_t fallback) const {

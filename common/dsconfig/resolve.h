@@ -31,6 +31,7 @@ struct Finding {
   std::string message;       ///< what is wrong
   std::string hint;          ///< what to do; "did you mean ...?"
   int line = 0, column = 0;  ///< 1-based; 0: unknown
+  std::string other = {};    ///< the second place of a contradiction: "training.learningRate"
 };
 
 /// Where a value came from: "ds_config", "training.learningRate", "default (DeepSpeed 0.19)",

@@ -63,6 +63,12 @@ dsconfig::Resolution resolve(const Job& job, dsconfig::Facts facts) {
       finding.path = "spec." + finding.path;
     else if (job.ds_config_inline)
       finding.path = finding.path.empty() ? kConfigPath : kConfigPath + ("." + finding.path);
+    if (const auto other = job.positions.find("spec." + finding.other);
+        other != job.positions.end()) {
+      const auto& key = other->second.key;
+      finding.message += " (" + job.source + ":" + std::to_string(key.line) + ":" +
+                         std::to_string(key.column) + ")";
+    }
     if (argument || job.ds_config_inline) {
       std::vector<Finding> one = {finding};
       dsconfig::locate(one, job.positions);

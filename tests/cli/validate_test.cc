@@ -141,9 +141,11 @@ spec:
 )";
   const std::string file = write("job.yaml", text);
   EXPECT_EQ(run({file}), 1);
-  EXPECT_NE(out_.find(file + ":7:7: error: "
-                             "spec.deepspeed.config.train_micro_batch_size_per_gpu: ds_config says "
-                             "4, training.perDeviceTrainBatchSize says 2"),
+  EXPECT_NE(out_.find(file +
+                      ":7:7: error: "
+                      "spec.deepspeed.config.train_micro_batch_size_per_gpu: ds_config says "
+                      "4, training.perDeviceTrainBatchSize says 2 (" +
+                      file + ":12:5)"),
             std::string::npos)
       << out_;
   std::string good = text;
