@@ -91,7 +91,7 @@ Status Reader::read(const std::string& state, const std::string& param, int64_t 
   if (offset < 0 || offset > *whole || int64_t(out.size()) > *whole - offset) {
     return bad_input(state + " of " + param + " has " + std::to_string(*whole) +
                          " elements, the model asks for [" + std::to_string(offset) + ", " +
-                         std::to_string(offset + int64_t(out.size())) + ")",
+                         std::to_string(uint64_t(offset) + out.size()) + ")",
                      path_, "the checkpoint is of another model");
   }
   if (out.empty()) return {};
