@@ -1,0 +1,147 @@
+// `dsj run` end to end with the engine: a tiny Qwen2, two ranks, Gloo or what is faster, real
+// checkpoints. The losses of a run that was cut must be those of one that was not.
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "tests/run/run_support.h"
+
+namespace dsj::run_test {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class TrainRun : public RunTest {
+ protected:
+  void SetUp() override {
+    if (!fs::exists(fs::path(DSJ_BIN_DIR) / "dsj-train")) {
+      GTEST_SKIP() << "dsj-train is not built (DSJ_ENGINE=OFF)";
+    }
+    RunTest::SetUp();
+    json rows = json::array();
+    for (int row = 0; row < 48; ++row) {  // counting in strides: something to learn
+      json ids = json::array();
+      for (int i = 0; i < 24; ++i) ids.push_back((row * 5 + i * (1 + row % 3)) % 200);
+      rows.push_back({{"input_ids", ids}, {"labels", ids}});
+    }
+    write("data.json", rows.dump());
+    write_config(2);
+  }
+  void write_config(int stage) {
+    write("ds.json", R"({"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 2,
+      "gradient_clipping": 1.0, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
+      "zero_optimization": {"stage": )" +
+                         std::to_string(stage) + "}}");
+  }
+  void write_train_job(int steps, int save_steps, int replicas = 1, int slots = 2) {
+    write_job({{"maxSteps", std::to_string(steps)},
+               {"saveSteps", std::to_string(save_steps)},
+               {"learningRate", "3e-3"},
+               {"lrSchedulerType", "cosine"}},
+              replicas, slots);
+  }
+  std::vector<double> losses() const {
+    std::vector<double> values;
+    std::ifstream in(out() / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) values.push_back(json::parse(line)["loss"]);
+    return values;
+  }
+  /// The losses of a run that nothing disturbs.
+  std::vector<double> undisturbed(int steps) {
+    write_train_job(steps, 1000);
+    EXPECT_EQ(run({"job.yaml"}, 300), 0);
+    auto values = losses();
+    fs::remove_all(out());
+    return values;
+  }
+};
+
+TEST_F(TrainRun, LearnsAndLeavesAModel) {
+  for (const int stage : {0, 3}) {
+    fs::remove_all(out());
+    write_config(stage);
+    write_train_job(12, 5);
+    ASSERT_EQ(run({"job.yaml"}, 300), 0) << "stage " << stage;
+    EXPECT_EQ(metric_steps(), one_to(12));
+    EXPECT_LT(losses().back(), losses().front());
+    for (const char* name : {"config.json", "model.safetensors"}) {
+      EXPECT_TRUE(fs::exists(out() / "model" / name)) << name;
+    }
+    EXPECT_EQ(status()["phase"], "Complete");
+    EXPECT_EQ(status()["checkpoint"]["lastSaved"]["step"], 12);
+    EXPECT_EQ(status()["training"]["resolvedConfig"]["train_batch_size"], 4);
+    EXPECT_THAT(processes(), IsEmpty());
+  }
+}
+
+TEST_F(TrainRun, KilledRankCostsNoAccuracy) {
+  constexpr int kSteps = 120;
+  const auto expected = undisturbed(kSteps);
+  ASSERT_EQ(expected.size(), static_cast<size_t>(kSteps));
+  write_train_job(kSteps, 10);
+  start({"job.yaml"});
+  ASSERT_TRUE(wait_until([&] { return steps_done() >= 15; }, 120));
+  const auto killed_at = std::chrono::steady_clock::now();
+  kill(rank_process(1), SIGKILL);
+  ASSERT_TRUE(
+      wait_until([&] { return status().value("restarts", json()).value("total", 0) == 1; }, 60));
+  EXPECT_LT(std::chrono::steady_clock::now() - killed_at, std::chrono::seconds(5));
+  ASSERT_EQ(finish(300), 0);
+  EXPECT_EQ(metric_steps(), one_to(kSteps)) << "exactly one line per step";
+  EXPECT_EQ(losses(), expected) << "bit for bit";
+  EXPECT_EQ(status()["training"]["attempt"], 2);
+  EXPECT_EQ(status()["lastFailure"]["rank"], 1);
+  EXPECT_EQ(status()["lastFailure"]["signal"], 9);
+  EXPECT_THAT(processes(), IsEmpty());
+}
+
+TEST_F(TrainRun, StopAndTheSameCommandGiveTheSameRun) {
+  constexpr int kSteps = 120;
+  const auto expected = undisturbed(kSteps);
+  write_train_job(kSteps, 1000);
+  start({"job.yaml"});
+  ASSERT_TRUE(wait_until([&] { return steps_done() >= 10; }, 120));
+  kill(pid_, SIGTERM);
+  ASSERT_EQ(finish(120), 130);
+  EXPECT_THAT(processes(), IsEmpty());
+  const int64_t saved = status()["checkpoint"]["lastSaved"]["step"];
+  EXPECT_GE(saved, 10);
+  EXPECT_LT(saved, kSteps);
+  EXPECT_EQ(metric_steps(), one_to(saved));
+  ASSERT_EQ(run({"job.yaml"}, 300), 0);
+  EXPECT_THAT(stdout_text(), HasSubstr("resumed from step " + std::to_string(saved)));
+  EXPECT_EQ(metric_steps(), one_to(kSteps));
+  EXPECT_EQ(losses(), expected) << "bit for bit";
+}
+
+TEST_F(TrainRun, TwoWorkersGiveTheSameLossesAsOne) {
+  const auto expected = undisturbed(8);
+  write_train_job(8, 1000, 2, 1);
+  ASSERT_EQ(run({"job.yaml"}, 300), 0);
+  EXPECT_EQ(losses(), expected);
+  EXPECT_EQ(status()["workers"], "2/2");
+}
+
+TEST_F(TrainRun, BadRowIsNamedAndNotRetried) {
+  write("data.json", R"([{"input_ids": [1, 2, 3], "labels": [1, 2, 3]},
+    {"input_ids": [1, "two"], "labels": [1, 2]}])");
+  write_train_job(4, 100);
+  EXPECT_EQ(run({"job.yaml"}, 120), 2);
+  EXPECT_EQ(read_text(out() / "checkpoints/attempt"), "1\n");
+  EXPECT_THAT(stderr_text(), HasSubstr("data.json"));
+  EXPECT_THAT(stderr_text(), HasSubstr("input_ids"));
+  EXPECT_EQ(steps_done(), 0);
+  EXPECT_EQ(condition("Failed"), "True");
+}
+
+TEST_F(TrainRun, WrongInputWritesNothing) {
+  write("ds.json", R"({"train_micro_batch_size_per_gpu": 1, "train_batch_size": 7})");
+  write_train_job(4, 100);
+  EXPECT_EQ(run({"job.yaml"}), 2);
+  EXPECT_FALSE(fs::exists(out()));
+  EXPECT_THAT(stderr_text(), HasSubstr("train_batch_size"));
+}
+
+}  // namespace
+}  // namespace dsj::run_test
