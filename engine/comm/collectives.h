@@ -201,6 +201,8 @@ struct Options {
 /// Joins the group. Collective: returns when all ranks have joined.
 /// Failures: BadInput (options), Environment (the backend is not in this build or not possible
 /// here; the port cannot be bound), Transient ("ranks 2, 3 did not join within 30.0 s").
+/// From here on the process ignores SIGPIPE, unless it handles it: with gloo and c10d's store a
+/// peer's death would otherwise kill this rank without a word.
 Result<std::unique_ptr<Collectives>> make_collectives(Options options);
 
 }  // namespace dsj::comm

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <netdb.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -73,6 +74,14 @@ c10::intrusive_ptr<c10d::Store> open_store(const Options& options) {
   return future.get();
 }
 
+/// Gloo and libuv write to sockets without MSG_NOSIGNAL (Python ignores the signal by itself).
+void ignore_sigpipe() {
+  struct sigaction current {};
+  if (sigaction(SIGPIPE, nullptr, &current) == 0 && current.sa_handler == SIG_DFL) {
+    signal(SIGPIPE, SIG_IGN);
+  }
+}
+
 double seconds_of(std::chrono::milliseconds time) {
   return std::chrono::duration<double>(time).count();
 }
@@ -80,6 +89,7 @@ double seconds_of(std::chrono::milliseconds time) {
 }  // namespace
 
 Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const Options& options) {
+  ignore_sigpipe();
   try {
     c10::intrusive_ptr<c10d::Store> store = open_store(options);
     std::string address = address_towards(options.master_addr, options.master_port);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -26,6 +27,8 @@ namespace {
 
 constexpr std::int64_t kSendMax = 1 << 20;      // bytes a call
 constexpr std::int64_t kScratch = 512 << 10;    // bytes received before they are reduced
+constexpr int kWordsWaitMs = 100;               // for a leaving rank's reason, once it has closed
+constexpr std::size_t kWordsMax = 500;          // of a rank that leaves
 constexpr std::int64_t kTinyReduce = 16 << 10;  // bytes times world: gathered and reduced by all
 
 /// Bytes through this rank: what may be sent now, where to put what comes.
@@ -220,7 +223,13 @@ class Ring final : public Transport {
     [[maybe_unused]] const ssize_t n = write(wake_.get(), &one, sizeof one);
   }
 
-  void leave(const std::string&) override { links_ = {}; }  // the neighbours see it closed
+  void leave(const std::string& reason) override {
+    const std::string words = reason.substr(0, kWordsMax);
+    for (const Fd* fd : {&links_.next_words, &links_.prev_words}) {
+      send(fd->get(), words.data(), words.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+    links_ = {};  // the neighbours see it closed
+  }
 
  private:
   int previous() const { return (rank_ + world_ - 1) % world_; }
@@ -331,12 +340,23 @@ class Ring final : public Transport {
     poll(entries, 3, static_cast<int>(std::min<std::int64_t>(left + 1, 60'000)));
   }
 
-  static TransportError broken(int rank, int error) {
+  TransportError broken(int rank, int error) const {
     const std::string who = "rank " + std::to_string(rank);
-    if (error == 0 || error == ECONNRESET || error == EPIPE) {
-      return TransportError(who + " closed the connection");
+    if (error != 0 && error != ECONNRESET && error != EPIPE) {
+      return TransportError("the connection to " + who + " broke: " + std::strerror(error));
     }
-    return TransportError("the connection to " + who + " broke: " + std::strerror(error));
+    // Its last words were sent before it closed; in a world of 2 either connection may have them.
+    for (const Fd* fd : {&links_.prev_words, &links_.next_words}) {
+      if (rank != (fd == &links_.prev_words ? previous() : next())) continue;
+      pollfd entry{fd->get(), POLLIN, 0};
+      std::array<char, kWordsMax> words{};
+      if (poll(&entry, 1, kWordsWaitMs) <= 0) continue;
+      const ssize_t n = recv(fd->get(), words.data(), words.size(), MSG_DONTWAIT);
+      if (n <= 0) continue;
+      return TransportError(
+          who + " left the group: " + std::string(words.data(), static_cast<std::size_t>(n)));
+    }
+    return TransportError(who + " closed the connection");
   }
 
   RingLinks links_;

@@ -16,10 +16,13 @@ namespace dsj::comm {
 
 namespace {
 
-/// What a rank sends first on the connection to its next.
+enum class Purpose : std::int32_t { Data, Words };
+
+/// What a rank sends first on each connection to its next.
 struct Hello {
   std::array<char, 32> word{};  ///< of the listener, from the store
   std::int32_t rank = 0;
+  Purpose purpose = Purpose::Data;
 };
 
 struct Address {
@@ -100,20 +103,33 @@ Result<Fd> connect_to(const std::string& host, const std::string& port, int rank
   return fd;
 }
 
-/// Accepts until the previous rank has come; strangers are turned away.
-Result<Fd> accept_from(const Fd& listener, const Hello& expected, const Rendezvous& rendezvous) {
+/// Takes one connection and reads what it begins with; no Fd if it is not `expected`'s.
+Fd accept_one(const Fd& listener, const Hello& expected, const Rendezvous& rendezvous,
+              Purpose& purpose) {
+  Fd fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!fd) return fd;
+  Hello hello;
+  std::size_t have = 0;
+  while (have < sizeof hello && ready(fd.get(), POLLIN, rendezvous)) {
+    const ssize_t n =
+        recv(fd.get(), reinterpret_cast<char*>(&hello) + have, sizeof hello - have, 0);
+    if (n <= 0) return {};
+    have += static_cast<std::size_t>(n);
+  }
+  if (have < sizeof hello || hello.word != expected.word || hello.rank != expected.rank) return {};
+  purpose = hello.purpose;
+  return fd;
+}
+
+/// Accepts until both connections of the previous rank are there; strangers are turned away.
+Status accept_from(const Fd& listener, const Hello& expected, const Rendezvous& rendezvous,
+                   RingLinks& links) {
   while (ready(listener.get(), POLLIN, rendezvous)) {
-    Fd fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    Purpose purpose = Purpose::Data;
+    Fd fd = accept_one(listener, expected, rendezvous, purpose);
     if (!fd) continue;
-    Hello hello;
-    std::size_t have = 0;
-    while (have < sizeof hello && ready(fd.get(), POLLIN, rendezvous)) {
-      const ssize_t n =
-          recv(fd.get(), reinterpret_cast<char*>(&hello) + have, sizeof hello - have, 0);
-      if (n <= 0) break;
-      have += static_cast<std::size_t>(n);
-    }
-    if (have == sizeof hello && std::memcmp(&hello, &expected, sizeof hello) == 0) return fd;
+    (purpose == Purpose::Data ? links.from_prev : links.prev_words) = std::move(fd);
+    if (links.from_prev && links.prev_words) return {};
   }
   return fail(ErrorKind::Transient, "rank " + std::to_string(expected.rank) +
                                         " did not connect to rank " +
@@ -137,19 +153,21 @@ Result<RingLinks> connect_ring(Rendezvous& rendezvous) {
   if (place.size() <= word.size() || second == std::string::npos) {
     return fail(ErrorKind::Internal, "not an address of the ring: " + place);
   }
+  const std::string host = place.substr(second + 1);
+  const std::string port = place.substr(word.size() + 1, second - word.size() - 1);
   RingLinks links;
-  DSJ_TRY(links.to_next,
-          connect_to(place.substr(second + 1),
-                     place.substr(word.size() + 1, second - word.size() - 1), next, rendezvous));
-  Hello mine{.rank = rank};
-  place.copy(mine.word.data(), mine.word.size());
-  if (send(links.to_next.get(), &mine, sizeof mine, MSG_NOSIGNAL) !=
-      static_cast<ssize_t>(sizeof mine)) {
-    return fail(ErrorKind::Transient, "rank " + std::to_string(next) + " closed the connection");
+  for (const Purpose purpose : {Purpose::Data, Purpose::Words}) {
+    Fd& fd = purpose == Purpose::Data ? links.to_next : links.next_words;
+    DSJ_TRY(fd, connect_to(host, port, next, rendezvous));
+    Hello mine{.rank = rank, .purpose = purpose};
+    place.copy(mine.word.data(), mine.word.size());
+    if (send(fd.get(), &mine, sizeof mine, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof mine)) {
+      return fail(ErrorKind::Transient, "rank " + std::to_string(next) + " closed the connection");
+    }
   }
   Hello expected{.rank = (rank + world - 1) % world};
   word.copy(expected.word.data(), expected.word.size());
-  DSJ_TRY(links.from_prev, accept_from(listening.fd, expected, rendezvous));
+  DSJ_TRY_STATUS(accept_from(listening.fd, expected, rendezvous, links));
   for (const Fd* fd : {&links.to_next, &links.from_prev}) {
     const int on = 1;
     setsockopt(fd->get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);

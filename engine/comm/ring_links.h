@@ -7,9 +7,12 @@
 
 namespace dsj::comm {
 
+/// All connected and non-blocking.
 struct RingLinks {
-  Fd to_next;    ///< connected, non-blocking
-  Fd from_prev;  ///< connected, non-blocking
+  Fd to_next;
+  Fd from_prev;
+  Fd next_words;  ///< both ways, idle: a rank that leaves says why, before it closes
+  Fd prev_words;
 };
 
 /// Collective. Listens on the interface that leads to the master; addresses and a random word that

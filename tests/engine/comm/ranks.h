@@ -113,8 +113,13 @@ inline std::vector<std::string> run_ranks(int world, const std::function<void(co
       texts[index].append(buffer, static_cast<std::size_t>(n));
     }
     ::close(pipes[index]);
-    waitpid(pids[index], nullptr, 0);
-    if (texts[index].empty()) texts[index] = "died without a word\n";
+    int status = 0;
+    waitpid(pids[index], &status, 0);
+    if (texts[index].empty()) {
+      texts[index] = WIFSIGNALED(status)
+                         ? "died of signal " + std::to_string(WTERMSIG(status)) + "\n"
+                         : "died without a word\n";
+    }
     texts[index].pop_back();
   };
   for (int rank = 0; rank < world; ++rank) {
