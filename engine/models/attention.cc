@@ -2,7 +2,6 @@
 // log-sum-exp is kept, the scores never are.
 #include <ATen/ATen.h>
 
-#include "common/check.h"
 #include "engine/models/gemm.h"
 #include "engine/models/ops.h"
 
@@ -40,11 +39,15 @@ at::Tensor widen(const at::Tensor& x) {
 }  // namespace
 
 Attended attention(const at::Tensor& qkv, const Attention& shape) {
-  DSJ_CHECK(qkv.is_cpu(), "attention: the CUDA path is in attention_cuda.cc");
   const Heads h = split(widen(qkv), shape);
+  if (!qkv.is_cpu()) {
+    auto [out, logsumexp, seed, offset] = at::_scaled_dot_product_efficient_attention(
+        h.q, h.k, h.v, /*attn_bias=*/{}, /*compute_log_sumexp=*/true, 0.0, /*is_causal=*/true);
+    return {merge(out, qkv.size(0)), logsumexp, seed, offset};
+  }
   auto [out, logsumexp] =
       at::_scaled_dot_product_flash_attention_for_cpu(h.q, h.k, h.v, 0.0, /*is_causal=*/true);
-  return {merge(out, qkv.size(0)).to(qkv.scalar_type()), logsumexp};
+  return {merge(out, qkv.size(0)).to(qkv.scalar_type()), logsumexp, {}, {}};
 }
 
 at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
@@ -53,9 +56,17 @@ at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
   auto heads_of = [&](const at::Tensor& x) {
     return widen(x).view({s.batch, s.seq, s.heads, s.dim}).transpose(1, 2);
   };
-  auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      heads_of(dout), h.q, h.k, h.v, heads_of(attended.out), attended.logsumexp, 0.0,
-      /*is_causal=*/true);
+  at::Tensor dq, dk, dv;
+  if (qkv.is_cpu()) {
+    std::tie(dq, dk, dv) = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+        heads_of(dout), h.q, h.k, h.v, heads_of(attended.out), attended.logsumexp, 0.0,
+        /*is_causal=*/true);
+  } else {
+    std::tie(dq, dk, dv, std::ignore) = at::_scaled_dot_product_efficient_attention_backward(
+        heads_of(dout), h.q, h.k, h.v, /*attn_bias=*/{}, heads_of(attended.out), attended.logsumexp,
+        attended.philox_seed, attended.philox_offset, 0.0, {true, true, true, false},
+        /*is_causal=*/true);
+  }
   at::Tensor dqkv = at::empty_like(qkv);
   const at::Tensor all =
       dqkv.view({s.batch, s.seq, s.heads + 2 * s.kv_heads, s.dim}).transpose(1, 2);

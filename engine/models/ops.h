@@ -47,6 +47,7 @@ struct Attention {
 struct Attended {
   at::Tensor out;        ///< [N, heads * D]
   at::Tensor logsumexp;  ///< what backward needs
+  at::Tensor philox_seed, philox_offset;  ///< CUDA: the kernel's generator state (no dropout here)
 };
 Attended attention(const at::Tensor& qkv, const Attention& shape);
 /// Returns the gradient of qkv, in its shape.

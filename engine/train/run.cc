@@ -206,7 +206,7 @@ Result<int> train(const RankEnv& env, const Events& events) {
                   {.recompute = in.job.training.gradient_checkpointing.value_or(false)}, state,
                   device);
   PosixFiles files;
-  Saver saver(files, in, state, stepper, events);
+  Saver saver(files, in, state, stepper, events, device);
   DSJ_TRY(const Progress progress, saver.load());
   DSJ_TRY(const int code, Loop(in, stepper, saver, events, *collectives, device).run(progress));
   collectives->shutdown();

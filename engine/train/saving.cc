@@ -33,17 +33,19 @@ weights::DType export_type(dsconfig::Precision precision) {
 }  // namespace
 
 Saver::Saver(Files& files, const Inputs& inputs, zero::ModelState& state, Stepper& stepper,
-             const Events& events)
+             const Events& events, at::Device device)
     : files_(files),
       in_(inputs),
       state_(state),
       stepper_(stepper),
       events_(events),
+      device_(device),
       checkpoints_(inputs.job.output_dir + "/" + contract::kCheckpointsDir) {}
 
 Status Saver::agree(const Status& mine) {
   auto& collectives = state_.collectives();
-  const at::Tensor failed = at::full({1}, mine ? 0.0 : 1.0, at::kDouble);
+  const at::Tensor failed =
+      at::full({1}, mine ? 0.0 : 1.0, at::TensorOptions(device_).dtype(at::kDouble));
   collectives.all_reduce(failed, comm::Op::Max, {comm::Traffic::Control, "agree"})->wait();
   if (!mine) return mine;
   if (failed.item<double>() > 0) return fail(ErrorKind::Transient, "another rank failed");
@@ -70,7 +72,8 @@ Result<Progress> Saver::load() {
   if (*reader) {
     // Ranks on one file system saw one directory; a rank that saw another one must not go on.
     const at::Tensor steps =
-        at::tensor({double((*reader)->step()), -double((*reader)->step())}, at::kDouble);
+        at::tensor({double((*reader)->step()), -double((*reader)->step())}, at::kDouble)
+            .to(device_);
     state_.collectives()
         .all_reduce(steps, comm::Op::Max, {comm::Traffic::Control, "resume"})
         ->wait();

@@ -22,7 +22,7 @@ struct Progress {
 class Saver {
  public:
   Saver(Files& files, const Inputs& inputs, zero::ModelState& state, Stepper& stepper,
-        const Events& events);
+        const Events& events, at::Device device);
 
   /// Loads the checkpoint the arguments name, else the newest of the output directory, else the
   /// model's weights. Collective.
@@ -46,6 +46,7 @@ class Saver {
   zero::ModelState& state_;
   Stepper& stepper_;
   const Events& events_;
+  const at::Device device_;
   const std::string checkpoints_;
 };
 

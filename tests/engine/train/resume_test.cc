@@ -1,0 +1,112 @@
+// Resume: bit-identical at the same world size; within 1e-6 at another world size or stage.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "engine/checkpoint/reader.h"
+#include "engine/checkpoint/writer.h"
+#include "tests/engine/train/support.h"
+
+namespace dsj::train {
+namespace {
+
+/// A temporary checkpoints directory.
+class Resume : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    directory_ = testing::TempDir() + "resume_" + info->name() + "_" + std::to_string(getpid());
+    std::filesystem::remove_all(directory_);
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  static void save(Rank& rank, const std::string& directory, int64_t step) {
+    PosixFiles files;
+    const checkpoint::WriteOptions options{.checkpoints_dir = directory,
+                                           .step = step,
+                                           .rank = rank.collectives.rank(),
+                                           .world = rank.collectives.world()};
+    std::vector<zero::Flat::HostState> keep;
+    const auto written = checkpoint::write_rank(files, options, rank.state.pieces(keep));
+    ASSERT_TRUE(written) << written.error().to_string();
+    rank.collectives.barrier({})->wait();
+    if (options.rank == 0) {
+      const auto published = checkpoint::publish(
+          files, options,
+          {.extents = rank.state.extents(), .run_state = {{"updates", rank.stepper.updates()}}});
+      ASSERT_TRUE(published) << published.error().to_string();
+    }
+    rank.collectives.barrier({})->wait();
+  }
+
+  static void load(Rank& rank, const std::string& directory) {
+    PosixFiles files;
+    auto newest = checkpoint::newest(files, directory);
+    ASSERT_TRUE(newest && newest->reader);
+    rank.stepper.set_updates(newest->reader->run_state()["updates"]);
+    const auto restored = rank.state.restore(*newest->reader);
+    ASSERT_TRUE(restored) << restored.error().to_string();
+  }
+
+  /// Steps [first, last) of `run`; from the checkpoint if first > 0; saved at `last` if `saves`.
+  std::vector<double> losses(const SmallRun& run, int64_t first, int64_t last, bool saves) {
+    std::vector<double> out;
+    testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
+      Rank rank(run, collectives);
+      first == 0 ? rank.load(run.model) : load(rank, directory_);
+      for (int64_t step = first; step < last; ++step) {
+        const double loss = rank.step(step).loss;
+        if (collectives.rank() == 0) out.push_back(loss);
+      }
+      if (saves) save(rank, directory_, last);
+    });
+    return out;
+  }
+
+  std::string directory_;
+};
+
+SmallRun with(int world, int stage, bool bf16 = false) {
+  // Global batch 8 whatever the world.
+  SmallRun run{
+      .model = "tiny-qwen2-tied", .world = world, .config = small_config(stage, 8 / world, 1)};
+  if (bf16) {
+    run.config.precision = run.config.communication_dtype = run.config.grad_accum_dtype =
+        dsconfig::Precision::Bf16;
+  }
+  return run;
+}
+
+TEST_F(Resume, NextTwentyLossesAreBitIdentical) {
+  for (const bool bf16 : {false, true}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      std::filesystem::remove_all(directory_);
+      const auto run = with(2, stage, bf16);
+      const auto whole = losses(run, 0, 23, false);
+      losses(run, 0, 3, true);
+      const auto resumed = losses(run, 3, 23, false);
+      EXPECT_EQ(std::vector<double>(whole.begin() + 3, whole.end()), resumed) << "stage " << stage;
+    }
+  }
+}
+
+TEST_F(Resume, TwoRanksThenOneThenFour) {
+  const auto whole = losses(with(2, 2), 0, 9, false);
+  losses(with(2, 2), 0, 3, true);
+  const auto one = losses(with(1, 2), 3, 6, true);
+  const auto four = losses(with(4, 2), 6, 9, false);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_NEAR(one[i], whole[3 + i], 1e-6 * whole[3 + i]);
+    EXPECT_NEAR(four[i], whole[6 + i], 1e-6 * whole[6 + i]);
+  }
+}
+
+TEST_F(Resume, StageTwoThenThree) {
+  const auto whole = losses(with(2, 2), 0, 6, false);
+  losses(with(2, 2), 0, 3, true);
+  const auto three = losses(with(2, 3), 3, 6, false);
+  for (int i = 0; i < 3; ++i) EXPECT_NEAR(three[i], whole[3 + i], 1e-6 * whole[3 + i]);
+}
+
+}  // namespace
+}  // namespace dsj::train

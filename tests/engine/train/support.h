@@ -1,0 +1,139 @@
+// Small runs of the engine for its tests: a fixture model, seeded rows, some steps.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/files/posix_files.h"
+#include "engine/train/step.h"
+#include "engine/weights/weight_source.h"
+#include "tests/engine/support/ranks.h"
+
+namespace dsj::train {
+
+inline std::string fixture(const std::string& name) {
+  return std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/" + name;
+}
+
+inline layout::ModelConfig fixture_model(const std::string& name) {
+  const auto model = layout::read_model_config(fixture(name));
+  EXPECT_TRUE(model) << model.error().to_string();
+  return *model;
+}
+
+/// Row `index` of an endless data set: `length` ids below `vocab`; every third row starts with
+/// targets masked.
+inline std::vector<int64_t> row_ids(int64_t index, int64_t length, int64_t vocab) {
+  std::vector<int64_t> ids;
+  uint64_t state = 88172645463325252ull + static_cast<uint64_t>(index) * 2654435761u;
+  for (int64_t i = 0; i < length; ++i) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    ids.push_back(static_cast<int64_t>(state % static_cast<uint64_t>(vocab)));
+  }
+  return ids;
+}
+
+/// The micro-batch of (step, micro-step, rank), as the sampler deals rows without shuffling.
+inline models::MicroBatch micro_batch(int64_t step, int64_t micro_step, int rank, int world,
+                                      const dsconfig::ResolvedConfig& config, int64_t vocab,
+                                      int64_t length = 24) {
+  std::vector<int64_t> ids, labels;
+  for (int64_t row = 0; row < config.micro_batch_size; ++row) {
+    const int64_t index =
+        ((step * config.gradient_accumulation_steps + micro_step) * world + rank) *
+            config.micro_batch_size +
+        row;
+    auto one = row_ids(index, length, vocab);
+    ids.insert(ids.end(), one.begin(), one.end());
+    if (index % 3 == 0) std::fill(one.begin(), one.begin() + length / 3, -100);
+    labels.insert(labels.end(), one.begin(), one.end());
+  }
+  auto rectangle = [&](const std::vector<int64_t>& values) {
+    return at::tensor(values).view({config.micro_batch_size, length});
+  };
+  return {rectangle(ids), rectangle(labels)};
+}
+
+struct SmallRun {
+  std::string model = "tiny-qwen2";
+  int world = 2;
+  int64_t steps = 4;
+  bool recompute = false;
+  dsconfig::ResolvedConfig config;
+};
+
+inline dsconfig::ResolvedConfig small_config(int stage, int64_t micro = 2,
+                                             int64_t accumulation = 1) {
+  dsconfig::ResolvedConfig config;
+  config.micro_batch_size = micro;
+  config.gradient_accumulation_steps = accumulation;
+  config.zero.stage = stage;
+  config.zero.param_persistence_threshold = 64;
+  config.zero.overlap_comm = stage == 3;
+  config.optimizer.lr = 2e-3;
+  config.optimizer.beta2 = 0.95;
+  config.optimizer.weight_decay = 0.1;
+  return config;
+}
+
+/// One rank of a small run: the state with the fixture's weights, and the stepper.
+struct Rank {
+  layout::ModelConfig model;
+  dsconfig::ResolvedConfig config;
+  zero::ModelState state;
+  Stepper stepper;
+  comm::Collectives& collectives;
+
+  Rank(const SmallRun& run, comm::Collectives& group)
+      : model(fixture_model(run.model)),
+        config(run.config),
+        state(model, config, at::kCPU, group),
+        stepper(model, config, {.recompute = run.recompute}, state, at::kCPU),
+        collectives(group) {}
+
+  void load(const std::string& name) {
+    PosixFiles files;
+    const auto source = weights::WeightSource::open(files, fixture(name));
+    ASSERT_TRUE(source) << source.error().to_string();
+    const auto loaded = state.load(*source);
+    ASSERT_TRUE(loaded) << loaded.error().to_string();
+  }
+
+  StepResult step(int64_t index) {
+    std::vector<models::MicroBatch> batches;
+    for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i) {
+      batches.push_back(
+          micro_batch(index, i, collectives.rank(), collectives.world(), config, model.vocab_size));
+    }
+    return stepper.run({.micro_batches = batches, .lr = config.optimizer.lr, .tokens = 1});
+  }
+};
+
+struct RunResult {
+  std::vector<double> losses, norms;
+  std::map<std::string, at::Tensor> weights;  ///< after the last step, fp32
+};
+
+inline RunResult run_small(const SmallRun& run) {
+  RunResult result;
+  testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
+    Rank rank(run, collectives);
+    rank.load(run.model);
+    for (int64_t step = 0; step < run.steps; ++step) {
+      const auto done = rank.step(step);
+      if (collectives.rank() != 0) continue;
+      result.losses.push_back(done.loss);
+      result.norms.push_back(done.grad_norm);
+    }
+    rank.state.visit_weights([&](const layout::Slot& slot, const at::Tensor& value) {
+      result.weights[slot.name] = value.to(at::kFloat).clone();
+    });
+  });
+  return result;
+}
+
+}  // namespace dsj::train
