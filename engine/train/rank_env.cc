@@ -38,9 +38,10 @@ Result<RankEnv> rank_env() {
   }
   env.job_file = job;
   if (env.world_size < 1 || env.rank < 0 || env.rank >= env.world_size) {
-    return bad_input("RANK " + std::to_string(env.rank) + " is not below WORLD_SIZE " +
-                         std::to_string(env.world_size),
-                     "environment");
+    std::string message = "RANK ";
+    message.append(std::to_string(env.rank)).append(" is not below WORLD_SIZE ");
+    message.append(std::to_string(env.world_size));
+    return bad_input(message, "environment");
   }
   return env;
 }
