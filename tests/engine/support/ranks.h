@@ -41,7 +41,7 @@ inline ListeningSocket listen_anywhere() {
 /// fails the test.
 inline void run_ranks(int world,
                       const std::function<void(comm::Collectives&, memory::Ledger&)>& body,
-                      const std::string& backend = "gloo") {
+                      const std::string& backend = "auto") {
   memory::install();
   at::set_num_threads(1);
   const ListeningSocket socket = world > 1 ? listen_anywhere() : ListeningSocket{-1, 29500};

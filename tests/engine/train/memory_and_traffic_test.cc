@@ -128,8 +128,9 @@ TEST(Buckets, AllgatherBucketCutsTheGathersOfStageTwo) {
     run.config.zero.allgather_bucket_size = bucket;
     return measure(run).counters.of(comm::Traffic::Parameters).chunks;
   };
-  EXPECT_EQ(chunks(1'000'000), 4);         // one per unit
-  EXPECT_EQ(chunks(4096), 2 * 2 + 2 * 3);  // embedding and head 8192 (+32) elements, layers 12 k
+  EXPECT_EQ(chunks(1'000'000), 4) << "one per unit";
+  // Embedding 256 x 32, two layers of 11,712, head 256 x 32 + 32, in runs of at most 4,096.
+  EXPECT_EQ(chunks(4096), 2 + 3 + 3 + 3);
 }
 
 TEST(Traffic, WireBytesFollowTheFormula) {
@@ -155,7 +156,7 @@ TEST(Traffic, WireBytesFollowTheFormula) {
 }
 
 TEST(Gradients, StageTwoHoldsAWindowNotTheModel) {
-  SmallRun run{.config = small_config(2)};
+  SmallRun run{.config = small_config(2, 2, 2)};  // two micro-steps: stage 1 keeps the sum whole
   run.config.zero.overlap_comm = false;
   const auto two = measure(run);
   run.config.zero.stage = 1;

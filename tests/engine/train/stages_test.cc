@@ -17,6 +17,7 @@ RunResult run_plain(const SmallRun& run) {
     one.config.zero.stage = 0;
     Rank rank(one, collectives);
     rank.load(run.model);
+    memory::MemoryScope outside(memory::Class::Activations, memory::process_ledger());
     rank.state.visit_weights(
         [&](const layout::Slot& slot, const at::Tensor& v) { values[slot.name] = v.clone(); });
   });

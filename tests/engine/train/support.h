@@ -129,6 +129,8 @@ inline RunResult run_small(const SmallRun& run) {
       result.losses.push_back(done.loss);
       result.norms.push_back(done.grad_norm);
     }
+    // What outlives the rank must not be counted by its ledger.
+    memory::MemoryScope outside(memory::Class::Activations, memory::process_ledger());
     rank.state.visit_weights([&](const layout::Slot& slot, const at::Tensor& value) {
       result.weights[slot.name] = value.to(at::kFloat).clone();
     });
