@@ -69,18 +69,16 @@ Result<Progress> Saver::load() {
   };
   auto reader = read();
   DSJ_TRY_STATUS(agree(reader ? Status{} : Status(std::unexpected(reader.error()))));
+  // Ranks on one file system see one directory; if one sees another checkpoint, or none, nobody
+  // goes on.
+  const double step = *reader ? static_cast<double>((*reader)->step()) : -1.0;
+  const at::Tensor steps = at::tensor({step, -step}, at::kDouble).to(device_);
+  state_.collectives().all_reduce(steps, comm::Op::Max, {comm::Traffic::Control, "resume"})->wait();
+  if (steps[0].item<double>() != -steps[1].item<double>()) {
+    return fail(ErrorKind::Environment, "ranks see different checkpoints", checkpoints_,
+                "the output directory must be on storage that all ranks share");
+  }
   if (*reader) {
-    // Ranks on one file system saw one directory; a rank that saw another one must not go on.
-    const at::Tensor steps =
-        at::tensor({double((*reader)->step()), -double((*reader)->step())}, at::kDouble)
-            .to(device_);
-    state_.collectives()
-        .all_reduce(steps, comm::Op::Max, {comm::Traffic::Control, "resume"})
-        ->wait();
-    const bool same = steps[0].item<double>() == -steps[1].item<double>();
-    DSJ_TRY_STATUS(agree(
-        same ? Status{}
-             : fail(ErrorKind::Environment, "ranks see different checkpoints", checkpoints_)));
     DSJ_TRY_STATUS(agree(restore(**reader, progress)));
     return progress;
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/check.h"
+#include "common/dsconfig/zero_plan.h"
 
 namespace dsj::train {
 
@@ -25,9 +26,10 @@ Stepper::Stepper(const layout::ModelConfig& model, const dsconfig::ResolvedConfi
       options_(options),
       state_(state),
       device_(device),
-      schedule_(layout::make_schedule(state.units(), state.plan(),
-                                      zero::limits_for(config, state.collectives().world()),
-                                      config.gradient_accumulation_steps)),
+      schedule_(
+          layout::make_schedule(state.units(), state.plan(),
+                                dsconfig::schedule_limits(config, state.collectives().world()),
+                                config.gradient_accumulation_steps)),
       layer_(model) {}
 
 const models::ops::RopeTable& Stepper::rope(int64_t seq) {

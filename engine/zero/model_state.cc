@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/check.h"
+#include "common/dsconfig/zero_plan.h"
 
 namespace dsj::zero {
 namespace {
@@ -16,10 +17,6 @@ constexpr std::pair<Flat::State, const char*> kStates[] = {
 
 }  // namespace
 
-int effective_stage(const dsconfig::ResolvedConfig& config, int world) {
-  return world == 1 ? 0 : config.zero.stage;
-}
-
 at::ScalarType scalar_type(dsconfig::Precision precision) {
   switch (precision) {
     case dsconfig::Precision::Fp32:
@@ -30,31 +27,6 @@ at::ScalarType scalar_type(dsconfig::Precision precision) {
       return at::kHalf;
   }
   DSJ_CHECK(false);
-}
-
-layout::FlatPlan plan_for(const std::vector<layout::UnitSpec>& units,
-                          const dsconfig::ResolvedConfig& config, int world) {
-  const auto& zero = config.zero;
-  const int stage = effective_stage(config, world);
-  layout::FlatPlanOptions options;
-  options.shard_world = stage == 0 ? 1 : world;
-  options.chunk_limit = zero.reduce_bucket_size;
-  // Stages 1 and 2 gather what they reduce, by the same chunks: the smaller bucket holds for both.
-  if (stage == 1 || stage == 2)
-    options.chunk_limit = std::min(options.chunk_limit, zero.allgather_bucket_size);
-  options.chunk_limit = std::max<int64_t>(options.chunk_limit, 1);
-  if (stage == 3) {
-    options.persistence_threshold = zero.param_persistence_threshold;
-    options.model_persistence_threshold = zero.model_persistence_threshold;
-  }
-  return layout::plan_flats(units, options);
-}
-
-layout::ScheduleLimits limits_for(const dsconfig::ResolvedConfig& config, int world) {
-  return {.sharded_parameters = effective_stage(config, world) == 3,
-          .prefetch = config.zero.prefetch_bucket_size,
-          .max_live = config.zero.max_live_parameters,
-          .max_reuse_distance = config.zero.max_reuse_distance};
 }
 
 // ---- UnitParameters
@@ -100,8 +72,8 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
                        at::Device device, comm::Collectives& collectives)
     : collectives_(collectives),
       units_(layout::units_of(model)),
-      plan_(plan_for(units_, config, collectives.world())),
-      stage_(effective_stage(config, collectives.world())),
+      plan_(dsconfig::plan_flats(units_, config, collectives.world())),
+      stage_(dsconfig::effective_stage(config, collectives.world())),
       overlap_(config.zero.overlap_comm ? 2 : 0) {
   FlatOptions options{.stage = stage_,
                       .compute = scalar_type(config.precision),

@@ -19,14 +19,7 @@
 
 namespace dsj::zero {
 
-/// The stage that runs: with one rank there is nothing to shard, and every stage is stage 0.
-int effective_stage(const dsconfig::ResolvedConfig& config, int world);
 at::ScalarType scalar_type(dsconfig::Precision precision);
-/// The flats of a run, by config alone: the memory model and every rank compute the same.
-layout::FlatPlan plan_for(const std::vector<layout::UnitSpec>& units,
-                          const dsconfig::ResolvedConfig& config, int world);
-layout::ScheduleLimits limits_for(const dsconfig::ResolvedConfig& config, int world);
-
 class ModelState;
 
 /// What a unit's forward and backward see: its parameters by index, as in its UnitSpec.
