@@ -1,6 +1,8 @@
 // dsj-train: the rank process. Without a verb it trains by its environment (common/contract.h);
 // `generate` completes prompts with a model directory.
 #include <cstdio>
+#include <cstdlib>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -8,6 +10,9 @@
 #include "engine/train/run.h"
 
 int main(int argc, char** argv) {
+  // oneDNN keeps a compiled primitive per shape, and every sequence length is one: unbounded, they
+  // are hundreds of MiB.
+  setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128", /*overwrite=*/0);
   const std::vector<std::string> args(argv + 1, argv + argc);
   if (args.empty()) return dsj::train::run_rank();
   if (args[0] == "generate") return dsj::train::run_generate({args.begin() + 1, args.end()});

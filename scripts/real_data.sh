@@ -11,30 +11,31 @@ if [ ! -e "$corpus/alpaca/alpaca_sample.json" ]; then echo "real_data: no corpus
 rm -rf "$here"; mkdir -p "$here"
 "$bin/dsj-make-model" --output "$here/model" --tokenizer "$corpus/tokenizers/qwen/qwen.tiktoken"
 
-train() {  # train DS_CONFIG OUT
-  "$bin/dsj" run --nproc_per_node=2 --deepspeed "$1" --model_name_or_path "$here/model" \
-    --data_path "$corpus/alpaca/alpaca_sample.json" --bf16 True --output_dir "$2" --max_steps 30 \
-    --per_device_train_batch_size 4 --gradient_accumulation_steps 1 --evaluation_strategy no \
-    --save_strategy steps --save_steps 10 --save_total_limit 1 --learning_rate 1e-3 --weight_decay 0. \
-    --warmup_ratio 0.03 --model_max_length 512 --seed 1234 --logging_steps 5
+job() {  # job DS_CONFIG OUT: sets command
+  command=("$bin/dsj" run --nproc_per_node=2 --deepspeed "$1" --model_name_or_path "$here/model"
+    --data_path "$corpus/alpaca/alpaca_sample.json" --bf16 True --output_dir "$2" --max_steps 30
+    --per_device_train_batch_size 4 --gradient_accumulation_steps 1 --evaluation_strategy no
+    --save_strategy steps --save_steps 10 --save_total_limit 1 --learning_rate 1e-3 --weight_decay 0.
+    --warmup_ratio 0.03 --model_max_length 512 --seed 1234 --logging_steps 5)
 }
 
 for config in "${configs[@]}"; do
   name="$(basename "$config" .json)"
   echo; echo "== $config"
-  train "$config" "$here/$name"
+  job "$config" "$here/$name"; "${command[@]}"
 done
 
 echo; echo "== resume: the first one again, stopped after step 10 and started again"
 first="$(basename "${configs[0]}" .json)"
-train "${configs[0]}" "$here/resumed" &
+job "${configs[0]}" "$here/resumed"
+"${command[@]}" &
 run=$!
 until grep -q '"step":12[,}]' "$here/resumed/metrics.jsonl" 2>/dev/null; do
   kill -0 "$run" 2>/dev/null || break
   sleep 0.1
 done
 kill -TERM "$run"; wait "$run" || echo "stopped with exit code $?"
-train "${configs[0]}" "$here/resumed"
+"${command[@]}"
 
 python3 - "$here" "$first" <<'END'
 import glob, json, os, sys

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <list>
 #include <map>
 #include <mutex>
 #include <new>
@@ -30,15 +31,19 @@ size_t size_class(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+/// Freed large blocks, oldest first out. A request takes the smallest cached block that is not more
+/// than half too large: batches of other lengths then share blocks instead of adding their own.
 class BlockCache {
  public:
-  void* take(size_t size) {
+  /// The block's real size comes back in `size`.
+  void* take(size_t& size) {
     if (size >= kLarge) {
       std::lock_guard lock(mutex_);
-      if (const auto it = blocks_.find(size); it != blocks_.end()) {
-        void* block = it->second;
-        blocks_.erase(it);
-        cached_ -= size;
+      if (const auto it = by_size_.lower_bound(size);
+          it != by_size_.end() && it->first <= size + size / 2) {
+        void* block = it->second->data;
+        size = it->first;
+        forget(it);
         return block;
       }
     }
@@ -50,32 +55,47 @@ class BlockCache {
   }
 
   void give(void* block, size_t size) {
-    if (size >= kLarge) {
-      std::lock_guard lock(mutex_);
-      if (cached_ + size <= limit_) {
-        blocks_.emplace(size, block);
-        cached_ += size;
-        return;
-      }
-    }
-    std::free(block);
+    if (size < kLarge) return std::free(block);
+    std::lock_guard lock(mutex_);
+    ages_.push_back({block, size});
+    by_size_.emplace(size, std::prev(ages_.end()));
+    cached_ += size;
+    shrink();
   }
 
   void set_limit(size_t limit) {
     std::lock_guard lock(mutex_);
     limit_ = limit;
-    while (cached_ > limit_) {
-      const auto it = std::prev(blocks_.end());
-      cached_ -= it->first;
-      std::free(it->second);
-      blocks_.erase(it);
-    }
+    shrink();
   }
 
  private:
+  struct Cached {
+    void* data;
+    size_t size;
+  };
+  using BySize = std::multimap<size_t, std::list<Cached>::iterator>;
+
+  void forget(BySize::iterator it) {
+    cached_ -= it->first;
+    ages_.erase(it->second);
+    by_size_.erase(it);
+  }
+
+  void shrink() {
+    while (cached_ > limit_) {
+      const auto oldest = ages_.begin();
+      auto it = by_size_.lower_bound(oldest->size);
+      while (it->second != oldest) ++it;
+      std::free(oldest->data);
+      forget(it);
+    }
+  }
+
   std::mutex mutex_;
-  std::multimap<size_t, void*> blocks_;
-  size_t cached_ = 0, limit_ = size_t{512} << 20;
+  std::list<Cached> ages_;
+  BySize by_size_;
+  size_t cached_ = 0, limit_ = size_t{256} << 20;
 };
 
 BlockCache& cache() {
@@ -103,9 +123,9 @@ class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) return {nullptr, nullptr, &release, c10::Device(c10::kCPU)};
-    const size_t size = size_class(bytes + sizeof(Header));
-    auto* header =
-        new (cache().take(size)) Header{size, static_cast<int64_t>(bytes), tag.klass, tag.ledger};
+    size_t size = size_class(bytes + sizeof(Header));
+    void* block = cache().take(size);
+    auto* header = new (block) Header{size, static_cast<int64_t>(bytes), tag.klass, tag.ledger};
     header->ledger->add(header->klass, header->bytes);
     void* data = header + 1;
     return {data, data, &release, c10::Device(c10::kCPU)};

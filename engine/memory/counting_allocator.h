@@ -62,7 +62,7 @@ Ledger& current_ledger();
 
 /// Makes this the process's CPU allocator. Idempotent; call before the first tensor.
 void install();
-/// Cached bytes at most; 0 turns the cache off and frees it. Default 512 MiB.
+/// Cached bytes at most; 0 turns the cache off and frees it. Default 256 MiB.
 void set_cache_limit(int64_t bytes);
 
 }  // namespace dsj::memory

@@ -60,7 +60,7 @@ TEST(CountingAllocator, LargeBlocksAreReused) {
   const void* second = at::empty({(int64_t{1} << 20) + 100}).data_ptr();
   EXPECT_EQ(first, second);
   set_cache_limit(0);
-  set_cache_limit(int64_t{512} << 20);
+  set_cache_limit(int64_t{256} << 20);
 }
 
 }  // namespace
