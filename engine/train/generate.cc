@@ -1,6 +1,5 @@
 #include "engine/train/generate.h"
 
-#include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
 #include <CLI/CLI.hpp>
@@ -16,7 +15,7 @@
 #include "engine/data/prompt.h"
 #include "engine/data/tokenizer.h"
 #include "engine/memory/counting_allocator.h"
-#include "engine/models/unit.h"
+#include "engine/train/generator.h"
 #include "engine/weights/weight_source.h"
 
 namespace dsj::train {
@@ -71,67 +70,6 @@ Result<std::vector<json>> read_rows(const std::string& path) {
   }
   return rows;
 }
-
-/// A model for inference: all parameters on one rank.
-class Generator {
- public:
-  Generator(const layout::ModelConfig& model, comm::Collectives& collectives)
-      : model_(model), state_(model, config(), at::kCPU, collectives), layer_(model) {}
-
-  Status load(const weights::WeightSource& source) { return state_.load(source); }
-
-  /// Completes prompts of one length: [batch][prompt] ids, up to `fresh` more each, until a stop
-  /// id.
-  std::vector<std::vector<int32_t>> complete(const std::vector<std::vector<int32_t>>& prompts,
-                                             int64_t fresh, const std::vector<int32_t>& stops) {
-    const int64_t batch = static_cast<int64_t>(prompts.size()),
-                  length = static_cast<int64_t>(prompts[0].size());
-    const auto shape =
-        std::vector<int64_t>{batch, model_.num_kv_heads, length + fresh, model_.head_dim};
-    std::vector<at::Tensor> keys, values;
-    for (int64_t i = 0; i < model_.num_layers; ++i) {
-      keys.push_back(at::empty(shape));
-      values.push_back(at::empty(shape));
-    }
-    at::Tensor input = at::empty({batch, length}, at::kLong);
-    for (int64_t b = 0; b < batch; ++b) {
-      std::copy(prompts[b].begin(), prompts[b].end(), input.data_ptr<int64_t>() + b * length);
-    }
-    std::vector<std::vector<int32_t>> out(batch);
-    std::vector<bool> done(batch, false);
-    for (int64_t made = 0, first = 0; made < fresh; ++made) {
-      const int64_t seq = input.size(1);
-      const auto table =
-          models::ops::rope_table(first, seq, model_.head_dim, model_.rope_theta, at::kFloat);
-      at::Tensor x = models::embedding_forward(state_.unit(0), input);
-      for (int64_t i = 0; i < model_.num_layers; ++i) {
-        x = layer_.forward_cached(state_.unit(static_cast<int>(i) + 1), x, table, batch, first,
-                                  keys[i], values[i]);
-      }
-      first += seq;
-      const at::Tensor last = x.view({batch, seq, -1}).select(1, seq - 1).contiguous();
-      const at::Tensor best =
-          models::head_logits(state_.unit(static_cast<int>(model_.num_layers) + 1), model_, last)
-              .argmax(-1);
-      bool all = true;
-      for (int64_t b = 0; b < batch; ++b) {
-        const auto id = static_cast<int32_t>(best.const_data_ptr<int64_t>()[b]);
-        if (!done[b] && std::ranges::find(stops, id) != stops.end()) done[b] = true;
-        if (!done[b]) out[b].push_back(id);
-        all = all && done[b];
-      }
-      if (all) break;
-      input = best.view({batch, 1});
-    }
-    return out;
-  }
-
- private:
-  static dsconfig::ResolvedConfig config() { return {}; }
-  const layout::ModelConfig& model_;
-  zero::ModelState state_;
-  models::DecoderLayer layer_;
-};
 
 void print(const std::vector<Prompt>& prompts, const Options& options) {
   int64_t exact = 0, judged = 0;

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "common/contract.h"
+#include "common/dsconfig/zero_plan.h"
 #include "common/files/posix_files.h"
 #include "common/log.h"
 #include "common/metrics.h"
@@ -186,6 +187,20 @@ void announce(const Inputs& in, const RankEnv& env, const Events& events) {
                                          {"total_steps", in.config().total_steps}});
 }
 
+/// A limit below one unit cannot hold: the unit is gathered whole, and the user should know.
+void warn_of_limits(const zero::ModelState& state, const dsconfig::ResolvedConfig& config,
+                    int world, const Events& events) {
+  if (dsconfig::effective_stage(config, world) != 3) return;
+  const int64_t limit = config.zero.max_live_parameters;
+  for (const auto& flat : state.plan().flats) {
+    if (flat.name() == "persisted" || flat.numel() <= limit) continue;
+    events.warn("zero_optimization.stage3_max_live_parameters is " + std::to_string(limit) +
+                ", but " + flat.name() + " alone has " + std::to_string(flat.numel()) +
+                " elements: it is gathered whole");
+    return;
+  }
+}
+
 Result<int> train(const RankEnv& env, const Events& events) {
   DSJ_TRY(const Inputs in, read_inputs(env));
   announce(in, env, events);
@@ -202,6 +217,7 @@ Result<int> train(const RankEnv& env, const Events& events) {
             ", backend " + std::string(collectives->backend()) + ", kernels " +
             kernels::table().isa + ", " + std::to_string(at::get_num_threads()) + " threads");
   zero::ModelState state(in.model, in.config(), device, *collectives);
+  if (env.rank == 0) warn_of_limits(state, in.config(), env.world_size, events);
   Stepper stepper(in.model, in.config(),
                   {.recompute = in.job.training.gradient_checkpointing.value_or(false)}, state,
                   device);

@@ -1,0 +1,74 @@
+// Greedy completion against transformers' ids, and what batching must not change.
+#include "engine/train/generator.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/engine/train/support.h"
+
+namespace dsj::train {
+namespace {
+
+using nlohmann::json;
+using Ids = std::vector<int32_t>;
+
+class Generate : public testing::TestWithParam<const char*> {
+ protected:
+  void with_generator(const std::function<void(Generator&, const json&)>& body) {
+    const json oracle = json::parse(std::ifstream(fixture(GetParam()) + ".oracle.json"));
+    testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger&) {
+      const auto model = fixture_model(GetParam());
+      Generator generator(model, collectives);
+      PosixFiles files;
+      const auto source = weights::WeightSource::open(files, fixture(GetParam()));
+      ASSERT_TRUE(source) << source.error().to_string();
+      ASSERT_TRUE(generator.load(*source));
+      body(generator, oracle);
+    });
+  }
+};
+
+TEST_P(Generate, GreedyIdsAreTransformers) {
+  with_generator([](Generator& generator, const json& oracle) {
+    for (const auto& row : oracle["greedy"]) {
+      const Ids want = row["continuation"];
+      const std::vector<Ids> prompts{row["prompt"].get<Ids>()};
+      EXPECT_EQ(generator.complete(prompts, static_cast<int64_t>(want.size()), {}).at(0), want);
+    }
+  });
+}
+
+TEST_P(Generate, ABatchCompletesAsItsRowsDo) {
+  with_generator([](Generator& generator, const json&) {
+    const std::vector<Ids> prompts{{5, 9, 40}, {7, 7, 7}, {100, 2, 61}};
+    const auto together = generator.complete(prompts, 8, {});
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      EXPECT_EQ(generator.complete({&prompts[i], 1}, 8, {}).at(0), together[i]);
+    }
+  });
+}
+
+TEST_P(Generate, StopsAtAStopIdAndLeavesItOut) {
+  with_generator([](Generator& generator, const json& oracle) {
+    const auto& row = oracle["greedy"][0];
+    const Ids want = row["continuation"];
+    const Ids stops{want[3]};
+    const std::vector<Ids> prompts{row["prompt"].get<Ids>()};
+    EXPECT_EQ(generator.complete(prompts, 12, stops).at(0),
+              Ids(want.begin(), std::ranges::find(want, want[3])));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Generate,
+                         testing::Values("tiny-qwen2", "tiny-qwen2-tied", "tiny-qwen1.5"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::ranges::replace_if(
+                               name, [](char c) { return !std::isalnum(c); }, '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace dsj::train
