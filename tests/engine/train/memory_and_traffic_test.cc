@@ -166,6 +166,32 @@ TEST(Gradients, StageTwoHoldsAWindowNotTheModel) {
   EXPECT_LT(two.gradients_peak, one.gradients_peak);
 }
 
+TEST(CrossEntropy, NeverHoldsTheLogitsOfAMicroBatch) {
+  testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger& ledger) {
+    Rank rank({.world = 1, .config = small_config(0)}, collectives);
+    rank.load("tiny-qwen2");
+    const int64_t batch = 4, seq = 64, hidden = rank.model.hidden_size;
+    const at::Tensor x = at::randn({batch * seq, hidden});
+    const at::Tensor labels = at::randint(rank.model.vocab_size, {batch, seq}, at::kLong);
+    const int head = static_cast<int>(rank.model.num_layers) + 1;
+    const int64_t whole = batch * (seq - 1) * rank.model.vocab_size * 4;
+    auto peak = [&](int64_t limit) {
+      models::set_logits_limit(limit);
+      ledger.reset_peaks();
+      const int64_t before = ledger.live(Class::Activations);
+      const auto turned = models::head_turn(rank.state.unit(head), rank.model, x, labels, 1.0);
+      EXPECT_EQ(turned.targets, batch * (seq - 1));
+      return ledger.peak(Class::Activations) - before;
+    };
+    const int64_t half = peak(INT64_MAX),
+                  eighth = peak(batch * (seq - 1) / 8 * rank.model.vocab_size);
+    models::set_logits_limit(int64_t{32} << 20);
+    // What else lives (picked rows, normed rows, gradients) is the same in both; the logits differ.
+    EXPECT_LT(eighth, whole);
+    EXPECT_NEAR(static_cast<double>(half - eighth), whole * 3.0 / 8, whole / 16.0);
+  });
+}
+
 TEST(Loading, ARankReadsItsShardOnly) {
   for (const int world : {2, 4}) {
     testing_support::run_ranks(world, [&](comm::Collectives& collectives, memory::Ledger&) {
