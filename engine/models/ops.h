@@ -45,8 +45,8 @@ struct Attention {
   int64_t batch = 1, seq = 1, heads = 1, kv_heads = 1, dim = 1;
 };
 struct Attended {
-  at::Tensor out;        ///< [N, heads * D]
-  at::Tensor logsumexp;  ///< what backward needs
+  at::Tensor out;                         ///< [N, heads * D]
+  at::Tensor logsumexp;                   ///< what backward needs
   at::Tensor philox_seed, philox_offset;  ///< CUDA: the kernel's generator state (no dropout here)
 };
 Attended attention(const at::Tensor& qkv, const Attention& shape);
