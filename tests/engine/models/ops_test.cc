@@ -1,0 +1,78 @@
+// The fast kernels against the ATen form of the same operation, in fp32 and bf16. The ATen form is
+// also what a GPU runs, so this holds both to one answer.
+#include "engine/models/ops.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+namespace dsj::models::ops {
+namespace {
+
+class Ops : public testing::TestWithParam<at::ScalarType> {
+ protected:
+  void SetUp() override { at::manual_seed(11); }
+  static at::Tensor random(at::IntArrayRef shape) { return at::randn(shape).to(GetParam()); }
+  /// fp32: rounding of a few operations. bf16: both sides round the same operations; sums in
+  /// another order may move a result by one bf16 step, 2^-8 relative.
+  static void expect_close(const at::Tensor& got, const at::Tensor& want) {
+    ASSERT_EQ(got.scalar_type(), want.scalar_type());
+    ASSERT_EQ(got.sizes(), want.sizes());
+    const double step = GetParam() == at::kFloat ? 2e-5 : 1.0 / 128;
+    const at::Tensor a = got.to(at::kDouble), b = want.to(at::kDouble);
+    const double worst = ((a - b).abs() / (b.abs() + 0.1)).max().item<double>();
+    EXPECT_LT(worst, step);
+  }
+};
+
+TEST_P(Ops, RmsNormAndItsGradient) {
+  const at::Tensor x = random({70, 48}), w = random({48}), dy = random({70, 48});
+  const Normed fast = rms_norm(x, w, 1e-6), slow = reference::rms_norm(x, w, 1e-6);
+  expect_close(fast.y, slow.y);
+  EXPECT_LT((fast.rstd - slow.rstd).abs().max().item<double>(), 1e-5);
+  for (const bool accumulate : {false, true}) {
+    const at::Tensor dx = random({70, 48}), dw = random({48});
+    at::Tensor fast_dx = dx.clone(), slow_dx = dx.clone(), fast_dw = dw.clone(),
+               slow_dw = dw.clone();
+    rms_norm_backward(dy, x, w, slow.rstd, fast_dx, fast_dw, accumulate);
+    reference::rms_norm_backward(dy, x, w, slow.rstd, slow_dx, slow_dw, accumulate);
+    expect_close(fast_dx, slow_dx);
+    expect_close(fast_dw, slow_dw);
+  }
+}
+
+TEST_P(Ops, RopeOnAStridedRow) {
+  const RopeTable table = rope_table(3, 7, 16, 10000.0, at::TensorOptions().dtype(GetParam()));
+  const at::Tensor x = random({14, 6 * 16});
+  for (const bool inverse : {false, true}) {
+    at::Tensor fast = x.clone(), slow = x.clone();
+    rope(fast, table, 4, inverse);
+    reference::rope(slow, table, 4, inverse);
+    expect_close(fast, slow);
+    EXPECT_TRUE(fast.narrow(1, 64, 32).equal(x.narrow(1, 64, 32))) << "value heads are not rotated";
+    EXPECT_FALSE(fast.narrow(1, 0, 64).equal(x.narrow(1, 0, 64)));
+  }
+}
+
+TEST_P(Ops, SwigluAndItsGradient) {
+  const at::Tensor gate_up = random({33, 2 * 40}), da = random({33, 40});
+  expect_close(swiglu(gate_up), reference::swiglu(gate_up));
+  at::Tensor fast = gate_up.clone(), slow = gate_up.clone();
+  swiglu_backward(da, fast);
+  reference::swiglu_backward(da, slow);
+  expect_close(fast, slow);
+}
+
+TEST_P(Ops, CrossEntropyAndItsGradient) {
+  const at::Tensor logits = random({19, 301}) * 3, labels = at::randint(301, {19}, at::kLong);
+  at::Tensor fast = logits.clone(), slow = logits.clone();
+  const double fast_loss = cross_entropy(fast, labels, 0.5),
+               slow_loss = reference::cross_entropy(slow, labels, 0.5);
+  EXPECT_NEAR(fast_loss, slow_loss, 1e-5 * slow_loss);
+  expect_close(fast, slow);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Ops, testing::Values(at::kFloat, at::kBFloat16),
+                         [](const auto& info) { return std::string(at::toString(info.param)); });
+
+}  // namespace
+}  // namespace dsj::models::ops
