@@ -1,6 +1,6 @@
 # What nccl.cc needs: the CUDA half of the libtorch in DSJ_TORCH_ROOT, cudart and NCCL, from the wheels beside it
 # (pip's layout: <site>/torch, <site>/nvidia/...) or from the system. Gives dsj::cuda. No CUDA compiler is involved.
-# Not yet linked anywhere but in a dry run: scripts/check_cuda_compiles.sh keeps the sources compiling without it.
+# Never configured or linked so far (no GPU was at hand): scripts/check_cuda_compiles.sh keeps the sources compiling.
 get_filename_component(DSJ_CUDA_SITE ${DSJ_TORCH_ROOT} DIRECTORY)
 set(DSJ_CUDA_HINTS ${DSJ_CUDA_SITE}/nvidia/cu13 ${DSJ_CUDA_SITE}/nvidia/nccl /usr/local/cuda)
 find_path(DsjCuda_RUNTIME_INCLUDE cuda_runtime_api.h HINTS ${DSJ_CUDA_HINTS} PATH_SUFFIXES include)

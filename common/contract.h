@@ -5,7 +5,6 @@
 namespace dsj::contract {
 
 // ---- environment of a rank: torchrun's names, plus three of ours
-// -------------------------------------------------
 inline constexpr char kEnvRank[] = "RANK";
 inline constexpr char kEnvLocalRank[] = "LOCAL_RANK";
 inline constexpr char kEnvWorldSize[] = "WORLD_SIZE";
@@ -21,7 +20,6 @@ inline constexpr char kEnvEventFd[] = "DSJ_EVENT_FD";
 inline constexpr char kEnvStoreFd[] = "DSJ_STORE_FD";
 
 // ---- under the output directory
-// --------------------------------------------------------------------------------
 inline constexpr char kMetricsFile[] = "metrics.jsonl";
 inline constexpr char kStatusFile[] = "status.yaml";
 inline constexpr char kCheckpointsDir[] = "checkpoints";
@@ -31,7 +29,6 @@ inline constexpr char kLogsDir[] = "logs";
 inline constexpr char kAttemptFile[] = "attempt";
 
 // ---- exit codes of dsj-train and dsj-agent; dsj run maps them to its own 0, 1, 2, 3, 130
-// -----------------------------
 enum ExitCode : int {
   kExitDone = 0,          ///< the job's last step is done, saved and exported; nothing else is 0
   kExitFailed = 1,        ///< this rank failed: a new attempt from the last checkpoint may help
@@ -43,7 +40,6 @@ enum ExitCode : int {
 };
 
 // ---- event lines: one JSON object per line on kEnvEventFd, "event" names the kind
-// -------------------------------
 // {"event":"start","pid":N,"rank":R}                            every rank, once its input was read
 // and accepted
 // {"event":"resolved","config":{...},"total_steps":N}           rank 0, before the first step

@@ -53,8 +53,6 @@ struct Typed {
   /// pass.
   void (*adamw)(const AdamW& args, float* p, const T* grad, float* m, float* v, Bf16* p16,
                 int64_t n);
-  /// sum += x.
-  void (*accumulate)(T* sum, const T* x, int64_t n);
 };
 
 struct Table {

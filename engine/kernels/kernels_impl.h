@@ -222,14 +222,9 @@ void adamw(const AdamW& args, float* p, const T* grad, float* m, float* v, Bf16*
 }
 
 template <typename T>
-void accumulate(T* sum, const T* x, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) store(sum, i, load(sum, i) + load(x, i));
-}
-
-template <typename T>
 constexpr Typed<T> typed() {
-  return {rms_norm<T>,      rms_norm_backward<T>, rope<T>,  swiglu<T>,    swiglu_backward<T>,
-          cross_entropy<T>, sum_of_squares<T>,    adamw<T>, accumulate<T>};
+  return {rms_norm<T>,        rms_norm_backward<T>, rope<T>,           swiglu<T>,
+          swiglu_backward<T>, cross_entropy<T>,     sum_of_squares<T>, adamw<T>};
 }
 
 }  // namespace

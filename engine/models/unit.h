@@ -22,14 +22,12 @@ struct MicroBatch {
 };
 
 // ---- embedding
-// -----------------------------------------------------------------------------------------------
 /// [batch, seq] ids → [N, H].
 at::Tensor embedding_forward(const zero::UnitParameters& p, const at::Tensor& ids);
 /// `dx` [N, H]. In a tied model the head's gradient is already there: it is added to.
 void embedding_backward(const zero::UnitParameters& p, const at::Tensor& ids, const at::Tensor& dx);
 
 // ---- decoder layer
-// -------------------------------------------------------------------------------------------
 struct LayerSaved {
   at::Tensor x, rstd1, h1, qkv, x2, rstd2, h2, gate_up;
   ops::Attended attended;
@@ -61,7 +59,6 @@ class DecoderLayer {
 };
 
 // ---- head
-// ----------------------------------------------------------------------------------------------------
 struct HeadResult {
   double loss_sum = 0;  ///< over valid targets
   int64_t targets = 0;  ///< valid targets of this micro-batch

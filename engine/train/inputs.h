@@ -26,6 +26,9 @@ struct Inputs {
 
   const dsconfig::ResolvedConfig& config() const { return resolution.config; }
   int64_t pad_id() const;
+  /// Of the order of rows; Hugging Face's default 42.
+  int64_t seed() const { return job.training.seed.value_or(42); }
+  bool shuffle() const { return job.training.shuffle.value_or(true); }
 };
 
 Result<Inputs> read_inputs(const RankEnv& env);

@@ -91,27 +91,23 @@ class Loop {
   /// Returns the exit code of a run that ended as planned: done or preempted.
   Result<int> run(Progress progress) {
     const auto& config = in_.config();
-    const auto& training = in_.job.training;
     data::Loader loader(
         *in_.dataset,
         data::Sampler({.rows = in_.dataset->rows(),
                        .accumulation = config.gradient_accumulation_steps,
                        .world = collectives_.world(),
                        .micro_batch = config.micro_batch_size,
-                       .seed = static_cast<uint64_t>(training.seed.value_or(42)),
-                       .shuffle = training.shuffle.value_or(true)}),
+                       .seed = static_cast<uint64_t>(in_.seed()),
+                       .shuffle = in_.shuffle()}),
         {.rank = collectives_.rank(), .first_step = progress.step, .pad_id = in_.pad_id()});
-    int64_t saved = progress.step;
     while (progress.step < config.total_steps) {
       DSJ_TRY(const bool stop, step(loader, progress));
       const bool last = progress.step == config.total_steps;
       if (stop || (saves() && (last || progress.step % save_steps() == 0))) {
         DSJ_TRY_STATUS(saver_.save(progress));
-        saved = progress.step;
       }
       if (stop && !last) return static_cast<int>(contract::kExitPreempted);
     }
-    if (saves() && saved != progress.step) DSJ_TRY_STATUS(saver_.save(progress));
     DSJ_TRY_STATUS(saver_.export_model());
     events_.emit(contract::kEventDone, {{"step", progress.step}});
     return static_cast<int>(contract::kExitDone);

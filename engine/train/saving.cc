@@ -53,7 +53,6 @@ Status Saver::agree(const Status& mine) {
 }
 
 // ---- loading
-// -------------------------------------------------------------------------------------------------
 
 Result<Progress> Saver::load() {
   Progress progress;
@@ -111,8 +110,8 @@ json Saver::run_state(const Progress& progress) const {
           {"skipped", progress.skipped},
           {"updates", stepper_.updates()},
           {"train_batch_size", config.train_batch_size},
-          {"seed", in_.job.training.seed.value_or(42)},
-          {"shuffle", in_.job.training.shuffle.value_or(true)},
+          {"seed", in_.seed()},
+          {"shuffle", in_.shuffle()},
           {"world_size", state_.collectives().world()},
           {"stage", config.zero.stage},
           {"precision", static_cast<int>(config.precision)},
@@ -145,7 +144,6 @@ void Saver::warn_of_differences(const json& saved) const {
 }
 
 // ---- saving
-// --------------------------------------------------------------------------------------------------
 
 Status Saver::save(const Progress& progress) {
   const auto start = std::chrono::steady_clock::now();

@@ -1,7 +1,6 @@
 #include "engine/zero/flat.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include "common/check.h"
 #include "engine/zero/adamw.h"
@@ -41,7 +40,6 @@ bool Flat::master_in_working() const {
 }
 
 // ---- parameters
-// ----------------------------------------------------------------------------------------------
 
 void Flat::start_gather() {
   if (options_.stage == 0) return;
@@ -116,7 +114,6 @@ at::Tensor Flat::stacked_weight(int slot, int count) const {
 }
 
 // ---- gradients
-// -----------------------------------------------------------------------------------------------
 
 void Flat::ensure_grad() {
   if (grad_.defined()) return;
@@ -205,7 +202,6 @@ void Flat::finish_reduce() {
 }
 
 // ---- update
-// --------------------------------------------------------------------------------------------------
 
 at::Tensor Flat::gradient() const {
   if (options_.stage != 0) return grad_shard_;
@@ -245,7 +241,6 @@ void Flat::clear_grad() {
 }
 
 // ---- state
-// ---------------------------------------------------------------------------------------------------
 
 std::pair<at::Tensor, bool> Flat::state_storage(State state) {
   if (state == State::Master) {

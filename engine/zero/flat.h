@@ -50,7 +50,6 @@ class Flat {
   bool sharded_parameters() const { return options_.stage == 3 && !options_.keep_whole; }
 
   // ---- parameters
-  // --------------------------------------------------------------------------------------------
   /// Starts the gather of the working copy. Collective: all ranks. Stage 3 flats, or after an
   /// update.
   void start_gather();
@@ -65,7 +64,6 @@ class Flat {
   at::Tensor stacked_weight(int slot, int count) const;
 
   // ---- gradients
-  // ---------------------------------------------------------------------------------------------
   /// Where backward writes the gradient of a parameter; allocated at the first call of a
   /// micro-step.
   GradView grad(int slot);
@@ -77,7 +75,6 @@ class Flat {
   void finish_reduce();
 
   // ---- update
-  // ------------------------------------------------------------------------------------------------
   /// Sum of squares of the reduced gradient this rank owns (sum over ranks, not mean); stage 0: of
   /// all of it.
   double grad_sum_of_squares() const;
@@ -87,7 +84,6 @@ class Flat {
   void clear_grad();
 
   // ---- state
-  // -------------------------------------------------------------------------------------------------
   enum class State { Master, FirstMoment, SecondMoment };
   /// A run of one parameter's state in host memory.
   struct HostRange {

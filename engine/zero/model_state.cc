@@ -30,7 +30,6 @@ at::ScalarType scalar_type(dsconfig::Precision precision) {
 }
 
 // ---- UnitParameters
-// ------------------------------------------------------------------------------------------
 
 bool UnitParameters::one_flat(int parameter, int count) const {
   const auto& places = state_->plan_.places[unit_];
@@ -66,7 +65,6 @@ GradView UnitParameters::stacked_grad(int parameter, int count) const {
 }
 
 // ---- ModelState
-// ----------------------------------------------------------------------------------------------
 
 ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::ResolvedConfig& config,
                        at::Device device, comm::Collectives& collectives)

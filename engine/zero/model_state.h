@@ -57,7 +57,6 @@ class ModelState {
   Status load(const weights::WeightSource& source);
 
   // ---- a step, called in schedule order
-  // ------------------------------------------------------------------------
   void gather(int flat) { flats_[flat]->start_gather(); }
   void release(int flat) { flats_[flat]->release(); }
   /// Waits until the flats of a unit are readable.
@@ -73,7 +72,6 @@ class ModelState {
   void clear_grad();
 
   // ---- state
-  // -----------------------------------------------------------------------------------------------------
   /// Pieces of this rank for a checkpoint; valid while this object lives and until `keep` goes.
   std::vector<checkpoint::Piece> pieces(std::vector<Flat::HostState>& keep);
   /// Every state of every parameter: what all ranks' pieces cover together.

@@ -1,5 +1,6 @@
-// Qwen2 as plain libtorch writes it: autograd, whole parameters, one process. The reference the
-// engine is compared with, in numbers (tests) and in time (bench). Deliberately short.
+// Qwen2 as plain libtorch writes it: autograd, whole parameters, one process. What the engine's
+// numbers are compared with; bench/train_loop.cc has the loop its speed is compared with.
+// Deliberately short.
 #pragma once
 
 #include <ATen/ATen.h>
