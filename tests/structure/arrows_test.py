@@ -21,6 +21,7 @@ ARROWS = {
     "engine/checkpoint": ["common", "common/files"],
     "engine/optim": ["common", "common/dsconfig"],
     "engine/kernels": [],
+    "engine/aio": ["common"],
     "engine/memory": ["common"],
     "engine/comm": ["common"],
     # Declarations of a third party's headers, included by their own names (see the folder's README).
@@ -29,7 +30,7 @@ ARROWS = {
     "engine/comm/gloo_shim/gloo/rendezvous": [],
     "engine/comm/gloo_shim/gloo/transport": [],
     "engine/zero": ["common", "common/layout", "common/dsconfig", "engine/memory", "engine/comm", "engine/weights",
-                    "engine/checkpoint", "engine/optim", "engine/kernels", "common/files"],
+                    "engine/checkpoint", "engine/optim", "engine/kernels", "engine/aio", "common/files"],
     "engine/models": ["common", "common/layout", "engine/memory", "engine/kernels", "engine/zero"],
     "engine/train": ["common", "common/files", "common/layout", "common/dsconfig", "engine/data", "engine/weights",
                      "engine/checkpoint", "engine/optim", "engine/memory", "engine/comm", "engine/zero",

@@ -1,0 +1,53 @@
+// The block file port: one preallocated file of fixed size, read and written asynchronously in
+// aligned ranges. What swapped state lives in.
+//
+// Who calls it: engine/zero (optimizer state and parameters on NVMe), bench/nvme_step.
+// Implementations: UringFile (io_uring), ThreadedFile over a RawFile (O_DIRECT, or through the page
+// cache, or in memory with faults for tests). open.h picks one at run time and says why.
+// Left out: growing files, durability (swapped state is scratch: checkpoints hold what lasts).
+//
+// Threads: requests and waits may come from any thread. Requests that overlap and are under way
+// together have no order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "common/result.h"
+
+namespace dsj::aio {
+
+/// Bytes. Offset, length and address of every request are multiples of it: what O_DIRECT asks for.
+inline constexpr int64_t kAlign = 4096;
+
+/// The section `aio` of ds_config, with DeepSpeed 0.19's defaults.
+struct Options {
+  int64_t block_size = 1 << 20;  ///< bytes; a request moves in pieces of at most this size
+  int queue_depth = 8;           ///< pieces under way at a time, per thread of thread_count
+  int thread_count = 1;          ///< intra_op_parallelism
+  bool single_submit = false;    ///< io_uring: one system call per piece, not per batch
+  bool overlap_events = true;    ///< false: the next pieces start when all of the last are done
+};
+
+/// Names a request until its wait().
+using Ticket = int64_t;
+
+class BlockFile {
+ public:
+  virtual ~BlockFile() = default;  ///< waits for what is under way
+
+  /// Starts. The memory belongs to the file until wait(). Never blocks on the device.
+  virtual Ticket read(int64_t offset, std::span<std::byte> out) = 0;
+  virtual Ticket write(int64_t offset, std::span<const std::byte> bytes) = 0;
+  /// Until the request is done. Once per ticket. Error (Environment): path, operation, bytes,
+  /// offset, and the system's reason; the rest of the request was still tried.
+  virtual Status wait(Ticket ticket) = 0;
+
+  virtual const std::string& path() const = 0;
+  virtual int64_t size() const = 0;                ///< bytes
+  virtual const char* implementation() const = 0;  ///< "io_uring", "O_DIRECT threads", "threads"
+};
+
+}  // namespace dsj::aio

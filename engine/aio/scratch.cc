@@ -1,0 +1,143 @@
+#include "engine/aio/scratch.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+namespace dsj::aio {
+namespace {
+
+constexpr char kLockFile[] = "lock";
+
+std::string reason(int number) {
+  return std::generic_category().message(number);
+}
+
+std::string plain(const std::string& job) {
+  std::string out;
+  for (const char c : job) {
+    const bool kept = std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-';
+    out += kept ? c : '-';
+  }
+  return out;
+}
+
+std::string directory_name(const ScratchName& name) {
+  return "dsj_" + plain(name.job) + "_" + std::to_string(name.attempt) + "_" +
+         std::to_string(name.rank);
+}
+
+/// The attempt of a directory of `job`; nullopt: not one of its directories.
+std::optional<int64_t> attempt_of(const std::string& entry, const std::string& job) {
+  const std::string prefix = "dsj_" + plain(job) + "_";
+  if (!entry.starts_with(prefix)) return std::nullopt;
+  const char* end = entry.data() + entry.size();
+  int64_t attempt = 0, rank = 0;
+  const auto first = std::from_chars(entry.data() + prefix.size(), end, attempt);
+  if (first.ec != std::errc{} || first.ptr == end || *first.ptr != '_') return std::nullopt;
+  const auto second = std::from_chars(first.ptr + 1, end, rank);
+  if (second.ec != std::errc{} || second.ptr != end) return std::nullopt;
+  return attempt;
+}
+
+std::vector<std::string> entries_of(const std::string& path) {
+  std::vector<std::string> names;
+  if (DIR* directory = ::opendir(path.c_str())) {
+    while (const dirent* entry = ::readdir(directory)) {
+      const std::string name = entry->d_name;
+      if (name != "." && name != "..") names.push_back(name);
+    }
+    ::closedir(directory);
+  }
+  return names;
+}
+
+/// Plain files only: nobody else's directories are walked into.
+void remove_files(const std::string& path) {
+  for (const auto& name : entries_of(path)) ::unlink((path + "/" + name).c_str());
+  ::rmdir(path.c_str());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Scratch>> Scratch::make(const std::string& root, const ScratchName& name,
+                                               const std::string& key) {
+  if (root.empty()) return bad_input("no path is given", key, "name a directory on a fast disk");
+  std::unique_ptr<Scratch> made(new Scratch);
+  made->root_ = root;
+  made->key_ = key;
+  made->path_ = root + "/" + directory_name(name);
+  if (::mkdir(root.c_str(), 0777) == 0) {
+    made->made_root_ = true;
+    made->notes_.push_back("made the directory " + root);
+  } else if (errno == ENOENT || errno == ENOTDIR) {
+    return bad_input("\"" + root + "\": the directory that it should be in does not exist", key,
+                     "create it, or correct the path");
+  } else if (errno != EEXIST) {
+    return fail(ErrorKind::Environment, "\"" + root + "\": making it: " + reason(errno), key);
+  }
+  struct stat there {};
+  if (::stat(root.c_str(), &there) != 0 || !S_ISDIR(there.st_mode))
+    return bad_input("\"" + root + "\" is not a directory", key, "name a directory");
+  made->remove_dead(name);
+  if (::mkdir(made->path_.c_str(), 0700) != 0 && errno != EEXIST) {
+    return fail(ErrorKind::Environment, "\"" + made->path_ + "\": making it: " + reason(errno), key,
+                "the directory must be writable");
+  }
+  const std::string lock = made->path_ + "/" + kLockFile;
+  made->lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (made->lock_ < 0)
+    return fail(ErrorKind::Environment, "\"" + lock + "\": creating it: " + reason(errno), key);
+  if (::flock(made->lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(std::exchange(made->lock_, -1));
+    return fail(ErrorKind::Environment, "\"" + made->path_ + "\" is in use by another process", key,
+                "give one of the jobs another name or another path");
+  }
+  return made;
+}
+
+void Scratch::remove_dead(const ScratchName& name) {
+  for (const auto& entry : entries_of(root_)) {
+    const auto attempt = attempt_of(entry, name.job);
+    // A directory of this attempt may be one that another rank is just making.
+    const bool mine = entry == directory_name(name);
+    if (!attempt || (*attempt >= name.attempt && !mine)) continue;
+    const std::string path = root_ + "/" + entry;
+    const int lock = ::open((path + "/" + kLockFile).c_str(), O_RDWR | O_CLOEXEC);
+    if (lock >= 0 && ::flock(lock, LOCK_EX | LOCK_NB) == 0) {
+      remove_files(path);
+      notes_.push_back("removed " + path + ", left by a process that is dead");
+    }
+    if (lock >= 0) ::close(lock);
+  }
+}
+
+Scratch::~Scratch() {
+  if (lock_ < 0) return;
+  remove_files(path_);
+  ::close(lock_);
+  if (made_root_) ::rmdir(root_.c_str());
+}
+
+Result<Created> Scratch::create(const std::string& file, int64_t bytes, const Options& options,
+                                const std::string& only) const {
+  auto created = create_block_file(path_ + "/" + file, bytes, options, only);
+  if (!created) {
+    Error error = created.error();
+    error.message = error.where + ": " + error.message;
+    error.where = key_;
+    return std::unexpected(error);
+  }
+  return created;
+}
+
+}  // namespace dsj::aio

@@ -1,0 +1,53 @@
+// A block file made of threads and blocking calls: one thread per block under way.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/aio/block_file.h"
+#include "engine/aio/requests.h"
+
+namespace dsj::aio {
+
+/// Blocking positioned I/O: what ThreadedFile stands on. Any thread.
+class RawFile {
+ public:
+  virtual ~RawFile() = default;
+  /// Bytes moved, which may be fewer than asked; or -errno.
+  virtual int64_t read(int64_t offset, std::byte* out, int64_t bytes) = 0;
+  virtual int64_t write(int64_t offset, const std::byte* data, int64_t bytes) = 0;
+};
+
+/// An open descriptor; closed with the object.
+std::unique_ptr<RawFile> raw_descriptor(int descriptor);
+
+class ThreadedFile final : public BlockFile {
+ public:
+  /// `implementation`: a literal. queue_depth x thread_count threads, 64 at most. overlap_events
+  /// and single_submit have no meaning here: a thread submits and waits for its own block.
+  ThreadedFile(std::unique_ptr<RawFile> raw, std::string path, int64_t size, const Options& options,
+               const char* implementation);
+  ~ThreadedFile() override;
+
+  Ticket read(int64_t offset, std::span<std::byte> out) override;
+  Ticket write(int64_t offset, std::span<const std::byte> bytes) override;
+  Status wait(Ticket ticket) override { return requests_.wait(ticket); }
+  const std::string& path() const override { return path_; }
+  int64_t size() const override { return size_; }
+  const char* implementation() const override { return implementation_; }
+
+ private:
+  void work();
+
+  const std::unique_ptr<RawFile> raw_;
+  const std::string path_;
+  const int64_t size_;
+  const char* const implementation_;
+  Requests requests_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace dsj::aio
