@@ -23,15 +23,50 @@ struct ZeroConfig {
   bool overlap_comm = false;
 };
 
+enum class OptimizerKind {
+  Adam,  ///< Adam and AdamW: decoupled_weight_decay says which
+  Sgd,
+  Adagrad,
+  RMSprop,
+  Lion,
+  Lamb,
+  Adadelta,
+  Adamax,
+  NAdam,
+  RAdam,
+  Asgd,
+  Rprop,
+};
+
+/// The hyper-parameters of every kind; a kind reads those that its formula has
+/// (engine/optim/optimizer.h). The values here are Adam's defaults; resolve() writes each kind's
+/// own.
 struct OptimizerConfig {
-  std::string type = "adamw";  ///< canonical lower case: adamw (later: sgd, lion, ...)
+  OptimizerKind kind = OptimizerKind::Adam;
   double lr = 1e-3;
   double beta1 = 0.9, beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0.0;
-  bool decoupled_weight_decay = true;  ///< AdamW; false: L2 added to the gradient
-  bool bias_correction = true;
+  bool decoupled_weight_decay = true;  ///< Adam, NAdam, RAdam; false: L2 added to the gradient
+  bool bias_correction = true;         ///< Adam, LAMB
+  bool maximize = false;               ///< torch's names: the gradient is negated
+  double momentum = 0.0;               ///< SGD, RMSprop
+  double dampening = 0.0;              ///< SGD
+  bool nesterov = false;               ///< SGD
+  double alpha = 0.99;                 ///< RMSprop's average; ASGD's power of the step
+  bool centered = false;               ///< RMSprop
+  double rho = 0.9;                    ///< Adadelta
+  double lr_decay = 0.0;               ///< Adagrad
+  double initial_accumulator = 0.0;    ///< Adagrad
+  double momentum_decay = 4e-3;        ///< NAdam
+  double lambd = 1e-4, t0 = 1e6;       ///< ASGD
+  double eta_minus = 0.5, eta_plus = 1.2, step_min = 1e-6, step_max = 50;  ///< Rprop
+  double min_coeff = 0.01, max_coeff = 10.0;                               ///< LAMB
+  bool eps_inside_sqrt = false;                                            ///< LAMB
 };
+
+/// "AdamW", "SGD", ...: as a ds_config names it.
+std::string name_of(const OptimizerConfig& optimizer);
 
 /// lr as a function of the number of optimizer steps already done (optim/lr_schedule.h).
 struct SchedulerConfig {

@@ -15,6 +15,7 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "engine/data/loader.h"
+#include "engine/kernels/kernels.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/optim/lr_schedule.h"
 #include "engine/train/events.h"
@@ -134,8 +135,10 @@ class Loop {
     collectives_.reset_counters();
     const double lr = optim::learning_rate(config.scheduler, config.optimizer.lr,
                                            progress.step - progress.skipped);
-    const StepResult result = stepper_.run(
-        {.micro_batches = batches, .lr = lr, .tokens = tokens, .stop_requested = stop_requested()});
+    const StepResult result = stepper_.run({.micro_batches = batches,
+                                            .rates = {.lr = lr, .previous_lr = lr},
+                                            .tokens = tokens,
+                                            .stop_requested = stop_requested()});
     ++progress.step;
     progress.skipped += result.skipped;
     report(progress, result, lr, std::chrono::duration<double>(Clock::now() - start).count());

@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "engine/checkpoint/reader.h"
 #include "engine/checkpoint/writer.h"
+#include "engine/kernels/kernels.h"
 #include "engine/models/gemm.h"
 #include "engine/weights/export.h"
 #include "engine/weights/weight_source.h"

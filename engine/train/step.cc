@@ -98,30 +98,19 @@ void Stepper::execute(const Action& action, MicroStep& micro, double& loss) {
   }
 }
 
-bool Stepper::update(double grad_norm, double lr) {
+bool Stepper::update(double grad_norm, const optim::Rates& rates) {
   const bool finite = std::isfinite(grad_norm);
   // fp32 without a loss scale goes on, as DeepSpeed does; 16-bit runs skip the step
   // (ds_config.md 3.3).
   const bool checked =
       config_.precision == dsconfig::Precision::Bf16 && config_.bf16_check_grad_overflow;
   if (!finite && checked) return false;
-  const auto& o = config_.optimizer;
-  ++updates_;
   double scale = 1.0 / state_.collectives().world();
   if (config_.gradient_clipping > 0) {
     scale *= std::min(1.0, config_.gradient_clipping / (grad_norm + 1e-6));
   }
-  const double t = static_cast<double>(updates_);
-  state_.adamw(
-      {.lr = static_cast<float>(lr),
-       .beta1 = static_cast<float>(o.beta1),
-       .beta2 = static_cast<float>(o.beta2),
-       .eps = static_cast<float>(o.eps),
-       .weight_decay = static_cast<float>(o.weight_decay),
-       .decoupled = o.decoupled_weight_decay,
-       .bias_correction1 = o.bias_correction ? static_cast<float>(1 - std::pow(o.beta1, t)) : 1.0f,
-       .bias_correction2 = o.bias_correction ? static_cast<float>(1 - std::pow(o.beta2, t)) : 1.0f,
-       .grad_scale = static_cast<float>(scale)});
+  state_.step(optim::make_update(config_.optimizer, rates, updates_, scale));
+  ++updates_;
   return true;
 }
 
@@ -155,7 +144,7 @@ StepResult Stepper::run(const StepInput& input) {
                     .grad_norm = std::sqrt(sum[1]) / world,
                     .tokens = static_cast<int64_t>(sum[2]),
                     .stop = sum[3] > 0};
-  result.skipped = !update(result.grad_norm, input.lr);
+  result.skipped = !update(result.grad_norm, input.rates);
   state_.clear_grad();
   return result;
 }

@@ -10,6 +10,7 @@
 
 #include "common/dsconfig/resolved.h"
 #include "engine/models/unit.h"
+#include "engine/optim/optimizer.h"
 #include "engine/zero/model_state.h"
 
 namespace dsj::train {
@@ -21,8 +22,8 @@ struct StepOptions {
 /// What ranks add up at the end of a step besides the gradient norm.
 struct StepInput {
   std::span<const models::MicroBatch> micro_batches;  ///< gradient_accumulation_steps of them
-  double lr = 0;
-  int64_t tokens = 0;           ///< of this rank, padding not counted
+  optim::Rates rates;                                 ///< of this step
+  int64_t tokens = 0;                                 ///< of this rank, padding not counted
   bool stop_requested = false;  ///< this rank was asked to stop after the step
 };
 
@@ -52,7 +53,7 @@ class Stepper {
   struct MicroStep;
   void execute(const layout::Action& action, MicroStep& micro, double& loss);
   void backward(int unit, MicroStep& micro);
-  bool update(double grad_norm, double lr);
+  bool update(double grad_norm, const optim::Rates& rates);
   const models::ops::RopeTable& rope(int64_t seq);
 
   const layout::ModelConfig& model_;

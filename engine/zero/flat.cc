@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "common/check.h"
-#include "engine/zero/adamw.h"
+#include "engine/zero/norm.h"
 
 namespace dsj::zero {
 
@@ -212,25 +212,51 @@ double Flat::grad_sum_of_squares() const {
   return sum_of_squares(gradient());
 }
 
-void Flat::ensure_moments() {
-  if (first_moment_.defined()) return;
-  first_moment_ = make(layout_.shard_numel(), at::kFloat, Class::Optimizer).zero_();
-  second_moment_ = make(layout_.shard_numel(), at::kFloat, Class::Optimizer).zero_();
+void Flat::ensure_states() {
+  if (!states_.empty()) return;
+  for (const auto& spec : options_.states) {
+    states_.push_back(
+        make(layout_.shard_numel(), at::kFloat, Class::Optimizer).fill_(spec.initial));
+  }
 }
 
-void Flat::adamw(const kernels::AdamW& args) {
-  ensure_moments();
-  const auto [master, by_flat] = state_storage(State::Master);
-  const at::Tensor grad = gradient();
-  const bool copy = options_.compute != at::kFloat;
-  for (const Span& span : spans_) {
-    auto part = [&](const at::Tensor& tensor, bool flat_offset) {
-      return tensor.narrow(0, flat_offset ? span.flat_offset : span.shard_offset, span.numel);
-    };
-    at::Tensor low;
-    if (copy) low = shard_.defined() ? part(shard_, false) : part(working_, true);
-    adamw_step(args, part(master, by_flat), part(grad, gradient_by_flat_offset()),
-               part(first_moment_, false), part(second_moment_, false), low);
+template <typename F>
+void Flat::with_tensors(const Span& run, F f) {
+  const auto part = [&](const at::Tensor& tensor, bool by_flat) {
+    return tensor.narrow(0, by_flat ? run.flat_offset : run.shard_offset, run.numel);
+  };
+  const auto [master, by_flat] = state_storage(kMaster);
+  std::vector<at::Tensor> states;
+  for (const auto& state : states_) states.push_back(part(state, false));
+  at::Tensor low;
+  if (options_.compute != at::kFloat)
+    low = shard_.defined() ? part(shard_, false) : part(working_, true);
+  f(UpdateSpan{part(master, by_flat), part(gradient(), gradient_by_flat_offset()), states, low});
+}
+
+void Flat::lamb_moments(const optim::Update& update, std::span<LambSums> sums) {
+  ensure_states();
+  for (const auto& range : layout_.ranges(owner_)) {
+    with_tensors({range.flat_offset, range.shard_offset, range.numel},
+                 [&](const UpdateSpan& tensors) {
+                   const LambSums found = zero::lamb_moments(update, tensors);
+                   sums[range.slot].parameter += found.parameter;
+                   sums[range.slot].update += found.update;
+                 });
+  }
+}
+
+void Flat::step(const optim::Update& update, std::span<const double> coefficients) {
+  ensure_states();
+  if (coefficients.empty()) {
+    for (const Span& span : spans_)
+      with_tensors(span, [&](const UpdateSpan& tensors) { update_span(update, tensors); });
+    return;
+  }
+  for (const auto& range : layout_.ranges(owner_)) {
+    with_tensors(
+        {range.flat_offset, range.shard_offset, range.numel},
+        [&](const UpdateSpan& tensors) { update_span(update, tensors, coefficients[range.slot]); });
   }
 }
 
@@ -242,15 +268,20 @@ void Flat::clear_grad() {
 
 // ---- state
 
-std::pair<at::Tensor, bool> Flat::state_storage(State state) {
-  if (state == State::Master) {
-    return master_in_working() ? std::pair{working_, true} : std::pair{master_, false};
-  }
-  ensure_moments();
-  return {state == State::FirstMoment ? first_moment_ : second_moment_, false};
+const std::string& Flat::state_name(int state) const {
+  static const std::string master = "master";
+  return state == kMaster ? master : options_.states[state - 1].name;
 }
 
-Flat::HostState Flat::host_state(State state, bool for_saving) {
+std::pair<at::Tensor, bool> Flat::state_storage(int state) {
+  if (state == kMaster) {
+    return master_in_working() ? std::pair{working_, true} : std::pair{master_, false};
+  }
+  ensure_states();
+  return {states_[state - 1], false};
+}
+
+Flat::HostState Flat::host_state(int state, bool for_saving) {
   auto [storage, by_flat] = state_storage(state);
   HostState host{{}, storage.to(at::kCPU)};
   float* data = host.storage.data_ptr<float>();
@@ -275,7 +306,7 @@ Flat::HostState Flat::host_state(State state, bool for_saving) {
   return host;
 }
 
-void Flat::write_back(State state, const HostState& host) {
+void Flat::write_back(int state, const HostState& host) {
   auto [storage, by_flat] = state_storage(state);
   if (!storage.is_same(host.storage) && storage.data_ptr() != host.storage.data_ptr())
     storage.copy_(host.storage);

@@ -1,10 +1,10 @@
 // One flat of parameters with everything ZeRO keeps for it on this rank: working copy, fp32 master,
-// gradient, moments.
+// gradient, optimizer states.
 //
 //   stage              0          1, 2, and persisted    3
 //   working copy       whole      whole                  whole only while gathered; else its 16-bit
 //   or fp32 shard gradient           whole      1: whole; 2: shard     shard (whole between
-//   backward and its reduction) master, moments    whole      shard                  shard
+//   backward and its reduction) master, states     whole      shard                  shard
 //
 // In fp32 the master of a whole working copy is that copy's own slices, and the shard a gather
 // reads is the master: nothing is held twice. All memory is tagged by class. Not thread-safe;
@@ -21,8 +21,9 @@
 
 #include "common/layout/partition.h"
 #include "engine/comm/collectives.h"
-#include "engine/kernels/kernels.h"
 #include "engine/memory/counting_allocator.h"
+#include "engine/optim/optimizer.h"
+#include "engine/zero/update.h"
 
 namespace dsj::zero {
 
@@ -33,6 +34,7 @@ struct FlatOptions {
   at::ScalarType grad_accum = at::kFloat;     ///< sum over micro-steps
   at::ScalarType communication = at::kFloat;  ///< gradients on the wire
   at::Device device = at::kCPU;
+  std::vector<optim::StateSpec> states = {};  ///< what the optimizer keeps
 };
 
 /// A gradient to write: `accumulate` says whether what is there counts.
@@ -47,6 +49,7 @@ class Flat {
        comm::Collectives& collectives);
 
   const layout::FlatLayout& layout() const { return layout_; }
+  at::Device device() const { return options_.device; }
   bool sharded_parameters() const { return options_.stage == 3 && !options_.keep_whole; }
 
   // ---- parameters
@@ -78,13 +81,21 @@ class Flat {
   /// Sum of squares of the reduced gradient this rank owns (sum over ranks, not mean); stage 0: of
   /// all of it.
   double grad_sum_of_squares() const;
-  /// Applies AdamW to the owned elements; `args.grad_scale` carries 1/world and clipping.
-  void adamw(const kernels::AdamW& args);
+  /// LAMB's first pass over the owned elements: updates the moments and adds each parameter's sums
+  /// to `sums` ([slot]).
+  void lamb_moments(const optim::Update& update, std::span<LambSums> sums);
+  /// Applies the optimizer to the owned elements; `update.grad_scale` carries 1/world and clipping.
+  /// `coefficients`: LAMB's, [slot]; empty for the others.
+  void step(const optim::Update& update, std::span<const double> coefficients = {});
   /// Forgets the gradient: the next micro-step starts from nothing.
   void clear_grad();
 
   // ---- state
-  enum class State { Master, FirstMoment, SecondMoment };
+  /// What this flat keeps for its owned elements, by index: the fp32 master, then the optimizer's
+  /// states in their order.
+  static constexpr int kMaster = 0;
+  int state_count() const { return 1 + static_cast<int>(options_.states.size()); }
+  const std::string& state_name(int state) const;
   /// A run of one parameter's state in host memory.
   struct HostRange {
     std::string parameter;
@@ -98,9 +109,9 @@ class Flat {
   };
   /// What this rank owns; `for_saving`: the ranks' ranges do not overlap (stage 0 deals the whole
   /// among them).
-  HostState host_state(State state, bool for_saving);
+  HostState host_state(int state, bool for_saving);
   /// Copies what was written to a HostState back (nothing to do on the CPU).
-  void write_back(State state, const HostState& host);
+  void write_back(int state, const HostState& host);
   /// After the master was written: refreshes the working copy. Collective: all ranks, stages 1-3.
   void publish_master();
 
@@ -111,10 +122,13 @@ class Flat {
   };
   bool master_in_working() const;
   /// The fp32 storage of a state, and whether it is addressed by flat (or else by shard) offset.
-  std::pair<at::Tensor, bool> state_storage(State state);
+  std::pair<at::Tensor, bool> state_storage(int state);
   at::Tensor gradient() const;
   bool gradient_by_flat_offset() const { return options_.stage == 0; }
-  void ensure_moments();
+  void ensure_states();
+  /// Calls f(UpdateSpan) with the tensors of a run.
+  template <typename F>
+  void with_tensors(const Span& run, F f);
   at::Tensor at_slot(const at::Tensor& whole, int slot) const;
   bool contiguous(int slot, int count) const;
   void ensure_grad();
@@ -129,7 +143,7 @@ class Flat {
   at::Tensor working_;  ///< [numel] compute
   at::Tensor shard_;    ///< [shard] compute: what a gather reads, when it is not the master
   at::Tensor master_;   ///< [shard] fp32, unless it lies in working_
-  at::Tensor first_moment_, second_moment_;  ///< [shard] fp32
+  std::vector<at::Tensor> states_;  ///< [shard] fp32 each; empty before the first update
   at::Tensor grad_;        ///< [numel] compute: this micro-step's, or the sum (stages 0, 1)
   at::Tensor grad_whole_;  ///< [numel] grad_accum: the sum of stages 0, 1 when its type is another
   at::Tensor grad_shard_;  ///< [shard]: the reduced sum

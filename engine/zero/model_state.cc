@@ -8,15 +8,6 @@
 #include "common/dsconfig/zero_plan.h"
 
 namespace dsj::zero {
-namespace {
-
-constexpr std::pair<Flat::State, const char*> kStates[] = {
-    {Flat::State::Master, "master"},
-    {Flat::State::FirstMoment, "exp_avg"},
-    {Flat::State::SecondMoment, "exp_avg_sq"}};
-
-}  // namespace
-
 at::ScalarType scalar_type(dsconfig::Precision precision) {
   switch (precision) {
     case dsconfig::Precision::Fp32:
@@ -72,12 +63,14 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
       units_(layout::units_of(model)),
       plan_(dsconfig::plan_flats(units_, config, collectives.world())),
       stage_(dsconfig::effective_stage(config, collectives.world())),
-      overlap_(config.zero.overlap_comm ? 2 : 0) {
+      overlap_(config.zero.overlap_comm ? 2 : 0),
+      optimizer_name_(dsconfig::name_of(config.optimizer)) {
   FlatOptions options{.stage = stage_,
                       .compute = scalar_type(config.precision),
                       .grad_accum = scalar_type(config.grad_accum_dtype),
                       .communication = scalar_type(config.communication_dtype),
-                      .device = device};
+                      .device = device,
+                      .states = optim::states_of(config.optimizer)};
   for (int i = 0; i < static_cast<int>(plan_.flats.size()); ++i) {
     options.keep_whole = i == plan_.persisted;
     flats_.push_back(std::make_unique<Flat>(plan_.flats[i], options, collectives));
@@ -98,10 +91,10 @@ Status ModelState::load(const weights::WeightSource& source) {
                          source.paths().front());
       }
     }
-    auto host = flat->host_state(Flat::State::Master, /*for_saving=*/false);
+    auto host = flat->host_state(Flat::kMaster, /*for_saving=*/false);
     for (const auto& range : host.ranges)
       DSJ_TRY_STATUS(source.read(range.parameter, range.offset, range.data));
-    flat->write_back(Flat::State::Master, host);
+    flat->write_back(Flat::kMaster, host);
   }
   for (auto& flat : flats_) flat->publish_master();
   return {};
@@ -135,10 +128,44 @@ double ModelState::owned_sum_of_squares() const {
   return total;
 }
 
-void ModelState::adamw(const kernels::AdamW& args) {
+std::vector<std::vector<double>> ModelState::lamb_coefficients(const optim::Update& update) {
+  std::vector<std::vector<LambSums>> sums;
   for (auto& flat : flats_) {
-    flat->adamw(args);
-    if (!flat->sharded_parameters()) flat->start_gather();
+    sums.emplace_back(flat->layout().slots().size());
+    flat->lamb_moments(update, sums.back());
+  }
+  if (stage_ > 0) {  // every rank has a part of every sum; at stage 0 each has it whole
+    std::vector<double> vector;
+    for (const auto& flat : sums)
+      for (const LambSums& sum : flat) vector.insert(vector.end(), {sum.parameter, sum.update});
+    const at::Tensor all = at::tensor(vector, at::kDouble).to(flats_[0]->device());
+    collectives_.all_reduce(all, comm::Op::Sum, {comm::Traffic::Control, "lamb norms"})->wait();
+    const at::Tensor host = all.to(at::kCPU);
+    const double* next = host.const_data_ptr<double>();
+    for (auto& flat : sums) {
+      for (LambSums& sum : flat) {
+        sum = {next[0], next[1]};
+        next += 2;
+      }
+    }
+  }
+  const auto& rule = std::get<optim::LambRule>(update.rule);
+  std::vector<std::vector<double>> coefficients;
+  for (const auto& flat : sums) {
+    coefficients.emplace_back();
+    for (const LambSums& sum : flat)
+      coefficients.back().push_back(optim::lamb_coefficient(rule, sum.parameter, sum.update));
+  }
+  return coefficients;
+}
+
+void ModelState::step(const optim::Update& update) {
+  std::vector<std::vector<double>> coefficients(flats_.size());
+  if (std::holds_alternative<optim::LambRule>(update.rule))
+    coefficients = lamb_coefficients(update);
+  for (size_t i = 0; i < flats_.size(); ++i) {
+    flats_[i]->step(update, coefficients[i]);
+    if (!flats_[i]->sharded_parameters()) flats_[i]->start_gather();
   }
 }
 
@@ -150,10 +177,10 @@ std::vector<checkpoint::Piece> ModelState::pieces(std::vector<Flat::HostState>& 
   std::vector<checkpoint::Piece> pieces;
   for (auto& flat : flats_) {
     flat->finish_gather();
-    for (const auto& [state, name] : kStates) {
+    for (int state = 0; state < flat->state_count(); ++state) {
       keep.push_back(flat->host_state(state, /*for_saving=*/true));
       for (const auto& range : keep.back().ranges)
-        pieces.push_back({name, range.parameter, range.offset, range.data});
+        pieces.push_back({flat->state_name(state), range.parameter, range.offset, range.data});
     }
   }
   return pieces;
@@ -162,9 +189,9 @@ std::vector<checkpoint::Piece> ModelState::pieces(std::vector<Flat::HostState>& 
 std::vector<checkpoint::Extent> ModelState::extents() const {
   std::vector<checkpoint::Extent> extents;
   for (const auto& flat : flats_) {
-    for (const auto& [state, name] : kStates) {
+    for (int state = 0; state < flat->state_count(); ++state) {
       for (const auto& slot : flat->layout().slots())
-        extents.push_back({name, slot.name, slot.numel});
+        extents.push_back({flat->state_name(state), slot.name, slot.numel});
     }
   }
   return extents;
@@ -172,10 +199,18 @@ std::vector<checkpoint::Extent> ModelState::extents() const {
 
 Status ModelState::restore(checkpoint::Reader& reader) {
   for (auto& flat : flats_) {
-    for (const auto& [state, name] : kStates) {
+    for (int state = 0; state < flat->state_count(); ++state) {
+      const std::string& name = flat->state_name(state);
       auto host = flat->host_state(state, /*for_saving=*/false);
       for (const auto& range : host.ranges) {
         const auto elements = reader.elements(name, range.parameter);
+        if (!elements && state != Flat::kMaster) {
+          return bad_input(
+              "the checkpoint has no state \"" + name + "\", which " + optimizer_name_ + " needs",
+              reader.path(),
+              "resume with the optimizer that it was made with, or start a run from "
+              "the exported model");
+        }
         const auto& slots = flat->layout().slots();
         const auto slot = std::ranges::find(slots, range.parameter, &layout::Slot::name);
         if (elements && *elements != slot->numel) {

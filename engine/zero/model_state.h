@@ -68,7 +68,8 @@ class ModelState {
   /// stage 0 only rank 0's counts, so that the sum over ranks is right at every stage.
   double owned_sum_of_squares() const;
   /// Updates every owned element, and starts the gathers of whole copies; wait_for() finishes them.
-  void adamw(const kernels::AdamW& args);
+  /// Collective for LAMB at stages 1 to 3: one all-reduce of two numbers per parameter.
+  void step(const optim::Update& update);
   void clear_grad();
 
   // ---- state
@@ -86,11 +87,15 @@ class ModelState {
 
  private:
   friend class UnitParameters;
+  /// LAMB's moments, and the coefficient of every parameter: [flat][slot].
+  std::vector<std::vector<double>> lamb_coefficients(const optim::Update& update);
+
   comm::Collectives& collectives_;
   std::vector<layout::UnitSpec> units_;
   layout::FlatPlan plan_;
   int stage_;
   size_t overlap_;
+  std::string optimizer_name_;
   std::vector<std::unique_ptr<Flat>> flats_;
   std::deque<int> reducing_;
 };

@@ -33,8 +33,8 @@ ARROWS = {
                     "engine/checkpoint", "engine/optim", "engine/kernels", "engine/aio", "common/files"],
     "engine/models": ["common", "common/layout", "engine/memory", "engine/kernels", "engine/zero"],
     "engine/train": ["common", "common/files", "common/layout", "common/dsconfig", "engine/data", "engine/weights",
-                     "engine/checkpoint", "engine/optim", "engine/memory", "engine/comm", "engine/zero",
-                     "engine/models"],
+                     "engine/checkpoint", "engine/optim", "engine/kernels", "engine/memory", "engine/comm",
+                     "engine/zero", "engine/models"],
     "engine": ["common", "engine/train"],
 }
 TORCH_ROOMS = {"engine/memory", "engine/comm", "engine/zero", "engine/models", "engine/train", "engine"}

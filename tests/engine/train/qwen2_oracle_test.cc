@@ -123,7 +123,8 @@ TEST_P(Qwen2Oracle, FiftyAdamWSteps) {
         labels.push_back(expected["rows"][row % 8]["labels"]);
       }
       const models::MicroBatch batch{ids(inputs), ids(labels)};
-      const auto result = stepper.run({.micro_batches = {&batch, 1}, .lr = config.optimizer.lr});
+      const auto result =
+          stepper.run({.micro_batches = {&batch, 1}, .rates = {.lr = config.optimizer.lr}});
       const double loss = adamw["loss"][step], norm = adamw["grad_norm"][step];
       EXPECT_NEAR(result.loss, loss, 1e-5 * loss) << step;
       EXPECT_NEAR(result.grad_norm, norm, 1e-4 * norm) << step;

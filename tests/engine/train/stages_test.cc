@@ -128,7 +128,7 @@ TEST(StageVariants, MicroBatchWithoutTargetCountsZero) {
     rank.load("tiny-qwen2");
     auto batch = micro_batch(0, 0, 0, 1, rank.config, rank.model.vocab_size);
     batch.labels.fill_(-100);
-    const auto result = rank.stepper.run({.micro_batches = {&batch, 1}, .lr = 1e-3});
+    const auto result = rank.stepper.run({.micro_batches = {&batch, 1}, .rates = {.lr = 1e-3}});
     EXPECT_EQ(result.loss, 0);
     EXPECT_EQ(result.grad_norm, 0);
   });

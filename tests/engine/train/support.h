@@ -109,7 +109,8 @@ struct Rank {
       batches.push_back(
           micro_batch(index, i, collectives.rank(), collectives.world(), config, model.vocab_size));
     }
-    return stepper.run({.micro_batches = batches, .lr = config.optimizer.lr, .tokens = 1});
+    return stepper.run(
+        {.micro_batches = batches, .rates = {.lr = config.optimizer.lr}, .tokens = 1});
   }
 };
 

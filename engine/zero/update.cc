@@ -1,0 +1,101 @@
+#include "engine/zero/update.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <variant>
+#include <vector>
+
+#include "engine/kernels/kernels.h"
+
+namespace dsj::zero {
+namespace {
+
+/// Elements per task: large enough to hide the fork, small enough for the tile's temporaries to
+/// stay in L2.
+constexpr int64_t kTile = 1 << 15;
+constexpr int64_t kDeviceTile = 1 << 22;  ///< bounds the temporaries on an accelerator
+
+kernels::Bf16* bf16_data(const at::Tensor& tensor) {
+  return reinterpret_cast<kernels::Bf16*>(tensor.data_ptr<at::BFloat16>());
+}
+
+/// The kernels read fp32 and bf16 gradients and write bf16 copies.
+bool has_kernel(const UpdateSpan& span) {
+  return span.p.is_cpu() && span.grad.scalar_type() != at::kHalf &&
+         (!span.low.defined() || span.low.scalar_type() == at::kBFloat16);
+}
+
+void adam(const optim::AdamRule& r, double grad_scale, const UpdateSpan& span) {
+  const kernels::AdamW args{.lr = static_cast<float>(r.lr),
+                            .beta1 = static_cast<float>(r.beta1),
+                            .beta2 = static_cast<float>(r.beta2),
+                            .eps = static_cast<float>(r.eps),
+                            .weight_decay = static_cast<float>(r.weight_decay),
+                            .decoupled = r.decoupled,
+                            .bias_correction1 = static_cast<float>(r.correction1),
+                            .bias_correction2 = static_cast<float>(r.correction2),
+                            .grad_scale = static_cast<float>(grad_scale)};
+  float *p = span.p.data_ptr<float>(), *m = span.states[0].data_ptr<float>(),
+        *v = span.states[1].data_ptr<float>();
+  kernels::Bf16* low = span.low.defined() ? bf16_data(span.low) : nullptr;
+  const auto& table = kernels::table();
+  at::parallel_for(0, span.p.numel(), kTile, [&](int64_t begin, int64_t end) {
+    kernels::Bf16* copy = low ? low + begin : nullptr;
+    if (span.grad.scalar_type() == at::kFloat) {
+      table.f32.adamw(args, p + begin, span.grad.data_ptr<float>() + begin, m + begin, v + begin,
+                      copy, end - begin);
+    } else {
+      table.bf16.adamw(args, p + begin, bf16_data(span.grad) + begin, m + begin, v + begin, copy,
+                       end - begin);
+    }
+  });
+}
+
+/// Calls f(tile index, the span's tile) for every tile; on the CPU by all threads.
+template <typename F>
+void for_tiles(const UpdateSpan& span, F f) {
+  const int64_t tile = span.p.is_cpu() ? kTile : kDeviceTile;
+  const int64_t tiles = (span.p.numel() + tile - 1) / tile;
+  const auto run = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i * tile, count = std::min(tile, span.p.numel() - first);
+      std::vector<at::Tensor> states;
+      for (const auto& state : span.states) states.push_back(state.narrow(0, first, count));
+      f(i, UpdateSpan{span.p.narrow(0, first, count), span.grad.narrow(0, first, count), states,
+                      span.low.defined() ? span.low.narrow(0, first, count) : at::Tensor()});
+    }
+  };
+  if (span.p.is_cpu())
+    at::parallel_for(0, tiles, 1, run);
+  else
+    run(0, tiles);
+}
+
+}  // namespace
+
+void update_span(const optim::Update& update, const UpdateSpan& span, double coefficient) {
+  const auto* adam_rule = std::get_if<optim::AdamRule>(&update.rule);
+  if (adam_rule && has_kernel(span)) return adam(*adam_rule, update.grad_scale, span);
+  for_tiles(span, [&](int64_t, const UpdateSpan& tile) {
+    update_span_reference(update, tile, coefficient);
+  });
+}
+
+LambSums lamb_moments(const optim::Update& update, const UpdateSpan& span) {
+  // One sum per tile, added in order: the same whatever the number of threads.
+  const int64_t tile = span.p.is_cpu() ? kTile : kDeviceTile;
+  std::vector<LambSums> sums((span.p.numel() + tile - 1) / tile);
+  for_tiles(span, [&](int64_t i, const UpdateSpan& part) {
+    sums[i] = lamb_moments_reference(update, part);
+  });
+  LambSums total;
+  for (const auto& sum : sums) {
+    total.parameter += sum.parameter;
+    total.update += sum.update;
+  }
+  return total;
+}
+
+}  // namespace dsj::zero

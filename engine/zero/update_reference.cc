@@ -1,0 +1,181 @@
+// The rules of engine/optim/optimizer.h as ATen operations, one after another as written there.
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <variant>
+
+#include "common/check.h"
+#include "engine/zero/update.h"
+
+namespace dsj::zero {
+namespace {
+
+using namespace optim;  // NOLINT: the rules
+
+/// What a rule sees: the fp32 gradient is its own, to change at will.
+struct Elements {
+  at::Tensor p, g;
+  std::span<const at::Tensor> states;
+  bool first;
+  double coefficient;
+};
+
+void decay(const Elements& e, double weight_decay) {
+  if (weight_decay != 0) e.g.add_(e.p, weight_decay);
+}
+void decay(const Elements& e, double weight_decay, bool decoupled, double lr) {
+  if (!decoupled)
+    decay(e, weight_decay);
+  else if (weight_decay != 0)
+    e.p.mul_(1 - lr * weight_decay);
+}
+void moments(const Elements& e, double beta1, double beta2) {
+  e.states[0].lerp_(e.g, 1 - beta1);
+  e.states[1].mul_(beta2).addcmul_(e.g, e.g, 1 - beta2);
+}
+
+void apply(const AdamRule& r, const Elements& e) {
+  decay(e, r.weight_decay, r.decoupled, r.lr);
+  moments(e, r.beta1, r.beta2);
+  const at::Tensor denominator = e.states[1].sqrt().div_(std::sqrt(r.correction2)).add_(r.eps);
+  e.p.addcdiv_(e.states[0], denominator, -r.lr / r.correction1);
+}
+
+void apply(const SgdRule& r, const Elements& e) {
+  decay(e, r.weight_decay);
+  at::Tensor direction = e.g;
+  if (!e.states.empty()) {
+    const at::Tensor& buffer = e.states[0];
+    if (e.first)
+      buffer.copy_(e.g);
+    else
+      buffer.mul_(r.momentum).add_(e.g, 1 - r.dampening);
+    direction = r.nesterov ? e.g.add_(buffer, r.momentum) : buffer;
+  }
+  e.p.add_(direction, -r.lr);
+}
+
+void apply(const AdagradRule& r, const Elements& e) {
+  decay(e, r.weight_decay);
+  e.states[0].addcmul_(e.g, e.g);
+  e.p.addcdiv_(e.g, e.states[0].sqrt().add_(r.eps), -r.lr);
+}
+
+void apply(const RMSpropRule& r, const Elements& e) {
+  decay(e, r.weight_decay);
+  const at::Tensor& squares = e.states[0];
+  squares.mul_(r.alpha).addcmul_(e.g, e.g, 1 - r.alpha);
+  at::Tensor average = squares;
+  if (r.centered) {
+    const at::Tensor& mean = e.states.back();
+    mean.lerp_(e.g, 1 - r.alpha);
+    average = squares.addcmul(mean, mean, -1);
+  }
+  average = average.sqrt().add_(r.eps);
+  if (r.momentum == 0) {
+    e.p.addcdiv_(e.g, average, -r.lr);
+  } else {
+    e.states[1].mul_(r.momentum).addcdiv_(e.g, average);
+    e.p.add_(e.states[1], -r.lr);
+  }
+}
+
+void apply(const LionRule& r, const Elements& e) {
+  const at::Tensor& m = e.states[0];
+  const at::Tensor direction = m.mul(r.beta1).add_(e.g, 1 - r.beta1);
+  if (r.weight_decay != 0) e.p.mul_(1 - r.lr * r.weight_decay);
+  e.p.sub_(at::copysign(at::full_like(direction, r.lr), direction));
+  m.mul_(r.beta2).add_(e.g, 1 - r.beta2);
+}
+
+at::Tensor lamb_direction(const LambRule& r, const at::Tensor& p,
+                          std::span<const at::Tensor> states) {
+  at::Tensor denominator =
+      r.eps_inside_sqrt ? states[1].add(r.eps).sqrt_() : states[1].sqrt().add_(r.eps);
+  return at::div_out(denominator, states[0], denominator).add_(p, r.weight_decay);
+}
+
+/// The second pass.
+void apply(const LambRule& r, const Elements& e) {
+  e.p.add_(lamb_direction(r, e.p, e.states), -r.lr * e.coefficient);
+}
+
+void apply(const AdadeltaRule& r, const Elements& e) {
+  decay(e, r.weight_decay);
+  const at::Tensor &squares = e.states[0], &deltas = e.states[1];
+  squares.mul_(r.rho).addcmul_(e.g, e.g, 1 - r.rho);
+  const at::Tensor delta = deltas.add(r.eps).sqrt_().div_(squares.add(r.eps).sqrt_()).mul_(e.g);
+  deltas.mul_(r.rho).addcmul_(delta, delta, 1 - r.rho);
+  e.p.add_(delta, -r.lr);
+}
+
+void apply(const AdamaxRule& r, const Elements& e) {
+  decay(e, r.weight_decay);
+  e.states[0].lerp_(e.g, 1 - r.beta1);
+  at::Tensor norm = e.states[1];
+  at::maximum_out(norm, norm.mul_(r.beta2), e.g.abs_().add_(r.eps));
+  e.p.addcdiv_(e.states[0], norm, -r.lr);
+}
+
+void apply(const NAdamRule& r, const Elements& e) {
+  decay(e, r.weight_decay, r.decoupled, r.lr);
+  moments(e, r.beta1, r.beta2);
+  const at::Tensor denominator = e.states[1].div(r.correction2).sqrt_().add_(r.eps);
+  e.p.addcdiv_(e.g, denominator, -r.grad_factor);
+  e.p.addcdiv_(e.states[0], denominator, -r.moment_factor);
+}
+
+void apply(const RAdamRule& r, const Elements& e) {
+  decay(e, r.weight_decay, r.decoupled, r.lr);
+  moments(e, r.beta1, r.beta2);
+  if (r.adaptive)
+    e.p.addcdiv_(e.states[0], e.states[1].sqrt().add_(r.eps), -r.step);
+  else
+    e.p.add_(e.states[0], -r.step);
+}
+
+void apply(const AsgdRule& r, const Elements& e) {
+  decay(e, r.weight_decay);
+  e.p.mul_(1 - r.lambd * r.eta).add_(e.g, -r.eta);
+  if (r.mu == 1)
+    e.states[0].copy_(e.p);
+  else
+    e.states[0].add_(e.p.sub(e.states[0]).mul_(r.mu));
+}
+
+void apply(const RpropRule& r, const Elements& e) {
+  const at::Tensor &previous = e.states[0], &step = e.states[1];
+  if (e.first) step.fill_(r.lr);
+  const at::Tensor turn = e.g.mul(previous).sign_();
+  step.mul_(turn.gt(0).mul(r.eta_plus) + turn.lt(0).mul(r.eta_minus) + turn.eq(0))
+      .clamp_(r.step_min, r.step_max);
+  e.g.masked_fill_(turn.lt(0), 0);
+  e.p.addcmul_(e.g.sign(), step, -1);
+  previous.copy_(e.g);
+}
+
+/// fp32 and scaled, a copy.
+at::Tensor scaled(const at::Tensor& grad, double scale) {
+  return grad.to(at::kFloat).mul(scale);
+}
+
+}  // namespace
+
+void update_span_reference(const Update& update, const UpdateSpan& span, double coefficient) {
+  const Elements elements{span.p, scaled(span.grad, update.grad_scale), span.states, update.first,
+                          coefficient};
+  std::visit([&](const auto& rule) { apply(rule, elements); }, update.rule);
+  if (span.low.defined()) span.low.copy_(span.p);
+}
+
+LambSums lamb_moments_reference(const Update& update, const UpdateSpan& span) {
+  const auto& rule = std::get<LambRule>(update.rule);
+  moments({span.p, scaled(span.grad, update.grad_scale), span.states, update.first, 1}, rule.beta1,
+          rule.beta2);
+  const auto squares = [](const at::Tensor& t) {
+    return t.to(at::kDouble).square().sum().item<double>();
+  };
+  return {squares(span.p), squares(lamb_direction(rule, span.p, span.states))};
+}
+
+}  // namespace dsj::zero

@@ -1,0 +1,36 @@
+#include "engine/zero/norm.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+namespace dsj::zero {
+namespace {
+
+constexpr int64_t kElements = 200'003;  // several tasks and an odd rest
+
+at::Tensor gradient(at::ScalarType type) {
+  at::manual_seed(5);
+  return at::randn({kElements}).to(type);
+}
+
+TEST(SumOfSquares, EqualsTheSumInDouble) {
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor grad = gradient(type);
+    const double want = grad.to(at::kDouble).square().sum().item<double>();
+    EXPECT_NEAR(sum_of_squares(grad), want, 1e-6 * want);
+  }
+}
+
+TEST(SumOfSquares, SameBitsWithOneThreadAndTwo) {
+  const int before = at::get_num_threads();
+  const at::Tensor grad = gradient(at::kFloat);
+  at::set_num_threads(1);
+  const double norm = sum_of_squares(grad);
+  at::set_num_threads(2);
+  EXPECT_EQ(norm, sum_of_squares(grad));
+  at::set_num_threads(before);
+}
+
+}  // namespace
+}  // namespace dsj::zero

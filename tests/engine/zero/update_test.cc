@@ -1,0 +1,104 @@
+// Every optimizer: the fast update against its ATen form, whatever the number of threads.
+#include "engine/zero/update.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace dsj::zero {
+namespace {
+
+using dsconfig::OptimizerConfig;
+using dsconfig::OptimizerKind;
+
+constexpr int64_t kElements = 70'003;  // several tasks and an odd rest
+
+struct Tensors {
+  at::Tensor p, grad, low;
+  std::vector<at::Tensor> states;
+  Tensors(const OptimizerConfig& config, at::ScalarType grad_type) {
+    at::manual_seed(5);
+    p = at::randn({kElements});
+    grad = at::randn({kElements}).to(grad_type);
+    low = at::zeros({kElements}, at::kBFloat16);
+    // Away from 0: there rounding alone decides the direction of Adam's steps.
+    for (size_t i = 0; i < optim::states_of(config).size(); ++i)
+      states.push_back(at::rand({kElements}).mul_(0.1).add_(0.1));
+  }
+  UpdateSpan span() const { return {p, grad, states, low}; }
+};
+
+/// One of every kind, its options on.
+std::vector<OptimizerConfig> every_kind() {
+  const OptimizerConfig base{.lr = 0.01, .beta2 = 0.95, .weight_decay = 0.1};
+  std::vector<OptimizerConfig> configs;
+  for (int kind = 0; kind <= static_cast<int>(OptimizerKind::Rprop); ++kind) {
+    configs.push_back(base);
+    configs.back().kind = static_cast<OptimizerKind>(kind);
+    if (configs.back().kind == OptimizerKind::Sgd) configs.back().momentum = 0.9;
+    if (configs.back().kind == OptimizerKind::RMSprop) configs.back().centered = true;
+    if (configs.back().kind == OptimizerKind::Adadelta) configs.back().eps = 1e-6;
+  }
+  auto l2 = configs[0], nesterov = configs[1], plain = configs[1], inside = configs[5];
+  l2.decoupled_weight_decay = false;
+  nesterov.nesterov = true;
+  plain.momentum = 0;
+  inside.eps_inside_sqrt = true;
+  configs.insert(configs.end(), {l2, nesterov, plain, inside});
+  return configs;
+}
+
+enum class Form { Fast, Reference };
+
+void run(const OptimizerConfig& config, const Tensors& t, int steps, Form form) {
+  for (int step = 0; step < steps; ++step) {
+    const auto update = optim::make_update(config, {.lr = config.lr, .previous_lr = config.lr},
+                                           step, /*grad_scale=*/0.25);
+    double coefficient = 1;
+    if (optim::needs_parameter_norms(config)) {
+      const LambSums sums = form == Form::Fast ? lamb_moments(update, t.span())
+                                               : lamb_moments_reference(update, t.span());
+      coefficient = optim::lamb_coefficient(std::get<optim::LambRule>(update.rule), sums.parameter,
+                                            sums.update);
+    }
+    if (form == Form::Fast)
+      update_span(update, t.span(), coefficient);
+    else
+      update_span_reference(update, t.span(), coefficient);
+  }
+}
+
+TEST(UpdateSpan, EqualsItsReference) {
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const auto& config : every_kind()) {
+      SCOPED_TRACE(name_of(config));
+      const Tensors fast(config, type), slow(config, type);
+      run(config, fast, 5, Form::Fast);
+      run(config, slow, 5, Form::Reference);
+      EXPECT_LT((fast.p - slow.p).abs().max().item<double>(), 5e-6);
+      for (size_t i = 0; i < fast.states.size(); ++i)
+        EXPECT_LT((fast.states[i] - slow.states[i]).abs().max().item<double>(), 1e-6);
+      EXPECT_TRUE(fast.low.equal(fast.p.to(at::kBFloat16)))
+          << "the 16-bit copy is the rounded master";
+    }
+  }
+}
+
+TEST(UpdateSpan, SameBitsWithOneThreadAndTwo) {
+  const int before = at::get_num_threads();
+  for (const auto& config : every_kind()) {
+    SCOPED_TRACE(name_of(config));
+    const Tensors one(config, at::kFloat), two(config, at::kFloat);
+    at::set_num_threads(1);
+    run(config, one, 2, Form::Fast);
+    at::set_num_threads(2);
+    run(config, two, 2, Form::Fast);
+    EXPECT_TRUE(one.p.equal(two.p));
+  }
+  at::set_num_threads(before);
+}
+
+}  // namespace
+}  // namespace dsj::zero
