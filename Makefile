@@ -3,7 +3,7 @@ SHELL := /bin/bash
 BUILD ?= build
 JOBS ?= $(shell nproc)
 
-.PHONY: setup build run test golden bench format oracle clean
+.PHONY: setup build run test golden bench docs format oracle clean
 setup:
 	@scripts/phase.sh set-up 15 scripts/setup.sh
 build: setup
@@ -14,6 +14,8 @@ run: build
 	@scripts/phase.sh quickstart 15 scripts/quickstart.sh $(BUILD)
 golden: build
 	@python3 scripts/golden_table.py --bin $(BUILD)/bin --write docs/golden.md
+docs: build
+	@$(BUILD)/bin/dsj validate --keys markdown >docs/ds_config.md.new && mv docs/ds_config.md.new docs/ds_config.md
 bench: build
 	@python3 scripts/bench_train.py --bin $(BUILD)/bin
 oracle:

@@ -6,6 +6,7 @@
 #include "cli/input.h"
 #include "cli/verbs.h"
 #include "common/dsconfig/check.h"
+#include "common/dsconfig/key_table.h"
 
 namespace dsj::cli {
 namespace {
@@ -76,17 +77,38 @@ Finding finding_of(const Error& error, const std::string& file) {
   return finding;
 }
 
+/// --keys: the table itself instead of a file's findings.
+int print_keys(const std::string& format) {
+  if (format == "json") {
+    const auto table = dsconfig::key_table_json();
+    if (!table) return report("validate", table.error());
+    std::puts(table->dump(2).c_str());
+    return 0;
+  }
+  const auto page = dsconfig::key_table_markdown();
+  if (!page) return report("validate", page.error());
+  std::fputs(page->c_str(), stdout);
+  return 0;
+}
+
 }  // namespace
 
 int run_validate(Arguments args) {
   CLI::App app{"Checks a ds_config.json or a DeepSpeedJob. Exit code: 0 valid, 1 not, 2 usage.",
                "dsj validate"};
-  std::string file, output = "text";
+  std::string file, output = "text", keys;
   bool strict = false;
-  app.add_option("FILE", file, "a ds_config (JSON or Hjson) or a DeepSpeedJob (YAML)")->required();
+  auto* given =
+      app.add_option("FILE", file, "a ds_config (JSON or Hjson) or a DeepSpeedJob (YAML)");
   app.add_option("-o,--output", output, "text or json")->check(CLI::IsMember({"text", "json"}));
   app.add_flag("--strict", strict, "a key that nobody reads is an error");
+  auto* table = app.add_option("--keys", keys, "no FILE: every ds_config key, as markdown or json")
+                    ->check(CLI::IsMember({"markdown", "json"}));
+  given->excludes(table);
   if (const auto over = parse(app, args)) return *over;
+  if (!keys.empty()) return print_keys(keys);
+  if (file.empty())
+    return report("validate", Error{ErrorKind::BadInput, "no FILE was given", "", "see --help"});
 
   const auto input = read_input(file);
   if (!input) return report("validate", input.error());

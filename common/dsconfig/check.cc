@@ -155,12 +155,8 @@ class Checker {
     std::optional<json> read = coerced(key, here, value);
     if (!read || !in_range(key, here, *read)) return;
     to = *read;
-    if (key.path == "optimizer.params.max_grad_norm") {
-      report(Severity::Error, here,
-             "DeepSpeed does not take max_grad_norm as an optimizer parameter",
-             "use gradient_clipping at the top level");
-    } else if (key.path == "zero_optimization.legacy_stage1" && to == true) {
-      report(Severity::Error, here, "the legacy stage 1 no longer exists", "remove it");
+    if (key.state == State::Rejected && to != key.fallback) {
+      report(Severity::Error, here, shown(to) + " is not accepted by DeepSpeed either", key.reason);
     } else if (on) {
       judge(key, here, to);
     }
@@ -193,7 +189,7 @@ class Checker {
     if (key.path == "scheduler.params" && !params_are_ours("scheduler", scheduler_support)) return;
     if (key.path == "optimizer" || key.path == "scheduler") types_[key.path] = type_of(value);
     if (!key.open) section(key.path, here, value, to, speak);
-    if (!speak || key.state == State::Works) return;
+    if (!speak || (key.state != State::Inert && key.state != State::Unsupported)) return;
     if (key.gate == Gate::Always) {  // an inert section: its keys in one line
       inert_section(key, here, to);
       return;
@@ -323,7 +319,8 @@ class Checker {
   }
 
   void judge(const Key& key, const std::string& here, const json& value) {
-    if (key.state == State::Works || value == key.fallback) return;
+    if (key.state != State::Inert && key.state != State::Unsupported) return;
+    if (value == key.fallback || key.path == "fp16.enabled") return;  // resolve() judges fp16
     for (const json& neutral : key.neutral)
       if (value == neutral) return;
     if (key.state == State::Inert)

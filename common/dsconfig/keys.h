@@ -1,6 +1,8 @@
 // The one table of ds_config keys: path, other names, type, range, defaults, Hugging Face's "auto"
-// rule, and what this engine does with it. check.cc walks it; resolve.cc takes its defaults;
-// `dsj validate` speaks by it. A key that is not here is unknown. Plain data, no failures.
+// rule, the stages it acts on, what this engine does with it, and the test that fails if it did
+// not. check.cc walks it; resolve.cc takes its defaults; `dsj validate` speaks by it;
+// docs/ds_config.md is printed from it (key_table.h). A key that is not here is unknown. Plain
+// data, no failures.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,9 +15,12 @@ namespace dsj::dsconfig {
 enum class Type { Bool, Int, Float, String, List, Section, Any };
 
 enum class State {
-  Works,        ///< read by resolve(), or accepted because no value of it can change the run
+  Works,        ///< does what it says; `test` names the test that fails if it is ignored
+  Moot,         ///< accepted without a word: no value of it can change a run here, for the reason
   Inert,        ///< any other value than the neutral ones: a warning with the reason
   Unsupported,  ///< any other value than the neutral ones: refused at run, with the reason
+  Rejected,     ///< any other value than the default is an error, as in DeepSpeed, for the reason
+  WithSection,  ///< says nothing of its own: it goes the way of its section, or of what switches it
 };
 
 /// When a Section counts as switched on. A section that is off is checked for slips only.
@@ -31,7 +36,7 @@ struct Key {
   Type type = Type::Any;
   nlohmann::json fallback = nullptr;  ///< the default of DeepSpeed 0.19; null: none
   State state = State::Works;
-  std::string reason = {};                   ///< why it is inert or unsupported; the hint
+  std::string reason = {};                   ///< why it is not Works; the hint
   std::vector<std::string> aliases = {};     ///< other names in the same section
   double min = -1.7e308, max = 1.7e308;      ///< of numbers, inclusive
   std::vector<std::string> choices = {};     ///< of strings, any case
@@ -39,7 +44,11 @@ struct Key {
   std::string auto_rule = {};                ///< Hugging Face's rule for "auto"; empty: it has none
   nlohmann::json fallback_013 = nullptr;     ///< the default of 0.13 where it differs
   Gate gate = Gate::Always;                  ///< sections
-  bool open = false;  ///< sections: keys below are not in this table; not looked at
+  bool open = false;        ///< sections: keys below are not in this table; not looked at
+  std::string stages = {};  ///< the ZeRO stages it acts on: "3", "1, 2"; empty: all
+  /// "PROGRAM:Suite.Test" of GoogleTest, or the name of a script that CTest runs ("golden"); more
+  /// than one with spaces between. Of a key that Works: what fails if the key is ignored.
+  std::string test = {};
 };
 
 const std::vector<Key>& all_keys();

@@ -6,12 +6,14 @@
 namespace dsj::dsconfig {
 namespace {
 
-/// "enabled:b output_path:s": names and types of a section whose keys need no more than that.
-void add(std::vector<Key>& keys, const std::string& section, const std::string& names) {
+/// "enabled:b=false output_path:s": names, types and DeepSpeed's defaults of a section whose keys
+/// need no more than that.
+void add(std::vector<Key>& keys, const std::string& section, const std::string& names,
+         State state = State::WithSection, const std::string& reason = {}) {
   std::istringstream words(names);
   for (std::string word; words >> word;) {
-    const size_t colon = word.find(':');
-    Key key{.path = section + "." + word.substr(0, colon)};
+    const size_t colon = word.find(':'), equals = word.find('=', colon);
+    Key key{.path = section + "." + word.substr(0, colon), .state = state, .reason = reason};
     switch (word[colon + 1]) {
       case 'b':
         key.type = Type::Bool;
@@ -35,6 +37,7 @@ void add(std::vector<Key>& keys, const std::string& section, const std::string& 
       default:
         break;
     }
+    if (equals != std::string::npos) key.fallback = nlohmann::json::parse(word.substr(equals + 1));
     keys.push_back(std::move(key));
   }
 }
@@ -85,21 +88,13 @@ std::vector<Key> observation_keys() {
        .reason = "the state is not printed"},
 
       {.path = "activation_checkpointing", .type = Section, .state = Inert, .reason = own_flag},
-      {.path = "activation_checkpointing.partition_activations", .type = Bool, .fallback = false},
-      {.path = "activation_checkpointing.number_checkpoints", .type = Int},
-      {.path = "activation_checkpointing.contiguous_memory_optimization",
-       .type = Bool,
-       .fallback = false},
-      {.path = "activation_checkpointing.synchronize_checkpoint_boundary",
-       .type = Bool,
-       .fallback = false},
-      {.path = "activation_checkpointing.profile", .type = Bool, .fallback = false},
-      {.path = "activation_checkpointing.cpu_checkpointing", .type = Bool, .fallback = false},
 
       {.path = "checkpoint", .type = Section},
       {.path = "checkpoint.tag_validation",
        .type = String,
        .fallback = "Warn",
+       .state = Moot,
+       .reason = "ranks that see different checkpoints always stop, whatever it says",
        .choices = {"Ignore", "Warn", "Fail"}},
       {.path = "checkpoint.load_universal",
        .type = Bool,
@@ -113,9 +108,22 @@ std::vector<Key> observation_keys() {
        .state = Unsupported,
        .reason = "all ranks write below one output directory"},
       {.path = "checkpoint.parallel_write", .type = Section},
-      {.path = "checkpoint.parallel_write.pipeline_stage", .type = Bool, .fallback = false},
-      {.path = "checkpoint.checkpoint_serialization", .type = Bool, .fallback = true},
-      {.path = "checkpoint.writer", .type = Section, .open = true},
+      {.path = "checkpoint.parallel_write.pipeline_stage",
+       .type = Bool,
+       .fallback = false,
+       .state = Moot,
+       .reason = "all ranks always write their part at once; there are no pipeline stages"},
+      {.path = "checkpoint.checkpoint_serialization",
+       .type = Bool,
+       .fallback = true,
+       .state = Moot,
+       .reason = "it chooses between two encodings of torch.save, which is not used"},
+      {.path = "checkpoint.writer",
+       .type = Section,
+       .state = Inert,
+       .reason = "checkpoints are written by this engine",
+       .gate = Gate::Presence,
+       .open = true},
       {.path = "datastates_ckpt",
        .type = Section,
        .state = Inert,
@@ -125,53 +133,60 @@ std::vector<Key> observation_keys() {
 
       {.path = "timers", .type = Section},
       {.path = "timers.throughput", .type = Section},
-      {.path = "timers.throughput.enabled", .type = Bool, .fallback = true},
-      {.path = "timers.throughput.synchronized", .type = Bool, .fallback = true},
   };
+  add(keys, "activation_checkpointing",
+      "partition_activations:b=false number_checkpoints:i contiguous_memory_optimization:b=false "
+      "synchronize_checkpoint_boundary:b=false profile:b=false cpu_checkpointing:b=false");
+  add(keys, "timers.throughput", "enabled:b=true synchronized:b=true", Moot,
+      "metrics.jsonl always has the time of every step");
   const std::string no_monitor =
       "monitors are not built in this version; metrics.jsonl has the "
       "values of every step";
-  add_switched(keys, "tensorboard", no_monitor, "enabled:b output_path:s job_name:s");
-  add_switched(keys, "csv_monitor", no_monitor, "enabled:b output_path:s job_name:s");
-  add_switched(keys, "wandb", no_monitor, "enabled:b group:s team:s project:s");
+  add_switched(keys, "tensorboard", no_monitor,
+               "enabled:b=false output_path:s=\"\" job_name:s=\"DeepSpeedJobName\"");
+  add_switched(keys, "csv_monitor", no_monitor,
+               "enabled:b=false output_path:s=\"\" job_name:s=\"DeepSpeedJobName\"");
+  add_switched(keys, "wandb", no_monitor, "enabled:b=false group:s team:s project:s=\"deepspeed\"");
   add_open(keys, "comet", no_monitor, Gate::Enabled);
   add_switched(keys, "flops_profiler", "the FLOPS profiler is not built in this version",
-               "enabled:b recompute_fwd_factor:f profile_step:i module_depth:i top_modules:i "
-               "detailed:b output_file:s");
+               "enabled:b=false recompute_fwd_factor:f=0.0 profile_step:i=1 module_depth:i=-1 "
+               "top_modules:i=1 detailed:b=true output_file:s");
   add_switched(keys, "comms_logger",
                "the communication logger is not built in this version; metrics.jsonl has the "
                "bytes of every step",
-               "enabled:b prof_all:b prof_ops:l verbose:b debug:b");
+               "enabled:b=false prof_all:b=true prof_ops:l=[] verbose:b=false debug:b=false");
   return keys;
 }
 
 std::vector<Key> other_engine_keys() {
   const std::string missing = " is not built in this version";
   std::vector<Key> keys;
-  keys.push_back({.path = "aio", .type = Type::Section});  // acts with NVMe offload only
+  keys.push_back({.path = "aio", .type = Type::Section});
   add(keys, "aio",
-      "block_size:i queue_depth:i thread_count:i intra_op_parallelism:i single_submit:b "
-      "overlap_events:b use_gds:b");
+      "block_size:i=1048576 queue_depth:i=8 thread_count:i=1 intra_op_parallelism:i=1 "
+      "single_submit:b=false overlap_events:b=true use_gds:b=false",
+      State::Moot, "it acts with NVMe offload only, which is refused");
   add_switched(keys, "elasticity", "elastic batch sizes are not built in this version",
-               "enabled:b max_train_batch_size:i micro_batch_sizes:l min_gpus:i max_gpus:i "
-               "num_gpus_per_node:i model_parallel_size:i min_time:i prefer_larger_batch:b "
-               "ignore_non_elastic_batch_info:b version:f");
+               "enabled:b=false max_train_batch_size:i micro_batch_sizes:l min_gpus:i=1 "
+               "max_gpus:i=10000 num_gpus_per_node:i=1 model_parallel_size:i=1 min_time:i=0 "
+               "prefer_larger_batch:b=true ignore_non_elastic_batch_info:b=false version:f=0.2");
   add_switched(keys, "autotuning", "the autotuner" + missing,
-               "enabled:b fast:b results_dir:s exps_dir:s overwrite:b start_profile_step:i "
-               "end_profile_step:i metric:s tuner_type:s tuner_early_stopping:i "
-               "tuner_num_trials:i max_train_batch_size:i min_train_batch_size:i "
-               "max_train_micro_batch_size_per_gpu:i min_train_micro_batch_size_per_gpu:i "
-               "num_tuning_micro_batch_sizes:i mp_size:i arg_mappings:o metric_path:s "
+               "enabled:b=false fast:b=true results_dir:s exps_dir:s overwrite:b=true "
+               "start_profile_step:i=3 end_profile_step:i=5 metric:s=\"throughput\" "
+               "tuner_type:s=\"gridsearch\" tuner_early_stopping:i tuner_num_trials:i=50 "
+               "max_train_batch_size:i min_train_batch_size:i=1 "
+               "max_train_micro_batch_size_per_gpu:i=1024 min_train_micro_batch_size_per_gpu:i=1 "
+               "num_tuning_micro_batch_sizes:i=3 mp_size:i=1 arg_mappings:o metric_path:s "
                "model_info:o model_info_path:s");
   add_open(keys, "data_efficiency", "curriculum data sampling" + missing, Gate::Enabled);
   add_switched(keys, "curriculum_learning", "curriculum learning" + missing,
-               "enabled:b curriculum_type:s min_difficulty:i max_difficulty:i schedule_type:s "
-               "schedule_config:o");
+               "enabled:b=false curriculum_type:s=\"seqlen\" min_difficulty:i max_difficulty:i "
+               "schedule_type:s schedule_config:o");
   add_switched(keys, "progressive_layer_drop", "progressive layer drop" + missing,
-               "enabled:b theta:f gamma:f");
+               "enabled:b=false theta:f=1.0 gamma:f=0.001");
   add_switched(keys, "eigenvalue", "it serves quantised training, which is not built",
-               "enabled:b verbose:b max_iter:i tol:f stability:f gas_boundary_resolution:i "
-               "layer_name:s layer_num:i");
+               "enabled:b=false verbose:b=false max_iter:i=100 tol:f=0.01 stability:f=0.000001 "
+               "gas_boundary_resolution:i=1 layer_name:s=\"bert.encoder.layer\" layer_num:i=0");
   add_open(keys, "quantize_training", "quantised training" + missing, Gate::AnyEnabled);
   add_open(keys, "compression_training", "compression" + missing, Gate::AnyEnabled);
   add_open(keys, "sparse_attention", "sparse attention" + missing, Gate::Presence);

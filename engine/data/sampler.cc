@@ -39,9 +39,12 @@ int64_t permuted(int64_t position, int64_t rows, uint64_t seed, uint64_t epoch) 
   return static_cast<int64_t>(value);
 }
 
-Sampler::Sampler(SamplerOptions options) : options_(options) {
+Sampler::Sampler(SamplerOptions options) : options_(options), epoch_rows_(options.rows) {
   DSJ_CHECK(options.rows >= 1 && options.accumulation >= 1 && options.world >= 1 &&
             options.micro_batch >= 1);
+  // Fewer rows than one global batch cannot be dealt in whole ones: they follow without a gap.
+  if (options.drop_last && options.rows >= global_batch())
+    epoch_rows_ = options.rows / global_batch() * global_batch();
 }
 
 int64_t Sampler::global_batch() const {
@@ -57,14 +60,14 @@ int64_t Sampler::position(int64_t step, int64_t micro_step, int64_t rank, int64_
 }
 
 int64_t Sampler::epoch(int64_t step, int64_t micro_step, int64_t rank, int64_t row) const {
-  return position(step, micro_step, rank, row) / options_.rows;
+  return position(step, micro_step, rank, row) / epoch_rows_;
 }
 
 int64_t Sampler::index(int64_t step, int64_t micro_step, int64_t rank, int64_t row) const {
   const int64_t at = position(step, micro_step, rank, row);
-  const int64_t place = at % options_.rows;
+  const int64_t place = at % epoch_rows_;
   if (!options_.shuffle) return place;
-  return permuted(place, options_.rows, options_.seed, static_cast<uint64_t>(at / options_.rows));
+  return permuted(place, options_.rows, options_.seed, static_cast<uint64_t>(at / epoch_rows_));
 }
 
 }  // namespace dsj::data

@@ -19,7 +19,8 @@ struct SamplerOptions {
   int64_t world = 1;
   int64_t micro_batch = 1;
   uint64_t seed = 42;
-  bool shuffle = true;  ///< false: the file's order
+  bool shuffle = true;     ///< false: the file's order
+  bool drop_last = false;  ///< an epoch leaves out the rows that fill no global batch
 };
 
 class Sampler {
@@ -28,7 +29,7 @@ class Sampler {
   explicit Sampler(SamplerOptions options);
 
   /// Steps, micro-steps, ranks and rows from 0. Epochs follow each other without a gap: the last
-  /// batch of one may hold the first rows of the next.
+  /// batch of one may hold the first rows of the next, unless drop_last.
   int64_t index(int64_t step, int64_t micro_step, int64_t rank, int64_t row) const;
   /// The epoch in which that row is.
   int64_t epoch(int64_t step, int64_t micro_step, int64_t rank, int64_t row) const;
@@ -39,6 +40,7 @@ class Sampler {
  private:
   int64_t position(int64_t step, int64_t micro_step, int64_t rank, int64_t row) const;
   SamplerOptions options_;
+  int64_t epoch_rows_;  ///< rows of one epoch that are dealt
 };
 
 }  // namespace dsj::data

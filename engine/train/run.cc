@@ -99,7 +99,8 @@ class Loop {
                        .world = collectives_.world(),
                        .micro_batch = config.micro_batch_size,
                        .seed = static_cast<uint64_t>(in_.seed()),
-                       .shuffle = in_.shuffle()}),
+                       .shuffle = in_.shuffle(),
+                       .drop_last = config.dataloader_drop_last}),
         {.rank = collectives_.rank(), .first_step = progress.step, .pad_id = in_.pad_id()});
     while (progress.step < config.total_steps) {
       DSJ_TRY(const bool stop, step(loader, progress));

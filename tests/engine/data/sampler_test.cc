@@ -32,6 +32,23 @@ TEST(Sampler, WithoutShuffleItIsTheFilesOrder) {
   EXPECT_EQ(sampler.epoch(0, 1, 1, 1), 1);
 }
 
+TEST(Sampler, DropLastStartsTheNextEpochWithAWholeBatch) {
+  SamplerOptions options{
+      .rows = 10, .accumulation = 1, .world = 2, .micro_batch = 2, .shuffle = false};
+  EXPECT_EQ(step_rows(Sampler(options), 2), (std::vector<int64_t>{8, 9, 0, 1}));
+  options.drop_last = true;
+  const Sampler dropping(options);
+  EXPECT_EQ(step_rows(dropping, 1), (std::vector<int64_t>{4, 5, 6, 7}));
+  EXPECT_EQ(step_rows(dropping, 2), (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(dropping.epoch(2, 0, 0, 0), 1);
+  options.shuffle = true;  // which rows are left out changes with the epoch's order
+  const Sampler shuffled(options);
+  std::set<int64_t> seen;
+  for (int64_t step = 0; step < 40; ++step)
+    for (const int64_t row : step_rows(shuffled, step)) seen.insert(row);
+  EXPECT_EQ(seen.size(), 10u);
+}
+
 TEST(Sampler, EveryEpochIsAPermutation) {
   for (const int64_t rows : {1, 2, 3, 5, 16, 17, 100, 257, 1000}) {
     for (uint64_t epoch = 0; epoch < 3; ++epoch) {

@@ -87,6 +87,16 @@ TEST(LrSchedule, WarmupOfZeroStepsIsAWarmupOfTwo) {
   EXPECT_EQ(learning_rate(config, 1, 2), 1e-3);
 }
 
+TEST(LrSchedule, WarmupTypesDiffer) {
+  dsconfig::SchedulerConfig config{
+      .type = "WarmupLR", .min_lr = 1e-4, .max_lr = 1e-3, .warmup_steps = 100};
+  const double logarithmic = learning_rate(config, 1, 11);  // i = 10: ln(11) / ln(100) of the way
+  EXPECT_NEAR(logarithmic, 1e-4 + 9e-4 * std::log(11.0) / std::log(100.0), 1e-12);
+  config.log_warmup = false;
+  EXPECT_NEAR(learning_rate(config, 1, 11), 1e-4 + 9e-4 * 0.1, 1e-12);
+  EXPECT_NEAR(learning_rate(config, 1, 0), 1e-4, 1e-15) << "the first step has the minimum";
+}
+
 TEST(LrSchedule, DecayEndsAtMinAndStaysThere) {
   const dsconfig::SchedulerConfig config{.type = "WarmupDecayLR",
                                          .min_lr = 1e-5,
