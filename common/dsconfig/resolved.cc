@@ -103,6 +103,7 @@ std::string name_of(const OptimizerConfig& optimizer) {
 nlohmann::json to_json(const ResolvedConfig& config) {
   const ZeroConfig& zero = config.zero;
   const SchedulerConfig& scheduler = config.scheduler;
+  const LossScaleConfig& scale = config.loss_scale;
   return {
       {"train_batch_size", config.train_batch_size},
       {"train_micro_batch_size_per_gpu", config.micro_batch_size},
@@ -110,6 +111,16 @@ nlohmann::json to_json(const ResolvedConfig& config) {
       {"gradient_clipping", config.gradient_clipping},
       {"precision", name_of(config.precision)},
       {"bf16_check_grad_overflow", config.bf16_check_grad_overflow},
+      {"fp16",
+       {{"loss_scale", scale.fixed},
+        {"initial_scale", scale.initial},
+        {"loss_scale_window", scale.window},
+        {"hysteresis", scale.hysteresis},
+        {"consecutive_hysteresis", scale.consecutive_hysteresis},
+        {"min_loss_scale", scale.minimum}}},
+      {"gradient_allreduce_op", config.averaging.mean ? "mean" : "sum"},
+      {"prescale_gradients", config.averaging.prescale},
+      {"gradient_predivide_factor", config.averaging.predivide},
       {"communication_data_type", name_of(config.communication_dtype)},
       {"grad_accum_dtype", name_of(config.grad_accum_dtype)},
       {"zero_optimization",

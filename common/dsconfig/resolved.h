@@ -11,6 +11,23 @@ namespace dsj::dsconfig {
 
 enum class Precision { Fp32, Bf16, Fp16 };
 
+/// fp16's factor on the loss (optim/loss_scaler.h has the rules).
+struct LossScaleConfig {
+  double fixed = 0;                     ///< fp16.loss_scale; 0: dynamic, by the rest
+  double initial = 65536;               ///< 2^initial_scale_power
+  int64_t window = 1000;                ///< steps without an overflow until it doubles
+  int64_t hysteresis = 2;               ///< overflows until it halves
+  bool consecutive_hysteresis = false;  ///< a step without an overflow forgives the ones before
+  double minimum = 1;
+};
+
+/// Where the division by the world size happens when gradients are averaged (zero/averaging.h).
+struct AveragingConfig {
+  bool mean = true;       ///< gradient_allreduce_op; false: the sum over ranks
+  bool prescale = false;  ///< prescale_gradients
+  double predivide = 1;   ///< gradient_predivide_factor
+};
+
 struct ZeroConfig {
   int stage = 0;
   int64_t reduce_bucket_size = 500'000'000;     ///< elements per gradient reduction
@@ -87,6 +104,8 @@ struct ResolvedConfig {
   double gradient_clipping = 1.0;  ///< global L2 norm; 0: off
   Precision precision = Precision::Fp32;
   bool bf16_check_grad_overflow = true;
+  LossScaleConfig loss_scale;  ///< read in fp16 only
+  AveragingConfig averaging;
   Precision communication_dtype = Precision::Fp32;
   Precision grad_accum_dtype = Precision::Fp32;
   ZeroConfig zero;
