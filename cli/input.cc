@@ -8,6 +8,7 @@
 
 #include "cli/hub_cache.h"
 #include "common/jobspec/yaml.h"
+#include "common/layout/lora.h"
 
 namespace dsj::cli {
 namespace {
@@ -129,6 +130,14 @@ Surroundings look_around(const jobspec::Job& job) {
            "what depends on the model's shape is left open");
     } else if (auto model = layout::read_model_config(*directory)) {
       around.facts.hidden_size = model->hidden_size;
+      if (training.lora) {
+        if (auto lora = layout::resolve_lora(*model, *training.lora)) {
+          around.lora = std::move(*lora);
+        } else {
+          around.findings.push_back({Severity::Error, "spec.training." + lora.error().where,
+                                     lora.error().message, lora.error().hint});
+        }
+      }
       around.model = std::move(*model);
     } else {
       around.findings.push_back({Severity::Unsupported, "spec.training.modelNameOrPath",

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/jobspec/job.h"
+#include "common/layout/lora.h"
 #include "common/layout/model_config.h"
 #include "common/result.h"
 
@@ -27,6 +28,7 @@ Result<Input> read_input(const std::string& path, const std::vector<std::string>
 struct Surroundings {
   dsconfig::Facts facts;
   std::optional<layout::ModelConfig> model;
+  std::optional<LoraArgs> lora;  ///< resolved against the model
   std::vector<dsconfig::Finding> findings;
 };
 Surroundings look_around(const jobspec::Job& job);

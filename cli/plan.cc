@@ -43,6 +43,7 @@ json memory_of(const dsconfig::MemoryModel& model) {
   const auto& bytes = model.bytes;
   return {{"stage", model.stage},
           {"parametersOfTheModel", model.parameters},
+          {"trainableParameters", model.trainable},
           {"bytesPerRank",
            {{"parameters", bytes.parameters},
             {"gradients", bytes.gradients},
@@ -144,7 +145,8 @@ int run_plan(Arguments args) {
                                 .config = resolution.config,
                                 .world = job.world_size(),
                                 .tokens_per_row = job.training.max_seq_length.value_or(2048),
-                                .recompute = job.training.gradient_checkpointing.value_or(false)});
+                                .recompute = job.training.gradient_checkpointing.value_or(false),
+                                .lora = around.lora});
     const MemoryLimit limit = memory_limit(job);
     check_fit(job, model, limit, resolution.findings);
     plan["memory"] = memory_of(model);

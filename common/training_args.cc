@@ -13,7 +13,8 @@ using nlohmann::json;
 using Member =
     std::variant<std::string TrainingArgs::*, std::optional<int64_t> TrainingArgs::*,
                  std::optional<double> TrainingArgs::*, std::optional<bool> TrainingArgs::*,
-                 std::optional<std::string> TrainingArgs::*>;
+                 std::optional<std::string> TrainingArgs::*,
+                 std::optional<LoraArgs> TrainingArgs::*>;
 
 struct Field {
   const char* name;   ///< camelCase
@@ -54,6 +55,7 @@ const std::vector<Field>& fields() {
       {"resumeFromCheckpoint", nullptr, &A::resume_from_checkpoint},
       {"shuffle", nullptr, &A::shuffle},
       {"lossNormalization", nullptr, &A::loss_normalization},
+      {"lora", nullptr, &A::lora},
   };
   return table;
 }
@@ -115,9 +117,13 @@ Status set(std::optional<bool>& field, const json& value, const std::string& pat
   return {};
 }
 
+Status set(std::optional<LoraArgs>& field, const json& value, const std::string& path) {
+  DSJ_TRY(field, lora_args_from_json(value, path));
+  return {};
+}
+
 /// Hugging Face and the design know these; this engine does not do them.
 const char* reason_not_built(const std::string& key) {
-  if (key == "lora") return "LoRA is not built in this version";
   if (key == "neftuneNoiseAlpha") return "NEFTune noise is not built in this version";
   if (key == "labelSmoothingFactor") return "label smoothing is not built in this version";
   return nullptr;
@@ -162,6 +168,9 @@ json to_json(const TrainingArgs& args) {
           const auto& value = args.*member;
           if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>) {
             if (!value.empty()) object[field.name] = value;
+          } else if constexpr (std::is_same_v<std::decay_t<decltype(value)>,
+                                              std::optional<LoraArgs>>) {
+            if (value) object[field.name] = to_json(*value);
           } else if (value) {
             object[field.name] = *value;
           }

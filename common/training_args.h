@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/lora_args.h"
 #include "common/result.h"
 
 namespace dsj {
@@ -42,7 +43,8 @@ struct TrainingArgs {
       resume_from_checkpoint;   ///< a path; unset: the newest in output_dir, if any
   std::optional<bool> shuffle;  ///< ours; true
   std::optional<std::string>
-      loss_normalization;  ///< ours; "micro-batch" (DeepSpeed's mean of means)
+      loss_normalization;        ///< ours; "micro-batch" (DeepSpeed's mean of means)
+  std::optional<LoraArgs> lora;  ///< unset: every parameter is trained
 };
 
 /// Reads the camelCase object of a manifest or of job.json. An unknown key or a wrong type is an

@@ -67,7 +67,7 @@ class GradientWalk {
     if (units_[unit].uses_embedding)
       for (const auto& place : plan_.places[0]) touched.insert(place.flat);
     for (const int flat : touched) {
-      if (flats_[flat].grad) continue;
+      if (flats_[flat].grad || plan_.flats[flat].frozen()) continue;
       flats_[flat].grad = true;
       gradients.add(numel(flat) * compute_);
     }
@@ -158,12 +158,13 @@ int64_t activation_bytes(const MemoryInput& input) {
 }  // namespace
 
 MemoryModel memory_model(const MemoryInput& input) {
-  const auto units = layout::units_of(input.model);
+  const auto units = layout::units_of(input.model, input.lora);
   const layout::FlatPlan plan = plan_flats(units, input.config, input.world);
   const layout::Schedule schedule =
       layout::make_schedule(units, plan, schedule_limits(input.config, input.world),
                             input.config.gradient_accumulation_steps);
   MemoryModel model{.parameters = layout::total_numel(units),
+                    .trainable = layout::trainable_numel(units),
                     .peak_live_parameters = schedule.peak_live,
                     .gathers = schedule.gathers,
                     .stage = effective_stage(input.config, input.world)};
@@ -171,11 +172,12 @@ MemoryModel memory_model(const MemoryInput& input) {
   const int64_t others = input.world - 1;
   for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
     const layout::FlatLayout& flat = plan.flats[i];
-    const bool sharded = model.stage == 3 && i != plan.persisted;
+    const bool sharded = model.stage == 3 && !plan.is_persisted(i);
     if (!sharded)
       model.bytes.parameters += flat.numel() * compute;
-    else if (compute != 4)
+    else if (compute != 4 || flat.frozen())
       model.bytes.parameters += flat.shard_numel() * compute;
+    if (flat.frozen()) continue;  // loaded once, never updated
     const bool own_master = sharded || compute != 4;
     model.bytes.optimizer += flat.shard_numel() * 4 * (own_master ? 3 : 2);
     if (model.stage > 0 && !sharded)  // the updated copy is gathered once per step

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "common/dsconfig/resolved.h"
+#include "common/layout/lora.h"
 #include "common/layout/model_config.h"
 
 namespace dsj::dsconfig {
@@ -17,6 +18,7 @@ struct MemoryInput {
   int world = 1;
   int64_t tokens_per_row = 2048;  ///< the longest row
   bool recompute = false;         ///< gradient_checkpointing
+  std::optional<LoraArgs> lora;   ///< resolved (layout/lora.h); unset: everything is trained
 };
 
 /// Peak bytes of one rank; the peaks of classes need not fall together, so `total` is an upper
@@ -39,7 +41,8 @@ struct WireCount {
 struct MemoryModel {
   MemoryClasses bytes;
   WireCount wire;
-  int64_t parameters = 0;            ///< of the model
+  int64_t parameters = 0;            ///< of the model, adapters included
+  int64_t trainable = 0;             ///< of these
   int64_t peak_live_parameters = 0;  ///< elements gathered at a time (stage 3), padding included
   int64_t gathers = 0;               ///< flats gathered per step (stage 3)
   int stage = 0;                     ///< the stage that runs

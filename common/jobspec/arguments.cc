@@ -75,8 +75,11 @@ const std::vector<Foreign>& foreign_arguments() {
       {"use_flash_attn", nullptr, "the engine has its own attention", nullptr},
       {"attn_implementation", nullptr, "the engine has its own attention", nullptr},
       {"gradient_checkpointing_kwargs", nullptr, "there is one way to recompute", nullptr},
-      {"use_lora", "false", "that is the default", "LoRA is not built in this version"},
-      {"q_lora", "false", "that is the default", "LoRA is not built in this version"},
+      {"q_lora", "false", "that is the default", "a quantised base is not built in this version"},
+      {"use_dora", "false", "that is the default", "DoRA is not built in this version"},
+      {"lora_weight_path", "", "a run starts from fresh adapters",
+       "a run starts from fresh adapters; it goes on from the checkpoints in its output directory"},
+      {"lora_task_type", "causal_lm CAUSAL_LM", "that is what is trained", "only CAUSAL_LM is"},
       {"push_to_hub", "false", "that is the default", "nothing is sent anywhere"},
       {"torch_compile", nullptr, "nothing is compiled", nullptr},
       {"skip_memory_metrics", nullptr, "memory is in metrics.jsonl", nullptr},
@@ -95,6 +98,32 @@ const std::vector<Foreign>& foreign_arguments() {
   return table;
 }
 
+/// PEFT's settings as Hugging Face's training scripts name them, and the field of
+/// spec.training.lora.
+struct LoraArgument {
+  const char* name;
+  const char* field;
+  bool list = false;  ///< several words, or one with commas
+};
+constexpr LoraArgument kLoraArguments[] = {{"lora_r", "r"},
+                                           {"lora_alpha", "alpha"},
+                                           {"lora_dropout", "dropout"},
+                                           {"lora_target_modules", "targetModules", true},
+                                           {"lora_modules_to_save", "modulesToSave", true},
+                                           {"lora_bias", "bias"},
+                                           {"use_rslora", "useRslora"}};
+
+const LoraArgument* lora_argument(const std::string& name) {
+  for (const LoraArgument& argument : kLoraArguments)
+    if (name == argument.name) return &argument;
+  return nullptr;
+}
+
+/// Turns LoRA on or off.
+bool is_lora_switch(const std::string& name) {
+  return name == "use_lora" || name == "use_peft";
+}
+
 std::string snake_case(const std::string& camel) {
   std::string name;
   for (char c : camel) {
@@ -109,7 +138,8 @@ const std::map<std::string, std::string>& training_names() {
   static const std::map<std::string, std::string> names = [] {
     std::map<std::string, std::string> table = {{"eval_strategy", "evaluationStrategy"},
                                                 {"model_max_length", "maxSeqLength"}};
-    for (const std::string& camel : training_arg_names()) table[snake_case(camel)] = camel;
+    for (const std::string& camel : training_arg_names())
+      if (camel != "lora") table[snake_case(camel)] = camel;
     return table;
   }();
   return names;
@@ -120,6 +150,7 @@ bool is_switch(const std::string& name) {
   static const std::vector<std::string> training = {"bf16", "fp16", "gradient_checkpointing",
                                                     "shuffle"};
   if (std::find(training.begin(), training.end(), name) != training.end()) return true;
+  if (is_lora_switch(name) || name == "use_rslora") return true;
   for (const Foreign& foreign : foreign_arguments())
     if (name == foreign.name) return true;
   return false;
@@ -152,6 +183,10 @@ Result<std::vector<Argument>> split(const std::vector<std::string>& args) {
       argument.value = word.substr(equals + 1);
     else if (i + 1 < args.size() && !args[i + 1].starts_with("--"))
       argument.value = args[++i];
+    const LoraArgument* lora = lora_argument(argument.name);
+    while (lora != nullptr && lora->list && argument.value && i + 1 < args.size() &&
+           !args[i + 1].starts_with("--"))
+      *argument.value += "," + args[++i];
     for (const Argument& earlier : list)
       if (earlier.name == argument.name) return bad_input("given twice", argument.shown);
     list.push_back(std::move(argument));
@@ -174,9 +209,24 @@ class CommandLine {
       return take_count(argument, value, "slotsPerWorker", spec_["workers"], 1);
     if (argument.name == "max_restarts")
       return take_count(argument, value, "backoffLimit", spec_, 0);
+    if (is_lora_switch(argument.name)) return take_lora_switch(argument, value);
+    if (const LoraArgument* lora = lora_argument(argument.name))
+      return take_lora(*lora, argument, value);
     for (const Foreign& foreign : foreign_arguments())
       if (argument.name == foreign.name) return take_foreign(foreign, argument, value);
     return unknown(argument);
+  }
+
+  /// After the last argument: LoRA's settings count when it is on.
+  Status finish() {
+    if (use_lora_ == true) spec_["training"]["lora"] = lora_;
+    if (lora_first_.empty() || use_lora_ == true) return {};
+    if (!use_lora_) {
+      return bad_input("LoRA is not turned on", lora_first_,
+                       "add --use_lora True, or leave the lora arguments out");
+    }
+    findings.push_back({Severity::Warning, lora_first_, "no effect", "--use_lora is false"});
+    return {};
   }
 
   Result<dsconfig::Document> manifest() {
@@ -203,12 +253,12 @@ class CommandLine {
                                     "max_restarts"};
     for (const auto& [snake, camel] : training_names()) all.push_back(snake);
     for (const Foreign& foreign : foreign_arguments()) all.emplace_back(foreign.name);
+    for (const LoraArgument& lora : kLoraArguments) all.emplace_back(lora.name);
+    all.emplace_back("use_lora");
     return all;
   }
 
   Status unknown(const Argument& argument) {
-    if (argument.name.starts_with("lora_"))
-      return bad_input("LoRA is not built in this version", argument.shown, "leave it out");
     const std::string near = text::closest(argument.name, names());
     return bad_input("not an argument of dsj run", argument.shown,
                      near.empty() ? "leave it out" : "did you mean \"--" + near + "\"?");
@@ -221,6 +271,31 @@ class CommandLine {
     const auto read = training_args_from_json({{camel, value}}, "");
     if (!read) return bad_input(read.error().message, argument.shown, read.error().hint);
     training[camel] = value;
+    return {};
+  }
+
+  Status take_lora_switch(const Argument& argument, const std::string& value) {
+    const auto on = text::parse_bool(value);
+    if (!on) return bad_input("found \"" + value + "\", expected true or false", argument.shown);
+    if (use_lora_ && use_lora_ != on) return bad_input("given twice, on and off", argument.shown);
+    use_lora_ = on;
+    return {};
+  }
+
+  Status take_lora(const LoraArgument& lora, const Argument& argument, const std::string& value) {
+    json field = value;
+    if (lora.list && value != "all-linear") {
+      field = json::array();
+      for (size_t begin = 0; begin <= value.size();) {
+        const size_t end = std::min(value.find(',', begin), value.size());
+        if (end > begin) field.push_back(value.substr(begin, end - begin));
+        begin = end + 1;
+      }
+    }
+    const auto read = lora_args_from_json({{lora.field, field}}, "");
+    if (!read) return bad_input(read.error().message, argument.shown, read.error().hint);
+    lora_[lora.field] = field;
+    if (lora_first_.empty()) lora_first_ = argument.shown;
     return {};
   }
 
@@ -277,6 +352,9 @@ class CommandLine {
   }
 
   json spec_ = json::object();
+  json lora_ = json::object();
+  std::string lora_first_;  ///< the first of its arguments, for messages
+  std::optional<bool> use_lora_;
 };
 
 }  // namespace
@@ -286,6 +364,7 @@ Result<Job> job_from_arguments(const std::vector<std::string>& args,
   DSJ_TRY(const std::vector<Argument> list, split(args));
   CommandLine line;
   for (const Argument& argument : list) DSJ_TRY_STATUS(line.take(argument));
+  DSJ_TRY_STATUS(line.finish());
   DSJ_TRY(const dsconfig::Document manifest, line.manifest());
   DSJ_TRY(Job job, first_error_or(read_manifest(manifest, ".", overrides)));
   job.findings.insert(job.findings.begin(), line.findings.begin(), line.findings.end());

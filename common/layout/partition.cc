@@ -17,8 +17,10 @@ FlatLayout::FlatLayout(std::string name, const std::vector<Parameter>& parameter
                        int64_t chunk_limit)
     : name_(std::move(name)), world_(world) {
   DSJ_CHECK(world > 0 && chunk_limit > 0 && !parameters.empty());
+  frozen_ = parameters.front().frozen;
   int64_t end = 0;
   for (const auto& parameter : parameters) {
+    DSJ_CHECK(parameter.frozen == frozen_, "%s", parameter.name.c_str());
     const int64_t numel = parameter.numel(), aligned = round_up(end + numel, kAlign);
     slots_.push_back({parameter.name, parameter.shape, end, numel});
     parameter_numel_ += numel;
@@ -57,33 +59,43 @@ std::vector<Range> FlatLayout::ranges(int rank) const {
 
 FlatPlan plan_flats(const std::vector<UnitSpec>& units, const FlatPlanOptions& options) {
   FlatPlan plan;
-  std::vector<Parameter> persisted;
+  std::vector<Parameter> persisted[2];  // trained, frozen
   int64_t persisted_numel = 0;
+  auto add_flat = [&](std::string name, const std::vector<Parameter>& parameters) {
+    if (parameters.empty()) return -1;
+    if (parameters.front().frozen) name += " (frozen)";
+    plan.flats.emplace_back(std::move(name), parameters, options.shard_world, options.chunk_limit);
+    return static_cast<int>(plan.flats.size()) - 1;
+  };
   for (const auto& unit : units) {
-    std::vector<Parameter> own;
+    std::vector<Parameter> own[2];
     std::vector<FlatPlan::Place> places;
+    std::vector<bool> kept;
     for (const auto& parameter : unit.parameters) {
       const int64_t numel = parameter.numel();
       const bool keep = numel <= options.persistence_threshold &&
                         persisted_numel + numel <= options.model_persistence_threshold;
-      auto& list = keep ? persisted : own;
+      auto& list = (keep ? persisted : own)[parameter.frozen];
       if (keep) persisted_numel += numel;
-      places.push_back(
-          {keep ? -1 : static_cast<int>(plan.flats.size()), static_cast<int>(list.size())});
+      kept.push_back(keep);
+      places.push_back({-1, static_cast<int>(list.size())});
       list.push_back(parameter);
     }
-    plan.places.push_back(std::move(places));
-    plan.unit_flat.push_back(own.empty() ? -1 : static_cast<int>(plan.flats.size()));
-    if (!own.empty()) {
-      plan.flats.emplace_back(unit.name, own, options.shard_world, options.chunk_limit);
+    plan.unit_flat.push_back(add_flat(unit.name, own[0]));
+    plan.unit_frozen.push_back(add_flat(unit.name, own[1]));
+    for (size_t i = 0; i < places.size(); ++i) {
+      if (kept[i]) continue;
+      places[i].flat = unit.parameters[i].frozen ? plan.unit_frozen.back() : plan.unit_flat.back();
     }
+    plan.places.push_back(std::move(places));
   }
-  if (persisted.empty()) return plan;
-  plan.persisted = static_cast<int>(plan.flats.size());
-  plan.flats.emplace_back("persisted", persisted, options.shard_world, options.chunk_limit);
-  for (auto& places : plan.places) {
-    for (auto& place : places) {
-      if (place.flat < 0) place.flat = plan.persisted;
+  plan.persisted = add_flat("persisted", persisted[0]);
+  plan.persisted_frozen = add_flat("persisted", persisted[1]);
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    for (size_t i = 0; i < plan.places[unit].size(); ++i) {
+      auto& place = plan.places[unit][i];
+      if (place.flat >= 0) continue;
+      place.flat = units[unit].parameters[i].frozen ? plan.persisted_frozen : plan.persisted;
     }
   }
   return plan;

@@ -1,7 +1,8 @@
 // ZeRO's arithmetic: where every parameter lies in its flat, how a flat is cut into chunks, which
 // slice of each chunk a rank owns. Numbers only: no tensors, no torch, no communication.
 //
-//   flat   = parameters of one unit, each aligned to kAlign elements, padded at the end
+//   flat   = parameters of one unit, each aligned to kAlign elements, padded at the end; trained
+//   and frozen ones (LoRA) have flats of their own
 //   chunk  = a run of the flat of at most the bucket size, a multiple of world x kAlign; one
 //   collective slice  = chunk / world; rank r owns slice r of every chunk shard  = a rank's slices,
 //   in chunk order, contiguous in its own storage
@@ -53,11 +54,14 @@ struct Gap {
 class FlatLayout {
  public:
   /// `chunk_limit` in elements, > 0: no chunk is larger, but for the floor of world x kAlign.
+  /// The parameters are all trained or all frozen (DSJ_CHECK).
   FlatLayout(std::string name, const std::vector<Parameter>& parameters, int world,
              int64_t chunk_limit);
 
   const std::string& name() const { return name_; }
   int world() const { return world_; }
+  /// Read only: no gradient, no master, no moments.
+  bool frozen() const { return frozen_; }
   int64_t numel() const { return numel_; }  ///< with padding
   int64_t shard_numel() const { return numel_ / world_; }
   int64_t parameter_numel() const { return parameter_numel_; }  ///< without padding
@@ -71,6 +75,7 @@ class FlatLayout {
  private:
   std::string name_;
   int world_;
+  bool frozen_;
   int64_t numel_ = 0, parameter_numel_ = 0;
   std::vector<Slot> slots_;
   std::vector<Chunk> chunks_;
@@ -84,10 +89,13 @@ struct FlatPlan {
     int slot = 0;
   };
   std::vector<FlatLayout>
-      flats;  ///< one per unit with sharded parameters, in unit order; then the persisted one
-  std::vector<int> unit_flat;              ///< per unit: its own flat, or -1
-  int persisted = -1;                      ///< the flat of small parameters kept whole, or -1
+      flats;  ///< those of the units with sharded parameters, in unit order; then the persisted
+  std::vector<int> unit_flat;    ///< per unit: the flat of its trained ones, or -1
+  std::vector<int> unit_frozen;  ///< per unit: the flat of its frozen ones, or -1
+  int persisted = -1;            ///< the flat of small trained parameters kept whole, or -1
+  int persisted_frozen = -1;     ///< the same of frozen ones
   std::vector<std::vector<Place>> places;  ///< [unit][parameter]
+  bool is_persisted(int flat) const { return flat == persisted || flat == persisted_frozen; }
 };
 
 struct FlatPlanOptions {

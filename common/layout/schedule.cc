@@ -21,18 +21,23 @@ std::vector<Use> trace(const std::vector<UnitSpec>& units, const FlatPlan& plan,
                        int64_t micro_steps) {
   auto flats_of = [&](int unit) {
     std::vector<int> flats;
-    if (units[unit].uses_embedding && plan.unit_flat[0] >= 0) flats.push_back(plan.unit_flat[0]);
-    if (plan.unit_flat[unit] >= 0) flats.push_back(plan.unit_flat[unit]);
+    auto add = [&](int of) {
+      for (const int flat : {plan.unit_flat[of], plan.unit_frozen[of]})
+        if (flat >= 0) flats.push_back(flat);
+    };
+    if (units[unit].uses_embedding) add(0);
+    add(unit);
     return flats;
   };
   std::vector<Use> uses;
-  const int last = static_cast<int>(units.size()) - 1;
+  const int last = static_cast<int>(units.size()) - 1, lowest = lowest_trainable(units);
   for (int g = 0; g < micro_steps; ++g) {
     for (int u = 0; u < last; ++u) uses.push_back({Kind::Forward, u, g, flats_of(u)});
     uses.push_back({Kind::Turn, last, g, flats_of(last)});
-    for (int u = last - 1; u > 0; --u) uses.push_back({Kind::Backward, u, g, flats_of(u)});
+    for (int u = last - 1; u >= std::max(lowest, 1); --u)
+      uses.push_back({Kind::Backward, u, g, flats_of(u)});
     // The embedding's backward reads token ids and writes a gradient: its weight is not needed.
-    uses.push_back({Kind::Backward, 0, g, {}});
+    if (lowest == 0) uses.push_back({Kind::Backward, 0, g, {}});
   }
   return uses;
 }
@@ -149,6 +154,7 @@ Schedule make_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
                        const ScheduleLimits& limits, int64_t micro_steps) {
   DSJ_CHECK(micro_steps > 0 && units.size() >= 2);
   const std::vector<Use> uses = trace(units, plan, micro_steps);
+  const int lowest = lowest_trainable(units);
   Schedule schedule;
   Walk walk(plan, limits, uses, schedule);
   for (size_t at = 0; at < uses.size(); ++at) {
@@ -164,7 +170,7 @@ Schedule make_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
     if (const int flat = plan.unit_flat[use.unit]; flat >= 0) {
       schedule.actions.push_back({Kind::Reduce, use.unit, flat, use.micro_step});
     }
-    if (use.unit == 0 && plan.persisted >= 0) {
+    if (use.unit == lowest && plan.persisted >= 0) {
       schedule.actions.push_back({Kind::Reduce, -1, plan.persisted, use.micro_step});
     }
   }

@@ -1,7 +1,8 @@
 // The schedule of one optimizer step as a list: which flats are gathered when, what runs, what is
-// released, what is reduced. A pure function of sizes and limits. The trainer walks the list, the
-// memory model counts on it, and all ranks make the same one, so that collectives are issued in one
-// order.
+// released, what is reduced. Backward ends at the lowest unit that is trained; frozen flats are
+// gathered and released like others, and never reduced. A pure function of sizes and limits. The
+// trainer walks the list, the memory model counts on it, and all ranks make the same one, so that
+// collectives are issued in one order.
 #pragma once
 
 #include <cstdint>

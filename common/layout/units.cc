@@ -48,4 +48,20 @@ int64_t total_numel(const std::vector<UnitSpec>& units) {
   return total;
 }
 
+int64_t trainable_numel(const std::vector<UnitSpec>& units) {
+  int64_t total = 0;
+  for (const auto& unit : units) {
+    for (const auto& parameter : unit.parameters) total += parameter.frozen ? 0 : parameter.numel();
+  }
+  return total;
+}
+
+int lowest_trainable(const std::vector<UnitSpec>& units) {
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    for (const auto& parameter : units[unit].parameters)
+      if (!parameter.frozen) return static_cast<int>(unit);
+  }
+  return static_cast<int>(units.size()) - 1;
+}
+
 }  // namespace dsj::layout

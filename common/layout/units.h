@@ -14,13 +14,22 @@ namespace dsj::layout {
 struct Parameter {
   std::string name;  ///< as in the Hugging Face checkpoint
   std::vector<int64_t> shape;
+  bool frozen = false;  ///< not trained: it has no gradient and no state
   int64_t numel() const;
+};
+
+/// A low-rank update of a weight: indices into its unit's parameters (layout/lora.h).
+struct Adapter {
+  int weight = 0;
+  int a = 0;  ///< [r, in]
+  int b = 0;  ///< [out, r]
 };
 
 struct UnitSpec {
   std::string name;  ///< "embedding", "layer 3", "head"
   std::vector<Parameter> parameters;
   bool uses_embedding = false;  ///< the head of a tied model borrows the embedding's weight
+  std::vector<Adapter> adapters = {};
 };
 
 /// Units in forward order. Parameters that one matrix product can serve are neighbours (q, k, v
@@ -29,5 +38,9 @@ std::vector<UnitSpec> units_of(const ModelConfig& config);
 
 /// Elements, tied weights once.
 int64_t total_numel(const std::vector<UnitSpec>& units);
+int64_t trainable_numel(const std::vector<UnitSpec>& units);
+
+/// The first unit with a parameter that is trained: backward ends there.
+int lowest_trainable(const std::vector<UnitSpec>& units);
 
 }  // namespace dsj::layout

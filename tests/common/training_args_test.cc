@@ -58,7 +58,7 @@ TEST(TrainingArgsTest, RefusalsSayWhereAndWhat) {
            Bad{R"({"bf16": "maybe"})", "t.bf16", "expected true or false"},
            Bad{R"({"bf16": 2})", "t.bf16", "expected true or false"},
            Bad{R"({"dataPath": 3})", "t.dataPath", "expected a string"},
-           Bad{R"({"lora": {"r": 8}})", "t.lora", "not built"},
+           Bad{R"({"lora": {"r": 0}})", "t.lora.r", "at least 1"},
            Bad{R"({"modelMaxLength": 8, "maxSeqLength": 8})", "t.m", "twice"},
            Bad{R"([])", "t", "expected an object"},
        }) {

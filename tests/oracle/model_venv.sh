@@ -6,6 +6,7 @@ set -euo pipefail
 venv="${DSJ_CACHE:-$HOME/.cache/dsj}/venv-oracle-torch"
 pure=(
   numpy==2.4.6 transformers==5.23.0 safetensors==0.8.0 tokenizers==0.23.3
+  peft==0.21.2 accelerate==1.15.0 psutil==7.2.2
   filelock typing_extensions sympy networkx jinja2 fsspec setuptools
 )
 binary=(

@@ -95,6 +95,29 @@ TEST_F(ArgumentsTest, WhatDoesNotMatterIsSaid) {
   }
 }
 
+TEST_F(ArgumentsTest, LoraByItsUsualNames) {
+  const auto job = parse(std::string(kLine) +
+                         "--use_lora True --lora_r 16 --lora_alpha 32 --lora_dropout 0.05 "
+                         "--lora_target_modules q_proj v_proj --lora_modules_to_save lm_head,norm "
+                         "--lora_bias none --q_lora False");
+  ASSERT_TRUE(job) << job.error().to_string();
+  ASSERT_TRUE(job->training.lora);
+  const LoraArgs want{.r = 16,
+                      .alpha = 32,
+                      .dropout = 0.05,
+                      .target_modules = {"q_proj", "v_proj"},
+                      .modules_to_save = {"lm_head", "norm"}};
+  EXPECT_EQ(*job->training.lora, want);
+  const auto all = parse(std::string(kLine) + "--use_lora --lora_target_modules all-linear");
+  ASSERT_TRUE(all) << all.error().to_string();
+  EXPECT_EQ(all->training.lora->target_pattern, "all-linear");
+  const auto off = parse(std::string(kLine) + "--use_lora False --lora_r 16");
+  ASSERT_TRUE(off) << off.error().to_string();
+  EXPECT_FALSE(off->training.lora);
+  ASSERT_EQ(off->findings.size(), 1u);
+  EXPECT_EQ(off->findings[0].path, "--lora_r");
+}
+
 TEST_F(ArgumentsTest, OverridesApply) {
   const auto job = parse(kLine, {"spec.training.maxSteps=5", "spec.workers.slotsPerWorker=3"});
   ASSERT_TRUE(job) << job.error().to_string();
@@ -117,8 +140,12 @@ TEST_F(ArgumentsTest, RefusalsNameTheArgument) {
            Bad{"--max_steps 1 --max-steps 2", "--max-steps", "given twice"},
            Bad{"--model_max_length 1 --max_seq_length 2", "--max", "twice"},
            Bad{"--report_to wandb", "--report_to", "trackers are not built"},
-           Bad{"--use_lora True", "--use_lora", "LoRA is not built"},
-           Bad{"--lora_r 8", "--lora_r", "LoRA is not built"},
+           Bad{"--use_lora maybe", "--use_lora", "true or false"},
+           Bad{"--use_lora True --lora_r 0", "--lora_r", "at least 1"},
+           Bad{"--lora_r 8", "--lora_r", "--use_lora True"},
+           Bad{"--use_lora --lora_bias all", "--lora_bias", "only \"none\""},
+           Bad{"--use_lora --q_lora True", "--q_lora", "quantised"},
+           Bad{"--use_lora --lora_alfa 8", "--lora_alfa", "did you mean \"--lora_alpha\"?"},
            Bad{"--optim adafactor", "--optim", "another optimizer"},
            Bad{"--nnodes 2", "--nnodes", "this machine only"},
            Bad{"--nproc_per_node 0", "--nproc_per_node", "at least 1"},

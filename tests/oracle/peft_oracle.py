@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""LoRA as PEFT does it, in fp32: tests/fixtures/lora/. tests/fixtures/README.md describes the files.
+
+Per case an adapter before and after some AdamW steps, as save_pretrained writes it, the losses on the way, the logits
+with the trained adapter, and the weights that merge_and_unload makes. Run by `make oracle`, after qwen2_oracle.py.
+"""
+# python: tests/oracle/model_venv.sh
+import json
+import os
+import shutil
+
+import peft
+import torch
+import transformers
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
+
+FIXTURES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "fixtures")
+ROOT = os.path.join(FIXTURES, "lora")
+ADAMW = {"lr": 0.01, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1, "max_grad_norm": 0.5}
+CASES = {
+    "plain": ("tiny-qwen2", 30, {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj", "down_proj"]}),
+    "linear": ("tiny-qwen2-tied", 10, {"r": 2, "lora_alpha": 3, "use_rslora": True, "target_modules": "all-linear"}),
+    "saved": ("tiny-qwen2", 10, {"r": 3, "lora_alpha": 6, "lora_dropout": 0.0, "modules_to_save": ["lm_head", "model.norm"],
+                                 "target_modules": r".*layers\.1\..*(k_proj|up_proj)"}),
+    "gpt2": ("lora/gpt2-base", 10, {"r": 2, "lora_alpha": 4, "target_modules": ["c_attn", "c_fc"]}),
+}
+
+
+def make_gpt2_base(directory):
+    config = transformers.GPT2Config(vocab_size=48, n_positions=32, n_embd=16, n_layer=1, n_head=2, resid_pdrop=0.0,
+                                     embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0)
+    torch.manual_seed(7)
+    model = transformers.GPT2LMHeadModel(config)
+    for parameter in model.parameters():
+        parameter.data.normal_(std=0.2)
+    model.save_pretrained(directory)
+
+
+def rows_of(base, vocabulary):
+    """The rows of tiny-qwen2's oracle, folded into a smaller vocabulary."""
+    with open(os.path.join(FIXTURES, "tiny-qwen2.oracle.json"), encoding="utf-8") as file:
+        rows = json.load(file)["rows"]
+    return [{"input_ids": [i % vocabulary for i in row["input_ids"]],
+             "labels": [i if i < 0 else i % vocabulary for i in row["labels"]]} for row in rows]
+
+
+def save(model, directory):
+    """save_pretrained, in a stable form: sorted target modules, a base path that is no one's."""
+    model.save_pretrained(directory)
+    path = os.path.join(directory, "adapter_config.json")
+    with open(path, encoding="utf-8") as file:
+        config = json.load(file)
+    config["base_model_name_or_path"] = "BASE"
+    if isinstance(config["target_modules"], list):
+        config["target_modules"].sort()
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(config, file, indent=2, sort_keys=True)
+        file.write("\n")
+    readme = os.path.join(directory, "README.md")
+    if os.path.exists(readme):
+        os.remove(readme)
+    os.chmod(os.path.join(directory, "adapter_model.safetensors"), 0o644)
+
+
+def loss_of(model, rows, step):
+    """Mean over two rows of each row's mean: two ranks with one row each, or two micro-steps."""
+    chosen = [rows[(2 * step + j) % len(rows)] for j in range(2)]
+    return sum(model(input_ids=torch.tensor([row["input_ids"]]), labels=torch.tensor([row["labels"]])).loss
+               for row in chosen) / 2
+
+
+def run(name, base, steps, settings):
+    directory = os.path.join(ROOT, name)
+    shutil.rmtree(directory, ignore_errors=True)
+    model = transformers.AutoModelForCausalLM.from_pretrained(os.path.join(FIXTURES, base), dtype=torch.float32,
+                                                              attn_implementation="eager")
+    torch.manual_seed(11)
+    model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **settings)).train()
+    save(model, os.path.join(directory, "initial"))
+    rows = rows_of(base, model.config.vocab_size)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=ADAMW["lr"], betas=tuple(ADAMW["betas"]), eps=ADAMW["eps"],
+                                  weight_decay=ADAMW["weight_decay"], foreach=False)
+    losses, norms = [], []
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = loss_of(model, rows, step)
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(trained, ADAMW["max_grad_norm"]).item())
+        optimizer.step()
+        losses.append(loss.item())
+    save(model, os.path.join(directory, "final"))
+    model.eval()
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([rows[0]["input_ids"]])).logits[0, -1]
+    before = {key: value.clone() for key, value in
+              transformers.AutoModelForCausalLM.from_pretrained(os.path.join(FIXTURES, base)).state_dict().items()}
+    merged = model.merge_and_unload().state_dict()
+    changed = {key: value.contiguous().clone() for key, value in merged.items() if not torch.equal(before[key], value)}
+    save_file(changed, os.path.join(directory, "merged.safetensors"), metadata={"format": "pt"})
+    os.chmod(os.path.join(directory, "merged.safetensors"), 0o644)
+    with open(os.path.join(directory, "run.json"), "w", encoding="utf-8") as file:
+        json.dump({"versions": {"peft": peft.__version__, "torch": torch.__version__,
+                                "transformers": transformers.__version__},
+                   "base": base, "settings": settings, "rows": rows, "adamw": ADAMW, "loss": losses, "grad_norm": norms,
+                   "trainable": sum(parameter.numel() for parameter in trained),
+                   "logits": [float(f"{value:.9g}") for value in logits.tolist()]}, file)
+        file.write("\n")
+    print(f"{name}: loss {losses[0]:.6f} to {losses[-1]:.6f}, {len(changed)} merged tensors")
+    print(sorted(load_file(os.path.join(directory, "final", "adapter_model.safetensors")))[:3])
+
+
+def main():
+    torch.set_num_threads(1)
+    make_gpt2_base(os.path.join(ROOT, "gpt2-base"))
+    for name, (base, steps, settings) in CASES.items():
+        run(name, base, steps, settings)
+
+
+if __name__ == "__main__":
+    main()
