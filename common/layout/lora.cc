@@ -126,8 +126,9 @@ Status check_targets(const LoraArgs& lora, const std::vector<Module>& modules, M
                      bool& any) {
   for (const Module& module : modules) {
     if (excluded(lora, module.name)) continue;
-    DSJ_TRY(const bool match, matches(module.name));
-    if (!match) continue;
+    const Result<bool> match = matches(module.name);
+    if (!match) return bad_input(match.error().message, kTargets);
+    if (!*match) continue;
     DSJ_TRY_STATUS(check_target(module, modules));
     any = true;
   }
