@@ -1,5 +1,7 @@
 #include "common/layout/units.h"
 
+#include "common/check.h"
+
 namespace dsj::layout {
 
 int64_t Parameter::numel() const {
@@ -8,36 +10,91 @@ int64_t Parameter::numel() const {
   return product;
 }
 
-std::vector<UnitSpec> units_of(const ModelConfig& c) {
+namespace {
+
+/// Name below "model.layers.N." and shape.
+Parameter decoder_parameter(const ModelConfig& c, Role role) {
+  const int64_t hidden = c.hidden_size, inner = c.intermediate_size;
+  const int64_t q = c.query_size(), kv = c.kv_size();
+  switch (role) {
+    case Role::Norm1:
+      return {"input_layernorm.weight", {hidden}};
+    case Role::Q:
+      return {"self_attn.q_proj.weight", {q, hidden}};
+    case Role::K:
+      return {"self_attn.k_proj.weight", {kv, hidden}};
+    case Role::V:
+      return {"self_attn.v_proj.weight", {kv, hidden}};
+    case Role::QBias:
+      return {"self_attn.q_proj.bias", {q}};
+    case Role::KBias:
+      return {"self_attn.k_proj.bias", {kv}};
+    case Role::VBias:
+      return {"self_attn.v_proj.bias", {kv}};
+    case Role::QNorm:
+      return {"self_attn.q_norm.weight", {c.head_dim}};
+    case Role::KNorm:
+      return {"self_attn.k_norm.weight", {c.head_dim}};
+    case Role::O:
+      return {"self_attn.o_proj.weight", {hidden, q}};
+    case Role::OBias:
+      return {"self_attn.o_proj.bias", {hidden}};
+    case Role::Norm2:
+      return {"post_attention_layernorm.weight", {hidden}};
+    case Role::Gate:
+      return {"mlp.gate_proj.weight", {inner, hidden}};
+    case Role::Up:
+      return {"mlp.up_proj.weight", {inner, hidden}};
+    case Role::GateBias:
+      return {"mlp.gate_proj.bias", {inner}};
+    case Role::UpBias:
+      return {"mlp.up_proj.bias", {inner}};
+    case Role::Down:
+      return {"mlp.down_proj.weight", {hidden, inner}};
+    case Role::DownBias:
+      return {"mlp.down_proj.bias", {hidden}};
+  }
+  DSJ_CHECK(false);
+}
+
+std::vector<UnitSpec> llama_units(const ModelConfig& c) {
   std::vector<UnitSpec> units;
   units.push_back({"embedding", {{"model.embed_tokens.weight", {c.vocab_size, c.hidden_size}}}});
   for (int64_t layer = 0; layer < c.num_layers; ++layer) {
-    const std::string prefix = "model.layers." + std::to_string(layer) + ".";
-    const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
     UnitSpec unit{"layer " + std::to_string(layer), {}};
-    auto add = [&](std::string name, std::vector<int64_t> shape) {
-      unit.parameters.push_back({std::move(name), std::move(shape)});
-    };
-    add(prefix + "input_layernorm.weight", {c.hidden_size});
-    add(attention + "q_proj.weight", {c.query_size(), c.hidden_size});
-    add(attention + "k_proj.weight", {c.kv_size(), c.hidden_size});
-    add(attention + "v_proj.weight", {c.kv_size(), c.hidden_size});
-    if (c.qkv_bias) {
-      add(attention + "q_proj.bias", {c.query_size()});
-      add(attention + "k_proj.bias", {c.kv_size()});
-      add(attention + "v_proj.bias", {c.kv_size()});
+    for (const Role role : decoder_roles(c)) {
+      Parameter parameter = decoder_parameter(c, role);
+      parameter.name = "model.layers." + std::to_string(layer) + "." + parameter.name;
+      unit.parameters.push_back(std::move(parameter));
     }
-    add(attention + "o_proj.weight", {c.hidden_size, c.query_size()});
-    add(prefix + "post_attention_layernorm.weight", {c.hidden_size});
-    add(mlp + "gate_proj.weight", {c.intermediate_size, c.hidden_size});
-    add(mlp + "up_proj.weight", {c.intermediate_size, c.hidden_size});
-    add(mlp + "down_proj.weight", {c.hidden_size, c.intermediate_size});
     units.push_back(std::move(unit));
   }
   UnitSpec head{"head", {{"model.norm.weight", {c.hidden_size}}}, c.tied};
   if (!c.tied) head.parameters.push_back({"lm_head.weight", {c.vocab_size, c.hidden_size}});
   units.push_back(std::move(head));
   return units;
+}
+
+}  // namespace
+
+std::vector<Role> decoder_roles(const ModelConfig& c) {
+  std::vector<Role> roles = {Role::Norm1, Role::Q, Role::K, Role::V};
+  auto add = [&](bool has, std::initializer_list<Role> more) {
+    if (has) roles.insert(roles.end(), more);
+  };
+  add(c.qkv_bias, {Role::QBias, Role::KBias, Role::VBias});
+  add(c.qk_norm, {Role::QNorm, Role::KNorm});
+  add(true, {Role::O});
+  add(c.o_bias, {Role::OBias});
+  add(true, {Role::Norm2, Role::Gate, Role::Up});
+  add(c.mlp_bias, {Role::GateBias, Role::UpBias});
+  add(true, {Role::Down});
+  add(c.mlp_bias, {Role::DownBias});
+  return roles;
+}
+
+std::vector<UnitSpec> units_of(const ModelConfig& c) {
+  return llama_units(c);
 }
 
 int64_t total_numel(const std::vector<UnitSpec>& units) {

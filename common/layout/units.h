@@ -32,6 +32,30 @@ struct UnitSpec {
   std::vector<Adapter> adapters = {};
 };
 
+/// What a parameter of a llama-like decoder layer is.
+enum class Role {
+  Norm1,
+  Q,
+  K,
+  V,
+  QBias,
+  KBias,
+  VBias,
+  QNorm,
+  KNorm,
+  O,
+  OBias,
+  Norm2,
+  Gate,
+  Up,
+  GateBias,
+  UpBias,
+  Down,
+  DownBias,
+};
+/// Those that this model has, in the order of its unit's parameters (Block::Llama).
+std::vector<Role> decoder_roles(const ModelConfig& config);
+
 /// Units in forward order. Parameters that one matrix product can serve are neighbours (q, k, v
 /// weights; q, k, v biases; gate and up): one view spans them, without a copy.
 std::vector<UnitSpec> units_of(const ModelConfig& config);

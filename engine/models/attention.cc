@@ -1,9 +1,10 @@
 // Attention by libtorch's flash kernels, through their forward and backward operators: the
-// log-sum-exp is kept, the scores never are.
+// log-sum-exp is kept, the scores never are. With dropout the plain form runs (reference).
 #include <ATen/ATen.h>
 
+#include "common/check.h"
 #include "engine/models/gemm.h"
-#include "engine/models/ops.h"
+#include "engine/models/unit.h"
 
 namespace dsj::models::ops {
 namespace {
@@ -19,9 +20,12 @@ at::Tensor repeat_heads(const at::Tensor& x, int64_t times) {
   return x.unsqueeze(2).expand({x.size(0), x.size(1), times, x.size(2), x.size(3)}).flatten(1, 2);
 }
 
+at::Tensor by_head(const at::Tensor& qkv, const Attention& s) {
+  return qkv.view({s.batch, s.seq, s.heads + 2 * s.kv_heads, s.dim}).transpose(1, 2);
+}
+
 Heads split(const at::Tensor& qkv, const Attention& s) {
-  const at::Tensor all =
-      qkv.view({s.batch, s.seq, s.heads + 2 * s.kv_heads, s.dim}).transpose(1, 2);
+  const at::Tensor all = by_head(qkv, s);
   const int64_t times = s.heads / s.kv_heads;
   return {all.narrow(1, 0, s.heads), repeat_heads(all.narrow(1, s.heads, s.kv_heads), times),
           repeat_heads(all.narrow(1, s.heads + s.kv_heads, s.kv_heads), times)};
@@ -31,45 +35,11 @@ at::Tensor merge(const at::Tensor& heads, int64_t rows) {
   return heads.transpose(1, 2).reshape({rows, heads.size(1) * heads.size(3)});
 }
 
-/// On a CPU without 16-bit units the kernel's products run in fp32, like every other one.
-at::Tensor widen(const at::Tensor& x) {
-  return gemm::native(x) ? x : x.to(at::kFloat);
-}
-
-}  // namespace
-
-Attended attention(const at::Tensor& qkv, const Attention& shape) {
-  const Heads h = split(widen(qkv), shape);
-  if (!qkv.is_cpu()) {
-    auto [out, logsumexp, seed, offset] = at::_scaled_dot_product_efficient_attention(
-        h.q, h.k, h.v, /*attn_bias=*/{}, /*compute_log_sumexp=*/true, 0.0, /*is_causal=*/true);
-    return {merge(out, qkv.size(0)), logsumexp, seed, offset};
-  }
-  auto [out, logsumexp] =
-      at::_scaled_dot_product_flash_attention_for_cpu(h.q, h.k, h.v, 0.0, /*is_causal=*/true);
-  return {merge(out, qkv.size(0)).to(qkv.scalar_type()), logsumexp, {}, {}};
-}
-
-at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
-                              const Attended& attended, const Attention& s) {
-  const Heads h = split(widen(qkv), s);
-  auto heads_of = [&](const at::Tensor& x) {
-    return widen(x).view({s.batch, s.seq, s.heads, s.dim}).transpose(1, 2);
-  };
-  at::Tensor dq, dk, dv;
-  if (qkv.is_cpu()) {
-    std::tie(dq, dk, dv) = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        heads_of(dout), h.q, h.k, h.v, heads_of(attended.out), attended.logsumexp, 0.0,
-        /*is_causal=*/true);
-  } else {
-    std::tie(dq, dk, dv, std::ignore) = at::_scaled_dot_product_efficient_attention_backward(
-        heads_of(dout), h.q, h.k, h.v, /*attn_bias=*/{}, heads_of(attended.out), attended.logsumexp,
-        attended.philox_seed, attended.philox_offset, 0.0, {true, true, true, false},
-        /*is_causal=*/true);
-  }
+/// The gradients of split()'s views, as the gradient of qkv.
+at::Tensor join(const at::Tensor& qkv, const Attention& s, const at::Tensor& dq,
+                const at::Tensor& dk, const at::Tensor& dv) {
   at::Tensor dqkv = at::empty_like(qkv);
-  const at::Tensor all =
-      dqkv.view({s.batch, s.seq, s.heads + 2 * s.kv_heads, s.dim}).transpose(1, 2);
+  const at::Tensor all = by_head(dqkv, s);
   const int64_t times = s.heads / s.kv_heads;
   auto fold = [&](const at::Tensor& x) {
     return times == 1 ? x : x.unflatten(1, {s.kv_heads, times}).sum(2);
@@ -80,4 +50,150 @@ at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
   return dqkv;
 }
 
+/// On a CPU without 16-bit units the kernel's products run in fp32, like every other one.
+at::Tensor widen(const at::Tensor& x) {
+  return gemm::native(x) ? x : x.to(at::kFloat);
+}
+
+at::Tensor heads_of(const at::Tensor& x, const Attention& s) {
+  return x.view({s.batch, s.seq, s.heads, s.dim}).transpose(1, 2);
+}
+
+bool windowed(const Attention& s) {
+  return s.window > 0 && s.window < s.seq;
+}
+
+/// [seq, seq] of `options`: 0 where a query sees the key, -inf elsewhere.
+at::Tensor causal_mask(const Attention& s, const at::TensorOptions& options) {
+  at::Tensor seen = at::ones({s.seq, s.seq}, options.dtype(at::kBool)).tril_();
+  if (windowed(s)) seen.triu_(1 - s.window);
+  return at::zeros({s.seq, s.seq}, options).masked_fill_(seen.logical_not_(), -INFINITY);
+}
+
+/// nullopt: causal is mask enough. The CUDA kernel wants rows aligned to 16 elements, and one mask
+/// per head (a view).
+std::optional<at::Tensor> window_mask(const Attention& s, const at::Tensor& q) {
+  if (!windowed(s)) return std::nullopt;
+  const at::Tensor mask = causal_mask(s, q.options());
+  if (q.is_cpu()) return mask;
+  const int64_t padded = (s.seq + 15) / 16 * 16;
+  at::Tensor aligned = at::zeros({s.seq, padded}, q.options()).narrow(1, 0, s.seq);
+  aligned.copy_(mask);
+  return aligned.expand({s.batch, s.heads, s.seq, s.seq});
+}
+
+}  // namespace
+
+Attended attention(const at::Tensor& qkv, const Attention& shape) {
+  if (shape.dropout.p > 0) return reference::attention(qkv, shape);
+  const Heads h = split(widen(qkv), shape);
+  const auto mask = window_mask(shape, h.q);
+  const bool causal = !mask.has_value();
+  if (!qkv.is_cpu()) {
+    auto [out, logsumexp, seed, offset] = at::_scaled_dot_product_efficient_attention(
+        h.q, h.k, h.v, mask, /*compute_log_sumexp=*/true, 0.0, causal, shape.scale);
+    return {merge(out, qkv.size(0)), logsumexp, seed, offset};
+  }
+  auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
+      h.q, h.k, h.v, 0.0, causal, mask, shape.scale);
+  return {merge(out, qkv.size(0)).to(qkv.scalar_type()), logsumexp, {}, {}};
+}
+
+at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
+                              const Attended& attended, const Attention& s) {
+  if (s.dropout.p > 0) return reference::attention_backward(dout, qkv, s);
+  const Heads h = split(widen(qkv), s);
+  const at::Tensor dheads = heads_of(widen(dout), s), out = heads_of(widen(attended.out), s);
+  const auto mask = window_mask(s, h.q);
+  const bool causal = !mask.has_value();
+  at::Tensor dq, dk, dv;
+  if (qkv.is_cpu()) {
+    std::tie(dq, dk, dv) = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+        dheads, h.q, h.k, h.v, out, attended.logsumexp, 0.0, causal, mask, s.scale);
+  } else {
+    std::tie(dq, dk, dv, std::ignore) = at::_scaled_dot_product_efficient_attention_backward(
+        dheads, h.q, h.k, h.v, mask.value_or(at::Tensor()), out, attended.logsumexp,
+        attended.philox_seed, attended.philox_offset, 0.0, {true, true, true, false}, causal,
+        s.scale);
+  }
+  return join(qkv, s, dq, dk, dv);
+}
+
+at::Tensor attention_cached(const at::Tensor& qkv, const Attention& shape, int64_t first,
+                            at::Tensor k_cache, at::Tensor v_cache) {
+  DSJ_CHECK(first == 0 || shape.seq == 1);
+  const at::Tensor all = by_head(qkv, shape);
+  k_cache.narrow(2, first, shape.seq).copy_(all.narrow(1, shape.heads, shape.kv_heads));
+  v_cache.narrow(2, first, shape.seq)
+      .copy_(all.narrow(1, shape.heads + shape.kv_heads, shape.kv_heads));
+  if (first == 0) return attention(qkv, shape).out;
+  const int64_t seen = shape.window > 0 ? std::min(shape.window, first + 1) : first + 1;
+  const int64_t from = first + 1 - seen;
+  const at::Tensor out = at::scaled_dot_product_attention(
+      all.narrow(1, 0, shape.heads), k_cache.narrow(2, from, seen), v_cache.narrow(2, from, seen),
+      {}, 0.0, /*is_causal=*/false, shape.scale, /*enable_gqa=*/true);
+  return merge(out, qkv.size(0));
+}
+
+namespace reference {
+namespace {
+
+/// One sequence of a batch.
+struct Sequence {
+  Attention shape;  ///< batch 1, and a dropout key of its own
+  int64_t first;    ///< row
+};
+
+std::vector<Sequence> sequences(const Attention& s) {
+  std::vector<Sequence> all;
+  for (int64_t b = 0; b < s.batch; ++b) {
+    Attention one = s;
+    one.batch = 1;
+    one.dropout.key = dropout_key(s.dropout.key, b);
+    all.push_back({one, b * s.seq});
+  }
+  return all;
+}
+
+/// softmax(scores) in fp32, [1, heads, seq, seq].
+at::Tensor probabilities(const Heads& h, const Attention& s) {
+  at::Tensor scores = at::matmul(h.q, h.k.transpose(2, 3)).mul_(s.scale);
+  return scores.add_(causal_mask(s, scores.options())).softmax(-1);
+}
+
+}  // namespace
+
+Attended attention(const at::Tensor& qkv, const Attention& shape) {
+  at::Tensor out = at::empty({qkv.size(0), shape.heads * shape.dim}, qkv.options());
+  for (const auto& [s, first] : sequences(shape)) {
+    const Heads h = split(qkv.narrow(0, first, s.seq).to(at::kFloat), s);
+    at::Tensor p = probabilities(h, s);
+    dropout(p, s.dropout);
+    out.narrow(0, first, s.seq).copy_(merge(at::matmul(p, h.v), s.seq));
+  }
+  return {out, {}, {}, {}};
+}
+
+at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
+                              const Attention& shape) {
+  at::Tensor dqkv = at::empty_like(qkv);
+  for (const auto& [s, first] : sequences(shape)) {
+    const at::Tensor rows = qkv.narrow(0, first, s.seq).to(at::kFloat);
+    const Heads h = split(rows, s);
+    const at::Tensor d = heads_of(dout.narrow(0, first, s.seq).to(at::kFloat), s);
+    const at::Tensor p = probabilities(h, s);
+    at::Tensor dropped = p.clone();
+    dropout(dropped, s.dropout);
+    const at::Tensor dv = at::matmul(dropped.transpose(2, 3), d);
+    at::Tensor dp = at::matmul(d, h.v.transpose(2, 3));
+    dropout(dp, s.dropout);
+    const at::Tensor dscores = (dp - (dp * p).sum(-1, true)).mul_(p).mul_(s.scale);
+    dqkv.narrow(0, first, s.seq)
+        .copy_(
+            join(rows, s, at::matmul(dscores, h.k), at::matmul(dscores.transpose(2, 3), h.q), dv));
+  }
+  return dqkv;
+}
+
+}  // namespace reference
 }  // namespace dsj::models::ops

@@ -1,73 +1,71 @@
+#include "engine/models/decoder_layer.h"
+
 #include <ATen/ATen.h>
 
-#include "engine/models/gemm.h"
-#include "engine/models/unit.h"
-
 namespace dsj::models {
-namespace {
 
-/// Parameters of a layer, in the order of layout::units_of with qkv biases.
-enum Index { kNorm1, kQ, kK, kV, kQBias, kKBias, kVBias, kO, kNorm2, kGate, kUp, kDown };
-/// Without biases everything after kV moves down by three.
-int index(Index i, bool bias) {
-  return bias || i <= kV ? i : i - 3;
+using layout::Role;
+
+DecoderLayer::DecoderLayer(const layout::ModelConfig& config)
+    : config_(config), index_(static_cast<size_t>(Role::DownBias) + 1, -1) {
+  const auto roles = layout::decoder_roles(config);
+  for (size_t i = 0; i < roles.size(); ++i) index_[static_cast<size_t>(roles[i])] = int(i);
+  const int64_t kv = config.kv_size(), inner = config.intermediate_size;
+  qkv_ = {at(Role::Q), at(Role::QBias), {config.query_size(), kv, kv}};
+  o_ = {at(Role::O), at(Role::OBias), {config.hidden_size}};
+  gate_up_ = {at(Role::Gate), at(Role::GateBias), {inner, inner}};
+  down_ = {at(Role::Down), at(Role::DownBias), {config.hidden_size}};
 }
 
-/// Columns of one projection inside a fused result.
-struct Part {
-  int parameter;
-  int64_t first, size;
-};
-
-}  // namespace
-
-ops::Attention DecoderLayer::shape(int64_t rows, int64_t batch) const {
-  return {batch, rows / batch, config_.num_heads, config_.num_kv_heads, config_.head_dim};
+ops::Attention DecoderLayer::shape(int64_t rows, const LayerCall& call) const {
+  ops::Attention shape{.batch = call.batch,
+                       .seq = rows / call.batch,
+                       .heads = config_.num_heads,
+                       .kv_heads = config_.num_kv_heads,
+                       .dim = config_.head_dim,
+                       .scale = config_.attention_scale(call.layer),
+                       .window = config_.window(call.layer)};
+  if (call.dropout_key) shape.dropout = {config_.dropout.attention, *call.dropout_key};
+  return shape;
 }
 
-at::Tensor DecoderLayer::project_qkv(const zero::UnitParameters& p, const at::Tensor& h) const {
-  const int64_t q = config_.query_size(), kv = config_.kv_size();
-  at::Tensor qkv = at::empty({h.size(0), q + 2 * kv}, h.options());
-  const at::Tensor w = p.stacked_weight(kQ, 3);
-  const at::Tensor b = config_.qkv_bias ? p.stacked_weight(kQBias, 3) : at::Tensor();
-  if (w.defined() && (b.defined() || !config_.qkv_bias)) {
-    gemm::linear(qkv, h, w, b);
-    return qkv;
+at::Tensor DecoderLayer::project_qkv(const zero::UnitParameters& p, const at::Tensor& h,
+                                     const LayerCall& call, LayerSaved* saved) const {
+  const int64_t heads = config_.num_heads, kv_heads = config_.num_kv_heads;
+  at::Tensor qkv = project(p, qkv_, h);
+  if (config_.qk_norm) {
+    const at::Tensor q = qkv.narrow(1, 0, config_.query_size());
+    const at::Tensor k = qkv.narrow(1, config_.query_size(), config_.kv_size());
+    if (saved) saved->qk = qkv.narrow(1, 0, q.size(1) + k.size(1)).clone();
+    const at::Tensor q_rstd = ops::head_norm(q, p.weight(at(Role::QNorm)), heads, config_.norm_eps);
+    const at::Tensor k_rstd =
+        ops::head_norm(k, p.weight(at(Role::KNorm)), kv_heads, config_.norm_eps);
+    if (saved) saved->q_rstd = q_rstd, saved->k_rstd = k_rstd;
   }
-  const Part parts[] = {{kQ, 0, q}, {kK, q, kv}, {kV, q + kv, kv}};
-  for (const auto& [parameter, first, size] : parts) {
-    const at::Tensor bias = config_.qkv_bias ? p.weight(parameter + 3) : at::Tensor();
-    gemm::linear(qkv.narrow(1, first, size), h, p.weight(parameter), bias);
-  }
+  ops::rope(qkv, *call.rope, heads + kv_heads, /*inverse=*/false);
   return qkv;
 }
 
-at::Tensor DecoderLayer::project_gate_up(const zero::UnitParameters& p, const at::Tensor& h) const {
-  const int64_t inner = config_.intermediate_size;
-  const int gate = index(kGate, config_.qkv_bias);
-  at::Tensor out = at::empty({h.size(0), 2 * inner}, h.options());
-  if (const at::Tensor w = p.stacked_weight(gate, 2); w.defined()) {
-    gemm::linear(out, h, w);
-  } else {
-    gemm::linear(out.narrow(1, 0, inner), h, p.weight(gate));
-    gemm::linear(out.narrow(1, inner, inner), h, p.weight(gate + 1));
+at::Tensor DecoderLayer::mlp(const zero::UnitParameters& p, const at::Tensor& x2,
+                             LayerSaved* saved) const {
+  const ops::Normed norm2 = ops::rms_norm(x2, p.weight(at(Role::Norm2)), config_.norm_eps);
+  const at::Tensor gate_up = project(p, gate_up_, norm2.y);
+  if (saved) {
+    saved->norm2 = norm2;
+    saved->inner = gate_up;
   }
-  return out;
+  return project_add(p, down_, ops::swiglu(gate_up), x2);
 }
 
 at::Tensor DecoderLayer::forward(const zero::UnitParameters& p, const at::Tensor& x,
-                                 const ops::RopeTable& rope, int64_t batch,
-                                 LayerSaved* saved) const {
-  const bool bias = config_.qkv_bias;
-  ops::Normed norm1 = ops::rms_norm(x, p.weight(kNorm1), config_.rms_norm_eps);
-  at::Tensor qkv = project_qkv(p, norm1.y);
-  ops::rope(qkv, rope, config_.num_heads + config_.num_kv_heads, /*inverse=*/false);
-  ops::Attended attended = ops::attention(qkv, shape(x.size(0), batch));
-  at::Tensor x2 = gemm::linear_add(x, attended.out, p.weight(index(kO, bias)));
+                                 const LayerCall& call, LayerSaved* saved) const {
+  ops::Normed norm1 = ops::rms_norm(x, p.weight(at(Role::Norm1)), config_.norm_eps);
+  at::Tensor qkv = project_qkv(p, norm1.y, call, saved);
+  ops::Attended attended = ops::attention(qkv, shape(x.size(0), call));
+  at::Tensor x2 = project_add(p, o_, attended.out, x);
   if (saved) {
     saved->x = x;
-    saved->rstd1 = norm1.rstd;
-    saved->h1 = norm1.y;
+    saved->norm1 = norm1;
     saved->qkv = qkv;
     saved->attended = attended;
     saved->x2 = x2;
@@ -75,120 +73,66 @@ at::Tensor DecoderLayer::forward(const zero::UnitParameters& p, const at::Tensor
   norm1 = {};
   attended = {};
   qkv.reset();
-  ops::Normed norm2 = ops::rms_norm(x2, p.weight(index(kNorm2, bias)), config_.rms_norm_eps);
-  at::Tensor gate_up = project_gate_up(p, norm2.y);
-  if (saved) {
-    saved->rstd2 = norm2.rstd;
-    saved->h2 = norm2.y;
-    saved->gate_up = gate_up;
-  }
-  return gemm::linear_add(x2, ops::swiglu(gate_up), p.weight(index(kDown, bias)));
+  return mlp(p, x2, saved);
 }
 
 void DecoderLayer::backward_mlp(const zero::UnitParameters& p, at::Tensor dy,
                                 LayerSaved& saved) const {
-  const bool bias = config_.qkv_bias;
-  const int gate = index(kGate, bias), down = index(kDown, bias), norm = index(kNorm2, bias);
-  const int64_t inner = config_.intermediate_size;
-  at::Tensor da = at::empty({dy.size(0), inner}, dy.options());
-  {
-    const auto grad = p.grad(down);
-    gemm::grad_weight(grad.tensor, dy, ops::swiglu(saved.gate_up), grad.accumulate);
-  }
-  gemm::grad_input(da, dy, p.weight(down), false);
-  at::Tensor dgate_up = std::move(saved.gate_up);
-  ops::swiglu_backward(da, dgate_up);
-  da.reset();
-  at::Tensor dh = at::empty_like(saved.h2);
-  const at::Tensor w = p.stacked_weight(gate, 2);
-  if (const auto grad = p.stacked_grad(gate, 2); w.defined() && grad.tensor.defined()) {
-    gemm::grad_weight(grad.tensor, dgate_up, saved.h2, grad.accumulate);
-    gemm::grad_input(dh, dgate_up, w, false);
-  } else {
-    for (int i = 0; i < 2; ++i) {
-      const at::Tensor part = dgate_up.narrow(1, i * inner, inner);
-      const auto one = p.grad(gate + i);
-      gemm::grad_weight(one.tensor, part, saved.h2, one.accumulate);
-      gemm::grad_input(dh, part, p.weight(gate + i), i > 0);
-    }
-  }
-  const auto grad = p.grad(norm);
-  ops::rms_norm_backward(dh, saved.x2, p.weight(norm), saved.rstd2, dy, grad.tensor,
+  at::Tensor dinner = std::move(saved.inner);
+  ops::swiglu_backward(project_backward(p, down_, dy, ops::swiglu(dinner)), dinner);
+  const at::Tensor dh = project_backward(p, gate_up_, dinner, saved.norm2.y);
+  const auto grad = p.grad(at(Role::Norm2));
+  ops::rms_norm_backward(dh, saved.x2, p.weight(at(Role::Norm2)), saved.norm2.rstd, dy, grad.tensor,
                          grad.accumulate);
   saved.x2.reset();
-  saved.h2.reset();
+  saved.norm2 = {};
+}
+
+void DecoderLayer::backward_head_norms(const zero::UnitParameters& p, at::Tensor dqkv,
+                                       LayerSaved& saved) const {
+  const int64_t q = config_.query_size(), kv = config_.kv_size();
+  const auto q_grad = p.grad(at(Role::QNorm)), k_grad = p.grad(at(Role::KNorm));
+  ops::head_norm_backward(dqkv.narrow(1, 0, q), saved.qk.narrow(1, 0, q), p.weight(at(Role::QNorm)),
+                          saved.q_rstd, q_grad.tensor, q_grad.accumulate);
+  ops::head_norm_backward(dqkv.narrow(1, q, kv), saved.qk.narrow(1, q, kv),
+                          p.weight(at(Role::KNorm)), saved.k_rstd, k_grad.tensor,
+                          k_grad.accumulate);
+  saved.qk.reset();
 }
 
 void DecoderLayer::backward_attention(const zero::UnitParameters& p, at::Tensor dy,
-                                      const ops::RopeTable& rope, int64_t batch,
-                                      LayerSaved& saved) const {
-  const int64_t q = config_.query_size(), kv = config_.kv_size();
-  const int out = index(kO, config_.qkv_bias);
-  at::Tensor dattended = at::empty_like(saved.attended.out);
-  {
-    const auto grad = p.grad(out);
-    gemm::grad_weight(grad.tensor, dy, saved.attended.out, grad.accumulate);
-    gemm::grad_input(dattended, dy, p.weight(out), false);
-  }
+                                      const LayerCall& call, LayerSaved& saved) const {
+  const at::Tensor dattended = project_backward(p, o_, dy, saved.attended.out);
   at::Tensor dqkv =
-      ops::attention_backward(dattended, saved.qkv, saved.attended, shape(dy.size(0), batch));
+      ops::attention_backward(dattended, saved.qkv, saved.attended, shape(dy.size(0), call));
   saved.qkv.reset();
   saved.attended = {};
-  ops::rope(dqkv, rope, config_.num_heads + config_.num_kv_heads, /*inverse=*/true);
-  at::Tensor dh = at::empty_like(saved.h1);
-  const Part parts[] = {{kQ, 0, q}, {kK, q, kv}, {kV, q + kv, kv}};
-  const at::Tensor w = p.stacked_weight(kQ, 3);
-  if (const auto grad = p.stacked_grad(kQ, 3); w.defined() && grad.tensor.defined()) {
-    gemm::grad_weight(grad.tensor, dqkv, saved.h1, grad.accumulate);
-    gemm::grad_input(dh, dqkv, w, false);
-  } else {
-    for (const auto& [parameter, first, size] : parts) {
-      const at::Tensor part = dqkv.narrow(1, first, size);
-      const auto one = p.grad(parameter);
-      gemm::grad_weight(one.tensor, part, saved.h1, one.accumulate);
-      gemm::grad_input(dh, part, p.weight(parameter), first > 0);
-    }
-  }
-  if (config_.qkv_bias) {
-    if (const auto grad = p.stacked_grad(kQBias, 3); grad.tensor.defined()) {
-      gemm::grad_bias(grad.tensor, dqkv, grad.accumulate);
-    } else {
-      for (const auto& [parameter, first, size] : parts) {
-        const auto one = p.grad(parameter + 3);
-        gemm::grad_bias(one.tensor, dqkv.narrow(1, first, size), one.accumulate);
-      }
-    }
-  }
-  const auto grad = p.grad(kNorm1);
-  ops::rms_norm_backward(dh, saved.x, p.weight(kNorm1), saved.rstd1, dy, grad.tensor,
+  ops::rope(dqkv, *call.rope, config_.num_heads + config_.num_kv_heads, /*inverse=*/true);
+  if (config_.qk_norm) backward_head_norms(p, dqkv, saved);
+  const at::Tensor dh = project_backward(p, qkv_, dqkv, saved.norm1.y);
+  const auto grad = p.grad(at(Role::Norm1));
+  ops::rms_norm_backward(dh, saved.x, p.weight(at(Role::Norm1)), saved.norm1.rstd, dy, grad.tensor,
                          grad.accumulate);
 }
 
-void DecoderLayer::backward(const zero::UnitParameters& p, at::Tensor dy,
-                            const ops::RopeTable& rope, int64_t batch, LayerSaved saved) const {
+void DecoderLayer::backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
+                            LayerSaved saved) const {
   backward_mlp(p, dy, saved);
-  backward_attention(p, dy, rope, batch, saved);
+  backward_attention(p, dy, call, saved);
 }
 
 at::Tensor DecoderLayer::forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
-                                        const ops::RopeTable& rope, int64_t batch, int64_t first,
-                                        at::Tensor k_cache, at::Tensor v_cache) const {
-  const bool bias = config_.qkv_bias;
-  const int64_t fresh = x.size(0) / batch, heads = config_.num_heads, kv = config_.num_kv_heads;
-  at::Tensor qkv = project_qkv(p, ops::rms_norm(x, p.weight(kNorm1), config_.rms_norm_eps).y);
-  ops::rope(qkv, rope, heads + kv, false);
-  const at::Tensor all = qkv.view({batch, fresh, heads + 2 * kv, config_.head_dim}).transpose(1, 2);
-  k_cache.narrow(2, first, fresh).copy_(all.narrow(1, heads, kv));
-  v_cache.narrow(2, first, fresh).copy_(all.narrow(1, heads + kv, kv));
-  // A prompt comes whole (first 0, causal) or one token at a time (sees everything before it).
+                                        const LayerCall& call, int64_t first, at::Tensor k_cache,
+                                        at::Tensor v_cache) const {
+  const at::Tensor h = ops::rms_norm(x, p.weight(at(Role::Norm1)), config_.norm_eps).y;
+  const at::Tensor qkv = project_qkv(p, h, call, nullptr);
   const at::Tensor out =
-      at::scaled_dot_product_attention(all.narrow(1, 0, heads), k_cache.narrow(2, 0, first + fresh),
-                                       v_cache.narrow(2, 0, first + fresh), {}, 0.0,
-                                       /*is_causal=*/fresh > 1, std::nullopt, /*enable_gqa=*/true);
-  const at::Tensor x2 = gemm::linear_add(
-      x, out.transpose(1, 2).reshape({x.size(0), config_.query_size()}), p.weight(index(kO, bias)));
-  const at::Tensor h2 = ops::rms_norm(x2, p.weight(index(kNorm2, bias)), config_.rms_norm_eps).y;
-  return gemm::linear_add(x2, ops::swiglu(project_gate_up(p, h2)), p.weight(index(kDown, bias)));
+      ops::attention_cached(qkv, shape(x.size(0), call), first, k_cache, v_cache);
+  return mlp(p, project_add(p, o_, out, x), nullptr);
+}
+
+std::unique_ptr<Layer> make_layer(const layout::ModelConfig& config) {
+  return std::make_unique<DecoderLayer>(config);
 }
 
 }  // namespace dsj::models

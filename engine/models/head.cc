@@ -58,7 +58,7 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
     return result;
   }
   const at::Tensor picked = x.index_select(0, targets.rows);
-  const ops::Normed normed = ops::rms_norm(picked, p.weight(kNorm), config.rms_norm_eps);
+  const ops::Normed normed = ops::rms_norm(picked, p.weight(kNorm), config.norm_eps);
   const at::Tensor w = projection.weight(weight);
   const int64_t n = result.targets, vocab = w.size(0);
   const int64_t rows =
@@ -83,7 +83,7 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
 
 at::Tensor head_logits(const zero::UnitParameters& p, const layout::ModelConfig& config,
                        const at::Tensor& x) {
-  const at::Tensor h = ops::rms_norm(x, p.weight(kNorm), config.rms_norm_eps).y;
+  const at::Tensor h = ops::rms_norm(x, p.weight(kNorm), config.norm_eps).y;
   const at::Tensor w = owner(p, config.tied).weight(config.tied ? 0 : kHead);
   at::Tensor logits = at::empty({x.size(0), w.size(0)}, x.options());
   gemm::linear(logits, h, w);

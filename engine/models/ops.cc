@@ -43,7 +43,7 @@ Normed rms_norm(const at::Tensor& x, const at::Tensor& w, double eps) {
   if (!fast(x)) return reference::rms_norm(x, w, eps);
   DSJ_CHECK(x.is_contiguous() && w.is_contiguous());
   const int64_t rows = x.size(0), width = x.size(1);
-  Normed out{at::empty_like(x), at::empty({rows}, x.options().dtype(at::kFloat))};
+  Normed out{at::empty_like(x), at::empty({rows}, x.options().dtype(at::kFloat)), {}};
   dispatch(x, [&](const auto& k, auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     at::parallel_for(0, rows, grain(width), [&](int64_t begin, int64_t end) {
@@ -78,17 +78,50 @@ void rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tens
   accumulate_dw ? dw.add_(gradient) : dw.copy_(gradient);
 }
 
-RopeTable rope_table(int64_t first, int64_t seq, int64_t dim, double theta,
-                     const at::TensorOptions& options) {
-  // As transformers: inverse frequencies and angles in fp32, cosines cast to the compute type.
-  const auto wide = options.dtype(at::kFloat);
-  const at::Tensor exponent =
-      at::arange(0, dim, 2, options.dtype(at::kLong)).to(at::kFloat).div_(dim);
-  const at::Tensor inverse = at::pow(theta, exponent).reciprocal_();
-  const at::Tensor angles =
-      at::arange(first, first + seq, wide).unsqueeze(1) * inverse.unsqueeze(0);
-  const auto type = c10::typeMetaToScalarType(options.dtype());
-  return {angles.cos().to(type).to(at::kFloat), angles.sin().to(type).to(at::kFloat)};
+at::Tensor head_norm(at::Tensor x, const at::Tensor& w, int64_t heads, double eps) {
+  if (!fast(x)) return reference::head_norm(x, w, heads, eps);
+  DSJ_CHECK(x.stride(1) == 1 && w.is_contiguous());
+  const int64_t dim = w.size(0), stride = x.stride(0);
+  at::Tensor rstd = at::empty({x.size(0), heads}, x.options().dtype(at::kFloat));
+  dispatch(x, [&](const auto& k, auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    at::parallel_for(0, x.size(0), grain(heads * dim), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        T* values = data<T>(x) + row * stride;
+        k.rms_norm(values, data<T>(w), values, data<float>(rstd) + row * heads, heads, dim,
+                   static_cast<float>(eps));
+      }
+    });
+  });
+  return rstd;
+}
+
+void head_norm_backward(at::Tensor dy, const at::Tensor& x, const at::Tensor& w,
+                        const at::Tensor& rstd, at::Tensor dw, bool accumulate_dw) {
+  if (!fast(x)) return reference::head_norm_backward(dy, x, w, rstd, dw, accumulate_dw);
+  DSJ_CHECK(dy.stride(1) == 1 && x.stride(1) == 1);
+  const int64_t rows = x.size(0), heads = rstd.size(1), dim = w.size(0), width = heads * dim;
+  const int64_t blocks = std::clamp<int64_t>(rows / 16, 1, 8), block = (rows + blocks - 1) / blocks;
+  at::Tensor partial = at::zeros({blocks, dim}, x.options().dtype(at::kFloat));
+  at::Tensor scratch = at::empty({blocks, width}, x.options());
+  dispatch(x, [&](const auto& k, auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    at::parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
+      for (int64_t b = first; b < last; ++b) {
+        T* dx = data<T>(scratch) + b * width;
+        for (int64_t row = b * block; row < std::min(rows, (b + 1) * block); ++row) {
+          T* gradient = data<T>(dy) + row * dy.stride(0);
+          std::fill_n(dx, width, T{});
+          k.rms_norm_backward(gradient, data<T>(x) + row * x.stride(0), data<T>(w),
+                              data<float>(rstd) + row * heads, dx, data<float>(partial) + b * dim,
+                              heads, dim);
+          std::copy_n(dx, width, gradient);
+        }
+      }
+    });
+  });
+  const at::Tensor gradient = partial.sum(0).to(dw.scalar_type());
+  accumulate_dw ? dw.add_(gradient) : dw.copy_(gradient);
 }
 
 void rope(at::Tensor x, const RopeTable& table, int64_t heads, bool inverse) {

@@ -8,11 +8,13 @@
 
 #include <cstdint>
 
+#include "common/layout/model_config.h"
+
 namespace dsj::models::ops {
 
 struct Normed {
-  at::Tensor y;     ///< [N, H]
-  at::Tensor rstd;  ///< [N] fp32
+  at::Tensor y;           ///< [N, H]
+  at::Tensor rstd, mean;  ///< [N] fp32; no mean in an RMS norm
 };
 /// y = w * (x / sqrt(mean(x^2) + eps)), the quotient rounded to x's type first, as Hugging Face's
 /// RMSNorm.
@@ -21,11 +23,21 @@ Normed rms_norm(const at::Tensor& x, const at::Tensor& w, double eps);
 void rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& w,
                        const at::Tensor& rstd, at::Tensor dx, at::Tensor dw, bool accumulate_dw);
 
-/// cos, sin: [seq, D/2] fp32, rounded to `type` as the modelling code casts them.
+/// The same over each of the first `heads` heads of every row of x [N, >= heads * D], in place, w
+/// [D]. Returns rstd [N, heads] fp32.
+at::Tensor head_norm(at::Tensor x, const at::Tensor& w, int64_t heads, double eps);
+/// dy (those heads) becomes the gradient of x, which is the input of head_norm; dw [D] (+)=
+/// gradient.
+void head_norm_backward(at::Tensor dy, const at::Tensor& x, const at::Tensor& w,
+                        const at::Tensor& rstd, at::Tensor dw, bool accumulate_dw);
+
+/// cos, sin: [seq, D/2] fp32, rounded to the type of `options` as the modelling code casts them.
 struct RopeTable {
   at::Tensor cos, sin;
 };
-RopeTable rope_table(int64_t first, int64_t seq, int64_t dim, double theta,
+/// Positions first..first + seq - 1. Dynamic scaling takes first + seq for the sequence's length:
+/// the frequencies are a function of this call, not of longer sequences seen before.
+RopeTable rope_table(const layout::RopeConfig& config, int64_t dim, int64_t first, int64_t seq,
                      const at::TensorOptions& options);
 /// Rotates the first `heads` heads of each row of x [N, >= heads * D] in place; row n is at
 /// position n mod seq.
@@ -40,28 +52,51 @@ void swiglu_backward(const at::Tensor& da, at::Tensor gate_up);
 /// summed loss.
 double cross_entropy(at::Tensor logits, const at::Tensor& labels, double scale);
 
+/// x *= mask / (1 - p) in place: forward and backward are the same call. The mask is a function of
+/// key and shape, on one kind of device; p 0: nothing.
+struct Dropout {
+  double p = 0;
+  uint64_t key = 0;
+};
+void dropout(at::Tensor x, const Dropout& dropout);
+
 /// Causal self-attention over qkv [N, (heads + 2 kv_heads) D], rows of `batch` sequences.
 struct Attention {
   int64_t batch = 1, seq = 1, heads = 1, kv_heads = 1, dim = 1;
+  double scale = 1;    ///< of the scores
+  int64_t window = 0;  ///< how many tokens a token sees, itself included; 0: all before it
+  Dropout dropout;     ///< of the probabilities
 };
 struct Attended {
   at::Tensor out;                         ///< [N, heads * D]
-  at::Tensor logsumexp;                   ///< what backward needs
-  at::Tensor philox_seed, philox_offset;  ///< CUDA: the kernel's generator state (no dropout here)
+  at::Tensor logsumexp;                   ///< what backward needs; with dropout nothing
+  at::Tensor philox_seed, philox_offset;  ///< CUDA: the kernel's generator state
 };
 Attended attention(const at::Tensor& qkv, const Attention& shape);
 /// Returns the gradient of qkv, in its shape.
 at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
                               const Attended& attended, const Attention& shape);
 
+/// Inference with a cache [batch, kv_heads, max, D]: keys and values of qkv are written from
+/// `first` on. A prompt comes whole (first 0), then one token at a time.
+at::Tensor attention_cached(const at::Tensor& qkv, const Attention& shape, int64_t first,
+                            at::Tensor k_cache, at::Tensor v_cache);
+
 namespace reference {
 Normed rms_norm(const at::Tensor& x, const at::Tensor& w, double eps);
 void rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& w,
                        const at::Tensor& rstd, at::Tensor dx, at::Tensor dw, bool accumulate_dw);
+at::Tensor head_norm(at::Tensor x, const at::Tensor& w, int64_t heads, double eps);
+void head_norm_backward(at::Tensor dy, const at::Tensor& x, const at::Tensor& w,
+                        const at::Tensor& rstd, at::Tensor dw, bool accumulate_dw);
 void rope(at::Tensor x, const RopeTable& table, int64_t heads, bool inverse);
 at::Tensor swiglu(const at::Tensor& gate_up);
 void swiglu_backward(const at::Tensor& da, at::Tensor gate_up);
 double cross_entropy(at::Tensor logits, const at::Tensor& labels, double scale);
+/// With the scores whole: the only form with dropout, one sequence at a time.
+Attended attention(const at::Tensor& qkv, const Attention& shape);
+at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
+                              const Attention& shape);
 }  // namespace reference
 
 }  // namespace dsj::models::ops

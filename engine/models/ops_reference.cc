@@ -7,7 +7,7 @@ namespace dsj::models::ops::reference {
 Normed rms_norm(const at::Tensor& x, const at::Tensor& w, double eps) {
   const at::Tensor wide = x.to(at::kFloat);
   const at::Tensor rstd = wide.square().mean(-1).add_(eps).rsqrt_();
-  return {w * (wide * rstd.unsqueeze(-1)).to(x.scalar_type()), rstd};
+  return {w * (wide * rstd.unsqueeze(-1)).to(x.scalar_type()), rstd, {}};
 }
 
 void rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& w,
@@ -20,6 +20,24 @@ void rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tens
   const at::Tensor gradient =
       (dy.to(at::kFloat) * normed.to(x.scalar_type()).to(at::kFloat)).sum(0).to(dw.scalar_type());
   accumulate_dw ? dw.add_(gradient) : dw.copy_(gradient);
+}
+
+at::Tensor head_norm(at::Tensor x, const at::Tensor& w, int64_t heads, double eps) {
+  at::Tensor view = x.narrow(1, 0, heads * w.size(0)).unflatten(1, {heads, w.size(0)});
+  const Normed normed = rms_norm(view, w, eps);
+  view.copy_(normed.y);
+  return normed.rstd;
+}
+
+void head_norm_backward(at::Tensor dy, const at::Tensor& x, const at::Tensor& w,
+                        const at::Tensor& rstd, at::Tensor dw, bool accumulate_dw) {
+  const int64_t heads = rstd.size(1), dim = w.size(0), rows = x.size(0) * heads;
+  at::Tensor part = dy.narrow(1, 0, heads * dim);
+  const at::Tensor flat_dy = part.reshape({rows, dim});
+  at::Tensor dx = at::zeros_like(flat_dy);
+  rms_norm_backward(flat_dy, x.narrow(1, 0, heads * dim).reshape({rows, dim}), w,
+                    rstd.reshape({rows}), dx, dw, accumulate_dw);
+  part.copy_(dx.view({x.size(0), heads * dim}));
 }
 
 void rope(at::Tensor x, const RopeTable& table, int64_t heads, bool inverse) {

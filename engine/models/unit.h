@@ -7,6 +7,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 
 #include "common/layout/model_config.h"
 #include "engine/models/ops.h"
@@ -27,36 +29,49 @@ at::Tensor embedding_forward(const zero::UnitParameters& p, const at::Tensor& id
 /// `dx` [N, H]. In a tied model the head's gradient is already there: it is added to.
 void embedding_backward(const zero::UnitParameters& p, const at::Tensor& ids, const at::Tensor& dx);
 
-// ---- decoder layer
+/// Mixes one more number into a key: dropout is keyed by seed, step, micro-step, rank and unit, so
+/// that recompute and resume drop the same elements.
+uint64_t dropout_key(uint64_t key, int64_t part);
+
+// ---- decoder layers
+/// What a layer is told besides its parameters and its input.
+struct LayerCall {
+  int64_t layer = 0;                     ///< 0 is the first
+  int64_t batch = 1;                     ///< sequences; x has batch x seq rows
+  const ops::RopeTable* rope = nullptr;  ///< of this sequence length; none where positions are
+                                         ///< learned
+  /// Of this unit in this micro-step of this rank; nullopt: nothing is dropped (inference).
+  std::optional<uint64_t> dropout_key;
+};
+
+/// What a layer's backward needs of its forward; a layer fills what it uses.
 struct LayerSaved {
-  at::Tensor x, rstd1, h1, qkv, x2, rstd2, h2, gate_up;
+  at::Tensor x, x2;           ///< [N, H]: input, and after the attention
+  ops::Normed norm1, norm2;   ///< of both
+  at::Tensor qkv;             ///< rotated
+  at::Tensor qk;              ///< queries and keys before their own norm
+  at::Tensor q_rstd, k_rstd;  ///< of that norm
+  at::Tensor inner;           ///< gate and up, or what the activation reads
   ops::Attended attended;
 };
 
-class DecoderLayer {
+/// One shape of decoder layer (layout::Block). Stateless: one object serves all layers.
+class Layer {
  public:
-  explicit DecoderLayer(const layout::ModelConfig& config) : config_(config) {}
-  /// x [N, H] → [N, H]; `saved` nullptr: nothing is kept (recompute, inference).
-  at::Tensor forward(const zero::UnitParameters& p, const at::Tensor& x, const ops::RopeTable& rope,
-                     int64_t batch, LayerSaved* saved) const;
+  virtual ~Layer() = default;
+  /// x [N, H] → [N, H]; `saved` nullptr: nothing is kept (recompute).
+  virtual at::Tensor forward(const zero::UnitParameters& p, const at::Tensor& x,
+                             const LayerCall& call, LayerSaved* saved) const = 0;
   /// dy [N, H] becomes the gradient of x, in place. Consumes `saved`.
-  void backward(const zero::UnitParameters& p, at::Tensor dy, const ops::RopeTable& rope,
-                int64_t batch, LayerSaved saved) const;
-  /// Inference with a cache: `x` [batch * new, H] at positions first..; k, v of the cache [batch,
-  /// kv_heads, max, D] are written from `first` on.
-  at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
-                            const ops::RopeTable& rope, int64_t batch, int64_t first,
-                            at::Tensor k_cache, at::Tensor v_cache) const;
-
- private:
-  ops::Attention shape(int64_t rows, int64_t batch) const;
-  at::Tensor project_qkv(const zero::UnitParameters& p, const at::Tensor& h) const;
-  at::Tensor project_gate_up(const zero::UnitParameters& p, const at::Tensor& h) const;
-  void backward_mlp(const zero::UnitParameters& p, at::Tensor dy, LayerSaved& saved) const;
-  void backward_attention(const zero::UnitParameters& p, at::Tensor dy, const ops::RopeTable& rope,
-                          int64_t batch, LayerSaved& saved) const;
-  layout::ModelConfig config_;
+  virtual void backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
+                        LayerSaved saved) const = 0;
+  /// Inference with a cache: as ops::attention_cached; x holds positions first...
+  virtual at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
+                                    const LayerCall& call, int64_t first, at::Tensor k_cache,
+                                    at::Tensor v_cache) const = 0;
 };
+
+std::unique_ptr<Layer> make_layer(const layout::ModelConfig& config);
 
 // ---- head
 struct HeadResult {

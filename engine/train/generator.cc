@@ -7,7 +7,9 @@
 namespace dsj::train {
 
 Generator::Generator(const layout::ModelConfig& model, comm::Collectives& collectives)
-    : model_(model), state_(model, config_, at::kCPU, collectives), layer_(model) {}
+    : model_(model),
+      state_(model, config_, at::kCPU, collectives),
+      layer_(models::make_layer(model)) {}
 
 Status Generator::load(const weights::WeightSource& source) {
   return state_.load(source);
@@ -15,12 +17,11 @@ Status Generator::load(const weights::WeightSource& source) {
 
 at::Tensor Generator::next(const at::Tensor& ids, int64_t first, Cache& cache) {
   const int64_t batch = ids.size(0), seq = ids.size(1);
-  const auto table =
-      models::ops::rope_table(first, seq, model_.head_dim, model_.rope_theta, at::kFloat);
+  const auto table = models::ops::rope_table(model_.rope, model_.head_dim, first, seq, at::kFloat);
   at::Tensor x = models::embedding_forward(state_.unit(0), ids);
   for (int i = 0; i < model_.num_layers; ++i) {
-    x = layer_.forward_cached(state_.unit(i + 1), x, table, batch, first, cache.keys[i],
-                              cache.values[i]);
+    const models::LayerCall call{.layer = i, .batch = batch, .rope = &table};
+    x = layer_->forward_cached(state_.unit(i + 1), x, call, first, cache.keys[i], cache.values[i]);
   }
   const at::Tensor last = x.view({batch, seq, -1}).select(1, seq - 1).contiguous();
   const int head = static_cast<int>(model_.num_layers) + 1;

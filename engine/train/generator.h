@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -34,7 +35,7 @@ class Generator {
   const layout::ModelConfig& model_;
   const dsconfig::ResolvedConfig config_;  ///< stage 0, fp32
   zero::ModelState state_;
-  const models::DecoderLayer layer_;
+  const std::unique_ptr<const models::Layer> layer_;
 };
 
 }  // namespace dsj::train

@@ -59,7 +59,8 @@ Result<Inputs> read_inputs(const RankEnv& env) {
     DSJ_TRY(in.tokenizer, data::Tokenizer::load(training.model_name_or_path));
   }
   data::DatasetOptions options;
-  options.max_seq_length = std::min(training.max_seq_length.value_or(2048), in.model.max_position);
+  options.max_seq_length =
+      std::min(training.max_seq_length.value_or(2048), in.model.longest_sequence());
   options.vocab_size = in.model.vocab_size;
   DSJ_TRY(in.dataset, data::Dataset::open(training.data_path, in.tokenizer.get(), options));
   in.resolution = dsconfig::resolve(in.job.ds_config, training,

@@ -137,6 +137,7 @@ class Loop {
     const double lr = optim::learning_rate(config.scheduler, config.optimizer.lr,
                                            progress.step - progress.skipped);
     const StepResult result = stepper_.run({.micro_batches = batches,
+                                            .step = progress.step,
                                             .rates = {.lr = lr, .previous_lr = lr},
                                             .tokens = tokens,
                                             .stop_requested = stop_requested()});
@@ -219,8 +220,9 @@ Result<int> train(const RankEnv& env, const Events& events) {
   zero::ModelState state(in.model, in.config(), device, *collectives);
   if (env.rank == 0) warn_of_limits(state, in.config(), env.world_size, events);
   Stepper stepper(in.model, in.config(),
-                  {.recompute = in.job.training.gradient_checkpointing.value_or(false)}, state,
-                  device);
+                  {.recompute = in.job.training.gradient_checkpointing.value_or(false),
+                   .seed = static_cast<uint64_t>(in.seed())},
+                  state, device);
   PosixFiles files;
   Saver saver(files, in, state, stepper, events, device);
   DSJ_TRY(const Progress progress, saver.load());

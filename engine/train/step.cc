@@ -14,6 +14,7 @@ using layout::Action;
 /// What lives from a micro-step's forward to its backward.
 struct Stepper::MicroStep {
   const models::MicroBatch* batch = nullptr;
+  uint64_t dropout_key = 0;               ///< of this step, micro-step and rank
   at::Tensor x;                           ///< [N, H]: the activation, then its gradient
   std::vector<at::Tensor> boundaries;     ///< recompute: input of each layer
   std::vector<models::LayerSaved> saved;  ///< otherwise: what each layer's backward needs
@@ -30,16 +31,22 @@ Stepper::Stepper(const layout::ModelConfig& model, const dsconfig::ResolvedConfi
           layout::make_schedule(state.units(), state.plan(),
                                 dsconfig::schedule_limits(config, state.collectives().world()),
                                 config.gradient_accumulation_steps)),
-      layer_(model) {}
+      layer_(models::make_layer(model)) {}
 
 const models::ops::RopeTable& Stepper::rope(int64_t seq) {
   const auto found = rope_.find(seq);
   if (found != rope_.end()) return found->second;
   const auto options =
       at::TensorOptions().dtype(zero::scalar_type(config_.precision)).device(device_);
-  return rope_
-      .emplace(seq, models::ops::rope_table(0, seq, model_.head_dim, model_.rope_theta, options))
+  return rope_.emplace(seq, models::ops::rope_table(model_.rope, model_.head_dim, 0, seq, options))
       .first->second;
+}
+
+models::LayerCall Stepper::call(int unit, const MicroStep& micro) {
+  return {.layer = unit - 1,
+          .batch = micro.batch->input_ids.size(0),
+          .rope = &rope(micro.batch->input_ids.size(1)),
+          .dropout_key = models::dropout_key(micro.dropout_key, unit)};
 }
 
 void Stepper::backward(int unit, MicroStep& micro) {
@@ -49,17 +56,16 @@ void Stepper::backward(int unit, MicroStep& micro) {
     micro.x.reset();
     return;
   }
-  const int64_t batch = micro.batch->input_ids.size(0);
-  const auto& table = rope(micro.batch->input_ids.size(1));
+  const models::LayerCall layer_call = call(unit, micro);
   models::LayerSaved saved;
   if (options_.recompute) {
-    layer_.forward(p, std::move(micro.boundaries[unit]), table, batch, &saved);
+    layer_->forward(p, std::move(micro.boundaries[unit]), layer_call, &saved);
     micro.boundaries[unit].reset();
   } else {
     saved = std::move(micro.saved[unit]);
     micro.saved[unit] = {};
   }
-  layer_.backward(p, micro.x, table, batch, std::move(saved));
+  layer_->backward(p, micro.x, layer_call, std::move(saved));
 }
 
 void Stepper::execute(const Action& action, MicroStep& micro, double& loss) {
@@ -79,9 +85,8 @@ void Stepper::execute(const Action& action, MicroStep& micro, double& loss) {
         return;
       }
       if (options_.recompute) micro.boundaries[action.unit] = micro.x;
-      micro.x = layer_.forward(p, micro.x, rope(micro.batch->input_ids.size(1)),
-                               micro.batch->input_ids.size(0),
-                               options_.recompute ? nullptr : &micro.saved[action.unit]);
+      micro.x = layer_->forward(p, micro.x, call(action.unit, micro),
+                                options_.recompute ? nullptr : &micro.saved[action.unit]);
       return;
     }
     case Action::Kind::Turn: {
@@ -123,6 +128,10 @@ StepResult Stepper::run(const StepInput& input) {
     if (const auto* batch = &input.micro_batches[action.micro_step]; micro.batch != batch) {
       micro = {};
       micro.batch = batch;
+      micro.dropout_key = options_.seed;
+      const int64_t parts[] = {input.step, action.micro_step, state_.collectives().rank()};
+      for (const int64_t part : parts)
+        micro.dropout_key = models::dropout_key(micro.dropout_key, part);
       micro.boundaries.resize(state_.units().size());
       micro.saved.resize(state_.units().size());
     }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -17,13 +18,15 @@ namespace dsj::train {
 
 struct StepOptions {
   bool recompute = false;  ///< gradient_checkpointing: keep only the boundaries between units
+  uint64_t seed = 0;       ///< of dropout
 };
 
 /// What ranks add up at the end of a step besides the gradient norm.
 struct StepInput {
   std::span<const models::MicroBatch> micro_batches;  ///< gradient_accumulation_steps of them
-  optim::Rates rates;                                 ///< of this step
-  int64_t tokens = 0;                                 ///< of this rank, padding not counted
+  int64_t step = 0;    ///< number of this step; with the seed it decides what dropout drops
+  optim::Rates rates;  ///< of this step
+  int64_t tokens = 0;  ///< of this rank, padding not counted
   bool stop_requested = false;  ///< this rank was asked to stop after the step
 };
 
@@ -55,6 +58,7 @@ class Stepper {
   void backward(int unit, MicroStep& micro);
   bool update(double grad_norm, const optim::Rates& rates);
   const models::ops::RopeTable& rope(int64_t seq);
+  models::LayerCall call(int unit, const MicroStep& micro);
 
   const layout::ModelConfig& model_;
   const dsconfig::ResolvedConfig& config_;
@@ -62,7 +66,7 @@ class Stepper {
   zero::ModelState& state_;
   const at::Device device_;
   const layout::Schedule schedule_;
-  const models::DecoderLayer layer_;
+  const std::unique_ptr<const models::Layer> layer_;
   std::map<int64_t, models::ops::RopeTable> rope_;  ///< by sequence length
   int64_t updates_ = 0;
 };

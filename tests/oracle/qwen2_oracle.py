@@ -109,9 +109,9 @@ def batch(rows, step):
     return [row["input_ids"] for row in chosen], [row["labels"] for row in chosen]
 
 
-def adamw(directory, rows):
+def adamw(directory, rows, lr):
     model = load(directory)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=ADAMW["lr"], betas=tuple(ADAMW["betas"]), eps=ADAMW["eps"],
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=tuple(ADAMW["betas"]), eps=ADAMW["eps"],
                                   weight_decay=ADAMW["weight_decay"], foreach=False)
     losses, norms = [], []
     for step in range(ADAMW_STEPS):
@@ -123,7 +123,7 @@ def adamw(directory, rows):
         losses.append(loss.item())
         norms.append(norm.item())
     final = {name: statistics(parameter) for name, parameter in model.named_parameters()}
-    return ADAMW | {"steps": ADAMW_STEPS, "loss": losses, "grad_norm": norms, "final_weights": final}
+    return ADAMW | {"lr": lr, "steps": ADAMW_STEPS, "loss": losses, "grad_norm": norms, "final_weights": final}
 
 
 def greedy(directory, config, generator):
@@ -140,8 +140,8 @@ def greedy(directory, config, generator):
     return out
 
 
-def oracle(directory, config, generator, all_positions):
-    rows = data(config, generator)
+def oracle(directory, config, generator, all_positions, rows=data, complete=greedy, lr=ADAMW["lr"]):
+    rows = rows(config, generator)
     ids, labels = batch(rows, 0)
     model = load(directory)
     logits = model(input_ids=torch.tensor(ids), use_cache=False).logits
@@ -156,7 +156,7 @@ def oracle(directory, config, generator, all_positions):
         "logits_positions": positions, "logits_shape": [BATCH, len(positions), config["vocab_size"]],
         "logits": rounded(logits[:, positions]),
         "loss": loss.item(), "grad_norm": norm, "gradients": gradients,
-        "rows": rows, "adamw": adamw(directory, rows), "greedy": greedy(directory, config, generator),
+        "rows": rows, "adamw": adamw(directory, rows, lr), "greedy": complete(directory, config, generator),
     }
 
 

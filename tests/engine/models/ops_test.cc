@@ -40,8 +40,27 @@ TEST_P(Ops, RmsNormAndItsGradient) {
   }
 }
 
+TEST_P(Ops, HeadNormOnAStridedRowAndItsGradient) {
+  const at::Tensor x = random({40, 5 * 16}), w = random({16}), dy = random({40, 5 * 16});
+  at::Tensor fast = x.clone(), slow = x.clone();
+  const at::Tensor fast_rstd = head_norm(fast, w, 3, 1e-6);
+  const at::Tensor rstd = reference::head_norm(slow, w, 3, 1e-6);
+  expect_close(fast, slow);
+  EXPECT_LT((fast_rstd - rstd).abs().max().item<double>(), 1e-5);
+  EXPECT_TRUE(fast.narrow(1, 48, 32).equal(x.narrow(1, 48, 32))) << "only the first heads";
+  for (const bool accumulate : {false, true}) {
+    const at::Tensor dw = random({16});
+    at::Tensor fast_dy = dy.clone(), slow_dy = dy.clone(), fast_dw = dw.clone(),
+               slow_dw = dw.clone();
+    head_norm_backward(fast_dy, x, w, rstd, fast_dw, accumulate);
+    reference::head_norm_backward(slow_dy, x, w, rstd, slow_dw, accumulate);
+    expect_close(fast_dy, slow_dy);
+    expect_close(fast_dw, slow_dw);
+  }
+}
+
 TEST_P(Ops, RopeOnAStridedRow) {
-  const RopeTable table = rope_table(3, 7, 16, 10000.0, at::TensorOptions().dtype(GetParam()));
+  const RopeTable table = rope_table({}, 16, 3, 7, at::TensorOptions().dtype(GetParam()));
   const at::Tensor x = random({14, 6 * 16});
   for (const bool inverse : {false, true}) {
     at::Tensor fast = x.clone(), slow = x.clone();

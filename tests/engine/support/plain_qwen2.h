@@ -34,7 +34,7 @@ class PlainQwen2 {
     const at::Tensor exponent =
         at::arange(0, c_.head_dim, 2).to(at::kFloat) / static_cast<double>(c_.head_dim);
     const at::Tensor angles =
-        at::arange(seq).to(at::kFloat).unsqueeze(1) / at::pow(c_.rope_theta, exponent).unsqueeze(0);
+        at::arange(seq).to(at::kFloat).unsqueeze(1) / at::pow(c_.rope.theta, exponent).unsqueeze(0);
     const at::Tensor both = at::cat({angles, angles}, -1);
     for (int64_t i = 0; i < c_.num_layers; ++i)
       x = layer(x, "model.layers." + std::to_string(i) + ".", both.cos(), both.sin());
@@ -73,7 +73,7 @@ class PlainQwen2 {
  private:
   const at::Tensor& w(const std::string& name) { return weights_.at(name); }
   at::Tensor norm(const at::Tensor& x, const std::string& name) {
-    return x * at::rsqrt(x.square().mean(-1, true) + c_.rms_norm_eps) * w(name);
+    return x * at::rsqrt(x.square().mean(-1, true) + c_.norm_eps) * w(name);
   }
   static at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
     const auto halves = x.chunk(2, -1);

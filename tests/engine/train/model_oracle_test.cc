@@ -1,5 +1,5 @@
-// Logits, loss, gradients and fifty AdamW steps against transformers (tests/fixtures, made by
-// tests/oracle).
+// Logits, loss, gradients and fifty AdamW steps of every model family against transformers
+// (tests/fixtures, made by tests/oracle).
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ at::Tensor ids(const json& rows) {
   return at::tensor(flat).view({static_cast<int64_t>(rows.size()), -1});
 }
 
-class Qwen2Oracle : public testing::TestWithParam<const char*> {
+class ModelOracle : public testing::TestWithParam<const char*> {
  protected:
   std::string directory() const {
     return std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/" + GetParam();
@@ -40,7 +40,7 @@ dsconfig::ResolvedConfig plain_config() {
   return config;
 }
 
-TEST_P(Qwen2Oracle, LogitsLossAndGradients) {
+TEST_P(ModelOracle, LogitsLossAndGradients) {
   const json expected = oracle();
   testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger&) {
     const auto model = layout::read_model_config(directory());
@@ -54,12 +54,13 @@ TEST_P(Qwen2Oracle, LogitsLossAndGradients) {
 
     const at::Tensor input = ids(expected["input_ids"]), labels = ids(expected["labels"]);
     const auto table =
-        models::ops::rope_table(0, input.size(1), model->head_dim, model->rope_theta, at::kFloat);
-    const models::DecoderLayer layer(*model);
+        models::ops::rope_table(model->rope, model->head_dim, 0, input.size(1), at::kFloat);
+    const auto layer = models::make_layer(*model);
+    auto call = [&](int i) { return models::LayerCall{.layer = i, .batch = 2, .rope = &table}; };
     std::vector<models::LayerSaved> saved(model->num_layers);
     at::Tensor x = models::embedding_forward(state.unit(0), input);
     for (int i = 0; i < model->num_layers; ++i)
-      x = layer.forward(state.unit(i + 1), x, table, 2, &saved[i]);
+      x = layer->forward(state.unit(i + 1), x, call(i), &saved[i]);
     const int head = static_cast<int>(model->num_layers) + 1;
     const at::Tensor logits =
         models::head_logits(state.unit(head), *model, x).view({2, input.size(1), -1});
@@ -74,7 +75,7 @@ TEST_P(Qwen2Oracle, LogitsLossAndGradients) {
     EXPECT_NEAR(turned.loss_sum / turned.targets, expected["loss"].get<double>(), 2e-6);
     at::Tensor dx = turned.dx;
     for (int i = static_cast<int>(model->num_layers) - 1; i >= 0; --i) {
-      layer.backward(state.unit(i + 1), dx, table, 2, std::move(saved[i]));
+      layer->backward(state.unit(i + 1), dx, call(i), std::move(saved[i]));
     }
     models::embedding_backward(state.unit(0), input, dx);
     double squares = 0;
@@ -100,12 +101,25 @@ TEST_P(Qwen2Oracle, LogitsLossAndGradients) {
   });
 }
 
-TEST_P(Qwen2Oracle, FiftyAdamWSteps) {
-  const json expected = oracle();
+constexpr const char* kFamilies[] = {"tiny-llama", "tiny-llama-linear", "tiny-llama-dynamic",
+                                     "tiny-mistral", "tiny-qwen3"};
+
+struct AdamWRun {
+  std::string directory;
+  int world, stage;
+  bool recompute;
+};
+
+/// Two rows a step, dealt to the ranks.
+void expect_adamw_steps(const AdamWRun& run, const json& expected) {
   const json& adamw = expected["adamw"];
-  testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger&) {
-    const auto model = layout::read_model_config(directory());
+  testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
+    const auto model = layout::read_model_config(run.directory);
+    ASSERT_TRUE(model) << model.error().to_string();
     auto config = plain_config();
+    config.micro_batch_size = 2 / run.world;
+    config.zero.stage = run.stage;
+    config.zero.param_persistence_threshold = 40;
     config.optimizer = {.lr = adamw["lr"],
                         .beta1 = adamw["betas"][0],
                         .beta2 = adamw["betas"][1],
@@ -114,11 +128,12 @@ TEST_P(Qwen2Oracle, FiftyAdamWSteps) {
     config.gradient_clipping = adamw["max_grad_norm"];
     zero::ModelState state(*model, config, at::kCPU, collectives);
     PosixFiles files;
-    ASSERT_TRUE(state.load(*weights::WeightSource::open(files, directory())));
-    Stepper stepper(*model, config, {}, state, at::kCPU);
+    ASSERT_TRUE(state.load(*weights::WeightSource::open(files, run.directory)));
+    Stepper stepper(*model, config, {.recompute = run.recompute}, state, at::kCPU);
     for (int step = 0; step < adamw["steps"].get<int>(); ++step) {
       json inputs, labels;
       for (int row = 2 * step; row < 2 * step + 2; ++row) {
+        if (run.world == 2 && row % 2 != collectives.rank()) continue;
         inputs.push_back(expected["rows"][row % 8]["input_ids"]);
         labels.push_back(expected["rows"][row % 8]["labels"]);
       }
@@ -132,14 +147,42 @@ TEST_P(Qwen2Oracle, FiftyAdamWSteps) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Qwen2Oracle,
+TEST_P(ModelOracle, FiftyAdamWSteps) {
+  expect_adamw_steps({directory(), 1, 0, false}, oracle());
+}
+
+/// Fixtures whose rows have equally many targets: the mean over a batch is that of two ranks'
+/// means.
+class ModelOracleStages : public ModelOracle {};
+
+int64_t targets(const json& row) {
+  const auto& labels = row["labels"];
+  return std::count_if(labels.begin() + 1, labels.end(), [](const json& l) { return l != -100; });
+}
+
+TEST_P(ModelOracleStages, FiftyAdamWStepsOfTwoRanks) {
+  const json expected = oracle();
+  for (const json& row : expected["rows"]) ASSERT_EQ(targets(row), targets(expected["rows"][0]));
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (const bool recompute : {false, true}) {
+      SCOPED_TRACE("stage " + std::to_string(stage) + (recompute ? " recompute" : ""));
+      expect_adamw_steps({directory(), 2, stage, recompute}, expected);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+std::string test_name(const testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ModelOracle,
                          testing::Values("tiny-qwen2", "tiny-qwen2-tied", "tiny-qwen1.5"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name)
-                             c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-                           return name;
-                         });
+                         test_name);
+INSTANTIATE_TEST_SUITE_P(Families, ModelOracle, testing::ValuesIn(kFamilies), test_name);
+INSTANTIATE_TEST_SUITE_P(Families, ModelOracleStages, testing::ValuesIn(kFamilies), test_name);
 
 }  // namespace
 }  // namespace dsj::train

@@ -1,0 +1,39 @@
+// The llama-like decoder layer (layout::Block::Llama): RMSNorm, rotary attention with shared key
+// and value heads, gated SiLU. Biases, head norms and windows are the config's, by role.
+#pragma once
+
+#include "common/layout/units.h"
+#include "engine/models/projection.h"
+#include "engine/models/unit.h"
+
+namespace dsj::models {
+
+class DecoderLayer : public Layer {
+ public:
+  explicit DecoderLayer(const layout::ModelConfig& config);
+  at::Tensor forward(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
+                     LayerSaved* saved) const override;
+  void backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
+                LayerSaved saved) const override;
+  at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
+                            const LayerCall& call, int64_t first, at::Tensor k_cache,
+                            at::Tensor v_cache) const override;
+
+ private:
+  /// Index of a parameter in the unit, -1 where the model has none.
+  int at(layout::Role role) const { return index_[static_cast<size_t>(role)]; }
+  ops::Attention shape(int64_t rows, const LayerCall& call) const;
+  at::Tensor project_qkv(const zero::UnitParameters& p, const at::Tensor& h, const LayerCall& call,
+                         LayerSaved* saved) const;
+  at::Tensor mlp(const zero::UnitParameters& p, const at::Tensor& x2, LayerSaved* saved) const;
+  void backward_mlp(const zero::UnitParameters& p, at::Tensor dy, LayerSaved& saved) const;
+  void backward_attention(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
+                          LayerSaved& saved) const;
+  void backward_head_norms(const zero::UnitParameters& p, at::Tensor dqkv, LayerSaved& saved) const;
+
+  const layout::ModelConfig config_;
+  std::vector<int> index_;
+  Projection qkv_, o_, gate_up_, down_;
+};
+
+}  // namespace dsj::models

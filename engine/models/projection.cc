@@ -1,0 +1,92 @@
+#include "engine/models/projection.h"
+
+#include <ATen/ATen.h>
+
+#include <numeric>
+
+#include "engine/models/gemm.h"
+
+namespace dsj::models {
+namespace {
+
+/// The weight as [out, in], whichever way it is stored.
+at::Tensor oriented(const Projection& projection, const at::Tensor& weight) {
+  return projection.transposed ? weight.t() : weight;
+}
+
+void grad_weight(const Projection& projection, const zero::GradView& grad, const at::Tensor& dy,
+                 const at::Tensor& x) {
+  if (projection.transposed) {
+    gemm::grad_weight(grad.tensor, x, dy, grad.accumulate);
+  } else {
+    gemm::grad_weight(grad.tensor, dy, x, grad.accumulate);
+  }
+}
+
+void bias_backward(const zero::UnitParameters& p, const Projection& projection,
+                   const at::Tensor& dy) {
+  const int count = static_cast<int>(projection.sizes.size());
+  if (const auto grad = p.stacked_grad(projection.bias, count); grad.tensor.defined()) {
+    return gemm::grad_bias(grad.tensor, dy, grad.accumulate);
+  }
+  int64_t first = 0;
+  for (int i = 0; i < count; first += projection.sizes[i++]) {
+    const auto one = p.grad(projection.bias + i);
+    gemm::grad_bias(one.tensor, dy.narrow(1, first, projection.sizes[i]), one.accumulate);
+  }
+}
+
+}  // namespace
+
+int64_t Projection::width() const {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+}
+
+at::Tensor project(const zero::UnitParameters& p, const Projection& projection,
+                   const at::Tensor& x) {
+  const int count = static_cast<int>(projection.sizes.size());
+  const bool has_bias = projection.bias >= 0;
+  at::Tensor out = at::empty({x.size(0), projection.width()}, x.options());
+  const at::Tensor w = p.stacked_weight(projection.weight, count);
+  const at::Tensor b = has_bias ? p.stacked_weight(projection.bias, count) : at::Tensor();
+  if (w.defined() && b.defined() == has_bias) {
+    gemm::linear(out, x, oriented(projection, w), b);
+    return out;
+  }
+  int64_t first = 0;
+  for (int i = 0; i < count; first += projection.sizes[i++]) {
+    gemm::linear(out.narrow(1, first, projection.sizes[i]), x,
+                 oriented(projection, p.weight(projection.weight + i)),
+                 has_bias ? p.weight(projection.bias + i) : at::Tensor());
+  }
+  return out;
+}
+
+at::Tensor project_add(const zero::UnitParameters& p, const Projection& projection,
+                       const at::Tensor& x, const at::Tensor& residual) {
+  if (projection.bias >= 0) return project(p, projection, x).add_(residual);
+  return gemm::linear_add(residual, x, oriented(projection, p.weight(projection.weight)));
+}
+
+at::Tensor project_backward(const zero::UnitParameters& p, const Projection& projection,
+                            const at::Tensor& dy, const at::Tensor& x) {
+  const int count = static_cast<int>(projection.sizes.size());
+  at::Tensor dx = at::empty_like(x);
+  const at::Tensor w = p.stacked_weight(projection.weight, count);
+  if (const auto grad = p.stacked_grad(projection.weight, count);
+      w.defined() && grad.tensor.defined()) {
+    grad_weight(projection, grad, dy, x);
+    gemm::grad_input(dx, dy, oriented(projection, w), false);
+  } else {
+    int64_t first = 0;
+    for (int i = 0; i < count; first += projection.sizes[i++]) {
+      const at::Tensor part = dy.narrow(1, first, projection.sizes[i]);
+      grad_weight(projection, p.grad(projection.weight + i), part, x);
+      gemm::grad_input(dx, part, oriented(projection, p.weight(projection.weight + i)), i > 0);
+    }
+  }
+  if (projection.bias >= 0) bias_backward(p, projection, dy);
+  return dx;
+}
+
+}  // namespace dsj::models

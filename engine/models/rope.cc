@@ -1,0 +1,54 @@
+// The rotary table of each scaling, as transformers' modeling_rope_utils computes it: inverse
+// frequencies and angles in fp32.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "engine/models/ops.h"
+
+namespace dsj::models::ops {
+namespace {
+
+using layout::RopeConfig;
+using Scaling = RopeConfig::Scaling;
+
+/// The base grows with what the sequence has beyond the original length.
+double dynamic_theta(const RopeConfig& c, int64_t dim, int64_t length) {
+  const auto original = static_cast<double>(c.original_max);
+  const double seq = std::max(static_cast<double>(length), original);
+  const double exponent = static_cast<double>(dim) / static_cast<double>(dim - 2);
+  return c.theta * std::pow(c.factor * seq / original - (c.factor - 1), exponent);
+}
+
+/// Low frequencies are divided by the factor, high ones kept, a ramp between.
+at::Tensor llama3(const RopeConfig& c, const at::Tensor& inverse) {
+  const auto original = static_cast<double>(c.original_max);
+  const at::Tensor wavelength = inverse.reciprocal() * (2 * std::numbers::pi);
+  const at::Tensor low = inverse / c.factor;
+  const at::Tensor ramp = (wavelength.reciprocal() * original - c.low_freq_factor) /
+                          (c.high_freq_factor - c.low_freq_factor);
+  const at::Tensor middle = low * (1 - ramp) + inverse * ramp;
+  return at::where(wavelength > original / c.low_freq_factor, low,
+                   at::where(wavelength < original / c.high_freq_factor, inverse, middle));
+}
+
+}  // namespace
+
+RopeTable rope_table(const RopeConfig& c, int64_t dim, int64_t first, int64_t seq,
+                     const at::TensorOptions& options) {
+  const auto wide = options.dtype(at::kFloat);
+  const double theta = c.scaling == Scaling::Dynamic ? dynamic_theta(c, dim, first + seq) : c.theta;
+  const at::Tensor exponent =
+      at::arange(0, dim, 2, options.dtype(at::kLong)).to(at::kFloat).div_(dim);
+  at::Tensor inverse = at::pow(theta, exponent).reciprocal_();
+  if (c.scaling == Scaling::Linear) inverse.div_(c.factor);
+  if (c.scaling == Scaling::Llama3) inverse = llama3(c, inverse);
+  const at::Tensor angles =
+      at::arange(first, first + seq, wide).unsqueeze(1) * inverse.unsqueeze(0);
+  const auto type = c10::typeMetaToScalarType(options.dtype());
+  return {angles.cos().to(type).to(at::kFloat), angles.sin().to(type).to(at::kFloat)};
+}
+
+}  // namespace dsj::models::ops

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Makes the tiny Llama, Mistral, Qwen3 and GPT-2 directories of tests/fixtures and what transformers computes with
+them, in fp32, in the form of qwen2_oracle.py. tests/fixtures/README.md describes the files.
+
+The rows have equally many targets, so that the mean over a batch is the mean of its rows' means: one rank with two
+rows and two ranks with one row each are held to the same numbers.
+"""
+# python: tests/oracle/model_venv.sh
+import os
+
+import torch
+from safetensors.torch import save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from qwen2_oracle import ADAMW_STEPS, ROWS, TOKENS, load, oracle, write_json
+
+# A quarter of the Qwen2 fixtures': these models learn the rows in fifty steps of that, and near a loss of 0 the
+# rounding of fp32 alone grows beyond 1e-5.
+LR = 0.0005
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_dropout": 0.0, "bos_token_id": 1,
+    "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 32, "intermediate_size": 48, "initializer_range": 0.02,
+    "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "pretraining_tp": 1,
+    "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "use_cache": True, "vocab_size": 128,
+}
+# Llama3's scaling keeps one of four frequencies (wavelengths 6, 63, 628, 6283), ramps one, divides two.
+MODELS = {
+    "tiny-llama": LLAMA | {
+        "num_key_value_heads": 1, "max_position_embeddings": 512, "rope_theta": 10000.0, "attention_bias": False,
+        "mlp_bias": False, "torch_dtype": "float32", "transformers_version": "4.45.0",
+        "rope_scaling": {"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+                         "original_max_position_embeddings": 64, "rope_type": "llama3"}},
+    "tiny-llama-linear": LLAMA | {
+        "max_position_embeddings": 64, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": False,
+        "rope_scaling": {"type": "linear", "factor": 2.5}, "torch_dtype": "float32", "transformers_version": "4.37.0"},
+    "tiny-llama-dynamic": LLAMA | {
+        "max_position_embeddings": 8, "head_dim": 8, "dtype": "float32", "transformers_version": "5.23.0",
+        "rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}},
+    "tiny-mistral": {key: LLAMA[key] for key in LLAMA if key != "pretraining_tp"} | {
+        "architectures": ["MistralForCausalLM"], "model_type": "mistral", "head_dim": 16, "sliding_window": 6,
+        "max_position_embeddings": 64, "rope_theta": 1000000.0, "tie_word_embeddings": False,
+        "torch_dtype": "float32", "transformers_version": "4.42.0"},
+    "tiny-qwen3": {key: LLAMA[key] for key in LLAMA if key != "pretraining_tp"} | {
+        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": 16, "attention_bias": False,
+        "max_position_embeddings": 64, "max_window_layers": 1, "rms_norm_eps": 1e-6, "rope_scaling": None,
+        "rope_theta": 1000000.0, "sliding_window": 5, "use_sliding_window": True, "torch_dtype": "float32",
+        "transformers_version": "4.51.0"},
+}
+
+
+def weights(config, generator):
+    """Random weights large enough that every bias, norm and head shows in the logits; tied ones once."""
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
+    tensors = {}
+    for name, parameter in model.named_parameters():
+        shape = parameter.shape
+        noise = torch.randn(*shape, generator=generator)
+        if "norm" in name or ".ln_" in name:
+            tensors[name] = noise * 0.1 + (1.0 if name.endswith("weight") else 0.0)
+        elif name.endswith("bias"):
+            tensors[name] = noise * 0.2
+        elif any(part in name for part in ("embed_tokens", ".wte.", ".wpe.")):
+            tensors[name] = noise * 0.4
+        else:
+            fan_in = shape[0] if config["model_type"] == "gpt2" and len(shape) == 2 else shape[1]
+            tensors[name] = noise * fan_in ** -0.5
+    return tensors
+
+
+def old_names(name, config, tensors):
+    """What older files hold besides: buffers that are no parameters."""
+    if name == "tiny-llama-linear":
+        half = config["hidden_size"] // config["num_attention_heads"] // 2
+        for layer in range(config["num_hidden_layers"]):
+            tensors[f"model.layers.{layer}.self_attn.rotary_emb.inv_freq"] = torch.arange(half, dtype=torch.float32)
+    return tensors
+
+
+def rows(config, generator):
+    """Rows a model can learn from (a repeated segment), each with five of its fifteen targets masked."""
+    masks = (range(0, 6), (2, 5, 7, 11, 13), (0, 1, 2, 3, 9, 15), range(11, 16))
+    made = []
+    for row in range(ROWS):
+        ids = torch.randint(3, config["vocab_size"], (TOKENS,), generator=generator).tolist()
+        ids[9:14] = ids[3:8]
+        labels = [-100 if i in masks[row % len(masks)] else token for i, token in enumerate(ids)]
+        made.append({"input_ids": ids, "labels": labels})
+    return made
+
+
+def greedy(directory, config, generator):
+    """With a cache, as one asks a model: under dynamic scaling cached keys keep the rotation of their time."""
+    out = []
+    for length in (1, 5, 9):
+        model = load(directory).eval()  # a new one: dynamic scaling remembers the longest sequence
+        prompt = torch.randint(3, config["vocab_size"], (length,), generator=generator).tolist()
+        ids, cache, fresh, gap = list(prompt), None, list(prompt), float("inf")
+        with torch.no_grad():
+            for _ in range(12):
+                result = model(input_ids=torch.tensor([fresh]), past_key_values=cache, use_cache=True)
+                cache, top = result.past_key_values, result.logits[0, -1].topk(2)
+                gap = min(gap, (top.values[0] - top.values[1]).item())
+                fresh = [top.indices[0].item()]
+                ids += fresh
+        out.append({"prompt": prompt, "continuation": ids[length:], "smallest_gap": gap})
+    return out
+
+
+def main():
+    root = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "fixtures")
+    torch.set_num_threads(1)
+    for number, (name, config) in enumerate(MODELS.items()):
+        generator = torch.Generator().manual_seed(40 + number)
+        directory = os.path.join(root, name)
+        os.makedirs(directory, exist_ok=True)
+        write_json(os.path.join(directory, "config.json"), config)
+        tensors = old_names(name, config, weights(config, generator))
+        save_file(tensors, os.path.join(directory, "model.safetensors"), metadata={"format": "pt"})
+        os.chmod(os.path.join(directory, "model.safetensors"), 0o644)
+        result = oracle(directory, config, generator, all_positions=False, rows=rows, complete=greedy, lr=LR)
+        write_json(os.path.join(root, name + ".oracle.json"), result)
+        gap = min(row["smallest_gap"] for row in result["greedy"])
+        print(f"{name}: loss {result['loss']:.6f}, after {ADAMW_STEPS} AdamW steps {result['adamw']['loss'][-1]:.6f}, "
+              f"smallest greedy gap {gap:.4f}")
+
+
+if __name__ == "__main__":
+    main()
