@@ -100,8 +100,8 @@ Result<Input> read_input(const std::string& path, const std::vector<std::string>
     return input;
   }
   if (has_yaml_name(path) && is_roll(document->value))
-    return bad_input("ROLL YAML is not read in this version", path,
-                     "give the ds_config or a DeepSpeedJob");
+    return bad_input("this is a ROLL pipeline", path,
+                     "`dsj import roll` makes a DeepSpeedJob of one of its roles");
   if (!has_yaml_name(path) && !is_job(document->value)) {
     input.ds_config = std::move(*document);
     return input;

@@ -21,6 +21,8 @@ const std::vector<Verb>& verbs() {
       {"validate", "check a ds_config or a DeepSpeedJob", dsj::cli::run_validate},
       {"plan", "show what a DeepSpeedJob would run", dsj::cli::run_plan},
       {"run", "run a DeepSpeedJob on this machine", dsj::cli::run_run},
+      {"import", "a DeepSpeedJob from ROLL, torchrun, deepspeed or a hostfile",
+       dsj::cli::run_import},
       {"generate", "answers the questions of a data file with a model", dsj::cli::run_generate},
   };
   return table;

@@ -162,11 +162,18 @@ struct Argument {
   std::optional<std::string> value;
 };
 
-Result<std::vector<Argument>> split(const std::vector<std::string>& args) {
+/// `lenient`: findings take what would be an error (job.h). Null: the first error ends it.
+using Lenient = std::vector<Finding>*;
+
+Result<std::vector<Argument>> split(const std::vector<std::string>& args, Lenient lenient) {
   std::vector<Argument> list;
   for (size_t i = 0; i < args.size(); ++i) {
     const std::string& word = args[i];
     if (!word.starts_with("--")) {
+      if (lenient != nullptr) {
+        lenient->push_back({Severity::Unsupported, word, "a word that belongs to no argument"});
+        continue;
+      }
       if (word.ends_with(".py"))
         return bad_input("a Python script is not run here", word,
                          "leave it out: the engine trains by itself");
@@ -187,8 +194,13 @@ Result<std::vector<Argument>> split(const std::vector<std::string>& args) {
     while (lora != nullptr && lora->list && argument.value && i + 1 < args.size() &&
            !args[i + 1].starts_with("--"))
       *argument.value += "," + args[++i];
-    for (const Argument& earlier : list)
-      if (earlier.name == argument.name) return bad_input("given twice", argument.shown);
+    const auto earlier = std::find_if(
+        list.begin(), list.end(), [&](const Argument& one) { return one.name == argument.name; });
+    if (earlier != list.end()) {
+      if (lenient == nullptr) return bad_input("given twice", argument.shown);
+      lenient->push_back({Severity::Warning, argument.shown, "given twice", "the last one counts"});
+      list.erase(earlier);
+    }
     list.push_back(std::move(argument));
   }
   return list;
@@ -229,15 +241,11 @@ class CommandLine {
     return {};
   }
 
-  Result<dsconfig::Document> manifest() {
-    if (!spec_.contains("deepspeed"))
-      return bad_input("no ds_config is named", "command line", "add --deepspeed ds_config.json");
-    dsconfig::Document document{.source = "command line"};
-    document.value = {{"apiVersion", kApiVersion},
-                      {"kind", kKind},
-                      {"metadata", {{"name", name()}}},
-                      {"spec", spec_}};
-    return document;
+  json manifest() {
+    return {{"apiVersion", kApiVersion},
+            {"kind", kKind},
+            {"metadata", {{"name", name()}}},
+            {"spec", spec_}};
   }
 
   std::vector<Finding> findings;
@@ -359,14 +367,35 @@ class CommandLine {
 
 }  // namespace
 
+Result<ArgumentsManifest> manifest_from_arguments(const std::vector<std::string>& args,
+                                                  bool lenient) {
+  CommandLine line;
+  DSJ_TRY(const std::vector<Argument> list, split(args, lenient ? &line.findings : nullptr));
+  for (const Argument& argument : list) {
+    const Status taken = line.take(argument);
+    if (taken) continue;
+    if (!lenient) return std::unexpected(taken.error());
+    line.findings.push_back({Severity::Unsupported,
+                             argument.shown + (argument.value ? " " + *argument.value : ""),
+                             taken.error().message, taken.error().hint});
+  }
+  if (const Status whole = line.finish(); !whole) {
+    if (!lenient) return std::unexpected(whole.error());
+    line.findings.push_back(
+        {Severity::Unsupported, whole.error().where, whole.error().message, whole.error().hint});
+  }
+  json manifest = line.manifest();
+  if (!lenient && !manifest["spec"].contains("deepspeed"))
+    return bad_input("no ds_config is named", "command line", "add --deepspeed ds_config.json");
+  return ArgumentsManifest{std::move(manifest), std::move(line.findings)};
+}
+
 Result<Job> job_from_arguments(const std::vector<std::string>& args,
                                const std::vector<std::string>& overrides) {
-  DSJ_TRY(const std::vector<Argument> list, split(args));
-  CommandLine line;
-  for (const Argument& argument : list) DSJ_TRY_STATUS(line.take(argument));
-  DSJ_TRY_STATUS(line.finish());
-  DSJ_TRY(const dsconfig::Document manifest, line.manifest());
-  DSJ_TRY(Job job, first_error_or(read_manifest(manifest, ".", overrides)));
+  DSJ_TRY(ArgumentsManifest line, manifest_from_arguments(args, false));
+  dsconfig::Document document{.source = "command line"};
+  document.value = std::move(line.manifest);
+  DSJ_TRY(Job job, first_error_or(read_manifest(document, ".", overrides)));
   job.findings.insert(job.findings.begin(), line.findings.begin(), line.findings.end());
   return job;
 }

@@ -64,6 +64,17 @@ Result<Job> parse_job_yaml(const std::string& text, const std::string& path,
 Result<Job> job_from_arguments(const std::vector<std::string>& args,
                                const std::vector<std::string>& overrides = {});
 
+/// The manifest that such a line stands for, its paths as written, nothing read. With `lenient`
+/// what cannot be carried over (a word, an unknown argument, a value) is an Unsupported finding
+/// whose path is the argument, the last of a repeated argument counts as with argparse, and a line
+/// without a ds_config is a manifest without one.
+struct ArgumentsManifest {
+  nlohmann::json manifest;
+  std::vector<dsconfig::Finding> findings;
+};
+Result<ArgumentsManifest> manifest_from_arguments(const std::vector<std::string>& args,
+                                                  bool lenient);
+
 /// Every finding instead of the first error: a Job as far as it could be read. Fails only when
 /// `manifest` is not an object. `base` is the directory of relative paths.
 Result<Job> read_manifest(const dsconfig::Document& manifest, const std::string& base,

@@ -30,6 +30,59 @@ Position position_of(const YAML::Node& node) {
   return mark.is_null() ? Position{} : Position{mark.line + 1, mark.column + 1};
 }
 
+/// The digits of `word` from `begin` on in `base`, underscores skipped; null when others are there.
+json whole_in_base(const std::string& word, size_t begin, int base, bool negative) {
+  std::string digits(negative ? "-" : "");
+  for (char c : word.substr(begin))
+    if (c != '_') digits += c;
+  int64_t whole = 0;
+  const char* end = digits.data() + digits.size();
+  const auto [at, error] = std::from_chars(digits.data(), end, whole, base);
+  return error == std::errc() && at == end ? json(whole) : json();
+}
+
+/// "1:30" → 90; null when it is not groups of 0 to 59 after a first one.
+json sexagesimal(const std::string& word, size_t begin, bool negative) {
+  int64_t total = 0;
+  for (size_t at = begin, groups = 0; at <= word.size(); ++groups) {
+    const size_t colon = std::min(word.find(':', at), word.size());
+    const json group = whole_in_base(word.substr(at, colon - at), 0, 10, false);
+    const bool good = group.is_number() && word[at] != '-' && colon - at <= (groups ? 2 : 9) &&
+                      (groups == 0 || group.get<int64_t>() < 60) && groups < 6;
+    if (!good) return nullptr;
+    total = total * 60 + group.get<int64_t>();
+    at = colon + 1;
+  }
+  return negative ? -total : total;
+}
+
+/// What YAML 1.1 reads otherwise than the core schema; null when nothing.
+json resolved_1_1(const std::string& word) {
+  for (const char* yes : {"yes", "Yes", "YES", "on", "On", "ON"})
+    if (word == yes) return true;
+  for (const char* no : {"no", "No", "NO", "off", "Off", "OFF"})
+    if (word == no) return false;
+  const bool sign = word[0] == '-' || word[0] == '+';
+  const bool negative = word[0] == '-';
+  const size_t first = sign ? 1 : 0;
+  if (first >= word.size() || word[first] < '0' || word[first] > '9') return nullptr;
+  if (word.find(':') != std::string::npos)
+    return word[first] == '0' ? json() : sexagesimal(word, first, negative);
+  if (word[first] == '0' && word.size() > first + 1) {
+    if (word[first + 1] == 'x') return whole_in_base(word, first + 2, 16, negative);
+    if (word[first + 1] == 'b') return whole_in_base(word, first + 2, 2, negative);
+    if (const json octal = whole_in_base(word, first + 1, 8, negative); !octal.is_null())
+      return octal;
+  }
+  if (word.find('_') == std::string::npos) return nullptr;
+  std::string plain;
+  for (char c : word)
+    if (c != '_') plain += c;
+  if (const json whole = whole_in_base(plain, first, 10, negative); !whole.is_null()) return whole;
+  if (const auto value = text::parse_double(plain)) return *value;
+  return nullptr;
+}
+
 /// A plain scalar by the core schema.
 json resolved(const std::string& word) {
   if (word.empty() || word == "~" || word == "null" || word == "Null" || word == "NULL")
@@ -51,7 +104,8 @@ json resolved(const std::string& word) {
 
 class Converter {
  public:
-  explicit Converter(dsconfig::Positions& positions) : positions_(positions) {}
+  Converter(dsconfig::Positions& positions, Dialect dialect)
+      : positions_(positions), dialect_(dialect) {}
 
   json value(const YAML::Node& node, const std::string& path, int depth) {
     if (depth > dsconfig::kMaxDepth)
@@ -63,8 +117,7 @@ class Converter {
       case YAML::NodeType::Null:
         return nullptr;
       case YAML::NodeType::Scalar:
-        return node.Tag() == "?" || node.Tag().empty() ? resolved(node.Scalar())
-                                                       : json(node.Scalar());
+        return node.Tag() == "?" || node.Tag().empty() ? plain(node.Scalar()) : json(node.Scalar());
       case YAML::NodeType::Sequence:
         return list(node, path, depth);
       case YAML::NodeType::Map:
@@ -74,6 +127,12 @@ class Converter {
   }
 
  private:
+  json plain(const std::string& word) const {
+    if (dialect_ == Dialect::Omega && !word.empty())
+      if (json read = resolved_1_1(word); !read.is_null()) return read;
+    return resolved(word);
+  }
+
   void note(const std::string& path, Position key, Position value) {
     if (path.size() <= kMaxPath) positions_[path] = {key, value};
   }
@@ -89,11 +148,15 @@ class Converter {
   }
 
   json object(const YAML::Node& node, const std::string& path, int depth) {
-    json result = json::object();
+    json result = json::object(), merged = json::object();
     for (const auto& entry : node) {
       const Position at = position_of(entry.first);
       if (!entry.first.IsScalar()) throw YamlError{at, "a key that is not a word", "quote it"};
       const std::string key = entry.first.Scalar();
+      if (key == "<<" && dialect_ == Dialect::Omega) {
+        merge(entry.second, path, depth, merged);
+        continue;
+      }
       if (key == "<<") throw YamlError{at, "merge keys (<<) are not read", "write the fields out"};
       const std::string child = path.empty() ? key : path + "." + key;
       if (result.contains(key)) {
@@ -106,10 +169,24 @@ class Converter {
       note(child, at, position_of(entry.second));
       result[key] = value(entry.second, child, depth + 1);
     }
+    for (auto& [key, child] : merged.items())
+      if (!result.contains(key)) result[key] = std::move(child);
     return result;
   }
 
+  /// "<<: *a" or "<<: [*a, *b]"; of several the earlier wins.
+  void merge(const YAML::Node& node, const std::string& path, int depth, json& merged) {
+    const json found = value(node, path, depth + 1);
+    for (const json& one : found.is_array() ? found : json::array({found})) {
+      if (!one.is_object())
+        throw YamlError{position_of(node), "<< merges a value that is no mapping", "write it out"};
+      for (const auto& [key, child] : one.items())
+        if (!merged.contains(key)) merged[key] = child;
+    }
+  }
+
   dsconfig::Positions& positions_;
+  Dialect dialect_;
   size_t nodes_ = 0;
 };
 
@@ -157,7 +234,8 @@ void emit(YAML::Emitter& out, const json& value) {
 
 }  // namespace
 
-Result<dsconfig::Document> parse_yaml(const std::string& text, const std::string& source) {
+Result<dsconfig::Document> parse_yaml(const std::string& text, const std::string& source,
+                                      Dialect dialect) {
   if (text.size() > kMaxText)
     return bad_input("the file has more than " + std::to_string(kMaxText) + " bytes", source,
                      "is it a DeepSpeedJob?");
@@ -169,11 +247,15 @@ Result<dsconfig::Document> parse_yaml(const std::string& text, const std::string
     std::vector<YAML::Node> documents;
     for (const YAML::Node& node : YAML::LoadAll(text))
       if (!node.IsNull()) documents.push_back(node);
+    if (documents.empty() && dialect == Dialect::Omega) {
+      document.value = json::object();
+      return document;
+    }
     if (documents.empty()) return bad_input("the file is empty, expected a DeepSpeedJob", source);
     if (documents.size() > 1)
       return bad_input("several documents, expected one", where(source, position_of(documents[1])),
                        "one job per file");
-    document.value = Converter(document.positions).value(documents[0], "", 0);
+    document.value = Converter(document.positions, dialect).value(documents[0], "", 0);
   } catch (const YAML::Exception& error) {
     const Position at =
         error.mark.is_null() ? Position{} : Position{error.mark.line + 1, error.mark.column + 1};
@@ -184,7 +266,7 @@ Result<dsconfig::Document> parse_yaml(const std::string& text, const std::string
   return document;
 }
 
-Result<dsconfig::Document> read_yaml(const std::string& path) {
+Result<dsconfig::Document> read_yaml(const std::string& path, Dialect dialect) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return bad_input(std::string("cannot be read: ") + std::strerror(errno), path);
   std::string text(kMaxText + 1, '\0');
@@ -192,7 +274,7 @@ Result<dsconfig::Document> read_yaml(const std::string& path) {
   if (file.bad() || (file.fail() && !file.eof()))
     return bad_input("cannot be read: is it a file?", path);
   text.resize(static_cast<size_t>(file.gcount()));
-  return parse_yaml(text, path);
+  return parse_yaml(text, path, dialect);
 }
 
 std::string to_yaml(const json& value) {

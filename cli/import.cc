@@ -1,0 +1,172 @@
+// dsj import KIND ...: what another launcher was given, as a DeepSpeedJob. Nothing is run.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "cli/verbs.h"
+#include "common/files/posix_files.h"
+#include "common/jobimport/launcher.h"
+#include "common/jobimport/roll.h"
+#include "common/jobspec/job.h"
+
+namespace dsj::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using jobimport::Imported;
+
+constexpr int64_t kMaxBytes = 1 << 20;
+
+constexpr char kHelp[] =
+    R"(usage: dsj import roll FILE.yaml                     lists the roles and their strategies
+       dsj import roll FILE.yaml --role actor_train
+       dsj import torchrun SCRIPT.sh                 or:  dsj import torchrun -- torchrun ...
+       dsj import deepspeed SCRIPT.sh                or:  dsj import deepspeed -- deepspeed ...
+       dsj import hostfile FILE
+
+Prints a DeepSpeedJob that `dsj validate` accepts; above it, as comments and on stderr, what is left
+open and what could not be carried over. Files are read, never run.
+  -o, --output FILE     write it there instead; its relative paths become absolute when FILE lies
+                        in another directory
+      --force           replace FILE
+      --set PATH=VALUE  a field of the manifest: --set spec.workers.slotsPerWorker=8
+      --role ROLE       (roll) the role to import
+      --search-path DIR (roll) where else `defaults` are looked up
+      -- WORDS          (torchrun, deepspeed) the line itself; after SCRIPT: its arguments
+Exit codes: 0 done, 1 the job would not validate, 2 bad input.
+)";
+
+struct Options {
+  std::string kind, file, role, output;
+  bool force = false;
+  std::vector<std::string> overrides, search_paths;
+  std::vector<std::string> words;  ///< after --
+};
+
+Result<Imported> import_launch(PosixFiles& files, const Options& options,
+                               jobimport::Launcher launcher) {
+  if (options.file.empty()) {
+    if (options.words.empty())
+      return bad_input("expected a script, or -- and the line itself", "dsj import");
+    return import_line(files, options.words, launcher, "command line");
+  }
+  DSJ_TRY(const std::string text, files.read_all(options.file, kMaxBytes));
+  std::map<std::string, std::string> variables;
+  for (size_t i = 0; i < options.words.size(); ++i)
+    variables[std::to_string(i + 1)] = options.words[i];
+  DSJ_TRY(const jobimport::Script script,
+          jobimport::read_script(text, options.file, std::move(variables)));
+  return import_script(files, script, launcher, options.file);
+}
+
+void list_roles(const jobimport::RollPipeline& pipeline) {
+  std::printf("%-28s %-26s %5s  %s\n", "role", "strategy", "ranks", "");
+  for (const auto& role : pipeline.roles)
+    std::printf("%-28s %-26s %5s  %s\n", role.path.c_str(),
+                role.strategy.empty() ? "-" : role.strategy.c_str(),
+                role.ranks > 0 ? std::to_string(role.ranks).c_str() : "-",
+                role.imports() ? "--role imports it" : "left alone");
+  if (pipeline.roles.empty()) std::printf("(no roles: a file of settings)\n");
+}
+
+/// A manifest that validates; its findings go to stderr.
+bool validates(const std::string& text, const std::string& path) {
+  const auto job = jobspec::parse_job_yaml(text, path);
+  if (!job) {
+    std::fprintf(stderr, "dsj import: the job would not validate: %s\n",
+                 job.error().to_string().c_str());
+    return false;
+  }
+  const auto resolution = jobspec::resolve(*job, {});
+  bool good = true;
+  for (const auto& finding : resolution.findings) {
+    if (finding.severity == dsconfig::Finding::Severity::Warning) continue;
+    std::fprintf(stderr, "%s\n", jobspec::to_line(*job, finding).c_str());
+    good = good && finding.severity != dsconfig::Finding::Severity::Error;
+  }
+  return good;
+}
+
+Status write(PosixFiles& files, const Options& options, const std::string& text) {
+  if (options.output.empty()) {
+    std::fputs(text.c_str(), stdout);
+    return {};
+  }
+  DSJ_TRY(const bool there, files.exists(options.output));
+  if (there && !options.force)
+    return bad_input("the file exists", options.output, "--force replaces it");
+  return files.write_atomically(options.output, text);
+}
+
+int import_to_manifest(PosixFiles& files, const Options& options, Result<Imported> imported) {
+  if (!imported) return report("import", imported.error());
+  if (const auto done = jobimport::finish(*imported, options.overrides); !done)
+    return report("import", done.error());
+  const fs::path here = fs::current_path();
+  if (!options.output.empty() &&
+      fs::absolute(options.output).parent_path().lexically_normal() != here)
+    jobimport::make_paths_absolute(imported->manifest, here.string());
+  for (const std::string& line : imported->left_open)
+    std::fprintf(stderr, "left open: %s\n", line.c_str());
+  for (const std::string& line : imported->not_carried)
+    std::fprintf(stderr, "not carried over: %s\n", line.c_str());
+  const std::string text = jobimport::to_text(*imported);
+  if (!validates(text, options.output.empty() ? "imported.yaml" : options.output)) return 1;
+  if (const auto written = write(files, options, text); !written)
+    return report("import", written.error());
+  return 0;
+}
+
+int import_roll(PosixFiles& files, const Options& options) {
+  const auto pipeline = jobimport::read_roll(files, options.file, options.search_paths);
+  if (!pipeline) return report("import", pipeline.error());
+  for (const std::string& note : pipeline->notes) std::fprintf(stderr, "%s\n", note.c_str());
+  if (options.role.empty()) {
+    list_roles(*pipeline);
+    return 0;
+  }
+  return import_to_manifest(files, options, import_role(*pipeline, options.role));
+}
+
+}  // namespace
+
+int run_import(Arguments args) {
+  Options options;
+  const auto dashes = std::find(args.begin(), args.end(), "--");
+  const std::vector<std::string> own(args.begin(), dashes);
+  if (dashes != args.end()) options.words.assign(dashes + 1, args.end());
+  if (own.empty() || own[0] == "--help" || own[0] == "-h") {
+    std::fputs(kHelp, own.empty() ? stderr : stdout);
+    return own.empty() ? 2 : 0;
+  }
+  CLI::App app{"", "dsj import"};
+  app.set_help_flag();
+  app.add_option("KIND", options.kind)
+      ->required()
+      ->check(CLI::IsMember({"roll", "torchrun", "deepspeed", "hostfile"}));
+  app.add_option("FILE", options.file);
+  app.add_option("-o,--output", options.output);
+  app.add_flag("--force", options.force);
+  app.add_option("--role", options.role);
+  app.add_option("--search-path", options.search_paths)->type_size(1)->allow_extra_args(false);
+  app.add_option("--set", options.overrides)->type_size(1)->allow_extra_args(false);
+  if (const auto over = parse(app, own)) return *over;
+
+  PosixFiles files;
+  const bool launch = options.kind == "torchrun" || options.kind == "deepspeed";
+  if (!launch && (options.file.empty() || !options.words.empty()))
+    return report("import", Error{ErrorKind::BadInput, "expected one file", "dsj import", ""});
+  if (options.kind == "roll") return import_roll(files, options);
+  if (launch)
+    return import_to_manifest(
+        files, options,
+        import_launch(files, options,
+                      options.kind == "torchrun" ? jobimport::Launcher::Torchrun
+                                                 : jobimport::Launcher::DeepSpeed));
+  const auto text = files.read_all(options.file, kMaxBytes);
+  if (!text) return report("import", text.error());
+  return import_to_manifest(files, options, jobimport::import_hostfile(*text, options.file));
+}
+
+}  // namespace dsj::cli

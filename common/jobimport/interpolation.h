@@ -1,0 +1,43 @@
+// ${...} in a configuration tree, as OmegaConf has it: ${a.b[0]}, ${.sibling}, ${..uncle}, nested
+// ${a.${b}}, inside a longer string, and \${ for the text itself. Resolvers (${oc.env:HOME},
+// ${oc.decode:x}) are not called: the environment is not read. They stay as they are and are named.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+
+namespace dsj::jobimport {
+
+class Interpolator {
+ public:
+  /// `root` must outlive this; `source` is for messages.
+  Interpolator(const nlohmann::json& root, std::string source)
+      : root_(root), source_(std::move(source)) {}
+
+  /// The value at `path` ("actor_train.training_args"; "" is the root) with everything below it
+  /// resolved; null when it is not there. Errors name the path: a reference to nothing, a cycle,
+  /// a value that grows beyond 100,000 nodes.
+  Result<nlohmann::json> at(const std::string& path);
+
+  /// "path: ${oc.env:HOME}": what was left as written, in the order met.
+  const std::vector<std::string>& left_open() const { return left_open_; }
+
+ private:
+  struct Text;
+  Result<nlohmann::json> node(const std::string& path, int depth);
+  Result<nlohmann::json> resolve(const nlohmann::json& value, const std::string& path, int depth);
+  Result<nlohmann::json> text(const std::string& value, const std::string& path, int depth);
+  Result<nlohmann::json> reference(const std::string& inner, const std::string& path, int depth);
+  const nlohmann::json* find(const std::string& path) const;
+
+  const nlohmann::json& root_;
+  std::string source_;
+  std::vector<std::string> visiting_;
+  std::vector<std::string> left_open_;
+  size_t nodes_ = 0;
+};
+
+}  // namespace dsj::jobimport

@@ -1,0 +1,29 @@
+// The commands of a launch script, read and never run: words, quotes, line continuations, comments,
+// plain variables (NAME=value, export NAME=value, arrays), $NAME, ${NAME}, ${NAME:-default}. What
+// is decided when a script runs (if, loops, functions, $(...), $1) is skipped or left as written,
+// and named.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+
+namespace dsj::jobimport {
+
+struct Command {
+  int line = 0;                    ///< 1-based, of its first word
+  std::vector<std::string> words;  ///< variables replaced where they are known
+};
+
+struct Script {
+  std::vector<Command> commands;   ///< in order, assignments in front of a command taken off
+  std::vector<std::string> notes;  ///< "line 3: $GPUS is not known here"
+};
+
+/// Errors: a quote that is not closed, more than 1 MiB. `variables` are known before line 1.
+Result<Script> read_script(const std::string& text, const std::string& source,
+                           std::map<std::string, std::string> variables = {});
+
+}  // namespace dsj::jobimport

@@ -1,0 +1,118 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "cli/verbs.h"
+
+namespace dsj::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ImportTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ =
+        fs::temp_directory_path() / ("dsj-import-test-" + std::to_string(getpid()) + info->name());
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name) << text;
+    return (folder_ / name).string();
+  }
+  std::string read(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  int run(std::vector<std::string> args, int (*verb)(Arguments) = run_import) {
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    const int code = verb(args);
+    out_ = testing::internal::GetCapturedStdout();
+    err_ = testing::internal::GetCapturedStderr();
+    return code;
+  }
+
+  fs::path folder_;
+  std::string out_, err_;
+};
+
+TEST_F(ImportTest, RollListsRolesAndWritesAJobThatValidates) {
+  const std::string file = write("p.yaml", R"(pretrain: m
+actor_train:
+  training_args: {per_device_train_batch_size: 2}
+  strategy_args: {strategy_name: deepspeed_train, strategy_config: {zero_optimization: {stage: 2}}}
+  device_mapping: list(range(0,2))
+actor_infer:
+  strategy_args: {strategy_name: vllm}
+)");
+  EXPECT_EQ(run({"roll", file}), 0);
+  EXPECT_NE(out_.find("actor_infer"), std::string::npos);
+  EXPECT_NE(out_.find("left alone"), std::string::npos);
+  const std::string job = (folder_ / "job.yaml").string();
+  EXPECT_EQ(run({"roll", file, "--role", "actor_train", "-o", job}), 0) << err_;
+  EXPECT_NE(err_.find("left open: spec.training.dataPath"), std::string::npos) << err_;
+  EXPECT_EQ(run({job}, run_validate), 0) << out_;
+  EXPECT_EQ(run({"roll", file, "--role", "actor_train", "-o", job}), 2);
+  EXPECT_NE(err_.find("--force"), std::string::npos);
+  EXPECT_EQ(run({"roll", file, "--role", "actor_train", "-o", job, "--force", "--set",
+                 "spec.training.dataPath=/rows.jsonl"}),
+            0);
+  EXPECT_NE(read(job).find("dataPath: /rows.jsonl"), std::string::npos);
+  EXPECT_EQ(run({"roll", file, "--role", "actor_infer"}), 2);
+}
+
+TEST_F(ImportTest, ALineAfterDashes) {
+  const std::string config = write("ds.json", R"({"train_micro_batch_size_per_gpu": "auto"})");
+  const std::vector<std::string> line = {
+      "--",          "torchrun", "--nproc_per_node",     "2", "finetune.py",
+      "--deepspeed", config,     "--model_name_or_path", "m", "--data_path",
+      "rows.json"};
+  std::vector<std::string> args = {"torchrun"};
+  args.insert(args.end(), line.begin(), line.end());
+  EXPECT_EQ(run(args), 0) << err_;
+  EXPECT_NE(out_.find("slotsPerWorker: 2"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("# Not carried over:"), std::string::npos);
+  // Written elsewhere, relative paths would mean something else.
+  args = {"torchrun", "-o", (folder_ / "job.yaml").string()};
+  args.insert(args.end(), line.begin(), line.end());
+  EXPECT_EQ(run(args), 0) << err_;
+  EXPECT_NE(
+      read(folder_ / "job.yaml").find("dataPath: " + (fs::current_path() / "rows.json").string()),
+      std::string::npos);
+}
+
+TEST_F(ImportTest, AJobThatWouldNotValidateIsNotWritten) {
+  const std::string config = write("ds.json", R"({"zero_optimization": {"stage": 7}})");
+  const std::string job = (folder_ / "job.yaml").string();
+  EXPECT_EQ(run({"torchrun", "-o", job, "--", "torchrun", "t.py", "--deepspeed", config,
+                 "--model_name_or_path", "m", "--data_path", "d"}),
+            1);
+  EXPECT_FALSE(fs::exists(job));
+  EXPECT_NE(err_.find("zero_optimization.stage"), std::string::npos) << err_;
+}
+
+TEST_F(ImportTest, AHostfileGivesWorkers) {
+  EXPECT_EQ(run({"hostfile", write("h", "a slots=4\nb slots=4\n")}), 0) << err_;
+  EXPECT_NE(out_.find("replicas: 2\n    slotsPerWorker: 4"), std::string::npos) << out_;
+  EXPECT_EQ(run({"hostfile", write("u", "a slots=4\nb slots=2\n")}), 2);
+  EXPECT_NE(err_.find("a: 4, b: 2"), std::string::npos) << err_;
+}
+
+TEST_F(ImportTest, Usage) {
+  EXPECT_EQ(run({}), 2);
+  EXPECT_EQ(run({"--help"}), 0);
+  EXPECT_EQ(run({"slurm", "x"}), 2);
+  EXPECT_EQ(run({"roll"}), 2);
+  EXPECT_EQ(run({"torchrun"}), 2);
+  EXPECT_EQ(run({"roll", (folder_ / "absent.yaml").string()}), 2);
+}
+
+}  // namespace
+}  // namespace dsj::cli

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""First inputs of the fuzz targets: seeds.py DIRECTORY writes DIRECTORY/TARGET/NUMBER. Made here, from nothing else."""
+import json
+import os
+import struct
+import sys
+
+DS_CONFIGS = [
+    {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 1, "bf16": {"enabled": "auto"},
+     "zero_optimization": {"stage": 3, "reduce_bucket_size": 5e8, "stage3_prefetch_bucket_size": "auto",
+                           "offload_optimizer": {"device": "cpu", "pin_memory": True}}},
+    {"train_batch_size": 32, "fp16": {"enabled": True, "loss_scale": 0, "initial_scale_power": 16},
+     "optimizer": {"type": "AdamW", "params": {"lr": 1e-5, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": "auto"}},
+     "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 10, "total_num_steps": "auto"}}},
+]
+HJSON = "{ # comment\n  train_batch_size: 8 // two\n  name: '''\n  many\n  lines'''\n  list: [1 2, 3,]\n}\n"
+JOB = """apiVersion: training.dsj.dev/v1alpha1
+kind: DeepSpeedJob
+metadata: {name: a-job, labels: &l {x: "1"}}
+spec:
+  deepspeed:
+    config: {train_micro_batch_size_per_gpu: auto, zero_optimization: {stage: 2}}
+  training: {modelNameOrPath: m, dataPath: d.json, learningRate: 1e-6, bf16: yes, maxSteps: 010, saveStrategy: no}
+  workers: {replicas: 1, slotsPerWorker: 2}
+  other: *l
+"""
+ROLL = """defaults:
+  - b@_here_
+  - optional x: y
+exp_name: run-${seed}
+seed: 42
+pretrain: m
+actor_train:
+  model_args: {dtype: bf16, lora_target: "q_proj,v_proj", lora_rank: 8}
+  training_args: {learning_rate: 1.0e-6, per_device_train_batch_size: ${.gradient_accumulation_steps},
+    gradient_accumulation_steps: 2, warmup_steps: 0x10}
+  data_args: {file_name: [a.jsonl]}
+  strategy_args: {strategy_name: deepspeed_train, strategy_config: "${zero}"}
+  device_mapping: list(range(0,8)) + [9]
+"""
+ROLL_B = "# @package _global_\nzero: &z {zero_optimization: {stage: 2}}\nagain: {<<: *z, a: on, b: 1:30, c: 1_000}\n"
+SCRIPT = """#!/bin/bash
+GPUS=${1:-8}
+ARGS=(--deepspeed ds.json --bf16 True)
+export M="a model"
+if [ -n "$X" ]; then M=b; fi
+torchrun --nproc_per_node $GPUS --nnodes=1:2 \\
+  train.py "${ARGS[@]}" --model_name_or_path "$M" --data_path `pwd`/d 2>&1 | tee log
+deepspeed --hostfile hosts --include w0:0,1@w1 t.py --deepspeed_config ds.json <<EOF
+text
+EOF
+"""
+CONFIG = {"model_type": "qwen2", "hidden_size": 64, "vocab_size": 512, "intermediate_size": 128, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128, "hidden_act": "silu",
+          "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": False}
+
+
+def byte_alphabet():
+    printable = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
+    table, more = {}, 256
+    for byte in range(256):
+        if byte in printable:
+            table[byte] = chr(byte)
+        else:
+            table[byte] = chr(more)
+            more += 1
+    return table
+
+
+def tokenizers():
+    """One byte-level BPE, one of SentencePiece's form."""
+    alphabet = list(byte_alphabet().values())
+    vocab = {token: i for i, token in enumerate(alphabet + ["lo", "low", "er"])}
+    added = [{"id": len(vocab), "content": "<s>", "single_word": False, "lstrip": False, "rstrip": True,
+              "normalized": False, "special": True}]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    yield {"version": "1.0", "added_tokens": added, "normalizer": {"type": "NFC"},
+           "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+               {"type": "Split", "pattern": {"Regex": "\\p{L}+|\\s+"}, "behavior": "Isolated", "invert": False},
+               byte_level]},
+           "post_processor": byte_level, "decoder": byte_level,
+           "model": {"type": "BPE", "dropout": None, "unk_token": None, "fuse_unk": False, "byte_fallback": False,
+                     "ignore_merges": True, "vocab": vocab, "merges": ["l o", ["lo", "w"], "e r"]}}
+    pieces = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)] + list("\u2581lowern") + ["lo", "low", "\u2581low"]
+    yield {"version": "1.0", "added_tokens": [
+        {"id": i, "content": pieces[i], "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+         "special": True} for i in range(3)],
+        "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"}, {
+            "type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]},
+        "pre_tokenizer": None,
+        "post_processor": {"type": "TemplateProcessing",
+                           "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+                                      {"Sequence": {"id": "A", "type_id": 0}}],
+                           "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}},
+        "decoder": {"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"},
+            {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+        "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True,
+                  "ignore_merges": False, "vocab": {piece: i for i, piece in enumerate(pieces)},
+                  "merges": ["l o", "lo w", "\u2581 low"]}}
+
+
+def safetensors():
+    header = json.dumps({"__metadata__": {"format": "pt"}, "a": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]},
+                         "b": {"dtype": "BF16", "shape": [], "data_offsets": [16, 18]}}).encode()
+    return struct.pack("<Q", len(header)) + header + bytes(18)
+
+
+def main():
+    tokenizer_files = [json.dumps(t).encode() for t in tokenizers()]
+    seeds = {
+        "ds_config_fuzz": [json.dumps(c, indent=1).encode() for c in DS_CONFIGS] + [HJSON.encode()],
+        "yaml_fuzz": [JOB.encode(), ROLL.encode(), ROLL_B.encode()],
+        "safetensors_fuzz": [safetensors()],
+        "model_config_fuzz": [json.dumps(CONFIG).encode()],
+        "tokenizer_json_fuzz": tokenizer_files + [tokenizer_files[0] + b"\0" + json.dumps(
+            {"bos_token": "<s>", "eos_token": {"content": "<s>"}, "tokenizer_class": "Qwen2Tokenizer"}).encode()],
+        "roll_fuzz": [ROLL.encode() + b"\0" + ROLL_B.encode()],
+        "launcher_fuzz": [b"s" + SCRIPT.encode(), b"hw0 slots=2\nw1 slots=2 # c\n\0w1:0@w0", b"dlist(range(0,8)) + [9]"],
+    }
+    for target, inputs in seeds.items():
+        folder = os.path.join(sys.argv[1], target)
+        os.makedirs(folder, exist_ok=True)
+        for number, data in enumerate(inputs):
+            with open(os.path.join(folder, str(number)), "wb") as out:
+                out.write(data)
+
+
+if __name__ == "__main__":
+    main()
