@@ -24,6 +24,7 @@ const std::vector<Verb>& verbs() {
       {"import", "a DeepSpeedJob from ROLL, torchrun, deepspeed or a hostfile",
        dsj::cli::run_import},
       {"generate", "answers the questions of a data file with a model", dsj::cli::run_generate},
+      {"merge", "adds a LoRA adapter into its base model", dsj::cli::run_merge},
   };
   return table;
 }

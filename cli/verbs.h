@@ -26,6 +26,8 @@ int run_import(Arguments args);
 /// Replaces this process by `dsj-train generate`; returns only when that cannot be started.
 int run_generate(Arguments args);
 
+int run_merge(Arguments args);
+
 /// Prints "dsj VERB: where: message (hint)" on stderr; returns the exit code of the error's kind.
 int report(const char* verb, const Error& error);
 

@@ -21,11 +21,6 @@ struct Module {
   int unit = -1, weight = -1;  ///< where its weight is; a tied head has none of its own
 };
 
-/// GPT-2 keeps its matrices as its Conv1D multiplies them: [in, out].
-bool stored_in_out(const ModelConfig& model) {
-  return model.model_type == "gpt2";
-}
-
 std::string last_name(const std::string& module) {
   return module.substr(module.rfind('.') + 1);
 }
@@ -213,6 +208,10 @@ std::optional<NamePattern> pattern_of(const LoraArgs& lora) {
 }
 
 }  // namespace
+
+bool stored_in_out(const ModelConfig& model) {
+  return model.model_type == "gpt2";
+}
 
 std::string module_of(const std::string& parameter) {
   return parameter.substr(0, parameter.rfind('.'));

@@ -23,6 +23,9 @@ Result<LoraArgs> resolve_lora(const ModelConfig& model, const LoraArgs& lora);
 /// `lora` from resolve_lora(); unset: every parameter is trained.
 std::vector<UnitSpec> units_of(const ModelConfig& model, const std::optional<LoraArgs>& lora);
 
+/// GPT-2 keeps its matrices as its Conv1D multiplies them: [in, out].
+bool stored_in_out(const ModelConfig& model);
+
 /// "model.layers.0.self_attn.q_proj.weight" → "model.layers.0.self_attn.q_proj".
 std::string module_of(const std::string& parameter);
 

@@ -32,7 +32,7 @@ ops::Attention DecoderLayer::shape(int64_t rows, const LayerCall& call) const {
 at::Tensor DecoderLayer::project_qkv(const zero::UnitParameters& p, const at::Tensor& h,
                                      const LayerCall& call, LayerSaved* saved) const {
   const int64_t heads = config_.num_heads, kv_heads = config_.num_kv_heads;
-  at::Tensor qkv = project(p, qkv_, h);
+  at::Tensor qkv = project(p, qkv_, h, call.dropout_key);
   if (config_.qk_norm) {
     const at::Tensor q = qkv.narrow(1, 0, config_.query_size());
     const at::Tensor k = qkv.narrow(1, config_.query_size(), config_.kv_size());
@@ -47,14 +47,14 @@ at::Tensor DecoderLayer::project_qkv(const zero::UnitParameters& p, const at::Te
 }
 
 at::Tensor DecoderLayer::mlp(const zero::UnitParameters& p, const at::Tensor& x2,
-                             LayerSaved* saved) const {
+                             const LayerCall& call, LayerSaved* saved) const {
   const ops::Normed norm2 = ops::rms_norm(x2, p.weight(at(Role::Norm2)), config_.norm_eps);
-  const at::Tensor gate_up = project(p, gate_up_, norm2.y);
+  const at::Tensor gate_up = project(p, gate_up_, norm2.y, call.dropout_key);
   if (saved) {
     saved->norm2 = norm2;
     saved->inner = gate_up;
   }
-  return project_add(p, down_, ops::swiglu(gate_up), x2);
+  return project_add(p, down_, ops::swiglu(gate_up), x2, call.dropout_key);
 }
 
 at::Tensor DecoderLayer::forward(const zero::UnitParameters& p, const at::Tensor& x,
@@ -62,7 +62,7 @@ at::Tensor DecoderLayer::forward(const zero::UnitParameters& p, const at::Tensor
   ops::Normed norm1 = ops::rms_norm(x, p.weight(at(Role::Norm1)), config_.norm_eps);
   at::Tensor qkv = project_qkv(p, norm1.y, call, saved);
   ops::Attended attended = ops::attention(qkv, shape(x.size(0), call));
-  at::Tensor x2 = project_add(p, o_, attended.out, x);
+  at::Tensor x2 = project_add(p, o_, attended.out, x, call.dropout_key);
   if (saved) {
     saved->x = x;
     saved->norm1 = norm1;
@@ -73,14 +73,15 @@ at::Tensor DecoderLayer::forward(const zero::UnitParameters& p, const at::Tensor
   norm1 = {};
   attended = {};
   qkv.reset();
-  return mlp(p, x2, saved);
+  return mlp(p, x2, call, saved);
 }
 
-void DecoderLayer::backward_mlp(const zero::UnitParameters& p, at::Tensor dy,
+void DecoderLayer::backward_mlp(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
                                 LayerSaved& saved) const {
   at::Tensor dinner = std::move(saved.inner);
-  ops::swiglu_backward(project_backward(p, down_, dy, ops::swiglu(dinner)), dinner);
-  const at::Tensor dh = project_backward(p, gate_up_, dinner, saved.norm2.y);
+  ops::swiglu_backward(project_backward(p, down_, dy, ops::swiglu(dinner), call.dropout_key),
+                       dinner);
+  const at::Tensor dh = project_backward(p, gate_up_, dinner, saved.norm2.y, call.dropout_key);
   const auto grad = p.grad(at(Role::Norm2));
   ops::rms_norm_backward(dh, saved.x2, p.weight(at(Role::Norm2)), saved.norm2.rstd, dy, grad.tensor,
                          grad.accumulate);
@@ -102,14 +103,14 @@ void DecoderLayer::backward_head_norms(const zero::UnitParameters& p, at::Tensor
 
 void DecoderLayer::backward_attention(const zero::UnitParameters& p, at::Tensor dy,
                                       const LayerCall& call, LayerSaved& saved) const {
-  const at::Tensor dattended = project_backward(p, o_, dy, saved.attended.out);
+  const at::Tensor dattended = project_backward(p, o_, dy, saved.attended.out, call.dropout_key);
   at::Tensor dqkv =
       ops::attention_backward(dattended, saved.qkv, saved.attended, shape(dy.size(0), call));
   saved.qkv.reset();
   saved.attended = {};
   ops::rope(dqkv, *call.rope, config_.num_heads + config_.num_kv_heads, /*inverse=*/true);
   if (config_.qk_norm) backward_head_norms(p, dqkv, saved);
-  const at::Tensor dh = project_backward(p, qkv_, dqkv, saved.norm1.y);
+  const at::Tensor dh = project_backward(p, qkv_, dqkv, saved.norm1.y, call.dropout_key);
   const auto grad = p.grad(at(Role::Norm1));
   ops::rms_norm_backward(dh, saved.x, p.weight(at(Role::Norm1)), saved.norm1.rstd, dy, grad.tensor,
                          grad.accumulate);
@@ -117,7 +118,7 @@ void DecoderLayer::backward_attention(const zero::UnitParameters& p, at::Tensor 
 
 void DecoderLayer::backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
                             LayerSaved saved) const {
-  backward_mlp(p, dy, saved);
+  backward_mlp(p, dy, call, saved);
   backward_attention(p, dy, call, saved);
 }
 
@@ -128,7 +129,7 @@ at::Tensor DecoderLayer::forward_cached(const zero::UnitParameters& p, const at:
   const at::Tensor qkv = project_qkv(p, h, call, nullptr);
   const at::Tensor out =
       ops::attention_cached(qkv, shape(x.size(0), call), first, k_cache, v_cache);
-  return mlp(p, project_add(p, o_, out, x), nullptr);
+  return mlp(p, project_add(p, o_, out, x, call.dropout_key), call, nullptr);
 }
 
 std::unique_ptr<Layer> make_layer(const layout::ModelConfig& config) {

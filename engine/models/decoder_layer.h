@@ -25,8 +25,10 @@ class DecoderLayer : public Layer {
   ops::Attention shape(int64_t rows, const LayerCall& call) const;
   at::Tensor project_qkv(const zero::UnitParameters& p, const at::Tensor& h, const LayerCall& call,
                          LayerSaved* saved) const;
-  at::Tensor mlp(const zero::UnitParameters& p, const at::Tensor& x2, LayerSaved* saved) const;
-  void backward_mlp(const zero::UnitParameters& p, at::Tensor dy, LayerSaved& saved) const;
+  at::Tensor mlp(const zero::UnitParameters& p, const at::Tensor& x2, const LayerCall& call,
+                 LayerSaved* saved) const;
+  void backward_mlp(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
+                    LayerSaved& saved) const;
   void backward_attention(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
                           LayerSaved& saved) const;
   void backward_head_norms(const zero::UnitParameters& p, at::Tensor dqkv, LayerSaved& saved) const;

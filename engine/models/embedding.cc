@@ -11,6 +11,7 @@ at::Tensor embedding_forward(const zero::UnitParameters& p, const at::Tensor& id
 void embedding_backward(const zero::UnitParameters& p, const at::Tensor& ids,
                         const at::Tensor& dx) {
   auto grad = p.grad(0);
+  if (!grad.tensor.defined()) return;
   if (!grad.accumulate) grad.tensor.zero_();
   grad.tensor.index_add_(0, ids.reshape({-1}), dx);
 }

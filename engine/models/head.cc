@@ -32,7 +32,7 @@ Targets targets_of(const at::Tensor& labels) {
 }
 
 void zero_if_new(const zero::GradView& grad) {
-  if (!grad.accumulate) grad.tensor.zero_();
+  if (grad.tensor.defined() && !grad.accumulate) grad.tensor.zero_();
 }
 
 }  // namespace
@@ -72,7 +72,8 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
     result.loss_sum +=
         ops::cross_entropy(logits, targets.labels.narrow(0, first, count), scale / n);
     gemm::grad_input(dh.narrow(0, first, count), logits, w, false);
-    gemm::grad_weight(head_grad.tensor, logits, h, head_grad.accumulate || first > 0);
+    if (head_grad.tensor.defined())
+      gemm::grad_weight(head_grad.tensor, logits, h, head_grad.accumulate || first > 0);
   }
   at::Tensor dpicked = at::zeros_like(picked);
   ops::rms_norm_backward(dh, picked, p.weight(kNorm), normed.rstd, dpicked, norm_grad.tensor,

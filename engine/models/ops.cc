@@ -74,6 +74,7 @@ void rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tens
       }
     });
   });
+  if (!dw.defined()) return;
   const at::Tensor gradient = partial.sum(0).to(dw.scalar_type());
   accumulate_dw ? dw.add_(gradient) : dw.copy_(gradient);
 }
@@ -120,6 +121,7 @@ void head_norm_backward(at::Tensor dy, const at::Tensor& x, const at::Tensor& w,
       }
     });
   });
+  if (!dw.defined()) return;
   const at::Tensor gradient = partial.sum(0).to(dw.scalar_type());
   accumulate_dw ? dw.add_(gradient) : dw.copy_(gradient);
 }

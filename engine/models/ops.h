@@ -19,7 +19,7 @@ struct Normed {
 /// y = w * (x / sqrt(mean(x^2) + eps)), the quotient rounded to x's type first, as Hugging Face's
 /// RMSNorm.
 Normed rms_norm(const at::Tensor& x, const at::Tensor& w, double eps);
-/// dx [N, H] += gradient; dw [H] (+)= gradient.
+/// dx [N, H] += gradient; dw [H] (+)= gradient, left out where it is undefined (frozen).
 void rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& w,
                        const at::Tensor& rstd, at::Tensor dx, at::Tensor dw, bool accumulate_dw);
 

@@ -17,6 +17,7 @@ void rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tens
   const at::Tensor dnormed = (dy * w).to(at::kFloat);
   const at::Tensor mean = (dnormed * normed).mean(-1, /*keepdim=*/true);
   dx.add_((scale * (dnormed - normed * mean)).to(dx.scalar_type()));
+  if (!dw.defined()) return;
   const at::Tensor gradient =
       (dy.to(at::kFloat) * normed.to(x.scalar_type()).to(at::kFloat)).sum(0).to(dw.scalar_type());
   accumulate_dw ? dw.add_(gradient) : dw.copy_(gradient);

@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "engine/models/adapters.h"
 #include "engine/models/gemm.h"
 
 namespace dsj::models {
@@ -16,6 +17,7 @@ at::Tensor oriented(const Projection& projection, const at::Tensor& weight) {
 
 void grad_weight(const Projection& projection, const zero::GradView& grad, const at::Tensor& dy,
                  const at::Tensor& x) {
+  if (!grad.tensor.defined()) return;  // frozen
   if (projection.transposed) {
     gemm::grad_weight(grad.tensor, x, dy, grad.accumulate);
   } else {
@@ -26,13 +28,17 @@ void grad_weight(const Projection& projection, const zero::GradView& grad, const
 void bias_backward(const zero::UnitParameters& p, const Projection& projection,
                    const at::Tensor& dy) {
   const int count = static_cast<int>(projection.sizes.size());
-  if (const auto grad = p.stacked_grad(projection.bias, count); grad.tensor.defined()) {
+  bool all = true;
+  for (int i = 0; i < count; ++i) all = all && p.trained(projection.bias + i);
+  if (const auto grad = all ? p.stacked_grad(projection.bias, count) : zero::GradView{};
+      grad.tensor.defined()) {
     return gemm::grad_bias(grad.tensor, dy, grad.accumulate);
   }
   int64_t first = 0;
   for (int i = 0; i < count; first += projection.sizes[i++]) {
     const auto one = p.grad(projection.bias + i);
-    gemm::grad_bias(one.tensor, dy.narrow(1, first, projection.sizes[i]), one.accumulate);
+    if (one.tensor.defined())
+      gemm::grad_bias(one.tensor, dy.narrow(1, first, projection.sizes[i]), one.accumulate);
   }
 }
 
@@ -42,8 +48,10 @@ int64_t Projection::width() const {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
 }
 
-at::Tensor project(const zero::UnitParameters& p, const Projection& projection,
-                   const at::Tensor& x) {
+namespace {
+
+at::Tensor project_base(const zero::UnitParameters& p, const Projection& projection,
+                        const at::Tensor& x) {
   const int count = static_cast<int>(projection.sizes.size());
   const bool has_bias = projection.bias >= 0;
   at::Tensor out = at::empty({x.size(0), projection.width()}, x.options());
@@ -62,19 +70,32 @@ at::Tensor project(const zero::UnitParameters& p, const Projection& projection,
   return out;
 }
 
+}  // namespace
+
+at::Tensor project(const zero::UnitParameters& p, const Projection& projection, const at::Tensor& x,
+                   DropoutKey dropout_key) {
+  at::Tensor out = project_base(p, projection, x);
+  adapters_forward(p, projection, x, dropout_key, out);
+  return out;
+}
+
 at::Tensor project_add(const zero::UnitParameters& p, const Projection& projection,
-                       const at::Tensor& x, const at::Tensor& residual) {
-  if (projection.bias >= 0) return project(p, projection, x).add_(residual);
+                       const at::Tensor& x, const at::Tensor& residual, DropoutKey dropout_key) {
+  if (projection.bias >= 0 || has_adapters(p, projection))
+    return project(p, projection, x, dropout_key).add_(residual);
   return gemm::linear_add(residual, x, oriented(projection, p.weight(projection.weight)));
 }
 
 at::Tensor project_backward(const zero::UnitParameters& p, const Projection& projection,
-                            const at::Tensor& dy, const at::Tensor& x) {
+                            const at::Tensor& dy, const at::Tensor& x, DropoutKey dropout_key) {
   const int count = static_cast<int>(projection.sizes.size());
   at::Tensor dx = at::empty_like(x);
+  // Neighbours of one flat are all trained or all frozen.
   const at::Tensor w = p.stacked_weight(projection.weight, count);
-  if (const auto grad = p.stacked_grad(projection.weight, count);
-      w.defined() && grad.tensor.defined()) {
+  const bool trained = p.trained(projection.weight);
+  const auto grad =
+      w.defined() && trained ? p.stacked_grad(projection.weight, count) : zero::GradView{};
+  if (w.defined() && grad.tensor.defined() == trained) {
     grad_weight(projection, grad, dy, x);
     gemm::grad_input(dx, dy, oriented(projection, w), false);
   } else {
@@ -86,6 +107,7 @@ at::Tensor project_backward(const zero::UnitParameters& p, const Projection& pro
     }
   }
   if (projection.bias >= 0) bias_backward(p, projection, dy);
+  adapters_backward(p, projection, dy, x, dropout_key, dx);
   return dx;
 }
 

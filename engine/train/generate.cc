@@ -6,16 +6,19 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "common/contract.h"
 #include "common/files/posix_files.h"
+#include "common/layout/lora.h"
 #include "common/layout/model_config.h"
 #include "engine/data/prompt.h"
 #include "engine/data/tokenizer.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/train/generator.h"
+#include "engine/weights/adapter.h"
 #include "engine/weights/weight_source.h"
 
 namespace dsj::train {
@@ -94,15 +97,51 @@ void print(const std::vector<Prompt>& prompts, const Options& options) {
   std::printf(options.output == "json" ? "%s\n" : "exact matches: %s\n", summary.c_str());
 }
 
+/// What --model names: a model, or an adapter and the model that it names.
+struct Subject {
+  std::string directory;  ///< of the model
+  std::optional<weights::AdapterConfig> adapter;
+};
+
+Result<Subject> subject_of(Files& files, const std::string& directory) {
+  DSJ_TRY(const bool is_adapter, files.exists(path_join(directory, weights::kAdapterConfigFile)));
+  if (!is_adapter) return Subject{directory, {}};
+  DSJ_TRY(auto config, weights::read_adapter_config(files, directory));
+  DSJ_TRY(const bool there, files.exists(path_join(config.base, "config.json")));
+  if (!there)
+    return bad_input("the base model \"" + config.base + "\" is no directory here", directory,
+                     "dsj merge --base DIR --adapter " + directory + " -o OUT makes one model");
+  const std::string base = config.base;
+  return Subject{base, std::move(config)};
+}
+
+Result<std::unique_ptr<Generator>> load_generator(Files& files, const Options& options,
+                                                  const Subject& subject,
+                                                  const layout::ModelConfig& model,
+                                                  comm::Collectives& collectives) {
+  DSJ_TRY(const auto source, weights::WeightSource::open(files, subject.directory));
+  if (!subject.adapter) {
+    auto generator = std::make_unique<Generator>(model, collectives);
+    DSJ_TRY_STATUS(generator->load(source));
+    return generator;
+  }
+  DSJ_TRY(const auto lora, layout::resolve_lora(model, subject.adapter->lora));
+  DSJ_TRY(const auto adapter, weights::WeightSource::open_file(
+                                  files, path_join(options.model, weights::kAdapterWeightsFile)));
+  auto generator = std::make_unique<Generator>(model, collectives, lora);
+  DSJ_TRY_STATUS(generator->load(source, &adapter));
+  return generator;
+}
+
 Status generate(const Options& options) {
-  DSJ_TRY(const auto model, layout::read_model_config(options.model));
-  DSJ_TRY(const auto tokenizer, data::Tokenizer::load(options.model));
+  PosixFiles files;
+  DSJ_TRY(const Subject subject, subject_of(files, options.model));
+  DSJ_TRY(const auto model, layout::read_model_config(subject.directory));
+  DSJ_TRY(const auto tokenizer, data::Tokenizer::load(subject.directory));
   DSJ_TRY(const auto rows, read_rows(options.data));
   DSJ_TRY(const auto collectives, comm::make_collectives({}));
-  PosixFiles files;
-  DSJ_TRY(const auto source, weights::WeightSource::open(files, options.model));
-  Generator generator(model, *collectives);
-  DSJ_TRY_STATUS(generator.load(source));
+  DSJ_TRY(const auto loaded, load_generator(files, options, subject, model, *collectives));
+  Generator& generator = *loaded;
   std::vector<Prompt> prompts;
   std::map<size_t, std::vector<size_t>> by_length;
   for (const auto& row : rows) {
@@ -135,7 +174,9 @@ Status generate(const Options& options) {
 int run_generate(const std::vector<std::string>& args) {
   Options options;
   CLI::App app("Completes the prompts of an alpaca file, greedily", "dsj generate");
-  app.add_option("--model", options.model, "a Hugging Face model directory")->required();
+  app.add_option("--model", options.model,
+                 "a Hugging Face model directory, or an adapter's whose base is a directory here")
+      ->required();
   app.add_option("--data", options.data,
                  "alpaca rows, JSON or JSONL; \"output\" is what is expected")
       ->required();

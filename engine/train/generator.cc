@@ -6,13 +6,14 @@
 
 namespace dsj::train {
 
-Generator::Generator(const layout::ModelConfig& model, comm::Collectives& collectives)
+Generator::Generator(const layout::ModelConfig& model, comm::Collectives& collectives,
+                     const std::optional<LoraArgs>& lora)
     : model_(model),
-      state_(model, config_, at::kCPU, collectives),
+      state_(model, config_, at::kCPU, collectives, lora),
       layer_(models::make_layer(model)) {}
 
-Status Generator::load(const weights::WeightSource& source) {
-  return state_.load(source);
+Status Generator::load(const weights::WeightSource& source, const weights::WeightSource* adapter) {
+  return state_.load(source, {.saved = adapter});
 }
 
 at::Tensor Generator::next(const at::Tensor& ids, int64_t first, Cache& cache) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,9 +17,11 @@ namespace dsj::train {
 class Generator {
  public:
   /// `collectives` of world 1; both references outlive it.
-  Generator(const layout::ModelConfig& model, comm::Collectives& collectives);
+  Generator(const layout::ModelConfig& model, comm::Collectives& collectives,
+            const std::optional<LoraArgs>& lora = {});
 
-  Status load(const weights::WeightSource& source);
+  /// `adapter`: where there is LoRA, its weights in PEFT's layout.
+  Status load(const weights::WeightSource& source, const weights::WeightSource* adapter = nullptr);
 
   /// Up to `fresh` ids after each prompt, until one of `stops` (left out of the result). Prompts of
   /// one length, not empty.

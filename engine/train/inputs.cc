@@ -52,9 +52,13 @@ Result<Inputs> read_inputs(const RankEnv& env) {
                          std::to_string(env.world_size),
                      env.job_file);
   }
-  if (training.lora)
-    return bad_input("LoRA is not built in this version", "training.lora", "remove it");
   DSJ_TRY(in.model, layout::read_model_config(training.model_name_or_path));
+  if (training.lora) {
+    auto lora = layout::resolve_lora(in.model, *training.lora);
+    if (!lora)
+      return bad_input(lora.error().message, "training." + lora.error().where, lora.error().hint);
+    in.lora = std::move(*lora);
+  }
   if (has_tokenizer(training.model_name_or_path)) {
     DSJ_TRY(in.tokenizer, data::Tokenizer::load(training.model_name_or_path));
   }

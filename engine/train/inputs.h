@@ -4,10 +4,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/dsconfig/resolve.h"
 #include "common/job_file.h"
+#include "common/layout/lora.h"
 #include "common/layout/model_config.h"
 #include "common/result.h"
 #include "engine/data/dataset.h"
@@ -19,6 +21,7 @@ namespace dsj::train {
 struct Inputs {
   JobFile job;
   layout::ModelConfig model;
+  std::optional<LoraArgs> lora;  ///< resolved against the model; unset: everything is trained
   std::unique_ptr<data::Tokenizer>
       tokenizer;  ///< null: the model directory has none (pre-tokenized rows only)
   std::unique_ptr<data::Dataset> dataset;

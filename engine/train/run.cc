@@ -193,8 +193,10 @@ void warn_of_limits(const zero::ModelState& state, const dsconfig::ResolvedConfi
                     int world, const Events& events) {
   if (dsconfig::effective_stage(config, world) != 3) return;
   const int64_t limit = config.zero.max_live_parameters;
-  for (const auto& flat : state.plan().flats) {
-    if (flat.name() == "persisted" || flat.numel() <= limit) continue;
+  const auto& plan = state.plan();
+  for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
+    const auto& flat = plan.flats[i];
+    if (plan.is_persisted(i) || flat.numel() <= limit) continue;
     events.warn("zero_optimization.stage3_max_live_parameters is " + std::to_string(limit) +
                 ", but " + flat.name() + " alone has " + std::to_string(flat.numel()) +
                 " elements: it is gathered whole");
@@ -217,7 +219,11 @@ Result<int> train(const RankEnv& env, const Events& events) {
   log::info("rank " + std::to_string(env.rank) + " of " + std::to_string(env.world_size) +
             ", backend " + std::string(collectives->backend()) + ", kernels " +
             kernels::table().isa + ", " + std::to_string(at::get_num_threads()) + " threads");
-  zero::ModelState state(in.model, in.config(), device, *collectives);
+  zero::ModelState state(in.model, in.config(), device, *collectives, in.lora);
+  if (in.lora && env.rank == 0) {
+    log::info("LoRA: " + std::to_string(layout::trainable_numel(state.units())) + " of " +
+              std::to_string(layout::total_numel(state.units())) + " parameters are trained");
+  }
   if (env.rank == 0) warn_of_limits(state, in.config(), env.world_size, events);
   Stepper stepper(in.model, in.config(),
                   {.recompute = in.job.training.gradient_checkpointing.value_or(false),

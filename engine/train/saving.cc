@@ -85,13 +85,36 @@ Result<Progress> Saver::load() {
   auto load = [&]() -> Status {
     DSJ_TRY(const auto source,
             weights::WeightSource::open(files_, in_.job.training.model_name_or_path));
-    return state_.load(source);
+    return state_.load(source, {.seed = static_cast<uint64_t>(in_.seed())});
   };
   DSJ_TRY_STATUS(load());
   return progress;
 }
 
+/// A checkpoint holds what its run trained: another LoRA is another set of parameters.
+Status Saver::check_lora(const checkpoint::Reader& reader) const {
+  const json saved = reader.run_state().value("lora", json());
+  const std::string other = "name another output directory, or give the settings it was made with";
+  if (saved.is_null() != !in_.lora) {
+    return bad_input(std::string("the checkpoint was made with") + (saved.is_null() ? "out" : "") +
+                         " LoRA, the run is with" + (saved.is_null() ? "" : "out") + " it",
+                     reader.path(), other);
+  }
+  if (!in_.lora) return {};
+  DSJ_TRY(const LoraArgs before, lora_args_from_json(saved, reader.path() + ": lora"));
+  if (before == *in_.lora) return {};
+  return bad_input(
+      "the checkpoint was made with other LoRA settings: " + differences(before, *in_.lora),
+      reader.path(), other);
+}
+
 Status Saver::restore(checkpoint::Reader& reader, Progress& progress) {
+  DSJ_TRY_STATUS(check_lora(reader));
+  if (in_.lora) {
+    DSJ_TRY(const auto source,
+            weights::WeightSource::open(files_, in_.job.training.model_name_or_path));
+    DSJ_TRY_STATUS(state_.load_frozen(source));
+  }
   const json& saved = reader.run_state();
   progress.step = reader.step();
   progress.skipped = saved.value("skipped", int64_t{0});
@@ -121,6 +144,7 @@ json Saver::run_state(const Progress& progress) const {
           {"threads", at::get_num_threads()},
           {"isa", kernels::table().isa},
           {"native_bf16", models::gemm::native(at::empty({0}, at::kBFloat16))},
+          {"lora", in_.lora ? to_json(*in_.lora) : json()},
           {"backend", std::string(state_.collectives().backend())}};
 }
 
@@ -180,7 +204,14 @@ Status Saver::save(const Progress& progress) {
 Status Saver::export_model() {
   std::vector<weights::ExportTensor> tensors;
   for (const auto& flat : state_.plan().flats) {
+    if (flat.frozen()) continue;
     for (const auto& slot : flat.slots()) tensors.push_back({slot.name, slot.shape});
+  }
+  std::optional<weights::AdapterConfig> adapter;
+  if (in_.lora) {
+    adapter = {.lora = *in_.lora,
+               .base = in_.job.training.model_name_or_path,
+               .fan_in_fan_out = layout::stored_in_out(in_.model)};
   }
   const std::string target = in_.job.output_dir + "/" + contract::kModelDir;
   std::optional<weights::ModelExport> writer;
@@ -189,7 +220,8 @@ Status Saver::export_model() {
     auto begun = weights::ModelExport::begin(files_,
                                              {.source_dir = in_.job.training.model_name_or_path,
                                               .target_dir = target,
-                                              .dtype = export_type(in_.config().precision)},
+                                              .dtype = export_type(in_.config().precision),
+                                              .adapter = adapter},
                                              tensors);
     if (begun)
       writer.emplace(std::move(*begun));
@@ -197,12 +229,13 @@ Status Saver::export_model() {
       status = std::unexpected(begun.error());
   }
   DSJ_TRY_STATUS(agree(status));
-  state_.visit_weights([&](const layout::Slot& slot, const at::Tensor& value) {
+  auto append = [&](const layout::Slot& slot, const at::Tensor& value) {
     if (!status) return;
     const at::Tensor wide = value.to(at::kFloat).contiguous();
     status = writer->append(slot.name,
                             {wide.const_data_ptr<float>(), static_cast<size_t>(wide.numel())});
-  });
+  };
+  state_.visit_weights(append, /*trained_only=*/true);
   if (writer && status) status = writer->publish();
   DSJ_TRY_STATUS(agree(status));
   if (writer) events_.emit(contract::kEventExported, {{"path", target}});

@@ -30,10 +30,11 @@ class Saver {
   /// Writes and publishes a checkpoint of `progress`. Collective; all ranks succeed or fail
   /// together.
   Status save(const Progress& progress);
-  /// Writes OUT/model. Collective.
+  /// Writes OUT/model: the model, or with LoRA its adapters in PEFT's layout. Collective.
   Status export_model();
 
  private:
+  Status check_lora(const checkpoint::Reader& reader) const;
   Status restore(checkpoint::Reader& reader, Progress& progress);
   nlohmann::json run_state(const Progress& progress) const;
   void warn_of_differences(const nlohmann::json& saved) const;

@@ -31,7 +31,8 @@ Stepper::Stepper(const layout::ModelConfig& model, const dsconfig::ResolvedConfi
           layout::make_schedule(state.units(), state.plan(),
                                 dsconfig::schedule_limits(config, state.collectives().world()),
                                 config.gradient_accumulation_steps)),
-      layer_(models::make_layer(model)) {}
+      layer_(models::make_layer(model)),
+      lowest_(layout::lowest_trainable(state.units())) {}
 
 const models::ops::RopeTable& Stepper::rope(int64_t seq) {
   const auto found = rope_.find(seq);
@@ -84,9 +85,12 @@ void Stepper::execute(const Action& action, MicroStep& micro, double& loss) {
         micro.x = models::embedding_forward(p, micro.batch->input_ids);
         return;
       }
-      if (options_.recompute) micro.boundaries[action.unit] = micro.x;
-      micro.x = layer_->forward(p, micro.x, call(action.unit, micro),
-                                options_.recompute ? nullptr : &micro.saved[action.unit]);
+      // Below the lowest trained unit there is no backward, and nothing to keep.
+      const bool backward = action.unit >= lowest_;
+      if (backward && options_.recompute) micro.boundaries[action.unit] = micro.x;
+      micro.x =
+          layer_->forward(p, micro.x, call(action.unit, micro),
+                          backward && !options_.recompute ? &micro.saved[action.unit] : nullptr);
       return;
     }
     case Action::Kind::Turn: {

@@ -67,6 +67,7 @@ class Stepper {
   const at::Device device_;
   const layout::Schedule schedule_;
   const std::unique_ptr<const models::Layer> layer_;
+  const int lowest_;                                ///< backward ends at this unit
   std::map<int64_t, models::ops::RopeTable> rope_;  ///< by sequence length
   int64_t updates_ = 0;
 };

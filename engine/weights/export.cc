@@ -7,11 +7,12 @@ namespace dsj::weights {
 namespace {
 
 constexpr char kConfigFile[] = "config.json";
+constexpr char kGenerationFile[] = "generation_config.json";
 constexpr int64_t kConfigBytesMax = 16 << 20;
 constexpr int64_t kCopyBytesMax = int64_t{1} << 30;
 
 /// Copied as they are when they are there.
-constexpr std::array kCopiedFiles = {"generation_config.json",
+constexpr std::array kCopiedFiles = {kGenerationFile,
                                      "tokenizer.json",
                                      "tokenizer_config.json",
                                      "special_tokens_map.json",
@@ -67,10 +68,16 @@ Result<ModelExport> ModelExport::begin(Files& files, const ExportOptions& option
   const std::string staging = staging_dir(options.target_dir);
   DSJ_TRY_STATUS(files.remove_all(staging));
   DSJ_TRY_STATUS(files.make_dir(staging));
-  DSJ_TRY(const std::string config,
-          updated_config(files, path_join(options.source_dir, kConfigFile), options.dtype));
-  DSJ_TRY_STATUS(files.write_synced(path_join(staging, kConfigFile), config));
+  if (options.adapter) {
+    DSJ_TRY_STATUS(files.write_synced(path_join(staging, kAdapterConfigFile),
+                                      adapter_config_text(*options.adapter)));
+  } else {
+    DSJ_TRY(const std::string config,
+            updated_config(files, path_join(options.source_dir, kConfigFile), options.dtype));
+    DSJ_TRY_STATUS(files.write_synced(path_join(staging, kConfigFile), config));
+  }
   for (const char* name : kCopiedFiles) {
+    if (options.adapter && std::string_view(name) == kGenerationFile) continue;
     const std::string source = path_join(options.source_dir, name);
     DSJ_TRY(const EntryKind found, files.kind(source));
     if (found != EntryKind::File) continue;
@@ -79,26 +86,33 @@ Result<ModelExport> ModelExport::begin(Files& files, const ExportOptions& option
   }
   std::vector<TensorDeclaration> declarations;
   for (const ExportTensor& tensor : tensors) {
-    declarations.push_back({tensor.name, options.dtype, tensor.shape});
+    declarations.push_back({(options.adapter ? kAdapterPrefix : "") + tensor.name,
+                            tensor.dtype.value_or(options.dtype), tensor.shape});
   }
-  DSJ_TRY(auto writer,
-          ModelWriter::create(files, staging, std::move(declarations), options.shard_bytes_max));
   ModelExport result;
   result.files_ = &files;
   result.options_ = options;
+  if (options.adapter) {
+    DSJ_TRY(auto adapter, SafetensorsWriter::create(files, path_join(staging, kAdapterWeightsFile),
+                                                    std::move(declarations)));
+    result.adapter_ = std::make_unique<SafetensorsWriter>(std::move(adapter));
+    return result;
+  }
+  DSJ_TRY(auto writer,
+          ModelWriter::create(files, staging, std::move(declarations), options.shard_bytes_max));
   result.writer_ = std::make_unique<ModelWriter>(std::move(writer));
   return result;
 }
 
 Status ModelExport::append(const std::string& name, std::span<const float> values) {
-  return writer_->append(name, values);
+  return adapter_ ? adapter_->append(kAdapterPrefix + name, values) : writer_->append(name, values);
 }
 
 Status ModelExport::publish() {
   std::string target = options_.target_dir;
   while (target.size() > 1 && target.back() == '/') target.pop_back();
   const std::string staging = staging_dir(target), parent = path_parent(target);
-  DSJ_TRY_STATUS(writer_->finish());
+  DSJ_TRY_STATUS(adapter_ ? adapter_->finish() : writer_->finish());
   DSJ_TRY(const bool occupied, files_->exists(target));
   if (!occupied) {
     DSJ_TRY_STATUS(files_->rename(staging, target));

@@ -1,16 +1,19 @@
 // The exported model/: a Hugging Face directory that transformers loads. Weights tensor by tensor,
 // configuration and tokenizer files from the directory the run started from. Readers of model/ see
-// the old one or the new one, whole. Called by engine/train on rank 0. Left out: LoRA adapters.
+// the old one or the new one, whole. Called by engine/train on rank 0, and by merge.h. A run with
+// LoRA exports its adapters (adapter.h) instead of a model.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "common/files/files.h"
 #include "common/result.h"
+#include "engine/weights/adapter.h"
 #include "engine/weights/safetensors_writer.h"
 
 namespace dsj::weights {
@@ -20,11 +23,14 @@ struct ExportOptions {
   std::string target_dir;    ///< OUT/model; its parent must exist
   DType dtype = DType::F32;  ///< of the weights; written into config.json
   int64_t shard_bytes_max = kShardBytesMax;
+  /// Set: an adapter in PEFT's layout. No config.json; tensors get kAdapterPrefix, in one file.
+  std::optional<AdapterConfig> adapter = {};
 };
 
 struct ExportTensor {
   std::string name;
   std::vector<int64_t> shape;
+  std::optional<DType> dtype = {};  ///< another than the model's
 };
 
 class ModelExport {
@@ -48,6 +54,7 @@ class ModelExport {
   Files* files_ = nullptr;
   ExportOptions options_;
   std::unique_ptr<ModelWriter> writer_;
+  std::unique_ptr<SafetensorsWriter> adapter_;  ///< instead of writer_
 };
 
 /// Puts back the model that an export which died between its two renames had moved aside. Nothing

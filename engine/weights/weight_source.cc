@@ -68,20 +68,30 @@ Result<WeightSource> WeightSource::open(Files& files, const std::string& directo
   } else {
     return no_weights(files, directory);
   }
-  std::vector<size_t> order(source.tensors_.size());
+  source.sort();
+  return source;
+}
+
+Result<WeightSource> WeightSource::open_file(Files& files, const std::string& path) {
+  WeightSource source;
+  DSJ_TRY_STATUS(source.add_file(files, path));
+  source.sort();
+  return source;
+}
+
+void WeightSource::sort() {
+  std::vector<size_t> order(tensors_.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::sort(order, {},
-                    [&](size_t i) -> const std::string& { return source.tensors_[i].name; });
+  std::ranges::sort(order, {}, [&](size_t i) -> const std::string& { return tensors_[i].name; });
   std::vector<TensorInfo> tensors;
   std::vector<size_t> source_of;
   for (const size_t i : order) {
-    source.by_name_[source.tensors_[i].name] = tensors.size();
-    tensors.push_back(std::move(source.tensors_[i]));
-    source_of.push_back(source.source_of_[i]);
+    by_name_[tensors_[i].name] = tensors.size();
+    tensors.push_back(std::move(tensors_[i]));
+    source_of.push_back(source_of_[i]);
   }
-  source.tensors_ = std::move(tensors);
-  source.source_of_ = std::move(source_of);
-  return source;
+  tensors_ = std::move(tensors);
+  source_of_ = std::move(source_of);
 }
 
 Status WeightSource::add_file(Files& files, const std::string& path) {

@@ -22,6 +22,8 @@ class WeightSource {
   /// Reads the headers of all files, nothing else. `files` must outlive the source.
   /// Errors: no weights in `directory`, a damaged file, an index that does not match its files.
   static Result<WeightSource> open(Files& files, const std::string& directory);
+  /// The same of one file, whatever its name.
+  static Result<WeightSource> open_file(Files& files, const std::string& path);
 
   /// All tensors, sorted by name; buffers that are no weights included.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
@@ -42,6 +44,7 @@ class WeightSource {
     std::string path;
     std::unique_ptr<ReadFile> file;
   };
+  void sort();
   Status add_file(Files& files, const std::string& path);
   Status add_index(Files& files, const std::string& directory, const std::string& index_path);
 

@@ -22,10 +22,10 @@ Flat::Flat(const layout::FlatLayout& layout, const FlatOptions& options,
   }
   if (!sharded_parameters()) {
     working_ = make(layout_.numel(), options_.compute, Class::Parameters).zero_();
-  } else if (options_.compute != at::kFloat) {
+  } else if (options_.compute != at::kFloat || frozen()) {
     shard_ = make(layout_.shard_numel(), options_.compute, Class::Parameters).zero_();
   }
-  if (!master_in_working()) {
+  if (!frozen() && !master_in_working()) {
     master_ = make(layout_.shard_numel(), at::kFloat, Class::Optimizer).zero_();
   }
 }
@@ -40,6 +40,30 @@ bool Flat::master_in_working() const {
 }
 
 // ---- parameters
+
+Status Flat::fill_frozen(const Read& read) {
+  DSJ_CHECK(frozen());
+  constexpr int64_t kPiece = 1 << 20;  // elements staged at a time
+  at::Tensor staged;
+  for (const auto& range : layout_.ranges(owner_)) {
+    const at::Tensor& storage = sharded_parameters() ? shard_ : working_;
+    const int64_t first = sharded_parameters() ? range.shard_offset : range.flat_offset;
+    for (int64_t done = 0; done < range.numel; done += kPiece) {
+      const int64_t count = std::min(kPiece, range.numel - done);
+      if (!staged.defined()) {
+        memory::MemoryScope scope(Class::Buckets);
+        staged = at::empty({kPiece}, at::kFloat);
+      }
+      DSJ_TRY_STATUS(read(layout_.slots()[range.slot].name, range.offset + done,
+                          {staged.data_ptr<float>(), static_cast<size_t>(count)}));
+      storage.narrow(0, first + done, count).copy_(staged.narrow(0, 0, count));
+    }
+  }
+  if (sharded_parameters()) return {};
+  start_gather();
+  finish_gather();
+  return {};
+}
 
 void Flat::start_gather() {
   if (options_.stage == 0) return;
@@ -116,6 +140,7 @@ at::Tensor Flat::stacked_weight(int slot, int count) const {
 // ---- gradients
 
 void Flat::ensure_grad() {
+  DSJ_CHECK(!frozen(), "flat %s is frozen", layout_.name().c_str());
   if (grad_.defined()) return;
   grad_ = make(layout_.numel(), options_.compute, Class::Gradients);
   for (const auto& gap : layout_.gaps()) grad_.narrow(0, gap.offset, gap.numel).zero_();

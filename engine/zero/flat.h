@@ -6,6 +6,9 @@
 //   or fp32 shard gradient           whole      1: whole; 2: shard     shard (whole between
 //   backward and its reduction) master, states     whole      shard                  shard
 //
+// A frozen flat (LoRA) has the working copy only: loaded once in the compute type, at stage 3 as a
+// shard that is gathered from.
+//
 // In fp32 the master of a whole working copy is that copy's own slices, and the shard a gather
 // reads is the master: nothing is held twice. All memory is tagged by class. Not thread-safe;
 // collective calls say so.
@@ -14,12 +17,14 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/layout/partition.h"
+#include "common/result.h"
 #include "engine/comm/collectives.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/optim/optimizer.h"
@@ -50,9 +55,14 @@ class Flat {
 
   const layout::FlatLayout& layout() const { return layout_; }
   at::Device device() const { return options_.device; }
+  bool frozen() const { return layout_.frozen(); }
   bool sharded_parameters() const { return options_.stage == 3 && !options_.keep_whole; }
 
   // ---- parameters
+  /// Frozen flats: what this rank owns, from `read(parameter, first element, values)`, rounded to
+  /// the compute type; then the ranks' parts are put together. Collective where parts are whole.
+  using Read = std::function<Status(const std::string&, int64_t, std::span<float>)>;
+  Status fill_frozen(const Read& read);
   /// Starts the gather of the working copy. Collective: all ranks. Stage 3 flats, or after an
   /// update.
   void start_gather();

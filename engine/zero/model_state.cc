@@ -6,6 +6,8 @@
 
 #include "common/check.h"
 #include "common/dsconfig/zero_plan.h"
+#include "engine/weights/adapter.h"
+#include "engine/zero/initial_adapter.h"
 
 namespace dsj::zero {
 at::ScalarType scalar_type(dsconfig::Precision precision) {
@@ -44,7 +46,22 @@ at::Tensor UnitParameters::stacked_weight(int parameter, int count) const {
   return state_->flat(place.flat).stacked_weight(place.slot, count);
 }
 
+bool UnitParameters::trained(int parameter) const {
+  return !state_->units_[unit_].parameters[parameter].frozen;
+}
+
+const layout::Adapter* UnitParameters::adapter(int weight) const {
+  const auto& adapters = state_->units_[unit_].adapters;
+  const auto found = std::ranges::find(adapters, weight, &layout::Adapter::weight);
+  return found == adapters.end() ? nullptr : &*found;
+}
+
+const LoraArgs& UnitParameters::lora() const {
+  return *state_->lora_;
+}
+
 GradView UnitParameters::grad(int parameter) const {
+  if (!trained(parameter)) return {};
   const auto place = state_->plan_.places[unit_][parameter];
   return state_->flat(place.flat).grad(place.slot);
 }
@@ -58,9 +75,11 @@ GradView UnitParameters::stacked_grad(int parameter, int count) const {
 // ---- ModelState
 
 ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::ResolvedConfig& config,
-                       at::Device device, comm::Collectives& collectives)
+                       at::Device device, comm::Collectives& collectives,
+                       const std::optional<LoraArgs>& lora)
     : collectives_(collectives),
-      units_(layout::units_of(model)),
+      lora_(lora),
+      units_(layout::units_of(model, lora)),
       plan_(dsconfig::plan_flats(units_, config, collectives.world())),
       stage_(dsconfig::effective_stage(config, collectives.world())),
       overlap_(config.zero.overlap_comm ? 2 : 0),
@@ -72,39 +91,71 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
                       .device = device,
                       .states = optim::states_of(config.optimizer)};
   for (int i = 0; i < static_cast<int>(plan_.flats.size()); ++i) {
-    options.keep_whole = i == plan_.persisted;
+    options.keep_whole = plan_.is_persisted(i);
     flats_.push_back(std::make_unique<Flat>(plan_.flats[i], options, collectives));
+    if (!flats_.back()->frozen()) trained_.push_back(flats_.back().get());
   }
 }
 
-Status ModelState::load(const weights::WeightSource& source) {
+namespace {
+
+/// The tensor is there, in the shape that the model asks for.
+Status check_tensor(const weights::WeightSource& source, const std::string& name,
+                    const std::vector<int64_t>& shape) {
+  const auto* found = source.find(name);
+  if (!found)
+    return bad_input("the checkpoint has no tensor \"" + name + "\"", source.paths().front());
+  if (found->shape == shape) return {};
+  auto text = [](const std::vector<int64_t>& sizes) { return nlohmann::json(sizes).dump(); };
+  return bad_input("tensor \"" + name + "\" has shape " + text(found->shape) +
+                       ", config.json asks for " + text(shape),
+                   source.paths().front());
+}
+
+}  // namespace
+
+Status ModelState::load_frozen(const weights::WeightSource& source) {
   for (auto& flat : flats_) {
-    for (const auto& slot : flat->layout().slots()) {
-      const auto* found = source.find(slot.name);
-      if (!found)
-        return bad_input("the checkpoint has no tensor \"" + slot.name + "\"",
-                         source.paths().front());
-      if (found->shape != slot.shape) {
-        auto text = [](const std::vector<int64_t>& shape) { return nlohmann::json(shape).dump(); };
-        return bad_input("tensor \"" + slot.name + "\" has shape " + text(found->shape) +
-                             ", config.json asks for " + text(slot.shape),
-                         source.paths().front());
-      }
-    }
+    if (!flat->frozen()) continue;
+    for (const auto& slot : flat->layout().slots())
+      DSJ_TRY_STATUS(check_tensor(source, slot.name, slot.shape));
+    DSJ_TRY_STATUS(flat->fill_frozen(
+        [&](const std::string& name, int64_t offset, std::span<float> out) -> Status {
+          return source.read(name, offset, out);
+        }));
+  }
+  return {};
+}
+
+Status ModelState::load(const weights::WeightSource& source, const AdapterStart& adapters) {
+  DSJ_TRY_STATUS(load_frozen(source));
+  for (Flat* flat : trained_) {
+    const auto& slots = flat->layout().slots();
     auto host = flat->host_state(Flat::kMaster, /*for_saving=*/false);
-    for (const auto& range : host.ranges)
-      DSJ_TRY_STATUS(source.read(range.parameter, range.offset, range.data));
+    for (const auto& range : host.ranges) {
+      const auto slot = std::ranges::find(slots, range.parameter, &layout::Slot::name);
+      const bool is_new = !adapters.saved && weights::is_adapter_tensor(slot->name);
+      if (is_new) {
+        initial_adapter(*slot, adapters.seed, range.offset, range.data);
+        continue;
+      }
+      const auto& from = adapters.saved ? *adapters.saved : source;
+      const std::string name = (adapters.saved ? weights::kAdapterPrefix : "") + slot->name;
+      DSJ_TRY_STATUS(check_tensor(from, name, slot->shape));
+      DSJ_TRY_STATUS(from.read(name, range.offset, range.data));
+    }
     flat->write_back(Flat::kMaster, host);
   }
-  for (auto& flat : flats_) flat->publish_master();
+  for (Flat* flat : trained_) flat->publish_master();
   return {};
 }
 
 void ModelState::wait_for(int unit) {
-  if (plan_.unit_flat[unit] >= 0) flats_[plan_.unit_flat[unit]]->finish_gather();
-  if (plan_.persisted >= 0) flats_[plan_.persisted]->finish_gather();
-  if (units_[unit].uses_embedding && plan_.unit_flat[0] >= 0)
-    flats_[plan_.unit_flat[0]]->finish_gather();
+  const int embedding = units_[unit].uses_embedding ? 0 : unit;
+  for (const int flat : {plan_.unit_flat[unit], plan_.unit_frozen[unit], plan_.persisted,
+                         plan_.unit_flat[embedding], plan_.unit_frozen[embedding]}) {
+    if (flat >= 0) flats_[flat]->finish_gather();
+  }
 }
 
 void ModelState::reduce(int flat, bool last) {
@@ -124,13 +175,13 @@ void ModelState::finish_reductions() {
 double ModelState::owned_sum_of_squares() const {
   if (stage_ == 0 && collectives_.rank() != 0) return 0.0;
   double total = 0;
-  for (const auto& flat : flats_) total += flat->grad_sum_of_squares();
+  for (const Flat* flat : trained_) total += flat->grad_sum_of_squares();
   return total;
 }
 
 std::vector<std::vector<double>> ModelState::lamb_coefficients(const optim::Update& update) {
   std::vector<std::vector<LambSums>> sums;
-  for (auto& flat : flats_) {
+  for (Flat* flat : trained_) {
     sums.emplace_back(flat->layout().slots().size());
     flat->lamb_moments(update, sums.back());
   }
@@ -160,22 +211,22 @@ std::vector<std::vector<double>> ModelState::lamb_coefficients(const optim::Upda
 }
 
 void ModelState::step(const optim::Update& update) {
-  std::vector<std::vector<double>> coefficients(flats_.size());
+  std::vector<std::vector<double>> coefficients(trained_.size());
   if (std::holds_alternative<optim::LambRule>(update.rule))
     coefficients = lamb_coefficients(update);
-  for (size_t i = 0; i < flats_.size(); ++i) {
-    flats_[i]->step(update, coefficients[i]);
-    if (!flats_[i]->sharded_parameters()) flats_[i]->start_gather();
+  for (size_t i = 0; i < trained_.size(); ++i) {
+    trained_[i]->step(update, coefficients[i]);
+    if (!trained_[i]->sharded_parameters()) trained_[i]->start_gather();
   }
 }
 
 void ModelState::clear_grad() {
-  for (auto& flat : flats_) flat->clear_grad();
+  for (Flat* flat : trained_) flat->clear_grad();
 }
 
 std::vector<checkpoint::Piece> ModelState::pieces(std::vector<Flat::HostState>& keep) {
   std::vector<checkpoint::Piece> pieces;
-  for (auto& flat : flats_) {
+  for (Flat* flat : trained_) {
     flat->finish_gather();
     for (int state = 0; state < flat->state_count(); ++state) {
       keep.push_back(flat->host_state(state, /*for_saving=*/true));
@@ -188,7 +239,7 @@ std::vector<checkpoint::Piece> ModelState::pieces(std::vector<Flat::HostState>& 
 
 std::vector<checkpoint::Extent> ModelState::extents() const {
   std::vector<checkpoint::Extent> extents;
-  for (const auto& flat : flats_) {
+  for (const Flat* flat : trained_) {
     for (int state = 0; state < flat->state_count(); ++state) {
       for (const auto& slot : flat->layout().slots())
         extents.push_back({flat->state_name(state), slot.name, slot.numel});
@@ -198,7 +249,7 @@ std::vector<checkpoint::Extent> ModelState::extents() const {
 }
 
 Status ModelState::restore(checkpoint::Reader& reader) {
-  for (auto& flat : flats_) {
+  for (Flat* flat : trained_) {
     for (int state = 0; state < flat->state_count(); ++state) {
       const std::string& name = flat->state_name(state);
       auto host = flat->host_state(state, /*for_saving=*/false);
@@ -223,13 +274,14 @@ Status ModelState::restore(checkpoint::Reader& reader) {
       flat->write_back(state, host);
     }
   }
-  for (auto& flat : flats_) flat->publish_master();
+  for (Flat* flat : trained_) flat->publish_master();
   return {};
 }
 
 void ModelState::visit_weights(
-    const std::function<void(const layout::Slot&, const at::Tensor&)>& visit) {
+    const std::function<void(const layout::Slot&, const at::Tensor&)>& visit, bool trained_only) {
   for (auto& flat : flats_) {
+    if (trained_only && flat->frozen()) continue;
     const bool gather = flat->sharded_parameters() && !flat->gathered();
     if (gather) flat->start_gather();
     flat->finish_gather();

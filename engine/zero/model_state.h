@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/dsconfig/resolved.h"
+#include "common/layout/lora.h"
 #include "common/layout/partition.h"
 #include "common/layout/schedule.h"
 #include "common/result.h"
@@ -31,8 +32,15 @@ class UnitParameters {
   /// `count` neighbours stacked on dimension 0 without a copy, or undefined where they are not
   /// neighbours.
   at::Tensor stacked_weight(int parameter, int count) const;
+  /// Whether it has a gradient; false: frozen (LoRA).
+  bool trained(int parameter) const;
+  /// Where to write the gradient; without a tensor: the parameter is frozen.
   GradView grad(int parameter) const;
   GradView stacked_grad(int parameter, int count) const;
+  /// The adapter of a weight, as indices of this unit's parameters; nullptr: it has none.
+  const layout::Adapter* adapter(int weight) const;
+  /// Of the adapters; call only where there is one.
+  const LoraArgs& lora() const;
   /// The embedding's weight and gradient, for a tied head.
   UnitParameters embedding() const { return {*state_, 0}; }
 
@@ -42,10 +50,18 @@ class UnitParameters {
   int unit_;
 };
 
+/// What adapters and modules to save begin with.
+struct AdapterStart {
+  uint64_t seed = 0;  ///< of PEFT's start: A uniform in +-1/sqrt(in), B zero
+  const weights::WeightSource* saved = nullptr;  ///< instead: an adapter in PEFT's layout
+};
+
 class ModelState {
  public:
+  /// `lora` resolved (layout/lora.h); unset: every parameter is trained.
   ModelState(const layout::ModelConfig& model, const dsconfig::ResolvedConfig& config,
-             at::Device device, comm::Collectives& collectives);
+             at::Device device, comm::Collectives& collectives,
+             const std::optional<LoraArgs>& lora = {});
 
   const std::vector<layout::UnitSpec>& units() const { return units_; }
   const layout::FlatPlan& plan() const { return plan_; }
@@ -54,7 +70,9 @@ class ModelState {
 
   /// Reads this rank's masters from a Hugging Face directory (each rank only its bytes), then
   /// publishes them. Collective. Error: a tensor is missing or has another shape.
-  Status load(const weights::WeightSource& source);
+  Status load(const weights::WeightSource& source, const AdapterStart& adapters = {});
+  /// The frozen parameters alone: before restore(), which has the others. Collective.
+  Status load_frozen(const weights::WeightSource& source);
 
   // ---- a step, called in schedule order
   void gather(int flat) { flats_[flat]->start_gather(); }
@@ -81,7 +99,9 @@ class ModelState {
   Status restore(checkpoint::Reader& reader);
   /// Gathers one flat, calls `visit(parameter name, whole tensor on the host)` on rank 0 for each
   /// of its parameters, and releases it. Collective. For exports and tests.
-  void visit_weights(const std::function<void(const layout::Slot&, const at::Tensor&)>& visit);
+  /// `trained_only` leaves frozen flats out.
+  void visit_weights(const std::function<void(const layout::Slot&, const at::Tensor&)>& visit,
+                     bool trained_only = false);
 
   comm::Collectives& collectives() { return collectives_; }
 
@@ -91,12 +111,14 @@ class ModelState {
   std::vector<std::vector<double>> lamb_coefficients(const optim::Update& update);
 
   comm::Collectives& collectives_;
+  std::optional<LoraArgs> lora_;
   std::vector<layout::UnitSpec> units_;
   layout::FlatPlan plan_;
   int stage_;
   size_t overlap_;
   std::string optimizer_name_;
   std::vector<std::unique_ptr<Flat>> flats_;
+  std::vector<Flat*> trained_;  ///< those that are not frozen, in the order of flats_
   std::deque<int> reducing_;
 };
 

@@ -123,6 +123,31 @@ TEST_F(TrainRun, TwoWorkersGiveTheSameLossesAsOne) {
   EXPECT_EQ(status()["workers"], "2/2");
 }
 
+TEST_F(TrainRun, LoraLeavesAnAdapterAndGoesOnOnlyAsItself) {
+  write_config(3);
+  const std::string lora = "spec.training.lora=";
+  write_train_job(8, 4);
+  ASSERT_EQ(run({"job.yaml", "--set", lora + "{r: 4, targetModules: all-linear}"}, 300), 0);
+  const auto expected = losses();
+  EXPECT_LT(expected.back(), expected.front());
+  EXPECT_TRUE(fs::exists(out() / "model/adapter_model.safetensors"));
+  EXPECT_FALSE(fs::exists(out() / "model/model.safetensors"));
+  const json config = json::parse(read_text(out() / "model/adapter_config.json"));
+  EXPECT_EQ(config["r"], 4);
+  EXPECT_EQ(config["target_modules"].size(), 7u);
+
+  fs::remove_all(out() / "checkpoints/step-8");
+  ASSERT_EQ(run({"job.yaml", "--set", lora + "{r: 4, targetModules: all-linear}"}, 300), 0);
+  EXPECT_THAT(stdout_text(), HasSubstr("resumed from step 4"));
+  EXPECT_EQ(losses(), expected) << "bit for bit";
+
+  write_train_job(10, 4);
+  EXPECT_EQ(run({"job.yaml", "--set", lora + "{r: 8, targetModules: all-linear}"}, 300), 2);
+  EXPECT_THAT(stderr_text(), HasSubstr("r 4 → 8"));
+  EXPECT_EQ(run({"job.yaml"}, 300), 2);
+  EXPECT_THAT(stderr_text(), HasSubstr("made with LoRA"));
+}
+
 TEST_F(TrainRun, BadRowIsNamedAndNotRetried) {
   write("data.json", R"([{"input_ids": [1, 2, 3], "labels": [1, 2, 3]},
     {"input_ids": [1, "two"], "labels": [1, 2]}])");

@@ -16,7 +16,7 @@ ARROWS = {
     "common/jobimport": ["common", "common/files", "common/dsconfig", "common/jobspec"],
     "agent": ["common", "common/files", "common/layout", "common/dsconfig", "common/jobspec"],
     "cli": ["common", "common/files", "common/layout", "common/dsconfig", "common/jobspec", "common/jobimport",
-            "agent"],
+            "agent", "engine/weights"],
     "tools": ["common", "common/files", "common/layout", "engine/weights", "engine/data"],
     "engine/data": ["common", "common/files"],
     "engine/weights": ["common", "common/files", "common/layout"],

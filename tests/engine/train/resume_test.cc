@@ -39,8 +39,10 @@ class Resume : public testing::Test {
     rank.collectives.barrier({})->wait();
   }
 
-  static void load(Rank& rank, const std::string& directory) {
+  static void load(Rank& rank, const std::string& directory, const SmallRun& run) {
     PosixFiles files;
+    const auto base = weights::WeightSource::open(files, fixture(run.model));
+    ASSERT_TRUE(base && rank.state.load_frozen(*base));
     auto newest = checkpoint::newest(files, directory);
     ASSERT_TRUE(newest && newest->reader);
     rank.stepper.set_updates(newest->reader->run_state()["updates"]);
@@ -53,7 +55,7 @@ class Resume : public testing::Test {
     std::vector<double> out;
     testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
       Rank rank(run, collectives);
-      first == 0 ? rank.load(run.model) : load(rank, directory_);
+      first == 0 ? rank.load(run.model) : load(rank, directory_, run);
       for (int64_t step = first; step < last; ++step) {
         const double loss = rank.step(step).loss;
         if (collectives.rank() == 0) out.push_back(loss);
@@ -100,6 +102,27 @@ TEST_F(Resume, TwoRanksThenOneThenFour) {
     EXPECT_NEAR(one[i], whole[3 + i], 1e-6 * whole[3 + i]);
     EXPECT_NEAR(four[i], whole[6 + i], 1e-6 * whole[6 + i]);
   }
+}
+
+TEST_F(Resume, LoraWithDropoutIsBitIdentical) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    std::filesystem::remove_all(directory_);
+    SmallRun run = with(2, stage, /*bf16=*/stage % 2 == 1);
+    run.lora = {.r = 4, .dropout = 0.2, .target_pattern = "all-linear"};
+    const auto whole = losses(run, 0, 10, false);
+    losses(run, 0, 3, true);
+    const auto resumed = losses(run, 3, 10, false);
+    EXPECT_EQ(std::vector<double>(whole.begin() + 3, whole.end()), resumed) << "stage " << stage;
+  }
+}
+
+TEST_F(Resume, LoraTwoRanksThenOne) {
+  SmallRun two = with(2, 3), one = with(1, 0);
+  two.lora = one.lora = {.r = 4, .target_modules = {"q_proj", "up_proj"}};
+  const auto whole = losses(two, 0, 6, false);
+  losses(two, 0, 3, true);
+  const auto rest = losses(one, 3, 6, false);
+  for (int i = 0; i < 3; ++i) EXPECT_NEAR(rest[i], whole[3 + i], 1e-6 * whole[3 + i]);
 }
 
 TEST_F(Resume, StageTwoThenThree) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,7 +65,15 @@ struct SmallRun {
   int64_t steps = 4;
   bool recompute = false;
   dsconfig::ResolvedConfig config;
+  std::optional<LoraArgs> lora;  ///< as a user writes it
 };
+
+inline std::optional<LoraArgs> resolved_lora(const SmallRun& run) {
+  if (!run.lora) return std::nullopt;
+  auto lora = layout::resolve_lora(fixture_model(run.model), *run.lora);
+  EXPECT_TRUE(lora) << lora.error().to_string();
+  return *lora;
+}
 
 inline dsconfig::ResolvedConfig small_config(int stage, int64_t micro = 2,
                                              int64_t accumulation = 1) {
@@ -91,7 +100,7 @@ struct Rank {
   Rank(const SmallRun& run, comm::Collectives& group)
       : model(fixture_model(run.model)),
         config(run.config),
-        state(model, config, at::kCPU, group),
+        state(model, config, at::kCPU, group, resolved_lora(run)),
         stepper(model, config, {.recompute = run.recompute}, state, at::kCPU),
         collectives(group) {}
 
@@ -109,8 +118,10 @@ struct Rank {
       batches.push_back(
           micro_batch(index, i, collectives.rank(), collectives.world(), config, model.vocab_size));
     }
-    return stepper.run(
-        {.micro_batches = batches, .rates = {.lr = config.optimizer.lr}, .tokens = 1});
+    return stepper.run({.micro_batches = batches,
+                        .step = index,
+                        .rates = {.lr = config.optimizer.lr},
+                        .tokens = 1});
   }
 };
 

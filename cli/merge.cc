@@ -1,0 +1,56 @@
+// dsj merge: an adapter added into its base model.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+
+#include "cli/hub_cache.h"
+#include "cli/verbs.h"
+#include "common/files/posix_files.h"
+#include "engine/weights/adapter.h"
+#include "engine/weights/merge.h"
+
+namespace dsj::cli {
+namespace {
+
+Result<weights::Merged> merge(weights::MergeOptions options) {
+  PosixFiles files;
+  if (options.base.empty()) {
+    DSJ_TRY(const auto config, weights::read_adapter_config(files, options.adapter));
+    if (config.base.empty())
+      return bad_input("adapter_config.json names no base model", options.adapter,
+                       "name it: --base DIR");
+    options.base = config.base;
+  }
+  DSJ_TRY(options.base, find_model(options.base, hub_cache_directory()));
+  return weights::merge_adapter(files, options);
+}
+
+}  // namespace
+
+int run_merge(Arguments args) {
+  CLI::App app{
+      "Adds a LoRA adapter (PEFT's layout) into its base model: a model directory for "
+      "programs that know no adapters. Sums in fp32, the base's types.",
+      "dsj merge"};
+  weights::MergeOptions options;
+  app.add_option("--adapter", options.adapter,
+                 "the directory with adapter_config.json and adapter_model.safetensors")
+      ->required();
+  app.add_option("--base", options.base,
+                 "the model directory or hub id; default: what adapter_config.json names");
+  app.add_option("-o,--output", options.output, "the merged model; must not be there yet")
+      ->required();
+  app.add_option("--max-shard-bytes", options.shard_bytes_max, "of one weight file")
+      ->check(CLI::PositiveNumber);
+  if (const auto over = parse(app, args)) return *over;
+  const auto merged = merge(options);
+  if (!merged) return report("merge", merged.error());
+  for (const std::string& name : merged->left_out)
+    std::fprintf(stderr, "dsj merge: \"%s\" is no weight and was left out\n", name.c_str());
+  std::printf("%s: %lld tensors, %lld with an adapter added, %lld replaced\n",
+              options.output.c_str(), static_cast<long long>(merged->tensors),
+              static_cast<long long>(merged->updated), static_cast<long long>(merged->replaced));
+  return 0;
+}
+
+}  // namespace dsj::cli

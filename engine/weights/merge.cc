@@ -1,0 +1,220 @@
+#include "engine/weights/merge.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "engine/weights/adapter.h"
+#include "engine/weights/export.h"
+#include "engine/weights/weight_source.h"
+
+namespace dsj::weights {
+namespace {
+
+constexpr int64_t kPieceElements = 1 << 20;
+
+/// What happens to one tensor of the base.
+struct Change {
+  std::string a, b;   ///< the adapter's tensors, or
+  std::string whole;  ///< the tensor that takes its place
+};
+
+struct Matrix {
+  std::vector<float> values;
+  int64_t rows = 0, columns = 0;
+};
+
+Error bad(const std::string& message, const std::string& where) {
+  return {ErrorKind::BadInput, message, where, {}};
+}
+
+Result<Matrix> read_matrix(const WeightSource& source, const std::string& name) {
+  const TensorInfo& info = *source.find(name);
+  if (info.shape.size() != 2)
+    return std::unexpected(bad("tensor \"" + name + "\" is not a matrix", source.paths()[0]));
+  Matrix matrix{std::vector<float>(info.elements), info.shape[0], info.shape[1]};
+  DSJ_TRY_STATUS(source.read(name, 0, matrix.values));
+  return matrix;
+}
+
+/// The base's name of a tensor: GPT-2's files are also written without "transformer.".
+std::optional<std::string> place_in(const WeightSource& base, const std::string& name) {
+  if (base.find(name)) return name;
+  const std::string shorter = name.substr(name.find('.') + 1);
+  if (base.find(shorter)) return shorter;
+  return std::nullopt;
+}
+
+/// Every tensor of the adapter, at its place in the base.
+Result<std::map<std::string, Change>> changes_of(const WeightSource& base,
+                                                 const WeightSource& adapter) {
+  std::map<std::string, Change> changes;
+  const std::string where = adapter.paths()[0];
+  for (const TensorInfo& tensor : adapter.tensors()) {
+    if (!tensor.name.starts_with(kAdapterPrefix))
+      return std::unexpected(bad(
+          "tensor \"" + tensor.name + "\" does not begin with \"" + kAdapterPrefix + "\"", where));
+    const std::string own = tensor.name.substr(std::string_view(kAdapterPrefix).size());
+    std::string target = own;
+    if (is_adapter_tensor(own))  // "X.lora_A.weight" changes "X.weight"
+      target = own.substr(0, own.size() - std::string_view(".lora_A.weight").size()) + ".weight";
+    const auto place = place_in(base, target);
+    if (!place)
+      return std::unexpected(
+          bad("tensor \"" + tensor.name + "\" has no place in " + base.paths()[0], where));
+    Change& change = changes[*place];
+    (!is_adapter_tensor(own)           ? change.whole
+     : own.ends_with(".lora_A.weight") ? change.a
+                                       : change.b) = tensor.name;
+  }
+  for (const auto& [name, change] : changes) {
+    if (change.whole.empty() && (change.a.empty() || change.b.empty()))
+      return std::unexpected(bad("\"" + name + "\" has a lora_A or a lora_B, not both", where));
+  }
+  return changes;
+}
+
+/// A saved embedding of a tied model: PEFT has cut it apart from the output layer, this file has
+/// one tensor for both.
+Status refuse_untied(Files& files, const MergeOptions& options,
+                     const std::map<std::string, Change>& changes) {
+  const std::string path = path_join(options.base, "config.json");
+  DSJ_TRY(const std::string text, files.read_all(path));
+  const auto config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) return bad_input("a JSON object is expected", path);
+  const bool tied_by_default = config.value("model_type", nlohmann::json()) == "gpt2";
+  if (config.value("tie_word_embeddings", nlohmann::json(tied_by_default)) != true) return {};
+  for (const auto& [name, change] : changes) {
+    const bool embedding = name.ends_with("embed_tokens.weight") || name.ends_with("wte.weight");
+    if (embedding && !change.whole.empty())
+      return bad_input("the adapter replaces \"" + name +
+                           "\", which is the output layer too (tie_word_embeddings)",
+                       options.adapter);
+  }
+  return {};
+}
+
+/// One adapted weight, some rows at a time. Stored [out, in]: W[o, i] += s sum_k B[o, k] A[k, i];
+/// stored [in, out]: W[i, o] += s sum_k A[k, i] B[o, k].
+class Update {
+ public:
+  static Result<Update> open(const WeightSource& adapter, const Change& change,
+                             const TensorInfo& weight, const AdapterConfig& config) {
+    Update update;
+    DSJ_TRY(update.a_, read_matrix(adapter, change.a));
+    DSJ_TRY(update.b_, read_matrix(adapter, change.b));
+    update.scaling_ = static_cast<float>(config.lora.scaling());
+    update.in_out_ = config.fan_in_fan_out;
+    std::vector<int64_t> shape = {update.b_.rows, update.a_.columns};
+    if (update.in_out_) std::swap(shape[0], shape[1]);
+    const auto text = [](const std::vector<int64_t>& sizes) {
+      return nlohmann::json(sizes).dump();
+    };
+    if (update.a_.rows != update.b_.columns || weight.shape != shape) {
+      return std::unexpected(bad("tensor \"" + weight.name + "\" has shape " + text(weight.shape) +
+                                     ", its adapter is for " + text(shape) + " with rank " +
+                                     std::to_string(update.a_.rows) + " and " +
+                                     std::to_string(update.b_.columns),
+                                 adapter.paths()[0]));
+    }
+    return update;
+  }
+
+  /// Adds to rows [first, first + rows) of the weight.
+  void add(int64_t first, int64_t rows, std::span<float> values) const {
+    const int64_t columns = in_out_ ? b_.rows : a_.columns, rank = a_.rows;
+    std::vector<float> delta(columns);
+    for (int64_t row = 0; row < rows; ++row) {
+      std::ranges::fill(delta, 0.0f);
+      for (int64_t k = 0; k < rank; ++k) add_rank(k, first + row, delta);
+      float* out = values.data() + row * columns;
+      for (int64_t i = 0; i < columns; ++i) out[i] += scaling_ * delta[i];
+    }
+  }
+
+ private:
+  void add_rank(int64_t k, int64_t row, std::span<float> delta) const {
+    if (in_out_) {
+      const float factor = a_.values[k * a_.columns + row];
+      for (size_t o = 0; o < delta.size(); ++o) delta[o] += factor * b_.values[o * b_.columns + k];
+      return;
+    }
+    const float factor = b_.values[row * b_.columns + k];
+    const float* a = a_.values.data() + k * a_.columns;
+    for (size_t i = 0; i < delta.size(); ++i) delta[i] += factor * a[i];
+  }
+
+  Matrix a_, b_;
+  float scaling_ = 1;
+  bool in_out_ = false;
+};
+
+Status copy_tensor(const WeightSource& base, const TensorInfo& tensor, const WeightSource& adapter,
+                   const Change* change, const AdapterConfig& config, ModelExport& out) {
+  const bool replaced = change && !change->whole.empty();
+  const WeightSource& source = replaced ? adapter : base;
+  const std::string& name = replaced ? change->whole : tensor.name;
+  if (replaced && source.find(name)->shape != tensor.shape)
+    return std::unexpected(
+        bad("tensor \"" + name + "\" has another shape than the base's", adapter.paths()[0]));
+  std::optional<Update> update;
+  if (change && !replaced) {
+    DSJ_TRY(auto opened, Update::open(adapter, *change, tensor, config));
+    update.emplace(std::move(opened));
+  }
+  const int64_t columns = tensor.shape.size() == 2 ? std::max<int64_t>(tensor.shape[1], 1) : 1;
+  const int64_t piece = std::max<int64_t>(kPieceElements / columns, 1) * columns;
+  std::vector<float> values(std::min(piece, tensor.elements));
+  for (int64_t done = 0; done < tensor.elements; done += piece) {
+    const auto part =
+        std::span(values).first(static_cast<size_t>(std::min(piece, tensor.elements - done)));
+    DSJ_TRY_STATUS(source.read(name, done, part));
+    if (update) update->add(done / columns, static_cast<int64_t>(part.size()) / columns, part);
+    DSJ_TRY_STATUS(out.append(tensor.name, part));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Merged> merge_adapter(Files& files, const MergeOptions& options) {
+  DSJ_TRY(const bool occupied, files.exists(options.output));
+  if (occupied)
+    return bad_input("is there already", options.output, "name a directory that is not there yet");
+  DSJ_TRY(const AdapterConfig config, read_adapter_config(files, options.adapter));
+  DSJ_TRY(const auto base, WeightSource::open(files, options.base));
+  DSJ_TRY(const auto adapter,
+          WeightSource::open_file(files, path_join(options.adapter, kAdapterWeightsFile)));
+  DSJ_TRY(const auto changes, changes_of(base, adapter));
+  DSJ_TRY_STATUS(refuse_untied(files, options, changes));
+  Merged merged;
+  std::vector<ExportTensor> tensors;
+  std::vector<const TensorInfo*> infos;
+  for (const TensorInfo& tensor : base.tensors()) {
+    if (!is_weight_dtype(tensor.dtype)) {
+      merged.left_out.push_back(tensor.name);
+      continue;
+    }
+    tensors.push_back({tensor.name, tensor.shape, tensor.dtype});
+    infos.push_back(&tensor);
+  }
+  DSJ_TRY_STATUS(files.make_dirs(path_parent(options.output)));
+  DSJ_TRY(auto out, ModelExport::begin(files,
+                                       {.source_dir = options.base,
+                                        .target_dir = options.output,
+                                        .dtype = base.dtype(),
+                                        .shard_bytes_max = options.shard_bytes_max},
+                                       tensors));
+  for (const TensorInfo* tensor : infos) {
+    const auto found = changes.find(tensor->name);
+    const Change* change = found == changes.end() ? nullptr : &found->second;
+    DSJ_TRY_STATUS(copy_tensor(base, *tensor, adapter, change, config, out));
+    ++merged.tensors;
+    if (change) ++(change->whole.empty() ? merged.updated : merged.replaced);
+  }
+  DSJ_TRY_STATUS(out.publish());
+  return merged;
+}
+
+}  // namespace dsj::weights

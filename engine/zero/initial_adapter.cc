@@ -1,0 +1,34 @@
+#include "engine/zero/initial_adapter.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dsj::zero {
+namespace {
+
+/// splitmix64: a bijection that mixes every bit.
+uint64_t mixed(uint64_t z) {
+  z += 0x9e3779b97f4a7c15ull;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+}  // namespace
+
+void initial_adapter(const layout::Slot& slot, uint64_t seed, int64_t offset,
+                     std::span<float> out) {
+  if (slot.name.find(".lora_A.") == std::string::npos) {
+    std::ranges::fill(out, 0.0f);
+    return;
+  }
+  uint64_t key = mixed(seed);
+  for (const char c : slot.name) key = mixed(key ^ static_cast<unsigned char>(c));
+  const double bound = 1.0 / std::sqrt(static_cast<double>(slot.shape[1]));
+  for (size_t i = 0; i < out.size(); ++i) {
+    const uint64_t bits = mixed(key + static_cast<uint64_t>(offset) + i) >> 11;  // 53 of them
+    out[i] = static_cast<float>(bound * (static_cast<double>(bits) * 0x1p-52 - 1.0));
+  }
+}
+
+}  // namespace dsj::zero

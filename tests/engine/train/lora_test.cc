@@ -1,0 +1,250 @@
+// LoRA in whole runs: PEFT's losses at every stage, and that frozen parameters cost nothing but
+// their working copy.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/dsconfig/memory_model.h"
+#include "common/dsconfig/zero_plan.h"
+#include "engine/weights/adapter.h"
+#include "tests/engine/train/support.h"
+
+namespace dsj::train {
+namespace {
+
+using memory::Class;
+using nlohmann::json;
+
+/// A run of tests/oracle/peft_oracle.py.
+struct PeftRun {
+  explicit PeftRun(const std::string& name) : directory(fixture("lora/" + name)) {
+    data = json::parse(std::ifstream(directory + "/run.json"));
+    PosixFiles files;
+    const auto config = weights::read_adapter_config(files, directory + "/initial");
+    EXPECT_TRUE(config) << config.error().to_string();
+    lora = config->lora;
+  }
+
+  SmallRun small(int world, int stage, bool recompute) const {
+    SmallRun run{.model = data["base"], .world = world, .recompute = recompute, .lora = lora};
+    const json& adamw = data["adamw"];
+    run.config = small_config(stage, /*micro=*/1, /*accumulation=*/2 / world);
+    run.config.optimizer.lr = adamw["lr"];
+    run.config.optimizer.beta1 = adamw["betas"][0];
+    run.config.optimizer.beta2 = adamw["betas"][1];
+    run.config.optimizer.eps = adamw["eps"];
+    run.config.optimizer.weight_decay = adamw["weight_decay"];
+    run.config.gradient_clipping = adamw["max_grad_norm"];
+    return run;
+  }
+
+  models::MicroBatch row(int64_t index) const {
+    const json& row = data["rows"][index % data["rows"].size()];
+    auto tensor = [](const json& ids) {
+      return at::tensor(ids.get<std::vector<int64_t>>()).unsqueeze(0);
+    };
+    return {tensor(row["input_ids"]), tensor(row["labels"])};
+  }
+
+  std::string directory;
+  json data;
+  LoraArgs lora;
+};
+
+void expect_pefts_numbers(const PeftRun& peft, const SmallRun& run) {
+  testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
+    Rank rank(run, collectives);
+    PosixFiles files;
+    const auto base = weights::WeightSource::open(files, fixture(run.model));
+    const auto initial = weights::WeightSource::open_file(
+        files, peft.directory + "/initial/" + weights::kAdapterWeightsFile);
+    ASSERT_TRUE(base && initial);
+    const auto loaded = rank.state.load(*base, {.saved = &*initial});
+    ASSERT_TRUE(loaded) << loaded.error().to_string();
+    EXPECT_EQ(layout::trainable_numel(rank.state.units()), peft.data["trainable"].get<int64_t>());
+    const auto steps = static_cast<int64_t>(peft.data["loss"].size());
+    for (int64_t step = 0; step < steps; ++step) {
+      std::vector<models::MicroBatch> batches;
+      for (int64_t i = 0; i < run.config.gradient_accumulation_steps; ++i)
+        batches.push_back(peft.row(2 * step + i + collectives.rank()));
+      const auto done = rank.stepper.run({.micro_batches = batches,
+                                          .step = step,
+                                          .rates = {.lr = run.config.optimizer.lr},
+                                          .tokens = 1});
+      const double loss = peft.data["loss"][step], norm = peft.data["grad_norm"][step];
+      EXPECT_NEAR(done.loss, loss, 1e-6 * loss) << "step " << step;
+      EXPECT_NEAR(done.grad_norm, norm, 1e-5 * norm) << "step " << step;
+    }
+    const auto trained = weights::WeightSource::open_file(
+        files, peft.directory + "/final/" + weights::kAdapterWeightsFile);
+    ASSERT_TRUE(trained);
+    size_t compared = 0;
+    rank.state.visit_weights(
+        [&](const layout::Slot& slot, const at::Tensor& value) {
+          const std::string name = weights::kAdapterPrefix + slot.name;
+          ASSERT_TRUE(trained->find(name)) << name;
+          at::Tensor want = at::empty({slot.numel});
+          ASSERT_TRUE(
+              trained->read(name, 0, {want.data_ptr<float>(), static_cast<size_t>(slot.numel)}));
+          EXPECT_LT((value.reshape({-1}) - want).norm().item<double>(),
+                    1e-4 * want.norm().item<double>())
+              << name;
+          ++compared;
+        },
+        /*trained_only=*/true);
+    EXPECT_EQ(compared, collectives.rank() == 0 ? trained->tensors().size() : 0);
+  });
+}
+
+struct PeftCase {
+  const char* name;
+  int stage;
+  bool recompute;
+};
+
+class Lora : public testing::TestWithParam<PeftCase> {};
+
+TEST_P(Lora, EqualsPeft) {
+  const auto& c = GetParam();
+  const PeftRun peft(c.name);
+  expect_pefts_numbers(peft, peft.small(2, c.stage, c.recompute));
+}
+
+std::vector<PeftCase> cases() {
+  std::vector<PeftCase> all;
+  for (const char* name : {"plain", "linear", "saved"}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      for (const bool recompute : {false, true}) all.push_back({name, stage, recompute});
+    }
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Lora, testing::ValuesIn(cases()), [](const auto& info) {
+  return std::string(info.param.name) + "_stage" + std::to_string(info.param.stage) +
+         (info.param.recompute ? "_recompute" : "");
+});
+
+TEST(LoraRuns, OneRankAndPersistedAdaptersEqualPeft) {
+  const PeftRun peft("plain");
+  expect_pefts_numbers(peft, peft.small(1, 2, false));
+  SmallRun run = peft.small(2, 3, false);
+  run.config.zero.param_persistence_threshold = 100'000;  // everything
+  expect_pefts_numbers(peft, run);
+  run.config.zero.param_persistence_threshold = 400;  // some adapters, norms, biases
+  run.config.zero.prefetch_bucket_size = 1;
+  run.config.zero.max_reuse_distance = 0;
+  run.config.zero.reduce_bucket_size = 100;
+  expect_pefts_numbers(peft, run);
+}
+
+SmallRun adapters_of_attention(int stage) {
+  SmallRun run{.config = small_config(stage), .lora = LoraArgs{.r = 4, .alpha = 8}};
+  run.config.zero.param_persistence_threshold = 0;
+  return run;
+}
+
+TEST(LoraRuns, FrozenParametersHaveNoGradientNoMasterNoMoments) {
+  for (const auto precision : {dsconfig::Precision::Fp32, dsconfig::Precision::Bf16}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      SmallRun run = adapters_of_attention(stage);
+      run.config.precision = run.config.communication_dtype = run.config.grad_accum_dtype =
+          precision;
+      const auto model = dsconfig::memory_model({.model = fixture_model(run.model),
+                                                 .config = run.config,
+                                                 .world = 2,
+                                                 .lora = resolved_lora(run)});
+      testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger& ledger) {
+        Rank rank(run, collectives);
+        rank.load(run.model);
+        rank.step(0);
+        ledger.reset_peaks();
+        collectives.reset_counters();
+        rank.step(1);
+        const int64_t trained = layout::trainable_numel(rank.state.units());
+        int64_t padded = 0;
+        for (const auto& flat : rank.state.plan().flats) padded += flat.frozen() ? 0 : flat.numel();
+        EXPECT_LT(padded, 1.1 * static_cast<double>(trained));
+        EXPECT_EQ(ledger.live(Class::Optimizer), model.bytes.optimizer) << "stage " << stage;
+        EXPECT_LE(ledger.live(Class::Optimizer), 12 * padded);
+        EXPECT_LE(ledger.peak(Class::Gradients), model.bytes.gradients) << "stage " << stage;
+        EXPECT_LE(ledger.peak(Class::Gradients), 4 * 2 * padded);
+        // Two ranks: half of every flat travels, at stage 0 there and back.
+        EXPECT_EQ(collectives.counters().of(comm::Traffic::Gradients).elements,
+                  stage == 0 ? padded : padded / 2);
+        if (stage == 1 || stage == 2) {
+          EXPECT_EQ(collectives.counters().of(comm::Traffic::Parameters).elements, padded / 2);
+        }
+        EXPECT_EQ(model.trainable, trained);
+      });
+    }
+  }
+}
+
+TEST(LoraRuns, StageThreeReleasesFrozenParameters) {
+  testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger& ledger) {
+    SmallRun run = adapters_of_attention(3);
+    run.config.zero.prefetch_bucket_size = 0;
+    run.config.zero.max_reuse_distance = 0;
+    Rank rank(run, collectives);
+    rank.load(run.model);
+    int64_t shards = 0;
+    for (const auto& flat : rank.state.plan().flats)
+      shards += flat.frozen() ? 4 * flat.shard_numel() : 0;
+    EXPECT_EQ(ledger.live(Class::Parameters), shards) << "fp32 shards of the frozen ones";
+    ledger.reset_peaks();
+    rank.step(0);
+    EXPECT_EQ(ledger.live(Class::Parameters), shards);
+    EXPECT_EQ(ledger.peak(Class::Parameters), shards + 4 * rank.stepper.schedule().peak_live);
+  });
+}
+
+TEST(LoraRuns, TheStartDoesNotDependOnTheWorld) {
+  std::vector<std::map<std::string, at::Tensor>> starts;
+  for (const auto& [world, stage] : {std::pair{1, 0}, {2, 3}, {3, 2}}) {
+    SmallRun run = adapters_of_attention(stage);
+    run.world = world;
+    run.steps = 0;
+    starts.push_back(run_small(run).weights);
+  }
+  int adapters = 0;
+  for (const auto& [name, value] : starts[0]) {
+    EXPECT_TRUE(value.equal(starts[1].at(name))) << name;
+    EXPECT_TRUE(value.equal(starts[2].at(name))) << name;
+    adapters += weights::is_adapter_tensor(name);
+  }
+  EXPECT_EQ(adapters, 8);
+}
+
+TEST(LoraRuns, RecomputeDropsTheSameElements) {
+  SmallRun run = adapters_of_attention(2);
+  run.lora->target_modules = {"q_proj", "v_proj", "down_proj", "gate_proj"};
+  const auto without = run_small(run);
+  run.lora->dropout = 0.3;
+  const auto kept = run_small(run);
+  run.recompute = true;
+  const auto recomputed = run_small(run);
+  EXPECT_EQ(kept.losses, recomputed.losses);
+  EXPECT_NE(kept.losses, without.losses);
+  for (const auto& [name, value] : kept.weights)
+    EXPECT_TRUE(value.equal(recomputed.weights.at(name))) << name;
+}
+
+TEST(LoraRuns, StagesAgreeInBf16) {
+  std::vector<RunResult> results;
+  for (int stage = 0; stage <= 3; ++stage) {
+    SmallRun run = adapters_of_attention(stage);
+    run.lora->dropout = 0.1;
+    run.config.precision = run.config.communication_dtype = run.config.grad_accum_dtype =
+        dsconfig::Precision::Bf16;
+    results.push_back(run_small(run));
+  }
+  for (const auto& result : results) {
+    for (size_t i = 0; i < result.losses.size(); ++i)
+      EXPECT_NEAR(result.losses[i], results[0].losses[i], 3e-4 * result.losses[i]);
+  }
+}
+
+}  // namespace
+}  // namespace dsj::train

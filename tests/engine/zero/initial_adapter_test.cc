@@ -1,0 +1,54 @@
+#include "engine/zero/initial_adapter.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace dsj::zero {
+namespace {
+
+const layout::Slot kA{"model.layers.0.self_attn.q_proj.lora_A.weight", {8, 400}, 0, 3200};
+
+std::vector<float> values(const layout::Slot& slot, uint64_t seed) {
+  std::vector<float> out(slot.numel, -1);
+  initial_adapter(slot, seed, 0, out);
+  return out;
+}
+
+TEST(InitialAdapter, IsUniformWithinOneOverTheRootOfTheInput) {
+  const auto a = values(kA, 42);
+  const double bound = 1 / std::sqrt(400.0);
+  double sum = 0, squares = 0, largest = 0;
+  for (const float value : a) {
+    sum += value;
+    squares += static_cast<double>(value) * value;
+    largest = std::max(largest, std::abs(static_cast<double>(value)));
+  }
+  EXPECT_LE(largest, bound);
+  EXPECT_GT(largest, 0.99 * bound);
+  EXPECT_NEAR(sum / 3200, 0, 4 * bound / std::sqrt(3.0 * 3200));
+  EXPECT_NEAR(squares / 3200, bound * bound / 3, 0.05 * bound * bound / 3);
+}
+
+TEST(InitialAdapter, AnElementIsTheSameWhoeverOwnsIt) {
+  const auto whole = values(kA, 42);
+  std::vector<float> part(700);
+  initial_adapter(kA, 42, 1234, part);
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 1234));
+}
+
+TEST(InitialAdapter, SeedsAndNamesDiffer) {
+  layout::Slot other = kA;
+  other.name = "model.layers.1.self_attn.q_proj.lora_A.weight";
+  EXPECT_NE(values(kA, 42), values(kA, 43));
+  EXPECT_NE(values(kA, 42), values(other, 42));
+}
+
+TEST(InitialAdapter, BIsZero) {
+  const layout::Slot b{"model.layers.0.self_attn.q_proj.lora_B.weight", {4, 8}, 0, 32};
+  EXPECT_EQ(values(b, 42), std::vector<float>(32, 0.0f));
+}
+
+}  // namespace
+}  // namespace dsj::zero
