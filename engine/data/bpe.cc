@@ -3,10 +3,12 @@
 #include <queue>
 #include <utility>
 
+#include "engine/data/unicode.h"
+
 namespace dsj::data {
 namespace {
 
-// Up to this many bytes a scan for the lowest rank beats a heap.
+// Up to this many symbols a scan for the lowest rank beats a heap.
 constexpr std::size_t kShortPiece = 48;
 
 constexpr uint64_t key_of(int32_t left, int32_t right) {
@@ -74,29 +76,78 @@ Bpe::Bpe(std::array<int32_t, 256> byte_ids, MergeTable merges, StringTable id_of
       id_of_bytes_(std::move(id_of_bytes)),
       whole_pieces_(whole_pieces) {}
 
+Bpe::Bpe(Characters characters, MergeTable merges, bool whole_pieces)
+    : characters_(std::move(characters)), merges_(std::move(merges)), whole_pieces_(whole_pieces) {}
+
+std::vector<int32_t> Bpe::symbols_of(std::string_view piece) const {
+  std::vector<int32_t> symbols;
+  symbols.reserve(piece.size());
+  if (!characters_) {
+    for (const char c : piece) symbols.push_back(byte_ids_[static_cast<uint8_t>(c)]);
+    return symbols;
+  }
+  // As Hugging Face's merge_word: an unknown token is held back until a known character follows,
+  // which bytes are not.
+  bool unknown = false;
+  for (std::size_t at = 0; at < piece.size();) {
+    const std::string_view character = piece.substr(at, code_point_at(piece, at).length);
+    at += character.size();
+    if (const auto id = characters_->ids.find(character)) {
+      if (unknown) symbols.push_back(*characters_->unk_id);
+      unknown = false;
+      symbols.push_back(*id);
+      continue;
+    }
+    const std::size_t before = symbols.size();
+    bool bytes = characters_->byte_fallback;
+    for (std::size_t i = 0; bytes && i < character.size(); ++i) {
+      const int32_t id = characters_->byte_ids[static_cast<uint8_t>(character[i])];
+      bytes = id >= 0;
+      symbols.push_back(id);
+    }
+    if (bytes) continue;
+    symbols.resize(before);
+    if (!characters_->unk_id) continue;
+    if (unknown && !characters_->fuse_unk) symbols.push_back(*characters_->unk_id);
+    unknown = true;
+  }
+  if (unknown) symbols.push_back(*characters_->unk_id);
+  return symbols;
+}
+
 void Bpe::encode(std::string_view piece, PieceCache* cache, std::vector<int32_t>& ids) const {
   if (piece.empty()) return;
-  if (piece.size() == 1) {
+  if (piece.size() == 1 && !characters_) {
     ids.push_back(byte_ids_[static_cast<uint8_t>(piece[0])]);
     return;
   }
   if (cache != nullptr && cache->find(piece, ids)) return;
   const std::size_t before = ids.size();
-  if (const auto whole = whole_pieces_ ? id_of_bytes_.find(piece) : std::nullopt) {
+  const StringTable& known = characters_ ? characters_->ids : id_of_bytes_;
+  if (const auto whole = whole_pieces_ ? known.find(piece) : std::nullopt) {
     ids.push_back(*whole);
-  } else if (piece.size() <= kShortPiece) {
-    merge_short(piece, ids);
+  } else if (!characters_ && piece.size() <= kShortPiece) {
+    std::array<int32_t, kShortPiece> symbols;  // no allocation for what most pieces are
+    for (std::size_t i = 0; i < piece.size(); ++i) {
+      symbols[i] = byte_ids_[static_cast<uint8_t>(piece[i])];
+    }
+    merge_short(std::span(symbols).first(piece.size()), ids);
   } else {
-    merge_long(piece, ids);
+    const std::vector<int32_t> symbols = symbols_of(piece);
+    if (symbols.size() <= kShortPiece) {
+      merge_short(symbols, ids);
+    } else {
+      merge_long(symbols, ids);
+    }
   }
   if (cache != nullptr) cache->store(piece, ids.data() + before, ids.size() - before);
 }
 
-void Bpe::merge_short(std::string_view piece, std::vector<int32_t>& ids) const {
+void Bpe::merge_short(std::span<const int32_t> symbols, std::vector<int32_t>& ids) const {
   std::array<int32_t, kShortPiece> id;
   std::array<MergeTable::Merge, kShortPiece> merge;  // [i]: of id[i] and id[i + 1]
-  std::size_t count = piece.size();
-  for (std::size_t i = 0; i < count; ++i) id[i] = byte_ids_[static_cast<uint8_t>(piece[i])];
+  std::size_t count = symbols.size();
+  for (std::size_t i = 0; i < count; ++i) id[i] = symbols[i];
   for (std::size_t i = 0; i + 1 < count; ++i) merge[i] = merges_.find(id[i], id[i + 1]);
   while (count > 1) {
     std::size_t best = 0;
@@ -116,7 +167,7 @@ void Bpe::merge_short(std::string_view piece, std::vector<int32_t>& ids) const {
   ids.insert(ids.end(), id.begin(), id.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
-void Bpe::merge_long(std::string_view piece, std::vector<int32_t>& ids) const {
+void Bpe::merge_long(std::span<const int32_t> given, std::vector<int32_t>& ids) const {
   constexpr uint32_t kEnd = UINT32_MAX;
   struct Symbol {
     int32_t id;
@@ -129,11 +180,10 @@ void Bpe::merge_long(std::string_view piece, std::vector<int32_t>& ids) const {
       return rank != other.rank ? rank > other.rank : at > other.at;
     }
   };
-  const auto count = static_cast<uint32_t>(piece.size());
+  const auto count = static_cast<uint32_t>(given.size());
   std::vector<Symbol> symbols(count);
   for (uint32_t i = 0; i < count; ++i) {
-    symbols[i] = {byte_ids_[static_cast<uint8_t>(piece[i])], i == 0 ? kEnd : i - 1,
-                  i + 1 == count ? kEnd : i + 1};
+    symbols[i] = {given[i], i == 0 ? kEnd : i - 1, i + 1 == count ? kEnd : i + 1};
   }
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
   const auto consider = [&](uint32_t at) {

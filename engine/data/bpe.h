@@ -1,10 +1,13 @@
-// Byte-pair encoding of one piece of text: from its bytes, the pair with the lowest rank (the
-// leftmost of equals) is merged until none is left. Internal to engine/data.
+// Byte-pair encoding of one piece of text: from its bytes, or in SentencePiece's form from its
+// characters, the pair with the lowest rank (the leftmost of equals) is merged until none is left.
+// Internal to engine/data.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -63,6 +66,16 @@ class PieceCache {
   std::vector<int32_t> ids_;
 };
 
+/// Where merging begins in SentencePiece's form: a character that is a token, else its bytes when
+/// all of them are tokens, else the unknown token, else nothing.
+struct Characters {
+  StringTable ids;                    ///< of every token
+  std::array<int32_t, 256> byte_ids;  ///< of <0x00> to <0xFF>; -1: there is none
+  bool byte_fallback = false;
+  std::optional<int32_t> unk_id;
+  bool fuse_unk = false;  ///< unknown characters in a row are one unknown token
+};
+
 /// Immutable after construction; encode may be called from several threads.
 class Bpe {
  public:
@@ -70,15 +83,19 @@ class Bpe {
   /// whatever the merges say (ignore_merges; tiktoken). `id_of_bytes` may be empty without it.
   Bpe(std::array<int32_t, 256> byte_ids, MergeTable merges, StringTable id_of_bytes,
       bool whole_pieces);
+  /// Pieces must be well-formed UTF-8.
+  Bpe(Characters characters, MergeTable merges, bool whole_pieces);
 
   /// Appends the ids of `piece` (its bytes). `cache` may be null.
   void encode(std::string_view piece, PieceCache* cache, std::vector<int32_t>& ids) const;
 
  private:
-  void merge_short(std::string_view piece, std::vector<int32_t>& ids) const;
-  void merge_long(std::string_view piece, std::vector<int32_t>& ids) const;
+  std::vector<int32_t> symbols_of(std::string_view piece) const;
+  void merge_short(std::span<const int32_t> symbols, std::vector<int32_t>& ids) const;
+  void merge_long(std::span<const int32_t> symbols, std::vector<int32_t>& ids) const;
 
-  std::array<int32_t, 256> byte_ids_;
+  std::array<int32_t, 256> byte_ids_{};
+  std::optional<Characters> characters_;
   MergeTable merges_;
   StringTable id_of_bytes_;
   bool whole_pieces_;

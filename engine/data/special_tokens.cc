@@ -211,7 +211,11 @@ class SpecialTokens {
   Status check_switches(const json& config) const {
     const std::string file = dir_ + "/tokenizer_config.json";
     const auto prefix = config.find("add_prefix_space");
-    const bool has_prefix = std::ranges::any_of(spec_.stages, &SplitStage::add_prefix_space);
+    const bool has_prefix =
+        std::ranges::any_of(spec_.stages, &SplitStage::add_prefix_space) ||
+        (spec_.metaspace && spec_.metaspace->prepend != Metaspace::Prepend::Never) ||
+        std::ranges::find(spec_.normalizer.steps, NormalStep::Kind::Prepend, &NormalStep::kind) !=
+            spec_.normalizer.steps.end();
     if (prefix != config.end() && prefix->is_boolean() && *prefix != has_prefix) {
       return bad_input("add_prefix_space is " + prefix->dump() + ", but the pre-tokenizer of " +
                            spec_.file + " says otherwise",

@@ -1,6 +1,7 @@
 #include "engine/data/tokenizer.h"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -24,8 +25,13 @@ struct Stage {
 
 struct Tokenizer::Parts {
   std::string file;
-  Nfc nfc = Nfc::None;
+  Normalizer normalizer;
   std::vector<Stage> stages;
+  std::optional<Metaspace> metaspace;
+  bool byte_level = true;
+  std::vector<DecodeStep> decoders;
+  /// Added words that are looked for in normalized text decode as that text (tokenizers 0.23).
+  std::map<int32_t, std::string> decoded_as;
   std::optional<Bpe> bpe;
   std::optional<AddedTokenSplitter> added_raw, added_normalized;
   std::vector<int32_t> prefix_ids, suffix_ids;
@@ -62,6 +68,29 @@ void cut(const Stage& stage, std::string_view piece, const std::vector<Span>& ma
     done = match.end;
   }
   put(done, piece.size(), false);
+}
+
+std::string with_spaces_shown(const Metaspace& metaspace, std::string_view text, bool first) {
+  std::string shown = replace_all(text, " ", metaspace.replacement);
+  const bool wanted = metaspace.prepend == Metaspace::Prepend::Always ||
+                      (metaspace.prepend == Metaspace::Prepend::First && first);
+  if (wanted && !shown.starts_with(metaspace.replacement)) shown.insert(0, metaspace.replacement);
+  return shown;
+}
+
+/// Each begins with the replacement, except perhaps the first.
+std::vector<std::string_view> pieces_of(const Metaspace& metaspace, std::string_view text) {
+  std::vector<std::string_view> pieces;
+  while (metaspace.split) {
+    const std::size_t next = text.find(metaspace.replacement, metaspace.replacement.size());
+    const std::size_t at =
+        text.starts_with(metaspace.replacement) ? next : text.find(metaspace.replacement);
+    if (at == text.npos) break;
+    pieces.push_back(text.substr(0, at));
+    text.remove_prefix(at);
+  }
+  if (!text.empty()) pieces.push_back(text);
+  return pieces;
 }
 
 Status run_stage(const Stage& stage, Pieces& pieces) {
@@ -105,6 +134,25 @@ Result<std::array<int32_t, 256>> byte_ids_of(const TokenizerSpec& spec, const St
                              "): it is not a byte-level BPE vocabulary");
   }
   return byte_ids;
+}
+
+/// Before added tokens are among `ids`: Hugging Face's model does not know them.
+Result<Characters> characters_of(const TokenizerSpec& spec, const StringTable& ids) {
+  const CharacterForm& form = *spec.characters;
+  Characters characters{
+      .ids = ids, .byte_ids = {}, .byte_fallback = form.byte_fallback, .fuse_unk = form.fuse_unk};
+  for (int byte = 0; byte < 256; ++byte) {
+    static constexpr char kDigits[] = "0123456789ABCDEF";
+    const std::string token = {'<', '0', 'x', kDigits[byte >> 4], kDigits[byte & 15], '>'};
+    characters.byte_ids[static_cast<std::size_t>(byte)] = ids.find(token).value_or(-1);
+  }
+  if (form.unk_token) {
+    characters.unk_id = ids.find(*form.unk_token);
+    if (!characters.unk_id) {
+      return at_file(spec, "unk_token '" + *form.unk_token + "' is not in the vocabulary");
+    }
+  }
+  return characters;
 }
 
 /// Merges as the file lists them: the line number is the rank.
@@ -194,15 +242,20 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::build(TokenizerSpec spec) {
     // A token with characters outside the alphabet can never be merged from bytes.
     if (auto bytes = from_byte_alphabet(token)) id_of_bytes.insert(*bytes, id);
   }
-  DSJ_TRY(const auto byte_ids, byte_ids_of(spec, id_of_bytes));
   MergeTable merges(0);
   if (spec.merge_by_id) {
     merges = merges_by_id(id_of_bytes);
   } else {
     DSJ_TRY(merges, listed_merges(spec, parts->id_of_token));
   }
-  if (!spec.whole_pieces) id_of_bytes = StringTable();
-  parts->bpe.emplace(byte_ids, std::move(merges), std::move(id_of_bytes), spec.whole_pieces);
+  if (spec.characters) {
+    DSJ_TRY(Characters characters, characters_of(spec, parts->id_of_token));
+    parts->bpe.emplace(std::move(characters), std::move(merges), spec.whole_pieces);
+  } else {
+    DSJ_TRY(const auto byte_ids, byte_ids_of(spec, id_of_bytes));
+    if (!spec.whole_pieces) id_of_bytes = StringTable();
+    parts->bpe.emplace(byte_ids, std::move(merges), std::move(id_of_bytes), spec.whole_pieces);
+  }
 
   // Hugging Face looks for special tokens first; of equal patterns the first one counts.
   std::vector<AddedToken> raw, normalized;
@@ -214,7 +267,8 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::build(TokenizerSpec spec) {
     parts->special[static_cast<std::size_t>(token.id)] = token.special;
     if (token.normalized) {
       normalized.push_back(token);
-      normalized_patterns.push_back(to_nfc(token.content, spec.nfc));
+      normalized_patterns.push_back(spec.normalizer.apply(token.content));
+      parts->decoded_as[token.id] = normalized_patterns.back();
     } else {
       raw.push_back(token);
       raw_patterns.push_back(token.content);
@@ -224,7 +278,10 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::build(TokenizerSpec spec) {
   parts->added_normalized.emplace(std::move(normalized), normalized_patterns);
   DSJ_TRY_STATUS(build_stages(spec, parts->stages));
   parts->file = std::move(spec.file);
-  parts->nfc = spec.nfc;
+  parts->normalizer = std::move(spec.normalizer);
+  parts->metaspace = std::move(spec.metaspace);
+  parts->byte_level = !spec.characters;
+  parts->decoders = std::move(spec.decoders);
   parts->prefix_ids = std::move(spec.prefix_ids);
   parts->suffix_ids = std::move(spec.suffix_ids);
   parts->bos_id = spec.bos_id;
@@ -249,8 +306,9 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, EncodeOpti
     }
     std::string composed;
     std::string_view part = segment.text;
-    if (parts_->nfc != Nfc::None && !is_trivially_nfc(part)) {
-      part = composed = to_nfc(part, parts_->nfc);
+    const Normalizer& normalizer = parts_->normalizer;
+    if (!normalizer.steps.empty() || (normalizer.nfc != Nfc::None && !is_trivially_nfc(part))) {
+      part = composed = normalizer.apply(part);
     }
     inner.clear();
     parts_->added_normalized->split(part, !options.parse_special, inner);
@@ -258,7 +316,8 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, EncodeOpti
       if (piece.id >= 0) {
         ids.push_back(piece.id);
       } else {
-        DSJ_TRY_STATUS(encode_text(piece.text, ids));
+        const bool first = segment.text.data() == text.data() && piece.text.data() == part.data();
+        DSJ_TRY_STATUS(encode_text(piece.text, first, ids));
       }
     }
   }
@@ -275,8 +334,13 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, EncodeOpti
   return ids;
 }
 
-Status Tokenizer::encode_text(std::string_view text, std::vector<int32_t>& ids) const {
+Status Tokenizer::encode_text(std::string_view text, bool first, std::vector<int32_t>& ids) const {
   Pieces pieces{.views = {text}, .owned = {}};
+  std::string spaced;
+  if (parts_->metaspace) {
+    spaced = with_spaces_shown(*parts_->metaspace, text, first);
+    pieces.views = pieces_of(*parts_->metaspace, spaced);
+  }
   for (const Stage& stage : parts_->stages) DSJ_TRY_STATUS(run_stage(stage, pieces));
   const std::unique_lock lock(parts_->cache_mutex, std::try_to_lock);
   PieceCache* cache = lock ? &parts_->cache : nullptr;
@@ -286,11 +350,17 @@ Status Tokenizer::encode_text(std::string_view text, std::vector<int32_t>& ids) 
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
   std::string bytes;
+  std::vector<std::string> tokens;
   for (const int32_t id : ids) {
     const auto at = static_cast<std::size_t>(id);
     if (id < 0 || at >= parts_->token_of_id.size() || !parts_->token_of_id[at]) continue;
     if (skip_special && parts_->special[at]) continue;
     const std::string& token = *parts_->token_of_id[at];
+    if (!parts_->byte_level) {
+      const auto normal = parts_->decoded_as.find(id);
+      tokens.push_back(normal == parts_->decoded_as.end() ? token : normal->second);
+      continue;
+    }
     // Added tokens too: Hugging Face's byte-level decoder does not tell them apart.
     if (auto mapped = from_byte_alphabet(token)) {
       bytes += *mapped;
@@ -298,6 +368,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) c
       bytes += token;
     }
   }
+  if (!parts_->byte_level) bytes = decode_tokens(parts_->decoders, std::move(tokens));
   return to_valid_utf8(bytes);
 }
 

@@ -1,10 +1,12 @@
-// Text to token ids and back, equal to Hugging Face's `tokenizers` for byte-level BPE.
+// Text to token ids and back, equal to Hugging Face's `tokenizers` for BPE: byte-level (GPT-2,
+// Qwen2, Llama 3) and of SentencePiece's form (Llama 2, Mistral: byte fallback, Metaspace).
 //
 // Reads a model directory: tokenizer.json (the patterns of GPT-2, Qwen2, Llama 3, or any other that
-// PCRE2 and Oniguruma read alike), else vocab.json + merges.txt (GPT-2, Qwen2), else qwen.tiktoken.
+// PCRE2 and Oniguruma read alike), else vocab.json + merges.txt (GPT-2, Qwen2), else qwen.tiktoken,
+// else tokenizer.model (a SentencePiece BPE model, as Llama's tokenizer takes it).
 // Special tokens come from tokenizer_config.json, special_tokens_map.json, generation_config.json
-// and config.json. Anything else (Unigram, WordPiece, Metaspace, byte_fallback, other normalizers
-// ...) is refused by name: a text is never tokenized in another way than the file says.
+// and config.json. Anything else (Unigram, WordPiece, other normalizers ...)
+// is refused by name: a text is never tokenized in another way than the file says.
 //
 // Used by the data set (dataset.h) and by generate. Leaves out: chat templates, offsets, padding
 // and truncation settings inside tokenizer.json (as transformers, which sets its own per call).
@@ -76,7 +78,8 @@ class Tokenizer {
  private:
   struct Parts;
   explicit Tokenizer(std::unique_ptr<Parts> parts);
-  Status encode_text(std::string_view text, std::vector<int32_t>& ids) const;
+  /// `first`: the text lies at the start of what encode was given.
+  Status encode_text(std::string_view text, bool first, std::vector<int32_t>& ids) const;
   std::unique_ptr<Parts> parts_;
 };
 

@@ -96,7 +96,7 @@ Result<TokenizerSpec> read_vocab_and_merges(Files& files, const std::string& dir
   SplitStage stage{.pattern = std::string(gpt2 ? kGpt2Pattern : kQwen2Pattern)};
   DSJ_TRY(stage.add_prefix_space, config_flag(files, dir, "add_prefix_space"));
   spec.stages.push_back(stage);
-  spec.nfc = qwen2 ? Nfc::Unicode9 : Nfc::None;
+  spec.normalizer.nfc = qwen2 ? Nfc::Unicode9 : Nfc::None;
   DSJ_TRY_STATUS(read_special_tokens(files, dir, kEndOfText, spec));
   return spec;
 }
@@ -156,7 +156,7 @@ Result<TokenizerSpec> read_qwen_tiktoken(Files& files, const std::string& dir) {
   TokenizerSpec spec;
   spec.file = dir + "/qwen.tiktoken";
   DSJ_TRY_STATUS(read_ranks(files, spec.file, spec));
-  spec.nfc = Nfc::Current;  // its code called Python's unicodedata
+  spec.normalizer.nfc = Nfc::Current;  // its code called Python's unicodedata
   spec.merge_by_id = spec.whole_pieces = true;
   spec.stages.push_back({.pattern = std::string(kQwen2Pattern)});
   std::vector<std::string> special = {kEndOfText, "<|im_start|>", "<|im_end|>"};
@@ -186,11 +186,12 @@ Result<TokenizerSpec> read_tokenizer_files(Files& files, const std::string& dir)
   }
   if (has["vocab.json"] && has["merges.txt"]) return read_vocab_and_merges(files, dir);
   if (has["qwen.tiktoken"]) return read_qwen_tiktoken(files, dir);
+  if (has["tokenizer.model"]) return read_sentencepiece(files, dir);
   return bad_input(
       "holds no tokenizer: neither tokenizer.json, nor vocab.json with merges.txt, "
-      "nor qwen.tiktoken" +
+      "nor qwen.tiktoken, nor tokenizer.model" +
           (found.empty() ? std::string() : "; found " + found),
-      dir, found.empty() ? "" : "SentencePiece and WordPiece are not supported");
+      dir, found.empty() ? "" : "WordPiece is not supported");
 }
 
 }  // namespace dsj::data

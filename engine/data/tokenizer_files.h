@@ -10,11 +10,15 @@
 
 namespace dsj::data {
 
-/// tokenizer.json, else vocab.json + merges.txt, else qwen.tiktoken; then the special tokens.
+/// tokenizer.json, else vocab.json + merges.txt, else qwen.tiktoken, else tokenizer.model; then the
+/// special tokens.
 Result<TokenizerSpec> read_tokenizer_files(Files& files, const std::string& model_dir);
 
 /// One tokenizer.json (tokenizer_json.cc).
 Result<TokenizerSpec> read_tokenizer_json(Files& files, const std::string& path);
+
+/// tokenizer.model with its special tokens (sentencepiece_files.cc).
+Result<TokenizerSpec> read_sentencepiece(Files& files, const std::string& model_dir);
 
 /// bos, eos, pad, stop ids and tokenizer_config.json's added_tokens_decoder, put into `spec`
 /// (special_tokens.cc). `default_special`: for a role that no file names; may be empty.

@@ -6,13 +6,17 @@
 #include "engine/data/split_pattern.h"
 #include "engine/data/text_file.h"
 #include "engine/data/tokenizer_files.h"
+#include "engine/data/unicode.h"
 
 namespace dsj::data {
 namespace {
 
 using nlohmann::json;
 
-constexpr const char* kHint = "only byte-level BPE (GPT-2, Qwen2, Llama 3) is built here";
+constexpr const char* kHint = "BPE of GPT-2, Qwen2, Llama 2, Llama 3 and Mistral is built here";
+
+constexpr std::size_t kStepBytesMax = 16;  // of a Prepend or a Replace
+constexpr std::size_t kStepsMax = 4;       // in one list
 
 std::string type_of(const json& object) {
   return object.is_object() && object.contains("type") && object["type"].is_string()
@@ -36,11 +40,10 @@ class Reader {
     DSJ_TRY_STATUS(model(field(root, "model")));
     DSJ_TRY_STATUS(normalizer(field(root, "normalizer"), "normalizer"));
     DSJ_TRY_STATUS(pre_tokenizer(field(root, "pre_tokenizer"), "pre_tokenizer"));
-    if (!byte_level_) {
-      return refuse("pre_tokenizer", "has no ByteLevel step, so the tokens are not byte-level");
-    }
+    DSJ_TRY_STATUS(form(field(root, "decoder")));
     DSJ_TRY_STATUS(post_processor(field(root, "post_processor"), "post_processor"));
-    DSJ_TRY_STATUS(decoder(field(root, "decoder"), "decoder"));
+    DSJ_TRY_STATUS(spec_.characters ? character_decoder(field(root, "decoder"), "decoder")
+                                    : decoder(field(root, "decoder"), "decoder"));
     DSJ_TRY_STATUS(added_tokens(field(root, "added_tokens")));
     return std::move(spec_);
   }
@@ -87,9 +90,12 @@ class Reader {
         return refuse(std::string("model.") + name, "is " + affix.dump());
       }
     }
-    // unk_token and fuse_unk change nothing: build() makes sure that all 256 bytes are tokens.
-    DSJ_TRY(const bool fallback, flag(model, "model", "byte_fallback", false));
-    if (fallback) return refuse("model.byte_fallback", "is true");
+    // Of a byte-level vocabulary they change nothing: build() makes sure that all bytes are tokens.
+    DSJ_TRY(characters_.byte_fallback, flag(model, "model", "byte_fallback", false));
+    DSJ_TRY(characters_.fuse_unk, flag(model, "model", "fuse_unk", false));
+    const json& unk = field(model, "unk_token");
+    if (unk.is_string()) characters_.unk_token = unk.get<std::string>();
+    if (!unk.is_string() && !unk.is_null()) return refuse("model.unk_token", "is " + unk.dump());
     DSJ_TRY(spec_.whole_pieces, flag(model, "model", "ignore_merges", false));
     DSJ_TRY_STATUS(vocab(field(model, "vocab")));
     return merges(field(model, "merges"));
@@ -131,9 +137,11 @@ class Reader {
     if (normalizer.is_null()) return {};
     const std::string type = type_of(normalizer);
     if (type == "NFC") {
-      spec_.nfc = Nfc::Unicode9;
+      if (!spec_.normalizer.steps.empty()) return refuse(where, "comes after another step");
+      spec_.normalizer.nfc = Nfc::Unicode9;
       return only(normalizer, where, {"type"});
     }
+    if (type == "Prepend" || type == "Replace") return normal_step(normalizer, where, type);
     if (type == "Sequence" && field(normalizer, "normalizers").is_array()) {
       DSJ_TRY_STATUS(only(normalizer, where, {"type", "normalizers"}));
       std::size_t i = 0;
@@ -143,13 +151,95 @@ class Reader {
       }
       return {};
     }
-    return refuse(where, "is '" + type + "' (NFC is what is supported)");
+    return refuse(where, "is '" + type + "' (NFC, Prepend and Replace are what is supported)");
+  }
+
+  /// Text out of a file that is put into every text: short, so that steps cannot pile it up.
+  Result<std::string> short_text(const json& value, const std::string& where) const {
+    if (!value.is_string() || value.get_ref<const std::string&>().size() > kStepBytesMax) {
+      return refuse(where, "is " + value.dump().substr(0, 60) + ", expected a short text");
+    }
+    return value.get<std::string>();
+  }
+
+  Result<std::string> literal(const json& pattern, const std::string& where) const {
+    const json& text = pattern.is_object() ? field(pattern, "String") : pattern;
+    if (!pattern.is_object() || !text.is_string() || text == "" || pattern.size() != 1) {
+      return refuse(where, "is not {\"String\": ...}");
+    }
+    return short_text(text, where);
+  }
+
+  Status normal_step(const json& step, const std::string& where, const std::string& type) {
+    NormalStep built;
+    if (spec_.normalizer.steps.size() >= kStepsMax) return refuse(where, "is one step too many");
+    if (type == "Prepend") {
+      DSJ_TRY_STATUS(only(step, where, {"type", "prepend"}));
+      DSJ_TRY(built.text, short_text(field(step, "prepend"), where + ".prepend"));
+    } else {
+      DSJ_TRY_STATUS(only(step, where, {"type", "pattern", "content"}));
+      built.kind = NormalStep::Kind::Replace;
+      DSJ_TRY(built.find, literal(field(step, "pattern"), where + ".pattern"));
+      DSJ_TRY(built.text, short_text(field(step, "content"), where + ".content"));
+    }
+    spec_.normalizer.steps.push_back(std::move(built));
+    return {};
+  }
+
+  /// Byte-level, or SentencePiece's: said by the pre-tokenizer, else by byte fallback.
+  Status form(const json& decoder) {
+    if (byte_level_) {
+      if (characters_.byte_fallback) return refuse("model.byte_fallback", "is true with ByteLevel");
+      if (!spec_.normalizer.steps.empty()) {
+        return refuse("normalizer", "has Prepend or Replace together with ByteLevel");
+      }
+      return {};
+    }
+    const bool by_decoder = type_of(decoder) == "Sequence" || type_of(decoder) == "Metaspace";
+    if (!spec_.stages.empty() || !(spec_.metaspace || characters_.byte_fallback || by_decoder)) {
+      return refuse("pre_tokenizer",
+                    "has no ByteLevel step, and the file is not of SentencePiece's form");
+    }
+    spec_.characters = characters_;
+    return {};
+  }
+
+  Result<std::string> one_character(const json& value, const std::string& where) const {
+    DSJ_TRY(std::string text, short_text(value, where));
+    if (text.empty() || find_invalid_utf8(text) || code_point_at(text, 0).length != text.size()) {
+      return refuse(where, "is not one character");
+    }
+    return text;
+  }
+
+  Result<Metaspace> metaspace(const json& object, const std::string& where) const {
+    DSJ_TRY_STATUS(
+        only(object, where,
+             {"type", "replacement", "str_rep", "add_prefix_space", "prepend_scheme", "split"}));
+    Metaspace built;
+    DSJ_TRY(built.replacement, one_character(field(object, "replacement"), where + ".replacement"));
+    DSJ_TRY(built.split, flag(object, where, "split", true));
+    const json& scheme = field(object, "prepend_scheme");
+    if (scheme == "first") {
+      built.prepend = Metaspace::Prepend::First;
+    } else if (scheme == "never") {
+      built.prepend = Metaspace::Prepend::Never;
+    } else if (!scheme.is_null() && scheme != "always") {
+      return refuse(where + ".prepend_scheme", "is " + scheme.dump().substr(0, 60));
+    }
+    DSJ_TRY(const bool prefix, flag(object, where, "add_prefix_space", true));
+    if (!prefix && !scheme.is_null() && built.prepend != Metaspace::Prepend::Never) {
+      return refuse(where + ".add_prefix_space", "is false, prepend_scheme " + scheme.dump());
+    }
+    if (!prefix) built.prepend = Metaspace::Prepend::Never;
+    return built;
   }
 
   Status pre_tokenizer(const json& pre, const std::string& where) {
     if (pre.is_null()) return {};
     const std::string type = type_of(pre);
     if (byte_level_) return refuse(where, "comes after ByteLevel");
+    if (spec_.metaspace) return refuse(where, "comes after Metaspace");
     if (type == "Sequence" && field(pre, "pretokenizers").is_array()) {
       DSJ_TRY_STATUS(only(pre, where, {"type", "pretokenizers"}));
       std::size_t i = 0;
@@ -169,7 +259,13 @@ class Reader {
       return {};
     }
     if (type == "Split") return split(pre, where);
-    return refuse(where, "is '" + type + "' (Split and ByteLevel are what is supported)");
+    if (type == "Metaspace") {
+      if (!spec_.stages.empty()) return refuse(where, "comes after Split");
+      DSJ_TRY(spec_.metaspace, metaspace(pre, where));
+      return {};
+    }
+    return refuse(where,
+                  "is '" + type + "' (Split, ByteLevel and Metaspace are what is supported)");
   }
 
   Status split(const json& pre, const std::string& where) {
@@ -250,6 +346,49 @@ class Reader {
     return refuse(where, "is '" + type_of(decoder) + "' (ByteLevel is what is supported)");
   }
 
+  Status character_decoder(const json& decoder, const std::string& where) {
+    if (decoder.is_null()) return {};
+    const std::string type = type_of(decoder);
+    if (spec_.decoders.size() >= kStepsMax) return refuse(where, "is one step too many");
+    DecodeStep step;
+    if (type == "Sequence" && field(decoder, "decoders").is_array() && !in_sequence_) {
+      in_sequence_ = true;
+      std::size_t i = 0;
+      for (const json& inner : decoder["decoders"]) {
+        DSJ_TRY_STATUS(character_decoder(inner, where + ".decoders[" + std::to_string(i++) + "]"));
+      }
+      return {};
+    }
+    if (type == "Replace") {
+      step.kind = DecodeStep::Kind::Replace;
+      DSJ_TRY(step.find, literal(field(decoder, "pattern"), where + ".pattern"));
+      DSJ_TRY(step.text, short_text(field(decoder, "content"), where + ".content"));
+    } else if (type == "ByteFallback") {
+      step.kind = DecodeStep::Kind::ByteFallback;
+    } else if (type == "Fuse") {
+      step.kind = DecodeStep::Kind::Fuse;
+    } else if (type == "Strip") {
+      step.kind = DecodeStep::Kind::Strip;
+      DSJ_TRY(step.text, one_character(field(decoder, "content"), where + ".content"));
+      for (const auto& [name, count] :
+           {std::pair{"start", &step.start}, std::pair{"stop", &step.stop}}) {
+        const json& value = field(decoder, name);
+        if (!value.is_number_unsigned()) return refuse(where + "." + name, "is no count");
+        *count = value.get<std::size_t>();
+      }
+    } else if (type == "Metaspace") {
+      DSJ_TRY(const Metaspace read, metaspace(decoder, where));
+      step = {.kind = DecodeStep::Kind::Metaspace, .find = read.replacement};
+      step.start = read.prepend != Metaspace::Prepend::Never;
+    } else {
+      return refuse(where, "is '" + type +
+                               "' (Replace, ByteFallback, Fuse, Strip and Metaspace are what is "
+                               "supported)");
+    }
+    spec_.decoders.push_back(std::move(step));
+    return {};
+  }
+
   Status added_tokens(const json& tokens) {
     if (tokens.is_null()) return {};
     if (!tokens.is_array()) return refuse("added_tokens", "is not an array");
@@ -277,7 +416,8 @@ class Reader {
   }
 
   TokenizerSpec spec_;
-  bool byte_level_ = false;
+  CharacterForm characters_;
+  bool byte_level_ = false, in_sequence_ = false;
 };
 
 }  // namespace

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "engine/data/added_tokens.h"
-#include "engine/data/unicode.h"
+#include "engine/data/normalizer.h"
+#include "engine/data/token_decoder.h"
 
 namespace dsj::data {
 
@@ -22,12 +23,31 @@ struct SplitStage {
   bool add_prefix_space = false;  ///< a piece that does not start with a space gets one
 };
 
+/// SentencePiece's form: tokens are plain text, a space is a character of its own.
+struct CharacterForm {
+  bool byte_fallback = false;
+  bool fuse_unk = false;
+  std::optional<std::string> unk_token;
+};
+
+/// The pre-tokenizer that makes spaces visible.
+struct Metaspace {
+  enum class Prepend { First, Always, Never };
+  std::string replacement;  ///< one character
+  Prepend prepend = Prepend::Always;
+  bool split = true;  ///< cut before every replacement
+};
+
 struct TokenizerSpec {
   std::string file;  ///< where it was read, for messages
-  Nfc nfc = Nfc::None;
-  std::vector<SplitStage> stages;
+  Normalizer normalizer;
+  std::vector<SplitStage> stages;  ///< byte-level form
+  std::optional<CharacterForm> characters;
+  std::optional<Metaspace> metaspace;  ///< character form
+  std::vector<DecodeStep> decoders;    ///< character form
 
-  std::vector<std::pair<std::string, int32_t>> vocab;  ///< token in the byte alphabet, id
+  std::vector<std::pair<std::string, int32_t>>
+      vocab;  ///< token (byte-level: in the byte alphabet), id
   std::vector<std::pair<std::string, std::string>> merges;
   /// tiktoken: the rank of a merge is the id of what it makes, whatever the two sides are.
   bool merge_by_id = false;

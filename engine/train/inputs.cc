@@ -16,7 +16,7 @@ Result<JobFile> read_job(const std::string& path) {
 }
 
 bool has_tokenizer(const std::string& directory) {
-  for (const char* name : {"tokenizer.json", "vocab.json", "qwen.tiktoken"}) {
+  for (const char* name : {"tokenizer.json", "vocab.json", "qwen.tiktoken", "tokenizer.model"}) {
     if (std::filesystem::exists(directory + "/" + name)) return true;
   }
   return false;

@@ -192,8 +192,8 @@ TEST(Tokenizer, RefusesByName) {
            {"/model/merges/3", R"(["\u0120", "nosuchtoken"])", "'nosuchtoken' is not in"},
            {"/normalizer", R"({"type": "Lowercase"})", "normalizer is 'Lowercase'"},
            {"/normalizer", R"({"type": "Sequence", "normalizers": [{"type": "Prepend"}]})",
-            "normalizer.normalizers[0] is 'Prepend'"},
-           {"/pre_tokenizer", R"({"type": "Metaspace"})", "pre_tokenizer is 'Metaspace'"},
+            "normalizer.normalizers[0].prepend is null"},
+           {"/pre_tokenizer", R"({"type": "Metaspace"})", "pre_tokenizer.replacement is null"},
            {"/pre_tokenizer", "null", "no ByteLevel"},
            {"/pre_tokenizer/pretokenizers/0/behavior", R"("MergedWithNext")", "MergedWithNext"},
            {"/pre_tokenizer/pretokenizers/0/pattern/Regex", R"("\\w+")", "\\w is not supported"},
@@ -272,8 +272,8 @@ TEST(Tokenizer, RefusesConfigsThatContradict) {
 
 TEST(Tokenizer, NoTokenizerSaysWhatIsThere) {
   EXPECT_NE(Model().error().find("holds no tokenizer"), std::string::npos);
-  const std::string error = Model().with("tokenizer.model", "x").error();
-  EXPECT_NE(error.find("found tokenizer.model"), std::string::npos) << error;
+  const std::string error = Model().with("vocab.txt", "x").error();
+  EXPECT_NE(error.find("found vocab.txt"), std::string::npos) << error;
   EXPECT_NE(Model().with("tokenizer.json", "{\n  1").error().find("m/tokenizer.json:2:"),
             std::string::npos);
 }

@@ -1,0 +1,34 @@
+// tokenizer.model, SentencePiece's own file: a protobuf with the pieces, their scores and the
+// settings of its trainer. Read here only for byte-pair models of Llama's form; the rest is refused
+// by name. Internal to engine/data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+
+namespace dsj::data {
+
+struct SentencePieceModel {
+  enum class Type { Normal = 1, Unknown = 2, Control = 3, UserDefined = 4, Unused = 5, Byte = 6 };
+  struct Piece {
+    std::string text;
+    float score = 0;
+    Type type = Type::Normal;
+  };
+  std::vector<Piece> pieces;  ///< the id is the place
+  bool byte_fallback = false;
+  bool add_dummy_prefix = true;
+  int32_t unk_id = 0, bos_id = 1, eos_id = 2, pad_id = -1;  ///< -1: there is none
+};
+
+/// A pure function of the file's bytes. BadInput: no such protobuf (with the offset), a model that
+/// is not byte-pair (Unigram, Word, Char), a normalizer that changes characters, extra white space
+/// removed, white space as a suffix, pieces that are no text.
+Result<SentencePieceModel> parse_sentencepiece_model(std::string_view bytes,
+                                                     const std::string& path);
+
+}  // namespace dsj::data
