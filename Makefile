@@ -3,7 +3,7 @@ SHELL := /bin/bash
 BUILD ?= build
 JOBS ?= $(shell nproc)
 
-.PHONY: setup build run test golden bench docs format oracle clean
+.PHONY: setup build run test golden bench fuzz docs format oracle clean
 setup:
 	@scripts/phase.sh set-up 15 scripts/setup.sh
 build: setup
@@ -18,6 +18,8 @@ docs: build
 	@$(BUILD)/bin/dsj validate --keys markdown >docs/ds_config.md.new && mv docs/ds_config.md.new docs/ds_config.md
 bench: build
 	@python3 scripts/bench_train.py --bin $(BUILD)/bin
+fuzz: setup
+	@scripts/fuzz.sh $(or $(SECONDS_EACH),600)
 oracle:
 	@scripts/oracle.sh
 format:

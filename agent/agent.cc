@@ -315,6 +315,15 @@ void Agent::take_rank_zero(const RankEvent& event, Time now) {
     case RankEventKind::Step:
       tell_metrics_problem(metrics_->append(event.body, event.step));
       return report_event("step", event);
+    case RankEventKind::Log:
+      return report_event("log", event);
+    case RankEventKind::Eval:
+      tell_metrics_problem(metrics_->append_evaluation(event.body, event.step));
+      return report_event("eval", event);
+    case RankEventKind::Note:
+      return report_event("note", event);
+    case RankEventKind::Memory:
+      return report_event("memory", event);
     case RankEventKind::Checkpoint:
       tell_metrics_problem(metrics_->sync());
       decide(CheckpointSaved{event.step}, now);

@@ -24,11 +24,17 @@ constexpr const char* kOrder[] = {"step",
                                   "wire_bytes",
                                   "host_rss_bytes"};
 
-int64_t step_of(const std::string& line) {
-  const auto object = nlohmann::json::parse(line, nullptr, false);
-  if (!object.is_object()) return -1;
+struct Line {
+  int64_t step = -1;  ///< -1: it has none
+  bool evaluation = false;
+};
+
+Line read_line(const std::string& text) {
+  const auto object = nlohmann::json::parse(text, nullptr, false);
+  if (!object.is_object()) return {};
   const auto step = object.find("step");
-  return step != object.end() && step->is_number_integer() ? step->get<int64_t>() : -1;
+  if (step == object.end() || !step->is_number_integer()) return {};
+  return {step->get<int64_t>(), object.contains("eval_loss")};
 }
 
 }  // namespace
@@ -68,10 +74,11 @@ Status MetricsFile::drop_after(int64_t step) {
         line += buffer[i];
         continue;
       }
-      const int64_t found = step_of(line);
-      ended = found <= last_step_ || found > step;  // damaged lines end what can be trusted
+      const Line found = read_line(line);
+      const bool in_order = found.evaluation ? found.step == last_step_ : found.step > last_step_;
+      ended = !in_order || found.step > step;  // damaged lines end what can be trusted
       if (ended) break;
-      last_step_ = found;
+      last_step_ = found.step;
       keep = offset + i + 1;
       line.clear();
     }
@@ -94,8 +101,24 @@ Status MetricsFile::append(const nlohmann::json& step_event, int64_t step) {
   for (const auto& [name, value] : step_event.items()) {
     if (name != "event" && !ordered.contains(name)) ordered[name] = value;
   }
-  const std::string line =
-      ordered.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  DSJ_TRY_STATUS(
+      write_line(ordered.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"));
+  last_step_ = step;
+  return {};
+}
+
+Status MetricsFile::append_evaluation(const nlohmann::json& eval_event, int64_t step) {
+  if (step != last_step_) return {};
+  nlohmann::ordered_json ordered;
+  ordered["step"] = step;
+  ordered["eval_loss"] = eval_event.value("eval_loss", nlohmann::json(nullptr));
+  for (const auto& [name, value] : eval_event.items()) {
+    if (name != "event" && !ordered.contains(name)) ordered[name] = value;
+  }
+  return write_line(ordered.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+Status MetricsFile::write_line(const std::string& line) {
   for (size_t done = 0; done < line.size();) {
     const ssize_t wrote = write(fd_, line.data() + done, line.size() - done);
     if (wrote < 0 && errno == EINTR) continue;
@@ -105,7 +128,6 @@ Status MetricsFile::append(const nlohmann::json& step_event, int64_t step) {
     }
     done += static_cast<size_t>(wrote);
   }
-  last_step_ = step;
   return {};
 }
 

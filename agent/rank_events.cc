@@ -10,11 +10,15 @@ namespace {
 
 using namespace dsj::contract;
 
-constexpr std::array<std::pair<const char*, RankEventKind>, 9> kKinds = {{
+constexpr std::array<std::pair<const char*, RankEventKind>, 13> kKinds = {{
     {kEventStart, RankEventKind::Start},
     {kEventResolved, RankEventKind::Resolved},
     {kEventResumed, RankEventKind::Resumed},
     {kEventStep, RankEventKind::Step},
+    {kEventLog, RankEventKind::Log},
+    {kEventEval, RankEventKind::Eval},
+    {kEventNote, RankEventKind::Note},
+    {kEventMemory, RankEventKind::Memory},
     {kEventCheckpoint, RankEventKind::Checkpoint},
     {kEventExported, RankEventKind::Exported},
     {kEventError, RankEventKind::Error},
@@ -24,6 +28,7 @@ constexpr std::array<std::pair<const char*, RankEventKind>, 9> kKinds = {{
 
 bool has_step(RankEventKind kind) {
   return kind == RankEventKind::Resumed || kind == RankEventKind::Step ||
+         kind == RankEventKind::Log || kind == RankEventKind::Eval ||
          kind == RankEventKind::Checkpoint || kind == RankEventKind::Done;
 }
 

@@ -32,6 +32,10 @@ enum class RankEventKind {
   Resolved,
   Resumed,
   Step,
+  Log,
+  Eval,
+  Note,
+  Memory,
   Checkpoint,
   Exported,
   Error,
@@ -41,7 +45,7 @@ enum class RankEventKind {
 
 struct RankEvent {
   RankEventKind kind = RankEventKind::Start;
-  int64_t step = 0;     ///< of resumed, step, checkpoint, done
+  int64_t step = 0;     ///< of resumed, step, log, eval, checkpoint, done
   std::string reason;   ///< of error
   std::string message;  ///< of error and warning
   nlohmann::json body;  ///< the whole object

@@ -3,7 +3,8 @@
 //   attempt    {attempt, worldSize}                  ranks are being started
 //   resolved   {config, total_steps}, resumed {step, path}, step {metrics.h}, checkpoint {step,
 //   path,
-//              bytes, seconds}, exported {path}      rank 0's events, as they came
+//              bytes, seconds}, exported {path}, log, eval, note, memory
+//                                                    rank 0's events, as they came
 //   warning    {rank, message}                       of any rank of this worker
 //   failure    {attempt, worker, rank, exitCode, signal, step, reason, message, lastWords, restart,
 //              pauseMs, restartsUsed, restartsTotal, restartLimit, savedStep}

@@ -1,6 +1,7 @@
 #include "agent/session.h"
 
 #include <algorithm>
+#include <csignal>
 #include <numeric>
 
 #include "agent/blame.h"
@@ -144,6 +145,15 @@ void watch(Session& s, Time now, Commands& out) {
 
 void conclude_stop(Session& s, const Exits& exits, const std::optional<Failure>& failure, Time now,
                    Commands& out) {
+  // Before the first step there is nothing to save: ranks leave at once, wherever they are, and
+  // whoever is hit in a collective is no failure.
+  const bool left = exits.preempted > 0 || (failure && failure->signal == SIGTERM);
+  if (left && s.highest_step == 0) {
+    return finish(s,
+                  {kExitPreempted, "StoppedWithoutCheckpoint",
+                   "stopped on request before the attempt's first step; nothing new to save"},
+                  now, out);
+  }
   if (exits.preempted > 0 && exits.other == 0 && exits.worker_out < 0) {
     return finish(s, {kExitPreempted, "Preempted", "stopped on request, all ranks saved one step"},
                   now, out);

@@ -61,7 +61,7 @@ std::vector<int64_t> row(int64_t number) {
 void prepare(const std::string& directory) {
   dsj::PosixFiles files;
   must(files.make_dirs(directory + "/model"));
-  must(dsj::tools::write_random_qwen2(files, directory + "/model", kShape, 1));
+  must(dsj::tools::write_random_model(files, directory + "/model", kShape, 1));
   nlohmann::json samples = nlohmann::json::array();
   for (int64_t i = 0; i < kRows; ++i) {
     const auto ids = row(i);

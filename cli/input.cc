@@ -144,7 +144,10 @@ Surroundings look_around(const jobspec::Job& job) {
                                  model.error().to_string(), "name a model this engine runs"});
     }
   }
-  if (training.max_steps.value_or(0) <= 0 && !training.data_path.empty()) {
+  const bool counts_rows =
+      training.max_steps.value_or(0) <= 0 || training.validation_split_percentage ||
+      training.save_strategy == "epoch" || training.evaluation_strategy == "epoch";
+  if (counts_rows && !training.data_path.empty()) {
     around.facts.dataset_rows = count_rows(training.data_path);
     if (!around.facts.dataset_rows)
       note("dataPath", "\"" + training.data_path + "\" cannot be read here",

@@ -23,6 +23,7 @@ const std::vector<Verb>& verbs() {
       {"run", "run a DeepSpeedJob on this machine", dsj::cli::run_run},
       {"import", "a DeepSpeedJob from ROLL, torchrun, deepspeed or a hostfile",
        dsj::cli::run_import},
+      {"plot", "draw a run's curves in the terminal and as a page", dsj::cli::run_plot},
       {"generate", "answers the questions of a data file with a model", dsj::cli::run_generate},
       {"merge", "adds a LoRA adapter into its base model", dsj::cli::run_merge},
   };

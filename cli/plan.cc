@@ -2,10 +2,10 @@
 // the topology, bytes per rank and elements on the wire. Exit 0, or 2 when it cannot run.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cli/input.h"
+#include "cli/limits.h"
 #include "cli/quantity.h"
 #include "cli/verbs.h"
 #include "common/dsconfig/memory_model.h"
@@ -50,7 +50,9 @@ json memory_of(const dsconfig::MemoryModel& model) {
             {"optimizer", bytes.optimizer},
             {"buckets", bytes.buckets},
             {"activations", bytes.activations},
-            {"total", bytes.total()}}},
+            {"peak", bytes.peak},
+            {"host", bytes.host},
+            {"nvme", bytes.nvme}}},
           {"peakLiveParameters", model.peak_live_parameters},
           {"gathersPerStep", model.gathers}};
 }
@@ -62,41 +64,21 @@ json wire_of(const dsconfig::WireCount& wire) {
       {"bytesPerStep", {{"gradients", wire.gradient_bytes}, {"parameters", wire.parameter_bytes}}}};
 }
 
-/// What one worker may use: its container's memory limit, else this machine's memory.
-struct MemoryLimit {
-  std::optional<int64_t> bytes;
-  std::string from;
-};
-
-MemoryLimit memory_limit(const jobspec::Job& job) {
-  const json::json_pointer limit("/spec/containers/0/resources/limits/memory");
-  if (job.worker_template.is_object() && job.worker_template.contains(limit)) {
-    const json& found = job.worker_template[limit];
-    return {parse_quantity(found.is_string() ? found.get<std::string>() : found.dump()),
-            "spec.workers.template's memory limit"};
-  }
-  std::ifstream file("/proc/meminfo");
-  int64_t kibibytes = 0;
-  for (std::string word; file >> word;)
-    if (word == "MemTotal:" && file >> kibibytes)
-      return {kibibytes * 1024, "this machine's memory"};
-  return {};
+json limits_json(const dsconfig::Limits& limits) {
+  json all = json::object();
+  for (const auto& [name, limit] :
+       {std::pair{"device", &limits.device}, std::pair{"host", &limits.host},
+        std::pair{"outputDisk", &limits.output_disk}, std::pair{"nvmeDisk", &limits.nvme_disk}})
+    if (limit->bytes) all[name] = {{"bytes", *limit->bytes}, {"from", limit->from}};
+  return all;
 }
 
-/// Without a template all workers are processes of this machine.
-void check_fit(const jobspec::Job& job, const dsconfig::MemoryModel& model,
-               const MemoryLimit& limit, std::vector<Finding>& findings) {
-  if (!limit.bytes) return;
-  const bool here = job.worker_template.is_null();
-  const int64_t ranks = here ? job.world_size() : job.slots_per_worker;
-  const double needed = static_cast<double>(model.bytes.total()) * static_cast<double>(ranks);
-  if (needed <= static_cast<double>(*limit.bytes)) return;
-  findings.push_back(
-      {Severity::Error, "spec",
-       "DoesNotFit: " + std::to_string(ranks) + " ranks need " +
-           show_bytes(static_cast<int64_t>(needed)) + ", " + limit.from + " is " +
-           show_bytes(*limit.bytes),
-       "a higher ZeRO stage, more workers, a smaller micro batch, or gradientCheckpointing"});
+json deepspeed_of(const dsconfig::MemoryInput& input) {
+  const auto estimate = dsconfig::deepspeed_estimate(input);
+  json one = {{"assumes", "mixed precision, Adam, a device of its own per rank"}};
+  if (estimate.model_states > 0) one["modelStates"] = estimate.model_states;
+  if (estimate.overlap_buckets > 0) one["overlapCommBuckets"] = estimate.overlap_buckets;
+  return one;
 }
 
 json findings_of(const jobspec::Job& job, const std::vector<Finding>& findings) {
@@ -117,6 +99,20 @@ int run_plan(Arguments args) {
   app.add_option("--set", overrides, "spec.path=value, any number of times")
       ->type_size(1)
       ->allow_extra_args(false);
+  GivenLimits given;
+  const auto bytes = [&](const char* name, const char* what, std::optional<int64_t>& to) {
+    app.add_option_function<std::string>(
+        name,
+        [&to, name](const std::string& text) {
+          to = parse_quantity(text);
+          if (!to) throw CLI::ValidationError(name, "\"" + text + "\" is no amount of memory");
+        },
+        what);
+  };
+  bytes("--memory", "of one worker, for example 8Gi (default: what its container may use)",
+        given.memory);
+  bytes("--device-memory", "of one rank's accelerator (default: ranks compute in host memory)",
+        given.device_memory);
   if (const auto over = parse(app, args)) return *over;
 
   const auto input = read_input(file, overrides);
@@ -127,6 +123,7 @@ int run_plan(Arguments args) {
                                 "plan needs a DeepSpeedJob; `dsj validate` checks a ds_config"});
   const jobspec::Job& job = *input->job;
   const Surroundings around = look_around(job);
+  bool fits = true;
   dsconfig::Resolution resolution = jobspec::resolve(job, around.facts);
   resolution.findings.insert(resolution.findings.end(), around.findings.begin(),
                              around.findings.end());
@@ -140,24 +137,24 @@ int run_plan(Arguments args) {
                {"memory", nullptr},
                {"wire", nullptr}};
   if (around.model && resolution.ok()) {
-    const auto model =
-        dsconfig::memory_model({.model = *around.model,
-                                .config = resolution.config,
-                                .world = job.world_size(),
-                                .tokens_per_row = job.training.max_seq_length.value_or(2048),
-                                .recompute = job.training.gradient_checkpointing.value_or(false),
-                                .lora = around.lora});
-    const MemoryLimit limit = memory_limit(job);
-    check_fit(job, model, limit, resolution.findings);
+    const auto input = memory_input(job, around, resolution);
+    const auto model = dsconfig::memory_model(input);
+    const auto limits = limits_of(job, given, ThisMachine());
+    const auto misfits = fit_findings(job, input, limits);
+    resolution.findings.insert(resolution.findings.end(), misfits.begin(), misfits.end());
+    fits = misfits.empty();
     plan["memory"] = memory_of(model);
-    if (limit.bytes) plan["memory"]["limit"] = {{"bytes", *limit.bytes}, {"from", limit.from}};
+    plan["memory"]["deepSpeedEstimatePerGpu"] = deepspeed_of(input);
+    plan["memory"]["limits"] = limits_json(limits);
+    const auto disk = dsconfig::disk_use(input);
+    plan["memory"]["disk"] = {{"checkpoint", disk.checkpoint}, {"model", disk.model}};
     plan["wire"] = wire_of(model.wire);
   }
   plan["runnable"] = resolution.runnable();
   plan["findings"] = findings_of(job, resolution.findings);
   for (const Finding& finding : resolution.findings)
     std::fprintf(stderr, "%s\n", jobspec::to_line(job, finding).c_str());
-  if (!resolution.ok()) {  // the config holds no decisions then
+  if (!resolution.ok() && fits) {  // the config holds no decisions then
     std::fprintf(stderr, "dsj plan: %s cannot run\n", file.c_str());
     return 2;
   }

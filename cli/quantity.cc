@@ -1,7 +1,6 @@
 #include "cli/quantity.h"
 
 #include <array>
-#include <cstdio>
 #include <utility>
 
 #include "common/text.h"
@@ -32,16 +31,6 @@ std::optional<int64_t> parse_quantity(std::string_view text) {
   const auto number = text::parse_double(text);
   if (!number || *number < 0 || *number * factor > 9e18) return std::nullopt;
   return static_cast<int64_t>(*number * factor);
-}
-
-std::string show_bytes(int64_t bytes) {
-  static constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
-  std::array<char, 32> text;
-  std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
-  return text.data();
 }
 
 }  // namespace dsj::cli

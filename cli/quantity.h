@@ -10,7 +10,5 @@ namespace dsj::cli {
 
 /// "512Mi", "8Gi", "2G", "1073741824", "1e9"; nothing when it is not one.
 std::optional<int64_t> parse_quantity(std::string_view text);
-/// "1.5 GiB".
-std::string show_bytes(int64_t bytes);
 
 }  // namespace dsj::cli

@@ -162,7 +162,6 @@ Result<int> run(Arguments args) {
   warn_if_another_run(job, config.run_dir);
   options.resume_command = command_text(args);
   options.lock_fd = lock.fd();
-  options.logging_steps = job.training.logging_steps.value_or(1);
   options.previous_status = status;
   std::printf("%s: %d workers x %d ranks, output %s\n", job.name.c_str(), job.replicas,
               job.slots_per_worker, output.c_str());

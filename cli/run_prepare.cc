@@ -13,6 +13,7 @@
 
 #include "cli/hub_cache.h"
 #include "cli/input.h"
+#include "cli/limits.h"
 #include "common/contract.h"
 
 namespace dsj::cli {
@@ -163,10 +164,16 @@ Result<Job> prepare_job(const RunArguments& arguments) {
   } else if (const auto data = check_data(job.training.data_path); !data) {
     problems.add(data.error());
   }
+  if (const auto& eval = job.training.eval_data_path; eval && !eval->empty()) {
+    if (const auto data = check_data(*eval); !data) problems.add(data.error());
+  }
   const Surroundings around = look_around(job);
   problems.findings(job, around.findings);
   const auto resolution = jobspec::resolve(job, around.facts);
   problems.findings(job, resolution.findings);
+  if (around.model && resolution.ok())
+    problems.findings(job, fit_findings(job, memory_input(job, around, resolution),
+                                        limits_of(job, {}, ThisMachine())));
   if (job.training.output_dir.empty()) {
     problems.add(
         Error{ErrorKind::BadInput, "no output directory", job.source, "name one: --output DIR"});

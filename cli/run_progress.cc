@@ -68,17 +68,10 @@ std::string line_text(const ProgressView& view) {
   return "step " + count_text(view) + " " + numbers_text(view, true);
 }
 
-Progress::Progress(std::FILE* out, bool terminal, int64_t logging_steps)
-    : out_(out), terminal_(terminal), logging_steps_(std::max<int64_t>(1, logging_steps)) {}
+Progress::Progress(std::FILE* out, bool terminal) : out_(out), terminal_(terminal) {}
 
-void Progress::step(const ProgressView& view) {
-  view_ = view;
+void Progress::line(const ProgressView& view) {
   if (terminal_) return;
-  // A resumed attempt repeats steps: its lines are shown again.
-  if (view.step < last_line_) last_line_ = 0;
-  const bool last = view.total && view.step == *view.total;
-  if (last_line_ != 0 && view.step / logging_steps_ == last_line_ / logging_steps_ && !last) return;
-  last_line_ = view.step;
   std::fprintf(out_, "%s\n", line_text(view).c_str());
   std::fflush(out_);
 }

@@ -1,6 +1,6 @@
-// What `dsj run` shows: one bar redrawn in place on a terminal, a line every logging_steps
-// otherwise. No packaged C++ progress library is in both Debian 12 and Ubuntu 24.04, hence this
-// one.
+// What `dsj run` shows: one bar redrawn in place on a terminal, a line per "log" report (every
+// logging_steps) otherwise. No packaged C++ progress library is in both Debian 12 and Ubuntu 24.04,
+// hence this one.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +29,13 @@ std::string duration_text(double seconds);
 /// Draws on a stream. One thread.
 class Progress {
  public:
-  /// `logging_steps` is for lines; a bar shows every step.
-  Progress(std::FILE* out, bool terminal, int64_t logging_steps);
+  Progress(std::FILE* out, bool terminal);
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
 
-  /// A step was done: a line when it is one's turn, else the next redraw() shows it.
-  void step(const ProgressView& view);
-  /// Another label or the same numbers.
+  /// A line of these numbers where there is no bar.
+  void line(const ProgressView& view);
+  /// The next redraw() shows it.
   void show(const ProgressView& view) { view_ = view; }
   /// Draws the bar again; call some times a second. Nothing where there is no terminal.
   void redraw();
@@ -47,7 +46,6 @@ class Progress {
  private:
   std::FILE* out_;
   bool terminal_, drawn_ = false;
-  int64_t logging_steps_, last_line_ = 0;
   std::optional<ProgressView> view_;
 };
 

@@ -94,6 +94,11 @@ void RunStatus::take(const json& report, const std::string& now) {
         {"step", step_}, {"path", text_of(report, "path")}, {"time", now}};
   } else if (kind == "step") {
     take_step(report, now);
+  } else if (kind == "eval") {
+    object_["training"]["evalLoss"] = decimal(report, "eval_loss");
+    object_["training"]["evalStep"] = whole(report, "step");
+  } else if (kind == "memory") {
+    object_["training"]["peakBytes"] = report.value("peak", json::object());
   } else if (kind == "checkpoint") {
     saved_step_ = whole(report, "step");
     json saved = {{"step", *saved_step_},

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
@@ -58,7 +59,7 @@ Supervisor::Supervisor(SupervisorOptions options)
     : options_(std::move(options)),
       status_(options_.previous_status, options_.config.replicas * options_.config.slots,
               options_.config.replicas, time_of_day()),
-      progress_(stdout, isatty(STDOUT_FILENO) == 1, options_.logging_steps),
+      progress_(stdout, isatty(STDOUT_FILENO) == 1),
       agents_(options_.config.replicas) {}
 
 int Supervisor::run() {
@@ -329,7 +330,16 @@ void Supervisor::take_report(const json& report) {
   status_dirty_ = true;
   if (kind == "step") {
     last_step_ = report;
-    progress_.step(view());
+    progress_.show(view());
+    return;
+  }
+  if (kind == "log") {
+    ProgressView logged = view();
+    logged.step = report.value("step", logged.step);
+    logged.loss = number_of(report, "loss");
+    logged.lr = number_of(report, "learning_rate");
+    logged.grad_norm = number_of(report, "grad_norm");
+    progress_.line(logged);
     return;
   }
   progress_.show(view());
@@ -342,6 +352,15 @@ void Supervisor::take_report(const json& report) {
   } else if (kind == "checkpoint") {
     say("saved step " + std::to_string(status_.saved_step().value_or(0)) + " (" +
         text_of(report, "path") + ")");
+  } else if (kind == "eval") {
+    char loss[32];
+    std::snprintf(loss, sizeof loss, "%.4f", number_of(report, "eval_loss").value_or(NAN));
+    say("step " + std::to_string(report.value("step", int64_t{0})) + " eval_loss " + loss + " (" +
+        std::to_string(report.value("eval_samples", int64_t{0})) + " rows)");
+  } else if (kind == "note") {
+    std::string text = text_of(report, "text");
+    while (text.ends_with('\n')) text.pop_back();
+    say(text);
   } else if (kind == "exported") {
     say("model written to " + text_of(report, "path"));
   } else if (kind == "warning") {

@@ -23,7 +23,6 @@ struct SupervisorOptions {
   std::string agent_program;
   std::string resume_command;  ///< told after an interruption
   int lock_fd = -1;            ///< inherited by the agents
-  int64_t logging_steps = 1;
   nlohmann::json previous_status;
 };
 

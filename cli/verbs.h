@@ -23,6 +23,7 @@ int run_validate(Arguments args);
 int run_plan(Arguments args);
 int run_run(Arguments args);
 int run_import(Arguments args);
+int run_plot(Arguments args);
 /// Replaces this process by `dsj-train generate`; returns only when that cannot be started.
 int run_generate(Arguments args);
 

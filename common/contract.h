@@ -49,8 +49,17 @@ enum ExitCode : int {
 // (metrics.h);
 //                                                               other ranks: step only (a
 //                                                               heartbeat)
+// {"event":"log","step":N,"loss":L,"grad_norm":G,"learning_rate":R,"epoch":E}  rank 0, every
+//                                                               logging_steps; the loss is the mean
+//                                                               since the last one
+// {"event":"eval","step":N,"eval_loss":L,...}                   rank 0: a line of metrics.jsonl of
+//                                                               its own kind, behind step N's
+// {"event":"note","text":T}                                     rank 0: lines for the user, as asked
+//                                                               for in ds_config
 // {"event":"checkpoint","step":S,"path":P,"bytes":B,"seconds":T}  rank 0, after publication
 // {"event":"exported","path":P}                                 rank 0, model/ is complete
+// {"event":"memory","peak":{CLASS:BYTES,...},"total":B}          every rank, after the last step: most
+//                                                               live bytes by class, and of all
 // {"event":"error","reason":R,"message":M}                      any rank, before it exits not 0 and
 // not preempted
 // {"event":"warning","message":M}                               any rank
@@ -59,6 +68,10 @@ inline constexpr char kEventStart[] = "start";
 inline constexpr char kEventResolved[] = "resolved";
 inline constexpr char kEventResumed[] = "resumed";
 inline constexpr char kEventStep[] = "step";
+inline constexpr char kEventLog[] = "log";
+inline constexpr char kEventEval[] = "eval";
+inline constexpr char kEventNote[] = "note";
+inline constexpr char kEventMemory[] = "memory";
 inline constexpr char kEventCheckpoint[] = "checkpoint";
 inline constexpr char kEventExported[] = "exported";
 inline constexpr char kEventError[] = "error";

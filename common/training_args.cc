@@ -13,7 +13,7 @@ using nlohmann::json;
 using Member =
     std::variant<std::string TrainingArgs::*, std::optional<int64_t> TrainingArgs::*,
                  std::optional<double> TrainingArgs::*, std::optional<bool> TrainingArgs::*,
-                 std::optional<std::string> TrainingArgs::*,
+                 std::optional<std::string> TrainingArgs::*, std::optional<json> TrainingArgs::*,
                  std::optional<LoraArgs> TrainingArgs::*>;
 
 struct Field {
@@ -33,6 +33,7 @@ const std::vector<Field>& fields() {
       {"numTrainEpochs", nullptr, &A::num_train_epochs},
       {"perDeviceTrainBatchSize", nullptr, &A::per_device_train_batch_size},
       {"gradientAccumulationSteps", nullptr, &A::gradient_accumulation_steps},
+      {"optim", nullptr, &A::optim},
       {"learningRate", nullptr, &A::learning_rate},
       {"weightDecay", nullptr, &A::weight_decay},
       {"adamBeta1", nullptr, &A::adam_beta1},
@@ -42,18 +43,26 @@ const std::vector<Field>& fields() {
       {"warmupRatio", nullptr, &A::warmup_ratio},
       {"warmupSteps", nullptr, &A::warmup_steps},
       {"lrSchedulerType", nullptr, &A::lr_scheduler_type},
+      {"lrSchedulerKwargs", nullptr, &A::lr_scheduler_kwargs},
       {"seed", nullptr, &A::seed},
       {"bf16", nullptr, &A::bf16},
       {"fp16", nullptr, &A::fp16},
       {"loggingSteps", nullptr, &A::logging_steps},
+      {"loggingFirstStep", nullptr, &A::logging_first_step},
       {"saveStrategy", nullptr, &A::save_strategy},
       {"saveSteps", nullptr, &A::save_steps},
       {"saveTotalLimit", nullptr, &A::save_total_limit},
       {"evaluationStrategy", "evalStrategy", &A::evaluation_strategy},
+      {"evalSteps", nullptr, &A::eval_steps},
+      {"evalOnStart", nullptr, &A::eval_on_start},
+      {"perDeviceEvalBatchSize", nullptr, &A::per_device_eval_batch_size},
+      {"evalDataPath", nullptr, &A::eval_data_path},
+      {"validationSplitPercentage", nullptr, &A::validation_split_percentage},
       {"gradientCheckpointing", nullptr, &A::gradient_checkpointing},
       {"maxSeqLength", "modelMaxLength", &A::max_seq_length},
       {"resumeFromCheckpoint", nullptr, &A::resume_from_checkpoint},
       {"shuffle", nullptr, &A::shuffle},
+      {"chatTemplate", nullptr, &A::chat_template},
       {"lossNormalization", nullptr, &A::loss_normalization},
       {"lora", nullptr, &A::lora},
   };
@@ -85,6 +94,13 @@ Status set(std::optional<std::string>& field, const json& value, const std::stri
   }
   if (!value.is_string()) return wrong_type(value, "a string", path);
   field = value.get<std::string>();
+  return {};
+}
+
+/// An object, or, from a command line, the text of one.
+Status set(std::optional<json>& field, const json& value, const std::string& path) {
+  field = value.is_string() ? json::parse(value.get<std::string>(), nullptr, false) : value;
+  if (!field->is_object()) return wrong_type(value, "an object", path);
   return {};
 }
 

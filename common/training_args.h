@@ -18,30 +18,41 @@ struct TrainingArgs {
   std::string model_name_or_path;
   std::string data_path;
   std::string output_dir;
-  std::optional<int64_t> max_steps;                            ///< > 0 wins over num_train_epochs
-  std::optional<double> num_train_epochs;                      ///< Hugging Face's default 3.0
-  std::optional<int64_t> per_device_train_batch_size;          ///< 8
-  std::optional<int64_t> gradient_accumulation_steps;          ///< 1
-  std::optional<double> learning_rate;                         ///< 5e-5
-  std::optional<double> weight_decay;                          ///< 0
+  std::optional<int64_t> max_steps;                    ///< > 0 wins over num_train_epochs
+  std::optional<double> num_train_epochs;              ///< Hugging Face's default 3.0
+  std::optional<int64_t> per_device_train_batch_size;  ///< 8
+  std::optional<int64_t> gradient_accumulation_steps;  ///< 1
+  std::optional<std::string> optim;     ///< adamw_torch; without an optimizer in ds_config
+  std::optional<double> learning_rate;  ///< 5e-5
+  std::optional<double> weight_decay;   ///< 0
   std::optional<double> adam_beta1, adam_beta2, adam_epsilon;  ///< 0.9, 0.999, 1e-8
   std::optional<double> max_grad_norm;                         ///< 1.0
   std::optional<double> warmup_ratio;                          ///< 0
   std::optional<int64_t> warmup_steps;                         ///< 0; > 0 wins over warmup_ratio
   std::optional<std::string>
-      lr_scheduler_type;        ///< constant, constant_with_warmup, linear, cosine ...
-  std::optional<int64_t> seed;  ///< 42
+      lr_scheduler_type;  ///< constant, constant_with_warmup, linear, cosine ...
+  std::optional<nlohmann::json> lr_scheduler_kwargs;  ///< an object, or its text
+  std::optional<int64_t> seed;                        ///< 42
   std::optional<bool> bf16, fp16;
-  std::optional<int64_t> logging_steps;  ///< 1 here: one metrics line per step is always written
-  std::optional<std::string> save_strategy;  ///< no, steps; epoch is a later issue's
+  std::optional<int64_t> logging_steps;      ///< 1 here; metrics.jsonl has every step anyway
+  std::optional<bool> logging_first_step;    ///< false
+  std::optional<std::string> save_strategy;  ///< no, steps, epoch
   std::optional<int64_t> save_steps;         ///< 500
   std::optional<int64_t> save_total_limit;
-  std::optional<std::string> evaluation_strategy;  ///< no
-  std::optional<bool> gradient_checkpointing;      ///< recompute
-  std::optional<int64_t> max_seq_length;           ///< 2048 (model_max_length)
+  std::optional<std::string> evaluation_strategy;     ///< no, steps, epoch
+  std::optional<int64_t> eval_steps;                  ///< logging_steps
+  std::optional<bool> eval_on_start;                  ///< false
+  std::optional<int64_t> per_device_eval_batch_size;  ///< 8
+  std::optional<std::string> eval_data_path;          ///< a data file; empty: none
+  std::optional<double>
+      validation_split_percentage;  ///< instead: the first rows of data_path, not trained on
+  std::optional<bool> gradient_checkpointing;  ///< recompute
+  std::optional<int64_t> max_seq_length;       ///< 2048 (model_max_length)
   std::optional<std::string>
       resume_from_checkpoint;   ///< a path; unset: the newest in output_dir, if any
   std::optional<bool> shuffle;  ///< ours; true
+  std::optional<std::string>
+      chat_template;  ///< ours; of `messages` rows: auto (the model's), chatml, qwen, llama3 ...
   std::optional<std::string>
       loss_normalization;        ///< ours; "micro-batch" (DeepSpeed's mean of means)
   std::optional<LoraArgs> lora;  ///< unset: every parameter is trained

@@ -2,12 +2,25 @@
 # fuzz.sh SECONDS [TARGET...]: builds tests/fuzz/*_fuzz.cc with clang's libFuzzer under ASan and UBSan and runs each for
 # SECONDS, ${DSJ_FUZZ_JOBS:-2} at a time. Exit 0: no report. 4: clang cannot be had (the reason is printed).
 # clang is installed here, not by setup.sh: only fuzzing needs it. DSJ_FUZZ_DIR: where it works (build/fuzz).
+# DSJ_FUZZ_REPORT=FILE: the verdicts also as a GoogleTest report, for run_tests.py; without clang it says skipped, exit 0.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds="${1:?usage: fuzz.sh SECONDS [TARGET...]}"; shift
 directory="${DSJ_FUZZ_DIR:-build/fuzz}"
 jobs="${DSJ_FUZZ_JOBS:-2}"
 say() { printf 'fuzz: %s\n' "$*" >&2; }
+
+write_report() {  # write_report NAME:VERDICT...
+  [ -n "${DSJ_FUZZ_REPORT:-}" ] || return 0
+  python3 -c '
+import json, sys
+cases = []
+for name, verdict in (word.split(":") for word in sys.argv[2:]):
+    cases.append({"name": name, "result": "SKIPPED" if verdict == "skipped" else "COMPLETED"})
+    if verdict == "failed":
+        cases[-1]["failures"] = [{"failure": "see the log"}]
+json.dump({"testsuites": [{"testsuite": cases}]}, open(sys.argv[1], "w"))' "$DSJ_FUZZ_REPORT" "$@"
+}
 
 find_clang() {  # <expected> of libstdc++ needs the concepts of clang 19
   local version
@@ -27,15 +40,22 @@ install_clang() {
   DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "clang-$version" \
     "libclang-rt-$version-dev" >/dev/null || return 1
 }
-find_clang || { install_clang && find_clang; } || { say "NOT RUN: clang 19 with libFuzzer cannot be installed"; exit 4; }
+if ! find_clang && ! { install_clang && find_clang; }; then
+  say "SKIPPED, NOT RUN: clang 19 with libFuzzer cannot be installed; no reader was fuzzed"
+  write_report fuzz:skipped
+  [ -n "${DSJ_FUZZ_REPORT:-}" ] && exit 0
+  exit 4
+fi
+mkdir -p "$directory"
 
-cmake -S tests/fuzz -B "$directory" -G Ninja -DCMAKE_CXX_COMPILER="$clang" >"$directory.log" 2>&1 ||
-  { cat "$directory.log" >&2; exit 1; }
+cmake -S tests/fuzz -B "$directory" -G Ninja -DCMAKE_CXX_COMPILER="$clang" >"$directory/build.log" 2>&1 ||
+  { cat "$directory/build.log" >&2; exit 1; }
 targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
   for source in tests/fuzz/*_fuzz.cc; do targets+=("$(basename "$source" .cc)"); done
 fi
-ninja -C "$directory" "${targets[@]}" >"$directory.log" 2>&1 || { tail -n 60 "$directory.log" >&2; exit 1; }
+ninja -C "$directory" -j "$jobs" "${targets[@]}" >"$directory/build.log" 2>&1 ||
+  { tail -n 60 "$directory/build.log" >&2; exit 1; }
 python3 tests/fuzz/seeds.py "$directory/seeds"
 
 run_one() {
@@ -50,6 +70,7 @@ run_one() {
   local runs cover
   runs="$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")"
   cover="$(grep -o 'cov: [0-9]*' "$log" | tail -n1)"
+  echo "$target:$([ "$code" -eq 0 ] && echo ok || echo failed)" >"$directory/$target.verdict"
   if [ "$code" -eq 0 ]; then
     printf 'ok      %s: %s inputs in %s s, %s\n' "$target" "${runs:-?}" "$seconds" "${cover:-cov: ?}"
   else
@@ -72,4 +93,7 @@ while [ "$running" -gt 0 ]; do
   wait -n || failed=1
   running=$((running - 1))
 done
+verdicts=()
+for target in "${targets[@]}"; do verdicts+=("$(cat "$directory/$target.verdict")"); done
+write_report "${verdicts[@]}"
 exit "$failed"

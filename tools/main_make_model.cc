@@ -1,4 +1,4 @@
-// dsj-make-model --output DIR --vocabulary N --hidden N ...: a Qwen2-shaped directory with random
+// dsj-make-model --output DIR --vocabulary N --hidden N ...: a model directory with random
 // weights, for trials at a real vocabulary when no trained model is at hand. The tokenizer's files
 // are copied beside it.
 #include <CLI/CLI.hpp>
@@ -11,7 +11,7 @@
 #include "tools/random_model.h"
 
 int main(int argc, char** argv) {
-  CLI::App app("Makes a Qwen2-shaped model directory with random weights.");
+  CLI::App app("Makes a model directory with random weights.");
   std::string output;
   std::vector<std::string> tokenizer;
   dsj::tools::ModelShape shape{.hidden = 256,
@@ -24,6 +24,9 @@ int main(int argc, char** argv) {
                                .end_of_text = 151643};
   uint64_t seed = 1;
   app.add_option("--output", output, "directory to write")->required();
+  app.add_option("--family", shape.family, "model_type of its config.json")
+      ->check(CLI::IsMember({"llama", "mistral", "qwen2", "qwen3", "gpt2"}))
+      ->capture_default_str();
   app.add_option("--hidden", shape.hidden, "hidden size")->capture_default_str();
   app.add_option("--layers", shape.layers, "decoder layers")->capture_default_str();
   app.add_option("--heads", shape.heads, "query heads")->capture_default_str();
@@ -47,7 +50,7 @@ int main(int argc, char** argv) {
     }
   }
   dsj::PosixFiles files;
-  if (const auto written = dsj::tools::write_random_qwen2(files, output, shape, seed); !written) {
+  if (const auto written = dsj::tools::write_random_model(files, output, shape, seed); !written) {
     std::fprintf(stderr, "dsj-make-model: %s\n", written.error().to_string().c_str());
     return 3;
   }

@@ -155,7 +155,7 @@ Result<QuickstartSummary> write_quickstart(Files& files, const QuickstartOptions
   shape.vocabulary =
       (vocabulary.size() + kVocabularyMultiple - 1) / kVocabularyMultiple * kVocabularyMultiple;
   shape.end_of_text = vocabulary.end_of_text();
-  DSJ_TRY_STATUS(write_random_qwen2(files, model_dir, shape, options.seed));
+  DSJ_TRY_STATUS(write_random_model(files, model_dir, shape, options.seed));
   DSJ_TRY_STATUS(
       files.write_atomically(path_join(model_dir, "tokenizer.json"), tokenizer_json(vocabulary)));
   DSJ_TRY_STATUS(files.write_atomically(path_join(model_dir, "tokenizer_config.json"),

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "common/check.h"
+#include "common/layout/units.h"
 #include "engine/weights/safetensors_writer.h"
 #include "tools/random.h"
 
@@ -10,69 +12,78 @@ namespace dsj::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr float kInitializerRange = 0.02f;  // Qwen2Config's default
+constexpr float kInitializerRange = 0.02f;  // transformers' default
 
-enum class Fill { Normal, Zeros, Ones };
-struct Tensor {
-  weights::TensorDeclaration declaration;
-  Fill fill;
-};
-
-std::vector<Tensor> tensors_of(const ModelShape& shape) {
-  std::vector<Tensor> tensors;
-  const auto add = [&](std::string name, std::vector<int64_t> extents, Fill fill) {
-    tensors.push_back({{std::move(name), weights::DType::F32, std::move(extents)}, fill});
-  };
-  const int64_t kv = shape.hidden / shape.heads * shape.kv_heads;
-  add("model.embed_tokens.weight", {shape.vocabulary, shape.hidden}, Fill::Normal);
-  for (int64_t layer = 0; layer < shape.layers; ++layer) {
-    const std::string prefix = "model.layers." + std::to_string(layer) + ".";
-    add(prefix + "input_layernorm.weight", {shape.hidden}, Fill::Ones);
-    for (const auto& [name, rows] :
-         {std::pair{"q_proj", shape.hidden}, {"k_proj", kv}, {"v_proj", kv}}) {
-      add(prefix + "self_attn." + name + ".weight", {rows, shape.hidden}, Fill::Normal);
-      add(prefix + "self_attn." + name + ".bias", {rows}, Fill::Zeros);
-    }
-    add(prefix + "self_attn.o_proj.weight", {shape.hidden, shape.hidden}, Fill::Normal);
-    add(prefix + "post_attention_layernorm.weight", {shape.hidden}, Fill::Ones);
-    add(prefix + "mlp.gate_proj.weight", {shape.inner, shape.hidden}, Fill::Normal);
-    add(prefix + "mlp.up_proj.weight", {shape.inner, shape.hidden}, Fill::Normal);
-    add(prefix + "mlp.down_proj.weight", {shape.hidden, shape.inner}, Fill::Normal);
-  }
-  add("model.norm.weight", {shape.hidden}, Fill::Ones);
-  if (!shape.tied) add("lm_head.weight", {shape.vocabulary, shape.hidden}, Fill::Normal);
-  return tensors;
-}
-
-Json config_of(const ModelShape& shape) {
-  return {{"architectures", {"Qwen2ForCausalLM"}},
-          {"attention_dropout", 0.0},
+Json gpt2_config(const ModelShape& shape) {
+  return {{"architectures", {"GPT2LMHeadModel"}},
+          {"model_type", "gpt2"},
+          {"activation_function", "gelu_new"},
+          {"attn_pdrop", 0.0},
           {"bos_token_id", shape.end_of_text},
+          {"embd_pdrop", 0.0},
           {"eos_token_id", shape.end_of_text},
-          {"hidden_act", "silu"},
-          {"hidden_size", shape.hidden},
           {"initializer_range", kInitializerRange},
-          {"intermediate_size", shape.inner},
-          {"max_position_embeddings", shape.positions},
-          {"max_window_layers", shape.layers},
-          {"model_type", "qwen2"},
-          {"num_attention_heads", shape.heads},
-          {"num_hidden_layers", shape.layers},
-          {"num_key_value_heads", shape.kv_heads},
-          {"rms_norm_eps", 1e-6},
-          {"rope_theta", 10000.0},
-          {"sliding_window", nullptr},
+          {"layer_norm_epsilon", 1e-5},
+          {"n_embd", shape.hidden},
+          {"n_head", shape.heads},
+          {"n_inner", shape.inner},
+          {"n_layer", shape.layers},
+          {"n_positions", shape.positions},
+          {"resid_pdrop", 0.0},
           {"tie_word_embeddings", shape.tied},
           {"torch_dtype", "float32"},
           {"use_cache", true},
-          {"use_sliding_window", false},
           {"vocab_size", shape.vocabulary}};
 }
 
-std::vector<float> values_of(const Tensor& tensor, Random& random) {
-  std::vector<float> values(static_cast<std::size_t>(tensor.declaration.elements()),
-                            tensor.fill == Fill::Ones ? 1.0f : 0.0f);
-  if (tensor.fill == Fill::Normal) {
+Json config_of(const ModelShape& shape) {
+  if (shape.family == "gpt2") return gpt2_config(shape);
+  const std::string architecture = shape.family == "llama"     ? "LlamaForCausalLM"
+                                   : shape.family == "mistral" ? "MistralForCausalLM"
+                                   : shape.family == "qwen3"   ? "Qwen3ForCausalLM"
+                                                               : "Qwen2ForCausalLM";
+  Json config = {{"architectures", {architecture}},
+                 {"attention_dropout", 0.0},
+                 {"bos_token_id", shape.end_of_text},
+                 {"eos_token_id", shape.end_of_text},
+                 {"hidden_act", "silu"},
+                 {"hidden_size", shape.hidden},
+                 {"initializer_range", kInitializerRange},
+                 {"intermediate_size", shape.inner},
+                 {"max_position_embeddings", shape.positions},
+                 {"model_type", shape.family},
+                 {"num_attention_heads", shape.heads},
+                 {"num_hidden_layers", shape.layers},
+                 {"num_key_value_heads", shape.kv_heads},
+                 {"rms_norm_eps", 1e-6},
+                 {"rope_theta", 10000.0},
+                 {"tie_word_embeddings", shape.tied},
+                 {"torch_dtype", "float32"},
+                 {"use_cache", true},
+                 {"vocab_size", shape.vocabulary}};
+  if (shape.family != "llama") config["sliding_window"] = nullptr;
+  if (shape.family.starts_with("qwen")) {
+    config["max_window_layers"] = shape.layers;
+    config["use_sliding_window"] = false;
+  }
+  if (shape.family == "qwen3") config["head_dim"] = shape.hidden / shape.heads;
+  return config;
+}
+
+Result<std::vector<layout::Parameter>> parameters_of(const ModelShape& shape) {
+  DSJ_TRY(const auto config, layout::model_config_from_json(config_of(shape), "the model's shape"));
+  std::vector<layout::Parameter> parameters;
+  for (const auto& unit : layout::units_of(config)) {
+    parameters.insert(parameters.end(), unit.parameters.begin(), unit.parameters.end());
+  }
+  return parameters;
+}
+
+/// Matrices from a normal distribution, biases 0, norms 1.
+std::vector<float> values_of(const layout::Parameter& parameter, Random& random) {
+  const bool matrix = parameter.shape.size() > 1, bias = parameter.name.ends_with("bias");
+  std::vector<float> values(static_cast<std::size_t>(parameter.numel()), bias ? 0.0f : 1.0f);
+  if (matrix) {
     for (float& value : values) value = kInitializerRange * random.normal();
   }
   return values;
@@ -81,13 +92,16 @@ std::vector<float> values_of(const Tensor& tensor, Random& random) {
 }  // namespace
 
 int64_t parameter_count(const ModelShape& shape) {
+  const auto parameters = parameters_of(shape);
+  DSJ_CHECK(parameters.has_value());
   int64_t count = 0;
-  for (const Tensor& tensor : tensors_of(shape)) count += tensor.declaration.elements();
+  for (const auto& parameter : *parameters) count += parameter.numel();
   return count;
 }
 
-Status write_random_qwen2(Files& files, const std::string& directory, const ModelShape& shape,
+Status write_random_model(Files& files, const std::string& directory, const ModelShape& shape,
                           uint64_t seed) {
+  DSJ_TRY(const auto parameters, parameters_of(shape));
   DSJ_TRY_STATUS(
       files.write_atomically(path_join(directory, "config.json"), config_of(shape).dump(2) + "\n"));
   const Json generation = {{"do_sample", false},
@@ -95,15 +109,16 @@ Status write_random_qwen2(Files& files, const std::string& directory, const Mode
                            {"pad_token_id", shape.end_of_text}};
   DSJ_TRY_STATUS(files.write_atomically(path_join(directory, "generation_config.json"),
                                         generation.dump(2) + "\n"));
-  const std::vector<Tensor> tensors = tensors_of(shape);
   std::vector<weights::TensorDeclaration> declarations;
-  for (const Tensor& tensor : tensors) declarations.push_back(tensor.declaration);
+  for (const auto& parameter : parameters) {
+    declarations.push_back({parameter.name, weights::DType::F32, parameter.shape});
+  }
   DSJ_TRY(weights::SafetensorsWriter writer,
           weights::SafetensorsWriter::create(files, path_join(directory, "model.safetensors"),
                                              declarations));
   Random random(seed);
-  for (const Tensor& tensor : tensors) {
-    DSJ_TRY_STATUS(writer.append(tensor.declaration.name, values_of(tensor, random)));
+  for (const auto& parameter : parameters) {
+    DSJ_TRY_STATUS(writer.append(parameter.name, values_of(parameter, random)));
   }
   return writer.finish();
 }

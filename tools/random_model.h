@@ -1,4 +1,4 @@
-// A Qwen2 model with random weights, written as a Hugging Face directory: what a model looks like
+// A model with random weights, written as a Hugging Face directory: what a model looks like
 // before its first training step. Matrices from a normal distribution, biases 0, norms 1.
 #pragma once
 
@@ -11,6 +11,7 @@
 namespace dsj::tools {
 
 struct ModelShape {
+  std::string family = "qwen2";  ///< model_type: llama, mistral, qwen2, qwen3, gpt2
   int64_t hidden = 0;
   int64_t layers = 0;
   int64_t heads = 0;
@@ -23,8 +24,10 @@ struct ModelShape {
 };
 
 /// config.json, generation_config.json and model.safetensors (fp32) into `directory`, which exists.
-Status write_random_qwen2(Files& files, const std::string& directory, const ModelShape& shape,
+/// Error: a shape that no config.json may have (layout::model_config_from_json).
+Status write_random_model(Files& files, const std::string& directory, const ModelShape& shape,
                           uint64_t seed);
+/// Of a shape that can be written.
 int64_t parameter_count(const ModelShape& shape);
 
 }  // namespace dsj::tools

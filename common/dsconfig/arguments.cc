@@ -46,6 +46,10 @@ void Resolver::arguments() {
   at_least("saveSteps", args_.save_steps, 1);
   at_least("saveTotalLimit", args_.save_total_limit, 1);
   at_least("maxSeqLength", args_.max_seq_length, 2);
+  at_least("evalSteps", args_.eval_steps, 1);
+  at_least("perDeviceEvalBatchSize", args_.per_device_eval_batch_size, 1);
+  at_least("validationSplitPercentage", args_.validation_split_percentage, 0, true);
+  at_most("validationSplitPercentage", args_.validation_split_percentage, 99);
 
   struct Choice {
     const char* name;
@@ -53,8 +57,12 @@ void Resolver::arguments() {
     std::vector<std::string> built, known;
   };
   for (const Choice& choice :
-       {Choice{"saveStrategy", args_.save_strategy, {"no", "steps"}, {"epoch", "best"}},
-        Choice{"evaluationStrategy", args_.evaluation_strategy, {"no"}, {"steps", "epoch"}},
+       {Choice{"saveStrategy", args_.save_strategy, {"no", "steps", "epoch"}, {"best"}},
+        Choice{"evaluationStrategy", args_.evaluation_strategy, {"no", "steps", "epoch"}, {}},
+        Choice{"chatTemplate",
+               args_.chat_template,
+               {"auto", "chatml", "qwen", "qwen2.5", "llama2", "llama3", "mistral"},
+               {}},
         Choice{"lossNormalization", args_.loss_normalization, {"micro-batch"}, {"token"}}}) {
     if (!choice.value || std::ranges::find(choice.built, *choice.value) != choice.built.end())
       continue;
@@ -90,6 +98,8 @@ Resolution resolve(const nlohmann::json& ds_config, const TrainingArgs& training
   resolver.optimizer();
   resolver.steps();
   resolver.scheduler();
+  resolver.cadences();
+  resolver.observe();
   resolution.complete = resolution.ok() && !resolver.incomplete();
   return resolution;
 }

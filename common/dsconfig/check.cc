@@ -73,6 +73,18 @@ bool any_enabled(const json& object, int depth = 0) {
   return false;
 }
 
+/// Sections where both versions of DeepSpeed refuse a key they do not know.
+bool forbids_unknown(const std::string& section) {
+  static const std::set<std::string> sections = {"zero_optimization",
+                                                 "zero_optimization.offload_param",
+                                                 "zero_optimization.offload_optimizer",
+                                                 "comms_logger",
+                                                 "tensorboard",
+                                                 "csv_monitor",
+                                                 "wandb"};
+  return sections.contains(section);
+}
+
 class Checker {
  public:
   explicit Checker(Checked& out) : out_(out) {}
@@ -129,6 +141,11 @@ class Checker {
     if (path == "optimizer.params" || path == "scheduler.params") {
       report(Severity::Error, here, "\"" + name + "\" is not a parameter of " + path.substr(0, 9),
              "remove it");
+      return;
+    }
+    if (forbids_unknown(path)) {
+      report(Severity::Error, here, "\"" + name + "\" is not a key of " + path,
+             "DeepSpeed refuses unknown keys in this section: remove it");
       return;
     }
     report(Severity::Warning, here, kUnknownKey, "remove it, or check its spelling");

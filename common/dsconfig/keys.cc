@@ -4,8 +4,6 @@
 #include <map>
 #include <set>
 
-#include "common/text.h"
-
 namespace dsj::dsconfig {
 namespace {
 
@@ -43,33 +41,15 @@ const Index& index() {
 /// Words that many sections use: finding one elsewhere says nothing.
 bool is_common_word(const std::string& name) {
   static const std::set<std::string> words = {
-      "enabled",  "type",      "params", "device", "seed",   "version",  "verbose",  "debug",
-      "profile",  "job_name",  "lr",     "eps",    "betas",  "metric",   "group",    "team",
-      "project",  "overwrite", "fast",   "dtype",  "writer", "timers",   "pipeline", "kwargs",
-      "momentum", "backend",   "ratio",  "gamma",  "theta",  "schedule", "modules",  "output_path"};
+      "enabled",     "type",           "params",  "device",   "seed",      "version",
+      "verbose",     "debug",          "profile", "job_name", "lr",        "eps",
+      "betas",       "metric",         "group",   "team",     "project",   "overwrite",
+      "fast",        "dtype",          "writer",  "timers",   "pipeline",  "kwargs",
+      "momentum",    "backend",        "ratio",   "gamma",    "theta",     "schedule",
+      "modules",     "output_path",    "alpha",   "base_lr",  "epochs",    "factor",
+      "max_lr",      "mode",           "power",   "rho",      "step_size", "total_iters",
+      "total_steps", "steps_per_epoch"};
   return words.contains(name);
-}
-
-const std::vector<std::string>& torch_optimizers() {
-  static const std::vector<std::string> names = {"SGD",     "ASGD",  "Adadelta",  "Adafactor",
-                                                 "Adamax",  "LBFGS", "NAdam",     "RAdam",
-                                                 "RMSprop", "Rprop", "SparseAdam"};
-  return names;
-}
-const std::vector<std::string>& deepspeed_optimizers() {
-  static const std::vector<std::string> names = {"Lamb",  "OneBitAdam", "ZeroOneAdam", "OneBitLamb",
-                                                 "Lion",  "Adagrad",    "MuAdam",      "MuAdamW",
-                                                 "MuSGD", "Muon"};
-  return names;
-}
-
-bool contains(const std::vector<std::string>& list, const std::string& name) {
-  return std::find(list.begin(), list.end(), name) != list.end();
-}
-bool contains_any_case(const std::vector<std::string>& list, const std::string& name) {
-  return std::any_of(list.begin(), list.end(), [&](const std::string& entry) {
-    return text::normalized(entry) == text::normalized(name) && entry.size() == name.size();
-  });
 }
 
 }  // namespace
@@ -77,8 +57,8 @@ bool contains_any_case(const std::vector<std::string>& list, const std::string& 
 const std::vector<Key>& all_keys() {
   static const std::vector<Key> table = [] {
     std::vector<Key> keys;
-    for (auto part :
-         {training_keys(), precision_keys(), zero_keys(), observation_keys(), other_engine_keys()})
+    for (auto part : {training_keys(), optimizer_keys(), scheduler_keys(), precision_keys(),
+                      zero_keys(), observation_keys(), other_engine_keys()})
       for (Key& key : part) keys.push_back(std::move(key));
     return keys;
   }();
@@ -102,54 +82,6 @@ std::vector<std::string> homes_of(const std::string& name, const std::string& se
   for (const auto& [path, key] : index().by_path)
     if (name_of(path) == name && section_of(path) != section) homes.push_back(path);
   return homes;
-}
-
-Support optimizer_support(const std::string& type) {
-  static const std::vector<std::string> here = {"Adam", "AdamW"};
-  if (contains_any_case(here, type)) return Support::Here;
-  // DeepSpeed lower-cases its own names; torch's must be exact.
-  if (contains_any_case(deepspeed_optimizers(), type) || contains(torch_optimizers(), type))
-    return Support::Elsewhere;
-  return Support::Unknown;
-}
-
-Support scheduler_support(const std::string& type) {
-  if (type == "WarmupLR" || type == "WarmupDecayLR") return Support::Here;
-  return contains(scheduler_names(), type) ? Support::Elsewhere : Support::Unknown;
-}
-
-const std::vector<std::string>& optimizer_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> list = {"Adam", "AdamW"};
-    for (const auto* part : {&deepspeed_optimizers(), &torch_optimizers()})
-      list.insert(list.end(), part->begin(), part->end());
-    return list;
-  }();
-  return names;
-}
-
-const std::vector<std::string>& scheduler_names() {
-  static const std::vector<std::string> names = {"WarmupLR",
-                                                 "WarmupDecayLR",
-                                                 "WarmupCosineLR",
-                                                 "LRRangeTest",
-                                                 "OneCycle",
-                                                 "LambdaLR",
-                                                 "MultiplicativeLR",
-                                                 "StepLR",
-                                                 "MultiStepLR",
-                                                 "ConstantLR",
-                                                 "LinearLR",
-                                                 "ExponentialLR",
-                                                 "SequentialLR",
-                                                 "CosineAnnealingLR",
-                                                 "CosineAnnealingWarmRestarts",
-                                                 "ChainedScheduler",
-                                                 "CyclicLR",
-                                                 "OneCycleLR",
-                                                 "PolynomialLR",
-                                                 "ReduceLROnPlateau"};
-  return names;
 }
 
 }  // namespace dsj::dsconfig

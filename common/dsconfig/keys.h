@@ -60,7 +60,9 @@ const std::vector<std::string>& names_in(const std::string& section);
 std::vector<std::string> homes_of(const std::string& name, const std::string& section);
 
 // The parts of the table, one file each.
-std::vector<Key> training_keys();     ///< batch, clipping, optimizer, scheduler, communication
+std::vector<Key> training_keys();  ///< batch, clipping, communication
+std::vector<Key> optimizer_keys();
+std::vector<Key> scheduler_keys();
 std::vector<Key> precision_keys();    ///< fp16, bf16, data_types, amp
 std::vector<Key> zero_keys();         ///< zero_optimization
 std::vector<Key> observation_keys();  ///< monitors, profilers, checkpoint, activation_checkpointing

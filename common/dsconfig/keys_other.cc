@@ -9,11 +9,13 @@ namespace {
 /// "enabled:b=false output_path:s": names, types and DeepSpeed's defaults of a section whose keys
 /// need no more than that.
 void add(std::vector<Key>& keys, const std::string& section, const std::string& names,
-         State state = State::WithSection, const std::string& reason = {}) {
+         State state = State::WithSection, const std::string& reason = {},
+         const std::string& test = {}) {
   std::istringstream words(names);
   for (std::string word; words >> word;) {
     const size_t colon = word.find(':'), equals = word.find('=', colon);
     Key key{.path = section + "." + word.substr(0, colon), .state = state, .reason = reason};
+    key.test = test;
     switch (word[colon + 1]) {
       case 'b':
         key.type = Type::Bool;
@@ -52,6 +54,13 @@ void add_switched(std::vector<Key>& keys, const std::string& section, const std:
   add(keys, section, names);
 }
 
+/// A section this engine has; its keys speak when its "enabled" is true.
+void add_working(std::vector<Key>& keys, const std::string& section, const std::string& names,
+                 const std::string& test) {
+  keys.push_back({.path = section, .type = Type::Section, .gate = Gate::Enabled, .test = test});
+  add(keys, section, names, State::Works, {}, test);
+}
+
 void add_open(std::vector<Key>& keys, const std::string& section, const std::string& reason,
               Gate gate, State state = State::Unsupported) {
   keys.push_back({.path = section,
@@ -74,18 +83,15 @@ std::vector<Key> observation_keys() {
       {.path = "wall_clock_breakdown",
        .type = Bool,
        .fallback = false,
-       .state = Inert,
-       .reason = "no breakdown is printed; metrics.jsonl has the time of every step"},
+       .test = "run_tests:WatchRun.BreakdownsArePrintedEveryStepsPerPrint"},
       {.path = "memory_breakdown",
        .type = Bool,
        .fallback = false,
-       .state = Inert,
-       .reason = "no breakdown is printed; metrics.jsonl has the memory of every step"},
+       .test = "run_tests:WatchRun.BreakdownsArePrintedEveryStepsPerPrint"},
       {.path = "dump_state",
        .type = Bool,
        .fallback = false,
-       .state = Inert,
-       .reason = "the state is not printed"},
+       .test = "run_tests:WatchRun.BreakdownsArePrintedEveryStepsPerPrint"},
 
       {.path = "activation_checkpointing", .type = Section, .state = Inert, .reason = own_flag},
 
@@ -140,21 +146,25 @@ std::vector<Key> observation_keys() {
   add(keys, "timers.throughput", "enabled:b=true synchronized:b=true", Moot,
       "metrics.jsonl always has the time of every step");
   const std::string no_monitor =
-      "monitors are not built in this version; metrics.jsonl has the "
-      "values of every step";
-  add_switched(keys, "tensorboard", no_monitor,
-               "enabled:b=false output_path:s=\"\" job_name:s=\"DeepSpeedJobName\"");
-  add_switched(keys, "csv_monitor", no_monitor,
-               "enabled:b=false output_path:s=\"\" job_name:s=\"DeepSpeedJobName\"");
+      "this monitor sends what it gets to a server; metrics.jsonl, tensorboard and csv_monitor "
+      "have "
+      "the values of every step";
+  for (const char* monitor : {"tensorboard", "csv_monitor"})
+    add_working(keys, monitor, "enabled:b=false output_path:s=\"\" job_name:s=\"DeepSpeedJobName\"",
+                "run_tests:WatchRun.MonitorsWriteEveryStep");
   add_switched(keys, "wandb", no_monitor, "enabled:b=false group:s team:s project:s=\"deepspeed\"");
   add_open(keys, "comet", no_monitor, Gate::Enabled);
-  add_switched(keys, "flops_profiler", "the FLOPS profiler is not built in this version",
-               "enabled:b=false recompute_fwd_factor:f=0.0 profile_step:i=1 module_depth:i=-1 "
-               "top_modules:i=1 detailed:b=true output_file:s");
-  add_switched(keys, "comms_logger",
-               "the communication logger is not built in this version; metrics.jsonl has the "
-               "bytes of every step",
-               "enabled:b=false prof_all:b=true prof_ops:l=[] verbose:b=false debug:b=false");
+  add_working(keys, "flops_profiler",
+              "enabled:b=false recompute_fwd_factor:f=0.0 profile_step:i=1 module_depth:i=-1 "
+              "top_modules:i=1 detailed:b=true output_file:s",
+              "observe_tests:Flops.EveryKeyChangesTheReport "
+              "run_tests:WatchRun.FlopsAreProfiledAtTheirStep");
+  add_working(keys, "comms_logger", "enabled:b=false prof_all:b=true prof_ops:l=[]",
+              "observe_tests:CommsLog.ProfOpsCountWithoutProfAll "
+              "run_tests:WatchRun.CommunicationIsLogged");
+  add(keys, "comms_logger", "verbose:b=false debug:b=false", Works, {},
+      "observe_tests:CommsLog.VerboseTellsEachCallAndDebugWhatItIsFor "
+      "run_tests:WatchRun.CommunicationIsLogged");
   return keys;
 }
 

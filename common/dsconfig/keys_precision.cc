@@ -7,7 +7,12 @@ std::vector<Key> precision_keys() {
   using enum Type;
   using enum State;
   const char* no_scale = "bf16 is not scaled";
-  const char* no_fp16 = "fp16 is not built in this version: bf16 or fp32";
+  const char* fp16_test =
+      "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig train_tests:Fp16.AnOverflow"
+      "SkipsTheStepAndHalvesTheScale";
+  const char* scale_test =
+      "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
+      "optim_tests:LossScaler.EveryTraceOfDeepSpeedsOwnClass";
   std::vector<std::string> dtypes = {"fp32",           "fp16",     "bf16",          "float32",
                                      "float16",        "bfloat16", "torch.float32", "torch.float16",
                                      "torch.bfloat16", "float",    "half"};
@@ -16,36 +21,33 @@ std::vector<Key> precision_keys() {
       {.path = "fp16.enabled",
        .type = Bool,
        .fallback = false,
-       .state = Unsupported,  // resolve() says so: "auto" depends on the training arguments
-       .reason = no_fp16,
-       .auto_rule = "fp16"},
-      {.path = "fp16.auto_cast", .type = Bool, .fallback = false, .state = WithSection},
-      {.path = "fp16.loss_scale", .type = Float, .fallback = 0.0, .state = WithSection, .min = 0},
+       .auto_rule = "fp16",
+       .test = fp16_test},
+      {.path = "fp16.auto_cast",
+       .type = Bool,
+       .fallback = false,
+       .state = Moot,
+       .reason = "the inputs are token ids: there is nothing to cast"},
+      {.path = "fp16.loss_scale", .type = Float, .fallback = 0.0, .min = 0, .test = scale_test},
       {.path = "fp16.initial_scale_power",
        .type = Int,
        .fallback = 16,
-       .state = WithSection,
-       .min = 0},
+       .min = 0,
+       .max = 1000,
+       .test = scale_test},
       {.path = "fp16.loss_scale_window",
        .type = Int,
        .fallback = 1000,
-       .state = WithSection,
-       .min = 0},
-      {.path = "fp16.hysteresis", .type = Int, .fallback = 2, .state = WithSection, .min = 0},
-      {.path = "fp16.consecutive_hysteresis",
-       .type = Bool,
-       .fallback = false,
-       .state = WithSection},
-      {.path = "fp16.min_loss_scale",
-       .type = Float,
-       .fallback = 1.0,
-       .state = WithSection,
-       .min = 0},
+       .min = 0,
+       .test = scale_test},
+      {.path = "fp16.hysteresis", .type = Int, .fallback = 2, .min = 0, .test = scale_test},
+      {.path = "fp16.consecutive_hysteresis", .type = Bool, .fallback = false, .test = scale_test},
+      {.path = "fp16.min_loss_scale", .type = Float, .fallback = 1.0, .min = 0, .test = scale_test},
       {.path = "fp16.fp16_master_weights_and_grads",
        .type = Bool,
        .fallback = false,
        .state = Unsupported,
-       .reason = no_fp16,
+       .reason = "the master weights are always fp32 (DeepSpeed has this with CPU offload only)",
        .aliases = {"fp16_master_weights_and_gradients"}},
       // Written by DeepSpeed's older examples; nothing reads it.
       {.path = "fp16.opt_level", .type = Any, .state = Inert, .reason = "it belongs to amp"},
@@ -59,7 +61,7 @@ std::vector<Key> precision_keys() {
                "train_tests:EngineKeys.Bf16HalvesTheWorkingCopy"},
       {.path = "bf16.immediate_grad_update",
        .type = Bool,
-       .fallback = true,
+       .fallback = false,
        .state = Moot,
        .reason = "a gradient is always taken up as soon as its unit is complete"},
       {.path = "bf16.check_grad_overflow",
@@ -87,9 +89,8 @@ std::vector<Key> precision_keys() {
                "train_tests:EngineKeys.GradAccumDtypeIsTheSumsType"},
       {.path = "data_types.param_dtype",
        .type = String,
-       .state = Unsupported,
-       .reason = "the working type follows bf16",
-       .choices = dtypes},
+       .choices = dtypes,
+       .test = "dsconfig_tests:Precision.ParamDtypeMustBeTheModels"},
       {.path = "data_types.buffer_dtype",
        .type = String,
        .state = Unsupported,

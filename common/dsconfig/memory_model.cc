@@ -4,6 +4,8 @@
 #include <deque>
 #include <set>
 
+#include "common/dsconfig/activation_model.h"
+#include "common/dsconfig/optimizer_states.h"
 #include "common/dsconfig/zero_plan.h"
 
 namespace dsj::dsconfig {
@@ -17,17 +19,19 @@ int64_t bytes_of(Precision precision) {
 
 struct Gauge {
   int64_t live = 0, peak = 0;
+  Gauge* all = nullptr;  ///< what this is a part of
   void add(int64_t bytes) {
     live += bytes;
     peak = std::max(peak, live);
+    if (all) all->add(bytes);
   }
 };
 
-/// What lives of gradients and buckets, action by action.
-class GradientWalk {
+/// What lives at each action of a step, by class.
+class StepWalk {
  public:
-  GradientWalk(const MemoryInput& input, const std::vector<layout::UnitSpec>& units,
-               const layout::FlatPlan& plan, int stage)
+  StepWalk(const MemoryInput& input, const std::vector<layout::UnitSpec>& units,
+           const layout::FlatPlan& plan, int stage)
       : input_(input),
         units_(units),
         plan_(plan),
@@ -36,19 +40,40 @@ class GradientWalk {
         accumulate_(bytes_of(input.config.grad_accum_dtype)),
         wire_(bytes_of(input.config.communication_dtype)),
         overlap_(input.config.zero.overlap_comm ? 2 : 0),
-        flats_(plan.flats.size()) {}
+        activation_(activation_model(input)),
+        flats_(plan.flats.size()) {
+    for (Gauge* gauge : {&parameters, &gradients, &optimizer, &buckets, &activations})
+      gauge->all = &all;
+    activations.add(activation_.step);
+  }
 
   void visit(const Action& action) {
-    if (action.kind == Action::Kind::Turn || action.kind == Action::Kind::Backward)
-      backward(action.unit);
-    else if (action.kind == Action::Kind::Reduce)
-      reduce(action.flat, action.micro_step + 1 == input_.config.gradient_accumulation_steps);
+    if (action.micro_step != micro_step_) {  // what a backward that ended early left
+      micro_step_ = action.micro_step;
+      activations.add(activation_.step - activations.live);
+    }
+    switch (action.kind) {
+      case Action::Kind::Gather:
+        return parameters.add(numel(action.flat) * compute_);
+      case Action::Kind::Release:
+        return parameters.add(-numel(action.flat) * compute_);
+      case Action::Kind::Forward:
+        return forward(action.unit);
+      case Action::Kind::Turn:
+        write_gradients(action.unit);
+        return use(activation_.head, activation_.head_products);
+      case Action::Kind::Backward:
+        return backward(action.unit);
+      case Action::Kind::Reduce:
+        return reduce(action.flat,
+                      action.micro_step + 1 == input_.config.gradient_accumulation_steps);
+    }
   }
   void finish() {
     while (!reducing_.empty()) finish_first();
   }
 
-  Gauge gradients, buckets;
+  Gauge parameters, gradients, optimizer, buckets, activations, all;
   int64_t reduced_elements = 0;  ///< sent by one rank
 
  private:
@@ -61,7 +86,36 @@ class GradientWalk {
   int64_t numel(int flat) const { return plan_.flats[flat].numel(); }
   int64_t shard(int flat) const { return plan_.flats[flat].shard_numel(); }
 
+  /// For the length of an action.
+  void use(int64_t activation_bytes, int64_t bucket_bytes) {
+    buckets.add(bucket_bytes);
+    activations.add(activation_bytes);
+    activations.add(-activation_bytes);
+    buckets.add(-bucket_bytes);
+  }
+
+  int64_t kept() const { return input_.recompute ? 0 : activation_.kept; }
+
+  void forward(int unit) {
+    if (unit == 0) return activations.add(activation_.boundary);
+    // The input stays: for backward, or to start again from.
+    activations.add(kept());
+    use(activation_.forward, activation_.layer_products);
+    activations.add(activation_.boundary);
+  }
+
   void backward(int unit) {
+    write_gradients(unit);
+    if (unit == 0) {
+      use(activation_.embedding, 0);
+      return activations.add(-activation_.boundary);
+    }
+    if (input_.recompute) activations.add(activation_.kept);
+    use(activation_.backward, activation_.layer_products);
+    activations.add(-activation_.kept - activation_.boundary);
+  }
+
+  void write_gradients(int unit) {
     std::set<int> touched;
     for (const auto& place : plan_.places[unit]) touched.insert(place.flat);
     if (units_[unit].uses_embedding)
@@ -132,28 +186,11 @@ class GradientWalk {
   const int stage_;
   const int64_t compute_, accumulate_, wire_;
   const size_t overlap_;
+  const ActivationModel activation_;
   std::vector<FlatState> flats_;
   std::deque<int> reducing_;
+  int64_t micro_step_ = 0;
 };
-
-/// What a layer's backward needs kept, and the scratch of the busiest moment; rows are tokens.
-int64_t activation_bytes(const MemoryInput& input) {
-  const layout::ModelConfig& m = input.model;
-  const int64_t rows = input.config.micro_batch_size * input.tokens_per_row;
-  const int64_t element = bytes_of(input.config.precision);
-  const int64_t boundary = rows * m.hidden_size * element;
-  const int64_t qkv = m.query_size() + 2 * m.kv_size();
-  const int64_t saved =
-      boundary * 4 +  // the input, the attention's input, the middle, the MLP's input
-      rows * (qkv + m.query_size() + 2 * m.intermediate_size) * element +
-      rows * (2 + m.num_heads) * 4;  // norms and the attention's sums, fp32
-  const int64_t scratch = rows * (2 * m.intermediate_size + 3 * m.hidden_size) * element;
-  constexpr int64_t kLogits = int64_t{32} << 20;  // elements alive at a time in the head
-  const int64_t logits_rows = std::clamp<int64_t>(kLogits / m.vocab_size, 1, (rows + 1) / 2);
-  const int64_t head = logits_rows * m.vocab_size * element + 2 * boundary;
-  const int64_t kept = input.recompute ? boundary * m.num_layers + saved : saved * m.num_layers;
-  return kept + std::max(scratch, head);
-}
 
 }  // namespace
 
@@ -170,36 +207,73 @@ MemoryModel memory_model(const MemoryInput& input) {
                     .stage = effective_stage(input.config, input.world)};
   const int64_t compute = bytes_of(input.config.precision);
   const int64_t others = input.world - 1;
+  const auto states = static_cast<int64_t>(states_of(input.config.optimizer).size());
+  StepWalk walk(input, units, plan, model.stage);
   for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
     const layout::FlatLayout& flat = plan.flats[i];
     const bool sharded = model.stage == 3 && !plan.is_persisted(i);
     if (!sharded)
-      model.bytes.parameters += flat.numel() * compute;
+      walk.parameters.add(flat.numel() * compute);
     else if (compute != 4 || flat.frozen())
-      model.bytes.parameters += flat.shard_numel() * compute;
+      walk.parameters.add(flat.shard_numel() * compute);
     if (flat.frozen()) continue;  // loaded once, never updated
     const bool own_master = sharded || compute != 4;
-    model.bytes.optimizer += flat.shard_numel() * 4 * (own_master ? 3 : 2);
+    walk.optimizer.add(flat.shard_numel() * 4 * (states + own_master));
     if (model.stage > 0 && !sharded)  // the updated copy is gathered once per step
       model.wire.parameter_elements += flat.shard_numel() * others;
   }
-  model.bytes.parameters += schedule.peak_live * compute;
 
-  GradientWalk walk(input, units, plan, model.stage);
   for (const Action& action : schedule.actions) {
     walk.visit(action);
     if (action.kind == Action::Kind::Gather)
       model.wire.parameter_elements += plan.flats[action.flat].shard_numel() * others;
   }
   walk.finish();
-  model.bytes.gradients = walk.gradients.peak;
-  model.bytes.buckets = walk.buckets.peak;
-  model.bytes.activations = activation_bytes(input);
+  model.bytes = {.parameters = walk.parameters.peak,
+                 .gradients = walk.gradients.peak,
+                 .optimizer = walk.optimizer.peak,
+                 .buckets = walk.buckets.peak,
+                 .activations = walk.activations.peak,
+                 .peak = walk.all.peak};
   model.wire.gradient_elements = walk.reduced_elements;
   model.wire.gradient_bytes =
       model.wire.gradient_elements * bytes_of(input.config.communication_dtype);
   model.wire.parameter_bytes = model.wire.parameter_elements * compute;
   return model;
+}
+
+DiskUse disk_use(const MemoryInput& input) {
+  const auto units = layout::units_of(input.model, input.lora);
+  const int64_t trained = layout::trainable_numel(units);
+  // fp32 master and states of what is trained; the frozen rest is not saved again.
+  return {.checkpoint = trained * 4 * (1 + static_cast<int64_t>(states_of(input.config.optimizer).size())),
+          .model = layout::total_numel(units) * bytes_of(input.config.precision)};
+}
+
+DeepSpeedEstimate deepspeed_estimate(const MemoryInput& input) {
+  const auto units = layout::units_of(input.model);
+  const int64_t all = layout::total_numel(units), world = input.world;
+  int64_t largest = 0;
+  for (const auto& unit : units)
+    for (const auto& parameter : unit.parameters) largest = std::max(largest, parameter.numel());
+  const ZeroConfig& zero = input.config.zero;
+  DeepSpeedEstimate estimate;
+  switch (zero.stage) {
+    case 0:  // it has none
+      break;
+    case 3:
+      estimate.model_states = 18 * all / world + 4 * largest;
+      break;
+    default:
+      estimate.model_states = 4 * all + 16 * all / world;
+  }
+  if (zero.overlap_comm) {
+    const double buckets = 4.5 * 2 *
+                           (static_cast<double>(zero.reduce_bucket_size) +
+                            static_cast<double>(zero.allgather_bucket_size));
+    estimate.overlap_buckets = static_cast<int64_t>(std::min(buckets, 9e18));
+  }
+  return estimate;
 }
 
 }  // namespace dsj::dsconfig

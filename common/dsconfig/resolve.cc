@@ -70,6 +70,11 @@ int64_t Resolver::integer(const std::string& path, int64_t fallback) const {
   return value == nullptr ? fallback : value->get<int64_t>();
 }
 
+double Resolver::number(const std::string& path, double fallback) const {
+  const json* value = literal(path);
+  return value == nullptr ? fallback : value->get<double>();
+}
+
 bool Resolver::boolean(const std::string& path, bool fallback) const {
   const json* value = literal(path);
   return value == nullptr ? fallback : value->get<bool>();
@@ -132,67 +137,6 @@ void Resolver::batch() {
                                                   : kDeepSpeedDefault);
 }
 
-// ---- precision ----------------------------------------------------------------------------------
-
-bool Resolver::enabled(const char* path, const std::optional<bool>& argument,
-                       const char* argument_name) {
-  const std::string argument_path = std::string("training.") + argument_name;
-  const auto word = [](bool yes) { return std::string(yes ? "true" : "false"); };
-  if (const json* value = literal(path)) {
-    const bool found = value->get<bool>();
-    if (argument && *argument != found) mismatch(path, word(found), argument_path, word(*argument));
-    return found;
-  }
-  const bool yes = argument.value_or(false);
-  if (is_auto(path) || argument)
-    origin(path, word(yes), argument ? argument_path : "default (Hugging Face)");
-  return yes;
-}
-
-std::optional<Precision> Resolver::dtype(const char* path) const {
-  const json* value = literal(path);
-  if (value == nullptr) return std::nullopt;
-  const std::string name = value->get<std::string>();
-  if (name == "bf16" || name == "bfp16" || name == "bfloat16" || name == "torch.bfloat16")
-    return Precision::Bf16;
-  if (name == "fp16" || name == "float16" || name == "half" || name == "torch.float16")
-    return Precision::Fp16;
-  return Precision::Fp32;
-}
-
-void Resolver::precision() {
-  ResolvedConfig& config = out_.config;
-  const bool bf16 = enabled("bf16.enabled", args_.bf16, "bf16");
-  const bool fp16 = enabled("fp16.enabled", args_.fp16, "fp16");
-  config.precision = bf16 ? Precision::Bf16 : fp16 ? Precision::Fp16 : Precision::Fp32;
-  if (bf16 && fp16)
-    report(Severity::Error, "fp16.enabled", "fp16 and bf16 are both on", "switch one off");
-  else if (fp16)
-    report(Severity::Unsupported, "fp16.enabled", "fp16 is not built in this version",
-           "use bf16, or fp32 with neither");
-  config.bf16_check_grad_overflow = boolean("bf16.check_grad_overflow", true);
-
-  config.communication_dtype = config.grad_accum_dtype = config.precision;
-  const char* communication = "communication_data_type";
-  const char* accumulation = "data_types.grad_accum_dtype";
-  if (const auto wanted = dtype(communication)) {
-    config.communication_dtype = *wanted;
-    if (*wanted != config.precision && *wanted != Precision::Fp32)
-      report(Severity::Unsupported, communication,
-             "gradients cannot travel in another 16-bit type than the model's",
-             "remove it: the default is the model's type");
-  }
-  if (const auto wanted = dtype(accumulation)) {
-    config.grad_accum_dtype = *wanted;
-    if (*wanted != config.precision && *wanted != Precision::Fp32)
-      report(Severity::Unsupported, accumulation,
-             "gradients cannot be accumulated in another 16-bit type than the model's",
-             "write fp32, or remove it");
-  } else if (bf16) {
-    origin(accumulation, "bf16", "default (the model's type)");
-  }
-}
-
 // ---- ZeRO ---------------------------------------------------------------------------------------
 
 int64_t Resolver::of_hidden_size(const char* path, int64_t (*rule)(int64_t), const char* rule_text,
@@ -242,81 +186,6 @@ void Resolver::zero() {
   }
 }
 
-// ---- optimizer ----------------------------------------------------------------------------------
-
-void Resolver::betas(OptimizerConfig& optimizer) {
-  const char* path = "optimizer.params.betas";
-  const json* value = literal(path);
-  if (value == nullptr) {
-    optimizer.beta1 = args_.adam_beta1.value_or(0.9);
-    optimizer.beta2 = args_.adam_beta2.value_or(0.999);
-    const bool given = args_.adam_beta1 || args_.adam_beta2;
-    if (given || is_auto(path))
-      origin(path, text::number(optimizer.beta1) + ", " + text::number(optimizer.beta2),
-             given ? "training.adamBeta1, training.adamBeta2" : "default (Hugging Face)");
-    return;
-  }
-  const auto element = [&](size_t i) {
-    const json& entry = (*value)[i];
-    if (entry.is_number()) return entry.get<double>();
-    return entry.is_string() ? text::parse_double(entry.get<std::string>()).value_or(-1) : -1.0;
-  };
-  const double first = value->size() == 2 ? element(0) : -1;
-  const double second = value->size() == 2 ? element(1) : -1;
-  if (!(first >= 0 && first < 1 && second >= 0 && second < 1)) {
-    report(Severity::Error, path,
-           "found " + value->dump() + ", expected two numbers from 0 to below 1",
-           "for example [0.9, 0.999]");
-    return;
-  }
-  optimizer.beta1 = first;
-  optimizer.beta2 = second;
-  if (args_.adam_beta1 && *args_.adam_beta1 != first)
-    mismatch(path, text::number(first), "training.adamBeta1", text::number(*args_.adam_beta1));
-  if (args_.adam_beta2 && *args_.adam_beta2 != second)
-    mismatch(path, text::number(second), "training.adamBeta2", text::number(*args_.adam_beta2));
-}
-
-void Resolver::optimizer() {
-  OptimizerConfig& optimizer = out_.config.optimizer;
-  const bool has_section = checked_.find("optimizer") != nullptr;
-  // Without the section Hugging Face makes its own AdamW: its learning rate, not DeepSpeed's.
-  const double absent_lr = has_section ? 1e-3 : 5e-5;
-  if (!has_section) origin("optimizer.type", "AdamW", "default (Hugging Face)");
-  optimizer.lr =
-      matched("optimizer.params.lr", args_.learning_rate, "learningRate", 5e-5, absent_lr);
-  optimizer.eps = matched("optimizer.params.eps", args_.adam_epsilon, "adamEpsilon", 1e-8, 1e-8);
-  optimizer.weight_decay =
-      matched("optimizer.params.weight_decay", args_.weight_decay, "weightDecay", 0, 0);
-  betas(optimizer);
-  optimizer.bias_correction = boolean("optimizer.params.bias_correction", true);
-  out_.config.gradient_clipping =
-      std::max(0.0, matched("gradient_clipping", args_.max_grad_norm, "maxGradNorm", 1.0, 1.0));
-  if (!has_section) return;
-  const json* found = literal("optimizer.type");
-  if (found == nullptr) {
-    report(Severity::Error, "optimizer.type", "the section names no optimizer",
-           "add \"type\": \"AdamW\", or remove the section");
-    return;
-  }
-  const std::string type = found->get<std::string>();
-  switch (optimizer_support(type)) {
-    case Support::Elsewhere:
-      report(Severity::Unsupported, "optimizer.type",
-             "\"" + type + "\" is not built in this version", "Adam and AdamW are");
-      return;
-    case Support::Unknown:
-      report(Severity::Error, "optimizer.type", "\"" + type + "\" is not an optimizer",
-             text::did_you_mean(type, optimizer_names()));
-      return;
-    case Support::Here:
-      break;
-  }
-  // "Adam" is AdamW unless it says adam_w_mode: false; "AdamW" is always decoupled.
-  optimizer.decoupled_weight_decay =
-      text::normalized(type) == "adamw" || boolean("optimizer.params.adam_w_mode", true);
-}
-
 // ---- steps and the learning rate ----------------------------------------------------------------
 
 void Resolver::steps() {
@@ -326,11 +195,16 @@ void Resolver::steps() {
   if (args_.max_steps && *args_.max_steps > 0) {
     total_steps_ = *args_.max_steps;
     origin("total_steps", std::to_string(*total_steps_), "training.maxSteps");
-  } else if (facts_.dataset_rows && config.train_batch_size > 0) {
-    const double epochs = args_.num_train_epochs.value_or(3.0);
-    const int64_t batch = config.train_batch_size, rows = *facts_.dataset_rows;
-    const int64_t per_epoch =
+  }
+  const auto rows_known = training_rows();
+  const int64_t batch = config.train_batch_size, rows = rows_known.value_or(0);
+  if (rows_known && batch > 0) {
+    config.steps_per_epoch =
         config.dataloader_drop_last ? rows / batch : rows / batch + (rows % batch != 0);
+  }
+  if (!total_steps_ && rows_known && batch > 0) {
+    const double epochs = args_.num_train_epochs.value_or(3.0);
+    const int64_t per_epoch = config.steps_per_epoch;
     const double steps = std::ceil(static_cast<double>(per_epoch) * epochs);
     if (!(steps >= 1 && steps < 1e15)) {
       report(Severity::Error, "training.numTrainEpochs",

@@ -7,9 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "common/dsconfig/scheduler_config.h"
+
 namespace dsj::dsconfig {
 
 enum class Precision { Fp32, Bf16, Fp16 };
+const char* name_of(Precision precision);  ///< "fp32", "bf16", "fp16"
 
 /// fp16's factor on the loss (optim/loss_scaler.h has the rules).
 struct LossScaleConfig {
@@ -82,19 +85,61 @@ struct OptimizerConfig {
   bool eps_inside_sqrt = false;                                            ///< LAMB
 };
 
+/// Whether an optimizer has a pair of betas, the first of which schedules may cycle.
+bool has_betas(OptimizerKind kind);
 /// "AdamW", "SGD", ...: as a ds_config names it.
 std::string name_of(const OptimizerConfig& optimizer);
 
-/// lr as a function of the number of optimizer steps already done (optim/lr_schedule.h).
-struct SchedulerConfig {
-  /// "constant", "WarmupLR", "WarmupDecayLR" (DeepSpeed's), "constant_with_warmup", "linear",
-  /// "cosine" (Hugging Face's).
-  std::string type = "constant";
-  double min_lr = 0.0;       ///< warmup_min_lr
-  double max_lr = 0.0;       ///< warmup_max_lr, or the base lr of Hugging Face's
-  int64_t warmup_steps = 0;  ///< warmup_num_steps
-  int64_t total_steps = 0;   ///< total_num_steps
-  bool log_warmup = true;    ///< warmup_type: log (DeepSpeed's default) or linear
+/// When something is done between the steps of a run.
+struct Cadence {
+  enum class Kind { Never, Steps, Epoch } kind = Kind::Never;
+  int64_t every = 1;  ///< of Steps
+  /// True when it is due after `step` steps (from 1). An epoch that the last step of the run cuts
+  /// short ends there, as in Hugging Face's loop.
+  bool due(int64_t step, int64_t steps_per_epoch, int64_t total_steps) const;
+};
+
+/// tensorboard or csv_monitor.
+struct MonitorConfig {
+  bool enabled = false;
+  std::string output_path;  ///< relative to the directory of the run's command; files: PATH/NAME/
+  std::string job_name = "DeepSpeedJobName";
+};
+
+struct CommsLoggerConfig {
+  bool enabled = false;
+  bool prof_all = true;
+  std::vector<std::string> prof_ops;  ///< without prof_all: these operations only
+  bool verbose = false;               ///< a line per call
+  bool debug = false;                 ///< records are told apart by what they are for
+};
+
+struct FlopsProfilerConfig {
+  bool enabled = false;
+  double recompute_fwd_factor = 0;  ///< forwards per step that gradient checkpointing adds
+  int64_t profile_step = 1;
+  int64_t module_depth = -1;  ///< 0 the model, 1 its units, 2 their parts; -1: the deepest
+  int64_t top_modules = 1;
+  bool detailed = true;
+  std::string output_file;  ///< empty: printed
+};
+
+/// What watches a run and changes nothing of it.
+struct ObserveConfig {
+  bool wall_clock_breakdown = false;  ///< also switched on by the FLOPS profiler
+  bool memory_breakdown = false;
+  bool dump_state = false;
+  MonitorConfig tensorboard, csv;
+  CommsLoggerConfig comms;
+  FlopsProfilerConfig flops;
+};
+
+/// Forward passes over rows that are not trained on.
+struct EvalConfig {
+  Cadence when;
+  bool on_start = false;
+  int64_t micro_batch_size = 8;  ///< per rank
+  int64_t split_rows = 0;        ///< the first rows of the training data that are held out
 };
 
 struct ResolvedConfig {
@@ -112,9 +157,16 @@ struct ResolvedConfig {
   OptimizerConfig optimizer;
   SchedulerConfig scheduler;
   int64_t total_steps = 0;            ///< optimizer steps of the run
+  int64_t steps_per_epoch = 0;        ///< optimizer steps; 0: the number of rows is not known
   int64_t steps_per_print = 0;        ///< 0: off
   bool dataloader_drop_last = false;  ///< an epoch ends before an incomplete batch
+  Cadence logging{Cadence::Kind::Steps, 1};
+  bool logging_first_step = false;
+  Cadence save{Cadence::Kind::Steps, 500};
+  EvalConfig eval;
+  ObserveConfig observe;
 };
+
 
 /// For the "resolved" event, status and dsj plan.
 nlohmann::json to_json(const ResolvedConfig& config);

@@ -4,11 +4,16 @@
 
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/dsconfig/check.h"
 #include "common/dsconfig/resolve.h"
 
 namespace dsj::dsconfig {
+
+struct OptimizerClass;
+struct SchedulerClass;
 
 class Resolver {
  public:
@@ -19,9 +24,11 @@ class Resolver {
   void batch();
   void precision();
   void zero();
-  void optimizer();
+  void optimizer();  ///< optimizer.cc
   void steps();
-  void scheduler();  ///< schedule.cc
+  void scheduler();  ///< schedule*.cc
+  void cadences();   ///< when to log, save, evaluate (observe.cc)
+  void observe();    ///< monitors and profilers (observe.cc)
   bool incomplete() const { return incomplete_; }
 
  private:
@@ -39,6 +46,7 @@ class Resolver {
   /// The value, unless absent or "auto".
   const nlohmann::json* literal(const std::string& path) const;
   int64_t integer(const std::string& path, int64_t fallback) const;
+  double number(const std::string& path, double fallback) const;
   bool boolean(const std::string& path, bool fallback) const;
   /// ds_config's literal (which must equal the argument if one is given), else the argument, else
   /// the default of who would have filled it.
@@ -46,13 +54,36 @@ class Resolver {
                  const char* argument_name, double hugging_face, double deepspeed);
   bool enabled(const char* path, const std::optional<bool>& argument, const char* argument_name);
   std::optional<Precision> dtype(const char* path) const;
+  void loss_scale();
+  void gradient_types();
+  void averaging();
   int64_t of_hidden_size(const char* path, int64_t (*rule)(int64_t), const char* rule_text,
                          bool applies, int64_t fallback);
+  std::optional<std::pair<double, double>> pair(const std::string& path) const;
   void betas(OptimizerConfig& optimizer);
+  std::string word(const std::string& path, const std::string& fallback) const;
+  MonitorConfig monitor(const std::string& section) const;
+  void evaluation();
+  /// Rows of the data file that are trained on.
+  std::optional<int64_t> training_rows() const;
+  void optimizer_params(const OptimizerClass& found);
+  void optimizer_numbers(OptimizerConfig& optimizer);
+  void optimizer_rules(const OptimizerClass& found);
+  void hugging_face_optimizer();
   std::optional<int64_t> warmup_steps() const;
   const char* warmup_origin() const;
   bool warmup_asked() const;
+  double real(const std::string& path, double fallback) const;
+  bool scheduler_params(const SchedulerClass& found);
+  bool cycled_momentum(const std::string& schedule, bool wanted);
+  void warmup_phase();
+  void total_num_steps();
+  void one_cycle();
   void deepspeed_scheduler(const std::string& type);
+  void torch_momentum(const std::string& type, double base, double most);
+  void torch_one_cycle();
+  void torch_scheduler(const std::string& type);
+  void hugging_face_kwargs(const std::string& type, const std::vector<std::string>& known);
   void hugging_face_scheduler(const std::string& type);
   void unsaid_scheduler();
 

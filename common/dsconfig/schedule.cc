@@ -1,10 +1,12 @@
-// Which learning-rate schedule a run has, and its numbers. The rule: ds_config's scheduler wins;
-// else lrSchedulerType; else WarmupDecayLR when warm-up was asked for and the steps are known; else
-// a constant rate.
+// Which learning-rate schedule a run has. The rule: ds_config's scheduler wins; else
+// lrSchedulerType; else WarmupDecayLR when warm-up was asked for and the steps are known; else a
+// constant rate. The numbers of each family: schedule_deepspeed.cc, schedule_torch.cc,
+// schedule_hugging_face.cc.
 #include <algorithm>
 
 #include "common/dsconfig/keys.h"
 #include "common/dsconfig/resolver.h"
+#include "common/dsconfig/scheduler_classes.h"
 #include "common/text.h"
 
 namespace dsj::dsconfig {
@@ -16,88 +18,42 @@ bool Resolver::warmup_asked() const {
   return args_.warmup_steps.value_or(0) > 0 || args_.warmup_ratio.value_or(0) > 0;
 }
 
-void Resolver::deepspeed_scheduler(const std::string& type) {
-  SchedulerConfig& scheduler = out_.config.scheduler;
-  const auto at = [](const char* name) { return std::string("scheduler.params.") + name; };
-  const double lr = out_.config.optimizer.lr;
-  scheduler.type = type;
-  if (const json* min = literal(at("warmup_min_lr"))) scheduler.min_lr = min->get<double>();
-  if (is_auto(at("warmup_min_lr"))) origin(at("warmup_min_lr"), "0", "Hugging Face's rule");
-  // Absent: DeepSpeed 0.19 takes the optimizer's rate (0.13: 0.001).
-  scheduler.max_lr = matched(at("warmup_max_lr"), args_.learning_rate, "learningRate", lr, lr);
-  if (const json* warmup = literal(at("warmup_num_steps"))) {
-    scheduler.warmup_steps = warmup->get<int64_t>();
-    const auto asked = warmup_asked() ? warmup_steps() : std::nullopt;
-    if (asked && *asked != scheduler.warmup_steps)
-      mismatch(at("warmup_num_steps"), std::to_string(scheduler.warmup_steps), warmup_origin(),
-               std::to_string(*asked));
-  } else if (is_auto(at("warmup_num_steps")) || warmup_asked()) {
-    const auto steps = warmup_steps();
-    if (!steps) incomplete_ = true;
-    scheduler.warmup_steps = steps.value_or(0);
-    if (steps) origin(at("warmup_num_steps"), std::to_string(*steps), warmup_origin());
-  } else {
-    scheduler.warmup_steps = 1000;
-    origin(at("warmup_num_steps"), "1000", kDeepSpeedDefault);
-  }
-  if (const json* shape = literal(at("warmup_type"))) scheduler.log_warmup = *shape == "log";
-  scheduler.total_steps = total_steps_.value_or(0);
-  if (type != "WarmupDecayLR") return;
-  const std::string total = at("total_num_steps");
-  if (const json* value = literal(total)) {
-    scheduler.total_steps = value->get<int64_t>();
-    if (args_.max_steps && *args_.max_steps > 0 && *args_.max_steps != scheduler.total_steps)
-      mismatch(total, std::to_string(scheduler.total_steps), "training.maxSteps",
-               std::to_string(*args_.max_steps));
-  } else if (total_steps_) {
-    origin(total, std::to_string(*total_steps_), "total steps of the run");
-  } else if (!is_auto(total)) {
-    report(Severity::Error, total, "WarmupDecayLR needs total_num_steps",
-           "add it, write \"auto\", or give training.maxSteps");
-  }
-  if (scheduler.total_steps > 0 && scheduler.total_steps < scheduler.warmup_steps)
-    report(Severity::Warning, total,
-           "total_num_steps " + std::to_string(scheduler.total_steps) +
-               " is less than warmup_num_steps " + std::to_string(scheduler.warmup_steps),
-           "the rate never reaches its maximum");
+double Resolver::real(const std::string& path, double fallback) const {
+  const json* value = literal(path);
+  return value == nullptr ? fallback : value->get<double>();
 }
 
-void Resolver::hugging_face_scheduler(const std::string& type) {
-  static const std::vector<std::string> built = {"constant", "constant_with_warmup", "linear",
-                                                 "cosine"};
-  static const std::vector<std::string> others = {
-      "cosine_with_restarts",     "polynomial",         "inverse_sqrt",
-      "reduce_lr_on_plateau",     "cosine_with_min_lr", "warmup_stable_decay",
-      "cosine_warmup_with_min_lr"};
-  SchedulerConfig& scheduler = out_.config.scheduler;
-  scheduler.max_lr = out_.config.optimizer.lr;
-  if (std::find(others.begin(), others.end(), type) != others.end()) {
-    report(Severity::Unsupported, "training.lrSchedulerType",
-           "\"" + type + "\" is not built in this version",
-           "constant, constant_with_warmup, linear and cosine are");
-    return;
+/// What Python says with a TypeError: unknown parameters, and missing ones.
+bool Resolver::scheduler_params(const SchedulerClass& found) {
+  const auto at = [](const std::string& name) { return "scheduler.params." + name; };
+  bool good = true;
+  if (const json* params = checked_.find("scheduler.params")) {
+    for (const auto& [name, value] : params->items()) {
+      if (std::ranges::find(found.params, name) != found.params.end()) continue;
+      const std::string hint = text::did_you_mean(name, found.params);
+      report(Severity::Error, at(name), found.name + " has no parameter \"" + name + "\"",
+             hint.empty() ? "remove it" : hint);
+      good = false;
+    }
   }
-  if (std::find(built.begin(), built.end(), type) == built.end()) {
-    std::vector<std::string> all = built;
-    all.insert(all.end(), others.begin(), others.end());
-    report(Severity::Error, "training.lrSchedulerType", "\"" + type + "\" is not a schedule",
-           text::did_you_mean(type, all));
-    return;
+  for (const std::string& name : found.required) {
+    if (literal(at(name)) != nullptr) continue;
+    report(Severity::Error, at(name), found.name + " needs " + name);
+    good = false;
   }
-  scheduler.type = type;
-  scheduler.log_warmup = false;
-  scheduler.total_steps = total_steps_.value_or(0);
-  origin("scheduler.type", type, "training.lrSchedulerType");
-  if (type == "constant") {
-    if (warmup_asked())
-      report(Severity::Warning, "training.lrSchedulerType",
-             "no effect: warm-up with the schedule \"constant\"", "use constant_with_warmup");
-    return;
+  return good;
+}
+
+bool Resolver::cycled_momentum(const std::string& schedule, bool wanted) {
+  using enum OptimizerKind;
+  const OptimizerConfig& optimizer = out_.config.optimizer;
+  if (wanted && optimizer.kind == NAdam) {
+    report(Severity::Unsupported, "scheduler.params.cycle_momentum",
+           "NAdam's product of momenta with a momentum that " + schedule + " changes is not built",
+           "set cycle_momentum to false");
+    return false;
   }
-  const auto steps = warmup_steps();
-  if (!steps) incomplete_ = true;
-  scheduler.warmup_steps = steps.value_or(0);
-  if (steps) origin("scheduler.warmup_steps", std::to_string(*steps), warmup_origin());
+  return wanted;
 }
 
 void Resolver::unsaid_scheduler() {
@@ -129,18 +85,19 @@ void Resolver::scheduler() {
     return;
   }
   const std::string name = type->get<std::string>();
-  switch (scheduler_support(name)) {
-    case Support::Here:
-      deepspeed_scheduler(name);
-      break;
-    case Support::Elsewhere:
-      report(Severity::Unsupported, "scheduler.type",
-             "\"" + name + "\" is not built in this version", "WarmupLR and WarmupDecayLR are");
-      break;
-    case Support::Unknown:
-      report(Severity::Error, "scheduler.type", "\"" + name + "\" is not a schedule",
-             text::did_you_mean(name, scheduler_names()));
-      break;
+  if (const SchedulerClass* found = scheduler_class(name)) {
+    out_.config.scheduler.type = name;
+    if (scheduler_params(*found)) {
+      if (found->deepspeed)
+        deepspeed_scheduler(name);
+      else
+        torch_scheduler(name);
+    }
+  } else if (const std::string reason = scheduler_refusal(name); !reason.empty()) {
+    report(Severity::Unsupported, "scheduler.type", "\"" + name + "\" is not built", reason);
+  } else {
+    report(Severity::Error, "scheduler.type", "\"" + name + "\" is not a schedule",
+           text::did_you_mean(name, scheduler_names()));
   }
   if (args_.lr_scheduler_type)
     report(Severity::Warning, "training.lrSchedulerType",

@@ -14,6 +14,7 @@ using nlohmann::json;
 
 constexpr size_t kMaxFiles = 200;
 constexpr int64_t kMaxBytes = 1 << 20;
+constexpr int64_t kMaxPackage = 32;  // names, one below the other
 
 void merge(json& base, const json& over) {
   if (!base.is_object() || !over.is_object()) {
@@ -91,6 +92,8 @@ class Composer {
     if (list.is_null()) list = json::array();
     if (!list.is_array()) return bad_input("defaults: expected a list", file);
     const std::string own = own_package(header_package(text), package);
+    if (std::count(own.begin(), own.end(), '.') >= kMaxPackage)
+      return bad_input("a package of more than " + std::to_string(kMaxPackage) + " names", file);
     stack_.push_back(file);
     DSJ_TRY_STATUS(entries(list, file, own, document.value));
     stack_.pop_back();

@@ -15,7 +15,8 @@ namespace {
 using nlohmann::json;
 
 constexpr char kStrategyHere[] = "deepspeed_train";
-constexpr int kDevicesPerNode = 8;  // ROLL's default of num_gpus_per_node
+constexpr int kDevicesPerNode = 8;            // ROLL's default of num_gpus_per_node
+constexpr int64_t kMaxCount = 1'000'000'000;  // of tokens or ranks: sums of two stay whole
 constexpr char kDataPlaceholder[] = "./name-your-data.jsonl";
 
 /// Sections that make an object a role.
@@ -24,11 +25,21 @@ bool looks_like_role(const json& value) {
                                value.contains("training_args"));
 }
 
-RollRole describe(const json& root, const std::string& source, const std::string& path) {
+/// At most some 60 bytes of a value, whole characters.
+std::string shown(const json& value) {
+  std::string text = value.dump();
+  if (text.size() <= 60) return text;
+  size_t end = 57;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
+/// One Interpolator for all roles: its limit on growth is a limit on the listing.
+RollRole describe(Interpolator& references, const std::string& path) {
   RollRole role{.path = path};
   // A listing shows what can be read; import_role says what is wrong with the rest.
   const auto value = [&](const std::string& below) {
-    auto found = Interpolator(root, source).at(path + "." + below);
+    auto found = references.at(path + "." + below);
     return found ? *found : json();
   };
   if (const json strategy = value("strategy_args"); strategy.is_object())
@@ -98,7 +109,7 @@ class RoleImport {
     json config = strategy.value("strategy_config", json::object());
     if (config.is_null()) config = json::object();
     if (!config.is_object())
-      return bad_input("expected a ds_config, found " + config.dump().substr(0, 60),
+      return bad_input("expected a ds_config, found " + shown(config),
                        pipeline_.source + ": " + in_role("strategy_args.strategy_config"));
     for (const char* replaced : {"optimizer", "scheduler", "train_batch_size"}) {
       if (config.erase(replaced) == 0) continue;
@@ -132,7 +143,7 @@ class RoleImport {
     DSJ_TRY(const json given, section("training_args"));
     for (const auto& [name, value] : given.items()) {
       const auto taken = take_training_field(training_, name, value);
-      if (!taken) lost("training_args." + name + " " + value.dump(), taken.error().message);
+      if (!taken) lost("training_args." + name + " " + shown(value), taken.error().message);
     }
     return {};
   }
@@ -167,7 +178,7 @@ class RoleImport {
       if (key == "ulysses_size" && value == 1) continue;
       if (key == "model_type")
         why = "a head that is not a language model's: the job trains the causal language model";
-      lost("model_args." + key + " " + value.dump(), why);
+      lost("model_args." + key + " " + shown(value), why);
     }
     return {};
   }
@@ -188,7 +199,8 @@ class RoleImport {
     }
     json fields = {{"r", given.value("lora_rank", json(8))}};
     fields["alpha"] = given.value("lora_alpha", json());
-    if (fields["alpha"].is_null() && fields["r"].is_number_integer())
+    if (fields["alpha"].is_null() && fields["r"].is_number_integer() && fields["r"] > 0 &&
+        fields["r"] < kMaxCount)
       fields["alpha"] = 2 * fields["r"].get<int64_t>();
     fields["dropout"] = given.value("lora_dropout", json(0.0));
     fields["targetModules"] = names(target, true);
@@ -249,7 +261,7 @@ class RoleImport {
     }
     for (const auto& [key, value] : given.items())
       if (key != "file_name" && key != "preprocessing_num_workers" && !value.is_null())
-        lost("data_args." + key + " " + value.dump(),
+        lost("data_args." + key + " " + shown(value),
              key == "template" ? "the job has its own prompt form" : "has no place in a job");
     return {};
   }
@@ -268,7 +280,10 @@ class RoleImport {
     DSJ_TRY(json length, top("sequence_length"));
     DSJ_TRY(const json prompt, top("prompt_length"));
     DSJ_TRY(const json response, top("response_length"));
-    if (length.is_null() && prompt.is_number_integer() && response.is_number_integer())
+    const auto counts = [](const json& value) {
+      return value.is_number_integer() && value > 0 && value < kMaxCount;
+    };
+    if (length.is_null() && counts(prompt) && counts(response))
       length = prompt.get<int64_t>() + response.get<int64_t>();
     if (!length.is_null() && !take_training_field(training_, "max_seq_length", length))
       lost("sequence_length " + length.dump(), "not a whole number");
@@ -318,7 +333,7 @@ class RoleImport {
     const json::json_pointer at = pointer_of(role_);
     for (const auto& [name, value] : pipeline_.value[at].items())
       if (std::find(sections.begin(), sections.end(), name) == sections.end() && !value.is_null())
-        lost(name + " " + value.dump().substr(0, 60), "has no place in a job");
+        lost(name + " " + shown(value), "has no place in a job");
     std::string others;
     for (const RollRole& other : pipeline_.roles)
       if (other.path != role_)
@@ -352,13 +367,14 @@ Result<RollPipeline> read_roll(Files& files, const std::string& path,
                         .source = path,
                         .sources = std::move(composed.sources),
                         .notes = std::move(composed.notes)};
+  Interpolator references(pipeline.value, path);
   for (const auto& [name, value] : pipeline.value.items()) {
     if (looks_like_role(value) && name.find_first_of("./~") == std::string::npos) {
-      pipeline.roles.push_back(describe(pipeline.value, path, name));
+      pipeline.roles.push_back(describe(references, name));
     } else if (name == "rewards" && value.is_object()) {
       for (const auto& [reward, settings] : value.items())
         if (looks_like_role(settings) && reward.find_first_of("./~") == std::string::npos)
-          pipeline.roles.push_back(describe(pipeline.value, path, name + "." + reward));
+          pipeline.roles.push_back(describe(references, name + "." + reward));
     }
   }
   return pipeline;

@@ -4,11 +4,14 @@
 #include <cctype>
 #include <set>
 
+#include "common/text.h"
+
 namespace dsj::jobimport {
 namespace {
 
 constexpr size_t kMaxText = 1 << 20;
 constexpr size_t kMaxWord = 1 << 16;
+constexpr size_t kMaxExpanded = 16 << 20;  // of all variables, bytes
 
 bool is_name(char c, bool first) {
   return std::isalpha(static_cast<unsigned char>(c)) || c == '_' ||
@@ -150,12 +153,16 @@ class Reader {
       if (std::isspace(static_cast<unsigned char>(c)) || c == ';' || c == '&' || c == '|' ||
           c == ')' || c == '<' || c == '>')
         break;
-      if (word.current.size() > kMaxWord || word.fields.size() > kMaxWord)
+      if (word.current.size() > kMaxWord || word.fields.size() > kMaxWord ||
+          expanded_ > kMaxExpanded)
         return bad_input("a word is too long", source_ + ":" + std::to_string(line));
       if (c == '(') {
-        if (word.current.empty() || word.current.back() != '=' || word.quoted) break;
+        if (word.current.empty() || word.current.back() != '=' || word.quoted || in_array_) break;
         ++at_;
-        DSJ_TRY(word.fields, read_array());
+        in_array_ = true;  // arrays do not nest
+        auto values = read_array();
+        in_array_ = false;
+        DSJ_TRY(word.fields, std::move(values));
         word.array = true;
         return word;
       }
@@ -199,7 +206,7 @@ class Reader {
   Status double_quoted(Word& word, int line) {
     while (at_ < text_.size() && peek() != '"') {
       const char c = peek();
-      if (word.current.size() > kMaxWord)
+      if (word.current.size() > kMaxWord || expanded_ > kMaxExpanded)
         return bad_input("a word is too long", source_ + ":" + std::to_string(line));
       if (c == '\\' && at_ + 1 < text_.size()) {
         const char escaped = peek(1);
@@ -310,6 +317,8 @@ class Reader {
       if (found == variables_.end()) return put(name, shown, word, whole);
       for (size_t i = 0; i < found->second.size(); ++i) {
         if (i > 0) word.next();
+        expanded_ += found->second[i].size() + 1;
+        if (expanded_ > kMaxExpanded) return;
         word.add(found->second[i]);
       }
       return;
@@ -343,6 +352,8 @@ class Reader {
       return;
     }
     const std::string& value = found->second[0];
+    expanded_ += value.size();
+    if (expanded_ > kMaxExpanded) return;
     whole ? word.add(value) : word.split(value);
   }
 
@@ -410,7 +421,8 @@ class Reader {
   size_t at_ = 0;
   int line_ = 1;
   int depth_ = 0, block_ = 0;
-  bool in_function_ = false;
+  bool in_function_ = false, in_array_ = false;
+  size_t expanded_ = 0;
   std::string here_;  ///< the word that ends the here document below this line
   std::map<std::string, Values> variables_;
   Script script_;
@@ -422,6 +434,8 @@ Result<Script> read_script(const std::string& text, const std::string& source,
                            std::map<std::string, std::string> variables) {
   if (text.size() > kMaxText)
     return bad_input("more than " + std::to_string(kMaxText) + " bytes", source);
+  if (const size_t bad = text::invalid_utf8(text); bad != std::string::npos)
+    return bad_input("byte " + std::to_string(bad) + " is not UTF-8", source);
   return Reader(text, source, std::move(variables)).run();
 }
 

@@ -27,7 +27,6 @@ struct Foreign {
 };
 
 const std::vector<Foreign>& foreign_arguments() {
-  static const char* no_evaluation = "there is no evaluation in this version";
   static const std::vector<Foreign> table = {
       {"report_to", "none", "metrics.jsonl is always written",
        "trackers are not built in this version; metrics.jsonl has every step"},
@@ -46,18 +45,18 @@ const std::vector<Foreign>& foreign_arguments() {
       {"tf32", nullptr, "there is no TF32 on a CPU", nullptr},
       {"torch_dtype", "auto float32 bfloat16", "the working type follows bf16",
        "float16 is not built in this version"},
-      {"bf16_full_eval", nullptr, no_evaluation, nullptr},
-      {"fp16_full_eval", nullptr, no_evaluation, nullptr},
-      {"per_device_eval_batch_size", nullptr, no_evaluation, nullptr},
-      {"eval_accumulation_steps", nullptr, no_evaluation, nullptr},
-      {"eval_steps", nullptr, no_evaluation, nullptr},
-      {"eval_data_path", "", no_evaluation, no_evaluation},
+      {"bf16_full_eval", nullptr, "evaluation runs in the training's type", nullptr},
+      {"fp16_full_eval", nullptr, "evaluation runs in the training's type", nullptr},
+      {"eval_accumulation_steps", nullptr, "evaluation keeps no logits", nullptr},
+      {"prediction_loss_only", nullptr, "evaluation is of the loss", nullptr},
       {"do_train", "true", "that is what it does", "there is nothing else to do"},
-      {"do_eval", "false", "that is the default", no_evaluation},
-      {"do_predict", "false", "that is the default", no_evaluation},
-      {"load_best_model_at_end", "false", "that is the default", no_evaluation},
+      {"do_eval", "true false", "evaluation_strategy says when", "not a choice"},
+      {"do_predict", "false", "that is the default", "`dsj generate` answers questions"},
+      {"load_best_model_at_end", "false", "that is the default",
+       "the last model is exported; eval_loss in metrics.jsonl shows which step was the best"},
+      {"metric_for_best_model", "", "no best model is looked for", "no best model is looked for"},
+      {"greater_is_better", nullptr, "no best model is looked for", nullptr},
       {"logging_strategy", "steps", "every step is logged", "every step is logged"},
-      {"logging_first_step", nullptr, "every step is logged", nullptr},
       {"logging_dir", nullptr, "logs lie in OUTPUT/logs", nullptr},
       {"log_level", nullptr, "the log has one level", nullptr},
       {"disable_tqdm", nullptr, "the bar shows on a terminal only", nullptr},
@@ -67,8 +66,6 @@ const std::vector<Foreign>& foreign_arguments() {
       {"save_only_model", "false", "that is the default", "a checkpoint is always whole"},
       {"save_on_each_node", "false", "that is the default", "not built in this version"},
       {"ignore_data_skip", "false", "that is the default", "a resume repeats no row"},
-      {"optim", "adamw_torch adamw_hf adamw_torch_fused", "it is AdamW",
-       "name another optimizer in ds_config"},
       {"cache_dir", nullptr, "nothing is downloaded", nullptr},
       {"trust_remote_code", nullptr, "no remote code is run", nullptr},
       {"use_fast_tokenizer", nullptr, "there is one tokenizer", nullptr},
@@ -147,8 +144,8 @@ const std::map<std::string, std::string>& training_names() {
 
 /// Whose value may be left out: `--bf16`.
 bool is_switch(const std::string& name) {
-  static const std::vector<std::string> training = {"bf16", "fp16", "gradient_checkpointing",
-                                                    "shuffle"};
+  static const std::vector<std::string> training = {
+      "bf16", "fp16", "gradient_checkpointing", "shuffle", "eval_on_start", "logging_first_step"};
   if (std::find(training.begin(), training.end(), name) != training.end()) return true;
   if (is_lora_switch(name) || name == "use_rslora") return true;
   for (const Foreign& foreign : foreign_arguments())

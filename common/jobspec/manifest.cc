@@ -170,6 +170,7 @@ class ManifestReader {
              "name an alpaca JSON or JSONL file");
     training.model_name_or_path = model_path(training.model_name_or_path);
     training.data_path = absolute(training.data_path);
+    if (training.eval_data_path) training.eval_data_path = absolute(*training.eval_data_path);
     training.output_dir = absolute(training.output_dir);
     resume(path + ".resumeFromCheckpoint");
   }

@@ -232,6 +232,8 @@ Result<LoraArgs> resolve_lora(const ModelConfig& model, const LoraArgs& lora) {
   LoraArgs out = lora;
   DSJ_TRY_STATUS(check_saved(model, modules, out));
   DSJ_TRY_STATUS(resolve_targets(model, modules, out));
+  std::ranges::sort(out.target_modules);  // sets: their order is nobody's meaning
+  std::ranges::sort(out.modules_to_save);
   const auto pattern = pattern_of(out);
   for (const Module& module : modules) {
     if (adapted(out, pattern, module) && is_saved_whole(out, module.name))

@@ -12,10 +12,10 @@
 namespace dsj::layout {
 
 /// `lora` with its targets as names wherever names say it ("all-linear" and the model type's
-/// default become lists; a regular expression stays), checked against the model's modules.
-/// BadInput, where = "lora.targetModules" or "lora.modulesToSave": a name that no module ends with
-/// (lists the model's), a module that cannot have an adapter, one that is adapted and trained
-/// whole, a part of a tied head.
+/// default become lists; a regular expression stays) and lists sorted, checked against the model's
+/// modules. BadInput, where = "lora.targetModules" or "lora.modulesToSave": a name that no module
+/// ends with (lists the model's), a module that cannot have an adapter, one that is adapted and
+/// trained whole, a part of a tied head.
 Result<LoraArgs> resolve_lora(const ModelConfig& model, const LoraArgs& lora);
 
 /// units_of(model) with everything frozen but the modules to save, and after each unit's own

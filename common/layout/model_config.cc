@@ -4,6 +4,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "common/json_depth.h"
 #include "common/layout/config_fields.h"
 
 namespace dsj::layout {
@@ -130,6 +131,32 @@ void read_llama_like(const json& config, Fields& fields, ModelConfig& out) {
   if (type == "qwen2" || type == "qwen3") read_qwen_windows(config, fields, out);
 }
 
+void read_gpt2(Fields& fields, ModelConfig& out) {
+  out.block = Block::Gpt2;
+  out.vocab_size = fields.positive("vocab_size");
+  out.hidden_size = fields.positive("n_embd");
+  out.intermediate_size = fields.positive("n_inner", 4 * out.hidden_size);
+  out.num_layers = fields.positive("n_layer");
+  out.num_heads = out.num_kv_heads = fields.positive("n_head");
+  out.max_position = fields.positive("n_positions", 1024);
+  out.norm_eps = fields.number("layer_norm_epsilon", 1e-5);
+  out.tied = fields.flag("tie_word_embeddings", true);
+  out.head_dim = std::max<int64_t>(out.hidden_size / out.num_heads, 1);
+  out.o_bias = out.mlp_bias = true;
+  out.scale_attention = fields.flag("scale_attn_weights", true);
+  out.scale_by_layer = fields.flag("scale_attn_by_inverse_layer_idx", false);
+  // Scores and probabilities are fp32 here in any case, which is what it asks for.
+  fields.flag("reorder_and_upcast_attn", false);
+  out.dropout = {.embedding = fields.probability("embd_pdrop", 0.1),
+                 .attention = fields.probability("attn_pdrop", 0.1),
+                 .residual = fields.probability("resid_pdrop", 0.1)};
+  fields.require(out.hidden_size % out.num_heads == 0, "n_head", "does not divide n_embd");
+  fields.require(fields.text("activation_function", "gelu_new") == "gelu_new",
+                 "activation_function", "is not \"gelu_new\", the only one built for this family");
+  fields.require(!fields.flag("add_cross_attention", false), "add_cross_attention",
+                 "is true; an encoder beside the model is not built");
+}
+
 }  // namespace
 
 double ModelConfig::attention_scale(int64_t layer) const {
@@ -151,6 +178,8 @@ Result<ModelConfig> model_config_from_json(const json& config, const std::string
   const std::string& type = out.model_type;
   if (type == "llama" || type == "mistral" || type == "qwen2" || type == "qwen3") {
     read_llama_like(config, fields, out);
+  } else if (type == "gpt2") {
+    read_gpt2(fields, out);
   } else {
     return bad_input("model_type \"" + type + "\" is not known to this engine", where, kKnown);
   }
@@ -167,6 +196,7 @@ Result<ModelConfig> read_model_config(const std::string& directory) {
   }
   std::stringstream text;
   text << file.rdbuf();
+  if (json_depth(text.str()) > kJsonDepthMax) return bad_input("is nested too deep", path);
   const json config = json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
   if (config.is_discarded()) return bad_input("is not JSON", path);
   return model_config_from_json(config, path);

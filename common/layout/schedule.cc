@@ -18,7 +18,7 @@ struct Use {
 };
 
 std::vector<Use> trace(const std::vector<UnitSpec>& units, const FlatPlan& plan,
-                       int64_t micro_steps) {
+                       int64_t micro_steps, bool backward) {
   auto flats_of = [&](int unit) {
     std::vector<int> flats;
     auto add = [&](int of) {
@@ -34,6 +34,7 @@ std::vector<Use> trace(const std::vector<UnitSpec>& units, const FlatPlan& plan,
   for (int g = 0; g < micro_steps; ++g) {
     for (int u = 0; u < last; ++u) uses.push_back({Kind::Forward, u, g, flats_of(u)});
     uses.push_back({Kind::Turn, last, g, flats_of(last)});
+    if (!backward) continue;
     for (int u = last - 1; u >= std::max(lowest, 1); --u)
       uses.push_back({Kind::Backward, u, g, flats_of(u)});
     // The embedding's backward reads token ids and writes a gradient: its weight is not needed.
@@ -54,6 +55,23 @@ class Walk {
         ahead_(live_),
         out_(out) {}
 
+  /// Gathers what the use needs and what comes next, runs it, releases what is far away.
+  void visit(size_t at) {
+    if (limits_.sharded_parameters) {
+      need(at);
+      prefetch(at);
+    }
+    out_.actions.push_back({uses_[at].kind, uses_[at].unit, -1, uses_[at].micro_step});
+    if (limits_.sharded_parameters) after(at);
+  }
+
+  void release_all(size_t at) {
+    for (size_t flat = 0; flat < live_.size(); ++flat) {
+      if (live_[flat]) release(static_cast<int>(flat), at);
+    }
+  }
+
+ private:
   void need(size_t at) {
     for (const int flat : uses_[at].flats) {
       if (live_[flat]) continue;
@@ -88,13 +106,6 @@ class Walk {
     }
   }
 
-  void release_all(size_t at) {
-    for (size_t flat = 0; flat < live_.size(); ++flat) {
-      if (live_[flat]) release(static_cast<int>(flat), at);
-    }
-  }
-
- private:
   int64_t numel(int flat) const { return plan_.flats[flat].numel(); }
 
   /// Elements of the flats visited between `at` and the next use of `flat`; INT64_MAX: none comes.
@@ -150,21 +161,27 @@ class Walk {
 
 }  // namespace
 
+Schedule make_forward_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
+                               const ScheduleLimits& limits) {
+  DSJ_CHECK(units.size() >= 2);
+  const std::vector<Use> uses = trace(units, plan, 1, /*backward=*/false);
+  Schedule schedule;
+  Walk walk(plan, limits, uses, schedule);
+  for (size_t at = 0; at < uses.size(); ++at) walk.visit(at);
+  if (limits.sharded_parameters) walk.release_all(uses.size() - 1);
+  return schedule;
+}
+
 Schedule make_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
                        const ScheduleLimits& limits, int64_t micro_steps) {
   DSJ_CHECK(micro_steps > 0 && units.size() >= 2);
-  const std::vector<Use> uses = trace(units, plan, micro_steps);
+  const std::vector<Use> uses = trace(units, plan, micro_steps, /*backward=*/true);
   const int lowest = lowest_trainable(units);
   Schedule schedule;
   Walk walk(plan, limits, uses, schedule);
   for (size_t at = 0; at < uses.size(); ++at) {
     const Use& use = uses[at];
-    if (limits.sharded_parameters) {
-      walk.need(at);
-      walk.prefetch(at);
-    }
-    schedule.actions.push_back({use.kind, use.unit, -1, use.micro_step});
-    if (limits.sharded_parameters) walk.after(at);
+    walk.visit(at);
     if (use.kind == Kind::Forward) continue;
     // A tied head's gradient goes into the embedding's flat and travels with it.
     if (const int flat = plan.unit_flat[use.unit]; flat >= 0) {

@@ -44,6 +44,11 @@ struct Schedule {
   int64_t gathers = 0;  ///< flats gathered
 };
 
+/// A forward pass alone (evaluation): Gather, Forward, Turn of the head, Release; nothing is left
+/// gathered.
+Schedule make_forward_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
+                               const ScheduleLimits& limits);
+
 /// `micro_steps` >= 1. After the last one every gathered flat is released: the update makes them
 /// stale.
 Schedule make_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,

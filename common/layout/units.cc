@@ -75,7 +75,47 @@ std::vector<UnitSpec> llama_units(const ModelConfig& c) {
   return units;
 }
 
+std::vector<UnitSpec> gpt2_units(const ModelConfig& c) {
+  const int64_t hidden = c.hidden_size, inner = c.intermediate_size;
+  std::vector<UnitSpec> units;
+  units.push_back({"embedding",
+                   {{"transformer.wte.weight", {c.vocab_size, hidden}},
+                    {"transformer.wpe.weight", {c.max_position, hidden}}}});
+  for (int64_t layer = 0; layer < c.num_layers; ++layer) {
+    UnitSpec unit{"layer " + std::to_string(layer), {}};
+    auto add = [&](const char* name, std::vector<int64_t> shape) {
+      unit.parameters.push_back(
+          {"transformer.h." + std::to_string(layer) + "." + name, std::move(shape)});
+    };
+    add("ln_1.weight", {hidden});
+    add("ln_1.bias", {hidden});
+    add("attn.c_attn.weight", {hidden, 3 * hidden});
+    add("attn.c_attn.bias", {3 * hidden});
+    add("attn.c_proj.weight", {hidden, hidden});
+    add("attn.c_proj.bias", {hidden});
+    add("ln_2.weight", {hidden});
+    add("ln_2.bias", {hidden});
+    add("mlp.c_fc.weight", {hidden, inner});
+    add("mlp.c_fc.bias", {inner});
+    add("mlp.c_proj.weight", {inner, hidden});
+    add("mlp.c_proj.bias", {hidden});
+    units.push_back(std::move(unit));
+  }
+  UnitSpec head{
+      "head", {{"transformer.ln_f.weight", {hidden}}, {"transformer.ln_f.bias", {hidden}}}, c.tied};
+  if (!c.tied) head.parameters.push_back({"lm_head.weight", {c.vocab_size, hidden}});
+  units.push_back(std::move(head));
+  return units;
+}
+
 }  // namespace
+
+std::string name_without_prefix(const std::string& name) {
+  for (const std::string_view prefix : {"model.", "transformer."}) {
+    if (name.starts_with(prefix)) return name.substr(prefix.size());
+  }
+  return {};
+}
 
 std::vector<Role> decoder_roles(const ModelConfig& c) {
   std::vector<Role> roles = {Role::Norm1, Role::Q, Role::K, Role::V};
@@ -94,7 +134,7 @@ std::vector<Role> decoder_roles(const ModelConfig& c) {
 }
 
 std::vector<UnitSpec> units_of(const ModelConfig& c) {
-  return llama_units(c);
+  return c.block == Block::Gpt2 ? gpt2_units(c) : llama_units(c);
 }
 
 int64_t total_numel(const std::vector<UnitSpec>& units) {

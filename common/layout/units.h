@@ -32,6 +32,10 @@ struct UnitSpec {
   std::vector<Adapter> adapters = {};
 };
 
+/// A name without its model's prefix ("model.", "transformer."), as files saved from the bare model
+/// have it; empty where it has none.
+std::string name_without_prefix(const std::string& name);
+
 /// What a parameter of a llama-like decoder layer is.
 enum class Role {
   Norm1,

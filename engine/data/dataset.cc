@@ -38,6 +38,18 @@ class BadRows {
   int64_t listed_max_, count_ = 0;
 };
 
+const char* name_of(RowKind kind) {
+  switch (kind) {
+    case RowKind::Alpaca:
+      return "alpaca";
+    case RowKind::Chat:
+      return "chat";
+    case RowKind::Tokens:
+      break;
+  }
+  return "pre-tokenized";
+}
+
 /// What no label or id of the model can be; the tokenizer gave it.
 std::optional<RowProblem> outside_vocabulary(const Sample& sample, const Tokenizer& tokenizer,
                                              int64_t vocab_size) {
@@ -72,7 +84,7 @@ Result<std::unique_ptr<Dataset>> Dataset::open(Files& files, const std::string& 
   }
   DSJ_TRY(auto file, files.open_read(path));
   std::unique_ptr<Dataset> dataset(new Dataset(std::move(file), path, tokenizer, options));
-  DSJ_TRY_STATUS(dataset->check_all());
+  DSJ_TRY_STATUS(dataset->check_all(files));
   return dataset;
 }
 
@@ -102,7 +114,24 @@ Status Dataset::check_tokenizer() const {
   return {};
 }
 
-Status Dataset::check_all() {
+Status Dataset::check_chat_template(Files& files) {
+  if (tokenizer_ == nullptr) {
+    return bad_input("holds chat rows, and there is no tokenizer", path_,
+                     "the model directory needs tokenizer.json, or the rows input_ids and labels");
+  }
+  DSJ_TRY(chat_template_, find_chat_template(files, path_parent(tokenizer_->file()),
+                                             options_.chat_template, *tokenizer_));
+  return {};
+}
+
+Result<Cut> Dataset::tokenize(const json& row) const {
+  if (kind_ == RowKind::Chat) {
+    return chat_sample(row, *tokenizer_, chat_template_, options_.max_seq_length);
+  }
+  return alpaca_sample(row, *tokenizer_, options_.max_seq_length);
+}
+
+Status Dataset::check_all(Files& files) {
   BadRows bad(path_, options_.bad_rows_listed_max);
   Status tokenizer_status;
   // Only then can a text become an id that the model has not.
@@ -113,15 +142,21 @@ Status Dataset::check_all() {
     if (place.row == 0) {
       kind_ = *kind;
       if (kind_ == RowKind::Alpaca) tokenizer_status = check_tokenizer();
+      if (kind_ == RowKind::Chat) tokenizer_status = check_chat_template(files);
     }
     if (*kind != kind_) {
-      return RowProblem{"", *kind == RowKind::Tokens ? "is pre-tokenized, but row 0 is alpaca"
-                                                     : "is alpaca, but row 0 is pre-tokenized"};
+      return RowProblem{"",
+                        std::string("is ") + name_of(*kind) + ", but row 0 is " + name_of(kind_)};
     }
     if (kind_ == RowKind::Tokens) return check_tokens(row, options_.vocab_size);
-    if (auto problem = check_alpaca(row)) return problem;
-    if (!tokenize_all || !tokenizer_status) return std::nullopt;
-    const auto cut = alpaca_sample(row, *tokenizer_, options_.max_seq_length);
+    if (auto problem = kind_ == RowKind::Chat ? check_chat(row) : check_alpaca(row)) return problem;
+    if (!tokenizer_status) return std::nullopt;
+    if (kind_ == RowKind::Chat) {  // turns the template has no form for
+      const auto rendered = render_chat(chat_template_, chat_turns(row), "", "");
+      if (!rendered) return RowProblem{"", rendered.error().message};
+    }
+    if (!tokenize_all) return std::nullopt;
+    const auto cut = tokenize(row);
     if (!cut) return RowProblem{"", cut.error().message};
     return outside_vocabulary(cut->sample, *tokenizer_, options_.vocab_size);
   };
@@ -158,10 +193,9 @@ Result<Sample> Dataset::sample_of(const std::string& text, const std::string& wh
     }
     cut = tokens_sample(*row, options_.max_seq_length);
   } else {
-    if (const auto problem = check_alpaca(*row)) {
-      return changed(problem->field + " " + problem->what);
-    }
-    auto tokenized = alpaca_sample(*row, *tokenizer_, options_.max_seq_length);
+    const auto problem_found = kind_ == RowKind::Chat ? check_chat(*row) : check_alpaca(*row);
+    if (problem_found) return changed(problem_found->field + " " + problem_found->what);
+    auto tokenized = tokenize(*row);
     if (!tokenized) return bad_input(tokenized.error().message, where);
     cut = std::move(*tokenized);
     if (const auto problem = outside_vocabulary(cut.sample, *tokenizer_, options_.vocab_size)) {

@@ -4,18 +4,22 @@
 //   alpaca        {"instruction": text, "input": text (may be missing), "output": text}: Stanford's
 //                 prompt (prompt.h), the output and the eos token, tokenized together; labels of
 //                 the prompt are -100, so that the loss is on the response only.
+//   chat          {"messages": [{"role", "content"}...]} or ShareGPT's {"conversations": [{"from",
+//                 "value"}...]}, rendered by a chat template (chat.h); the loss is on the
+//                 assistant's turns only.
 //   pre-tokenized {"input_ids": [...], "labels": [...]}, with "attention_mask" only if all ones.
 // Rows longer than max_seq_length are cut at the right, as Hugging Face does. Labels stand beside
 // their own token: the trainer shifts.
 //
 // Opening reads the whole file once and checks every row; a row is read and tokenized again when it
-// is asked for, so memory is some bytes per row. Used by the loader (loader.h). Left out: chat
-// messages, Parquet, several files, packing.
+// is asked for, so memory is some bytes per row. Used by the loader (loader.h). Left out: Parquet,
+// several files, packing.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,6 +27,7 @@
 
 #include "common/files/files.h"
 #include "common/result.h"
+#include "engine/data/chat.h"
 #include "engine/data/sample.h"
 #include "engine/data/tokenizer.h"
 
@@ -32,13 +37,16 @@ struct DatasetOptions {
   int64_t max_seq_length = 2048;
   int64_t vocab_size = 0;  ///< the model's; every id is below it
   int64_t bad_rows_listed_max = 20;
+  std::string chat_template = "auto";  ///< of chat rows: training.chatTemplate
 };
+
+struct Cut;  // rows.h
 
 class Dataset {
  public:
-  /// `tokenizer` is needed for alpaca rows, may be null for pre-tokenized ones, and must outlive
-  /// the data set. BadInput: the file is no data file, or rows are bad: the message lists them, one
-  /// per line ("row 17, line 19: output: is null, expected text"), rows counted from 0.
+  /// `tokenizer` is needed for alpaca and chat rows, may be null for pre-tokenized ones, and must
+  /// outlive the data set. BadInput: the file is no data file, or rows are bad: the message lists
+  /// them, one per line ("row 17, line 19: output: is null, expected text"), rows counted from 0.
   static Result<std::unique_ptr<Dataset>> open(const std::string& path, const Tokenizer* tokenizer,
                                                DatasetOptions options);
   static Result<std::unique_ptr<Dataset>> open(Files& files, const std::string& path,
@@ -66,8 +74,11 @@ class Dataset {
 
   Dataset(std::unique_ptr<ReadFile> file, std::string path, const Tokenizer* tokenizer,
           DatasetOptions options);
-  Status check_all();
+  Status check_all(Files& files);
   Status check_tokenizer() const;
+  Status check_chat_template(Files& files);
+  /// A text row that was checked, tokenized.
+  Result<Cut> tokenize(const nlohmann::json& row) const;
   Result<Sample> sample_of(const std::string& text, const std::string& where) const;
 
   std::unique_ptr<ReadFile> file_;
@@ -75,6 +86,7 @@ class Dataset {
   const Tokenizer* tokenizer_;
   DatasetOptions options_;
   RowKind kind_ = RowKind::Alpaca;
+  ChatTemplate chat_template_ = ChatTemplate::None;
   std::vector<Place> places_;
   mutable std::atomic<int64_t> truncated_{0}, without_target_{0};
 };

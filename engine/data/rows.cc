@@ -57,15 +57,9 @@ std::expected<RowKind, RowProblem> row_kind(const json& row) {
     return std::unexpected(RowProblem{"", "is " + kind_of(row) + ", expected an object"});
   if (row.contains("input_ids")) return RowKind::Tokens;
   if (row.contains("instruction")) return RowKind::Alpaca;
-  for (const char* chat : {"messages", "conversations"}) {
-    if (row.contains(chat)) {
-      return std::unexpected(RowProblem{chat,
-                                        "chat rows are not supported yet, expected "
-                                        "instruction, input, output"});
-    }
-  }
+  if (row.contains("messages") || row.contains("conversations")) return RowKind::Chat;
   return std::unexpected(RowProblem{
-      "instruction", "is missing (and there is no input_ids: neither alpaca nor pre-tokenized)"});
+      "instruction", "is missing (and there is no messages, conversations or input_ids)"});
 }
 
 std::optional<RowProblem> check_alpaca(const json& row) {
@@ -99,6 +93,109 @@ std::optional<RowProblem> check_tokens(const json& row, int64_t vocab_size) {
   }
   return std::nullopt;
 }
+
+// ---- chat
+
+namespace {
+
+/// The names of a conversation's fields.
+struct ChatFields {
+  const char *list, *role, *content;
+};
+
+ChatFields chat_fields(const json& row) {
+  if (row.contains("messages")) return {"messages", "role", "content"};
+  return {"conversations", "from", "value"};
+}
+
+/// Nothing: a speaker that is none of ours.
+std::optional<std::string> role_of(const std::string& name) {
+  if (name == "human") return "user";
+  if (name == "gpt") return "assistant";
+  if (name == "system" || name == "user" || name == "assistant") return name;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<RowProblem> check_chat(const json& row) {
+  const ChatFields fields = chat_fields(row);
+  const json& list = row[fields.list];
+  if (!list.is_array() || list.empty()) {
+    return RowProblem{fields.list, list.is_array()
+                                       ? "is empty"
+                                       : "is " + kind_of(list) + ", expected a list of turns"};
+  }
+  bool answered = false;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string place = std::string(fields.list) + "[" + std::to_string(i) + "]";
+    if (!list[i].is_object()) {
+      return RowProblem{place, "is " + kind_of(list[i]) + ", expected an object"};
+    }
+    for (const char* field : {fields.role, fields.content}) {
+      if (auto problem = check_text(list[i], field, true)) {
+        return RowProblem{place + "." + problem->field, problem->what};
+      }
+    }
+    const auto role = role_of(list[i][fields.role].get<std::string>());
+    if (!role) {
+      return RowProblem{place + "." + fields.role, "is " + list[i][fields.role].dump() +
+                                                       ", expected system, user or assistant"};
+    }
+    answered = answered || *role == "assistant";
+  }
+  if (!answered) return RowProblem{fields.list, "has no turn of the assistant to learn from"};
+  return std::nullopt;
+}
+
+std::vector<Turn> chat_turns(const json& row) {
+  const ChatFields fields = chat_fields(row);
+  std::vector<Turn> turns;
+  for (const json& turn : row[fields.list]) {
+    turns.push_back({role_of(turn[fields.role].get<std::string>()).value_or(""),
+                     turn[fields.content].get<std::string>()});
+  }
+  return turns;
+}
+
+Result<Cut> chat_sample(const json& row, const Tokenizer& tokenizer, ChatTemplate chat_template,
+                        int64_t max_seq_length) {
+  const auto text_of = [&](std::optional<int32_t> id) {
+    return id ? tokenizer.id_to_token(*id).value_or("") : std::string();
+  };
+  DSJ_TRY(const auto pieces, render_chat(chat_template, chat_turns(row),
+                                         text_of(tokenizer.bos_id()), text_of(tokenizer.eos_id())));
+  const EncodeOptions plain{.add_special_tokens = false};  // the template wrote its own
+  std::string text;
+  std::vector<std::pair<size_t, size_t>> learned;  // tokens of the text before and with a turn
+  for (const ChatPiece& piece : pieces) {
+    if (!piece.learned) {
+      text += piece.text;
+      continue;
+    }
+    DSJ_TRY(const auto before, tokenizer.encode(text, plain));
+    text += piece.text;
+    DSJ_TRY(const auto with, tokenizer.encode(text, plain));
+    learned.emplace_back(before.size(), with.size());
+  }
+  Cut cut;
+  DSJ_TRY(cut.sample.input_ids, tokenizer.encode(text, plain));
+  cut.sample.labels.assign(cut.sample.input_ids.size(), kIgnoredLabel);
+  for (const auto& [first, end] : learned) {
+    for (size_t i = first; i < std::min(end, cut.sample.input_ids.size()); ++i) {
+      cut.sample.labels[i] = cut.sample.input_ids[i];
+    }
+  }
+  const auto limit = static_cast<size_t>(max_seq_length);
+  if (cut.sample.input_ids.size() > limit) {
+    cut.truncated = true;
+    cut.sample.input_ids.resize(limit);
+    cut.sample.labels.resize(limit);
+  }
+  return cut;
+}
+
+// ---- samples
 
 Cut tokens_sample(const json& row, int64_t max_seq_length) {
   Cut cut{.sample = {.input_ids = row["input_ids"].get<std::vector<int32_t>>(),

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/result.h"
+#include "engine/data/chat.h"
 #include "engine/data/sample.h"
 #include "engine/data/tokenizer.h"
 
@@ -23,6 +24,7 @@ struct RowProblem {
 std::expected<RowKind, RowProblem> row_kind(const nlohmann::json& row);
 
 std::optional<RowProblem> check_alpaca(const nlohmann::json& row);
+std::optional<RowProblem> check_chat(const nlohmann::json& row);
 std::optional<RowProblem> check_tokens(const nlohmann::json& row, int64_t vocab_size);
 
 struct Cut {
@@ -35,5 +37,12 @@ Cut tokens_sample(const nlohmann::json& row, int64_t max_seq_length);
 /// has alone are ignored; both are cut to max_seq_length.
 Result<Cut> alpaca_sample(const nlohmann::json& row, const Tokenizer& tokenizer,
                           int64_t max_seq_length);
+
+/// The conversation of a row, ShareGPT's speakers by their roles.
+std::vector<Turn> chat_turns(const nlohmann::json& row);
+/// All turns in one text; labels of the assistant's turns and of the tokens that end them, of no
+/// other. The token in which such a turn begins in the middle is not learned from.
+Result<Cut> chat_sample(const nlohmann::json& row, const Tokenizer& tokenizer,
+                        ChatTemplate chat_template, int64_t max_seq_length);
 
 }  // namespace dsj::data

@@ -13,6 +13,6 @@ struct Sample {
   std::vector<int32_t> input_ids, labels;  ///< of one length
 };
 
-enum class RowKind { Alpaca, Tokens };
+enum class RowKind { Alpaca, Tokens, Chat };
 
 }  // namespace dsj::data

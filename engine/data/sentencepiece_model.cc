@@ -11,6 +11,7 @@ namespace {
 constexpr const char* kHint =
     "convert it: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) writes tokenizer.json";
 constexpr std::size_t kPiecesMax = 10'000'000;
+constexpr std::size_t kPieceBytesMax = 512;
 
 /// The fields of one protobuf message, one after the other.
 class Message {
@@ -143,6 +144,11 @@ class Reader {
     }));
     if (piece.text.empty() || find_invalid_utf8(piece.text) || !(piece.score == piece.score)) {
       return refuse("piece " + std::to_string(model_.pieces.size()) + " is no text with a score");
+    }
+    // All ways to cut a piece are looked up: a long one would take as long as it likes.
+    if (piece.text.size() > kPieceBytesMax) {
+      return refuse("piece " + std::to_string(model_.pieces.size()) + " has more than " +
+                    std::to_string(kPieceBytesMax) + " bytes");
     }
     if (piece.type == SentencePieceModel::Type::Unused) {
       return refuse("piece '" + piece.text + "' is of the type UNUSED, which is not built");

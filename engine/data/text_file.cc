@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/json_depth.h"
 #include "engine/data/unicode.h"
 
 namespace dsj::data {
@@ -12,6 +13,7 @@ Result<bool> file_exists(Files& files, const std::string& path) {
 }
 
 Result<nlohmann::json> parse_json(std::string_view text, const std::string& path) {
+  if (json_depth(text) > kJsonDepthMax) return bad_input("is nested too deep", path);
   try {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {

@@ -136,6 +136,19 @@ Result<std::array<int32_t, 256>> byte_ids_of(const TokenizerSpec& spec, const St
   return byte_ids;
 }
 
+/// Tables go up to the highest id: one far beyond the number of tokens is damage, not a vocabulary.
+Status check_ids(const TokenizerSpec& spec) {
+  const std::size_t limit = 4 * (spec.vocab.size() + spec.added.size()) + 65'536;
+  const auto check = [&](const std::string& token, int32_t id) -> Status {
+    if (id >= 0 && static_cast<std::size_t>(id) < limit) return {};
+    return at_file(spec, "token '" + token + "' has id " + std::to_string(id) +
+                             ", expected one of " + std::to_string(limit) + " or fewer");
+  };
+  for (const auto& [token, id] : spec.vocab) DSJ_TRY_STATUS(check(token, id));
+  for (const AddedToken& token : spec.added) DSJ_TRY_STATUS(check(token.content, token.id));
+  return {};
+}
+
 /// Before added tokens are among `ids`: Hugging Face's model does not know them.
 Result<Characters> characters_of(const TokenizerSpec& spec, const StringTable& ids) {
   const CharacterForm& form = *spec.characters;
@@ -223,6 +236,7 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::load(Files& files, const std::stri
 }
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::build(TokenizerSpec spec) {
+  DSJ_TRY_STATUS(check_ids(spec));
   auto parts = std::make_unique<Parts>();
   std::size_t vocab_bytes = 0;
   for (const auto& entry : spec.vocab) vocab_bytes += entry.first.size();

@@ -7,6 +7,7 @@
 // device-neutral oracle of every kernel is in engine/models/ops_reference.cc.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace dsj::kernels {
@@ -16,12 +17,28 @@ struct Bf16 {
   uint16_t bits;
 };
 
+/// Bits of an IEEE binary16; arithmetic happens in fp32. Above 65504 it rounds to infinity.
+struct Half {
+  uint16_t bits;
+};
+
+/// Where an update writes the 16-bit copy of a parameter; none by default.
+struct LowCopy {
+  LowCopy(std::nullptr_t = nullptr) {}
+  LowCopy(Bf16* copy) : bf16(copy) {}
+  LowCopy(Half* copy) : half(copy) {}
+  Bf16* bf16 = nullptr;
+  Half* half = nullptr;
+};
+
+/// In double: 1 - beta2 and lr * weight_decay are taken before they are rounded to fp32, as PyTorch
+/// does.
 struct AdamW {
-  float lr = 0, beta1 = 0.9f, beta2 = 0.999f, eps = 1e-8f, weight_decay = 0;
-  bool decoupled = true;       ///< false: weight_decay * p is added to the gradient
-  float bias_correction1 = 1;  ///< 1 - beta1^t, or 1
-  float bias_correction2 = 1;  ///< 1 - beta2^t, or 1
-  float grad_scale = 1;        ///< multiplies the gradient: 1/world, clipping, loss scale in one
+  double lr = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  bool decoupled = true;        ///< false: weight_decay * p is added to the gradient
+  double bias_correction1 = 1;  ///< 1 - beta1^t, or 1
+  double bias_correction2 = 1;  ///< 1 - beta2^t, or 1
+  double grad_scale = 1;        ///< multiplies the gradient: 1/world, clipping, loss scale in one
 };
 
 /// Kernels of one element type T. Row-major; strides in elements.
@@ -34,6 +51,13 @@ struct Typed {
   /// rstd).
   void (*rms_norm_backward)(const T* dy, const T* x, const T* w, const float* rstd, T* dx,
                             float* dw_partial, int64_t rows, int64_t width);
+  /// y = (x - mean) * rstd * w + b, rounded once; mean and rstd of each row kept in fp32.
+  void (*layer_norm)(const T* x, const T* w, const T* b, T* y, float* mean, float* rstd,
+                     int64_t rows, int64_t width, float eps);
+  /// dx += gradient of layer_norm; dw_partial, db_partial[width] (fp32) += sums over the rows.
+  void (*layer_norm_backward)(const T* dy, const T* x, const T* w, const float* mean,
+                              const float* rstd, T* dx, float* dw_partial, float* db_partial,
+                              int64_t rows, int64_t width);
   /// Rotates `heads` heads of `dim` in each row in place: position = (first_row + row) % seq. cos,
   /// sin: [seq, dim/2]. sign -1 is the gradient.
   void (*rope)(T* x, int64_t row_stride, const float* cos, const float* sin, int64_t first_row,
@@ -42,6 +66,10 @@ struct Typed {
   void (*swiglu)(const T* gate_up, T* a, int64_t rows, int64_t width);
   /// gate_up becomes its own gradient.
   void (*swiglu_backward)(const T* da, T* gate_up, int64_t rows, int64_t width);
+  /// y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), rounded after each operation.
+  void (*gelu_new)(const T* x, T* y, int64_t n);
+  /// x becomes dy times the derivative, rounded once.
+  void (*gelu_new_backward)(const T* dy, T* x, int64_t n);
   /// logits become scale * (softmax - one hot(label)); returns the sum of -log softmax[label] over
   /// rows.
   double (*cross_entropy)(T* logits, const int64_t* labels, int64_t rows, int64_t width,
@@ -49,9 +77,9 @@ struct Typed {
   /// Sum of squares, accumulated per 4096 elements in fp32 lanes and in double above: one value
   /// whatever the split into calls of multiples of 4096.
   double (*sum_of_squares)(const T* x, int64_t n);
-  /// p, m, v in fp32; T is the gradient's type. p16, if given, takes the rounded p in the same
+  /// p, m, v in fp32; T is the gradient's type. `copy`, if given, takes the rounded p in the same
   /// pass.
-  void (*adamw)(const AdamW& args, float* p, const T* grad, float* m, float* v, Bf16* p16,
+  void (*adamw)(const AdamW& args, float* p, const T* grad, float* m, float* v, LowCopy copy,
                 int64_t n);
 };
 
@@ -59,6 +87,7 @@ struct Table {
   const char* isa;  ///< "avx512", "avx2", "baseline": part of what bit-identical resume depends on
   Typed<float> f32;
   Typed<Bf16> bf16;
+  Typed<Half> half;
 };
 
 /// The best table this processor runs. DSJ_ISA=avx2|baseline asks for a lower one.

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "engine/kernels/kernels.h"
 
@@ -18,17 +19,42 @@ inline float load(const float* p, int64_t i) {
 inline float load(const Bf16* p, int64_t i) {
   return std::bit_cast<float>(static_cast<uint32_t>(p[i].bits) << 16);
 }
+/// A select per case, no branch: the same instructions for every element. A subnormal half is a
+/// whole multiple of 2^-24.
+inline float load(const Half* p, int64_t i) {
+  const uint32_t magnitude = p[i].bits & 0x7fffu, sign = (p[i].bits & 0x8000u) << 16;
+  const uint32_t shifted = magnitude << 13;
+  const uint32_t normal = shifted + (magnitude >= 0x7c00u ? 224u << 23 : 112u << 23);
+  const float small = static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f;
+  const uint32_t bits = magnitude < 0x0400u ? std::bit_cast<uint32_t>(small) : normal;
+  return std::bit_cast<float>(sign | bits);
+}
 /// Round to nearest even; NaN stays NaN.
 inline uint16_t bf16_bits(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   return static_cast<uint16_t>(value != value ? 0x7fc0u : rounded);
 }
+/// Round to nearest even, from 65520 on to infinity; NaN stays NaN. Below 2^-14 the addition of
+/// 0.5, whose last bit is 2^-24, does the rounding.
+inline uint16_t half_bits(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const int32_t x = static_cast<int32_t>(bits & 0x7fffffffu);
+  const int32_t normal = (x - (112 << 23) + 0xfff + ((x >> 13) & 1)) >> 13;
+  const int32_t small = std::bit_cast<int32_t>(std::bit_cast<float>(x) + 0.5f) - 0x3f000000;
+  int32_t rounded = x < 0x38800000 ? small : normal;
+  rounded = x >= 0x477ff000 ? 0x7c00 : rounded;
+  rounded = x > 0x7f800000 ? 0x7e00 : rounded;
+  return static_cast<uint16_t>(((bits >> 16) & 0x8000u) | static_cast<uint32_t>(rounded));
+}
 inline void store(float* p, int64_t i, float value) {
   p[i] = value;
 }
 inline void store(Bf16* p, int64_t i, float value) {
   p[i].bits = bf16_bits(value);
+}
+inline void store(Half* p, int64_t i, float value) {
+  p[i].bits = half_bits(value);
 }
 template <typename T>
 inline float round_to(float value);
@@ -39,6 +65,12 @@ inline float round_to<float>(float value) {
 template <>
 inline float round_to<Bf16>(float value) {
   return std::bit_cast<float>(static_cast<uint32_t>(bf16_bits(value)) << 16);
+}
+
+template <>
+inline float round_to<Half>(float value) {
+  const Half rounded{half_bits(value)};
+  return load(&rounded, 0);
 }
 
 /// e^x to about 1 ulp: x = n ln2 + r, |r| <= ln2/2, a polynomial in r, 2^n by the exponent bits.
@@ -104,6 +136,45 @@ void rms_norm_backward(const T* dy, const T* x, const T* w, const float* rstd, T
 }
 
 template <typename T>
+void layer_norm(const T* x, const T* w, const T* b, T* y, float* mean, float* rstd, int64_t rows,
+                int64_t width, float eps) {
+  for (int64_t row = 0; row < rows; ++row, x += width, y += width) {
+    const auto n = static_cast<float>(width);
+    const float center = lane_sum(width, [&](int64_t i) { return load(x, i); }) / n;
+    const float sum = lane_sum(width, [&](int64_t i) {
+      const float d = load(x, i) - center;
+      return d * d;
+    });
+    const float scale = 1.0f / std::sqrt(sum / n + eps);
+    mean[row] = center;
+    rstd[row] = scale;
+    for (int64_t i = 0; i < width; ++i) {
+      store(y, i, (load(x, i) - center) * scale * load(w, i) + load(b, i));
+    }
+  }
+}
+
+template <typename T>
+void layer_norm_backward(const T* dy, const T* x, const T* w, const float* mean, const float* rstd,
+                         T* dx, float* dw_partial, float* db_partial, int64_t rows, int64_t width) {
+  for (int64_t row = 0; row < rows; ++row, x += width, dy += width, dx += width) {
+    const float center = mean[row], scale = rstd[row], n = static_cast<float>(width);
+    const float sum = lane_sum(width, [&](int64_t i) { return load(dy, i) * load(w, i); }) / n;
+    const float dot = lane_sum(width,
+                               [&](int64_t i) {
+                                 return load(dy, i) * load(w, i) * ((load(x, i) - center) * scale);
+                               }) /
+                      n;
+    for (int64_t i = 0; i < width; ++i) {
+      const float normed = (load(x, i) - center) * scale, d = load(dy, i);
+      dw_partial[i] += d * normed;
+      db_partial[i] += d;
+      store(dx, i, load(dx, i) + round_to<T>(scale * (d * load(w, i) - sum - normed * dot)));
+    }
+  }
+}
+
+template <typename T>
 void rope(T* x, int64_t row_stride, const float* cos, const float* sin, int64_t first_row,
           int64_t rows, int64_t seq, int64_t heads, int64_t dim, float sign) {
   const int64_t half = dim / 2;
@@ -143,6 +214,32 @@ void swiglu_backward(const T* da, T* gate_up, int64_t rows, int64_t width) {
       store(gate_up, i, round_to<T>(d * u) * sigmoid * (1.0f + g * (1.0f - sigmoid)));
       store(up, i, d * round_to<T>(g * sigmoid));
     }
+  }
+}
+
+inline constexpr float kGeluScale = 0.79788456080286536f;  // sqrt(2 / pi)
+inline constexpr float kGeluCube = 0.044715f;
+
+template <typename T>
+void gelu_new(const T* x, T* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float v = load(x, i);
+    const float cube = round_to<T>(kGeluCube * round_to<T>(round_to<T>(v * v) * v));
+    const float inner = round_to<T>(kGeluScale * round_to<T>(v + cube));
+    // 1 + tanh u = 2 sigmoid(2u)
+    const float tanh = round_to<T>(2.0f / (1.0f + fast_exp(-2.0f * inner)) - 1.0f);
+    store(y, i, round_to<T>(0.5f * v) * round_to<T>(1.0f + tanh));
+  }
+}
+
+template <typename T>
+void gelu_new_backward(const T* dy, T* x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float v = load(x, i);
+    const float inner = kGeluScale * (v + kGeluCube * v * v * v);
+    const float slope = kGeluScale * (1.0f + 3.0f * kGeluCube * v * v);
+    const float sigmoid = 1.0f / (1.0f + fast_exp(-2.0f * inner));
+    store(x, i, load(dy, i) * sigmoid * (1.0f + 2.0f * v * (1.0f - sigmoid) * slope));
   }
 }
 
@@ -187,44 +284,59 @@ double sum_of_squares(const T* x, int64_t n) {
   return total;
 }
 
-template <typename T, bool kDecoupled, bool kCopy>
+/// Copy: the type of the 16-bit copy, or void for none.
+template <bool kDecoupled, typename T, typename Copy>
 void adamw_loop(const AdamW& a, float* __restrict p, const T* __restrict grad, float* __restrict m,
-                float* __restrict v, Bf16* __restrict p16, int64_t n) {
-  const float root = std::sqrt(a.bias_correction2), step = a.lr / a.bias_correction1;
-  const float keep = 1.0f - a.lr * a.weight_decay;
+                float* __restrict v, Copy* __restrict copy, int64_t n) {
+  const auto fp32 = [](double value) { return static_cast<float>(value); };
+  const float root = fp32(std::sqrt(a.bias_correction2)), step = fp32(a.lr / a.bias_correction1);
+  const float keep = fp32(1 - a.lr * a.weight_decay), decay = fp32(a.weight_decay);
+  const float rest1 = fp32(1 - a.beta1), beta2 = fp32(a.beta2), rest2 = fp32(1 - a.beta2);
+  const float eps = fp32(a.eps), scale = fp32(a.grad_scale);
   for (int64_t i = 0; i < n; ++i) {
-    float g = load(grad, i) * a.grad_scale;
+    float g = load(grad, i) * scale;
     float value = p[i];
     if constexpr (kDecoupled) {
       value *= keep;
     } else {
-      g += a.weight_decay * value;
+      g += decay * value;
     }
-    const float m1 = m[i] + (1.0f - a.beta1) * (g - m[i]);
-    const float v1 = a.beta2 * v[i] + (1.0f - a.beta2) * g * g;
+    const float m1 = m[i] + rest1 * (g - m[i]);
+    const float v1 = beta2 * v[i] + rest2 * g * g;
     m[i] = m1;
     v[i] = v1;
-    value -= step * m1 / (std::sqrt(v1) / root + a.eps);
+    value -= step * m1 / (std::sqrt(v1) / root + eps);
     p[i] = value;
-    if constexpr (kCopy) store(p16, i, value);
+    if constexpr (!std::is_void_v<Copy>) store(copy, i, value);
   }
 }
 
 template <typename T>
-void adamw(const AdamW& args, float* p, const T* grad, float* m, float* v, Bf16* p16, int64_t n) {
-  if (args.decoupled) {
-    p16 ? adamw_loop<T, true, true>(args, p, grad, m, v, p16, n)
-        : adamw_loop<T, true, false>(args, p, grad, m, v, p16, n);
-  } else {
-    p16 ? adamw_loop<T, false, true>(args, p, grad, m, v, p16, n)
-        : adamw_loop<T, false, false>(args, p, grad, m, v, p16, n);
-  }
+void adamw(const AdamW& args, float* p, const T* grad, float* m, float* v, LowCopy copy,
+           int64_t n) {
+  const auto run = [&](auto* low) {
+    args.decoupled ? adamw_loop<true>(args, p, grad, m, v, low, n)
+                   : adamw_loop<false>(args, p, grad, m, v, low, n);
+  };
+  if (copy.bf16) return run(copy.bf16);
+  if (copy.half) return run(copy.half);
+  run(static_cast<void*>(nullptr));
 }
 
 template <typename T>
 constexpr Typed<T> typed() {
-  return {rms_norm<T>,        rms_norm_backward<T>, rope<T>,           swiglu<T>,
-          swiglu_backward<T>, cross_entropy<T>,     sum_of_squares<T>, adamw<T>};
+  return {rms_norm<T>,
+          rms_norm_backward<T>,
+          layer_norm<T>,
+          layer_norm_backward<T>,
+          rope<T>,
+          swiglu<T>,
+          swiglu_backward<T>,
+          gelu_new<T>,
+          gelu_new_backward<T>,
+          cross_entropy<T>,
+          sum_of_squares<T>,
+          adamw<T>};
 }
 
 }  // namespace
@@ -235,6 +347,6 @@ constexpr Typed<T> typed() {
 #define DSJ_KERNELS_TEXT(isa) DSJ_KERNELS_TEXT2(isa)
 extern const Table DSJ_KERNELS_NAME(DSJ_KERNELS_ISA);
 const Table DSJ_KERNELS_NAME(DSJ_KERNELS_ISA) = {DSJ_KERNELS_TEXT(DSJ_KERNELS_ISA), typed<float>(),
-                                                 typed<Bf16>()};
+                                                 typed<Bf16>(), typed<Half>()};
 
 }  // namespace dsj::kernels

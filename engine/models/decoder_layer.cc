@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "engine/models/gpt2_layer.h"
+
 namespace dsj::models {
 
 using layout::Role;
@@ -133,6 +135,7 @@ at::Tensor DecoderLayer::forward_cached(const zero::UnitParameters& p, const at:
 }
 
 std::unique_ptr<Layer> make_layer(const layout::ModelConfig& config) {
+  if (config.block == layout::Block::Gpt2) return std::make_unique<Gpt2Layer>(config);
   return std::make_unique<DecoderLayer>(config);
 }
 

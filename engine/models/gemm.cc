@@ -2,42 +2,29 @@
 
 #include <ATen/ATen.h>
 
-#include <cstdlib>
-#include <string_view>
-
+#include "common/cpu.h"
 #include "engine/memory/counting_allocator.h"
 
 namespace dsj::models::gemm {
 namespace {
 
-bool cpu_has_bf16() {
-  static const bool has = [] {
-    const char* asked = std::getenv("DSJ_NATIVE_BF16");
-    if (asked && std::string_view(asked) == "0") return false;
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    return static_cast<bool>(__builtin_cpu_supports("avx512bf16"));
-#else
-    return false;
-#endif
-  }();
-  return has;
-}
-
 at::Tensor wide(const at::Tensor& tensor) {
-  memory::MemoryScope scope(memory::Class::Buckets);
   return tensor.to(at::kFloat);
 }
+
+/// fp32 copies and products are scratch: they live for one product.
+using Scratch = memory::MemoryScope;
 
 }  // namespace
 
 bool native(const at::Tensor& tensor) {
   if (tensor.scalar_type() == at::kFloat || !tensor.is_cpu()) return true;
-  return tensor.scalar_type() == at::kBFloat16 && cpu_has_bf16();
+  return tensor.scalar_type() == at::kBFloat16 && cpu_multiplies_bf16();
 }
 
 void linear(at::Tensor out, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias) {
   if (!native(x)) {
+    const Scratch scratch(memory::Class::Buckets);
     at::Tensor wide_out = at::mm(wide(x), wide(w).t());
     if (bias.defined()) wide_out.add_(bias.to(at::kFloat));
     out.copy_(wide_out);
@@ -57,6 +44,7 @@ at::Tensor linear_add(const at::Tensor& residual, const at::Tensor& x, const at:
 
 void grad_input(at::Tensor out, const at::Tensor& dy, const at::Tensor& w, bool accumulate) {
   if (!native(dy)) {
+    const Scratch scratch(memory::Class::Buckets);
     const at::Tensor product = at::mm(wide(dy), wide(w));
     accumulate ? out.add_(product.to(out.scalar_type())) : out.copy_(product);
   } else if (accumulate) {
@@ -68,6 +56,7 @@ void grad_input(at::Tensor out, const at::Tensor& dy, const at::Tensor& w, bool 
 
 void grad_weight(at::Tensor dw, const at::Tensor& dy, const at::Tensor& x, bool accumulate) {
   if (!native(dy)) {
+    const Scratch scratch(memory::Class::Buckets);
     const at::Tensor product = at::mm(wide(dy).t(), wide(x));
     accumulate ? dw.add_(product.to(dw.scalar_type())) : dw.copy_(product);
   } else if (accumulate) {

@@ -11,7 +11,34 @@ namespace {
 
 std::atomic<int64_t> logits_limit_{int64_t{32} << 20};
 
-enum Index { kNorm, kHead };
+/// The norm's weight (and bias) come first, then an untied head.
+constexpr int kNorm = 0;
+bool layer_norm(const layout::ModelConfig& config) {
+  return config.block == layout::Block::Gpt2;
+}
+int head_index(const layout::ModelConfig& config) {
+  return config.tied ? 0 : layer_norm(config) ? 2 : 1;
+}
+
+ops::Normed norm(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                 const at::Tensor& x) {
+  if (!layer_norm(config)) return ops::rms_norm(x, p.weight(kNorm), config.norm_eps);
+  return ops::layer_norm(x, p.weight(kNorm), p.weight(kNorm + 1), config.norm_eps);
+}
+
+/// Gradient of x.
+at::Tensor norm_backward(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                         const at::Tensor& dh, const at::Tensor& x, const ops::Normed& normed) {
+  at::Tensor dx = at::zeros_like(x);
+  const auto dw = p.grad(kNorm);
+  if (layer_norm(config)) {
+    ops::layer_norm_backward(dh, x, p.weight(kNorm), normed, dx, dw.tensor,
+                             p.grad(kNorm + 1).tensor, dw.accumulate);
+  } else {
+    ops::rms_norm_backward(dh, x, p.weight(kNorm), normed.rstd, dx, dw.tensor, dw.accumulate);
+  }
+  return dx;
+}
 
 zero::UnitParameters owner(const zero::UnitParameters& p, bool tied) {
   return tied ? p.embedding() : p;
@@ -46,19 +73,18 @@ void set_logits_limit(int64_t elements) {
 
 HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& config,
                      const at::Tensor& x, const at::Tensor& labels, double scale) {
-  const int weight = config.tied ? 0 : kHead;
+  const int weight = head_index(config);
   const zero::UnitParameters projection = owner(p, config.tied);
   const Targets targets = targets_of(labels);
   HeadResult result{0, targets.rows.size(0), at::zeros_like(x)};
-  const auto norm_grad = p.grad(kNorm);
   const auto head_grad = projection.grad(weight);
   if (result.targets == 0) {
-    zero_if_new(norm_grad);
+    for (int i = kNorm; i <= (layer_norm(config) ? kNorm + 1 : kNorm); ++i) zero_if_new(p.grad(i));
     zero_if_new(head_grad);
     return result;
   }
   const at::Tensor picked = x.index_select(0, targets.rows);
-  const ops::Normed normed = ops::rms_norm(picked, p.weight(kNorm), config.norm_eps);
+  const ops::Normed normed = norm(p, config, picked);
   const at::Tensor w = projection.weight(weight);
   const int64_t n = result.targets, vocab = w.size(0);
   const int64_t rows =
@@ -75,17 +101,30 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
     if (head_grad.tensor.defined())
       gemm::grad_weight(head_grad.tensor, logits, h, head_grad.accumulate || first > 0);
   }
-  at::Tensor dpicked = at::zeros_like(picked);
-  ops::rms_norm_backward(dh, picked, p.weight(kNorm), normed.rstd, dpicked, norm_grad.tensor,
-                         norm_grad.accumulate);
-  result.dx.index_copy_(0, targets.rows, dpicked);
+  result.dx.index_copy_(0, targets.rows, norm_backward(p, config, dh, picked, normed));
+  return result;
+}
+
+HeadResult head_loss(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                     const at::Tensor& x, const at::Tensor& labels) {
+  const Targets targets = targets_of(labels);
+  const int64_t n = targets.rows.size(0), vocab = config.vocab_size;
+  HeadResult result{0, n, {}};
+  const int64_t rows =
+      std::clamp<int64_t>(logits_limit() / vocab, 1, std::max<int64_t>(1, (n + 1) / 2));
+  for (int64_t first = 0; first < n; first += rows) {
+    const int64_t count = std::min(rows, n - first);
+    const at::Tensor picked = x.index_select(0, targets.rows.narrow(0, first, count));
+    result.loss_sum += ops::cross_entropy(head_logits(p, config, picked),
+                                          targets.labels.narrow(0, first, count), 1.0);
+  }
   return result;
 }
 
 at::Tensor head_logits(const zero::UnitParameters& p, const layout::ModelConfig& config,
                        const at::Tensor& x) {
-  const at::Tensor h = ops::rms_norm(x, p.weight(kNorm), config.norm_eps).y;
-  const at::Tensor w = owner(p, config.tied).weight(config.tied ? 0 : kHead);
+  const at::Tensor h = norm(p, config, x).y;
+  const at::Tensor w = owner(p, config.tied).weight(head_index(config));
   at::Tensor logits = at::empty({x.size(0), w.size(0)}, x.options());
   gemm::linear(logits, h, w);
   return logits;

@@ -13,6 +13,7 @@ namespace dsj::models::ops {
 namespace {
 
 using kernels::Bf16;
+using kernels::Half;
 
 /// Rows that make one task: enough work to hide the fork.
 int64_t grain(int64_t width) {
@@ -20,8 +21,8 @@ int64_t grain(int64_t width) {
 }
 
 bool fast(const at::Tensor& tensor) {
-  return tensor.is_cpu() &&
-         (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kBFloat16);
+  const auto type = tensor.scalar_type();
+  return tensor.is_cpu() && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
 }
 
 template <typename T>
@@ -34,6 +35,8 @@ template <typename F>
 auto dispatch(const at::Tensor& tensor, F f) {
   if (tensor.scalar_type() == at::kFloat)
     return f(kernels::table().f32, static_cast<float*>(nullptr));
+  if (tensor.scalar_type() == at::kHalf)
+    return f(kernels::table().half, static_cast<Half*>(nullptr));
   return f(kernels::table().bf16, static_cast<Bf16*>(nullptr));
 }
 
@@ -77,6 +80,49 @@ void rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tens
   if (!dw.defined()) return;
   const at::Tensor gradient = partial.sum(0).to(dw.scalar_type());
   accumulate_dw ? dw.add_(gradient) : dw.copy_(gradient);
+}
+
+Normed layer_norm(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b, double eps) {
+  if (!fast(x)) return reference::layer_norm(x, w, b, eps);
+  DSJ_CHECK(x.is_contiguous() && w.is_contiguous() && b.is_contiguous());
+  const int64_t rows = x.size(0), width = x.size(1);
+  const auto wide = x.options().dtype(at::kFloat);
+  Normed out{at::empty_like(x), at::empty({rows}, wide), at::empty({rows}, wide)};
+  dispatch(x, [&](const auto& k, auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    at::parallel_for(0, rows, grain(width), [&](int64_t begin, int64_t end) {
+      k.layer_norm(data<T>(x) + begin * width, data<T>(w), data<T>(b),
+                   data<T>(out.y) + begin * width, data<float>(out.mean) + begin,
+                   data<float>(out.rstd) + begin, end - begin, width, static_cast<float>(eps));
+    });
+  });
+  return out;
+}
+
+void layer_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& w,
+                         const Normed& normed, at::Tensor dx, at::Tensor dw, at::Tensor db,
+                         bool accumulate) {
+  if (!fast(x)) return reference::layer_norm_backward(dy, x, w, normed, dx, dw, db, accumulate);
+  DSJ_CHECK(dy.is_contiguous() && x.is_contiguous() && dx.is_contiguous());
+  const int64_t rows = x.size(0), width = x.size(1);
+  const int64_t blocks = std::clamp<int64_t>(rows / 16, 1, 8), block = (rows + blocks - 1) / blocks;
+  at::Tensor partial = at::zeros({2, blocks, width}, x.options().dtype(at::kFloat));
+  dispatch(x, [&](const auto& k, auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    at::parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
+      for (int64_t b = first; b < last; ++b) {
+        const int64_t row = b * block, count = std::min(block, rows - row);
+        if (count <= 0) continue;
+        k.layer_norm_backward(data<T>(dy) + row * width, data<T>(x) + row * width, data<T>(w),
+                              data<float>(normed.mean) + row, data<float>(normed.rstd) + row,
+                              data<T>(dx) + row * width, data<float>(partial) + b * width,
+                              data<float>(partial) + (blocks + b) * width, count, width);
+      }
+    });
+  });
+  const at::Tensor sums = partial.sum(1).to(x.scalar_type());
+  if (dw.defined()) accumulate ? dw.add_(sums[0]) : dw.copy_(sums[0]);
+  if (db.defined()) accumulate ? db.add_(sums[1]) : db.copy_(sums[1]);
 }
 
 at::Tensor head_norm(at::Tensor x, const at::Tensor& w, int64_t heads, double eps) {
@@ -161,6 +207,30 @@ void swiglu_backward(const at::Tensor& da, at::Tensor gate_up) {
     at::parallel_for(0, da.size(0), grain(width), [&](int64_t begin, int64_t end) {
       k.swiglu_backward(data<T>(da) + begin * width, data<T>(gate_up) + begin * 2 * width,
                         end - begin, width);
+    });
+  });
+}
+
+at::Tensor gelu_new(const at::Tensor& x) {
+  if (!fast(x)) return reference::gelu_new(x);
+  DSJ_CHECK(x.is_contiguous());
+  at::Tensor y = at::empty_like(x);
+  dispatch(x, [&](const auto& k, auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    at::parallel_for(0, x.numel(), grain(1), [&](int64_t begin, int64_t end) {
+      k.gelu_new(data<T>(x) + begin, data<T>(y) + begin, end - begin);
+    });
+  });
+  return y;
+}
+
+void gelu_new_backward(const at::Tensor& dy, at::Tensor x) {
+  if (!fast(x)) return reference::gelu_new_backward(dy, x);
+  DSJ_CHECK(dy.is_contiguous() && x.is_contiguous());
+  dispatch(x, [&](const auto& k, auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    at::parallel_for(0, x.numel(), grain(1), [&](int64_t begin, int64_t end) {
+      k.gelu_new_backward(data<T>(dy) + begin, data<T>(x) + begin, end - begin);
     });
   });
 }

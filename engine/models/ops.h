@@ -23,8 +23,15 @@ Normed rms_norm(const at::Tensor& x, const at::Tensor& w, double eps);
 void rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& w,
                        const at::Tensor& rstd, at::Tensor dx, at::Tensor dw, bool accumulate_dw);
 
-/// The same over each of the first `heads` heads of every row of x [N, >= heads * D], in place, w
-/// [D]. Returns rstd [N, heads] fp32.
+/// y = (x - mean) / sqrt(var + eps) * w + b, rounded once. Keeps mean and rstd.
+Normed layer_norm(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b, double eps);
+/// dx [N, H] += gradient; dw, db [H] (+)= gradients, left out where undefined (frozen).
+void layer_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& w,
+                         const Normed& normed, at::Tensor dx, at::Tensor dw, at::Tensor db,
+                         bool accumulate);
+
+/// The RMS norm over each of the first `heads` heads of every row of x [N, >= heads * D], in place,
+/// w [D]. Returns rstd [N, heads] fp32.
 at::Tensor head_norm(at::Tensor x, const at::Tensor& w, int64_t heads, double eps);
 /// dy (those heads) becomes the gradient of x, which is the input of head_norm; dw [D] (+)=
 /// gradient.
@@ -47,6 +54,11 @@ void rope(at::Tensor x, const RopeTable& table, int64_t heads, bool inverse);
 at::Tensor swiglu(const at::Tensor& gate_up);
 /// gate_up becomes its own gradient.
 void swiglu_backward(const at::Tensor& da, at::Tensor gate_up);
+
+/// transformers' NewGELUActivation: the tanh form, rounded after each operation.
+at::Tensor gelu_new(const at::Tensor& x);
+/// x becomes its own gradient.
+void gelu_new_backward(const at::Tensor& dy, at::Tensor x);
 
 /// logits [n, V] become scale * (softmax - one hot(labels)); labels [n] in [0, V). Returns the
 /// summed loss.
@@ -86,12 +98,18 @@ namespace reference {
 Normed rms_norm(const at::Tensor& x, const at::Tensor& w, double eps);
 void rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& w,
                        const at::Tensor& rstd, at::Tensor dx, at::Tensor dw, bool accumulate_dw);
+Normed layer_norm(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b, double eps);
+void layer_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& w,
+                         const Normed& normed, at::Tensor dx, at::Tensor dw, at::Tensor db,
+                         bool accumulate);
 at::Tensor head_norm(at::Tensor x, const at::Tensor& w, int64_t heads, double eps);
 void head_norm_backward(at::Tensor dy, const at::Tensor& x, const at::Tensor& w,
                         const at::Tensor& rstd, at::Tensor dw, bool accumulate_dw);
 void rope(at::Tensor x, const RopeTable& table, int64_t heads, bool inverse);
 at::Tensor swiglu(const at::Tensor& gate_up);
 void swiglu_backward(const at::Tensor& da, at::Tensor gate_up);
+at::Tensor gelu_new(const at::Tensor& x);
+void gelu_new_backward(const at::Tensor& dy, at::Tensor x);
 double cross_entropy(at::Tensor logits, const at::Tensor& labels, double scale);
 /// With the scores whole: the only form with dropout, one sequence at a time.
 Attended attention(const at::Tensor& qkv, const Attention& shape);

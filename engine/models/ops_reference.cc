@@ -1,5 +1,8 @@
 #include <ATen/ATen.h>
 
+#include <cmath>
+#include <numbers>
+
 #include "engine/models/ops.h"
 
 namespace dsj::models::ops::reference {
@@ -21,6 +24,28 @@ void rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tens
   const at::Tensor gradient =
       (dy.to(at::kFloat) * normed.to(x.scalar_type()).to(at::kFloat)).sum(0).to(dw.scalar_type());
   accumulate_dw ? dw.add_(gradient) : dw.copy_(gradient);
+}
+
+Normed layer_norm(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b, double eps) {
+  const at::Tensor wide = x.to(at::kFloat), mean = wide.mean(-1);
+  const at::Tensor centered = wide - mean.unsqueeze(-1);
+  const at::Tensor rstd = centered.square().mean(-1).add_(eps).rsqrt_();
+  const at::Tensor y = centered * rstd.unsqueeze(-1) * w.to(at::kFloat) + b.to(at::kFloat);
+  return {y.to(x.scalar_type()), rstd, mean};
+}
+
+void layer_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& w,
+                         const Normed& normed, at::Tensor dx, at::Tensor dw, at::Tensor db,
+                         bool accumulate) {
+  const at::Tensor scale = normed.rstd.unsqueeze(-1), wide = dy.to(at::kFloat);
+  const at::Tensor unit = (x.to(at::kFloat) - normed.mean.unsqueeze(-1)) * scale;
+  const at::Tensor dunit = wide * w.to(at::kFloat);
+  const at::Tensor inner = dunit - dunit.mean(-1, true) - unit * (dunit * unit).mean(-1, true);
+  dx.add_((scale * inner).to(dx.scalar_type()));
+  const at::Tensor weight = (wide * unit).sum(0).to(x.scalar_type());
+  const at::Tensor bias = wide.sum(0).to(x.scalar_type());
+  if (dw.defined()) accumulate ? dw.add_(weight) : dw.copy_(weight);
+  if (db.defined()) accumulate ? db.add_(bias) : db.copy_(bias);
 }
 
 at::Tensor head_norm(at::Tensor x, const at::Tensor& w, int64_t heads, double eps) {
@@ -64,6 +89,17 @@ void swiglu_backward(const at::Tensor& da, at::Tensor gate_up) {
   const at::Tensor gate = parts[0].clone(), up = parts[1].clone();
   parts[0].copy_(at::silu_backward(da * up, gate));
   parts[1].copy_(da * at::silu(gate));
+}
+
+at::Tensor gelu_new(const at::Tensor& x) {
+  const at::Tensor inner = (at::pow(x, 3.0) * 0.044715 + x) * std::sqrt(2 / std::numbers::pi);
+  return x * 0.5 * (at::tanh(inner) + 1.0);
+}
+
+void gelu_new_backward(const at::Tensor& dy, at::Tensor x) {
+  const at::Tensor wide = x.to(at::kFloat);
+  const at::Tensor gradient = at::gelu_backward(dy.to(at::kFloat), wide, "tanh");
+  x.copy_(gradient);
 }
 
 double cross_entropy(at::Tensor logits, const at::Tensor& labels, double scale) {

@@ -24,10 +24,17 @@ struct MicroBatch {
 };
 
 // ---- embedding
+struct EmbeddingCall {
+  int64_t first = 0;  ///< position of the first token, where positions are learned
+  std::optional<uint64_t> dropout_key;  ///< as LayerCall's
+};
 /// [batch, seq] ids → [N, H].
-at::Tensor embedding_forward(const zero::UnitParameters& p, const at::Tensor& ids);
-/// `dx` [N, H]. In a tied model the head's gradient is already there: it is added to.
-void embedding_backward(const zero::UnitParameters& p, const at::Tensor& ids, const at::Tensor& dx);
+at::Tensor embedding_forward(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                             const at::Tensor& ids, const EmbeddingCall& call);
+/// `dx` [N, H], overwritten by dropout. In a tied model the head's gradient is already there: it is
+/// added to.
+void embedding_backward(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                        const at::Tensor& ids, const at::Tensor& dx, const EmbeddingCall& call);
 
 /// Mixes one more number into a key: dropout is keyed by seed, step, micro-step, rank and unit, so
 /// that recompute and resume drop the same elements.
@@ -85,6 +92,9 @@ struct HeadResult {
 /// loss 0, gradients 0.
 HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& config,
                      const at::Tensor& x, const at::Tensor& labels, double scale);
+/// The loss of head_turn alone: the same bits, no gradient, and `dx` is undefined.
+HeadResult head_loss(const zero::UnitParameters& p, const layout::ModelConfig& config,
+                     const at::Tensor& x, const at::Tensor& labels);
 /// Logits [rows, V] of some rows of x, for inference and tests.
 at::Tensor head_logits(const zero::UnitParameters& p, const layout::ModelConfig& config,
                        const at::Tensor& x);

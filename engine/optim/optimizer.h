@@ -6,22 +6,15 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <variant>
-#include <vector>
 
+#include "common/dsconfig/optimizer_states.h"
 #include "common/dsconfig/resolved.h"
 
 namespace dsj::optim {
 
-/// One fp32 number per element that an optimizer keeps between updates.
-struct StateSpec {
-  std::string name;    ///< as PyTorch and DeepSpeed call it, and as checkpoints do: "exp_avg"
-  double initial = 0;  ///< before the first update
-};
-
-/// In the order in which update_span() (engine/zero/update.h) takes them. May be empty (SGD).
-std::vector<StateSpec> states_of(const dsconfig::OptimizerConfig& config);
+using dsconfig::states_of;
+using dsconfig::StateSpec;
 /// Whether an update needs sums over whole parameters before it can be applied (LAMB's norms).
 bool needs_parameter_norms(const dsconfig::OptimizerConfig& config);
 

@@ -149,6 +149,12 @@ Status generate(const Options& options) {
     const std::string input = row.value("input", std::string());
     DSJ_TRY(auto ids,
             tokenizer->encode(data::alpaca_prompt(row["instruction"].get<std::string>(), input)));
+    if (static_cast<int64_t>(ids.size()) > model.longest_sequence()) {
+      return bad_input("row " + std::to_string(prompts.size()) + " has " +
+                           std::to_string(ids.size()) + " tokens, the model takes " +
+                           std::to_string(model.longest_sequence()),
+                       options.data);
+    }
     by_length[ids.size()].push_back(prompts.size());
     prompts.push_back({row, std::move(ids), {}});
   }

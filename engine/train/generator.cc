@@ -18,8 +18,11 @@ Status Generator::load(const weights::WeightSource& source, const weights::Weigh
 
 at::Tensor Generator::next(const at::Tensor& ids, int64_t first, Cache& cache) {
   const int64_t batch = ids.size(0), seq = ids.size(1);
-  const auto table = models::ops::rope_table(model_.rope, model_.head_dim, first, seq, at::kFloat);
-  at::Tensor x = models::embedding_forward(state_.unit(0), ids);
+  const bool rotary = model_.block == layout::Block::Llama;
+  const auto table =
+      !rotary ? models::ops::RopeTable{}
+              : models::ops::rope_table(model_.rope, model_.head_dim, first, seq, at::kFloat);
+  at::Tensor x = models::embedding_forward(state_.unit(0), model_, ids, {.first = first});
   for (int i = 0; i < model_.num_layers; ++i) {
     const models::LayerCall call{.layer = i, .batch = batch, .rope = &table};
     x = layer_->forward_cached(state_.unit(i + 1), x, call, first, cache.keys[i], cache.values[i]);
@@ -34,6 +37,9 @@ std::vector<std::vector<int32_t>> Generator::complete(std::span<const std::vecto
                                                       std::span<const int32_t> stops) {
   const auto batch = static_cast<int64_t>(prompts.size()),
              length = static_cast<int64_t>(prompts[0].size());
+  // Learned positions end: so does the completion.
+  if (model_.block == layout::Block::Gpt2)
+    fresh = std::min(fresh, model_.max_position - length + 1);
   Cache cache;
   for (int64_t i = 0; i < model_.num_layers; ++i) {
     for (auto* list : {&cache.keys, &cache.values}) {

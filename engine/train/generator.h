@@ -23,8 +23,9 @@ class Generator {
   /// `adapter`: where there is LoRA, its weights in PEFT's layout.
   Status load(const weights::WeightSource& source, const weights::WeightSource* adapter = nullptr);
 
-  /// Up to `fresh` ids after each prompt, until one of `stops` (left out of the result). Prompts of
-  /// one length, not empty.
+  /// Up to `fresh` ids after each prompt, until one of `stops` (left out of the result), or until
+  /// the model has no more learned positions. Prompts of one length, not empty, and no longer than
+  /// those positions.
   std::vector<std::vector<int32_t>> complete(std::span<const std::vector<int32_t>> prompts,
                                              int64_t fresh, std::span<const int32_t> stops);
 

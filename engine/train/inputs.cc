@@ -43,6 +43,12 @@ int64_t Inputs::pad_id() const {
   return tokenizer->pad_id().value_or(tokenizer->eos_id().value_or(0));
 }
 
+EvalRows Inputs::eval_rows() const {
+  if (eval_dataset) return {eval_dataset.get(), 0, eval_dataset->rows()};
+  if (first_row() > 0) return {dataset.get(), 0, first_row()};
+  return {};
+}
+
 Result<Inputs> read_inputs(const RankEnv& env) {
   Inputs in;
   DSJ_TRY(in.job, read_job(env.job_file));
@@ -66,12 +72,19 @@ Result<Inputs> read_inputs(const RankEnv& env) {
   options.max_seq_length =
       std::min(training.max_seq_length.value_or(2048), in.model.longest_sequence());
   options.vocab_size = in.model.vocab_size;
+  options.chat_template = training.chat_template.value_or("auto");
   DSJ_TRY(in.dataset, data::Dataset::open(training.data_path, in.tokenizer.get(), options));
   in.resolution = dsconfig::resolve(in.job.ds_config, training,
                                     {.world_size = env.world_size,
                                      .hidden_size = in.model.hidden_size,
                                      .dataset_rows = in.dataset->rows()});
   DSJ_TRY_STATUS(accept(in.resolution, in.job.ds_config_source));
+  const auto& eval = in.config().eval;
+  const bool evaluates = eval.on_start || eval.when.kind != dsconfig::Cadence::Kind::Never;
+  if (evaluates && training.eval_data_path && !training.eval_data_path->empty()) {
+    DSJ_TRY(in.eval_dataset,
+            data::Dataset::open(*training.eval_data_path, in.tokenizer.get(), options));
+  }
   return in;
 }
 

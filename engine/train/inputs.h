@@ -18,6 +18,12 @@
 
 namespace dsj::train {
 
+/// Rows that are evaluated on.
+struct EvalRows {
+  const data::Dataset* dataset = nullptr;  ///< null: there are none
+  int64_t first = 0, count = 0;
+};
+
 struct Inputs {
   JobFile job;
   layout::ModelConfig model;
@@ -25,12 +31,17 @@ struct Inputs {
   std::unique_ptr<data::Tokenizer>
       tokenizer;  ///< null: the model directory has none (pre-tokenized rows only)
   std::unique_ptr<data::Dataset> dataset;
+  std::unique_ptr<data::Dataset> eval_dataset;  ///< null: none, or a split of `dataset`
   dsconfig::Resolution resolution;
 
   const dsconfig::ResolvedConfig& config() const { return resolution.config; }
   int64_t pad_id() const;
   /// Of the order of rows; Hugging Face's default 42.
   int64_t seed() const { return job.training.seed.value_or(42); }
+  /// Rows of `dataset` that are trained on; those before them are held out.
+  int64_t first_row() const { return config().eval.split_rows; }
+  int64_t rows() const { return dataset->rows() - first_row(); }
+  EvalRows eval_rows() const;
   bool shuffle() const { return job.training.shuffle.value_or(true); }
 };
 

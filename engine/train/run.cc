@@ -14,6 +14,7 @@
 #include "common/files/posix_files.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/text.h"
 #include "engine/data/loader.h"
 #include "engine/kernels/kernels.h"
 #include "engine/memory/counting_allocator.h"
@@ -23,6 +24,7 @@
 #include "engine/train/saving.h"
 #include "engine/train/step.h"
 #include "engine/train/stop_signal.h"
+#include "engine/train/watching.h"
 
 namespace dsj::train {
 namespace {
@@ -81,20 +83,24 @@ at::Tensor rectangle(const std::vector<int64_t>& values, const data::Batch& batc
 class Loop {
  public:
   Loop(const Inputs& inputs, Stepper& stepper, Saver& saver, const Events& events,
-       comm::Collectives& collectives, at::Device device)
+       Watching& watching, comm::Collectives& collectives, at::Device device)
       : in_(inputs),
         stepper_(stepper),
         saver_(saver),
         events_(events),
+        watching_(watching),
         collectives_(collectives),
         device_(device) {}
 
   /// Returns the exit code of a run that ended as planned: done or preempted.
   Result<int> run(Progress progress) {
     const auto& config = in_.config();
+    defer_stops();
+    DSJ_TRY_STATUS(watching_.begin(progress));
+    if (config.eval.on_start && progress.step == 0) DSJ_TRY_STATUS(evaluate(progress));
     data::Loader loader(
-        *in_.dataset,
-        data::Sampler({.rows = in_.dataset->rows(),
+        [this](int64_t row) { return in_.dataset->at(in_.first_row() + row); },
+        data::Sampler({.rows = in_.rows(),
                        .accumulation = config.gradient_accumulation_steps,
                        .world = collectives_.world(),
                        .micro_batch = config.micro_batch_size,
@@ -105,20 +111,36 @@ class Loop {
     while (progress.step < config.total_steps) {
       DSJ_TRY(const bool stop, step(loader, progress));
       const bool last = progress.step == config.total_steps;
-      if (stop || (saves() && (last || progress.step % save_steps() == 0))) {
+      if (is_due(config.eval.when, progress)) DSJ_TRY_STATUS(evaluate(progress));
+      const bool saves = config.save.kind != dsconfig::Cadence::Kind::Never;
+      if (stop || (saves && last) || is_due(config.save, progress)) {
         DSJ_TRY_STATUS(saver_.save(progress));
       }
+      if (stop || last) watching_.finish();
       if (stop && !last) return static_cast<int>(contract::kExitPreempted);
     }
+    report_memory();
     DSJ_TRY_STATUS(saver_.export_model());
     events_.emit(contract::kEventDone, {{"step", progress.step}});
     return static_cast<int>(contract::kExitDone);
   }
 
  private:
-  bool saves() const { return in_.job.training.save_strategy.value_or("steps") != "no"; }
-  int64_t save_steps() const {
-    return std::max<int64_t>(1, in_.job.training.save_steps.value_or(500));
+  bool is_due(const dsconfig::Cadence& cadence, const Progress& progress) const {
+    const auto& config = in_.config();
+    return cadence.due(progress.step, config.steps_per_epoch, config.total_steps);
+  }
+
+  Status evaluate(const Progress& progress) {
+    const EvalRows rows = in_.eval_rows();
+    if (!rows.dataset) return {};
+    const auto start = Clock::now();
+    DSJ_TRY(const EvalResult result,
+            train::evaluate(stepper_, collectives_, rows, in_.config().eval.micro_batch_size,
+                            in_.pad_id(), device_));
+    const std::chrono::duration<double> seconds = Clock::now() - start;
+    watching_.after_evaluation(progress.step, result, seconds.count());
+    return {};
   }
 
   /// One step; true: every rank is to stop after it.
@@ -134,20 +156,54 @@ class Loop {
       tokens += next.batch.tokens;
     }
     collectives_.reset_counters();
-    const double lr = optim::learning_rate(config.scheduler, config.optimizer.lr,
-                                           progress.step - progress.skipped);
+    const optim::Rates rates =
+        optim::rates_at(config.scheduler, config.optimizer.lr, progress.step - progress.skipped);
     const StepResult result = stepper_.run({.micro_batches = batches,
                                             .step = progress.step,
-                                            .rates = {.lr = lr, .previous_lr = lr},
+                                            .rates = rates,
                                             .tokens = tokens,
                                             .stop_requested = stop_requested()});
     ++progress.step;
     progress.skipped += result.skipped;
-    report(progress, result, lr, std::chrono::duration<double>(Clock::now() - start).count());
+    report(progress, result, rates.lr, std::chrono::duration<double>(Clock::now() - start).count(),
+           batches.front());
+    DSJ_TRY_STATUS(judge_skipped(progress, result));
     return result.stop;
   }
 
-  void report(const Progress& progress, const StepResult& result, double lr, double seconds) {
+  /// Says which gradient skipped the step. Error: nothing is left to try; the same on all ranks,
+  /// and no other attempt would go further.
+  Status judge_skipped(const Progress& progress, const StepResult& result) {
+    if (!result.skipped) return {};
+    const bool scaled = in_.config().precision == dsconfig::Precision::Fp16;
+    const std::string what = "the gradient of \"" + result.bad_gradient + "\" is not finite";
+    const std::string where = "step " + std::to_string(progress.step);
+    if (result.scale_exhausted) {
+      return bad_input(what + " at fp16's smallest loss scale, " + text::number(result.loss_scale),
+                       where,
+                       "use bf16, which has fp32's range, or a lower learning rate, or a lower "
+                       "fp16.min_loss_scale");
+    }
+    if (collectives_.rank() != 0) return {};
+    std::string said = where + " was skipped: " + what;
+    if (scaled) said += " at loss scale " + text::number(result.loss_scale);
+    log::warn(said);
+    return {};
+  }
+
+  /// What the run took, to be held against what `dsj plan` said it would.
+  void report_memory() {
+    const memory::Ledger& ledger = memory::process_ledger();
+    nlohmann::json peak = nlohmann::json::object();
+    for (int i = 0; i < memory::kClassCount; ++i) {
+      const auto klass = static_cast<memory::Class>(i);
+      peak[memory::name_of(klass)] = ledger.peak(klass);
+    }
+    events_.emit(contract::kEventMemory, {{"peak", peak}, {"total", ledger.peak()}});
+  }
+
+  void report(const Progress& progress, const StepResult& result, double lr, double seconds,
+              const models::MicroBatch& batch) {
     if (collectives_.rank() != 0) {
       events_.emit(contract::kEventStep, {{"step", progress.step}});
       return;
@@ -157,6 +213,7 @@ class Loop {
                         .loss = result.loss,
                         .lr = lr,
                         .grad_norm = result.grad_norm,
+                        .loss_scale = result.loss_scale,
                         .skipped = result.skipped,
                         .tokens = result.tokens,
                         .tokens_per_second = static_cast<double>(result.tokens) / seconds,
@@ -164,12 +221,14 @@ class Loop {
                         .wire_bytes = counters.bytes() - counters.of(comm::Traffic::Control).bytes,
                         .host_rss_bytes = peak_rss_bytes()};
     events_.emit(contract::kEventStep, to_json(metrics));
+    watching_.after_step(metrics, progress, batch);
   }
 
   const Inputs& in_;
   Stepper& stepper_;
   Saver& saver_;
   const Events& events_;
+  Watching& watching_;
   comm::Collectives& collectives_;
   const at::Device device_;
 };
@@ -209,13 +268,15 @@ Result<int> train(const RankEnv& env, const Events& events) {
   announce(in, env, events);
   const at::Device device =
       at::hasCUDA() ? at::Device(at::kCUDA, static_cast<int8_t>(env.local_rank)) : at::kCPU;
-  DSJ_TRY(const auto collectives, comm::make_collectives({.rank = env.rank,
-                                                          .world = env.world_size,
-                                                          .master_addr = env.master_addr,
-                                                          .master_port = env.master_port,
-                                                          .store_listen_fd = env.store_fd,
-                                                          .timeout = collective_timeout(),
-                                                          .device = device}));
+  DSJ_TRY(auto group, comm::make_collectives({.rank = env.rank,
+                                              .world = env.world_size,
+                                              .master_addr = env.master_addr,
+                                              .master_port = env.master_port,
+                                              .store_listen_fd = env.store_fd,
+                                              .timeout = collective_timeout(),
+                                              .device = device}));
+  observe::CommsLog comms(in.config().observe.comms, env.world_size);
+  const auto collectives = watched(std::move(group), comms, in.config().observe.comms, device);
   log::info("rank " + std::to_string(env.rank) + " of " + std::to_string(env.world_size) +
             ", backend " + std::string(collectives->backend()) + ", kernels " +
             kernels::table().isa + ", " + std::to_string(at::get_num_threads()) + " threads");
@@ -232,7 +293,9 @@ Result<int> train(const RankEnv& env, const Events& events) {
   PosixFiles files;
   Saver saver(files, in, state, stepper, events, device);
   DSJ_TRY(const Progress progress, saver.load());
-  DSJ_TRY(const int code, Loop(in, stepper, saver, events, *collectives, device).run(progress));
+  Watching watching(files, in, stepper, state, events, comms, env.rank, device);
+  DSJ_TRY(const int code,
+          Loop(in, stepper, saver, events, watching, *collectives, device).run(progress));
   collectives->shutdown();
   return code;
 }

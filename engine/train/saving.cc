@@ -33,6 +33,22 @@ weights::DType export_type(dsconfig::Precision precision) {
 
 }  // namespace
 
+json to_json(const optim::LossScaler::State& state) {
+  return {{"scale", state.scale},
+          {"hysteresis", state.hysteresis},
+          {"step", state.step},
+          {"last_overflow", state.last_overflow}};
+}
+
+optim::LossScaler::State loss_scaler_state(const json& saved) {
+  optim::LossScaler::State state;
+  state.scale = saved.value("scale", state.scale);
+  state.hysteresis = saved.value("hysteresis", state.hysteresis);
+  state.step = saved.value("step", state.step);
+  state.last_overflow = saved.value("last_overflow", state.last_overflow);
+  return state;
+}
+
 Saver::Saver(Files& files, const Inputs& inputs, zero::ModelState& state, Stepper& stepper,
              const Events& events, at::Device device)
     : files_(files),
@@ -119,6 +135,9 @@ Status Saver::restore(checkpoint::Reader& reader, Progress& progress) {
   progress.step = reader.step();
   progress.skipped = saved.value("skipped", int64_t{0});
   stepper_.set_updates(saved.value("updates", progress.step - progress.skipped));
+  if (const auto scaler = saved.find("loss_scaler"); scaler != saved.end()) {
+    if (stepper_.loss_scaler().dynamic()) stepper_.set_loss_scaler(loss_scaler_state(*scaler));
+  }
   DSJ_TRY_STATUS(state_.restore(reader));
   if (state_.collectives().rank() == 0) {
     warn_of_differences(saved);
@@ -131,8 +150,10 @@ Status Saver::restore(checkpoint::Reader& reader, Progress& progress) {
 json Saver::run_state(const Progress& progress) const {
   const auto& config = in_.config();
   return {{"step", progress.step},
+          {"loss_scaler", to_json(stepper_.loss_scaler().state())},
           {"skipped", progress.skipped},
           {"updates", stepper_.updates()},
+          {"optimizer", dsconfig::name_of(config.optimizer)},
           {"train_batch_size", config.train_batch_size},
           {"seed", in_.seed()},
           {"shuffle", in_.shuffle()},
@@ -150,6 +171,10 @@ json Saver::run_state(const Progress& progress) const {
 
 void Saver::warn_of_differences(const json& saved) const {
   const json now = run_state({});
+  if (saved.contains("optimizer") && saved["optimizer"] != now["optimizer"])
+    events_.warn("the optimizer was " + saved["optimizer"].get<std::string>() + " and is " +
+                 now["optimizer"].get<std::string>() +
+                 ": it goes on from the states that have the same names");
   for (const char* key : {"train_batch_size", "seed", "shuffle"}) {
     if (saved.contains(key) && saved[key] != now[key]) {
       events_.warn(std::string(key) + " was " + saved[key].dump() +

@@ -19,6 +19,10 @@ struct Progress {
   int64_t skipped = 0;  ///< of these
 };
 
+/// The loss scaler in a checkpoint's run state ("loss_scaler").
+nlohmann::json to_json(const optim::LossScaler::State& state);
+optim::LossScaler::State loss_scaler_state(const nlohmann::json& saved);
+
 class Saver {
  public:
   Saver(Files& files, const Inputs& inputs, zero::ModelState& state, Stepper& stepper,

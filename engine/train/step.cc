@@ -31,8 +31,13 @@ Stepper::Stepper(const layout::ModelConfig& model, const dsconfig::ResolvedConfi
           layout::make_schedule(state.units(), state.plan(),
                                 dsconfig::schedule_limits(config, state.collectives().world()),
                                 config.gradient_accumulation_steps)),
+      forward_schedule_(layout::make_forward_schedule(
+          state.units(), state.plan(),
+          dsconfig::schedule_limits(config, state.collectives().world()))),
       layer_(models::make_layer(model)),
-      lowest_(layout::lowest_trainable(state.units())) {}
+      lowest_(layout::lowest_trainable(state.units())),
+      averaging_(optim::averaging(config, state.collectives().world())),
+      loss_scaler_(optim::LossScaler::of(config)) {}
 
 const models::ops::RopeTable& Stepper::rope(int64_t seq) {
   const auto found = rope_.find(seq);
@@ -43,17 +48,22 @@ const models::ops::RopeTable& Stepper::rope(int64_t seq) {
       .first->second;
 }
 
+models::EmbeddingCall Stepper::embedding_call(const MicroStep& micro) {
+  return {.dropout_key = models::dropout_key(micro.dropout_key, 0)};
+}
+
 models::LayerCall Stepper::call(int unit, const MicroStep& micro) {
   return {.layer = unit - 1,
           .batch = micro.batch->input_ids.size(0),
-          .rope = &rope(micro.batch->input_ids.size(1)),
+          .rope = model_.block == layout::Block::Llama ? &rope(micro.batch->input_ids.size(1))
+                                                       : nullptr,
           .dropout_key = models::dropout_key(micro.dropout_key, unit)};
 }
 
 void Stepper::backward(int unit, MicroStep& micro) {
   const auto p = state_.unit(unit);
   if (unit == 0) {
-    models::embedding_backward(p, micro.batch->input_ids, micro.x);
+    models::embedding_backward(p, model_, micro.batch->input_ids, micro.x, embedding_call(micro));
     micro.x.reset();
     return;
   }
@@ -82,7 +92,8 @@ void Stepper::execute(const Action& action, MicroStep& micro, double& loss) {
       state_.wait_for(action.unit);
       const auto p = state_.unit(action.unit);
       if (action.unit == 0) {
-        micro.x = models::embedding_forward(p, micro.batch->input_ids);
+        micro.x =
+            models::embedding_forward(p, model_, micro.batch->input_ids, embedding_call(micro));
         return;
       }
       // Below the lowest trained unit there is no backward, and nothing to keep.
@@ -95,8 +106,10 @@ void Stepper::execute(const Action& action, MicroStep& micro, double& loss) {
     }
     case Action::Kind::Turn: {
       state_.wait_for(action.unit);
-      auto head = models::head_turn(state_.unit(action.unit), model_, micro.x, micro.batch->labels,
-                                    1.0 / static_cast<double>(config_.gradient_accumulation_steps));
+      const double scale =
+          loss_scaler_.scale() / static_cast<double>(config_.gradient_accumulation_steps);
+      auto head =
+          models::head_turn(state_.unit(action.unit), model_, micro.x, micro.batch->labels, scale);
       if (head.targets > 0) loss += head.loss_sum / static_cast<double>(head.targets);
       micro.x = std::move(head.dx);
       return;
@@ -107,20 +120,47 @@ void Stepper::execute(const Action& action, MicroStep& micro, double& loss) {
   }
 }
 
-bool Stepper::update(double grad_norm, const optim::Rates& rates) {
-  const bool finite = std::isfinite(grad_norm);
-  // fp32 without a loss scale goes on, as DeepSpeed does; 16-bit runs skip the step
-  // (ds_config.md 3.3).
-  const bool checked =
-      config_.precision == dsconfig::Precision::Bf16 && config_.bf16_check_grad_overflow;
-  if (!finite && checked) return false;
-  double scale = 1.0 / state_.collectives().world();
+namespace {
+
+/// Whether a norm that is not finite skips the step, as in DeepSpeed 0.19 (ds_config.md 3.3): its
+/// ZeRO optimizers look at the norm whatever the type, but for bf16 with check_grad_overflow off;
+/// without ZeRO fp32 is not looked at. Our 16-bit stage 0 is our stage 1.
+bool skips_bad_norm(const dsconfig::ResolvedConfig& config) {
+  using dsconfig::Precision;
+  const int stage = config.zero.stage;
+  switch (config.precision) {
+    case Precision::Fp16:
+      return true;
+    case Precision::Bf16:
+      return config.bf16_check_grad_overflow || stage == 3 ||
+             (stage == 1 && config.grad_accum_dtype == Precision::Fp32);
+    case Precision::Fp32:
+      return stage > 0;
+  }
+  return true;
+}
+
+}  // namespace
+
+void Stepper::update(StepResult& result, const optim::Rates& rates) {
+  const double norm = result.grad_norm, loss_scale = loss_scaler_.scale();
+  result.loss_scale = loss_scale;
+  result.skipped = !std::isfinite(norm) && skips_bad_norm(config_);
+  result.scale_exhausted = !loss_scaler_.update(result.skipped);
+  if (result.skipped) {
+    result.bad_gradient = state_.first_bad_gradient();
+    return;
+  }
+  // DeepSpeed divides by the scale as it is after its update: in the step at whose end it doubles,
+  // the gradient is half of what it should be, unless clipping hides it. Losses follow that.
+  const double divisor = loss_scaler_.scale();
+  double scale = averaging_.at_update / divisor;
   if (config_.gradient_clipping > 0) {
-    scale *= std::min(1.0, config_.gradient_clipping / (grad_norm + 1e-6));
+    const double seen = norm * loss_scale / divisor;
+    scale *= std::min(1.0, config_.gradient_clipping / (seen + 1e-6));
   }
   state_.step(optim::make_update(config_.optimizer, rates, updates_, scale));
   ++updates_;
-  return true;
 }
 
 StepResult Stepper::run(const StepInput& input) {
@@ -139,9 +179,14 @@ StepResult Stepper::run(const StepInput& input) {
       micro.boundaries.resize(state_.units().size());
       micro.saved.resize(state_.units().size());
     }
+    if (observer_) observer_->before(action);
     execute(action, micro, loss);
+    if (observer_) observer_->after(action);
   }
+  if (observer_) observer_->before(observe::StepPart::FinishReductions);
   state_.finish_reductions();
+  if (observer_) observer_->after(observe::StepPart::FinishReductions);
+  if (observer_) observer_->before(observe::StepPart::Update);
 
   auto& collectives = state_.collectives();
   const at::Tensor sums =
@@ -154,11 +199,12 @@ StepResult Stepper::run(const StepInput& input) {
   const double* sum = host.const_data_ptr<double>();
   const double world = collectives.world();
   StepResult result{.loss = sum[0] / world,
-                    .grad_norm = std::sqrt(sum[1]) / world,
+                    .grad_norm = std::sqrt(sum[1]) * averaging_.at_update / loss_scaler_.scale(),
                     .tokens = static_cast<int64_t>(sum[2]),
                     .stop = sum[3] > 0};
-  result.skipped = !update(result.grad_norm, input.rates);
+  update(result, input.rates);
   state_.clear_grad();
+  if (observer_) observer_->after(observe::StepPart::Update);
   return result;
 }
 

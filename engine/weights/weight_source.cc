@@ -6,29 +6,37 @@
 #include <set>
 
 #include "common/check.h"
+#include "common/layout/units.h"
+#include "engine/weights/torch_file.h"
 
 namespace dsj::weights {
 namespace {
 
-constexpr char kSingleFile[] = "model.safetensors";
-constexpr char kIndexFile[] = "model.safetensors.index.json";
+/// In the order in which they are looked for.
+constexpr const char* kFiles[] = {"model.safetensors", "model.safetensors.index.json",
+                                  "pytorch_model.bin", "pytorch_model.bin.index.json"};
 constexpr int64_t kIndexBytesMax = 100'000'000;
 /// 16-bit weights pass through a buffer that stays in the cache.
 constexpr size_t kStagedElements = 128 * 1024;
 
 std::unexpected<Error> no_weights(Files& files, const std::string& directory) {
-  for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
-    if (files.exists(path_join(directory, name)).value_or(false)) {
-      return bad_input("the weights are in PyTorch's pickle format, which is not read yet",
-                       path_join(directory, name),
-                       "convert them once: model.save_pretrained(DIR, safe_serialization=True)");
-    }
-  }
   if (!files.exists(directory).value_or(false)) {
     return bad_input("the model directory does not exist", directory);
   }
-  return bad_input(std::string("neither ") + kSingleFile + " nor " + kIndexFile + " is there",
-                   directory, "a Hugging Face model directory with safetensors is expected");
+  std::string names;
+  for (const char* name : kFiles) names += (names.empty() ? "" : ", ") + std::string(name);
+  return bad_input("there are no weights: none of " + names, directory,
+                   "a Hugging Face model directory is expected");
+}
+
+Result<std::vector<TensorInfo>> read_safetensors(const ReadFile& file, const std::string& path) {
+  std::string prefix(size_t(std::min(kHeaderPrefixBytes, file.size())), '\0');
+  DSJ_TRY_STATUS(file.read(0, std::as_writable_bytes(std::span(prefix))));
+  DSJ_TRY(const int64_t header_bytes, safetensors_header_bytes(prefix, file.size(), path));
+  std::string json(size_t(header_bytes), '\0');
+  DSJ_TRY_STATUS(file.read(kHeaderPrefixBytes, std::as_writable_bytes(std::span(json))));
+  DSJ_TRY(auto header, parse_safetensors_header(json, file.size(), path));
+  return std::move(header.tensors);
 }
 
 /// File names of an index's weight_map, tensor by tensor.
@@ -57,16 +65,16 @@ Result<std::map<std::string, std::string>> read_weight_map(Files& files, const s
 
 Result<WeightSource> WeightSource::open(Files& files, const std::string& directory) {
   WeightSource source;
-  const std::string single = path_join(directory, kSingleFile);
-  const std::string index = path_join(directory, kIndexFile);
-  DSJ_TRY(const bool has_single, files.exists(single));
-  DSJ_TRY(const bool has_index, files.exists(index));
-  if (has_single) {
-    DSJ_TRY_STATUS(source.add_file(files, single));
-  } else if (has_index) {
-    DSJ_TRY_STATUS(source.add_index(files, directory, index));
+  std::string found;
+  for (const char* name : kFiles) {
+    DSJ_TRY(const bool there, files.exists(path_join(directory, name)));
+    if (found.empty() && there) found = name;
+  }
+  if (found.empty()) return no_weights(files, directory);
+  if (found.ends_with(".json")) {
+    DSJ_TRY_STATUS(source.add_index(files, directory, path_join(directory, found)));
   } else {
-    return no_weights(files, directory);
+    DSJ_TRY_STATUS(source.add_file(files, path_join(directory, found)));
   }
   source.sort();
   return source;
@@ -96,13 +104,9 @@ void WeightSource::sort() {
 
 Status WeightSource::add_file(Files& files, const std::string& path) {
   DSJ_TRY(auto file, files.open_read(path));
-  std::string prefix(size_t(std::min(kHeaderPrefixBytes, file->size())), '\0');
-  DSJ_TRY_STATUS(file->read(0, std::as_writable_bytes(std::span(prefix))));
-  DSJ_TRY(const int64_t header_bytes, safetensors_header_bytes(prefix, file->size(), path));
-  std::string json(size_t(header_bytes), '\0');
-  DSJ_TRY_STATUS(file->read(kHeaderPrefixBytes, std::as_writable_bytes(std::span(json))));
-  DSJ_TRY(auto header, parse_safetensors_header(json, file->size(), path));
-  for (TensorInfo& tensor : header.tensors) {
+  auto read = path.ends_with(".safetensors") ? read_safetensors : read_torch_file;
+  DSJ_TRY(auto tensors, read(*file, path));
+  for (TensorInfo& tensor : tensors) {
     const auto [other, is_new] = by_name_.emplace(tensor.name, tensors_.size());
     if (!is_new) {
       return bad_input("tensor \"" + tensor.name + "\" is in " +
@@ -142,8 +146,15 @@ Status WeightSource::add_index(Files& files, const std::string& directory,
   return {};
 }
 
+std::map<std::string, size_t>::const_iterator WeightSource::place_of(
+    const std::string& name) const {
+  const auto exact = by_name_.find(name);
+  const std::string bare = layout::name_without_prefix(name);
+  return exact != by_name_.end() || bare.empty() ? exact : by_name_.find(bare);
+}
+
 const TensorInfo* WeightSource::find(const std::string& name) const {
-  const auto found = by_name_.find(name);
+  const auto found = place_of(name);
   return found == by_name_.end() ? nullptr : &tensors_[found->second];
 }
 
@@ -161,7 +172,7 @@ std::vector<std::string> WeightSource::paths() const {
 }
 
 Status WeightSource::read(const std::string& name, int64_t offset, std::span<float> out) const {
-  const auto found = by_name_.find(name);
+  const auto found = place_of(name);
   if (found == by_name_.end()) {
     return bad_input("there is no tensor \"" + name + "\"",
                      sources_.empty() ? "" : path_parent(sources_.front().path));

@@ -1,8 +1,9 @@
 // The weights of a Hugging Face model directory, read by ranges of elements as fp32: a rank reads
 // only the bytes of its shard, plus the headers.
 //
-// Files: model.safetensors, else model.safetensors.index.json with its shards. pytorch_model.bin is
-// refused with its reason. Called by engine/zero (load) and engine/weights/export.
+// Files: model.safetensors, model.safetensors.index.json with its shards, pytorch_model.bin,
+// pytorch_model.bin.index.json with its shards: the first that is there. Called by engine/zero
+// (load) and engine/weights/export.
 #pragma once
 
 #include <map>
@@ -27,7 +28,8 @@ class WeightSource {
 
   /// All tensors, sorted by name; buffers that are no weights included.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
-  /// nullptr: there is none of that name. Valid as long as the source.
+  /// By its name, or, in a file saved from the bare model, by its name without the model's prefix
+  /// (layout::name_without_prefix). nullptr: there is neither. Valid as long as the source.
   const TensorInfo* find(const std::string& name) const;
   /// Element type of the largest share of the bytes: what the model was saved in.
   DType dtype() const;
@@ -35,8 +37,9 @@ class WeightSource {
   std::vector<std::string> paths() const;
 
   /// Elements [offset, offset + out.size()) of a tensor as fp32, exact; row-major. Reads these
-  /// bytes only. Errors: no such tensor, a dtype that is no weight's (F64, integers, 8-bit floats),
-  /// I/O. A range outside the tensor cannot happen (DSJ_CHECK). Thread-safe.
+  /// bytes only. The name as find()'s. Errors: no such tensor, a dtype that is no weight's (F64,
+  /// integers, 8-bit floats), I/O. A range outside the tensor cannot happen (DSJ_CHECK).
+  /// Thread-safe.
   Status read(const std::string& name, int64_t offset, std::span<float> out) const;
 
  private:
@@ -45,6 +48,7 @@ class WeightSource {
     std::unique_ptr<ReadFile> file;
   };
   void sort();
+  std::map<std::string, size_t>::const_iterator place_of(const std::string& name) const;
   Status add_file(Files& files, const std::string& path);
   Status add_index(Files& files, const std::string& directory, const std::string& index_path);
 

@@ -184,6 +184,7 @@ void Flat::reduce(bool last) {
   if (source.scalar_type() != options_.communication) {
     source = make(layout_.numel(), options_.communication, Class::Buckets).copy_(source);
   }
+  if (options_.averaging.before != 1) source.mul_(options_.averaging.before);
   if (options_.stage == 0) {
     for (const auto& chunk : layout_.chunks()) {
       reduce_.push_back(collectives_.all_reduce(source.narrow(0, chunk.offset, chunk.numel),
@@ -208,21 +209,24 @@ void Flat::finish_reduce() {
   reduce_.clear();
   at::Tensor out = std::move(reduce_out_);
   reduce_out_.reset();
+  if (options_.averaging.after != 1) out.mul_(options_.averaging.after);
+  // A fp32 sum takes a narrower gradient as it is; any other conversion rounds before the sum.
+  if (grad_shard_.defined() && options_.grad_accum == at::kFloat) {
+    grad_shard_.add_(out);
+    return;
+  }
+  if (out.scalar_type() != options_.grad_accum)
+    out = make(out.numel(), options_.grad_accum, Class::Gradients).copy_(out);
   if (options_.stage == 0) {
-    if (grad_whole_.defined())
-      grad_whole_ = out;
-    else
-      grad_ = out;
-  } else if (options_.stage == 1) {
-    grad_shard_ = out;
-    grad_.reset();
-    grad_whole_.reset();
+    (grad_whole_.defined() ? grad_whole_ : grad_) = out;
   } else if (grad_shard_.defined()) {
     grad_shard_.add_(out);
-  } else if (out.scalar_type() == options_.grad_accum) {
-    grad_shard_ = out;
   } else {
-    grad_shard_ = make(layout_.shard_numel(), options_.grad_accum, Class::Gradients).copy_(out);
+    grad_shard_ = out;
+  }
+  if (options_.stage == 1) {
+    grad_.reset();
+    grad_whole_.reset();
   }
 }
 
@@ -235,6 +239,17 @@ at::Tensor Flat::gradient() const {
 
 double Flat::grad_sum_of_squares() const {
   return sum_of_squares(gradient());
+}
+
+std::vector<bool> Flat::bad_gradients() const {
+  std::vector<bool> bad(layout_.slots().size(), false);
+  if (!gradient().defined()) return bad;  // frozen
+  for (const auto& range : layout_.ranges(owner_)) {
+    const int64_t offset = gradient_by_flat_offset() ? range.flat_offset : range.shard_offset;
+    const at::Tensor part = gradient().narrow(0, offset, range.numel);
+    if (!part.isfinite().all().item<bool>()) bad[range.slot] = true;
+  }
+  return bad;
 }
 
 void Flat::ensure_states() {

@@ -27,6 +27,7 @@
 #include "common/result.h"
 #include "engine/comm/collectives.h"
 #include "engine/memory/counting_allocator.h"
+#include "engine/optim/averaging.h"
 #include "engine/optim/optimizer.h"
 #include "engine/zero/update.h"
 
@@ -38,6 +39,7 @@ struct FlatOptions {
   at::ScalarType compute = at::kFloat;        ///< working copy and whole gradient
   at::ScalarType grad_accum = at::kFloat;     ///< sum over micro-steps
   at::ScalarType communication = at::kFloat;  ///< gradients on the wire
+  optim::Averaging averaging;                 ///< factors before and after the wire
   at::Device device = at::kCPU;
   std::vector<optim::StateSpec> states = {};  ///< what the optimizer keeps
 };
@@ -91,6 +93,8 @@ class Flat {
   /// Sum of squares of the reduced gradient this rank owns (sum over ranks, not mean); stage 0: of
   /// all of it.
   double grad_sum_of_squares() const;
+  /// By slot: whether what this rank owns of its reduced gradient has an infinity or a NaN.
+  std::vector<bool> bad_gradients() const;
   /// LAMB's first pass over the owned elements: updates the moments and adds each parameter's sums
   /// to `sums` ([slot]).
   void lamb_moments(const optim::Update& update, std::span<LambSums> sums);
@@ -156,7 +160,7 @@ class Flat {
   std::vector<at::Tensor> states_;  ///< [shard] fp32 each; empty before the first update
   at::Tensor grad_;        ///< [numel] compute: this micro-step's, or the sum (stages 0, 1)
   at::Tensor grad_whole_;  ///< [numel] grad_accum: the sum of stages 0, 1 when its type is another
-  at::Tensor grad_shard_;  ///< [shard]: the reduced sum
+  at::Tensor grad_shard_;  ///< [shard] grad_accum: the reduced sum
   std::vector<bool> written_;  ///< by slot: this gradient was written before
   comm::WorkPtr gather_;
   std::vector<comm::WorkPtr> reduce_;

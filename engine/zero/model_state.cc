@@ -79,6 +79,7 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
                        const std::optional<LoraArgs>& lora)
     : collectives_(collectives),
       lora_(lora),
+      device_(device),
       units_(layout::units_of(model, lora)),
       plan_(dsconfig::plan_flats(units_, config, collectives.world())),
       stage_(dsconfig::effective_stage(config, collectives.world())),
@@ -88,6 +89,7 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
                       .compute = scalar_type(config.precision),
                       .grad_accum = scalar_type(config.grad_accum_dtype),
                       .communication = scalar_type(config.communication_dtype),
+                      .averaging = optim::averaging(config, collectives.world()),
                       .device = device,
                       .states = optim::states_of(config.optimizer)};
   for (int i = 0; i < static_cast<int>(plan_.flats.size()); ++i) {
@@ -177,6 +179,24 @@ double ModelState::owned_sum_of_squares() const {
   double total = 0;
   for (const Flat* flat : trained_) total += flat->grad_sum_of_squares();
   return total;
+}
+
+std::string ModelState::first_bad_gradient() {
+  std::vector<std::vector<bool>> bad;
+  for (const auto& flat : flats_) bad.push_back(flat->bad_gradients());
+  std::vector<std::string> names;  // in the order of backward
+  double first = -1e9;             // of this rank, negated: the maximum over ranks is the first
+  for (int unit = static_cast<int>(units_.size()) - 1; unit >= 0; --unit) {
+    for (const auto& place : plan_.places[unit]) {
+      const double index = static_cast<double>(names.size());
+      if (bad[place.flat][place.slot]) first = std::max(first, -index);
+      names.push_back(flats_[place.flat]->layout().slots()[place.slot].name);
+    }
+  }
+  const at::Tensor all = at::full({1}, first, at::TensorOptions(device_).dtype(at::kDouble));
+  collectives_.all_reduce(all, comm::Op::Max, {comm::Traffic::Control, "bad gradient"})->wait();
+  const double index = -all.item<double>();
+  return index < static_cast<double>(names.size()) ? names[static_cast<size_t>(index)] : "";
 }
 
 std::vector<std::vector<double>> ModelState::lamb_coefficients(const optim::Update& update) {

@@ -85,6 +85,10 @@ class ModelState {
   /// This rank's part of the squared gradient norm (of the sum over ranks), deterministic order. At
   /// stage 0 only rank 0's counts, so that the sum over ranks is right at every stage.
   double owned_sum_of_squares() const;
+  /// The parameter whose reduced gradient is the first in the order of backward (head to embedding)
+  /// with an infinity or a NaN: where the trouble began. Empty: none. Collective; reads every
+  /// gradient, for the rare step that is skipped.
+  std::string first_bad_gradient();
   /// Updates every owned element, and starts the gathers of whole copies; wait_for() finishes them.
   /// Collective for LAMB at stages 1 to 3: one all-reduce of two numbers per parameter.
   void step(const optim::Update& update);
@@ -112,6 +116,7 @@ class ModelState {
 
   comm::Collectives& collectives_;
   std::optional<LoraArgs> lora_;
+  const at::Device device_;
   std::vector<layout::UnitSpec> units_;
   layout::FlatPlan plan_;
   int stage_;

@@ -5,7 +5,7 @@
 
 namespace dsj::zero {
 
-/// In double; fixed order whatever the number of threads. grad: fp32 or bf16 [n].
+/// In double; fixed order whatever the number of threads. grad: fp32, bf16 or fp16 [n].
 double sum_of_squares(const at::Tensor& grad);
 
 }  // namespace dsj::zero

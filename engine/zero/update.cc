@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/kernels/kernels.h"
+#include "engine/zero/elements.h"
 
 namespace dsj::zero {
 namespace {
@@ -17,39 +17,31 @@ namespace {
 constexpr int64_t kTile = 1 << 15;
 constexpr int64_t kDeviceTile = 1 << 22;  ///< bounds the temporaries on an accelerator
 
-kernels::Bf16* bf16_data(const at::Tensor& tensor) {
-  return reinterpret_cast<kernels::Bf16*>(tensor.data_ptr<at::BFloat16>());
-}
-
-/// The kernels read fp32 and bf16 gradients and write bf16 copies.
-bool has_kernel(const UpdateSpan& span) {
-  return span.p.is_cpu() && span.grad.scalar_type() != at::kHalf &&
-         (!span.low.defined() || span.low.scalar_type() == at::kBFloat16);
+/// The 16-bit copy from element `begin` on.
+kernels::LowCopy low_copy(const at::Tensor& low, int64_t begin) {
+  if (!low.defined()) return nullptr;
+  if (low.scalar_type() == at::kHalf)
+    return reinterpret_cast<kernels::Half*>(low.data_ptr<at::Half>()) + begin;
+  return reinterpret_cast<kernels::Bf16*>(low.data_ptr<at::BFloat16>()) + begin;
 }
 
 void adam(const optim::AdamRule& r, double grad_scale, const UpdateSpan& span) {
-  const kernels::AdamW args{.lr = static_cast<float>(r.lr),
-                            .beta1 = static_cast<float>(r.beta1),
-                            .beta2 = static_cast<float>(r.beta2),
-                            .eps = static_cast<float>(r.eps),
-                            .weight_decay = static_cast<float>(r.weight_decay),
+  const kernels::AdamW args{.lr = r.lr,
+                            .beta1 = r.beta1,
+                            .beta2 = r.beta2,
+                            .eps = r.eps,
+                            .weight_decay = r.weight_decay,
                             .decoupled = r.decoupled,
-                            .bias_correction1 = static_cast<float>(r.correction1),
-                            .bias_correction2 = static_cast<float>(r.correction2),
-                            .grad_scale = static_cast<float>(grad_scale)};
+                            .bias_correction1 = r.correction1,
+                            .bias_correction2 = r.correction2,
+                            .grad_scale = grad_scale};
   float *p = span.p.data_ptr<float>(), *m = span.states[0].data_ptr<float>(),
         *v = span.states[1].data_ptr<float>();
-  kernels::Bf16* low = span.low.defined() ? bf16_data(span.low) : nullptr;
-  const auto& table = kernels::table();
-  at::parallel_for(0, span.p.numel(), kTile, [&](int64_t begin, int64_t end) {
-    kernels::Bf16* copy = low ? low + begin : nullptr;
-    if (span.grad.scalar_type() == at::kFloat) {
-      table.f32.adamw(args, p + begin, span.grad.data_ptr<float>() + begin, m + begin, v + begin,
-                      copy, end - begin);
-    } else {
-      table.bf16.adamw(args, p + begin, bf16_data(span.grad) + begin, m + begin, v + begin, copy,
-                       end - begin);
-    }
+  with_elements(span.grad, [&](const auto& kernels, const auto* grad) {
+    at::parallel_for(0, span.p.numel(), kTile, [&](int64_t begin, int64_t end) {
+      kernels.adamw(args, p + begin, grad + begin, m + begin, v + begin, low_copy(span.low, begin),
+                    end - begin);
+    });
   });
 }
 
@@ -77,7 +69,7 @@ void for_tiles(const UpdateSpan& span, F f) {
 
 void update_span(const optim::Update& update, const UpdateSpan& span, double coefficient) {
   const auto* adam_rule = std::get_if<optim::AdamRule>(&update.rule);
-  if (adam_rule && has_kernel(span)) return adam(*adam_rule, update.grad_scale, span);
+  if (adam_rule && span.p.is_cpu()) return adam(*adam_rule, update.grad_scale, span);
   for_tiles(span, [&](int64_t, const UpdateSpan& tile) {
     update_span_reference(update, tile, coefficient);
   });

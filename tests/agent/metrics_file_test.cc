@@ -50,6 +50,32 @@ TEST_F(MetricsFileTest, OneStrictLinePerStepWithTheFixedNames) {
   EXPECT_EQ(first.rfind("{\"step\":1,\"loss\":1.0,\"lr\":", 0), 0u) << first;
 }
 
+TEST_F(MetricsFileTest, EvaluationsLieBehindTheirStep) {
+  const auto evaluated = [](MetricsFile& file, int64_t step) {
+    const auto status = file.append_evaluation(
+        {{"event", "eval"}, {"step", step}, {"eval_samples", 7}, {"eval_loss", 0.5}}, step);
+    ASSERT_TRUE(status) << status.error().to_string();
+  };
+  {
+    auto file = MetricsFile::open(path);
+    evaluated(*file, 0);  // eval_on_start
+    for (int step = 1; step <= 4; ++step) {
+      append(*file, step);
+      if (step % 2 == 0) evaluated(*file, step);
+    }
+    evaluated(*file, 3);  // of a step that is not the last: dropped
+  }
+  auto file = MetricsFile::open(path);
+  EXPECT_EQ(steps(), (std::vector<int64_t>{0, 1, 2, 2, 3, 4, 4}));
+  EXPECT_EQ(file->last_step(), 4);
+  ASSERT_TRUE(file->drop_after(3));
+  EXPECT_EQ(steps(), (std::vector<int64_t>{0, 1, 2, 2, 3}));
+  append(*file, 2);
+  EXPECT_EQ(steps(), (std::vector<int64_t>{0, 1, 2})) << "it is evaluated again";
+  EXPECT_EQ(lines()[0].size(), 3u) << "no \"event\"";
+  EXPECT_EQ(lines()[0]["eval_loss"], 0.5);
+}
+
 TEST_F(MetricsFileTest, ResumeDropsLaterLinesAndGoesOn) {
   {
     auto file = MetricsFile::open(path);

@@ -52,6 +52,7 @@ TEST(RankEvents, ReadsEveryKind) {
   EXPECT_EQ(parse_event(R"({"event":"resumed","step":5,"path":"p"})")->step, 5);
   EXPECT_EQ(parse_event(R"({"event":"checkpoint","step":7})")->kind, RankEventKind::Checkpoint);
   EXPECT_EQ(parse_event(R"({"event":"exported","path":"p"})")->kind, RankEventKind::Exported);
+  EXPECT_EQ(parse_event(R"({"event":"memory","peak":{},"total":1})")->kind, RankEventKind::Memory);
   EXPECT_EQ(parse_event(R"({"event":"warning","message":"w"})")->message, "w");
   EXPECT_EQ(parse_event(R"({"event":"done","step":20})")->step, 20);
 }

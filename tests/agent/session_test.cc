@@ -257,6 +257,8 @@ TEST(Session, ReplacedWorkerEndsTheAttemptAndItsGhostIsWaitedFor) {
 TEST(Session, StopSavesAndEndsPreempted) {
   Gang gang({.workers = 2});
   gang.start();
+  for (auto& rank : gang.reports[0].ranks) rank.step = 3;
+  gang.beat(0);
   gang.reports[1].stop_requested = true;
   gang.beat(1);
   EXPECT_EQ(gang.order(0), Order::Preempt);
@@ -270,6 +272,23 @@ TEST(Session, StopSavesAndEndsPreempted) {
   EXPECT_EQ(gang.last<JobEnded>()->outcome.exit_code, kExitPreempted);
   EXPECT_EQ(gang.last<JobEnded>()->outcome.reason, "Preempted");
   EXPECT_EQ(gang.last<AttemptFailed>(), nullptr);
+}
+
+TEST(Session, StopBeforeTheFirstStepIsCleanWhoeverWasHit) {
+  Gang gang({.workers = 2});
+  gang.start();
+  gang.reports[1].stop_requested = true;
+  gang.exit(0, 0, kExitPreempted);
+  gang.exit(0, 1, kExitPeerLost);  // it had joined, and lost its peers
+  gang.exit(1, 0, 0, SIGTERM);     // it had no handler yet
+  gang.exit(1, 1, kExitPreempted);
+  gang.obey_idle();
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.exit_code, kExitPreempted);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.reason, "StoppedWithoutCheckpoint");
+  EXPECT_NE(gang.last<JobEnded>()->outcome.message.find("before the attempt's first step"),
+            std::string::npos);
+  EXPECT_EQ(gang.last<AttemptFailed>(), nullptr) << "nobody failed";
 }
 
 TEST(Session, StopThatIsNotObeyedIsKilledAfterTheGrace) {

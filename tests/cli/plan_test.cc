@@ -88,16 +88,41 @@ TEST_F(PlanTest, ShowsWhatWouldRun) {
             json::parse(R"({"rank": 1, "worker": 0, "localRank": 1})"));
   EXPECT_EQ(plan["memory"]["stage"], 3);
   const json& bytes = plan["memory"]["bytesPerRank"];
-  EXPECT_EQ(bytes["total"], bytes["parameters"].get<int64_t>() + bytes["gradients"].get<int64_t>() +
-                                bytes["optimizer"].get<int64_t>() +
-                                bytes["buckets"].get<int64_t>() +
-                                bytes["activations"].get<int64_t>());
+  const int64_t sum = bytes["parameters"].get<int64_t>() + bytes["gradients"].get<int64_t>() +
+                      bytes["optimizer"].get<int64_t>() + bytes["buckets"].get<int64_t>() +
+                      bytes["activations"].get<int64_t>();
+  EXPECT_LE(bytes["peak"], sum);
+  EXPECT_GT(bytes["peak"], sum / 2);
+  EXPECT_EQ(bytes["nvme"], 0);
+  EXPECT_GT(plan["memory"]["deepSpeedEstimatePerGpu"]["modelStates"], 0);
+  EXPECT_EQ(plan["memory"]["deepSpeedEstimatePerGpu"]["overlapCommBuckets"],
+            static_cast<int64_t>(4.5 * 2 * (4096 + 5e8)));
   EXPECT_GT(plan["wire"]["elementsPerStep"]["gradients"], 0);
   ASSERT_EQ(run({file}), 0);
   const auto yaml = jobspec::parse_yaml(out_, "plan");
   ASSERT_TRUE(yaml) << yaml.error().to_string() << out_;
   EXPECT_EQ(yaml->value["config"], plan["config"]);
   EXPECT_EQ(yaml->value["wire"], plan["wire"]);
+}
+
+TEST_F(PlanTest, LoraCountsOnlyWhatIsTrained) {
+  const std::string file = write("job.yaml", kJob);
+  ASSERT_EQ(run({file, "-o", "json"}), 0) << err_;
+  const json whole = json::parse(out_);
+  ASSERT_EQ(run({file, "-o", "json", "--set", "spec.training.lora={r: 4}"}), 0) << err_;
+  const json lora = json::parse(out_);
+  EXPECT_EQ(whole["memory"]["trainableParameters"], whole["memory"]["parametersOfTheModel"]);
+  // q: [4, 64] and [64, 4], v: [4, 64] and [32, 4], in two layers.
+  EXPECT_EQ(lora["memory"]["trainableParameters"], 2 * (4 * 64 + 64 * 4 + 4 * 64 + 32 * 4));
+  for (const char* of : {"gradients", "optimizer"}) {
+    EXPECT_LT(lora["memory"]["bytesPerRank"][of].get<int64_t>(),
+              whole["memory"]["bytesPerRank"][of].get<int64_t>() / 20);
+  }
+  EXPECT_LT(lora["wire"]["elementsPerStep"]["gradients"].get<int64_t>(),
+            whole["wire"]["elementsPerStep"]["gradients"].get<int64_t>() / 20);
+  EXPECT_EQ(run({file, "--set", "spec.training.lora={targetModules: [q_pro]}"}), 2);
+  EXPECT_NE(err_.find("spec.training.lora.targetModules"), std::string::npos) << err_;
+  EXPECT_NE(err_.find("did you mean \"q_proj\"?"), std::string::npos) << err_;
 }
 
 TEST_F(PlanTest, OverridesApply) {
@@ -112,8 +137,8 @@ TEST_F(PlanTest, OverridesApply) {
 }
 
 TEST_F(PlanTest, WhatCannotRunIsTwo) {
-  EXPECT_EQ(run({with("gradient_accumulation_steps: 2", "fp16: {enabled: true}")}), 2);
-  EXPECT_NE(err_.find("unsupported: spec.deepspeed.config.fp16.enabled"), std::string::npos)
+  EXPECT_EQ(run({with("gradient_accumulation_steps: 2", "amp: {enabled: true}")}), 2);
+  EXPECT_NE(err_.find("unsupported: spec.deepspeed.config.amp"), std::string::npos)
       << err_;
   EXPECT_NE(out_.find("runnable: false"), std::string::npos) << "the plan is shown all the same";
   EXPECT_EQ(run({with("gradient_accumulation_steps: 2", "train_batch_size: 7")}), 2);
@@ -134,6 +159,24 @@ TEST_F(PlanTest, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(run({file}), 2);
   EXPECT_NE(err_.find("DoesNotFit: 2 ranks need"), std::string::npos) << err_;
   EXPECT_NE(err_.find("memory limit is 64.0 KiB"), std::string::npos) << err_;
+  EXPECT_NE(err_.find("no stage, recompute, micro-batch or number of workers makes it fit"),
+            std::string::npos)
+      << err_;
+  EXPECT_NE(out_.find("runnable: false"), std::string::npos) << "the plan is shown all the same";
+}
+
+TEST_F(PlanTest, LimitsByHandAndTheChangeThatMakesItFit) {
+  const std::string file = with("stage: 3", "stage: 0");
+  ASSERT_EQ(run({file, "-o", "json"}), 0) << err_;
+  const int64_t peak = json::parse(out_)["memory"]["bytesPerRank"]["peak"];
+  EXPECT_EQ(run({file, "--device-memory", std::to_string(peak)}), 0) << err_;
+  EXPECT_EQ(run({file, "--device-memory", std::to_string(peak - 1), "-o", "json"}), 2);
+  EXPECT_NE(err_.find("1 rank needs"), std::string::npos) << err_;
+  EXPECT_NE(err_.find("zero_optimization.stage 1 makes it fit"), std::string::npos) << err_;
+  EXPECT_EQ(run({file, "--memory", std::to_string(2 * peak - 1)}), 2);
+  EXPECT_NE(err_.find("2 ranks need"), std::string::npos) << err_;
+  EXPECT_EQ(run({file, "--memory", std::to_string(2 * peak)}), 0) << err_;
+  EXPECT_EQ(run({file, "--memory", "lots"}), 2);
 }
 
 TEST_F(PlanTest, WithoutTheModelItIsIncomplete) {
@@ -154,8 +197,6 @@ TEST(QuantityTest, KubernetesMemory) {
   EXPECT_EQ(parse_quantity("123"), 123);
   for (const char* bad : {"", "Gi", "-1", "8 GB", "1e30", "lots"})
     EXPECT_FALSE(parse_quantity(bad)) << bad;
-  EXPECT_EQ(show_bytes(1610612736), "1.5 GiB");
-  EXPECT_EQ(show_bytes(5), "5 B");
 }
 
 }  // namespace

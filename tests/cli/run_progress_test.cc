@@ -48,33 +48,21 @@ TEST(Progress, Durations) {
   EXPECT_EQ(duration_text(-5), "0:00");
 }
 
-TEST(Progress, PlainLinesEveryLoggingSteps) {
-  std::FILE* file = std::tmpfile();
-  {
-    Progress progress(file, false, 10);
-    ProgressView view{.total = 25};
-    for (view.step = 1; view.step <= 25; ++view.step) {
-      progress.step(view);
-      progress.redraw();
-    }
+TEST(Progress, PlainLinesWithoutATerminalOnly) {
+  for (const bool terminal : {false, true}) {
+    std::FILE* file = std::tmpfile();
+    Progress progress(file, terminal);
+    for (const int64_t step : {10, 20}) progress.line({.step = step, .total = 25});
+    EXPECT_EQ(written(file), terminal ? "" : "step 10/25 \nstep 20/25 \n");
+    std::fclose(file);
   }
-  EXPECT_EQ(written(file), "step 1/25 \nstep 10/25 \nstep 20/25 \nstep 25/25 \n");
-  std::fclose(file);
-}
-
-TEST(Progress, ResumedAttemptIsShownAgain) {
-  std::FILE* file = std::tmpfile();
-  Progress progress(file, false, 10);
-  for (const int64_t step : {29, 30, 21, 22}) progress.step({.step = step});
-  EXPECT_EQ(written(file), "step 29 \nstep 30 \nstep 21 \n");
-  std::fclose(file);
 }
 
 TEST(Progress, TerminalIsRedrawnInPlaceAndLinesGoAbove) {
   std::FILE* file = std::tmpfile();
   {
-    Progress progress(file, true, 1);
-    progress.step({.step = 1});
+    Progress progress(file, true);
+    progress.show({.step = 1});
     progress.redraw();
     progress.print(file, "saved");
   }

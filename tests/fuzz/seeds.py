@@ -106,6 +106,20 @@ def safetensors():
     return struct.pack("<Q", len(header)) + header + bytes(18)
 
 
+def sentencepiece():
+    """A byte-pair model: pieces, trainer_spec {model_type 2, byte_fallback}, normalizer_spec {no map, spaces kept}."""
+    def field(number, data):
+        return bytes([number << 3 | 2, len(data)]) + data
+
+    pieces = [("<unk>", 2), ("<s>", 3), ("</s>", 3)] + [(f"<0x{b:02X}>", 6) for b in (0x0A, 0xC3, 0xA9)]
+    pieces += [(text, 1) for text in list("\u2581lower") + ["lo", "low", "\u2581low"]]
+    out = b""
+    for rank, (text, kind) in enumerate(pieces):
+        score = b"\x15" + struct.pack("<f", -rank)
+        out += field(1, field(1, text.encode()) + score + bytes([0x18, kind]))
+    return out + field(2, b"\x18\x02" + b"\x98\x02\x01") + field(3, field(1, b"identity") + b"\x18\x01\x20\x00\x28\x01")
+
+
 def main():
     tokenizer_files = [json.dumps(t).encode() for t in tokenizers()]
     seeds = {
@@ -115,6 +129,7 @@ def main():
         "model_config_fuzz": [json.dumps(CONFIG).encode()],
         "tokenizer_json_fuzz": tokenizer_files + [tokenizer_files[0] + b"\0" + json.dumps(
             {"bos_token": "<s>", "eos_token": {"content": "<s>"}, "tokenizer_class": "Qwen2Tokenizer"}).encode()],
+        "sentencepiece_fuzz": [sentencepiece()],
         "roll_fuzz": [ROLL.encode() + b"\0" + ROLL_B.encode()],
         "launcher_fuzz": [b"s" + SCRIPT.encode(), b"hw0 slots=2\nw1 slots=2 # c\n\0w1:0@w0", b"dlist(range(0,8)) + [9]"],
     }

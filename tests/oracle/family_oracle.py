@@ -45,6 +45,11 @@ MODELS = {
         "max_position_embeddings": 64, "max_window_layers": 1, "rms_norm_eps": 1e-6, "rope_scaling": None,
         "rope_theta": 1000000.0, "sliding_window": 5, "use_sliding_window": True, "torch_dtype": "float32",
         "transformers_version": "4.51.0"},
+    "tiny-gpt2": {
+        "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.0, "bos_token_id": 1,
+        "embd_pdrop": 0.0, "eos_token_id": 2, "initializer_range": 0.02, "layer_norm_epsilon": 1e-5,
+        "model_type": "gpt2", "n_ctx": 24, "n_embd": 32, "n_head": 4, "n_inner": 48, "n_layer": 2, "n_positions": 24,
+        "resid_pdrop": 0.0, "scale_attn_by_inverse_layer_idx": True, "vocab_size": 128},
 }
 
 
@@ -73,6 +78,12 @@ def old_names(name, config, tensors):
         half = config["hidden_size"] // config["num_attention_heads"] // 2
         for layer in range(config["num_hidden_layers"]):
             tensors[f"model.layers.{layer}.self_attn.rotary_emb.inv_freq"] = torch.arange(half, dtype=torch.float32)
+    if config["model_type"] == "gpt2":
+        # As the released files: saved from the bare model, with its causal masks.
+        tensors = {key.removeprefix("transformer."): value for key, value in tensors.items()}
+        ones = torch.ones(config["n_positions"], config["n_positions"])
+        for layer in range(config["n_layer"]):
+            tensors[f"h.{layer}.attn.bias"] = torch.tril(ones)[None, None].clone()
     return tensors
 
 

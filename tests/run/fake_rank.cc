@@ -46,6 +46,7 @@ int number(const char* name, int otherwise = 0) {
 }
 
 int event_fd = -1;
+int64_t logging_steps = 1;
 void write_event(const std::string& text) {
   if (write(event_fd, text.data(), text.size()) < 0) _exit(kExitFailed);
 }
@@ -189,6 +190,11 @@ void tell_step(int64_t step, int rank) {
                                             .step_seconds = 0.02});
   line["event"] = kEventStep;
   event(line);
+  if (step % logging_steps != 0) return;
+  event({{"event", kEventLog},
+         {"step", step},
+         {"loss", 10.0 / double(step)},
+         {"learning_rate", 1e-3}});
 }
 
 }  // namespace
@@ -207,6 +213,7 @@ int main() {
   Peers peers(rank, world);
   const fs::path out = job->output_dir, checkpoints = out / kCheckpointsDir;
   const int64_t total = job->training.max_steps.value_or(10);
+  logging_steps = job->training.logging_steps.value_or(1);
   const int64_t save_steps = job->training.save_steps.value_or(500);
   int64_t step = newest_checkpoint(checkpoints);
   peers.anybody_stops(false);  // nobody saves before everybody has looked

@@ -148,6 +148,60 @@ TEST_F(TrainRun, LoraLeavesAnAdapterAndGoesOnOnlyAsItself) {
   EXPECT_THAT(stderr_text(), HasSubstr("made with LoRA"));
 }
 
+class Fp16Run : public TrainRun {
+ protected:
+  void write_fp16(const json& fp16, int steps) {
+    write("ds.json", json{{"train_micro_batch_size_per_gpu", "auto"},
+                          {"gradient_accumulation_steps", 2},
+                          {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 3e-3}}}}},
+                          {"zero_optimization", {{"stage", 2}}},
+                          {"fp16", fp16}}
+                         .dump());
+    write_job({{"maxSteps", std::to_string(steps)}, {"saveSteps", "6"}}, 1, 2);
+  }
+  /// Loss and scale of every step.
+  std::vector<std::pair<double, double>> steps() const {
+    std::vector<std::pair<double, double>> values;
+    std::ifstream in(out() / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) {
+      const json step = json::parse(line);
+      values.emplace_back(step["loss"], step["loss_scale"]);
+    }
+    return values;
+  }
+};
+
+TEST_F(Fp16Run, TheScaleGoesOnFromTheCheckpoint) {
+  const json fp16 = {{"enabled", true}, {"initial_scale_power", 15}, {"loss_scale_window", 2}};
+  write_fp16(fp16, 14);
+  ASSERT_EQ(run({"job.yaml"}, 300), 0);
+  const auto expected = steps();
+  ASSERT_EQ(expected.size(), 14u);
+  EXPECT_EQ(expected.front().second, 32768);
+  EXPECT_NE(expected.back().second, 32768);
+  EXPECT_EQ(status()["training"]["lossScale"], std::to_string(int64_t(expected.back().second)));
+  fs::remove_all(out());
+  write_fp16(fp16, 7);
+  ASSERT_EQ(run({"job.yaml"}, 300), 0);
+  write_fp16(fp16, 14);
+  ASSERT_EQ(run({"job.yaml"}, 300), 0);
+  EXPECT_EQ(steps(), expected) << "bit for bit";
+}
+
+TEST_F(Fp16Run, AnOverflowAtTheSmallestScaleEndsTheRunAndNamesTheGradient) {
+  write_fp16({{"enabled", true},
+              {"initial_scale_power", 41},
+              {"hysteresis", 1},
+              {"min_loss_scale", std::ldexp(1.0, 40)}},
+             14);
+  EXPECT_EQ(run({"job.yaml"}, 300), 2);
+  EXPECT_EQ(read_text(out() / "checkpoints/attempt"), "1\n") << "not retried";
+  EXPECT_EQ(metric_steps(), one_to(2)) << "the first overflow is skipped, the second is the end";
+  EXPECT_THAT(stderr_text(), HasSubstr("the gradient of \""));
+  EXPECT_THAT(stderr_text(), HasSubstr(".weight\" is not finite"));
+  EXPECT_THAT(stderr_text(), HasSubstr("bf16"));
+}
+
 TEST_F(TrainRun, BadRowIsNamedAndNotRetried) {
   write("data.json", R"([{"input_ids": [1, 2, 3], "labels": [1, 2, 3]},
     {"input_ids": [1, "two"], "labels": [1, 2]}])");

@@ -24,6 +24,7 @@ ARROWS = {
     "engine/optim": ["common", "common/dsconfig"],
     "engine/kernels": [],
     "engine/aio": ["common"],
+    "engine/observe": ["common", "common/files", "common/layout", "common/dsconfig"],
     "engine/memory": ["common"],
     "engine/comm": ["common"],
     # Declarations of a third party's headers, included by their own names (see the folder's README).
@@ -36,7 +37,7 @@ ARROWS = {
     "engine/models": ["common", "common/layout", "engine/memory", "engine/kernels", "engine/zero"],
     "engine/train": ["common", "common/files", "common/layout", "common/dsconfig", "engine/data", "engine/weights",
                      "engine/checkpoint", "engine/optim", "engine/kernels", "engine/memory", "engine/comm",
-                     "engine/zero", "engine/models"],
+                     "engine/zero", "engine/models", "engine/observe"],
     "engine": ["common", "engine/train"],
 }
 TORCH_ROOMS = {"engine/memory", "engine/comm", "engine/zero", "engine/models", "engine/train", "engine"}

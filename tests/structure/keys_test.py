@@ -12,8 +12,10 @@ import sys
 
 
 def listed(program):
-    """Suite.Test of every test, without the prefix and suffix of parameters."""
+    """Suite.Test of every test, without the prefix and suffix of parameters; nothing when it is not built."""
     names, suite = set(), ""
+    if not os.path.exists(program):
+        return names
     for line in subprocess.check_output([program, "--gtest_list_tests"], text=True).splitlines():
         word = line.split("#")[0].strip()
         if not line.startswith(" "):
@@ -48,7 +50,8 @@ def main():
                     found[program] = listed(os.path.join(build, "bin", program))
                 checked += 1
                 if name not in found[program]:
-                    problems.append(f"{key['path']}: {program} has no test {name}")
+                    why = f"has no test {name}" if found[program] else "is not built"
+                    problems.append(f"{key['path']}: {program} {why}")
     for problem in problems:
         print(problem)
     for program, count in sorted(unchecked.items()):

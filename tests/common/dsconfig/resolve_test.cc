@@ -195,7 +195,7 @@ TEST(ResolveTest, TheScheduleWhenNothingIsSaid) {
   const Resolution wins = resolve(with, args, {});
   EXPECT_EQ(wins.config.scheduler.type, "WarmupLR");
   EXPECT_EQ(count(wins, Severity::Warning, "training.lrSchedulerType"), 1);
-  args.lr_scheduler_type = "polynomial";
+  args.lr_scheduler_type = "reduce_lr_on_plateau";
   EXPECT_EQ(count(resolve(config, args, {}), Severity::Unsupported, "training.lrSchedulerType"), 1);
   args.lr_scheduler_type = "cosin";
   const Resolution slip = resolve(config, args, {});
@@ -215,32 +215,6 @@ TEST(ResolveTest, StepsOfTheRun) {
   args.max_steps = 5;
   EXPECT_EQ(resolve(config, args, facts).config.total_steps, 5);
   EXPECT_FALSE(resolve(config, {}, {}).complete);
-}
-
-TEST(ResolveTest, PrecisionRules) {
-  const auto with = [](const char* text) {
-    json config = parse(text);
-    config["train_micro_batch_size_per_gpu"] = 1;
-    return resolve(config, {}, {});
-  };
-  const Resolution both = with(R"({"fp16": {"enabled": true}, "bf16": {"enabled": true}})");
-  EXPECT_EQ(count(both, Severity::Error, "fp16.enabled"), 1);
-  const Resolution fp16 = with(R"({"fp16": {"enabled": true}})");
-  EXPECT_TRUE(fp16.ok());
-  EXPECT_FALSE(fp16.runnable());
-  const Resolution scaled = with(R"({"bf16": {"enabled": true, "loss_scale": 0}})");
-  EXPECT_TRUE(scaled.runnable());
-  EXPECT_EQ(count(scaled, Severity::Warning, "bf16.loss_scale"), 1);
-  const Resolution fp32_accum =
-      with(R"({"bfloat16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},
-               "communication_data_type": "bfp16"})");
-  EXPECT_TRUE(fp32_accum.runnable()) << all(fp32_accum);
-  EXPECT_EQ(fp32_accum.config.grad_accum_dtype, Precision::Fp32);
-  EXPECT_EQ(fp32_accum.config.communication_dtype, Precision::Bf16);
-  EXPECT_EQ(fp32_accum.config.precision, Precision::Bf16);
-  EXPECT_EQ(count(with(R"({"communication_data_type": "bf16"})"), Severity::Unsupported,
-                  "communication_data_type"),
-            1);
 }
 
 TEST(ResolveTest, ToJsonHoldsEveryDecision) {

@@ -28,6 +28,7 @@ constexpr char kDecay[] =
     R"({"scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 77}}})";
 constexpr char kStage3[] = R"({"zero_optimization": {"stage": 3}})";
 constexpr char kBf16[] = R"({"bf16": {"enabled": true}})";
+constexpr char kFp16[] = R"({"fp16": {"enabled": true}})";
 
 const std::vector<Reading>& readings() {
   static const std::vector<Reading> all = {
@@ -45,7 +46,8 @@ const std::vector<Reading>& readings() {
       {"optimizer.params.adam_w_mode", "false", "/optimizer/decoupled_weight_decay", "false",
        kAdam},
       {"optimizer.params.bias_correction", "false", "/optimizer/bias_correction", "false", kAdam},
-      {"scheduler.type", R"("WarmupLR")", "/scheduler/type", R"("WarmupLR")", kDecay},
+      {"scheduler.type", R"("WarmupLR")", "/scheduler/type", R"("WarmupLR")",
+       R"({"scheduler": {"type": "LRRangeTest"}})"},
       {"scheduler.params.warmup_min_lr", "0.25", "/scheduler/min_lr", "0.25", kDecay},
       {"scheduler.params.warmup_max_lr", "0.75", "/scheduler/max_lr", "0.75", kDecay},
       {"scheduler.params.warmup_num_steps", "9", "/scheduler/warmup_steps", "9", kDecay},
@@ -53,6 +55,16 @@ const std::vector<Reading>& readings() {
        kDecay},
       {"scheduler.params.total_num_steps", "5000", "/scheduler/total_steps", "5000", kDecay},
       {"communication_data_type", R"("fp32")", "/communication_data_type", R"("fp32")", kBf16},
+      {"prescale_gradients", "true", "/prescale_gradients", "true"},
+      {"gradient_predivide_factor", "2.0", "/gradient_predivide_factor", "2.0"},
+      {"gradient_allreduce_op", R"("sum")", "/gradient_allreduce_op", R"("sum")"},
+      {"fp16.enabled", "true", "/precision", R"("fp16")"},
+      {"fp16.loss_scale", "128", "/fp16/loss_scale", "128.0", kFp16},
+      {"fp16.initial_scale_power", "5", "/fp16/initial_scale", "32.0", kFp16},
+      {"fp16.loss_scale_window", "7", "/fp16/loss_scale_window", "7", kFp16},
+      {"fp16.hysteresis", "5", "/fp16/hysteresis", "5", kFp16},
+      {"fp16.consecutive_hysteresis", "true", "/fp16/consecutive_hysteresis", "true", kFp16},
+      {"fp16.min_loss_scale", "1e-10", "/fp16/min_loss_scale", "1e-10", kFp16},
       {"bf16.enabled", "true", "/precision", R"("bf16")"},
       {"bf16.check_grad_overflow", "false", "/bf16_check_grad_overflow", "false", kBf16},
       {"data_types.grad_accum_dtype", R"("fp32")", "/grad_accum_dtype", R"("fp32")", kBf16},

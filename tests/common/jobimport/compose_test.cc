@@ -29,6 +29,16 @@ TEST(Compose, PackagesAndOrder) {
   EXPECT_EQ(composed->notes.size(), 2u);
 }
 
+TEST(Compose, APackageHasALimitedDepth) {
+  Folder folder;
+  std::string package = "a";
+  for (int i = 0; i < 10'000; ++i) package += ".a";
+  folder.add("a.yaml", "# @package " + package + "\nx: 1\n");
+  const auto composed = compose(folder.files, "a.yaml", {});
+  ASSERT_FALSE(composed);
+  EXPECT_NE(composed.error().message.find("more than 32 names"), std::string::npos);
+}
+
 TEST(Compose, SelfFirstLetsTheOthersWin) {
   Folder folder;
   folder.add("b.yaml", "x: 2\n").add("a.yaml", "defaults: [_self_, b@_here_]\nx: 1\ny: 1\n");

@@ -44,8 +44,8 @@ CUDA_VISIBLE_DEVICES=0,1 torchrun $DIST --master_port 6001 \
   for (const char* open : {"$NAME is not known", "NODES is not known here; its default \"2\"",
                            "spec.training.dataPath", "GPUS is set under a condition"})
     EXPECT_TRUE(any_contains(imported->left_open, open)) << open;
-  for (const char* lost : {"--lora_r: LoRA is not turned on", "--report_to: no effect", "--seed: given twice",
-                           "--rdzv_conf a=b", "finetune.py"})
+  for (const char* lost : {"--lora_r: LoRA is not turned on", "--report_to: no effect",
+                           "--seed: given twice", "--rdzv_conf a=b", "finetune.py"})
     EXPECT_TRUE(any_contains(imported->not_carried, lost)) << lost;
 }
 
@@ -78,6 +78,17 @@ TEST(Launcher, WhatALineLeavesOutIsAskedFor) {
   EXPECT_FALSE(from_script(folder, "python train.py\n", Launcher::Torchrun));
   EXPECT_FALSE(from_script(folder, "echo 'torchrun\n", Launcher::Torchrun));
   EXPECT_FALSE(from_script(folder, "torchrun --no_such_option t.py\n", Launcher::Torchrun));
+}
+
+TEST(Launcher, AHostileScriptIsRefusedNotFollowed) {
+  std::string nested, grown = "A=" + std::string(60'000, 'a') + "\necho";
+  for (int i = 0; i < 100'000; ++i) nested += "a=(";
+  for (int i = 0; i < 1'000; ++i) grown += " \"$A\"";
+  EXPECT_FALSE(read_script(nested, "run.sh"));
+  const auto script = read_script(grown, "run.sh");
+  ASSERT_FALSE(script);
+  EXPECT_NE(script.error().message.find("too long"), std::string::npos);
+  EXPECT_FALSE(read_script("echo \xff", "run.sh"));
 }
 
 TEST(Launcher, DeepSpeedTakesItsWorkersFromHostsAndFilters) {

@@ -146,7 +146,6 @@ TEST_F(ArgumentsTest, RefusalsNameTheArgument) {
            Bad{"--use_lora --lora_bias all", "--lora_bias", "only \"none\""},
            Bad{"--use_lora --q_lora True", "--q_lora", "quantised"},
            Bad{"--use_lora --lora_alfa 8", "--lora_alfa", "did you mean \"--lora_alpha\"?"},
-           Bad{"--optim adafactor", "--optim", "another optimizer"},
            Bad{"--nnodes 2", "--nnodes", "this machine only"},
            Bad{"--nproc_per_node 0", "--nproc_per_node", "at least 1"},
            Bad{"finetune.py", "finetune.py", "Python script"},

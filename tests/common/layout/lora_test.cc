@@ -43,6 +43,11 @@ TEST(Lora, TargetsMatchAsPefts) {
   EXPECT_EQ(resolve_lora(model(), {.target_pattern = "all-linear"})->target_modules.size(), 7u);
 }
 
+TEST(Lora, TheOrderOfNamesMeansNothing) {
+  EXPECT_EQ(*resolve_lora(model(), {.target_modules = {"v_proj", "q_proj"}}),
+            *resolve_lora(model(), {.target_modules = {"q_proj", "v_proj"}}));
+}
+
 TEST(Lora, AdaptersFollowTheUnitsOwnParametersAllAFirst) {
   const auto lora = *resolve_lora(model(), {.r = 4, .target_modules = {"q_proj", "k_proj"}});
   const auto plain = units_of(model());

@@ -167,6 +167,41 @@ TEST(ModelConfig, Qwen3HasHeadNormsAndAHeadSizeOfItsOwn) {
   }
 }
 
+TEST(ModelConfig, Gpt2) {
+  json config = json::parse(R"({"model_type": "gpt2", "vocab_size": 96, "n_embd": 32, "n_layer": 2,
+                                "n_head": 4})");
+  const ModelConfig c = read(config);
+  EXPECT_EQ(c.block, Block::Gpt2);
+  EXPECT_EQ(c.intermediate_size, 128);
+  EXPECT_EQ(c.max_position, 1024);
+  EXPECT_EQ(c.longest_sequence(), 1024);
+  EXPECT_TRUE(c.tied);
+  EXPECT_EQ(c.norm_eps, 1e-5);
+  EXPECT_EQ(c.dropout.embedding, 0.1) << "transformers' default, as in the released models";
+  EXPECT_EQ(c.dropout.attention, 0.1);
+  EXPECT_EQ(c.dropout.residual, 0.1);
+  EXPECT_EQ(units_of(c)[1].parameters[2].name, "transformer.h.0.attn.c_attn.weight");
+  EXPECT_EQ(units_of(c)[1].parameters[2].shape, (std::vector<int64_t>{32, 96}));
+  config["scale_attn_by_inverse_layer_idx"] = true;
+  EXPECT_DOUBLE_EQ(read(config).attention_scale(1), 1 / std::sqrt(8.0) / 2);
+  config["scale_attn_weights"] = false;
+  EXPECT_DOUBLE_EQ(read(config).attention_scale(0), 1.0);
+  for (const auto& [key, value] : {std::pair("activation_function", json("relu")),
+                                   {"add_cross_attention", json(true)},
+                                   {"n_head", json(5)},
+                                   {"resid_pdrop", json(-0.1)}}) {
+    json bad = config;
+    bad[key] = value;
+    EXPECT_NE(refusal(bad).find(key), std::string::npos);
+  }
+}
+
+TEST(ModelConfig, NamesWithoutTheirPrefix) {
+  EXPECT_EQ(name_without_prefix("transformer.h.0.ln_1.weight"), "h.0.ln_1.weight");
+  EXPECT_EQ(name_without_prefix("model.norm.weight"), "norm.weight");
+  EXPECT_EQ(name_without_prefix("lm_head.weight"), "");
+}
+
 TEST(ModelConfig, AnUnknownArchitectureIsRefusedWithTheKnownOnes) {
   for (const char* type : {"phi3", "", "LLAMA", "mixtral"}) {
     json config = llama();

@@ -93,6 +93,24 @@ TEST(Schedule, NoPrefetchNoReuseGathersTwicePerLayerAndHoldsOne) {
   EXPECT_EQ(schedule.peak_live, largest);
 }
 
+TEST(Schedule, ForwardAloneLeavesNothingGathered) {
+  for (const bool tied : {false, true}) {
+    const auto units = units_of(tiny(tied));
+    const auto plan = plan_flats(units, {.shard_world = 2});
+    for (const int64_t live : {1, 10000, 1000000}) {
+      const auto schedule = make_forward_schedule(units, plan, {true, 9000, live, 1'000'000});
+      replay(units, plan, schedule, /*micro_steps=*/0);  // nothing is reduced
+      std::vector<int> visits;
+      for (const Action& action : schedule.actions)
+        if (action.kind == Kind::Forward || action.kind == Kind::Turn)
+          visits.push_back(action.unit);
+      EXPECT_EQ(visits, (std::vector<int>{0, 1, 2, 3, 4, 5}));
+    }
+    const auto whole = make_forward_schedule(units, plan, {.sharded_parameters = false});
+    EXPECT_EQ(whole.actions.size(), 6u) << "nothing to gather";
+  }
+}
+
 TEST(Schedule, PrefetchTakesTheNextUnitWhole) {
   const auto units = units_of(tiny(false));
   const auto plan = plan_flats(units, {.shard_world = 2});

@@ -109,7 +109,7 @@ TEST(Dataset, BadRowsNameRowFieldAndReason) {
         {R"({"instruction": ["a"], "output": "b"})", "instruction: is a list, expected text"},
         {R"({"instruction": "a", "input": 3, "output": "b"})", "input: is a number, expected text"},
         {R"({"output": "b"})", "instruction: is missing"},
-        {R"({"messages": []})", "messages: chat rows are not supported"},
+        {R"({"messages": []})", "is chat, but row 0 is alpaca"},
         {R"([1])", "is a list, expected an object"},
         {R"({"instruction": "a" "output": "b"})", "is not JSON"},
         {"{\"instruction\": \"\xFF\", \"output\": \"b\"}", "is not JSON"},

@@ -244,6 +244,19 @@ TEST(Tokenizer, AnyDamageIsRefusedOrHarmless) {
   EXPECT_GT(loaded, 0);
 }
 
+TEST(Tokenizer, AnIdFarBeyondTheVocabularyIsRefused) {
+  json root = fixture("gpt2");
+  root["model"]["vocab"]["far"] = INT32_MAX;
+  const std::string error = Model().with("tokenizer.json", root).error();
+  EXPECT_NE(error.find("token 'far' has id 2147483647"), std::string::npos) << error;
+}
+
+TEST(Tokenizer, AMillionBracketsAreRefused) {
+  const std::string deep = R"({"model": {"vocab": {"a": )" + std::string(1'000'000, '[');
+  EXPECT_NE(Model().with("tokenizer.json", deep).error().find("nested too deep"),
+            std::string::npos);
+}
+
 TEST(Tokenizer, RefusesAVocabularyWithoutAllBytes) {
   json root = fixture("gpt2");
   root["model"]["vocab"].erase("\u0120");  // the space

@@ -32,15 +32,15 @@ TEST_P(KernelsTest, AdamWFollowsTheFormula) {
     auto p = random(n), m = random(n, 0.1f), v = random(n, 0.1f), g = random(n);
     for (float& value : v) value = std::abs(value);
     std::vector<double> expected(n);
-    const AdamW a{.lr = 0.01f,
-                  .beta1 = 0.9f,
-                  .beta2 = 0.95f,
-                  .eps = 1e-8f,
-                  .weight_decay = 0.1f,
+    const AdamW a{.lr = 0.01,
+                  .beta1 = 0.9,
+                  .beta2 = 0.95,
+                  .eps = 1e-8,
+                  .weight_decay = 0.1,
                   .decoupled = decoupled,
-                  .bias_correction1 = 0.19f,
-                  .bias_correction2 = 0.0975f,
-                  .grad_scale = 0.5f};
+                  .bias_correction1 = 0.19,
+                  .bias_correction2 = 0.0975,
+                  .grad_scale = 0.5};
     for (int64_t i = 0; i < n; ++i) {
       double gradient = g[i] * 0.5, value = p[i];
       if (decoupled)

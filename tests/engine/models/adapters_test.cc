@@ -17,7 +17,7 @@ layout::ModelConfig model() {
   return *read;
 }
 
-double dot(const at::Tensor& a, const at::Tensor& b) {
+double dot_of(const at::Tensor& a, const at::Tensor& b) {
   return (a.to(at::kDouble) * b.to(at::kDouble)).sum().item<double>();
 }
 
@@ -54,14 +54,14 @@ Products products(const LoraArgs& args, std::optional<uint64_t> key,
     result.dx = at::zeros_like(x);
     adapters_forward(p, projection, x, key, result.out);
     adapters_backward(p, projection, dy, x, key, result.dx);
-    result.y = dot(result.out, dy);
-    result.x = dot(x, result.dx);
+    result.y = dot_of(result.out, dy);
+    result.x = dot_of(x, result.dx);
     for (const auto& adapter : state.units()[1].adapters) {
       // A second call says where the gradient lies, and that it was written.
       const auto a = p.grad(adapter.a), b = p.grad(adapter.b);
       EXPECT_TRUE(a.accumulate && b.accumulate);
-      result.a += dot(p.weight(adapter.a), a.tensor);
-      result.b += dot(p.weight(adapter.b), b.tensor);
+      result.a += dot_of(p.weight(adapter.a), a.tensor);
+      result.b += dot_of(p.weight(adapter.b), b.tensor);
     }
   });
   return result;

@@ -1,5 +1,5 @@
-// The fast kernels against the ATen form of the same operation, in fp32 and bf16. The ATen form is
-// also what a GPU runs, so this holds both to one answer.
+// The fast kernels against the ATen form of the same operation, in fp32, bf16 and fp16. The ATen
+// form is also what a GPU runs, so this holds both to one answer.
 #include "engine/models/ops.h"
 
 #include <ATen/ATen.h>
@@ -13,11 +13,13 @@ class Ops : public testing::TestWithParam<at::ScalarType> {
   void SetUp() override { at::manual_seed(11); }
   static at::Tensor random(at::IntArrayRef shape) { return at::randn(shape).to(GetParam()); }
   /// fp32: rounding of a few operations. bf16: both sides round the same operations; sums in
-  /// another order may move a result by one bf16 step, 2^-8 relative.
+  /// another order may move a result by one bf16 step, 2^-8 relative (fp16: 2^-10).
   static void expect_close(const at::Tensor& got, const at::Tensor& want) {
     ASSERT_EQ(got.scalar_type(), want.scalar_type());
     ASSERT_EQ(got.sizes(), want.sizes());
-    const double step = GetParam() == at::kFloat ? 2e-5 : 1.0 / 128;
+    const double step = GetParam() == at::kFloat  ? 2e-5
+                        : GetParam() == at::kHalf ? 1.0 / 512
+                                                  : 1.0 / 128;
     const at::Tensor a = got.to(at::kDouble), b = want.to(at::kDouble);
     const double worst = ((a - b).abs() / (b.abs() + 0.1)).max().item<double>();
     EXPECT_LT(worst, step);
@@ -38,6 +40,42 @@ TEST_P(Ops, RmsNormAndItsGradient) {
     expect_close(fast_dx, slow_dx);
     expect_close(fast_dw, slow_dw);
   }
+}
+
+TEST_P(Ops, LayerNormAndItsGradient) {
+  const at::Tensor x = random({70, 48}) + 2, w = random({48}), b = random({48}),
+                   dy = random({70, 48});
+  const Normed fast = layer_norm(x, w, b, 1e-5), slow = reference::layer_norm(x, w, b, 1e-5);
+  expect_close(fast.y, slow.y);
+  expect_close(fast.y, at::layer_norm(x, {48}, w, b, 1e-5));
+  EXPECT_LT((fast.mean - slow.mean).abs().max().item<double>(), 1e-5);
+  EXPECT_LT((fast.rstd - slow.rstd).abs().max().item<double>(), 1e-5);
+  for (const bool accumulate : {false, true}) {
+    const at::Tensor dx = random({70, 48}), dw = random({48}), db = random({48});
+    at::Tensor got[] = {dx.clone(), dw.clone(), db.clone()};
+    at::Tensor want[] = {dx.clone(), dw.clone(), db.clone()};
+    layer_norm_backward(dy, x, w, slow, got[0], got[1], got[2], accumulate);
+    reference::layer_norm_backward(dy, x, w, slow, want[0], want[1], want[2], accumulate);
+    for (int i = 0; i < 3; ++i) expect_close(got[i], want[i]);
+  }
+}
+
+TEST_P(Ops, GeluAndItsGradient) {
+  const at::Tensor x = random({33, 40}) * 3, dy = random({33, 40});
+  if (GetParam() == at::kFloat) {
+    expect_close(gelu_new(x), reference::gelu_new(x));
+    expect_close(gelu_new(x), at::gelu(x, "tanh"));
+  } else {
+    // bf16 has steps of 2^-8 below 1: where both sides round tanh to neighbours, 1 + tanh moves by
+    // such a step however small it is, and x / 2 times it with it. Two steps are allowed.
+    const at::Tensor moved = (gelu_new(x) - reference::gelu_new(x)).to(at::kFloat).abs();
+    EXPECT_TRUE(moved.le(x.to(at::kFloat).abs() / 256 + 1e-6).all().item<bool>());
+    EXPECT_LT(moved.gt(0).to(at::kFloat).mean().item<double>(), 0.05);
+  }
+  at::Tensor fast = x.clone(), slow = x.clone();
+  gelu_new_backward(dy, fast);
+  reference::gelu_new_backward(dy, slow);
+  expect_close(fast, slow);
 }
 
 TEST_P(Ops, HeadNormOnAStridedRowAndItsGradient) {
@@ -90,7 +128,7 @@ TEST_P(Ops, CrossEntropyAndItsGradient) {
   expect_close(fast, slow);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Ops, testing::Values(at::kFloat, at::kBFloat16),
+INSTANTIATE_TEST_SUITE_P(Types, Ops, testing::Values(at::kFloat, at::kBFloat16, at::kHalf),
                          [](const auto& info) { return std::string(at::toString(info.param)); });
 
 }  // namespace

@@ -64,7 +64,7 @@ TEST_P(Generate, StopsAtAStopIdAndLeavesItOut) {
 INSTANTIATE_TEST_SUITE_P(Models, Generate,
                          testing::Values("tiny-qwen2", "tiny-qwen2-tied", "tiny-qwen1.5",
                                          "tiny-llama", "tiny-llama-linear", "tiny-llama-dynamic",
-                                         "tiny-mistral", "tiny-qwen3"),
+                                         "tiny-mistral", "tiny-qwen3", "tiny-gpt2"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::ranges::replace_if(

@@ -58,7 +58,7 @@ TEST_P(ModelOracle, LogitsLossAndGradients) {
     const auto layer = models::make_layer(*model);
     auto call = [&](int i) { return models::LayerCall{.layer = i, .batch = 2, .rope = &table}; };
     std::vector<models::LayerSaved> saved(model->num_layers);
-    at::Tensor x = models::embedding_forward(state.unit(0), input);
+    at::Tensor x = models::embedding_forward(state.unit(0), *model, input, {});
     for (int i = 0; i < model->num_layers; ++i)
       x = layer->forward(state.unit(i + 1), x, call(i), &saved[i]);
     const int head = static_cast<int>(model->num_layers) + 1;
@@ -77,7 +77,7 @@ TEST_P(ModelOracle, LogitsLossAndGradients) {
     for (int i = static_cast<int>(model->num_layers) - 1; i >= 0; --i) {
       layer->backward(state.unit(i + 1), dx, call(i), std::move(saved[i]));
     }
-    models::embedding_backward(state.unit(0), input, dx);
+    models::embedding_backward(state.unit(0), *model, input, dx, {});
     double squares = 0;
     for (size_t f = 0; f < state.plan().flats.size(); ++f) {
       auto& flat = state.flat(static_cast<int>(f));
@@ -101,8 +101,8 @@ TEST_P(ModelOracle, LogitsLossAndGradients) {
   });
 }
 
-constexpr const char* kFamilies[] = {"tiny-llama", "tiny-llama-linear", "tiny-llama-dynamic",
-                                     "tiny-mistral", "tiny-qwen3"};
+constexpr const char* kFamilies[] = {"tiny-llama",   "tiny-llama-linear", "tiny-llama-dynamic",
+                                     "tiny-mistral", "tiny-qwen3",        "tiny-gpt2"};
 
 struct AdamWRun {
   std::string directory;

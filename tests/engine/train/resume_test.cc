@@ -1,10 +1,12 @@
 // Resume: bit-identical at the same world size; within 1e-6 at another world size or stage.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "engine/checkpoint/reader.h"
 #include "engine/checkpoint/writer.h"
+#include "engine/train/saving.h"
 #include "tests/engine/train/support.h"
 
 namespace dsj::train {
@@ -33,7 +35,9 @@ class Resume : public testing::Test {
     if (options.rank == 0) {
       const auto published = checkpoint::publish(
           files, options,
-          {.extents = rank.state.extents(), .run_state = {{"updates", rank.stepper.updates()}}});
+          {.extents = rank.state.extents(),
+           .run_state = {{"updates", rank.stepper.updates()},
+                         {"loss_scaler", to_json(rank.stepper.loss_scaler().state())}}});
       ASSERT_TRUE(published) << published.error().to_string();
     }
     rank.collectives.barrier({})->wait();
@@ -46,6 +50,7 @@ class Resume : public testing::Test {
     auto newest = checkpoint::newest(files, directory);
     ASSERT_TRUE(newest && newest->reader);
     rank.stepper.set_updates(newest->reader->run_state()["updates"]);
+    rank.stepper.set_loss_scaler(loss_scaler_state(newest->reader->run_state()["loss_scaler"]));
     const auto restored = rank.state.restore(*newest->reader);
     ASSERT_TRUE(restored) << restored.error().to_string();
   }
@@ -68,29 +73,62 @@ class Resume : public testing::Test {
   std::string directory_;
 };
 
-SmallRun with(int world, int stage, bool bf16 = false) {
+SmallRun with(int world, int stage, dsconfig::Precision precision = dsconfig::Precision::Fp32) {
   // Global batch 8 and the same micro-batches whatever the world: the loss is a mean of their
   // means.
   SmallRun run{
       .model = "tiny-qwen2-tied", .world = world, .config = small_config(stage, 2, 4 / world)};
-  if (bf16) {
-    run.config.precision = run.config.communication_dtype = run.config.grad_accum_dtype =
-        dsconfig::Precision::Bf16;
-  }
+  run.config.precision = run.config.communication_dtype = run.config.grad_accum_dtype = precision;
+  // fp16: doubled every few steps, to overflows and back; the steps before the save count.
+  run.config.loss_scale = {.initial = std::ldexp(1.0, 16), .window = 2, .hysteresis = 2};
   return run;
 }
 
 TEST_F(Resume, NextTwentyLossesAreBitIdentical) {
-  for (const bool bf16 : {false, true}) {
+  using dsconfig::Precision;
+  for (const auto precision : {Precision::Fp32, Precision::Bf16, Precision::Fp16}) {
     for (int stage = 0; stage <= 3; ++stage) {
       std::filesystem::remove_all(directory_);
-      const auto run = with(2, stage, bf16);
+      const auto run = with(2, stage, precision);
       const auto whole = losses(run, 0, 23, false);
       losses(run, 0, 3, true);
       const auto resumed = losses(run, 3, 23, false);
       EXPECT_EQ(std::vector<double>(whole.begin() + 3, whole.end()), resumed) << "stage " << stage;
     }
   }
+}
+
+TEST_F(Resume, EveryStateOfOtherOptimizersComesBack) {
+  using enum dsconfig::OptimizerKind;
+  for (const auto kind : {Sgd, Lamb, RMSprop, Rprop, NAdam, Asgd}) {
+    std::filesystem::remove_all(directory_);
+    auto run = with(2, 2);
+    run.config.optimizer.kind = kind;
+    run.config.optimizer.momentum = 0.9;
+    run.config.optimizer.centered = true;
+    const auto whole = losses(run, 0, 8, false);
+    losses(run, 0, 3, true);
+    const auto resumed = losses(run, 3, 8, false);
+    EXPECT_EQ(std::vector<double>(whole.begin() + 3, whole.end()), resumed)
+        << name_of(run.config.optimizer);
+  }
+}
+
+TEST_F(Resume, AnotherOptimizerNamesTheStateThatIsMissing) {
+  losses(with(1, 0), 0, 1, true);
+  auto run = with(1, 0);
+  run.config.optimizer.kind = dsconfig::OptimizerKind::Adagrad;
+  testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger&) {
+    Rank rank(run, collectives);
+    PosixFiles files;
+    auto newest = checkpoint::newest(files, directory_);
+    ASSERT_TRUE(newest && newest->reader);
+    const auto restored = rank.state.restore(*newest->reader);
+    ASSERT_FALSE(restored);
+    const std::string said = restored.error().to_string();
+    EXPECT_NE(said.find("\"sum\""), std::string::npos) << said;
+    EXPECT_NE(said.find("Adagrad"), std::string::npos) << said;
+  });
 }
 
 TEST_F(Resume, TwoRanksThenOneThenFour) {
@@ -107,7 +145,8 @@ TEST_F(Resume, TwoRanksThenOneThenFour) {
 TEST_F(Resume, LoraWithDropoutIsBitIdentical) {
   for (int stage = 0; stage <= 3; ++stage) {
     std::filesystem::remove_all(directory_);
-    SmallRun run = with(2, stage, /*bf16=*/stage % 2 == 1);
+    SmallRun run =
+        with(2, stage, stage % 2 == 1 ? dsconfig::Precision::Bf16 : dsconfig::Precision::Fp32);
     run.lora = {.r = 4, .dropout = 0.2, .target_pattern = "all-linear"};
     const auto whole = losses(run, 0, 10, false);
     losses(run, 0, 3, true);

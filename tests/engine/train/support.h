@@ -120,7 +120,7 @@ struct Rank {
     }
     return stepper.run({.micro_batches = batches,
                         .step = index,
-                        .rates = {.lr = config.optimizer.lr},
+                        .rates = {.lr = config.optimizer.lr, .previous_lr = config.optimizer.lr},
                         .tokens = 1});
   }
 };

@@ -15,7 +15,7 @@ at::Tensor gradient(at::ScalarType type) {
 }
 
 TEST(SumOfSquares, EqualsTheSumInDouble) {
-  for (const auto type : {at::kFloat, at::kBFloat16}) {
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const at::Tensor grad = gradient(type);
     const double want = grad.to(at::kDouble).square().sum().item<double>();
     EXPECT_NEAR(sum_of_squares(grad), want, 1e-6 * want);

@@ -18,11 +18,12 @@ constexpr int64_t kElements = 70'003;  // several tasks and an odd rest
 struct Tensors {
   at::Tensor p, grad, low;
   std::vector<at::Tensor> states;
-  Tensors(const OptimizerConfig& config, at::ScalarType grad_type) {
+  Tensors(const OptimizerConfig& config, at::ScalarType grad_type,
+          at::ScalarType low_type = at::kBFloat16) {
     at::manual_seed(5);
     p = at::randn({kElements});
     grad = at::randn({kElements}).to(grad_type);
-    low = at::zeros({kElements}, at::kBFloat16);
+    low = at::zeros({kElements}, low_type);
     // Away from 0: there rounding alone decides the direction of Adam's steps.
     for (size_t i = 0; i < optim::states_of(config).size(); ++i)
       states.push_back(at::rand({kElements}).mul_(0.1).add_(0.1));
@@ -82,6 +83,19 @@ TEST(UpdateSpan, EqualsItsReference) {
         EXPECT_LT((fast.states[i] - slow.states[i]).abs().max().item<double>(), 1e-6);
       EXPECT_TRUE(fast.low.equal(fast.p.to(at::kBFloat16)))
           << "the 16-bit copy is the rounded master";
+    }
+  }
+}
+
+TEST(UpdateSpan, EveryGradientTypeWithEveryCopyType) {
+  const OptimizerConfig config{.lr = 0.01, .beta2 = 0.95, .weight_decay = 0.1};
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const auto low : {at::kBFloat16, at::kHalf}) {
+      const Tensors fast(config, type, low), slow(config, type, low);
+      run(config, fast, 3, Form::Fast);
+      run(config, slow, 3, Form::Reference);
+      EXPECT_LT((fast.p - slow.p).abs().max().item<double>(), 5e-6);
+      EXPECT_TRUE(fast.low.equal(fast.p.to(low))) << "the 16-bit copy is the rounded master";
     }
   }
 }

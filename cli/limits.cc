@@ -1,0 +1,129 @@
+#include "cli/limits.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/quantity.h"
+#include "common/contract.h"
+#include "common/cpu.h"
+
+namespace dsj::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using dsconfig::Finding;
+using dsconfig::Limit;
+using nlohmann::json;
+
+/// Directories of checkpoints that are there already.
+int64_t checkpoints_in(const std::string& output_dir) {
+  std::error_code problem;
+  int64_t found = 0;
+  for (const auto& entry :
+       fs::directory_iterator(output_dir + "/" + contract::kCheckpointsDir, problem))
+    found += entry.is_directory(problem) && !entry.path().filename().string().starts_with(".");
+  return found;
+}
+
+/// How many checkpoints the run adds to the disk at its fullest: one is written before the oldest
+/// beyond the limit goes.
+int64_t new_checkpoints(const jobspec::Job& job, int64_t total_steps) {
+  const TrainingArgs& training = job.training;
+  if (training.save_strategy.value_or("steps") == "no") return 0;
+  const int64_t every = std::max<int64_t>(1, training.save_steps.value_or(500));
+  const int64_t saves = total_steps > 0 ? (total_steps + every - 1) / every : 1;
+  if (!training.save_total_limit) return saves;
+  const int64_t most = *training.save_total_limit + 1;
+  return std::max<int64_t>(1, std::min(saves, most - checkpoints_in(training.output_dir)));
+}
+
+}  // namespace
+
+std::optional<int64_t> ThisMachine::container_memory() const {
+  std::ifstream groups(root_ + "/proc/self/cgroup");
+  std::optional<int64_t> least;
+  for (std::string line; std::getline(groups, line);) {
+    if (!line.starts_with("0::/")) continue;  // version 1 has other numbers
+    fs::path group = line.substr(3);
+    for (;; group = group.parent_path()) {
+      std::ifstream file(root_ + "/sys/fs/cgroup" + (group == "/" ? "" : group.string()) +
+                         "/memory.max");
+      int64_t bytes = 0;  // "max" does not read as a number
+      if (file >> bytes) least = std::min(least.value_or(bytes), bytes);
+      if (!group.has_relative_path()) break;
+    }
+  }
+  return least;
+}
+
+std::optional<int64_t> ThisMachine::memory() const {
+  std::ifstream file(root_ + "/proc/meminfo");
+  int64_t kibibytes = 0;
+  for (std::string word; file >> word;)
+    if (word == "MemTotal:" && file >> kibibytes) return kibibytes * 1024;
+  return std::nullopt;
+}
+
+std::optional<int64_t> ThisMachine::free_disk(const std::string& path) const {
+  std::error_code problem;
+  fs::path at = fs::absolute(path, problem);
+  while (!fs::exists(at, problem) && at.has_relative_path()) at = at.parent_path();
+  const fs::space_info space = fs::space(at, problem);
+  if (problem || space.available > INT64_MAX) return std::nullopt;
+  return static_cast<int64_t>(space.available);
+}
+
+dsconfig::Limits limits_of(const jobspec::Job& job, const GivenLimits& given,
+                           const Machine& machine) {
+  dsconfig::Limits limits;
+  if (given.device_memory) limits.device = {given.device_memory, "--device-memory"};
+  const json::json_pointer wanted("/spec/containers/0/resources/limits/memory");
+  const bool here = job.worker_template.is_null();
+  if (given.memory) {
+    limits.host = {given.memory, "--memory"};
+  } else if (job.worker_template.is_object() && job.worker_template.contains(wanted)) {
+    const json& found = job.worker_template[wanted];
+    limits.host = {parse_quantity(found.is_string() ? found.get<std::string>() : found.dump()),
+                   "spec.workers.template's memory limit"};
+  } else if (here) {
+    const auto container = machine.container_memory(), all = machine.memory();
+    if (container && (!all || *container < *all))
+      limits.host = {container, "this container's memory limit"};
+    else
+      limits.host = {all, "this machine's memory"};
+  }
+  if (here && !job.training.output_dir.empty())
+    limits.output_disk = {machine.free_disk(job.training.output_dir), job.training.output_dir};
+  return limits;
+}
+
+dsconfig::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& around,
+                                   const dsconfig::Resolution& resolution) {
+  return {.model = *around.model,
+          .config = resolution.config,
+          .world = job.world_size(),
+          .tokens_per_row = std::min(job.training.max_seq_length.value_or(2048),
+                                     std::max<int64_t>(1, around.model->longest_sequence())),
+          .recompute = job.training.gradient_checkpointing.value_or(false),
+          .native_products = resolution.config.precision == dsconfig::Precision::Bf16
+                                 ? cpu_multiplies_bf16()
+                                 : resolution.config.precision == dsconfig::Precision::Fp32,
+          .lora = around.lora};
+}
+
+std::vector<Finding> fit_findings(const jobspec::Job& job, const dsconfig::MemoryInput& memory,
+                                  const dsconfig::Limits& limits) {
+  // Without a template all workers are processes of this machine.
+  const int ranks = job.worker_template.is_null() ? job.world_size() : job.slots_per_worker;
+  std::vector<Finding> findings;
+  for (const auto& misfit : dsconfig::check_fit({.memory = memory,
+                            .ranks_per_host = ranks,
+                            .new_checkpoints = new_checkpoints(job, memory.config.total_steps)},
+                                                limits))
+    findings.push_back(
+        {Finding::Severity::Error, "spec", "DoesNotFit: " + misfit.what, misfit.remedy});
+  return findings;
+}
+
+}  // namespace dsj::cli

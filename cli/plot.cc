@@ -1,0 +1,82 @@
+// dsj plot OUT...: a run's curves in the terminal and as a page.
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <ctime>
+
+#include "cli/plot_data.h"
+#include "cli/plot_page.h"
+#include "cli/plot_text.h"
+#include "cli/verbs.h"
+#include "common/files/posix_files.h"
+
+namespace dsj::cli {
+namespace {
+
+struct PlotOptions {
+  std::vector<std::string> directories;
+  std::string page;
+  bool ascii = false, watch = false;
+};
+
+int terminal_columns() {
+  winsize size{};
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : 80;
+}
+
+bool is_over(const RunCurves& run) {
+  const std::string phase = run.status.is_object() ? run.status.value("phase", "") : "";
+  return phase == "Complete" || phase == "Failed";
+}
+
+/// Draws once; true: every run is over.
+Result<bool> draw(const PlotOptions& options) {
+  PosixFiles files;
+  std::vector<RunCurves> runs;
+  for (const std::string& directory : options.directories) {
+    DSJ_TRY(auto run, read_curves(files, directory));
+    runs.push_back(std::move(run));
+  }
+  std::string text;
+  bool over = true;
+  for (const RunCurves& run : runs) {
+    text += run.name + ": " + std::to_string(run.steps) + " steps\n\n";
+    for (const Curve& curve : run.curves) {
+      text += chart_text(curve, {.columns = terminal_columns(), .ascii = options.ascii}) + "\n";
+    }
+    over = over && is_over(run);
+  }
+  DSJ_TRY_STATUS(files.write_atomically(options.page, plot_page(runs)));
+  if (options.watch && isatty(STDOUT_FILENO) == 1) std::fputs("\x1b[H\x1b[2J", stdout);
+  std::printf("%spage: %s\n", text.c_str(), options.page.c_str());
+  std::fflush(stdout);
+  return over;
+}
+
+}  // namespace
+
+int run_plot(Arguments args) {
+  CLI::App app{
+      "Draws loss, lr, grad_norm and tokens per second of runs in the terminal, and writes a page "
+      "with the same curves to OUT/plot.html. Several OUTs share the page's drawings.",
+      "dsj plot"};
+  PlotOptions options;
+  app.add_option("OUT", options.directories, "output directory of a run")->required();
+  app.add_option("--page", options.page, "the page's file (OUT/plot.html of the first OUT)");
+  app.add_flag("--ascii", options.ascii, "stars instead of Braille dots");
+  app.add_flag("--watch", options.watch, "again every two seconds until the runs are over");
+  if (const auto over = parse(app, args)) return *over;
+  if (options.page.empty()) options.page = path_join(options.directories.front(), "plot.html");
+  while (true) {
+    const auto over = draw(options);
+    if (!over) return report("plot", over.error());
+    if (!options.watch || *over) return 0;
+    const timespec pause{2, 0};
+    nanosleep(&pause, nullptr);
+  }
+}
+
+}  // namespace dsj::cli

@@ -1,0 +1,75 @@
+#include "cli/plot_data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+
+#include "cli/run_status.h"
+#include "common/contract.h"
+
+namespace dsj::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kCurves[] = {"loss", "eval_loss", "lr", "grad_norm", "tokens_per_second"};
+
+std::string name_of(const std::string& directory) {
+  std::filesystem::path path = std::filesystem::path(directory).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  return path.filename() == "." ? std::filesystem::current_path().filename().string()
+                                : path.filename().string();
+}
+
+}  // namespace
+
+Result<RunCurves> read_curves(Files& files, const std::string& directory) {
+  const std::string path = path_join(directory, contract::kMetricsFile);
+  DSJ_TRY(const bool there, files.exists(path));
+  if (!there) {
+    return bad_input("there is no such file", path, "name the output directory of a dsj run");
+  }
+  DSJ_TRY(const std::string text, files.read_all(path, int64_t{4} << 30));
+  RunCurves run{.name = name_of(directory)};
+  std::map<std::string, std::map<double, double>> values;
+  for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos;
+       begin = end + 1) {
+    const json line = json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                                  text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    if (!line.is_object()) continue;
+    const auto step = line.find("step");
+    if (step == line.end() || !step->is_number_integer()) continue;
+    run.steps = std::max(run.steps, step->get<int64_t>());
+    for (const char* name : kCurves) {
+      const auto value = line.find(name);
+      if (value != line.end() && value->is_number()) values[name][*step] = value->get<double>();
+    }
+  }
+  for (const char* name : kCurves) {
+    if (values.contains(name))
+      run.curves.push_back({name, {values[name].begin(), values[name].end()}});
+  }
+  const std::string status = path_join(directory, contract::kStatusFile);
+  if (const auto found = files.read_all(status)) run.status = status_from_text(*found, status);
+  return run;
+}
+
+Points thinned(const Points& points, size_t most) {
+  if (points.size() <= most || most < 4) return points;
+  const size_t stretches = most / 2;
+  Points kept;
+  for (size_t i = 0; i < stretches; ++i) {
+    const auto first = points.begin() + static_cast<std::ptrdiff_t>(i * points.size() / stretches);
+    const auto end =
+        points.begin() + static_cast<std::ptrdiff_t>((i + 1) * points.size() / stretches);
+    const auto by_value = [](const auto& a, const auto& b) { return a.second < b.second; };
+    auto [low, high] = std::minmax_element(first, end, by_value);
+    if (low > high) std::swap(low, high);
+    kept.push_back(*low);
+    if (high != low) kept.push_back(*high);
+  }
+  return kept;
+}
+
+}  // namespace dsj::cli

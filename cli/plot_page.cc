@@ -1,0 +1,198 @@
+#include "cli/plot_page.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "cli/plot_text.h"
+
+namespace dsj::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kWidth = 860, kHeight = 240, kLeft = 70, kRight = 10, kTop = 10, kBottom = 26;
+constexpr size_t kPointsMost = 2000;
+constexpr std::array kColours{"#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2"};
+
+constexpr char kStyle[] = R"(
+body{font:14px/1.5 system-ui,sans-serif;margin:2em auto;max-width:900px;color:#1f2937}
+h1{font-size:1.4em} h2{font-size:1.05em;margin:1.4em 0 .2em}
+svg{width:100%;height:auto;background:#fafafa;border:1px solid #e5e7eb}
+text{font:11px system-ui,sans-serif;fill:#6b7280}
+table{border-collapse:collapse} td,th{padding:.15em .8em .15em 0;text-align:left;font-weight:normal}
+th{color:#6b7280} .value{min-height:1.5em;color:#374151} .key{display:inline-block;width:1em;height:.3em;
+margin:0 .4em .2em 1em})";
+
+constexpr char kScript[] = R"(
+for (const svg of document.querySelectorAll('svg')) {
+  const chart = charts[svg.dataset.chart], line = svg.querySelector('.hair');
+  const out = svg.nextElementSibling;
+  svg.addEventListener('mousemove', event => {
+    const box = svg.getBoundingClientRect();
+    const x = (event.clientX - box.left) / box.width * chart.width;
+    const step = chart.x0 + (x - chart.left) / chart.span * (chart.x1 - chart.x0);
+    let best = null;
+    const words = chart.runs.map(run => {
+      let low = 0, high = run.x.length - 1;
+      while (low < high) {
+        const middle = (low + high) >> 1;
+        if (run.x[middle] < step) low = middle + 1; else high = middle;
+      }
+      if (low > 0 && step - run.x[low - 1] < run.x[low] - step) low--;
+      if (best === null || Math.abs(run.x[low] - step) < Math.abs(best - step)) best = run.x[low];
+      return run.name + ': step ' + run.x[low] + ', ' + run.y[low];
+    });
+    const at = chart.x1 > chart.x0 ? chart.left + (best - chart.x0) / (chart.x1 - chart.x0) * chart.span
+                                   : chart.left + chart.span / 2;
+    line.setAttribute('x1', at); line.setAttribute('x2', at); line.style.display = '';
+    out.textContent = words.join('   ');
+  });
+  svg.addEventListener('mouseleave', () => { line.style.display = 'none'; out.textContent = ''; });
+})";
+
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '&')
+      out += "&amp;";
+    else if (c == '"')
+      out += "&quot;";
+    else
+      out += c;
+  }
+  return out;
+}
+
+std::string number(double value) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.2f", value);
+  return buffer;
+}
+
+const char* colour(size_t run) {
+  return kColours[run % kColours.size()];
+}
+
+struct Range {
+  double low = INFINITY, high = -INFINITY;
+  void take(double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+  /// Of `value` between 0 and 1; the middle when there is but one.
+  double place(double value) const { return high > low ? (value - low) / (high - low) : 0.5; }
+};
+
+const Curve* find_curve(const RunCurves& run, const std::string& name) {
+  const auto found = std::ranges::find(run.curves, name, &Curve::name);
+  return found == run.curves.end() ? nullptr : &*found;
+}
+
+/// The drawing, and into `data` what the script needs for it.
+std::string drawing(const std::vector<RunCurves>& runs, const std::string& name, json& data) {
+  const double span = kWidth - kLeft - kRight, tall = kHeight - kTop - kBottom;
+  Range x, y;
+  for (const RunCurves& run : runs) {
+    if (const Curve* curve = find_curve(run, name)) {
+      for (const auto& [step, value] : curve->points) x.take(step), y.take(value);
+    }
+  }
+  const auto at_y = [&](double value) { return kTop + (1 - y.place(value)) * tall; };
+  std::string svg = "<svg data-chart=\"" + name + "\" viewBox=\"0 0 " + number(kWidth) + " " +
+                    number(kHeight) + "\">";
+  for (const double part : {0.0, 0.25, 0.5, 0.75, 1.0}) {
+    const double value = y.high > y.low ? y.low + part * (y.high - y.low) : y.low;
+    const double at = kTop + (1 - part) * tall;
+    svg += "<line x1=\"" + number(kLeft) + "\" x2=\"" + number(kWidth - kRight) + "\" y1=\"" +
+           number(at) + "\" y2=\"" + number(at) + "\" stroke=\"#e5e7eb\"/><text x=\"" +
+           number(kLeft - 6) + "\" y=\"" + number(at + 4) + "\" text-anchor=\"end\">" +
+           short_number(value) + "</text>";
+    if (y.high <= y.low) break;
+  }
+  svg += "<text x=\"" + number(kLeft) + "\" y=\"" + number(kHeight - 8) + "\">" +
+         std::to_string(static_cast<int64_t>(x.low)) + "</text><text x=\"" +
+         number(kWidth - kRight) + "\" y=\"" + number(kHeight - 8) +
+         "\" text-anchor=\"end\">step " + std::to_string(static_cast<int64_t>(x.high)) + "</text>";
+  json series = json::array();
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const Curve* curve = find_curve(runs[i], name);
+    if (!curve) continue;
+    std::string path;
+    json xs = json::array(), ys = json::array();
+    for (const auto& [step, value] : thinned(curve->points, kPointsMost)) {
+      const std::string point = number(kLeft + x.place(step) * span) + "," + number(at_y(value));
+      path += (path.empty() ? "" : " ") + point;
+      xs.push_back(static_cast<int64_t>(step));
+      ys.push_back(value);
+    }
+    svg += "<polyline fill=\"none\" stroke=\"" + std::string(colour(i)) +
+           "\" stroke-width=\"1.5\" points=\"" + path + "\"/>";
+    if (xs.size() == 1) {
+      svg += "<circle r=\"3\" fill=\"" + std::string(colour(i)) + "\" cx=\"" +
+             path.substr(0, path.find(',')) + "\" cy=\"" + path.substr(path.find(',') + 1) + "\"/>";
+    }
+    series.push_back({{"name", runs[i].name}, {"x", xs}, {"y", ys}});
+  }
+  data[name] = {{"width", kWidth}, {"left", kLeft}, {"span", span},
+                {"x0", x.low},     {"x1", x.high},  {"runs", series}};
+  return svg + "<line class=\"hair\" style=\"display:none\" y1=\"" + number(kTop) + "\" y2=\"" +
+         number(kHeight - kBottom) + "\" stroke=\"#9ca3af\"/></svg><div class=\"value\"></div>\n";
+}
+
+/// A few words about what ran, where status.yaml tells them.
+std::string summary(const RunCurves& run) {
+  std::string rows;
+  const auto add = [&](const char* name, const std::string& pointer) {
+    const json::json_pointer at(pointer);
+    if (!run.status.is_object() || !run.status.contains(at) || run.status[at].is_null()) return;
+    const json& value = run.status[at];
+    rows += std::string("<tr><th>") + name + "</th><td>" +
+            escaped(value.is_string() ? value.get<std::string>() : value.dump()) + "</td></tr>";
+  };
+  const std::string config = "/training/resolvedConfig/";
+  add("phase", "/phase");
+  add("ranks", "/worldSize");
+  add("steps", "/training/totalSteps");
+  add("precision", config + "precision");
+  add("ZeRO stage", config + "zero_optimization/stage");
+  add("rows per step", config + "train_batch_size");
+  add("micro-batch", config + "train_micro_batch_size_per_gpu");
+  add("accumulation", config + "gradient_accumulation_steps");
+  add("optimizer", config + "optimizer/type");
+  add("learning rate", config + "optimizer/lr");
+  add("schedule", config + "scheduler/type");
+  add("last loss", "/training/loss");
+  return rows;
+}
+
+}  // namespace
+
+std::string plot_page(const std::vector<RunCurves>& runs) {
+  std::string title;
+  for (const RunCurves& run : runs) title += (title.empty() ? "" : ", ") + run.name;
+  std::string page = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" +
+                     escaped(title) + "</title><style>" + kStyle + "</style></head><body>\n<h1>" +
+                     escaped(title) + "</h1>\n";
+  for (size_t i = 0; i < runs.size(); ++i) {
+    page += "<h2><span class=\"key\" style=\"background:" + std::string(colour(i)) + "\"></span>" +
+            escaped(runs[i].name) + ", " + std::to_string(runs[i].steps) + " steps</h2><table>" +
+            summary(runs[i]) + "</table>\n";
+  }
+  json data = json::object();
+  for (const char* name : {"loss", "eval_loss", "lr", "grad_norm", "tokens_per_second"}) {
+    const bool any = std::ranges::any_of(
+        runs, [&](const RunCurves& run) { return find_curve(run, name) != nullptr; });
+    if (any) page += "<h2>" + std::string(name) + "</h2>" + drawing(runs, name, data);
+  }
+  std::string text = data.dump(-1, ' ', false, json::error_handler_t::replace);
+  for (size_t at; (at = text.find("</")) != std::string::npos;) text.replace(at, 2, "<\\/");
+  return page + "<script>\nconst charts = " + text + ";" + kScript + "\n</script></body></html>\n";
+}
+
+}  // namespace dsj::cli

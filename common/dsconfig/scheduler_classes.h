@@ -1,0 +1,22 @@
+// The schedules of DeepSpeed 0.19 and torch.optim.lr_scheduler, and their constructors' parameters.
+// Internal to dsconfig.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace dsj::dsconfig {
+
+struct SchedulerClass {
+  std::string name;                   ///< exact case
+  bool deepspeed = false;             ///< else torch's
+  std::vector<std::string> params;    ///< what `scheduler.params` may hold
+  std::vector<std::string> required;  ///< of those
+};
+
+/// Null when it is not built.
+const SchedulerClass* scheduler_class(const std::string& type);
+/// Why a known schedule is not built; "" when it is, or is unknown.
+std::string scheduler_refusal(const std::string& type);
+
+}  // namespace dsj::dsconfig

@@ -1,0 +1,84 @@
+#include "engine/comm/observed.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <utility>
+
+#include "engine/comm/transport.h"
+
+namespace dsj::comm {
+namespace {
+
+/// Its operation was waited for when it was issued.
+class DoneWork final : public Work {
+ public:
+  void wait() override {}
+  bool done() override { return true; }
+};
+
+std::int64_t message_bytes(const Request& request) {
+  std::int64_t bytes = 0;
+  for (const ChunkPair& chunk : request.chunks) {
+    bytes += static_cast<std::int64_t>(chunk.in.nbytes());
+  }
+  return bytes;
+}
+
+class Observed final : public Collectives {
+ public:
+  Observed(std::unique_ptr<Collectives> inner, CallObserver observer, at::Device device)
+      : Collectives(inner->rank(), inner->world(), device),
+        inner_(std::move(inner)),
+        observer_(std::move(observer)),
+        device_(device) {}
+
+  std::string_view backend() const override { return inner_->backend(); }
+  void shutdown() override { inner_->shutdown(); }
+  void abort(const std::string& reason) override { inner_->abort(reason); }
+
+ protected:
+  WorkPtr issue(Request request) override {
+    Call call{.kind = request.kind, .unit = request.unit, .bytes = message_bytes(request)};
+    const auto start = Clock::now();
+    hand_on(request)->wait();
+    if (!device_.is_cpu()) {  // wait() was the stream's
+      c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
+    }
+    call.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    operation_done();
+    observer_(call);
+    return std::make_shared<DoneWork>();
+  }
+
+ private:
+  WorkPtr hand_on(const Request& request) {
+    const Label label{Traffic::Control, request.unit};  // this object counts by class
+    switch (request.kind) {
+      case Kind::AllGather:
+        return inner_->all_gather(std::span<const ChunkPair>(request.chunks), label);
+      case Kind::ReduceScatter:
+        return inner_->reduce_scatter(std::span<const ChunkPair>(request.chunks), request.op,
+                                      label);
+      case Kind::AllReduce:
+        return inner_->all_reduce(request.chunks[0].in, request.op, label);
+      case Kind::Broadcast:
+        return inner_->broadcast(request.chunks[0].in, request.root, label);
+      case Kind::Barrier:
+        break;
+    }
+    return inner_->barrier(label);
+  }
+
+  std::unique_ptr<Collectives> inner_;
+  CallObserver observer_;
+  const at::Device device_;
+};
+
+}  // namespace
+
+std::unique_ptr<Collectives> observed(std::unique_ptr<Collectives> inner, CallObserver observer,
+                                      at::Device device) {
+  return std::make_unique<Observed>(std::move(inner), std::move(observer), device);
+}
+
+}  // namespace dsj::comm

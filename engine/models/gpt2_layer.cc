@@ -1,0 +1,129 @@
+#include "engine/models/gpt2_layer.h"
+
+#include <ATen/ATen.h>
+
+namespace dsj::models {
+namespace {
+
+/// Parameters of a layer, in the order of layout::units_of.
+enum Index {
+  kNorm1,
+  kNorm1Bias,
+  kQkv,
+  kQkvBias,
+  kO,
+  kOBias,
+  kNorm2,
+  kNorm2Bias,
+  kUp,
+  kUpBias,
+  kDown,
+  kDownBias
+};
+
+}  // namespace
+
+Gpt2Layer::Gpt2Layer(const layout::ModelConfig& config) : config_(config) {
+  const int64_t hidden = config.hidden_size;
+  qkv_ = {kQkv, kQkvBias, {3 * hidden}, /*transposed=*/true};
+  o_ = {kO, kOBias, {hidden}, true};
+  up_ = {kUp, kUpBias, {config.intermediate_size}, true};
+  down_ = {kDown, kDownBias, {hidden}, true};
+}
+
+ops::Dropout Gpt2Layer::dropout(const LayerCall& call, Site site) const {
+  if (!call.dropout_key) return {};
+  const double p = site == Site::Attention ? config_.dropout.attention : config_.dropout.residual;
+  return {p, dropout_key(*call.dropout_key, static_cast<int64_t>(site))};
+}
+
+ops::Attention Gpt2Layer::shape(int64_t rows, const LayerCall& call) const {
+  return {.batch = call.batch,
+          .seq = rows / call.batch,
+          .heads = config_.num_heads,
+          .kv_heads = config_.num_heads,
+          .dim = config_.head_dim,
+          .scale = config_.attention_scale(call.layer),
+          .dropout = dropout(call, Site::Attention)};
+}
+
+at::Tensor Gpt2Layer::branch(const zero::UnitParameters& p, const Projection& projection,
+                             const at::Tensor& h, const at::Tensor& x, const LayerCall& call,
+                             Site site) const {
+  at::Tensor out = project(p, projection, h, call.dropout_key);
+  ops::dropout(out, dropout(call, site));
+  return out.add_(x);
+}
+
+at::Tensor Gpt2Layer::branch_backward(const zero::UnitParameters& p, const Projection& projection,
+                                      const at::Tensor& dy, const at::Tensor& h,
+                                      const LayerCall& call, Site site) const {
+  const ops::Dropout dropped = dropout(call, site);
+  if (dropped.p <= 0) return project_backward(p, projection, dy, h, call.dropout_key);
+  const at::Tensor d = dy.clone();
+  ops::dropout(d, dropped);
+  return project_backward(p, projection, d, h, call.dropout_key);
+}
+
+ops::Normed Gpt2Layer::norm(const zero::UnitParameters& p, int weight, const at::Tensor& x) const {
+  return ops::layer_norm(x, p.weight(weight), p.weight(weight + 1), config_.norm_eps);
+}
+
+void Gpt2Layer::norm_backward(const zero::UnitParameters& p, int weight, const at::Tensor& dh,
+                              const at::Tensor& x, const ops::Normed& normed, at::Tensor dx) const {
+  const auto dw = p.grad(weight), db = p.grad(weight + 1);
+  ops::layer_norm_backward(dh, x, p.weight(weight), normed, dx, dw.tensor, db.tensor,
+                           dw.accumulate);
+}
+
+at::Tensor Gpt2Layer::forward(const zero::UnitParameters& p, const at::Tensor& x,
+                              const LayerCall& call, LayerSaved* saved) const {
+  ops::Normed norm1 = norm(p, kNorm1, x);
+  at::Tensor qkv = project(p, qkv_, norm1.y, call.dropout_key);
+  ops::Attended attended = ops::attention(qkv, shape(x.size(0), call));
+  const at::Tensor x2 = branch(p, o_, attended.out, x, call, Site::Residual);
+  ops::Normed norm2 = norm(p, kNorm2, x2);
+  const at::Tensor inner = project(p, up_, norm2.y, call.dropout_key);
+  if (saved) {
+    saved->x = x;
+    saved->norm1 = std::move(norm1);
+    saved->qkv = std::move(qkv);
+    saved->attended = std::move(attended);
+    saved->x2 = x2;
+    saved->norm2 = std::move(norm2);
+    saved->inner = inner;
+  }
+  return branch(p, down_, ops::gelu_new(inner), x2, call, Site::Mlp);
+}
+
+void Gpt2Layer::backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
+                         LayerSaved saved) const {
+  at::Tensor dinner = std::move(saved.inner);
+  ops::gelu_new_backward(branch_backward(p, down_, dy, ops::gelu_new(dinner), call, Site::Mlp),
+                         dinner);
+  norm_backward(p, kNorm2, project_backward(p, up_, dinner, saved.norm2.y, call.dropout_key),
+                saved.x2, saved.norm2, dy);
+  saved.x2.reset();
+  saved.norm2 = {};
+  dinner.reset();
+  const at::Tensor dattended = branch_backward(p, o_, dy, saved.attended.out, call, Site::Residual);
+  const at::Tensor dqkv =
+      ops::attention_backward(dattended, saved.qkv, saved.attended, shape(dy.size(0), call));
+  saved.qkv.reset();
+  saved.attended = {};
+  norm_backward(p, kNorm1, project_backward(p, qkv_, dqkv, saved.norm1.y, call.dropout_key),
+                saved.x, saved.norm1, dy);
+}
+
+at::Tensor Gpt2Layer::forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
+                                     const LayerCall& call, int64_t first, at::Tensor k_cache,
+                                     at::Tensor v_cache) const {
+  const at::Tensor qkv = project(p, qkv_, norm(p, kNorm1, x).y, call.dropout_key);
+  const at::Tensor out =
+      ops::attention_cached(qkv, shape(x.size(0), call), first, k_cache, v_cache);
+  const at::Tensor x2 = branch(p, o_, out, x, call, Site::Residual);
+  const at::Tensor inner = project(p, up_, norm(p, kNorm2, x2).y, call.dropout_key);
+  return branch(p, down_, ops::gelu_new(inner), x2, call, Site::Mlp);
+}
+
+}  // namespace dsj::models

@@ -1,0 +1,42 @@
+// GPT-2's decoder layer (layout::Block::Gpt2): LayerNorm, one fused q, k, v
+// projection, gelu_new; weights stored [in, out]; dropout on probabilities and
+// on both branches. Positions are learned and lie in the embedding unit.
+#pragma once
+
+#include "engine/models/projection.h"
+#include "engine/models/unit.h"
+
+namespace dsj::models {
+
+class Gpt2Layer : public Layer {
+ public:
+  explicit Gpt2Layer(const layout::ModelConfig& config);
+  at::Tensor forward(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
+                     LayerSaved* saved) const override;
+  void backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
+                LayerSaved saved) const override;
+  at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
+                            const LayerCall& call, int64_t first, at::Tensor k_cache,
+                            at::Tensor v_cache) const override;
+
+ private:
+  enum class Site { Attention, Residual, Mlp };
+  ops::Dropout dropout(const LayerCall& call, Site site) const;
+  ops::Attention shape(int64_t rows, const LayerCall& call) const;
+  /// x + dropout(projection of h).
+  at::Tensor branch(const zero::UnitParameters& p, const Projection& projection,
+                    const at::Tensor& h, const at::Tensor& x, const LayerCall& call,
+                    Site site) const;
+  /// Gradient of h; that of x is dy itself.
+  at::Tensor branch_backward(const zero::UnitParameters& p, const Projection& projection,
+                             const at::Tensor& dy, const at::Tensor& h, const LayerCall& call,
+                             Site site) const;
+  ops::Normed norm(const zero::UnitParameters& p, int weight, const at::Tensor& x) const;
+  void norm_backward(const zero::UnitParameters& p, int weight, const at::Tensor& dh,
+                     const at::Tensor& x, const ops::Normed& normed, at::Tensor dx) const;
+
+  const layout::ModelConfig config_;
+  Projection qkv_, o_, up_, down_;
+};
+
+}  // namespace dsj::models

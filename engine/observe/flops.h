@@ -1,0 +1,47 @@
+// flops_profiler: parameters, multiply-accumulates and floating-point operations of a forward pass,
+// counted from shapes, beside the latencies of one step. Torch-free and pure.
+//
+// Counted are the matrix products: a weight [out, in] over N tokens is N x out x in MACs, attention
+// over rows of L tokens 2 x rows x heads x head_dim x L^2 (no causal half, as DeepSpeed counts). A
+// MAC is two operations. What works element by element is left out. Padding counts: it is computed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/dsconfig/resolved.h"
+#include "common/layout/units.h"
+#include "engine/observe/step_clock.h"
+
+namespace dsj::observe {
+
+/// A node of the model's tree: the model, a unit, a part of a unit ("self_attn"), a weight's owner.
+struct Module {
+  std::string name;
+  int64_t parameters = 0;
+  int64_t macs = 0;
+  double latency_ms = -1;  ///< forward; negative: not measured on its own
+  std::vector<Module> children;
+  int64_t flops() const { return 2 * macs; }
+};
+
+/// One forward pass over `rows` rows of `length` tokens.
+Module count_forward(const layout::ModelConfig& model, const std::vector<layout::UnitSpec>& units,
+                     int64_t rows, int64_t length);
+
+/// What the report is about besides the counts.
+struct ProfiledStep {
+  int64_t step = 0;
+  int world = 1;
+  int64_t rows = 0, length = 0;  ///< of a micro-batch
+  int64_t accumulation = 1;
+  double samples_per_step = 0;
+  StepTimes times;  ///< of the whole step
+};
+
+/// The text of the profile, in the order of information of DeepSpeed's.
+std::string flops_report(const dsconfig::FlopsProfilerConfig& config, Module model,
+                         const ProfiledStep& step);
+
+}  // namespace dsj::observe

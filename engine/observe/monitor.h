@@ -1,0 +1,45 @@
+// tensorboard and csv_monitor: curves in files that other programs read while the run goes on. Rank
+// 0 only. A value is in its file when write() has returned.
+//
+// PATH/NAME/ is ds_config's output_path and job_name, joined as DeepSpeed joins them: an empty
+// output_path is the working directory.
+//   tensorboard  events.out.tfevents.SECONDS.HOST.PID.0, one per attempt
+//   csv_monitor  one file per tag, "Train/Samples/lr" in Train_Samples_lr.csv: a head "step,lr",
+//                then a row per value; appended to by a run that goes on
+// A run that goes on from a checkpoint repeats no x: TensorBoard is told to drop what lies at
+// `from` and behind, rows of CSV files there are cut off.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "common/dsconfig/resolved.h"
+#include "common/files/files.h"
+#include "common/result.h"
+#include "engine/observe/tfevents.h"
+
+namespace dsj::observe {
+
+/// Called by one thread.
+class Monitor {
+ public:
+  virtual ~Monitor() = default;
+  /// Values of any tags, each with its own x.
+  virtual Status write(std::span<const Scalar> scalars) = 0;
+};
+
+/// Seconds since 1970.
+using WallClock = std::function<double()>;
+double wall_clock();
+
+/// `from`: x from here on is this attempt's; 0: a new run. Environment error: the directory or the
+/// file cannot be made. `files` must outlive the monitor.
+Result<std::unique_ptr<Monitor>> open_tensorboard(Files& files,
+                                                  const dsconfig::MonitorConfig& config,
+                                                  int64_t from, WallClock clock = wall_clock);
+Result<std::unique_ptr<Monitor>> open_csv(Files& files, const dsconfig::MonitorConfig& config,
+                                          int64_t from);
+
+}  // namespace dsj::observe

@@ -1,0 +1,34 @@
+// TensorBoard's event files, written by hand: TFRecord frames around Event messages in protocol
+// buffers' wire format. Only scalars. Pure: bytes are returned, the caller writes them.
+//
+// Frame: length (8 bytes, little endian), masked CRC-32C of it, the message, masked CRC-32C of the
+// message. Field numbers: tensorflow/core/util/event.proto and framework/summary.proto.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace dsj::observe {
+
+/// A value of a curve.
+struct Scalar {
+  std::string tag;  ///< "Train/Samples/lr"
+  double value = 0;
+  int64_t x = 0;  ///< samples seen, or steps
+};
+
+/// CRC-32C (Castagnoli).
+uint32_t crc32c(std::string_view bytes);
+/// One frame.
+std::string tf_record(std::string_view message);
+
+/// The first event of a file. `seconds` since 1970, in this and the others.
+std::string version_event(double seconds);
+/// Says that the run goes on behind `x`: readers drop what earlier files have at x and later.
+std::string restart_event(double seconds, int64_t x);
+/// One event; the scalars share one x. Values are written as floats, as torch's writer does.
+std::string scalars_event(double seconds, int64_t x, std::span<const Scalar> scalars);
+
+}  // namespace dsj::observe

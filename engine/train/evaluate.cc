@@ -1,0 +1,85 @@
+#include "engine/train/evaluate.h"
+
+#include <ATen/ATen.h>
+
+#include "engine/data/batch.h"
+
+namespace dsj::train {
+
+using layout::Action;
+
+Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
+  models::LayerCall call{
+      .batch = batch.input_ids.size(0),
+      .rope = model_.block == layout::Block::Llama ? &rope(batch.input_ids.size(1)) : nullptr};
+  Evaluated result;
+  at::Tensor x;
+  for (const Action& action : forward_schedule_.actions) {
+    switch (action.kind) {
+      case Action::Kind::Gather:
+        state_.gather(action.flat);
+        break;
+      case Action::Kind::Release:
+        state_.release(action.flat);
+        break;
+      case Action::Kind::Forward:
+        state_.wait_for(action.unit);
+        call.layer = action.unit - 1;
+        x = action.unit == 0
+                ? models::embedding_forward(state_.unit(0), model_, batch.input_ids, {})
+                : layer_->forward(state_.unit(action.unit), x, call, /*saved=*/nullptr);
+        break;
+      case Action::Kind::Turn: {
+        state_.wait_for(action.unit);
+        const auto head = models::head_loss(state_.unit(action.unit), model_, x, batch.labels);
+        result = {head.loss_sum, head.targets};
+        break;
+      }
+      case Action::Kind::Backward:
+      case Action::Kind::Reduce:
+        break;  // of no forward schedule
+    }
+  }
+  return result;
+}
+
+namespace {
+
+models::MicroBatch on_device(const data::Batch& batch, at::Device device) {
+  const auto rectangle = [&](const std::vector<int64_t>& values) {
+    return at::tensor(values).view({batch.rows, batch.length}).to(device);
+  };
+  return {rectangle(batch.input_ids), rectangle(batch.labels)};
+}
+
+}  // namespace
+
+Result<EvalResult> evaluate(Stepper& stepper, comm::Collectives& collectives, const EvalRows& rows,
+                            int64_t batch_size, int64_t pad_id, at::Device device) {
+  const int64_t batches = (rows.count + batch_size - 1) / batch_size;
+  double loss_rows = 0, targets = 0;  // exact in double: counts stay far below 2^53
+  for (int64_t round = 0; round < batches; round += collectives.world()) {
+    const int64_t own = round + collectives.rank();
+    std::vector<data::Sample> samples;
+    for (int64_t i = own * batch_size; i < std::min((own + 1) * batch_size, rows.count); ++i) {
+      DSJ_TRY(data::Sample sample, rows.dataset->at(rows.first + i));
+      samples.push_back(std::move(sample));
+    }
+    // Without a batch of its own a rank still takes part in the gathers.
+    const double weight = static_cast<double>(samples.size());
+    if (samples.empty()) samples.push_back({{static_cast<int32_t>(pad_id)}, {data::kIgnoredLabel}});
+    const auto got = stepper.evaluate(on_device(data::collate(samples, pad_id), device));
+    if (got.targets > 0) loss_rows += weight * got.loss_sum / static_cast<double>(got.targets);
+    targets += static_cast<double>(got.targets);
+  }
+  const at::Tensor sums =
+      at::tensor({loss_rows, targets}, at::TensorOptions().dtype(at::kDouble)).to(device);
+  collectives.all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "evaluate"})->wait();
+  const at::Tensor host = sums.to(at::kCPU);
+  const double* sum = host.const_data_ptr<double>();
+  return EvalResult{.loss = sum[0] / static_cast<double>(rows.count),
+                    .rows = rows.count,
+                    .targets = static_cast<int64_t>(sum[1])};
+}
+
+}  // namespace dsj::train

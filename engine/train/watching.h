@@ -1,0 +1,70 @@
+// What a run shows of itself besides metrics.jsonl: monitors, breakdowns, profiles, the log lines
+// of logging_steps. Reads what the step leaves behind; changes nothing of it. Rank 0 speaks; other
+// ranks only count their collectives (comms_logger).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "common/files/files.h"
+#include "common/metrics.h"
+#include "engine/comm/observed.h"
+#include "engine/observe/comms_log.h"
+#include "engine/observe/monitor.h"
+#include "engine/observe/step_clock.h"
+#include "engine/train/evaluate.h"
+#include "engine/train/events.h"
+#include "engine/train/inputs.h"
+#include "engine/train/saving.h"
+
+namespace dsj::train {
+
+/// `group`, or what counts its calls into `log` when comms_logger is on. `log` must outlive it.
+std::unique_ptr<comm::Collectives> watched(std::unique_ptr<comm::Collectives> group,
+                                           observe::CommsLog& log,
+                                           const dsconfig::CommsLoggerConfig& config,
+                                           at::Device device);
+
+class Watching {
+ public:
+  /// Observes `stepper` from now on where a key asks for times. All references must outlive it.
+  Watching(Files& files, const Inputs& inputs, Stepper& stepper, const zero::ModelState& state,
+           const Events& events, observe::CommsLog& comms, int rank, at::Device device);
+  ~Watching();
+  Watching(const Watching&) = delete;
+
+  /// Before the first step of this attempt: opens the monitors, dumps what dump_state asks for.
+  Status begin(const Progress& progress);
+  /// After each step; `batch` is one of its micro-batches.
+  void after_step(const StepMetrics& metrics, const Progress& progress,
+                  const models::MicroBatch& batch);
+  void after_evaluation(int64_t step, const EvalResult& result, double seconds);
+  /// Behind the last step of this attempt.
+  void finish();
+
+ private:
+  int64_t print_every() const;
+  double epoch(int64_t step) const;
+  void note(const std::string& text) const;
+  void write(const std::vector<observe::Scalar>& scalars);
+  void log_line(const StepMetrics& metrics);
+  void print_step(const StepMetrics& metrics, const Progress& progress);
+  void print_memory() const;
+  void profile_flops(int64_t step, const observe::StepTimes& times,
+                     const models::MicroBatch& batch);
+
+  Files& files_;
+  const Inputs& in_;
+  Stepper& stepper_;
+  const zero::ModelState& state_;
+  const Events& events_;
+  observe::CommsLog& comms_;
+  const bool speaks_;
+  std::unique_ptr<observe::StepClock> clock_;
+  std::vector<std::unique_ptr<observe::Monitor>> monitors_;
+  observe::StepTimes interval_times_;
+  double interval_seconds_ = 0, logged_loss_ = 0;
+  int64_t interval_steps_ = 0, logged_steps_ = 0;
+};
+
+}  // namespace dsj::train

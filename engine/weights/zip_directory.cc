@@ -1,0 +1,121 @@
+#include "engine/weights/zip_directory.h"
+
+#include <minizip/unzip.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+
+namespace dsj::weights {
+namespace {
+
+constexpr char kDamaged[] = "the file is damaged or cut off: download or copy it again";
+constexpr size_t kNameMax = 4096;
+
+/// ReadFile as minizip's file functions.
+struct Stream {
+  const ReadFile* file;
+  ZPOS64_T position = 0;
+};
+
+void* open_stream(void* opaque, const void*, int) {
+  return opaque;
+}
+uLong read_stream(void*, void* stream, void* out, uLong bytes) {
+  auto& s = *static_cast<Stream*>(stream);
+  const auto size = static_cast<ZPOS64_T>(s.file->size());
+  const uLong count = s.position >= size ? 0 : std::min<ZPOS64_T>(bytes, size - s.position);
+  if (!s.file->read(static_cast<int64_t>(s.position), {static_cast<std::byte*>(out), count}))
+    return 0;
+  s.position += count;
+  return count;
+}
+ZPOS64_T tell_stream(void*, void* stream) {
+  return static_cast<Stream*>(stream)->position;
+}
+long seek_stream(void*, void* stream, ZPOS64_T offset, int origin) {
+  auto& s = *static_cast<Stream*>(stream);
+  const auto size = static_cast<ZPOS64_T>(s.file->size());
+  const ZPOS64_T base = origin == ZLIB_FILEFUNC_SEEK_SET   ? 0
+                        : origin == ZLIB_FILEFUNC_SEEK_CUR ? s.position
+                                                           : size;
+  if (base + offset < base || base + offset > size) return -1;
+  s.position = base + offset;
+  return 0;
+}
+int close_stream(void*, void*) {
+  return 0;
+}
+int stream_error(void*, void*) {
+  return 0;
+}
+
+struct Closer {
+  void operator()(void* archive) const { unzClose(archive); }
+};
+
+/// The entry that the archive stands at.
+Status add_entry(unzFile archive, int64_t file_bytes, const std::string& path,
+                 std::map<std::string, ZipEntry>& entries) {
+  unz_file_info64 info{};
+  std::array<char, kNameMax> name{};
+  if (unzGetCurrentFileInfo64(archive, &info, name.data(), name.size() - 1, nullptr, 0, nullptr,
+                              0) != UNZ_OK ||
+      info.size_filename == 0 || info.size_filename >= name.size()) {
+    return bad_input("an entry of the zip archive cannot be read", path, kDamaged);
+  }
+  const std::string what = "zip entry \"" + std::string(name.data(), info.size_filename) + "\" ";
+  if (info.flag & 1) return bad_input(what + "is encrypted", path);
+  if (info.compression_method != 0 || info.compressed_size != info.uncompressed_size) {
+    return bad_input(what + "is compressed; torch.save stores tensors as they are", path);
+  }
+  if (unzOpenCurrentFile2(archive, nullptr, nullptr, /*raw=*/1) != UNZ_OK) {
+    return bad_input(what + "has no local header like its directory's", path, kDamaged);
+  }
+  const ZPOS64_T begin = unzGetCurrentFileZStreamPos64(archive);
+  unzCloseCurrentFile(archive);
+  const auto size = static_cast<ZPOS64_T>(file_bytes);
+  if (begin > size || info.uncompressed_size > size - begin) {
+    return bad_input(what + "ends behind the end of the file", path, kDamaged);
+  }
+  const ZipEntry entry{static_cast<int64_t>(begin), static_cast<int64_t>(info.uncompressed_size)};
+  if (!entries.emplace(std::string(name.data(), info.size_filename), entry).second) {
+    return bad_input(what + "is there twice", path);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::map<std::string, ZipEntry>> read_zip_directory(const ReadFile& file,
+                                                           const std::string& path) {
+  // minizip reads on where the last record is cut off; a file must end with it, without a comment.
+  std::array<char, 22> last{};
+  if (file.size() >= int64_t{last.size()}) {
+    DSJ_TRY_STATUS(
+        file.read(file.size() - int64_t{last.size()}, std::as_writable_bytes(std::span(last))));
+  }
+  if (std::memcmp(last.data(), "PK\5\6", 4) != 0) {
+    return bad_input("it does not end as a zip archive does", path, kDamaged);
+  }
+  Stream stream{&file};
+  zlib_filefunc64_def functions{open_stream, read_stream,  nullptr,      tell_stream,
+                                seek_stream, close_stream, stream_error, &stream};
+  const std::unique_ptr<void, Closer> archive(unzOpen2_64(path.c_str(), &functions));
+  if (!archive) return bad_input("no zip directory at its end", path, kDamaged);
+  unz_global_info64 global{};
+  if (unzGetGlobalInfo64(archive.get(), &global) != UNZ_OK) {
+    return bad_input("the zip directory cannot be read", path, kDamaged);
+  }
+  std::map<std::string, ZipEntry> entries;
+  int found = global.number_entry == 0 ? UNZ_END_OF_LIST_OF_FILE : unzGoToFirstFile(archive.get());
+  for (; found == UNZ_OK; found = unzGoToNextFile(archive.get())) {
+    DSJ_TRY_STATUS(add_entry(archive.get(), file.size(), path, entries));
+  }
+  if (found != UNZ_END_OF_LIST_OF_FILE || entries.size() != global.number_entry) {
+    return bad_input("the zip directory ends early", path, kDamaged);
+  }
+  return entries;
+}
+
+}  // namespace dsj::weights

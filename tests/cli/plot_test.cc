@@ -1,0 +1,114 @@
+// dsj plot: what is read, what the terminal shows, what the page holds.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cli/plot_page.h"
+#include "cli/plot_text.h"
+#include "cli/verbs.h"
+#include "common/files/memory_files.h"
+#include "common/files/posix_files.h"
+
+namespace dsj::cli {
+namespace {
+
+std::string line(int64_t step, const std::string& loss) {
+  return "{\"step\":" + std::to_string(step) + ",\"loss\":" + loss +
+         ",\"lr\":1e-5,\"grad_norm\":0.5,\"tokens_per_second\":300.5}\n";
+}
+
+Result<RunCurves> curves_of(const std::string& text) {
+  MemoryFiles files;
+  EXPECT_TRUE(files.make_dirs("runs/out"));
+  EXPECT_TRUE(files.write_atomically("runs/out/metrics.jsonl", text));
+  return read_curves(files, "runs/out/");
+}
+
+TEST(Plot, ReadsWhatIsWholeAndFinite) {
+  const auto run = curves_of(line(1, "3.5") + line(2, "null") + "{\"step\":2,\"eval_loss\":2.5}\n" +
+                             line(3, "2.0") + line(3, "1.5") + "garbage\n" + "{\"step\":4,\"lo");
+  ASSERT_TRUE(run) << run.error().to_string();
+  EXPECT_EQ(run->name, "out");
+  EXPECT_EQ(run->steps, 3);
+  ASSERT_EQ(run->curves.size(), 5u);
+  EXPECT_EQ(run->curves[0].name, "loss");
+  EXPECT_EQ(run->curves[0].points, (Points{{1, 3.5}, {3, 1.5}})) << "the later attempt's";
+  EXPECT_EQ(run->curves[1].name, "eval_loss");
+  EXPECT_EQ(run->curves[1].points, (Points{{2, 2.5}}));
+}
+
+TEST(Plot, MissingFileSaysWhatToName) {
+  MemoryFiles files;
+  const auto run = read_curves(files, "nowhere");
+  ASSERT_FALSE(run);
+  EXPECT_EQ(run.error().kind, ErrorKind::BadInput);
+  EXPECT_EQ(run.error().where, "nowhere/metrics.jsonl");
+}
+
+TEST(Plot, ThinningKeepsSpikesAndOrder) {
+  Points points;
+  for (int i = 0; i < 10'000; ++i) points.emplace_back(i, i == 7777 ? 100.0 : 1.0 / (i + 1));
+  const Points kept = thinned(points, 200);
+  EXPECT_LE(kept.size(), 200u);
+  EXPECT_TRUE(std::ranges::is_sorted(kept));
+  EXPECT_NE(std::ranges::find(kept, std::pair{7777.0, 100.0}), kept.end());
+  EXPECT_EQ(thinned(points, 20'000), points);
+}
+
+TEST(Plot, ChartFallsFromTopLeftToBottomRight) {
+  const Curve curve{"loss", {{1, 4}, {2, 3}, {3, 2}, {4, 1}}};
+  const std::string text = chart_text(curve, {.columns = 24, .rows = 4, .ascii = true});
+  EXPECT_EQ(text,
+            "loss  last 1.0000, min 1.0000 at 4, max 4.0000 at 1\n"
+            "    4.0000 |****\n"
+            "           |   ****\n"
+            "           |      ****\n"
+            "    1.0000 |         ***\n"
+            "            1          4\n");
+  const std::string dots = chart_text(curve, {.columns = 24, .rows = 4});
+  EXPECT_NE(dots.find("    4.0000 ┤⠉⠒"), std::string::npos) << dots;
+  EXPECT_EQ(dots.find('\x1b'), std::string::npos);
+}
+
+TEST(Plot, OnePointAndAFlatCurveAreDrawn) {
+  EXPECT_NE(chart_text({"lr", {{5, 1e-5}}}, {.columns = 40, .ascii = true}).find('*'),
+            std::string::npos);
+  const std::string flat = chart_text({"lr", {{1, 2}, {9, 2}}}, {.columns = 40, .ascii = true});
+  EXPECT_EQ(std::ranges::count(flat, '*'), 28) << flat;
+}
+
+TEST(Plot, PageStandsAlone) {
+  auto run = curves_of(line(1, "3.5") + line(2, "2.5"));
+  ASSERT_TRUE(run);
+  run->name = "a</script>b";
+  run->status = {{"phase", "Complete"},
+                 {"training", {{"resolvedConfig", {{"precision", "bf16"}}}}}};
+  const std::string page = plot_page({*run, *run});
+  for (const char* part : {"<h2>loss</h2>", "<h2>tokens_per_second</h2>", "polyline", "bf16",
+                           "Complete", "a&lt;/script&gt;b", "\"y\":[3.5,2.5]"}) {
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  }
+  for (const char* part : {"http", "src=", "<link", "@import", "<h2>eval_loss"}) {
+    EXPECT_EQ(page.find(part), std::string::npos) << part;
+  }
+  EXPECT_EQ(page.find("</script>"), page.rfind("</script>")) << "data ends no script";
+}
+
+TEST(Plot, VerbWritesThePageIntoTheOutputDirectory) {
+  const std::string out = testing::TempDir() + "plot-" + std::to_string(getpid());
+  PosixFiles files;
+  ASSERT_TRUE(files.make_dirs(out));
+  ASSERT_TRUE(files.write_atomically(out + "/metrics.jsonl", line(1, "3.5") + line(2, "2.5")));
+  testing::internal::CaptureStdout();
+  const std::vector<std::string> args = {out, "--ascii"};
+  EXPECT_EQ(run_plot(args), 0);
+  const std::string shown = testing::internal::GetCapturedStdout();
+  EXPECT_NE(shown.find("loss  last 2.5000"), std::string::npos) << shown;
+  EXPECT_TRUE(files.read_all(out + "/plot.html"));
+  const std::vector<std::string> nowhere = {out + "/nowhere"};
+  EXPECT_EQ(run_plot(nowhere), 2);
+  EXPECT_TRUE(files.remove_all(out));
+}
+
+}  // namespace
+}  // namespace dsj::cli

@@ -1,0 +1,80 @@
+// Counts against a calculation by hand, and what each key of flops_profiler changes.
+#include "engine/observe/flops.h"
+
+#include <gtest/gtest.h>
+
+namespace dsj::observe {
+namespace {
+
+layout::ModelConfig model(bool tied) {
+  return {.model_type = "qwen2",
+          .vocab_size = 50,
+          .hidden_size = 8,
+          .intermediate_size = 12,
+          .num_layers = 2,
+          .num_heads = 2,
+          .num_kv_heads = 1,
+          .head_dim = 4,
+          .max_position = 64,
+          .tied = tied};
+}
+
+Module counted(bool tied) {
+  return count_forward(model(tied), layout::units_of(model(tied)), 3, 5);
+}
+
+TEST(Flops, EqualACalculationByHand) {
+  constexpr int64_t kTokens = 3 * 5;
+  // q 8x8, k and v 4x8, o 8x8; gate, up, down 12x8 each; two products of heads x L x L x D.
+  constexpr int64_t kAttention = kTokens * (64 + 32 + 32 + 64) + 2 * 3 * 2 * 4 * 5 * 5;
+  constexpr int64_t kMlp = kTokens * 3 * 96;
+  for (const bool tied : {false, true}) {
+    const Module root = counted(tied);
+    ASSERT_EQ(root.children.size(), 4u);
+    EXPECT_EQ(root.children[0].macs, 0) << "an embedding multiplies nothing";
+    EXPECT_EQ(root.children[1].macs, kAttention + kMlp);
+    EXPECT_EQ(root.children[3].macs, kTokens * 50 * 8);
+    EXPECT_EQ(root.macs, 2 * (kAttention + kMlp) + kTokens * 50 * 8);
+    EXPECT_EQ(root.flops(), 2 * root.macs);
+    EXPECT_EQ(root.parameters, layout::total_numel(layout::units_of(model(tied))));
+  }
+}
+
+ProfiledStep step() {
+  ProfiledStep step{
+      .step = 7, .world = 2, .rows = 3, .length = 5, .accumulation = 2, .samples_per_step = 12};
+  step.times = {.forward = 4,
+                .backward_inner = 6,
+                .backward_allreduce = 2,
+                .step = 8,
+                .unit_forward = {1, 2, 1, 0},
+                .unit_backward = {1, 1, 1, 3}};
+  return step;
+}
+
+TEST(Flops, ReportIsAboutOneMicroBatch) {
+  const std::string text = flops_report({}, counted(false), step());
+  for (const char* part : {"step 7", "2.000 ms", "4.000 ms", "8.000 ms", "20.000 ms", "600.00"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+  }
+}
+
+TEST(Flops, EveryKeyChangesTheReport) {
+  const auto report = [](const dsconfig::FlopsProfilerConfig& config) {
+    return flops_report(config, counted(false), step());
+  };
+  const std::string plain = report({});
+  EXPECT_NE(plain.find("q_proj"), std::string::npos);
+  const std::string brief = report({.module_depth = 1, .detailed = false});
+  EXPECT_EQ(brief.find("q_proj"), std::string::npos) << brief;
+  EXPECT_EQ(brief.find("depth 2"), std::string::npos) << brief;
+  EXPECT_NE(brief.find("depth 1"), std::string::npos) << brief;
+  const std::string two = report({.module_depth = 1, .top_modules = 2, .detailed = false});
+  EXPECT_EQ(brief.find("layer 1"), std::string::npos) << "the largest only\n" << brief;
+  EXPECT_NE(two.find("layer 1"), std::string::npos) << two;
+  EXPECT_NE(report({.recompute_fwd_factor = 1}).find("= 3 x fwd flops"), std::string::npos);
+  EXPECT_NE(plain.find("= 2 x fwd flops"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace dsj::observe

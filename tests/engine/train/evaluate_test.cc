@@ -1,0 +1,109 @@
+// Evaluation: its loss against the step's own, its mean over rows and ranks, and that training goes
+// on as if it had not been.
+#include "engine/train/evaluate.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/engine/train/support.h"
+
+namespace dsj::train {
+namespace {
+
+/// A data file of the first `count` rows of row_ids(), 10 to 13 tokens long.
+class Evaluation : public testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = testing::TempDir() + "eval-" + std::to_string(getpid()) + ".json";
+    nlohmann::json rows = nlohmann::json::array();
+    for (int64_t row = 0; row < 7; ++row) {
+      const auto ids = row_ids(row, 10 + row % 4, 100);
+      rows.push_back({{"input_ids", ids}, {"labels", ids}});
+    }
+    std::ofstream(path_) << rows.dump();
+    auto opened = data::Dataset::open(path_, nullptr, {.vocab_size = 100});
+    ASSERT_TRUE(opened) << opened.error().to_string();
+    dataset_ = std::move(*opened);
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  EvalResult evaluated(int world, int stage, int64_t batch, bool bf16 = false) {
+    SmallRun run{.world = world, .config = small_config(stage)};
+    if (bf16) run.config.precision = run.config.communication_dtype = dsconfig::Precision::Bf16;
+    EvalResult result;
+    testing_support::run_ranks(world, [&](comm::Collectives& collectives, memory::Ledger&) {
+      Rank rank(run, collectives);
+      rank.load(run.model);
+      const auto got = evaluate(rank.stepper, collectives, {dataset_.get(), 0, dataset_->rows()},
+                                batch, 0, at::kCPU);
+      ASSERT_TRUE(got) << got.error().to_string();
+      if (collectives.rank() == 0) result = *got;
+    });
+    return result;
+  }
+
+  std::string path_;
+  std::unique_ptr<data::Dataset> dataset_;
+};
+
+TEST_F(Evaluation, LossIsTheStepsOwnOnTheSameRows) {
+  for (const bool bf16 : {false, true}) {
+    for (const int stage : {0, 3}) {
+      SmallRun run{.config = small_config(stage)};
+      if (bf16) run.config.precision = run.config.communication_dtype = dsconfig::Precision::Bf16;
+      testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
+        Rank rank(run, collectives);
+        rank.load(run.model);
+        const auto batch =
+            micro_batch(0, 0, collectives.rank(), run.world, run.config, rank.model.vocab_size);
+        const auto seen = rank.stepper.evaluate(batch);
+        const double own = seen.loss_sum / static_cast<double>(seen.targets);
+        const at::Tensor mean = at::full({1}, own, at::kDouble);
+        collectives.all_reduce(mean, comm::Op::Sum, {})->wait();
+        EXPECT_DOUBLE_EQ(mean.item<double>() / run.world, rank.step(0).loss) << "stage " << stage;
+      });
+    }
+  }
+}
+
+TEST_F(Evaluation, MeanOverRowsWhateverTheWorld) {
+  const EvalResult one = evaluated(1, 0, 2);
+  EXPECT_EQ(one.rows, 7);
+  EXPECT_EQ(one.targets, 9 + 10 + 11 + 12 + 9 + 10 + 11);
+  EXPECT_NEAR(one.loss, std::log(100.0), 4.0) << "an untrained model's order of magnitude";
+  // Three batches and one of a single row: uneven over two and four ranks.
+  for (const int world : {2, 4}) {
+    const EvalResult more = evaluated(world, 3, 2);
+    EXPECT_NEAR(more.loss, one.loss, 1e-6 * one.loss) << world;
+    EXPECT_EQ(more.targets, one.targets);
+    EXPECT_EQ(more.rows, one.rows);
+  }
+  // A batch of all rows weighs tokens, batches of one row weigh rows: Hugging Face's mean of means.
+  EXPECT_NE(evaluated(1, 0, 7).loss, evaluated(1, 0, 1).loss);
+}
+
+TEST_F(Evaluation, NextStepsAreBitIdentical) {
+  for (const int stage : {0, 2, 3}) {
+    std::vector<double> losses[2];
+    for (const bool evaluates : {false, true}) {
+      SmallRun run{.config = small_config(stage)};
+      run.config.zero.max_reuse_distance = 0;
+      testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
+        Rank rank(run, collectives);
+        rank.load(run.model);
+        for (int64_t step = 0; step < 4; ++step) {
+          const double loss = rank.step(step).loss;
+          if (collectives.rank() == 0) losses[evaluates].push_back(loss);
+          if (!evaluates) continue;
+          ASSERT_TRUE(evaluate(rank.stepper, collectives, {dataset_.get(), 1, 5}, 2, 0, at::kCPU));
+        }
+      });
+    }
+    EXPECT_EQ(losses[0], losses[1]) << "stage " << stage;
+  }
+}
+
+}  // namespace
+}  // namespace dsj::train

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""What `dsj plan` predicts, held against what dsj-train's own counting allocator and collectives measure.
+
+Usage: plan_check.py BIN_DIRECTORY [--gtest-report FILE] [--write docs/plan.md] [--quick]
+A Qwen2 shape of 24 M parameters (hidden 384, 6 layers, vocabulary 8192), 2 ranks, 2 steps of 2 micro-steps, at every
+stage, in fp32 and bf16, with and without recompute. Parameters, gradients, optimizer and buckets must be within 5 % of
+the prediction, activations at most the prediction and it at most 25 % above them, wire bytes equal.
+Exit 1 when one is not. --quick: stages 0 and 3 only, of a small shape.
+"""
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+
+ROW, MICRO, ACCUMULATION, WORLD = 128, 2, 2, 2
+FULL = {"hidden": 384, "layers": 6, "heads": 6, "kv-heads": 6, "inner": 2048, "vocabulary": 8192, "positions": 512}
+QUICK = {"hidden": 128, "layers": 3, "heads": 4, "kv-heads": 2, "inner": 512, "vocabulary": 1024, "positions": 256}
+EXACT = ("parameters", "gradients", "optimizer", "buckets")
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+
+
+def ds_config(stage, precision):
+    # With overlap_comm a reduction frees its memory whenever it ends: then the prediction is a bound, not a figure.
+    config = {"train_micro_batch_size_per_gpu": MICRO, "gradient_accumulation_steps": ACCUMULATION,
+              "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+              "zero_optimization": {"stage": stage, "overlap_comm": False, "reduce_bucket_size": 1000000, "allgather_bucket_size": 1000000,
+                                    "stage3_prefetch_bucket_size": 1000000, "stage3_max_live_parameters": 6000000,
+                                    "stage3_max_reuse_distance": 0, "stage3_param_persistence_threshold": 1000}}
+    if precision == "bf16":
+        config["bf16"] = {"enabled": True}
+    return config
+
+
+def manifest(folder, config, recompute):
+    return {"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob", "metadata": {"name": "plan-check"},
+            "spec": {"deepspeed": {"config": config}, "workers": {"slotsPerWorker": WORLD},
+                     "training": {"modelNameOrPath": f"{folder}/model", "dataPath": f"{folder}/rows.jsonl",
+                                  "outputDir": f"{folder}/out", "maxSteps": 2, "maxSeqLength": ROW,
+                                  "saveStrategy": "no", "gradientCheckpointing": recompute}}}
+
+
+def events_of(binary, folder, job):
+    """Runs WORLD ranks as the agent would, without one; every rank's events."""
+    spec = job["spec"]
+    with open(f"{folder}/job.json", "w", encoding="utf-8") as file:
+        json.dump({"name": "plan-check", "attempt": 1, "worldSize": WORLD, "outputDir": spec["training"]["outputDir"],
+                   "training": spec["training"], "dsConfig": spec["deepspeed"]["config"], "dsConfigSource": "plan"}, file)
+    shutil.rmtree(f"{folder}/out", ignore_errors=True)
+    os.makedirs(f"{folder}/out/checkpoints")
+    with open(f"{folder}/out/checkpoints/attempt", "w", encoding="utf-8") as file:
+        file.write("1\n")
+    store = socket.create_server(("127.0.0.1", 0))
+    ranks, readers, lines = [], [], [[] for _ in range(WORLD)]
+    for rank in range(WORLD):
+        reading, writing = os.pipe()
+        environment = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(WORLD), GROUP_RANK="0",
+                           LOCAL_WORLD_SIZE=str(WORLD), MASTER_ADDR="127.0.0.1", OMP_NUM_THREADS="1",
+                           MASTER_PORT=str(store.getsockname()[1]), DSJ_JOB_FILE=f"{folder}/job.json",
+                           DSJ_EVENT_FD=str(writing))
+        inherited = [writing]
+        if rank == 0:
+            environment["DSJ_STORE_FD"] = str(store.fileno())
+            inherited.append(store.fileno())
+        log = open(f"{folder}/rank-{rank}.log", "wb")
+        ranks.append(subprocess.Popen([os.path.join(binary, "dsj-train")], env=environment, pass_fds=inherited,
+                                      stdout=log, stderr=subprocess.STDOUT))
+        os.close(writing)
+        pipe = os.fdopen(reading)
+        readers.append(threading.Thread(target=lambda p=pipe, r=rank: lines[r].extend(p)))
+        readers[-1].start()
+    for rank in ranks:
+        rank.wait(timeout=600)
+    for reader in readers:
+        reader.join()
+    store.close()
+    for rank, process in enumerate(ranks):
+        if process.returncode != 0:
+            with open(f"{folder}/rank-{rank}.log", encoding="utf-8", errors="replace") as log:
+                raise RuntimeError(f"rank {rank} ended with {process.returncode}: {log.read()[-2000:]}")
+    return [[json.loads(line) for line in one] for one in lines]
+
+
+def compare(binary, folder, stage, precision, recompute):
+    """[(what, predicted, measured, ok)] of one run; measured is the larger of the ranks'."""
+    job = manifest(folder, ds_config(stage, precision), recompute)
+    with open(f"{folder}/job.yaml", "w", encoding="utf-8") as file:
+        json.dump(job, file)  # JSON is YAML
+    plan = json.loads(subprocess.check_output([os.path.join(binary, "dsj"), "plan", f"{folder}/job.yaml", "-o", "json"]))
+    events = events_of(binary, folder, job)
+    peaks = [next(e for e in one if e["event"] == "memory") for one in events]
+    bytes_of = plan["memory"]["bytesPerRank"]
+    rows = []
+    for name in EXACT:
+        measured = max(p["peak"][name] for p in peaks)
+        rows.append((name, bytes_of[name], measured, abs(bytes_of[name] - measured) <= 0.05 * max(measured, 1)))
+    measured = max(p["peak"]["activations"] for p in peaks)
+    rows.append(("activations", bytes_of["activations"], measured, measured <= bytes_of["activations"] <= 1.25 * measured))
+    measured = max(p["total"] for p in peaks)
+    rows.append(("all at once", bytes_of["peak"], measured, measured <= bytes_of["peak"] <= 1.25 * measured))
+    wire = sum(plan["wire"]["bytesPerStep"].values())
+    sent = [e["wire_bytes"] for e in events[0] if e["event"] == "step"]
+    rows.append(("wire bytes", wire, max(sent), all(one == wire for one in sent)))
+    return rows
+
+
+def table(results):
+    lines = ["| run | " + " | ".join(what for what, *_ in results[0][1]) + " |", "|---|" + "---|" * len(results[0][1])]
+    for name, rows in results:
+        cells = [f"{predicted / 2**20:.2f} / {measured / 2**20:.2f}" + ("" if ok else " **!**")
+                 for _, predicted, measured, ok in rows]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("binary")
+    parser.add_argument("--gtest-report")
+    parser.add_argument("--write")
+    parser.add_argument("--quick", action="store_true")
+    arguments = parser.parse_args()
+    binary = os.path.abspath(arguments.binary)
+    folder = tempfile.mkdtemp(prefix="dsj-plan-check-")
+    results = []
+    try:
+        shape = QUICK if arguments.quick else FULL
+        subprocess.check_output([os.path.join(binary, "dsj-make-model"), "--output", f"{folder}/model", "--untied",
+                                 "--end-of-text", "0"] + [x for k, v in shape.items() for x in (f"--{k}", str(v))])
+        draw = random.Random(7)
+        with open(f"{folder}/rows.jsonl", "w", encoding="utf-8") as file:
+            for _ in range(WORLD * MICRO * ACCUMULATION * 2):
+                ids = [draw.randrange(1, shape["vocabulary"]) for _ in range(ROW)]
+                file.write(json.dumps({"input_ids": ids, "labels": ids}) + "\n")
+        for precision in ("fp32", "bf16"):
+            for stage in ((0, 3) if arguments.quick else (0, 1, 2, 3)):
+                for recompute in (False, True):
+                    name = f"stage {stage} {precision}" + (" recompute" if recompute else "")
+                    results.append((name, compare(binary, folder, stage, precision, recompute)))
+                    print(name + ": " + ", ".join(f"{what} {predicted} / {measured}{'' if ok else ' !'}"
+                                                  for what, predicted, measured, ok in results[-1][1]), flush=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if arguments.write:
+        with open(arguments.write, encoding="utf-8") as file:
+            page = file.read()
+        page = re.sub(re.escape(BEGIN) + ".*" + re.escape(END), lambda _: f"{BEGIN}\n{table(results)}{END}", page, flags=re.S)
+        with open(arguments.write, "w", encoding="utf-8") as file:
+            file.write(page)
+    bad = {name: [what for what, _, _, ok in rows if not ok] for name, rows in results}
+    if arguments.gtest_report:
+        cases = [{"name": name, "classname": "Plan", "result": "COMPLETED",
+                  **({"failures": [{"failure": ", ".join(what), "type": ""}]} if what else {})} for name, what in bad.items()]
+        with open(arguments.gtest_report, "w", encoding="utf-8") as out:
+            json.dump({"testsuites": [{"name": "Plan", "testsuite": cases}]}, out)
+    failed = sum(1 for what in bad.values() if what)
+    print(f"{len(results)} runs, {failed} with a class out of its bounds")
+    return 1 if failed or not results else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,228 @@
+// Watching a run of the engine: what each key of ds_config and each argument that watches makes
+// appear, and that nothing of it moves the training by a bit.
+#include <gmock/gmock.h>
+
+#include "tests/run/run_support.h"
+
+namespace dsj::run_test {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class WatchRun : public RunTest {
+ protected:
+  void SetUp() override {
+    if (!fs::exists(fs::path(DSJ_BIN_DIR) / "dsj-train")) {
+      GTEST_SKIP() << "dsj-train is not built (DSJ_ENGINE=OFF)";
+    }
+    RunTest::SetUp();
+    write("data.json", rows(20).dump());
+    write("eval.json", rows(7).dump());
+  }
+  static json rows(int count) {
+    json list = json::array();
+    for (int row = 0; row < count; ++row) {
+      json ids = json::array();
+      for (int i = 0; i < 12; ++i) ids.push_back((row * 5 + i * (1 + row % 3)) % 200);
+      list.push_back({{"input_ids", ids}, {"labels", ids}});
+    }
+    return list;
+  }
+  /// Runs `steps` steps of 4 rows on 2 ranks (stage 3) with more keys and overrides; the exit code.
+  int train(int steps, const json& keys, const std::vector<std::string>& overrides = {}) {
+    json config = {
+        {"train_micro_batch_size_per_gpu", 1},
+        {"gradient_accumulation_steps", 2},
+        {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-3}}}}},
+        {"zero_optimization", {{"stage", 3}, {"stage3_param_persistence_threshold", 64}}}};
+    config.update(keys);
+    write("ds.json", config.dump());
+    write_job({{"maxSteps", std::to_string(steps)}, {"saveSteps", "1000"}});
+    std::vector<std::string> arguments = {"job.yaml"};
+    for (const auto& change : overrides) {
+      arguments.push_back("--set");
+      arguments.push_back("spec.training." + change);
+    }
+    return run(arguments, 300);
+  }
+  std::vector<json> metrics() const {
+    std::vector<json> lines;
+    std::ifstream in(out() / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) lines.push_back(json::parse(line));
+    return lines;
+  }
+  /// Of the training lines, or of the evaluations'.
+  std::vector<double> values(const char* key) const {
+    std::vector<double> found;
+    for (const json& line : metrics())
+      if (line.contains(key)) found.push_back(line[key]);
+    return found;
+  }
+  std::vector<int64_t> steps_with(const char* key) const {
+    std::vector<int64_t> steps;
+    for (const json& line : metrics())
+      if (line.contains(key)) steps.push_back(line["step"]);
+    return steps;
+  }
+  std::vector<std::string> lines_of(const std::string& path) const {
+    std::vector<std::string> lines;
+    std::ifstream in(at(path));
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    return lines;
+  }
+};
+
+TEST_F(WatchRun, MonitorsWriteEveryStep) {
+  const json keys = {
+      {"wall_clock_breakdown", true},
+      {"tensorboard", {{"enabled", true}, {"output_path", "tb"}, {"job_name", "mine"}}},
+      {"csv_monitor", {{"enabled", true}, {"output_path", "csv"}}}};
+  ASSERT_EQ(train(3, keys), 0);
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(at("tb/mine"))) {
+    EXPECT_THAT(entry.path().filename(), testing::StartsWith("events.out.tfevents."));
+    const std::string text = read_text(entry.path());
+    for (const char* tag : {"Train/Samples/train_loss", "Train/Samples/lr",
+                            "Train/Samples/elapsed_time_ms_backward_allreduce"}) {
+      EXPECT_THAT(text, HasSubstr(tag));
+    }
+    ++files;
+  }
+  EXPECT_EQ(files, 1);
+  const std::string csv = "csv/DeepSpeedJobName/Train_Samples_";
+  const auto loss = lines_of(csv + "train_loss.csv");
+  ASSERT_EQ(loss.size(), 4u);
+  EXPECT_EQ(loss[0], "step,train_loss\r");
+  const auto expected = values("loss");
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_THAT(loss[i + 1], testing::StartsWith(std::to_string(4 * (i + 1)) + ","));
+    EXPECT_EQ(std::stod(loss[i + 1].substr(loss[i + 1].find(',') + 1)), expected[i]);
+  }
+  for (const char* tag : {"lr", "elapsed_time_ms_forward", "elapsed_time_ms_backward",
+                          "elapsed_time_ms_backward_inner", "elapsed_time_ms_step"}) {
+    EXPECT_EQ(lines_of(csv + tag + ".csv").size(), 4u) << tag;
+  }
+  // The same directory goes on: no row twice.
+  ASSERT_EQ(train(5, keys), 0);
+  EXPECT_EQ(lines_of(csv + "train_loss.csv").size(), 6u);
+  EXPECT_EQ(lines_of(csv + "train_loss.csv").back().substr(0, 3), "20,");
+}
+
+TEST_F(WatchRun, BreakdownsArePrintedEveryStepsPerPrint) {
+  ASSERT_EQ(train(4, {{"steps_per_print", 2},
+                      {"wall_clock_breakdown", true},
+                      {"memory_breakdown", true},
+                      {"dump_state", true}}),
+            0);
+  const std::string text = stdout_text();
+  EXPECT_THAT(text, HasSubstr("\nstep=2, skipped=0, lr=0.001, loss="));
+  EXPECT_THAT(text, HasSubstr("\nstep=4, skipped=0"));
+  EXPECT_THAT(text, Not(HasSubstr("\nstep=3,")));
+  EXPECT_THAT(text, ContainsRegex("\ntime \\(ms\\) \\| forward: [0-9.]+ \\| backward: [0-9.]+ \\| "
+                                  "backward_inner: [0-9.]+ \\| backward_allreduce: [0-9.]+ \\| "
+                                  "step: [0-9.]+\n"));
+  EXPECT_THAT(text,
+              ContainsRegex("\nmemory \\(MiB, live/peak\\) \\| parameters: [0-9.]+/[0-9.]+ "));
+  EXPECT_THAT(text, HasSubstr("\nstate: resolved configuration\n"));
+  EXPECT_GT(status()["training"]["peakBytes"]["parameters"], 0);
+  fs::remove_all(out());
+  ASSERT_EQ(train(4, {}), 0);
+  for (const char* part : {"step=", "time (ms)", "memory (MiB", "state:"}) {
+    EXPECT_THAT(stdout_text(), Not(HasSubstr(part))) << "nobody asked";
+  }
+}
+
+TEST_F(WatchRun, CommunicationIsLogged) {
+  ASSERT_EQ(train(2, {{"comms_logger", {{"enabled", true}, {"verbose", true}, {"debug", true}}}}),
+            0);
+  EXPECT_THAT(stdout_text(), HasSubstr("Comm. Op            Message Size"));
+  EXPECT_THAT(stdout_text(), HasSubstr("\nall_gather | layer 0\n"));
+  EXPECT_THAT(stdout_text(), HasSubstr("\nreduce_scatter | layer 1\n"));
+  EXPECT_THAT(read_text(out() / "logs/rank-1.log"), HasSubstr("comm op: reduce_scatter | layer"));
+  const auto logged = values("loss");
+  fs::remove_all(out());
+  ASSERT_EQ(train(2, {{"comms_logger",
+                       {{"enabled", true}, {"prof_all", false}, {"prof_ops", {"all_reduce"}}}}}),
+            0);
+  EXPECT_THAT(stdout_text(), HasSubstr("\nall_reduce\n"));
+  EXPECT_THAT(stdout_text(), Not(HasSubstr("all_gather")));
+  EXPECT_THAT(read_text(out() / "logs/rank-1.log"), Not(HasSubstr("comm op:")));
+  fs::remove_all(out());
+  ASSERT_EQ(train(2, {}), 0);
+  EXPECT_EQ(values("loss"), logged) << "watching changes no bit";
+}
+
+TEST_F(WatchRun, FlopsAreProfiledAtTheirStep) {
+  ASSERT_EQ(train(3, {{"flops_profiler", {{"enabled", true}, {"profile_step", 2}}}}), 0);
+  EXPECT_THAT(stdout_text(), HasSubstr("\nflops profile of step 2, one micro-batch\n"));
+  EXPECT_THAT(stdout_text(), HasSubstr("q_proj"));
+  fs::remove_all(out());
+  ASSERT_EQ(train(3, {{"flops_profiler",
+                       {{"enabled", true}, {"output_file", "flops.txt"}, {"detailed", false}}}}),
+            0);
+  EXPECT_THAT(stdout_text(), Not(HasSubstr("flops profile")));
+  EXPECT_THAT(read_text(at("flops.txt")), HasSubstr("flops profile of step 1,"));
+  EXPECT_THAT(read_text(at("flops.txt")), Not(HasSubstr("all modules")));
+}
+
+TEST_F(WatchRun, EvaluationMovesNoBitOfTheTraining) {
+  ASSERT_EQ(train(6, {}), 0);
+  const auto expected = values("loss");
+  EXPECT_THAT(values("eval_loss"), IsEmpty());
+  fs::remove_all(out());
+  ASSERT_EQ(train(6, {},
+                  {"evaluationStrategy=steps", "evalSteps=2", "evalDataPath=eval.json",
+                   "perDeviceEvalBatchSize=2", "evalOnStart=true"}),
+            0);
+  EXPECT_EQ(values("loss"), expected) << "bit for bit";
+  EXPECT_EQ(steps_with("eval_loss"), (std::vector<int64_t>{0, 2, 4, 6}));
+  EXPECT_EQ(values("eval_samples"), (std::vector<double>(4, 7.0)));
+  EXPECT_THAT(stdout_text(), ContainsRegex("\nstep 4 eval_loss [0-9.]+ \\(7 rows\\)"));
+  EXPECT_EQ(status()["training"]["evalStep"], 6);
+}
+
+TEST_F(WatchRun, SplitAndEpochs) {
+  // 18 of 20 rows train: 4.5, so 5 steps an epoch; the third is cut short by maxSteps.
+  ASSERT_EQ(train(12, {},
+                  {"evaluationStrategy=epoch", "validationSplitPercentage=10", "saveStrategy=epoch",
+                   "saveTotalLimit=2", "loggingSteps=4", "loggingFirstStep=true"}),
+            0);
+  EXPECT_EQ(steps_with("eval_loss"), (std::vector<int64_t>{5, 10, 12}));
+  EXPECT_EQ(values("eval_samples"), (std::vector<double>(3, 2.0)));
+  for (const char* saved : {"saved step 5 ", "saved step 10 ", "saved step 12 "})
+    EXPECT_THAT(stdout_text(), HasSubstr(saved));
+  EXPECT_THAT(stdout_text(), Not(HasSubstr("saved step 6 ")));
+  int checkpoints = 0;
+  for (const auto& entry : fs::directory_iterator(out() / "checkpoints"))
+    checkpoints += entry.is_directory();
+  EXPECT_EQ(checkpoints, 2) << "saveTotalLimit";
+  const auto losses = values("loss");
+  for (const char* line : {"\nstep 1/12 loss ", "\nstep 4/12 loss ", "\nstep 12/12 loss "})
+    EXPECT_THAT(stdout_text(), HasSubstr(line));
+  EXPECT_THAT(stdout_text(), Not(HasSubstr("\nstep 2/12")));
+  char mean[64];
+  std::snprintf(mean, sizeof mean, "\nstep 8/12 loss %.4f",
+                (losses[4] + losses[5] + losses[6] + losses[7]) / 4);
+  EXPECT_THAT(stdout_text(), HasSubstr(mean)) << "the mean since the last line";
+}
+
+TEST_F(WatchRun, StopBeforeTheFirstStepLeavesAtOnce) {
+  write("ds.json", R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}})");
+  write_job({{"maxSteps", "1000000"}});
+  start({"job.yaml"});
+  ASSERT_TRUE(wait_until([&] { return rank_process(1) != 0; }, 60));
+  kill(rank_process(1), SIGSTOP);  // rank 0 cannot get beyond the rendezvous now
+  ASSERT_TRUE(wait_until([&] { return rank_process(0) != 0; }, 60));
+  kill(pid_, SIGINT);
+  kill(rank_process(1), SIGCONT);
+  EXPECT_EQ(finish(60), 130);
+  EXPECT_EQ(steps_done(), 0);
+  EXPECT_THAT(read_text(at("stderr")), HasSubstr("before the attempt's first step"));
+  EXPECT_THAT(processes(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace dsj::run_test
