@@ -15,6 +15,9 @@ void expect_equal(const RunResult& got, const RunResult& want, double tolerance)
   }
   ASSERT_EQ(got.weights.size(), want.weights.size());
   for (const auto& [name, value] : want.weights) {
+    // A key's bias moves every score of a query alike: its gradient is nothing but rounding, which
+    // AdamW makes a full step.
+    if (name.ends_with("k_proj.bias")) continue;
     EXPECT_LT((got.weights.at(name) - value).norm().item<double>(),
               1e-4 * value.norm().item<double>())
         << name;
