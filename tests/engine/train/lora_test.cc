@@ -113,7 +113,7 @@ TEST_P(Lora, EqualsPeft) {
 
 std::vector<PeftCase> cases() {
   std::vector<PeftCase> all;
-  for (const char* name : {"plain", "linear", "saved"}) {
+  for (const char* name : {"plain", "linear", "saved", "gpt2"}) {
     for (int stage = 0; stage <= 3; ++stage) {
       for (const bool recompute : {false, true}) all.push_back({name, stage, recompute});
     }
