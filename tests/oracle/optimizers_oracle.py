@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes tests/fixtures/optimizers.oracle.json: what torch.optim's classes do to two small parameters in 50 steps.
 
-Run by scripts/oracle.sh. Lion and LAMB are not in torch.optim: their formulas (ds_config.md 3.7) are written out below in
-float64. The rate changes from step to step; some gradients are zero, one element's always.
+Run by scripts/oracle.sh. All in float64, so that a difference is the rounding of the other side alone. Lion and LAMB are not in
+torch.optim: their formulas (ds_config.md 3.7) are written out below. The rate changes from step to step; some gradients are zero, one element's always.
 """
 # python: tests/oracle/model_venv.sh
 import json
@@ -97,15 +97,14 @@ def flat(tensors):
 def run(kind, params, torch_form, start, gradients, factors):
     name, arguments = torch_form or (kind, params)
     ours = {"Lion": Lion, "Lamb": Lamb}.get(name)
-    dtype = torch.float64 if ours else torch.float32
-    parameters = [torch.nn.Parameter(p.clone().to(dtype)) for p in start]
+    parameters = [torch.nn.Parameter(p.double()) for p in start]
     optimizer = ours(parameters, **arguments) if ours else getattr(torch.optim, name)(parameters, foreach=False,
                                                                                       **arguments)
     base = optimizer.param_groups[0]["lr"]
     kept = {}
     for step in range(1, STEPS + 1):
         for parameter, gradient in zip(parameters, gradients[step - 1]):
-            parameter.grad = gradient.clone().to(dtype)
+            parameter.grad = gradient.double()
         optimizer.param_groups[0]["lr"] = base * factors[step - 1]
         optimizer.step()
         if step in KEPT:

@@ -1,5 +1,5 @@
 // Every optimizer, from its ds_config section to 50 updates, against PyTorch's own classes
-// (tests/fixtures/optimizers.oracle.json; Lion and LAMB: their formulas in float64).
+// in float64 (tests/fixtures/optimizers.oracle.json; Lion and LAMB: their formulas).
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
