@@ -18,6 +18,8 @@ docs: build
 	@$(BUILD)/bin/dsj validate --keys markdown >docs/ds_config.md.new && mv docs/ds_config.md.new docs/ds_config.md
 bench: build
 	@python3 scripts/bench_train.py --bin $(BUILD)/bin
+	@$(BUILD)/bin/bench_optimizer_step
+	@$(BUILD)/bin/bench_nvme_step $(BUILD)
 fuzz: setup
 	@scripts/fuzz.sh $(or $(SECONDS_EACH),600)
 oracle:

@@ -37,11 +37,12 @@ REFUSED_THERE = {
         "DeepSpeed has no CPU kernel for this optimizer without offload",
 }
 # What this version promises to run: Qwen2 in fp32, bf16 and fp16, Llama and GPT-2 in fp32, every optimizer and
-# schedule, no offload.
+# schedule, offload.
 PROMISED = re.compile(r"qwen2_(fp32_z[0-3]_w[12](_acc4|_clip0|_noclipkey|_smallbuckets|_partition_all|_adamw_default"
                       r"|_adam_wtrue|_adamw_wfalse|_adam_default|_adam_fused_l2|_sgd|_adagrad|_sched_warmup_log"
                       r"|_sched_warmup_linear|_sched_warmupdecay_linear|_sched_warmupcosine|_sched_lrrangetest"
-                      r"|_sched_onecycle)?|bf16_z[0-3]_w[12](_acc4|_acc4_gradfp32)?"
+                      r"|_sched_onecycle|_offopt|_offopt_torchadam|_nvmeopt|_offparam)?"
+                      r"|bf16_z[0-3]_w[12](_acc4|_acc4_gradfp32|_offopt)?"
                       r"|fp16_z[0-3]_w[12](_inject|_static128)?)"
                       r"|(llama|gpt2)_fp32_z[023]_w[12]")
 # DeepSpeed's own defects, not followed: the run is compared with another record, as golden/README.md says.

@@ -96,6 +96,7 @@ Resolution resolve(const nlohmann::json& ds_config, const TrainingArgs& training
   resolver.precision();
   resolver.zero();
   resolver.optimizer();
+  resolver.offload();
   resolver.steps();
   resolver.scheduler();
   resolver.cadences();

@@ -58,7 +58,7 @@ const std::vector<Key>& all_keys() {
   static const std::vector<Key> table = [] {
     std::vector<Key> keys;
     for (auto part : {training_keys(), optimizer_keys(), scheduler_keys(), precision_keys(),
-                      zero_keys(), observation_keys(), other_engine_keys()})
+                      zero_keys(), offload_keys(), observation_keys(), other_engine_keys()})
       for (Key& key : part) keys.push_back(std::move(key));
     return keys;
   }();

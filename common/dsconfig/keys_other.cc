@@ -171,11 +171,6 @@ std::vector<Key> observation_keys() {
 std::vector<Key> other_engine_keys() {
   const std::string missing = " is not built in this version";
   std::vector<Key> keys;
-  keys.push_back({.path = "aio", .type = Type::Section});
-  add(keys, "aio",
-      "block_size:i=1048576 queue_depth:i=8 thread_count:i=1 intra_op_parallelism:i=1 "
-      "single_submit:b=false overlap_events:b=true use_gds:b=false",
-      State::Moot, "it acts with NVMe offload only, which is refused");
   add_switched(keys, "elasticity", "elastic batch sizes are not built in this version",
                "enabled:b=false max_train_batch_size:i micro_batch_sizes:l min_gpus:i=1 "
                "max_gpus:i=10000 num_gpus_per_node:i=1 model_parallel_size:i=1 min_time:i=0 "

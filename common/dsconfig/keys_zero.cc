@@ -2,36 +2,12 @@
 #include "common/dsconfig/keys.h"
 
 namespace dsj::dsconfig {
-namespace {
-
-void add_offload(std::vector<Key>& keys, const std::string& section, const char* what) {
-  using enum Type;
-  keys.push_back({.path = section, .type = Section});
-  keys.push_back({.path = section + ".device",
-                  .type = String,
-                  .fallback = "none",
-                  .state = State::Unsupported,
-                  .reason = std::string(what) + " offload is not built in this version",
-                  .choices = {"none", "cpu", "nvme"}});
-  keys.push_back({.path = section + ".nvme_path", .type = String, .state = State::WithSection});
-  keys.push_back(
-      {.path = section + ".buffer_count", .type = Int, .state = State::WithSection, .min = 0});
-  keys.push_back({.path = section + ".pin_memory",
-                  .type = Bool,
-                  .fallback = true,
-                  .state = State::WithSection,
-                  .fallback_013 = false});
-}
-
-}  // namespace
-
 std::vector<Key> zero_keys() {
   using enum Type;
   using enum State;
   const std::string zero = "zero_optimization.";
   const char* plus_plus = "ZeRO++ is not built in this version";
   const char* mics = "MiCS is not built in this version";
-  const char* offload = "offload is not built in this version";
   std::vector<Key> keys = {
       {.path = "zero_optimization", .type = Section},
       {.path = zero + "stage",
@@ -96,13 +72,6 @@ std::vector<Key> zero_keys() {
        .state = Inert,
        .reason = "every checkpoint is readable at any world size",
        .stages = "1, 2"},
-      {.path = zero + "sub_group_size",
-       .type = Int,
-       .fallback = 1'000'000'000,
-       .state = Moot,
-       .reason = "the update runs over one flat at a time and needs no tile of its own",
-       .min = 0,
-       .stages = "3"},
       {.path = zero + "stage3_prefetch_bucket_size",
        .type = Int,
        .fallback = 50'000'000,
@@ -160,12 +129,6 @@ std::vector<Key> zero_keys() {
        .state = Moot,
        .reason = "every parameter of a model that runs here gets a gradient",
        .stages = "2"},
-      {.path = zero + "round_robin_gradients",
-       .type = Bool,
-       .fallback = false,
-       .state = Inert,
-       .reason = "it spreads copies of CPU offload",
-       .stages = "1, 2"},
       {.path = zero + "legacy_stage1",
        .type = Bool,
        .fallback = false,
@@ -287,46 +250,7 @@ std::vector<Key> zero_keys() {
        .state = Moot,
        .reason = "Muon is refused",
        .stages = "3"},
-      {.path = zero + "cpu_offload",
-       .type = Bool,
-       .fallback = false,
-       .state = Unsupported,
-       .reason = std::string(offload) + " (cpu_offload is the old name of offload_optimizer)",
-       .stages = "1, 2, 3"},
-      {.path = zero + "cpu_offload_params",
-       .type = Bool,
-       .fallback = false,
-       .state = Unsupported,
-       .reason = std::string(offload) + " (cpu_offload_params is the old name of offload_param)",
-       .aliases = {"cpu_offload_param"},
-       .stages = "3"},
-      {.path = zero + "cpu_offload_use_pin_memory",
-       .type = Bool,
-       .fallback = false,
-       .state = WithSection},
   };
-  add_offload(keys, zero + "offload_param", "parameter");
-  keys.push_back(
-      {.path = zero + "offload_param.buffer_size", .type = Int, .state = WithSection, .min = 0});
-  keys.push_back(
-      {.path = zero + "offload_param.max_in_cpu", .type = Int, .state = WithSection, .min = 0});
-  add_offload(keys, zero + "offload_optimizer", "optimizer");
-  for (const char* name :
-       {"pipeline", "pipeline_read", "pipeline_write", "fast_init", "super_offload"})
-    keys.push_back({.path = zero + "offload_optimizer." + name,
-                    .type = Bool,
-                    .fallback = false,
-                    .state = WithSection});
-  keys.push_back({.path = zero + "offload_optimizer.ratio",
-                  .type = Float,
-                  .state = WithSection,
-                  .min = 0,
-                  .max = 1});
-  keys.push_back({.path = zero + "offload_optimizer.cpuadam_cores_perc",
-                  .type = Float,
-                  .state = WithSection,
-                  .min = 0,
-                  .max = 1});
   return keys;
 }
 

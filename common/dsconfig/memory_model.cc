@@ -192,6 +192,24 @@ class StepWalk {
   int64_t micro_step_ = 0;
 };
 
+/// What a flat keeps of the elements that this rank owns: master, states and, at stage 3, the shard
+/// that gathers read, which in fp32 is the master.
+void count_owned(const layout::OffloadPlan& plan, const layout::FlatLayout& layout, int flat,
+                 const ResolvedConfig& config, StepWalk& walk, MemoryClasses& bytes) {
+  const int64_t vectors = optimizer_vectors(layout, config);
+  const int64_t compute = bytes_of(config.precision);
+  for (const layout::Part& part : plan.optimizer[flat]) {
+    if (part.place == layout::Place::Device) walk.optimizer.add(part.numel * 4 * vectors);
+    if (part.place == layout::Place::Host) bytes.host += part.numel * 4 * vectors;
+  }
+  for (const layout::Part& part : plan.parameters[flat]) {
+    const bool is_master = !separate_master(config) && !layout.frozen();
+    auto& device = is_master ? walk.optimizer : walk.parameters;
+    if (part.place == layout::Place::Device) device.add(part.numel * compute);
+    if (part.place == layout::Place::Host) bytes.host += part.numel * compute;
+  }
+}
+
 }  // namespace
 
 MemoryModel memory_model(const MemoryInput& input) {
@@ -206,19 +224,17 @@ MemoryModel memory_model(const MemoryInput& input) {
                     .gathers = schedule.gathers,
                     .stage = effective_stage(input.config, input.world)};
   const int64_t compute = bytes_of(input.config.precision);
+  const layout::OffloadPlan offload = plan_offload(plan, input.config, input.world);
+  MemoryClasses elsewhere{.host = offload.staging_bytes(),
+                          .nvme = offload.optimizer_file_bytes + offload.parameter_file_bytes};
   const int64_t others = input.world - 1;
-  const auto states = static_cast<int64_t>(states_of(input.config.optimizer).size());
   StepWalk walk(input, units, plan, model.stage);
   for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
     const layout::FlatLayout& flat = plan.flats[i];
     const bool sharded = model.stage == 3 && !plan.is_persisted(i);
-    if (!sharded)
-      walk.parameters.add(flat.numel() * compute);
-    else if (compute != 4 || flat.frozen())
-      walk.parameters.add(flat.shard_numel() * compute);
-    if (flat.frozen()) continue;  // loaded once, never updated
-    const bool own_master = sharded || compute != 4;
-    walk.optimizer.add(flat.shard_numel() * 4 * (states + own_master));
+    if (!sharded) walk.parameters.add(flat.numel() * compute);
+    count_owned(offload, flat, i, input.config, walk, elsewhere);
+    if (flat.frozen()) continue;      // loaded once, never updated
     if (model.stage > 0 && !sharded)  // the updated copy is gathered once per step
       model.wire.parameter_elements += flat.shard_numel() * others;
   }
@@ -234,7 +250,9 @@ MemoryModel memory_model(const MemoryInput& input) {
                  .optimizer = walk.optimizer.peak,
                  .buckets = walk.buckets.peak,
                  .activations = walk.activations.peak,
-                 .peak = walk.all.peak};
+                 .peak = walk.all.peak,
+                 .host = elsewhere.host,
+                 .nvme = elsewhere.nvme};
   model.wire.gradient_elements = walk.reduced_elements;
   model.wire.gradient_bytes =
       model.wire.gradient_elements * bytes_of(input.config.communication_dtype);
@@ -246,7 +264,8 @@ DiskUse disk_use(const MemoryInput& input) {
   const auto units = layout::units_of(input.model, input.lora);
   const int64_t trained = layout::trainable_numel(units);
   // fp32 master and states of what is trained; the frozen rest is not saved again.
-  return {.checkpoint = trained * 4 * (1 + static_cast<int64_t>(states_of(input.config.optimizer).size())),
+  return {.checkpoint =
+              trained * 4 * (1 + static_cast<int64_t>(states_of(input.config.optimizer).size())),
           .model = layout::total_numel(units) * bytes_of(input.config.precision)};
 }
 

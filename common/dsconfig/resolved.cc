@@ -269,6 +269,7 @@ nlohmann::json to_json(const ResolvedConfig& config) {
         {"stage3_max_live_parameters", zero.max_live_parameters},
         {"stage3_max_reuse_distance", zero.max_reuse_distance},
         {"overlap_comm", zero.overlap_comm}}},
+      {"offload", to_json(config.offload)},
       {"optimizer", optimizer_json(config.optimizer)},
       {"scheduler", scheduler_json(config.scheduler)},
       {"total_steps", config.total_steps},

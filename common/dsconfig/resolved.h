@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/dsconfig/offload_config.h"
 #include "common/dsconfig/scheduler_config.h"
 
 namespace dsj::dsconfig {
@@ -154,6 +155,7 @@ struct ResolvedConfig {
   Precision communication_dtype = Precision::Fp32;
   Precision grad_accum_dtype = Precision::Fp32;
   ZeroConfig zero;
+  Offload offload;
   OptimizerConfig optimizer;
   SchedulerConfig scheduler;
   int64_t total_steps = 0;            ///< optimizer steps of the run
@@ -166,7 +168,6 @@ struct ResolvedConfig {
   EvalConfig eval;
   ObserveConfig observe;
 };
-
 
 /// For the "resolved" event, status and dsj plan.
 nlohmann::json to_json(const ResolvedConfig& config);

@@ -25,6 +25,7 @@ class Resolver {
   void precision();
   void zero();
   void optimizer();  ///< optimizer.cc
+  void offload();    ///< offload.cc
   void steps();
   void scheduler();  ///< schedule*.cc
   void cadences();   ///< when to log, save, evaluate (observe.cc)
@@ -60,6 +61,10 @@ class Resolver {
   int64_t of_hidden_size(const char* path, int64_t (*rule)(int64_t), const char* rule_text,
                          bool applies, int64_t fallback);
   std::optional<std::pair<double, double>> pair(const std::string& path) const;
+  OffloadDevice offload_device(const std::string& section, const char* old_name);
+  std::string nvme_path(const std::string& section, OffloadDevice device);
+  void offload_optimizer();
+  void offload_param();
   void betas(OptimizerConfig& optimizer);
   std::string word(const std::string& path, const std::string& fallback) const;
   MonitorConfig monitor(const std::string& section) const;

@@ -1,11 +1,12 @@
 #include "common/dsconfig/zero_plan.h"
+#include "common/dsconfig/optimizer_states.h"
 
 #include <algorithm>
 
 namespace dsj::dsconfig {
 
 int effective_stage(const ResolvedConfig& config, int world) {
-  return world == 1 ? 0 : config.zero.stage;
+  return world == 1 && config.offload.param.device == OffloadDevice::None ? 0 : config.zero.stage;
 }
 
 layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
@@ -23,6 +24,62 @@ layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
     options.model_persistence_threshold = zero.model_persistence_threshold;
   }
   return layout::plan_flats(units, options);
+}
+
+bool separate_master(const ResolvedConfig& config) {
+  return config.precision != Precision::Fp32;
+}
+
+int optimizer_vectors(const layout::FlatLayout& flat, const ResolvedConfig& config) {
+  return flat.frozen()
+             ? 0
+             : static_cast<int>(states_of(config.optimizer).size()) + separate_master(config);
+}
+
+namespace {
+
+layout::Place place_of(OffloadDevice device) {
+  switch (device) {
+    case OffloadDevice::Cpu:
+      return layout::Place::Host;
+    case OffloadDevice::Nvme:
+      return layout::Place::File;
+    case OffloadDevice::None:
+      break;
+  }
+  return layout::Place::Device;
+}
+
+}  // namespace
+
+layout::OffloadPlan plan_offload(const layout::FlatPlan& plan, const ResolvedConfig& config,
+                                 int world) {
+  const Offload& offload = config.offload;
+  const int stage = effective_stage(config, world);
+  layout::OffloadInput input;
+  int64_t largest = 0;
+  for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
+    const int64_t shard = plan.flats[i].shard_numel();
+    const bool sharded = stage == 3 && !plan.is_persisted(i);
+    largest = std::max(largest, shard);
+    input.flats.push_back({.shard_numel = shard,
+                           .optimizer_vectors = optimizer_vectors(plan.flats[i], config),
+                           .parameter_bytes = !sharded                              ? 0
+                                              : config.precision == Precision::Fp32 ? 4
+                                                                                    : 2});
+  }
+  // A buffer is one vector of sub_group_size elements; a shard is never larger than itself.
+  const OffloadOptimizer& o = offload.optimizer;
+  input.optimizer = {.place = place_of(o.device),
+                     .ratio = o.ratio,
+                     .staging = o.buffer_count * std::min(offload.sub_group_size, largest),
+                     .tiles_at_once = 1 + o.pipeline_read + o.pipeline_write};
+  const OffloadParam& p = offload.param;
+  input.parameters = {.place = place_of(p.device),
+                      .host_first = p.max_in_cpu,
+                      .staging = p.buffer_count * std::min(p.buffer_size, largest),
+                      .tiles_at_once = std::max<int64_t>(p.buffer_count, 1)};
+  return layout::plan_offload(input);
 }
 
 layout::ScheduleLimits schedule_limits(const ResolvedConfig& config, int world) {

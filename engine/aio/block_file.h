@@ -31,6 +31,13 @@ struct Options {
   bool overlap_events = true;    ///< false: the next pieces start when all of the last are done
 };
 
+/// What a file did so far.
+struct Counters {
+  int64_t blocks = 0;       ///< pieces handed to the system, again after a short result
+  int64_t submissions = 0;  ///< system calls that started them
+  int64_t mixed = 0;        ///< times that pieces started while earlier ones were under way
+};
+
 /// Names a request until its wait().
 using Ticket = int64_t;
 
@@ -45,6 +52,7 @@ class BlockFile {
   /// offset, and the system's reason; the rest of the request was still tried.
   virtual Status wait(Ticket ticket) = 0;
 
+  virtual Counters counters() const = 0;
   virtual const std::string& path() const = 0;
   virtual int64_t size() const = 0;                ///< bytes
   virtual const char* implementation() const = 0;  ///< "io_uring", "O_DIRECT threads", "threads"

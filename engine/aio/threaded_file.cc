@@ -65,13 +65,16 @@ void ThreadedFile::work() {
   while (const auto taken = requests_.take_or_wait()) {
     Block block = *taken;
     std::optional<Error> error;
+    if (under_way_++ > 0) ++mixed_;
     for (;;) {
+      ++calls_;
       const int64_t result = block.write ? raw_->write(block.offset, block.data, block.bytes)
                                          : raw_->read(block.offset, block.data, block.bytes);
       const auto next = advance(block, result, path_);
       if (!next) error = next.error();
       if (!next || *next == Next::Done) break;
     }
+    --under_way_;
     requests_.finish(*taken, error);
   }
 }

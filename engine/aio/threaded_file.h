@@ -1,7 +1,7 @@
 // A block file made of threads and blocking calls: one thread per block under way.
 #pragma once
 
-#include <functional>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -35,6 +35,7 @@ class ThreadedFile final : public BlockFile {
   Ticket read(int64_t offset, std::span<std::byte> out) override;
   Ticket write(int64_t offset, std::span<const std::byte> bytes) override;
   Status wait(Ticket ticket) override { return requests_.wait(ticket); }
+  Counters counters() const override { return {calls_, calls_, mixed_}; }
   const std::string& path() const override { return path_; }
   int64_t size() const override { return size_; }
   const char* implementation() const override { return implementation_; }
@@ -47,6 +48,7 @@ class ThreadedFile final : public BlockFile {
   const int64_t size_;
   const char* const implementation_;
   Requests requests_;
+  std::atomic<int64_t> calls_{0}, mixed_{0}, under_way_{0};
   std::vector<std::thread> threads_;
 };
 

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -51,6 +53,7 @@ class UringFile final : public BlockFile {
                   static_cast<int64_t>(bytes.size()));
   }
   Status wait(Ticket ticket) override { return requests_.wait(ticket); }
+  Counters counters() const override { return {blocks_, submissions_, mixed_}; }
   const std::string& path() const override { return path_; }
   int64_t size() const override { return size_; }
   const char* implementation() const override { return "io_uring"; }
@@ -85,19 +88,25 @@ class UringFile final : public BlockFile {
     else
       io_uring_prep_read(entry, descriptor_, block.data, bytes, offset);
     io_uring_sqe_set_data64(entry, static_cast<uint64_t>(slot));
-    if (options_.single_submit) io_uring_submit(&ring_);
+    ++blocks_;
+    if (!options_.single_submit) return;
+    ++submissions_;
+    io_uring_submit(&ring_);
   }
   /// Fills free slots; without overlap_events only once all are free.
   void refill() {
-    if (!options_.overlap_events && free_.size() != slots_.size()) return;
+    const bool idle = free_.size() == slots_.size();
+    if (!options_.overlap_events && !idle) return;
+    const int64_t before = blocks_;
     while (!free_.empty()) {
       const auto block = requests_.take();
-      if (!block) return;
+      if (!block) break;
       const int slot = free_.back();
       free_.pop_back();
       slots_[slot] = {*block, *block};
       prepare(slot);
     }
+    if (blocks_ > before && !idle) ++mixed_;
   }
   void completed(int slot, int64_t result) {
     const auto next = advance(slots_[slot].now, result, path_);
@@ -111,6 +120,7 @@ class UringFile final : public BlockFile {
       const bool closed = requests_.closed();
       refill();
       if (closed && free_.size() == slots_.size()) return;
+      submissions_ += io_uring_sq_ready(&ring_) > 0;
       const int waited = io_uring_submit_and_wait(&ring_, 1);
       // EAGAIN, EBUSY: the kernel is short of memory for the moment; what is queued stays queued.
       DSJ_CHECK(waited >= 0 || waited == -EINTR || waited == -EAGAIN || waited == -EBUSY,
@@ -134,6 +144,7 @@ class UringFile final : public BlockFile {
   std::vector<Slot> slots_;
   std::vector<int> free_;
   uint64_t wake_value_ = 0;
+  std::atomic<int64_t> blocks_{0}, submissions_{0}, mixed_{0};
   std::thread pump_;
 };
 

@@ -195,6 +195,14 @@ Status take_name(Files& files, const WriteOptions& options, const std::string& t
 
 Result<int64_t> write_rank(Files& files, const WriteOptions& options,
                            std::span<const Piece> pieces) {
+  return write_rank_from(files, options, [&](const EmitPiece& emit) -> Status {
+    for (const Piece& piece : pieces) DSJ_TRY_STATUS(emit(piece));
+    return {};
+  });
+}
+
+Result<int64_t> write_rank_from(Files& files, const WriteOptions& options,
+                                const std::function<Status(const EmitPiece&)>& produce) {
   const std::string staging = staging_path(options);
   const std::string json_path = path_join(staging, part_json_name(options.rank));
   DSJ_TRY_STATUS(files.make_dirs(staging));
@@ -208,7 +216,7 @@ Result<int64_t> write_rank(Files& files, const WriteOptions& options,
             .world = options.world};
   DSJ_TRY(const auto file, files.create_write(path_join(staging, part_data_name(options.rank))));
   BlockWriter writer(*file);
-  for (const Piece& piece : pieces) {
+  DSJ_TRY_STATUS(produce([&](const Piece& piece) -> Status {
     part.ranges.push_back({.state = piece.state,
                            .param = piece.param,
                            .offset = piece.offset,
@@ -216,7 +224,8 @@ Result<int64_t> write_rank(Files& files, const WriteOptions& options,
                            .file_offset = part.bytes});
     DSJ_TRY_STATUS(writer.append(std::as_bytes(piece.data)));
     part.bytes += int64_t(piece.data.size_bytes());
-  }
+    return {};
+  }));
   DSJ_TRY_STATUS(writer.flush());
   DSJ_TRY_STATUS(file->sync());
   DSJ_TRY_STATUS(file->close());

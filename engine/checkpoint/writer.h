@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -35,9 +36,16 @@ struct Piece {
   std::span<const float> data;
 };
 
-/// Writes this rank's part into the staging directory and makes it durable. Pieces are written in
-/// the order given: neighbours in a tensor next to each other read fastest. Returns the bytes
-/// written. A rank without pieces still calls it. Errors: I/O (Environment).
+/// Takes one piece; its data need not outlive the call. An error ends the writing and is returned.
+using EmitPiece = std::function<Status(const Piece&)>;
+
+/// Writes this rank's part into the staging directory and makes it durable. `produce` calls what it
+/// is given once per piece; pieces are written in that order: neighbours in a tensor next to each
+/// other read fastest. Returns the bytes written. A rank without pieces still calls it. Errors: I/O
+/// (Environment), and produce's own.
+Result<int64_t> write_rank_from(Files& files, const WriteOptions& options,
+                                const std::function<Status(const EmitPiece&)>& produce);
+/// The same for pieces that are all in memory.
 Result<int64_t> write_rank(Files& files, const WriteOptions& options,
                            std::span<const Piece> pieces);
 

@@ -145,8 +145,8 @@ void raise(std::atomic<int64_t>& peak, int64_t value) {
 }  // namespace
 
 const char* name_of(Class klass) {
-  static constexpr const char* kNames[] = {"parameters", "gradients", "optimizer", "buckets",
-                                           "activations"};
+  static constexpr const char* kNames[] = {"parameters", "gradients",   "optimizer",
+                                           "buckets",    "activations", "host"};
   return kNames[static_cast<int>(klass)];
 }
 

@@ -19,8 +19,9 @@ enum class Class {
   Optimizer,    ///< fp32 masters and moments
   Buckets,      ///< communication and conversion scratch
   Activations,  ///< all else: the default
+  Host,         ///< offloaded to host memory, and the staging of what is swapped to a file
 };
-inline constexpr int kClassCount = 5;
+inline constexpr int kClassCount = 6;
 const char* name_of(Class klass);
 
 /// Live and peak bytes by class. Any thread.

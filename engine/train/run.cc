@@ -25,6 +25,7 @@
 #include "engine/train/step.h"
 #include "engine/train/stop_signal.h"
 #include "engine/train/watching.h"
+#include "engine/zero/storage_error.h"
 
 namespace dsj::train {
 namespace {
@@ -280,7 +281,8 @@ Result<int> train(const RankEnv& env, const Events& events) {
   log::info("rank " + std::to_string(env.rank) + " of " + std::to_string(env.world_size) +
             ", backend " + std::string(collectives->backend()) + ", kernels " +
             kernels::table().isa + ", " + std::to_string(at::get_num_threads()) + " threads");
-  zero::ModelState state(in.model, in.config(), device, *collectives, in.lora);
+  zero::ModelState state(in.model, in.config(), device, *collectives, in.lora,
+                         {.job = in.job.name, .attempt = in.job.attempt, .note = log::info});
   if (in.lora && env.rank == 0) {
     log::info("LoRA: " + std::to_string(layout::trainable_numel(state.units())) + " of " +
               std::to_string(layout::total_numel(state.units())) + " parameters are trained");
@@ -321,6 +323,8 @@ int run_rank() {
     return code ? *code : failed(code.error());
   } catch (const comm::CollectiveError& error) {
     return failed({ErrorKind::Transient, error.what(), {}, {}});
+  } catch (const zero::StorageError& error) {
+    return failed(error.error());
   } catch (const std::bad_alloc&) {
     return failed({ErrorKind::Environment,
                    "out of host memory",

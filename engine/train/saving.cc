@@ -203,8 +203,8 @@ Status Saver::save(const Progress& progress) {
                                          .attempt = in_.job.attempt,
                                          .rank = collectives.rank(),
                                          .world = collectives.world()};
-  std::vector<zero::Flat::HostState> keep;
-  const auto written = checkpoint::write_rank(files_, options, state_.pieces(keep));
+  const auto written = checkpoint::write_rank_from(
+      files_, options, [&](const checkpoint::EmitPiece& emit) { return state_.for_pieces(emit); });
   DSJ_TRY_STATUS(agree(written ? Status{} : Status(std::unexpected(written.error()))));
   Status published;
   if (collectives.rank() == 0) {

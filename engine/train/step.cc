@@ -37,7 +37,12 @@ Stepper::Stepper(const layout::ModelConfig& model, const dsconfig::ResolvedConfi
       layer_(models::make_layer(model)),
       lowest_(layout::lowest_trainable(state.units())),
       averaging_(optim::averaging(config, state.collectives().world())),
-      loss_scaler_(optim::LossScaler::of(config)) {}
+      loss_scaler_(optim::LossScaler::of(config)) {
+  std::vector<int> gathers;
+  for (const Action& action : schedule_.actions)
+    if (action.kind == Action::Kind::Gather) gathers.push_back(action.flat);
+  state_.set_gathers(gathers);
+}
 
 const models::ops::RopeTable& Stepper::rope(int64_t seq) {
   const auto found = rope_.find(seq);
@@ -168,6 +173,7 @@ StepResult Stepper::run(const StepInput& input) {
   DSJ_CHECK(static_cast<int64_t>(input.micro_batches.size()) == accumulation);
   double loss = 0;
   MicroStep micro;
+  state_.begin_step();
   for (const Action& action : schedule_.actions) {
     if (const auto* batch = &input.micro_batches[action.micro_step]; micro.batch != batch) {
       micro = {};
@@ -205,6 +211,7 @@ StepResult Stepper::run(const StepInput& input) {
   update(result, input.rates);
   state_.clear_grad();
   if (observer_) observer_->after(observe::StepPart::Update);
+  state_.begin_step();  // the next one's: reads ahead while the caller prepares it
   return result;
 }
 

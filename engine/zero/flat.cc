@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "common/check.h"
 #include "engine/zero/norm.h"
 
@@ -15,19 +17,15 @@ Flat::Flat(const layout::FlatLayout& layout, const FlatOptions& options,
       options_(options),
       collectives_(collectives),
       owner_(options.stage == 0 ? 0 : collectives.rank()),
+      owned_(layout.shard_numel(), options.optimizer, options.parameters),
       written_(layout.slots().size(), false) {
   DSJ_CHECK(layout.world() == (options.stage == 0 ? 1 : collectives.world()));
   for (const auto& chunk : layout_.chunks()) {
     spans_.push_back({chunk.offset + owner_ * chunk.slice, chunk.shard_offset, chunk.slice});
   }
-  if (!sharded_parameters()) {
+  DSJ_CHECK(owned_.has_parameters() == sharded_parameters());
+  if (!sharded_parameters())
     working_ = make(layout_.numel(), options_.compute, Class::Parameters).zero_();
-  } else if (options_.compute != at::kFloat || frozen()) {
-    shard_ = make(layout_.shard_numel(), options_.compute, Class::Parameters).zero_();
-  }
-  if (!frozen() && !master_in_working()) {
-    master_ = make(layout_.shard_numel(), at::kFloat, Class::Optimizer).zero_();
-  }
 }
 
 at::Tensor Flat::make(int64_t numel, at::ScalarType type, Class klass) const {
@@ -35,31 +33,32 @@ at::Tensor Flat::make(int64_t numel, at::ScalarType type, Class klass) const {
   return at::empty({numel}, at::TensorOptions().dtype(type).device(options_.device));
 }
 
-bool Flat::master_in_working() const {
-  return options_.compute == at::kFloat && !sharded_parameters();
-}
-
 // ---- parameters
 
 Status Flat::fill_frozen(const Read& read) {
   DSJ_CHECK(frozen());
   constexpr int64_t kPiece = 1 << 20;  // elements staged at a time
-  at::Tensor staged;
-  for (const auto& range : layout_.ranges(owner_)) {
-    const at::Tensor& storage = sharded_parameters() ? shard_ : working_;
-    const int64_t first = sharded_parameters() ? range.shard_offset : range.flat_offset;
-    for (int64_t done = 0; done < range.numel; done += kPiece) {
-      const int64_t count = std::min(kPiece, range.numel - done);
-      if (!staged.defined()) {
-        memory::MemoryScope scope(Class::Buckets);
-        staged = at::empty({kPiece}, at::kFloat);
-      }
-      DSJ_TRY_STATUS(read(layout_.slots()[range.slot].name, range.offset + done,
+  memory::MemoryScope scope(Class::Buckets);
+  const at::Tensor staged = at::empty({std::min(kPiece, layout_.shard_numel())}, at::kFloat);
+  Status status;
+  const auto fill = [&](const layout::Range& range, const OwnedRun& run) -> Status {
+    const auto part = overlap({range.flat_offset, range.shard_offset, range.numel}, run);
+    if (!part) return {};
+    const at::Tensor to = master(*part, run);
+    const int64_t first = range.offset + part->shard_offset - range.shard_offset;
+    for (int64_t done = 0; done < part->numel; done += kPiece) {
+      const int64_t count = std::min(kPiece, part->numel - done);
+      DSJ_TRY_STATUS(read(layout_.slots()[range.slot].name, first + done,
                           {staged.data_ptr<float>(), static_cast<size_t>(count)}));
-      storage.narrow(0, first + done, count).copy_(staged.narrow(0, 0, count));
+      to.narrow(0, done, count).copy_(staged.narrow(0, 0, count));
     }
-  }
-  if (sharded_parameters()) return {};
+    return {};
+  };
+  owned_.for_runs(std::nullopt, Access::ReadWrite, [&](const OwnedRun& run) {
+    for (const auto& range : layout_.ranges(owner_))
+      if (status) status = fill(range, run);
+  });
+  if (!status || sharded_parameters()) return status;
   start_gather();
   finish_gather();
   return {};
@@ -68,19 +67,35 @@ Status Flat::fill_frozen(const Read& read) {
 void Flat::start_gather() {
   if (options_.stage == 0) return;
   DSJ_CHECK(!gather_);
-  std::vector<comm::ChunkPair> pairs;
+  at::Tensor source;  // undefined: the working copy's own slices
   if (sharded_parameters()) {
     DSJ_CHECK(!working_.defined());
     working_ = make(layout_.numel(), options_.compute, Class::Parameters);
+    source = owned_.whole_parameters();
+    if (!source.defined() || source.device() != working_.device()) {
+      source = at::Tensor();
+      fill_own_slices();
+    }
   }
-  const at::Tensor& source = shard_.defined() ? shard_ : master_;
+  std::vector<comm::ChunkPair> pairs;
   for (const auto& chunk : layout_.chunks()) {
     pairs.push_back({working_.narrow(0, chunk.offset, chunk.numel),
-                     sharded_parameters()
+                     source.defined()
                          ? source.narrow(0, chunk.shard_offset, chunk.slice)
                          : working_.narrow(0, chunk.offset + owner_ * chunk.slice, chunk.slice)});
   }
   gather_ = collectives_.all_gather(pairs, {comm::Traffic::Parameters, layout_.name()});
+}
+
+void Flat::fill_own_slices() {
+  owned_.for_parameters([&](int64_t begin, const at::Tensor& part) {
+    const OwnedRun run{begin, part.numel(), {}, {}};
+    for (const Span& span : spans_) {
+      if (const auto own = overlap(span, run))
+        working_.narrow(0, own->flat_offset, own->numel)
+            .copy_(part.narrow(0, own->shard_offset - begin, own->numel));
+    }
+  });
 }
 
 void Flat::finish_gather() {
@@ -252,52 +267,73 @@ std::vector<bool> Flat::bad_gradients() const {
   return bad;
 }
 
-void Flat::ensure_states() {
-  if (!states_.empty()) return;
-  for (const auto& spec : options_.states) {
-    states_.push_back(
-        make(layout_.shard_numel(), at::kFloat, Class::Optimizer).fill_(spec.initial));
-  }
+std::optional<Flat::Span> Flat::overlap(const Span& span, const OwnedRun& run) {
+  const int64_t from = std::max(span.shard_offset, run.begin);
+  const int64_t to = std::min(span.shard_offset + span.numel, run.begin + run.numel);
+  if (from >= to) return std::nullopt;
+  return Span{span.flat_offset + from - span.shard_offset, from, to - from};
 }
 
-template <typename F>
-void Flat::with_tensors(const Span& run, F f) {
-  const auto part = [&](const at::Tensor& tensor, bool by_flat) {
-    return tensor.narrow(0, by_flat ? run.flat_offset : run.shard_offset, run.numel);
+at::Tensor Flat::master(const Span& span, const OwnedRun& run) const {
+  const int64_t at = span.shard_offset - run.begin;
+  if (options_.separate_master) return run.optimizer[0].narrow(0, at, span.numel);
+  if (sharded_parameters()) return run.parameters.narrow(0, at, span.numel);
+  return working_.narrow(0, span.flat_offset, span.numel);
+}
+
+void Flat::update_runs(bool by_slot, bool applies,
+                       const std::function<void(int, const UpdateSpan&)>& f) {
+  const bool separate = options_.separate_master, copies = separate && applies;
+  const auto update = [&](const OwnedRun& run, int slot, const Span& span) {
+    const int64_t at = span.shard_offset - run.begin;
+    const at::Tensor p = master(span, run);
+    std::vector<at::Tensor> states;
+    for (size_t i = separate; i < run.optimizer.size(); ++i)
+      states.push_back(run.optimizer[i].narrow(0, at, span.numel));
+    const at::Tensor grad = gradient().narrow(
+        0, gradient_by_flat_offset() ? span.flat_offset : span.shard_offset, span.numel);
+    at::Tensor low;
+    if (copies) {
+      low = sharded_parameters() ? run.parameters.narrow(0, at, span.numel)
+                                 : working_.narrow(0, span.flat_offset, span.numel);
+    }
+    // On an accelerator the states may be the host's: the update runs where they are.
+    const at::Device place = states.empty() ? p.device() : states[0].device();
+    const at::Tensor p_here = p.to(place);
+    const at::Tensor low_here =
+        copies && low.device() != place ? at::empty_like(low, low.options().device(place)) : low;
+    f(slot, UpdateSpan{p_here, grad.to(place), states, low_here});
+    if (applies && !p_here.is_same(p)) p.copy_(p_here);
+    if (copies && !low_here.is_same(low)) low.copy_(low_here);
   };
-  const auto [master, by_flat] = state_storage(kMaster);
-  std::vector<at::Tensor> states;
-  for (const auto& state : states_) states.push_back(part(state, false));
-  at::Tensor low;
-  if (options_.compute != at::kFloat)
-    low = shard_.defined() ? part(shard_, false) : part(working_, true);
-  f(UpdateSpan{part(master, by_flat), part(gradient(), gradient_by_flat_offset()), states, low});
+  std::optional<Access> shard = applies ? Access::ReadWrite : Access::Read;
+  if (separate) shard = applies ? std::optional(Access::Write) : std::nullopt;
+  owned_.for_runs(Access::ReadWrite, shard, [&](const OwnedRun& run) {
+    if (!by_slot) {
+      for (const Span& span : spans_)
+        if (const auto part = overlap(span, run)) update(run, -1, *part);
+      return;
+    }
+    if (copies && sharded_parameters()) run.parameters.zero_();  // padding has no parameter
+    for (const auto& range : layout_.ranges(owner_)) {
+      if (const auto part = overlap({range.flat_offset, range.shard_offset, range.numel}, run))
+        update(run, static_cast<int>(range.slot), *part);
+    }
+  });
 }
 
 void Flat::lamb_moments(const optim::Update& update, std::span<LambSums> sums) {
-  ensure_states();
-  for (const auto& range : layout_.ranges(owner_)) {
-    with_tensors({range.flat_offset, range.shard_offset, range.numel},
-                 [&](const UpdateSpan& tensors) {
-                   const LambSums found = zero::lamb_moments(update, tensors);
-                   sums[range.slot].parameter += found.parameter;
-                   sums[range.slot].update += found.update;
-                 });
-  }
+  update_runs(true, false, [&](int slot, const UpdateSpan& tensors) {
+    const LambSums found = zero::lamb_moments(update, tensors);
+    sums[slot].parameter += found.parameter;
+    sums[slot].update += found.update;
+  });
 }
 
 void Flat::step(const optim::Update& update, std::span<const double> coefficients) {
-  ensure_states();
-  if (coefficients.empty()) {
-    for (const Span& span : spans_)
-      with_tensors(span, [&](const UpdateSpan& tensors) { update_span(update, tensors); });
-    return;
-  }
-  for (const auto& range : layout_.ranges(owner_)) {
-    with_tensors(
-        {range.flat_offset, range.shard_offset, range.numel},
-        [&](const UpdateSpan& tensors) { update_span(update, tensors, coefficients[range.slot]); });
-  }
+  update_runs(!coefficients.empty(), true, [&](int slot, const UpdateSpan& tensors) {
+    update_span(update, tensors, slot < 0 ? 1.0 : coefficients[slot]);
+  });
 }
 
 void Flat::clear_grad() {
@@ -313,52 +349,64 @@ const std::string& Flat::state_name(int state) const {
   return state == kMaster ? master : options_.states[state - 1].name;
 }
 
-std::pair<at::Tensor, bool> Flat::state_storage(int state) {
-  if (state == kMaster) {
-    return master_in_working() ? std::pair{working_, true} : std::pair{master_, false};
-  }
-  ensure_states();
-  return {states_[state - 1], false};
-}
-
-Flat::HostState Flat::host_state(int state, bool for_saving) {
-  auto [storage, by_flat] = state_storage(state);
-  HostState host{{}, storage.to(at::kCPU)};
-  float* data = host.storage.data_ptr<float>();
-  auto add = [&](const layout::Range& range, int64_t offset) {
-    host.ranges.push_back({layout_.slots()[range.slot].name,
+Status Flat::visit_state(const std::vector<layout::Range>& ranges, Access access, bool all,
+                         const VisitState& visit) {
+  Status status;
+  const bool separate = options_.separate_master;
+  const auto optimizer = all || separate ? std::optional(access) : std::nullopt;
+  const auto parameters = separate ? std::nullopt : std::optional(access);
+  const auto one = [&](int state, const layout::Range& range, const at::Tensor& tensor) {
+    const at::Tensor host = tensor.to(at::kCPU, at::kFloat);  // itself, if it is that already
+    status = visit(state, {layout_.slots()[range.slot].name,
                            range.offset,
-                           {data + offset, static_cast<size_t>(range.numel)}});
+                           {host.data_ptr<float>(), static_cast<size_t>(host.numel())}});
+    if (access != Access::Read && !host.is_same(tensor)) tensor.copy_(host);
   };
-  if (options_.stage == 0) {
-    // Nothing is sharded: flat and shard offsets are the same. For saving, deal the flat among the
-    // ranks.
-    std::vector<layout::Parameter> parameters;
-    for (const auto& slot : layout_.slots()) parameters.push_back({slot.name, slot.shape});
-    const int world = for_saving ? collectives_.world() : 1;
-    const layout::FlatLayout dealt(layout_.name(), parameters, world, layout_.numel());
-    for (const auto& range : dealt.ranges(for_saving ? collectives_.rank() : 0))
-      add(range, range.flat_offset);
-    return host;
-  }
-  for (const auto& range : layout_.ranges(owner_))
-    add(range, by_flat ? range.flat_offset : range.shard_offset);
-  return host;
+  owned_.for_runs(optimizer, parameters, [&](const OwnedRun& run) {
+    for (int state = 0; state < (all ? state_count() : 1); ++state) {
+      for (const auto& range : ranges) {
+        const auto part = overlap({range.flat_offset, range.shard_offset, range.numel}, run);
+        if (!part || !status) continue;
+        const layout::Range piece{range.slot,
+                                  range.offset + part->shard_offset - range.shard_offset,
+                                  part->numel, part->shard_offset, part->flat_offset};
+        one(state, piece,
+            state == kMaster ? master(*part, run)
+                             : run.optimizer[state - 1 + separate].narrow(
+                                   0, part->shard_offset - run.begin, part->numel));
+      }
+    }
+  });
+  return status;
 }
 
-void Flat::write_back(int state, const HostState& host) {
-  auto [storage, by_flat] = state_storage(state);
-  if (!storage.is_same(host.storage) && storage.data_ptr() != host.storage.data_ptr())
-    storage.copy_(host.storage);
+Status Flat::save_state(const VisitState& visit) {
+  if (options_.stage != 0) return visit_state(layout_.ranges(owner_), Access::Read, true, visit);
+  // Nothing is sharded: flat and shard offsets are the same. Deal the flat among the ranks.
+  std::vector<layout::Parameter> parameters;
+  for (const auto& slot : layout_.slots()) parameters.push_back({slot.name, slot.shape});
+  const layout::FlatLayout dealt(layout_.name(), parameters, collectives_.world(), layout_.numel());
+  auto ranges = dealt.ranges(collectives_.rank());
+  for (auto& range : ranges) range.shard_offset = range.flat_offset;
+  return visit_state(ranges, Access::Read, true, visit);
+}
+
+Status Flat::load_state(bool all, const VisitState& visit) {
+  return visit_state(layout_.ranges(owner_), Access::ReadWrite, all, visit);
 }
 
 void Flat::publish_master() {
-  if (options_.compute != at::kFloat) {
-    for (const Span& span : spans_) {
-      at::Tensor low = shard_.defined() ? shard_.narrow(0, span.shard_offset, span.numel)
-                                        : working_.narrow(0, span.flat_offset, span.numel);
-      low.copy_(master_.narrow(0, span.shard_offset, span.numel));
-    }
+  if (options_.separate_master) {
+    owned_.for_runs(Access::Read, Access::Write, [&](const OwnedRun& run) {
+      if (sharded_parameters()) {
+        run.parameters.copy_(run.optimizer[0]);
+        return;
+      }
+      for (const Span& span : spans_) {
+        if (const auto part = overlap(span, run))
+          working_.narrow(0, part->flat_offset, part->numel).copy_(master(*part, run));
+      }
+    });
   }
   if (sharded_parameters()) return;
   start_gather();

@@ -2,22 +2,24 @@
 // gradient, optimizer states.
 //
 //   stage              0          1, 2, and persisted    3
-//   working copy       whole      whole                  whole only while gathered; else its 16-bit
-//   or fp32 shard gradient           whole      1: whole; 2: shard     shard (whole between
-//   backward and its reduction) master, states     whole      shard                  shard
+//   working copy       whole      whole                  whole only while gathered; else its shard
+//   gradient           whole      1: whole; 2: shard     shard (whole between backward and
+//   reduction) master, states     whole      shard                  shard
 //
 // A frozen flat (LoRA) has the working copy only: loaded once in the compute type, at stage 3 as a
 // shard that is gathered from.
 //
 // In fp32 the master of a whole working copy is that copy's own slices, and the shard a gather
-// reads is the master: nothing is held twice. All memory is tagged by class. Not thread-safe;
-// collective calls say so.
+// reads is the master: nothing is held twice. Shard, master and states lie where offload puts them
+// (owned_state.h). All memory is tagged by class. Not thread-safe; collective calls say so; what
+// touches offloaded state may throw StorageError.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -29,6 +31,7 @@
 #include "engine/memory/counting_allocator.h"
 #include "engine/optim/averaging.h"
 #include "engine/optim/optimizer.h"
+#include "engine/zero/owned_state.h"
 #include "engine/zero/update.h"
 
 namespace dsj::zero {
@@ -42,6 +45,8 @@ struct FlatOptions {
   optim::Averaging averaging;                 ///< factors before and after the wire
   at::Device device = at::kCPU;
   std::vector<optim::StateSpec> states = {};  ///< what the optimizer keeps
+  bool separate_master = false;               ///< the first vector of `optimizer` is the master
+  ShardStoreOptions optimizer = {}, parameters = {};  ///< where what this rank owns lies
 };
 
 /// A gradient to write: `accumulate` says whether what is there counts.
@@ -59,6 +64,8 @@ class Flat {
   at::Device device() const { return options_.device; }
   bool frozen() const { return layout_.frozen(); }
   bool sharded_parameters() const { return options_.stage == 3 && !options_.keep_whole; }
+  /// The tiles that a gather reads, in order: none unless the shard lies in a file.
+  std::vector<int> gather_tiles() const { return owned_.parameter_tiles(); }
 
   // ---- parameters
   /// Frozen flats: what this rank owns, from `read(parameter, first element, values)`, rounded to
@@ -116,16 +123,14 @@ class Flat {
     int64_t offset = 0;  ///< elements of the parameter
     std::span<float> data;
   };
-  struct HostState {
-    std::vector<HostRange> ranges;
-    at::Tensor
-        storage;  ///< keeps `ranges` alive: this flat's own memory on the CPU, a copy elsewhere
-  };
-  /// What this rank owns; `for_saving`: the ranks' ranges do not overlap (stage 0 deals the whole
-  /// among them).
-  HostState host_state(int state, bool for_saving);
-  /// Copies what was written to a HostState back (nothing to do on the CPU).
-  void write_back(int state, const HostState& host);
+  using VisitState = std::function<Status(int state, const HostRange&)>;
+  /// Calls `visit` for every run that this rank owns of every state, in host memory that is its for
+  /// the call only: a tile at a time where the state is in a file. The ranks' runs do not overlap
+  /// (stage 0 deals the whole among them). Stops at the first error and returns it.
+  Status save_state(const VisitState& visit);
+  /// The same for what `visit` writes: the master, or (`all`) the optimizer's states too; at stage
+  /// 0 every rank's runs are the whole.
+  Status load_state(bool all, const VisitState& visit);
   /// After the master was written: refreshes the working copy. Collective: all ranks, stages 1-3.
   void publish_master();
 
@@ -134,15 +139,21 @@ class Flat {
   struct Span {
     int64_t flat_offset, shard_offset, numel;
   };
-  bool master_in_working() const;
-  /// The fp32 storage of a state, and whether it is addressed by flat (or else by shard) offset.
-  std::pair<at::Tensor, bool> state_storage(int state);
   at::Tensor gradient() const;
   bool gradient_by_flat_offset() const { return options_.stage == 0; }
-  void ensure_states();
-  /// Calls f(UpdateSpan) with the tensors of a run.
-  template <typename F>
-  void with_tensors(const Span& run, F f);
+  /// The part of a run that lies in `span`; nullopt: none.
+  static std::optional<Span> overlap(const Span& span, const OwnedRun& run);
+  /// fp32 values of a span of a run, wherever they are.
+  at::Tensor master(const Span& span, const OwnedRun& run) const;
+  /// Calls f(slot, UpdateSpan) for runs of the owned elements; `by_slot`: of one parameter each,
+  /// else slot is -1; `applies`: f writes the parameters too. Tensors of other places travel to
+  /// where the states are, and back.
+  void update_runs(bool by_slot, bool applies,
+                   const std::function<void(int, const UpdateSpan&)>& f);
+  Status visit_state(const std::vector<layout::Range>& ranges, Access access, bool all,
+                     const VisitState& visit);
+  /// Copies this rank's shard into its slices of the working copy, which a gather then spreads.
+  void fill_own_slices();
   at::Tensor at_slot(const at::Tensor& whole, int slot) const;
   bool contiguous(int slot, int count) const;
   void ensure_grad();
@@ -155,9 +166,7 @@ class Flat {
   int owner_ = 0;  ///< this rank's index in the layout's world (0 when nothing is sharded)
 
   at::Tensor working_;  ///< [numel] compute
-  at::Tensor shard_;    ///< [shard] compute: what a gather reads, when it is not the master
-  at::Tensor master_;   ///< [shard] fp32, unless it lies in working_
-  std::vector<at::Tensor> states_;  ///< [shard] fp32 each; empty before the first update
+  OwnedState owned_;
   at::Tensor grad_;        ///< [numel] compute: this micro-step's, or the sum (stages 0, 1)
   at::Tensor grad_whole_;  ///< [numel] grad_accum: the sum of stages 0, 1 when its type is another
   at::Tensor grad_shard_;  ///< [shard] grad_accum: the reduced sum

@@ -76,7 +76,7 @@ GradView UnitParameters::stacked_grad(int parameter, int count) const {
 
 ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::ResolvedConfig& config,
                        at::Device device, comm::Collectives& collectives,
-                       const std::optional<LoraArgs>& lora)
+                       const std::optional<LoraArgs>& lora, const OffloadHost& host)
     : collectives_(collectives),
       lora_(lora),
       device_(device),
@@ -84,16 +84,21 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
       plan_(dsconfig::plan_flats(units_, config, collectives.world())),
       stage_(dsconfig::effective_stage(config, collectives.world())),
       overlap_(config.zero.overlap_comm ? 2 : 0),
-      optimizer_name_(dsconfig::name_of(config.optimizer)) {
+      optimizer_name_(dsconfig::name_of(config.optimizer)),
+      tier_(config, plan_, collectives.world(), collectives.rank(), device, host) {
   FlatOptions options{.stage = stage_,
                       .compute = scalar_type(config.precision),
                       .grad_accum = scalar_type(config.grad_accum_dtype),
                       .communication = scalar_type(config.communication_dtype),
                       .averaging = optim::averaging(config, collectives.world()),
-                      .device = device,
-                      .states = optim::states_of(config.optimizer)};
+                      .device = device};
   for (int i = 0; i < static_cast<int>(plan_.flats.size()); ++i) {
     options.keep_whole = plan_.is_persisted(i);
+    const bool frozen = plan_.flats[i].frozen();
+    options.separate_master = dsconfig::separate_master(config) && !frozen;
+    options.states = frozen ? std::vector<optim::StateSpec>() : optim::states_of(config.optimizer);
+    options.optimizer = tier_.optimizer(i);
+    options.parameters = tier_.parameters(i);
     flats_.push_back(std::make_unique<Flat>(plan_.flats[i], options, collectives));
     if (!flats_.back()->frozen()) trained_.push_back(flats_.back().get());
   }
@@ -133,23 +138,37 @@ Status ModelState::load(const weights::WeightSource& source, const AdapterStart&
   DSJ_TRY_STATUS(load_frozen(source));
   for (Flat* flat : trained_) {
     const auto& slots = flat->layout().slots();
-    auto host = flat->host_state(Flat::kMaster, /*for_saving=*/false);
-    for (const auto& range : host.ranges) {
+    DSJ_TRY_STATUS(flat->load_state(false, [&](int, const Flat::HostRange& range) -> Status {
       const auto slot = std::ranges::find(slots, range.parameter, &layout::Slot::name);
       const bool is_new = !adapters.saved && weights::is_adapter_tensor(slot->name);
       if (is_new) {
         initial_adapter(*slot, adapters.seed, range.offset, range.data);
-        continue;
+        return {};
       }
       const auto& from = adapters.saved ? *adapters.saved : source;
       const std::string name = (adapters.saved ? weights::kAdapterPrefix : "") + slot->name;
       DSJ_TRY_STATUS(check_tensor(from, name, slot->shape));
-      DSJ_TRY_STATUS(from.read(name, range.offset, range.data));
-    }
-    flat->write_back(Flat::kMaster, host);
+      return from.read(name, range.offset, range.data);
+    }));
   }
   for (Flat* flat : trained_) flat->publish_master();
   return {};
+}
+
+void ModelState::set_gathers(const std::vector<int>& flats) {
+  if (!tier_.parameter_tiles()) return;
+  std::vector<int> tiles;
+  for (const int flat : flats) {
+    const auto of_flat = flats_[flat]->gather_tiles();
+    tiles.insert(tiles.end(), of_flat.begin(), of_flat.end());
+  }
+  tier_.parameter_tiles()->set_order(std::move(tiles));
+}
+
+void ModelState::begin_step() {
+  if (!tier_.parameter_tiles()) return;
+  tier_.parameter_tiles()->rewind();
+  tier_.parameter_tiles()->read_ahead();
 }
 
 void ModelState::wait_for(int unit) {
@@ -244,17 +263,14 @@ void ModelState::clear_grad() {
   for (Flat* flat : trained_) flat->clear_grad();
 }
 
-std::vector<checkpoint::Piece> ModelState::pieces(std::vector<Flat::HostState>& keep) {
-  std::vector<checkpoint::Piece> pieces;
+Status ModelState::for_pieces(const checkpoint::EmitPiece& emit) {
   for (Flat* flat : trained_) {
     flat->finish_gather();
-    for (int state = 0; state < flat->state_count(); ++state) {
-      keep.push_back(flat->host_state(state, /*for_saving=*/true));
-      for (const auto& range : keep.back().ranges)
-        pieces.push_back({flat->state_name(state), range.parameter, range.offset, range.data});
-    }
+    DSJ_TRY_STATUS(flat->save_state([&](int state, const Flat::HostRange& range) {
+      return emit({flat->state_name(state), range.parameter, range.offset, range.data});
+    }));
   }
-  return pieces;
+  return {};
 }
 
 std::vector<checkpoint::Extent> ModelState::extents() const {
@@ -270,29 +286,25 @@ std::vector<checkpoint::Extent> ModelState::extents() const {
 
 Status ModelState::restore(checkpoint::Reader& reader) {
   for (Flat* flat : trained_) {
-    for (int state = 0; state < flat->state_count(); ++state) {
+    DSJ_TRY_STATUS(flat->load_state(true, [&](int state, const Flat::HostRange& range) -> Status {
       const std::string& name = flat->state_name(state);
-      auto host = flat->host_state(state, /*for_saving=*/false);
-      for (const auto& range : host.ranges) {
-        const auto elements = reader.elements(name, range.parameter);
-        if (!elements && state != Flat::kMaster) {
-          return bad_input(
-              "the checkpoint has no state \"" + name + "\", which " + optimizer_name_ + " needs",
-              reader.path(),
-              "resume with the optimizer that it was made with, or start a run from "
-              "the exported model");
-        }
-        const auto& slots = flat->layout().slots();
-        const auto slot = std::ranges::find(slots, range.parameter, &layout::Slot::name);
-        if (elements && *elements != slot->numel) {
-          return bad_input("\"" + range.parameter + "\" has " + std::to_string(*elements) +
-                               " elements, the model " + std::to_string(slot->numel),
-                           reader.path(), "resume with the model it was made from");
-        }
-        DSJ_TRY_STATUS(reader.read(name, range.parameter, range.offset, range.data));
+      const auto elements = reader.elements(name, range.parameter);
+      if (!elements && state != Flat::kMaster) {
+        return bad_input(
+            "the checkpoint has no state \"" + name + "\", which " + optimizer_name_ + " needs",
+            reader.path(),
+            "resume with the optimizer that it was made with, or start a run from "
+            "the exported model");
       }
-      flat->write_back(state, host);
-    }
+      const auto& slots = flat->layout().slots();
+      const auto slot = std::ranges::find(slots, range.parameter, &layout::Slot::name);
+      if (elements && *elements != slot->numel) {
+        return bad_input("\"" + range.parameter + "\" has " + std::to_string(*elements) +
+                             " elements, the model " + std::to_string(slot->numel),
+                         reader.path(), "resume with the model it was made from");
+      }
+      return reader.read(name, range.parameter, range.offset, range.data);
+    }));
   }
   for (Flat* flat : trained_) flat->publish_master();
   return {};

@@ -17,6 +17,7 @@
 #include "engine/checkpoint/writer.h"
 #include "engine/weights/weight_source.h"
 #include "engine/zero/flat.h"
+#include "engine/zero/offload_tier.h"
 
 namespace dsj::zero {
 
@@ -58,10 +59,11 @@ struct AdapterStart {
 
 class ModelState {
  public:
-  /// `lora` resolved (layout/lora.h); unset: every parameter is trained.
+  /// `lora` resolved (layout/lora.h); unset: every parameter is trained. Throws StorageError when
+  /// offloaded state finds no place.
   ModelState(const layout::ModelConfig& model, const dsconfig::ResolvedConfig& config,
              at::Device device, comm::Collectives& collectives,
-             const std::optional<LoraArgs>& lora = {});
+             const std::optional<LoraArgs>& lora = {}, const OffloadHost& host = {});
 
   const std::vector<layout::UnitSpec>& units() const { return units_; }
   const layout::FlatPlan& plan() const { return plan_; }
@@ -75,6 +77,10 @@ class ModelState {
   Status load_frozen(const weights::WeightSource& source);
 
   // ---- a step, called in schedule order
+  /// The flats that every step gathers, in order: parameters on NVMe are read ahead by it.
+  void set_gathers(const std::vector<int>& flats);
+  /// A step begins, or will as the next thing: reading ahead starts.
+  void begin_step();
   void gather(int flat) { flats_[flat]->start_gather(); }
   void release(int flat) { flats_[flat]->release(); }
   /// Waits until the flats of a unit are readable.
@@ -95,8 +101,8 @@ class ModelState {
   void clear_grad();
 
   // ---- state
-  /// Pieces of this rank for a checkpoint; valid while this object lives and until `keep` goes.
-  std::vector<checkpoint::Piece> pieces(std::vector<Flat::HostState>& keep);
+  /// Hands this rank's pieces of a checkpoint to `emit` one by one; a piece lives for its call.
+  Status for_pieces(const checkpoint::EmitPiece& emit);
   /// Every state of every parameter: what all ranks' pieces cover together.
   std::vector<checkpoint::Extent> extents() const;
   /// Reads every owned range, then publishes. Collective.
@@ -122,6 +128,7 @@ class ModelState {
   int stage_;
   size_t overlap_;
   std::string optimizer_name_;
+  OffloadTier tier_;
   std::vector<std::unique_ptr<Flat>> flats_;
   std::vector<Flat*> trained_;  ///< those that are not frozen, in the order of flats_
   std::deque<int> reducing_;

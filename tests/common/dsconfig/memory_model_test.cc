@@ -62,6 +62,33 @@ TEST(MemoryModelTest, StatesAreThoseOfTheOptimizer) {
   EXPECT_EQ(memory_model(input).bytes.optimizer, 4 * (1 + 3) * p / 4);
 }
 
+TEST(MemoryModelTest, OffloadMovesBytesAndKeepsTheirSum) {
+  const MemoryModel plain = memory_model(example(3, 4));
+  const int64_t p = plain.parameters;
+  MemoryInput input = example(3, 4);
+  input.config.offload.optimizer.device = OffloadDevice::Cpu;
+  const MemoryModel host = memory_model(input);
+  EXPECT_EQ(host.bytes.host, 12 * p / 4);
+  EXPECT_EQ(host.bytes.optimizer, 0);
+  EXPECT_EQ(host.bytes.host + host.bytes.optimizer, plain.bytes.optimizer);
+  input.config.offload.param.device = OffloadDevice::Cpu;
+  EXPECT_EQ(memory_model(input).bytes.host, 14 * p / 4);
+  input.config.offload.optimizer.device = OffloadDevice::Nvme;
+  input.config.offload.sub_group_size = 8192;
+  const MemoryModel nvme = memory_model(input);
+  EXPECT_GE(nvme.bytes.nvme, 12 * p / 4);
+  EXPECT_LE(nvme.bytes.nvme, 12 * p / 4 + 12 * 4096 * 16) << "and the ends of tiles";
+  EXPECT_LE(nvme.bytes.host, 2 * p / 4 + 4 * 8192 * 4 + 4096) << "the shards, and the buffers";
+  input.config.offload.optimizer.device = OffloadDevice::None;
+  input.config.offload.param.device = OffloadDevice::Nvme;
+  input.config.offload.param.max_in_cpu = 0;
+  input.config.offload.param.buffer_size = 4096;
+  const MemoryModel param = memory_model(input);
+  EXPECT_GE(param.bytes.nvme, 2 * p / 4);
+  EXPECT_EQ(param.bytes.parameters, 2 * param.peak_live_parameters);
+  EXPECT_LE(param.bytes.host, 5 * (2 * 4096 + 4096));
+}
+
 TEST(MemoryModelTest, OneRankShardsNothing) {
   for (int stage = 0; stage <= 3; ++stage) {
     const MemoryModel model = memory_model(example(stage, 1, Precision::Fp32));

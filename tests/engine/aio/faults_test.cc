@@ -2,10 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
 
 #include "engine/aio/memory_raw.h"
 #include "engine/aio/requests.h"
@@ -76,23 +74,6 @@ TEST(Faults, AWriteThatMovesNothingDoesNotSpin) {
   const Status status = file->wait(file->write(0, data.span()));
   ASSERT_FALSE(status);
   EXPECT_NE(status.error().message.find("the device took 0 of them"), std::string::npos);
-}
-
-TEST(Faults, QueueDepthBoundsTheCallsUnderWay) {
-  std::atomic<int> now{0}, most{0};
-  auto file = file_with(
-      [&](const RawCall&) -> std::optional<int64_t> {
-        const int under_way = ++now;
-        for (int seen = most; seen < under_way && !most.compare_exchange_weak(seen, under_way);) {
-        }
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
-        --now;
-        return std::nullopt;
-      },
-      {.block_size = kAlign, .queue_depth = 2, .thread_count = 2});
-  Aligned data(3);
-  ASSERT_TRUE(file->wait(file->write(0, data.span())));
-  EXPECT_EQ(most, 4) << "queue_depth x thread_count";
 }
 
 TEST(Advance, GoesOnWhereTheResultEnds) {

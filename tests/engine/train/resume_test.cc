@@ -28,8 +28,9 @@ class Resume : public testing::Test {
                                            .step = step,
                                            .rank = rank.collectives.rank(),
                                            .world = rank.collectives.world()};
-    std::vector<zero::Flat::HostState> keep;
-    const auto written = checkpoint::write_rank(files, options, rank.state.pieces(keep));
+    const auto written = checkpoint::write_rank_from(
+        files, options,
+        [&](const checkpoint::EmitPiece& emit) { return rank.state.for_pieces(emit); });
     ASSERT_TRUE(written) << written.error().to_string();
     rank.collectives.barrier({})->wait();
     if (options.rank == 0) {

@@ -66,6 +66,7 @@ struct SmallRun {
   bool recompute = false;
   dsconfig::ResolvedConfig config;
   std::optional<LoraArgs> lora;  ///< as a user writes it
+  zero::OffloadHost host = {};
 };
 
 inline std::optional<LoraArgs> resolved_lora(const SmallRun& run) {
@@ -100,7 +101,7 @@ struct Rank {
   Rank(const SmallRun& run, comm::Collectives& group)
       : model(fixture_model(run.model)),
         config(run.config),
-        state(model, config, at::kCPU, group, resolved_lora(run)),
+        state(model, config, at::kCPU, group, resolved_lora(run), run.host),
         stepper(model, config, {.recompute = run.recompute}, state, at::kCPU),
         collectives(group) {}
 

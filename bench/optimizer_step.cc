@@ -1,0 +1,96 @@
+// The optimizer step on the host against the memory bandwidth of the same run, and against
+// libtorch's fused AdamW: seven rounds, all in turn, medians.
+//
+// A parameter's fp32 step moves 28 bytes: value and two moments read and written, the gradient
+// read. With a bf16 gradient and the bf16 copy written in the same pass it is 28 too. The bandwidth
+// is that of STREAM's triad, a[i] = b[i] + s * c[i], 12 bytes per element as STREAM counts.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+#include "engine/kernels/kernels.h"
+#include "engine/memory/counting_allocator.h"
+#include "engine/zero/update.h"
+
+namespace {
+
+constexpr int kRounds = 7;
+
+double seconds_of(const std::function<void()>& run) {
+  const auto begin = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+void triad(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
+  at::parallel_for(0, a.numel(), 1 << 15, [&](int64_t begin, int64_t end) {
+    float* __restrict to = a.data_ptr<float>();
+    const float *from = b.const_data_ptr<float>(), *scaled = c.const_data_ptr<float>();
+    for (int64_t i = begin; i < end; ++i) to[i] = from[i] + 3.0f * scaled[i];
+  });
+}
+
+}  // namespace
+
+/// Arguments: millions of parameters (default 24).
+int main(int argc, char** argv) {
+  using namespace dsj;
+  memory::install();
+  const int64_t n = (argc > 1 ? std::atoll(argv[1]) : 24) * 1'000'000;
+  const at::Tensor p = at::randn({n}), m = at::randn({n}).mul_(1e-3), v = at::rand({n}).mul_(1e-6);
+  const at::Tensor grad = at::randn({n}), step = at::ones({}), scratch = at::empty({n});
+  const at::Tensor low_grad = grad.to(at::kBFloat16), low = p.to(at::kBFloat16);
+  const optim::Update update{.rule = optim::AdamRule{.lr = 1e-4,
+                                                     .beta1 = 0.9,
+                                                     .beta2 = 0.999,
+                                                     .eps = 1e-8,
+                                                     .weight_decay = 0.01,
+                                                     .decoupled = true,
+                                                     .correction1 = 0.1,
+                                                     .correction2 = 0.001}};
+  const std::vector<at::Tensor> states = {m, v};
+  const std::vector<std::pair<const char*, std::function<void()>>> sides = {
+      {"triad", [&] { triad(scratch, p, grad); }},
+      {"ours, fp32",
+       [&] {
+         zero::update_span(update, {p, grad, states});
+       }},
+      {"ours, bf16 gradient and copy",
+       [&] {
+         zero::update_span(update, {p, low_grad, states, low});
+       }},
+      {"libtorch's fused AdamW, fp32", [&] {
+         at::_fused_adamw_({p}, {grad}, {m}, {v}, {}, {step}, 1e-4, 0.9, 0.999, 0.01, 1e-8, false,
+                           false);
+       }}};
+  std::vector<std::vector<double>> times(sides.size());
+  for (int round = -1; round < kRounds; ++round) {  // the first warms up
+    for (size_t i = 0; i < sides.size(); ++i) {
+      const double seconds = seconds_of(sides[i].second);
+      if (round >= 0) times[i].push_back(seconds);
+    }
+  }
+  const double millions = static_cast<double>(n) / 1e6;
+  const double bandwidth = 12 * millions / 1e3 / median(times[0]);
+  std::printf("%.0f M parameters, %d threads, kernels %s, median of %d\n", millions,
+              at::get_num_threads(), kernels::table().isa, kRounds);
+  std::printf("%-32s %10s %8s %14s %14s\n", "", "Mparam/s", "GB/s", "of the triad",
+              "over libtorch");
+  std::printf("%-32s %10s %8.1f\n", sides[0].first, "", bandwidth);
+  for (size_t i = 1; i < sides.size(); ++i) {
+    const double rate = millions / median(times[i]);
+    std::printf("%-32s %10.0f %8.1f %14.2f %14.2f\n", sides[i].first, rate, rate * 28 / 1e3,
+                rate * 28 / 1e3 / bandwidth, median(times[3]) / median(times[i]));
+  }
+}

@@ -1,0 +1,179 @@
+// offload_optimizer, offload_param and aio: from ds_config to Offload, with DeepSpeed's rules on
+// what goes with what. (ds_config.md 1.3)
+#include <algorithm>
+
+#include "common/dsconfig/optimizer_states.h"
+#include "common/dsconfig/resolver.h"
+#include "common/text.h"
+
+namespace dsj::dsconfig {
+
+using nlohmann::json;
+using Severity = Finding::Severity;
+
+namespace {
+
+constexpr char kOptimizer[] = "zero_optimization.offload_optimizer.";
+constexpr char kParam[] = "zero_optimization.offload_param.";
+
+}  // namespace
+
+const char* name_of(OffloadDevice device) {
+  switch (device) {
+    case OffloadDevice::None:
+      return "none";
+    case OffloadDevice::Cpu:
+      return "cpu";
+    case OffloadDevice::Nvme:
+      return "nvme";
+  }
+  return "?";
+}
+
+json to_json(const Offload& offload) {
+  json object = json::object();
+  const OffloadOptimizer& o = offload.optimizer;
+  const OffloadParam& p = offload.param;
+  const bool nvme = offload.nvme();
+  if (o.device != OffloadDevice::None) {
+    json& to = object["offload_optimizer"];
+    to = {{"device", name_of(o.device)}, {"ratio", o.ratio}, {"pin_memory", o.pin_memory}};
+    if (o.device == OffloadDevice::Nvme)
+      to.update({{"nvme_path", o.nvme_path},
+                 {"buffer_count", o.buffer_count},
+                 {"sub_group_size", offload.sub_group_size},
+                 {"pipeline_read", o.pipeline_read},
+                 {"pipeline_write", o.pipeline_write}});
+  }
+  if (p.device != OffloadDevice::None) {
+    json& to = object["offload_param"];
+    to = {{"device", name_of(p.device)}, {"pin_memory", p.pin_memory}};
+    if (p.device == OffloadDevice::Nvme)
+      to.update({{"nvme_path", p.nvme_path},
+                 {"buffer_count", p.buffer_count},
+                 {"buffer_size", p.buffer_size},
+                 {"max_in_cpu", p.max_in_cpu}});
+  }
+  if (nvme)
+    object["aio"] = {{"block_size", offload.aio.block_size},
+                     {"queue_depth", offload.aio.queue_depth},
+                     {"thread_count", offload.aio.thread_count},
+                     {"single_submit", offload.aio.single_submit},
+                     {"overlap_events", offload.aio.overlap_events}};
+  return object;
+}
+
+OffloadDevice Resolver::offload_device(const std::string& section, const char* old_name) {
+  const std::string old_path = std::string("zero_optimization.") + old_name;
+  const json* named = literal(section + "device");
+  OffloadDevice device = OffloadDevice::None;
+  if (named != nullptr && *named == "cpu") device = OffloadDevice::Cpu;
+  if (named != nullptr && *named == "nvme") device = OffloadDevice::Nvme;
+  if (!boolean(old_path, false)) return device;
+  const std::string now = section.substr(0, section.size() - 1);
+  if (checked_.find(now) != nullptr) {
+    report(Severity::Error, old_path, "given together with " + now + ", which replaces it",
+           "remove it");
+    return device;
+  }
+  report(Severity::Warning, old_path, "the old name of " + now + ", read as {\"device\": \"cpu\"}",
+         "write " + now);
+  return OffloadDevice::Cpu;
+}
+
+std::string Resolver::nvme_path(const std::string& section, OffloadDevice device) {
+  const json* path = literal(section + "nvme_path");
+  const std::string found = path == nullptr ? "" : path->get<std::string>();
+  if (device == OffloadDevice::Nvme && found.empty())
+    report(Severity::Error, section + "nvme_path", "device is nvme, but no path is given",
+           "name a directory on the disk that takes the swapped state");
+  return found;
+}
+
+void Resolver::offload_optimizer() {
+  OffloadOptimizer& o = out_.config.offload.optimizer;
+  const auto at = [](const char* name) { return std::string(kOptimizer) + name; };
+  o.device = offload_device(kOptimizer, "cpu_offload");
+  if (o.device == OffloadDevice::None) return;
+  const int stage = out_.config.zero.stage;
+  if (stage == 0) {  // DeepSpeed 0.19 takes it without a word
+    report(Severity::Warning, at("device"),
+           std::string("\"") + name_of(o.device) + "\" acts at stages 1 to 3; the stage is 0",
+           "set zero_optimization.stage, or remove the section");
+    o.device = OffloadDevice::None;
+    return;
+  }
+  o.nvme_path = nvme_path(kOptimizer, o.device);
+  o.buffer_count = integer(at("buffer_count"), o.buffer_count);
+  o.pin_memory = boolean(at("pin_memory"), o.pin_memory);
+  o.pipeline_read = boolean(at("pipeline_read"), false);
+  o.pipeline_write = boolean(at("pipeline_write"), false);
+  if (const json* ratio = literal(at("ratio"))) o.ratio = ratio->get<double>();
+  if (o.ratio < 1 && stage != 3)
+    report(Severity::Error, at("ratio"),
+           "found " + text::number(o.ratio) +
+               ", but a part is offloaded at stage 3 only; the stage is " + std::to_string(stage),
+           "remove it, or set stage 3");
+  // A tile of a parameter's optimizer has its value, its gradient and its moments.
+  const int64_t needed = 2 + static_cast<int64_t>(states_of(out_.config.optimizer).size());
+  if (o.device == OffloadDevice::Nvme && o.buffer_count < needed)
+    report(Severity::Error, at("buffer_count"),
+           "found " + std::to_string(o.buffer_count) + ", this optimizer needs at least " +
+               std::to_string(needed) + ": value, gradient and each state",
+           "write " + std::to_string(needed) + " or more");
+}
+
+void Resolver::offload_param() {
+  OffloadParam& p = out_.config.offload.param;
+  const auto at = [](const char* name) { return std::string(kParam) + name; };
+  p.device = offload_device(kParam, "cpu_offload_params");
+  if (p.device == OffloadDevice::None) return;
+  const int stage = out_.config.zero.stage;
+  if (stage != 3) {  // DeepSpeed 0.19 takes it without a word
+    report(Severity::Warning, at("device"),
+           std::string("\"") + name_of(p.device) + "\" acts at stage 3 only; the stage is " +
+               std::to_string(stage),
+           "set stage 3, or remove the section");
+    p.device = OffloadDevice::None;
+    return;
+  }
+  p.nvme_path = nvme_path(kParam, p.device);
+  p.buffer_count = integer(at("buffer_count"), p.buffer_count);
+  p.buffer_size = integer(at("buffer_size"), p.buffer_size);
+  p.max_in_cpu = integer(at("max_in_cpu"), p.max_in_cpu);
+  p.pin_memory = boolean(at("pin_memory"), p.pin_memory);
+  if (p.device != OffloadDevice::Nvme) return;
+  for (const auto& [name, value] :
+       {std::pair{"buffer_count", p.buffer_count}, std::pair{"buffer_size", p.buffer_size}})
+    if (value < 1)
+      report(Severity::Error, at(name), "found " + std::to_string(value) + ", expected at least 1",
+             "parameters pass through these buffers");
+}
+
+void Resolver::offload() {
+  Offload& offload = out_.config.offload;
+  offload_optimizer();
+  offload_param();
+  const char* sub_group = "zero_optimization.sub_group_size";
+  offload.sub_group_size = integer(sub_group, offload.sub_group_size);
+  if (offload.sub_group_size < 1 && offload.optimizer.device == OffloadDevice::Nvme) {
+    offload.sub_group_size = Offload{}.sub_group_size;
+    report(Severity::Warning, sub_group, "0 is read as " + std::to_string(offload.sub_group_size),
+           "write the number of elements to update at a time");
+  }
+  Aio& aio = offload.aio;
+  aio.block_size = integer("aio.block_size", aio.block_size);
+  aio.queue_depth = integer("aio.queue_depth", aio.queue_depth);
+  const char* threads = "aio.intra_op_parallelism";
+  const json *now = literal(threads), *before = literal("aio.thread_count");
+  if (now != nullptr && before != nullptr && *now != *before)
+    report(Severity::Error, threads,
+           "found " + now->dump() + ", and " + before->dump() +
+               " in aio.thread_count, which is its old name",
+           "keep one of the two");
+  aio.thread_count = integer(threads, integer("aio.thread_count", aio.thread_count));
+  aio.single_submit = boolean("aio.single_submit", aio.single_submit);
+  aio.overlap_events = boolean("aio.overlap_events", aio.overlap_events);
+}
+
+}  // namespace dsj::dsconfig

@@ -1,0 +1,67 @@
+// Where offloaded state lives in this process: the plan, the files on NVMe and their tiles. Made
+// before the flats, which get their stores' options from here.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/dsconfig/resolved.h"
+#include "common/layout/offload.h"
+#include "common/layout/partition.h"
+#include "engine/aio/scratch.h"
+#include "engine/optim/optimizer.h"
+#include "engine/zero/shard_store.h"
+
+namespace dsj::zero {
+
+/// What the tier has from its surroundings.
+struct OffloadHost {
+  std::string job = "job";  ///< names the scratch directories
+  int64_t attempt = 1;
+  /// Takes what is worth saying once: which file I/O is used and why no better one, directories
+  /// made or removed, what pin_memory does here.
+  std::function<void(const std::string&)> note = {};
+  /// Instead of files under nvme_path: tests. `name`: "optimizer" or "parameters".
+  using Open = std::function<Result<std::unique_ptr<aio::BlockFile>>(const std::string& name,
+                                                                     int64_t bytes)>;
+  Open open = {};
+};
+
+class OffloadTier {
+ public:
+  /// Takes the files' space on the disk. Throws StorageError: a wrong path (BadInput), no space, no
+  /// permission (Environment); it names the key, the path and the bytes.
+  OffloadTier(const dsconfig::ResolvedConfig& config, const layout::FlatPlan& flats, int world,
+              int rank, at::Device device, const OffloadHost& host);
+
+  const layout::OffloadPlan& plan() const { return plan_; }
+  /// The options of flat `index`'s stores.
+  ShardStoreOptions optimizer(int index) const;
+  ShardStoreOptions parameters(int index) const;
+  /// Tiles of parameters on NVMe; null: there are none.
+  TileCache* parameter_tiles() { return parameters_.get(); }
+
+ private:
+  std::shared_ptr<TileCache> open(const std::string& name, const std::string& root,
+                                  const std::vector<std::vector<layout::Part>>& parts,
+                                  int64_t vectors, int64_t bytes, TileCacheOptions options,
+                                  const OffloadHost& host);
+  aio::Scratch& scratch(const std::string& root, const std::string& key, const OffloadHost& host);
+  void say(const OffloadHost& host, const std::string& text) const;
+
+  const dsconfig::Offload offload_;
+  const layout::OffloadPlan plan_;
+  const int rank_;
+  const at::Device device_;
+  const at::ScalarType compute_;
+  const bool separate_master_;
+  const std::vector<optim::StateSpec> states_;
+  std::vector<bool> frozen_;                                      ///< by flat
+  std::map<std::string, std::unique_ptr<aio::Scratch>> scratch_;  ///< by root; outlives the caches
+  std::shared_ptr<TileCache> optimizer_, parameters_;
+};
+
+}  // namespace dsj::zero

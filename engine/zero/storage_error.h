@@ -1,0 +1,29 @@
+// Swapped state that could not be read or written, in the middle of a step: thrown, as a failed
+// collective is; the attempt is over, the last checkpoint stands.
+#pragma once
+
+#include <stdexcept>
+#include <utility>
+
+#include "common/result.h"
+
+namespace dsj::zero {
+
+class StorageError : public std::runtime_error {
+ public:
+  explicit StorageError(Error error)
+      : std::runtime_error(error.to_string()), error_(std::move(error)) {}
+  const Error& error() const { return error_; }
+
+ private:
+  Error error_;
+};
+
+/// The value, or throws.
+template <typename T>
+T value_or_throw(Result<T> result) {
+  if (!result) throw StorageError(result.error());
+  return std::move(*result);
+}
+
+}  // namespace dsj::zero
