@@ -115,7 +115,7 @@ ActivationModel activation_model(const MemoryInput& input) {
            3 * picked + targets * 4 +                     // the rows, normed, dh; sums
            std::max(piece * s.vocab * s.element + packing, picked) +  // logits; then dpicked
            s.rows * (8 * 4 + 1);                                      // labels, shifted and found
-  a.embedding = a.boundary;
+  a.embedding = s.element == 2 ? 2 * a.boundary : a.boundary;  // dx, and as rows are added up
 
   // The gradient of a weight is added to when a micro-step or a piece of logits came before.
   const bool again =

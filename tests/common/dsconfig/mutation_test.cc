@@ -143,8 +143,8 @@ std::string line_of(const Finding& finding) {
 class Judge {
  public:
   /// The class of a mutation, or "" when something changed in silence.
-  std::string judge(const Reading& before, const Reading& after, const Path& path, Kind kind,
-                    const json& original) {
+  std::string judge(const json& config, const Reading& before, const Reading& after,
+                    const Path& path, Kind kind, const json& original) {
     const std::string changed = text_of(path);
     std::set<std::string> known, left;
     for (const Finding& finding : before.findings) known.insert(line_of(finding));
@@ -171,7 +171,8 @@ class Judge {
       if (!same && key != nullptr &&
           (key->state == State::Works || key->type == Type::Section || key->path == kReported))
         return "read as it says now";
-      if (same && overruled(key, kind, original)) return "overruled by another key";
+      if (same && kind == Kind::Flip && is_off(config, path)) return "its section is off";
+      if (same && overruled(config, key, kind)) return "overruled by another key";
       if (same && harmless(before, key, path, kind, original)) return "the same meaning";
       return "";
     }
@@ -198,11 +199,26 @@ class Judge {
            (key->state == State::Inert && original == key->fallback);
   }
 
-  /// The one working key whose value another key makes void: "AdamW" is decoupled whatever
-  /// adam_w_mode says, as in DeepSpeed.
-  static bool overruled(const Key* key, Kind kind, const json& original) {
-    return kind == Kind::Flip && original.is_boolean() && key != nullptr &&
-           key->path == "optimizer.params.adam_w_mode";
+  /// A key of a section that has a switch, and the switch is not on.
+  static bool is_off(const json& config, const Path& path) {
+    if (path.size() < 2 || path.back() == "enabled") return false;
+    if (find_key(path[0] + ".enabled") == nullptr) return false;
+    const json& section = config[path[0]];
+    if (!section.is_object() || !section.contains("enabled")) return true;
+    return section["enabled"] != true && section["enabled"] != "true";
+  }
+
+  /// Working keys whose value another key makes void, as in DeepSpeed.
+  static bool overruled(const json& config, const Key* key, Kind kind) {
+    if (kind != Kind::Flip || key == nullptr) return false;
+    // "AdamW" is decoupled whatever adam_w_mode says; a permission that nothing needs; forced on by
+    // the FLOPS profiler.
+    static const std::set<std::string> paths = {
+        "optimizer.params.adam_w_mode", "zero_allow_untested_optimizer", "wall_clock_breakdown"};
+    if (paths.contains(key->path)) return true;
+    // A fixed scale has no dynamics.
+    const json fixed = config.value("/fp16/loss_scale"_json_pointer, json(0));
+    return key->path.starts_with("fp16.") && fixed.is_number() && fixed != 0;
   }
 
   /// Remarks, and sections whose inside is not this table's.
@@ -259,7 +275,7 @@ void mutate(const json& config, const std::string& name, std::mt19937& random, T
         section[other] = original;
       }
       const Reading after = read(changed);
-      const std::string verdict = Judge().judge(before, after, path, kind, original);
+      const std::string verdict = Judge().judge(config, before, after, path, kind, original);
       ++tally.total;
       ++tally.classes[static_cast<int>(kind)][verdict];
       if (verdict == "read as it says now" && kind == Kind::Flip && key->type != Type::Section &&
