@@ -160,6 +160,8 @@ TEST_F(AgentTest, KilledRankEndsTheAttemptWithinSecondsAndTheNextOneFollows) {
 TEST_F(AgentTest, StopAtAnyAgentReachesEveryRankAndEndsPreempted) {
   make(config());
   pass(Time(1000));
+  running(0)[0]->events = "{\"event\":\"step\",\"step\":1}\n";
+  pass(Time(50));
   agents[1].stop(now);
   pass(Time(1000));
   for (int w : {0, 1}) {

@@ -58,7 +58,7 @@ TEST_F(ValidateTest, FindingsHavePathLineMessageAndHint) {
     "stage": 4
   },
   "my_own_key": 1,
-  "tensorboard": {"enabled": true}
+  "wandb": {"enabled": true}
 })");
   EXPECT_EQ(run({file, "-o", "json"}), 1);
   const json answer = json::parse(out_);
@@ -72,7 +72,7 @@ TEST_F(ValidateTest, FindingsHavePathLineMessageAndHint) {
   EXPECT_EQ(slip["line"], 4);
   EXPECT_EQ(by_path["zero_optimization.stage"]["message"], "found 4, expected from 0 to 3");
   EXPECT_EQ(by_path["my_own_key"]["severity"], "warning");
-  EXPECT_EQ(by_path["tensorboard"]["severity"], "unsupported");
+  EXPECT_EQ(by_path["wandb"]["severity"], "unsupported");
   EXPECT_EQ(run({file}), 1);
   EXPECT_NE(out_.find(file + ":4:5: error: zero_optimization.comm_overlap: "), std::string::npos)
       << out_;

@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
 """First inputs of the fuzz targets: seeds.py DIRECTORY writes DIRECTORY/TARGET/NUMBER. Made here, from nothing else."""
+import collections
+import io
 import json
 import os
+import pickle
 import struct
 import sys
+import types
+import zipfile
 
 DS_CONFIGS = [
     {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 1, "bf16": {"enabled": "auto"},
@@ -120,12 +125,56 @@ def sentencepiece():
     return out + field(2, b"\x18\x02" + b"\x98\x02\x01") + field(3, field(1, b"identity") + b"\x18\x01\x20\x00\x28\x01")
 
 
+def state_dict_pickle():
+    """What torch.save writes for {"a": 2 x 2 floats, "b": its first row}, by stand-ins for torch's names."""
+    torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
+
+    class FloatStorage:
+        pass
+
+    def _rebuild_tensor_v2(*_):
+        pass
+
+    for module, item, name in ((torch, FloatStorage, "torch"), (utils, _rebuild_tensor_v2, "torch._utils")):
+        item.__module__, item.__qualname__ = name, item.__name__
+        setattr(module, item.__name__, item)
+        sys.modules[name] = module
+
+    class Storage:
+        pass
+
+    class Tensor:
+        def __init__(self, shape, stride):
+            self.shape, self.stride = shape, stride
+
+        def __reduce__(self):
+            return _rebuild_tensor_v2, (storage, 0, self.shape, self.stride, False, collections.OrderedDict())
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, item):
+            return ("storage", FloatStorage, "0", "cpu", 4) if isinstance(item, Storage) else None
+
+    storage, out = Storage(), io.BytesIO()
+    Pickler(out, protocol=2).dump(collections.OrderedDict(a=Tensor((2, 2), (2, 1)), b=Tensor((2,), (1,))))
+    return out.getvalue()
+
+
+def torch_file():
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in (("data.pkl", state_dict_pickle()), ("byteorder", b"little"), ("data/0", bytes(16)),
+                           ("version", b"3\n")):
+            archive.writestr(zipfile.ZipInfo("archive/" + name), data)
+    return out.getvalue()
+
+
 def main():
     tokenizer_files = [json.dumps(t).encode() for t in tokenizers()]
     seeds = {
         "ds_config_fuzz": [json.dumps(c, indent=1).encode() for c in DS_CONFIGS] + [HJSON.encode()],
         "yaml_fuzz": [JOB.encode(), ROLL.encode(), ROLL_B.encode()],
         "safetensors_fuzz": [safetensors()],
+        "torch_file_fuzz": [torch_file(), b"p" + state_dict_pickle()],
         "model_config_fuzz": [json.dumps(CONFIG).encode()],
         "tokenizer_json_fuzz": tokenizer_files + [tokenizer_files[0] + b"\0" + json.dumps(
             {"bos_token": "<s>", "eos_token": {"content": "<s>"}, "tokenizer_class": "Qwen2Tokenizer"}).encode()],
