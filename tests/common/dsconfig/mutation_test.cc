@@ -20,8 +20,8 @@ namespace {
 using nlohmann::json;
 using Path = std::vector<std::string>;
 
-/// Read, shown, and without effect.
-constexpr char kReported[] = "steps_per_print";
+/// Read and shown; only an accelerator makes a difference of it.
+constexpr char kReported[] = ".pin_memory";
 
 enum class Kind { Flip, Delete, Misspell, Mistype };
 constexpr const char* kKindNames[] = {"flipped", "deleted", "misspelt", "mistyped"};
@@ -52,7 +52,8 @@ json& parent_of(json& config, const Path& path) {
 json flipped(const Key* key, const json& value) {
   if (value.is_boolean()) return !value.get<bool>();
   if (value.is_number()) {
-    const double other = value.get<double>() * 2 + 1;
+    const double number = value.get<double>();
+    const double other = number == -1 ? 2 : number * 2 + 1;
     const double fits = key == nullptr || other <= key->max ? other : key->min;
     return value.is_number_integer() || fits == static_cast<double>(static_cast<int64_t>(fits))
                ? json(static_cast<int64_t>(fits))
@@ -169,10 +170,12 @@ class Judge {
         return "warned of in any case";
     if (kind == Kind::Flip || kind == Kind::Delete) {
       if (!same && key != nullptr &&
-          (key->state == State::Works || key->type == Type::Section || key->path == kReported))
+          (key->state == State::Works || key->type == Type::Section ||
+           key->path.ends_with(kReported)))
         return "read as it says now";
       if (same && kind == Kind::Flip && is_off(config, path)) return "its section is off";
       if (same && overruled(config, key, kind)) return "overruled by another key";
+      if (same && stays_in_memory(after.config, key)) return "nothing is offloaded";
       if (same && harmless(before, key, path, kind, original)) return "the same meaning";
       return "";
     }
@@ -212,13 +215,30 @@ class Judge {
   static bool overruled(const json& config, const Key* key, Kind kind) {
     if (kind != Kind::Flip || key == nullptr) return false;
     // "AdamW" is decoupled whatever adam_w_mode says; a permission that nothing needs; forced on by
-    // the FLOPS profiler.
+    // the FLOPS profiler; the two Adams differ in names and defaults of parameters that are
+    // written.
     static const std::set<std::string> paths = {
-        "optimizer.params.adam_w_mode", "zero_allow_untested_optimizer", "wall_clock_breakdown"};
+        "optimizer.params.adam_w_mode", "zero_allow_untested_optimizer", "wall_clock_breakdown",
+        "optimizer.params.torch_adam"};
     if (paths.contains(key->path)) return true;
     // A fixed scale has no dynamics.
     const json fixed = config.value("/fp16/loss_scale"_json_pointer, json(0));
     return key->path.starts_with("fp16.") && fixed.is_number() && fixed != 0;
+  }
+
+  /// A key of offloading, and what it is about was not moved, or not to a disk.
+  static bool stays_in_memory(const json& resolved, const Key* key) {
+    if (key == nullptr) return false;
+    const json& offload = resolved["offload"];
+    const auto device = [&](const char* section) {
+      return offload.contains(section) ? offload[section]["device"] : json("none");
+    };
+    if (key->path == "zero_optimization.sub_group_size")
+      return device("offload_optimizer") != "nvme";
+    for (const char* section : {"offload_optimizer", "offload_param"})
+      if (key->path.starts_with(std::string("zero_optimization.") + section + "."))
+        return device(section) == "none";
+    return false;
   }
 
   /// Remarks, and sections whose inside is not this table's.

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "common/dsconfig/zero_plan.h"
+#include "tests/engine/support/late_collectives.h"
 #include "tests/engine/train/plain_run.h"
 
 namespace dsj::train {
@@ -22,9 +23,11 @@ struct Seen {
   int64_t elements = 0;  ///< of all flats, with padding
 };
 
-Seen look(const SmallRun& run) {
+Seen look(const SmallRun& run, bool late = false) {
   Seen seen;
-  testing_support::run_ranks(run.world, [&](comm::Collectives& group, memory::Ledger& ledger) {
+  testing_support::run_ranks(run.world, [&](comm::Collectives& own, memory::Ledger& ledger) {
+    testing_support::LateCollectives last(own);
+    comm::Collectives& group = late ? last : own;
     Rank rank(run, group);
     rank.load(run.model);
     rank.step(0);
@@ -139,7 +142,7 @@ TEST(EngineKeys, OverlapKeepsReductionsUnderWay) {
   const auto gradients = [](bool overlap) {
     SmallRun run{.config = small_config(2)};
     run.config.zero.overlap_comm = overlap;
-    return look(run).peak[Class::Gradients];
+    return look(run, true).peak[Class::Gradients];
   };
   EXPECT_GT(gradients(true), gradients(false)) << "what is under way is still held";
 }
