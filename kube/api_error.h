@@ -1,0 +1,53 @@
+// What went wrong with a request, as callers decide by it: the server's Status object, or no
+// answer at all.
+#pragma once
+
+#include <chrono>
+#include <expected>
+#include <optional>
+#include <string>
+
+#include "common/result.h"
+#include "kube/http.h"
+
+namespace dsj::kube {
+
+struct ApiError {
+  enum class Kind {
+    NotFound,
+    AlreadyExists,
+    Conflict,         ///< another write came first, or another field manager owns a field
+    Gone,             ///< this resourceVersion or continue token is too old: list again
+    Invalid,          ///< 400, 422: the object breaks its schema or a policy
+    Forbidden,        ///< RBAC, admission, quota
+    Unauthorized,     ///< the credentials were not accepted
+    TooManyRequests,  ///< try again after `retry_after`
+    Unavailable,      ///< 500, 502, 503, 504: the server is there but cannot serve
+    Network,          ///< no answer; `net` says how
+    Other,
+  } kind = Kind::Other;
+  int status = 0;       ///< HTTP; 0 without an answer
+  std::string reason;   ///< the server's: "AlreadyExists"
+  std::string message;  ///< the server's, or ours
+  std::optional<std::chrono::milliseconds> retry_after;
+  std::optional<NetError::Kind> net;
+
+  /// Whether the same request may succeed a moment later.
+  bool passing() const;
+  bool cancelled() const { return net == NetError::Kind::Cancelled; }
+  /// "pods \"x\" is forbidden: ... (403 Forbidden)"
+  std::string to_string() const;
+  /// For callers that report and stop: Environment for credentials and permissions, else Transient.
+  Error to_error(const std::string& where) const;
+};
+
+template <typename T>
+using ApiResult = std::expected<T, ApiError>;
+
+ApiError from_net(const NetError& error);
+/// Of an answer that is not 2xx: reads a metav1.Status where the body is one.
+ApiError from_response(const Response& response);
+/// Of an ERROR event in a watch: its object is a metav1.Status.
+ApiError from_status_json(const std::string& status_object);
+
+}  // namespace dsj::kube

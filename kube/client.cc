@@ -1,0 +1,170 @@
+#include "kube/client.h"
+
+namespace dsj::kube {
+namespace {
+
+std::string query(const ListOptions& options) {
+  std::string text;
+  auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) text += std::string(text.empty() ? "?" : "&") + name + "=" + escape(value);
+  };
+  add("labelSelector", options.label_selector);
+  add("fieldSelector", options.field_selector);
+  add("resourceVersion", options.resource_version);
+  return text;
+}
+
+/// Nothing was carried out, or carrying it out twice is the same: the two reasons to repeat.
+bool may_repeat(const ApiError& error, bool always) {
+  if (!error.passing()) return false;
+  if (always) return true;
+  if (error.kind == ApiError::Kind::TooManyRequests) return true;
+  if (error.net == NetError::Kind::Connect) return true;
+  return error.kind == ApiError::Kind::Unavailable && error.status == 503 && error.retry_after;
+}
+
+ApiError not_json(const Response& response) {
+  return {.kind = ApiError::Kind::Other,
+          .status = response.status,
+          .message = "the answer is not JSON: " + response.body.substr(0, 100)};
+}
+
+}  // namespace
+
+ApiResult<Json> Client::send(Request request, Repeat repeat, const Cancel& cancel, bool* repeated) {
+  const Milliseconds end = clock_.monotonic() + options_.deadline;
+  for (int attempt = 1;; ++attempt) {
+    request.timeout = options_.request_timeout;
+    ++requests_;
+    const auto response = transport_.call(request, cancel);
+    ApiError error;
+    if (!response) {
+      error = from_net(response.error());
+    } else if (response->status / 100 == 2) {
+      if (response->body.empty()) return Json::object();
+      Json body = Json::parse(response->body, nullptr, false);
+      if (body.is_discarded()) return std::unexpected(not_json(*response));
+      return body;
+    } else {
+      error = from_response(*response);
+    }
+    // Unauthorized once: the token's file is read again before the second attempt.
+    const bool once_more = error.kind == ApiError::Kind::Unauthorized && attempt == 1;
+    if (!once_more &&
+        (attempt >= options_.attempts || !may_repeat(error, repeat == Repeat::Always)))
+      return std::unexpected(error);
+    const Milliseconds wait =
+        once_more ? Milliseconds(0)
+                  : backoff(attempt, clock_.random(), error.retry_after.value_or(Milliseconds(0)));
+    if (clock_.monotonic() + wait > end) return std::unexpected(error);
+    if (clock_.sleep(wait, cancel)) {
+      return std::unexpected(from_net({NetError::Kind::Cancelled, "cancelled"}));
+    }
+    if (repeated) *repeated = true;
+  }
+}
+
+ApiResult<Json> Client::get(const Resource& resource, const std::string& ns,
+                            const std::string& name, const Cancel& cancel) {
+  return send({.path = resource.object(ns, name)}, Repeat::Always, cancel);
+}
+
+ApiResult<std::string> Client::list(const Resource& resource, const std::string& ns,
+                                    const ListOptions& options,
+                                    const std::function<void(const Json&)>& item,
+                                    const Cancel& cancel) {
+  std::string next;
+  for (;;) {
+    ListOptions page = options;
+    if (!next.empty()) page.resource_version.clear();  // the token carries it
+    std::string path = resource.collection(ns) + query(page);
+    path += (path.contains('?') ? "&" : "?") + std::string("limit=") + std::to_string(options.page);
+    if (!next.empty()) path += "&continue=" + escape(next);
+    auto answer = send({.path = path}, Repeat::Always, cancel);
+    if (!answer) return std::unexpected(answer.error());
+    const auto items = answer->find("items");
+    const auto metadata = answer->find("metadata");
+    if (items == answer->end() || !items->is_array() || metadata == answer->end() ||
+        !metadata->is_object()) {
+      return std::unexpected(ApiError{.message = "the answer is not a list"});
+    }
+    for (const auto& object : *items) item(object);
+    next = metadata->value("continue", "");
+    if (next.empty()) return metadata->value("resourceVersion", "");
+  }
+}
+
+ApiResult<Json> Client::create(const Resource& resource, const std::string& ns, const Json& object,
+                               const Cancel& cancel) {
+  return send({.method = "POST",
+               .path = resource.collection(ns),
+               .content_type = "application/json",
+               .body = object.dump()},
+              Repeat::WhenNothingWasDone, cancel);
+}
+
+ApiResult<Json> Client::apply(const Resource& resource, const std::string& ns, const Json& object,
+                              const ApplyOptions& options, const Cancel& cancel) {
+  const std::string name = object.at("metadata").at("name");
+  return send({.method = "PATCH",
+               .path = resource.object(ns, name, options.subresource) + "?fieldManager=" +
+                       escape(options.manager) + (options.force ? "&force=true" : ""),
+               .content_type = "application/apply-patch+yaml",
+               .body = object.dump()},
+              Repeat::Always, cancel);
+}
+
+ApiResult<Json> Client::merge_patch(const Resource& resource, const std::string& ns,
+                                    const std::string& name, const Json& patch,
+                                    const std::string& subresource, const Cancel& cancel) {
+  return send({.method = "PATCH",
+               .path = resource.object(ns, name, subresource),
+               .content_type = "application/merge-patch+json",
+               .body = patch.dump()},
+              Repeat::Always, cancel);
+}
+
+ApiResult<Json> Client::replace(const Resource& resource, const std::string& ns, const Json& object,
+                                const Cancel& cancel) {
+  return send({.method = "PUT",
+               .path = resource.object(ns, object.at("metadata").at("name")),
+               .content_type = "application/json",
+               .body = object.dump()},
+              Repeat::WhenNothingWasDone, cancel);
+}
+
+ApiResult<void> Client::remove(const Resource& resource, const std::string& ns,
+                               const std::string& name, const DeleteOptions& options,
+                               const Cancel& cancel) {
+  Json body = {
+      {"apiVersion", "v1"}, {"kind", "DeleteOptions"}, {"propagationPolicy", options.propagation}};
+  if (options.grace_seconds) body["gracePeriodSeconds"] = *options.grace_seconds;
+  if (!options.uid.empty()) body["preconditions"] = {{"uid", options.uid}};
+  bool repeated = false;
+  const auto answer = send({.method = "DELETE",
+                            .path = resource.object(ns, name),
+                            .content_type = "application/json",
+                            .body = body.dump()},
+                           Repeat::Always, cancel, &repeated);
+  if (!answer && !(repeated && answer.error().kind == ApiError::Kind::NotFound)) {
+    return std::unexpected(answer.error());
+  }
+  return {};
+}
+
+ApiResult<std::unique_ptr<LineStream>> Client::watch(const Resource& resource,
+                                                     const std::string& ns,
+                                                     const ListOptions& options,
+                                                     std::chrono::seconds server_timeout,
+                                                     const Cancel& cancel) {
+  std::string path = resource.collection(ns) + query(options);
+  path += (path.contains('?') ? "&" : "?") + std::string("watch=true&allowWatchBookmarks=true") +
+          "&timeoutSeconds=" + std::to_string(server_timeout.count());
+  ++requests_;
+  auto opened = transport_.open({.path = path, .timeout = options_.request_timeout}, cancel);
+  if (!opened) return std::unexpected(from_net(opened.error()));
+  if (opened->head.status != 200) return std::unexpected(from_response(opened->head));
+  return std::move(opened->lines);
+}
+
+}  // namespace dsj::kube

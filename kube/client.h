@@ -1,0 +1,94 @@
+// Typed requests to the API server, over a Transport. Retries what is safe to repeat: reads,
+// applies, merge patches with a resourceVersion, deletes (a NotFound after a retry counts as done),
+// and creates when the answer says that nothing was done (429, 503 with Retry-After) or no
+// connection was made. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "kube/api_error.h"
+#include "kube/clock.h"
+#include "kube/resource.h"
+
+namespace dsj::kube {
+
+using Json = nlohmann::json;
+
+struct ClientOptions {
+  int attempts = 5;                      ///< of one request
+  Milliseconds deadline{60'000};         ///< of one request with all its retries
+  Milliseconds request_timeout{30'000};  ///< of one attempt
+};
+
+struct ListOptions {
+  std::string label_selector;
+  std::string field_selector;
+  int64_t page = 500;            ///< objects per answer
+  std::string resource_version;  ///< "0": whatever the server has in memory; empty: the newest
+};
+
+struct DeleteOptions {
+  std::optional<int64_t> grace_seconds;  ///< 0: at once, without the kubelet's word
+  std::string uid;                       ///< only this very object
+  std::string propagation = "Background";
+};
+
+struct ApplyOptions {
+  std::string manager;      ///< the field manager
+  bool force = true;        ///< take fields that another manager owns
+  std::string subresource;  ///< "status"
+};
+
+class Client {
+ public:
+  Client(Transport& transport, Clock& clock, ClientOptions options = {})
+      : transport_(transport), clock_(clock), options_(options) {}
+
+  ApiResult<Json> get(const Resource& resource, const std::string& ns, const std::string& name,
+                      const Cancel& cancel = {});
+  /// Page by page: `item` sees each object once and may keep a slim part of it; a page is freed
+  /// before the next is asked for. Returns the resourceVersion to watch from. Gone: the continue
+  /// token grew too old in the middle; what `item` saw is to be thrown away.
+  ApiResult<std::string> list(const Resource& resource, const std::string& ns,
+                              const ListOptions& options,
+                              const std::function<void(const Json&)>& item,
+                              const Cancel& cancel = {});
+  ApiResult<Json> create(const Resource& resource, const std::string& ns, const Json& object,
+                         const Cancel& cancel = {});
+  /// Server-side apply of exactly these fields; creates the object when it is not there.
+  ApiResult<Json> apply(const Resource& resource, const std::string& ns, const Json& object,
+                        const ApplyOptions& options, const Cancel& cancel = {});
+  /// RFC 7396.
+  ApiResult<Json> merge_patch(const Resource& resource, const std::string& ns,
+                              const std::string& name, const Json& patch,
+                              const std::string& subresource = {}, const Cancel& cancel = {});
+  /// With the object's metadata.resourceVersion: Conflict when another write came first.
+  ApiResult<Json> replace(const Resource& resource, const std::string& ns, const Json& object,
+                          const Cancel& cancel = {});
+  ApiResult<void> remove(const Resource& resource, const std::string& ns, const std::string& name,
+                         const DeleteOptions& options = {}, const Cancel& cancel = {});
+  /// Starts a watch (kube/watch.h reads it). Not retried: the reflector decides.
+  ApiResult<std::unique_ptr<LineStream>> watch(const Resource& resource, const std::string& ns,
+                                               const ListOptions& options,
+                                               std::chrono::seconds server_timeout,
+                                               const Cancel& cancel);
+
+  /// Requests made so far, retries included.
+  int64_t requests() const { return requests_; }
+
+ private:
+  enum class Repeat { Always, WhenNothingWasDone };
+  ApiResult<Json> send(Request request, Repeat repeat, const Cancel& cancel,
+                       bool* repeated = nullptr);
+
+  Transport& transport_;
+  Clock& clock_;
+  const ClientOptions options_;
+  std::atomic<int64_t> requests_ = 0;
+};
+
+}  // namespace dsj::kube

@@ -1,0 +1,34 @@
+// Time and chance as ports: retries, watches and the lease take both, so that a test runs hours in
+// milliseconds and replays from one number.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+
+#include "kube/http.h"
+
+namespace dsj::kube {
+
+using Milliseconds = std::chrono::milliseconds;
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  /// Of one process, never set back.
+  virtual Milliseconds monotonic() const = 0;
+  /// Since 1970, UTC, as other machines see it.
+  virtual std::chrono::system_clock::time_point wall() const = 0;
+  /// true: cancelled before the time was over.
+  virtual bool sleep(Milliseconds time, const Cancel& cancel) = 0;
+  /// In [0, 1): spreads retries.
+  virtual double random() = 0;
+};
+
+Clock& system_clock();
+
+/// Waiting time of retry `attempt` (1, 2, ...): doubles from 200 ms to 30 s, spread by `random`
+/// over [1/2, 1] of itself; at least what the server asked for.
+Milliseconds backoff(int attempt, double random, Milliseconds asked = Milliseconds(0));
+
+}  // namespace dsj::kube

@@ -1,0 +1,90 @@
+// Leader election on a coordination.k8s.io Lease: the decision (Election, pure) and the thread that
+// carries it out (LeaseThread), apart from all other work so that a long reconcile never costs the
+// lease. Clocks of different machines are never compared: a holder is dead when its record did not
+// change for the lease's duration, as seen here.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "kube/client.h"
+
+namespace dsj::kube {
+
+struct LeaseOptions {
+  std::string ns, name;
+  std::string identity;           ///< of this process; unique
+  Milliseconds duration{15'000};  ///< a record this old belongs to nobody
+  Milliseconds renew{10'000};     ///< without a renewal for so long the leader stops leading
+  Milliseconds retry{2'000};      ///< between attempts
+};
+
+/// What a read of the lease showed.
+struct LeaseRecord {
+  std::string holder;       ///< empty: released
+  int64_t transitions = 0;  ///< leaderTransitions
+  std::string renew_time;   ///< compared for change only
+  std::string acquire_time;
+  std::string resource_version;  ///< the write must name it
+};
+
+std::optional<LeaseRecord> lease_record(const Json& lease);
+
+class Election {
+ public:
+  explicit Election(LeaseOptions options) : options_(std::move(options)) {}
+
+  enum class Move { Create, Take, Renew, Wait };
+  /// `record` empty: there is no lease.
+  Move decide(const std::optional<LeaseRecord>& record, Milliseconds now);
+  /// The write that decide() asked for went through; `asked_at`: the time before it was sent.
+  void wrote(Milliseconds asked_at);
+  /// Leading at `now`: a write went through within `renew`.
+  bool leads(Milliseconds now) const;
+  /// The object to write for a move; `wall` as RFC 3339 with microseconds.
+  Json object(Move move, const std::optional<LeaseRecord>& record, const std::string& wall) const;
+  /// The object that gives the lease away; nullopt when it is not ours.
+  std::optional<Json> released(const std::optional<LeaseRecord>& record,
+                               const std::string& wall) const;
+
+ private:
+  const LeaseOptions options_;
+  std::optional<Milliseconds> renewed_at_;  ///< of our last write
+  std::string seen_holder_, seen_renew_time_;
+  Milliseconds seen_at_{0};  ///< when the record last changed, by our clock
+};
+
+/// "2026-01-31T12:00:00.000000Z".
+std::string micro_time(std::chrono::system_clock::time_point time);
+
+class LeaseThread {
+ public:
+  /// `on_change(true)` when this process begins to lead, `on_change(false)` when it must stop at
+  /// once; both on the lease's thread.
+  LeaseThread(Client& client, Clock& clock, LeaseOptions options,
+              std::function<void(bool)> on_change);
+  /// Stops and, when leading, releases the lease so that a standby need not wait it out.
+  ~LeaseThread();
+  bool leads() const;
+
+ private:
+  void run();
+  void attempt();
+  void set(bool leading);
+  ApiResult<std::optional<LeaseRecord>> read();
+  void release();
+
+  Client& client_;
+  Clock& clock_;
+  const LeaseOptions options_;
+  const std::function<void(bool)> on_change_;
+  Election election_;
+  mutable std::mutex mutex_;
+  bool leading_ = false;
+  Cancel cancel_;
+  std::thread thread_;
+};
+
+}  // namespace dsj::kube

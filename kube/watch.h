@@ -1,0 +1,66 @@
+// List and watch as a state machine: what to do next, given what happened. Pure: no thread, no
+// clock of its own, no connection; kube/reflector.h carries it out.
+//
+//   Listing ──listed──► Watching ──cut, server's end──► Watching again from the last version
+//      ▲                   │
+//      └──── 410 Gone ─────┘ (in the stream, in its head, or in a page)
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <variant>
+
+#include "kube/api_error.h"
+#include "kube/clock.h"
+
+namespace dsj::kube {
+
+/// One line of a watch.
+struct WatchEvent {
+  enum class Kind { Added, Modified, Deleted, Bookmark, Error } kind = Kind::Bookmark;
+  nlohmann::json object;
+};
+
+/// BadInput when the line is not an event.
+Result<WatchEvent> parse_watch_event(const std::string& line);
+
+class WatchMachine {
+ public:
+  struct List {};
+  struct Watch {
+    std::string resource_version;
+  };
+  struct Wait {
+    Milliseconds time{0};
+  };
+  using Next = std::variant<List, Watch, Wait>;
+
+  /// What to do now. After a Wait ask again.
+  Next next();
+
+  /// The whole list was read; `version` is where the watch begins.
+  void listed(std::string version);
+  void list_failed(const ApiError& error, double random);
+  /// The stream is open.
+  void opened();
+  void open_failed(const ApiError& error, double random);
+  /// An event of the stream, Error events excepted: moves the version on.
+  void saw(const std::string& version);
+  /// An Error event, or the end of the stream: in good order (error empty), cut, or quiet too long.
+  void ended(const std::optional<ApiError>& error, double random);
+
+  /// Whether what was listed once still holds: false before the first list.
+  bool synced() const { return synced_; }
+  int failures() const { return failures_; }
+
+ private:
+  void failed(const ApiError& error, double random);
+  enum class Phase { Listing, Watching } phase_ = Phase::Listing;
+  std::string version_;
+  Milliseconds wait_{0};
+  int failures_ = 0;
+  bool synced_ = false;
+  bool progressed_ = false;  ///< the open stream has brought something
+};
+
+}  // namespace dsj::kube

@@ -1,0 +1,597 @@
+#include "tests/kube/fake_api_server.h"
+
+#include <algorithm>
+
+namespace dsj::kube::testing {
+namespace {
+
+using std::string;
+
+Response status_response(int code, const string& reason, const string& message) {
+  const Json body = {{"kind", "Status"}, {"apiVersion", "v1"}, {"status", "Failure"},
+                     {"code", code},     {"reason", reason},   {"message", message}};
+  return {code, {}, body.dump()};
+}
+
+Response ok(const Json& object, int code = 200) {
+  return {code, {}, object.dump()};
+}
+
+string unescape(const string& text) {
+  string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size()) {
+      out += static_cast<char>(std::stoi(text.substr(i + 1, 2), nullptr, 16));
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+std::vector<string> split(const string& text, char separator) {
+  std::vector<string> parts;
+  size_t begin = 0;
+  while (begin <= text.size()) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    if (end > begin) parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// "a=b,c,d!=e" on labels; "metadata.name=x" on fields.
+bool selected(const Json& object, const std::map<string, string>& query) {
+  const Json labels = object["metadata"].value("labels", Json::object());
+  auto find = [&](const string& selector, auto value_of) {
+    for (const string& term : split(selector, ',')) {
+      const size_t not_equal = term.find("!="), equal = term.find('=');
+      if (not_equal != string::npos) {
+        if (value_of(term.substr(0, not_equal)) == term.substr(not_equal + 2)) return false;
+      } else if (equal != string::npos) {
+        if (value_of(term.substr(0, equal)) != term.substr(equal + 1)) return false;
+      } else if (!value_of(term)) {
+        return false;
+      }
+    }
+    return true;
+  };
+  auto label = [&](const string& name) -> std::optional<string> {
+    return labels.contains(name) ? std::optional<string>(labels[name]) : std::nullopt;
+  };
+  auto field = [&](const string& path) -> std::optional<string> {
+    const Json* at = &object;
+    for (const string& part : split(path, '.')) {
+      if (!at->is_object() || !at->contains(part)) return std::nullopt;
+      at = &(*at)[part];
+    }
+    return at->is_string() ? std::optional<string>(*at) : std::nullopt;
+  };
+  const auto by_label = query.find("labelSelector"), by_field = query.find("fieldSelector");
+  return (by_label == query.end() || find(by_label->second, label)) &&
+         (by_field == query.end() || find(by_field->second, field));
+}
+
+/// Paths of the leaves that an apply sets; list items are leaves (atomic).
+void leaves(const Json& value, const string& path, std::set<string>& out) {
+  if (value.is_object() && !value.empty()) {
+    for (const auto& [name, child] : value.items()) leaves(child, path + "/" + name, out);
+  } else {
+    out.insert(path);
+  }
+}
+
+Json* at_path(Json& object, const string& path, bool make) {
+  Json* at = &object;
+  for (const string& part : split(path, '/')) {
+    if (!at->is_object() || !at->contains(part)) {
+      if (!make) return nullptr;
+      (*at)[part] = Json::object();
+    }
+    at = &(*at)[part];
+  }
+  return at;
+}
+
+void erase_path(Json& object, const string& path) {
+  const size_t slash = path.rfind('/');
+  Json* parent = at_path(object, path.substr(0, slash), false);
+  if (parent && parent->is_object()) parent->erase(path.substr(slash + 1));
+}
+
+}  // namespace
+
+// ---- streams
+
+class FakeApiServer::Stream final : public LineStream {
+ public:
+  Stream(FakeApiServer& server, Target target, int64_t from, const Cancel& cancel)
+      : server_(server), target_(std::move(target)), at_(from), cancel_(cancel) {
+    registration_ = cancel_.on_cancel([this] { server_.changed_.notify_all(); });
+    cuts_ = server_.cuts_;
+    bookmark_ = server_.bookmark_;
+    ++server_.watches_;
+  }
+  ~Stream() override {
+    const std::lock_guard lock(server_.mutex_);
+    --server_.watches_;
+  }
+
+  std::expected<std::optional<string>, NetError> next(Milliseconds idle) override {
+    std::unique_lock lock(server_.mutex_);
+    const auto deadline = std::chrono::steady_clock::now() + idle;
+    for (;;) {
+      if (cancel_.cancelled()) {
+        return std::unexpected(NetError{NetError::Kind::Cancelled, "cancelled"});
+      }
+      if (cuts_ != server_.cuts_) {
+        return std::unexpected(NetError{NetError::Kind::Cut, "the server went away"});
+      }
+      if (at_ < server_.compacted_) {
+        at_ = INT64_MAX;
+        const auto gone = status_response(410, "Expired", "too old resource version");
+        return R"({"type":"ERROR","object":)" + gone.body + "}";
+      }
+      if (auto line = event()) return line;
+      if (bookmark_ != server_.bookmark_) {
+        bookmark_ = server_.bookmark_;
+        return Json({{"type", "BOOKMARK"},
+                     {"object",
+                      {{"kind", target_.served->resource.kind},
+                       {"metadata", {{"resourceVersion", std::to_string(server_.version_)}}}}}})
+            .dump();
+      }
+      if (server_.changed_.wait_until(
+              lock, std::min(deadline, std::chrono::steady_clock::now() + Milliseconds(50))) ==
+              std::cv_status::timeout &&
+          std::chrono::steady_clock::now() >= deadline) {
+        return std::unexpected(NetError{NetError::Kind::Timeout, "the stream is quiet"});
+      }
+    }
+  }
+
+ private:
+  std::optional<string> event() {
+    for (const Change& change : server_.history_) {
+      if (change.version <= at_) continue;
+      at_ = change.version;
+      if (change.collection != target_.served->resource.collection("") ||
+          (!target_.ns.empty() && change.object["metadata"].value("namespace", "") != target_.ns) ||
+          !selected(change.object, target_.query)) {
+        continue;
+      }
+      return Json({{"type", change.type}, {"object", change.object}}).dump();
+    }
+    return std::nullopt;
+  }
+
+  FakeApiServer& server_;
+  const Target target_;
+  int64_t at_, cuts_ = 0, bookmark_ = 0;
+  Cancel cancel_;
+  Cancel::Registration registration_;
+};
+
+// ---- requests
+
+FakeApiServer::FakeApiServer() {
+  for (const auto& resource :
+       {resources::config_maps(), resources::services(), resources::service_accounts(),
+        resources::roles(), resources::role_bindings(), resources::leases(), resources::events(),
+        resources::namespaces()}) {
+    serve(resource, false);
+  }
+  serve(resources::pods(), true);
+  serve(resources::nodes(), true);
+}
+
+void FakeApiServer::serve(const Resource& resource, bool status) {
+  const std::lock_guard lock(mutex_);
+  served_.push_back({resource, status});
+}
+
+std::optional<FakeApiServer::Target> FakeApiServer::target_of(const string& path) const {
+  Target target;
+  const size_t mark = path.find('?');
+  if (mark != string::npos) {
+    for (const string& pair : split(path.substr(mark + 1), '&')) {
+      const size_t equal = pair.find('=');
+      target.query[pair.substr(0, equal)] = unescape(pair.substr(equal + 1));
+    }
+  }
+  std::vector<string> parts = split(path.substr(0, mark), '/');
+  for (string& part : parts) part = unescape(part);
+  for (const Served& served : served_) {
+    const auto prefix = split(served.resource.collection(""), '/');
+    const size_t head = prefix.size() - 1;
+    if (parts.size() <= head || !std::equal(prefix.begin(), prefix.end() - 1, parts.begin()))
+      continue;
+    size_t at = head;
+    Target found = target;
+    if (served.resource.namespaced && parts[at] == "namespaces" && parts.size() > at + 2) {
+      found.ns = parts[at + 1];
+      at += 2;
+    }
+    if (parts[at] != served.resource.plural) continue;
+    if (parts.size() > at + 1) found.name = parts[at + 1];
+    if (parts.size() > at + 2) found.subresource = parts[at + 2];
+    found.served = &served;
+    return found;
+  }
+  return std::nullopt;
+}
+
+string FakeApiServer::key(const Target& target) {
+  return target.served->resource.object(target.ns, target.name);
+}
+
+Json* FakeApiServer::find(const Target& target) {
+  auto& all = objects_[target.served->resource.collection("")];
+  const auto found = all.find(target.ns + "/" + target.name);
+  return found == all.end() ? nullptr : &found->second;
+}
+
+void FakeApiServer::record(const Target& target, const string& type, const Json& object) {
+  history_.push_back({version_, target.served->resource.collection(""), type, object});
+  changed_.notify_all();
+}
+
+void FakeApiServer::erase(const Target& target) {
+  auto& all = objects_[target.served->resource.collection("")];
+  const auto found = all.find(target.ns + "/" + target.name);
+  Json object = std::move(found->second);
+  all.erase(found);
+  owners_.erase(key(target));
+  object["metadata"]["resourceVersion"] = std::to_string(++version_);
+  record(target, "DELETED", object);
+  // Background garbage collection: what names it as an owner goes, too.
+  const string uid = object["metadata"]["uid"];
+  for (const Served& served : served_) {
+    std::vector<Target> children;
+    for (const auto& [name, child] : objects_[served.resource.collection("")]) {
+      for (const auto& owner : child["metadata"].value("ownerReferences", Json::array())) {
+        if (owner["uid"] == uid) {
+          children.push_back({&served,
+                              child["metadata"].value("namespace", ""),
+                              child["metadata"]["name"],
+                              "",
+                              {}});
+        }
+      }
+    }
+    for (const Target& child : children) remove(child, Json::object());
+  }
+}
+
+Response FakeApiServer::list(const Target& target) const {
+  const auto limit = target.query.find("limit");
+  const auto token = target.query.find("continue");
+  string after;
+  int64_t version = version_;
+  if (token != target.query.end()) {
+    const size_t colon = token->second.find(':');
+    version = std::stoll(token->second.substr(0, colon));
+    after = token->second.substr(colon + 1);
+    if (version < compacted_) {
+      return status_response(410, "Expired", "The provided continue parameter is too old");
+    }
+  }
+  Json list = {{"kind", target.served->resource.kind + "List"},
+               {"apiVersion", target.served->resource.api_version()},
+               {"metadata", {{"resourceVersion", std::to_string(version)}}},
+               {"items", Json::array()}};
+  const auto all = objects_.find(target.served->resource.collection(""));
+  if (all == objects_.end()) return ok(list);
+  const size_t page = limit == target.query.end() ? SIZE_MAX : std::stoul(limit->second);
+  for (auto at = all->second.upper_bound(after); at != all->second.end(); ++at) {
+    if (!target.ns.empty() && at->second["metadata"].value("namespace", "") != target.ns) continue;
+    if (!selected(at->second, target.query)) continue;
+    if (list["items"].size() == page) {
+      list["metadata"]["continue"] = std::to_string(version) + ":" + after;
+      break;
+    }
+    list["items"].push_back(at->second);
+    after = at->first;
+  }
+  return ok(list);
+}
+
+Response FakeApiServer::store(const Target& target, Json object, const Json* before) {
+  auto& metadata = object["metadata"];
+  if (before) {
+    metadata["uid"] = (*before)["metadata"]["uid"];
+    metadata["creationTimestamp"] = (*before)["metadata"]["creationTimestamp"];
+    metadata["resourceVersion"] = (*before)["metadata"]["resourceVersion"];
+    metadata["generation"] = (*before)["metadata"]["generation"];
+    if (object == *before) return ok(object);  // no change: the version stays
+    const bool spec_changed = object.value("spec", Json()) != before->value("spec", Json());
+    if (spec_changed) metadata["generation"] = metadata["generation"].get<int64_t>() + 1;
+  } else {
+    metadata["uid"] = "uid-" + std::to_string(++uids_);
+    metadata["creationTimestamp"] = "2026-01-01T00:00:00Z";
+    metadata["generation"] = 1;
+  }
+  metadata["resourceVersion"] = std::to_string(++version_);
+  auto& all = objects_[target.served->resource.collection("")];
+  all[target.ns + "/" + target.name] = object;
+  const bool finished =
+      metadata.contains("deletionTimestamp") && metadata.value("finalizers", Json::array()).empty();
+  if (before && finished) {
+    erase(target);
+    return ok(object);
+  }
+  record(target, before ? "MODIFIED" : "ADDED", object);
+  return ok(object, before ? 200 : 201);
+}
+
+Response FakeApiServer::create(const Target& target, const Json& body) {
+  Target made = target;
+  made.name = body["metadata"].value("name", "");
+  if (made.name.empty()) return status_response(422, "Invalid", "metadata.name: Required value");
+  if (find(made)) {
+    return status_response(409, "AlreadyExists",
+                           made.served->resource.plural + " \"" + made.name + "\" already exists");
+  }
+  Json object = body;
+  if (!made.ns.empty()) object["metadata"]["namespace"] = made.ns;
+  if (made.served->status) object.erase("status");
+  return store(made, std::move(object), nullptr);
+}
+
+Response FakeApiServer::replace(const Target& target, const Json& body) {
+  Json* current = find(target);
+  if (!current) return status_response(404, "NotFound", "\"" + target.name + "\" not found");
+  const string version = body["metadata"].value("resourceVersion", "");
+  if (!version.empty() && version != (*current)["metadata"]["resourceVersion"]) {
+    return status_response(409, "Conflict",
+                           "the object has been modified; please apply your changes to the latest "
+                           "version and try again");
+  }
+  const Json before = *current;
+  Json object = body;
+  if (!target.ns.empty()) object["metadata"]["namespace"] = target.ns;
+  if (target.served->status) object["status"] = before.value("status", Json::object());
+  return store(target, std::move(object), &before);
+}
+
+Response FakeApiServer::patch(const Target& target, const Request& request) {
+  const Json body = Json::parse(request.body, nullptr, false);
+  if (!body.is_object()) return status_response(400, "BadRequest", "the patch is not an object");
+  Json* current = find(target);
+  if (request.content_type == "application/apply-patch+yaml") return apply(target, body, current);
+  if (!current) return status_response(404, "NotFound", "\"" + target.name + "\" not found");
+  const Json before = *current;
+  const string version =
+      body.contains("metadata") ? body["metadata"].value("resourceVersion", "") : "";
+  if (!version.empty() && version != before["metadata"]["resourceVersion"]) {
+    return status_response(409, "Conflict", "the object has been modified");
+  }
+  Json object = before;
+  if (target.subresource == "status") {
+    Json part = {{"status", body.value("status", Json::object())}};
+    object.merge_patch(part);
+  } else {
+    object.merge_patch(body);
+    if (target.served->status && before.contains("status")) object["status"] = before["status"];
+  }
+  return store(target, std::move(object), &before);
+}
+
+Response FakeApiServer::apply(const Target& target, const Json& body, Json* current) {
+  const auto manager = target.query.find("fieldManager");
+  if (manager == target.query.end()) {
+    return status_response(422, "Invalid", "fieldManager is required for apply patch");
+  }
+  const bool status = target.subresource == "status";
+  if (!current && status) {
+    return status_response(404, "NotFound", "\"" + target.name + "\" not found");
+  }
+  if (current && body["metadata"].contains("uid") &&
+      body["metadata"]["uid"] != (*current)["metadata"]["uid"]) {
+    return status_response(409, "Conflict", "Precondition failed: UID in precondition");
+  }
+  Json fields = body;
+  for (const char* own : {"name", "namespace", "uid", "resourceVersion"}) {
+    fields["metadata"].erase(own);
+  }
+  if (fields["metadata"].empty()) fields.erase("metadata");
+  fields.erase("apiVersion");
+  fields.erase("kind");
+  if (status) {
+    fields = {{"status", fields.value("status", Json::object())}};
+  } else if (target.served->status) {
+    fields.erase("status");
+  }
+  std::set<string> wanted;
+  for (const auto& [name, value] : fields.items()) leaves(value, "/" + name, wanted);
+
+  const string owner = manager->second + (status ? "/status" : "");
+  auto& owners = owners_[key(target)];
+  Json object = current ? *current
+                        : Json{{"apiVersion", body["apiVersion"]},
+                               {"kind", body["kind"]},
+                               {"metadata", {{"name", target.name}}}};
+  if (!current && !target.ns.empty()) object["metadata"]["namespace"] = target.ns;
+  const bool force = target.query.contains("force");
+  for (auto& [other, paths] : owners) {
+    if (other == owner) continue;
+    for (const string& path : wanted) {
+      if (!paths.contains(path)) continue;
+      const Json* held = at_path(object, path, false);
+      const Json* asked = at_path(fields, path, false);
+      if (held && asked && *held == *asked) continue;
+      if (!force) {
+        return status_response(409, "Conflict", "conflict with \"" + other + "\": " + path);
+      }
+      paths.erase(path);
+    }
+  }
+  for (const string& path : owners[owner]) {
+    if (wanted.contains(path)) continue;
+    const bool shared = std::any_of(owners.begin(), owners.end(), [&](const auto& entry) {
+      return entry.first != owner && entry.second.contains(path);
+    });
+    if (!shared) erase_path(object, path);
+  }
+  for (const string& path : wanted) *at_path(object, path, true) = *at_path(fields, path, false);
+  owners[owner] = wanted;
+  const std::optional<Json> before = current ? std::optional<Json>(*current) : std::nullopt;
+  return store(target, std::move(object), before ? &*before : nullptr);
+}
+
+Response FakeApiServer::remove(const Target& target, const Json& body) {
+  Json* current = find(target);
+  if (!current) return status_response(404, "NotFound", "\"" + target.name + "\" not found");
+  const Json conditions = body.value("preconditions", Json::object());
+  if (conditions.contains("uid") && conditions["uid"] != (*current)["metadata"]["uid"]) {
+    return status_response(409, "Conflict", "the UID in the precondition does not match");
+  }
+  const bool held = !(*current)["metadata"].value("finalizers", Json::array()).empty();
+  const bool graceful = target.served->resource.plural == "pods" &&
+                        body.value("gracePeriodSeconds", int64_t{30}) != 0 &&
+                        (*current).contains("spec") && (*current)["spec"].contains("nodeName");
+  const Json object = *current;
+  if (!held && !graceful) {
+    erase(target);
+    return ok(object);
+  }
+  if (object["metadata"].contains("deletionTimestamp")) return ok(object);
+  Json marked = object;
+  marked["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
+  marked["metadata"]["resourceVersion"] = std::to_string(++version_);
+  *current = marked;
+  record(target, "MODIFIED", marked);
+  return ok(marked);
+}
+
+Response FakeApiServer::handle(const Request& request) {
+  const auto target = target_of(request.path);
+  if (!target) return status_response(404, "NotFound", "the server could not find " + request.path);
+  if (request.method == "GET") {
+    if (target->name.empty()) return list(*target);
+    const Json* object = find(*target);
+    return object ? ok(*object)
+                  : status_response(
+                        404, "NotFound",
+                        target->served->resource.plural + " \"" + target->name + "\" not found");
+  }
+  if (request.method == "PATCH") return patch(*target, request);
+  const Json body =
+      request.body.empty() ? Json::object() : Json::parse(request.body, nullptr, false);
+  if (!body.is_object()) return status_response(400, "BadRequest", "the body is not an object");
+  if (request.method == "POST") return create(*target, body);
+  if (request.method == "PUT") return replace(*target, body);
+  if (request.method == "DELETE") return remove(*target, body);
+  return status_response(405, "MethodNotAllowed", request.method);
+}
+
+namespace {
+
+std::optional<std::expected<Response, NetError>> before_handling(const Fault& fault) {
+  if (fault.kind == Fault::Kind::LoseRequest) {
+    return std::unexpected(NetError{NetError::Kind::Cut, "the connection was cut"});
+  }
+  if (fault.kind != Fault::Kind::Refuse) return std::nullopt;
+  Response response = status_response(fault.status, "Injected", "an injected fault");
+  if (fault.retry_after_seconds > 0) {
+    response.headers["retry-after"] = std::to_string(fault.retry_after_seconds);
+  }
+  return response;
+}
+
+}  // namespace
+
+std::expected<Response, NetError> FakeApiServer::call(const Request& request,
+                                                      const Cancel& cancel) {
+  if (cancel.cancelled()) return std::unexpected(NetError{NetError::Kind::Cancelled, "cancelled"});
+  const std::lock_guard lock(mutex_);
+  ++requests_[request.method];
+  const Fault fault = fault_ ? fault_(request) : Fault{};
+  if (auto refused = before_handling(fault)) return *refused;
+  Response response = handle(request);
+  if (fault.kind == Fault::Kind::LoseAnswer) {
+    return std::unexpected(NetError{NetError::Kind::Cut, "the connection was cut"});
+  }
+  return response;
+}
+
+std::expected<StreamResponse, NetError> FakeApiServer::open(const Request& request,
+                                                            const Cancel& cancel) {
+  if (cancel.cancelled()) return std::unexpected(NetError{NetError::Kind::Cancelled, "cancelled"});
+  const std::lock_guard lock(mutex_);
+  ++requests_["WATCH"];
+  if (auto refused = before_handling(fault_ ? fault_(request) : Fault{})) {
+    if (!*refused) return std::unexpected(refused->error());
+    return StreamResponse{**refused, nullptr};
+  }
+  auto target = target_of(request.path);
+  if (!target) return StreamResponse{status_response(404, "NotFound", request.path), nullptr};
+  const auto from = target->query.find("resourceVersion");
+  const int64_t version = from == target->query.end() ? version_ : std::stoll(from->second);
+  return StreamResponse{{.status = 200},
+                        std::make_unique<Stream>(*this, std::move(*target), version, cancel)};
+}
+
+// ---- the world and the truth
+
+void FakeApiServer::set_fault(std::function<Fault(const Request&)> fault) {
+  const std::lock_guard lock(mutex_);
+  fault_ = std::move(fault);
+}
+
+void FakeApiServer::cut_watches() {
+  const std::lock_guard lock(mutex_);
+  ++cuts_;
+  changed_.notify_all();
+}
+
+void FakeApiServer::compact() {
+  const std::lock_guard lock(mutex_);
+  compacted_ = ++version_;
+  history_.clear();
+  changed_.notify_all();
+}
+
+void FakeApiServer::send_bookmarks() {
+  const std::lock_guard lock(mutex_);
+  ++bookmark_;
+  changed_.notify_all();
+}
+
+int FakeApiServer::watches() const {
+  const std::lock_guard lock(mutex_);
+  return watches_;
+}
+
+int64_t FakeApiServer::requests(const string& method) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = requests_.find(method);
+  return found == requests_.end() ? 0 : found->second;
+}
+
+std::vector<Json> FakeApiServer::objects(const Resource& resource) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Json> out;
+  if (const auto all = objects_.find(resource.collection("")); all != objects_.end()) {
+    for (const auto& [name, object] : all->second) out.push_back(object);
+  }
+  return out;
+}
+
+void FakeApiServer::edit(const Resource& resource, const string& ns, const string& name,
+                         const std::function<void(Json&)>& change) {
+  const std::lock_guard lock(mutex_);
+  const auto target = target_of(resource.object(ns, name));
+  const Json before = *find(*target);
+  Json object = before;
+  change(object);
+  store(*target, std::move(object), &before);
+}
+
+int64_t FakeApiServer::version() const {
+  const std::lock_guard lock(mutex_);
+  return version_;
+}
+
+}  // namespace dsj::kube::testing

@@ -1,0 +1,106 @@
+// An API server in memory, as a Transport: resourceVersions, conflicts, server-side apply with
+// field owners, status subresources, finalizers, pages, watches with bookmarks and a bounded
+// history; and the faults of the world. The contract cases (contract_cases.h) run against it and
+// against a real server. Thread-safe.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "kube/client.h"
+
+namespace dsj::kube::testing {
+
+/// What befalls a request.
+struct Fault {
+  enum class Kind {
+    None,
+    Refuse,      ///< answered with `status` (and Retry-After), nothing is done
+    LoseAnswer,  ///< carried out, but the connection ends before the answer
+    LoseRequest  ///< the connection ends before anything is done
+  } kind = Kind::None;
+  int status = 503;
+  int retry_after_seconds = 0;
+};
+
+class FakeApiServer final : public Transport {
+ public:
+  FakeApiServer();
+
+  std::expected<Response, NetError> call(const Request& request, const Cancel& cancel) override;
+  std::expected<StreamResponse, NetError> open(const Request& request,
+                                               const Cancel& cancel) override;
+
+  /// A kind that objects can be made of; `status`: it has the status subresource.
+  void serve(const Resource& resource, bool status);
+
+  // ---- the world
+  /// Asked before every request; a watch's opening, too.
+  void set_fault(std::function<Fault(const Request&)> fault);
+  /// Ends every open watch, as a server that stops does.
+  void cut_watches();
+  /// Forgets the history up to now: older versions are Gone.
+  void compact();
+  void send_bookmarks();
+  /// Open watches.
+  int watches() const;
+  int64_t requests(const std::string& method) const;
+
+  // ---- the truth, past the client
+  std::vector<Json> objects(const Resource& resource) const;
+  /// Changes an object as another client would; the version moves.
+  void edit(const Resource& resource, const std::string& ns, const std::string& name,
+            const std::function<void(Json&)>& change);
+  int64_t version() const;
+
+ private:
+  struct Served {
+    Resource resource;
+    bool status = false;
+  };
+  struct Change {
+    int64_t version;
+    std::string collection;  ///< of all namespaces
+    std::string type;
+    Json object;
+  };
+  /// What a request's path and query mean.
+  struct Target {
+    const Served* served = nullptr;
+    std::string ns, name, subresource;
+    std::map<std::string, std::string> query;
+  };
+  class Stream;
+
+  std::optional<Target> target_of(const std::string& path) const;
+  Response handle(const Request& request);
+  Response list(const Target& target) const;
+  Response create(const Target& target, const Json& body);
+  Response replace(const Target& target, const Json& body);
+  Response patch(const Target& target, const Request& request);
+  Response apply(const Target& target, const Json& body, Json* current);
+  Response remove(const Target& target, const Json& body);
+  Response store(const Target& target, Json object, const Json* before);
+  Json* find(const Target& target);
+  void erase(const Target& target);
+  void record(const Target& target, const std::string& type, const Json& object);
+  static std::string key(const Target& target);
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Served> served_;
+  std::map<std::string, std::map<std::string, Json>> objects_;  ///< collection → ns/name → object
+  /// Object's key → field manager → paths it owns.
+  std::map<std::string, std::map<std::string, std::set<std::string>>> owners_;
+  std::deque<Change> history_;
+  int64_t version_ = 100, compacted_ = 100, uids_ = 0, bookmark_ = 0, cuts_ = 0;
+  int watches_ = 0;
+  std::function<Fault(const Request&)> fault_;
+  std::map<std::string, int64_t> requests_;
+};
+
+}  // namespace dsj::kube::testing
