@@ -78,9 +78,10 @@ function(dsj_program NAME)
   endif()
 endfunction()
 
-# dsj_test(NAME [TORCH] FOLDER dir LABEL label [TIMEOUT s] DEPS targets...): all *_test.cc of a folder as one program.
+# dsj_test(NAME [TORCH] [BUILD_ONLY] FOLDER dir LABEL label [TIMEOUT s] DEPS targets...): all *_test.cc of a folder as one
+# program. BUILD_ONLY: CTest does not know it.
 function(dsj_test NAME)
-  cmake_parse_arguments(T "TORCH" "FOLDER;LABEL;TIMEOUT" "DEPS" ${ARGN})
+  cmake_parse_arguments(T "TORCH;BUILD_ONLY" "FOLDER;LABEL;TIMEOUT" "DEPS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${T_FOLDER}/*_test.cc)
   if(NOT sources)
     return()
@@ -93,6 +94,9 @@ function(dsj_test NAME)
   target_compile_definitions(${NAME} PRIVATE DSJ_SOURCE_DIR="${CMAKE_SOURCE_DIR}" DSJ_BIN_DIR="${CMAKE_BINARY_DIR}/bin")
   if(T_TORCH)
     dsj_use_torch(${NAME})
+  endif()
+  if(T_BUILD_ONLY)
+    return()
   endif()
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 300)

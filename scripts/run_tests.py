@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-ORDER = ["unit", "engine", "run", "gpu"]
+ORDER = ["unit", "engine", "run", "gpu", "cluster"]
 
 
 def tests(build):
