@@ -1,5 +1,6 @@
-// The contract between cli, agent and rank: environment names, file names, exit codes, event lines.
-// These rooms never include each other; they meet here. Names in this file are stable.
+// The contract between operator, cli, agent and rank: environment names, file names, exit codes,
+// event lines, labels. These rooms never include each other; they meet here (and in worker_job.h).
+// Names in this file are stable.
 #pragma once
 
 namespace dsj::contract {
@@ -54,11 +55,13 @@ enum ExitCode : int {
 //                                                               since the last one
 // {"event":"eval","step":N,"eval_loss":L,...}                   rank 0: a line of metrics.jsonl of
 //                                                               its own kind, behind step N's
-// {"event":"note","text":T}                                     rank 0: lines for the user, as asked
+// {"event":"note","text":T}                                     rank 0: lines for the user, as
+// asked
 //                                                               for in ds_config
 // {"event":"checkpoint","step":S,"path":P,"bytes":B,"seconds":T}  rank 0, after publication
 // {"event":"exported","path":P}                                 rank 0, model/ is complete
-// {"event":"memory","peak":{CLASS:BYTES,...},"total":B}          every rank, after the last step: most
+// {"event":"memory","peak":{CLASS:BYTES,...},"total":B}          every rank, after the last step:
+// most
 //                                                               live bytes by class, and of all
 // {"event":"error","reason":R,"message":M}                      any rank, before it exits not 0 and
 // not preempted
@@ -77,5 +80,48 @@ inline constexpr char kEventExported[] = "exported";
 inline constexpr char kEventError[] = "error";
 inline constexpr char kEventWarning[] = "warning";
 inline constexpr char kEventDone[] = "done";
+
+// ---- the resource
+inline constexpr char kGroup[] = "training.dsj.dev";
+inline constexpr char kVersion[] = "v1alpha1";
+inline constexpr char kPlural[] = "deepspeedjobs";
+inline constexpr char kKind[] = "DeepSpeedJob";
+/// Field managers: status.training and status.checkpoint are the agent's, all else the operator's.
+inline constexpr char kOperatorManager[] = "dsj-operator";
+inline constexpr char kAgentManager[] = "dsj-agent";
+inline constexpr char kLabelJobName[] = "training.dsj.dev/job-name";
+inline constexpr char kLabelReplicaType[] = "training.dsj.dev/replica-type";  ///< "worker"
+inline constexpr char kLabelReplicaIndex[] = "training.dsj.dev/replica-index";
+inline constexpr char kLabelIncarnation[] = "training.dsj.dev/incarnation";
+inline constexpr char kLabelManagedBy[] = "app.kubernetes.io/managed-by";  ///< "dsj-operator"
+inline constexpr char kContainerName[] = "worker";  ///< the template's container that is ours
+
+// ---- a worker's pod: `<job>-worker-<index>-<incarnation>`, its first container runs
+// `dsj-agent --pod`. Set by the operator; kEnvPod* and kEnvServiceAccount by the downward API.
+inline constexpr char kEnvJobName[] = "DSJ_JOB_NAME";
+inline constexpr char kEnvNamespace[] = "DSJ_NAMESPACE";
+inline constexpr char kEnvJobUid[] = "DSJ_JOB_UID";
+inline constexpr char kEnvWorker[] = "DSJ_WORKER";            ///< index, from 0
+inline constexpr char kEnvIncarnation[] = "DSJ_INCARNATION";  ///< of its pod; from 1, rises
+/// Worker 0's name by the headless Service: `<job>-worker-0.<service>.<namespace>.svc`.
+inline constexpr char kEnvWorkerZeroHost[] = "DSJ_WORKER_ZERO_HOST";
+inline constexpr char kEnvPodName[] = "DSJ_POD_NAME";
+inline constexpr char kEnvPodIp[] = "DSJ_POD_IP";
+inline constexpr char kEnvServiceAccount[] = "DSJ_SERVICE_ACCOUNT";  ///< spec.serviceAccountName
+/// The job's ConfigMap: job.json (worker_job.h) and, where the operator could read them, the
+/// cluster's public token keys.
+inline constexpr char kConfigMountPath[] = "/etc/dsj";
+inline constexpr char kWorkerJobFile[] = "job.json";
+inline constexpr char kTokenKeysFile[] = "jwks.json";
+/// The projected service account token with which workers join; its audience is kAudiencePrefix +
+/// the job's uid.
+inline constexpr char kTokenMountPath[] = "/var/run/secrets/dsj";
+inline constexpr char kTokenFile[] = "token";
+inline constexpr char kAudiencePrefix[] = "training.dsj.dev/job/";
+/// An emptyDir: the root file system is read-only.
+inline constexpr char kScratchMountPath[] = "/run/dsj";
+inline constexpr char kTerminationLog[] = "/dev/termination-log";
+inline constexpr int kJoinPort = 29400;     ///< worker 0's agent, for the other agents
+inline constexpr int kMetricsPort = 29401;  ///< every agent: /metrics and /healthz
 
 }  // namespace dsj::contract

@@ -1,0 +1,31 @@
+// What the operator mounts for the agents of one job (contract.h: kConfigMountPath/job.json). The
+// same text for all workers and for every incarnation: what differs comes by the environment.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "common/job_file.h"
+#include "common/result.h"
+
+namespace dsj {
+
+struct WorkerJob {
+  JobFile job;       ///< attempt is 1 and world_size replicas * slots: the agent fills both
+  int replicas = 1;  ///< agents
+  int slots = 1;     ///< ranks per agent
+  /// One rank's program and arguments (launcher: Command); empty: dsj-train beside the agent.
+  std::vector<std::string> rank_command;
+  int restart_limit = 3;                              ///< backoffLimit
+  std::chrono::milliseconds save_timeout{600'000};    ///< from a stop request to SIGKILL
+  std::chrono::milliseconds step_timeout{1'800'000};  ///< no rank told a step: it hangs
+  bool operator==(const WorkerJob&) const;
+};
+
+/// Keys in a fixed order: the same job gives the same bytes (the operator hashes them).
+std::string to_text(const WorkerJob& job);
+/// BadInput with `source` and the key.
+Result<WorkerJob> worker_job_from_text(const std::string& text, const std::string& source);
+
+}  // namespace dsj
