@@ -94,6 +94,10 @@ inline constexpr char kLabelReplicaType[] = "training.dsj.dev/replica-type";  //
 inline constexpr char kLabelReplicaIndex[] = "training.dsj.dev/replica-index";
 inline constexpr char kLabelIncarnation[] = "training.dsj.dev/incarnation";
 inline constexpr char kLabelManagedBy[] = "app.kubernetes.io/managed-by";  ///< "dsj-operator"
+/// Of the accepted spec that a pod runs, on pods and ConfigMaps.
+inline constexpr char kLabelRevision[] = "training.dsj.dev/revision";
+/// On pods: status.restarts.total when the pod was made.
+inline constexpr char kAnnotationRestarts[] = "training.dsj.dev/restarts";
 inline constexpr char kContainerName[] = "worker";  ///< the template's container that is ours
 
 // ---- a worker's pod: `<job>-worker-<index>-<incarnation>`, its first container runs
@@ -103,6 +107,10 @@ inline constexpr char kEnvNamespace[] = "DSJ_NAMESPACE";
 inline constexpr char kEnvJobUid[] = "DSJ_JOB_UID";
 inline constexpr char kEnvWorker[] = "DSJ_WORKER";            ///< index, from 0
 inline constexpr char kEnvIncarnation[] = "DSJ_INCARNATION";  ///< of its pod; from 1, rises
+/// kLabelRevision of its pod. When the job's status.revision becomes another one, or its
+/// spec.suspend true, agent 0 stops the job at one step as for SIGTERM, and every agent ends. A spec
+/// that the operator refused never moves status.revision; compare that, not the spec.
+inline constexpr char kEnvRevision[] = "DSJ_REVISION";
 /// Worker 0's name by the headless Service: `<job>-worker-0.<service>.<namespace>.svc`.
 inline constexpr char kEnvWorkerZeroHost[] = "DSJ_WORKER_ZERO_HOST";
 inline constexpr char kEnvPodName[] = "DSJ_POD_NAME";
@@ -123,5 +131,22 @@ inline constexpr char kScratchMountPath[] = "/run/dsj";
 inline constexpr char kTerminationLog[] = "/dev/termination-log";
 inline constexpr int kJoinPort = 29400;     ///< worker 0's agent, for the other agents
 inline constexpr int kMetricsPort = 29401;  ///< every agent: /metrics and /healthz
+
+// ---- what operator and agents read of each other
+// An agent's termination message is one JSON object of at most 4096 bytes: {"reason":R,"message":M,
+// "step":S,"attempt":N} and, where one rank is to blame, "rank", "exitCode" or "signal", and
+// "lastWords". Its exit code is an ExitCode. Only kExitDone with kReasonCompleted is success.
+inline constexpr char kReasonCompleted[] = "Completed";
+inline constexpr char kReasonPreempted[] = "Preempted";
+inline constexpr char kReasonBackoffLimitExceeded[] = "BackoffLimitExceeded";
+// The operator reads of agent 0's status:
+//   status.training.attempt          published before ranks start; never falls
+//   status.training.stopStep         while the attempt is stopping: the step that all ranks save
+//   status.training.lastUpdatedTime
+//   status.training.lastFailure      of the last attempt that failed: {attempt, worker, rank,
+//                                    exitCode | signal, step, reason, message, lastWords, time}
+//   status.checkpoint.lastSaved.step
+// Agent 0 reads of the operator's status: revision, and restarts {counted, total, savedStep}, which
+// are restart_budget.h's used, total and saved_step.
 
 }  // namespace dsj::contract
