@@ -108,8 +108,8 @@ inline constexpr char kEnvJobUid[] = "DSJ_JOB_UID";
 inline constexpr char kEnvWorker[] = "DSJ_WORKER";            ///< index, from 0
 inline constexpr char kEnvIncarnation[] = "DSJ_INCARNATION";  ///< of its pod; from 1, rises
 /// kLabelRevision of its pod. When the job's status.revision becomes another one, or its
-/// spec.suspend true, agent 0 stops the job at one step as for SIGTERM, and every agent ends. A spec
-/// that the operator refused never moves status.revision; compare that, not the spec.
+/// spec.suspend true, agent 0 stops the job at one step as for SIGTERM, and every agent ends. A
+/// spec that the operator refused never moves status.revision; compare that, not the spec.
 inline constexpr char kEnvRevision[] = "DSJ_REVISION";
 /// Worker 0's name by the headless Service: `<job>-worker-0.<service>.<namespace>.svc`.
 inline constexpr char kEnvWorkerZeroHost[] = "DSJ_WORKER_ZERO_HOST";
@@ -146,6 +146,13 @@ inline constexpr char kReasonBackoffLimitExceeded[] = "BackoffLimitExceeded";
 //   status.training.lastFailure      of the last attempt that failed: {attempt, worker, rank,
 //                                    exitCode | signal, step, reason, message, lastWords, time}
 //   status.checkpoint.lastSaved.step
+// All that agent 0 writes (the schema must declare it; decimals are strings, times RFC 3339):
+//   status.training    those above, and worldSize, step, totalSteps, progressPercentage,
+//                      estimatedRemainingSeconds, loss, learningRate, gradNorm, lossScale,
+//                      tokensPerSecond, evalLoss, evalStep, modelPath, peakBytes (an object of
+//                      integers), resolvedConfig (any object)
+//   status.checkpoint  lastSaved {step, path, time, worldSize, sizeBytes, durationSeconds},
+//                      lastRestored {step, path, time}
 // Agent 0 reads of the operator's status: revision, and restarts {counted, total, savedStep}, which
 // are restart_budget.h's used, total and saved_step.
 

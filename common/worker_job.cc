@@ -10,6 +10,10 @@ bool WorkerJob::operator==(const WorkerJob& other) const {
   return to_text(*this) == to_text(other);
 }
 
+std::string worker_pod_name(const std::string& job, int worker, int64_t incarnation) {
+  return job + "-worker-" + std::to_string(worker) + "-" + std::to_string(incarnation);
+}
+
 std::string to_text(const WorkerJob& job) {
   const json object = {{"job", to_json(job.job)},
                        {"replicas", job.replicas},

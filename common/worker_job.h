@@ -23,6 +23,9 @@ struct WorkerJob {
   bool operator==(const WorkerJob&) const;
 };
 
+/// `<job>-worker-<index>-<incarnation>`.
+std::string worker_pod_name(const std::string& job, int worker, int64_t incarnation);
+
 /// Keys in a fixed order: the same job gives the same bytes (the operator hashes them).
 std::string to_text(const WorkerJob& job);
 /// BadInput with `source` and the key.
