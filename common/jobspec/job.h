@@ -13,6 +13,7 @@
 #include "common/dsconfig/reader.h"
 #include "common/dsconfig/resolve.h"
 #include "common/job_file.h"
+#include "common/jobspec/policies.h"
 #include "common/result.h"
 #include "common/training_args.h"
 
@@ -20,6 +21,14 @@ namespace dsj::jobspec {
 
 inline constexpr char kApiVersion[] = "training.dsj.dev/v1alpha1";
 inline constexpr char kKind[] = "DeepSpeedJob";
+
+/// Where a job runs decides what its fields may say: files of this machine, or paths in a
+/// container.
+enum class Place { Local, Cluster };
+
+struct ConfigMapKey {
+  std::string name, key;
+};
 
 struct Job {
   std::string name;               ///< metadata.name; a command line's is made from --output_dir
@@ -32,6 +41,7 @@ struct Job {
   dsconfig::Positions ds_positions;                     ///< of its keys, in ds_config_source
   std::string ds_config_source;  ///< the manifest when inline, else the file it came from
   bool ds_config_inline = false;
+  std::optional<ConfigMapKey> ds_config_map;  ///< Place::Cluster: fill it in by set_ds_config()
 
   int replicas = 1;          ///< spec.workers.replicas: agents
   int slots_per_worker = 1;  ///< spec.workers.slotsPerWorker: ranks per agent
@@ -40,6 +50,7 @@ struct Job {
   std::string launcher = "Native";           ///< Native; Command is an Unsupported finding
   std::string restart_policy = "OnFailure";  ///< OnFailure, Never
   int backoff_limit = 3;  ///< attempts after the first without a newer checkpoint
+  Policies policies;
 
   /// What is wrong with the fields (Error: only from read_manifest), known but not built
   /// (Unsupported: must stop a run with exit code 2), or without effect (Warning: print it).
@@ -79,6 +90,11 @@ Result<ArgumentsManifest> manifest_from_arguments(const std::vector<std::string>
 /// `manifest` is not an object. `base` is the directory of relative paths.
 Result<Job> read_manifest(const dsconfig::Document& manifest, const std::string& base,
                           const std::vector<std::string>& overrides = {});
+/// The object of an API server, as the operator takes it: paths are a container's, absolute; a
+/// ConfigMap may hold the ds_config, and the policies have effect.
+Result<Job> read_cluster_manifest(const nlohmann::json& object);
+/// ds_config out of the text of a ConfigMap's key. Errors carry SOURCE:LINE:COLUMN.
+Status set_ds_config(Job& job, const std::string& text, const std::string& source);
 
 /// ds_config of the job in the world it asks for (resolve.h). Findings carry the manifest's paths
 /// and positions; the job's own come first.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "common/jobspec/field_reader.h"
 #include "common/jobspec/job.h"
 #include "common/jobspec/overrides.h"
 #include "common/text.h"
@@ -16,12 +17,13 @@ using Severity = Finding::Severity;
 
 constexpr int kMaxRanks = 65'536;
 
-class ManifestReader {
+class ManifestReader : private FieldReader {
  public:
-  ManifestReader(const std::string& base, Job& job) : base_(base), job_(job) {}
+  ManifestReader(const std::string& base, Place place, Job& job)
+      : FieldReader(job.findings), base_(base), place_(place), job_(job) {}
 
   void read(const json& manifest, const std::vector<Override>& config_overrides) {
-    fields(manifest, "", {"apiVersion", "kind", "metadata", "spec", "status"});
+    fields(manifest, "");
     expect_word(manifest, "apiVersion", kApiVersion);
     expect_word(manifest, "kind", kKind);
     if (const json* data = object(manifest, "metadata", "metadata")) metadata(*data);
@@ -30,10 +32,7 @@ class ManifestReader {
       if (!manifest.contains("spec")) report(Severity::Error, "spec", "a field is missing");
       return;
     }
-    fields(*spec, "spec",
-           {"deepspeed", "training", "workers", "launcher", "restartPolicy", "backoffLimit",
-            "suspend", "parallelism", "model", "elasticPolicy", "runPolicy", "failurePolicy",
-            "liveness", "checkpoint", "network"});
+    fields(*spec, "spec");
     not_built(*spec);
     training(*spec);
     workers(*spec);
@@ -42,35 +41,6 @@ class ManifestReader {
   }
 
  private:
-  void report(Severity severity, const std::string& path, std::string message,
-              std::string hint = {}) {
-    job_.findings.push_back({severity, path, std::move(message), std::move(hint)});
-  }
-
-  static std::string join(const std::string& path, const std::string& name) {
-    return path.empty() ? name : path + "." + name;
-  }
-  static std::string shown(const json& value) {
-    std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-    return text.size() > 60 ? text.substr(0, 57) + "..." : text;
-  }
-
-  void fields(const json& object, const std::string& path, const std::vector<std::string>& known) {
-    for (const auto& [name, value] : object.items())
-      if (std::find(known.begin(), known.end(), name) == known.end())
-        report(Severity::Error, join(path, name), "\"" + name + "\" is not a field",
-               text::did_you_mean(name, known));
-  }
-
-  /// The child when it is there and an object; reports another type.
-  const json* object(const json& parent, const char* name, const std::string& path) {
-    const auto found = parent.find(name);
-    if (found == parent.end() || found->is_null()) return nullptr;
-    if (found->is_object()) return &*found;
-    report(Severity::Error, path, "found " + shown(*found) + ", expected an object");
-    return nullptr;
-  }
-
   void expect_word(const json& object, const char* name, const char* word) {
     const auto found = object.find(name);
     if (found == object.end())
@@ -79,24 +49,13 @@ class ManifestReader {
       report(Severity::Error, name, "found " + shown(*found) + ", expected " + word);
   }
 
-  void whole(const json& object, const std::string& path, const char* name, int least, int& field) {
-    const auto found = object.find(name);
-    if (found == object.end() || found->is_null()) return;
-    if (!found->is_number_integer() || found->get<int64_t>() < least ||
-        found->get<int64_t>() > kMaxRanks) {
-      report(Severity::Error, join(path, name),
-             "found " + shown(*found) + ", expected a whole number from " + std::to_string(least) +
-                 " to " + std::to_string(kMaxRanks));
-      return;
-    }
-    field = static_cast<int>(found->get<int64_t>());
+  void count(const json& object, const std::string& path, const char* name, int least, int& field) {
+    int64_t value = field;
+    if (whole(object, path, name, least, kMaxRanks, value)) field = static_cast<int>(value);
   }
 
   void metadata(const json& data) {
-    fields(
-        data, "metadata",
-        {"name", "namespace", "labels", "annotations", "generateName", "uid", "generation",
-         "resourceVersion", "creationTimestamp", "managedFields", "finalizers", "ownerReferences"});
+    fields(data, "metadata");
     const auto name = data.find("name");
     if (name == data.end() || !name->is_string()) {
       report(Severity::Error, "metadata.name", "a name is missing", "add name: my-job");
@@ -115,14 +74,11 @@ class ManifestReader {
   }
 
   void not_built(const json& spec) {
-    for (const char* name : {"elasticPolicy", "runPolicy", "failurePolicy", "liveness",
-                             "checkpoint", "network", "model"})
+    for (const char* name : {"elasticPolicy", "network", "model"})
       if (spec.contains(name) && !spec[name].is_null() && !spec[name].empty())
         report(Severity::Unsupported, join("spec", name), "not built in this version", "remove it");
-    if (spec.contains("suspend") && spec["suspend"] != false && !spec["suspend"].is_null())
-      report(Severity::Unsupported, "spec.suspend", "not built in this version", "remove it");
     if (const json* parallelism = object(spec, "parallelism", "spec.parallelism")) {
-      fields(*parallelism, "spec.parallelism", {"tensor", "pipeline", "sequence", "expert"});
+      fields(*parallelism, "spec.parallelism");
       for (const auto& [name, value] : parallelism->items())
         if (value != 1)
           report(Severity::Unsupported, join("spec.parallelism", name),
@@ -137,6 +93,7 @@ class ManifestReader {
   }
   std::string model_path(const std::string& name) const {
     std::error_code ignored;
+    if (place_ == Place::Cluster) return name;
     const std::string path = absolute(name);
     const bool is_path =
         name.starts_with(".") || name.starts_with("/") || fs::exists(path, ignored);
@@ -168,11 +125,30 @@ class ManifestReader {
     if (training.data_path.empty())
       report(Severity::Error, path + ".dataPath", "a field is missing",
              "name an alpaca JSON or JSONL file");
+    if (place_ == Place::Cluster) container_paths(path);
     training.model_name_or_path = model_path(training.model_name_or_path);
     training.data_path = absolute(training.data_path);
     if (training.eval_data_path) training.eval_data_path = absolute(*training.eval_data_path);
     training.output_dir = absolute(training.output_dir);
     resume(path + ".resumeFromCheckpoint");
+  }
+
+  /// In a container there is no manifest's directory, and hub ids are not looked up.
+  void container_paths(const std::string& path) {
+    const TrainingArgs& training = job_.training;
+    auto check = [&](const char* name, const std::string& value) {
+      if (!value.empty() && !value.starts_with("/"))
+        report(Severity::Error, join(path, name),
+               "found " + shown(value) + ", expected an absolute path in the container",
+               "mount a volume in spec.workers.template and name a path on it");
+    };
+    check("modelNameOrPath", training.model_name_or_path);
+    check("dataPath", training.data_path);
+    check("outputDir", training.output_dir);
+    check("evalDataPath", training.eval_data_path.value_or(""));
+    if (training.output_dir.empty())
+      report(Severity::Error, path + ".outputDir", "a field is missing",
+             "name a directory on a volume that outlives the pods");
   }
 
   void resume(const std::string& path) {
@@ -195,16 +171,16 @@ class ManifestReader {
     const std::string path = "spec.workers";
     const json* found = object(spec, "workers", path);
     if (found == nullptr) return;
-    fields(*found, path, {"replicas", "slotsPerWorker", "minReplicas", "maxReplicas", "template"});
-    whole(*found, path, "replicas", 1, job_.replicas);
-    whole(*found, path, "slotsPerWorker", 1, job_.slots_per_worker);
+    fields(*found, path);
+    count(*found, path, "replicas", 1, job_.replicas);
+    count(*found, path, "slotsPerWorker", 1, job_.slots_per_worker);
     if (static_cast<int64_t>(job_.replicas) * job_.slots_per_worker > kMaxRanks) {
       report(Severity::Error, path, "more than " + std::to_string(kMaxRanks) + " ranks");
       job_.replicas = job_.slots_per_worker = 1;
     }
     int least = job_.replicas, most = job_.replicas;
-    whole(*found, path, "minReplicas", 1, least);
-    whole(*found, path, "maxReplicas", 1, most);
+    count(*found, path, "minReplicas", 1, least);
+    count(*found, path, "maxReplicas", 1, most);
     if (found->contains("minReplicas")) job_.min_replicas = least;
     if (found->contains("maxReplicas")) job_.max_replicas = most;
     if (least > job_.replicas || most < job_.replicas)
@@ -215,32 +191,27 @@ class ManifestReader {
     else if (least != most)
       report(Severity::Unsupported, path, "elastic jobs are not built in this version",
              "remove minReplicas and maxReplicas");
-    if (const json* pod = object(*found, "template", path + ".template"))
+    if (const json* pod = object(*found, "template", path + ".template")) {
       job_.worker_template = *pod;
-  }
-
-  void choice(const json& spec, const char* name, const std::vector<std::string>& choices,
-              std::string& field) {
-    const auto found = spec.find(name);
-    if (found == spec.end() || found->is_null()) return;
-    const std::string word = found->is_string() ? found->get<std::string>() : "";
-    if (std::find(choices.begin(), choices.end(), word) != choices.end()) {
-      field = word;
-      return;
+      check_template(*pod, path + ".template", *this);
     }
-    std::string expected;
-    for (const std::string& one : choices) expected += (expected.empty() ? "" : " or ") + one;
-    report(Severity::Error, join("spec", name), "found " + shown(*found) + ", expected " + expected,
-           text::did_you_mean(word, choices));
   }
 
   void policies(const json& spec) {
-    choice(spec, "launcher", {"Native", "Command"}, job_.launcher);
+    choice(spec, "spec", "launcher", {"Native", "Command"}, job_.launcher);
     if (job_.launcher == "Command")
       report(Severity::Unsupported, "spec.launcher", "Command is not built in this version",
              "Native trains by this engine");
-    choice(spec, "restartPolicy", {"OnFailure", "Never"}, job_.restart_policy);
-    whole(spec, "spec", "backoffLimit", 0, job_.backoff_limit);
+    choice(spec, "spec", "restartPolicy", {"OnFailure", "Never"}, job_.restart_policy);
+    count(spec, "spec", "backoffLimit", 0, job_.backoff_limit);
+    job_.policies = read_policies(spec, *this);
+    if (place_ == Place::Cluster) return;
+    for (const char* name : {"runPolicy", "failurePolicy", "liveness", "checkpoint"})
+      if (spec.contains(name) && !spec[name].is_null() && !spec[name].empty())
+        report(Severity::Unsupported, join("spec", name), "has effect in a cluster only",
+               "remove it");
+    if (job_.policies.suspend)
+      report(Severity::Unsupported, "spec.suspend", "has effect in a cluster only", "remove it");
   }
 
   void deepspeed(const json& spec, const std::vector<Override>& config_overrides) {
@@ -251,7 +222,7 @@ class ManifestReader {
              "add config: (the ds_config itself) or configFrom: {file: ds_config.json}");
       return;
     }
-    fields(*found, path, {"config", "configFrom"});
+    fields(*found, path);
     const json* config = object(*found, "config", path + ".config");
     const json* from = object(*found, "configFrom", path + ".configFrom");
     if ((config == nullptr) == (from == nullptr)) {
@@ -273,8 +244,32 @@ class ManifestReader {
         report(Severity::Error, path + ".config", status.error().to_string());
   }
 
+  void config_map(const json& from, const std::string& path) {
+    if (from.contains("file"))
+      report(Severity::Error, path + ".file", "files of your machine are not read in a cluster",
+             "write the settings under spec.deepspeed.config, or name a ConfigMap");
+    const std::string at = path + ".configMapKeyRef";
+    const json* ref = object(from, "configMapKeyRef", at);
+    if (ref == nullptr) {
+      if (!from.contains("file"))
+        report(Severity::Error, path, "no ConfigMap is named", "configMapKeyRef: {name, key}");
+      return;
+    }
+    fields(*ref, at);
+    ConfigMapKey source;
+    for (auto& [name, field] : {std::pair{"name", &source.name}, std::pair{"key", &source.key}}) {
+      const auto found = ref->find(name);
+      if (found != ref->end() && found->is_string() && !found->get<std::string>().empty())
+        *field = found->get<std::string>();
+      else
+        report(Severity::Error, join(at, name), "a name is missing");
+    }
+    if (!source.name.empty() && !source.key.empty()) job_.ds_config_map = source;
+  }
+
   void config_from(const json& from, const std::string& path) {
-    fields(from, path, {"file", "configMapKeyRef"});
+    fields(from, path);
+    if (place_ == Place::Cluster) return config_map(from, path);
     const auto file = from.find("file");
     if (file == from.end() || !file->is_string()) {
       report(Severity::Error, path, "no file is named",
@@ -296,6 +291,7 @@ class ManifestReader {
   }
 
   std::string base_;
+  Place place_;
   Job& job_;
 };
 
@@ -322,9 +318,26 @@ Result<Job> read_manifest(const dsconfig::Document& manifest, const std::string&
   Job job;
   job.source = manifest.source;
   job.positions = manifest.positions;
-  ManifestReader(base, job).read(value, config_overrides);
+  ManifestReader(base, Place::Local, job).read(value, config_overrides);
   dsconfig::locate(job.findings, job.positions);
   return job;
+}
+
+Result<Job> read_cluster_manifest(const json& object) {
+  if (!object.is_object()) return bad_input("expected a DeepSpeedJob");
+  Job job;
+  job.source = "manifest";
+  ManifestReader("/", Place::Cluster, job).read(object, {});
+  return job;
+}
+
+Status set_ds_config(Job& job, const std::string& text, const std::string& source) {
+  DSJ_TRY(dsconfig::Document document, dsconfig::parse_text(text, source));
+  if (!document.value.is_object()) return bad_input("expected an object of settings", source);
+  job.ds_config_source = document.source;
+  job.ds_positions = std::move(document.positions);
+  job.ds_config = std::move(document.value);
+  return {};
 }
 
 }  // namespace dsj::jobspec
