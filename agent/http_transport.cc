@@ -2,15 +2,11 @@
 
 #define _TURN_OFF_PLATFORM_STRING
 #include <cpprest/http_client.h>
-#include <cpprest/http_listener.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <pplx/threadpool.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <arpa/inet.h>
 #include <mutex>
 
 #include "common/files/posix_files.h"
@@ -19,8 +15,6 @@ namespace dsj::agent {
 namespace {
 
 namespace http = web::http;
-using http::experimental::listener::http_listener;
-using http::experimental::listener::http_listener_config;
 
 constexpr char kPath[] = "/v1/beat";
 
@@ -41,73 +35,39 @@ class Wake {
   int fd_;
 };
 
-/// A port that was free a moment ago: cpprestsdk cannot tell which one it took for port 0.
-int free_port(const std::string& address) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in name{};
-  name.sin_family = AF_INET;
-  inet_pton(AF_INET, address.c_str(), &name.sin_addr);
-  socklen_t size = sizeof name;
-  int port = 0;
-  if (bind(fd, reinterpret_cast<sockaddr*>(&name), size) == 0 &&
-      getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) == 0) {
-    port = ntohs(name.sin_port);
-  }
-  close(fd);
-  return port;
-}
-
 std::string base_uri(const Endpoint& endpoint) {
   return "http://" + endpoint.address + ":" + std::to_string(endpoint.port);
 }
 
 }  // namespace
 
-struct HttpServer::State {
-  std::string key;
-  Endpoint endpoint;
-  std::unique_ptr<http_listener> listener;
+struct HttpServer::State final : HttpHandler {
+  std::shared_ptr<JoinGate> gate;
   Wake wake;
   std::mutex mutex;
   std::vector<WorkerReport> inbox;
   Board board;
 
-  void handle(http::http_request request, const std::shared_ptr<State>& self);
-  void answer(http::http_request request, const std::string& body);
+  std::optional<HttpAnswer> refuse(const HttpHead& head) override;
+  HttpAnswer answer(const HttpHead& head, const std::string& body) override;
 };
 
-void HttpServer::State::handle(http::http_request request, const std::shared_ptr<State>& self) {
-  std::string token;
-  request.headers().match(http::header_names::authorization, token);
-  if (!same_key(token, "Bearer " + key)) {
-    request.reply(http::status_codes::Unauthorized);
-    return;
+std::optional<HttpAnswer> HttpServer::State::refuse(const HttpHead& head) {
+  if (const auto caller = gate->admit(head.authorization); !caller) {
+    return HttpAnswer{caller.error().status, caller.error().why};
   }
-  if (request.relative_uri().path() != kPath) {
-    request.reply(http::status_codes::NotFound);
-    return;
-  }
-  if (!request.headers().has(http::header_names::content_length)) {
-    request.reply(http::status_codes::LengthRequired);
-    return;
-  }
-  if (request.headers().content_length() > kMessageBytesMax) {
-    request.reply(http::status_codes::RequestEntityTooLarge);
-    return;
-  }
-  request.extract_string(true).then([self, request](pplx::task<std::string> body) mutable {
-    try {
-      self->answer(request, body.get());
-    } catch (const std::exception&) {  // the peer went away in the middle of its request
-    }
-  });
+  if (head.path != kPath) return HttpAnswer{404, "no such path"};
+  if (head.method != "POST") return HttpAnswer{405, "POST is expected"};
+  return std::nullopt;
 }
 
-void HttpServer::State::answer(http::http_request request, const std::string& body) {
+HttpAnswer HttpServer::State::answer(const HttpHead& head, const std::string& body) {
   auto report = worker_report_from_json(body);
-  if (!report) {
-    request.reply(http::status_codes::BadRequest, report.error().message);
-    return;
+  if (!report) return {400, report.error().message};
+  const auto caller = gate->admit(head.authorization);
+  if (!caller) return {caller.error().status, caller.error().why};
+  if (const auto own = gate->permit(*caller, *report); !own) {
+    return {own.error().status, own.error().why};
   }
   Directive directive;
   {
@@ -116,43 +76,27 @@ void HttpServer::State::answer(http::http_request request, const std::string& bo
     inbox.push_back(std::move(*report));
   }
   wake.set();
-  request.reply(http::status_codes::OK, to_text(directive), "application/json");
+  return {200, to_text(directive), "application/json"};
 }
 
-Result<std::unique_ptr<HttpServer>> HttpServer::open(const std::string& address,
-                                                     const std::string& key) {
+Result<std::unique_ptr<HttpServer>> HttpServer::open(const std::string& address, int port,
+                                                     std::shared_ptr<JoinGate> gate, int workers) {
   auto state = std::make_shared<State>();
-  state->key = key;
-  std::string problem;
-  for (int attempt = 0; attempt < 10; ++attempt) {  // another process may take the port first
-    state->endpoint = {address, free_port(address)};
-    try {
-      state->listener = std::make_unique<http_listener>(base_uri(state->endpoint));
-      const std::weak_ptr<State> weak = state;
-      auto handler = [weak](http::http_request request) {
-        if (const auto self = weak.lock()) self->handle(std::move(request), self);
-      };
-      state->listener->support(http::methods::POST, handler);
-      state->listener->open().wait();
-      return std::unique_ptr<HttpServer>(new HttpServer(state));
-    } catch (const std::exception& error) {
-      problem = error.what();
-    }
-  }
-  return fail(ErrorKind::Environment, "cannot listen for the other agents: " + problem, address);
+  state->gate = std::move(gate);
+  const HttpLimits limits{.body_bytes = kMessageBytesMax, .connections = 2 * workers + 32};
+  DSJ_TRY(auto listener, HttpListener::open(address, port, limits, state));
+  return std::unique_ptr<HttpServer>(
+      new HttpServer(std::move(state), std::move(listener), address));
 }
 
-HttpServer::HttpServer(std::shared_ptr<State> state) : state_(std::move(state)) {}
+HttpServer::HttpServer(std::shared_ptr<State> state, std::unique_ptr<HttpListener> listener,
+                       std::string address)
+    : state_(std::move(state)), listener_(std::move(listener)), address_(std::move(address)) {}
 
-HttpServer::~HttpServer() {
-  try {
-    state_->listener->close().wait();
-  } catch (const std::exception&) {  // closing is all that was wanted
-  }
-}
+HttpServer::~HttpServer() = default;
 
 Endpoint HttpServer::endpoint() const {
-  return state_->endpoint;
+  return {address_, listener_->port()};
 }
 
 std::vector<WorkerReport> HttpServer::take() {
@@ -171,7 +115,8 @@ int HttpServer::ready_fd() const {
 }
 
 struct HttpClient::State {
-  std::string endpoint_file, key;
+  FindServer find;
+  Credentials credentials;
   Time timeout;
   std::unique_ptr<http::client::http_client> client;  // used by the agent's thread only
   Wake wake;
@@ -188,17 +133,17 @@ struct HttpClient::State {
 
 Status HttpClient::State::connect() {
   if (client) return {};
-  DSJ_TRY(const Endpoint endpoint, read_endpoint(endpoint_file));
+  DSJ_TRY(const Endpoint endpoint, find());
   http::client::http_client_config config;
   config.set_timeout(timeout);
   client = std::make_unique<http::client::http_client>(base_uri(endpoint), config);
   return {};
 }
 
-HttpClient::HttpClient(std::string endpoint_file, std::string key, Time timeout)
+HttpClient::HttpClient(FindServer find, Credentials credentials, Time timeout)
     : state_(std::make_shared<State>()) {
-  state_->endpoint_file = std::move(endpoint_file);
-  state_->key = std::move(key);
+  state_->find = std::move(find);
+  state_->credentials = std::move(credentials);
   state_->timeout = timeout;
 }
 
@@ -211,7 +156,7 @@ void HttpClient::send(const WorkerReport& report) {
   }
   http::http_request request(http::methods::POST);
   request.set_request_uri(kPath);
-  request.headers().add(http::header_names::authorization, "Bearer " + state_->key);
+  request.headers().add(http::header_names::authorization, "Bearer " + state_->credentials.token());
   request.set_body(to_text(report), "application/json");
   auto state = state_;
   const std::string where = state->client->base_uri().to_string();
@@ -225,9 +170,11 @@ void HttpClient::send(const WorkerReport& report) {
         try {
           const auto [code, body] = task.get();
           if (code == http::status_codes::OK) return state->put(directive_from_json(body));
-          state->put(fail(
-              code == http::status_codes::Unauthorized ? ErrorKind::BadInput : ErrorKind::Transient,
-              "worker 0's agent answered " + std::to_string(code) + " " + body, where));
+          const bool refused =
+              code == http::status_codes::Unauthorized || code == http::status_codes::Forbidden;
+          if (refused && state->credentials.refused) state->credentials.refused();
+          state->put(fail(refused ? ErrorKind::BadInput : ErrorKind::Transient,
+                          "worker 0's agent answered " + std::to_string(code) + " " + body, where));
         } catch (const std::exception& error) {
           state->put(fail(ErrorKind::Transient, error.what(), where));
         }
@@ -268,14 +215,6 @@ Result<Endpoint> read_endpoint(const std::string& path) {
     return fail(ErrorKind::Transient, "not the address of worker 0's agent", path);
   }
   return Endpoint{object["address"], object["port"]};
-}
-
-bool same_key(std::string_view a, std::string_view b) {
-  unsigned difference = a.size() == b.size() ? 0 : 1;
-  for (size_t i = 0; i < a.size(); ++i) {
-    difference |= static_cast<unsigned char>(a[i] ^ (b.empty() ? 0 : b[i % b.size()]));
-  }
-  return difference == 0;
 }
 
 }  // namespace dsj::agent

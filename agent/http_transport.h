@@ -1,13 +1,16 @@
-// Beats over HTTP/1.1 by cpprestsdk, which stays behind this header. POST /v1/beat with the JSON of
-// messages.h; the run's key goes as a bearer token. Refused: another key (401), another path or
-// method (404, 405), a body without a length (411), over kMessageBytesMax (413), of a wrong shape
-// (400). Left out: TLS (the local mode stays on the loopback interface). A refused body is not
-// kept, but cpprestsdk still reads it off the connection.
+// Beats over HTTP/1.1: POST /v1/beat with the JSON of messages.h, a bearer token before it
+// (join_gate.h). Refused before a body is read: who the gate does not admit (401, 403; 503: ask
+// again), another path or method (404, 405), a body without a length (411), over kMessageBytesMax
+// (413). Then: a wrong shape (400), another worker than the caller's own (403). The server stands
+// on http_listener.h with its limits, the client on cpprestsdk. Left out: TLS.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "agent/http_listener.h"
+#include "agent/join_gate.h"
 #include "agent/transport.h"
 
 namespace dsj::agent {
@@ -19,9 +22,9 @@ struct Endpoint {
 
 class HttpServer final : public BeatServer {
  public:
-  /// Listens on a free port of `address`.
-  static Result<std::unique_ptr<HttpServer>> open(const std::string& address,
-                                                  const std::string& key);
+  /// Listens on `port` of `address` (0: a free one) for about as many `workers`.
+  static Result<std::unique_ptr<HttpServer>> open(const std::string& address, int port,
+                                                  std::shared_ptr<JoinGate> gate, int workers);
   ~HttpServer() override;
   Endpoint endpoint() const;
   std::vector<WorkerReport> take() override;
@@ -30,14 +33,23 @@ class HttpServer final : public BeatServer {
 
  private:
   struct State;
-  explicit HttpServer(std::shared_ptr<State> state);
+  HttpServer(std::shared_ptr<State> state, std::unique_ptr<HttpListener> listener,
+             std::string address);
   std::shared_ptr<State> state_;
+  std::unique_ptr<HttpListener> listener_;
+  const std::string address_;
+};
+
+/// Asked for a new connection, and again whenever the last beat failed: worker 0 may have moved.
+using FindServer = std::function<Result<Endpoint>()>;
+struct Credentials {
+  std::function<std::string()> token;  ///< of each beat
+  std::function<void()> refused;       ///< the server did not accept it; may be empty
 };
 
 class HttpClient final : public BeatClient {
  public:
-  /// `endpoint_file` is read again whenever the last beat failed: worker 0 may have moved.
-  HttpClient(std::string endpoint_file, std::string key, Time timeout = Time(2000));
+  HttpClient(FindServer find, Credentials credentials, Time timeout = Time(2000));
   ~HttpClient() override;
   void send(const WorkerReport& report) override;
   std::optional<Result<Directive>> receive() override;
@@ -54,8 +66,5 @@ void set_http_threads(int threads);
 /// {"address": ..., "port": ...}, durable, only for the owner's eyes.
 Status write_endpoint(const std::string& path, const Endpoint& endpoint);
 Result<Endpoint> read_endpoint(const std::string& path);
-
-/// Compares in a time that does not depend on where they differ.
-bool same_key(std::string_view a, std::string_view b);
 
 }  // namespace dsj::agent

@@ -38,10 +38,14 @@ Result<Transports> open_transports(const AgentConfig& config, int worker) {
   const std::string endpoint_file = path_join(config.run_dir, "endpoint.json");
   set_http_threads(2);
   if (worker != 0) {
-    transports.client = std::make_unique<HttpClient>(endpoint_file, config.key);
+    transports.client =
+        std::make_unique<HttpClient>([endpoint_file] { return read_endpoint(endpoint_file); },
+                                     Credentials{[key = config.key] { return key; }, {}});
     return transports;
   }
-  DSJ_TRY(transports.server, HttpServer::open(config.address, config.key));
+  DSJ_TRY(
+      transports.server,
+      HttpServer::open(config.address, 0, std::make_shared<KeyGate>(config.key), config.replicas));
   DSJ_TRY_STATUS(write_endpoint(endpoint_file, transports.server->endpoint()));
   return transports;
 }

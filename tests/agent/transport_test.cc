@@ -1,17 +1,15 @@
 // One contract for every transport, run against the fake and against HTTP; then what only HTTP has.
 #include "agent/transport.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <filesystem>
 
 #include "agent/http_transport.h"
 #include "agent/memory_transport.h"
+#include "tests/agent/raw_http.h"
 
 namespace dsj::agent {
 namespace {
@@ -26,6 +24,10 @@ Result<Directive> ask(BeatClient& client, const WorkerReport& report) {
       return fail(ErrorKind::Transient, "no answer within 10 s");
     }
   }
+}
+
+Credentials knowing(const std::string& key) {
+  return {[key] { return key; }, {}};
 }
 
 Session two_workers() {
@@ -77,7 +79,7 @@ TEST(Transport, ContractOfTheFake) {
 struct HttpTest : testing::Test {
   static void SetUpTestSuite() { set_http_threads(2); }
   void SetUp() override {
-    auto opened = HttpServer::open("127.0.0.1", "secret");
+    auto opened = HttpServer::open("127.0.0.1", 0, std::make_shared<KeyGate>("secret"), 2);
     ASSERT_TRUE(opened) << opened.error().to_string();
     server = std::move(*opened);
     ASSERT_TRUE(write_endpoint(file, server->endpoint()));
@@ -86,22 +88,7 @@ struct HttpTest : testing::Test {
 
   /// Sends raw text; returns the first line of what comes back.
   std::string raw(const std::string& request) {
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in name{};
-    name.sin_family = AF_INET;
-    name.sin_port = htons(static_cast<uint16_t>(server->endpoint().port));
-    inet_pton(AF_INET, "127.0.0.1", &name.sin_addr);
-    EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&name), sizeof name), 0);
-    EXPECT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
-    std::string answer;
-    char buffer[4096];
-    pollfd entry{fd, POLLIN, 0};
-    while (answer.find("\r\n") == std::string::npos && poll(&entry, 1, 10'000) == 1) {
-      const ssize_t got = read(fd, buffer, sizeof buffer);
-      if (got <= 0) break;
-      answer.append(buffer, static_cast<size_t>(got));
-    }
-    close(fd);
+    const std::string answer = raw_http(server->endpoint().port, request, 300);
     return answer.substr(0, answer.find("\r\n"));
   }
   static std::string post(const std::string& headers, const std::string& body = "",
@@ -114,13 +101,13 @@ struct HttpTest : testing::Test {
 };
 
 TEST_F(HttpTest, Contract) {
-  HttpClient client(file, "secret");
+  HttpClient client([&] { return read_endpoint(file); }, knowing("secret"));
   contract(*server, client);
 }
 
 TEST_F(HttpTest, AnotherKeyIsRefused) {
   server->publish(Board(two_workers()));
-  HttpClient client(file, "guess");
+  HttpClient client([&] { return read_endpoint(file); }, knowing("guess"));
   const auto answer = ask(client, {});
   ASSERT_FALSE(answer);
   EXPECT_EQ(answer.error().kind, ErrorKind::BadInput);
@@ -136,7 +123,7 @@ TEST_F(HttpTest, WhatIsNoBeatIsRefused) {
   EXPECT_EQ(raw(post(key + "Transfer-Encoding: chunked\r\n", "0\r\n\r\n")),
             "HTTP/1.1 411 Length Required");
   EXPECT_EQ(raw(post(key + "Content-Length: 300000\r\n", std::string(300'000, 'x'))),
-            "HTTP/1.1 413 Request Entity Too Large");
+            "HTTP/1.1 413 Payload Too Large");
   EXPECT_EQ(raw("GET /v1/beat HTTP/1.1\r\nHost: x\r\n" + key + "\r\n"),
             "HTTP/1.1 405 Method Not Allowed");
   EXPECT_TRUE(server->take().empty());
@@ -144,7 +131,7 @@ TEST_F(HttpTest, WhatIsNoBeatIsRefused) {
 
 TEST_F(HttpTest, ClientFindsAServerThatMoved) {
   server->publish(Board(two_workers()));
-  HttpClient client(file, "secret");
+  HttpClient client([&] { return read_endpoint(file); }, knowing("secret"));
   ASSERT_TRUE(ask(client, {.worker = 1}));
   server.reset();
   EXPECT_FALSE(ask(client, {.worker = 1}));
@@ -155,7 +142,7 @@ TEST_F(HttpTest, ClientFindsAServerThatMoved) {
 
 TEST_F(HttpTest, MissingOrOddEndpointFileIsAnError) {
   std::filesystem::remove(file);
-  HttpClient client(file, "secret");
+  HttpClient client([&] { return read_endpoint(file); }, knowing("secret"));
   EXPECT_FALSE(ask(client, {}));
   ASSERT_TRUE(write_endpoint(file, {"127.0.0.1", 1}));
   EXPECT_EQ(read_endpoint(file)->port, 1);

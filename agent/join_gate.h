@@ -1,0 +1,78 @@
+// Who may send beats to worker 0's agent: whoever knows the run's random key (dsj run), or whoever
+// shows a token of the job's own service account, bound to the pod that it speaks for (cluster).
+#pragma once
+
+#include <expected>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "agent/key_ring.h"
+#include "agent/messages.h"
+#include "agent/token.h"
+
+namespace dsj::agent {
+
+/// An HTTP status and what is wrong: 401 who are you, 403 not you, 503 ask again.
+struct Denied {
+  int status = 401;
+  std::string why;
+};
+struct Caller {
+  std::string pod, pod_uid;  ///< empty with a key: it may speak for every worker
+};
+
+/// Thread-safe.
+class JoinGate {
+ public:
+  virtual ~JoinGate() = default;
+  /// By the Authorization header alone; called before a body is read.
+  virtual std::expected<Caller, Denied> admit(std::string_view authorization) = 0;
+  /// The caller may speak for this worker and incarnation.
+  virtual std::expected<void, Denied> permit(const Caller& caller, const WorkerReport& report) = 0;
+};
+
+class KeyGate final : public JoinGate {
+ public:
+  explicit KeyGate(std::string key) : expected_("Bearer " + key) {}
+  std::expected<Caller, Denied> admit(std::string_view authorization) override;
+  std::expected<void, Denied> permit(const Caller&, const WorkerReport&) override { return {}; }
+
+ private:
+  const std::string expected_;
+};
+
+class TokenGate final : public JoinGate {
+ public:
+  using WallSeconds = std::function<int64_t()>;
+  TokenGate(std::string job, TokenRules rules, KeyRing& keys, WallSeconds wall);
+  std::expected<Caller, Denied> admit(std::string_view authorization) override;
+  /// The token's pod is the one that the operator made for this incarnation of this worker. A pod
+  /// of the same name with another uid than the first is refused: it was made by somebody else.
+  std::expected<void, Denied> permit(const Caller& caller, const WorkerReport& report) override;
+
+ private:
+  struct Pin {
+    int64_t incarnation;
+    std::string uid;
+  };
+  struct Verified {
+    std::string key_id;
+    TokenClaims claims;
+    std::shared_ptr<const TokenKeys> by;  ///< newer keys verify it again
+  };
+  std::expected<TokenClaims, Denied> verified(std::string_view text);
+  const std::string job_;
+  const TokenRules rules_;
+  KeyRing& keys_;
+  const WallSeconds wall_;
+  std::mutex mutex_;
+  std::map<int, Pin> pins_;
+  std::map<std::string, Verified, std::less<>> verified_;  ///< by the token's text
+};
+
+/// Compares in a time that does not depend on where they differ.
+bool same_key(std::string_view a, std::string_view b);
+
+}  // namespace dsj::agent

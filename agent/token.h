@@ -1,0 +1,68 @@
+// Service account tokens as the cluster's API server signs them: read, checked against its public
+// keys and against what this job expects. RFC 7515 to 7519, RS256 and ES256 only. Pure.
+#pragma once
+
+#include <openssl/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+
+namespace dsj::agent {
+
+/// A longer token is none.
+inline constexpr size_t kTokenBytesMax = 16 * 1024;
+
+struct TokenClaims {
+  std::string issuer, subject;
+  std::vector<std::string> audiences;
+  int64_t expires = 0;     ///< seconds since 1970; 0: it has no such claim
+  int64_t not_before = 0;  ///< 0: none
+  std::string ns, service_account, pod_name, pod_uid;  ///< of kubernetes.io; empty: none
+};
+
+struct Token {
+  std::string algorithm, key_id;
+  TokenClaims claims;  ///< not to be believed before verify_signature()
+  std::string signed_part, signature;
+};
+
+/// Three parts of base64url, JSON objects in the first two. An algorithm that is none of the two,
+/// "none" above all, is an error like every other shape that is wrong.
+Result<Token> parse_token(std::string_view text);
+
+/// Public keys by id.
+class TokenKeys {
+ public:
+  TokenKeys() = default;
+  /// A JWK set. RSA keys of at least 2048 bits and P-256 keys are kept, others left out; BadInput
+  /// when the text is no key set.
+  static Result<TokenKeys> from_jwks(const std::string& text, const std::string& where);
+  bool has(const std::string& key_id) const { return keys_.contains(key_id); }
+  size_t size() const { return keys_.size(); }
+  /// The signature is by the key that the token names, with that key's own algorithm.
+  Status verify_signature(const Token& token) const;
+
+ private:
+  struct Key {
+    std::shared_ptr<EVP_PKEY> key;
+    std::string algorithm;
+  };
+  std::map<std::string, Key> keys_;
+};
+
+struct TokenRules {
+  std::string issuer, audience, subject;
+  int64_t skew = 30;  ///< seconds that clocks may differ
+};
+
+/// What a token's claims must say; an Error names the first that does not. A token without an end
+/// or without a pod is refused.
+Status check_claims(const TokenClaims& claims, const TokenRules& rules, int64_t now);
+
+}  // namespace dsj::agent

@@ -1,0 +1,160 @@
+// The limits of the listener against peers that mean no good.
+#include "agent/http_listener.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <fstream>
+
+#include "tests/agent/raw_http.h"
+
+namespace dsj::agent {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Echo final : HttpHandler {
+  std::optional<HttpAnswer> refuse(const HttpHead& head) override {
+    if (head.authorization != "Bearer good") return HttpAnswer{401, "who"};
+    return std::nullopt;
+  }
+  HttpAnswer answer(const HttpHead& head, const std::string& body) override {
+    ++answers;
+    return {200, head.method + " " + head.path + " " + body};
+  }
+  std::atomic<int> answers = 0;
+};
+
+std::string post(const std::string& headers, const std::string& body = "") {
+  return "POST /x HTTP/1.1\r\nHost: x\r\n" + headers + "\r\n" + body;
+}
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find("\r\n"));
+}
+
+struct ListenerTest : testing::Test {
+  void open(HttpLimits limits) {
+    auto opened = HttpListener::open("127.0.0.1", 0, limits, echo);
+    ASSERT_TRUE(opened) << opened.error().to_string();
+    listener = std::move(*opened);
+  }
+  /// Waits until so many connections are open.
+  bool settles(int connections) {
+    for (int i = 0; i < 300 && listener->connections() != connections; ++i) usleep(10'000);
+    return listener->connections() == connections;
+  }
+  std::shared_ptr<Echo> echo = std::make_shared<Echo>();
+  std::unique_ptr<HttpListener> listener;
+};
+
+size_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  size_t size = 0, resident = 0;
+  file >> size >> resident;
+  return resident * 4096;
+}
+
+TEST_F(ListenerTest, AnswersAndKeepsTheConnection) {
+  open({.body_bytes = 100, .idle = Time(200)});
+  const std::string one = post("Authorization: Bearer good\r\nContent-Length: 2\r\n", "hi");
+  const std::string answers = raw_http(listener->port(), one + one);
+  EXPECT_EQ(first_line(answers), "HTTP/1.1 200 OK");
+  EXPECT_EQ(echo->answers, 2);
+  EXPECT_NE(answers.find("POST /x hi"), std::string::npos);
+  EXPECT_TRUE(settles(0)) << "idle for too long";
+}
+
+TEST_F(ListenerTest, AGigabyteIsRefusedBeforeItIsRead) {
+  open({.body_bytes = 256 * 1024});
+  const size_t before = resident_bytes();
+  for (const std::string& who : {std::string("Authorization: Bearer good\r\n"), std::string()}) {
+    const int fd = raw_connect(listener->port());
+    const std::string head = post(who + "Content-Length: 1073741824\r\n");
+    ASSERT_EQ(send(fd, head.data(), head.size(), MSG_NOSIGNAL), ssize_t(head.size()));
+    // It goes on sending: the connection ends under it long before the gigabyte is through.
+    const std::string part(1 << 20, 'x');
+    timeval patience{.tv_sec = 5, .tv_usec = 0};
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    size_t sent = 0;
+    ssize_t wrote = 0;
+    while (sent < (size_t(1) << 30) &&
+           (wrote = send(fd, part.data(), part.size(), MSG_NOSIGNAL)) > 0) {
+      sent += static_cast<size_t>(wrote);
+    }
+    EXPECT_LT(sent, size_t(64) << 20);
+    close(fd);
+  }
+  EXPECT_TRUE(settles(0));
+  EXPECT_LT(resident_bytes(), before + (8 << 20));
+  EXPECT_EQ(echo->answers, 0);
+  EXPECT_EQ(
+      first_line(raw_http(listener->port(),
+                          post("Authorization: Bearer good\r\nContent-Length: 1073741824\r\n"))),
+      "HTTP/1.1 413 Payload Too Large");
+}
+
+TEST_F(ListenerTest, BodiesWithoutALengthAndHeadsWithoutEndAreRefused) {
+  open({.head_bytes = 4096, .body_bytes = 100});
+  EXPECT_EQ(first_line(raw_http(listener->port(), post("Authorization: Bearer good\r\n"
+                                                       "Transfer-Encoding: chunked\r\n",
+                                                       "1\r\nx\r\n0\r\n\r\n"))),
+            "HTTP/1.1 411 Length Required");
+  EXPECT_EQ(first_line(raw_http(listener->port(), "GET /" + std::string(100'000, 'a'))),
+            "HTTP/1.1 431 Request Header Fields Too Large");
+  EXPECT_EQ(first_line(raw_http(listener->port(), "\x16\x03\x01 TLS?\r\n\r\n")),
+            "HTTP/1.1 400 Bad Request");
+  EXPECT_EQ(echo->answers, 0);
+}
+
+TEST_F(ListenerTest, SlowPeersAreCutOff) {
+  open({.body_bytes = 100, .head = Time(200), .request = Time(200)});
+  const auto start = Clock::now();
+  EXPECT_EQ(raw_http(listener->port(), "POST /x HT"), "") << "a head that never ends";
+  EXPECT_EQ(raw_http(listener->port(),
+                     post("Authorization: Bearer good\r\nContent-Length: 50\r\n", "only so much")),
+            "")
+      << "a body that never ends";
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(8)) << "raw_http itself waits for 10 s";
+  // One byte now and then is no progress: the time is that of the whole head.
+  const int fd = raw_connect(listener->port());
+  int trickled = 0;
+  while (trickled < 200 && send(fd, "x", 1, MSG_NOSIGNAL) == 1) {
+    ++trickled;
+    usleep(20'000);
+  }
+  EXPECT_LT(trickled, 200);
+  close(fd);
+  EXPECT_TRUE(settles(0));
+}
+
+TEST_F(ListenerTest, IdlersMakeRoomForWhoIsAdmitted) {
+  open({.body_bytes = 100, .head = Time(60'000), .connections = 4});
+  const int admitted = raw_connect(listener->port());
+  const std::string one = post("Authorization: Bearer good\r\nContent-Length: 2\r\n", "hi");
+  ASSERT_EQ(send(admitted, one.data(), one.size(), MSG_NOSIGNAL), ssize_t(one.size()));
+  EXPECT_NE(raw_read(admitted, 500), "");
+  std::vector<int> idlers;
+  for (int i = 0; i < 40; ++i) idlers.push_back(raw_connect(listener->port()));
+  EXPECT_TRUE(settles(4));
+  EXPECT_EQ(first_line(raw_http(listener->port(), post("Authorization: Bearer good\r\n"
+                                                       "Connection: close\r\n"
+                                                       "Content-Length: 0\r\n"))),
+            "HTTP/1.1 200 OK")
+      << "a newcomer is served";
+  ASSERT_EQ(send(admitted, one.data(), one.size(), MSG_NOSIGNAL), ssize_t(one.size()));
+  EXPECT_NE(raw_read(admitted, 500), "") << "and who was admitted was not thrown out";
+  for (const int fd : idlers) close(fd);
+  close(admitted);
+}
+
+TEST_F(ListenerTest, APortThatIsTakenIsAnError) {
+  open({});
+  EXPECT_FALSE(HttpListener::open("127.0.0.1", listener->port(), {}, echo));
+  EXPECT_FALSE(HttpListener::open("not an address", 0, {}, echo));
+}
+
+}  // namespace
+}  // namespace dsj::agent
