@@ -38,7 +38,7 @@ class WatchRun : public RunTest {
         {"gradient_accumulation_steps", 2},
         {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-3}}}}},
         {"zero_optimization", {{"stage", 3}, {"stage3_param_persistence_threshold", 64}}}};
-    config.update(keys);
+    if (!keys.is_null()) config.update(keys);
     write("ds.json", config.dump());
     write_job({{"maxSteps", std::to_string(steps)}, {"saveSteps", "1000"}});
     std::vector<std::string> arguments = {"job.yaml"};
