@@ -272,6 +272,7 @@ class CommandLine {
   Status take_training(const std::string& camel, const Argument& argument,
                        const std::string& value) {
     json& training = spec_["training"];
+    if (training.is_null()) training = json::object();
     if (training.contains(camel)) return bad_input("given twice, under two names", argument.shown);
     const auto read = training_args_from_json({{camel, value}}, "");
     if (!read) return bad_input(read.error().message, argument.shown, read.error().hint);

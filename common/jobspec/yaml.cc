@@ -1,11 +1,14 @@
 #include "common/jobspec/yaml.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <fstream>
+#include <optional>
+#include <sstream>
 
 #include "common/text.h"
 
@@ -195,6 +198,39 @@ std::string where(const std::string& source, Position position) {
   return source + ":" + std::to_string(position.line) + ":" + std::to_string(position.column);
 }
 
+/// Whether every document of a text ends further on than it starts. yaml-cpp 0.7 repeats an empty
+/// document without end at a token that no document may start with (", x" after one).
+class Ending final : public YAML::EventHandler {
+ public:
+  explicit Ending(const std::string& text) {
+    std::istringstream in(text);
+    YAML::Parser parser(in);
+    while (!stuck_ && parser.HandleNextDocument(*this)) {
+    }
+  }
+  const std::optional<Position>& stuck() const { return stuck_; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (mark.pos == last_) stuck_ = Position{mark.line + 1, mark.column + 1};
+    last_ = mark.pos;
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+ private:
+  int last_ = -1;
+  std::optional<Position> stuck_;
+};
+
 void emit(YAML::Emitter& out, const json& value) {
   switch (value.type()) {
     case json::value_t::object:
@@ -242,8 +278,13 @@ Result<dsconfig::Document> parse_yaml(const std::string& text, const std::string
   if (const size_t bad = text::invalid_utf8(text); bad != std::string::npos)
     return bad_input("byte " + std::to_string(bad) + " is not UTF-8", source,
                      "save the file as UTF-8");
+  if (const size_t zero = text.find('\0'); zero != std::string::npos)
+    return bad_input("byte " + std::to_string(zero) + " is zero, which YAML does not allow",
+                     source);
   dsconfig::Document document{.source = source};
   try {
+    if (const auto at = Ending(text).stuck())
+      return bad_input("not YAML: no document may go on like this", where(source, *at));
     std::vector<YAML::Node> documents;
     for (const YAML::Node& node : YAML::LoadAll(text))
       if (!node.IsNull()) documents.push_back(node);

@@ -13,6 +13,15 @@ Result<Imported> from_script(Folder& folder, const std::string& text, Launcher l
   return import_script(folder.files, *script, launcher, "run.sh");
 }
 
+TEST(Launcher, AnArgumentThatCannotBeTakenLeavesTheRestMissing) {
+  Folder folder;
+  const auto imported =
+      from_script(folder, "torchrun --nproc_per_node 2 t.py --bf16 Truepx --deepspeed ds.json\n",
+                  Launcher::Torchrun);
+  ASSERT_TRUE(imported) << imported.error().to_string();
+  EXPECT_GE(imported->missing.size(), 2u);
+}
+
 TEST(Launcher, ATorchrunScript) {
   Folder folder;
   auto imported = from_script(folder, R"(#!/bin/bash

@@ -279,6 +279,16 @@ TEST(YamlTest, AliasesCannotExplode) {
   EXPECT_FALSE(parse_yaml("a: " + deep, "deep.yaml"));
 }
 
+TEST(YamlTest, WhatTheLibraryWouldReadForEverIsRefused) {
+  for (const char* text : {", a", "# x\n, b: 1\n", "]", "a: 1\n---\n}"}) {
+    const auto document = parse_yaml(text, "f.yaml");
+    ASSERT_FALSE(document) << text;
+    EXPECT_NE(document.error().to_string().find("not YAML"), std::string::npos)
+        << document.error().to_string();
+  }
+  EXPECT_FALSE(parse_yaml(std::string("a: b\0c", 6), "f.yaml"));
+}
+
 TEST(YamlTest, ScalarsAsTheCoreSchemaHasThem) {
   const auto document = parse_yaml(
       "{a: 2e8, b: 1e-6, c: no, d: \"5\", e: ~, f: True, g: 1.5, h: -3, i: .5, j: 1.2.3, k: auto}",
