@@ -74,16 +74,38 @@ std::optional<int64_t> ThisMachine::free_disk(const std::string& path) const {
   return static_cast<int64_t>(space.available);
 }
 
-dsconfig::Limits limits_of(const jobspec::Job& job, const GivenLimits& given,
-                           const Machine& machine) {
+/// The disks that take the swapped state.
+static void nvme_limits(const dsconfig::Offload& offload, const Machine& machine,
+                        dsconfig::Limits& limits) {
+  const dsconfig::OffloadOptimizer& optimizer = offload.optimizer;
+  const dsconfig::OffloadParam& param = offload.param;
+  const auto disk = [&](const std::string& path) {
+    return dsconfig::Limit{machine.free_disk(path), path};
+  };
+  if (optimizer.device == dsconfig::OffloadDevice::Nvme)
+    limits.nvme_disk = disk(optimizer.nvme_path);
+  if (param.device != dsconfig::OffloadDevice::Nvme) return;
+  if (limits.nvme_disk.bytes && optimizer.nvme_path != param.nvme_path)
+    limits.nvme_parameter_disk = disk(param.nvme_path);
+  else
+    limits.nvme_disk = disk(param.nvme_path);
+}
+
+dsconfig::Limits limits_of(const jobspec::Job& job, const dsconfig::Offload& offload,
+                           const GivenLimits& given, const Machine& machine) {
   dsconfig::Limits limits;
   if (given.device_memory) limits.device = {given.device_memory, "--device-memory"};
-  const json::json_pointer wanted("/spec/containers/0/resources/limits/memory");
+  const json::json_pointer wanted("/resources/limits/memory");
+  json worker;
+  const json::json_pointer containers("/spec/containers");
+  if (job.worker_template.contains(containers))
+    for (const json& container : job.worker_template[containers])
+      if (container.value("name", "") == contract::kContainerName) worker = container;
   const bool here = job.worker_template.is_null();
   if (given.memory) {
     limits.host = {given.memory, "--memory"};
-  } else if (job.worker_template.is_object() && job.worker_template.contains(wanted)) {
-    const json& found = job.worker_template[wanted];
+  } else if (worker.contains(wanted)) {
+    const json& found = worker[wanted];
     limits.host = {parse_quantity(found.is_string() ? found.get<std::string>() : found.dump()),
                    "spec.workers.template's memory limit"};
   } else if (here) {
@@ -95,6 +117,7 @@ dsconfig::Limits limits_of(const jobspec::Job& job, const GivenLimits& given,
   }
   if (here && !job.training.output_dir.empty())
     limits.output_disk = {machine.free_disk(job.training.output_dir), job.training.output_dir};
+  if (here) nvme_limits(offload, machine, limits);
   return limits;
 }
 

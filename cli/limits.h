@@ -44,8 +44,8 @@ struct GivenLimits {
 /// A worker's memory: given, else its container's limit in spec.workers.template, else (without a
 /// template, so that the workers run here) this container's or this machine's. Disks: only without
 /// a template.
-dsconfig::Limits limits_of(const jobspec::Job& job, const GivenLimits& given,
-                           const Machine& machine);
+dsconfig::Limits limits_of(const jobspec::Job& job, const dsconfig::Offload& offload,
+                           const GivenLimits& given, const Machine& machine);
 
 /// What the memory model takes of a job; the resolution must be ok().
 dsconfig::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& around,

@@ -68,7 +68,8 @@ json limits_json(const dsconfig::Limits& limits) {
   json all = json::object();
   for (const auto& [name, limit] :
        {std::pair{"device", &limits.device}, std::pair{"host", &limits.host},
-        std::pair{"outputDisk", &limits.output_disk}, std::pair{"nvmeDisk", &limits.nvme_disk}})
+        std::pair{"outputDisk", &limits.output_disk}, std::pair{"nvmeDisk", &limits.nvme_disk},
+        std::pair{"nvmeParameterDisk", &limits.nvme_parameter_disk}})
     if (limit->bytes) all[name] = {{"bytes", *limit->bytes}, {"from", limit->from}};
   return all;
 }
@@ -139,7 +140,7 @@ int run_plan(Arguments args) {
   if (around.model && resolution.ok()) {
     const auto input = memory_input(job, around, resolution);
     const auto model = dsconfig::memory_model(input);
-    const auto limits = limits_of(job, given, ThisMachine());
+    const auto limits = limits_of(job, resolution.config.offload, given, ThisMachine());
     const auto misfits = fit_findings(job, input, limits);
     resolution.findings.insert(resolution.findings.end(), misfits.begin(), misfits.end());
     fits = misfits.empty();

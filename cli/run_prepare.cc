@@ -173,7 +173,7 @@ Result<Job> prepare_job(const RunArguments& arguments) {
   problems.findings(job, resolution.findings);
   if (around.model && resolution.ok())
     problems.findings(job, fit_findings(job, memory_input(job, around, resolution),
-                                        limits_of(job, {}, ThisMachine())));
+                                        limits_of(job, resolution.config.offload, {}, ThisMachine())));
   if (job.training.output_dir.empty()) {
     problems.add(
         Error{ErrorKind::BadInput, "no output directory", job.source, "name one: --output DIR"});

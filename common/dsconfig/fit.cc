@@ -169,9 +169,14 @@ std::vector<Misfit> check_fit(const FitInput& input, const Limits& limits) {
           : "another outputDir, or free space: a checkpoint takes " + show_bytes(disk.checkpoint) +
                 ", model/ " + show_bytes(disk.model);
   check_disk("checkpoints and model/ need", limits.output_disk, output, fewer, misfits);
-  check_disk("offload needs", limits.nvme_disk,
-             memory_model(input.memory).bytes.nvme * input.ranks_per_host,
-             "another nvme_path, or more ranks on other hosts", misfits);
+  const MemoryModel model = memory_model(input.memory);
+  const bool apart = limits.nvme_parameter_disk.bytes.has_value();
+  const std::string elsewhere = "another nvme_path, or more ranks on other hosts";
+  check_disk(apart ? "offload_optimizer needs" : "offload needs", limits.nvme_disk,
+             (model.bytes.nvme - (apart ? model.parameter_file : 0)) * input.ranks_per_host,
+             elsewhere, misfits);
+  check_disk("offload_param needs", limits.nvme_parameter_disk,
+             model.parameter_file * input.ranks_per_host, elsewhere, misfits);
   return misfits;
 }
 

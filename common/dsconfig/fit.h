@@ -22,6 +22,9 @@ struct Limits {
   Limit host;         ///< of one worker, for all its ranks
   Limit output_disk;  ///< free where the output goes
   Limit nvme_disk;    ///< free below nvme_path
+  /// Free below offload_param's nvme_path where that is another than offload_optimizer's; then
+  /// nvme_disk is for the optimizer alone.
+  Limit nvme_parameter_disk;
 };
 
 struct FitInput {

@@ -228,6 +228,7 @@ MemoryModel memory_model(const MemoryInput& input) {
   MemoryClasses elsewhere{.host = offload.staging_bytes(),
                           .nvme = offload.optimizer_file_bytes + offload.parameter_file_bytes};
   const int64_t others = input.world - 1;
+  model.parameter_file = offload.parameter_file_bytes;
   StepWalk walk(input, units, plan, model.stage);
   for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
     const layout::FlatLayout& flat = plan.flats[i];

@@ -51,6 +51,7 @@ struct MemoryModel {
   int64_t peak_live_parameters = 0;  ///< elements gathered at a time (stage 3), padding included
   int64_t gathers = 0;               ///< flats gathered per step (stage 3)
   int stage = 0;                     ///< the stage that runs
+  int64_t parameter_file = 0;        ///< of bytes.nvme, what offload_param puts there
 };
 
 MemoryModel memory_model(const MemoryInput& input);

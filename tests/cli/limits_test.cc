@@ -57,20 +57,27 @@ TEST_F(LimitsTest, WhoSaysHowMuch) {
   jobspec::Job job;
   job.training.output_dir = "/out";
   FakeMachine machine;
-  EXPECT_FALSE(limits_of(job, {}, machine).host.bytes);
+  EXPECT_FALSE(limits_of(job, {}, {}, machine).host.bytes);
   machine.all = 1000, machine.disk = 70;
-  EXPECT_EQ(limits_of(job, {}, machine).host.bytes, 1000);
-  EXPECT_EQ(limits_of(job, {}, machine).output_disk.bytes, 70);
+  EXPECT_EQ(limits_of(job, {}, {}, machine).host.bytes, 1000);
+  EXPECT_EQ(limits_of(job, {}, {}, machine).output_disk.bytes, 70);
   machine.container = 400;
-  EXPECT_EQ(limits_of(job, {}, machine).host.from, "this container's memory limit");
-  EXPECT_EQ(limits_of(job, {.memory = 90}, machine).host.bytes, 90);
-  EXPECT_EQ(limits_of(job, {.device_memory = 30}, machine).device.bytes, 30);
+  EXPECT_EQ(limits_of(job, {}, {}, machine).host.from, "this container's memory limit");
+  EXPECT_EQ(limits_of(job, {}, {.memory = 90}, machine).host.bytes, 90);
+  EXPECT_EQ(limits_of(job, {}, {.device_memory = 30}, machine).device.bytes, 30);
+  dsconfig::Offload offload;
+  offload.optimizer = {.device = dsconfig::OffloadDevice::Nvme, .nvme_path = "/a"};
+  EXPECT_EQ(limits_of(job, offload, {}, machine).nvme_disk.from, "/a");
+  offload.param = {.device = dsconfig::OffloadDevice::Nvme, .nvme_path = "/a"};
+  EXPECT_FALSE(limits_of(job, offload, {}, machine).nvme_parameter_disk.bytes) << "one disk";
+  offload.param.nvme_path = "/b";
+  EXPECT_EQ(limits_of(job, offload, {}, machine).nvme_parameter_disk.from, "/b");
   job.worker_template = nlohmann::json::parse(
-      R"({"spec": {"containers": [{"resources": {"limits": {"memory": "1Ki"}}}]}})");
-  EXPECT_EQ(limits_of(job, {}, machine).host.bytes, 1024);
-  EXPECT_FALSE(limits_of(job, {}, machine).output_disk.bytes) << "its disk is elsewhere";
+      R"({"spec": {"containers": [{"name": "worker", "resources": {"limits": {"memory": "1Ki"}}}]}})");
+  EXPECT_EQ(limits_of(job, {}, {}, machine).host.bytes, 1024);
+  EXPECT_FALSE(limits_of(job, {}, {}, machine).output_disk.bytes) << "its disk is elsewhere";
   job.worker_template = nlohmann::json::object();
-  EXPECT_FALSE(limits_of(job, {}, machine).host.bytes) << "nobody says";
+  EXPECT_FALSE(limits_of(job, {}, {}, machine).host.bytes) << "nobody says";
 }
 
 }  // namespace

@@ -138,8 +138,7 @@ TEST_F(PlanTest, OverridesApply) {
 
 TEST_F(PlanTest, WhatCannotRunIsTwo) {
   EXPECT_EQ(run({with("gradient_accumulation_steps: 2", "amp: {enabled: true}")}), 2);
-  EXPECT_NE(err_.find("unsupported: spec.deepspeed.config.amp"), std::string::npos)
-      << err_;
+  EXPECT_NE(err_.find("unsupported: spec.deepspeed.config.amp"), std::string::npos) << err_;
   EXPECT_NE(out_.find("runnable: false"), std::string::npos) << "the plan is shown all the same";
   EXPECT_EQ(run({with("gradient_accumulation_steps: 2", "train_batch_size: 7")}), 2);
   EXPECT_EQ(out_, "");
@@ -154,8 +153,8 @@ TEST_F(PlanTest, WhatCannotRunIsTwo) {
 TEST_F(PlanTest, WhatDoesNotFitIsRefused) {
   const std::string file =
       with("workers: {",
-           "workers: {template: {spec: {containers: [{name: w, resources: {limits: "
-           "{memory: 64Ki}}}]}}, ");
+           "workers: {template: {spec: {containers: [{name: log}, {name: worker, "
+           "resources: {limits: {memory: 64Ki}}}]}}, ");
   EXPECT_EQ(run({file}), 2);
   EXPECT_NE(err_.find("DoesNotFit: 2 ranks need"), std::string::npos) << err_;
   EXPECT_NE(err_.find("memory limit is 64.0 KiB"), std::string::npos) << err_;

@@ -105,6 +105,31 @@ TEST(FitTest, TheDiskHoldsCheckpointsAndTheModel) {
   EXPECT_EQ(check_fit(input, limits)[0].remedy.find("another outputDir"), 0u);
 }
 
+TEST(FitTest, ADiskHoldsWhatIsSwappedToIt) {
+  FitInput input = example(3, 2);
+  input.ranks_per_host = 2;
+  input.memory.config.offload.optimizer = {.device = OffloadDevice::Nvme, .nvme_path = "/a"};
+  input.memory.config.offload.param = {
+      .device = OffloadDevice::Nvme, .nvme_path = "/b", .max_in_cpu = 0};
+  const MemoryModel model = memory_model(input.memory);
+  const int64_t all = model.bytes.nvme * 2, parameters = model.parameter_file * 2;
+  ASSERT_GT(parameters, 0);
+  ASSERT_GT(all, parameters);
+  Limits one;
+  one.nvme_disk = {all, "/a"};
+  EXPECT_TRUE(check_fit(input, one).empty());
+  one.nvme_disk.bytes = all - 1;
+  ASSERT_EQ(check_fit(input, one).size(), 1u);
+  EXPECT_EQ(check_fit(input, one)[0].what.find("offload needs"), 0u);
+  Limits two;
+  two.nvme_disk = {all - parameters, "/a"};
+  two.nvme_parameter_disk = {parameters, "/b"};
+  EXPECT_TRUE(check_fit(input, two).empty());
+  two.nvme_parameter_disk.bytes = parameters - 1;
+  ASSERT_EQ(check_fit(input, two).size(), 1u);
+  EXPECT_EQ(check_fit(input, two)[0].what.find("offload_param needs"), 0u);
+}
+
 TEST(FitTest, BytesAsPeopleReadThem) {
   EXPECT_EQ(show_bytes(1610612736), "1.5 GiB");
   EXPECT_EQ(show_bytes(5), "5 B");
