@@ -22,16 +22,10 @@ std::string text_of(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
-/// A decimal as a string; null stays null (a loss that is not finite).
-json decimal(const json& object, const char* key) {
-  const auto found = object.find(key);
-  if (found == object.end() || !found->is_number()) return nullptr;
-  return text::number(found->get<double>());
-}
-
 }  // namespace
 
-RunStatus::RunStatus(const json& previous, int world_size, int workers, std::string now) {
+RunStatus::RunStatus(const json& previous, int world_size, int workers, std::string now)
+    : training_(world_size, previous.is_object() ? previous.value("checkpoint", json()) : json()) {
   object_ = {{"phase", "Pending"},          {"startTime", now},
              {"worldSize", world_size},     {"workers", "0/" + std::to_string(workers)},
              {"conditions", json::array()}, {"restarts", {{"total", 0}, {"counted", 0}}}};
@@ -43,11 +37,6 @@ RunStatus::RunStatus(const json& previous, int world_size, int workers, std::str
       object_["startTime"] = start;
     }
     attempt_ = whole(previous, "attempt");
-    const auto checkpoint = previous.find("checkpoint");
-    if (checkpoint != previous.end() && checkpoint->is_object() &&
-        checkpoint->contains("lastSaved") && (*checkpoint)["lastSaved"].is_object()) {
-      saved_step_ = whole((*checkpoint)["lastSaved"], "step");
-    }
   }
   condition("Accepted", true, "ConfigResolved", "the job was checked before anything started", now);
 }
@@ -72,44 +61,18 @@ void RunStatus::condition(const char* type, bool value, const std::string& reaso
 
 void RunStatus::take(const json& report, const std::string& now) {
   const std::string kind = text_of(report, "report");
+  training_.take(report, now);
+  if (!training_.training().is_null()) object_["training"] = training_.training();
+  if (!training_.checkpoint().is_null()) object_["checkpoint"] = training_.checkpoint();
   if (kind == "attempt") {
     attempt_ = whole(report, "attempt");
-    step_ = steps_timed_ = 0;
     object_["attempt"] = attempt_;
-    object_["training"]["attempt"] = attempt_;
     object_["worldSize"] = whole(report, "worldSize");
     const std::string all = object_["workers"].get<std::string>();
     object_["workers"] = all.substr(all.find('/') + 1) + all.substr(all.find('/'));
     phase("Running");
     condition("Running", true, "AttemptStarted", "attempt " + std::to_string(attempt_), now);
     condition("Restarting", false, "AttemptStarted", "attempt " + std::to_string(attempt_), now);
-  } else if (kind == "resolved") {
-    total_steps_ = whole(report, "total_steps");
-    object_["training"]["totalSteps"] = *total_steps_;
-    object_["training"]["resolvedConfig"] = report.value("config", json::object());
-  } else if (kind == "resumed") {
-    step_ = whole(report, "step");
-    object_["training"]["step"] = step_;
-    object_["checkpoint"]["lastRestored"] = {
-        {"step", step_}, {"path", text_of(report, "path")}, {"time", now}};
-  } else if (kind == "step") {
-    take_step(report, now);
-  } else if (kind == "eval") {
-    object_["training"]["evalLoss"] = decimal(report, "eval_loss");
-    object_["training"]["evalStep"] = whole(report, "step");
-  } else if (kind == "memory") {
-    object_["training"]["peakBytes"] = report.value("peak", json::object());
-  } else if (kind == "checkpoint") {
-    saved_step_ = whole(report, "step");
-    json saved = {{"step", *saved_step_},
-                  {"path", text_of(report, "path")},
-                  {"time", now},
-                  {"worldSize", object_["worldSize"]}};
-    if (report.contains("bytes")) saved["sizeBytes"] = whole(report, "bytes");
-    if (report.contains("seconds")) saved["durationSeconds"] = decimal(report, "seconds");
-    object_["checkpoint"]["lastSaved"] = saved;
-  } else if (kind == "exported") {
-    object_["training"]["modelPath"] = text_of(report, "path");
   } else if (kind == "failure") {
     take_failure(report, now);
   } else if (kind == "end") {
@@ -117,51 +80,8 @@ void RunStatus::take(const json& report, const std::string& now) {
   }
 }
 
-void RunStatus::take_step(const json& report, const std::string& now) {
-  step_ = whole(report, "step");
-  json& training = object_["training"];
-  training["step"] = step_;
-  training["loss"] = decimal(report, "loss");
-  training["learningRate"] = decimal(report, "lr");
-  training["gradNorm"] = decimal(report, "grad_norm");
-  training["lossScale"] = decimal(report, "loss_scale");
-  training["tokensPerSecond"] = decimal(report, "tokens_per_second");
-  training["lastUpdatedTime"] = now;
-  if (const auto found = report.find("step_seconds"); found != report.end() && found->is_number()) {
-    // The first step also pays for what is set up lazily: it does not count.
-    const double seconds = found->get<double>();
-    ++steps_timed_;
-    const double weight = steps_timed_ <= 2 ? 1.0 : std::max(0.05, 1.0 / double(steps_timed_ - 1));
-    seconds_per_step_ += weight * (seconds - seconds_per_step_);
-  }
-  if (!total_steps_ || *total_steps_ <= 0) return;
-  training["progressPercentage"] = std::min<int64_t>(100, step_ * 100 / *total_steps_);
-  if (const auto left = seconds_left()) {
-    training["estimatedRemainingSeconds"] = static_cast<int64_t>(*left + 0.5);
-  }
-}
-
-std::optional<double> RunStatus::seconds_left() const {
-  if (!total_steps_ || steps_timed_ < 2) return std::nullopt;
-  return seconds_per_step_ * static_cast<double>(std::max<int64_t>(0, *total_steps_ - step_));
-}
-
 void RunStatus::take_failure(const json& report, const std::string& now) {
-  json failure = {{"time", now},
-                  {"attempt", whole(report, "attempt")},
-                  {"step", whole(report, "step")},
-                  {"reason", text_of(report, "reason")},
-                  {"message", text_of(report, "message")}};
-  if (whole(report, "worker", -1) >= 0) failure["worker"] = whole(report, "worker");
-  if (whole(report, "rank", -1) >= 0) {
-    failure["rank"] = whole(report, "rank");
-    if (whole(report, "signal") != 0) {
-      failure["signal"] = whole(report, "signal");
-    } else {
-      failure["exitCode"] = whole(report, "exitCode");
-    }
-  }
-  if (!text_of(report, "lastWords").empty()) failure["lastWords"] = text_of(report, "lastWords");
+  const json failure = agent::failure_of(report, now);
   object_["lastFailure"] = failure;
   json& history = object_["failureHistory"];
   history.push_back(failure);
@@ -193,7 +113,6 @@ void RunStatus::take_end(const json& report, const std::string& now) {
     return;
   }
   object_["completionTime"] = now;
-  if (object_.contains("training")) object_["training"].erase("estimatedRemainingSeconds");
   const bool complete = code == kExitDone;
   phase(complete ? "Complete" : "Failed");
   condition(complete ? "Complete" : "Failed", true, reason, message, now);

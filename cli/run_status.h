@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "agent/training_status.h"
+
 namespace dsj::cli {
 
 class RunStatus {
@@ -25,24 +27,21 @@ class RunStatus {
 
   // What the progress shows; the same numbers as in object().
   int64_t attempt() const { return attempt_; }
-  int64_t step() const { return step_; }
-  std::optional<int64_t> total_steps() const { return total_steps_; }
-  std::optional<int64_t> saved_step() const { return saved_step_; }
-  /// At the pace of the last steps; nothing before the second step or without a total.
-  std::optional<double> seconds_left() const;
+  int64_t step() const { return training_.step(); }
+  std::optional<int64_t> total_steps() const { return training_.total_steps(); }
+  std::optional<int64_t> saved_step() const { return training_.saved_step(); }
+  std::optional<double> seconds_left() const { return training_.seconds_left(); }
 
  private:
   void condition(const char* type, bool value, const std::string& reason,
                  const std::string& message, const std::string& now);
   void phase(const char* name) { object_["phase"] = name; }
-  void take_step(const nlohmann::json& report, const std::string& now);
   void take_failure(const nlohmann::json& report, const std::string& now);
   void take_end(const nlohmann::json& report, const std::string& now);
 
   nlohmann::json object_;
-  int64_t attempt_ = 0, step_ = 0, steps_timed_ = 0;
-  std::optional<int64_t> total_steps_, saved_step_;
-  double seconds_per_step_ = 0;
+  agent::TrainingStatus training_;
+  int64_t attempt_ = 0;
 };
 
 /// The text of status.yaml.

@@ -15,7 +15,7 @@ ARROWS = {
     "common/jobspec": ["common", "common/layout", "common/dsconfig"],
     "common/jobimport": ["common", "common/files", "common/dsconfig", "common/jobspec"],
     "kube": ["common", "common/files"],
-    "agent": ["common", "common/files", "common/layout", "common/dsconfig", "common/jobspec"],
+    "agent": ["common", "common/files", "common/layout", "common/dsconfig", "common/jobspec", "kube"],
     "cli": ["common", "common/files", "common/layout", "common/dsconfig", "common/jobspec", "common/jobimport",
             "agent", "engine/weights"],
     "tools": ["common", "common/files", "common/layout", "engine/weights", "engine/data"],

@@ -1,0 +1,75 @@
+// Writes agent 0's part of its job's status (status_book.h) on a thread of its own, by server-side
+// apply, through outages of any length: training never waits for it. Before each write the job is
+// read: an agent whose attempt is of the past never writes again, and says so.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "agent/reports.h"
+#include "agent/status_book.h"
+#include "kube/client.h"
+
+namespace dsj::agent {
+
+/// deepspeedjobs.
+kube::Resource job_resource();
+/// "2026-01-31T12:00:00Z".
+std::string rfc3339(std::chrono::system_clock::time_point time);
+
+struct JobName {
+  std::string ns, name, uid;
+};
+
+class StatusPublisher final : public Reports {
+ public:
+  StatusPublisher(kube::Client& client, kube::Clock& clock, JobName job, int world_size,
+                  StatusPace pace = {});
+  ~StatusPublisher() override;
+
+  void report(const nlohmann::json& object) override;
+  bool flush() override { return false; }
+  int fd() const override { return -1; }
+  void stopping();
+
+  enum class State {
+    Writing,
+    Superseded,  ///< the job shows a newer attempt: this agent's ranks must end
+    JobGone,     ///< no such job any more, or another one of its name
+  };
+  State state() const { return state_; }
+  /// All that must be stored is, or never can be.
+  bool settled() const;
+  /// The server has been refusing writes (not: been away) for so long; 0: it does not.
+  Time refused_for() const;
+
+  struct Counts {
+    int64_t stored = 0, conflicts = 0, failures = 0;
+  };
+  Counts counts() const;
+
+ private:
+  enum class Outcome { Stored, Conflict, Again, Refused, Superseded, Gone };
+  void run();
+  Outcome write(const StatusBook::Document& document, bool first, Time* wait);
+  void settle(Outcome outcome, int64_t version, Time wait);
+
+  kube::Client& client_;
+  kube::Clock& clock_;
+  const JobName job_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  StatusBook book_;
+  std::atomic<State> state_ = State::Writing;
+  int failures_in_a_row_ = 0;
+  Time refused_since_{-1};
+  Counts counts_;
+  std::string last_problem_;  ///< of the writing thread
+  bool stop_ = false;
+  kube::Cancel cancel_;
+  std::thread thread_;
+};
+
+}  // namespace dsj::agent
