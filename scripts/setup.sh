@@ -15,7 +15,7 @@ apt_packages=(
   g++ cmake ninja-build make ccache git ca-certificates python3 python3-pip unzip
   libcpprest-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libssl-dev
   libgtest-dev libgmock-dev libcli11-dev libpcre2-dev libutf8proc-dev libxxhash-dev libminizip-dev
-  liburing-dev
+  liburing-dev prometheus-cpp-dev
 )
 
 say() { printf 'setup: %s\n' "$*" >&2; }

@@ -16,6 +16,7 @@ ARROWS = {
     "common/jobimport": ["common", "common/files", "common/dsconfig", "common/jobspec"],
     "kube": ["common", "common/files"],
     "agent": ["common", "common/files", "common/layout", "common/dsconfig", "common/jobspec", "kube"],
+    "operator": ["common", "common/layout", "common/dsconfig", "common/jobspec", "kube"],
     "cli": ["common", "common/files", "common/layout", "common/dsconfig", "common/jobspec", "common/jobimport",
             "agent", "engine/weights"],
     "tools": ["common", "common/files", "common/layout", "engine/weights", "engine/data"],
@@ -71,7 +72,7 @@ def main():
                     if quote == "<":
                         if target.startswith(("ATen", "torch/", "c10/")) and room not in TORCH_ROOMS:
                             problems.append(f"{path}: includes <{target}>, but {room} is torch-free")
-                        if target.startswith("cpprest") and not room.startswith(("kube", "agent")):
+                        if target.startswith("cpprest") and not room.startswith(("kube", "operator", "agent")):
                             problems.append(f"{path}: includes <{target}>, but {room} is cpprest-free")
                         if target.startswith("yaml-cpp") and room not in ("common/jobspec", "kube", "agent", "cli"):
                             problems.append(f"{path}: includes <{target}>, but {room} is yaml-free")

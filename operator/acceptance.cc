@@ -1,0 +1,99 @@
+#include "operator/acceptance.h"
+
+#include <openssl/evp.h>
+
+#include "common/contract.h"
+
+namespace dsj::op {
+namespace {
+
+using nlohmann::json;
+using Severity = dsconfig::Finding::Severity;
+
+constexpr size_t kFindingsShown = 20;
+
+std::string hash_of(const std::string& text) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha256(), nullptr);
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string hex;
+  for (unsigned i = 0; i < 5 && i < size; ++i) {
+    hex += kHex[digest[i] >> 4];
+    hex += kHex[digest[i] & 15];
+  }
+  return hex;
+}
+
+std::string revision_of(const json& spec, const std::string& config_text) {
+  json made_from = json::object();
+  for (const char* name : {"deepspeed", "training", "workers", "launcher", "parallelism"}) {
+    if (spec.contains(name)) made_from[name] = spec[name];
+  }
+  return hash_of(made_from.dump(-1, ' ', false, json::error_handler_t::replace) + config_text);
+}
+
+std::string sentence(const dsconfig::Finding& finding) {
+  std::string text = finding.path.empty() ? "" : finding.path + ": ";
+  text += finding.message;
+  if (!finding.hint.empty()) text += " (" + finding.hint + ")";
+  return text;
+}
+
+/// Unsupported must stop a job as an error does, but says so.
+Verdict refused(const std::vector<dsconfig::Finding>& findings) {
+  Verdict verdict{.reason = "Unsupported"};
+  size_t shown = 0;
+  for (const auto& finding : findings) {
+    if (finding.severity == Severity::Warning) continue;
+    if (finding.severity == Severity::Error) verdict.reason = "ConfigInvalid";
+    if (++shown > kFindingsShown) continue;
+    verdict.message += (verdict.message.empty() ? "" : "; ") + sentence(finding);
+  }
+  if (shown > kFindingsShown) {
+    verdict.message += "; and " + std::to_string(shown - kFindingsShown) + " more";
+  }
+  return verdict;
+}
+
+}  // namespace
+
+std::optional<jobspec::ConfigMapKey> config_source(const json& spec) {
+  const auto at = json::json_pointer("/deepspeed/configFrom/configMapKeyRef");
+  if (!spec.is_object() || !spec.contains(at)) return std::nullopt;
+  const json& ref = spec[at];
+  if (!ref.is_object() || !ref.contains("name") || !ref.contains("key") ||
+      !ref["name"].is_string() || !ref["key"].is_string()) {
+    return std::nullopt;
+  }
+  return jobspec::ConfigMapKey{ref["name"], ref["key"]};
+}
+
+Verdict judge(const std::string& name, const json& spec,
+              const std::optional<std::string>& config_text, const std::string& problem) {
+  auto job = jobspec::read_cluster_manifest({{"apiVersion", jobspec::kApiVersion},
+                                             {"kind", jobspec::kKind},
+                                             {"metadata", {{"name", name}}},
+                                             {"spec", spec}});
+  if (!job) return {.reason = "ConfigInvalid", .message = job.error().to_string()};
+  if (job->ds_config_map) {
+    const std::string source = "configmap " + job->ds_config_map->name;
+    if (!config_text) return {.reason = "ConfigMapMissing", .message = source + ": " + problem};
+    if (auto status = jobspec::set_ds_config(*job, *config_text, source); !status) {
+      return {.reason = "ConfigInvalid", .message = status.error().to_string()};
+    }
+  }
+  const auto resolution = jobspec::resolve(*job, {});
+  if (!resolution.runnable()) return refused(resolution.findings);
+  auto accepted = std::make_shared<Accepted>();
+  accepted->zero_stage = resolution.config.zero.stage;
+  accepted->config_text = config_text.value_or("");
+  accepted->revision = revision_of(spec, accepted->config_text);
+  accepted->spec_text = spec.dump(-1, ' ', false, json::error_handler_t::replace);
+  accepted->job = std::move(*job);
+  return {.accepted = std::move(accepted),
+          .reason = "ConfigAccepted",
+          .message = "the spec was checked before anything started"};
+}
+
+}  // namespace dsj::op

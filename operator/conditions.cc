@@ -1,0 +1,172 @@
+#include "operator/conditions.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "common/check.h"
+
+namespace dsj::op {
+namespace {
+
+using nlohmann::json;
+using Tell = ConditionKind::Tell;
+
+const ConditionKind* kind_of(const std::string& type) {
+  for (const auto& kind : condition_kinds()) {
+    if (type == kind.type) return &kind;
+  }
+  return nullptr;
+}
+
+/// Failures are named by agents and kubelets, too: CamelCase words.
+bool is_word(const std::string& reason) {
+  return !reason.empty() && std::isalpha(static_cast<unsigned char>(reason[0])) &&
+         std::all_of(reason.begin(), reason.end(),
+                     [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+}
+
+Tell tell_of(const Condition& condition) {
+  const ConditionKind* kind = kind_of(condition.type);
+  if (kind == nullptr) return Tell::No;
+  for (const auto& reason : kind->reasons) {
+    if (condition.reason == reason.name) return reason.tell;
+  }
+  // A failure's own name: told with the failure itself, unless it ends the job.
+  return condition.status == "True" && condition.type == "Failed" ? Tell::Warning : Tell::No;
+}
+
+std::string text(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+}  // namespace
+
+const std::vector<ConditionKind>& condition_kinds() {
+  static const std::vector<ConditionKind> table = {
+      {"Accepted",
+       {{"ConfigAccepted", Tell::Normal},
+        {"ConfigInvalid", Tell::Warning},
+        {"Unsupported", Tell::Warning},
+        {"ConfigMapMissing", Tell::Warning}}},
+      {"Suspended",
+       {{"NotSuspended", Tell::No},
+        {"Suspending", Tell::Normal},
+        {"Saved", Tell::No},
+        {"NotSaved", Tell::No},
+        {"Suspended", Tell::Normal},
+        {"SuspendedWithoutCheckpoint", Tell::Warning},
+        {"Resumed", Tell::Normal}}},
+      {"Scheduled",
+       {{"AllScheduled", Tell::No},
+        {"NoPods", Tell::No},
+        {"Waiting", Tell::No},
+        {"Unschedulable", Tell::Warning},
+        {"QuotaExceeded", Tell::Warning},
+        {"Forbidden", Tell::Warning},
+        {"NameTaken", Tell::Warning},
+        {"Invalid", Tell::Warning}}},
+      {"Initialized",
+       {{"GangComplete", Tell::No},
+        {"NoPods", Tell::No},
+        {"WaitingForPods", Tell::No},
+        {"WaitingForGang", Tell::No},
+        {"ImagePullBackOff", Tell::Warning},
+        {"ContainerCannotStart", Tell::Warning}}},
+      {"Running",
+       {{"AttemptRunning", Tell::Normal},
+        {"NotStarted", Tell::No},
+        {"Stopped", Tell::No},
+        {"Stopping", Tell::No},
+        {"Restarting", Tell::No},
+        {"Finished", Tell::No}}},
+      {"Restarting", {{"NotRestarting", Tell::No}, {"SpecChanged", Tell::Normal}}},
+      {"Progressing",
+       {{"StepsAdvance", Tell::No}, {"NoReport", Tell::Warning}, {"NotRunning", Tell::No}}},
+      {"Complete", {{"NotFinished", Tell::No}, {"Completed", Tell::Normal}}},
+      {"Failed",
+       {{"NotFinished", Tell::No},
+        {"DeadlineExceeded", Tell::Warning},
+        {"StartupDeadlineExceeded", Tell::Warning},
+        {"BackoffLimitExceeded", Tell::Warning},
+        {"FailurePolicy", Tell::Warning}}},
+  };
+  return table;
+}
+
+void set_condition(Conditions& conditions, Condition wanted) {
+  const ConditionKind* kind = kind_of(wanted.type);
+  DSJ_CHECK(kind != nullptr, "%s", wanted.type.c_str());
+  const bool listed =
+      std::any_of(kind->reasons.begin(), kind->reasons.end(),
+                  [&](const ConditionKind::Reason& r) { return wanted.reason == r.name; });
+  const bool named_by_failure = wanted.type == "Failed" || wanted.type == "Restarting";
+  DSJ_CHECK(listed || (named_by_failure && is_word(wanted.reason)), "%s %s", wanted.type.c_str(),
+            wanted.reason.c_str());
+  for (Condition& condition : conditions) {
+    if (condition.type != wanted.type) continue;
+    if (condition.status == wanted.status) wanted.since = condition.since;
+    condition = std::move(wanted);
+    return;
+  }
+  conditions.push_back(std::move(wanted));
+}
+
+const Condition* find_condition(const Conditions& conditions, const std::string& type) {
+  for (const Condition& condition : conditions) {
+    if (condition.type == type) return &condition;
+  }
+  return nullptr;
+}
+
+bool is_true(const Conditions& conditions, const std::string& type) {
+  const Condition* found = find_condition(conditions, type);
+  return found != nullptr && found->status == "True";
+}
+
+json to_json(const Conditions& conditions) {
+  json list = json::array();
+  for (const Condition& condition : conditions) {
+    list.push_back({{"type", condition.type},
+                    {"status", condition.status},
+                    {"reason", condition.reason},
+                    {"message", condition.message},
+                    {"observedGeneration", condition.observed_generation},
+                    {"lastTransitionTime", to_text(condition.since)}});
+  }
+  return list;
+}
+
+Conditions conditions_from_json(const json& list) {
+  Conditions conditions;
+  if (!list.is_array()) return conditions;
+  for (const json& object : list) {
+    if (!object.is_object()) continue;
+    const auto generation = object.find("observedGeneration");
+    conditions.push_back(
+        {.type = text(object, "type"),
+         .status = text(object, "status"),
+         .reason = text(object, "reason"),
+         .message = text(object, "message"),
+         .observed_generation = generation != object.end() && generation->is_number_integer()
+                                    ? generation->get<int64_t>()
+                                    : 0,
+         .since = time_from_text(text(object, "lastTransitionTime")).value_or(Time{})});
+  }
+  return conditions;
+}
+
+std::vector<Event> events_of(const Conditions& before, const Conditions& after) {
+  std::vector<Event> events;
+  for (const Condition& condition : after) {
+    const Condition* old = find_condition(before, condition.type);
+    if (old && old->status == condition.status && old->reason == condition.reason) continue;
+    const Tell tell = tell_of(condition);
+    if (tell == Tell::No) continue;
+    events.push_back(
+        {tell == Tell::Warning ? "Warning" : "Normal", condition.reason, condition.message});
+  }
+  return events;
+}
+
+}  // namespace dsj::op

@@ -1,0 +1,53 @@
+// The operator's part of a job's status, as a struct: every field but `training` and `checkpoint`,
+// which are agent 0's.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/conditions.h"
+#include "operator/times.h"
+
+namespace dsj::op {
+
+inline constexpr size_t kHistoryMax = 10;
+/// Keys of a job's ConfigMap beside contract.h's.
+inline constexpr char kSpecKey[] = "spec.json";
+inline constexpr char kConfigKey[] = "ds_config";
+
+struct Restarts {
+  int64_t total = 0;        ///< of ranks, for whatever reason
+  int64_t counted = 0;      ///< charged since the newest checkpoint
+  int64_t limit = 0;        ///< backoffLimit
+  int64_t saved_step = -1;  ///< newest checkpoint when it was last charged
+  /// The newest attempt whose end is accounted for: each ends once, whoever tells it first.
+  std::optional<int64_t> attempt;
+  std::optional<Time> last, not_before;  ///< no pod is made before `not_before`
+};
+
+struct OwnStatus {
+  int64_t observed_generation = 0;
+  std::string phase;
+  Conditions conditions;
+  std::optional<Time> start, completion;
+  std::optional<Time> stop_since;  ///< agent 0 has been asked to stop
+  std::string revision, config_map;
+  /// Pods of this number or below are known to have been; numbers are not used twice.
+  int64_t incarnation = 0;
+  int64_t world_size = 0;
+  int zero_stage = 0;
+  int64_t replicas = 0;
+  std::string selector, workers;
+  Restarts restarts;
+  nlohmann::json last_failure, failure_history = nlohmann::json::array();
+};
+
+nlohmann::json to_json(const OwnStatus& status);
+/// What cannot be read is as if it were absent.
+OwnStatus own_status_from_json(const nlohmann::json& object);
+/// The fields of a whole status that are the operator's.
+nlohmann::json own_part(const nlohmann::json& status);
+
+}  // namespace dsj::op

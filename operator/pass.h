@@ -1,0 +1,97 @@
+// One pass of reconcile, concern by concern. Internal: reconcile.cc runs them in order; each
+// reconcile_*.cc has one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "operator/observed.h"
+#include "operator/own_status.h"
+#include "operator/plan.h"
+
+namespace dsj::op {
+
+/// One worker's pods.
+struct Slot {
+  int worker = 0;
+  const PodView* newest = nullptr;
+  std::vector<const PodView*> older;
+};
+
+/// Why a worker's pod is no use any more.
+struct Failure {
+  const PodView* pod = nullptr;  ///< null: of a rank; the pod lives
+  std::string pod_name, node, reason, message, last_words;
+  int worker = -1;
+  std::optional<int> rank, exit_code, signal;
+  std::optional<int64_t> attempt, step;
+};
+
+class Pass {
+ public:
+  Pass(const Observed& observed, Time now);
+  Plan run();
+
+ private:
+  enum class Drained { No, Saved, NotSaved };
+
+  // reconcile.cc
+  void set(const char* type, bool yes, const std::string& reason, const std::string& message);
+  void set_unknown(const char* type, const std::string& reason, const std::string& message);
+  void due(Time time);
+  void remove(const PodView& pod, bool force = false);
+  void start_anew();
+  bool accept();
+  void unfinished();
+  void finish();
+  // reconcile_pods.cc
+  void group_pods();
+  void tidy_pods();
+  void make_pods();
+  void make_children();
+  void note_pods();
+  int64_t next_incarnation(const Slot& slot) const;
+  // reconcile_stop.cc
+  void suspend();
+  void roll();
+  Drained drained();
+  void forget_attempt();
+  // reconcile_failures.cc
+  bool complete();
+  void lost_pods();
+  void failures();
+  void ended_in_place();
+  void charge(std::vector<Failure> failures, bool may_fail_by_rule);
+  void note_failure(const Failure& failure);
+  Failure failure_of(const PodView& pod) const;
+  jobspec::FailureAction action_of(const Failure& failure, bool& by_rule) const;
+  // reconcile_end.cc
+  void fail(const std::string& reason, const std::string& message);
+  void deadlines();
+  void finished();
+  // reconcile_conditions.cc
+  void conditions();
+  void scheduled_condition();
+  void initialized_condition();
+  void progressing_condition();
+
+  const JobView& job() const { return *o_.job; }
+  const jobspec::Job& spec() const { return force_->job; }
+  bool ended() const;  ///< Complete or Failed
+  /// Agent 0 has started an attempt that has not ended, as far as it was told.
+  bool attempt_open() const;
+  bool all_run() const;
+  std::vector<const PodView*> live() const;  ///< pods that may run something
+
+  const Observed& o_;
+  const Time now_;
+  Plan plan_;
+  OwnStatus st_;
+  std::shared_ptr<const Accepted> force_;  ///< the spec in force; null: none
+  std::vector<const PodView*> pods_;       ///< this job's
+  std::vector<Slot> slots_;                ///< of workers 0 .. replicas - 1
+  bool suspend_ = false;
+  bool creating_ = false;  ///< pods are made or wait to be made
+};
+
+}  // namespace dsj::op

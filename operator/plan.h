@@ -1,0 +1,35 @@
+// What a pass wants done, in the order in which apply.h does it: objects made, the status written,
+// objects deleted. Whatever is cut off in between, the next pass plans the rest: names follow from
+// what was seen, and what a deletion would make forgotten is in the status by then.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/conditions.h"
+#include "operator/times.h"
+
+namespace dsj::op {
+
+struct Create {
+  std::string kind, name;
+  nlohmann::json object;
+};
+
+struct Delete {
+  std::string kind, name;
+  std::string uid;     ///< precondition: this very object
+  bool force = false;  ///< grace 0: the kubelet's word is not waited for
+};
+
+struct Plan {
+  std::vector<Create> creates;
+  nlohmann::json status;  ///< the operator's whole part; null: as it is
+  std::vector<Delete> deletes;
+  std::vector<Event> events;  ///< told after the status is written
+  std::optional<Time> again;  ///< a pass is due then even if nothing is seen
+};
+
+}  // namespace dsj::op

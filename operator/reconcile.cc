@@ -1,0 +1,177 @@
+#include "operator/reconcile.h"
+
+#include <algorithm>
+
+#include "common/contract.h"
+#include "operator/pass.h"
+#include "operator/render_config.h"
+
+namespace dsj::op {
+
+Pass::Pass(const Observed& observed, Time now) : o_(observed), now_(now) {
+  if (!o_.job) return;
+  st_ = own_status_from_json(job().own_status);
+  for (const PodView& pod : o_.pods) {
+    if (pod.owner_uid == job().uid) pods_.push_back(&pod);
+  }
+}
+
+void Pass::set(const char* type, bool yes, const std::string& reason, const std::string& message) {
+  set_condition(st_.conditions, {.type = type,
+                                 .status = yes ? "True" : "False",
+                                 .reason = reason,
+                                 .message = message,
+                                 .observed_generation = job().generation,
+                                 .since = now_});
+}
+
+void Pass::set_unknown(const char* type, const std::string& reason, const std::string& message) {
+  set_condition(st_.conditions, {.type = type,
+                                 .status = "Unknown",
+                                 .reason = reason,
+                                 .message = message,
+                                 .observed_generation = job().generation,
+                                 .since = now_});
+}
+
+void Pass::due(Time time) {
+  if (!plan_.again || time < *plan_.again) plan_.again = time;
+}
+
+void Pass::remove(const PodView& pod, bool force) {
+  if (pod.deleting_from && !force) return;
+  plan_.deletes.push_back({.kind = "Pod", .name = pod.name, .uid = pod.uid, .force = force});
+}
+
+bool Pass::ended() const {
+  return is_true(st_.conditions, "Complete") || is_true(st_.conditions, "Failed");
+}
+
+bool Pass::attempt_open() const {
+  const int64_t attempt = job().agent.attempt;
+  return attempt > 0 && attempt > st_.restarts.attempt.value_or(attempt - 1);
+}
+
+bool Pass::all_run() const {
+  return !slots_.empty() && std::ranges::all_of(slots_, [](const Slot& slot) {
+    return slot.newest && slot.newest->phase == PodView::Phase::Running &&
+           !slot.newest->deleting_from;
+  });
+}
+
+std::vector<const PodView*> Pass::live() const {
+  std::vector<const PodView*> found;
+  for (const PodView* pod : pods_) {
+    if (!pod->ended()) found.push_back(pod);
+  }
+  return found;
+}
+
+/// Which spec is in force: this one, or, when it is refused, the last accepted one. False: none.
+bool Pass::accept() {
+  st_.observed_generation = job().generation;
+  force_ = o_.wanted.accepted ? o_.wanted.accepted : o_.in_force;
+  const bool yes = o_.wanted.accepted != nullptr;
+  std::string message = o_.wanted.message;
+  if (!yes && force_) message = "the spec before stays in force: " + message;
+  set("Accepted", yes, o_.wanted.reason, message);
+  if (!force_) return false;
+  const auto& policies = spec().policies;
+  // A bad edit does not keep a job from being suspended.
+  const auto asked = job().spec.find("suspend");
+  suspend_ = asked != job().spec.end() && asked->is_boolean() ? asked->get<bool>()
+                                                              : policies.suspend && yes;
+  st_.revision = force_->revision;
+  st_.config_map = config_map_name(o_.name, st_.revision);
+  st_.world_size = spec().world_size();
+  st_.zero_stage = force_->zero_stage;
+  st_.selector = std::string(contract::kLabelJobName) + "=" + o_.name;
+  st_.restarts.limit = spec().restart_policy == "Never" ? 0 : spec().backoff_limit;
+  return true;
+}
+
+/// The first pass, and the first after a suspension: deadlines count from here.
+void Pass::start_anew() {
+  if (!st_.start) st_.start = now_;
+}
+
+void Pass::unfinished() {
+  group_pods();
+  if (complete()) return;
+  ended_in_place();
+  if (ended()) return;
+  if (suspend_) return suspend();
+  start_anew();
+  deadlines();
+  if (ended()) return;
+  if (std::ranges::any_of(live(), [&](const PodView* pod) {
+        return pod->revision != st_.revision || pod->worker >= spec().replicas;
+      })) {
+    return roll();
+  }
+  if (st_.stop_since) forget_attempt();
+  st_.stop_since.reset();
+  lost_pods();
+  failures();
+  if (ended()) return;
+  make_pods();
+  tidy_pods();
+}
+
+/// The status is written when it says something else than before; times of last change and the like
+/// are part of it only when something changed.
+void Pass::finish() {
+  nlohmann::json status = to_json(st_);
+  if (status == job().own_status) return;
+  const OwnStatus before = own_status_from_json(job().own_status);
+  plan_.events = events_of(before.conditions, st_.conditions);
+  if (!st_.last_failure.is_null() && st_.last_failure != before.last_failure) {
+    const auto& failure = st_.last_failure;
+    std::string text = failure.value("message", "");
+    for (const char* name : {"pod", "node", "rank", "exitCode", "signal"}) {
+      if (!failure.contains(name)) continue;
+      const auto& value = failure[name];
+      text += std::string(", ") + name + " " +
+              (value.is_string() ? value.get<std::string>() : value.dump());
+    }
+    plan_.events.push_back({"Warning", failure.value("reason", "RankFailed"), text});
+  }
+  plan_.status = std::move(status);
+}
+
+Plan Pass::run() {
+  if (!o_.job) {
+    // The API server's garbage collector does the same; this is for what was made meanwhile.
+    for (const PodView& pod : o_.pods) {
+      if (!pod.deleting_from) {
+        plan_.deletes.push_back({.kind = "Pod", .name = pod.name, .uid = pod.uid});
+      }
+    }
+    for (const ChildView& child : o_.children) {
+      plan_.deletes.push_back({.kind = child.kind, .name = child.name, .uid = child.uid});
+    }
+    return std::move(plan_);
+  }
+  if (job().deleting) {
+    for (const PodView* pod : pods_) remove(*pod);
+    return std::move(plan_);
+  }
+  if (ended()) {
+    st_.observed_generation = job().generation;
+    force_ = o_.wanted.accepted ? o_.wanted.accepted : o_.in_force;
+    finished();
+  } else if (accept()) {
+    unfinished();
+    note_pods();
+    if (ended()) finished();
+  }
+  conditions();
+  finish();
+  return std::move(plan_);
+}
+
+Plan reconcile(const Observed& observed, Time now) {
+  return Pass(observed, now).run();
+}
+
+}  // namespace dsj::op

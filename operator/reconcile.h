@@ -1,0 +1,17 @@
+// The operator's decision: what one pass does about one job. Pure. The same observation gives the
+// same plan, and a plan carried out whole is followed by an empty one.
+//
+// What must never happen (tests/operator/simulation_test.cc): Complete without the last words
+// Completed of every worker; two pods of one worker that may both run; a pod of a suspended,
+// finished or refused job; a status write when nothing changed; a running pod replaced because the
+// operator is another version.
+#pragma once
+
+#include "operator/observed.h"
+#include "operator/plan.h"
+
+namespace dsj::op {
+
+Plan reconcile(const Observed& observed, Time now);
+
+}  // namespace dsj::op

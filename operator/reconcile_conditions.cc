@@ -1,0 +1,129 @@
+// What a pass says of what it saw.
+#include <algorithm>
+
+#include "operator/pass.h"
+
+namespace dsj::op {
+namespace {
+
+bool cannot_start(const std::string& reason) {
+  return reason == "ErrImagePull" || reason == "ImagePullBackOff" || reason == "InvalidImageName" ||
+         reason == "ErrImageNeverPull";
+}
+
+}  // namespace
+
+void Pass::scheduled_condition() {
+  if (o_.refusal) return set("Scheduled", false, o_.refusal->reason, o_.refusal->message);
+  int placed = 0;
+  for (const Slot& slot : slots_) {
+    if (!slot.newest || slot.newest->ended()) continue;
+    if (!slot.newest->unscheduled.empty() && !slot.newest->scheduled) {
+      return set("Scheduled", false, "Unschedulable",
+                 slot.newest->name + ": " + slot.newest->unscheduled);
+    }
+    placed += slot.newest->scheduled;
+  }
+  if (pods_.empty() && plan_.creates.empty()) {
+    return set("Scheduled", false, "NoPods", "no pod is wanted");
+  }
+  const std::string count =
+      std::to_string(placed) + " of " + std::to_string(slots_.size()) + " pods have a node";
+  const bool all = placed == static_cast<int>(slots_.size());
+  set("Scheduled", all, all ? "AllScheduled" : "Waiting", all ? "every pod has a node" : count);
+}
+
+void Pass::initialized_condition() {
+  if (attempt_open() && all_run()) {
+    return set("Initialized", true, "GangComplete", "every worker has joined an attempt");
+  }
+  if (pods_.empty() && plan_.creates.empty()) {
+    return set("Initialized", false, "NoPods", "no pod is wanted");
+  }
+  for (const Slot& slot : slots_) {
+    if (!slot.newest || slot.newest->ended() || slot.newest->waiting_reason.empty()) continue;
+    const PodView& pod = *slot.newest;
+    return set("Initialized", false,
+               cannot_start(pod.waiting_reason) ? "ImagePullBackOff" : "ContainerCannotStart",
+               pod.name + ": " + pod.waiting_reason + ": " + pod.waiting_message);
+  }
+  if (is_true(st_.conditions, "Initialized")) return;  // it has been; Restarting says the rest
+  set("Initialized", false, all_run() ? "WaitingForGang" : "WaitingForPods",
+      all_run() ? "the agents join" : "not every pod runs");
+}
+
+void Pass::progressing_condition() {
+  if (!is_true(st_.conditions, "Running")) {
+    return set_unknown("Progressing", "NotRunning", "no attempt is running");
+  }
+  const Seconds patience(std::max<int64_t>(spec().policies.step_timeout_seconds, 60));
+  const auto updated = job().agent.updated;
+  const Time since =
+      std::max(updated.value_or(Time{}), find_condition(st_.conditions, "Running")->since);
+  if (now_ < since + patience) {
+    due(since + patience);
+    return set("Progressing", true, "StepsAdvance", "agent 0 reports");
+  }
+  due(now_ + patience);
+  set("Progressing", false, "NoReport", "agent 0 has not reported since " + to_text(since));
+}
+
+void Pass::conditions() {
+  const bool over = ended();
+  if (!is_true(st_.conditions, "Complete")) {
+    set("Complete", false, "NotFinished", "");
+  }
+  if (!is_true(st_.conditions, "Failed")) set("Failed", false, "NotFinished", "");
+  if (over) {
+    const bool done = is_true(st_.conditions, "Complete");
+    set("Running", false, "Finished", "the job is over");
+    set("Restarting", false, "NotRestarting", "");
+    set_unknown("Progressing", "NotRunning", "no attempt is running");
+    st_.phase = done ? "Complete" : "Failed";
+    return;
+  }
+  if (!force_) {
+    st_.phase = "Refused";
+    return;
+  }
+  if (!suspend_) {
+    const bool was = is_true(st_.conditions, "Suspended");
+    const Condition* before = find_condition(st_.conditions, "Suspended");
+    const bool resumed = was || (before && before->reason == "Resumed");
+    set("Suspended", false, resumed ? "Resumed" : "NotSuspended", "");
+  }
+  const bool running = attempt_open() && all_run();
+  const bool stopping = st_.stop_since.has_value() && !pods_.empty();
+  const bool gone = suspend_ && pods_.empty();
+  const bool rolling = !suspend_ && stopping;
+  const bool restarting =
+      !suspend_ && !running && (rolling || is_true(st_.conditions, "Restarting"));
+  if (!restarting) set("Restarting", false, "NotRestarting", "");
+  if (running) {
+    set("Running", true, stopping ? "Stopping" : "AttemptRunning",
+        "attempt " + std::to_string(job().agent.attempt));
+  } else {
+    const bool before = st_.restarts.attempt.has_value();
+    set("Running", false,
+        gone         ? "Stopped"
+        : restarting ? "Restarting"
+                     : "NotStarted",
+        before ? "attempt " + std::to_string(*st_.restarts.attempt) + " has ended" : "");
+  }
+  scheduled_condition();
+  if (gone) {
+    set("Initialized", false, "NoPods", "no pod is wanted");
+  } else {
+    initialized_condition();
+  }
+  progressing_condition();
+  const bool placed = is_true(st_.conditions, "Scheduled");
+  st_.phase = gone                    ? "Suspended"
+              : suspend_              ? "Suspending"
+              : rolling || restarting ? "Restarting"
+              : running               ? "Running"
+              : placed                ? "Starting"
+                                      : "Pending";
+}
+
+}  // namespace dsj::op

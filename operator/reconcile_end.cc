@@ -1,0 +1,55 @@
+// How a job ends by the operator's hand, and what is left of it.
+#include "operator/pass.h"
+
+namespace dsj::op {
+
+void Pass::fail(const std::string& reason, const std::string& message) {
+  st_.completion = now_;
+  set("Failed", true, reason, message);
+}
+
+void Pass::deadlines() {
+  const auto& run = spec().policies.run;
+  if (run.active_deadline_seconds) {
+    const Time end = *st_.start + Seconds(*run.active_deadline_seconds);
+    if (now_ >= end) {
+      return fail("DeadlineExceeded",
+                  "the job was active for " + std::to_string(*run.active_deadline_seconds) + " s");
+    }
+    due(end);
+  }
+  if (run.startup_deadline_seconds && !is_true(st_.conditions, "Initialized") && !attempt_open()) {
+    const Time end = *st_.start + Seconds(*run.startup_deadline_seconds);
+    if (now_ >= end) {
+      return fail("StartupDeadlineExceeded", "no attempt was running " +
+                                                 std::to_string(*run.startup_deadline_seconds) +
+                                                 " s after the start");
+    }
+    due(end);
+  }
+}
+
+/// A finished job keeps what cleanPodPolicy keeps, and nothing that runs.
+void Pass::finished() {
+  const jobspec::Policies policies = force_ ? spec().policies : jobspec::Policies{};
+  const Time end = st_.completion.value_or(now_);
+  plan_.creates.clear();
+  for (const PodView* pod : pods_) {
+    const bool all = policies.run.clean_pods == jobspec::CleanPods::All;
+    const Time patience = end + Seconds(policies.save_timeout_seconds);
+    if (!pod->ended() && policies.run.clean_pods == jobspec::CleanPods::None && now_ < patience) {
+      due(patience);
+    } else if (all || !pod->ended()) {
+      remove(*pod);
+    }
+  }
+  if (force_) lost_pods();
+  st_.replicas = 0;
+  for (const PodView* pod : pods_) st_.replicas += !pod->ended();
+  if (!policies.run.ttl_seconds_after_finished) return;
+  const Time ttl = end + Seconds(*policies.run.ttl_seconds_after_finished);
+  if (now_ < ttl) return due(ttl);
+  plan_.deletes.push_back({.kind = "DeepSpeedJob", .name = job().name, .uid = job().uid});
+}
+
+}  // namespace dsj::op

@@ -1,0 +1,291 @@
+// Pods that ended or are lost, and attempts that ended inside them: whose fault, charged or not,
+// and whether another attempt may follow.
+#include <algorithm>
+
+#include "common/contract.h"
+#include "common/restart_budget.h"
+#include "operator/pass.h"
+
+namespace dsj::op {
+namespace {
+
+using jobspec::FailureAction;
+
+/// The platform took the pod: nobody's fault.
+bool is_disruption(const PodView& pod) {
+  return pod.reason == "Evicted" || pod.reason == "Preempting" || pod.reason == "NodeLost" ||
+         pod.reason == "NodeShutdown" || pod.reason == "Terminated" ||
+         std::ranges::count(pod.conditions, "DisruptionTarget") > 0;
+}
+
+std::string word_or(const std::string& reason, const std::string& otherwise) {
+  const bool word = !reason.empty() && reason.size() <= 100 &&
+                    std::ranges::all_of(reason, [](unsigned char c) { return std::isalnum(c); }) &&
+                    std::isalpha(static_cast<unsigned char>(reason[0]));
+  return word ? reason : otherwise;
+}
+
+bool matches(const jobspec::FailureRule& rule, const Failure& failure) {
+  if (!rule.exit_codes.empty()) {
+    if (!failure.exit_code || *failure.exit_code == 0) return false;
+    const bool in = std::ranges::count(rule.exit_codes, *failure.exit_code) > 0;
+    if (in == rule.exit_codes_not_in) return false;
+  }
+  if (!rule.reasons.empty() && std::ranges::count(rule.reasons, failure.reason) == 0) return false;
+  if (rule.pod_conditions.empty()) return true;
+  return failure.pod && std::ranges::any_of(rule.pod_conditions, [&](const std::string& type) {
+           return std::ranges::count(failure.pod->conditions, type) > 0;
+         });
+}
+
+/// How likely it is the cause and not a consequence.
+int weight(const Failure& failure) {
+  if (failure.exit_code == contract::kExitPeerLost) return 0;
+  if (failure.reason == contract::kReasonPreempted) return 1;
+  return 2;
+}
+
+}  // namespace
+
+bool Pass::complete() {
+  if (slots_.empty() || !std::ranges::all_of(slots_, [&](const Slot& slot) {
+        return slot.newest && slot.newest->revision == st_.revision && is_done(*slot.newest);
+      })) {
+    return false;
+  }
+  st_.completion = now_;
+  set("Complete", true, contract::kReasonCompleted,
+      "every worker did the last step, saved and exported it");
+  return true;
+}
+
+Failure Pass::failure_of(const PodView& pod) const {
+  Failure failure{.pod = &pod, .pod_name = pod.name, .node = pod.node, .worker = pod.worker};
+  if (!pod.termination) {
+    failure.reason = word_or(pod.reason, "PodFailed");
+    failure.message =
+        pod.message.empty() ? "the pod ended without its agent's last words" : pod.message;
+    return failure;
+  }
+  const Termination& end = *pod.termination;
+  const bool agent_spoke = end.attempt.has_value();
+  failure.exit_code = end.rank_exit_code ? *end.rank_exit_code : end.exit_code;
+  failure.signal = end.rank_signal;
+  failure.rank = end.rank;
+  failure.attempt = end.attempt;
+  failure.step = end.step;
+  failure.last_words = end.last_words;
+  failure.message = end.message;
+  failure.reason = word_or(end.reason, "PodFailed");
+  if (is_preempted(pod)) failure.reason = contract::kReasonPreempted;
+  if (!agent_spoke && is_disruption(pod)) failure.reason = word_or(pod.reason, "Evicted");
+  if (failure.message.empty()) {
+    failure.message = "exit code " + std::to_string(end.exit_code);
+    if (!pod.message.empty()) failure.message += ": " + pod.message;
+  }
+  return failure;
+}
+
+FailureAction Pass::action_of(const Failure& failure, bool& by_rule) const {
+  by_rule = false;
+  for (const auto& rule : spec().policies.failure.rules) {
+    if (!matches(rule, failure)) continue;
+    by_rule = true;
+    return rule.action;
+  }
+  if (failure.reason == contract::kReasonPreempted || failure.reason == "NodeLost" ||
+      failure.reason == "PodDeleted" || (failure.pod && is_disruption(*failure.pod))) {
+    return FailureAction::RestartUncounted;
+  }
+  if (!failure.pod || !failure.pod->termination) return FailureAction::Restart;
+  const int code = failure.pod->termination->exit_code;
+  const bool fatal = code == contract::kExitBadInput || code == contract::kExitEnvironment ||
+                     failure.reason == contract::kReasonBackoffLimitExceeded;
+  return fatal ? FailureAction::FailJob : FailureAction::Restart;
+}
+
+void Pass::note_failure(const Failure& failure) {
+  nlohmann::json entry = {
+      {"time", to_text(now_)}, {"reason", failure.reason}, {"message", failure.message}};
+  if (!failure.pod_name.empty()) entry["pod"] = failure.pod_name;
+  if (!failure.node.empty()) entry["node"] = failure.node;
+  if (failure.worker >= 0) entry["worker"] = failure.worker;
+  if (failure.rank) entry["rank"] = *failure.rank;
+  if (failure.signal) {
+    entry["signal"] = *failure.signal;
+  } else if (failure.exit_code) {
+    entry["exitCode"] = *failure.exit_code;
+  }
+  if (failure.attempt) entry["attempt"] = *failure.attempt;
+  if (failure.step) entry["step"] = *failure.step;
+  if (!failure.last_words.empty()) entry["lastWords"] = failure.last_words;
+  st_.last_failure = entry;
+  st_.failure_history.push_back(std::move(entry));
+  while (st_.failure_history.size() > kHistoryMax) {
+    st_.failure_history.erase(st_.failure_history.begin());
+  }
+}
+
+/// One ended attempt is charged once, whoever tells its end first: `failures` are fresh when one is
+/// of an attempt that is not accounted for, or of a pod that was made since the last restart.
+void Pass::charge(std::vector<Failure> failures, bool may_fail_by_rule) {
+  Restarts& restarts = st_.restarts;
+  const int64_t open = job().agent.attempt;
+  const bool fresh = std::ranges::any_of(failures, [&](const Failure& failure) {
+    const int64_t attempt = failure.attempt.value_or(attempt_open() ? open : 0);
+    return attempt > restarts.attempt.value_or(0) ||
+           (failure.pod && failure.pod->restarts == restarts.total);
+  });
+  bool fatal_by_rule = false, fatal = false, counted = false;
+  for (const Failure& failure : failures) {
+    bool by_rule = false;
+    const FailureAction action = action_of(failure, by_rule);
+    fatal |= action == FailureAction::FailJob;
+    fatal_by_rule |= action == FailureAction::FailJob && by_rule;
+    counted |= action == FailureAction::Restart;
+  }
+  if (!fresh && !(fatal && may_fail_by_rule)) return;
+  std::ranges::stable_sort(failures, std::less<>(), weight);
+  for (const Failure& failure : failures) {
+    if (weight(failure) == weight(failures.back())) note_failure(failure);
+    if (failure.attempt) {
+      restarts.attempt = std::max(restarts.attempt.value_or(0), *failure.attempt);
+    }
+  }
+  if (open > 0) restarts.attempt = std::max(restarts.attempt.value_or(0), open);
+  const Failure& cause = failures.back();
+  if (fatal) {
+    return fail(fatal_by_rule ? "FailurePolicy" : cause.reason, cause.message);
+  }
+  ++restarts.total;
+  restarts.last = now_;
+  set("Restarting", true, cause.reason, cause.message);
+  if (!counted) {
+    restarts.not_before.reset();
+    return;
+  }
+  const auto verdict = charge_restart({.limit = static_cast<int>(restarts.limit),
+                                       .used = static_cast<int>(restarts.counted),
+                                       .total = static_cast<int>(restarts.total),
+                                       .saved_step = restarts.saved_step},
+                                      job().agent.saved_step.value_or(-1));
+  restarts.counted = verdict.budget.used;
+  restarts.saved_step = verdict.budget.saved_step;
+  if (!verdict.allowed) {
+    --restarts.total;
+    return fail(contract::kReasonBackoffLimitExceeded, "no restart is left (backoffLimit " +
+                                                           std::to_string(restarts.limit) +
+                                                           "): " + cause.message);
+  }
+  restarts.not_before = now_ + verdict.pause;
+}
+
+/// An attempt inside the pods was followed by another: agent 0 has charged it by the same function.
+void Pass::ended_in_place() {
+  Restarts& restarts = st_.restarts;
+  const int64_t attempt = job().agent.attempt;
+  if (attempt == 0) return;
+  if (!restarts.attempt) {
+    restarts.attempt = attempt - 1;
+    return;
+  }
+  if (attempt <= *restarts.attempt + 1) return;
+  Failure failure{.reason = "RankFailed", .message = "attempt " + std::to_string(attempt - 1)};
+  failure.attempt = attempt - 1;
+  const Json& told = job().agent.last_failure;
+  if (told.is_object() && told.value("attempt", Json()) == attempt - 1) {
+    auto whole = [&](const char* name) -> std::optional<int> {
+      const auto found = told.find(name);
+      if (found == told.end() || !found->is_number_integer()) return std::nullopt;
+      return found->get<int>();
+    };
+    auto words = [&](const char* name) {
+      const auto found = told.find(name);
+      return found != told.end() && found->is_string() ? found->get<std::string>() : "";
+    };
+    failure.reason = word_or(words("reason"), "RankFailed");
+    failure.message = words("message");
+    failure.last_words = words("lastWords");
+    failure.rank = whole("rank");
+    failure.exit_code = whole("exitCode");
+    failure.signal = whole("signal");
+    failure.worker = whole("worker").value_or(-1);
+    failure.step = whole("step");
+    for (const Slot& slot : slots_) {
+      if (slot.worker != failure.worker || !slot.newest) continue;
+      failure.pod_name = slot.newest->name;
+      failure.node = slot.newest->node;
+    }
+  }
+  const int64_t missed = attempt - 2 - *restarts.attempt;
+  note_failure(failure);
+  restarts.attempt = attempt - 1;
+  restarts.total += 1 + missed;
+  restarts.last = now_;
+  bool by_rule = false;
+  const FailureAction action = action_of(failure, by_rule);
+  if (action == FailureAction::FailJob) return fail("FailurePolicy", failure.message);
+  if (action == FailureAction::RestartUncounted) return;
+  const auto verdict = charge_restart({.limit = static_cast<int>(restarts.limit),
+                                       .used = static_cast<int>(restarts.counted),
+                                       .saved_step = restarts.saved_step},
+                                      job().agent.saved_step.value_or(-1));
+  restarts.counted = verdict.budget.used;
+  restarts.saved_step = verdict.budget.saved_step;
+  if (!verdict.allowed) {
+    fail(contract::kReasonBackoffLimitExceeded, "no restart is left (backoffLimit " +
+                                                    std::to_string(restarts.limit) +
+                                                    "): " + failure.message);
+  }
+}
+
+/// Pods of a node that is away, and pods that do not go: given up after the agents on them must
+/// have ended their ranks.
+void Pass::lost_pods() {
+  const auto& policy = spec().policies.failure;
+  const Seconds patience(policy.force_delete_after_seconds);
+  for (const PodView* pod : live()) {
+    std::optional<Time> since = pod->deleting_from;
+    const auto node = o_.nodes.find(pod->node);
+    if (node != o_.nodes.end() && !node->second.ready) {
+      const Time away = node->second.since;
+      if (now_ < away + Seconds(policy.node_grace_seconds)) {
+        due(away + Seconds(policy.node_grace_seconds));
+      } else if (!since || away < *since) {
+        since = away;
+      }
+    }
+    if (!since) continue;
+    if (now_ < *since + patience) {
+      due(*since + patience);
+      continue;
+    }
+    remove(*pod, true);
+    if (suspend_ || st_.stop_since || ended()) continue;
+    Failure failure{.pod = pod,
+                    .pod_name = pod->name,
+                    .node = pod->node,
+                    .reason = "NodeLost",
+                    .message = "node " + pod->node + " does not answer; its pod was given up",
+                    .worker = pod->worker};
+    charge({failure}, false);
+  }
+}
+
+void Pass::failures() {
+  std::vector<Failure> found;
+  for (const Slot& slot : slots_) {
+    if (!slot.newest) {
+      if (!attempt_open()) continue;
+      found.push_back({.reason = "PodDeleted",
+                       .message = "the pod of worker " + std::to_string(slot.worker) + " is gone",
+                       .worker = slot.worker});
+    } else if (slot.newest->ended() && slot.newest->revision == st_.revision &&
+               !is_done(*slot.newest)) {
+      found.push_back(failure_of(*slot.newest));
+    }
+  }
+  if (!found.empty()) charge(std::move(found), true);
+}
+
+}  // namespace dsj::op

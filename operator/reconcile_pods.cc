@@ -1,0 +1,115 @@
+// Which pods a job has, which it lacks, and which are in the way.
+#include <algorithm>
+
+#include "operator/pass.h"
+#include "operator/render_config.h"
+#include "operator/render_pod.h"
+
+namespace dsj::op {
+
+void Pass::group_pods() {
+  slots_.clear();
+  for (int worker = 0; worker < spec().replicas; ++worker) slots_.push_back({.worker = worker});
+  for (const PodView* pod : pods_) {
+    if (pod->worker >= static_cast<int>(slots_.size())) continue;
+    Slot& slot = slots_[pod->worker];
+    const PodView* older = pod;
+    if (!slot.newest || pod->incarnation > slot.newest->incarnation) {
+      older = slot.newest;
+      slot.newest = pod;
+    }
+    if (older) slot.older.push_back(older);
+  }
+  for (Slot& slot : slots_) {
+    std::ranges::sort(slot.older, std::greater<>(), &PodView::incarnation);
+  }
+}
+
+/// Names are not used twice: one more than what is seen of this worker or, when nothing is, than
+/// what the status remembers.
+int64_t Pass::next_incarnation(const Slot& slot) const {
+  return 1 + (slot.newest ? slot.newest->incarnation : st_.incarnation);
+}
+
+void Pass::make_children() {
+  const auto objects = render_config(job(), *force_, o_.token_keys);
+  for (const Create& create : objects) {
+    const bool there = std::ranges::any_of(o_.children, [&](const ChildView& child) {
+      return child.kind == create.kind && child.name == create.name && child.owner_uid == job().uid;
+    });
+    if (!there) plan_.creates.push_back(create);
+  }
+}
+
+void Pass::make_pods() {
+  make_children();
+  std::vector<const Slot*> empty;
+  for (const Slot& slot : slots_) {
+    const bool old = slot.newest && slot.newest->revision != st_.revision;
+    const bool bad = slot.newest && slot.newest->ended();
+    if (!slot.newest || old || bad) empty.push_back(&slot);
+  }
+  // Workers that are done wait for the others; when one has to come again, all do.
+  const bool only_done = !empty.empty() && std::ranges::all_of(empty, [&](const Slot* slot) {
+    return slot->newest && slot->newest->revision == st_.revision && is_done(*slot->newest);
+  });
+  if (empty.empty() || only_done) return;
+  creating_ = true;
+  // The gang cannot go on while a pod of it is on its way out: wait, so that all come at once.
+  if (st_.restarts.not_before && now_ < *st_.restarts.not_before) {
+    return due(*st_.restarts.not_before);
+  }
+  for (const Slot* slot : empty) {
+    plan_.creates.push_back(render_pod(o_, *force_, st_, slot->worker, next_incarnation(*slot)));
+  }
+}
+
+/// Of ended pods that were replaced the newest failed one per worker is kept for its logs.
+void Pass::tidy_pods() {
+  for (const PodView* pod : pods_) {
+    if (pod->worker >= spec().replicas && pod->ended()) remove(*pod);
+  }
+  for (const Slot& slot : slots_) {
+    bool kept = false;
+    for (const PodView* pod : slot.older) {
+      const bool failed = pod->phase == PodView::Phase::Failed && !is_preempted(*pod);
+      if (failed && !kept) {
+        kept = true;
+      } else {
+        remove(*pod);  // an older pod that still runs would be a second one of its rank
+      }
+    }
+  }
+  for (const ChildView& child : o_.children) {
+    const bool stale = child.kind == "ConfigMap" && child.owner_uid == job().uid &&
+                       !child.revision.empty() && child.revision != st_.revision &&
+                       std::ranges::none_of(live(), [&](const PodView* pod) {
+                         return pod->revision == child.revision;
+                       });
+    if (stale) {
+      plan_.deletes.push_back({.kind = child.kind, .name = child.name, .uid = child.uid});
+    }
+  }
+}
+
+/// What the status says of the pods. Incarnations are remembered before anything is deleted, and
+/// when the gang is whole; while it is being made the pods themselves say it.
+void Pass::note_pods() {
+  int64_t running = 0, there = 0;
+  const bool whole = !slots_.empty() && std::ranges::all_of(slots_, [](const Slot& slot) {
+    return slot.newest != nullptr;
+  });
+  for (const PodView* pod : pods_) {
+    there += !pod->ended();
+    running += pod->phase == PodView::Phase::Running && !pod->deleting_from;
+    const bool deleted = std::ranges::any_of(
+        plan_.deletes, [&](const Delete& entry) { return entry.uid == pod->uid; });
+    if (whole || deleted || pod->deleting_from) {
+      st_.incarnation = std::max(st_.incarnation, pod->incarnation);
+    }
+  }
+  st_.replicas = there;
+  st_.workers = std::to_string(running) + "/" + std::to_string(spec().replicas);
+}
+
+}  // namespace dsj::op

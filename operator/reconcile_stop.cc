@@ -1,0 +1,87 @@
+// Suspending, and stopping for another spec: agent 0 is asked by the status and the spec, all ranks
+// save one step, and only then the pods go.
+#include <algorithm>
+
+#include "operator/pass.h"
+
+namespace dsj::op {
+namespace {
+
+/// How long the status may lag behind the last words of the agents.
+constexpr Seconds kReportLag{30};
+
+}  // namespace
+
+/// Whatever attempt there was has ended, and not by a failure.
+void Pass::forget_attempt() {
+  auto& known = st_.restarts.attempt;
+  if (job().agent.attempt > 0) known = std::max(known.value_or(0), job().agent.attempt);
+}
+
+Pass::Drained Pass::drained() {
+  if (!st_.stop_since) st_.stop_since = now_;
+  const Time deadline = *st_.stop_since + Seconds(spec().policies.save_timeout_seconds);
+  const AgentStatus& agent = job().agent;
+  const auto running = live();
+  if (running.empty()) {
+    std::optional<int64_t> step;
+    for (const PodView* pod : pods_) {
+      if (pod->termination && (is_preempted(*pod) || is_done(*pod)) && pod->termination->step) {
+        step = std::max(step.value_or(-1), *pod->termination->step);
+      }
+    }
+    const Time patience = std::min(deadline, *st_.stop_since + kReportLag);
+    if (!step) return attempt_open() && !agent.saved_step ? Drained::NotSaved : Drained::Saved;
+    if (*step <= agent.saved_step.value_or(0) || now_ >= patience) return Drained::Saved;
+    due(patience);
+    return Drained::No;
+  }
+  if (!attempt_open()) return Drained::Saved;  // nothing has run since the last save
+  if (agent.stop_step && agent.saved_step && *agent.saved_step >= *agent.stop_step) {
+    return Drained::Saved;
+  }
+  if (now_ >= deadline) return Drained::NotSaved;
+  due(deadline);
+  return Drained::No;
+}
+
+void Pass::suspend() {
+  const Condition* before = find_condition(st_.conditions, "Suspended");
+  const std::string reason = before ? before->reason : "";
+  if (pods_.empty()) {
+    const bool lost = reason == "NotSaved" || reason == "SuspendedWithoutCheckpoint";
+    forget_attempt();
+    st_.stop_since.reset();
+    st_.start.reset();
+    st_.restarts.not_before.reset();
+    const auto saved = job().agent.saved_step;
+    set("Suspended", true, lost ? "SuspendedWithoutCheckpoint" : "Suspended",
+        lost    ? "the ranks had not saved when the time for it was over"
+        : saved ? "step " + std::to_string(*saved) + " is saved"
+                : "no step was done");
+    return;
+  }
+  if (reason != "Saved" && reason != "NotSaved") {
+    const Drained state = drained();
+    if (state == Drained::No) {
+      set("Suspended", false, "Suspending", "all ranks save one step, then the pods go");
+      return;
+    }
+    const bool saved = state == Drained::Saved;
+    set("Suspended", false, saved ? "Saved" : "NotSaved",
+        saved ? "the pods go" : "the ranks did not save in time; the pods go");
+  }
+  for (const PodView* pod : pods_) remove(*pod);
+  lost_pods();
+}
+
+void Pass::roll() {
+  const Drained state = drained();
+  set("Restarting", true, "SpecChanged",
+      "revision " + st_.revision + " starts when all ranks have saved one step");
+  if (state == Drained::No) return;
+  for (const PodView* pod : pods_) remove(*pod);
+  lost_pods();
+}
+
+}  // namespace dsj::op

@@ -1,0 +1,127 @@
+#include "operator/render_config.h"
+
+#include "common/contract.h"
+#include "common/worker_job.h"
+#include "operator/own_status.h"
+
+namespace dsj::op {
+namespace {
+
+Json object_of(const char* version, const char* kind, Json metadata) {
+  return {{"apiVersion", version}, {"kind", kind}, {"metadata", std::move(metadata)}};
+}
+
+WorkerJob worker_job(const Accepted& accepted) {
+  const jobspec::Job& job = accepted.job;
+  return {.job = jobspec::to_job_file(job, 1, job.world_size()),
+          .replicas = job.replicas,
+          .slots = job.slots_per_worker,
+          .restart_limit = job.restart_policy == "Never" ? 0 : job.backoff_limit,
+          .save_timeout = Seconds(job.policies.save_timeout_seconds),
+          .step_timeout = Seconds(job.policies.step_timeout_seconds)};
+}
+
+Json config_map(const JobView& job, const Accepted& accepted, const std::string& token_keys) {
+  Json object =
+      object_of("v1", "ConfigMap", metadata_of(job, config_map_name(job.name, accepted.revision)));
+  object["metadata"]["labels"][contract::kLabelRevision] = accepted.revision;
+  object["immutable"] = true;
+  object["data"] = {{contract::kWorkerJobFile, to_text(worker_job(accepted))},
+                    {kSpecKey, accepted.spec_text}};
+  if (!accepted.config_text.empty()) object["data"][kConfigKey] = accepted.config_text;
+  if (!token_keys.empty()) object["data"][contract::kTokenKeysFile] = token_keys;
+  return object;
+}
+
+Json service(const JobView& job) {
+  Json object = object_of("v1", "Service", metadata_of(job, shared_name(job.name)));
+  object["spec"] = {
+      {"clusterIP", "None"},
+      {"publishNotReadyAddresses", true},
+      {"selector", {{contract::kLabelJobName, job.name}}},
+      {"ports", Json::array({{{"name", "join"}, {"port", contract::kJoinPort}},
+                             {{"name", "metrics"}, {"port", contract::kMetricsPort}}})}};
+  return object;
+}
+
+/// Of its own job: read, and patch the status. The operator holds the same rights, so that it needs
+/// neither `escalate` nor `bind`.
+Json role(const JobView& job) {
+  Json object =
+      object_of("rbac.authorization.k8s.io/v1", "Role", metadata_of(job, shared_name(job.name)));
+  const Json names = Json::array({job.name});
+  object["rules"] =
+      Json::array({{{"apiGroups", Json::array({contract::kGroup})},
+                    {"resources", Json::array({contract::kPlural})},
+                    {"resourceNames", names},
+                    {"verbs", {"get", "list", "watch"}}},
+                   {{"apiGroups", Json::array({contract::kGroup})},
+                    {"resources", Json::array({std::string(contract::kPlural) + "/status"})},
+                    {"resourceNames", names},
+                    {"verbs", {"get", "patch"}}}});
+  return object;
+}
+
+Json role_binding(const JobView& job, const std::string& account) {
+  Json object = object_of("rbac.authorization.k8s.io/v1", "RoleBinding",
+                          metadata_of(job, shared_name(job.name)));
+  object["roleRef"] = {
+      {"apiGroup", "rbac.authorization.k8s.io"}, {"kind", "Role"}, {"name", shared_name(job.name)}};
+  object["subjects"] =
+      Json::array({{{"kind", "ServiceAccount"}, {"name", account}, {"namespace", job.ns}}});
+  return object;
+}
+
+}  // namespace
+
+std::string shared_name(const std::string& job) {
+  return job + "-worker";
+}
+
+std::string config_map_name(const std::string& job, const std::string& revision) {
+  return job + "-config-" + revision;
+}
+
+std::string service_account_of(const jobspec::Job& job, const std::string& name) {
+  const auto at = Json::json_pointer("/spec/serviceAccountName");
+  const Json& pod = job.worker_template;
+  if (pod.is_object() && pod.contains(at) && pod[at].is_string() &&
+      !pod[at].get<std::string>().empty()) {
+    return pod[at];
+  }
+  return shared_name(name);
+}
+
+Json metadata_of(const JobView& job, const std::string& name) {
+  return {{"name", name},
+          {"namespace", job.ns},
+          {"labels",
+           {{contract::kLabelJobName, job.name},
+            {contract::kLabelManagedBy, contract::kOperatorManager}}},
+          {"ownerReferences", Json::array({{{"apiVersion", jobspec::kApiVersion},
+                                            {"kind", jobspec::kKind},
+                                            {"name", job.name},
+                                            {"uid", job.uid},
+                                            {"controller", true},
+                                            {"blockOwnerDeletion", true}}})}};
+}
+
+std::vector<Create> render_config(const JobView& job, const Accepted& accepted,
+                                  const std::string& token_keys) {
+  const std::string account = service_account_of(accepted.job, job.name);
+  std::vector<Json> objects = {config_map(job, accepted, token_keys), service(job)};
+  if (account == shared_name(job.name)) {
+    Json own = object_of("v1", "ServiceAccount", metadata_of(job, account));
+    own["automountServiceAccountToken"] = false;
+    objects.push_back(std::move(own));
+  }
+  objects.push_back(role(job));
+  objects.push_back(role_binding(job, account));
+  std::vector<Create> creates;
+  for (Json& object : objects) {
+    creates.push_back({object["kind"], object["metadata"]["name"], std::move(object)});
+  }
+  return creates;
+}
+
+}  // namespace dsj::op

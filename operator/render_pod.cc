@@ -1,0 +1,191 @@
+#include "operator/render_pod.h"
+
+#include <algorithm>
+#include <set>
+
+#include "common/contract.h"
+#include "common/worker_job.h"
+#include "operator/render_config.h"
+
+namespace dsj::op {
+namespace {
+
+/// Beyond the time to save, before the kubelet kills: for reports and last words.
+constexpr int64_t kGraceExtra = 30;
+constexpr int64_t kTokenSeconds = 3600;
+
+Json& child(Json& object, const char* name, Json empty) {
+  Json& value = object[name];
+  if (value.is_null()) value = std::move(empty);
+  return value;
+}
+
+/// `defaults` where the user said nothing.
+void fill(Json& object, const Json& defaults) {
+  for (const auto& [name, value] : defaults.items()) {
+    if (!object.contains(name)) object[name] = value;
+  }
+}
+
+Json& worker_container(Json& spec) {
+  Json& containers = child(spec, "containers", Json::array());
+  for (size_t i = 0; i < containers.size(); ++i) {
+    if (containers[i].value("name", "") != contract::kContainerName) continue;
+    if (i != 0) std::swap(containers[0], containers[i]);
+    return containers[0];
+  }
+  containers.insert(containers.begin(), Json{{"name", contract::kContainerName}});
+  return containers[0];
+}
+
+Json value_of(const char* name, const std::string& value) {
+  return {{"name", name}, {"value", value}};
+}
+
+Json field_of(const char* name, const char* path) {
+  return {{"name", name}, {"valueFrom", {{"fieldRef", {{"fieldPath", path}}}}}};
+}
+
+void add_environment(Json& container, const JobView& job, const std::string& revision, int worker,
+                     int64_t incarnation) {
+  Json& env = child(container, "env", Json::array());
+  const std::string zero = job.name + "-worker-0." + shared_name(job.name) + "." + job.ns + ".svc";
+  for (Json& entry : std::vector<Json>{
+           value_of(contract::kEnvJobName, job.name), value_of(contract::kEnvNamespace, job.ns),
+           value_of(contract::kEnvJobUid, job.uid),
+           value_of(contract::kEnvWorker, std::to_string(worker)),
+           value_of(contract::kEnvIncarnation, std::to_string(incarnation)),
+           value_of(contract::kEnvRevision, revision), value_of(contract::kEnvWorkerZeroHost, zero),
+           field_of(contract::kEnvPodName, "metadata.name"),
+           field_of(contract::kEnvPodIp, "status.podIP"),
+           field_of(contract::kEnvServiceAccount, "spec.serviceAccountName")}) {
+    env.push_back(std::move(entry));
+  }
+}
+
+/// A volume of ours, unless the user mounts something at that place.
+void add_volume(Json& spec, Json& container, const char* name, const char* path, Json volume,
+                bool read_only) {
+  Json& mounts = child(container, "volumeMounts", Json::array());
+  const bool taken = std::ranges::any_of(
+      mounts, [&](const Json& mount) { return mount.value("mountPath", "") == path; });
+  if (taken) return;
+  Json mount = {{"name", name}, {"mountPath", path}};
+  if (read_only) mount["readOnly"] = true;
+  mounts.push_back(std::move(mount));
+  volume["name"] = name;
+  child(spec, "volumes", Json::array()).push_back(std::move(volume));
+}
+
+void add_volumes(Json& spec, Json& container, const JobView& job, const std::string& revision) {
+  add_volume(spec, container, "dsj-config", contract::kConfigMountPath,
+             {{"configMap", {{"name", config_map_name(job.name, revision)}}}}, true);
+  const Json token = {{"serviceAccountToken",
+                       {{"path", contract::kTokenFile},
+                        {"audience", contract::kAudiencePrefix + job.uid},
+                        {"expirationSeconds", kTokenSeconds}}}};
+  add_volume(spec, container, "dsj-token", contract::kTokenMountPath,
+             {{"projected", {{"sources", Json::array({token})}}}}, true);
+  add_volume(spec, container, "dsj-scratch", contract::kScratchMountPath,
+             {{"emptyDir", Json::object()}}, false);
+  add_volume(spec, container, "dsj-tmp", "/tmp", {{"emptyDir", Json::object()}}, false);
+  add_volume(spec, container, "dsj-shm", "/dev/shm", {{"emptyDir", {{"medium", "Memory"}}}}, false);
+}
+
+/// What the namespace's Pod Security level "restricted" asks for.
+void restrict(Json& spec, Json& container) {
+  fill(child(spec, "securityContext", Json::object()),
+       {{"runAsNonRoot", true}, {"seccompProfile", {{"type", "RuntimeDefault"}}}});
+  fill(child(container, "securityContext", Json::object()),
+       {{"allowPrivilegeEscalation", false},
+        {"readOnlyRootFilesystem", true},
+        {"capabilities", {{"drop", Json::array({"ALL"})}}}});
+}
+
+/// Nodes that a pod of this job was given up on and that are not back.
+std::set<std::string> failed_nodes(const Observed& o, const OwnStatus& status) {
+  std::set<std::string> names;
+  for (const Json& failure : status.failure_history) {
+    if (failure.value("reason", "") != "NodeLost") continue;
+    const std::string node = failure.value("node", "");
+    const auto seen = o.nodes.find(node);
+    const bool back = seen != o.nodes.end() && seen->second.ready;
+    if (!node.empty() && !back) names.insert(node);
+  }
+  return names;
+}
+
+/// Every term of a node selector is an alternative: each gets the condition.
+void avoid_nodes(Json& spec, const std::set<std::string>& names) {
+  if (names.empty()) return;
+  const Json avoid = {{"key", "kubernetes.io/hostname"}, {"operator", "NotIn"}, {"values", names}};
+  Json& required =
+      child(child(child(spec, "affinity", Json::object()), "nodeAffinity", Json::object()),
+            "requiredDuringSchedulingIgnoredDuringExecution", Json::object());
+  Json& terms = child(required, "nodeSelectorTerms", Json::array());
+  if (terms.empty()) terms.push_back(Json::object());
+  for (Json& term : terms) child(term, "matchExpressions", Json::array()).push_back(avoid);
+}
+
+}  // namespace
+
+Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& status, int worker,
+                  int64_t incarnation) {
+  const JobView& job = *o.job;
+  const Json& pod_template = accepted.job.worker_template;
+  const std::string name = worker_pod_name(job.name, worker, incarnation);
+  Json metadata = metadata_of(job, name);
+  if (pod_template.is_object() && pod_template.contains("metadata")) {
+    const Json& theirs = pod_template["metadata"];
+    if (theirs.contains("labels")) fill(metadata["labels"], theirs["labels"]);
+    if (theirs.contains("annotations")) metadata["annotations"] = theirs["annotations"];
+  }
+  metadata["labels"][contract::kLabelReplicaType] = "worker";
+  metadata["labels"][contract::kLabelReplicaIndex] = std::to_string(worker);
+  metadata["labels"][contract::kLabelIncarnation] = std::to_string(incarnation);
+  metadata["labels"][contract::kLabelRevision] = accepted.revision;
+  metadata["annotations"][contract::kAnnotationRestarts] = std::to_string(status.restarts.total);
+  metadata["annotations"]["kubectl.kubernetes.io/default-container"] = contract::kContainerName;
+
+  Json spec =
+      pod_template.is_object() ? pod_template.value("spec", Json::object()) : Json::object();
+  const int64_t grace = accepted.job.policies.save_timeout_seconds + kGraceExtra;
+  const Json asked = spec.value("terminationGracePeriodSeconds", Json());
+  spec["terminationGracePeriodSeconds"] =
+      asked.is_number_integer() ? std::max(asked.get<int64_t>(), grace) : grace;
+  spec["restartPolicy"] = "Never";
+  spec["hostname"] = job.name + "-worker-" + std::to_string(worker);
+  spec["subdomain"] = shared_name(job.name);
+  spec["serviceAccountName"] = service_account_of(accepted.job, job.name);
+  spec["automountServiceAccountToken"] = worker == 0;  // only agent 0 speaks to the API server
+  spec["enableServiceLinks"] = false;
+  Json& container = worker_container(spec);
+  if (!container.contains("image")) {
+    container["image"] = o.settings.worker_image;
+    if (!o.settings.image_pull_policy.empty()) {
+      fill(container, {{"imagePullPolicy", o.settings.image_pull_policy}});
+    }
+  }
+  container["command"] = {"dsj-agent", "--pod"};
+  container.erase("args");
+  container["terminationMessagePath"] = contract::kTerminationLog;
+  container["terminationMessagePolicy"] = "File";
+  fill(
+      container,
+      {{"ports", Json::array({{{"name", "join"}, {"containerPort", contract::kJoinPort}},
+                              {{"name", "metrics"}, {"containerPort", contract::kMetricsPort}}})}});
+  add_environment(container, job, accepted.revision, worker, incarnation);
+  add_volumes(spec, container, job, accepted.revision);
+  restrict(spec, container);
+  if (accepted.job.policies.failure.exclude_failed_nodes) {
+    avoid_nodes(spec, failed_nodes(o, status));
+  }
+  return {.kind = "Pod",
+          .name = name,
+          .object = {{"apiVersion", "v1"},
+                     {"kind", "Pod"},
+                     {"metadata", std::move(metadata)},
+                     {"spec", std::move(spec)}}};
+}
+
+}  // namespace dsj::op

@@ -1,0 +1,13 @@
+// A worker's pod out of the user's template and what the agent needs (contract.h). Pure.
+#pragma once
+
+#include "operator/observed.h"
+#include "operator/own_status.h"
+#include "operator/plan.h"
+
+namespace dsj::op {
+
+Create render_pod(const Observed& observed, const Accepted& accepted, const OwnStatus& status,
+                  int worker, int64_t incarnation);
+
+}  // namespace dsj::op

@@ -1,0 +1,19 @@
+// Points in time as the API has them (RFC 3339, UTC) and as reconcile counts with them.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+namespace dsj::op {
+
+using Milliseconds = std::chrono::milliseconds;
+using Seconds = std::chrono::seconds;
+using Time = std::chrono::sys_time<Milliseconds>;
+
+/// "2026-01-31T12:00:00Z"; with ".250" when there are milliseconds.
+std::string to_text(Time time);
+/// nullopt: not such a time.
+std::optional<Time> time_from_text(const std::string& text);
+
+}  // namespace dsj::op

@@ -1,0 +1,120 @@
+// The CRD and the reader have the same fields, and the CRD is small enough for kubectl apply.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "common/jobspec/fields.h"
+#include "common/jobspec/yaml.h"
+#include "common/training_args.h"
+#include "operator/own_status.h"
+
+namespace dsj::op {
+namespace {
+
+using nlohmann::json;
+
+const std::string kFile = std::string(DSJ_SOURCE_DIR) + "/crds/deepspeedjobs.yaml";
+
+json crd() {
+  auto document = jobspec::read_yaml(kFile);
+  if (!document) {
+    ADD_FAILURE() << document.error().to_string();
+    return {};
+  }
+  return document->value;
+}
+
+json version() {
+  return crd()["spec"]["versions"][0];
+}
+
+json schema(const std::string& path) {
+  json at = version()["schema"]["openAPIV3Schema"];
+  size_t begin = 0;
+  while (begin < path.size()) {
+    const size_t end = std::min(path.find('.', begin), path.size());
+    std::string name = path.substr(begin, end - begin);
+    const bool item = name.ends_with("[]");
+    if (item) name.resize(name.size() - 2);
+    at = at["properties"][name];
+    if (item) at = at["items"];
+    begin = end + 1;
+  }
+  return at;
+}
+
+std::set<std::string> names(const json& schema) {
+  std::set<std::string> all;
+  for (const auto& [name, value] : schema["properties"].items()) all.insert(name);
+  return all;
+}
+
+TEST(Crd, HasTheReadersFieldsAndNoOther) {
+  for (const auto& [path, fields] : jobspec::manifest_fields()) {
+    if (path == "metadata") continue;
+    std::set<std::string> wanted(fields.begin(), fields.end());
+    if (path == "spec.deepspeed.configFrom") wanted.erase("file");  // of this machine only
+    EXPECT_EQ(names(schema(path)), wanted) << path;
+  }
+  const auto& arguments = training_arg_names();
+  std::set<std::string> wanted(arguments.begin(), arguments.end());
+  wanted.insert({"evalStrategy", "modelMaxLength"});  // aliases
+  EXPECT_EQ(names(schema("spec.training")), wanted);
+}
+
+TEST(Crd, HasEveryFieldOfTheOperatorsStatus) {
+  OwnStatus status;
+  status.start = status.completion = status.stop_since = Time{};
+  status.restarts.attempt = 1;
+  status.restarts.last = status.restarts.not_before = Time{};
+  status.revision = "r";
+  status.incarnation = 1;
+  status.last_failure = json::object();
+  status.failure_history.push_back(json::object());
+  const auto declared = names(schema("status"));
+  const json written = to_json(status);
+  for (const auto& [name, value] : written.items()) {
+    EXPECT_TRUE(declared.contains(name)) << name;
+  }
+  EXPECT_EQ(declared.size(), written.size() + 2);  // training, checkpoint
+  const auto restarts = names(schema("status.restarts"));
+  for (const auto& [name, value] : written["restarts"].items()) {
+    EXPECT_TRUE(restarts.contains(name)) << name;
+  }
+}
+
+TEST(Crd, KeepsDsConfigUntyped) {
+  const json config = schema("spec.deepspeed.config");
+  EXPECT_EQ(config["x-kubernetes-preserve-unknown-fields"], true);
+  EXPECT_FALSE(config.contains("properties"));
+}
+
+TEST(Crd, HasStatusScaleAndColumns) {
+  const json v1alpha1 = version();
+  const json& scale = v1alpha1["subresources"]["scale"];
+  EXPECT_EQ(scale["specReplicasPath"], ".spec.workers.replicas");
+  EXPECT_EQ(schema("status.replicas")["type"], "integer");
+  EXPECT_EQ(schema("status.selector")["type"], "string");
+  std::string wide, narrow;
+  for (const json& column : v1alpha1["additionalPrinterColumns"]) {
+    std::string name = column["name"];
+    for (char& c : name) c = static_cast<char>(std::toupper(c));
+    (column.value("priority", 0) ? wide : narrow) += name + " ";
+    std::string path = column["jsonPath"];
+    path.erase(0, 1);
+    if (path.starts_with("metadata")) continue;
+    EXPECT_EQ(schema(path)["type"], column["type"]) << path;
+  }
+  EXPECT_EQ(narrow, "STATE WORKERS STEP PROGRESS RESTARTS CKPT AGE ");
+  EXPECT_EQ(wide, "WORLD ZERO LOSS TOK/S ETA ");
+}
+
+TEST(Crd, IsSmallEnoughForKubectlApply) {
+  const auto size = std::filesystem::file_size(kFile);
+  RecordProperty("bytes", static_cast<int>(size));
+  EXPECT_LT(size, 256u * 1024);
+}
+
+}  // namespace
+}  // namespace dsj::op

@@ -1,0 +1,297 @@
+// Failures: whose fault, charged or not, and what follows.
+#include <gmock/gmock.h>
+
+#include "tests/operator/world.h"
+
+namespace dsj::op::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+/// Past any pause between restarts.
+void later(World& world, int seconds = 31) {
+  world.settle();
+  world.now += Seconds(seconds);
+  world.o.job->agent.updated = world.now;
+  world.settle();
+}
+
+TEST(Failures, AFailedPodIsReplacedAndTheOthersStay) {
+  World world;
+  world.to_running();
+  const std::string survivor = world.pod(0).uid;
+  world.pod(1).termination = Termination{};
+  world.end(world.pod(1), 1, "CudaOutOfMemory", 4);
+  world.pod(1).termination->rank = 1;
+  world.pod(1).termination->rank_signal = 9;
+  world.pod(1).termination->last_words = "the last line";
+  world.settle();
+  EXPECT_EQ(world.phase(), "Restarting");
+  EXPECT_EQ(world.condition("Restarting"), "True CudaOutOfMemory");
+  EXPECT_EQ(world.status().restarts.total, 1);
+  EXPECT_EQ(world.status().restarts.counted, 1);
+  const Json failure = world.status().last_failure;
+  EXPECT_EQ(failure["pod"], "j-worker-1-1");
+  EXPECT_EQ(failure["node"], "node-1");
+  EXPECT_EQ(failure["rank"], 1);
+  EXPECT_EQ(failure["signal"], 9);
+  EXPECT_EQ(failure["lastWords"], "the last line");
+  EXPECT_THAT(world.pod_names(), UnorderedElementsAre("j-worker-0-1", "j-worker-1-1"));
+  later(world);
+  EXPECT_THAT(world.pod_names(),
+              UnorderedElementsAre("j-worker-0-1", "j-worker-1-1", "j-worker-1-2"));
+  EXPECT_EQ(world.pod(0).uid, survivor);
+  EXPECT_EQ(world.phase(), "Restarting");
+  world.start_attempt();
+  EXPECT_EQ(world.phase(), "Running");
+  EXPECT_EQ(world.condition("Restarting"), "False NotRestarting");
+  EXPECT_EQ(world.status().restarts.total, 1);  // the new attempt is not charged again
+}
+
+TEST(Failures, OneEndedAttemptIsChargedOnce) {
+  World world(quick_spec(4));
+  world.to_running();
+  for (int worker = 0; worker < 4; ++worker) {  // one after the other, as watches tell
+    world.end(world.pod(worker), 1, "RankFailed");
+    world.settle();
+  }
+  EXPECT_EQ(world.status().restarts.total, 1);
+  later(world);
+  world.start_attempt();
+  EXPECT_EQ(world.status().restarts.total, 1);
+  EXPECT_EQ(world.status().restarts.counted, 1);
+}
+
+TEST(Failures, TheCauseIsNamedAndNotItsVictims) {
+  World world(quick_spec(3));
+  world.to_running();
+  world.end(world.pod(0), contract::kExitPeerLost, "PeerLost");
+  world.end(world.pod(1), 1, "LossNotFinite");
+  world.end(world.pod(2), contract::kExitPeerLost, "PeerLost");
+  world.settle();
+  EXPECT_EQ(world.status().last_failure["reason"], "LossNotFinite");
+  EXPECT_EQ(world.status().failure_history.size(), 1u);
+}
+
+TEST(Failures, TheBudgetEndsACrashLoop) {
+  World world;  // backoffLimit 3
+  world.to_running();
+  for (int round = 1; round <= 3; ++round) {
+    world.end(world.pod(1), 1, "RankFailed");
+    later(world);
+    EXPECT_EQ(world.status().restarts.counted, round);
+    world.start_attempt();
+    EXPECT_EQ(world.phase(), "Running") << round;
+  }
+  world.end(world.pod(1), 1, "RankFailed");
+  world.settle();
+  EXPECT_EQ(world.condition("Failed"), "True BackoffLimitExceeded");
+  EXPECT_THAT(world.message("Failed"), HasSubstr("backoffLimit 3"));
+  EXPECT_EQ(world.status().restarts.total, 3);
+  for (const PodView& pod : world.o.pods) EXPECT_TRUE(pod.ended() || pod.deleting_from);
+}
+
+TEST(Failures, ANewerCheckpointGivesTheBudgetBack) {
+  World world;
+  world.to_running();
+  for (int round = 1; round <= 10; ++round) {
+    world.o.job->agent.saved_step = round * 5;
+    world.end(world.pod(1), 1, "RankFailed");
+    later(world);
+    world.start_attempt();
+    ASSERT_EQ(world.phase(), "Running") << round;
+  }
+  EXPECT_EQ(world.status().restarts.total, 10);
+  EXPECT_EQ(world.status().restarts.counted, 1);
+  EXPECT_EQ(world.status().failure_history.size(), kHistoryMax);
+}
+
+TEST(Failures, APodThatNeverStartsAnAttemptIsChargedEveryTime) {
+  World world;
+  world.settle();
+  for (int round = 1; round <= 3; ++round) {
+    world.run_pods();
+    world.end(world.pod(0), 1, "JoinFailed");
+    world.pod(0).termination->attempt.reset();
+    later(world);
+    EXPECT_EQ(world.status().restarts.total, round);
+  }
+  world.run_pods();
+  world.end(world.pod(0), 1, "JoinFailed");
+  world.pod(0).termination->attempt.reset();
+  world.settle();
+  EXPECT_EQ(world.condition("Failed"), "True BackoffLimitExceeded");
+}
+
+struct Case {
+  const char* name;
+  int code;
+  const char* reason;
+  Json policy;
+  const char* pod_condition;
+  const char* failed;  ///< of condition Failed; null: another attempt
+  int counted;
+};
+
+class FailureTable : public ::testing::TestWithParam<Case> {};
+
+TEST_P(FailureTable, IsDecided) {
+  const Case& c = GetParam();
+  Json spec = quick_spec();
+  spec["failurePolicy"] = c.policy;
+  World world(spec);
+  world.to_running();
+  world.end(world.pod(1), c.code, c.reason);
+  if (*c.pod_condition) world.pod(1).conditions.push_back(c.pod_condition);
+  world.settle();
+  if (c.failed) {
+    EXPECT_EQ(world.condition("Failed"), std::string("True ") + c.failed);
+    EXPECT_EQ(world.phase(), "Failed");
+    return;
+  }
+  EXPECT_EQ(world.condition("Failed"), "False NotFinished");
+  EXPECT_EQ(world.status().restarts.total, 1);
+  EXPECT_EQ(world.status().restarts.counted, c.counted);
+  later(world);
+  EXPECT_EQ(world.pod(1).incarnation, 2);
+}
+
+Json rules(const char* text) {
+  return {{"rules", Json::parse(text)}};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, FailureTable,
+    ::testing::Values(
+        Case{"RankFailed", 1, "RankFailed", {}, "", nullptr, 1},
+        Case{"Environment", 3, "NoSpace", {}, "", "NoSpace", 0},
+        Case{"BadInput", 2, "DoesNotFit", {}, "", "DoesNotFit", 0},
+        Case{"AgentsBudget", 1, "BackoffLimitExceeded", {}, "", "BackoffLimitExceeded", 0},
+        Case{"Preempted", 87, "Preempted", {}, "", nullptr, 0},
+        Case{"Killed", 137, "OOMKilled", {}, "", nullptr, 1},
+        Case{"Evicted", 137, "Error", {}, "DisruptionTarget", nullptr, 0},
+        Case{"DoneWithoutWords", 0, "Error", {}, "", nullptr, 1},
+        Case{"RuleFails", 137, "OOMKilled",
+             rules(R"([{"action": "FailJob", "onExitCodes": {"values": [137]}}])"), "",
+             "FailurePolicy", 0},
+        Case{"RuleForgives", 1, "CudaOutOfMemory",
+             rules(R"([{"action": "RestartUncounted", "onReasons": ["CudaOutOfMemory"]}])"), "",
+             nullptr, 0},
+        Case{"RuleSavesFatal", 3, "NoSpace",
+             rules(R"([{"action": "Restart", "onReasons": ["NoSpace"]}])"), "", nullptr, 1},
+        Case{
+            "RuleNotIn", 42, "Error",
+            rules(
+                R"([{"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [1, 137]}}])"),
+            "", "FailurePolicy", 0},
+        Case{"FirstRuleWins", 1, "X",
+             rules(R"([{"action": "RestartUncounted", "onExitCodes": {"values": [1]}},
+                       {"action": "FailJob", "onReasons": ["X"]}])"),
+             "", nullptr, 0},
+        Case{"RulePodCondition", 137, "Error",
+             rules(R"([{"action": "FailJob", "onPodConditions": ["DisruptionTarget"]}])"),
+             "DisruptionTarget", "FailurePolicy", 0}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(Failures, RestartPolicyNeverEndsTheJob) {
+  Json spec = quick_spec();
+  spec["restartPolicy"] = "Never";
+  World world(spec);
+  world.to_running();
+  world.end(world.pod(0), 1, "RankFailed");
+  world.settle();
+  EXPECT_EQ(world.condition("Failed"), "True BackoffLimitExceeded");
+}
+
+TEST(Failures, WorkersThatAreDoneComeAgainWhenOneFailed) {
+  World world;
+  world.to_running();
+  world.end(world.pod(0), 0, "Completed", 10);
+  world.settle();
+  world.end(world.pod(1), 137, "Error");
+  later(world);
+  EXPECT_EQ(world.condition("Complete"), "False NotFinished");
+  EXPECT_EQ(world.pod(0).incarnation, 2);
+  EXPECT_EQ(world.pod(1).incarnation, 2);
+  world.start_attempt();
+  world.end_all(0, "Completed", 10);
+  world.settle();
+  EXPECT_EQ(world.phase(), "Complete");
+}
+
+TEST(Failures, ADeletedPodComesBackUnderAnotherName) {
+  World world;
+  world.to_running();
+  std::erase_if(world.o.pods, [](const PodView& pod) { return pod.worker == 1; });
+  world.settle();
+  EXPECT_EQ(world.pod(1).name, "j-worker-1-2");
+  EXPECT_EQ(world.status().restarts.total, 1);
+  EXPECT_EQ(world.status().restarts.counted, 0);
+  EXPECT_EQ(world.status().last_failure["reason"], "PodDeleted");
+  world.start_attempt();
+  EXPECT_EQ(world.phase(), "Running");
+}
+
+TEST(Failures, AnAttemptThatEndedInItsPodsIsRecorded) {
+  World world;
+  world.to_running();
+  const auto pods = world.pod_names();
+  world.o.job->agent.last_failure = {{"attempt", 1},     {"worker", 1},          {"rank", 1},
+                                     {"signal", 9},      {"reason", "Killed"},   {"step", 7},
+                                     {"message", "bye"}, {"lastWords", "a line"}};
+  world.start_attempt();
+  EXPECT_EQ(world.phase(), "Running");
+  EXPECT_EQ(world.pod_names(), pods);
+  EXPECT_EQ(world.status().restarts.total, 1);
+  EXPECT_EQ(world.status().restarts.counted, 1);
+  const Json failure = world.status().last_failure;
+  EXPECT_EQ(failure["pod"], "j-worker-1-1");
+  EXPECT_EQ(failure["node"], "node-1");
+  EXPECT_EQ(failure["signal"], 9);
+  EXPECT_EQ(failure["attempt"], 1);
+  world.settle();
+  EXPECT_EQ(world.status().restarts.total, 1);
+}
+
+TEST(Failures, ALostNodesPodIsGivenUpAndItsNodeAvoided) {
+  World world;
+  world.to_running();
+  const std::string survivor = world.pod(0).uid;
+  world.o.nodes["node-1"] = {.ready = false, .since = world.now};
+  world.o.nodes["node-0"] = {.ready = true};
+  world.settle();
+  EXPECT_EQ(world.phase(), "Running");
+  world.now += Seconds(59);
+  Plan plan = world.pass();
+  EXPECT_TRUE(plan.deletes.empty());  // its ranks may still run
+  ASSERT_TRUE(plan.again);
+  world.now = *plan.again;
+  plan = world.pass();
+  ASSERT_EQ(plan.deletes.size(), 1u);
+  EXPECT_TRUE(plan.deletes[0].force);
+  EXPECT_EQ(world.status().last_failure["reason"], "NodeLost");
+  EXPECT_EQ(world.status().restarts.counted, 0);
+  plan = world.pass();
+  ASSERT_EQ(plan.creates.size(), 1u);
+  EXPECT_EQ(plan.creates[0].name, "j-worker-1-2");
+  EXPECT_THAT(plan.creates[0].object["spec"]["affinity"].dump(), HasSubstr("node-1"));
+  EXPECT_EQ(world.pod(0).uid, survivor);
+  EXPECT_EQ(world.status().restarts.total, 1);
+}
+
+TEST(Failures, APodThatDoesNotGoIsGivenUp) {
+  World world;
+  world.to_running();
+  world.pod(1).deleting_from = world.now + Seconds(630);
+  world.settle();
+  world.now += Seconds(630 + 59);
+  EXPECT_TRUE(world.pass().deletes.empty());
+  world.now += Seconds(1);
+  const Plan plan = world.pass();
+  ASSERT_EQ(plan.deletes.size(), 1u);
+  EXPECT_TRUE(plan.deletes[0].force);
+}
+
+}  // namespace
+}  // namespace dsj::op::testing

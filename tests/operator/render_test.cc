@@ -1,0 +1,173 @@
+// What a pod and its objects are made of.
+#include <gmock/gmock.h>
+
+#include "common/worker_job.h"
+#include "operator/render_config.h"
+#include "operator/render_pod.h"
+#include "tests/operator/world.h"
+
+namespace dsj::op::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+Json pod_of(World& world, int worker = 0) {
+  return render_pod(world.o, *world.o.wanted.accepted, world.status(), worker, 3).object;
+}
+
+std::string env(const Json& container, const std::string& name) {
+  for (const Json& entry : container["env"]) {
+    if (entry["name"] == name && entry.contains("value")) return entry["value"];
+  }
+  return "";
+}
+
+TEST(Render, APodHasWhatTheContractNames) {
+  World world;
+  const Json pod = pod_of(world, 1);
+  const Json& spec = pod["spec"];
+  EXPECT_EQ(pod["metadata"]["name"], "j-worker-1-3");
+  EXPECT_EQ(spec["hostname"], "j-worker-1");
+  EXPECT_EQ(spec["subdomain"], "j-worker");
+  EXPECT_EQ(spec["restartPolicy"], "Never");
+  EXPECT_EQ(spec["terminationGracePeriodSeconds"], 630);
+  EXPECT_EQ(spec["automountServiceAccountToken"], false);
+  EXPECT_EQ(pod_of(world, 0)["spec"]["automountServiceAccountToken"], true);
+  const Json& container = spec["containers"][0];
+  EXPECT_EQ(container["command"], Json({"dsj-agent", "--pod"}));
+  EXPECT_EQ(env(container, contract::kEnvWorker), "1");
+  EXPECT_EQ(env(container, contract::kEnvIncarnation), "3");
+  EXPECT_EQ(env(container, contract::kEnvRevision), world.o.wanted.accepted->revision);
+  EXPECT_EQ(env(container, contract::kEnvWorkerZeroHost), "j-worker-0.j-worker.n.svc");
+  const Json& owner = pod["metadata"]["ownerReferences"][0];
+  EXPECT_EQ(owner["uid"], "job-uid");
+  EXPECT_EQ(owner["controller"], true);
+  const auto view = pod_view(pod);
+  ASSERT_TRUE(view);
+  EXPECT_EQ(view->worker, 1);
+  EXPECT_EQ(view->incarnation, 3);
+  EXPECT_EQ(view->owner_uid, "job-uid");
+}
+
+TEST(Render, TheTokensAudienceIsTheJobsUid) {
+  World world;
+  bool found = false;
+  const Json pod = pod_of(world);
+  for (const Json& volume : pod["spec"]["volumes"]) {
+    if (volume["name"] != "dsj-token") continue;
+    found = true;
+    EXPECT_EQ(volume["projected"]["sources"][0]["serviceAccountToken"]["audience"],
+              "training.dsj.dev/job/job-uid");
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(Render, APodPassesPodSecurityRestricted) {
+  World world;
+  const Json spec = pod_of(world)["spec"];
+  EXPECT_EQ(spec["securityContext"]["runAsNonRoot"], true);
+  EXPECT_EQ(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+  const Json& security = spec["containers"][0]["securityContext"];
+  EXPECT_EQ(security["allowPrivilegeEscalation"], false);
+  EXPECT_EQ(security["capabilities"]["drop"], Json::array({"ALL"}));
+  EXPECT_EQ(security["readOnlyRootFilesystem"], true);
+}
+
+TEST(Render, TheTemplateIsKept) {
+  Json spec = quick_spec();
+  spec["workers"]["template"] = Json::parse(R"({
+    "metadata": {"labels": {"team": "a", "training.dsj.dev/job-name": "x"}, "annotations": {"k": "v"}},
+    "spec": {"serviceAccountName": "mine", "nodeSelector": {"gpu": "yes"}, "priorityClassName": "high",
+      "terminationGracePeriodSeconds": 5,
+      "securityContext": {"runAsUser": 7},
+      "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+         "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]},
+                               {"matchFields": [{"key": "b", "operator": "Exists"}]}]}}},
+      "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}],
+      "containers": [{"name": "sidecar", "image": "s"},
+        {"name": "worker", "image": "mine:1", "env": [{"name": "A", "value": "b"}],
+         "resources": {"limits": {"nvidia.com/gpu": 1}},
+         "volumeMounts": [{"name": "data", "mountPath": "/data"},
+                          {"name": "data", "mountPath": "/tmp"}]}]}})");
+  World world(spec);
+  ASSERT_TRUE(world.o.wanted.accepted) << world.o.wanted.message;
+  world.settle();
+  world.o.job->own_status["failureHistory"] =
+      Json::array({{{"reason", "NodeLost"}, {"node", "n9"}}});
+  const Json pod = pod_of(world);
+  EXPECT_EQ(pod["metadata"]["labels"]["team"], "a");
+  EXPECT_EQ(pod["metadata"]["labels"][contract::kLabelJobName], "j");  // ours wins
+  EXPECT_EQ(pod["metadata"]["annotations"]["k"], "v");
+  const Json& made = pod["spec"];
+  EXPECT_EQ(made["serviceAccountName"], "mine");
+  EXPECT_EQ(made["nodeSelector"]["gpu"], "yes");
+  EXPECT_EQ(made["priorityClassName"], "high");
+  EXPECT_EQ(made["terminationGracePeriodSeconds"], 630);  // enough to save
+  EXPECT_EQ(made["securityContext"]["runAsUser"], 7);
+  EXPECT_EQ(made["securityContext"]["runAsNonRoot"], true);
+  ASSERT_EQ(made["containers"].size(), 2u);
+  const Json& container = made["containers"][0];
+  EXPECT_EQ(container["name"], "worker");
+  EXPECT_EQ(container["image"], "mine:1");
+  EXPECT_EQ(env(container, "A"), "b");
+  EXPECT_EQ(container["resources"]["limits"]["nvidia.com/gpu"], 1);
+  int tmp = 0;
+  for (const Json& mount : container["volumeMounts"]) tmp += mount["mountPath"] == "/tmp";
+  EXPECT_EQ(tmp, 1);
+  for (const Json& term :
+       made["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+           ["nodeSelectorTerms"]) {
+    EXPECT_THAT(term["matchExpressions"].dump(), HasSubstr("n9"));
+  }
+  // The Role is bound to the account that the template names; none is made.
+  for (const Create& create : render_config(*world.o.job, *world.o.wanted.accepted, "")) {
+    EXPECT_NE(create.kind, "ServiceAccount");
+    if (create.kind != "RoleBinding") continue;
+    EXPECT_EQ(create.object["subjects"][0]["name"], "mine");
+  }
+}
+
+TEST(Render, TheConfigMapIsWhatAgentsRead) {
+  World world;
+  const auto objects = render_config(*world.o.job, *world.o.wanted.accepted, "{\"keys\":[]}");
+  const Json& map = objects[0].object;
+  EXPECT_EQ(map["immutable"], true);
+  EXPECT_EQ(map["data"][contract::kTokenKeysFile], "{\"keys\":[]}");
+  const auto job = worker_job_from_text(map["data"][contract::kWorkerJobFile], "job.json");
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_EQ(job->replicas, 2);
+  EXPECT_EQ(job->job.training.output_dir, "/out");
+  EXPECT_EQ(job->job.world_size, 2);
+  // The accepted spec comes back from it as it was.
+  const auto again = judge("j", Json::parse(child_view(map).spec_text), std::nullopt, "");
+  ASSERT_TRUE(again.accepted);
+  EXPECT_EQ(again.accepted->revision, world.o.wanted.accepted->revision);
+}
+
+TEST(Render, TheRoleIsForThisJobOnly) {
+  World world;
+  for (const Create& create : render_config(*world.o.job, *world.o.wanted.accepted, "")) {
+    if (create.kind != "Role") continue;
+    for (const Json& rule : create.object["rules"]) {
+      EXPECT_EQ(rule["resourceNames"], Json::array({"j"}));
+      EXPECT_EQ(rule["apiGroups"], Json::array({"training.dsj.dev"}));
+    }
+  }
+}
+
+TEST(Render, NumbersOfDsConfigSurvive) {
+  Json spec = quick_spec();
+  spec["deepspeed"]["config"] = Json::parse(
+      R"({"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3, "reduce_bucket_size": 2e8}, "bf16": {"enabled": "auto"},
+          "optimizer": {"type": "AdamW", "params": {"lr": 1e-6}}})");
+  spec["training"]["learningRate"] = 1e-6;
+  World world(spec);
+  ASSERT_TRUE(world.o.wanted.accepted) << world.o.wanted.message;
+  const auto objects = render_config(*world.o.job, *world.o.wanted.accepted, "");
+  const auto job = worker_job_from_text(objects[0].object["data"][contract::kWorkerJobFile], "");
+  ASSERT_TRUE(job);
+  EXPECT_EQ(job->job.ds_config, spec["deepspeed"]["config"]);
+}
+
+}  // namespace
+}  // namespace dsj::op::testing

@@ -1,0 +1,162 @@
+// One job and its objects by hand: plans are carried out on the observation itself, and the test
+// moves pods, agent 0 and time.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "common/contract.h"
+#include "operator/own_status.h"
+#include "operator/reconcile.h"
+
+namespace dsj::op::testing {
+
+inline Json quick_spec(int replicas = 2) {
+  Json spec = Json::parse(R"({
+    "deepspeed": {"config": {"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}},
+    "training": {"modelNameOrPath": "/m", "dataPath": "/d.json", "outputDir": "/out", "maxSteps": 10},
+    "workers": {"slotsPerWorker": 1}})");
+  spec["workers"]["replicas"] = replicas;
+  return spec;
+}
+
+class World {
+ public:
+  explicit World(Json spec = quick_spec()) {
+    o.ns = "n";
+    o.name = "j";
+    o.job = JobView{.ns = "n", .name = "j", .uid = "job-uid", .generation = 0};
+    edit(std::move(spec));
+  }
+
+  /// As a user's apply: a new generation, judged anew.
+  void edit(Json spec) {
+    const auto before = o.wanted.accepted ? o.wanted.accepted : o.in_force;
+    o.job->spec = std::move(spec);
+    ++o.job->generation;
+    o.wanted = judge(o.name, o.job->spec, std::nullopt, "");
+    // The controller finds it in the job's ConfigMap.
+    const bool kept = std::ranges::any_of(
+        o.children, [&](const ChildView& child) { return child.name == status().config_map; });
+    o.in_force = o.wanted.accepted || !kept ? nullptr : before;
+  }
+  void edit(const char* pointer, Json value) {
+    Json spec = o.job->spec;
+    spec[Json::json_pointer(pointer)] = std::move(value);
+    edit(std::move(spec));
+  }
+
+  /// One pass, carried out.
+  Plan pass() {
+    Plan plan = reconcile(o, now);
+    for (const Create& create : plan.creates) {
+      Json object = create.object;
+      object["metadata"]["uid"] = create.name + "-uid" + std::to_string(++uids_);
+      if (create.kind == "Pod") {
+        for (const PodView& pod : o.pods) EXPECT_NE(pod.name, create.name) << "made twice";
+        o.pods.push_back(*pod_view(object));
+      } else {
+        o.children.push_back(child_view(object));
+        o.children.back().kind = create.kind;
+      }
+    }
+    if (!plan.status.is_null()) o.job->own_status = plan.status;
+    for (const Delete& entry : plan.deletes) {
+      if (entry.kind == "DeepSpeedJob") {
+        o.job.reset();
+        continue;
+      }
+      std::erase_if(o.children, [&](const ChildView& child) { return child.uid == entry.uid; });
+      for (PodView& pod : o.pods) {
+        if (pod.uid == entry.uid) pod.deleting_from = now;
+      }
+      std::erase_if(o.pods, [&](const PodView& pod) {
+        return pod.uid == entry.uid && (entry.force || pod.ended() || pod.node.empty());
+      });
+    }
+    return plan;
+  }
+  /// Passes until nothing is left to do.
+  void settle() {
+    for (int i = 0; i < 10; ++i) {
+      const Plan plan = pass();
+      if (plan.creates.empty() && plan.deletes.empty() && plan.status.is_null()) return;
+    }
+    ADD_FAILURE() << "does not come to rest: " << o.job->own_status.dump(1);
+  }
+
+  /// The newest pod of a worker.
+  PodView& pod(int worker) {
+    PodView* newest = nullptr;
+    for (PodView& pod : o.pods) {
+      if (pod.worker == worker && (!newest || pod.incarnation > newest->incarnation)) newest = &pod;
+    }
+    EXPECT_NE(newest, nullptr) << "no pod of worker " << worker;
+    return *newest;
+  }
+  void run_pods() {
+    for (PodView& pod : o.pods) {
+      if (pod.ended() || pod.deleting_from) continue;
+      pod.phase = PodView::Phase::Running;
+      pod.scheduled = pod.running = true;
+      if (pod.node.empty()) pod.node = "node-" + std::to_string(pod.worker);
+    }
+  }
+  void start_attempt() {
+    run_pods();
+    ++o.job->agent.attempt;
+    o.job->agent.stop_step.reset();
+    o.job->agent.updated = now;
+    settle();
+  }
+  /// To the first attempt.
+  void to_running() {
+    settle();
+    start_attempt();
+    EXPECT_EQ(phase(), "Running") << o.job->own_status.dump(1);
+  }
+  void end(PodView& pod, int code, const std::string& reason, std::optional<int64_t> step = {}) {
+    pod.phase = code == 0 ? PodView::Phase::Succeeded : PodView::Phase::Failed;
+    pod.running = false;
+    pod.termination = Termination{.exit_code = code,
+                                  .reason = reason,
+                                  .message = "said " + reason,
+                                  .step = step,
+                                  .attempt = o.job->agent.attempt};
+  }
+  void end_all(int code, const std::string& reason, std::optional<int64_t> step = {}) {
+    for (PodView& pod : o.pods) {
+      if (!pod.ended()) end(pod, code, reason, step);
+    }
+  }
+  /// Pods on their way out are gone.
+  void reap() {
+    std::erase_if(o.pods, [](const PodView& pod) { return pod.deleting_from.has_value(); });
+  }
+
+  OwnStatus status() const { return own_status_from_json(o.job->own_status); }
+  std::string phase() const { return o.job->own_status.value("phase", ""); }
+  /// "True Completed".
+  std::string condition(const std::string& type) const {
+    const auto all = status().conditions;
+    const Condition* found = find_condition(all, type);
+    return found ? found->status + " " + found->reason : "";
+  }
+  std::string message(const std::string& type) const {
+    const auto all = status().conditions;
+    const Condition* found = find_condition(all, type);
+    return found ? found->message : "";
+  }
+  std::vector<std::string> pod_names() const {
+    std::vector<std::string> names;
+    for (const PodView& pod : o.pods) names.push_back(pod.name);
+    return names;
+  }
+
+  Observed o;
+  Time now = Time(Seconds(1'767'225'600));
+
+ private:
+  int uids_ = 0;
+};
+
+}  // namespace dsj::op::testing
