@@ -8,6 +8,7 @@ setup:
 	@scripts/phase.sh set-up 15 scripts/setup.sh
 build: setup
 	@scripts/phase.sh build 30 scripts/build.sh $(BUILD) $(JOBS)
+test: export DSJ_SETUP_CLUSTER = 1
 test: build
 	@scripts/phase.sh tests 20 scripts/test.sh $(BUILD)
 run: build

@@ -78,10 +78,10 @@ function(dsj_program NAME)
   endif()
 endfunction()
 
-# dsj_test(NAME [TORCH] [BUILD_ONLY] FOLDER dir LABEL label [TIMEOUT s] DEPS targets...): all *_test.cc of a folder as one
-# program. BUILD_ONLY: CTest does not know it.
+# dsj_test(NAME [TORCH] [CLUSTER api|full] FOLDER dir LABEL label [TIMEOUT s] DEPS targets...): all *_test.cc of a folder as
+# one program. CLUSTER: it runs on a Kubernetes control plane that tests/cluster brings up for it alone.
 function(dsj_test NAME)
-  cmake_parse_arguments(T "TORCH;BUILD_ONLY" "FOLDER;LABEL;TIMEOUT" "DEPS" ${ARGN})
+  cmake_parse_arguments(T "TORCH" "FOLDER;LABEL;TIMEOUT;CLUSTER" "DEPS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${T_FOLDER}/*_test.cc)
   if(NOT sources)
     return()
@@ -95,12 +95,16 @@ function(dsj_test NAME)
   if(T_TORCH)
     dsj_use_torch(${NAME})
   endif()
-  if(T_BUILD_ONLY)
-    return()
-  endif()
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 300)
   endif()
-  add_test(NAME ${NAME} COMMAND ${NAME} --gtest_output=json:${CMAKE_BINARY_DIR}/test-reports/${NAME}.json)
+  set(runner)
+  if(T_CLUSTER)
+    set(runner ${CMAKE_COMMAND} -E env DSJ_CLUSTER_STATE=${CMAKE_BINARY_DIR}/cluster/${NAME}
+      APISERVER_FLAGS=--etcd-compaction-interval=5s ${CMAKE_SOURCE_DIR}/tests/cluster/cluster.py run
+      $<$<STREQUAL:${T_CLUSTER},api>:--api>)
+  endif()
+  add_test(NAME ${NAME} COMMAND ${runner} $<TARGET_FILE:${NAME}>
+    --gtest_output=json:${CMAKE_BINARY_DIR}/test-reports/${NAME}.json COMMAND_EXPAND_LISTS)
   set_tests_properties(${NAME} PROPERTIES LABELS ${T_LABEL} TIMEOUT ${T_TIMEOUT})
 endfunction()

@@ -60,6 +60,10 @@ class Client {
   ApiResult<Json> create(const Resource& resource, const std::string& ns, const Json& object,
                          const Cancel& cancel = {});
   /// Server-side apply of exactly these fields; creates the object when it is not there.
+  /// metadata.uid in `object`: Invalid when another object has the name, Conflict when none has.
+  /// NOT so for a status: a server takes the status of a custom resource whatever uid is named.
+  /// What fences a status is metadata.resourceVersion in `object`: Conflict when the object has
+  /// moved since, or is another one.
   ApiResult<Json> apply(const Resource& resource, const std::string& ns, const Json& object,
                         const ApplyOptions& options, const Cancel& cancel = {});
   /// RFC 7396.

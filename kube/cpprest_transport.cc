@@ -193,9 +193,15 @@ class CpprestStream final : public LineStream {
 
   std::expected<size_t, NetError> read_some(std::chrono::steady_clock::time_point deadline) {
     if (!pending_) {
+      // read() waits until it has all it was asked for: wait for one byte, then take what is there.
       pending_ = std::make_shared<Slot<size_t>>();
       chunk_ = Bytes();
-      deliver(body_.read(chunk_, 64 << 10), pending_);
+      deliver(body_.streambuf().getc().then(
+                  [body = body_, chunk = chunk_](Bytes::int_type c) mutable -> pplx::task<size_t> {
+                    if (c == Bytes::traits::eof()) return pplx::task_from_result<size_t>(0);
+                    return body.read(chunk, std::max<size_t>(1, body.streambuf().in_avail()));
+                  }),
+              pending_);
     }
     const auto left =
         std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());

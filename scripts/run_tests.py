@@ -2,6 +2,7 @@
 """Runs the test programs that CTest knows, cheap labels first, and counts single test cases.
 
 Usage: run_tests.py BUILD_DIRECTORY [NAME_PATTERN]. Exit 0 only if nothing failed and everything was started.
+A program's output is shown when it failed; lines that begin with "result: " are always shown.
 DSJ_TEST_DEADLINE, in epoch seconds: what would start later is printed as NOT RUN and fails the run.
 """
 import json
@@ -19,7 +20,7 @@ def tests(build):
     for test in listing["tests"]:
         properties = {p["name"]: p["value"] for p in test.get("properties", [])}
         label = (properties.get("LABELS") or ["unit"])[0]
-        yield ORDER.index(label), test["name"], label, test["command"], float(properties.get("TIMEOUT", 300))
+        yield ORDER.index(label), test["name"], label, test.get("command"), float(properties.get("TIMEOUT", 300))
 
 
 def run(build, name, command, timeout):
@@ -62,6 +63,10 @@ def main():
             print(f"NOT RUN  {name}: the deadline has passed", flush=True)
             not_run.append(name)
             continue
+        if not command:
+            print(f"FAILED  {name}: its program is not built", flush=True)
+            total_failed += 1
+            continue
         start = time.time()
         passed, failed, skipped, output = run(build, name, command, timeout)
         seconds = time.time() - start
@@ -70,7 +75,10 @@ def main():
               flush=True)
         if failed:
             print(output[-20000:], flush=True)
-        elif skipped:
+        for line in output.splitlines() if not failed else []:
+            if line.startswith("result: "):
+                print("        " + line, flush=True)
+        if skipped and not failed:
             for line in output.splitlines():
                 if "Skipped" in line or "SKIPPED" in line or "skipped:" in line:
                     print("        " + line, flush=True)

@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # Set-up of a build machine: apt packages and libtorch, nothing else. Safe to run again: what is there is kept.
+# DSJ_SETUP_CLUSTER=1 also starts to build the programs of the test cluster (tests/cluster), in the background: they take
+# minutes, fill the time that downloads leave idle, and are needed by the last tests only.
 # Debian 12 or Ubuntu 24.04, as root or with sudo. Downloads are cached under ${DSJ_CACHE:-~/.cache/dsj}.
 set -euo pipefail
 
@@ -15,7 +17,7 @@ apt_packages=(
   g++ cmake ninja-build make ccache git ca-certificates python3 python3-pip unzip
   libcpprest-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libssl-dev
   libgtest-dev libgmock-dev libcli11-dev libpcre2-dev libutf8proc-dev libxxhash-dev libminizip-dev
-  liburing-dev prometheus-cpp-dev
+  liburing-dev prometheus-cpp-dev openssl
 )
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -73,5 +75,12 @@ install_libtorch() {
   say "libtorch: $root"
 }
 
+build_cluster_programs() {
+  mkdir -p "$cache/cluster"
+  setsid nice -n 10 "$(dirname "$0")/../tests/cluster/cluster.py" build >"$cache/cluster/build.log" 2>&1 </dev/null &
+  say "test cluster: building its programs in the background, log $cache/cluster/build.log"
+}
+
 install_apt
+[ -z "${DSJ_SETUP_CLUSTER:-}" ] || build_cluster_programs
 install_libtorch

@@ -1,36 +1,13 @@
-#include "tests/kube/contract_cases.h"
+#include "tests/kube/contract_objects.h"
 
 #include <gtest/gtest.h>
 
-#include <set>
-
-#include "kube/reflector.h"
-#include "kube/watch.h"
+#include <thread>
 
 namespace dsj::kube::testing {
 namespace {
 
 using Kind = ApiError::Kind;
-
-Json config_map(const std::string& name, Json data = {{"key", "value"}}, Json labels = {}) {
-  Json object = {{"apiVersion", "v1"},
-                 {"kind", "ConfigMap"},
-                 {"metadata", {{"name", name}}},
-                 {"data", std::move(data)}};
-  if (!labels.empty()) object["metadata"]["labels"] = std::move(labels);
-  return object;
-}
-
-const Resource kMaps = resources::config_maps();
-
-std::string version_of(const Json& object) {
-  return object["metadata"]["resourceVersion"];
-}
-
-Json must(ApiResult<Json> result) {
-  EXPECT_TRUE(result) << (result ? "" : result.error().to_string());
-  return result ? *result : Json::object();
-}
 
 void create_then_get(ContractWorld& w) {
   const Json made = must(w.client.create(kMaps, w.ns, config_map("a")));
@@ -106,13 +83,149 @@ void apply_of_an_owned_field(ContractWorld& w) {
   EXPECT_EQ(taken["data"]["x"], "2");
 }
 
+constexpr auto kNobody = "00000000-0000-0000-0000-000000000000";
+
 void apply_with_a_foreign_uid(ContractWorld& w) {
   must(w.client.apply(kMaps, w.ns, config_map("a"), {.manager = "one"}));
   Json other = config_map("a", {{"x", "1"}});
-  other["metadata"]["uid"] = "00000000-0000-0000-0000-000000000000";
+  other["metadata"]["uid"] = kNobody;
+  const auto refused = w.client.apply(kMaps, w.ns, other, {.manager = "one"});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, Kind::Invalid);
+}
+
+void apply_with_a_uid_makes_nothing(ContractWorld& w) {
+  Json other = config_map("a");
+  other["metadata"]["uid"] = kNobody;
   const auto refused = w.client.apply(kMaps, w.ns, other, {.manager = "one"});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, Kind::Conflict);
+  EXPECT_FALSE(w.client.get(kMaps, w.ns, "a"));
+}
+
+void replace_with_a_foreign_uid(ContractWorld& w) {
+  Json object = must(w.client.create(kMaps, w.ns, config_map("a")));
+  object["metadata"]["uid"] = kNobody;
+  const auto refused = w.client.replace(kMaps, w.ns, object);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, Kind::Conflict);
+}
+
+void apply_of_an_old_version(ContractWorld& w) {
+  const Json made = must(w.client.apply(kMaps, w.ns, config_map("a"), {.manager = "one"}));
+  must(w.client.merge_patch(kMaps, w.ns, "a", {{"data", {{"other", "1"}}}}));
+  Json late = config_map("a", {{"x", "1"}});
+  late["metadata"]["resourceVersion"] = version_of(made);
+  const auto refused = w.client.apply(kMaps, w.ns, late, {.manager = "one"});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, Kind::Conflict);
+}
+
+// ---- a custom resource with a status
+
+const Resource kWidgets{"test.dsj.dev", "v1", "widgets", "Widget"};
+
+/// Makes the kind, once per server, and one object.
+Json widget(ContractWorld& w, const std::string& name) {
+  const Json any = {{"type", "object"}, {"x-kubernetes-preserve-unknown-fields", true}};
+  const Json definition = {
+      {"apiVersion", "apiextensions.k8s.io/v1"},
+      {"kind", "CustomResourceDefinition"},
+      {"metadata", {{"name", "widgets.test.dsj.dev"}}},
+      {"spec",
+       {{"group", kWidgets.group},
+        {"scope", "Namespaced"},
+        {"names", {{"plural", "widgets"}, {"singular", "widget"}, {"kind", "Widget"}}},
+        {"versions",
+         {{{"name", "v1"},
+           {"served", true},
+           {"storage", true},
+           {"subresources", {{"status", Json::object()}}},
+           {"schema",
+            {{"openAPIV3Schema",
+              {{"type", "object"}, {"properties", {{"spec", any}, {"status", any}}}}}}}}}}}}};
+  const auto made = w.client.create(resources::custom_resource_definitions(), "", definition);
+  EXPECT_TRUE(made || made.error().kind == Kind::AlreadyExists);
+  const Json object = {{"apiVersion", kWidgets.api_version()},
+                       {"kind", kWidgets.kind},
+                       {"metadata", {{"name", name}}},
+                       {"spec", {{"size", 1}}},
+                       {"status", {{"step", 7}}}};
+  for (int i = 0; i < 300; ++i) {  // the server begins to serve a new kind some moments later
+    const auto widget = w.client.create(kWidgets, w.ns, object);
+    if (widget) return *widget;
+    if (widget.error().kind != Kind::NotFound) {
+      ADD_FAILURE() << widget.error().to_string();
+      return {};
+    }
+    std::this_thread::sleep_for(Milliseconds(100));
+  }
+  ADD_FAILURE() << "the kind is never served";
+  return {};
+}
+
+Json widget_status(const std::string& name, int step) {
+  return {{"apiVersion", kWidgets.api_version()},
+          {"kind", kWidgets.kind},
+          {"metadata", {{"name", name}}},
+          {"status", {{"step", step}}}};
+}
+
+const ApplyOptions kStatus{.manager = "agent", .subresource = "status"};
+
+void status_is_a_subresource(ContractWorld& w) {
+  const Json made = widget(w, "a");
+  EXPECT_FALSE(made.contains("status"));
+  EXPECT_EQ(made["metadata"]["generation"], 1);
+  Json status = widget_status("a", 1);
+  status["spec"] = {{"size", 5}};
+  const Json after = must(w.client.apply(kWidgets, w.ns, status, kStatus));
+  EXPECT_EQ(after["status"], (Json{{"step", 1}}));
+  EXPECT_EQ(after["spec"], (Json{{"size", 1}}));
+  EXPECT_EQ(after["metadata"]["generation"], 1);
+  const Json grown = must(w.client.merge_patch(
+      kWidgets, w.ns, "a", {{"spec", {{"size", 2}}}, {"status", {{"step", 9}}}}));
+  EXPECT_EQ(grown["metadata"]["generation"], 2);
+  EXPECT_EQ(grown["status"], (Json{{"step", 1}}));
+}
+
+void two_managers_of_a_status(ContractWorld& w) {
+  widget(w, "a");
+  must(w.client.apply(kWidgets, w.ns, widget_status("a", 1), kStatus));
+  Json other = widget_status("a", 0);
+  other["status"] = {{"phase", "Running"}};
+  const Json both =
+      must(w.client.apply(kWidgets, w.ns, other, {.manager = "operator", .subresource = "status"}));
+  EXPECT_EQ(both["status"], (Json{{"step", 1}, {"phase", "Running"}}));
+  Json none = widget_status("a", 0);
+  none.erase("status");
+  const Json left = must(w.client.apply(kWidgets, w.ns, none, kStatus));
+  EXPECT_EQ(left["status"], (Json{{"phase", "Running"}}));
+}
+
+void a_status_of_nothing(ContractWorld& w) {
+  widget(w, "a");
+  const auto refused = w.client.apply(kWidgets, w.ns, widget_status("none", 1), kStatus);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, Kind::NotFound);
+}
+
+/// A server takes a status whatever uid its body names: only the version keeps a writer from the
+/// status of another object of the same name.
+void a_status_apply_is_fenced_by_the_version(ContractWorld& w) {
+  const Json first = widget(w, "a");
+  Json status = widget_status("a", 1);
+  status["metadata"]["uid"] = kNobody;
+  const Json taken = must(w.client.apply(kWidgets, w.ns, status, kStatus));
+  EXPECT_EQ(taken["metadata"]["uid"], first["metadata"]["uid"]);
+  EXPECT_TRUE(w.client.remove(kWidgets, w.ns, "a"));
+  widget(w, "a");
+  Json late = widget_status("a", 2);
+  late["metadata"]["resourceVersion"] = version_of(taken);
+  const auto refused = w.client.apply(kWidgets, w.ns, late, kStatus);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, Kind::Conflict);
+  EXPECT_FALSE(must(w.client.get(kWidgets, w.ns, "a")).contains("status"));
 }
 
 void delete_by_uid(ContractWorld& w) {
@@ -134,92 +247,6 @@ void a_finalizer_holds_the_object(ContractWorld& w) {
   EXPECT_TRUE(must(w.client.get(kMaps, w.ns, "a"))["metadata"].contains("deletionTimestamp"));
   must(w.client.merge_patch(kMaps, w.ns, "a", {{"metadata", {{"finalizers", nullptr}}}}));
   EXPECT_FALSE(w.client.get(kMaps, w.ns, "a"));
-}
-
-void list_in_pages(ContractWorld& w) {
-  std::set<std::string> names;
-  for (int i = 0; i < 7; ++i) {
-    const std::string name = "map-" + std::to_string(i);
-    names.insert(name);
-    must(w.client.create(kMaps, w.ns, config_map(name, {}, {{"page", "yes"}})));
-  }
-  std::set<std::string> seen;
-  const auto version = w.client.list(
-      kMaps, w.ns, {.label_selector = "page=yes", .page = 3},
-      [&](const Json& object) { EXPECT_TRUE(seen.insert(object["metadata"]["name"]).second); });
-  ASSERT_TRUE(version) << version.error().to_string();
-  EXPECT_FALSE(version->empty());
-  EXPECT_EQ(seen, names);
-}
-
-void list_by_label_and_field(ContractWorld& w) {
-  must(w.client.create(kMaps, w.ns, config_map("a", {}, {{"app", "one"}})));
-  must(w.client.create(kMaps, w.ns, config_map("b", {}, {{"app", "two"}})));
-  auto names = [&](const ListOptions& options) {
-    std::set<std::string> seen;
-    EXPECT_TRUE(w.client.list(kMaps, w.ns, options, [&](const Json& object) {
-      seen.insert(object["metadata"]["name"]);
-    }));
-    seen.erase("kube-root-ca.crt");  // every real namespace has it
-    return seen;
-  };
-  EXPECT_EQ(names({.label_selector = "app=two"}), (std::set<std::string>{"b"}));
-  EXPECT_EQ(names({.label_selector = "app"}), (std::set<std::string>{"a", "b"}));
-  EXPECT_EQ(names({.field_selector = "metadata.name=a"}), (std::set<std::string>{"a"}));
-}
-
-void watch_in_order_from_a_version(ContractWorld& w) {
-  must(w.client.create(kMaps, w.ns, config_map("before")));
-  const auto version = w.client.list(kMaps, w.ns, {}, [](const Json&) {});
-  ASSERT_TRUE(version);
-  must(w.client.create(kMaps, w.ns, config_map("a")));
-  must(w.client.merge_patch(kMaps, w.ns, "a", {{"data", {{"key", "new"}}}}));
-  EXPECT_TRUE(w.client.remove(kMaps, w.ns, "a"));
-  const Cancel cancel;
-  auto lines =
-      w.client.watch(kMaps, w.ns, {.resource_version = *version}, std::chrono::seconds(60), cancel);
-  ASSERT_TRUE(lines) << lines.error().to_string();
-  for (const auto kind :
-       {WatchEvent::Kind::Added, WatchEvent::Kind::Modified, WatchEvent::Kind::Deleted}) {
-    const auto line = (*lines)->next(std::chrono::seconds(10));
-    ASSERT_TRUE(line && *line);
-    const auto event = parse_watch_event(**line);
-    ASSERT_TRUE(event);
-    EXPECT_EQ(event->kind, kind);
-    EXPECT_EQ(event->object["metadata"]["name"], "a");
-  }
-}
-
-void watch_sees_what_comes_later(ContractWorld& w) {
-  const auto version = w.client.list(kMaps, w.ns, {}, [](const Json&) {});
-  ASSERT_TRUE(version);
-  const Cancel cancel;
-  auto lines =
-      w.client.watch(kMaps, w.ns, {.resource_version = *version}, std::chrono::seconds(60), cancel);
-  ASSERT_TRUE(lines);
-  const auto quiet = (*lines)->next(Milliseconds(100));
-  ASSERT_FALSE(quiet);
-  EXPECT_EQ(quiet.error().kind, NetError::Kind::Timeout);
-  must(w.client.create(kMaps, w.ns, config_map("later")));
-  const auto line = (*lines)->next(std::chrono::seconds(10));
-  ASSERT_TRUE(line && *line);
-  EXPECT_EQ(parse_watch_event(**line)->object["metadata"]["name"], "later");
-}
-
-void watch_is_cancelled(ContractWorld& w) {
-  const auto version = w.client.list(kMaps, w.ns, {}, [](const Json&) {});
-  Cancel cancel;
-  auto lines =
-      w.client.watch(kMaps, w.ns, {.resource_version = *version}, std::chrono::seconds(60), cancel);
-  ASSERT_TRUE(lines);
-  std::thread other([&] {
-    std::this_thread::sleep_for(Milliseconds(100));
-    cancel.cancel();
-  });
-  const auto line = (*lines)->next(std::chrono::seconds(30));
-  other.join();
-  ASSERT_FALSE(line);
-  EXPECT_EQ(line.error().kind, NetError::Kind::Cancelled);
 }
 
 void a_call_is_cancelled_before_it_starts(ContractWorld& w) {
@@ -264,29 +291,39 @@ void fifty_creates_at_once(ContractWorld& w) {
 
 }  // namespace
 
-const std::vector<ContractCase>& contract_cases() {
-  static const std::vector<ContractCase> cases = {
+std::vector<ContractCase> object_cases() {
+  return {
       {"CreateThenGet", create_then_get},
       {"GetOfNothing", get_of_nothing},
       {"CreateTwice", create_twice},
       {"ReplaceOfAnOldVersion", replace_of_an_old_version},
+      {"ReplaceWithAForeignUid", replace_with_a_foreign_uid},
       {"MergePatchWithAVersion", merge_patch_with_a_version},
       {"AnEqualWriteKeepsTheVersion", an_equal_write_keeps_the_version},
       {"ApplyCreatesAndRemovesItsFields", apply_creates_and_removes_its_fields},
       {"ApplyOfAnOwnedField", apply_of_an_owned_field},
+      {"ApplyOfAnOldVersion", apply_of_an_old_version},
       {"ApplyWithAForeignUid", apply_with_a_foreign_uid},
+      {"ApplyWithAUidMakesNothing", apply_with_a_uid_makes_nothing},
+      {"StatusIsASubresource", status_is_a_subresource},
+      {"TwoManagersOfAStatus", two_managers_of_a_status},
+      {"AStatusOfNothing", a_status_of_nothing},
+      {"AStatusApplyIsFencedByTheVersion", a_status_apply_is_fenced_by_the_version},
       {"DeleteByUid", delete_by_uid},
       {"AFinalizerHoldsTheObject", a_finalizer_holds_the_object},
-      {"ListInPages", list_in_pages},
-      {"ListByLabelAndField", list_by_label_and_field},
-      {"WatchInOrderFromAVersion", watch_in_order_from_a_version},
-      {"WatchSeesWhatComesLater", watch_sees_what_comes_later},
-      {"WatchIsCancelled", watch_is_cancelled},
       {"ACallIsCancelledBeforeItStarts", a_call_is_cancelled_before_it_starts},
       {"AnObjectWithoutAName", an_object_without_a_name},
       {"UnknownResource", unknown_resource},
       {"FiftyCreatesAtOnce", fifty_creates_at_once},
   };
+}
+
+const std::vector<ContractCase>& contract_cases() {
+  static const std::vector<ContractCase> cases = [] {
+    auto all = object_cases();
+    for (auto& one : stream_cases()) all.push_back(std::move(one));
+    return all;
+  }();
   return cases;
 }
 

@@ -11,8 +11,13 @@ class FakeContract : public ::testing::TestWithParam<ContractCase> {};
 TEST_P(FakeContract, Holds) {
   FakeApiServer server;
   Client client(server, system_clock());
-  ContractWorld world{server, client, "contract"};
+  ContractWorld world{server, client, "contract", [&] { server.compact(); }};
   GetParam().run(world);
+}
+
+TEST(FakeContractCount, IsPrinted) {
+  EXPECT_GE(contract_cases().size(), 30u);
+  std::printf("result: contract: %zu cases against the fake\n", contract_cases().size());
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, FakeContract, ::testing::ValuesIn(contract_cases()),

@@ -111,6 +111,9 @@ class FakeApiServer::Stream final : public LineStream {
     registration_ = cancel_.on_cancel([this] { server_.changed_.notify_all(); });
     cuts_ = server_.cuts_;
     bookmark_ = server_.bookmark_;
+    if (const auto limit = target_.query.find("timeoutSeconds"); limit != target_.query.end()) {
+      end_ = std::chrono::steady_clock::now() + std::chrono::seconds(std::stoll(limit->second));
+    }
     ++server_.watches_;
   }
   ~Stream() override {
@@ -128,14 +131,18 @@ class FakeApiServer::Stream final : public LineStream {
       if (cuts_ != server_.cuts_) {
         return std::unexpected(NetError{NetError::Kind::Cut, "the server went away"});
       }
+      if (gone_) return std::nullopt;
       if (at_ < server_.compacted_) {
-        at_ = INT64_MAX;
+        gone_ = true;
         const auto gone = status_response(410, "Expired", "too old resource version");
         return R"({"type":"ERROR","object":)" + gone.body + "}";
       }
       if (auto line = event()) return line;
-      if (bookmark_ != server_.bookmark_) {
+      const bool over = std::chrono::steady_clock::now() >= end_;
+      if (over && ended_) return std::nullopt;
+      if (over || bookmark_ != server_.bookmark_) {
         bookmark_ = server_.bookmark_;
+        ended_ = over;
         return Json({{"type", "BOOKMARK"},
                      {"object",
                       {{"kind", target_.served->resource.kind},
@@ -169,6 +176,9 @@ class FakeApiServer::Stream final : public LineStream {
   FakeApiServer& server_;
   const Target target_;
   int64_t at_, cuts_ = 0, bookmark_ = 0;
+  std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::time_point::max();
+  bool ended_ = false;  ///< the last bookmark has been sent
+  bool gone_ = false;   ///< its version was forgotten, and that has been said
   Cancel cancel_;
   Cancel::Registration registration_;
 };
@@ -179,7 +189,7 @@ FakeApiServer::FakeApiServer() {
   for (const auto& resource :
        {resources::config_maps(), resources::services(), resources::service_accounts(),
         resources::roles(), resources::role_bindings(), resources::leases(), resources::events(),
-        resources::namespaces()}) {
+        resources::namespaces(), resources::custom_resource_definitions()}) {
     serve(resource, false);
   }
   serve(resources::pods(), true);
@@ -189,6 +199,18 @@ FakeApiServer::FakeApiServer() {
 void FakeApiServer::serve(const Resource& resource, bool status) {
   const std::lock_guard lock(mutex_);
   served_.push_back({resource, status});
+}
+
+void FakeApiServer::serve_definition(const Json& definition) {
+  const Json& spec = definition.at("spec");
+  for (const Json& version : spec.at("versions")) {
+    served_.push_back({{.group = spec.at("group"),
+                        .version = version.at("name"),
+                        .plural = spec.at("names").at("plural"),
+                        .kind = spec.at("names").at("kind"),
+                        .namespaced = spec.at("scope") == "Namespaced"},
+                       version.value("subresources", Json::object()).contains("status")});
+  }
 }
 
 std::optional<FakeApiServer::Target> FakeApiServer::target_of(const string& path) const {
@@ -315,6 +337,9 @@ Response FakeApiServer::store(const Target& target, Json object, const Json* bef
   metadata["resourceVersion"] = std::to_string(++version_);
   auto& all = objects_[target.served->resource.collection("")];
   all[target.ns + "/" + target.name] = object;
+  if (!before && target.served->resource.kind == "CustomResourceDefinition") {
+    serve_definition(object);
+  }
   const bool finished =
       metadata.contains("deletionTimestamp") && metadata.value("finalizers", Json::array()).empty();
   if (before && finished) {
@@ -339,11 +364,29 @@ Response FakeApiServer::create(const Target& target, const Json& body) {
   return store(made, std::move(object), nullptr);
 }
 
+namespace {
+
+/// Whether `body` names another object of the same name. An update refuses it as a conflict; a
+/// patch as a change of an immutable field, but a patch of the status does not look at it.
+bool foreign_uid(const Json& body, const Json& current) {
+  const Json metadata = body.value("metadata", Json::object());
+  return metadata.contains("uid") && metadata["uid"] != current["metadata"]["uid"];
+}
+
+bool old_version(const Json& body, const Json& current) {
+  const string version = body.value("metadata", Json::object()).value("resourceVersion", "");
+  return !version.empty() && version != current["metadata"]["resourceVersion"];
+}
+
+}  // namespace
+
 Response FakeApiServer::replace(const Target& target, const Json& body) {
   Json* current = find(target);
   if (!current) return status_response(404, "NotFound", "\"" + target.name + "\" not found");
-  const string version = body["metadata"].value("resourceVersion", "");
-  if (!version.empty() && version != (*current)["metadata"]["resourceVersion"]) {
+  if (foreign_uid(body, *current)) {
+    return status_response(409, "Conflict", "Precondition failed: UID in precondition");
+  }
+  if (old_version(body, *current)) {
     return status_response(409, "Conflict",
                            "the object has been modified; please apply your changes to the latest "
                            "version and try again");
@@ -362,9 +405,10 @@ Response FakeApiServer::patch(const Target& target, const Request& request) {
   if (request.content_type == "application/apply-patch+yaml") return apply(target, body, current);
   if (!current) return status_response(404, "NotFound", "\"" + target.name + "\" not found");
   const Json before = *current;
-  const string version =
-      body.contains("metadata") ? body["metadata"].value("resourceVersion", "") : "";
-  if (!version.empty() && version != before["metadata"]["resourceVersion"]) {
+  if (target.subresource.empty() && foreign_uid(body, before)) {
+    return status_response(422, "Invalid", "metadata.uid: Invalid value: field is immutable");
+  }
+  if (old_version(body, before)) {
     return status_response(409, "Conflict", "the object has been modified");
   }
   Json object = before;
@@ -387,9 +431,14 @@ Response FakeApiServer::apply(const Target& target, const Json& body, Json* curr
   if (!current && status) {
     return status_response(404, "NotFound", "\"" + target.name + "\" not found");
   }
-  if (current && body["metadata"].contains("uid") &&
-      body["metadata"]["uid"] != (*current)["metadata"]["uid"]) {
-    return status_response(409, "Conflict", "Precondition failed: UID in precondition");
+  if (!current && body["metadata"].contains("uid")) {
+    return status_response(409, "Conflict", "uid mismatch: no existing object was found");
+  }
+  if (current && !status && foreign_uid(body, *current)) {
+    return status_response(422, "Invalid", "metadata.uid: Invalid value: field is immutable");
+  }
+  if (current && old_version(body, *current)) {
+    return status_response(409, "Conflict", "the object has been modified");
   }
   Json fields = body;
   for (const char* own : {"name", "namespace", "uid", "resourceVersion"}) {
@@ -399,7 +448,8 @@ Response FakeApiServer::apply(const Target& target, const Json& body, Json* curr
   fields.erase("apiVersion");
   fields.erase("kind");
   if (status) {
-    fields = {{"status", fields.value("status", Json::object())}};
+    const Json part = fields.value("status", Json());
+    fields = part.is_null() ? Json::object() : Json{{"status", part}};
   } else if (target.served->status) {
     fields.erase("status");
   }

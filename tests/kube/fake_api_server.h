@@ -35,7 +35,8 @@ class FakeApiServer final : public Transport {
   std::expected<StreamResponse, NetError> open(const Request& request,
                                                const Cancel& cancel) override;
 
-  /// A kind that objects can be made of; `status`: it has the status subresource.
+  /// A kind that objects can be made of; `status`: it has the status subresource. Creating a
+  /// CustomResourceDefinition serves its kind, too.
   void serve(const Resource& resource, bool status);
 
   // ---- the world
@@ -83,6 +84,7 @@ class FakeApiServer final : public Transport {
   Response replace(const Target& target, const Json& body);
   Response patch(const Target& target, const Request& request);
   Response apply(const Target& target, const Json& body, Json* current);
+  void serve_definition(const Json& definition);
   Response remove(const Target& target, const Json& body);
   Response store(const Target& target, Json object, const Json* before);
   Json* find(const Target& target);
@@ -92,7 +94,7 @@ class FakeApiServer final : public Transport {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Served> served_;
+  std::deque<Served> served_;                                   ///< targets point into it
   std::map<std::string, std::map<std::string, Json>> objects_;  ///< collection → ns/name → object
   /// Object's key → field manager → paths it owns.
   std::map<std::string, std::map<std::string, std::set<std::string>>> owners_;

@@ -1,11 +1,12 @@
-// The contract cases against a real API server, over the real transport. $KUBECONFIG names it; without
-// one this program fails: the fake alone proves nothing.
+// The contract cases against a real API server, over the real transport. $KUBECONFIG names it;
+// without one this program fails: the fake alone proves nothing.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include "kube/access.h"
 #include "kube/cpprest_transport.h"
 #include "tests/kube/contract_cases.h"
+#include "tests/kube/real/cluster.h"
 
 namespace dsj::kube::testing {
 namespace {
@@ -21,6 +22,8 @@ class RealContract : public ::testing::TestWithParam<ContractCase> {
     transport_ = transport->release();
   }
   static void TearDownTestSuite() {
+    std::printf("result: contract: %zu cases against the fake, %d against a real API server\n",
+                contract_cases().size(), run_);
     delete transport_;
     transport_ = nullptr;
   }
@@ -38,14 +41,17 @@ class RealContract : public ::testing::TestWithParam<ContractCase> {
     if (client_) (void)client_->remove(resources::namespaces(), "", ns_);
   }
   static Transport* transport_;
+  static int run_;
   std::unique_ptr<Client> client_;
   std::string ns_;
 };
 Transport* RealContract::transport_ = nullptr;
+int RealContract::run_ = 0;
 
 TEST_P(RealContract, Holds) {
-  ContractWorld world{*transport_, *client_, ns_};
+  ContractWorld world{*transport_, *client_, ns_, [] { cluster("restart apiserver"); }};
   GetParam().run(world);
+  ++run_;
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, RealContract, ::testing::ValuesIn(contract_cases()),

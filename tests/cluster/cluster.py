@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""A real Kubernetes cluster on this machine, for tests: no container runtime of others, no registry, no cloud.
+
+  cluster.py up [--api]            start it, or what is missing of it. --api: etcd and the API server only
+  cluster.py down                  end every process and remove its state
+  cluster.py status                what runs, with its memory
+  cluster.py env                   shell words: eval "$(cluster.py env)" sets KUBECONFIG, DSJ_CLUSTER_STATE and PATH
+  cluster.py build [NAME...]       build programs into the cache (without a name: what --api needs)
+  cluster.py restart NAME          crash a process of the control plane and start it again
+  cluster.py stop NAME             crash it; `restart` or `up` brings it back
+  cluster.py rotate apiserver|admin  issue that certificate anew
+  cluster.py run [--api] COMMAND...  up in a state of its own, COMMAND with the environment, down; COMMAND's exit code
+
+Environment: settings.py. README.md has the rest.
+"""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import control_plane  # noqa: E402
+import processes  # noqa: E402
+import programs  # noqa: E402
+from settings import KUBECONFIG, STATE, ClusterError, say  # noqa: E402
+
+
+def up(words):
+    api_only = words == ["--api"]
+    if words and not api_only:
+        raise ClusterError(f"up: unknown words {words}")
+    control_plane.up(controllers=not api_only)
+
+
+def down(_words=()):
+    control_plane.down()
+    shutil.rmtree(STATE, ignore_errors=True)
+    say("down")
+
+
+def status(_words):
+    for name in processes.names():
+        number = processes.pid(name)
+        print(f"{name:<26} " + (f"pid {number:<8} {processes.resident_kib(number) // 1024} MiB" if number else "ended"))
+
+
+def environment():
+    return {"KUBECONFIG": KUBECONFIG, "DSJ_CLUSTER_STATE": STATE, "DSJ_CLUSTER": os.path.abspath(__file__),
+            "PATH": programs.search_path() + ":" + os.environ.get("PATH", "")}
+
+
+def env(_words):
+    for name, value in environment().items():
+        print(f"export {name}='{value}'")
+
+
+def build(words):
+    unknown = [word for word in words if word not in programs.PROGRAMS]
+    if unknown:
+        raise ClusterError(f"build: {unknown} not among {' '.join(programs.PROGRAMS)}")
+    programs.need(words or programs.API)
+
+
+def run(words):
+    api = words[:1] == ["--api"]
+    command = words[1:] if api else words
+    down()
+    try:
+        up(["--api"] if api else [])
+        return subprocess.run(command, env=dict(os.environ, **environment()), check=False).returncode
+    finally:
+        if os.environ.get("DSJ_CLUSTER_KEEP"):
+            say(f"kept: {STATE}")
+        else:
+            down()
+
+
+def stop(words):
+    processes.kill(control_plane.SHORT.get(words[0], words[0]))
+
+
+COMMANDS = {"up": up, "down": down, "status": status, "env": env, "build": build, "run": run, "stop": stop,
+            "restart": lambda words: control_plane.restart(words[0]),
+            "rotate": lambda words: control_plane.rotate(words[0])}
+
+
+def main():
+    words = sys.argv[1:]
+    if not words or words[0] not in COMMANDS or (words[0] in ("restart", "stop", "rotate") and len(words) != 2):
+        print(__doc__, file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # `run` takes its cluster down
+    try:
+        return COMMANDS[words[0]](words[1:]) or 0
+    except ClusterError as error:
+        say(f"error: {error}")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
