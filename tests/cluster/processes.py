@@ -12,13 +12,15 @@ FOLDER = os.path.join(STATE, "processes")
 
 
 def _started_at(pid):
-    """Of a running process; None when there is none, or when it has ended and only waits to be reaped."""
+    """Of a running process; None when there is none, or when it has ended and only waits to be reaped. Its first thread may
+    have ended before the others: they still hold its ports."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
             fields = stat.read().rsplit(")", 1)[1].split()
+        ended = fields[0] in "ZX" and len(os.listdir(f"/proc/{pid}/task")) <= 1
     except OSError:
         return None
-    return None if fields[0] == "Z" else fields[19]
+    return None if ended else fields[19]
 
 
 def _record(name):
