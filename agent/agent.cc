@@ -75,7 +75,8 @@ Agent::Agent(const AgentConfig& config, int worker, int64_t incarnation, AgentPo
       worker_({.worker = worker,
                .incarnation = incarnation,
                .slots = config.slots,
-               .lease = config.lease},
+               .lease = config.lease,
+               .join_timeout = config.join_timeout},
               now) {
   const int cores = cores_of_this_machine(ports.files);
   threads_ = threads_per_rank(cores, config.ranks_on_host);
@@ -104,6 +105,20 @@ void Agent::turn(Time now) {
 void Agent::stop(Time now) {
   log::info("stop requested: the ranks save and end");
   react(StopSignal{}, now);
+}
+
+void Agent::abandon(const std::string& why, Time now) {
+  log::error("this agent gives up its ranks: " + why);
+  react(Heard{{.order = Order::Finish, .exit_code = kExitPeerLost}, now}, now);
+}
+
+std::vector<Agent::RankLog> Agent::rank_logs() const {
+  std::vector<RankLog> logs;
+  for (const auto& rank : ranks_) {
+    logs.push_back(
+        {rank.rank, rank.process.pid, rank.running, rank.process.log_file, rank.process.log_from});
+  }
+  return logs;
 }
 
 Time Agent::next_turn(Time now) const {
@@ -216,6 +231,7 @@ void Agent::launch(const Directive& directive, Time now) {
   const Status job_written = write_job_file(directive, job_file);
   ranks_.clear();
   ranks_.resize(config_.slots);
+  if (!config_.hand_store) ports_.ranks.close_store(std::exchange(store_, {}));
   std::vector<std::pair<int, Error>> problems;
   for (int local = 0; local < config_.slots; ++local) {
     LocalRank& own = ranks_[local];

@@ -37,12 +37,29 @@ class Agent {
   void turn(Time now);
   /// SIGTERM: the whole job saves and stops.
   void stop(Time now);
+  /// Ends this worker's ranks at once and leaves: another agent has taken its place.
+  void abandon(const std::string& why, Time now);
   /// The latest time for the next turn().
   Time next_turn(Time now) const;
   /// Event pipes of running ranks, to be polled for reading.
   std::vector<int> event_fds() const;
   /// Set when this agent's work is over and no rank of it is left.
   std::optional<int> exit_code() const { return exit_code_; }
+
+  struct RankLog {
+    int rank;
+    pid_t pid;
+    bool running;
+    std::string file;
+    int64_t from;  ///< where its attempt begins in it
+  };
+  /// Of the ranks that this worker started last, running or not.
+  std::vector<RankLog> rank_logs() const;
+  const Worker& worker() const { return worker_; }
+  /// How the job ended; nothing before, and on other workers.
+  const Outcome* outcome() const {
+    return session_ && session_->phase == Phase::Finished ? &session_->outcome : nullptr;
+  }
 
  private:
   struct LocalRank {

@@ -4,22 +4,18 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <memory>
 
 #include "agent/agent.h"
 #include "agent/http_transport.h"
 #include "agent/spawn.h"
+#include "agent/turns.h"
 #include "common/contract.h"
 #include "common/files/posix_files.h"
 #include "common/log.h"
 
 namespace dsj::agent {
 namespace {
-
-Time now() {
-  return std::chrono::duration_cast<Time>(std::chrono::steady_clock::now().time_since_epoch());
-}
 
 int exit_code_of(const Error& error) {
   log::error(error.to_string());
@@ -50,18 +46,6 @@ Result<Transports> open_transports(const AgentConfig& config, int worker) {
   return transports;
 }
 
-/// Sleeps until something happened or `until`.
-void wait(const Agent& agent, const Transports& transports, int signals, Reports& reports,
-          Time until) {
-  std::vector<pollfd> entries = {{signals, POLLIN, 0}};
-  for (int fd : agent.event_fds()) entries.push_back({fd, POLLIN, 0});
-  if (transports.server) entries.push_back({transports.server->ready_fd(), POLLIN, 0});
-  if (transports.client) entries.push_back({transports.client->ready_fd(), POLLIN, 0});
-  if (reports.flush()) entries.push_back({reports.fd(), POLLOUT, 0});
-  const auto left = std::max(Time(0), until - now());
-  poll(entries.data(), entries.size(), static_cast<int>(left.count()));
-}
-
 Result<int> run(const LoopOptions& options) {
   DSJ_TRY(const int signals, signal_fd({SIGTERM, SIGINT, SIGHUP, SIGCHLD}));
   signal(SIGPIPE, SIG_IGN);
@@ -80,14 +64,15 @@ Result<int> run(const LoopOptions& options) {
                          .reports = reports,
                          .server = transports.server.get(),
                          .client = transports.client.get()};
-  DSJ_TRY(Agent agent, Agent::make(config, options.worker, options.incarnation, ports, now()));
+  DSJ_TRY(Agent agent,
+          Agent::make(config, options.worker, options.incarnation, ports, steady_time()));
   while (!agent.exit_code()) {
     for (int number : read_signals(signals)) {
-      if (number != SIGCHLD) agent.stop(now());
+      if (number != SIGCHLD) agent.stop(steady_time());
     }
-    agent.turn(now());
+    agent.turn(steady_time());
     if (!agent.exit_code()) {
-      wait(agent, transports, signals, reports, agent.next_turn(now()));
+      wait_for_events(agent, signals, ports, agent.next_turn(steady_time()));
     }
   }
   for (int i = 0; reports.flush() && i < 20; ++i) {  // the last words, if the reader is slow

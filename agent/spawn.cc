@@ -122,6 +122,15 @@ std::optional<ChildExit> reap(pid_t pid) {
   return ChildExit{WEXITSTATUS(status), 0};
 }
 
+void bury_orphans(const std::function<bool(pid_t)>& ours) {
+  siginfo_t dead{};
+  while (waitid(P_ALL, 0, &dead, WEXITED | WNOHANG | WNOWAIT) == 0 && dead.si_pid > 0) {
+    if (ours(dead.si_pid)) return;  // its turn comes first
+    waitpid(dead.si_pid, nullptr, WNOHANG);
+    dead = {};
+  }
+}
+
 void signal_group(pid_t pid, int signal) {
   DSJ_CHECK(pid > 1, "signal to process group %d", pid);
   kill(-pid, signal);

@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,10 @@ struct ChildExit {
 };
 /// The end of `pid`, nothing while it runs. What is left of its process group is killed.
 std::optional<ChildExit> reap(pid_t pid);
+
+/// Collects dead children that nobody waits for: what a rank left behind comes to its agent when
+/// that is the first process of a container. `ours`: those that reap() is called for.
+void bury_orphans(const std::function<bool(pid_t)>& ours);
 
 /// To the whole group of a child; one that is gone is fine.
 void signal_group(pid_t pid, int signal);

@@ -81,7 +81,8 @@ std::optional<json> status_body(const StatusBook::Document& document, const json
     for (const auto& [key, value] : before.items()) {
       if (key != "stopStep" && !training.contains(key)) training[key] = value;
     }
-    for (const auto& [key, value] : part(status, "checkpoint").items()) {
+    const json saved = part(status, "checkpoint");
+    for (const auto& [key, value] : saved.items()) {
       if (!checkpoint.contains(key)) checkpoint[key] = value;
     }
   }

@@ -102,7 +102,9 @@ StatusPublisher::Outcome StatusPublisher::write(const StatusBook::Document& docu
                                                 Time* wait) {
   const auto failed = [&](const ApiError& error) {
     if (error.kind == ApiError::Kind::NotFound) return Outcome::Gone;
-    if (error.kind == ApiError::Kind::Conflict) return Outcome::Conflict;
+    if (error.kind == ApiError::Kind::Conflict && conflicts_in_a_row_ < 5) {
+      return Outcome::Conflict;
+    }
     if (error.retry_after) *wait = *error.retry_after;
     if (!error.cancelled() && error.to_string() != last_problem_) {
       last_problem_ = error.to_string();
@@ -127,6 +129,7 @@ void StatusPublisher::settle(Outcome outcome, int64_t version, Time wait) {
   const Time now = clock_.monotonic();
   if (outcome != Outcome::Refused) refused_since_ = Time(-1);
   if (outcome == Outcome::Stored || outcome == Outcome::Conflict) failures_in_a_row_ = 0;
+  conflicts_in_a_row_ = outcome == Outcome::Conflict ? conflicts_in_a_row_ + 1 : 0;
   switch (outcome) {
     case Outcome::Stored:
       ++counts_.stored;

@@ -64,6 +64,7 @@ class StatusPublisher final : public Reports {
   StatusBook book_;
   std::atomic<State> state_ = State::Writing;
   int failures_in_a_row_ = 0;
+  std::atomic<int> conflicts_in_a_row_ = 0;  ///< many: told as a failure
   Time refused_since_{-1};
   Counts counts_;
   std::string last_problem_;  ///< of the writing thread

@@ -10,12 +10,12 @@
 
 namespace dsj::agent {
 
-int raw_connect(int port) {
+int raw_connect(int port, const std::string& address) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in name{};
   name.sin_family = AF_INET;
   name.sin_port = htons(static_cast<uint16_t>(port));
-  inet_pton(AF_INET, "127.0.0.1", &name.sin_addr);
+  inet_pton(AF_INET, address.c_str(), &name.sin_addr);
   DSJ_CHECK(connect(fd, reinterpret_cast<sockaddr*>(&name), sizeof name) == 0, "cannot connect");
   return fd;
 }
@@ -32,8 +32,8 @@ std::string raw_read(int fd, int wait_ms) {
   return answer;
 }
 
-std::string raw_http(int port, const std::string& request, int wait_ms) {
-  const int fd = raw_connect(port);
+namespace {
+std::string converse(int fd, const std::string& request, int wait_ms) {
   size_t sent = 0;
   while (sent < request.size()) {
     const ssize_t wrote = send(fd, request.data() + sent, request.size() - sent, MSG_NOSIGNAL);
@@ -43,6 +43,15 @@ std::string raw_http(int port, const std::string& request, int wait_ms) {
   const std::string answer = raw_read(fd, wait_ms);
   close(fd);
   return answer;
+}
+}  // namespace
+
+std::string raw_http(int port, const std::string& request, int wait_ms) {
+  return converse(raw_connect(port), request, wait_ms);
+}
+
+std::string raw_http(const std::string& address, int port, const std::string& request) {
+  return converse(raw_connect(port, address), request, 10'000);
 }
 
 }  // namespace dsj::agent

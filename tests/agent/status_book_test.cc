@@ -23,7 +23,10 @@ json current(int64_t attempt = 0) {
   json object = {
       {"metadata",
        {{"name", "tune"}, {"namespace", "team"}, {"uid", "u"}, {"resourceVersion", "7"}}}};
-  if (attempt > 0) object["status"]["training"] = {{"attempt", attempt}, {"step", 90}};
+  if (attempt > 0) {
+    object["status"]["training"] = {{"attempt", attempt}, {"step", 90}};
+    object["status"]["checkpoint"]["lastSaved"] = {{"step", 80}, {"path", "/c/80"}};
+  }
   return object;
 }
 
@@ -156,7 +159,8 @@ TEST_F(BookTest, TheBodyCarriesUidAndTheVersionThatWasRead) {
   EXPECT_EQ((*body)["metadata"]["resourceVersion"], "7");
   EXPECT_EQ((*body)["status"]["training"]["attempt"], 3);
   EXPECT_EQ((*body)["status"]["training"]["step"], 90) << "left by its predecessor";
-  EXPECT_FALSE((*body)["status"].contains("checkpoint"));
+  EXPECT_EQ((*body)["status"]["checkpoint"]["lastSaved"]["step"], 80);
+  EXPECT_FALSE((*status_body(book.document(), current(), true))["status"].contains("checkpoint"));
   EXPECT_FALSE(
       (*status_body(book.document(), current(2), false))["status"]["training"].contains("step"));
 }

@@ -1,0 +1,97 @@
+#include "agent/pod.h"
+
+#include <charconv>
+
+#include "common/contract.h"
+#include "common/files/files.h"
+
+namespace dsj::agent {
+namespace {
+
+using namespace dsj::contract;
+
+/// A whole number of at least `least`; nothing when it is none.
+std::optional<int64_t> number_from(const std::string& text, int64_t least) {
+  int64_t number = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (problem != std::errc{} || end != text.data() + text.size() || number < least) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+}  // namespace
+
+Result<Pod> pod_from_environment(const std::function<std::string(const char*)>& get) {
+  Pod pod;
+  std::string problems;
+  const auto wrong = [&](const std::string& what) {
+    problems += (problems.empty() ? "" : "; ") + what;
+  };
+  const auto text = [&](const char* name, std::string& value) {
+    value = get(name);
+    if (value.empty()) wrong(std::string(name) + " is not set");
+  };
+  const auto number = [&](const char* name, int64_t least) -> int64_t {
+    const auto value = number_from(get(name), least);
+    if (!value) {
+      wrong(std::string(name) + " is \"" + get(name) + "\", expected a whole number of at least " +
+            std::to_string(least));
+    }
+    return value.value_or(least);
+  };
+  text(kEnvJobName, pod.job);
+  text(kEnvNamespace, pod.ns);
+  text(kEnvJobUid, pod.job_uid);
+  text(kEnvWorkerZeroHost, pod.worker_zero_host);
+  text(kEnvPodName, pod.name);
+  text(kEnvPodIp, pod.ip);
+  text(kEnvServiceAccount, pod.service_account);
+  pod.worker = static_cast<int>(number(kEnvWorker, 0));
+  pod.incarnation = number(kEnvIncarnation, 1);
+  pod.revision = get(kEnvRevision);
+  if (problems.empty() && pod.name != worker_pod_name(pod.job, pod.worker, pod.incarnation)) {
+    wrong("the pod's name is \"" + pod.name + "\", expected \"" +
+          worker_pod_name(pod.job, pod.worker, pod.incarnation) + "\"");
+  }
+  if (!problems.empty()) {
+    return bad_input(problems, "the pod's environment", "the operator sets it");
+  }
+  return pod;
+}
+
+Result<AgentConfig> pod_config(const Pod& pod, const WorkerJob& job, const std::string& scratch,
+                               const std::string& programs) {
+  if (pod.worker >= job.replicas) {
+    return bad_input(
+        "worker " + std::to_string(pod.worker) + " of " + std::to_string(job.replicas) + " workers",
+        kEnvWorker);
+  }
+  AgentConfig config;
+  config.job = job.job;
+  config.replicas = job.replicas;
+  config.slots = job.slots;
+  config.run_dir = scratch;
+  config.address = pod.ip;
+  config.rank_command = job.rank_command;
+  if (config.rank_command.empty()) config.rank_command = {path_join(programs, "dsj-train")};
+  config.hand_store = job.rank_command.empty();
+  config.ranks_on_host = job.slots;
+  config.predecessor = pod.incarnation > 1;
+  config.budget.limit = job.restart_limit;
+  config.silence = Time(15'000);
+  config.lease = Time(10'000);
+  config.grace = job.save_timeout;
+  // A program of the user's own tells no steps: nobody can know that it hangs.
+  config.stall = job.rank_command.empty() ? job.step_timeout : Time(INT64_MAX / 4);
+  config.join_timeout = Time(1'800'000);  // worker 0's image may have to be pulled on a new node
+  return config;
+}
+
+TokenRules token_rules(const Pod& pod, const std::string& issuer) {
+  return {.issuer = issuer,
+          .audience = kAudiencePrefix + pod.job_uid,
+          .subject = "system:serviceaccount:" + pod.ns + ":" + pod.service_account};
+}
+
+}  // namespace dsj::agent

@@ -1,0 +1,33 @@
+// A worker's pod as the agent finds it: the environment that the operator and the downward API set,
+// and the mounted job (contract.h). Pure.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "agent/config.h"
+#include "agent/token.h"
+#include "common/worker_job.h"
+
+namespace dsj::agent {
+
+struct Pod {
+  std::string job, ns, job_uid, revision;
+  int worker = 0;
+  int64_t incarnation = 1;
+  std::string worker_zero_host, name, ip, service_account;
+};
+
+/// Reads the environment by `get` (empty: not set). BadInput lists everything that is missing or
+/// wrong at once.
+Result<Pod> pod_from_environment(const std::function<std::string(const char*)>& get);
+
+/// Times are longer than on one machine: a network has pauses. `programs`: where dsj-train lies.
+Result<AgentConfig> pod_config(const Pod& pod, const WorkerJob& job, const std::string& scratch,
+                               const std::string& programs);
+
+/// What the tokens of this job's workers must say; `issuer` is that of this pod's own token, which
+/// the kubelet put there.
+TokenRules token_rules(const Pod& pod, const std::string& issuer);
+
+}  // namespace dsj::agent

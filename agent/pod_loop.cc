@@ -1,0 +1,320 @@
+#include "agent/pod_loop.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "agent/agent.h"
+#include "agent/agent_metrics.h"
+#include "agent/http_transport.h"
+#include "agent/job_watch.h"
+#include "agent/log_mirror.h"
+#include "agent/pod.h"
+#include "agent/spawn.h"
+#include "agent/status_publisher.h"
+#include "agent/termination.h"
+#include "agent/turns.h"
+#include "common/contract.h"
+#include "common/files/posix_files.h"
+#include "common/log.h"
+#include "kube/cpprest_transport.h"
+#include "kube/token_source.h"
+
+namespace dsj::agent {
+namespace {
+
+using namespace dsj::contract;
+using nlohmann::json;
+
+/// How long worker 0 waits for the API server before it starts without its word.
+constexpr Time kFirstLook{10'000};
+/// How long the end is tried to be stored on a server that is there and refuses it.
+constexpr Time kRefusalsTaken{60'000};
+constexpr Time kLastOutput{5'000};
+
+void write_termination(const std::string& path, const Termination& termination) {
+  // Not by renaming: the kubelet reads the very file that it mounted.
+  std::ofstream file(path, std::ios::trunc);
+  file << to_text(termination);
+  file.close();
+  if (!file) log::error("cannot write the termination message: " + path);
+}
+
+/// To the status, to the metrics; the last failure for the termination message.
+class PodReports final : public Reports {
+ public:
+  PodReports(StatusPublisher* publisher, AgentMetrics& metrics)
+      : publisher_(publisher), metrics_(metrics) {}
+  void report(const json& object) override {
+    if (object.value("report", "") == "failure") last_failure = object;
+    metrics_.take(object);
+    if (publisher_) publisher_->report(object);
+  }
+  bool flush() override { return false; }
+  int fd() const override { return -1; }
+
+  json last_failure;
+
+ private:
+  StatusPublisher* publisher_;
+  AgentMetrics& metrics_;
+};
+
+/// What worker 0 has of the API server.
+struct Cluster {
+  std::unique_ptr<kube::Transport> transport;
+  std::unique_ptr<kube::Client> client;
+  std::unique_ptr<StatusPublisher> publisher;
+  std::unique_ptr<JobWatch> watch;
+};
+
+class PodAgent {
+ public:
+  explicit PodAgent(std::string root) : root_(std::move(root)) {}
+  ~PodAgent() { fetches_.cancel(); }
+  Result<int> run();
+
+ private:
+  std::string mounted(const char* folder, const char* file) const {
+    return path_join(root_ + folder, file);
+  }
+  Status read_pod();
+  Status enter_cluster();
+  Status open_join();
+  Result<std::shared_ptr<JoinGate>> open_gate();
+  Status prepare();
+  void look_at_the_job();
+  void obey_the_job(Agent& agent);
+  void take_signals(Agent& agent, int signals);
+  void stop(Agent& agent, const std::string& why);
+  void turn(Agent& agent, int signals, const AgentPorts& ports);
+  void wait_until_stored();
+
+  const std::string root_;
+  Pod pod_;
+  WorkerJob job_;
+  AgentConfig config_;
+  Cluster cluster_;
+  std::shared_ptr<AgentMetrics> metrics_ = std::make_shared<AgentMetrics>();
+  std::unique_ptr<HttpListener> metrics_server_;
+  std::unique_ptr<kube::TokenSource> token_;
+  kube::Cancel fetches_;
+  std::unique_ptr<KeyRing> keys_;
+  std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<HttpClient> client_;
+  std::unique_ptr<LogMirror> mirror_;
+  PosixFiles files_;
+  bool stopping_ = false, abandoned_ = false;
+};
+
+Status PodAgent::read_pod() {
+  DSJ_TRY(pod_, pod_from_environment([](const char* name) -> std::string {
+            const char* value = std::getenv(name);
+            return value ? value : "";
+          }));
+  log::init("worker " + std::to_string(pod_.worker));
+  const std::string path = mounted(kConfigMountPath, kWorkerJobFile);
+  DSJ_TRY(const std::string text, files_.read_all(path, 4 << 20));
+  DSJ_TRY(job_, worker_job_from_text(text, path));
+  const std::string own = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  DSJ_TRY(config_, pod_config(pod_, job_, root_ + kScratchMountPath, own));
+  return {};
+}
+
+Status PodAgent::enter_cluster() {
+  token_ = std::make_unique<kube::TokenSource>(
+      kube::Access{.token_file = mounted(kTokenMountPath, kTokenFile)});
+  if (pod_.worker != 0) return {};
+  DSJ_TRY(const kube::Access access, kube::find_access());
+  DSJ_TRY(cluster_.transport, kube::make_cpprest_transport(access));
+  // The status thread tries again itself: short attempts keep its document fresh.
+  cluster_.client = std::make_unique<kube::Client>(
+      *cluster_.transport, kube::system_clock(),
+      kube::ClientOptions{
+          .attempts = 2, .deadline = Time(20'000), .request_timeout = Time(10'000)});
+  cluster_.publisher = std::make_unique<StatusPublisher>(*cluster_.client, kube::system_clock(),
+                                                         JobName{pod_.ns, pod_.job, pod_.job_uid},
+                                                         config_.replicas * config_.slots);
+  cluster_.watch =
+      std::make_unique<JobWatch>(*cluster_.client, kube::system_clock(), pod_.ns, pod_.job);
+  return {};
+}
+
+Result<std::shared_ptr<JoinGate>> PodAgent::open_gate() {
+  DSJ_TRY(const Token own, parse_token(token_->token()));
+  TokenKeys first;
+  const std::string keys_file = mounted(kConfigMountPath, kTokenKeysFile);
+  if (const auto text = files_.read_all(keys_file, 1 << 20)) {
+    DSJ_TRY(first, TokenKeys::from_jwks(*text, keys_file));
+  }
+  kube::Transport* transport = cluster_.transport.get();
+  const auto fetch = [transport, cancel = fetches_]() -> Result<std::string> {
+    const auto answer =
+        transport->call({.path = "/openid/v1/jwks", .timeout = Time(10'000)}, cancel);
+    if (!answer) return fail(ErrorKind::Transient, answer.error().message, "/openid/v1/jwks");
+    if (answer->status == 200) return answer->body;
+    return fail(ErrorKind::Transient, "the API server answered " + std::to_string(answer->status),
+                "/openid/v1/jwks");
+  };
+  keys_ = std::make_unique<KeyRing>(std::move(first), fetch);
+  return std::make_shared<TokenGate>(pod_.job, token_rules(pod_, own.claims.issuer), *keys_,
+                                     [] { return static_cast<int64_t>(std::time(nullptr)); });
+}
+
+Status PodAgent::open_join() {
+  if (config_.replicas == 1) return {};
+  if (pod_.worker == 0) {
+    DSJ_TRY(auto gate, open_gate());
+    DSJ_TRY(server_, HttpServer::open(pod_.ip, kJoinPort, std::move(gate), config_.replicas));
+    return {};
+  }
+  client_ = std::make_unique<HttpClient>(
+      [host = pod_.worker_zero_host]() -> Result<Endpoint> {
+        return Endpoint{host, kJoinPort};
+      },
+      Credentials{[this] { return token_->token(); }, [this] { token_->refused(); }}, Time(5000));
+  return {};
+}
+
+Status PodAgent::prepare() {
+  DSJ_TRY_STATUS(files_.make_dirs(config_.run_dir));
+  DSJ_TRY_STATUS(files_.make_dirs(path_join(config_.job.output_dir, kLogsDir)));
+  DSJ_TRY_STATUS(files_.make_dirs(path_join(config_.job.output_dir, kCheckpointsDir)));
+  DSJ_TRY(metrics_server_, HttpListener::open(pod_.ip, kMetricsPort, {}, metrics_));
+  mirror_ = std::make_unique<LogMirror>(STDOUT_FILENO);
+  return {};
+}
+
+/// The attempt and the budget as the job has them. Without an answer the attempt file decides.
+void PodAgent::look_at_the_job() {
+  if (!cluster_.watch) return;
+  const Time end = steady_time() + kFirstLook;
+  while (!cluster_.watch->view() && steady_time() < end) usleep(20'000);
+  const auto view = cluster_.watch->view();
+  if (!view) {
+    log::warn("the API server does not answer; the attempt file decides which attempt is next");
+    return;
+  }
+  config_.last_attempt = view->attempt;
+  const int limit = config_.budget.limit;
+  config_.budget = view->restarts;
+  config_.budget.limit = limit;
+}
+
+void PodAgent::stop(Agent& agent, const std::string& why) {
+  if (stopping_) return;
+  stopping_ = true;
+  log::info("stopping: " + why);
+  if (cluster_.publisher) cluster_.publisher->stopping();
+  agent.stop(steady_time());
+}
+
+void PodAgent::obey_the_job(Agent& agent) {
+  if (!cluster_.watch) return;
+  if (const auto view = cluster_.watch->view(); view && view->uid == pod_.job_uid) {
+    const std::string why = stop_reason(*view, pod_.revision);
+    if (!why.empty()) stop(agent, why);
+  }
+  if (!abandoned_ && cluster_.publisher->state() == StatusPublisher::State::Superseded) {
+    abandoned_ = true;
+    agent.abandon("the job shows a newer attempt than this agent's", steady_time());
+  }
+}
+
+void PodAgent::take_signals(Agent& agent, int signals) {
+  for (const int number : read_signals(signals)) {
+    if (number == SIGCHLD) continue;
+    if (number != SIGUSR1 && number != SIGUSR2) {
+      stop(agent, "signal " + std::to_string(number));
+    } else if (!job_.rank_command.empty()) {
+      for (const auto& rank : agent.rank_logs()) {
+        if (rank.running) signal_group(rank.pid, number);
+      }
+    }
+  }
+}
+
+void PodAgent::turn(Agent& agent, int signals, const AgentPorts& ports) {
+  take_signals(agent, signals);
+  obey_the_job(agent);
+  agent.turn(steady_time());
+  const auto ranks = agent.rank_logs();
+  int running = 0;
+  for (const auto& rank : ranks) {
+    running += rank.running;
+    if (!rank.file.empty()) mirror_->follow(rank.rank, rank.file, rank.from);
+  }
+  mirror_->turn();
+  metrics_->turned(running, cluster_.publisher.get());
+  bury_orphans([&](pid_t pid) {
+    return std::ranges::any_of(ranks,
+                               [&](const auto& rank) { return rank.running && rank.pid == pid; });
+  });
+  if (!agent.exit_code()) {
+    wait_for_events(agent, signals, ports, agent.next_turn(steady_time()));
+  }
+}
+
+/// While the API server is away nobody would see this pod end either: waiting costs nothing.
+void PodAgent::wait_until_stored() {
+  if (!cluster_.publisher) return;
+  bool told = false;
+  while (!cluster_.publisher->settled()) {
+    if (cluster_.publisher->refused_for() > kRefusalsTaken) {
+      log::error("the API server refuses the status of this job; its end is not stored");
+      return;
+    }
+    metrics_->turned(0, cluster_.publisher.get());
+    usleep(50'000);
+    if (!std::exchange(told, true)) log::info("the end is being stored in the job's status");
+  }
+}
+
+Result<int> PodAgent::run() {
+  DSJ_TRY(const int signals, signal_fd({SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGUSR1, SIGUSR2}));
+  ::signal(SIGPIPE, SIG_IGN);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // process 1 is one anyway, but a pod may share its processes
+  DSJ_TRY_STATUS(read_pod());
+  set_http_threads(pod_.worker == 0 ? 8 : 2);
+  DSJ_TRY_STATUS(prepare());
+  DSJ_TRY_STATUS(enter_cluster());
+  DSJ_TRY_STATUS(open_join());
+  look_at_the_job();
+  PosixRanks ranks;
+  PodReports reports(cluster_.publisher.get(), *metrics_);
+  const AgentPorts ports{.ranks = ranks,
+                         .files = files_,
+                         .reports = reports,
+                         .server = server_.get(),
+                         .client = client_.get()};
+  DSJ_TRY(Agent agent, Agent::make(config_, pod_.worker, pod_.incarnation, ports, steady_time()));
+  while (!agent.exit_code()) turn(agent, signals, ports);
+  mirror_->finish(kLastOutput);
+  std::vector<int> numbers;
+  for (const auto& rank : agent.rank_logs()) numbers.push_back(rank.rank);
+  Termination termination = termination_of(
+      agent.worker(), numbers, abandoned_ ? nullptr : agent.outcome(), reports.last_failure);
+  if (abandoned_) termination.reason = "Superseded";
+  write_termination(root_ + kTerminationLog, termination);
+  wait_until_stored();
+  return *agent.exit_code();
+}
+
+}  // namespace
+
+int run_pod(const PodOptions& options) {
+  log::init("worker");
+  PodAgent pod(options.root);
+  const auto code = pod.run();
+  if (code) return *code;
+  log::error(code.error().to_string());
+  write_termination(options.root + kTerminationLog, termination_of(code.error()));
+  return code.error().kind == ErrorKind::BadInput ? kExitBadInput : kExitEnvironment;
+}
+
+}  // namespace dsj::agent

@@ -1,0 +1,24 @@
+#include "agent/turns.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace dsj::agent {
+
+Time steady_time() {
+  return std::chrono::duration_cast<Time>(std::chrono::steady_clock::now().time_since_epoch());
+}
+
+void wait_for_events(const Agent& agent, int signal_fd, const AgentPorts& ports, Time until) {
+  std::vector<pollfd> entries = {{signal_fd, POLLIN, 0}};
+  for (int fd : agent.event_fds()) entries.push_back({fd, POLLIN, 0});
+  if (ports.server) entries.push_back({ports.server->ready_fd(), POLLIN, 0});
+  if (ports.client) entries.push_back({ports.client->ready_fd(), POLLIN, 0});
+  if (ports.reports.flush()) entries.push_back({ports.reports.fd(), POLLOUT, 0});
+  const auto left = std::max(Time(0), until - steady_time());
+  poll(entries.data(), entries.size(), static_cast<int>(left.count()));
+}
+
+}  // namespace dsj::agent

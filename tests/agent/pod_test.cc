@@ -1,0 +1,114 @@
+#include "agent/pod.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "common/contract.h"
+
+namespace dsj::agent {
+namespace {
+
+using namespace dsj::contract;
+
+std::map<std::string, std::string> environment() {
+  return {{kEnvJobName, "tune"},
+          {kEnvNamespace, "team"},
+          {kEnvJobUid, "uid-1"},
+          {kEnvWorker, "1"},
+          {kEnvIncarnation, "2"},
+          {kEnvRevision, "r1"},
+          {kEnvWorkerZeroHost, "tune-worker-0.tune.team.svc"},
+          {kEnvPodName, "tune-worker-1-2"},
+          {kEnvPodIp, "10.0.0.7"},
+          {kEnvServiceAccount, "tune-worker"}};
+}
+Result<Pod> read(const std::map<std::string, std::string>& variables) {
+  return pod_from_environment([&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? "" : found->second;
+  });
+}
+WorkerJob worker_job() {
+  WorkerJob job;
+  job.job.name = "tune";
+  job.job.output_dir = "/out";
+  job.replicas = 2;
+  job.slots = 4;
+  job.restart_limit = 5;
+  job.save_timeout = std::chrono::seconds(60);
+  job.step_timeout = std::chrono::seconds(90);
+  return job;
+}
+
+TEST(Pod, IsReadFromItsEnvironment) {
+  const auto pod = read(environment());
+  ASSERT_TRUE(pod) << pod.error().to_string();
+  EXPECT_EQ(pod->worker, 1);
+  EXPECT_EQ(pod->incarnation, 2);
+  EXPECT_EQ(pod->revision, "r1");
+  EXPECT_EQ(pod->ip, "10.0.0.7");
+}
+
+TEST(Pod, EverythingThatIsWrongIsToldAtOnce) {
+  auto variables = environment();
+  variables.erase(kEnvPodIp);
+  variables.erase(kEnvJobUid);
+  variables[kEnvWorker] = "one";
+  variables[kEnvIncarnation] = "0";
+  const auto pod = read(variables);
+  ASSERT_FALSE(pod);
+  EXPECT_EQ(pod.error().kind, ErrorKind::BadInput);
+  for (const char* name : {kEnvPodIp, kEnvJobUid, kEnvWorker, kEnvIncarnation}) {
+    EXPECT_NE(pod.error().message.find(name), std::string::npos) << pod.error().message;
+  }
+  EXPECT_EQ(pod.error().message.find(kEnvJobName), std::string::npos);
+}
+
+TEST(Pod, ANameThatIsNotThisWorkersIsRefused) {
+  auto variables = environment();
+  variables[kEnvPodName] = "tune-worker-1-1";
+  const auto pod = read(variables);
+  ASSERT_FALSE(pod);
+  EXPECT_NE(pod.error().message.find("expected \"tune-worker-1-2\""), std::string::npos);
+}
+
+TEST(Pod, ConfigurationOfItsAgent) {
+  const auto config = pod_config(*read(environment()), worker_job(), "/run/dsj", "/opt");
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->rank_command, std::vector<std::string>{"/opt/dsj-train"});
+  EXPECT_TRUE(config->hand_store);
+  EXPECT_TRUE(config->predecessor) << "its second life";
+  EXPECT_EQ(config->address, "10.0.0.7");
+  EXPECT_EQ(config->run_dir, "/run/dsj");
+  EXPECT_EQ(config->budget.limit, 5);
+  EXPECT_EQ(config->grace, Time(60'000));
+  EXPECT_EQ(config->stall, Time(90'000));
+  EXPECT_LT(config->lease, config->silence);
+}
+
+TEST(Pod, AProgramOfTheUsersListensItselfAndTellsNoSteps) {
+  WorkerJob job = worker_job();
+  job.rank_command = {"python", "train.py"};
+  const auto config = pod_config(*read(environment()), job, "/run/dsj", "/opt");
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->rank_command, job.rank_command);
+  EXPECT_FALSE(config->hand_store);
+  EXPECT_GT(config->stall, Time(365LL * 24 * 3600 * 1000));
+}
+
+TEST(Pod, AWorkerBeyondTheJobIsRefused) {
+  WorkerJob job = worker_job();
+  job.replicas = 1;
+  EXPECT_FALSE(pod_config(*read(environment()), job, "/run/dsj", "/opt"));
+}
+
+TEST(Pod, TokensMustBeOfTheJobsOwnAccount) {
+  const TokenRules rules = token_rules(*read(environment()), "https://issuer");
+  EXPECT_EQ(rules.issuer, "https://issuer");
+  EXPECT_EQ(rules.audience, "training.dsj.dev/job/uid-1");
+  EXPECT_EQ(rules.subject, "system:serviceaccount:team:tune-worker");
+}
+
+}  // namespace
+}  // namespace dsj::agent

@@ -1,0 +1,96 @@
+#include "agent/termination.h"
+
+#include <gtest/gtest.h>
+
+#include "common/contract.h"
+
+namespace dsj::agent {
+namespace {
+
+using namespace dsj::contract;
+using nlohmann::json;
+
+Worker worker_with(int exit_code, std::vector<RankState> ranks) {
+  Worker worker({.worker = 1}, Time(0));
+  worker.exit_code = exit_code;
+  worker.exit_reason = "the job ended";
+  worker.report.attempt = 3;
+  worker.report.ranks = std::move(ranks);
+  return worker;
+}
+json message(const Worker& worker, const Outcome* outcome = nullptr, const json& failure = {}) {
+  return json::parse(to_text(termination_of(worker, {4, 5}, outcome, failure)));
+}
+
+TEST(Termination, CompletedOnlyWithTheLastStep) {
+  const auto done = message(
+      worker_with(kExitDone, {{.running = false, .step = 20}, {.running = false, .step = 20}}));
+  EXPECT_EQ(done["reason"], kReasonCompleted);
+  EXPECT_EQ(done["step"], 20);
+  EXPECT_EQ(done["attempt"], 3);
+  EXPECT_FALSE(done.contains("rank"));
+  EXPECT_EQ(message(worker_with(kExitPreempted, {}))["reason"], kReasonPreempted);
+}
+
+TEST(Termination, NamesTheFirstOfItsOwnRanksThatFailedByItself) {
+  const auto text = message(worker_with(
+      kExitFailed,
+      {{.running = false, .exit_code = kExitPeerLost, .exit_order = 2, .step = 7},
+       {.running = false, .signal = 11, .exit_order = 1, .step = 8, .last_words = "boom"}}));
+  EXPECT_EQ(text["rank"], 5);
+  EXPECT_EQ(text["signal"], 11);
+  EXPECT_EQ(text["lastWords"], "boom");
+  EXPECT_EQ(text["step"], 8);
+  const auto killed = message(worker_with(
+      kExitFailed, {{.running = false, .signal = 9, .stopped = true, .exit_order = 1}}));
+  EXPECT_FALSE(killed.contains("rank")) << "its own agent killed it";
+}
+
+TEST(Termination, WorkerZeroTellsOfTheWholeJob) {
+  const Outcome outcome{kExitFailed, kReasonBackoffLimitExceeded, "no restart is left"};
+  const json failure = {{"rank", 9}, {"exitCode", 1}, {"signal", 0}, {"lastWords", "w"}};
+  const auto text = message(worker_with(kExitFailed, {}), &outcome, failure);
+  EXPECT_EQ(text["reason"], kReasonBackoffLimitExceeded);
+  EXPECT_EQ(text["message"], "no restart is left");
+  EXPECT_EQ(text["rank"], 9);
+  EXPECT_EQ(text["exitCode"], 1);
+  EXPECT_EQ(text["lastWords"], "w");
+  const Outcome done{kExitDone, kReasonCompleted, "all"};
+  EXPECT_FALSE(message(worker_with(kExitDone, {}), &done, failure).contains("rank"))
+      << "an attempt that failed before is not how it ended";
+}
+
+TEST(Termination, FitsWhatTheKubeletKeepsWhateverItSays) {
+  for (const char* unit : {"x", "\x01", "\xff", "\u00e9", "\""}) {
+    std::string words;
+    while (words.size() < 20'000) words += unit;
+    const Termination termination{.reason = "Failed",
+                                  .message = words,
+                                  .step = 1,
+                                  .attempt = 2,
+                                  .failure = {{"rank", 0}, {"lastWords", words}}};
+    const std::string text = to_text(termination);
+    EXPECT_LE(text.size(), kTerminationBytesMax);
+    const json read = json::parse(text, nullptr, false);
+    ASSERT_TRUE(read.is_object()) << unit;
+    EXPECT_EQ(read["reason"], "Failed");
+    EXPECT_EQ(read["rank"], 0);
+  }
+}
+
+TEST(Termination, TheEndOfTheLastWordsIsKept) {
+  const std::string words = std::string(5000, 'a') + " the very end";
+  const json read = json::parse(to_text(
+      {.reason = "Failed", .message = "m", .failure = {{"rank", 0}, {"lastWords", words}}}));
+  EXPECT_TRUE(read["lastWords"].get<std::string>().ends_with("the very end"));
+  EXPECT_EQ(read["message"], "m");
+}
+
+TEST(Termination, AnErrorBeforeTheStart) {
+  const Termination told = termination_of(Error{ErrorKind::BadInput, "bad", "here", ""});
+  EXPECT_EQ(told.reason, "BadInput");
+  EXPECT_EQ(told.message, "here: bad");
+}
+
+}  // namespace
+}  // namespace dsj::agent

@@ -1,0 +1,370 @@
+// Whole pods without a cluster: real `dsj-agent --pod` processes with fake ranks, tokens signed as
+// a cluster signs them, and an API server in memory behind HTTP. Each pod has an address of the
+// loopback network and a root of its own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "agent/http_listener.h"
+#include "agent/spawn.h"
+#include "agent/status_publisher.h"
+#include "common/contract.h"
+#include "common/worker_job.h"
+#include "tests/agent/raw_http.h"
+#include "tests/agent/test_tokens.h"
+#include "tests/kube/fake_api_server.h"
+
+namespace dsj::run_test {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace dsj::contract;
+using namespace std::chrono_literals;
+using agent::ChildExit;
+using nlohmann::json;
+using testing::HasSubstr;
+
+/// FakeApiServer behind HTTP, and the cluster's token keys. A watch ends as Gone: the client lists
+/// again.
+struct ApiFront final : agent::HttpHandler {
+  std::optional<agent::HttpAnswer> refuse(const agent::HttpHead&) override {
+    if (away) return agent::HttpAnswer{503, "away"};
+    return std::nullopt;
+  }
+  agent::HttpAnswer answer(const agent::HttpHead& head, const std::string& body) override {
+    if (head.path == "/openid/v1/jwks") return {200, jwks, "application/json"};
+    if (head.path.find("watch=") != std::string::npos) {
+      return {410, R"({"kind":"Status","reason":"Expired","code":410})", "application/json"};
+    }
+    kube::Request request{.method = head.method, .path = head.path, .body = body};
+    if (head.method == "PATCH") request.content_type = "application/apply-patch+yaml";
+    const auto answer = server.call(request, kube::Cancel());
+    return {answer->status, answer->body, "application/json"};
+  }
+  kube::testing::FakeApiServer server;
+  std::string jwks;
+  std::atomic<bool> away = false;
+};
+
+std::string read_text(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+struct PodRun : testing::Test {
+  struct Worker {
+    pid_t pid = -1;
+    fs::path root;
+    std::optional<ChildExit> exit;
+  };
+  fs::path here = fs::path(testing::TempDir()) / ("pods-" + std::to_string(getpid()));
+  // An own part of 127/8, so that runs beside this one do not meet it.
+  std::string net = "127." + std::to_string(1 + getpid() / 250 % 250) + "." +
+                    std::to_string(1 + getpid() % 250) + ".";
+  agent::TestKey key = agent::TestKey::p256("k1");
+  std::shared_ptr<ApiFront> api = std::make_shared<ApiFront>();
+  std::unique_ptr<agent::HttpListener> listener;
+  std::string uid;
+  WorkerJob job;
+  std::map<std::string, std::string> variables;
+  std::vector<Worker> pods;
+
+  void SetUp() override {
+    fs::remove_all(here);
+    fs::create_directories(here / "out");
+    api->jwks = agent::jwks_of({key});
+    api->server.serve(agent::job_resource(), true);
+    auto opened = agent::HttpListener::open("127.0.0.1", 0, {.body_bytes = 1 << 20}, api);
+    ASSERT_TRUE(opened) << opened.error().to_string();
+    listener = std::move(*opened);
+    std::ofstream(here / "kubeconfig")
+        << "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
+           "contexts: [{name: c, context: {cluster: c, user: u}}]\n"
+           "users: [{name: u, user: {token: x}}]\n"
+           "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:"
+        << listener->port() << "'}}]\n";
+    kube::Client client(api->server, kube::system_clock());
+    const auto made = client.create(agent::job_resource(), "team",
+                                    {{"apiVersion", "training.dsj.dev/v1alpha1"},
+                                     {"kind", kKind},
+                                     {"metadata", {{"name", "tune"}, {"namespace", "team"}}},
+                                     {"spec", {{"suspend", false}}}});
+    ASSERT_TRUE(made) << made.error().to_string();
+    uid = (*made)["metadata"]["uid"];
+    job.job.name = "tune";
+    job.job.world_size = 2;
+    job.job.output_dir = here / "out";
+    job.job.training.max_steps = 30;
+    job.job.training.save_steps = 10;
+    job.job.ds_config = json::object();
+    job.job.ds_config_source = "spec.deepspeed.config";
+    job.replicas = 2;
+    job.rank_command = {};
+  }
+  void TearDown() override {
+    for (auto& pod : pods) {
+      if (pod.exit || pod.pid < 0) continue;
+      kill(pod.pid, SIGKILL);
+      while (!agent::reap(pod.pid)) usleep(10'000);
+    }
+    if (!HasFailure()) fs::remove_all(here);
+  }
+
+  std::string token(const std::string& pod) {
+    json claims = agent::pod_claims(pod, std::time(nullptr));
+    claims["aud"] = {kAudiencePrefix + uid};
+    return key.sign(claims);
+  }
+  /// Starts worker `index`; `as`: the pod that its token is of.
+  void start(int index, int64_t incarnation = 1, std::string as = {}) {
+    const std::string name = worker_pod_name("tune", index, incarnation);
+    Worker pod{.root = here / name};
+    for (const char* folder : {kConfigMountPath, kTokenMountPath, kScratchMountPath, "/dev"}) {
+      fs::create_directories(pod.root.string() + folder);
+    }
+    // dsj-train is what lies beside the agent: here a fake one.
+    fs::create_directories(pod.root / "bin");
+    fs::copy_file(std::string(DSJ_BIN_DIR) + "/dsj-agent", pod.root / "bin/dsj-agent");
+    fs::create_symlink(std::string(DSJ_BIN_DIR) + "/fake_rank", pod.root / "bin/dsj-train");
+    std::ofstream(pod.root.string() + kConfigMountPath + "/" + kWorkerJobFile) << to_text(job);
+    std::ofstream(pod.root.string() + kTokenMountPath + "/" + kTokenFile)
+        << token(as.empty() ? name : as);
+    std::map<std::string, std::string> all = {{"PATH", "/usr/bin:/bin"},
+                                              {"KUBECONFIG", here / "kubeconfig"},
+                                              {"FAKE_STEP_MS", "20"},
+                                              {kEnvJobName, "tune"},
+                                              {kEnvNamespace, "team"},
+                                              {kEnvJobUid, uid},
+                                              {kEnvWorker, std::to_string(index)},
+                                              {kEnvIncarnation, std::to_string(incarnation)},
+                                              {kEnvRevision, "r1"},
+                                              {kEnvWorkerZeroHost, net + "10"},
+                                              {kEnvPodName, name},
+                                              {kEnvPodIp, net + std::to_string(10 + index)},
+                                              {kEnvServiceAccount, "tune-worker"}};
+    for (const auto& [variable, value] : variables) all[variable] = value;
+    agent::SpawnSpec spec{.command = {pod.root / "bin/dsj-agent", "--pod", "--root", pod.root},
+                          .log_file = pod.root / "output"};
+    for (const auto& [variable, value] : all) spec.environment.push_back(variable + "=" + value);
+    const auto pid = agent::spawn(spec);
+    ASSERT_TRUE(pid) << pid.error().to_string();
+    pod.pid = *pid;
+    pods.push_back(pod);
+  }
+  bool soon(const std::function<bool()>& holds, std::chrono::seconds patience = 30s) {
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (std::chrono::steady_clock::now() < end) {
+      for (auto& pod : pods) {
+        if (!pod.exit) pod.exit = agent::reap(pod.pid);
+      }
+      if (holds()) return true;
+      usleep(20'000);
+    }
+    return false;
+  }
+  bool all_end() {
+    return soon([&] { return std::ranges::all_of(pods, [](auto& pod) { return pod.exit.has_value(); }); });
+  }
+  json status() {
+    const auto all = api->server.objects(agent::job_resource());
+    return all[0].value("status", json::object());
+  }
+  json message(size_t pod) {
+    return json::parse(read_text(pods[pod].root.string() + kTerminationLog), nullptr, false);
+  }
+  std::string output(size_t pod) { return read_text(pods[pod].root / "output"); }
+  std::vector<int64_t> metric_steps() {
+    std::ifstream file(here / "out" / kMetricsFile);
+    std::vector<int64_t> steps;
+    for (std::string line; std::getline(file, line);) steps.push_back(json::parse(line)["step"]);
+    return steps;
+  }
+  bool steps_are_one_to(int64_t last) {
+    const auto steps = metric_steps();
+    if (static_cast<int64_t>(steps.size()) != last) return false;
+    for (int64_t i = 0; i < last; ++i) {
+      if (steps[i] != i + 1) return false;
+    }
+    return true;
+  }
+};
+
+TEST_F(PodRun, TwoWorkersToTheEnd) {
+  start(0);
+  start(1);
+  ASSERT_TRUE(soon([&] { return !metric_steps().empty(); })) << output(0) << output(1);
+  const std::string metrics = agent::raw_http(
+      net + "10", kMetricsPort, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(metrics, HasSubstr("deepspeedjob_ranks_running 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("deepspeedjob_attempt 1\n"));
+  ASSERT_TRUE(all_end()) << output(0) << output(1);
+  for (size_t pod : {0, 1}) {
+    EXPECT_EQ(pods[pod].exit->exit_code, kExitDone) << output(pod);
+    EXPECT_EQ(message(pod)["reason"], kReasonCompleted);
+    EXPECT_EQ(message(pod)["step"], 30);
+    EXPECT_EQ(message(pod)["attempt"], 1);
+    EXPECT_THAT(output(pod), HasSubstr("[rank " + std::to_string(pod) + "] fake rank " +
+                                       std::to_string(pod) + " of 2"));
+    EXPECT_THAT(read_text(here / "out/logs" / ("rank-" + std::to_string(pod) + ".log")),
+                HasSubstr("fake rank"));
+  }
+  EXPECT_TRUE(steps_are_one_to(30));
+  EXPECT_EQ(status()["training"]["attempt"], 1);
+  EXPECT_EQ(status()["training"]["worldSize"], 2);
+  EXPECT_EQ(status()["training"]["step"], 30);
+  EXPECT_EQ(status()["checkpoint"]["lastSaved"]["step"], 30);
+}
+
+TEST_F(PodRun, ARankThatDiesIsAnAttemptAndNotAPod) {
+  variables["FAKE_FAULT"] = "attempt=1,rank=1,step=15,do=segv";
+  start(0);
+  start(1);
+  ASSERT_TRUE(all_end()) << output(0) << output(1);
+  EXPECT_EQ(pods[0].exit->exit_code, kExitDone) << output(0);
+  EXPECT_EQ(pods[1].exit->exit_code, kExitDone) << output(1);
+  EXPECT_EQ(message(1)["attempt"], 2);
+  EXPECT_TRUE(steps_are_one_to(30));
+  const json failure = status()["training"]["lastFailure"];
+  EXPECT_EQ(failure["attempt"], 1);
+  EXPECT_EQ(failure["worker"], 1);
+  EXPECT_EQ(failure["rank"], 1);
+  EXPECT_EQ(failure["signal"], SIGSEGV);
+  EXPECT_THAT(failure["lastWords"].get<std::string>(), HasSubstr("about to segv"));
+  EXPECT_EQ(status()["training"]["attempt"], 2);
+}
+
+TEST_F(PodRun, TheBudgetSpentEndsEveryPod) {
+  variables["FAKE_FAULT"] = "attempt=0,rank=1,step=5,do=exit1";
+  job.restart_limit = 1;
+  start(0);
+  start(1);
+  ASSERT_TRUE(all_end()) << output(0) << output(1);
+  EXPECT_EQ(pods[0].exit->exit_code, kExitFailed);
+  EXPECT_EQ(pods[1].exit->exit_code, kExitFailed);
+  EXPECT_EQ(message(0)["reason"], kReasonBackoffLimitExceeded);
+  EXPECT_EQ(message(0)["rank"], 1);
+  EXPECT_EQ(message(0)["exitCode"], kExitFailed);
+  EXPECT_THAT(message(0)["lastWords"].get<std::string>(), HasSubstr("told to fail"));
+  EXPECT_EQ(message(1)["rank"], 1);
+}
+
+TEST_F(PodRun, SigtermOfOneSavesOneStepOnAllAndTheNextLivesGoOn) {
+  start(0);
+  start(1);
+  ASSERT_TRUE(soon([&] { return metric_steps().size() > 3; })) << output(0) << output(1);
+  kill(pods[1].pid, SIGTERM);
+  ASSERT_TRUE(all_end()) << output(0) << output(1);
+  for (size_t pod : {0, 1}) {
+    EXPECT_EQ(pods[pod].exit->exit_code, kExitPreempted) << output(pod);
+    EXPECT_EQ(message(pod)["reason"], kReasonPreempted);
+  }
+  const int64_t saved = status()["checkpoint"]["lastSaved"]["step"];
+  EXPECT_GT(saved, 3);
+  EXPECT_LT(saved, 30);
+  EXPECT_EQ(status()["training"]["step"], saved);
+  start(0, 2);
+  start(1, 2);
+  ASSERT_TRUE(soon([&] { return pods[2].exit && pods[3].exit; }, 60s)) << output(2) << output(3);
+  EXPECT_EQ(pods[2].exit->exit_code, kExitDone) << output(2);
+  EXPECT_EQ(pods[3].exit->exit_code, kExitDone) << output(3);
+  EXPECT_EQ(status()["training"]["attempt"], 2);
+  EXPECT_EQ(status()["checkpoint"]["lastRestored"]["step"], saved);
+  EXPECT_TRUE(steps_are_one_to(30));
+}
+
+TEST_F(PodRun, SuspensionStopsTheJobAtOneStep) {
+  job.job.training.max_steps = 100'000;
+  start(0);
+  start(1);
+  ASSERT_TRUE(soon([&] { return metric_steps().size() > 3; })) << output(0) << output(1);
+  api->server.edit(agent::job_resource(), "team", "tune",
+                   [](json& object) { object["spec"]["suspend"] = true; });
+  ASSERT_TRUE(soon([&] { return pods[0].exit && pods[1].exit; }, 60s)) << output(0);
+  EXPECT_EQ(pods[0].exit->exit_code, kExitPreempted) << output(0);
+  EXPECT_EQ(pods[1].exit->exit_code, kExitPreempted) << output(1);
+  EXPECT_EQ(status()["training"]["stopStep"], status()["checkpoint"]["lastSaved"]["step"]);
+}
+
+TEST_F(PodRun, TheApiServerMayBeAwayFromBeginningToEnd) {
+  // Keys by the mounted ConfigMap: the gang forms without the API server.
+  job.job.training.max_steps = 10;
+  api->away = true;
+  start(0);
+  std::ofstream(pods[0].root.string() + kConfigMountPath + "/" + kTokenKeysFile) << api->jwks;
+  start(1);
+  ASSERT_TRUE(soon([&] { return metric_steps().size() == 10; }, 60s)) << output(0) << output(1);
+  ASSERT_TRUE(soon([&] { return pods[1].exit.has_value(); })) << output(1);
+  EXPECT_EQ(pods[1].exit->exit_code, kExitDone);
+  usleep(500'000);
+  EXPECT_FALSE(agent::reap(pods[0].pid)) << "the end is not stored yet";
+  EXPECT_EQ(message(0)["reason"], kReasonCompleted) << "but told to the kubelet already";
+  api->away = false;
+  ASSERT_TRUE(all_end()) << output(0);
+  EXPECT_EQ(pods[0].exit->exit_code, kExitDone);
+  EXPECT_EQ(status()["checkpoint"]["lastSaved"]["step"], 10);
+}
+
+TEST_F(PodRun, AForeignPodDoesNotJoin) {
+  start(0);
+  start(1, 1, "intruder");
+  ASSERT_TRUE(soon([&] { return output(1).find("403") != std::string::npos; })) << output(1);
+  EXPECT_THAT(output(1), HasSubstr("the token is of pod \"intruder\""));
+  EXPECT_TRUE(metric_steps().empty());
+  EXPECT_FALSE(fs::exists(here / "out/checkpoints/attempt"));
+}
+
+TEST_F(PodRun, ANewerAttemptInTheStatusEndsTheRanksOfTheOlder) {
+  job.job.training.max_steps = 100'000;
+  job.job.training.save_steps = 5;
+  start(0);
+  start(1);
+  ASSERT_TRUE(soon([&] { return status().contains("training"); })) << output(0);
+  api->server.edit(agent::job_resource(), "team", "tune",
+                   [](json& object) { object["status"]["training"]["attempt"] = 7; });
+  ASSERT_TRUE(soon([&] { return pods[0].exit.has_value(); })) << output(0);
+  EXPECT_EQ(pods[0].exit->exit_code, kExitPeerLost);
+  EXPECT_EQ(message(0)["reason"], "Superseded");
+  EXPECT_EQ(status()["training"]["attempt"], 7);
+}
+
+TEST_F(PodRun, OrphansOfARankAreCollected) {
+  job.replicas = 1;
+  job.job.world_size = 1;
+  job.job.training.max_steps = 100'000;
+  variables["FAKE_FAULT"] = "attempt=1,rank=0,step=3,do=child;attempt=1,rank=0,step=6,do=exit1";
+  start(0);
+  ASSERT_TRUE(soon([&] {
+    return status().contains("training") && status()["training"].value("attempt", 0) == 2;
+  })) << output(0);
+  // The grandchild of attempt 1 left its group and lives on as the agent's child; when it dies it
+  // must not stay a zombie.
+  const std::string own = std::to_string(pods[0].pid);
+  const auto children = [&] {
+    std::ifstream file("/proc/" + own + "/task/" + own + "/children");
+    std::vector<pid_t> pids;
+    for (pid_t pid; file >> pid;) pids.push_back(pid);
+    return pids;
+  };
+  ASSERT_TRUE(soon([&] { return children().size() == 2; })) << children().size();
+  kill(children()[0], SIGKILL);
+  kill(children()[1], SIGKILL);
+  EXPECT_TRUE(soon([&] { return children().size() <= 1; })) << "rank of attempt 3 at most";
+}
+
+TEST_F(PodRun, WhatIsMissingIsSaidInTheTerminationMessage) {
+  variables[kEnvJobUid] = "";
+  start(0);
+  ASSERT_TRUE(all_end());
+  EXPECT_EQ(pods[0].exit->exit_code, kExitBadInput);
+  EXPECT_EQ(message(0)["reason"], "BadInput");
+  EXPECT_THAT(message(0)["message"].get<std::string>(), HasSubstr(kEnvJobUid));
+}
+
+}  // namespace
+}  // namespace dsj::run_test
