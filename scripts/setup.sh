@@ -83,4 +83,4 @@ build_cluster_programs() {
 
 install_apt
 [ -z "${DSJ_SETUP_CLUSTER:-}" ] || build_cluster_programs
-install_libtorch
+[ "${DSJ_SETUP_TORCH:-yes}" = no ] || install_libtorch

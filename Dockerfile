@@ -1,0 +1,31 @@
+# The two images, from scratch plus what ldd needs (scripts/image.sh), for a user without a name and a read-only root.
+#   docker build --target operator -t dsj-operator .
+#   docker build --target worker -t dsj-worker .
+# Each is built by the project's own set-up and build; the operator's stage does without libtorch.
+FROM debian:12 AS sources
+WORKDIR /src
+COPY . .
+
+FROM sources AS operator-build
+RUN DSJ_SETUP_TORCH=no scripts/setup.sh \
+ && scripts/build.sh build "$(nproc)" -DDSJ_ENGINE=OFF -DDSJ_TESTS=OFF -- dsj-operator \
+ && scripts/image.sh root operator build /image
+
+FROM sources AS worker-build
+RUN scripts/setup.sh \
+ && scripts/build.sh build "$(nproc)" -DDSJ_TESTS=OFF -DDSJ_BENCH=OFF -- dsj-agent dsj-train dsj \
+ && scripts/image.sh root worker build /image
+
+FROM scratch AS operator
+COPY --from=operator-build /image /
+ENV PATH=/opt/dsj/bin
+USER 65532:65532
+WORKDIR /tmp
+ENTRYPOINT ["/opt/dsj/bin/dsj-operator"]
+
+FROM scratch AS worker
+COPY --from=worker-build /image /
+ENV PATH=/opt/dsj/bin
+USER 65532:65532
+WORKDIR /tmp
+ENTRYPOINT ["/opt/dsj/bin/dsj-agent"]

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""The root file systems of our images: complete, small, nothing in them that need not be there.
+
+Usage: image_check.py REPOSITORY BUILD GTEST_REPORT. What is not built here is skipped by name. Exit 1 on a failure.
+"""
+import hashlib
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+
+LIMIT_MB = {"operator": 40, "worker": 450}
+PROGRAMS = {"operator": ["dsj-operator"], "worker": ["dsj-agent", "dsj-train", "dsj"]}
+# A call of each program that loads all its libraries and ends by itself, with what it then says.
+PROOF = {"dsj-operator": (["--help"], ""), "dsj-agent": (["--help"], "DeepSpeedJob"), "dsj": (["--help"], "validate"),
+         "dsj-train": (["generate"], "--model is required")}
+
+
+class Skip(Exception):
+    pass
+
+
+def image(repository, *words):
+    return subprocess.run([os.path.join(repository, "scripts/image.sh"), *words], capture_output=True, text=True, check=False)
+
+
+def expect(truth, what):
+    if not truth:
+        raise AssertionError(what)
+
+
+def digest(root):
+    total = hashlib.sha256()
+    for folder, folders, names in os.walk(root):
+        folders.sort()
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            info = os.lstat(path)
+            total.update(f"{os.path.relpath(path, root)} {info.st_mode} {info.st_mtime}".encode())
+            if stat.S_ISREG(info.st_mode):
+                with open(path, "rb") as file:
+                    total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()
+
+
+def bad_words(repository, _build, room):
+    expect(image(repository).returncode == 2, "no words: usage and 2")
+    done = image(repository, "root", "everything", room, room + "/x")
+    expect(done.returncode == 2 and "everything" in done.stderr, f"an unknown target is named: {done.stderr}")
+    done = image(repository, "root", "operator", room, room + "/x")
+    expect(done.returncode == 2 and "dsj-operator is not built" in done.stderr, f"what is missing is named: {done.stderr}")
+
+
+def root_of(target):
+    def check(repository, build, room):
+        for program in PROGRAMS[target]:
+            if not os.access(os.path.join(build, "bin", program), os.X_OK):
+                raise Skip(f"{program} is not built here")
+        root = os.path.join(room, "root")
+        done = image(repository, "root", target, build, root)
+        expect(done.returncode == 0, done.stderr)
+        size = sum(os.lstat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(root) for name in names) / 1e6
+        print(f"result: image {target}: {size:.1f} MB (limit {LIMIT_MB[target]})")
+        expect(size < LIMIT_MB[target], f"{size:.1f} MB")
+        for folder, _, names in os.walk(root):
+            for name in names:
+                mode = os.lstat(os.path.join(folder, name)).st_mode
+                expect(not mode & (stat.S_ISUID | stat.S_ISGID), f"{name} has a set-id bit")
+                expect(stat.S_ISLNK(mode) or not mode & stat.S_IWOTH, f"{name} can be written by everybody")
+                expect(name not in ("sh", "bash", "busybox"), f"a shell: {name}")
+        first = digest(root)
+        expect(image(repository, "root", target, build, root).returncode == 0, "again")
+        expect(digest(root) == first, "the same programs give the same files")
+        if os.geteuid() != 0:
+            raise Skip("only root may chroot: the programs were not started in it")
+        for program in PROGRAMS[target]:
+            words, says = PROOF[program]
+            done = subprocess.run(["chroot", "--userspec=65532:65532", root, "/opt/dsj/bin/" + program, *words],
+                                  capture_output=True, text=True, check=False, env={"PATH": "/opt/dsj/bin:/usr/bin:/bin:/usr/sbin"})
+            expect(done.returncode in (0, 2) and says in done.stdout + done.stderr,
+                   f"{program} in its root: {done.returncode} {done.stdout}{done.stderr}")
+    return check
+
+
+def main():
+    repository, build, report = sys.argv[1:4]
+    cases = []
+    for name, check in (("BadWords", bad_words), ("Operator", root_of("operator")), ("Worker", root_of("worker"))):
+        case = {"name": name, "classname": "Image", "result": "COMPLETED"}
+        room = tempfile.mkdtemp()
+        try:
+            check(repository, build, room)
+            print(name, "ok")
+        except Skip as reason:
+            case["result"] = "SKIPPED"
+            print(f"result: image {name} SKIPPED: {reason}")
+        except AssertionError as problem:
+            case["failures"] = [{"failure": str(problem), "type": ""}]
+            print(name, "FAILED:", problem)
+        finally:
+            shutil.rmtree(room, ignore_errors=True)
+        cases.append(case)
+    with open(report, "w", encoding="utf-8") as out:
+        json.dump({"testsuites": [{"name": "Image", "testsuite": cases}]}, out)
+    return 1 if any("failures" in case for case in cases) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
