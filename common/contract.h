@@ -132,6 +132,16 @@ inline constexpr char kTerminationLog[] = "/dev/termination-log";
 inline constexpr int kJoinPort = 29400;     ///< worker 0's agent, for the other agents
 inline constexpr int kMetricsPort = 29401;  ///< every agent: /metrics and /healthz
 
+// ---- the operator's own pod, as charts/deepspeedjob makes it. kEnvNamespace is its own namespace,
+// kEnvPodName its identity in the election.
+inline constexpr char kEnvWorkerImage[] = "DSJ_WORKER_IMAGE";
+inline constexpr char kEnvImagePullPolicy[] = "DSJ_IMAGE_PULL_POLICY";  ///< may be empty
+inline constexpr char kEnvWatchNamespaces[] = "DSJ_WATCH_NAMESPACES";   ///< "a,b"; empty: all
+inline constexpr char kEnvReadNodes[] = "DSJ_READ_NODES";               ///< "true", "false"
+inline constexpr char kEnvLeaseName[] = "DSJ_LEASE_NAME";               ///< in its own namespace
+inline constexpr char kEnvLogLevel[] = "DSJ_LOG_LEVEL";                 ///< info, debug ...
+inline constexpr int kOperatorPort = 29402;  ///< /metrics, /healthz (alive), /readyz
+
 // ---- what operator and agents read of each other
 // An agent's termination message is one JSON object of at most 4096 bytes: {"reason":R,"message":M,
 // "step":S,"attempt":N} and, where one rank is to blame, "rank", "exitCode" or "signal", and
