@@ -164,6 +164,11 @@ void Resolver::hugging_face_optimizer() {
                       ? matched(at("eps"), args_.adam_epsilon, "adamEpsilon", 1e-8, 1e-8)
                       : found.eps;
   optimizer.weight_decay = matched(at("weight_decay"), args_.weight_decay, "weightDecay", 0, 0);
+  if (optimizer.weight_decay != 0)
+    report(Severity::Warning, "training.weightDecay",
+           "acts on every parameter, as an optimizer of ds_config does; Hugging Face's own leaves "
+           "biases and norms out",
+           "add an \"optimizer\" section, which means the same here and there");
   if (has(found, "betas")) betas(optimizer);
   origin("optimizer.type", found.name, args_.optim ? path : "default (Hugging Face)");
 }

@@ -116,6 +116,11 @@ TEST(OptimizerTest, HuggingFacesOptimWithoutASection) {
     EXPECT_EQ(r.config.optimizer.kind, kind) << optim;
     EXPECT_EQ(r.config.optimizer.lr, 3e-4);
   }
+  EXPECT_EQ(said(resolve(config, args, {}), Severity::Warning).find("weightDecay"),
+            std::string::npos);
+  args.weight_decay = 0.1;
+  EXPECT_NE(said(resolve(config, args, {}), Severity::Warning).find("leaves biases and norms out"),
+            std::string::npos);
   args.optim = "adafactor";
   EXPECT_FALSE(said(resolve(config, args, {}), Severity::Unsupported).empty());
   args.optim = "adamw_toch";
