@@ -30,6 +30,10 @@ Result<nlohmann::json> parse_json(std::string_view text, const std::string& path
     // The library quotes what it read last, bad bytes and all.
     return bad_input("is not JSON: " + to_valid_utf8(what),
                      path + ":" + std::to_string(line) + ":" + std::to_string(column));
+  } catch (const nlohmann::json::out_of_range& error) {  // 1e999, without a place
+    std::string what = error.what();
+    if (const auto space = what.find("] "); space != std::string::npos) what.erase(0, space + 2);
+    return bad_input("is not JSON: " + to_valid_utf8(what), path);
   }
 }
 
