@@ -33,14 +33,6 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void triad(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c) {
-  at::parallel_for(0, a.numel(), 1 << 15, [&](int64_t begin, int64_t end) {
-    float* __restrict to = a.data_ptr<float>();
-    const float *from = b.const_data_ptr<float>(), *scaled = c.const_data_ptr<float>();
-    for (int64_t i = begin; i < end; ++i) to[i] = from[i] + 3.0f * scaled[i];
-  });
-}
-
 }  // namespace
 
 /// Arguments: millions of parameters (default 24).
@@ -49,7 +41,8 @@ int main(int argc, char** argv) {
   memory::install();
   const int64_t n = (argc > 1 ? std::atoll(argv[1]) : 24) * 1'000'000;
   const at::Tensor p = at::randn({n}), m = at::randn({n}).mul_(1e-3), v = at::rand({n}).mul_(1e-6);
-  const at::Tensor grad = at::randn({n}), step = at::ones({}), scratch = at::empty({n});
+  const at::Tensor grad = at::randn({n}), step = at::ones({});
+  at::Tensor scratch = at::empty({n});
   const at::Tensor low_grad = grad.to(at::kBFloat16), low = p.to(at::kBFloat16);
   const optim::Update update{.rule = optim::AdamRule{.lr = 1e-4,
                                                      .beta1 = 0.9,
@@ -61,7 +54,7 @@ int main(int argc, char** argv) {
                                                      .correction2 = 0.001}};
   const std::vector<at::Tensor> states = {m, v};
   const std::vector<std::pair<const char*, std::function<void()>>> sides = {
-      {"triad", [&] { triad(scratch, p, grad); }},
+      {"triad", [&] { at::add_out(scratch, p, grad, 3); }},
       {"ours, fp32",
        [&] {
          zero::update_span(update, {p, grad, states});

@@ -13,6 +13,9 @@ if(TorchCpu_FOUND AND NOT TARGET torch::cpu)
     -Wl,-rpath,${DSJ_TORCH_ROOT}/lib)
   target_include_directories(torch::cpu SYSTEM INTERFACE ${TorchCpu_INCLUDE} ${TorchCpu_INCLUDE}/torch/csrc/api/include)
   target_compile_definitions(torch::cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
+  # at::parallel_for is a template over OpenMP's pragmas: without this it is a plain loop in our translation units. The
+  # run-time library is libtorch's own, below.
+  target_compile_options(torch::cpu INTERFACE -fopenmp)
   target_link_libraries(torch::cpu INTERFACE ${TorchCpu_LIBRARY} ${TorchCpu_C10})
   file(GLOB TorchCpu_GOMP ${DSJ_TORCH_ROOT}/lib/libgomp*.so*)
   if(TorchCpu_GOMP)
