@@ -139,7 +139,6 @@ inline constexpr char kEnvImagePullPolicy[] = "DSJ_IMAGE_PULL_POLICY";  ///< may
 inline constexpr char kEnvWatchNamespaces[] = "DSJ_WATCH_NAMESPACES";   ///< "a,b"; empty: all
 inline constexpr char kEnvReadNodes[] = "DSJ_READ_NODES";               ///< "true", "false"
 inline constexpr char kEnvLeaseName[] = "DSJ_LEASE_NAME";               ///< in its own namespace
-inline constexpr char kEnvLogLevel[] = "DSJ_LOG_LEVEL";                 ///< info, debug ...
 inline constexpr int kOperatorPort = 29402;  ///< /metrics, /healthz (alive), /readyz
 
 // ---- what operator and agents read of each other

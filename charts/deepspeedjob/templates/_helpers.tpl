@@ -1,0 +1,50 @@
+{{- define "dsj.name" -}}
+{{- ternary .Release.Name (printf "%s-deepspeedjob" .Release.Name) (contains "deepspeedjob" .Release.Name) | trunc 50 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "dsj.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (ternary (include "dsj.name" .) "default" .Values.serviceAccount.create) }}
+{{- end }}
+
+{{- define "dsj.selector" -}}
+app.kubernetes.io/name: deepspeedjob
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{- define "dsj.labels" -}}
+{{ include "dsj.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{- define "dsj.image" -}}
+{{- .image.repository }}:{{ .image.tag | default .version }}
+{{- end }}
+
+{{/* What the operator does in the namespaces of its jobs. The rights on jobs are those that it hands to worker 0: it
+grants only what it holds, and needs neither `escalate` nor `bind`. No secrets, no pods/exec. */}}
+{{- define "dsj.rules" -}}
+- apiGroups: [training.dsj.dev]
+  resources: [deepspeedjobs]
+  verbs: [get, list, watch]
+- apiGroups: [training.dsj.dev]
+  resources: [deepspeedjobs/status]
+  verbs: [get, patch]
+- apiGroups: [training.dsj.dev]  # blockOwnerDeletion in the owner references of its children
+  resources: [deepspeedjobs/finalizers]
+  verbs: [update]
+- apiGroups: [training.dsj.dev]  # spec.ttlSecondsAfterFinished
+  resources: [deepspeedjobs]
+  verbs: [delete]
+- apiGroups: [""]
+  resources: [pods, services, configmaps, serviceaccounts]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [roles, rolebindings]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: ["", events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end }}

@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""The Helm chart on a real API server: values, rights, the pods' security level, and attacks that the agent policy refuses.
+
+Usage: tests/cluster/cluster.py run --api chart_check.py REPOSITORY GTEST_REPORT. Exit 1 on a failure. Needs helm and kubectl
+on PATH; without them everything is skipped, loudly.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+JOB = {"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob",
+       "spec": {"deepspeed": {"config": {"train_batch_size": "auto"}},
+                "training": {"modelNameOrPath": "/m", "dataPath": "/d.json", "outputDir": "/o"},
+                "workers": {"replicas": 2, "slotsPerWorker": 1}}}
+BAD_VALUES = [["replicas=0"], ["replicas=two"], ["rbac.scope=Everywhere"], ["rbac.scope=Namespaces"], ["watchNamespaces={Team_A}"],
+              ["image.operator.pullPolicy=Sometimes"], ["imagge.operator.tag=1"], ["rbac.createe=true"], ["image.worker.repository="]]
+
+
+def run(*words, text=None, check=True, env=None):
+    done = subprocess.run(words, input=text, capture_output=True, text=True, check=False, env=env)
+    if check and done.returncode != 0:
+        raise AssertionError(f"{' '.join(words)}: {done.stderr or done.stdout}")
+    return done
+
+
+def kubectl(*words, thing=None, check=True, config=None):
+    env = dict(os.environ, KUBECONFIG=config) if config else None
+    return run("kubectl", *words, text=json.dumps(thing) if thing is not None else None, check=check, env=env)
+
+
+def expect(truth, what):
+    if not truth:
+        raise AssertionError(what)
+
+
+class Chart:
+    def __init__(self, repository):
+        self.chart = os.path.join(repository, "charts/deepspeedjob")
+        self.room = tempfile.mkdtemp()
+
+    # ---- values
+    def values(self):
+        run("helm", "lint", self.chart, "--kube-version", "1.30.0")
+        for bad in BAD_VALUES:
+            words = [word for value in bad for word in ("--set", value)]
+            done = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", *words, check=False)
+            expect(done.returncode != 0 and "schema" in done.stderr, f"{bad} is taken: {done.stderr}")
+        print(f"result: chart: {len(BAD_VALUES)} bad values refused")
+        old = run("helm", "template", "r", self.chart, "--kube-version", "1.29.0", check=False)
+        expect(old.returncode != 0 and "1.30" in old.stderr, "an older Kubernetes is refused")
+        bare = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", "crds.install=false,agentPolicy.enabled=false,"
+                   "networkPolicy.enabled=false,rbac.create=false,serviceAccount.create=false").stdout
+        kinds = sorted(line.split()[1] for line in bare.splitlines() if line.startswith("kind:"))
+        expect(kinds == ["Deployment"], f"everything else can be left out: {kinds}")
+
+    # ---- installation and rights
+    def install(self):
+        run("helm", "install", "r", self.chart, "-n", "ops", "--create-namespace", "--set", "podDisruptionBudget.enabled=true")
+        kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", "--timeout=30s")
+        deployment = json.loads(kubectl("-n", "ops", "get", "deployment", "r-deepspeedjob", "-o", "json").stdout)
+        kubectl("create", "namespace", "strict")
+        kubectl("label", "namespace", "strict", "pod-security.kubernetes.io/enforce=restricted")
+        kubectl("-n", "strict", "create", "serviceaccount", "r-deepspeedjob")
+        template = deployment["spec"]["template"]
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "operator", "namespace": "strict",
+                                                               "labels": template["metadata"]["labels"]}, "spec": template["spec"]}
+        kubectl("create", "--dry-run=server", "-f", "-", thing=pod)
+        del pod["spec"]["securityContext"]["runAsNonRoot"]
+        loose = kubectl("create", "--dry-run=server", "-f", "-", thing=pod, check=False)
+        expect("runAsNonRoot" in loose.stderr, f"the namespace is strict: {loose.stderr}")
+
+    def rights(self):
+        operator = "system:serviceaccount:ops:r-deepspeedjob"
+
+        def may(*words):
+            return kubectl("auth", "can-i", *words, "--as", operator, check=False).stdout.strip() == "yes"
+        for words in (["list", "deepspeedjobs.training.dsj.dev", "-A"], ["create", "pods", "-n", "team"], ["delete", "pods", "-n", "team"],
+                      ["create", "roles", "-n", "team"], ["watch", "nodes"], ["patch", "deepspeedjobs.training.dsj.dev", "--subresource=status", "-n", "team"],
+                      ["create", "leases.coordination.k8s.io", "-n", "ops"]):
+            expect(may(*words), f"the operator may not {words}")
+        for words in (["get", "secrets", "-A"], ["create", "pods", "--subresource=exec", "-n", "team"], ["escalate", "roles", "-n", "team"],
+                      ["bind", "roles", "-n", "team"], ["patch", "deepspeedjobs.training.dsj.dev", "-n", "team"],
+                      ["create", "clusterroles"], ["update", "nodes"], ["create", "leases.coordination.k8s.io", "-n", "team"],
+                      ["impersonate", "users"], ["create", "serviceaccounts", "--subresource=token", "-n", "team"]):
+            expect(not may(*words), f"the operator may {words}")
+        kubectl("create", "namespace", "team")
+
+        def role(name, group, resource, verbs):
+            return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": name, "namespace": "team"},
+                    "rules": [{"apiGroups": [group], "resources": [resource], "verbs": verbs, "resourceNames": ["tune"]}]}
+        kubectl("create", "--dry-run=server", "--as", operator, "-f", "-",
+                thing=role("tune-worker", "training.dsj.dev", "deepspeedjobs/status", ["get", "patch"]))
+        more = kubectl("create", "--dry-run=server", "--as", operator, "-f", "-", thing=role("more", "", "secrets", ["get"]), check=False)
+        expect("attempting to grant" in more.stderr, f"it grants only what it holds: {more.stderr}")
+
+    # ---- attacks
+    def config_of(self, name, token):
+        admin = json.loads(kubectl("config", "view", "--raw", "-o", "json").stdout)
+        cluster = {key: value for key, value in admin["clusters"][0]["cluster"].items()}
+        path = os.path.join(self.room, name)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [{"name": "c", "cluster": cluster}],
+                       "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "team"}}],
+                       "users": [{"name": "u", "user": {"token": token}}]}, file)
+        return path
+
+    def pod(self, name, account):
+        made = kubectl("create", "-o", "json", "-f", "-", thing={
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "team"},
+            "spec": {"serviceAccountName": account, "containers": [{"name": "c", "image": "none"}]}})
+        token = kubectl("-n", "team", "create", "token", account, "--bound-object-kind", "Pod", "--bound-object-name", name,
+                        "--bound-object-uid", json.loads(made.stdout)["metadata"]["uid"]).stdout.strip()
+        return self.config_of(name, token)
+
+    def attacks(self):
+        for name in ("tune", "other"):
+            kubectl("create", "-f", "-", thing=dict(JOB, metadata={"name": name, "namespace": "team"}))
+        for account in ("tune-worker", "own"):
+            kubectl("-n", "team", "create", "serviceaccount", account)
+        # Rights beyond the agent's, so that what refuses is the policy and not RBAC.
+        kubectl("-n", "team", "create", "role", "wide", "--verb=*", "--resource=deepspeedjobs.training.dsj.dev",
+                "--resource=deepspeedjobs.training.dsj.dev/status")
+        kubectl("-n", "team", "create", "rolebinding", "wide", "--role=wide", "--serviceaccount=team:tune-worker",
+                "--serviceaccount=team:own")
+        zero, one = self.pod("tune-worker-0-1", "tune-worker"), self.pod("tune-worker-1-1", "tune-worker")
+        others_zero, ci = self.pod("other-worker-0-1", "own"), self.pod("pipeline-7", "own")
+        longer = self.pod("tune-worker-0-x-worker-0-1", "own")
+        unbound = self.config_of("unbound", kubectl("-n", "team", "create", "token", "tune-worker").stdout.strip())
+
+        def status(config, fields, job="tune"):
+            return kubectl("apply", "--server-side", "--force-conflicts", "--subresource=status", "--field-manager=dsj-agent", "-f", "-",
+                           thing={"apiVersion": JOB["apiVersion"], "kind": JOB["kind"], "metadata": {"name": job, "namespace": "team"},
+                                  "status": fields}, check=False, config=config)
+
+        def merge(config, patch, *words):
+            return kubectl("-n", "team", "patch", "dsj", "tune", "--type", "merge", "-p", json.dumps(patch), *words, check=False, config=config)
+
+        saved = {"lastSaved": {"step": 5, "path": "/c/5"}}
+        for _ in range(100):  # a new policy takes a moment to be in force
+            if status(one, {"training": {"attempt": 1}}).returncode != 0:
+                break
+            time.sleep(0.2)
+        good = [
+            ("worker 0 writes its attempt", status(zero, {"training": {"attempt": 3, "step": 1}})),
+            ("and its checkpoint", status(zero, {"training": {"attempt": 3, "step": 9}, "checkpoint": saved})),
+            ("the operator writes its fields", merge(None, {"status": {"phase": "Running"}}, "--subresource=status")),
+            ("worker 0 goes on beside them", status(zero, {"training": {"attempt": 4, "step": 10}, "checkpoint": saved})),
+            ("a pod that is no worker edits a job", merge(ci, {"spec": {"suspend": False}})),
+            ("and makes one without a name of its own", kubectl("create", "-f", "-", thing=dict(
+                JOB, metadata={"generateName": "tune-", "namespace": "team"}), check=False, config=ci)),
+        ]
+        for what, done in good:
+            expect(done.returncode == 0, f"{what}: {done.stderr}")
+        bad = [
+            ("an attempt that is over", status(zero, {"training": {"attempt": 3, "step": 99}})),
+            ("no attempt any more", status(zero, {"training": {"step": 99}})),
+            ("the operator's phase", status(zero, {"training": {"attempt": 4}, "phase": "Complete"})),
+            ("conditions", merge(zero, {"status": {"conditions": []}}, "--subresource=status")),
+            ("the operator's phase taken away", merge(zero, {"status": {"phase": None}}, "--subresource=status")),
+            ("the spec", merge(zero, {"spec": {"suspend": True}})),
+            ("labels", merge(zero, {"metadata": {"labels": {"a": "b"}}})),
+            ("another job", status(zero, {"training": {"attempt": 9}}, job="other")),
+            ("another worker", status(one, {"training": {"attempt": 9}})),
+            ("another job's worker 0", status(others_zero, {"training": {"attempt": 9}})),
+            ("worker 0 of a job with a longer name", status(longer, {"training": {"attempt": 9}})),
+            ("the account without a pod", status(unbound, {"training": {"attempt": 9}})),
+            ("deletion of its job", kubectl("-n", "team", "delete", "dsj", "tune", "--wait=false", check=False, config=zero)),
+            ("a job of its own", kubectl("create", "-f", "-", thing=dict(JOB, metadata={"name": "more", "namespace": "team"}),
+                                         check=False, config=zero)),
+        ]
+        for what, done in bad:
+            expect(done.returncode != 0 and "r-deepspeedjob-ops-agent" in done.stderr and "denied request" in done.stderr,
+                   f"{what} is not refused: {done.stdout}{done.stderr}")
+            print(f"refused {what}: {done.stderr.strip().splitlines()[-1][-110:]}")
+        print(f"result: chart: {len(good)} writes taken, {len(bad)} attacks refused by the agent policy")
+        left = json.loads(kubectl("-n", "team", "get", "dsj", "tune", "-o", "json").stdout)
+        expect(left["status"]["training"] == {"attempt": 4, "step": 10}, left["status"])
+
+    # ---- the other scope, and the end
+    def leave(self):
+        run("helm", "upgrade", "r", self.chart, "-n", "ops", "--set", "rbac.scope=Namespaces,rbac.readNodes=false", "--set", "watchNamespaces={team}")
+        operator = "system:serviceaccount:ops:r-deepspeedjob"
+        for words, right in ((["create", "pods", "-n", "team"], "yes"), (["create", "pods", "-n", "strict"], "no"), (["watch", "nodes"], "no")):
+            answer = kubectl("auth", "can-i", *words, "--as", operator, check=False).stdout.strip()
+            expect(answer == right, f"{words}: {answer}")
+        run("helm", "uninstall", "r", "-n", "ops")
+        kubectl("get", "crd", "deepspeedjobs.training.dsj.dev")
+        expect(kubectl("-n", "team", "get", "dsj", "-o", "name").stdout.count("/") == 3, "the jobs are there after uninstalling")
+        rest = kubectl("get", "clusterrole,clusterrolebinding,validatingadmissionpolicy", "-l", "app.kubernetes.io/instance=r", "-o", "name").stdout
+        expect(rest == "", f"left behind: {rest}")
+
+
+def main():
+    chart, report, cases = Chart(sys.argv[1]), sys.argv[2], []
+    missing = [name for name in ("helm", "kubectl") if not shutil.which(name)]
+    for name in ("values", "install", "rights", "attacks", "leave"):
+        case = {"name": name, "classname": "Chart", "result": "COMPLETED"}
+        if missing:
+            case["result"] = "SKIPPED"
+            print(f"result: chart {name} SKIPPED: {' and '.join(missing)} not on PATH (tests/cluster/cluster.py build helm kubectl)")
+        else:
+            try:
+                getattr(chart, name)()
+                print(name, "ok")
+            except AssertionError as problem:
+                case["failures"] = [{"failure": str(problem), "type": ""}]
+                print(name, "FAILED:", problem)
+        cases.append(case)
+    shutil.rmtree(chart.room, ignore_errors=True)
+    with open(report, "w", encoding="utf-8") as out:
+        json.dump({"testsuites": [{"name": "Chart", "testsuite": cases}]}, out)
+    return 1 if any("failures" in case for case in cases) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
