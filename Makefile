@@ -3,7 +3,7 @@ SHELL := /bin/bash
 BUILD ?= build
 JOBS ?= $(shell nproc)
 
-.PHONY: setup build run test golden bench fuzz docs format oracle clean
+.PHONY: setup build run test test-cluster golden bench fuzz docs format oracle clean
 setup:
 	@scripts/phase.sh set-up 15 scripts/setup.sh
 build: setup
@@ -11,6 +11,10 @@ build: setup
 test: export DSJ_SETUP_CLUSTER = 1
 test: build
 	@scripts/phase.sh tests 20 scripts/test.sh $(BUILD)
+test-cluster: export DSJ_SETUP_CLUSTER = 1
+test-cluster: export DSJ_SOAK = full
+test-cluster: build
+	@scripts/phase.sh "cluster tests" 30 scripts/test.sh $(BUILD) '^(cluster_|kube_real|kube_soak)'
 run: build
 	@scripts/phase.sh quickstart 15 scripts/quickstart.sh $(BUILD)
 golden: build

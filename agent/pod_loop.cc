@@ -22,7 +22,7 @@
 #include "common/contract.h"
 #include "common/files/posix_files.h"
 #include "common/log.h"
-#include "kube/cpprest_transport.h"
+#include "kube/api_transport.h"
 #include "kube/token_source.h"
 
 namespace dsj::agent {
@@ -131,7 +131,7 @@ Status PodAgent::enter_cluster() {
       kube::Access{.token_file = mounted(kTokenMountPath, kTokenFile)});
   if (pod_.worker != 0) return {};
   DSJ_TRY(const kube::Access access, kube::find_access());
-  DSJ_TRY(cluster_.transport, kube::make_cpprest_transport(access));
+  DSJ_TRY(cluster_.transport, kube::make_api_transport(access));
   // The status thread tries again itself: short attempts keep its document fresh.
   cluster_.client = std::make_unique<kube::Client>(
       *cluster_.transport, kube::system_clock(),

@@ -58,13 +58,16 @@ class Reader {
  public:
   Reader(std::string where) : where_(std::move(where)) {}
 
-  /// KEY-data (base64) wins over KEY (a file), as in kubectl; empty when neither is there.
-  Result<std::string> inline_or_file(const YAML::Node& node, const std::string& key) const {
+  /// KEY-data (base64) wins over KEY (a file, named in `from`), as in kubectl; empty when neither
+  /// is there.
+  Result<std::string> inline_or_file(const YAML::Node& node, const std::string& key,
+                                     std::string& from) const {
     const std::string data = scalar(node, (key + "-data").c_str());
     if (!data.empty()) return from_base64(data, where_ + ": " + key + "-data");
     const std::string file = scalar(node, key.c_str());
     if (file.empty()) return std::string();
-    return read_file(resolve(file));
+    from = resolve(file);
+    return read_file(from);
   }
 
   std::string resolve(const std::string& file) const {
@@ -87,7 +90,7 @@ class Reader {
       }
     }
     access.insecure_skip_tls_verify = scalar(cluster, "insecure-skip-tls-verify") == "true";
-    DSJ_TRY(access.ca_pem, inline_or_file(cluster, "certificate-authority"));
+    DSJ_TRY(access.ca_pem, inline_or_file(cluster, "certificate-authority", access.ca_file));
     return {};
   }
 
@@ -104,8 +107,9 @@ class Reader {
             "use a client certificate or a token: kubectl create token SERVICEACCOUNT");
       }
     }
-    DSJ_TRY(access.client_certificate_pem, inline_or_file(user, "client-certificate"));
-    DSJ_TRY(access.client_key_pem, inline_or_file(user, "client-key"));
+    DSJ_TRY(access.client_certificate_pem,
+            inline_or_file(user, "client-certificate", access.client_certificate_file));
+    DSJ_TRY(access.client_key_pem, inline_or_file(user, "client-key", access.client_key_file));
     if (access.client_certificate_pem.empty() != access.client_key_pem.empty()) {
       return bad_input("client-certificate and client-key belong together, only one is there",
                        where_);
@@ -172,7 +176,8 @@ Result<Access> access_in_cluster(const std::string& directory) {
   Access access;
   access.server = "https://" + (host.contains(':') ? "[" + host + "]" : host) + ":" + port;
   access.token_file = directory + "/token";
-  DSJ_TRY(access.ca_pem, read_file(directory + "/ca.crt"));
+  access.ca_file = directory + "/ca.crt";
+  DSJ_TRY(access.ca_pem, read_file(access.ca_file));
   DSJ_TRY(const std::string token, read_file(access.token_file));
   if (token.empty()) {
     return fail(ErrorKind::Environment, "is empty", access.token_file);

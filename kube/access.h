@@ -13,6 +13,8 @@ struct Access {
   std::string ca_pem;  ///< empty: the system's authorities
   std::string client_certificate_pem;
   std::string client_key_pem;  ///< EC or RSA, PKCS#1, SEC 1 or PKCS#8
+  /// Where the three above came from, empty when they were inline: read again when they change.
+  std::string ca_file, client_certificate_file, client_key_file;
   std::string token;
   std::string token_file;  ///< read again when it changes: projected tokens are rotated
   bool insecure_skip_tls_verify = false;

@@ -1,5 +1,5 @@
 // The port to an API server: requests, answers, streams of lines. Everything above speaks this;
-// cpprestsdk stays in cpprest_transport.cc, and tests put a fake API server here.
+// kube/api_transport.h is the real one, and tests put a fake API server here.
 #pragma once
 
 #include <chrono>

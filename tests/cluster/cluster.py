@@ -9,6 +9,7 @@
   cluster.py restart NAME          crash a process of the control plane and start it again
   cluster.py stop NAME             crash it; `restart` or `up` brings it back
   cluster.py rotate apiserver|admin  issue that certificate anew
+  cluster.py user NAME GROUP ec|rsa  STATE/NAME.kubeconfig of a new user with a certificate of that kind
   cluster.py run [--api] COMMAND...  up in a state of its own, COMMAND with the environment, down; COMMAND's exit code
 
 Environment: settings.py. README.md has the rest.
@@ -81,14 +82,20 @@ def stop(words):
     processes.kill(control_plane.SHORT.get(words[0], words[0]))
 
 
-COMMANDS = {"up": up, "down": down, "status": status, "env": env, "build": build, "run": run, "stop": stop,
+def user(words):
+    name, group, algorithm = words
+    control_plane.user(name, f"/O={group}/CN={name}", algorithm)
+
+
+COMMANDS = {"up": up, "down": down, "status": status, "env": env, "build": build, "run": run, "stop": stop, "user": user,
             "restart": lambda words: control_plane.restart(words[0]),
             "rotate": lambda words: control_plane.rotate(words[0])}
 
 
 def main():
     words = sys.argv[1:]
-    if not words or words[0] not in COMMANDS or (words[0] in ("restart", "stop", "rotate") and len(words) != 2):
+    wanted = {"restart": 2, "stop": 2, "rotate": 2, "user": 4}
+    if not words or words[0] not in COMMANDS or len(words) != wanted.get(words[0], len(words)):
         print(__doc__, file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # `run` takes its cluster down

@@ -127,9 +127,15 @@ def issue_admin(again=False, algorithm="ec"):
     certificates.issue("admin", "/O=system:masters/CN=admin", algorithm=algorithm, again=again)
 
 
-def user(name, subject):
+def write_kubeconfigs():
+    """The admin's: with everything in it, and one that names the files, for clients that read them again."""
+    certificates.kubeconfig(KUBECONFIG, "admin", server())
+    certificates.kubeconfig(os.path.join(STATE, "files.kubeconfig"), "admin", server(), inline=False)
+
+
+def user(name, subject, algorithm="ec"):
     """A kubeconfig STATE/NAME.kubeconfig of its own certificate."""
-    certificates.issue(name, subject)
+    certificates.issue(name, subject, algorithm=algorithm)
     certificates.kubeconfig(f"{STATE}/{name}.kubeconfig", name, server())
 
 
@@ -140,7 +146,7 @@ def up(controllers):
     certificates.authority()
     issue_apiserver()
     issue_admin()
-    certificates.kubeconfig(KUBECONFIG, "admin", server())
+    write_kubeconfigs()
     processes.start("etcd", _etcd())
     processes.start("kube-apiserver", _apiserver())
     processes.wait_for(180, "ready API server", ready, "kube-apiserver")
@@ -179,12 +185,17 @@ def restart(name):
 
 
 def rotate(name):
-    """A new certificate in the old one's place: `apiserver` is read by the running server, `admin` goes into KUBECONFIG."""
+    """A new certificate in the old one's place. Returns when the running server shows it; the admin's is in the kubeconfigs."""
     if name == "apiserver":
         issue_apiserver(again=True)
+        with open(certificates.file("apiserver.crt"), encoding="ascii") as file:
+            wanted = ssl.PEM_cert_to_DER_cert(file.read())
+        address = (_address(), ports()["api"])
+        processes.wait_for(120, "new server certificate",
+                           lambda: ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(address)) == wanted)
     elif name == "admin":
         issue_admin(again=True)
-        certificates.kubeconfig(KUBECONFIG, "admin", server())
+        write_kubeconfigs()
     else:
         raise ClusterError(f"rotate: {name} is neither apiserver nor admin")
 

@@ -119,13 +119,13 @@ void a_watch_ends_in_good_order_after_a_bookmark(ContractWorld& w) {
   ASSERT_TRUE(version);
   auto lines =
       w.client.watch(kMaps, w.ns, {.label_selector = "kept=yes", .resource_version = *version},
-                     std::chrono::seconds(4), Cancel());
+                     std::chrono::seconds(6), Cancel());
   ASSERT_TRUE(lines) << lines.error().to_string();
   const Json foreign = must(w.client.create(kMaps, w.ns, config_map("foreign")));
   const auto events = events_of(**lines);
-  ASSERT_EQ(events.size(), 1u);
-  EXPECT_EQ(events[0].kind, WatchEvent::Kind::Bookmark);
-  EXPECT_GE(std::stoll(version_of(events[0].object)), std::stoll(version_of(foreign)));
+  ASSERT_FALSE(events.empty());
+  for (const auto& event : events) EXPECT_EQ(event.kind, WatchEvent::Kind::Bookmark);
+  EXPECT_GE(std::stoll(version_of(events.back().object)), std::stoll(version_of(foreign)));
 }
 
 void a_watch_from_a_forgotten_version(ContractWorld& w) {

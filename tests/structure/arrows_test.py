@@ -72,7 +72,7 @@ def main():
                     if quote == "<":
                         if target.startswith(("ATen", "torch/", "c10/")) and room not in TORCH_ROOMS:
                             problems.append(f"{path}: includes <{target}>, but {room} is torch-free")
-                        if target.startswith("cpprest") and not room.startswith(("kube", "operator", "agent")):
+                        if target.startswith("cpprest") and not room.startswith(("operator", "agent")):
                             problems.append(f"{path}: includes <{target}>, but {room} is cpprest-free")
                         if target.startswith("yaml-cpp") and room not in ("common/jobspec", "kube", "agent", "cli"):
                             problems.append(f"{path}: includes <{target}>, but {room} is yaml-free")

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "kube/access.h"
-#include "kube/cpprest_transport.h"
+#include "kube/api_transport.h"
 #include "tests/kube/contract_cases.h"
 #include "tests/kube/real/cluster.h"
 
@@ -17,7 +17,7 @@ class RealContract : public ::testing::TestWithParam<ContractCase> {
   static void SetUpTestSuite() {
     auto access = access_from_kubeconfig_file();
     ASSERT_TRUE(access) << access.error().to_string() << ": start one with tests/cluster";
-    auto transport = make_cpprest_transport(*access);
+    auto transport = make_api_transport(*access);
     ASSERT_TRUE(transport) << transport.error().to_string();
     transport_ = transport->release();
   }

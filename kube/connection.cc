@@ -1,0 +1,239 @@
+#include "kube/connection.h"
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+
+namespace dsj::kube {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+namespace ssl = boost::asio::ssl;
+using Problem = boost::system::error_code;
+
+constexpr uint32_t kHeadBytesMax = 64 << 10;
+
+/// Of a failure after the connection stood: requests may have been carried out.
+NetError net_error(const Problem& problem) {
+  if (problem.category() == asio::error::get_ssl_category()) {
+    return {NetError::Kind::Tls, "TLS: " + problem.message()};
+  }
+  if (problem == http::error::body_limit) {
+    return {NetError::Kind::Cut, "the answer is too long"};
+  }
+  return {NetError::Kind::Cut, "the connection ended: " + problem.message()};
+}
+
+NetError connect_error(const Problem& problem, const Endpoint& endpoint) {
+  const std::string where = endpoint.host + ":" + endpoint.port + ": ";
+  if (problem.category() == asio::error::get_ssl_category()) {
+    return {NetError::Kind::Tls, where + "TLS: " + problem.message()};
+  }
+  return {NetError::Kind::Connect, where + problem.message()};
+}
+
+NetError cancelled() {
+  return {NetError::Kind::Cancelled, "cancelled"};
+}
+
+template <typename Message>
+Response head_of(const Message& message) {
+  Response response{.status = static_cast<int>(message.result_int())};
+  for (const auto& field : message) {
+    std::string name(field.name_string().data(), field.name_string().size());
+    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    response.headers[name] = std::string(field.value().data(), field.value().size());
+  }
+  return response;
+}
+
+}  // namespace
+
+std::optional<Endpoint> parse_endpoint(const std::string& server) {
+  Endpoint endpoint;
+  endpoint.tls = server.starts_with("https://");
+  if (!endpoint.tls && !server.starts_with("http://")) return std::nullopt;
+  std::string rest = server.substr(endpoint.tls ? 8 : 7);
+  if (const size_t slash = rest.find('/'); slash != std::string::npos) {
+    endpoint.path = rest.substr(slash);
+    while (endpoint.path.ends_with('/')) endpoint.path.pop_back();
+    rest.resize(slash);
+  }
+  const bool bracket = rest.starts_with('[');
+  const size_t end = bracket ? rest.find(']') : rest.find(':');
+  endpoint.host =
+      bracket ? rest.substr(1, end == std::string::npos ? end : end - 1) : rest.substr(0, end);
+  const size_t colon = bracket ? rest.find(':', end) : end;
+  endpoint.port =
+      colon == std::string::npos ? (endpoint.tls ? "443" : "80") : rest.substr(colon + 1);
+  const bool digits =
+      !endpoint.port.empty() && endpoint.port.find_first_not_of("0123456789") == std::string::npos;
+  if (endpoint.host.empty() || !digits || (bracket && end == std::string::npos)) {
+    return std::nullopt;
+  }
+  return endpoint;
+}
+
+std::shared_ptr<ssl::context> tls_context(const Certificates& certificates) {
+  auto context = std::make_shared<ssl::context>(ssl::context::tls_client);
+  context->set_options(ssl::context::default_workarounds | ssl::context::no_tlsv1 |
+                       ssl::context::no_tlsv1_1);
+  if (certificates.ca_pem.empty()) {
+    context->set_default_verify_paths();
+  } else {
+    context->add_certificate_authority(asio::buffer(certificates.ca_pem));
+  }
+  if (!certificates.client_certificate_pem.empty()) {
+    context->use_certificate_chain(asio::buffer(certificates.client_certificate_pem));
+    context->use_private_key(asio::buffer(certificates.client_key_pem), ssl::context::pem);
+  }
+  return context;
+}
+
+Connection::Connection(const Endpoint& endpoint, std::shared_ptr<ssl::context> context)
+    : endpoint_(endpoint), context_(std::move(context)) {}
+
+auto Connection::finish() {
+  pending_ = true;
+  return [this](const Problem& problem, const auto&...) {
+    pending_ = false;
+    problem_ = problem;
+  };
+}
+
+Connection::Expected<void> Connection::wait(Time deadline, const Cancel& cancel) {
+  // The hook may fire late, when another call has this connection: it only wakes.
+  const auto wake = cancel.on_cancel([self = shared_from_this()] { asio::post(self->io_, [] {}); });
+  while (pending_) {
+    if (cancel.cancelled()) return std::unexpected(cancelled());
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return std::unexpected(NetError{NetError::Kind::Timeout, "no answer in time"});
+    }
+    io_.restart();
+    io_.run_one_until(deadline);
+  }
+  if (cancel.cancelled()) return std::unexpected(cancelled());
+  return {};
+}
+
+/// As wait(), for operations that are not taken up again: they have ended when this returns.
+Connection::Expected<void> Connection::complete(Time deadline, const Cancel& cancel) {
+  auto waited = wait(deadline, cancel);
+  if (!waited) {
+    keep_ = false;
+    Problem ignored;
+    tcp_.socket().close(ignored);
+    io_.restart();
+    while (pending_ && io_.run_one() > 0) {
+    }
+  }
+  return waited;
+}
+
+Connection::Expected<void> Connection::connect(Time deadline, const Cancel& cancel) {
+  Problem problem;
+  asio::ip::tcp::resolver resolver(io_);
+  const auto found = resolver.resolve(endpoint_.host, endpoint_.port, problem);
+  if (problem) return std::unexpected(connect_error(problem, endpoint_));
+  auto step = [&]() -> Expected<void> {
+    auto done = complete(deadline, cancel);
+    if (!done && done.error().kind == NetError::Kind::Timeout) {
+      problem_ = asio::error::timed_out;
+    } else if (!done) {
+      return done;
+    }
+    if (problem_) return std::unexpected(connect_error(problem_, endpoint_));
+    return {};
+  };
+  tcp_.async_connect(found, finish());
+  if (auto done = step(); !done) return done;
+  tcp_.socket().set_option(asio::ip::tcp::no_delay(true), problem);
+  tcp_.socket().set_option(asio::socket_base::keep_alive(true), problem);
+  if (!endpoint_.tls) return {};
+  tls_.emplace(tcp_, *context_);
+  asio::ip::make_address(endpoint_.host, problem);
+  if (problem) SSL_set_tlsext_host_name(tls_->native_handle(), endpoint_.host.c_str());
+  if (endpoint_.verify) {
+    tls_->set_verify_mode(ssl::verify_peer);
+    tls_->set_verify_callback(ssl::host_name_verification(endpoint_.host));
+  }
+  tls_->async_handshake(ssl::stream_base::client, finish());
+  return step();
+}
+
+Connection::Expected<void> Connection::send(const WireRequest& request, Time deadline,
+                                            const Cancel& cancel) {
+  keep_ = false;
+  on_stream([&](auto& stream) { http::async_write(stream, request, finish()); });
+  if (auto sent = complete(deadline, cancel); !sent) return sent;
+  if (problem_) return std::unexpected(net_error(problem_));
+  return {};
+}
+
+Connection::Expected<Response> Connection::exchange(const WireRequest& request, size_t body_max,
+                                                    Time deadline, const Cancel& cancel) {
+  if (auto sent = send(request, deadline, cancel); !sent) return std::unexpected(sent.error());
+  http::response_parser<http::string_body> parser;
+  parser.header_limit(kHeadBytesMax);
+  parser.body_limit(body_max);
+  on_stream([&](auto& stream) { http::async_read(stream, buffer_, parser, finish()); });
+  if (auto read = complete(deadline, cancel); !read) return std::unexpected(read.error());
+  if (problem_) return std::unexpected(net_error(problem_));
+  keep_ = parser.keep_alive();
+  Response response = head_of(parser.get());
+  response.body = std::move(parser.get().body());
+  return response;
+}
+
+Connection::Expected<Response> Connection::begin(const WireRequest& request, size_t body_max,
+                                                 Time deadline, const Cancel& cancel) {
+  if (auto sent = send(request, deadline, cancel); !sent) return std::unexpected(sent.error());
+  stream_.emplace();
+  stream_->header_limit(kHeadBytesMax);
+  stream_->body_limit(UINT64_MAX);  // a watch has no end
+  on_stream([&](auto& stream) { http::async_read_header(stream, buffer_, *stream_, finish()); });
+  if (auto read = complete(deadline, cancel); !read) return std::unexpected(read.error());
+  if (problem_) return std::unexpected(net_error(problem_));
+  Response response = head_of(stream_->get());
+  if (response.status == 200) return response;
+  for (bool more = true; more;) {
+    auto read = read_some(response.body, deadline, cancel);
+    if (!read) return std::unexpected(read.error());
+    if (response.body.size() > body_max) {
+      return std::unexpected(NetError{NetError::Kind::Cut, "the answer is too long"});
+    }
+    more = *read;
+  }
+  return response;
+}
+
+Connection::Expected<bool> Connection::read_some(std::string& out, Time deadline,
+                                                 const Cancel& cancel) {
+  if (!reading_) {
+    if (stream_->is_done()) return false;
+    auto& body = stream_->get().body();
+    body.data = chunk_.data();
+    body.size = chunk_.size();
+    body.more = true;
+    reading_ = true;
+    on_stream([&](auto& stream) { http::async_read_some(stream, buffer_, *stream_, finish()); });
+  }
+  if (auto read = wait(deadline, cancel); !read) return std::unexpected(read.error());
+  reading_ = false;
+  if (problem_ && problem_ != http::error::need_buffer) {
+    return std::unexpected(net_error(problem_));
+  }
+  out.append(chunk_.data(), chunk_.size() - stream_->get().body().size);
+  return !stream_->is_done();
+}
+
+bool Connection::usable() {
+  if (!keep_ || buffer_.size() > 0) return false;
+  // An idle server has nothing to say: what can be read is the end of the connection.
+  char byte;
+  const auto got = ::recv(tcp_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+}  // namespace dsj::kube

@@ -1,0 +1,210 @@
+// The real transport on a server that answers what a test tells it to, byte by byte.
+#include "kube/api_transport.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <deque>
+#include <thread>
+
+#include "kube/connection.h"
+
+namespace dsj::kube {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+/// One request after another: reads a head, sends the next text, and closes or keeps the
+/// connection.
+class ScriptedServer {
+ public:
+  struct Answer {
+    std::string text;
+    bool close = true;
+    milliseconds before{0};
+  };
+  explicit ScriptedServer(std::deque<Answer> answers) : answers_(std::move(answers)) {
+    listener_ = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::listen(listener_, 8), 0);
+    socklen_t size = sizeof address;
+    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] { run(); });
+  }
+  ~ScriptedServer() {
+    ::shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    ::close(listener_);
+  }
+  std::unique_ptr<Transport> transport(const std::string& path = {}) const {
+    auto made = make_api_transport({.server = "http://127.0.0.1:" + std::to_string(port_) + path});
+    EXPECT_TRUE(made) << made.error().to_string();
+    return std::move(*made);
+  }
+  std::atomic<int> connections = 0;
+  std::vector<std::string> heads;  ///< read them after the server has gone
+
+ private:
+  void run() {
+    while (!answers_.empty()) {
+      const int peer = ::accept(listener_, nullptr, nullptr);
+      if (peer < 0) return;
+      ++connections;
+      serve(peer);
+      ::close(peer);
+    }
+  }
+  void serve(int peer) {
+    while (!answers_.empty()) {
+      std::string head;
+      char byte;
+      while (!head.ends_with("\r\n\r\n")) {
+        if (::recv(peer, &byte, 1, 0) <= 0) return;
+        head += byte;
+      }
+      heads.push_back(head);
+      const Answer answer = answers_.front();
+      answers_.pop_front();
+      std::this_thread::sleep_for(answer.before);
+      (void)!::send(peer, answer.text.data(), answer.text.size(), MSG_NOSIGNAL);
+      if (answer.close) return;
+    }
+  }
+  std::deque<Answer> answers_;
+  int listener_ = -1;
+  uint16_t port_ = 0;
+  std::thread thread_;
+};
+
+const std::string kOk = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nRetry-After: 7\r\n\r\n{}";
+const std::string kStream = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+TEST(ApiTransport, SendsWhatWasAskedAndReadsTheAnswer) {
+  auto server = std::make_unique<ScriptedServer>(std::deque<ScriptedServer::Answer>{{kOk}});
+  const auto answer = server->transport("/proxy/")->call(
+      {.method = "PATCH", .path = "/api/v1/pods/a", .content_type = "application/x", .body = "{}"},
+      Cancel());
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(answer->status, 200);
+  EXPECT_EQ(answer->body, "{}");
+  EXPECT_EQ(answer->headers.at("retry-after"), "7");
+  const std::vector<std::string> heads = server->heads;
+  ASSERT_EQ(heads.size(), 1u);
+  EXPECT_TRUE(heads[0].starts_with("PATCH /proxy/api/v1/pods/a HTTP/1.1\r\n")) << heads[0];
+  EXPECT_NE(heads[0].find("Content-Length: 2\r\n"), std::string::npos);
+  EXPECT_NE(heads[0].find("Content-Type: application/x\r\n"), std::string::npos);
+}
+
+TEST(ApiTransport, KeepsAConnection) {
+  ScriptedServer server({{kOk, false}, {kOk, false}, {kOk}});
+  const auto transport = server.transport();
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(transport->call({.path = "/"}, Cancel()));
+  EXPECT_EQ(server.connections, 1);
+}
+
+TEST(ApiTransport, DoesNotUseAConnectionThatWasClosed) {
+  ScriptedServer server({{kOk}, {kOk}, {kOk}});
+  const auto transport = server.transport();
+  for (int i = 0; i < 3; ++i) {
+    const auto answer = transport->call({.path = "/"}, Cancel());
+    EXPECT_TRUE(answer) << answer.error().message;
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+  EXPECT_EQ(server.connections, 3);
+}
+
+TEST(ApiTransport, AnAnswerThatBreaksOffIsCut) {
+  ScriptedServer server({{"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{}"}, {"HTT"}, {""}});
+  const auto transport = server.transport();
+  for (int i = 0; i < 3; ++i) {
+    const auto answer = transport->call({.path = "/"}, Cancel());
+    ASSERT_FALSE(answer);
+    EXPECT_EQ(answer.error().kind, NetError::Kind::Cut) << answer.error().message;
+  }
+}
+
+TEST(ApiTransport, ALateAnswerIsATimeout) {
+  ScriptedServer server({{kOk, true, milliseconds(400)}});
+  const auto answer =
+      server.transport()->call({.path = "/", .timeout = milliseconds(100)}, Cancel());
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().kind, NetError::Kind::Timeout);
+}
+
+TEST(ApiTransport, ACallIsCancelledWhileItWaits) {
+  ScriptedServer server({{kOk, true, milliseconds(400)}});
+  Cancel cancel;
+  std::thread other([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    cancel.cancel();
+  });
+  const auto start = steady_clock::now();
+  const auto answer = server.transport()->call({.path = "/"}, cancel);
+  EXPECT_LT(steady_clock::now() - start, milliseconds(350));
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().kind, NetError::Kind::Cancelled);
+  other.join();
+}
+
+TEST(ApiTransport, LinesComeAsTheyAre) {
+  ScriptedServer server({{kStream + "3\r\none\r\n6\r\n\ntwo\n\n\r\n5\r\nthree\r\n0\r\n\r\n"}});
+  auto opened = server.transport()->open({.path = "/"}, Cancel());
+  ASSERT_TRUE(opened) << opened.error().message;
+  ASSERT_TRUE(opened->lines);
+  for (const char* wanted : {"one", "two", "", "three"}) {
+    const auto line = opened->lines->next(std::chrono::seconds(5));
+    ASSERT_TRUE(line && *line);
+    EXPECT_EQ(**line, wanted);
+  }
+  const auto end = opened->lines->next(std::chrono::seconds(5));
+  ASSERT_TRUE(end);
+  EXPECT_FALSE(*end);
+}
+
+TEST(ApiTransport, AStreamThatBreaksOffIsCut) {
+  ScriptedServer server({{kStream + "4\r\none\n\r\n9\r\ntw"}});
+  auto opened = server.transport()->open({.path = "/"}, Cancel());
+  ASSERT_TRUE(opened && opened->lines);
+  EXPECT_EQ(**opened->lines->next(std::chrono::seconds(5)), "one");
+  const auto cut = opened->lines->next(std::chrono::seconds(5));
+  ASSERT_FALSE(cut);
+  EXPECT_EQ(cut.error().kind, NetError::Kind::Cut);
+}
+
+TEST(ApiTransport, AnotherStatusThanOkIsReadWhole) {
+  ScriptedServer server({{"HTTP/1.1 410 Gone\r\nContent-Length: 5\r\n\r\nstale"}});
+  const auto opened = server.transport()->open({.path = "/"}, Cancel());
+  ASSERT_TRUE(opened) << opened.error().message;
+  EXPECT_FALSE(opened->lines);
+  EXPECT_EQ(opened->head.status, 410);
+  EXPECT_EQ(opened->head.body, "stale");
+}
+
+TEST(Endpoint, IsTakenApart) {
+  const auto plain = parse_endpoint("https://10.0.0.1:6443");
+  ASSERT_TRUE(plain);
+  EXPECT_TRUE(plain->tls);
+  EXPECT_EQ(plain->host + "|" + plain->port + "|" + plain->path, "10.0.0.1|6443|");
+  const auto six = parse_endpoint("https://[fd00::1]/k8s/clusters/c/");
+  ASSERT_TRUE(six);
+  EXPECT_EQ(six->host + "|" + six->port + "|" + six->path, "fd00::1|443|/k8s/clusters/c");
+  const auto http = parse_endpoint("http://localhost");
+  ASSERT_TRUE(http);
+  EXPECT_FALSE(http->tls);
+  EXPECT_EQ(http->port, "80");
+  for (const char* none :
+       {"", "10.0.0.1", "ftp://a", "https://", "https://a:b", "https://[::1", "https://a:"}) {
+    EXPECT_FALSE(parse_endpoint(none)) << none;
+  }
+}
+
+}  // namespace
+}  // namespace dsj::kube
