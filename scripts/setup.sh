@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Set-up of a build machine: apt packages and libtorch, nothing else. Safe to run again: what is there is kept.
 # DSJ_SETUP_CLUSTER=1 also starts to build the programs of the test cluster (tests/cluster), in the background: they take
-# minutes, fill the time that downloads leave idle, and are needed by the last tests only.
+# minutes, fill the time that downloads leave idle, and are needed by the last tests only. DSJ_SETUP_CLUSTER=nodes: those
+# of real nodes, too, and the apt packages that a node needs.
 # Debian 12 or Ubuntu 24.04, as root or with sudo. Downloads are cached under ${DSJ_CACHE:-~/.cache/dsj}.
 set -euo pipefail
 
@@ -19,6 +20,10 @@ apt_packages=(
   libgtest-dev libgmock-dev libcli11-dev libpcre2-dev libutf8proc-dev libxxhash-dev libminizip-dev
   liburing-dev prometheus-cpp-dev openssl
 )
+
+if [ "${DSJ_SETUP_CLUSTER:-}" = nodes ]; then
+  apt_packages+=(containerd runc containernetworking-plugins nftables iproute2 buildah)
+fi
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
@@ -76,8 +81,12 @@ install_libtorch() {
 }
 
 build_cluster_programs() {
+  local programs=()
+  if [ "$DSJ_SETUP_CLUSTER" = nodes ]; then
+    programs=(etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl coredns)
+  fi
   mkdir -p "$cache/cluster"
-  setsid nice -n 10 "$(dirname "$0")/../tests/cluster/cluster.py" build >"$cache/cluster/build.log" 2>&1 </dev/null &
+  setsid nice -n 10 "$(dirname "$0")/../tests/cluster/cluster.py" build "${programs[@]}" >"$cache/cluster/build.log" 2>&1 </dev/null &
   say "test cluster: building its programs in the background, log $cache/cluster/build.log"
 }
 

@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
 """A real Kubernetes cluster on this machine, for tests: no container runtime of others, no registry, no cloud.
 
-  cluster.py up [--api]            start it, or what is missing of it. --api: etcd and the API server only
+  cluster.py up [--api | --nodes N]  start it, or what is missing of it: the control plane and N real nodes (0; at most 9;
+                                   they need root). --api: etcd and the API server only
   cluster.py down                  end every process and remove its state
   cluster.py status                what runs, with its memory
   cluster.py env                   shell words: eval "$(cluster.py env)" sets KUBECONFIG, DSJ_CLUSTER_STATE and PATH
   cluster.py build [NAME...]       build programs into the cache (without a name: what --api needs)
   cluster.py restart NAME          crash a process of the control plane and start it again
   cluster.py stop NAME             crash it; `restart` or `up` brings it back
+  cluster.py crash I               node I loses its power; the next `up` boots it again, its disk kept
+  cluster.py image NAME DIR        build DIR/Dockerfile as localhost/NAME and load it into the nodes
+  cluster.py load ARCHIVE...       load image archives into the nodes, present and to come
+  cluster.py gpus I COUNT          node I offers COUNT nvidia.com/gpu
   cluster.py rotate apiserver|admin  issue that certificate anew
   cluster.py user NAME GROUP ec|rsa  STATE/NAME.kubeconfig of a new user with a certificate of that kind
-  cluster.py run [--api] COMMAND...  up in a state of its own, COMMAND with the environment, down; COMMAND's exit code
+  cluster.py run [--api | --nodes N] COMMAND...  up in a state of its own, COMMAND with the environment, down; COMMAND's exit code
 
 Environment: settings.py. README.md has the rest.
 """
@@ -23,19 +28,29 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import control_plane  # noqa: E402
+import images  # noqa: E402
+import nodes  # noqa: E402
 import processes  # noqa: E402
 import programs  # noqa: E402
-from settings import KUBECONFIG, STATE, ClusterError, say  # noqa: E402
+from settings import KUBECONFIG, NODES_MAX, STATE, ClusterError, say  # noqa: E402
 
 
 def up(words):
     api_only = words == ["--api"]
-    if words and not api_only:
-        raise ClusterError(f"up: unknown words {words}")
+    count = int(words[1]) if words[:1] == ["--nodes"] and len(words) == 2 and words[1].isdigit() else 0
+    if words and not api_only and words[0] != "--nodes" or count > NODES_MAX:
+        raise ClusterError(f"up: cannot do {' '.join(words)}")
+    if count:
+        nodes.check_machine()
+        nodes.make_bridge()
+        control_plane.move_to_bridge()
     control_plane.up(controllers=not api_only)
+    if count:
+        nodes.up(count)
 
 
 def down(_words=()):
+    nodes.down()
     control_plane.down()
     shutil.rmtree(STATE, ignore_errors=True)
     say("down")
@@ -65,17 +80,22 @@ def build(words):
 
 
 def run(words):
-    api = words[:1] == ["--api"]
-    command = words[1:] if api else words
+    split = {"--api": 1, "--nodes": 2}.get(words[0] if words else "", 0)
+    how, command = words[:split], words[split:]
     down()
     try:
-        up(["--api"] if api else [])
+        up(how)
         return subprocess.run(command, env=dict(os.environ, **environment()), check=False).returncode
     finally:
         if os.environ.get("DSJ_CLUSTER_KEEP"):
             say(f"kept: {STATE}")
         else:
             down()
+
+
+def load(words):
+    for archive in words:
+        nodes.load(archive)
 
 
 def stop(words):
@@ -88,13 +108,15 @@ def user(words):
 
 
 COMMANDS = {"up": up, "down": down, "status": status, "env": env, "build": build, "run": run, "stop": stop, "user": user,
+            "load": load, "image": lambda words: nodes.load(images.build(*words)),
+            "crash": lambda words: nodes.crash(int(words[0])), "gpus": lambda words: nodes.gpus(*words),
             "restart": lambda words: control_plane.restart(words[0]),
             "rotate": lambda words: control_plane.rotate(words[0])}
 
 
 def main():
     words = sys.argv[1:]
-    wanted = {"restart": 2, "stop": 2, "rotate": 2, "user": 4}
+    wanted = {"restart": 2, "stop": 2, "rotate": 2, "user": 4, "crash": 2, "image": 3, "gpus": 3}
     if not words or words[0] not in COMMANDS or len(words) != wanted.get(words[0], len(words)):
         print(__doc__, file=sys.stderr)
         return 2

@@ -49,17 +49,28 @@ def server():
     return f"https://{_address()}:{ports()['api']}"
 
 
-def get(path):
-    """(status, body) of a GET with the admin's certificate; (0, reason) without an answer."""
+def _ask(request):
+    """(status, body) with the admin's certificate; (0, reason) without an answer."""
     context = ssl.create_default_context(cafile=certificates.file("ca.crt"))
     context.load_cert_chain(certificates.file("admin.crt"), certificates.file("admin.key"))
     try:
-        with urllib.request.urlopen(server() + path, context=context, timeout=5) as answer:
+        with urllib.request.urlopen(request, context=context, timeout=5) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode(errors="replace")
     except (OSError, urllib.error.URLError) as error:
         return 0, str(error)
+
+
+def get(path):
+    return _ask(server() + path)
+
+
+def merge_patch(path, patch):
+    status, body = _ask(urllib.request.Request(server() + path, json.dumps(patch).encode(), method="PATCH",
+                                               headers={"Content-Type": "application/merge-patch+json"}))
+    if status != 200:
+        raise ClusterError(f"{path}: {status} {body}")
 
 
 def ready():

@@ -23,6 +23,10 @@ def _started_at(pid):
     return None if ended else fields[19]
 
 
+def running(number):
+    return _started_at(number) is not None
+
+
 def _record(name):
     try:
         with open(os.path.join(FOLDER, name + ".json"), encoding="utf-8") as file:
