@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kube/lease.h"
+
 namespace dsj::kube::testing {
 namespace {
 
@@ -149,6 +151,9 @@ class FakeApiServer::Stream final : public LineStream {
                        {"metadata", {{"resourceVersion", std::to_string(server_.version_)}}}}}})
             .dump();
       }
+      if (idle.count() <= 0) {  // a simulation only looks
+        return std::unexpected(NetError{NetError::Kind::Timeout, "the stream is quiet"});
+      }
       if (server_.changed_.wait_until(
               lock, std::min(deadline, std::chrono::steady_clock::now() + Milliseconds(50))) ==
               std::cv_status::timeout &&
@@ -160,8 +165,10 @@ class FakeApiServer::Stream final : public LineStream {
 
  private:
   std::optional<string> event() {
-    for (const Change& change : server_.history_) {
-      if (change.version <= at_) continue;
+    const auto& history = server_.history_;
+    for (auto next = std::ranges::upper_bound(history, at_, {}, &Change::version);
+         next != history.end(); ++next) {
+      const Change& change = *next;
       at_ = change.version;
       if (change.collection != target_.served->resource.collection("") ||
           (!target_.ns.empty() && change.object["metadata"].value("namespace", "") != target_.ns) ||
@@ -238,6 +245,8 @@ std::optional<FakeApiServer::Target> FakeApiServer::target_of(const string& path
     if (parts[at] != served.resource.plural) continue;
     if (parts.size() > at + 1) found.name = parts[at + 1];
     if (parts.size() > at + 2) found.subresource = parts[at + 2];
+    // "/api/v1/namespaces/NS/pods" is not a subresource of a namespace.
+    if (!found.subresource.empty() && found.subresource != "status") continue;
     found.served = &served;
     return found;
   }
@@ -331,7 +340,7 @@ Response FakeApiServer::store(const Target& target, Json object, const Json* bef
     if (spec_changed) metadata["generation"] = metadata["generation"].get<int64_t>() + 1;
   } else {
     metadata["uid"] = "uid-" + std::to_string(++uids_);
-    metadata["creationTimestamp"] = "2026-01-01T00:00:00Z";
+    metadata["creationTimestamp"] = stamp(std::chrono::seconds(0));
     metadata["generation"] = 1;
   }
   metadata["resourceVersion"] = std::to_string(++version_);
@@ -440,6 +449,10 @@ Response FakeApiServer::apply(const Target& target, const Json& body, Json* curr
   if (current && old_version(body, *current)) {
     return status_response(409, "Conflict", "the object has been modified");
   }
+  const string version = body["metadata"].value("resourceVersion", "");
+  if (current && !version.empty() && version != (*current)["metadata"]["resourceVersion"]) {
+    return status_response(409, "Conflict", "the object has been modified");
+  }
   Json fields = body;
   for (const char* own : {"name", "namespace", "uid", "resourceVersion"}) {
     fields["metadata"].erase(own);
@@ -508,7 +521,12 @@ Response FakeApiServer::remove(const Target& target, const Json& body) {
   }
   if (object["metadata"].contains("deletionTimestamp")) return ok(object);
   Json marked = object;
-  marked["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
+  int64_t grace = 0;
+  if (graceful) {
+    grace = object["spec"].value("terminationGracePeriodSeconds", int64_t{30});
+    grace = body.value("gracePeriodSeconds", grace);
+  }
+  marked["metadata"]["deletionTimestamp"] = stamp(std::chrono::seconds(grace));
   marked["metadata"]["resourceVersion"] = std::to_string(++version_);
   *current = marked;
   record(target, "MODIFIED", marked);
@@ -584,6 +602,17 @@ std::expected<StreamResponse, NetError> FakeApiServer::open(const Request& reque
 }
 
 // ---- the world and the truth
+
+string FakeApiServer::stamp(std::chrono::seconds later) const {
+  const auto time =
+      (wall_ ? wall_() : std::chrono::sys_seconds(std::chrono::seconds(1'767'225'600))) + later;
+  return kube::micro_time(time).substr(0, 19) + "Z";
+}
+
+void FakeApiServer::set_wall(std::function<std::chrono::sys_seconds()> wall) {
+  const std::lock_guard lock(mutex_);
+  wall_ = std::move(wall);
+}
 
 void FakeApiServer::set_fault(std::function<Fault(const Request&)> fault) {
   const std::lock_guard lock(mutex_);

@@ -42,6 +42,8 @@ class FakeApiServer final : public Transport {
   // ---- the world
   /// Asked before every request; a watch's opening, too.
   void set_fault(std::function<Fault(const Request&)> fault);
+  /// What objects are stamped with; without it all are made and deleted at one moment.
+  void set_wall(std::function<std::chrono::sys_seconds()> wall);
   /// Ends every open watch, as a server that stops does.
   void cut_watches();
   /// Forgets the history up to now: older versions are Gone.
@@ -91,6 +93,7 @@ class FakeApiServer final : public Transport {
   void erase(const Target& target);
   void record(const Target& target, const std::string& type, const Json& object);
   static std::string key(const Target& target);
+  std::string stamp(std::chrono::seconds later) const;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -102,6 +105,7 @@ class FakeApiServer final : public Transport {
   int64_t version_ = 100, compacted_ = 100, uids_ = 0, bookmark_ = 0, cuts_ = 0;
   int watches_ = 0;
   std::function<Fault(const Request&)> fault_;
+  std::function<std::chrono::sys_seconds()> wall_;
   std::map<std::string, int64_t> requests_;
 };
 
