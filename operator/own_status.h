@@ -34,7 +34,7 @@ struct OwnStatus {
   std::optional<Time> start, completion;
   std::optional<Time> stop_since;  ///< agent 0 has been asked to stop
   std::string revision, config_map;
-  /// Pods of this number or below are known to have been; numbers are not used twice.
+  /// Pods of this number or below have been; the next of a worker that has none is above it.
   int64_t incarnation = 0;
   int64_t world_size = 0;
   int zero_stage = 0;

@@ -1,6 +1,7 @@
 // What a pass wants done, in the order in which apply.h does it: objects made, the status written,
-// objects deleted. Whatever is cut off in between, the next pass plans the rest: names follow from
-// what was seen, and what a deletion would make forgotten is in the status by then.
+// pods made, objects deleted. Whatever is cut off in between, the next pass plans the rest: a
+// restart is accounted for before its pods are made, names follow from what was seen, and what a
+// deletion would make forgotten is in the status by then.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -27,6 +28,7 @@ struct Delete {
 struct Plan {
   std::vector<Create> creates;
   nlohmann::json status;  ///< the operator's whole part; null: as it is
+  std::vector<Create> pods;
   std::vector<Delete> deletes;
   std::vector<Event> events;  ///< told after the status is written
   std::optional<Time> again;  ///< a pass is due then even if nothing is seen

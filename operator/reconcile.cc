@@ -9,10 +9,9 @@
 namespace dsj::op {
 
 Pass::Pass(const Observed& observed, Time now) : o_(observed), now_(now) {
-  if (!o_.job) return;
-  st_ = own_status_from_json(job().own_status);
+  if (o_.job) st_ = own_status_from_json(job().own_status);
   for (const PodView& pod : o_.pods) {
-    if (pod.owner_uid == job().uid) pods_.push_back(&pod);
+    if (!o_.job || pod.owner_uid == job().uid) pods_.push_back(&pod);
   }
 }
 
@@ -142,11 +141,8 @@ void Pass::finish() {
 Plan Pass::run() {
   if (!o_.job) {
     // The API server's garbage collector does the same; this is for what was made meanwhile.
-    for (const PodView& pod : o_.pods) {
-      if (!pod.deleting_from) {
-        plan_.deletes.push_back({.kind = "Pod", .name = pod.name, .uid = pod.uid});
-      }
-    }
+    for (const PodView* pod : pods_) remove(*pod);
+    lost_pods();
     for (const ChildView& child : o_.children) {
       plan_.deletes.push_back({.kind = child.kind, .name = child.name, .uid = child.uid});
     }
@@ -154,6 +150,7 @@ Plan Pass::run() {
   }
   if (job().deleting) {
     for (const PodView* pod : pods_) remove(*pod);
+    lost_pods();
     return std::move(plan_);
   }
   if (ended()) {

@@ -24,7 +24,7 @@ void Pass::scheduled_condition() {
     }
     placed += slot.newest->scheduled;
   }
-  if (pods_.empty() && plan_.creates.empty()) {
+  if (pods_.empty() && plan_.pods.empty()) {
     return set("Scheduled", false, "NoPods", "no pod is wanted");
   }
   const std::string count =
@@ -37,7 +37,7 @@ void Pass::initialized_condition() {
   if (attempt_open() && all_run()) {
     return set("Initialized", true, "GangComplete", "every worker has joined an attempt");
   }
-  if (pods_.empty() && plan_.creates.empty()) {
+  if (pods_.empty() && plan_.pods.empty()) {
     return set("Initialized", false, "NoPods", "no pod is wanted");
   }
   for (const Slot& slot : slots_) {

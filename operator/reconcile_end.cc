@@ -34,6 +34,7 @@ void Pass::finished() {
   const jobspec::Policies policies = force_ ? spec().policies : jobspec::Policies{};
   const Time end = st_.completion.value_or(now_);
   plan_.creates.clear();
+  plan_.pods.clear();
   for (const PodView* pod : pods_) {
     const bool all = policies.run.clean_pods == jobspec::CleanPods::All;
     const Time patience = end + Seconds(policies.save_timeout_seconds);
@@ -43,7 +44,7 @@ void Pass::finished() {
       remove(*pod);
     }
   }
-  if (force_) lost_pods();
+  lost_pods();
   st_.replicas = 0;
   for (const PodView* pod : pods_) st_.replicas += !pod->ended();
   if (!policies.run.ttl_seconds_after_finished) return;

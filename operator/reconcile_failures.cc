@@ -148,9 +148,11 @@ void Pass::charge(std::vector<Failure> failures, bool may_fail_by_rule) {
   std::ranges::stable_sort(failures, std::less<>(), weight);
   for (const Failure& failure : failures) {
     if (weight(failure) == weight(failures.back())) note_failure(failure);
-    if (failure.attempt) {
-      restarts.attempt = std::max(restarts.attempt.value_or(0), *failure.attempt);
-    }
+    if (!failure.attempt) continue;
+    const int64_t known = restarts.attempt.value_or(*failure.attempt);
+    // Attempts between the two began and ended without having been told.
+    restarts.total += std::max<int64_t>(0, *failure.attempt - 1 - known);
+    restarts.attempt = std::max(known, *failure.attempt);
   }
   if (open > 0) restarts.attempt = std::max(restarts.attempt.value_or(0), open);
   const Failure& cause = failures.back();
@@ -242,10 +244,11 @@ void Pass::ended_in_place() {
 /// Pods of a node that is away, and pods that do not go: given up after the agents on them must
 /// have ended their ranks.
 void Pass::lost_pods() {
-  const auto& policy = spec().policies.failure;
+  const auto policy = force_ ? spec().policies.failure : jobspec::FailurePolicy{};
   const Seconds patience(policy.force_delete_after_seconds);
-  for (const PodView* pod : live()) {
+  for (const PodView* pod : pods_) {
     std::optional<Time> since = pod->deleting_from;
+    if (pod->ended() && !since) continue;
     const auto node = o_.nodes.find(pod->node);
     if (node != o_.nodes.end() && !node->second.ready) {
       const Time away = node->second.since;
@@ -261,7 +264,7 @@ void Pass::lost_pods() {
       continue;
     }
     remove(*pod, true);
-    if (suspend_ || st_.stop_since || ended()) continue;
+    if (pod->ended() || !force_ || suspend_ || st_.stop_since || ended()) continue;
     Failure failure{.pod = pod,
                     .pod_name = pod->name,
                     .node = pod->node,
@@ -274,9 +277,14 @@ void Pass::lost_pods() {
 
 void Pass::failures() {
   std::vector<Failure> found;
+  const bool open = attempt_open();
+  const bool gone = std::ranges::any_of(slots_, [](const Slot& slot) { return !slot.newest; });
+  // An attempt was told, so the pods were there; whether with the number that is remembered or the
+  // next one is not known when the operator was away.
+  if (open && gone) ++st_.incarnation;
   for (const Slot& slot : slots_) {
     if (!slot.newest) {
-      if (!attempt_open()) continue;
+      if (!open) continue;
       found.push_back({.reason = "PodDeleted",
                        .message = "the pod of worker " + std::to_string(slot.worker) + " is gone",
                        .worker = slot.worker});

@@ -25,8 +25,9 @@ void Pass::group_pods() {
   }
 }
 
-/// Names are not used twice: one more than what is seen of this worker or, when nothing is, than
-/// what the status remembers.
+/// One more than what is seen of this worker or, when nothing is, than what the status remembers.
+/// The same again until the pod is seen: a second leader, or a pass after a lost answer, finds the
+/// name taken and makes no second pod.
 int64_t Pass::next_incarnation(const Slot& slot) const {
   return 1 + (slot.newest ? slot.newest->incarnation : st_.incarnation);
 }
@@ -49,9 +50,13 @@ void Pass::make_pods() {
     const bool bad = slot.newest && slot.newest->ended();
     if (!slot.newest || old || bad) empty.push_back(&slot);
   }
-  // Workers that are done wait for the others; when one has to come again, all do.
-  const bool only_done = !empty.empty() && std::ranges::all_of(empty, [&](const Slot* slot) {
-    return slot->newest && slot->newest->revision == st_.revision && is_done(*slot->newest);
+  // Workers that are done wait for the others, unless their attempt has ended for one of these.
+  const bool only_done = std::ranges::all_of(empty, [&](const Slot* slot) {
+    if (!slot->newest || slot->newest->revision != st_.revision || !is_done(*slot->newest)) {
+      return false;
+    }
+    const auto attempt = slot->newest->termination->attempt;
+    return !attempt || *attempt > st_.restarts.attempt.value_or(0);
   });
   if (empty.empty() || only_done) return;
   creating_ = true;
@@ -60,7 +65,7 @@ void Pass::make_pods() {
     return due(*st_.restarts.not_before);
   }
   for (const Slot* slot : empty) {
-    plan_.creates.push_back(render_pod(o_, *force_, st_, slot->worker, next_incarnation(*slot)));
+    plan_.pods.push_back(render_pod(o_, *force_, st_, slot->worker, next_incarnation(*slot)));
   }
 }
 
@@ -92,8 +97,8 @@ void Pass::tidy_pods() {
   }
 }
 
-/// What the status says of the pods. Incarnations are remembered before anything is deleted, and
-/// when the gang is whole; while it is being made the pods themselves say it.
+/// What the status says of the pods. Numbers are remembered before anything is deleted, and when
+/// the gang is whole; while it is being made the pods themselves say them.
 void Pass::note_pods() {
   int64_t running = 0, there = 0;
   const bool whole = !slots_.empty() && std::ranges::all_of(slots_, [](const Slot& slot) {

@@ -449,10 +449,6 @@ Response FakeApiServer::apply(const Target& target, const Json& body, Json* curr
   if (current && old_version(body, *current)) {
     return status_response(409, "Conflict", "the object has been modified");
   }
-  const string version = body["metadata"].value("resourceVersion", "");
-  if (current && !version.empty() && version != (*current)["metadata"]["resourceVersion"]) {
-    return status_response(409, "Conflict", "the object has been modified");
-  }
   Json fields = body;
   for (const char* own : {"name", "namespace", "uid", "resourceVersion"}) {
     fields["metadata"].erase(own);

@@ -220,12 +220,30 @@ TEST(Failures, WorkersThatAreDoneComeAgainWhenOneFailed) {
   EXPECT_EQ(world.phase(), "Complete");
 }
 
+TEST(Failures, APodThatIsGoneBeforeTheOthersAreDoneBringsAllBack) {
+  World world;
+  world.to_running();
+  std::erase_if(world.o.pods, [](const PodView& pod) { return pod.worker == 1; });
+  world.settle();
+  EXPECT_EQ(world.pod(1).incarnation, 3);
+  world.end(world.pod(0), 0, "Completed", 10);  // of the attempt that worker 1 has left
+  world.settle();
+  EXPECT_EQ(world.pod(0).incarnation, 2);
+  world.start_attempt();
+  world.end(world.pod(0), 0, "Completed", 10);
+  world.settle();
+  EXPECT_EQ(world.pod(0).incarnation, 2);
+  world.end(world.pod(1), 0, "Completed", 10);
+  world.settle();
+  EXPECT_EQ(world.phase(), "Complete");
+}
+
 TEST(Failures, ADeletedPodComesBackUnderAnotherName) {
   World world;
   world.to_running();
   std::erase_if(world.o.pods, [](const PodView& pod) { return pod.worker == 1; });
   world.settle();
-  EXPECT_EQ(world.pod(1).name, "j-worker-1-2");
+  EXPECT_EQ(world.pod(1).name, "j-worker-1-3");
   EXPECT_EQ(world.status().restarts.total, 1);
   EXPECT_EQ(world.status().restarts.counted, 0);
   EXPECT_EQ(world.status().last_failure["reason"], "PodDeleted");
@@ -273,9 +291,9 @@ TEST(Failures, ALostNodesPodIsGivenUpAndItsNodeAvoided) {
   EXPECT_EQ(world.status().last_failure["reason"], "NodeLost");
   EXPECT_EQ(world.status().restarts.counted, 0);
   plan = world.pass();
-  ASSERT_EQ(plan.creates.size(), 1u);
-  EXPECT_EQ(plan.creates[0].name, "j-worker-1-2");
-  EXPECT_THAT(plan.creates[0].object["spec"]["affinity"].dump(), HasSubstr("node-1"));
+  ASSERT_EQ(plan.pods.size(), 1u);
+  EXPECT_EQ(plan.pods[0].name, "j-worker-1-2");
+  EXPECT_THAT(plan.pods[0].object["spec"]["affinity"].dump(), HasSubstr("node-1"));
   EXPECT_EQ(world.pod(0).uid, survivor);
   EXPECT_EQ(world.status().restarts.total, 1);
 }

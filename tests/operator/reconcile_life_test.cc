@@ -123,7 +123,7 @@ TEST(Scale, AllStopAtOneStepThenTheNewGangStarts) {
   world.edit("/workers/replicas", 3);
   Plan plan = world.pass();
   EXPECT_NE(world.status().revision, before);  // agent 0 reads this
-  EXPECT_TRUE(plan.creates.empty());
+  EXPECT_TRUE(World::made(plan).empty());
   world.settle();
   EXPECT_EQ(world.phase(), "Restarting");
   EXPECT_EQ(world.condition("Restarting"), "True SpecChanged");

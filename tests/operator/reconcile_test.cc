@@ -16,7 +16,7 @@ TEST(Reconcile, AJobFromNothingToComplete) {
   World world;
   const Plan first = world.pass();
   Names made;
-  for (const Create& create : first.creates) made.push_back(create.kind + " " + create.name);
+  for (const Create& create : World::made(first)) made.push_back(create.kind + " " + create.name);
   const std::string config = "ConfigMap " + world.status().config_map;
   EXPECT_THAT(made,
               ElementsAre(config, "Service j-worker", "ServiceAccount j-worker", "Role j-worker",
@@ -55,7 +55,7 @@ TEST(Reconcile, ARefusedJobGetsNothing) {
   World world;
   world.edit("/training/learningRat", 1);
   const Plan plan = world.pass();
-  EXPECT_TRUE(plan.creates.empty());
+  EXPECT_TRUE(World::made(plan).empty());
   EXPECT_EQ(world.phase(), "Refused");
   EXPECT_EQ(world.condition("Accepted"), "False ConfigInvalid");
   EXPECT_THAT(world.message("Accepted"), HasSubstr("did you mean \"learningRate\"?"));
@@ -95,7 +95,7 @@ TEST(Reconcile, NothingIsWrittenWhenNothingChanged) {
   world.o.job->agent.updated = world.now;  // a report of agent 0
   Plan plan = world.pass();
   EXPECT_TRUE(plan.status.is_null());
-  EXPECT_TRUE(plan.creates.empty() && plan.deletes.empty() && plan.events.empty());
+  EXPECT_TRUE(World::made(plan).empty() && plan.deletes.empty() && plan.events.empty());
   World suspended;
   suspended.edit("/suspend", true);
   suspended.settle();
@@ -165,7 +165,7 @@ TEST(Reconcile, ADeletedJobKeepsNothing) {
   deleting.o.job->deleting = true;
   const Plan plan = deleting.pass();
   EXPECT_EQ(plan.deletes.size(), 2u);
-  EXPECT_TRUE(plan.creates.empty() && plan.status.is_null());
+  EXPECT_TRUE(World::made(plan).empty() && plan.status.is_null());
   world.o.job.reset();
   const Plan orphans = reconcile(world.o, world.now);
   EXPECT_EQ(orphans.deletes.size(), 7u);
@@ -183,7 +183,7 @@ TEST(Reconcile, PodsOfAnotherJobOfThatNameAreNotTouched) {
   world.o.pods.push_back(foreign);
   const Plan plan = world.pass();
   EXPECT_TRUE(plan.deletes.empty());
-  EXPECT_TRUE(plan.creates.empty());
+  EXPECT_TRUE(World::made(plan).empty());
 }
 
 TEST(Reconcile, EventsAreToldOncePerTransition) {

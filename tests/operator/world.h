@@ -48,7 +48,7 @@ class World {
   /// One pass, carried out.
   Plan pass() {
     Plan plan = reconcile(o, now);
-    for (const Create& create : plan.creates) {
+    for (const Create& create : made(plan)) {
       Json object = create.object;
       object["metadata"]["uid"] = create.name + "-uid" + std::to_string(++uids_);
       if (create.kind == "Pod") {
@@ -75,11 +75,16 @@ class World {
     }
     return plan;
   }
+  static std::vector<Create> made(const Plan& plan) {
+    std::vector<Create> all = plan.creates;
+    all.insert(all.end(), plan.pods.begin(), plan.pods.end());
+    return all;
+  }
   /// Passes until nothing is left to do.
   void settle() {
     for (int i = 0; i < 10; ++i) {
       const Plan plan = pass();
-      if (plan.creates.empty() && plan.deletes.empty() && plan.status.is_null()) return;
+      if (made(plan).empty() && plan.deletes.empty() && plan.status.is_null()) return;
     }
     ADD_FAILURE() << "does not come to rest: " << o.job->own_status.dump(1);
   }

@@ -1,0 +1,159 @@
+#include "operator/apply.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+#include "common/contract.h"
+
+namespace dsj::op {
+namespace {
+
+using kube::ApiError;
+
+/// Kubernetes takes 64 KiB of annotations and 32 KiB of a condition's message; errors are shorter.
+std::string shortened(std::string text) {
+  if (text.size() > 1000) text = text.substr(0, 997) + "...";
+  return text;
+}
+
+class Application {
+ public:
+  Application(kube::Client& client, const Observed& observed,
+              const std::function<bool()>& may_write, Writes& writes)
+      : client_(client), o_(observed), may_write_(may_write), writes_(writes) {}
+
+  bool create(const Create& create) {
+    if (!allowed()) return false;
+    const auto resource = resource_of(create.kind);
+    const auto made = client_.create(resource, o_.ns, create.object);
+    if (made) {
+      ++result_.created;
+      writes_.wrote(create.kind, *made);
+      return true;
+    }
+    if (made.error().kind == ApiError::Kind::AlreadyExists) return existing(create, resource);
+    // Sent, and no answer: it may be there. The next pass asks again under the same name.
+    return failed(made.error(), create.kind + " " + create.name, true);
+  }
+
+  bool status(const Plan& plan) {
+    if (!allowed()) return false;
+    const JobView& job = *o_.job;
+    Json metadata = {{"name", job.name},
+                     {"namespace", job.ns},
+                     {"uid", job.uid},
+                     {"resourceVersion", job.resource_version}};
+    const auto written = client_.apply(
+        jobs_resource(), o_.ns,
+        {{"apiVersion", jobspec::kApiVersion},
+         {"kind", jobspec::kKind},
+         {"metadata", std::move(metadata)},
+         {"status", plan.status}},
+        {.manager = contract::kOperatorManager, .force = true, .subresource = "status"});
+    if (!written) return failed(written.error(), "status of " + job.name);
+    result_.status_written = true;
+    writes_.wrote(jobspec::kKind, *written);
+    return true;
+  }
+
+  bool remove(const Delete& entry) {
+    if (!allowed()) return false;
+    kube::DeleteOptions options{.uid = entry.uid};
+    if (entry.force) options.grace_seconds = 0;
+    const auto removed = client_.remove(resource_of(entry.kind), o_.ns, entry.name, options);
+    if (removed) {
+      ++result_.deleted;
+      return true;
+    }
+    const auto kind = removed.error().kind;
+    // Gone, or another object by that name: not ours to delete.
+    if (kind == ApiError::Kind::NotFound || kind == ApiError::Kind::Conflict) return true;
+    return failed(removed.error(), "deletion of " + entry.name);
+  }
+
+  Applied result_;
+
+ private:
+  bool allowed() {
+    if (may_write_()) return true;
+    result_.problem = "not the leader";
+    return false;
+  }
+
+  /// Made by an earlier pass whose watch has not told yet, or somebody else's.
+  bool existing(const Create& create, const kube::Resource& resource) {
+    const auto found = client_.get(resource, o_.ns, create.name);
+    if (!found) return failed(found.error(), create.kind + " " + create.name);
+    const std::string owner = owner_of(*found);
+    if (owner == o_.job->uid) {
+      writes_.wrote(create.kind, *found);
+      return true;
+    }
+    result_.problem = create.kind + " " + create.name + " belongs to somebody else";
+    result_.refusal = Refusal{"NameTaken", result_.problem + "; it is left alone"};
+    return false;
+  }
+
+  bool failed(const ApiError& error, const std::string& what, bool of_create = false) {
+    result_.problem = what + ": " + error.to_string();
+    result_.retry_after = error.retry_after.value_or(Milliseconds(0));
+    if (!of_create) return false;
+    if (error.kind == ApiError::Kind::Forbidden) {
+      const bool quota = error.message.find("exceeded quota") != std::string::npos;
+      result_.refusal =
+          Refusal{quota ? "QuotaExceeded" : "Forbidden", shortened(what + ": " + error.message)};
+    } else if (error.kind == ApiError::Kind::Invalid) {
+      result_.refusal = Refusal{"Invalid", shortened(what + ": " + error.message)};
+    }
+    return false;
+  }
+
+  kube::Client& client_;
+  const Observed& o_;
+  const std::function<bool()>& may_write_;
+  Writes& writes_;
+};
+
+}  // namespace
+
+kube::Resource jobs_resource() {
+  return {contract::kGroup, contract::kVersion, contract::kPlural, contract::kKind, true};
+}
+
+kube::Resource resource_of(const std::string& kind) {
+  using namespace kube::resources;
+  if (kind == "Pod") return pods();
+  if (kind == "ConfigMap") return config_maps();
+  if (kind == "Service") return services();
+  if (kind == "ServiceAccount") return service_accounts();
+  if (kind == "Role") return roles();
+  if (kind == "RoleBinding") return role_bindings();
+  DSJ_CHECK(kind == jobspec::kKind, "%s", kind.c_str());
+  return jobs_resource();
+}
+
+Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
+              const std::function<bool()>& may_write, Writes& writes, EventSink& events) {
+  Application application(client, observed, may_write, writes);
+  auto create = [&](const std::vector<Create>& creates) {
+    return std::ranges::all_of(creates, [&](const Create& c) { return application.create(c); });
+  };
+  auto all = [&] {
+    // What the server does not want is shown, once the pass has been told of it.
+    const bool made = create(plan.creates);
+    if (!made && !(application.result_.refusal && observed.refusal)) return false;
+    if (!plan.status.is_null()) {
+      if (!application.status(plan)) return false;
+      for (const Event& event : plan.events) events.tell(*observed.job, event);
+    }
+    if (!made || !create(plan.pods)) return false;
+    for (const Delete& entry : plan.deletes) {
+      if (!application.remove(entry)) return false;
+    }
+    return true;
+  };
+  application.result_.done = all();
+  return application.result_;
+}
+
+}  // namespace dsj::op

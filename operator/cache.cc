@@ -1,0 +1,293 @@
+#include "operator/cache.h"
+
+#include <atomic>
+#include <charconv>
+
+#include "common/contract.h"
+#include "operator/conditions.h"
+
+namespace dsj::op {
+namespace {
+
+/// Versions of one server rise; what is no number is taken as newer.
+bool older(const std::string& version, const std::string& than) {
+  uint64_t a = 0, b = 0;
+  auto whole = [](const std::string& text, uint64_t& value) {
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+    return !text.empty() && read.ec == std::errc() && read.ptr == text.data() + text.size();
+  };
+  return whole(version, a) && whole(than, b) && a < b;
+}
+
+std::string name_of(const Json& object) {
+  return object.at("metadata").value("name", "");
+}
+
+std::string ns_of(const Json& object) {
+  return object.at("metadata").value("namespace", "");
+}
+
+/// A report of agent 0 alone is no reason for a pass, unless one was missed.
+bool matters(const JobView& before, const JobView& after) {
+  if (before.uid != after.uid || before.generation != after.generation ||
+      before.deleting != after.deleting || before.agent.attempt != after.agent.attempt ||
+      before.agent.stop_step != after.agent.stop_step ||
+      before.agent.saved_step != after.agent.saved_step) {
+    return true;
+  }
+  if (before.agent.updated == after.agent.updated) return false;
+  const auto found = after.own_status.find("conditions");
+  if (found == after.own_status.end()) return false;
+  const auto conditions = conditions_from_json(*found);
+  const Condition* progressing = find_condition(conditions, "Progressing");
+  return progressing && progressing->status == "False";
+}
+
+}  // namespace
+
+std::string key_of(const std::string& ns, const std::string& name) {
+  return ns + "/" + name;
+}
+
+std::pair<std::string, std::string> split_key(const std::string& key) {
+  const size_t slash = key.find('/');
+  return {key.substr(0, slash), key.substr(slash + 1)};
+}
+
+class Cache::KindSink final : public kube::Sink {
+ public:
+  KindSink(Cache& cache, std::string kind) : cache_(cache), kind_(std::move(kind)) {}
+
+  void list_begin() override {
+    seen_.clear();
+    before_ = mine_;
+  }
+  void listed(const Json& object) override {
+    seen_.insert(key_of(ns_of(object), name_of(object)));
+    take(object);
+  }
+  void list_done() override {
+    // Only what this very sink has brought: another may watch the same kind elsewhere.
+    for (const std::string& gone : before_) {
+      if (!seen_.contains(gone)) {
+        cache_.drop(kind_, gone);
+        mine_.erase(gone);
+      }
+    }
+    filled_ = true;
+  }
+  void list_aborted() override {}
+  void upserted(const Json& object) override { take(object); }
+  void deleted(const Json& object) override {
+    mine_.erase(key_of(ns_of(object), name_of(object)));
+    cache_.remove(kind_, object);
+  }
+  bool filled() const { return filled_; }
+
+ private:
+  void take(const Json& object) {
+    mine_.insert(key_of(ns_of(object), name_of(object)));
+    cache_.upsert(kind_, object);
+  }
+
+  Cache& cache_;
+  const std::string kind_;
+  std::set<std::string> mine_, before_, seen_;
+  std::atomic<bool> filled_ = false;
+};
+
+Cache::Cache(std::function<void(const std::string&)> changed) : changed_(std::move(changed)) {}
+Cache::~Cache() = default;
+
+kube::Sink& Cache::sink(const std::string& kind) {
+  sinks_.push_back(std::make_unique<KindSink>(*this, kind));
+  return *sinks_.back();
+}
+
+bool Cache::synced() const {
+  for (const auto& sink : sinks_) {
+    if (!sink->filled()) return false;
+  }
+  return true;
+}
+
+void Cache::upsert(const std::string& kind, const Json& object) {
+  if (kind == "Node") return upsert_node(object);
+  bool tell = true;
+  std::string key;
+  {
+    const std::lock_guard lock(mutex_);
+    if (kind == contract::kKind) {
+      JobView job = job_view(object);
+      key = key_of(job.ns, job.name);
+      auto& slot = entries_[key].job;
+      if (slot && slot->uid == job.uid && older(job.resource_version, slot->resource_version)) {
+        return;
+      }
+      tell = !slot || matters(*slot, job);
+      slot = std::move(job);
+    } else {
+      const std::string name = label_of(object, contract::kLabelJobName);
+      if (name.empty()) return;
+      key = key_of(ns_of(object), name);
+      if (kind == "Pod") {
+        auto pod = pod_view(object);
+        if (!pod) return;
+        auto [slot, is_new] = entries_[key].pods.try_emplace(pod->name);
+        if (!is_new && slot->second.uid == pod->uid &&
+            older(pod->resource_version, slot->second.resource_version)) {
+          return;
+        }
+        slot->second = std::move(*pod);
+      } else {
+        ChildView child = child_view(object);
+        child.kind = kind;  // items of a list do not name it
+        entries_[key].children[kind + "/" + child.name] = std::move(child);
+      }
+    }
+  }
+  if (tell) changed_(key);
+}
+
+void Cache::remove(const std::string& kind, const Json& object) {
+  const std::string uid = object.at("metadata").value("uid", "");
+  std::string key;
+  {
+    const std::lock_guard lock(mutex_);
+    if (kind == "Node") {
+      nodes_.erase(name_of(object));
+      return;
+    }
+    key = kind == contract::kKind
+              ? key_of(ns_of(object), name_of(object))
+              : key_of(ns_of(object), label_of(object, contract::kLabelJobName));
+    const auto found = entries_.find(key);
+    if (found == entries_.end()) return;
+    Entry& entry = found->second;
+    if (kind == contract::kKind) {
+      if (entry.job && entry.job->uid == uid) entry.job.reset();
+    } else if (kind == "Pod") {
+      const auto pod = entry.pods.find(name_of(object));
+      if (pod != entry.pods.end() && pod->second.uid == uid) entry.pods.erase(pod);
+    } else {
+      const auto child = entry.children.find(kind + "/" + name_of(object));
+      if (child != entry.children.end() && child->second.uid == uid) entry.children.erase(child);
+    }
+    if (entry.empty()) entries_.erase(found);
+  }
+  changed_(key);
+}
+
+/// Not in a new list: gone while nobody watched.
+void Cache::drop(const std::string& kind, const std::string& ns_and_name) {
+  std::vector<std::string> tell;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto [ns, name] = split_key(ns_and_name);
+    if (kind == "Node") {
+      nodes_.erase(name);
+      return;
+    }
+    for (auto at = entries_.begin(); at != entries_.end();) {
+      auto& [key, entry] = *at;
+      size_t gone = 0;
+      if (kind == contract::kKind && key == ns_and_name && entry.job) {
+        entry.job.reset();
+        gone = 1;
+      } else if (kind != contract::kKind && split_key(key).first == ns) {
+        gone = kind == "Pod" ? entry.pods.erase(name) : entry.children.erase(kind + "/" + name);
+      }
+      if (gone) tell.push_back(key);
+      at = entry.empty() ? entries_.erase(at) : std::next(at);
+    }
+  }
+  for (const std::string& key : tell) changed_(key);
+}
+
+void Cache::upsert_node(const Json& object) {
+  const std::string name = name_of(object);
+  const NodeView node = node_view(object);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto [slot, is_new] = nodes_.try_emplace(name, node);
+    if (is_new ? node.ready : slot->second.ready == node.ready) return;
+    slot->second = node;
+  }
+  tell_node(name);
+}
+
+void Cache::tell_node(const std::string& node) {
+  std::vector<std::string> tell;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, entry] : entries_) {
+      for (const auto& [name, pod] : entry.pods) {
+        if (pod.node != node) continue;
+        tell.push_back(key);
+        break;
+      }
+    }
+  }
+  for (const std::string& key : tell) changed_(key);
+}
+
+Observed Cache::observe(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  Observed observed;
+  std::tie(observed.ns, observed.name) = split_key(key);
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return observed;
+  observed.job = found->second.job;
+  for (const auto& [name, pod] : found->second.pods) {
+    if (const auto node = nodes_.find(pod.node); node != nodes_.end()) {
+      observed.nodes[pod.node] = node->second;
+    }
+    observed.pods.push_back(pod);
+  }
+  for (const auto& [name, child] : found->second.children) observed.children.push_back(child);
+  return observed;
+}
+
+std::vector<std::string> Cache::keys() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> all;
+  for (const auto& [key, entry] : entries_) all.push_back(key);
+  return all;
+}
+
+size_t Cache::jobs() const {
+  const std::lock_guard lock(mutex_);
+  size_t count = 0;
+  for (const auto& [key, entry] : entries_) count += entry.job.has_value();
+  return count;
+}
+
+size_t Cache::pods() const {
+  const std::lock_guard lock(mutex_);
+  size_t count = 0;
+  for (const auto& [key, entry] : entries_) count += entry.pods.size();
+  return count;
+}
+
+std::map<std::string, int64_t> Cache::phases() const {
+  const std::lock_guard lock(mutex_);
+  std::map<std::string, int64_t> counts;
+  for (const auto& [key, entry] : entries_) {
+    if (entry.job) ++counts[entry.job->own_status.value("phase", "Pending")];
+  }
+  return counts;
+}
+
+void Cache::wrote(const std::string& kind, const Json& object) {
+  upsert(kind, object);
+}
+
+void Cache::forget_job(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return;
+  found->second.job.reset();
+  if (found->second.empty()) entries_.erase(found);
+}
+
+}  // namespace dsj::op

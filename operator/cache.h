@@ -1,0 +1,69 @@
+// What the watches have told, slim and by job. Foreign pods are not in it: the watches select by
+// label. Thread-safe: reflectors write on their threads, workers read.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kube/reflector.h"
+#include "operator/apply.h"
+#include "operator/observed.h"
+
+namespace dsj::op {
+
+/// "NAMESPACE/NAME" of a job.
+std::string key_of(const std::string& ns, const std::string& name);
+std::pair<std::string, std::string> split_key(const std::string& key);
+
+class Cache final : public Writes {
+ public:
+  /// `changed` is called with the key of every job that a pass may have to look at; it must not
+  /// call back into the cache.
+  explicit Cache(std::function<void(const std::string&)> changed);
+  ~Cache() override;
+
+  /// Of one collection; several of a kind when namespaces are watched one by one.
+  kube::Sink& sink(const std::string& kind);
+  /// Every sink has been filled once.
+  bool synced() const;
+
+  /// Without verdicts, refusal, keys and settings: the controller fills those in.
+  Observed observe(const std::string& key) const;
+  std::vector<std::string> keys() const;
+  size_t jobs() const;
+  size_t pods() const;
+  std::map<std::string, int64_t> phases() const;
+
+  /// The server's answer to a write of ours: newer than what the watch has told.
+  void wrote(const std::string& kind, const Json& object) override;
+  /// The server says that there is no such job.
+  void forget_job(const std::string& key);
+
+ private:
+  struct Entry {
+    std::optional<JobView> job;
+    std::map<std::string, PodView> pods;
+    std::map<std::string, ChildView> children;
+    bool empty() const { return !job && pods.empty() && children.empty(); }
+  };
+  class KindSink;
+
+  void upsert(const std::string& kind, const Json& object);
+  void remove(const std::string& kind, const Json& object);
+  void drop(const std::string& kind, const std::string& ns_and_name);
+  void upsert_node(const Json& object);
+  void tell_node(const std::string& node);
+
+  const std::function<void(const std::string&)> changed_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Entry> entries_;
+  std::map<std::string, NodeView> nodes_;
+  std::vector<std::unique_ptr<KindSink>> sinks_;
+};
+
+}  // namespace dsj::op

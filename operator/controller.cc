@@ -1,0 +1,189 @@
+#include "operator/controller.h"
+
+#include <algorithm>
+
+#include "common/contract.h"
+#include "common/log.h"
+#include "operator/own_status.h"
+#include "operator/render_config.h"
+
+namespace dsj::op {
+namespace {
+
+/// A ConfigMap that is missing may come; nothing tells the operator.
+constexpr Milliseconds kLookAgain{15'000};
+
+}  // namespace
+
+Controller::Controller(kube::Client& client, Cache& cache, Queue& queue, EventSink& events,
+                       ControllerOptions options, Watcher& watcher)
+    : client_(client),
+      cache_(cache),
+      queue_(queue),
+      events_(events),
+      options_(std::move(options)),
+      watcher_(watcher) {}
+
+bool Controller::step(Milliseconds now, Time wall) {
+  Milliseconds queued{0};
+  const auto key = queue_.take(now, &queued);
+  if (!key) return false;
+  pass(*key, queued, now, wall);
+  return true;
+}
+
+void Controller::forget() {
+  const std::lock_guard lock(mutex_);
+  memory_.clear();
+}
+
+/// The job is not in the cache: children are deleted only when the server says so, too. False: it
+/// cannot be asked now.
+bool Controller::confirm(const std::string& key, Observed& observed) {
+  if (observed.job || (observed.pods.empty() && observed.children.empty())) return true;
+  const auto live = client_.get(jobs_resource(), observed.ns, observed.name);
+  if (!live) return live.error().kind == kube::ApiError::Kind::NotFound;
+  cache_.wrote(jobspec::kKind, *live);
+  observed = cache_.observe(key);
+  return true;
+}
+
+/// Before pods are made the job's pods are read from the server itself: the job's status may be
+/// newer in the cache than its pods are, and a worker that only seems to have none would get a
+/// second one.
+bool Controller::look_at_pods(Observed& observed) {
+  std::vector<PodView> pods;
+  const kube::ListOptions select{.label_selector =
+                                     std::string(contract::kLabelJobName) + "=" + observed.name};
+  const auto listed =
+      client_.list(kube::resources::pods(), observed.ns, select, [&](const Json& object) {
+        cache_.wrote("Pod", object);
+        if (auto pod = pod_view(object)) pods.push_back(std::move(*pod));
+      });
+  if (listed) observed.pods = std::move(pods);
+  return listed.has_value();
+}
+
+/// The ds_config that a ConfigMap holds. For a spec that was accepted before it is the text of that
+/// time: a ConfigMap that changed, or a restart of the operator, does not change a job.
+std::optional<std::string> Controller::config_text(const Observed& observed, std::string& problem) {
+  const auto source = config_source(observed.job->spec);
+  if (!source) return std::nullopt;
+  const OwnStatus status = own_status_from_json(observed.job->own_status);
+  if (status.observed_generation == observed.job->generation &&
+      is_true(status.conditions, "Accepted")) {
+    for (const ChildView& child : observed.children) {
+      if (child.name == status.config_map && child.owner_uid == observed.job->uid &&
+          !child.config_text.empty()) {
+        return child.config_text;
+      }
+    }
+  }
+  const auto found = client_.get(kube::resources::config_maps(), observed.ns, source->name);
+  if (!found) {
+    problem = found.error().to_string();
+    return std::nullopt;
+  }
+  const auto data = found->find("data");
+  if (data == found->end() || !data->contains(source->key)) {
+    problem = "it has no key \"" + source->key + "\"";
+    return std::nullopt;
+  }
+  return (*data)[source->key].get<std::string>();
+}
+
+void Controller::judge_spec(const std::string& key, Observed& observed) {
+  if (!observed.job) {
+    const std::lock_guard lock(mutex_);
+    memory_.erase(key);
+    return;
+  }
+  const JobView& job = *observed.job;
+  Memory memory;
+  {
+    const std::lock_guard lock(mutex_);
+    memory = memory_[key];
+  }
+  if (memory.uid != job.uid) memory = Memory{.uid = job.uid};
+  if (memory.generation != job.generation) {
+    std::string problem;
+    const auto text = config_text(observed, problem);
+    memory.wanted = judge(job.name, job.spec, text, problem);
+    const bool final = memory.wanted.reason != "ConfigMapMissing";
+    memory.generation = final ? job.generation : -1;
+  }
+  if (!memory.wanted.accepted) {
+    const OwnStatus status = own_status_from_json(job.own_status);
+    if (memory.in_force_revision != status.revision) memory.in_force.reset();
+    for (const ChildView& child : observed.children) {
+      if (memory.in_force || child.kind != "ConfigMap" || child.name != status.config_map ||
+          child.owner_uid != job.uid) {
+        continue;
+      }
+      const Json spec = Json::parse(child.spec_text, nullptr, false);
+      memory.in_force = judge(job.name, spec, child.config_text, "").accepted;
+      memory.in_force_revision = status.revision;
+    }
+    observed.in_force = memory.in_force;
+  }
+  observed.wanted = memory.wanted;
+  observed.refusal = memory.refusal;
+  const std::lock_guard lock(mutex_);
+  memory_[key] = std::move(memory);
+}
+
+void Controller::pass(const std::string& key, Milliseconds queued, Milliseconds now, Time wall) {
+  Observed observed = cache_.observe(key);
+  if (!confirm(key, observed)) return queue_.retry(key, now, Milliseconds(0));
+  judge_spec(key, observed);
+  observed.settings = options_.settings;
+  if (options_.token_keys) observed.token_keys = options_.token_keys();
+  std::chrono::microseconds decided{0};
+  auto decide = [&] {
+    const auto begin = std::chrono::steady_clock::now();
+    Plan plan = options_.decide(observed, wall);
+    decided += std::chrono::duration_cast<std::chrono::microseconds>(
+        std::chrono::steady_clock::now() - begin);
+    return plan;
+  };
+  Plan plan = decide();
+  if (!plan.pods.empty()) {
+    if (!look_at_pods(observed)) return queue_.retry(key, now, Milliseconds(0));
+    plan = decide();
+  }
+  const Applied applied = apply(client_, observed, plan, options_.may_write, cache_, events_);
+  watcher_.pass(queued, decided, plan, applied);
+  if (applied.status_written) watcher_.transition(*observed.job, plan);
+  const bool refusal_is_new =
+      applied.refusal &&
+      (!observed.refusal || observed.refusal->message != applied.refusal->message);
+  if (observed.job) {
+    const std::lock_guard lock(mutex_);
+    auto& refusal = memory_[key].refusal;
+    // A refusal stands until a create goes through or none is wanted.
+    if (applied.refusal) refusal = applied.refusal;
+    if (applied.created > 0 || (plan.creates.empty() && plan.pods.empty())) {
+      if (!applied.refusal && refusal) queue_.add(key, now);  // the status still shows it
+      if (!applied.refusal) refusal.reset();
+    }
+  }
+  if (!applied.done) {
+    if (!applied.problem.empty()) log::warn(key + ": " + applied.problem);
+    // What was decided on may be old: the next pass decides on what the server has.
+    if (observed.job) {
+      const auto live = client_.get(jobs_resource(), observed.ns, observed.name);
+      if (live) cache_.wrote(jobspec::kKind, *live);
+      if (!live && live.error().kind == kube::ApiError::Kind::NotFound) cache_.forget_job(key);
+    }
+    queue_.retry(key, now, refusal_is_new ? Milliseconds(0) : applied.retry_after);
+    return;
+  }
+  queue_.finish(key);
+  if (observed.wanted.reason == "ConfigMapMissing") queue_.add(key, now + kLookAgain);
+  if (plan.again) {
+    const auto delay = std::chrono::ceil<Milliseconds>(*plan.again - wall);
+    queue_.add(key, now + std::max(delay, Milliseconds(1)));
+  }
+}
+
+}  // namespace dsj::op

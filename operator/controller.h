@@ -1,0 +1,70 @@
+// One pass over one job: observe, reconcile, apply, and when to look again. Thread-safe for
+// different keys; the queue never hands out one key twice.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "operator/apply.h"
+#include "operator/cache.h"
+#include "operator/queue.h"
+#include "operator/reconcile.h"
+
+namespace dsj::op {
+
+/// Counters of the operator's own health (metrics.h has them as Prometheus sees them).
+class Watcher {
+ public:
+  virtual ~Watcher() = default;
+  virtual void pass(Milliseconds /*queued*/, std::chrono::microseconds /*decided*/,
+                    const Plan& /*plan*/, const Applied& /*applied*/) {}
+  virtual void transition(const JobView& /*before*/, const Plan& /*plan*/) {}
+};
+
+struct ControllerOptions {
+  Settings settings;
+  std::function<bool()> may_write;          ///< this process leads
+  std::function<std::string()> token_keys;  ///< the cluster's JWKS; empty: not readable
+  std::function<Plan(const Observed&, Time)> decide = reconcile;
+};
+
+class Controller {
+ public:
+  Controller(kube::Client& client, Cache& cache, Queue& queue, EventSink& events,
+             ControllerOptions options, Watcher& watcher);
+
+  /// Works on the key that is due longest. False: none is. `now` and `wall` as of the call.
+  bool step(Milliseconds now, Time wall);
+  /// What is remembered of earlier passes is void: leadership was lost or won.
+  void forget();
+
+ private:
+  struct Memory {
+    std::string uid;
+    int64_t generation = -1;
+    Verdict wanted;
+    std::string in_force_revision;
+    std::shared_ptr<const Accepted> in_force;
+    std::optional<Refusal> refusal;
+  };
+
+  void pass(const std::string& key, Milliseconds queued, Milliseconds now, Time wall);
+  bool confirm(const std::string& key, Observed& observed);
+  bool look_at_pods(Observed& observed);
+  void judge_spec(const std::string& key, Observed& observed);
+  std::optional<std::string> config_text(const Observed& observed, std::string& problem);
+
+  kube::Client& client_;
+  Cache& cache_;
+  Queue& queue_;
+  EventSink& events_;
+  const ControllerOptions options_;
+  Watcher& watcher_;
+  std::mutex mutex_;
+  std::map<std::string, Memory> memory_;
+};
+
+}  // namespace dsj::op

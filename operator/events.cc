@@ -1,0 +1,51 @@
+#include "operator/events.h"
+
+#include <functional>
+
+#include "common/contract.h"
+#include "common/log.h"
+#include "kube/lease.h"
+
+namespace dsj::op {
+namespace {
+
+constexpr size_t kMessageMax = 1000;  ///< of 1024
+
+}  // namespace
+
+Json event_object(const JobView& job, const Event& event, const std::string& instance,
+                  std::chrono::system_clock::time_point now) {
+  const std::string time = kube::micro_time(now);
+  char name[80];
+  std::snprintf(
+      name, sizeof name, "%s.%zx", job.name.c_str(),
+      std::hash<std::string>()(job.uid + event.reason + event.message + job.resource_version));
+  return {{"apiVersion", "v1"},
+          {"kind", "Event"},
+          {"metadata", {{"name", name}, {"namespace", job.ns}}},
+          {"involvedObject",
+           {{"apiVersion", jobspec::kApiVersion},
+            {"kind", jobspec::kKind},
+            {"namespace", job.ns},
+            {"name", job.name},
+            {"uid", job.uid}}},
+          {"type", event.type},
+          {"reason", event.reason},
+          {"message", event.message.substr(0, kMessageMax)},
+          {"action", "Reconcile"},
+          {"eventTime", time},
+          {"reportingComponent", contract::kOperatorManager},
+          {"reportingInstance", instance},
+          {"source", {{"component", contract::kOperatorManager}}}};
+}
+
+void KubeEvents::tell(const JobView& job, const Event& event) {
+  const auto made = client_.create(kube::resources::events(), job.ns,
+                                   event_object(job, event, instance_, clock_.wall()));
+  if (!made && made.error().kind != kube::ApiError::Kind::AlreadyExists) {
+    log::warn("event " + event.reason + " of " + job.ns + "/" + job.name +
+              " is lost: " + made.error().to_string());
+  }
+}
+
+}  // namespace dsj::op

@@ -1,0 +1,136 @@
+#include "operator/metrics.h"
+
+#include <prometheus/text_serializer.h>
+
+#include "operator/own_status.h"
+
+namespace dsj::op {
+namespace {
+
+using prometheus::BuildCounter;
+using prometheus::BuildGauge;
+using prometheus::BuildHistogram;
+
+const prometheus::Histogram::BucketBoundaries kFast = {0.0001, 0.00025, 0.0005, 0.001, 0.0025,
+                                                       0.005,  0.01,    0.05,   0.1,   1};
+const prometheus::Histogram::BucketBoundaries kSlow = {1,  2,   5,   10,  20,  30,
+                                                       60, 120, 300, 600, 1800};
+
+}  // namespace
+
+Metrics::Metrics()
+    : jobs_(BuildGauge().Name("deepspeedjob_jobs").Help("Jobs by phase.").Register(registry_)),
+      completed_(BuildCounter()
+                     .Name("deepspeedjob_completed_total")
+                     .Help("Jobs that ended, by result and reason.")
+                     .Register(registry_)),
+      restarts_(BuildCounter()
+                    .Name("deepspeedjob_restarts_total")
+                    .Help("Restarts by reason.")
+                    .Register(registry_)),
+      watch_restarts_(BuildCounter()
+                          .Name("deepspeedjob_watch_restarts_total")
+                          .Help("Lists and watches that failed, by reason.")
+                          .Register(registry_)),
+      time_to_running_(BuildHistogram()
+                           .Name("deepspeedjob_time_to_running_seconds")
+                           .Help("From a job's start to its first attempt.")
+                           .Register(registry_)
+                           .Add({}, kSlow)),
+      reconcile_(BuildHistogram()
+                     .Name("deepspeedjob_reconcile_duration_seconds")
+                     .Help("Deciding, without the API server.")
+                     .Register(registry_)
+                     .Add({}, kFast)),
+      queue_wait_(BuildHistogram()
+                      .Name("deepspeedjob_workqueue_wait_seconds")
+                      .Help("From due to begun.")
+                      .Register(registry_)
+                      .Add({}, kFast)),
+      status_patches_(BuildCounter()
+                          .Name("deepspeedjob_status_patches_total")
+                          .Help("Status writes of the operator.")
+                          .Register(registry_)
+                          .Add({})),
+      pods_created_(BuildCounter()
+                        .Name("deepspeedjob_objects_created_total")
+                        .Help("Pods and other objects that were made.")
+                        .Register(registry_)
+                        .Add({})),
+      failed_passes_(BuildCounter()
+                         .Name("deepspeedjob_failed_passes_total")
+                         .Help("Passes that a write ended.")
+                         .Register(registry_)
+                         .Add({})),
+      depth_(BuildGauge()
+                 .Name("deepspeedjob_workqueue_depth")
+                 .Help("Keys that wait, later ones included.")
+                 .Register(registry_)
+                 .Add({})),
+      leader_(BuildGauge()
+                  .Name("deepspeedjob_leader")
+                  .Help("1: this process leads.")
+                  .Register(registry_)
+                  .Add({})),
+      pods_(BuildGauge()
+                .Name("deepspeedjob_pods")
+                .Help("Pods of jobs in the cache.")
+                .Register(registry_)
+                .Add({})),
+      requests_(BuildGauge()
+                    .Name("deepspeedjob_api_requests")
+                    .Help("Requests to the API server since the start.")
+                    .Register(registry_)
+                    .Add({})) {}
+
+void Metrics::pass(Milliseconds queued, std::chrono::microseconds decided, const Plan&,
+                   const Applied& applied) {
+  queue_wait_.Observe(std::chrono::duration<double>(queued).count());
+  reconcile_.Observe(std::chrono::duration<double>(decided).count());
+  if (applied.status_written) status_patches_.Increment();
+  pods_created_.Increment(static_cast<double>(applied.created));
+  if (!applied.done) failed_passes_.Increment();
+}
+
+void Metrics::transition(const JobView& before, const Plan& plan) {
+  const OwnStatus old = own_status_from_json(before.own_status);
+  const OwnStatus now = own_status_from_json(plan.status);
+  if (now.restarts.total > old.restarts.total) {
+    const std::string reason =
+        now.last_failure.is_object() ? now.last_failure.value("reason", "Unknown") : "Unknown";
+    restarts_.Add({{"reason", reason}})
+        .Increment(static_cast<double>(now.restarts.total - old.restarts.total));
+  }
+  for (const char* result : {"Complete", "Failed"}) {
+    if (!is_true(now.conditions, result) || is_true(old.conditions, result)) continue;
+    const Condition* condition = find_condition(now.conditions, result);
+    completed_.Add({{"result", result}, {"reason", condition->reason}}).Increment();
+  }
+  const bool first =
+      is_true(now.conditions, "Initialized") && !is_true(old.conditions, "Initialized");
+  if (first && now.start) {
+    const Time since = find_condition(now.conditions, "Initialized")->since;
+    time_to_running_.Observe(std::chrono::duration<double>(since - *now.start).count());
+  }
+}
+
+void Metrics::watch_failed(const std::string& reason) {
+  watch_restarts_.Add({{"reason", reason}}).Increment();
+}
+
+std::string Metrics::text(const Cache& cache, const Queue& queue, bool leads, int64_t requests) {
+  const auto phases = cache.phases();
+  for (const char* phase : {"Pending", "Starting", "Running", "Restarting", "Suspending",
+                            "Suspended", "Refused", "Complete", "Failed"}) {
+    const auto found = phases.find(phase);
+    jobs_.Add({{"phase", phase}})
+        .Set(found == phases.end() ? 0.0 : static_cast<double>(found->second));
+  }
+  depth_.Set(static_cast<double>(queue.depth()));
+  leader_.Set(leads ? 1 : 0);
+  pods_.Set(static_cast<double>(cache.pods()));
+  requests_.Set(static_cast<double>(requests));
+  return prometheus::TextSerializer().Serialize(registry_.Collect());
+}
+
+}  // namespace dsj::op

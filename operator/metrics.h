@@ -1,0 +1,45 @@
+// What the operator tells Prometheus: jobs and restarts, and its own health. No label names a job:
+// their number is not bounded.
+#pragma once
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include <string>
+
+#include "operator/controller.h"
+
+namespace dsj::op {
+
+class Metrics final : public Watcher {
+ public:
+  Metrics();
+  void pass(Milliseconds queued, std::chrono::microseconds decided, const Plan& plan,
+            const Applied& applied) override;
+  void transition(const JobView& before, const Plan& plan) override;
+  void watch_failed(const std::string& reason);
+
+  /// Prometheus' text format; the gauges as of now.
+  std::string text(const Cache& cache, const Queue& queue, bool leads, int64_t requests);
+
+ private:
+  prometheus::Registry registry_;
+  prometheus::Family<prometheus::Gauge>& jobs_;
+  prometheus::Family<prometheus::Counter>& completed_;
+  prometheus::Family<prometheus::Counter>& restarts_;
+  prometheus::Family<prometheus::Counter>& watch_restarts_;
+  prometheus::Histogram& time_to_running_;
+  prometheus::Histogram& reconcile_;
+  prometheus::Histogram& queue_wait_;
+  prometheus::Counter& status_patches_;
+  prometheus::Counter& pods_created_;
+  prometheus::Counter& failed_passes_;
+  prometheus::Gauge& depth_;
+  prometheus::Gauge& leader_;
+  prometheus::Gauge& pods_;
+  prometheus::Gauge& requests_;
+};
+
+}  // namespace dsj::op

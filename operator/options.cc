@@ -1,0 +1,54 @@
+#include "operator/options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "common/contract.h"
+
+namespace dsj::op {
+
+std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
+  Options options;
+  CLI::App app("Runs DeepSpeedJobs on a Kubernetes cluster.", "dsj-operator");
+  options.health_address = "0.0.0.0:" + std::to_string(contract::kOperatorPort);
+  app.add_option("--kubeconfig", options.kubeconfig,
+                 "in a pod: its own account; else $KUBECONFIG or ~/.kube/config");
+  app.add_option("--namespace", options.namespaces,
+                 "watch this namespace only; may be given several times, or as a,b")
+      ->delimiter(',')
+      ->envname(contract::kEnvWatchNamespaces);
+  app.add_option("--read-nodes", options.watch_nodes, "false: a lost node shows by its pods only")
+      ->capture_default_str()
+      ->envname(contract::kEnvReadNodes);
+  app.add_flag("!--no-leader-election", options.leader_election,
+               "for a single replica that is never two");
+  app.add_option("--lease-namespace", options.lease_namespace, "of the leader's Lease")
+      ->envname(contract::kEnvNamespace);
+  app.add_option("--lease-name", options.lease_name, "of the leader's Lease")
+      ->capture_default_str()
+      ->envname(contract::kEnvLeaseName);
+  app.add_option("--identity", options.identity, "of this process in the Lease; the host's name")
+      ->envname(contract::kEnvPodName);
+  app.add_option("--health-address", options.health_address,
+                 "of /healthz, /readyz and /metrics; empty: none")
+      ->capture_default_str();
+  app.add_option("--workers", options.workers, "jobs looked at at the same time")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  app.add_option("--worker-image", options.settings.worker_image,
+                 "of workers whose template names none")
+      ->capture_default_str()
+      ->envname(contract::kEnvWorkerImage);
+  app.add_option("--image-pull-policy", options.settings.image_pull_policy,
+                 "of that image; empty: Kubernetes' default")
+      ->check(CLI::IsMember({"", "Always", "IfNotPresent", "Never"}))
+      ->envname(contract::kEnvImagePullPolicy);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    exit_code = app.exit(error) == 0 ? 0 : contract::kExitBadInput;
+    return std::nullopt;
+  }
+  return options;
+}
+
+}  // namespace dsj::op

@@ -1,0 +1,28 @@
+// The command line of dsj-operator. What its chart sets comes by the environment (contract.h).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/observed.h"
+
+namespace dsj::op {
+
+struct Options {
+  std::string kubeconfig;               ///< empty: the pod's own account, else the usual file
+  std::vector<std::string> namespaces;  ///< empty: all of them
+  bool watch_nodes = true;              ///< needs a ClusterRole
+  bool leader_election = true;
+  std::string lease_namespace;  ///< empty: the account's own
+  std::string lease_name = "dsj-operator";
+  std::string identity;        ///< empty: the host's name
+  std::string health_address;  ///< empty: none
+  int workers = 4;             ///< passes at the same time
+  Settings settings;
+};
+
+/// nullopt: `exit_code` is to be returned (help, or a mistake that was printed).
+std::optional<Options> parse_options(int argc, char** argv, int& exit_code);
+
+}  // namespace dsj::op

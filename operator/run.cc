@@ -1,0 +1,192 @@
+#include "operator/run.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "common/contract.h"
+#include "common/log.h"
+#include "kube/lease.h"
+#include "kube/reflector.h"
+#include "operator/controller.h"
+#include "operator/events.h"
+#include "operator/health_server.h"
+#include "operator/metrics.h"
+
+namespace dsj::op {
+namespace {
+
+constexpr Milliseconds kIdle{1000};
+
+Time wall_of(const kube::Clock& clock) {
+  return std::chrono::floor<Milliseconds>(clock.wall());
+}
+
+/// The cluster's public token keys, read once an hour; empty while they cannot be read.
+class TokenKeys {
+ public:
+  TokenKeys(kube::Transport& transport, kube::Clock& clock)
+      : transport_(transport), clock_(clock) {}
+
+  std::string get() {
+    const std::lock_guard lock(mutex_);
+    if (read_at_ && clock_.monotonic() - *read_at_ < (keys_.empty() ? kAgain : kHour)) return keys_;
+    read_at_ = clock_.monotonic();
+    const auto answer = transport_.call({.path = "/openid/v1/jwks", .timeout = kPatience}, {});
+    if (answer && answer->status == 200) {
+      keys_ = answer->body;
+    } else {
+      log::warn("the cluster's token keys (/openid/v1/jwks) cannot be read; agents ask themselves");
+    }
+    return keys_;
+  }
+
+ private:
+  static constexpr Milliseconds kHour{3'600'000}, kAgain{60'000}, kPatience{5'000};
+  kube::Transport& transport_;
+  kube::Clock& clock_;
+  std::mutex mutex_;
+  std::string keys_;
+  std::optional<Milliseconds> read_at_;
+};
+
+class Process {
+ public:
+  Process(const Options& options, kube::Transport& transport, kube::Clock& clock,
+          std::string own_namespace, const kube::Cancel& stop)
+      : options_(options),
+        clock_(clock),
+        own_namespace_(std::move(own_namespace)),
+        stop_(stop),
+        client_(transport, clock),
+        keys_(transport, clock),
+        cache_([this](const std::string& key) { queue_.add(key, clock_.monotonic()); }),
+        events_(client_, clock, identity()),
+        controller_(client_, cache_, queue_, events_,
+                    {.settings = options.settings,
+                     .may_write = [this] { return leads_.load(); },
+                     .token_keys = [this] { return keys_.get(); }},
+                    metrics_) {}
+
+  Status run() {
+    std::unique_ptr<HealthServer> health;
+    if (!options_.health_address.empty()) {
+      DSJ_TRY(health, serve_health(options_.health_address, answers()));
+    }
+    start_reflectors();
+    {
+      std::unique_ptr<kube::LeaseThread> lease;
+      if (options_.leader_election) {
+        lease = std::make_unique<kube::LeaseThread>(client_, clock_, lease_options(),
+                                                    [this](bool leads) { lead(leads); });
+      } else {
+        lead(true);
+      }
+      std::vector<std::thread> workers;
+      for (int i = 0; i < options_.workers; ++i) workers.emplace_back([this] { work(); });
+      for (auto& worker : workers) worker.join();
+    }  // the lease is given away only now: nothing is written any more
+    for (auto& thread : reflecting_) thread.join();
+    log::info("stopped");
+    return {};
+  }
+
+ private:
+  std::string identity() const {
+    if (!options_.identity.empty()) return options_.identity;
+    char name[256] = "";
+    gethostname(name, sizeof name - 1);
+    return std::string(name) + "-" + std::to_string(getpid());
+  }
+
+  kube::LeaseOptions lease_options() const {
+    return {.ns = options_.lease_namespace.empty() ? own_namespace_ : options_.lease_namespace,
+            .name = options_.lease_name,
+            .identity = identity()};
+  }
+
+  HealthAnswers answers() {
+    return {
+        .ready = [this] { return cache_.synced(); },
+        .metrics = [this] { return metrics_.text(cache_, queue_, leads_, client_.requests()); }};
+  }
+
+  void lead(bool leads) {
+    log::info(leads ? "leading" : "not leading");
+    controller_.forget();
+    leads_ = leads;
+    if (leads) {
+      for (const std::string& key : cache_.keys()) queue_.add(key, clock_.monotonic());
+    }
+    queue_.wake();
+  }
+
+  void reflect(const kube::Resource& resource, const std::string& ns, bool ours) {
+    kube::ReflectorOptions options{.ns = ns};
+    if (ours) {
+      options.select.label_selector =
+          std::string(contract::kLabelManagedBy) + "=" + contract::kOperatorManager;
+    }
+    options.on_failure = [this, kind = resource.kind](const kube::ApiError& error) {
+      metrics_.watch_failed(error.reason.empty() ? "Network" : error.reason);
+      log::warn("watching " + kind + ": " + error.to_string());
+    };
+    reflectors_.push_back(std::make_unique<kube::Reflector>(client_, clock_, resource, options,
+                                                            cache_.sink(resource.kind)));
+  }
+
+  void start_reflectors() {
+    using namespace kube::resources;
+    const auto namespaces =
+        options_.namespaces.empty() ? std::vector<std::string>{""} : options_.namespaces;
+    for (const std::string& ns : namespaces) {
+      reflect(jobs_resource(), ns, false);
+      for (const auto& resource :
+           {pods(), config_maps(), services(), service_accounts(), roles(), role_bindings()}) {
+        reflect(resource, ns, true);
+      }
+    }
+    if (options_.watch_nodes) reflect(nodes(), "", false);
+    for (auto& reflector : reflectors_) {
+      reflecting_.emplace_back([this, &reflector] { reflector->run(stop_); });
+    }
+  }
+
+  void work() {
+    while (!stop_.cancelled()) {
+      const bool may = leads_ && cache_.synced();
+      if (may && controller_.step(clock_.monotonic(), wall_of(clock_))) continue;
+      if (may) {
+        queue_.wait(clock_.monotonic(), kIdle);
+      } else {
+        stop_.wait_for(Milliseconds(50));
+      }
+    }
+  }
+
+  const Options& options_;
+  kube::Clock& clock_;
+  const std::string own_namespace_;
+  const kube::Cancel& stop_;
+  kube::Client client_;
+  TokenKeys keys_;
+  Metrics metrics_;
+  Queue queue_;
+  Cache cache_;
+  KubeEvents events_;
+  Controller controller_;
+  std::atomic<bool> leads_ = false;
+  std::vector<std::unique_ptr<kube::Reflector>> reflectors_;
+  std::vector<std::thread> reflecting_;
+};
+
+}  // namespace
+
+Status run_operator(const Options& options, kube::Transport& transport, kube::Clock& clock,
+                    const std::string& own_namespace, const kube::Cancel& stop) {
+  return Process(options, transport, clock, own_namespace, stop).run();
+}
+
+}  // namespace dsj::op

@@ -1,0 +1,255 @@
+// apply against an API server: names, owners, preconditions, and a crash around every write.
+#include "operator/apply.h"
+
+#include <gmock/gmock.h>
+#include <spdlog/spdlog.h>
+
+#include "operator/render_config.h"
+#include "tests/kube/fake_api_server.h"
+#include "tests/operator/sim/sim_operator.h"
+#include "tests/operator/world.h"
+
+namespace dsj::op::testing {
+namespace {
+
+using kube::testing::FakeApiServer;
+using sim::Chance;
+using sim::Killed;
+using sim::SimClock;
+using sim::SimOperator;
+
+class ApplyTest : public ::testing::Test {
+ protected:
+  ApplyTest() {
+    spdlog::set_level(spdlog::level::off);
+    server.serve(jobs_resource(), true);
+  }
+  Json submit(const Json& spec = quick_spec()) {
+    return *client.create(jobs_resource(), "n",
+                          {{"apiVersion", jobspec::kApiVersion},
+                           {"kind", jobspec::kKind},
+                           {"metadata", {{"name", "j"}, {"namespace", "n"}}},
+                           {"spec", spec}});
+  }
+  void turns(SimOperator& op, int count = 5) {
+    for (int i = 0; i < count; ++i) {
+      clock.now += Seconds(1);
+      op.turn();
+    }
+  }
+  Json job() { return server.objects(jobs_resource())[0]; }
+  std::vector<std::string> names(const std::string& kind) {
+    std::vector<std::string> all;
+    for (const Json& object : server.objects(resource_of(kind))) {
+      all.push_back(object["metadata"]["name"]);
+    }
+    return all;
+  }
+
+  FakeApiServer server;
+  SimClock clock;
+  Chance chance{1};
+  kube::Client client{server, clock};
+};
+
+/// Every object of the job, without what a server stamps on it.
+Json state(FakeApiServer& server) {
+  Json all = Json::object();
+  for (const char* kind :
+       {"ConfigMap", "Service", "ServiceAccount", "Role", "RoleBinding", "Pod", "DeepSpeedJob"}) {
+    for (Json object : server.objects(resource_of(kind))) {
+      for (const char* stamp : {"uid", "resourceVersion", "creationTimestamp", "generation"}) {
+        object["metadata"].erase(stamp);
+      }
+      if (object.contains("status")) {
+        for (Json& condition : object["status"]["conditions"]) {
+          condition.erase("lastTransitionTime");
+        }
+        object["status"].erase("startTime");
+      }
+      all[kind].push_back(std::move(object));
+    }
+  }
+  return all;
+}
+
+TEST_F(ApplyTest, ACrashAroundAnyWriteEndsInTheSameObjects) {
+  Json wanted;
+  int64_t writes = 0;
+  {
+    FakeApiServer untouched;
+    untouched.serve(jobs_resource(), true);
+    kube::Client user(untouched, clock);
+    (void)user.create(jobs_resource(), "n",
+                      {{"apiVersion", jobspec::kApiVersion},
+                       {"kind", jobspec::kKind},
+                       {"metadata", {{"name", "j"}, {"namespace", "n"}}},
+                       {"spec", quick_spec()}});
+    SimOperator op(untouched, clock, chance, nullptr);
+    turns(op);
+    writes = op.transport.writes;
+    wanted = state(untouched);
+  }
+  ASSERT_GE(writes, 8);
+  ASSERT_EQ(wanted["Pod"].size(), 2u);
+  int crashes = 0;
+  for (int64_t at = 0; at < writes; ++at) {
+    for (const bool after : {false, true}) {
+      SCOPED_TRACE(std::to_string(at) + (after ? " after" : " before"));
+      FakeApiServer one;
+      one.serve(jobs_resource(), true);
+      kube::Client user(one, clock);
+      (void)user.create(jobs_resource(), "n",
+                        {{"apiVersion", jobspec::kApiVersion},
+                         {"kind", jobspec::kKind},
+                         {"metadata", {{"name", "j"}, {"namespace", "n"}}},
+                         {"spec", quick_spec()}});
+      auto op = std::make_unique<SimOperator>(one, clock, chance, nullptr);
+      op->transport.kill_at_write = static_cast<int>(at);
+      op->transport.kill_after_it = after;
+      try {
+        turns(*op);
+        ADD_FAILURE() << "not killed";
+      } catch (const Killed&) {
+        ++crashes;
+      }
+      op = std::make_unique<SimOperator>(one, clock, chance, nullptr);
+      turns(*op);
+      EXPECT_EQ(state(one), wanted);
+    }
+  }
+  std::printf("%d crashes around %lld writes\n", crashes, static_cast<long long>(writes));
+}
+
+TEST_F(ApplyTest, ANameThatSomebodyElseHasIsLeftAlone) {
+  (void)client.create(kube::resources::services(), "n",
+                      {{"apiVersion", "v1"},
+                       {"kind", "Service"},
+                       {"metadata", {{"name", "j-worker"}, {"namespace", "n"}}},
+                       {"spec", {{"clusterIP", "1.2.3.4"}}}});
+  submit();
+  SimOperator op(server, clock, chance, nullptr);
+  turns(op);
+  const OwnStatus status = own_status_from_json(own_part(job()["status"]));
+  EXPECT_EQ(find_condition(status.conditions, "Scheduled")->reason, "NameTaken");
+  EXPECT_TRUE(names("Pod").empty());
+  EXPECT_EQ(server.objects(kube::resources::services())[0]["spec"]["clusterIP"], "1.2.3.4");
+  (void)client.remove(kube::resources::services(), "n", "j-worker");
+  turns(op, 70);  // it is tried again, ever slower
+  EXPECT_EQ(names("Pod").size(), 2u);
+  EXPECT_NE(find_condition(own_status_from_json(own_part(job()["status"])).conditions, "Scheduled")
+                ->reason,
+            "NameTaken");
+}
+
+TEST_F(ApplyTest, AQuotaIsShownAndTriedAgain) {
+  bool full = true;
+  server.set_fault([&](const kube::Request& request) {
+    kube::testing::Fault fault;
+    if (full && request.method == "POST" && request.path.ends_with("/pods")) {
+      fault.kind = kube::testing::Fault::Kind::Refuse;
+      fault.status = 403;
+    }
+    return fault;
+  });
+  submit();
+  SimOperator op(server, clock, chance, nullptr);
+  turns(op);
+  auto reason = [&] {
+    const auto conditions = own_status_from_json(own_part(job()["status"])).conditions;
+    return find_condition(conditions, "Scheduled")->reason;
+  };
+  EXPECT_EQ(reason(), "Forbidden");
+  const auto version = job()["metadata"]["resourceVersion"];
+  turns(op, 20);
+  EXPECT_EQ(job()["metadata"]["resourceVersion"], version) << "written again and again";
+  full = false;
+  turns(op, 70);
+  EXPECT_EQ(names("Pod"), (std::vector<std::string>{"j-worker-0-1", "j-worker-1-1"}));
+  EXPECT_EQ(reason(), "Waiting");
+}
+
+TEST_F(ApplyTest, AStatusIsNotWrittenOverANewerOne) {
+  submit();
+  SimOperator op(server, clock, chance, nullptr);
+  turns(op);
+  op.deaf = true;
+  server.edit(jobs_resource(), "n", "j", [](Json& object) { object["spec"]["suspend"] = true; });
+  Observed observed;
+  observed.ns = "n";
+  observed.name = "j";
+  observed.job = job_view(job());
+  observed.job->resource_version = "1";
+  struct NoWrites final : Writes {
+    void wrote(const std::string&, const Json&) override {}
+  } writes;
+  struct NoEvents final : EventSink {
+    int told = 0;
+    void tell(const JobView&, const Event&) override { ++told; }
+  } events;
+  const Json before = job();
+  Plan plan{.status = {{"phase", "Nonsense"}}, .events = {{"Normal", "Told", ""}}};
+  plan.deletes.push_back({.kind = "Pod", .name = "j-worker-0-1"});
+  const Applied applied = apply(
+      client, observed, plan, [] { return true; }, writes, events);
+  EXPECT_FALSE(applied.done);
+  EXPECT_EQ(job(), before);
+  EXPECT_EQ(events.told, 0);
+  EXPECT_EQ(names("Pod").size(), 2u) << "what comes after the status is not done";
+}
+
+TEST_F(ApplyTest, WhoDoesNotLeadWritesNothing) {
+  submit();
+  SimOperator op(server, clock, chance, nullptr);
+  op.leads = false;
+  turns(op);
+  EXPECT_EQ(op.transport.writes, 0);
+}
+
+TEST_F(ApplyTest, AtRestNothingIsWritten) {
+  Json spec = quick_spec();
+  spec["suspend"] = true;
+  submit(spec);
+  SimOperator op(server, clock, chance, nullptr);
+  turns(op);
+  const int64_t writes = op.transport.writes;
+  EXPECT_EQ(writes, 1);  // the one status
+  turns(op, 600);
+  EXPECT_EQ(op.transport.writes, writes);
+}
+
+TEST_F(ApplyTest, ADsConfigOfAConfigMapIsTakenAsItWas) {
+  auto map = [&](const char* text) {
+    return Json{{"apiVersion", "v1"},
+                {"kind", "ConfigMap"},
+                {"metadata", {{"name", "c"}, {"namespace", "n"}}},
+                {"data", {{"ds.json", text}}}};
+  };
+  Json spec = quick_spec();
+  spec["deepspeed"] =
+      Json::parse(R"({"configFrom": {"configMapKeyRef": {"name": "c", "key": "ds.json"}}})");
+  submit(spec);
+  auto op = std::make_unique<SimOperator>(server, clock, chance, nullptr);
+  turns(*op);
+  auto accepted = [&] {
+    const auto conditions = own_status_from_json(own_part(job()["status"])).conditions;
+    return find_condition(conditions, "Accepted")->reason;
+  };
+  EXPECT_EQ(accepted(), "ConfigMapMissing");
+  (void)client.create(kube::resources::config_maps(), "n",
+                      map("{train_micro_batch_size_per_gpu: 1, // Hjson\n}"));
+  turns(*op, 30);
+  EXPECT_EQ(accepted(), "ConfigAccepted");
+  EXPECT_EQ(names("Pod").size(), 2u);
+  // A restarted operator, a changed ConfigMap: the job keeps what it began with.
+  server.edit(kube::resources::config_maps(), "n", "c",
+              [](Json& object) { object["data"]["ds.json"] = "{zero_optimization: {stage: 9}}"; });
+  const std::string revision = job()["status"]["revision"];
+  op = std::make_unique<SimOperator>(server, clock, chance, nullptr);
+  turns(*op);
+  EXPECT_EQ(job()["status"]["revision"], revision);
+  EXPECT_EQ(accepted(), "ConfigAccepted");
+}
+
+}  // namespace
+}  // namespace dsj::op::testing

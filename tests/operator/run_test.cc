@@ -1,0 +1,142 @@
+// The operator as a process: threads, lease, health and metrics, against an API server in memory.
+#include "operator/run.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "kube/api_transport.h"
+#include "operator/apply.h"
+#include "operator/events.h"
+#include "tests/kube/fake_api_server.h"
+#include "tests/operator/world.h"
+
+namespace dsj::op::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+int free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in name{.sin_family = AF_INET};
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof name;
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&name), size), 0);
+  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size), 0);
+  close(fd);
+  return ntohs(name.sin_port);
+}
+
+bool soon(const std::function<bool()>& holds) {
+  for (int i = 0; i < 400; ++i) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(Milliseconds(50));
+  }
+  return false;
+}
+
+TEST(RunOperator, LeadsWorksAnswersAndStopsCleanly) {
+  kube::testing::FakeApiServer server;
+  server.serve(jobs_resource(), true);
+  kube::Client user(server, kube::system_clock());
+  Options options;
+  const std::string address = "127.0.0.1:" + std::to_string(free_port());
+  options.health_address = address;
+  options.identity = "one";
+  kube::Cancel stop;
+  Status ended;
+  std::thread process(
+      [&] { ended = run_operator(options, server, kube::system_clock(), "system", stop); });
+  ASSERT_TRUE(user.create(jobs_resource(), "n",
+                          {{"apiVersion", jobspec::kApiVersion},
+                           {"kind", jobspec::kKind},
+                           {"metadata", {{"name", "j"}, {"namespace", "n"}}},
+                           {"spec", quick_spec(3)}}));
+  EXPECT_TRUE(soon([&] { return server.objects(kube::resources::pods()).size() == 3; }));
+  EXPECT_TRUE(soon([&] { return !server.objects(kube::resources::events()).empty(); }));
+  auto http = kube::make_api_transport({.server = "http://" + address});
+  ASSERT_TRUE(http) << http.error().to_string();
+  for (const char* path : {"/healthz", "/readyz"}) {
+    const auto answer = (*http)->call({.path = path}, {});
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(answer->status, 200) << path;
+  }
+  const auto metrics = (*http)->call({.path = "/metrics"}, {});
+  ASSERT_TRUE(metrics);
+  EXPECT_THAT(metrics->body, HasSubstr("deepspeedjob_leader 1"));
+  EXPECT_THAT(metrics->body, HasSubstr("deepspeedjob_jobs{phase=\"Pending\"} 1"));
+  EXPECT_THAT(metrics->body, HasSubstr("deepspeedjob_reconcile_duration_seconds_count"));
+  stop.cancel();
+  process.join();
+  EXPECT_TRUE(ended);
+  const auto leases = server.objects(kube::resources::leases());
+  ASSERT_EQ(leases.size(), 1u);
+  EXPECT_EQ(leases[0]["spec"].value("holderIdentity", ""), "") << "a standby need not wait";
+}
+
+TEST(RunOperator, ATakenPortEndsIt) {
+  kube::testing::FakeApiServer server;
+  server.serve(jobs_resource(), true);
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in name{.sin_family = AF_INET};
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof name;
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&name), size), 0);
+  ASSERT_EQ(listen(fd, 1), 0);
+  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size), 0);
+  Options options;
+  options.health_address = "127.0.0.1:" + std::to_string(ntohs(name.sin_port));
+  const auto ended = run_operator(options, server, kube::system_clock(), "system", {});
+  close(fd);
+  ASSERT_FALSE(ended);
+  EXPECT_EQ(ended.error().kind, ErrorKind::Environment);
+}
+
+TEST(Options, AreReadAndChecked) {
+  auto parse = [](std::vector<std::string> words, int& code) {
+    std::vector<char*> argv;
+    words.insert(words.begin(), "dsj-operator");
+    for (std::string& word : words) argv.push_back(word.data());
+    return parse_options(static_cast<int>(argv.size()), argv.data(), code);
+  };
+  int code = 0;
+  const auto options = parse({"--namespace", "a,b", "--read-nodes=false", "--workers=2",
+                              "--worker-image=w:1", "--no-leader-election"},
+                             code);
+  ASSERT_TRUE(options);
+  EXPECT_EQ(options->namespaces, (std::vector<std::string>{"a", "b"}));
+  EXPECT_FALSE(options->watch_nodes);
+  EXPECT_FALSE(options->leader_election);
+  EXPECT_EQ(options->workers, 2);
+  EXPECT_EQ(options->settings.worker_image, "w:1");
+  setenv(contract::kEnvWorkerImage, "by-the-chart:2", 1);
+  setenv(contract::kEnvReadNodes, "false", 1);
+  setenv(contract::kEnvWatchNamespaces, "", 1);
+  setenv(contract::kEnvPodName, "dsj-operator-x", 1);
+  const auto chart = parse({}, code);
+  ASSERT_TRUE(chart);
+  EXPECT_EQ(chart->settings.worker_image, "by-the-chart:2");
+  EXPECT_FALSE(chart->watch_nodes);
+  EXPECT_TRUE(chart->namespaces.empty());
+  EXPECT_EQ(chart->identity, "dsj-operator-x");
+  EXPECT_EQ(chart->health_address, "0.0.0.0:29402");
+  EXPECT_FALSE(parse({"--workers=0"}, code));
+  EXPECT_EQ(code, contract::kExitBadInput);
+}
+
+TEST(Events, OneTransitionHasOneName) {
+  JobView job{.ns = "n", .name = "j", .uid = "u", .resource_version = "7"};
+  const auto at = std::chrono::system_clock::time_point{};
+  const Json one = event_object(job, {"Warning", "NodeLost", "bye"}, "me", at);
+  EXPECT_EQ(one, event_object(job, {"Warning", "NodeLost", "bye"}, "me", at));
+  EXPECT_EQ(one["involvedObject"]["uid"], "u");
+  job.resource_version = "8";
+  EXPECT_NE(one["metadata"]["name"],
+            event_object(job, {"Warning", "NodeLost", "bye"}, "me", at)["metadata"]["name"]);
+}
+
+}  // namespace
+}  // namespace dsj::op::testing

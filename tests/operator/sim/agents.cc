@@ -1,0 +1,397 @@
+#include "tests/operator/sim/agents.h"
+
+#include <algorithm>
+
+#include "common/contract.h"
+#include "common/restart_budget.h"
+#include "operator/apply.h"
+
+namespace dsj::op::sim {
+namespace {
+
+using kube::resources::nodes;
+using kube::resources::pods;
+
+constexpr char kNs[] = "n";
+constexpr char kJob[] = "j";
+
+std::string env_of(const Json& pod, const char* name) {
+  for (const Json& entry : pod["spec"]["containers"][0]["env"]) {
+    if (entry["name"] == name) return entry["value"];
+  }
+  return "";
+}
+
+bool avoids(const Json& pod, const std::string& node) {
+  const auto at = Json::json_pointer("/spec/affinity");
+  return pod.contains(at) && pod[at].dump().find("\"" + node + "\"") != std::string::npos;
+}
+
+}  // namespace
+
+Agents::Agents(kube::testing::FakeApiServer& server, SimClock& clock, Chance& chance,
+               AgentBugs bugs)
+    : server_(server), clock_(clock), chance_(chance), bugs_(bugs), client_(server, clock) {
+  for (const char* name : {"n0", "n1", "n2", "n3"}) {
+    const Json ready = {
+        {"type", "Ready"}, {"status", "True"}, {"lastTransitionTime", to_text(clock_.at())}};
+    (void)client_.create(nodes(), "",
+                         {{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", name}}}});
+    server_.edit(nodes(), "", name,
+                 [&](Json& node) { node["status"]["conditions"] = Json::array({ready}); });
+  }
+}
+
+int Agents::living(int worker) const {
+  int count = 0;
+  for (const auto& [uid, container] : containers_) {
+    count += container.alive && container.worker == worker;
+  }
+  return count;
+}
+
+bool Agents::node_away(const std::string& name) const {
+  return away_.contains(name);
+}
+
+/// Power failures and cut networks: the API server marks the node some seconds later; some come
+/// back.
+void Agents::power(const Faults& faults) {
+  auto mark = [&](const std::string& name, bool ready) {
+    server_.edit(nodes(), "", name, [&](Json& node) {
+      node["status"]["conditions"][0]["status"] = ready ? "True" : "Unknown";
+      node["status"]["conditions"][0]["lastTransitionTime"] = to_text(clock_.at());
+    });
+  };
+  if (away_.empty() && chance_.happens(faults.node_loss)) {
+    away_["n" + std::to_string(chance_.below(4))] = {.since = clock_.at(),
+                                                     .marked_after = Seconds(1 + chance_.below(8)),
+                                                     .for_ever = chance_.happens(0.5)};
+  }
+  for (auto at = away_.begin(); at != away_.end();) {
+    const auto& [name, away] = *at;
+    if (clock_.at() >= away.since + away.marked_after && marked_away_.insert(name).second)
+      mark(name, false);
+    if (!away.for_ever && clock_.at() >= away.since + Seconds(150)) {
+      mark(name, true);
+      marked_away_.erase(name);
+      at = away_.erase(at);
+    } else {
+      ++at;
+    }
+  }
+  for (auto& [uid, container] : containers_) {
+    if (!node_away(container.node)) {
+      container.cut_since.reset();
+      continue;
+    }
+    if (!container.cut_since) container.cut_since = clock_.at();
+    // A power failure ends it at once; a cut network leaves it its lease.
+    if (container.alive && clock_.at() >= *container.cut_since + kLease) {
+      container.alive = false;
+      container.exit_code = 137;
+    }
+  }
+}
+
+bool Agents::api_delete(const std::string& kind, const std::string& name, bool force) {
+  kube::DeleteOptions options;
+  if (force) options.grace_seconds = 0;
+  return client_.remove(resource_of(kind), kNs, name, options).has_value();
+}
+
+void Agents::start_container(const Json& pod) {
+  const std::string uid = pod["metadata"]["uid"], name = pod["metadata"]["name"];
+  Container container{.uid = uid,
+                      .pod = name,
+                      .node = pod["spec"]["nodeName"],
+                      .revision = env_of(pod, contract::kEnvRevision),
+                      .worker = std::stoi(env_of(pod, contract::kEnvWorker)),
+                      .incarnation = std::stoll(env_of(pod, contract::kEnvIncarnation)),
+                      .alive = true};
+  // The ConfigMap is mounted: without it the container does not start.
+  const std::string map = pod["spec"]["volumes"][0]["configMap"]["name"];
+  const auto config = client_.get(kube::resources::config_maps(), kNs, map);
+  if (!config) return;
+  container.replicas =
+      Json::parse((*config)["data"][contract::kWorkerJobFile].get<std::string>())["replicas"];
+  containers_[uid] = container;
+  server_.edit(pods(), kNs, name, [](Json& object) {
+    object["status"]["phase"] = "Running";
+    object["status"]["containerStatuses"] = Json::array(
+        {{{"name", contract::kContainerName}, {"state", {{"running", Json::object()}}}}});
+  });
+}
+
+void Agents::tell_end(Container& container) {
+  container.told = true;
+  server_.edit(pods(), kNs, container.pod, [&](Json& object) {
+    object["status"]["phase"] = container.exit_code == 0 ? "Succeeded" : "Failed";
+    Json state = {{"exitCode", container.exit_code}};
+    if (!container.words.is_null()) state["message"] = container.words.dump();
+    object["status"]["containerStatuses"] =
+        Json::array({{{"name", contract::kContainerName}, {"state", {{"terminated", state}}}}});
+  });
+}
+
+void Agents::kubelets(const Faults& faults) {
+  std::set<std::string> there;
+  for (const Json& pod : server_.objects(pods())) {
+    const std::string uid = pod["metadata"]["uid"], name = pod["metadata"]["name"];
+    there.insert(uid);
+    const bool deleting = pod["metadata"].contains("deletionTimestamp");
+    const std::string node = pod["spec"].value("nodeName", "");
+    const auto found = containers_.find(uid);
+    if (node.empty()) {
+      const std::string choice = "n" + std::to_string(chance_.below(4));
+      if (deleting || avoids(pod, choice) || marked_away_.contains(choice)) continue;
+      server_.edit(pods(), kNs, name, [&](Json& object) { object["spec"]["nodeName"] = choice; });
+      continue;
+    }
+    if (node_away(node)) continue;
+    if (found == containers_.end()) {
+      if (deleting) {
+        api_delete("Pod", name, true);
+      } else {
+        start_container(pod);
+      }
+      continue;
+    }
+    Container& container = found->second;
+    if (container.alive && deleting && !container.kill_at) {
+      container.term = true;
+      container.kill_at = time_from_text(pod["metadata"]["deletionTimestamp"]);
+    }
+    if (container.alive && container.kill_at && clock_.at() >= *container.kill_at) {
+      container.alive = false;
+      container.exit_code = 137;
+    }
+    if (!container.alive && !container.told) {
+      tell_end(container);
+    } else if (!container.alive && deleting) {
+      api_delete("Pod", name, true);
+    } else if (container.alive && !deleting) {
+      if (chance_.happens(faults.pod_delete)) api_delete("Pod", name, false);
+      if (chance_.happens(faults.agent_kill)) {
+        container.alive = false;
+        container.exit_code = 137;
+        ++crashes;
+      }
+      if (chance_.happens(faults.evict)) {
+        server_.edit(pods(), kNs, name, [](Json& object) {
+          object["status"]["conditions"].push_back(
+              {{"type", "DisruptionTarget"}, {"status", "True"}});
+        });
+        api_delete("Pod", name, false);
+      }
+    }
+  }
+  // Whose pod object is gone is killed, where the kubelet can be reached.
+  for (auto& [uid, container] : containers_) {
+    if (there.contains(uid) || node_away(container.node)) continue;
+    container.alive = false;
+  }
+}
+
+Container* Agents::alive_worker(int worker, const std::string& revision) {
+  for (auto& [uid, container] : containers_) {
+    if (container.alive && !container.cut_since && container.worker == worker &&
+        container.revision == revision) {
+      return &container;
+    }
+  }
+  return nullptr;
+}
+
+std::optional<Json> Agents::job_now() const {
+  auto all = server_.objects(jobs_resource());
+  if (all.empty()) return std::nullopt;
+  return std::move(all[0]);
+}
+
+bool Agents::stop_wanted() const {
+  for (const auto& [uid, container] : containers_) {
+    if (container.alive && container.term) return true;
+  }
+  return job_stops();
+}
+
+/// Suspended, or another revision is in force.
+bool Agents::job_stops() const {
+  if (bugs_.ignores_suspend) return false;
+  const auto job = job_now();
+  if (!job) return false;
+  if ((*job)["spec"].value("suspend", false)) return true;
+  const std::string revision = job->value("status", Json::object()).value("revision", "");
+  return std::ranges::any_of(containers_, [&](const auto& entry) {
+    return entry.second.alive && entry.second.worker == 0 && !revision.empty() &&
+           entry.second.revision != revision;
+  });
+}
+
+void Agents::finish(Container& container, int code, const std::string& reason, int64_t step) {
+  container.alive = false;
+  container.exit_code = code;
+  container.words = {{"reason", reason}, {"message", reason}, {"step", step}, {"attempt", attempt}};
+  if (code == contract::kExitDone) done[attempt].insert(container.pod);
+}
+
+void Agents::lose_attempt(int worker, const std::string& reason, int exit_code) {
+  running_ = leaving_ = false;
+  stop_.reset();
+  last_failure_ = {{"attempt", attempt},   {"worker", worker}, {"rank", worker},
+                   {"step", step_},        {"reason", reason}, {"message", "the attempt ended"},
+                   {"exitCode", exit_code}};
+  const auto job = job_now();
+  const int limit = job ? (*job)["spec"].value("backoffLimit", 3) : 3;
+  const auto verdict =
+      charge_restart({.limit = limit, .used = used_, .saved_step = charged_at_}, saved);
+  used_ = verdict.budget.used;
+  charged_at_ = verdict.budget.saved_step;
+  not_before_ = clock_.at() + Seconds(1);
+  if (verdict.allowed) return;
+  for (auto& [uid, container] : containers_) {
+    if (container.alive && !container.cut_since) {
+      finish(container, contract::kExitFailed, contract::kReasonBackoffLimitExceeded, step_);
+    }
+  }
+}
+
+void Agents::maybe_start() {
+  if (clock_.at() < not_before_ || stop_wanted()) {
+    // Before an attempt a stop is at once.
+    const bool all = job_stops();
+    for (auto& [uid, container] : containers_) {
+      if (container.alive && !container.cut_since && (all || container.term)) {
+        finish(container, contract::kExitPreempted, contract::kReasonPreempted, saved);
+      }
+    }
+    return;
+  }
+  Container* zero = nullptr;
+  for (auto& [uid, container] : containers_) {
+    if (container.alive && !container.cut_since && container.worker == 0) zero = &container;
+  }
+  if (!zero) return;
+  std::vector<std::string> members;
+  for (int worker = 0; worker < zero->replicas; ++worker) {
+    const Container* member = alive_worker(worker, zero->revision);
+    if (!member || member->term) return;
+    members.push_back(member->uid);
+  }
+  if (bugs_.attempt_falls && zero->incarnation > 1) attempt = 0;
+  ++attempt;
+  running_ = true;
+  members_ = std::move(members);
+  step_ = saved;
+  urgent_ = true;
+}
+
+void Agents::run_step() {
+  if (stop_ && step_ < *stop_) ++step_;
+  if (!stop_ && step_ < kTotalSteps) ++step_;
+  const bool last = step_ >= kTotalSteps || (bugs_.completes_early && step_ >= kTotalSteps - 3);
+  if (step_ % kSaveEvery == 0 || step_ >= kTotalSteps || (stop_ && step_ >= *stop_)) {
+    if (step_ > saved) urgent_ = true;
+    saved = std::max(saved, step_);
+  }
+  last_step_saved |= saved >= kTotalSteps;
+  if (last || (stop_ && step_ >= *stop_)) leaving_ = true;
+}
+
+void Agents::gang(const Faults& faults) {
+  if (!running_ && pods_crash) {
+    for (auto& [uid, container] : containers_) {
+      if (container.alive) container.exit_code = 1;
+      container.alive = false;
+    }
+  }
+  if (!running_) return maybe_start();
+  for (size_t i = 0; i < members_.size() && !leaving_; ++i) {
+    const Container& member = containers_[members_[i]];
+    if (!member.alive || member.cut_since) {
+      return lose_attempt(static_cast<int>(i), "WorkerLost", 0);
+    }
+  }
+  if (fatal) {
+    for (const std::string& uid : members_) {
+      finish(containers_[uid], contract::kExitEnvironment, "NoSpace", step_);
+    }
+    running_ = false;
+    return;
+  }
+  if (!leaving_ && (may_crash_always || chance_.happens(faults.rank_crash))) {
+    ++crashes;
+    return lose_attempt(chance_.below(static_cast<int>(members_.size())), "RankFailed", 1);
+  }
+  if (!stop_ && !leaving_ && stop_wanted()) {
+    stop_ = std::min(step_ + 2, kTotalSteps);
+    urgent_ = true;
+  }
+  if (!leaving_) run_step();
+  if (!leaving_) return;
+  // All end with the same word, one after the other; agent 0 waits until its report is stored.
+  const bool complete = step_ >= kTotalSteps || bugs_.completes_early;
+  bool any = false;
+  for (const std::string& uid : members_) {
+    Container& member = containers_[uid];
+    if (!member.alive) continue;
+    const bool waits = member.worker == 0 && urgent_;
+    if (!waits && chance_.happens(0.7) && !member.cut_since) {
+      finish(member, complete ? contract::kExitDone : contract::kExitPreempted,
+             complete ? contract::kReasonCompleted : contract::kReasonPreempted, step_);
+    } else {
+      any = true;
+    }
+  }
+  if (!any) {
+    running_ = leaving_ = false;
+    stop_.reset();
+    not_before_ = clock_.at() + Seconds(1);
+  }
+}
+
+/// Agent 0's part of the status; a report that is not stored is tried again.
+void Agents::report() {
+  const bool due = clock_.at() >= reported_ + Seconds(10);
+  if (attempt == 0 || (!urgent_ && !due)) return;
+  const Container* zero = nullptr;
+  for (const auto& [uid, container] : containers_) {
+    if (container.alive && !container.cut_since && container.worker == 0) zero = &container;
+  }
+  if (!zero) return;
+  const auto job = job_now();
+  if (!job) return;
+  const int64_t known = job->value("status", Json::object())
+                            .value("training", Json::object())
+                            .value("attempt", int64_t{0});
+  if (attempt < known) violations.push_back("the attempt fell from " + std::to_string(known));
+  Json training = {
+      {"attempt", attempt}, {"step", step_}, {"lastUpdatedTime", to_text(clock_.at())}};
+  if (stop_) training["stopStep"] = *stop_;
+  if (!last_failure_.is_null()) training["lastFailure"] = last_failure_;
+  int64_t told = saved;
+  if (bugs_.tells_save_before_it && stop_) told = *stop_;
+  Json status = {{"training", training}};
+  if (told > 0) status["checkpoint"] = {{"lastSaved", {{"step", told}}}};
+  const Json body = {{"apiVersion", jobspec::kApiVersion},
+                     {"kind", jobspec::kKind},
+                     {"metadata", {{"name", kJob}, {"uid", (*job)["metadata"]["uid"]}}},
+                     {"status", std::move(status)}};
+  if (chance_.happens(0.1)) return;  // the API server is away for it
+  if (!client_.apply(jobs_resource(), kNs, body,
+                     {.manager = contract::kAgentManager, .subresource = "status"})) {
+    return;
+  }
+  urgent_ = false;
+  reported_ = clock_.at();
+}
+
+void Agents::turn(const Faults& faults) {
+  power(faults);
+  kubelets(faults);
+  gang(faults);
+  report();
+}
+
+}  // namespace dsj::op::sim

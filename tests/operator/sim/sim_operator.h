@@ -1,0 +1,92 @@
+// One operator process in the simulation: its caches filled by the pure watch machine, its
+// controller stepped by hand, its requests through a transport that fails, kills and lags.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "kube/watch.h"
+#include "operator/controller.h"
+#include "tests/operator/sim/bugs.h"
+#include "tests/operator/sim/chance.h"
+#include "tests/operator/sim/clock.h"
+
+namespace dsj::op::sim {
+
+struct ApiFaults {
+  double refuse = 0;  ///< 429, 500, 503 or a conflict out of nowhere
+  double lose_request = 0;
+  double lose_answer = 0;                  ///< carried out, no answer
+  double kill_before = 0, kill_after = 0;  ///< of the process, around a write
+};
+
+/// The process died at a request.
+struct Killed {};
+
+class FaultyTransport final : public kube::Transport {
+ public:
+  FaultyTransport(kube::Transport& inner, Chance& chance, const Bug* bug)
+      : inner_(inner), chance_(chance), bug_(bug) {}
+  std::expected<kube::Response, kube::NetError> call(const kube::Request& request,
+                                                     const kube::Cancel& cancel) override;
+  std::expected<kube::StreamResponse, kube::NetError> open(const kube::Request& request,
+                                                           const kube::Cancel& cancel) override;
+  ApiFaults faults;
+  /// Kills at the n-th write from now, before or after it; negative: never.
+  int kill_at_write = -1;
+  bool kill_after_it = false;
+  int64_t writes = 0;
+  std::function<void(const kube::Request&)> watch_writes;
+
+ private:
+  kube::Transport& inner_;
+  Chance& chance_;
+  const Bug* bug_;
+};
+
+class SimOperator {
+ public:
+  SimOperator(kube::Transport& server, SimClock& clock, Chance& chance, const Bug* bug);
+
+  /// Takes in what the watches have and works off the queue. Throws Killed.
+  void turn();
+  /// The cache without the controller, as a standby.
+  void look();
+
+  bool leads = true;
+  bool deaf = false;     ///< its watches bring nothing
+  Milliseconds skew{0};  ///< of its clock
+  FaultyTransport transport;
+  std::vector<std::string> told;  ///< events
+
+ private:
+  struct Watching {
+    kube::Resource resource;
+    kube::Sink* sink;
+    kube::WatchMachine machine;
+    std::unique_ptr<kube::LineStream> lines;
+    Milliseconds not_before{0};
+  };
+  struct Sink final : EventSink {
+    explicit Sink(std::vector<std::string>& told) : told_(told) {}
+    void tell(const JobView&, const Event& event) override {
+      told_.push_back(event.type + " " + event.reason);
+    }
+    std::vector<std::string>& told_;
+  };
+
+  void pump(Watching& watching);
+  bool read(Watching& watching);
+
+  SimClock& clock_;
+  kube::Client client_;
+  Queue queue_;
+  Cache cache_;
+  Sink events_;
+  Watcher watcher_;
+  Controller controller_;
+  std::vector<Watching> watches_;
+};
+
+}  // namespace dsj::op::sim

@@ -1,0 +1,59 @@
+// 1,000 seeds: operator, agents and API server in one process, with faults; each ends as the oracle
+// wants it. A seed that fails: DSJ_SEED=N operator_tests --gtest_filter='Simulation.*'.
+#include "tests/operator/sim/simulation.h"
+
+#include <gtest/gtest.h>
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+namespace dsj::op::sim {
+namespace {
+
+TEST(Simulation, EverySeedEndsAsItMust) {
+  spdlog::set_level(spdlog::level::off);  // every injected fault is logged
+  const char* one = std::getenv("DSJ_SEED");
+  const char* many = std::getenv("DSJ_SEEDS");
+  const uint64_t first = one ? std::strtoull(one, nullptr, 10) : 0;
+  const uint64_t count = one ? 1 : many ? std::strtoull(many, nullptr, 10) : 1000;
+  const auto begin = std::chrono::steady_clock::now();
+  std::atomic<uint64_t> next = first;
+  std::mutex mutex;
+  int64_t kills = 0, writes = 0, turns = 0, bad = 0;
+  auto work = [&] {
+    for (uint64_t seed = next++; seed < first + count; seed = next++) {
+      const Outcome outcome = simulate(seed);
+      const std::lock_guard lock(mutex);
+      kills += outcome.kills;
+      writes += outcome.writes;
+      turns += outcome.turns;
+      for (const auto& problem : outcome.problems) {
+        ADD_FAILURE() << "seed " << seed << ", scenario " << static_cast<int>(outcome.scenario)
+                      << ": " << problem;
+      }
+      if (!outcome.problems.empty() && ++bad >= 10) next = first + count;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) {
+    threads.emplace_back(work);
+  }
+  for (auto& thread : threads) thread.join();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  std::printf("%llu seeds, %lld turns, %lld writes, %lld operators killed, %.1f s\n",
+              static_cast<unsigned long long>(count), static_cast<long long>(turns),
+              static_cast<long long>(writes), static_cast<long long>(kills), seconds);
+  if (count >= 100) {
+    EXPECT_GT(kills, static_cast<int64_t>(count) / 10) << "the faults do not happen";
+  }
+}
+
+}  // namespace
+}  // namespace dsj::op::sim
