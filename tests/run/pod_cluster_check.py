@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""The agent against a real API server: its tokens, its keys, its watch, its policy; pods are objects there and processes here.
+
+Usage: tests/cluster/cluster.py run --api pod_cluster_check.py REPOSITORY BIN GTEST_REPORT. Exit 1 on a failure. Needs helm and
+kubectl on PATH; without them everything is skipped, loudly.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from chart_check import JOB, expect, kubectl, run  # noqa: E402
+
+STEPS = 400
+
+
+class Pod:
+    """A pod object and the process that plays its first container."""
+
+    def __init__(self, room, binaries, uid, worker, incarnation=1, audience=None, steps=STEPS):
+        self.name = f"tune-worker-{worker}-{incarnation}"
+        made = kubectl("create", "-o", "json", "-f", "-", thing={
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": self.name, "namespace": "team"},
+            "spec": {"serviceAccountName": "tune-worker", "containers": [{"name": "worker", "image": "none"}]}})
+        bound = ["--bound-object-kind", "Pod", "--bound-object-name", self.name,
+                 "--bound-object-uid", json.loads(made.stdout)["metadata"]["uid"]]
+        token = ["-n", "team", "create", "token", "tune-worker", *bound]
+        self.root = os.path.join(room, self.name)
+        for folder in ("etc/dsj", "var/run/secrets/dsj", "run/dsj", "dev"):
+            os.makedirs(os.path.join(self.root, folder))
+        self.write("var/run/secrets/dsj/token",
+                   kubectl(*token, "--audience", audience or "training.dsj.dev/job/" + uid).stdout.strip())
+        admin = json.loads(kubectl("config", "view", "--raw", "-o", "json").stdout)
+        self.write("kubeconfig", json.dumps({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [{"name": "c", "cluster": admin["clusters"][0]["cluster"]}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {"token": kubectl(*token).stdout.strip()}}]}))
+        self.write("etc/dsj/job.json", json.dumps({
+            "job": {"name": "tune", "attempt": 1, "worldSize": 2, "outputDir": os.path.join(room, "out"), "dsConfig": {},
+                    "dsConfigSource": "spec.deepspeed.config", "training": {"maxSteps": steps, "saveSteps": 50}},
+            "replicas": 2, "slots": 1, "rankCommand": [], "restartLimit": 3, "saveTimeoutMs": 60000, "stepTimeoutMs": 60000}))
+        net = f"127.{1 + os.getpid() // 250 % 250}.{1 + os.getpid() % 250}."
+        # dsj-train is what lies beside the agent: here a fake one.
+        os.makedirs(os.path.join(self.root, "bin"))
+        shutil.copy(os.path.join(binaries, "dsj-agent"), os.path.join(self.root, "bin/dsj-agent"))
+        os.symlink(os.path.join(binaries, "fake_rank"), os.path.join(self.root, "bin/dsj-train"))
+        with open(os.path.join(self.root, "output"), "wb") as output:
+            self.process = subprocess.Popen(
+                [os.path.join(self.root, "bin/dsj-agent"), "--pod", "--root", self.root], stdout=output, stderr=output,
+                env={"PATH": "/usr/bin:/bin", "KUBECONFIG": os.path.join(self.root, "kubeconfig"), "FAKE_STEP_MS": "20",
+                     "DSJ_JOB_NAME": "tune", "DSJ_NAMESPACE": "team", "DSJ_JOB_UID": uid, "DSJ_WORKER": str(worker),
+                     "DSJ_INCARNATION": str(incarnation), "DSJ_REVISION": "r1", "DSJ_WORKER_ZERO_HOST": net + "10",
+                     "DSJ_POD_NAME": self.name, "DSJ_POD_IP": net + str(10 + worker), "DSJ_SERVICE_ACCOUNT": "tune-worker"})
+
+    def write(self, path, text):
+        with open(os.path.join(self.root, path), "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def output(self):
+        with open(os.path.join(self.root, "output"), encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def ends(self, code, seconds=90):
+        try:
+            got = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} does not end: {self.output()[-1500:]}") from None
+        expect(got == code, f"{self.name} ended with {got}, not {code}: {self.output()[-1500:]}")
+        with open(os.path.join(self.root, "dev/termination-log"), encoding="utf-8") as file:
+            return json.load(file)
+
+
+class Cases:
+    def __init__(self, repository, binaries):
+        self.repository, self.binaries = repository, binaries
+        self.room, self.uid, self.pods = "", "", []
+
+    def job(self):
+        return json.loads(kubectl("-n", "team", "get", "dsj", "tune", "-o", "json").stdout)
+
+    def training(self):
+        return self.job().get("status", {}).get("training", {})
+
+    def soon(self, holds, what, seconds=60):
+        end = time.monotonic() + seconds
+        while not holds():
+            expect(time.monotonic() < end, f"{what}: {[pod.output()[-800:] for pod in self.pods]}")
+            time.sleep(0.2)
+
+    def begin(self):
+        if not self.room:
+            run("helm", "install", "r", os.path.join(self.repository, "charts/deepspeedjob"), "-n", "ops", "--create-namespace")
+            kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", "--timeout=30s")
+        self.finish()
+        self.room = tempfile.mkdtemp()
+        kubectl("create", "namespace", "team", check=False)
+        for words in (["serviceaccount", "tune-worker"],
+                      ["role", "tune-worker", "--verb=get,list,watch", "--resource=deepspeedjobs.training.dsj.dev", "--resource-name=tune"],
+                      ["role", "tune-status", "--verb=get,patch", "--resource=deepspeedjobs.training.dsj.dev/status", "--resource-name=tune"],
+                      ["rolebinding", "tune-worker", "--role=tune-worker", "--serviceaccount=team:tune-worker"],
+                      ["rolebinding", "tune-status", "--role=tune-status", "--serviceaccount=team:tune-worker"]):
+            kubectl("-n", "team", "create", *words, check=False)
+        made = kubectl("create", "-o", "json", "-f", "-", thing=dict(JOB, metadata={"name": "tune", "namespace": "team"}))
+        self.uid = json.loads(made.stdout)["metadata"]["uid"]
+
+    def start(self, *args, **kwargs):
+        self.pods.append(Pod(self.room, self.binaries, self.uid, *args, **kwargs))
+        return self.pods[-1]
+
+    def finish(self):
+        for pod in self.pods:
+            if pod.process.poll() is None:
+                pod.process.kill()
+                pod.process.wait()
+        self.pods = []
+        if self.room:
+            kubectl("-n", "team", "delete", "dsj,pods", "--all", "--force", "--grace-period=0", check=False)
+            shutil.rmtree(self.room, ignore_errors=True)
+
+    def to_the_end(self):
+        """Real tokens, real keys, a real server-side apply behind the agent policy; the server crashes in the middle."""
+        zero, one = self.start(0), self.start(1)
+        self.soon(lambda: self.training().get("step", 0) > 20, "no step in the status")
+        server = os.environ["DSJ_CLUSTER"]
+        run(server, "restart", "apiserver")
+        expect(zero.ends(0)["reason"] == "Completed" and one.ends(0)["reason"] == "Completed", "not completed")
+        status = self.job()["status"]
+        expect(status["training"]["attempt"] == 1 and status["training"]["step"] == STEPS, status["training"])
+        expect(status["checkpoint"]["lastSaved"]["step"] == STEPS, status["checkpoint"])
+        managers = {entry["manager"] for entry in self.job()["metadata"]["managedFields"] if entry.get("subresource") == "status"}
+        expect(managers == {"dsj-agent"}, managers)
+
+    def a_foreign_audience(self):
+        """A token of the right pod and account, but for the API server: it does not join."""
+        self.start(0)
+        one = self.start(1, audience="https://kubernetes.default.svc.cluster.local")
+        self.soon(lambda: "answered 403" in one.output(), "it is not refused")
+        expect("another audience" in one.output(), one.output()[-500:])
+        expect("attempt" not in self.training(), "an attempt without its second worker")
+
+    def suspension(self):
+        zero, one = self.start(0, steps=100_000), self.start(1, steps=100_000)
+        self.soon(lambda: self.training().get("step", 0) > 5, "no step in the status")
+        kubectl("-n", "team", "patch", "dsj", "tune", "--type", "merge", "-p", '{"spec": {"suspend": true}}')
+        expect(zero.ends(87)["reason"] == "Preempted" and one.ends(87)["reason"] == "Preempted", "not preempted")
+        status = self.job()["status"]
+        expect(status["training"]["stopStep"] == status["checkpoint"]["lastSaved"]["step"], status)
+
+    def a_stale_agent(self):
+        """Stopped while another took over, it goes on and writes nothing."""
+        zero, _ = self.start(0, steps=100_000), self.start(1, steps=100_000)
+        self.soon(lambda: self.training().get("step", 0) > 5, "no step in the status")
+        os.kill(zero.process.pid, signal.SIGSTOP)
+        kubectl("-n", "team", "patch", "dsj", "tune", "--subresource=status", "--type", "merge", "-p",
+                '{"status": {"training": {"attempt": 2, "step": 1}}}')
+        before = self.training()
+        os.kill(zero.process.pid, signal.SIGCONT)
+        expect(zero.ends(86)["reason"] == "Superseded", "it goes on")
+        expect(self.training() == before, f"{self.training()} after {before}")
+
+
+def main():
+    cases, results = Cases(sys.argv[1], sys.argv[2]), []
+    missing = [name for name in ("helm", "kubectl") if not shutil.which(name)]
+    for name in ("to_the_end", "a_foreign_audience", "suspension", "a_stale_agent"):
+        case = {"name": name, "classname": "PodCluster", "result": "COMPLETED"}
+        if missing:
+            case["result"] = "SKIPPED"
+            print(f"result: pod {name} SKIPPED: {' and '.join(missing)} not on PATH (tests/cluster/cluster.py build helm kubectl)")
+        else:
+            try:
+                cases.begin()
+                getattr(cases, name)()
+                print(name, "ok")
+            except AssertionError as problem:
+                case["failures"] = [{"failure": str(problem), "type": ""}]
+                print(name, "FAILED:", problem)
+        results.append(case)
+    cases.finish()
+    with open(sys.argv[3], "w", encoding="utf-8") as out:
+        json.dump({"testsuites": [{"name": "PodCluster", "testsuite": results}]}, out)
+    return 1 if any("failures" in case for case in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
