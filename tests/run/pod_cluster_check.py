@@ -81,7 +81,7 @@ class Cases:
         self.room, self.uid, self.pods = "", "", []
 
     def job(self):
-        return json.loads(kubectl("-n", "team", "get", "dsj", "tune", "-o", "json").stdout)
+        return json.loads(kubectl("-n", "team", "get", "dsj", "tune", "--show-managed-fields", "-o", "json").stdout)
 
     def training(self):
         return self.job().get("status", {}).get("training", {})
