@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The Helm chart on a real API server: values, rights, the pods' security level, and attacks that the agent policy refuses.
 
-Usage: tests/cluster/cluster.py run --api chart_check.py REPOSITORY GTEST_REPORT. Exit 1 on a failure. Needs helm and kubectl
+Usage: tests/cluster/cluster.py run --api chart_check.py REPOSITORY BIN GTEST_REPORT. Exit 1 on a failure. Needs helm and kubectl
 on PATH; without them everything is skipped, loudly.
 """
 import json
@@ -38,7 +38,8 @@ def expect(truth, what):
 
 
 class Chart:
-    def __init__(self, repository):
+    def __init__(self, repository, binaries=""):
+        self.operator = os.path.join(binaries, "dsj-operator")
         self.chart = os.path.join(repository, "charts/deepspeedjob")
         self.room = tempfile.mkdtemp()
 
@@ -180,6 +181,46 @@ class Chart:
         left = json.loads(kubectl("-n", "team", "get", "dsj", "tune", "-o", "json").stdout)
         expect(left["status"]["training"] == {"attempt": 4, "step": 10}, left["status"])
 
+    # ---- the operator itself, with the rights that the chart gives it and no other
+    def enough(self):
+        expect(os.access(self.operator, os.X_OK), f"{self.operator} is not built")
+        kubectl("-n", "team", "delete", "dsj,pods", "--all", "--force", "--grace-period=0")
+        config = self.config_of("operator", kubectl("-n", "ops", "create", "token", "r-deepspeedjob").stdout.strip())
+        log = os.path.join(self.room, "operator.log")
+        deployment = json.loads(kubectl("-n", "ops", "get", "deployment", "r-deepspeedjob", "-o", "json").stdout)
+        told = {entry["name"]: entry.get("value", "") for entry in deployment["spec"]["template"]["spec"]["containers"][0]["env"]}
+        told.update(DSJ_NAMESPACE="ops", DSJ_POD_NAME="operator-1", KUBECONFIG=config)
+
+        def names():
+            return kubectl("-n", "team", "get", "pods,services,configmaps,serviceaccounts,roles,rolebindings", "-o", "name",
+                           "-l", "training.dsj.dev/job-name=whole").stdout.split()
+        with open(log, "wb") as output:
+            process = subprocess.Popen([self.operator], env=dict(os.environ, **told), stdout=output, stderr=output)
+        try:
+            kubectl("create", "-f", "-", thing=dict(JOB, metadata={"name": "whole", "namespace": "team"}))
+            self.soon(lambda: len(names()) == 7, lambda: f"{names()}: {self.text(log)}")
+            kubectl("-n", "team", "patch", "dsj", "whole", "--type", "merge", "-p", '{"spec": {"suspend": true}}')
+            self.soon(lambda: not [name for name in names() if name.startswith("pod/")], lambda: f"{names()}: {self.text(log)}")
+        finally:
+            process.terminate()
+            process.wait(20)
+        expect("forbidden" not in self.text(log).lower(), self.text(log))
+        kubectl("-n", "team", "delete", "dsj", "whole")
+        for name in ("tune", "other"):
+            kubectl("create", "-f", "-", thing=dict(JOB, metadata={"name": name, "namespace": "team"}))
+
+    @staticmethod
+    def text(path):
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    @staticmethod
+    def soon(holds, what):
+        end = time.monotonic() + 60
+        while not holds():
+            expect(time.monotonic() < end, what())
+            time.sleep(0.2)
+
     # ---- the other scope, and the end
     def leave(self):
         run("helm", "upgrade", "r", self.chart, "-n", "ops", "--set", "rbac.scope=Namespaces,rbac.readNodes=false", "--set", "watchNamespaces={team}")
@@ -189,15 +230,15 @@ class Chart:
             expect(answer == right, f"{words}: {answer}")
         run("helm", "uninstall", "r", "-n", "ops")
         kubectl("get", "crd", "deepspeedjobs.training.dsj.dev")
-        expect(kubectl("-n", "team", "get", "dsj", "-o", "name").stdout.count("/") == 3, "the jobs are there after uninstalling")
+        expect(kubectl("-n", "team", "get", "dsj", "-o", "name").stdout.count("/") == 2, "the jobs are there after uninstalling")
         rest = kubectl("get", "clusterrole,clusterrolebinding,validatingadmissionpolicy", "-l", "app.kubernetes.io/instance=r", "-o", "name").stdout
         expect(rest == "", f"left behind: {rest}")
 
 
 def main():
-    chart, report, cases = Chart(sys.argv[1]), sys.argv[2], []
+    chart, report, cases = Chart(sys.argv[1], sys.argv[2]), sys.argv[3], []
     missing = [name for name in ("helm", "kubectl") if not shutil.which(name)]
-    for name in ("values", "install", "rights", "attacks", "leave"):
+    for name in ("values", "install", "rights", "attacks", "enough", "leave"):
         case = {"name": name, "classname": "Chart", "result": "COMPLETED"}
         if missing:
             case["result"] = "SKIPPED"
