@@ -42,8 +42,8 @@ def up(words):
         raise ClusterError(f"up: cannot do {' '.join(words)}")
     if count:
         nodes.check_machine()
-        nodes.make_bridge()
         control_plane.move_to_bridge()
+        nodes.make_bridge()
     control_plane.up(controllers=not api_only)
     if count:
         nodes.up(count)

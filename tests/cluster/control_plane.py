@@ -40,9 +40,16 @@ def ports():
         return json.load(kept)
 
 
+BRIDGE_MARK = os.path.join(STATE, "bridge")
+
+
+def on_bridge():
+    return os.path.exists(BRIDGE_MARK)
+
+
 def _address():
     """Where the API server listens: the nodes' bridge once there is one, else this machine alone."""
-    return f"{NODE_NET}.1" if os.path.exists(os.path.join(STATE, "bridge")) else "127.0.0.1"
+    return f"{NODE_NET}.1" if on_bridge() else "127.0.0.1"
 
 
 def server():
@@ -174,13 +181,12 @@ def up(controllers):
 
 def move_to_bridge():
     """The nodes reach the API server by the bridge only: once it exists, the server listens there."""
-    mark = os.path.join(STATE, "bridge")
-    if os.path.exists(mark):
+    if on_bridge():
         return
     os.makedirs(STATE, exist_ok=True)
     for name in PARTS[1:]:
         processes.forget(name)
-    with open(mark, "w", encoding="ascii"):
+    with open(BRIDGE_MARK, "w", encoding="ascii"):
         pass
 
 

@@ -168,6 +168,8 @@ def gpus(number, count):
 
 
 def down():
+    if not control_plane.on_bridge():  # the bridge of that number is another cluster's
+        return
     for number in range(1, NODES_MAX + 1):
         if processes.pid(f"n{number}"):
             crash(number)
