@@ -17,6 +17,7 @@
 #include <functional>
 #include <vector>
 
+#include "bench/timing.h"
 #include "engine/aio/scratch.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/zero/owned_state.h"
@@ -26,19 +27,10 @@
 namespace {
 
 using namespace dsj;
+using bench::median;
+using bench::seconds_of;
 constexpr int kRounds = 5;
 constexpr int kVectors = 3;
-
-double seconds_of(const std::function<void()>& run) {
-  const auto begin = std::chrono::steady_clock::now();
-  run();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
 
 /// Reads the whole file, then writes it, in calls of 8 MiB.
 void raw(const std::string& path, int64_t bytes) {

@@ -14,24 +14,16 @@
 #include <functional>
 #include <vector>
 
+#include "bench/timing.h"
 #include "engine/kernels/kernels.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/zero/update.h"
 
 namespace {
 
+using dsj::bench::median;
+using dsj::bench::seconds_of;
 constexpr int kRounds = 7;
-
-double seconds_of(const std::function<void()>& run) {
-  const auto begin = std::chrono::steady_clock::now();
-  run();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
 
 }  // namespace
 
