@@ -96,6 +96,7 @@ class Application {
 
   bool failed(const ApiError& error, const std::string& what, bool of_create = false) {
     result_.problem = what + ": " + error.to_string();
+    result_.overtaken = error.kind == ApiError::Kind::Conflict;
     result_.retry_after = error.retry_after.value_or(Milliseconds(0));
     if (!of_create) return false;
     if (error.kind == ApiError::Kind::Forbidden) {

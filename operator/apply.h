@@ -37,6 +37,7 @@ struct Applied {
   bool done = false;               ///< every write went through
   std::optional<Refusal> refusal;  ///< an object that the server does not want
   std::string problem;             ///< for the log; empty when done
+  bool overtaken = false;          ///< another write came first: to be decided again, no defect
   Milliseconds retry_after{0};
   int64_t created = 0, deleted = 0;
   bool status_written = false;

@@ -168,7 +168,7 @@ void Controller::pass(const std::string& key, Milliseconds queued, Milliseconds 
     }
   }
   if (!applied.done) {
-    if (!applied.problem.empty()) log::warn(key + ": " + applied.problem);
+    if (!applied.problem.empty() && !applied.overtaken) log::warn(key + ": " + applied.problem);
     // What was decided on may be old: the next pass decides on what the server has.
     if (observed.job) {
       const auto live = client_.get(jobs_resource(), observed.ns, observed.name);

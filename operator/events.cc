@@ -20,10 +20,10 @@ Json event_object(const JobView& job, const Event& event, const std::string& ins
   std::snprintf(
       name, sizeof name, "%s.%zx", job.name.c_str(),
       std::hash<std::string>()(job.uid + event.reason + event.message + job.resource_version));
-  return {{"apiVersion", "v1"},
+  return {{"apiVersion", "events.k8s.io/v1"},
           {"kind", "Event"},
           {"metadata", {{"name", name}, {"namespace", job.ns}}},
-          {"involvedObject",
+          {"regarding",
            {{"apiVersion", jobspec::kApiVersion},
             {"kind", jobspec::kKind},
             {"namespace", job.ns},
@@ -31,12 +31,11 @@ Json event_object(const JobView& job, const Event& event, const std::string& ins
             {"uid", job.uid}}},
           {"type", event.type},
           {"reason", event.reason},
-          {"message", event.message.substr(0, kMessageMax)},
+          {"note", event.message.substr(0, kMessageMax)},
           {"action", "Reconcile"},
           {"eventTime", time},
-          {"reportingComponent", contract::kOperatorManager},
-          {"reportingInstance", instance},
-          {"source", {{"component", contract::kOperatorManager}}}};
+          {"reportingController", contract::kOperatorManager},
+          {"reportingInstance", instance}};
 }
 
 void KubeEvents::tell(const JobView& job, const Event& event) {

@@ -39,6 +39,8 @@ class Pass {
   void set(const char* type, bool yes, const std::string& reason, const std::string& message);
   void set_unknown(const char* type, const std::string& reason, const std::string& message);
   void due(Time time);
+  /// What is shown has whole seconds; what is counted with has milliseconds.
+  Time shown_now() const { return std::chrono::floor<Seconds>(now_); }
   void remove(const PodView& pod, bool force = false);
   void start_anew();
   bool accept();

@@ -21,7 +21,7 @@ void Pass::set(const char* type, bool yes, const std::string& reason, const std:
                                  .reason = reason,
                                  .message = message,
                                  .observed_generation = job().generation,
-                                 .since = now_});
+                                 .since = shown_now()});
 }
 
 void Pass::set_unknown(const char* type, const std::string& reason, const std::string& message) {
@@ -30,7 +30,7 @@ void Pass::set_unknown(const char* type, const std::string& reason, const std::s
                                  .reason = reason,
                                  .message = message,
                                  .observed_generation = job().generation,
-                                 .since = now_});
+                                 .since = shown_now()});
 }
 
 void Pass::due(Time time) {
@@ -91,7 +91,7 @@ bool Pass::accept() {
 
 /// The first pass, and the first after a suspension: deadlines count from here.
 void Pass::start_anew() {
-  if (!st_.start) st_.start = now_;
+  if (!st_.start) st_.start = shown_now();
 }
 
 void Pass::unfinished() {

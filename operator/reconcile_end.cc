@@ -4,7 +4,7 @@
 namespace dsj::op {
 
 void Pass::fail(const std::string& reason, const std::string& message) {
-  st_.completion = now_;
+  st_.completion = shown_now();
   set("Failed", true, reason, message);
 }
 

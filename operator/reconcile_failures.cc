@@ -53,7 +53,7 @@ bool Pass::complete() {
       })) {
     return false;
   }
-  st_.completion = now_;
+  st_.completion = shown_now();
   set("Complete", true, contract::kReasonCompleted,
       "every worker did the last step, saved and exported it");
   return true;
@@ -106,7 +106,7 @@ FailureAction Pass::action_of(const Failure& failure, bool& by_rule) const {
 
 void Pass::note_failure(const Failure& failure) {
   nlohmann::json entry = {
-      {"time", to_text(now_)}, {"reason", failure.reason}, {"message", failure.message}};
+      {"time", to_text(shown_now())}, {"reason", failure.reason}, {"message", failure.message}};
   if (!failure.pod_name.empty()) entry["pod"] = failure.pod_name;
   if (!failure.node.empty()) entry["node"] = failure.node;
   if (failure.worker >= 0) entry["worker"] = failure.worker;
@@ -160,7 +160,7 @@ void Pass::charge(std::vector<Failure> failures, bool may_fail_by_rule) {
     return fail(fatal_by_rule ? "FailurePolicy" : cause.reason, cause.message);
   }
   ++restarts.total;
-  restarts.last = now_;
+  restarts.last = shown_now();
   set("Restarting", true, cause.reason, cause.message);
   if (!counted) {
     restarts.not_before.reset();
@@ -223,7 +223,7 @@ void Pass::ended_in_place() {
   note_failure(failure);
   restarts.attempt = attempt - 1;
   restarts.total += 1 + missed;
-  restarts.last = now_;
+  restarts.last = shown_now();
   bool by_rule = false;
   const FailureAction action = action_of(failure, by_rule);
   if (action == FailureAction::FailJob) return fail("FailurePolicy", failure.message);

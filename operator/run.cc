@@ -38,7 +38,9 @@ class TokenKeys {
     if (answer && answer->status == 200) {
       keys_ = answer->body;
     } else {
-      log::warn("the cluster's token keys (/openid/v1/jwks) cannot be read; agents ask themselves");
+      log::warn(
+          "the cluster's token keys (/openid/v1/jwks) cannot be read, agents ask themselves: " +
+          (answer ? "HTTP " + std::to_string(answer->status) : answer.error().message));
     }
     return keys_;
   }

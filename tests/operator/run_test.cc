@@ -132,7 +132,7 @@ TEST(Events, OneTransitionHasOneName) {
   const auto at = std::chrono::system_clock::time_point{};
   const Json one = event_object(job, {"Warning", "NodeLost", "bye"}, "me", at);
   EXPECT_EQ(one, event_object(job, {"Warning", "NodeLost", "bye"}, "me", at));
-  EXPECT_EQ(one["involvedObject"]["uid"], "u");
+  EXPECT_EQ(one["regarding"]["uid"], "u");
   job.resource_version = "8";
   EXPECT_NE(one["metadata"]["name"],
             event_object(job, {"Warning", "NodeLost", "bye"}, "me", at)["metadata"]["name"]);

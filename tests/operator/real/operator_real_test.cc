@@ -1,0 +1,222 @@
+// The operator on a real API server with the real CRD; the test is kubelet and agent. $KUBECONFIG
+// names the server; without one this program fails.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "common/contract.h"
+#include "common/jobspec/yaml.h"
+#include "kube/access.h"
+#include "kube/api_transport.h"
+#include "operator/apply.h"
+#include "operator/own_status.h"
+#include "operator/run.h"
+
+namespace dsj::op {
+namespace {
+
+using kube::resources::pods;
+using ::testing::HasSubstr;
+
+class RealOperator : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto access = kube::access_from_kubeconfig_file();
+    ASSERT_TRUE(access) << access.error().to_string() << ": start one with tests/cluster";
+    auto transport = kube::make_api_transport(*access);
+    ASSERT_TRUE(transport) << transport.error().to_string();
+    transport_ = std::move(*transport);
+    client_ = std::make_unique<kube::Client>(*transport_, kube::system_clock());
+    const auto crd = jobspec::read_yaml(std::string(DSJ_SOURCE_DIR) + "/crds/deepspeedjobs.yaml");
+    ASSERT_TRUE(crd) << crd.error().to_string();
+    const auto applied = client_->apply(kube::resources::custom_resource_definitions(), "",
+                                        crd->value, {.manager = "test"});
+    ASSERT_TRUE(applied) << applied.error().to_string();
+    ns_ = "operator-" + std::to_string(getpid()) + "-" + std::to_string(++spaces_);
+    ASSERT_TRUE(client_->create(
+        kube::resources::namespaces(), "",
+        {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", ns_}}}}));
+    options_.health_address.clear();
+    options_.lease_namespace = ns_;
+    options_.namespaces = {ns_};
+    ASSERT_TRUE(soon([&] {  // a new kind is served some moments later
+      return client_->list(jobs_resource(), ns_, {}, [](const Json&) {}).has_value();
+    }));
+    start();
+  }
+  void TearDown() override {
+    halt();
+    if (client_) (void)client_->remove(kube::resources::namespaces(), "", ns_);
+  }
+
+  void start() {
+    stop_ = kube::Cancel();
+    process_ = std::thread(
+        [this] { ended_ = run_operator(options_, *transport_, kube::system_clock(), ns_, stop_); });
+  }
+  void halt() {
+    if (!process_.joinable()) return;
+    stop_.cancel();
+    process_.join();
+    EXPECT_TRUE(ended_);
+  }
+
+  static bool soon(const std::function<bool()>& holds) {
+    for (int i = 0; i < 600; ++i) {
+      if (holds()) return true;
+      std::this_thread::sleep_for(Milliseconds(50));
+    }
+    return false;
+  }
+
+  Json job() { return client_->get(jobs_resource(), ns_, "quick").value_or(Json::object()); }
+  std::string phase() { return job().value("status", Json::object()).value("phase", ""); }
+  std::vector<Json> pods_of() {
+    std::vector<Json> all;
+    (void)client_->list(pods(), ns_, {}, [&](const Json& pod) { all.push_back(pod); });
+    return all;
+  }
+  kube::ApiResult<Json> submit(const std::function<void(Json&)>& change = {}) {
+    Json object = Json::parse(R"({
+      "apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob",
+      "metadata": {"name": "quick"},
+      "spec": {
+        "deepspeed": {"config": {"train_micro_batch_size_per_gpu": "auto",
+          "bf16": {"enabled": "auto"}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-6}},
+          "zero_optimization": {"stage": 2, "reduce_bucket_size": 2e8}}},
+        "training": {"modelNameOrPath": "/m", "dataPath": "/d", "outputDir": "/o", "maxSteps": 3,
+          "learningRate": 1e-6},
+        "workers": {"replicas": 2}}})");
+    if (change) change(object);
+    return client_->create(jobs_resource(), ns_, object);
+  }
+  void edit(const Json& patch) {
+    const auto edited = client_->merge_patch(jobs_resource(), ns_, "quick", patch);
+    ASSERT_TRUE(edited) << edited.error().to_string();
+  }
+
+  /// As a kubelet says it.
+  void set_pods(const std::string& phase, const Json& state) {
+    for (const Json& pod : pods_of()) {
+      const Json status = {{"phase", phase},
+                           {"containerStatuses", Json::array({{{"name", "worker"},
+                                                               {"image", "i"},
+                                                               {"imageID", ""},
+                                                               {"ready", false},
+                                                               {"restartCount", 0},
+                                                               {"state", state}}})}};
+      const auto set = client_->merge_patch(pods(), ns_, pod["metadata"]["name"],
+                                            {{"status", status}}, "status");
+      ASSERT_TRUE(set) << set.error().to_string();
+    }
+  }
+  /// As agent 0 says it.
+  void report(const Json& training, const Json& checkpoint) {
+    const auto told = client_->apply(
+        jobs_resource(), ns_,
+        {{"apiVersion", jobspec::kApiVersion},
+         {"kind", jobspec::kKind},
+         {"metadata", {{"name", "quick"}, {"namespace", ns_}, {"uid", job()["metadata"]["uid"]}}},
+         {"status", {{"training", training}, {"checkpoint", checkpoint}}}},
+        {.manager = contract::kAgentManager, .subresource = "status"});
+    ASSERT_TRUE(told) << told.error().to_string();
+  }
+
+  static inline int spaces_ = 0;
+  std::unique_ptr<kube::Transport> transport_;
+  std::unique_ptr<kube::Client> client_;
+  std::string ns_;
+  Options options_;
+  kube::Cancel stop_;
+  std::thread process_;
+  Status ended_;
+};
+
+TEST_F(RealOperator, AJobToCompleteWithARestartOfTheOperatorMeanwhile) {
+  const auto made = submit();
+  ASSERT_TRUE(made) << made.error().to_string();
+  ASSERT_TRUE(soon([&] { return pods_of().size() == 2; }));
+  const Json config = job()["spec"]["deepspeed"]["config"];
+  EXPECT_EQ(config["zero_optimization"]["reduce_bucket_size"], 2e8);
+  EXPECT_EQ(config["optimizer"]["params"]["lr"], 1e-6);
+  EXPECT_EQ(config["bf16"]["enabled"], "auto");
+  set_pods("Running", {{"running", Json::object()}});
+  report({{"attempt", 1}, {"step", 1}, {"loss", "2.5"}}, {{"lastSaved", {{"step", 1}}}});
+  ASSERT_TRUE(soon([&] { return phase() == "Running"; })) << job().dump(1);
+  std::vector<std::string> before;
+  for (const Json& pod : pods_of()) before.push_back(pod["metadata"]["uid"]);
+  halt();
+  options_.settings.worker_image = "another:2";  // an upgrade
+  start();
+  std::this_thread::sleep_for(Seconds(2));
+  std::vector<std::string> after;
+  for (const Json& pod : pods_of()) after.push_back(pod["metadata"]["uid"]);
+  EXPECT_EQ(after, before);
+  EXPECT_EQ(job()["status"]["training"]["loss"], "2.5") << "the agent's fields stay";
+  const Json words = {{"reason", "Completed"}, {"step", 3}, {"attempt", 1}};
+  set_pods("Succeeded", {{"terminated", {{"exitCode", 0}, {"message", words.dump()}}}});
+  ASSERT_TRUE(soon([&] { return phase() == "Complete"; })) << job().dump(1);
+  const auto version = job()["metadata"]["resourceVersion"];
+  std::this_thread::sleep_for(Seconds(2));
+  EXPECT_EQ(job()["metadata"]["resourceVersion"], version) << "a status write at rest";
+  int events = 0;
+  (void)client_->list(kube::resources::events(), ns_, {}, [&](const Json&) { ++events; });
+  EXPECT_GE(events, 3);  // accepted, running, completed
+}
+
+TEST_F(RealOperator, SuspendKeepsThePodsUntilTheStepIsSavedAndScaleIsServed) {
+  ASSERT_TRUE(submit());
+  ASSERT_TRUE(soon([&] { return pods_of().size() == 2; }));
+  set_pods("Running", {{"running", Json::object()}});
+  report({{"attempt", 1}, {"step", 1}}, Json::object());
+  ASSERT_TRUE(soon([&] { return phase() == "Running"; }));
+  edit({{"spec", {{"suspend", true}}}});
+  ASSERT_TRUE(soon([&] { return phase() == "Suspending"; }));
+  report({{"attempt", 1}, {"step", 2}, {"stopStep", 2}}, Json::object());
+  std::this_thread::sleep_for(Seconds(1));
+  EXPECT_EQ(pods_of().size(), 2u);
+  report({{"attempt", 1}, {"step", 2}, {"stopStep", 2}}, {{"lastSaved", {{"step", 2}}}});
+  ASSERT_TRUE(soon([&] { return phase() == "Suspended"; })) << job().dump(1);
+  EXPECT_TRUE(pods_of().empty());
+  const auto scale =
+      transport_->call({.path = jobs_resource().object(ns_, "quick", "scale")}, kube::Cancel());
+  ASSERT_TRUE(scale);
+  const Json scaled = Json::parse(scale->body);
+  EXPECT_EQ(scaled["spec"]["replicas"], 2) << scale->body;
+  EXPECT_EQ(scaled["status"]["replicas"], 0);
+  EXPECT_EQ(scaled["status"]["selector"], "training.dsj.dev/job-name=quick");
+  edit({{"spec", {{"suspend", false}, {"workers", {{"replicas", 3}}}}}});
+  ASSERT_TRUE(soon([&] { return pods_of().size() == 3; }));
+  for (const Json& pod : pods_of()) {
+    EXPECT_EQ(pod["metadata"]["labels"][contract::kLabelIncarnation], "2");
+  }
+}
+
+TEST_F(RealOperator, WhatTheCrdAndTheOperatorRefuse) {
+  auto refused = [&](const std::function<void(Json&)>& change) {
+    const auto made = submit(change);
+    return made ? "" : made.error().message;
+  };
+  EXPECT_THAT(refused([](Json& j) { j["metadata"]["name"] = std::string(41, 'a'); }),
+              HasSubstr("at most 40"));
+  EXPECT_THAT(refused([](Json& j) { j["spec"]["deepspeed"] = Json::object(); }),
+              HasSubstr("exactly one of config and configFrom"));
+  EXPECT_THAT(refused([](Json& j) { j["spec"]["workers"]["replicas"] = 0; }),
+              HasSubstr("spec.workers.replicas"));
+  ASSERT_TRUE(
+      submit([](Json& j) { j["spec"]["deepspeed"]["config"]["zero_optimization"]["stage"] = 7; }));
+  ASSERT_TRUE(soon([&] { return phase() == "Refused"; }));
+  const auto conditions = own_status_from_json(own_part(job()["status"])).conditions;
+  EXPECT_THAT(find_condition(conditions, "Accepted")->message,
+              HasSubstr("zero_optimization.stage"));
+  EXPECT_TRUE(pods_of().empty());
+  const auto other =
+      client_->merge_patch(jobs_resource(), ns_, "quick", {{"spec", {{"launcher", "Command"}}}});
+  ASSERT_FALSE(other);
+  EXPECT_THAT(other.error().message, HasSubstr("the launcher of a job does not change"));
+  (void)client_->remove(jobs_resource(), ns_, "quick");
+}
+
+}  // namespace
+}  // namespace dsj::op
