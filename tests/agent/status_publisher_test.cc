@@ -72,6 +72,22 @@ TEST_F(PublisherTest, WritesItsTwoPartsAndLeavesTheRestAlone) {
   EXPECT_EQ(status()["restarts"]["total"], 2);
 }
 
+TEST_F(PublisherTest, ASuccessorKeepsTheCheckpointInEveryWrite) {
+  {
+    const auto first = publisher(1);
+    first->report(step(7));
+    first->report(checkpoint(5));
+    ASSERT_TRUE(soon([&] { return first->settled(); }));
+  }
+  const auto second = publisher(2);
+  ASSERT_TRUE(soon([&] { return status()["training"]["attempt"] == 2; }));
+  for (int64_t next = 6; next < 9; ++next) {
+    second->report(step(next));
+    ASSERT_TRUE(soon([&] { return status()["training"]["step"] == next; }));
+    EXPECT_EQ(status()["checkpoint"]["lastSaved"]["step"], 5);
+  }
+}
+
 TEST_F(PublisherTest, AnOutageHidesNothingForGood) {
   const auto writer = publisher(1);
   ASSERT_TRUE(soon([&] { return writer->settled(); }));
