@@ -5,7 +5,7 @@
 #include <atomic>
 #include <memory>
 
-#include "agent/http_listener.h"
+#include "common/http/http_listener.h"
 #include "agent/status_publisher.h"
 
 namespace dsj::agent {

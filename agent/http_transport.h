@@ -2,14 +2,14 @@
 // (join_gate.h). Refused before a body is read: who the gate does not admit (401, 403; 503: ask
 // again), another path or method (404, 405), a body without a length (411), over kMessageBytesMax
 // (413). Then: a wrong shape (400), another worker than the caller's own (403). The server stands
-// on http_listener.h with its limits, the client on cpprestsdk. Left out: TLS.
+// on common/http with its limits, the client on cpprestsdk. Left out: TLS.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
 
-#include "agent/http_listener.h"
+#include "common/http/http_listener.h"
 #include "agent/join_gate.h"
 #include "agent/transport.h"
 

@@ -2,7 +2,7 @@
 
 #include <openssl/evp.h>
 
-#include "common/contract.h"
+#include "common/jobspec/cluster_spec.h"
 
 namespace dsj::op {
 namespace {
@@ -33,13 +33,6 @@ std::string revision_of(const json& spec, const std::string& config_text) {
   return hash_of(made_from.dump(-1, ' ', false, json::error_handler_t::replace) + config_text);
 }
 
-std::string sentence(const dsconfig::Finding& finding) {
-  std::string text = finding.path.empty() ? "" : finding.path + ": ";
-  text += finding.message;
-  if (!finding.hint.empty()) text += " (" + finding.hint + ")";
-  return text;
-}
-
 /// Unsupported must stop a job as an error does, but says so.
 Verdict refused(const std::vector<dsconfig::Finding>& findings) {
   Verdict verdict{.reason = "Unsupported"};
@@ -48,7 +41,7 @@ Verdict refused(const std::vector<dsconfig::Finding>& findings) {
     if (finding.severity == Severity::Warning) continue;
     if (finding.severity == Severity::Error) verdict.reason = "ConfigInvalid";
     if (++shown > kFindingsShown) continue;
-    verdict.message += (verdict.message.empty() ? "" : "; ") + sentence(finding);
+    verdict.message += (verdict.message.empty() ? "" : "; ") + jobspec::to_sentence(finding);
   }
   if (shown > kFindingsShown) {
     verdict.message += "; and " + std::to_string(shown - kFindingsShown) + " more";
@@ -71,26 +64,19 @@ std::optional<jobspec::ConfigMapKey> config_source(const json& spec) {
 
 Verdict judge(const std::string& name, const json& spec,
               const std::optional<std::string>& config_text, const std::string& problem) {
-  auto job = jobspec::read_cluster_manifest({{"apiVersion", jobspec::kApiVersion},
-                                             {"kind", jobspec::kKind},
-                                             {"metadata", {{"name", name}}},
-                                             {"spec", spec}});
-  if (!job) return {.reason = "ConfigInvalid", .message = job.error().to_string()};
-  if (job->ds_config_map) {
-    const std::string source = "configmap " + job->ds_config_map->name;
-    if (!config_text) return {.reason = "ConfigMapMissing", .message = source + ": " + problem};
-    if (auto status = jobspec::set_ds_config(*job, *config_text, source); !status) {
-      return {.reason = "ConfigInvalid", .message = status.error().to_string()};
-    }
+  auto checked = jobspec::check_cluster_spec(name, spec, config_text);
+  if (checked.job.ds_config_map && !config_text) {
+    return {.reason = "ConfigMapMissing",
+            .message = "configmap " + checked.job.ds_config_map->name + ": " + problem};
   }
-  const auto resolution = jobspec::resolve(*job, {});
+  const auto& resolution = checked.resolution;
   if (!resolution.runnable()) return refused(resolution.findings);
   auto accepted = std::make_shared<Accepted>();
   accepted->zero_stage = resolution.config.zero.stage;
   accepted->config_text = config_text.value_or("");
   accepted->revision = revision_of(spec, accepted->config_text);
   accepted->spec_text = spec.dump(-1, ' ', false, json::error_handler_t::replace);
-  accepted->job = std::move(*job);
+  accepted->job = std::move(checked.job);
   return {.accepted = std::move(accepted),
           .reason = "ConfigAccepted",
           .message = "the spec was checked before anything started"};

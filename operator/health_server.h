@@ -5,22 +5,18 @@
 #include <memory>
 #include <string>
 
-#include "common/result.h"
+#include "common/http/http_listener.h"
 
 namespace dsj::op {
 
+/// Called on the server's thread.
 struct HealthAnswers {
   std::function<bool()> ready;  ///< the caches are filled
   std::function<std::string()> metrics;
 };
 
-class HealthServer {
- public:
-  virtual ~HealthServer() = default;
-};
-
 /// "0.0.0.0:8080". Environment: the port is taken.
-Result<std::unique_ptr<HealthServer>> serve_health(const std::string& address,
+Result<std::unique_ptr<HttpListener>> serve_health(const std::string& address,
                                                    HealthAnswers answers);
 
 }  // namespace dsj::op

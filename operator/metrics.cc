@@ -32,6 +32,10 @@ Metrics::Metrics()
                           .Name("deepspeedjob_watch_restarts_total")
                           .Help("Lists and watches that failed, by reason.")
                           .Register(registry_)),
+      reviews_(BuildCounter()
+                   .Name("deepspeedjob_webhook_requests_total")
+                   .Help("Reviews of jobs before they are stored.")
+                   .Register(registry_)),
       time_to_running_(BuildHistogram()
                            .Name("deepspeedjob_time_to_running_seconds")
                            .Help("From a job's start to its first attempt.")
@@ -116,6 +120,10 @@ void Metrics::transition(const JobView& before, const Plan& plan) {
 
 void Metrics::watch_failed(const std::string& reason) {
   watch_restarts_.Add({{"reason", reason}}).Increment();
+}
+
+void Metrics::reviewed(bool allowed) {
+  reviews_.Add({{"allowed", allowed ? "true" : "false"}}).Increment();
 }
 
 std::string Metrics::text(const Cache& cache, const Queue& queue, bool leads, int64_t requests) {

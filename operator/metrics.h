@@ -20,6 +20,8 @@ class Metrics final : public Watcher {
             const Applied& applied) override;
   void transition(const JobView& before, const Plan& plan) override;
   void watch_failed(const std::string& reason);
+  /// The webhook has answered.
+  void reviewed(bool allowed);
 
   /// Prometheus' text format; the gauges as of now.
   std::string text(const Cache& cache, const Queue& queue, bool leads, int64_t requests);
@@ -30,6 +32,7 @@ class Metrics final : public Watcher {
   prometheus::Family<prometheus::Counter>& completed_;
   prometheus::Family<prometheus::Counter>& restarts_;
   prometheus::Family<prometheus::Counter>& watch_restarts_;
+  prometheus::Family<prometheus::Counter>& reviews_;
   prometheus::Histogram& time_to_running_;
   prometheus::Histogram& reconcile_;
   prometheus::Histogram& queue_wait_;

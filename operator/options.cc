@@ -1,8 +1,10 @@
 #include "operator/options.h"
 
 #include <CLI/CLI.hpp>
+#include <iostream>
 
 #include "common/contract.h"
+#include "operator/webhook/webhook.h"
 
 namespace dsj::op {
 
@@ -10,6 +12,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   Options options;
   CLI::App app("Runs DeepSpeedJobs on a Kubernetes cluster.", "dsj-operator");
   options.health_address = "0.0.0.0:" + std::to_string(contract::kOperatorPort);
+  options.webhook_address = "0.0.0.0:" + std::to_string(kWebhookPort);
   app.add_option("--kubeconfig", options.kubeconfig,
                  "in a pod: its own account; else $KUBECONFIG or ~/.kube/config");
   app.add_option("--namespace", options.namespaces,
@@ -31,6 +34,16 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   app.add_option("--health-address", options.health_address,
                  "of /healthz, /readyz and /metrics; empty: none")
       ->capture_default_str();
+  app.add_option("--webhook", options.webhook_configuration,
+                 "ValidatingWebhookConfiguration whose caBundle is kept; empty: jobs are not "
+                 "reviewed before they are stored")
+      ->envname(kEnvWebhook);
+  app.add_option("--webhook-host", options.webhook_hosts,
+                 "name by which the API server calls the webhook: SERVICE.NAMESPACE.svc")
+      ->delimiter(',')
+      ->envname(kEnvWebhookHosts);
+  app.add_option("--webhook-address", options.webhook_address, "of the webhook (HTTPS)")
+      ->capture_default_str();
   app.add_option("--workers", options.workers, "jobs looked at at the same time")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
@@ -46,6 +59,11 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     exit_code = app.exit(error) == 0 ? 0 : contract::kExitBadInput;
+    return std::nullopt;
+  }
+  if (!options.webhook_configuration.empty() && options.webhook_hosts.empty()) {
+    std::cerr << "dsj-operator: --webhook needs --webhook-host\n";
+    exit_code = contract::kExitBadInput;
     return std::nullopt;
   }
   return options;

@@ -16,11 +16,18 @@ struct Options {
   bool leader_election = true;
   std::string lease_namespace;  ///< empty: the account's own
   std::string lease_name = "dsj-operator";
-  std::string identity;        ///< empty: the host's name
-  std::string health_address;  ///< empty: none
-  int workers = 4;             ///< passes at the same time
+  std::string identity;               ///< empty: the host's name
+  std::string health_address;         ///< empty: none
+  std::string webhook_configuration;  ///< a ValidatingWebhookConfiguration; empty: no webhook
+  std::string webhook_address;
+  std::vector<std::string> webhook_hosts;  ///< names by which the API server calls it
+  int workers = 4;                         ///< passes at the same time
   Settings settings;
 };
+
+// Set by the chart, for the operator alone.
+inline constexpr char kEnvWebhook[] = "DSJ_WEBHOOK";             ///< webhook_configuration
+inline constexpr char kEnvWebhookHosts[] = "DSJ_WEBHOOK_HOSTS";  ///< "a,b"
 
 /// nullopt: `exit_code` is to be returned (help, or a mistake that was printed).
 std::optional<Options> parse_options(int argc, char** argv, int& exit_code);

@@ -14,6 +14,7 @@
 #include "operator/events.h"
 #include "operator/health_server.h"
 #include "operator/metrics.h"
+#include "operator/webhook/webhook.h"
 
 namespace dsj::op {
 namespace {
@@ -73,9 +74,18 @@ class Process {
                     metrics_) {}
 
   Status run() {
-    std::unique_ptr<HealthServer> health;
+    std::unique_ptr<Webhook> webhook;
+    if (!options_.webhook_configuration.empty()) {
+      DSJ_TRY(webhook, Webhook::start({.address = options_.webhook_address,
+                                       .configuration = options_.webhook_configuration,
+                                       .names = options_.webhook_hosts,
+                                       .identity = identity()},
+                                      client_, clock_,
+                                      [this](bool allowed) { metrics_.reviewed(allowed); }));
+    }
+    std::unique_ptr<HttpListener> health;
     if (!options_.health_address.empty()) {
-      DSJ_TRY(health, serve_health(options_.health_address, answers()));
+      DSJ_TRY(health, serve_health(options_.health_address, answers(webhook.get())));
     }
     start_reflectors();
     {
@@ -109,9 +119,10 @@ class Process {
             .identity = identity()};
   }
 
-  HealthAnswers answers() {
+  HealthAnswers answers(const Webhook* webhook) {
     return {
-        .ready = [this] { return cache_.synced(); },
+        .ready = [this,
+                  webhook] { return cache_.synced() && (webhook == nullptr || webhook->ready()); },
         .metrics = [this] { return metrics_.text(cache_, queue_, leads_, client_.requests()); }};
   }
 

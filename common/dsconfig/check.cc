@@ -14,6 +14,7 @@ namespace {
 using nlohmann::json;
 using Severity = Finding::Severity;
 
+constexpr int kUnknownMax = 1000;
 constexpr char kUnknownKey[] = "nobody reads this key";
 
 std::string join(const std::string& section, const std::string& name) {
@@ -128,6 +129,13 @@ class Checker {
   }
 
   void unknown(const std::string& path, const std::string& here, const std::string& name) {
+    if (++unknown_ > kUnknownMax) {  // whoever sends more wants to see us search
+      if (unknown_ == kUnknownMax + 1)
+        report(Severity::Error, here,
+               "one more key that nobody knows, after " + std::to_string(kUnknownMax) + " others",
+               "is this a ds_config?");
+      return;
+    }
     std::string hint = text::did_you_mean(name, names_in(path));
     if (!hint.empty()) {
       report(Severity::Error, here, "\"" + name + "\" is not a key of ds_config", hint);
@@ -349,6 +357,7 @@ class Checker {
 
   Checked& out_;
   std::map<std::string, std::string> types_;
+  int unknown_ = 0;
 };
 
 }  // namespace

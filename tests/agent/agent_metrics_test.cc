@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/agent/raw_http.h"
+#include "tests/common/http/raw_http.h"
 
 namespace dsj::agent {
 namespace {

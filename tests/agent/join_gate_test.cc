@@ -7,7 +7,7 @@
 #include <atomic>
 
 #include "agent/http_transport.h"
-#include "tests/agent/raw_http.h"
+#include "tests/common/http/raw_http.h"
 #include "tests/agent/test_tokens.h"
 
 namespace dsj::agent {

@@ -9,7 +9,7 @@
 
 #include "agent/http_transport.h"
 #include "agent/memory_transport.h"
-#include "tests/agent/raw_http.h"
+#include "tests/common/http/raw_http.h"
 
 namespace dsj::agent {
 namespace {

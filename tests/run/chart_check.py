@@ -4,6 +4,7 @@
 Usage: tests/cluster/cluster.py run --api chart_check.py REPOSITORY BIN GTEST_REPORT. Exit 1 on a failure. Needs helm and kubectl
 on PATH; without them everything is skipped, loudly.
 """
+import base64
 import json
 import os
 import shutil
@@ -53,10 +54,13 @@ class Chart:
         print(f"result: chart: {len(BAD_VALUES)} bad values refused")
         old = run("helm", "template", "r", self.chart, "--kube-version", "1.29.0", check=False)
         expect(old.returncode != 0 and "1.30" in old.stderr, "an older Kubernetes is refused")
-        bare = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", "crds.install=false,agentPolicy.enabled=false,"
+        bare = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", "crds.install=false,agentPolicy.enabled=false,webhook.enabled=false,"
                    "networkPolicy.enabled=false,rbac.create=false,serviceAccount.create=false").stdout
         kinds = sorted(line.split()[1] for line in bare.splitlines() if line.startswith("kind:"))
         expect(kinds == ["Deployment"], f"everything else can be left out: {kinds}")
+        roles = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", "rbac.scope=Namespaces", "--set",
+                    "watchNamespaces={team}").stdout
+        expect("alidatingWebhookConfiguration" not in roles and "DSJ_WEBHOOK" not in roles, "roles alone have no webhook")
 
     # ---- installation and rights
     def install(self):
@@ -81,12 +85,17 @@ class Chart:
             return kubectl("auth", "can-i", *words, "--as", operator, check=False).stdout.strip() == "yes"
         for words in (["list", "deepspeedjobs.training.dsj.dev", "-A"], ["create", "pods", "-n", "team"], ["delete", "pods", "-n", "team"],
                       ["create", "roles", "-n", "team"], ["watch", "nodes"], ["patch", "deepspeedjobs.training.dsj.dev", "--subresource=status", "-n", "team"],
-                      ["update", "leases.coordination.k8s.io/r-deepspeedjob", "-n", "ops"]):
+                      ["create", "leases.coordination.k8s.io", "-n", "ops"],
+                      ["patch", "validatingwebhookconfigurations.admissionregistration.k8s.io/r-deepspeedjob-ops"]):
             expect(may(*words), f"the operator may not {words}")
         for words in (["get", "secrets", "-A"], ["create", "pods", "--subresource=exec", "-n", "team"], ["escalate", "roles", "-n", "team"],
                       ["bind", "roles", "-n", "team"], ["patch", "deepspeedjobs.training.dsj.dev", "-n", "team"],
-                      ["create", "clusterroles"], ["update", "nodes"], ["create", "leases.coordination.k8s.io", "-n", "ops"],
-                      ["impersonate", "users"], ["create", "serviceaccounts", "--subresource=token", "-n", "team"]):
+                      ["create", "clusterroles"], ["update", "nodes"], ["create", "leases.coordination.k8s.io", "-n", "team"],
+                      ["impersonate", "users"], ["create", "serviceaccounts", "--subresource=token", "-n", "team"],
+                      ["patch", "validatingwebhookconfigurations.admissionregistration.k8s.io"],
+                      ["list", "validatingwebhookconfigurations.admissionregistration.k8s.io"],
+                      ["delete", "validatingwebhookconfigurations.admissionregistration.k8s.io/r-deepspeedjob-ops"],
+                      ["patch", "validatingadmissionpolicies.admissionregistration.k8s.io"]):
             expect(not may(*words), f"the operator may {words}")
         kubectl("create", "namespace", "team")
 
@@ -199,6 +208,7 @@ class Chart:
         try:
             kubectl("create", "-f", "-", thing=dict(JOB, metadata={"name": "whole", "namespace": "team"}))
             self.soon(lambda: len(names()) == 7, lambda: f"{names()}: {self.text(log)}")
+            self.soon(lambda: self.authorities() == 1, lambda: f"the webhook has no authority: {self.text(log)}")
             kubectl("-n", "team", "patch", "dsj", "whole", "--type", "merge", "-p", '{"spec": {"suspend": true}}')
             self.soon(lambda: not [name for name in names() if name.startswith("pod/")], lambda: f"{names()}: {self.text(log)}")
         finally:
@@ -208,6 +218,13 @@ class Chart:
         kubectl("-n", "team", "delete", "dsj", "whole")
         for name in ("tune", "other"):
             kubectl("create", "-f", "-", thing=dict(JOB, metadata={"name": name, "namespace": "team"}))
+
+    @staticmethod
+    def authorities():
+        """In the webhook's bundle."""
+        bundle = kubectl("get", "validatingwebhookconfiguration", "r-deepspeedjob-ops", "-o",
+                         "jsonpath={.webhooks[0].clientConfig.caBundle}").stdout
+        return base64.b64decode(bundle).count(b"BEGIN CERTIFICATE")
 
     @staticmethod
     def text(path):
@@ -231,7 +248,7 @@ class Chart:
         run("helm", "uninstall", "r", "-n", "ops")
         kubectl("get", "crd", "deepspeedjobs.training.dsj.dev")
         expect(kubectl("-n", "team", "get", "dsj", "-o", "name").stdout.count("/") == 2, "the jobs are there after uninstalling")
-        rest = kubectl("get", "clusterrole,clusterrolebinding,validatingadmissionpolicy", "-l", "app.kubernetes.io/instance=r", "-o", "name").stdout
+        rest = kubectl("get", "clusterrole,clusterrolebinding,validatingadmissionpolicy,validatingwebhookconfiguration", "-l", "app.kubernetes.io/instance=r", "-o", "name").stdout
         expect(rest == "", f"left behind: {rest}")
 
 

@@ -11,12 +11,12 @@
 #include <fstream>
 #include <thread>
 
-#include "agent/http_listener.h"
+#include "common/http/http_listener.h"
 #include "agent/spawn.h"
 #include "agent/status_publisher.h"
 #include "common/contract.h"
 #include "common/worker_job.h"
-#include "tests/agent/raw_http.h"
+#include "tests/common/http/raw_http.h"
 #include "tests/agent/test_tokens.h"
 #include "tests/kube/fake_api_server.h"
 
@@ -32,12 +32,12 @@ using testing::HasSubstr;
 
 /// FakeApiServer behind HTTP, and the cluster's token keys. A watch ends as Gone: the client lists
 /// again.
-struct ApiFront final : agent::HttpHandler {
-  std::optional<agent::HttpAnswer> refuse(const agent::HttpHead&) override {
-    if (away) return agent::HttpAnswer{503, "away"};
+struct ApiFront final : HttpHandler {
+  std::optional<HttpAnswer> refuse(const HttpHead&) override {
+    if (away) return HttpAnswer{503, "away"};
     return std::nullopt;
   }
-  agent::HttpAnswer answer(const agent::HttpHead& head, const std::string& body) override {
+  HttpAnswer answer(const HttpHead& head, const std::string& body) override {
     if (head.path == "/openid/v1/jwks") return {200, jwks, "application/json"};
     if (head.path.find("watch=") != std::string::npos) {
       return {410, R"({"kind":"Status","reason":"Expired","code":410})", "application/json"};
@@ -69,7 +69,7 @@ struct PodRun : testing::Test {
                     std::to_string(1 + getpid() % 250) + ".";
   agent::TestKey key = agent::TestKey::p256("k1");
   std::shared_ptr<ApiFront> api = std::make_shared<ApiFront>();
-  std::unique_ptr<agent::HttpListener> listener;
+  std::unique_ptr<HttpListener> listener;
   std::string uid;
   WorkerJob job;
   std::map<std::string, std::string> variables;
@@ -80,7 +80,7 @@ struct PodRun : testing::Test {
     fs::create_directories(here / "out");
     api->jwks = agent::jwks_of({key});
     api->server.serve(agent::job_resource(), true);
-    auto opened = agent::HttpListener::open("127.0.0.1", 0, {.body_bytes = 1 << 20}, api);
+    auto opened = HttpListener::open("127.0.0.1", 0, {.body_bytes = 1 << 20}, api);
     ASSERT_TRUE(opened) << opened.error().to_string();
     listener = std::move(*opened);
     std::ofstream(here / "kubeconfig")
@@ -199,7 +199,7 @@ TEST_F(PodRun, TwoWorkersToTheEnd) {
   start(0);
   start(1);
   ASSERT_TRUE(soon([&] { return !metric_steps().empty(); })) << output(0) << output(1);
-  const std::string metrics = agent::raw_http(
+  const std::string metrics = raw_http(
       net + "10", kMetricsPort, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(metrics, HasSubstr("deepspeedjob_ranks_running 1\n"));
   EXPECT_THAT(metrics, HasSubstr("deepspeedjob_attempt 1\n"));

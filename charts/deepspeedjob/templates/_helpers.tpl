@@ -23,6 +23,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- .image.repository }}:{{ .image.tag | default .version }}
 {{- end }}
 
+{{/* Not empty: there is a webhook. */}}
+{{- define "dsj.webhook" -}}
+{{- if and .Values.webhook.enabled (eq .Values.rbac.scope "Cluster") }}yes{{ end }}
+{{- end }}
+
 {{/* What the operator does in the namespaces of its jobs. The rights on jobs are those that it hands to worker 0: it
 grants only what it holds, and needs neither `escalate` nor `bind`. No secrets, no pods/exec. */}}
 {{- define "dsj.rules" -}}

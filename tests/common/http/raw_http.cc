@@ -1,4 +1,4 @@
-#include "tests/agent/raw_http.h"
+#include "tests/common/http/raw_http.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -8,7 +8,7 @@
 
 #include "common/check.h"
 
-namespace dsj::agent {
+namespace dsj {
 
 int raw_connect(int port, const std::string& address) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -54,4 +54,4 @@ std::string raw_http(const std::string& address, int port, const std::string& re
   return converse(raw_connect(port, address), request, 10'000);
 }
 
-}  // namespace dsj::agent
+}  // namespace dsj

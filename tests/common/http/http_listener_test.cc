@@ -1,5 +1,5 @@
 // The limits of the listener against peers that mean no good.
-#include "agent/http_listener.h"
+#include "common/http/http_listener.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -9,12 +9,13 @@
 #include <chrono>
 #include <fstream>
 
-#include "tests/agent/raw_http.h"
+#include "tests/common/http/raw_http.h"
 
-namespace dsj::agent {
+namespace dsj {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Time = std::chrono::milliseconds;
 
 struct Echo final : HttpHandler {
   std::optional<HttpAnswer> refuse(const HttpHead& head) override {
@@ -150,11 +151,37 @@ TEST_F(ListenerTest, IdlersMakeRoomForWhoIsAdmitted) {
   close(admitted);
 }
 
+TEST_F(ListenerTest, WhoIsIdleLongestMakesRoomWhenAllWereAdmitted) {
+  open({.body_bytes = 100, .connections = 3});
+  const std::string one = post("Authorization: Bearer good\r\nContent-Length: 2\r\n", "hi");
+  auto ask = [&](int fd) {
+    if (send(fd, one.data(), one.size(), MSG_NOSIGNAL) != ssize_t(one.size())) return std::string();
+    return first_line(raw_read(fd, 300));
+  };
+  std::vector<int> kept;
+  for (int i = 0; i < 3; ++i) {
+    kept.push_back(raw_connect(listener->port()));
+    EXPECT_EQ(ask(kept.back()), "HTTP/1.1 200 OK");
+  }
+  EXPECT_EQ(ask(kept[0]), "HTTP/1.1 200 OK");  // the second is now idle longest
+  kept.push_back(raw_connect(listener->port()));
+  EXPECT_EQ(ask(kept[3]), "HTTP/1.1 200 OK");
+  EXPECT_EQ(ask(kept[1]), "");
+  EXPECT_EQ(ask(kept[0]), "HTTP/1.1 200 OK");
+  EXPECT_EQ(ask(kept[2]), "HTTP/1.1 200 OK");
+  for (const int fd : kept) close(fd);
+}
+
 TEST_F(ListenerTest, APortThatIsTakenIsAnError) {
   open({});
   EXPECT_FALSE(HttpListener::open("127.0.0.1", listener->port(), {}, echo));
   EXPECT_FALSE(HttpListener::open("not an address", 0, {}, echo));
+  for (const char* wrong : {"127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", ":80x", ""}) {
+    EXPECT_FALSE(HttpListener::open(wrong, {}, echo)) << wrong;
+  }
+  EXPECT_TRUE(HttpListener::open("127.0.0.1:0", {}, echo));
+  EXPECT_TRUE(HttpListener::open("[::1]:0", {}, echo));
 }
 
 }  // namespace
-}  // namespace dsj::agent
+}  // namespace dsj

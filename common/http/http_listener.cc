@@ -1,0 +1,333 @@
+#include "common/http/http_listener.h"
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <boost/beast/ssl.hpp>
+#include <charconv>
+#include <list>
+#include <thread>
+
+namespace dsj {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+namespace ssl = boost::asio::ssl;
+using tcp = asio::ip::tcp;
+using Problem = boost::system::error_code;
+using std::chrono::milliseconds;
+
+/// After a refusal the peer may still be sending: so much of it is thrown away, so long, so that
+/// it gets to read the answer.
+constexpr size_t kDrainBytes = 64 * 1024;
+constexpr milliseconds kDrainTime{1000};
+
+std::string text(beast::string_view view) {
+  return std::string(view.data(), view.size());
+}
+
+class Peer {
+ public:
+  virtual ~Peer() = default;
+  bool admitted() const { return admitted_; }  ///< a request of it was admitted once
+  bool idle() const { return idle_; }          ///< between two requests
+  virtual void end() = 0;
+
+ protected:
+  bool admitted_ = false, idle_ = false;
+};
+
+/// What all connections of a listener share; used on its thread only.
+struct Shared {
+  HttpLimits limits;
+  std::shared_ptr<HttpHandler> handler;
+  TlsSource tls;
+  std::list<std::weak_ptr<Peer>> open;  ///< who was heard longest ago first
+  std::atomic<int>& count;
+
+  void heard(const std::shared_ptr<Peer>& peer) {
+    open.remove_if([&](const auto& entry) { return entry.expired() || entry.lock() == peer; });
+    open.push_back(peer);
+  }
+};
+
+/// `Stream`: beast::tcp_stream, or TLS over it.
+template <typename Stream>
+class Connection final : public Peer, public std::enable_shared_from_this<Connection<Stream>> {
+ public:
+  Connection(std::shared_ptr<Shared> shared, std::shared_ptr<ssl::context> context, Stream stream)
+      : context_(std::move(context)), stream_(std::move(stream)), shared_(std::move(shared)) {
+    ++shared_->count;
+  }
+  ~Connection() override { --shared_->count; }
+
+  void begin() {
+    tcp_().expires_after(shared_->limits.head);
+    if constexpr (std::is_same_v<Stream, beast::tcp_stream>) {
+      read_head();
+    } else {
+      stream_.async_handshake(ssl::stream_base::server,
+                              [self = this->shared_from_this()](Problem problem) {
+                                if (!problem) self->read_head();
+                              });
+    }
+  }
+  void end() override { tcp_().close(); }
+
+ private:
+  beast::tcp_stream& tcp_() { return beast::get_lowest_layer(stream_); }
+
+  void read_head() {
+    head_.emplace();
+    head_->header_limit(static_cast<uint32_t>(shared_->limits.head_bytes));
+    head_->body_limit(UINT64_MAX);  // judged below, after the caller is
+    buffer_.max_size(shared_->limits.head_bytes + shared_->limits.body_bytes);
+    http::async_read_header(
+        stream_, buffer_, *head_, [self = this->shared_from_this()](Problem problem, size_t) {
+          self->idle_ = false;
+          if (!problem) return self->judge();
+          if (problem == http::error::header_limit || problem == http::error::buffer_overflow) {
+            self->refuse({431, "the head is too large"});
+          } else if (problem.category() == make_error_code(http::error::bad_method).category() &&
+                     problem != http::error::end_of_stream &&
+                     problem != http::error::partial_message) {
+            self->refuse({400, "not HTTP"});
+          }
+        });
+  }
+
+  void judge() {
+    const auto& message = head_->get();
+    request_ = {.method = text(message.method_string()),
+                .path = text(message.target()),
+                .authorization = text(message[http::field::authorization])};
+    tcp_().expires_after(shared_->limits.request);
+    if (auto answer = shared_->handler->refuse(request_)) return refuse(std::move(*answer));
+    const bool may_have_body = message.method() != http::verb::get;
+    const auto length = head_->content_length();
+    if (head_->chunked() || (may_have_body && !length)) {
+      return refuse({411, "a body needs its length"});
+    }
+    if (length && *length > shared_->limits.body_bytes)
+      return refuse({413, "the body is too large"});
+    admitted_ = true;
+    body_.emplace(std::move(*head_));
+    body_->body_limit(shared_->limits.body_bytes);
+    http::async_read(stream_, buffer_, *body_,
+                     [self = this->shared_from_this()](Problem problem, size_t) {
+                       if (!problem) self->respond();
+                     });
+  }
+
+  void respond() {
+    const bool keep = body_->get().keep_alive();
+    send(shared_->handler->answer(request_, body_->get().body()), keep);
+  }
+
+  void refuse(HttpAnswer answer) {
+    tcp_().expires_after(shared_->limits.request);
+    send(std::move(answer), false);
+  }
+
+  void send(HttpAnswer answer, bool keep) {
+    answer_.emplace();
+    answer_->version(11);
+    answer_->result(static_cast<unsigned>(answer.status));
+    answer_->set(http::field::content_type, answer.content_type);
+    answer_->keep_alive(keep);
+    answer_->body() = std::move(answer.body);
+    answer_->prepare_payload();
+    http::async_write(stream_, *answer_,
+                      [self = this->shared_from_this(), keep](Problem problem, size_t) {
+                        if (problem) return;
+                        if (keep) return self->rest();
+                        Problem ignored;
+                        self->tcp_().socket().shutdown(tcp::socket::shutdown_send, ignored);
+                        self->tcp_().expires_after(kDrainTime);
+                        self->drain();
+                      });
+  }
+
+  /// The connection is kept; what the last request held is not.
+  void rest() {
+    body_.reset();
+    answer_.reset();
+    if (buffer_.size() == 0) buffer_.shrink_to_fit();
+    idle_ = true;
+    shared_->heard(this->shared_from_this());
+    tcp_().expires_after(shared_->limits.idle);
+    read_head();
+  }
+
+  void drain() {
+    tcp_().async_read_some(asio::buffer(waste_),
+                           [self = this->shared_from_this()](Problem problem, size_t got) {
+                             self->drained_ += got;
+                             if (!problem && self->drained_ < kDrainBytes) self->drain();
+                           });
+  }
+
+  const std::shared_ptr<ssl::context> context_;  ///< outlives the stream
+  Stream stream_;
+  std::shared_ptr<Shared> shared_;
+  beast::flat_buffer buffer_;
+  std::optional<http::request_parser<http::empty_body>> head_;
+  std::optional<http::request_parser<http::string_body>> body_;
+  std::optional<http::response<http::string_body>> answer_;
+  HttpHead request_;
+  size_t drained_ = 0;
+  std::array<char, 4096> waste_{};
+};
+
+/// False: everybody who is there is in the middle of a request.
+bool make_room(Shared& shared) {
+  std::shared_ptr<Peer> idle;
+  for (const auto& entry : shared.open) {
+    const auto peer = entry.lock();
+    if (!peer) continue;
+    if (!peer->admitted()) {
+      peer->end();
+      return true;
+    }
+    if (!idle && peer->idle()) idle = peer;
+  }
+  if (idle) idle->end();
+  return idle != nullptr;
+}
+
+}  // namespace
+
+struct HttpListener::State {
+  asio::io_context io{1};
+  tcp::acceptor acceptor{io};
+  asio::steady_timer pause{io};
+  std::atomic<int> count = 0;
+  std::shared_ptr<Shared> shared;
+  std::thread thread;
+
+  void accept();
+  void take(tcp::socket socket);
+  template <typename Stream>
+  void begin(std::shared_ptr<ssl::context> context, Stream stream);
+};
+
+void HttpListener::State::accept() {
+  acceptor.async_accept([this](Problem problem, tcp::socket socket) {
+    if (problem == asio::error::operation_aborted) return;
+    if (problem) {  // out of descriptors, most likely: others must end first
+      pause.expires_after(milliseconds(100));
+      pause.async_wait([this](Problem stopped) {
+        if (!stopped) accept();
+      });
+      return;
+    }
+    take(std::move(socket));
+    accept();
+  });
+}
+
+template <typename Stream>
+void HttpListener::State::begin(std::shared_ptr<ssl::context> context, Stream stream) {
+  auto connection =
+      std::make_shared<Connection<Stream>>(shared, std::move(context), std::move(stream));
+  shared->open.push_back(connection);
+  connection->begin();
+}
+
+void HttpListener::State::take(tcp::socket socket) {
+  shared->open.remove_if([](const auto& entry) { return entry.expired(); });
+  if (static_cast<int>(shared->open.size()) >= shared->limits.connections && !make_room(*shared)) {
+    return;  // the socket closes
+  }
+  Problem ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
+  beast::tcp_stream stream(std::move(socket));
+  if (!shared->tls) return begin<beast::tcp_stream>(nullptr, std::move(stream));
+  auto context = shared->tls();
+  if (!context) return;  // it has none yet
+  ssl::stream<beast::tcp_stream> secured(std::move(stream), *context);
+  begin(std::move(context), std::move(secured));
+}
+
+Result<std::shared_ptr<ssl::context>> server_tls(const std::string& chain_pem,
+                                                 const std::string& key_pem) {
+  try {
+    auto context = std::make_shared<ssl::context>(ssl::context::tls_server);
+    context->set_options(ssl::context::default_workarounds | ssl::context::no_sslv2 |
+                         ssl::context::no_sslv3 | ssl::context::no_tlsv1 |
+                         ssl::context::no_tlsv1_1 | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET);
+    SSL_CTX_set_session_cache_mode(context->native_handle(), SSL_SESS_CACHE_OFF);
+    context->use_certificate_chain(asio::buffer(chain_pem));
+    context->use_private_key(asio::buffer(key_pem), ssl::context::pem);
+    return context;
+  } catch (const std::exception& error) {
+    return fail(ErrorKind::Internal, std::string("OpenSSL does not take a key: ") + error.what());
+  }
+}
+
+Result<std::unique_ptr<HttpListener>> HttpListener::open(const std::string& address, int port,
+                                                         HttpLimits limits,
+                                                         std::shared_ptr<HttpHandler> handler,
+                                                         TlsSource tls) {
+  auto state = std::make_unique<State>();
+  state->shared = std::make_shared<Shared>(
+      Shared{limits, std::move(handler), std::move(tls), {}, state->count});
+  try {
+    const tcp::endpoint endpoint(asio::ip::make_address(address), static_cast<uint16_t>(port));
+    state->acceptor.open(endpoint.protocol());
+    state->acceptor.set_option(asio::socket_base::reuse_address(true));
+    state->acceptor.bind(endpoint);
+    state->acceptor.listen();
+  } catch (const std::exception& error) {
+    return fail(ErrorKind::Environment, std::string("cannot listen: ") + error.what(),
+                address + ":" + std::to_string(port));
+  }
+  state->accept();
+  state->thread = std::thread([own = state.get()] { own->io.run(); });
+  return std::unique_ptr<HttpListener>(new HttpListener(std::move(state)));
+}
+
+Result<std::unique_ptr<HttpListener>> HttpListener::open(const std::string& address_and_port,
+                                                         HttpLimits limits,
+                                                         std::shared_ptr<HttpHandler> handler,
+                                                         TlsSource tls) {
+  const size_t colon = address_and_port.rfind(':');
+  std::string address = address_and_port.substr(0, colon);
+  if (address.starts_with('[') && address.ends_with(']')) {
+    address = address.substr(1, address.size() - 2);
+  }
+  int port = -1;
+  if (colon != std::string::npos) {
+    const char* end = address_and_port.data() + address_and_port.size();
+    const auto read = std::from_chars(address_and_port.data() + colon + 1, end, port);
+    if (read.ptr != end || port > 65'535) port = -1;
+  }
+  if (port < 0) {
+    return bad_input("found \"" + address_and_port + "\", expected ADDRESS:PORT", "",
+                     "0.0.0.0:29402");
+  }
+  return open(address, port, limits, std::move(handler), std::move(tls));
+}
+
+HttpListener::HttpListener(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+HttpListener::~HttpListener() {
+  state_->io.stop();
+  state_->thread.join();
+}
+
+int HttpListener::port() const {
+  return state_->acceptor.local_endpoint().port();
+}
+
+int HttpListener::connections() const {
+  return state_->count;
+}
+
+}  // namespace dsj

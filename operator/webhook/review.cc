@@ -1,0 +1,153 @@
+#include "operator/webhook/review.h"
+
+#include <algorithm>
+
+#include "common/jobspec/cluster_spec.h"
+#include "common/json_depth.h"
+
+namespace dsj::op {
+namespace {
+
+using dsconfig::Finding;
+using nlohmann::json;
+using Severity = Finding::Severity;
+
+constexpr char kApi[] = "admission.k8s.io/v1";
+constexpr char kReviewKind[] = "AdmissionReview";
+constexpr size_t kErrorsShown = 50;
+/// The API server cuts a longer warning.
+constexpr size_t kWarningBytesMax = 256;
+
+const json& at(const json& object, const char* pointer) {
+  static const json none;
+  const json::json_pointer path(pointer);
+  return object.contains(path) ? object[path] : none;
+}
+
+std::string text_at(const json& object, const char* pointer) {
+  const json& value = at(object, pointer);
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+std::vector<Finding> findings_of(const json& object) {
+  const json& spec = at(object, "/spec");
+  auto checked = jobspec::check_cluster_spec(text_at(object, "/metadata/name"), spec, std::nullopt);
+  auto findings = std::move(checked.resolution.findings);
+  if (!checked.config_known) {
+    findings.push_back({Severity::Warning, "spec.deepspeed.configFrom",
+                        "not read here: condition Accepted says what is wrong with it", ""});
+  }
+  return findings;
+}
+
+bool same(const Finding& a, const Finding& b) {
+  return a.severity == b.severity && a.path == b.path && a.message == b.message;
+}
+
+std::string dotted(std::string pointer) {
+  std::ranges::replace(pointer, '/', '.');
+  return pointer.substr(1);
+}
+
+void compare(const json& before, const json& after, std::vector<Finding>& findings) {
+  for (const std::string& field : jobspec::immutable_fields()) {
+    const json& old = at(before, field.c_str());
+    const json& now = at(after, field.c_str());
+    if (old.is_null() || old == now) continue;
+    findings.push_back(
+        {Severity::Error, dotted(field),
+         "found " + now.dump(-1, ' ', false, json::error_handler_t::replace) + ", the job has " +
+             old.dump(-1, ' ', false, json::error_handler_t::replace) + " for its life",
+         "make another job"});
+  }
+}
+
+/// What changes nothing any more, or more than one may expect.
+std::string note_of(const json& before, const json& after) {
+  const std::string phase = text_at(before, "/status/phase");
+  if (phase == "Complete" || phase == "Failed") {
+    return "the job is " + phase + ": nothing of this edit is carried out";
+  }
+  for (const char* part : {"deepspeed", "training", "workers"}) {
+    const std::string field = std::string("/spec/") + part;
+    if (at(before, field.c_str()) == at(after, field.c_str())) continue;
+    if (phase != "Running" && phase != "Starting" && phase != "Restarting") return "";
+    return "spec." + std::string(part) +
+           ": all ranks save one step, then every pod is replaced and the job goes on from there";
+  }
+  return "";
+}
+
+json response_of(const std::string& uid, const std::vector<Finding>& errors,
+                 const std::vector<std::string>& warnings) {
+  json response = {{"uid", uid}, {"allowed", errors.empty()}};
+  if (!errors.empty()) {
+    std::string message = std::to_string(errors.size()) +
+                          (errors.size() == 1 ? " error" : " errors") + ", nothing was stored";
+    for (size_t i = 0; i < errors.size() && i < kErrorsShown; ++i) {
+      message += "\nerror: " + jobspec::to_sentence(errors[i]);
+    }
+    if (errors.size() > kErrorsShown) {
+      message += "\nand " + std::to_string(errors.size() - kErrorsShown) + " more";
+    }
+    response["status"] = {{"code", 422}, {"reason", "Invalid"}, {"message", message}};
+  }
+  for (std::string warning : warnings) {
+    if (warning.size() > kWarningBytesMax) {
+      warning.resize(kWarningBytesMax - 3);
+      while (!warning.empty() && (warning.back() & 0x80) != 0) warning.pop_back();
+      warning += "...";
+    }
+    response["warnings"].push_back(warning);
+  }
+  return {{"apiVersion", kApi}, {"kind", kReviewKind}, {"response", response}};
+}
+
+}  // namespace
+
+Result<Reviewed> review(const std::string& text) {
+  if (json_depth(text) > kJsonDepthMax) return bad_input("the JSON nests too deep");
+  const json body = json::parse(text, nullptr, false);
+  if (!body.is_object() || text_at(body, "/apiVersion") != kApi ||
+      text_at(body, "/kind") != kReviewKind) {
+    return bad_input(std::string("expected an ") + kReviewKind + " of " + kApi);
+  }
+  const json& request = at(body, "/request");
+  const std::string uid = text_at(request, "/uid");
+  if (!request.is_object() || uid.empty()) return bad_input("the request has no uid");
+  const json& object = at(request, "/object");
+  const json& before = at(request, "/oldObject");
+  const std::string operation = text_at(request, "/operation");
+  const bool deleting = at(object, "/metadata/deletionTimestamp").is_string();
+  if (operation == "DELETE" || deleting ||
+      (before.is_object() && at(before, "/spec") == at(object, "/spec"))) {
+    return Reviewed{.answer = response_of(uid, {}, {})};
+  }
+  if (!object.is_object() || text_at(object, "/kind") != jobspec::kKind) {
+    return bad_input(std::string("the request's object is no ") + jobspec::kKind);
+  }
+  std::vector<Finding> findings = findings_of(object), known;
+  if (before.is_object()) {
+    known = findings_of(before);
+    compare(before, object, findings);
+  }
+  std::vector<Finding> errors;
+  std::vector<std::string> warnings;
+  for (const Finding& finding : findings) {
+    const bool old = std::ranges::any_of(known, [&](const auto& k) { return same(k, finding); });
+    if (finding.severity == Severity::Error && !old) {
+      errors.push_back(finding);
+      continue;
+    }
+    const char* kind = finding.severity == Severity::Error         ? "error: "
+                       : finding.severity == Severity::Unsupported ? "unsupported: "
+                                                                   : "";
+    warnings.push_back(kind + jobspec::to_sentence(finding));
+  }
+  if (before.is_object() && errors.empty()) {
+    if (std::string note = note_of(before, object); !note.empty()) warnings.push_back(note);
+  }
+  return Reviewed{.allowed = errors.empty(), .answer = response_of(uid, errors, warnings)};
+}
+
+}  // namespace dsj::op

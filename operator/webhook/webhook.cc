@@ -1,0 +1,205 @@
+#include "operator/webhook/webhook.h"
+
+#include <openssl/evp.h>
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "common/http/http_listener.h"
+#include "common/log.h"
+#include "operator/webhook/review.h"
+#include "operator/webhook/rotation.h"
+
+namespace dsj::op {
+namespace {
+
+using kube::Milliseconds;
+using nlohmann::json;
+
+/// Whoever wiped the bundle is answered within this time. A read, and a write only when it changed.
+constexpr Milliseconds kLook{60'000};
+constexpr int kConflictsMax = 10;
+
+kube::Resource configurations() {
+  return {"admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations",
+          "ValidatingWebhookConfiguration", false};
+}
+
+unsigned char* bytes(std::string& text) {
+  return reinterpret_cast<unsigned char*>(text.data());
+}
+
+std::string encoded(std::string text) {
+  std::string out((text.size() + 2) / 3 * 4 + 1, '\0');
+  const int size = EVP_EncodeBlock(bytes(out), bytes(text), static_cast<int>(text.size()));
+  out.resize(static_cast<size_t>(size));
+  return out;
+}
+
+/// Empty when it is no base64.
+std::string decoded(std::string text) {
+  std::string out(text.size() / 4 * 3 + 3, '\0');
+  const int size = EVP_DecodeBlock(bytes(out), bytes(text), static_cast<int>(text.size()));
+  const size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
+  out.resize(size < 0 ? 0 : static_cast<size_t>(size) - padding);
+  return out;
+}
+
+struct Reviewer final : HttpHandler {
+  explicit Reviewer(std::function<void(bool)> told) : told_(std::move(told)) {}
+
+  std::optional<HttpAnswer> refuse(const HttpHead& head) override {
+    const std::string path = head.path.substr(0, head.path.find('?'));
+    if (path != kWebhookPath) return HttpAnswer{404, "no such path"};
+    if (head.method != "POST") return HttpAnswer{405, "POST is expected"};
+    return std::nullopt;
+  }
+
+  HttpAnswer answer(const HttpHead&, const std::string& body) override {
+    try {
+      const auto reviewed = review(body);
+      if (!reviewed) return {400, reviewed.error().to_string()};
+      told_(reviewed->allowed);
+      const auto replace = json::error_handler_t::replace;
+      return {200, reviewed->answer.dump(-1, ' ', false, replace), "application/json"};
+    } catch (const std::exception& error) {
+      // Anybody may write to this port: a mistake in the checks must not end the operator.
+      log::error(std::string("a review failed: ") + error.what());
+      return {500, "the review failed"};
+    }
+  }
+
+ private:
+  const std::function<void(bool)> told_;
+};
+
+}  // namespace
+
+json bundle_patch(const json& configuration,
+                  const std::function<std::string(const std::string&)>& bundle) {
+  const auto found = configuration.find("webhooks");
+  if (found == configuration.end() || !found->is_array()) return nullptr;
+  json webhooks = *found;
+  bool changed = false;
+  for (json& webhook : webhooks) {
+    json& client = webhook["clientConfig"];
+    const std::string seen = decoded(client.value("caBundle", ""));
+    const std::string wanted = bundle(seen);
+    if (wanted == seen) continue;
+    client["caBundle"] = encoded(wanted);
+    changed = true;
+  }
+  if (!changed) return nullptr;
+  return {{"metadata", {{"resourceVersion", configuration["metadata"]["resourceVersion"]}}},
+          {"webhooks", webhooks}};
+}
+
+struct Webhook::State {
+  WebhookOptions options;
+  kube::Client& client;
+  kube::Clock& clock;
+  Rotation rotation;  ///< of the publishing thread
+  std::mutex mutex;
+  std::shared_ptr<boost::asio::ssl::context> context;
+  std::atomic<bool> tried = false;
+  std::atomic<bool> complained = false;
+  kube::Cancel stop;
+  std::unique_ptr<HttpListener> listener;
+  std::thread thread;
+
+  Status show() {
+    const ServerCertificate& certificate = rotation.shown();
+    DSJ_TRY(auto made, server_tls(certificate.chain_pem, certificate.key_pem));
+    const std::lock_guard lock(mutex);
+    context = std::move(made);
+    return {};
+  }
+
+  /// True: the bundle has what it should have.
+  bool publish() {
+    for (int i = 0; i < kConflictsMax; ++i) {
+      const auto seen = client.get(configurations(), "", options.configuration, stop);
+      if (!seen) return complain(seen.error());
+      const json patch = bundle_patch(*seen, [&](const std::string& bundle) {
+        return merge_bundle(bundle, options.identity, rotation.wanted(), clock.wall());
+      });
+      if (patch.is_null()) return true;
+      const auto written =
+          client.merge_patch(configurations(), "", options.configuration, patch, "", stop);
+      if (written) {
+        log::info("the webhook's authority is in " + options.configuration);
+        return true;
+      }
+      if (written.error().kind != kube::ApiError::Kind::Conflict) return complain(written.error());
+    }
+    return false;
+  }
+
+  bool complain(const kube::ApiError& error) {
+    if (!stop.cancelled() && !complained.exchange(true)) {
+      log::warn("jobs are not reviewed before they are stored: " + options.configuration + ": " +
+                error.to_string());
+    }
+    return false;
+  }
+
+  void run() {
+    for (int failures = 0; !stop.cancelled();) {
+      const auto advanced = rotation.advance(clock.wall());
+      const bool good = publish();
+      tried = true;
+      if (good) complained = false;
+      const bool another = good && rotation.published(clock.wall());
+      const Status shown = !advanced              ? std::unexpected(advanced.error())
+                           : *advanced || another ? show()
+                                                  : Status();
+      if (!shown) log::error("webhook: " + shown.error().to_string());
+      failures = good ? 0 : failures + 1;
+      clock.sleep(good ? kLook : kube::backoff(failures, clock.random()), stop);
+    }
+  }
+};
+
+Result<std::unique_ptr<Webhook>> Webhook::start(WebhookOptions options, kube::Client& client,
+                                                kube::Clock& clock,
+                                                std::function<void(bool)> reviewed) {
+  auto state = std::unique_ptr<State>(new State{.options = options,
+                                                .client = client,
+                                                .clock = clock,
+                                                .rotation = {options.names, options.identity}});
+  if (const auto made = state->rotation.advance(clock.wall()); !made) {
+    return std::unexpected(made.error());
+  }
+  DSJ_TRY_STATUS(state->show());
+  // The idle time is longer than the API server's own, so that it ends a connection and not we.
+  const HttpLimits limits{.body_bytes = kReviewBytesMax,
+                          .request = Milliseconds(5'000),
+                          .idle = Milliseconds(120'000),
+                          .connections = 16};
+  DSJ_TRY(state->listener,
+          HttpListener::open(options.address, limits,
+                             std::make_shared<Reviewer>(std::move(reviewed)), [own = state.get()] {
+                               const std::lock_guard lock(own->mutex);
+                               return own->context;
+                             }));
+  state->thread = std::thread([own = state.get()] { own->run(); });
+  return std::unique_ptr<Webhook>(new Webhook(std::move(state)));
+}
+
+Webhook::Webhook(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Webhook::~Webhook() {
+  state_->stop.cancel();
+  state_->thread.join();
+}
+
+int Webhook::port() const {
+  return state_->listener->port();
+}
+
+bool Webhook::ready() const {
+  return state_->tried;
+}
+
+}  // namespace dsj::op
