@@ -21,6 +21,13 @@ json part(const json& object, const char* name) {
   return found != object.end() && found->is_object() ? *found : json::object();
 }
 
+/// Fields of `object` that it lacks.
+void fill(json& object, const json& others) {
+  for (const auto& [key, value] : others.items()) {
+    if (!object.contains(key)) object[key] = value;
+  }
+}
+
 int64_t attempt_of(const json& training) {
   const auto found = training.find("attempt");
   return found != training.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
@@ -61,7 +68,18 @@ StatusBook::Document StatusBook::document() const {
   if (!last_failure_.is_null()) document.training["lastFailure"] = last_failure_;
   if (!stop_step_.is_null()) document.training["stopStep"] = stop_step_;
   drop_nulls(document.training);
+  fill(document.training, earlier_training_);
+  fill(document.checkpoint, earlier_checkpoint_);
   return document;
+}
+
+void StatusBook::inherit(const json& current) {
+  const json status = part(current, "status");
+  earlier_training_ = part(status, "training");
+  for (const char* passing : {"stopStep", "estimatedRemainingSeconds"}) {
+    earlier_training_.erase(passing);
+  }
+  earlier_checkpoint_ = part(status, "checkpoint");
 }
 
 void StatusBook::stored(int64_t version) {
@@ -71,24 +89,13 @@ void StatusBook::stored(int64_t version) {
 
 std::optional<json> status_body(const StatusBook::Document& document, const json& current,
                                 bool first) {
-  const json status = part(current, "status");
-  const json before = part(status, "training");
+  const json before = part(part(current, "status"), "training");
   if (attempt_of(before) > document.attempt && (document.attempt > 0 || !first)) {
     return std::nullopt;
   }
-  json training = document.training, checkpoint = document.checkpoint;
-  if (first) {
-    for (const auto& [key, value] : before.items()) {
-      if (key != "stopStep" && !training.contains(key)) training[key] = value;
-    }
-    const json saved = part(status, "checkpoint");
-    for (const auto& [key, value] : saved.items()) {
-      if (!checkpoint.contains(key)) checkpoint[key] = value;
-    }
-  }
   const json metadata = part(current, "metadata");
-  json fields = {{"training", training}};
-  if (!checkpoint.empty()) fields["checkpoint"] = checkpoint;
+  json fields = {{"training", document.training}};
+  if (!document.checkpoint.empty()) fields["checkpoint"] = document.checkpoint;
   return json{{"apiVersion", std::string(contract::kGroup) + "/" + contract::kVersion},
               {"kind", contract::kKind},
               {"metadata",

@@ -39,16 +39,22 @@ class StatusBook {
   };
   Document document() const;
 
+  /// What an earlier life of this agent left in the job's status, as read before this one's first
+  /// write went through: what this life has no value for stays (but for fields of a moment).
+  void inherit(const nlohmann::json& current);
+
   void began(Time now) { last_write_ = now; }
   void stored(int64_t version);
   /// Not before `wait` is over.
   void failed(Time now, Time wait) { not_before_ = now + wait; }
-  /// Nothing was ever stored by this life: what its predecessor left stays (status_body).
+  /// Nothing was ever stored by this life.
   bool first() const { return stored_ == 0; }
 
  private:
   TrainingStatus status_;
   nlohmann::json last_failure_, stop_step_;
+  nlohmann::json earlier_training_ = nlohmann::json::object();
+  nlohmann::json earlier_checkpoint_ = nlohmann::json::object();
   StatusPace pace_;
   int64_t version_ = 0, must_ = 0, stored_ = 0;
   std::optional<Time> last_write_;
@@ -58,8 +64,8 @@ class StatusBook {
 
 /// The object to apply over `current` as it was read: exactly our fields, the uid, and the version
 /// that was read, so that a write in between is a conflict. Nothing: `current` shows a newer
-/// attempt than the document's; this agent is of the past and must not write. `first`: fields of
-/// an earlier life that the document does not have are kept.
+/// attempt than the document's; this agent is of the past and must not write. `first`: the document
+/// may be of no attempt yet.
 std::optional<nlohmann::json> status_body(const StatusBook::Document& document,
                                           const nlohmann::json& current, bool first);
 

@@ -87,19 +87,16 @@ void StatusPublisher::run() {
       continue;
     }
     book_.began(now);
-    const auto document = book_.document();
-    const int64_t version = book_.version();
-    const bool first = book_.first();
     lock.unlock();
     Time wait{0};
-    const Outcome outcome = write(document, first, &wait);
+    int64_t version = 0;
+    const Outcome outcome = write(&version, &wait);
     lock.lock();
     settle(outcome, version, wait);
   }
 }
 
-StatusPublisher::Outcome StatusPublisher::write(const StatusBook::Document& document, bool first,
-                                                Time* wait) {
+StatusPublisher::Outcome StatusPublisher::write(int64_t* version, Time* wait) {
   const auto failed = [&](const ApiError& error) {
     if (error.kind == ApiError::Kind::NotFound) return Outcome::Gone;
     if (error.kind == ApiError::Kind::Conflict && conflicts_in_a_row_ < 5) {
@@ -115,7 +112,13 @@ StatusPublisher::Outcome StatusPublisher::write(const StatusBook::Document& docu
   const auto current = client_.get(job_resource(), job_.ns, job_.name, cancel_);
   if (!current) return failed(current.error());
   if (text_at(*current, "metadata", "uid") != job_.uid) return Outcome::Gone;
-  const auto body = status_body(document, *current, first);
+  std::optional<json> body;
+  {
+    const std::lock_guard lock(mutex_);
+    if (book_.first()) book_.inherit(*current);
+    body = status_body(book_.document(), *current, book_.first());
+    *version = book_.version();
+  }
   if (!body) return Outcome::Superseded;
   const auto applied =
       client_.apply(job_resource(), job_.ns, *body,

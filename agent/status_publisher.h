@@ -53,7 +53,7 @@ class StatusPublisher final : public Reports {
  private:
   enum class Outcome { Stored, Conflict, Again, Refused, Superseded, Gone };
   void run();
-  Outcome write(const StatusBook::Document& document, bool first, Time* wait);
+  Outcome write(int64_t* version, Time* wait);
   void settle(Outcome outcome, int64_t version, Time wait);
 
   kube::Client& client_;

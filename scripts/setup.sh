@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Set-up of a build machine: apt packages and libtorch, nothing else. Safe to run again: what is there is kept.
 # DSJ_SETUP_CLUSTER=1 also starts to build the programs of the test cluster (tests/cluster), in the background: they take
-# minutes, fill the time that downloads leave idle, and are needed by the last tests only. DSJ_SETUP_CLUSTER=nodes: those
-# of real nodes, too, and the apt packages that a node needs.
+# minutes, fill the time that downloads leave idle, and are needed by the last tests only. As root also those of real nodes,
+# and the apt packages that a node needs; without root no node can run, and the tests that need one say so and are skipped.
+# DSJ_SETUP_CLUSTER=nodes: with real nodes in any case.
 # Debian 12 or Ubuntu 24.04, as root or with sudo. Downloads are cached under ${DSJ_CACHE:-~/.cache/dsj}.
 set -euo pipefail
 
@@ -21,6 +22,7 @@ apt_packages=(
   liburing-dev prometheus-cpp-dev openssl
 )
 
+[ "${DSJ_SETUP_CLUSTER:-}" != 1 ] || [ "$(id -u)" -ne 0 ] || DSJ_SETUP_CLUSTER=nodes
 if [ "${DSJ_SETUP_CLUSTER:-}" = nodes ]; then
   apt_packages+=(containerd runc containernetworking-plugins nftables iproute2 buildah)
 fi
@@ -83,7 +85,7 @@ install_libtorch() {
 build_cluster_programs() {
   local programs=()
   if [ "$DSJ_SETUP_CLUSTER" = nodes ]; then
-    programs=(etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl coredns)
+    programs=(etcd kube-apiserver kubectl helm kube-controller-manager kube-scheduler kubelet kube-proxy coredns)
   fi
   mkdir -p "$cache/cluster"
   setsid nice -n 10 "$(dirname "$0")/../tests/cluster/cluster.py" build "${programs[@]}" >"$cache/cluster/build.log" 2>&1 </dev/null &

@@ -158,11 +158,28 @@ TEST_F(BookTest, TheBodyCarriesUidAndTheVersionThatWasRead) {
   EXPECT_EQ((*body)["metadata"]["uid"], "u");
   EXPECT_EQ((*body)["metadata"]["resourceVersion"], "7");
   EXPECT_EQ((*body)["status"]["training"]["attempt"], 3);
-  EXPECT_EQ((*body)["status"]["training"]["step"], 90) << "left by its predecessor";
-  EXPECT_EQ((*body)["status"]["checkpoint"]["lastSaved"]["step"], 80);
-  EXPECT_FALSE((*status_body(book.document(), current(), true))["status"].contains("checkpoint"));
-  EXPECT_FALSE(
-      (*status_body(book.document(), current(2), false))["status"]["training"].contains("step"));
+  EXPECT_FALSE((*body)["status"].contains("checkpoint")) << "nothing of another's is made ours";
+}
+
+TEST_F(BookTest, WhatAnEarlierLifeLeftStaysUntilThisOneHasItsOwn) {
+  book.take(kAttempt, kWall);
+  json before = current(2);
+  before["status"]["training"]["stopStep"] = 80;
+  before["status"]["training"]["estimatedRemainingSeconds"] = 9;
+  book.inherit(before);
+  for (int write = 0; write < 3; ++write) {  // not only in the first one
+    const auto document = book.document();
+    EXPECT_EQ(document.training["attempt"], 3);
+    EXPECT_EQ(document.training["step"], write == 0 ? 90 : 80 + write);
+    EXPECT_FALSE(document.training.contains("stopStep"));
+    EXPECT_FALSE(document.training.contains("estimatedRemainingSeconds"));
+    EXPECT_EQ(document.checkpoint["lastSaved"]["step"], 80);
+    book.stored(book.version());
+    book.take(step_report(81 + write), kWall);
+    EXPECT_EQ(book.document().training["step"], 81 + write);
+  }
+  book.take(checkpoint(100), kWall);
+  EXPECT_EQ(book.document().checkpoint["lastSaved"]["step"], 100);
 }
 
 TEST_F(BookTest, AnOlderAttemptNeverWrites) {
@@ -171,7 +188,8 @@ TEST_F(BookTest, AnOlderAttemptNeverWrites) {
   EXPECT_FALSE(status_body(book.document(), current(4), false));
   EXPECT_FALSE(status_body(book.document(), current(4), true));
   // Before its first attempt it has nothing to take back: what is there stays as it is.
-  const StatusBook fresh(4);
+  StatusBook fresh(4);
+  fresh.inherit(current(9));
   const auto body = status_body(fresh.document(), current(9), true);
   ASSERT_TRUE(body);
   EXPECT_EQ((*body)["status"]["training"]["attempt"], 9);

@@ -46,6 +46,12 @@ def check_machine():
         raise ClusterError(f"missing; apt-get install -y --no-install-recommends {' '.join(missing)}")
     if not cgroup_v2() and not os.path.isdir(f"{ROOT}/memory"):
         raise ClusterError(f"{ROOT} has neither cgroup v2 nor the hierarchies of v1")
+    if not os.access(ROOT if cgroup_v2() else f"{ROOT}/memory", os.W_OK):
+        raise ClusterError(f"{ROOT} cannot be written: a container that may not make control groups")
+    tried = subprocess.run(["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "ip", "link", "add", "dsjtry", "type",
+                            "bridge"], capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        raise ClusterError(f"no namespaces with a bridge of their own here: {tried.stderr.strip()}")
 
 
 def cgroup_v2():

@@ -1,0 +1,132 @@
+"""Runs cases on one cluster and reports them; what several cases look at."""
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+
+from kube import Skip, expect  # noqa: E402
+import world as worlds  # noqa: E402
+
+
+@dataclass
+class Fault:
+    """A row of docs/faults.md."""
+    fault: str
+    what: str
+    charged: str
+    seconds: float
+
+
+class Lines:
+    """Lines that a command prints while the block runs."""
+
+    def __init__(self, *words):
+        self._process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self._lines = []
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self):
+        for line in self._process.stdout:
+            self._lines.append(line.rstrip("\n"))
+
+    def lines(self):
+        return list(self._lines)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._process.kill()
+        self._thread.join(10)
+
+
+def terminations(job, uid):
+    """(exit code, reason of the last words) that a pod ended with, by the history: the pod itself may be gone."""
+    found = []
+    for change in job.history.changes():
+        if change.kind != "pod" or change.uid != uid:
+            continue
+        for container in change.object["status"].get("containerStatuses", []):
+            end = container.get("state", {}).get("terminated")
+            if end:
+                try:
+                    reason = json.loads(end.get("message", "")).get("reason")
+                except ValueError:
+                    reason = end.get("message")
+                entry = (end["exitCode"], reason)
+                if entry not in found:
+                    found.append(entry)
+    return found
+
+
+def removed_only_after_saving(job, step):
+    """No pod was asked to go before the status said that `step` is saved."""
+    saved = next((c.version for c in job.history.changes() if c.kind == "job"
+                  and c.object.get("status", {}).get("checkpoint", {}).get("lastSaved", {}).get("step") == step), None)
+    expect(saved is not None, f"step {step} was never said to be saved")
+    for change in job.history.changes():
+        if change.kind == "pod" and change.version < saved:
+            expect(not change.object["metadata"].get("deletionTimestamp"), f"{change.name} was deleted before step {step} was saved")
+
+
+def _missing(count):
+    """Why real nodes cannot run here; empty: they can."""
+    import nodes  # noqa: E402
+    from settings import ClusterError
+    try:
+        nodes.check_machine()
+    except ClusterError as problem:
+        return str(problem)
+    return ""
+
+
+def _report(path, suite, results):
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as out:
+        json.dump({"testsuites": [{"name": suite, "testsuite": results}]}, out)
+    return 1 if any("failures" in entry for entry in results) else 0
+
+
+def main(suite, program, cases, nodes):
+    repository, build, report, chosen = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
+    if "DSJ_CLUSTER" not in os.environ:
+        reason = _missing(nodes)
+        if reason:
+            print(f"result: {suite} SKIPPED: {reason}", flush=True)
+            return _report(report, suite, [{"name": case.__name__, "classname": suite, "result": "SKIPPED"} for case in cases])
+        cluster = os.path.join(os.path.dirname(HERE), "cluster.py")
+        subprocess.run([cluster, "build", "helm"], check=True)
+        return subprocess.run([cluster, "run", "--nodes", str(nodes), sys.executable, os.path.abspath(program), *sys.argv[1:]],
+                              check=False).returncode
+    world, results, faults = worlds.World(repository, build), [], []
+    for case in cases:
+        if chosen and case.__name__ not in chosen:
+            continue
+        start = time.monotonic()
+        entry = {"name": case.__name__, "classname": suite, "result": "COMPLETED"}
+        try:
+            fault = case(world)
+            if fault:
+                faults.append((fault, case.__name__))
+        except Skip as reason:
+            entry["result"] = "SKIPPED"
+            print(f"result: {case.__name__} SKIPPED: {reason}", flush=True)
+        except Exception as problem:  # noqa: BLE001: every case is reported
+            entry["failures"] = [{"failure": f"{type(problem).__name__}: {problem}", "type": ""}]
+        results.append(entry)
+        print(f"{'FAILED' if 'failures' in entry else 'ok':7} {case.__name__} {time.monotonic() - start:.1f} s "
+              f"{entry.get('failures', '')}", flush=True)
+    for fault, name in faults:
+        print(f"result: fault | {fault.fault} | {fault.what} | {fault.charged} | {fault.seconds:.1f} s | {name}", flush=True)
+    if os.environ.get("DSJ_FAULTS_FILE"):
+        with open(os.environ["DSJ_FAULTS_FILE"], "a", encoding="utf-8") as out:
+            for fault, name in faults:
+                out.write(json.dumps([fault.fault, fault.what, fault.charged, round(fault.seconds, 1), name]) + "\n")
+    return _report(report, suite, results)

@@ -1,0 +1,68 @@
+"""What happened in a namespace, as the API server tells it: every version of every job and pod, in the one order of
+resourceVersions, which all kinds share. A watch that is cut is begun again; what it missed is one step in the history."""
+import json
+import subprocess
+import threading
+
+KINDS = {"job": "/apis/training.dsj.dev/v1alpha1/namespaces/{}/deepspeedjobs", "pod": "/api/v1/namespaces/{}/pods"}
+
+
+class Change:
+    """kind, what (ADDED, MODIFIED, DELETED), object, version; cut: the watch was cut before it, so that others may be missing."""
+
+    def __init__(self, kind, what, thing, cut=False):
+        self.kind, self.what, self.object, self.cut = kind, what, thing, cut
+        self.version = int(thing["metadata"]["resourceVersion"])
+        self.uid, self.name = thing["metadata"]["uid"], thing["metadata"]["name"]
+
+
+class History:
+    """Records from `with` until its end. changes(): so far."""
+
+    def __init__(self, namespace):
+        self._namespace = namespace
+        self._lock, self._changes, self._processes = threading.Lock(), [], {}
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._watch, args=(kind,), daemon=True) for kind in KINDS]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        with self._lock:
+            for process in self._processes.values():
+                process.kill()
+        for thread in self._threads:
+            thread.join(10)
+
+    def changes(self):
+        with self._lock:
+            return sorted(self._changes, key=lambda change: change.version)
+
+    def _watch(self, kind):
+        seen, cut = {}, False  # uid: (version, object)
+        while not self._over.is_set():
+            with self._lock:
+                process = self._processes[kind] = subprocess.Popen(
+                    ["kubectl", "get", "--raw", KINDS[kind].format(self._namespace) + "?watch=1"],
+                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            # What is there comes first, each as ADDED; then a gap in which nothing that was there before is told.
+            for line in process.stdout:
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    continue
+                if event.get("type") not in ("ADDED", "MODIFIED", "DELETED"):
+                    continue
+                change = Change(kind, event["type"], event["object"], cut)
+                if seen.get(change.uid, -1) >= change.version:
+                    continue
+                seen[change.uid] = change.version
+                with self._lock:
+                    self._changes.append(change)
+            process.wait()
+            cut = True
+            self._over.wait(0.3)

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Whole jobs on two real nodes: installed by the chart, from images of this build, the short list that `make test` runs.
+
+Usage: jobs_check.py REPOSITORY BUILD GTEST_REPORT [CASE...]. Makes its own cluster (or takes that of cluster.py env). Without root
+or without what a node needs everything is skipped, loudly. Exit 1 on a failure.
+"""
+import sys
+import time
+
+import harness
+from kube import condition_of, eventually, expect, get, holds, kubectl, run
+from world import DEPLOYMENT, NAMESPACE, OPERATOR_NAMESPACE, RELEASE, Job, children_of, kill_operator, operator_ready
+
+
+def installed_by_the_chart(world):
+    world.images()
+    world.install()
+    world.claim()
+    operator_ready()
+
+
+def two_by_one_to_complete(world):
+    """Steps are seen while it trains; every loss is that of `dsj run` on this machine."""
+    with Job(world, world.manifest("plain", steps=60)) as job:
+        with harness.Lines("kubectl", "-n", NAMESPACE, "get", "dsj", "plain", "-w") as seen:
+            losses = job.complete()
+            eventually(lambda: any(" Complete " in line for line in seen.lines()), lambda: f"Complete by get -w: {seen.lines()}")
+        # NAME STATE WORKERS STEP PROGRESS RESTARTS CKPT AGE; what is not known yet is blank.
+        rows = [line.split() for line in seen.lines()]
+        steps = sorted({int(row[3]) for row in rows if len(row) >= 7 and row[3].isdigit()})
+        expect(len(steps) > 2 and steps[-1] == 60, f"steps seen: {steps} in {rows}")
+        status = job.status()
+        expect(abs(float(status["training"]["loss"]) - losses[60]) < 1e-6, status["training"])
+        expect(status["worldSize"] == 2 and status["restarts"]["total"] == 0, status["restarts"])
+        nodes = {pod["spec"]["nodeName"] for pod in job.pods(live=False).values()}
+        expect(nodes == {"n1", "n2"}, f"on {nodes}")
+        log = kubectl("-n", NAMESPACE, "logs", "plain-worker-1-1").stdout
+        expect("[rank 1]" in log, f"ranks' output in the pod's: {log[-500:]}")
+        print(f"result: jobs: 2 x 1, 60 losses as on one machine, steps seen by get -w: {steps}")
+
+
+def a_rank_is_killed(world):
+    """Another attempt in the same pods, charged once, from the last checkpoint."""
+    with Job(world, world.manifest("rank-kill")) as job:
+        job.until_saved(20)
+        uids = job.uids()
+        seconds = job.recovered(lambda: job.kill(1, "dsj-train"))
+        expect(job.uids() == uids, "the pods are the same")
+        job.complete()
+        restarts = job.status("restarts")
+        expect(restarts["total"] == 1, restarts)
+        told = job.status()["lastFailure"]
+        expect(told["rank"] == 1 and told["signal"] == 9 and told["pod"] == "rank-kill-worker-1-1", told)
+        return harness.Fault("a rank is killed", "another attempt in the same pods", "yes", seconds)
+
+
+def a_pod_is_deleted(world):
+    """All ranks save, its successor joins the others, uncounted."""
+    with Job(world, world.manifest("pod-delete")) as job:
+        job.until_saved(20)
+        uids = job.uids()
+        seconds = job.recovered(lambda: kubectl("-n", NAMESPACE, "delete", "pod", "pod-delete-worker-1-1", "--wait=false"))
+        job.complete()
+        restarts = job.status("restarts")
+        expect(restarts["total"] == 1 and restarts["counted"] == 0, restarts)
+        ends = harness.terminations(job, uids[1])
+        expect(ends == [(87, "Preempted")], f"the deleted pod's end: {ends}")
+        return harness.Fault("a pod is deleted", "all ranks save one step, all pods end and are made again", "no", seconds)
+
+
+def the_operator_is_killed(world):
+    """Training does not notice; a killed operator goes on where it was."""
+    with Job(world, world.manifest("operator-kill")) as job:
+        kill_operator()  # while the pods are being made
+        job.until_step(5)
+        uids = job.uids()
+        start = time.monotonic()
+        kill_operator()
+        job.until_step(job.step() + 10)
+        operator_ready()
+        seconds = time.monotonic() - start
+        job.complete()
+        expect(job.status("restarts")["total"] == 0, job.status("restarts"))
+        expect({w: p["metadata"]["uid"] for w, p in job.pods(live=False).items()} == uids, "the pods are the same")
+        return harness.Fault("the operator is killed", "training goes on; the operator is ready again", "no restart", seconds)
+
+
+def suspend_and_resume(world):
+    """All ranks save one step S, then the pods go; the next step is S + 1 with the loss that it would have had."""
+    with Job(world, world.manifest("suspend")) as job:
+        job.until_step(27)
+        uids, start = job.uids(), time.monotonic()
+        job.suspend()
+        suspended = job.until("Suspended")
+        seconds = time.monotonic() - start
+        step = suspended["status"]["checkpoint"]["lastSaved"]["step"]
+        expect(step == suspended["status"]["training"]["stopStep"] == job.step(), f"{step}, at {job.step()}: {suspended['status']}")
+        expect(step % 20 != 0 or step > 40, f"step {step} was saved for the suspension")
+        harness.removed_only_after_saving(job, step)
+        for uid in uids.values():
+            expect(harness.terminations(job, uid) == [(87, "Preempted")], harness.terminations(job, uid))
+        expect(not [name for name in children_of(NAMESPACE, "suspend") if name.startswith("pod/")], "no pod is left")
+        job.rests()
+        job.suspend(False)
+        job.until_step(step + 1)
+        job.complete()
+        expect(job.status("checkpoint")["lastRestored"]["step"] == step, job.status("checkpoint"))
+        expect(job.status("restarts")["total"] == 0, job.status("restarts"))
+        return harness.Fault("suspended", f"all ranks save one step, the pods go; resumed at the next", "no restart", seconds)
+
+
+def uninstalled(world):
+    """The resource stays, and nothing else."""
+    run("helm", "uninstall", RELEASE, "-n", OPERATOR_NAMESPACE, "--wait")
+    kubectl("get", "crd", "deepspeedjobs.training.dsj.dev")
+    eventually(lambda: not get("pods", "-n", OPERATOR_NAMESPACE), "the end of the operator's pod")
+    left = kubectl("get", "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings", "-o", "name",
+                   "-l", f"app.kubernetes.io/instance={RELEASE}").stdout.split()
+    kinds = "deployments,replicasets,pods,services,serviceaccounts,roles,rolebindings,networkpolicies,configmaps,secrets,leases"
+    for thing in get(kinds, "-n", OPERATOR_NAMESPACE) or []:
+        name = f"{thing['kind']}/{thing['metadata']['name']}"
+        if name not in ("ServiceAccount/default", "ConfigMap/kube-root-ca.crt"):
+            left.append(name)
+    expect(not left, f"left behind: {left}")
+
+
+CASES = [installed_by_the_chart, two_by_one_to_complete, a_rank_is_killed, a_pod_is_deleted, the_operator_is_killed,
+         suspend_and_resume, uninstalled]
+
+if __name__ == "__main__":
+    sys.exit(harness.main("ClusterJobs", __file__, CASES, nodes=2))

@@ -1,0 +1,58 @@
+"""kubectl, helm and waiting, as the checks use them. Nothing here knows a DeepSpeedJob."""
+import json
+import subprocess
+import time
+
+
+class Skip(Exception):
+    """Said loudly; no failure."""
+
+
+def expect(truth, what):
+    if not truth:
+        raise AssertionError(what() if callable(what) else what)
+
+
+def run(*words, given=None, check=True, timeout=180):
+    done = subprocess.run(words, input=given, capture_output=True, text=True, check=False, timeout=timeout)
+    if check and done.returncode != 0:
+        raise AssertionError(f"{' '.join(words)}: {(done.stderr or done.stdout).strip()}")
+    return done
+
+
+def kubectl(*words, thing=None, check=True):
+    return run("kubectl", *words, given=json.dumps(thing) if thing is not None else None, check=check)
+
+
+def get(*words):
+    """The object, or the items of a list; None when it is not there or the server is away."""
+    done = kubectl("get", *words, "-o", "json", check=False)
+    if done.returncode != 0:
+        return None
+    found = json.loads(done.stdout)
+    return found.get("items", found)
+
+
+def patch(kind, name, change, ns, *words):
+    kubectl("-n", ns, "patch", kind, name, "--type", "merge", "-p", json.dumps(change), *words)
+
+
+def eventually(condition, what, seconds=120):
+    """What condition() returns once it is true. Long by intent: a busy machine is slow, and time is no assertion."""
+    end = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if found:
+            return found
+        expect(time.monotonic() < end, lambda: f"not within {seconds} s: {what() if callable(what) else what}")
+        time.sleep(0.2)
+
+
+def condition_of(thing, kind):
+    """A condition of a status; {} when it has none of that type."""
+    conditions = ((thing or {}).get("status") or {}).get("conditions") or []
+    return next((entry for entry in conditions if entry["type"] == kind), {})
+
+
+def holds(thing, kind):
+    return condition_of(thing, kind).get("status") == "True"

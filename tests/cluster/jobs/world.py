@@ -1,0 +1,352 @@
+"""What a job needs on a cluster: the operator installed by its chart from images of this build, a claim with a model and data, a
+manifest; the same job run on this machine for its losses; hands that break things."""
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+from history import History
+from kube import condition_of, eventually, expect, get, holds, kubectl, patch, run
+from never import final_step, violations
+
+NAMESPACE, OPERATOR_NAMESPACE, RELEASE = "jobs", "dsj-system", "dsj"
+DEPLOYMENT = "dsj-deepspeedjob"
+USER = 65532  # of the images
+KINDS = "pods,services,configmaps,serviceaccounts,roles,rolebindings"
+REST_SECONDS = 6
+
+
+def job_label(name):
+    return "training.dsj.dev/job-name=" + name
+
+
+class World:
+    def __init__(self, repository, build):
+        self.repository, self.bin, self.build = repository, os.path.join(build, "bin"), build
+        self.cluster = os.environ["DSJ_CLUSTER"]
+        self.room = os.path.join(os.environ["DSJ_CLUSTER_STATE"], "claim")  # the machine's own disk, seen by every node
+        self.references = {}
+
+    # ---- installation
+    def images(self, tag="dev"):
+        """Of this build, loaded into every node, present and to come."""
+        folder = os.path.join(os.environ["DSJ_CLUSTER_STATE"], "archives")
+        os.makedirs(folder, exist_ok=True)
+        storage = os.path.join(folder, "buildah")
+        env = dict(os.environ, DSJ_BUILDAH=f"buildah --root {storage} --runroot {storage}-run --storage-driver vfs")
+        for target in ("operator", "worker"):
+            archive = os.path.join(folder, f"{target}-{tag}.tar")
+            done = subprocess.run([os.path.join(self.repository, "scripts/image.sh"), "build", target, self.build,
+                                   f"localhost/dsj-{target}:{tag}", archive], env=env, capture_output=True, text=True, check=False)
+            expect(done.returncode == 0, done.stderr + done.stdout)
+            run(self.cluster, "load", archive, timeout=600)
+            os.remove(archive)
+        shutil.rmtree(storage, ignore_errors=True)
+
+    def values(self, tag="dev", *more):
+        words = [f"image.operator.repository=localhost/dsj-operator,image.operator.tag={tag}",
+                 "image.worker.repository=localhost/dsj-worker,image.worker.tag=dev", *more]
+        return [word for value in words for word in ("--set", value)]
+
+    def install(self, *more):
+        run("helm", "install", RELEASE, os.path.join(self.repository, "charts/deepspeedjob"), "-n", OPERATOR_NAMESPACE,
+            "--create-namespace", "--wait", "--timeout", "3m", *self.values("dev", *more), timeout=300)
+        kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", "--timeout=30s")
+
+    def upgrade(self, tag, *more):
+        run("helm", "upgrade", RELEASE, os.path.join(self.repository, "charts/deepspeedjob"), "-n", OPERATOR_NAMESPACE, "--wait",
+            "--timeout", "3m", *self.values(tag, *more), timeout=300)
+
+    def claim(self):
+        """Model and data in a volume that every pod of the namespace mounts."""
+        run(os.path.join(self.bin, "dsj-make-quickstart"), "--output", self.room, "--seed", "1", "--size", "tiny")
+        self.own()
+        kubectl("create", "namespace", NAMESPACE)
+        kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
+        common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+        kubectl("create", "-f", "-", thing={
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "claim"},
+            "spec": dict(common, capacity={"storage": "1Gi"}, hostPath={"path": self.room})})
+        kubectl("create", "-f", "-", thing={
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "claim", "namespace": NAMESPACE},
+            "spec": dict(common, volumeName="claim", resources={"requests": {"storage": "1Gi"}})})
+
+    def own(self):
+        """The pods' user writes there."""
+        for folder, _, files in os.walk(self.room):
+            os.chown(folder, USER, USER)
+            for name in files:
+                os.chown(os.path.join(folder, name), USER, USER)
+
+    # ---- jobs
+    def manifest(self, name, steps=120, save=20, accumulate=8, replicas=2, **spec):
+        """The quickstart's job, tiny, with model and data on the claim. accumulate: micro-batches per step, so how slow one is."""
+        with open(os.path.join(self.room, "ds_config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        training = {"modelNameOrPath": "/data/model", "dataPath": "/data/data/train.json", "outputDir": f"/data/out/{name}",
+                    "maxSteps": steps, "perDeviceTrainBatchSize": 4, "gradientAccumulationSteps": accumulate,
+                    "learningRate": 1.0e-3, "weightDecay": 0.01, "warmupRatio": 0.05, "maxSeqLength": 128, "bf16": True, "seed": 1,
+                    "saveStrategy": "steps", "saveSteps": save}
+        worker = {"name": "worker", "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
+                  "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+        spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
+                  "labelSelector": {"matchLabels": {"training.dsj.dev/job-name": name}}}
+        # A lost node is told within seconds, so that the fault cases take minutes and not quarters of an hour.
+        soon = [{"key": f"node.kubernetes.io/{word}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 600}
+                for word in ("not-ready", "unreachable")]
+        template = {"spec": {"containers": [worker], "topologySpreadConstraints": [spread], "tolerations": soon,
+                             "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "claim"}}]}}
+        return {"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob", "metadata": {"name": name, "namespace": NAMESPACE},
+                "spec": {"deepspeed": {"config": config}, "training": training, **spec,
+                         "workers": {"replicas": replicas, "slotsPerWorker": 1, "template": template}}}
+
+    def reference(self, manifest):
+        """The losses of the same job run on this machine: {step: text of its loss}. One run per shape."""
+        training, replicas = manifest["spec"]["training"], manifest["spec"]["workers"]["replicas"]
+        key = json.dumps([{k: v for k, v in training.items() if k not in ("outputDir", "saveSteps")}, replicas], sort_keys=True)
+        if key not in self.references:
+            folder = os.path.join(self.room, f"reference-{len(self.references)}")
+            local = dict(training, modelNameOrPath=f"{self.room}/model", dataPath=f"{self.room}/data/train.json",
+                         outputDir=os.path.join(folder, "run"))
+            shutil.rmtree(folder, ignore_errors=True)
+            os.makedirs(folder)
+            path = os.path.join(folder, "job.yaml")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": {"name": "reference"},
+                           "spec": {"deepspeed": manifest["spec"]["deepspeed"], "training": local,
+                                    "workers": {"replicas": 1, "slotsPerWorker": replicas}}}, file)
+            done = subprocess.run([os.path.join(self.bin, "dsj"), "run", path], env=dict(os.environ, OMP_NUM_THREADS="1"),
+                                  capture_output=True, text=True, check=False, timeout=1200)
+            expect(done.returncode == 0, f"the local run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+            self.references[key] = losses_of(os.path.join(folder, "run"))
+        return self.references[key]
+
+
+def losses_of(folder):
+    """{step: loss} of metrics.jsonl; no step may be there twice or be missing before the last."""
+    losses = {}
+    with open(os.path.join(folder, "metrics.jsonl"), encoding="utf-8") as file:
+        for line in file:
+            entry = json.loads(line)
+            if "loss" in entry:
+                expect(entry["step"] not in losses, f"step {entry['step']} twice in metrics.jsonl")
+                losses[entry["step"]] = entry["loss"]
+    expect(list(losses) == list(range(1, len(losses) + 1)), f"steps are missing: {sorted(losses)}")
+    return losses
+
+
+class Job:
+    """One job of a case: made on entering, watched until the end, judged by the never-list, deleted."""
+
+    def __init__(self, world, manifest):
+        self.world, self.manifest = world, manifest
+        self.name, self.ns = manifest["metadata"]["name"], manifest["metadata"]["namespace"]
+        self.out = os.path.join(world.room, "out", self.name)
+        self.history, self.gone = History(self.ns), False
+
+    def __enter__(self):
+        os.makedirs(os.path.dirname(self.out), exist_ok=True)
+        shutil.rmtree(self.out, ignore_errors=True)
+        self.world.own()
+        self.history.__enter__()
+        kubectl("create", "-f", "-", thing=self.manifest)
+        return self
+
+    def __exit__(self, kind, problem, _trace):
+        try:
+            if kind is None:
+                self.judge()
+            else:
+                self.tell()
+        finally:
+            self.history.__exit__()
+            kubectl("-n", self.ns, "delete", "dsj", self.name, "--ignore-not-found", "--wait=false", check=False)
+        if kind is None:
+            self.no_children()
+
+    # ---- looking
+    def get(self):
+        return get("dsj", self.name, "-n", self.ns) or {}
+
+    def status(self, part=None):
+        status = self.get().get("status", {})
+        return status.get(part, {}) if part else status
+
+    def pods(self, live=True):
+        """{worker: pod}, the newest of each."""
+        found = {}
+        for pod in get("pods", "-n", self.ns, "-l", job_label(self.name)) or []:
+            labels = pod["metadata"]["labels"]
+            worker, life = int(labels["training.dsj.dev/replica-index"]), int(labels["training.dsj.dev/incarnation"])
+            if live and pod["status"].get("phase") in ("Succeeded", "Failed"):
+                continue
+            if worker not in found or life > found[worker][0]:
+                found[worker] = (life, pod)
+        return {worker: pod for worker, (_, pod) in sorted(found.items())}
+
+    def uids(self):
+        return {worker: pod["metadata"]["uid"] for worker, pod in self.pods().items()}
+
+    def step(self):
+        """As the ranks wrote it, whether or not the API server is there."""
+        try:
+            with open(os.path.join(self.out, "metrics.jsonl"), encoding="utf-8") as file:
+                lines = file.read().splitlines()
+        except OSError:
+            return 0
+        for line in reversed(lines):
+            try:
+                return json.loads(line)["step"]
+            except (ValueError, KeyError):
+                continue
+        return 0
+
+    def saved(self):
+        """Steps of the published checkpoints: {step: (attempt that published it, when)}."""
+        found = {}
+        for path in glob.glob(os.path.join(self.out, "checkpoints/step-*/manifest.json")):
+            try:
+                with open(path, encoding="utf-8") as file:
+                    found[int(path.split("step-")[1].split("/")[0])] = (json.load(file)["body"]["attempt"], os.stat(path).st_mtime)
+            except (OSError, ValueError):
+                continue
+        return found
+
+    def tell(self):
+        """For a case that failed: what there is to see."""
+        log = kubectl("-n", self.ns, "get", "dsj,pods", "-o", "wide", check=False).stdout
+        log += json.dumps(self.status(), indent=1)[:6000]
+        for worker, pod in self.pods(live=False).items():
+            log += f"\n--- worker {worker}\n" + kubectl("-n", self.ns, "logs", pod["metadata"]["name"], "--tail=25", check=False).stdout
+        log += "\n--- operator\n" + kubectl("-n", OPERATOR_NAMESPACE, "logs", "deployment/" + DEPLOYMENT, "--tail=25", check=False).stdout
+        print(log, flush=True)
+
+    # ---- waiting
+    def until(self, kind, seconds=300):
+        """A condition is True."""
+        def reached():
+            job = self.get()
+            for other in {"Complete", "Failed"} - {kind}:
+                expect(not holds(job, other), lambda: f"{other}: {condition_of(job, other)}")
+            return job if holds(job, kind) else None
+        return eventually(reached, lambda: f"{kind} of {self.name}: {json.dumps(self.status())[:3000]}", seconds)
+
+    def until_step(self, step, seconds=300):
+        return eventually(lambda: self.step() >= step and self.step(),
+                          lambda: f"step {step} of {self.name}, at {self.step()}: {json.dumps(self.status())[:3000]}", seconds)
+
+    def until_saved(self, step, seconds=300):
+        """A checkpoint of that step or a later one, in the status."""
+        return eventually(lambda: self.saved_in_status() >= step and self.saved_in_status(), f"checkpoint {step}", seconds)
+
+    def saved_in_status(self):
+        return self.status("checkpoint").get("lastSaved", {}).get("step", -1)
+
+    def attempt(self):
+        """As the fence on the disk has it."""
+        try:
+            with open(os.path.join(self.out, "checkpoints/attempt"), encoding="ascii") as file:
+                return int(file.read())
+        except (OSError, ValueError):
+            return 0
+
+    def recovered(self, fault):
+        """Does it; seconds until a newer attempt is behind the step at which the old one was."""
+        attempt, step, start = self.attempt(), self.step(), time.monotonic()
+        fault()
+        eventually(lambda: self.attempt() > attempt, lambda: f"another attempt than {attempt}: {json.dumps(self.status())[:3000]}", 300)
+        self.until_step(step + 1)
+        return time.monotonic() - start
+
+    # ---- hands
+    def suspend(self, yes=True):
+        patch("dsj", self.name, {"spec": {"suspend": yes}}, self.ns)
+
+    def process(self, worker, program):
+        """The pid, on this machine, of a program in a worker's pod."""
+        return process_of(self.pods()[worker]["metadata"]["uid"], program)
+
+    def kill(self, worker, program, number=signal.SIGKILL):
+        os.kill(self.process(worker, program), number)
+
+    # ---- judging
+    def complete(self, same_losses=True):
+        """Waits for Complete; every loss is the local run's, bit for bit. Returns the losses."""
+        self.until("Complete", 600)
+        losses = losses_of(self.out)
+        if same_losses:
+            expected = self.world.reference(self.manifest)
+            wrong = [step for step in expected if losses.get(step) != expected[step]]
+            expect(not wrong and len(losses) == len(expected),
+                   lambda: f"losses differ from the local run's from step {wrong[:1]} on: {[(losses.get(s), expected[s]) for s in wrong[:3]]}")
+        return losses
+
+    def judge(self):
+        """The never-list, by everything that was recorded, and that nothing is written once all is done."""
+        job = self.get()
+        if any(holds(job, kind) for kind in ("Complete", "Failed", "Suspended")):
+            eventually(lambda: not [p for p in (get("pods", "-n", self.ns, "-l", job_label(self.name)) or [])
+                                    if p["status"].get("phase") not in ("Succeeded", "Failed")], "the end of its pods")
+            self.rests()
+        saved = self.saved()
+        by_time = sorted(saved.items(), key=lambda entry: entry[1][1])
+        attempts = [attempt for _, (attempt, _) in by_time]
+        expect(attempts == sorted(attempts) and [step for step, _ in by_time] == sorted(saved),
+               f"two publishing attempts: (step, (attempt, time)) {by_time}")
+        expect(not holds(job, "Complete") or final_step(job) in saved or job["spec"]["training"].get("saveStrategy") == "no",
+               f"Complete without a checkpoint of the last step: {sorted(saved)}")
+        time.sleep(1)  # the watches are behind the last answer by less
+        found = violations(self.history.changes())
+        expect(not found, "what must never happen: " + "; ".join(found))
+
+    def rests(self):
+        before = eventually(self._unchanged, "an end of the writes")
+        expect(before == self.version(), "a write at rest")
+
+    def version(self):
+        return (self.get().get("metadata") or {}).get("resourceVersion")
+
+    def _unchanged(self):
+        first = self.version()
+        time.sleep(REST_SECONDS)
+        return first if first == self.version() else None
+
+    def no_children(self):
+        eventually(lambda: not children_of(self.ns, self.name), lambda: f"children left: {children_of(self.ns, self.name)}")
+
+
+def children_of(ns, job):
+    return kubectl("-n", ns, "get", KINDS, "-l", job_label(job), "-o", "name").stdout.split()
+
+
+def process_of(pod_uid, program):
+    """The first pid of a program in a pod, seen from this machine; nodes are process trees here."""
+    for folder in glob.glob("/proc/[0-9]*"):
+        try:
+            with open(folder + "/cgroup", encoding="ascii") as file:
+                groups = file.read()
+            with open(folder + "/comm", encoding="ascii") as file:
+                name = file.read().strip()
+        except OSError:
+            continue
+        if pod_uid in groups and name == program:
+            return int(os.path.basename(folder))
+    raise AssertionError(f"no {program} in pod {pod_uid}")
+
+
+def operator_pods():
+    found = get("pods", "-n", OPERATOR_NAMESPACE, "-l", "app.kubernetes.io/component=operator") or []
+    return [pod for pod in found if not pod["metadata"].get("deletionTimestamp")]
+
+
+def operator_ready():
+    kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/" + DEPLOYMENT, "--timeout=120s")
+
+
+def kill_operator():
+    """As a crash would; the kubelet starts it again."""
+    pod = operator_pods()[0]
+    os.kill(process_of(pod["metadata"]["uid"], "dsj-operator"), signal.SIGKILL)
