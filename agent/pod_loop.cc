@@ -22,6 +22,7 @@
 #include "common/contract.h"
 #include "common/files/posix_files.h"
 #include "common/log.h"
+#include "common/step_line.h"
 #include "kube/api_transport.h"
 #include "kube/token_source.h"
 
@@ -45,7 +46,8 @@ void write_termination(const std::string& path, const Termination& termination) 
   if (!file) log::error("cannot write the termination message: " + path);
 }
 
-/// To the status, to the metrics; the last failure for the termination message.
+/// To the status, to the metrics; logged steps to the log; the last failure for the termination
+/// message.
 class PodReports final : public Reports {
  public:
   PodReports(StatusPublisher* publisher, AgentMetrics& metrics)
@@ -53,6 +55,7 @@ class PodReports final : public Reports {
   void report(const json& object) override {
     if (object.value("report", "") == "failure") last_failure = object;
     metrics_.take(object);
+    tell_step(object);
     if (publisher_) publisher_->report(object);
   }
   bool flush() override { return false; }
@@ -61,8 +64,29 @@ class PodReports final : public Reports {
   json last_failure;
 
  private:
+  void tell_step(const json& object) {
+    const auto number = [&](const char* key) -> std::optional<double> {
+      const auto found = object.find(key);
+      return found != object.end() && found->is_number() ? std::optional(found->get<double>())
+                                                         : std::nullopt;
+    };
+    const std::string kind = object.value("report", "");
+    if (kind == "resolved" && number("total_steps")) {
+      step_.total = object["total_steps"].get<int64_t>();
+    } else if (kind == "step") {
+      step_.tokens_per_second = number("tokens_per_second");
+    } else if (kind == "log" && number("step")) {
+      step_.step = object["step"].get<int64_t>();
+      step_.loss = number("loss");
+      step_.lr = number("learning_rate");
+      step_.grad_norm = number("grad_norm");
+      log::info(step_line(step_));
+    }
+  }
+
   StatusPublisher* publisher_;
   AgentMetrics& metrics_;
+  StepLine step_;
 };
 
 /// What worker 0 has of the API server.

@@ -1,13 +1,21 @@
-// dsj VERB [ARGUMENTS]: finds the verb, nothing else. Also installed as kubectl-dsj.
+// dsj VERB [ARGUMENTS]: finds the verb, nothing else. Also installed as kubectl-dsj: kubectl then
+// has it as `kubectl dsj`.
 #include <cstdio>
 #include <exception>
 #include <string>
 #include <vector>
 
+#include "cli/cluster/verbs.h"
 #include "cli/verbs.h"
 #include "common/text.h"
 
 namespace {
+
+/// One more argument than a verb's, which only tests give.
+template <int (*verb)(dsj::cli::Arguments, const dsj::cli::Connect&)>
+int on_cluster(dsj::cli::Arguments args) {
+  return verb(args, dsj::cli::connect_to_cluster);
+}
 
 struct Verb {
   const char* name;
@@ -17,15 +25,23 @@ struct Verb {
 
 /// One row per verb, in the order of the help text.
 const std::vector<Verb>& verbs() {
+  using namespace dsj::cli;
   static const std::vector<Verb> table = {
-      {"validate", "check a ds_config or a DeepSpeedJob", dsj::cli::run_validate},
-      {"plan", "show what a DeepSpeedJob would run", dsj::cli::run_plan},
-      {"run", "run a DeepSpeedJob on this machine", dsj::cli::run_run},
-      {"import", "a DeepSpeedJob from ROLL, torchrun, deepspeed or a hostfile",
-       dsj::cli::run_import},
-      {"plot", "draw a run's curves in the terminal and as a page", dsj::cli::run_plot},
-      {"generate", "answers the questions of a data file with a model", dsj::cli::run_generate},
-      {"merge", "adds a LoRA adapter into its base model", dsj::cli::run_merge},
+      {"validate", "check a ds_config or a DeepSpeedJob", run_validate},
+      {"plan", "show what a DeepSpeedJob would run", run_plan},
+      {"run", "run a DeepSpeedJob on this machine", run_run},
+      {"import", "a DeepSpeedJob from ROLL, torchrun, deepspeed, a hostfile or another job kind",
+       run_import},
+      {"plot", "draw a run's or a job's curves in the terminal and as a page",
+       on_cluster<run_plot_any>},
+      {"generate", "answers the questions of a data file with a model", run_generate},
+      {"merge", "adds a LoRA adapter into its base model", run_merge},
+      {"get", "jobs of a cluster", on_cluster<run_get>},
+      {"describe", "one job of a cluster, for people", on_cluster<run_describe>},
+      {"logs", "the log of a job or of one rank", on_cluster<run_logs>},
+      {"suspend", "a job saves one step and gives its pods back", on_cluster<run_suspend>},
+      {"resume", "a suspended job goes on", on_cluster<run_resume>},
+      {"debug", "all that a colleague needs to see of a job", on_cluster<run_debug>},
   };
   return table;
 }
@@ -34,6 +50,11 @@ void print_help(std::FILE* out) {
   std::fputs("usage: dsj VERB [ARGUMENTS]\n\nverbs:\n", out);
   for (const Verb& verb : verbs()) std::fprintf(out, "  %-10s %s\n", verb.name, verb.summary);
   std::fputs("\n`dsj VERB --help` shows a verb's arguments.\n", out);
+}
+
+/// `kubectl dsj plot NAME`: names are jobs, whatever directories there are.
+bool is_plugin(const char* program) {
+  return std::string(program).ends_with("kubectl-dsj");
 }
 
 }  // namespace
@@ -57,6 +78,8 @@ int main(int argc, char** argv) {
     names.emplace_back(verb.name);
     if (args[0] != verb.name) continue;
     try {
+      if (args[0] == "plot" && is_plugin(argv[0]))
+        return dsj::cli::run_plot_jobs(dsj::cli::Arguments(args).subspan(1));
       return verb.run(dsj::cli::Arguments(args).subspan(1));
     } catch (const std::exception& defect) {  // a verb promises not to; the user still needs a line
       std::fprintf(stderr, "dsj %s: internal error: %s\n", verb.name, defect.what());

@@ -1,5 +1,4 @@
 // dsj plot OUT...: a run's curves in the terminal and as a page.
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -20,12 +19,6 @@ struct PlotOptions {
   std::string page;
   bool ascii = false, watch = false;
 };
-
-int terminal_columns() {
-  winsize size{};
-  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : 80;
-}
 
 bool is_over(const RunCurves& run) {
   const std::string phase = run.status.is_object() ? run.status.value("phase", "") : "";

@@ -1,5 +1,8 @@
 #include "cli/plot_text.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -115,6 +118,12 @@ std::string chart_text(const Curve& curve, const TextChart& chart) {
       (x1 > x0 ? padded(last, std::max(room, first.size() + last.size() + 1) - first.size()) : "") +
       "\n";
   return text;
+}
+
+int terminal_columns() {
+  winsize size{};
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : 80;
 }
 
 }  // namespace dsj::cli

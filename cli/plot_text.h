@@ -18,6 +18,9 @@ struct TextChart {
 /// neighbours are joined.
 std::string chart_text(const Curve& curve, const TextChart& chart);
 
+/// Of standard output; 80 when it is no terminal.
+int terminal_columns();
+
 /// "1.93e-05", "312", "1.9312": six characters where it can be.
 std::string short_number(double value);
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/step_line.h"
+
 namespace dsj::cli {
 namespace {
 
@@ -14,12 +16,11 @@ std::string format(const char* pattern, double value) {
   return buffer;
 }
 
-std::string numbers_text(const ProgressView& view, bool with_norm) {
+std::string numbers_text(const ProgressView& view) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : " ") + part; };
   if (view.loss) add("loss " + format("%.4f", *view.loss));
   if (view.lr) add("lr " + format("%.3g", *view.lr));
-  if (with_norm && view.grad_norm) add("grad_norm " + format("%.4g", *view.grad_norm));
   if (view.tokens_per_second) add(format("%.0f", *view.tokens_per_second) + " tok/s");
   if (view.seconds_left) text += ", " + duration_text(*view.seconds_left) + " left";
   return text;
@@ -48,7 +49,7 @@ std::string duration_text(double seconds) {
 
 std::string bar_text(const ProgressView& view, int columns) {
   std::string head = view.step > 0 ? count_text(view) : view.label;
-  std::string bar, tail = view.step > 0 ? " " + numbers_text(view, false) : "";
+  std::string bar, tail = view.step > 0 ? " " + numbers_text(view) : "";
   if (!view.label.empty() && view.step > 0) tail += " (" + view.label + ")";
   if (view.total && *view.total > 0 && view.step > 0) {
     const double part = std::clamp(double(view.step) / double(*view.total), 0.0, 1.0);
@@ -65,7 +66,15 @@ std::string bar_text(const ProgressView& view, int columns) {
 }
 
 std::string line_text(const ProgressView& view) {
-  return "step " + count_text(view) + " " + numbers_text(view, true);
+  const std::string left =
+      view.seconds_left ? ", " + duration_text(*view.seconds_left) + " left" : "";
+  return step_line({.step = view.step,
+                    .total = view.total,
+                    .loss = view.loss,
+                    .lr = view.lr,
+                    .grad_norm = view.grad_norm,
+                    .tokens_per_second = view.tokens_per_second}) +
+         left;
 }
 
 Progress::Progress(std::FILE* out, bool terminal) : out_(out), terminal_(terminal) {}

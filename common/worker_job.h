@@ -23,6 +23,9 @@ struct WorkerJob {
   bool operator==(const WorkerJob&) const;
 };
 
+/// Key of the job's ConfigMap beside job.json: the ds_config that a ConfigMap of the user's held.
+inline constexpr char kDsConfigKey[] = "ds_config";
+
 /// `<job>-worker-<index>-<incarnation>`.
 std::string worker_pod_name(const std::string& job, int worker, int64_t incarnation);
 

@@ -172,7 +172,8 @@ class ApiTransport final : public Transport {
     out.set(http::field::host,
             endpoint_.host.contains(':') ? "[" + endpoint_.host + "]" : endpoint_.host);
     // Some paths (/openid/v1/jwks) have a media type of their own and answer 406 to JSON alone.
-    out.set(http::field::accept, "application/json, */*;q=0.5");
+    out.set(http::field::accept,
+            request.accept.empty() ? "application/json, */*;q=0.5" : request.accept);
     out.set(http::field::user_agent, "deepspeedjob");
     if (const std::string token = tokens_.token(); !token.empty()) {
       out.set(http::field::authorization, "Bearer " + token);

@@ -3,6 +3,8 @@
 namespace dsj::kube {
 namespace {
 
+constexpr char kAsTable[] = "application/json;as=Table;v=v1;g=meta.k8s.io, application/json;q=0.5";
+
 std::string query(const ListOptions& options) {
   std::string text;
   auto add = [&](const char* name, const std::string& value) {
@@ -160,11 +162,46 @@ ApiResult<std::unique_ptr<LineStream>> Client::watch(const Resource& resource,
   std::string path = resource.collection(ns) + query(options);
   path += (path.contains('?') ? "&" : "?") + std::string("watch=true&allowWatchBookmarks=true") +
           "&timeoutSeconds=" + std::to_string(server_timeout.count());
+  return open({.path = path}, cancel);
+}
+
+ApiResult<std::unique_ptr<LineStream>> Client::open(Request request, const Cancel& cancel) {
   ++requests_;
-  auto opened = transport_.open({.path = path, .timeout = options_.request_timeout}, cancel);
+  request.timeout = options_.request_timeout;
+  auto opened = transport_.open(request, cancel);
   if (!opened) return std::unexpected(from_net(opened.error()));
   if (opened->head.status != 200) return std::unexpected(from_response(opened->head));
   return std::move(opened->lines);
+}
+
+ApiResult<Json> Client::table(const Resource& resource, const std::string& ns,
+                              const std::string& name, const Cancel& cancel) {
+  return send({.path = name.empty() ? resource.collection(ns) : resource.object(ns, name),
+               .accept = kAsTable},
+              Repeat::Always, cancel);
+}
+
+ApiResult<std::unique_ptr<LineStream>> Client::watch_table(const Resource& resource,
+                                                           const std::string& ns,
+                                                           const std::string& name,
+                                                           const std::string& version,
+                                                           const Cancel& cancel) {
+  std::string path = resource.collection(ns) + "?watch=true&resourceVersion=" + escape(version);
+  if (!name.empty()) path += "&fieldSelector=" + escape("metadata.name=" + name);
+  return open({.path = path, .accept = kAsTable}, cancel);
+}
+
+ApiResult<std::unique_ptr<LineStream>> Client::pod_log(const std::string& ns,
+                                                       const std::string& pod,
+                                                       const LogOptions& options,
+                                                       const Cancel& cancel) {
+  std::string path = resources::pods().object(ns, pod, "log") +
+                     "?container=" + escape(options.container) +
+                     "&follow=" + (options.follow ? "true" : "false");
+  if (options.timestamps) path += "&timestamps=true";
+  if (options.tail_lines) path += "&tailLines=" + std::to_string(*options.tail_lines);
+  if (options.since_seconds) path += "&sinceSeconds=" + std::to_string(*options.since_seconds);
+  return open({.path = path, .accept = "text/plain, application/json;q=0.5, */*;q=0.1"}, cancel);
 }
 
 }  // namespace dsj::kube

@@ -43,6 +43,14 @@ struct ApplyOptions {
   std::string subresource;  ///< "status"
 };
 
+/// Of a container's log.
+struct LogOptions {
+  std::string container;
+  bool follow = false;  ///< the stream goes on until the container ends
+  bool timestamps = false;
+  std::optional<int64_t> tail_lines, since_seconds;
+};
+
 class Client {
  public:
   Client(Transport& transport, Clock& clock, ClientOptions options = {})
@@ -81,6 +89,20 @@ class Client {
                                                std::chrono::seconds server_timeout,
                                                const Cancel& cancel);
 
+  /// As the server shows it to people: a meta.k8s.io/v1 Table with the columns of the kind. All
+  /// objects of the namespace, or the one called `name`.
+  ApiResult<Json> table(const Resource& resource, const std::string& ns,
+                        const std::string& name = {}, const Cancel& cancel = {});
+  /// A watch of such tables, one row each; `version` as table() answered it.
+  ApiResult<std::unique_ptr<LineStream>> watch_table(const Resource& resource,
+                                                     const std::string& ns, const std::string& name,
+                                                     const std::string& version,
+                                                     const Cancel& cancel);
+  /// The log's lines. Invalid: the container has not started.
+  ApiResult<std::unique_ptr<LineStream>> pod_log(const std::string& ns, const std::string& pod,
+                                                 const LogOptions& options,
+                                                 const Cancel& cancel = {});
+
   /// Requests made so far, retries included.
   int64_t requests() const { return requests_; }
 
@@ -88,6 +110,7 @@ class Client {
   enum class Repeat { Always, WhenNothingWasDone };
   ApiResult<Json> send(Request request, Repeat repeat, const Cancel& cancel,
                        bool* repeated = nullptr);
+  ApiResult<std::unique_ptr<LineStream>> open(Request request, const Cancel& cancel);
 
   Transport& transport_;
   Clock& clock_;

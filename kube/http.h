@@ -19,7 +19,8 @@ struct Request {
   std::string content_type;  ///< of the body; empty: no body
   std::string body;
   std::chrono::milliseconds timeout{
-      30'000};  ///< until the answer is complete; of a stream: until its head
+      30'000};         ///< until the answer is complete; of a stream: until its head
+  std::string accept;  ///< media types; empty: JSON
 };
 
 struct Response {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/worker_job.h"
 #include "operator/conditions.h"
 #include "operator/times.h"
 
@@ -15,7 +16,7 @@ namespace dsj::op {
 inline constexpr size_t kHistoryMax = 10;
 /// Keys of a job's ConfigMap beside contract.h's.
 inline constexpr char kSpecKey[] = "spec.json";
-inline constexpr char kConfigKey[] = "ds_config";
+inline constexpr const char* kConfigKey = kDsConfigKey;
 
 struct Restarts {
   int64_t total = 0;        ///< of ranks, for whatever reason

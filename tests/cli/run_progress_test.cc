@@ -53,7 +53,7 @@ TEST(Progress, PlainLinesWithoutATerminalOnly) {
     std::FILE* file = std::tmpfile();
     Progress progress(file, terminal);
     for (const int64_t step : {10, 20}) progress.line({.step = step, .total = 25});
-    EXPECT_EQ(written(file), terminal ? "" : "step 10/25 \nstep 20/25 \n");
+    EXPECT_EQ(written(file), terminal ? "" : "step 10/25\nstep 20/25\n");
     std::fclose(file);
   }
 }

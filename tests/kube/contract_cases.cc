@@ -289,6 +289,43 @@ void fifty_creates_at_once(ContractWorld& w) {
   EXPECT_EQ(made, 50);
 }
 
+/// As people see it: the columns come from the server, whatever they are.
+void a_table(ContractWorld& w) {
+  ASSERT_TRUE(w.client.create(kMaps, w.ns, config_map("a")));
+  ASSERT_TRUE(w.client.create(kMaps, w.ns, config_map("b")));
+  for (const std::string name : {"", "b"}) {
+    const auto table = w.client.table(kMaps, w.ns, name);
+    ASSERT_TRUE(table) << table.error().to_string();
+    EXPECT_EQ((*table)["kind"], "Table");
+    EXPECT_EQ((*table)["columnDefinitions"][0]["name"], "Name");
+    EXPECT_FALSE((*table)["metadata"].value("resourceVersion", "").empty());
+    const Json row = (*table)["rows"].back();
+    EXPECT_EQ(row["cells"].size(), (*table)["columnDefinitions"].size());
+    EXPECT_EQ(row["object"]["metadata"]["name"], "b");
+    EXPECT_EQ(row["cells"][0], "b");
+  }
+  const auto none = w.client.table(kMaps, w.ns, "nothing");
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().kind, Kind::NotFound);
+}
+
+void a_table_is_watched(ContractWorld& w) {
+  const auto table = w.client.table(kMaps, w.ns);
+  ASSERT_TRUE(table);
+  Cancel cancel;
+  auto lines =
+      w.client.watch_table(kMaps, w.ns, "b", (*table)["metadata"]["resourceVersion"], cancel);
+  ASSERT_TRUE(lines) << lines.error().to_string();
+  ASSERT_TRUE(w.client.create(kMaps, w.ns, config_map("a")));
+  ASSERT_TRUE(w.client.create(kMaps, w.ns, config_map("b")));
+  const auto line = (*lines)->next(Milliseconds(20'000));
+  ASSERT_TRUE(line && *line);
+  const Json event = Json::parse(**line);
+  EXPECT_EQ(event["type"], "ADDED");
+  EXPECT_EQ(event["object"]["kind"], "Table");
+  EXPECT_EQ(event["object"]["rows"][0]["cells"][0], "b");
+}
+
 }  // namespace
 
 std::vector<ContractCase> object_cases() {
@@ -315,6 +352,8 @@ std::vector<ContractCase> object_cases() {
       {"AnObjectWithoutAName", an_object_without_a_name},
       {"UnknownResource", unknown_resource},
       {"FiftyCreatesAtOnce", fifty_creates_at_once},
+      {"ATable", a_table},
+      {"ATableIsWatched", a_table_is_watched},
   };
 }
 

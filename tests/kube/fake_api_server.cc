@@ -106,10 +106,23 @@ void erase_path(Json& object, const string& path) {
 
 // ---- streams
 
+class FakeApiServer::Lines final : public LineStream {
+ public:
+  explicit Lines(std::vector<string> lines) : lines_(std::move(lines)) {}
+  std::expected<std::optional<string>, NetError> next(Milliseconds) override {
+    if (at_ == lines_.size()) return std::nullopt;
+    return lines_[at_++];
+  }
+
+ private:
+  const std::vector<string> lines_;
+  size_t at_ = 0;
+};
+
 class FakeApiServer::Stream final : public LineStream {
  public:
-  Stream(FakeApiServer& server, Target target, int64_t from, const Cancel& cancel)
-      : server_(server), target_(std::move(target)), at_(from), cancel_(cancel) {
+  Stream(FakeApiServer& server, Target target, int64_t from, bool table, const Cancel& cancel)
+      : server_(server), target_(std::move(target)), at_(from), table_(table), cancel_(cancel) {
     registration_ = cancel_.on_cancel([this] { server_.changed_.notify_all(); });
     cuts_ = server_.cuts_;
     bookmark_ = server_.bookmark_;
@@ -175,7 +188,10 @@ class FakeApiServer::Stream final : public LineStream {
           !selected(change.object, target_.query)) {
         continue;
       }
-      return Json({{"type", change.type}, {"object", change.object}}).dump();
+      const Json shown =
+          table_ ? server_.table_of(*target_.served, {change.object}, std::to_string(at_))
+                 : change.object;
+      return Json({{"type", change.type}, {"object", shown}}).dump();
     }
     return std::nullopt;
   }
@@ -183,6 +199,7 @@ class FakeApiServer::Stream final : public LineStream {
   FakeApiServer& server_;
   const Target target_;
   int64_t at_, cuts_ = 0, bookmark_ = 0;
+  const bool table_;
   std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::time_point::max();
   bool ended_ = false;  ///< the last bookmark has been sent
   bool gone_ = false;   ///< its version was forgotten, and that has been said
@@ -216,7 +233,8 @@ void FakeApiServer::serve_definition(const Json& definition) {
                         .plural = spec.at("names").at("plural"),
                         .kind = spec.at("names").at("kind"),
                         .namespaced = spec.at("scope") == "Namespaced"},
-                       version.value("subresources", Json::object()).contains("status")});
+                       version.value("subresources", Json::object()).contains("status"),
+                       version.value("additionalPrinterColumns", Json::array())});
   }
 }
 
@@ -246,7 +264,8 @@ std::optional<FakeApiServer::Target> FakeApiServer::target_of(const string& path
     if (parts.size() > at + 1) found.name = parts[at + 1];
     if (parts.size() > at + 2) found.subresource = parts[at + 2];
     // "/api/v1/namespaces/NS/pods" is not a subresource of a namespace.
-    if (!found.subresource.empty() && found.subresource != "status") continue;
+    const bool log = found.subresource == "log" && served.resource.plural == "pods";
+    if (!found.subresource.empty() && found.subresource != "status" && !log) continue;
     found.served = &served;
     return found;
   }
@@ -326,6 +345,46 @@ Response FakeApiServer::list(const Target& target) const {
     after = at->first;
   }
   return ok(list);
+}
+
+namespace {
+
+bool wants_table(const Request& request) {
+  return request.accept.find("as=Table") != string::npos;
+}
+
+}  // namespace
+
+/// Columns of a definition have simple paths: ".status.phase".
+Json FakeApiServer::table_of(const Served& served, const std::vector<Json>& objects,
+                             const string& version) const {
+  Json columns = served.columns;
+  if (columns.empty()) {
+    columns = {{{"name", "Age"}, {"type", "date"}, {"jsonPath", ".metadata.creationTimestamp"}}};
+  }
+  Json shown = {{{"name", "Name"}, {"type", "string"}, {"priority", 0}}};
+  for (const Json& column : columns) {
+    shown.push_back({{"name", column["name"]},
+                     {"type", column["type"]},
+                     {"priority", column.value("priority", 0)}});
+  }
+  Json rows = Json::array();
+  for (const Json& object : objects) {
+    Json cells = {object["metadata"]["name"]};
+    for (const Json& column : columns) {
+      const Json* at = &object;
+      for (const string& part : split(column["jsonPath"], '.')) {
+        at = at && at->is_object() && at->contains(part) ? &(*at)[part] : nullptr;
+      }
+      cells.push_back(!at ? Json() : column["type"] == "date" ? Json("0s") : *at);
+    }
+    rows.push_back({{"cells", cells}, {"object", {{"metadata", object["metadata"]}}}});
+  }
+  return {{"kind", "Table"},
+          {"apiVersion", "meta.k8s.io/v1"},
+          {"metadata", {{"resourceVersion", version}}},
+          {"columnDefinitions", shown},
+          {"rows", rows}};
 }
 
 Response FakeApiServer::store(const Target& target, Json object, const Json* before) {
@@ -533,8 +592,17 @@ Response FakeApiServer::handle(const Request& request) {
   const auto target = target_of(request.path);
   if (!target) return status_response(404, "NotFound", "the server could not find " + request.path);
   if (request.method == "GET") {
-    if (target->name.empty()) return list(*target);
+    if (target->name.empty()) {
+      const Response all = list(*target);
+      if (!wants_table(request)) return all;
+      const Json objects = Json::parse(all.body);
+      return ok(table_of(*target->served, objects["items"].get<std::vector<Json>>(),
+                         objects["metadata"]["resourceVersion"]));
+    }
     const Json* object = find(*target);
+    if (object && wants_table(request)) {
+      return ok(table_of(*target->served, {*object}, std::to_string(version_)));
+    }
     return object ? ok(*object)
                   : status_response(
                         404, "NotFound",
@@ -591,10 +659,30 @@ std::expected<StreamResponse, NetError> FakeApiServer::open(const Request& reque
   }
   auto target = target_of(request.path);
   if (!target) return StreamResponse{status_response(404, "NotFound", request.path), nullptr};
+  if (target->subresource == "log") return open_log(*target);
   const auto from = target->query.find("resourceVersion");
   const int64_t version = from == target->query.end() ? version_ : std::stoll(from->second);
-  return StreamResponse{{.status = 200},
-                        std::make_unique<Stream>(*this, std::move(*target), version, cancel)};
+  return StreamResponse{
+      {.status = 200},
+      std::make_unique<Stream>(*this, std::move(*target), version, wants_table(request), cancel)};
+}
+
+std::expected<StreamResponse, NetError> FakeApiServer::open_log(const Target& target) const {
+  const auto log = logs_.find(target.ns + "/" + target.name);
+  if (log == logs_.end()) {
+    return StreamResponse{status_response(400, "BadRequest",
+                                          "container \"worker\" in pod \"" + target.name +
+                                              "\" is waiting to start: ContainerCreating"),
+                          nullptr};
+  }
+  std::vector<string> lines = log->second;
+  if (const auto tail = target.query.find("tailLines"); tail != target.query.end()) {
+    const size_t most = std::stoul(tail->second);
+    if (lines.size() > most) {
+      lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(most));
+    }
+  }
+  return StreamResponse{{.status = 200}, std::make_unique<Lines>(std::move(lines))};
 }
 
 // ---- the world and the truth
@@ -613,6 +701,11 @@ void FakeApiServer::set_wall(std::function<std::chrono::sys_seconds()> wall) {
 void FakeApiServer::set_fault(std::function<Fault(const Request&)> fault) {
   const std::lock_guard lock(mutex_);
   fault_ = std::move(fault);
+}
+
+void FakeApiServer::set_log(const string& ns, const string& pod, std::vector<string> lines) {
+  const std::lock_guard lock(mutex_);
+  logs_[ns + "/" + pod] = std::move(lines);
 }
 
 void FakeApiServer::cut_watches() {

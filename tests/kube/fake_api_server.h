@@ -1,7 +1,7 @@
 // An API server in memory, as a Transport: resourceVersions, conflicts, server-side apply with
-// field owners, status subresources, finalizers, pages, watches with bookmarks and a bounded
-// history; and the faults of the world. The contract cases (contract_cases.h) run against it and
-// against a real server. Thread-safe.
+// field owners, status subresources, finalizers, pages, tables, watches with bookmarks and a
+// bounded history, logs of pods; and the faults of the world. The contract cases (contract_cases.h)
+// run against it and against a real server. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -44,6 +44,8 @@ class FakeApiServer final : public Transport {
   void set_fault(std::function<Fault(const Request&)> fault);
   /// What objects are stamped with; without it all are made and deleted at one moment.
   void set_wall(std::function<std::chrono::sys_seconds()> wall);
+  /// What GET of the pod's log answers; without one: the container has not started.
+  void set_log(const std::string& ns, const std::string& pod, std::vector<std::string> lines);
   /// Ends every open watch, as a server that stops does.
   void cut_watches();
   /// Forgets the history up to now: older versions are Gone.
@@ -64,6 +66,7 @@ class FakeApiServer final : public Transport {
   struct Served {
     Resource resource;
     bool status = false;
+    Json columns = Json::array();  ///< additionalPrinterColumns
   };
   struct Change {
     int64_t version;
@@ -78,6 +81,7 @@ class FakeApiServer final : public Transport {
     std::map<std::string, std::string> query;
   };
   class Stream;
+  class Lines;
 
   std::optional<Target> target_of(const std::string& path) const;
   Response handle(const Request& request);
@@ -87,6 +91,9 @@ class FakeApiServer final : public Transport {
   Response patch(const Target& target, const Request& request);
   Response apply(const Target& target, const Json& body, Json* current);
   void serve_definition(const Json& definition);
+  Json table_of(const Served& served, const std::vector<Json>& objects,
+                const std::string& version) const;
+  std::expected<StreamResponse, NetError> open_log(const Target& target) const;
   Response remove(const Target& target, const Json& body);
   Response store(const Target& target, Json object, const Json* before);
   Json* find(const Target& target);
@@ -107,6 +114,7 @@ class FakeApiServer final : public Transport {
   std::function<Fault(const Request&)> fault_;
   std::function<std::chrono::sys_seconds()> wall_;
   std::map<std::string, int64_t> requests_;
+  std::map<std::string, std::vector<std::string>> logs_;  ///< ns/pod → lines
 };
 
 }  // namespace dsj::kube::testing

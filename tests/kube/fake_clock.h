@@ -5,7 +5,7 @@
 
 namespace dsj::kube::testing {
 
-class FakeClock final : public Clock {
+class FakeClock : public Clock {
  public:
   Milliseconds monotonic() const override { return now; }
   std::chrono::system_clock::time_point wall() const override {

@@ -1,0 +1,29 @@
+// dsj describe NAME: one job for people.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "cli/cluster/description.h"
+#include "cli/cluster/verbs.h"
+
+namespace dsj::cli {
+
+int run_describe(Arguments args, const Connect& connect) {
+  CLI::App app{
+      "One job: progress, checkpoint, ds_config with the origin of every \"auto\", conditions, "
+      "rank "
+      "by pod and node, failures with their last words, events.",
+      "dsj describe"};
+  ClusterFlags flags;
+  std::string name;
+  app.add_option("NAME", name, "the job")->required();
+  add_cluster_flags(app, flags);
+  if (const auto over = parse(app, args)) return *over;
+  const auto session = connect(flags);
+  if (!session) return report("describe", session.error());
+  const auto what = look_at_job(**session, name);
+  if (!what) return report_api("describe", **session, "job " + name, what.error());
+  std::fputs(to_text(*what, now_seconds((*session)->clock)).c_str(), stdout);
+  return 0;
+}
+
+}  // namespace dsj::cli

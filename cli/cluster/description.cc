@@ -1,0 +1,284 @@
+#include "cli/cluster/description.h"
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "cli/cluster/table.h"
+#include "common/jobspec/job.h"
+#include "common/worker_job.h"
+
+namespace dsj::cli {
+namespace {
+
+constexpr int64_t kPodsListed = 64;
+
+/// "  | " before every line.
+std::string quoted(const std::string& text) {
+  std::istringstream lines(text);
+  std::string result, line;
+  while (std::getline(lines, line)) result += "      | " + line + "\n";
+  return result;
+}
+
+std::string one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+class Page {
+ public:
+  Page(const Description& what, int64_t now) : what_(what), job_(what.job), now_(now) {}
+
+  std::string text() {
+    facts();
+    config();
+    section("Conditions", conditions());
+    section("Topology", topology_text(job_, what_.pods));
+    section("Failures", failures());
+    section("Events", events_text(what_.events, now_));
+    return text_;
+  }
+
+ private:
+  void section(const char* title, const std::string& body) {
+    text_ += "\n" + std::string(title) + ":" + (body.empty() ? " none\n" : "\n" + body);
+  }
+  std::string get(const char* path) const { return word(job_, path); }
+
+  void facts() {
+    Rows rows;
+    const auto add = [&](const char* name, const std::string& value) {
+      if (!value.empty()) rows.push_back({std::string(name) + ":", value});
+    };
+    add("Name", get("metadata.name"));
+    add("Namespace", get("metadata.namespace"));
+    add("State", get("status.phase").empty() ? "not taken up by an operator" : get("status.phase"));
+    add("Age", age_text(get("metadata.creationTimestamp"), now_));
+    add("Model", get("spec.training.modelNameOrPath"));
+    add("Data", get("spec.training.dataPath"));
+    add("Output", get("spec.training.outputDir"));
+    add("Workers", workers());
+    add("Step", step());
+    add("Checkpoint", checkpoint());
+    add("Restored", restored());
+    add("Model saved", get("status.training.modelPath"));
+    add("Restarts", restarts());
+    text_ += columns_text(rows);
+  }
+
+  std::string workers() const {
+    return get("status.workers") + " run, " +
+           std::to_string(whole(job_, "spec.workers.replicas", 1)) + " x " +
+           std::to_string(whole(job_, "spec.workers.slotsPerWorker", 1)) + " ranks" +
+           (get("status.zeroStage").empty() ? "" : ", ZeRO " + get("status.zeroStage"));
+  }
+
+  std::string step() const {
+    const std::string step = get("status.training.step");
+    if (step.empty()) return "";
+    std::string text = step;
+    const auto add = [&](const char* before, const char* path, const char* after) {
+      if (const std::string value = get(path); !value.empty()) text += before + value + after;
+    };
+    add(" of ", "status.training.totalSteps", "");
+    add(", attempt ", "status.training.attempt", "");
+    add(", loss ", "status.training.loss", "");
+    add(", lr ", "status.training.learningRate", "");
+    add(", ", "status.training.tokensPerSecond", " tokens/s");
+    add(", ", "status.training.estimatedRemainingSeconds", " s left");
+    add(", eval loss ", "status.training.evalLoss", "");
+    if (const std::string time = get("status.training.lastUpdatedTime"); !time.empty())
+      text += ", reported " + age_text(time, now_) + " ago";
+    return text;
+  }
+
+  std::string checkpoint() const {
+    const std::string step = get("status.checkpoint.lastSaved.step");
+    if (step.empty()) return "none";
+    std::string text = "step " + step;
+    const auto add = [&](const char* before, const std::string& value, const char* after) {
+      if (!value.empty()) text += before + value + after;
+    };
+    const std::string time = get("status.checkpoint.lastSaved.time");
+    if (!time.empty()) add(", ", age_text(time, now_), " ago");
+    add(", by ", get("status.checkpoint.lastSaved.worldSize"), " ranks");
+    add(", ", get("status.checkpoint.lastSaved.sizeBytes"), " bytes");
+    add(" in ", get("status.checkpoint.lastSaved.durationSeconds"), " s");
+    add(": ", get("status.checkpoint.lastSaved.path"), "");
+    return text;
+  }
+
+  std::string restored() const {
+    const std::string step = get("status.checkpoint.lastRestored.step");
+    return step.empty() ? "" : "step " + step + ": " + get("status.checkpoint.lastRestored.path");
+  }
+
+  std::string restarts() const {
+    return std::to_string(whole(job_, "status.restarts.total")) + ", of them " +
+           std::to_string(whole(job_, "status.restarts.counted")) + " of " +
+           std::to_string(whole(job_, "spec.backoffLimit", 3)) +
+           " charged since the newest checkpoint";
+  }
+
+  void config() {
+    const std::string map = get("spec.deepspeed.configFrom.configMapKeyRef.name");
+    std::string from = map.empty() ? "in the job"
+                                   : "key " + get("spec.deepspeed.configFrom.configMapKeyRef.key") +
+                                         " of ConfigMap " + map;
+    if (const std::string kept = get("status.configMapName"); !kept.empty())
+      from += ", as accepted in ConfigMap " + kept;
+    text_ += "\nds_config: " + from + "\n";
+    if (!what_.config_problem.empty())
+      text_ += "  not resolved here: " + what_.config_problem + "\n";
+    Rows rows;
+    for (const auto& origin : what_.origins)
+      rows.push_back({"  " + origin.path, origin.value, origin.from});
+    text_ += columns_text(rows);
+  }
+
+  std::string conditions() const {
+    Rows rows;
+    for (const Json& one : items(job_, "status.conditions"))
+      rows.push_back({"  " + word(one, "type"), word(one, "status"), word(one, "reason"),
+                      age_text(word(one, "lastTransitionTime"), now_),
+                      one_line(word(one, "message"))});
+    if (!rows.empty())
+      rows.insert(rows.begin(), {"  TYPE", "STATUS", "REASON", "SINCE", "MESSAGE"});
+    return columns_text(rows);
+  }
+
+  std::string failures() const {
+    std::string text;
+    for (const Json& one : items(job_, "status.failureHistory")) {
+      std::string line = "  " + word(one, "time") + " " + word(one, "reason");
+      const auto add = [&](const char* name, const char* key) {
+        if (const std::string value = word(one, key); !value.empty()) line += name + value;
+      };
+      add(", attempt ", "attempt");
+      add(", step ", "step");
+      add(", rank ", "rank");
+      add(", pod ", "pod");
+      add(" on ", "node");
+      add(", exit code ", "exitCode");
+      add(", signal ", "signal");
+      text +=
+          line + "\n    " + one_line(word(one, "message")) + "\n" + quoted(word(one, "lastWords"));
+    }
+    return text;
+  }
+
+  const Description& what_;
+  const Json& job_;
+  const int64_t now_;
+  std::string text_;
+};
+
+/// The config as the operator takes it; what is missing is in `config_problem`.
+void resolve_config(Session& session, Description& what) {
+  auto job = jobspec::read_cluster_manifest(what.job);
+  if (!job) {
+    what.config_problem = job.error().to_string();
+    return;
+  }
+  if (job->ds_config_map) {
+    const std::string kept = word(what.job, "status.configMapName");
+    const std::string name = kept.empty() ? job->ds_config_map->name : kept;
+    const std::string key = kept.empty() ? job->ds_config_map->key : kDsConfigKey;
+    const auto map = session.client.get(kube::resources::config_maps(), session.ns, name);
+    const Json* data = map ? find(*map, "data") : nullptr;
+    if (!data || !data->contains(key)) {
+      what.config_problem = map ? "ConfigMap " + name + " has no key " + key
+                                : "ConfigMap " + name + ": " + map.error().to_string();
+      return;
+    }
+    const auto set =
+        jobspec::set_ds_config(*job, (*data)[key].get<std::string>(), name + "/" + key);
+    if (!set) {
+      what.config_problem = set.error().to_string();
+      return;
+    }
+  }
+  const auto resolution = jobspec::resolve(*job, {});
+  for (const auto& finding : resolution.findings) {
+    if (finding.severity != dsconfig::Finding::Severity::Error) continue;
+    what.config_problem = finding.path + ": " + finding.message;
+    return;
+  }
+  what.origins = resolution.origins;
+}
+
+}  // namespace
+
+std::string to_text(const Description& what, int64_t now) {
+  return Page(what, now).text();
+}
+
+std::string events_text(const std::vector<Json>& events, int64_t now) {
+  std::vector<const Json*> sorted;
+  for (const Json& event : events) sorted.push_back(&event);
+  const auto time_of = [](const Json* event) {
+    for (const char* path : {"series.lastObservedTime", "eventTime", "deprecatedLastTimestamp",
+                             "metadata.creationTimestamp"})
+      if (const std::string time = word(*event, path); !time.empty()) return time;
+    return std::string();
+  };
+  std::ranges::stable_sort(sorted, {}, time_of);
+  Rows rows;
+  for (const Json* event : sorted)
+    rows.push_back({"  " + age_text(time_of(event), now), word(*event, "type"),
+                    word(*event, "reason"),
+                    word(*event, "regarding.kind") + " " + word(*event, "regarding.name"),
+                    one_line(word(*event, "note"))});
+  if (!rows.empty()) rows.insert(rows.begin(), {"  AGE", "TYPE", "REASON", "OBJECT", "MESSAGE"});
+  return columns_text(rows);
+}
+
+std::string topology_text(const Json& job, const std::vector<PodRef>& pods) {
+  const int64_t slots = whole(job, "spec.workers.slotsPerWorker", 1);
+  Rows rows;
+  std::set<int64_t> workers;
+  for (const PodRef& pod : pods) workers.insert(pod.worker);
+  int64_t left_out = 0;
+  for (const PodRef& pod : pods) {
+    const std::string phase = word(pod.object, "status.phase");
+    if (std::ssize(rows) >= kPodsListed && phase == "Running") {
+      ++left_out;
+      continue;
+    }
+    const int64_t first = pod.worker * slots, last = first + slots - 1;
+    rows.push_back(
+        {"  " + std::to_string(first) + (last > first ? "-" + std::to_string(last) : std::string()),
+         std::to_string(pod.worker), pod.name, word(pod.object, "spec.nodeName"), phase,
+         word(pod.object, "status.podIP")});
+  }
+  if (!rows.empty()) rows.insert(rows.begin(), {"  RANKS", "WORKER", "POD", "NODE", "PHASE", "IP"});
+  std::string text = columns_text(rows);
+  if (left_out > 0)
+    text += "  and " + std::to_string(left_out) + " more that run: kubectl get pods -l " +
+            "training.dsj.dev/job-name=" + word(job, "metadata.name") + "\n";
+  const int64_t wanted = whole(job, "spec.workers.replicas", 1);
+  const int64_t missing = wanted - std::ssize(workers);
+  if (!pods.empty() && missing > 0)
+    text +=
+        "  " + std::to_string(missing) + " of " + std::to_string(wanted) + " workers have no pod\n";
+  return text;
+}
+
+kube::ApiResult<Description> look_at_job(Session& session, const std::string& name) {
+  Description what;
+  auto job = session.client.get(jobs_resource(), session.ns, name);
+  if (!job) return std::unexpected(job.error());
+  what.job = std::move(*job);
+  auto pods = pods_of(session, name);
+  if (!pods) return std::unexpected(pods.error());
+  what.pods = std::move(*pods);
+  const kube::ListOptions select{.field_selector =
+                                     "regarding.kind=DeepSpeedJob,regarding.name=" + name};
+  (void)session.client.list(kube::resources::events(), session.ns, select,
+                            [&](const Json& event) { what.events.push_back(event); });
+  resolve_config(session, what);
+  return what;
+}
+
+}  // namespace dsj::cli

@@ -1,0 +1,137 @@
+#include "cli/cluster/diagnosis.h"
+
+#include <algorithm>
+
+namespace dsj::cli {
+namespace {
+
+/// Longer than any operator needs to see a job.
+constexpr int64_t kUnseenSeconds = 30;
+
+struct Rule {
+  const char* type;
+  const char* status;
+  const char* reason;   ///< of the condition; "": any
+  const char* message;  ///< part of its message; "": any
+  const char* todo;
+};
+
+/// The first rule of a condition that matches speaks.
+constexpr Rule kRules[] = {
+    {"Accepted", "False", "ConfigMapMissing", "",
+     "make the ConfigMap that spec.deepspeed.configFrom names, with that key; the operator looks "
+     "again by itself"},
+    {"Accepted", "False", "", "",
+     "`dsj validate` on the manifest says the same with line numbers; edit the job"},
+    {"Scheduled", "False", "Unschedulable", "Insufficient",
+     "the nodes have less left than a worker asks for: lower workers.template's resources or "
+     "slotsPerWorker, free nodes, or wait"},
+    {"Scheduled", "False", "Unschedulable", "persistentvolumeclaim",
+     "a claim of workers.template is missing or not bound: kubectl get pvc"},
+    {"Scheduled", "False", "Unschedulable", "untolerated taint",
+     "add the toleration for the nodes' taint to workers.template.spec.tolerations"},
+    {"Scheduled", "False", "Unschedulable", "didn't match Pod's node affinity",
+     "no node fits nodeSelector or affinity of workers.template; nodes that were lost "
+     "(failureHistory, NodeLost) are avoided until they are Ready"},
+    {"Scheduled", "False", "Unschedulable", "", "the scheduler's sentence says what is missing"},
+    {"Scheduled", "False", "QuotaExceeded", "",
+     "raise the namespace's ResourceQuota or suspend another job; the operator tries again"},
+    {"Scheduled", "False", "Forbidden", "",
+     "an admission policy or missing right refuses the pods: see the sentence"},
+    {"Scheduled", "False", "NameTaken", "",
+     "an object of somebody else has a name that the job needs: delete it, or rename the job"},
+    {"Scheduled", "False", "Invalid", "",
+     "the API server refuses the pod made of workers.template: correct the field it names"},
+    {"Initialized", "False", "ImagePullBackOff", "",
+     "is the image's name right, is it in the registry, does the template name imagePullSecrets?"},
+    {"Initialized", "False", "ContainerCannotStart", "",
+     "the kubelet's sentence says what is missing: a volume, a ConfigMap, a command"},
+    {"Initialized", "False", "WaitingForGang", "",
+     "the pods run and the agents have not joined: a NetworkPolicy between the job's pods (ports "
+     "29400 and up), or DNS of the headless Service; `dsj logs --worker 1` shows the attempts"},
+    {"Progressing", "False", "NoReport", "",
+     "agent 0 has not reported: look at `dsj logs` and at its node; after "
+     "liveness.stepTimeoutSeconds a hanging attempt is ended by itself"},
+    {"Failed", "True", "BackoffLimitExceeded", "",
+     "the last failure says why it fails again and again; after mending it raise backoffLimit "
+     "under a new name"},
+    {"Failed", "True", "DeadlineExceeded", "", "raise runPolicy.activeDeadlineSeconds"},
+    {"Failed", "True", "StartupDeadlineExceeded", "",
+     "no attempt began in runPolicy.startupDeadlineSeconds: the conditions say what was waited "
+     "for"},
+    {"Failed", "True", "FailurePolicy", "",
+     "a rule of failurePolicy said so: see the last failure"},
+    {"Failed", "True", "", "", "see the last failure"},
+};
+
+const Rule* rule_of(const Json& condition) {
+  for (const Rule& rule : kRules) {
+    if (word(condition, "type") == rule.type && word(condition, "status") == rule.status &&
+        (!*rule.reason || word(condition, "reason") == rule.reason) &&
+        word(condition, "message").contains(rule.message))
+      return &rule;
+  }
+  return nullptr;
+}
+
+void from_failure(const Json& failure, std::vector<Advice>& all) {
+  const std::string reason = word(failure, "reason"), code = word(failure, "exitCode");
+  const std::string signal = word(failure, "signal");
+  std::string todo;
+  if (reason == "OOMKilled" || (signal == "9" && reason != "NodeLost")) {
+    todo =
+        "killed, most likely for memory: raise the memory limit of workers.template, or lower "
+        "perDeviceTrainBatchSize; `dsj plan` predicts the bytes per rank";
+  } else if (code == "2") {
+    todo = "the input is wrong and no attempt will help: the last words name the file or the key";
+  } else if (code == "3") {
+    todo = "the surroundings are wrong (a library, space, a permission): the last words say which";
+  } else if (reason == "NodeLost") {
+    todo = "node " + word(failure, "node") + " went away: kubectl describe node";
+  } else if (reason == "Evicted") {
+    todo = "its node ran short of something (often ephemeral storage): kubectl describe the pod";
+  } else {
+    todo = "the last words of the rank are below; its whole log is in the job's output directory";
+  }
+  all.push_back({"last failure: " + reason + (code.empty() ? "" : ", exit code " + code) +
+                     (signal.empty() ? "" : ", signal " + signal) + ": " + word(failure, "message"),
+                 todo});
+}
+
+}  // namespace
+
+std::vector<Advice> diagnose(const Json& job, const std::vector<PodRef>& pods, int64_t now) {
+  std::vector<Advice> all;
+  const int64_t age = now - seconds_of(word(job, "metadata.creationTimestamp"));
+  const bool unseen = word(job, "status.phase").empty();
+  if (unseen && age > kUnseenSeconds)
+    all.push_back({"no operator has taken up the job in " + std::to_string(age) + " s",
+                   "is dsj-operator running (kubectl get pods -A -l "
+                   "app.kubernetes.io/name=deepspeedjob), and does it watch this namespace "
+                   "(watchNamespaces)?"});
+  const bool behind =
+      !unseen && whole(job, "status.observedGeneration") < whole(job, "metadata.generation");
+  if (behind)
+    all.push_back({"the operator has not seen the last change of the spec",
+                   "it takes a second; if not, is dsj-operator running?"});
+  if (find(job, "metadata.deletionTimestamp"))
+    all.push_back({"the job is being deleted", "finalizers: kubectl get dsj -o yaml"});
+  const std::string state = word(job, "status.phase");
+  const bool stopped = state == "Suspended" || state == "Complete";
+  for (const Json& condition : items(job, "status.conditions")) {
+    const Rule* rule = rule_of(condition);
+    if (!rule || (stopped && std::string(rule->type) != "Accepted")) continue;
+    all.push_back({word(condition, "type") + " is " + word(condition, "status") + " (" +
+                       word(condition, "reason") + "): " + word(condition, "message"),
+                   rule->todo});
+  }
+  const Json* failure = find(job, "status.lastFailure");
+  if (failure && state != "Complete") from_failure(*failure, all);
+  if (state == "Failed" && pods.empty())
+    all.push_back({"its pods are gone", "logs are in " + word(job, "spec.training.outputDir") +
+                                            "/logs; runPolicy.cleanPodPolicy: Running keeps pods "
+                                            "that have ended"});
+  return all;
+}
+
+}  // namespace dsj::cli

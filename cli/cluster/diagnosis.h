@@ -1,0 +1,19 @@
+// What keeps a job from training, and what to do about it. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/cluster/pods.h"
+
+namespace dsj::cli {
+
+struct Advice {
+  std::string what;  ///< "Scheduled is False (Unschedulable): quick-worker-0-1: 0/3 nodes ..."
+  std::string todo;
+};
+
+/// In the order of urgency; empty: nothing is known to be wrong. `now` as seconds since 1970.
+std::vector<Advice> diagnose(const Json& job, const std::vector<PodRef>& pods, int64_t now);
+
+}  // namespace dsj::cli

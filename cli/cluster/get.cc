@@ -1,0 +1,149 @@
+// dsj get [NAME]: the jobs as the server's table has them.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "cli/cluster/table.h"
+#include "cli/cluster/verbs.h"
+#include "common/jobspec/yaml.h"
+#include "kube/watch.h"
+
+namespace dsj::cli {
+namespace {
+
+constexpr std::chrono::seconds kQuiet{600};
+
+struct GetOptions {
+  ClusterFlags flags;
+  std::string name, output;
+  bool all = false, watch = false;
+};
+
+class Get {
+ public:
+  Get(const GetOptions& options, Session& session)
+      : options_(options),
+        session_(session),
+        ns_(options.all ? "" : session.ns),
+        view_{.wide = options.output == "wide", .with_namespace = options.all} {}
+
+  int objects() {
+    Json all = Json::array();
+    if (!options_.name.empty()) {
+      auto job = session_.client.get(jobs_resource(), ns_, options_.name);
+      if (!job) return failed(job.error());
+      all.push_back(std::move(*job));
+    } else {
+      const auto listed = session_.client.list(jobs_resource(), ns_, {},
+                                               [&](const Json& job) { all.push_back(job); });
+      if (!listed) return failed(listed.error());
+    }
+    for (Json& job : all) job["metadata"].erase("managedFields");
+    if (options_.output == "name") {
+      for (const Json& job : all) std::printf("%s\n", word(job, "metadata.name").c_str());
+      return 0;
+    }
+    const Json shown = options_.name.empty()
+                           ? Json{{"apiVersion", "v1"}, {"kind", "List"}, {"items", all}}
+                           : all[0];
+    const std::string text =
+        options_.output == "json" ? shown.dump(2) + "\n" : jobspec::to_yaml(shown);
+    std::fputs(text.c_str(), stdout);
+    return 0;
+  }
+
+  int table() {
+    const auto table = session_.client.table(jobs_resource(), ns_, options_.name);
+    if (!table) return failed(table.error());
+    Rows rows = body(*table, view_);
+    if (rows.empty() && !options_.watch) {
+      std::fprintf(stderr, "No DeepSpeedJobs%s.\n",
+                   options_.all ? "" : (" in namespace " + ns_).c_str());
+      return 0;
+    }
+    rows.insert(rows.begin(), heading(*table, view_));
+    std::fputs(columns_text(rows).c_str(), stdout);
+    std::fflush(stdout);
+    return options_.watch ? watch(word(*table, "metadata.resourceVersion"), rows) : 0;
+  }
+
+ private:
+  int failed(const kube::ApiError& error) {
+    return report_api("get", session_, options_.name.empty() ? "" : "job " + options_.name, error);
+  }
+
+  /// A line per change, under the columns of the first table. Gone: from now on.
+  int watch(std::string version, const Rows& shown) {
+    std::vector<size_t> widths(shown[0].size());
+    for (const auto& row : shown)
+      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    while (true) {
+      auto lines = session_.client.watch_table(jobs_resource(), ns_, options_.name, version,
+                                               session_.cancel);
+      if (!lines) {
+        if (lines.error().kind != kube::ApiError::Kind::Gone) return failed(lines.error());
+        version.clear();
+        continue;
+      }
+      while (true) {
+        const auto line = (*lines)->next(kQuiet);
+        if (!line && line.error().kind == kube::NetError::Kind::Timeout) continue;
+        if (!line && line.error().kind == kube::NetError::Kind::Cancelled) return 0;
+        if (!line || !*line) break;  // from the last version again
+        const auto event = kube::parse_watch_event(**line);
+        if (!event || event->kind == kube::WatchEvent::Kind::Error) {
+          version.clear();
+          break;
+        }
+        print(event->object, widths, version);
+      }
+    }
+  }
+
+  /// Only the first table of a watch has columns: those of the list hold.
+  void print(Json table, const std::vector<size_t>& widths, std::string& version) {
+    if (!items(table, "columnDefinitions").empty())
+      columns_ = table["columnDefinitions"];
+    else
+      table["columnDefinitions"] = columns_;
+    for (const Json& row : items(table, "rows"))
+      if (auto seen = word(row, "object.metadata.resourceVersion"); !seen.empty()) version = seen;
+    for (auto& row : body(table, view_)) {
+      for (size_t i = 0; i + 1 < row.size() && i < widths.size(); ++i)
+        row[i].resize(std::max(row[i].size(), widths[i]), ' ');
+      std::fputs(columns_text({row}).c_str(), stdout);
+    }
+    std::fflush(stdout);
+  }
+
+  const GetOptions& options_;
+  Session& session_;
+  const std::string ns_;
+  const TableView view_;
+  Json columns_ = Json::array();
+};
+
+}  // namespace
+
+int run_get(Arguments args, const Connect& connect) {
+  CLI::App app{"DeepSpeedJobs of a cluster, in the columns of the resource.", "dsj get"};
+  GetOptions options;
+  app.add_option("NAME", options.name, "one job (all of the namespace)");
+  add_cluster_flags(app, options.flags);
+  app.add_flag("-A,--all-namespaces", options.all);
+  app.add_flag("-w,--watch", options.watch, "a line per change, until interrupted");
+  app.add_option("-o,--output", options.output, "wide, json, yaml or name")
+      ->check(CLI::IsMember({"wide", "json", "yaml", "name"}));
+  if (const auto over = parse(app, args)) return *over;
+  const bool table = options.output.empty() || options.output == "wide";
+  if (options.all && !options.name.empty())
+    return report("get", Error{ErrorKind::BadInput, "NAME and -A are both given", "", "keep one"});
+  if (options.watch && !table)
+    return report("get", Error{ErrorKind::BadInput, "-w goes with the table only", "",
+                               "kubectl get dsj -w -o json"});
+  const auto session = connect(options.flags);
+  if (!session) return report("get", session.error());
+  Get get(options, **session);
+  return table ? get.table() : get.objects();
+}
+
+}  // namespace dsj::cli

@@ -1,0 +1,19 @@
+// Fields of an API object by their path; an absent one is empty. Names have no dots here.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace dsj::cli {
+
+using Json = nlohmann::json;
+
+/// "status.training.step"; null when a part of the path is missing or no object.
+const Json* find(const Json& object, const std::string& path);
+/// A string as it is, a number or a boolean as JSON has it; empty for all else.
+std::string word(const Json& object, const std::string& path);
+int64_t whole(const Json& object, const std::string& path, int64_t otherwise = 0);
+/// The items of an array; an empty one when there is none.
+const Json& items(const Json& object, const std::string& path);
+
+}  // namespace dsj::cli

@@ -1,0 +1,175 @@
+// dsj plot JOB: the curves of a job in a cluster, as far as worker 0's logs tell them.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+
+#include "cli/cluster/pods.h"
+#include "cli/cluster/verbs.h"
+#include "cli/plot_data.h"
+#include "cli/plot_page.h"
+#include "cli/plot_text.h"
+#include "common/files/posix_files.h"
+#include "common/step_line.h"
+
+namespace dsj::cli {
+namespace {
+
+constexpr kube::Milliseconds kAgain{10'000};
+
+struct PlotJobOptions {
+  ClusterFlags flags;
+  std::string name, page;
+  bool ascii = false, watch = false;
+};
+
+/// Later pods did a step again as it counts.
+class Steps {
+ public:
+  void take(const std::string& log_line) {
+    const auto line = find_step_line(log_line);
+    if (!line) return;
+    last_ = std::max(last_, line->step);
+    const auto put = [&](const char* name, const std::optional<double>& value) {
+      if (value) values_[name][static_cast<double>(line->step)] = *value;
+    };
+    put("loss", line->loss);
+    put("lr", line->lr);
+    put("grad_norm", line->grad_norm);
+    put("tokens_per_second", line->tokens_per_second);
+  }
+
+  RunCurves curves(const std::string& name, const Json& status) const {
+    RunCurves run{.name = name, .steps = last_, .status = status};
+    for (const char* curve : {"loss", "lr", "grad_norm", "tokens_per_second"}) {
+      const auto found = values_.find(curve);
+      if (found != values_.end())
+        run.curves.push_back({curve, {found->second.begin(), found->second.end()}});
+    }
+    return run;
+  }
+
+ private:
+  std::map<std::string, std::map<double, double>> values_;
+  int64_t last_ = 0;
+};
+
+class PlotJob {
+ public:
+  PlotJob(const PlotJobOptions& options, Session& session) : options_(options), session_(session) {}
+
+  int run() {
+    while (true) {
+      bool over = false;
+      if (const int failed = draw(over); failed != 0) return failed;
+      if (!options_.watch || over) return 0;
+      if (session_.clock.sleep(kAgain, session_.cancel)) return 0;
+    }
+  }
+
+ private:
+  int draw(bool& over) {
+    const auto job = session_.client.get(jobs_resource(), session_.ns, options_.name);
+    if (!job) return report_api("plot", session_, "job " + options_.name, job.error());
+    const auto pods = pods_of(session_, options_.name);
+    if (!pods) return report_api("plot", session_, "pods of " + options_.name, pods.error());
+    Steps steps;
+    int read = 0;
+    for (const PodRef& pod : *pods) {
+      if (pod.worker != 0 || !has_log(pod)) continue;
+      const auto done = read_log(session_, pod.name, {}, [&](const std::string& line) {
+        steps.take(line);
+        return true;
+      });
+      if (!done) return report_api("plot", session_, "pod " + pod.name, done.error());
+      ++read;
+    }
+    const Json* status = find(*job, "status");
+    const RunCurves run = steps.curves(options_.name, status ? *status : Json());
+    const std::string state = word(*job, "status.phase");
+    over = state == "Complete" || state == "Failed" || state == "Suspended";
+    if (run.curves.empty() && !options_.watch) return nothing(*job, read);
+    return show(*job, run);
+  }
+
+  int nothing(const Json& job, int read) const {
+    return report("plot",
+                  Error{ErrorKind::Transient,
+                        "no logged step in the logs of " + std::to_string(read) +
+                            " pods of worker 0: the job is " + word(job, "status.phase"),
+                        "job " + options_.name,
+                        "steps are logged every spec.training.loggingSteps; every step is in " +
+                            word(job, "spec.training.outputDir") +
+                            "/metrics.jsonl, for `dsj plot OUT` where the volume is mounted"});
+  }
+
+  int show(const Json& job, const RunCurves& run) const {
+    if (options_.watch && isatty(STDOUT_FILENO) == 1) std::fputs("\x1b[H\x1b[2J", stdout);
+    const std::string total = word(job, "status.training.totalSteps");
+    std::printf(
+        "%s: step %s%s, %s; logged steps of worker 0's pods, all are in %s/metrics.jsonl\n\n",
+        run.name.c_str(), std::to_string(run.steps).c_str(),
+        total.empty() ? "" : (" of " + total).c_str(), word(job, "status.phase").c_str(),
+        word(job, "spec.training.outputDir").c_str());
+    for (const Curve& curve : run.curves) {
+      const TextChart how{.columns = terminal_columns(), .ascii = options_.ascii};
+      std::printf("%s\n", chart_text(curve, how).c_str());
+    }
+    std::fflush(stdout);
+    if (options_.page.empty()) return 0;
+    PosixFiles files;
+    if (const auto written = files.write_atomically(options_.page, plot_page({run})); !written)
+      return report("plot", written.error());
+    std::printf("page: %s\n", options_.page.c_str());
+    return 0;
+  }
+
+  const PlotJobOptions& options_;
+  Session& session_;
+};
+
+/// A cluster's flag means a job; else a word that is a path or a directory means directories.
+bool means_directories(Arguments args) {
+  bool words = false;
+  for (const std::string& arg : args) {
+    if (arg == "-n" || arg.starts_with("--namespace") || arg.starts_with("--context") ||
+        arg.starts_with("--kubeconfig"))
+      return false;
+  }
+  for (const std::string& arg : args) {
+    std::error_code ignored;
+    if (arg.starts_with("-")) continue;
+    if (arg.contains('/') || std::filesystem::is_directory(arg, ignored)) return true;
+    words = true;
+  }
+  return !words;  // its help
+}
+
+}  // namespace
+
+int run_plot_jobs(Arguments args, const Connect& connect) {
+  CLI::App app{
+      "Draws loss, lr, grad_norm and tokens per second of a job's logged steps "
+      "(spec.training.loggingSteps), read from the logs of worker 0's pods that still exist. "
+      "Every step, and evaluations, are in OUTPUT/metrics.jsonl of the job's volume: where it is "
+      "mounted, `dsj plot OUTPUT` draws those.",
+      "dsj plot"};
+  PlotJobOptions options;
+  app.add_option("NAME", options.name, "the job")->required();
+  add_cluster_flags(app, options.flags);
+  app.add_option("--page", options.page, "also a page with the curves, into this file");
+  app.add_flag("--ascii", options.ascii, "stars instead of Braille dots");
+  app.add_flag("--watch", options.watch, "again every ten seconds until the job is over");
+  if (const auto over = parse(app, args)) return *over;
+  const auto session = connect(options.flags);
+  if (!session) return report("plot", session.error());
+  return PlotJob(options, **session).run();
+}
+
+int run_plot_any(Arguments args, const Connect& connect) {
+  return means_directories(args) ? run_plot(args) : run_plot_jobs(args, connect);
+}
+
+}  // namespace dsj::cli

@@ -1,0 +1,34 @@
+// A job's pods, by worker, and their logs.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/cluster/json_path.h"
+#include "cli/cluster/session.h"
+
+namespace dsj::cli {
+
+struct PodRef {
+  std::string name;
+  int64_t worker = 0;
+  int64_t incarnation = 0;
+  Json object;
+};
+
+/// By worker, then by incarnation: the newest of a worker is the last.
+kube::ApiResult<std::vector<PodRef>> pods_of(Session& session, const std::string& job);
+
+/// Whether the pod's container "worker" has begun: it has a log.
+bool has_log(const PodRef& pod);
+
+/// Each line to `line`, until the log ends; false from `line` ends it.
+kube::ApiResult<void> read_log(Session& session, const std::string& pod, kube::LogOptions options,
+                               const std::function<bool(const std::string&)>& line);
+
+/// The text behind "[rank N] "; nullptr: the line is not this rank's.
+const char* line_of_rank(const std::string& line, const std::string& prefix);
+std::string rank_prefix(int64_t rank);
+
+}  // namespace dsj::cli

@@ -1,0 +1,85 @@
+#include "cli/cluster/redact.h"
+
+#include <algorithm>
+#include <regex>
+
+namespace dsj::cli {
+namespace {
+
+constexpr char kGone[] = "<redacted>";
+
+/// Variables that say how a program runs, not who it is.
+constexpr const char* kPlain[] = {"DSJ_",  "OMP_",   "MKL_",        "NCCL_",     "GLOO_",
+                                  "CUDA_", "TORCH_", "TOKENIZERS_", "LD_LIBRARY"};
+
+bool is_plain(const std::string& name) {
+  return std::ranges::any_of(kPlain, [&](const char* start) { return name.starts_with(start); });
+}
+
+void redact_words(Json& container, const char* key) {
+  const auto words = container.find(key);
+  if (words == container.end() || !words->is_array()) return;
+  bool next = false;  // a switch's value is a word of its own
+  static const std::regex name("^--?[\\w.-]*(token|passw|secret|api-?_?key|credential)[\\w.-]*$",
+                               std::regex::icase);
+  for (Json& one : *words) {
+    if (!one.is_string()) continue;
+    const std::string text = one;
+    one = next ? std::string(kGone) : redacted_text(text);
+    next = std::regex_match(text, name);
+  }
+}
+
+void redact_pod_spec(Json& spec) {
+  for (const char* list : {"containers", "initContainers", "ephemeralContainers"}) {
+    const auto containers = spec.find(list);
+    if (containers == spec.end() || !containers->is_array()) continue;
+    for (Json& container : *containers) {
+      if (!container.is_object()) continue;
+      redact_words(container, "command");
+      redact_words(container, "args");
+      const auto env = container.find("env");
+      if (env == container.end() || !env->is_array()) continue;
+      for (Json& variable : *env)
+        if (variable.is_object() && variable.contains("value") && !is_plain(word(variable, "name")))
+          variable["value"] = kGone;
+    }
+  }
+}
+
+}  // namespace
+
+std::string redacted_text(const std::string& text) {
+  static const std::pair<std::regex, const char*> kRules[] = {
+      {std::regex("eyJ[\\w-]{8,}\\.[\\w-]+\\.[\\w-]*"), kGone},
+      {std::regex("\\b(hf|ghp|gho|ghs|glpat|xox[abp])[_-][A-Za-z0-9_-]{10,}"), kGone},
+      {std::regex("\\bsk-[A-Za-z0-9_-]{16,}"), kGone},
+      {std::regex("\\bAKIA[A-Z0-9]{12,}"), kGone},
+      {std::regex("(bearer|basic) +[A-Za-z0-9._~+/=-]{8,}", std::regex::icase), "$1 <redacted>"},
+      {std::regex("://[^/\\s:@]+:[^/\\s@]+@"), "://<redacted>@"},
+      {std::regex(
+           "([\\w-]*(token|passw(or)?d|secret|api[_-]?key|credential)[\\w-]*[\"']?\\s*[=:]\\s*)"
+           "(\"[^\"]*\"|'[^']*'|[^\\s,;]+)",
+           std::regex::icase),
+       "$1<redacted>"},
+  };
+  std::string out = text;
+  for (const auto& [rule, instead] : kRules) out = std::regex_replace(out, rule, instead);
+  return out;
+}
+
+Json redacted(Json object) {
+  if (const auto metadata = object.find("metadata"); metadata != object.end()) {
+    metadata->erase("managedFields");
+    if (const auto notes = metadata->find("annotations"); notes != metadata->end())
+      notes->erase("kubectl.kubernetes.io/last-applied-configuration");
+  }
+  if (!object.contains("spec") || !object["spec"].is_object()) return object;
+  Json& spec = object["spec"];
+  redact_pod_spec(spec);
+  const Json::json_pointer path("/workers/template/spec");
+  if (spec.contains(path) && spec[path].is_object()) redact_pod_spec(spec[path]);
+  return object;
+}
+
+}  // namespace dsj::cli

@@ -1,0 +1,71 @@
+#include "tests/cli/cluster/world.h"
+
+namespace dsj::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Logs : public testing::World {
+ protected:
+  void SetUp() override {
+    add_job("quick");
+    set_status("quick", {{"phase", "Running"}});
+    add_pod("quick", 0, 1, "Failed", {"[rank 0] old", "[rank 1] old"});
+    add_pod("quick", 0, 2, "Running",
+            {"12:00 info [worker 0] attempt 2 starts", "[rank 0] a", "[rank 1] b", "[rank 0] c"});
+    add_pod("quick", 1, 1, "Running", {"[rank 2] x", "[rank 3] y", "[rank 30] z"});
+    add_pod("quick", 1, 2, "Pending", {});
+  }
+};
+
+TEST_F(Logs, WithoutARankAllOfWorkerZero) {
+  ASSERT_EQ(run(run_logs, {"quick"}), 0) << err_;
+  EXPECT_EQ(out_, "12:00 info [worker 0] attempt 2 starts\n[rank 0] a\n[rank 1] b\n[rank 0] c\n");
+}
+
+TEST_F(Logs, ARanksLinesAlone) {
+  ASSERT_EQ(run(run_logs, {"quick", "--rank", "0"}), 0);
+  EXPECT_EQ(out_, "a\nc\n");
+  ASSERT_EQ(run(run_logs, {"quick", "--rank", "0", "--tail", "1"}), 0);
+  EXPECT_EQ(out_, "c\n");
+  ASSERT_EQ(run(run_logs, {"quick", "--rank=0", "--previous"}), 0);
+  EXPECT_EQ(out_, "old\n");
+  ASSERT_EQ(run(run_logs, {"quick", "--rank=3", "--previous"}), 0);
+  EXPECT_EQ(out_, "y\n") << "rank 30's is not rank 3's";
+}
+
+TEST_F(Logs, APodThatHasNotStarted) {
+  EXPECT_EQ(run(run_logs, {"quick", "--worker", "1"}), 1);
+  EXPECT_THAT(err_, HasSubstr("ContainerCreating"));
+  EXPECT_THAT(err_, HasSubstr("describe quick"));
+}
+
+TEST_F(Logs, ARankThatTheJobDoesNotHave) {
+  EXPECT_EQ(run(run_logs, {"quick", "--rank", "4"}), 2);
+  EXPECT_THAT(err_, HasSubstr("ranks are 0 to 3"));
+  EXPECT_EQ(run(run_logs, {"nothing"}), kExitNotFound);
+}
+
+TEST_F(Logs, WithoutPodsItSaysWhereTheLogsLie) {
+  add_job("gone");
+  set_status("gone", {{"phase", "Suspended"}});
+  EXPECT_EQ(run(run_logs, {"gone"}), 1);
+  EXPECT_THAT(err_, HasSubstr("Suspended"));
+  EXPECT_THAT(err_, HasSubstr("/o/logs"));
+}
+
+TEST_F(Logs, FollowingGoesOnInTheNextPod) {
+  add_job("moved");
+  set_status("moved", {{"phase", "Restarting"}});
+  add_pod("moved", 0, 1, "Failed", {"[rank 0] one"});
+  clock_.meanwhile = [&] {
+    add_pod("moved", 0, 2, "Failed", {"[rank 0] two"});
+    set_status("moved", {{"phase", "Complete"}});
+  };
+  ASSERT_EQ(run(run_logs, {"moved", "-f"}), 0) << err_;
+  EXPECT_EQ(out_, "[rank 0] one\n[rank 0] two\n");
+  EXPECT_THAT(err_, HasSubstr("goes on as moved-worker-0-2"));
+}
+
+}  // namespace
+}  // namespace dsj::cli

@@ -1,0 +1,182 @@
+// The verbs against a real API server with the real CRD; the test is the operator. $KUBECONFIG
+// names the server; without one this program fails.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "cli/cluster/json_path.h"
+#include "cli/cluster/verbs.h"
+#include "common/jobspec/yaml.h"
+#include "kube/access.h"
+#include "kube/api_transport.h"
+
+namespace dsj::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RealVerbs : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto access = kube::access_from_kubeconfig_file();
+    ASSERT_TRUE(access) << access.error().to_string() << ": start one with tests/cluster";
+    auto transport = kube::make_api_transport(*access);
+    ASSERT_TRUE(transport) << transport.error().to_string();
+    transport_ = std::move(*transport);
+    client_ = std::make_unique<kube::Client>(*transport_, kube::system_clock());
+    const auto crd = jobspec::read_yaml(std::string(DSJ_SOURCE_DIR) + "/crds/deepspeedjobs.yaml");
+    ASSERT_TRUE(crd) << crd.error().to_string();
+    ASSERT_TRUE(client_->apply(kube::resources::custom_resource_definitions(), "", crd->value,
+                               {.manager = "test"}));
+    ns_ = "verbs-" + std::to_string(getpid()) + "-" + std::to_string(++spaces_);
+    ASSERT_TRUE(client_->create(
+        kube::resources::namespaces(), "",
+        {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", ns_}}}}));
+    for (int i = 0; i < 600 && !client_->list(jobs_resource(), ns_, {}, [](const Json&) {}); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const auto made = client_->create(jobs_resource(), ns_, Json::parse(R"({
+      "apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob",
+      "metadata": {"name": "quick"},
+      "spec": {"deepspeed": {"config": {"train_micro_batch_size_per_gpu": "auto"}},
+        "training": {"modelNameOrPath": "/m", "dataPath": "/d", "outputDir": "/o", "maxSteps": 3},
+        "workers": {"replicas": 2}}})"));
+    ASSERT_TRUE(made) << made.error().to_string();
+  }
+  void TearDown() override {
+    if (client_) (void)client_->remove(kube::resources::namespaces(), "", ns_);
+  }
+
+  void set_status(const Json& status) {
+    const auto set =
+        client_->merge_patch(jobs_resource(), ns_, "quick", {{"status", status}}, "status");
+    ASSERT_TRUE(set) << set.error().to_string();
+  }
+  int run(int (*verb)(Arguments, const Connect&), std::vector<std::string> args) {
+    args.insert(args.end(), {"-n", ns_});
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    const int code = verb(args, connect_to_cluster);
+    out_ = ::testing::internal::GetCapturedStdout();
+    err_ = ::testing::internal::GetCapturedStderr();
+    return code;
+  }
+
+  static inline int spaces_ = 0;
+  std::unique_ptr<kube::Transport> transport_;
+  std::unique_ptr<kube::Client> client_;
+  std::string ns_, out_, err_;
+};
+
+TEST_F(RealVerbs, GetShowsTheColumnsOfTheResource) {
+  set_status({{"phase", "Running"}, {"workers", "2/2"}, {"training", {{"step", 2}}}});
+  ASSERT_EQ(run(run_get, {}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("NAME    STATE     WORKERS   STEP   PROGRESS   RESTARTS   CKPT"));
+  EXPECT_THAT(out_, HasSubstr("quick   Running   2/2       2      <none>     <none>     <none>"));
+  ASSERT_EQ(run(run_get, {"quick", "-o", "wide"}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("TOK/S"));
+  EXPECT_EQ(run(run_get, {"slow"}), kExitNotFound);
+  EXPECT_THAT(err_, HasSubstr("\"slow\" not found"));
+}
+
+TEST_F(RealVerbs, AWatchShowsChanges) {
+  kube::Cancel stop;
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    set_status({{"phase", "Running"}, {"training", {{"step", 1}}}});
+    set_status({{"phase", "Complete"}, {"training", {{"step", 3}}}});
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    stop.cancel();
+  });
+  ::testing::internal::CaptureStdout();
+  const auto same = [&](const ClusterFlags&) -> Result<std::unique_ptr<Session>> {
+    auto made =
+        std::make_unique<Session>(std::shared_ptr<kube::Transport>(transport_.get(), [](auto*) {}),
+                                  kube::system_clock(), ns_, "");
+    made->cancel = stop;
+    return made;
+  };
+  EXPECT_EQ(run_get(std::vector<std::string>{"-w"}, same), 0);
+  other.join();
+  const std::string out = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(out, HasSubstr("quick   Running"));
+  EXPECT_THAT(out, HasSubstr("quick   Complete"));
+}
+
+TEST_F(RealVerbs, DescribeReadsJobPodsAndEvents) {
+  set_status({{"phase", "Pending"},
+              {"conditions", Json::array({{{"type", "Accepted"},
+                                           {"status", "True"},
+                                           {"reason", "ConfigAccepted"},
+                                           {"message", ""},
+                                           {"lastTransitionTime", "2026-01-01T00:00:00Z"}}})}});
+  const auto told = client_->create(kube::resources::events(), ns_,
+                                    {{"apiVersion", "events.k8s.io/v1"},
+                                     {"kind", "Event"},
+                                     {"metadata", {{"name", "quick.1"}, {"namespace", ns_}}},
+                                     {"regarding",
+                                      {{"kind", "DeepSpeedJob"},
+                                       {"name", "quick"},
+                                       {"namespace", ns_},
+                                       {"apiVersion", "training.dsj.dev/v1alpha1"}}},
+                                     {"type", "Normal"},
+                                     {"reason", "ConfigAccepted"},
+                                     {"note", "the spec is accepted"},
+                                     {"action", "Reconcile"},
+                                     {"eventTime", "2026-01-01T00:00:00.000000Z"},
+                                     {"reportingController", "test"},
+                                     {"reportingInstance", "test"}});
+  ASSERT_TRUE(told) << told.error().to_string();
+  ASSERT_EQ(run(run_describe, {"quick"}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("State:        Pending"));
+  EXPECT_THAT(out_, HasSubstr("Accepted   True     ConfigAccepted"));
+  EXPECT_THAT(out_, HasSubstr("the spec is accepted"));
+  EXPECT_THAT(out_, HasSubstr("train_micro_batch_size_per_gpu"));
+  ASSERT_EQ(run(run_debug, {"quick"}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("Kubernetes v1."));
+}
+
+TEST_F(RealVerbs, SuspendAndResumePatchTheSpecAndWait) {
+  std::thread operator_like([&] {
+    for (int i = 0; i < 200; ++i) {
+      const auto job = client_->get(jobs_resource(), ns_, "quick");
+      const bool suspended = job && (*job)["spec"].value("suspend", false);
+      if (suspended) {
+        set_status({{"phase", "Suspended"},
+                    {"observedGeneration", (*job)["metadata"]["generation"]},
+                    {"checkpoint", {{"lastSaved", {{"step", 2}}}}}});
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  });
+  EXPECT_EQ(run(run_suspend, {"quick", "--wait", "--timeout", "60"}), 0) << err_;
+  operator_like.join();
+  EXPECT_THAT(out_, HasSubstr("quick is Suspended, saved at step 2"));
+  EXPECT_EQ(run(run_resume, {"quick"}), 0) << err_;
+  EXPECT_EQ((*client_->get(jobs_resource(), ns_, "quick"))["spec"]["suspend"], false);
+}
+
+TEST_F(RealVerbs, AnUnreachableServerAndAForbiddenUser) {
+  kube::Access access;
+  access = *kube::access_from_kubeconfig_file();
+  access.server = "https://127.0.0.1:1";
+  const auto dead = [&](const ClusterFlags&) -> Result<std::unique_ptr<Session>> {
+    DSJ_TRY(auto transport, kube::make_api_transport(access));
+    return std::make_unique<Session>(std::move(transport), kube::system_clock(), "x",
+                                     access.server);
+  };
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(run_get({}, dead), kExitUnreachable);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("https://127.0.0.1:1"));
+  access = *kube::access_from_kubeconfig_file();
+  access.client_certificate_pem.clear();
+  access.client_key_pem.clear();
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(run_get({}, dead), kExitForbidden);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("system:anonymous"));
+}
+
+}  // namespace
+}  // namespace dsj::cli
