@@ -75,6 +75,7 @@ Agent::Agent(const AgentConfig& config, int worker, int64_t incarnation, AgentPo
       worker_({.worker = worker,
                .incarnation = incarnation,
                .slots = config.slots,
+               .own_codes = config.user_program,
                .lease = config.lease,
                .join_timeout = config.join_timeout},
               now) {
@@ -216,11 +217,21 @@ void Agent::react(const WorkerEvent& event, Time now) {
   }
 }
 
+bool Agent::gives_ds_config() const {
+  return config_.user_program && !config_.job.ds_config.empty();
+}
+
+std::string Agent::ds_config_path() const {
+  return path_join(config_.run_dir, kDsConfigFile);
+}
+
 Status Agent::write_job_file(const Directive& directive, const std::string& path) {
   JobFile job = config_.job;
   job.attempt = directive.attempt;
   job.world_size = directive.world_size;
-  return ports_.files.write_atomically(path, to_json(job).dump(1) + "\n");
+  DSJ_TRY_STATUS(ports_.files.write_atomically(path, to_json(job).dump(1) + "\n"));
+  if (!gives_ds_config()) return {};
+  return ports_.files.write_atomically(ds_config_path(), job.ds_config.dump(1) + "\n");
 }
 
 void Agent::launch(const Directive& directive, Time now) {
@@ -231,7 +242,7 @@ void Agent::launch(const Directive& directive, Time now) {
   const Status job_written = write_job_file(directive, job_file);
   ranks_.clear();
   ranks_.resize(config_.slots);
-  if (!config_.hand_store) ports_.ranks.close_store(std::exchange(store_, {}));
+  if (config_.user_program) ports_.ranks.close_store(std::exchange(store_, {}));
   std::vector<std::pair<int, Error>> problems;
   for (int local = 0; local < config_.slots; ++local) {
     LocalRank& own = ranks_[local];
@@ -248,6 +259,7 @@ void Agent::launch(const Directive& directive, Time now) {
     start.place.master_addr = directive.master_addr;
     start.place.master_port = directive.master_port;
     start.place.job_file = job_file;
+    if (gives_ds_config()) start.place.ds_config = ds_config_path();
     start.place.store_fd = worker == 0 ? store_.fd : -1;
     start.place.threads = threads_;
     auto started = job_written ? ports_.ranks.start(start)
@@ -262,7 +274,7 @@ void Agent::launch(const Directive& directive, Time now) {
   if (worker == 0) ports_.ranks.close_store(std::exchange(store_, {}));  // rank 0 has it now
   for (const auto& [local, error] : problems) {
     react(RankError{local, "CannotStart", error.to_string()}, now);
-    react(RankExited{local, kExitEnvironment, 0, ""}, now);
+    react(RankExited{local, kExitEnvironment, 0, "", false}, now);
   }
 }
 
@@ -278,7 +290,8 @@ void Agent::watch_ranks(Time now) {
     log::info("rank " + std::to_string(own.rank) + " ended with " +
               describe_exit(exit->exit_code, exit->signal));
     const bool tells =
-        exit->signal != 0 || (exit->exit_code != kExitDone && exit->exit_code != kExitPreempted);
+        exit->signal != 0 || (exit->exit_code != kExitDone &&
+                              (config_.user_program || exit->exit_code != kExitPreempted));
     react(RankExited{local, exit->exit_code, exit->signal,
                      tells ? ports_.ranks.last_words(own.process, kLastWordsBytesMax) : ""},
           now);

@@ -76,6 +76,8 @@ class Agent {
   void carry_out(const Command& command, Time now);
   void publish_attempt(const PublishAttempt& publish, Time now);
   void launch(const Directive& directive, Time now);
+  bool gives_ds_config() const;
+  std::string ds_config_path() const;
   Status write_job_file(const Directive& directive, const std::string& path);
   void watch_ranks(Time now);
   void read_events(int local, bool to_the_end, Time now);

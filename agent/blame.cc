@@ -4,6 +4,7 @@
 #include <cstring>
 #include <tuple>
 
+#include "agent/rank_end.h"
 #include "common/contract.h"
 
 namespace dsj::agent {
@@ -14,34 +15,31 @@ using namespace dsj::contract;
 enum Suspicion { kFatal, kOwnFault, kHung, kLostPeer, kInnocent };
 
 Suspicion suspicion_of(const Session& s, const RankState& rank, bool a_peer_gave_up) {
-  if (rank.running) return kInnocent;
-  if (rank.stopped) return a_peer_gave_up ? kHung : kInnocent;
-  // Too early in its start to save anything: it had no handler yet.
-  if (rank.signal == SIGTERM && s.stop_requested) return kInnocent;
-  if (rank.signal != 0) return kOwnFault;
-  switch (rank.exit_code) {
-    case kExitDone:
-    case kExitPreempted:
+  switch (end_of(rank)) {
+    case RankEnd::Running:
+    case RankEnd::Done:
+    case RankEnd::Preempted:
       return kInnocent;
-    case kExitPeerLost:
+    case RankEnd::Stopped:
+      return a_peer_gave_up ? kHung : kInnocent;
+    case RankEnd::LostPeer:
       return s.stop_requested ? kInnocent : kLostPeer;
-    case kExitBadInput:
-    case kExitEnvironment:
+    case RankEnd::Refused:
       return kFatal;
-    default:
-      return kOwnFault;
+    case RankEnd::Failed:
+      break;
   }
+  // Too early in its start to save anything: it had no handler yet.
+  return rank.signal == SIGTERM && s.stop_requested ? kInnocent : kOwnFault;
 }
 
 std::string default_reason(const RankState& rank, Suspicion suspicion) {
   if (suspicion == kHung) return "HangDetected";
   if (rank.signal != 0) return "Killed";
-  switch (rank.exit_code) {
-    case kExitBadInput:
-      return "BadInput";
-    case kExitEnvironment:
-      return "Environment";
-    case kExitPeerLost:
+  switch (end_of(rank)) {
+    case RankEnd::Refused:
+      return rank.exit_code == kExitBadInput ? "BadInput" : "Environment";
+    case RankEnd::LostPeer:
       return "PeerLost";
     default:
       return "RankFailed";
@@ -57,7 +55,8 @@ Failure blame_rank(const Session& s, int worker, int number, const RankState& ra
                   .signal = rank.signal,
                   .step = s.highest_step,
                   .reason = rank.reason.empty() ? default_reason(rank, suspicion) : rank.reason,
-                  .last_words = rank.last_words};
+                  .last_words = rank.last_words,
+                  .refused = suspicion == kFatal};
   failure.message = "rank " + std::to_string(number);
   if (suspicion != kHung) {
     failure.message += " ended with " + describe_exit(rank.exit_code, rank.signal);
@@ -75,7 +74,7 @@ bool a_peer_gave_up(const Session& s) {
   for (const auto& worker : s.workers) {
     if (worker.report.attempt != s.attempt) continue;
     for (const auto& rank : worker.report.ranks) {
-      if (!rank.running && rank.signal == 0 && rank.exit_code == kExitPeerLost) return true;
+      if (end_of(rank) == RankEnd::LostPeer) return true;
     }
   }
   return false;

@@ -14,6 +14,7 @@ std::string to_text(const AgentConfig& config) {
                        {"key", config.key},
                        {"address", config.address},
                        {"rankCommand", config.rank_command},
+                       {"userProgram", config.user_program},
                        {"ranksOnHost", config.ranks_on_host},
                        {"lastAttempt", config.last_attempt},
                        {"predecessor", config.predecessor},
@@ -40,6 +41,7 @@ Result<AgentConfig> agent_config_from_text(const std::string& text, const std::s
     config.key = object.at("key");
     config.address = object.at("address");
     config.rank_command = object.at("rankCommand");
+    config.user_program = object.at("userProgram");
     config.ranks_on_host = object.at("ranksOnHost");
     config.last_attempt = object.at("lastAttempt");
     config.predecessor = object.at("predecessor");

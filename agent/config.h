@@ -26,9 +26,10 @@ struct AgentConfig {
   int64_t last_attempt = 0;  ///< of status; the attempt file may know better
   bool predecessor = false;  ///< an earlier agent of worker 0 may have left ranks running
   RestartBudget budget;
-  /// Rank 0 gets the store's listening socket; false (a program of the user's own): it listens
-  /// itself on the port that is free then.
-  bool hand_store = true;
+  /// launcher: Command. Rank 0 listens itself on the store's port, which is free then, instead of
+  /// getting the socket; of exit codes only 0 has a meaning (rank_end.h); ds_config lies in a file
+  /// of its own (contract.h: kEnvDsConfig).
+  bool user_program = false;
   Time join_timeout{120'000};  ///< a worker gives up when nothing answers for so long
   Time silence{6000}, lease{4000}, blame{1000}, grace{600'000}, stall{1'800'000};
 };

@@ -22,6 +22,8 @@ struct RankState {
   int exit_code = 0;       ///< of a rank that ended by itself
   int signal = 0;          ///< of a rank that a signal ended
   bool stopped = false;    ///< that signal was its own agent's SIGKILL
+  bool asked = false;      ///< SIGTERM had been sent to it before it ended
+  bool own_codes = false;  ///< of a user's own program: of its exit codes only 0 has a meaning
   int exit_order = 0;      ///< 1: first of this worker's ranks to end
   int64_t step = 0;        ///< last step it told
   std::string reason;      ///< of its error event; empty: it told none

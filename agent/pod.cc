@@ -61,7 +61,8 @@ Result<Pod> pod_from_environment(const std::function<std::string(const char*)>& 
 }
 
 Result<AgentConfig> pod_config(const Pod& pod, const WorkerJob& job, const std::string& scratch,
-                               const std::string& programs) {
+                               const std::string& programs,
+                               const std::vector<std::string>& command) {
   if (pod.worker >= job.replicas) {
     return bad_input(
         "worker " + std::to_string(pod.worker) + " of " + std::to_string(job.replicas) + " workers",
@@ -73,9 +74,9 @@ Result<AgentConfig> pod_config(const Pod& pod, const WorkerJob& job, const std::
   config.slots = job.slots;
   config.run_dir = scratch;
   config.address = pod.ip;
-  config.rank_command = job.rank_command;
-  if (config.rank_command.empty()) config.rank_command = {path_join(programs, "dsj-train")};
-  config.hand_store = job.rank_command.empty();
+  config.user_program = !command.empty();
+  config.rank_command = command;
+  if (command.empty()) config.rank_command = {path_join(programs, "dsj-train")};
   config.ranks_on_host = job.slots;
   config.predecessor = pod.incarnation > 1;
   config.budget.limit = job.restart_limit;
@@ -83,7 +84,7 @@ Result<AgentConfig> pod_config(const Pod& pod, const WorkerJob& job, const std::
   config.lease = Time(10'000);
   config.grace = job.save_timeout;
   // A program of the user's own tells no steps: nobody can know that it hangs.
-  config.stall = job.rank_command.empty() ? job.step_timeout : Time(INT64_MAX / 4);
+  config.stall = config.user_program ? Time(INT64_MAX / 4) : job.step_timeout;
   config.join_timeout = Time(1'800'000);  // worker 0's image may have to be pulled on a new node
   return config;
 }

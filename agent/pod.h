@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "agent/config.h"
 #include "agent/token.h"
@@ -22,9 +23,11 @@ struct Pod {
 /// wrong at once.
 Result<Pod> pod_from_environment(const std::function<std::string(const char*)>& get);
 
-/// Times are longer than on one machine: a network has pauses. `programs`: where dsj-train lies.
+/// Times are longer than on one machine: a network has pauses. `programs`: where dsj-train lies;
+/// `command`: of a launcher: Command the program and its arguments, else empty.
 Result<AgentConfig> pod_config(const Pod& pod, const WorkerJob& job, const std::string& scratch,
-                               const std::string& programs);
+                               const std::string& programs,
+                               const std::vector<std::string>& command);
 
 /// What the tokens of this job's workers must say; `issuer` is that of this pod's own token, which
 /// the kubelet put there.

@@ -99,7 +99,7 @@ struct Cluster {
 
 class PodAgent {
  public:
-  explicit PodAgent(std::string root) : root_(std::move(root)) {}
+  explicit PodAgent(const PodOptions& options) : root_(options.root), command_(options.command) {}
   ~PodAgent() { fetches_.cancel(); }
   Result<int> run();
 
@@ -120,6 +120,7 @@ class PodAgent {
   void wait_until_stored();
 
   const std::string root_;
+  const std::vector<std::string> command_;
   Pod pod_;
   WorkerJob job_;
   AgentConfig config_;
@@ -146,7 +147,7 @@ Status PodAgent::read_pod() {
   DSJ_TRY(const std::string text, files_.read_all(path, 4 << 20));
   DSJ_TRY(job_, worker_job_from_text(text, path));
   const std::string own = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  DSJ_TRY(config_, pod_config(pod_, job_, root_ + kScratchMountPath, own));
+  DSJ_TRY(config_, pod_config(pod_, job_, root_ + kScratchMountPath, own, command_));
   return {};
 }
 
@@ -255,7 +256,7 @@ void PodAgent::take_signals(Agent& agent, int signals) {
     if (number == SIGCHLD) continue;
     if (number != SIGUSR1 && number != SIGUSR2) {
       stop(agent, "signal " + std::to_string(number));
-    } else if (!job_.rank_command.empty()) {
+    } else if (config_.user_program) {
       for (const auto& rank : agent.rank_logs()) {
         if (rank.running) signal_group(rank.pid, number);
       }
@@ -333,7 +334,7 @@ Result<int> PodAgent::run() {
 
 int run_pod(const PodOptions& options) {
   log::init("worker");
-  PodAgent pod(options.root);
+  PodAgent pod(options);
   const auto code = pod.run();
   if (code) return *code;
   log::error(code.error().to_string());

@@ -5,11 +5,13 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace dsj::agent {
 
 struct PodOptions {
-  std::string root;  ///< before every mounted path; empty in a pod
+  std::string root;                  ///< before every mounted path; empty in a pod
+  std::vector<std::string> command;  ///< launcher: Command: a rank's program and its arguments
 };
 
 /// Runs to the end of the job; returns its exit code (contract.h). SIGTERM, SIGINT and SIGHUP stop

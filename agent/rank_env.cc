@@ -25,6 +25,8 @@ std::vector<std::string> rank_environment(const std::vector<std::string>& inheri
   names[kEnvMasterAddr] = place.master_addr;
   names[kEnvMasterPort] = std::to_string(place.master_port);
   names[kEnvJobFile] = place.job_file;
+  names.erase(kEnvDsConfig);
+  if (!place.ds_config.empty()) names[kEnvDsConfig] = place.ds_config;
   names[kEnvEventFd] = std::to_string(place.event_fd);
   if (place.rank == 0 && place.store_fd >= 0) names[kEnvStoreFd] = std::to_string(place.store_fd);
   names.try_emplace("OMP_NUM_THREADS", std::to_string(place.threads));

@@ -13,6 +13,7 @@ struct RankPlace {
   std::string master_addr;
   int master_port = 0;
   std::string job_file;
+  std::string ds_config;  ///< its file; empty: none
   int event_fd = -1;
   int store_fd = -1;  ///< rank 0 only
   int threads = 1;    ///< OMP_NUM_THREADS, unless the user set it

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "agent/blame.h"
+#include "agent/rank_end.h"
 #include "common/check.h"
 #include "common/contract.h"
 
@@ -74,20 +75,29 @@ struct Exits {
   int done = 0, preempted = 0, other = 0, running = 0;
   int first_other = -1;  ///< worker of the first of `other`
   int worker_out = -1;   ///< a worker that is gone or will not run this attempt any more
+  bool own_codes = false;
 };
 
 void count_rank(const RankState& rank, int worker, Exits& exits) {
-  if (rank.running) {
-    ++exits.running;
-  } else if (rank.signal == 0 && rank.exit_code == kExitDone) {
-    ++exits.done;
-  } else if (rank.signal == 0 && rank.exit_code == kExitPreempted) {
-    ++exits.preempted;
-  } else {
-    ++exits.other;
-    if (rank.stopped) exits.worker_out = worker;
-    if (exits.first_other < 0) exits.first_other = worker;
+  exits.own_codes |= rank.own_codes;
+  switch (end_of(rank)) {
+    case RankEnd::Running:
+      ++exits.running;
+      return;
+    case RankEnd::Done:
+      ++exits.done;
+      return;
+    case RankEnd::Preempted:
+      ++exits.preempted;
+      return;
+    case RankEnd::Stopped:
+      exits.worker_out = worker;
+      break;
+    default:
+      break;
   }
+  ++exits.other;
+  if (exits.first_other < 0) exits.first_other = worker;
 }
 
 Exits count_exits(const Session& s, Time now) {
@@ -125,8 +135,11 @@ void watch(Session& s, Time now, Commands& out) {
   note_progress(s, now);
   const Exits exits = count_exits(s, now);
   if (exits.done == world_size(s)) {
-    return finish(s, {kExitDone, "Completed", "the last step is done, saved and exported"}, now,
-                  out);
+    return finish(s,
+                  {kExitDone, "Completed",
+                   exits.own_codes ? "every rank ended with exit code 0"
+                                   : "the last step is done, saved and exported"},
+                  now, out);
   }
   if (exits.other > 0 || exits.worker_out >= 0) {
     s.suspect = exits.first_other;
@@ -145,6 +158,15 @@ void watch(Session& s, Time now, Commands& out) {
 
 void conclude_stop(Session& s, const Exits& exits, const std::optional<Failure>& failure, Time now,
                    Commands& out) {
+  // A program of the user's own tells no step, unless it writes our event lines: what it saved when
+  // it was asked to leave is not known here.
+  const bool told = s.highest_step > 0 && s.newest_checkpoint >= s.highest_step;
+  if (exits.own_codes && !told && exits.preempted > 0 && exits.other == 0 && exits.worker_out < 0) {
+    return finish(s,
+                  {kExitPreempted, "StoppedWithoutCheckpoint",
+                   "stopped on request; the program saved what it saves by itself"},
+                  now, out);
+  }
   // Before the first step there is nothing to save: ranks leave at once, wherever they are, and
   // whoever is hit in a collective is no failure.
   const bool left = exits.preempted > 0 || (failure && failure->signal == SIGTERM);
@@ -172,10 +194,7 @@ void conclude_stop(Session& s, const Exits& exits, const std::optional<Failure>&
 /// Every rank of the attempt is gone: the job ends, or another attempt follows.
 void conclude(Session& s, Time now, Commands& out) {
   const auto culprit = find_culprit(s, now);
-  const bool fatal =
-      culprit && culprit->signal == 0 &&
-      (culprit->exit_code == kExitBadInput || culprit->exit_code == kExitEnvironment);
-  if (fatal) {
+  if (culprit && culprit->refused) {
     out.push_back(AttemptFailed{*culprit, false, Time(0), s.budget});
     return finish(s, {culprit->exit_code, culprit->reason, culprit->message}, now, out);
   }

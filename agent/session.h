@@ -49,6 +49,7 @@ struct Failure {
   std::string reason;      ///< one word: of the rank's error event, else RankFailed, Killed ...
   std::string message;     ///< one sentence
   std::string last_words;  ///< end of its log
+  bool refused = false;    ///< no attempt can help
 };
 
 struct Outcome {

@@ -12,6 +12,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <sstream>
 
 #include "common/check.h"
 
@@ -71,6 +72,21 @@ Error os_error(const std::string& what, const std::string& where, int number) {
 }
 
 }  // namespace
+
+std::optional<std::string> find_program(const std::string& name, const std::string& folders) {
+  const auto runs = [](const std::string& path) {
+    struct stat info {};
+    return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
+           access(path.c_str(), X_OK) == 0;
+  };
+  if (name.find('/') != std::string::npos) return runs(name) ? std::optional(name) : std::nullopt;
+  std::istringstream all(folders);
+  for (std::string folder; std::getline(all, folder, ':');) {
+    const std::string file = (folder.empty() ? "." : folder) + "/" + name;
+    if (runs(file)) return file;
+  }
+  return std::nullopt;
+}
 
 Result<pid_t> spawn(const SpawnSpec& spec) {
   DSJ_CHECK(!spec.command.empty(), "nothing to start");

@@ -23,6 +23,10 @@ struct SpawnSpec {
   int death_signal = 9;                  ///< sent to the child when its parent is gone
 };
 
+/// The file that a command's first word starts: itself when it has a slash, else the first in
+/// `folders` (as PATH has them).
+std::optional<std::string> find_program(const std::string& name, const std::string& folders);
+
 /// Starts a child; stdin is /dev/null. Environment error with the reason when it cannot be started,
 /// a program that does not exist included.
 Result<pid_t> spawn(const SpawnSpec& spec);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "agent/blame.h"
+#include "agent/rank_end.h"
 #include "common/contract.h"
 
 namespace dsj::agent {
@@ -45,10 +46,8 @@ const RankState* failed_rank(const std::vector<RankState>& ranks, size_t* index)
   const RankState* first = nullptr;
   for (size_t i = 0; i < ranks.size(); ++i) {
     const RankState& rank = ranks[i];
-    const bool told =
-        rank.signal == 0 && (rank.exit_code == kExitDone || rank.exit_code == kExitPreempted ||
-                             rank.exit_code == kExitPeerLost);
-    if (rank.running || rank.stopped || told) continue;
+    const RankEnd end = end_of(rank);
+    if (end != RankEnd::Failed && end != RankEnd::Refused) continue;
     if (first && first->exit_order <= rank.exit_order) continue;
     first = &rank;
     *index = i;

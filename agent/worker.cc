@@ -31,7 +31,7 @@ void run(Worker& w, const Directive& directive, WorkerCommands& out) {
   if (directive.attempt <= w.report.fence || directive.attempt <= w.report.attempt) return;
   if (any_running(w)) return kill_ranks(w, out);  // launched at the next answer, when they are gone
   w.report.attempt = directive.attempt;
-  w.report.ranks.assign(w.config.slots, RankState{});
+  w.report.ranks.assign(w.config.slots, RankState{.own_codes = w.config.own_codes});
   w.preempt_sent = w.kill_sent = false;
   out.push_back(LaunchRanks{directive});
   out.push_back(SendBeat{});
@@ -63,6 +63,8 @@ void take(Worker& w, const RankExited& exit, WorkerCommands& out) {
   rank.exit_code = exit.exit_code;
   rank.signal = exit.signal;
   rank.stopped = w.kill_sent && exit.signal == SIGKILL;
+  rank.asked = w.preempt_sent;
+  if (!exit.started) rank.own_codes = false;
   rank.exit_order = static_cast<int>(
       std::ranges::count_if(w.report.ranks, [](const RankState& r) { return !r.running; }));
   rank.last_words = exit.last_words.substr(exit.last_words.size() -

@@ -16,6 +16,7 @@ struct WorkerConfig {
   int worker = 0;
   int64_t incarnation = 1;
   int slots = 1;
+  bool own_codes = false;  ///< the ranks are a program of the user's own (messages.h)
   /// Ranks are killed when worker 0's agent was not heard of for so long; shorter than the
   /// session's silence, so that it never starts an attempt beside ranks that it gave up.
   Time lease{4000};
@@ -42,6 +43,7 @@ struct RankExited {
   int exit_code;
   int signal;
   std::string last_words;
+  bool started = true;  ///< false: it could not be started, and the exit code is the agent's
 };
 struct StopSignal {};
 /// Time passed. The only event that ends a lease: after a sleep, what came meanwhile goes first.

@@ -123,6 +123,8 @@ Surroundings look_around(const jobspec::Job& job) {
                                std::move(message), std::move(hint)});
   };
   const TrainingArgs& training = job.training;
+  around.facts.world_size = job.world_size();
+  if (job.runs_user_program()) return around;  // what it does with model and data is its own affair
   if (!training.model_name_or_path.empty()) {
     const auto directory = find_model(training.model_name_or_path, hub_cache_directory());
     if (!directory) {
@@ -153,7 +155,6 @@ Surroundings look_around(const jobspec::Job& job) {
       note("dataPath", "\"" + training.data_path + "\" cannot be read here",
            "the number of steps is left open");
   }
-  around.facts.world_size = job.world_size();
   dsconfig::locate(around.findings, job.positions);
   return around;
 }

@@ -123,6 +123,9 @@ int run_plan(Arguments args) {
     return report("plan", Error{ErrorKind::BadInput, "this is a bare ds_config", file,
                                 "plan needs a DeepSpeedJob; `dsj validate` checks a ds_config"});
   const jobspec::Job& job = *input->job;
+  if (job.runs_user_program())
+    return report("plan", Error{ErrorKind::BadInput, "launcher: Command runs a program of your own",
+                                file, "only this engine's own steps can be planned"});
   const Surroundings around = look_around(job);
   bool fits = true;
   dsconfig::Resolution resolution = jobspec::resolve(job, around.facts);

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "cli/run_prepare.h"
+#include "cli/run_program.h"
 #include "cli/run_supervisor.h"
 #include "cli/verbs.h"
 #include "common/contract.h"
@@ -22,8 +23,9 @@ constexpr char kHelp[] =
        dsj run --nproc_per_node=N --deepspeed ds_config.json --model_name_or_path DIR
                --data_path FILE --output_dir DIR [Hugging Face training arguments]
 
-Runs the job here: one agent per worker, one dsj-train per rank. Everything is checked before a process
-is started. Under the output directory:
+Runs the job here: one agent per worker, one dsj-train per rank; with launcher: Command one process of
+the program that spec.workers.template names (docs/command.md). Everything is checked before a process is
+started. Under the output directory:
   metrics.jsonl   one line per optimizer step
   status.yaml     the job's status: conditions, step, loss, last checkpoint, failures
   checkpoints/    model/    logs/rank-N.log
@@ -61,13 +63,17 @@ Result<std::string> program_beside(const std::string& name) {
   return path.string();
 }
 
-Result<std::string> rank_program() {
+Result<RankProgram> rank_program(const Job& job) {
+  if (job.runs_user_program()) return user_program(job, run_directory(job.training.output_dir));
   const char* other = std::getenv("DSJ_TRAIN_PROGRAM");
-  if (!other || !*other) return program_beside("dsj-train");
+  if (!other || !*other) {
+    DSJ_TRY(const std::string train, program_beside("dsj-train"));
+    return RankProgram{.command = {train}};
+  }
   if (access(other, X_OK) != 0) {
     return fail(ErrorKind::Environment, "DSJ_TRAIN_PROGRAM is not a program", other);
   }
-  return fs::absolute(other).string();
+  return RankProgram{.command = {fs::absolute(other).string()}};
 }
 
 /// As one would type it again.
@@ -98,6 +104,7 @@ nlohmann::json previous_status(const std::string& output_dir) {
 
 /// The run that this output directory holds has done all steps that are asked for now.
 bool is_complete(const Job& job, const nlohmann::json& status) {
+  if (job.runs_user_program()) return false;  // it knows itself what is left to do
   if (!status.is_object() || status.value("phase", "") != "Complete") return false;
   const auto training = status.find("training");
   if (training == status.end() || !training->is_object() || !training->contains("step"))
@@ -145,7 +152,7 @@ Result<int> run(Arguments args) {
   }
   SupervisorOptions options;
   DSJ_TRY(options.agent_program, program_beside("dsj-agent"));
-  DSJ_TRY(const std::string train, rank_program());
+  DSJ_TRY(RankProgram program, rank_program(job));
   DSJ_TRY(const OutputLock lock, OutputLock::take(output));
   agent::AgentConfig& config = options.config;
   config.job = jobspec::to_job_file(job, 1, job.world_size());
@@ -154,7 +161,10 @@ Result<int> run(Arguments args) {
   config.ranks_on_host = job.world_size();
   config.run_dir = run_directory(output);
   DSJ_TRY(config.key, random_key());
-  config.rank_command = {train};
+  config.user_program = job.runs_user_program();
+  config.rank_command = std::move(program.command);
+  options.environment = std::move(program.environment);
+  if (config.user_program) config.stall = agent::Time(INT64_MAX / 4);  // it tells no steps
   config.budget.limit = job.restart_policy == "Never" ? 0 : job.backoff_limit;
   if (status.is_object() && status.contains("attempt") && status["attempt"].is_number_integer()) {
     config.last_attempt = status["attempt"];

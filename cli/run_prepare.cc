@@ -14,6 +14,7 @@
 #include "cli/hub_cache.h"
 #include "cli/input.h"
 #include "cli/limits.h"
+#include "cli/run_program.h"
 #include "common/contract.h"
 
 namespace dsj::cli {
@@ -86,6 +87,40 @@ Status check_data(const std::string& path) {
   return {};
 }
 
+/// What dsj-train will read and need.
+void check_engine_input(Job& job, Problems& problems) {
+  if (job.training.model_name_or_path.empty()) {
+    problems.add(Error{ErrorKind::BadInput, "modelNameOrPath is missing", job.source, ""});
+  } else if (auto model = find_model(job.training.model_name_or_path, hub_cache_directory())) {
+    job.training.model_name_or_path = *model;
+  } else {
+    problems.add(model.error());
+  }
+  if (job.training.data_path.empty()) {
+    problems.add(Error{ErrorKind::BadInput, "dataPath is missing", job.source, ""});
+  } else if (const auto data = check_data(job.training.data_path); !data) {
+    problems.add(data.error());
+  }
+  if (const auto& eval = job.training.eval_data_path; eval && !eval->empty()) {
+    if (const auto data = check_data(*eval); !data) problems.add(data.error());
+  }
+  const Surroundings around = look_around(job);
+  problems.findings(job, around.findings);
+  const auto resolution = jobspec::resolve(job, around.facts);
+  problems.findings(job, resolution.findings);
+  if (around.model && resolution.ok())
+    problems.findings(job,
+                      fit_findings(job, memory_input(job, around, resolution),
+                                   limits_of(job, resolution.config.offload, {}, ThisMachine())));
+}
+
+/// Of a program of the user's own only that it is there; ds_config as far as it is DeepSpeed's.
+void check_program(const Job& job, Problems& problems) {
+  problems.findings(job, jobspec::resolve(job, {}).findings);
+  const auto program = user_program(job, run_directory(job.training.output_dir));
+  if (!program) problems.add(program.error());
+}
+
 Result<int> open_lock(const std::string& path) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) {
@@ -152,28 +187,11 @@ Result<Job> prepare_job(const RunArguments& arguments) {
                        ? jobspec::job_from_arguments(arguments.line, arguments.overrides)
                        : jobspec::load_job_yaml(arguments.manifest, arguments.overrides));
   Problems problems("run");
-  if (job.training.model_name_or_path.empty()) {
-    problems.add(Error{ErrorKind::BadInput, "modelNameOrPath is missing", job.source, ""});
-  } else if (auto model = find_model(job.training.model_name_or_path, hub_cache_directory())) {
-    job.training.model_name_or_path = *model;
+  if (job.runs_user_program()) {
+    check_program(job, problems);
   } else {
-    problems.add(model.error());
+    check_engine_input(job, problems);
   }
-  if (job.training.data_path.empty()) {
-    problems.add(Error{ErrorKind::BadInput, "dataPath is missing", job.source, ""});
-  } else if (const auto data = check_data(job.training.data_path); !data) {
-    problems.add(data.error());
-  }
-  if (const auto& eval = job.training.eval_data_path; eval && !eval->empty()) {
-    if (const auto data = check_data(*eval); !data) problems.add(data.error());
-  }
-  const Surroundings around = look_around(job);
-  problems.findings(job, around.findings);
-  const auto resolution = jobspec::resolve(job, around.facts);
-  problems.findings(job, resolution.findings);
-  if (around.model && resolution.ok())
-    problems.findings(job, fit_findings(job, memory_input(job, around, resolution),
-                                        limits_of(job, resolution.config.offload, {}, ThisMachine())));
   if (job.training.output_dir.empty()) {
     problems.add(
         Error{ErrorKind::BadInput, "no output directory", job.source, "name one: --output DIR"});

@@ -112,6 +112,15 @@ Status Supervisor::write_config() {
   return written;
 }
 
+std::vector<std::string> Supervisor::environment() const {
+  std::vector<std::string> all = agent::inherited_environment();
+  for (const auto& [name, value] : options_.environment) {
+    std::erase_if(all, [&](const std::string& entry) { return entry.starts_with(name + "="); });
+    all.push_back(name + "=" + value);
+  }
+  return all;
+}
+
 Status Supervisor::start_agent(int worker) {
   AgentLife& life = agents_[worker];
   life.start_at.reset();
@@ -121,7 +130,7 @@ Status Supervisor::start_agent(int worker) {
       .command = {options_.agent_program, "--config", options_.config.run_dir + "/agent.json",
                   "--worker", std::to_string(worker), "--incarnation",
                   std::to_string(life.incarnation)},
-      .environment = agent::inherited_environment(),
+      .environment = environment(),
       .log_file = options_.config.job.output_dir + "/" + kLogsDir + "/agent-" +
                   std::to_string(worker) + ".log",
       .keep_fds = {options_.lock_fd},
@@ -421,7 +430,8 @@ int Supervisor::farewell() {
   const std::string from = saved ? "step " + std::to_string(*saved) : "the start";
   switch (outcome_->exit_code) {
     case kExitDone: {
-      std::string text = "done: step " + std::to_string(status_.step());
+      std::string text = "done";
+      if (status_.step() > 0) text += ": step " + std::to_string(status_.step());
       if (const auto loss = number_of(last_step_, "loss")) {
         char number[32];
         std::snprintf(number, sizeof number, ", loss %.4f", *loss);

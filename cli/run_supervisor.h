@@ -21,6 +21,8 @@ namespace dsj::cli {
 struct SupervisorOptions {
   agent::AgentConfig config;  ///< written to RUN_DIR/agent.json
   std::string agent_program;
+  /// Set for agents and ranks, over what this process has.
+  std::vector<std::pair<std::string, std::string>> environment;
   std::string resume_command;  ///< told after an interruption
   int lock_fd = -1;            ///< inherited by the agents
   nlohmann::json previous_status;
@@ -44,6 +46,7 @@ class Supervisor {
     std::string reason, message;
   };
 
+  std::vector<std::string> environment() const;
   Status start_agent(int worker);
   Status write_config();
   bool all_gone() const;

@@ -15,6 +15,9 @@ inline constexpr char kEnvMasterAddr[] = "MASTER_ADDR";
 inline constexpr char kEnvMasterPort[] = "MASTER_PORT";
 /// Path of job.json (job_file.h).
 inline constexpr char kEnvJobFile[] = "DSJ_JOB_FILE";
+/// launcher: Command, and the job has a ds_config: the path of it, as plain JSON, kDsConfigFile.
+inline constexpr char kEnvDsConfig[] = "DSJ_DS_CONFIG";
+inline constexpr char kDsConfigFile[] = "ds_config.json";
 /// Number of the inherited pipe that takes the event lines.
 inline constexpr char kEnvEventFd[] = "DSJ_EVENT_FD";
 /// Rank 0 only: number of the inherited, already listening socket of the store.
@@ -101,7 +104,7 @@ inline constexpr char kAnnotationRestarts[] = "training.dsj.dev/restarts";
 inline constexpr char kContainerName[] = "worker";  ///< the template's container that is ours
 
 // ---- a worker's pod: `<job>-worker-<index>-<incarnation>`, its first container runs
-// `dsj-agent --pod`. Set by the operator; kEnvPod* and kEnvServiceAccount by the downward API.
+// `dsj-agent --pod`; for launcher: Command `dsj-agent --pod -- PROGRAM ARGUMENT...`. Set by the operator; kEnvPod* and kEnvServiceAccount by the downward API.
 inline constexpr char kEnvJobName[] = "DSJ_JOB_NAME";
 inline constexpr char kEnvNamespace[] = "DSJ_NAMESPACE";
 inline constexpr char kEnvJobUid[] = "DSJ_JOB_UID";
@@ -128,6 +131,12 @@ inline constexpr char kTokenFile[] = "token";
 inline constexpr char kAudiencePrefix[] = "training.dsj.dev/job/";
 /// An emptyDir: the root file system is read-only.
 inline constexpr char kScratchMountPath[] = "/run/dsj";
+/// launcher: Command: where an init container of the agent's own image puts the agent, its loader
+/// and its libraries, for a container of any image (agent/install.h, worker_job.h).
+inline constexpr char kAgentMountPath[] = "/opt/dsj-agent";
+inline constexpr char kInstalledAgent[] = "dsj-agent";
+inline constexpr char kInstalledLoader[] = "ld.so";
+inline constexpr char kInstalledLibraries[] = "lib";
 inline constexpr char kTerminationLog[] = "/dev/termination-log";
 inline constexpr int kJoinPort = 29400;     ///< worker 0's agent, for the other agents
 inline constexpr int kMetricsPort = 29401;  ///< every agent: /metrics and /healthz

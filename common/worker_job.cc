@@ -2,12 +2,20 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/contract.h"
+
 namespace dsj {
 
 using nlohmann::json;
 
 bool WorkerJob::operator==(const WorkerJob& other) const {
   return to_text(*this) == to_text(other);
+}
+
+std::vector<std::string> installed_agent_command(const std::string& directory) {
+  const auto at = [&](const char* name) { return directory + "/" + name; };
+  return {at(contract::kInstalledLoader), "--inhibit-cache", "--library-path",
+          at(contract::kInstalledLibraries), at(contract::kInstalledAgent)};
 }
 
 std::string worker_pod_name(const std::string& job, int worker, int64_t incarnation) {
@@ -18,7 +26,6 @@ std::string to_text(const WorkerJob& job) {
   const json object = {{"job", to_json(job.job)},
                        {"replicas", job.replicas},
                        {"slots", job.slots},
-                       {"rankCommand", job.rank_command},
                        {"restartLimit", job.restart_limit},
                        {"saveTimeoutMs", job.save_timeout.count()},
                        {"stepTimeoutMs", job.step_timeout.count()}};
@@ -34,7 +41,6 @@ Result<WorkerJob> worker_job_from_text(const std::string& text, const std::strin
     result.job = std::move(*job);
     result.replicas = object.at("replicas");
     result.slots = object.at("slots");
-    result.rank_command = object.at("rankCommand");
     result.restart_limit = object.at("restartLimit");
     result.save_timeout = std::chrono::milliseconds(object.at("saveTimeoutMs").get<int64_t>());
     result.step_timeout = std::chrono::milliseconds(object.at("stepTimeoutMs").get<int64_t>());

@@ -12,12 +12,10 @@
 namespace dsj {
 
 struct WorkerJob {
-  JobFile job;       ///< attempt is 1 and world_size replicas * slots: the agent fills both
-  int replicas = 1;  ///< agents
-  int slots = 1;     ///< ranks per agent
-  /// One rank's program and arguments (launcher: Command); empty: dsj-train beside the agent.
-  std::vector<std::string> rank_command;
-  int restart_limit = 3;                              ///< backoffLimit
+  JobFile job;            ///< attempt is 1 and world_size replicas * slots: the agent fills both
+  int replicas = 1;       ///< agents
+  int slots = 1;          ///< ranks per agent
+  int restart_limit = 3;  ///< backoffLimit
   std::chrono::milliseconds save_timeout{600'000};    ///< from a stop request to SIGKILL
   std::chrono::milliseconds step_timeout{1'800'000};  ///< no rank told a step: it hangs
   bool operator==(const WorkerJob&) const;
@@ -25,6 +23,10 @@ struct WorkerJob {
 
 /// Key of the job's ConfigMap beside job.json: the ds_config that a ConfigMap of the user's held.
 inline constexpr char kDsConfigKey[] = "ds_config";
+
+/// How a command line begins that starts the agent which `dsj-agent --install DIRECTORY` copied:
+/// its own loader finds its own libraries, whatever the image, and no variable is set.
+std::vector<std::string> installed_agent_command(const std::string& directory);
 
 /// `<job>-worker-<index>-<incarnation>`.
 std::string worker_pod_name(const std::string& job, int worker, int64_t incarnation);

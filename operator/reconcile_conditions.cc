@@ -56,6 +56,9 @@ void Pass::progressing_condition() {
   if (!is_true(st_.conditions, "Running")) {
     return set_unknown("Progressing", "NotRunning", "no attempt is running");
   }
+  if (spec().runs_user_program()) {
+    return set_unknown("Progressing", "NoSteps", "a program of the user's own tells no steps");
+  }
   const Seconds patience(std::max<int64_t>(spec().policies.step_timeout_seconds, 60));
   const auto updated = job().agent.updated;
   const Time since =

@@ -55,7 +55,8 @@ bool Pass::complete() {
   }
   st_.completion = shown_now();
   set("Complete", true, contract::kReasonCompleted,
-      "every worker did the last step, saved and exported it");
+      spec().runs_user_program() ? "every rank ended with exit code 0"
+                                 : "every worker did the last step, saved and exported it");
   return true;
 }
 

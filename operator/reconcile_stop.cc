@@ -31,6 +31,9 @@ Pass::Drained Pass::drained() {
       }
     }
     const Time patience = std::min(deadline, *st_.stop_since + kReportLag);
+    if (spec().runs_user_program() && !agent.saved_step) {
+      return attempt_open() ? Drained::NotSaved : Drained::Saved;
+    }
     if (!step) return attempt_open() && !agent.saved_step ? Drained::NotSaved : Drained::Saved;
     if (*step <= agent.saved_step.value_or(0) || now_ >= patience) return Drained::Saved;
     due(patience);
@@ -56,7 +59,9 @@ void Pass::suspend() {
     st_.restarts.not_before.reset();
     const auto saved = job().agent.saved_step;
     set("Suspended", true, lost ? "SuspendedWithoutCheckpoint" : "Suspended",
-        lost    ? "the ranks had not saved when the time for it was over"
+        lost && spec().runs_user_program()
+            ? "the program was asked to end; what it saved is not known here"
+        : lost  ? "the ranks had not saved when the time for it was over"
         : saved ? "step " + std::to_string(*saved) + " is saved"
                 : "no step was done");
     return;
@@ -69,7 +74,9 @@ void Pass::suspend() {
     }
     const bool saved = state == Drained::Saved;
     set("Suspended", false, saved ? "Saved" : "NotSaved",
-        saved ? "the pods go" : "the ranks did not save in time; the pods go");
+        saved                        ? "the pods go"
+        : spec().runs_user_program() ? "the program was asked to end; the pods go"
+                                     : "the ranks did not save in time; the pods go");
   }
   for (const PodView* pod : pods_) remove(*pod);
   lost_pods();

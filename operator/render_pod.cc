@@ -4,6 +4,7 @@
 #include <set>
 
 #include "common/contract.h"
+#include "common/jobspec/user_program.h"
 #include "common/worker_job.h"
 #include "operator/render_config.h"
 
@@ -93,13 +94,49 @@ void add_volumes(Json& spec, Json& container, const JobView& job, const std::str
 }
 
 /// What the namespace's Pod Security level "restricted" asks for.
-void restrict(Json& spec, Json& container) {
-  fill(child(spec, "securityContext", Json::object()),
-       {{"runAsNonRoot", true}, {"seccompProfile", {{"type", "RuntimeDefault"}}}});
+void restrict(Json& container) {
   fill(child(container, "securityContext", Json::object()),
        {{"allowPrivilegeEscalation", false},
         {"readOnlyRootFilesystem", true},
         {"capabilities", {{"drop", Json::array({"ALL"})}}}});
+}
+
+void set_worker_image(Json& container, const Settings& settings) {
+  container["image"] = settings.worker_image;
+  if (!settings.image_pull_policy.empty()) {
+    fill(container, {{"imagePullPolicy", settings.image_pull_policy}});
+  }
+}
+
+constexpr char kAgentVolume[] = "dsj-agent";
+
+/// launcher: Command: an init container of the worker image brings the agent into the user's image.
+/// The user's command follows it as arguments, so that the kubelet replaces $(NAME) in it.
+void enter_foreign_image(Json& spec, Json& container, const jobspec::Job& job,
+                         const Settings& settings) {
+  Json command = installed_agent_command(contract::kAgentMountPath);
+  command.insert(command.end(), {"--pod", "--"});
+  container["command"] = std::move(command);
+  container["args"] = jobspec::user_command(job.worker_template);
+  if (job.has_ds_config()) {
+    child(container, "env", Json::array())
+        .push_back(value_of(contract::kEnvDsConfig, std::string(contract::kScratchMountPath) + "/" +
+                                                        contract::kDsConfigFile));
+  }
+  const Json mount = {{"name", kAgentVolume}, {"mountPath", contract::kAgentMountPath}};
+  Json init = {{"name", kAgentVolume},
+               {"command", {"dsj-agent", "--install", contract::kAgentMountPath}},
+               {"volumeMounts", Json::array({mount})},
+               // Equal, so that a Guaranteed pod stays one; small, so that they never decide.
+               {"resources",
+                {{"requests", {{"cpu", "100m"}, {"memory", "64Mi"}}},
+                 {"limits", {{"cpu", "100m"}, {"memory", "64Mi"}}}}}};
+  set_worker_image(init, settings);
+  restrict(init);
+  Json& inits = child(spec, "initContainers", Json::array());
+  inits.insert(inits.begin(), std::move(init));
+  add_volume(spec, container, kAgentVolume, contract::kAgentMountPath,
+             {{"emptyDir", Json::object()}}, true);
 }
 
 /// Nodes that a pod of this job was given up on and that are not back.
@@ -160,14 +197,13 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
   spec["automountServiceAccountToken"] = worker == 0;  // only agent 0 speaks to the API server
   spec["enableServiceLinks"] = false;
   Json& container = worker_container(spec);
-  if (!container.contains("image")) {
-    container["image"] = o.settings.worker_image;
-    if (!o.settings.image_pull_policy.empty()) {
-      fill(container, {{"imagePullPolicy", o.settings.image_pull_policy}});
-    }
+  if (accepted.job.runs_user_program()) {
+    enter_foreign_image(spec, container, accepted.job, o.settings);
+  } else {
+    if (!container.contains("image")) set_worker_image(container, o.settings);
+    container["command"] = {"dsj-agent", "--pod"};
+    container.erase("args");
   }
-  container["command"] = {"dsj-agent", "--pod"};
-  container.erase("args");
   container["terminationMessagePath"] = contract::kTerminationLog;
   container["terminationMessagePolicy"] = "File";
   fill(
@@ -176,7 +212,9 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
                               {{"name", "metrics"}, {"containerPort", contract::kMetricsPort}}})}});
   add_environment(container, job, accepted.revision, worker, incarnation);
   add_volumes(spec, container, job, accepted.revision);
-  restrict(spec, container);
+  fill(child(spec, "securityContext", Json::object()),
+       {{"runAsNonRoot", true}, {"seccompProfile", {{"type", "RuntimeDefault"}}}});
+  restrict(container);
   if (accepted.job.policies.failure.exclude_failed_nodes) {
     avoid_nodes(spec, failed_nodes(o, status));
   }

@@ -40,7 +40,10 @@ class FieldReader {
 
 /// spec.suspend, runPolicy, failurePolicy, liveness, checkpoint.
 Policies read_policies(const nlohmann::json& spec, FieldReader& reader);
-/// spec.workers.template: a container "worker", and nothing that the operator sets itself.
-void check_template(const nlohmann::json& pod, const std::string& path, FieldReader& reader);
+/// spec.workers.template: a container "worker", and nothing that the operator sets itself. With
+/// `user_program` (launcher: Command) that container names an image and a command, else neither a
+/// command nor args.
+void check_template(const nlohmann::json& pod, const std::string& path, bool user_program,
+                    FieldReader& reader);
 
 }  // namespace dsj::jobspec

@@ -55,9 +55,14 @@ Result<Job> parse_job_yaml(const std::string& text, const std::string& path,
 
 dsconfig::Resolution resolve(const Job& job, dsconfig::Facts facts) {
   facts.world_size = job.world_size();
+  if (job.runs_user_program() && !job.has_ds_config()) return {.findings = job.findings};
   dsconfig::Resolution resolution = dsconfig::resolve(job.ds_config, job.training, facts);
   dsconfig::locate(resolution.findings, job.ds_positions);
   for (Finding& finding : resolution.findings) {
+    if (job.runs_user_program() && finding.severity == Finding::Severity::Unsupported) {
+      finding.severity = Finding::Severity::Warning;
+      finding.message += " (by this engine; the job's own program decides)";
+    }
     const bool argument = finding.path.starts_with("training.");
     if (argument)
       finding.path = "spec." + finding.path;

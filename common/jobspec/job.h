@@ -47,7 +47,7 @@ struct Job {
   int slots_per_worker = 1;  ///< spec.workers.slotsPerWorker: ranks per agent
   std::optional<int> min_replicas, max_replicas;
   nlohmann::json worker_template;            ///< spec.workers.template, untouched; null: none
-  std::string launcher = "Native";           ///< Native; Command is an Unsupported finding
+  std::string launcher = "Native";           ///< Native, Command (user_program.h)
   std::string restart_policy = "OnFailure";  ///< OnFailure, Never
   int backoff_limit = 3;  ///< attempts after the first without a newer checkpoint
   Policies policies;
@@ -57,6 +57,11 @@ struct Job {
   std::vector<dsconfig::Finding> findings;
 
   int world_size() const { return replicas * slots_per_worker; }
+  bool runs_user_program() const { return launcher == "Command"; }
+  /// Always, but for a program of the user's own that wants none.
+  bool has_ds_config() const {
+    return ds_config_inline || ds_config_map || !ds_config_source.empty();
+  }
 };
 
 /// Reads a manifest. Relative paths in it (modelNameOrPath, dataPath, outputDir, configFrom.file)
@@ -97,7 +102,8 @@ Result<Job> read_cluster_manifest(const nlohmann::json& object);
 Status set_ds_config(Job& job, const std::string& text, const std::string& source);
 
 /// ds_config of the job in the world it asks for (resolve.h). Findings carry the manifest's paths
-/// and positions; the job's own come first.
+/// and positions; the job's own come first. What only this engine cannot do is a warning where the
+/// program is the user's own.
 dsconfig::Resolution resolve(const Job& job, dsconfig::Facts facts);
 
 /// One finding as a line: "job.yaml:12:5: error: spec.training.x: message (hint)".

@@ -5,6 +5,7 @@
 #include "common/jobspec/field_reader.h"
 #include "common/jobspec/job.h"
 #include "common/jobspec/overrides.h"
+#include "common/jobspec/user_program.h"
 #include "common/text.h"
 
 namespace dsj::jobspec {
@@ -34,8 +35,10 @@ class ManifestReader : private FieldReader {
     }
     fields(*spec, "spec");
     not_built(*spec);
+    choice(*spec, "spec", "launcher", {"Native", "Command"}, job_.launcher);
     training(*spec);
     workers(*spec);
+    if (job_.runs_user_program()) user_program();
     policies(*spec);
     deepspeed(*spec, config_overrides);
   }
@@ -119,16 +122,19 @@ class ManifestReader : private FieldReader {
     }
     job_.training = std::move(*args);
     TrainingArgs& training = job_.training;
-    if (training.model_name_or_path.empty())
+    const bool native = !job_.runs_user_program();
+    if (native && training.model_name_or_path.empty())
       report(Severity::Error, path + ".modelNameOrPath", "a field is missing",
              "name a Hugging Face model directory");
-    if (training.data_path.empty())
+    if (native && training.data_path.empty())
       report(Severity::Error, path + ".dataPath", "a field is missing",
              "name an alpaca JSON or JSONL file");
     if (place_ == Place::Cluster) container_paths(path);
     training.model_name_or_path = model_path(training.model_name_or_path);
-    training.data_path = absolute(training.data_path);
-    if (training.eval_data_path) training.eval_data_path = absolute(*training.eval_data_path);
+    if (native || place_ == Place::Local) {
+      training.data_path = absolute(training.data_path);
+      if (training.eval_data_path) training.eval_data_path = absolute(*training.eval_data_path);
+    }
     training.output_dir = absolute(training.output_dir);
     resume(path + ".resumeFromCheckpoint");
   }
@@ -142,10 +148,13 @@ class ManifestReader : private FieldReader {
                "found " + shown(value) + ", expected an absolute path in the container",
                "mount a volume in spec.workers.template and name a path on it");
     };
-    check("modelNameOrPath", training.model_name_or_path);
-    check("dataPath", training.data_path);
     check("outputDir", training.output_dir);
-    check("evalDataPath", training.eval_data_path.value_or(""));
+    if (!job_.runs_user_program()) {  // what a program of the user's own makes of them is its
+                                      // affair
+      check("modelNameOrPath", training.model_name_or_path);
+      check("dataPath", training.data_path);
+      check("evalDataPath", training.eval_data_path.value_or(""));
+    }
     if (training.output_dir.empty())
       report(Severity::Error, path + ".outputDir", "a field is missing",
              "name a directory on a volume that outlives the pods");
@@ -193,15 +202,33 @@ class ManifestReader : private FieldReader {
              "remove minReplicas and maxReplicas");
     if (const json* pod = object(*found, "template", path + ".template")) {
       job_.worker_template = *pod;
-      check_template(*pod, path + ".template", *this);
+      check_template(*pod, path + ".template", job_.runs_user_program(), *this);
     }
   }
 
+  void user_program() {
+    const std::string at = "spec.workers.template.spec.containers[worker]";
+    const json& container = worker_container(job_.worker_template);
+    if (container.is_null()) {
+      report(Severity::Error, at, "launcher: Command needs a container with a program",
+             "give image, command and args");
+      return;
+    }
+    if (place_ == Place::Cluster) return;
+    if (container.contains("envFrom"))
+      report(Severity::Unsupported, at + ".envFrom", "has effect in a cluster only", "remove it");
+    if (const auto env = container.find("env"); env != container.end() && env->is_array())
+      for (const json& variable : *env)
+        if (variable.is_object() && variable.contains("valueFrom"))
+          report(Severity::Unsupported, at + ".env",
+                 variable.value("name", "") + ": valueFrom has effect in a cluster only",
+                 "give a value");
+    if (container.contains("workingDir"))
+      report(Severity::Warning, at + ".workingDir",
+             "has effect in a cluster only: the ranks run in the current directory");
+  }
+
   void policies(const json& spec) {
-    choice(spec, "spec", "launcher", {"Native", "Command"}, job_.launcher);
-    if (job_.launcher == "Command")
-      report(Severity::Unsupported, "spec.launcher", "Command is not built in this version",
-             "Native trains by this engine");
     choice(spec, "spec", "restartPolicy", {"OnFailure", "Never"}, job_.restart_policy);
     count(spec, "spec", "backoffLimit", 0, job_.backoff_limit);
     job_.policies = read_policies(spec, *this);
@@ -217,6 +244,7 @@ class ManifestReader : private FieldReader {
   void deepspeed(const json& spec, const std::vector<Override>& config_overrides) {
     const std::string path = "spec.deepspeed";
     const json* found = object(spec, "deepspeed", path);
+    if (found == nullptr && job_.runs_user_program()) return;
     if (found == nullptr) {
       report(Severity::Error, path, "a field is missing",
              "add config: (the ds_config itself) or configFrom: {file: ds_config.json}");

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "common/contract.h"
 #include "common/jobspec/field_reader.h"
 
 namespace dsj::jobspec {
@@ -10,7 +11,7 @@ namespace {
 using nlohmann::json;
 using Severity = FieldReader::Severity;
 
-constexpr char kContainer[] = "worker";  // contract.h's kContainerName
+constexpr auto& kContainer = contract::kContainerName;
 
 enum class Shape { Object, List, Objects, Text, Texts };
 
@@ -114,9 +115,38 @@ void check_worker(const json& container, const std::string& path, FieldReader& r
   }
 }
 
+bool is_words(const json& container, const char* name) {
+  const auto found = container.find(name);
+  return found != container.end() && found->is_array() && !found->empty() &&
+         std::ranges::all_of(*found, [](const json& word) { return word.is_string(); });
+}
+
+/// Native: the agent is the container's first process, and starts the ranks itself.
+void check_no_program(const json& container, const std::string& path, FieldReader& reader) {
+  for (const char* name : {"command", "args"})
+    if (container.contains(name) && !container[name].empty())
+      reader.report(Severity::Error, path + "." + name,
+                    "set by the operator: the ranks are this engine's",
+                    "remove it; launcher: Command runs a program of your own");
+}
+
+void check_program(const json& container, const std::string& path, FieldReader& reader) {
+  if (!container.contains("image"))
+    reader.report(Severity::Error, path + ".image", "a field is missing",
+                  "name the image that holds the program");
+  if (!is_words(container, "command"))
+    reader.report(Severity::Error, path + ".command",
+                  container.contains("command") ? "expected a list of words" : "a field is missing",
+                  "launcher: Command runs it as every rank; an image's ENTRYPOINT cannot be known "
+                  "here: write it as the command");
+  if (container.contains("args") && !container["args"].empty() && !is_words(container, "args"))
+    reader.report(Severity::Error, path + ".args", "expected a list of words");
+}
+
 }  // namespace
 
-void check_template(const json& pod, const std::string& path, FieldReader& reader) {
+void check_template(const json& pod, const std::string& path, bool user_program,
+                    FieldReader& reader) {
   if (const json* metadata = reader.object(pod, "metadata", path + ".metadata"))
     shapes(*metadata, path + ".metadata", {{"labels", Shape::Texts}, {"annotations", Shape::Texts}},
            reader);
@@ -146,7 +176,10 @@ void check_template(const json& pod, const std::string& path, FieldReader& reade
   for (const json& container : *containers) {
     if (container["name"] != kContainer) continue;
     ++ours;
-    check_worker(container, at + "[" + kContainer + "]", reader);
+    const std::string place = at + "[" + kContainer + "]";
+    check_worker(container, place, reader);
+    user_program ? check_program(container, place, reader)
+                 : check_no_program(container, place, reader);
   }
   if (ours != 1)
     reader.report(Severity::Error, at, "no container named \"" + std::string(kContainer) + "\"",

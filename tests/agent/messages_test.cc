@@ -19,6 +19,8 @@ WorkerReport full_report() {
                      .exit_code = 1,
                      .signal = 0,
                      .stopped = false,
+                     .asked = true,
+                     .own_codes = true,
                      .exit_order = 1,
                      .step = 11,
                      .reason = "HostOutOfMemory",

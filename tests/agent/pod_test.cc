@@ -74,10 +74,10 @@ TEST(Pod, ANameThatIsNotThisWorkersIsRefused) {
 }
 
 TEST(Pod, ConfigurationOfItsAgent) {
-  const auto config = pod_config(*read(environment()), worker_job(), "/run/dsj", "/opt");
+  const auto config = pod_config(*read(environment()), worker_job(), "/run/dsj", "/opt", {});
   ASSERT_TRUE(config);
   EXPECT_EQ(config->rank_command, std::vector<std::string>{"/opt/dsj-train"});
-  EXPECT_TRUE(config->hand_store);
+  EXPECT_FALSE(config->user_program);
   EXPECT_TRUE(config->predecessor) << "its second life";
   EXPECT_EQ(config->address, "10.0.0.7");
   EXPECT_EQ(config->run_dir, "/run/dsj");
@@ -88,19 +88,18 @@ TEST(Pod, ConfigurationOfItsAgent) {
 }
 
 TEST(Pod, AProgramOfTheUsersListensItselfAndTellsNoSteps) {
-  WorkerJob job = worker_job();
-  job.rank_command = {"python", "train.py"};
-  const auto config = pod_config(*read(environment()), job, "/run/dsj", "/opt");
+  const std::vector<std::string> command = {"python", "train.py"};
+  const auto config = pod_config(*read(environment()), worker_job(), "/run/dsj", "/opt", command);
   ASSERT_TRUE(config);
-  EXPECT_EQ(config->rank_command, job.rank_command);
-  EXPECT_FALSE(config->hand_store);
+  EXPECT_EQ(config->rank_command, command);
+  EXPECT_TRUE(config->user_program);
   EXPECT_GT(config->stall, Time(365LL * 24 * 3600 * 1000));
 }
 
 TEST(Pod, AWorkerBeyondTheJobIsRefused) {
   WorkerJob job = worker_job();
   job.replicas = 1;
-  EXPECT_FALSE(pod_config(*read(environment()), job, "/run/dsj", "/opt"));
+  EXPECT_FALSE(pod_config(*read(environment()), job, "/run/dsj", "/opt", {}));
 }
 
 TEST(Pod, TokensMustBeOfTheJobsOwnAccount) {

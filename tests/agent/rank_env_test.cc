@@ -49,6 +49,20 @@ TEST(RankEnvironment, InheritsAndOverrides) {
   EXPECT_THAT(environment, Not(Contains(StartsWith("BROKEN"))));
 }
 
+TEST(RankEnvironment, TheDsConfigOfAUsersOwnProgram) {
+  RankPlace place = kPlace;
+  EXPECT_THAT(rank_environment({"DSJ_DS_CONFIG=/old"}, place),
+              Not(Contains(StartsWith("DSJ_DS_CONFIG"))));
+  place.ds_config = "/run/dsj/ds_config.json";
+  EXPECT_THAT(rank_environment({}, place), Contains("DSJ_DS_CONFIG=/run/dsj/ds_config.json"));
+}
+
+TEST(RankEnvironment, TheUsersLibraryPathStaysAsItIs) {
+  EXPECT_THAT(rank_environment({"LD_LIBRARY_PATH=/cuda"}, kPlace),
+              Contains("LD_LIBRARY_PATH=/cuda"));
+  EXPECT_THAT(rank_environment({}, kPlace), Not(Contains(StartsWith("LD_"))));
+}
+
 TEST(Cores, QuotaAndSharing) {
   EXPECT_EQ(usable_cores(8, "max 100000\n"), 8);
   EXPECT_EQ(usable_cores(8, "200000 100000\n"), 2);

@@ -401,5 +401,88 @@ TEST(Session, SuccessorOfALostWorkerZeroWaitsForTheGhosts) {
   EXPECT_EQ(gang.session.phase, Phase::Publishing);
 }
 
+/// launcher: Command.
+struct OwnProgram : testing::Test {
+  Gang gang{{.workers = 2, .budget = {.limit = 1}}};
+  void start() {
+    gang.start();
+    for (auto& report : gang.reports) {
+      for (auto& rank : report.ranks) rank.own_codes = true;
+    }
+    gang.all_beat();
+  }
+  void exit(int worker, int local, int code, bool asked = false) {
+    auto& rank = gang.reports[worker].ranks[local];
+    int order = 1;
+    for (const auto& other : gang.reports[worker].ranks) order += !other.running;
+    rank = {.running = false,
+            .exit_code = code,
+            .asked = asked,
+            .own_codes = true,
+            .exit_order = order};
+    gang.beat(worker);
+  }
+  void stop() {
+    gang.reports[1].stop_requested = true;
+    gang.beat(1);
+    ASSERT_EQ(gang.order(), Order::Preempt);
+  }
+};
+
+TEST_F(OwnProgram, ZeroOfEveryRankIsCompleted) {
+  start();
+  for (int w : {0, 1}) {
+    for (int local : {0, 1}) {
+      EXPECT_EQ(gang.last<JobEnded>(), nullptr);
+      exit(w, local, 0);
+    }
+  }
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.reason, "Completed");
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.message, "every rank ended with exit code 0");
+}
+
+TEST_F(OwnProgram, EveryOtherCodeIsAFailureThatTheBudgetPaysFor) {
+  for (const int code : {2, 3}) {  // fatal, were it a rank of ours
+    start();
+    exit(1, 0, code);
+    gang.now += Time(1001);
+    gang.at(Tick{});
+    gang.obey_idle();
+    ASSERT_NE(gang.last<AttemptFailed>(), nullptr);
+    EXPECT_EQ(gang.last<AttemptFailed>()->failure.exit_code, code);
+    EXPECT_EQ(gang.last<AttemptFailed>()->failure.reason, "RankFailed");
+    EXPECT_EQ(gang.last<AttemptFailed>()->failure.rank, 2);
+    EXPECT_EQ(gang.last<AttemptFailed>()->restart, code == 2) << "one restart is allowed";
+    gang.now += gang.last<AttemptFailed>()->pause + Time(1);
+    for (auto& report : gang.reports) report.ranks.clear();
+  }
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.reason, "BackoffLimitExceeded");
+}
+
+TEST_F(OwnProgram, AStopIsNoCompletionWhateverItsRanksReturn) {
+  start();
+  exit(0, 0, 0);  // before anybody was asked
+  stop();
+  exit(0, 1, 0, true);
+  exit(1, 0, 1, true);
+  exit(1, 1, 143, true);
+  gang.obey_idle();
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.exit_code, kExitPreempted);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.reason, "StoppedWithoutCheckpoint");
+  EXPECT_EQ(gang.last<AttemptFailed>(), nullptr);
+}
+
+TEST_F(OwnProgram, AStopThatComesTooLateChangesNothing) {
+  start();
+  stop();
+  for (int w : {0, 1}) {
+    for (int local : {0, 1}) exit(w, local, 0);
+  }
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.reason, "Completed");
+}
+
 }  // namespace
 }  // namespace dsj::agent

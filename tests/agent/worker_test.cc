@@ -122,5 +122,19 @@ TEST_F(WorkerTest, StopIsReportedNotActedOn) {
   EXPECT_TRUE(worker.report.stop_requested);
 }
 
+TEST(WorkerOfAUsersProgram, ItsRanksAreMarkedButForTheAgentsOwnCodes) {
+  Worker worker({.slots = 2, .own_codes = true}, Time(0));
+  step(worker, run(1), Time(0));
+  EXPECT_TRUE(worker.report.ranks[0].own_codes);
+  step(worker, RankExited{0, 0, 0, ""}, Time(1));
+  EXPECT_FALSE(worker.report.ranks[0].asked);
+  step(worker, Heard{{.order = Order::Preempt, .attempt = 1}, Time(2)}, Time(2));
+  step(worker, RankExited{1, 0, 0, ""}, Time(3));
+  EXPECT_TRUE(worker.report.ranks[1].asked);
+  step(worker, run(2), Time(4));
+  step(worker, RankExited{0, contract::kExitEnvironment, 0, "", false}, Time(5));
+  EXPECT_FALSE(worker.report.ranks[0].own_codes) << "it was never started";
+}
+
 }  // namespace
 }  // namespace dsj::agent

@@ -15,7 +15,6 @@ WorkerJob example() {
   job.job.ds_config_source = "spec.deepspeed.config";
   job.replicas = 2;
   job.slots = 2;
-  job.rank_command = {"/opt/train", "--x"};
   job.save_timeout = std::chrono::milliseconds(1234);
   return job;
 }
@@ -27,7 +26,6 @@ TEST(WorkerJob, SurvivesTheRoundTripByteForByte) {
   EXPECT_EQ(to_text(*read), text);
   EXPECT_EQ(*read, example());
   EXPECT_EQ(read->job.training.max_steps, 20);
-  EXPECT_EQ(read->rank_command.size(), 2u);
   EXPECT_EQ(read->save_timeout.count(), 1234);
 }
 

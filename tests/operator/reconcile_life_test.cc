@@ -75,6 +75,35 @@ TEST(Suspend, WithoutACheckpointInTimeItSaysSo) {
   EXPECT_EQ(world.condition("Suspended"), "True SuspendedWithoutCheckpoint");
 }
 
+/// Nobody knows what a program of the user's own saved.
+TEST(Suspend, AUsersOwnProgramEndsWithoutACheckpoint) {
+  Json spec = quick_spec();
+  spec["launcher"] = "Command";
+  spec["workers"]["template"]["spec"]["containers"] =
+      Json::array({{{"name", "worker"}, {"image", "i"}, {"command", {"train"}}}});
+  World world(spec);
+  ASSERT_TRUE(world.o.wanted.accepted) << world.o.wanted.message;
+  world.to_running();
+  EXPECT_EQ(world.condition("Progressing"), "Unknown NoSteps");
+  world.edit("/suspend", true);
+  world.settle();
+  EXPECT_TRUE(any_live(world)) << "the ranks have their time";
+  EXPECT_EQ(world.condition("Suspended"), "False Suspending");
+  world.end_all(contract::kExitPreempted, "StoppedWithoutCheckpoint", 0);
+  world.settle();
+  world.reap();
+  world.settle();
+  EXPECT_EQ(world.condition("Suspended"), "True SuspendedWithoutCheckpoint");
+  EXPECT_THAT(world.message("Suspended"), HasSubstr("what it saved is not known"));
+  world.edit("/suspend", false);
+  world.settle();
+  world.start_attempt();
+  world.end_all(contract::kExitDone, contract::kReasonCompleted, 0);
+  world.settle();
+  EXPECT_EQ(world.phase(), "Complete");
+  EXPECT_EQ(world.message("Complete"), "every rank ended with exit code 0");
+}
+
 TEST(Suspend, BeforeTheFirstAttemptThePodsGoAtOnce) {
   World world;
   world.settle();

@@ -127,6 +127,59 @@ TEST(Render, TheTemplateIsKept) {
   }
 }
 
+Json command_spec() {
+  return Json::parse(R"json({"launcher": "Command",
+    "deepspeed": {"config": {"train_micro_batch_size_per_gpu": 1}},
+    "training": {"outputDir": "/out"},
+    "workers": {"replicas": 2, "template": {"spec": {
+      "initContainers": [{"name": "theirs", "image": "t"}],
+      "containers": [{"name": "worker", "image": "pytorch:2", "command": ["python", "-u"], "args": ["train.py", "$(A)"],
+        "workingDir": "/src", "env": [{"name": "A", "value": "b"}, {"name": "LD_LIBRARY_PATH", "value": "/cuda"}]}]}}}})json");
+}
+
+/// By hand from what docs/command.md says.
+TEST(Render, AUsersOwnProgramIsEnteredByAnInitContainer) {
+  World world(command_spec());
+  ASSERT_TRUE(world.o.wanted.accepted) << world.o.wanted.message;
+  world.o.settings.worker_image = "registry/dsj-worker:1";
+  world.o.settings.image_pull_policy = "IfNotPresent";
+  const Json spec = pod_of(world)["spec"];
+  ASSERT_EQ(spec["initContainers"].size(), 2u);
+  EXPECT_EQ(spec["initContainers"][1]["name"], "theirs");
+  EXPECT_EQ(spec["initContainers"][0], Json::parse(R"({
+    "name": "dsj-agent", "image": "registry/dsj-worker:1", "imagePullPolicy": "IfNotPresent",
+    "command": ["dsj-agent", "--install", "/opt/dsj-agent"],
+    "volumeMounts": [{"name": "dsj-agent", "mountPath": "/opt/dsj-agent"}],
+    "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "100m", "memory": "64Mi"}},
+    "securityContext": {"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+                        "capabilities": {"drop": ["ALL"]}}})"));
+  const Json& container = spec["containers"][0];
+  EXPECT_EQ(container["image"], "pytorch:2");
+  EXPECT_EQ(container["workingDir"], "/src");
+  EXPECT_EQ(container["command"],
+            Json({"/opt/dsj-agent/ld.so", "--inhibit-cache", "--library-path", "/opt/dsj-agent/lib",
+                  "/opt/dsj-agent/dsj-agent", "--pod", "--"}));
+  EXPECT_EQ(container["args"], Json({"python", "-u", "train.py", "$(A)"}));
+  EXPECT_EQ(env(container, "LD_LIBRARY_PATH"), "/cuda") << "the user's own, untouched";
+  EXPECT_EQ(env(container, contract::kEnvDsConfig), "/run/dsj/ds_config.json");
+  const Json mount = {{"name", "dsj-agent"}, {"mountPath", "/opt/dsj-agent"}, {"readOnly", true}};
+  EXPECT_EQ(std::ranges::count(container["volumeMounts"], mount), 1);
+  EXPECT_EQ(std::ranges::count(spec["volumes"],
+                               Json{{"name", "dsj-agent"}, {"emptyDir", Json::object()}}),
+            1);
+  EXPECT_EQ(container["securityContext"]["readOnlyRootFilesystem"], true);
+}
+
+TEST(Render, AProgramThatReadsNoDsConfigGetsNone) {
+  Json spec = command_spec();
+  spec.erase("deepspeed");
+  World world(spec);
+  ASSERT_TRUE(world.o.wanted.accepted) << world.o.wanted.message;
+  EXPECT_EQ(env(pod_of(world)["spec"]["containers"][0], contract::kEnvDsConfig), "");
+  const auto objects = render_config(*world.o.job, *world.o.wanted.accepted, "");
+  EXPECT_TRUE(worker_job_from_text(objects[0].object["data"][contract::kWorkerJobFile], ""));
+}
+
 TEST(Render, TheConfigMapIsWhatAgentsRead) {
   World world;
   const auto objects = render_config(*world.o.job, *world.o.wanted.accepted, "{\"keys\":[]}");

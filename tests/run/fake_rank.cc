@@ -2,6 +2,8 @@
 // "trains" by a timer and saves small files. Ranks agree on every step over the real store socket,
 // so that a dead peer is felt and a stop request reaches all at the same step.
 //
+// Without DSJ_STORE_FD (it is a user's own program then) rank 0 listens on MASTER_PORT itself.
+//
 // FAKE_STEP_MS       duration of a step, default 10
 // FAKE_FAULT         "attempt=1,rank=1,step=7,do=kill;...": what goes wrong, after that step's
 // barrier.
@@ -68,20 +70,25 @@ class Peers {
   Peers(int rank, int world) : rank_(rank) {
     if (world == 1) return;
     if (rank == 0) {
+      const int store = std::getenv(kEnvStoreFd) ? number(kEnvStoreFd) : listening();
       for (int i = 1; i < world; ++i) {
-        const int fd = accept(number(kEnvStoreFd, -1), nullptr, nullptr);
+        const int fd = accept(store, nullptr, nullptr);
         if (fd < 0) leave(kExitEnvironment, "NoStore", "the store's socket was not handed over");
         peers_.push_back(fd);
       }
       return;
     }
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in name{};
-    name.sin_family = AF_INET;
-    name.sin_port = htons(static_cast<uint16_t>(number(kEnvMasterPort)));
-    inet_pton(AF_INET, std::getenv(kEnvMasterAddr), &name.sin_addr);
-    if (connect(fd, reinterpret_cast<sockaddr*>(&name), sizeof name) != 0) peer_lost();
-    peers_.push_back(fd);
+    const sockaddr_in name = master();
+    for (int tries = 0; tries < 100; ++tries) {  // it may not listen yet
+      const int fd = socket(AF_INET, SOCK_STREAM, 0);
+      if (connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0) {
+        peers_.push_back(fd);
+        return;
+      }
+      close(fd);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    peer_lost();
   }
 
   bool anybody_stops(bool own) {
@@ -99,6 +106,23 @@ class Peers {
   }
 
  private:
+  static sockaddr_in master() {
+    sockaddr_in name{};
+    name.sin_family = AF_INET;
+    name.sin_port = htons(static_cast<uint16_t>(number(kEnvMasterPort)));
+    inet_pton(AF_INET, std::getenv(kEnvMasterAddr), &name.sin_addr);
+    return name;
+  }
+  static int listening() {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    const sockaddr_in name = master();
+    if (bind(fd, reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0 ||
+        listen(fd, 64) != 0) {
+      leave(kExitEnvironment, "NoStore", "cannot listen on MASTER_PORT");
+    }
+    return fd;
+  }
   static bool receive(int fd) {
     for (char byte;;) {
       const ssize_t got = read(fd, &byte, 1);

@@ -43,7 +43,7 @@ class Pod:
         self.write("etc/dsj/job.json", json.dumps({
             "job": {"name": "tune", "attempt": 1, "worldSize": 2, "outputDir": os.path.join(room, "out"), "dsConfig": {},
                     "dsConfigSource": "spec.deepspeed.config", "training": {"maxSteps": steps, "saveSteps": 50}},
-            "replicas": 2, "slots": 1, "rankCommand": [], "restartLimit": 3, "saveTimeoutMs": 60000, "stepTimeoutMs": 60000}))
+            "replicas": 2, "slots": 1, "restartLimit": 3, "saveTimeoutMs": 60000, "stepTimeoutMs": 60000}))
         net = f"127.{1 + os.getpid() // 250 % 250}.{1 + os.getpid() % 250}."
         # dsj-train is what lies beside the agent: here a fake one.
         os.makedirs(os.path.join(self.root, "bin"))

@@ -74,6 +74,7 @@ struct PodRun : testing::Test {
   WorkerJob job;
   std::map<std::string, std::string> variables;
   std::vector<Worker> pods;
+  std::vector<std::string> command;  ///< launcher: Command: by an agent that was installed
 
   void SetUp() override {
     fs::remove_all(here);
@@ -105,7 +106,6 @@ struct PodRun : testing::Test {
     job.job.ds_config = json::object();
     job.job.ds_config_source = "spec.deepspeed.config";
     job.replicas = 2;
-    job.rank_command = {};
   }
   void TearDown() override {
     for (auto& pod : pods) {
@@ -149,13 +149,28 @@ struct PodRun : testing::Test {
                                               {kEnvPodIp, net + std::to_string(10 + index)},
                                               {kEnvServiceAccount, "tune-worker"}};
     for (const auto& [variable, value] : variables) all[variable] = value;
-    agent::SpawnSpec spec{.command = {pod.root / "bin/dsj-agent", "--pod", "--root", pod.root},
-                          .log_file = pod.root / "output"};
+    agent::SpawnSpec spec{.command = {pod.root / "bin/dsj-agent"}, .log_file = pod.root / "output"};
+    if (!command.empty()) spec.command = install(pod.root);
+    spec.command.insert(spec.command.end(), {"--pod", "--root", pod.root});
+    if (!command.empty()) spec.command.push_back("--");
+    spec.command.insert(spec.command.end(), command.begin(), command.end());
     for (const auto& [variable, value] : all) spec.environment.push_back(variable + "=" + value);
     const auto pid = agent::spawn(spec);
     ASSERT_TRUE(pid) << pid.error().to_string();
     pod.pid = *pid;
     pods.push_back(pod);
+  }
+  /// As the init container of a Command job does.
+  std::vector<std::string> install(const fs::path& root) {
+    const std::string place = root.string() + kAgentMountPath;
+    const auto pid =
+        agent::spawn({.command = {std::string(DSJ_BIN_DIR) + "/dsj-agent", "--install", place},
+                      .environment = {"PATH=/usr/bin:/bin"},
+                      .log_file = root / "install"});
+    std::optional<ChildExit> exit;
+    while (pid && !(exit = agent::reap(*pid))) usleep(10'000);
+    EXPECT_TRUE(exit && exit->exit_code == 0 && exit->signal == 0) << read_text(root / "install");
+    return installed_agent_command(place);
   }
   bool soon(const std::function<bool()>& holds, std::chrono::seconds patience = 30s) {
     const auto end = std::chrono::steady_clock::now() + patience;
@@ -169,7 +184,8 @@ struct PodRun : testing::Test {
     return false;
   }
   bool all_end() {
-    return soon([&] { return std::ranges::all_of(pods, [](auto& pod) { return pod.exit.has_value(); }); });
+    return soon(
+        [&] { return std::ranges::all_of(pods, [](auto& pod) { return pod.exit.has_value(); }); });
   }
   json status() {
     const auto all = api->server.objects(agent::job_resource());
@@ -355,6 +371,99 @@ TEST_F(PodRun, OrphansOfARankAreCollected) {
   kill(children()[0], SIGKILL);
   kill(children()[1], SIGKILL);
   EXPECT_TRUE(soon([&] { return children().size() <= 1; })) << "rank of attempt 3 at most";
+}
+
+TEST_F(PodRun, AUsersOwnProgramIsStartedByAnInstalledAgent) {
+  command = {
+      "/bin/sh", "-c",
+      "echo rank $RANK of $WORLD_SIZE, libraries ${LD_LIBRARY_PATH-unset}; cat \"$DSJ_DS_CONFIG\"; "
+      "cat /proc/$PPID/maps"};
+  job.job.ds_config = {{"train_batch_size", 2}};
+  start(0);
+  start(1);
+  ASSERT_TRUE(all_end()) << output(0) << output(1);
+  for (size_t pod : {0, 1}) {
+    EXPECT_EQ(pods[pod].exit->exit_code, kExitDone) << output(pod);
+    EXPECT_EQ(message(pod)["reason"], kReasonCompleted);
+    const std::string log = read_text(here / "out/logs" / ("rank-" + std::to_string(pod) + ".log"));
+    EXPECT_THAT(log, HasSubstr("rank " + std::to_string(pod) + " of 2, libraries unset\n"));
+    EXPECT_THAT(log, HasSubstr("\"train_batch_size\": 2"));
+    // The agent's libraries are its own, every one.
+    const std::string own = pods[pod].root.string() + kAgentMountPath;
+    std::istringstream lines(log);
+    int libraries = 0;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.find(".so") == std::string::npos || line.find(" r-xp ") == std::string::npos)
+        continue;
+      ++libraries;
+      EXPECT_THAT(line, HasSubstr(own));
+    }
+    EXPECT_GT(libraries, 3);
+  }
+  EXPECT_EQ(status()["training"]["attempt"], 1);
+}
+
+TEST_F(PodRun, AUsersOwnProgramFindsItsPeersAndMayTellItsSteps) {
+  command = {std::string(DSJ_BIN_DIR) + "/fake_rank"};
+  start(0);
+  start(1);
+  ASSERT_TRUE(all_end()) << output(0) << output(1);
+  EXPECT_EQ(pods[0].exit->exit_code, kExitDone) << output(0);
+  EXPECT_EQ(pods[1].exit->exit_code, kExitDone) << output(1);
+  EXPECT_TRUE(steps_are_one_to(30));
+}
+
+TEST_F(PodRun, SuspendedAUsersOwnProgramGetsSigtermAndItsTimeAndIsNotComplete) {
+  command = {"/bin/sh", "-c",
+             "trap 'echo asked; sleep 1; echo left; exit 0' TERM; while :; do sleep 0.1; done"};
+  start(0);
+  start(1);
+  ASSERT_TRUE(soon([&] { return status().contains("training"); })) << output(0);
+  usleep(500'000);  // the shells' traps
+  api->server.edit(agent::job_resource(), "team", "tune",
+                   [](json& object) { object["spec"]["suspend"] = true; });
+  ASSERT_TRUE(all_end()) << output(0) << output(1);
+  for (size_t pod : {0, 1}) {
+    EXPECT_EQ(pods[pod].exit->exit_code, kExitPreempted) << output(pod);
+    EXPECT_THAT(output(pod), HasSubstr("left")) << "it was not killed";
+  }
+  EXPECT_EQ(message(0)["reason"], "StoppedWithoutCheckpoint");
+}
+
+TEST_F(PodRun, AUsersOwnProgramFailsByItsCodeUntilTheBudgetIsSpent) {
+  command = {"/bin/sh", "-c", "echo no such flag >&2; exit $((2 * RANK))"};
+  job.restart_limit = 1;
+  start(0);
+  start(1);
+  ASSERT_TRUE(all_end()) << output(0) << output(1);
+  EXPECT_EQ(pods[0].exit->exit_code, kExitFailed) << output(0);
+  EXPECT_EQ(message(0)["reason"], kReasonBackoffLimitExceeded);
+  EXPECT_EQ(message(0)["rank"], 1);
+  EXPECT_EQ(message(0)["exitCode"], 2) << "a code of its own, not of ours";
+  EXPECT_THAT(message(0)["lastWords"].get<std::string>(), HasSubstr("no such flag"));
+  EXPECT_EQ(status()["training"]["attempt"], 2);
+}
+
+TEST_F(PodRun, AnInstalledAgentRunsInAnEmptyRoot) {
+  if (geteuid() != 0) GTEST_SKIP() << "chroot needs root";
+  const fs::path root = here / "empty";
+  fs::create_directories(root);
+  install(root);
+  agent::SpawnSpec spec{.command = {"chroot", root},
+                        .environment = {"PATH=/usr/sbin:/usr/bin:/bin:/sbin"},
+                        .log_file = here / "chroot"};
+  for (const auto& word : installed_agent_command(kAgentMountPath)) spec.command.push_back(word);
+  spec.command.push_back("--help");
+  const auto pid = agent::spawn(spec);
+  ASSERT_TRUE(pid) << pid.error().to_string();
+  std::optional<ChildExit> exit;
+  while (!(exit = agent::reap(*pid))) usleep(10'000);
+  EXPECT_EQ(exit->exit_code, 0) << read_text(here / "chroot");
+  EXPECT_THAT(read_text(here / "chroot"), HasSubstr("DeepSpeedJob"));
+  for (const auto& entry : fs::recursive_directory_iterator(root.string() + kAgentMountPath)) {
+    EXPECT_EQ(entry.status().permissions() & fs::perms(0755), fs::perms(0755)) << entry.path();
+    EXPECT_THAT(entry.path().string(), testing::Not(HasSubstr("torch")));
+  }
 }
 
 TEST_F(PodRun, WhatIsMissingIsSaidInTheTerminationMessage) {

@@ -220,7 +220,7 @@ TEST_F(JobTest, EveryWrongFieldIsRefusedWithItsPath) {
 }
 
 TEST_F(JobTest, WhatIsNotBuiltStopsARunAndKeepsTheJobValid) {
-  for (const char* field : {"launcher: Command", "parallelism: {tensor: 2}",
+  for (const char* field : {"parallelism: {tensor: 2}", "network: {tls: Required}",
                             "runPolicy: {cleanPodPolicy: All}", "suspend: true"}) {
     std::string text = kManifest;
     text.replace(text.find("  workers:"), 10, std::string("  ") + field + "\n  workers:");

@@ -1,0 +1,21 @@
+// launcher: Command on this machine: what each rank runs, as the kubelet would start the worker's
+// container.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/jobspec/job.h"
+
+namespace dsj::cli {
+
+struct RankProgram {
+  std::vector<std::string> command;  ///< references like $(NAME) are replaced
+  std::vector<std::pair<std::string, std::string>> environment;  ///< over this process's own
+};
+
+/// `run_dir`: where ds_config.json will lie. BadInput when the program is not there.
+Result<RankProgram> user_program(const jobspec::Job& job, const std::string& run_dir);
+
+}  // namespace dsj::cli
