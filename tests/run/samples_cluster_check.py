@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Each job of configs/cluster on a real API server with the real CRD: taken by a server-side dry run and by an apply, kept
+field by field as it is written, accepted by the operator, and its pods made as the API server wants pods.
+
+Usage: cluster.py run --api samples_cluster_check.py REPOSITORY BIN GTEST_REPORT. Exit 1 when one is not.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+
+def kubectl(*words):
+    return subprocess.run(["kubectl", *words], capture_output=True, text=True, check=False)
+
+
+def missing(wanted, found, path=""):
+    """Paths of `wanted` that `found` has not, or has otherwise."""
+    if isinstance(wanted, dict):
+        if not isinstance(found, dict):
+            return [path]
+        return [bad for key, value in wanted.items() for bad in missing(value, found.get(key), f"{path}.{key}")]
+    return [] if wanted == found else [f"{path}: {wanted!r} became {found!r}"]
+
+
+def as_json(path):
+    """The file as kubectl reads it, nothing asked of the server."""
+    return json.loads(kubectl("create", "--dry-run=client", "--validate=false", "-o", "json", "-f", path).stdout)
+
+
+class Samples:
+    def __init__(self, root, binaries):
+        self.folder = os.path.join(root, "configs", "cluster")
+        self.names = sorted(name[:-5] for name in os.listdir(self.folder) if name.endswith(".yaml"))
+        self.root, self.operator = root, os.path.join(binaries, "dsj-operator")
+        self.log = tempfile.NamedTemporaryFile("w+", prefix="dsj-samples-")
+        self.process = None
+
+    def start(self):
+        done = kubectl("apply", "--server-side", "-f", os.path.join(self.root, "crds", "deepspeedjobs.yaml"))
+        assert done.returncode == 0, done.stderr
+        kubectl("wait", "--for=condition=Established", "crd/deepspeedjobs.training.dsj.dev", "--timeout=60s")
+        self.process = subprocess.Popen([self.operator, "--no-leader-election", "--health-address", ""], stdout=self.log,
+                                        stderr=self.log)
+
+    def stop(self):
+        if self.process:
+            self.process.terminate()
+            self.process.wait(20)
+
+    def check(self, name):
+        path = os.path.join(self.folder, name + ".yaml")
+        wanted = as_json(path)
+        for how in (["--dry-run=server"], []):
+            done = kubectl("apply", "--server-side", *how, "-f", path)
+            assert done.returncode == 0, f"{' '.join(how)} {done.stderr}"
+        assert wanted["metadata"]["name"] == name, "a sample's name is its file's"
+        end = time.monotonic() + 60
+        while True:
+            job = json.loads(kubectl("get", "dsj", name, "-o", "json").stdout)
+            conditions = {one["type"]: one for one in job.get("status", {}).get("conditions", [])}
+            accepted = conditions.get("Accepted", {}).get("status") == "True"
+            pods = kubectl("get", "pods", "-l", f"training.dsj.dev/job-name={name}", "-o", "name").stdout.split()
+            expected = 0 if wanted["spec"].get("suspend") else wanted["spec"]["workers"]["replicas"]
+            if accepted and len(pods) == expected and (expected or conditions["Suspended"]["status"] == "True"):
+                break
+            if time.monotonic() > end:
+                self.log.seek(0)
+                raise AssertionError(f"{len(pods)} of {expected} pods, {json.dumps(conditions)}\n{self.log.read()[-2000:]}")
+            time.sleep(0.2)
+        changed = missing(wanted["spec"], job["spec"])
+        assert not changed, f"not kept: {changed}"
+        return len(pods)
+
+
+def main():
+    samples, report, cases, pods = Samples(sys.argv[1], sys.argv[2]), sys.argv[3], [], 0
+    try:
+        samples.start()
+        for name in samples.names:
+            case = {"name": name, "classname": "Samples", "result": "COMPLETED"}
+            try:
+                pods += samples.check(name)
+                print(name, "ok")
+            except AssertionError as problem:
+                case["failures"] = [{"failure": str(problem), "type": ""}]
+                print(name, "FAILED:", problem)
+            cases.append(case)
+    finally:
+        samples.stop()
+    print(f"result: samples: {len(cases)} jobs applied, {pods} pods made of them")
+    with open(report, "w", encoding="utf-8") as out:
+        json.dump({"testsuites": [{"name": "Samples", "testsuite": cases}]}, out)
+    return 1 if not cases or any("failures" in case for case in cases) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
