@@ -54,7 +54,7 @@ class Chart:
         print(f"result: chart: {len(BAD_VALUES)} bad values refused")
         old = run("helm", "template", "r", self.chart, "--kube-version", "1.29.0", check=False)
         expect(old.returncode != 0 and "1.30" in old.stderr, "an older Kubernetes is refused")
-        bare = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", "crds.install=false,agentPolicy.enabled=false,webhook.enabled=false,"
+        bare = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", "crds.install=false,agentPolicy.enabled=false,jobPolicy.enabled=false,webhook.enabled=false,"
                    "networkPolicy.enabled=false,rbac.create=false,serviceAccount.create=false").stdout
         kinds = sorted(line.split()[1] for line in bare.splitlines() if line.startswith("kind:"))
         expect(kinds == ["Deployment"], f"everything else can be left out: {kinds}")

@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""Every manifest of bad_manifests.py on a real API server, with the operator's webhook up and then down: where it is stopped, by
+what word, and that no pod ever appears.
+
+Usage: tests/cluster/cluster.py run --api refusals_check.py REPOSITORY BIN GTEST_REPORT, or `refusals_check.py --write` for
+docs/refusals.md (no cluster). Exit 1 on a failure. Needs helm and kubectl on PATH; without them all is skipped, loudly.
+"""
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+from bad_manifests import ACCEPTED, CASES, CONFIG_MAPS, CRD, EDITS, GOOD, POLICY, WEBHOOK, merged  # noqa: E402
+from chart_check import Chart, expect, kubectl, run  # noqa: E402
+
+PAGE = os.path.join(HERE, "../../docs/refusals.md")
+SIGNS = {POLICY: "ValidatingAdmissionPolicy 'r-deepspeedjob-ops-jobs'", WEBHOOK: 'admission webhook "jobs.training.dsj.dev" denied'}
+
+
+def page():
+    counts = {stop: sum(case[1] == stop for case in CASES + EDITS) for stop in (CRD, POLICY, WEBHOOK, ACCEPTED)}
+    lines = ["# What is refused, and where", "",
+             f"{len(CASES) + len(EDITS)} manifests, each tried on a real API server by `tests/run/refusals_check.py` with the webhook up and",
+             "down; this page is printed by its `--write` from `tests/run/bad_manifests.py`, which has the manifests.", "",
+             "| stopped by | | manifests |", "|---|---|---|",
+             f"| CRD | the resource's schema and its rules | {counts[CRD]} |",
+             f"| policy | the chart's ValidatingAdmissionPolicy for pod templates | {counts[POLICY]} |",
+             f"| webhook | `dsj validate`'s checks; while it is away: Accepted | {counts[WEBHOOK]} |",
+             f"| Accepted | stored, condition Accepted=False, no pod | {counts[ACCEPTED]} |", "",
+             "A running job keeps its last accepted spec and its pods when an edit is refused, wherever that is.", "",
+             "| manifest | stopped by | webhook down | a word of the message |", "|---|---|---|---|"]
+    for what, stop, word, _ in CASES + EDITS:
+        lines.append(f"| {what} | {stop} | {ACCEPTED if stop == WEBHOOK else stop} | {word.replace('|', '')} |")
+    return "\n".join(lines) + "\n"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Refusals:
+    def __init__(self, repository, binaries):
+        self.chart = Chart(repository, binaries)
+        self.log = os.path.join(self.chart.room, "operator.log")
+        self.process = self.watch = self.told = None
+        self.problems = []
+
+    # ---- the cluster and the operator
+    def install(self):
+        run("helm", "install", "r", self.chart.chart, "-n", "ops", "--create-namespace")
+        kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", "--timeout=30s")
+        kubectl("create", "namespace", "team")
+        for name, key, text in CONFIG_MAPS:
+            kubectl("create", "-f", "-", thing={"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "team"},
+                                                "data": {key: text}})
+        with open(os.path.join(self.chart.room, "pods"), "wb") as seen:
+            self.watch = subprocess.Popen(["kubectl", "-n", "team", "get", "pods", "--watch", "-o", "name"], stdout=seen)
+        config = self.chart.config_of("operator", kubectl("-n", "ops", "create", "token", "r-deepspeedjob", "--duration=1h").stdout.strip())
+        deployment = json.loads(kubectl("-n", "ops", "get", "deployment", "r-deepspeedjob", "-o", "json").stdout)
+        self.told = {entry["name"]: entry.get("value", "") for entry in deployment["spec"]["template"]["spec"]["containers"][0]["env"]}
+        self.told.update(DSJ_NAMESPACE="ops", DSJ_POD_NAME="operator-1", KUBECONFIG=config, DSJ_WEBHOOK_HOSTS="127.0.0.1")
+
+    def start(self, webhook):
+        """`webhook`: whether it has one. Its Service has no network here: the API server calls it by its address."""
+        told, words = dict(self.told), []
+        if webhook:
+            port = free_port()
+            kubectl("patch", "validatingwebhookconfiguration", "r-deepspeedjob-ops", "--type=json", "-p", json.dumps(
+                [{"op": "replace", "path": "/webhooks/0/clientConfig", "value": {"url": f"https://127.0.0.1:{port}/validate"}}]))
+            words = [f"--webhook-address=127.0.0.1:{port}"]
+        else:
+            told["DSJ_WEBHOOK"] = ""
+        with open(self.log, "ab") as output:
+            self.process = subprocess.Popen([self.chart.operator, f"--health-address=127.0.0.1:{free_port()}", *words],
+                                            env=dict(os.environ, **told), stdout=output, stderr=output)
+
+    def stop(self):
+        if self.process:
+            self.process.terminate()
+            self.process.wait(20)
+            self.process = None
+
+    # ---- cases
+    def submit(self, name, change, dry=False):
+        job = merged(merged(GOOD, {"metadata": {"name": name, "namespace": "team"}}), change)
+        return kubectl("create", *(["--dry-run=server"] if dry else []), "-f", "-", thing=job, check=False)
+
+    def judge(self, what, stop, word, done):
+        """Whether a request ended as it should."""
+        if stop == ACCEPTED:
+            if done.returncode != 0:
+                self.problems.append(f"{what}: not stored: {done.stderr}")
+            return
+        said = done.stderr
+        where = next((name for name, sign in SIGNS.items() if sign in said), CRD)
+        if done.returncode == 0 or where != stop or word not in said:
+            self.problems.append(f"{what}: expected {stop} with \"{word}\", got {where if said else 'nothing'}: {said}")
+
+    def refused(self, wanted):
+        """`wanted`: {job: (what, word)}, each with Accepted=False and this word at last."""
+        missing = {}
+
+        def holds():
+            missing.clear()
+            for job in json.loads(kubectl("-n", "team", "get", "dsj", "-o", "json").stdout)["items"]:
+                what, word = wanted.get(job["metadata"]["name"], ("", ""))
+                conditions = {entry["type"]: entry for entry in job.get("status", {}).get("conditions", [])}
+                accepted = conditions.get("Accepted", {})
+                if what and (accepted.get("status") != "False" or word not in accepted.get("message", "") or
+                             accepted.get("observedGeneration", job["metadata"]["generation"]) != job["metadata"]["generation"]):
+                    missing[what] = f"{word}: {accepted}"
+            return not missing
+        end = time.monotonic() + 40
+        while not holds() and time.monotonic() < end:
+            time.sleep(0.5)
+        self.problems += [f"{what}: not refused: {why}" for what, why in missing.items()]
+
+    def pods(self):
+        items = json.loads(kubectl("-n", "team", "get", "pods", "-o", "json").stdout)["items"]
+        return {entry["metadata"]["name"]: entry["metadata"]["uid"] for entry in items}
+
+    def edits(self, up):
+        """Of jobs that run: refused, and nothing of them changes."""
+        for i, (what, _, _, _) in enumerate(EDITS):
+            made = self.submit(f"edit-{i}", {})
+            expect(made.returncode == 0, f"{what}: {made.stderr}")
+        Chart.soon(lambda: len(self.pods()) == 2 * len(EDITS), lambda: f"{self.pods()}: {Chart.text(self.log)[-2000:]}")
+        before, wanted = self.pods(), {}
+        for i, (what, stop, word, change) in enumerate(EDITS):
+            stop = ACCEPTED if stop == WEBHOOK and not up else stop
+            done = kubectl("-n", "team", "patch", "dsj", f"edit-{i}", "--type=merge", "-p", json.dumps(change), check=False)
+            self.judge(what, stop, word, done)
+            if stop == ACCEPTED:
+                wanted[f"edit-{i}"] = (what, word)
+        self.refused(wanted)
+        if self.pods() != before:
+            self.problems.append(f"edits changed pods: {before} to {self.pods()}")
+
+    def round(self, up):
+        self.problems = []
+        self.start(webhook=up)
+        if up:  # a new policy and a new bundle take a moment to be in force
+            typo = next(case for case in CASES if case[1] == WEBHOOK)
+            Chart.soon(lambda: SIGNS[WEBHOOK] in self.submit("probe", typo[3], dry=True).stderr, lambda: Chart.text(self.log)[-2000:])
+            foreign = next(case for case in CASES if case[1] == POLICY)
+            Chart.soon(lambda: SIGNS[POLICY] in self.submit("probe", foreign[3], dry=True).stderr, lambda: "no policy")
+        self.edits(up)
+        wanted = {}
+        for i, (what, stop, word, change) in enumerate(CASES):
+            if not up and stop in (CRD, POLICY):  # the webhook has no part in it
+                continue
+            stop = ACCEPTED if not up else stop
+            name = f"bad-{i}"
+            self.judge(what, stop, word, self.submit(name, change))
+            if stop == ACCEPTED:
+                wanted[name] = (what, word)
+        self.refused(wanted)
+        kubectl("-n", "team", "delete", "dsj", "--all", "--wait=false")
+        Chart.soon(lambda: not self.pods(), lambda: f"left: {self.pods()}")
+        self.stop()
+        expect(not self.problems, f"{len(self.problems)} cases:\n" + "\n".join(self.problems))
+        return len(wanted)
+
+    def finish(self):
+        self.stop()
+        if self.watch:
+            self.watch.terminate()
+            self.watch.wait()
+        shutil.rmtree(self.chart.room, ignore_errors=True)
+
+    # ---- the test's parts
+    def the_page_is_current(self):
+        with open(PAGE, encoding="utf-8") as file:
+            expect(file.read() == page(), "docs/refusals.md is not what refusals_check.py --write prints")
+        names = [case[0] for case in CASES + EDITS]
+        expect(len(set(names)) == len(names), "two cases of one name")
+
+    def with_the_webhook(self):
+        self.install()
+        late = self.round(up=True)
+        print(f"result: refusals: {len(CASES) + len(EDITS)} bad manifests, {late} of them stored and not accepted, with the webhook up")
+
+    def without_it(self):
+        late = self.round(up=False)
+        print(f"result: refusals: {late} stored and not accepted with the webhook down")
+
+    def no_pod_ever(self):
+        seen = set(Chart.text(os.path.join(self.chart.room, "pods")).split())
+        expect(len(seen) >= 2 * len(EDITS), f"the watch saw {seen}")
+        expect(not [name for name in seen if "bad-" in name], f"pods of refused jobs: {seen}")
+
+
+def main():
+    if sys.argv[1:] == ["--write"]:
+        with open(PAGE, "w", encoding="utf-8") as out:
+            out.write(page())
+        return 0
+    refusals, cases = Refusals(sys.argv[1], sys.argv[2]), []
+    missing = [name for name in ("helm", "kubectl") if not shutil.which(name)]
+    for name in ("the_page_is_current", "with_the_webhook", "without_it", "no_pod_ever"):
+        case = {"name": name, "classname": "Refusals", "result": "COMPLETED"}
+        if missing:
+            case["result"] = "SKIPPED"
+            print(f"result: refusals {name} SKIPPED: {' and '.join(missing)} not on PATH (tests/cluster/cluster.py build helm kubectl)")
+        else:
+            try:
+                begin = time.monotonic()
+                getattr(refusals, name)()
+                print(f"{name} ok, {time.monotonic() - begin:.0f} s")
+            except AssertionError as problem:
+                case["failures"] = [{"failure": str(problem), "type": ""}]
+                print(name, "FAILED:", problem)
+        cases.append(case)
+    refusals.finish()
+    with open(sys.argv[3], "w", encoding="utf-8") as out:
+        json.dump({"testsuites": [{"name": "Refusals", "testsuite": cases}]}, out)
+    return 1 if any("failures" in case for case in cases) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
