@@ -6,9 +6,11 @@
 
 #include "cli/verbs.h"
 #include "common/files/posix_files.h"
+#include "common/jobimport/kubeflow.h"
 #include "common/jobimport/launcher.h"
 #include "common/jobimport/roll.h"
 #include "common/jobspec/job.h"
+#include "common/jobspec/yaml.h"
 
 namespace dsj::cli {
 namespace {
@@ -24,6 +26,7 @@ constexpr char kHelp[] =
        dsj import torchrun SCRIPT.sh                 or:  dsj import torchrun -- torchrun ...
        dsj import deepspeed SCRIPT.sh                or:  dsj import deepspeed -- deepspeed ...
        dsj import hostfile FILE
+       dsj import pytorchjob|mpijob|trainjob FILE.yaml
 
 Prints a DeepSpeedJob that `dsj validate` accepts; above it, as comments and on stderr, what is left
 open and what could not be carried over. Files are read, never run.
@@ -32,6 +35,8 @@ open and what could not be carried over. Files are read, never run.
       --force           replace FILE
       --set PATH=VALUE  a field of the manifest: --set spec.workers.slotsPerWorker=8
       --role ROLE       (roll) the role to import
+      --ds-config FILE  (pytorchjob, mpijob, trainjob) becomes the job's ds_config
+      --launcher NAME   (the same) Native: this engine trains; Command: the container's own program
       --search-path DIR (roll) where else `defaults` are looked up
       -- WORDS          (torchrun, deepspeed) the line itself; after SCRIPT: its arguments
 Exit codes: 0 done, 1 the job would not validate, 2 bad input.
@@ -39,6 +44,7 @@ Exit codes: 0 done, 1 the job would not validate, 2 bad input.
 
 struct Options {
   std::string kind, file, role, output;
+  std::string ds_config, launcher = "Native";
   bool force = false;
   std::vector<std::string> overrides, search_paths;
   std::vector<std::string> words;  ///< after --
@@ -70,22 +76,30 @@ void list_roles(const jobimport::RollPipeline& pipeline) {
   if (pipeline.roles.empty()) std::printf("(no roles: a file of settings)\n");
 }
 
-/// A manifest that validates; its findings go to stderr.
-bool validates(const std::string& text, const std::string& path) {
-  const auto job = jobspec::parse_job_yaml(text, path);
+/// Whether no finding is an error; all but warnings go to stderr.
+bool print_findings(const jobspec::Job& job, const std::vector<dsconfig::Finding>& findings) {
+  bool good = true;
+  for (const auto& finding : findings) {
+    if (finding.severity == dsconfig::Finding::Severity::Warning) continue;
+    std::fprintf(stderr, "%s\n", jobspec::to_line(job, finding).c_str());
+    good = good && finding.severity != dsconfig::Finding::Severity::Error;
+  }
+  return good;
+}
+
+/// A manifest that validates: on this machine or, `in_cluster`, as the operator takes it.
+bool validates(const Imported& imported, const std::string& path, bool in_cluster) {
+  auto job = in_cluster ? jobspec::read_cluster_manifest(imported.manifest)
+                        : jobspec::parse_job_yaml(jobimport::to_text(imported), path);
   if (!job) {
     std::fprintf(stderr, "dsj import: the job would not validate: %s\n",
                  job.error().to_string().c_str());
     return false;
   }
-  const auto resolution = jobspec::resolve(*job, {});
-  bool good = true;
-  for (const auto& finding : resolution.findings) {
-    if (finding.severity == dsconfig::Finding::Severity::Warning) continue;
-    std::fprintf(stderr, "%s\n", jobspec::to_line(*job, finding).c_str());
-    good = good && finding.severity != dsconfig::Finding::Severity::Error;
-  }
-  return good;
+  if (in_cluster) job->source = path;
+  // What a ConfigMap holds is known in the cluster only.
+  const bool unknown = job->ds_config_map.has_value();
+  return print_findings(*job, unknown ? job->findings : jobspec::resolve(*job, {}).findings);
 }
 
 Status write(PosixFiles& files, const Options& options, const std::string& text) {
@@ -99,12 +113,28 @@ Status write(PosixFiles& files, const Options& options, const std::string& text)
   return files.write_atomically(options.output, text);
 }
 
+std::optional<jobimport::KubeflowKind> kubeflow_kind(const std::string& name) {
+  using jobimport::KubeflowKind;
+  if (name == "pytorchjob") return KubeflowKind::PyTorchJob;
+  if (name == "mpijob") return KubeflowKind::MPIJob;
+  if (name == "trainjob") return KubeflowKind::TrainJob;
+  return std::nullopt;
+}
+
+Result<Imported> import_object(PosixFiles& files, const Options& options) {
+  DSJ_TRY(const auto document, jobspec::read_yaml(options.file));
+  return import_kubeflow(
+      files, *kubeflow_kind(options.kind), document.value, options.file,
+      {.keep_program = options.launcher == "Command", .ds_config = options.ds_config});
+}
+
 int import_to_manifest(PosixFiles& files, const Options& options, Result<Imported> imported) {
   if (!imported) return report("import", imported.error());
   if (const auto done = jobimport::finish(*imported, options.overrides); !done)
     return report("import", done.error());
   const fs::path here = fs::current_path();
-  if (!options.output.empty() &&
+  const bool container_paths = kubeflow_kind(options.kind).has_value();
+  if (!container_paths && !options.output.empty() &&
       fs::absolute(options.output).parent_path().lexically_normal() != here)
     jobimport::make_paths_absolute(imported->manifest, here.string());
   for (const std::string& line : imported->left_open)
@@ -112,7 +142,8 @@ int import_to_manifest(PosixFiles& files, const Options& options, Result<Importe
   for (const std::string& line : imported->not_carried)
     std::fprintf(stderr, "not carried over: %s\n", line.c_str());
   const std::string text = jobimport::to_text(*imported);
-  if (!validates(text, options.output.empty() ? "imported.yaml" : options.output)) return 1;
+  const std::string name = options.output.empty() ? "imported.yaml" : options.output;
+  if (!validates(*imported, name, container_paths)) return 1;
   if (const auto written = write(files, options, text); !written)
     return report("import", written.error());
   return 0;
@@ -144,11 +175,14 @@ int run_import(Arguments args) {
   app.set_help_flag();
   app.add_option("KIND", options.kind)
       ->required()
-      ->check(CLI::IsMember({"roll", "torchrun", "deepspeed", "hostfile"}));
+      ->check(CLI::IsMember(
+          {"roll", "torchrun", "deepspeed", "hostfile", "pytorchjob", "mpijob", "trainjob"}));
   app.add_option("FILE", options.file);
   app.add_option("-o,--output", options.output);
   app.add_flag("--force", options.force);
   app.add_option("--role", options.role);
+  app.add_option("--ds-config", options.ds_config);
+  app.add_option("--launcher", options.launcher)->check(CLI::IsMember({"Native", "Command"}));
   app.add_option("--search-path", options.search_paths)->type_size(1)->allow_extra_args(false);
   app.add_option("--set", options.overrides)->type_size(1)->allow_extra_args(false);
   if (const auto over = parse(app, own)) return *over;
@@ -164,6 +198,8 @@ int run_import(Arguments args) {
         import_launch(files, options,
                       options.kind == "torchrun" ? jobimport::Launcher::Torchrun
                                                  : jobimport::Launcher::DeepSpeed));
+  if (kubeflow_kind(options.kind))
+    return import_to_manifest(files, options, import_object(files, options));
   const auto text = files.read_all(options.file, kMaxBytes);
   if (!text) return report("import", text.error());
   return import_to_manifest(files, options, jobimport::import_hostfile(*text, options.file));

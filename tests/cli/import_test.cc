@@ -114,5 +114,40 @@ TEST_F(ImportTest, Usage) {
   EXPECT_EQ(run({"roll", (folder_ / "absent.yaml").string()}), 2);
 }
 
+TEST_F(ImportTest, AKubeflowJobIsJudgedAsAClusterTakesIt) {
+  const std::string config = write("ds.json", R"({"train_micro_batch_size_per_gpu": "auto"})");
+  const std::string file = write("job.yaml", R"(
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: tune}
+spec:
+  nprocPerNode: "2"
+  runPolicy: {suspend: true}
+  pytorchReplicaSpecs:
+    Worker:
+      template:
+        spec:
+          containers:
+            - name: pytorch
+              image: i
+              command: [torchrun, train.py, --deepspeed, inside.json, --model_name_or_path, org/model,
+                        --data_path, /d.json, --output_dir, /o]
+)");
+  EXPECT_EQ(run({"pytorchjob", file}), 2);
+  EXPECT_NE(err_.find("--ds-config"), std::string::npos) << err_;
+  EXPECT_EQ(run({"pytorchjob", file, "--ds-config", config}), 1);
+  EXPECT_NE(err_.find("modelNameOrPath"), std::string::npos) << err_;
+  ASSERT_EQ(run({"pytorchjob", file, "--ds-config", config, "--set",
+                 "spec.training.modelNameOrPath=/models/m"}),
+            0)
+      << err_;
+  EXPECT_EQ(err_.find("unsupported"), std::string::npos) << err_;
+  EXPECT_NE(out_.find("slotsPerWorker: 2"), std::string::npos);
+  EXPECT_NE(out_.find("suspend: true"), std::string::npos);
+  ASSERT_EQ(run({"pytorchjob", file, "--launcher", "Command"}), 0) << err_;
+  EXPECT_NE(out_.find("launcher: Command"), std::string::npos);
+  EXPECT_EQ(run({"mpijob", file}), 2);
+}
+
 }  // namespace
 }  // namespace dsj::cli
