@@ -49,6 +49,8 @@ struct AgentMetrics::Families {
   prometheus::Gauge& saved_step = gauge("checkpoint_step", "Step of the newest checkpoint");
   prometheus::Gauge& saved_time =
       gauge("checkpoint_timestamp_seconds", "When the newest checkpoint was published");
+  prometheus::Gauge& saved_age =
+      gauge("checkpoint_age_seconds", "Since the newest checkpoint of this agent's time");
   prometheus::Gauge& save_seconds =
       gauge("checkpoint_duration_seconds", "How long the newest checkpoint took");
   prometheus::Family<prometheus::Counter>& failures =
@@ -103,6 +105,8 @@ void AgentMetrics::turned(int ranks_running, const StatusPublisher* publisher) {
 }
 
 std::string AgentMetrics::text() const {
+  const double saved = families_->saved_time.Value();
+  if (saved > 0) families_->saved_age.Set(seconds_since_1970() - saved);
   return prometheus::TextSerializer().Serialize(families_->registry.Collect());
 }
 

@@ -1,6 +1,8 @@
 #include "operator/apply.h"
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "common/check.h"
 #include "common/contract.h"
@@ -34,6 +36,41 @@ class Application {
     if (made.error().kind == ApiError::Kind::AlreadyExists) return existing(create, resource);
     // Sent, and no answer: it may be there. The next pass asks again under the same name.
     return failed(made.error(), create.kind + " " + create.name, true);
+  }
+
+  bool create_pods(const std::vector<Create>& pods, int at_once) {
+    if (pods.empty()) return true;
+    if (!create(pods[0])) return false;
+    std::atomic<size_t> next = 1;
+    std::atomic<bool> good = true;
+    std::vector<Application> parts;
+    const size_t threads = std::min<size_t>(static_cast<size_t>(at_once), pods.size() - 1);
+    parts.reserve(threads);
+    auto work = [&](Application& part) {
+      for (size_t i; good && (i = next++) < pods.size();) {
+        if (!part.create(pods[i])) good = false;
+      }
+    };
+    if (threads <= 1) {
+      work(*this);
+      return good;
+    }
+    {
+      std::vector<std::jthread> running;
+      for (size_t i = 0; i < threads; ++i) {
+        parts.emplace_back(client_, o_, may_write_, writes_);
+        running.emplace_back(work, std::ref(parts.back()));
+      }
+    }
+    for (const Application& part : parts) {
+      result_.created += part.result_.created;
+      if (part.result_.problem.empty() || !result_.problem.empty()) continue;
+      result_.problem = part.result_.problem;
+      result_.refusal = part.result_.refusal;
+      result_.overtaken = part.result_.overtaken;
+      result_.retry_after = part.result_.retry_after;
+    }
+    return good;
   }
 
   bool status(const Plan& plan) {
@@ -134,7 +171,8 @@ kube::Resource resource_of(const std::string& kind) {
 }
 
 Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
-              const std::function<bool()>& may_write, Writes& writes, EventSink& events) {
+              const std::function<bool()>& may_write, Writes& writes, EventSink& events,
+              int at_once) {
   Application application(client, observed, may_write, writes);
   auto create = [&](const std::vector<Create>& creates) {
     return std::ranges::all_of(creates, [&](const Create& c) { return application.create(c); });
@@ -147,7 +185,7 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
       if (!application.status(plan)) return false;
       for (const Event& event : plan.events) events.tell(*observed.job, event);
     }
-    if (!made || !create(plan.pods)) return false;
+    if (!made || !application.create_pods(plan.pods, at_once)) return false;
     for (const Delete& entry : plan.deletes) {
       if (!application.remove(entry)) return false;
     }

@@ -43,8 +43,11 @@ struct Applied {
   bool status_written = false;
 };
 
-/// `may_write` is asked before every write: a leader that lost its lease stops.
+/// `may_write` is asked before every write: a leader that lost its lease stops. Of a plan's pods
+/// the first is made alone, so that a quota or a policy is met once; then up to `at_once` at a
+/// time, on threads of this call.
 Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
-              const std::function<bool()>& may_write, Writes& writes, EventSink& events);
+              const std::function<bool()>& may_write, Writes& writes, EventSink& events,
+              int at_once = 1);
 
 }  // namespace dsj::op

@@ -151,7 +151,8 @@ void Controller::pass(const std::string& key, Milliseconds queued, Milliseconds 
     if (!look_at_pods(observed)) return queue_.retry(key, now, Milliseconds(0));
     plan = decide();
   }
-  const Applied applied = apply(client_, observed, plan, options_.may_write, cache_, events_);
+  const Applied applied =
+      apply(client_, observed, plan, options_.may_write, cache_, events_, options_.creates_at_once);
   watcher_.pass(queued, decided, plan, applied);
   if (applied.status_written) watcher_.transition(*observed.job, plan);
   const bool refusal_is_new =

@@ -29,6 +29,7 @@ struct ControllerOptions {
   std::function<bool()> may_write;          ///< this process leads
   std::function<std::string()> token_keys;  ///< the cluster's JWKS; empty: not readable
   std::function<Plan(const Observed&, Time)> decide = reconcile;
+  int creates_at_once = 1;  ///< pods of one job
 };
 
 class Controller {

@@ -16,6 +16,19 @@ const prometheus::Histogram::BucketBoundaries kFast = {0.0001, 0.00025, 0.0005, 
 const prometheus::Histogram::BucketBoundaries kSlow = {1,  2,   5,   10,  20,  30,
                                                        60, 120, 300, 600, 1800};
 
+/// The agents' reason for an attempt in which no rank told a step (agent/blame.cc).
+constexpr char kHang[] = "HangDetected";
+
+/// The history is bounded: what is new is behind the last entry that both have.
+std::vector<Json> new_failures(const OwnStatus& before, const OwnStatus& after) {
+  std::vector<Json> fresh;
+  for (auto it = after.failure_history.rbegin(); it != after.failure_history.rend(); ++it) {
+    if (!before.failure_history.empty() && *it == before.failure_history.back()) break;
+    fresh.push_back(*it);
+  }
+  return fresh;
+}
+
 }  // namespace
 
 Metrics::Metrics()
@@ -81,11 +94,30 @@ Metrics::Metrics()
                 .Help("Pods of jobs in the cache.")
                 .Register(registry_)
                 .Add({})),
-      requests_(BuildGauge()
-                    .Name("deepspeedjob_api_requests")
-                    .Help("Requests to the API server since the start.")
+      requests_(BuildCounter()
+                    .Name("deepspeedjob_api_requests_total")
+                    .Help("Requests to the API server, by verb and the answer's code.")
+                    .Register(registry_)),
+      created_(BuildCounter()
+                   .Name("deepspeedjob_created_total")
+                   .Help("Jobs that were taken up.")
+                   .Register(registry_)
+                   .Add({})),
+      hangs_(BuildCounter()
+                 .Name("deepspeedjob_hangs_total")
+                 .Help("Attempts that hung: no step, or no report of agent 0, in time.")
+                 .Register(registry_)
+                 .Add({})),
+      node_failures_(BuildCounter()
+                         .Name("deepspeedjob_node_failures_total")
+                         .Help("Workers that were given up with their node.")
+                         .Register(registry_)
+                         .Add({})),
+      downtime_(BuildHistogram()
+                    .Name("deepspeedjob_restart_downtime_seconds")
+                    .Help("From the end of an attempt to the next one that runs.")
                     .Register(registry_)
-                    .Add({})) {}
+                    .Add({}, kSlow)) {}
 
 void Metrics::pass(Milliseconds queued, std::chrono::microseconds decided, const Plan&,
                    const Applied& applied) {
@@ -110,12 +142,31 @@ void Metrics::transition(const JobView& before, const Plan& plan) {
     const Condition* condition = find_condition(now.conditions, result);
     completed_.Add({{"result", result}, {"reason", condition->reason}}).Increment();
   }
+  if (old.phase.empty()) created_.Increment();
+  for (const Json& failure : new_failures(old, now)) {
+    const std::string reason = failure.value("reason", "");
+    if (reason == "NodeLost") node_failures_.Increment();
+    if (reason == kHang) hangs_.Increment();
+  }
+  const Condition* progress = find_condition(now.conditions, "Progressing");
+  const Condition* before_it = find_condition(old.conditions, "Progressing");
+  const bool silent = progress && progress->reason == "NoReport";
+  if (silent && !(before_it && before_it->reason == "NoReport")) hangs_.Increment();
+  const Condition* was = find_condition(old.conditions, "Running");
+  if (was && was->reason == "Restarting" && is_true(now.conditions, "Running")) {
+    const Time since = find_condition(now.conditions, "Running")->since;
+    downtime_.Observe(std::chrono::duration<double>(since - was->since).count());
+  }
   const bool first =
       is_true(now.conditions, "Initialized") && !is_true(old.conditions, "Initialized");
   if (first && now.start) {
     const Time since = find_condition(now.conditions, "Initialized")->since;
     time_to_running_.Observe(std::chrono::duration<double>(since - *now.start).count());
   }
+}
+
+void Metrics::requested(const std::string& verb, const std::string& code) {
+  requests_.Add({{"verb", verb}, {"code", code}}).Increment();
 }
 
 void Metrics::watch_failed(const std::string& reason) {
@@ -126,7 +177,7 @@ void Metrics::reviewed(bool allowed) {
   reviews_.Add({{"allowed", allowed ? "true" : "false"}}).Increment();
 }
 
-std::string Metrics::text(const Cache& cache, const Queue& queue, bool leads, int64_t requests) {
+std::string Metrics::text(const Cache& cache, const Queue& queue, bool leads) {
   const auto phases = cache.phases();
   for (const char* phase : {"Pending", "Starting", "Running", "Restarting", "Suspending",
                             "Suspended", "Refused", "Complete", "Failed"}) {
@@ -137,7 +188,6 @@ std::string Metrics::text(const Cache& cache, const Queue& queue, bool leads, in
   depth_.Set(static_cast<double>(queue.depth()));
   leader_.Set(leads ? 1 : 0);
   pods_.Set(static_cast<double>(cache.pods()));
-  requests_.Set(static_cast<double>(requests));
   return prometheus::TextSerializer().Serialize(registry_.Collect());
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "operator/controller.h"
+#include "operator/own_status.h"
 
 namespace dsj::op {
 
@@ -20,11 +21,13 @@ class Metrics final : public Watcher {
             const Applied& applied) override;
   void transition(const JobView& before, const Plan& plan) override;
   void watch_failed(const std::string& reason);
+  /// One request to the API server (counted_transport.h).
+  void requested(const std::string& verb, const std::string& code);
   /// The webhook has answered.
   void reviewed(bool allowed);
 
   /// Prometheus' text format; the gauges as of now.
-  std::string text(const Cache& cache, const Queue& queue, bool leads, int64_t requests);
+  std::string text(const Cache& cache, const Queue& queue, bool leads);
 
  private:
   prometheus::Registry registry_;
@@ -42,7 +45,11 @@ class Metrics final : public Watcher {
   prometheus::Gauge& depth_;
   prometheus::Gauge& leader_;
   prometheus::Gauge& pods_;
-  prometheus::Gauge& requests_;
+  prometheus::Family<prometheus::Counter>& requests_;
+  prometheus::Counter& created_;
+  prometheus::Counter& hangs_;
+  prometheus::Counter& node_failures_;
+  prometheus::Histogram& downtime_;
 };
 
 }  // namespace dsj::op

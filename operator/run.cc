@@ -11,6 +11,7 @@
 #include "kube/lease.h"
 #include "kube/reflector.h"
 #include "operator/controller.h"
+#include "operator/counted_transport.h"
 #include "operator/events.h"
 #include "operator/health_server.h"
 #include "operator/metrics.h"
@@ -20,6 +21,8 @@ namespace dsj::op {
 namespace {
 
 constexpr Milliseconds kIdle{1000};
+/// As many as connections are kept: more would open new ones (kube/api_transport.h).
+constexpr int kCreatesAtOnce = 16;
 
 Time wall_of(const kube::Clock& clock) {
   return std::chrono::floor<Milliseconds>(clock.wall());
@@ -63,14 +66,17 @@ class Process {
         clock_(clock),
         own_namespace_(std::move(own_namespace)),
         stop_(stop),
-        client_(transport, clock),
-        keys_(transport, clock),
+        counted_(transport, [this](const std::string& verb,
+                                   const std::string& code) { metrics_.requested(verb, code); }),
+        client_(counted_, clock),
+        keys_(counted_, clock),
         cache_([this](const std::string& key) { queue_.add(key, clock_.monotonic()); }),
         events_(client_, clock, identity()),
         controller_(client_, cache_, queue_, events_,
                     {.settings = options.settings,
                      .may_write = [this] { return leads_.load(); },
-                     .token_keys = [this] { return keys_.get(); }},
+                     .token_keys = [this] { return keys_.get(); },
+                     .creates_at_once = kCreatesAtOnce},
                     metrics_) {}
 
   Status run() {
@@ -123,7 +129,7 @@ class Process {
     return {
         .ready = [this,
                   webhook] { return cache_.synced() && (webhook == nullptr || webhook->ready()); },
-        .metrics = [this] { return metrics_.text(cache_, queue_, leads_, client_.requests()); }};
+        .metrics = [this] { return metrics_.text(cache_, queue_, leads_); }};
   }
 
   void lead(bool leads) {
@@ -183,9 +189,10 @@ class Process {
   kube::Clock& clock_;
   const std::string own_namespace_;
   const kube::Cancel& stop_;
+  Metrics metrics_;
+  CountedTransport counted_;
   kube::Client client_;
   TokenKeys keys_;
-  Metrics metrics_;
   Queue queue_;
   Cache cache_;
   KubeEvents events_;

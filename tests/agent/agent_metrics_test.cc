@@ -29,6 +29,8 @@ TEST(AgentMetrics, ShowWhatTheReportsSaid) {
   EXPECT_TRUE(has_line(text, "deepspeedjob_loss 1.5")) << "the last that was finite";
   EXPECT_TRUE(has_line(text, "deepspeedjob_checkpoint_step 5"));
   EXPECT_TRUE(has_line(text, "deepspeedjob_checkpoint_duration_seconds 0.25"));
+  EXPECT_NE(text.find("\ndeepspeedjob_checkpoint_age_seconds "), std::string::npos);
+  EXPECT_EQ(text.find("\ndeepspeedjob_checkpoint_age_seconds 0\n"), std::string::npos);
   EXPECT_TRUE(has_line(text, "deepspeedjob_ranks_running 4"));
   EXPECT_TRUE(has_line(text, "deepspeedjob_attempt_failures_total{reason=\"Killed\"} 2"));
 }

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <spdlog/spdlog.h>
 
+#include <atomic>
+
 #include "operator/render_config.h"
 #include "tests/kube/fake_api_server.h"
 #include "tests/operator/sim/sim_operator.h"
@@ -249,6 +251,70 @@ TEST_F(ApplyTest, ADsConfigOfAConfigMapIsTakenAsItWas) {
   turns(*op);
   EXPECT_EQ(job()["status"]["revision"], revision);
   EXPECT_EQ(accepted(), "ConfigAccepted");
+}
+
+/// A plan of pods alone, made eight at a time.
+class AtOnce : public ApplyTest {
+ protected:
+  Applied make(int count) {
+    Observed observed{.ns = "n", .name = "j", .job = job_view(submit())};
+    Plan plan;
+    for (int i = 0; i < count; ++i) {
+      const std::string name = "j-worker-" + std::to_string(i) + "-1";
+      plan.pods.push_back(
+          {.kind = "Pod",
+           .name = name,
+           .object = {{"metadata", metadata_of(*observed.job, name)}, {"spec", Json::object()}}});
+    }
+    struct : Writes {
+      void wrote(const std::string&, const Json&) override { ++count; }
+      std::atomic<int> count = 0;
+    } writes;
+    struct : EventSink {
+      void tell(const JobView&, const Event&) override {}
+    } events;
+    kube::Client steady(server, kube::system_clock());
+    const Applied applied = apply(
+        steady, observed, plan, [] { return true; }, writes, events, 8);
+    EXPECT_EQ(writes.count, applied.created);
+    return applied;
+  }
+};
+
+TEST_F(AtOnce, EveryPodIsMadeOnce) {
+  const Applied applied = make(100);
+  EXPECT_TRUE(applied.done) << applied.problem;
+  EXPECT_EQ(applied.created, 100);
+  EXPECT_EQ(names("Pod").size(), 100u);
+  EXPECT_EQ(server.requests("POST"), 101) << "the job's own, and one per pod";
+}
+
+TEST_F(AtOnce, ARefusalIsMetOnceAndReported) {
+  server.set_fault([&](const kube::Request& request) {
+    using Fault = kube::testing::Fault;
+    return request.path.ends_with("/pods") ? Fault{.kind = Fault::Kind::Refuse, .status = 403}
+                                           : Fault{};
+  });
+  const Applied applied = make(100);
+  EXPECT_FALSE(applied.done);
+  ASSERT_TRUE(applied.refusal);
+  EXPECT_EQ(applied.refusal->reason, "Forbidden");
+  EXPECT_EQ(server.requests("POST"), 2);
+}
+
+TEST_F(AtOnce, AFailureInTheMiddleStopsTheRest) {
+  int made = 0;
+  server.set_fault([&](const kube::Request& request) {
+    using Fault = kube::testing::Fault;
+    if (!request.path.ends_with("/pods") || ++made <= 10) return Fault{};
+    return Fault{.kind = Fault::Kind::Refuse, .status = 422};
+  });
+  const Applied applied = make(100);
+  EXPECT_FALSE(applied.done);
+  ASSERT_TRUE(applied.refusal) << applied.problem;
+  EXPECT_EQ(applied.refusal->reason, "Invalid");
+  EXPECT_EQ(applied.created, 10);
+  EXPECT_LE(server.requests("POST"), 1 + 10 + 8) << "at most one refused by each thread";
 }
 
 }  // namespace

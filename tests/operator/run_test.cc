@@ -69,6 +69,11 @@ TEST(RunOperator, LeadsWorksAnswersAndStopsCleanly) {
   EXPECT_THAT(metrics->body, HasSubstr("deepspeedjob_leader 1"));
   EXPECT_THAT(metrics->body, HasSubstr("deepspeedjob_jobs{phase=\"Pending\"} 1"));
   EXPECT_THAT(metrics->body, HasSubstr("deepspeedjob_reconcile_duration_seconds_count"));
+  EXPECT_THAT(metrics->body, HasSubstr("deepspeedjob_created_total 1"));
+  EXPECT_THAT(metrics->body,
+              HasSubstr("deepspeedjob_api_requests_total{code=\"201\",verb=\"POST\"}"));
+  EXPECT_THAT(metrics->body,
+              HasSubstr("deepspeedjob_api_requests_total{code=\"200\",verb=\"WATCH\"}"));
   stop.cancel();
   process.join();
   EXPECT_TRUE(ended);
