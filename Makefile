@@ -3,7 +3,7 @@ SHELL := /bin/bash
 BUILD ?= build
 JOBS ?= $(shell nproc)
 
-.PHONY: setup build run test test-cluster golden bench fuzz docs format oracle clean
+.PHONY: setup build run test test-cluster golden bench bench-operator fuzz docs format oracle clean
 setup:
 	@scripts/phase.sh set-up 15 scripts/setup.sh
 build: setup
@@ -26,6 +26,10 @@ bench: build
 	@python3 scripts/bench_train.py --bin $(BUILD)/bin
 	@$(BUILD)/bin/bench_optimizer_step
 	@$(BUILD)/bin/bench_nvme_step $(BUILD)
+bench-operator: export DSJ_SETUP_CLUSTER = 1
+bench-operator: build
+	@DSJ_CLUSTER_STATE=$(abspath $(BUILD))/cluster/bench tests/cluster/cluster.py run --simulated 100 \
+	  python3 bench/operator_bench.py $(BUILD)/bin --write docs/performance_operator.md
 fuzz: setup
 	@scripts/fuzz.sh $(or $(SECONDS_EACH),600)
 oracle:

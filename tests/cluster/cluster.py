@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """A real Kubernetes cluster on this machine, for tests: no container runtime of others, no registry, no cloud.
 
-  cluster.py up [--api | --nodes N]  start it, or what is missing of it: the control plane and N real nodes (0; at most 9;
-                                   they need root). --api: etcd and the API server only
+  cluster.py up [--api | --nodes N] [--simulated M]  start it, or what is missing of it: the control plane, N real nodes
+                                   (0; at most 9; they need root) and M simulated ones, where pods run in name only.
+                                   --api: etcd and the API server only
   cluster.py down                  end every process and remove its state
   cluster.py status                what runs, with its memory
   cluster.py env                   shell words: eval "$(cluster.py env)" sets KUBECONFIG, DSJ_CLUSTER_STATE and PATH
@@ -15,7 +16,7 @@
   cluster.py gpus I COUNT          node I offers COUNT nvidia.com/gpu
   cluster.py rotate apiserver|admin  issue that certificate anew
   cluster.py user NAME GROUP ec|rsa  STATE/NAME.kubeconfig of a new user with a certificate of that kind
-  cluster.py run [--api | --nodes N] COMMAND...  up in a state of its own, COMMAND with the environment, down; COMMAND's exit code
+  cluster.py run [--api | --nodes N] [--simulated M] COMMAND...  up in a state of its own, COMMAND with the environment, down; COMMAND's exit code
 
 Environment: settings.py. README.md has the rest.
 """
@@ -32,13 +33,26 @@ import images  # noqa: E402
 import nodes  # noqa: E402
 import processes  # noqa: E402
 import programs  # noqa: E402
+import simulated  # noqa: E402
 from settings import KUBECONFIG, NODES_MAX, STATE, ClusterError, say  # noqa: E402
 
 
+def take_options(words):
+    """({"--nodes": 2, ...}, the words behind)"""
+    options = {}
+    while words and words[0] in ("--api", "--nodes", "--simulated"):
+        counted = words[0] != "--api"
+        if counted and (len(words) < 2 or not words[1].isdigit()):
+            raise ClusterError(f"{words[0]} needs a number")
+        options[words[0]] = int(words[1]) if counted else 1
+        words = words[2 if counted else 1:]
+    return options, words
+
+
 def up(words):
-    api_only = words == ["--api"]
-    count = int(words[1]) if words[:1] == ["--nodes"] and len(words) == 2 and words[1].isdigit() else 0
-    if words and not api_only and words[0] != "--nodes" or count > NODES_MAX:
+    options, rest = take_options(words)
+    count, fakes, api_only = options.get("--nodes", 0), options.get("--simulated", 0), "--api" in options
+    if rest or count > NODES_MAX or (api_only and len(options) > 1):
         raise ClusterError(f"up: cannot do {' '.join(words)}")
     if count:
         nodes.check_machine()
@@ -47,10 +61,13 @@ def up(words):
     control_plane.up(controllers=not api_only)
     if count:
         nodes.up(count)
+    if fakes:
+        simulated.up(fakes, tainted=count > 0)
 
 
 def down(_words=()):
     nodes.down()
+    simulated.down()
     control_plane.down()
     shutil.rmtree(STATE, ignore_errors=True)
     say("down")
@@ -80,8 +97,8 @@ def build(words):
 
 
 def run(words):
-    split = {"--api": 1, "--nodes": 2}.get(words[0] if words else "", 0)
-    how, command = words[:split], words[split:]
+    command = take_options(words)[1]
+    how = words[:len(words) - len(command)]
     down()
     try:
         up(how)

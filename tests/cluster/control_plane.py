@@ -80,6 +80,14 @@ def merge_patch(path, patch):
         raise ClusterError(f"{path}: {status} {body}")
 
 
+def create(path, thing):
+    """One that is there already stays."""
+    status, body = _ask(urllib.request.Request(server() + path, json.dumps(thing).encode(), method="POST",
+                                               headers={"Content-Type": "application/json"}))
+    if status not in (201, 409):
+        raise ClusterError(f"{path}: {status} {body}")
+
+
 def ready():
     return get("/readyz")[0] == 200
 
