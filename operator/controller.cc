@@ -28,7 +28,13 @@ bool Controller::step(Milliseconds now, Time wall) {
   Milliseconds queued{0};
   const auto key = queue_.take(now, &queued);
   if (!key) return false;
-  pass(*key, queued, now, wall);
+  try {
+    pass(*key, queued, now, wall);
+  } catch (const nlohmann::json::exception& error) {
+    // An object of a shape that nobody foresaw costs its own job, not all the others.
+    log::error(*key + ": an object has a wrong shape: " + error.what());
+    queue_.retry(*key, now, kLookAgain);
+  }
   return true;
 }
 

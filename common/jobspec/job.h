@@ -46,7 +46,7 @@ struct Job {
   int replicas = 1;          ///< spec.workers.replicas: agents
   int slots_per_worker = 1;  ///< spec.workers.slotsPerWorker: ranks per agent
   std::optional<int> min_replicas, max_replicas;
-  nlohmann::json worker_template;            ///< spec.workers.template, untouched; null: none
+  nlohmann::json worker_template;            ///< spec.workers.template without its nulls; null: none
   std::string launcher = "Native";           ///< Native, Command (user_program.h)
   std::string restart_policy = "OnFailure";  ///< OnFailure, Never
   int backoff_limit = 3;  ///< attempts after the first without a newer checkpoint

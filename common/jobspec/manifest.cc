@@ -18,6 +18,17 @@ using Severity = Finding::Severity;
 
 constexpr int kMaxRanks = 65'536;
 
+/// As Kubernetes reads an object: a member that is null is not there.
+json without_nulls(json value) {
+  if (value.is_object()) {
+    for (auto at = value.begin(); at != value.end();)
+      at = at->is_null() ? value.erase(at) : std::next(at);
+  }
+  if (value.is_structured())
+    for (json& child : value) child = without_nulls(std::move(child));
+  return value;
+}
+
 class ManifestReader : private FieldReader {
  public:
   ManifestReader(const std::string& base, Place place, Job& job)
@@ -201,8 +212,8 @@ class ManifestReader : private FieldReader {
       report(Severity::Unsupported, path, "elastic jobs are not built in this version",
              "remove minReplicas and maxReplicas");
     if (const json* pod = object(*found, "template", path + ".template")) {
-      job_.worker_template = *pod;
-      check_template(*pod, path + ".template", job_.runs_user_program(), *this);
+      job_.worker_template = without_nulls(*pod);
+      check_template(job_.worker_template, path + ".template", job_.runs_user_program(), *this);
     }
   }
 

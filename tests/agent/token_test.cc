@@ -1,6 +1,8 @@
 #include "agent/token.h"
 
 #include <gtest/gtest.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 
 #include "tests/agent/test_tokens.h"
 
@@ -83,6 +85,24 @@ TEST_F(TokenTest, AlgorithmsThatAreNotOursNeverVerify) {
   EXPECT_EQ(fault(ec->sign(claims(), {{"kid", "rsa-1"}})), "its key is for another algorithm");
   EXPECT_NE(fault(rsa->sign(claims(), {{"alg", "ES256"}})), "");
   EXPECT_NE(fault(rsa->sign(claims(), {{"crit", {"exp"}}})), "");
+}
+
+/// The old confusion of algorithms, for real: an HMAC whose secret everybody knows.
+TEST_F(TokenTest, AnHmacByThePublicKeyIsNoSignature) {
+  for (const TestKey* key : {rsa, ec}) {
+    const std::string head = base64url(R"({"alg":"HS256","kid":")" + key->id + "\"}");
+    const std::string signed_part = head + "." + base64url(claims().dump());
+    for (const std::string& secret :
+         {key->jwk().dump(), key->jwk().value("n", ""), key->jwk().value("x", ""), std::string()}) {
+      unsigned char mac[EVP_MAX_MD_SIZE];
+      unsigned size = 0;
+      HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
+           reinterpret_cast<const unsigned char*>(signed_part.data()), signed_part.size(), mac,
+           &size);
+      const std::string made(reinterpret_cast<const char*>(mac), size);
+      EXPECT_NE(fault(signed_part + "." + base64url(made)), "") << key->id;
+    }
+  }
 }
 
 TEST_F(TokenTest, AnotherClustersKeyIsNotKnown) {

@@ -1,6 +1,8 @@
 // What a pod and its objects are made of.
 #include <gmock/gmock.h>
 
+#include <set>
+
 #include "common/worker_job.h"
 #include "operator/render_config.h"
 #include "operator/render_pod.h"
@@ -220,6 +222,64 @@ TEST(Render, NumbersOfDsConfigSurvive) {
   const auto job = worker_job_from_text(objects[0].object["data"][contract::kWorkerJobFile], "");
   ASSERT_TRUE(job);
   EXPECT_EQ(job->job.ds_config, spec["deepspeed"]["config"]);
+}
+
+/// Whoever may make a job writes the template: what is accepted of it is rendered, not thrown at.
+TEST(Render, NothingInATemplateThrows) {
+  const std::vector<Json> values = {nullptr,
+                                    true,
+                                    -1,
+                                    "x",
+                                    "",
+                                    Json::array(),
+                                    Json::object(),
+                                    Json::array({nullptr, 3, Json::object()}),
+                                    Json::array({{{"name", 5}}}),
+                                    {{"name", nullptr}}};
+  Json rich = quick_spec();
+  rich["workers"]["template"] = Json::parse(R"({
+    "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
+    "spec": {"securityContext": {"fsGroup": 1}, "serviceAccountName": "s",
+      "terminationGracePeriodSeconds": 3, "volumes": [{"name": "v"}], "imagePullSecrets": [],
+      "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+        {"nodeSelectorTerms": [{"matchExpressions": []}]}}},
+      "initContainers": [{"name": "i"}],
+      "containers": [{"name": "side"}, {"name": "worker", "image": "i",
+        "env": [{"name": "A", "value": "b"}],
+        "volumeMounts": [{"name": "v", "mountPath": "/v"}], "ports": [],
+        "securityContext": {"capabilities": {}}}]}})");
+  const Json parts = rich["workers"]["template"].flatten();
+  std::set<std::string> places = {"/workers/template"};
+  for (const auto& [place, value] : parts.items()) {
+    for (std::string at = place; !at.empty(); at.resize(at.rfind('/'))) {
+      places.insert("/workers/template" + at);
+    }
+  }
+  int rendered = 0;
+  for (const std::string launcher : {"Native", "Command"}) {
+    rich["launcher"] = launcher;
+    if (launcher == "Command") {
+      rich[Json::json_pointer("/workers/template/spec/containers/1/command")] = {"train"};
+    }
+    for (const std::string& place : places) {
+      for (const Json& value : values) {
+        Json odd = rich;
+        odd[Json::json_pointer(place)] = value;
+        World world(odd);
+        world.o.nodes["n1"] = {.ready = false};
+        if (!world.o.wanted.accepted) continue;
+        OwnStatus status = world.status();
+        status.failure_history.push_back({{"reason", "NodeLost"}, {"node", "n1"}});
+        ASSERT_NO_THROW({
+          (void)render_pod(world.o, *world.o.wanted.accepted, status, 0, 1).object.dump();
+          (void)render_config(*world.o.job, *world.o.wanted.accepted, "");
+        }) << launcher
+           << " " << place << " " << value.dump();
+        ++rendered;
+      }
+    }
+  }
+  EXPECT_GT(rendered, 100);
 }
 
 }  // namespace

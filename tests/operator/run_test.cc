@@ -82,6 +82,37 @@ TEST(RunOperator, LeadsWorksAnswersAndStopsCleanly) {
   EXPECT_EQ(leases[0]["spec"].value("holderIdentity", ""), "") << "a standby need not wait";
 }
 
+TEST(RunOperator, AnObjectOfAWrongShapeCostsItsOwnJobOnly) {
+  kube::testing::FakeApiServer server;
+  server.serve(jobs_resource(), true);
+  kube::Client user(server, kube::system_clock());
+  auto submit = [&](const std::string& name) {
+    ASSERT_TRUE(user.create(jobs_resource(), "n",
+                            {{"apiVersion", jobspec::kApiVersion},
+                             {"kind", jobspec::kKind},
+                             {"metadata", {{"name", name}, {"namespace", "n"}}},
+                             {"spec", quick_spec(2)}}));
+  };
+  submit("odd");
+  server.edit(jobs_resource(), "n", "odd", [](Json& job) {
+    job["status"]["failureHistory"] = Json::array({{{"reason", 5}}});
+  });
+  Options options;
+  options.health_address = "127.0.0.1:0";
+  kube::Cancel stop;
+  std::thread process(
+      [&] { (void)run_operator(options, server, kube::system_clock(), "system", stop); });
+  EXPECT_TRUE(soon([&] { return server.objects(jobs_resource()).at(0).contains("status"); }));
+  submit("good");
+  EXPECT_TRUE(soon([&] { return server.objects(kube::resources::pods()).size() == 2; }));
+  std::this_thread::sleep_for(Milliseconds(200));
+  for (const Json& pod : server.objects(kube::resources::pods())) {
+    EXPECT_EQ(pod["metadata"]["labels"][contract::kLabelJobName], "good");
+  }
+  stop.cancel();
+  process.join();
+}
+
 TEST(RunOperator, ATakenPortEndsIt) {
   kube::testing::FakeApiServer server;
   server.serve(jobs_resource(), true);

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,12 +18,13 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from chart_check import JOB, expect, kubectl, run  # noqa: E402
 
 STEPS = 400
+JOIN_PORT = 29400
 
 
 class Pod:
     """A pod object and the process that plays its first container."""
 
-    def __init__(self, room, binaries, uid, worker, incarnation=1, audience=None, steps=STEPS):
+    def __init__(self, room, binaries, uid, worker, incarnation=1, audience=None, steps=STEPS, begin=True):
         self.name = f"tune-worker-{worker}-{incarnation}"
         made = kubectl("create", "-o", "json", "-f", "-", thing={
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": self.name, "namespace": "team"},
@@ -49,13 +51,23 @@ class Pod:
         os.makedirs(os.path.join(self.root, "bin"))
         shutil.copy(os.path.join(binaries, "dsj-agent"), os.path.join(self.root, "bin/dsj-agent"))
         os.symlink(os.path.join(binaries, "fake_rank"), os.path.join(self.root, "bin/dsj-train"))
-        with open(os.path.join(self.root, "output"), "wb") as output:
-            self.process = subprocess.Popen(
-                [os.path.join(self.root, "bin/dsj-agent"), "--pod", "--root", self.root], stdout=output, stderr=output,
-                env={"PATH": "/usr/bin:/bin", "KUBECONFIG": os.path.join(self.root, "kubeconfig"), "FAKE_STEP_MS": "20",
+        self.address = net + str(10 + worker)
+        self.told = {"PATH": "/usr/bin:/bin", "KUBECONFIG": os.path.join(self.root, "kubeconfig"), "FAKE_STEP_MS": "20",
                      "DSJ_JOB_NAME": "tune", "DSJ_NAMESPACE": "team", "DSJ_JOB_UID": uid, "DSJ_WORKER": str(worker),
                      "DSJ_INCARNATION": str(incarnation), "DSJ_REVISION": "r1", "DSJ_WORKER_ZERO_HOST": net + "10",
-                     "DSJ_POD_NAME": self.name, "DSJ_POD_IP": net + str(10 + worker), "DSJ_SERVICE_ACCOUNT": "tune-worker"})
+                     "DSJ_POD_NAME": self.name, "DSJ_POD_IP": self.address, "DSJ_SERVICE_ACCOUNT": "tune-worker"}
+        self.process = None
+        if begin:
+            self.begin()
+
+    def begin(self):
+        with open(os.path.join(self.root, "output"), "wb") as output:
+            self.process = subprocess.Popen([os.path.join(self.root, "bin/dsj-agent"), "--pod", "--root", self.root],
+                                            stdout=output, stderr=output, env=self.told)
+
+    def read(self, path):
+        with open(os.path.join(self.root, path), encoding="utf-8") as file:
+            return file.read()
 
     def write(self, path, text):
         with open(os.path.join(self.root, path), "w", encoding="utf-8") as file:
@@ -143,6 +155,65 @@ class Cases:
         expect("another audience" in one.output(), one.output()[-500:])
         expect("attempt" not in self.training(), "an attempt without its second worker")
 
+    def attacks_on_the_join_port(self):
+        """Real tokens of the cluster in wrong hands, bodies and connections that mean no good; the job trains to its end meanwhile."""
+        zero = self.start(0)
+        one = Pod(self.room, self.binaries, self.uid, 1, steps=STEPS, begin=False)
+        host = zero.address
+        kubectl("-n", "team", "create", "serviceaccount", "intruder", check=False)
+
+        def token(account, pod=None, audience=None):
+            words = ["-n", "team", "create", "token", account, "--audience", audience or "training.dsj.dev/job/" + self.uid]
+            if pod:
+                made = json.loads(kubectl("create", "-o", "json", "-f", "-", thing={
+                    "apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod, "namespace": "team"},
+                    "spec": {"serviceAccountName": account, "containers": [{"name": "worker", "image": "none"}]}}).stdout)
+                words += ["--bound-object-kind", "Pod", "--bound-object-name", pod, "--bound-object-uid", made["metadata"]["uid"]]
+            return kubectl(*words).stdout.strip()
+
+        def beat(bearer, length=None):
+            """The answer's status to a beat in worker 1's name."""
+            body = json.dumps({"worker": 1, "incarnation": 1, "sequence": 1, "slots": 1, "attempt": 0, "fence": 0, "stopRequested": True,
+                               "leaving": True, "ranks": []})
+            with socket.create_connection((host, JOIN_PORT), 5) as peer:
+                peer.sendall(f"POST /v1/beat HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {bearer}\r\n"
+                             f"Content-Length: {length or len(body)}\r\n\r\n{body}".encode())
+                return int(peer.makefile("rb").readline().split()[1])
+
+        def listens():
+            try:
+                return beat("x") == 401
+            except OSError:
+                return False
+        self.soon(listens, "worker 0 does not listen")
+        attacks = [("no token", "", 401), ("a foreign account's pod", token("intruder", "intruder-1"), 403),
+                   ("a foreign account's pod with a worker's name", token("intruder", "tune-worker-3-1"), 403),
+                   ("the job's account without a pod", token("tune-worker"), 403),
+                   ("the job's account in a foreign pod", token("tune-worker", "thief"), 403),
+                   ("a token for an earlier job of that name", token("tune-worker", "old", "training.dsj.dev/job/" + "0" * 36), 403),
+                   ("a token for the API server", token("tune-worker", "api", "https://kubernetes.default.svc.cluster.local"), 403)]
+        for what, bearer, status in attacks:
+            got = beat(bearer)
+            while got == 503:  # the cluster's keys are being fetched
+                time.sleep(0.2)
+                got = beat(bearer)
+            expect(got == status, f"{what}: {got}, not {status}")
+            print(f"refused {what}: {got}")
+        good = one.read("var/run/secrets/dsj/token")
+        expect(beat(good, 1 << 30) == 413, "a gigabyte is not refused")
+        slow = [socket.create_connection((host, JOIN_PORT), 5) for _ in range(200)]
+        for peer in slow:
+            try:
+                peer.sendall(b"POST /v1/be")
+            except OSError:
+                pass  # it made room for another
+        one.begin()
+        self.pods.append(one)
+        expect(zero.ends(0)["reason"] == "Completed" and one.ends(0)["reason"] == "Completed", "not completed")
+        for peer in slow:
+            peer.close()
+        print(f"result: pod: {len(attacks) + 2} attacks on the join port, and the job is Complete")
+
     def suspension(self):
         zero, one = self.start(0, steps=100_000), self.start(1, steps=100_000)
         self.soon(lambda: self.training().get("step", 0) > 5, "no step in the status")
@@ -167,7 +238,7 @@ class Cases:
 def main():
     cases, results = Cases(sys.argv[1], sys.argv[2]), []
     missing = [name for name in ("helm", "kubectl") if not shutil.which(name)]
-    for name in ("to_the_end", "a_foreign_audience", "suspension", "a_stale_agent"):
+    for name in ("to_the_end", "a_foreign_audience", "attacks_on_the_join_port", "suspension", "a_stale_agent"):
         case = {"name": name, "classname": "PodCluster", "result": "COMPLETED"}
         if missing:
             case["result"] = "SKIPPED"

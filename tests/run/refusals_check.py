@@ -7,12 +7,14 @@ docs/refusals.md (no cluster). Exit 1 on a failure. Needs helm and kubectl on PA
 """
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -50,8 +52,8 @@ class Refusals:
     def __init__(self, repository, binaries):
         self.chart = Chart(repository, binaries)
         self.log = os.path.join(self.chart.room, "operator.log")
-        self.process = self.watch = self.told = None
-        self.problems = []
+        self.process = self.watch = self.told = self.health = None
+        self.problems, self.counted = [], {}
 
     # ---- the cluster and the operator
     def install(self):
@@ -79,7 +81,8 @@ class Refusals:
         else:
             told["DSJ_WEBHOOK"] = ""
         with open(self.log, "ab") as output:
-            self.process = subprocess.Popen([self.chart.operator, f"--health-address=127.0.0.1:{free_port()}", *words],
+            self.health = f"127.0.0.1:{free_port()}"
+            self.process = subprocess.Popen([self.chart.operator, "--health-address=" + self.health, *words],
                                             env=dict(os.environ, **told), stdout=output, stderr=output)
 
     def stop(self):
@@ -165,6 +168,10 @@ class Refusals:
         self.refused(wanted)
         kubectl("-n", "team", "delete", "dsj", "--all", "--wait=false")
         Chart.soon(lambda: not self.pods(), lambda: f"left: {self.pods()}")
+        if up:
+            with urllib.request.urlopen(f"http://{self.health}/metrics", timeout=10) as answer:
+                found = re.findall(r'^deepspeedjob_webhook_requests_total{allowed="(\w+)"} (\d+)', answer.read().decode(), re.MULTILINE)
+            self.counted = {allowed: int(count) for allowed, count in found}
         self.stop()
         expect(not self.problems, f"{len(self.problems)} cases:\n" + "\n".join(self.problems))
         return len(wanted)
@@ -186,6 +193,9 @@ class Refusals:
     def with_the_webhook(self):
         self.install()
         late = self.round(up=True)
+        denied = sum(case[1] == WEBHOOK for case in CASES + EDITS)
+        expect(self.counted["false"] >= denied, f"{self.counted} reviews counted, {denied} were denied")
+        expect(self.counted["true"] >= len(EDITS), f"{self.counted} reviews counted")
         print(f"result: refusals: {len(CASES) + len(EDITS)} bad manifests, {late} of them stored and not accepted, with the webhook up")
 
     def without_it(self):

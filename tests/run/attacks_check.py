@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""What a job's pod and a stranger may not do, on a real API server with the operator and the chart's rights, in namespaces of Pod
+Security level restricted. The agent policy's attacks are chart_check.py's, those on the join port pod_cluster_check.py's.
+
+Usage: tests/cluster/cluster.py run --api attacks_check.py REPOSITORY BIN GTEST_REPORT. Exit 1 on a failure. Needs helm and kubectl
+on PATH; without them everything is skipped, loudly.
+"""
+import base64
+import json
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from bad_manifests import merged, pod, spec, worker  # noqa: E402
+from chart_check import JOB, Chart, expect, kubectl, run  # noqa: E402
+
+CORE, RBAC = "/api/v1/namespaces/team", "/apis/rbac.authorization.k8s.io/v1/namespaces/team"
+JOBS = "/apis/training.dsj.dev/v1alpha1/namespaces/team/deepspeedjobs"
+TUNE = JOBS + "/tune"
+HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
+
+
+def job(name, change=None):
+    return merged(merged(JOB, {"metadata": {"name": name, "namespace": "team"}}), change or {})
+
+
+class Attacks:
+    def __init__(self, repository, binaries):
+        self.chart = Chart(repository, binaries)
+        self.log = os.path.join(self.chart.room, "operator.log")
+        self.process = None
+
+    def pods(self, name):
+        return json.loads(kubectl("-n", "team", "get", "pods", "-l", "training.dsj.dev/job-name=" + name, "-o", "json").stdout)["items"]
+
+    def ask(self, method, path, body=None, token="", who=""):
+        """The status of a request with this token, or as the administrator in the name of `who`."""
+        config = json.loads(kubectl("config", "view", "--raw", "-o", "json").stdout)
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+        headers = {"Content-Type": "application/merge-patch+json" if method == "PATCH" else "application/json"}
+        if token:
+            headers["Authorization"] = "Bearer " + token
+        else:
+            headers["Impersonate-User"] = who
+            files = [os.path.join(self.chart.room, name) for name in ("client.crt", "client.key")]
+            for file, name in zip(files, ("client-certificate-data", "client-key-data")):
+                with open(file, "wb") as out:
+                    out.write(base64.b64decode(user[name]))
+            context.load_cert_chain(*files)
+        request = urllib.request.Request(cluster["server"] + path, json.dumps(body).encode() if body is not None else None,
+                                         headers, method=method)
+        try:
+            with urllib.request.urlopen(request, context=context, timeout=20) as answer:
+                return answer.status, ""
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode(errors="replace")
+
+    def refused(self, attacks, **who):
+        for what, method, path, body in attacks:
+            status, said = self.ask(method, path, body, **who)
+            expect(status == 403 and "forbidden" in said, f"{what}: {status} {said}")
+            print(f"refused {what}: {json.loads(said)['message'][-110:]}")
+
+    def restricted(self):
+        """The operator's own pod and the pods that it makes are admitted where nothing else is."""
+        for space in ("ops", "team"):
+            kubectl("create", "namespace", space)
+            kubectl("label", "namespace", space, RESTRICTED)
+        run("helm", "install", "r", self.chart.chart, "-n", "ops")
+        kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", "--timeout=30s")
+        deployment = json.loads(kubectl("-n", "ops", "get", "deployment", "r-deepspeedjob", "-o", "json").stdout)
+        template = deployment["spec"]["template"]
+        kubectl("create", "--dry-run=server", "-f", "-", thing={
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "operator", "namespace": "ops", "labels": template["metadata"]["labels"]},
+            "spec": template["spec"]})
+        config = self.chart.config_of("operator", kubectl("-n", "ops", "create", "token", "r-deepspeedjob", "--duration=1h").stdout.strip())
+        with open(self.log, "wb") as output:
+            self.process = subprocess.Popen(
+                [self.chart.operator, "--health-address=127.0.0.1:0", "--no-leader-election"], stdout=output, stderr=output,
+                env=dict(os.environ, KUBECONFIG=config, DSJ_NAMESPACE="ops"))
+        kubectl("create", "-f", "-", thing=job("tune"))
+        Chart.soon(lambda: len(self.pods("tune")) == 2, lambda: f"no pods: {Chart.text(self.log)[-1500:]}")
+        for name, change in (("other", {}), ("program", merged(worker(image="i", command=["train"]), spec(launcher="Command")))):
+            kubectl("create", "-f", "-", thing=job(name, change))
+            Chart.soon(lambda name=name: len(self.pods(name)) == 2, lambda: f"no pods: {Chart.text(self.log)[-1500:]}")
+        for what, change in (("a privileged worker", pod(containers=[{"name": "worker", "securityContext": {"privileged": True, "allowPrivilegeEscalation": True}}])),
+                             ("a worker on the host's network", pod(hostNetwork=True)),
+                             ("a worker that mounts the host's disk", pod(volumes=[{"name": "h", "hostPath": {"path": "/"}}]))):
+            kubectl("create", "-f", "-", thing=job("loose", change))
+
+            def scheduled():
+                status = json.loads(kubectl("-n", "team", "get", "dsj", "loose", "-o", "json").stdout).get("status", {})
+                return next((entry for entry in status.get("conditions", []) if entry["type"] == "Scheduled"), {})
+            Chart.soon(lambda: "PodSecurity" in scheduled().get("message", ""), lambda: f"{what}: {scheduled()}")
+            expect(scheduled()["reason"] == "Forbidden" and not self.pods("loose"), f"{what}: {scheduled()}")
+            print(f"refused {what}: {scheduled()['message'][:110]}")
+            kubectl("-n", "team", "delete", "dsj", "loose")
+        print("result: attacks: operator and workers are admitted at Pod Security level restricted, 3 looser workers are not")
+
+    def a_jobs_pod(self):
+        """Worker 0 with the token that the kubelet would give it, and the rights that the operator gave it."""
+        kubectl("-n", "team", "create", "secret", "generic", "treasure", "--from-literal=a=b")
+        zero = next((entry["metadata"] for entry in self.pods("tune") if "-worker-0-" in entry["metadata"]["name"]), None)
+        expect(zero, "the operator made no worker 0")
+        token = kubectl("-n", "team", "create", "token", "tune-worker", "--bound-object-kind", "Pod", "--bound-object-name", zero["name"],
+                        "--bound-object-uid", zero["uid"]).stdout.strip()
+        for what, method, path, body in (("reads its job", "GET", TUNE, None),
+                                         ("writes its attempt", "PATCH", TUNE + "/status", {"status": {"training": {"attempt": 1, "step": 0}}})):
+            status, said = self.ask(method, path, body, token=token)
+            expect(status == 200, f"worker 0 {what}: {status} {said}")
+        container = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": [{"name": "x", "image": "x"}]}}
+        attacks = [
+            ("reads a secret", "GET", CORE + "/secrets/treasure", None), ("lists secrets", "GET", "/api/v1/secrets", None),
+            ("makes a pod", "POST", CORE + "/pods", container), ("deletes a pod", "DELETE", f"{CORE}/pods/{zero['name']}", None),
+            ("runs a command in a pod", "POST", f"{CORE}/pods/{zero['name']}/exec?command=sh&stdout=true", None),
+            ("enters a pod", "POST", f"{CORE}/pods/{zero['name']}/attach", None),
+            ("reads another's log", "GET", f"{CORE}/pods/{zero['name']}/log", None),
+            ("reads a ConfigMap", "GET", CORE + "/configmaps", None), ("reads another job", "GET", JOBS + "/other", None),
+            ("lists jobs", "GET", JOBS, None), ("changes its spec", "PATCH", TUNE, {"spec": {"suspend": True}}),
+            ("changes another job's status", "PATCH", JOBS + "/other/status", {"status": {"training": {"attempt": 9}}}),
+            ("scales its job", "PATCH", TUNE + "/scale", {"spec": {"replicas": 9}}), ("deletes its job", "DELETE", TUNE, None),
+            ("widens its role", "PATCH", RBAC + "/roles/tune-worker", {"rules": []}),
+            ("makes itself a token", "POST", CORE + "/serviceaccounts/tune-worker/token", {"spec": {}}),
+            ("reads nodes", "GET", "/api/v1/nodes", None)]
+        self.refused([("worker 0 " + what, *rest) for what, *rest in attacks], token=token)
+        print(f"result: attacks: {len(attacks)} of a job's own pod refused")
+
+    def strangers(self):
+        count = 0
+        for who in ("mallory", "system:anonymous", "system:serviceaccount:team:default"):
+            attacks = [
+                ("makes a job", "POST", JOBS, job("theirs")), ("reads a job", "GET", TUNE, None),
+                ("suspends a job", "PATCH", TUNE, {"spec": {"suspend": True}}), ("deletes a job", "DELETE", TUNE, None),
+                ("scales a job", "PATCH", TUNE + "/scale", {"spec": {"replicas": 1}}),
+                ("completes a job", "PATCH", TUNE + "/status", {"status": {"phase": "Complete"}}),
+                ("reads the ds_config", "GET", CORE + "/configmaps", None),
+                ("takes the webhook away", "DELETE", HOOKS + "/r-deepspeedjob-ops", None),
+                ("takes the lead", "PATCH", "/apis/coordination.k8s.io/v1/namespaces/ops/leases/r-deepspeedjob", {"spec": {"holderIdentity": "x"}})]
+            self.refused([(f"{who} {what}", *rest) for what, *rest in attacks], who=who)
+            count += len(attacks)
+        print(f"result: attacks: {count} of strangers refused")
+
+    def finish(self):
+        if self.process:
+            self.process.terminate()
+            self.process.wait(20)
+        shutil.rmtree(self.chart.room, ignore_errors=True)
+
+
+def main():
+    attacks, cases = Attacks(sys.argv[1], sys.argv[2]), []
+    missing = [name for name in ("helm", "kubectl") if not shutil.which(name)]
+    for name in ("restricted", "a_jobs_pod", "strangers"):
+        case = {"name": name, "classname": "Attacks", "result": "COMPLETED"}
+        if missing:
+            case["result"] = "SKIPPED"
+            print(f"result: attacks {name} SKIPPED: {' and '.join(missing)} not on PATH (tests/cluster/cluster.py build helm kubectl)")
+        else:
+            try:
+                getattr(attacks, name)()
+                print(name, "ok")
+            except AssertionError as problem:
+                case["failures"] = [{"failure": str(problem), "type": ""}]
+                print(name, "FAILED:", problem)
+        cases.append(case)
+    attacks.finish()
+    with open(sys.argv[3], "w", encoding="utf-8") as out:
+        json.dump({"testsuites": [{"name": "Attacks", "testsuite": cases}]}, out)
+    return 1 if any("failures" in case for case in cases) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
