@@ -17,6 +17,9 @@ namespace {
 using nlohmann::json;
 using namespace dsj::contract;
 
+/// Beside the attempt file: the attempt after which no rank was left running. A new agent 0 that
+/// finds the newest attempt there need not wait until its ranks have given up.
+constexpr char kEndedFile[] = "ended";
 constexpr Time kLongestTurn{250};
 constexpr Time kLeaveTimeout{3000};
 
@@ -24,7 +27,11 @@ std::string attempt_path(const AgentConfig& config) {
   return path_join(path_join(config.job.output_dir, kCheckpointsDir), kAttemptFile);
 }
 
-/// 0 when there is no attempt file yet.
+std::string ended_path(const AgentConfig& config) {
+  return path_join(path_join(config.job.output_dir, kCheckpointsDir), kEndedFile);
+}
+
+/// 0 when there is no such file yet.
 Result<int64_t> read_attempt(Files& files, const std::string& path) {
   DSJ_TRY(const bool there, files.exists(path));
   if (!there) return 0;
@@ -63,7 +70,11 @@ Result<Agent> Agent::make(const AgentConfig& config, int worker, int64_t incarna
   Agent agent(config, worker, incarnation, ports, now);
   if (worker != 0) return agent;
   DSJ_TRY(const int64_t in_file, read_attempt(ports.files, attempt_path(config)));
-  agent.session_.emplace(session_config(config, std::max(in_file, config.last_attempt), now), now);
+  const int64_t last = std::max(in_file, config.last_attempt);
+  const auto ended = read_attempt(ports.files, ended_path(config));
+  AgentConfig known = config;
+  known.predecessor = config.predecessor && ended.value_or(0) < last;
+  agent.session_.emplace(session_config(known, last, now), now);
   DSJ_TRY(MetricsFile metrics, MetricsFile::open(path_join(config.job.output_dir, kMetricsFile)));
   agent.metrics_.emplace(std::move(metrics));
   return agent;
@@ -180,6 +191,12 @@ void Agent::carry_out(const Command& command, Time now) {
                            {"exitCode", ended->outcome.exit_code},
                            {"reason", ended->outcome.reason},
                            {"message", ended->outcome.message}});
+    // Without it a successor only waits for ranks that are not there.
+    if (ended->clear && session_->attempt > 0) {
+      const auto told = ports_.files.write_atomically(ended_path(config_),
+                                                      std::to_string(session_->attempt) + "\n");
+      if (!told) log::warn(told.error().to_string());
+    }
   }
 }
 
@@ -424,7 +441,7 @@ void Agent::leave(Time now) {
   const bool late = now - leaving_since_ > kLeaveTimeout;
   const bool told = last_beat_sent_ && !beat_under_way_;
   const bool others_left = !session_ || std::ranges::all_of(session_->workers, [&](const auto& w) {
-    return !w.joined || w.report.leaving || now - w.last_beat > config_.silence;
+    return !w.joined || w.report.leaving || w.late || now - w.last_beat > config_.silence;
   });
   if (late || (told && others_left)) exit_code_ = worker_.exit_code;
 }

@@ -45,7 +45,10 @@ void enter(Session& s, Phase phase, Time now) {
 void finish(Session& s, Outcome outcome, Time now, Commands& out) {
   enter(s, Phase::Finished, now);
   s.outcome = outcome;
-  out.push_back(JobEnded{std::move(outcome)});
+  const bool all_clear =
+      now >= s.config.quiet_until &&
+      std::ranges::all_of(s.workers, [&](const Worker& worker) { return clear(s, worker, now); });
+  out.push_back(JobEnded{std::move(outcome), all_clear});
 }
 
 std::vector<int> slots_of(const Session& s) {
@@ -243,6 +246,7 @@ void take(Session& s, const Beat& beat, Time now) {
         worker.ghost_until = std::max(worker.ghost_until, worker.last_beat + s.config.silence);
       }
       if (s.phase == Phase::Running || s.phase == Phase::Ending) worker.lost_in = s.attempt;
+      worker.late = s.phase == Phase::Finished;
     }
   }
   worker.joined = true;
@@ -340,6 +344,8 @@ Directive directive_for(const Session& s, int worker, int64_t incarnation) {
   }
   Directive directive{.order = Order::Idle, .attempt = s.attempt, .next_beat = kSoon};
   if (s.phase == Phase::Finished) {
+    // Of the gang that goes on after a stop: it waits for the next worker 0.
+    if (own.late && s.outcome.exit_code == kExitPreempted) return directive;
     directive.order = Order::Finish;
     directive.exit_code = s.outcome.exit_code;
     return directive;

@@ -95,6 +95,7 @@ struct AttemptFailed {
 };
 struct JobEnded {
   Outcome outcome;
+  bool clear = false;  ///< no rank of any attempt lives, nor will one be started
 };
 using Command = std::variant<PublishAttempt, AttemptStarted, AttemptFailed, JobEnded>;
 using Commands = std::vector<Command>;
@@ -110,6 +111,7 @@ struct Session {
     Time last_beat{0};
     Time ghost_until{0};  ///< ranks of a replaced incarnation may live until then
     int64_t lost_in = 0;  ///< the attempt in which it was replaced
+    bool late = false;    ///< its incarnation came when the session was finished
   };
 
   SessionConfig config;

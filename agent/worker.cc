@@ -78,9 +78,12 @@ void check_time(Worker& w, Time now, WorkerCommands& out) {
     raise_fence(w, w.report.attempt, out);
     return;
   }
-  if (now - w.last_heard > w.config.join_timeout) {
+  // Nobody is there to say how the job stops. Without ranks there was nothing to save.
+  const bool stop = w.report.stop_requested && now - w.last_heard > w.config.lease;
+  if (stop || now - w.last_heard > w.config.join_timeout) {
     w.finishing = true;
-    w.exit_code = contract::kExitPeerLost;
+    w.exit_code =
+        stop && w.report.attempt == 0 ? contract::kExitPreempted : contract::kExitPeerLost;
     w.exit_reason = "the agent of worker 0 does not answer";
   }
 }

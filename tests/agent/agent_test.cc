@@ -225,6 +225,29 @@ TEST_F(AgentTest, AttemptGoesOnFromTheFileAndGarbageInItIsRefused) {
   EXPECT_EQ(agent.error().kind, ErrorKind::Environment);
 }
 
+TEST_F(AgentTest, ASuccessorWaitsForRanksOnlyWhenSomeMayBeLeft) {
+  AgentConfig successor = config();
+  successor.predecessor = true;
+  make(config());
+  pass(Time(1000));
+  make(successor);  // the first agents are gone without a word
+  pass(successor.silence - Time(1000));
+  EXPECT_EQ(text("checkpoints/attempt"), "1\n") << "ranks of attempt 1 may live";
+  pass(Time(2000));
+  EXPECT_EQ(text("checkpoints/attempt"), "2\n");
+  for (auto& agent : agents) agent.stop(now);
+  pass(Time(500));
+  EXPECT_EQ(text("checkpoints/ended"), "(none)") << "the ranks still save";
+  for (int w : {0, 1}) {
+    for (auto* process : running(w)) process->exit = ChildExit{kExitPreempted, 0};
+  }
+  pass(Time(2000));
+  EXPECT_EQ(text("checkpoints/ended"), "2\n");
+  make(successor);
+  pass(Time(1000));
+  EXPECT_EQ(text("checkpoints/attempt"), "3\n") << "nobody is waited for";
+}
+
 TEST_F(AgentTest, AttemptThatCannotBePublishedStartsNothing) {
   fs::remove_all(out + "/checkpoints");
   std::ofstream(out + "/checkpoints") << "a file in its place";

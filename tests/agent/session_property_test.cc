@@ -50,6 +50,10 @@ class World {
       calm_ = now_ > Time(120'000);
       if (now_ == stop_at_ - stop_at_ % 20 && stop_at_.count() >= 0) stop();
       if (!calm_ && !asleep() && pick(3000) == 0) wakes_at_ = now_ + Time(pick(12'000));
+      if (ended_ && gone_at_ < Time(0)) gone_at_ = now_ + Time(15'000);
+      // Agent 0 leaves, and whoever took the job's agents in takes those back that are left.
+      if (gone() && !stopped_late_) stop();
+      stopped_late_ = gone();
       if (!asleep()) leader(Tick{});
       for (size_t i = 0; i < lives_.size(); ++i) move(*lives_[i]);
       check();
@@ -79,6 +83,7 @@ class World {
     const int64_t incarnation = ++incarnations_[worker];
     lives_.push_back(std::make_unique<Life>(
         Life{Worker({.worker = worker, .incarnation = incarnation, .slots = slots_}, now_)}));
+    if (stopped_) this->worker(*lives_.back(), StopSignal{});
   }
   void stop() {
     stopped_ = true;
@@ -86,6 +91,8 @@ class World {
       if (!life->dead && !life->left) worker(*life, StopSignal{});
     }
   }
+
+  bool gone() const { return gone_at_ >= Time(0) && now_ > gone_at_; }
 
   /// Worker 0's agent does not run for a while.
   bool asleep() const { return now_ < wakes_at_; }
@@ -171,7 +178,8 @@ class World {
       if (!ended_) spawn(life.core.config.worker);
       return;
     }
-    if (!calm_ && pick(2000) == 0) life.cut = true;
+    // Worker 0 is in the agent that leads: nothing comes between the two.
+    if (life.core.config.worker != 0 && !calm_ && pick(2000) == 0) life.cut = true;
     if (!calm_ && !ended_ && pick(6000) == 0 && !life.replaced) {  // its node is lost, yet runs on
       life.cut = life.replaced = true;
       spawn(life.core.config.worker);
@@ -197,7 +205,8 @@ class World {
       life.sent_at = now_;
       WorkerReport report = life.core.report;
       report.sequence = ++life.sequence;
-      if (asleep()) return;
+      if (gone() && report.leaving) life.left = true;
+      if (asleep() || gone()) return;
       if (!life.cut) leader(Beat{report});
       if (report.leaving) life.left = true;
       if (life.cut || report.leaving) return;
@@ -265,10 +274,10 @@ class World {
   std::vector<std::pair<Life*, int>> pending_kills_;
   std::set<int64_t> started_;
   std::vector<WorkerReport> overtaken_;
-  Time now_{0}, stop_at_{-1}, wakes_at_{0};
+  Time now_{0}, stop_at_{-1}, wakes_at_{0}, gone_at_{-1};
   int64_t newest_ = 0, steps_ = 0;
   bool publish_fails_ = false, ended_ = false, stopped_ = false, calm_ = false;
-  bool fatal_seen_ = false, no_more_ = false;
+  bool fatal_seen_ = false, no_more_ = false, stopped_late_ = false;
 };
 
 TEST(SessionProperty, NothingForbiddenHappensAndEveryStoryEnds) {

@@ -274,6 +274,39 @@ TEST(Session, StopSavesAndEndsPreempted) {
   EXPECT_EQ(gang.last<AttemptFailed>(), nullptr);
 }
 
+TEST(Session, AStoppedGangSendsNoSuccessorAway) {
+  Gang gang({.workers = 2});
+  gang.start();
+  gang.reports[1].stop_requested = true;
+  gang.beat(1);
+  for (int worker : {0, 1}) {
+    gang.exit(worker, 0, kExitPreempted);
+    gang.exit(worker, 1, kExitPreempted);
+  }
+  gang.obey_idle();
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_TRUE(gang.last<JobEnded>()->clear);
+  EXPECT_EQ(gang.order(1), Order::Finish);
+  gang.reports[1] = {.worker = 1, .incarnation = 2, .slots = 2};
+  gang.beat(1);
+  EXPECT_EQ(directive_for(gang.session, 1, 2).order, Order::Idle)
+      << "it waits for the next worker 0";
+  EXPECT_EQ(directive_for(gang.session, 1, 1).order, Order::Finish);
+}
+
+TEST(Session, AnEndThatIsForGoodIsToldToEverybody) {
+  Gang gang({.workers = 2});
+  gang.start();
+  for (int worker : {0, 1}) {
+    gang.exit(worker, 0, kExitDone);
+    gang.exit(worker, 1, kExitDone);
+  }
+  ASSERT_EQ(gang.last<JobEnded>()->outcome.exit_code, kExitDone);
+  gang.reports[1] = {.worker = 1, .incarnation = 2, .slots = 2};
+  gang.beat(1);
+  EXPECT_EQ(directive_for(gang.session, 1, 2).order, Order::Finish);
+}
+
 TEST(Session, StopBeforeTheFirstStepIsCleanWhoeverWasHit) {
   Gang gang({.workers = 2});
   gang.start();

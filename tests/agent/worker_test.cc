@@ -37,6 +37,25 @@ TEST_F(WorkerTest, LaunchesAnAttemptOnce) {
   EXPECT_EQ(count<LaunchRanks>(step(worker, run(2), Time(2))), 0) << "an older one comes too late";
 }
 
+TEST_F(WorkerTest, AStopIsObeyedAtTheLeaseWhenNobodyAnswers) {
+  step(worker, StopSignal{}, Time(0));
+  EXPECT_EQ(count<ExitAgent>(step(worker, WorkerTick{}, worker.config.lease)), 0);
+  step(worker, WorkerTick{}, worker.config.lease + Time(1));
+  EXPECT_TRUE(worker.exited);
+  EXPECT_EQ(worker.exit_code, contract::kExitPreempted) << "nothing ran, nothing had to be saved";
+}
+
+TEST_F(WorkerTest, AStopThatNobodyAnsweredIsNoSavedStep) {
+  step(worker, run(3), Time(0));
+  step(worker, StopSignal{}, Time(10));
+  const Time late = worker.config.lease + Time(20);
+  EXPECT_EQ(signal_in(step(worker, WorkerTick{}, late)), SIGKILL);
+  for (int rank : {0, 1}) step(worker, RankExited{rank, 0, SIGKILL, ""}, late);
+  step(worker, WorkerTick{}, late + Time(10));
+  EXPECT_TRUE(worker.exited);
+  EXPECT_EQ(worker.exit_code, contract::kExitPeerLost);
+}
+
 TEST_F(WorkerTest, FencedAttemptIsNeverLaunched) {
   const auto out = step(worker, Heard{{.order = Order::Idle, .attempt = 3}, Time(0)}, Time(0));
   EXPECT_EQ(count<SendBeat>(out), 1);
