@@ -145,6 +145,7 @@ std::optional<PodView> pod_view(const Json& object) {
               .incarnation = *incarnation};
   const std::string made_at = text(child(metadata, "annotations"), contract::kAnnotationRestarts);
   pod.restarts = number_of(made_at).value_or(0);
+  pod.created = time_from_text(text(metadata, "creationTimestamp"));
   if (const std::string deleting = text(metadata, "deletionTimestamp"); !deleting.empty()) {
     pod.deleting_from = time_from_text(deleting).value_or(Time{});
   }

@@ -50,6 +50,7 @@ struct PodView {
   int64_t incarnation = 0;
   int64_t restarts = 0;  ///< status.restarts.total when it was made
   Phase phase = Phase::Pending;
+  std::optional<Time> created;
   bool running = false;               ///< the worker's container runs
   std::optional<Time> deleting_from;  ///< deletionTimestamp: when its grace is over
   bool scheduled = false;

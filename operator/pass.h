@@ -60,6 +60,7 @@ class Pass {
   void forget_attempt();
   // reconcile_failures.cc
   bool complete();
+  Time heard() const;
   void lost_pods();
   void failures();
   void ended_in_place();

@@ -17,8 +17,8 @@ void Pass::scheduled_condition() {
   if (o_.refusal) return set("Scheduled", false, o_.refusal->reason, o_.refusal->message);
   int placed = 0;
   for (const Slot& slot : slots_) {
-    if (!slot.newest || slot.newest->ended()) continue;
-    if (!slot.newest->unscheduled.empty() && !slot.newest->scheduled) {
+    if (!slot.newest) continue;
+    if (!slot.newest->ended() && !slot.newest->unscheduled.empty() && !slot.newest->scheduled) {
       return set("Scheduled", false, "Unschedulable",
                  slot.newest->name + ": " + slot.newest->unscheduled);
     }

@@ -242,6 +242,16 @@ void Pass::ended_in_place() {
   }
 }
 
+/// When the running attempt last told a step. It takes every rank for that: after an outage of the
+/// control plane nodes count as not ready for a minute while the gang trains on them.
+Time Pass::heard() const {
+  constexpr Seconds kSkew{30};  // of another node's clock; what is further ahead is not believed
+  if (!o_.job || !attempt_open()) return Time{};
+  const auto& updated = job().agent.updated;
+  if (!updated || *updated > now_ + kSkew) return Time{};
+  return std::min(*updated, now_);
+}
+
 /// Pods of a node that is away, and pods that do not go: given up after the agents on them must
 /// have ended their ranks.
 void Pass::lost_pods() {
@@ -252,7 +262,7 @@ void Pass::lost_pods() {
     if (pod->ended() && !since) continue;
     const auto node = o_.nodes.find(pod->node);
     if (node != o_.nodes.end() && !node->second.ready) {
-      const Time away = node->second.since;
+      const Time away = std::max({node->second.since, pod->created.value_or(Time{}), heard()});
       if (now_ < away + Seconds(policy.node_grace_seconds)) {
         due(away + Seconds(policy.node_grace_seconds));
       } else if (!since || away < *since) {

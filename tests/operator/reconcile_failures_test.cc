@@ -298,6 +298,44 @@ TEST(Failures, ALostNodesPodIsGivenUpAndItsNodeAvoided) {
   EXPECT_EQ(world.status().restarts.total, 1);
 }
 
+TEST(Failures, ANodeThatOnlyTheControlPlaneMissesIsNotLost) {
+  World world;
+  world.to_running();
+  world.o.nodes["node-1"] = {.ready = false, .since = world.now};
+  for (int i = 0; i < 30; ++i) {
+    world.now += Seconds(10);
+    world.o.job->agent.updated = world.now;  // steps are told: every rank lives
+    EXPECT_TRUE(world.pass().deletes.empty()) << i;
+  }
+  world.now += Seconds(59);
+  EXPECT_TRUE(world.pass().deletes.empty());
+  world.now += Seconds(1);
+  EXPECT_EQ(world.pass().deletes.size(), 1u);
+  EXPECT_EQ(world.status().last_failure["reason"], "NodeLost");
+}
+
+TEST(Failures, AClockThatIsFarAheadKeepsNoLostNodesPod) {
+  World world;
+  world.to_running();
+  world.o.nodes["node-1"] = {.ready = false, .since = world.now};
+  world.o.job->agent.updated = world.now + Seconds(3600);
+  world.now += Seconds(60);
+  EXPECT_EQ(world.pass().deletes.size(), 1u);
+}
+
+TEST(Failures, APodMadeOnANodeThatIsAwayHasItsTimeToo) {
+  World world;
+  world.o.nodes["node-1"] = {.ready = false, .since = world.now};
+  world.now += Seconds(300);
+  world.settle();
+  world.run_pods();
+  world.pod(1).created = world.now;
+  world.now += Seconds(59);
+  EXPECT_TRUE(world.pass().deletes.empty());
+  world.now += Seconds(1);
+  EXPECT_EQ(world.pass().deletes.size(), 1u);
+}
+
 TEST(Failures, APodThatDoesNotGoIsGivenUp) {
   World world;
   world.to_running();

@@ -99,6 +99,8 @@ const std::vector<Bug>& planted_bugs() {
       seen("a node that is away is given up at once",
            [](Observed& o) {
              for (auto& [name, node] : o.nodes) node.since = Time{};
+             for (PodView& pod : o.pods) pod.created.reset();
+             if (o.job) o.job->agent.updated.reset();
            }),
       seen("a lost node's pod is waited for",
            [](Observed& o) {
