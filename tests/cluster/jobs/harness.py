@@ -105,7 +105,7 @@ def main(suite, program, cases, nodes):
         subprocess.run([cluster, "build", "helm"], check=True)
         return subprocess.run([cluster, "run", "--nodes", str(nodes), sys.executable, os.path.abspath(program), *sys.argv[1:]],
                               check=False).returncode
-    world, results, faults = worlds.World(repository, build), [], []
+    world, results = worlds.World(repository, build), []
     for case in cases:
         if chosen and case.__name__ not in chosen:
             continue
@@ -114,7 +114,7 @@ def main(suite, program, cases, nodes):
         try:
             fault = case(world)
             if fault:
-                faults.append((fault, case.__name__))
+                print(f"result: fault | {fault.fault} | {fault.what} | {fault.charged} | {fault.seconds:.1f} s | {case.__name__}", flush=True)
         except Skip as reason:
             entry["result"] = "SKIPPED"
             print(f"result: {case.__name__} SKIPPED: {reason}", flush=True)
@@ -123,10 +123,4 @@ def main(suite, program, cases, nodes):
         results.append(entry)
         print(f"{'FAILED' if 'failures' in entry else 'ok':7} {case.__name__} {time.monotonic() - start:.1f} s "
               f"{entry.get('failures', '')}", flush=True)
-    for fault, name in faults:
-        print(f"result: fault | {fault.fault} | {fault.what} | {fault.charged} | {fault.seconds:.1f} s | {name}", flush=True)
-    if os.environ.get("DSJ_FAULTS_FILE"):
-        with open(os.environ["DSJ_FAULTS_FILE"], "a", encoding="utf-8") as out:
-            for fault, name in faults:
-                out.write(json.dumps([fault.fault, fault.what, fault.charged, round(fault.seconds, 1), name]) + "\n")
     return _report(report, suite, results)

@@ -8,7 +8,7 @@ import sys
 import time
 
 import harness
-from kube import condition_of, eventually, expect, get, holds, kubectl, run
+from kube import eventually, expect, get, kubectl, run
 from world import DEPLOYMENT, NAMESPACE, OPERATOR_NAMESPACE, RELEASE, Job, children_of, kill_operator, operator_ready
 
 

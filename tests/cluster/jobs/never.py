@@ -52,7 +52,7 @@ class _Replay:
         restored = (checkpoint.get("lastRestored") or {}).get("step")
         if restored is not None and attempt > seen.attempt and restored != seen.restored and restored < seen.saved:
             self.say(f"{name}: attempt {attempt} begins at step {restored}, though step {seen.saved} was saved")
-        if before is not None and before["spec"] == job["spec"] and before.get("status") == job.get("status") \
+        if change.what == "MODIFIED" and before is not None and before["spec"] == job["spec"] and before.get("status") == job.get("status") \
                 and before["metadata"].get("deletionTimestamp") == job["metadata"].get("deletionTimestamp") and not change.cut:
             self.say(f"{name}: a write that changes nothing, at {change.version}")
         seen.attempt, seen.saved, seen.restored = max(attempt, seen.attempt), max(saved, seen.saved), restored

@@ -60,10 +60,13 @@ class World:
         run("helm", "upgrade", RELEASE, os.path.join(self.repository, "charts/deepspeedjob"), "-n", OPERATOR_NAMESPACE, "--wait",
             "--timeout", "3m", *self.values(tag, *more), timeout=300)
 
-    def claim(self):
-        """Model and data in a volume that every pod of the namespace mounts."""
+    def make_data(self):
         run(os.path.join(self.bin, "dsj-make-quickstart"), "--output", self.room, "--seed", "1", "--size", "tiny")
         self.own()
+
+    def claim(self):
+        """Model and data in a volume that every pod of the namespace mounts."""
+        self.make_data()
         kubectl("create", "namespace", NAMESPACE)
         kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
         common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
@@ -82,23 +85,29 @@ class World:
                 os.chown(os.path.join(folder, name), USER, USER)
 
     # ---- jobs
-    def manifest(self, name, steps=120, save=20, accumulate=8, replicas=2, **spec):
-        """The quickstart's job, tiny, with model and data on the claim. accumulate: micro-batches per step, so how slow one is."""
+    def manifest(self, name, steps=120, save=20, replicas=2, cpu=None, not_on=(), **spec):
+        """The quickstart's job, tiny, with model and data on the claim. cpu: a limit, so how slow a step is."""
         with open(os.path.join(self.room, "ds_config.json"), encoding="utf-8") as file:
             config = json.load(file)
         training = {"modelNameOrPath": "/data/model", "dataPath": "/data/data/train.json", "outputDir": f"/data/out/{name}",
-                    "maxSteps": steps, "perDeviceTrainBatchSize": 4, "gradientAccumulationSteps": accumulate,
+                    "maxSteps": steps, "perDeviceTrainBatchSize": 4, "gradientAccumulationSteps": 8,
                     "learningRate": 1.0e-3, "weightDecay": 0.01, "warmupRatio": 0.05, "maxSeqLength": 128, "bf16": True, "seed": 1,
                     "saveStrategy": "steps", "saveSteps": save}
         worker = {"name": "worker", "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
                   "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+        if cpu:
+            worker["resources"] = {"limits": {"cpu": cpu}, "requests": {"cpu": "10m"}}
         spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
                   "labelSelector": {"matchLabels": {"training.dsj.dev/job-name": name}}}
-        # A lost node is told within seconds, so that the fault cases take minutes and not quarters of an hour.
-        soon = [{"key": f"node.kubernetes.io/{word}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 600}
+        # Pods of a lost node are the operator's affair, not of the taint manager's.
+        patient = [{"key": f"node.kubernetes.io/{word}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 600}
                 for word in ("not-ready", "unreachable")]
-        template = {"spec": {"containers": [worker], "topologySpreadConstraints": [spread], "tolerations": soon,
+        template = {"spec": {"containers": [worker], "topologySpreadConstraints": [spread], "tolerations": patient,
                              "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "claim"}}]}}
+        if not_on:
+            avoid = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": list(not_on)}
+            template["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [avoid]}]}}}
         return {"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob", "metadata": {"name": name, "namespace": NAMESPACE},
                 "spec": {"deepspeed": {"config": config}, "training": training, **spec,
                          "workers": {"replicas": replicas, "slotsPerWorker": 1, "template": template}}}

@@ -1,0 +1,206 @@
+"""What the platform does to a job: agents, API server, nodes, leaders and upgrades of the operator."""
+import json
+import os
+import signal
+import time
+
+import frozen
+from harness import Fault, terminations
+from kube import eventually, expect, get, kubectl, run
+from world import (DEPLOYMENT, NAMESPACE, OPERATOR_NAMESPACE, RELEASE, Job, operator_pods, operator_ready, process_of)
+
+OPERATOR_NODE = "n1"  # so that the other nodes can be broken
+LOST_NODE = {"failurePolicy": {"nodeFailure": {"graceSeconds": 5, "forceDeleteAfterSeconds": 20}}}
+
+
+def installed(world):
+    world.images()
+    world.install("nodeSelector.kubernetes\\.io/hostname=" + OPERATOR_NODE)
+    world.claim()
+    operator_ready()
+
+
+def uninstalled(world):
+    run("helm", "uninstall", RELEASE, "-n", OPERATOR_NAMESPACE, "--wait")
+    kubectl("get", "crd", "deepspeedjobs.training.dsj.dev")
+
+
+def no_restart(job, uids):
+    """Nothing was restarted, no pod replaced."""
+    expect(job.status("restarts")["total"] == 0, job.status("restarts"))
+    expect(job.status("training")["attempt"] == 1, job.status("training"))
+    now = {worker: pod["metadata"]["uid"] for worker, pod in job.pods(live=False).items()}
+    expect(now == uids, f"other pods: {now}, {uids}")
+
+
+def agent_0_is_killed(world):
+    with Job(world, world.manifest("agent-kill")) as job:
+        job.until_saved(20)
+        before = job.uids()
+        seconds = job.recovered(lambda: job.kill(0, "dsj-agent"))
+        after = job.uids()
+        expect(after[1] == before[1] and after[0] != before[0], f"{before}, then {after}")
+        job.complete()
+        restarts = job.status("restarts")
+        expect(restarts["total"] == 1 and restarts["counted"] == 1, restarts)
+        told = job.status()["lastFailure"]
+        expect(told["pod"] == "agent-kill-worker-0-1" and told["exitCode"] == 137, told)
+        return Fault("agent 0 is killed", "its pod is replaced, the others stay and join it", "yes", seconds)
+
+
+def the_api_server_restarts(world):
+    with Job(world, world.manifest("api-restart")) as job:
+        job.until_step(10)
+        uids, start = job.uids(), time.monotonic()
+        run(world.cluster, "restart", "apiserver", timeout=300)
+        step = job.step()
+        eventually(lambda: job.status("training").get("step", 0) > step, "a newer step in the status")
+        seconds = time.monotonic() - start
+        job.complete()
+        no_restart(job, uids)
+        return Fault("the API server is restarted", "training goes on; steps are in the status again", "no restart", seconds)
+
+
+def the_api_server_is_away(world, away=120):
+    """Two minutes of training without it: steps and checkpoints go on; what happened is in the status afterwards."""
+    with Job(world, world.manifest("api-away", steps=400, cpu="150m")) as job:
+        job.until_saved(20)
+        uids, step = job.uids(), job.step()
+        run(world.cluster, "stop", "apiserver")
+        time.sleep(away)
+        later, saved = job.step(), max(job.saved())
+        start = time.monotonic()
+        run(world.cluster, "restart", "apiserver", timeout=300)
+        expect(later > step, f"step {later} after {step}")
+        job.until_saved(saved)
+        seconds = time.monotonic() - start
+        for worker in (0, 1):  # what is left need not be slow
+            faster(job, worker)
+        job.complete()
+        no_restart(job, uids)
+        return Fault("the API server is away for two minutes", "training goes on and saves; the status catches up", "no restart", seconds)
+
+
+def faster(job, worker):
+    """Takes the limit off a running pod."""
+    name = job.pods()[worker]["metadata"]["name"]
+    kubectl("-n", NAMESPACE, "patch", "pod", name, "--subresource", "resize", "--type", "strategic", "-p", json.dumps(
+        {"spec": {"containers": [{"name": "worker", "resources": {"limits": {"cpu": "2"}}}]}}))
+
+
+def a_node_loses_its_power(world):
+    with Job(world, world.manifest("power", cpu="300m", **LOST_NODE)) as job:
+        job.until_saved(20)
+        pods = job.pods()
+        victim = max(worker for worker, pod in pods.items() if pod["spec"]["nodeName"] != OPERATOR_NODE)
+        node, other = pods[victim]["spec"]["nodeName"], 1 - victim
+        before = job.uids()
+        seconds = job.recovered(lambda: run(world.cluster, "crash", node[1:]))
+        pods = job.pods()
+        expect(pods[other]["metadata"]["uid"] == before[other], "the survivor is the same pod")
+        expect(pods[victim]["spec"]["nodeName"] != node, f"the replacement is on {node}, too")
+        restarts = job.status("restarts")
+        expect(restarts["total"] == 1 and restarts["counted"] == 0, restarts)
+        expect(job.status()["lastFailure"]["reason"] == "NodeLost" and job.status()["lastFailure"]["node"] == node, job.status()["lastFailure"])
+        run(world.cluster, "up", "--nodes", "3", timeout=300)
+        job.complete()
+        return Fault("a node loses its power", "its pods are given up and replaced on another node, the others stay", "no", seconds)
+
+
+def a_node_freezes_and_comes_back(world):
+    """Agent 0 and its rank stop in the middle and go on when another attempt trains: they publish nothing."""
+    with Job(world, world.manifest("freeze", not_on=[OPERATOR_NODE], cpu="300m", **LOST_NODE)) as job:
+        job.until_saved(20)
+        pod = job.pods()[0]
+        uid, node = pod["metadata"]["uid"], pod["spec"]["nodeName"]
+        processes = frozen.of_node(node[1:])
+        try:
+            seconds = job.recovered(lambda: frozen.freeze(processes))
+            old, saved = [pid for pid in frozen.of_pod(uid) if frozen.is_ours(pid)], job.saved()
+            expect(len(old) == 2 and set(old) <= set(processes), f"agent and rank {old} are of the node")
+            expect(job.pods()[0]["spec"]["nodeName"] != node, "the replacement is elsewhere")
+            frozen.thaw(old)  # and not the kubelet, which would end them
+            eventually(lambda: not [pid for pid in old if frozen.alive(pid)], "the end of the old agent and its rank")
+        finally:
+            frozen.thaw(processes)
+        published = {step: attempt for step, (attempt, _) in job.saved().items() if step not in saved}
+        expect(all(attempt > 1 for attempt in published.values()), f"the old attempt published: {published}")
+        eventually(lambda: kubectl("get", "node", node, "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].status}").strip() == "True",
+                   "the node's return")
+        job.complete()
+        expect(job.status("restarts")["counted"] == 0, job.status("restarts"))
+        return Fault("a node freezes and goes on later", "as a node that is lost; what goes on there ends and publishes nothing", "no",
+                     seconds)
+
+
+def a_node_is_drained(world):
+    with Job(world, world.manifest("drain", cpu="500m")) as job:
+        job.until_saved(20)
+        pod = job.pods()[1]
+        node, uid = pod["spec"]["nodeName"], pod["metadata"]["uid"]
+        try:
+            seconds = job.recovered(lambda: kubectl(
+                "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=120s",
+                "--pod-selector=training.dsj.dev/job-name=drain"))
+            expect(job.pods()[1]["spec"]["nodeName"] != node, "the replacement is elsewhere")
+        finally:
+            kubectl("uncordon", node)
+        job.complete()
+        expect(terminations(job, uid) == [(87, "Preempted")], terminations(job, uid))
+        restarts = job.status("restarts")
+        expect(restarts["total"] == 1 and restarts["counted"] == 0, restarts)
+        restored = job.status("checkpoint")["lastRestored"]["step"]
+        expect(restored in job.saved() and restored % 20 != 0, f"it went on from step {restored}, saved for the drain: {sorted(job.saved())}")
+        return Fault("a node is drained", "all ranks save one step, all pods end; made again elsewhere", "no", seconds)
+
+
+def leader():
+    lease = get("lease", DEPLOYMENT, "-n", OPERATOR_NAMESPACE) or {}
+    return lease.get("spec", {}).get("holderIdentity", "")
+
+
+def the_leader_changes(world):
+    """The leader hangs, the other takes over; when the first goes on it leads no more."""
+    kubectl("-n", OPERATOR_NAMESPACE, "scale", "deployment", DEPLOYMENT, "--replicas=2")
+    operator_ready()
+    try:
+        with Job(world, world.manifest("leader", cpu="500m")) as job:
+            job.until_step(5)
+            first = leader()
+            pod = next(pod for pod in operator_pods() if pod["metadata"]["name"] == first)
+            process, start = process_of(pod["metadata"]["uid"], "dsj-operator"), time.monotonic()
+            os.kill(process, signal.SIGSTOP)
+            try:
+                eventually(lambda: leader() not in ("", first), "another leader")
+                seconds = time.monotonic() - start
+                job.suspend()
+                job.until("Suspended")
+            finally:
+                os.kill(process, signal.SIGCONT)
+            job.suspend(False)
+            job.complete()
+            expect(job.status("restarts")["total"] == 0, job.status("restarts"))
+            return Fault("the leading operator hangs", "the other one leads; the first writes nothing when it goes on", "no restart", seconds)
+    finally:
+        kubectl("-n", OPERATOR_NAMESPACE, "scale", "deployment", DEPLOYMENT, "--replicas=1")
+        operator_ready()
+
+
+def the_operator_is_upgraded(world):
+    """Another tag of both images: what runs goes on in the pods that it has."""
+    world.images("next")
+    with Job(world, world.manifest("upgrade", cpu="500m")) as job:
+        job.until_step(5)
+        uids, start = job.uids(), time.monotonic()
+        world.upgrade("next", "image.worker.tag=next", "nodeSelector.kubernetes\\.io/hostname=" + OPERATOR_NODE)
+        operator_ready()
+        seconds = time.monotonic() - start
+        expect(operator_pods()[0]["spec"]["containers"][0]["image"].endswith(":next"), "the new operator runs")
+        job.until_step(job.step() + 5)
+        job.complete()
+        no_restart(job, uids)
+        return Fault("the operator is upgraded", "pods and losses are the same", "no restart", seconds)
+
+
+CASES = [agent_0_is_killed, the_api_server_restarts, the_api_server_is_away, a_node_loses_its_power, a_node_freezes_and_comes_back,
+         a_node_is_drained, the_leader_changes, the_operator_is_upgraded]
