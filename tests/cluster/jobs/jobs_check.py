@@ -19,6 +19,14 @@ def installed_by_the_chart(world):
     operator_ready()
 
 
+def a_bad_job_is_refused(world):
+    """By the webhook, called through its Service with the certificate that the operator put into the bundle."""
+    manifest = world.manifest("bad")
+    manifest["spec"]["deepspeed"]["config"]["zero_optimizaton"] = {"stage": 2}
+    done = kubectl("create", "-f", "-", thing=manifest, check=False)
+    expect(done.returncode != 0 and "admission webhook" in done.stderr and 'did you mean "zero_optimization"?' in done.stderr, done.stderr)
+
+
 def two_by_one_to_complete(world):
     """Steps are seen while it trains; every loss is that of `dsj run` on this machine."""
     with Job(world, world.manifest("plain", steps=60)) as job:
@@ -114,7 +122,8 @@ def uninstalled(world):
     run("helm", "uninstall", RELEASE, "-n", OPERATOR_NAMESPACE, "--wait")
     kubectl("get", "crd", "deepspeedjobs.training.dsj.dev")
     eventually(lambda: not get("pods", "-n", OPERATOR_NAMESPACE), "the end of the operator's pod")
-    left = kubectl("get", "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings", "-o", "name",
+    left = kubectl("get", "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings,"
+                   "validatingwebhookconfigurations", "-o", "name",
                    "-l", f"app.kubernetes.io/instance={RELEASE}").stdout.split()
     kinds = "deployments,replicasets,pods,services,serviceaccounts,roles,rolebindings,networkpolicies,configmaps,secrets,leases"
     for thing in get(kinds, "-n", OPERATOR_NAMESPACE) or []:
@@ -124,8 +133,8 @@ def uninstalled(world):
     expect(not left, f"left behind: {left}")
 
 
-CASES = [installed_by_the_chart, two_by_one_to_complete, a_rank_is_killed, a_pod_is_deleted, the_operator_is_killed,
-         suspend_and_resume, uninstalled]
+CASES = [installed_by_the_chart, a_bad_job_is_refused, two_by_one_to_complete, a_rank_is_killed, a_pod_is_deleted,
+         the_operator_is_killed, suspend_and_resume, uninstalled]
 
 if __name__ == "__main__":
     sys.exit(harness.main("ClusterJobs", __file__, CASES, nodes=2))
