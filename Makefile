@@ -22,6 +22,7 @@ golden: build
 	@python3 scripts/golden_table.py --bin $(BUILD)/bin --write docs/golden.md
 docs: build
 	@$(BUILD)/bin/dsj validate --keys markdown >docs/ds_config.md.new && mv docs/ds_config.md.new docs/ds_config.md
+	@python3 tests/run/refusals_check.py --write
 bench: build
 	@python3 scripts/bench_train.py --bin $(BUILD)/bin
 	@$(BUILD)/bin/bench_optimizer_step

@@ -191,7 +191,8 @@ CASES = [
     ("a hang after 0 s", CRD, "stepTimeoutSeconds", spec(liveness={"stepTimeoutSeconds": 0})),
 ]
 
-# Edits of a job that runs.
+# Edits of a job that runs; {"scale": N} by the scale subresource, where no schema, policy or webhook sees the job.
+BEFORE_EDITS = config(train_batch_size=8, train_micro_batch_size_per_gpu=2)
 EDITS = [
     ("edit: another model", CRD, "the model of a job does not change", training(modelNameOrPath="/other")),
     ("edit: another output directory", CRD, "the output directory of a job does not change", training(outputDir="/other")),
@@ -199,5 +200,6 @@ EDITS = [
     ("edit: a template without our container", POLICY, '"worker", once', pod(containers=[{"name": "x"}])),
     ("edit: a typo in ds_config", WEBHOOK, 'did you mean "zero_optimization"', config(zero_optimizaton={"stage": 3})),
     ("edit: a batch that does not divide", WEBHOOK, "train_batch_size", config(train_batch_size=7)),
+    ("edit: scaled, so that the batch does not divide", ACCEPTED, "train_batch_size", {"scale": 3}),
     ("edit: to a ConfigMap that is not there", ACCEPTED, "configmap nowhere:", config_map("nowhere")),
 ]

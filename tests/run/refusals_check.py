@@ -18,7 +18,7 @@ import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from bad_manifests import ACCEPTED, CASES, CONFIG_MAPS, CRD, EDITS, GOOD, POLICY, WEBHOOK, merged  # noqa: E402
+from bad_manifests import ACCEPTED, BEFORE_EDITS, CASES, CONFIG_MAPS, CRD, EDITS, GOOD, POLICY, WEBHOOK, merged  # noqa: E402
 from chart_check import Chart, expect, kubectl, run  # noqa: E402
 
 PAGE = os.path.join(HERE, "../../docs/refusals.md")
@@ -133,13 +133,14 @@ class Refusals:
     def edits(self, up):
         """Of jobs that run: refused, and nothing of them changes."""
         for i, (what, _, _, _) in enumerate(EDITS):
-            made = self.submit(f"edit-{i}", {})
+            made = self.submit(f"edit-{i}", BEFORE_EDITS)
             expect(made.returncode == 0, f"{what}: {made.stderr}")
         Chart.soon(lambda: len(self.pods()) == 2 * len(EDITS), lambda: f"{self.pods()}: {Chart.text(self.log)[-2000:]}")
         before, wanted = self.pods(), {}
         for i, (what, stop, word, change) in enumerate(EDITS):
             stop = ACCEPTED if stop == WEBHOOK and not up else stop
-            done = kubectl("-n", "team", "patch", "dsj", f"edit-{i}", "--type=merge", "-p", json.dumps(change), check=False)
+            words = ["scale", f"--replicas={change['scale']}"] if "scale" in change else ["patch", "--type=merge", "-p", json.dumps(change)]
+            done = kubectl("-n", "team", *words, "dsj", f"edit-{i}", check=False)
             self.judge(what, stop, word, done)
             if stop == ACCEPTED:
                 wanted[f"edit-{i}"] = (what, word)
