@@ -13,12 +13,16 @@ def percentile(values, percent):
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
 
+KEPT = []  # connections of earlier loops: opening one costs more than a create
+
+
 def at_once(threads, work, do):
     """do(api, item) for each item, on so many threads with a connection each; the first failure is raised."""
     items, lock, failures = iter(work), threading.Lock(), []
+    while len(KEPT) < threads:
+        KEPT.append(Api())
 
-    def run():
-        api = Api()
+    def run(api):
         while not failures:
             with lock:
                 item = next(items, None)
@@ -28,7 +32,7 @@ def at_once(threads, work, do):
                 do(api, item)
             except Exception as error:  # pylint: disable=broad-except
                 failures.append(error)
-    running = [threading.Thread(target=run) for _ in range(threads)]
+    running = [threading.Thread(target=run, args=[KEPT[i]]) for i in range(threads)]
     for thread in running:
         thread.start()
     for thread in running:
@@ -54,8 +58,13 @@ class Api:
     def _send(self, method, path, body, kind):
         if self.kept is None:
             self.kept = self.connect()
-        self.kept.request(method, path, body, {"Content-Type": kind} if body else {})
-        answer = self.kept.getresponse()
+        try:
+            self.kept.request(method, path, body, {"Content-Type": kind} if body else {})
+            answer = self.kept.getresponse()
+        except (http.client.HTTPException, OSError):  # the server had closed it
+            self.kept = self.connect()
+            self.kept.request(method, path, body, {"Content-Type": kind} if body else {})
+            answer = self.kept.getresponse()
         return answer.status, answer.read()
 
     def call(self, method, path, thing=None, check=True, kind="application/json"):
@@ -84,31 +93,49 @@ class Api:
 
 
 class PodWatch:
-    """Notes when each pod of a selector is added, from now on."""
+    """Notes when each pod of a selector was there, from now on. A server that drops a slow watcher is asked again: what came
+    meanwhile counts as of then."""
+    ACCEPT = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}  # small lines
 
     def __init__(self, api, path, labels):
-        version = json.loads(api.text(path + "?limit=1"))["metadata"]["resourceVersion"]
-        self.times, self.changed = [], threading.Condition()
-        self.connection = api.connect()
-        self.connection.request("GET", f"{path}?watch=true&resourceVersion={version}&labelSelector={urllib.parse.quote(labels)}")
-        self.answer = self.connection.getresponse()
+        self.path, self.labels, self.api = path, urllib.parse.quote(labels), Api()
+        self.version = json.loads(api.text(path + "?limit=1"))["metadata"]["resourceVersion"]
+        self.seen, self.times, self.changed, self.closed = set(), [], threading.Condition(), False
+        self.connection = None
+        self.open()
         self.thread = threading.Thread(target=self._read, daemon=True)
 
+    def open(self):
+        self.connection = self.api.connect()
+        self.connection.request("GET", f"{self.path}?watch=true&resourceVersion={self.version}&labelSelector={self.labels}",
+                                headers=self.ACCEPT)
+        self.answer = self.connection.getresponse()
+
+    def _note(self, uid):
+        now = time.monotonic()
+        with self.changed:
+            if uid not in self.seen:
+                self.times.append(now)
+            self.seen.add(uid)
+            self.changed.notify_all()
+
     def _read(self):
-        seen = set()
-        try:
-            for line in self.answer:
-                now = time.monotonic()
-                if not line.startswith(b'{"type":"ADDED"'):
-                    continue
-                uid = json.loads(line)["object"]["metadata"]["uid"]
-                with self.changed:
-                    if uid not in seen:
-                        self.times.append(now)
-                    seen.add(uid)
-                    self.changed.notify_all()
-        except (OSError, ValueError, AttributeError, http.client.HTTPException):
-            return  # closed
+        while not self.closed:
+            try:
+                for line in self.answer:
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        break
+                    self._note(event["object"]["metadata"]["uid"])
+            except (OSError, ValueError, AttributeError, http.client.HTTPException):
+                pass
+            if self.closed:
+                return
+            found = json.loads(self.api.text(f"{self.path}?labelSelector={self.labels}"))
+            for one in found["items"]:
+                self._note(one["metadata"]["uid"])
+            self.version = found["metadata"]["resourceVersion"]
+            self.open()
 
     def __enter__(self):
         self.thread.start()
@@ -122,4 +149,6 @@ class PodWatch:
             return self.times[count - 1]
 
     def __exit__(self, *_):
-        self.connection.sock and self.connection.sock.close()
+        self.closed = True
+        if self.connection.sock:
+            self.connection.sock.close()

@@ -16,7 +16,7 @@ inline constexpr size_t kResponseBytesMax = 64 << 20;
 /// Longest line of a stream.
 inline constexpr size_t kLineBytesMax = 16 << 20;
 /// Connections kept between calls, and for how long.
-inline constexpr size_t kIdleConnectionsMax = 16;
+inline constexpr size_t kIdleConnectionsMax = 32;
 inline constexpr std::chrono::seconds kIdleTime{30};
 
 /// BadInput: an address that is none, a certificate or key that OpenSSL does not read, or that are

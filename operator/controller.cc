@@ -185,7 +185,7 @@ void Controller::pass(const std::string& key, Milliseconds queued, Milliseconds 
     queue_.retry(key, now, refusal_is_new ? Milliseconds(0) : applied.retry_after);
     return;
   }
-  queue_.finish(key);
+  queue_.finish(key, now);
   if (observed.wanted.reason == "ConfigMapMissing") queue_.add(key, now + kLookAgain);
   if (plan.again) {
     const auto delay = std::chrono::ceil<Milliseconds>(*plan.again - wall);

@@ -21,7 +21,7 @@ struct Options {
   std::string webhook_configuration;  ///< a ValidatingWebhookConfiguration; empty: no webhook
   std::string webhook_address;
   std::vector<std::string> webhook_hosts;  ///< names by which the API server calls it
-  int workers = 4;                         ///< passes at the same time
+  int workers = 8;                         ///< passes at the same time
   Settings settings;
 };
 

@@ -5,6 +5,9 @@
 namespace dsj::op {
 
 void Queue::put(const std::string& key, Milliseconds at) {
+  if (const auto rest = rests_until_.find(key); rest != rests_until_.end()) {
+    at = std::max(at, rest->second);
+  }
   if (const auto found = due_.find(key); found != due_.end()) {
     if (found->second <= at) return;
     order_.erase({found->second, key});
@@ -32,11 +35,19 @@ std::optional<std::string> Queue::take(Milliseconds now, Milliseconds* waited) {
   return key;
 }
 
-void Queue::finish(const std::string& key) {
+void Queue::finish(const std::string& key, Milliseconds now) {
   const std::lock_guard lock(mutex_);
   failures_.erase(key);
   working_.erase(key);
-  if (const auto found = due_.find(key); found != due_.end()) order_.insert({found->second, key});
+  if (rest_.count() > 0) {
+    std::erase_if(rests_until_, [&](const auto& entry) { return entry.second <= now; });
+    rests_until_[key] = now + rest_;
+  }
+  if (const auto found = due_.find(key); found != due_.end()) {
+    const Milliseconds at = found->second;  // of while it was worked on
+    due_.erase(found);
+    put(key, at);
+  }
   changed_.notify_one();
 }
 
@@ -68,6 +79,7 @@ void Queue::clear() {
   due_.clear();
   order_.clear();
   failures_.clear();
+  rests_until_.clear();
 }
 
 void Queue::wait(Milliseconds now, Milliseconds most) {

@@ -16,12 +16,15 @@ namespace dsj::op {
 
 class Queue {
  public:
+  /// A key that was worked on rests for so long: what a gang's pods tell in that time is one pass.
+  explicit Queue(Milliseconds rest = Milliseconds(0)) : rest_(rest) {}
+
   /// Due at `at`, or earlier when it was already waiting for an earlier time.
   void add(const std::string& key, Milliseconds at);
   /// The key that is due longest; `waited`: for how long.
   std::optional<std::string> take(Milliseconds now, Milliseconds* waited = nullptr);
-  /// The pass is over; its failures are forgotten.
-  void finish(const std::string& key);
+  /// The pass is over; its failures are forgotten. `now`: its rest begins.
+  void finish(const std::string& key, Milliseconds now = Milliseconds(0));
   /// The pass failed: again after a pause that doubles from 100 ms to 60 s, at least `least`.
   void retry(const std::string& key, Milliseconds now, Milliseconds least);
   /// When the next key is due.
@@ -36,12 +39,14 @@ class Queue {
  private:
   void put(const std::string& key, Milliseconds at);
 
+  const Milliseconds rest_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, Milliseconds> due_;
   std::set<std::pair<Milliseconds, std::string>> order_;  ///< of due_, without those in work
   std::set<std::string> working_;
   std::map<std::string, int> failures_;
+  std::map<std::string, Milliseconds> rests_until_;
 };
 
 }  // namespace dsj::op

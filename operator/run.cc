@@ -1,5 +1,6 @@
 #include "operator/run.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -21,8 +22,11 @@ namespace dsj::op {
 namespace {
 
 constexpr Milliseconds kIdle{1000};
-/// As many as connections are kept: more would open new ones (kube/api_transport.h).
+/// Of one job. With all workers at it no more than connections are kept (kube/api_transport.h).
 constexpr int kCreatesAtOnce = 16;
+constexpr Milliseconds kRest{100};  ///< of a job between two passes
+/// What bursts leave in the allocator's lists goes back to the system when it is quiet.
+constexpr Milliseconds kTrimAfter{5'000};
 
 Time wall_of(const kube::Clock& clock) {
   return std::chrono::floor<Milliseconds>(clock.wall());
@@ -103,7 +107,9 @@ class Process {
         lead(true);
       }
       std::vector<std::thread> workers;
-      for (int i = 0; i < options_.workers; ++i) workers.emplace_back([this] { work(); });
+      for (int i = 0; i < options_.workers; ++i) {
+        workers.emplace_back([this, first = i == 0] { work(first); });
+      }
       for (auto& worker : workers) worker.join();
     }  // the lease is given away only now: nothing is written any more
     for (auto& thread : reflecting_) thread.join();
@@ -173,10 +179,18 @@ class Process {
     }
   }
 
-  void work() {
+  void work(bool trims) {
     while (!stop_.cancelled()) {
       const bool may = leads_ && cache_.synced();
-      if (may && controller_.step(clock_.monotonic(), wall_of(clock_))) continue;
+      if (may && controller_.step(clock_.monotonic(), wall_of(clock_))) {
+        worked_at_ = clock_.monotonic();
+        continue;
+      }
+      const Milliseconds worked = worked_at_;
+      if (trims && worked.count() > 0 && clock_.monotonic() - worked > kTrimAfter) {
+        malloc_trim(0);
+        worked_at_ = Milliseconds(0);
+      }
       if (may) {
         queue_.wait(clock_.monotonic(), kIdle);
       } else {
@@ -193,11 +207,12 @@ class Process {
   CountedTransport counted_;
   kube::Client client_;
   TokenKeys keys_;
-  Queue queue_;
+  Queue queue_{kRest};
   Cache cache_;
   KubeEvents events_;
   Controller controller_;
   std::atomic<bool> leads_ = false;
+  std::atomic<Milliseconds> worked_at_ = Milliseconds(0);  ///< 0: not since memory was given back
   std::vector<std::unique_ptr<kube::Reflector>> reflectors_;
   std::vector<std::thread> reflecting_;
 };

@@ -32,6 +32,24 @@ TEST(Queue, AKeyInWorkIsNotHandedOutTwice) {
   EXPECT_EQ(queue.take(Ms(10)), "a");
 }
 
+TEST(Queue, AKeyRestsAfterItsPass) {
+  Queue queue(Ms(100));
+  queue.add("a", Ms(0));
+  EXPECT_EQ(queue.take(Ms(0)), "a") << "a new key does not wait";
+  queue.add("a", Ms(5));
+  queue.finish("a", Ms(10));
+  EXPECT_EQ(queue.next(), Ms(110)) << "what came during the pass waits, too";
+  queue.add("a", Ms(50));
+  queue.add("b", Ms(50));
+  EXPECT_EQ(queue.take(Ms(60)), "b") << "others do not";
+  queue.finish("b", Ms(60));
+  EXPECT_FALSE(queue.take(Ms(109)));
+  EXPECT_EQ(queue.take(Ms(110)), "a");
+  queue.finish("a", Ms(111));
+  queue.add("a", Ms(500));
+  EXPECT_EQ(queue.next(), Ms(500)) << "later than its rest";
+}
+
 TEST(Queue, TheOneThatIsDueLongestComesFirst) {
   Queue queue;
   queue.add("late", Ms(30));

@@ -11,10 +11,10 @@ class Describe : public testing::World {
   void add_failed_job() {
     add_job("quick", [](Json& job) {
       job["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = "copy";
-      job["spec"]["workers"]["template"] = Json::parse(R"({"spec": {"containers": [{
-        "name": "worker", "args": ["--hub-token", "abcdef", "--steps", "3"],
-        "env": [{"name": "HF_TOKEN", "value": "hf_abcdefghijklmnop"},
-                {"name": "OMP_NUM_THREADS", "value": "7"}]}]}})");
+      job["spec"]["workers"]["template"] = Json::parse(R"({"spec": {"containers": [
+        {"name": "worker", "env": [{"name": "HF_TOKEN", "value": "hf_abcdefghijklmnop"},
+                                   {"name": "OMP_NUM_THREADS", "value": "7"}]},
+        {"name": "copier", "args": ["--hub-token", "abcdef", "--steps", "3"]}]}})");
     });
     set_status("quick",
                {{"phase", "Restarting"},
