@@ -53,8 +53,9 @@ bool Pass::attempt_open() const {
 
 bool Pass::all_run() const {
   return !slots_.empty() && std::ranges::all_of(slots_, [](const Slot& slot) {
-    return slot.newest && slot.newest->phase == PodView::Phase::Running &&
-           !slot.newest->deleting_from;
+    if (!slot.newest) return false;
+    const bool runs = slot.newest->phase == PodView::Phase::Running && !slot.newest->deleting_from;
+    return runs || is_done(*slot.newest);  // its part of the attempt is done
   });
 }
 

@@ -41,6 +41,7 @@ TEST(Reconcile, AJobFromNothingToComplete) {
   world.end(world.pod(0), 0, "Completed", 10);
   world.settle();
   EXPECT_EQ(world.condition("Complete"), "False NotFinished");  // one is not all
+  EXPECT_EQ(world.phase(), "Running");
   EXPECT_THAT(world.pod_names(), UnorderedElementsAre("j-worker-0-1", "j-worker-1-1"));
   world.end(world.pod(1), 0, "Completed", 10);
   world.settle();
