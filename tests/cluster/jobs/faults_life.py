@@ -116,21 +116,27 @@ def cleaned_up_as_asked(world):
         return Fault("cleanPodPolicy, ttlSecondsAfterFinished", "pods and job go as asked", "-", time.monotonic() - start)
 
 
+NO_SUCH_CONFIG = {"config": None, "configFrom": {"configMapKeyRef": {"name": "no-such", "key": "ds_config.json"}}}
+
+
 def a_bad_edit_changes_nothing(world):
     with Job(world, world.manifest("bad-edit", cpu="500m")) as job:
         job.until_step(5)
         uids = job.uids()
         start = time.monotonic()
-        patch("dsj", "bad-edit", {"spec": {"deepspeed": {"config": {"train_batch_size": 7}}}}, NAMESPACE)
+        wrong = '{"spec": {"deepspeed": {"config": {"train_batch_size": 7}}}}'
+        refused = kubectl("-n", NAMESPACE, "patch", "dsj", "bad-edit", "--type", "merge", "-p", wrong, check=False)
+        expect(refused.returncode != 0 and "train_batch_size" in refused.stderr, f"the webhook refuses it: {refused.stderr}")
+        patch("dsj", "bad-edit", {"spec": {"deepspeed": NO_SUCH_CONFIG}}, NAMESPACE)  # what only the operator can see
         told = eventually(lambda: condition_of(job.get(), "Accepted").get("status") == "False" and condition_of(job.get(), "Accepted"),
                           "Accepted=False")
         seconds = time.monotonic() - start
-        expect(told["reason"] == "ConfigInvalid" and "train_batch_size" in told["message"], told)
+        expect(told["reason"] == "ConfigMapMissing" and "stays in force" in told["message"], told)
         job.until_step(job.step() + 5)
         job.complete()
         now = {worker: pod["metadata"]["uid"] for worker, pod in job.pods(live=False).items()}
         expect(now == uids and job.status("restarts")["total"] == 0, f"{uids}, then {now}")
-        return Fault("a bad edit of a running job", "Accepted=False says why, the spec before stays in force", "no restart", seconds)
+        return Fault("a bad edit of a running job", "refused by the webhook, or Accepted=False; the spec before stays in force", "no restart", seconds)
 
 
 def deleted_in_every_phase(world):
@@ -171,7 +177,7 @@ def deleted_in_every_phase(world):
         if phase is pending:
             nowhere(manifest)
         if phase is refused:
-            manifest["spec"]["deepspeed"]["config"]["train_batch_size"] = 7
+            manifest["spec"]["deepspeed"] = {"configFrom": NO_SUCH_CONFIG["configFrom"]}
         with Job(world, manifest) as job:
             phase(job)
             start = time.monotonic()

@@ -63,7 +63,7 @@ def the_api_server_restarts(world):
 
 def the_api_server_is_away(world, away=120):
     """Two minutes of training without it: steps and checkpoints go on; what happened is in the status afterwards."""
-    with Job(world, world.manifest("api-away", steps=400, cpu="150m")) as job:
+    with Job(world, world.manifest("api-away", steps=300, cpu="150m")) as job:
         job.until_saved(20)
         uids, step = job.uids(), job.step()
         run(world.cluster, "stop", "apiserver")
@@ -120,16 +120,17 @@ def a_node_freezes_and_comes_back(world):
             expect(len(old) == 2 and set(old) <= set(processes), f"agent and rank {old} are of the node")
             expect(job.pods()[0]["spec"]["nodeName"] != node, "the replacement is elsewhere")
             frozen.thaw(old)  # and not the kubelet, which would end them
-            eventually(lambda: not [pid for pid in old if frozen.alive(pid)], "the end of the old agent and its rank")
+            eventually(lambda: not [pid for pid in old if frozen.is_rank(pid)], "the end of the old rank")
         finally:
             frozen.thaw(processes)
+        eventually(lambda: not [pid for pid in old if frozen.alive(pid)], "the end of the old agent by the kubelet")
         published = {step: attempt for step, (attempt, _) in job.saved().items() if step not in saved}
         expect(all(attempt > 1 for attempt in published.values()), f"the old attempt published: {published}")
         eventually(lambda: kubectl("get", "node", node, "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].status}").strip() == "True",
                    "the node's return")
         job.complete()
         expect(job.status("restarts")["counted"] == 0, job.status("restarts"))
-        return Fault("a node freezes and goes on later", "as a node that is lost; what goes on there ends and publishes nothing", "no",
+        return Fault("a node freezes and goes on later", "as a node that is lost; the rank that goes on there ends and publishes nothing", "no",
                      seconds)
 
 

@@ -59,10 +59,18 @@ def alive(pid):
         return False
 
 
-def is_ours(pid):
-    """An agent or a rank, not what the container runtime has in the pod."""
+def _program(pid):
     try:
         with open(f"/proc/{pid}/comm", encoding="ascii") as file:
-            return file.read().strip() in ("dsj-agent", "dsj-train")
+            return file.read().strip()
     except OSError:
-        return False
+        return ""
+
+
+def is_ours(pid):
+    """An agent or a rank, not what the container runtime has in the pod."""
+    return _program(pid) in ("dsj-agent", "dsj-train")
+
+
+def is_rank(pid):
+    return alive(pid) and _program(pid) == "dsj-train"
