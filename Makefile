@@ -29,7 +29,7 @@ bench: build
 	@$(BUILD)/bin/bench_nvme_step $(BUILD)
 bench-operator: export DSJ_SETUP_CLUSTER = 1
 bench-operator: build
-	@DSJ_CLUSTER_STATE=$(abspath $(BUILD))/cluster/bench tests/cluster/cluster.py run --simulated 100 \
+	@DSJ_CLUSTER_STATE=$(abspath $(BUILD))/cluster/bench tests/cluster/cluster.py run --simulated 60 \
 	  python3 bench/operator_bench.py $(BUILD)/bin --write docs/performance_operator.md
 fuzz: setup
 	@scripts/fuzz.sh $(or $(SECONDS_EACH),600)

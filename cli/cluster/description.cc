@@ -122,6 +122,10 @@ class Page {
   }
 
   void config() {
+    if (!find(job_, "spec.deepspeed")) {
+      text_ += "\nds_config: none, the program is the job's own (launcher Command)\n";
+      return;
+    }
     const std::string map = get("spec.deepspeed.configFrom.configMapKeyRef.name");
     std::string from = map.empty() ? "in the job"
                                    : "key " + get("spec.deepspeed.configFrom.configMapKeyRef.key") +
@@ -181,6 +185,7 @@ void resolve_config(Session& session, Description& what) {
     what.config_problem = job.error().to_string();
     return;
   }
+  if (!job->has_ds_config()) return;
   if (job->ds_config_map) {
     const std::string kept = word(what.job, "status.configMapName");
     const std::string name = kept.empty() ? job->ds_config_map->name : kept;

@@ -92,6 +92,17 @@ TEST_F(Describe, TheConfigOfAConfigMapIsTheOneThatWasAccepted) {
   EXPECT_THAT(out_, HasSubstr("training.perDeviceTrainBatchSize"));
 }
 
+TEST_F(Describe, AProgramOfTheUsersOwnMayHaveNoConfig) {
+  add_job("own", [](Json& job) {
+    job["spec"] = Json::parse(R"({"launcher": "Command", "training": {"outputDir": "/o"},
+      "workers": {"template": {"spec": {"containers": [
+        {"name": "worker", "image": "i", "command": ["python", "t.py"]}]}}}})");
+  });
+  ASSERT_EQ(run(run_describe, {"own"}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("ds_config: none"));
+  EXPECT_THAT(out_, Not(HasSubstr("not resolved")));
+}
+
 TEST_F(Describe, DebugAdvisesAndTakesSecretsOut) {
   add_failed_job();
   ASSERT_EQ(run(run_debug, {"quick"}), 0) << err_;
