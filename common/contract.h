@@ -101,6 +101,8 @@ inline constexpr char kLabelManagedBy[] = "app.kubernetes.io/managed-by";  ///< 
 inline constexpr char kLabelRevision[] = "training.dsj.dev/revision";
 /// On pods: status.restarts.total when the pod was made.
 inline constexpr char kAnnotationRestarts[] = "training.dsj.dev/restarts";
+/// Of the scheduling group that a pod, or a PodGroup, belongs to (operator/render_gang.h).
+inline constexpr char kLabelGang[] = "training.dsj.dev/gang";
 inline constexpr char kContainerName[] = "worker";  ///< the template's container that is ours
 
 // ---- a worker's pod: `<job>-worker-<index>-<incarnation>`, its first container runs
@@ -147,6 +149,8 @@ inline constexpr char kEnvWorkerImage[] = "DSJ_WORKER_IMAGE";
 inline constexpr char kEnvImagePullPolicy[] = "DSJ_IMAGE_PULL_POLICY";  ///< may be empty
 inline constexpr char kEnvWatchNamespaces[] = "DSJ_WATCH_NAMESPACES";   ///< "a,b"; empty: all
 inline constexpr char kEnvReadNodes[] = "DSJ_READ_NODES";               ///< "true", "false"
+inline constexpr char kEnvNetworkPolicy[] = "DSJ_NETWORK_POLICY";       ///< "true", "false"
+inline constexpr char kEnvVolcano[] = "DSJ_VOLCANO";                    ///< "true", "false"
 inline constexpr char kEnvLeaseName[] = "DSJ_LEASE_NAME";               ///< in its own namespace
 inline constexpr int kOperatorPort = 29402;  ///< /metrics, /healthz (alive), /readyz
 

@@ -52,6 +52,9 @@ Resource roles() {
 Resource role_bindings() {
   return {"rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding"};
 }
+Resource network_policies() {
+  return {"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"};
+}
 Resource events() {
   return {"events.k8s.io", "v1", "events", "Event"};
 }

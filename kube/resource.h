@@ -31,6 +31,7 @@ Resource config_maps();
 Resource service_accounts();
 Resource roles();
 Resource role_bindings();
+Resource network_policies();
 Resource events();
 Resource leases();
 Resource nodes();

@@ -82,4 +82,15 @@ Verdict judge(const std::string& name, const json& spec,
           .message = "the spec was checked before anything started"};
 }
 
+Verdict possible_with(Verdict verdict, bool volcano) {
+  if (!verdict.accepted || volcano) return verdict;
+  const auto& scheduling = verdict.accepted->job.policies.run.scheduling;
+  if (scheduling.scheduler != jobspec::GangScheduler::Volcano) return verdict;
+  return {
+      .reason = "Unsupported",
+      .message =
+          "spec.runPolicy.schedulingPolicy.scheduler: this operator does not make Volcano's pod "
+          "groups (dsj-operator --volcano=true; the chart's scheduling.volcano)"};
+}
+
 }  // namespace dsj::op

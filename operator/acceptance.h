@@ -33,6 +33,9 @@ struct Verdict {
 Verdict judge(const std::string& name, const nlohmann::json& spec,
               const std::optional<std::string>& config_text, const std::string& problem);
 
+/// What this operator was not started for is refused.
+Verdict possible_with(Verdict verdict, bool volcano);
+
 /// ConfigMap and key that must be read before judge().
 std::optional<jobspec::ConfigMapKey> config_source(const nlohmann::json& spec);
 

@@ -158,6 +158,10 @@ kube::Resource jobs_resource() {
   return {contract::kGroup, contract::kVersion, contract::kPlural, contract::kKind, true};
 }
 
+kube::Resource pod_groups_resource() {
+  return {"scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup"};
+}
+
 kube::Resource resource_of(const std::string& kind) {
   using namespace kube::resources;
   if (kind == "Pod") return pods();
@@ -166,6 +170,8 @@ kube::Resource resource_of(const std::string& kind) {
   if (kind == "ServiceAccount") return service_accounts();
   if (kind == "Role") return roles();
   if (kind == "RoleBinding") return role_bindings();
+  if (kind == "NetworkPolicy") return network_policies();
+  if (kind == "PodGroup") return pod_groups_resource();
   DSJ_CHECK(kind == jobspec::kKind, "%s", kind.c_str());
   return jobs_resource();
 }

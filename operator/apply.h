@@ -16,6 +16,8 @@
 namespace dsj::op {
 
 kube::Resource jobs_resource();
+/// Volcano's.
+kube::Resource pod_groups_resource();
 /// Of a kind that a plan names.
 kube::Resource resource_of(const std::string& kind);
 

@@ -114,7 +114,8 @@ void Controller::judge_spec(const std::string& key, Observed& observed) {
   if (memory.generation != job.generation) {
     std::string problem;
     const auto text = config_text(observed, problem);
-    memory.wanted = judge(job.name, job.spec, text, problem);
+    memory.wanted =
+        possible_with(judge(job.name, job.spec, text, problem), options_.settings.volcano);
     const bool final = memory.wanted.reason != "ConfigMapMissing";
     memory.generation = final ? job.generation : -1;
   }

@@ -141,6 +141,7 @@ std::optional<PodView> pod_view(const Json& object) {
               .resource_version = text(metadata, "resourceVersion"),
               .node = text(child(object, "spec"), "nodeName"),
               .revision = label_of(object, contract::kLabelRevision),
+              .gang = label_of(object, contract::kLabelGang),
               .worker = static_cast<int>(*worker),
               .incarnation = *incarnation};
   const std::string made_at = text(child(metadata, "annotations"), contract::kAnnotationRestarts);

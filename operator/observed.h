@@ -46,6 +46,7 @@ struct Termination {
 struct PodView {
   enum class Phase { Pending, Running, Succeeded, Failed };
   std::string name, uid, owner_uid, resource_version, node, revision;
+  std::string gang;  ///< its scheduling group; empty: none
   int worker = -1;
   int64_t incarnation = 0;
   int64_t restarts = 0;  ///< status.restarts.total when it was made
@@ -83,6 +84,8 @@ struct Refusal {
 struct Settings {
   std::string worker_image = "dsj-worker:latest";
   std::string image_pull_policy;  ///< empty: Kubernetes' default
+  bool network_policy = true;     ///< one per job
+  bool volcano = false;           ///< PodGroups may be made and watched
 };
 
 struct Observed {

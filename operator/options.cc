@@ -55,6 +55,14 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
                  "of that image; empty: Kubernetes' default")
       ->check(CLI::IsMember({"", "Always", "IfNotPresent", "Never"}))
       ->envname(contract::kEnvImagePullPolicy);
+  app.add_option("--network-policy", options.settings.network_policy,
+                 "a NetworkPolicy per job: its pods reach each other, everybody its metrics")
+      ->capture_default_str()
+      ->envname(contract::kEnvNetworkPolicy);
+  app.add_option("--volcano", options.settings.volcano,
+                 "make Volcano's PodGroups for jobs that ask for them; Volcano must be installed")
+      ->capture_default_str()
+      ->envname(contract::kEnvVolcano);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -53,6 +53,8 @@ class Pass {
   void make_children();
   void note_pods();
   int64_t next_incarnation(const Slot& slot) const;
+  std::string gang() const;
+  void tidy_gangs(const std::string& keep);
   // reconcile_stop.cc
   void suspend();
   void roll();

@@ -45,6 +45,7 @@ void Pass::finished() {
     }
   }
   lost_pods();
+  tidy_gangs({});
   st_.replicas = 0;
   for (const PodView* pod : pods_) st_.replicas += !pod->ended();
   if (!policies.run.ttl_seconds_after_finished) return;

@@ -3,6 +3,7 @@
 
 #include "operator/pass.h"
 #include "operator/render_config.h"
+#include "operator/render_gang.h"
 #include "operator/render_pod.h"
 
 namespace dsj::op {
@@ -32,8 +33,31 @@ int64_t Pass::next_incarnation(const Slot& slot) const {
   return 1 + (slot.newest ? slot.newest->incarnation : st_.incarnation);
 }
 
+/// The scheduling group of the pods that are made now: that of the run they join, whatever the
+/// policy says by now, or a new one when they begin a run.
+std::string Pass::gang() const {
+  for (const Slot& slot : slots_) {
+    const PodView* pod = slot.newest;
+    if (!pod || pod->ended() || pod->revision != st_.revision) continue;
+    return is_gang_of(spec(), o_.name, pod->gang) ? pod->gang : "";
+  }
+  return gang_name(spec(), o_.name, st_.incarnation + 1);
+}
+
+/// A group other than `keep` goes when no pod of it is left that runs, or may.
+void Pass::tidy_gangs(const std::string& keep) {
+  for (const ChildView& child : o_.children) {
+    if (child.kind != "PodGroup" || child.owner_uid != job().uid || child.name == keep) continue;
+    const bool in_use =
+        std::ranges::any_of(live(), [&](const PodView* pod) { return pod->gang == child.name; });
+    if (in_use) continue;
+    plan_.deletes.push_back({.kind = child.kind, .name = child.name, .uid = child.uid});
+  }
+}
+
 void Pass::make_children() {
-  const auto objects = render_config(job(), *force_, o_.token_keys);
+  auto objects = render_config(o_, *force_);
+  if (auto group = render_gang(job(), *force_, gang())) objects.push_back(std::move(*group));
   for (const Create& create : objects) {
     const bool there = std::ranges::any_of(o_.children, [&](const ChildView& child) {
       return child.kind == create.kind && child.name == create.name && child.owner_uid == job().uid;
@@ -64,8 +88,10 @@ void Pass::make_pods() {
   if (st_.restarts.not_before && now_ < *st_.restarts.not_before) {
     return due(*st_.restarts.not_before);
   }
+  const std::string group = gang();
   for (const Slot* slot : empty) {
-    plan_.pods.push_back(render_pod(o_, *force_, st_, slot->worker, next_incarnation(*slot)));
+    plan_.pods.push_back(
+        render_pod(o_, *force_, st_, slot->worker, next_incarnation(*slot), group));
   }
 }
 
@@ -85,6 +111,7 @@ void Pass::tidy_pods() {
       }
     }
   }
+  if (!creating_ || !plan_.pods.empty()) tidy_gangs(gang());
   for (const ChildView& child : o_.children) {
     const bool stale = child.kind == "ConfigMap" && child.owner_uid == job().uid &&
                        !child.revision.empty() && child.revision != st_.revision &&

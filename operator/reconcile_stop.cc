@@ -57,6 +57,7 @@ void Pass::suspend() {
     st_.stop_since.reset();
     st_.start.reset();
     st_.restarts.not_before.reset();
+    tidy_gangs({});
     const auto saved = job().agent.saved_step;
     set("Suspended", true, lost ? "SuspendedWithoutCheckpoint" : "Suspended",
         lost && spec().runs_user_program()

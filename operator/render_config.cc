@@ -72,6 +72,19 @@ Json role_binding(const JobView& job, const std::string& account) {
   return object;
 }
 
+/// Who may open a connection to the job's pods: each other, everywhere; anybody, the metrics.
+Json network_policy(const JobView& job) {
+  Json object =
+      object_of("networking.k8s.io/v1", "NetworkPolicy", metadata_of(job, shared_name(job.name)));
+  const Json own = {{"matchLabels", {{contract::kLabelJobName, job.name}}}};
+  const Json metrics = {{"protocol", "TCP"}, {"port", contract::kMetricsPort}};
+  object["spec"] = {{"podSelector", own},
+                    {"policyTypes", Json::array({"Ingress"})},
+                    {"ingress", Json::array({{{"from", Json::array({{{"podSelector", own}}})}},
+                                             {{"ports", Json::array({metrics})}}})}};
+  return object;
+}
+
 }  // namespace
 
 std::string shared_name(const std::string& job) {
@@ -106,10 +119,10 @@ Json metadata_of(const JobView& job, const std::string& name) {
                                             {"blockOwnerDeletion", true}}})}};
 }
 
-std::vector<Create> render_config(const JobView& job, const Accepted& accepted,
-                                  const std::string& token_keys) {
+std::vector<Create> render_config(const Observed& o, const Accepted& accepted) {
+  const JobView& job = *o.job;
   const std::string account = service_account_of(accepted.job, job.name);
-  std::vector<Json> objects = {config_map(job, accepted, token_keys), service(job)};
+  std::vector<Json> objects = {config_map(job, accepted, o.token_keys), service(job)};
   if (account == shared_name(job.name)) {
     Json own = object_of("v1", "ServiceAccount", metadata_of(job, account));
     own["automountServiceAccountToken"] = false;
@@ -117,6 +130,7 @@ std::vector<Create> render_config(const JobView& job, const Accepted& accepted,
   }
   objects.push_back(role(job));
   objects.push_back(role_binding(job, account));
+  if (o.settings.network_policy) objects.push_back(network_policy(job));
   std::vector<Create> creates;
   for (Json& object : objects) {
     creates.push_back({object["kind"], object["metadata"]["name"], std::move(object)});

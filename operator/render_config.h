@@ -1,5 +1,5 @@
-// A job's objects beside its pods: ConfigMap, headless Service, ServiceAccount, Role, RoleBinding.
-// Pure. Names follow from the job's; every object is owned by the job.
+// A job's objects beside its pods: ConfigMap, headless Service, ServiceAccount, Role, RoleBinding,
+// NetworkPolicy. Pure. Names follow from the job's; every object is owned by the job.
 #pragma once
 
 #include <string>
@@ -10,16 +10,15 @@
 
 namespace dsj::op {
 
-/// `<job>-worker`: the Service (the pods' subdomain), ServiceAccount, Role and RoleBinding.
+/// `<job>-worker`: all but the ConfigMap; the Service's is the pods' subdomain.
 std::string shared_name(const std::string& job);
 /// `<job>-config-<revision>`.
 std::string config_map_name(const std::string& job, const std::string& revision);
 /// The ServiceAccount of the pods: the template's own, else shared_name().
 std::string service_account_of(const jobspec::Job& job, const std::string& name);
 
-/// In the order in which they are needed. `token_keys` goes into the ConfigMap when it is there.
-std::vector<Create> render_config(const JobView& job, const Accepted& accepted,
-                                  const std::string& token_keys);
+/// In the order in which they are needed.
+std::vector<Create> render_config(const Observed& observed, const Accepted& accepted);
 
 /// metadata of an object of this job: name, namespace, labels, owner.
 Json metadata_of(const JobView& job, const std::string& name);

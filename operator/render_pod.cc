@@ -7,6 +7,7 @@
 #include "common/jobspec/user_program.h"
 #include "common/worker_job.h"
 #include "operator/render_config.h"
+#include "operator/render_gang.h"
 
 namespace dsj::op {
 namespace {
@@ -167,7 +168,7 @@ void avoid_nodes(Json& spec, const std::set<std::string>& names) {
 }  // namespace
 
 Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& status, int worker,
-                  int64_t incarnation) {
+                  int64_t incarnation, const std::string& gang) {
   const JobView& job = *o.job;
   const Json& pod_template = accepted.job.worker_template;
   const std::string name = worker_pod_name(job.name, worker, incarnation);
@@ -215,7 +216,11 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
   fill(child(spec, "securityContext", Json::object()),
        {{"runAsNonRoot", true}, {"seccompProfile", {{"type", "RuntimeDefault"}}}});
   restrict(container);
-  if (accepted.job.policies.failure.exclude_failed_nodes) {
+  enter_gang(accepted.job, gang, metadata, spec);
+  // Kueue admits a pod into a running group when it looks like the one that it replaces.
+  const bool kueue =
+      accepted.job.policies.run.scheduling.scheduler == jobspec::GangScheduler::Kueue;
+  if (accepted.job.policies.failure.exclude_failed_nodes && !kueue) {
     avoid_nodes(spec, failed_nodes(o, status));
   }
   return {.kind = "Pod",

@@ -7,7 +7,8 @@
 
 namespace dsj::op {
 
+/// `gang`: its scheduling group (render_gang.h).
 Create render_pod(const Observed& observed, const Accepted& accepted, const OwnStatus& status,
-                  int worker, int64_t incarnation);
+                  int worker, int64_t incarnation, const std::string& gang = {});
 
 }  // namespace dsj::op

@@ -172,6 +172,8 @@ class Process {
            {pods(), config_maps(), services(), service_accounts(), roles(), role_bindings()}) {
         reflect(resource, ns, true);
       }
+      if (options_.settings.network_policy) reflect(network_policies(), ns, true);
+      if (options_.settings.volcano) reflect(pod_groups_resource(), ns, true);
     }
     if (options_.watch_nodes) reflect(nodes(), "", false);
     for (auto& reflector : reflectors_) {

@@ -2,7 +2,7 @@
 # Root file systems and images of our programs: nothing but the programs, the loader and what ldd says they need.
 #   image.sh root TARGET BUILD ROOT           assembles ROOT (made anew) from BUILD/bin; prints its size
 #   image.sh build TARGET BUILD NAME [FILE]   the same as an image, by buildah, without a registry; FILE: its archive
-# TARGET: operator (dsj-operator) or worker (dsj-agent, dsj-train, dsj). The Dockerfile uses `root` in its build stage.
+# TARGET: operator (dsj-operator), worker (dsj-agent, dsj-train, dsj) or agent (dsj-agent: enough for launcher: Command). The Dockerfile uses `root` in its build stage.
 # DSJ_BUILDAH: buildah with its options (default: buildah --storage-driver vfs).
 set -euo pipefail
 lib=lib/x86_64-linux-gnu   # on the loader's own list: no LD_LIBRARY_PATH, no cache
@@ -14,7 +14,8 @@ programs_of() {
   case "$1" in
     operator) echo dsj-operator ;;
     worker) echo dsj-agent dsj-train dsj ;;
-    *) fail "the target is operator or worker, not \"$1\"" ;;
+    agent) echo dsj-agent ;;
+    *) fail "the target is operator, worker or agent, not \"$1\"" ;;
   esac
 }
 

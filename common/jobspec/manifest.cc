@@ -243,6 +243,7 @@ class ManifestReader : private FieldReader {
     choice(spec, "spec", "restartPolicy", {"OnFailure", "Never"}, job_.restart_policy);
     count(spec, "spec", "backoffLimit", 0, job_.backoff_limit);
     job_.policies = read_policies(spec, *this);
+    scheduling();
     if (place_ == Place::Cluster) return;
     for (const char* name : {"runPolicy", "failurePolicy", "liveness", "checkpoint"})
       if (spec.contains(name) && !spec[name].is_null() && !spec[name].empty())
@@ -250,6 +251,27 @@ class ManifestReader : private FieldReader {
                "remove it");
     if (job_.policies.suspend)
       report(Severity::Unsupported, "spec.suspend", "has effect in a cluster only", "remove it");
+  }
+
+  void scheduling() {
+    const Scheduling& wanted = job_.policies.run.scheduling;
+    if (wanted.scheduler == GangScheduler::None) return;
+    const std::string path = "spec.runPolicy.schedulingPolicy";
+    const bool kueue = wanted.scheduler == GangScheduler::Kueue;
+    if (wanted.min_available && *wanted.min_available > job_.replicas)
+      report(Severity::Error, path + ".minAvailable",
+             std::to_string(*wanted.min_available) + " of " + std::to_string(job_.replicas) +
+                 " workers");
+    else if (kueue && wanted.min_available && *wanted.min_available < job_.replicas)
+      report(Severity::Unsupported, path + ".minAvailable", "Kueue admits all pods or none",
+             "remove it");
+    if (kueue && (job_.min_replicas || job_.max_replicas))
+      report(Severity::Error, path + ".scheduler", "kueue and an elastic job do not go together",
+             "remove minReplicas and maxReplicas");
+    const auto at = json::json_pointer("/spec/schedulerName");
+    if (!kueue && job_.worker_template.is_object() && job_.worker_template.contains(at))
+      report(Severity::Error, "spec.workers.template.spec.schedulerName",
+             "schedulingPolicy sets it to volcano", "remove one of the two");
   }
 
   void deepspeed(const json& spec, const std::vector<Override>& config_overrides) {

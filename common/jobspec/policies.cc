@@ -17,6 +17,49 @@ void optional_seconds(const json& object, const std::string& path, const char* n
   if (reader.whole(object, path, name, least, kSecondsMax, seconds)) field = seconds;
 }
 
+/// A name of an object; empty: absent or wrong.
+std::string object_name(const json& object, const std::string& path, const char* name,
+                        FieldReader& reader) {
+  const auto found = object.find(name);
+  if (found == object.end() || found->is_null()) return {};
+  const std::string text = found->is_string() ? found->get<std::string>() : "";
+  const bool good =
+      !text.empty() && text.size() <= 63 &&
+      text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-.") == std::string::npos;
+  if (good) return text;
+  reader.report(Severity::Error, FieldReader::join(path, name),
+                "found " + FieldReader::shown(*found) + ", expected the name of an object");
+  return {};
+}
+
+void read_scheduling(const json& object, FieldReader& reader, Scheduling& scheduling) {
+  const std::string path = "spec.runPolicy.schedulingPolicy";
+  reader.fields(object, path);
+  std::string scheduler;
+  reader.choice(object, path, "scheduler", {"volcano", "kueue", "scheduler-plugins"}, scheduler);
+  if (!object.contains("scheduler"))
+    reader.report(Severity::Error, path + ".scheduler", "a field is missing", "volcano or kueue");
+  if (scheduler == "scheduler-plugins")
+    reader.report(Severity::Unsupported, path + ".scheduler",
+                  "not built: its pod groups know neither queues nor priorities",
+                  "volcano places a gang as a whole, too");
+  scheduling.scheduler = scheduler == "volcano" ? GangScheduler::Volcano
+                         : scheduler == "kueue" ? GangScheduler::Kueue
+                                                : GangScheduler::None;
+  scheduling.queue = object_name(object, path, "queue", reader);
+  scheduling.priority_class = object_name(object, path, "priorityClass", reader);
+  if (scheduler == "kueue" && !object.contains("queue"))
+    reader.report(Severity::Error, path + ".queue", "a field is missing",
+                  "name a LocalQueue of the job's namespace");
+  int64_t least = 0;
+  if (reader.whole(object, path, "minAvailable", 1, 65'536, least))
+    scheduling.min_available = least;
+  if (object.contains("scheduleTimeoutSeconds"))
+    reader.report(Severity::Unsupported, path + ".scheduleTimeoutSeconds",
+                  "neither Volcano nor Kueue has such a time",
+                  "runPolicy.startupDeadlineSeconds ends a job that does not start");
+}
+
 void read_run(const json& object, FieldReader& reader, RunPolicy& run) {
   const std::string path = "spec.runPolicy";
   reader.fields(object, path);
@@ -24,6 +67,9 @@ void read_run(const json& object, FieldReader& reader, RunPolicy& run) {
   optional_seconds(object, path, "startupDeadlineSeconds", 1, reader, run.startup_deadline_seconds);
   optional_seconds(object, path, "ttlSecondsAfterFinished", 0, reader,
                    run.ttl_seconds_after_finished);
+  const std::string scheduling = path + ".schedulingPolicy";
+  if (const json* policy = reader.object(object, "schedulingPolicy", scheduling))
+    read_scheduling(*policy, reader, run.scheduling);
   std::string clean = "Running";
   reader.choice(object, path, "cleanPodPolicy", {"Running", "All", "None"}, clean);
   run.clean_pods = clean == "All"    ? CleanPods::All

@@ -16,11 +16,22 @@ enum class CleanPods {
   None,  ///< nothing is deleted but what still runs after the save timeout
 };
 
+/// Who places the gang as a whole; the ordinary scheduler places pod by pod.
+enum class GangScheduler { None, Volcano, Kueue };
+
+struct Scheduling {
+  GangScheduler scheduler = GangScheduler::None;
+  std::string queue;           ///< Volcano's Queue (empty: its default), Kueue's LocalQueue
+  std::string priority_class;  ///< a PriorityClass, for Kueue a WorkloadPriorityClass; empty: none
+  std::optional<int64_t> min_available;  ///< pods that are placed together; absent: all
+};
+
 struct RunPolicy {
   std::optional<int64_t> active_deadline_seconds;   ///< from start, or from the last resume
   std::optional<int64_t> startup_deadline_seconds;  ///< until the first attempt runs
   std::optional<int64_t> ttl_seconds_after_finished;
   CleanPods clean_pods = CleanPods::Running;
+  Scheduling scheduling;
 };
 
 enum class FailureAction {

@@ -24,7 +24,11 @@ class ApplyTest : public ::testing::Test {
  protected:
   ApplyTest() {
     spdlog::set_level(spdlog::level::off);
+    serve(server);
+  }
+  static void serve(FakeApiServer& server) {
     server.serve(jobs_resource(), true);
+    server.serve(pod_groups_resource(), true);
   }
   Json submit(const Json& spec = quick_spec()) {
     return *client.create(jobs_resource(), "n",
@@ -57,8 +61,8 @@ class ApplyTest : public ::testing::Test {
 /// Every object of the job, without what a server stamps on it.
 Json state(FakeApiServer& server) {
   Json all = Json::object();
-  for (const char* kind :
-       {"ConfigMap", "Service", "ServiceAccount", "Role", "RoleBinding", "Pod", "DeepSpeedJob"}) {
+  for (const char* kind : {"ConfigMap", "Service", "ServiceAccount", "Role", "RoleBinding",
+                           "NetworkPolicy", "PodGroup", "Pod", "DeepSpeedJob"}) {
     for (Json object : server.objects(resource_of(kind))) {
       for (const char* stamp : {"uid", "resourceVersion", "creationTimestamp", "generation"}) {
         object["metadata"].erase(stamp);
@@ -75,37 +79,43 @@ Json state(FakeApiServer& server) {
   return all;
 }
 
-TEST_F(ApplyTest, ACrashAroundAnyWriteEndsInTheSameObjects) {
+struct CrashTest : ApplyTest, ::testing::WithParamInterface<bool> {};
+
+TEST_P(CrashTest, AroundAnyWriteEndsInTheSameObjects) {
+  Json spec = quick_spec();
+  if (GetParam()) spec["runPolicy"]["schedulingPolicy"] = {{"scheduler", "volcano"}};
   Json wanted;
   int64_t writes = 0;
   {
     FakeApiServer untouched;
-    untouched.serve(jobs_resource(), true);
+    serve(untouched);
     kube::Client user(untouched, clock);
     (void)user.create(jobs_resource(), "n",
                       {{"apiVersion", jobspec::kApiVersion},
                        {"kind", jobspec::kKind},
                        {"metadata", {{"name", "j"}, {"namespace", "n"}}},
-                       {"spec", quick_spec()}});
+                       {"spec", spec}});
     SimOperator op(untouched, clock, chance, nullptr);
     turns(op);
     writes = op.transport.writes;
     wanted = state(untouched);
   }
-  ASSERT_GE(writes, 8);
+  ASSERT_GE(writes, 9);
+  ASSERT_EQ(wanted["NetworkPolicy"].size(), 1u);
   ASSERT_EQ(wanted["Pod"].size(), 2u);
+  ASSERT_EQ(wanted.value("PodGroup", Json::array()).size(), GetParam() ? 1u : 0u);
   int crashes = 0;
   for (int64_t at = 0; at < writes; ++at) {
     for (const bool after : {false, true}) {
       SCOPED_TRACE(std::to_string(at) + (after ? " after" : " before"));
       FakeApiServer one;
-      one.serve(jobs_resource(), true);
+      serve(one);
       kube::Client user(one, clock);
       (void)user.create(jobs_resource(), "n",
                         {{"apiVersion", jobspec::kApiVersion},
                          {"kind", jobspec::kKind},
                          {"metadata", {{"name", "j"}, {"namespace", "n"}}},
-                         {"spec", quick_spec()}});
+                         {"spec", spec}});
       auto op = std::make_unique<SimOperator>(one, clock, chance, nullptr);
       op->transport.kill_at_write = static_cast<int>(at);
       op->transport.kill_after_it = after;
@@ -122,6 +132,9 @@ TEST_F(ApplyTest, ACrashAroundAnyWriteEndsInTheSameObjects) {
   }
   std::printf("%d crashes around %lld writes\n", crashes, static_cast<long long>(writes));
 }
+
+INSTANTIATE_TEST_SUITE_P(Scheduling, CrashTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "Volcano" : "Default"; });
 
 TEST_F(ApplyTest, ANameThatSomebodyElseHasIsLeftAlone) {
   (void)client.create(kube::resources::services(), "n",

@@ -18,9 +18,9 @@ TEST(Reconcile, AJobFromNothingToComplete) {
   Names made;
   for (const Create& create : World::made(first)) made.push_back(create.kind + " " + create.name);
   const std::string config = "ConfigMap " + world.status().config_map;
-  EXPECT_THAT(made,
-              ElementsAre(config, "Service j-worker", "ServiceAccount j-worker", "Role j-worker",
-                          "RoleBinding j-worker", "Pod j-worker-0-1", "Pod j-worker-1-1"));
+  EXPECT_THAT(made, ElementsAre(config, "Service j-worker", "ServiceAccount j-worker",
+                                "Role j-worker", "RoleBinding j-worker", "NetworkPolicy j-worker",
+                                "Pod j-worker-0-1", "Pod j-worker-1-1"));
   world.settle();
   EXPECT_EQ(world.phase(), "Pending");
   EXPECT_EQ(world.status().workers, "0/2");
@@ -169,7 +169,7 @@ TEST(Reconcile, ADeletedJobKeepsNothing) {
   EXPECT_TRUE(World::made(plan).empty() && plan.status.is_null());
   world.o.job.reset();
   const Plan orphans = reconcile(world.o, world.now);
-  EXPECT_EQ(orphans.deletes.size(), 7u);
+  EXPECT_EQ(orphans.deletes.size(), 8u);
   EXPECT_TRUE(orphans.status.is_null());
 }
 

@@ -122,7 +122,7 @@ TEST(Render, TheTemplateIsKept) {
     EXPECT_THAT(term["matchExpressions"].dump(), HasSubstr("n9"));
   }
   // The Role is bound to the account that the template names; none is made.
-  for (const Create& create : render_config(*world.o.job, *world.o.wanted.accepted, "")) {
+  for (const Create& create : render_config(world.o, *world.o.wanted.accepted)) {
     EXPECT_NE(create.kind, "ServiceAccount");
     if (create.kind != "RoleBinding") continue;
     EXPECT_EQ(create.object["subjects"][0]["name"], "mine");
@@ -178,13 +178,14 @@ TEST(Render, AProgramThatReadsNoDsConfigGetsNone) {
   World world(spec);
   ASSERT_TRUE(world.o.wanted.accepted) << world.o.wanted.message;
   EXPECT_EQ(env(pod_of(world)["spec"]["containers"][0], contract::kEnvDsConfig), "");
-  const auto objects = render_config(*world.o.job, *world.o.wanted.accepted, "");
+  const auto objects = render_config(world.o, *world.o.wanted.accepted);
   EXPECT_TRUE(worker_job_from_text(objects[0].object["data"][contract::kWorkerJobFile], ""));
 }
 
 TEST(Render, TheConfigMapIsWhatAgentsRead) {
   World world;
-  const auto objects = render_config(*world.o.job, *world.o.wanted.accepted, "{\"keys\":[]}");
+  world.o.token_keys = "{\"keys\":[]}";
+  const auto objects = render_config(world.o, *world.o.wanted.accepted);
   const Json& map = objects[0].object;
   EXPECT_EQ(map["immutable"], true);
   EXPECT_EQ(map["data"][contract::kTokenKeysFile], "{\"keys\":[]}");
@@ -201,12 +202,34 @@ TEST(Render, TheConfigMapIsWhatAgentsRead) {
 
 TEST(Render, TheRoleIsForThisJobOnly) {
   World world;
-  for (const Create& create : render_config(*world.o.job, *world.o.wanted.accepted, "")) {
+  for (const Create& create : render_config(world.o, *world.o.wanted.accepted)) {
     if (create.kind != "Role") continue;
     for (const Json& rule : create.object["rules"]) {
       EXPECT_EQ(rule["resourceNames"], Json::array({"j"}));
       EXPECT_EQ(rule["apiGroups"], Json::array({"training.dsj.dev"}));
     }
+  }
+}
+
+/// By hand from networking.k8s.io/v1: each rule of `ingress` lets in what all its parts hold for.
+TEST(Render, OnlyTheJobsOwnPodsAndReadersOfMetricsGetIn) {
+  World world;
+  Json found;
+  for (const Create& create : render_config(world.o, *world.o.wanted.accepted)) {
+    if (create.kind == "NetworkPolicy") found = create.object;
+  }
+  EXPECT_EQ(found["apiVersion"], "networking.k8s.io/v1");
+  EXPECT_EQ(found["metadata"]["name"], "j-worker");
+  EXPECT_EQ(found["metadata"]["ownerReferences"][0]["uid"], "job-uid");
+  EXPECT_EQ(found["spec"], Json::parse(R"({
+    "podSelector": {"matchLabels": {"training.dsj.dev/job-name": "j"}},
+    "policyTypes": ["Ingress"],
+    "ingress": [{"from": [{"podSelector": {"matchLabels": {"training.dsj.dev/job-name": "j"}}}]},
+                {"ports": [{"protocol": "TCP", "port": 29401}]}]})"));
+  EXPECT_EQ(pod_of(world)["metadata"]["labels"][contract::kLabelJobName], "j");
+  world.o.settings.network_policy = false;
+  for (const Create& create : render_config(world.o, *world.o.wanted.accepted)) {
+    EXPECT_NE(create.kind, "NetworkPolicy");
   }
 }
 
@@ -218,7 +241,7 @@ TEST(Render, NumbersOfDsConfigSurvive) {
   spec["training"]["learningRate"] = 1e-6;
   World world(spec);
   ASSERT_TRUE(world.o.wanted.accepted) << world.o.wanted.message;
-  const auto objects = render_config(*world.o.job, *world.o.wanted.accepted, "");
+  const auto objects = render_config(world.o, *world.o.wanted.accepted);
   const auto job = worker_job_from_text(objects[0].object["data"][contract::kWorkerJobFile], "");
   ASSERT_TRUE(job);
   EXPECT_EQ(job->job.ds_config, spec["deepspeed"]["config"]);
@@ -272,7 +295,7 @@ TEST(Render, NothingInATemplateThrows) {
         status.failure_history.push_back({{"reason", "NodeLost"}, {"node", "n1"}});
         ASSERT_NO_THROW({
           (void)render_pod(world.o, *world.o.wanted.accepted, status, 0, 1).object.dump();
-          (void)render_config(*world.o.job, *world.o.wanted.accepted, "");
+          (void)render_config(world.o, *world.o.wanted.accepted);
         }) << launcher
            << " " << place << " " << value.dump();
         ++rendered;

@@ -153,6 +153,23 @@ const std::vector<Bug>& planted_bugs() {
               }),
       planned("deadlines are not looked at again",
               [](const Observed&, Plan& plan) { plan.again.reset(); }),
+      planned("a pod group outlives its run",
+              [](const Observed&, Plan& plan) {
+                std::erase_if(plan.deletes,
+                              [](const Delete& entry) { return entry.kind == "PodGroup"; });
+              }),
+      planned("a replaced pod is in a group of its own",
+              [](const Observed&, Plan& plan) {
+                for (Create& pod : plan.pods) {
+                  if (pod.name.ends_with("-1")) continue;
+                  pod.object["metadata"]["labels"][contract::kLabelGang] = pod.name;
+                }
+              }),
+      planned("a job has no network policy",
+              [](const Observed&, Plan& plan) {
+                std::erase_if(plan.creates,
+                              [](const Create& entry) { return entry.kind == "NetworkPolicy"; });
+              }),
       rewritten("objects have no owner",
                 [](kube::Request& request) {
                   if (request.method != "POST") return;

@@ -59,13 +59,15 @@ SimOperator::SimOperator(kube::Transport& server, SimClock& clock, Chance& chanc
       cache_([this](const std::string& key) { queue_.add(key, clock_.now); }),
       events_(told),
       controller_(client_, cache_, queue_, events_,
-                  {.may_write = [this] { return leads; },
+                  {.settings = {.volcano = true},
+                   .may_write = [this] { return leads; },
                    .token_keys = nullptr,
                    .decide = bug && bug->decide ? bug->decide : reconcile},
                   watcher_) {
   using namespace kube::resources;
-  for (const auto& resource : {jobs_resource(), pods(), config_maps(), services(),
-                               service_accounts(), roles(), role_bindings(), nodes()}) {
+  for (const auto& resource :
+       {jobs_resource(), pods(), config_maps(), services(), service_accounts(), roles(),
+        role_bindings(), network_policies(), pod_groups_resource(), nodes()}) {
     watches_.push_back({.resource = resource, .sink = &cache_.sink(resource.kind)});
   }
 }

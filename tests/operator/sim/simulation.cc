@@ -27,6 +27,7 @@ Json spec_of(Scenario scenario, Chance& chance) {
   if (scenario == Scenario::CrashLoop || scenario == Scenario::PodLoop) spec["backoffLimit"] = 3;
   if (scenario == Scenario::Deadline) spec["runPolicy"]["activeDeadlineSeconds"] = 8;
   if (scenario == Scenario::TimeToLive) spec["runPolicy"]["ttlSecondsAfterFinished"] = 5;
+  if (chance.happens(0.3)) spec["runPolicy"]["schedulingPolicy"] = {{"scheduler", "volcano"}};
   if (scenario == Scenario::Refused) spec["training"]["learningRat"] = 1;
   return spec;
 }
@@ -82,6 +83,7 @@ class Simulation {
  private:
   kube::testing::FakeApiServer& prepared() {
     server_.serve(jobs_resource(), true);
+    server_.serve(pod_groups_resource(), true);
     return server_;
   }
 
@@ -307,6 +309,7 @@ class Simulation {
       if (life.uid != uid) life = {.uid = uid};
       ++life.turns;
     }
+    check_groups();
     if (!job_) return;
     const OwnStatus& st = status_;
     if (st.restarts.total < restarts_) problem("restarts fell");
@@ -337,6 +340,21 @@ class Simulation {
     }
   }
 
+  /// The pods of one run are in one scheduling group.
+  void check_groups() {
+    std::map<std::string, std::set<std::string>> groups;  // by revision
+    for (const Json& pod : pods_) {
+      const std::string phase = pod.value("status", Json::object()).value("phase", "");
+      const bool leaves = pod["metadata"].contains("deletionTimestamp");
+      if (phase == "Succeeded" || phase == "Failed" || leaves) continue;
+      groups[label_of(pod, contract::kLabelRevision)].insert(label_of(pod, contract::kLabelGang));
+    }
+    for (const auto& [revision, names] : groups) {
+      if (names.size() > 1)
+        problem("a run in two groups: " + *names.begin() + ", " + *names.rbegin());
+    }
+  }
+
   void check_end(int rest) {
     const auto& object = job_;
     const OwnStatus& st = status_;
@@ -358,14 +376,24 @@ class Simulation {
       running += phase != "Succeeded" && phase != "Failed";
     }
     if (running > 0) problem(std::to_string(running) + " pods run after the end");
+    for (const Json& pod : pods_) {
+      if (st.phase != "Complete" || pod["status"].value("phase", "") != "Succeeded") continue;
+      if (label_of(pod, contract::kLabelRevision) != st.revision) {
+        problem("completed by a pod of another spec: " + pod["metadata"].value("name", ""));
+      }
+    }
     if (scenario == Scenario::Delete || scenario == Scenario::TimeToLive) {
       if (object) return problem("the job is still there: " + st.phase);
-      for (const char* kind :
-           {"Pod", "ConfigMap", "Service", "ServiceAccount", "Role", "RoleBinding"}) {
+      for (const char* kind : {"Pod", "ConfigMap", "Service", "ServiceAccount", "Role",
+                               "RoleBinding", "NetworkPolicy", "PodGroup"}) {
         const auto left = server_.objects(resource_of(kind));
         if (!left.empty()) problem(std::string("left behind: ") + kind);
       }
       return;
+    }
+    if (!server_.objects(pod_groups_resource()).empty()) problem("a PodGroup of a finished job");
+    if (st.phase == "Complete" && server_.objects(resource_of("NetworkPolicy")).empty()) {
+      problem("no NetworkPolicy");
     }
     const char* wanted = scenario == Scenario::CrashLoop || scenario == Scenario::PodLoop
                              ? "BackoffLimitExceeded"
