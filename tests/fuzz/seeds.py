@@ -168,11 +168,26 @@ def torch_file():
     return out.getvalue()
 
 
+def reviews():
+    """What an API server asks the webhook: of a new job, and of an edit."""
+    job = {"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob", "metadata": {"name": "a"}, "spec": {
+        "deepspeed": {"config": DS_CONFIGS[0]}, "training": {"modelNameOrPath": "/m", "dataPath": "/d", "outputDir": "/o", "lora": {"r": 8}},
+        "workers": {"replicas": 2, "template": {"metadata": {"labels": {"a": "b"}}, "spec": {
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": []}]}}},
+            "containers": [{"name": "worker", "image": "i", "env": [{"name": "A"}], "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}}},
+        "failurePolicy": {"rules": [{"action": "Restart", "onExitCodes": {"values": [1]}}]}}}
+    program = dict(job, spec=dict(job["spec"], launcher="Command"), status={"phase": "Running"})
+    for operation, before in (("CREATE", None), ("UPDATE", program)):
+        yield json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+            "uid": "u", "operation": operation, "object": job, "oldObject": before}}).encode()
+
+
 def main():
     tokenizer_files = [json.dumps(t).encode() for t in tokenizers()]
     seeds = {
         "ds_config_fuzz": [json.dumps(c, indent=1).encode() for c in DS_CONFIGS] + [HJSON.encode()],
         "yaml_fuzz": [JOB.encode(), ROLL.encode(), ROLL_B.encode()],
+        "review_fuzz": list(reviews()),
         "safetensors_fuzz": [safetensors()],
         "torch_file_fuzz": [torch_file(), b"p" + state_dict_pickle()],
         "model_config_fuzz": [json.dumps(CONFIG).encode()],
