@@ -79,7 +79,7 @@ class Own:
             print(kubectl("-n", NAMESPACE, "get", "dsj,pods", "-o", "yaml", check=False).stdout[-6000:])
         kubectl("-n", NAMESPACE, "delete", "dsj", self.name, "--wait=false")
         if kind is None:
-            eventually(lambda: not children_of(NAMESPACE, self.name) and not self.policies(), "no child is left")
+            eventually(lambda: not children_of(NAMESPACE, self.name), "no child is left")
 
     def get(self):
         return get("dsj", self.name, "-n", NAMESPACE) or {}

@@ -15,7 +15,7 @@ from never import final_step, violations
 NAMESPACE, OPERATOR_NAMESPACE, RELEASE = "jobs", "dsj-system", "dsj"
 DEPLOYMENT = "dsj-deepspeedjob"
 USER = 65532  # of the images
-KINDS = "pods,services,configmaps,serviceaccounts,roles,rolebindings"
+KINDS = "pods,services,configmaps,serviceaccounts,roles,rolebindings,networkpolicies"
 REST_SECONDS = 6
 
 
