@@ -124,7 +124,8 @@ class Bench:
         for path in (f"/api/v1/namespaces/{NAMESPACE}/configmaps", f"/api/v1/namespaces/{NAMESPACE}/services",
                      f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts",
                      f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles",
-                     f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/rolebindings", PODS):
+                     f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/rolebindings",
+                     f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies", PODS):
             found = self.api.list(path, f"training.dsj.dev/job-name={of}")
             bodies += [(path, self.bare(one)) for one in found]
         return bodies
