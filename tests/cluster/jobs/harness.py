@@ -1,6 +1,7 @@
 """Runs cases on one cluster and reports them; what several cases look at."""
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -76,7 +77,7 @@ def removed_only_after_saving(job, step):
             expect(not change.object["metadata"].get("deletionTimestamp"), f"{change.name} was deleted before step {step} was saved")
 
 
-def _missing(count):
+def _missing():
     """Why real nodes cannot run here; empty: they can."""
     import nodes  # noqa: E402
     from settings import ClusterError
@@ -84,7 +85,7 @@ def _missing(count):
         nodes.check_machine()
     except ClusterError as problem:
         return str(problem)
-    return ""
+    return "" if shutil.which("buildah") else "missing; apt-get install -y --no-install-recommends buildah"
 
 
 def _report(path, suite, results):
@@ -97,7 +98,7 @@ def _report(path, suite, results):
 def main(suite, program, cases, nodes):
     repository, build, report, chosen = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
     if "DSJ_CLUSTER" not in os.environ:
-        reason = _missing(nodes)
+        reason = _missing()
         if reason:
             print(f"result: {suite} SKIPPED: {reason}", flush=True)
             return _report(report, suite, [{"name": case.__name__, "classname": suite, "result": "SKIPPED"} for case in cases])
