@@ -126,7 +126,7 @@ def a_node_freezes_and_comes_back(world):
         eventually(lambda: not [pid for pid in old if frozen.alive(pid)], "the end of the old agent by the kubelet")
         published = {step: attempt for step, (attempt, _) in job.saved().items() if step not in saved}
         expect(all(attempt > 1 for attempt in published.values()), f"the old attempt published: {published}")
-        eventually(lambda: kubectl("get", "node", node, "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].status}").strip() == "True",
+        eventually(lambda: kubectl("get", "node", node, "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].status}").stdout == "True",
                    "the node's return")
         job.complete()
         expect(job.status("restarts")["counted"] == 0, job.status("restarts"))
