@@ -122,10 +122,10 @@ TEST(Kubeflow, TheProgramMayStay) {
   const auto without = finish(*imported, {});
   ASSERT_FALSE(without);
   EXPECT_NE(without.error().message.find("outputDir"), std::string::npos);
-  ASSERT_TRUE(finish(*imported, {"spec.training.outputDir=/work/out"}));
+  ASSERT_TRUE(finish(*imported, {"spec.training.outputDir=/mnt/out"}));
   const json& spec = imported->manifest["spec"];
   EXPECT_EQ(spec["launcher"], "Command");
-  EXPECT_EQ(spec["training"], (json{{"outputDir", "/work/out"}}));
+  EXPECT_EQ(spec["training"], (json{{"outputDir", "/mnt/out"}}));
   const json& container = spec["workers"]["template"]["spec"]["containers"][1];
   EXPECT_EQ(container["image"], "registry/train:1");
   EXPECT_EQ(container["command"], json::parse(R"(["python", "-u", "train.py"])"));
