@@ -61,6 +61,17 @@ std::optional<JobView> JobWatch::view() const {
   return view_;
 }
 
+void JobWatch::listed(const kube::Json& object) {
+  in_list_ = true;
+  upserted(object);
+}
+
+/// A list without the job: it went while no watch was open.
+void JobWatch::list_done() {
+  const std::lock_guard lock(mutex_);
+  if (!in_list_ && view_) view_->deleted = true;
+}
+
 void JobWatch::upserted(const kube::Json& object) {
   const std::lock_guard lock(mutex_);
   view_ = job_view(object);

@@ -36,15 +36,16 @@ class JobWatch final : private kube::Sink {
   std::optional<JobView> view() const;
 
  private:
-  void list_begin() override {}
-  void listed(const kube::Json& object) override { upserted(object); }
-  void list_done() override {}
+  void list_begin() override { in_list_ = false; }
+  void listed(const kube::Json& object) override;
+  void list_done() override;
   void list_aborted() override {}
   void upserted(const kube::Json& object) override;
   void deleted(const kube::Json& object) override;
 
   mutable std::mutex mutex_;
   std::optional<JobView> view_;
+  bool in_list_ = false;  ///< of the watching thread: the list that is being read has the job
   kube::Reflector reflector_;
   kube::Cancel cancel_;
   std::thread thread_;

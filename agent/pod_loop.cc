@@ -241,8 +241,10 @@ void PodAgent::stop(Agent& agent, const std::string& why) {
 
 void PodAgent::obey_the_job(Agent& agent) {
   if (!cluster_.watch) return;
-  if (const auto view = cluster_.watch->view(); view && view->uid == pod_.job_uid) {
-    const std::string why = stop_reason(*view, pod_.revision);
+  if (const auto view = cluster_.watch->view()) {
+    const std::string why = view->uid == pod_.job_uid
+                                ? stop_reason(*view, pod_.revision)
+                                : "this worker's job is gone, another one has its name";
     if (!why.empty()) stop(agent, why);
   }
   if (!abandoned_ && cluster_.publisher->state() == StatusPublisher::State::Superseded) {
@@ -290,7 +292,10 @@ void PodAgent::wait_until_stored() {
   if (!cluster_.publisher) return;
   bool told = false;
   while (!cluster_.publisher->settled()) {
-    if (cluster_.publisher->refused_for() > kRefusalsTaken) {
+    // With a deleted job go the rights to write it, and nobody is left to read it.
+    const auto job = cluster_.watch->view();
+    const Time taken = job && job->deleted ? Time(0) : kRefusalsTaken;
+    if (cluster_.publisher->refused_for() > taken) {
       log::error("the API server refuses the status of this job; its end is not stored");
       return;
     }

@@ -186,6 +186,20 @@ TEST_F(PublisherTest, TheWatchSeesSuspensionRevisionAndDeletion) {
   ASSERT_TRUE(soon([&] { return watch.view()->deleted; }));
 }
 
+TEST_F(PublisherTest, AJobThatGoesWhileNoWatchIsOpenIsSeenToBeGone) {
+  JobWatch watch(client, kube::system_clock(), "team", "tune");
+  ASSERT_TRUE(soon([&] { return watch.view().has_value(); }));
+  server.set_fault([](const kube::Request& request) {
+    return request.method == "DELETE" ? Fault{} : Fault{Fault::Kind::LoseRequest};
+  });
+  server.cut_watches();
+  ASSERT_TRUE(client.remove(job_resource(), "team", "tune"));
+  server.compact();  // no watch can tell of it any more
+  server.set_fault([](const kube::Request&) { return Fault{}; });
+  ASSERT_TRUE(soon([&] { return watch.view()->deleted; }));
+  EXPECT_EQ(stop_reason(*watch.view(), ""), "the job is being deleted");
+}
+
 TEST(JobView, ReadsTheOperatorsRestarts) {
   const JobView view = job_view(json::parse(R"({"metadata":{"uid":"u"},"status":{
       "restarts":{"counted":2,"total":5,"savedStep":40},"training":{"attempt":6}}})"));

@@ -11,13 +11,13 @@
 #include <fstream>
 #include <thread>
 
-#include "common/http/http_listener.h"
 #include "agent/spawn.h"
 #include "agent/status_publisher.h"
 #include "common/contract.h"
+#include "common/http/http_listener.h"
 #include "common/worker_job.h"
-#include "tests/common/http/raw_http.h"
 #include "tests/agent/test_tokens.h"
+#include "tests/common/http/raw_http.h"
 #include "tests/kube/fake_api_server.h"
 
 namespace dsj::run_test {
@@ -305,6 +305,27 @@ TEST_F(PodRun, SuspensionStopsTheJobAtOneStep) {
   EXPECT_EQ(pods[0].exit->exit_code, kExitPreempted) << output(0);
   EXPECT_EQ(pods[1].exit->exit_code, kExitPreempted) << output(1);
   EXPECT_EQ(status()["training"]["stopStep"], status()["checkpoint"]["lastSaved"]["step"]);
+}
+
+TEST_F(PodRun, ADeletedJobsAgentsDoNotWaitForItsStatus) {
+  job.job.training.max_steps = 100'000;
+  start(0);
+  start(1);
+  ASSERT_TRUE(soon([&] { return metric_steps().size() > 3; })) << output(0) << output(1);
+  // With the job go its Role and its account: what was allowed is refused.
+  api->server.set_fault([](const kube::Request& request) {
+    return kube::testing::Fault{
+        .kind = request.path.ends_with("/tune") || request.path.ends_with("/status")
+                    ? kube::testing::Fault::Kind::Refuse
+                    : kube::testing::Fault::Kind::None,
+        .status = 403};
+  });
+  api->server.edit(agent::job_resource(), "team", "tune", [](json& object) {
+    object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
+  });
+  ASSERT_TRUE(all_end()) << output(0) << output(1);
+  EXPECT_EQ(pods[0].exit->exit_code, kExitPreempted);
+  EXPECT_EQ(pods[1].exit->exit_code, kExitPreempted);
 }
 
 TEST_F(PodRun, TheApiServerMayBeAwayFromBeginningToEnd) {
