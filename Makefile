@@ -10,12 +10,12 @@ build: setup
 	@scripts/phase.sh build 30 scripts/build.sh $(BUILD) $(JOBS)
 test: export DSJ_SETUP_CLUSTER = 1
 test: build
-	@scripts/phase.sh tests 20 scripts/test.sh $(BUILD)
+	@scripts/phase.sh tests 30 scripts/test.sh $(BUILD)
 test-cluster: export DSJ_SETUP_CLUSTER = nodes
 test-cluster: export DSJ_SOAK = full
 test-cluster: export DSJ_TEST_NODES = 1
 test-cluster: build
-	@scripts/phase.sh "cluster tests" 30 scripts/test.sh $(BUILD) '^(cluster_|kube_real|kube_soak)'
+	@scripts/phase.sh "cluster tests" 45 scripts/test.sh $(BUILD) '^(cluster_|kube_real|kube_soak)'
 run: build
 	@scripts/phase.sh quickstart 15 scripts/quickstart.sh $(BUILD)
 golden: build
