@@ -26,10 +26,11 @@ def scaled_to_another_world_size(world):
 def kill_ranks(job, times, newer=False):
     """Rank 1, again and again; newer: only once there is a newer checkpoint."""
     for _ in range(times):
-        attempt, saved = job.attempt(), job.saved_in_status()
+        # By the disk: the status may still be about to tell of the attempt before.
+        attempt, saved = job.attempt(), max(job.saved(), default=-1)
         eventually(lambda: rank_runs(job), "rank 1")
         if newer:
-            job.until_saved(saved + 1)
+            job.until_saved(eventually(lambda s=saved: max(job.saved(), default=-1) > s and max(job.saved()), "a newer checkpoint"))
         job.kill(1, "dsj-train")
         eventually(lambda a=attempt: job.attempt() > a or holds(job.get(), "Failed"), "another attempt, or the end")
 
