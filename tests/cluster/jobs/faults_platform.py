@@ -6,7 +6,7 @@ import time
 
 import frozen
 from harness import Fault, terminations
-from kube import eventually, expect, get, kubectl, run
+from kube import eventually, expect, get, holds, kubectl, run
 from world import (DEPLOYMENT, NAMESPACE, OPERATOR_NAMESPACE, RELEASE, Job, operator_pods, operator_ready, process_of)
 
 OPERATOR_NODE = "n1"  # so that the other nodes can be broken
@@ -88,10 +88,18 @@ def faster(job, worker):
         {"spec": {"containers": [{"name": "worker", "resources": {"limits": {"cpu": "2"}}}]}}))
 
 
+def nodes_ready():
+    """All of them, without a taint: those that an earlier case disturbed take pods again."""
+    nodes = get("nodes") or []
+    return nodes and all(holds(node, "Ready") and not node["spec"].get("taints") for node in nodes)
+
+
 def a_node_loses_its_power(world):
+    eventually(nodes_ready, "all nodes")
     with Job(world, world.manifest("power", cpu="300m", **LOST_NODE)) as job:
         job.until_saved(20)
         pods = job.pods()
+        expect(len({pod["spec"]["nodeName"] for pod in pods.values()}) == 2, "the workers are on two nodes")
         victim = max(worker for worker, pod in pods.items() if pod["spec"]["nodeName"] != OPERATOR_NODE)
         node, other = pods[victim]["spec"]["nodeName"], 1 - victim
         before = job.uids()
@@ -109,6 +117,7 @@ def a_node_loses_its_power(world):
 
 def a_node_freezes_and_comes_back(world):
     """Agent 0 and its rank stop in the middle and go on when another attempt trains: they publish nothing."""
+    eventually(nodes_ready, "all nodes")
     with Job(world, world.manifest("freeze", not_on=[OPERATOR_NODE], cpu="300m", **LOST_NODE)) as job:
         job.until_saved(20)
         pod = job.pods()[0]
@@ -165,7 +174,7 @@ def the_leader_changes(world):
     kubectl("-n", OPERATOR_NAMESPACE, "scale", "deployment", DEPLOYMENT, "--replicas=2")
     operator_ready()
     try:
-        with Job(world, world.manifest("leader", cpu="500m")) as job:
+        with Job(world, world.manifest("leader", steps=300, cpu="300m")) as job:
             job.until_step(5)
             first = leader()
             pod = next(pod for pod in operator_pods() if pod["metadata"]["name"] == first)
