@@ -6,7 +6,6 @@ Usage: cluster.py run --simulated 100 operator_bench.py BIN [--write FILE] [--ru
 --write puts the table into FILE (docs/performance_operator.md). --small: a tenth of everything, to try the bench itself.
 """
 import argparse
-import json
 import os
 import re
 import subprocess

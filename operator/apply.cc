@@ -38,23 +38,22 @@ class Application {
     return failed(made.error(), create.kind + " " + create.name, true);
   }
 
-  bool create_pods(const std::vector<Create>& pods, int at_once) {
-    if (pods.empty()) return true;
-    if (!create(pods[0])) return false;
-    std::atomic<size_t> next = 1;
+  /// Up to `at_once` at a time and in no order; 1: in order.
+  bool create_all(const std::vector<const Create*>& creates, int at_once) {
+    std::atomic<size_t> next = 0;
     std::atomic<bool> good = true;
-    std::vector<Application> parts;
-    const size_t threads = std::min<size_t>(static_cast<size_t>(at_once), pods.size() - 1);
-    parts.reserve(threads);
     auto work = [&](Application& part) {
-      for (size_t i; good && (i = next++) < pods.size();) {
-        if (!part.create(pods[i])) good = false;
+      for (size_t i; good && (i = next++) < creates.size();) {
+        if (!part.create(*creates[i])) good = false;
       }
     };
+    const size_t threads = std::min(static_cast<size_t>(at_once), creates.size());
     if (threads <= 1) {
       work(*this);
       return good;
     }
+    std::vector<Application> parts;
+    parts.reserve(threads);
     {
       std::vector<std::jthread> running;
       for (size_t i = 0; i < threads; ++i) {
@@ -102,9 +101,9 @@ class Application {
       ++result_.deleted;
       return true;
     }
-    const auto kind = removed.error().kind;
-    // Gone, or another object by that name: not ours to delete.
-    if (kind == ApiError::Kind::NotFound || kind == ApiError::Kind::Conflict) return true;
+    // A conflict may be another object by that name, which is not ours to delete, or a write that
+    // came between: the next pass sees which.
+    if (removed.error().kind == ApiError::Kind::NotFound) return true;
     return failed(removed.error(), "deletion of " + entry.name);
   }
 
@@ -180,18 +179,32 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
               const std::function<bool()>& may_write, Writes& writes, EventSink& events,
               int at_once) {
   Application application(client, observed, may_write, writes);
-  auto create = [&](const std::vector<Create>& creates) {
-    return std::ranges::all_of(creates, [&](const Create& c) { return application.create(c); });
+  auto create = [&](const std::vector<Create>& creates, auto&& chosen) {
+    std::vector<const Create*> list;
+    for (const Create& one : creates) {
+      if (chosen(one)) list.push_back(&one);
+    }
+    return application.create_all(list, at_once);
   };
+  auto refers = [](const Create& one) { return one.refers; };
+  auto first = [&](const Create& one) { return &one == &plan.pods.front(); };
+  auto tell = [&] {
+    for (const Event& event : plan.events) events.tell(*observed.job, event);
+  };
+  std::jthread telling;  // pods do not wait for events
   auto all = [&] {
     // What the server does not want is shown, once the pass has been told of it.
-    const bool made = create(plan.creates);
+    const bool made = create(plan.creates, std::not_fn(refers)) && create(plan.creates, refers);
     if (!made && !(application.result_.refusal && observed.refusal)) return false;
     if (!plan.status.is_null()) {
       if (!application.status(plan)) return false;
-      for (const Event& event : plan.events) events.tell(*observed.job, event);
+      if (at_once > 1 && !plan.pods.empty()) {
+        telling = std::jthread(tell);
+      } else {
+        tell();
+      }
     }
-    if (!made || !application.create_pods(plan.pods, at_once)) return false;
+    if (!made || !create(plan.pods, first) || !create(plan.pods, std::not_fn(first))) return false;
     for (const Delete& entry : plan.deletes) {
       if (!application.remove(entry)) return false;
     }

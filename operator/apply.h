@@ -1,7 +1,7 @@
 // Carries a plan out: the only writer. Objects, the status, pods, deletes, in this order, each with
 // a precondition, so that a second leader or a stale cache can do no harm: a name that is taken by
 // another owner is refused, a status is written over the version it was decided on, a delete names
-// the uid. Stops at the first write that does not go through; after a create that the server does
+// the uid. Begins nothing after a write that did not go through; after a create that the server does
 // not want the status is still written, if it was made in the knowledge of that.
 #pragma once
 
@@ -28,7 +28,7 @@ class Writes {
   virtual void wrote(const std::string& kind, const Json& object) = 0;
 };
 
-/// Where events go; one at a time, may be slow.
+/// Where events go: those of a pass one after the other; may be slow.
 class EventSink {
  public:
   virtual ~EventSink() = default;
@@ -45,9 +45,10 @@ struct Applied {
   bool status_written = false;
 };
 
-/// `may_write` is asked before every write: a leader that lost its lease stops. Of a plan's pods
-/// the first is made alone, so that a quota or a policy is met once; then up to `at_once` at a
-/// time, on threads of this call.
+/// `may_write` is asked before every write: a leader that lost its lease stops. Creates go up to
+/// `at_once` at a time, on threads of this call: objects, then those that refer to one of them,
+/// then pods, of which the first is made alone, so that a quota or a policy is met once. Events are
+/// told meanwhile.
 Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
               const std::function<bool()>& may_write, Writes& writes, EventSink& events,
               int at_once = 1);

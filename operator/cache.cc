@@ -56,51 +56,63 @@ std::pair<std::string, std::string> split_key(const std::string& key) {
 
 class Cache::KindSink final : public kube::Sink {
  public:
-  KindSink(Cache& cache, std::string kind) : cache_(cache), kind_(std::move(kind)) {}
+  KindSink(Cache& cache, std::string kind, std::string ns)
+      : cache_(cache), kind_(std::move(kind)), ns_(std::move(ns)) {}
 
   void list_begin() override {
     seen_.clear();
-    before_ = mine_;
+    before_ = cache_.names(kind_, ns_);
   }
   void listed(const Json& object) override {
     seen_.insert(key_of(ns_of(object), name_of(object)));
     take(object);
   }
   void list_done() override {
-    // Only what this very sink has brought: another may watch the same kind elsewhere.
     for (const std::string& gone : before_) {
-      if (!seen_.contains(gone)) {
-        cache_.drop(kind_, gone);
-        mine_.erase(gone);
-      }
+      if (!seen_.contains(gone)) cache_.drop(kind_, gone);
     }
     filled_ = true;
   }
   void list_aborted() override {}
   void upserted(const Json& object) override { take(object); }
   void deleted(const Json& object) override {
-    mine_.erase(key_of(ns_of(object), name_of(object)));
+    told(object);
     cache_.remove(kind_, object);
   }
   bool filled() const { return filled_; }
+  bool brings(const std::string& kind, const std::string& ns) const {
+    return kind_ == kind && (ns_.empty() || ns_ == ns);
+  }
+  /// The watch is at least as far as `version` is.
+  bool has_passed(const std::string& version) const {
+    const std::lock_guard lock(mutex_);
+    return !newest_.empty() && !older(newest_, version);
+  }
 
  private:
   void take(const Json& object) {
-    mine_.insert(key_of(ns_of(object), name_of(object)));
+    told(object);
     cache_.upsert(kind_, object);
+  }
+  void told(const Json& object) {
+    const std::string version = object.at("metadata").value("resourceVersion", "");
+    const std::lock_guard lock(mutex_);
+    if (newest_.empty() || older(newest_, version)) newest_ = version;
   }
 
   Cache& cache_;
-  const std::string kind_;
-  std::set<std::string> mine_, before_, seen_;
+  const std::string kind_, ns_;
+  std::set<std::string> before_, seen_;
+  mutable std::mutex mutex_;
+  std::string newest_;  ///< resourceVersion
   std::atomic<bool> filled_ = false;
 };
 
 Cache::Cache(std::function<void(const std::string&)> changed) : changed_(std::move(changed)) {}
 Cache::~Cache() = default;
 
-kube::Sink& Cache::sink(const std::string& kind) {
-  sinks_.push_back(std::make_unique<KindSink>(*this, kind));
+kube::Sink& Cache::sink(const std::string& kind, const std::string& ns) {
+  sinks_.push_back(std::make_unique<KindSink>(*this, kind, ns));
   return *sinks_.back();
 }
 
@@ -204,6 +216,28 @@ void Cache::drop(const std::string& kind, const std::string& ns_and_name) {
   for (const std::string& key : tell) changed_(key);
 }
 
+/// Of every object of a kind, "NAMESPACE/NAME"; in one namespace, or "" for all.
+std::set<std::string> Cache::names(const std::string& kind, const std::string& ns) const {
+  const std::lock_guard lock(mutex_);
+  std::set<std::string> all;
+  if (kind == "Node") {
+    for (const auto& [name, node] : nodes_) all.insert(key_of("", name));
+    return all;
+  }
+  for (const auto& [key, entry] : entries_) {
+    const std::string own = split_key(key).first;
+    if (!ns.empty() && own != ns) continue;
+    if (kind == contract::kKind && entry.job) all.insert(key);
+    if (kind == "Pod") {
+      for (const auto& [name, pod] : entry.pods) all.insert(key_of(own, name));
+    }
+    for (const auto& [id, child] : entry.children) {
+      if (child.kind == kind) all.insert(key_of(own, child.name));
+    }
+  }
+  return all;
+}
+
 void Cache::upsert_node(const Json& object) {
   const std::string name = name_of(object);
   const NodeView node = node_view(object);
@@ -279,6 +313,12 @@ std::map<std::string, int64_t> Cache::phases() const {
 }
 
 void Cache::wrote(const std::string& kind, const Json& object) {
+  const std::string ns = ns_of(object);
+  const std::string version = object.at("metadata").value("resourceVersion", "");
+  for (const auto& sink : sinks_) {
+    // Told of before the answer came, and perhaps of its deletion, too.
+    if (sink->brings(kind, ns) && sink->has_passed(version)) return;
+  }
   upsert(kind, object);
 }
 

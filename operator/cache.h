@@ -27,8 +27,9 @@ class Cache final : public Writes {
   explicit Cache(std::function<void(const std::string&)> changed);
   ~Cache() override;
 
-  /// Of one collection; several of a kind when namespaces are watched one by one.
-  kube::Sink& sink(const std::string& kind);
+  /// Of one collection: a kind in one namespace, or "" for all. A new list is the truth of what is
+  /// in it, whoever brought what it lacks. Before any watch begins.
+  kube::Sink& sink(const std::string& kind, const std::string& ns = "");
   /// Every sink has been filled once.
   bool synced() const;
 
@@ -39,7 +40,7 @@ class Cache final : public Writes {
   size_t pods() const;
   std::map<std::string, int64_t> phases() const;
 
-  /// The server's answer to a write of ours: newer than what the watch has told.
+  /// The server's answer to a write of ours; taken when it is newer than what the watch has told.
   void wrote(const std::string& kind, const Json& object) override;
   /// The server says that there is no such job.
   void forget_job(const std::string& key);
@@ -55,6 +56,7 @@ class Cache final : public Writes {
 
   void upsert(const std::string& kind, const Json& object);
   void remove(const std::string& kind, const Json& object);
+  std::set<std::string> names(const std::string& kind, const std::string& ns) const;
   void drop(const std::string& kind, const std::string& ns_and_name);
   void upsert_node(const Json& object);
   void tell_node(const std::string& node);

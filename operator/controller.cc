@@ -13,6 +13,12 @@ namespace {
 /// A ConfigMap that is missing may come; nothing tells the operator.
 constexpr Milliseconds kLookAgain{15'000};
 
+/// Nobody made a pod of this job yet: a job's first status is written before its first pod, over
+/// the very version of the job that the pass was decided on.
+bool is_untouched(const JobView& job, const Plan& plan) {
+  return job.own_status.empty() && !plan.status.is_null();
+}
+
 }  // namespace
 
 Controller::Controller(kube::Client& client, Cache& cache, Queue& queue, EventSink& events,
@@ -51,12 +57,13 @@ bool Controller::confirm(const std::string& key, Observed& observed) {
   if (!live) return live.error().kind == kube::ApiError::Kind::NotFound;
   cache_.wrote(jobspec::kKind, *live);
   observed = cache_.observe(key);
-  return true;
+  return observed.job.has_value();
 }
 
 /// Before pods are made the job's pods are read from the server itself: the job's status may be
 /// newer in the cache than its pods are, and a worker that only seems to have none would get a
-/// second one.
+/// second one. It takes a tenth of a second: a server that answers lists from its own cache waits
+/// until that is as new as the question.
 bool Controller::look_at_pods(Observed& observed) {
   std::vector<PodView> pods;
   const kube::ListOptions select{.label_selector =
@@ -154,7 +161,7 @@ void Controller::pass(const std::string& key, Milliseconds queued, Milliseconds 
     return plan;
   };
   Plan plan = decide();
-  if (!plan.pods.empty()) {
+  if (!plan.pods.empty() && !is_untouched(*observed.job, plan)) {
     if (!look_at_pods(observed)) return queue_.retry(key, now, Milliseconds(0));
     plan = decide();
   }

@@ -17,6 +17,7 @@ namespace dsj::op {
 struct Create {
   std::string kind, name;
   nlohmann::json object;
+  bool refers = false;  ///< to another object of the plan, which the server looks up when it is made
 };
 
 struct Delete {

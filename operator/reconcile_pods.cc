@@ -26,11 +26,11 @@ void Pass::group_pods() {
   }
 }
 
-/// One more than what is seen of this worker or, when nothing is, than what the status remembers.
-/// The same again until the pod is seen: a second leader, or a pass after a lost answer, finds the
-/// name taken and makes no second pod.
+/// One more than what is seen of this worker and what the status remembers: a newer pod than the
+/// one that is seen may have come and gone. The same again until the pod is seen: a second leader,
+/// or a pass after a lost answer, finds the name taken and makes no second pod.
 int64_t Pass::next_incarnation(const Slot& slot) const {
-  return 1 + (slot.newest ? slot.newest->incarnation : st_.incarnation);
+  return 1 + std::max(slot.newest ? slot.newest->incarnation : 0, st_.incarnation);
 }
 
 /// The scheduling group of the pods that are made now: that of the run they join, whatever the

@@ -133,7 +133,8 @@ std::vector<Create> render_config(const Observed& o, const Accepted& accepted) {
   if (o.settings.network_policy) objects.push_back(network_policy(job));
   std::vector<Create> creates;
   for (Json& object : objects) {
-    creates.push_back({object["kind"], object["metadata"]["name"], std::move(object)});
+    const bool refers = object.contains("roleRef");  // a server binds no Role that it does not find
+    creates.push_back({object["kind"], object["metadata"]["name"], std::move(object), refers});
   }
   return creates;
 }

@@ -159,7 +159,7 @@ class Process {
       log::warn("watching " + kind + ": " + error.to_string());
     };
     reflectors_.push_back(std::make_unique<kube::Reflector>(client_, clock_, resource, options,
-                                                            cache_.sink(resource.kind)));
+                                                            cache_.sink(resource.kind, ns)));
   }
 
   void start_reflectors() {

@@ -233,6 +233,24 @@ TEST_F(ApplyTest, AtRestNothingIsWritten) {
   EXPECT_EQ(op.transport.writes, writes);
 }
 
+TEST_F(ApplyTest, PodsOfAJobThatHadSomeAreMadeAfterALookAtTheServer) {
+  int looks = 0;
+  server.set_fault([&](const kube::Request& request) {
+    looks += request.method == "GET" && request.path.find("/pods?") != std::string::npos &&
+             request.path.find("job-name") != std::string::npos;
+    return kube::testing::Fault{};
+  });
+  submit();
+  SimOperator op(server, clock, chance, nullptr);
+  turns(op);
+  EXPECT_EQ(names("Pod").size(), 2u);
+  EXPECT_EQ(looks, 0) << "its first status was written before its first pod: it had none";
+  ASSERT_TRUE(client.remove(kube::resources::pods(), "n", names("Pod")[0], {.grace_seconds = 0}));
+  turns(op, 60);
+  EXPECT_EQ(names("Pod").size(), 2u);
+  EXPECT_GE(looks, 1);
+}
+
 TEST_F(ApplyTest, ADsConfigOfAConfigMapIsTakenAsItWas) {
   auto map = [&](const char* text) {
     return Json{{"apiVersion", "v1"},
@@ -266,19 +284,16 @@ TEST_F(ApplyTest, ADsConfigOfAConfigMapIsTakenAsItWas) {
   EXPECT_EQ(accepted(), "ConfigAccepted");
 }
 
-/// A plan of pods alone, made eight at a time.
+/// Plans whose creates are made eight at a time.
 class AtOnce : public ApplyTest {
  protected:
-  Applied make(int count) {
-    Observed observed{.ns = "n", .name = "j", .job = job_view(submit())};
-    Plan plan;
-    for (int i = 0; i < count; ++i) {
-      const std::string name = "j-worker-" + std::to_string(i) + "-1";
-      plan.pods.push_back(
-          {.kind = "Pod",
-           .name = name,
-           .object = {{"metadata", metadata_of(*observed.job, name)}, {"spec", Json::object()}}});
-    }
+  AtOnce() { observed.job = job_view(submit()); }
+  Create object(const std::string& kind, const std::string& name) {
+    return {.kind = kind,
+            .name = name,
+            .object = {{"metadata", metadata_of(*observed.job, name)}, {"spec", Json::object()}}};
+  }
+  Applied make(const Plan& plan) {
     struct : Writes {
       void wrote(const std::string&, const Json&) override { ++count; }
       std::atomic<int> count = 0;
@@ -292,7 +307,62 @@ class AtOnce : public ApplyTest {
     EXPECT_EQ(writes.count, applied.created);
     return applied;
   }
+  Applied make(int count) {
+    Plan plan;
+    for (int i = 0; i < count; ++i) {
+      plan.pods.push_back(object("Pod", "j-worker-" + std::to_string(i) + "-1"));
+    }
+    return make(plan);
+  }
+
+  Observed observed{.ns = "n", .name = "j"};
 };
+
+TEST_F(AtOnce, ADeletionThatMeetsAConflictIsDecidedAgain) {
+  int status = 409;
+  server.set_fault([&](const kube::Request& request) {
+    using Fault = kube::testing::Fault;
+    return request.method == "DELETE" ? Fault{.kind = Fault::Kind::Refuse, .status = status}
+                                      : Fault{};
+  });
+  const Plan plan{.deletes = {{.kind = "Pod", .name = "j-worker-0-1", .uid = "u"}}};
+  const Applied conflict = make(plan);
+  EXPECT_FALSE(conflict.done);
+  EXPECT_TRUE(conflict.overtaken);
+  status = 404;
+  EXPECT_TRUE(make(plan).done) << "it is gone";
+}
+
+TEST_F(AtOnce, WhatRefersToAnotherObjectIsMadeAfterIt) {
+  std::vector<std::string> order;  // requests come one at a time here, from eight threads
+  server.set_fault([&](const kube::Request& request) {
+    if (request.method == "POST") order.push_back(request.path);
+    return kube::testing::Fault{};
+  });
+  Plan plan;
+  plan.creates.push_back(object("RoleBinding", "j"));
+  plan.creates.back().refers = true;
+  for (int i = 0; i < 20; ++i) plan.creates.push_back(object("Role", "j" + std::to_string(i)));
+  plan.pods.push_back(object("Pod", "j-worker-0-1"));
+  const Applied applied = make(plan);
+  EXPECT_TRUE(applied.done) << applied.problem;
+  ASSERT_EQ(order.size(), 22u);
+  EXPECT_THAT(order[20], ::testing::EndsWith("/rolebindings"));
+  EXPECT_THAT(order[21], ::testing::EndsWith("/pods"));
+  // The server does not want one of them: nothing that refers to it, and no pod.
+  order.clear();
+  server.set_fault([&](const kube::Request& request) {
+    using Fault = kube::testing::Fault;
+    if (request.method == "POST") order.push_back(request.path);
+    return request.path.ends_with("/roles") ? Fault{.kind = Fault::Kind::Refuse, .status = 403}
+                                            : Fault{};
+  });
+  plan.creates.back() = object("Role", "another");
+  const Applied refused = make(plan);
+  EXPECT_FALSE(refused.done);
+  ASSERT_TRUE(refused.refusal) << refused.problem;
+  EXPECT_THAT(order, ::testing::Each(::testing::EndsWith("/roles")));
+}
 
 TEST_F(AtOnce, EveryPodIsMadeOnce) {
   const Applied applied = make(100);

@@ -228,11 +228,11 @@ TEST(Failures, APodThatIsGoneBeforeTheOthersAreDoneBringsAllBack) {
   EXPECT_EQ(world.pod(1).incarnation, 3);
   world.end(world.pod(0), 0, "Completed", 10);  // of the attempt that worker 1 has left
   world.settle();
-  EXPECT_EQ(world.pod(0).incarnation, 2);
+  EXPECT_EQ(world.pod(0).incarnation, 4) << "more than any that the status remembers";
   world.start_attempt();
   world.end(world.pod(0), 0, "Completed", 10);
   world.settle();
-  EXPECT_EQ(world.pod(0).incarnation, 2);
+  EXPECT_EQ(world.pod(0).incarnation, 4);
   world.end(world.pod(1), 0, "Completed", 10);
   world.settle();
   EXPECT_EQ(world.phase(), "Complete");
@@ -249,6 +249,22 @@ TEST(Failures, ADeletedPodComesBackUnderAnotherName) {
   EXPECT_EQ(world.status().last_failure["reason"], "PodDeleted");
   world.start_attempt();
   EXPECT_EQ(world.phase(), "Running");
+}
+
+TEST(Failures, AKeptPodOfBeforeDoesNotBringANameBack) {
+  World world;
+  world.to_running();
+  world.end(world.pod(0), 137, "", 0);
+  world.settle();
+  later(world);
+  EXPECT_EQ(world.pod(0).name, "j-worker-0-2");
+  world.start_attempt();
+  world.pod(0).deleting_from = world.now;  // by a user; the failed one is kept for its logs
+  world.settle();
+  std::erase_if(world.o.pods, [](const PodView& pod) { return pod.name == "j-worker-0-2"; });
+  EXPECT_EQ(world.pod(0).name, "j-worker-0-1");
+  world.settle();
+  EXPECT_EQ(world.pod(0).name, "j-worker-0-3");
 }
 
 TEST(Failures, AnAttemptThatEndedInItsPodsIsRecorded) {

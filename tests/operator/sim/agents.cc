@@ -290,6 +290,7 @@ void Agents::maybe_start() {
 void Agents::run_step() {
   if (stop_ && step_ < *stop_) ++step_;
   if (!stop_ && step_ < kTotalSteps) ++step_;
+  stepped_ = clock_.at();
   const bool last = step_ >= kTotalSteps || (bugs_.completes_early && step_ >= kTotalSteps - 3);
   if (step_ % kSaveEvery == 0 || step_ >= kTotalSteps || (stop_ && step_ >= *stop_)) {
     if (step_ > saved) urgent_ = true;
@@ -366,8 +367,7 @@ void Agents::report() {
                             .value("training", Json::object())
                             .value("attempt", int64_t{0});
   if (attempt < known) violations.push_back("the attempt fell from " + std::to_string(known));
-  Json training = {
-      {"attempt", attempt}, {"step", step_}, {"lastUpdatedTime", to_text(clock_.at())}};
+  Json training = {{"attempt", attempt}, {"step", step_}, {"lastUpdatedTime", to_text(stepped_)}};
   if (stop_) training["stopStep"] = *stop_;
   if (!last_failure_.is_null()) training["lastFailure"] = last_failure_;
   int64_t told = saved;

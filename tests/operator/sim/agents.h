@@ -100,7 +100,7 @@ class Agents {
   int64_t charged_at_ = -1;
   Json last_failure_;
   bool urgent_ = false;
-  Time reported_{};
+  Time reported_{}, stepped_{};
   std::string stored_;
 };
 

@@ -158,6 +158,7 @@ class Simulation {
       case Scenario::Suspend:
         edit([](Json& spec) { spec["suspend"] = true; });
         suspended_ = true;
+        met_attempt_ = world_.attempt_running();
         break;
       case Scenario::Scale:
         replicas_ = replicas_ % 3 + 1;
@@ -325,7 +326,8 @@ class Simulation {
       problem("an accepted spec was taken out of force");
     }
     const Condition* suspended = find_condition(st.conditions, "Suspended");
-    if (suspended && suspended->reason == "SuspendedWithoutCheckpoint" && lost_once_.empty()) {
+    const bool could_save = lost_once_.empty() && met_attempt_;
+    if (suspended && suspended->reason == "SuspendedWithoutCheckpoint" && could_save) {
       problem("suspended without a checkpoint");
     }
     if (st.phase == "Suspended" && suspended_) {
@@ -355,6 +357,22 @@ class Simulation {
     }
   }
 
+  /// Pods of an older spec may be left; the newest of a worker has this one.
+  void check_completed(const std::string& revision) {
+    std::map<int, PodView> newest;
+    for (const Json& object : pods_) {
+      const auto pod = pod_view(object);
+      if (!pod || pod->worker >= replicas_) continue;
+      const auto slot = newest.try_emplace(pod->worker, *pod).first;
+      if (pod->incarnation > slot->second.incarnation) slot->second = *pod;
+    }
+    for (const auto& [worker, pod] : newest) {
+      if (pod.phase == PodView::Phase::Succeeded && pod.revision != revision) {
+        problem("completed by a pod of another spec: " + pod.name);
+      }
+    }
+  }
+
   void check_end(int rest) {
     const auto& object = job_;
     const OwnStatus& st = status_;
@@ -376,12 +394,7 @@ class Simulation {
       running += phase != "Succeeded" && phase != "Failed";
     }
     if (running > 0) problem(std::to_string(running) + " pods run after the end");
-    for (const Json& pod : pods_) {
-      if (st.phase != "Complete" || pod["status"].value("phase", "") != "Succeeded") continue;
-      if (label_of(pod, contract::kLabelRevision) != st.revision) {
-        problem("completed by a pod of another spec: " + pod["metadata"].value("name", ""));
-      }
-    }
+    if (st.phase == "Complete") check_completed(st.revision);
     if (scenario == Scenario::Delete || scenario == Scenario::TimeToLive) {
       if (object) return problem("the job is still there: " + st.phase);
       for (const char* kind : {"Pod", "ConfigMap", "Service", "ServiceAccount", "Role",
@@ -426,7 +439,8 @@ class Simulation {
   std::optional<Json> job_;
   OwnStatus status_;
   std::vector<Json> pods_;
-  bool disturbed_ = false, two_leaders_ = false, suspended_ = false, was_over_ = false;
+  bool disturbed_ = false, two_leaders_ = false, suspended_ = false, met_attempt_ = false,
+       was_over_ = false;
   int replicas_ = 1, turn_ = 0, told_since_ = 0;
   int64_t restarts_ = 0, status_writes_ = 0, told_attempt_ = 0;
   struct Life {
