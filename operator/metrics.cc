@@ -69,11 +69,11 @@ Metrics::Metrics()
                           .Help("Status writes of the operator.")
                           .Register(registry_)
                           .Add({})),
-      pods_created_(BuildCounter()
-                        .Name("deepspeedjob_objects_created_total")
-                        .Help("Pods and other objects that were made.")
-                        .Register(registry_)
-                        .Add({})),
+      objects_created_(BuildCounter()
+                           .Name("deepspeedjob_objects_created_total")
+                           .Help("Pods and other objects that were made.")
+                           .Register(registry_)
+                           .Add({})),
       failed_passes_(BuildCounter()
                          .Name("deepspeedjob_failed_passes_total")
                          .Help("Passes that a write ended.")
@@ -124,7 +124,7 @@ void Metrics::pass(Milliseconds queued, std::chrono::microseconds decided, const
   queue_wait_.Observe(std::chrono::duration<double>(queued).count());
   reconcile_.Observe(std::chrono::duration<double>(decided).count());
   if (applied.status_written) status_patches_.Increment();
-  pods_created_.Increment(static_cast<double>(applied.created));
+  objects_created_.Increment(static_cast<double>(applied.created));
   if (!applied.done) failed_passes_.Increment();
 }
 

@@ -40,7 +40,7 @@ class Metrics final : public Watcher {
   prometheus::Histogram& reconcile_;
   prometheus::Histogram& queue_wait_;
   prometheus::Counter& status_patches_;
-  prometheus::Counter& pods_created_;
+  prometheus::Counter& objects_created_;
   prometheus::Counter& failed_passes_;
   prometheus::Gauge& depth_;
   prometheus::Gauge& leader_;

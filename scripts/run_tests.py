@@ -24,16 +24,24 @@ def tests(build):
         yield ORDER.index(label), test["name"], label, test.get("command"), float(properties.get("TIMEOUT", 300))
 
 
+def _log(build, name):
+    """All that the program printed; a failure shows only its end."""
+    return os.path.join(build, "test-reports", name + ".log")
+
+
 def run(build, name, command, timeout):
     """Returns (passed, failed, skipped, output)."""
     report = os.path.join(build, "test-reports", name + ".json")
     if os.path.exists(report):
         os.remove(report)
-    try:
-        done = subprocess.run(command, cwd=build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout)
-        code, output = done.returncode, done.stdout.decode(errors="replace")
-    except subprocess.TimeoutExpired as expired:
-        code, output = 124, (expired.stdout or b"").decode(errors="replace") + f"\ntimeout after {timeout:.0f} s\n"
+    with open(_log(build, name), "w+b") as log:
+        try:
+            code = subprocess.run(command, cwd=build, stdout=log, stderr=subprocess.STDOUT, timeout=timeout).returncode
+        except subprocess.TimeoutExpired:
+            code = 124
+            os.write(log.fileno(), f"\ntimeout after {timeout:.0f} s\n".encode())
+        log.seek(0)
+        output = log.read().decode(errors="replace")
     if not os.path.exists(report):
         return (1, 0, 0, output) if code == 0 else (0, 1, 0, output)
     passed = failed = skipped = 0
@@ -79,6 +87,7 @@ def main():
               flush=True)
         if failed:
             print(output[-20000:], flush=True)
+            print(f"        all of it: {_log(build, name)}", flush=True)
         for line in output.splitlines() if not failed else []:
             if line.startswith("result: "):
                 print("        " + line, flush=True)

@@ -9,6 +9,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from cases import Report  # noqa: E402
+
 CLUSTER = os.environ["DSJ_CLUSTER"]
 NAMESPACE = "nodes-check"
 
@@ -151,21 +154,10 @@ CASES = [pods_run_on_two_nodes, a_pod_finds_the_other_by_name, a_service_reaches
 
 
 def main():
-    results = []
+    report = Report("ClusterNodes", sys.argv[1])
     for case in CASES:
-        start = time.monotonic()
-        entry = {"name": case.__name__, "result": "COMPLETED"}
-        try:
-            case()
-        except Exception as error:  # noqa: BLE001: every case is reported
-            entry["failures"] = [{"failure": str(error)}]
-        results.append(entry)
-        print(f"{'FAILED' if 'failures' in entry else 'ok':7} {case.__name__} {time.monotonic() - start:.1f} s "
-              f"{entry.get('failures', '')}", flush=True)
-    if len(sys.argv) > 1:
-        with open(sys.argv[1], "w", encoding="utf-8") as report:
-            json.dump({"testsuites": [{"testsuite": results}]}, report)
-    return 1 if any("failures" in entry for entry in results) else 0
+        report.run(case.__name__, case)
+    return report.write()
 
 
 sys.exit(main())

@@ -15,9 +15,11 @@ import sys
 import urllib.error
 import urllib.request
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from bad_manifests import merged, pod, spec, worker  # noqa: E402
-from chart_check import JOB, Chart, expect, kubectl, run  # noqa: E402
+from chart_check import JOB, Chart  # noqa: E402
+from cases import Report, expect  # noqa: E402
+from kube import kubectl, run  # noqa: E402
 
 CORE, RBAC = "/api/v1/namespaces/team", "/apis/rbac.authorization.k8s.io/v1/namespaces/team"
 JOBS = "/apis/training.dsj.dev/v1alpha1/namespaces/team/deepspeedjobs"
@@ -155,25 +157,11 @@ class Attacks:
 
 
 def main():
-    attacks, cases = Attacks(sys.argv[1], sys.argv[2]), []
-    missing = [name for name in ("helm", "kubectl") if not shutil.which(name)]
-    for name in ("restricted", "a_jobs_pod", "strangers"):
-        case = {"name": name, "classname": "Attacks", "result": "COMPLETED"}
-        if missing:
-            case["result"] = "SKIPPED"
-            print(f"result: attacks {name} SKIPPED: {' and '.join(missing)} not on PATH (tests/cluster/cluster.py build helm kubectl)")
-        else:
-            try:
-                getattr(attacks, name)()
-                print(name, "ok")
-            except AssertionError as problem:
-                case["failures"] = [{"failure": str(problem), "type": ""}]
-                print(name, "FAILED:", problem)
-        cases.append(case)
+    attacks, report = Attacks(sys.argv[1], sys.argv[2]), Report("Attacks", sys.argv[3])
+    for case in (attacks.restricted, attacks.a_jobs_pod, attacks.strangers):
+        report.run(case.__name__, case, tools=("helm", "kubectl"))
     attacks.finish()
-    with open(sys.argv[3], "w", encoding="utf-8") as out:
-        json.dump({"testsuites": [{"name": "Attacks", "testsuite": cases}]}, out)
-    return 1 if any("failures" in case for case in cases) else 0
+    return report.write()
 
 
 if __name__ == "__main__":

@@ -13,29 +13,16 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from cases import Report, expect  # noqa: E402
+from kube import kubectl, run  # noqa: E402
+
 JOB = {"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob",
        "spec": {"deepspeed": {"config": {"train_batch_size": "auto"}},
                 "training": {"modelNameOrPath": "/m", "dataPath": "/d.json", "outputDir": "/o"},
                 "workers": {"replicas": 2, "slotsPerWorker": 1}}}
 BAD_VALUES = [["replicas=0"], ["replicas=two"], ["rbac.scope=Everywhere"], ["rbac.scope=Namespaces"], ["watchNamespaces={Team_A}"],
               ["image.operator.pullPolicy=Sometimes"], ["imagge.operator.tag=1"], ["rbac.createe=true"], ["image.worker.repository="]]
-
-
-def run(*words, text=None, check=True, env=None):
-    done = subprocess.run(words, input=text, capture_output=True, text=True, check=False, env=env)
-    if check and done.returncode != 0:
-        raise AssertionError(f"{' '.join(words)}: {done.stderr or done.stdout}")
-    return done
-
-
-def kubectl(*words, thing=None, check=True, config=None):
-    env = dict(os.environ, KUBECONFIG=config) if config else None
-    return run("kubectl", *words, text=json.dumps(thing) if thing is not None else None, check=check, env=env)
-
-
-def expect(truth, what):
-    if not truth:
-        raise AssertionError(what)
 
 
 class Chart:
@@ -256,25 +243,11 @@ class Chart:
 
 
 def main():
-    chart, report, cases = Chart(sys.argv[1], sys.argv[2]), sys.argv[3], []
-    missing = [name for name in ("helm", "kubectl") if not shutil.which(name)]
-    for name in ("values", "install", "rights", "attacks", "enough", "leave"):
-        case = {"name": name, "classname": "Chart", "result": "COMPLETED"}
-        if missing:
-            case["result"] = "SKIPPED"
-            print(f"result: chart {name} SKIPPED: {' and '.join(missing)} not on PATH (tests/cluster/cluster.py build helm kubectl)")
-        else:
-            try:
-                getattr(chart, name)()
-                print(name, "ok")
-            except AssertionError as problem:
-                case["failures"] = [{"failure": str(problem), "type": ""}]
-                print(name, "FAILED:", problem)
-        cases.append(case)
+    chart, report = Chart(sys.argv[1], sys.argv[2]), Report("Chart", sys.argv[3])
+    for case in (chart.values, chart.install, chart.rights, chart.attacks, chart.enough, chart.leave):
+        report.run(case.__name__, case, tools=("helm", "kubectl"))
     shutil.rmtree(chart.room, ignore_errors=True)
-    with open(report, "w", encoding="utf-8") as out:
-        json.dump({"testsuites": [{"name": "Chart", "testsuite": cases}]}, out)
-    return 1 if any("failures" in case for case in cases) else 0
+    return report.write()
 
 
 if __name__ == "__main__":

@@ -9,6 +9,9 @@ import os
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from cases import Report, expect  # noqa: E402
+
 
 def findings_of(dsj, path):
     done = subprocess.run([dsj, "validate", path, "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
@@ -21,21 +24,18 @@ def findings_of(dsj, path):
     return bad or ([] if done.returncode == 0 and answer["valid"] else ["not valid, without a finding"])
 
 
+def check(dsj, path):
+    bad = findings_of(dsj, path)
+    expect(not bad, "; ".join(bad))
+
+
 def main():
-    dsj, folder, report = os.path.join(sys.argv[1], "dsj"), sys.argv[2], sys.argv[3]
+    dsj, folder, report = os.path.join(sys.argv[1], "dsj"), sys.argv[2], Report("Configs", sys.argv[3])
     names = sorted(os.path.relpath(os.path.join(path, name), folder) for path, _, files in os.walk(folder) for name in files
                    if name.endswith((".json", ".yaml")))
-    cases = []
     for name in names:
-        bad = findings_of(dsj, os.path.join(folder, name))
-        print(name, "ok" if not bad else "; ".join(bad))
-        case = {"name": name, "classname": "Configs", "result": "COMPLETED"}
-        if bad:
-            case["failures"] = [{"failure": "; ".join(bad), "type": ""}]
-        cases.append(case)
-    with open(report, "w", encoding="utf-8") as out:
-        json.dump({"testsuites": [{"name": "Configs", "testsuite": cases}]}, out)
-    return 1 if not cases or any("failures" in case for case in cases) else 0
+        report.run(name, lambda name=name: check(dsj, os.path.join(folder, name)))
+    return report.write()
 
 
 if __name__ == "__main__":

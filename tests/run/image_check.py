@@ -4,13 +4,14 @@
 Usage: image_check.py REPOSITORY BUILD GTEST_REPORT. What is not built here is skipped by name. Exit 1 on a failure.
 """
 import hashlib
-import json
 import os
-import shutil
 import stat
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from cases import Report, Skip, expect  # noqa: E402
 
 LIMIT_MB = {"operator": 40, "worker": 450}
 PROGRAMS = {"operator": ["dsj-operator"], "worker": ["dsj-agent", "dsj-train", "dsj"]}
@@ -19,17 +20,8 @@ PROOF = {"dsj-operator": (["--help"], ""), "dsj-agent": (["--help"], "DeepSpeedJ
          "dsj-train": (["generate"], "--model is required")}
 
 
-class Skip(Exception):
-    pass
-
-
 def image(repository, *words):
     return subprocess.run([os.path.join(repository, "scripts/image.sh"), *words], capture_output=True, text=True, check=False)
-
-
-def expect(truth, what):
-    if not truth:
-        raise AssertionError(what)
 
 
 def digest(root):
@@ -86,26 +78,11 @@ def root_of(target):
 
 
 def main():
-    repository, build, report = sys.argv[1:4]
-    cases = []
+    repository, build, report = sys.argv[1], sys.argv[2], Report("Image", sys.argv[3])
     for name, check in (("BadWords", bad_words), ("Operator", root_of("operator")), ("Worker", root_of("worker"))):
-        case = {"name": name, "classname": "Image", "result": "COMPLETED"}
-        room = tempfile.mkdtemp()
-        try:
-            check(repository, build, room)
-            print(name, "ok")
-        except Skip as reason:
-            case["result"] = "SKIPPED"
-            print(f"result: image {name} SKIPPED: {reason}")
-        except AssertionError as problem:
-            case["failures"] = [{"failure": str(problem), "type": ""}]
-            print(name, "FAILED:", problem)
-        finally:
-            shutil.rmtree(room, ignore_errors=True)
-        cases.append(case)
-    with open(report, "w", encoding="utf-8") as out:
-        json.dump({"testsuites": [{"name": "Image", "testsuite": cases}]}, out)
-    return 1 if any("failures" in case for case in cases) else 0
+        with tempfile.TemporaryDirectory() as room:
+            report.run(name, lambda check=check, room=room: check(repository, build, room))
+    return report.write()
 
 
 if __name__ == "__main__":

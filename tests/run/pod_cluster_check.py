@@ -14,8 +14,10 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from chart_check import JOB, expect, kubectl, run  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from chart_check import JOB  # noqa: E402
+from cases import Report, expect  # noqa: E402
+from kube import kubectl, run  # noqa: E402
 
 STEPS = 400
 JOIN_PORT = 29400
@@ -236,26 +238,11 @@ class Cases:
 
 
 def main():
-    cases, results = Cases(sys.argv[1], sys.argv[2]), []
-    missing = [name for name in ("helm", "kubectl") if not shutil.which(name)]
-    for name in ("to_the_end", "a_foreign_audience", "attacks_on_the_join_port", "suspension", "a_stale_agent"):
-        case = {"name": name, "classname": "PodCluster", "result": "COMPLETED"}
-        if missing:
-            case["result"] = "SKIPPED"
-            print(f"result: pod {name} SKIPPED: {' and '.join(missing)} not on PATH (tests/cluster/cluster.py build helm kubectl)")
-        else:
-            try:
-                cases.begin()
-                getattr(cases, name)()
-                print(name, "ok")
-            except AssertionError as problem:
-                case["failures"] = [{"failure": str(problem), "type": ""}]
-                print(name, "FAILED:", problem)
-        results.append(case)
+    cases, report = Cases(sys.argv[1], sys.argv[2]), Report("PodCluster", sys.argv[3])
+    for case in (cases.to_the_end, cases.a_foreign_audience, cases.attacks_on_the_join_port, cases.suspension, cases.a_stale_agent):
+        report.run(case.__name__, lambda case=case: (cases.begin(), case()), tools=("helm", "kubectl"))
     cases.finish()
-    with open(sys.argv[3], "w", encoding="utf-8") as out:
-        json.dump({"testsuites": [{"name": "PodCluster", "testsuite": results}]}, out)
-    return 1 if any("failures" in case for case in results) else 0
+    return report.write()
 
 
 if __name__ == "__main__":

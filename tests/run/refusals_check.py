@@ -12,14 +12,15 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
+sys.path.insert(0, os.path.join(HERE, "../support"))
 from bad_manifests import ACCEPTED, BEFORE_EDITS, CASES, CONFIG_MAPS, CRD, EDITS, GOOD, POLICY, WEBHOOK, merged  # noqa: E402
-from chart_check import Chart, expect, kubectl, run  # noqa: E402
+from chart_check import Chart  # noqa: E402
+from cases import Report, expect  # noqa: E402
+from kube import kubectl, run  # noqa: E402
 
 PAGE = os.path.join(HERE, "../../docs/refusals.md")
 SIGNS = {POLICY: "ValidatingAdmissionPolicy 'r-deepspeedjob-ops-jobs'", WEBHOOK: 'admission webhook "jobs.training.dsj.dev" denied'}
@@ -214,26 +215,11 @@ def main():
         with open(PAGE, "w", encoding="utf-8") as out:
             out.write(page())
         return 0
-    refusals, cases = Refusals(sys.argv[1], sys.argv[2]), []
-    missing = [name for name in ("helm", "kubectl") if not shutil.which(name)]
-    for name in ("the_page_is_current", "with_the_webhook", "without_it", "no_pod_ever"):
-        case = {"name": name, "classname": "Refusals", "result": "COMPLETED"}
-        if missing:
-            case["result"] = "SKIPPED"
-            print(f"result: refusals {name} SKIPPED: {' and '.join(missing)} not on PATH (tests/cluster/cluster.py build helm kubectl)")
-        else:
-            try:
-                begin = time.monotonic()
-                getattr(refusals, name)()
-                print(f"{name} ok, {time.monotonic() - begin:.0f} s")
-            except AssertionError as problem:
-                case["failures"] = [{"failure": str(problem), "type": ""}]
-                print(name, "FAILED:", problem)
-        cases.append(case)
+    refusals, report = Refusals(sys.argv[1], sys.argv[2]), Report("Refusals", sys.argv[3])
+    for case in (refusals.the_page_is_current, refusals.with_the_webhook, refusals.without_it, refusals.no_pod_ever):
+        report.run(case.__name__, case, tools=("helm", "kubectl"))
     refusals.finish()
-    with open(sys.argv[3], "w", encoding="utf-8") as out:
-        json.dump({"testsuites": [{"name": "Refusals", "testsuite": cases}]}, out)
-    return 1 if any("failures" in case for case in cases) else 0
+    return report.write()
 
 
 if __name__ == "__main__":

@@ -13,10 +13,14 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from cases import Report  # noqa: E402
+from kube import run  # noqa: E402
+
 
 def kubectl(*words):
     """With this build's plugin on PATH, once main() has put it there."""
-    return subprocess.run(["kubectl", *words], capture_output=True, text=True, check=False)
+    return run("kubectl", *words, check=False)
 
 
 def missing(wanted, found, path=""):
@@ -90,35 +94,20 @@ class Samples:
         assert "zero1-worker" not in kubectl("get", "pods", "-o", "name").stdout, "its pods are there"
         refused = kubectl("dsj", "describe", "nobody")
         assert refused.returncode == 4 and "not found" in refused.stderr, f"{refused.returncode} {refused.stderr}"
-        return 0
 
 
 def main():
     os.environ["PATH"] = os.path.abspath(sys.argv[2]) + ":" + os.environ["PATH"]
-    samples, report, cases, pods = Samples(sys.argv[1], sys.argv[2]), sys.argv[3], [], 0
-    there = shutil.which("kubectl")
+    samples, report = Samples(sys.argv[1], sys.argv[2]), Report("Samples", sys.argv[3])
     try:
-        if there:
+        if shutil.which("kubectl"):
             samples.start()
-        for name in samples.names + ["plugin"]:
-            case = {"name": name, "classname": "Samples", "result": "COMPLETED" if there else "SKIPPED"}
-            cases.append(case)
-            if not there:
-                print(f"result: samples {name} SKIPPED: kubectl not on PATH (tests/cluster/cluster.py build kubectl)")
-                continue
-            try:
-                pods += samples.plugin() if name == "plugin" else samples.check(name)
-                print(name, "ok")
-            except AssertionError as problem:
-                case["failures"] = [{"failure": str(problem), "type": ""}]
-                print(name, "FAILED:", problem)
+        pods = [report.run(name, lambda name=name: samples.check(name), tools=("kubectl",)) for name in samples.names]
+        report.run("plugin", samples.plugin, tools=("kubectl",))
     finally:
         samples.stop()
-    if there:
-        print(f"result: samples: {len(samples.names)} jobs applied, {pods} pods made of them")
-    with open(report, "w", encoding="utf-8") as out:
-        json.dump({"testsuites": [{"name": "Samples", "testsuite": cases}]}, out)
-    return 1 if not cases or any("failures" in case for case in cases) else 0
+    print(f"result: samples: {len(samples.names)} jobs, {sum(count or 0 for count in pods)} pods made of them")
+    return report.write()
 
 
 if __name__ == "__main__":

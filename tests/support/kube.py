@@ -1,27 +1,23 @@
 """kubectl, helm and waiting, as the checks use them. Nothing here knows a DeepSpeedJob."""
 import json
+import os
 import subprocess
 import time
 
-
-class Skip(Exception):
-    """Said loudly; no failure."""
+from cases import expect
 
 
-def expect(truth, what):
-    if not truth:
-        raise AssertionError(what() if callable(what) else what)
-
-
-def run(*words, given=None, check=True, timeout=180):
-    done = subprocess.run(words, input=given, capture_output=True, text=True, check=False, timeout=timeout)
+def run(*words, given=None, check=True, timeout=180, env=None):
+    done = subprocess.run(words, input=given, capture_output=True, text=True, check=False, timeout=timeout, env=env)
     if check and done.returncode != 0:
         raise AssertionError(f"{' '.join(words)}: {(done.stderr or done.stdout).strip()}")
     return done
 
 
-def kubectl(*words, thing=None, check=True):
-    return run("kubectl", *words, given=json.dumps(thing) if thing is not None else None, check=check)
+def kubectl(*words, thing=None, check=True, config=None):
+    """thing: an object for its standard input; config: another kubeconfig than the environment's."""
+    return run("kubectl", *words, given=json.dumps(thing) if thing is not None else None, check=check,
+               env=dict(os.environ, KUBECONFIG=config) if config else None)
 
 
 def get(*words):

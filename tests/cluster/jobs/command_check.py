@@ -5,12 +5,12 @@ Usage: command_check.py REPOSITORY BUILD GTEST_REPORT [CASE...]. Makes its own c
 root or without what a node needs everything is skipped, loudly. Exit 1 on a failure. Needs no dsj-train.
 """
 import os
-import subprocess
 import sys
 import tempfile
 
 import harness
-from kube import condition_of, eventually, expect, get, holds, kubectl, patch, run
+from cases import expect
+from kube import condition_of, eventually, get, holds, kubectl, patch, run
 from world import NAMESPACE, USER, children_of, job_label, operator_ready
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -18,17 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 def images(world):
     """The operator, and in the place of the worker image one with the agent alone."""
-    folder = os.path.join(os.environ["DSJ_CLUSTER_STATE"], "archives")
-    os.makedirs(folder, exist_ok=True)
-    storage = os.path.join(folder, "buildah")
-    env = dict(os.environ, DSJ_BUILDAH=f"buildah --root {storage} --runroot {storage}-run --storage-driver vfs")
-    for target, name in (("operator", "dsj-operator"), ("agent", "dsj-worker")):
-        archive = os.path.join(folder, f"{target}.tar")
-        done = subprocess.run([os.path.join(world.repository, "scripts/image.sh"), "build", target, world.build,
-                               f"localhost/{name}:dev", archive], env=env, capture_output=True, text=True, check=False)
-        expect(done.returncode == 0, done.stderr + done.stdout)
-        run(world.cluster, "load", archive, timeout=600)
-        os.remove(archive)
+    world.images(worker="agent")
     with tempfile.TemporaryDirectory() as room:
         run("gcc", "-std=gnu17", "-static", "-Os", "-s", "-Wall", "-Werror", "-o", f"{room}/program", os.path.join(HERE, "own_program.c"))
         with open(f"{room}/Dockerfile", "w", encoding="ascii") as file:
@@ -39,15 +29,8 @@ def images(world):
 def installed(world):
     images(world)
     world.install()
-    kubectl("create", "namespace", NAMESPACE)
-    kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
-    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
     os.makedirs(world.room, exist_ok=True)
-    kubectl("create", "-f", "-", thing={"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "claim"},
-                                        "spec": dict(common, capacity={"storage": "1Gi"}, hostPath={"path": world.room})})
-    kubectl("create", "-f", "-", thing={"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-                                        "metadata": {"name": "claim", "namespace": NAMESPACE},
-                                        "spec": dict(common, volumeName="claim", resources={"requests": {"storage": "1Gi"}})})
+    world.mount()
     operator_ready()
 
 

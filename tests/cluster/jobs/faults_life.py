@@ -3,7 +3,8 @@ import math
 import time
 
 from harness import Fault
-from kube import condition_of, eventually, expect, holds, kubectl, patch
+from cases import expect
+from kube import condition_of, eventually, holds, kubectl, patch
 from world import NAMESPACE, Job, children_of
 
 

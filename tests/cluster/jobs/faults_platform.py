@@ -6,7 +6,8 @@ import time
 
 import frozen
 from harness import Fault, terminations
-from kube import eventually, expect, get, holds, kubectl, run
+from cases import expect
+from kube import eventually, get, holds, kubectl, run
 from world import (DEPLOYMENT, NAMESPACE, OPERATOR_NAMESPACE, RELEASE, Job, operator_pods, operator_ready, process_of)
 
 OPERATOR_NODE = "n1"  # so that the other nodes can be broken

@@ -5,13 +5,13 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import dataclass
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))
+CLUSTER = os.path.dirname(HERE)
+sys.path[:0] = [CLUSTER, os.path.join(CLUSTER, "../support")]
 
-from kube import Skip, expect  # noqa: E402
+from cases import Report, expect  # noqa: E402
 import world as worlds  # noqa: E402
 
 
@@ -88,40 +88,23 @@ def _missing():
     return "" if shutil.which("buildah") else "missing; apt-get install -y --no-install-recommends buildah"
 
 
-def _report(path, suite, results):
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    with open(path, "w", encoding="utf-8") as out:
-        json.dump({"testsuites": [{"name": suite, "testsuite": results}]}, out)
-    return 1 if any("failures" in entry for entry in results) else 0
-
-
 def main(suite, program, cases, nodes):
-    repository, build, report, chosen = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
+    repository, build, chosen = sys.argv[1], sys.argv[2], sys.argv[4:]
+    report = Report(suite, sys.argv[3])
+    cases = [case for case in cases if not chosen or case.__name__ in chosen]
     if "DSJ_CLUSTER" not in os.environ:
         reason = _missing()
         if reason:
-            print(f"result: {suite} SKIPPED: {reason}", flush=True)
-            return _report(report, suite, [{"name": case.__name__, "classname": suite, "result": "SKIPPED"} for case in cases])
-        cluster = os.path.join(os.path.dirname(HERE), "cluster.py")
+            for case in cases:
+                report.skipped(case.__name__, reason)
+            return report.write()
+        cluster = os.path.join(CLUSTER, "cluster.py")
         subprocess.run([cluster, "build", "helm"], check=True)
         return subprocess.run([cluster, "run", "--nodes", str(nodes), sys.executable, os.path.abspath(program), *sys.argv[1:]],
                               check=False).returncode
-    world, results = worlds.World(repository, build), []
+    world = worlds.World(repository, build)
     for case in cases:
-        if chosen and case.__name__ not in chosen:
-            continue
-        start = time.monotonic()
-        entry = {"name": case.__name__, "classname": suite, "result": "COMPLETED"}
-        try:
-            fault = case(world)
-            if fault:
-                print(f"result: fault | {fault.fault} | {fault.what} | {fault.charged} | {fault.seconds:.1f} s | {case.__name__}", flush=True)
-        except Skip as reason:
-            entry["result"] = "SKIPPED"
-            print(f"result: {case.__name__} SKIPPED: {reason}", flush=True)
-        except Exception as problem:  # noqa: BLE001: every case is reported
-            entry["failures"] = [{"failure": f"{type(problem).__name__}: {problem}", "type": ""}]
-        results.append(entry)
-        print(f"{'FAILED' if 'failures' in entry else 'ok':7} {case.__name__} {time.monotonic() - start:.1f} s "
-              f"{entry.get('failures', '')}", flush=True)
-    return _report(report, suite, results)
+        fault = report.run(case.__name__, lambda case=case: case(world))
+        if fault:
+            print(f"result: fault | {fault.fault} | {fault.what} | {fault.charged} | {fault.seconds:.1f} s | {case.__name__}", flush=True)
+    return report.write()

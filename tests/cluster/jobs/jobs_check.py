@@ -8,8 +8,9 @@ import sys
 import time
 
 import harness
-from kube import eventually, expect, get, kubectl, run
-from world import DEPLOYMENT, NAMESPACE, OPERATOR_NAMESPACE, RELEASE, Job, children_of, kill_operator, operator_ready
+from cases import expect
+from kube import eventually, get, kubectl, run
+from world import NAMESPACE, OPERATOR_NAMESPACE, RELEASE, Job, children_of, kill_operator, operator_ready
 
 
 def installed_by_the_chart(world):
@@ -114,7 +115,7 @@ def suspend_and_resume(world):
         job.complete()
         expect(job.status("checkpoint")["lastRestored"]["step"] == step, job.status("checkpoint"))
         expect(job.status("restarts")["total"] == 0, job.status("restarts"))
-        return harness.Fault("suspended", f"all ranks save one step, the pods go; resumed at the next", "no restart", seconds)
+        return harness.Fault("suspended", "all ranks save one step, the pods go; resumed at the next", "no restart", seconds)
 
 
 def uninstalled(world):

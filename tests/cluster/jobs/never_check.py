@@ -3,11 +3,13 @@
 
 Usage: never_check.py GTEST_REPORT. Exit 1 on a failure."""
 import copy
-import json
+import os
 import sys
 
-from history import Change
-from never import violations
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../support"))
+from cases import Report, expect  # noqa: E402
+from history import Change  # noqa: E402
+from never import violations  # noqa: E402
 
 LABEL = "training.dsj.dev/"
 
@@ -72,23 +74,17 @@ PLANTED = {
 }
 
 
+def check(changes, wanted):
+    found = violations(changes)
+    expect(any(wanted in sentence for sentence in found) if wanted else not found, f"wanted {wanted!r}, found {found}")
+
+
 def main():
-    results = []
-
-    def case(name, found, wanted):
-        entry = {"name": name, "classname": "NeverList", "result": "COMPLETED"}
-        if (wanted is None and found) or (wanted is not None and not any(wanted in sentence for sentence in found)):
-            entry["failures"] = [{"failure": f"wanted {wanted!r}, found {found}", "type": ""}]
-            print(name, "FAILED:", entry["failures"])
-        results.append(entry)
-
-    case("a_good_history", violations(GOOD), None)
-    for name, (changes, wanted) in PLANTED.items():
-        case(name, violations(changes), wanted)
+    report = Report("NeverList", sys.argv[1])
+    for name, (changes, wanted) in {"a_good_history": (GOOD, None), **PLANTED}.items():
+        report.run(name, lambda changes=changes, wanted=wanted: check(changes, wanted))
     print(f"result: never-list: {len(PLANTED)} planted violations")
-    with open(sys.argv[1], "w", encoding="utf-8") as out:
-        json.dump({"testsuites": [{"name": "NeverList", "testsuite": results}]}, out)
-    return 1 if any("failures" in entry for entry in results) else 0
+    return report.write()
 
 
 sys.exit(main())

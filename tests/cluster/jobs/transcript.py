@@ -7,12 +7,10 @@ import subprocess
 import sys
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))
-
-import harness  # noqa: E402
-from kube import eventually, expect, get, holds  # noqa: E402
-from world import World, operator_ready  # noqa: E402
+import harness
+from cases import expect
+from kube import eventually, get, holds
+from world import World, operator_ready
 
 CLAIM = """apiVersion: v1
 kind: PersistentVolume

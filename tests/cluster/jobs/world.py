@@ -9,7 +9,8 @@ import subprocess
 import time
 
 from history import History
-from kube import condition_of, eventually, expect, get, holds, kubectl, patch, run
+from cases import expect
+from kube import condition_of, eventually, get, holds, kubectl, patch, run
 from never import final_step, violations
 
 NAMESPACE, OPERATOR_NAMESPACE, RELEASE = "jobs", "dsj-system", "dsj"
@@ -31,17 +32,16 @@ class World:
         self.references = {}
 
     # ---- installation
-    def images(self, tag="dev"):
-        """Of this build, loaded into every node, present and to come."""
+    def images(self, tag="dev", worker="worker"):
+        """Of this build, loaded into every node, present and to come. worker: the target of scripts/image.sh for the workers'."""
         folder = os.path.join(os.environ["DSJ_CLUSTER_STATE"], "archives")
         os.makedirs(folder, exist_ok=True)
         storage = os.path.join(folder, "buildah")
         env = dict(os.environ, DSJ_BUILDAH=f"buildah --root {storage} --runroot {storage}-run --storage-driver vfs")
-        for target in ("operator", "worker"):
+        for target, name in (("operator", "dsj-operator"), (worker, "dsj-worker")):
             archive = os.path.join(folder, f"{target}-{tag}.tar")
-            done = subprocess.run([os.path.join(self.repository, "scripts/image.sh"), "build", target, self.build,
-                                   f"localhost/dsj-{target}:{tag}", archive], env=env, capture_output=True, text=True, check=False)
-            expect(done.returncode == 0, done.stderr + done.stdout)
+            run(os.path.join(self.repository, "scripts/image.sh"), "build", target, self.build, f"localhost/{name}:{tag}", archive,
+                env=env, timeout=1200)
             run(self.cluster, "load", archive, timeout=600)
             os.remove(archive)
         shutil.rmtree(storage, ignore_errors=True)
@@ -67,6 +67,10 @@ class World:
     def claim(self):
         """Model and data in a volume that every pod of the namespace mounts."""
         self.make_data()
+        self.mount()
+
+    def mount(self):
+        """The namespace, and its claim on the room."""
         kubectl("create", "namespace", NAMESPACE)
         kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
         common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}

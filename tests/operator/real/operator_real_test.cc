@@ -1,17 +1,13 @@
 // The operator on a real API server with the real CRD; the test is kubelet and agent. $KUBECONFIG
 // names the server; without one this program fails.
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <thread>
 
-#include "common/contract.h"
-#include "common/jobspec/yaml.h"
-#include "kube/access.h"
-#include "kube/api_transport.h"
 #include "operator/apply.h"
 #include "operator/own_status.h"
 #include "operator/run.h"
+#include "tests/kube/real_cluster.h"
 
 namespace dsj::op {
 namespace {
@@ -19,35 +15,19 @@ namespace {
 using kube::resources::pods;
 using ::testing::HasSubstr;
 
-class RealOperator : public ::testing::Test {
+class RealOperator : public kube::testing::RealCluster {
  protected:
   void SetUp() override {
-    auto access = kube::access_from_kubeconfig_file();
-    ASSERT_TRUE(access) << access.error().to_string() << ": start one with tests/cluster";
-    auto transport = kube::make_api_transport(*access);
-    ASSERT_TRUE(transport) << transport.error().to_string();
-    transport_ = std::move(*transport);
-    client_ = std::make_unique<kube::Client>(*transport_, kube::system_clock());
-    const auto crd = jobspec::read_yaml(std::string(DSJ_SOURCE_DIR) + "/crds/deepspeedjobs.yaml");
-    ASSERT_TRUE(crd) << crd.error().to_string();
-    const auto applied = client_->apply(kube::resources::custom_resource_definitions(), "",
-                                        crd->value, {.manager = "test"});
-    ASSERT_TRUE(applied) << applied.error().to_string();
-    ns_ = "operator-" + std::to_string(getpid()) + "-" + std::to_string(++spaces_);
-    ASSERT_TRUE(client_->create(
-        kube::resources::namespaces(), "",
-        {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", ns_}}}}));
+    RealCluster::SetUp();
+    if (HasFatalFailure()) return;
     options_.health_address.clear();
     options_.lease_namespace = ns_;
     options_.namespaces = {ns_};
-    ASSERT_TRUE(soon([&] {  // a new kind is served some moments later
-      return client_->list(jobs_resource(), ns_, {}, [](const Json&) {}).has_value();
-    }));
     start();
   }
   void TearDown() override {
     halt();
-    if (client_) (void)client_->remove(kube::resources::namespaces(), "", ns_);
+    RealCluster::TearDown();
   }
 
   void start() {
@@ -60,14 +40,6 @@ class RealOperator : public ::testing::Test {
     stop_.cancel();
     process_.join();
     EXPECT_TRUE(ended_);
-  }
-
-  static bool soon(const std::function<bool()>& holds) {
-    for (int i = 0; i < 600; ++i) {
-      if (holds()) return true;
-      std::this_thread::sleep_for(Milliseconds(50));
-    }
-    return false;
   }
 
   Json job() { return client_->get(jobs_resource(), ns_, "quick").value_or(Json::object()); }
@@ -123,10 +95,6 @@ class RealOperator : public ::testing::Test {
     ASSERT_TRUE(told) << told.error().to_string();
   }
 
-  static inline int spaces_ = 0;
-  std::unique_ptr<kube::Transport> transport_;
-  std::unique_ptr<kube::Client> client_;
-  std::string ns_;
   Options options_;
   kube::Cancel stop_;
   std::thread process_;

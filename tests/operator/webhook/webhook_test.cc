@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <functional>
 #include <thread>
 
 #include "kube/api_transport.h"
@@ -168,21 +169,28 @@ TEST_F(WebhookTest, PlainHttpGarbageAndSlowPeersGetNothing) {
   }));
 }
 
+/// Whether a TLS handshake of a client that `prepare` has set up succeeds.
+bool shakes_hands(int port, const std::function<void(SSL_CTX*)>& prepare) {
+  SSL_CTX* context = SSL_CTX_new(TLS_client_method());
+  prepare(context);
+  SSL* ssl = SSL_new(context);
+  const int fd = raw_connect(port);
+  SSL_set_fd(ssl, fd);
+  const bool stands = SSL_connect(ssl) == 1;
+  SSL_free(ssl);
+  SSL_CTX_free(context);
+  close(fd);
+  return stands;
+}
+
 TEST_F(WebhookTest, OldTlsIsRefused) {
   const auto webhook = start("one");
-  auto shake = [&](int version) {
-    SSL_CTX* context = SSL_CTX_new(TLS_client_method());
-    SSL_CTX_set_security_level(context, 0);
-    SSL_CTX_set_min_proto_version(context, version);
-    SSL_CTX_set_max_proto_version(context, version);
-    SSL* ssl = SSL_new(context);
-    const int fd = raw_connect(webhook->port());
-    SSL_set_fd(ssl, fd);
-    const bool stands = SSL_connect(ssl) == 1;
-    SSL_free(ssl);
-    SSL_CTX_free(context);
-    close(fd);
-    return stands;
+  const auto shake = [&](int version) {
+    return shakes_hands(webhook->port(), [version](SSL_CTX* context) {
+      SSL_CTX_set_security_level(context, 0);
+      SSL_CTX_set_min_proto_version(context, version);
+      SSL_CTX_set_max_proto_version(context, version);
+    });
   };
   EXPECT_FALSE(shake(TLS1_VERSION));
   EXPECT_FALSE(shake(TLS1_1_VERSION));
@@ -228,24 +236,18 @@ TEST_F(WebhookTest, AWipedBundleIsFilledAgain) {
 
 /// A handshake that trusts `bundle` alone, at whatever time.
 bool trusted(int port, const std::string& bundle) {
-  SSL_CTX* context = SSL_CTX_new(TLS_client_method());
-  BIO* bio = BIO_new_mem_buf(bundle.data(), static_cast<int>(bundle.size()));
-  while (X509* root = PEM_read_bio_X509(bio, nullptr, nullptr, nullptr)) {
-    X509_STORE_add_cert(SSL_CTX_get_cert_store(context), root);
-    X509_free(root);
-  }
-  BIO_free(bio);
-  X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context), X509_V_FLAG_NO_CHECK_TIME);
-  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
-  SSL* ssl = SSL_new(context);
-  X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), "127.0.0.1");
-  const int fd = raw_connect(port);
-  SSL_set_fd(ssl, fd);
-  const bool stands = SSL_connect(ssl) == 1;
-  SSL_free(ssl);
-  SSL_CTX_free(context);
-  close(fd);
-  return stands;
+  return shakes_hands(port, [&](SSL_CTX* context) {
+    BIO* bio = BIO_new_mem_buf(bundle.data(), static_cast<int>(bundle.size()));
+    while (X509* root = PEM_read_bio_X509(bio, nullptr, nullptr, nullptr)) {
+      X509_STORE_add_cert(SSL_CTX_get_cert_store(context), root);
+      X509_free(root);
+    }
+    BIO_free(bio);
+    X509_VERIFY_PARAM* wanted = SSL_CTX_get0_param(context);
+    X509_VERIFY_PARAM_set_flags(wanted, X509_V_FLAG_NO_CHECK_TIME);
+    X509_VERIFY_PARAM_set1_ip_asc(wanted, "127.0.0.1");
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+  });
 }
 
 TEST_F(WebhookTest, CertificatesChangeWhileItServes) {

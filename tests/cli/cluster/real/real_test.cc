@@ -1,41 +1,24 @@
 // The verbs against a real API server with the real CRD; the test is the operator. $KUBECONFIG
 // names the server; without one this program fails.
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <thread>
 
 #include "cli/cluster/json_path.h"
 #include "cli/cluster/verbs.h"
-#include "common/jobspec/yaml.h"
-#include "kube/access.h"
-#include "kube/api_transport.h"
+#include "tests/kube/real_cluster.h"
 
 namespace dsj::cli {
 namespace {
 
 using ::testing::HasSubstr;
 
-class RealVerbs : public ::testing::Test {
+class RealVerbs : public kube::testing::RealCluster {
  protected:
   void SetUp() override {
-    auto access = kube::access_from_kubeconfig_file();
-    ASSERT_TRUE(access) << access.error().to_string() << ": start one with tests/cluster";
-    auto transport = kube::make_api_transport(*access);
-    ASSERT_TRUE(transport) << transport.error().to_string();
-    transport_ = std::move(*transport);
-    client_ = std::make_unique<kube::Client>(*transport_, kube::system_clock());
-    const auto crd = jobspec::read_yaml(std::string(DSJ_SOURCE_DIR) + "/crds/deepspeedjobs.yaml");
-    ASSERT_TRUE(crd) << crd.error().to_string();
-    ASSERT_TRUE(client_->apply(kube::resources::custom_resource_definitions(), "", crd->value,
-                               {.manager = "test"}));
-    ns_ = "verbs-" + std::to_string(getpid()) + "-" + std::to_string(++spaces_);
-    ASSERT_TRUE(client_->create(
-        kube::resources::namespaces(), "",
-        {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", ns_}}}}));
-    for (int i = 0; i < 600 && !client_->list(jobs_resource(), ns_, {}, [](const Json&) {}); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    RealCluster::SetUp();
+    if (HasFatalFailure()) return;
     const auto made = client_->create(jobs_resource(), ns_, Json::parse(R"({
       "apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob",
       "metadata": {"name": "quick"},
@@ -43,9 +26,6 @@ class RealVerbs : public ::testing::Test {
         "training": {"modelNameOrPath": "/m", "dataPath": "/d", "outputDir": "/o", "maxSteps": 3},
         "workers": {"replicas": 2}}})"));
     ASSERT_TRUE(made) << made.error().to_string();
-  }
-  void TearDown() override {
-    if (client_) (void)client_->remove(kube::resources::namespaces(), "", ns_);
   }
 
   void set_status(const Json& status) {
@@ -63,10 +43,7 @@ class RealVerbs : public ::testing::Test {
     return code;
   }
 
-  static inline int spaces_ = 0;
-  std::unique_ptr<kube::Transport> transport_;
-  std::unique_ptr<kube::Client> client_;
-  std::string ns_, out_, err_;
+  std::string out_, err_;
 };
 
 TEST_F(RealVerbs, GetShowsTheColumnsOfTheResource) {
