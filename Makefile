@@ -3,7 +3,7 @@ SHELL := /bin/bash
 BUILD ?= build
 JOBS ?= $(shell nproc)
 
-.PHONY: setup build run test test-cluster golden bench bench-operator fuzz docs format oracle clean
+.PHONY: setup build run test test-cluster golden bench bench-operator fuzz sanitize docs format oracle clean
 setup:
 	@scripts/phase.sh set-up 15 scripts/setup.sh
 build: setup
@@ -33,6 +33,8 @@ bench-operator: build
 	  python3 bench/operator_bench.py $(BUILD)/bin --write docs/performance_operator.md
 fuzz: setup
 	@scripts/fuzz.sh $(or $(SECONDS_EACH),600)
+sanitize: setup
+	@scripts/sanitize.sh
 oracle:
 	@scripts/oracle.sh
 format:

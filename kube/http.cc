@@ -10,13 +10,10 @@ struct Cancel::Registration::Entry {
   std::mutex mutex;
   std::function<void()> hook;
 
+  /// Under the lock: who ends the registration waits for a hook that runs.
   void fire() {
-    std::function<void()> taken;
-    {
-      const std::lock_guard lock(mutex);
-      taken = std::exchange(hook, nullptr);
-    }
-    if (taken) taken();
+    const std::lock_guard lock(mutex);
+    if (const auto taken = std::exchange(hook, nullptr)) taken();
   }
 };
 

@@ -46,8 +46,9 @@ class Cancel {
  public:
   void cancel();
   bool cancelled() const;
-  /// Calls `hook` once when cancelled (at once if it is already); the registration ends with the
-  /// returned object. `hook` runs on the cancelling thread and must not block.
+  /// Calls `hook` once when cancelled (at once if it is already). `hook` runs on the cancelling
+  /// thread, must not block and must not end its own registration. The registration ends with the
+  /// returned object: behind its destructor `hook` does not run.
   class Registration {
    public:
     Registration() = default;
