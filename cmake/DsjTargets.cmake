@@ -22,7 +22,7 @@ target_compile_options(dsj_options INTERFACE -Wall -Wextra -Wno-missing-field-in
   -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread
   $<$<BOOL:${DSJ_WERROR}>:-Werror>)
 if(DSJ_SANITIZE)
-  target_compile_options(dsj_options INTERFACE -fsanitize=${DSJ_SANITIZE} -fno-omit-frame-pointer -g)
+  target_compile_options(dsj_options INTERFACE -fsanitize=${DSJ_SANITIZE} -fno-omit-frame-pointer -g -O1)
   target_link_options(dsj_options INTERFACE -fsanitize=${DSJ_SANITIZE})
   if(DSJ_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(dsj_options INTERFACE -Wno-tsan)  # Asio's fences; what they order is locked, too
