@@ -3,21 +3,43 @@ SHELL := /bin/bash
 BUILD ?= build
 JOBS ?= $(shell nproc)
 
-.PHONY: setup build run test test-cluster golden bench bench-operator fuzz sanitize docs format oracle clean
+# What `make run` runs. `make test` goes on from the same build.
+PROGRAMS := dsj dsj-agent dsj-train dsj-make-quickstart
+
+.PHONY: setup build programs run picture quickstart-margin test test-numbers test-loaded test-cluster golden docs bench \
+  bench-operator fuzz sanitize oracle format clean
 setup:
-	@scripts/phase.sh set-up 15 scripts/setup.sh
+	@scripts/phase.sh set-up "1 min on a fresh machine, later seconds" \
+	  "installs compilers and libraries (apt), fetches libtorch" scripts/setup.sh
 build: setup
-	@scripts/phase.sh build 30 scripts/build.sh $(BUILD) $(JOBS)
+	@scripts/phase.sh build "15 to 20 min on two cores, later what has changed" \
+	  "compiles all programs, tests and benches, log $(BUILD)/build.log" scripts/build.sh $(BUILD) $(JOBS)
+programs: setup
+	@scripts/phase.sh build "8 to 10 min on two cores, later what has changed" \
+	  "compiles $(PROGRAMS), log $(BUILD)/build.log" scripts/build.sh $(BUILD) $(JOBS) -- $(PROGRAMS)
 test: export DSJ_SETUP_CLUSTER = 1
 test: build
-	@scripts/phase.sh tests 30 scripts/test.sh $(BUILD)
+	@DSJ_FUZZ_DIR=$(abspath $(BUILD))/fuzz JOBS=$(JOBS) scripts/phase.sh build "5 min on two cores, later seconds" \
+	  "compiles the fuzz programs with clang" scripts/fuzz.sh build
+	@scripts/phase.sh tests "20 to 30 min on two cores" "runs every test" scripts/test.sh $(BUILD)
+test-loaded: export DSJ_SETUP_CLUSTER = 1
+test-loaded: build
+	@scripts/phase.sh tests "2 h on two cores" "runs every test beside 8 busy loops" scripts/test.sh $(BUILD) --beside-load 8
 test-cluster: export DSJ_SETUP_CLUSTER = nodes
 test-cluster: export DSJ_SOAK = full
 test-cluster: export DSJ_TEST_NODES = 1
 test-cluster: build
-	@scripts/phase.sh "cluster tests" 45 scripts/test.sh $(BUILD) '^(cluster_|kube_real|kube_soak)'
-run: build
-	@scripts/phase.sh quickstart 15 scripts/quickstart.sh $(BUILD)
+	@scripts/phase.sh tests "45 min on two cores" "runs the tests on a cluster in full" \
+	  scripts/test.sh $(BUILD) '^(cluster_|kube_real|kube_soak)'
+run: programs
+	@scripts/phase.sh quickstart "70 to 90 s on two cores" \
+	  "makes a model and rows, asks it, trains it on 2 ranks, asks again" scripts/quickstart.sh $(BUILD)
+quickstart-margin: programs
+	@scripts/quickstart_margin.py $(BUILD) --write docs/quickstart_margin.md
+test-numbers: build
+	@scripts/test_numbers.py $(BUILD)
+picture: programs
+	@$(BUILD)/bin/dsj plot out/quickstart/run --svg docs/quickstart.svg >/dev/null
 golden: build
 	@python3 scripts/golden_table.py --bin $(BUILD)/bin --write docs/golden.md
 docs: build

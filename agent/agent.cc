@@ -17,8 +17,8 @@ namespace {
 using nlohmann::json;
 using namespace dsj::contract;
 
-/// Beside the attempt file: the attempt after which no rank was left running. A new agent 0 that
-/// finds the newest attempt there need not wait until its ranks have given up.
+/// Beside the attempt file: the attempt after which no rank was left running. If it is the newest
+/// attempt, a new agent 0 need not wait until old ranks have given up.
 constexpr char kEndedFile[] = "ended";
 constexpr Time kLongestTurn{250};
 constexpr Time kLeaveTimeout{3000};
@@ -31,7 +31,7 @@ std::string ended_path(const AgentConfig& config) {
   return path_join(path_join(config.job.output_dir, kCheckpointsDir), kEndedFile);
 }
 
-/// 0 when there is no such file yet.
+/// 0: there is no such file yet.
 Result<int64_t> read_attempt(Files& files, const std::string& path) {
   DSJ_TRY(const bool there, files.exists(path));
   if (!there) return 0;
@@ -150,7 +150,7 @@ std::vector<int> Agent::event_fds() const {
 
 void Agent::decide(const Event& event, Time now) {
   for (const auto& command : step(*session_, event, now)) {
-    beat_wanted_ = true;  // what this worker shall do may have changed
+    beat_wanted_ = true;  // this worker's directive may have changed
     carry_out(command, now);
   }
 }
@@ -191,7 +191,7 @@ void Agent::carry_out(const Command& command, Time now) {
                            {"exitCode", ended->outcome.exit_code},
                            {"reason", ended->outcome.reason},
                            {"message", ended->outcome.message}});
-    // Without it a successor only waits for ranks that are not there.
+    // Without this file a successor only waits for ranks that are not there.
     if (ended->clear && session_->attempt > 0) {
       const auto told = ports_.files.write_atomically(ended_path(config_),
                                                       std::to_string(session_->attempt) + "\n");
@@ -288,7 +288,7 @@ void Agent::launch(const Directive& directive, Time now) {
     own.process = *started;
     own.running = true;
   }
-  if (worker == 0) ports_.ranks.close_store(std::exchange(store_, {}));  // rank 0 has it now
+  if (worker == 0) ports_.ranks.close_store(std::exchange(store_, {}));  // rank 0 has its own copy
   for (const auto& [local, error] : problems) {
     react(RankError{local, "CannotStart", error.to_string()}, now);
     react(RankExited{local, kExitEnvironment, 0, "", false}, now);
@@ -300,7 +300,7 @@ void Agent::watch_ranks(Time now) {
     LocalRank& own = ranks_[local];
     if (!own.running) continue;
     const auto exit = ports_.ranks.poll_exit(own.process);
-    read_events(local, exit.has_value(), now);  // after the exit was seen nothing more can come
+    read_events(local, exit.has_value(), now);  // after the exit nothing more can come
     if (!exit) continue;
     own.running = false;
     ports_.ranks.forget(own.process);
@@ -388,7 +388,7 @@ void Agent::report_event(const char* kind, const RankEvent& event) {
   ports_.reports.report(object);
 }
 
-/// Training goes on without its metrics, but not silently.
+/// Training goes on without metrics, but not silently.
 void Agent::tell_metrics_problem(const Status& status) {
   if (status || metrics_failed_) return;
   metrics_failed_ = true;
@@ -433,7 +433,7 @@ void Agent::hear(Time now) {
     log::warn("no answer from worker 0's agent: " + answer->error().to_string());
   }
   next_beat_ = now + Time(200);
-  beat_wanted_ = false;  // nobody listens: no hurry
+  beat_wanted_ = false;  // nobody listens, so there is no hurry
 }
 
 void Agent::leave(Time now) {

@@ -1,5 +1,6 @@
-// One agent: carries out what session.h (worker 0 only) and worker.h decide, through ports. loop.h
-// calls turn() whenever something happened or is due; nothing here waits.
+// One agent. It carries out, through ports, what session.h (worker 0 only) and worker.h decide. A
+// loop (loop.h, pod_loop.h) calls turn() whenever something happened or is due; nothing here waits.
+// One thread.
 #pragma once
 
 #include <optional>
@@ -22,28 +23,28 @@ struct AgentPorts {
   Ranks& ranks;
   Files& files;
   Reports& reports;
-  BeatServer* server = nullptr;  ///< worker 0 of more than one
+  BeatServer* server = nullptr;  ///< worker 0, if there are other workers
   BeatClient* client = nullptr;  ///< every other worker
 };
 
 class Agent {
  public:
-  /// Worker 0 reads the attempt file and opens metrics.jsonl; their errors end the job.
+  /// Worker 0 reads the attempt file and opens metrics.jsonl. Error: either fails; it ends the job.
   static Result<Agent> make(const AgentConfig& config, int worker, int64_t incarnation,
                             AgentPorts ports, Time now);
   Agent(Agent&&) = default;
 
-  /// Takes in what came and does what is due.
+  /// Takes in what came, and does what is due.
   void turn(Time now);
   /// SIGTERM: the whole job saves and stops.
   void stop(Time now);
-  /// Ends this worker's ranks at once and leaves: another agent has taken its place.
+  /// Ends this worker's ranks at once and leaves, because another agent has taken its place.
   void abandon(const std::string& why, Time now);
   /// The latest time for the next turn().
   Time next_turn(Time now) const;
-  /// Event pipes of running ranks, to be polled for reading.
+  /// Event pipes of running ranks, for the loop to poll for reading.
   std::vector<int> event_fds() const;
-  /// Set when this agent's work is over and no rank of it is left.
+  /// The exit code, once this agent's work is over and no rank of it is left.
   std::optional<int> exit_code() const { return exit_code_; }
 
   struct RankLog {
@@ -51,12 +52,12 @@ class Agent {
     pid_t pid;
     bool running;
     std::string file;
-    int64_t from;  ///< where its attempt begins in it
+    int64_t from;  ///< byte where its attempt begins
   };
-  /// Of the ranks that this worker started last, running or not.
+  /// The logs of the ranks that this worker started last, running or not.
   std::vector<RankLog> rank_logs() const;
   const Worker& worker() const { return worker_; }
-  /// How the job ended; nothing before, and on other workers.
+  /// How the job ended. Null before, and on other workers than worker 0.
   const Outcome* outcome() const {
     return session_ && session_->phase == Phase::Finished ? &session_->outcome : nullptr;
   }

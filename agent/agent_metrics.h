@@ -1,5 +1,5 @@
-// What a scraper reads of one agent, in Prometheus' text format, and whether it is alive. Made from
-// worker 0's reports; the other agents show their ranks only. Thread-safe.
+// What a scraper reads from one agent in Prometheus' text format, and whether the agent is alive.
+// Worker 0's agent fills it from its reports; other agents show only their ranks. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -16,12 +16,12 @@ class AgentMetrics final : public HttpHandler {
   ~AgentMetrics() override;
 
   void take(const nlohmann::json& report);
-  /// Called each turn of the agent; without one for 30 s /healthz fails.
+  /// Call on each turn of the agent. After 30 s without a call /healthz fails.
   void turned(int ranks_running, const StatusPublisher* publisher);
   /// The text of /metrics.
   std::string text() const;
 
-  // GET /metrics, GET /healthz; all else 404 or 405.
+  // Answers GET /metrics and GET /healthz; all else gets 404 or 405.
   std::optional<HttpAnswer> refuse(const HttpHead& head) override;
   HttpAnswer answer(const HttpHead& head, const std::string& body) override;
 

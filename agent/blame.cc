@@ -29,7 +29,7 @@ Suspicion suspicion_of(const Session& s, const RankState& rank, bool a_peer_gave
     case RankEnd::Failed:
       break;
   }
-  // Too early in its start to save anything: it had no handler yet.
+  // SIGTERM hit it before it had a handler, when there was nothing to save.
   return rank.signal == SIGTERM && s.stop_requested ? kInnocent : kOwnFault;
 }
 

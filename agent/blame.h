@@ -1,4 +1,4 @@
-// Which rank ended an attempt: the one that failed by itself, not those that lost their peer.
+// Which rank ended an attempt: the one that failed by itself, not those that lost it as a peer.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,10 @@
 
 namespace dsj::agent {
 
-/// To be called when every rank of `session.attempt` is gone. Order of suspicion: a rank that says
-/// no attempt can help; a lost worker or a rank that failed by itself, the first seen; a rank that
-/// had to be killed while its peers gave up on it (it hung); a rank that lost its peer. Nothing
-/// when every rank did as it was told.
+/// Call when every rank of `session.attempt` is gone. nullopt: every rank did as it was told.
+/// Suspects in order: a rank that says that no attempt can help; a lost worker or a rank that
+/// failed by itself, whichever was seen first; a rank that had to be killed while its peers gave up
+/// on it (it hung); a rank that lost its peer.
 std::optional<Failure> find_culprit(const Session& session, Time now);
 
 /// "exit code 1", "signal 9 (Killed)".

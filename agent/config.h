@@ -1,5 +1,5 @@
-// What an agent is told when it starts: one JSON file, readable by its owner only (it holds the
-// run's key). Written by `dsj run`; in a cluster by the operator and a mounted secret.
+// What an agent needs to know when it starts. `dsj run` writes it as one JSON file, readable by its
+// owner only, because it holds the run's key. In a cluster pod.h makes it.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,22 @@
 namespace dsj::agent {
 
 struct AgentConfig {
-  JobFile job;  ///< attempt and world_size are filled per attempt
+  JobFile job;  ///< each attempt fills attempt and world_size
   int replicas = 1;
   int slots = 1;
-  std::string run_dir;                ///< of this run's small files: endpoint, job files
-  std::string key;                    ///< what agents prove themselves with
-  std::string address = "127.0.0.1";  ///< worker 0's, for the other agents and the ranks' store
+  std::string run_dir;                ///< for this run's small files: endpoint, job files
+  std::string key;                    ///< with it agents prove themselves
+  std::string address = "127.0.0.1";  ///< worker 0's: for other agents and the ranks' store
   std::vector<std::string> rank_command;
-  int ranks_on_host = 1;     ///< share the cores of this machine
-  int64_t last_attempt = 0;  ///< of status; the attempt file may know better
+  int ranks_on_host = 1;     ///< ranks that share this machine's cores
+  int64_t last_attempt = 0;  ///< from the status; the attempt file may be newer
   bool predecessor = false;  ///< an earlier agent of worker 0 may have left ranks running
   RestartBudget budget;
-  /// launcher: Command. Rank 0 listens itself on the store's port, which is free then, instead of
-  /// getting the socket; of exit codes only 0 has a meaning (rank_end.h); ds_config lies in a file
-  /// of its own (contract.h: kEnvDsConfig).
+  /// launcher: Command. Rank 0 listens on the store's port itself (the port is free then) instead
+  /// of inheriting the socket; of exit codes only 0 has a meaning (rank_end.h); ds_config is in a
+  /// file of its own (contract.h: kEnvDsConfig).
   bool user_program = false;
-  Time join_timeout{120'000};  ///< a worker gives up when nothing answers for so long
+  Time join_timeout{120'000};  ///< without an answer a worker then gives up
   Time silence{6000}, lease{4000}, blame{1000}, grace{600'000}, stall{1'800'000};
 };
 

@@ -1,8 +1,10 @@
-// Beats over HTTP/1.1: POST /v1/beat with the JSON of messages.h, a bearer token before it
-// (join_gate.h). Refused before a body is read: who the gate does not admit (401, 403; 503: ask
-// again), another path or method (404, 405), a body without a length (411), over kMessageBytesMax
-// (413). Then: a wrong shape (400), another worker than the caller's own (403). The server stands
-// on common/http with its limits, the client on cpprestsdk. Left out: TLS.
+// Beats over HTTP/1.1: POST /v1/beat with the JSON of messages.h and a bearer token (join_gate.h).
+// The server stands on common/http with its limits, the client on cpprestsdk. Left out: TLS.
+//
+//   refused before the body is read    a caller that the gate does not admit (401, 403; 503: ask
+//                                      again), another path or method (404, 405), a body without a
+//                                      length (411) or over kMessageBytesMax (413)
+//   refused after it                   a wrong shape (400), a worker not the caller's own (403)
 #pragma once
 
 #include <functional>
@@ -22,7 +24,7 @@ struct Endpoint {
 
 class HttpServer final : public BeatServer {
  public:
-  /// Listens on `port` of `address` (0: a free one) for about as many `workers`.
+  /// Listens on `port` of `address` (0: any free port), for about `workers` connections.
   static Result<std::unique_ptr<HttpServer>> open(const std::string& address, int port,
                                                   std::shared_ptr<JoinGate> gate, int workers);
   ~HttpServer() override;
@@ -40,11 +42,11 @@ class HttpServer final : public BeatServer {
   const std::string address_;
 };
 
-/// Asked for a new connection, and again whenever the last beat failed: worker 0 may have moved.
+/// Called for a new connection, and again whenever the last beat failed: worker 0 may have moved.
 using FindServer = std::function<Result<Endpoint>()>;
 struct Credentials {
-  std::function<std::string()> token;  ///< of each beat
-  std::function<void()> refused;       ///< the server did not accept it; may be empty
+  std::function<std::string()> token;  ///< called for each beat
+  std::function<void()> refused;       ///< called if the server refuses the token; may be empty
 };
 
 class HttpClient final : public BeatClient {
@@ -60,10 +62,10 @@ class HttpClient final : public BeatClient {
   std::shared_ptr<State> state_;
 };
 
-/// Threads of cpprestsdk's pool, for both; call before the first use, once.
+/// Threads of cpprestsdk's pool, for server and client. Call once, before the first use.
 void set_http_threads(int threads);
 
-/// {"address": ..., "port": ...}, durable, only for the owner's eyes.
+/// Writes {"address": ..., "port": ...} durably, readable by the owner only.
 Status write_endpoint(const std::string& path, const Endpoint& endpoint);
 Result<Endpoint> read_endpoint(const std::string& path);
 

@@ -66,7 +66,7 @@ void JobWatch::listed(const kube::Json& object) {
   upserted(object);
 }
 
-/// A list without the job: it went while no watch was open.
+/// A list without the job: it was deleted while no watch was open.
 void JobWatch::list_done() {
   const std::lock_guard lock(mutex_);
   if (!in_list_ && view_) view_->deleted = true;

@@ -1,4 +1,4 @@
-// Agent 0 watches its own job: a suspension or an accepted new revision stops it with a checkpoint.
+// Agent 0 watches its own job. A suspension or an accepted new revision stops it with a checkpoint.
 #pragma once
 
 #include <mutex>
@@ -9,12 +9,12 @@
 
 namespace dsj::agent {
 
-/// What agent 0 needs of its DeepSpeedJob (contract.h names the fields).
+/// What agent 0 reads from its DeepSpeedJob (contract.h names the fields).
 struct JobView {
   std::string uid;
   bool suspend = false;    ///< spec.suspend
-  bool deleted = false;    ///< it is being deleted
-  std::string revision;    ///< status.revision; empty: the operator has not said yet
+  bool deleted = false;    ///< is being deleted
+  std::string revision;    ///< status.revision; empty: not set by the operator yet
   int64_t attempt = 0;     ///< status.training.attempt
   RestartBudget restarts;  ///< status.restarts; limit is not set
   bool operator==(const JobView& other) const {
@@ -24,7 +24,7 @@ struct JobView {
 };
 JobView job_view(const nlohmann::json& job);
 
-/// Why this worker's job shall stop now; empty: it shall not.
+/// Why this worker's job must stop now; empty: it need not.
 std::string stop_reason(const JobView& view, const std::string& own_revision);
 
 class JobWatch final : private kube::Sink {
@@ -32,7 +32,7 @@ class JobWatch final : private kube::Sink {
   JobWatch(kube::Client& client, kube::Clock& clock, const std::string& ns,
            const std::string& name);
   ~JobWatch() override;
-  /// The newest that was seen; nothing before the first answer of the server.
+  /// The newest view; nullopt before the server's first answer.
   std::optional<JobView> view() const;
 
  private:
@@ -45,7 +45,7 @@ class JobWatch final : private kube::Sink {
 
   mutable std::mutex mutex_;
   std::optional<JobView> view_;
-  bool in_list_ = false;  ///< of the watching thread: the list that is being read has the job
+  bool in_list_ = false;  ///< watching thread only: the current list has the job
   kube::Reflector reflector_;
   kube::Cancel cancel_;
   std::thread thread_;

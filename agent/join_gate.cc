@@ -6,7 +6,7 @@ namespace dsj::agent {
 namespace {
 
 constexpr std::string_view kBearer = "Bearer ";
-/// Verified tokens kept, so that a signature is checked once and not twice a second.
+/// How many verified tokens are kept, so that a signature is checked once, not at every beat.
 constexpr size_t kVerifiedMax = 4096;
 
 }  // namespace
@@ -51,8 +51,8 @@ std::expected<Caller, Denied> TokenGate::admit(std::string_view authorization) {
   const std::lock_guard lock(mutex_);
   const auto claims = verified(authorization.substr(kBearer.size()));
   if (!claims) return std::unexpected(claims.error());
-  // Asked every time, because time passes. 401 only for what nobody signed: who is known and not
-  // meant is 403.
+  // Checked at every beat, because time passes. 401 is only for what nobody signed; a caller that
+  // is known but not meant gets 403.
   if (const auto good = check_claims(*claims, rules_, wall_()); !good) {
     return std::unexpected(Denied{403, good.error().to_string()});
   }

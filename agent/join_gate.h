@@ -1,5 +1,5 @@
-// Who may send beats to worker 0's agent: whoever knows the run's random key (dsj run), or whoever
-// shows a token of the job's own service account, bound to the pod that it speaks for (cluster).
+// Who may send beats to worker 0's agent. With `dsj run`: whoever knows the run's random key. In a
+// cluster: whoever shows a token of the job's own service account, bound to the pod it speaks for.
 #pragma once
 
 #include <expected>
@@ -14,22 +14,23 @@
 
 namespace dsj::agent {
 
-/// An HTTP status and what is wrong: 401 who are you, 403 not you, 503 ask again.
+/// An HTTP status and the reason. 401: nobody vouches for the caller. 403: the caller is known but
+/// not allowed. 503: ask again.
 struct Denied {
   int status = 401;
   std::string why;
 };
 struct Caller {
-  std::string pod, pod_uid;  ///< empty with a key: it may speak for every worker
+  std::string pod, pod_uid;  ///< empty with a key, which speaks for every worker
 };
 
 /// Thread-safe.
 class JoinGate {
  public:
   virtual ~JoinGate() = default;
-  /// By the Authorization header alone; called before a body is read.
+  /// Judges the Authorization header alone. Called before a body is read.
   virtual std::expected<Caller, Denied> admit(std::string_view authorization) = 0;
-  /// The caller may speak for this worker and incarnation.
+  /// Judges whether the caller may speak for this worker and incarnation.
   virtual std::expected<void, Denied> permit(const Caller& caller, const WorkerReport& report) = 0;
 };
 
@@ -48,8 +49,8 @@ class TokenGate final : public JoinGate {
   using WallSeconds = std::function<int64_t()>;
   TokenGate(std::string job, TokenRules rules, KeyRing& keys, WallSeconds wall);
   std::expected<Caller, Denied> admit(std::string_view authorization) override;
-  /// The token's pod is the one that the operator made for this incarnation of this worker. A pod
-  /// of the same name with another uid than the first is refused: it was made by somebody else.
+  /// The token's pod must be the one that the operator made for this incarnation of this worker. A
+  /// pod of the same name with another uid than the first is refused: somebody else made it.
   std::expected<void, Denied> permit(const Caller& caller, const WorkerReport& report) override;
 
  private:
@@ -60,7 +61,7 @@ class TokenGate final : public JoinGate {
   struct Verified {
     std::string key_id;
     TokenClaims claims;
-    std::shared_ptr<const TokenKeys> by;  ///< newer keys verify it again
+    std::shared_ptr<const TokenKeys> by;  ///< with newer keys it is verified again
   };
   std::expected<TokenClaims, Denied> verified(std::string_view text);
   const std::string job_;
@@ -69,10 +70,10 @@ class TokenGate final : public JoinGate {
   const WallSeconds wall_;
   std::mutex mutex_;
   std::map<int, Pin> pins_;
-  std::map<std::string, Verified, std::less<>> verified_;  ///< by the token's text
+  std::map<std::string, Verified, std::less<>> verified_;  ///< [the token's text]
 };
 
-/// Compares in a time that does not depend on where they differ.
+/// Compares in a time that does not depend on where the keys differ.
 bool same_key(std::string_view a, std::string_view b);
 
 }  // namespace dsj::agent

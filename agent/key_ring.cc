@@ -18,7 +18,7 @@ FetchGate::Lookup FetchGate::look(bool known, Time now) {
     if (good_at_ && now - *good_at_ >= max_age_) wanted_ = true;
     return Lookup::Known;
   }
-  // Whoever asks with a key that the cluster does not have costs one fetch an interval, no more.
+  // A caller with a key that the cluster does not have costs one fetch per interval, no more.
   const bool fresh = good_at_ && now - *good_at_ < interval_;
   if (fresh && !running_) return Lookup::Unknown;
   wanted_ = true;

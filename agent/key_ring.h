@@ -1,5 +1,5 @@
-// The cluster's public token keys, fetched again when a token names a key that is not known. The
-// fetch runs on a thread of its own; nobody waits for it: a beat is simply sent again.
+// The cluster's public token keys. They are fetched again when a token names an unknown key. The
+// fetch runs on a thread of its own and nobody waits for it: a beat is simply sent again.
 #pragma once
 
 #include <condition_variable>
@@ -16,14 +16,14 @@ namespace dsj::agent {
 /// When to fetch. Pure.
 class FetchGate {
  public:
-  /// `interval`: fetches begin at least so far apart, whoever asks and however often.
+  /// `interval`: the least time between the starts of two fetches, whoever asks and however often.
   FetchGate(Time interval, Time max_age) : interval_(interval), max_age_(max_age) {}
 
   enum class Lookup { Known, Pending, Unknown };
-  /// A token names a key; `known`: it is there. Pending: its answer is not yet known, because a
-  /// fetch is due, under way, or the last one failed.
+  /// A token names a key; `known`: it is there. Pending: unknown for now, because a fetch is due,
+  /// in flight, or the last one failed.
   Lookup look(bool known, Time now);
-  /// A fetch is due; it begins now.
+  /// True: a fetch is due and begins now.
   bool begin(Time now);
   void ended(bool good, Time now);
 
@@ -35,21 +35,21 @@ class FetchGate {
 
 class KeyRing {
  public:
-  /// The text of a JWK set; blocks.
+  /// Returns the text of a JWK set. May block.
   using Fetch = std::function<Result<std::string>()>;
   struct Options {
     Time interval{10'000};
-    Time max_age{3'600'000};  ///< older keys are fetched again, and used meanwhile
+    Time max_age{3'600'000};  ///< older keys are fetched again, but used meanwhile
   };
 
-  /// `first`: keys known from the start, so that an API server that is away is not needed.
+  /// `first`: keys known from the start, so that no API server is needed for these.
   KeyRing(TokenKeys first, Fetch fetch, Options options);
   KeyRing(TokenKeys first, Fetch fetch) : KeyRing(std::move(first), std::move(fetch), Options()) {}
   ~KeyRing();
 
   struct Found {
     FetchGate::Lookup lookup = FetchGate::Lookup::Unknown;
-    std::shared_ptr<const TokenKeys> keys;  ///< those of the moment
+    std::shared_ptr<const TokenKeys> keys;  ///< the current keys
   };
   Found find(const std::string& key_id);
   int64_t fetches() const;

@@ -13,7 +13,7 @@ namespace dsj::agent {
 namespace {
 
 constexpr size_t kPartBytes = 64 * 1024;
-constexpr size_t kLineBytes = 16 * 1024;  ///< a longer line is cut
+constexpr size_t kLineBytes = 16 * 1024;  ///< longer lines are cut
 
 }  // namespace
 
@@ -25,7 +25,7 @@ LogMirror::LogMirror(int fd, int64_t behind_bytes_max)
 void LogMirror::follow(int rank, const std::string& path, int64_t from) {
   const auto known = logs_.find(rank);
   if (known != logs_.end() && known->second.path == path && known->second.from == from) return;
-  if (known != logs_.end()) {  // the last words of the attempt before
+  if (known != logs_.end()) {  // the last words of the previous attempt
     take(rank, known->second);
     if (!known->second.partial.empty()) line(rank, known->second.partial);
   }
@@ -36,7 +36,7 @@ void LogMirror::line(int rank, const std::string& text) {
   waiting_ += "[rank " + std::to_string(rank) + "] " + text + "\n";
 }
 
-/// Reads one part; false: there was none.
+/// Reads one part. False: there is none.
 bool LogMirror::take(int rank, Followed& log) {
   const int64_t behind = size_of(log.path) - log.next;
   if (behind <= 0) return false;
@@ -71,7 +71,7 @@ bool LogMirror::send() {
   while (sent < waiting_.size()) {
     const ssize_t wrote = write(fd_, waiting_.data() + sent, waiting_.size() - sent);
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0 && errno != EAGAIN) waiting_.clear();  // nobody reads any more
+    if (wrote < 0 && errno != EAGAIN) waiting_.clear();  // the reader is gone
     if (wrote <= 0) break;
     sent += static_cast<size_t>(wrote);
   }

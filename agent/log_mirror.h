@@ -1,6 +1,6 @@
-// The ranks' logs on this process's output, each line behind "[rank 3] ". Follows the files that
-// the ranks write themselves, so that a slow reader never holds a rank up; the files stay the truth
-// and keep everything. Not for several threads.
+// Copies the ranks' logs to this process's output, each line behind "[rank 3] ". It follows the
+// files that the ranks write, so a slow reader never holds up a rank, and the files keep
+// everything. One thread.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,15 @@ namespace dsj::agent {
 
 class LogMirror {
  public:
-  /// Behind by more than `behind_bytes_max`, it leaves out what lies between and says so.
+  /// If it falls behind by more than `behind_bytes_max`, it skips what lies between and says so.
   explicit LogMirror(int fd, int64_t behind_bytes_max = 8 << 20);
 
-  /// From byte `from` of `path` on; the same again changes nothing, another one replaces it.
+  /// Follows `path` from byte `from` on. The same call again changes nothing; another one replaces
+  /// it.
   void follow(int rank, const std::string& path, int64_t from);
   /// Writes what has come, as much as the reader takes. Never blocks.
   void turn();
-  /// The rest, unfinished lines too, for at most `patience`.
+  /// Writes the rest, unfinished lines too, for at most `patience`.
   void finish(Time patience);
 
  private:
@@ -31,7 +32,7 @@ class LogMirror {
   };
   bool take(int rank, Followed& log);
   void line(int rank, const std::string& text);
-  /// True: nothing waits any more.
+  /// True: nothing is waiting any more.
   bool send();
 
   const int fd_;

@@ -27,7 +27,7 @@ struct Transports {
   std::unique_ptr<HttpClient> client;
 };
 
-/// One worker alone needs no transport.
+/// A single worker needs no transport.
 Result<Transports> open_transports(const AgentConfig& config, int worker) {
   Transports transports;
   if (config.replicas == 1) return transports;
@@ -75,7 +75,7 @@ Result<int> run(const LoopOptions& options) {
       wait_for_events(agent, signals, ports, agent.next_turn(steady_time()));
     }
   }
-  for (int i = 0; reports.flush() && i < 20; ++i) {  // the last words, if the reader is slow
+  for (int i = 0; reports.flush() && i < 20; ++i) {  // a slow reader still gets the last reports
     pollfd entry{reports.fd(), POLLOUT, 0};
     poll(&entry, 1, 100);
   }

@@ -1,5 +1,5 @@
-// The agent's one thread: waits for signals, rank events, beats and time, and lets the agent take
-// its turn. The only place of the agent that reads the clock.
+// The agent's one thread under `dsj run`: it waits for signals, rank events, beats and time, and
+// lets the agent take its turn (turns.h reads the clock).
 #pragma once
 
 #include <string>
@@ -12,11 +12,11 @@ struct LoopOptions {
   std::string config_path;
   int worker = 0;
   int64_t incarnation = 1;
-  int report_fd = -1;  ///< worker 0: takes the reports (reports.h)
+  int report_fd = -1;  ///< worker 0: pipe for the reports (reports.h); -1: none
 };
 
-/// Runs one agent to its end; returns its exit code (contract.h). SIGTERM, SIGINT and SIGHUP stop
-/// the job with a checkpoint.
+/// Runs one agent to its end and returns its exit code (contract.h). SIGTERM, SIGINT and SIGHUP
+/// stop the job with a checkpoint.
 int run_agent(const LoopOptions& options);
 
 }  // namespace dsj::agent

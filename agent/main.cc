@@ -1,4 +1,4 @@
-// dsj-agent: one per worker, started by `dsj run`, or as a pod's first process (--pod); --install
+// dsj-agent: one per worker. `dsj run` starts it, or it is a pod's first process (--pod). --install
 // copies it to where a container of another image can start it.
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
   dsj::agent::PodOptions pod;
   std::string install_into;
   bool in_pod = false;
-  // What follows "--" is the user's, and not this parser's business.
+  // What follows "--" is the user's; this parser ignores it.
   int own = 1;
   while (own < argc && std::strcmp(argv[own], "--") != 0) ++own;
   for (int i = own + 1; i < argc; ++i) pod.command.push_back(argv[i]);

@@ -1,4 +1,4 @@
-// Beats within one process: the fake of transport.h, for tests. Not for several threads.
+// Beats within one process: the fake of transport.h, for tests. One thread.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ class MemoryServer final : public BeatServer {
   void publish(const Board& board) override { board_ = board; }
   int ready_fd() const override { return -1; }
 
-  bool cut = false;  ///< true: beats are lost, as in a broken network
+  bool cut = false;  ///< true: beats are lost, as on a broken network
 
  private:
   friend class MemoryClient;

@@ -7,7 +7,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Reads members of one JSON object; the first problem is kept, later reads are then idle.
+/// Reads members of one JSON object. It keeps the first problem; later reads then do nothing.
 class Reader {
  public:
   explicit Reader(const json& object) : object_(object) {

@@ -25,7 +25,7 @@ constexpr const char* kOrder[] = {"step",
                                   "host_rss_bytes"};
 
 struct Line {
-  int64_t step = -1;  ///< -1: it has none
+  int64_t step = -1;  ///< -1: none
   bool evaluation = false;
 };
 
@@ -76,7 +76,7 @@ Status MetricsFile::drop_after(int64_t step) {
       }
       const Line found = read_line(line);
       const bool in_order = found.evaluation ? found.step == last_step_ : found.step > last_step_;
-      ended = !in_order || found.step > step;  // damaged lines end what can be trusted
+      ended = !in_order || found.step > step;  // nothing after a damaged line is trusted
       if (ended) break;
       last_step_ = found.step;
       keep = offset + i + 1;

@@ -1,6 +1,6 @@
-// metrics.jsonl: one line per optimizer step, rising, no step twice, whatever attempts came and
-// went. A line with "eval_loss" is an evaluation's and lies behind its step's line. One writer: the
-// agent of worker 0. Not for several threads.
+// metrics.jsonl: one line per optimizer step, in rising order, no step twice, whatever attempts
+// came and went. A line with "eval_loss" belongs to an evaluation and follows its step's line.
+// Worker 0's agent is the only writer. One thread.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@ namespace dsj::agent {
 
 class MetricsFile {
  public:
-  /// Opens or creates; a last line without its end (a writer that died) is cut off.
+  /// Opens or creates the file. A last line without its end (its writer died) is cut off.
   static Result<MetricsFile> open(const std::string& path);
   MetricsFile(MetricsFile&& other) noexcept;
   MetricsFile& operator=(MetricsFile&&) = delete;
   ~MetricsFile();
 
-  /// Writes the fields of a step event (metrics.h) as one line, fixed names first. Lines of this
-  /// and later steps, left by an attempt that came further than its checkpoint, are dropped first.
+  /// Writes the fields of a step event (metrics.h) as one line, the fixed names first. It first
+  /// drops lines of this and later steps, left by an attempt that came further than its checkpoint.
   Status append(const nlohmann::json& step_event, int64_t step);
-  /// Writes the fields of an eval event as one line. One of a step that is not the last is dropped.
+  /// Writes the fields of an eval event as one line. Dropped unless `step` is the last step.
   Status append_evaluation(const nlohmann::json& eval_event, int64_t step);
-  /// The run goes on behind `step`: lines of later steps are dropped.
+  /// The run continues after `step`: drops the lines of later steps.
   Status drop_after(int64_t step);
-  /// Makes it durable; called when a checkpoint of these steps is.
+  /// Makes the file durable. Call it when a checkpoint of these steps is.
   Status sync();
   int64_t last_step() const { return last_step_; }
 

@@ -10,7 +10,7 @@ namespace {
 
 using namespace dsj::contract;
 
-/// A whole number of at least `least`; nothing when it is none.
+/// A whole number of at least `least`, else nullopt.
 std::optional<int64_t> number_from(const std::string& text, int64_t least) {
   int64_t number = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -83,9 +83,9 @@ Result<AgentConfig> pod_config(const Pod& pod, const WorkerJob& job, const std::
   config.silence = Time(15'000);
   config.lease = Time(10'000);
   config.grace = job.save_timeout;
-  // A program of the user's own tells no steps: nobody can know that it hangs.
+  // The user's own program reports no steps: nobody can know that it hangs.
   config.stall = config.user_program ? Time(INT64_MAX / 4) : job.step_timeout;
-  config.join_timeout = Time(1'800'000);  // worker 0's image may have to be pulled on a new node
+  config.join_timeout = Time(1'800'000);  // a new node may first have to pull worker 0's image
   return config;
 }
 

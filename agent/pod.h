@@ -1,5 +1,5 @@
-// A worker's pod as the agent finds it: the environment that the operator and the downward API set,
-// and the mounted job (contract.h). Pure.
+// A worker's pod as its agent finds it: the environment from the operator and the downward API, and
+// the mounted job (contract.h). Pure.
 #pragma once
 
 #include <functional>
@@ -19,17 +19,18 @@ struct Pod {
   std::string worker_zero_host, name, ip, service_account;
 };
 
-/// Reads the environment by `get` (empty: not set). BadInput lists everything that is missing or
-/// wrong at once.
+/// Reads the environment by `get` (empty: not set). BadInput: lists at once everything that is
+/// missing or wrong.
 Result<Pod> pod_from_environment(const std::function<std::string(const char*)>& get);
 
-/// Times are longer than on one machine: a network has pauses. `programs`: where dsj-train lies;
-/// `command`: of a launcher: Command the program and its arguments, else empty.
+/// The agent's config. Times are longer than on one machine, because a network has pauses.
+/// `programs`: the directory of dsj-train. `command`: with launcher: Command, the program and its
+/// arguments; else empty.
 Result<AgentConfig> pod_config(const Pod& pod, const WorkerJob& job, const std::string& scratch,
                                const std::string& programs,
                                const std::vector<std::string>& command);
 
-/// What the tokens of this job's workers must say; `issuer` is that of this pod's own token, which
+/// What the tokens of this job's workers must say. `issuer`: that of this pod's own token, which
 /// the kubelet put there.
 TokenRules token_rules(const Pod& pod, const std::string& issuer);
 

@@ -32,22 +32,22 @@ namespace {
 using namespace dsj::contract;
 using nlohmann::json;
 
-/// How long worker 0 waits for the API server before it starts without its word.
+/// How long worker 0 waits for the API server before it starts without its answer.
 constexpr Time kFirstLook{10'000};
-/// How long the end is tried to be stored on a server that is there and refuses it.
+/// How long it tries to store the end on a server that answers and refuses.
 constexpr Time kRefusalsTaken{60'000};
 constexpr Time kLastOutput{5'000};
 
 void write_termination(const std::string& path, const Termination& termination) {
-  // Not by renaming: the kubelet reads the very file that it mounted.
+  // Not by a rename: the kubelet reads the very file that it mounted.
   std::ofstream file(path, std::ios::trunc);
   file << to_text(termination);
   file.close();
   if (!file) log::error("cannot write the termination message: " + path);
 }
 
-/// To the status, to the metrics; logged steps to the log; the last failure for the termination
-/// message.
+/// Passes reports to the status and the metrics, logged steps to the log, and keeps the last
+/// failure for the termination message.
 class PodReports final : public Reports {
  public:
   PodReports(StatusPublisher* publisher, AgentMetrics& metrics)
@@ -89,7 +89,7 @@ class PodReports final : public Reports {
   StepLine step_;
 };
 
-/// What worker 0 has of the API server.
+/// What worker 0 gets from the API server.
 struct Cluster {
   std::unique_ptr<kube::Transport> transport;
   std::unique_ptr<kube::Client> client;
@@ -157,7 +157,7 @@ Status PodAgent::enter_cluster() {
   if (pod_.worker != 0) return {};
   DSJ_TRY(const kube::Access access, kube::find_access());
   DSJ_TRY(cluster_.transport, kube::make_api_transport(access));
-  // The status thread tries again itself: short attempts keep its document fresh.
+  // The status thread itself tries again: short attempts keep its document fresh.
   cluster_.client = std::make_unique<kube::Client>(
       *cluster_.transport, kube::system_clock(),
       kube::ClientOptions{
@@ -215,7 +215,7 @@ Status PodAgent::prepare() {
   return {};
 }
 
-/// The attempt and the budget as the job has them. Without an answer the attempt file decides.
+/// Reads the attempt and the budget from the job. Without an answer the attempt file decides.
 void PodAgent::look_at_the_job() {
   if (!cluster_.watch) return;
   const Time end = steady_time() + kFirstLook;
@@ -287,12 +287,12 @@ void PodAgent::turn(Agent& agent, int signals, const AgentPorts& ports) {
   }
 }
 
-/// While the API server is away nobody would see this pod end either: waiting costs nothing.
+/// While the API server is away nobody would see this pod end, so waiting costs nothing.
 void PodAgent::wait_until_stored() {
   if (!cluster_.publisher) return;
   bool told = false;
   while (!cluster_.publisher->settled()) {
-    // With a deleted job go the rights to write it, and nobody is left to read it.
+    // With the job goes the right to write to it, and nobody is left to read it.
     const auto job = cluster_.watch->view();
     const Time taken = job && job->deleted ? Time(0) : kRefusalsTaken;
     if (cluster_.publisher->refused_for() > taken) {
@@ -308,7 +308,7 @@ void PodAgent::wait_until_stored() {
 Result<int> PodAgent::run() {
   DSJ_TRY(const int signals, signal_fd({SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGUSR1, SIGUSR2}));
   ::signal(SIGPIPE, SIG_IGN);
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // process 1 is one anyway, but a pod may share its processes
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // for pods that share their processes; process 1 is one anyway
   DSJ_TRY_STATUS(read_pod());
   set_http_threads(pod_.worker == 0 ? 8 : 2);
   DSJ_TRY_STATUS(prepare());

@@ -1,6 +1,6 @@
-// What the end of a rank means. Ranks of ours say it by their exit code (contract.h); of a user's
-// own program (launcher: Command) only 0 has a meaning, and after SIGTERM not even that: many
-// programs leave with 0 when they are asked to. Pure.
+// What the end of a rank means. Our own ranks say it by their exit code (contract.h). Of a user's
+// own program (launcher: Command) only exit code 0 has a meaning, and after SIGTERM not even that:
+// many programs exit with 0 when they are asked to stop. Pure.
 #pragma once
 
 #include "agent/messages.h"
@@ -10,9 +10,9 @@ namespace dsj::agent {
 enum class RankEnd {
   Running,
   Done,
-  Preempted,  ///< it left because it was asked to
+  Preempted,  ///< it stopped because it was asked to
   LostPeer,   ///< it says that another rank is gone
-  Refused,    ///< no attempt can help: bad input, or the environment
+  Refused,    ///< no attempt can help: bad input or the environment
   Failed,
   Stopped,  ///< killed by its own agent
 };

@@ -1,5 +1,5 @@
-// The environment of a rank: torchrun's names and ours (contract.h), over what the agent inherited.
-// Pure.
+// The environment of a rank: torchrun's variables and ours (contract.h) over what the agent
+// inherited. Pure.
 #pragma once
 
 #include <map>
@@ -13,22 +13,22 @@ struct RankPlace {
   std::string master_addr;
   int master_port = 0;
   std::string job_file;
-  std::string ds_config;  ///< its file; empty: none
+  std::string ds_config;  ///< path of its file; empty: none
   int event_fd = -1;
   int store_fd = -1;  ///< rank 0 only
   int threads = 1;    ///< OMP_NUM_THREADS, unless the user set it
 };
 
-/// "NAME=value" strings, sorted by name. `inherited` as environ has them; DSJ_* of an outer run and
-/// torchrun's names in it are replaced or removed.
+/// "NAME=value" strings, sorted by name. `inherited`: as environ has them. torchrun's variables and
+/// an outer run's DSJ_* in it are replaced or removed.
 std::vector<std::string> rank_environment(const std::vector<std::string>& inherited,
                                           const RankPlace& place);
 
-/// CPU cores this process may use: its affinity, less where a cgroup quota (cpu.max: "200000
-/// 100000" or "max 100000") allows less. At least 1.
+/// CPU cores that this process may use: its affinity, or the cgroup quota (cpu.max: "200000 100000"
+/// or "max 100000") if that is less. At least 1.
 int usable_cores(int affinity_cores, const std::string& cpu_max);
 
-/// Threads per rank: all cores shared among the ranks of this machine, at least 1.
+/// Threads per rank: this machine's cores shared among its ranks, at least 1.
 int threads_per_rank(int cores, int ranks_on_host);
 
 }  // namespace dsj::agent

@@ -1,5 +1,5 @@
-// The event pipe of a rank, read: bytes → lines → events (contract.h). Pure. A rank may die in the
-// middle of a line or print garbage there; both are counted, neither is an error.
+// Reads a rank's event pipe: bytes → lines → events (contract.h). Pure. A rank may die in the
+// middle of a line, or print garbage there; neither is an error.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace dsj::agent {
 
-/// Cuts a stream into lines. Keeps at most kLineBytesMax of an unfinished one; a longer line is
+/// Cuts a stream into lines. It keeps at most kLineBytesMax of an unfinished line; a longer line is
 /// dropped whole and counted.
 class LineSplitter {
  public:
@@ -51,7 +51,7 @@ struct RankEvent {
   nlohmann::json body;  ///< the whole object
 };
 
-/// Nothing when the line is not an event: no JSON object, an unknown kind, a step that is no step.
+/// nullopt: the line is not an event (no JSON object, an unknown kind, or a wrong step).
 std::optional<RankEvent> parse_event(const std::string& line);
 
 }  // namespace dsj::agent

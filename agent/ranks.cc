@@ -48,7 +48,7 @@ Result<RankProcess> PosixRanks::start(const RankStart& start) {
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return std::unexpected(os_error("cannot make the event pipe", start.command[0]));
   }
-  // Only our end: a rank whose agent is slow shall wait, not lose events.
+  // Our end only: a rank whose agent is slow must wait, not lose events.
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   RankPlace place = start.place;
   place.event_fd = ends[1];
@@ -75,7 +75,7 @@ void PosixRanks::signal(const RankProcess& rank, int signal) {
 std::string PosixRanks::read_events(const RankProcess& rank) {
   std::string bytes;
   char buffer[64 * 1024];
-  // A bounded share per call: a rank that floods the pipe must not keep the agent from the others.
+  // A bounded share per call: a rank that floods its pipe must not keep the agent from the others.
   while (bytes.size() < (1 << 20)) {
     const ssize_t got = read(rank.event_fd, buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) continue;

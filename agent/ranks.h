@@ -1,5 +1,5 @@
 // The port to rank processes: start one, signal it, read its events, learn of its end. PosixRanks
-// runs them; tests/agent/fake_ranks.h plays them.
+// runs real ones; tests/agent/fake_ranks.h is the fake.
 #pragma once
 
 #include <sys/types.h>
@@ -17,16 +17,16 @@ namespace dsj::agent {
 
 struct RankStart {
   std::vector<std::string> command;
-  RankPlace place;       ///< event_fd is chosen by start()
+  RankPlace place;       ///< start() chooses event_fd
   int64_t attempt = 0;   ///< for the header line in the log
   std::string log_file;  ///< stdout and stderr, appended
 };
 
 struct RankProcess {
   pid_t pid = -1;
-  int event_fd = -1;  ///< never blocks; -1 in fakes
+  int event_fd = -1;  ///< non-blocking; -1 in fakes
   std::string log_file;
-  int64_t log_from = 0;  ///< where this attempt begins in it
+  int64_t log_from = 0;  ///< byte where this attempt begins
 };
 
 /// A listening socket for the ranks' store.
@@ -42,7 +42,7 @@ class Ranks {
   virtual void signal(const RankProcess& rank, int signal) = 0;
   /// What came through the event pipe since the last call.
   virtual std::string read_events(const RankProcess& rank) = 0;
-  /// Its end, once; the event pipe stays readable until forget().
+  /// Its end, reported once. The event pipe stays readable until forget().
   virtual std::optional<ChildExit> poll_exit(const RankProcess& rank) = 0;
   virtual void forget(const RankProcess& rank) = 0;
   virtual std::string last_words(const RankProcess& rank, size_t bytes_max) = 0;

@@ -1,14 +1,14 @@
-// What worker 0's agent tells whoever keeps the job's status: `dsj run` here, the API server in a
-// cluster. JSON objects with "report" naming the kind:
-//   attempt    {attempt, worldSize}                  ranks are being started
-//   resolved   {config, total_steps}, resumed {step, path}, step {metrics.h}, checkpoint {step,
-//   path,
-//              bytes, seconds}, exported {path}, log, eval, note, memory
-//                                                    rank 0's events, as they came
-//   warning    {rank, message}                       of any rank of this worker
-//   failure    {attempt, worker, rank, exitCode, signal, step, reason, message, lastWords, restart,
-//              pauseMs, restartsUsed, restartsTotal, restartLimit, savedStep}
-//   end        {exitCode, reason, message}           the last one
+// What worker 0's agent tells whoever keeps the job's status: `dsj run`, or in a cluster the thread
+// that writes to the API server. JSON objects; "report" is the kind.
+//
+//   report       other fields
+//   attempt      attempt, worldSize: its ranks are being started
+//   failure      attempt, worker, rank, exitCode, signal, step, reason, message, lastWords,
+//                restart, pauseMs, restartsUsed, restartsTotal, restartLimit, savedStep
+//   end          exitCode, reason, message: the last report
+//   warning      rank, message: of any rank of this worker; rank -1: of the agent
+//   resolved, resumed, step, checkpoint, exported, log, eval, note, memory
+//                the fields of rank 0's event, as it came (contract.h)
 #pragma once
 
 #include <deque>
@@ -20,17 +20,17 @@ namespace dsj::agent {
 class Reports {
  public:
   virtual ~Reports() = default;
-  /// Never blocks, never fails: a reader that is slow misses steps, nothing else.
+  /// Never blocks, never fails. A slow reader misses steps, nothing else.
   virtual void report(const nlohmann::json& object) = 0;
-  /// Sends what is waiting. True: something still waits and `fd()` should be polled for writing.
+  /// Sends what is waiting. True: something still waits, so poll fd() for writing.
   virtual bool flush() = 0;
   virtual int fd() const = 0;
 };
 
-/// One object a line on a pipe. A waiting step report is replaced by the next one.
+/// One object per line on a pipe. A waiting step report is replaced by the next one.
 class PipeReports final : public Reports {
  public:
-  /// Takes the descriptor; -1: nobody reads.
+  /// Takes ownership of the descriptor. -1: nobody reads.
   explicit PipeReports(int fd);
   ~PipeReports() override;
   void report(const nlohmann::json& object) override;

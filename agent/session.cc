@@ -23,7 +23,7 @@ bool has_running_rank(const Worker& worker) {
   return std::ranges::any_of(worker.report.ranks, &RankState::running);
 }
 
-/// No rank of `s.attempt` or older lives on this worker, nor will one be started.
+/// Whether no rank of `s.attempt` or older lives on this worker or will be started there.
 bool clear(const Session& s, const Worker& worker, Time now) {
   if (now < worker.ghost_until) return false;
   if (!worker.joined || silent(s, worker, now)) return true;
@@ -76,8 +76,8 @@ void end_attempt(Session& s, bool at_once, Time now) {
 
 struct Exits {
   int done = 0, preempted = 0, other = 0, running = 0;
-  int first_other = -1;  ///< worker of the first of `other`
-  int worker_out = -1;   ///< a worker that is gone or will not run this attempt any more
+  int first_other = -1;  ///< the worker of the first one in `other`
+  int worker_out = -1;   ///< a worker that is gone or has withdrawn from this attempt
   bool own_codes = false;
 };
 
@@ -118,7 +118,7 @@ Exits count_exits(const Session& s, Time now) {
   return exits;
 }
 
-/// Keeps the time of the last sign of life of any rank.
+/// Notes the time of the last sign of life of any rank.
 void note_progress(Session& s, Time now) {
   int64_t highest = s.highest_step, ended = 0;
   for (const auto& worker : s.workers) {
@@ -146,7 +146,7 @@ void watch(Session& s, Time now, Commands& out) {
   }
   if (exits.other > 0 || exits.worker_out >= 0) {
     s.suspect = exits.first_other;
-    // After a stop request a worker may withdraw because it had not started its ranks yet.
+    // After a stop request a worker may withdraw because its ranks had not started yet.
     if (!s.stop_requested) s.lost_worker = exits.worker_out;
     return end_attempt(s, exits.other == 0, now);
   }
@@ -161,8 +161,8 @@ void watch(Session& s, Time now, Commands& out) {
 
 void conclude_stop(Session& s, const Exits& exits, const std::optional<Failure>& failure, Time now,
                    Commands& out) {
-  // A program of the user's own tells no step, unless it writes our event lines: what it saved when
-  // it was asked to leave is not known here.
+  // The user's own program reports no step, unless it writes our event lines. What it saved when it
+  // was asked to leave is not known here.
   const bool told = s.highest_step > 0 && s.newest_checkpoint >= s.highest_step;
   if (exits.own_codes && !told && exits.preempted > 0 && exits.other == 0 && exits.worker_out < 0) {
     return finish(s,
@@ -170,8 +170,8 @@ void conclude_stop(Session& s, const Exits& exits, const std::optional<Failure>&
                    "stopped on request; the program saved what it saves by itself"},
                   now, out);
   }
-  // Before the first step there is nothing to save: ranks leave at once, wherever they are, and
-  // whoever is hit in a collective is no failure.
+  // Before the first step there is nothing to save. Ranks leave at once, wherever they are, and
+  // those that are hit in a collective have not failed.
   const bool left = exits.preempted > 0 || (failure && failure->signal == SIGTERM);
   if (left && s.highest_step == 0) {
     return finish(s,
@@ -194,7 +194,7 @@ void conclude_stop(Session& s, const Exits& exits, const std::optional<Failure>&
   finish(s, {kExitPreempted, "StoppedWithoutCheckpoint", message}, now, out);
 }
 
-/// Every rank of the attempt is gone: the job ends, or another attempt follows.
+/// Every rank of the attempt is gone: either the job ends or another attempt follows.
 void conclude(Session& s, Time now, Commands& out) {
   const auto culprit = find_culprit(s, now);
   if (culprit && culprit->refused) {
@@ -241,7 +241,7 @@ void take(Session& s, const Beat& beat, Time now) {
     if (report.incarnation == worker.report.incarnation) {
       if (report.sequence <= worker.report.sequence) return;
     } else {
-      // Ranks of its predecessor live at most until its lease ends.
+      // Ranks of its predecessor live until their lease ends, at most.
       if (!clear(s, worker, now) || s.phase == Phase::Running) {
         worker.ghost_until = std::max(worker.ghost_until, worker.last_beat + s.config.silence);
       }
@@ -270,7 +270,7 @@ void take(Session& s, const Published& published, Time now, Commands& out) {
   s.highest_step = 0;
   s.exits_seen = 0;
   s.last_progress = now;
-  // The number is used up either way. After a stop request gathering ends the job.
+  // The number is used up in any case. After a stop request, gathering ends the job.
   if (s.stop_requested || !same_gang) return enter(s, Phase::Gathering, now);
   enter(s, Phase::Running, now);
   out.push_back(AttemptStarted{s.attempt, world_size(s)});
@@ -344,13 +344,13 @@ Directive directive_for(const Session& s, int worker, int64_t incarnation) {
   }
   Directive directive{.order = Order::Idle, .attempt = s.attempt, .next_beat = kSoon};
   if (s.phase == Phase::Finished) {
-    // Of the gang that goes on after a stop: it waits for the next worker 0.
+    // It belongs to the gang that continues after a stop: it waits for the next worker 0.
     if (own.late && s.outcome.exit_code == kExitPreempted) return directive;
     directive.order = Order::Finish;
     directive.exit_code = s.outcome.exit_code;
     return directive;
   }
-  // While an attempt ends, nobody may join it any more.
+  // While an attempt ends, nobody may join it.
   const bool may_run = s.phase == Phase::Running ||
                        (s.phase == Phase::Ending && !s.killing && own.report.attempt == s.attempt);
   if (!may_run) return directive;

@@ -51,12 +51,12 @@ struct ChildPlan {
     dup2(plan.log_fd, 1);
     dup2(plan.log_fd, 2);
   }
-  // Libraries open sockets without CLOEXEC; a rank must not hold its agent's.
+  // Libraries open sockets without CLOEXEC. A rank must not inherit its agent's.
   close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   for (int fd : plan.keep_fds) fcntl(fd, F_SETFD, 0);
   prctl(PR_SET_PDEATHSIG, plan.death_signal);
-  if (getppid() != plan.parent) _exit(127);  // it died before the line above
-  // execvpe would hand a file that is no program to the shell.
+  if (getppid() != plan.parent) _exit(127);  // the parent died before the line above
+  // execvpe would hand a file that is not a program to the shell.
   if (std::strchr(plan.argv[0], '/')) {
     execve(plan.argv[0], plan.argv.data(), plan.envp.data());
   } else {
@@ -113,7 +113,7 @@ Result<pid_t> spawn(const SpawnSpec& spec) {
   if (log_fd >= 0) close(log_fd);
   int problem = pid < 0 ? fork_problem : 0;
   if (pid > 0) {
-    setpgid(pid, pid);  // both sides do it: whoever comes first
+    setpgid(pid, pid);  // both sides do it; either may be first
     ssize_t got;
     do got = read(error_pipe[0], &problem, sizeof problem);
     while (got < 0 && errno == EINTR);
@@ -125,7 +125,7 @@ Result<pid_t> spawn(const SpawnSpec& spec) {
 }
 
 std::optional<ChildExit> reap(pid_t pid) {
-  // Seen, but not yet collected: its process group id cannot be given to anybody else meanwhile.
+  // Seen but not collected: meanwhile nobody else can get its process group id.
   siginfo_t seen{};
   if (waitid(P_PID, pid, &seen, WEXITED | WNOHANG | WNOWAIT) == 0 && seen.si_pid != pid) {
     return std::nullopt;
@@ -141,7 +141,7 @@ std::optional<ChildExit> reap(pid_t pid) {
 void bury_orphans(const std::function<bool(pid_t)>& ours) {
   siginfo_t dead{};
   while (waitid(P_ALL, 0, &dead, WEXITED | WNOHANG | WNOWAIT) == 0 && dead.si_pid > 0) {
-    if (ours(dead.si_pid)) return;  // its turn comes first
+    if (ours(dead.si_pid)) return;  // reap() collects it
     waitpid(dead.si_pid, nullptr, WNOHANG);
     dead = {};
   }

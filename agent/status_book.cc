@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-/// The resource's schema has no nulls.
+/// The resource's schema allows no nulls.
 void drop_nulls(json& object) {
   for (auto it = object.begin(); it != object.end();) {
     it = it->is_null() ? object.erase(it) : std::next(it);
@@ -21,7 +21,7 @@ json part(const json& object, const char* name) {
   return found != object.end() && found->is_object() ? *found : json::object();
 }
 
-/// Fields of `object` that it lacks.
+/// Adds the fields of `others` that `object` lacks.
 void fill(json& object, const json& others) {
   for (const auto& [key, value] : others.items()) {
     if (!object.contains(key)) object[key] = value;

@@ -1,7 +1,7 @@
-// What agent 0 writes into its job's status, and when: status.training and status.checkpoint. Pure;
-// status_publisher.h carries it out. One document, the latest wins: a write that went through holds
-// everything told before it, so nothing is lost by leaving writes out, and what must be stored
-// (attempt, checkpoint, failure, end) is stored by trying again.
+// What agent 0 writes into its job's status (status.training, status.checkpoint), and when. Pure;
+// status_publisher.h carries it out. It is one document and the latest wins: a write that succeeds
+// holds everything reported before it, so leaving writes out loses nothing. What must be stored
+// (attempt, checkpoint, failure, end) is tried again until it is.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 namespace dsj::agent {
 
 struct StatusPace {
-  Time interval{10'000};  ///< between writes of mere steps, spread by a fifth
+  Time interval{10'000};  ///< between writes of steps only, spread by a fifth
   Time gap{2'000};        ///< between any two writes
 };
 
@@ -21,16 +21,16 @@ class StatusBook {
   explicit StatusBook(int world_size, StatusPace pace = {})
       : status_(world_size, nullptr), pace_(pace) {}
 
-  /// One report (reports.h); `wall` as RFC 3339.
+  /// Takes one report (reports.h). `wall`: RFC 3339.
   void take(const nlohmann::json& report, const std::string& wall);
   /// A stop was asked for: the next checkpoint is the step at which the job stops.
   void stopping() { stopping_ = true; }
 
-  /// When to write next; nothing while all is stored. `random` in [0, 1).
+  /// When to write next; nullopt: everything is stored. `random` in [0, 1).
   std::optional<Time> due(double random) const;
-  /// Counts what is told; goes with each write.
+  /// Rises with each report; identifies what a write held.
   int64_t version() const { return version_; }
-  /// What must be stored is.
+  /// True: what must be stored is stored.
   bool settled() const { return stored_ >= must_; }
 
   struct Document {
@@ -39,15 +39,15 @@ class StatusBook {
   };
   Document document() const;
 
-  /// What an earlier life of this agent left in the job's status, as read before this one's first
-  /// write went through: what this life has no value for stays (but for fields of a moment).
+  /// What an earlier life of this agent left in the job's status, read before this life's first
+  /// write succeeded. Where this life has no value the old one stays, except momentary fields.
   void inherit(const nlohmann::json& current);
 
   void began(Time now) { last_write_ = now; }
   void stored(int64_t version);
-  /// Not before `wait` is over.
+  /// A write failed: no other before `wait` is over.
   void failed(Time now, Time wait) { not_before_ = now + wait; }
-  /// Nothing was ever stored by this life.
+  /// True: this life has stored nothing yet.
   bool first() const { return stored_ == 0; }
 
  private:
@@ -63,9 +63,9 @@ class StatusBook {
 };
 
 /// The object to apply over `current` as it was read: exactly our fields, the uid, and the version
-/// that was read, so that a write in between is a conflict. Nothing: `current` shows a newer
-/// attempt than the document's; this agent is of the past and must not write. `first`: the document
-/// may be of no attempt yet.
+/// that was read, so that a write in between is a conflict. nullopt: `current` shows a newer
+/// attempt than the document; this agent is obsolete and must not write. `first`: the document may
+/// have no attempt yet.
 std::optional<nlohmann::json> status_body(const StatusBook::Document& document,
                                           const nlohmann::json& current, bool first);
 

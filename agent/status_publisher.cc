@@ -82,7 +82,7 @@ void StatusPublisher::run() {
     const auto due = book_.due(0.5);
     const Time now = clock_.monotonic();
     if (!due || *due > now) {
-      // A clock that a test moves is looked at often enough.
+      // At most 100 ms, because a test may move the clock.
       wake_.wait_for(lock, due ? std::min(*due - now, Time(100)) : Time(100));
       continue;
     }
@@ -137,7 +137,7 @@ void StatusPublisher::settle(Outcome outcome, int64_t version, Time wait) {
     case Outcome::Stored:
       ++counts_.stored;
       return book_.stored(version);
-    case Outcome::Conflict:  // the operator wrote in between: read it again
+    case Outcome::Conflict:  // the operator wrote in between: read again
       ++counts_.conflicts;
       return book_.failed(now, Time(0));
     case Outcome::Superseded:

@@ -1,6 +1,6 @@
-// Writes agent 0's part of its job's status (status_book.h) on a thread of its own, by server-side
-// apply, through outages of any length: training never waits for it. Before each write the job is
-// read: an agent whose attempt is of the past never writes again, and says so.
+// Writes agent 0's part of its job's status (status_book.h) by server-side apply, on a thread of
+// its own, through outages of any length: training never waits for it. It reads the job before each
+// write. An agent whose attempt is obsolete never writes again, and says so.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace dsj::agent {
 
-/// deepspeedjobs.
+/// The resource deepspeedjobs.
 kube::Resource job_resource();
 /// "2026-01-31T12:00:00Z".
 std::string rfc3339(std::chrono::system_clock::time_point time);
@@ -36,13 +36,13 @@ class StatusPublisher final : public Reports {
 
   enum class State {
     Writing,
-    Superseded,  ///< the job shows a newer attempt: this agent's ranks must end
-    JobGone,     ///< no such job any more, or another one of its name
+    Superseded,  ///< the job has a newer attempt: end this agent's ranks
+    JobGone,     ///< the job is gone, or another one has its name
   };
   State state() const { return state_; }
-  /// All that must be stored is, or never can be.
+  /// True: what must be stored is stored, or never can be.
   bool settled() const;
-  /// The server has been refusing writes (not: been away) for so long; 0: it does not.
+  /// How long the server has been refusing writes (not: been away); 0: it is not.
   Time refused_for() const;
 
   struct Counts {
@@ -64,10 +64,10 @@ class StatusPublisher final : public Reports {
   StatusBook book_;
   std::atomic<State> state_ = State::Writing;
   int failures_in_a_row_ = 0;
-  std::atomic<int> conflicts_in_a_row_ = 0;  ///< many: told as a failure
+  std::atomic<int> conflicts_in_a_row_ = 0;  ///< many are reported as a failure
   Time refused_since_{-1};
   Counts counts_;
-  std::string last_problem_;  ///< of the writing thread
+  std::string last_problem_;  ///< writing thread only
   bool stop_ = false;
   kube::Cancel cancel_;
   std::thread thread_;

@@ -29,7 +29,7 @@ std::string reason_of(int exit_code) {
   }
 }
 
-/// The end of a text, not in the middle of a character.
+/// The end of a text; never starts in the middle of a character.
 std::string tail(const std::string& text, size_t bytes) {
   if (text.size() <= bytes) return text;
   size_t start = text.size() - bytes;
@@ -41,7 +41,7 @@ std::string dump(const json& object) {
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-/// The first of this worker's ranks that failed by itself.
+/// The first of this worker's ranks that failed by itself; null: none.
 const RankState* failed_rank(const std::vector<RankState>& ranks, size_t* index) {
   const RankState* first = nullptr;
   for (size_t i = 0; i < ranks.size(); ++i) {

@@ -1,5 +1,5 @@
-// The termination message of a worker's pod (contract.h): what the operator and the user read when
-// the pod is gone. Pure.
+// The termination message of a worker's pod (contract.h): what operator and user read when the pod
+// is gone. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,7 +12,7 @@
 
 namespace dsj::agent {
 
-/// The kubelet keeps so much.
+/// The kubelet keeps at most this.
 inline constexpr size_t kTerminationBytesMax = 4096;
 
 struct Termination {
@@ -21,14 +21,15 @@ struct Termination {
   nlohmann::json failure;  ///< rank, exitCode or signal, lastWords; null: nobody is to blame
 };
 
-/// One line of JSON of at most kTerminationBytesMax: last words are cut first, then the message.
+/// One line of JSON of at most kTerminationBytesMax. Last words are cut first, then the message.
 std::string to_text(const Termination& termination);
 
-/// How this worker ended. `outcome`, `last_failure` (a "failure" report, or null): of worker 0, who
-/// knows the whole job; the others tell of themselves. `ranks`: the numbers of this worker's ranks.
+/// How this worker ended. `outcome` and `last_failure` (a "failure" report, or null) come from
+/// worker 0, which knows the whole job; other workers tell of themselves. `ranks`: the rank numbers
+/// of this worker.
 Termination termination_of(const Worker& worker, const std::vector<int>& ranks,
                            const Outcome* outcome, const nlohmann::json& last_failure);
-/// Of an agent that never came so far.
+/// For an agent that did not come so far.
 Termination termination_of(const Error& error);
 
 }  // namespace dsj::agent

@@ -1,5 +1,5 @@
-// Service account tokens as the cluster's API server signs them: read, checked against its public
-// keys and against what this job expects. RFC 7515 to 7519, RS256 and ES256 only. Pure.
+// Service account tokens as the API server signs them: parsed, then checked against the cluster's
+// public keys and against what this job expects. RFC 7515 to 7519, RS256 and ES256 only. Pure.
 #pragma once
 
 #include <openssl/types.h>
@@ -15,37 +15,37 @@
 
 namespace dsj::agent {
 
-/// A longer token is none.
+/// A longer text is not a token.
 inline constexpr size_t kTokenBytesMax = 16 * 1024;
 
 struct TokenClaims {
   std::string issuer, subject;
   std::vector<std::string> audiences;
-  int64_t expires = 0;     ///< seconds since 1970; 0: it has no such claim
-  int64_t not_before = 0;  ///< 0: none
+  int64_t expires = 0;                                 ///< seconds since 1970; 0: no such claim
+  int64_t not_before = 0;                              ///< 0: none
   std::string ns, service_account, pod_name, pod_uid;  ///< of kubernetes.io; empty: none
 };
 
 struct Token {
   std::string algorithm, key_id;
-  TokenClaims claims;  ///< not to be believed before verify_signature()
+  TokenClaims claims;  ///< do not trust before verify_signature()
   std::string signed_part, signature;
 };
 
-/// Three parts of base64url, JSON objects in the first two. An algorithm that is none of the two,
-/// "none" above all, is an error like every other shape that is wrong.
+/// Parses three parts of base64url, the first two JSON objects. Error: any other shape, and any
+/// other algorithm, above all "none".
 Result<Token> parse_token(std::string_view text);
 
-/// Public keys by id.
+/// Public keys, by id.
 class TokenKeys {
  public:
   TokenKeys() = default;
-  /// A JWK set. RSA keys of at least 2048 bits and P-256 keys are kept, others left out; BadInput
-  /// when the text is no key set.
+  /// Reads a JWK set. It keeps RSA keys of at least 2048 bits and P-256 keys and drops others.
+  /// BadInput: the text is not a key set.
   static Result<TokenKeys> from_jwks(const std::string& text, const std::string& where);
   bool has(const std::string& key_id) const { return keys_.contains(key_id); }
   size_t size() const { return keys_.size(); }
-  /// The signature is by the key that the token names, with that key's own algorithm.
+  /// Ok if the key that the token names signed it, with that key's own algorithm.
   Status verify_signature(const Token& token) const;
 
  private:
@@ -58,11 +58,11 @@ class TokenKeys {
 
 struct TokenRules {
   std::string issuer, audience, subject;
-  int64_t skew = 30;  ///< seconds that clocks may differ
+  int64_t skew = 30;  ///< seconds by which clocks may differ
 };
 
-/// What a token's claims must say; an Error names the first that does not. A token without an end
-/// or without a pod is refused.
+/// Checks the claims. The Error names the first that is wrong. A token without an expiry or without
+/// a pod is refused.
 Status check_claims(const TokenClaims& claims, const TokenRules& rules, int64_t now);
 
 }  // namespace dsj::agent

@@ -89,7 +89,7 @@ void TrainingStatus::take_step(const json& report, const std::string& now) {
   training_["tokensPerSecond"] = decimal(report, "tokens_per_second");
   training_["lastUpdatedTime"] = now;
   if (const auto found = report.find("step_seconds"); found != report.end() && found->is_number()) {
-    // The first step also pays for what is set up lazily: it does not count.
+    // The first step also pays for lazy set-up, so it does not count.
     const double seconds = found->get<double>();
     ++steps_timed_;
     const double weight = steps_timed_ <= 2 ? 1.0 : std::max(0.05, 1.0 / double(steps_timed_ - 1));

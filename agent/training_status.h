@@ -1,6 +1,6 @@
-// status.training and status.checkpoint, folded from worker 0's reports (reports.h): of status.yaml
-// (dsj run) and of the resource alike. Pure. Decimals are strings, as the resource's schema has
-// them; one that is not finite is null.
+// status.training and status.checkpoint, made from worker 0's reports (reports.h): for status.yaml
+// (dsj run) and for the resource alike. Pure. Decimals are strings, as in the resource's schema; a
+// value that is not finite is null.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace dsj::agent {
 
 class TrainingStatus {
  public:
-  /// `checkpoint`: what an earlier run left there, or null.
+  /// `checkpoint`: what an earlier run left, or null.
   TrainingStatus(int world_size, const nlohmann::json& checkpoint);
 
-  /// Takes one report; `now` as RFC 3339. Unknown kinds are left alone.
+  /// Takes one report. `now`: RFC 3339. Unknown kinds are ignored.
   void take(const nlohmann::json& report, const std::string& now);
 
   const nlohmann::json& training() const { return training_; }      ///< null: nothing yet
@@ -25,7 +25,7 @@ class TrainingStatus {
   int64_t world_size() const { return world_size_; }
   std::optional<int64_t> total_steps() const { return total_steps_; }
   std::optional<int64_t> saved_step() const { return saved_step_; }
-  /// At the pace of the last steps; nothing before the second step or without a total.
+  /// Estimated from the last steps; nullopt before the second step, or without a total.
   std::optional<double> seconds_left() const;
 
  private:
@@ -38,8 +38,8 @@ class TrainingStatus {
   double seconds_per_step_ = 0;
 };
 
-/// {time, attempt, step, reason, message} of a "failure" report, and worker, rank, signal or
-/// exitCode, lastWords where they are known.
+/// The status of a "failure" report: {time, attempt, step, reason, message}, and worker, rank,
+/// signal or exitCode, lastWords where they are known.
 nlohmann::json failure_of(const nlohmann::json& report, const std::string& now);
 
 }  // namespace dsj::agent

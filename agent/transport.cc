@@ -15,7 +15,7 @@ Directive Board::answer(int worker, int64_t incarnation) const {
   if (worker < 0 || worker >= static_cast<int>(current_.size())) return unknown_;
   if (incarnation < incarnations_[worker]) return replaced_;
   if (incarnation == incarnations_[worker]) return current_[worker];
-  // Its first beat is not taken yet: it starts nothing that its predecessor may have started.
+  // Its first beat was not taken yet: it must not start what its predecessor may have started.
   Directive directive = current_[worker];
   if (directive.order != Order::Finish) directive.order = Order::Idle;
   return directive;

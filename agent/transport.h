@@ -1,6 +1,5 @@
-// How beats travel between agents: the port, with a full fake in memory (memory_transport.h) and
-// HTTP behind cpprestsdk (http_transport.h). Both sides are polled by the agent's one thread and
-// never block it.
+// The port by which beats travel between agents: over HTTP (http_transport.h), or the full fake in
+// memory (memory_transport.h). The agent's one thread polls both sides; neither blocks it.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +12,12 @@
 
 namespace dsj::agent {
 
-/// The answers of worker 0's agent, made once per change and read by the transport's threads.
+/// The answers of worker 0's agent. Made once per change, read by the transport's threads.
 class Board {
  public:
   Board() = default;
   explicit Board(const Session& session);
-  /// What directive_for() said when the board was made.
+  /// What directive_for() returned when the board was made.
   Directive answer(int worker, int64_t incarnation) const;
 
  private:
@@ -33,18 +32,18 @@ class BeatServer {
   virtual ~BeatServer() = default;
   /// The beats that came since the last call, in the order of arrival.
   virtual std::vector<WorkerReport> take() = 0;
-  /// What beats are answered with from now on. Before the first call they wait or fail.
+  /// The answers to beats from now on. Before the first call beats wait or fail.
   virtual void publish(const Board& board) = 0;
-  /// Readable when take() has something; -1: none.
+  /// Readable when take() has something; -1: no such descriptor.
   virtual int ready_fd() const = 0;
 };
 
-/// Every other worker's side. One beat is under way at a time.
+/// Every other worker's side. At most one beat is in flight.
 class BeatClient {
  public:
   virtual ~BeatClient() = default;
   virtual void send(const WorkerReport& report) = 0;
-  /// The answer to the last beat, once; an error when there will be none.
+  /// The answer to the last beat, once. Error: there will be none.
   virtual std::optional<Result<Directive>> receive() = 0;
   virtual int ready_fd() const = 0;
 };

@@ -19,7 +19,7 @@ void kill_ranks(Worker& w, WorkerCommands& out) {
   out.push_back(SignalRanks{SIGKILL});
 }
 
-/// Promises that no rank of `attempt` or older will be started, and ends those that run.
+/// Promises to start no rank of `attempt` or older, and ends those that run.
 void raise_fence(Worker& w, int64_t attempt, WorkerCommands& out) {
   if (w.report.attempt <= attempt) kill_ranks(w, out);
   if (attempt <= w.report.fence) return;
@@ -29,7 +29,7 @@ void raise_fence(Worker& w, int64_t attempt, WorkerCommands& out) {
 
 void run(Worker& w, const Directive& directive, WorkerCommands& out) {
   if (directive.attempt <= w.report.fence || directive.attempt <= w.report.attempt) return;
-  if (any_running(w)) return kill_ranks(w, out);  // launched at the next answer, when they are gone
+  if (any_running(w)) return kill_ranks(w, out);  // launches at the next answer, when they are gone
   w.report.attempt = directive.attempt;
   w.report.ranks.assign(w.config.slots, RankState{.own_codes = w.config.own_codes});
   w.preempt_sent = w.kill_sent = false;
@@ -78,7 +78,7 @@ void check_time(Worker& w, Time now, WorkerCommands& out) {
     raise_fence(w, w.report.attempt, out);
     return;
   }
-  // Nobody is there to say how the job stops. Without ranks there was nothing to save.
+  // Nobody is there to say how the job stops. Without ranks there is nothing to save.
   const bool stop = w.report.stop_requested && now - w.last_heard > w.config.lease;
   if (stop || now - w.last_heard > w.config.join_timeout) {
     w.finishing = true;
@@ -107,7 +107,7 @@ WorkerCommands step(Worker& w, const WorkerEvent& event, Time now) {
     known = std::max(known, told->step);
   } else if (const auto* error = std::get_if<RankError>(&event)) {
     auto& rank = w.report.ranks.at(error->local_rank);
-    if (rank.reason.empty()) {  // the first error is the cause, later ones its consequences
+    if (rank.reason.empty()) {  // the first error is the cause, later ones follow from it
       rank.reason = error->reason.substr(0, 64);
       rank.message = error->message.substr(0, kLastWordsBytesMax);
     }

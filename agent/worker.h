@@ -1,6 +1,5 @@
-// One worker's ranks, decided by its own agent: what to start, signal and report after each
-// directive of worker 0's agent (session.h). Pure like it: events and the time come in, commands go
-// out.
+// One worker's ranks, as its own agent decides: what to start, signal and report after each
+// directive of worker 0's agent (session.h). Pure: events and the time come in, commands go out.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +15,16 @@ struct WorkerConfig {
   int worker = 0;
   int64_t incarnation = 1;
   int slots = 1;
-  bool own_codes = false;  ///< the ranks are a program of the user's own (messages.h)
-  /// Ranks are killed when worker 0's agent was not heard of for so long; shorter than the
-  /// session's silence, so that it never starts an attempt beside ranks that it gave up.
+  bool own_codes = false;  ///< the ranks are the user's own program (messages.h)
+  /// Ranks are killed when worker 0's agent is silent for so long. Shorter than the session's
+  /// silence, so that it never starts an attempt beside ranks that it has given up.
   Time lease{4000};
   /// The agent gives up when nothing answers for so long.
   Time join_timeout{120'000};
 };
 
 // ---- events
-/// An answer came; `sent_at` is when the beat that it answers was sent.
+/// An answer came. `sent_at`: when its beat was sent.
 struct Heard {
   Directive directive;
   Time sent_at;
@@ -43,10 +42,10 @@ struct RankExited {
   int exit_code;
   int signal;
   std::string last_words;
-  bool started = true;  ///< false: it could not be started, and the exit code is the agent's
+  bool started = true;  ///< false: it could not be started; the exit code is the agent's
 };
 struct StopSignal {};
-/// Time passed. The only event that ends a lease: after a sleep, what came meanwhile goes first.
+/// Time passed. Only this event ends a lease: after a sleep, what came meanwhile is taken first.
 struct WorkerTick {};
 using WorkerEvent = std::variant<Heard, RankStep, RankError, RankExited, StopSignal, WorkerTick>;
 
@@ -57,9 +56,9 @@ struct LaunchRanks {
 struct SignalRanks {
   int signal;
 };
-/// Send the report soon; without it a beat is sent when `next_beat` is over.
+/// Send the report soon. Otherwise a beat is sent when `next_beat` is over.
 struct SendBeat {};
-/// No rank is left: send a last beat and exit.
+/// No rank is left: send a last beat, then exit.
 struct ExitAgent {
   int exit_code;
   std::string why;
@@ -71,7 +70,7 @@ struct Worker {
   explicit Worker(const WorkerConfig& config_, Time now);
 
   WorkerConfig config;
-  WorkerReport report;  ///< what a beat carries; `sequence` is counted by the sender
+  WorkerReport report;  ///< what a beat carries; the sender counts `sequence`
   Time last_heard{0};
   bool preempt_sent = false;
   bool kill_sent = false;

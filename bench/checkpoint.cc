@@ -1,5 +1,5 @@
-// Saving a checkpoint and reading it back against plain sequential I/O of the same bytes, on the
-// same disk, in the same run. Usage: bench_checkpoint [MEGABYTES [DIRECTORY]]. Torch-free.
+// Saving a checkpoint and reading it back, against plain sequential I/O of the same bytes on the
+// same disk in the same run. Usage: bench_checkpoint [MEGABYTES [DIRECTORY]]. Torch-free.
 #include <unistd.h>
 
 #include <chrono>
@@ -27,7 +27,7 @@ double seconds_of(const std::function<Status()>& action) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// The shape of a transformer's shard: large matrices, and small vectors between them.
+/// The shape of a transformer's shard: large matrices with small vectors between them.
 struct Shard {
   std::vector<std::vector<float>> values;
   std::vector<dsj::checkpoint::Piece> pieces;

@@ -1,7 +1,8 @@
 // How fast the CPU backends move 64 MiB between 2 ranks, against gloo in the same run.
 //
-// For each collective and dtype: the backends in turn, seven times; the median of the slower rank's
-// time. The last columns are gloo's time over the backend's: above 1 is faster than gloo.
+// For each collective and dtype the backends take turns, seven times. It prints the median of the
+// slower rank's time. The last columns are gloo's time over the backend's: above 1 is faster than
+// gloo.
 #include <ATen/ATen.h>
 
 #include <algorithm>

@@ -1,10 +1,10 @@
 // An optimizer step whose master and moments lie in a file, against raw reads and writes of the
-// same bytes on the same disk, in turn, medians of five. Arguments: a directory on the disk
-// (default: the current one), millions of parameters (default 16), elements per tile in thousands
+// same bytes on the same disk. They take turns; medians of five. Arguments: a directory on the disk
+// (default: the current one), millions of parameters (default 16), thousands of elements per tile
 // (default 1024).
 //
-// "one after the other" reads the whole file by O_DIRECT, then writes it; "both at once" keeps
-// reads and writes under way together, as the step does, with the same calls, and computes nothing.
+// "one after the other" reads the whole file by O_DIRECT, then writes it. "both at once" keeps
+// reads and writes in flight together, with the same calls as the step, and computes nothing.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fcntl.h>
@@ -102,7 +102,7 @@ int main(int argc, char** argv) try {
                                  low.narrow(0, run.begin, run.numel)});
     });
   };
-  pass(false);  // the first write of a new file also finds its place
+  pass(false);  // the first write of a new file also allocates
   std::vector<double> apart, together, step;
   for (int round = 0; round < kRounds; ++round) {
     apart.push_back(seconds_of([&] { raw(swapped.path, bytes); }));

@@ -247,17 +247,17 @@ class Bench:
         edges = self.buckets("deepspeedjob_reconcile_duration_seconds")
         passes = edges[-1][1]
         p50, p99 = (next(edge for edge, count in edges if count >= part * passes) for part in (0.5, 0.99))
-        self.row(f"deciding that there is nothing to do, 10 pods a job, {passes:.0f} passes, wall time by a histogram's edges",
+        self.row(f"passes that find nothing to do, 10 pods a job, {passes:.0f} passes, wall time by histogram buckets",
                  f"p50 ≤ {p50 * 1000:g} ms, p99 ≤ {p99 * 1000:g} ms", "", "", "")
         alone = subprocess.run([self.reconcile], capture_output=True, text=True, check=True).stdout
         count, p50, p99, ratio = re.search(r"(\d+) passes: p50 (\S+) us, p99 (\S+) us; (\S+) of parsing one pod", alone).groups()
-        self.row(f"the same without a server, {int(count):,} passes, beside parsing one pod", f"p50 {p50} µs, p99 {p99} µs",
+        self.row(f"the same without a server, {int(count):,} passes, compared with parsing one pod", f"p50 {p50} µs, p99 {p99} µs",
                  f"{float(p50) / float(ratio):.1f} µs", ratio, "p99 1 ms")
         start = self.rested_mib()
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "foreign-", "labels": {"app": "foreign"}},
                "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "none"}]}}
         at_once(THREADS, [(PODS, pod)] * foreign, lambda api, one: api.call("POST", *one))
-        self.row(f"RSS change with {foreign:,} foreign pods beside them", f"{self.rested_mib() - start:+.1f} MiB", "", "", "1 MiB")
+        self.row(f"RSS change when {foreign:,} foreign pods are added", f"{self.rested_mib() - start:+.1f} MiB", "", "", "1 MiB")
         self.clear()
 
     def writes_at_rest(self):
@@ -279,7 +279,7 @@ class Bench:
         changed = {name: int(number - first.get(name, 0)) for name, number in second.items() if number != first.get(name, 0)}
         ours = sum(number for name, number in changed.items() if name in OURS)
         others = ", ".join(f"{name} {number}" for name, number in sorted(changed.items()) if name not in OURS)
-        self.row(f"writes in {seconds} s with {count:,} suspended jobs at rest", f"{ours}", "", "", "0")
+        self.row(f"writes in {seconds} s with {count:,} idle, suspended jobs", f"{ours}", "", "", "0")
         print(f"result: of the whole control plane in that time: {others or 'none'}")
         self.row(f"RSS with {count:,} suspended jobs", f"{self.rested_mib():.1f} MiB", "", "", "")
 

@@ -1,9 +1,9 @@
-// The optimizer step on the host against the memory bandwidth of the same run, and against
-// libtorch's fused AdamW: seven rounds, all in turn, medians.
+// The optimizer step on the host, against the memory bandwidth of the same run and against
+// libtorch's fused AdamW. Seven rounds, all in turn; medians.
 //
-// A parameter's fp32 step moves 28 bytes: value and two moments read and written, the gradient
-// read. With a bf16 gradient and the bf16 copy written in the same pass it is 28 too. The bandwidth
-// is that of STREAM's triad, a[i] = b[i] + s * c[i], 12 bytes per element as STREAM counts.
+// A parameter's fp32 step moves 28 bytes: value and two moments are read and written, the gradient
+// is read. It is 28 too with a bf16 gradient and a bf16 copy written in the same pass. The
+// bandwidth is that of STREAM's triad, a[i] = b[i] + s * c[i], at STREAM's 12 bytes per element.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 

@@ -1,5 +1,5 @@
-// What it costs to decide that nothing is to be done, for a job of 10 workers that trains:
-// microseconds of one pass, beside parsing one of the job's pods as the API server sends it.
+// What it costs to decide that nothing needs doing, for a training job of 10 workers: microseconds
+// per pass, beside parsing one of the job's pods as the API server sends it.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kWorkers = 10, kPasses = 20'000;
 
-/// A plan carried out on the observation itself, as caches would see it.
+/// Carries out a plan on the observation itself, as caches would then see it.
 void carry_out(const Plan& plan, Observed& observed, std::string& a_pod) {
   auto with_uid = [&](const Create& create) {
     Json object = create.object;

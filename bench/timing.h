@@ -1,4 +1,4 @@
-// What the benches share: wall seconds of a call, and the middle of several.
+// What the benches share: the wall seconds of a call, and the median of several.
 #pragma once
 
 #include <algorithm>

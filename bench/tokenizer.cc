@@ -1,6 +1,6 @@
-// Tokens per second of the tokenizer on the texts of an alpaca file, beside what cutting them into
-// pieces costs alone (the pattern by PCRE2, in the same run): no tokenizer of this kind is faster.
-// Usage: bench_tokenizer MODEL_DIR ALPACA_FILE
+// Tokens per second of the tokenizer on an alpaca file's texts, beside the cost of only cutting
+// them into pieces (the pattern by PCRE2, in the same run), which no tokenizer of this kind can
+// beat. Usage: bench_tokenizer MODEL_DIR ALPACA_FILE
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,11 +1,11 @@
 // The reference of scripts/bench_train.py: a plain libtorch training loop of a Qwen2-shaped model,
-// autograd and all, on the same weights and rows as `dsj run`.
+// with autograd, on the same weights and rows as `dsj run`.
 //
-//   bench_train_loop prepare DIR     writes DIR/model (25 M parameters) and DIR/data.json
-//   bench_train_loop run DIR STEPS   prints one JSON line per step; several ranks by torchrun's
-//                                    environment, gradients all-reduced over Gloo
+//   bench_train_loop prepare DIR      writes DIR/model (25 M parameters) and DIR/data.json
+//   bench_train_loop run DIR STEPS    prints one JSON line per step; several ranks by torchrun's
+//                                     environment, gradients all-reduced over Gloo
 //
-// fp32, micro-batch 4, rows of 256 tokens, AdamW fused by libtorch, gradient norm clipped to 1.
+// fp32, micro-batch 4, rows of 256 tokens, libtorch's fused AdamW, gradient norm clipped to 1.
 #include <ATen/ATen.h>
 
 #include <sys/resource.h>

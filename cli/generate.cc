@@ -1,5 +1,6 @@
-// dsj generate: `dsj-train generate` with the same arguments. The engine is another program, so
-// that this one needs no libtorch; it replaces this process, exit code and output are its own.
+// dsj generate: `dsj-train generate` with the same arguments. The engine is a program of its own,
+// so that dsj needs no libtorch. It replaces this process, so exit code and output are the
+// engine's.
 #include <unistd.h>
 
 #include <cerrno>

@@ -20,7 +20,7 @@ bool is_model(const fs::path& directory) {
   return fs::is_regular_file(directory / "config.json", ignored);
 }
 
-/// "Qwen/Qwen2-0.5B" or "gpt2": what the hub takes, and no path.
+/// "Qwen/Qwen2-0.5B" or "gpt2": a hub id, not a path.
 bool looks_like_hub_id(const std::string& name) {
   static const std::regex pattern("[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?");
   return std::regex_match(name, pattern);

@@ -1,4 +1,5 @@
-// Finds a model directory: a path, or a Hugging Face hub id in the local cache. Downloads nothing.
+// Finds a model directory by its path, or by its Hugging Face hub id in the local cache. It
+// downloads nothing.
 #pragma once
 
 #include <string>
@@ -7,13 +8,13 @@
 
 namespace dsj::cli {
 
-/// Where Hugging Face's tools keep what they downloaded: $HF_HUB_CACHE, $HF_HOME/hub, or
-/// ~/.cache/huggingface/hub, the first that is set.
+/// Where Hugging Face's tools keep downloads: $HF_HUB_CACHE, else $HF_HOME/hub, else
+/// ~/.cache/huggingface/hub.
 std::string hub_cache_directory();
 
-/// `name` when it is a directory with a config.json; the newest snapshot of refs/main (or the only
-/// one) when it is a hub id ("Qwen/Qwen2-0.5B") in `cache`. BadInput otherwise, with what was
-/// looked for and how to download it.
+/// `name` if it is a directory with a config.json. If it is a hub id ("Qwen/Qwen2-0.5B") in
+/// `cache`: the snapshot of refs/main, or the only one. BadInput: neither; says what was looked for
+/// and how to download it.
 Result<std::string> find_model(const std::string& name, const std::string& cache);
 
 }  // namespace dsj::cli

@@ -1,10 +1,10 @@
 // dsj import KIND ...: what another launcher was given, as a DeepSpeedJob. Nothing is run.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
 #include "cli/verbs.h"
+#include "common/argument_parser.h"
 #include "common/files/posix_files.h"
 #include "common/jobimport/kubeflow.h"
 #include "common/jobimport/launcher.h"
@@ -137,6 +137,8 @@ int import_to_manifest(PosixFiles& files, const Options& options, Result<Importe
   if (!container_paths && !options.output.empty() &&
       fs::absolute(options.output).parent_path().lexically_normal() != here)
     jobimport::make_paths_absolute(imported->manifest, here.string());
+  for (const std::string& line : imported->predefined)
+    std::fprintf(stderr, "predefined: %s\n", line.c_str());
   for (const std::string& line : imported->left_open)
     std::fprintf(stderr, "left open: %s\n", line.c_str());
   for (const std::string& line : imported->not_carried)
@@ -154,6 +156,8 @@ int import_roll(PosixFiles& files, const Options& options) {
   if (!pipeline) return report("import", pipeline.error());
   for (const std::string& note : pipeline->notes) std::fprintf(stderr, "%s\n", note.c_str());
   if (options.role.empty()) {
+    for (const auto& substitute : pipeline->substitutes)
+      std::fprintf(stderr, "predefined: %s\n", to_line(substitute).c_str());
     list_roles(*pipeline);
     return 0;
   }
@@ -171,21 +175,20 @@ int run_import(Arguments args) {
     std::fputs(kHelp, own.empty() ? stderr : stdout);
     return own.empty() ? 2 : 0;
   }
-  CLI::App app{"", "dsj import"};
-  app.set_help_flag();
-  app.add_option("KIND", options.kind)
-      ->required()
-      ->check(CLI::IsMember(
-          {"roll", "torchrun", "deepspeed", "hostfile", "pytorchjob", "mpijob", "trainjob"}));
-  app.add_option("FILE", options.file);
-  app.add_option("-o,--output", options.output);
-  app.add_flag("--force", options.force);
-  app.add_option("--role", options.role);
-  app.add_option("--ds-config", options.ds_config);
-  app.add_option("--launcher", options.launcher)->check(CLI::IsMember({"Native", "Command"}));
-  app.add_option("--search-path", options.search_paths)->type_size(1)->allow_extra_args(false);
-  app.add_option("--set", options.overrides)->type_size(1)->allow_extra_args(false);
-  if (const auto over = parse(app, own)) return *over;
+  ArgumentParser parser{"", "dsj import"};
+  parser.no_help();
+  parser.option("KIND", options.kind)
+      .required()
+      .one_of({"roll", "torchrun", "deepspeed", "hostfile", "pytorchjob", "mpijob", "trainjob"});
+  parser.option("FILE", options.file);
+  parser.option("-o,--output", options.output);
+  parser.flag("--force", options.force);
+  parser.option("--role", options.role);
+  parser.option("--ds-config", options.ds_config);
+  parser.option("--launcher", options.launcher).one_of({"Native", "Command"});
+  parser.option("--search-path", options.search_paths).one_word_each();
+  parser.option("--set", options.overrides).one_word_each();
+  if (const auto over = parser.parse(own)) return *over;
 
   PosixFiles files;
   const bool launch = options.kind == "torchrun" || options.kind == "deepspeed";

@@ -27,7 +27,7 @@ bool is_job(const json& value) {
   return value.is_object() && (value.contains("apiVersion") || value.contains("kind"));
 }
 
-/// ROLL's pipelines name their workers like this.
+/// ROLL's pipelines name their workers so.
 bool is_roll(const json& value) {
   if (!value.is_object()) return false;
   for (const char* role : {"actor_train", "actor_infer", "strategy_args", "reference"})
@@ -35,7 +35,7 @@ bool is_roll(const json& value) {
   return false;
 }
 
-/// Counts the elements of a top-level array, or 1 for another value; keeps nothing.
+/// Counts the elements of a top-level array, or 1 for another value. Keeps nothing.
 class RowCounter : public nlohmann::json_sax<json> {
  public:
   int64_t rows = 0;
@@ -86,7 +86,7 @@ std::optional<int64_t> count_rows(const std::string& path) {
 }  // namespace
 
 Result<Input> read_input(const std::string& path, const std::vector<std::string>& overrides) {
-  {  // a file that cannot be read is told from one that makes no sense
+  {  // tell a file that cannot be read from one that makes no sense
     std::ifstream file(path, std::ios::binary);
     if (!file) return bad_input(std::string("cannot be read: ") + std::strerror(errno), path);
     file.peek();
@@ -124,7 +124,7 @@ Surroundings look_around(const jobspec::Job& job) {
   };
   const TrainingArgs& training = job.training;
   around.facts.world_size = job.world_size();
-  if (job.runs_user_program()) return around;  // what it does with model and data is its own affair
+  if (job.runs_user_program()) return around;  // model and data are its own affair
   if (!training.model_name_or_path.empty()) {
     const auto directory = find_model(training.model_name_or_path, hub_cache_directory());
     if (!directory) {

@@ -1,5 +1,5 @@
-// What `dsj validate` and `dsj plan` are given: a DeepSpeedJob or a bare ds_config, told apart by
-// its content. Reads files; decides nothing.
+// The input of `dsj validate` and `dsj plan`: a DeepSpeedJob or a bare ds_config, told apart by its
+// content. It reads files and decides nothing.
 #pragma once
 
 #include <optional>
@@ -14,17 +14,17 @@
 namespace dsj::cli {
 
 struct Input {
-  std::optional<jobspec::Job> job;  ///< a DeepSpeedJob; else a bare ds_config
-  dsconfig::Document ds_config;     ///< the bare one
-  /// The text could be read but makes no sense: one finding, nothing else.
+  std::optional<jobspec::Job> job;  ///< a DeepSpeedJob; unset: a bare ds_config
+  dsconfig::Document ds_config;     ///< the bare ds_config
+  /// The text could be read but makes no sense: this is the only finding.
   std::optional<Error> syntax;
 };
 
-/// Error: the file cannot be read, or is of a kind that is known and not read here.
+/// Error: the file cannot be read, or is of a known kind that is not read here.
 Result<Input> read_input(const std::string& path, const std::vector<std::string>& overrides = {});
 
 /// What the machine knows and the manifest does not: hidden size from the model's config.json, rows
-/// from the data file. What cannot be read is left out, with a note.
+/// from the data file. What cannot be read is left out, with a finding.
 struct Surroundings {
   dsconfig::Facts facts;
   std::optional<layout::ModelConfig> model;

@@ -16,7 +16,7 @@ using dsconfig::Finding;
 using dsconfig::Limit;
 using nlohmann::json;
 
-/// Directories of checkpoints that are there already.
+/// The number of checkpoint directories that exist already.
 int64_t checkpoints_in(const std::string& output_dir) {
   std::error_code problem;
   int64_t found = 0;
@@ -26,8 +26,8 @@ int64_t checkpoints_in(const std::string& output_dir) {
   return found;
 }
 
-/// How many checkpoints the run adds to the disk at its fullest: one is written before the oldest
-/// beyond the limit goes.
+/// How many checkpoints the run adds to the disk at most: one is written before the oldest beyond
+/// the limit is removed.
 int64_t new_checkpoints(const jobspec::Job& job, int64_t total_steps) {
   const TrainingArgs& training = job.training;
   if (training.save_strategy.value_or("steps") == "no") return 0;
@@ -44,12 +44,12 @@ std::optional<int64_t> ThisMachine::container_memory() const {
   std::ifstream groups(root_ + "/proc/self/cgroup");
   std::optional<int64_t> least;
   for (std::string line; std::getline(groups, line);) {
-    if (!line.starts_with("0::/")) continue;  // version 1 has other numbers
+    if (!line.starts_with("0::/")) continue;  // version 1 counts differently
     fs::path group = line.substr(3);
     for (;; group = group.parent_path()) {
       std::ifstream file(root_ + "/sys/fs/cgroup" + (group == "/" ? "" : group.string()) +
                          "/memory.max");
-      int64_t bytes = 0;  // "max" does not read as a number
+      int64_t bytes = 0;  // stays 0 for "max"
       if (file >> bytes) least = std::min(least.value_or(bytes), bytes);
       if (!group.has_relative_path()) break;
     }
@@ -74,7 +74,7 @@ std::optional<int64_t> ThisMachine::free_disk(const std::string& path) const {
   return static_cast<int64_t>(space.available);
 }
 
-/// The disks that take the swapped state.
+/// The limits of the disks that take offloaded state.
 static void nvme_limits(const dsconfig::Offload& offload, const Machine& machine,
                         dsconfig::Limits& limits) {
   const dsconfig::OffloadOptimizer& optimizer = offload.optimizer;
@@ -137,7 +137,7 @@ dsconfig::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& 
 
 std::vector<Finding> fit_findings(const jobspec::Job& job, const dsconfig::MemoryInput& memory,
                                   const dsconfig::Limits& limits) {
-  // Without a template all workers are processes of this machine.
+  // Without a template all workers run on this machine.
   const int ranks = job.worker_template.is_null() ? job.world_size() : job.slots_per_worker;
   std::vector<Finding> findings;
   for (const auto& misfit : dsconfig::check_fit({.memory = memory,

@@ -12,20 +12,20 @@
 
 namespace dsj::cli {
 
-/// What the machine says; nothing: it does not know.
+/// What the machine says. nullopt: it does not know.
 class Machine {
  public:
   virtual ~Machine() = default;
-  /// The smallest memory.max (cgroup v2) of this process's group and those above it.
+  /// The smallest memory.max (cgroup v2) of this process's group and its parents.
   virtual std::optional<int64_t> container_memory() const = 0;
   virtual std::optional<int64_t> memory() const = 0;
-  /// Free bytes of the file system that holds `path`, or would: the nearest directory that exists.
+  /// Free bytes of the file system of `path`, or of its nearest directory that exists.
   virtual std::optional<int64_t> free_disk(const std::string& path) const = 0;
 };
 
 class ThisMachine : public Machine {
  public:
-  /// `root` is put before /proc and /sys: for tests.
+  /// `root` precedes /proc and /sys: for tests.
   explicit ThisMachine(std::string root = "") : root_(std::move(root)) {}
   std::optional<int64_t> container_memory() const override;
   std::optional<int64_t> memory() const override;
@@ -35,23 +35,23 @@ class ThisMachine : public Machine {
   std::string root_;
 };
 
-/// Limits given by hand; each wins over what is found.
+/// Limits given by the user. Each wins over what is found.
 struct GivenLimits {
-  std::optional<int64_t> memory;         ///< --memory: of one worker
-  std::optional<int64_t> device_memory;  ///< --device-memory: of one rank's accelerator
+  std::optional<int64_t> memory;         ///< --memory, per worker
+  std::optional<int64_t> device_memory;  ///< --device-memory, per rank's accelerator
 };
 
-/// A worker's memory: given, else its container's limit in spec.workers.template, else (without a
-/// template, so that the workers run here) this container's or this machine's. Disks: only without
-/// a template.
+/// A worker's memory is the given one, else its container's limit in spec.workers.template, else
+/// this container's or machine's. The last, and the limits of disks, hold only without a template:
+/// then the workers run here.
 dsconfig::Limits limits_of(const jobspec::Job& job, const dsconfig::Offload& offload,
                            const GivenLimits& given, const Machine& machine);
 
-/// What the memory model takes of a job; the resolution must be ok().
+/// The memory model's input for a job. The resolution must be ok().
 dsconfig::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& around,
                                    const dsconfig::Resolution& resolution);
 
-/// One Error per thing that does not fit ("DoesNotFit: ..."), with the remedy as hint.
+/// One Error per thing that does not fit ("DoesNotFit: ..."), with the remedy as its hint.
 std::vector<dsconfig::Finding> fit_findings(const jobspec::Job& job,
                                             const dsconfig::MemoryInput& memory,
                                             const dsconfig::Limits& limits);

@@ -1,5 +1,5 @@
-// dsj VERB [ARGUMENTS]: finds the verb, nothing else. Also installed as kubectl-dsj: kubectl then
-// has it as `kubectl dsj`.
+// dsj VERB [ARGUMENTS]: finds the verb, nothing else. Also installed as kubectl-dsj, which kubectl
+// runs as `kubectl dsj`.
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace {
 
-/// One more argument than a verb's, which only tests give.
+/// A cluster verb with the real connection; only tests give another.
 template <int (*verb)(dsj::cli::Arguments, const dsj::cli::Connect&)>
 int on_cluster(dsj::cli::Arguments args) {
   return verb(args, dsj::cli::connect_to_cluster);
@@ -52,7 +52,8 @@ void print_help(std::FILE* out) {
   std::fputs("\n`dsj VERB --help` shows a verb's arguments.\n", out);
 }
 
-/// `kubectl dsj plot NAME`: names are jobs, whatever directories there are.
+/// Whether this is `kubectl dsj`. There the names in `plot NAME` are jobs, even if directories
+/// exist.
 bool is_plugin(const char* program) {
   return std::string(program).ends_with("kubectl-dsj");
 }
@@ -81,7 +82,7 @@ int main(int argc, char** argv) {
       if (args[0] == "plot" && is_plugin(argv[0]))
         return dsj::cli::run_plot_jobs(dsj::cli::Arguments(args).subspan(1));
       return verb.run(dsj::cli::Arguments(args).subspan(1));
-    } catch (const std::exception& defect) {  // a verb promises not to; the user still needs a line
+    } catch (const std::exception& defect) {  // verbs promise not to throw
       std::fprintf(stderr, "dsj %s: internal error: %s\n", verb.name, defect.what());
       return 1;
     }

@@ -1,10 +1,10 @@
 // dsj merge: an adapter added into its base model.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
 
 #include "cli/hub_cache.h"
 #include "cli/verbs.h"
+#include "common/argument_parser.h"
 #include "common/files/posix_files.h"
 #include "engine/weights/adapter.h"
 #include "engine/weights/merge.h"
@@ -28,21 +28,20 @@ Result<weights::Merged> merge(weights::MergeOptions options) {
 }  // namespace
 
 int run_merge(Arguments args) {
-  CLI::App app{
+  ArgumentParser parser{
       "Adds a LoRA adapter (PEFT's layout) into its base model: a model directory for "
       "programs that know no adapters. Sums in fp32, the base's types.",
       "dsj merge"};
   weights::MergeOptions options;
-  app.add_option("--adapter", options.adapter,
+  parser.option("--adapter", options.adapter,
                  "the directory with adapter_config.json and adapter_model.safetensors")
-      ->required();
-  app.add_option("--base", options.base,
+      .required();
+  parser.option("--base", options.base,
                  "the model directory or hub id; default: what adapter_config.json names");
-  app.add_option("-o,--output", options.output, "the merged model; must not be there yet")
-      ->required();
-  app.add_option("--max-shard-bytes", options.shard_bytes_max, "of one weight file")
-      ->check(CLI::PositiveNumber);
-  if (const auto over = parse(app, args)) return *over;
+  parser.option("-o,--output", options.output, "the merged model; must not be there yet")
+      .required();
+  parser.option("--max-shard-bytes", options.shard_bytes_max, "of one weight file").positive();
+  if (const auto over = parser.parse(args)) return *over;
   const auto merged = merge(options);
   if (!merged) return report("merge", merged.error());
   for (const std::string& name : merged->left_out)

@@ -1,6 +1,6 @@
-// dsj plan JOB.yaml: what would run, without running it: every value of ds_config with its origin,
-// the topology, bytes per rank and elements on the wire. Exit 0, or 2 when it cannot run.
-#include <CLI/CLI.hpp>
+// dsj plan JOB.yaml: what would run, without running it. It prints every value of ds_config with
+// its origin, the topology, bytes per rank and elements on the wire. Exit 0, or 2 if the job cannot
+// run.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -8,6 +8,7 @@
 #include "cli/limits.h"
 #include "cli/quantity.h"
 #include "cli/verbs.h"
+#include "common/argument_parser.h"
 #include "common/dsconfig/memory_model.h"
 #include "common/jobspec/yaml.h"
 
@@ -91,22 +92,20 @@ json findings_of(const jobspec::Job& job, const std::vector<Finding>& findings) 
 }  // namespace
 
 int run_plan(Arguments args) {
-  CLI::App app{"Shows what a DeepSpeedJob would run. Exit code: 0, or 2 when it cannot run.",
-               "dsj plan"};
+  ArgumentParser parser{
+      "Shows what a DeepSpeedJob would run. Exit code: 0, or 2 when it cannot run.", "dsj plan"};
   std::string file, output = "yaml";
   std::vector<std::string> overrides;
-  app.add_option("FILE", file, "a DeepSpeedJob (YAML)")->required();
-  app.add_option("-o,--output", output, "yaml or json")->check(CLI::IsMember({"yaml", "json"}));
-  app.add_option("--set", overrides, "spec.path=value, any number of times")
-      ->type_size(1)
-      ->allow_extra_args(false);
+  parser.option("FILE", file, "a DeepSpeedJob (YAML)").required();
+  parser.option("-o,--output", output, "yaml or json").one_of({"yaml", "json"});
+  parser.option("--set", overrides, "spec.path=value, any number of times").one_word_each();
   GivenLimits given;
   const auto bytes = [&](const char* name, const char* what, std::optional<int64_t>& to) {
-    app.add_option_function<std::string>(
+    parser.option(
         name,
-        [&to, name](const std::string& text) {
+        [&to](const std::string& text) -> std::optional<std::string> {
           to = parse_quantity(text);
-          if (!to) throw CLI::ValidationError(name, "\"" + text + "\" is no amount of memory");
+          return to ? std::nullopt : std::optional("\"" + text + "\" is no amount of memory");
         },
         what);
   };
@@ -114,7 +113,7 @@ int run_plan(Arguments args) {
         given.memory);
   bytes("--device-memory", "of one rank's accelerator (default: ranks compute in host memory)",
         given.device_memory);
-  if (const auto over = parse(app, args)) return *over;
+  if (const auto over = parser.parse(args)) return *over;
 
   const auto input = read_input(file, overrides);
   if (!input) return report("plan", input.error());
@@ -158,7 +157,7 @@ int run_plan(Arguments args) {
   plan["findings"] = findings_of(job, resolution.findings);
   for (const Finding& finding : resolution.findings)
     std::fprintf(stderr, "%s\n", jobspec::to_line(job, finding).c_str());
-  if (!resolution.ok() && fits) {  // the config holds no decisions then
+  if (!resolution.ok() && fits) {  // then the config is not decided
     std::fprintf(stderr, "dsj plan: %s cannot run\n", file.c_str());
     return 2;
   }

@@ -1,7 +1,6 @@
 // dsj plot OUT...: a run's curves in the terminal and as a page.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <ctime>
 
@@ -9,6 +8,7 @@
 #include "cli/plot_page.h"
 #include "cli/plot_text.h"
 #include "cli/verbs.h"
+#include "common/argument_parser.h"
 #include "common/files/posix_files.h"
 
 namespace dsj::cli {
@@ -16,7 +16,7 @@ namespace {
 
 struct PlotOptions {
   std::vector<std::string> directories;
-  std::string page;
+  std::string page, svg;
   bool ascii = false, watch = false;
 };
 
@@ -43,6 +43,10 @@ Result<bool> draw(const PlotOptions& options) {
     over = over && is_over(run);
   }
   DSJ_TRY_STATUS(files.write_atomically(options.page, plot_page(runs)));
+  if (!options.svg.empty()) {
+    DSJ_TRY(const std::string svg, plot_svg(runs, "loss"));
+    DSJ_TRY_STATUS(files.write_atomically(options.svg, svg));
+  }
   if (options.watch && isatty(STDOUT_FILENO) == 1) std::fputs("\x1b[H\x1b[2J", stdout);
   std::printf("%spage: %s\n", text.c_str(), options.page.c_str());
   std::fflush(stdout);
@@ -52,16 +56,17 @@ Result<bool> draw(const PlotOptions& options) {
 }  // namespace
 
 int run_plot(Arguments args) {
-  CLI::App app{
+  ArgumentParser parser{
       "Draws loss, lr, grad_norm and tokens per second of runs in the terminal, and writes a page "
       "with the same curves to OUT/plot.html. Several OUTs share the page's drawings.",
       "dsj plot"};
   PlotOptions options;
-  app.add_option("OUT", options.directories, "output directory of a run")->required();
-  app.add_option("--page", options.page, "the page's file (OUT/plot.html of the first OUT)");
-  app.add_flag("--ascii", options.ascii, "stars instead of Braille dots");
-  app.add_flag("--watch", options.watch, "again every two seconds until the runs are over");
-  if (const auto over = parse(app, args)) return *over;
+  parser.option("OUT", options.directories, "output directory of a run").required();
+  parser.option("--page", options.page, "the page's file (OUT/plot.html of the first OUT)");
+  parser.option("--svg", options.svg, "also the drawing of the loss alone, as a picture file");
+  parser.flag("--ascii", options.ascii, "stars instead of Braille dots");
+  parser.flag("--watch", options.watch, "again every two seconds until the runs are over");
+  if (const auto over = parser.parse(args)) return *over;
   if (options.page.empty()) options.page = path_join(options.directories.front(), "plot.html");
   while (true) {
     const auto over = draw(options);

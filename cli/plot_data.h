@@ -1,5 +1,5 @@
-// The curves of a run, read from its output directory: metrics.jsonl, and what status.yaml tells
-// about its configuration. Pure but for the file port.
+// The curves of a run, read from its output directory: metrics.jsonl, and its configuration from
+// status.yaml. Pure but for the file port.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +21,17 @@ struct Curve {
 };
 
 struct RunCurves {
-  std::string name;  ///< of the output directory
-  std::vector<Curve>
-      curves;             ///< loss, eval_loss, lr, grad_norm, tokens_per_second: those with points
-  int64_t steps = 0;      ///< the last one
-  nlohmann::json status;  ///< status.yaml; null: there is none
+  std::string name;           ///< the output directory's name
+  std::vector<Curve> curves;  ///< loss, eval_loss, lr, grad_norm, tokens_per_second
+  int64_t steps = 0;          ///< the last step
+  nlohmann::json status;      ///< status.yaml; null: there is none
 };
 
-/// BadInput: there is no metrics.jsonl. A last line that is being written is left out; a step that
-/// two attempts did counts once, as the later one did it.
+/// BadInput: there is no metrics.jsonl. A last line that is still being written is left out. If two
+/// attempts did a step, the later one counts.
 Result<RunCurves> read_curves(Files& files, const std::string& directory);
 
-/// At most about `most` points: of each stretch its smallest and its largest, so that spikes stay.
+/// Thins to about `most` points: the smallest and the largest of each stretch, so that spikes stay.
 Points thinned(const Points& points, size_t most);
 
 }  // namespace dsj::cli

@@ -94,8 +94,13 @@ const Curve* find_curve(const RunCurves& run, const std::string& name) {
   return found == run.curves.end() ? nullptr : &*found;
 }
 
-/// The drawing, and into `data` what the script needs for it.
-std::string drawing(const std::vector<RunCurves>& runs, const std::string& name, json& data) {
+bool any_has(const std::vector<RunCurves>& runs, const std::string& name) {
+  return std::ranges::any_of(
+      runs, [&](const RunCurves& run) { return find_curve(run, name) != nullptr; });
+}
+
+/// Axes and lines of a curve, and into `data` what the page's script needs for them.
+std::string shapes(const std::vector<RunCurves>& runs, const std::string& name, json& data) {
   const double span = kWidth - kLeft - kRight, tall = kHeight - kTop - kBottom;
   Range x, y;
   for (const RunCurves& run : runs) {
@@ -104,8 +109,7 @@ std::string drawing(const std::vector<RunCurves>& runs, const std::string& name,
     }
   }
   const auto at_y = [&](double value) { return kTop + (1 - y.place(value)) * tall; };
-  std::string svg = "<svg data-chart=\"" + name + "\" viewBox=\"0 0 " + number(kWidth) + " " +
-                    number(kHeight) + "\">";
+  std::string svg;
   for (const double part : {0.0, 0.25, 0.5, 0.75, 1.0}) {
     const double value = y.high > y.low ? y.low + part * (y.high - y.low) : y.low;
     const double at = kTop + (1 - part) * tall;
@@ -141,19 +145,47 @@ std::string drawing(const std::vector<RunCurves>& runs, const std::string& name,
   }
   data[name] = {{"width", kWidth}, {"left", kLeft}, {"span", span},
                 {"x0", x.low},     {"x1", x.high},  {"runs", series}};
-  return svg + "<line class=\"hair\" style=\"display:none\" y1=\"" + number(kTop) + "\" y2=\"" +
+  return svg;
+}
+
+/// A curve on the page: its shapes, and the line that follows the mouse.
+std::string drawing(const std::vector<RunCurves>& runs, const std::string& name, json& data) {
+  return "<svg data-chart=\"" + name + "\" viewBox=\"0 0 " + number(kWidth) + " " +
+         number(kHeight) + "\">" + shapes(runs, name, data) +
+         "<line class=\"hair\" style=\"display:none\" y1=\"" + number(kTop) + "\" y2=\"" +
          number(kHeight - kBottom) + "\" stroke=\"#9ca3af\"/></svg><div class=\"value\"></div>\n";
+}
+
+/// What status.yaml tells at a JSON pointer; empty: nothing.
+std::string told(const RunCurves& run, const std::string& pointer) {
+  const json::json_pointer at(pointer);
+  if (!run.status.is_object() || !run.status.contains(at) || run.status[at].is_null()) return {};
+  const json& value = run.status[at];
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+/// "2 ranks, ZeRO stage 2, bf16, AdamW": as much of it as status.yaml tells.
+std::string in_short(const RunCurves& run) {
+  const std::string config = "/training/resolvedConfig/";
+  std::string text;
+  const auto add = [&](const char* before, const std::string& pointer, const char* after) {
+    const std::string value = told(run, pointer);
+    if (!value.empty()) text += (text.empty() ? "" : ", ") + (before + value) + after;
+  };
+  add("", "/worldSize", " ranks");
+  add("ZeRO stage ", config + "zero_optimization/stage", "");
+  add("", config + "precision", "");
+  add("", config + "optimizer/type", "");
+  return text;
 }
 
 /// A few words about what ran, where status.yaml tells them.
 std::string summary(const RunCurves& run) {
   std::string rows;
   const auto add = [&](const char* name, const std::string& pointer) {
-    const json::json_pointer at(pointer);
-    if (!run.status.is_object() || !run.status.contains(at) || run.status[at].is_null()) return;
-    const json& value = run.status[at];
-    rows += std::string("<tr><th>") + name + "</th><td>" +
-            escaped(value.is_string() ? value.get<std::string>() : value.dump()) + "</td></tr>";
+    const std::string value = told(run, pointer);
+    if (value.empty()) return;
+    rows += std::string("<tr><th>") + name + "</th><td>" + escaped(value) + "</td></tr>";
   };
   const std::string config = "/training/resolvedConfig/";
   add("phase", "/phase");
@@ -186,13 +218,34 @@ std::string plot_page(const std::vector<RunCurves>& runs) {
   }
   json data = json::object();
   for (const char* name : {"loss", "eval_loss", "lr", "grad_norm", "tokens_per_second"}) {
-    const bool any = std::ranges::any_of(
-        runs, [&](const RunCurves& run) { return find_curve(run, name) != nullptr; });
-    if (any) page += "<h2>" + std::string(name) + "</h2>" + drawing(runs, name, data);
+    if (!any_has(runs, name)) continue;
+    page += "<h2>" + std::string(name) + "</h2>" + drawing(runs, name, data);
   }
   std::string text = data.dump(-1, ' ', false, json::error_handler_t::replace);
   for (size_t at; (at = text.find("</")) != std::string::npos;) text.replace(at, 2, "<\\/");
   return page + "<script>\nconst charts = " + text + ";" + kScript + "\n</script></body></html>\n";
+}
+
+Result<std::string> plot_svg(const std::vector<RunCurves>& runs, const std::string& curve) {
+  if (!any_has(runs, curve)) return bad_input("no run has a curve \"" + curve + "\"", "--svg");
+  std::string heading = "<tspan fill=\"#1f2937\" font-weight=\"bold\">" + curve + "</tspan>";
+  if (runs.size() == 1) {
+    const std::string what = in_short(runs[0]);
+    heading += "<tspan dx=\"12\">" + (what.empty() ? escaped(runs[0].name) : escaped(what)) +
+               "</tspan>";
+  }
+  for (size_t i = 0; runs.size() > 1 && i < runs.size(); ++i) {
+    heading += "<tspan dx=\"12\" fill=\"" + std::string(colour(i)) + "\">" +
+               escaped(runs[i].name) + "</tspan>";
+  }
+  constexpr double kHeading = 26;  // above the drawing
+  json data = json::object();
+  return "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 " + number(-kHeading) + " " +
+         number(kWidth) + " " + number(kHeight + kHeading) +
+         "\" font-family=\"system-ui,sans-serif\" font-size=\"12\" fill=\"#6b7280\">\n<rect y=\"" +
+         number(-kHeading) + "\" width=\"100%\" height=\"100%\" fill=\"#fafafa\"/>\n<text x=\"" +
+         number(kLeft) + "\" y=\"-8\">" + heading + "</text>\n" + shapes(runs, curve, data) +
+         "\n</svg>\n";
 }
 
 }  // namespace dsj::cli

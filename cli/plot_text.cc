@@ -10,9 +10,9 @@
 namespace dsj::cli {
 namespace {
 
-constexpr int kLabel = 10;  // columns of the values at the left
+constexpr int kLabel = 10;  // columns for the values at the left
 
-/// A grid of dots, four rows and two columns to a character.
+/// A grid of dots; a character holds four rows and two columns.
 class Dots {
  public:
   Dots(int columns, int rows) : columns_(columns), rows_(rows), cells_(columns * rows) {}

@@ -1,4 +1,4 @@
-// Curves as text: Braille dots (two columns and four rows a character), or stars.
+// Curves as text: Braille dots (two columns and four rows per character), or stars.
 #pragma once
 
 #include <string>
@@ -8,20 +8,20 @@
 namespace dsj::cli {
 
 struct TextChart {
-  int columns = 80;  ///< of the terminal; at least 24 are used
-  int rows = 8;      ///< of dots' characters
+  int columns = 80;  ///< the terminal's; at least 24 are used
+  int rows = 8;      ///< rows of characters for the dots
   bool ascii = false;
 };
 
-/// A heading (name, last value, smallest and largest with their steps), the dots with the values of
-/// the top and the bottom beside them, the first and the last step below. Points that are
-/// neighbours are joined.
+/// A heading (name, last value, smallest and largest value with their steps); the dots, with the
+/// top and bottom values at the left; the first and last step below. Neighbouring points are
+/// joined.
 std::string chart_text(const Curve& curve, const TextChart& chart);
 
-/// Of standard output; 80 when it is no terminal.
+/// The columns of standard output; 80 if it is not a terminal.
 int terminal_columns();
 
-/// "1.93e-05", "312", "1.9312": six characters where it can be.
+/// "1.93e-05", "312", "1.9312": in six characters where possible.
 std::string short_number(double value);
 
 }  // namespace dsj::cli

@@ -1,4 +1,4 @@
-// dsj run: a DeepSpeedJob on this machine, from a manifest or from the torchrun line.
+// dsj run: a DeepSpeedJob on this machine, from a manifest or from a torchrun line.
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -51,7 +51,7 @@ Result<std::string> random_key() {
   return key;
 }
 
-/// A program of ours lies beside this one.
+/// A program of ours, which lies beside this one.
 Result<std::string> program_beside(const std::string& name) {
   std::error_code problem;
   const fs::path own = fs::read_symlink("/proc/self/exe", problem);
@@ -76,7 +76,7 @@ Result<RankProgram> rank_program(const Job& job) {
   return RankProgram{.command = {fs::absolute(other).string()}};
 }
 
-/// As one would type it again.
+/// The command as one would type it again.
 std::string command_text(Arguments args) {
   std::string text = "dsj run";
   for (const auto& arg : args) {
@@ -102,14 +102,14 @@ nlohmann::json previous_status(const std::string& output_dir) {
   return text ? status_from_text(*text, path) : nlohmann::json(nullptr);
 }
 
-/// The run that this output directory holds has done all steps that are asked for now.
+/// Whether the run in this output directory has done all the steps that are asked for now.
 bool is_complete(const Job& job, const nlohmann::json& status) {
-  if (job.runs_user_program()) return false;  // it knows itself what is left to do
+  if (job.runs_user_program()) return false;  // only the program knows what is left
   if (!status.is_object() || status.value("phase", "") != "Complete") return false;
   const auto training = status.find("training");
   if (training == status.end() || !training->is_object() || !training->contains("step"))
     return false;
-  // Without max_steps only the engine can say: it finds nothing to do, or goes on.
+  // Without max_steps only the engine can tell: it finds nothing to do, or continues.
   const int64_t wanted = job.training.max_steps.value_or(0);
   std::error_code ignored;
   return wanted > 0 && (*training)["step"].is_number_integer() &&
@@ -117,7 +117,7 @@ bool is_complete(const Job& job, const nlohmann::json& status) {
          fs::is_directory(job.training.output_dir + "/" + contract::kModelDir, ignored);
 }
 
-/// A run that goes on with another model or other data is most likely a mistake.
+/// Continuing a run with another model or other data is most likely a mistake.
 void warn_if_another_run(const Job& job, const std::string& run_dir) {
   PosixFiles files;
   const std::string path = run_dir + "/agent.json";
@@ -164,7 +164,7 @@ Result<int> run(Arguments args) {
   config.user_program = job.runs_user_program();
   config.rank_command = std::move(program.command);
   options.environment = std::move(program.environment);
-  if (config.user_program) config.stall = agent::Time(INT64_MAX / 4);  // it tells no steps
+  if (config.user_program) config.stall = agent::Time(INT64_MAX / 4);  // it reports no steps
   config.budget.limit = job.restart_policy == "Never" ? 0 : job.backoff_limit;
   if (status.is_object() && status.contains("attempt") && status["attempt"].is_number_integer()) {
     config.last_attempt = status["attempt"];

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 using dsconfig::Finding;
 using jobspec::Job;
 
-/// "--name=VALUE" or "--name VALUE" at args[i]; moves i past the value.
+/// Reads "--name=VALUE" or "--name VALUE" at args[i]; moves i past the value.
 Result<bool> take_option(Arguments args, size_t& i, const std::string& name, std::string& value) {
   if (args[i].starts_with(name + "=")) {
     value = args[i].substr(name.size() + 1);
@@ -36,7 +36,7 @@ Result<bool> take_option(Arguments args, size_t& i, const std::string& name, std
   return true;
 }
 
-/// Collects problems and prints each as it is found.
+/// Collects problems and prints each when it is found.
 class Problems {
  public:
   explicit Problems(const char* verb) : verb_(verb) {}
@@ -58,7 +58,7 @@ class Problems {
   int count_ = 0;
 };
 
-/// The nearest existing directory must take new entries.
+/// Checks that new entries can be made in the nearest existing directory.
 Status check_output(const std::string& output_dir) {
   std::error_code ignored;
   fs::path path = output_dir;
@@ -87,7 +87,7 @@ Status check_data(const std::string& path) {
   return {};
 }
 
-/// What dsj-train will read and need.
+/// Checks what dsj-train will read and need.
 void check_engine_input(Job& job, Problems& problems) {
   if (job.training.model_name_or_path.empty()) {
     problems.add(Error{ErrorKind::BadInput, "modelNameOrPath is missing", job.source, ""});
@@ -114,7 +114,7 @@ void check_engine_input(Job& job, Problems& problems) {
                                    limits_of(job, resolution.config.offload, {}, ThisMachine())));
 }
 
-/// Of a program of the user's own only that it is there; ds_config as far as it is DeepSpeed's.
+/// Checks that the user's own program exists, and ds_config as far as DeepSpeed would.
 void check_program(const Job& job, Problems& problems) {
   problems.findings(job, jobspec::resolve(job, {}).findings);
   const auto program = user_program(job, run_directory(job.training.output_dir));

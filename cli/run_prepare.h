@@ -1,5 +1,5 @@
-// Everything `dsj run` does before it starts a process: reads the job, checks all that can be
-// checked, and only then makes the output directory. Prints what it finds.
+// What `dsj run` does before it starts a process: it reads the job, checks all that can be checked,
+// and only then makes the output directory. It prints what it finds.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace dsj::cli {
 struct RunArguments {
   bool help = false;
   std::string manifest;                ///< JOB.yaml; empty: a torchrun line
-  std::vector<std::string> line;       ///< of the torchrun line
+  std::vector<std::string> line;       ///< the torchrun line's words
   std::string output;                  ///< --output
   std::vector<std::string> overrides;  ///< --set
 };
@@ -22,17 +22,16 @@ struct RunArguments {
 /// Splits `dsj run`'s own arguments from the torchrun line's.
 Result<RunArguments> split_run_arguments(Arguments args);
 
-/// The job with absolute paths, its model found in the Hugging Face cache if it is a hub id. Every
-/// problem is printed on stderr, one a line; then the error says how many there were. Nothing was
-/// written.
+/// The job with absolute paths; a hub id is replaced by its model in the Hugging Face cache. Prints
+/// every problem on stderr, one per line. Error: how many there were; nothing was written.
 Result<jobspec::Job> prepare_job(const RunArguments& arguments);
 
-/// The lock of an output directory: held by `dsj run` and, through an inherited descriptor, by its
-/// agents, until the last of them is gone.
+/// The lock of an output directory. `dsj run` holds it, and through an inherited descriptor its
+/// agents do, until the last of them is gone.
 class OutputLock {
  public:
   /// Makes OUT, OUT/checkpoints, OUT/logs and the run directory OUT/.dsj (for the owner only), then
-  /// locks. BadInput with the holder's pid when somebody else runs here.
+  /// locks. BadInput, with the holder's pid: another run holds the lock.
   static Result<OutputLock> take(const std::string& output_dir);
   OutputLock(OutputLock&& other) noexcept;
   OutputLock& operator=(OutputLock&&) = delete;

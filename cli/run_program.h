@@ -11,11 +11,11 @@
 namespace dsj::cli {
 
 struct RankProgram {
-  std::vector<std::string> command;  ///< references like $(NAME) are replaced
-  std::vector<std::pair<std::string, std::string>> environment;  ///< over this process's own
+  std::vector<std::string> command;  ///< with references like $(NAME) replaced
+  std::vector<std::pair<std::string, std::string>> environment;  ///< added to this process's own
 };
 
-/// `run_dir`: where ds_config.json will lie. BadInput when the program is not there.
+/// `run_dir`: where ds_config.json will lie. BadInput: the program does not exist.
 Result<RankProgram> user_program(const jobspec::Job& job, const std::string& run_dir);
 
 }  // namespace dsj::cli

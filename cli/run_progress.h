@@ -1,6 +1,6 @@
-// What `dsj run` shows: one bar redrawn in place on a terminal, a line per "log" report (every
-// logging_steps) otherwise. No packaged C++ progress library is in both Debian 12 and Ubuntu 24.04,
-// hence this one.
+// What `dsj run` shows: on a terminal one bar, redrawn in place; elsewhere a line per "log" report
+// (every logging_steps). It is our own because no C++ progress library is packaged in both Debian
+// 12 and Ubuntu 24.04.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 namespace dsj::cli {
 
 struct ProgressView {
-  std::string label;  ///< before the first step: "starting", "saving"
+  std::string label;  ///< shown before the first step: "starting", "saving"
   int64_t step = 0;
   std::optional<int64_t> total;
   std::optional<double> loss, lr, grad_norm, tokens_per_second, seconds_left;
 };
 
 /// "   42/2000   2% [##........] loss 1.9312 lr 9.8e-07 312 tok/s, 1:10:05 left", at most `columns`
-/// wide: the bar shrinks first, then the text is cut.
+/// wide: first the bar shrinks, then the text is cut.
 std::string bar_text(const ProgressView& view, int columns);
 /// "step 42/2000 loss 1.9312 lr 9.8e-07 grad_norm 0.92 312 tok/s, 1:10:05 left"
 std::string line_text(const ProgressView& view);
@@ -33,13 +33,13 @@ class Progress {
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
 
-  /// A line of these numbers where there is no bar.
+  /// Prints a line of these numbers if there is no bar.
   void line(const ProgressView& view);
-  /// The next redraw() shows it.
+  /// For the next redraw() to show.
   void show(const ProgressView& view) { view_ = view; }
-  /// Draws the bar again; call some times a second. Nothing where there is no terminal.
+  /// Draws the bar again; call it some times a second. Does nothing without a terminal.
   void redraw();
-  /// A line of text above the bar.
+  /// Prints a line of text above the bar.
   void print(std::FILE* stream, const std::string& text);
   void clear();
 

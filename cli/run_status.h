@@ -1,6 +1,6 @@
 // status.yaml: the object that a DeepSpeedJob has as its .status, made from the reports of worker
-// 0's agent (agent/reports.h). Pure: reports and the time of day come in, one object comes out; the
-// caller writes it. Decimals are strings, as the resource's schema has them.
+// 0's agent (agent/reports.h). Pure: reports and the time of day come in, one object comes out, and
+// the caller writes it. Decimals are strings, as in the resource's schema.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace dsj::cli {
 
 class RunStatus {
  public:
-  /// `previous` is the status of an earlier `dsj run` on the same output directory, or null: its
+  /// `previous`: the status of an earlier `dsj run` in the same output directory, or null. Its
   /// checkpoint, attempt and failure history stay.
   RunStatus(const nlohmann::json& previous, int world_size, int workers, std::string now);
 
-  /// Takes one report. Unknown kinds are left alone.
+  /// Takes one report. Unknown kinds are ignored.
   void take(const nlohmann::json& report, const std::string& now);
-  /// A stop was requested and the ranks save.
+  /// A stop was requested and the ranks are saving.
   void stopping(const std::string& now);
 
   const nlohmann::json& object() const { return object_; }
 
-  // What the progress shows; the same numbers as in object().
+  // For the progress bar; the same numbers as in object().
   int64_t attempt() const { return attempt_; }
   int64_t step() const { return training_.step(); }
   std::optional<int64_t> total_steps() const { return training_.total_steps(); }
@@ -46,7 +46,7 @@ class RunStatus {
 
 /// The text of status.yaml.
 std::string status_to_text(const nlohmann::json& status);
-/// The status that status.yaml's text holds; null when it is none.
+/// The status in status.yaml's text; null: it holds none.
 nlohmann::json status_from_text(const std::string& text, const std::string& source);
 
 }  // namespace dsj::cli

@@ -69,7 +69,7 @@ int Supervisor::run() {
     return kExitEnvironment;
   }
   signal_fd_ = *fd;
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // what an agent leaves behind comes here and is ended
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // what an agent leaves behind becomes our child and is ended
   for (auto& life : agents_) life.start_at = Clock::now();
   while (!outcome_ || !all_gone()) turn();
   kill_strays();
@@ -91,7 +91,7 @@ void Supervisor::turn() {
   bury_strays();
   if (kill_at_ && Clock::now() >= *kill_at_) kill_agents();
   keep_status(false);
-  if (Clock::now() - drawn_ < 100ms) return;  // steps may come by the thousand
+  if (Clock::now() - drawn_ < 100ms) return;  // there may be thousands of steps
   drawn_ = Clock::now();
   progress_.redraw();
 }
@@ -106,7 +106,7 @@ void Supervisor::wait() {
 Status Supervisor::write_config() {
   PosixFiles files;
   const std::string path = options_.config.run_dir + "/agent.json";
-  const mode_t before = umask(077);  // it holds the key
+  const mode_t before = umask(077);  // the file holds the key
   const Status written = files.write_atomically(path, agent::to_text(options_.config));
   umask(before);
   return written;
@@ -134,7 +134,7 @@ Status Supervisor::start_agent(int worker) {
       .log_file = options_.config.job.output_dir + "/" + kLogsDir + "/agent-" +
                   std::to_string(worker) + ".log",
       .keep_fds = {options_.lock_fd},
-      .death_signal = SIGTERM};  // without us: save and stop
+      .death_signal = SIGTERM};  // if we die: save and stop
   int ends[2] = {-1, -1};
   if (worker == 0) {
     if (pipe2(ends, O_CLOEXEC) != 0) {
@@ -179,12 +179,12 @@ void Supervisor::reap_agents() {
     const auto exit = agent::reap(life.pid);
     if (!exit) continue;
     life.pid = -1;
-    read_reports();  // its last words were written before it ended
+    read_reports();  // it wrote its last reports before it ended
     if (!outcome_) agent_died(worker, *exit);
   }
 }
 
-/// An agent ended although the job did not.
+/// An agent ended although the job has not.
 void Supervisor::agent_died(int worker, const agent::ChildExit& exit) {
   const std::string what = "the agent of worker " + std::to_string(worker) + " ended with " +
                            agent::describe_exit(exit.exit_code, exit.signal);
@@ -223,7 +223,7 @@ void Supervisor::agent_died(int worker, const agent::ChildExit& exit) {
     options_.config.predecessor = true;
     options_.config.last_attempt = status_.attempt();
   } else {
-    // Worker 0's agent counts what this costs the job; an agent that cannot stay up is another
+    // Worker 0's agent counts what this costs the job. An agent that cannot stay up is another
     // matter.
     if (agents_[worker].incarnation > 10) {
       return end({kExitFailed, "AgentFailed", what + " for the 10th time; its log: " + log});
@@ -250,7 +250,7 @@ void Supervisor::kill_agents() {
   }
 }
 
-/// Collects the dead that were left to this process: ranks of an agent that died.
+/// Collects dead processes that were left to this one: ranks of an agent that died.
 void Supervisor::bury_strays() {
   siginfo_t dead{};
   while (waitid(P_ALL, 0, &dead, WEXITED | WNOHANG | WNOWAIT) == 0 && dead.si_pid > 0) {
@@ -262,7 +262,7 @@ void Supervisor::bury_strays() {
   }
 }
 
-/// Descendants that outlived their parent have become children of this process.
+/// Kills descendants that outlived their parent and so became children of this process.
 void Supervisor::kill_strays() {
   for (int round = 0; round < 100; ++round) {
     std::ifstream children("/proc/self/task/" + std::to_string(getpid()) + "/children");
@@ -380,7 +380,7 @@ void Supervisor::take_report(const json& report) {
   } else if (kind == "end") {
     outcome_ = Outcome{report.value("exitCode", static_cast<int>(kExitFailed)),
                        text_of(report, "reason"), text_of(report, "message")};
-    kill_at_ = Clock::now() + 15s;  // the agents leave by themselves
+    kill_at_ = Clock::now() + 15s;  // the agents should exit by themselves
   }
   keep_status(kind != "warning");
 }

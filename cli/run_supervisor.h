@@ -1,6 +1,6 @@
-// `dsj run` while the job runs: starts one agent per worker, follows worker 0's reports, keeps
-// status.yaml, shows the progress, passes Ctrl-C on, and replaces an agent that dies. What the
-// operator is to a job in a cluster, this is to a job here.
+// `dsj run` while the job runs. It starts one agent per worker, follows worker 0's reports, keeps
+// status.yaml, shows the progress, passes Ctrl-C on, and replaces an agent that dies. It is to a
+// job on this machine what the operator is to a job in a cluster.
 #pragma once
 
 #include <sys/types.h>
@@ -21,17 +21,17 @@ namespace dsj::cli {
 struct SupervisorOptions {
   agent::AgentConfig config;  ///< written to RUN_DIR/agent.json
   std::string agent_program;
-  /// Set for agents and ranks, over what this process has.
+  /// Set for agents and ranks, over this process's own variables.
   std::vector<std::pair<std::string, std::string>> environment;
-  std::string resume_command;  ///< told after an interruption
-  int lock_fd = -1;            ///< inherited by the agents
+  std::string resume_command;  ///< printed after an interruption
+  int lock_fd = -1;            ///< the agents inherit it
   nlohmann::json previous_status;
 };
 
 class Supervisor {
  public:
   explicit Supervisor(SupervisorOptions options);
-  /// Runs the job to its end; no process of it is left. Returns the exit code of `dsj run`.
+  /// Runs the job to its end, when none of its processes is left. Returns `dsj run`'s exit code.
   int run();
 
  private:
@@ -42,7 +42,7 @@ class Supervisor {
     std::optional<Clock::time_point> start_at;  ///< when to start its next life
   };
   struct Outcome {
-    int exit_code;  ///< contract.h, as the agents have it
+    int exit_code;  ///< an agent's ExitCode (contract.h)
     std::string reason, message;
   };
 

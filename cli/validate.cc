@@ -1,10 +1,11 @@
 // dsj validate FILE: what is wrong with a ds_config or a DeepSpeedJob, before anything starts.
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "cli/input.h"
 #include "cli/verbs.h"
+#include "common/argument_parser.h"
 #include "common/dsconfig/check.h"
 #include "common/dsconfig/key_table.h"
 
@@ -12,6 +13,7 @@ namespace dsj::cli {
 namespace {
 
 using dsconfig::Finding;
+using dsconfig::Note;
 using nlohmann::json;
 using Severity = Finding::Severity;
 
@@ -27,21 +29,40 @@ const char* name_of(Severity severity) {
   return "error";
 }
 
-std::vector<Finding> findings_of(const Input& input) {
+/// "FILE:LINE:COLUMN" as a finding's place.
+Finding finding_of(const Error& error, const std::string& file) {
+  Finding finding{Severity::Error, "", error.message, error.hint};
+  if (error.where.starts_with(file + ":"))
+    std::sscanf(error.where.c_str() + file.size(), ":%d:%d", &finding.line, &finding.column);
+  return finding;
+}
+
+/// What is wrong with a file, and what it leaves to its job.
+struct Verdict {
+  std::vector<Finding> findings;
+  std::vector<Note> notes;
+  bool valid() const {
+    return std::ranges::none_of(findings,
+                                [](const auto& one) { return one.severity == Severity::Error; });
+  }
+};
+
+Verdict verdict_on(const Input& input, const std::string& file) {
+  if (input.syntax) return {{finding_of(*input.syntax, file)}, {}};
   if (input.job) {
     const Surroundings around = look_around(*input.job);
     auto findings = jobspec::resolve(*input.job, around.facts).findings;
     findings.insert(findings.end(), around.findings.begin(), around.findings.end());
-    return findings;
+    return {std::move(findings), {}};
   }
-  auto findings = dsconfig::resolve_alone(input.ds_config.value).findings;
-  dsconfig::locate(findings, input.ds_config.positions);
-  return findings;
+  dsconfig::Resolution alone = dsconfig::resolve_alone(input.ds_config.value);
+  dsconfig::locate(alone.findings, input.ds_config.positions);
+  return {std::move(alone.findings), std::move(alone.notes)};
 }
 
-void print_json(bool valid, const std::vector<Finding>& findings) {
-  json list = json::array();
-  for (const Finding& finding : findings) {
+void print_json(const Verdict& verdict) {
+  json list = json::array(), notes = json::array();
+  for (const Finding& finding : verdict.findings) {
     json one = {{"severity", name_of(finding.severity)},
                 {"path", finding.path},
                 {"message", finding.message},
@@ -52,29 +73,27 @@ void print_json(bool valid, const std::vector<Finding>& findings) {
     }
     list.push_back(std::move(one));
   }
-  const json answer = {{"valid", valid}, {"findings", list}};
+  for (const Note& note : verdict.notes)
+    notes.push_back({{"path", note.path}, {"message", note.message}, {"hint", note.hint}});
+  const json answer = {{"valid", verdict.valid()}, {"findings", list}, {"notes", notes}};
   std::puts(answer.dump(2, ' ', false, json::error_handler_t::replace).c_str());
 }
 
-void print_text(const std::string& file, const Input& input, bool valid,
-                const std::vector<Finding>& findings) {
+void print_text(const std::string& file, const Input& input, const Verdict& verdict) {
   jobspec::Job bare;
   bare.source = bare.ds_config_source = file;
   int counts[3] = {0, 0, 0};
-  for (const Finding& finding : findings) {
+  for (const Finding& finding : verdict.findings) {
     ++counts[static_cast<int>(finding.severity)];
     std::puts(jobspec::to_line(input.job ? *input.job : bare, finding).c_str());
   }
-  std::printf("%s: %s: %d errors, %d unsupported, %d warnings\n", file.c_str(),
-              valid ? "valid" : "not valid", counts[0], counts[1], counts[2]);
-}
-
-/// "FILE:LINE:COLUMN" as a finding's place.
-Finding finding_of(const Error& error, const std::string& file) {
-  Finding finding{Severity::Error, "", error.message, error.hint};
-  if (error.where.starts_with(file + ":"))
-    std::sscanf(error.where.c_str() + file.size(), ":%d:%d", &finding.line, &finding.column);
-  return finding;
+  for (const Note& note : verdict.notes)
+    std::printf("%s: note: %s: %s (%s)\n", file.c_str(), note.path.c_str(), note.message.c_str(),
+                note.hint.c_str());
+  std::printf("%s: %s: %d errors, %d unsupported, %d warnings", file.c_str(),
+              verdict.valid() ? "valid" : "not valid", counts[0], counts[1], counts[2]);
+  if (!verdict.notes.empty()) std::printf(", %zu notes", verdict.notes.size());
+  std::puts("");
 }
 
 /// --keys: the table itself instead of a file's findings.
@@ -94,34 +113,34 @@ int print_keys(const std::string& format) {
 }  // namespace
 
 int run_validate(Arguments args) {
-  CLI::App app{"Checks a ds_config.json or a DeepSpeedJob. Exit code: 0 valid, 1 not, 2 usage.",
-               "dsj validate"};
+  ArgumentParser parser{
+      "Checks a ds_config.json or a DeepSpeedJob. A note says what a ds_config leaves to "
+      "its job; it is no error. Exit code: 0 valid, 1 not, 2 usage.",
+      "dsj validate"};
   std::string file, output = "text", keys;
   bool strict = false;
-  auto* given =
-      app.add_option("FILE", file, "a ds_config (JSON or Hjson) or a DeepSpeedJob (YAML)");
-  app.add_option("-o,--output", output, "text or json")->check(CLI::IsMember({"text", "json"}));
-  app.add_flag("--strict", strict, "a key that nobody reads is an error");
-  auto* table = app.add_option("--keys", keys, "no FILE: every ds_config key, as markdown or json")
-                    ->check(CLI::IsMember({"markdown", "json"}));
-  given->excludes(table);
-  if (const auto over = parse(app, args)) return *over;
+  const auto given =
+      parser.option("FILE", file, "a ds_config (JSON or Hjson) or a DeepSpeedJob (YAML)");
+  parser.option("-o,--output", output, "text or json").one_of({"text", "json"});
+  parser.flag("--strict", strict, "a key that nobody reads is an error");
+  const auto table =
+      parser.option("--keys", keys, "no FILE: every ds_config key, as markdown or json")
+          .one_of({"markdown", "json"});
+  given.excludes(table);
+  if (const auto over = parser.parse(args)) return *over;
   if (!keys.empty()) return print_keys(keys);
   if (file.empty())
     return report("validate", Error{ErrorKind::BadInput, "no FILE was given", "", "see --help"});
 
   const auto input = read_input(file);
   if (!input) return report("validate", input.error());
-  std::vector<Finding> findings =
-      input->syntax ? std::vector{finding_of(*input->syntax, file)} : findings_of(*input);
-  if (strict) dsconfig::make_strict(findings);
-  bool valid = true;
-  for (const Finding& finding : findings) valid = valid && finding.severity != Severity::Error;
+  Verdict verdict = verdict_on(*input, file);
+  if (strict) dsconfig::make_strict(verdict.findings);
   if (output == "json")
-    print_json(valid, findings);
+    print_json(verdict);
   else
-    print_text(file, *input, valid, findings);
-  return valid ? 0 : 1;
+    print_text(file, *input, verdict);
+  return verdict.valid() ? 0 : 1;
 }
 
 }  // namespace dsj::cli

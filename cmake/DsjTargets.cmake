@@ -1,5 +1,7 @@
 # One library per room, one test program per room: dsj_room(), dsj_program(), dsj_test().
 # A room is a folder; its sources are the *.cc files directly in it (main*.cc belong to programs).
+# Precompiled headers are what keeps the build short (scripts/build_cost.py): one per kind of target, none with a header of
+# ours that changes daily, so that one changed file still compiles alone.
 
 set(CMAKE_CXX_STANDARD 23)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -9,7 +11,8 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
-# -O2: half of -O3's compile time; the kernels ask for -O3 themselves.
+# -O2: half of -O3's compile time; the kernels ask for -O3 themselves. What only reads, decides and waits (CONTROL) and the
+# tests take -O1: three quarters of -O2's compile time, and no loop in them is hot.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 find_package(Threads REQUIRED)
 find_package(nlohmann_json REQUIRED)
@@ -40,41 +43,64 @@ if(DSJ_CCACHE)
   add_compile_options(-fpch-preprocess)
 endif()
 
-# dsj_room(NAME [TORCH] [FOLDER dir] DEPS targets...)
+# dsj_precompile(NAME FROM target HEADER file DEPS targets...): NAME uses the precompiled header of `target`, which is made
+# with the first. A precompiled header holds for one -O only. GCC alone: clang's differ from run to run under ccache.
+option(DSJ_PCH "Precompiled headers" ON)
+function(dsj_precompile NAME)
+  cmake_parse_arguments(P "O1" "FROM;HEADER" "DEPS" ${ARGN})
+  if(P_O1)
+    target_compile_options(${NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
+  if(NOT DSJ_PCH OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    return()
+  endif()
+  if(NOT TARGET ${P_FROM})
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/${P_FROM}.cc CONTENT "")  # keeps its time when it is there
+    add_library(${P_FROM} STATIC ${CMAKE_BINARY_DIR}/${P_FROM}.cc)
+    target_link_libraries(${P_FROM} PUBLIC dsj_options ${P_DEPS})
+    if(P_O1)
+      target_compile_options(${P_FROM} PRIVATE $<$<CONFIG:Release>:-O1>)
+    endif()
+    target_precompile_headers(${P_FROM} PRIVATE ${CMAKE_SOURCE_DIR}/${P_HEADER})
+  endif()
+  target_precompile_headers(${NAME} REUSE_FROM ${P_FROM})
+endfunction()
+
+# The precompiled header of a target without libtorch; its instances of nlohmann/json lie in dsj_common.
+function(dsj_use_common_pch NAME CONTROL)
+  target_link_libraries(${NAME} PUBLIC nlohmann_json::nlohmann_json)
+  if(CONTROL)
+    dsj_precompile(${NAME} O1 FROM dsj_control_pch HEADER common/pch.h DEPS nlohmann_json::nlohmann_json)
+  else()
+    dsj_precompile(${NAME} FROM dsj_common_pch HEADER common/pch.h DEPS nlohmann_json::nlohmann_json)
+  endif()
+endfunction()
+
+function(dsj_use_torch NAME)
+  target_link_libraries(${NAME} PUBLIC torch::cpu nlohmann_json::nlohmann_json)
+  dsj_precompile(${NAME} FROM dsj_torch_pch HEADER engine/torch_pch.h DEPS torch::cpu nlohmann_json::nlohmann_json)
+endfunction()
+
+# dsj_room(NAME [TORCH | CONTROL | PLAIN] [FOLDER dir] DEPS targets...)
+# TORCH: sees libtorch. CONTROL: no hot loop. PLAIN: includes nothing that a precompiled header would spare.
 function(dsj_room NAME)
-  cmake_parse_arguments(R "TORCH" "FOLDER" "DEPS" ${ARGN})
+  cmake_parse_arguments(R "TORCH;CONTROL;PLAIN" "FOLDER" "DEPS" ${ARGN})
   set(folder ${CMAKE_CURRENT_SOURCE_DIR})
   if(R_FOLDER)
     set(folder ${CMAKE_CURRENT_SOURCE_DIR}/${R_FOLDER})
   endif()
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cc)
   list(FILTER sources EXCLUDE REGEX "/main[^/]*\\.cc$")
-  if(sources)
-    add_library(${NAME} STATIC ${sources})
-    target_link_libraries(${NAME} PUBLIC dsj_options ${R_DEPS})
-    if(R_TORCH)
-      dsj_use_torch(${NAME})
-    endif()
-  else()
-    add_library(${NAME} INTERFACE)
-    target_link_libraries(${NAME} INTERFACE dsj_options ${R_DEPS})
+  add_library(${NAME} STATIC ${sources})
+  target_link_libraries(${NAME} PUBLIC dsj_options ${R_DEPS})
+  if(R_TORCH)
+    dsj_use_torch(${NAME})
+  elseif(NOT R_PLAIN)
+    dsj_use_common_pch(${NAME} ${R_CONTROL})
   endif()
 endfunction()
 
-# The precompiled header is made once, by dsj_torch_pch, and reused by every torch target.
-function(dsj_use_torch NAME)
-  target_link_libraries(${NAME} PUBLIC torch::cpu)
-  if(NOT TARGET dsj_torch_pch)
-    file(WRITE ${CMAKE_BINARY_DIR}/dsj_torch_pch.cc "")
-    add_library(dsj_torch_pch STATIC ${CMAKE_BINARY_DIR}/dsj_torch_pch.cc)
-    target_link_libraries(dsj_torch_pch PUBLIC dsj_options torch::cpu nlohmann_json::nlohmann_json)
-    target_precompile_headers(dsj_torch_pch PRIVATE ${CMAKE_SOURCE_DIR}/engine/torch_pch.h)
-  endif()
-  target_link_libraries(${NAME} PUBLIC nlohmann_json::nlohmann_json)
-  target_precompile_headers(${NAME} REUSE_FROM dsj_torch_pch)
-endfunction()
-
-# dsj_program(NAME MAIN file DEPS targets...)
+# dsj_program(NAME [TORCH] MAIN file DEPS targets...)
 function(dsj_program NAME)
   cmake_parse_arguments(P "TORCH" "MAIN" "DEPS" ${ARGN})
   add_executable(${NAME} ${P_MAIN})
@@ -83,6 +109,22 @@ function(dsj_program NAME)
     dsj_use_torch(${NAME})
   endif()
 endfunction()
+
+# The precompiled header of a test program, or of a fake that tests share, without libtorch.
+function(dsj_use_test_pch NAME)
+  target_link_libraries(${NAME} PRIVATE dsj_common GTest::gtest GTest::gmock)
+  target_include_directories(${NAME} PRIVATE ${CMAKE_BINARY_DIR}/generated)
+  dsj_precompile(${NAME} O1 FROM dsj_test_pch HEADER tests/pch.h
+    DEPS nlohmann_json::nlohmann_json GTest::gtest GTest::gmock)
+endfunction()
+
+# Where this checkout lies, for the tests that read its files: a header, not a definition on every command line, so that
+# ccache finds the other files' objects in a clone that lies elsewhere.
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/test_paths.h CONTENT [[
+#pragma once
+#define DSJ_SOURCE_DIR "${CMAKE_SOURCE_DIR}"
+#define DSJ_BIN_DIR "${CMAKE_BINARY_DIR}/bin"
+]])
 
 # dsj_test(NAME [TORCH] [CLUSTER api|full] FOLDER dir LABEL label [TIMEOUT s] DEPS targets...): all *_test.cc of a folder as
 # one program. CLUSTER: it runs on a Kubernetes control plane that tests/cluster brings up for it alone.
@@ -94,15 +136,16 @@ function(dsj_test NAME)
   endif()
   add_executable(${NAME} ${sources})
   target_link_libraries(${NAME} PRIVATE dsj_options ${T_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
-  if(NOT T_TORCH)  # a precompiled header holds for one -O only
-    target_compile_options(${NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
-  endif()
-  target_compile_definitions(${NAME} PRIVATE DSJ_SOURCE_DIR="${CMAKE_SOURCE_DIR}" DSJ_BIN_DIR="${CMAKE_BINARY_DIR}/bin")
+  target_include_directories(${NAME} PRIVATE ${CMAKE_BINARY_DIR}/generated)
   if(T_TORCH)
-    dsj_use_torch(${NAME})
+    target_link_libraries(${NAME} PRIVATE torch::cpu nlohmann_json::nlohmann_json)
+    dsj_precompile(${NAME} O1 FROM dsj_torch_test_pch HEADER tests/torch_pch.h
+      DEPS torch::cpu nlohmann_json::nlohmann_json GTest::gtest GTest::gmock)
+  else()
+    dsj_use_test_pch(${NAME})
   endif()
   if(NOT T_TIMEOUT)
-    set(T_TIMEOUT 300)
+    set(T_TIMEOUT 1200)
   endif()
   set(runner)
   if(T_CLUSTER)

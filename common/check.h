@@ -1,4 +1,4 @@
-// DSJ_CHECK: what cannot happen. Always on; prints the place and stops the process.
+// DSJ_CHECK: for what cannot happen. Always on. Prints the place and stops the process.
 #pragma once
 
 #include <cstdio>

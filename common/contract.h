@@ -1,11 +1,11 @@
-// The contract between operator, cli, agent and rank: environment names, file names, exit codes,
-// event lines, labels. These rooms never include each other; they meet here (and in worker_job.h).
-// Names in this file are stable.
+// The contract between operator, command line, agent and rank: environment names, file names, exit
+// codes, event lines, labels. These rooms never include each other; they meet here and in
+// worker_job.h. The names are stable.
 #pragma once
 
 namespace dsj::contract {
 
-// ---- environment of a rank: torchrun's names, plus three of ours
+// ---- environment of a rank: torchrun's names, and ours
 inline constexpr char kEnvRank[] = "RANK";
 inline constexpr char kEnvLocalRank[] = "LOCAL_RANK";
 inline constexpr char kEnvWorldSize[] = "WORLD_SIZE";
@@ -15,12 +15,12 @@ inline constexpr char kEnvMasterAddr[] = "MASTER_ADDR";
 inline constexpr char kEnvMasterPort[] = "MASTER_PORT";
 /// Path of job.json (job_file.h).
 inline constexpr char kEnvJobFile[] = "DSJ_JOB_FILE";
-/// launcher: Command, and the job has a ds_config: the path of it, as plain JSON, kDsConfigFile.
+/// launcher: Command with a ds_config: the path of kDsConfigFile, the ds_config as plain JSON.
 inline constexpr char kEnvDsConfig[] = "DSJ_DS_CONFIG";
 inline constexpr char kDsConfigFile[] = "ds_config.json";
-/// Number of the inherited pipe that takes the event lines.
+/// Number of the inherited pipe that takes event lines.
 inline constexpr char kEnvEventFd[] = "DSJ_EVENT_FD";
-/// Rank 0 only: number of the inherited, already listening socket of the store.
+/// Rank 0 only: number of the inherited socket, already listening, for the store.
 inline constexpr char kEnvStoreFd[] = "DSJ_STORE_FD";
 
 // ---- under the output directory
@@ -29,47 +29,41 @@ inline constexpr char kStatusFile[] = "status.yaml";
 inline constexpr char kCheckpointsDir[] = "checkpoints";
 inline constexpr char kModelDir[] = "model";
 inline constexpr char kLogsDir[] = "logs";
-/// checkpoints/attempt holds the number of the attempt that may publish (ownership.md: the fence).
+/// checkpoints/attempt, the fence: it holds the number of the attempt that may publish.
 inline constexpr char kAttemptFile[] = "attempt";
 
-// ---- exit codes of dsj-train and dsj-agent; dsj run maps them to its own 0, 1, 2, 3, 130
+// ---- exit codes of dsj-train and dsj-agent. dsj run exits with 0, 1, 2, 3 or 130.
 enum ExitCode : int {
-  kExitDone = 0,          ///< the job's last step is done, saved and exported; nothing else is 0
-  kExitFailed = 1,        ///< this rank failed: a new attempt from the last checkpoint may help
-  kExitBadInput = 2,      ///< the user's input: no attempt will help; nothing was started
-  kExitEnvironment = 3,   ///< library, space, permission: no attempt will help here
-  kExitPeerLost = 86,     ///< another rank died or hung: not this rank's fault; retry
-  kExitPreempted = 87,    ///< stopped on request: every rank saved the same step
+  kExitDone = 0,          ///< the last step is done, saved and exported; nothing else is 0
+  kExitFailed = 1,        ///< this rank failed; a new attempt from the last checkpoint may help
+  kExitBadInput = 2,      ///< the user's input is wrong; no attempt will help
+  kExitEnvironment = 3,   ///< library, space or permission; no attempt will help here
+  kExitPeerLost = 86,     ///< another rank died or hung; a new attempt may help
+  kExitPreempted = 87,    ///< stopped on request; every rank saved the same step
   kExitInterrupted = 130  ///< dsj run only: stopped by Ctrl-C or SIGTERM
 };
 
-// ---- event lines: one JSON object per line on kEnvEventFd, "event" names the kind
-// {"event":"start","pid":N,"rank":R}                            every rank, once its input was read
-// and accepted
-// {"event":"resolved","config":{...},"total_steps":N}           rank 0, before the first step
-// {"event":"resumed","step":S,"path":P}                         rank 0, when a checkpoint was
-// loaded
-// {"event":"step","step":N,...}                                 rank 0: the fields of metrics.jsonl
-// (metrics.h);
-//                                                               other ranks: step only (a
-//                                                               heartbeat)
-// {"event":"log","step":N,"loss":L,"grad_norm":G,"learning_rate":R,"epoch":E}  rank 0, every
-//                                                               logging_steps; the loss is the mean
-//                                                               since the last one
-// {"event":"eval","step":N,"eval_loss":L,...}                   rank 0: a line of metrics.jsonl of
-//                                                               its own kind, behind step N's
-// {"event":"note","text":T}                                     rank 0: lines for the user, as
-// asked
-//                                                               for in ds_config
-// {"event":"checkpoint","step":S,"path":P,"bytes":B,"seconds":T}  rank 0, after publication
-// {"event":"exported","path":P}                                 rank 0, model/ is complete
-// {"event":"memory","peak":{CLASS:BYTES,...},"total":B}          every rank, after the last step:
-// most
-//                                                               live bytes by class, and of all
-// {"event":"error","reason":R,"message":M}                      any rank, before it exits not 0 and
-// not preempted
-// {"event":"warning","message":M}                               any rank
-// {"event":"done","step":S}                                     every rank, right before exit 0
+// ---- event lines: one JSON object per line on kEnvEventFd; "event" is the kind.
+//
+//   event        other fields                  sent by, when
+//   start        pid, rank                     every rank, once its input is read and accepted
+//   resolved     config, origins, total_steps  rank 0, before the first step
+//   resumed      step, path                    rank 0, once a checkpoint is loaded
+//   step         metrics.jsonl's (metrics.h)   rank 0, after each step
+//   step         step                          other ranks, after each step: a heartbeat
+//   log          step, loss, grad_norm,        rank 0, every logging_steps; the loss is the mean
+//                learning_rate, epoch          since the last one
+//   eval         step, eval_loss, ...          rank 0, after an evaluation; in metrics.jsonl it is
+//                                              a line of its own, behind its step's
+//   note         text                          rank 0: a line for the user that ds_config asks for
+//   checkpoint   step, path, bytes, seconds    rank 0, after publication
+//   exported     path                          rank 0, once model/ is complete
+//   memory       peak {CLASS: BYTES}, total    every rank, after the last step: the most live bytes
+//                                              of each class, and of all
+//   error        reason, message               any rank, before an exit that is neither 0 nor
+//                                              preempted
+//   warning      message                       any rank
+//   done         step                          every rank, right before exit 0
 inline constexpr char kEventStart[] = "start";
 inline constexpr char kEventResolved[] = "resolved";
 inline constexpr char kEventResumed[] = "resumed";
@@ -89,7 +83,7 @@ inline constexpr char kGroup[] = "training.dsj.dev";
 inline constexpr char kVersion[] = "v1alpha1";
 inline constexpr char kPlural[] = "deepspeedjobs";
 inline constexpr char kKind[] = "DeepSpeedJob";
-/// Field managers: status.training and status.checkpoint are the agent's, all else the operator's.
+/// Field managers: the agent owns status.training and status.checkpoint, the operator all else.
 inline constexpr char kOperatorManager[] = "dsj-operator";
 inline constexpr char kAgentManager[] = "dsj-agent";
 inline constexpr char kLabelJobName[] = "training.dsj.dev/job-name";
@@ -97,44 +91,45 @@ inline constexpr char kLabelReplicaType[] = "training.dsj.dev/replica-type";  //
 inline constexpr char kLabelReplicaIndex[] = "training.dsj.dev/replica-index";
 inline constexpr char kLabelIncarnation[] = "training.dsj.dev/incarnation";
 inline constexpr char kLabelManagedBy[] = "app.kubernetes.io/managed-by";  ///< "dsj-operator"
-/// Of the accepted spec that a pod runs, on pods and ConfigMaps.
+/// On pods and ConfigMaps: the revision of the accepted spec that the pod runs.
 inline constexpr char kLabelRevision[] = "training.dsj.dev/revision";
-/// On pods: status.restarts.total when the pod was made.
+/// On pods: status.restarts.total at the time when the pod was made.
 inline constexpr char kAnnotationRestarts[] = "training.dsj.dev/restarts";
-/// Of the scheduling group that a pod, or a PodGroup, belongs to (operator/render_gang.h).
+/// On a pod or PodGroup: its scheduling group (operator/render_gang.h).
 inline constexpr char kLabelGang[] = "training.dsj.dev/gang";
-inline constexpr char kContainerName[] = "worker";  ///< the template's container that is ours
+inline constexpr char kContainerName[] = "worker";  ///< our container in the template
 
-// ---- a worker's pod: `<job>-worker-<index>-<incarnation>`, its first container runs
-// `dsj-agent --pod`; for launcher: Command `dsj-agent --pod -- PROGRAM ARGUMENT...`. Set by the operator; kEnvPod* and kEnvServiceAccount by the downward API.
+// ---- a worker's pod, `<job>-worker-<index>-<incarnation>`. Its first container runs
+// `dsj-agent --pod`; with launcher: Command, `dsj-agent --pod -- PROGRAM ARGUMENT...`. The operator
+// sets these variables; kEnvPod* and kEnvServiceAccount come from the downward API.
 inline constexpr char kEnvJobName[] = "DSJ_JOB_NAME";
 inline constexpr char kEnvNamespace[] = "DSJ_NAMESPACE";
 inline constexpr char kEnvJobUid[] = "DSJ_JOB_UID";
 inline constexpr char kEnvWorker[] = "DSJ_WORKER";            ///< index, from 0
 inline constexpr char kEnvIncarnation[] = "DSJ_INCARNATION";  ///< of its pod; from 1, rises
-/// kLabelRevision of its pod. When the job's status.revision becomes another one, or its
-/// spec.suspend true, agent 0 stops the job at one step as for SIGTERM, and every agent ends. A
-/// spec that the operator refused never moves status.revision; compare that, not the spec.
+/// kLabelRevision of its pod. When the job's status.revision is no longer this, or spec.suspend
+/// becomes true, agent 0 stops the job at one step, as for SIGTERM, and every agent ends. Compare
+/// status.revision, not the spec: a spec that the operator refused does not move it.
 inline constexpr char kEnvRevision[] = "DSJ_REVISION";
 /// Worker 0's name by the headless Service: `<job>-worker-0.<service>.<namespace>.svc`.
 inline constexpr char kEnvWorkerZeroHost[] = "DSJ_WORKER_ZERO_HOST";
 inline constexpr char kEnvPodName[] = "DSJ_POD_NAME";
 inline constexpr char kEnvPodIp[] = "DSJ_POD_IP";
 inline constexpr char kEnvServiceAccount[] = "DSJ_SERVICE_ACCOUNT";  ///< spec.serviceAccountName
-/// The job's ConfigMap: job.json (worker_job.h) and, where the operator could read them, the
-/// cluster's public token keys.
+/// The mounted ConfigMap of the job: job.json (worker_job.h) and, if the operator could read them,
+/// the cluster's public token keys.
 inline constexpr char kConfigMountPath[] = "/etc/dsj";
 inline constexpr char kWorkerJobFile[] = "job.json";
 inline constexpr char kTokenKeysFile[] = "jwks.json";
-/// The projected service account token with which workers join; its audience is kAudiencePrefix +
+/// The projected service account token with which workers join. Its audience is kAudiencePrefix +
 /// the job's uid.
 inline constexpr char kTokenMountPath[] = "/var/run/secrets/dsj";
 inline constexpr char kTokenFile[] = "token";
 inline constexpr char kAudiencePrefix[] = "training.dsj.dev/job/";
-/// An emptyDir: the root file system is read-only.
+/// An emptyDir; the root file system is read-only.
 inline constexpr char kScratchMountPath[] = "/run/dsj";
-/// launcher: Command: where an init container of the agent's own image puts the agent, its loader
-/// and its libraries, for a container of any image (agent/install.h, worker_job.h).
+/// launcher: Command: here an init container of the agent's image puts the agent, its loader and
+/// its libraries, for a container of any image (agent/install.h, worker_job.h).
 inline constexpr char kAgentMountPath[] = "/opt/dsj-agent";
 inline constexpr char kInstalledAgent[] = "dsj-agent";
 inline constexpr char kInstalledLoader[] = "ld.so";
@@ -143,8 +138,8 @@ inline constexpr char kTerminationLog[] = "/dev/termination-log";
 inline constexpr int kJoinPort = 29400;     ///< worker 0's agent, for the other agents
 inline constexpr int kMetricsPort = 29401;  ///< every agent: /metrics and /healthz
 
-// ---- the operator's own pod, as charts/deepspeedjob makes it. kEnvNamespace is its own namespace,
-// kEnvPodName its identity in the election.
+// ---- the operator's own pod, as charts/deepspeedjob makes it. There kEnvNamespace is the
+// operator's namespace, and kEnvPodName its identity in the election.
 inline constexpr char kEnvWorkerImage[] = "DSJ_WORKER_IMAGE";
 inline constexpr char kEnvImagePullPolicy[] = "DSJ_IMAGE_PULL_POLICY";  ///< may be empty
 inline constexpr char kEnvWatchNamespaces[] = "DSJ_WATCH_NAMESPACES";   ///< "a,b"; empty: all
@@ -155,20 +150,20 @@ inline constexpr char kEnvLeaseName[] = "DSJ_LEASE_NAME";               ///< in 
 inline constexpr int kOperatorPort = 29402;  ///< /metrics, /healthz (alive), /readyz
 
 // ---- what operator and agents read of each other
-// An agent's termination message is one JSON object of at most 4096 bytes: {"reason":R,"message":M,
-// "step":S,"attempt":N} and, where one rank is to blame, "rank", "exitCode" or "signal", and
-// "lastWords". Its exit code is an ExitCode. Only kExitDone with kReasonCompleted is success.
+// An agent's termination message is one JSON object of at most 4096 bytes: reason, message, step,
+// attempt; if one rank is to blame also rank, exitCode or signal, and lastWords. Its exit code is
+// an ExitCode. Only kExitDone with kReasonCompleted is success.
 inline constexpr char kReasonCompleted[] = "Completed";
 inline constexpr char kReasonPreempted[] = "Preempted";
 inline constexpr char kReasonBackoffLimitExceeded[] = "BackoffLimitExceeded";
-// The operator reads of agent 0's status:
+// The operator reads from agent 0's status:
 //   status.training.attempt          published before ranks start; never falls
 //   status.training.stopStep         while the attempt is stopping: the step that all ranks save
 //   status.training.lastUpdatedTime
-//   status.training.lastFailure      of the last attempt that failed: {attempt, worker, rank,
+//   status.training.lastFailure      the last attempt that failed: {attempt, worker, rank,
 //                                    exitCode | signal, step, reason, message, lastWords, time}
 //   status.checkpoint.lastSaved.step
-// All that agent 0 writes (the schema must declare it; decimals are strings, times RFC 3339):
+// Agent 0 writes these; the CRD's schema must declare all. Decimals are strings, times RFC 3339.
 //   status.training    those above, and worldSize, step, totalSteps, progressPercentage,
 //                      estimatedRemainingSeconds, loss, learningRate, gradNorm, lossScale,
 //                      tokensPerSecond, evalLoss, evalStep, modelPath, peakBytes (an object of

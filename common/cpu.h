@@ -1,10 +1,10 @@
-// What this machine's processor can do that changes how much memory a run takes. Read once.
+// What this machine's processor can do, as far as it changes the memory of a run. Read once.
 #pragma once
 
 namespace dsj {
 
-/// Whether matrix products of bf16 run on this CPU as they are. Else they run in fp32 on widened
-/// copies (engine/models/gemm.h). DSJ_NATIVE_BF16=0 says no on any machine.
+/// Whether this CPU multiplies bf16 matrices natively. If not, products run in fp32 on widened
+/// copies (engine/models/gemm.h). DSJ_NATIVE_BF16=0 makes it false on any machine.
 bool cpu_multiplies_bf16();
 
 }  // namespace dsj

@@ -1,6 +1,6 @@
-// job.json: what the agent hands every rank of one attempt. Written by the agent, read by
-// dsj-train. Absolute paths; ds_config as the user wrote it: each rank resolves it by the same pure
-// function (dsconfig/resolve.h).
+// job.json: what the agent gives every rank of one attempt; dsj-train reads it. Paths are absolute.
+// ds_config is as the user wrote it: each rank resolves it by the same pure function
+// (dsconfig/resolve.h).
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace dsj {
 
 struct JobFile {
   std::string name;        ///< the job's name, for messages
-  int64_t attempt = 1;     ///< never falls; the checkpoint directory's fence compares it
+  int64_t attempt = 1;     ///< never falls; checked against the fence
   int world_size = 1;      ///< ranks of this attempt
   std::string output_dir;  ///< holds checkpoints/, model/, logs/
   TrainingArgs training;
-  nlohmann::json ds_config;      ///< plain JSON (comments and trailing commas already read away)
+  nlohmann::json ds_config;      ///< plain JSON; comments are gone
   std::string ds_config_source;  ///< the file it came from, for messages
 };
 

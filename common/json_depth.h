@@ -1,5 +1,5 @@
-// How deep JSON text nests, before it is parsed: the parser itself does not recurse, but copying,
-// printing and walking what it made does, and a hostile file is a million brackets.
+// How deep JSON text nests, found before it is parsed. The parser does not recurse, but copying,
+// printing and walking its result does, and a hostile file may hold a million brackets.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace dsj {
 
 inline constexpr size_t kJsonDepthMax = 512;
 
-/// Open brackets outside strings, at most; of text that is not JSON an upper bound.
+/// The most brackets open at once outside strings. For text that is not JSON an upper bound.
 size_t json_depth(std::string_view text);
 
 }  // namespace dsj

@@ -1,12 +1,12 @@
-// Log lines of a process: "time level [rank N] message" on stderr. spdlog behind it, so that torch
-// files may include this.
+// A process's log: "time level [rank N] message" lines on stderr. spdlog stays behind it, so that
+// files that see torch can include this.
 #pragma once
 
 #include <string>
 
 namespace dsj::log {
 
-/// `prefix` ("rank 1", "agent 0") goes with every line. Call once, before threads.
+/// `prefix` ("rank 1", "agent 0") starts every line. Call once, before threads start.
 void init(const std::string& prefix);
 void info(const std::string& message);
 void warn(const std::string& message);

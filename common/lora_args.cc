@@ -110,7 +110,7 @@ constexpr Field kFields[] = {{"r", read_r},
                              {"useRslora", read_rslora},
                              {"bias", read_bias}};
 
-/// PEFT's names of what is here under another name.
+/// Our name for a field that PEFT calls otherwise.
 std::string own_name(const std::string& key) {
   const std::string plain = text::normalized(key);
   if (plain == "loraalpha") return "alpha";
@@ -119,7 +119,7 @@ std::string own_name(const std::string& key) {
   return {};
 }
 
-/// Settings of PEFT that would change the result.
+/// Settings of PEFT that would change the result and are not built.
 bool is_not_built(const std::string& key) {
   static constexpr const char* kNames[] = {
       "usedora",       "initloraweights",       "rankpattern",      "alphapattern",

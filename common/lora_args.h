@@ -1,5 +1,5 @@
 // spec.training.lora: low-rank adapters instead of whole weights (Hu et al. 2021), with PEFT's
-// names and defaults. Which weights of a model that means is layout/lora.h's.
+// names and defaults. layout/lora.h says which weights of a model that means.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace dsj {
 struct LoraArgs {
   int64_t r = 8;       ///< rank of an update, > 0
   double alpha = 8;    ///< an update is multiplied by scaling()
-  double dropout = 0;  ///< [0, 1): of an adapter's input, in training
-  /// Ends of module names ("q_proj"), each of which must be found. Empty, and no pattern either:
-  /// PEFT's default for the model type.
+  double dropout = 0;  ///< [0, 1): on an adapter's input, in training
+  /// Ends of module names ("q_proj"); each must be found. Empty, with no pattern: PEFT's default
+  /// for the model type.
   std::vector<std::string> target_modules;
-  /// Instead of names: "all-linear" (every linear layer but the output's), or a regular expression
-  /// that a module's whole name matches.
+  /// Instead of names: "all-linear" (every linear layer but lm_head), or a regular expression that
+  /// must match a module's whole name.
   std::string target_pattern;
-  /// Ends of names of modules that are trained and saved whole beside the adapters.
+  /// Ends of names of modules to train and save whole, beside the adapters.
   std::vector<std::string> modules_to_save;
   bool use_rslora = false;  ///< alpha / sqrt(r) instead of alpha / r (Kalajdzievski 2023)
 
@@ -30,13 +30,13 @@ struct LoraArgs {
 };
 
 /// Reads {r, alpha, dropout, targetModules, modulesToSave, useRslora, bias}. targetModules is a
-/// list of names or one string. Refuses an unknown field, a value out of range, and PEFT's settings
-/// that are not built (bias other than "none", DoRA, rank patterns ...), each with its path.
+/// list of names or one string. BadInput, with its path: an unknown field, a value out of range, a
+/// setting of PEFT that is not built (bias other than "none", DoRA, rank patterns ...).
 Result<LoraArgs> lora_args_from_json(const nlohmann::json& object, const std::string& path);
-/// Every field, in the form that is read.
+/// Every field, in the form that lora_args_from_json() reads.
 nlohmann::json to_json(const LoraArgs& args);
 
-/// What differs, for a message: "r 8 → 16, targetModules [...] → [...]"; empty: nothing.
+/// What differs, for a message: "r 8 → 16, targetModules [...] → [...]". Empty: nothing.
 std::string differences(const LoraArgs& before, const LoraArgs& after);
 
 }  // namespace dsj

@@ -1,6 +1,6 @@
 // Result<T>: a value, or an Error that says what was found, what was expected, where, and what to
-// do. Errors are for what the world does (a file, a peer, a config). For what cannot happen:
-// DSJ_CHECK (check.h).
+// do. An Error is for what the world does (a file, a peer, a config); DSJ_CHECK (check.h) is for
+// what cannot happen.
 #pragma once
 
 #include <expected>
@@ -9,11 +9,11 @@
 
 namespace dsj {
 
-/// What kind of failure; decides the exit code (contract.h) and whether a restart can help.
+/// The kind of failure. It decides the exit code (contract.h) and whether a restart can help.
 enum class ErrorKind {
-  BadInput,     ///< the user's input is wrong: nothing was started
+  BadInput,     ///< the user's input is wrong
   Environment,  ///< a missing library, no space, no permission
-  Transient,    ///< a peer, a timeout: a restart from the last checkpoint is the recovery
+  Transient,    ///< a peer, a timeout; a restart from the last checkpoint may help
   Internal,     ///< a defect of ours
 };
 
@@ -46,7 +46,7 @@ inline std::unexpected<Error> bad_input(std::string message, std::string where =
 
 }  // namespace dsj
 
-/// Returns the error of a Result to the caller; `DSJ_TRY(auto x, f());` binds the value.
+/// Returns the error of a Result to the caller. `DSJ_TRY(auto x, f());` binds the value.
 #define DSJ_TRY_CONCAT_(a, b) a##b
 #define DSJ_TRY_NAME_(a, b) DSJ_TRY_CONCAT_(a, b)
 #define DSJ_TRY(declaration, expression) \

@@ -1,5 +1,5 @@
-// The line that tells people of a logged step: on a terminal without a bar, and in the log of
-// worker 0's pod, from where `dsj plot JOB` reads it again.
+// The line about a logged step, for people: on a terminal without a progress bar, and in the log of
+// worker 0's pod, where `dsj plot JOB` reads it.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ struct StepLine {
   std::optional<double> loss, lr, grad_norm, tokens_per_second;
 };
 
-/// "step 42/2000 loss 1.9312 lr 9.8e-07 grad_norm 0.92 312 tok/s"; what is not known is left out.
+/// "step 42/2000 loss 1.9312 lr 9.8e-07 grad_norm 0.92 312 tok/s". Unknown values are left out.
 std::string step_line(const StepLine& line);
-/// The step of a log line that ends with such a text; nothing when it has none, or when it is a
-/// rank's own line ("[rank 3] ...").
+/// The step in a log line that ends with such a text. nullopt: it has none, or it is a rank's own
+/// line ("[rank 3] ...").
 std::optional<StepLine> find_step_line(std::string_view log_line);
 
 }  // namespace dsj

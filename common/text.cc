@@ -10,7 +10,8 @@
 namespace dsj::text {
 namespace {
 
-/// Sorted words of "stage3_paramPersistence": a name with its words in another order is the same.
+/// The sorted words of "stage3_paramPersistence": equal for names with their words in another
+/// order.
 std::vector<std::string> words(std::string_view name) {
   std::vector<std::string> result;
   std::string word;
@@ -31,7 +32,7 @@ std::vector<std::string> words(std::string_view name) {
 }  // namespace
 
 int edit_distance(std::string_view a, std::string_view b) {
-  // Keys are short; the cap keeps a hostile megabyte key from costing its square.
+  // Keys are short. The cap keeps a hostile megabyte key from costing its square.
   constexpr size_t kLongest = 256;
   if (a.size() > kLongest || b.size() > kLongest) return a == b ? 0 : static_cast<int>(kLongest);
   std::vector<int> before(b.size() + 1), previous(b.size() + 1), current(b.size() + 1);
@@ -90,7 +91,7 @@ std::optional<double> parse_double(std::string_view text) {
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
   if (!text.empty() && text.front() == '+') text.remove_prefix(1);
   if (text.empty()) return std::nullopt;
-  // from_chars also takes "inf", "nan" and "infinity": not numbers a config may hold.
+  // from_chars also takes "inf", "nan" and "infinity", which a config may not hold.
   if (std::isalpha(
           static_cast<unsigned char>(text.front() == '-' && text.size() > 1 ? text[1] : text[0])))
     return std::nullopt;

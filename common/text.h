@@ -10,31 +10,31 @@
 
 namespace dsj::text {
 
-/// Edits (insert, remove, replace, swap of neighbours) between `a` and `b`.
+/// Edits (insert, remove, replace, swap neighbours) from `a` to `b`.
 int edit_distance(std::string_view a, std::string_view b);
 
-/// Lower case without '_', '-' and spaces: "perDevice_Train-batch" and "per_device_train_batch" are
-/// the same name.
+/// Lower case without '_', '-' and spaces, so that "perDevice_Train-batch" and
+/// "per_device_train_batch" are the same name.
 std::string normalized(std::string_view name);
 
-/// The candidate that `name` most likely misspells; empty when none is near. Near: the same letters
-/// in another case or with other separators, the same words in another order ("comm_overlap"), or
-/// few edits for its length.
+/// The candidate that `name` most likely misspells; empty: none is near. Near means the same
+/// letters in another case or with other separators, the same words in another order
+/// ("comm_overlap"), or few edits for its length.
 std::string closest(std::string_view name, std::span<const std::string> candidates);
 
 /// `did you mean "x"?`, or empty.
 std::string did_you_mean(std::string_view name, std::span<const std::string> candidates);
 
-/// The whole of `text` as a finite number: "3", "-1.5", "5e8", ".1"; nothing else.
+/// All of `text` as a finite number ("3", "-1.5", "5e8", ".1"), else nullopt.
 std::optional<double> parse_double(std::string_view text);
-/// A whole number, also as "5e8" or "32.0"; nothing when fractional or outside int64.
+/// A whole number, also as "5e8" or "32.0"; nullopt: fractional, or outside int64.
 std::optional<int64_t> parse_int(std::string_view text);
 /// true/True/yes/on/1 and false/False/no/off/0, as Python command lines take them.
 std::optional<bool> parse_bool(std::string_view text);
-/// The whole number that `value` is; nothing when fractional or outside int64.
+/// `value` as a whole number; nullopt: fractional, or outside int64.
 std::optional<int64_t> to_int(double value);
 
-/// Byte offset of the first byte that is not UTF-8; npos when all is.
+/// Byte offset of the first byte that is not UTF-8; npos: there is none.
 size_t invalid_utf8(std::string_view text);
 
 /// The shortest text that reads back as the same double: 0.1, 1e-06, 5.

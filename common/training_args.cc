@@ -18,11 +18,11 @@ using Member =
 
 struct Field {
   const char* name;   ///< camelCase
-  const char* alias;  ///< another name Hugging Face users write, or null
+  const char* alias;  ///< another name that users write, or null
   Member member;
 };
 
-/// One row per field: reading, writing and "did you mean" all walk this table.
+/// One row per field. Reading, writing and "did you mean" all walk this table.
 const std::vector<Field>& fields() {
   using A = TrainingArgs;
   static const std::vector<Field> table = {
@@ -87,7 +87,7 @@ Status set(std::string& field, const json& value, const std::string& path) {
 }
 
 Status set(std::optional<std::string>& field, const json& value, const std::string& path) {
-  // YAML 1.1 readers and people both turn "no" into false: saveStrategy: no.
+  // saveStrategy: no. YAML 1.1 readers, and people, turn "no" into false.
   if (value.is_boolean() && !value.get<bool>()) {
     field = "no";
     return {};
@@ -97,7 +97,7 @@ Status set(std::optional<std::string>& field, const json& value, const std::stri
   return {};
 }
 
-/// An object, or, from a command line, the text of one.
+/// Takes an object, or the text of one from a command line.
 Status set(std::optional<json>& field, const json& value, const std::string& path) {
   field = value.is_string() ? json::parse(value.get<std::string>(), nullptr, false) : value;
   if (!field->is_object()) return wrong_type(value, "an object", path);
@@ -138,7 +138,7 @@ Status set(std::optional<LoraArgs>& field, const json& value, const std::string&
   return {};
 }
 
-/// Hugging Face and the design know these; this engine does not do them.
+/// Arguments of Hugging Face that this engine does not have; null: it is none of these.
 const char* reason_not_built(const std::string& key) {
   if (key == "neftuneNoiseAlpha") return "NEFTune noise is not built in this version";
   if (key == "labelSmoothingFactor") return "label smoothing is not built in this version";

@@ -1,6 +1,6 @@
-// spec.training: the Hugging Face TrainingArguments names, in camelCase in a manifest and in
-// snake_case on a command line. A field without a value was not given: "auto" in ds_config then
-// takes Hugging Face's default.
+// spec.training: Hugging Face's TrainingArguments, in camelCase in a manifest and in snake_case on
+// a command line. A field without a value was not given: "auto" in ds_config then takes Hugging
+// Face's default, which the comments name.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,22 @@ struct TrainingArgs {
   std::string model_name_or_path;
   std::string data_path;
   std::string output_dir;
-  std::optional<int64_t> max_steps;                    ///< > 0 wins over num_train_epochs
-  std::optional<double> num_train_epochs;              ///< Hugging Face's default 3.0
+  std::optional<int64_t> max_steps;                    ///< above 0 it wins over num_train_epochs
+  std::optional<double> num_train_epochs;              ///< 3.0
   std::optional<int64_t> per_device_train_batch_size;  ///< 8
   std::optional<int64_t> gradient_accumulation_steps;  ///< 1
-  std::optional<std::string> optim;     ///< adamw_torch; without an optimizer in ds_config
+  std::optional<std::string> optim;     ///< adamw_torch; read if ds_config has no optimizer
   std::optional<double> learning_rate;  ///< 5e-5
   std::optional<double> weight_decay;   ///< 0
   std::optional<double> adam_beta1, adam_beta2, adam_epsilon;  ///< 0.9, 0.999, 1e-8
   std::optional<double> max_grad_norm;                         ///< 1.0
   std::optional<double> warmup_ratio;                          ///< 0
-  std::optional<int64_t> warmup_steps;                         ///< 0; > 0 wins over warmup_ratio
-  std::optional<std::string>
-      lr_scheduler_type;  ///< constant, constant_with_warmup, linear, cosine ...
-  std::optional<nlohmann::json> lr_scheduler_kwargs;  ///< an object, or its text
-  std::optional<int64_t> seed;                        ///< 42
+  std::optional<int64_t> warmup_steps;                         ///< 0; above 0 it wins
+  std::optional<std::string> lr_scheduler_type;                ///< constant, linear, cosine ...
+  std::optional<nlohmann::json> lr_scheduler_kwargs;           ///< an object, or its text
+  std::optional<int64_t> seed;                                 ///< 42
   std::optional<bool> bf16, fp16;
-  std::optional<int64_t> logging_steps;      ///< 1 here; metrics.jsonl has every step anyway
+  std::optional<int64_t> logging_steps;      ///< ours: 1; metrics.jsonl has every step anyway
   std::optional<bool> logging_first_step;    ///< false
   std::optional<std::string> save_strategy;  ///< no, steps, epoch
   std::optional<int64_t> save_steps;         ///< 500
@@ -43,29 +42,26 @@ struct TrainingArgs {
   std::optional<int64_t> eval_steps;                  ///< logging_steps
   std::optional<bool> eval_on_start;                  ///< false
   std::optional<int64_t> per_device_eval_batch_size;  ///< 8
-  std::optional<std::string> eval_data_path;          ///< a data file; empty: none
-  std::optional<double>
-      validation_split_percentage;  ///< instead: the first rows of data_path, not trained on
-  std::optional<bool> gradient_checkpointing;  ///< recompute
-  std::optional<int64_t> max_seq_length;       ///< 2048 (model_max_length)
-  std::optional<std::string>
-      resume_from_checkpoint;   ///< a path; unset: the newest in output_dir, if any
-  std::optional<bool> shuffle;  ///< ours; true
-  std::optional<std::string>
-      chat_template;  ///< ours; of `messages` rows: auto (the model's), chatml, qwen, llama3 ...
-  std::optional<std::string>
-      loss_normalization;        ///< ours; "micro-batch" (DeepSpeed's mean of means)
-  std::optional<LoraArgs> lora;  ///< unset: every parameter is trained
+  std::optional<std::string> eval_data_path;          ///< a data file; unset: none
+  /// Instead of eval_data_path: the share of data_path, from its first row on, that is held out.
+  std::optional<double> validation_split_percentage;
+  std::optional<bool> gradient_checkpointing;         ///< recompute
+  std::optional<int64_t> max_seq_length;              ///< 2048 (model_max_length)
+  std::optional<std::string> resume_from_checkpoint;  ///< a path; unset: the newest, if any
+  std::optional<bool> shuffle;                        ///< ours: true
+  /// Ours, for `messages` rows: auto (the model's), chatml, qwen, llama3 ...
+  std::optional<std::string> chat_template;
+  std::optional<std::string> loss_normalization;  ///< ours: micro-batch (a mean of means)
+  std::optional<LoraArgs> lora;                   ///< unset: every parameter is trained
 };
 
-/// Reads the camelCase object of a manifest or of job.json. An unknown key or a wrong type is an
-/// error with its path
-/// ("spec.training.learningRat": did you mean "learningRate"?). Numbers as strings ("1e-6") are
-/// read.
+/// Reads the camelCase object of a manifest or of job.json. A number may be a string ("1e-6").
+/// BadInput, with its path: an unknown key ("spec.training.learningRat": did you mean
+/// "learningRate"?), a wrong type.
 Result<TrainingArgs> training_args_from_json(const nlohmann::json& object, const std::string& path);
-/// Writes the given fields only, camelCase.
+/// Writes only the fields that were given, in camelCase.
 nlohmann::json to_json(const TrainingArgs& args);
-/// Every field's camelCase name, in the order of the struct.
+/// The camelCase name of every field, in the order of the struct.
 const std::vector<std::string>& training_arg_names();
 
 }  // namespace dsj

@@ -1,5 +1,5 @@
-// What the operator mounts for the agents of one job (contract.h: kConfigMountPath/job.json). The
-// same text for all workers and for every incarnation: what differs comes by the environment.
+// What the operator mounts for a job's agents (kConfigMountPath/job.json, contract.h). The text is
+// the same for all workers and incarnations; what differs comes in the environment.
 #pragma once
 
 #include <chrono>
@@ -17,23 +17,23 @@ struct WorkerJob {
   int slots = 1;          ///< ranks per agent
   int restart_limit = 3;  ///< backoffLimit
   std::chrono::milliseconds save_timeout{600'000};    ///< from a stop request to SIGKILL
-  std::chrono::milliseconds step_timeout{1'800'000};  ///< no rank told a step: it hangs
+  std::chrono::milliseconds step_timeout{1'800'000};  ///< without any step: the job hangs
   bool operator==(const WorkerJob&) const;
 };
 
-/// Key of the job's ConfigMap beside job.json: the ds_config that a ConfigMap of the user's held.
+/// Key of the job's ConfigMap for the ds_config that a ConfigMap of the user's held.
 inline constexpr char kDsConfigKey[] = "ds_config";
 
-/// How a command line begins that starts the agent which `dsj-agent --install DIRECTORY` copied:
-/// its own loader finds its own libraries, whatever the image, and no variable is set.
+/// The start of a command line for the agent that `dsj-agent --install DIRECTORY` copied. Its own
+/// loader finds its own libraries, whatever the image, and no variable is set.
 std::vector<std::string> installed_agent_command(const std::string& directory);
 
 /// `<job>-worker-<index>-<incarnation>`.
 std::string worker_pod_name(const std::string& job, int worker, int64_t incarnation);
 
-/// Keys in a fixed order: the same job gives the same bytes (the operator hashes them).
+/// The keys have a fixed order: the same job gives the same bytes (the operator hashes them).
 std::string to_text(const WorkerJob& job);
-/// BadInput with `source` and the key.
+/// BadInput: names `source` and the key.
 Result<WorkerJob> worker_job_from_text(const std::string& text, const std::string& source);
 
 }  // namespace dsj

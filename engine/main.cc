@@ -1,5 +1,5 @@
-// dsj-train: the rank process. Without a verb it trains by its environment (common/contract.h);
-// `generate` completes prompts with a model directory.
+// dsj-train: the rank process. Without a verb it trains, as its environment says
+// (common/contract.h); `generate` completes prompts with a model directory.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -10,8 +10,8 @@
 #include "engine/train/run.h"
 
 int main(int argc, char** argv) {
-  // oneDNN keeps a compiled primitive per shape, and every sequence length is one: unbounded, they
-  // are hundreds of MiB.
+  // oneDNN keeps a compiled primitive per shape, and every sequence length is a shape: without a
+  // limit they take hundreds of MiB.
   setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128", /*overwrite=*/0);
   const std::vector<std::string> args(argv + 1, argv + argc);
   if (args.empty()) return dsj::train::run_rank();

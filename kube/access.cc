@@ -44,7 +44,7 @@ std::string scalar(const YAML::Node& node, const char* key) {
   return value && value.IsScalar() ? value.Scalar() : "";
 }
 
-/// The entry of `list` called `name`: `list` is a sequence of {name, INNER}.
+/// The entry of `list` called `name`. `list`: a sequence of {name, INNER}.
 std::optional<YAML::Node> named(const YAML::Node& list, const std::string& name,
                                 const char* inner) {
   if (!list || !list.IsSequence()) return std::nullopt;
@@ -58,8 +58,8 @@ class Reader {
  public:
   Reader(std::string where) : where_(std::move(where)) {}
 
-  /// KEY-data (base64) wins over KEY (a file, named in `from`), as in kubectl; empty when neither
-  /// is there.
+  /// KEY-data (base64) wins over KEY (a file, reported in `from`), as in kubectl. Empty: neither is
+  /// there.
   Result<std::string> inline_or_file(const YAML::Node& node, const std::string& key,
                                      std::string& from) const {
     const std::string data = scalar(node, (key + "-data").c_str());

@@ -1,5 +1,5 @@
-// What went wrong with a request, as callers decide by it: the server's Status object, or no
-// answer at all.
+// What went wrong with a request, in the kinds that callers decide by: from the server's Status
+// object, or because there was no answer.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ struct ApiError {
     NotFound,
     AlreadyExists,
     Conflict,         ///< another write came first, or another field manager owns a field
-    Gone,             ///< this resourceVersion or continue token is too old: list again
+    Gone,             ///< the resourceVersion or continue token is too old: list again
     Invalid,          ///< 400, 422: the object breaks its schema or a policy
     Forbidden,        ///< RBAC, admission, quota
     Unauthorized,     ///< the credentials were not accepted
@@ -45,9 +45,9 @@ template <typename T>
 using ApiResult = std::expected<T, ApiError>;
 
 ApiError from_net(const NetError& error);
-/// Of an answer that is not 2xx: reads a metav1.Status where the body is one.
+/// From an answer that is not 2xx. Reads a metav1.Status if the body is one.
 ApiError from_response(const Response& response);
-/// Of an ERROR event in a watch: its object is a metav1.Status.
+/// From an ERROR event of a watch, whose object is a metav1.Status.
 ApiError from_status_json(const std::string& status_object);
 
 }  // namespace dsj::kube

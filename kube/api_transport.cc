@@ -1,6 +1,8 @@
 #include "kube/api_transport.h"
 
 #include <algorithm>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "kube/connection.h"
@@ -9,7 +11,6 @@
 namespace dsj::kube {
 namespace {
 
-namespace beast = boost::beast;
 using SteadyClock = std::chrono::steady_clock;
 
 class BodyLines final : public LineStream {
@@ -61,7 +62,7 @@ class ApiTransport final : public Transport {
  public:
   ApiTransport(const Access& access, Endpoint endpoint)
       : endpoint_(std::move(endpoint)), tokens_(access), certificates_(access) {
-    (void)context();  // what OpenSSL does not read is found here
+    (void)context();  // finds what OpenSSL cannot read
   }
 
   std::expected<Response, NetError> call(const Request& request, const Cancel& cancel) override {
@@ -99,12 +100,12 @@ class ApiTransport final : public Transport {
  private:
   struct Kept {
     std::shared_ptr<Connection> connection;
-    int64_t generation;  ///< of the certificates it was opened with
+    int64_t generation;  ///< of the certificates that it was opened with
     SteadyClock::time_point since = {};
   };
   using Context = std::shared_ptr<boost::asio::ssl::context>;
 
-  /// The certificates' number and what they are for OpenSSL, made anew when they change.
+  /// The certificates' generation, and their TLS context, made anew when they change.
   std::pair<int64_t, Context> context() {
     const auto certificates = certificates_.current();
     const std::lock_guard lock(mutex_);
@@ -118,7 +119,7 @@ class ApiTransport final : public Transport {
 
   std::expected<Kept, NetError> connect(SteadyClock::time_point deadline, const Cancel& cancel) {
     const auto [generation, tls] = context();
-    Kept made{std::make_shared<Connection>(endpoint_, tls), generation};
+    Kept made{Connection::make(endpoint_, tls), generation};
     if (auto connected = made.connection->connect(deadline, cancel); !connected) {
       return std::unexpected(connected.error());
     }
@@ -163,26 +164,20 @@ class ApiTransport final : public Transport {
     certificates_.refused();
   }
 
-  Connection::WireRequest build(const Request& request) {
-    namespace http = beast::http;
-    Connection::WireRequest out;
-    out.version(11);
-    out.method_string(request.method);
-    out.target(endpoint_.path + request.path);
-    out.set(http::field::host,
-            endpoint_.host.contains(':') ? "[" + endpoint_.host + "]" : endpoint_.host);
-    // Some paths (/openid/v1/jwks) have a media type of their own and answer 406 to JSON alone.
-    out.set(http::field::accept,
-            request.accept.empty() ? "application/json, */*;q=0.5" : request.accept);
-    out.set(http::field::user_agent, "deepspeedjob");
+  WireRequest build(const Request& request) {
+    WireRequest out{.method = request.method, .target = endpoint_.path + request.path};
+    out.headers = {
+        {"Host", endpoint_.host.contains(':') ? "[" + endpoint_.host + "]" : endpoint_.host},
+        // Some paths (/openid/v1/jwks) have their own media type and answer 406 to JSON alone.
+        {"Accept", request.accept.empty() ? "application/json, */*;q=0.5" : request.accept},
+        {"User-Agent", "deepspeedjob"}};
     if (const std::string token = tokens_.token(); !token.empty()) {
-      out.set(http::field::authorization, "Bearer " + token);
+      out.headers.emplace_back("Authorization", "Bearer " + token);
     }
     if (!request.content_type.empty()) {
-      out.set(http::field::content_type, request.content_type);
-      out.body() = request.body;
+      out.headers.emplace_back("Content-Type", request.content_type);
+      out.body = request.body;
     }
-    out.prepare_payload();
     return out;
   }
 
@@ -192,7 +187,7 @@ class ApiTransport final : public Transport {
   std::mutex mutex_;
   Context context_;
   int64_t generation_ = 0;
-  std::vector<Kept> idle_;  ///< the last used at the end
+  std::vector<Kept> idle_;  ///< most recently used last
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// The certificates of a connection. Those that Access names by file are read again when the files
-// change, looked at every ten seconds at most and at once after the server said 401; a pair that
-// does not fit together yet (one of two files written) is not taken. Thread-safe.
+// A connection's certificates. Those that Access names by file are read again when the files
+// change. It looks every ten seconds at most, and at once after a 401. A pair that does not fit
+// together (one of two files is written) is not taken. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace dsj::kube {
 struct Certificates {
   std::string ca_pem;  ///< empty: the system's authorities
   std::string client_certificate_pem, client_key_pem;
-  int64_t generation = 0;  ///< moves with every change: connections made before have others
+  int64_t generation = 0;  ///< rises with every change: older connections have others
 };
 
 class CertificateSource {
@@ -24,11 +24,11 @@ class CertificateSource {
   explicit CertificateSource(const Access& access);
 
   std::shared_ptr<const Certificates> current(Clock::time_point now = Clock::now());
-  /// The server did not accept the certificate: look at the files at the next request.
+  /// The server refused the certificate: look at the files at the next request.
   void refused();
 
  private:
-  /// The next certificates; null when nothing has changed.
+  /// The new certificates; null: nothing has changed.
   std::shared_ptr<const Certificates> read_again() const;
 
   std::mutex mutex_;
@@ -37,7 +37,7 @@ class CertificateSource {
   Clock::time_point looked_at_{};
 };
 
-/// Whether OpenSSL reads both and the key is the certificate's.
+/// Whether OpenSSL reads both and the key belongs to the certificate.
 bool fit_together(const std::string& certificate_pem, const std::string& key_pem);
 
 }  // namespace dsj::kube

@@ -16,7 +16,7 @@ std::string query(const ListOptions& options) {
   return text;
 }
 
-/// Nothing was carried out, or carrying it out twice is the same: the two reasons to repeat.
+/// Two reasons to repeat: nothing was carried out, or carrying it out twice is the same.
 bool may_repeat(const ApiError& error, bool always) {
   if (!error.passing()) return false;
   if (always) return true;
@@ -50,7 +50,7 @@ ApiResult<Json> Client::send(Request request, Repeat repeat, const Cancel& cance
     } else {
       error = from_response(*response);
     }
-    // Unauthorized once: the token's file is read again before the second attempt.
+    // Once after Unauthorized: the token's file is read again before the second attempt.
     const bool once_more = error.kind == ApiError::Kind::Unauthorized && attempt == 1;
     if (!once_more &&
         (attempt >= options_.attempts || !may_repeat(error, repeat == Repeat::Always)))

@@ -1,7 +1,7 @@
-// Typed requests to the API server, over a Transport. Retries what is safe to repeat: reads,
+// Typed requests to the API server over a Transport. It retries what is safe to repeat: reads,
 // applies, merge patches with a resourceVersion, deletes (a NotFound after a retry counts as done),
-// and creates when the answer says that nothing was done (429, 503 with Retry-After) or no
-// connection was made. Thread-safe.
+// and creates if the answer says that nothing was done (429, 503 with Retry-After) or no connection
+// was made. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -19,21 +19,21 @@ namespace dsj::kube {
 using Json = nlohmann::json;
 
 struct ClientOptions {
-  int attempts = 5;                      ///< of one request
-  Milliseconds deadline{60'000};         ///< of one request with all its retries
-  Milliseconds request_timeout{30'000};  ///< of one attempt
+  int attempts = 5;                      ///< per request
+  Milliseconds deadline{60'000};         ///< for a request with all its retries
+  Milliseconds request_timeout{30'000};  ///< for one attempt
 };
 
 struct ListOptions {
   std::string label_selector;
   std::string field_selector;
   int64_t page = 500;            ///< objects per answer
-  std::string resource_version;  ///< "0": whatever the server has in memory; empty: the newest
+  std::string resource_version;  ///< "0": what the server has in memory; empty: the newest
 };
 
 struct DeleteOptions {
-  std::optional<int64_t> grace_seconds;  ///< 0: at once, without the kubelet's word
-  std::string uid;                       ///< only this very object
+  std::optional<int64_t> grace_seconds;  ///< 0: at once, without waiting for the kubelet
+  std::string uid;                       ///< delete this very object only
   std::string propagation = "Background";
 };
 
@@ -43,10 +43,10 @@ struct ApplyOptions {
   std::string subresource;  ///< "status"
 };
 
-/// Of a container's log.
+/// For a container's log.
 struct LogOptions {
   std::string container;
-  bool follow = false;  ///< the stream goes on until the container ends
+  bool follow = false;  ///< the stream continues until the container ends
   bool timestamps = false;
   std::optional<int64_t> tail_lines, since_seconds;
 };
@@ -58,42 +58,42 @@ class Client {
 
   ApiResult<Json> get(const Resource& resource, const std::string& ns, const std::string& name,
                       const Cancel& cancel = {});
-  /// Page by page: `item` sees each object once and may keep a slim part of it; a page is freed
-  /// before the next is asked for. Returns the resourceVersion to watch from. Gone: the continue
-  /// token grew too old in the middle; what `item` saw is to be thrown away.
+  /// Lists page by page. `item` sees each object once and may keep a slim part of it; a page is
+  /// freed before the next is asked for. Returns the resourceVersion to watch from. Gone: the
+  /// continue token became too old in the middle; throw away what `item` saw.
   ApiResult<std::string> list(const Resource& resource, const std::string& ns,
                               const ListOptions& options,
                               const std::function<void(const Json&)>& item,
                               const Cancel& cancel = {});
   ApiResult<Json> create(const Resource& resource, const std::string& ns, const Json& object,
                          const Cancel& cancel = {});
-  /// Server-side apply of exactly these fields; creates the object when it is not there.
-  /// metadata.uid in `object`: Invalid when another object has the name, Conflict when none has.
-  /// NOT so for a status: a server takes the status of a custom resource whatever uid is named.
-  /// What fences a status is metadata.resourceVersion in `object`: Conflict when the object has
-  /// moved since, or is another one.
+  /// Server-side apply of exactly these fields. Creates the object if it does not exist. With
+  /// metadata.uid in `object`: Invalid if another object has the name, Conflict if none has. NOT so
+  /// for a status: a server takes the status of a custom resource whatever uid is named. There
+  /// metadata.resourceVersion in `object` is the fence: Conflict if the object has changed since,
+  /// or is another one.
   ApiResult<Json> apply(const Resource& resource, const std::string& ns, const Json& object,
                         const ApplyOptions& options, const Cancel& cancel = {});
-  /// RFC 7396.
+  /// A patch by RFC 7396.
   ApiResult<Json> merge_patch(const Resource& resource, const std::string& ns,
                               const std::string& name, const Json& patch,
                               const std::string& subresource = {}, const Cancel& cancel = {});
-  /// With the object's metadata.resourceVersion: Conflict when another write came first.
+  /// With the object's metadata.resourceVersion. Conflict: another write came first.
   ApiResult<Json> replace(const Resource& resource, const std::string& ns, const Json& object,
                           const Cancel& cancel = {});
   ApiResult<void> remove(const Resource& resource, const std::string& ns, const std::string& name,
                          const DeleteOptions& options = {}, const Cancel& cancel = {});
-  /// Starts a watch (kube/watch.h reads it). Not retried: the reflector decides.
+  /// Starts a watch, which kube/watch.h reads. Not retried: the reflector decides.
   ApiResult<std::unique_ptr<LineStream>> watch(const Resource& resource, const std::string& ns,
                                                const ListOptions& options,
                                                std::chrono::seconds server_timeout,
                                                const Cancel& cancel);
 
-  /// As the server shows it to people: a meta.k8s.io/v1 Table with the columns of the kind. All
-  /// objects of the namespace, or the one called `name`.
+  /// A meta.k8s.io/v1 Table with the kind's columns, as the server shows it to people: all objects
+  /// of the namespace, or the one called `name`.
   ApiResult<Json> table(const Resource& resource, const std::string& ns,
                         const std::string& name = {}, const Cancel& cancel = {});
-  /// A watch of such tables, one row each; `version` as table() answered it.
+  /// A watch of such tables, one row each. `version`: as table() returned it.
   ApiResult<std::unique_ptr<LineStream>> watch_table(const Resource& resource,
                                                      const std::string& ns, const std::string& name,
                                                      const std::string& version,
@@ -103,7 +103,7 @@ class Client {
                                                  const LogOptions& options,
                                                  const Cancel& cancel = {});
 
-  /// Requests made so far, retries included.
+  /// Requests made so far, with retries.
   int64_t requests() const { return requests_; }
 
  private:

@@ -1,5 +1,5 @@
-// Time and chance as ports: retries, watches and the lease take both, so that a test runs hours in
-// milliseconds and replays from one number.
+// Time and chance as ports. Retries, watches and the lease take both, so that a test runs hours in
+// milliseconds and replays them from one seed.
 #pragma once
 
 #include <chrono>
@@ -15,11 +15,11 @@ using Milliseconds = std::chrono::milliseconds;
 class Clock {
  public:
   virtual ~Clock() = default;
-  /// Of one process, never set back.
+  /// This process's time; it never goes back.
   virtual Milliseconds monotonic() const = 0;
-  /// Since 1970, UTC, as other machines see it.
+  /// UTC since 1970, as other machines see it.
   virtual std::chrono::system_clock::time_point wall() const = 0;
-  /// true: cancelled before the time was over.
+  /// Sleeps. True: cancelled before the time was over.
   virtual bool sleep(Milliseconds time, const Cancel& cancel) = 0;
   /// In [0, 1): spreads retries.
   virtual double random() = 0;
@@ -27,7 +27,7 @@ class Clock {
 
 Clock& system_clock();
 
-/// Waiting time of retry `attempt` (1, 2, ...): doubles from 200 ms to 30 s, spread by `random`
+/// The wait before retry `attempt` (1, 2, ...): doubles from 200 ms to 30 s, spread by `random`
 /// over [1/2, 1] of itself; at least what the server asked for.
 Milliseconds backoff(int attempt, double random, Milliseconds asked = Milliseconds(0));
 

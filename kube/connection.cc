@@ -1,7 +1,13 @@
 #include "kube/connection.h"
 
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/ssl.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <boost/beast/ssl.hpp>
 
 namespace dsj::kube {
 namespace {
@@ -14,7 +20,7 @@ using Problem = boost::system::error_code;
 
 constexpr uint32_t kHeadBytesMax = 64 << 10;
 
-/// Of a failure after the connection stood: requests may have been carried out.
+/// For failures after the connection was up: a request may have been carried out.
 NetError net_error(const Problem& problem) {
   if (problem.category() == asio::error::get_ssl_category()) {
     return {NetError::Kind::Tls, "TLS: " + problem.message()};
@@ -37,6 +43,27 @@ NetError cancelled() {
   return {NetError::Kind::Cancelled, "cancelled"};
 }
 
+/// The request as it goes over the wire. One string, because http::async_write() takes seconds to
+/// compile for each kind of stream.
+std::string wire_text(const WireRequest& request) {
+  http::request<http::string_body> message;
+  message.version(11);
+  message.method_string(request.method);
+  message.target(request.target);
+  for (const auto& [name, value] : request.headers) message.set(name, value);
+  message.body() = request.body;
+  message.prepare_payload();
+  std::string wire;
+  http::serializer<true, http::string_body> parts(message);
+  for (Problem problem; !problem && !parts.is_done();) {
+    parts.next(problem, [&](Problem&, const auto& buffers) {
+      wire += beast::buffers_to_string(buffers);
+      parts.consume(beast::buffer_bytes(buffers));
+    });
+  }
+  return wire;
+}
+
 template <typename Message>
 Response head_of(const Message& message) {
   Response response{.status = static_cast<int>(message.result_int())};
@@ -47,6 +74,54 @@ Response head_of(const Message& message) {
   }
   return response;
 }
+
+class BeastConnection final : public Connection,
+                              public std::enable_shared_from_this<BeastConnection> {
+ public:
+  BeastConnection(const Endpoint& endpoint, std::shared_ptr<ssl::context> context)
+      : endpoint_(endpoint), context_(std::move(context)) {}
+
+  Expected<void> connect(Time deadline, const Cancel& cancel) override;
+  Expected<Response> exchange(const WireRequest& request, size_t body_max, Time deadline,
+                              const Cancel& cancel) override;
+  Expected<Response> begin(const WireRequest& request, size_t body_max, Time deadline,
+                           const Cancel& cancel) override;
+  Expected<bool> read_some(std::string& out, Time deadline, const Cancel& cancel) override;
+  bool usable() override;
+
+ private:
+  using Tcp = beast::tcp_stream;
+  using Tls = ssl::stream<Tcp&>;
+
+  /// Calls f with the stream that carries requests.
+  template <typename F>
+  void on_stream(F&& f) {
+    if (tls_) {
+      f(*tls_);
+    } else {
+      f(tcp_);
+    }
+  }
+  /// Runs the operation that `pending_` stands for. A Timeout leaves it in flight.
+  Expected<void> wait(Time deadline, const Cancel& cancel);
+  /// The handler of an operation: it puts the result where wait() finds it.
+  auto finish();
+  Expected<void> complete(Time deadline, const Cancel& cancel);
+  Expected<void> send(const WireRequest& request, Time deadline, const Cancel& cancel);
+
+  const Endpoint endpoint_;
+  const std::shared_ptr<ssl::context> context_;
+  asio::io_context io_{1};
+  Tcp tcp_{io_};
+  std::optional<Tls> tls_;
+  beast::flat_buffer buffer_;
+  bool pending_ = false;
+  Problem problem_;
+  std::optional<http::response_parser<http::buffer_body>> stream_;
+  std::array<char, 16 << 10> chunk_;
+  bool reading_ = false;  ///< a read into chunk_ is in flight
+  bool keep_ = false;
+};
 
 }  // namespace
 
@@ -91,10 +166,12 @@ std::shared_ptr<ssl::context> tls_context(const Certificates& certificates) {
   return context;
 }
 
-Connection::Connection(const Endpoint& endpoint, std::shared_ptr<ssl::context> context)
-    : endpoint_(endpoint), context_(std::move(context)) {}
+std::shared_ptr<Connection> Connection::make(const Endpoint& endpoint,
+                                             std::shared_ptr<ssl::context> context) {
+  return std::make_shared<BeastConnection>(endpoint, std::move(context));
+}
 
-auto Connection::finish() {
+auto BeastConnection::finish() {
   pending_ = true;
   return [this](const Problem& problem, const auto&...) {
     pending_ = false;
@@ -102,8 +179,8 @@ auto Connection::finish() {
   };
 }
 
-Connection::Expected<void> Connection::wait(Time deadline, const Cancel& cancel) {
-  // The hook may fire late, when another call has this connection: it only wakes.
+Connection::Expected<void> BeastConnection::wait(Time deadline, const Cancel& cancel) {
+  // The hook may fire late, when another call has this connection: it only wakes it up.
   const auto wake = cancel.on_cancel([self = shared_from_this()] { asio::post(self->io_, [] {}); });
   while (pending_) {
     if (cancel.cancelled()) return std::unexpected(cancelled());
@@ -117,8 +194,8 @@ Connection::Expected<void> Connection::wait(Time deadline, const Cancel& cancel)
   return {};
 }
 
-/// As wait(), for operations that are not taken up again: they have ended when this returns.
-Connection::Expected<void> Connection::complete(Time deadline, const Cancel& cancel) {
+/// As wait(), for operations that are not resumed: they have ended when this returns.
+Connection::Expected<void> BeastConnection::complete(Time deadline, const Cancel& cancel) {
   auto waited = wait(deadline, cancel);
   if (!waited) {
     keep_ = false;
@@ -131,7 +208,7 @@ Connection::Expected<void> Connection::complete(Time deadline, const Cancel& can
   return waited;
 }
 
-Connection::Expected<void> Connection::connect(Time deadline, const Cancel& cancel) {
+Connection::Expected<void> BeastConnection::connect(Time deadline, const Cancel& cancel) {
   Problem problem;
   asio::ip::tcp::resolver resolver(io_);
   const auto found = resolver.resolve(endpoint_.host, endpoint_.port, problem);
@@ -162,17 +239,19 @@ Connection::Expected<void> Connection::connect(Time deadline, const Cancel& canc
   return step();
 }
 
-Connection::Expected<void> Connection::send(const WireRequest& request, Time deadline,
-                                            const Cancel& cancel) {
+Connection::Expected<void> BeastConnection::send(const WireRequest& request, Time deadline,
+                                                 const Cancel& cancel) {
   keep_ = false;
-  on_stream([&](auto& stream) { http::async_write(stream, request, finish()); });
+  const std::string wire = wire_text(request);
+  on_stream([&](auto& stream) { asio::async_write(stream, asio::buffer(wire), finish()); });
   if (auto sent = complete(deadline, cancel); !sent) return sent;
   if (problem_) return std::unexpected(net_error(problem_));
   return {};
 }
 
-Connection::Expected<Response> Connection::exchange(const WireRequest& request, size_t body_max,
-                                                    Time deadline, const Cancel& cancel) {
+Connection::Expected<Response> BeastConnection::exchange(const WireRequest& request,
+                                                         size_t body_max, Time deadline,
+                                                         const Cancel& cancel) {
   if (auto sent = send(request, deadline, cancel); !sent) return std::unexpected(sent.error());
   http::response_parser<http::string_body> parser;
   parser.header_limit(kHeadBytesMax);
@@ -186,8 +265,8 @@ Connection::Expected<Response> Connection::exchange(const WireRequest& request, 
   return response;
 }
 
-Connection::Expected<Response> Connection::begin(const WireRequest& request, size_t body_max,
-                                                 Time deadline, const Cancel& cancel) {
+Connection::Expected<Response> BeastConnection::begin(const WireRequest& request, size_t body_max,
+                                                      Time deadline, const Cancel& cancel) {
   if (auto sent = send(request, deadline, cancel); !sent) return std::unexpected(sent.error());
   stream_.emplace();
   stream_->header_limit(kHeadBytesMax);
@@ -208,8 +287,8 @@ Connection::Expected<Response> Connection::begin(const WireRequest& request, siz
   return response;
 }
 
-Connection::Expected<bool> Connection::read_some(std::string& out, Time deadline,
-                                                 const Cancel& cancel) {
+Connection::Expected<bool> BeastConnection::read_some(std::string& out, Time deadline,
+                                                      const Cancel& cancel) {
   if (!reading_) {
     if (stream_->is_done()) return false;
     auto& body = stream_->get().body();
@@ -228,9 +307,9 @@ Connection::Expected<bool> Connection::read_some(std::string& out, Time deadline
   return !stream_->is_done();
 }
 
-bool Connection::usable() {
+bool BeastConnection::usable() {
   if (!keep_ || buffer_.size() > 0) return false;
-  // An idle server has nothing to say: what can be read is the end of the connection.
+  // An idle server sends nothing: readable means that the connection has ended.
   char byte;
   const auto got = ::recv(tcp_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);

@@ -10,7 +10,7 @@ struct Cancel::Registration::Entry {
   std::mutex mutex;
   std::function<void()> hook;
 
-  /// Under the lock: who ends the registration waits for a hook that runs.
+  /// Holds the lock while the hook runs, so that ending the registration waits for it.
   void fire() {
     const std::lock_guard lock(mutex);
     if (const auto taken = std::exchange(hook, nullptr)) taken();

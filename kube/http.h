@@ -1,5 +1,5 @@
-// The port to an API server: requests, answers, streams of lines. Everything above speaks this;
-// kube/api_transport.h is the real one, and tests put a fake API server here.
+// The port to an API server: requests, answers, streams of lines. Everything above uses this.
+// kube/api_transport.h is the real one; tests put a fake API server here.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ struct Response {
   std::string body;
 };
 
-/// No answer of the server: the request may or may not have been carried out.
+/// No answer from the server: the request may or may not have been carried out.
 struct NetError {
   enum class Kind {
     Connect,    ///< refused, no route, no such name: nothing was sent
@@ -41,14 +41,14 @@ struct NetError {
   std::string message;
 };
 
-/// Asks blocked calls to return with NetError::Cancelled. Copies share one state. Thread-safe.
+/// Makes blocked calls return NetError::Cancelled. Copies share one state. Thread-safe.
 class Cancel {
  public:
   void cancel();
   bool cancelled() const;
-  /// Calls `hook` once when cancelled (at once if it is already). `hook` runs on the cancelling
-  /// thread, must not block and must not end its own registration. The registration ends with the
-  /// returned object: behind its destructor `hook` does not run.
+  /// Calls `hook` once when cancelled, at once if it already is. `hook` runs on the cancelling
+  /// thread; it must not block and must not end its own registration. Destroying the returned
+  /// object ends the registration: after its destructor `hook` does not run.
   class Registration {
    public:
     Registration() = default;
@@ -62,7 +62,7 @@ class Cancel {
     std::shared_ptr<Entry> entry_;
   };
   [[nodiscard]] Registration on_cancel(std::function<void()> hook) const;
-  /// Waits; true: cancelled before the time was over.
+  /// Waits. True: cancelled before the time was over.
   bool wait_for(std::chrono::milliseconds time) const;
 
  private:
@@ -71,23 +71,24 @@ class Cancel {
   static std::shared_ptr<State> make_state();
 };
 
-/// The body of an answer, line by line. Used by one thread; destruction closes the connection.
+/// The body of an answer, line by line. One thread. Its destructor closes the connection.
 class LineStream {
  public:
   virtual ~LineStream() = default;
-  /// The next line without its end; nullopt: the server ended the body in good order. Blocks up to
-  /// `idle`; then NetError::Timeout.
+  /// The next line without its end; nullopt: the server ended the body in good order. Blocks for at
+  /// most `idle`, then NetError::Timeout.
   virtual std::expected<std::optional<std::string>, NetError> next(
       std::chrono::milliseconds idle) = 0;
 };
 
-/// The head of a streamed answer; `lines` only with status 200, else `body` has the whole body.
+/// The head of a streamed answer. `lines` is there only with status 200; else the head has the
+/// body.
 struct StreamResponse {
   Response head;
   std::unique_ptr<LineStream> lines;
 };
 
-/// Thread-safe: many calls may be under way at once.
+/// Thread-safe: many calls may be in flight at a time.
 class Transport {
  public:
   virtual ~Transport() = default;

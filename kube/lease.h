@@ -1,7 +1,7 @@
 // Leader election on a coordination.k8s.io Lease: the decision (Election, pure) and the thread that
-// carries it out (LeaseThread), apart from all other work so that a long reconcile never costs the
-// lease. Clocks of different machines are never compared: a holder is dead when its record did not
-// change for the lease's duration, as seen here.
+// carries it out (LeaseThread), apart from all other work, so that a long reconcile never costs the
+// lease. Clocks of different machines are never compared: a holder is dead if its record has not
+// changed for the lease's duration, as measured here.
 #pragma once
 
 #include <functional>
@@ -15,9 +15,9 @@ namespace dsj::kube {
 
 struct LeaseOptions {
   std::string ns, name;
-  std::string identity;           ///< of this process; unique
-  Milliseconds duration{15'000};  ///< a record this old belongs to nobody
-  Milliseconds renew{10'000};     ///< without a renewal for so long the leader stops leading
+  std::string identity;           ///< this process's; unique
+  Milliseconds duration{15'000};  ///< a record that did not change for so long is free
+  Milliseconds renew{10'000};     ///< a leader without a renewal for so long stops leading
   Milliseconds retry{2'000};      ///< between attempts
 };
 
@@ -27,7 +27,7 @@ struct LeaseRecord {
   int64_t transitions = 0;  ///< leaderTransitions
   std::string renew_time;   ///< compared for change only
   std::string acquire_time;
-  std::string resource_version;  ///< the write must name it
+  std::string resource_version;  ///< for the write to name
 };
 
 std::optional<LeaseRecord> lease_record(const Json& lease);
@@ -37,21 +37,21 @@ class Election {
   explicit Election(LeaseOptions options) : options_(std::move(options)) {}
 
   enum class Move { Create, Take, Renew, Wait };
-  /// `record` empty: there is no lease.
+  /// `record` nullopt: there is no lease.
   Move decide(const std::optional<LeaseRecord>& record, Milliseconds now);
-  /// The write that decide() asked for went through; `asked_at`: the time before it was sent.
+  /// The write that decide() asked for succeeded. `asked_at`: the time before it was sent.
   void wrote(Milliseconds asked_at);
-  /// Leading at `now`: a write went through within `renew`.
+  /// Whether this process leads at `now`: its last write is younger than `renew`.
   bool leads(Milliseconds now) const;
-  /// The object to write for a move; `wall` as RFC 3339 with microseconds.
+  /// The object to write for a move. `wall`: RFC 3339 with microseconds.
   Json object(Move move, const std::optional<LeaseRecord>& record, const std::string& wall) const;
-  /// The object that gives the lease away; nullopt when it is not ours.
+  /// The object that releases the lease; nullopt: it is not ours.
   std::optional<Json> released(const std::optional<LeaseRecord>& record,
                                const std::string& wall) const;
 
  private:
   const LeaseOptions options_;
-  std::optional<Milliseconds> renewed_at_;  ///< of our last write
+  std::optional<Milliseconds> renewed_at_;  ///< time of our last write
   std::string seen_holder_, seen_renew_time_;
   Milliseconds seen_at_{0};  ///< when the record last changed, by our clock
 };
@@ -61,11 +61,11 @@ std::string micro_time(std::chrono::system_clock::time_point time);
 
 class LeaseThread {
  public:
-  /// `on_change(true)` when this process begins to lead, `on_change(false)` when it must stop at
-  /// once; both on the lease's thread.
+  /// Calls `on_change(true)` when this process begins to lead and `on_change(false)` when it must
+  /// stop at once, both on the lease's thread.
   LeaseThread(Client& client, Clock& clock, LeaseOptions options,
               std::function<void(bool)> on_change);
-  /// Stops and, when leading, releases the lease so that a standby need not wait it out.
+  /// Stops. A leader releases the lease, so that a standby need not wait it out.
   ~LeaseThread();
   bool leads() const;
 

@@ -1,5 +1,5 @@
-// Keeps a sink in step with a collection: lists it in pages, watches it, lists again when the
-// server has forgotten the version. Blocks its thread in run() until cancelled.
+// Keeps a sink in step with a collection: lists it in pages, watches it, and lists again when the
+// server has forgotten the version. run() blocks its thread until cancelled.
 #pragma once
 
 #include <functional>
@@ -9,16 +9,16 @@
 
 namespace dsj::kube {
 
-/// Called on the reflector's thread, in the server's order. Whoever implements it keeps of an
-/// object only what it needs.
+/// Called on the reflector's thread, in the server's order. An implementation keeps of an object
+/// only what it needs.
 class Sink {
  public:
   virtual ~Sink() = default;
-  /// A list begins: the objects that come before list_done() are all there are.
+  /// A list begins. The objects that come before list_done() are all that exist.
   virtual void list_begin() = 0;
   virtual void listed(const Json& object) = 0;
   virtual void list_done() = 0;
-  /// The list broke off: what came since list_begin() is void.
+  /// The list broke off: forget what came since list_begin().
   virtual void list_aborted() = 0;
   virtual void upserted(const Json& object) = 0;
   virtual void deleted(const Json& object) = 0;
@@ -27,7 +27,7 @@ class Sink {
 struct ReflectorOptions {
   std::string ns;
   ListOptions select;
-  std::chrono::seconds server_timeout{300};  ///< the server ends a watch in good order after it
+  std::chrono::seconds server_timeout{300};  ///< after it the server ends a watch in good order
   Milliseconds idle{90'000};                 ///< without even a bookmark: the connection is dead
   std::function<void(const ApiError&)> on_failure = {};  ///< for logs and counters
 };

@@ -13,15 +13,14 @@ struct Resource {
   bool namespaced = true;
 
   std::string api_version() const { return group.empty() ? version : group + "/" + version; }
-  /// "/apis/apps/v1/namespaces/NS/deployments"; an empty `ns` of a namespaced resource: all of
-  /// them.
+  /// "/apis/apps/v1/namespaces/NS/deployments"; an empty `ns` of a namespaced resource means all.
   std::string collection(const std::string& ns) const;
-  /// One object, or its subresource ("status").
+  /// The path of one object, or of its subresource ("status").
   std::string object(const std::string& ns, const std::string& name,
                      const std::string& subresource = {}) const;
 };
 
-/// RFC 3986: everything but unreserved characters as %XX.
+/// RFC 3986: all but unreserved characters as %XX.
 std::string escape(const std::string& text);
 
 namespace resources {

@@ -1,6 +1,6 @@
-// The bearer token of a request. A projected token's file is rewritten by the kubelet before the
-// token ends: it is read again when the file changed, looked at once a minute at most, and at once
-// after the server said 401. Thread-safe.
+// The bearer token of a request. The kubelet rewrites a projected token's file before the token
+// ends. The file is read again when it changes; it is checked once a minute at most, and at once
+// after a 401. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -16,9 +16,9 @@ class TokenSource {
   using Clock = std::chrono::steady_clock;
   explicit TokenSource(const Access& access) : fixed_(access.token), file_(access.token_file) {}
 
-  /// Empty: no token is used. The last good token when the file cannot be read for a moment.
+  /// Empty: no token is used. If the file cannot be read for a moment, the last good token.
   std::string token(Clock::time_point now = Clock::now());
-  /// The server did not accept the token: look at the file at the next request.
+  /// The server refused the token: look at the file at the next request.
   void refused();
   bool from_file() const { return !file_.empty(); }
 

@@ -68,7 +68,7 @@ void WatchMachine::ended(const std::optional<ApiError>& error, double random) {
     failed(*error, random);
     return;
   }
-  // A stream that ends again and again without a word must not be reopened in a loop.
+  // A stream that keeps ending without an event must not be reopened in a tight loop.
   if (error || !progressed_) failed(error.value_or(ApiError{}), random);
 }
 

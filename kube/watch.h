@@ -1,5 +1,5 @@
-// List and watch as a state machine: what to do next, given what happened. Pure: no thread, no
-// clock of its own, no connection; kube/reflector.h carries it out.
+// List and watch as a state machine: what to do next, after what happened. Pure: it has no thread,
+// no clock and no connection. kube/reflector.h carries it out.
 //
 //   Listing ──listed──► Watching ──cut, server's end──► Watching again from the last version
 //      ▲                   │
@@ -21,7 +21,7 @@ struct WatchEvent {
   nlohmann::json object;
 };
 
-/// BadInput when the line is not an event.
+/// BadInput: the line is not an event.
 Result<WatchEvent> parse_watch_event(const std::string& line);
 
 class WatchMachine {
@@ -35,21 +35,21 @@ class WatchMachine {
   };
   using Next = std::variant<List, Watch, Wait>;
 
-  /// What to do now. After a Wait ask again.
+  /// What to do now. After a Wait, ask again.
   Next next();
 
-  /// The whole list was read; `version` is where the watch begins.
+  /// The whole list was read; the watch begins at `version`.
   void listed(std::string version);
   void list_failed(const ApiError& error, double random);
   /// The stream is open.
   void opened();
   void open_failed(const ApiError& error, double random);
-  /// An event of the stream, Error events excepted: moves the version on.
+  /// An event of the stream, but not an Error event: advances the version.
   void saw(const std::string& version);
-  /// An Error event, or the end of the stream: in good order (error empty), cut, or quiet too long.
+  /// The stream ended: in good order (no error), by an Error event, cut off, or silent too long.
   void ended(const std::optional<ApiError>& error, double random);
 
-  /// Whether what was listed once still holds: false before the first list.
+  /// Whether what was listed still holds; false before the first list.
   bool synced() const { return synced_; }
   int failures() const { return failures_; }
 

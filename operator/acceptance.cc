@@ -33,7 +33,7 @@ std::string revision_of(const json& spec, const std::string& config_text) {
   return hash_of(made_from.dump(-1, ' ', false, json::error_handler_t::replace) + config_text);
 }
 
-/// Unsupported must stop a job as an error does, but says so.
+/// Unsupported findings stop a job as errors do, under another reason.
 Verdict refused(const std::vector<dsconfig::Finding>& findings) {
   Verdict verdict{.reason = "Unsupported"};
   size_t shown = 0;

@@ -1,5 +1,5 @@
-// Whether a spec may run: the checks of `dsj validate`, in a cluster. Pure, and the same for the
-// same spec: the controller keeps the answer per generation.
+// Whether a spec may run: `dsj validate`'s checks, in a cluster. Pure, and the same for the same
+// spec: the controller keeps the answer per generation.
 #pragma once
 
 #include <memory>
@@ -14,12 +14,12 @@ namespace dsj::op {
 struct Accepted {
   jobspec::Job job;
   int zero_stage = 0;
-  /// Of what the pods are made from: another revision is another set of pods. suspend, policies and
-  /// budgets are not in it, nor is anything that the operator fills in, so that an upgrade of the
+  /// Names everything that the pods are made from; another revision means other pods. It leaves out
+  /// suspend, policies, budgets and all that the operator fills in, so that an upgrade of the
   /// operator never restarts a job.
   std::string revision;
   std::string spec_text;    ///< spec as JSON
-  std::string config_text;  ///< of configFrom's ConfigMap; empty: the config is in the spec
+  std::string config_text;  ///< from configFrom's ConfigMap; empty: the config is in the spec
 };
 
 struct Verdict {
@@ -28,15 +28,15 @@ struct Verdict {
   std::string message;  ///< each finding with path and hint
 };
 
-/// `config_text`: what configFrom names, as read; nullopt: it could not be read, and `problem` says
+/// `config_text`: the text that configFrom names; nullopt: it could not be read, and `problem` says
 /// why.
 Verdict judge(const std::string& name, const nlohmann::json& spec,
               const std::optional<std::string>& config_text, const std::string& problem);
 
-/// What this operator was not started for is refused.
+/// Refuses a job that needs Volcano if this operator was started without it.
 Verdict possible_with(Verdict verdict, bool volcano);
 
-/// ConfigMap and key that must be read before judge().
+/// The ConfigMap and key that must be read before judge(); nullopt: none.
 std::optional<jobspec::ConfigMapKey> config_source(const nlohmann::json& spec);
 
 }  // namespace dsj::op

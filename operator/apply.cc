@@ -12,7 +12,7 @@ namespace {
 
 using kube::ApiError;
 
-/// Kubernetes takes 64 KiB of annotations and 32 KiB of a condition's message; errors are shorter.
+/// Kubernetes takes 64 KiB of annotations and 32 KiB of a condition's message. Errors are shorter.
 std::string shortened(std::string text) {
   if (text.size() > 1000) text = text.substr(0, 997) + "...";
   return text;
@@ -34,11 +34,11 @@ class Application {
       return true;
     }
     if (made.error().kind == ApiError::Kind::AlreadyExists) return existing(create, resource);
-    // Sent, and no answer: it may be there. The next pass asks again under the same name.
+    // Sent without an answer: the object may exist. The next pass asks again under the same name.
     return failed(made.error(), create.kind + " " + create.name, true);
   }
 
-  /// Up to `at_once` at a time and in no order; 1: in order.
+  /// Creates up to `at_once` at a time, in no order; 1: in order.
   bool create_all(const std::vector<const Create*>& creates, int at_once) {
     std::atomic<size_t> next = 0;
     std::atomic<bool> good = true;
@@ -101,8 +101,8 @@ class Application {
       ++result_.deleted;
       return true;
     }
-    // A conflict may be another object by that name, which is not ours to delete, or a write that
-    // came between: the next pass sees which.
+    // A conflict may be another object of that name, which is not ours to delete, or a write that
+    // came between. The next pass sees which.
     if (removed.error().kind == ApiError::Kind::NotFound) return true;
     return failed(removed.error(), "deletion of " + entry.name);
   }
@@ -116,7 +116,7 @@ class Application {
     return false;
   }
 
-  /// Made by an earlier pass whose watch has not told yet, or somebody else's.
+  /// The name exists: from an earlier pass whose watch has not told yet, or from somebody else.
   bool existing(const Create& create, const kube::Resource& resource) {
     const auto found = client_.get(resource, o_.ns, create.name);
     if (!found) return failed(found.error(), create.kind + " " + create.name);
@@ -193,7 +193,7 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
   };
   std::jthread telling;  // pods do not wait for events
   auto all = [&] {
-    // What the server does not want is shown, once the pass has been told of it.
+    // A refused object is shown in the status once a pass knows of the refusal.
     const bool made = create(plan.creates, std::not_fn(refers)) && create(plan.creates, refers);
     if (!made && !(application.result_.refusal && observed.refusal)) return false;
     if (!plan.status.is_null()) {

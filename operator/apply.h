@@ -1,8 +1,8 @@
-// Carries a plan out: the only writer. Objects, the status, pods, deletes, in this order, each with
-// a precondition, so that a second leader or a stale cache can do no harm: a name that is taken by
-// another owner is refused, a status is written over the version it was decided on, a delete names
-// the uid. Begins nothing after a write that did not go through; after a create that the server does
-// not want the status is still written, if it was made in the knowledge of that.
+// Carries out a plan; the only writer. It writes objects, the status, pods, then deletes, each with
+// a precondition, so that a second leader or a stale cache does no harm: a name that another owner
+// has is refused, a status is written over the version that was decided on, a delete names the uid.
+// After a write that failed it begins nothing more. One exception: if the server refuses an object,
+// the status is still written, provided that the pass already knew of the refusal.
 #pragma once
 
 #include <functional>
@@ -16,19 +16,19 @@
 namespace dsj::op {
 
 kube::Resource jobs_resource();
-/// Volcano's.
+/// Volcano's PodGroups.
 kube::Resource pod_groups_resource();
-/// Of a kind that a plan names.
+/// The resource of a kind that a plan names.
 kube::Resource resource_of(const std::string& kind);
 
-/// Told by apply about what the server answered, so that caches need not wait for their watch.
+/// Hears from apply what the server answered, so that caches need not wait for their watch.
 class Writes {
  public:
   virtual ~Writes() = default;
   virtual void wrote(const std::string& kind, const Json& object) = 0;
 };
 
-/// Where events go: those of a pass one after the other; may be slow.
+/// Where events go. Those of one pass come one after the other. May be slow.
 class EventSink {
  public:
   virtual ~EventSink() = default;
@@ -36,19 +36,19 @@ class EventSink {
 };
 
 struct Applied {
-  bool done = false;               ///< every write went through
-  std::optional<Refusal> refusal;  ///< an object that the server does not want
+  bool done = false;               ///< every write succeeded
+  std::optional<Refusal> refusal;  ///< the server refused an object
   std::string problem;             ///< for the log; empty when done
-  bool overtaken = false;          ///< another write came first: to be decided again, no defect
+  bool overtaken = false;          ///< another write came first: decide again; no defect
   Milliseconds retry_after{0};
   int64_t created = 0, deleted = 0;
   bool status_written = false;
 };
 
-/// `may_write` is asked before every write: a leader that lost its lease stops. Creates go up to
-/// `at_once` at a time, on threads of this call: objects, then those that refer to one of them,
-/// then pods, of which the first is made alone, so that a quota or a policy is met once. Events are
-/// told meanwhile.
+/// Asks `may_write` before every write: a leader that lost its lease stops. Creates up to `at_once`
+/// objects at a time, on threads of this call: first objects, then objects that refer to them, then
+/// pods. The first pod is created alone, so that a quota or a policy is met once. Events are told
+/// meanwhile.
 Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
               const std::function<bool()>& may_write, Writes& writes, EventSink& events,
               int at_once = 1);

@@ -9,7 +9,7 @@
 namespace dsj::op {
 namespace {
 
-/// Versions of one server rise; what is no number is taken as newer.
+/// A server's versions rise. A version that is not a number counts as newer.
 bool older(const std::string& version, const std::string& than) {
   uint64_t a = 0, b = 0;
   auto whole = [](const std::string& text, uint64_t& value) {
@@ -27,7 +27,8 @@ std::string ns_of(const Json& object) {
   return object.at("metadata").value("namespace", "");
 }
 
-/// A report of agent 0 alone is no reason for a pass, unless one was missed.
+/// Whether a change of the job needs a pass. A mere report of agent 0 does not, unless one was
+/// missed.
 bool matters(const JobView& before, const JobView& after) {
   if (before.uid != after.uid || before.generation != after.generation ||
       before.deleting != after.deleting || before.agent.attempt != after.agent.attempt ||
@@ -83,7 +84,7 @@ class Cache::KindSink final : public kube::Sink {
   bool brings(const std::string& kind, const std::string& ns) const {
     return kind_ == kind && (ns_.empty() || ns_ == ns);
   }
-  /// The watch is at least as far as `version` is.
+  /// Whether the watch has come as far as `version`.
   bool has_passed(const std::string& version) const {
     const std::lock_guard lock(mutex_);
     return !newest_.empty() && !older(newest_, version);
@@ -153,7 +154,7 @@ void Cache::upsert(const std::string& kind, const Json& object) {
         slot->second = std::move(*pod);
       } else {
         ChildView child = child_view(object);
-        child.kind = kind;  // items of a list do not name it
+        child.kind = kind;  // items of a list lack it
         entries_[key].children[kind + "/" + child.name] = std::move(child);
       }
     }
@@ -190,7 +191,7 @@ void Cache::remove(const std::string& kind, const Json& object) {
   changed_(key);
 }
 
-/// Not in a new list: gone while nobody watched.
+/// Not in a new list: deleted while nobody watched.
 void Cache::drop(const std::string& kind, const std::string& ns_and_name) {
   std::vector<std::string> tell;
   {
@@ -216,7 +217,7 @@ void Cache::drop(const std::string& kind, const std::string& ns_and_name) {
   for (const std::string& key : tell) changed_(key);
 }
 
-/// Of every object of a kind, "NAMESPACE/NAME"; in one namespace, or "" for all.
+/// Every object of a kind as "NAMESPACE/NAME", in one namespace or, for "", in all.
 std::set<std::string> Cache::names(const std::string& kind, const std::string& ns) const {
   const std::lock_guard lock(mutex_);
   std::set<std::string> all;
@@ -316,7 +317,7 @@ void Cache::wrote(const std::string& kind, const Json& object) {
   const std::string ns = ns_of(object);
   const std::string version = object.at("metadata").value("resourceVersion", "");
   for (const auto& sink : sinks_) {
-    // Told of before the answer came, and perhaps of its deletion, too.
+    // The watch told of it before the answer came, and perhaps of its deletion too.
     if (sink->brings(kind, ns) && sink->has_passed(version)) return;
   }
   upsert(kind, object);

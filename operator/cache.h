@@ -1,4 +1,4 @@
-// What the watches have told, slim and by job. Foreign pods are not in it: the watches select by
+// What the watches have told, slim and per job. Pods of others are not in it: the watches select by
 // label. Thread-safe: reflectors write on their threads, workers read.
 #pragma once
 
@@ -22,25 +22,25 @@ std::pair<std::string, std::string> split_key(const std::string& key);
 
 class Cache final : public Writes {
  public:
-  /// `changed` is called with the key of every job that a pass may have to look at; it must not
-  /// call back into the cache.
+  /// `changed` is called with the key of every job that may need a pass. It must not call back into
+  /// the cache.
   explicit Cache(std::function<void(const std::string&)> changed);
   ~Cache() override;
 
-  /// Of one collection: a kind in one namespace, or "" for all. A new list is the truth of what is
-  /// in it, whoever brought what it lacks. Before any watch begins.
+  /// The sink of one collection: a kind in one namespace, or "" for all. After a new list, what the
+  /// list lacks is gone, whoever brought it. Call before any watch begins.
   kube::Sink& sink(const std::string& kind, const std::string& ns = "");
   /// Every sink has been filled once.
   bool synced() const;
 
-  /// Without verdicts, refusal, keys and settings: the controller fills those in.
+  /// Without verdicts, refusal, keys and settings, which the controller fills in.
   Observed observe(const std::string& key) const;
   std::vector<std::string> keys() const;
   size_t jobs() const;
   size_t pods() const;
   std::map<std::string, int64_t> phases() const;
 
-  /// The server's answer to a write of ours; taken when it is newer than what the watch has told.
+  /// The server's answer to one of our writes. Ignored unless newer than what the watch has told.
   void wrote(const std::string& kind, const Json& object) override;
   /// The server says that there is no such job.
   void forget_job(const std::string& key);

@@ -18,7 +18,7 @@ const ConditionKind* kind_of(const std::string& type) {
   return nullptr;
 }
 
-/// Failures are named by agents and kubelets, too: CamelCase words.
+/// Agents and kubelets name failures too, in CamelCase words.
 bool is_word(const std::string& reason) {
   return !reason.empty() && std::isalpha(static_cast<unsigned char>(reason[0])) &&
          std::all_of(reason.begin(), reason.end(),
@@ -31,7 +31,7 @@ Tell tell_of(const Condition& condition) {
   for (const auto& reason : kind->reasons) {
     if (condition.reason == reason.name) return reason.tell;
   }
-  // A failure's own name: told with the failure itself, unless it ends the job.
+  // A failure's own name is told with the failure, unless it ends the job.
   return condition.status == "True" && condition.type == "Failed" ? Tell::Warning : Tell::No;
 }
 

@@ -1,4 +1,4 @@
-// The conditions of a job (metav1.Condition) and the closed list of their reasons.
+// The conditions of a job (metav1.Condition), and the closed list of their reasons.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,12 +13,12 @@ namespace dsj::op {
 struct Condition {
   std::string type, status, reason, message;  ///< status: True, False, Unknown
   int64_t observed_generation = 0;
-  Time since{};  ///< lastTransitionTime: of `status`
+  Time since{};  ///< lastTransitionTime of `status`
 };
 using Conditions = std::vector<Condition>;
 
-/// One row per type, in the order in which they are shown, with its reasons and whether a reason is
-/// told as a Warning event, a Normal one, or none.
+/// One row per type, in the order in which they are shown: its reasons, and whether a reason is
+/// told as a Warning event, as a Normal one, or not.
 struct ConditionKind {
   enum class Tell { No, Normal, Warning };
   struct Reason {
@@ -30,8 +30,8 @@ struct ConditionKind {
 };
 const std::vector<ConditionKind>& condition_kinds();
 
-/// Keeps `since` while the status stays. DSJ_CHECKs that type and reason are in the list; a reason
-/// of Failed or Restarting may also be an agent's own.
+/// Sets a condition. `since` stays while the status stays. DSJ_CHECKs that type and reason are in
+/// the list; a reason of Failed or Restarting may also be an agent's own.
 void set_condition(Conditions& conditions, Condition wanted);
 const Condition* find_condition(const Conditions& conditions, const std::string& type);
 bool is_true(const Conditions& conditions, const std::string& type);
@@ -43,7 +43,7 @@ struct Event {
   std::string type;  ///< Normal, Warning
   std::string reason, message;
 };
-/// One per condition whose status or reason changed, where the list says that it is told.
+/// One event per condition whose status or reason changed, if the list says that it is told.
 std::vector<Event> events_of(const Conditions& before, const Conditions& after);
 
 }  // namespace dsj::op

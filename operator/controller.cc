@@ -10,11 +10,11 @@
 namespace dsj::op {
 namespace {
 
-/// A ConfigMap that is missing may come; nothing tells the operator.
+/// How often to look for a missing ConfigMap: nothing tells the operator when it appears.
 constexpr Milliseconds kLookAgain{15'000};
 
-/// Nobody made a pod of this job yet: a job's first status is written before its first pod, over
-/// the very version of the job that the pass was decided on.
+/// Nobody has made a pod of this job yet: a job's first status is written before its first pod,
+/// over the very version that the pass decided on.
 bool is_untouched(const JobView& job, const Plan& plan) {
   return job.own_status.empty() && !plan.status.is_null();
 }
@@ -37,7 +37,7 @@ bool Controller::step(Milliseconds now, Time wall) {
   try {
     pass(*key, queued, now, wall);
   } catch (const nlohmann::json::exception& error) {
-    // An object of a shape that nobody foresaw costs its own job, not all the others.
+    // An object of an unexpected shape costs its own job, not all the others.
     log::error(*key + ": an object has a wrong shape: " + error.what());
     queue_.retry(*key, now, kLookAgain);
   }
@@ -49,8 +49,8 @@ void Controller::forget() {
   memory_.clear();
 }
 
-/// The job is not in the cache: children are deleted only when the server says so, too. False: it
-/// cannot be asked now.
+/// If the job is not in the cache, asks the server: only if it does not have the job either are
+/// children deleted. False: the server cannot be asked now.
 bool Controller::confirm(const std::string& key, Observed& observed) {
   if (observed.job || (observed.pods.empty() && observed.children.empty())) return true;
   const auto live = client_.get(jobs_resource(), observed.ns, observed.name);
@@ -60,10 +60,10 @@ bool Controller::confirm(const std::string& key, Observed& observed) {
   return observed.job.has_value();
 }
 
-/// Before pods are made the job's pods are read from the server itself: the job's status may be
-/// newer in the cache than its pods are, and a worker that only seems to have none would get a
-/// second one. It takes a tenth of a second: a server that answers lists from its own cache waits
-/// until that is as new as the question.
+/// Reads the job's pods from the server itself. Called before pods are made, because the cache may
+/// have a newer status than pods, and a worker that only seems to have no pod would get a second
+/// one. It takes a tenth of a second: a server that lists from its own cache waits until that is
+/// new enough.
 bool Controller::look_at_pods(Observed& observed) {
   std::vector<PodView> pods;
   const kube::ListOptions select{.label_selector =
@@ -77,8 +77,8 @@ bool Controller::look_at_pods(Observed& observed) {
   return listed.has_value();
 }
 
-/// The ds_config that a ConfigMap holds. For a spec that was accepted before it is the text of that
-/// time: a ConfigMap that changed, or a restart of the operator, does not change a job.
+/// The ds_config in a ConfigMap. For a spec that was accepted before it is the text of that time,
+/// so that neither a changed ConfigMap nor a restart of the operator changes a job.
 std::optional<std::string> Controller::config_text(const Observed& observed, std::string& problem) {
   const auto source = config_source(observed.job->spec);
   if (!source) return std::nullopt;
@@ -175,7 +175,7 @@ void Controller::pass(const std::string& key, Milliseconds queued, Milliseconds 
   if (observed.job) {
     const std::lock_guard lock(mutex_);
     auto& refusal = memory_[key].refusal;
-    // A refusal stands until a create goes through or none is wanted.
+    // A refusal stands until a create succeeds or none is wanted.
     if (applied.refusal) refusal = applied.refusal;
     if (applied.created > 0 || (plan.creates.empty() && plan.pods.empty())) {
       if (!applied.refusal && refusal) queue_.add(key, now);  // the status still shows it
@@ -184,7 +184,7 @@ void Controller::pass(const std::string& key, Milliseconds queued, Milliseconds 
   }
   if (!applied.done) {
     if (!applied.problem.empty() && !applied.overtaken) log::warn(key + ": " + applied.problem);
-    // What was decided on may be old: the next pass decides on what the server has.
+    // The decision may rest on an old object: the next pass decides on what the server has.
     if (observed.job) {
       const auto live = client_.get(jobs_resource(), observed.ns, observed.name);
       if (live) cache_.wrote(jobspec::kKind, *live);

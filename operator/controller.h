@@ -1,5 +1,5 @@
 // One pass over one job: observe, reconcile, apply, and when to look again. Thread-safe for
-// different keys; the queue never hands out one key twice.
+// different keys; the queue never gives out a key twice at a time.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace dsj::op {
 
-/// Counters of the operator's own health (metrics.h has them as Prometheus sees them).
+/// Hears about passes, for the counters in metrics.h.
 class Watcher {
  public:
   virtual ~Watcher() = default;
@@ -26,8 +26,8 @@ class Watcher {
 
 struct ControllerOptions {
   Settings settings;
-  std::function<bool()> may_write;          ///< this process leads
-  std::function<std::string()> token_keys;  ///< the cluster's JWKS; empty: not readable
+  std::function<bool()> may_write;          ///< true: this process leads
+  std::function<std::string()> token_keys;  ///< the cluster's JWKS; empty: cannot be read
   std::function<Plan(const Observed&, Time)> decide = reconcile;
   int creates_at_once = 1;  ///< pods of one job
 };
@@ -37,9 +37,9 @@ class Controller {
   Controller(kube::Client& client, Cache& cache, Queue& queue, EventSink& events,
              ControllerOptions options, Watcher& watcher);
 
-  /// Works on the key that is due longest. False: none is. `now` and `wall` as of the call.
+  /// Works on the key that has been due longest. False: none is due. `now`, `wall`: as of the call.
   bool step(Milliseconds now, Time wall);
-  /// What is remembered of earlier passes is void: leadership was lost or won.
+  /// Drops what is remembered from earlier passes. Call when leadership is lost or won.
   void forget();
 
  private:

@@ -1,5 +1,5 @@
-// Events of jobs as Kubernetes shows them (kubectl describe). A name follows from the job, the
-// event and its time, so that the same transition is told once; one that cannot be written is lost.
+// Kubernetes events of jobs (kubectl describe). The name follows from the job, the event and its
+// time, so that a transition is told once. An event that cannot be written is lost.
 #pragma once
 
 #include "kube/client.h"

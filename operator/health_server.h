@@ -1,4 +1,4 @@
-// /healthz, /readyz and /metrics of the operator, plain HTTP.
+// The operator's /healthz, /readyz and /metrics, over plain HTTP.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ struct HealthAnswers {
   std::function<std::string()> metrics;
 };
 
-/// "0.0.0.0:8080". Environment: the port is taken.
+/// `address`: "0.0.0.0:8080". Environment: the port is taken.
 Result<std::unique_ptr<HttpListener>> serve_health(const std::string& address,
                                                    HealthAnswers answers);
 

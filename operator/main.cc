@@ -1,4 +1,4 @@
-// dsj-operator: runs DeepSpeedJobs on a Kubernetes cluster. docs/operator.md.
+// dsj-operator: runs DeepSpeedJobs on a Kubernetes cluster (docs/operator.md).
 #include <malloc.h>
 #include <signal.h>
 
@@ -26,8 +26,8 @@ int main(int argc, char** argv) {
   const auto options = op::parse_options(argc, argv, exit_code);
   if (!options) return exit_code;
   log::init("operator");
-  mallopt(M_ARENA_MAX, 2);  // one per thread keeps what each burst needed
-  // Blocked before any thread begins, so that only the waiting thread takes them.
+  mallopt(M_ARENA_MAX, 2);  // an arena per thread would keep what each burst needed
+  // Blocked before any thread starts, so that only the waiting thread gets them.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);

@@ -16,10 +16,11 @@ const prometheus::Histogram::BucketBoundaries kFast = {0.0001, 0.00025, 0.0005, 
 const prometheus::Histogram::BucketBoundaries kSlow = {1,  2,   5,   10,  20,  30,
                                                        60, 120, 300, 600, 1800};
 
-/// The agents' reason for an attempt in which no rank told a step (agent/blame.cc).
+/// The agents' reason for an attempt in which no rank reported a step (agent/blame.cc).
 constexpr char kHang[] = "HangDetected";
 
-/// The history is bounded: what is new is behind the last entry that both have.
+/// The failures added since `before`: those behind the last entry that both have. History is
+/// bounded.
 std::vector<Json> new_failures(const OwnStatus& before, const OwnStatus& after) {
   std::vector<Json> fresh;
   for (auto it = after.failure_history.rbegin(); it != after.failure_history.rend(); ++it) {

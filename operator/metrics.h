@@ -1,5 +1,5 @@
-// What the operator tells Prometheus: jobs and restarts, and its own health. No label names a job:
-// their number is not bounded.
+// What the operator tells Prometheus: jobs and restarts, and its own health. No label names a job,
+// because their number is unbounded.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -23,10 +23,10 @@ class Metrics final : public Watcher {
   void watch_failed(const std::string& reason);
   /// One request to the API server (counted_transport.h).
   void requested(const std::string& verb, const std::string& code);
-  /// The webhook has answered.
+  /// Call when the webhook has answered.
   void reviewed(bool allowed);
 
-  /// Prometheus' text format; the gauges as of now.
+  /// Prometheus' text format. The gauges are read now.
   std::string text(const Cache& cache, const Queue& queue, bool leads);
 
  private:

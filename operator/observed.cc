@@ -32,7 +32,7 @@ std::optional<int64_t> number_of(const std::string& digits) {
   return std::stoll(digits);
 }
 
-/// Long texts of a status or an agent are cut: a status has to stay small.
+/// Cuts long texts of a status or an agent: a status must stay small.
 std::string shortened(std::string text, size_t most) {
   if (text.size() > most) text = "..." + text.substr(text.size() - most);
   return text;

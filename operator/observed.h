@@ -1,5 +1,5 @@
-// What the operator knows of one job when it decides: slim parts of the objects in its caches. A
-// pass is a function of this and the time (reconcile.h).
+// What the operator knows about one job when it decides: slim parts of the objects in its caches.
+// reconcile.h is a function of this and the time.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 /// Agent 0's part of the status (contract.h).
 struct AgentStatus {
-  int64_t attempt = 0;  ///< 0: none was started yet
+  int64_t attempt = 0;  ///< 0: none has started yet
   std::optional<int64_t> stop_step, saved_step;
   std::optional<Time> updated;
   Json last_failure;  ///< null, or an object with "attempt"
@@ -34,10 +34,10 @@ struct JobView {
   AgentStatus agent;
 };
 
-/// An agent's last words, or what the kubelet says instead.
+/// An agent's termination message, or what the kubelet says instead.
 struct Termination {
-  int exit_code = 0;  ///< the container's: contract.h's ExitCode when the agent lived
-  std::optional<int> rank_exit_code, rank_signal;  ///< of the one rank that is to blame
+  int exit_code = 0;  ///< of the container: an ExitCode (contract.h) if the agent lived
+  std::optional<int> rank_exit_code, rank_signal;  ///< of the rank to blame, if there is one
   std::string reason, message, last_words;
   std::optional<int64_t> step, attempt;
   std::optional<int> rank;
@@ -49,14 +49,14 @@ struct PodView {
   std::string gang;  ///< its scheduling group; empty: none
   int worker = -1;
   int64_t incarnation = 0;
-  int64_t restarts = 0;  ///< status.restarts.total when it was made
+  int64_t restarts = 0;  ///< status.restarts.total when the pod was made
   Phase phase = Phase::Pending;
   std::optional<Time> created;
-  bool running = false;               ///< the worker's container runs
-  std::optional<Time> deleting_from;  ///< deletionTimestamp: when its grace is over
+  bool running = false;               ///< the worker's container is running
+  std::optional<Time> deleting_from;  ///< deletionTimestamp: the end of its grace period
   bool scheduled = false;
-  std::string unscheduled;                      ///< the scheduler's sentence
-  std::string waiting_reason, waiting_message;  ///< a container that cannot start
+  std::string unscheduled;                      ///< the scheduler's message
+  std::string waiting_reason, waiting_message;  ///< of a container that cannot start
   std::optional<Termination> termination;       ///< of the worker's container
   std::string reason, message;                  ///< of the pod: "Evicted", "NodeLost"
   std::vector<std::string> conditions;          ///< types that are True
@@ -74,36 +74,36 @@ struct NodeView {
   Time since{};  ///< of the last change of `ready`
 };
 
-/// The API server did not take an object of this job; kept until a create succeeds.
+/// The API server refused an object of this job. Kept until a create succeeds.
 struct Refusal {
   std::string reason;  ///< conditions.h: QuotaExceeded, Forbidden, NameTaken, Invalid
   std::string message;
 };
 
-/// The operator's own options that a pod is made by.
+/// The operator's own options that a pod is made from.
 struct Settings {
   std::string worker_image = "dsj-worker:latest";
   std::string image_pull_policy;  ///< empty: Kubernetes' default
   bool network_policy = true;     ///< one per job
-  bool volcano = false;           ///< PodGroups may be made and watched
+  bool volcano = false;           ///< PodGroups can be made and watched
 };
 
 struct Observed {
   std::string ns, name;        ///< the job's
-  std::optional<JobView> job;  ///< none: the API server does not have it
+  std::optional<JobView> job;  ///< nullopt: the API server does not have it
   std::vector<PodView> pods;
   std::vector<ChildView> children;
   Verdict wanted;                            ///< of the job's spec
-  std::shared_ptr<const Accepted> in_force;  ///< of the last accepted spec, when that is another
-  std::map<std::string, NodeView> nodes;     ///< empty when nodes may not be read
+  std::shared_ptr<const Accepted> in_force;  ///< the last accepted spec, if that is another
+  std::map<std::string, NodeView> nodes;     ///< empty if nodes may not be read
   std::optional<Refusal> refusal;
-  std::string token_keys;  ///< the cluster's public keys (a JWKS); empty: not readable
+  std::string token_keys;  ///< the cluster's public keys (a JWKS); empty: cannot be read
   Settings settings;
 };
 
-/// The agent's last words are that the job's last step is done: nothing else is success.
+/// True if the agent's last words say that the job's last step is done. Nothing else is success.
 bool is_done(const PodView& pod);
-/// Stopped on request, every rank saved the same step.
+/// True if the worker stopped on request and every rank saved the same step.
 bool is_preempted(const PodView& pod);
 
 JobView job_view(const Json& object);
@@ -111,9 +111,9 @@ JobView job_view(const Json& object);
 std::optional<PodView> pod_view(const Json& object);
 ChildView child_view(const Json& object);
 NodeView node_view(const Json& object);
-/// A label's value, or empty.
+/// A label's value; empty: it has no such label.
 std::string label_of(const Json& object, const char* name);
-/// The uid of the controller; empty: none.
+/// The controller's uid; empty: none.
 std::string owner_of(const Json& object);
 
 }  // namespace dsj::op

@@ -1,4 +1,4 @@
-// The command line of dsj-operator. What its chart sets comes by the environment (contract.h).
+// The command line of dsj-operator. What its chart sets comes from the environment (contract.h).
 #pragma once
 
 #include <optional>
@@ -10,26 +10,26 @@
 namespace dsj::op {
 
 struct Options {
-  std::string kubeconfig;               ///< empty: the pod's own account, else the usual file
+  std::string kubeconfig;               ///< empty: the pod's account, else the usual file
   std::vector<std::string> namespaces;  ///< empty: all of them
   bool watch_nodes = true;              ///< needs a ClusterRole
   bool leader_election = true;
-  std::string lease_namespace;  ///< empty: the account's own
+  std::string lease_namespace;  ///< empty: the account's namespace
   std::string lease_name = "dsj-operator";
   std::string identity;               ///< empty: the host's name
   std::string health_address;         ///< empty: none
   std::string webhook_configuration;  ///< a ValidatingWebhookConfiguration; empty: no webhook
   std::string webhook_address;
   std::vector<std::string> webhook_hosts;  ///< names by which the API server calls it
-  int workers = 8;                         ///< passes at the same time
+  int workers = 8;                         ///< passes at a time
   Settings settings;
 };
 
-// Set by the chart, for the operator alone.
+// The chart sets these, for the operator alone.
 inline constexpr char kEnvWebhook[] = "DSJ_WEBHOOK";             ///< webhook_configuration
 inline constexpr char kEnvWebhookHosts[] = "DSJ_WEBHOOK_HOSTS";  ///< "a,b"
 
-/// nullopt: `exit_code` is to be returned (help, or a mistake that was printed).
+/// nullopt: return `exit_code` (after help, or a mistake that was printed).
 std::optional<Options> parse_options(int argc, char** argv, int& exit_code);
 
 }  // namespace dsj::op

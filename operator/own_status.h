@@ -1,5 +1,5 @@
-// The operator's part of a job's status, as a struct: every field but `training` and `checkpoint`,
-// which are agent 0's.
+// The operator's part of a job's status as a struct: every field but `training` and `checkpoint`,
+// which agent 0 owns.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -19,11 +19,11 @@ inline constexpr char kSpecKey[] = "spec.json";
 inline constexpr const char* kConfigKey = kDsConfigKey;
 
 struct Restarts {
-  int64_t total = 0;        ///< of ranks, for whatever reason
-  int64_t counted = 0;      ///< charged since the newest checkpoint
+  int64_t total = 0;        ///< restarts of the ranks, for whatever reason
+  int64_t counted = 0;      ///< charged to the budget since the newest checkpoint
   int64_t limit = 0;        ///< backoffLimit
-  int64_t saved_step = -1;  ///< newest checkpoint when it was last charged
-  /// The newest attempt whose end is accounted for: each ends once, whoever tells it first.
+  int64_t saved_step = -1;  ///< newest checkpoint at the last charge; -1: none
+  /// The newest attempt whose end is accounted for. Each end counts once, whoever tells it first.
   std::optional<int64_t> attempt;
   std::optional<Time> last, not_before;  ///< no pod is made before `not_before`
 };
@@ -33,9 +33,10 @@ struct OwnStatus {
   std::string phase;
   Conditions conditions;
   std::optional<Time> start, completion;
-  std::optional<Time> stop_since;  ///< agent 0 has been asked to stop
+  std::optional<Time> stop_since;  ///< when agent 0 was asked to stop
   std::string revision, config_map;
-  /// Pods of this number or below have been; the next of a worker that has none is above it.
+  /// The highest pod number known to have existed. The next pod of a worker without one is above
+  /// it.
   int64_t incarnation = 0;
   int64_t world_size = 0;
   int zero_stage = 0;
@@ -46,9 +47,9 @@ struct OwnStatus {
 };
 
 nlohmann::json to_json(const OwnStatus& status);
-/// What cannot be read is as if it were absent.
+/// A field that cannot be read counts as missing.
 OwnStatus own_status_from_json(const nlohmann::json& object);
-/// The fields of a whole status that are the operator's.
+/// The operator's fields out of a whole status.
 nlohmann::json own_part(const nlohmann::json& status);
 
 }  // namespace dsj::op

@@ -1,5 +1,5 @@
-// One pass of reconcile, concern by concern. Internal: reconcile.cc runs them in order; each
-// reconcile_*.cc has one.
+// One pass of reconcile, concern by concern. Internal to reconcile: reconcile.cc runs the concerns
+// in order; each reconcile_*.cc has one.
 #pragma once
 
 #include <string>
@@ -18,9 +18,9 @@ struct Slot {
   std::vector<const PodView*> older;
 };
 
-/// Why a worker's pod is no use any more.
+/// Why a worker's pod is of no use any more.
 struct Failure {
-  const PodView* pod = nullptr;  ///< null: of a rank; the pod lives
+  const PodView* pod = nullptr;  ///< null: a rank failed and the pod lives
   std::string pod_name, node, reason, message, last_words;
   int worker = -1;
   std::optional<int> rank, exit_code, signal;
@@ -39,7 +39,7 @@ class Pass {
   void set(const char* type, bool yes, const std::string& reason, const std::string& message);
   void set_unknown(const char* type, const std::string& reason, const std::string& message);
   void due(Time time);
-  /// What is shown has whole seconds; what is counted with has milliseconds.
+  /// Times that are shown have whole seconds; times that are compared have milliseconds.
   Time shown_now() const { return std::chrono::floor<Seconds>(now_); }
   void remove(const PodView& pod, bool force = false);
   void start_anew();
@@ -83,10 +83,10 @@ class Pass {
   const JobView& job() const { return *o_.job; }
   const jobspec::Job& spec() const { return force_->job; }
   bool ended() const;  ///< Complete or Failed
-  /// Agent 0 has started an attempt that has not ended, as far as it was told.
+  /// Agent 0 has started an attempt whose end is not accounted for.
   bool attempt_open() const;
   bool all_run() const;
-  std::vector<const PodView*> live() const;  ///< pods that may run something
+  std::vector<const PodView*> live() const;  ///< pods that may still run something
 
   const Observed& o_;
   const Time now_;
@@ -96,7 +96,7 @@ class Pass {
   std::vector<const PodView*> pods_;       ///< this job's
   std::vector<Slot> slots_;                ///< of workers 0 .. replicas - 1
   bool suspend_ = false;
-  bool creating_ = false;  ///< pods are made or wait to be made
+  bool creating_ = false;  ///< pods are being made, or wait for the restart's pause
 };
 
 }  // namespace dsj::op

@@ -1,7 +1,7 @@
-// What a pass wants done, in the order in which apply.h does it: objects made, the status written,
-// pods made, objects deleted. Whatever is cut off in between, the next pass plans the rest: a
-// restart is accounted for before its pods are made, names follow from what was seen, and what a
-// deletion would make forgotten is in the status by then.
+// What a pass wants done, in the order in which apply.h does it: create objects, write the status,
+// create pods, delete objects. If it is cut off in between, the next pass plans the rest: a restart
+// is in the status before its pods are made, names follow from what was seen, and what a deletion
+// would lose is in the status before the deletion.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,22 +17,22 @@ namespace dsj::op {
 struct Create {
   std::string kind, name;
   nlohmann::json object;
-  bool refers = false;  ///< to another object of the plan, which the server looks up when it is made
+  bool refers = false;  ///< names another object of the plan, which must exist first
 };
 
 struct Delete {
   std::string kind, name;
-  std::string uid;     ///< precondition: this very object
-  bool force = false;  ///< grace 0: the kubelet's word is not waited for
+  std::string uid;     ///< precondition: delete this very object only
+  bool force = false;  ///< grace period 0: do not wait for the kubelet
 };
 
 struct Plan {
   std::vector<Create> creates;
-  nlohmann::json status;  ///< the operator's whole part; null: as it is
+  nlohmann::json status;  ///< the operator's whole part; null: unchanged
   std::vector<Create> pods;
   std::vector<Delete> deletes;
-  std::vector<Event> events;  ///< told after the status is written
-  std::optional<Time> again;  ///< a pass is due then even if nothing is seen
+  std::vector<Event> events;  ///< to be told after the status is written
+  std::optional<Time> again;  ///< when the next pass is due even if nothing changes
 };
 
 }  // namespace dsj::op

@@ -44,7 +44,7 @@ void Queue::finish(const std::string& key, Milliseconds now) {
     rests_until_[key] = now + rest_;
   }
   if (const auto found = due_.find(key); found != due_.end()) {
-    const Milliseconds at = found->second;  // of while it was worked on
+    const Milliseconds at = found->second;  // added while it was in work
     due_.erase(found);
     put(key, at);
   }
@@ -57,7 +57,7 @@ void Queue::retry(const std::string& key, Milliseconds now, Milliseconds least) 
   const Milliseconds pause =
       std::min(Milliseconds(60'000), Milliseconds(100) * (1 << (failures - 1)));
   working_.erase(key);
-  // What was added meanwhile waits, too: the server is to be left alone.
+  // What was added meanwhile waits too, to spare the server.
   due_.erase(key);
   put(key, now + std::max(pause, least));
   changed_.notify_one();

@@ -1,6 +1,6 @@
-// Keys waiting for a pass: each once, some later, some slower after failures. A key that is being
-// worked on is not handed out a second time; what is added meanwhile comes after. Thread-safe; time
-// comes in as monotonic milliseconds.
+// Keys that wait for a pass: each once, some later, some slower after failures. A key in work is
+// not given out again; what is added meanwhile comes after. Thread-safe. Time is passed in, as
+// monotonic milliseconds.
 #pragma once
 
 #include <condition_variable>
@@ -16,23 +16,23 @@ namespace dsj::op {
 
 class Queue {
  public:
-  /// A key that was worked on rests for so long: what a gang's pods tell in that time is one pass.
+  /// `rest`: how long a key rests after its pass, so that a gang's many changes make one pass.
   explicit Queue(Milliseconds rest = Milliseconds(0)) : rest_(rest) {}
 
-  /// Due at `at`, or earlier when it was already waiting for an earlier time.
+  /// Makes the key due at `at`, or keeps an earlier time that it was waiting for.
   void add(const std::string& key, Milliseconds at);
-  /// The key that is due longest; `waited`: for how long.
+  /// The key that has been due longest; `waited`: for how long. nullopt: none is due.
   std::optional<std::string> take(Milliseconds now, Milliseconds* waited = nullptr);
-  /// The pass is over; its failures are forgotten. `now`: its rest begins.
+  /// The pass is over. Its failures are forgotten and its rest begins at `now`.
   void finish(const std::string& key, Milliseconds now = Milliseconds(0));
-  /// The pass failed: again after a pause that doubles from 100 ms to 60 s, at least `least`.
+  /// The pass failed. Due again after a pause that doubles from 100 ms to 60 s, at least `least`.
   void retry(const std::string& key, Milliseconds now, Milliseconds least);
   /// When the next key is due.
   std::optional<Milliseconds> next() const;
   size_t depth() const;
   void clear();
 
-  /// Blocks until something may be due, at most `most`.
+  /// Blocks until something may be due, for at most `most`.
   void wait(Milliseconds now, Milliseconds most);
   void wake();
 
@@ -43,7 +43,7 @@ class Queue {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, Milliseconds> due_;
-  std::set<std::pair<Milliseconds, std::string>> order_;  ///< of due_, without those in work
+  std::set<std::pair<Milliseconds, std::string>> order_;  ///< due_ by time, without keys in work
   std::set<std::string> working_;
   std::map<std::string, int> failures_;
   std::map<std::string, Milliseconds> rests_until_;

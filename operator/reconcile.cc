@@ -67,7 +67,8 @@ std::vector<const PodView*> Pass::live() const {
   return found;
 }
 
-/// Which spec is in force: this one, or, when it is refused, the last accepted one. False: none.
+/// Decides which spec is in force: the current one, or if it is refused the last accepted one.
+/// False: none is.
 bool Pass::accept() {
   st_.observed_generation = job().generation;
   force_ = o_.wanted.accepted ? o_.wanted.accepted : o_.in_force;
@@ -77,7 +78,7 @@ bool Pass::accept() {
   set("Accepted", yes, o_.wanted.reason, message);
   if (!force_) return false;
   const auto& policies = spec().policies;
-  // A bad edit does not keep a job from being suspended.
+  // A bad edit must not keep a job from being suspended.
   const auto asked = job().spec.find("suspend");
   suspend_ = asked != job().spec.end() && asked->is_boolean() ? asked->get<bool>()
                                                               : policies.suspend && yes;
@@ -90,7 +91,7 @@ bool Pass::accept() {
   return true;
 }
 
-/// The first pass, and the first after a suspension: deadlines count from here.
+/// In the first pass, and in the first after a suspension: deadlines count from here.
 void Pass::start_anew() {
   if (!st_.start) st_.start = shown_now();
 }
@@ -118,8 +119,7 @@ void Pass::unfinished() {
   tidy_pods();
 }
 
-/// The status is written when it says something else than before; times of last change and the like
-/// are part of it only when something changed.
+/// Writes the status if it says anything new. Changed times alone do not count.
 void Pass::finish() {
   nlohmann::json status = to_json(st_);
   if (status == job().own_status) return;
@@ -141,7 +141,7 @@ void Pass::finish() {
 
 Plan Pass::run() {
   if (!o_.job) {
-    // The API server's garbage collector does the same; this is for what was made meanwhile.
+    // The API server's garbage collector does this too; here it is for what was made meanwhile.
     for (const PodView* pod : pods_) remove(*pod);
     lost_pods();
     for (const ChildView& child : o_.children) {

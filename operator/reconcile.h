@@ -1,10 +1,10 @@
 // The operator's decision: what one pass does about one job. Pure. The same observation gives the
-// same plan, and a plan carried out whole is followed by an empty one.
+// same plan, and after a plan is carried out whole the next one is empty.
 //
 // What must never happen (tests/operator/simulation_test.cc): Complete without the last words
-// Completed of every worker; two pods of one worker that may both run; a pod of a suspended,
+// Completed from every worker; two pods of one worker that may both run; a pod of a suspended,
 // finished or refused job; a status write when nothing changed; a running pod replaced because the
-// operator is another version.
+// operator's version changed.
 #pragma once
 
 #include "operator/observed.h"

@@ -1,4 +1,4 @@
-// What a pass says of what it saw.
+// The conditions: what a pass says about what it saw.
 #include <algorithm>
 
 #include "operator/pass.h"
@@ -47,7 +47,7 @@ void Pass::initialized_condition() {
                cannot_start(pod.waiting_reason) ? "ImagePullBackOff" : "ContainerCannotStart",
                pod.name + ": " + pod.waiting_reason + ": " + pod.waiting_message);
   }
-  if (is_true(st_.conditions, "Initialized")) return;  // it has been; Restarting says the rest
+  if (is_true(st_.conditions, "Initialized")) return;  // it stays true; Restarting says the rest
   set("Initialized", false, all_run() ? "WaitingForGang" : "WaitingForPods",
       all_run() ? "the agents join" : "not every pod runs");
 }

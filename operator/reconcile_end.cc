@@ -1,4 +1,4 @@
-// How a job ends by the operator's hand, and what is left of it.
+// How the operator ends a job, and what it leaves of it.
 #include "operator/pass.h"
 
 namespace dsj::op {
@@ -29,7 +29,7 @@ void Pass::deadlines() {
   }
 }
 
-/// A finished job keeps what cleanPodPolicy keeps, and nothing that runs.
+/// A finished job: keeps what cleanPodPolicy keeps, and nothing that still runs.
 void Pass::finished() {
   const jobspec::Policies policies = force_ ? spec().policies : jobspec::Policies{};
   const Time end = st_.completion.value_or(now_);

@@ -1,5 +1,5 @@
-// Pods that ended or are lost, and attempts that ended inside them: whose fault, charged or not,
-// and whether another attempt may follow.
+// Pods that ended or are lost, and attempts that ended inside pods: who is to blame, whether it is
+// charged, and whether another attempt may follow.
 #include <algorithm>
 
 #include "common/contract.h"
@@ -11,7 +11,7 @@ namespace {
 
 using jobspec::FailureAction;
 
-/// The platform took the pod: nobody's fault.
+/// The platform took the pod: nobody is to blame.
 bool is_disruption(const PodView& pod) {
   return pod.reason == "Evicted" || pod.reason == "Preempting" || pod.reason == "NodeLost" ||
          pod.reason == "NodeShutdown" || pod.reason == "Terminated" ||
@@ -38,7 +38,7 @@ bool matches(const jobspec::FailureRule& rule, const Failure& failure) {
          });
 }
 
-/// How likely it is the cause and not a consequence.
+/// How likely the failure is a cause and not a consequence.
 int weight(const Failure& failure) {
   if (failure.exit_code == contract::kExitPeerLost) return 0;
   if (failure.reason == contract::kReasonPreempted) return 1;
@@ -127,8 +127,8 @@ void Pass::note_failure(const Failure& failure) {
   }
 }
 
-/// One ended attempt is charged once, whoever tells its end first: `failures` are fresh when one is
-/// of an attempt that is not accounted for, or of a pod that was made since the last restart.
+/// Charges one ended attempt once, whoever tells its end first. `failures` are new if one belongs
+/// to an attempt that is not accounted for, or to a pod made since the last restart.
 void Pass::charge(std::vector<Failure> failures, bool may_fail_by_rule) {
   Restarts& restarts = st_.restarts;
   const int64_t open = job().agent.attempt;
@@ -151,7 +151,7 @@ void Pass::charge(std::vector<Failure> failures, bool may_fail_by_rule) {
     if (weight(failure) == weight(failures.back())) note_failure(failure);
     if (!failure.attempt) continue;
     const int64_t known = restarts.attempt.value_or(*failure.attempt);
-    // Attempts between the two began and ended without having been told.
+    // Attempts between the two started and ended without the operator seeing it.
     restarts.total += std::max<int64_t>(0, *failure.attempt - 1 - known);
     restarts.attempt = std::max(known, *failure.attempt);
   }
@@ -183,7 +183,7 @@ void Pass::charge(std::vector<Failure> failures, bool may_fail_by_rule) {
   restarts.not_before = now_ + verdict.pause;
 }
 
-/// An attempt inside the pods was followed by another: agent 0 has charged it by the same function.
+/// An attempt in these pods was followed by another: agent 0 has charged it by the same function.
 void Pass::ended_in_place() {
   Restarts& restarts = st_.restarts;
   const int64_t attempt = job().agent.attempt;
@@ -242,18 +242,18 @@ void Pass::ended_in_place() {
   }
 }
 
-/// When the running attempt last told a step. It takes every rank for that: after an outage of the
-/// control plane nodes count as not ready for a minute while the gang trains on them.
+/// When the running attempt last reported a step. A step takes every rank, so it outweighs nodes:
+/// after an outage of the control plane they count as not ready for a minute while the gang trains.
 Time Pass::heard() const {
-  constexpr Seconds kSkew{30};  // of another node's clock; what is further ahead is not believed
+  constexpr Seconds kSkew{30};  // the most that another node's clock may be ahead
   if (!o_.job || !attempt_open()) return Time{};
   const auto& updated = job().agent.updated;
   if (!updated || *updated > now_ + kSkew) return Time{};
   return std::min(*updated, now_);
 }
 
-/// Pods of a node that is away, and pods that do not go: given up after the agents on them must
-/// have ended their ranks.
+/// Pods on a node that is away, and pods that do not go. They are given up only after their agents
+/// must have ended their ranks.
 void Pass::lost_pods() {
   const auto policy = force_ ? spec().policies.failure : jobspec::FailurePolicy{};
   const Seconds patience(policy.force_delete_after_seconds);
@@ -290,8 +290,8 @@ void Pass::failures() {
   std::vector<Failure> found;
   const bool open = attempt_open();
   const bool gone = std::ranges::any_of(slots_, [](const Slot& slot) { return !slot.newest; });
-  // An attempt was told, so the pods were there; whether with the number that is remembered or the
-  // next one is not known when the operator was away.
+  // An attempt was reported, so its pods existed. If the operator was away, they may have had the
+  // number that is remembered or the next one.
   if (open && gone) ++st_.incarnation;
   for (const Slot& slot : slots_) {
     if (!slot.newest) {

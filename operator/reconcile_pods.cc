@@ -26,15 +26,15 @@ void Pass::group_pods() {
   }
 }
 
-/// One more than what is seen of this worker and what the status remembers: a newer pod than the
-/// one that is seen may have come and gone. The same again until the pod is seen: a second leader,
-/// or a pass after a lost answer, finds the name taken and makes no second pod.
+/// One above both what is seen of this worker and what the status remembers, because a newer pod
+/// may have come and gone. The number stays the same until its pod is seen: a second leader, or a
+/// pass after a lost answer, finds the name taken and makes no second pod.
 int64_t Pass::next_incarnation(const Slot& slot) const {
   return 1 + std::max(slot.newest ? slot.newest->incarnation : 0, st_.incarnation);
 }
 
-/// The scheduling group of the pods that are made now: that of the run they join, whatever the
-/// policy says by now, or a new one when they begin a run.
+/// The scheduling group of pods that are made now: that of the run they join, whatever the policy
+/// says by now; a new one if they begin a run.
 std::string Pass::gang() const {
   for (const Slot& slot : slots_) {
     const PodView* pod = slot.newest;
@@ -44,7 +44,7 @@ std::string Pass::gang() const {
   return gang_name(spec(), o_.name, st_.incarnation + 1);
 }
 
-/// A group other than `keep` goes when no pod of it is left that runs, or may.
+/// Deletes groups other than `keep` once none of their pods runs or may run.
 void Pass::tidy_gangs(const std::string& keep) {
   for (const ChildView& child : o_.children) {
     if (child.kind != "PodGroup" || child.owner_uid != job().uid || child.name == keep) continue;
@@ -74,7 +74,7 @@ void Pass::make_pods() {
     const bool bad = slot.newest && slot.newest->ended();
     if (!slot.newest || old || bad) empty.push_back(&slot);
   }
-  // Workers that are done wait for the others, unless their attempt has ended for one of these.
+  // Workers that are done wait for the others, unless their attempt has ended.
   const bool only_done = std::ranges::all_of(empty, [&](const Slot* slot) {
     if (!slot->newest || slot->newest->revision != st_.revision || !is_done(*slot->newest)) {
       return false;
@@ -84,7 +84,7 @@ void Pass::make_pods() {
   });
   if (empty.empty() || only_done) return;
   creating_ = true;
-  // The gang cannot go on while a pod of it is on its way out: wait, so that all come at once.
+  // After a charged restart no pod is made before its pause is over.
   if (st_.restarts.not_before && now_ < *st_.restarts.not_before) {
     return due(*st_.restarts.not_before);
   }
@@ -95,7 +95,7 @@ void Pass::make_pods() {
   }
 }
 
-/// Of ended pods that were replaced the newest failed one per worker is kept for its logs.
+/// Of a worker's ended and replaced pods, keeps the newest failed one for its logs.
 void Pass::tidy_pods() {
   for (const PodView* pod : pods_) {
     if (pod->worker >= spec().replicas && pod->ended()) remove(*pod);
@@ -107,7 +107,7 @@ void Pass::tidy_pods() {
       if (failed && !kept) {
         kept = true;
       } else {
-        remove(*pod);  // an older pod that still runs would be a second one of its rank
+        remove(*pod);  // if it still runs, it would be a second pod of its worker
       }
     }
   }
@@ -124,8 +124,8 @@ void Pass::tidy_pods() {
   }
 }
 
-/// What the status says of the pods. Numbers are remembered before anything is deleted, and when
-/// the gang is whole; while it is being made the pods themselves say them.
+/// What the status says about the pods. It remembers their numbers before anything is deleted, and
+/// once the gang is whole; while the gang is being made the pods themselves carry the number.
 void Pass::note_pods() {
   int64_t running = 0, there = 0;
   const bool whole = !slots_.empty() && std::ranges::all_of(slots_, [](const Slot& slot) {

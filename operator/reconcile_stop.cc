@@ -1,5 +1,5 @@
-// Suspending, and stopping for another spec: agent 0 is asked by the status and the spec, all ranks
-// save one step, and only then the pods go.
+// Suspending, and stopping for another spec. Status and spec ask agent 0, all ranks save one step,
+// and only then the pods go.
 #include <algorithm>
 
 #include "operator/pass.h"
@@ -7,12 +7,12 @@
 namespace dsj::op {
 namespace {
 
-/// How long the status may lag behind the last words of the agents.
+/// How long the status may lag behind the agents' last words.
 constexpr Seconds kReportLag{30};
 
 }  // namespace
 
-/// Whatever attempt there was has ended, and not by a failure.
+/// The last attempt has ended, and not by a failure.
 void Pass::forget_attempt() {
   auto& known = st_.restarts.attempt;
   if (job().agent.attempt > 0) known = std::max(known.value_or(0), job().agent.attempt);
@@ -39,7 +39,7 @@ Pass::Drained Pass::drained() {
     due(patience);
     return Drained::No;
   }
-  if (!attempt_open()) return Drained::Saved;  // nothing has run since the last save
+  if (!attempt_open()) return Drained::Saved;  // nothing ran since the last save
   if (agent.stop_step && agent.saved_step && *agent.saved_step >= *agent.stop_step) {
     return Drained::Saved;
   }

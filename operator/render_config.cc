@@ -44,8 +44,8 @@ Json service(const JobView& job) {
   return object;
 }
 
-/// Of its own job: read, and patch the status. The operator holds the same rights, so that it needs
-/// neither `escalate` nor `bind`.
+/// Lets the pods read their own job and patch its status. The operator holds the same rights, so it
+/// needs neither `escalate` nor `bind`.
 Json role(const JobView& job) {
   Json object =
       object_of("rbac.authorization.k8s.io/v1", "Role", metadata_of(job, shared_name(job.name)));
@@ -72,7 +72,7 @@ Json role_binding(const JobView& job, const std::string& account) {
   return object;
 }
 
-/// Who may open a connection to the job's pods: each other, everywhere; anybody, the metrics.
+/// Who may connect to the job's pods: each other to every port, anybody to the metrics.
 Json network_policy(const JobView& job) {
   Json object =
       object_of("networking.k8s.io/v1", "NetworkPolicy", metadata_of(job, shared_name(job.name)));
@@ -133,7 +133,7 @@ std::vector<Create> render_config(const Observed& o, const Accepted& accepted) {
   if (o.settings.network_policy) objects.push_back(network_policy(job));
   std::vector<Create> creates;
   for (Json& object : objects) {
-    const bool refers = object.contains("roleRef");  // a server binds no Role that it does not find
+    const bool refers = object.contains("roleRef");  // the server must find the Role to bind it
     creates.push_back({object["kind"], object["metadata"]["name"], std::move(object), refers});
   }
   return creates;

@@ -12,7 +12,7 @@
 namespace dsj::op {
 namespace {
 
-/// Beyond the time to save, before the kubelet kills: for reports and last words.
+/// Time for reports and last words, beyond the time to save, before the kubelet kills.
 constexpr int64_t kGraceExtra = 30;
 constexpr int64_t kTokenSeconds = 3600;
 
@@ -22,7 +22,7 @@ Json& child(Json& object, const char* name, Json empty) {
   return value;
 }
 
-/// `defaults` where the user said nothing.
+/// Sets `defaults` where the user said nothing.
 void fill(Json& object, const Json& defaults) {
   for (const auto& [name, value] : defaults.items()) {
     if (!object.contains(name)) object[name] = value;
@@ -65,7 +65,7 @@ void add_environment(Json& container, const JobView& job, const std::string& rev
   }
 }
 
-/// A volume of ours, unless the user mounts something at that place.
+/// Adds a volume of ours, unless the user mounts something at that path.
 void add_volume(Json& spec, Json& container, const char* name, const char* path, Json volume,
                 bool read_only) {
   Json& mounts = child(container, "volumeMounts", Json::array());
@@ -94,7 +94,7 @@ void add_volumes(Json& spec, Json& container, const JobView& job, const std::str
   add_volume(spec, container, "dsj-shm", "/dev/shm", {{"emptyDir", {{"medium", "Memory"}}}}, false);
 }
 
-/// What the namespace's Pod Security level "restricted" asks for.
+/// What the namespace's Pod Security level "restricted" demands.
 void restrict(Json& container) {
   fill(child(container, "securityContext", Json::object()),
        {{"allowPrivilegeEscalation", false},
@@ -112,7 +112,7 @@ void set_worker_image(Json& container, const Settings& settings) {
 constexpr char kAgentVolume[] = "dsj-agent";
 
 /// launcher: Command: an init container of the worker image brings the agent into the user's image.
-/// The user's command follows it as arguments, so that the kubelet replaces $(NAME) in it.
+/// The user's command follows the agent as arguments, so that the kubelet replaces $(NAME) in it.
 void enter_foreign_image(Json& spec, Json& container, const jobspec::Job& job,
                          const Settings& settings) {
   Json command = installed_agent_command(contract::kAgentMountPath);
@@ -128,7 +128,7 @@ void enter_foreign_image(Json& spec, Json& container, const jobspec::Job& job,
   Json init = {{"name", kAgentVolume},
                {"command", {"dsj-agent", "--install", contract::kAgentMountPath}},
                {"volumeMounts", Json::array({mount})},
-               // Equal, so that a Guaranteed pod stays one; small, so that they never decide.
+               // Equal, so that a Guaranteed pod stays one; small, so that they do not matter.
                {"resources",
                 {{"requests", {{"cpu", "100m"}, {"memory", "64Mi"}}},
                  {"limits", {{"cpu", "100m"}, {"memory", "64Mi"}}}}}};
@@ -140,7 +140,7 @@ void enter_foreign_image(Json& spec, Json& container, const jobspec::Job& job,
              {{"emptyDir", Json::object()}}, true);
 }
 
-/// Nodes that a pod of this job was given up on and that are not back.
+/// Nodes on which a pod of this job was given up and that are not back.
 std::set<std::string> failed_nodes(const Observed& o, const OwnStatus& status) {
   std::set<std::string> names;
   for (const Json& failure : status.failure_history) {
@@ -153,7 +153,7 @@ std::set<std::string> failed_nodes(const Observed& o, const OwnStatus& status) {
   return names;
 }
 
-/// Every term of a node selector is an alternative: each gets the condition.
+/// The terms of a node selector are alternatives: each gets the condition.
 void avoid_nodes(Json& spec, const std::set<std::string>& names) {
   if (names.empty()) return;
   const Json avoid = {{"key", "kubernetes.io/hostname"}, {"operator", "NotIn"}, {"values", names}};
@@ -217,7 +217,7 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
        {{"runAsNonRoot", true}, {"seccompProfile", {{"type", "RuntimeDefault"}}}});
   restrict(container);
   enter_gang(accepted.job, gang, metadata, spec);
-  // Kueue admits a pod into a running group when it looks like the one that it replaces.
+  // Kueue admits a pod into a running group only if it looks like the one that it replaces.
   const bool kueue =
       accepted.job.policies.run.scheduling.scheduler == jobspec::GangScheduler::Kueue;
   if (accepted.job.policies.failure.exclude_failed_nodes && !kueue) {

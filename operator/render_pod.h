@@ -1,4 +1,4 @@
-// A worker's pod out of the user's template and what the agent needs (contract.h). Pure.
+// A worker's pod, made from the user's template and what the agent needs (contract.h). Pure.
 #pragma once
 
 #include "operator/observed.h"

@@ -22,17 +22,17 @@ namespace dsj::op {
 namespace {
 
 constexpr Milliseconds kIdle{1000};
-/// Of one job. With all workers at it no more than connections are kept (kube/api_transport.h).
+/// Objects of one job that are created at a time.
 constexpr int kCreatesAtOnce = 16;
-constexpr Milliseconds kRest{100};  ///< of a job between two passes
-/// What bursts leave in the allocator's lists goes back to the system when it is quiet.
+constexpr Milliseconds kRest{100};  ///< between two passes over one job
+/// When it has been quiet for so long, what bursts left in the allocator's lists is given back.
 constexpr Milliseconds kTrimAfter{5'000};
 
 Time wall_of(const kube::Clock& clock) {
   return std::chrono::floor<Milliseconds>(clock.wall());
 }
 
-/// The cluster's public token keys, read once an hour; empty while they cannot be read.
+/// The cluster's public token keys, read once an hour; empty: they cannot be read.
 class TokenKeys {
  public:
   TokenKeys(kube::Transport& transport, kube::Clock& clock)
@@ -111,7 +111,7 @@ class Process {
         workers.emplace_back([this, first = i == 0] { work(first); });
       }
       for (auto& worker : workers) worker.join();
-    }  // the lease is given away only now: nothing is written any more
+    }  // the lease is released only now: nothing is written any more
     for (auto& thread : reflecting_) thread.join();
     log::info("stopped");
     return {};
@@ -214,7 +214,7 @@ class Process {
   KubeEvents events_;
   Controller controller_;
   std::atomic<bool> leads_ = false;
-  std::atomic<Milliseconds> worked_at_ = Milliseconds(0);  ///< 0: not since memory was given back
+  std::atomic<Milliseconds> worked_at_ = Milliseconds(0);  ///< 0: idle since memory was given back
   std::vector<std::unique_ptr<kube::Reflector>> reflectors_;
   std::vector<std::thread> reflecting_;
 };

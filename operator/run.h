@@ -7,8 +7,8 @@
 
 namespace dsj::op {
 
-/// Blocks until `stop`; then finishes the passes under way, gives the lease away and returns.
-/// `own_namespace`: where the Lease lies unless the options name another.
+/// Blocks until `stop`. Then finishes the passes in work, releases the lease and returns.
+/// `own_namespace`: where the Lease lies unless the options name another namespace.
 Status run_operator(const Options& options, kube::Transport& transport, kube::Clock& clock,
                     const std::string& own_namespace, const kube::Cancel& stop);
 

@@ -1,4 +1,4 @@
-// Points in time as the API has them (RFC 3339, UTC) and as reconcile counts with them.
+// Points in time, as the API writes them (RFC 3339, UTC) and as reconcile computes with them.
 #pragma once
 
 #include <chrono>
@@ -11,9 +11,9 @@ using Milliseconds = std::chrono::milliseconds;
 using Seconds = std::chrono::seconds;
 using Time = std::chrono::sys_time<Milliseconds>;
 
-/// "2026-01-31T12:00:00Z"; with ".250" when there are milliseconds.
+/// "2026-01-31T12:00:00Z", or with ".250" if there are milliseconds.
 std::string to_text(Time time);
-/// nullopt: not such a time.
+/// nullopt: not such a text.
 std::optional<Time> time_from_text(const std::string& text);
 
 }  // namespace dsj::op

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# build.sh DIRECTORY JOBS [-DOPTION=VALUE...] [-- TARGET...]: the release build; leaves DIRECTORY/bin/dsj, dsj-agent,
-# dsj-train. Under CI warnings are errors; for users a newer compiler's warnings are not.
+# build.sh DIRECTORY JOBS [-DOPTION=VALUE...] [-- TARGET...]: the release build of all targets, or of those named.
+# Programs lie in DIRECTORY/bin, the whole output in DIRECTORY/build.log. Under CI warnings are errors; for users a
+# newer compiler's warnings are not. Build few targets by naming them, not by DSJ_TESTS=OFF: CMake deletes the objects
+# of targets that a new configuration leaves out, and the next full build would compile them again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache="${DSJ_CACHE:-$HOME/.cache/dsj}"
@@ -8,8 +10,14 @@ export CCACHE_DIR="${CCACHE_DIR:-$cache/ccache}"
 directory="$1" jobs="$2" options=() targets=()
 shift 2
 while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
-if [ $# -gt 1 ]; then targets=(--target "${@:2}"); fi
-cmake -S . -B "$directory" -G Ninja -DCMAKE_BUILD_TYPE=Release -DDSJ_TORCH_ROOT="$cache/libtorch-2.11.0/torch" \
-  -DDSJ_WERROR="${CI:+ON}" "${options[@]}" >"$directory.configure.log" 2>&1 || { cat "$directory.configure.log"; exit 1; }
-mkdir -p "$directory"; mv "$directory.configure.log" "$directory/configure.log"
-cmake --build "$directory" -j "$jobs" "${targets[@]}"
+if [ $# -gt 1 ]; then targets=("${@:2}"); fi
+
+mkdir -p "$directory"
+log="$directory/configure.log"
+if ! cmake -S . -B "$directory" -G Ninja -DCMAKE_BUILD_TYPE=Release -DDSJ_TORCH_ROOT="$cache/libtorch-2.11.0/torch" \
+    -DDSJ_WERROR="${CI:+ON}" "${options[@]}" >"$log" 2>&1; then
+  sed -n '/^CMake Error/,$p' "$log" >&2
+  echo "cmake's whole log: $log" >&2
+  exit 1
+fi
+exec python3 scripts/build_progress.py "$directory/build.log" ninja -C "$directory" -j "$jobs" "${targets[@]}"

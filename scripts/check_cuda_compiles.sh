@@ -8,7 +8,7 @@ cache="${DSJ_CACHE:-$HOME/.cache/dsj}"
 torch="${DSJ_TORCH_ROOT:-$cache/libtorch-2.11.0/torch}"
 headers="$cache/cuda-headers"
 # name version: what CUDA 13.0 and the NCCL of torch 2.11 split their headers into
-wheels=("nvidia-cuda-runtime 13.0.96" "nvidia-cuda-crt 13.0.88" "nvidia-nccl-cu13 2.28.9")
+wheels=("nvidia-cuda-runtime 13.0.96" "nvidia-cuda-crt 13.0.88" "nvidia-cuda-cccl 13.0.85" "nvidia-nccl-cu13 2.28.9")
 
 for row in "${wheels[@]}"; do
   read -r name version <<<"$row"

@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
-# fuzz.sh SECONDS [TARGET...]: builds tests/fuzz/*_fuzz.cc with clang's libFuzzer under ASan and UBSan and runs each for
-# SECONDS, ${DSJ_FUZZ_JOBS:-2} at a time. Exit 0: no report. 4: clang cannot be had (the reason is printed).
-# clang is installed here, not by setup.sh: only fuzzing needs it. DSJ_FUZZ_DIR: where it works (build/fuzz).
-# DSJ_FUZZ_REPORT=FILE: the verdicts also as a GoogleTest report, for run_tests.py; without clang it says skipped, exit 0.
+# Fuzzes tests/fuzz/*_fuzz.cc with clang's libFuzzer under ASan and UBSan.
+#   fuzz.sh build [TARGET...]         builds them; installs clang if it has to, because only fuzzing needs it
+#   fuzz.sh run SECONDS [TARGET...]   runs what is built, each for SECONDS, ${DSJ_FUZZ_JOBS:-2} at a time
+#   fuzz.sh SECONDS [TARGET...]       both
+# Exit 0: no report. 1: a report, or what does not build. 4: nothing was run, because clang cannot be had; `build` says
+# why and leaves it to `run` to fail. DSJ_FUZZ_DIR: where it works (build/fuzz). DSJ_FUZZ_REPORT=FILE: the verdicts also as
+# a GoogleTest report, for run_tests.py; without clang it says skipped, exit 0. JOBS: how many compilers (all cores).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-seconds="${1:?usage: fuzz.sh SECONDS [TARGET...]}"; shift
 directory="${DSJ_FUZZ_DIR:-build/fuzz}"
 jobs="${DSJ_FUZZ_JOBS:-2}"
+export CCACHE_DIR="${CCACHE_DIR:-${DSJ_CACHE:-$HOME/.cache/dsj}/ccache}"
+no_clang="$directory/no-clang"  # there after a build without it
 say() { printf 'fuzz: %s\n' "$*" >&2; }
 
 write_report() {  # write_report NAME:VERDICT...
@@ -40,31 +44,29 @@ install_clang() {
   DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "clang-$version" \
     "libclang-rt-$version-dev" >/dev/null || return 1
 }
-if ! find_clang && ! { install_clang && find_clang; }; then
-  say "SKIPPED, NOT RUN: clang 19 with libFuzzer cannot be installed; no reader was fuzzed"
-  write_report fuzz:skipped
-  [ -n "${DSJ_FUZZ_REPORT:-}" ] && exit 0
-  exit 4
-fi
-mkdir -p "$directory"
 
-cmake -S tests/fuzz -B "$directory" -G Ninja -DCMAKE_CXX_COMPILER="$clang" >"$directory/build.log" 2>&1 ||
-  { cat "$directory/build.log" >&2; exit 1; }
-targets=("$@")
-if [ ${#targets[@]} -eq 0 ]; then
-  for source in tests/fuzz/*_fuzz.cc; do targets+=("$(basename "$source" .cc)"); done
-fi
-ninja -C "$directory" -j "$jobs" "${targets[@]}" >"$directory/build.log" 2>&1 ||
-  { tail -n 60 "$directory/build.log" >&2; exit 1; }
-python3 tests/fuzz/seeds.py "$directory/seeds"
+build() {
+  mkdir -p "$directory"
+  rm -f "$no_clang"
+  if ! find_clang && ! { install_clang && find_clang; }; then
+    say "clang 19 with libFuzzer cannot be installed: no reader will be fuzzed"
+    touch "$no_clang"
+    return 0
+  fi
+  cmake -S tests/fuzz -B "$directory" -G Ninja -DCMAKE_CXX_COMPILER="$clang" >"$directory/build.log" 2>&1 ||
+    { cat "$directory/build.log" >&2; return 1; }
+  ninja -C "$directory" -j "${JOBS:-$(nproc)}" "$@" >"$directory/build.log" 2>&1 ||
+    { tail -n 60 "$directory/build.log" >&2; return 1; }
+}
 
-run_one() {
-  local target="$1" corpus="$directory/corpus/$1" log="$directory/$1.log" code=0
+run_one() {  # run_one SECONDS TARGET
+  local seconds="$1" target="$2" corpus="$directory/corpus/$2" log="$directory/$2.log" code=0
   mkdir -p "$corpus" "$directory/found"
   local dictionary=()
   if [ -e "tests/fuzz/$target.dict" ]; then dictionary=(-dict="tests/fuzz/$target.dict"); fi
+  # -timeout: of one input, by the clock; far more than any takes on a busy machine.
   ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
-    "$directory/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=8192 -print_final_stats=1 \
+    "$directory/$target" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=2048 -max_len=8192 -print_final_stats=1 \
     -artifact_prefix="$directory/found/$target-" "${dictionary[@]}" "$corpus" "$directory/seeds/$target" \
     >"$log" 2>&1 || code=$?
   local runs cover
@@ -80,20 +82,50 @@ run_one() {
   fi
 }
 
-failed=0 running=0
-for target in "${targets[@]}"; do
-  if [ "$running" -ge "$jobs" ]; then
+run() {  # run SECONDS TARGET...
+  local seconds="$1" target failed=0 running=0 verdicts=()
+  shift
+  if [ -e "$no_clang" ]; then
+    say "SKIPPED, NOT RUN: there is no clang 19 with libFuzzer; no reader was fuzzed"
+    write_report fuzz:skipped
+    [ -n "${DSJ_FUZZ_REPORT:-}" ] && return 0
+    return 4
+  fi
+  for target in "$@"; do
+    [ -x "$directory/$target" ] || { say "$directory/$target is not built: scripts/fuzz.sh build"; return 1; }
+    rm -f "$directory/$target.verdict"
+  done
+  python3 tests/fuzz/seeds.py "$directory/seeds"
+  for target in "$@"; do
+    if [ "$running" -ge "$jobs" ]; then
+      wait -n || failed=1
+      running=$((running - 1))
+    fi
+    run_one "$seconds" "$target" &
+    running=$((running + 1))
+  done
+  while [ "$running" -gt 0 ]; do
     wait -n || failed=1
     running=$((running - 1))
-  fi
-  run_one "$target" &
-  running=$((running + 1))
-done
-while [ "$running" -gt 0 ]; do
-  wait -n || failed=1
-  running=$((running - 1))
-done
-verdicts=()
-for target in "${targets[@]}"; do verdicts+=("$(cat "$directory/$target.verdict")"); done
-write_report "${verdicts[@]}"
-exit "$failed"
+  done
+  for target in "$@"; do verdicts+=("$(cat "$directory/$target.verdict")"); done
+  write_report "${verdicts[@]}"
+  return "$failed"
+}
+
+usage() { sed -n '3,5s/^# *//p' "$0" >&2; exit 2; }
+
+verb=both seconds=""
+case "${1:-}" in
+  build | run) verb="$1"; shift ;;
+esac
+if [ "$verb" != build ]; then
+  [[ "${1:-}" =~ ^[0-9]+$ ]] || usage
+  seconds="$1"; shift
+fi
+targets=("$@")
+if [ ${#targets[@]} -eq 0 ]; then
+  for source in tests/fuzz/*_fuzz.cc; do targets+=("$(basename "$source" .cc)"); done
+fi
+[ "$verb" = run ] || build "${targets[@]}"
+[ "$verb" = build ] || run "$seconds" "${targets[@]}"

@@ -1,9 +1,18 @@
 #!/usr/bin/env bash
-# phase.sh NAME BUDGET_MINUTES COMMAND...: runs it and prints the minutes it took beside its budget.
+# phase.sh NAME HOW_LONG WHAT COMMAND...: says what the phase does and how long it takes, runs the command, and says how
+# long it took. Exit code: the command's. Ctrl-C: 130, once the command has ended.
 set -uo pipefail
-name="$1" budget="$2"; shift 2
+name="$1" how_long="$2" what="$3"; shift 3
+say() { printf '[%s] %s\n' "$name" "$*" >&2; }
+
+interrupted=no
+trap 'interrupted=yes' INT
+say "$what: $how_long"
 start=$(date +%s)
 "$@"; status=$?
 seconds=$(( $(date +%s) - start ))
-awk -v n="$name" -v s="$seconds" -v b="$budget" 'BEGIN { printf "phase %s: %.1f min (budget %d min on two cores, empty caches)\n", n, s / 60, b }' >&2
-exit $status
+took="$seconds s"
+[ "$seconds" -lt 60 ] || took="$(printf '%d:%02d min' $((seconds / 60)) $((seconds % 60)))"
+if [ "$interrupted" = yes ]; then say "stopped after $took"; exit 130; fi
+if [ "$status" -ne 0 ]; then say "failed after $took, exit code $status"; exit "$status"; fi
+say "done in $took"

@@ -19,10 +19,11 @@ rm -rf "$here"; mkdir -p "$here/answers"
 ask "$here/model" before
 "$bin/dsj" run "$here/job.yaml"
 ask "$here/run/model" after
+"$bin/dsj" plot "$here/run" >/dev/null
 
-python3 - "$here" "${tasks[@]}" <<'END'
+python3 - "$bin" "$here" "${tasks[@]}" <<'END'
 import json, sys
-here, tasks = sys.argv[1], sys.argv[2:]
+bin, here, tasks = sys.argv[1], sys.argv[2], sys.argv[3:]
 def answers(name):
     return [json.loads(line) for line in open(f"{here}/answers/{name}.jsonl", encoding="utf-8")]
 print(f"\n{'held-out questions':<20} {'before':>12} {'after':>12}   one answer after training")
@@ -34,7 +35,10 @@ for task in tasks:
     question = (row["instruction"] + " " + row.get("input", "")).strip()
     print(f"{task:<20} {before[-1]['exact']:>6} / {total:<3} {after[-1]['exact']:>6} / {total:<3}   "
           f"{question} -> {row['completion']}")
-print(f"\nmetrics, checkpoints, logs and the trained model: {here}/run")
+print(f"""
+model      {here}/run/model, a Hugging Face directory
+curves     {here}/run/plot.html, a page; in the terminal: {bin}/dsj plot {here}/run
+read next  docs/quickstart.md: the same by hand, a stop and a resume, ZeRO-3""")
 if not learnt:
     sys.exit("quickstart: a task was not learnt: fewer than half of its questions more than before are right")
 END

@@ -27,22 +27,28 @@ if [ "${DSJ_SETUP_CLUSTER:-}" = nodes ]; then
   apt_packages+=(containerd runc containernetworking-plugins nftables iproute2 buildah)
 fi
 
-say() { printf 'setup: %s\n' "$*" >&2; }
+say() { printf '  %s\n' "$*" >&2; }
 
 install_apt() {
   local missing=()
   for package in "${apt_packages[@]}"; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
   done
-  if [ ${#missing[@]} -eq 0 ]; then say "apt: nothing to install"; return; fi
+  if [ ${#missing[@]} -eq 0 ]; then return; fi
   local sudo=""
   if [ "$(id -u)" -ne 0 ]; then
     command -v sudo >/dev/null || { say "apt packages are missing (${missing[*]}): run as root or install sudo"; exit 3; }
     sudo=sudo
   fi
-  say "apt: installing ${missing[*]}"
-  $sudo apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  say "apt: installing ${#missing[@]} packages (log: $cache/apt.log)"
+  mkdir -p "$cache"
+  if ! { $sudo apt-get update -qq &&
+         $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+       } >"$cache/apt.log" 2>&1; then
+    tail -n 20 "$cache/apt.log" >&2
+    say "apt could not install: ${missing[*]}"
+    exit 3
+  fi
 }
 
 # Only the headers and the libraries a CPU program loads leave the wheel: about 0.6 of its 1.8 GB.
@@ -56,15 +62,17 @@ unpack() {  # unpack NAME WHEEL DIRECTORY
 
 install_libtorch() {
   local root="$cache/libtorch-$torch_version"
-  if [ -e "$root/.complete" ]; then say "libtorch: $root"; return; fi
-  local staging; mkdir -p "$cache/wheels"; staging="$(mktemp -d "$cache/libtorch.XXXXXX")"
+  if [ -e "$root/.complete" ]; then return; fi
+  mkdir -p "$cache/wheels"; staging="$(mktemp -d "$cache/libtorch.XXXXXX")"
+  trap 'rm -rf "$staging"' EXIT
   for row in "${wheels[@]}"; do
     read -r name version sha256 <<<"$row"
     local pattern="$cache/wheels/${name//-/_}-$version-*.whl"
     # shellcheck disable=SC2086
     if ! ls $pattern >/dev/null 2>&1; then
       say "libtorch: downloading $name $version"
-      python3 -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 --implementation cp --abi cp312 --abi none \
+      PIP_DISABLE_PIP_VERSION_CHECK=1 python3 -m pip download -q --no-deps --only-binary=:all: \
+        --python-version 3.12 --implementation cp --abi cp312 --abi none \
         --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux_2_17_x86_64 \
         --platform manylinux2014_x86_64 -d "$cache/wheels" "$name==$version"
     fi
@@ -79,17 +87,16 @@ install_libtorch() {
   done
   touch "$staging/.complete"
   rm -rf "$root"; mv "$staging" "$root"
-  say "libtorch: $root"
 }
 
 build_cluster_programs() {
-  local programs=()
+  local programs=(api tools)
   if [ "$DSJ_SETUP_CLUSTER" = nodes ]; then
     programs=(etcd kube-apiserver kubectl helm kube-controller-manager kube-scheduler kubelet kube-proxy coredns)
   fi
   mkdir -p "$cache/cluster"
   setsid nice -n 10 "$(dirname "$0")/../tests/cluster/cluster.py" build "${programs[@]}" >"$cache/cluster/build.log" 2>&1 </dev/null &
-  say "test cluster: building its programs in the background, log $cache/cluster/build.log"
+  say "test cluster: its programs are built in the background (log: $cache/cluster/build.log)"
 }
 
 install_apt

@@ -12,13 +12,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A piece of text as the tokens it is made of so far, and how often it occurs.
+/// A piece of text as its current tokens, and how often it occurs.
 struct Piece {
   std::vector<std::string> tokens;
   int64_t count = 0;
 };
 
-/// Qwen2's pattern takes one sign before the letters into their piece: ":CAB", " CAB".
+/// Qwen2's pattern takes one sign into the piece of the letters that follow: ":CAB", " CAB".
 bool is_capitals(std::string_view piece) {
   const auto capital = [](char c) { return c >= 'A' && c <= 'Z'; };
   if (!piece.empty() && !capital(piece.front())) piece.remove_prefix(1);
@@ -104,7 +104,7 @@ Result<BpeVocabulary> learn_bpe(const std::vector<std::string>& texts, int64_t m
     vocabulary.merges.push_back(pair);
     const std::string token = pair.first + pair.second;
     if (std::find(vocabulary.tokens.begin(), vocabulary.tokens.end(), token) ==
-        vocabulary.tokens.end()) {  // two merges may make the same token
+        vocabulary.tokens.end()) {  // two merges may give the same token
       vocabulary.tokens.push_back(token);
     }
   }

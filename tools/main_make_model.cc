@@ -1,17 +1,17 @@
-// dsj-make-model --output DIR --vocabulary N --hidden N ...: a model directory with random
-// weights, for trials at a real vocabulary when no trained model is at hand. The tokenizer's files
-// are copied beside it.
-#include <CLI/CLI.hpp>
+// dsj-make-model --output DIR --vocabulary N --hidden N ...: makes a model directory with random
+// weights, for trials with a real vocabulary when no trained model is at hand. It copies the
+// tokenizer's files beside it.
 #include <cstdio>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "common/argument_parser.h"
 #include "common/files/posix_files.h"
 #include "tools/random_model.h"
 
 int main(int argc, char** argv) {
-  CLI::App app("Makes a model directory with random weights.");
+  dsj::ArgumentParser parser("Makes a model directory with random weights.");
   std::string output;
   std::vector<std::string> tokenizer;
   dsj::tools::ModelShape shape{.hidden = 256,
@@ -23,23 +23,22 @@ int main(int argc, char** argv) {
                                .positions = 2048,
                                .end_of_text = 151643};
   uint64_t seed = 1;
-  app.add_option("--output", output, "directory to write")->required();
-  app.add_option("--family", shape.family, "model_type of its config.json")
-      ->check(CLI::IsMember({"llama", "mistral", "qwen2", "qwen3", "gpt2"}))
-      ->capture_default_str();
-  app.add_option("--hidden", shape.hidden, "hidden size")->capture_default_str();
-  app.add_option("--layers", shape.layers, "decoder layers")->capture_default_str();
-  app.add_option("--heads", shape.heads, "query heads")->capture_default_str();
-  app.add_option("--kv-heads", shape.kv_heads, "key and value heads")->capture_default_str();
-  app.add_option("--inner", shape.inner, "intermediate size")->capture_default_str();
-  app.add_option("--vocabulary", shape.vocabulary, "rows of the embedding")->capture_default_str();
-  app.add_option("--positions", shape.positions, "longest sequence")->capture_default_str();
-  app.add_option("--end-of-text", shape.end_of_text, "id of the end-of-text token")
-      ->capture_default_str();
-  app.add_flag("--tied,!--untied", shape.tied, "share embedding and head (tied)");
-  app.add_option("--tokenizer", tokenizer, "files to copy beside the model");
-  app.add_option("--seed", seed, "of the weights")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  parser.option("--output", output, "directory to write").required();
+  parser.option("--family", shape.family, "model_type of its config.json")
+      .one_of({"llama", "mistral", "qwen2", "qwen3", "gpt2"})
+      .show_default();
+  parser.option("--hidden", shape.hidden, "hidden size").show_default();
+  parser.option("--layers", shape.layers, "decoder layers").show_default();
+  parser.option("--heads", shape.heads, "query heads").show_default();
+  parser.option("--kv-heads", shape.kv_heads, "key and value heads").show_default();
+  parser.option("--inner", shape.inner, "intermediate size").show_default();
+  parser.option("--vocabulary", shape.vocabulary, "rows of the embedding").show_default();
+  parser.option("--positions", shape.positions, "longest sequence").show_default();
+  parser.option("--end-of-text", shape.end_of_text, "id of the end-of-text token").show_default();
+  parser.flag("--tied,!--untied", shape.tied, "share embedding and head (tied)");
+  parser.option("--tokenizer", tokenizer, "files to copy beside the model");
+  parser.option("--seed", seed, "of the weights").show_default();
+  if (const auto over = parser.parse(argc, argv)) return *over;
   std::error_code error;
   std::filesystem::create_directories(output, error);
   for (const auto& file : tokenizer) {

@@ -1,25 +1,22 @@
 // dsj-make-quickstart --output DIR [--seed N] [--rows N] [--heldout N] [--size small|tiny]
-#include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "common/argument_parser.h"
 #include "common/files/posix_files.h"
 #include "tools/quickstart.h"
 
 int main(int argc, char** argv) {
-  CLI::App app(
+  dsj::ArgumentParser parser(
       "Makes a small random model, rows to train it on and to ask it, a ds_config and a "
       "job, all from one seed.");
   dsj::tools::QuickstartOptions options;
-  app.add_option("--output", options.output, "directory to write")->required();
-  app.add_option("--seed", options.seed, "of the weights and the rows (1)");
-  app.add_option("--rows", options.rows, "training rows (what the steps need, once)");
-  app.add_option("--heldout", options.heldout, "held-out questions per task (200)");
-  app.add_option("--size", options.size, "small or tiny (small)")->envname("DSJ_QUICKSTART_SIZE");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  parser.option("--output", options.output, "directory to write").required();
+  parser.option("--seed", options.seed, "of the weights and the rows (1)");
+  parser.option("--rows", options.rows, "training rows (what the steps need, once)");
+  parser.option("--heldout", options.heldout, "held-out questions per task (200)");
+  parser.option("--size", options.size, "small or tiny (small)")
+      .environment("DSJ_QUICKSTART_SIZE");
+  if (const auto over = parser.parse(argc, argv)) return *over;
   dsj::PosixFiles files;
   const auto summary = dsj::tools::write_quickstart(files, options);
   if (!summary) {

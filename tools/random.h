@@ -1,5 +1,5 @@
-// A small generator whose numbers are the same on every platform (the standard's distributions are
-// not). Not for cryptography. Not for several threads.
+// A small generator whose numbers are the same on every platform; the standard's distributions are
+// not. Not for cryptography. One thread.
 #pragma once
 
 #include <cmath>
@@ -23,7 +23,7 @@ class Random {
     return z ^ (z >> 31);
   }
 
-  /// In [0, count); count is small here, so the modulo's bias does not matter.
+  /// In [0, count). `count` is small here, so the modulo's bias does not matter.
   uint64_t below(uint64_t count) { return next() % count; }
 
   /// Standard normal, by Box and Muller.

@@ -12,7 +12,6 @@ namespace dsj::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr float kInitializerRange = 0.02f;  // transformers' default
 
 Json gpt2_config(const ModelShape& shape) {
   return {{"architectures", {"GPT2LMHeadModel"}},
@@ -22,7 +21,7 @@ Json gpt2_config(const ModelShape& shape) {
           {"bos_token_id", shape.end_of_text},
           {"embd_pdrop", 0.0},
           {"eos_token_id", shape.end_of_text},
-          {"initializer_range", kInitializerRange},
+          {"initializer_range", shape.initializer_range},
           {"layer_norm_epsilon", 1e-5},
           {"n_embd", shape.hidden},
           {"n_head", shape.heads},
@@ -48,7 +47,7 @@ Json config_of(const ModelShape& shape) {
                  {"eos_token_id", shape.end_of_text},
                  {"hidden_act", "silu"},
                  {"hidden_size", shape.hidden},
-                 {"initializer_range", kInitializerRange},
+                 {"initializer_range", shape.initializer_range},
                  {"intermediate_size", shape.inner},
                  {"max_position_embeddings", shape.positions},
                  {"model_type", shape.family},
@@ -80,11 +79,11 @@ Result<std::vector<layout::Parameter>> parameters_of(const ModelShape& shape) {
 }
 
 /// Matrices from a normal distribution, biases 0, norms 1.
-std::vector<float> values_of(const layout::Parameter& parameter, Random& random) {
+std::vector<float> values_of(const layout::Parameter& parameter, float range, Random& random) {
   const bool matrix = parameter.shape.size() > 1, bias = parameter.name.ends_with("bias");
   std::vector<float> values(static_cast<std::size_t>(parameter.numel()), bias ? 0.0f : 1.0f);
   if (matrix) {
-    for (float& value : values) value = kInitializerRange * random.normal();
+    for (float& value : values) value = range * random.normal();
   }
   return values;
 }
@@ -117,8 +116,9 @@ Status write_random_model(Files& files, const std::string& directory, const Mode
           weights::SafetensorsWriter::create(files, path_join(directory, "model.safetensors"),
                                              declarations));
   Random random(seed);
+  const auto range = static_cast<float>(shape.initializer_range);
   for (const auto& parameter : parameters) {
-    DSJ_TRY_STATUS(writer.append(parameter.name, values_of(parameter, random)));
+    DSJ_TRY_STATUS(writer.append(parameter.name, values_of(parameter, range, random)));
   }
   return writer.finish();
 }

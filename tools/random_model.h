@@ -1,5 +1,5 @@
-// A model with random weights, written as a Hugging Face directory: what a model looks like
-// before its first training step. Matrices from a normal distribution, biases 0, norms 1.
+// A model with random weights, written as a Hugging Face directory: a model before its first
+// training step. Matrices are normally distributed, biases 0, norms 1.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,15 @@ struct ModelShape {
   int64_t vocabulary = 0;
   int64_t positions = 256;
   bool tied = true;
+  double initializer_range = 0.02;  ///< standard deviation of the matrices; transformers' default
   int64_t end_of_text = 0;
 };
 
-/// config.json, generation_config.json and model.safetensors (fp32) into `directory`, which exists.
-/// Error: a shape that no config.json may have (layout::model_config_from_json).
+/// Writes config.json, generation_config.json and model.safetensors (fp32) into `directory`, which
+/// must exist. Error: a shape that no config.json may have (layout::model_config_from_json).
 Status write_random_model(Files& files, const std::string& directory, const ModelShape& shape,
                           uint64_t seed);
-/// Of a shape that can be written.
+/// The number of parameters. The shape must be one that can be written.
 int64_t parameter_count(const ModelShape& shape);
 
 }  // namespace dsj::tools

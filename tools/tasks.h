@@ -26,7 +26,7 @@ struct HeldOut {
 };
 
 struct TaskData {
-  std::vector<Example> train;    ///< tasks mixed, a third each, shuffled
+  std::vector<Example> train;    ///< half sums, a quarter of each other, shuffled
   std::vector<HeldOut> heldout;  ///< one entry per task, in the order above
 };
 

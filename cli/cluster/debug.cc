@@ -1,5 +1,4 @@
 // dsj debug NAME: all that a colleague needs to see of a job, in one text, without secrets.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <deque>
 
@@ -7,6 +6,7 @@
 #include "cli/cluster/diagnosis.h"
 #include "cli/cluster/redact.h"
 #include "cli/cluster/verbs.h"
+#include "common/argument_parser.h"
 #include "common/files/posix_files.h"
 #include "common/jobspec/yaml.h"
 
@@ -50,7 +50,7 @@ class Debug {
     return text;
   }
 
-  /// Of pods, and of what else is named after the job.
+  /// Events of pods, and of other objects named after the job.
   std::string other_events(const std::string& job) {
     std::vector<Json> events;
     const auto listed =
@@ -63,7 +63,7 @@ class Debug {
     return events_text(events, now_);
   }
 
-  /// Those that do not run come first.
+  /// Pods that do not run come first.
   void pods() {
     std::vector<const PodRef*> order;
     for (const PodRef& pod : what_.pods) order.push_back(&pod);
@@ -74,7 +74,7 @@ class Debug {
       const PodRef& pod = *order[i];
       title("Pod " + pod.name);
       Json slim = redacted(pod.object);
-      if (i > 0) slim.erase("spec");  // one shows how all are made
+      if (i > 0) slim.erase("spec");  // one pod's spec shows all
       text_ += jobspec::to_yaml(slim);
       title("Log of " + pod.name + ", the end");
       text_ += log_of(pod);
@@ -103,7 +103,7 @@ class Debug {
 }  // namespace
 
 int run_debug(Arguments args, const Connect& connect) {
-  CLI::App app{
+  ArgumentParser parser{
       "What one would send to a colleague: findings with advice, the description, the job, its "
       "pods "
       "and the ends of their logs. Secrets are not read; variables' values and what looks like a "
@@ -111,10 +111,10 @@ int run_debug(Arguments args, const Connect& connect) {
       "dsj debug"};
   ClusterFlags flags;
   std::string name, output;
-  app.add_option("NAME", name, "the job")->required();
-  add_cluster_flags(app, flags);
-  app.add_option("-o,--output", output, "a file instead of standard output");
-  if (const auto over = parse(app, args)) return *over;
+  parser.option("NAME", name, "the job").required();
+  add_cluster_flags(parser, flags);
+  parser.option("-o,--output", output, "a file instead of standard output");
+  if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(flags);
   if (!session) return report("debug", session.error());
   auto what = look_at_job(**session, name);

@@ -1,23 +1,23 @@
 // dsj describe NAME: one job for people.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "cli/cluster/description.h"
 #include "cli/cluster/verbs.h"
+#include "common/argument_parser.h"
 
 namespace dsj::cli {
 
 int run_describe(Arguments args, const Connect& connect) {
-  CLI::App app{
+  ArgumentParser parser{
       "One job: progress, checkpoint, ds_config with the origin of every \"auto\", conditions, "
       "rank "
       "by pod and node, failures with their last words, events.",
       "dsj describe"};
   ClusterFlags flags;
   std::string name;
-  app.add_option("NAME", name, "the job")->required();
-  add_cluster_flags(app, flags);
-  if (const auto over = parse(app, args)) return *over;
+  parser.option("NAME", name, "the job").required();
+  add_cluster_flags(parser, flags);
+  if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(flags);
   if (!session) return report("describe", session.error());
   const auto what = look_at_job(**session, name);

@@ -178,7 +178,7 @@ class Page {
   std::string text_;
 };
 
-/// The config as the operator takes it; what is missing is in `config_problem`.
+/// Resolves the config as the operator does. What is missing is said in `config_problem`.
 void resolve_config(Session& session, Description& what) {
   auto job = jobspec::read_cluster_manifest(what.job);
   if (!job) {

@@ -1,4 +1,4 @@
-// A job for people: what `dsj describe` prints. Pure.
+// What `dsj describe` prints: a job, for people. Pure but for look_at_job().
 #pragma once
 
 #include <string>
@@ -12,20 +12,21 @@ namespace dsj::cli {
 struct Description {
   Json job;
   std::vector<PodRef> pods;
-  std::vector<Json> events;  ///< events.k8s.io/v1, of the job
-  /// Of the accepted ds_config; empty: `config_problem` says why.
+  std::vector<Json> events;  ///< the job's events (events.k8s.io/v1)
+  /// Origins of the accepted ds_config. Empty: `config_problem` says why.
   std::vector<dsconfig::Origin> origins;
   std::string config_problem;
 };
 
-/// Seconds since 1970 as now.
+/// `now`: seconds since 1970.
 std::string to_text(const Description& what, int64_t now);
 
-/// The parts, for `dsj debug`.
+/// Parts of it, for `dsj debug`.
 std::string events_text(const std::vector<Json>& events, int64_t now);
 std::string topology_text(const Json& job, const std::vector<PodRef>& pods);
 
-/// From the API server. A ConfigMap or events that may not be read are named, not an error.
+/// Reads all this from the API server. A ConfigMap or events that may not be read are named in the
+/// result; that is no error.
 kube::ApiResult<Description> look_at_job(Session& session, const std::string& name);
 
 }  // namespace dsj::cli

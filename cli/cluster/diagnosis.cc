@@ -5,18 +5,18 @@
 namespace dsj::cli {
 namespace {
 
-/// Longer than any operator needs to see a job.
+/// Longer than any operator takes to see a job.
 constexpr int64_t kUnseenSeconds = 30;
 
 struct Rule {
   const char* type;
   const char* status;
-  const char* reason;   ///< of the condition; "": any
-  const char* message;  ///< part of its message; "": any
+  const char* reason;   ///< the condition's; "": any
+  const char* message;  ///< a part of its message; "": any
   const char* todo;
 };
 
-/// The first rule of a condition that matches speaks.
+/// The first rule that matches a condition counts.
 constexpr Rule kRules[] = {
     {"Accepted", "False", "ConfigMapMissing", "",
      "make the ConfigMap that spec.deepspeed.configFrom names, with that key; the operator looks "

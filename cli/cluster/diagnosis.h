@@ -13,7 +13,7 @@ struct Advice {
   std::string todo;
 };
 
-/// In the order of urgency; empty: nothing is known to be wrong. `now` as seconds since 1970.
+/// The most urgent first. Empty: nothing is known to be wrong. `now`: seconds since 1970.
 std::vector<Advice> diagnose(const Json& job, const std::vector<PodRef>& pods, int64_t now);
 
 }  // namespace dsj::cli

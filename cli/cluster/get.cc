@@ -1,9 +1,9 @@
-// dsj get [NAME]: the jobs as the server's table has them.
-#include <CLI/CLI.hpp>
+// dsj get [NAME]: jobs in the server's columns.
 #include <cstdio>
 
 #include "cli/cluster/table.h"
 #include "cli/cluster/verbs.h"
+#include "common/argument_parser.h"
 #include "common/jobspec/yaml.h"
 #include "kube/watch.h"
 
@@ -71,7 +71,7 @@ class Get {
     return report_api("get", session_, options_.name.empty() ? "" : "job " + options_.name, error);
   }
 
-  /// A line per change, under the columns of the first table. Gone: from now on.
+  /// Prints a line per change, under the first table's columns. After Gone: from now on.
   int watch(std::string version, const Rows& shown) {
     std::vector<size_t> widths(shown[0].size());
     for (const auto& row : shown)
@@ -88,7 +88,7 @@ class Get {
         const auto line = (*lines)->next(kQuiet);
         if (!line && line.error().kind == kube::NetError::Kind::Timeout) continue;
         if (!line && line.error().kind == kube::NetError::Kind::Cancelled) return 0;
-        if (!line || !*line) break;  // from the last version again
+        if (!line || !*line) break;  // watch again from the last version
         const auto event = kube::parse_watch_event(**line);
         if (!event || event->kind == kube::WatchEvent::Kind::Error) {
           version.clear();
@@ -99,7 +99,7 @@ class Get {
     }
   }
 
-  /// Only the first table of a watch has columns: those of the list hold.
+  /// Only a watch's first table has columns; the list's columns are used.
   void print(Json table, const std::vector<size_t>& widths, std::string& version) {
     if (!items(table, "columnDefinitions").empty())
       columns_ = table["columnDefinitions"];
@@ -125,15 +125,15 @@ class Get {
 }  // namespace
 
 int run_get(Arguments args, const Connect& connect) {
-  CLI::App app{"DeepSpeedJobs of a cluster, in the columns of the resource.", "dsj get"};
+  ArgumentParser parser{"DeepSpeedJobs of a cluster, in the columns of the resource.", "dsj get"};
   GetOptions options;
-  app.add_option("NAME", options.name, "one job (all of the namespace)");
-  add_cluster_flags(app, options.flags);
-  app.add_flag("-A,--all-namespaces", options.all);
-  app.add_flag("-w,--watch", options.watch, "a line per change, until interrupted");
-  app.add_option("-o,--output", options.output, "wide, json, yaml or name")
-      ->check(CLI::IsMember({"wide", "json", "yaml", "name"}));
-  if (const auto over = parse(app, args)) return *over;
+  parser.option("NAME", options.name, "one job (all of the namespace)");
+  add_cluster_flags(parser, options.flags);
+  parser.flag("-A,--all-namespaces", options.all);
+  parser.flag("-w,--watch", options.watch, "a line per change, until interrupted");
+  parser.option("-o,--output", options.output, "wide, json, yaml or name")
+      .one_of({"wide", "json", "yaml", "name"});
+  if (const auto over = parser.parse(args)) return *over;
   const bool table = options.output.empty() || options.output == "wide";
   if (options.all && !options.name.empty())
     return report("get", Error{ErrorKind::BadInput, "NAME and -A are both given", "", "keep one"});

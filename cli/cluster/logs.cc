@@ -1,10 +1,10 @@
-// dsj logs NAME [--rank N]: the log of the pod that runs the rank, its lines alone.
-#include <CLI/CLI.hpp>
+// dsj logs NAME [--rank N]: the log of the rank's pod, or with --rank the rank's lines alone.
 #include <cstdio>
 #include <deque>
 
 #include "cli/cluster/pods.h"
 #include "cli/cluster/verbs.h"
+#include "common/argument_parser.h"
 
 namespace dsj::cli {
 namespace {
@@ -58,7 +58,7 @@ class Logs {
                  "ranks are 0 to " + std::to_string(workers * slots - 1)};
   }
 
-  /// The newest pod of the worker above `shown`; with --previous the one before the newest.
+  /// The worker's newest pod above `shown`; with --previous the one before the newest.
   const PodRef* choose(const std::vector<PodRef>& pods, int64_t shown) const {
     const PodRef *newest = nullptr, *before = nullptr;
     for (const PodRef& pod : pods) {
@@ -90,13 +90,13 @@ class Logs {
     kube::LogOptions how{.follow = options_.follow && !options_.previous,
                          .timestamps = options_.timestamps,
                          .since_seconds = options_.since};
-    const bool keep = options_.tail && options_.rank && !how.follow;  // the last of the rank's
+    const bool keep = options_.tail && options_.rank && !how.follow;  // only the rank's last lines
     if (options_.tail && !keep) how.tail_lines = options_.tail;
     std::deque<std::string> last;
     const auto done = read_log(session_, pod.name, how, [&](const std::string& line) {
       const char* text = line.c_str();
       if (!prefix.empty()) {
-        // With --timestamps the prefix comes behind the time.
+        // With --timestamps the prefix follows the time.
         const size_t space = options_.timestamps ? line.find(' ') + 1 : 0;
         text = line_of_rank(line.substr(space), prefix) ? line.c_str() : nullptr;
         if (!text) return true;
@@ -134,26 +134,25 @@ class Logs {
 }  // namespace
 
 int run_logs(Arguments args, const Connect& connect) {
-  CLI::App app{
+  ArgumentParser parser{
       "The log of a job: of worker 0's pod, all lines, or of one rank, its lines alone. A pod "
       "shows "
       "what its container runtime kept; a rank's whole log is OUTPUT/logs/rank-N.log.",
       "dsj logs"};
   LogsOptions options;
-  app.add_option("NAME", options.name, "the job")->required();
-  add_cluster_flags(app, options.flags);
-  auto* rank = app.add_option("--rank", options.rank, "lines of this rank alone")
-                   ->check(CLI::NonNegativeNumber);
-  app.add_option("--worker", options.worker, "all lines of this worker's pod")
-      ->check(CLI::NonNegativeNumber)
-      ->excludes(rank);
-  app.add_flag("-f,--follow", options.follow, "until the job ends, over restarts of the pod");
-  app.add_flag("-p,--previous", options.previous, "of the pod before the newest one");
-  app.add_option("--tail", options.tail, "the last so many lines")->check(CLI::NonNegativeNumber);
-  app.add_option("--since", options.since, "of the last so many seconds")
-      ->check(CLI::PositiveNumber);
-  app.add_flag("--timestamps", options.timestamps);
-  if (const auto over = parse(app, args)) return *over;
+  parser.option("NAME", options.name, "the job").required();
+  add_cluster_flags(parser, options.flags);
+  const auto rank =
+      parser.option("--rank", options.rank, "lines of this rank alone").non_negative();
+  parser.option("--worker", options.worker, "all lines of this worker's pod")
+      .non_negative()
+      .excludes(rank);
+  parser.flag("-f,--follow", options.follow, "until the job ends, over restarts of the pod");
+  parser.flag("-p,--previous", options.previous, "of the pod before the newest one");
+  parser.option("--tail", options.tail, "the last so many lines").non_negative();
+  parser.option("--since", options.since, "of the last so many seconds").positive();
+  parser.flag("--timestamps", options.timestamps);
+  if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(options.flags);
   if (!session) return report("logs", session.error());
   return Logs(options, **session).run();

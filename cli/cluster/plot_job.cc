@@ -1,7 +1,6 @@
-// dsj plot JOB: the curves of a job in a cluster, as far as worker 0's logs tell them.
+// dsj plot JOB: the curves of a job in a cluster, as far as worker 0's logs show them.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -11,6 +10,7 @@
 #include "cli/plot_data.h"
 #include "cli/plot_page.h"
 #include "cli/plot_text.h"
+#include "common/argument_parser.h"
 #include "common/files/posix_files.h"
 #include "common/step_line.h"
 
@@ -25,7 +25,7 @@ struct PlotJobOptions {
   bool ascii = false, watch = false;
 };
 
-/// Later pods did a step again as it counts.
+/// If several pods did a step, the last one counts.
 class Steps {
  public:
   void take(const std::string& log_line) {
@@ -130,7 +130,8 @@ class PlotJob {
   Session& session_;
 };
 
-/// A cluster's flag means a job; else a word that is a path or a directory means directories.
+/// Whether the words are output directories: no cluster flag is given, and a word is a path or a
+/// directory.
 bool means_directories(Arguments args) {
   bool words = false;
   for (const std::string& arg : args) {
@@ -150,19 +151,19 @@ bool means_directories(Arguments args) {
 }  // namespace
 
 int run_plot_jobs(Arguments args, const Connect& connect) {
-  CLI::App app{
+  ArgumentParser parser{
       "Draws loss, lr, grad_norm and tokens per second of a job's logged steps "
       "(spec.training.loggingSteps), read from the logs of worker 0's pods that still exist. "
       "Every step, and evaluations, are in OUTPUT/metrics.jsonl of the job's volume: where it is "
       "mounted, `dsj plot OUTPUT` draws those.",
       "dsj plot"};
   PlotJobOptions options;
-  app.add_option("NAME", options.name, "the job")->required();
-  add_cluster_flags(app, options.flags);
-  app.add_option("--page", options.page, "also a page with the curves, into this file");
-  app.add_flag("--ascii", options.ascii, "stars instead of Braille dots");
-  app.add_flag("--watch", options.watch, "again every ten seconds until the job is over");
-  if (const auto over = parse(app, args)) return *over;
+  parser.option("NAME", options.name, "the job").required();
+  add_cluster_flags(parser, options.flags);
+  parser.option("--page", options.page, "also a page with the curves, into this file");
+  parser.flag("--ascii", options.ascii, "stars instead of Braille dots");
+  parser.flag("--watch", options.watch, "again every ten seconds until the job is over");
+  if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(options.flags);
   if (!session) return report("plot", session.error());
   return PlotJob(options, **session).run();

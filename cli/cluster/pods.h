@@ -1,4 +1,4 @@
-// A job's pods, by worker, and their logs.
+// A job's pods per worker, and their logs.
 #pragma once
 
 #include <functional>
@@ -17,17 +17,17 @@ struct PodRef {
   Json object;
 };
 
-/// By worker, then by incarnation: the newest of a worker is the last.
+/// Sorted by worker, then by incarnation: a worker's newest pod is its last.
 kube::ApiResult<std::vector<PodRef>> pods_of(Session& session, const std::string& job);
 
-/// Whether the pod's container "worker" has begun: it has a log.
+/// Whether the pod's container "worker" has started, and so has a log.
 bool has_log(const PodRef& pod);
 
-/// Each line to `line`, until the log ends; false from `line` ends it.
+/// Calls `line` for each line until the log ends or `line` returns false.
 kube::ApiResult<void> read_log(Session& session, const std::string& pod, kube::LogOptions options,
                                const std::function<bool(const std::string&)>& line);
 
-/// The text behind "[rank N] "; nullptr: the line is not this rank's.
+/// The text behind "[rank N] "; nullptr: the line is of another rank, or of none.
 const char* line_of_rank(const std::string& line, const std::string& prefix);
 std::string rank_prefix(int64_t rank);
 

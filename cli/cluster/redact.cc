@@ -8,7 +8,7 @@ namespace {
 
 constexpr char kGone[] = "<redacted>";
 
-/// Variables that say how a program runs, not who it is.
+/// Variables that say how a program runs, not who runs it.
 constexpr const char* kPlain[] = {"DSJ_",  "OMP_",   "MKL_",        "NCCL_",     "GLOO_",
                                   "CUDA_", "TORCH_", "TOKENIZERS_", "LD_LIBRARY"};
 

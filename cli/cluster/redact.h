@@ -1,4 +1,4 @@
-// Takes out what must not be sent to a colleague. Pure. Secret objects are never read; this is for
+// Removes what must not be sent to a colleague. Pure. Secret objects are never read; this is for
 // what people put elsewhere: variables, arguments, log lines.
 #pragma once
 
@@ -8,12 +8,12 @@
 
 namespace dsj::cli {
 
-/// A job or a pod: values of variables (but those of the operator, of torchrun and of libraries),
-/// arguments as redacted_text() has them, managedFields, kubectl's copy of the manifest.
+/// Redacts a job or a pod: values of variables (except those of the operator, torchrun and
+/// libraries), arguments as redacted_text() does, managedFields, kubectl's copy of the manifest.
 Json redacted(Json object);
 
-/// "--token abc", "password=x", bearer tokens, JSON web tokens, and keys of the usual shapes
-/// (hf_..., AKIA..., ghp_..., sk-...) become "<redacted>".
+/// Replaces by "<redacted>" what follows "--token" or "password=", bearer tokens, JSON web tokens,
+/// and keys of the usual shapes (hf_..., AKIA..., ghp_..., sk-...).
 std::string redacted_text(const std::string& text);
 
 }  // namespace dsj::cli

@@ -1,10 +1,10 @@
 #include "cli/cluster/session.h"
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 
+#include "common/argument_parser.h"
 #include "common/contract.h"
 #include "kube/access.h"
 #include "kube/api_transport.h"
@@ -14,7 +14,7 @@ namespace {
 
 using Kind = kube::ApiError::Kind;
 
-/// Somebody waits in front of a terminal.
+/// Short, because somebody waits at a terminal.
 constexpr kube::ClientOptions kPatience{.attempts = 3,
                                         .deadline = kube::Milliseconds(20'000),
                                         .request_timeout = kube::Milliseconds(15'000)};
@@ -29,10 +29,10 @@ Result<kube::Access> access_of(const ClusterFlags& flags) {
 
 }  // namespace
 
-void add_cluster_flags(CLI::App& app, ClusterFlags& flags) {
-  app.add_option("-n,--namespace", flags.ns, "where the job is (the context's)");
-  app.add_option("--context", flags.context, "of the kubeconfig (its current one)");
-  app.add_option("--kubeconfig", flags.kubeconfig, "its file ($KUBECONFIG, ~/.kube/config)");
+void add_cluster_flags(ArgumentParser& parser, ClusterFlags& flags) {
+  parser.option("-n,--namespace", flags.ns, "where the job is (the context's)");
+  parser.option("--context", flags.context, "of the kubeconfig (its current one)");
+  parser.option("--kubeconfig", flags.kubeconfig, "its file ($KUBECONFIG, ~/.kube/config)");
 }
 
 Session::Session(std::shared_ptr<kube::Transport> transport, kube::Clock& clock, std::string ns,
@@ -67,7 +67,7 @@ int report_api(const char* verb, const Session& session, const std::string& what
   int code = 1;
   if (error.kind == Kind::NotFound) {
     code = kExitNotFound;
-    // An unknown kind's message names no object.
+    // The message for an unknown kind names no object.
     hint = error.message.find('"') == std::string::npos
                ? "the cluster has no DeepSpeedJobs: install the chart (docs/install.md)"
                : "`kubectl dsj get -A` lists every job; this looked in namespace " + session.ns;

@@ -1,6 +1,6 @@
-// What every verb against a cluster has in common: kubectl's own flags, the connection, and what is
-// said when the API server refuses. Verbs get the connection from a Connect, so that tests hand in
-// an API server in memory.
+// What all verbs against a cluster share: kubectl's own flags, the connection, and the message when
+// the API server refuses. A verb gets its connection from a Connect, so that tests pass an API
+// server in memory.
 #pragma once
 
 #include <functional>
@@ -8,52 +8,53 @@
 #include <string>
 
 #include "cli/verbs.h"
+#include "common/argument_parser.h"
 #include "kube/client.h"
 
 namespace dsj::cli {
 
-/// Exit codes of these verbs, beside those of verbs.h.
+/// Exit codes of these verbs, besides those of verbs.h.
 inline constexpr int kExitNotFound = 4;     ///< no such job, or no DeepSpeedJobs at all
-inline constexpr int kExitForbidden = 5;    ///< not let in, or not allowed to
-inline constexpr int kExitUnreachable = 6;  ///< no answer
+inline constexpr int kExitForbidden = 5;    ///< not authenticated, or not allowed
+inline constexpr int kExitUnreachable = 6;  ///< the API server did not answer
 
 struct ClusterFlags {
   std::string ns, context, kubeconfig;
 };
 /// -n/--namespace, --context, --kubeconfig.
-void add_cluster_flags(CLI::App& app, ClusterFlags& flags);
+void add_cluster_flags(ArgumentParser& parser, ClusterFlags& flags);
 
-/// Both outlive the session; `transport` may be shared.
+/// A connection and what a verb needs with it. The clock must outlive it.
 class Session {
  public:
   Session(std::shared_ptr<kube::Transport> transport, kube::Clock& clock, std::string ns,
           std::string server);
 
-  const std::string ns;      ///< of the flag, else of the context, else "default"
+  const std::string ns;      ///< from the flag, else the context, else "default"
   const std::string server;  ///< for messages
   kube::Clock& clock;
   kube::Transport& transport() { return *transport_; }
   kube::Client client;
-  kube::Cancel cancel;  ///< ends what the verb waits for
+  kube::Cancel cancel;  ///< cancels what the verb waits for
 
  private:
   std::shared_ptr<kube::Transport> transport_;
 };
 using Connect = std::function<Result<std::unique_ptr<Session>>(const ClusterFlags&)>;
 
-/// By the kubeconfig, or by the account of the pod that this runs in.
+/// Connects by the kubeconfig, or in a pod by the pod's account.
 Result<std::unique_ptr<Session>> connect_to_cluster(const ClusterFlags& flags);
 
 kube::Resource jobs_resource();
 
-/// Prints what went wrong, with what to do, on stderr; the exit code. `what`: "job \"x\"", or
+/// Prints on stderr what went wrong and what to do; returns the exit code. `what`: "job \"x\"", or
 /// empty.
 int report_api(const char* verb, const Session& session, const std::string& what,
                const kube::ApiError& error);
 
-/// Seconds since 1970 of "2026-01-31T12:00:00Z", fractions dropped; -1: no such time.
+/// "2026-01-31T12:00:00Z" as seconds since 1970, without fractions; -1: not such a text.
 int64_t seconds_of(const std::string& time);
-/// "45s", "12m", "3h", "5d", as kubectl has it; "-" for no time.
+/// "45s", "12m", "3h", "5d", as in kubectl; "-": no time.
 std::string age_text(const std::string& time, int64_t now);
 int64_t now_seconds(kube::Clock& clock);
 

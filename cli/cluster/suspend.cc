@@ -1,9 +1,9 @@
-// dsj suspend, dsj resume: spec.suspend, and waiting until it is so.
-#include <CLI/CLI.hpp>
+// dsj suspend, dsj resume: sets spec.suspend and waits until the job has followed.
 #include <cstdio>
 
 #include "cli/cluster/json_path.h"
 #include "cli/cluster/verbs.h"
+#include "common/argument_parser.h"
 
 namespace dsj::cli {
 namespace {
@@ -91,14 +91,13 @@ class Switch {
 };
 
 int run(const char* verb, bool suspend, const char* help, Arguments args, const Connect& connect) {
-  CLI::App app{help, std::string("dsj ") + verb};
+  ArgumentParser parser{help, std::string("dsj ") + verb};
   SuspendOptions options;
-  app.add_option("NAME", options.name, "the job")->required();
-  add_cluster_flags(app, options.flags);
-  app.add_flag("--wait", options.wait, "until it is so");
-  app.add_option("--timeout", options.timeout, "of --wait, in seconds (900)")
-      ->check(CLI::PositiveNumber);
-  if (const auto over = parse(app, args)) return *over;
+  parser.option("NAME", options.name, "the job").required();
+  add_cluster_flags(parser, options.flags);
+  parser.flag("--wait", options.wait, "until it is so");
+  parser.option("--timeout", options.timeout, "of --wait, in seconds (900)").positive();
+  if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(options.flags);
   if (!session) return report(verb, session.error());
   return Switch(verb, suspend, options, **session).run();

@@ -1,4 +1,4 @@
-// The API server's Table (meta.k8s.io/v1) and text in columns. Pure.
+// The API server's Table (meta.k8s.io/v1), and text in columns. Pure.
 #pragma once
 
 #include <string>
@@ -10,16 +10,16 @@ namespace dsj::cli {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-/// Columns of their widest cell, three spaces apart; no spaces at the ends of lines.
+/// Columns as wide as their widest cell, three spaces apart; no spaces at the ends of lines.
 std::string columns_text(const Rows& rows);
 
 struct TableView {
-  bool wide = false;            ///< columns of a priority above 0, too
-  bool with_namespace = false;  ///< a first column from the rows' objects
+  bool wide = false;            ///< also columns of a priority above 0
+  bool with_namespace = false;  ///< with the namespace as first column
 };
-/// The table's column names in capitals.
+/// The table's column names, in capitals.
 std::vector<std::string> heading(const Json& table, const TableView& view);
-/// A null cell is "<none>", as kubectl has it.
+/// The rows. A null cell is "<none>", as in kubectl.
 Rows body(const Json& table, const TableView& view);
 
 }  // namespace dsj::cli

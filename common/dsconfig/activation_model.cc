@@ -5,7 +5,7 @@
 namespace dsj::dsconfig {
 namespace {
 
-/// The head's logits that are alive at a time (engine/models/head.cc).
+/// Logit elements that the head holds at a time (engine/models/head.cc).
 constexpr int64_t kLogits = int64_t{32} << 20;
 
 struct StepShape {
@@ -24,22 +24,22 @@ struct StepShape {
         shared_heads(input.model.num_kv_heads < input.model.num_heads),
         widened(element == 2 && !input.native_products) {}
   const int64_t batch, seq, rows, hidden, query, qkv, inner, vocab, element, heads;
-  const int64_t mlp_width;  ///< gate and up, or the one input of GPT-2's activation
-  const bool shared_heads;  ///< key and value heads serve several query heads: copies are made
+  const int64_t mlp_width;  ///< gate and up, or the input of GPT-2's activation
+  const bool shared_heads;  ///< query heads share key and value heads: copies are made
   const bool widened;       ///< 16-bit products run on fp32 copies
 };
 
-/// oneDNN packs blocks of a 16-bit product's operands; it was never seen to take more.
+/// oneDNN packs blocks of a 16-bit product's operands. Measurements never showed more.
 constexpr int64_t kPacking = 256 << 10;
 
-/// A product [n, i] x [i, o] in fp32 with both sides widened; then, where the result is added to
-/// what is there, it is rounded first.
+/// An fp32 product [n, i] x [i, o] with both sides widened. A result that is added to something is
+/// rounded first.
 int64_t product(const StepShape& s, int64_t n, int64_t i, int64_t o, bool accumulated) {
   if (!s.widened) return 0;
   return std::max(4 * (n * i + i * o + n * o), accumulated ? (4 + s.element) * i * o : 0);
 }
 
-/// The flash kernels' own buffers of one thread: scores of a tile of queries against one of keys,
+/// The flash kernels' own buffers, per thread: scores of a tile of queries against a tile of keys,
 /// and their sums.
 int64_t attention_tile(const StepShape& s, int64_t head_dim) {
   const int64_t queries = s.seq >= 768 ? 256 : s.seq >= 192 ? 64 : 32;
@@ -47,8 +47,8 @@ int64_t attention_tile(const StepShape& s, int64_t head_dim) {
   return 4 * (2 * queries * keys + queries * (2 + head_dim));
 }
 
-/// A sliding window's mask, and how it is made; with dropout the plain form keeps the scores of one
-/// sequence, four of them in backward.
+/// A sliding window's mask and what makes it. With dropout the plain form keeps one sequence's
+/// scores: four copies in backward.
 int64_t scores(const StepShape& s, const layout::ModelConfig& model) {
   int64_t bytes = model.windows.empty() ? 0 : s.seq * s.seq * (s.widened ? 6 : 2 + s.element);
   if (model.dropout.attention > 0) bytes += s.seq * s.seq * (6 + 4 * 5 * s.heads);
@@ -56,15 +56,15 @@ int64_t scores(const StepShape& s, const layout::ModelConfig& model) {
 }
 
 int64_t attention_forward(const StepShape& s) {
-  const int64_t heads = s.shared_heads ? 2 * s.query : 0;  // keys and values, repeated
+  const int64_t heads = s.shared_heads ? 2 * s.query : 0;  // repeated keys and values
   if (!s.widened) return s.rows * heads * s.element;
-  return s.rows * (s.qkv + heads + s.query) * 4;  // qkv widened; the result before rounding
+  return s.rows * (s.qkv + heads + s.query) * 4;  // widened qkv; the result before rounding
 }
 
 int64_t attention_backward(const StepShape& s) {
   const int64_t type = s.widened ? 4 : s.element;
   const int64_t heads = s.shared_heads ? 2 * s.query : 0;
-  const int64_t gradients = 3 * s.query + (s.shared_heads ? s.query : 0);  // and one being folded
+  const int64_t gradients = 3 * s.query + (s.shared_heads ? s.query : 0);  // one being summed
   const int64_t widened = s.widened ? s.qkv + 2 * s.query : 0;             // qkv, dout, out
   return s.rows * ((heads + gradients + widened) * type + (s.query + s.qkv) * s.element);
 }
@@ -75,16 +75,16 @@ ActivationModel activation_model(const MemoryInput& input) {
   const StepShape s(input);
   const ResolvedConfig& config = input.config;
   ActivationModel a;
-  const int64_t row = s.rows * s.element;  // bytes of one column of activations
+  const int64_t row = s.rows * s.element;  // bytes of a column of activations
   a.step = config.gradient_accumulation_steps * s.rows * 2 * 8 + s.seq * input.model.head_dim * 4;
   a.boundary = row * s.hidden;
   const int64_t sums = s.rows * (2 + input.model.num_heads) * 4;  // norms, attention's log-sum-exp
-  // Queries and keys before their own norm, and its sums.
+  // Queries and keys before their head norm, and the norm's sums.
   const int64_t head_norms = input.model.qk_norm
                                  ? row * (s.query + input.model.kv_size()) +
                                        s.rows * (s.heads + input.model.num_kv_heads) * 4
                                  : 0;
-  // h1, x2, h2; qkv; the attention's result; gate and up
+  // h1, x2, h2; qkv; the attention's output; gate and up
   a.kept = row * (3 * s.hidden + s.qkv + s.query + s.mlp_width) + sums + head_norms;
 
   const int64_t tile = attention_tile(s, input.model.head_dim) + scores(s, input.model);
@@ -92,32 +92,32 @@ ActivationModel activation_model(const MemoryInput& input) {
   const int64_t at_mlp = row * s.inner + result;
   if (!input.recompute) {
     a.forward = std::max(at_mlp, attention_forward(s) + tile);
-  } else {  // nothing is kept: h1 and qkv go before the MLP, everything after it
+  } else {  // nothing is kept: h1 and qkv are freed before the MLP, the rest after
     const int64_t first =
         row * (2 * s.hidden + s.qkv + s.query) + sums + attention_forward(s) + tile;
     const int64_t second = row * (2 * s.hidden + s.mlp_width + s.inner) + result + sums;
     a.forward = std::max(first, second);
   }
 
-  // da and the recomputed silu(gate) * up; then dh, or the attention's gradients when the MLP's
-  // tensors are gone.
+  // da and the recomputed silu(gate) * up; then dh, or the attention's gradients once the MLP's
+  // tensors are freed.
   const int64_t packing = s.element == 2 && !s.widened ? kPacking : 0;
   const int64_t mlp = 2 * row * s.inner + packing;
   const int64_t mlp_freed = row * (2 * s.hidden + s.mlp_width);  // x2, h2, gate_up
   const int64_t attended = attention_backward(s) + tile - mlp_freed;
   a.backward = std::max({mlp, a.boundary, attended});
-  if (input.recompute) a.backward = std::max(a.backward, at_mlp);  // while it is made again
+  if (input.recompute) a.backward = std::max(a.backward, at_mlp);  // during recompute
 
   const int64_t targets = s.batch * (s.seq - 1);
   const int64_t piece = std::clamp<int64_t>(kLogits / s.vocab, 1, (targets + 1) / 2);
-  const int64_t picked = targets * s.hidden * s.element;  // of each row that has a target
-  a.head = a.boundary +                                   // dx
-           3 * picked + targets * 4 +                     // the rows, normed, dh; sums
+  const int64_t picked = targets * s.hidden * s.element;              // the rows that have a target
+  a.head = a.boundary +                                               // dx
+           3 * picked + targets * 4 +                                 // the rows, normed, dh; sums
            std::max(piece * s.vocab * s.element + packing, picked) +  // logits; then dpicked
            s.rows * (8 * 4 + 1);                                      // labels, shifted and found
-  a.embedding = s.element == 2 ? 2 * a.boundary : a.boundary;  // dx, and as rows are added up
+  a.embedding = s.element == 2 ? 2 * a.boundary : a.boundary;         // dx, and its sum over rows
 
-  // The gradient of a weight is added to when a micro-step or a piece of logits came before.
+  // A weight's gradient is added to if a micro-step or a piece of logits came before.
   const bool again =
       config.gradient_accumulation_steps > 1 && config.grad_accum_dtype == config.precision;
   a.layer_products = std::max({product(s, s.rows, s.hidden, s.qkv, again),

@@ -1,5 +1,5 @@
-// Bytes of activations and of the scratch of matrix products, read off what the units keep and use
-// (engine/models): an upper bound, exact but for small temporaries. Internal to memory_model.
+// Bytes of activations and of the scratch of matrix products, derived from what the units keep and
+// use (engine/models). An upper bound, exact but for small temporaries. Internal to memory_model.
 // Pure.
 #pragma once
 
@@ -10,15 +10,15 @@
 namespace dsj::dsconfig {
 
 struct ActivationModel {
-  int64_t step = 0;      ///< held from a step's first action to its last: ids, labels, rope tables
+  int64_t step = 0;      ///< held for the whole step: ids, labels, rope tables
   int64_t boundary = 0;  ///< between two units: [rows, hidden]
-  int64_t kept = 0;      ///< what a layer keeps for its backward, its input not counted
-  // The most beyond that, while ...
+  int64_t kept = 0;      ///< what a layer keeps for backward, without its input
+  // The most beyond that while ...
   int64_t forward = 0;   ///< a layer runs forward and keeps what it needs
-  int64_t backward = 0;  ///< a layer runs backward (what it kept and its dy not counted)
-  int64_t head = 0;      ///< the head turns
+  int64_t backward = 0;  ///< a layer runs backward (without what it kept and its dy)
+  int64_t head = 0;      ///< the head runs
   int64_t embedding = 0;
-  // Scratch of products that run in another type than the tensors', counted as buckets.
+  // Scratch of products that run in a type other than the tensors'; counted as buckets.
   int64_t layer_products = 0, head_products = 0;
 };
 

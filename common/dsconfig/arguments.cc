@@ -1,4 +1,4 @@
-// The training arguments' own rules, and resolve() itself, which runs the parts in order.
+// The rules of the training arguments, and resolve(), which runs the parts in order.
 #include <algorithm>
 
 #include "common/dsconfig/resolver.h"
@@ -85,12 +85,13 @@ bool Resolution::runnable() const {
       findings, [](const Finding& finding) { return finding.severity != Severity::Warning; });
 }
 
-Resolution resolve(const nlohmann::json& ds_config, const TrainingArgs& training,
-                   const Facts& facts) {
+namespace {
+
+Resolution run(const Checked& checked, const TrainingArgs& training, const Facts& facts,
+               bool alone) {
   Resolution resolution;
-  const Checked checked = check(ds_config);
   resolution.findings = checked.findings;
-  Resolver resolver(checked, training, facts, resolution);
+  Resolver resolver(checked, training, facts, alone, resolution);
   resolver.arguments();
   resolver.batch();
   resolver.precision();
@@ -105,6 +106,13 @@ Resolution resolve(const nlohmann::json& ds_config, const TrainingArgs& training
   return resolution;
 }
 
+}  // namespace
+
+Resolution resolve(const nlohmann::json& ds_config, const TrainingArgs& training,
+                   const Facts& facts) {
+  return run(check(ds_config), training, facts, false);
+}
+
 Resolution resolve_alone(const nlohmann::json& ds_config) {
   const Checked checked = check(ds_config);
   const auto given = [&](const char* path) -> int64_t {
@@ -114,12 +122,13 @@ Resolution resolve_alone(const nlohmann::json& ds_config) {
   const int64_t train = given("train_batch_size");
   const int64_t micro = given("train_micro_batch_size_per_gpu");
   const int64_t accumulation = given("gradient_accumulation_steps");
-  int64_t world = 1;  // only all three together fix it
+  int64_t world = 1;  // only all three together decide it
   int64_t per_step = 0;
   if (train > 0 && micro > 0 && accumulation > 0 &&
       !__builtin_mul_overflow(micro, accumulation, &per_step) && train % per_step == 0)
     world = std::min<int64_t>(train / per_step, INT32_MAX);
-  Resolution resolution = resolve(ds_config, {}, {.world_size = static_cast<int>(world)});
+  const Facts facts{.world_size = static_cast<int>(world)};
+  Resolution resolution = run(checked, {}, facts, true);
   if (train > 0 && micro > 0 && accumulation > 0)
     for (Finding& finding : resolution.findings)
       if (finding.path == "train_batch_size" && finding.severity == Severity::Error)

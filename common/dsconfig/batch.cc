@@ -26,7 +26,7 @@ std::string shown(int64_t train, int64_t micro, int64_t accumulation, int64_t wo
          std::to_string(accumulation) + " x " + std::to_string(world);
 }
 
-/// The product, or nothing when it leaves int64.
+/// The product; nullopt: it is outside int64.
 std::optional<int64_t> product(int64_t a, int64_t b, int64_t c) {
   int64_t ab = 0, abc = 0;
   if (__builtin_mul_overflow(a, b, &ab) || __builtin_mul_overflow(ab, c, &abc)) return std::nullopt;
@@ -35,7 +35,7 @@ std::optional<int64_t> product(int64_t a, int64_t b, int64_t c) {
 
 /// The divisor of `number` nearest to `wanted`.
 int64_t nearest_divisor(int64_t number, int64_t wanted) {
-  constexpr int64_t kFar = 1'000'000;  // a search, not a factorisation
+  constexpr int64_t kFar = 1'000'000;  // how far to search
   for (int64_t step = 0; step < kFar; ++step) {
     if (wanted - step >= 1 && number % (wanted - step) == 0) return wanted - step;
     if (wanted + step <= number && number % (wanted + step) == 0) return wanted + step;

@@ -1,5 +1,5 @@
-// The batch triangle: train_batch_size = micro batch x accumulation x world size, DeepSpeed's rule.
-// Arithmetic only; resolve() calls it.
+// DeepSpeed's batch rule: train_batch_size = micro-batch x accumulation x world size. Arithmetic
+// only; resolve() calls it.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace dsj::dsconfig {
 
 struct BatchValue {
-  std::optional<int64_t> value;  ///< > 0 when given
+  std::optional<int64_t> value;  ///< above 0 if given
   std::string from;              ///< who set it: "ds_config", "training.perDeviceTrainBatchSize"
 };
 
@@ -24,12 +24,12 @@ struct BatchTriple {
 
 struct BatchAnswer {
   std::optional<BatchTriple> triple;
-  std::string problem;  ///< the numbers and who set each, when there is no triple
-  std::string hint;     ///< the nearest triples that hold
+  std::string problem;  ///< if there is no triple: the numbers, and who set each
+  std::string hint;     ///< the nearest valid triples
 };
 
-/// Two of the three decide the third; train alone: one micro-step; micro alone: one micro-step;
-/// accumulation alone or nothing: refused.
+/// Two of the three decide the third. Train alone or micro alone: one micro-step. Accumulation
+/// alone, or nothing: refused.
 BatchAnswer solve_batch(const BatchGiven& given);
 
 }  // namespace dsj::dsconfig

@@ -74,7 +74,7 @@ bool any_enabled(const json& object, int depth = 0) {
   return false;
 }
 
-/// Sections where both versions of DeepSpeed refuse a key they do not know.
+/// Sections in which both versions of DeepSpeed refuse an unknown key.
 bool forbids_unknown(const std::string& section) {
   static const std::set<std::string> sections = {"zero_optimization",
                                                  "zero_optimization.offload_param",
@@ -104,7 +104,7 @@ class Checker {
     out_.findings.push_back({severity, path, std::move(message), std::move(hint)});
   }
 
-  /// `path` is the table's, `written` the user's. `on`: unsupported and inert keys are spoken of.
+  /// `path` is the table's, `written` the user's. `on`: report unsupported and inert keys.
   void section(const std::string& path, const std::string& written, const json& object, json& to,
                bool on) {
     std::set<const Key*> seen;
@@ -129,7 +129,7 @@ class Checker {
   }
 
   void unknown(const std::string& path, const std::string& here, const std::string& name) {
-    if (++unknown_ > kUnknownMax) {  // whoever sends more wants to see us search
+    if (++unknown_ > kUnknownMax) {  // so many are no slip: stop searching
       if (unknown_ == kUnknownMax + 1)
         report(Severity::Error, here,
                "one more key that nobody knows, after " + std::to_string(kUnknownMax) + " others",
@@ -215,7 +215,7 @@ class Checker {
     if (key.path == "optimizer" || key.path == "scheduler") types_[key.path] = type_of(value);
     if (!key.open) section(key.path, here, value, to, speak);
     if (!speak || (key.state != State::Inert && key.state != State::Unsupported)) return;
-    if (key.gate == Gate::Always) {  // an inert section: its keys in one line
+    if (key.gate == Gate::Always) {  // an inert section: one finding for all its keys
       inert_section(key, here, to);
       return;
     }
@@ -255,7 +255,7 @@ class Checker {
     return type != object.end() && type->is_string() ? type->get<std::string>() : "";
   }
 
-  /// Parameters of an optimizer or scheduler that is not built are that one's business.
+  /// If the optimizer or scheduler is not built, its parameters are not checked.
   bool params_are_ours(const char* section, Support (*support)(const std::string&)) {
     const std::string& type = types_[section];
     return type.empty() || support(type) != Support::Elsewhere;
@@ -289,7 +289,7 @@ class Checker {
           if (const auto whole = text::to_int(value.get<double>())) return json(*whole);
         } else if (value.is_string()) {
           if (const auto whole = text::parse_int(word)) read = json(*whole);
-          // Hugging Face's integrations write inf here to silence the engine.
+          // Hugging Face's integrations write inf here to silence DeepSpeed.
           if (key.path == "steps_per_print" && text::normalized(word).starts_with("inf"))
             read = json(0);
         }
@@ -330,7 +330,7 @@ class Checker {
       value = choice;
       return true;
     }
-    if (key.path == "scheduler.params.warmup_type") {  // DeepSpeed goes on with log
+    if (key.path == "scheduler.params.warmup_type") {  // DeepSpeed then uses log
       report(Severity::Warning, here,
              "found " + shown(value) + ", which DeepSpeed reads as \"log\"",
              "write \"log\" or \"linear\"");
@@ -345,7 +345,7 @@ class Checker {
 
   void judge(const Key& key, const std::string& here, const json& value) {
     if (key.state != State::Inert && key.state != State::Unsupported) return;
-    if (value == key.fallback || key.path == "fp16.enabled") return;  // resolve() judges fp16
+    if (value == key.fallback || key.path == "fp16.enabled") return;  // resolve() judges that one
     for (const json& neutral : key.neutral)
       if (value == neutral) return;
     if (key.state == State::Inert)

@@ -9,11 +9,11 @@
 namespace dsj::dsconfig {
 namespace {
 
-/// Bytes of a kind that all ranks of a host take of one limit.
+/// What all ranks of a host need of one limit, in bytes of one kind.
 struct Need {
   const char* noun;
   const Limit* limit;
-  int64_t ranks;  ///< that share the limit
+  int64_t ranks;  ///< ranks that share the limit
   std::function<int64_t(const FitInput&)> bytes_per_rank;
 };
 
@@ -63,7 +63,7 @@ std::string micro_batch_text(const FitInput& input) {
          " with gradient_accumulation_steps " + std::to_string(config.gradient_accumulation_steps);
 }
 
-/// What a user may change, the cheapest for the run first: one thing at a time, then together.
+/// What a user may change, the cheapest for the run first: one change at a time, then together.
 std::vector<Change> changes_of(const FitInput& input) {
   std::vector<Change> changes;
   const ResolvedConfig& config = input.memory.config;
@@ -106,7 +106,7 @@ std::vector<Change> changes_of(const FitInput& input) {
   return changes;
 }
 
-/// More hosts of as many ranks each, with everything else that helps.
+/// More hosts with as many ranks each, together with everything else that helps.
 std::optional<std::string> more_workers(const FitInput& last, const std::string& with,
                                         const Limits& limits) {
   const int now = last.memory.world;

@@ -1,5 +1,5 @@
-// Whether a run fits into what it may use, and the first change that would make it fit. Decides;
-// reads nothing. Called by `dsj plan` and `dsj run` (cli/limits.h finds the limits).
+// Whether a run fits into its limits, and the first change that would make it fit. It decides and
+// reads nothing. `dsj plan` and `dsj run` call it; cli/limits.h finds the limits.
 #pragma once
 
 #include <cstdint>
@@ -11,35 +11,35 @@
 
 namespace dsj::dsconfig {
 
-/// Bytes, and who says so. Unset: unknown, and nothing is refused for it.
+/// A number of bytes and its source. Unset: unknown; then nothing is refused.
 struct Limit {
   std::optional<int64_t> bytes;
   std::string from = {};  ///< "the container's memory.max", "--memory"
 };
 
 struct Limits {
-  Limit device;       ///< of one rank's accelerator; unset: the ranks compute in host memory
-  Limit host;         ///< of one worker, for all its ranks
-  Limit output_disk;  ///< free where the output goes
+  Limit device;       ///< of one rank's accelerator; unset: no accelerator
+  Limit host;         ///< of one worker, shared by its ranks
+  Limit output_disk;  ///< free at the output directory
   Limit nvme_disk;    ///< free below nvme_path
-  /// Free below offload_param's nvme_path where that is another than offload_optimizer's; then
-  /// nvme_disk is for the optimizer alone.
+  /// Free below offload_param's nvme_path, if that differs from offload_optimizer's; nvme_disk is
+  /// then for the optimizer alone.
   Limit nvme_parameter_disk;
 };
 
 struct FitInput {
   MemoryInput memory;
   int ranks_per_host = 1;       ///< ranks that share `host` and the disks
-  int64_t new_checkpoints = 0;  ///< that lie on the disk at once, beyond those already there
+  int64_t new_checkpoints = 0;  ///< on the disk at once, beyond those already there
 };
 
 struct Misfit {
   std::string what;  ///< "2 ranks need 3.1 GiB of host memory, the container's memory.max is ..."
-  /// The first change, tried in the model, that makes it fit; or that none of them does.
+  /// The first change, tried in the model, that makes it fit; or that none does.
   std::string remedy;
 };
 
-/// Everything that does not fit; empty: it fits, as far as the limits are known.
+/// Everything that does not fit. Empty: it fits, as far as the limits are known.
 std::vector<Misfit> check_fit(const FitInput& input, const Limits& limits);
 
 /// "1.5 GiB".

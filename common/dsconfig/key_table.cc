@@ -19,15 +19,15 @@ const char* meaning_of(State state) {
     case State::Works:
       return "does what it says; the named test fails if it is ignored";
     case State::Moot:
-      return "accepted in silence: no value of it can change a run here";
+      return "accepted silently: none of its values can change a run here";
     case State::Inert:
-      return "another value than the default gets a warning with the reason; the run goes on";
+      return "a value other than the default gets a warning with the reason; the run continues";
     case State::Unsupported:
-      return "another value than the default stops the run with the reason";
+      return "a value other than the default stops the run with the reason";
     case State::Rejected:
-      return "another value than the default is an error, as in DeepSpeed";
+      return "a value other than the default is an error, as in DeepSpeed";
     case State::WithSection:
-      return "read with its section, or with the key that switches it on, and judged there";
+      return "judged together with its section, or with the key that switches it on";
   }
   return "";
 }
@@ -52,7 +52,7 @@ const char* name_of(Type type) {
   return "any";
 }
 
-/// A section that only holds keys: nothing to say about it.
+/// A section that only holds keys: it has no row.
 bool is_container(const Key& key) {
   return key.type == Type::Section && key.state == State::Works;
 }
@@ -172,9 +172,11 @@ Result<std::string> key_table_markdown(const std::vector<Key>& table) {
   DSJ_TRY_STATUS(checked(table));
   std::string text =
       "# ds_config, key by key\n\n"
-      "Printed from the table that reads and checks ds_config (`make docs`); a test fails when "
-      "this "
-      "page differs from it.\n\n| state | keys | |\n|---|---|---|\n";
+      "What each key of ds_config does here, and which test proves it, for anyone who checks a "
+      "ds_config.\n"
+      "`make docs` prints this page from the table that reads and checks ds_config; a test fails "
+      "when the\n"
+      "page differs from the table.\n\n| state | keys | meaning |\n|---|---|---|\n";
   const auto counts = counts_of(table);
   int total = 0;
   for (const State state : kStates) {
@@ -185,10 +187,14 @@ Result<std::string> key_table_markdown(const std::vector<Key>& table) {
   }
   text +=
       "| all | " + std::to_string(total) +
-      " | |\n\nDefaults are DeepSpeed 0.19's, 0.13.1's beside them where they differ. \"auto\" is "
-      "Hugging Face's rule, with the argument it takes;\na key without a rule takes its default "
-      "and a warning. A key that is not here is an error when it is a near miss of one that "
-      "is,\nelse a warning.\n";
+      " | |\n\n"
+      "Defaults are those of DeepSpeed 0.19; where 0.13.1 differs, its default is in parentheses. "
+      "\"auto\" shows\n"
+      "Hugging Face's rule with the argument that it reads. \"auto\" in a key without a rule takes "
+      "the default and\n"
+      "gives a warning. A key that is not on this page is an error if it is a near miss of one "
+      "that is; otherwise\n"
+      "it is a warning.\n";
   std::vector<std::string> sections;
   for (const Key& key : table)
     if (std::ranges::find(sections, section_name(key)) == sections.end())

@@ -38,7 +38,7 @@ const Index& index() {
   return built;
 }
 
-/// Words that many sections use: finding one elsewhere says nothing.
+/// Words that many sections use. Finding one in another section says nothing.
 bool is_common_word(const std::string& name) {
   static const std::set<std::string> words = {
       "enabled",     "type",           "params",  "device",   "seed",      "version",

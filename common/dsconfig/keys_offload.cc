@@ -32,8 +32,8 @@ void add_common(std::vector<Key>& keys, const std::string& section, const std::s
                   .type = Bool,
                   .fallback = true,
                   .state = Moot,
-                  .reason = "page-locked host memory serves copies to an accelerator: used where "
-                            "there is one, without one there is nothing to lock it for",
+                  .reason = "page-locked host memory speeds up copies to an accelerator: it is "
+                            "used if there is one, and has no effect otherwise",
                   .fallback_013 = false,
                   .stages = stages});
 }
@@ -57,7 +57,7 @@ void add_old_names(std::vector<Key>& keys) {
                   .type = Bool,
                   .fallback = false,
                   .state = State::Moot,
-                  .reason = "as offload_optimizer.pin_memory"});
+                  .reason = "the same as offload_optimizer.pin_memory"});
 }
 
 void add_optimizer(std::vector<Key>& keys) {
@@ -77,7 +77,7 @@ void add_optimizer(std::vector<Key>& keys) {
                   .type = Bool,
                   .fallback = false,
                   .state = Moot,
-                  .reason = "DeepSpeed overwrites it: pipeline_read or pipeline_write"});
+                  .reason = "DeepSpeed overwrites it with pipeline_read or pipeline_write"});
   keys.push_back({.path = section + ".fast_init",
                   .type = Bool,
                   .fallback = false,
@@ -165,8 +165,8 @@ std::vector<Key> offload_keys() {
                   .type = Type::Bool,
                   .fallback = false,
                   .state = State::Moot,
-                  .reason = "every rank owns an equal slice of every bucket, so the copies to host "
-                            "memory are spread over the ranks whatever it says",
+                  .reason = "every rank owns an equal slice of every bucket, so copies to host "
+                            "memory are always spread over the ranks",
                   .stages = "1, 2"});
   add_old_names(keys);
   add_param(keys);

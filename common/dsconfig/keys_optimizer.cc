@@ -61,7 +61,7 @@ std::vector<Key> optimizer_keys() {
        .type = Bool,
        .fallback = true,
        .state = Moot,
-       .reason = "a gradient is always forgotten after the step"},
+       .reason = "the gradient is always cleared after the step"},
       {.path = "optimizer.params.fp32_optimizer_states",
        .type = Bool,
        .fallback = true,

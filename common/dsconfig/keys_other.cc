@@ -77,8 +77,8 @@ std::vector<Key> observation_keys() {
   using enum Type;
   using enum State;
   const char* own_flag =
-      "it acts on models that call DeepSpeed's checkpointing; a Hugging Face "
-      "model recomputes by training.gradientCheckpointing";
+      "it acts only on models that call DeepSpeed's checkpointing; for a Hugging Face "
+      "model set training.gradientCheckpointing";
   std::vector<Key> keys = {
       {.path = "wall_clock_breakdown",
        .type = Bool,
@@ -100,7 +100,7 @@ std::vector<Key> observation_keys() {
        .type = String,
        .fallback = "Warn",
        .state = Moot,
-       .reason = "ranks that see different checkpoints always stop, whatever it says",
+       .reason = "ranks that see different checkpoints always stop, whatever this key says",
        .choices = {"Ignore", "Warn", "Fail"}},
       {.path = "checkpoint.load_universal",
        .type = Bool,
@@ -146,7 +146,7 @@ std::vector<Key> observation_keys() {
   add(keys, "timers.throughput", "enabled:b=true synchronized:b=true", Moot,
       "metrics.jsonl always has the time of every step");
   const std::string no_monitor =
-      "this monitor sends what it gets to a server; metrics.jsonl, tensorboard and csv_monitor "
+      "this monitor sends its values to a server; metrics.jsonl, tensorboard and csv_monitor "
       "have "
       "the values of every step";
   for (const char* monitor : {"tensorboard", "csv_monitor"})

@@ -50,7 +50,7 @@ std::vector<Key> precision_keys() {
        .reason = "the master weights are always fp32 (DeepSpeed has this with CPU offload only)",
        .aliases = {"fp16_master_weights_and_gradients"}},
       // Written by DeepSpeed's older examples; nothing reads it.
-      {.path = "fp16.opt_level", .type = Any, .state = Inert, .reason = "it belongs to amp"},
+      {.path = "fp16.opt_level", .type = Any, .state = Inert, .reason = "it is a setting of amp"},
 
       {.path = "bf16", .type = Section, .aliases = {"bfloat16"}},
       {.path = "bf16.enabled",
@@ -63,7 +63,7 @@ std::vector<Key> precision_keys() {
        .type = Bool,
        .fallback = false,
        .state = Moot,
-       .reason = "a gradient is always taken up as soon as its unit is complete"},
+       .reason = "a gradient is always processed as soon as its unit is complete"},
       {.path = "bf16.check_grad_overflow",
        .type = Bool,
        .fallback = true,

@@ -171,7 +171,7 @@ std::vector<Key> scheduler_keys() {
        .type = String,
        .fallback = "cycle",
        .state = Moot,
-       .reason = "torch reads it with scale_fn only"},
+       .reason = "torch reads it only together with scale_fn"},
       {.path = "scheduler.params.base_momentum", .type = Float, .min = 0, .max = 1, .test = torch},
       {.path = "scheduler.params.max_momentum", .type = Float, .min = 0, .max = 1, .test = torch},
       {.path = "scheduler.params.total_steps", .type = Int, .min = 1, .test = torch},

@@ -196,7 +196,7 @@ std::vector<Key> zero_keys() {
        .type = Bool,
        .fallback = false,
        .state = Moot,
-       .reason = "each rank reads its own bytes only, from the first read on",
+       .reason = "each rank reads only its own bytes, from the first read on",
        .stages = "3"},
       {.path = zero + "stage3_module_granularity_threshold",
        .type = Int,

@@ -19,7 +19,7 @@ int64_t bytes_of(Precision precision) {
 
 struct Gauge {
   int64_t live = 0, peak = 0;
-  Gauge* all = nullptr;  ///< what this is a part of
+  Gauge* all = nullptr;  ///< the total that includes this one
   void add(int64_t bytes) {
     live += bytes;
     peak = std::max(peak, live);
@@ -48,7 +48,7 @@ class StepWalk {
   }
 
   void visit(const Action& action) {
-    if (action.micro_step != micro_step_) {  // what a backward that ended early left
+    if (action.micro_step != micro_step_) {  // left by a backward that ended early
       micro_step_ = action.micro_step;
       activations.add(activation_.step - activations.live);
     }
@@ -74,7 +74,7 @@ class StepWalk {
   }
 
   Gauge parameters, gradients, optimizer, buckets, activations, all;
-  int64_t reduced_elements = 0;  ///< sent by one rank
+  int64_t reduced_elements = 0;  ///< elements that one rank sends
 
  private:
   struct FlatState {
@@ -86,7 +86,7 @@ class StepWalk {
   int64_t numel(int flat) const { return plan_.flats[flat].numel(); }
   int64_t shard(int flat) const { return plan_.flats[flat].shard_numel(); }
 
-  /// For the length of an action.
+  /// Counts bytes that live during one action.
   void use(int64_t activation_bytes, int64_t bucket_bytes) {
     buckets.add(bucket_bytes);
     activations.add(activation_bytes);
@@ -98,7 +98,7 @@ class StepWalk {
 
   void forward(int unit) {
     if (unit == 0) return activations.add(activation_.boundary);
-    // The input stays: for backward, or to start again from.
+    // The input stays, for backward or to recompute from.
     activations.add(kept());
     use(activation_.forward, activation_.layer_products);
     activations.add(activation_.boundary);
@@ -137,13 +137,13 @@ class StepWalk {
     }
     if (stage_ <= 1 && (!last || input_.world == 1)) return;
     const int64_t source = stage_ <= 1 && state.whole ? accumulate_ : compute_;
-    if (stage_ >= 2) {  // freed when the reduction is done
+    if (stage_ >= 2) {  // freed once the reduction is done
       state.grad = false;
       state.gradient_in_flight = numel(flat) * compute_;
     }
     if (source != wire_) {
       state.bucket += numel(flat) * wire_;
-      if (stage_ >= 2) {  // the copy travels; the gradient itself goes at once
+      if (stage_ >= 2) {  // the copy is sent; the gradient is freed at once
         gradients.add(-state.gradient_in_flight);
         state.gradient_in_flight = 0;
       }
@@ -192,8 +192,8 @@ class StepWalk {
   int64_t micro_step_ = 0;
 };
 
-/// What a flat keeps of the elements that this rank owns: master, states and, at stage 3, the shard
-/// that gathers read, which in fp32 is the master.
+/// What this rank owns of a flat: master, states and, at stage 3, the shard that gathers read,
+/// which in fp32 is the master.
 void count_owned(const layout::OffloadPlan& plan, const layout::FlatLayout& layout, int flat,
                  const ResolvedConfig& config, StepWalk& walk, MemoryClasses& bytes) {
   const int64_t vectors = optimizer_vectors(layout, config);
@@ -236,7 +236,7 @@ MemoryModel memory_model(const MemoryInput& input) {
     if (!sharded) walk.parameters.add(flat.numel() * compute);
     count_owned(offload, flat, i, input.config, walk, elsewhere);
     if (flat.frozen()) continue;      // loaded once, never updated
-    if (model.stage > 0 && !sharded)  // the updated copy is gathered once per step
+    if (model.stage > 0 && !sharded)  // the updated copy is gathered once a step
       model.wire.parameter_elements += flat.shard_numel() * others;
   }
 
@@ -264,7 +264,7 @@ MemoryModel memory_model(const MemoryInput& input) {
 DiskUse disk_use(const MemoryInput& input) {
   const auto units = layout::units_of(input.model, input.lora);
   const int64_t trained = layout::trainable_numel(units);
-  // fp32 master and states of what is trained; the frozen rest is not saved again.
+  // fp32 master and states of what is trained. Frozen parameters are not saved again.
   return {.checkpoint =
               trained * 4 * (1 + static_cast<int64_t>(states_of(input.config.optimizer).size())),
           .model = layout::total_numel(units) * bytes_of(input.config.precision)};
@@ -279,7 +279,7 @@ DeepSpeedEstimate deepspeed_estimate(const MemoryInput& input) {
   const ZeroConfig& zero = input.config.zero;
   DeepSpeedEstimate estimate;
   switch (zero.stage) {
-    case 0:  // it has none
+    case 0:  // no formula
       break;
     case 3:
       estimate.model_states = 18 * all / world + 4 * largest;

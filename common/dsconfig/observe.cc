@@ -1,4 +1,4 @@
-// What watches a run: cadences of logging, saving and evaluation; monitors and profilers.
+// What watches a run: when to log, save and evaluate; monitors and profilers.
 #include <cmath>
 
 #include "common/dsconfig/resolver.h"
@@ -26,7 +26,7 @@ Cadence cadence_of(const std::optional<std::string>& strategy, const char* fallb
   return {};
 }
 
-/// Hugging Face's logging_steps where none is given; ours is 1, but eval_steps follows theirs.
+/// Hugging Face's default of logging_steps. Ours is 1, but eval_steps follows theirs.
 constexpr int64_t kHuggingFaceSteps = 500;
 
 }  // namespace

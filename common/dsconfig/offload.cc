@@ -1,5 +1,5 @@
-// offload_optimizer, offload_param and aio: from ds_config to Offload, with DeepSpeed's rules on
-// what goes with what. (ds_config.md 1.3)
+// offload_optimizer, offload_param and aio: from ds_config to Offload, with DeepSpeed's rules about
+// which keys go together.
 #include <algorithm>
 
 #include "common/dsconfig/optimizer_states.h"
@@ -96,7 +96,7 @@ void Resolver::offload_optimizer() {
   o.device = offload_device(kOptimizer, "cpu_offload");
   if (o.device == OffloadDevice::None) return;
   const int stage = out_.config.zero.stage;
-  if (stage == 0) {  // DeepSpeed 0.19 takes it without a word
+  if (stage == 0) {  // DeepSpeed 0.19 accepts it silently
     report(Severity::Warning, at("device"),
            std::string("\"") + name_of(o.device) + "\" acts at stages 1 to 3; the stage is 0",
            "set zero_optimization.stage, or remove the section");
@@ -114,7 +114,7 @@ void Resolver::offload_optimizer() {
            "found " + text::number(o.ratio) +
                ", but a part is offloaded at stage 3 only; the stage is " + std::to_string(stage),
            "remove it, or set stage 3");
-  // A tile of a parameter's optimizer has its value, its gradient and its moments.
+  // The optimizer holds a tile of the value, of the gradient and of each state.
   const int64_t needed = 2 + static_cast<int64_t>(states_of(out_.config.optimizer).size());
   if (o.device == OffloadDevice::Nvme && o.buffer_count < needed)
     report(Severity::Error, at("buffer_count"),
@@ -129,7 +129,7 @@ void Resolver::offload_param() {
   p.device = offload_device(kParam, "cpu_offload_params");
   if (p.device == OffloadDevice::None) return;
   const int stage = out_.config.zero.stage;
-  if (stage != 3) {  // DeepSpeed 0.19 takes it without a word
+  if (stage != 3) {  // DeepSpeed 0.19 accepts it silently
     report(Severity::Warning, at("device"),
            std::string("\"") + name_of(p.device) + "\" acts at stage 3 only; the stage is " +
                std::to_string(stage),

@@ -1,5 +1,5 @@
-// offload_optimizer, offload_param, sub_group_size and the section aio, decided. Plain data; the
-// defaults are DeepSpeed 0.19's.
+// offload_optimizer, offload_param, sub_group_size and the section aio, decided. Plain data with
+// DeepSpeed 0.19's defaults.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,12 @@ namespace dsj::dsconfig {
 enum class OffloadDevice { None, Cpu, Nvme };
 
 struct OffloadOptimizer {
-  OffloadDevice device =
-      OffloadDevice::None;  ///< None also where the stage makes it act on nothing
+  OffloadDevice device = OffloadDevice::None;  ///< None also if it does not act at this stage
   std::string nvme_path;
   int64_t buffer_count = 4;  ///< NVMe: staging buffers of sub_group_size elements
   bool pin_memory = true;
-  bool pipeline_read = false;   ///< NVMe: the next tile is read while this one is computed
-  bool pipeline_write = false;  ///< NVMe: the tile before is written while this one is computed
+  bool pipeline_read = false;   ///< NVMe: the next tile is read during the update
+  bool pipeline_write = false;  ///< NVMe: the previous tile is written during the update
   double ratio = 1.0;           ///< stage 3: share of the elements that leaves the device
 };
 
@@ -26,7 +25,7 @@ struct OffloadParam {
   std::string nvme_path;
   int64_t buffer_count = 5;            ///< NVMe: staging buffers of buffer_size elements
   int64_t buffer_size = 100'000'000;   ///< elements
-  int64_t max_in_cpu = 1'000'000'000;  ///< NVMe: this rank's first elements stay in host memory
+  int64_t max_in_cpu = 1'000'000'000;  ///< NVMe: elements of this rank that stay in host memory
   bool pin_memory = true;
 };
 
@@ -52,7 +51,7 @@ struct Offload {
 };
 
 const char* name_of(OffloadDevice device);
-/// Only what is switched on; an empty object without offload.
+/// Only what is switched on; without offload an empty object.
 nlohmann::json to_json(const Offload& offload);
 
 }  // namespace dsj::dsconfig

@@ -1,5 +1,5 @@
-// Which optimizer a run has, and its hyper-parameters: ds_config's section; else the one that
-// training.optim names, as Hugging Face would make it.
+// Which optimizer a run has, and its hyper-parameters: from ds_config's section, else from
+// training.optim as Hugging Face reads it.
 #include <algorithm>
 
 #include "common/dsconfig/keys.h"
@@ -66,7 +66,7 @@ void Resolver::betas(OptimizerConfig& optimizer) {
     mismatch(path, text::number(second), "training.adamBeta2", text::number(*args_.adam_beta2));
 }
 
-/// What Python says with a TypeError, and the classes' own checks of values.
+/// What would be a TypeError in Python, and the classes' own checks of values.
 void Resolver::optimizer_params(const OptimizerClass& found) {
   const json* params = checked_.find("optimizer.params");
   if (params == nullptr) return;
@@ -124,7 +124,7 @@ void Resolver::optimizer_numbers(OptimizerConfig& optimizer) {
       [](double least, double most) { return 0 <= least && least <= most; });
 }
 
-/// DeepSpeed's own rules about an optimizer's surroundings.
+/// DeepSpeed's own rules about which optimizers go with what.
 void Resolver::optimizer_rules(const OptimizerClass& found) {
   if (out_.config.zero.stage > 0 && !found.zero_tested &&
       !boolean("zero_allow_untested_optimizer", false))
@@ -137,7 +137,7 @@ void Resolver::optimizer_rules(const OptimizerClass& found) {
            "set loss_scale to 0, or remove it");
 }
 
-/// No section: the optimizer that Hugging Face's Trainer would make from training.optim.
+/// Without a section: the optimizer that Hugging Face's Trainer makes from training.optim.
 void Resolver::hugging_face_optimizer() {
   OptimizerConfig& optimizer = out_.config.optimizer;
   const std::string optim = args_.optim.value_or("adamw_torch");
@@ -202,7 +202,7 @@ void Resolver::optimizer() {
   }
   optimizer.kind = found->kind;
   optimizer.lr = matched(at("lr"), args_.learning_rate, "learningRate", 5e-5, found->lr);
-  // Hugging Face's adam_* arguments are those of the optimizers with two moments.
+  // Hugging Face's adam_* arguments are for the optimizers with two moments.
   if (has(*found, "eps")) {
     const bool adam = has(*found, "betas") || is_auto(at("eps"));
     optimizer.eps = matched(at("eps"), adam ? args_.adam_epsilon : std::nullopt, "adamEpsilon",
@@ -214,7 +214,7 @@ void Resolver::optimizer() {
   if (has(*found, "betas")) betas(optimizer);
   if (found->kind == OptimizerKind::Asgd) optimizer.alpha = 0.75;
   optimizer_numbers(optimizer);
-  // "Adam" is AdamW unless it says adam_w_mode: false; "AdamW" is always decoupled.
+  // "Adam" is AdamW unless adam_w_mode is false. "AdamW" is always decoupled.
   optimizer.decoupled_weight_decay =
       found->kind == OptimizerKind::Adam
           ? found->name == "AdamW" || boolean(at("adam_w_mode"), true)

@@ -16,7 +16,7 @@ Names operator+(Names left, const Names& right) {
   return left;
 }
 
-/// Constructors of torch 2.11 and DeepSpeed 0.19.
+/// By the constructors of torch 2.11 and DeepSpeed 0.19.
 const std::vector<OptimizerClass>& classes() {
   static const std::vector<OptimizerClass> table = [] {
     using enum OptimizerKind;
@@ -54,7 +54,7 @@ const std::vector<OptimizerClass>& classes() {
   return table;
 }
 
-/// The same names where another class stands behind them.
+/// The same names, if they mean torch's classes.
 const std::vector<OptimizerClass>& torch_adams() {
   static const std::vector<OptimizerClass> table = [] {
     const Names params = {"lr",
@@ -103,7 +103,7 @@ const std::vector<OptimizerClass>& cpu_classes() {
   return table;
 }
 
-/// DeepSpeed lower-cases its own names; torch's must be exact.
+/// DeepSpeed lower-cases its own names. torch's must be exact.
 bool any_case(const std::string& name) {
   static const Names own = {"adam",    "adamw", "lamb", "lion",       "adagrad",     "muadam",
                             "muadamw", "musgd", "muon", "onebitadam", "zerooneadam", "onebitlamb"};

@@ -1,5 +1,5 @@
-// What an optimizer keeps per element between updates: for the engine's memory, its checkpoints and
-// the memory plan.
+// What an optimizer keeps per element between updates. The engine's memory, its checkpoints and the
+// memory plan read it.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ namespace dsj::dsconfig {
 
 /// One fp32 number per element.
 struct StateSpec {
-  std::string name;    ///< as PyTorch and DeepSpeed call it, and as checkpoints do: "exp_avg"
+  std::string name;    ///< PyTorch's and DeepSpeed's name, also in checkpoints
   double initial = 0;  ///< before the first update
 };
 
-/// In the order in which update_span() (engine/zero/update.h) takes them. May be empty (SGD).
+/// In the order in which update_span() (engine/zero/update.h) takes them. Empty for plain SGD.
 std::vector<StateSpec> states_of(const OptimizerConfig& config);
 
 }  // namespace dsj::dsconfig

@@ -1,5 +1,5 @@
-// What numbers are made of: model type, loss scale, gradients' types on the way, and where they are
-// averaged.
+// Number types: the model's, the loss scale, the types of gradients when summed and sent, and where
+// they are averaged.
 #include <cmath>
 
 #include "common/dsconfig/resolver.h"
@@ -43,10 +43,26 @@ void Resolver::precision() {
   config.precision = bf16 ? Precision::Bf16 : fp16 ? Precision::Fp16 : Precision::Fp32;
   if (bf16 && fp16)
     report(Severity::Error, "fp16.enabled", "fp16 and bf16 are both on", "switch one off");
+  if (alone_) type_of_the_job();
   config.bf16_check_grad_overflow = boolean("bf16.check_grad_overflow", true);
-  if (fp16) loss_scale();
+  if (fp16 || config.precision == Precision::Fp16) loss_scale();
   gradient_types();
   averaging();
+}
+
+/// If data_types asks for a type that the file leaves to the job, assumes that the job sets it.
+void Resolver::type_of_the_job() {
+  ResolvedConfig& config = out_.config;
+  auto asked = dtype("data_types.param_dtype");
+  if (!asked && integer("zero_optimization.stage", 0) == 0)
+    asked = dtype("data_types.grad_accum_dtype");
+  if (config.precision != Precision::Fp32 || asked.value_or(Precision::Fp32) == Precision::Fp32)
+    return;
+  const std::string name = name_of(*asked);
+  if (literal(name + ".enabled") != nullptr) return;  // it says false
+  config.precision = *asked;
+  out_.notes.push_back({name + ".enabled", "data_types asks for this type: the job has to set it",
+                        "spec.training." + name + ", or --" + name + " for dsj run"});
 }
 
 void Resolver::loss_scale() {
@@ -80,7 +96,7 @@ void Resolver::gradient_types() {
         std::string("the parameters are ") + name_of(model) + ", by fp16.enabled and bf16.enabled",
         "set these, and remove it");
   }
-  // bf16 with an fp32 sum: DeepSpeed before 0.19 took it, and real files have it.
+  // bf16 with an fp32 sum: DeepSpeed before 0.19 accepted it, and real files have it.
   const bool ours = model == Precision::Bf16 && config.grad_accum_dtype == Precision::Fp32;
   if (config.grad_accum_dtype != model && !ours && integer("zero_optimization.stage", 0) == 0) {
     report(Severity::Error, accumulation,

@@ -13,8 +13,8 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxText = 1 << 20;
-constexpr size_t kMaxPath = 2048;            // longer ones get no position
-constexpr size_t kMaxIndexedElements = 256;  // of one array
+constexpr size_t kMaxPath = 2048;            // longer paths get no position
+constexpr size_t kMaxIndexedElements = 256;  // elements with a position, per array
 
 /// Thrown inside this file only: where the text stops making sense.
 struct SyntaxError {
@@ -26,7 +26,7 @@ bool is_punctuator(char c) {
   return c == '{' || c == '}' || c == '[' || c == ']' || c == ',' || c == ':';
 }
 
-/// JSON's number grammar over the whole of `text`.
+/// Whether all of `text` is a number by JSON's grammar.
 bool looks_like_number(std::string_view text) {
   size_t i = 0;
   const auto digits = [&] {
@@ -65,7 +65,7 @@ class Parser {
     json value;
     if (!at_end() && (peek() == '{' || peek() == '[')) {
       value = any("", 0);
-    } else {  // Hjson: the braces around the whole may be left out
+    } else {  // Hjson: the outer braces may be left out
       value = members("", 0, false);
     }
     skip_space();
@@ -216,7 +216,7 @@ class Parser {
     return key.size() > 60 ? key.substr(0, 57) + "..." : key;
   }
 
-  /// An unquoted string runs to the end of its line: the usual reason for a missing brace.
+  /// An unquoted string runs to the end of its line: the usual cause of a missing brace.
   std::string swallowed() const {
     if (bare_line_ == 0) return "";
     return " (the unquoted value in line " + std::to_string(bare_line_) +
@@ -346,7 +346,7 @@ class Parser {
     }
   }
 
-  /// '''text''': the indentation of the opening quotes is taken off each line.
+  /// '''text''': each line loses the indentation of the opening quotes.
   std::string multi_line() {
     const Position begin = here();
     const int indent = begin.column - 1;

@@ -1,8 +1,8 @@
 // Reads ds_config text as DeepSpeed does (Hjson): JSON plus comments (#, //, /* */), trailing or
 // missing commas at line ends, unquoted keys and strings, '''multi-line''' strings, optional braces
-// around the whole. Duplicate keys are an error. Every key and value keeps its line and column.
-// Called by the command line and the job readers; ranks get plain JSON. No recursion beyond
-// kMaxDepth, so that a hostile file cannot exhaust the stack.
+// around the whole. Duplicate keys are an error. Every key and value keeps its line and column. The
+// command line and the job readers call it; ranks get plain JSON. It recurses to kMaxDepth at most,
+// so that a hostile file cannot exhaust the stack.
 #pragma once
 
 #include <map>
@@ -22,8 +22,8 @@ struct Position {
   int line = 0, column = 0;
 };
 
-/// JSON path ("zero_optimization.stage", "optimizer.params.betas[0]") → where its key and its value
-/// begin (an array element has a value only).
+/// For a JSON path ("zero_optimization.stage", "optimizer.params.betas[0]"): where its key and its
+/// value begin. An array element has a value only.
 struct Entry {
   Position key, value;
 };
@@ -35,13 +35,13 @@ struct Document {
   std::string source;  ///< the file's name, for messages
 };
 
-/// Errors: where = "SOURCE:LINE:COLUMN".
+/// Error: where = "SOURCE:LINE:COLUMN".
 Result<Document> parse_text(std::string_view text, const std::string& source);
-/// Reads the file, then parse_text. A file over 1 MiB is refused.
+/// Reads the file, then parse_text. Error: the file is over 1 MiB.
 Result<Document> read_file(const std::string& path);
 
-/// Fills line and column of findings from the positions of their paths (the nearest parent's when
-/// the path itself is not in the text).
+/// Fills in line and column of each finding from the position of its path, or of the nearest parent
+/// if the path itself is not in the text.
 void locate(std::vector<Finding>& findings, const Positions& positions);
 
 }  // namespace dsj::dsconfig

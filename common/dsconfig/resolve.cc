@@ -20,6 +20,14 @@ void Resolver::report(Severity severity, const std::string& path, std::string me
       {severity, checked_.written_path(path), std::move(message), std::move(hint)});
 }
 
+void Resolver::absent(Note note, std::string message, std::string hint) {
+  if (alone_) {
+    out_.notes.push_back(std::move(note));
+  } else {
+    report(Severity::Error, note.path, std::move(message), std::move(hint));
+  }
+}
+
 void Resolver::origin(const std::string& path, const std::string& value, const std::string& from) {
   out_.origins.push_back({checked_.written_path(path), value, from});
 }
@@ -103,7 +111,7 @@ void Resolver::batch() {
       take(kAccumulation, args_.gradient_accumulation_steps, "gradientAccumulationSteps");
   if (const json* train = literal(kTrain)) {
     given.train = {train->get<int64_t>(), "ds_config"};
-  } else {  // Hugging Face's defaults fill an "auto" that train_batch_size does not decide
+  } else {  // train_batch_size does not decide an "auto": Hugging Face's default
     if (!given.micro.value && (is_auto(kMicro) || is_auto(kTrain))) {
       given.micro = {8, "default (Hugging Face)"};
       origin(kMicro, "8", given.micro.from);
@@ -113,11 +121,17 @@ void Resolver::batch() {
       origin(kAccumulation, "1", given.accumulation.from);
     }
   }
-  // An entry with an error was left out: the triangle would only repeat it.
+  // An entry with an error was left out. The batch rule would only repeat that error.
   for (const char* path : {kTrain, kMicro, kAccumulation})
     for (const Finding& finding : out_.findings)
       if (finding.severity == Severity::Error && finding.path == path) return;
   const BatchAnswer answer = solve_batch(given);
+  if (!given.train.value && !given.micro.value) {
+    absent({kMicro, "no batch size: the job has to set it",
+            "spec.training.perDeviceTrainBatchSize, or --per_device_train_batch_size for dsj run"},
+           answer.problem, answer.hint);
+    return;
+  }
   if (!answer.triple) {
     report(Severity::Error, given.train.value ? kTrain : kMicro, answer.problem, answer.hint);
     return;
@@ -175,7 +189,7 @@ void Resolver::zero() {
       integer(at("stage3_max_live_parameters"), defaults.max_live_parameters);
   zero.max_reuse_distance = integer(at("stage3_max_reuse_distance"), defaults.max_reuse_distance);
   zero.overlap_comm = boolean(at("overlap_comm"), stage3);
-  // DeepSpeed 0.13 takes a bucket of 0 (each tensor on its own), 0.19 does not.
+  // DeepSpeed 0.13 accepts a bucket of 0 (each tensor on its own), 0.19 does not.
   constexpr int64_t kSmallBucket = 1'000'000;
   for (auto [name, bucket] : {std::pair{"reduce_bucket_size", &zero.reduce_bucket_size},
                               std::pair{"allgather_bucket_size", &zero.allgather_bucket_size}}) {

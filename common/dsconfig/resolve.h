@@ -1,5 +1,5 @@
 // ds_config + training arguments + facts → ResolvedConfig, with the origin of every "auto". A pure
-// function: the command line, the agent and every rank call it and get the same answer.
+// function: the command line, the agent and every rank call it and get the same result.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,14 @@
 
 namespace dsj::dsconfig {
 
-/// Where DeepSpeed's versions differ, this engine behaves as this one. Programs print it at start.
+/// The version that this engine follows where DeepSpeed's versions differ. Programs print it.
 inline constexpr char kCompatibility[] = "DeepSpeed 0.19";
 
-/// What ds_config does not say and the run knows. A missing fact leaves what depends on it
-/// undecided.
+/// What the run knows and ds_config does not say. What depends on a missing fact stays undecided.
 struct Facts {
   int world_size = 1;
   std::optional<int64_t> hidden_size;   ///< from the model's config.json
-  std::optional<int64_t> dataset_rows;  ///< decides the steps when max_steps is not given
+  std::optional<int64_t> dataset_rows;  ///< decides the steps if max_steps is not given
 };
 
 struct Finding {
@@ -40,10 +39,18 @@ struct Origin {
   std::string path, value, from;
 };
 
+/// What a ds_config leaves to its job. It is not a Finding: nothing is wrong with the file.
+struct Note {
+  std::string path;     ///< the key that would decide it: "train_micro_batch_size_per_gpu"
+  std::string message;  ///< what is missing
+  std::string hint;     ///< the job's field and argument that set it
+};
+
 struct Resolution {
-  ResolvedConfig config;  ///< meaningful when there is no Error finding
+  ResolvedConfig config;  ///< valid if there is no Error finding
   std::vector<Finding> findings;
-  std::vector<Origin> origins;  ///< one per "auto" and per default that matters
+  std::vector<Note> notes;      ///< from resolve_alone() only
+  std::vector<Origin> origins;  ///< one per "auto", and per default that matters
   bool complete = false;        ///< false: a fact was missing (total steps, a hidden_size "auto")
 
   bool ok() const;        ///< no Error
@@ -53,8 +60,10 @@ struct Resolution {
 Resolution resolve(const nlohmann::json& ds_config, const TrainingArgs& training,
                    const Facts& facts);
 
-/// A bare ds_config, as `dsj validate` has it: no training arguments, and any world size that makes
-/// the batch triangle hold. `complete` says nothing here.
+/// For a bare ds_config (`dsj validate`): no training arguments, and any world size for which the
+/// batch rule holds. What neither a job nor the file says is an Error from resolve(); here it is a
+/// Note, because the job is not known yet. A contradiction in the file stays an Error. `complete`
+/// has no meaning, and neither has the batch of `config` when a Note leaves it open.
 Resolution resolve_alone(const nlohmann::json& ds_config);
 
 }  // namespace dsj::dsconfig

@@ -16,7 +16,7 @@ const char* name_of(Precision precision) {
 
 namespace {
 
-/// Every hyper-parameter that the kind's formula has.
+/// Every hyper-parameter of the kind's formula.
 nlohmann::json optimizer_json(const OptimizerConfig& o) {
   using enum OptimizerKind;
   nlohmann::json out = {{"type", name_of(o)}, {"lr", o.lr}, {"weight_decay", o.weight_decay}};
@@ -147,7 +147,7 @@ nlohmann::json torch_json(const TorchScheduleConfig& c) {
           {"max_momentum", c.max_momentum}};
 }
 
-/// Hugging Face's types are written in lower case, DeepSpeed's and torch's are not.
+/// Hugging Face's types are in lower case, DeepSpeed's and torch's are not.
 nlohmann::json scheduler_json(const SchedulerConfig& s) {
   nlohmann::json out = {{"type", s.type},
                         {"min_lr", s.min_lr},

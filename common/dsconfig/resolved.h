@@ -1,5 +1,5 @@
-// What the engine runs by: every value of ds_config decided, no "auto" left. Plain data; the
-// defaults are DeepSpeed 0.19's.
+// What the engine runs by: every value of ds_config decided, no "auto" left. Plain data with
+// DeepSpeed 0.19's defaults.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@ namespace dsj::dsconfig {
 enum class Precision { Fp32, Bf16, Fp16 };
 const char* name_of(Precision precision);  ///< "fp32", "bf16", "fp16"
 
-/// fp16's factor on the loss (optim/loss_scaler.h has the rules).
+/// fp16's factor on the loss; engine/optim/loss_scaler.h has the rules.
 struct LossScaleConfig {
-  double fixed = 0;                     ///< fp16.loss_scale; 0: dynamic, by the rest
+  double fixed = 0;                     ///< fp16.loss_scale; 0: dynamic, by the fields below
   double initial = 65536;               ///< 2^initial_scale_power
-  int64_t window = 1000;                ///< steps without an overflow until it doubles
-  int64_t hysteresis = 2;               ///< overflows until it halves
-  bool consecutive_hysteresis = false;  ///< a step without an overflow forgives the ones before
+  int64_t window = 1000;                ///< steps without an overflow before it doubles
+  int64_t hysteresis = 2;               ///< overflows before it halves
+  bool consecutive_hysteresis = false;  ///< a step without an overflow forgives earlier ones
   double minimum = 1;
 };
 
-/// Where the division by the world size happens when gradients are averaged (zero/averaging.h).
+/// Where gradient averaging divides by the world size (engine/optim/averaging.h).
 struct AveragingConfig {
   bool mean = true;       ///< gradient_allreduce_op; false: the sum over ranks
   bool prescale = false;  ///< prescale_gradients
@@ -59,7 +59,7 @@ enum class OptimizerKind {
   Rprop,
 };
 
-/// The hyper-parameters of every kind; a kind reads those that its formula has
+/// The hyper-parameters of all kinds. Each kind reads those of its formula
 /// (engine/optim/optimizer.h). The values here are Adam's defaults; resolve() writes each kind's
 /// own.
 struct OptimizerConfig {
@@ -68,9 +68,9 @@ struct OptimizerConfig {
   double beta1 = 0.9, beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0.0;
-  bool decoupled_weight_decay = true;  ///< Adam, NAdam, RAdam; false: L2 added to the gradient
+  bool decoupled_weight_decay = true;  ///< Adam, NAdam, RAdam; false: L2 in the gradient
   bool bias_correction = true;         ///< Adam, LAMB
-  bool maximize = false;               ///< torch's names: the gradient is negated
+  bool maximize = false;               ///< torch's optimizers: the gradient is negated
   double momentum = 0.0;               ///< SGD, RMSprop
   double dampening = 0.0;              ///< SGD
   bool nesterov = false;               ///< SGD
@@ -86,24 +86,24 @@ struct OptimizerConfig {
   bool eps_inside_sqrt = false;                                            ///< LAMB
 };
 
-/// Whether an optimizer has a pair of betas, the first of which schedules may cycle.
+/// Whether an optimizer has betas. Schedules may cycle the first.
 bool has_betas(OptimizerKind kind);
-/// "AdamW", "SGD", ...: as a ds_config names it.
+/// Its name in ds_config: "AdamW", "SGD", ...
 std::string name_of(const OptimizerConfig& optimizer);
 
 /// When something is done between the steps of a run.
 struct Cadence {
   enum class Kind { Never, Steps, Epoch } kind = Kind::Never;
-  int64_t every = 1;  ///< of Steps
-  /// True when it is due after `step` steps (from 1). An epoch that the last step of the run cuts
-  /// short ends there, as in Hugging Face's loop.
+  int64_t every = 1;  ///< for Kind::Steps
+  /// Whether it is due after `step` steps (from 1). If the run's last step cuts an epoch short, the
+  /// epoch ends there, as in Hugging Face's loop.
   bool due(int64_t step, int64_t steps_per_epoch, int64_t total_steps) const;
 };
 
 /// tensorboard or csv_monitor.
 struct MonitorConfig {
   bool enabled = false;
-  std::string output_path;  ///< relative to the directory of the run's command; files: PATH/NAME/
+  std::string output_path;  ///< relative to the current directory; files are in PATH/NAME/
   std::string job_name = "DeepSpeedJobName";
 };
 
@@ -111,8 +111,8 @@ struct CommsLoggerConfig {
   bool enabled = false;
   bool prof_all = true;
   std::vector<std::string> prof_ops;  ///< without prof_all: these operations only
-  bool verbose = false;               ///< a line per call
-  bool debug = false;                 ///< records are told apart by what they are for
+  bool verbose = false;               ///< one line per call
+  bool debug = false;                 ///< records are split by their purpose
 };
 
 struct FlopsProfilerConfig {
@@ -125,7 +125,7 @@ struct FlopsProfilerConfig {
   std::string output_file;  ///< empty: printed
 };
 
-/// What watches a run and changes nothing of it.
+/// What watches a run without changing it.
 struct ObserveConfig {
   bool wall_clock_breakdown = false;  ///< also switched on by the FLOPS profiler
   bool memory_breakdown = false;
@@ -135,22 +135,22 @@ struct ObserveConfig {
   FlopsProfilerConfig flops;
 };
 
-/// Forward passes over rows that are not trained on.
+/// Evaluation: forward passes over rows that are not trained on.
 struct EvalConfig {
   Cadence when;
   bool on_start = false;
   int64_t micro_batch_size = 8;  ///< per rank
-  int64_t split_rows = 0;        ///< the first rows of the training data that are held out
+  int64_t split_rows = 0;        ///< held out: so many first rows of the training data
 };
 
 struct ResolvedConfig {
   int64_t train_batch_size = 0;  ///< rows per optimizer step: micro x accumulation x world
   int64_t micro_batch_size = 0;
   int64_t gradient_accumulation_steps = 1;
-  double gradient_clipping = 1.0;  ///< global L2 norm; 0: off
+  double gradient_clipping = 1.0;  ///< L2 norm over all parameters; 0: off
   Precision precision = Precision::Fp32;
   bool bf16_check_grad_overflow = true;
-  LossScaleConfig loss_scale;  ///< read in fp16 only
+  LossScaleConfig loss_scale;  ///< for fp16 only
   AveragingConfig averaging;
   Precision communication_dtype = Precision::Fp32;
   Precision grad_accum_dtype = Precision::Fp32;
@@ -159,9 +159,9 @@ struct ResolvedConfig {
   OptimizerConfig optimizer;
   SchedulerConfig scheduler;
   int64_t total_steps = 0;            ///< optimizer steps of the run
-  int64_t steps_per_epoch = 0;        ///< optimizer steps; 0: the number of rows is not known
+  int64_t steps_per_epoch = 0;        ///< optimizer steps; 0: the number of rows is unknown
   int64_t steps_per_print = 0;        ///< 0: off
-  bool dataloader_drop_last = false;  ///< an epoch ends before an incomplete batch
+  bool dataloader_drop_last = false;  ///< an incomplete last batch is left out
   Cadence logging{Cadence::Kind::Steps, 1};
   bool logging_first_step = false;
   Cadence save{Cadence::Kind::Steps, 500};
@@ -169,7 +169,7 @@ struct ResolvedConfig {
   ObserveConfig observe;
 };
 
-/// For the "resolved" event, status and dsj plan.
+/// For the "resolved" event, the status and dsj plan.
 nlohmann::json to_json(const ResolvedConfig& config);
 
 }  // namespace dsj::dsconfig

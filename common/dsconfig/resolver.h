@@ -1,5 +1,5 @@
-// The parts of resolve(), one method per part of ResolvedConfig, in the order they run: each may
-// use what the ones before decided. Internal to dsconfig.
+// The parts of resolve(): one method per part of ResolvedConfig, in the order in which they run. A
+// part may use what earlier ones decided. Internal to dsconfig.
 #pragma once
 
 #include <optional>
@@ -17,10 +17,12 @@ struct SchedulerClass;
 
 class Resolver {
  public:
-  Resolver(const Checked& checked, const TrainingArgs& args, const Facts& facts, Resolution& out)
-      : checked_(checked), args_(args), facts_(facts), out_(out) {}
+  /// `alone`: the job is not known yet (resolve_alone).
+  Resolver(const Checked& checked, const TrainingArgs& args, const Facts& facts, bool alone,
+           Resolution& out)
+      : checked_(checked), args_(args), facts_(facts), alone_(alone), out_(out) {}
 
-  void arguments();  ///< ranges of the training arguments, and those not built (arguments.cc)
+  void arguments();  ///< ranges of training arguments; arguments not built (arguments.cc)
   void batch();
   void precision();
   void zero();
@@ -40,21 +42,24 @@ class Resolver {
 
   void report(Finding::Severity severity, const std::string& path, std::string message,
               std::string hint = {});
+  /// Neither the file nor the job says what `note` is about: an Error, or the note when alone.
+  void absent(Note note, std::string message, std::string hint);
   void origin(const std::string& path, const std::string& value, const std::string& from);
   void mismatch(const std::string& path, const std::string& here, const std::string& argument_path,
                 const std::string& there);
   bool is_auto(const std::string& path) const;
-  /// The value, unless absent or "auto".
+  /// The value; null: absent or "auto".
   const nlohmann::json* literal(const std::string& path) const;
   int64_t integer(const std::string& path, int64_t fallback) const;
   double number(const std::string& path, double fallback) const;
   bool boolean(const std::string& path, bool fallback) const;
-  /// ds_config's literal (which must equal the argument if one is given), else the argument, else
-  /// the default of who would have filled it.
+  /// ds_config's literal (it must equal the argument, if one is given), else the argument, else the
+  /// default of whoever would have filled it in.
   double matched(const std::string& path, const std::optional<double>& argument,
                  const char* argument_name, double hugging_face, double deepspeed);
   bool enabled(const char* path, const std::optional<bool>& argument, const char* argument_name);
   std::optional<Precision> dtype(const char* path) const;
+  void type_of_the_job();
   void loss_scale();
   void gradient_types();
   void averaging();
@@ -69,7 +74,7 @@ class Resolver {
   std::string word(const std::string& path, const std::string& fallback) const;
   MonitorConfig monitor(const std::string& section) const;
   void evaluation();
-  /// Rows of the data file that are trained on.
+  /// Rows of the data file to train on.
   std::optional<int64_t> training_rows() const;
   void optimizer_params(const OptimizerClass& found);
   void optimizer_numbers(OptimizerConfig& optimizer);
@@ -95,6 +100,7 @@ class Resolver {
   const Checked& checked_;
   const TrainingArgs& args_;
   const Facts& facts_;
+  const bool alone_;
   Resolution& out_;
   std::optional<int64_t> total_steps_;
   bool incomplete_ = false;

@@ -1,7 +1,6 @@
-// Which learning-rate schedule a run has. The rule: ds_config's scheduler wins; else
-// lrSchedulerType; else WarmupDecayLR when warm-up was asked for and the steps are known; else a
-// constant rate. The numbers of each family: schedule_deepspeed.cc, schedule_torch.cc,
-// schedule_hugging_face.cc.
+// Which learning-rate schedule a run has. ds_config's scheduler wins; else lrSchedulerType; else
+// WarmupDecayLR, if warm-up was asked for and the steps are known; else a constant rate. The
+// numbers of each family: schedule_deepspeed.cc, schedule_torch.cc, schedule_hugging_face.cc.
 #include <algorithm>
 
 #include "common/dsconfig/keys.h"
@@ -23,7 +22,7 @@ double Resolver::real(const std::string& path, double fallback) const {
   return value == nullptr ? fallback : value->get<double>();
 }
 
-/// What Python says with a TypeError: unknown parameters, and missing ones.
+/// What would be a TypeError in Python: unknown parameters, and missing ones.
 bool Resolver::scheduler_params(const SchedulerClass& found) {
   const auto at = [](const std::string& name) { return "scheduler.params." + name; };
   bool good = true;

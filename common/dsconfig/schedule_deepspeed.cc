@@ -1,4 +1,4 @@
-// The numbers of DeepSpeed's five schedules (ds_config.md 3.2).
+// The numbers of DeepSpeed's five schedules.
 #include "common/dsconfig/resolver.h"
 #include "common/text.h"
 
@@ -15,7 +15,7 @@ std::string at(const char* name) {
 
 }  // namespace
 
-/// warmup_num_steps and warmup_type, which three of them share.
+/// warmup_num_steps and warmup_type, which three of the schedules share.
 void Resolver::warmup_phase() {
   SchedulerConfig& scheduler = out_.config.scheduler;
   const std::string path = at("warmup_num_steps");
@@ -37,7 +37,7 @@ void Resolver::warmup_phase() {
   if (const json* shape = literal(at("warmup_type"))) scheduler.log_warmup = *shape == "log";
 }
 
-/// total_num_steps: the run's length, unless it says another.
+/// total_num_steps. Default: the run's length.
 void Resolver::total_num_steps() {
   SchedulerConfig& scheduler = out_.config.scheduler;
   const std::string total = at("total_num_steps");
@@ -49,7 +49,9 @@ void Resolver::total_num_steps() {
   } else if (total_steps_) {
     origin(total, std::to_string(*total_steps_), "total steps of the run");
   } else if (!is_auto(total)) {
-    report(Severity::Error, total, scheduler.type + " needs total_num_steps",
+    absent({total, scheduler.type + " ends with the run: the job has to set the number of steps",
+            "spec.training.maxSteps, or numTrainEpochs and the rows of its data"},
+           scheduler.type + " needs total_num_steps",
            "add it, write \"auto\", or give training.maxSteps");
   }
   if (scheduler.total_steps > 0 && scheduler.total_steps < scheduler.warmup_steps)
@@ -105,7 +107,8 @@ void Resolver::deepspeed_scheduler(const std::string& type) {
   }
   scheduler.min_lr = real(at("warmup_min_lr"), 0);
   if (is_auto(at("warmup_min_lr"))) origin(at("warmup_min_lr"), "0", "Hugging Face's rule");
-  // Absent, in 0.19: WarmupLR takes the optimizer's rate, WarmupDecayLR 0.001 (0.13: both 0.001).
+  // If absent in 0.19, WarmupLR takes the optimizer's rate and WarmupDecayLR 0.001 (0.13: both
+  // 0.001).
   scheduler.max_lr = matched(at("warmup_max_lr"), args_.learning_rate, "learningRate", lr,
                              type == "WarmupLR" ? lr : 1e-3);
   if (type == "WarmupDecayLR") total_num_steps();

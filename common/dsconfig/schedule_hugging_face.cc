@@ -45,7 +45,7 @@ const std::vector<std::pair<std::string, std::string>>& refusals() {
 
 }  // namespace
 
-/// The keyword arguments, by the type's own defaults.
+/// The keyword arguments, with the type's own defaults.
 void Resolver::hugging_face_kwargs(const std::string& type, const std::vector<std::string>& known) {
   SchedulerConfig& scheduler = out_.config.scheduler;
   HuggingFaceScheduleConfig& hf = scheduler.hugging_face;

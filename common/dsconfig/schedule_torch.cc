@@ -1,4 +1,4 @@
-// The numbers of torch.optim.lr_scheduler's types (torch 2.11's constructors).
+// The numbers of torch.optim.lr_scheduler's types, by torch 2.11's constructors.
 #include "common/dsconfig/resolver.h"
 #include "common/text.h"
 
@@ -15,7 +15,7 @@ std::string at(const char* name) {
 
 }  // namespace
 
-/// CyclicLR and OneCycleLR write beta1, else the momentum of an optimizer that has one.
+/// CyclicLR and OneCycleLR write beta1, or the momentum of an optimizer that has one.
 void Resolver::torch_momentum(const std::string& type, double base, double most) {
   using enum OptimizerKind;
   TorchScheduleConfig& torch = out_.config.scheduler.torch;
@@ -31,8 +31,8 @@ void Resolver::torch_momentum(const std::string& type, double base, double most)
            "set cycle_momentum to false");
     return;
   }
-  // The buffer is needed even where the optimizer's own momentum is 0. RMSprop decides by its
-  // momentum at each step.
+  // The momentum buffer is needed even if the optimizer's own momentum is 0. RMSprop decides at
+  // each step by its momentum.
   if (momentum && optimizer.momentum == 0) optimizer.momentum = torch.max_momentum;
   torch.cycle_momentum = cycled_momentum(type, true);
 }

@@ -1,5 +1,5 @@
-// The schedules of DeepSpeed 0.19 and torch.optim.lr_scheduler, and their constructors' parameters.
-// Internal to dsconfig.
+// The schedules of DeepSpeed 0.19 and torch.optim.lr_scheduler, with their constructors'
+// parameters. Internal to dsconfig.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@ namespace dsj::dsconfig {
 
 struct SchedulerClass {
   std::string name;                   ///< exact case
-  bool deepspeed = false;             ///< else torch's
+  bool deepspeed = false;             ///< false: torch's
   std::vector<std::string> params;    ///< what `scheduler.params` may hold
   std::vector<std::string> required;  ///< of those
 };
 
-/// Null when it is not built.
+/// Null: not built.
 const SchedulerClass* scheduler_class(const std::string& type);
-/// Why a known schedule is not built; "" when it is, or is unknown.
+/// Why a known schedule is not built; "": it is built, or unknown.
 std::string scheduler_refusal(const std::string& type);
 
 }  // namespace dsj::dsconfig

@@ -1,5 +1,5 @@
-// A learning-rate schedule, every number decided. What a type does with its numbers:
-// engine/optim/lr_schedule.h. Plain data; the defaults are the classes' own.
+// A learning-rate schedule with every number decided. engine/optim/lr_schedule.h says what a type
+// does with its numbers. Plain data; the defaults are the classes' own.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace dsj::dsconfig {
 
 /// DeepSpeed's OneCycle, between SchedulerConfig's min_lr and max_lr.
 struct OneCycleConfig {
-  double first_size = 2000, second_size = 2000;  ///< steps of the two halves
+  double first_size = 2000, second_size = 2000;  ///< steps up, steps down
   int64_t first_stairs = 0, second_stairs = 0;   ///< 0: continuous
   double decay_step_size = 0;                    ///< 0: no decay after the cycle
   double decay_lr_rate = 0, decay_momentum_rate = 0;
@@ -26,7 +26,7 @@ struct RangeTestConfig {
   bool staircase = false;
 };
 
-/// DeepSpeed's WarmupCosineLR: factors of the optimizer's rate.
+/// DeepSpeed's WarmupCosineLR: factors on the optimizer's rate.
 struct WarmupCosineConfig {
   double warmup_min_ratio = 0.0, cos_min_ratio = 1e-4;
 };
@@ -38,7 +38,7 @@ struct HuggingFaceScheduleConfig {
   double num_cycles = 0.5;                    ///< cosine's waves; cosine_with_restarts: 1
   double power = 1.0, end_lr = 1e-7;          ///< polynomial
   int64_t timescale = 10000;                  ///< inverse_sqrt
-  double min_lr_rate = 0.0;                   ///< of the base rate
+  double min_lr_rate = 0.0;                   ///< share of the base rate
   std::optional<double> warmup_lr_rate;       ///< cosine_warmup_with_min_lr
   int64_t stable_steps = 0, decay_steps = 0;  ///< warmup_stable_decay
   Shape warmup_shape = Shape::Linear, decay_shape = Shape::Cosine;
@@ -62,10 +62,10 @@ struct TorchScheduleConfig {
   double base_momentum = 0.8, max_momentum = 0.9;
 };
 
-/// lr, and momentum where the type cycles it, as a function of the optimizer steps already done.
+/// lr, and momentum if the type cycles it, as a function of the optimizer steps already done.
 struct SchedulerConfig {
   /// "constant"; DeepSpeed's WarmupLR, WarmupDecayLR, WarmupCosineLR, LRRangeTest, OneCycle;
-  /// Hugging Face's and torch's by their own names.
+  /// Hugging Face's and torch's types by their own names.
   std::string type = "constant";
   double min_lr = 0.0;  ///< warmup_min_lr, cycle_min_lr, lr_range_test_min_lr, CyclicLR's base_lr
   double max_lr = 0.0;  ///< warmup_max_lr, cycle_max_lr, max_lr, or the base of Hugging Face's

@@ -15,7 +15,7 @@ layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
   const int stage = effective_stage(config, world);
   layout::FlatPlanOptions options{.shard_world = stage == 0 ? 1 : world,
                                   .chunk_limit = zero.reduce_bucket_size};
-  // Stages 1 and 2 gather what they reduce, by the same chunks: the smaller bucket holds for both.
+  // Stages 1 and 2 gather by the chunks that they reduce by: the smaller bucket holds for both.
   if (stage == 1 || stage == 2)
     options.chunk_limit = std::min(options.chunk_limit, zero.allgather_bucket_size);
   options.chunk_limit = std::max<int64_t>(options.chunk_limit, 1);
@@ -68,7 +68,7 @@ layout::OffloadPlan plan_offload(const layout::FlatPlan& plan, const ResolvedCon
                                               : config.precision == Precision::Fp32 ? 4
                                                                                     : 2});
   }
-  // A buffer is one vector of sub_group_size elements; a shard is never larger than itself.
+  // A buffer is one vector of sub_group_size elements, and never larger than the largest shard.
   const OffloadOptimizer& o = offload.optimizer;
   input.optimizer = {.place = place_of(o.device),
                      .ratio = o.ratio,

@@ -1,5 +1,5 @@
-// From a resolved config to the layout room's options: which flats a run has and what limits its
-// schedule. One place, so that the memory model and every rank compute the same. Pure.
+// From a resolved config to the options of common/layout: which flats a run has, and what limits
+// its schedule. In one place, so that the memory model and every rank compute the same. Pure.
 #pragma once
 
 #include <vector>
@@ -12,8 +12,8 @@
 
 namespace dsj::dsconfig {
 
-/// The stage that runs: with one rank there is nothing to shard, and every stage is stage 0, but
-/// for parameters that are to leave the device, which only stage 3 gathers.
+/// The stage that runs. With one rank there is nothing to shard, so every stage is 0; except that
+/// parameters that leave the device need stage 3, which gathers them.
 int effective_stage(const ResolvedConfig& config, int world);
 
 layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
@@ -22,10 +22,10 @@ layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
 /// Where optimizer state and parameter shards lie.
 layout::OffloadPlan plan_offload(const layout::FlatPlan& plan, const ResolvedConfig& config,
                                  int world);
-/// Whether the fp32 master of a flat lies in the optimizer's vectors (the first of them), and not
-/// in the working copy or the parameter shard.
+/// Whether a flat's fp32 master is the first of the optimizer's vectors. If not, it is the working
+/// copy or the parameter shard.
 bool separate_master(const ResolvedConfig& config);
-/// fp32 vectors that the optimizer keeps of a flat, a separate master included; frozen: none.
+/// fp32 vectors that the optimizer keeps for a flat, a separate master included; frozen: 0.
 int optimizer_vectors(const layout::FlatLayout& flat, const ResolvedConfig& config);
 
 layout::ScheduleLimits schedule_limits(const ResolvedConfig& config, int world);

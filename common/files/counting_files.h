@@ -1,4 +1,4 @@
-// Counts what passes the file port, by path and in total: a test asks how many bytes a rank read.
+// Counts what passes the file port, per path and in total. Tests ask it how many bytes a rank read.
 #pragma once
 
 #include <map>
@@ -16,12 +16,12 @@ struct FileCounts {
   int64_t opens = 0;              ///< for reading or writing
 };
 
-/// Thread-safe. `inner` must outlive it; files opened through it may outlive it.
+/// Thread-safe. `inner` must outlive it. Files opened through it may outlive it.
 class CountingFiles final : public Files {
  public:
   explicit CountingFiles(Files& inner);
 
-  /// All zero for a path that was not opened.
+  /// All zero for a path that was never opened.
   FileCounts of(const std::string& path) const;
   FileCounts total() const;
   void reset();

@@ -1,4 +1,4 @@
-// Fails, or dies, at the k-th write-side operation: a test runs an action once to count its
+// Fails or dies at the k-th write-side operation. A test runs an action once to count its
 // operations, then once per k.
 #pragma once
 
@@ -13,28 +13,28 @@
 namespace dsj {
 
 struct Fault {
-  /// Number (from 0) of the write-side operation that meets the fault; -1: none. Counted are
-  /// create_write, append, sync, close, rename, exchange, remove, make_dir, sync_dir.
+  /// The write-side operation, from 0, that meets the fault; -1: none. Counted are create_write,
+  /// append, sync, close, rename, exchange, remove, make_dir, sync_dir.
   int64_t at = -1;
-  /// Half of an append's bytes reach the file first. Other operations do not happen at all.
+  /// Half of an append's bytes still reach the file. Other operations do not happen at all.
   bool torn = false;
-  /// Called at the fault: `raise(SIGKILL)` in a forked child. When it returns, or is empty with
-  /// dies = true, the process counts as dead: every later call, reads too, fails.
+  /// Called at the fault, for example raise(SIGKILL) in a forked child. If it returns, or is empty
+  /// with dies = true, the process counts as dead: every later call fails, reads too.
   std::function<void()> die;
-  /// false: the one operation fails (as with a full disk) and the program goes on.
+  /// false: only this operation fails (as with a full disk), and the program goes on.
   bool dies = true;
   /// What the failing operation returns.
   Error error{ErrorKind::Environment, "no space left (injected)", "", ""};
-  /// false: exchange() answers "not supported", as network file systems do.
+  /// false: exchange() says that it is not supported, as network file systems do.
   bool can_exchange = true;
 };
 
-/// Thread-safe. `inner` must outlive it and the files opened through it, and so must this.
+/// Thread-safe. `inner` must outlive it, and it must outlive the files opened through it.
 class FaultyFiles final : public Files {
  public:
   FaultyFiles(Files& inner, Fault fault) : inner_(inner), fault_(std::move(fault)) {}
 
-  /// What was done so far, "rename A", in order: operation k is operations()[k].
+  /// What was done so far, in order ("rename A"): operation k is operations()[k].
   std::vector<std::string> operations() const;
 
   Result<std::unique_ptr<ReadFile>> open_read(const std::string& path) override;
@@ -49,8 +49,8 @@ class FaultyFiles final : public Files {
 
  private:
   friend class FaultyWriteFile;
-  /// Counts a write-side operation; an error when the fault is here, or the process is dead.
-  /// `before_death` runs first: the torn half.
+  /// Counts a write-side operation. Error: the fault is here, or the process is dead.
+  /// `before_death` runs first (the torn half).
   Status write_side(const std::string& what, const std::function<void()>& before_death = {});
   Status alive() const;
 

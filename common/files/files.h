@@ -1,16 +1,16 @@
-// The file port: every byte this program reads from or writes to a disk goes through Files, so that
-// a test can count it, fail it, or kill the process at it.
+// The file port. Every byte that a program reads from or writes to a disk goes through Files, so
+// that a test can count it, fail it, or kill the process at it.
 //
-// Who calls it: engine/weights, engine/checkpoint, engine/data, agent, cli.
+// Called by: engine/weights, engine/checkpoint, engine/data, agent, cli.
 // Implementations: PosixFiles (the disk), MemoryFiles (a full fake with a power-loss model).
-// Decorators: CountingFiles (bytes), FaultyFiles (failures and deaths at the k-th write operation).
-// Left out: memory maps, asynchronous I/O, locks.
+// Decorators: CountingFiles (counts), FaultyFiles (failures and deaths at the k-th write
+// operation). Left out: memory maps, asynchronous I/O, locks.
 //
-// Paths are plain strings, '/' separated. Durability is POSIX's: content is durable after
-// WriteFile::sync, a name (created, renamed, removed) after sync_dir of the directory that holds
-// it. Errors: ErrorKind::BadInput when a path that should exist does not, ErrorKind::Environment
-// for the rest (permission, no space, I/O), always with the path, the operation and the bytes in
-// question. Threads: Files and ReadFile may be used by several threads at once; a WriteFile by one.
+// Paths are plain strings with '/'. Durability is POSIX's: content is durable after
+// WriteFile::sync, a name (created, renamed, removed) after sync_dir of its directory. Errors are
+// BadInput for a path that should exist and does not, Environment for all else (permission, no
+// space, I/O). They name the path, the operation and the bytes. Threads: several may share a Files
+// or a ReadFile; a WriteFile belongs to one.
 #pragma once
 
 #include <cstddef>
@@ -29,20 +29,21 @@ namespace dsj {
 class ReadFile {
  public:
   virtual ~ReadFile() = default;
-  /// Fills `out` with the bytes from `offset` on. A file that ends earlier is an error.
+  /// Fills `out` with the bytes from `offset` on. Error: the file ends earlier.
   virtual Status read(int64_t offset, std::span<std::byte> out) const = 0;
-  /// Size when it was opened.
+  /// The size at the time of opening.
   virtual int64_t size() const = 0;
 };
 
-/// A file being written, front to back. Destroyed without close(): closed, its content undefined.
+/// A file that is being written, front to back. The destructor closes it; without close() its
+/// content is undefined.
 class WriteFile {
  public:
   virtual ~WriteFile() = default;
   virtual Status append(std::span<const std::byte> bytes) = 0;
   /// Makes the content durable (fsync).
   virtual Status sync() = 0;
-  /// Call once, last; reports what the operating system held back.
+  /// Call once, last. It reports errors that the operating system held back.
   virtual Status close() = 0;
 };
 
@@ -59,15 +60,15 @@ class Files {
   virtual ~Files() = default;
 
   virtual Result<std::unique_ptr<ReadFile>> open_read(const std::string& path) = 0;
-  /// Creates the file, or empties the one that is there. Its directory must exist.
+  /// Creates the file, or empties an existing one. Its directory must exist.
   virtual Result<std::unique_ptr<WriteFile>> create_write(const std::string& path) = 0;
-  /// Atomic. Replaces a file, or an empty directory by a directory.
+  /// Atomic. Replaces a file; a directory replaces an empty directory.
   virtual Status rename(const std::string& from, const std::string& to) = 0;
-  /// Swaps two existing entries atomically. false: this file system cannot (nothing was changed).
+  /// Swaps two existing entries atomically. false: this file system cannot, and nothing changed.
   virtual Result<bool> exchange(const std::string& a, const std::string& b) = 0;
   /// Removes a file, a link or an empty directory.
   virtual Status remove(const std::string& path) = 0;
-  /// Creates one directory; one that exists is fine.
+  /// Creates one directory. It may exist already.
   virtual Status make_dir(const std::string& path) = 0;
   /// Sorted by name. A link counts as a file.
   virtual Result<std::vector<DirEntry>> list_dir(const std::string& path) = 0;
@@ -76,26 +77,25 @@ class Files {
   /// Makes the names in this directory durable.
   virtual Status sync_dir(const std::string& path) = 0;
 
-  // What follows is made of the above.
+  // The functions below are made of those above.
 
   Result<bool> exists(const std::string& path);
-  /// The directory and its missing parents.
+  /// Creates the directory and its missing parents.
   Status make_dirs(const std::string& path);
-  /// A tree, bottom up; links are removed, not followed. A path that does not exist is fine.
+  /// Removes a tree, bottom up. Links are removed, not followed. The path need not exist.
   Status remove_all(const std::string& path);
-  /// A whole small file. More than `bytes_max` is an error, before a byte is read.
+  /// Reads a whole small file. Error, before a byte is read: it has more than `bytes_max`.
   Result<std::string> read_all(const std::string& path, int64_t bytes_max = 64 << 20);
-  /// Durable content under a name that never shows less than the whole: "PATH.tmp", sync, rename,
-  /// sync_dir.
+  /// Writes durable content under a name that never shows less than the whole: "PATH.tmp", sync,
+  /// rename, sync_dir.
   Status write_atomically(const std::string& path, std::string_view content);
-  /// write_atomically without the rename: for a file in a directory that is itself not published
-  /// yet.
+  /// As write_atomically, without the rename: for a file in a directory that is not published yet.
   Status write_synced(const std::string& path, std::string_view content);
 };
 
 /// "a/b" + "c" → "a/b/c".
 std::string path_join(std::string_view directory, std::string_view name);
-/// "a/b/c" → "a/b"; "c" → "."; "/c" → "/". A trailing '/' is not a name.
+/// "a/b/c" → "a/b"; "c" → "."; "/c" → "/". A trailing '/' does not count as a name.
 std::string path_parent(std::string_view path);
 
 inline std::span<const std::byte> as_bytes(std::string_view text) {

@@ -21,7 +21,7 @@ bool is_inside(const std::string& path, const std::string& directory) {
          (directory == "/" || path[directory.size()] == '/');
 }
 
-/// Takes an entry, with what is below it, out of the tree.
+/// Takes an entry, with all below it, out of the tree.
 Tree extract(Tree& tree, const std::string& path) {
   Tree taken;
   for (auto at = tree.lower_bound(path); at != tree.end();) {
@@ -170,7 +170,7 @@ MemoryFiles::Tree MemoryFiles::names_after_power_loss(uint64_t seed) const {
                 : !survives(i, change.a) || (!change.b.empty() && !survives(i, change.b))) {
       continue;
     }
-    // Its directory may be lost; within one directory the order holds, so a rename has its source.
+    // Its directory may be lost. Within a directory the order holds, so a rename has its source.
     if (tree.contains(path_parent(change.a))) apply_change(tree, change);
   }
   return tree;
@@ -185,7 +185,7 @@ void MemoryFiles::power_loss(uint64_t seed) {
   for (auto& [path, node] : tree) {
     if (node->kind != EntryKind::File || !seen.insert(node.get()).second) continue;
     const size_t survived = node->durable_bytes + up_to(node->data.size() - node->durable_bytes);
-    if (random() % 2) {  // the length was journaled, the content was not
+    if (random() % 2) {  // the length is durable, the content is not
       std::fill(node->data.begin() + ptrdiff_t(node->durable_bytes), node->data.end(), std::byte{});
     } else {
       node->data.resize(survived);

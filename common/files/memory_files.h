@@ -1,9 +1,9 @@
-// A file system in memory, the full twin of PosixFiles, with a power-loss model.
+// A file system in memory: the full twin of PosixFiles, with a power-loss model.
 //
-// The model: content is durable up to the last WriteFile::sync; names (create, rename, remove ...)
-// after sync_dir of their directory. Of the rest power_loss() keeps what a real disk may: for a
-// file some more bytes, possibly as zeros; for names either a prefix of all changes (a journal) or
-// a prefix per directory (none), by the seed. Left out: links, modes.
+// The model: content is durable up to the last WriteFile::sync, names (create, rename, remove ...)
+// after sync_dir of their directory. Of the rest power_loss() keeps what a real disk may keep: some
+// more bytes of a file, possibly as zeros, and a prefix of the changes of names, either of all (as
+// with a journal) or per directory (as without one). The seed decides. Left out: links, modes.
 #pragma once
 
 #include <map>
@@ -16,12 +16,13 @@
 
 namespace dsj {
 
-/// Thread-safe. "/" and "." exist from the start. Open files stay usable after a removal.
+/// Thread-safe. "/" and "." exist from the start. An open file stays usable after its removal.
 class MemoryFiles final : public Files {
  public:
   MemoryFiles();
 
-  /// What a machine that lost power finds on its disk. Files open for writing must not be used on.
+  /// Leaves what a machine finds on its disk after losing power. Files open for writing must not be
+  /// used afterwards.
   void power_loss(uint64_t seed);
 
   Result<std::unique_ptr<ReadFile>> open_read(const std::string& path) override;
@@ -47,7 +48,7 @@ class MemoryFiles final : public Files {
   };
 
  private:
-  /// Applies to the live tree and appends to the log.
+  /// Applies a change to the live tree and appends it to the log.
   void change(Change change);
   std::shared_ptr<Node> find(const std::string& path) const;
   Tree names_after_power_loss(uint64_t seed) const;
@@ -57,8 +58,8 @@ class MemoryFiles final : public Files {
   std::shared_ptr<std::mutex> mutex_;  ///< shared with the open files
   Tree live_, durable_base_;
   std::vector<Change> log_;                   ///< since durable_base_
-  size_t durable_changes_ = 0;                ///< a prefix of log_, as a journal makes it durable
-  std::map<std::string, size_t> durable_in_;  ///< the same of the changes in one directory
+  size_t durable_changes_ = 0;                ///< the prefix of log_ that a journal made durable
+  std::map<std::string, size_t> durable_in_;  ///< the same, per directory
 };
 
 }  // namespace dsj

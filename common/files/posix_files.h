@@ -1,4 +1,4 @@
-// The disk behind the file port. Loops over short reads, short writes and EINTR.
+// The disk behind the file port. It repeats short reads, short writes and EINTR.
 #pragma once
 
 #include "common/files/files.h"

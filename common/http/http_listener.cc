@@ -5,6 +5,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl.hpp>
@@ -23,8 +24,8 @@ using tcp = asio::ip::tcp;
 using Problem = boost::system::error_code;
 using std::chrono::milliseconds;
 
-/// After a refusal the peer may still be sending: so much of it is thrown away, so long, so that
-/// it gets to read the answer.
+/// After a refusal the peer may still be sending. This much is read and dropped, for so long, so
+/// that it gets to read the answer.
 constexpr size_t kDrainBytes = 64 * 1024;
 constexpr milliseconds kDrainTime{1000};
 
@@ -32,10 +33,24 @@ std::string text(beast::string_view view) {
   return std::string(view.data(), view.size());
 }
 
+/// The answer as it goes over the wire. One string, because http::async_write() takes seconds to
+/// compile for each kind of stream.
+std::string wire_text(const http::response<http::string_body>& answer) {
+  std::string wire;
+  http::serializer<false, http::string_body> parts(answer);
+  for (Problem problem; !problem && !parts.is_done();) {
+    parts.next(problem, [&](Problem&, const auto& buffers) {
+      wire += beast::buffers_to_string(buffers);
+      parts.consume(beast::buffer_bytes(buffers));
+    });
+  }
+  return wire;
+}
+
 class Peer {
  public:
   virtual ~Peer() = default;
-  bool admitted() const { return admitted_; }  ///< a request of it was admitted once
+  bool admitted() const { return admitted_; }  ///< one of its requests was admitted
   bool idle() const { return idle_; }          ///< between two requests
   virtual void end() = 0;
 
@@ -43,12 +58,12 @@ class Peer {
   bool admitted_ = false, idle_ = false;
 };
 
-/// What all connections of a listener share; used on its thread only.
+/// Shared by all connections of a listener. Used on its thread only.
 struct Shared {
   HttpLimits limits;
   std::shared_ptr<HttpHandler> handler;
   TlsSource tls;
-  std::list<std::weak_ptr<Peer>> open;  ///< who was heard longest ago first
+  std::list<std::weak_ptr<Peer>> open;  ///< least recently heard first
   std::atomic<int>& count;
 
   void heard(const std::shared_ptr<Peer>& peer) {
@@ -86,7 +101,7 @@ class Connection final : public Peer, public std::enable_shared_from_this<Connec
   void read_head() {
     head_.emplace();
     head_->header_limit(static_cast<uint32_t>(shared_->limits.head_bytes));
-    head_->body_limit(UINT64_MAX);  // judged below, after the caller is
+    head_->body_limit(UINT64_MAX);  // judged below, after the caller has been
     buffer_.max_size(shared_->limits.head_bytes + shared_->limits.body_bytes);
     http::async_read_header(
         stream_, buffer_, *head_, [self = this->shared_from_this()](Problem problem, size_t) {
@@ -136,14 +151,15 @@ class Connection final : public Peer, public std::enable_shared_from_this<Connec
   }
 
   void send(HttpAnswer answer, bool keep) {
-    answer_.emplace();
-    answer_->version(11);
-    answer_->result(static_cast<unsigned>(answer.status));
-    answer_->set(http::field::content_type, answer.content_type);
-    answer_->keep_alive(keep);
-    answer_->body() = std::move(answer.body);
-    answer_->prepare_payload();
-    http::async_write(stream_, *answer_,
+    http::response<http::string_body> message;
+    message.version(11);
+    message.result(static_cast<unsigned>(answer.status));
+    message.set(http::field::content_type, answer.content_type);
+    message.keep_alive(keep);
+    message.body() = std::move(answer.body);
+    message.prepare_payload();
+    answer_ = wire_text(message);
+    asio::async_write(stream_, asio::buffer(answer_),
                       [self = this->shared_from_this(), keep](Problem problem, size_t) {
                         if (problem) return;
                         if (keep) return self->rest();
@@ -154,10 +170,10 @@ class Connection final : public Peer, public std::enable_shared_from_this<Connec
                       });
   }
 
-  /// The connection is kept; what the last request held is not.
+  /// Keeps the connection and drops what the last request held.
   void rest() {
     body_.reset();
-    answer_.reset();
+    answer_ = {};
     if (buffer_.size() == 0) buffer_.shrink_to_fit();
     idle_ = true;
     shared_->heard(this->shared_from_this());
@@ -179,13 +195,13 @@ class Connection final : public Peer, public std::enable_shared_from_this<Connec
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::empty_body>> head_;
   std::optional<http::request_parser<http::string_body>> body_;
-  std::optional<http::response<http::string_body>> answer_;
+  std::string answer_;  ///< what is sent
   HttpHead request_;
   size_t drained_ = 0;
   std::array<char, 4096> waste_{};
 };
 
-/// False: everybody who is there is in the middle of a request.
+/// Ends one connection. False: every peer is in the middle of a request.
 bool make_room(Shared& shared) {
   std::shared_ptr<Peer> idle;
   for (const auto& entry : shared.open) {
@@ -220,7 +236,7 @@ struct HttpListener::State {
 void HttpListener::State::accept() {
   acceptor.async_accept([this](Problem problem, tcp::socket socket) {
     if (problem == asio::error::operation_aborted) return;
-    if (problem) {  // out of descriptors, most likely: others must end first
+    if (problem) {  // most likely out of descriptors: wait until others end
       pause.expires_after(milliseconds(100));
       pause.async_wait([this](Problem stopped) {
         if (!stopped) accept();
@@ -243,14 +259,14 @@ void HttpListener::State::begin(std::shared_ptr<ssl::context> context, Stream st
 void HttpListener::State::take(tcp::socket socket) {
   shared->open.remove_if([](const auto& entry) { return entry.expired(); });
   if (static_cast<int>(shared->open.size()) >= shared->limits.connections && !make_room(*shared)) {
-    return;  // the socket closes
+    return;  // closes the socket
   }
   Problem ignored;
   socket.set_option(tcp::no_delay(true), ignored);
   beast::tcp_stream stream(std::move(socket));
   if (!shared->tls) return begin<beast::tcp_stream>(nullptr, std::move(stream));
   auto context = shared->tls();
-  if (!context) return;  // it has none yet
+  if (!context) return;  // no certificate yet
   ssl::stream<beast::tcp_stream> secured(std::move(stream), *context);
   begin(std::move(context), std::move(secured));
 }

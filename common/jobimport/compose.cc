@@ -68,11 +68,22 @@ std::optional<std::string> header_package(const std::string& text) {
 
 class Composer {
  public:
-  Composer(Files& files, const std::vector<std::string>& search_paths)
-      : files_(files), search_paths_(search_paths) {}
+  Composer(Files& files, const std::vector<std::string>& search_paths,
+           const PredefinedFiles& predefined)
+      : files_(files), search_paths_(search_paths), predefined_(predefined) {}
 
   Status add(const std::string& path, const std::string& package) {
     const std::string file = fs::path(path).lexically_normal().string();
+    DSJ_TRY_STATUS(enter(file));
+    DSJ_TRY(const std::string text, files_.read_all(file, kMaxBytes));
+    return add_text(text, file, package);
+  }
+
+  Composed take() { return std::move(result_); }
+
+ private:
+  /// Whether `file` may be one more to read.
+  Status enter(const std::string& file) {
     if (std::find(stack_.begin(), stack_.end(), file) != stack_.end()) {
       std::string chain;
       for (const std::string& one : stack_) chain += one + " -> ";
@@ -82,7 +93,10 @@ class Composer {
     if (result_.sources.size() >= kMaxFiles)
       return bad_input("defaults name more than " + std::to_string(kMaxFiles) + " files", file);
     result_.sources.push_back(file);
-    DSJ_TRY(const std::string text, files_.read_all(file, kMaxBytes));
+    return {};
+  }
+
+  Status add_text(const std::string& text, const std::string& file, const std::string& package) {
     DSJ_TRY(dsconfig::Document document, jobspec::parse_yaml(text, file, jobspec::Dialect::Omega));
     if (!document.value.is_object())
       return bad_input("expected names and values, found another kind of YAML", file);
@@ -100,9 +114,6 @@ class Composer {
     return {};
   }
 
-  Composed take() { return std::move(result_); }
-
- private:
   /// `given` is what the defaults entry asks for.
   static std::string own_package(const std::optional<std::string>& header,
                                  const std::string& given) {
@@ -146,14 +157,30 @@ class Composer {
       package = join(own, *entry.package);
     DSJ_TRY(const std::string found, locate(entry, file));
     if (!found.empty()) return add(found, package);
-    if (!entry.optional)
-      return bad_input("there is no file \"" + entry.name + ".yaml\"", place,
-                       "name its directory: --search-path DIR");
+    if (!entry.optional) return substitute(entry, file, package, place);
     result_.notes.push_back(place + ": " + entry.name + " is optional and not there");
     return {};
   }
 
-  Result<std::string> locate(const Entry& entry, const std::string& file) {
+  Status substitute(const Entry& entry, const std::string& file, const std::string& package,
+                    const std::string& place) {
+    const std::string missing = candidates(entry, file).front();
+    const auto found = predefined_.find(fs::path(missing).stem().string());
+    if (found == predefined_.end()) {
+      std::string names;
+      for (const auto& [name, text] : predefined_) names += (names.empty() ? "" : ", ") + name;
+      return bad_input("there is no file \"" + missing + "\"", place,
+                       "name its directory: --search-path DIR" +
+                           (names.empty() ? "" : "; predefined are " + names));
+    }
+    const std::string path = predefined_path(found->first);
+    DSJ_TRY_STATUS(enter(path));
+    result_.substitutes.push_back({found->first, missing, place});
+    return add_text(found->second, path, package);
+  }
+
+  /// The paths where an entry of `file` may lie, the likeliest first.
+  std::vector<std::string> candidates(const Entry& entry, const std::string& file) const {
     std::string name = entry.name;
     if (!name.ends_with(".yaml") && !name.ends_with(".yml")) name += ".yaml";
     std::vector<std::string> places = {fs::path(file).parent_path().string(),
@@ -161,8 +188,13 @@ class Composer {
     if (name.starts_with("/")) places.erase(places.begin());  // from the root of the search path
     name.erase(0, std::min(name.find_first_not_of('/'), name.size()));
     places.insert(places.end(), search_paths_.begin(), search_paths_.end());
-    for (const std::string& directory : places) {
-      const std::string path = (fs::path(directory) / name).lexically_normal().string();
+    for (std::string& place : places)
+      place = (fs::path(place) / name).lexically_normal().string();
+    return places;
+  }
+
+  Result<std::string> locate(const Entry& entry, const std::string& file) {
+    for (const std::string& path : candidates(entry, file)) {
       DSJ_TRY(const EntryKind kind, files_.kind(path));
       if (kind == EntryKind::File) return path;
     }
@@ -223,6 +255,7 @@ class Composer {
 
   Files& files_;
   const std::vector<std::string>& search_paths_;
+  const PredefinedFiles& predefined_;
   std::vector<std::string> stack_;
   Composed result_;
 };
@@ -230,8 +263,9 @@ class Composer {
 }  // namespace
 
 Result<Composed> compose(Files& files, const std::string& path,
-                         const std::vector<std::string>& search_paths) {
-  Composer composer(files, search_paths);
+                         const std::vector<std::string>& search_paths,
+                         const PredefinedFiles& predefined) {
+  Composer composer(files, search_paths, predefined);
   DSJ_TRY_STATUS(composer.add(path, ""));
   return composer.take();
 }

@@ -68,6 +68,7 @@ std::string to_text(const Imported& imported) {
   std::string text;
   comment(text, "Imported from", {imported.origin});
   text.erase(0, 2);  // the first "#" line of its own
+  comment(text, "Predefined:", imported.predefined);
   comment(text, "Left open:", imported.left_open);
   comment(text, "Not carried over:", imported.not_carried);
   return text + jobspec::to_yaml(imported.manifest);

@@ -18,10 +18,11 @@ struct Missing {
 };
 
 struct Imported {
-  nlohmann::json manifest;             ///< a DeepSpeedJob; relative paths as the source wrote them
-  std::string origin;                  ///< "FILE, role actor_train"
-  std::vector<Missing> missing;        ///< each must come from an override, or finish() fails
-  std::vector<std::string> left_open;  ///< the user has a word to add: placeholders, environment
+  nlohmann::json manifest;              ///< a DeepSpeedJob; relative paths as the source wrote them
+  std::string origin;                   ///< "FILE, role actor_train"
+  std::vector<Missing> missing;         ///< each must come from an override, or finish() fails
+  std::vector<std::string> predefined;  ///< files of dsj's that stand in for the source's own
+  std::vector<std::string> left_open;   ///< the user has a word to add: placeholders, environment
   std::vector<std::string> not_carried;  ///< in the source, not in the job, with the reason
 };
 

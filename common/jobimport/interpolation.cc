@@ -190,6 +190,7 @@ Result<json> Interpolator::reference(const std::string& inner, const std::string
   DSJ_TRY(json found, node(plain, depth + 1));
   if (found.is_null() && find(plain) == nullptr)
     return bad_input("${" + inner + "} refers to nothing", place, "is it spelled so at its place?");
+  followed_.insert(plain);
   return found;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ class Interpolator {
   /// a value that grows beyond 100,000 nodes.
   Result<nlohmann::json> at(const std::string& path);
 
+  /// The absolute paths that references led to.
+  const std::set<std::string>& followed() const { return followed_; }
+
   /// "path: ${oc.env:HOME}": what was left as written, in the order met.
   const std::vector<std::string>& left_open() const { return left_open_; }
 
@@ -36,6 +40,7 @@ class Interpolator {
   const nlohmann::json& root_;
   std::string source_;
   std::vector<std::string> visiting_;
+  std::set<std::string> followed_;
   std::vector<std::string> left_open_;
   size_t nodes_ = 0;
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/jobimport/compose.h"
 #include "common/jobimport/device_mapping.h"
 #include "common/jobimport/interpolation.h"
 #include "common/jobimport/training_fields.h"
@@ -85,6 +84,7 @@ class RoleImport {
          {{"name",
            job_name((experiment.is_string() ? experiment.get<std::string>() + "-" : "") + role_)}}},
         {"spec", spec_}};
+    predefined();
     for (const std::string& open : references_.left_open())
       imported_.left_open.push_back(open + ": the environment is not read, no resolver is called");
     return std::move(imported_);
@@ -351,6 +351,16 @@ class RoleImport {
   }
 
  private:
+  /// Those that the job's values come through; a pipeline names more than one role needs.
+  void predefined() {
+    for (const Substitute& substitute : pipeline_.substitutes) {
+      const bool used = std::ranges::any_of(references_.followed(), [&](const std::string& path) {
+        return ("." + path + ".").find("." + substitute.name + ".") != std::string::npos;
+      });
+      if (used) imported_.predefined.push_back(to_line(substitute));
+    }
+  }
+
   const RollPipeline& pipeline_;
   const std::string& role_;
   Interpolator references_;
@@ -360,12 +370,18 @@ class RoleImport {
 
 }  // namespace
 
+std::string to_line(const Substitute& substitute) {
+  return substitute.name + ": dsj's own " + predefined_path(substitute.name) + ", because " +
+         substitute.missing + " is not there (" + substitute.place + ")";
+}
+
 Result<RollPipeline> read_roll(Files& files, const std::string& path,
                                const std::vector<std::string>& search_paths) {
-  DSJ_TRY(Composed composed, compose(files, path, search_paths));
+  DSJ_TRY(Composed composed, compose(files, path, search_paths, predefined_files()));
   RollPipeline pipeline{.value = std::move(composed.value),
                         .source = path,
                         .sources = std::move(composed.sources),
+                        .substitutes = std::move(composed.substitutes),
                         .notes = std::move(composed.notes)};
   Interpolator references(pipeline.value, path);
   for (const auto& [name, value] : pipeline.value.items()) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/files/files.h"
+#include "common/jobimport/compose.h"
 #include "common/jobimport/imported.h"
 #include "common/result.h"
 
@@ -27,14 +28,19 @@ struct RollRole {
 };
 
 struct RollPipeline {
-  nlohmann::json value;              ///< composed, references not yet followed
-  std::string source;                ///< the file
-  std::vector<std::string> sources;  ///< it and the files of its defaults
+  nlohmann::json value;                 ///< composed, references not yet followed
+  std::string source;                   ///< the file
+  std::vector<std::string> sources;     ///< it and the files of its defaults
+  std::vector<Substitute> substitutes;  ///< predefined files in the place of some of them
   std::vector<std::string> notes;
   std::vector<RollRole> roles;  ///< in the order of their names; empty: a file of settings only
 };
 
-/// Reads and composes (compose.h). Errors: what is not YAML, defaults that lead nowhere.
+/// "deepspeed_zero3: configs/roll/deepspeed_zero3.yaml, because ... is not there".
+std::string to_line(const Substitute& substitute);
+
+/// Reads and composes (compose.h), with the files of predefined.h where the pipeline's own are not
+/// there. Errors: what is not YAML, defaults that lead nowhere.
 Result<RollPipeline> read_roll(Files& files, const std::string& path,
                                const std::vector<std::string>& search_paths);
 

@@ -1,4 +1,4 @@
-// The torchrun line of DeepSpeed's users, brought to a manifest: from there on both are one.
+// Turns a torchrun line into a manifest. From there on both are read alike.
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -18,11 +18,11 @@ using dsconfig::Finding;
 using nlohmann::json;
 using Severity = Finding::Severity;
 
-/// An argument that Hugging Face's programs take and that this engine does without.
+/// An argument of Hugging Face's programs that this engine does without.
 struct Foreign {
   const char* name;
-  const char* accepted;  ///< values without effect, one space between; null: every value
-  const char* note;      ///< why it has none
+  const char* accepted;  ///< values without effect, separated by spaces; null: all
+  const char* note;      ///< why they have no effect
   const char* refusal;   ///< why other values are refused
 };
 
@@ -43,8 +43,8 @@ const std::vector<Foreign>& foreign_arguments() {
       {"remove_unused_columns", nullptr, "other columns are not read", nullptr},
       {"group_by_length", "false", "that is the default", "rows are not grouped by length"},
       {"tf32", nullptr, "there is no TF32 on a CPU", nullptr},
-      {"torch_dtype", "auto float32 bfloat16", "the working type follows bf16",
-       "float16 is not built in this version"},
+      {"torch_dtype", "auto float32 bfloat16 float16", "the working type follows bf16 and fp16",
+       "expected auto, float32, bfloat16 or float16"},
       {"bf16_full_eval", nullptr, "evaluation runs in the training's type", nullptr},
       {"fp16_full_eval", nullptr, "evaluation runs in the training's type", nullptr},
       {"eval_accumulation_steps", nullptr, "evaluation keeps no logits", nullptr},
@@ -95,8 +95,7 @@ const std::vector<Foreign>& foreign_arguments() {
   return table;
 }
 
-/// PEFT's settings as Hugging Face's training scripts name them, and the field of
-/// spec.training.lora.
+/// A PEFT setting as Hugging Face's scripts name it, and its field of spec.training.lora.
 struct LoraArgument {
   const char* name;
   const char* field;
@@ -116,7 +115,7 @@ const LoraArgument* lora_argument(const std::string& name) {
   return nullptr;
 }
 
-/// Turns LoRA on or off.
+/// Whether the argument turns LoRA on or off.
 bool is_lora_switch(const std::string& name) {
   return name == "use_lora" || name == "use_peft";
 }
@@ -142,7 +141,7 @@ const std::map<std::string, std::string>& training_names() {
   return names;
 }
 
-/// Whose value may be left out: `--bf16`.
+/// Whether its value may be left out: `--bf16`.
 bool is_switch(const std::string& name) {
   static const std::vector<std::string> training = {
       "bf16", "fp16", "gradient_checkpointing", "shuffle", "eval_on_start", "logging_first_step"};
@@ -159,7 +158,7 @@ struct Argument {
   std::optional<std::string> value;
 };
 
-/// `lenient`: findings take what would be an error (job.h). Null: the first error ends it.
+/// `lenient`: takes what would be an error as a finding (job.h). Null: the first error ends it.
 using Lenient = std::vector<Finding>*;
 
 Result<std::vector<Argument>> split(const std::vector<std::string>& args, Lenient lenient) {
@@ -226,7 +225,7 @@ class CommandLine {
     return unknown(argument);
   }
 
-  /// After the last argument: LoRA's settings count when it is on.
+  /// Call after the last argument: LoRA's settings count only if LoRA is on.
   Status finish() {
     if (use_lora_ == true) spec_["training"]["lora"] = lora_;
     if (lora_first_.empty() || use_lora_ == true) return {};
@@ -329,7 +328,7 @@ class CommandLine {
     if (const auto yes = text::parse_bool(value)) word = *yes ? "true" : "false";
     if (foreign.accepted != nullptr) {
       const std::string padded = std::string(" ") + foreign.accepted + " ";
-      // "1" and "0" are numbers for some and switches for others: both spellings count.
+      // "1" and "0" are numbers or switches: both spellings count.
       const bool ok = padded.find(" " + value + " ") != std::string::npos ||
                       padded.find(" " + word + " ") != std::string::npos;
       if (!ok) return bad_input("\"" + value + "\": " + foreign.refusal, argument.shown);
@@ -338,7 +337,7 @@ class CommandLine {
     return {};
   }
 
-  /// From the output directory's last name, made a valid one.
+  /// The last name of the output directory, made a valid job name.
   std::string name() const {
     std::string directory = "run";
     if (spec_.contains("training") && spec_["training"].contains("outputDir")) {
@@ -359,7 +358,7 @@ class CommandLine {
 
   json spec_ = json::object();
   json lora_ = json::object();
-  std::string lora_first_;  ///< the first of its arguments, for messages
+  std::string lora_first_;  ///< the first LoRA argument, for messages
   std::optional<bool> use_lora_;
 };
 

@@ -1,4 +1,4 @@
-// Reads fields of a manifest's objects; everything wrong is a finding. Internal.
+// Reads fields of a manifest's objects. Everything wrong becomes a finding. Internal to jobspec.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,12 +17,12 @@ class FieldReader {
 
   void report(Severity severity, const std::string& path, std::string message,
               std::string hint = {});
-  /// Reports every name that is not in manifest_fields()[table] (`table` empty: [path]).
+  /// Reports every name that manifest_fields()[table] lacks (`table` empty: [path]).
   void fields(const nlohmann::json& object, const std::string& path, const std::string& table = {});
-  /// The child when it is there and an object; reports another type.
+  /// The child if it is there and an object; reports another type.
   const nlohmann::json* object(const nlohmann::json& parent, const char* name,
                                const std::string& path);
-  /// Sets `field` to a whole number from `least` to `most`. False: absent or wrong.
+  /// Sets `field` to a whole number from `least` to `most`. False: it is missing or wrong.
   bool whole(const nlohmann::json& object, const std::string& path, const char* name, int64_t least,
              int64_t most, int64_t& field);
   void flag(const nlohmann::json& object, const std::string& path, const char* name, bool& field);
@@ -38,11 +38,11 @@ class FieldReader {
   std::vector<dsconfig::Finding>& findings_;
 };
 
-/// spec.suspend, runPolicy, failurePolicy, liveness, checkpoint.
+/// Reads spec.suspend, runPolicy, failurePolicy, liveness, checkpoint.
 Policies read_policies(const nlohmann::json& spec, FieldReader& reader);
-/// spec.workers.template: a container "worker", and nothing that the operator sets itself. With
-/// `user_program` (launcher: Command) that container names an image and a command, else neither a
-/// command nor args.
+/// Checks spec.workers.template: it has a container "worker" and sets nothing that the operator
+/// sets itself. With `user_program` (launcher: Command) that container names an image and a
+/// command, else neither a command nor args.
 void check_template(const nlohmann::json& pod, const std::string& path, bool user_program,
                     FieldReader& reader);
 

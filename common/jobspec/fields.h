@@ -1,5 +1,5 @@
-// Every field of a DeepSpeedJob manifest, by the object it is in. The reader takes no other field,
-// and the CRD (crds/) has the same ones; a test compares the two.
+// Every field of a DeepSpeedJob manifest, by the object that holds it. The reader takes no other
+// field, and the CRD (crds/) has the same ones; a test compares the two.
 #pragma once
 
 #include <map>
@@ -9,8 +9,8 @@
 namespace dsj::jobspec {
 
 /// "spec.workers" → {"replicas", ...}. "spec.failurePolicy.rules[]" is one element of the array.
-/// spec.deepspeed.config, spec.workers.template and spec.training are not in it: they have tables
-/// of their own (dsconfig/keys.h, Kubernetes, training_args.h).
+/// Left out, because they have tables of their own: spec.deepspeed.config (dsconfig/keys.h),
+/// spec.workers.template (Kubernetes), spec.training (training_args.h).
 const std::map<std::string, std::vector<std::string>>& manifest_fields();
 
 }  // namespace dsj::jobspec

@@ -30,7 +30,7 @@ std::string directory_of(const std::string& path) {
 
 }  // namespace
 
-/// The first error ends the reading. Also used by arguments.cc.
+/// Turns the first error finding into an Error. arguments.cc uses it too.
 Result<Job> first_error_or(Result<Job> job) {
   if (!job) return job;
   for (const Finding& finding : job->findings) {

@@ -1,7 +1,6 @@
-// A DeepSpeedJob as the user wrote it, from a YAML manifest or from the torchrun line of
-// DeepSpeed's users: one struct for both, so that `dsj run`, `dsj plan` and `dsj validate` do not
-// care which. Reads files; starts nothing; does not look into ds_config (dsconfig/check.h,
-// resolve.h do).
+// A DeepSpeedJob as the user wrote it, from a YAML manifest or from a torchrun line. One struct for
+// both, so that `dsj run`, `dsj plan` and `dsj validate` need not know which. Reads files; starts
+// nothing; does not look into ds_config (dsconfig/check.h and resolve.h do).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +21,7 @@ namespace dsj::jobspec {
 inline constexpr char kApiVersion[] = "training.dsj.dev/v1alpha1";
 inline constexpr char kKind[] = "DeepSpeedJob";
 
-/// Where a job runs decides what its fields may say: files of this machine, or paths in a
+/// Where a job runs. It decides what the fields mean: files of this machine, or paths in a
 /// container.
 enum class Place { Local, Cluster };
 
@@ -31,34 +30,34 @@ struct ConfigMapKey {
 };
 
 struct Job {
-  std::string name;               ///< metadata.name; a command line's is made from --output_dir
+  std::string name;               ///< metadata.name; of a command line, from --output_dir
   std::string source;             ///< the manifest's path, or "command line"
   dsconfig::Positions positions;  ///< of the manifest's fields; empty for a command line
 
-  TrainingArgs training;  ///< spec.training; paths absolute (a hub id stays)
+  TrainingArgs training;  ///< spec.training; paths are absolute (a hub id stays)
 
   nlohmann::json ds_config = nlohmann::json::object();  ///< plain JSON, as the user wrote it
-  dsconfig::Positions ds_positions;                     ///< of its keys, in ds_config_source
-  std::string ds_config_source;  ///< the manifest when inline, else the file it came from
+  dsconfig::Positions ds_positions;                     ///< of ds_config's keys
+  std::string ds_config_source;                         ///< the manifest if inline, else the file
   bool ds_config_inline = false;
-  std::optional<ConfigMapKey> ds_config_map;  ///< Place::Cluster: fill it in by set_ds_config()
+  std::optional<ConfigMapKey> ds_config_map;  ///< Place::Cluster: set_ds_config() fills it in
 
   int replicas = 1;          ///< spec.workers.replicas: agents
   int slots_per_worker = 1;  ///< spec.workers.slotsPerWorker: ranks per agent
   std::optional<int> min_replicas, max_replicas;
-  nlohmann::json worker_template;            ///< spec.workers.template without its nulls; null: none
+  nlohmann::json worker_template;            ///< spec.workers.template without nulls; null: none
   std::string launcher = "Native";           ///< Native, Command (user_program.h)
   std::string restart_policy = "OnFailure";  ///< OnFailure, Never
-  int backoff_limit = 3;  ///< attempts after the first without a newer checkpoint
+  int backoff_limit = 3;                     ///< restarts in a row without a newer checkpoint
   Policies policies;
 
   /// What is wrong with the fields (Error: only from read_manifest), known but not built
-  /// (Unsupported: must stop a run with exit code 2), or without effect (Warning: print it).
+  /// (Unsupported: a run must refuse it with exit code 2), or without effect (Warning: print it).
   std::vector<dsconfig::Finding> findings;
 
   int world_size() const { return replicas * slots_per_worker; }
   bool runs_user_program() const { return launcher == "Command"; }
-  /// Always, but for a program of the user's own that wants none.
+  /// False only for a user's own program that wants none.
   bool has_ds_config() const {
     return ds_config_inline || ds_config_map || !ds_config_source.empty();
   }
@@ -66,24 +65,24 @@ struct Job {
 
 /// Reads a manifest. Relative paths in it (modelNameOrPath, dataPath, outputDir, configFrom.file)
 /// are relative to its directory. `overrides` are "spec.path=value" (YAML values), applied before
-/// anything is checked. Errors carry FILE:LINE:COLUMN and the field's path; an unknown field is an
+/// anything is checked. Errors name FILE:LINE:COLUMN and the field's path; an unknown field is an
 /// error with "did you mean".
 Result<Job> load_job_yaml(const std::string& path, const std::vector<std::string>& overrides = {});
-/// The same from memory; `path` is used for messages and as the base of relative paths.
+/// The same from memory. `path` stands in messages and is the base of relative paths.
 Result<Job> parse_job_yaml(const std::string& text, const std::string& path,
                            const std::vector<std::string>& overrides = {});
 
-/// The torchrun line: `--nproc_per_node=2 --deepspeed ds_config.json --model_name_or_path DIR ...`.
-/// Dashes or underscores, "=" or a space, a switch alone means true. Relative paths are relative to
-/// the current directory. Every argument is used, noted in Job::findings, or refused with its
-/// reason. `args` holds no verb, no --output and no --set.
+/// Reads a torchrun line: `--nproc_per_node=2 --deepspeed ds_config.json --model_name_or_path DIR
+/// ...`. Dashes or underscores, "=" or a space; a switch alone means true. Relative paths are
+/// relative to the current directory. Every argument is used, noted in Job::findings, or refused
+/// with its reason. `args` holds no verb, no --output and no --set.
 Result<Job> job_from_arguments(const std::vector<std::string>& args,
                                const std::vector<std::string>& overrides = {});
 
-/// The manifest that such a line stands for, its paths as written, nothing read. With `lenient`
-/// what cannot be carried over (a word, an unknown argument, a value) is an Unsupported finding
-/// whose path is the argument, the last of a repeated argument counts as with argparse, and a line
-/// without a ds_config is a manifest without one.
+/// The manifest that such a line stands for, paths as written, no file read. With `lenient` it is
+/// more forgiving: what cannot be carried over (a word, an unknown argument, a value) is an
+/// Unsupported finding whose path is the argument; of a repeated argument the last counts, as in
+/// argparse; and a line without a ds_config gives a manifest without one.
 struct ArgumentsManifest {
   nlohmann::json manifest;
   std::vector<dsconfig::Finding> findings;
@@ -91,28 +90,28 @@ struct ArgumentsManifest {
 Result<ArgumentsManifest> manifest_from_arguments(const std::vector<std::string>& args,
                                                   bool lenient);
 
-/// Every finding instead of the first error: a Job as far as it could be read. Fails only when
-/// `manifest` is not an object. `base` is the directory of relative paths.
+/// A Job as far as it can be read, with every finding instead of the first error. Error only if
+/// `manifest` is not an object. `base`: the directory of relative paths.
 Result<Job> read_manifest(const dsconfig::Document& manifest, const std::string& base,
                           const std::vector<std::string>& overrides = {});
-/// The object of an API server, as the operator takes it: paths are a container's, absolute; a
-/// ConfigMap may hold the ds_config, and the policies have effect.
+/// Reads an API server's object, as the operator takes it: paths are absolute, in a container; a
+/// ConfigMap may hold the ds_config; the policies have effect.
 Result<Job> read_cluster_manifest(const nlohmann::json& object);
-/// ds_config out of the text of a ConfigMap's key. Errors carry SOURCE:LINE:COLUMN.
+/// Takes ds_config from the text of a ConfigMap's key. Errors name SOURCE:LINE:COLUMN.
 Status set_ds_config(Job& job, const std::string& text, const std::string& source);
 
-/// ds_config of the job in the world it asks for (resolve.h). Findings carry the manifest's paths
-/// and positions; the job's own come first. What only this engine cannot do is a warning where the
-/// program is the user's own.
+/// Resolves the job's ds_config in the world that it asks for (dsconfig/resolve.h). The job's own
+/// findings come first; all have the manifest's paths and positions. If the program is the user's
+/// own, what only this engine cannot do is a warning.
 dsconfig::Resolution resolve(const Job& job, dsconfig::Facts facts);
 
-/// One finding as a line: "job.yaml:12:5: error: spec.training.x: message (hint)".
+/// A finding as one line: "job.yaml:12:5: error: spec.training.x: message (hint)".
 std::string to_line(const Job& job, const dsconfig::Finding& finding);
 
-/// What the agent writes for one attempt; `output_dir` and the rest of the arguments as in the job.
+/// The job.json of one attempt.
 JobFile to_job_file(const Job& job, int64_t attempt, int world_size);
 
-/// The manifest this job would have been: apiVersion, kind, metadata, spec, config inline.
+/// The job as a manifest: apiVersion, kind, metadata, spec, with ds_config inline.
 nlohmann::json to_json(const Job& job);
 
 }  // namespace dsj::jobspec

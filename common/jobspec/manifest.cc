@@ -1,4 +1,4 @@
-// The fields of a DeepSpeedJob manifest, one method per object. Everything wrong is a finding.
+// The fields of a DeepSpeedJob manifest, one method per object. Everything wrong becomes a finding.
 #include <algorithm>
 #include <filesystem>
 
@@ -18,7 +18,7 @@ using Severity = Finding::Severity;
 
 constexpr int kMaxRanks = 65'536;
 
-/// As Kubernetes reads an object: a member that is null is not there.
+/// As Kubernetes reads an object: a null member counts as missing.
 json without_nulls(json value) {
   if (value.is_object()) {
     for (auto at = value.begin(); at != value.end();)
@@ -100,7 +100,7 @@ class ManifestReader : private FieldReader {
     }
   }
 
-  /// Relative to the manifest; what is not there and has no ./ may be a hub id and stays.
+  /// Relative to the manifest's directory. A model that is not there and has no ./ may be a hub id.
   std::string absolute(const std::string& path) const {
     if (path.empty()) return path;
     return fs::absolute(fs::path(base_) / path).lexically_normal().string();
@@ -150,7 +150,7 @@ class ManifestReader : private FieldReader {
     resume(path + ".resumeFromCheckpoint");
   }
 
-  /// In a container there is no manifest's directory, and hub ids are not looked up.
+  /// A container has no directory of the manifest, and hub ids are not looked up there.
   void container_paths(const std::string& path) {
     const TrainingArgs& training = job_.training;
     auto check = [&](const char* name, const std::string& value) {
@@ -160,8 +160,7 @@ class ManifestReader : private FieldReader {
                "mount a volume in spec.workers.template and name a path on it");
     };
     check("outputDir", training.output_dir);
-    if (!job_.runs_user_program()) {  // what a program of the user's own makes of them is its
-                                      // affair
+    if (!job_.runs_user_program()) {  // a program of the user's own reads them as it likes
       check("modelNameOrPath", training.model_name_or_path);
       check("dataPath", training.data_path);
       check("evalDataPath", training.eval_data_path.value_or(""));

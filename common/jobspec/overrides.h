@@ -1,4 +1,5 @@
-// --set spec.path=value: one field of a manifest changed from the command line. Internal.
+// --set spec.path=value: changes one field of a manifest from the command line. Internal to
+// jobspec.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,11 +16,11 @@ struct Override {
   std::string text;  ///< as given, for messages
 };
 
-/// "spec.training.maxSteps=20"; the value is YAML. Paths begin with "spec" or "metadata".
+/// Parses "spec.training.maxSteps=20". The value is YAML. Paths begin with "spec" or "metadata".
 Result<Override> parse_override(const std::string& text);
 
-/// Sets the value, making objects on the way. BadInput when the path goes through a value that is
-/// not an object. `skip` leading names of the path are left out.
+/// Sets the value, making objects on the way. `skip`: how many leading names of the path to leave
+/// out. BadInput: the path goes through a value that is not an object.
 Status apply(const Override& change, size_t skip, nlohmann::json& root);
 
 }  // namespace dsj::jobspec

@@ -1,4 +1,4 @@
-// spec.workers.template: what the operator needs of it and what it sets itself.
+// spec.workers.template: what the operator needs from it, and what it sets itself.
 #include <algorithm>
 #include <initializer_list>
 
@@ -43,8 +43,8 @@ struct Part {
   Shape shape;
 };
 
-/// The parts of an object that the operator adds to or reads; all else is the API server's to
-/// judge. False: one has another shape.
+/// Checks the parts of an object that the operator adds to or reads; the API server judges the
+/// rest. False: one has another shape.
 bool shapes(const json& object, const std::string& path, std::initializer_list<Part> parts,
             FieldReader& reader) {
   bool good = true;
@@ -58,7 +58,7 @@ bool shapes(const json& object, const std::string& path, std::initializer_list<P
   return good;
 }
 
-/// Every element of the list has a `name`, a text.
+/// Checks that every element of the list has a `name` that is a text.
 bool named(const json& object, const char* list, const char* name, const std::string& path,
            FieldReader& reader) {
   const auto found = object.find(list);
@@ -72,7 +72,7 @@ bool named(const json& object, const char* list, const char* name, const std::st
   return true;
 }
 
-/// A chain of objects, each in the one before; null when it ends early or something is wrong.
+/// Follows a chain of nested objects. Null: it ends early or something is wrong.
 const json* chain(const json& object, std::initializer_list<const char*> names, std::string path,
                   FieldReader& reader) {
   const json* at = &object;
@@ -121,7 +121,7 @@ bool is_words(const json& container, const char* name) {
          std::ranges::all_of(*found, [](const json& word) { return word.is_string(); });
 }
 
-/// Native: the agent is the container's first process, and starts the ranks itself.
+/// Native launcher: the agent is the container's first process and starts the ranks itself.
 void check_no_program(const json& container, const std::string& path, FieldReader& reader) {
   for (const char* name : {"command", "args"})
     if (container.contains(name) && !container[name].empty())

@@ -17,7 +17,7 @@ void optional_seconds(const json& object, const std::string& path, const char* n
   if (reader.whole(object, path, name, least, kSecondsMax, seconds)) field = seconds;
 }
 
-/// A name of an object; empty: absent or wrong.
+/// The name of an object; empty: missing or wrong.
 std::string object_name(const json& object, const std::string& path, const char* name,
                         FieldReader& reader) {
   const auto found = object.find(name);
@@ -142,7 +142,7 @@ void read_failure(const json& object, FieldReader& reader, FailurePolicy& failur
   if (node == nullptr) return;
   reader.fields(*node, at);
   reader.whole(*node, at, "graceSeconds", 0, kSecondsMax, failure.node_grace_seconds);
-  // The agents of a cut-off node end their ranks within ten seconds: never start others before.
+  // A cut-off node's agents end their ranks within ten seconds. No others may start before that.
   reader.whole(*node, at, "forceDeleteAfterSeconds", 15, kSecondsMax,
                failure.force_delete_after_seconds);
   reader.flag(*node, at, "excludeFailedNodes", failure.exclude_failed_nodes);

@@ -1,5 +1,5 @@
-// What a DeepSpeedJob says about its life in a cluster: suspend, deadlines, cleaning up, failures.
-// `dsj run` reads and checks these fields and refuses to start with them; the operator acts by
+// What a DeepSpeedJob says about its life in a cluster: suspension, deadlines, cleanup, failures.
+// The operator acts on these fields. `dsj run` reads and checks them, and refuses to start with
 // them.
 #pragma once
 
@@ -11,19 +11,19 @@
 namespace dsj::jobspec {
 
 enum class CleanPods {
-  Running,  ///< of a finished job: pods that still run are deleted, ended ones keep their logs
+  Running,  ///< when the job is finished, delete running pods; others keep their logs
   All,
-  None,  ///< nothing is deleted but what still runs after the save timeout
+  None,  ///< delete only what still runs after the save timeout
 };
 
-/// Who places the gang as a whole; the ordinary scheduler places pod by pod.
+/// Who places the gang as a whole. The ordinary scheduler places pod by pod.
 enum class GangScheduler { None, Volcano, Kueue };
 
 struct Scheduling {
   GangScheduler scheduler = GangScheduler::None;
   std::string queue;           ///< Volcano's Queue (empty: its default), Kueue's LocalQueue
   std::string priority_class;  ///< a PriorityClass, for Kueue a WorkloadPriorityClass; empty: none
-  std::optional<int64_t> min_available;  ///< pods that are placed together; absent: all
+  std::optional<int64_t> min_available;  ///< pods that are placed together; unset: all
 };
 
 struct RunPolicy {
@@ -40,21 +40,21 @@ enum class FailureAction {
   RestartUncounted,  ///< not charged
 };
 
-/// Takes a failure when every condition that is given holds.
+/// Takes a failure if every condition that is given holds.
 struct FailureRule {
   std::string name;
   FailureAction action = FailureAction::Restart;
   std::vector<int> exit_codes;
-  bool exit_codes_not_in = false;           ///< operator NotIn; 0 never matches
+  bool exit_codes_not_in = false;           ///< operator NotIn; exit code 0 never matches
   std::vector<std::string> reasons;         ///< the agent's, or the pod's
-  std::vector<std::string> pod_conditions;  ///< types that are True: "DisruptionTarget"
+  std::vector<std::string> pod_conditions;  ///< types that must be True: "DisruptionTarget"
 };
 
 struct FailurePolicy {
-  std::vector<FailureRule> rules;           ///< the first that matches; else the operator's own
-  int64_t node_grace_seconds = 30;          ///< a node may be away for so long
-  int64_t force_delete_after_seconds = 60;  ///< then its pods are given up; > the agents' lease
-  bool exclude_failed_nodes = true;         ///< a replacement does not go back there
+  std::vector<FailureRule> rules;           ///< the first match counts; else the operator's own
+  int64_t node_grace_seconds = 30;          ///< how long a node may be away
+  int64_t force_delete_after_seconds = 60;  ///< then its pods are given up; above the agents' lease
+  bool exclude_failed_nodes = true;         ///< replacements avoid that node
 };
 
 struct Policies {

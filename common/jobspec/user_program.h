@@ -1,5 +1,5 @@
-// launcher: Command: the program of the user's own that the worker's container names, one process
-// per rank. In a cluster the kubelet reads these fields; here they are read as it does. Pure.
+// launcher: Command: the user's own program in the worker's container, one process per rank. In a
+// cluster the kubelet reads these fields; here they are read in the same way. Pure.
 #pragma once
 
 #include <functional>
@@ -10,17 +10,18 @@
 
 namespace dsj::jobspec {
 
-/// The container "worker" of spec.workers.template; null: there is none.
+/// The container "worker" of spec.workers.template; null: none.
 const nlohmann::json& worker_container(const nlohmann::json& worker_template);
 
-/// Its `command` and `args`, one after the other, as written; empty without a command.
+/// That container's `command`, then its `args`, as written. Empty: it has no command.
 std::vector<std::string> user_command(const nlohmann::json& worker_template);
 
 using Lookup = std::function<const std::string*(const std::string& name)>;
-/// $(NAME) becomes what `lookup` knows, or stays; $$( is $(.
+/// Replaces $(NAME) by what `lookup` finds; an unknown name stays as it is. $$( becomes $(.
 std::string expand_references(const std::string& text, const Lookup& lookup);
 
-/// Its `env`, in order, each value expanded by those before it and by `lookup`. Only plain values.
+/// That container's `env`, in order. Each value is expanded by those before it and by `lookup`.
+/// Only plain values are read.
 std::vector<std::pair<std::string, std::string>> user_environment(
     const nlohmann::json& worker_template, const Lookup& lookup);
 

@@ -19,8 +19,8 @@ using dsconfig::Position;
 using nlohmann::json;
 
 constexpr size_t kMaxText = 1 << 20;
-constexpr size_t kMaxNodes = 100'000;  // after aliases are followed
-constexpr size_t kMaxPath = 2048;      // longer ones get no position
+constexpr size_t kMaxNodes = 100'000;  // after expanding aliases
+constexpr size_t kMaxPath = 2048;      // longer paths get no position
 
 /// Thrown inside this file only.
 struct YamlError {
@@ -33,7 +33,7 @@ Position position_of(const YAML::Node& node) {
   return mark.is_null() ? Position{} : Position{mark.line + 1, mark.column + 1};
 }
 
-/// The digits of `word` from `begin` on in `base`, underscores skipped; null when others are there.
+/// The digits of `word` from `begin` on in `base`, without underscores; null: other characters.
 json whole_in_base(const std::string& word, size_t begin, int base, bool negative) {
   std::string digits(negative ? "-" : "");
   for (char c : word.substr(begin))
@@ -44,7 +44,7 @@ json whole_in_base(const std::string& word, size_t begin, int base, bool negativ
   return error == std::errc() && at == end ? json(whole) : json();
 }
 
-/// "1:30" → 90; null when it is not groups of 0 to 59 after a first one.
+/// "1:30" → 90; null unless every group after the first is 0 to 59.
 json sexagesimal(const std::string& word, size_t begin, bool negative) {
   int64_t total = 0;
   for (size_t at = begin, groups = 0; at <= word.size(); ++groups) {
@@ -59,7 +59,7 @@ json sexagesimal(const std::string& word, size_t begin, bool negative) {
   return negative ? -total : total;
 }
 
-/// What YAML 1.1 reads otherwise than the core schema; null when nothing.
+/// A scalar that YAML 1.1 reads differently from the core schema; null: none.
 json resolved_1_1(const std::string& word) {
   for (const char* yes : {"yes", "Yes", "YES", "on", "On", "ON"})
     if (word == yes) return true;
@@ -86,7 +86,7 @@ json resolved_1_1(const std::string& word) {
   return nullptr;
 }
 
-/// A plain scalar by the core schema.
+/// A plain scalar, by the core schema.
 json resolved(const std::string& word) {
   if (word.empty() || word == "~" || word == "null" || word == "Null" || word == "NULL")
     return nullptr;
@@ -177,7 +177,7 @@ class Converter {
     return result;
   }
 
-  /// "<<: *a" or "<<: [*a, *b]"; of several the earlier wins.
+  /// "<<: *a" or "<<: [*a, *b]"; the earlier of several wins.
   void merge(const YAML::Node& node, const std::string& path, int depth, json& merged) {
     const json found = value(node, path, depth + 1);
     for (const json& one : found.is_array() ? found : json::array({found})) {
@@ -198,8 +198,8 @@ std::string where(const std::string& source, Position position) {
   return source + ":" + std::to_string(position.line) + ":" + std::to_string(position.column);
 }
 
-/// Whether every document of a text ends further on than it starts. yaml-cpp 0.7 repeats an empty
-/// document without end at a token that no document may start with (", x" after one).
+/// Whether every document ends further on than it starts. yaml-cpp 0.7 repeats an empty document
+/// forever at a token that cannot start a document (", x" after one).
 class Ending final : public YAML::EventHandler {
  public:
   explicit Ending(const std::string& text) {

@@ -1,5 +1,4 @@
-// Typed fields of a config.json object: reads them and remembers the first thing that is wrong.
-// Private to common/layout.
+// Reads typed fields of a config.json object and keeps the first problem. Internal to layout.
 #pragma once
 
 #include <algorithm>
@@ -16,13 +15,13 @@ class Fields {
   Fields(const nlohmann::json& object, std::string where, std::string path = {})
       : object_(object), where_(std::move(where)), path_(std::move(path)) {}
 
-  /// Not there, or null.
+  /// The field is missing or null.
   bool absent(const char* key) const {
     const auto it = object_.find(key);
     return it == object_.end() || it->is_null();
   }
 
-  /// `fallback` 0: the field must be there.
+  /// `fallback` 0: the field is required.
   int64_t positive(const char* key, int64_t fallback = 0) {
     if (absent(key)) {
       if (fallback <= 0) note(key, "is missing; expected a positive integer");
@@ -42,7 +41,7 @@ class Fields {
     return fallback;
   }
 
-  /// A number that must be there and above `above`.
+  /// A required number above `above`.
   double required(const char* key, double above) {
     if (absent(key)) {
       note(key, "is missing; expected a number");
@@ -69,7 +68,7 @@ class Fields {
     return fallback;
   }
 
-  /// A dropout probability.
+  /// A dropout probability: at least 0, below 1.
   double probability(const char* key, double fallback) {
     const double p = number(key, fallback);
     if (p >= 0 && p < 1) return p;
@@ -82,7 +81,7 @@ class Fields {
     if (!ok) note(key, otherwise);
   }
 
-  /// Takes over what `other` found wrong.
+  /// Takes over the problem that `other` found.
   void inherit(const Fields& other) {
     if (problem_.empty()) problem_ = other.problem_;
   }

@@ -14,18 +14,18 @@ constexpr char kTargets[] = "lora.targetModules";
 constexpr char kSaved[] = "lora.modulesToSave";
 constexpr char kAllLinear[] = "all-linear";
 
-/// A module of the model as PyTorch names it.
+/// A module of the model, named as in PyTorch.
 struct Module {
   enum class Kind { Linear, Embedding, Other, Container } kind;
   std::string name;
-  int unit = -1, weight = -1;  ///< where its weight is; a tied head has none of its own
+  int unit = -1, weight = -1;  ///< place of its weight; -1: a tied head, which has none
 };
 
 std::string last_name(const std::string& module) {
   return module.substr(module.rfind('.') + 1);
 }
 
-/// Leaves in unit order, then what holds them.
+/// The leaves in unit order, then the modules that hold them.
 std::vector<Module> modules_of(const ModelConfig& model, const std::vector<UnitSpec>& units) {
   std::vector<Module> modules;
   std::set<std::string> containers;
@@ -65,12 +65,12 @@ bool can_adapt(const Module& module) {
   return module.kind == Module::Kind::Linear && !is_output(module);
 }
 
-/// PEFT: the name itself, or its end after a dot.
+/// PEFT's rule: the name itself, or its end after a dot.
 bool ends_with_name(const std::string& module, const std::string& name) {
   return module == name || module.ends_with("." + name);
 }
 
-/// PEFT leaves out what modulesToSave names as a whole path segment, or holds.
+/// PEFT leaves out a module that modulesToSave names, and what lies inside such a module.
 bool excluded(const LoraArgs& lora, const std::string& module) {
   const std::string padded = "." + module + ".";
   return std::ranges::any_of(lora.modules_to_save, [&](const std::string& name) {
@@ -78,7 +78,7 @@ bool excluded(const LoraArgs& lora, const std::string& module) {
   });
 }
 
-/// The last names of the leaves that `keep` takes, each once, in the model's order.
+/// The last names of the leaves that `keep` accepts, each once, in the model's order.
 template <typename Keep>
 std::vector<std::string> short_names(const std::vector<Module>& modules, Keep keep) {
   std::vector<std::string> names;
@@ -115,7 +115,7 @@ Status check_target(const Module& module, const std::vector<Module>& modules) {
                    kTargets, hint);
 }
 
-/// Every module that `matches` takes must be able to have an adapter; at least one must match.
+/// At least one module must match, and every match must be able to have an adapter.
 template <typename Matches>
 Status check_targets(const LoraArgs& lora, const std::vector<Module>& modules, Matches matches,
                      bool& any) {
@@ -190,7 +190,7 @@ Status check_saved(const ModelConfig& model, const std::vector<Module>& modules,
   return {};
 }
 
-/// Whether this module gets an adapter; `lora` is resolved, its pattern compiles.
+/// Whether this module gets an adapter. `lora` is resolved, so its pattern compiles.
 bool adapted(const LoraArgs& lora, const std::optional<NamePattern>& pattern,
              const Module& module) {
   if (!can_adapt(module) || excluded(lora, module.name)) return false;
@@ -232,7 +232,7 @@ Result<LoraArgs> resolve_lora(const ModelConfig& model, const LoraArgs& lora) {
   LoraArgs out = lora;
   DSJ_TRY_STATUS(check_saved(model, modules, out));
   DSJ_TRY_STATUS(resolve_targets(model, modules, out));
-  std::ranges::sort(out.target_modules);  // sets: their order is nobody's meaning
+  std::ranges::sort(out.target_modules);  // a set: the order has no meaning
   std::ranges::sort(out.modules_to_save);
   const auto pattern = pattern_of(out);
   for (const Module& module : modules) {
@@ -252,7 +252,7 @@ std::vector<UnitSpec> units_of(const ModelConfig& model, const std::optional<Lor
     for (Parameter& parameter : unit.parameters)
       parameter.frozen = !is_saved_whole(*lora, module_of(parameter.name));
   }
-  // All A before all B: adapters of one input (q, k, v; gate, up) are neighbours.
+  // All A before all B: adapters that read one input (q, k, v; gate, up) are neighbours.
   for (const Module& module : modules) {
     if (!adapted(*lora, pattern, module)) continue;
     UnitSpec& unit = units[module.unit];

@@ -16,7 +16,7 @@ using Scaling = RopeConfig::Scaling;
 constexpr char kKnown[] =
     "known model types: llama (Llama 2, 3), mistral, qwen2 (Qwen1.5, Qwen2, Qwen2.5), qwen3, gpt2";
 
-/// Written as null: not the same as not written, where the default is another.
+/// Written as null, which differs from missing if the default is not null.
 bool is_null(const json& config, const char* key) {
   const auto it = config.find(key);
   return it != config.end() && it->is_null();
@@ -46,8 +46,8 @@ void read_scaling(const json& object, const char* key, Fields& fields, ModelConf
   fields.inherit(rope);
 }
 
-/// transformers 5 keeps rope_theta and the scaling in rope_parameters, older ones rope_theta beside
-/// rope_scaling; a rope_scaling wins where both are given.
+/// transformers 5 keeps rope_theta and the scaling in rope_parameters; older versions keep
+/// rope_theta beside rope_scaling. rope_scaling wins if both are given.
 void read_rope(const json& config, Fields& fields, ModelConfig& out) {
   out.rope.theta = fields.number("rope_theta", 10000.0);
   fields.require(fields.number("partial_rotary_factor", 1) == 1, "partial_rotary_factor",
@@ -60,7 +60,7 @@ void read_rope(const json& config, Fields& fields, ModelConfig& out) {
   }
 }
 
-/// Qwen2 and Qwen3: use_sliding_window, and by layer either layer_types or max_window_layers.
+/// Qwen2 and Qwen3: use_sliding_window; per layer either layer_types or max_window_layers.
 void read_qwen_windows(const json& config, Fields& fields, ModelConfig& out) {
   const bool used = fields.flag("use_sliding_window", false) && !is_null(config, "sliding_window");
   const int64_t window = used ? fields.positive("sliding_window", 4096) : 0;
@@ -83,7 +83,7 @@ void read_qwen_windows(const json& config, Fields& fields, ModelConfig& out) {
   }
 }
 
-/// What the four llama-like families share.
+/// The fields that the four llama-like families share.
 void read_llama_shape(const json& config, Fields& fields, ModelConfig& out) {
   const std::string& type = out.model_type;
   out.vocab_size = fields.positive("vocab_size");
@@ -96,7 +96,7 @@ void read_llama_shape(const json& config, Fields& fields, ModelConfig& out) {
   out.max_position = fields.positive("max_position_embeddings", positions);
   out.norm_eps = fields.number("rms_norm_eps", 1e-6);
   out.tied = fields.flag("tie_word_embeddings", false);
-  // Qwen3's head_dim has a default of its own.
+  // Qwen3's head_dim has its own default.
   const bool derived = type != "qwen3" && fields.absent("head_dim");
   fields.require(!derived || out.hidden_size % out.num_heads == 0, "num_attention_heads",
                  "does not divide hidden_size");
@@ -145,7 +145,7 @@ void read_gpt2(Fields& fields, ModelConfig& out) {
   out.o_bias = out.mlp_bias = true;
   out.scale_attention = fields.flag("scale_attn_weights", true);
   out.scale_by_layer = fields.flag("scale_attn_by_inverse_layer_idx", false);
-  // Scores and probabilities are fp32 here in any case, which is what it asks for.
+  // It asks for fp32 scores and probabilities, which are fp32 here anyway.
   fields.flag("reorder_and_upcast_attn", false);
   out.dropout = {.embedding = fields.probability("embd_pdrop", 0.1),
                  .attention = fields.probability("attn_pdrop", 0.1),

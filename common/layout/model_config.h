@@ -1,7 +1,6 @@
-// A Hugging Face config.json as the engine and the memory model read it: the shape of a model,
-// torch-free. Refuses what the engine cannot run, with the field and the reason; never guesses.
-//
-// What differs between models is data: biases, norms, windows, rope. `block` alone chooses code.
+// A Hugging Face config.json as the engine and the memory model read it: a model's shape,
+// torch-free. It refuses what the engine cannot run, with the field and the reason, and never
+// guesses. Biases, norms, windows and rope are data; only `block` chooses code.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@ enum class Block {
   Gpt2,   ///< LayerNorm, learned positions, gelu_new, weights stored [in, out]
 };
 
-/// Rotary positions: transformers' modeling_rope_utils.
+/// Rotary positions, as in transformers' modeling_rope_utils.
 struct RopeConfig {
   enum class Scaling { Default, Linear, Dynamic, Llama3 };
   Scaling scaling = Scaling::Default;
@@ -29,7 +28,7 @@ struct RopeConfig {
   int64_t original_max = 0;  ///< tokens: Llama3's pretraining length, Dynamic's unscaled length
 };
 
-/// Probabilities in training; none when a model is only asked.
+/// Probabilities, in training only.
 struct DropoutConfig {
   double embedding = 0, attention = 0, residual = 0;
 };
@@ -43,7 +42,7 @@ struct ModelConfig {
   int64_t num_layers = 0;
   int64_t num_heads = 0;     ///< query heads
   int64_t num_kv_heads = 0;  ///< key and value heads; divides num_heads
-  int64_t head_dim = 0;      ///< elements, even; heads * head_dim need not be hidden_size
+  int64_t head_dim = 0;      ///< elements, even; num_heads * head_dim may differ from hidden_size
   int64_t max_position = 0;  ///< tokens
   double norm_eps = 1e-6;
   RopeConfig rope;    ///< Block::Llama
@@ -52,27 +51,27 @@ struct ModelConfig {
   bool o_bias = false;
   bool mlp_bias = false;
   bool qk_norm = false;  ///< RMSNorm over each query and key head
-  /// Per layer: how many tokens a token sees, itself included; 0: all before it. Empty: all 0.
+  /// [layer]: how many tokens a token sees, itself included; 0: all before it. Empty: all 0.
   std::vector<int64_t> windows;
   bool scale_attention = true;  ///< scores / sqrt(head_dim)
-  bool scale_by_layer = false;  ///< and / (layer + 1)
+  bool scale_by_layer = false;  ///< also / (layer + 1)
   DropoutConfig dropout;
 
   int64_t query_size() const { return num_heads * head_dim; }
   int64_t kv_size() const { return num_kv_heads * head_dim; }
   int64_t window(int64_t layer) const { return windows.empty() ? 0 : windows[layer]; }
-  /// What scores are multiplied by.
+  /// The factor on the scores.
   double attention_scale(int64_t layer) const;
-  /// Tokens of the longest sequence: max_position, but where rope scaling grows with the sequence.
+  /// Tokens of the longest sequence: max_position, unless rope scaling grows with the sequence.
   int64_t longest_sequence() const;
 };
 
-/// `where` names the file in messages. BadInput on an unknown model_type (lists the known ones) and
-/// on every setting that would change the result and is not built: other rope scalings, partial
-/// rotary, another activation, tensor-parallel pretraining.
+/// `where` names the file in messages. BadInput: an unknown model_type (lists the known ones), or a
+/// setting that would change the result and is not built: other rope scalings, partial rotary,
+/// another activation, tensor-parallel pretraining.
 Result<ModelConfig> model_config_from_json(const nlohmann::json& config, const std::string& where);
 
-/// Reads DIRECTORY/config.json.
+/// Reads DIRECTORY/config.json. Errors as above.
 Result<ModelConfig> read_model_config(const std::string& directory);
 
 }  // namespace dsj::layout

@@ -1,5 +1,5 @@
-// A regular expression over module names, by PCRE2: Python's syntax but for rarities. The pattern
-// comes from a user: matching is bounded, and a pattern that runs away is an error.
+// A regular expression over module names, by PCRE2; its syntax is Python's but for rarities. Users
+// write it, so matching is bounded, and a pattern that runs away is an error.
 #pragma once
 
 #include <memory>
@@ -11,9 +11,9 @@ namespace dsj::layout {
 
 class NamePattern {
  public:
-  /// BadInput: it does not compile; the message says where and why.
+  /// BadInput: it does not compile. The message says where and why.
   static Result<NamePattern> compile(const std::string& pattern);
-  /// Whether the whole of `name` matches (Python's re.fullmatch).
+  /// Whether all of `name` matches (Python's re.fullmatch). Error: the match took too long.
   Result<bool> matches(const std::string& name) const;
 
  private:

@@ -13,7 +13,7 @@ int64_t tile_of(int64_t elements) {
   return std::max(kTileAlign, elements / kTileAlign * kTileAlign);
 }
 
-/// One flat's parts; `host_left` and `file_end` run on over the flats.
+/// One flat's parts. `host_left` and `file_end` carry over from flat to flat.
 std::vector<Part> cut(const Placement& where, int64_t numel, int64_t vectors, int64_t element,
                       int64_t tile, int64_t& host_left, int64_t& file_end) {
   std::vector<Part> parts;
@@ -35,7 +35,7 @@ std::vector<Part> cut(const Placement& where, int64_t numel, int64_t vectors, in
     const int64_t kept = host_left >= away ? away : host_left / kTileAlign * kTileAlign;
     host_left -= kept;
     add(Place::Host, kept);
-    while (at < away) {  // cuts at multiples of the tile: both kinds of state are cut alike
+    while (at < away) {  // cut at multiples of the tile, both kinds of state alike
       add(Place::File, std::min(away, (at / tile + 1) * tile));
       parts.back().file_offset = file_end;
       file_end += file_bytes(parts.back().numel, vectors, element);
@@ -59,7 +59,7 @@ OffloadPlan plan_offload(const OffloadInput& input) {
     vectors = std::max<int64_t>(vectors, flat.optimizer_vectors);
     element = std::max<int64_t>(element, flat.parameter_bytes);
   }
-  // Staging holds `staging` elements of one vector: all vectors of as many tiles as are wanted.
+  // Staging holds `staging` elements of one vector, which is all vectors of tiles_at_once tiles.
   int64_t tile = tile_of(round_up(std::max<int64_t>(largest, 1), kTileAlign));
   const bool optimizer_file = input.optimizer.place == Place::File;
   const bool parameter_file = input.parameters.place == Place::File && element > 0;

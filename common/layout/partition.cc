@@ -27,7 +27,7 @@ FlatLayout::FlatLayout(std::string name, const std::vector<Parameter>& parameter
     if (aligned > end + numel) gaps_.push_back({end + numel, aligned - end - numel});
     end = aligned;
   }
-  // Chunks of equal size rather than full ones and a rest: every collective moves as much.
+  // Chunks of equal size, not full ones and a rest: every collective moves as much.
   const int64_t unit = world * kAlign;
   const int64_t limit = std::max(chunk_limit / unit * unit, unit);
   const int64_t count = (end + limit - 1) / limit;

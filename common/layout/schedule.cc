@@ -9,7 +9,7 @@ namespace {
 
 using Kind = Action::Kind;
 
-/// One visit of a unit and the sharded flats it needs gathered.
+/// One visit of a unit, with the sharded flats that it needs.
 struct Use {
   Kind kind;
   int unit;
@@ -37,13 +37,13 @@ std::vector<Use> trace(const std::vector<UnitSpec>& units, const FlatPlan& plan,
     if (!backward) continue;
     for (int u = last - 1; u >= std::max(lowest, 1); --u)
       uses.push_back({Kind::Backward, u, g, flats_of(u)});
-    // The embedding's backward reads token ids and writes a gradient: its weight is not needed.
+    // The embedding's backward reads token ids and writes a gradient; it does not need the weight.
     if (lowest == 0) uses.push_back({Kind::Backward, 0, g, {}});
   }
   return uses;
 }
 
-/// Walks the trace with the set of live flats; decides prefetch, keep and release by the limits.
+/// Walks the uses with the set of gathered flats. The limits decide prefetch, keep and release.
 class Walk {
  public:
   Walk(const FlatPlan& plan, const ScheduleLimits& limits, const std::vector<Use>& uses,
@@ -55,7 +55,7 @@ class Walk {
         ahead_(live_),
         out_(out) {}
 
-  /// Gathers what the use needs and what comes next, runs it, releases what is far away.
+  /// Gathers what this use needs and what comes next, runs it, releases what is used far later.
   void visit(size_t at) {
     if (limits_.sharded_parameters) {
       need(at);
@@ -80,7 +80,7 @@ class Walk {
     }
   }
 
-  /// The budget is what may lie gathered ahead of its use, so that of earlier visits counts.
+  /// The budget covers all that lies gathered ahead of its use, also from earlier visits.
   void prefetch(size_t at) {
     int64_t budget = limits_.prefetch;
     for (const int flat : uses_[at].flats) ahead_[flat] = false;
@@ -108,7 +108,7 @@ class Walk {
 
   int64_t numel(int flat) const { return plan_.flats[flat].numel(); }
 
-  /// Elements of the flats visited between `at` and the next use of `flat`; INT64_MAX: none comes.
+  /// Elements of the flats visited between `at` and the next use of `flat`; INT64_MAX: no next use.
   int64_t distance(int flat, size_t at) const {
     int64_t sum = 0;
     for (size_t next = at + 1; next < uses_.size(); ++next) {
@@ -120,8 +120,8 @@ class Walk {
     return INT64_MAX;
   }
 
-  /// Releases kept flats, the one used last first, until `flat` fits under max_live or none is
-  /// left.
+  /// Releases kept flats, that of the farthest next use first, until `flat` fits under max_live or
+  /// none is left.
   void make_room(int flat, size_t at) {
     const auto& needed = uses_[at].flats;
     while (live_numel_ + numel(flat) > limits_.max_live) {
@@ -183,7 +183,7 @@ Schedule make_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
     const Use& use = uses[at];
     walk.visit(at);
     if (use.kind == Kind::Forward) continue;
-    // A tied head's gradient goes into the embedding's flat and travels with it.
+    // A tied head's gradient goes into the embedding's flat and is reduced with it.
     if (const int flat = plan.unit_flat[use.unit]; flat >= 0) {
       schedule.actions.push_back({Kind::Reduce, use.unit, flat, use.micro_step});
     }

@@ -1,8 +1,8 @@
-// The schedule of one optimizer step as a list: which flats are gathered when, what runs, what is
-// released, what is reduced. Backward ends at the lowest unit that is trained; frozen flats are
-// gathered and released like others, and never reduced. A pure function of sizes and limits. The
-// trainer walks the list, the memory model counts on it, and all ranks make the same one, so that
-// collectives are issued in one order.
+// The schedule of one optimizer step: a list of which flats are gathered when, what runs, what is
+// released, what is reduced. Backward ends at the lowest trained unit. Frozen flats are gathered
+// and released like others and never reduced. A pure function of sizes and limits: the trainer
+// walks the list, the memory model counts with it, and all ranks make the same one, so that they
+// issue collectives in one order.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace dsj::layout {
 
 struct Action {
   enum class Kind {
-    Gather,    ///< start gathering `flat`: ahead of use, or right before it
+    Gather,    ///< start gathering `flat`, ahead of its use or right before it
     Forward,   ///< run `unit` forward
-    Turn,      ///< run the last unit (head) forward and backward in one visit: loss and gradient
+    Turn,      ///< run the head forward and backward in one visit: loss and gradient
     Backward,  ///< run `unit` backward
     Release,   ///< free the gathered storage of `flat`
     Reduce,    ///< the gradient of `flat` is complete for this micro-step
@@ -28,29 +28,25 @@ struct Action {
 };
 
 struct ScheduleLimits {
-  bool sharded_parameters = false;  ///< stage 3; without it there is no Gather and no Release
-  int64_t prefetch =
-      50'000'000;  ///< elements gathered ahead; a flat that crosses it is taken whole; 0: none
-  int64_t max_live =
-      1'000'000'000;  ///< gathered elements alive at a time; a needed flat is always taken
-  int64_t max_reuse_distance =
-      1'000'000'000;  ///< kept when the next use is at most this many elements away
+  bool sharded_parameters = false;  ///< stage 3; if not, no Gather and no Release
+  // In elements:
+  int64_t prefetch = 50'000'000;               ///< gathered ahead; the last flat whole; 0: none
+  int64_t max_live = 1'000'000'000;            ///< gathered at a time; a needed flat always fits
+  int64_t max_reuse_distance = 1'000'000'000;  ///< a flat stays if it is used again within this
 };
 
 struct Schedule {
   std::vector<Action> actions;
-  int64_t peak_live =
-      0;                ///< elements with padding, gathered flats only (the persisted one excluded)
-  int64_t gathers = 0;  ///< flats gathered
+  int64_t peak_live = 0;  ///< most gathered elements, with padding, without the persisted flat
+  int64_t gathers = 0;    ///< gathers of flats
 };
 
-/// A forward pass alone (evaluation): Gather, Forward, Turn of the head, Release; nothing is left
+/// One forward pass (evaluation): Gather, Forward, Turn of the head, Release. Nothing stays
 /// gathered.
 Schedule make_forward_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
                                const ScheduleLimits& limits);
 
-/// `micro_steps` >= 1. After the last one every gathered flat is released: the update makes them
-/// stale.
+/// `micro_steps` >= 1. Nothing stays gathered: the update makes gathered flats stale.
 Schedule make_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
                        const ScheduleLimits& limits, int64_t micro_steps);
 

@@ -12,7 +12,7 @@ int64_t Parameter::numel() const {
 
 namespace {
 
-/// Name below "model.layers.N." and shape.
+/// Name after "model.layers.N.", and shape.
 Parameter decoder_parameter(const ModelConfig& c, Role role) {
   const int64_t hidden = c.hidden_size, inner = c.intermediate_size;
   const int64_t q = c.query_size(), kv = c.kv_size();

@@ -1,6 +1,6 @@
 // A model as an ordered list of units (embedding, one per decoder layer, head) with their
-// parameters. Torch-free: the memory model counts with it, the engine builds from it, weights
-// reader and exporter name tensors by it.
+// parameters. Torch-free. The memory model counts with it, the engine builds from it, weights
+// reader and exporter take tensor names from it.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Parameter {
   int64_t numel() const;
 };
 
-/// A low-rank update of a weight: indices into its unit's parameters (layout/lora.h).
+/// A low-rank update of a weight: indices of its unit's parameters (layout/lora.h).
 struct Adapter {
   int weight = 0;
   int a = 0;  ///< [r, in]
@@ -28,15 +28,15 @@ struct Adapter {
 struct UnitSpec {
   std::string name;  ///< "embedding", "layer 3", "head"
   std::vector<Parameter> parameters;
-  bool uses_embedding = false;  ///< the head of a tied model borrows the embedding's weight
+  bool uses_embedding = false;  ///< head of a tied model: it uses the embedding's weight
   std::vector<Adapter> adapters = {};
 };
 
-/// A name without its model's prefix ("model.", "transformer."), as files saved from the bare model
-/// have it; empty where it has none.
+/// A name without its model's prefix ("model.", "transformer."), as in files saved from the bare
+/// model. Empty: it has no prefix.
 std::string name_without_prefix(const std::string& name);
 
-/// What a parameter of a llama-like decoder layer is.
+/// The kind of a parameter in a llama-like decoder layer.
 enum class Role {
   Norm1,
   Q,
@@ -57,18 +57,18 @@ enum class Role {
   Down,
   DownBias,
 };
-/// Those that this model has, in the order of its unit's parameters (Block::Llama).
+/// The roles that this model has, in the order of its unit's parameters (Block::Llama).
 std::vector<Role> decoder_roles(const ModelConfig& config);
 
 /// Units in forward order. Parameters that one matrix product can serve are neighbours (q, k, v
-/// weights; q, k, v biases; gate and up): one view spans them, without a copy.
+/// weights; q, k, v biases; gate and up), so that one view spans them without a copy.
 std::vector<UnitSpec> units_of(const ModelConfig& config);
 
-/// Elements, tied weights once.
+/// Elements; tied weights count once.
 int64_t total_numel(const std::vector<UnitSpec>& units);
 int64_t trainable_numel(const std::vector<UnitSpec>& units);
 
-/// The first unit with a parameter that is trained: backward ends there.
+/// The first unit with a trained parameter: backward ends there.
 int lowest_trainable(const std::vector<UnitSpec>& units);
 
 }  // namespace dsj::layout

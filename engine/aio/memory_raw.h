@@ -1,4 +1,4 @@
-// A file in memory for tests: full semantics, plus the faults of a device.
+// A file in memory for tests: a full implementation, plus the faults of a device.
 #pragma once
 
 #include <atomic>
@@ -19,11 +19,11 @@ struct RawCall {
   int64_t offset = 0, bytes = 0;
 };
 
-/// What the call shall return: -errno, or a number of bytes (which are moved); nullopt: all of
-/// them. May sleep: latency. Any thread.
+/// What the call must return: -errno, or a number of bytes, which are moved; nullopt: all of them.
+/// It may sleep, as latency. Any thread.
 using RawFault = std::function<std::optional<int64_t>(const RawCall&)>;
 
-/// `size` zero bytes.
+/// A file of `size` zero bytes.
 std::unique_ptr<RawFile> raw_memory(int64_t size, RawFault fault = {});
 
 }  // namespace dsj::aio

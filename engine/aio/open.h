@@ -1,5 +1,5 @@
-// Creating a block file on a disk: space taken at once, and the best implementation that works
-// here, tried out on the file itself.
+// Creates a block file on a disk. Its space is taken at once, and the best implementation that
+// works here is found by trying it on the file itself.
 #pragma once
 
 #include <memory>
@@ -12,15 +12,15 @@ namespace dsj::aio {
 
 struct Created {
   std::unique_ptr<BlockFile> file;
-  /// Why a better implementation was passed over, one sentence each; empty: io_uring with O_DIRECT.
+  /// Why better implementations were not used, one sentence each; empty: io_uring with O_DIRECT.
   std::vector<std::string> passed_over;
 };
 
-/// Creates `path` with `bytes` (a multiple of kAlign) zero bytes that have their place on the disk.
-/// io_uring with O_DIRECT, else threads with O_DIRECT, else threads through the page cache.
-/// `only`: "" as said, or the name of one implementation ("io_uring", "O_DIRECT threads",
-/// "threads"), which fails where it does not work. Errors (Environment) leave no file behind; a
-/// full disk is named with the bytes needed and the bytes free. The file is the caller's to remove.
+/// Creates `path` with `bytes` (a multiple of kAlign) zero bytes whose space is taken on the disk.
+/// It tries io_uring with O_DIRECT, then threads with O_DIRECT, then threads through the page
+/// cache. `only`: "", or the one implementation to try ("io_uring", "O_DIRECT threads", "threads").
+/// Environment; leaves no file behind: nothing works, or the disk is full (with the bytes needed
+/// and free). The caller removes the file.
 Result<Created> create_block_file(const std::string& path, int64_t bytes, const Options& options,
                                   const std::string& only = {});
 

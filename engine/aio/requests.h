@@ -1,5 +1,5 @@
 // What all block files share: requests cut into blocks, handed out in order, counted until done;
-// and what follows from one system call's result. Torch-free, file-free.
+// and what follows from a system call's result. Torch-free; touches no file.
 #pragma once
 
 #include <condition_variable>
@@ -16,7 +16,7 @@
 
 namespace dsj::aio {
 
-/// A piece of a request: what one system call is asked to move. Shrinks as short results come in.
+/// A piece of a request, moved by one system call. A short result shrinks it.
 struct Block {
   Ticket ticket = 0;
   bool write = false;
@@ -27,8 +27,8 @@ struct Block {
 
 enum class Next { Done, Again };
 
-/// `result`: bytes moved, or -errno. Again: call once more for what `block` is now. Errors
-/// (Environment) name path, operation, bytes and offset. Pure.
+/// `result`: bytes moved, or -errno. Again: call once more for what `block` is now. Environment:
+/// names path, operation, bytes and offset. Pure.
 Result<Next> advance(Block& block, int64_t result, const std::string& path);
 
 /// Thread-safe.
@@ -41,13 +41,13 @@ class Requests {
   Status wait(Ticket ticket);
 
   // ---- the file's own threads
-  /// The next block to move; nullopt: there is none now.
+  /// The next block to move; nullopt: none at the moment.
   std::optional<Block> take();
-  /// Waits for one; nullopt: closed, and nothing left.
+  /// Waits for the next block; nullopt: closed, and none is left.
   std::optional<Block> take_or_wait();
-  /// A block that take() handed out is done, or has failed.
+  /// A block from take() is done or has failed.
   void finish(const Block& block, const std::optional<Error>& error);
-  /// No more requests will come: take_or_wait() returns when the queue is empty.
+  /// No more requests will come: take_or_wait() returns once the queue is empty.
   void close();
   bool closed() const;
 
@@ -55,14 +55,14 @@ class Requests {
   std::optional<Block> take_locked();
 
   struct State {
-    int64_t bytes_left = 0;      ///< not finished; what a block covers counts whole
-    std::optional<Error> error;  ///< of the failed block that lies first
+    int64_t bytes_left = 0;      ///< not finished; a block counts until it is finished
+    std::optional<Error> error;  ///< of the first failed block
     int64_t error_offset = 0;
   };
   const int64_t block_size_;
   mutable std::mutex mutex_;
   std::condition_variable work_, done_;
-  std::deque<Block> queue_;  ///< what is left of each request
+  std::deque<Block> queue_;  ///< the rest of each request
   std::map<Ticket, State> states_;
   Ticket last_ = 0;
   bool closed_ = false;

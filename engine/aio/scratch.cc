@@ -36,7 +36,7 @@ std::string directory_name(const ScratchName& name) {
          std::to_string(name.rank);
 }
 
-/// The attempt of a directory of `job`; nullopt: not one of its directories.
+/// The attempt of a directory of `job`; nullopt: another directory.
 std::optional<int64_t> attempt_of(const std::string& entry, const std::string& job) {
   const std::string prefix = "dsj_" + plain(job) + "_";
   if (!entry.starts_with(prefix)) return std::nullopt;
@@ -61,7 +61,7 @@ std::vector<std::string> entries_of(const std::string& path) {
   return names;
 }
 
-/// Plain files only: nobody else's directories are walked into.
+/// Removes plain files only: it enters no directories.
 void remove_files(const std::string& path) {
   for (const auto& name : entries_of(path)) ::unlink((path + "/" + name).c_str());
   ::rmdir(path.c_str());
@@ -108,7 +108,7 @@ Result<std::unique_ptr<Scratch>> Scratch::make(const std::string& root, const Sc
 void Scratch::remove_dead(const ScratchName& name) {
   for (const auto& entry : entries_of(root_)) {
     const auto attempt = attempt_of(entry, name.job);
-    // A directory of this attempt may be one that another rank is just making.
+    // Another rank may just be making a directory of this attempt.
     const bool mine = entry == directory_name(name);
     if (!attempt || (*attempt >= name.attempt && !mine)) continue;
     const std::string path = root_ + "/" + entry;

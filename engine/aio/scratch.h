@@ -1,5 +1,5 @@
-// The directory of one rank's scratch files on a volume: ROOT/dsj_JOB_ATTEMPT_RANK/. Held by a lock
-// while its process lives, so that what dead attempts left can be told from what is in use.
+// The directory of one rank's scratch files on a volume: ROOT/dsj_JOB_ATTEMPT_RANK/. Its process
+// holds a lock on it, so that leftovers of dead attempts can be told from directories in use.
 #pragma once
 
 #include <memory>
@@ -12,28 +12,28 @@
 namespace dsj::aio {
 
 struct ScratchName {
-  std::string job;  ///< letters, digits, '.', '-' are kept, anything else becomes '-'
+  std::string job;  ///< letters, digits, '.' and '-' stay; all else becomes '-'
   int64_t attempt = 1;
   int rank = 0;
 };
 
 class Scratch {
  public:
-  /// Makes ROOT (only its last component may be missing) and the directory in it, and removes what
-  /// earlier attempts of this job left, and nothing that another process holds. `key`: the
-  /// ds_config key that named ROOT; errors carry it. BadInput: ROOT is no directory, or its parent
-  /// is not there. Environment: not writable; the directory is in use by another process.
+  /// Makes ROOT (only its last component may be missing) and the directory in it. Removes what
+  /// earlier attempts of this job left, except what another process holds. `key`: the ds_config key
+  /// that named ROOT, for errors. BadInput: ROOT is not a directory, or its parent is missing.
+  /// Environment: not writable, or another process uses the directory.
   static Result<std::unique_ptr<Scratch>> make(const std::string& root, const ScratchName& name,
                                                const std::string& key);
-  /// Removes the files and the directory; ROOT too when make() made it and it is empty.
+  /// Removes the files and the directory; ROOT too if make() made it and it is empty.
   ~Scratch();
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
   const std::string& path() const { return path_; }
-  /// What make() did besides: "made ROOT", "removed DIRECTORY of a dead attempt".
+  /// What else make() did: "made ROOT", "removed DIRECTORY of a dead attempt".
   const std::vector<std::string>& notes() const { return notes_; }
-  /// A new file in it; errors carry the key. The BlockFile must go before this object.
+  /// Makes a new file in it. Errors carry the key. Destroy the BlockFile before this object.
   Result<Created> create(const std::string& file, int64_t bytes, const Options& options,
                          const std::string& only = {}) const;
 

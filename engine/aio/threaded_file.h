@@ -1,4 +1,4 @@
-// A block file made of threads and blocking calls: one thread per block under way.
+// A block file made of threads and blocking calls: one thread per block in flight.
 #pragma once
 
 #include <atomic>
@@ -12,22 +12,22 @@
 
 namespace dsj::aio {
 
-/// Blocking positioned I/O: what ThreadedFile stands on. Any thread.
+/// Blocking I/O at a position, under ThreadedFile. Any thread.
 class RawFile {
  public:
   virtual ~RawFile() = default;
-  /// Bytes moved, which may be fewer than asked; or -errno.
+  /// Bytes moved, perhaps fewer than asked; or -errno.
   virtual int64_t read(int64_t offset, std::byte* out, int64_t bytes) = 0;
   virtual int64_t write(int64_t offset, const std::byte* data, int64_t bytes) = 0;
 };
 
-/// An open descriptor; closed with the object.
+/// Takes an open descriptor and closes it with the object.
 std::unique_ptr<RawFile> raw_descriptor(int descriptor);
 
 class ThreadedFile final : public BlockFile {
  public:
-  /// `implementation`: a literal. queue_depth x thread_count threads, 64 at most. overlap_events
-  /// and single_submit have no meaning here: a thread submits and waits for its own block.
+  /// `implementation`: a literal. It runs queue_depth x thread_count threads, 64 at most.
+  /// overlap_events and single_submit have no meaning: each thread submits and waits for its block.
   ThreadedFile(std::unique_ptr<RawFile> raw, std::string path, int64_t size, const Options& options,
                const char* implementation);
   ~ThreadedFile() override;

@@ -61,7 +61,7 @@ class UringFile final : public BlockFile {
  private:
   static constexpr uint64_t kWake = UINT64_MAX;
   struct Slot {
-    Block taken, now;  ///< as it was handed out; what is left of it
+    Block taken, now;  ///< as handed out; what is left of it
   };
 
   Ticket submit(bool write, int64_t offset, std::byte* data, int64_t bytes) {
@@ -72,7 +72,7 @@ class UringFile final : public BlockFile {
   }
   void poke() { eventfd_write(wake_, 1); }
 
-  // ---- the pump's thread alone
+  // ---- the pump thread only
   void arm_wake() {
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);
     io_uring_prep_read(entry, wake_, &wake_value_, sizeof wake_value_, 0);
@@ -122,7 +122,7 @@ class UringFile final : public BlockFile {
       if (closed && free_.size() == slots_.size()) return;
       submissions_ += io_uring_sq_ready(&ring_) > 0;
       const int waited = io_uring_submit_and_wait(&ring_, 1);
-      // EAGAIN, EBUSY: the kernel is short of memory for the moment; what is queued stays queued.
+      // EAGAIN, EBUSY: the kernel is short of memory for now; what is queued stays queued.
       DSJ_CHECK(waited >= 0 || waited == -EINTR || waited == -EAGAIN || waited == -EBUSY,
                 "io_uring_submit_and_wait: %d", waited);
       io_uring_cqe* event = nullptr;

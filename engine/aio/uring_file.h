@@ -1,4 +1,5 @@
-// A block file on io_uring: one thread keeps the ring full, so requests move on while nobody waits.
+// A block file on io_uring: one thread keeps the ring full, so requests progress while nobody
+// waits.
 #pragma once
 
 #include <memory>
@@ -8,8 +9,8 @@
 
 namespace dsj::aio {
 
-/// Takes the descriptor when it succeeds. Error (Environment): this build or this kernel has no
-/// io_uring for us (containers often forbid it), with the system's reason.
+/// Takes ownership of the descriptor if it succeeds. Environment, with the system's reason: this
+/// build or this kernel gives us no io_uring (containers often forbid it).
 Result<std::unique_ptr<BlockFile>> make_uring_file(int descriptor, const std::string& path,
                                                    int64_t size, const Options& options);
 

@@ -1,4 +1,4 @@
-// XXH3-64, whole or by blocks. Guards against damage, not against a forger.
+// XXH3-64, whole or by blocks. It guards against damage, not against forgery.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace dsj::checkpoint {
 uint64_t checksum(std::span<const std::byte> bytes);
 uint64_t checksum(std::string_view text);
 
-/// Checksums of a stream's blocks of `block_bytes`, the last one shorter.
+/// Checksums of a stream's blocks of `block_bytes`; the last may be shorter.
 class BlockChecksums {
  public:
   explicit BlockChecksums(int64_t block_bytes);

@@ -39,7 +39,7 @@ std::unexpected<Error> damaged(const std::string& what, const std::string& path)
   return fail(ErrorKind::Environment, what, path, "the checkpoint is damaged: use an older one");
 }
 
-/// The body of a sealed text, its seal and format checked.
+/// The body of a sealed text, after its seal and format are checked.
 Result<json> unseal(std::string_view text, const char* format, const std::string& path) {
   json sealed = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!sealed.is_object() || !sealed.contains("body") || !sealed.contains("xxh3") ||
@@ -62,7 +62,7 @@ Result<json> unseal(std::string_view text, const char* format, const std::string
   return std::move(body);
 }
 
-/// Position of a name in a table that is filled on the way.
+/// Positions of names in a table that fills up on the way.
 class NameTable {
  public:
   size_t index(const std::string& name) {
@@ -77,7 +77,7 @@ class NameTable {
   std::vector<std::string> names_;
 };
 
-/// What the ranges of a part must hold for a reader to trust them.
+/// What must hold of a part's ranges before a reader may trust them.
 Status check_part(const Part& part, const std::string& path) {
   if (part.bytes < 0 || part.block_bytes <= 0 || part.block_bytes > kBlockBytesMax ||
       part.rank < 0 || part.rank >= part.world) {

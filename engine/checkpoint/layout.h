@@ -1,17 +1,18 @@
 // What a checkpoint looks like on disk, and the two JSON files that describe it.
 //
 //   checkpoints/
-//     attempt                            number of the attempt that may publish (written by the
-//     agent) step-<S>/                          complete: it got this name by one rename
-//       manifest.json                    step, attempt, world, extents, parts, run state
-//       rank-00000.json rank-00000.bin   one part per rank: ranges, block checksums; fp32 values
-//     .staging-step-<S>-attempt-<N>/     being written, or left by a dead attempt
-//     .old-step-<S>-attempt-<N>/         replaced by attempt N, where directories cannot be swapped
-//     .trash-*/                          being deleted
+//     attempt                           number of the attempt that may publish; the agent writes it
+//     step-<S>/                         complete: one rename gave it this name
+//       manifest.json                   step, attempt, world, extents, parts, run state
+//       rank-00000.json                 one per rank: ranges, block checksums
+//       rank-00000.bin                  one per rank: fp32 values
+//     .staging-step-<S>-attempt-<N>/    being written, or left by a dead attempt
+//     .old-step-<S>-attempt-<N>/        replaced by attempt N, where directories cannot be swapped
+//     .trash-*/                         being deleted
 //
-// Values are addressed by what they are, (state, parameter, elements from offset on), never by the
-// rank or chunk that held them: that is why any world size can read them.
-// Both JSON files are sealed: {"body": ..., "xxh3": checksum of the body's text}.
+// Values are addressed by what they are (state, parameter, elements from offset on), never by the
+// rank or chunk that held them, so that any world size can read them. Both JSON files are sealed:
+// {"body": ..., "xxh3": checksum of the body's text}.
 #pragma once
 
 #include <cstddef>
@@ -28,12 +29,10 @@
 
 namespace dsj::checkpoint {
 
-/// A part's bytes are checksummed by blocks, so that a reader of a few ranges reads only their
-/// blocks.
+/// A part's bytes are checksummed per block, so that reading a few ranges reads only their blocks.
 inline constexpr int64_t kBlockBytes = 1 << 20;
 
-/// A tensor of the optimizer's state that a checkpoint holds whole: "master", "exp_avg" ... of a
-/// parameter.
+/// A tensor that a checkpoint holds whole: one state ("master", "exp_avg" ...) of one parameter.
 struct Extent {
   std::string state;
   std::string param;
@@ -41,8 +40,7 @@ struct Extent {
   bool operator==(const Extent&) const = default;
 };
 
-/// Where a part holds elements [offset, offset + length) of (state, param): from this byte of its
-/// file.
+/// Where a part holds elements [offset, offset + length) of (state, param): the byte in its file.
 struct Range {
   std::string state;
   std::string param;
@@ -66,12 +64,12 @@ struct Manifest {
   int world = 1;
   std::vector<Extent> extents;
   std::vector<uint64_t> parts;  ///< XXH3-64 of each rank's rank-NNNNN.json
-  nlohmann::json run_state;     ///< the engine's: data position, scheduler, generators ...
+  nlohmann::json run_state;     ///< the engine's own: skipped steps, loss scaler, settings ...
 };
 
 std::string to_text(const Part& part);
 std::string to_text(const Manifest& manifest);
-/// Errors (Environment: the file is damaged, or of a later version), with `path`.
+/// Environment, with `path`: the file is damaged, or of a later version.
 Result<Part> part_from_text(std::string_view text, const std::string& path);
 Result<Manifest> manifest_from_text(std::string_view text, const std::string& path);
 
@@ -84,7 +82,7 @@ std::string replaced_name(int64_t step, int64_t attempt);  ///< ".old-step-100-a
 std::string part_json_name(int rank);                      ///< "rank-00003.json"
 std::string part_data_name(int rank);                      ///< "rank-00003.bin"
 
-/// A directory's name read back. attempt is 0 for "step-<S>".
+/// A directory's name, parsed. attempt is 0 for "step-<S>".
 struct DirName {
   enum class Kind { Step, Staging, Replaced, Trash } kind;
   int64_t step = 0, attempt = 0;

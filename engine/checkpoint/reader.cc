@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kJsonBytesMax = int64_t{1} << 30;
 constexpr char kDamagedHint[] = "the checkpoint is damaged: use an older one";
-/// Blocks of one read: bounds what verify() holds, and keeps the bytes in the cache for the
+/// Blocks per read. It bounds what verify() holds, and keeps the bytes in the cache for the
 /// checksum.
 constexpr int64_t kBlocksPerRead = 8;
 
@@ -118,7 +118,7 @@ Status Reader::read_bytes(size_t source_index, int64_t begin, std::span<std::byt
     const int64_t end = begin + int64_t(out.size());
     int64_t taken;
     if (begin == block_begin && end >= block_end) {
-      // As many whole blocks as are asked for; the file's last one may be short.
+      // As many whole blocks as are asked for. The file's last one may be short.
       const int64_t whole_end =
           end == source.bytes ? end : end / source.block_bytes * source.block_bytes;
       taken = std::min(whole_end - begin, kBlocksPerRead * source.block_bytes);
@@ -189,7 +189,7 @@ Result<Newest> newest(Files& files, const std::string& checkpoints_dir) {
     result.warnings.push_back("checkpoint " + candidate.name + " is passed over: " + problem);
   };
   for (const Candidate& candidate : candidates) {
-    // Unreadable manifests come last; they are news only when they could be newer.
+    // Unreadable manifests come last. They matter only if they could be newer.
     if (result.reader) {
       if (!candidate.problem.empty() && candidate.step >= result.reader->step()) {
         pass_over(candidate, candidate.problem);

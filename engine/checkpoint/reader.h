@@ -1,6 +1,6 @@
-// Reading a checkpoint by ranges, at any world size: a rank asks for the elements it owns now and
-// only the blocks that hold them are read, each checksummed once. Called by engine/zero (resume),
-// engine/train (which one is newest) and cli.
+// Reads a checkpoint by ranges, at any world size. A rank asks for the elements that it owns now;
+// only the blocks that hold them are read, and each is checked once. Called by engine/zero (resume)
+// and engine/train (which checkpoint is newest).
 #pragma once
 
 #include <cstdint>
@@ -22,27 +22,27 @@ namespace dsj::checkpoint {
 /// One thread at a time.
 class Reader {
  public:
-  /// Reads manifest.json and all rank-*.json, and checks that every data file has its size. `path`
-  /// is the checkpoint's own directory; `files` must outlive the reader. Errors (Environment,
-  /// BadInput for a file that is missing) name the file.
+  /// Reads manifest.json and all rank-*.json, and checks that every data file has its size. `path`:
+  /// the checkpoint's own directory. `files` must outlive the reader. Errors name the file:
+  /// BadInput if it is missing, else Environment.
   static Result<Reader> open(Files& files, const std::string& path);
 
   const std::string& path() const { return path_; }
   int64_t step() const { return manifest_.step; }
   int64_t attempt() const { return manifest_.attempt; }
-  /// Ranks that wrote it; any number may read it.
+  /// The number of ranks that wrote it; any number may read it.
   int world() const { return manifest_.world; }
   const nlohmann::json& run_state() const { return manifest_.run_state; }
   const std::vector<Extent>& extents() const { return manifest_.extents; }
   /// nullopt: the checkpoint has no such tensor.
   std::optional<int64_t> elements(const std::string& state, const std::string& param) const;
 
-  /// Elements [offset, offset + out.size()). Errors: no such tensor (BadInput), a range outside it
-  /// (BadInput), a block that does not match its checksum (Environment, names file and byte).
+  /// Reads elements [offset, offset + out.size()). BadInput: no such tensor, or a range outside it.
+  /// Environment, with file and byte: a block does not match its checksum.
   Status read(const std::string& state, const std::string& param, int64_t offset,
               std::span<float> out);
 
-  /// Reads every block of every file and checks it.
+  /// Reads and checks every block of every file.
   Status verify();
 
  private:
@@ -61,7 +61,7 @@ class Reader {
 
   Status add_part(Files& files, int rank);
   Status read_bytes(size_t source, int64_t begin, std::span<std::byte> out);
-  /// Whole blocks, read in one go.
+  /// Reads whole blocks in one call.
   Status read_blocks(Source& source, int64_t first, std::span<std::byte> out);
   Status load_cached_block(size_t source, int64_t block);
 
@@ -70,7 +70,7 @@ class Reader {
   std::vector<Source> sources_;
   std::map<std::pair<std::string, std::string>, std::vector<Located>> located_;
   std::map<std::pair<std::string, std::string>, int64_t> elements_;
-  /// The last block that was only partly asked for: the next tensor often begins in it.
+  /// The last block that was only partly asked for: often the next tensor begins in it.
   size_t cached_source_ = SIZE_MAX;
   int64_t cached_block_ = -1;
   std::vector<std::byte> cached_;
@@ -78,12 +78,12 @@ class Reader {
 
 struct Newest {
   std::optional<Reader> reader;       ///< unset: there is no checkpoint
-  std::vector<std::string> warnings;  ///< newer checkpoints that were passed over, and why
+  std::vector<std::string> warnings;  ///< newer checkpoints that were skipped, and why
 };
 
-/// The newest complete checkpoint (retention.h says what newest means). A broken one is passed over
-/// with a warning when an older complete one exists; when none is complete that is an error naming
-/// the broken file. A directory without checkpoints, or no directory, is fine.
+/// The newest complete checkpoint (retention.h defines newest). A broken one is skipped with a
+/// warning if an older complete one exists; if none is complete the error names the broken file.
+/// There need not be a checkpoint, nor the directory.
 Result<Newest> newest(Files& files, const std::string& checkpoints_dir);
 
 }  // namespace dsj::checkpoint

@@ -17,7 +17,7 @@ Status discard(Files& files, const std::string& directory, const std::string& na
   return files.remove_all(trash);
 }
 
-/// What no longer serves anyone, and what must be put back.
+/// Finds what nobody needs any more, and what must be put back.
 Status clear_leftovers(Files& files, const PruneOptions& options,
                        std::vector<std::string>& warnings) {
   DSJ_TRY(const auto entries, files.list_dir(options.checkpoints_dir));

@@ -1,4 +1,4 @@
-// Which checkpoints stay. Called by publish(), after the new checkpoint has its name.
+// Which checkpoints are kept. publish() calls it after the new checkpoint has its name.
 #pragma once
 
 #include <cstdint>
@@ -11,30 +11,31 @@
 
 namespace dsj::checkpoint {
 
-/// A directory that claims to be a checkpoint, as far as its manifest tells.
+/// A directory that looks like a checkpoint, described by its manifest.
 struct Candidate {
   std::string name;  ///< in the checkpoints directory
   int64_t step = 0;
-  int64_t attempt = 0;       ///< of the manifest; 0 when it is unreadable
-  bool is_replaced = false;  ///< ".old-": counts only while no "step-<S>" has its place
+  int64_t attempt = 0;       ///< from the manifest; 0: unreadable
+  bool is_replaced = false;  ///< ".old-": counts only while there is no "step-<S>"
   std::string problem;       ///< why the manifest is unreadable; empty: it was read
 };
 
-/// Newest first: a later attempt's checkpoint is newer than any of an earlier attempt, whatever its
-/// step (a run may go back to an older checkpoint on purpose); then by step; unreadable ones last.
+/// Newest first. A later attempt's checkpoint is newer than any of an earlier attempt, whatever its
+/// step, because a run may go back to an older checkpoint on purpose. Then by step. Unreadable ones
+/// come last.
 Result<std::vector<Candidate>> list_candidates(Files& files, const std::string& checkpoints_dir);
 
 struct PruneOptions {
   std::string checkpoints_dir;
-  int64_t step = 0, attempt = 1;  ///< just published
+  int64_t step = 0, attempt = 1;  ///< of the checkpoint just published
   std::optional<int64_t> save_total_limit;
 };
 
 /// Removes what dead attempts left (.staging of older attempts and of this one's earlier saves,
-/// .trash, .old), then the oldest checkpoints beyond the limit; never the one just published. An
-/// .old whose place is empty is put back. Each goes to .trash first, by a rename, so that no
-/// checkpoint is ever seen half deleted. Unreadable checkpoints are removed only with a limit, and
-/// only when older than everything kept. Returns what failed, as warnings.
+/// .trash, .old), then the oldest checkpoints beyond the limit, but never the one just published.
+/// An .old whose place is empty is put back. A checkpoint is first renamed to .trash, so that it is
+/// never seen half deleted. Unreadable checkpoints are removed only with a limit, and only if older
+/// than everything kept. Returns what failed, as warnings.
 std::vector<std::string> prune(Files& files, const PruneOptions& options);
 
 }  // namespace dsj::checkpoint

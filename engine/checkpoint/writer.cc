@@ -14,13 +14,13 @@ namespace dsj::checkpoint {
 namespace {
 
 constexpr int64_t kJsonBytesMax = int64_t{1} << 30;
-/// One append: large enough for a disk, small enough to still be in the cache when it is written
-/// after being checksummed.
+/// Bytes per append: large enough for a disk, small enough to be in the cache still when they are
+/// written after being checksummed.
 constexpr size_t kAppendBytes = size_t(8 * kBlockBytes);
-/// Pieces up to this size are gathered, larger ones are written from where they are.
+/// Pieces up to this size are collected. Larger ones are written from where they are.
 constexpr size_t kGatheredBytes = size_t(kBlockBytes);
 
-/// Appends bytes in large pieces and checksums them by blocks in the same pass.
+/// Appends bytes in large runs and checksums them by blocks in the same pass.
 class BlockWriter {
  public:
   explicit BlockWriter(WriteFile& file) : file_(file), checksums_(kBlockBytes) {}
@@ -41,7 +41,7 @@ class BlockWriter {
     }
     return {};
   }
-  /// Writes what is gathered.
+  /// Writes what has been collected.
   Status flush() {
     if (gathered_.empty()) return {};
     DSJ_TRY_STATUS(file_.append(gathered_));
@@ -108,13 +108,13 @@ Result<Parts> read_parts(Files& files, const WriteOptions& options) {
   return parts;
 }
 
-/// The ranges tile every extent, no more and no less.
+/// Checks that the ranges cover every extent, no more and no less.
 Status check_coverage(const std::vector<Extent>& extents, std::vector<Range> ranges,
                       const std::string& path) {
   std::ranges::sort(ranges, {}, [](const Range& range) {
     return std::tie(range.state, range.param, range.offset, range.length);
   });
-  using Name = std::pair<std::string_view, std::string_view>;  // views of extents and ranges
+  using Name = std::pair<std::string_view, std::string_view>;  // views into extents and ranges
   std::map<Name, int64_t> elements;
   for (const Extent& extent : extents) {
     if (!elements.emplace(Name(extent.state, extent.param), extent.elements).second) {
@@ -155,7 +155,7 @@ Status check_coverage(const std::vector<Extent>& extents, std::vector<Range> ran
   return {};
 }
 
-/// The fence: an attempt that was replaced must not publish.
+/// The fence: an attempt that has been replaced must not publish.
 Status check_attempt(Files& files, const WriteOptions& options) {
   const std::string path = path_join(options.checkpoints_dir, contract::kAttemptFile);
   DSJ_TRY(const bool there, files.exists(path));
@@ -176,7 +176,7 @@ Status check_attempt(Files& files, const WriteOptions& options) {
   return {};
 }
 
-/// Gives the staging directory its final name; the checkpoint that has it goes out of the way.
+/// Gives the staging directory its final name. A checkpoint that has the name goes out of the way.
 Status take_name(Files& files, const WriteOptions& options, const std::string& target) {
   DSJ_TRY(const bool occupied, files.exists(target));
   if (occupied) {
@@ -206,7 +206,7 @@ Result<int64_t> write_rank_from(Files& files, const WriteOptions& options,
   const std::string staging = staging_path(options);
   const std::string json_path = path_join(staging, part_json_name(options.rank));
   DSJ_TRY_STATUS(files.make_dirs(staging));
-  // A save of the same step that failed half-way: its description must not outlive its data.
+  // A save of this step failed half-way before: its description must not outlive its data.
   DSJ_TRY(const bool stale, files.exists(json_path));
   if (stale) DSJ_TRY_STATUS(files.remove(json_path));
 

@@ -1,4 +1,4 @@
-// The CPU backends. Each is collective over all ranks of the rendezvous. Internal to the room.
+// The CPU backends. Each maker is collective over all ranks of the rendezvous. Internal to comm.
 #pragma once
 
 #include <memory>
@@ -9,15 +9,16 @@
 
 namespace dsj::comm {
 
-/// c10d's ProcessGroupGloo: the oracle of the others. An interrupt is heard only when the operation
-/// under way has ended or timed out.
+/// c10d's ProcessGroupGloo, the oracle of the others. An interrupt takes effect only when the
+/// running operation has ended or timed out.
 Result<std::unique_ptr<Transport>> make_gloo(Rendezvous& rendezvous);
 
-/// Shared memory, for ranks on one host that see each other's processes. Environment: that is not
-/// so; the same verdict on every rank, and the group can go on with another backend.
+/// Shared memory, for ranks on one host that see each other's processes. Environment: they do not,
+/// or the memory cannot be had. Every rank gets the same verdict; another backend can then be
+/// tried.
 Result<std::unique_ptr<Transport>> make_shm(Rendezvous& rendezvous);
 
-/// Our own TCP ring: any number of ranks on any hosts.
+/// Our own TCP ring, for any number of ranks on any hosts.
 Result<std::unique_ptr<Transport>> make_ring(Rendezvous& rendezvous);
 
 }  // namespace dsj::comm

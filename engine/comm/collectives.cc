@@ -23,7 +23,7 @@ void check_tensor(const at::Tensor& tensor, at::Device device, const char* name)
   DSJ_CHECK(!tensor.requires_grad(), "%s requires grad: pass it detached", name);
 }
 
-/// Checks `whole` [world * n] against `slice` [n], which may only overlap as its own slice.
+/// Checks `whole` [world * n] against `slice` [n]. They may overlap only if slice is whole's own.
 void check_pair(const at::Tensor& whole, const at::Tensor& slice, int rank, int world,
                 at::Device device, const char* whole_name, const char* slice_name) {
   check_tensor(whole, device, whole_name);

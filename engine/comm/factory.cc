@@ -43,7 +43,7 @@ Result<std::unique_ptr<Collectives>> make_nccl(Rendezvous&) {
 }
 #endif
 
-/// CUDA tensors travel by nccl, CPU tensors by the others.
+/// CUDA tensors need nccl, CPU tensors another backend.
 Status check_device(const Options& options) {
   if (options.device.is_cpu()) {
     if (options.backend != "nccl") return {};
@@ -64,7 +64,7 @@ Result<std::unique_ptr<Transport>> make_cpu_transport(Rendezvous& rendezvous) {
   if (backend == "gloo") return make_gloo(rendezvous);
   if (backend == "ring") return make_ring(rendezvous);
   auto shm = make_shm(rendezvous);
-  // All ranks have the same verdict, so all go on to the ring or none does.
+  // All ranks have the same verdict: either all go on to the ring or none does.
   if (backend == "shm" || shm || shm.error().kind != ErrorKind::Environment) return shm;
   if (rendezvous.options().rank == 0) log::info("collectives over TCP: " + shm.error().message);
   return make_ring(rendezvous);
@@ -77,12 +77,12 @@ Result<std::unique_ptr<Collectives>> make_collectives(Options options) {
   if (options.world == 1) return make_single(options.device);
   DSJ_TRY_STATUS(check_device(options));
   DSJ_TRY(const std::unique_ptr<Rendezvous> rendezvous, Rendezvous::open(options));
-  // First of all: who is missing, in the same words for every backend, and do all want the same.
+  // First find out who is missing, in the same words for every backend, and whether all agree.
   DSJ_TRY(const std::vector<std::string> wanted, rendezvous->exchange("backend", options.backend));
   for (int rank = 0; rank < options.world; ++rank) {
     const std::string& other = wanted[static_cast<std::size_t>(rank)];
     if (other == options.backend) continue;
-    // All ranks see it and come here; rank 0 keeps the store until they have.
+    // All ranks see it and come here. Rank 0 serves the store until they have.
     (void)rendezvous->finish();
     return bad_input("rank " + std::to_string(options.rank) + " wants backend " + options.backend +
                      ", rank " + std::to_string(rank) + " " + other);

@@ -1,4 +1,4 @@
-// Small system things of the backends. Internal to the room.
+// Small system helpers of the backends. Internal to comm.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace dsj::comm {
 
-/// A file descriptor that is closed when its owner goes.
+/// Owns a file descriptor and closes it.
 class Fd {
  public:
   Fd() = default;
@@ -22,7 +22,7 @@ class Fd {
   int fd_ = -1;
 };
 
-/// 32 hexadecimal digits from the kernel's generator; empty if it gives none.
+/// 32 hexadecimal digits from the kernel's random generator; empty if it fails.
 std::string random_word();
 
 }  // namespace dsj::comm

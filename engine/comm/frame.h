@@ -1,5 +1,5 @@
-// What an operation looks like from outside: ranks compare it before they move data, so that a
-// different order of calls is reported as such. Internal to the room.
+// An operation in brief. Ranks compare frames before they move data, so that a different order of
+// calls is reported as such. Internal to comm.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ struct Frame {
   std::uint32_t chunks = 0;
   std::uint32_t shape = 0;  ///< a hash of the chunks' sizes and dtypes
   std::uint64_t sequence = 0;
-  std::uint64_t bytes = 0;  ///< of the chunks' larger side
+  std::uint64_t bytes = 0;  ///< of the chunks' larger sides
   char unit[32] = {};       ///< the label's beginning, zero-terminated; for messages only
 };
 static_assert(sizeof(Frame) == 64 && std::is_trivially_copyable_v<Frame>);
 
 Frame frame_of(const Request& request);
-/// Throws TransportError if `theirs` is another operation than `mine`.
+/// Throws TransportError if `theirs` is not the same operation as `mine`.
 void check_frame(const Frame& mine, const Frame& theirs, int their_rank);
 
 }  // namespace dsj::comm

@@ -28,7 +28,7 @@ class Gloo final : public Transport {
 
   void interrupt() override { interrupted_ = true; }
 
-  // Gloo has no such message: peers see the connections close, or time out.
+  // Gloo has no such message: peers see connections close, or time out.
   void leave(const std::string&) override {}
 
  private:

@@ -69,7 +69,7 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-/// An NCCL communicator in non-blocking mode: each call is followed until it is accepted.
+/// An NCCL communicator in non-blocking mode: each call is polled until NCCL accepts it.
 class Communicator {
  public:
   Communicator() = default;
@@ -84,7 +84,7 @@ class Communicator {
     settle(code, deadline, "ncclCommInitRank");
   }
 
-  /// Waits until NCCL has taken the call (not until the operation is done).
+  /// Waits until NCCL has accepted the call, not until the operation is done.
   void settle(ncclResult_t code, Clock::time_point deadline, const char* call) {
     while (code == ncclInProgress) {
       if (Clock::now() >= deadline) throw TransportTimeout(std::string("in ") + call);
@@ -94,7 +94,7 @@ class Communicator {
     if (code != ncclSuccess) throw TransportError(std::string(call) + ": " + explain(code));
   }
 
-  /// Throws what NCCL has to report of operations under way.
+  /// Throws if NCCL reports an error of the operations in flight.
   void check() {
     ncclResult_t code = ncclSuccess;
     if (ncclCommGetAsyncError(comm_, &code) != ncclSuccess) code = ncclInternalError;
@@ -106,7 +106,7 @@ class Communicator {
     if (comm_ != nullptr) ncclCommAbort(comm_);
     comm_ = nullptr;
   }
-  /// The orderly end, when nothing is under way.
+  /// Closes in good order, when nothing is in flight.
   void finish(Clock::time_point deadline) {
     if (comm_ == nullptr) return;
     settle(ncclCommFinalize(comm_), deadline, "ncclCommFinalize");
@@ -147,7 +147,7 @@ class NcclWork final : public Work {
     const std::lock_guard lock(state_->mutex);
     return done_;
   }
-  /// Under the state's mutex.
+  /// Call with the state's mutex held.
   void finish(bool failed) {
     done_ = true;
     failed_ = failed;
@@ -270,7 +270,7 @@ class Nccl final : public Collectives {
   void watch() {
     const c10::cuda::CUDAGuard guard(device_);
     std::unique_lock lock(state_->mutex);
-    auto begin = Clock::now();  // of the oldest operation: when it came to the front
+    auto begin = Clock::now();  // when the oldest operation became the oldest
     while (true) {
       if (flying_.empty()) {
         if (closing_) break;
@@ -295,7 +295,7 @@ class Nccl final : public Collectives {
     end();
   }
 
-  /// True when the operation is done or failed.
+  /// True: the operation is done or failed.
   bool look(const Item& item, Clock::time_point begin) {
     if (state_->failure) return true;
     try {
@@ -316,7 +316,7 @@ class Nccl final : public Collectives {
     return state_->failure.has_value();
   }
 
-  /// Under the mutex. Aborting ends the kernels, so that streams that wait for them go on.
+  /// Call with the mutex held. Aborting ends the kernels, so streams that wait for them go on.
   void fail(const Request& request, Clock::time_point begin, std::string reason) {
     if (state_->failure) return;
     const std::chrono::duration<double> seconds = Clock::now() - begin;
@@ -333,7 +333,7 @@ class Nccl final : public Collectives {
     try {
       if (!state_->failure && abort_reason_.empty()) communicator_->finish(Clock::now() + timeout_);
     } catch (const std::exception&) {
-      // Nothing was under way: the peers are gone before their goodbye. abort() frees the rest.
+      // Nothing was in flight; the peers left first. abort() frees the rest.
     }
     communicator_->abort();
   }
@@ -352,11 +352,11 @@ class Nccl final : public Collectives {
   const at::Device device_;
   const c10::cuda::CUDAStream stream_;
   const std::chrono::milliseconds timeout_;
-  const at::Tensor token_;  // what a barrier sums
+  const at::Tensor token_;  // a barrier all-reduces it
   std::deque<Item> flying_;
   bool closing_ = false;
   std::string abort_reason_;
-  std::thread watchdog_;  // last: starts when all else is there
+  std::thread watchdog_;  // last member: starts when all others exist
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
-// NCCL on one GPU per rank, straight on its C API. Compiled only with -DDSJ_CUDA=ON.
+// NCCL on one GPU per rank, through its C API. Compiled only with -DDSJ_CUDA=ON.
 //
-// Operations run on a stream of their own, after what the issuing thread's current stream holds at
-// the time of the call. A watchdog thread sees when they are done, asks NCCL for errors, and aborts
-// the communicator when an operation's time is over, which also ends its kernels.
+// Operations run on a stream of their own, after the work that the issuing thread's current stream
+// held at the call. A watchdog thread notices when they are done and asks NCCL for errors. When an
+// operation's time is over it aborts the communicator, which also ends its kernels.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@
 
 namespace dsj::comm {
 
-/// Collective. options.device is this rank's GPU (an index, else the current one). Environment: no
-/// such GPU, or NCCL refuses. Transient: the ranks did not connect in time.
+/// Collective. options.device is this rank's GPU; without an index, the current one. Environment:
+/// there is no such GPU, or NCCL refuses. Transient: the ranks did not connect in time.
 Result<std::unique_ptr<Collectives>> make_nccl(Rendezvous& rendezvous);
 
 }  // namespace dsj::comm

@@ -9,7 +9,7 @@
 namespace dsj::comm {
 namespace {
 
-/// Its operation was waited for when it was issued.
+/// issue() has already waited for its operation.
 class DoneWork final : public Work {
  public:
   void wait() override {}
@@ -41,7 +41,7 @@ class Observed final : public Collectives {
     Call call{.kind = request.kind, .unit = request.unit, .bytes = message_bytes(request)};
     const auto start = Clock::now();
     hand_on(request)->wait();
-    if (!device_.is_cpu()) {  // wait() was the stream's
+    if (!device_.is_cpu()) {  // wait() held up the stream only
       c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
     }
     call.seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -52,7 +52,7 @@ class Observed final : public Collectives {
 
  private:
   WorkPtr hand_on(const Request& request) {
-    const Label label{Traffic::Control, request.unit};  // this object counts by class
+    const Label label{Traffic::Control, request.unit};  // this object counts the classes
     switch (request.kind) {
       case Kind::AllGather:
         return inner_->all_gather(std::span<const ChunkPair>(request.chunks), label);

@@ -28,7 +28,7 @@ std::string brief(const std::exception& error) {
 
 namespace {
 
-/// Done when the thread says so; keeps the failure, if any.
+/// Done when the thread says so. Keeps the failure, if there is one.
 class QueuedWork final : public Work {
  public:
   void wait() override {
@@ -77,7 +77,7 @@ class Queued final : public Collectives {
 
   void abort(const std::string& reason) override {
     const std::lock_guard lock(mutex_);
-    if (ended_) return;  // nothing is under way, the transport may be gone
+    if (ended_) return;  // nothing is in flight; the transport may be gone
     if (abort_reason_.empty()) abort_reason_ = reason;
     transport_->interrupt();
     changed_.notify_all();
@@ -113,7 +113,7 @@ class Queued final : public Collectives {
     while (true) {
       const auto must_leave = [&] { return !abort_reason_.empty() && !left_; };
       changed_.wait(lock, [&] { return closing_ || !queue_.empty() || must_leave(); });
-      if (queue_.empty() && must_leave()) {  // idle: the peers hear of it now
+      if (queue_.empty() && must_leave()) {  // idle: tell the peers now
         transport_->leave(abort_reason_);
         left_ = true;
         continue;
@@ -127,7 +127,7 @@ class Queued final : public Collectives {
     }
     ended_ = true;
     if (!left_) transport_->leave("");
-    transport_.reset();  // closes the connections here, not when the owner gets round to it
+    transport_.reset();  // closes the connections now, not when the owner is destroyed
   }
 
   void finish(Item& item) {
@@ -149,7 +149,7 @@ class Queued final : public Collectives {
       if (!left_) transport_->leave(CollectiveError(facts).what());
       left_ = true;
     }
-    item.request.chunks.clear();  // the tensors are free before the waiter runs on
+    item.request.chunks.clear();  // frees the tensors before the waiter goes on
     operation_done();
     item.work->finish(failure_);
   }
@@ -159,7 +159,7 @@ class Queued final : public Collectives {
     return abort_reason_;
   }
 
-  /// The reason of the failure; empty: none.
+  /// The reason for the failure; empty: it succeeded.
   std::string run(const Request& request, Clock::time_point begin) {
     try {
       transport_->run(request, begin + timeout_);
@@ -181,10 +181,10 @@ class Queued final : public Collectives {
   std::deque<Item> queue_;
   bool closing_ = false;
   bool ended_ = false;
-  bool left_ = false;  // of the thread
+  bool left_ = false;  // used by the thread only
   std::string abort_reason_;
   std::optional<CollectiveError::Facts> failure_;  // written by the thread, under mutex_
-  std::thread thread_;                             // last: starts when all else is there
+  std::thread thread_;                             // last member: starts when all others exist
 };
 
 }  // namespace

@@ -110,7 +110,7 @@ DSJ_INLINE void reduce_any(void* out, std::span<const void* const> sources, std:
 #ifdef DSJ_X86
 #define DSJ_AVX2 __attribute__((target("avx2,f16c")))
 
-/// Half by the F16C instructions, 8 at a time. Called, not inlined: the caller has no such target.
+/// Half by F16C instructions, 8 at a time. Not inlined: the caller is compiled without F16C.
 struct HalfBlocks {
   using Element = std::uint16_t;
   using Wide = float;

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "dsj/comm/";
 
-/// The address this machine would use to reach host:port; empty if there is none (yet). Nothing is
-/// sent: connecting a datagram socket only looks up the route.
+/// The address from which this machine would reach host:port; empty if there is none (yet). Nothing
+/// is sent: connecting a datagram socket only looks up the route.
 std::string address_towards(const std::string& host, int port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
@@ -46,8 +46,8 @@ std::string store_name(const Options& options) {
   return options.master_addr + ":" + std::to_string(options.master_port);
 }
 
-/// c10d waits without limit for the answer of a server that accepted the connection but does not
-/// run, so it does so on a thread of its own, which is left behind when the time is over.
+/// If a server accepts the connection but does not run, c10d waits for its answer without limit. So
+/// it waits on a thread of its own, which is left behind when the time is over.
 c10::intrusive_ptr<c10d::Store> open_store(const Options& options) {
   c10d::TCPStoreOptions settings;
   settings.port = static_cast<std::uint16_t>(options.master_port);
@@ -67,14 +67,15 @@ c10::intrusive_ptr<c10d::Store> open_store(const Options& options) {
       promise->set_exception(std::current_exception());
     }
   }).detach();
-  // c10d's own limit comes first where it works, and explains more.
+  // c10d's own limit, where it works, comes first: it explains more.
   if (future.wait_for(options.timeout + std::chrono::seconds(1)) != std::future_status::ready) {
     throw TransportError("it accepts connections, but does not answer");
   }
   return future.get();
 }
 
-/// Gloo and libuv write to sockets without MSG_NOSIGNAL (Python ignores the signal by itself).
+/// Gloo and libuv write to sockets without MSG_NOSIGNAL. Python ignores the signal by itself; we
+/// must.
 void ignore_sigpipe() {
   struct sigaction current {};
   if (sigaction(SIGPIPE, nullptr, &current) == 0 && current.sa_handler == SIG_DFL) {
@@ -181,7 +182,7 @@ Status Rendezvous::finish() {
   const std::vector<std::string> keys = keys_of("finished");
   try {
     put(keys[static_cast<std::size_t>(options_.rank)], "");
-    // The others read nothing more: only the server must wait.
+    // The others read nothing more: only rank 0, the server, must wait.
     if (options_.rank == 0) return wait_for_all("finished", keys);
     return {};
   } catch (const std::exception& error) {

@@ -1,4 +1,4 @@
-// How ranks find each other: c10d's TCPStore, kept behind this class. Internal to the room.
+// How ranks find each other: c10d's TCPStore behind our own class. Internal to comm.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -19,27 +19,27 @@ namespace dsj::comm {
 
 class Rendezvous {
  public:
-  /// Rank 0 serves the store, the others connect to it, until options.timeout from now, which is
-  /// also the deadline of every exchange(). Environment: the port cannot be bound. Transient: rank
-  /// 0 was not reached.
+  /// Rank 0 serves the store; the others connect to it. All must be there within options.timeout
+  /// from now, which is also the deadline of every exchange(). Environment: the port cannot be
+  /// bound. Transient: rank 0 was not reached.
   static Result<std::unique_ptr<Rendezvous>> open(const Options& options);
   ~Rendezvous();
 
   const Options& options() const { return options_; }
   Clock::time_point deadline() const { return deadline_; }
-  /// What is left of the time to join, at least 1 ms.
+  /// What is left of that time, at least 1 ms.
   std::chrono::milliseconds remaining() const;
 
-  /// Collective: every rank's value for `key`, in rank order. Keys are used once. Transient: names
+  /// Every rank's value for `key`, in rank order. A key is used once. Collective. Transient: names
   /// the ranks that did not come.
   Result<std::vector<std::string>> exchange(const std::string& key, const std::string& mine);
 
-  /// Collective, last: all ranks have joined, and nobody needs rank 0's store any more.
+  /// Call last: all ranks have joined, and none needs rank 0's store any more. Collective.
   Status finish();
 
-  /// The numeric address of the interface on which this rank reaches the master.
+  /// The numeric address of the interface through which this rank reaches the master.
   const std::string& local_address() const { return local_address_; }
-  /// For the backends that need c10d's own type.
+  /// For backends that need c10d's own type.
   c10::intrusive_ptr<c10d::Store> store() const;
 
  private:

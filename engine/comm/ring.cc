@@ -1,9 +1,9 @@
 // The TCP ring: each rank sends to the next and receives from the previous one.
 //
-// reduce_scatter: slice s starts at rank s+1 and arrives, reduced, at rank s after world-1 hops;
+// reduce_scatter: slice s starts at rank s+1 and arrives, reduced, at rank s after world-1 hops.
 // all_gather: slice s starts at rank s and visits all. Sending, receiving and reducing overlap:
-// what came in one hop may be sent in the next as soon as it is there, byte by byte. Every
-// operation starts with a Frame, so that ranks that issue different operations find out.
+// bytes that come in one hop can go out in the next at once. Every operation starts with a Frame,
+// so that ranks that issue different operations find out.
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -25,13 +25,13 @@
 namespace dsj::comm {
 namespace {
 
-constexpr std::int64_t kSendMax = 1 << 20;      // bytes a call
+constexpr std::int64_t kSendMax = 1 << 20;      // bytes per send()
 constexpr std::int64_t kScratch = 512 << 10;    // bytes received before they are reduced
-constexpr int kWordsWaitMs = 100;               // for a leaving rank's reason, once it has closed
-constexpr std::size_t kWordsMax = 500;          // of a rank that leaves
-constexpr std::int64_t kTinyReduce = 16 << 10;  // bytes times world: gathered and reduced by all
+constexpr int kWordsWaitMs = 100;               // for a leaving rank's reason, after it closed
+constexpr std::size_t kWordsMax = 500;          // of a leaving rank's reason
+constexpr std::int64_t kTinyReduce = 16 << 10;  // bytes * world; below it all gather, then reduce
 
-/// Bytes through this rank: what may be sent now, where to put what comes.
+/// The bytes that go through this rank: what can be sent now, and where to put what comes.
 class Flow {
  public:
   virtual ~Flow() = default;
@@ -43,8 +43,8 @@ class Flow {
   virtual void received(std::int64_t bytes) = 0;
 };
 
-/// World slices, of world-1 hops: hop h sends slice (first - h) and receives slice (first - 1 - h),
-/// so that what hop h received is what hop h+1 sends.
+/// World slices in world-1 hops. Hop h sends slice (first - h) and receives slice (first - 1 - h):
+/// what hop h receives, hop h+1 sends.
 class Hops : public Flow {
  public:
   Hops(Slices slices, int first) : slices_(std::move(slices)), first_(first) {
@@ -73,13 +73,13 @@ class Hops : public Flow {
   }
 
  protected:
-  /// What is left of the slice that is being received.
+  /// The rest of the slice that is being received.
   std::span<char> incoming() const {
     return slice_at(first_ - 1 - receive_hop_).subspan(static_cast<std::size_t>(receive_offset_));
   }
   bool last_receive_hop() const { return receive_hop_ == last() - 1; }
   std::int64_t receive_offset() const { return receive_offset_; }
-  /// Bytes of incoming() are final: they may be sent on.
+  /// The next `bytes` of incoming() are final and can be sent on.
   void advance(std::int64_t bytes) {
     receive_offset_ += bytes;
     skip_empty(receive_hop_, receive_offset_, first_ - 1);
@@ -115,7 +115,7 @@ class GatherFlow final : public Hops {
 
 class ReduceFlow final : public Hops {
  public:
-  /// The last hop's sums go to `out`, which may be slice `rank` itself.
+  /// The last hop writes its sums to `out`, which may be slice `rank` itself.
   ReduceFlow(Slices slices, int rank, char* out, at::ScalarType dtype, Op op,
              std::span<char> scratch)
       : Hops(std::move(slices), rank - 1),
@@ -140,7 +140,7 @@ class ReduceFlow final : public Hops {
     reduce(target, sources, elements, dtype_, op_);
     const auto used = static_cast<std::size_t>(elements * size_);
     fill_ -= used;
-    std::memmove(scratch_.data(), scratch_.data() + used, fill_);  // part of an element, if any
+    std::memmove(scratch_.data(), scratch_.data() + used, fill_);  // part of an element may remain
     advance(elements * size_);
   }
 
@@ -153,7 +153,7 @@ class ReduceFlow final : public Hops {
   std::size_t fill_ = 0;
 };
 
-/// From the root along the ring; the rank before the root sends nothing.
+/// From the root along the ring. The rank before the root sends nothing.
 class BroadcastFlow final : public Flow {
  public:
   BroadcastFlow(std::span<char> data, int rank, int world, int root) : data_(data) {
@@ -177,7 +177,7 @@ class BroadcastFlow final : public Flow {
   std::size_t received_ = 0;
 };
 
-/// A Frame to the next rank and one from the previous.
+/// Sends a Frame to the next rank and receives one from the previous.
 class FrameFlow final : public Flow {
  public:
   explicit FrameFlow(const Frame& frame) : mine(frame) {}
@@ -228,7 +228,7 @@ class Ring final : public Transport {
     for (const Fd* fd : {&links_.next_words, &links_.prev_words}) {
       send(fd->get(), words.data(), words.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     }
-    links_ = {};  // the neighbours see it closed
+    links_ = {};  // the neighbours see the connections close
   }
 
  private:
@@ -277,7 +277,7 @@ class Ring final : public Transport {
     pump(flow, deadline);
   }
 
-  /// Half the hops of a reduce_scatter and an all_gather; every rank adds in rank order.
+  /// Half as many hops as a reduce_scatter and an all_gather. Every rank adds in rank order.
   void all_reduce_tiny(std::span<char> data, at::ScalarType dtype, Op op,
                        Clock::time_point deadline) {
     std::vector<char> all(data.size() * static_cast<std::size_t>(world_));
@@ -291,7 +291,7 @@ class Ring final : public Transport {
     reduce(data.data(), sources, n, dtype, op);
   }
 
-  /// One byte of every rank to every rank: whoever has them all knows that all are here.
+  /// Brings one byte of every rank to every rank: who has them all knows that all are here.
   void meet(Clock::time_point deadline) {
     std::vector<char> all(static_cast<std::size_t>(world_));
     GatherFlow flow(cut(all, world_, 1), rank_);
@@ -345,7 +345,7 @@ class Ring final : public Transport {
     if (error != 0 && error != ECONNRESET && error != EPIPE) {
       return TransportError("the connection to " + who + " broke: " + std::strerror(error));
     }
-    // Its last words were sent before it closed; in a world of 2 either connection may have them.
+    // It sent its last words before it closed. In a world of 2 they may come on either connection.
     for (const Fd* fd : {&links_.prev_words, &links_.next_words}) {
       if (rank != (fd == &links_.prev_words ? previous() : next())) continue;
       pollfd entry{fd->get(), POLLIN, 0};

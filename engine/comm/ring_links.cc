@@ -18,9 +18,9 @@ namespace {
 
 enum class Purpose : std::int32_t { Data, Words };
 
-/// What a rank sends first on each connection to its next.
+/// What a rank sends first on each connection to the next rank.
 struct Hello {
-  std::array<char, 32> word{};  ///< of the listener, from the store
+  std::array<char, 32> word{};  ///< the listener's word, from the store
   std::int32_t rank = 0;
   Purpose purpose = Purpose::Data;
 };
@@ -72,7 +72,7 @@ Result<Listening> listen_on(const std::string& host) {
   return Listening{std::move(fd), port};
 }
 
-/// False when the time of joining is over first.
+/// False: the time to join was over first.
 bool ready(int fd, short events, const Rendezvous& rendezvous) {
   pollfd entry{fd, events, 0};
   while (Clock::now() < rendezvous.deadline()) {
@@ -103,7 +103,7 @@ Result<Fd> connect_to(const std::string& host, const std::string& port, int rank
   return fd;
 }
 
-/// Takes one connection and reads what it begins with; no Fd if it is not `expected`'s.
+/// Accepts one connection and reads its first bytes. No Fd: it is not from `expected`.
 Fd accept_one(const Fd& listener, const Hello& expected, const Rendezvous& rendezvous,
               Purpose& purpose) {
   Fd fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -121,7 +121,7 @@ Fd accept_one(const Fd& listener, const Hello& expected, const Rendezvous& rende
   return fd;
 }
 
-/// Accepts until both connections of the previous rank are there; strangers are turned away.
+/// Accepts until both connections of the previous rank are there; turns strangers away.
 Status accept_from(const Fd& listener, const Hello& expected, const Rendezvous& rendezvous,
                    RingLinks& links) {
   while (ready(listener.get(), POLLIN, rendezvous)) {

@@ -1,4 +1,4 @@
-// The sockets of the ring: to the next rank and from the previous one. Internal to the room.
+// The ring's sockets: to the next rank and from the previous one. Internal to comm.
 #pragma once
 
 #include "common/result.h"
@@ -7,16 +7,16 @@
 
 namespace dsj::comm {
 
-/// All connected and non-blocking.
+/// All are connected and non-blocking.
 struct RingLinks {
   Fd to_next;
   Fd from_prev;
-  Fd next_words;  ///< both ways, idle: a rank that leaves says why, before it closes
+  Fd next_words;  ///< idle; a rank that leaves sends its reason here
   Fd prev_words;
 };
 
-/// Collective. Listens on the interface that leads to the master; addresses and a random word that
-/// a stranger does not know travel by the store. Transient: a neighbour did not connect in time.
+/// Collective. Listens on the interface that leads to the master. The store carries the addresses
+/// and a random word that strangers do not know. Transient: a neighbour did not connect in time.
 Result<RingLinks> connect_ring(Rendezvous& rendezvous);
 
 }  // namespace dsj::comm

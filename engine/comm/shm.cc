@@ -1,9 +1,9 @@
 // Collectives through shared memory, for ranks on one host.
 //
-// Work goes in rounds. In a round each rank fills its own slot and reads the slots of its peers. A
-// rank may fill a slot again when all peers have read what it held kSlots rounds ago. Each number
-// is copied once into a slot and used from there: reduced straight out of the slots of all ranks,
-// in rank order and rounded once, so a sum does not depend on how the data was cut into chunks.
+// Work goes in rounds. In a round each rank fills its own slot and reads its peers' slots. It may
+// fill a slot again once all peers have read what was there kSlots rounds ago. Each number is
+// copied into a slot once and used from there. Sums are formed straight from the slots of all
+// ranks, in rank order and rounded once, so they do not depend on how the data was cut into chunks.
 #include <algorithm>
 #include <cstring>
 
@@ -21,9 +21,9 @@
 namespace dsj::comm {
 namespace {
 
-constexpr std::size_t kDirectReduce = 64 << 10;  // bytes: every rank adds all, in one round
-constexpr int kSpins = 64;                       // cores are shared with compute: sleep soon
-constexpr std::chrono::milliseconds kNap{50};    // how often a sleeper looks whether peers live
+constexpr std::size_t kDirectReduce = 64 << 10;  // bytes; up to it, one round: all add all
+constexpr int kSpins = 64;                       // few: compute shares the cores
+constexpr std::chrono::milliseconds kNap{50};    // how often a sleeper checks that peers live
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -84,7 +84,7 @@ class Shm final : public Transport {
     DSJ_CHECK(false, "a %s has no chunks", name_of(request.kind));
   }
 
-  /// Runs `rounds` rounds, filling one slot ahead of reading, so that peers seldom wait.
+  /// Runs `count` rounds. It fills one slot ahead of reading, so that peers seldom wait.
   template <typename Fill, typename Read>
   void rounds(std::size_t count, const Fill& fill, const Read& read) {
     for (std::size_t i = 0; i <= count; ++i) {
@@ -123,7 +123,7 @@ class Shm final : public Transport {
            });
   }
 
-  /// A slot holds a part for each peer, in rank order without the writer.
+  /// A slot holds one part per peer, in rank order, without the writer's.
   void reduce_scatter(const Slices& slices, char* out, at::ScalarType dtype, Op op) {
     const std::size_t longest = slices.front().size();
     const std::size_t share = Slot::kBytes / static_cast<std::size_t>(world_ - 1) / 64 * 64;
@@ -183,25 +183,25 @@ class Shm final : public Transport {
         });
   }
 
-  /// Part number i of `bytes` each; may be short or empty at the end.
+  /// Part number i, of `bytes`; at the end it may be short or empty.
   template <typename Char>
   static std::span<Char> part_of(std::span<Char> data, std::size_t i, std::size_t bytes) {
     const std::size_t begin = std::min(i * bytes, data.size());
     return data.subspan(begin, std::min(bytes, data.size() - begin));
   }
 
-  /// Where in `writer`'s slot the part for `reader` lies.
+  /// The place of `reader`'s part in `writer`'s slot.
   static std::size_t place_of(int reader, int writer) {
     return static_cast<std::size_t>(reader < writer ? reader : reader - 1);
   }
 
-  /// Beginning with the next rank, so that not all read the same slot at once.
+  /// Starts with the next rank, so that not all read the same slot at once.
   template <typename Do>
   void for_peers(const Do& act) {
     for (int step = 1; step < world_; ++step) act((rank_ + step) % world_);
   }
 
-  /// The peer's data of this round, once it is there and belongs to the same operation.
+  /// The peer's data of this round. Waits until it is there; checks that the operation is the same.
   const char* filled_slot(int peer, std::uint32_t round) {
     wait_until(segment_->block(peer).produced, round + 1, peer);
     const Slot& slot = segment_->slot(peer, round);
@@ -234,7 +234,7 @@ class Shm final : public Transport {
     const RankBlock& block = segment_->block(peer);
     const bool left = block.left != 0;
     const bool died = !left && !segment_->alive(peer);
-    if ((left || died) && !counter.reached(target)) {  // its last words may still count
+    if ((left || died) && !counter.reached(target)) {  // its last slot may have been filled in time
       if (died) throw TransportError(who + " died");
       const std::string reason = block.reason;
       throw TransportError(who + " left the group" + (reason.empty() ? "" : ": " + reason));

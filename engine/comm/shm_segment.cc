@@ -21,7 +21,7 @@ namespace {
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-constexpr std::size_t kWordBytes = 64;  // the random word at the beginning of the memory
+constexpr std::size_t kWordBytes = 64;  // for the random word at the start of the memory
 
 std::size_t blocks_bytes(int world) {
   return static_cast<std::size_t>(world) * sizeof(RankBlock);
@@ -32,7 +32,7 @@ std::size_t total_bytes(int world) {
          static_cast<std::size_t>(world) * ShmSegment::kSlots * sizeof(Slot);
 }
 
-/// Two ranks with the same text run under one kernel and see each other's process ids.
+/// Equal on two ranks if they run under one kernel and see each other's process ids.
 std::string host_identity() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
@@ -43,12 +43,12 @@ std::string host_identity() {
   return boot + "/" + std::string(names.data(), static_cast<std::size_t>(n));
 }
 
-/// What each rank says before anything is mapped. host "-": none.
+/// What each rank tells before anything is mapped. host "-": unknown.
 struct Facts {
   std::string host = "-";
   pid_t pid = 0;
   int fd = -1;             // rank 0: the memory
-  std::string word = "-";  // rank 0: what the memory begins with
+  std::string word = "-";  // rank 0: the memory's first bytes
 
   std::string text() const {
     return host + " " + std::to_string(pid) + " " + std::to_string(fd) + " " + word;
@@ -125,7 +125,7 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::open(Rendezvous& rendezvous) {
   if (rank == 0) {
     memory = Fd(memfd_create("dsj-comm", MFD_CLOEXEC));
     if (std::string word = random_word(); memory && !word.empty()) {
-      // Fresh memory is zero: that is the beginning of every counter.
+      // Fresh memory is zero, which is where every counter starts.
       if (ftruncate(memory.get(), static_cast<off_t>(total_bytes(world))) == 0 &&
           pwrite(memory.get(), word.data(), word.size(), 0) == static_cast<ssize_t>(word.size())) {
         mine.fd = memory.get();
@@ -168,7 +168,7 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::open(Rendezvous& rendezvous) {
   };
 
   auto segment = attach();
-  // One verdict for all: any rank's "no" is everybody's.
+  // One verdict for all: if any rank cannot, none does.
   DSJ_TRY(const std::vector<std::string> verdicts,
           rendezvous.exchange("shm verdict", segment ? "" : segment.error().message));
   for (int other = 0; other < world; ++other) {

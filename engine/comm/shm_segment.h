@@ -1,7 +1,7 @@
-// The memory that ranks of one host share, and how they wait in it. Internal to the room.
+// The memory that ranks on one host share, and how they wait in it. Internal to comm.
 //
-// It is a memfd of rank 0: no name in any file system, so nothing is left behind by kill -9, and no
-// limit of /dev/shm. A peer's death is seen through its pidfd.
+// It is a memfd of rank 0: it has no name in a file system, so kill -9 leaves nothing behind and
+// /dev/shm's limit does not apply. A peer's death shows in its pidfd.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace dsj::comm {
 
-/// A number that only grows (modulo 2^32), and that other processes can sleep on.
+/// A number that only grows (modulo 2^32). Other processes can sleep on it.
 struct alignas(64) Counter {
   std::atomic<std::uint32_t> value;
   std::atomic<std::uint32_t> sleepers;
@@ -24,22 +24,22 @@ struct alignas(64) Counter {
   bool reached(std::uint32_t target) const {
     return static_cast<std::int32_t>(value.load(std::memory_order_acquire) - target) >= 0;
   }
-  void publish(std::uint32_t now);  ///< and wakes who sleeps
+  void publish(std::uint32_t now);  ///< also wakes the sleepers
   void wake();
-  /// Sleeps until the value changes from `seen`, or for at most `time`; may wake early.
+  /// Sleeps until the value is no longer `seen`, or for at most `time`. May wake early.
   void sleep(std::uint32_t seen, std::chrono::milliseconds time);
 };
 
 /// What one rank tells the others.
 struct RankBlock {
-  Counter produced;  ///< rounds whose slot is filled
-  Counter consumed;  ///< rounds whose slots, of all ranks, were read
+  Counter produced;  ///< rounds whose slot this rank has filled
+  Counter consumed;  ///< rounds whose slots, of all ranks, it has read
   alignas(64) std::atomic<std::uint32_t> left;
-  std::atomic<std::uint64_t> sequence;  ///< of the operation it is in, or was last
+  std::atomic<std::uint64_t> sequence;  ///< of its current or last operation
   char reason[232];                     ///< written before `left`
 };
 
-/// One rank's data of one round.
+/// One rank's data in one round.
 struct Slot {
   static constexpr std::size_t kBytes = 256 << 10;
   Frame frame;
@@ -48,15 +48,15 @@ struct Slot {
 
 class ShmSegment {
  public:
-  static constexpr std::uint32_t kSlots = 4;  ///< rounds a rank may be ahead of its slowest peer
+  static constexpr std::uint32_t kSlots = 4;  ///< rounds a rank may be ahead of the slowest
 
-  /// Collective; see make_shm for the failures.
+  /// Collective. Failures: see make_shm.
   static Result<std::unique_ptr<ShmSegment>> open(Rendezvous& rendezvous);
   ~ShmSegment();
 
   RankBlock& block(int rank) const;
   Slot& slot(int rank, std::uint32_t round) const;
-  /// False when the process of that rank has ended.
+  /// False: that rank's process has ended.
   bool alive(int rank) const;
 
  private:

@@ -1,4 +1,4 @@
-// World 1: outputs are copies of inputs, made before the call returns.
+// World size 1: outputs are copies of inputs, made before the call returns.
 #pragma once
 
 #include <memory>

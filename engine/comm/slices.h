@@ -1,4 +1,4 @@
-// Bytes of tensors, cut into a slice a rank. Internal to the room.
+// The bytes of tensors, cut into one slice per rank. Internal to comm.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,8 +15,8 @@ inline std::span<char> bytes_of(const at::Tensor& tensor) {
   return {static_cast<char*>(tensor.data_ptr()), tensor.nbytes()};
 }
 
-/// `data` cut into `world` parts of whole elements: all equal if it divides, else the last ones are
-/// shorter, or empty.
+/// Cuts `data` into `world` parts of whole elements. All are equal if that divides; else the last
+/// ones are shorter or empty.
 inline Slices cut(std::span<char> data, int world, std::size_t element) {
   const std::size_t elements = data.size() / element;
   const auto parts = static_cast<std::size_t>(world);

@@ -1,5 +1,5 @@
-// What a CPU backend is: something that runs one operation at a time, blocking, on a thread that is
-// not its own. queued.h makes Collectives of it. Internal to the room.
+// What a CPU backend implements: run one operation at a time, blocking, on a caller's thread.
+// queued.h makes Collectives of it. Internal to comm.
 #pragma once
 
 #include <chrono>
@@ -13,8 +13,8 @@
 
 namespace dsj::comm {
 
-/// One checked and numbered operation. AllReduce, Broadcast: one chunk with out == in. Barrier:
-/// none.
+/// One operation, checked and numbered. AllReduce and Broadcast have one chunk with out == in;
+/// Barrier has none.
 struct Request {
   Kind kind = Kind::Barrier;
   Op op = Op::Sum;
@@ -26,14 +26,14 @@ struct Request {
 
 using Clock = std::chrono::steady_clock;
 
-/// Why an operation could not be finished: "rank 0 closed the connection". Queued adds rank,
-/// collective and sequence number.
+/// Why an operation could not finish: "rank 0 closed the connection". Queued adds rank, collective
+/// and sequence number.
 class TransportError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The deadline has passed; what() says on what it waited: "waiting for rank 0".
+/// The deadline has passed. what() says what it waited for: "waiting for rank 0".
 class TransportTimeout : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -43,13 +43,13 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string_view name() const = 0;
-  /// Runs the operation to its end. Throws TransportError or TransportTimeout; after a throw only
+  /// Runs the operation to its end. Throws TransportError or TransportTimeout; after that only
   /// leave() and the destructor are called.
   virtual void run(const Request& request, Clock::time_point deadline) = 0;
-  /// Makes a run() under way, and every later one, throw soon. Any thread.
+  /// Makes the current run() and every later one throw soon. Any thread.
   virtual void interrupt() = 0;
-  /// Tells the peers, where they can hear it, that this rank runs nothing more. `reason` is empty
-  /// for an orderly end. Called once, when no run() is under way.
+  /// Tells the peers that this rank runs nothing more, if the backend can tell them. `reason` is
+  /// empty at an orderly end. Called once, when no run() is active.
   virtual void leave(const std::string& reason) = 0;
 };
 

@@ -76,7 +76,7 @@ void AddedTokenSplitter::split(std::string_view text, bool skip_special,
       continue;
     }
     std::size_t begin = at, end = at + match.length;
-    at = end;  // the search goes on behind a match, also behind one that does not count
+    at = end;  // search on behind a match, even if it does not count
     if (skip_special && match.token->special) continue;
     if (match.token->single_word && touches_word(text, begin, end)) continue;
     if (match.token->lstrip) begin = space_begin(text, begin);

@@ -86,8 +86,8 @@ std::vector<int32_t> Bpe::symbols_of(std::string_view piece) const {
     for (const char c : piece) symbols.push_back(byte_ids_[static_cast<uint8_t>(c)]);
     return symbols;
   }
-  // As Hugging Face's merge_word: an unknown token is held back until a known character follows,
-  // which bytes are not.
+  // As in Hugging Face's merge_word: an unknown token is held back until a known character follows.
+  // Bytes do not count as known.
   bool unknown = false;
   for (std::size_t at = 0; at < piece.size();) {
     const std::string_view character = piece.substr(at, code_point_at(piece, at).length);
@@ -127,7 +127,7 @@ void Bpe::encode(std::string_view piece, PieceCache* cache, std::vector<int32_t>
   if (const auto whole = whole_pieces_ ? known.find(piece) : std::nullopt) {
     ids.push_back(*whole);
   } else if (!characters_ && piece.size() <= kShortPiece) {
-    std::array<int32_t, kShortPiece> symbols;  // no allocation for what most pieces are
+    std::array<int32_t, kShortPiece> symbols;  // no allocation for most pieces
     for (std::size_t i = 0; i < piece.size(); ++i) {
       symbols[i] = byte_ids_[static_cast<uint8_t>(piece[i])];
     }
@@ -197,7 +197,7 @@ void Bpe::merge_long(std::span<const int32_t> given, std::vector<int32_t>& ids) 
     const Candidate top = queue.top();
     queue.pop();
     Symbol& left = symbols[top.at];
-    // Out of date when either side was merged since; a symbol that is gone has id -1.
+    // Outdated if either side was merged since. A symbol that is gone has id -1.
     if (left.id != top.left || left.after == kEnd || symbols[left.after].id != top.right) continue;
     Symbol& right = symbols[left.after];
     left.id = top.result;

@@ -1,5 +1,5 @@
-// Byte-pair encoding of one piece of text: from its bytes, or in SentencePiece's form from its
-// characters, the pair with the lowest rank (the leftmost of equals) is merged until none is left.
+// Byte-pair encoding of one piece of text. It starts from bytes, or in SentencePiece's form from
+// characters, and merges the pair of the lowest rank (of equals the leftmost) until none is left.
 // Internal to engine/data.
 #pragma once
 
@@ -24,7 +24,7 @@ struct StringHash {
   }
 };
 
-/// (left, right) -> (rank, result); open addressing, because a lookup per pair is what BPE costs.
+/// (left, right) → (rank, result). Open addressing, because lookups per pair are BPE's cost.
 class MergeTable {
  public:
   static constexpr uint32_t kNoRank = UINT32_MAX;
@@ -34,7 +34,7 @@ class MergeTable {
   };
 
   explicit MergeTable(std::size_t expected);
-  /// A pair given twice keeps the later merge, as Hugging Face's loader does.
+  /// Of a pair given twice the later merge counts, as in Hugging Face's loader.
   void insert(int32_t left, int32_t right, Merge merge);
   Merge find(int32_t left, int32_t right) const;
 
@@ -49,12 +49,12 @@ class MergeTable {
   std::size_t used_ = 0;
 };
 
-/// Remembers what pieces became. Bounded: emptied when it is full. Not for several threads.
+/// Remembers the ids of pieces. Bounded: it is emptied when full. One thread.
 class PieceCache {
  public:
   static constexpr std::size_t kPiecesMax = 1 << 16;
   static constexpr std::size_t kPieceBytesMax = 64;
-  /// Appends the ids and returns true when the piece is known.
+  /// True: the piece is known, and its ids are appended.
   bool find(std::string_view piece, std::vector<int32_t>& ids) const;
   void store(std::string_view piece, const int32_t* ids, std::size_t count);
 
@@ -66,21 +66,22 @@ class PieceCache {
   std::vector<int32_t> ids_;
 };
 
-/// Where merging begins in SentencePiece's form: a character that is a token, else its bytes when
-/// all of them are tokens, else the unknown token, else nothing.
+/// Where merging starts in SentencePiece's form: a character that is a token, else its bytes if all
+/// of them are tokens, else the unknown token, else nothing.
 struct Characters {
   StringTable ids;                    ///< of every token
-  std::array<int32_t, 256> byte_ids;  ///< of <0x00> to <0xFF>; -1: there is none
+  std::array<int32_t, 256> byte_ids;  ///< of <0x00> to <0xFF>; -1: no such token
   bool byte_fallback = false;
   std::optional<int32_t> unk_id;
-  bool fuse_unk = false;  ///< unknown characters in a row are one unknown token
+  bool fuse_unk = false;  ///< neighbouring unknown characters are one unknown token
 };
 
-/// Immutable after construction; encode may be called from several threads.
+/// Immutable after construction; several threads may call encode().
 class Bpe {
  public:
-  /// `byte_ids`: the id of each single byte. `whole_pieces`: a piece that is a token is that token,
-  /// whatever the merges say (ignore_merges; tiktoken). `id_of_bytes` may be empty without it.
+  /// `byte_ids`: the id of each single byte. `whole_pieces`: a piece that is a token becomes that
+  /// token, whatever the merges say (ignore_merges; tiktoken); without it `id_of_bytes` may be
+  /// empty.
   Bpe(std::array<int32_t, 256> byte_ids, MergeTable merges, StringTable id_of_bytes,
       bool whole_pieces);
   /// Pieces must be well-formed UTF-8.

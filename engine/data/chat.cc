@@ -30,7 +30,7 @@ constexpr std::array<std::pair<std::string_view, ChatTemplate>, 6> kNames = {{
     {"mistral", ChatTemplate::Mistral},
 }};
 
-/// Empty: the directory has none.
+/// Empty: the directory has no template.
 Result<std::string> template_text(Files& files, const std::string& model_dir) {
   const std::string own = path_join(model_dir, "chat_template.jinja");
   DSJ_TRY(const bool has_own, files.exists(own));
@@ -44,13 +44,13 @@ Result<std::string> template_text(Files& files, const std::string& model_dir) {
   const auto found = config.find("chat_template");
   if (found == config.end() || found->is_null()) return std::string();
   if (found->is_string()) return found->get<std::string>();
-  for (const json& one : *found) {  // several by name
+  for (const json& one : *found) {  // several templates by name
     if (one.is_object() && one.value("name", "") == "default") return one.value("template", "");
   }
   return bad_input("chat_template has no entry named default", path, kHint);
 }
 
-/// Tokens without which the template's text would be read as plain letters.
+/// Tokens that the tokenizer must have; else the template's text would be read as plain letters.
 std::vector<std::string> tokens_of(ChatTemplate chat_template) {
   switch (chat_template) {
     case ChatTemplate::ChatMl:
@@ -67,7 +67,7 @@ std::vector<std::string> tokens_of(ChatTemplate chat_template) {
   return {};
 }
 
-/// As Jinja's trim and Python's strip on ASCII.
+/// As Jinja's trim and Python's strip, for ASCII.
 std::string trimmed(const std::string& text) {
   constexpr char kSpace[] = " \t\r\n\f\v";
   const size_t first = text.find_first_not_of(kSpace);

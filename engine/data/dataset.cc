@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Collects what is wrong with rows, and says it in one error.
+/// Collects what is wrong with rows and reports it in one error.
 class BadRows {
  public:
   BadRows(std::string path, int64_t listed_max) : path_(std::move(path)), listed_max_(listed_max) {}
@@ -50,7 +50,7 @@ const char* name_of(RowKind kind) {
   return "pre-tokenized";
 }
 
-/// What no label or id of the model can be; the tokenizer gave it.
+/// A label or id that the model cannot have. The tokenizer produced it.
 std::optional<RowProblem> outside_vocabulary(const Sample& sample, const Tokenizer& tokenizer,
                                              int64_t vocab_size) {
   for (const int32_t id : sample.input_ids) {
@@ -134,7 +134,7 @@ Result<Cut> Dataset::tokenize(const json& row) const {
 Status Dataset::check_all(Files& files) {
   BadRows bad(path_, options_.bad_rows_listed_max);
   Status tokenizer_status;
-  // Only then can a text become an id that the model has not.
+  // Only then can a text become an id that the model lacks.
   const bool tokenize_all = tokenizer_ != nullptr && tokenizer_->vocab_size() > options_.vocab_size;
   const auto check = [&](const RowPlace& place, const json& row) -> std::optional<RowProblem> {
     const auto kind = row_kind(row);
@@ -151,7 +151,7 @@ Status Dataset::check_all(Files& files) {
     if (kind_ == RowKind::Tokens) return check_tokens(row, options_.vocab_size);
     if (auto problem = kind_ == RowKind::Chat ? check_chat(row) : check_alpaca(row)) return problem;
     if (!tokenizer_status) return std::nullopt;
-    if (kind_ == RowKind::Chat) {  // turns the template has no form for
+    if (kind_ == RowKind::Chat) {  // the template may have no form for the turns
       const auto rendered = render_chat(chat_template_, chat_turns(row), "", "");
       if (!rendered) return RowProblem{"", rendered.error().message};
     }
@@ -180,7 +180,7 @@ Result<Sample> Dataset::at(int64_t row) const {
 }
 
 Result<Sample> Dataset::sample_of(const std::string& text, const std::string& where) const {
-  // Rows were checked when the file was opened: what is wrong now was changed since.
+  // Rows were checked when the file was opened. What is wrong now has changed since.
   const auto changed = [&](const std::string& what) {
     return fail(ErrorKind::Environment, "the file was changed while it was in use: " + what, where);
   };

@@ -1,19 +1,19 @@
 // Training rows by number: token ids and labels.
 //
-// Files: a JSON array, JSONL, or {"samples": [...]}. Rows, all of one kind:
-//   alpaca        {"instruction": text, "input": text (may be missing), "output": text}: Stanford's
-//                 prompt (prompt.h), the output and the eos token, tokenized together; labels of
-//                 the prompt are -100, so that the loss is on the response only.
-//   chat          {"messages": [{"role", "content"}...]} or ShareGPT's {"conversations": [{"from",
-//                 "value"}...]}, rendered by a chat template (chat.h); the loss is on the
-//                 assistant's turns only.
-//   pre-tokenized {"input_ids": [...], "labels": [...]}, with "attention_mask" only if all ones.
-// Rows longer than max_seq_length are cut at the right, as Hugging Face does. Labels stand beside
-// their own token: the trainer shifts.
+// Files: a JSON array, JSONL, or {"samples": [...]}. All rows are of one kind:
+//   alpaca           {"instruction": text, "input": text (may be missing), "output": text}.
+//                    Stanford's prompt (prompt.h), the output and the eos token are tokenized
+//                    together. The prompt's labels are -100: the loss is on the response only.
+//   chat             {"messages": [{"role", "content"}...]}, or ShareGPT's {"conversations":
+//                    [{"from", "value"}...]}, rendered by a chat template (chat.h). The loss is on
+//                    the assistant's turns only.
+//   pre-tokenized    {"input_ids": [...], "labels": [...]}, with "attention_mask" only if all ones.
+// Rows longer than max_seq_length are cut at the right, as in Hugging Face. A label stands beside
+// its own token; the model shifts.
 //
-// Opening reads the whole file once and checks every row; a row is read and tokenized again when it
-// is asked for, so memory is some bytes per row. Used by the loader (loader.h). Left out: Parquet,
-// several files, packing.
+// Opening reads the whole file once and checks every row. at() reads and tokenizes a row again, so
+// memory is a few bytes per row. Used by the loader (loader.h). Left out: Parquet, several files,
+// packing.
 #pragma once
 
 #include <atomic>
@@ -35,34 +35,34 @@ namespace dsj::data {
 
 struct DatasetOptions {
   int64_t max_seq_length = 2048;
-  int64_t vocab_size = 0;  ///< the model's; every id is below it
+  int64_t vocab_size = 0;  ///< the model's; every id must be below it
   int64_t bad_rows_listed_max = 20;
-  std::string chat_template = "auto";  ///< of chat rows: training.chatTemplate
+  std::string chat_template = "auto";  ///< training.chatTemplate, for chat rows
 };
 
 struct Cut;  // rows.h
 
 class Dataset {
  public:
-  /// `tokenizer` is needed for alpaca and chat rows, may be null for pre-tokenized ones, and must
-  /// outlive the data set. BadInput: the file is no data file, or rows are bad: the message lists
-  /// them, one per line ("row 17, line 19: output: is null, expected text"), rows counted from 0.
+  /// `tokenizer` must outlive the data set; it may be null for pre-tokenized rows. BadInput: this
+  /// is not a data file, or rows are bad. The message lists them, one per line ("row 17, line 19:
+  /// output: is null, expected text"), rows counted from 0.
   static Result<std::unique_ptr<Dataset>> open(const std::string& path, const Tokenizer* tokenizer,
                                                DatasetOptions options);
   static Result<std::unique_ptr<Dataset>> open(Files& files, const std::string& path,
                                                const Tokenizer* tokenizer, DatasetOptions options);
-  /// The number of rows without a check of any: for plans.
+  /// The number of rows, without checking any: for plans.
   static Result<int64_t> count_rows(Files& files, const std::string& path);
 
   int64_t rows() const { return static_cast<int64_t>(places_.size()); }
   bool is_alpaca() const { return kind_ == RowKind::Alpaca; }
 
-  /// Row `row`, 0 <= row < rows(). Fails when the file changed or cannot be read any more. May be
-  /// called from several threads.
+  /// Row `row`, 0 <= row < rows(). Error: the file changed, or cannot be read any more. Several
+  /// threads may call it.
   Result<Sample> at(int64_t row) const;
 
-  /// Rows that at() has cut, and rows it gave without any label, so far: a row that is asked for
-  /// twice counts twice.
+  /// How many rows at() has cut so far, and how many it returned without any label. A row that is
+  /// asked for twice counts twice.
   int64_t truncated_rows() const { return truncated_; }
   int64_t rows_without_target() const { return without_target_; }
 
@@ -77,7 +77,7 @@ class Dataset {
   Status check_all(Files& files);
   Status check_tokenizer() const;
   Status check_chat_template(Files& files);
-  /// A text row that was checked, tokenized.
+  /// Tokenizes a text row that was checked.
   Result<Cut> tokenize(const nlohmann::json& row) const;
   Result<Sample> sample_of(const std::string& text, const std::string& where) const;
 

@@ -1,5 +1,5 @@
 // The micro-batches of one rank, tokenized ahead on a thread of its own while the model computes.
-// Used by the trainer. The order is the sampler's alone: how far the thread is ahead changes
+// Used by the trainer. The order is the sampler's alone; how far ahead the thread is changes
 // nothing.
 #pragma once
 
@@ -19,7 +19,7 @@
 namespace dsj::data {
 
 struct MicroBatch {
-  int64_t step = 0;        ///< from 0, as the sampler counts
+  int64_t step = 0;        ///< from 0, as in the sampler
   int64_t micro_step = 0;  ///< from 0
   int64_t epoch = 0;       ///< of its first row
   Batch batch;
@@ -34,20 +34,20 @@ struct LoaderOptions {
 
 class Loader {
  public:
-  /// Where the rows come from: Dataset::at, or a test's own.
+  /// Where rows come from: Dataset::at, or a test.
   using Source = std::function<Result<Sample>(int64_t row)>;
 
-  /// Starts the thread. `dataset` outlives the loader and has the sampler's number of rows.
+  /// Starts the thread. `dataset` must outlive the loader and have the sampler's number of rows.
   Loader(const Dataset& dataset, Sampler sampler, LoaderOptions options);
   Loader(Source source, Sampler sampler, LoaderOptions options);
-  /// Stops the thread: waits for the row it is at, not for what is queued.
+  /// Stops the thread. Waits for the row in work, not for what is queued.
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// The next micro-batch: micro-steps 0 .. accumulation-1 of first_step, then the next step,
-  /// without end. Waits for it. An error comes in the place of the micro-batch that has it, and
-  /// again at every later call. One caller at a time.
+  /// The next micro-batch: micro-steps 0 to accumulation-1 of first_step, then of the next step,
+  /// without end. Waits for it. An error comes in place of its micro-batch, and again at every
+  /// later call. One caller at a time.
   Result<MicroBatch> next();
 
  private:

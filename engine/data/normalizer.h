@@ -1,4 +1,4 @@
-// What is done to a text before it is cut: canonical composition, then steps of SentencePiece's
+// What happens to a text before it is cut: canonical composition, then steps of SentencePiece's
 // form. Internal to engine/data.
 #pragma once
 
@@ -14,7 +14,7 @@ struct NormalStep {
   enum class Kind { Prepend, Replace };
   Kind kind = Kind::Prepend;
   std::string find;  ///< Replace: plain text, not empty
-  std::string text;  ///< what is put in front, or instead
+  std::string text;  ///< Prepend: put in front; Replace: the replacement
 };
 
 struct Normalizer {
@@ -26,7 +26,7 @@ struct Normalizer {
   std::string apply(std::string_view text) const;
 };
 
-/// Every `find` by `text`, from the left, without overlap.
+/// Replaces every `find` by `text`, from the left, without overlap.
 std::string replace_all(std::string_view in, std::string_view find, std::string_view text);
 
 }  // namespace dsj::data

@@ -12,7 +12,7 @@ bool is_space(int c) {
   return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/// The bytes of a file, one at a time. A failed read looks like the end and is kept in status().
+/// A file's bytes, one at a time. A failed read looks like the end; status() keeps the error.
 class Bytes {
  public:
   explicit Bytes(const ReadFile& file) : file_(&file) {}
@@ -73,14 +73,14 @@ class Scanner {
     }
     DSJ_TRY_STATUS(object());
     if (found_samples_) return nothing_more();
-    bytes_ = Bytes(file_);  // one row per line, under another name
+    bytes_ = Bytes(file_);  // one row per line, in a file of another name
     skip_start();
     return lines();
   }
 
  private:
   void skip_start() {
-    if (bytes_.peek() == 0xEF) {  // a byte order mark
+    if (bytes_.peek() == 0xEF) {  // byte order mark
       for (int i = 0; i < 3; ++i) bytes_.next();
     }
     bytes_.skip_space();
@@ -128,7 +128,7 @@ class Scanner {
     return {};
   }
 
-  /// An object with "samples": its array's elements are the rows, its other values are passed over.
+  /// An object with "samples": the elements of that array are the rows. Other values are skipped.
   Status object() {
     bytes_.next();
     while (true) {
@@ -164,7 +164,7 @@ class Scanner {
     }
   }
 
-  /// Reads a value into text_, up to the , ] or } behind it. False: the file ended.
+  /// Reads a value into text_, up to the ',', ']' or '}' behind it. False: the file ended.
   bool value() {
     text_.clear();
     for (int depth = 0;;) {

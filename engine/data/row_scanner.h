@@ -1,5 +1,5 @@
-// Finds the rows of a data file without holding it: a JSON array, {"samples": [...]} or one JSON
-// value per line. Internal to engine/data; dataset.h is what callers use.
+// Finds the rows of a data file without holding the file: a JSON array, {"samples": [...]}, or one
+// JSON value per line. Internal to engine/data; callers use dataset.h.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace dsj::data {
 
-/// Where a row lies. Rows count from 0, lines from 1 (the line the row begins in).
+/// Where a row lies. Rows count from 0. Lines count from 1: the line where the row starts.
 struct RowPlace {
   int64_t row = 0;
   int64_t line = 1;
@@ -21,12 +21,12 @@ struct RowPlace {
   int64_t length = 0;
 };
 
-/// Called for each row with its text, which is valid during the call and is not parsed yet.
+/// Called for each row with its text, which is not parsed yet and valid during the call only.
 using RowVisitor = std::function<void(const RowPlace&, std::string_view)>;
 
-/// Visits every row in order. `path` tells the form apart (.jsonl: one row per line) and names the
-/// file in errors. BadInput with path:line when the file has no such form (an array that does not
-/// end, text behind it); a row that is no JSON is the visitor's to find.
+/// Visits every row in order. `path` decides the form (.jsonl: one row per line) and names the file
+/// in errors. BadInput, with path:line: the file has no such form (an array that does not end, text
+/// behind it). Whether a row is JSON is for the visitor to find.
 Status scan_rows(const ReadFile& file, const std::string& path, const RowVisitor& visit);
 
 }  // namespace dsj::data

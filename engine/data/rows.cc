@@ -27,7 +27,7 @@ std::optional<RowProblem> check_text(const json& row, const char* field, bool ne
   return std::nullopt;
 }
 
-/// A list of integers of which each passes `is_allowed`.
+/// Whether it is a list of integers that all pass `is_allowed`.
 template <typename Allowed>
 std::optional<RowProblem> check_ids(const json& row, const std::string& field,
                                     const std::string& allowed, Allowed is_allowed) {
@@ -108,7 +108,7 @@ ChatFields chat_fields(const json& row) {
   return {"conversations", "from", "value"};
 }
 
-/// Nothing: a speaker that is none of ours.
+/// nullopt: not one of the known speakers.
 std::optional<std::string> role_of(const std::string& name) {
   if (name == "human") return "user";
   if (name == "gpt") return "assistant";
@@ -165,9 +165,9 @@ Result<Cut> chat_sample(const json& row, const Tokenizer& tokenizer, ChatTemplat
   };
   DSJ_TRY(const auto pieces, render_chat(chat_template, chat_turns(row),
                                          text_of(tokenizer.bos_id()), text_of(tokenizer.eos_id())));
-  const EncodeOptions plain{.add_special_tokens = false};  // the template wrote its own
+  const EncodeOptions plain{.add_special_tokens = false};  // the template has written its own
   std::string text;
-  std::vector<std::pair<size_t, size_t>> learned;  // tokens of the text before and with a turn
+  std::vector<std::pair<size_t, size_t>> learned;  // ends of the tokens before a turn, and with it
   for (const ChatPiece& piece : pieces) {
     if (!piece.learned) {
       text += piece.text;

@@ -1,5 +1,5 @@
-// One row of a data file: is it what it should be, and what does it become. Internal to
-// engine/data; dataset.h is what callers use.
+// One row of a data file: whether it is valid, and what it becomes. Internal to engine/data;
+// callers use dataset.h.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct RowProblem {
   std::string field, what;
 };
 
-/// The kind that a row's fields tell; a problem when they tell none, or one not built here.
+/// The kind that a row's fields show. A problem: they show none, or one that is not built.
 std::expected<RowKind, RowProblem> row_kind(const nlohmann::json& row);
 
 std::optional<RowProblem> check_alpaca(const nlohmann::json& row);
@@ -31,17 +31,17 @@ struct Cut {
   Sample sample;
   bool truncated = false;
 };
-/// Of a row that was checked.
+/// For a row that was checked.
 Cut tokens_sample(const nlohmann::json& row, int64_t max_seq_length);
-/// Stanford's way: prompt + output + eos in one text; the labels of as many tokens as the prompt
-/// has alone are ignored; both are cut to max_seq_length.
+/// As Stanford does it: prompt, output and eos in one text. The labels of as many tokens as the
+/// prompt alone has are ignored; both counts are cut to max_seq_length.
 Result<Cut> alpaca_sample(const nlohmann::json& row, const Tokenizer& tokenizer,
                           int64_t max_seq_length);
 
-/// The conversation of a row, ShareGPT's speakers by their roles.
+/// A row's conversation. ShareGPT's speakers become roles.
 std::vector<Turn> chat_turns(const nlohmann::json& row);
-/// All turns in one text; labels of the assistant's turns and of the tokens that end them, of no
-/// other. The token in which such a turn begins in the middle is not learned from.
+/// All turns in one text. Only the assistant's turns, and the tokens that end them, have labels. A
+/// token that starts before such a turn and reaches into it has none.
 Result<Cut> chat_sample(const nlohmann::json& row, const Tokenizer& tokenizer,
                         ChatTemplate chat_template, int64_t max_seq_length);
 

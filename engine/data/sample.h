@@ -8,9 +8,9 @@ namespace dsj::data {
 
 inline constexpr int32_t kIgnoredLabel = -100;
 
-/// Labels stand beside their own token (the trainer shifts); kIgnoredLabel: no loss there.
+/// A label stands beside its own token; the model shifts. kIgnoredLabel: no loss there.
 struct Sample {
-  std::vector<int32_t> input_ids, labels;  ///< of one length
+  std::vector<int32_t> input_ids, labels;  ///< of the same length
 };
 
 enum class RowKind { Alpaca, Tokens, Chat };

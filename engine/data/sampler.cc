@@ -42,7 +42,7 @@ int64_t permuted(int64_t position, int64_t rows, uint64_t seed, uint64_t epoch) 
 Sampler::Sampler(SamplerOptions options) : options_(options), epoch_rows_(options.rows) {
   DSJ_CHECK(options.rows >= 1 && options.accumulation >= 1 && options.world >= 1 &&
             options.micro_batch >= 1);
-  // Fewer rows than one global batch cannot be dealt in whole ones: they follow without a gap.
+  // If there are fewer rows than a global batch, drop_last would leave none: they follow on.
   if (options.drop_last && options.rows >= global_batch())
     epoch_rows_ = options.rows / global_batch() * global_batch();
 }

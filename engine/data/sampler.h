@@ -1,16 +1,16 @@
-// Which row goes where: a pure function of (step, micro-step, rank, row in the micro-batch), so
-// that a resumed run goes on with the next row, and a run at another world size with the same
-// global batch sees the same rows in the same step. Used by the loader; the order is part of the
-// result: changing it changes every loss.
+// Which row goes where: a pure function of (step, micro-step, rank, row in the micro-batch). A
+// resumed run therefore goes on with the next row, and a run at another world size with the same
+// global batch sees the same rows in the same step. Used by the loader. Changing the order changes
+// every loss.
 #pragma once
 
 #include <cstdint>
 
 namespace dsj::data {
 
-/// The `position`-th of 0 .. rows-1 in the order of `epoch`: a bijection for each (seed, epoch).
-/// A Feistel network over the next power of four, walked until it falls below `rows`: no table.
-/// Rows >= 1, 0 <= position < rows.
+/// The `position`-th of 0 .. rows-1 in the order of `epoch`: a bijection for each (seed, epoch). It
+/// is a Feistel network over the next power of four, repeated until the value is below `rows`, so
+/// it needs no table. rows >= 1, 0 <= position < rows.
 int64_t permuted(int64_t position, int64_t rows, uint64_t seed, uint64_t epoch);
 
 struct SamplerOptions {
@@ -20,27 +20,27 @@ struct SamplerOptions {
   int64_t micro_batch = 1;
   uint64_t seed = 42;
   bool shuffle = true;     ///< false: the file's order
-  bool drop_last = false;  ///< an epoch leaves out the rows that fill no global batch
+  bool drop_last = false;  ///< an epoch leaves out rows that do not fill a global batch
 };
 
 class Sampler {
  public:
-  /// Every number at least 1 (checked).
+  /// Every number must be at least 1 (DSJ_CHECK).
   explicit Sampler(SamplerOptions options);
 
-  /// Steps, micro-steps, ranks and rows from 0. Epochs follow each other without a gap: the last
+  /// The row's index. All arguments count from 0. Epochs follow each other without a gap: the last
   /// batch of one may hold the first rows of the next, unless drop_last.
   int64_t index(int64_t step, int64_t micro_step, int64_t rank, int64_t row) const;
-  /// The epoch in which that row is.
+  /// The epoch of that row.
   int64_t epoch(int64_t step, int64_t micro_step, int64_t rank, int64_t row) const;
-  /// Rows one step of all ranks takes.
+  /// Rows that one step of all ranks takes.
   int64_t global_batch() const;
   const SamplerOptions& options() const { return options_; }
 
  private:
   int64_t position(int64_t step, int64_t micro_step, int64_t rank, int64_t row) const;
   SamplerOptions options_;
-  int64_t epoch_rows_;  ///< rows of one epoch that are dealt
+  int64_t epoch_rows_;  ///< rows of an epoch that are used
 };
 
 }  // namespace dsj::data

@@ -1,5 +1,5 @@
-// tokenizer.model as transformers' converter for Llama's tokenizer takes it: pieces as a
-// vocabulary, merges from the scores, spaces shown as U+2581.
+// tokenizer.model, as transformers' converter for Llama's tokenizer takes it: pieces become the
+// vocabulary, scores the merges, and spaces show as U+2581.
 #include <algorithm>
 
 #include "engine/data/sentencepiece_model.h"
@@ -16,7 +16,7 @@ using Type = SentencePieceModel::Type;
 
 constexpr const char* kSpace = "\u2581";
 
-/// Every way to cut a piece in two pieces is a merge; a higher score is an earlier one.
+/// Each way to cut a piece into two pieces is a merge. A higher score comes earlier.
 void add_merges(const SentencePieceModel& model, TokenizerSpec& spec) {
   StringTable ids(model.pieces.size());
   const auto merges = [](const Piece& piece) {

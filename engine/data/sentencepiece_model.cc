@@ -13,13 +13,13 @@ constexpr const char* kHint =
 constexpr std::size_t kPiecesMax = 10'000'000;
 constexpr std::size_t kPieceBytesMax = 512;
 
-/// The fields of one protobuf message, one after the other.
+/// The fields of one protobuf message, one after another.
 class Message {
  public:
   struct Field {
     uint64_t number = 0;
-    uint64_t value = 0;     ///< of a varint or a fixed one
-    std::string_view text;  ///< of a length-delimited one
+    uint64_t value = 0;     ///< of a varint or fixed field
+    std::string_view text;  ///< of a length-delimited field
     std::size_t at = 0;     ///< offset in the message
     enum class Wire { Varint, Fixed64, Bytes, Fixed32 } wire = Wire::Varint;
   };
@@ -28,7 +28,7 @@ class Message {
   std::size_t at() const { return at_; }
   bool done() const { return at_ >= bytes_.size(); }
 
-  /// Nothing: the bytes are no protobuf from at() on.
+  /// nullopt: the bytes are not protobuf from at() on.
   std::optional<Field> next() {
     Field field{.at = at_};
     const auto tag = varint();
@@ -72,7 +72,7 @@ class Message {
   }
   std::optional<Field> fixed(Field& field, std::size_t bytes) {
     if (bytes_.size() - at_ < bytes) return std::nullopt;
-    std::memcpy(&field.value, bytes_.data() + at_, bytes);  // little-endian, as this machine
+    std::memcpy(&field.value, bytes_.data() + at_, bytes);  // little-endian, like this machine
     at_ += bytes;
     return field;
   }
@@ -145,7 +145,7 @@ class Reader {
     if (piece.text.empty() || find_invalid_utf8(piece.text) || !(piece.score == piece.score)) {
       return refuse("piece " + std::to_string(model_.pieces.size()) + " is no text with a score");
     }
-    // All ways to cut a piece are looked up: a long one would take as long as it likes.
+    // All ways to cut a piece are looked up, which would take too long for a long one.
     if (piece.text.size() > kPieceBytesMax) {
       return refuse("piece " + std::to_string(model_.pieces.size()) + " has more than " +
                     std::to_string(kPieceBytesMax) + " bytes");

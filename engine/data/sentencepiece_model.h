@@ -1,6 +1,6 @@
-// tokenizer.model, SentencePiece's own file: a protobuf with the pieces, their scores and the
-// settings of its trainer. Read here only for byte-pair models of Llama's form; the rest is refused
-// by name. Internal to engine/data.
+// tokenizer.model, SentencePiece's own file: a protobuf with the pieces, their scores and its
+// trainer's settings. Only byte-pair models of Llama's form are read; others are refused by name.
+// Internal to engine/data.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ struct SentencePieceModel {
     float score = 0;
     Type type = Type::Normal;
   };
-  std::vector<Piece> pieces;  ///< the id is the place
+  std::vector<Piece> pieces;  ///< the id is the index
   bool byte_fallback = false;
   bool add_dummy_prefix = true;
-  int32_t unk_id = 0, bos_id = 1, eos_id = 2, pad_id = -1;  ///< -1: there is none
+  int32_t unk_id = 0, bos_id = 1, eos_id = 2, pad_id = -1;  ///< -1: none
 };
 
-/// A pure function of the file's bytes. BadInput: no such protobuf (with the offset), a model that
-/// is not byte-pair (Unigram, Word, Char), a normalizer that changes characters, extra white space
-/// removed, white space as a suffix, pieces that are no text.
+/// A pure function of the file's bytes. BadInput: not such a protobuf (with the offset), a model
+/// that is not byte-pair (Unigram, Word, Char), a normalizer that changes characters, extra white
+/// space removed, white space as a suffix, pieces that are not text.
 Result<SentencePieceModel> parse_sentencepiece_model(std::string_view bytes,
                                                      const std::string& path);
 

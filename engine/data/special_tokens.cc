@@ -1,5 +1,5 @@
-// Which ids are special and what for: tokenizer_config.json, special_tokens_map.json,
-// added_tokens.json, generation_config.json, config.json. The order of precedence is transformers'.
+// Which ids are special, and what for: from tokenizer_config.json, special_tokens_map.json,
+// added_tokens.json, generation_config.json and config.json, in transformers' order of precedence.
 #include <algorithm>
 #include <unordered_map>
 
@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-/// An object; empty when the file is not there.
+/// An object; empty: the file does not exist.
 Result<json> optional_object(Files& files, const std::string& path) {
   DSJ_TRY(const bool exists, file_exists(files, path));
   if (!exists) return json::object();
@@ -61,8 +61,8 @@ class SpecialTokens {
   }
 
  private:
-  /// Hugging Face's loader numbers an added token by itself: the vocabulary's id, else the next
-  /// free one. A file that says otherwise would be read differently there.
+  /// Hugging Face's loader numbers added tokens itself: the vocabulary's id, else the next free
+  /// one. A file that says otherwise would be read differently there.
   Status check_added_ids() const {
     std::unordered_map<std::string, int32_t> numbered;
     int32_t next = static_cast<int32_t>(vocab_.size());
@@ -111,8 +111,8 @@ class SpecialTokens {
     return {};
   }
 
-  /// added_tokens.json, {token: id}: what slow tokenizers wrote before added_tokens_decoder.
-  /// Special are those that have a role.
+  /// added_tokens.json, {token: id}: what slow tokenizers wrote before added_tokens_decoder. Tokens
+  /// with a role are special.
   Status added_tokens_json(const json& added, const json& config, const json& map) {
     std::vector<std::string> with_role;
     for (const json* object : {&config, &map}) {
@@ -142,7 +142,7 @@ class SpecialTokens {
     return {};
   }
 
-  /// The special token that a tokenizer's class has when no file names one.
+  /// Adds the special token that a tokenizer's class has if no file names one.
   Status add_default(const std::string& text) {
     int32_t next = 0;
     for (std::size_t i = 0; i < id_of_.size(); ++i) next = std::max(next, id_of_.id(i) + 1);
@@ -151,7 +151,7 @@ class SpecialTokens {
     return add({.id = known.value_or(next), .content = text, .special = true}, spec_.file);
   }
 
-  /// Adds a token, or replaces the flags of the one that is there.
+  /// Adds a token, or replaces the flags of an existing one.
   Status add(AddedToken token, const std::string& file) {
     const auto known = id_of_.find(token.content);
     if (known && *known != token.id) {
@@ -193,7 +193,7 @@ class SpecialTokens {
     return {};
   }
 
-  /// The id of a token that has a role; one that was not added before is special from now on.
+  /// The id of a token that has a role. If it was not added before it is special from now on.
   Result<int32_t> special(const json& value, const std::string& role, const std::string& file) {
     const auto text = token_text(value);
     if (!text) return bad_input(role + " is neither a text nor a token: " + value.dump(), file);
@@ -207,7 +207,7 @@ class SpecialTokens {
     return *known;
   }
 
-  /// What transformers would change in the tokenizer itself by these settings.
+  /// Refuses settings by which transformers would change the tokenizer itself.
   Status check_switches(const json& config) const {
     const std::string file = dir_ + "/tokenizer_config.json";
     const auto prefix = config.find("add_prefix_space");
@@ -234,7 +234,7 @@ class SpecialTokens {
     return {};
   }
 
-  /// Ids by number, for roles that no token text gave. A list: the first is eos, all of them stop.
+  /// Ids for roles that no token text gave. Of a list the first is eos, and all of them stop.
   Status ids(const json& object, const std::string& file, bool stops) {
     struct Role {
       const char* name;
@@ -287,7 +287,7 @@ class SpecialTokens {
 
   std::string dir_;
   TokenizerSpec& spec_;
-  StringTable vocab_, id_of_;  // without and with the added tokens
+  StringTable vocab_, id_of_;  // without added tokens, and with them
 };
 
 }  // namespace

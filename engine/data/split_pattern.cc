@@ -135,7 +135,7 @@ Result<SplitPattern> SplitPattern::compile(std::string_view pattern, bool litera
   }
   int error = 0;
   PCRE2_SIZE offset = 0;
-  // Oniguruma's dot stops at \n alone.
+  // Oniguruma's dot stops only at \n.
   pcre2_compile_context* context = pcre2_compile_context_create(nullptr);
   pcre2_set_newline(context, PCRE2_NEWLINE_LF);
   const uint32_t options = PCRE2_UTF | (literal ? PCRE2_LITERAL : PCRE2_UCP);
@@ -160,7 +160,7 @@ Result<SplitPattern> SplitPattern::compile(std::string_view pattern, bool litera
 
 Status SplitPattern::match(std::string_view text, std::vector<Span>& matches) const {
   matches.clear();
-  // One block per thread: a match needs only the place of the whole match.
+  // One block per thread. It has room only for the place of the whole match.
   struct Block {
     pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
     ~Block() { pcre2_match_data_free(data); }

@@ -1,10 +1,10 @@
-// A pre-tokenizer's pattern: the text is cut at its matches. Internal to engine/data. The only file
-// pair that calls PCRE2.
+// A pre-tokenizer's pattern: text is cut at its matches. Internal to engine/data. Only this file
+// pair calls PCRE2.
 //
-// tokenizer.json's patterns are written for Oniguruma. What both engines read alike is passed on;
-// \s and \S become Unicode's White_Space (PCRE2's own \s also holds U+180E); what they read
-// differently (\w, \b, \h, anchors, nested classes, && in a class, {,n}) is refused by name, and so
-// is a pattern that can match the empty string.
+// tokenizer.json's patterns are written for Oniguruma. What both engines read alike is passed on.
+// \s and \S become Unicode's White_Space (PCRE2's own \s also holds U+180E). What they read
+// differently (\w, \b, \h, anchors, nested classes, && in a class, {,n}) is refused by name, as is
+// a pattern that can match the empty string.
 #pragma once
 
 #include <memory>
@@ -21,10 +21,10 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
-/// The pattern as PCRE2 reads it. BadInput (no `where`) for what is refused. Exposed for its test.
+/// The pattern in PCRE2's syntax. BadInput (without `where`): it is refused. Exposed for its test.
 Result<std::string> translate_pattern(std::string_view pattern);
 
-/// Immutable after compile; match() may be called from several threads.
+/// Immutable after compile(); several threads may call match().
 class SplitPattern {
  public:
   /// `literal`: the pattern is plain text.
@@ -33,8 +33,8 @@ class SplitPattern {
   SplitPattern(SplitPattern&&) noexcept;
   SplitPattern& operator=(SplitPattern&&) noexcept;
 
-  /// All matches in well-formed UTF-8, left to right, without overlap, into `matches` (cleared).
-  /// Fails only when PCRE2 meets one of its limits on a text.
+  /// Clears `matches` and fills it with all matches in well-formed UTF-8, left to right, without
+  /// overlap. Error: PCRE2 reaches one of its limits on this text.
   Status match(std::string_view text, std::vector<Span>& matches) const;
 
  private:

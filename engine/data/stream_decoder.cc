@@ -19,12 +19,12 @@ std::string StreamDecoder::finish() {
 std::string StreamDecoder::take(bool all) {
   if (!all && !ids_.empty()) {
     const auto token = tokenizer_.id_to_token(ids_.back());
-    if (!token || fallback_byte(*token) >= 0) return "";  // the run may go on
+    if (!token || fallback_byte(*token) >= 0) return "";  // the run may continue
   }
   const std::string before = tokenizer_.decode(std::span(ids_).first(certain_), skip_special_);
   const std::string now = tokenizer_.decode(ids_, skip_special_);
   const bool open = now.ends_with("\uFFFD");
-  // Until there is text, the first token is still first to a decoder that strips in front.
+  // While there is no text, the first token is still first for a decoder that strips in front.
   if (!all && (open || now.size() <= before.size())) return "";
   if (!now.starts_with(before)) return "";
   std::string fresh = now.substr(before.size());

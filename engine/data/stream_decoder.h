@@ -1,6 +1,6 @@
-// A text as its ids arrive, for generation: what push() and finish() return, put together, is what
-// Tokenizer::decode makes of all ids at once. Text is held back while a later id may still change
-// it (a character's bytes are not complete, a run of byte tokens goes on).
+// A text as its ids arrive, for generation. What push() and finish() return, put together, equals
+// Tokenizer::decode of all ids. Text is held back while a later id may still change it (a
+// character's bytes are incomplete, or a run of byte tokens goes on).
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace dsj::data {
 
-/// For one thread. The tokenizer must outlive it.
+/// One thread. The tokenizer must outlive it.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, bool skip_special = true)
       : tokenizer_(tokenizer), skip_special_(skip_special) {}
 
-  /// The text that `id` makes certain; may be empty. Work: the ids since the text was last certain.
+  /// The text that `id` makes certain; may be empty. Its work grows with the ids held back.
   std::string push(int32_t id);
-  /// What was held back. The decoder starts anew afterwards.
+  /// The text that was held back. The decoder starts anew afterwards.
   std::string finish();
 
  private:
@@ -27,8 +27,7 @@ class StreamDecoder {
 
   const Tokenizer& tokenizer_;
   bool skip_special_;
-  std::vector<int32_t>
-      ids_;  ///< the last ids that are certain, for their neighbours, then the rest
+  std::vector<int32_t> ids_;  ///< the last certain ids, as context, then the ids held back
   std::size_t certain_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Strings to ids without an allocation per entry: a vocabulary of 150,000 tokens is filled in
-// milliseconds, where a std::unordered_map takes a good part of a program's start. Internal to
+// Strings to ids without an allocation per entry. A vocabulary of 150,000 tokens is filled in
+// milliseconds; a std::unordered_map would take a good part of a program's start. Internal to
 // engine/data.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace dsj::data {
 
 class StringTable {
  public:
-  /// Room for `count` strings of `bytes` bytes in all; it grows when there are more.
+  /// Room for `count` strings of `bytes` bytes in all. It grows if there are more.
   explicit StringTable(std::size_t count = 0, std::size_t bytes = 0) {
     entries_.reserve(count);
     text_.reserve(bytes);
@@ -24,7 +24,7 @@ class StringTable {
     slots_.assign(size, kEmpty);
   }
 
-  /// A string given twice keeps the later id.
+  /// Of a string given twice the later id counts.
   void insert(std::string_view key, int32_t id) {
     if (2 * (entries_.size() + 1) > slots_.size()) grow();
     const auto hash = static_cast<uint32_t>(std::hash<std::string_view>{}(key));
@@ -47,7 +47,7 @@ class StringTable {
   }
 
   std::size_t size() const { return entries_.size(); }
-  /// In the order of insertion; views are valid until the next insert.
+  /// Strings in the order of insertion. A view is valid until the next insert.
   std::string_view key(std::size_t i) const {
     return std::string_view(text_).substr(entries_[i].begin, entries_[i].length);
   }

@@ -1,4 +1,4 @@
-// Whole text and JSON files, as the data room reads them. Internal to engine/data.
+// Whole text and JSON files, as engine/data reads them. Internal to engine/data.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,10 +12,10 @@ namespace dsj::data {
 
 Result<bool> file_exists(Files& files, const std::string& path);
 
-/// Parses text that came from `path`. A syntax error is BadInput with path:line:column.
+/// Parses text that came from `path`. BadInput, with path:line:column: a syntax error.
 Result<nlohmann::json> parse_json(std::string_view text, const std::string& path);
 
-/// A whole file, parsed, after a byte order mark is dropped.
+/// Reads and parses a whole file, without its byte order mark.
 Result<nlohmann::json> read_json_file(Files& files, const std::string& path);
 
 }  // namespace dsj::data

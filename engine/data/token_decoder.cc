@@ -52,7 +52,7 @@ std::string stripped(std::string_view token, const DecodeStep& step) {
 
 int fallback_byte(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
-  const int high = token[3] == '+' ? 0 : hex_digit(token[3]);  // Rust's parser takes a sign
+  const int high = token[3] == '+' ? 0 : hex_digit(token[3]);  // Rust's parser accepts a sign
   const int low = hex_digit(token[4]);
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }

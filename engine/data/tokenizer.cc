@@ -30,7 +30,8 @@ struct Tokenizer::Parts {
   std::optional<Metaspace> metaspace;
   bool byte_level = true;
   std::vector<DecodeStep> decoders;
-  /// Added words that are looked for in normalized text decode as that text (tokenizers 0.23).
+  /// Added words that are looked for in normalized text decode as that text (as in tokenizers
+  /// 0.23).
   std::map<int32_t, std::string> decoded_as;
   std::optional<Bpe> bpe;
   std::optional<AddedTokenSplitter> added_raw, added_normalized;
@@ -48,8 +49,8 @@ struct Tokenizer::Parts {
 
 namespace {
 
-/// Pieces of a text while its stages run: views into the text, or into `owned` where a stage put a
-/// space in front.
+/// The pieces of a text between its stages: views into the text, or into `owned` where a stage put
+/// a space in front.
 struct Pieces {
   std::vector<std::string_view> views;
   std::vector<std::unique_ptr<std::string>> owned;
@@ -78,7 +79,7 @@ std::string with_spaces_shown(const Metaspace& metaspace, std::string_view text,
   return shown;
 }
 
-/// Each begins with the replacement, except perhaps the first.
+/// Each piece starts with the replacement, except perhaps the first.
 std::vector<std::string_view> pieces_of(const Metaspace& metaspace, std::string_view text) {
   std::vector<std::string_view> pieces;
   while (metaspace.split) {
@@ -136,7 +137,7 @@ Result<std::array<int32_t, 256>> byte_ids_of(const TokenizerSpec& spec, const St
   return byte_ids;
 }
 
-/// Tables go up to the highest id: one far beyond the number of tokens is damage, not a vocabulary.
+/// Tables reach up to the highest id. An id far above the number of tokens is damage.
 Status check_ids(const TokenizerSpec& spec) {
   const std::size_t limit = 4 * (spec.vocab.size() + spec.added.size()) + 65'536;
   const auto check = [&](const std::string& token, int32_t id) -> Status {
@@ -149,7 +150,7 @@ Status check_ids(const TokenizerSpec& spec) {
   return {};
 }
 
-/// Before added tokens are among `ids`: Hugging Face's model does not know them.
+/// Called before added tokens are in `ids`: Hugging Face's model does not know them.
 Result<Characters> characters_of(const TokenizerSpec& spec, const StringTable& ids) {
   const CharacterForm& form = *spec.characters;
   Characters characters{
@@ -168,7 +169,7 @@ Result<Characters> characters_of(const TokenizerSpec& spec, const StringTable& i
   return characters;
 }
 
-/// Merges as the file lists them: the line number is the rank.
+/// The merges that the file lists. A line's number is its rank.
 Result<MergeTable> listed_merges(const TokenizerSpec& spec, const StringTable& id_of_token) {
   MergeTable table(spec.merges.size());
   std::string whole;
@@ -187,7 +188,8 @@ Result<MergeTable> listed_merges(const TokenizerSpec& spec, const StringTable& i
   return table;
 }
 
-/// tiktoken's: every way to cut a token into two tokens is a merge, and its rank is the token's id.
+/// tiktoken's merges: each way to cut a token into two tokens is one, and its rank is the token's
+/// id.
 MergeTable merges_by_id(const StringTable& ids) {
   MergeTable table(ids.size() * 4);
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -253,7 +255,7 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::build(TokenizerSpec spec) {
   };
   for (const auto& [token, id] : spec.vocab) {
     name_id(token, id);
-    // A token with characters outside the alphabet can never be merged from bytes.
+    // A token with characters outside the alphabet can never result from merging bytes.
     if (auto bytes = from_byte_alphabet(token)) id_of_bytes.insert(*bytes, id);
   }
   MergeTable merges(0);
@@ -271,7 +273,7 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::build(TokenizerSpec spec) {
     parts->bpe.emplace(byte_ids, std::move(merges), std::move(id_of_bytes), spec.whole_pieces);
   }
 
-  // Hugging Face looks for special tokens first; of equal patterns the first one counts.
+  // Hugging Face looks for special tokens first. Of equal patterns the first counts.
   std::vector<AddedToken> raw, normalized;
   std::vector<std::string> raw_patterns, normalized_patterns;
   std::stable_partition(spec.added.begin(), spec.added.end(),
@@ -375,7 +377,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) c
       tokens.push_back(normal == parts_->decoded_as.end() ? token : normal->second);
       continue;
     }
-    // Added tokens too: Hugging Face's byte-level decoder does not tell them apart.
+    // For added tokens too: Hugging Face's byte-level decoder does not tell them apart.
     if (auto mapped = from_byte_alphabet(token)) {
       bytes += *mapped;
     } else {

@@ -1,18 +1,19 @@
 // Text to token ids and back, equal to Hugging Face's `tokenizers` for BPE: byte-level (GPT-2,
-// Qwen2, Llama 3) and of SentencePiece's form (Llama 2, Mistral: byte fallback, Metaspace).
+// Qwen2, Llama 3), and of SentencePiece's form (Llama 2, Mistral: byte fallback, Metaspace).
 //
-// Reads a model directory: tokenizer.json (the patterns of GPT-2, Qwen2, Llama 3, or any other that
-// PCRE2 and Oniguruma read alike), else vocab.json + merges.txt (GPT-2, Qwen2), else qwen.tiktoken,
-// else tokenizer.model (a SentencePiece BPE model, as Llama's tokenizer takes it).
+// It reads a model directory: tokenizer.json (the patterns of GPT-2, Qwen2, Llama 3, or any other
+// that PCRE2 and Oniguruma read alike), else vocab.json + merges.txt (GPT-2, Qwen2), else
+// qwen.tiktoken, else tokenizer.model (a SentencePiece BPE model, as Llama's tokenizer takes it).
 // Special tokens come from tokenizer_config.json, special_tokens_map.json, generation_config.json
-// and config.json. Anything else (Unigram, WordPiece, other normalizers ...)
-// is refused by name: a text is never tokenized in another way than the file says.
+// and config.json. Anything else (Unigram, WordPiece, other normalizers ...) is refused by name: a
+// text is never tokenized in another way than the file says.
 //
-// Used by the data set (dataset.h) and by generate. Leaves out: chat templates, offsets, padding
-// and truncation settings inside tokenizer.json (as transformers, which sets its own per call).
-// Unicode: characters assigned in Unicode 14 are what equality is promised for.
+// Used by the data set (dataset.h) and by generate. Left out: chat templates, offsets, the padding
+// and truncation settings in tokenizer.json (transformers ignores them too, and sets its own per
+// call). Equality is promised for characters assigned in Unicode 14.
 //
-// Threads: every method but load may be called from several threads. A cache of pieces is used by
+// Threads: several may call every method but load(). The cache of pieces serves one caller at a
+// time; a second one at the same moment does without it.
 // one caller at a time; a second caller at the same moment goes without it.
 #pragma once
 
@@ -32,45 +33,45 @@ namespace dsj::data {
 struct TokenizerSpec;
 
 struct EncodeOptions {
-  /// False: the text of a special token is encoded as plain text (split_special_tokens).
+  /// False: a special token's text is encoded as plain text (split_special_tokens).
   bool parse_special = true;
-  /// False: without what the post-processor puts around a text (Llama 3's <|begin_of_text|>).
+  /// False: without what the post-processor adds around a text (Llama 3's <|begin_of_text|>).
   bool add_special_tokens = true;
-  /// At most this many ids, cut at the right; what the post-processor adds is counted and kept.
+  /// At most this many ids, cut at the right. What the post-processor adds counts and is kept.
   std::optional<int64_t> max_length = std::nullopt;
 };
 
 class Tokenizer {
  public:
-  /// BadInput: no known file in the directory, a file that is broken, or something not supported;
+  /// BadInput: the directory has no known file, a file is broken, or something is not supported.
   /// `where` names the file and the field.
   static Result<std::unique_ptr<Tokenizer>> load(const std::string& model_dir);
   static Result<std::unique_ptr<Tokenizer>> load(Files& files, const std::string& model_dir);
-  /// From what was read; for load and for tests.
+  /// Builds a tokenizer from what was read: for load() and tests.
   static Result<std::unique_ptr<Tokenizer>> build(TokenizerSpec spec);
 
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  /// BadInput: text that is not UTF-8 (with the offset of the first bad byte).
+  /// BadInput: the text is not UTF-8 (with the offset of the first bad byte).
   Result<std::vector<int32_t>> encode(std::string_view text, EncodeOptions options = {}) const;
 
-  /// Bytes that are no UTF-8 become U+FFFD; ids without a token are left out. `skip_special`:
-  /// special tokens are left out. No clean-up of spaces.
+  /// Bytes that are not UTF-8 become U+FFFD; ids without a token are left out. `skip_special`:
+  /// leaves out special tokens. Spaces are not cleaned up.
   std::string decode(std::span<const int32_t> ids, bool skip_special) const;
 
-  /// The highest id + 1; a model's embedding has at least as many rows.
+  /// The highest id + 1. A model's embedding has at least as many rows.
   int64_t vocab_size() const;
   std::optional<int32_t> eos_id() const;
   std::optional<int32_t> bos_id() const;
   std::optional<int32_t> pad_id() const;
-  /// Where generation ends: eos_id and all of generation_config.json's eos_token_id.
+  /// The ids that end generation: eos_id and all of generation_config.json's eos_token_id.
   const std::vector<int32_t>& stop_ids() const;
-  /// The file the vocabulary came from.
+  /// The file that the vocabulary came from.
   const std::string& file() const;
 
-  /// By the token's text as its file has it (byte-level tokens in GPT-2's alphabet: "Ġthe").
+  /// By the token's text as in its file (byte-level tokens in GPT-2's alphabet: "Ġthe").
   std::optional<int32_t> token_to_id(std::string_view token) const;
   std::optional<std::string> id_to_token(int32_t id) const;
   bool is_special(int32_t id) const;
@@ -78,7 +79,7 @@ class Tokenizer {
  private:
   struct Parts;
   explicit Tokenizer(std::unique_ptr<Parts> parts);
-  /// `first`: the text lies at the start of what encode was given.
+  /// `first`: the text lies at the start of encode()'s input.
   Status encode_text(std::string_view text, bool first, std::vector<int32_t>& ids) const;
   std::unique_ptr<Parts> parts_;
 };

@@ -81,7 +81,7 @@ Result<TokenizerSpec> read_vocab_and_merges(Files& files, const std::string& dir
       std::ranges::find(spec.vocab, kEndOfText, &std::pair<std::string, int32_t>::first);
   const bool gpt2 =
       name == "GPT2Tokenizer" || name == "GPT2TokenizerFast" || name == "gpt2" ||
-      // The files alone: GPT-2's vocabulary ends with <|endoftext|>, Qwen2's has none.
+      // No class is named: GPT-2's vocabulary ends with <|endoftext|>, Qwen2's has no such token.
       (name.empty() && end_of_text != spec.vocab.end() &&
        end_of_text->second + 1 == static_cast<int32_t>(spec.vocab.size()));
   const bool qwen2 = name == "Qwen2Tokenizer" || name == "Qwen2TokenizerFast" || name == "qwen2" ||
@@ -151,12 +151,12 @@ Status read_ranks(Files& files, const std::string& path, TokenizerSpec& spec) {
   return {};
 }
 
-/// Qwen's first tokenizer: the ranks in the file, 208 special tokens in its code.
+/// Qwen's first tokenizer: ranks in the file, 208 special tokens in the code.
 Result<TokenizerSpec> read_qwen_tiktoken(Files& files, const std::string& dir) {
   TokenizerSpec spec;
   spec.file = dir + "/qwen.tiktoken";
   DSJ_TRY_STATUS(read_ranks(files, spec.file, spec));
-  spec.normalizer.nfc = Nfc::Current;  // its code called Python's unicodedata
+  spec.normalizer.nfc = Nfc::Current;  // its code calls Python's unicodedata
   spec.merge_by_id = spec.whole_pieces = true;
   spec.stages.push_back({.pattern = std::string(kQwen2Pattern)});
   std::vector<std::string> special = {kEndOfText, "<|im_start|>", "<|im_end|>"};

@@ -1,5 +1,5 @@
-// The files of a model directory that say how text is tokenized. Internal to engine/data; callers
-// use Tokenizer::load. Reads nothing but the directory.
+// The files of a model directory that say how text is tokenized. It reads only the directory.
+// Internal to engine/data; callers use Tokenizer::load.
 #pragma once
 
 #include <string>
@@ -10,17 +10,17 @@
 
 namespace dsj::data {
 
-/// tokenizer.json, else vocab.json + merges.txt, else qwen.tiktoken, else tokenizer.model; then the
-/// special tokens.
+/// Reads tokenizer.json, else vocab.json + merges.txt, else qwen.tiktoken, else tokenizer.model;
+/// then the special tokens.
 Result<TokenizerSpec> read_tokenizer_files(Files& files, const std::string& model_dir);
 
-/// One tokenizer.json (tokenizer_json.cc).
+/// Reads one tokenizer.json (tokenizer_json.cc).
 Result<TokenizerSpec> read_tokenizer_json(Files& files, const std::string& path);
 
-/// tokenizer.model with its special tokens (sentencepiece_files.cc).
+/// Reads tokenizer.model and its special tokens (sentencepiece_files.cc).
 Result<TokenizerSpec> read_sentencepiece(Files& files, const std::string& model_dir);
 
-/// bos, eos, pad, stop ids and tokenizer_config.json's added_tokens_decoder, put into `spec`
+/// Puts bos, eos, pad, stop ids and tokenizer_config.json's added_tokens_decoder into `spec`
 /// (special_tokens.cc). `default_special`: for a role that no file names; may be empty.
 Status read_special_tokens(Files& files, const std::string& model_dir,
                            const std::string& default_special, TokenizerSpec& spec);

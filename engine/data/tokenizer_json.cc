@@ -1,4 +1,4 @@
-// tokenizer.json: every field is either done here or refused by name.
+// tokenizer.json. Every field is either carried out here or refused by name.
 #include <algorithm>
 #include <initializer_list>
 #include <unordered_map>
@@ -15,8 +15,8 @@ using nlohmann::json;
 
 constexpr const char* kHint = "BPE of GPT-2, Qwen2, Llama 2, Llama 3 and Mistral is built here";
 
-constexpr std::size_t kStepBytesMax = 16;  // of a Prepend or a Replace
-constexpr std::size_t kStepsMax = 4;       // in one list
+constexpr std::size_t kStepBytesMax = 16;  // per Prepend or Replace
+constexpr std::size_t kStepsMax = 4;       // per list
 
 std::string type_of(const json& object) {
   return object.is_object() && object.contains("type") && object["type"].is_string()
@@ -24,7 +24,7 @@ std::string type_of(const json& object) {
              : std::string();
 }
 
-/// Null when the field is not there.
+/// Null: the field does not exist.
 const json& field(const json& object, const char* name) {
   static const json null;
   const auto found = object.find(name);
@@ -53,7 +53,7 @@ class Reader {
     return bad_input(where + " " + what, spec_.file, kHint);
   }
 
-  /// Every field of `object` must be one of `known`.
+  /// Error if a field of `object` is not one of `known`.
   Status only(const json& object, const std::string& where,
               std::initializer_list<const char*> known) const {
     for (const auto& [key, value] : object.items()) {
@@ -90,7 +90,7 @@ class Reader {
         return refuse(std::string("model.") + name, "is " + affix.dump());
       }
     }
-    // Of a byte-level vocabulary they change nothing: build() makes sure that all bytes are tokens.
+    // In a byte-level vocabulary they change nothing: build() makes sure that all bytes are tokens.
     DSJ_TRY(characters_.byte_fallback, flag(model, "model", "byte_fallback", false));
     DSJ_TRY(characters_.fuse_unk, flag(model, "model", "fuse_unk", false));
     const json& unk = field(model, "unk_token");
@@ -154,7 +154,8 @@ class Reader {
     return refuse(where, "is '" + type + "' (NFC, Prepend and Replace are what is supported)");
   }
 
-  /// Text out of a file that is put into every text: short, so that steps cannot pile it up.
+  /// A text of the file that goes into every text. It must be short, so that steps cannot pile it
+  /// up.
   Result<std::string> short_text(const json& value, const std::string& where) const {
     if (!value.is_string() || value.get_ref<const std::string&>().size() > kStepBytesMax) {
       return refuse(where, "is " + value.dump().substr(0, 60) + ", expected a short text");
@@ -186,7 +187,7 @@ class Reader {
     return {};
   }
 
-  /// Byte-level, or SentencePiece's: said by the pre-tokenizer, else by byte fallback.
+  /// Byte-level or SentencePiece's form: the pre-tokenizer says it, else byte fallback.
   Status form(const json& decoder) {
     if (byte_level_) {
       if (characters_.byte_fallback) return refuse("model.byte_fallback", "is true with ByteLevel");

@@ -1,5 +1,5 @@
-// What the three tokenizer file formats say, in one shape: read by tokenizer_files.h, built into a
-// Tokenizer by tokenizer.cc. Internal to engine/data.
+// The content of the tokenizer file formats in one shape. tokenizer_files.h reads it, tokenizer.cc
+// builds a Tokenizer from it. Internal to engine/data.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ namespace dsj::data {
 struct SplitStage {
   std::string pattern;            ///< empty: this stage does not cut
   bool literal = false;           ///< the pattern is plain text
-  bool drop_matches = false;      ///< behavior Removed: what is cut out is dropped
-  bool invert = false;            ///< what is between the matches is what counts as a match
+  bool drop_matches = false;      ///< behavior Removed: matches are dropped
+  bool invert = false;            ///< what lies between matches counts as the match
   bool add_prefix_space = false;  ///< a piece that does not start with a space gets one
 };
 
-/// SentencePiece's form: tokens are plain text, a space is a character of its own.
+/// SentencePiece's form: tokens are plain text, and a space is a character of its own.
 struct CharacterForm {
   bool byte_fallback = false;
   bool fuse_unk = false;
@@ -46,15 +46,14 @@ struct TokenizerSpec {
   std::optional<Metaspace> metaspace;  ///< character form
   std::vector<DecodeStep> decoders;    ///< character form
 
-  std::vector<std::pair<std::string, int32_t>>
-      vocab;  ///< token (byte-level: in the byte alphabet), id
+  std::vector<std::pair<std::string, int32_t>> vocab;  ///< token in its own alphabet, id
   std::vector<std::pair<std::string, std::string>> merges;
-  /// tiktoken: the rank of a merge is the id of what it makes, whatever the two sides are.
+  /// tiktoken: a merge's rank is the id of its result, whatever its two sides are.
   bool merge_by_id = false;
   bool whole_pieces = false;
 
   std::vector<AddedToken> added;
-  std::vector<int32_t> prefix_ids, suffix_ids;  ///< the post-processor's, around every text
+  std::vector<int32_t> prefix_ids, suffix_ids;  ///< what the post-processor puts around every text
 
   std::optional<int32_t> bos_id, eos_id, pad_id;
   std::vector<int32_t> stop_ids;  ///< eos and generation_config.json's eos_token_id

@@ -13,7 +13,7 @@ namespace {
 
 struct Sequence {
   std::size_t length = 1;   // of the sequence, or of its well-formed start
-  bool well_formed = true;  // false: `length` bytes are one ill-formed part
+  bool well_formed = true;  // false: the `length` bytes are one ill-formed part
 };
 
 // Table 3-7 of the Unicode standard: the allowed second byte depends on the first.
@@ -44,8 +44,8 @@ Sequence sequence_at(std::string_view text, std::size_t at) {
   return {length, true};
 }
 
-// What Unicode 10 to 14 added that takes part in canonical ordering or composition. Tables of
-// Unicode 9 take each for a starter that composes with nothing: text is composed up to it and after
+// What Unicode 10 to 14 added that takes part in canonical ordering or composition. Unicode 9's
+// tables take each for a starter that composes with nothing, so text is composed up to it and after
 // it. Found by comparing the two libraries over all of Unicode 14 (tests/oracle).
 struct CodePoints {
   char32_t first, last;
@@ -150,7 +150,7 @@ std::string to_nfc(std::string_view text, Nfc tables) {
 }
 
 bool is_trivially_nfc(std::string_view text) {
-  // U+0300 is CC 80: every lead byte below CC is below the first combining mark.
+  // U+0300 starts with byte CC: every lower lead byte is below the first combining mark.
   for (const char c : text) {
     if (static_cast<uint8_t>(c) >= 0xCC) return false;
   }

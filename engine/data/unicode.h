@@ -1,5 +1,5 @@
-// UTF-8, NFC and the two character classes the tokenizer needs beside its patterns.
-// Internal to engine/data. The only file pair that calls utf8proc.
+// UTF-8, NFC, and the two character classes that the tokenizer needs beside its patterns. Internal
+// to engine/data. Only this file pair calls utf8proc.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace dsj::data {
 
-/// Offset of the first byte that starts no well-formed UTF-8 sequence; nothing when all is well.
-/// Surrogates, overlong forms and values above U+10FFFF are not well-formed.
+/// Offset of the first byte that does not start a well-formed UTF-8 sequence; nullopt: there is
+/// none. Surrogates, overlong forms and values above U+10FFFF are ill-formed.
 std::optional<std::size_t> find_invalid_utf8(std::string_view text);
 
-/// Bytes as text: each maximal ill-formed part becomes one U+FFFD, as Rust's from_utf8_lossy does.
+/// Bytes as text. Each maximal ill-formed part becomes one U+FFFD, as in Rust's from_utf8_lossy.
 std::string to_valid_utf8(std::string_view bytes);
 
-/// The code point at `offset` and its length in bytes; the text must be well-formed.
+/// The code point at `offset`, and its length in bytes. The text must be well-formed.
 struct CodePoint {
   char32_t value = 0;
   std::size_t length = 0;
@@ -34,12 +34,12 @@ enum class Nfc {
 };
 /// Canonical composition of well-formed text.
 std::string to_nfc(std::string_view text, Nfc tables);
-/// True when to_nfc would certainly change nothing: no code point of U+0300 or above.
+/// True: to_nfc would certainly change nothing, because no code point is U+0300 or above.
 bool is_trivially_nfc(std::string_view text);
 
 /// Unicode's White_Space.
 bool is_white_space(char32_t code_point);
-/// What Rust's regex calls \w: Alphabetic, M, Nd, Pc and Join_Control.
+/// \w in Rust's regex: Alphabetic, M, Nd, Pc and Join_Control.
 bool is_word(char32_t code_point);
 
 }  // namespace dsj::data

@@ -1,10 +1,10 @@
-// The CPU kernels of the engine that are not matrix products: plain pointers, a range of rows or
-// elements per call, single-threaded (the caller splits the work), torch-free. One table per
-// instruction set, chosen at run time.
+// The engine's CPU kernels other than matrix products. Plain pointers, torch-free. Each call takes
+// a range of rows or elements and is single-threaded: the caller splits the work. There is one
+// table per instruction set, chosen at run time.
 //
-// 16-bit types are rounded where Hugging Face's modelling code under PyTorch rounds (after every
-// named operation), so that losses follow; sums and transcendental functions are fp32. The
-// device-neutral oracle of every kernel is in engine/models/ops_reference.cc.
+// Sums and transcendental functions are fp32. 16-bit values are rounded where Hugging Face's code
+// under PyTorch rounds, after every named operation, so that losses agree. Oracles:
+// engine/models/ops_reference.cc, engine/zero/update_reference.cc.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct Half {
   uint16_t bits;
 };
 
-/// Where an update writes the 16-bit copy of a parameter; none by default.
+/// Where an update also writes the 16-bit copy of a parameter. Default: nowhere.
 struct LowCopy {
   LowCopy(std::nullptr_t = nullptr) {}
   LowCopy(Bf16* copy) : bf16(copy) {}
@@ -31,35 +31,34 @@ struct LowCopy {
   Half* half = nullptr;
 };
 
-/// In double: 1 - beta2 and lr * weight_decay are taken before they are rounded to fp32, as PyTorch
-/// does.
+/// Doubles, because PyTorch takes 1 - beta2 and lr * weight_decay before it rounds to fp32.
 struct AdamW {
   double lr = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
   bool decoupled = true;        ///< false: weight_decay * p is added to the gradient
   double bias_correction1 = 1;  ///< 1 - beta1^t, or 1
   double bias_correction2 = 1;  ///< 1 - beta2^t, or 1
-  double grad_scale = 1;        ///< multiplies the gradient: 1/world, clipping, loss scale in one
+  double grad_scale = 1;        ///< on the gradient: averaging, loss scale, clipping
 };
 
 /// Kernels of one element type T. Row-major; strides in elements.
 template <typename T>
 struct Typed {
-  /// y = w * round(x * rstd), rstd[row] = 1 / sqrt(mean(x^2) + eps) kept in fp32.
+  /// y = w * round(x * rstd), with rstd[row] = 1 / sqrt(mean(x^2) + eps) kept in fp32.
   void (*rms_norm)(const T* x, const T* w, T* y, float* rstd, int64_t rows, int64_t width,
                    float eps);
-  /// dx += gradient of rms_norm; dw_partial[width] (fp32) += sum over the rows of dy * round(x *
-  /// rstd).
+  /// dx += gradient of rms_norm.
+  /// dw_partial[width] (fp32) += sum over the rows of dy * round(x * rstd).
   void (*rms_norm_backward)(const T* dy, const T* x, const T* w, const float* rstd, T* dx,
                             float* dw_partial, int64_t rows, int64_t width);
-  /// y = (x - mean) * rstd * w + b, rounded once; mean and rstd of each row kept in fp32.
+  /// y = (x - mean) * rstd * w + b, rounded once. Each row's mean and rstd are kept in fp32.
   void (*layer_norm)(const T* x, const T* w, const T* b, T* y, float* mean, float* rstd,
                      int64_t rows, int64_t width, float eps);
-  /// dx += gradient of layer_norm; dw_partial, db_partial[width] (fp32) += sums over the rows.
+  /// dx += gradient of layer_norm. dw_partial, db_partial [width] (fp32) += sums over the rows.
   void (*layer_norm_backward)(const T* dy, const T* x, const T* w, const float* mean,
                               const float* rstd, T* dx, float* dw_partial, float* db_partial,
                               int64_t rows, int64_t width);
-  /// Rotates `heads` heads of `dim` in each row in place: position = (first_row + row) % seq. cos,
-  /// sin: [seq, dim/2]. sign -1 is the gradient.
+  /// Rotates `heads` heads of size `dim` in each row, in place; position = (first_row + row) % seq.
+  /// cos, sin: [seq, dim/2]. sign -1: the gradient.
   void (*rope)(T* x, int64_t row_stride, const float* cos, const float* sin, int64_t first_row,
                int64_t rows, int64_t seq, int64_t heads, int64_t dim, float sign);
   /// a[row, i] = round(silu(g)) * u with g = gate_up[row, i], u = gate_up[row, width + i].
@@ -70,29 +69,28 @@ struct Typed {
   void (*gelu_new)(const T* x, T* y, int64_t n);
   /// x becomes dy times the derivative, rounded once.
   void (*gelu_new_backward)(const T* dy, T* x, int64_t n);
-  /// logits become scale * (softmax - one hot(label)); returns the sum of -log softmax[label] over
-  /// rows.
+  /// logits become scale * (softmax - one hot(label)). Returns the sum over rows of
+  /// -log softmax[label].
   double (*cross_entropy)(T* logits, const int64_t* labels, int64_t rows, int64_t width,
                           float scale);
-  /// Sum of squares, accumulated per 4096 elements in fp32 lanes and in double above: one value
-  /// whatever the split into calls of multiples of 4096.
+  /// Sum of squares: fp32 lanes over each 4096 elements, double above. Calls that split at
+  /// multiples of 4096 give the same sum.
   double (*sum_of_squares)(const T* x, int64_t n);
-  /// p, m, v in fp32; T is the gradient's type. `copy`, if given, takes the rounded p in the same
-  /// pass.
+  /// p, m, v are fp32; T is the gradient's type. `copy` takes the rounded p in the same pass.
   void (*adamw)(const AdamW& args, float* p, const T* grad, float* m, float* v, LowCopy copy,
                 int64_t n);
 };
 
 struct Table {
-  const char* isa;  ///< "avx512", "avx2", "baseline": part of what bit-identical resume depends on
+  const char* isa;  ///< "avx512", "avx2", "baseline"; resume is bit-identical on one isa
   Typed<float> f32;
   Typed<Bf16> bf16;
   Typed<Half> half;
 };
 
-/// The best table this processor runs. DSJ_ISA=avx2|baseline asks for a lower one.
+/// The best table that this processor runs. DSJ_ISA=avx2|baseline asks for a lower one.
 const Table& table();
-/// By name; nullptr if this processor or build lacks it. For tests.
+/// The table of that name; nullptr: this processor or build lacks it. For tests.
 const Table* table(const char* isa);
 
 }  // namespace dsj::kernels

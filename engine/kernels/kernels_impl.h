@@ -1,6 +1,6 @@
-// The kernels' one text, compiled once per instruction set: each kernels_*.cc defines
+// The one text of the kernels, compiled once per instruction set: each kernels_*.cc defines
 // DSJ_KERNELS_ISA and includes it. Loops are written for the compiler's vectoriser: no calls, no
-// branches on data, fixed-size lanes for sums.
+// branches on data, sums in lanes of a fixed number.
 #pragma once
 
 #include <bit>
@@ -19,8 +19,8 @@ inline float load(const float* p, int64_t i) {
 inline float load(const Bf16* p, int64_t i) {
   return std::bit_cast<float>(static_cast<uint32_t>(p[i].bits) << 16);
 }
-/// A select per case, no branch: the same instructions for every element. A subnormal half is a
-/// whole multiple of 2^-24.
+/// One select per case and no branch: every element takes the same instructions. A subnormal half
+/// is a whole multiple of 2^-24.
 inline float load(const Half* p, int64_t i) {
   const uint32_t magnitude = p[i].bits & 0x7fffu, sign = (p[i].bits & 0x8000u) << 16;
   const uint32_t shifted = magnitude << 13;
@@ -35,8 +35,8 @@ inline uint16_t bf16_bits(float value) {
   const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   return static_cast<uint16_t>(value != value ? 0x7fc0u : rounded);
 }
-/// Round to nearest even, from 65520 on to infinity; NaN stays NaN. Below 2^-14 the addition of
-/// 0.5, whose last bit is 2^-24, does the rounding.
+/// Rounds to nearest even, to infinity from 65520 on; NaN stays NaN. Below 2^-14 adding 0.5, whose
+/// last bit is 2^-24, does the rounding.
 inline uint16_t half_bits(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const int32_t x = static_cast<int32_t>(bits & 0x7fffffffu);
@@ -92,7 +92,7 @@ inline float fast_exp(float x) {
 
 inline constexpr int kLanes = 16;
 
-/// Sum of f(i) over n in kLanes fp32 lanes, then a fixed tree.
+/// Sum of f(i) over n, in kLanes fp32 lanes, then by a fixed tree.
 template <typename F>
 inline float lane_sum(int64_t n, F f) {
   float lanes[kLanes] = {};
@@ -260,7 +260,7 @@ double cross_entropy(T* logits, const int64_t* labels, int64_t rows, int64_t wid
     for (; i < width; ++i) peak = load(logits, i) > peak ? load(logits, i) : peak;
     for (const float value : peaks) peak = value > peak ? value : peak;
     const float sum = lane_sum(width, [&](int64_t j) { return fast_exp(load(logits, j) - peak); });
-    // A NaN anywhere must show in the loss: the maximum above skips it, the sum does not.
+    // A NaN anywhere must show in the loss. The maximum above skips it; the sum does not.
     const float target = load(logits, labels[row]);
     loss += std::log(sum) + peak - target;
     const float inverse = scale / sum;
@@ -284,7 +284,7 @@ double sum_of_squares(const T* x, int64_t n) {
   return total;
 }
 
-/// Copy: the type of the 16-bit copy, or void for none.
+/// Copy: the type of the 16-bit copy; void: none.
 template <bool kDecoupled, typename T, typename Copy>
 void adamw_loop(const AdamW& a, float* __restrict p, const T* __restrict grad, float* __restrict m,
                 float* __restrict v, Copy* __restrict copy, int64_t n) {

@@ -31,11 +31,11 @@ size_t size_class(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-/// Freed large blocks, oldest first out. A request takes the smallest cached block that is not more
-/// than half too large: batches of other lengths then share blocks instead of adding their own.
+/// Freed large blocks, oldest out first. A request takes the smallest cached block that is at most
+/// half too large, so that batches of other lengths share blocks instead of adding their own.
 class BlockCache {
  public:
-  /// The block's real size comes back in `size`.
+  /// `size` becomes the block's real size.
   void* take(size_t& size) {
     if (size >= kLarge) {
       std::lock_guard lock(mutex_);
@@ -103,8 +103,7 @@ BlockCache& cache() {
   return *instance;
 }
 
-/// In front of every tensor's data: so that a bare data pointer can be freed, which oneDNN asks
-/// for.
+/// Precedes every tensor's data, so that a bare data pointer can be freed, as oneDNN asks.
 struct alignas(kAlignment) Header {
   size_t size;  ///< of the whole block
   int64_t bytes;

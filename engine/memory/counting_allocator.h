@@ -1,10 +1,10 @@
-// The engine's CPU allocator: counts live bytes by class and reuses freed blocks.
+// The engine's CPU allocator: it counts live bytes by class and reuses freed blocks.
 //
-// Every at::Tensor of the process on the CPU comes from here once install() ran. The class and the
-// ledger are those of the allocating thread's innermost MemoryScope; freeing gives the bytes back
-// to the ledger they came from, from any thread. Blocks of 1 MiB and more are kept for the next
-// tensor of that size: a training step asks for the same sizes again, and fresh pages cost more
-// than the arithmetic on them. Cached blocks are not live; they are capped.
+// After install() every at::Tensor of the process on the CPU comes from here. Class and ledger are
+// those of the allocating thread's innermost MemoryScope. Freeing, on any thread, gives the bytes
+// back to the ledger they came from. Blocks of 1 MiB and more are kept for the next tensor of that
+// size: a training step asks for the same sizes again, and fresh pages cost more than the
+// arithmetic on them. Cached blocks are not live, and their sum is capped.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@ enum class Class {
   Gradients,    ///< whole or sharded
   Optimizer,    ///< fp32 masters and moments
   Buckets,      ///< communication and conversion scratch
-  Activations,  ///< all else: the default
-  Host,         ///< offloaded to host memory, and the staging of what is swapped to a file
+  Activations,  ///< all else; the default
+  Host,         ///< state offloaded to host memory; staging for state in files
 };
 inline constexpr int kClassCount = 6;
 const char* name_of(Class klass);
@@ -31,7 +31,7 @@ class Ledger {
   int64_t peak(Class klass) const { return peak_[static_cast<int>(klass)]; }
   int64_t live() const { return total_; }
   int64_t peak() const { return total_peak_; }
-  /// Peaks start again from what is live now.
+  /// Peaks restart from what is live now.
   void reset_peaks();
 
   void add(Class klass, int64_t bytes);  ///< negative: freed
@@ -41,14 +41,14 @@ class Ledger {
   std::atomic<int64_t> total_{0}, total_peak_{0};
 };
 
-/// The process's ledger, unless the thread is in a scope with its own.
+/// The process's ledger. A scope may have another one.
 Ledger& process_ledger();
 
-/// Tensors allocated by this thread while the scope lives belong to `klass`.
+/// While the scope lives, tensors that this thread allocates belong to `klass`.
 class MemoryScope {
  public:
   explicit MemoryScope(Class klass);
-  /// Also switches the ledger: ranks that are threads of one test each have their own.
+  /// Also switches the ledger: in tests, ranks are threads and have one each.
   MemoryScope(Class klass, Ledger& ledger);
   ~MemoryScope();
   MemoryScope(const MemoryScope&) = delete;
@@ -61,9 +61,9 @@ class MemoryScope {
 /// The ledger of the calling thread's innermost scope.
 Ledger& current_ledger();
 
-/// Makes this the process's CPU allocator. Idempotent; call before the first tensor.
+/// Makes this the process's CPU allocator. Idempotent. Call before the first tensor.
 void install();
-/// Cached bytes at most; 0 turns the cache off and frees it. Default 256 MiB.
+/// The most cached bytes; 0 turns the cache off and frees it. Default 256 MiB.
 void set_cache_limit(int64_t bytes);
 
 }  // namespace dsj::memory

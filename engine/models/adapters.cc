@@ -9,10 +9,10 @@
 namespace dsj::models {
 namespace {
 
-/// Sites of other dropouts in a unit are below.
+/// Dropout sites of adapters start here; a unit's other sites lie below.
 constexpr int64_t kFirstSite = 1 << 16;
 
-/// An adapter of a projection, and the output columns it serves.
+/// An adapter of a projection, and the output columns that it adds to.
 struct Part {
   const layout::Adapter* adapter;
   int64_t first, size;
@@ -52,8 +52,8 @@ void add_scaled(at::Tensor out, const at::Tensor& z, const at::Tensor& b, double
   out.add_(update.mul_(s));
 }
 
-/// z [N, count r] of adapters whose A are neighbours and read the same x; undefined where that is
-/// not so.
+/// z [N, count r] of all adapters in one product. Undefined unless their A are neighbours and read
+/// the same x.
 at::Tensor down_together(const zero::UnitParameters& p, const std::vector<Part>& parts,
                          const at::Tensor& x) {
   const int count = static_cast<int>(parts.size());

@@ -1,5 +1,5 @@
-// Attention by libtorch's flash kernels, through their forward and backward operators: the
-// log-sum-exp is kept, the scores never are. With dropout the plain form runs (reference).
+// Attention by libtorch's flash kernels, called through their forward and backward operators: they
+// keep the log-sum-exp and never the scores. With dropout the plain form runs (ops::reference).
 #include <ATen/ATen.h>
 
 #include "common/check.h"
@@ -11,10 +11,10 @@ namespace {
 
 struct Heads {
   at::Tensor q, k,
-      v;  ///< [batch, heads, seq, D], strided views (k, v copied when heads share them)
+      v;  ///< [batch, heads, seq, D]; views, but shared k, v are copies
 };
 
-/// Each key and value head serves heads / kv_heads query heads; the kernels want one each.
+/// A key and value head serves heads / kv_heads query heads. The kernels want one per query head.
 at::Tensor repeat_heads(const at::Tensor& x, int64_t times) {
   if (times == 1) return x;
   return x.unsqueeze(2).expand({x.size(0), x.size(1), times, x.size(2), x.size(3)}).flatten(1, 2);
@@ -35,7 +35,7 @@ at::Tensor merge(const at::Tensor& heads, int64_t rows) {
   return heads.transpose(1, 2).reshape({rows, heads.size(1) * heads.size(3)});
 }
 
-/// The gradients of split()'s views, as the gradient of qkv.
+/// Turns the gradients of split()'s views into the gradient of qkv.
 at::Tensor join(const at::Tensor& qkv, const Attention& s, const at::Tensor& dq,
                 const at::Tensor& dk, const at::Tensor& dv) {
   at::Tensor dqkv = at::empty_like(qkv);
@@ -50,7 +50,7 @@ at::Tensor join(const at::Tensor& qkv, const Attention& s, const at::Tensor& dq,
   return dqkv;
 }
 
-/// On a CPU without 16-bit units the kernel's products run in fp32, like every other one.
+/// On a CPU without 16-bit units the kernel's products run in fp32, like all others.
 at::Tensor widen(const at::Tensor& x) {
   return gemm::native(x) ? x : x.to(at::kFloat);
 }
@@ -63,15 +63,15 @@ bool windowed(const Attention& s) {
   return s.window > 0 && s.window < s.seq;
 }
 
-/// [seq, seq] of `options`: 0 where a query sees the key, -inf elsewhere.
+/// [seq, seq] of type `options`: 0 where a query sees the key, -inf elsewhere.
 at::Tensor causal_mask(const Attention& s, const at::TensorOptions& options) {
   at::Tensor seen = at::ones({s.seq, s.seq}, options.dtype(at::kBool)).tril_();
   if (windowed(s)) seen.triu_(1 - s.window);
   return at::zeros({s.seq, s.seq}, options).masked_fill_(seen.logical_not_(), -INFINITY);
 }
 
-/// nullopt: causal is mask enough. The CUDA kernel wants rows aligned to 16 elements, and one mask
-/// per head (a view).
+/// nullopt: the kernel's causal mask is enough. The CUDA kernel wants rows aligned to 16 elements
+/// and a mask per head (a view).
 std::optional<at::Tensor> window_mask(const Attention& s, const at::Tensor& q) {
   if (!windowed(s)) return std::nullopt;
   const at::Tensor mask = causal_mask(s, q.options());
@@ -140,8 +140,8 @@ namespace {
 
 /// One sequence of a batch.
 struct Sequence {
-  Attention shape;  ///< batch 1, and a dropout key of its own
-  int64_t first;    ///< row
+  Attention shape;  ///< batch 1, with its own dropout key
+  int64_t first;    ///< its first row
 };
 
 std::vector<Sequence> sequences(const Attention& s) {

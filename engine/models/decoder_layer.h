@@ -1,5 +1,5 @@
 // The llama-like decoder layer (layout::Block::Llama): RMSNorm, rotary attention with shared key
-// and value heads, gated SiLU. Biases, head norms and windows are the config's, by role.
+// and value heads, gated SiLU. The config says which biases, head norms and windows there are.
 #pragma once
 
 #include "common/layout/units.h"
@@ -20,7 +20,7 @@ class DecoderLayer : public Layer {
                             at::Tensor v_cache) const override;
 
  private:
-  /// Index of a parameter in the unit, -1 where the model has none.
+  /// Index of a parameter in the unit; -1: the model has none.
   int at(layout::Role role) const { return index_[static_cast<size_t>(role)]; }
   ops::Attention shape(int64_t rows, const LayerCall& call) const;
   at::Tensor project_qkv(const zero::UnitParameters& p, const at::Tensor& h, const LayerCall& call,

@@ -12,7 +12,7 @@ at::Tensor wide(const at::Tensor& tensor) {
   return tensor.to(at::kFloat);
 }
 
-/// fp32 copies and products are scratch: they live for one product.
+/// fp32 copies and products are scratch for one product.
 using Scratch = memory::MemoryScope;
 
 }  // namespace

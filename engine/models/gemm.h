@@ -1,7 +1,6 @@
-// Matrix products of the model, with gradients written in place. The one place that knows how a
-// 16-bit product runs: natively where the device has it, else in fp32 on 16-bit values with the
-// result rounded (engine_contract: "16-bit on a CPU without 16-bit units"), scratch of one weight
-// matrix at a time, counted as buckets.
+// The model's matrix products; gradients are written in place. Only this file knows how a 16-bit
+// product runs: natively where the device can, else in fp32 on 16-bit values with the result
+// rounded. The scratch is one weight matrix at a time, counted as buckets.
 #pragma once
 
 #include <ATen/core/Tensor.h>

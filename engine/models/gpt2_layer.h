@@ -1,6 +1,6 @@
-// GPT-2's decoder layer (layout::Block::Gpt2): LayerNorm, one fused q, k, v
-// projection, gelu_new; weights stored [in, out]; dropout on probabilities and
-// on both branches. Positions are learned and lie in the embedding unit.
+// GPT-2's decoder layer (layout::Block::Gpt2): LayerNorm, one fused q, k, v projection, gelu_new,
+// weights stored [in, out], dropout on probabilities and on both branches. Positions are learned
+// and lie in the embedding unit.
 #pragma once
 
 #include "engine/models/projection.h"

@@ -11,7 +11,7 @@ namespace {
 
 std::atomic<int64_t> logits_limit_{int64_t{32} << 20};
 
-/// The norm's weight (and bias) come first, then an untied head.
+/// The norm's weight (and bias) come first, then the head's weight if it is not tied.
 constexpr int kNorm = 0;
 bool layer_norm(const layout::ModelConfig& config) {
   return config.block == layout::Block::Gpt2;
@@ -26,7 +26,7 @@ ops::Normed norm(const zero::UnitParameters& p, const layout::ModelConfig& confi
   return ops::layer_norm(x, p.weight(kNorm), p.weight(kNorm + 1), config.norm_eps);
 }
 
-/// Gradient of x.
+/// Writes the norm's gradients and returns that of x.
 at::Tensor norm_backward(const zero::UnitParameters& p, const layout::ModelConfig& config,
                          const at::Tensor& dh, const at::Tensor& x, const ops::Normed& normed) {
   at::Tensor dx = at::zeros_like(x);
@@ -44,7 +44,7 @@ zero::UnitParameters owner(const zero::UnitParameters& p, bool tied) {
   return tied ? p.embedding() : p;
 }
 
-/// Rows that have a target (position t predicts label t + 1), and those targets.
+/// The rows that have a target (position t predicts label t + 1), and the targets.
 struct Targets {
   at::Tensor rows, labels;  ///< [n] int64
 };

@@ -15,7 +15,7 @@ namespace {
 using kernels::Bf16;
 using kernels::Half;
 
-/// Rows that make one task: enough work to hide the fork.
+/// Rows per task: enough work to hide the cost of a task.
 int64_t grain(int64_t width) {
   return std::max<int64_t>(1, 16384 / std::max<int64_t>(width, 1));
 }
@@ -30,7 +30,7 @@ T* data(const at::Tensor& tensor) {
   return reinterpret_cast<T*>(tensor.data_ptr());
 }
 
-/// Calls f with the kernels of the tensor's type and a null pointer of its element type.
+/// Calls f with the kernels of the tensor's type, and a null pointer that carries the element type.
 template <typename F>
 auto dispatch(const at::Tensor& tensor, F f) {
   if (tensor.scalar_type() == at::kFloat)
@@ -62,7 +62,7 @@ void rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tens
   if (!fast(x)) return reference::rms_norm_backward(dy, x, w, rstd, dx, dw, accumulate_dw);
   DSJ_CHECK(dy.is_contiguous() && x.is_contiguous() && dx.is_contiguous());
   const int64_t rows = x.size(0), width = x.size(1);
-  // A fixed number of partial sums: the result does not depend on the number of threads.
+  // The number of partial sums is fixed, so the result does not depend on the number of threads.
   const int64_t blocks = std::clamp<int64_t>(rows / 16, 1, 8), block = (rows + blocks - 1) / blocks;
   at::Tensor partial = at::zeros({blocks, width}, x.options().dtype(at::kFloat));
   dispatch(x, [&](const auto& k, auto* type) {

@@ -1,7 +1,8 @@
-// The model's operations that are not matrix products: fast kernels on the CPU, ATen elsewhere;
-// forward and hand-written backward. ops::reference holds the ATen form of each, the oracle of the
-// kernels on any device. Shapes: N = batch x sequence rows, H = hidden, D = head dimension, I =
-// intermediate, V = vocabulary.
+// The model's operations other than matrix products: fast kernels on the CPU, ATen elsewhere;
+// forward and hand-written backward. ops::reference holds each operation's ATen form, the oracle of
+// the kernels. It runs on any device. Shapes: N = batch x sequence rows, H = hidden size, D = head
+// dimension, I = intermediate size, V = vocabulary. Floating tensors have the compute type, fp32,
+// bf16 or fp16, unless a comment says otherwise.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,37 +17,36 @@ struct Normed {
   at::Tensor y;           ///< [N, H]
   at::Tensor rstd, mean;  ///< [N] fp32; no mean in an RMS norm
 };
-/// y = w * (x / sqrt(mean(x^2) + eps)), the quotient rounded to x's type first, as Hugging Face's
-/// RMSNorm.
+/// y = w * (x / sqrt(mean(x^2) + eps)). The quotient is rounded to x's type first, as in Hugging
+/// Face's RMSNorm.
 Normed rms_norm(const at::Tensor& x, const at::Tensor& w, double eps);
-/// dx [N, H] += gradient; dw [H] (+)= gradient, left out where it is undefined (frozen).
+/// dx [N, H] += gradient; dw [H] (+)= gradient. An undefined dw is left out (frozen).
 void rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& w,
                        const at::Tensor& rstd, at::Tensor dx, at::Tensor dw, bool accumulate_dw);
 
 /// y = (x - mean) / sqrt(var + eps) * w + b, rounded once. Keeps mean and rstd.
 Normed layer_norm(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b, double eps);
-/// dx [N, H] += gradient; dw, db [H] (+)= gradients, left out where undefined (frozen).
+/// dx [N, H] += gradient; dw, db [H] (+)= gradients. Undefined ones are left out (frozen).
 void layer_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& w,
                          const Normed& normed, at::Tensor dx, at::Tensor dw, at::Tensor db,
                          bool accumulate);
 
-/// The RMS norm over each of the first `heads` heads of every row of x [N, >= heads * D], in place,
-/// w [D]. Returns rstd [N, heads] fp32.
+/// RMS norm of each of the first `heads` heads in every row of x [N, >= heads * D], in place; w
+/// [D]. Returns rstd [N, heads], fp32.
 at::Tensor head_norm(at::Tensor x, const at::Tensor& w, int64_t heads, double eps);
-/// dy (those heads) becomes the gradient of x, which is the input of head_norm; dw [D] (+)=
-/// gradient.
+/// dy (the same heads) becomes the gradient of head_norm's input x; dw [D] (+)= gradient.
 void head_norm_backward(at::Tensor dy, const at::Tensor& x, const at::Tensor& w,
                         const at::Tensor& rstd, at::Tensor dw, bool accumulate_dw);
 
-/// cos, sin: [seq, D/2] fp32, rounded to the type of `options` as the modelling code casts them.
+/// cos, sin: [seq, D/2] fp32, rounded to the type of `options` as Hugging Face's code casts them.
 struct RopeTable {
   at::Tensor cos, sin;
 };
-/// Positions first..first + seq - 1. Dynamic scaling takes first + seq for the sequence's length:
-/// the frequencies are a function of this call, not of longer sequences seen before.
+/// For positions first to first + seq - 1. Dynamic scaling takes first + seq as the sequence's
+/// length: frequencies depend on this call alone, not on longer sequences seen before.
 RopeTable rope_table(const layout::RopeConfig& config, int64_t dim, int64_t first, int64_t seq,
                      const at::TensorOptions& options);
-/// Rotates the first `heads` heads of each row of x [N, >= heads * D] in place; row n is at
+/// Rotates the first `heads` heads of each row of x [N, >= heads * D], in place. Row n is at
 /// position n mod seq.
 void rope(at::Tensor x, const RopeTable& table, int64_t heads, bool inverse);
 
@@ -60,28 +60,28 @@ at::Tensor gelu_new(const at::Tensor& x);
 /// x becomes its own gradient.
 void gelu_new_backward(const at::Tensor& dy, at::Tensor x);
 
-/// logits [n, V] become scale * (softmax - one hot(labels)); labels [n] in [0, V). Returns the
-/// summed loss.
+/// logits [n, V] become scale * (softmax - one hot(labels)); labels [n] int64, in [0, V). Returns
+/// the sum of the losses.
 double cross_entropy(at::Tensor logits, const at::Tensor& labels, double scale);
 
-/// x *= mask / (1 - p) in place: forward and backward are the same call. The mask is a function of
-/// key and shape, on one kind of device; p 0: nothing.
+/// x *= mask / (1 - p), in place. Forward and backward are the same call: the mask is a function of
+/// key and shape on one kind of device. p 0: nothing happens.
 struct Dropout {
   double p = 0;
   uint64_t key = 0;
 };
 void dropout(at::Tensor x, const Dropout& dropout);
 
-/// Causal self-attention over qkv [N, (heads + 2 kv_heads) D], rows of `batch` sequences.
+/// Causal self-attention over qkv [N, (heads + 2 kv_heads) D]; the rows are `batch` sequences.
 struct Attention {
   int64_t batch = 1, seq = 1, heads = 1, kv_heads = 1, dim = 1;
-  double scale = 1;    ///< of the scores
+  double scale = 1;    ///< on the scores
   int64_t window = 0;  ///< how many tokens a token sees, itself included; 0: all before it
-  Dropout dropout;     ///< of the probabilities
+  Dropout dropout;     ///< on the probabilities
 };
 struct Attended {
   at::Tensor out;                         ///< [N, heads * D]
-  at::Tensor logsumexp;                   ///< what backward needs; with dropout nothing
+  at::Tensor logsumexp;                   ///< for backward; undefined with dropout
   at::Tensor philox_seed, philox_offset;  ///< CUDA: the kernel's generator state
 };
 Attended attention(const at::Tensor& qkv, const Attention& shape);
@@ -89,8 +89,8 @@ Attended attention(const at::Tensor& qkv, const Attention& shape);
 at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
                               const Attended& attended, const Attention& shape);
 
-/// Inference with a cache [batch, kv_heads, max, D]: keys and values of qkv are written from
-/// `first` on. A prompt comes whole (first 0), then one token at a time.
+/// Inference with a cache [batch, kv_heads, max, D]: writes the keys and values of qkv from
+/// position `first` on. The first call has a whole prompt (first 0), later calls one token each.
 at::Tensor attention_cached(const at::Tensor& qkv, const Attention& shape, int64_t first,
                             at::Tensor k_cache, at::Tensor v_cache);
 
@@ -111,7 +111,7 @@ void swiglu_backward(const at::Tensor& da, at::Tensor gate_up);
 at::Tensor gelu_new(const at::Tensor& x);
 void gelu_new_backward(const at::Tensor& dy, at::Tensor x);
 double cross_entropy(at::Tensor logits, const at::Tensor& labels, double scale);
-/// With the scores whole: the only form with dropout, one sequence at a time.
+/// Keeps the scores whole. The only form with dropout; one sequence at a time.
 Attended attention(const at::Tensor& qkv, const Attention& shape);
 at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
                               const Attention& shape);

@@ -10,7 +10,7 @@
 namespace dsj::models {
 namespace {
 
-/// The weight as [out, in], whichever way it is stored.
+/// The weight as [out, in], however it is stored.
 at::Tensor oriented(const Projection& projection, const at::Tensor& weight) {
   return projection.transposed ? weight.t() : weight;
 }
@@ -90,7 +90,7 @@ at::Tensor project_backward(const zero::UnitParameters& p, const Projection& pro
                             const at::Tensor& dy, const at::Tensor& x, DropoutKey dropout_key) {
   const int count = static_cast<int>(projection.sizes.size());
   at::Tensor dx = at::empty_like(x);
-  // Neighbours of one flat are all trained or all frozen.
+  // Neighbours in one flat are all trained or all frozen.
   const at::Tensor w = p.stacked_weight(projection.weight, count);
   const bool trained = p.trained(projection.weight);
   const auto grad =

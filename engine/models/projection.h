@@ -1,5 +1,5 @@
-// Linear projections of a unit: neighbours that read the same input run as one matrix product where
-// their parameters lie together in a flat, else one by one. Gradients go straight to the flat; a
+// Linear projections of a unit. Neighbours that read the same input run as one matrix product where
+// their parameters lie together in a flat, else one by one. Gradients go straight to the flat. A
 // frozen weight has none, and its product is left out. Adapters (adapters.h) are added here.
 #pragma once
 

@@ -14,7 +14,7 @@ namespace {
 using layout::RopeConfig;
 using Scaling = RopeConfig::Scaling;
 
-/// The base grows with what the sequence has beyond the original length.
+/// The base grows with the part of the sequence beyond the original length.
 double dynamic_theta(const RopeConfig& c, int64_t dim, int64_t length) {
   const auto original = static_cast<double>(c.original_max);
   const double seq = std::max(static_cast<double>(length), original);
@@ -22,7 +22,7 @@ double dynamic_theta(const RopeConfig& c, int64_t dim, int64_t length) {
   return c.theta * std::pow(c.factor * seq / original - (c.factor - 1), exponent);
 }
 
-/// Low frequencies are divided by the factor, high ones kept, a ramp between.
+/// Divides low frequencies by the factor, keeps high ones, and ramps between.
 at::Tensor llama3(const RopeConfig& c, const at::Tensor& inverse) {
   const auto original = static_cast<double>(c.original_max);
   const at::Tensor wavelength = inverse.reciprocal() * (2 * std::numbers::pi);

@@ -7,7 +7,7 @@
 namespace dsj::observe {
 namespace {
 
-/// DeepSpeed's names of the same operations.
+/// DeepSpeed's names for the operations.
 std::string plain(const std::string& name) {
   if (name == "all_gather_into_tensor" || name == "all_gather_base") return "all_gather";
   if (name == "reduce_scatter_tensor" || name == "reduce_scatter_base") return "reduce_scatter";

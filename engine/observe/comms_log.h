@@ -1,12 +1,15 @@
 // comms_logger: how long each collective took, by operation and message size, in the columns of
-// DeepSpeed's log_summary. Torch-free and pure; engine/comm hands it the calls.
+// DeepSpeed's log_summary. Torch-free and pure; engine/train hands it the calls.
 //
-// Bandwidths follow DeepSpeed's formulas for a message of B bytes in t seconds, W ranks:
-//   all_gather      B is this rank's part: algbw B W / t, busbw algbw (W-1)/W
-//   reduce_scatter  B is the whole input:  algbw B / t,   busbw algbw (W-1)/W
-//   all_reduce      algbw 2 B / t, busbw 2 B / t (W-1)/W
-//   broadcast, barrier: both B / t
-// Averages are plain means over all calls; DeepSpeed leaves the outer tenth out.
+// Bandwidths follow DeepSpeed's formulas, for a message of B bytes in t seconds with W ranks:
+//
+//                         B                    algbw        busbw
+//   all_gather            this rank's part     B W / t      algbw (W-1)/W
+//   reduce_scatter        the whole input      B / t        algbw (W-1)/W
+//   all_reduce            the whole input      2 B / t      algbw (W-1)/W
+//   broadcast, barrier    the whole input      B / t        B / t
+//
+// Averages are plain means over all calls. DeepSpeed leaves out the outer tenth.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +23,8 @@ namespace dsj::observe {
 
 struct CommsCall {
   std::string operation;  ///< "all_gather"
-  std::string purpose;    ///< "parameters, layer 3": shown with comms_logger.debug
-  int64_t bytes = 0;      ///< the message, as above
+  std::string purpose;    ///< "parameters, layer 3"; shown with comms_logger.debug
+  int64_t bytes = 0;      ///< B, as above
   double ms = 0;
 };
 
@@ -33,9 +36,9 @@ Bandwidth bandwidth(const std::string& operation, int64_t bytes, double ms, int 
 class CommsLog {
  public:
   CommsLog(const dsconfig::CommsLoggerConfig& config, int world) : config_(config), world_(world) {}
-  /// Takes a call when prof_all or prof_ops ask for it. With verbose: the line that tells it.
+  /// Takes a call if prof_all or prof_ops ask for it. With verbose: returns its line.
   std::optional<std::string> add(const CommsCall& call);
-  /// The table of everything so far; empty when there was nothing.
+  /// The table of everything so far; empty: there was nothing.
   std::string table() const;
 
  private:
@@ -46,7 +49,7 @@ class CommsLog {
   bool wanted(const std::string& operation) const;
   dsconfig::CommsLoggerConfig config_;
   int world_;
-  std::map<std::string, std::map<int64_t, Sum>> sums_;  ///< by record, by bytes
+  std::map<std::string, std::map<int64_t, Sum>> sums_;  ///< [record][bytes]
 };
 
 /// "1.5 KB", in powers of 1024, as DeepSpeed writes sizes.

@@ -31,7 +31,7 @@ std::string rate_text(double operations, double ms) {
   return ms > 0 ? count_text(operations / (ms / 1000), "FLOPS") : "-";
 }
 
-/// "model.layers.3.self_attn.q_proj.weight" → {"self_attn", "q_proj"}: what lies behind the layer's
+/// "model.layers.3.self_attn.q_proj.weight" → {"self_attn", "q_proj"}: what follows the layer's
 /// number, without the tensor's own name; at least the owner's name.
 std::vector<std::string> owners(const std::string& name) {
   std::vector<std::string> words;
@@ -124,7 +124,7 @@ std::string top_text(const Module& model, int depth, int64_t top) {
 void set_latencies(Module& model, const ProfiledStep& step) {
   const double passes = static_cast<double>(step.accumulation);
   model.latency_ms = step.times.forward / passes;
-  // The head's forward and backward are one visit, counted with backward.
+  // The head's forward and backward are one visit, counted as backward.
   for (size_t i = 0; i + 1 < model.children.size() && i < step.times.unit_forward.size(); ++i) {
     model.children[i].latency_ms = step.times.unit_forward[i] / passes;
   }
@@ -184,7 +184,7 @@ Module count_forward(const layout::ModelConfig& model, const std::vector<layout:
       Module* owner = &unit;
       for (const std::string& name : owners(parameter.name)) owner = &child(*owner, name);
       owner->parameters += parameter.numel();
-      // An embedding looks its rows up.
+      // An embedding looks rows up: no product.
       if (parameter.shape.size() == 2 && !embedding) owner->macs += tokens * parameter.numel();
     }
     if (head && spec.uses_embedding) {

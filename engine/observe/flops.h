@@ -1,9 +1,10 @@
 // flops_profiler: parameters, multiply-accumulates and floating-point operations of a forward pass,
 // counted from shapes, beside the latencies of one step. Torch-free and pure.
 //
-// Counted are the matrix products: a weight [out, in] over N tokens is N x out x in MACs, attention
-// over rows of L tokens 2 x rows x heads x head_dim x L^2 (no causal half, as DeepSpeed counts). A
-// MAC is two operations. What works element by element is left out. Padding counts: it is computed.
+// It counts matrix products: N x out x in MACs for a weight [out, in] over N tokens, and
+// 2 x rows x heads x head_dim x L^2 for attention over rows of L tokens (without a causal half, as
+// in DeepSpeed). A MAC is two operations. Element-wise work is left out. Padding counts, because it
+// is computed.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +17,13 @@
 
 namespace dsj::observe {
 
-/// A node of the model's tree: the model, a unit, a part of a unit ("self_attn"), a weight's owner.
+/// A node of the model's tree: the model, a unit, a part of a unit ("self_attn"), or the owner of a
+/// weight.
 struct Module {
   std::string name;
   int64_t parameters = 0;
   int64_t macs = 0;
-  double latency_ms = -1;  ///< forward; negative: not measured on its own
+  double latency_ms = -1;  ///< of forward; negative: not measured by itself
   std::vector<Module> children;
   int64_t flops() const { return 2 * macs; }
 };
@@ -30,17 +32,17 @@ struct Module {
 Module count_forward(const layout::ModelConfig& model, const std::vector<layout::UnitSpec>& units,
                      int64_t rows, int64_t length);
 
-/// What the report is about besides the counts.
+/// What the report needs besides the counts.
 struct ProfiledStep {
   int64_t step = 0;
   int world = 1;
-  int64_t rows = 0, length = 0;  ///< of a micro-batch
+  int64_t rows = 0, length = 0;  ///< rows and tokens of a micro-batch
   int64_t accumulation = 1;
   double samples_per_step = 0;
   StepTimes times;  ///< of the whole step
 };
 
-/// The text of the profile, in the order of information of DeepSpeed's.
+/// The text of the profile, in the order of DeepSpeed's.
 std::string flops_report(const dsconfig::FlopsProfilerConfig& config, Module model,
                          const ProfiledStep& step);
 

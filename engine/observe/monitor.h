@@ -1,13 +1,13 @@
 // tensorboard and csv_monitor: curves in files that other programs read while the run goes on. Rank
-// 0 only. A value is in its file when write() has returned.
+// 0 only. A value is in its file when write() returns.
 //
-// PATH/NAME/ is ds_config's output_path and job_name, joined as DeepSpeed joins them: an empty
-// output_path is the working directory.
-//   tensorboard  events.out.tfevents.SECONDS.HOST.PID.0, one per attempt
-//   csv_monitor  one file per tag, "Train/Samples/lr" in Train_Samples_lr.csv: a head "step,lr",
-//                then a row per value; appended to by a run that goes on
-// A run that goes on from a checkpoint repeats no x: TensorBoard is told to drop what lies at
-// `from` and behind, rows of CSV files there are cut off.
+// Files lie in PATH/NAME/: ds_config's output_path and job_name, joined as DeepSpeed joins them. An
+// empty output_path is the working directory.
+//   tensorboard    events.out.tfevents.SECONDS.HOST.PID.0, one per attempt
+//   csv_monitor    one file per tag, "Train/Samples/lr" in Train_Samples_lr.csv: a head "step,lr",
+//                  then a row per value; a resumed run appends to it
+// A resumed run repeats no x: TensorBoard is told to drop what lies at `from` and later, and rows
+// there are cut off CSV files.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@
 
 namespace dsj::observe {
 
-/// Called by one thread.
+/// One thread.
 class Monitor {
  public:
   virtual ~Monitor() = default;
@@ -34,8 +34,8 @@ class Monitor {
 using WallClock = std::function<double()>;
 double wall_clock();
 
-/// `from`: x from here on is this attempt's; 0: a new run. Environment error: the directory or the
-/// file cannot be made. `files` must outlive the monitor.
+/// `from`: the x from which on values are this attempt's; 0: a new run. `files` must outlive the
+/// monitor. Environment: the directory or the file cannot be made.
 Result<std::unique_ptr<Monitor>> open_tensorboard(Files& files,
                                                   const dsconfig::MonitorConfig& config,
                                                   int64_t from, WallClock clock = wall_clock);

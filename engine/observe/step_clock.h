@@ -1,6 +1,6 @@
-// wall_clock_breakdown: where the milliseconds of a step go, from marks at the boundaries that a
-// StepObserver is told of. A mark is a reading of the clock (CPU) or an event on the stream (CUDA,
-// engine/train/device_marks.h): nothing waits during the step.
+// wall_clock_breakdown: where the milliseconds of a step go. It sets marks at the boundaries that a
+// StepObserver hears of. A mark is a reading of the clock (CPU) or an event on the stream (CUDA,
+// engine/train/device_marks.h), so nothing waits during the step.
 #pragma once
 
 #include <chrono>
@@ -12,19 +12,19 @@
 
 namespace dsj::observe {
 
-/// Points in time, read after the step.
+/// Points in time that are read after the step.
 class Marks {
  public:
   virtual ~Marks() = default;
-  /// Forgets all marks: a step begins.
+  /// Forgets all marks, because a step begins.
   virtual void clear() = 0;
-  /// Number of the mark.
+  /// Sets a mark and returns its number.
   virtual size_t add() = 0;
   /// Milliseconds between two marks. May wait for the device.
   virtual double between_ms(size_t from, size_t to) = 0;
 };
 
-/// std::chrono::steady_clock.
+/// Marks by std::chrono::steady_clock.
 class HostMarks final : public Marks {
  public:
   void clear() override { times_.clear(); }
@@ -35,28 +35,28 @@ class HostMarks final : public Marks {
   std::vector<std::chrono::steady_clock::time_point> times_;
 };
 
-/// Milliseconds of one step on this rank. DeepSpeed's names: backward is backward_inner and
-/// backward_allreduce together. The head's loss and gradient are one visit: its time is backward's.
-/// Waiting for parameters is part of the visit that needs them.
+/// Milliseconds of one step on this rank, under DeepSpeed's names. The head's loss and gradient are
+/// one visit, whose time counts as backward's. Waiting for parameters belongs to the visit that
+/// needs them.
 struct StepTimes {
   double forward = 0;
   double backward_inner = 0;
-  double backward_allreduce = 0;  ///< reductions: their start, and waiting for them
-  double step = 0;                ///< norm, clip, optimizer
-  std::vector<double> unit_forward, unit_backward;  ///< by unit; gathers and reductions left out
+  double backward_allreduce = 0;                    ///< starting reductions, and waiting for them
+  double step = 0;                                  ///< norm, clip, optimizer
+  std::vector<double> unit_forward, unit_backward;  ///< [unit], without gathers and reductions
   double backward() const { return backward_inner + backward_allreduce; }
   void operator+=(const StepTimes& other);
 };
 
 class StepClock final : public StepObserver {
  public:
-  /// `units` of the model.
+  /// `units`: how many the model has.
   StepClock(std::unique_ptr<Marks> marks, size_t units);
   void before(const layout::Action& action) override;
   void after(const layout::Action& action) override;
   void before(StepPart part) override;
   void after(StepPart part) override;
-  /// Of everything since the last call.
+  /// The times since the last call.
   StepTimes take();
 
  private:
@@ -73,7 +73,7 @@ class StepClock final : public StepObserver {
   const size_t units_;
   std::vector<Span> spans_;
   int micro_step_ = 0;
-  bool backward_ = false;  ///< the walk is behind the micro-step's turn
+  bool backward_ = false;  ///< the walk is past the head of this micro-step
 };
 
 }  // namespace dsj::observe

@@ -1,6 +1,6 @@
-// What the trainer tells while it walks a step: the boundaries of the schedule's actions and of
-// what follows them. An observer changes nothing of a step. Torch-free; no virtual call is made
-// when nobody observes.
+// What the trainer reports while it walks a step: the boundaries of the schedule's actions and of
+// what follows them. An observer changes nothing of a step. Torch-free. Without an observer there
+// is no virtual call.
 #pragma once
 
 #include "common/layout/schedule.h"
@@ -9,12 +9,13 @@ namespace dsj::observe {
 
 /// What a step does besides the schedule's actions.
 enum class StepPart {
-  FinishReductions,  ///< waits for the gradients that are still under way
+  FinishReductions,  ///< waits for the reductions in flight
   Update,            ///< norm over all ranks, clip, optimizer
 };
 
-/// Called on the training thread, in the order of the walk. Every before() is followed by its
-/// after(); they do not nest. On CUDA the work between the two has been issued, not done.
+/// Called on the training thread, in the order of the walk. Each before() is followed by its
+/// after(); they do not nest. On CUDA the work between the two has been issued, but may not be
+/// done.
 class StepObserver {
  public:
   virtual ~StepObserver() = default;

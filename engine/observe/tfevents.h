@@ -1,8 +1,8 @@
 // TensorBoard's event files, written by hand: TFRecord frames around Event messages in protocol
-// buffers' wire format. Only scalars. Pure: bytes are returned, the caller writes them.
+// buffers' wire format. Scalars only. Pure: functions return bytes, the caller writes them.
 //
-// Frame: length (8 bytes, little endian), masked CRC-32C of it, the message, masked CRC-32C of the
-// message. Field numbers: tensorflow/core/util/event.proto and framework/summary.proto.
+// A frame: length (8 bytes, little endian), masked CRC-32C of it, the message, masked CRC-32C of
+// the message. Field numbers: tensorflow/core/util/event.proto and framework/summary.proto.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ struct Scalar {
 
 /// CRC-32C (Castagnoli).
 uint32_t crc32c(std::string_view bytes);
-/// One frame.
+/// One frame with its message.
 std::string tf_record(std::string_view message);
 
-/// The first event of a file. `seconds` since 1970, in this and the others.
+/// The first event of a file. `seconds`: since 1970, here and below.
 std::string version_event(double seconds);
-/// Says that the run goes on behind `x`: readers drop what earlier files have at x and later.
+/// Says that the run continues from `x`: readers drop what earlier files have at x and later.
 std::string restart_event(double seconds, int64_t x);
-/// One event; the scalars share one x. Values are written as floats, as torch's writer does.
+/// One event. Its scalars share one x. Values are written as floats, as torch's writer does.
 std::string scalars_event(double seconds, int64_t x, std::span<const Scalar> scalars);
 
 }  // namespace dsj::observe

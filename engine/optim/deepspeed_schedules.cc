@@ -1,4 +1,4 @@
-// DeepSpeed 0.19's five schedules. The operations are in its order, for its last bit.
+// DeepSpeed 0.19's five schedules, in its order of operations, so that the last bits agree.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -14,7 +14,7 @@ int64_t warmup_of(const SchedulerConfig& config) {
   return std::max<int64_t>(2, config.warmup_steps);
 }
 
-/// From 0 to 1 during the warm-up.
+/// Rises from 0 to 1 during the warm-up.
 double warmup_factor(const SchedulerConfig& config, int64_t iteration) {
   const int64_t warmup = warmup_of(config);
   if (!config.log_warmup) return double(iteration) / double(warmup);
@@ -40,7 +40,7 @@ double warmup_cosine(const SchedulerConfig& config, int64_t iteration) {
   return std::max(0.0, c.cos_min_ratio + (1.0 - c.cos_min_ratio) * ratio);
 }
 
-/// 0 at the ends of the cycle, 1 at its peak, at `batch` steps from its start.
+/// The height `batch` steps after the cycle's start: 0 at both ends, 1 at the peak.
 double cycle_height(const dsconfig::OneCycleConfig& c, double batch) {
   const double total = c.first_size + c.second_size, ratio = c.first_size / total;
   const double cycle = std::floor(1 + batch / total);
@@ -48,7 +48,7 @@ double cycle_height(const dsconfig::OneCycleConfig& c, double batch) {
   const bool up = x <= ratio;
   const auto stairs = static_cast<double>(up ? c.first_stairs : c.second_stairs);
   if (stairs == 0) return up ? x / ratio : (x - 1) / (ratio - 1);
-  // From the whole steps: x itself may lie a last bit below a stair.
+  // Computed from whole steps: x itself may lie a last bit below a stair.
   const double step = std::fmod(batch, total);
   const double position =
       step <= c.first_size ? step * stairs / c.first_size : (total - step) * stairs / c.second_size;
@@ -59,7 +59,7 @@ Scheduled one_cycle(const SchedulerConfig& config, int64_t steps_done) {
   const auto& c = config.one_cycle;
   Scheduled now{.lr = config.min_lr};
   if (c.momentum) {
-    now.momentum = c.min_momentum;  // what the class's constructor writes, for one step
+    now.momentum = c.min_momentum;  // as the constructor leaves it, for one step
     now.beta2 = 0.99;
   }
   if (steps_done == 0) return now;

@@ -1,5 +1,5 @@
-// The schedules of transformers, as multiples of the base rate. A step counts from 0 and the
-// scheduler is ahead of the optimizer: no shift. The operations are in its order.
+// The schedules of transformers, as multiples of the base rate, in its order of operations. Steps
+// count from 0, and the scheduler is ahead of the optimizer: there is no shift.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -60,7 +60,7 @@ double polynomial(const SchedulerConfig& config, double base_lr, int64_t s) {
   return ((base_lr - hf.end_lr) * std::pow(left, hf.power) + hf.end_lr) / base_lr;
 }
 
-/// The types whose warm-up is s / w.
+/// The types whose warm-up is s / w. nullopt: another type.
 std::optional<double> factor(const SchedulerConfig& config, double base_lr, int64_t s) {
   const auto& hf = config.hugging_face;
   const std::string& type = config.type;

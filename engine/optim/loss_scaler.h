@@ -1,6 +1,5 @@
-// The factor on fp16's loss: a state machine over "did this step overflow?", as DeepSpeed 0.19's
-// DynamicLossScaler (ds_config.md 3.3, machine A), at every stage. Torch-free, no failures but the
-// one it reports.
+// The factor on fp16's loss: a state machine over "did this step overflow?". It is DeepSpeed 0.19's
+// DynamicLossScaler, at every stage. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +8,17 @@
 
 namespace dsj::optim {
 
-/// With s the scale, h the overflows that are still forgiven before it halves, and q the steps
-/// without an overflow since the last one (or since the start):
-///   overflow       h = 1: s = max(s / 2, minimum), or the end of the run where s is the minimum;
-///                  else h -= 1
-///   no overflow    consecutive_hysteresis: h = hysteresis. Then, if q > 0 and window divides q:
-///                  s *= 2 and h = hysteresis. q counts the steps before this one, so that the
-///                  scale doubles one step after a window is full.
+/// s is the scale, h the number of overflows left until it halves, q the number of steps between
+/// the last overflow (or the start) and this step.
+///   overflow, h > 1    h -= 1
+///   overflow, h = 1    s = max(s / 2, minimum); if s is the minimum already, the run ends
+///   no overflow        consecutive_hysteresis: h = hysteresis.
+///                      Then, if q > 0 and window divides q: s *= 2 and h = hysteresis. q does not
+///                      count this step, so the scale doubles one step after a window is full.
 /// A fixed scale never changes and never ends a run.
 class LossScaler {
  public:
-  /// What comes back on resume, beside the config.
+  /// Saved in a checkpoint and restored on resume.
   struct State {
     double scale = 1;
     int64_t hysteresis = 0;      ///< h
@@ -28,14 +27,15 @@ class LossScaler {
     friend bool operator==(const State&, const State&) = default;
   };
 
-  /// Unscaled precisions (fp32, bf16) take the default config with fixed = 1.
+  /// For fp16. Other precisions use a config with fixed = 1.
   explicit LossScaler(const dsconfig::LossScaleConfig& config);
-  /// fp16's config as it stands; for the others a fixed 1.
+  /// fp16: the config's loss scale. Other precisions: a fixed 1.
   static LossScaler of(const dsconfig::ResolvedConfig& config);
 
   double scale() const { return state_.scale; }
   bool dynamic() const { return config_.fixed == 0; }
-  /// After a step. False: it overflowed at the minimum and nothing is left to try; nothing changed.
+  /// Call after each step. False: it overflowed at the smallest scale, nothing is left to try, and
+  /// the state did not change.
   [[nodiscard]] bool update(bool overflow);
 
   const State& state() const { return state_; }

@@ -11,7 +11,7 @@ namespace {
 using dsconfig::OptimizerConfig;
 using dsconfig::OptimizerKind;
 
-/// mu_1 * ... * mu_n of NAdam; soon 0 in a double, where the loop ends.
+/// NAdam's mu_1 * ... * mu_n. It soon underflows to 0, where the loop ends.
 double momentum_product(const OptimizerConfig& c, double beta1, int64_t n) {
   double product = 1;
   for (int64_t t = 1; t <= n && product > 0; ++t)
@@ -54,7 +54,7 @@ RAdamRule radam(const OptimizerConfig& c, double lr, double beta1, double beta2,
   return rule;
 }
 
-/// eta and mu were left by the update before, at its rate.
+/// eta and mu are those that the previous update left, at its rate.
 AsgdRule asgd(const OptimizerConfig& c, const Rates& rates, int64_t updates) {
   AsgdRule rule{.eta = rates.lr, .mu = 1, .lambd = c.lambd, .weight_decay = c.weight_decay};
   if (updates == 0) return rule;

@@ -1,7 +1,6 @@
-// Optimizers as data: what each keeps per element, and the numbers of one update, computed on the
-// host from the step count, the rate and the momentum. Pure, torch-free; engine/zero applies them
-// to tensors. Formulas: PyTorch's torch.optim (2.11), DeepSpeed 0.19's Lion and LAMB
-// (ds_config.md 3.7), each at its rule below.
+// Optimizers as data: what each keeps per element, and the numbers of one update. The host computes
+// the numbers from the update count, the rate and the momentum; engine/zero/update applies them to
+// tensors. Pure, torch-free. Formulas: PyTorch 2.11's torch.optim; DeepSpeed 0.19's Lion and LAMB.
 #pragma once
 
 #include <cstdint>
@@ -15,80 +14,96 @@ namespace dsj::optim {
 
 using dsconfig::states_of;
 using dsconfig::StateSpec;
-/// Whether an update needs sums over whole parameters before it can be applied (LAMB's norms).
+/// Whether an update needs sums over whole parameters first (LAMB's norms).
 bool needs_parameter_norms(const dsconfig::OptimizerConfig& config);
 
-// ---- the rules. p: parameter, g: gradient, t: the update's number from 1. Unless a rule says
-// `decoupled`, weight decay is g += weight_decay * p.
+// ---- the rules. p: parameter, g: gradient, t: the update's number, from 1. Weight decay is
+// g += weight_decay * p, unless the rule is `decoupled` or says otherwise.
 
-/// m += (1-beta1)(g-m); v = beta2 v + (1-beta2) g^2;
-/// p -= lr/correction1 * m / (sqrt(v)/sqrt(correction2) + eps). decoupled: p *= 1 - lr*weight_decay
-/// first. States: exp_avg m, exp_avg_sq v.
+/// m += (1-beta1)(g - m)
+/// v = beta2 v + (1-beta2) g^2
+/// p -= lr/correction1 * m / (sqrt(v)/sqrt(correction2) + eps)
+/// decoupled: first p *= 1 - lr*weight_decay. States: exp_avg m, exp_avg_sq v.
 struct AdamRule {
   double lr, beta1, beta2, eps, weight_decay;
   bool decoupled;
   double correction1, correction2;  ///< 1 - beta^t, or 1 without bias correction
 };
 
-/// b = momentum b + (1-dampening) g (the first update: b = g); p -= lr * (nesterov ? g + momentum b
-/// : b). Without momentum p -= lr g. State: momentum_buffer b.
+/// b = momentum b + (1-dampening) g; the first update: b = g
+/// p -= lr * (nesterov ? g + momentum b : b); without momentum: p -= lr g
+/// State: momentum_buffer b (none without momentum).
 struct SgdRule {
   double lr, momentum, dampening, weight_decay;
   bool nesterov;
 };
 
-/// s += g^2; p -= lr/(1+(t-1)lr_decay) * g / (sqrt(s) + eps). `lr` holds the whole factor. State:
-/// sum.
+/// s += g^2
+/// p -= lr/(1 + (t-1) lr_decay) * g / (sqrt(s) + eps); `lr` holds the whole factor
+/// State: sum s.
 struct AdagradRule {
   double lr, eps, weight_decay;
 };
 
-/// s = alpha s + (1-alpha) g^2; a = sqrt(s) + eps, centered: sqrt(s - mean^2) + eps with mean +=
-/// (1-alpha)(g-mean); p -= lr g/a, or with momentum b = momentum b + g/a, p -= lr b. States:
-/// square_avg, [momentum_buffer], [grad_avg].
+/// s = alpha s + (1-alpha) g^2
+/// a = sqrt(s) + eps; centered: mean += (1-alpha)(g - mean), a = sqrt(s - mean^2) + eps
+/// p -= lr g/a; with momentum: b = momentum b + g/a, p -= lr b
+/// States: square_avg s, then momentum_buffer b and grad_avg mean where they are used.
 struct RMSpropRule {
   double lr, alpha, eps, weight_decay, momentum;
   bool centered;
 };
 
-/// c = beta1 m + (1-beta1) g; p = p(1 - lr*weight_decay) - lr * sign(c), with sign(0) = 1 as
-/// DeepSpeed's kernels have it; m = beta2 m + (1-beta2) g. State: exp_avg m.
+/// c = beta1 m + (1-beta1) g
+/// p = p (1 - lr*weight_decay) - lr * sign(c), with sign(0) = 1 as in DeepSpeed's kernels
+/// m = beta2 m + (1-beta2) g
+/// State: exp_avg m.
 struct LionRule {
   double lr, beta1, beta2, weight_decay;
 };
 
-/// m, v as Adam's; u = m / (sqrt(v) + eps) + weight_decay p (eps_inside_sqrt: sqrt(v + eps));
-/// p -= lr * c * u with c = lamb_coefficient() of the whole parameter. `lr` holds the bias
-/// corrections: sqrt(1-beta2^t) / (1-beta1^t). States: exp_avg m, exp_avg_sq v.
+/// m, v as Adam's
+/// u = m / (sqrt(v) + eps) + weight_decay p; eps_inside_sqrt: m / sqrt(v + eps) instead
+/// p -= lr * c * u, with c = lamb_coefficient() of the whole parameter
+/// `lr` holds the bias corrections: sqrt(1-beta2^t) / (1-beta1^t). States: exp_avg m, exp_avg_sq v.
 struct LambRule {
   double lr, beta1, beta2, eps, weight_decay, min_coeff, max_coeff;
   bool eps_inside_sqrt;
 };
 
-/// s = rho s + (1-rho) g^2; d = sqrt(a + eps)/sqrt(s + eps) g; a = rho a + (1-rho) d^2;
-/// p -= lr d. States: square_avg s, acc_delta a.
+/// s = rho s + (1-rho) g^2
+/// d = sqrt(a + eps) / sqrt(s + eps) * g
+/// a = rho a + (1-rho) d^2
+/// p -= lr d
+/// States: square_avg s, acc_delta a.
 struct AdadeltaRule {
   double lr, rho, eps, weight_decay;
 };
 
-/// m += (1-beta1)(g-m); n = max(beta2 n, |g| + eps); p -= lr/(1-beta1^t) m/n. `lr` holds the
-/// factor. States: exp_avg m, exp_inf n.
+/// m += (1-beta1)(g - m)
+/// n = max(beta2 n, |g| + eps)
+/// p -= lr/(1-beta1^t) * m/n; `lr` holds the factor
+/// States: exp_avg m, exp_inf n.
 struct AdamaxRule {
   double lr, beta1, beta2, eps, weight_decay;
 };
 
-/// mu_t = beta1 (1 - 0.5*0.96^(t momentum_decay)), M_t = mu_1...mu_t; m, v as Adam's;
-/// d = sqrt(v/correction2) + eps; p -= grad_factor g/d + moment_factor m/d, where grad_factor =
-/// lr (1-mu_t)/(1-M_t) and moment_factor = lr mu_{t+1}/(1-M_{t+1}). States: exp_avg, exp_avg_sq.
+/// mu_t = beta1 (1 - 0.5 * 0.96^(t momentum_decay)), M_t = mu_1 ... mu_t
+/// m, v as Adam's; d = sqrt(v/correction2) + eps
+/// p -= grad_factor g/d + moment_factor m/d, with
+/// grad_factor = lr (1-mu_t)/(1-M_t), moment_factor = lr mu_{t+1}/(1-M_{t+1})
+/// States: exp_avg m, exp_avg_sq v.
 struct NAdamRule {
   double beta1, beta2, eps, weight_decay;
   bool decoupled;
   double lr, correction2, grad_factor, moment_factor;
 };
 
-/// m, v as Adam's; with the variance tractable (rho_t > 5): p -= step m / (sqrt(v) + eps), step =
-/// lr/correction1 * sqrt(correction2) * rectification; else p -= lr/correction1 m. States: exp_avg,
-/// exp_avg_sq.
+/// m, v as Adam's
+/// adaptive (rho_t > 5): p -= step * m / (sqrt(v) + eps),
+///                       step = lr/correction1 * sqrt(correction2) * rectification
+/// else: p -= lr/correction1 * m
+/// States: exp_avg m, exp_avg_sq v.
 struct RAdamRule {
   double lr, beta1, beta2, eps, weight_decay;
   bool decoupled;
@@ -96,15 +111,17 @@ struct RAdamRule {
   bool adaptive;
 };
 
-/// p = p(1 - lambd eta) - eta g; ax += mu (p - ax). eta, mu as the update before left them. State:
-/// ax, the average.
+/// p = p (1 - lambd eta) - eta g
+/// ax += mu (p - ax); eta and mu are those that the previous update left
+/// State: ax, the average.
 struct AsgdRule {
   double eta, mu, lambd, weight_decay;
 };
 
-/// s *= eta_plus, eta_minus or 1 by the sign of g*prev, clamped to [step_min, step_max]; where the
-/// sign turned, g = 0; p -= sign(g) s; prev = g. No weight decay. States: prev, step_size s (the
-/// first update: s = lr).
+/// s *= eta_plus, eta_minus or 1, by the sign of g*prev, clamped to [step_min, step_max]
+/// g = 0 where the sign turned
+/// p -= sign(g) s; prev = g
+/// No weight decay. States: prev, step_size s (lr before the first update).
 struct RpropRule {
   double lr, eta_minus, eta_plus, step_min, step_max;
 };
@@ -112,27 +129,27 @@ struct RpropRule {
 using Rule = std::variant<AdamRule, SgdRule, AdagradRule, RMSpropRule, LionRule, LambRule,
                           AdadeltaRule, AdamaxRule, NAdamRule, RAdamRule, AsgdRule, RpropRule>;
 
-/// One optimizer update of every element.
+/// The numbers of one optimizer update; the same for every element.
 struct Update {
   Rule rule;
-  double grad_scale = 1;  ///< multiplies the gradient: 1/world, clipping, loss scale, "maximize"
-  bool first = false;     ///< update 1
+  double grad_scale = 1;  ///< on the gradient: averaging, loss scale, clipping, maximize
+  bool first = false;     ///< update number 1
 };
 
-/// The rates of a step (rates_at() in lr_schedule.h).
+/// The rates of a step, from rates_at() in lr_schedule.h.
 struct Rates {
   double lr = 0;
-  double previous_lr = 0;          ///< the update before's; the first: lr
-  std::optional<double> momentum;  ///< a schedule's: Adam's beta1, SGD's momentum
+  double previous_lr = 0;          ///< of the previous update; at the first: lr
+  std::optional<double> momentum;  ///< of the schedule: Adam's beta1, SGD's momentum
   std::optional<double> beta2;     ///< OneCycle writes both betas
 };
 
-/// `updates`: applied before this one. Pure.
+/// `updates`: how many were applied before this one. Pure.
 Update make_update(const dsconfig::OptimizerConfig& config, const Rates& rates, int64_t updates,
                    double grad_scale);
 
-/// LAMB's trust coefficient from the sums of squares of a whole parameter and of its u: clamp(||p||
-/// / ||u||), 1 where either is 0.
+/// LAMB's trust coefficient: ||p|| / ||u||, clamped; 1 if either norm is 0. Takes the sums of
+/// squares of a whole parameter and of its u.
 double lamb_coefficient(const LambRule& rule, double parameter_squares, double update_squares);
 
 }  // namespace dsj::optim

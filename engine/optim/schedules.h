@@ -1,4 +1,4 @@
-// The three families of schedules behind lr_schedule.h. Internal to the room.
+// The three families of schedules behind lr_schedule.h. Internal to engine/optim.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace dsj::optim {
 
-/// What a family says of a step; no value: the type is not of this family.
+/// The values for one step. nullopt from a family: the type is not one of its own.
 struct Scheduled {
   double lr = 0;
   std::optional<double> momentum = {}, beta2 = {};

@@ -1,5 +1,5 @@
-// torch.optim.lr_scheduler's types in closed form. torch itself multiplies step by step, so that
-// the last bits differ.
+// torch.optim.lr_scheduler's types in closed form. torch multiplies step by step, so last bits
+// differ.
 #include <algorithm>
 #include <array>
 #include <cmath>

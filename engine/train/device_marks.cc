@@ -12,7 +12,7 @@ class DeviceMarks final : public observe::Marks {
  public:
   explicit DeviceMarks(at::Device device) : device_(device) {}
 
-  void clear() override { used_ = 0; }  // events are recorded again
+  void clear() override { used_ = 0; }  // the events are reused
 
   size_t add() override {
     if (used_ == events_.size())

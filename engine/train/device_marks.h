@@ -1,5 +1,5 @@
-// Marks of the step clock on a device: events on the current stream, so that a step that is being
-// timed is not held up. Reading one waits for it.
+// The step clock's marks on a device: events on the current stream. Setting one does not hold up
+// the step; reading one waits for it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,7 +10,7 @@
 
 namespace dsj::train {
 
-/// Host clock readings on a CPU, else events of the device.
+/// On a CPU: readings of the host clock. Else: events of the device.
 std::unique_ptr<observe::Marks> marks_for(at::Device device);
 
 }  // namespace dsj::train

@@ -37,7 +37,7 @@ Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
       }
       case Action::Kind::Backward:
       case Action::Kind::Reduce:
-        break;  // of no forward schedule
+        break;  // not part of a forward schedule
     }
   }
   return result;
@@ -65,7 +65,7 @@ Result<EvalResult> evaluate(Stepper& stepper, comm::Collectives& collectives, co
       DSJ_TRY(data::Sample sample, rows.dataset->at(rows.first + i));
       samples.push_back(std::move(sample));
     }
-    // Without a batch of its own a rank still takes part in the gathers.
+    // A rank without a batch of its own still takes part in the gathers.
     const double weight = static_cast<double>(samples.size());
     if (samples.empty()) samples.push_back({{static_cast<int32_t>(pad_id)}, {data::kIgnoredLabel}});
     const auto got = stepper.evaluate(on_device(data::collate(samples, pad_id), device));

@@ -1,11 +1,11 @@
-// The loss of a data set, forward only, shared out over the ranks. Rows lie in batches of
-// per_device_eval_batch_size, in the file's order; batch number i is rank i mod world's, the last
-// one may be short.
+// The loss of a data set, forward only, shared among the ranks. Batches hold
+// per_device_eval_batch_size rows in the file's order; the last may be shorter. Rank r of W runs
+// batches r, r + W, r + 2W ...
 //
-// eval_loss is Hugging Face's: the mean over rows of their batch's loss, which is the mean over the
-// batch's valid targets. (With several ranks Hugging Face fills the last batches up with rows from
-// the start and leaves those out of the mean of losses; here a batch is only its own rows.) A batch
-// without a valid target counts 0.
+// eval_loss is Hugging Face's: the mean over rows of their batch's loss; a batch's loss is the mean
+// over its valid targets, 0 if it has none. One difference: with several ranks Hugging Face fills
+// the last batches up with rows from the start and leaves those out of the mean; here a batch has
+// its own rows only.
 #pragma once
 
 #include "common/result.h"
@@ -19,7 +19,8 @@ struct EvalResult {
   int64_t rows = 0, targets = 0;  ///< of all ranks
 };
 
-/// Collective; the same answer on all ranks. What was or comes of training is untouched.
+/// Collective; the result is the same on all ranks. Training state does not change. Error: a row
+/// cannot be read.
 Result<EvalResult> evaluate(Stepper& stepper, comm::Collectives& collectives, const EvalRows& rows,
                             int64_t batch_size, int64_t pad_id, at::Device device);
 

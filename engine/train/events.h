@@ -1,4 +1,4 @@
-// Event lines to the agent (common/contract.h): one JSON object per line on an inherited pipe.
+// Event lines to the agent (common/contract.h): one JSON object per line, on an inherited pipe.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,12 +8,12 @@ namespace dsj::train {
 
 class Events {
  public:
-  /// fd -1: events go nowhere. A reader that went away is no error: the rank ends by its agent's
-  /// death, not by this.
+  /// fd -1: events are dropped. A reader that went away is no error: the agent's death ends the
+  /// rank, not this.
   explicit Events(int fd) : fd_(fd) {}
-  /// `fields` may be empty. Any thread; a line is written by one call.
+  /// `fields` may be empty. Any thread: a line is written by one call.
   void emit(const char* event, nlohmann::json fields = nlohmann::json::object()) const;
-  void warn(const std::string& message) const;  ///< event and log
+  void warn(const std::string& message) const;  ///< as an event, and in the log
 
  private:
   int fd_;

@@ -18,6 +18,7 @@
 #include "engine/data/tokenizer.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/train/generator.h"
+#include "engine/train/rank_env.h"
 #include "engine/weights/adapter.h"
 #include "engine/weights/weight_source.h"
 
@@ -97,7 +98,7 @@ void print(const std::vector<Prompt>& prompts, const Options& options) {
   std::printf(options.output == "json" ? "%s\n" : "exact matches: %s\n", summary.c_str());
 }
 
-/// What --model names: a model, or an adapter and the model that it names.
+/// What --model names: a model, or an adapter and its base model.
 struct Subject {
   std::string directory;  ///< of the model
   std::optional<weights::AdapterConfig> adapter;
@@ -197,6 +198,10 @@ int run_generate(const std::vector<std::string>& args) {
     app.parse(reversed);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? contract::kExitDone : contract::kExitBadInput;
+  }
+  if (const auto switches = check_kernel_switches(); !switches) {
+    std::fprintf(stderr, "dsj generate: %s\n", switches.error().to_string().c_str());
+    return contract::kExitBadInput;
   }
   memory::install();
   c10::AutoGradMode no_autograd(false);

@@ -6,9 +6,9 @@
 
 namespace dsj::train {
 
-/// --model DIR --data FILE [--max-new-tokens N] [--batch N] [-o json|text] [--limit N]. Prints
-/// completions; with an "output" field in the rows also how many are exactly equal. Exit code 0, 2
-/// on bad input.
+/// --model DIR --data FILE [--max-new-tokens N] [--batch N] [-o json|text] [--limit N]. Prints the
+/// completions. Where rows have an "output" field, also prints how many are exactly equal to it.
+/// Exit code 0, or 2 on bad input.
 int run_generate(const std::vector<std::string>& args);
 
 }  // namespace dsj::train

@@ -37,7 +37,7 @@ std::vector<std::vector<int32_t>> Generator::complete(std::span<const std::vecto
                                                       std::span<const int32_t> stops) {
   const auto batch = static_cast<int64_t>(prompts.size()),
              length = static_cast<int64_t>(prompts[0].size());
-  // Learned positions end: so does the completion.
+  // A completion ends where learned positions end.
   if (model_.block == layout::Block::Gpt2)
     fresh = std::min(fresh, model_.max_position - length + 1);
   Cache cache;

@@ -22,7 +22,7 @@ bool has_tokenizer(const std::string& directory) {
   return false;
 }
 
-/// Every finding that keeps the run from starting, in one message.
+/// Error: every finding that keeps the run from starting, in one message.
 Status accept(const dsconfig::Resolution& resolution, const std::string& source) {
   std::string text;
   for (const auto& finding : resolution.findings) {

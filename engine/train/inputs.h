@@ -1,6 +1,6 @@
 // Everything a run reads before it starts: job file, model shape, tokenizer, data set, resolved
-// config. All ranks read the same and decide the same; what is wrong is found here, before any
-// communication.
+// config. All ranks read the same files and decide the same. What is wrong with them is found here,
+// before any communication.
 #pragma once
 
 #include <memory>
@@ -18,27 +18,26 @@
 
 namespace dsj::train {
 
-/// Rows that are evaluated on.
+/// The rows to evaluate on.
 struct EvalRows {
-  const data::Dataset* dataset = nullptr;  ///< null: there are none
+  const data::Dataset* dataset = nullptr;  ///< null: no evaluation
   int64_t first = 0, count = 0;
 };
 
 struct Inputs {
   JobFile job;
   layout::ModelConfig model;
-  std::optional<LoraArgs> lora;  ///< resolved against the model; unset: everything is trained
-  std::unique_ptr<data::Tokenizer>
-      tokenizer;  ///< null: the model directory has none (pre-tokenized rows only)
+  std::optional<LoraArgs> lora;                ///< resolved against the model; unset: no LoRA
+  std::unique_ptr<data::Tokenizer> tokenizer;  ///< null: there is none (pre-tokenized rows only)
   std::unique_ptr<data::Dataset> dataset;
   std::unique_ptr<data::Dataset> eval_dataset;  ///< null: none, or a split of `dataset`
   dsconfig::Resolution resolution;
 
   const dsconfig::ResolvedConfig& config() const { return resolution.config; }
   int64_t pad_id() const;
-  /// Of the order of rows; Hugging Face's default 42.
+  /// Seed of the order of rows. Default: Hugging Face's 42.
   int64_t seed() const { return job.training.seed.value_or(42); }
-  /// Rows of `dataset` that are trained on; those before them are held out.
+  /// The rows of `dataset` before this one are held out for evaluation; the others are trained on.
   int64_t first_row() const { return config().eval.split_rows; }
   int64_t rows() const { return dataset->rows() - first_row(); }
   EvalRows eval_rows() const;

@@ -1,10 +1,13 @@
 #include "engine/train/rank_env.h"
 
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "common/contract.h"
+#include "engine/kernels/kernels.h"
 
 namespace dsj::train {
 namespace {
@@ -20,9 +23,44 @@ Result<int> number(const char* name, int fallback) {
   return value;
 }
 
+/// A day is longer than any collective, and short enough for milliseconds in every clock.
+constexpr double kCollectiveTimeoutMax = 24 * 3600;
+
+Result<std::chrono::milliseconds> collective_timeout(std::chrono::milliseconds fallback) {
+  constexpr char kName[] = "DSJ_COLLECTIVE_TIMEOUT_SECONDS";
+  const char* text = std::getenv(kName);
+  if (!text) return fallback;
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(text, text + std::strlen(text), seconds);
+  if (error != std::errc() || *end != '\0' || !(seconds > 0 && seconds <= kCollectiveTimeoutMax)) {
+    return bad_input(std::string(kName) + " is \"" + text +
+                         "\", expected seconds above 0 and up to 86400",
+                     "environment");
+  }
+  return std::chrono::milliseconds(static_cast<int64_t>(std::ceil(seconds * 1000)));
+}
+
 }  // namespace
 
+Status check_kernel_switches() {
+  if (const char* isa = std::getenv("DSJ_ISA"); isa && !kernels::table(isa)) {
+    std::string known;
+    for (const char* name : {"avx512", "avx2", "baseline"}) {
+      if (kernels::table(name)) known += (known.empty() ? "" : ", ") + std::string(name);
+    }
+    return bad_input("DSJ_ISA is \"" + std::string(isa) + "\"; this processor has " + known,
+                     "environment");
+  }
+  const char* native = std::getenv("DSJ_NATIVE_BF16");
+  if (native && std::string_view(native) != "0" && std::string_view(native) != "1") {
+    return bad_input("DSJ_NATIVE_BF16 is \"" + std::string(native) + "\", expected 0 or 1",
+                     "environment");
+  }
+  return {};
+}
+
 Result<RankEnv> rank_env() {
+  DSJ_TRY_STATUS(check_kernel_switches());
   RankEnv env;
   DSJ_TRY(env.rank, number(contract::kEnvRank, 0));
   DSJ_TRY(env.local_rank, number(contract::kEnvLocalRank, 0));
@@ -30,6 +68,7 @@ Result<RankEnv> rank_env() {
   DSJ_TRY(env.master_port, number(contract::kEnvMasterPort, 29500));
   DSJ_TRY(env.store_fd, number(contract::kEnvStoreFd, -1));
   DSJ_TRY(env.event_fd, number(contract::kEnvEventFd, -1));
+  DSJ_TRY(env.collective_timeout, collective_timeout(env.collective_timeout));
   if (const char* addr = std::getenv(contract::kEnvMasterAddr)) env.master_addr = addr;
   const char* job = std::getenv(contract::kEnvJobFile);
   if (!job) {

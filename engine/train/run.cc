@@ -66,21 +66,12 @@ int64_t peak_rss_bytes() {
   return usage.ru_maxrss * 1024;
 }
 
-std::chrono::milliseconds collective_timeout() {
-  if (const char* text = std::getenv("DSJ_COLLECTIVE_TIMEOUT_SECONDS")) {
-    if (const double seconds = std::atof(text); seconds > 0) {
-      return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
-    }
-  }
-  return std::chrono::minutes(10);
-}
-
 at::Tensor rectangle(const std::vector<int64_t>& values, const data::Batch& batch,
                      at::Device device) {
   return at::tensor(values).view({batch.rows, batch.length}).to(device);
 }
 
-/// The loop over steps of a run whose parts are ready.
+/// The loop over steps, once all parts of the run are ready.
 class Loop {
  public:
   Loop(const Inputs& inputs, Stepper& stepper, Saver& saver, const Events& events,
@@ -93,7 +84,7 @@ class Loop {
         collectives_(collectives),
         device_(device) {}
 
-  /// Returns the exit code of a run that ended as planned: done or preempted.
+  /// Runs to the planned end. Returns the exit code: done or preempted.
   Result<int> run(Progress progress) {
     const auto& config = in_.config();
     defer_stops();
@@ -144,7 +135,7 @@ class Loop {
     return {};
   }
 
-  /// One step; true: every rank is to stop after it.
+  /// Runs one step. True: all ranks stop after it.
   Result<bool> step(data::Loader& loader, Progress& progress) {
     const auto start = Clock::now();
     const auto& config = in_.config();
@@ -172,8 +163,8 @@ class Loop {
     return result.stop;
   }
 
-  /// Says which gradient skipped the step. Error: nothing is left to try; the same on all ranks,
-  /// and no other attempt would go further.
+  /// Tells which gradient made the step be skipped. Error, the same on all ranks: the loss scale
+  /// has nothing left to try, and no other attempt would get further.
   Status judge_skipped(const Progress& progress, const StepResult& result) {
     if (!result.skipped) return {};
     const bool scaled = in_.config().precision == dsconfig::Precision::Fp16;
@@ -192,7 +183,7 @@ class Loop {
     return {};
   }
 
-  /// What the run took, to be held against what `dsj plan` said it would.
+  /// Reports the memory that the run took, to compare with `dsj plan`.
   void report_memory() {
     const memory::Ledger& ledger = memory::process_ledger();
     nlohmann::json peak = nlohmann::json::object();
@@ -248,7 +239,7 @@ void announce(const Inputs& in, const RankEnv& env, const Events& events) {
                                          {"total_steps", in.config().total_steps}});
 }
 
-/// A limit below one unit cannot hold: the unit is gathered whole, and the user should know.
+/// Warns where a limit is below one unit: the unit is gathered whole anyway.
 void warn_of_limits(const zero::ModelState& state, const dsconfig::ResolvedConfig& config,
                     int world, const Events& events) {
   if (dsconfig::effective_stage(config, world) != 3) return;
@@ -274,7 +265,7 @@ Result<int> train(const RankEnv& env, const Events& events) {
                                               .master_addr = env.master_addr,
                                               .master_port = env.master_port,
                                               .store_listen_fd = env.store_fd,
-                                              .timeout = collective_timeout(),
+                                              .timeout = env.collective_timeout,
                                               .device = device}));
   observe::CommsLog comms(in.config().observe.comms, env.world_size);
   const auto collectives = watched(std::move(group), comms, in.config().observe.comms, device);

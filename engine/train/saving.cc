@@ -85,8 +85,8 @@ Result<Progress> Saver::load() {
   };
   auto reader = read();
   DSJ_TRY_STATUS(agree(reader ? Status{} : Status(std::unexpected(reader.error()))));
-  // Ranks on one file system see one directory; if one sees another checkpoint, or none, nobody
-  // goes on.
+  // Ranks on one file system see one directory. If one sees another checkpoint, or none, no rank
+  // continues.
   const double step = *reader ? static_cast<double>((*reader)->step()) : -1.0;
   const at::Tensor steps = at::tensor({step, -step}, at::kDouble).to(device_);
   state_.collectives().all_reduce(steps, comm::Op::Max, {comm::Traffic::Control, "resume"})->wait();
@@ -107,7 +107,7 @@ Result<Progress> Saver::load() {
   return progress;
 }
 
-/// A checkpoint holds what its run trained: another LoRA is another set of parameters.
+/// Error if the checkpoint's LoRA settings differ: they decide which parameters were trained.
 Status Saver::check_lora(const checkpoint::Reader& reader) const {
   const json saved = reader.run_state().value("lora", json());
   const std::string other = "name another output directory, or give the settings it was made with";

@@ -1,4 +1,4 @@
-// Checkpoints and the exported model of a run: when to read which, what the run's own state is.
+// A run's checkpoints and exported model: which one to load, and what the run's own state is.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Progress {
   int64_t skipped = 0;  ///< of these
 };
 
-/// The loss scaler in a checkpoint's run state ("loss_scaler").
+/// The loss scaler in a checkpoint's run state (key "loss_scaler").
 nlohmann::json to_json(const optim::LossScaler::State& state);
 optim::LossScaler::State loss_scaler_state(const nlohmann::json& saved);
 
@@ -28,13 +28,12 @@ class Saver {
   Saver(Files& files, const Inputs& inputs, zero::ModelState& state, Stepper& stepper,
         const Events& events, at::Device device);
 
-  /// Loads the checkpoint the arguments name, else the newest of the output directory, else the
-  /// model's weights. Collective.
+  /// Loads the checkpoint that the arguments name, else the newest of the output directory, else
+  /// the model's weights. Collective.
   Result<Progress> load();
-  /// Writes and publishes a checkpoint of `progress`. Collective; all ranks succeed or fail
-  /// together.
+  /// Writes and publishes a checkpoint of `progress`. Collective: all ranks succeed or all fail.
   Status save(const Progress& progress);
-  /// Writes OUT/model: the model, or with LoRA its adapters in PEFT's layout. Collective.
+  /// Writes OUT/model: the model, or with LoRA the adapters in PEFT's layout. Collective.
   Status export_model();
 
  private:
@@ -42,8 +41,7 @@ class Saver {
   Status restore(checkpoint::Reader& reader, Progress& progress);
   nlohmann::json run_state(const Progress& progress) const;
   void warn_of_differences(const nlohmann::json& saved) const;
-  /// Every rank's verdict becomes one: the message of this rank's failure, or "another rank
-  /// failed".
+  /// Turns all ranks' verdicts into one. Error: this rank's own failure, or "another rank failed".
   Status agree(const Status& mine);
 
   Files& files_;

@@ -14,7 +14,7 @@ using layout::Action;
 /// What lives from a micro-step's forward to its backward.
 struct Stepper::MicroStep {
   const models::MicroBatch* batch = nullptr;
-  uint64_t dropout_key = 0;               ///< of this step, micro-step and rank
+  uint64_t dropout_key = 0;               ///< made of step, micro-step and rank
   at::Tensor x;                           ///< [N, H]: the activation, then its gradient
   std::vector<at::Tensor> boundaries;     ///< recompute: input of each layer
   std::vector<models::LayerSaved> saved;  ///< otherwise: what each layer's backward needs
@@ -101,7 +101,7 @@ void Stepper::execute(const Action& action, MicroStep& micro, double& loss) {
             models::embedding_forward(p, model_, micro.batch->input_ids, embedding_call(micro));
         return;
       }
-      // Below the lowest trained unit there is no backward, and nothing to keep.
+      // Below the lowest trained unit there is no backward, so nothing is kept for it.
       const bool backward = action.unit >= lowest_;
       if (backward && options_.recompute) micro.boundaries[action.unit] = micro.x;
       micro.x =
@@ -127,9 +127,9 @@ void Stepper::execute(const Action& action, MicroStep& micro, double& loss) {
 
 namespace {
 
-/// Whether a norm that is not finite skips the step, as in DeepSpeed 0.19 (ds_config.md 3.3): its
-/// ZeRO optimizers look at the norm whatever the type, but for bf16 with check_grad_overflow off;
-/// without ZeRO fp32 is not looked at. Our 16-bit stage 0 is our stage 1.
+/// Whether a norm that is not finite skips the step, as in DeepSpeed 0.19. Its ZeRO optimizers look
+/// at the norm in every precision; in bf16 check_grad_overflow turns that off, but not at stage 3,
+/// nor at stage 1 with fp32 accumulation. Without ZeRO, fp32 ignores the norm.
 bool skips_bad_norm(const dsconfig::ResolvedConfig& config) {
   using dsconfig::Precision;
   const int stage = config.zero.stage;
@@ -156,8 +156,8 @@ void Stepper::update(StepResult& result, const optim::Rates& rates) {
     result.bad_gradient = state_.first_bad_gradient();
     return;
   }
-  // DeepSpeed divides by the scale as it is after its update: in the step at whose end it doubles,
-  // the gradient is half of what it should be, unless clipping hides it. Losses follow that.
+  // DeepSpeed divides by the scale after its update. In the step that doubles the scale the
+  // gradient is therefore half as long, unless clipping hides it. Recorded losses follow that.
   const double divisor = loss_scaler_.scale();
   double scale = averaging_.at_update / divisor;
   if (config_.gradient_clipping > 0) {
@@ -211,7 +211,7 @@ StepResult Stepper::run(const StepInput& input) {
   update(result, input.rates);
   state_.clear_grad();
   if (observer_) observer_->after(observe::StepPart::Update);
-  state_.begin_step();  // the next one's: reads ahead while the caller prepares it
+  state_.begin_step();  // of the next step: reads ahead meanwhile
   return result;
 }
 

@@ -1,6 +1,6 @@
-// One optimizer step: walks the schedule over units and micro-steps, reduces, clips, updates. The
-// whole of ZeRO's control flow reads in order here; what a stage means is in zero/flat, what a unit
-// computes in models/.
+// One optimizer step: walks the schedule over units and micro-steps, reduces, clips, updates. This
+// is the whole of ZeRO's control flow, in order. zero/flat.h says what a stage means, models/ what
+// a unit computes.
 #pragma once
 
 #include <cstdint>
@@ -21,55 +21,56 @@
 namespace dsj::train {
 
 struct StepOptions {
-  bool recompute = false;  ///< gradient_checkpointing: keep only the boundaries between units
-  uint64_t seed = 0;       ///< of dropout
+  bool recompute = false;  ///< gradient_checkpointing: keep only each layer's input
+  uint64_t seed = 0;       ///< for dropout
 };
 
-/// What ranks add up at the end of a step besides the gradient norm.
+/// One step's input on this rank.
 struct StepInput {
   std::span<const models::MicroBatch> micro_batches;  ///< gradient_accumulation_steps of them
-  int64_t step = 0;    ///< number of this step; with the seed it decides what dropout drops
-  optim::Rates rates;  ///< of this step
-  int64_t tokens = 0;  ///< of this rank, padding not counted
-  bool stop_requested = false;  ///< this rank was asked to stop after the step
+  int64_t step = 0;                                   ///< the step's number; part of dropout's key
+  optim::Rates rates;                                 ///< of this step
+  int64_t tokens = 0;                                 ///< of this rank, padding not counted
+  bool stop_requested = false;                        ///< this rank was asked to stop
 };
 
 struct StepResult {
-  double loss = 0;               ///< mean over micro-steps and ranks of the micro-batch means
-  double grad_norm = 0;          ///< global L2, unscaled, before clipping
-  double loss_scale = 1;         ///< of this step
-  bool skipped = false;          ///< the norm is not finite: no update
-  std::string bad_gradient;      ///< skipped: the first parameter with such a gradient
-  bool scale_exhausted = false;  ///< skipped, and fp16's scale is at its minimum: the run is over
-  int64_t tokens = 0;            ///< all ranks
-  bool stop = false;             ///< some rank was asked to stop: the same answer on all ranks
+  double loss = 0;               ///< mean over ranks and micro-steps of micro-batch means
+  double grad_norm = 0;          ///< L2 over all ranks, unscaled, before clipping
+  double loss_scale = 1;         ///< as used in this step
+  bool skipped = false;          ///< not updated: the norm was not finite
+  std::string bad_gradient;      ///< skipped: the first bad parameter, else empty
+  bool scale_exhausted = false;  ///< skipped at the smallest fp16 scale: the run is over
+  int64_t tokens = 0;            ///< of all ranks
+  bool stop = false;             ///< a rank was asked to stop; the same on all ranks
 };
 
 class Stepper {
  public:
-  /// All references must outlive it.
+  /// All references must outlive the stepper.
   Stepper(const layout::ModelConfig& model, const dsconfig::ResolvedConfig& config,
           const StepOptions& options, zero::ModelState& state, at::Device device);
 
-  /// Collective: all ranks, same order of steps.
+  /// Runs one step. Collective: all ranks, in the same order of steps. Throws CollectiveError or
+  /// StorageError.
   StepResult run(const StepInput& input);
 
   struct Evaluated {
     double loss_sum = 0;  ///< over valid targets
     int64_t targets = 0;
   };
-  /// The loss of one micro-batch of this rank, forward only: nothing of a later step changes.
-  /// Collective: all ranks evaluate the same number of micro-batches (evaluate.cc).
+  /// The loss of one micro-batch of this rank, forward only. Later steps are not affected.
+  /// Collective: all ranks evaluate equally many micro-batches (evaluate.cc).
   Evaluated evaluate(const models::MicroBatch& batch);
 
-  /// Updates applied so far; what bias correction counts. Restored on resume.
+  /// Updates applied so far: what bias correction counts. Part of a checkpoint.
   int64_t updates() const { return updates_; }
   void set_updates(int64_t updates) { updates_ = updates; }
-  /// fp16's; also part of what a checkpoint holds.
+  /// fp16's loss scaler. Part of a checkpoint.
   const optim::LossScaler& loss_scaler() const { return loss_scaler_; }
   void set_loss_scaler(const optim::LossScaler::State& state) { loss_scaler_.set_state(state); }
   const layout::Schedule& schedule() const { return schedule_; }
-  /// Told of every step from now on; null: nobody is. Must outlive the steps.
+  /// `observer` hears of every step from now on; null: nobody does. It must outlive the steps.
   void observe(observe::StepObserver* observer) { observer_ = observer; }
 
  private:
@@ -88,7 +89,7 @@ class Stepper {
   const at::Device device_;
   const layout::Schedule schedule_, forward_schedule_;
   const std::unique_ptr<const models::Layer> layer_;
-  const int lowest_;                                ///< backward ends at this unit
+  const int lowest_;                                ///< the unit where backward ends
   std::map<int64_t, models::ops::RopeTable> rope_;  ///< by sequence length
   const optim::Averaging averaging_;
   optim::LossScaler loss_scaler_;

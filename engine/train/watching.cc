@@ -73,7 +73,7 @@ Watching::~Watching() {
 Status Watching::begin(const Progress& progress) {
   const auto& config = in_.config();
   if (!speaks_) return {};
-  // One behind the samples of the checkpoint: those of the last saved step stay.
+  // Continue behind the samples of the loaded checkpoint: those of its step stay.
   const int64_t from = progress.step == 0 ? 0 : progress.step * config.train_batch_size + 1;
   if (config.observe.tensorboard.enabled) {
     DSJ_TRY(auto monitor, observe::open_tensorboard(files_, config.observe.tensorboard, from));
@@ -110,7 +110,7 @@ void Watching::note(const std::string& text) const {
   events_.emit(contract::kEventNote, {{"text", text}});
 }
 
-/// A monitor that cannot be written ends; the run goes on.
+/// A monitor that cannot be written is closed; the run goes on.
 void Watching::write(const std::vector<observe::Scalar>& scalars) {
   std::erase_if(monitors_, [&](auto& monitor) {
     const Status written = monitor->write(scalars);

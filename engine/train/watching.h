@@ -1,5 +1,5 @@
-// What a run shows of itself besides metrics.jsonl: monitors, breakdowns, profiles, the log lines
-// of logging_steps. Reads what the step leaves behind; changes nothing of it. Rank 0 speaks; other
+// What a run shows besides metrics.jsonl: monitors, breakdowns, profiles, the log lines of
+// logging_steps. It reads what the step leaves behind and changes nothing. Rank 0 reports; other
 // ranks only count their collectives (comms_logger).
 #pragma once
 
@@ -19,7 +19,8 @@
 
 namespace dsj::train {
 
-/// `group`, or what counts its calls into `log` when comms_logger is on. `log` must outlive it.
+/// `group` itself, or with comms_logger a decorator that counts its calls into `log`. `log` must
+/// outlive it.
 std::unique_ptr<comm::Collectives> watched(std::unique_ptr<comm::Collectives> group,
                                            observe::CommsLog& log,
                                            const dsconfig::CommsLoggerConfig& config,
@@ -27,19 +28,19 @@ std::unique_ptr<comm::Collectives> watched(std::unique_ptr<comm::Collectives> gr
 
 class Watching {
  public:
-  /// Observes `stepper` from now on where a key asks for times. All references must outlive it.
+  /// From now on observes `stepper`, if a key asks for times. All references must outlive it.
   Watching(Files& files, const Inputs& inputs, Stepper& stepper, const zero::ModelState& state,
            const Events& events, observe::CommsLog& comms, int rank, at::Device device);
   ~Watching();
   Watching(const Watching&) = delete;
 
-  /// Before the first step of this attempt: opens the monitors, dumps what dump_state asks for.
+  /// Call before the first step of an attempt: opens the monitors, dumps what dump_state asks for.
   Status begin(const Progress& progress);
-  /// After each step; `batch` is one of its micro-batches.
+  /// Call after each step; `batch` is one of its micro-batches.
   void after_step(const StepMetrics& metrics, const Progress& progress,
                   const models::MicroBatch& batch);
   void after_evaluation(int64_t step, const EvalResult& result, double seconds);
-  /// Behind the last step of this attempt.
+  /// Call after the last step of an attempt.
   void finish();
 
  private:

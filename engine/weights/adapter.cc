@@ -9,7 +9,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kConfigBytesMax = 16 << 20;
-/// The version whose fields these are.
+/// The version of PEFT whose fields these are.
 constexpr char kPeftVersion[] = "0.21.2";
 
 /// Null and empty values mean "off" in PEFT.
@@ -100,7 +100,7 @@ Result<AdapterConfig> read_adapter_config(Files& files, const std::string& direc
     return bad_input(
         "\"peft_type\" is " + config.value("peft_type", json()).dump() + "; LORA is read", path);
   DSJ_TRY_STATUS(refuse_unbuilt(config, path));
-  // PEFT's names to ours; types and ranges are checked where a manifest's are.
+  // Rename PEFT's fields to ours. Types and ranges are checked where a manifest's are.
   json own = json::object();
   for (const auto& [theirs, ours] : {std::pair{"r", "r"},
                                      {"lora_alpha", "alpha"},

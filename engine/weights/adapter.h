@@ -1,5 +1,5 @@
-// An adapter directory as PEFT 0.21 writes and reads it: adapter_config.json and
-// adapter_model.safetensors, whose tensors are named "base_model.model." and the model's own name.
+// An adapter directory, as PEFT 0.21 writes and reads it: adapter_config.json and
+// adapter_model.safetensors, whose tensors are named "base_model.model." plus the model's own name.
 #pragma once
 
 #include <string>
@@ -17,19 +17,19 @@ inline constexpr char kAdapterWeightsFile[] = "adapter_model.safetensors";
 inline constexpr char kAdapterPrefix[] = "base_model.model.";
 
 struct AdapterConfig {
-  LoraArgs lora;                ///< resolved: its targets are names or a regular expression
+  LoraArgs lora;                ///< resolved: targets are names or a regular expression
   std::string base;             ///< base_model_name_or_path: a directory or a hub id
   bool fan_in_fan_out = false;  ///< the adapted weights are stored [in, out] (GPT-2's Conv1D)
 };
 
-/// "...lora_A.weight" or "...lora_B.weight".
+/// True for "...lora_A.weight" and "...lora_B.weight".
 bool is_adapter_tensor(std::string_view name);
 
-/// Every field that PEFT writes, in its order.
+/// Every field that PEFT writes, in PEFT's order.
 std::string adapter_config_text(const AdapterConfig& config);
 
-/// Reads DIRECTORY/adapter_config.json. BadInput: not LoRA, or a setting that changes what the
-/// adapter computes and is not built (DoRA, rank patterns, biases ...), by name.
+/// Reads DIRECTORY/adapter_config.json. BadInput, by name: not LoRA, or a setting that changes what
+/// the adapter computes and is not built (DoRA, rank patterns, biases ...).
 Result<AdapterConfig> read_adapter_config(Files& files, const std::string& directory);
 
 }  // namespace dsj::weights

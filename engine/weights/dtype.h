@@ -1,5 +1,5 @@
-// Element types of weight files, and the conversions to and from fp32. Little-endian hosts only
-// (checked at compile time), as the files are.
+// Element types of weight files, and conversions to and from fp32. For little-endian hosts only
+// (checked at compile time), because the files are little-endian.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,7 @@ namespace dsj::weights {
 
 static_assert(std::endian::native == std::endian::little);
 
-/// The types of safetensors whose elements are whole bytes.
+/// safetensors' types whose elements are whole bytes.
 enum class DType {
   Bool,
   U8,
@@ -34,22 +34,23 @@ enum class DType {
   C64
 };
 
-/// "F32", "BF16" ...: safetensors' name. nullopt: not one of them.
+/// From safetensors' name ("F32", "BF16" ...); nullopt: another name.
 std::optional<DType> dtype_from_name(std::string_view name);
 std::string_view dtype_name(DType dtype);
-/// "float32", "bfloat16", "float16": the name in a config.json. Empty for the other types.
+/// The name in a config.json: "float32", "bfloat16", "float16"; empty: another type.
 std::string_view config_dtype_name(DType dtype);
 int64_t dtype_bytes(DType dtype);
-/// F32, BF16, F16: what weights may be here.
+/// True for F32, BF16 and F16, the types that weights may have here.
 bool is_weight_dtype(DType dtype);
 
-/// Exact. `in` and `out` have the same number of elements and do not overlap.
+/// Exact. `in` and `out` have equally many elements and do not overlap.
 void bf16_to_float(std::span<const uint16_t> in, std::span<float> out);
-/// Exact, subnormal numbers, infinities and NaN included.
+/// Exact, for subnormal numbers, infinities and NaN too.
 void fp16_to_float(std::span<const uint16_t> in, std::span<float> out);
-/// To nearest, ties to even; a NaN stays one (quiet).
+/// To nearest, ties to even. A NaN stays one (quiet).
 void float_to_bf16(std::span<const float> in, std::span<uint16_t> out);
-/// To nearest, ties to even, subnormal numbers kept; too large becomes infinity; a NaN stays one.
+/// To nearest, ties to even; subnormal numbers are kept, too large ones become infinity, a NaN
+/// stays.
 void float_to_fp16(std::span<const float> in, std::span<uint16_t> out);
 
 }  // namespace dsj::weights

@@ -11,7 +11,7 @@ constexpr char kGenerationFile[] = "generation_config.json";
 constexpr int64_t kConfigBytesMax = 16 << 20;
 constexpr int64_t kCopyBytesMax = int64_t{1} << 30;
 
-/// Copied as they are when they are there.
+/// Copied unchanged if they exist.
 constexpr std::array kCopiedFiles = {kGenerationFile,
                                      "tokenizer.json",
                                      "tokenizer_config.json",
@@ -38,13 +38,13 @@ std::string old_dir(const std::string& target) {
   return beside(target, ".old");
 }
 
-/// config.json with the dtype the weights have now, everything else as it was, order kept.
+/// config.json with the weights' dtype, all else unchanged and in order.
 Result<std::string> updated_config(Files& files, const std::string& path, DType dtype) {
   DSJ_TRY(const std::string text, files.read_all(path, kConfigBytesMax));
   auto config = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return bad_input("a JSON object is expected", path);
   const std::string name(config_dtype_name(dtype));
-  // transformers 5 renamed torch_dtype to dtype and reads both.
+  // transformers 5 renamed torch_dtype to dtype, and reads both.
   const bool has_new_name = config.contains("dtype");
   if (has_new_name) config["dtype"] = name;
   if (!has_new_name || config.contains("torch_dtype")) config["torch_dtype"] = name;

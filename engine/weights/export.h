@@ -1,7 +1,7 @@
-// The exported model/: a Hugging Face directory that transformers loads. Weights tensor by tensor,
-// configuration and tokenizer files from the directory the run started from. Readers of model/ see
-// the old one or the new one, whole. Called by engine/train on rank 0, and by merge.h. A run with
-// LoRA exports its adapters (adapter.h) instead of a model.
+// The exported model/: a Hugging Face directory that transformers loads. Weights are written tensor
+// by tensor; configuration and tokenizer files come from the directory that the run started from.
+// Readers of model/ see the old one or the new one, whole. Called by engine/train on rank 0 and by
+// merge.h. A run with LoRA exports its adapters (adapter.h) instead of a model.
 #pragma once
 
 #include <cstdint>
@@ -19,46 +19,47 @@
 namespace dsj::weights {
 
 struct ExportOptions {
-  std::string source_dir;    ///< the model the run started from
+  std::string source_dir;    ///< the model that the run started from
   std::string target_dir;    ///< OUT/model; its parent must exist
-  DType dtype = DType::F32;  ///< of the weights; written into config.json
+  DType dtype = DType::F32;  ///< of the weights; config.json gets it
   int64_t shard_bytes_max = kShardBytesMax;
-  /// Set: an adapter in PEFT's layout. No config.json; tensors get kAdapterPrefix, in one file.
+  /// Set: exports an adapter in PEFT's layout. No config.json; tensors get kAdapterPrefix, in one
+  /// file.
   std::optional<AdapterConfig> adapter = {};
 };
 
 struct ExportTensor {
   std::string name;
   std::vector<int64_t> shape;
-  std::optional<DType> dtype = {};  ///< another than the model's
+  std::optional<DType> dtype = {};  ///< if another than the model's
 };
 
 class ModelExport {
  public:
-  /// Starts beside the target, in ".TARGET.staging" (a leftover of a dead export is removed, and a
-  /// model that a dead export had renamed aside is put back). Copies what is there of config.json
-  /// (its dtype updated; it must be there), generation_config.json and the tokenizer's files.
-  /// `files` must outlive the export.
+  /// Starts beside the target, in ".TARGET.staging". First removes a dead export's leftover, and
+  /// puts back a model that it had renamed aside. Copies config.json with its dtype updated (it
+  /// must exist), generation_config.json and the tokenizer's files if they exist. `files` must
+  /// outlive the export.
   static Result<ModelExport> begin(Files& files, const ExportOptions& options,
                                    const std::vector<ExportTensor>& tensors);
 
-  /// The next values of the next tensor, in the order given to begin() (DSJ_CHECK).
+  /// Takes the next values of the next tensor, in begin()'s order (DSJ_CHECK).
   Status append(const std::string& name, std::span<const float> values);
 
-  /// All values are there (DSJ_CHECK): durable, then published by one swap of the directories, or,
-  /// where the file system cannot swap, by two renames (between them there is no model/ for a
-  /// moment; if the process dies there, the next export or recover_export() puts the old one back).
+  /// All values must be there (DSJ_CHECK). Makes them durable and publishes them by one swap of
+  /// directories. Where the file system cannot swap it takes two renames: between them there is no
+  /// model/, and if the process dies there, the next export or recover_export() puts the old one
+  /// back.
   Status publish();
 
  private:
   Files* files_ = nullptr;
   ExportOptions options_;
   std::unique_ptr<ModelWriter> writer_;
-  std::unique_ptr<SafetensorsWriter> adapter_;  ///< instead of writer_
+  std::unique_ptr<SafetensorsWriter> adapter_;  ///< for an adapter, instead of writer_
 };
 
-/// Puts back the model that an export which died between its two renames had moved aside. Nothing
-/// to do is fine.
+/// Puts back the model that a dead export had moved aside between its two renames, if there is one.
 Status recover_export(Files& files, const std::string& target_dir);
 
 }  // namespace dsj::weights

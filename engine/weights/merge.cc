@@ -38,7 +38,7 @@ Result<Matrix> read_matrix(const WeightSource& source, const std::string& name) 
   return matrix;
 }
 
-/// The base's name of a tensor: GPT-2's files are also written without "transformer.".
+/// The base's name for a tensor. GPT-2's files are also written without "transformer.".
 std::optional<std::string> place_in(const WeightSource& base, const std::string& name) {
   if (base.find(name)) return name;
   const std::string shorter = name.substr(name.find('.') + 1);
@@ -46,7 +46,7 @@ std::optional<std::string> place_in(const WeightSource& base, const std::string&
   return std::nullopt;
 }
 
-/// Every tensor of the adapter, at its place in the base.
+/// Every tensor of the adapter, by its place in the base.
 Result<std::map<std::string, Change>> changes_of(const WeightSource& base,
                                                  const WeightSource& adapter) {
   std::map<std::string, Change> changes;
@@ -75,8 +75,8 @@ Result<std::map<std::string, Change>> changes_of(const WeightSource& base,
   return changes;
 }
 
-/// A saved embedding of a tied model: PEFT has cut it apart from the output layer, this file has
-/// one tensor for both.
+/// A saved embedding of a tied model: PEFT has separated it from the output layer, but this file
+/// has one tensor for both.
 Status refuse_untied(Files& files, const MergeOptions& options,
                      const std::map<std::string, Change>& changes) {
   const std::string path = path_join(options.base, "config.json");
@@ -95,8 +95,8 @@ Status refuse_untied(Files& files, const MergeOptions& options,
   return {};
 }
 
-/// One adapted weight, some rows at a time. Stored [out, in]: W[o, i] += s sum_k B[o, k] A[k, i];
-/// stored [in, out]: W[i, o] += s sum_k A[k, i] B[o, k].
+/// One adapted weight, some rows at a time. Stored [out, in]: W[o, i] += s sum_k B[o, k] A[k, i].
+/// Stored [in, out]: W[i, o] += s sum_k A[k, i] B[o, k].
 class Update {
  public:
   static Result<Update> open(const WeightSource& adapter, const Change& change,

@@ -1,9 +1,8 @@
-// The header of a safetensors file: parsed strictly, because the file comes from anywhere. A pure
-// function of bytes (it is fuzzed); reading tensors is weight_source.h's.
+// The header of a safetensors file. It is parsed strictly, because the file may come from anywhere.
+// A pure function of bytes (fuzzed); weight_source.h reads the tensors.
 //
 // Format: 8 bytes little-endian N, N bytes of JSON, then the tensors' bytes. The JSON maps a name
-// to
-// {"dtype", "shape", "data_offsets": [begin, end)}, plus "__metadata__", strings to strings.
+// to {"dtype", "shape", "data_offsets": [begin, end)}; "__metadata__" maps strings to strings.
 #pragma once
 
 #include <cstdint>
@@ -28,21 +27,21 @@ struct TensorInfo {
 };
 
 struct SafetensorsHeader {
-  std::vector<TensorInfo> tensors;  ///< in file order; no gap, no overlap, to the file's last byte
+  std::vector<TensorInfo> tensors;  ///< in file order, without gap or overlap, to the last byte
   std::map<std::string, std::string> metadata;
 };
 
-/// As in the format's own library.
+/// The same limit as in the format's own library.
 inline constexpr int64_t kHeaderBytesMax = 100'000'000;
 inline constexpr int64_t kHeaderPrefixBytes = 8;
 
-/// Length of the JSON, from the first 8 bytes. Error: longer than the file or than kHeaderBytesMax.
+/// The JSON's length, from the first 8 bytes. Error: longer than the file or than kHeaderBytesMax.
 Result<int64_t> safetensors_header_bytes(std::string_view prefix, int64_t file_bytes,
                                          const std::string& path);
 
-/// Refuses, with `path` and the tensor's name: JSON that is not exactly this shape, a name twice,
-/// an unknown dtype, a shape whose product overflows, offsets that do not match shape and dtype,
-/// that overlap, leave a gap, or go past `file_bytes` (a download that stopped).
+/// Error, with `path` and the tensor's name: JSON of another shape, a repeated name, an unknown
+/// dtype, a shape whose product overflows, offsets that do not match shape and dtype, overlap,
+/// leave a gap, or go past `file_bytes` (an interrupted download).
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, int64_t file_bytes,
                                                    const std::string& path);
 

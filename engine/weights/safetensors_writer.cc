@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kPartialSuffix[] = ".partial";
 constexpr size_t kStagedElements = 512 * 1024;
-/// The data begins at a multiple of this, so that a memory map of the file is aligned.
+/// Data starts at a multiple of this, so that a memory map of the file is aligned.
 constexpr size_t kDataAlignment = 8;
 
 std::string header_text(const std::vector<TensorDeclaration>& tensors,
@@ -170,7 +170,7 @@ Status ModelWriter::append(const std::string& name, std::span<const float> value
 
 Status ModelWriter::finish() {
   DSJ_TRY_STATUS(writer_->finish());
-  // What is left can only be shards of tensors without elements.
+  // Only shards of tensors without elements can be left.
   for (++shard_; shard_ < shards_.size(); ++shard_) {
     DSJ_TRY_STATUS(next_shard());
     DSJ_TRY_STATUS(writer_->finish());

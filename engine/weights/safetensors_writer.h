@@ -1,5 +1,5 @@
-// Writing safetensors tensor by tensor: everything is declared first, the header is written, then
-// the values follow in pieces, in the declared order. Nothing is held but a conversion buffer.
+// Writes safetensors tensor by tensor. Everything is declared first and the header is written; then
+// the values follow in pieces, in the declared order. Only a conversion buffer is held.
 #pragma once
 
 #include <cstdint>
@@ -23,23 +23,22 @@ struct TensorDeclaration {
   int64_t bytes() const { return elements() * dtype_bytes(dtype); }
 };
 
-/// One file. It is written as "PATH.partial" and gets its name in finish(), synced.
+/// One file. It is written as "PATH.partial"; finish() syncs it and gives it its name.
 class SafetensorsWriter {
  public:
-  /// Writes the header. `files` must outlive the writer. Errors: I/O. A name twice, a type that is
-  /// no weight's, a negative extent cannot happen here (DSJ_CHECK).
+  /// Writes the header. `files` must outlive the writer. Error: I/O. A repeated name, a type that
+  /// is not a weight's or a negative extent cannot happen here (DSJ_CHECK).
   static Result<SafetensorsWriter> create(Files& files, const std::string& path,
                                           std::vector<TensorDeclaration> tensors,
                                           const std::map<std::string, std::string>& metadata = {
                                               {"format", "pt"}});
 
-  /// The next values of `name`, row-major, converted to its declared type (to nearest, ties to
-  /// even). Tensors come in the declared order, each completely: anything else stops the process
-  /// (DSJ_CHECK).
+  /// Takes the next values of `name`, row-major, and converts them to its declared type (to
+  /// nearest, ties to even). Tensors come in the declared order, each completely (DSJ_CHECK).
   Status append(const std::string& name, std::span<const float> values);
-  /// The same with bytes of the declared type, little-endian, whole elements.
+  /// The same for bytes of the declared type: little-endian, whole elements.
   Status append_bytes(const std::string& name, std::span<const std::byte> bytes);
-  /// All tensors must be complete (DSJ_CHECK). Syncs, closes, renames. The caller syncs the
+  /// Syncs, closes, renames. All tensors must be complete (DSJ_CHECK). The caller syncs the
   /// directory.
   Status finish();
 
@@ -60,18 +59,18 @@ class SafetensorsWriter {
   std::vector<uint16_t> staged_;
 };
 
-/// "5GB" of save_pretrained's max_shard_size.
+/// "5GB", the default of save_pretrained's max_shard_size.
 inline constexpr int64_t kShardBytesMax = 5'000'000'000;
 
-/// A model's weights: model.safetensors, or model-00001-of-0000N.safetensors and
-/// model.safetensors.index.json when they are larger than `shard_bytes_max`. A shard takes tensors
-/// in order until the next does not fit; a tensor larger than the limit has a shard of its own.
+/// A model's weights: model.safetensors, or if they are larger than `shard_bytes_max`
+/// model-00001-of-0000N.safetensors ... and model.safetensors.index.json. A shard takes tensors in
+/// order until the next does not fit; a tensor above the limit has a shard of its own.
 class ModelWriter {
  public:
   static Result<ModelWriter> create(Files& files, const std::string& directory,
                                     std::vector<TensorDeclaration> tensors,
                                     int64_t shard_bytes_max = kShardBytesMax);
-  /// As SafetensorsWriter's; the next shard begins by itself.
+  /// As in SafetensorsWriter. It starts the next shard by itself.
   Status append(const std::string& name, std::span<const float> values);
   /// Finishes the last shard and writes the index.
   Status finish();
@@ -87,7 +86,7 @@ class ModelWriter {
   Files* files_ = nullptr;
   std::string directory_;
   std::vector<Shard> shards_;
-  size_t shard_ = 0;  ///< the open one
+  size_t shard_ = 0;  ///< the open shard
   std::unique_ptr<SafetensorsWriter> writer_;
 };
 

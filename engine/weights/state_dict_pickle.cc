@@ -9,7 +9,7 @@
 namespace dsj::weights {
 namespace {
 
-/// Millions of one-byte opcodes must not become gigabytes of values.
+/// So that millions of one-byte opcodes do not become gigabytes of values.
 constexpr size_t kValuesMax = 1'000'000;
 constexpr size_t kRankMax = 16;
 constexpr char kHint[] =
@@ -28,7 +28,7 @@ enum class Kind {
   Storage,
   Tensor
 };
-/// Values refer to others by index: hostile nesting cannot overflow a stack.
+/// Values refer to others by index, so that hostile nesting cannot overflow a stack.
 using Ref = uint32_t;
 struct Value {
   Kind kind = Kind::None;
@@ -191,7 +191,7 @@ class Machine {
     }
     return push({.kind = Kind::Storage, .items = value.items});
   }
-  /// An OrderedDict's state is its _metadata: read, not used.
+  /// An OrderedDict's state is its _metadata: read and ignored.
   Status build() {
     DSJ_TRY(const Ref state, pop());
     if (values_[state].kind != Kind::Dict) return refuse("state that is no dict");

@@ -13,7 +13,7 @@ using Entries = std::map<std::string, ZipEntry>;
 
 constexpr char kSaveAgain[] = "save it again with model.save_pretrained(DIR)";
 
-/// Row-major without gaps; extents of 1 may have any stride.
+/// Row-major without gaps. Dimensions of size 1 may have any stride.
 bool contiguous(const PickledTensor& tensor) {
   int64_t expected = 1;
   for (size_t i = tensor.shape.size(); i-- > 0;) {

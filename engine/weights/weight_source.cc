@@ -12,7 +12,7 @@
 namespace dsj::weights {
 namespace {
 
-/// In the order in which they are looked for.
+/// In the order in which they are tried.
 constexpr const char* kFiles[] = {"model.safetensors", "model.safetensors.index.json",
                                   "pytorch_model.bin", "pytorch_model.bin.index.json"};
 constexpr int64_t kIndexBytesMax = 100'000'000;
@@ -39,7 +39,7 @@ Result<std::vector<TensorInfo>> read_safetensors(const ReadFile& file, const std
   return std::move(header.tensors);
 }
 
-/// File names of an index's weight_map, tensor by tensor.
+/// File name per tensor, from an index's weight_map.
 Result<std::map<std::string, std::string>> read_weight_map(Files& files, const std::string& path) {
   DSJ_TRY(const std::string text, files.read_all(path, kIndexBytesMax));
   const auto index = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -50,7 +50,7 @@ Result<std::map<std::string, std::string>> read_weight_map(Files& files, const s
   std::map<std::string, std::string> files_by_tensor;
   for (const auto& [tensor, file] : index["weight_map"].items()) {
     const std::string name = file.is_string() ? file.get<std::string>() : "";
-    // A file beside the index, never a path: the index comes from anywhere.
+    // A file beside the index, never a path: the index may come from anywhere.
     if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..") {
       return bad_input("weight_map[\"" + tensor + "\"] is not the name of a file beside the index",
                        path);

@@ -12,7 +12,7 @@ namespace {
 constexpr char kDamaged[] = "the file is damaged or cut off: download or copy it again";
 constexpr size_t kNameMax = 4096;
 
-/// ReadFile as minizip's file functions.
+/// A ReadFile as minizip's file functions.
 struct Stream {
   const ReadFile* file;
   ZPOS64_T position = 0;
@@ -54,7 +54,7 @@ struct Closer {
   void operator()(void* archive) const { unzClose(archive); }
 };
 
-/// The entry that the archive stands at.
+/// Adds the entry at which the archive stands.
 Status add_entry(unzFile archive, int64_t file_bytes, const std::string& path,
                  std::map<std::string, ZipEntry>& entries) {
   unz_file_info64 info{};
@@ -89,7 +89,8 @@ Status add_entry(unzFile archive, int64_t file_bytes, const std::string& path,
 
 Result<std::map<std::string, ZipEntry>> read_zip_directory(const ReadFile& file,
                                                            const std::string& path) {
-  // minizip reads on where the last record is cut off; a file must end with it, without a comment.
+  // minizip reads on if the last record is cut off. A file must end with that record, without a
+  // comment.
   std::array<char, 22> last{};
   if (file.size() >= int64_t{last.size()}) {
     DSJ_TRY_STATUS(

@@ -1,5 +1,5 @@
-// The entries of a zip archive whose bytes lie in the file as they are (STORED): where each begins,
-// so that it is read in ranges. The container is minizip's; zip64 included. Private to
+// The entries of a zip archive whose bytes are stored uncompressed (STORED): where each lies, so
+// that it can be read in ranges. minizip reads the container, zip64 included. Internal to
 // engine/weights.
 #pragma once
 
@@ -17,8 +17,8 @@ struct ZipEntry {
   int64_t bytes = 0;
 };
 
-/// By name. Reads the directory and the local headers. Refused, with the entry's name: compression,
-/// encryption, an entry that lies outside the file, a name twice, a damaged directory.
+/// Entries by name. Reads the directory and the local headers. Error, with the entry's name:
+/// compression, encryption, an entry outside the file, a repeated name, a damaged directory.
 Result<std::map<std::string, ZipEntry>> read_zip_directory(const ReadFile& file,
                                                            const std::string& path);
 

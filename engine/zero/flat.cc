@@ -37,7 +37,7 @@ at::Tensor Flat::make(int64_t numel, at::ScalarType type, Class klass) const {
 
 Status Flat::fill_frozen(const Read& read) {
   DSJ_CHECK(frozen());
-  constexpr int64_t kPiece = 1 << 20;  // elements staged at a time
+  constexpr int64_t kPiece = 1 << 20;  // elements per read
   memory::MemoryScope scope(Class::Buckets);
   const at::Tensor staged = at::empty({std::min(kPiece, layout_.shard_numel())}, at::kFloat);
   Status status;
@@ -225,7 +225,7 @@ void Flat::finish_reduce() {
   at::Tensor out = std::move(reduce_out_);
   reduce_out_.reset();
   if (options_.averaging.after != 1) out.mul_(options_.averaging.after);
-  // A fp32 sum takes a narrower gradient as it is; any other conversion rounds before the sum.
+  // An fp32 sum takes a narrower gradient as it is. Any other conversion rounds before the sum.
   if (grad_shard_.defined() && options_.grad_accum == at::kFloat) {
     grad_shard_.add_(out);
     return;
@@ -297,7 +297,7 @@ void Flat::update_runs(bool by_slot, bool applies,
       low = sharded_parameters() ? run.parameters.narrow(0, at, span.numel)
                                  : working_.narrow(0, span.flat_offset, span.numel);
     }
-    // On an accelerator the states may be the host's: the update runs where they are.
+    // Offloaded states lie in host memory: the update runs there, not on the accelerator.
     const at::Device place = states.empty() ? p.device() : states[0].device();
     const at::Tensor p_here = p.to(place);
     const at::Tensor low_here =
@@ -314,7 +314,7 @@ void Flat::update_runs(bool by_slot, bool applies,
         if (const auto part = overlap(span, run)) update(run, -1, *part);
       return;
     }
-    if (copies && sharded_parameters()) run.parameters.zero_();  // padding has no parameter
+    if (copies && sharded_parameters()) run.parameters.zero_();  // by_slot skips padding
     for (const auto& range : layout_.ranges(owner_)) {
       if (const auto part = overlap({range.flat_offset, range.shard_offset, range.numel}, run))
         update(run, static_cast<int>(range.slot), *part);
@@ -356,7 +356,7 @@ Status Flat::visit_state(const std::vector<layout::Range>& ranges, Access access
   const auto optimizer = all || separate ? std::optional(access) : std::nullopt;
   const auto parameters = separate ? std::nullopt : std::optional(access);
   const auto one = [&](int state, const layout::Range& range, const at::Tensor& tensor) {
-    const at::Tensor host = tensor.to(at::kCPU, at::kFloat);  // itself, if it is that already
+    const at::Tensor host = tensor.to(at::kCPU, at::kFloat);  // no copy if it is that already
     status = visit(state, {layout_.slots()[range.slot].name,
                            range.offset,
                            {host.data_ptr<float>(), static_cast<size_t>(host.numel())}});
@@ -382,7 +382,7 @@ Status Flat::visit_state(const std::vector<layout::Range>& ranges, Access access
 
 Status Flat::save_state(const VisitState& visit) {
   if (options_.stage != 0) return visit_state(layout_.ranges(owner_), Access::Read, true, visit);
-  // Nothing is sharded: flat and shard offsets are the same. Deal the flat among the ranks.
+  // Nothing is sharded, so flat and shard offsets are equal. Deal the flat among the ranks.
   std::vector<layout::Parameter> parameters;
   for (const auto& slot : layout_.slots()) parameters.push_back({slot.name, slot.shape});
   const layout::FlatLayout dealt(layout_.name(), parameters, collectives_.world(), layout_.numel());

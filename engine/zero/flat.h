@@ -1,18 +1,21 @@
-// One flat of parameters with everything ZeRO keeps for it on this rank: working copy, fp32 master,
+// One flat of parameters and everything ZeRO keeps for it on this rank: working copy, fp32 master,
 // gradient, optimizer states.
 //
-//   stage              0          1, 2, and persisted    3
-//   working copy       whole      whole                  whole only while gathered; else its shard
-//   gradient           whole      1: whole; 2: shard     shard (whole between backward and
-//   reduction) master, states     whole      shard                  shard
+//                     stage 0    stages 1, 2; persisted flat at 3    stage 3
+//   working copy      whole      whole                               shard; whole while gathered
+//   gradient          whole      1: whole; 2 and 3: shard            shard; whole from backward
+//                                                                    until it is reduced
+//   master, states    whole      shard                               shard
 //
-// A frozen flat (LoRA) has the working copy only: loaded once in the compute type, at stage 3 as a
-// shard that is gathered from.
+// A frozen flat (LoRA) has a working copy only, loaded once in the compute type. At stage 3 the
+// working copy is a shard too.
 //
-// In fp32 the master of a whole working copy is that copy's own slices, and the shard a gather
-// reads is the master: nothing is held twice. Shard, master and states lie where offload puts them
-// (owned_state.h). All memory is tagged by class. Not thread-safe; collective calls say so; what
-// touches offloaded state may throw StorageError.
+// Nothing is held twice in fp32. The master of a whole working copy is this rank's slices of that
+// copy; at stage 3 the shard that a gather reads is the master. Shard, master and states lie where
+// offload puts them (owned_state.h). All memory is counted by class.
+//
+// ModelState owns the flats and calls them. Not thread-safe. A call that is collective says so. A
+// call that touches offloaded state may throw StorageError.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,18 +41,18 @@ namespace dsj::zero {
 
 struct FlatOptions {
   int stage = 0;
-  bool keep_whole = false;                    ///< stage 3: the persisted flat
-  at::ScalarType compute = at::kFloat;        ///< working copy and whole gradient
-  at::ScalarType grad_accum = at::kFloat;     ///< sum over micro-steps
-  at::ScalarType communication = at::kFloat;  ///< gradients on the wire
-  optim::Averaging averaging;                 ///< factors before and after the wire
+  bool keep_whole = false;                    ///< stage 3: the flat stays gathered (persisted)
+  at::ScalarType compute = at::kFloat;        ///< of working copy and whole gradient
+  at::ScalarType grad_accum = at::kFloat;     ///< of the sum over micro-steps
+  at::ScalarType communication = at::kFloat;  ///< of gradients on the wire
+  optim::Averaging averaging;                 ///< factors before and after reduction
   at::Device device = at::kCPU;
   std::vector<optim::StateSpec> states = {};  ///< what the optimizer keeps
   bool separate_master = false;               ///< the first vector of `optimizer` is the master
-  ShardStoreOptions optimizer = {}, parameters = {};  ///< where what this rank owns lies
+  ShardStoreOptions optimizer = {}, parameters = {};  ///< places of the owned state
 };
 
-/// A gradient to write: `accumulate` says whether what is there counts.
+/// Where to write a gradient. `accumulate`: add to what is there, instead of overwriting it.
 struct GradView {
   at::Tensor tensor;
   bool accumulate = false;
@@ -64,95 +67,98 @@ class Flat {
   at::Device device() const { return options_.device; }
   bool frozen() const { return layout_.frozen(); }
   bool sharded_parameters() const { return options_.stage == 3 && !options_.keep_whole; }
-  /// The tiles that a gather reads, in order: none unless the shard lies in a file.
+  /// The tiles that a gather reads, in order. Empty unless the shard lies in a file.
   std::vector<int> gather_tiles() const { return owned_.parameter_tiles(); }
 
   // ---- parameters
-  /// Frozen flats: what this rank owns, from `read(parameter, first element, values)`, rounded to
-  /// the compute type; then the ranks' parts are put together. Collective where parts are whole.
+  /// Frozen flats: fills this rank's part by `read(parameter, first element, values)`, rounded to
+  /// the compute type, then gathers unless the flat is sharded. Collective where it gathers. Error:
+  /// read's.
   using Read = std::function<Status(const std::string&, int64_t, std::span<float>)>;
   Status fill_frozen(const Read& read);
-  /// Starts the gather of the working copy. Collective: all ranks. Stage 3 flats, or after an
-  /// update.
+  /// Starts the gather of the working copy. Called before use at stage 3, and after an update for
+  /// flats that stay whole; at stage 0 it does nothing. Collective: all ranks.
   void start_gather();
-  /// Waits for the gather under way, if any.
+  /// Waits for the gather in flight, if there is one.
   void finish_gather();
-  /// Frees the gathered copy (sharded flats only). No view may be in use.
+  /// Frees the gathered copy (sharded flats only). No view of it may be in use.
   void release();
   bool gathered() const { return working_.defined(); }
-  /// The working copy of one parameter, in its shape; of `count` neighbours stacked on the first
-  /// dimension (undefined if padding lies between them). Valid until release().
+  /// A view of the working copy: one parameter in its shape, or `count` neighbours stacked on the
+  /// first dimension (undefined if padding lies between them). Compute type; valid until release().
   at::Tensor weight(int slot) const;
   at::Tensor stacked_weight(int slot, int count) const;
 
   // ---- gradients
-  /// Where backward writes the gradient of a parameter; allocated at the first call of a
-  /// micro-step.
+  /// Where backward writes a parameter's gradient (compute type). The first call of a micro-step
+  /// allocates the flat's gradient.
   GradView grad(int slot);
   GradView stacked_grad(int slot, int count);
-  /// The gradient of this micro-step is complete: keeps it, or starts its reduction. `last`: the
-  /// step's last micro-step. Collective on stages 2, 3, and on `last` for 0, 1.
+  /// This micro-step's gradient is complete: keeps it, or starts its reduction. `last`: this is the
+  /// step's last micro-step. Collective: always at stages 2 and 3, on `last` at 0 and 1.
   void reduce(bool last);
-  /// Waits for the reduction under way, and adds it to the shard.
+  /// Waits for the reduction in flight and adds its result to the shard.
   void finish_reduce();
 
   // ---- update
-  /// Sum of squares of the reduced gradient this rank owns (sum over ranks, not mean); stage 0: of
-  /// all of it.
+  /// Sum of squares of the reduced gradient that this rank owns; at stage 0 of the whole. The
+  /// gradient is as averaging left it: grad_scale is not applied yet.
   double grad_sum_of_squares() const;
-  /// By slot: whether what this rank owns of its reduced gradient has an infinity or a NaN.
+  /// [slot]: whether this rank's part of the reduced gradient has an infinity or a NaN.
   std::vector<bool> bad_gradients() const;
-  /// LAMB's first pass over the owned elements: updates the moments and adds each parameter's sums
+  /// LAMB's first pass over the owned elements: updates the moments, and adds each parameter's sums
   /// to `sums` ([slot]).
   void lamb_moments(const optim::Update& update, std::span<LambSums> sums);
-  /// Applies the optimizer to the owned elements; `update.grad_scale` carries 1/world and clipping.
-  /// `coefficients`: LAMB's, [slot]; empty for the others.
+  /// Applies the optimizer to the owned elements. `update.grad_scale` carries averaging, loss scale
+  /// and clipping. `coefficients`: LAMB's, [slot]; empty for other optimizers.
   void step(const optim::Update& update, std::span<const double> coefficients = {});
-  /// Forgets the gradient: the next micro-step starts from nothing.
+  /// Drops the gradient. The next micro-step starts from nothing.
   void clear_grad();
 
   // ---- state
-  /// What this flat keeps for its owned elements, by index: the fp32 master, then the optimizer's
-  /// states in their order.
+  /// The state of the owned elements, by index: 0 is the fp32 master, then the optimizer's states
+  /// in their order.
   static constexpr int kMaster = 0;
   int state_count() const { return 1 + static_cast<int>(options_.states.size()); }
   const std::string& state_name(int state) const;
   /// A run of one parameter's state in host memory.
   struct HostRange {
     std::string parameter;
-    int64_t offset = 0;  ///< elements of the parameter
+    int64_t offset = 0;  ///< elements from the parameter's start
     std::span<float> data;
   };
   using VisitState = std::function<Status(int state, const HostRange&)>;
-  /// Calls `visit` for every run that this rank owns of every state, in host memory that is its for
-  /// the call only: a tile at a time where the state is in a file. The ranks' runs do not overlap
-  /// (stage 0 deals the whole among them). Stops at the first error and returns it.
+  /// Calls `visit` for each run of each state that this rank owns. The data is host memory, valid
+  /// during the call only; state in a file comes a tile at a time. The runs of different ranks do
+  /// not overlap (at stage 0 the flat is dealt among the ranks). Stops at the first error and
+  /// returns it.
   Status save_state(const VisitState& visit);
-  /// The same for what `visit` writes: the master, or (`all`) the optimizer's states too; at stage
-  /// 0 every rank's runs are the whole.
+  /// The same for reading back: `visit` fills the data. `all`: master and optimizer states; else
+  /// the master alone. At stage 0 every rank reads the whole.
   Status load_state(bool all, const VisitState& visit);
-  /// After the master was written: refreshes the working copy. Collective: all ranks, stages 1-3.
+  /// Refreshes the working copy after the master was written. Collective: all ranks, unless the
+  /// parameters are sharded.
   void publish_master();
 
  private:
-  /// A run of owned elements: in the whole flat, and in shard storage.
+  /// A run of owned elements: its place in the flat and in shard storage.
   struct Span {
     int64_t flat_offset, shard_offset, numel;
   };
   at::Tensor gradient() const;
   bool gradient_by_flat_offset() const { return options_.stage == 0; }
-  /// The part of a run that lies in `span`; nullopt: none.
+  /// The part of `span` that lies in `run`; nullopt: none.
   static std::optional<Span> overlap(const Span& span, const OwnedRun& run);
-  /// fp32 values of a span of a run, wherever they are.
+  /// The fp32 master of a span, wherever it lies.
   at::Tensor master(const Span& span, const OwnedRun& run) const;
-  /// Calls f(slot, UpdateSpan) for runs of the owned elements; `by_slot`: of one parameter each,
-  /// else slot is -1; `applies`: f writes the parameters too. Tensors of other places travel to
-  /// where the states are, and back.
+  /// Calls f(slot, UpdateSpan) for runs of the owned elements. `by_slot`: each run is of one
+  /// parameter; else slot is -1. `applies`: f writes the parameters too. Tensors that lie elsewhere
+  /// are copied to the states' device, and back.
   void update_runs(bool by_slot, bool applies,
                    const std::function<void(int, const UpdateSpan&)>& f);
   Status visit_state(const std::vector<layout::Range>& ranges, Access access, bool all,
                      const VisitState& visit);
-  /// Copies this rank's shard into its slices of the working copy, which a gather then spreads.
+  /// Copies this rank's shard into its slices of the working copy, for the gather to spread.
   void fill_own_slices();
   at::Tensor at_slot(const at::Tensor& whole, int slot) const;
   bool contiguous(int slot, int count) const;
@@ -167,13 +173,13 @@ class Flat {
 
   at::Tensor working_;  ///< [numel] compute
   OwnedState owned_;
-  at::Tensor grad_;        ///< [numel] compute: this micro-step's, or the sum (stages 0, 1)
-  at::Tensor grad_whole_;  ///< [numel] grad_accum: the sum of stages 0, 1 when its type is another
-  at::Tensor grad_shard_;  ///< [shard] grad_accum: the reduced sum
-  std::vector<bool> written_;  ///< by slot: this gradient was written before
+  at::Tensor grad_;            ///< [numel] compute: of this micro-step, or the sum (stages 0, 1)
+  at::Tensor grad_whole_;      ///< [numel] grad_accum: stages 0, 1: the sum, if of another type
+  at::Tensor grad_shard_;      ///< [shard] grad_accum: the reduced sum
+  std::vector<bool> written_;  ///< [slot]: this micro-step wrote it already
   comm::WorkPtr gather_;
   std::vector<comm::WorkPtr> reduce_;
-  at::Tensor reduce_out_;  ///< [shard] communication: the reduction under way
+  at::Tensor reduce_out_;  ///< [shard] communication: the reduction in flight
 };
 
 }  // namespace dsj::zero

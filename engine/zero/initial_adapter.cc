@@ -26,7 +26,7 @@ void initial_adapter(const layout::Slot& slot, uint64_t seed, int64_t offset,
   for (const char c : slot.name) key = mixed(key ^ static_cast<unsigned char>(c));
   const double bound = 1.0 / std::sqrt(static_cast<double>(slot.shape[1]));
   for (size_t i = 0; i < out.size(); ++i) {
-    const uint64_t bits = mixed(key + static_cast<uint64_t>(offset) + i) >> 11;  // 53 of them
+    const uint64_t bits = mixed(key + static_cast<uint64_t>(offset) + i) >> 11;  // 53 bits
     out[i] = static_cast<float>(bound * (static_cast<double>(bits) * 0x1p-52 - 1.0));
   }
 }

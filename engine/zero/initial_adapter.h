@@ -1,5 +1,5 @@
-// What an adapter begins with: PEFT's distribution, from a generator of our own, so that an element
-// depends on seed and name alone and not on who owns it.
+// The initial values of a new adapter. The distribution is PEFT's; the generator is our own, so
+// that an element depends on seed and name alone, not on the rank that owns it.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace dsj::zero {
 
-/// Elements [offset, offset + out.size()) of a lora_A [r, in]: uniform in +-1/sqrt(in), which is
-/// Kaiming's with a = sqrt(5); of a lora_B: zeros.
+/// Writes elements [offset, offset + out.size()) of one parameter. lora_A [r, in]: uniform in
+/// +-1/sqrt(in) (Kaiming's with a = sqrt(5)). lora_B: zeros.
 void initial_adapter(const layout::Slot& slot, uint64_t seed, int64_t offset, std::span<float> out);
 
 }  // namespace dsj::zero

@@ -106,7 +106,7 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
 
 namespace {
 
-/// The tensor is there, in the shape that the model asks for.
+/// Error unless the tensor is there, in the shape that the model needs.
 Status check_tensor(const weights::WeightSource& source, const std::string& name,
                     const std::vector<int64_t>& shape) {
   const auto* found = source.find(name);
@@ -204,7 +204,7 @@ std::string ModelState::first_bad_gradient() {
   std::vector<std::vector<bool>> bad;
   for (const auto& flat : flats_) bad.push_back(flat->bad_gradients());
   std::vector<std::string> names;  // in the order of backward
-  double first = -1e9;             // of this rank, negated: the maximum over ranks is the first
+  double first = -1e9;             // negated, so that the maximum over ranks is the first
   for (int unit = static_cast<int>(units_.size()) - 1; unit >= 0; --unit) {
     for (const auto& place : plan_.places[unit]) {
       const double index = static_cast<double>(names.size());
@@ -224,7 +224,7 @@ std::vector<std::vector<double>> ModelState::lamb_coefficients(const optim::Upda
     sums.emplace_back(flat->layout().slots().size());
     flat->lamb_moments(update, sums.back());
   }
-  if (stage_ > 0) {  // every rank has a part of every sum; at stage 0 each has it whole
+  if (stage_ > 0) {  // at stage 0 each rank has whole sums
     std::vector<double> vector;
     for (const auto& flat : sums)
       for (const LambSums& sum : flat) vector.insert(vector.end(), {sum.parameter, sum.update});

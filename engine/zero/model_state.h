@@ -1,6 +1,6 @@
-// A model's parameters as ZeRO keeps them: the flats, who may see them, and the collective steps
-// over all of them. The trainer walks the schedule and calls these; units (engine/models) see a
-// UnitParameters.
+// A model's parameters as ZeRO keeps them: the flats, and the collective steps over all of them.
+// The trainer walks the schedule and calls ModelState. Units (engine/models) see UnitParameters
+// only.
 #pragma once
 
 #include <deque>
@@ -24,23 +24,24 @@ namespace dsj::zero {
 at::ScalarType scalar_type(dsconfig::Precision precision);
 class ModelState;
 
-/// What a unit's forward and backward see: its parameters by index, as in its UnitSpec.
+/// What a unit's forward and backward see: its parameters, by their index in its UnitSpec.
 class UnitParameters {
  public:
   UnitParameters(ModelState& state, int unit) : state_(&state), unit_(unit) {}
-  /// The gathered working copy in its shape. Do not keep it beyond the unit's run.
+  /// A view of the gathered working copy, in the parameter's shape and the compute type. Do not
+  /// keep it beyond the unit's run.
   at::Tensor weight(int parameter) const;
-  /// `count` neighbours stacked on dimension 0 without a copy, or undefined where they are not
-  /// neighbours.
+  /// `count` neighbours stacked on dimension 0 without a copy. Undefined if they are not neighbours
+  /// in one flat.
   at::Tensor stacked_weight(int parameter, int count) const;
-  /// Whether it has a gradient; false: frozen (LoRA).
+  /// Whether it has a gradient. False: it is frozen (LoRA).
   bool trained(int parameter) const;
-  /// Where to write the gradient; without a tensor: the parameter is frozen.
+  /// Where to write the gradient. The tensor is undefined if the parameter is frozen.
   GradView grad(int parameter) const;
   GradView stacked_grad(int parameter, int count) const;
-  /// The adapter of a weight, as indices of this unit's parameters; nullptr: it has none.
+  /// The adapter of a weight, as indices of this unit's parameters. nullptr: it has none.
   const layout::Adapter* adapter(int weight) const;
-  /// Of the adapters; call only where there is one.
+  /// The adapters' arguments. Call it only where there is an adapter.
   const LoraArgs& lora() const;
   /// The embedding's weight and gradient, for a tied head.
   UnitParameters embedding() const { return {*state_, 0}; }
@@ -51,16 +52,16 @@ class UnitParameters {
   int unit_;
 };
 
-/// What adapters and modules to save begin with.
+/// The initial values of adapters and of modules_to_save.
 struct AdapterStart {
-  uint64_t seed = 0;  ///< of PEFT's start: A uniform in +-1/sqrt(in), B zero
-  const weights::WeightSource* saved = nullptr;  ///< instead: an adapter in PEFT's layout
+  uint64_t seed = 0;                             ///< of new adapters (initial_adapter.h)
+  const weights::WeightSource* saved = nullptr;  ///< instead: a saved adapter, PEFT's layout
 };
 
 class ModelState {
  public:
-  /// `lora` resolved (layout/lora.h); unset: every parameter is trained. Throws StorageError when
-  /// offloaded state finds no place.
+  /// `lora`: resolved (layout/lora.h); unset: every parameter is trained. The references must
+  /// outlive it. Throws StorageError if offloaded state finds no place.
   ModelState(const layout::ModelConfig& model, const dsconfig::ResolvedConfig& config,
              at::Device device, comm::Collectives& collectives,
              const std::optional<LoraArgs>& lora = {}, const OffloadHost& host = {});
@@ -70,46 +71,51 @@ class ModelState {
   Flat& flat(int index) { return *flats_[index]; }
   UnitParameters unit(int index) { return {*this, index}; }
 
-  /// Reads this rank's masters from a Hugging Face directory (each rank only its bytes), then
-  /// publishes them. Collective. Error: a tensor is missing or has another shape.
+  /// Reads this rank's masters from a Hugging Face directory, then publishes them. Each rank reads
+  /// only its own bytes. Collective. Error: a tensor is missing or has another shape, or a read
+  /// failed.
   Status load(const weights::WeightSource& source, const AdapterStart& adapters = {});
-  /// The frozen parameters alone: before restore(), which has the others. Collective.
+  /// Loads the frozen parameters alone. Call it before restore(), which loads the others.
+  /// Collective.
   Status load_frozen(const weights::WeightSource& source);
 
   // ---- a step, called in schedule order
-  /// The flats that every step gathers, in order: parameters on NVMe are read ahead by it.
+  /// The flats that every step gathers, in order. Parameters on NVMe are read ahead by it.
   void set_gathers(const std::vector<int>& flats);
-  /// A step begins, or will as the next thing: reading ahead starts.
+  /// A step is about to begin: starts reading ahead.
   void begin_step();
   void gather(int flat) { flats_[flat]->start_gather(); }
   void release(int flat) { flats_[flat]->release(); }
-  /// Waits until the flats of a unit are readable.
+  /// Waits until a unit's flats can be read.
   void wait_for(int unit);
-  /// Starts a flat's reduction; at most `overlap` stay under way.
+  /// Starts a flat's reduction. At most two stay in flight with overlap_comm, none without.
   void reduce(int flat, bool last);
   void finish_reductions();
-  /// This rank's part of the squared gradient norm (of the sum over ranks), deterministic order. At
-  /// stage 0 only rank 0's counts, so that the sum over ranks is right at every stage.
+  /// This rank's part of the squared gradient norm; the sum over ranks is the whole. At stage 0
+  /// only rank 0 counts. The order of addition is fixed.
   double owned_sum_of_squares() const;
-  /// The parameter whose reduced gradient is the first in the order of backward (head to embedding)
-  /// with an infinity or a NaN: where the trouble began. Empty: none. Collective; reads every
-  /// gradient, for the rare step that is skipped.
+  /// The first parameter, in the order of backward (head to embedding), whose reduced gradient has
+  /// an infinity or a NaN. Empty: none. Collective. It reads every gradient: call it only for a
+  /// step that is skipped.
   std::string first_bad_gradient();
-  /// Updates every owned element, and starts the gathers of whole copies; wait_for() finishes them.
-  /// Collective for LAMB at stages 1 to 3: one all-reduce of two numbers per parameter.
+  /// Updates every owned element and starts the gathers of whole copies; wait_for() finishes them.
+  /// Collective: the gathers, and for LAMB at stages 1 to 3 one all-reduce of two numbers per
+  /// parameter.
   void step(const optim::Update& update);
   void clear_grad();
 
   // ---- state
-  /// Hands this rank's pieces of a checkpoint to `emit` one by one; a piece lives for its call.
+  /// Hands this rank's pieces of a checkpoint to `emit`, one by one. A piece is valid during its
+  /// call. Error: emit's.
   Status for_pieces(const checkpoint::EmitPiece& emit);
-  /// Every state of every parameter: what all ranks' pieces cover together.
+  /// Every state of every trained parameter: what the pieces of all ranks cover together.
   std::vector<checkpoint::Extent> extents() const;
-  /// Reads every owned range, then publishes. Collective.
+  /// Reads every owned range of the trained parameters, then publishes. Collective. Error: the
+  /// checkpoint lacks a state or has another size.
   Status restore(checkpoint::Reader& reader);
-  /// Gathers one flat, calls `visit(parameter name, whole tensor on the host)` on rank 0 for each
-  /// of its parameters, and releases it. Collective. For exports and tests.
-  /// `trained_only` leaves frozen flats out.
+  /// Gathers one flat at a time. Rank 0 calls visit(slot, whole tensor on the host, compute type)
+  /// for each of its parameters. `trained_only` leaves frozen flats out. Collective. For exports
+  /// and tests.
   void visit_weights(const std::function<void(const layout::Slot&, const at::Tensor&)>& visit,
                      bool trained_only = false);
 
@@ -117,7 +123,7 @@ class ModelState {
 
  private:
   friend class UnitParameters;
-  /// LAMB's moments, and the coefficient of every parameter: [flat][slot].
+  /// Updates LAMB's moments. Returns the coefficient of every parameter: [trained flat][slot].
   std::vector<std::vector<double>> lamb_coefficients(const optim::Update& update);
 
   comm::Collectives& collectives_;
@@ -130,7 +136,7 @@ class ModelState {
   std::string optimizer_name_;
   OffloadTier tier_;
   std::vector<std::unique_ptr<Flat>> flats_;
-  std::vector<Flat*> trained_;  ///< those that are not frozen, in the order of flats_
+  std::vector<Flat*> trained_;  ///< flats that are not frozen, in flats_' order
   std::deque<int> reducing_;
 };
 

@@ -1,5 +1,5 @@
-// Where offloaded state lives in this process: the plan, the files on NVMe and their tiles. Made
-// before the flats, which get their stores' options from here.
+// Where this process keeps offloaded state: the plan, the files on NVMe and their tiles. ModelState
+// makes it before the flats, which get their stores' options from it.
 #pragma once
 
 #include <functional>
@@ -17,14 +17,14 @@
 
 namespace dsj::zero {
 
-/// What the tier has from its surroundings.
+/// What the tier needs from its caller.
 struct OffloadHost {
   std::string job = "job";  ///< names the scratch directories
   int64_t attempt = 1;
-  /// Takes what is worth saying once: which file I/O is used and why no better one, directories
-  /// made or removed, what pin_memory does here.
+  /// Called once per fact worth telling the user: which file I/O is used and why no better one,
+  /// directories made or removed, what pin_memory does here.
   std::function<void(const std::string&)> note = {};
-  /// Instead of files under nvme_path: tests. `name`: "optimizer" or "parameters".
+  /// For tests: opens these instead of files under nvme_path. `name`: "optimizer" or "parameters".
   using Open = std::function<Result<std::unique_ptr<aio::BlockFile>>(const std::string& name,
                                                                      int64_t bytes)>;
   Open open = {};
@@ -32,16 +32,16 @@ struct OffloadHost {
 
 class OffloadTier {
  public:
-  /// Takes the files' space on the disk. Throws StorageError: a wrong path (BadInput), no space, no
-  /// permission (Environment); it names the key, the path and the bytes.
+  /// Reserves the files' space on the disk. Throws StorageError, which names the key, the path and
+  /// the bytes: BadInput for a wrong path, Environment for no space or no permission.
   OffloadTier(const dsconfig::ResolvedConfig& config, const layout::FlatPlan& flats, int world,
               int rank, at::Device device, const OffloadHost& host);
 
   const layout::OffloadPlan& plan() const { return plan_; }
-  /// The options of flat `index`'s stores.
+  /// Options for the stores of flat `index`.
   ShardStoreOptions optimizer(int index) const;
   ShardStoreOptions parameters(int index) const;
-  /// Tiles of parameters on NVMe; null: there are none.
+  /// The tiles of parameters on NVMe; null: none are there.
   TileCache* parameter_tiles() { return parameters_.get(); }
 
  private:
@@ -59,7 +59,7 @@ class OffloadTier {
   const at::ScalarType compute_;
   const bool separate_master_;
   const std::vector<optim::StateSpec> states_;
-  std::vector<bool> frozen_;                                      ///< by flat
+  std::vector<bool> frozen_;                                      ///< [flat]
   std::map<std::string, std::unique_ptr<aio::Scratch>> scratch_;  ///< by root; outlives the caches
   std::shared_ptr<TileCache> optimizer_, parameters_;
 };

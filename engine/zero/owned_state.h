@@ -1,8 +1,8 @@
 // What a flat keeps of the elements that this rank owns: the shard that gathers read (stage 3), the
 // fp32 master where it is separate, the optimizer's states. Each lies where the plan puts it
-// (common/layout/offload.h); whoever wants it walks over runs that are in memory one at a time.
+// (common/layout/offload.h). The flat walks over runs; one run at a time is in memory.
 //
-// One thread. May throw StorageError.
+// One thread. Every call may throw StorageError.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +15,7 @@
 
 namespace dsj::zero {
 
-/// A run of the shard with its tensors, each [numel].
+/// A run of the shard with its tensors, [numel] each.
 struct OwnedRun {
   int64_t begin = 0, numel = 0;  ///< elements of the shard
   std::vector<at::Tensor> optimizer;
@@ -24,26 +24,26 @@ struct OwnedRun {
 
 class OwnedState {
  public:
-  /// Stores without parts have nothing of that kind.
+  /// A store without parts holds nothing.
   OwnedState(int64_t shard_numel, ShardStoreOptions optimizer, ShardStoreOptions parameters);
 
   bool has_parameters() const { return !parameters_.parts().empty(); }
-  /// The parameter shard where it is one tensor in memory, else undefined.
+  /// The parameter shard if it is one tensor in memory, else undefined.
   at::Tensor whole_parameters() { return parameters_.whole(0); }
 
-  /// Calls f for every run, ascending; what is asked for (nullopt: not) is in memory during the
-  /// call. With Access::Write f overwrites all of it.
+  /// Calls f for every run, in ascending order. What is asked for is in memory during the call;
+  /// nullopt: not asked for. With Access::Write f must overwrite all of it.
   void for_runs(std::optional<Access> optimizer, std::optional<Access> parameters,
                 const std::function<void(const OwnedRun&)>& f);
-  /// Calls f(begin, tensor) for every part of the parameter shard, then starts reading what the
-  /// step gathers next.
+  /// Calls f(begin, tensor) for every part of the parameter shard. After each part it starts
+  /// reading what the step gathers next.
   void for_parameters(const std::function<void(int64_t, const at::Tensor&)>& f);
   std::vector<int> parameter_tiles() const { return parameters_.tiles(); }
 
  private:
   struct Run {
     int64_t begin, numel;
-    int optimizer, parameters;  ///< parts, or -1
+    int optimizer, parameters;  ///< index of the part, or -1
   };
   ShardStore optimizer_, parameters_;
   std::vector<Run> runs_;

@@ -1,5 +1,5 @@
-// Swapped state that could not be read or written, in the middle of a step: thrown, as a failed
-// collective is; the attempt is over, the last checkpoint stands.
+// Thrown when offloaded state cannot be read or written in the middle of a step. Like a failed
+// collective it ends the attempt; the last checkpoint stands.
 #pragma once
 
 #include <stdexcept>
@@ -19,7 +19,7 @@ class StorageError : public std::runtime_error {
   Error error_;
 };
 
-/// The value, or throws.
+/// The value; throws StorageError if there is none.
 template <typename T>
 T value_or_throw(Result<T> result) {
   if (!result) throw StorageError(result.error());

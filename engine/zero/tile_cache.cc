@@ -67,7 +67,7 @@ std::span<std::byte> TileCache::acquire(int tile, bool read) {
   Slot* slot = find(tile);
   if (slot) {
     DSJ_CHECK(slot->state != State::Held);
-    wait(*slot);  // its read; or its write, whose content is here still
+    wait(*slot);  // its read, or its write: either way the bytes are here
   } else {
     slot = &free_slot();
     if (read) {
@@ -95,7 +95,7 @@ void TileCache::release(int tile, bool changed) {
 bool TileCache::prefetch(int tile) {
   if (!options_.read_ahead || tile >= static_cast<int>(tiles_.size())) return false;
   if (find(tile)) return true;
-  // Of several writes under way the oldest has had the time of a whole tile.
+  // Of two writes in flight the older has already had a tile's time: waiting for it is short.
   const auto free = std::ranges::count(slots_, State::Free, &Slot::state);
   const auto writes = std::ranges::count(slots_, State::Writing, &Slot::state);
   if (free == 0 && writes < 2) return false;

@@ -1,5 +1,5 @@
-// A few tiles of a block file in memory: read ahead, held while somebody computes on them, written
-// behind. The memory is taken once; nothing else of the file is ever in memory.
+// A few tiles of a block file in memory: read ahead of use, held during it, written behind it. The
+// memory is allocated once; no more of the file than these tiles is ever in memory.
 //
 // One thread. Every call may throw StorageError, which names the ds_config key, the path and the
 // bytes.
@@ -19,7 +19,7 @@
 namespace dsj::zero {
 
 struct TileSpec {
-  int64_t offset = 0, bytes = 0;  ///< in the file; multiples of aio::kAlign
+  int64_t offset = 0, bytes = 0;  ///< place in the file, multiples of aio::kAlign
 };
 
 struct TileCacheOptions {
@@ -37,20 +37,21 @@ class TileCache {
             const TileCacheOptions& options);
   ~TileCache();
 
-  /// The tile's bytes, until release(). Waits for its read, which prefetch() may have begun.
-  /// `read` false: the content does not matter. At most `slots` tiles are held at a time.
+  /// The tile's bytes, valid until release(). Waits for its read, which prefetch() may have
+  /// started. `read` false: the content does not matter. At most `slots` tiles can be held.
   std::span<std::byte> acquire(int tile, bool read);
-  /// `changed`: starts writing it.
+  /// `changed`: starts writing the tile.
   void release(int tile, bool changed);
-  /// Starts reading a tile if there is such a tile and a slot is free, or held by the older of two
-  /// writes.
+  /// Starts reading a tile. False, and nothing is done: there is no such tile, read_ahead is off,
+  /// or no slot can be had. A slot can be had if it is free, or if two writes are in flight (it
+  /// waits for the older one).
   bool prefetch(int tile);
 
   /// The order in which a step will acquire tiles, for read_ahead().
   void set_order(std::vector<int> tiles);
-  /// The next step begins: read_ahead() starts from the first tile of the order.
+  /// A new step begins: read_ahead() starts again at the first tile of the order.
   void rewind();
-  /// Starts reading what comes next in the order, as far as slots are free.
+  /// Starts reading the next tiles of the order into slots that are free or only being written.
   void read_ahead();
 
  private:
@@ -63,7 +64,7 @@ class TileCache {
     int64_t age = 0;
   };
   Slot* find(int tile);
-  /// A slot that is free, or becomes so by waiting: the oldest write, then the oldest read.
+  /// A free slot. If there is none: waits for the oldest write, else for the oldest read.
   Slot& free_slot();
   void start_read(Slot& slot, int tile);
   void wait(Slot& slot);
@@ -73,9 +74,9 @@ class TileCache {
   std::vector<at::Tensor> memory_;
   std::vector<Slot> slots_;
   std::vector<int> order_;
-  size_t next_ = 0;  ///< of order_: the next to be acquired
+  size_t next_ = 0;  ///< index into order_: the next tile to acquire
   int64_t clock_ = 0;
-  std::unique_ptr<aio::BlockFile> file_;  ///< closed first: it waits for what is under way
+  std::unique_ptr<aio::BlockFile> file_;  ///< destroyed first: waits for I/O in flight
 };
 
 }  // namespace dsj::zero

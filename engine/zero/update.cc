@@ -12,8 +12,8 @@
 namespace dsj::zero {
 namespace {
 
-/// Elements per task: large enough to hide the fork, small enough for the tile's temporaries to
-/// stay in L2.
+/// Elements per task: large enough to hide the cost of a task, small enough that the tile's
+/// temporaries stay in L2.
 constexpr int64_t kTile = 1 << 15;
 constexpr int64_t kDeviceTile = 1 << 22;  ///< bounds the temporaries on an accelerator
 
@@ -45,7 +45,7 @@ void adam(const optim::AdamRule& r, double grad_scale, const UpdateSpan& span) {
   });
 }
 
-/// Calls f(tile index, the span's tile) for every tile; on the CPU by all threads.
+/// Calls f(tile index, the tile's span) for every tile; on the CPU on all threads.
 template <typename F>
 void for_tiles(const UpdateSpan& span, F f) {
   const int64_t tile = span.p.is_cpu() ? kTile : kDeviceTile;
@@ -76,7 +76,7 @@ void update_span(const optim::Update& update, const UpdateSpan& span, double coe
 }
 
 LambSums lamb_moments(const optim::Update& update, const UpdateSpan& span) {
-  // One sum per tile, added in order: the same whatever the number of threads.
+  // One sum per tile, added in order: the result does not depend on the number of threads.
   const int64_t tile = span.p.is_cpu() ? kTile : kDeviceTile;
   std::vector<LambSums> sums((span.p.numel() + tile - 1) / tile);
   for_tiles(span, [&](int64_t i, const UpdateSpan& part) {

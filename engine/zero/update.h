@@ -1,6 +1,6 @@
-// One optimizer update over a run of elements, whatever tier its tensors lie on: fast kernels on
-// the CPU where there are some, tiles of ATen operations elsewhere; and the plain ATen form as
-// oracle. No collective, no knowledge of flats.
+// One optimizer update over a run of elements, on whatever device its tensors lie: fast kernels
+// on the CPU where there are some, else ATen operations tile by tile. The plain ATen form is the
+// oracle. Not collective; knows nothing of flats.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@
 
 namespace dsj::zero {
 
-/// The tensors of a run of n elements; all on one device, contiguous, 1-d.
+/// The tensors of a run of n elements: all on one device, contiguous, 1-d.
 struct UpdateSpan {
   at::Tensor p;                        ///< fp32 master [n]
   at::Tensor grad;                     ///< fp32, bf16 or fp16 [n]; only read
@@ -19,18 +19,18 @@ struct UpdateSpan {
   at::Tensor low = {};                 ///< undefined, or the 16-bit copy of p [n], written too
 };
 
-/// Applies `update`. `coefficient`: LAMB's of the parameter that the run belongs to (others: 1);
-/// its moments must have been updated by lamb_moments() before. The result does not depend on the
-/// number of threads, nor on how a run was cut, except by a last bit of vector against scalar code
-/// in ATen.
+/// Applies `update`. `coefficient`: LAMB's for the parameter that the run belongs to (1 for other
+/// optimizers); lamb_moments() must have updated its moments before. The result does not depend on
+/// the number of threads. How the run is cut changes at most a last bit, where ATen's vector and
+/// scalar code differ.
 void update_span(const optim::Update& update, const UpdateSpan& span, double coefficient = 1);
 
-/// The same as whole-run ATen operations: readable, slow, any device.
+/// The same as ATen operations on the whole run: readable, slow, any device.
 void update_span_reference(const optim::Update& update, const UpdateSpan& span,
                            double coefficient = 1);
 
-/// Sums of squares of a run of one parameter, in double: what lamb_coefficient() takes once summed
-/// over the parameter's runs (and ranks).
+/// Sums of squares over a run of one parameter, in double. lamb_coefficient() takes their sum over
+/// the parameter's runs and ranks.
 struct LambSums {
   double parameter = 0, update = 0;
 };

@@ -1,4 +1,4 @@
-// The rules of engine/optim/optimizer.h as ATen operations, one after another as written there.
+// The rules of engine/optim/optimizer.h as ATen operations, in the order written there.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -12,7 +12,7 @@ namespace {
 
 using namespace optim;  // NOLINT: the rules
 
-/// What a rule sees: the fp32 gradient is its own, to change at will.
+/// What a rule sees. The fp32 gradient is a copy that the rule may change.
 struct Elements {
   at::Tensor p, g;
   std::span<const at::Tensor> states;
@@ -154,7 +154,7 @@ void apply(const RpropRule& r, const Elements& e) {
   previous.copy_(e.g);
 }
 
-/// fp32 and scaled, a copy.
+/// A copy in fp32, times `scale`.
 at::Tensor scaled(const at::Tensor& grad, double scale) {
   return grad.to(at::kFloat).mul(scale);
 }

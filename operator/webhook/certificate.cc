@@ -64,7 +64,7 @@ bool set_subject(X509* certificate, const std::string& common_name) {
   return add("O", kAuthorityOrganization) && add("CN", common_name);
 }
 
-/// Without extensions and signature.
+/// A certificate without extensions and signature.
 Certificate blank(EVP_PKEY* key, const std::string& common_name, WallTime from, WallTime to) {
   Certificate certificate(X509_new());
   const Serial serial(BN_new());
@@ -151,7 +151,7 @@ std::vector<Authority> read_authorities(const std::string& pem) {
   for (;;) {
     const Certificate certificate(PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
     if (!certificate) {
-      // At the end "no start line"; in the middle a block that is none: on with what follows it.
+      // "no start line" at the end; in the middle a block that is no certificate: go on behind it.
       const bool end = BIO_pending(bio.get()) == 0;
       ERR_clear_error();
       if (end) return authorities;

@@ -1,4 +1,4 @@
-// Authorities and server certificates of the webhook, EC P-256, in memory only.
+// The webhook's authorities and server certificates: EC P-256, in memory only.
 #pragma once
 
 #include <chrono>
@@ -11,11 +11,11 @@ namespace dsj::op {
 
 using WallTime = std::chrono::system_clock::time_point;
 
-/// The organization in the subject of our authorities: what tells them from others' in a bundle.
+/// The organization in the subject of our authorities. It tells ours from others' in a bundle.
 inline constexpr char kAuthorityOrganization[] = "dsj-operator webhook";
 
-/// A server's certificate with the authority that signed it. The authority's key signed this one
-/// certificate and is gone.
+/// A server's certificate and the authority that signed it. The authority's key signed this one
+/// certificate and was thrown away.
 struct ServerCertificate {
   std::string authority_pem;
   std::string chain_pem;  ///< the server's certificate
@@ -23,11 +23,11 @@ struct ServerCertificate {
   WallTime not_after;
 };
 
-/// The authorities' common name: the identity's last 64 characters (X.520 allows no more).
+/// The common name of our authorities: the last 64 characters of the identity (X.520's limit).
 std::string common_name_of(const std::string& identity);
 
-/// For these names (DNS names or IP addresses), valid from an hour before `now`, because clocks
-/// differ, to `now` + `lifetime`. `identity`: of this process.
+/// A certificate for `names` (DNS names or IP addresses). Valid from one hour before `now`, because
+/// clocks differ, to `now` + `lifetime`. `identity`: this process's. Internal: OpenSSL fails.
 Result<ServerCertificate> issue_certificate(const std::vector<std::string>& names,
                                             const std::string& identity, WallTime now,
                                             std::chrono::seconds lifetime);
@@ -36,11 +36,11 @@ Result<ServerCertificate> issue_certificate(const std::vector<std::string>& name
 struct Authority {
   std::string pem;
   bool ours = false;     ///< by its organization
-  std::string identity;  ///< common name; of ours only
+  std::string identity;  ///< common name; set for ours only
   WallTime not_after;
 };
 
-/// What can be read of PEM text, in its order; anything else in it is left out.
+/// The authorities in PEM text, in its order. What cannot be read is left out.
 std::vector<Authority> read_authorities(const std::string& pem);
 
 }  // namespace dsj::op

@@ -15,7 +15,7 @@ using Severity = Finding::Severity;
 constexpr char kApi[] = "admission.k8s.io/v1";
 constexpr char kReviewKind[] = "AdmissionReview";
 constexpr size_t kErrorsShown = 50;
-/// The API server cuts a longer warning.
+/// The API server cuts longer warnings.
 constexpr size_t kWarningBytesMax = 256;
 
 const json& at(const json& object, const char* pointer) {
@@ -62,7 +62,7 @@ void compare(const json& before, const json& after, std::vector<Finding>& findin
   }
 }
 
-/// What changes nothing any more, or more than one may expect.
+/// A note about an edit that changes nothing any more, or more than one may expect.
 std::string note_of(const json& before, const json& after) {
   const std::string phase = text_at(before, "/status/phase");
   if (phase == "Complete" || phase == "Failed") {

@@ -1,7 +1,7 @@
-// An AdmissionReview in, its answer out: whether a DeepSpeedJob may be stored, with everything that
-// is wrong with it at once, as `dsj validate` says it. Pure; it reads nothing, neither files nor
-// the API server: whoever reaches the port learns no more than he sent. A ds_config in a ConfigMap
-// is left to the operator (condition Accepted).
+// An AdmissionReview in, its answer out: whether a DeepSpeedJob may be stored, with all its
+// findings at once, as in `dsj validate`. Pure. It reads neither files nor the API server, so a
+// caller learns nothing that it did not send. A ds_config in a ConfigMap is left to the operator
+// (condition Accepted).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -16,12 +16,12 @@ struct Reviewed {
   nlohmann::json answer;  ///< an AdmissionReview with a response
 };
 
-/// `text` is the body of the API server's request. BadInput: it is no AdmissionReview of version
-/// admission.k8s.io/v1, or none of a DeepSpeedJob.
+/// `text`: the body of the API server's request. BadInput: it is not an AdmissionReview of
+/// admission.k8s.io/v1, or not of a DeepSpeedJob.
 ///
-/// Errors refuse; what is known and not built, or has no effect, is a warning. On an update only
-/// what the edit brought refuses: an error that the stored object has, too, is a warning, so that a
-/// job can still be suspended, labelled and deleted after the checks have become stricter.
+/// Errors refuse. What is known but not built, or has no effect, is a warning. On an update only
+/// new errors refuse: one that the stored object has already is a warning, so that a job can still
+/// be suspended, labelled and deleted after the checks have become stricter.
 Result<Reviewed> review(const std::string& text);
 
 }  // namespace dsj::op

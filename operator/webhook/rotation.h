@@ -1,5 +1,5 @@
-// When the webhook's certificate is made anew, which one is shown, and what the bundle of
-// authorities should hold. Decisions only, of what was seen and the time (webhook.h acts).
+// When the webhook's certificate is renewed, which one is in use, and what the bundle of
+// authorities should hold. It only decides, from what was seen and the time; webhook.h acts.
 #pragma once
 
 #include <optional>
@@ -10,20 +10,19 @@
 
 namespace dsj::op {
 
-/// The least writes that keep a certificate fresh: a job's admission must not depend on more than
-/// one write a day.
+/// Long enough that fresh certificates cost one write a day: admission must not depend on more.
 inline constexpr std::chrono::hours kLifetime{48};
-inline constexpr std::chrono::hours kRenewBefore{24};  ///< before the end of the one that is shown
-/// From a bundle that has the next authority until its certificate is shown: other API servers
-/// hear of it by their watches.
+inline constexpr std::chrono::hours kRenewBefore{24};  ///< before the end of the certificate in use
+/// How long after the bundle has the next authority its certificate is used: other API servers
+/// learn of the bundle by their watches.
 inline constexpr std::chrono::minutes kSpread{2};
-/// More of ours than this in a bundle: those that end first go. Pods that are replaced in a loop
-/// must not fill the object.
+/// The most authorities of ours in a bundle; beyond it those that end first are dropped. Pods that
+/// are replaced in a loop must not fill the object.
 inline constexpr size_t kAuthoritiesMax = 64;
 
-/// What a bundle should be: what is in it and lives, in its order, then those of `own` that are not
-/// there yet. Dropped are what cannot be read, what has ended, and what this identity had before.
-/// Merging again changes nothing, so that replicas do not write for ever.
+/// What a bundle should be: its valid authorities in their order, then those of `own` that it
+/// lacks. It drops what cannot be read, what has expired, and what this identity had before.
+/// Merging again changes nothing, so replicas do not write forever.
 std::string merge_bundle(const std::string& seen, const std::string& identity,
                          const std::vector<std::string>& own, WallTime now);
 
@@ -31,15 +30,15 @@ class Rotation {
  public:
   Rotation(std::vector<std::string> names, std::string identity);
 
-  /// Makes what is due: the first certificate, or the next one. true: another one is to be shown.
-  /// Internal: OpenSSL fails.
+  /// Makes the first certificate, or the next one when it is due. True: the certificate in use has
+  /// changed. Internal: OpenSSL fails.
   Result<bool> advance(WallTime now);
-  /// The authorities that must be in the bundle; after advance().
+  /// The authorities that must be in the bundle. Call after advance().
   std::vector<std::string> wanted() const;
-  /// The bundle has all of wanted(), read or written at `now`. true: another certificate is to be
-  /// shown.
+  /// The bundle has all of wanted(), as read or written at `now`. True: the certificate in use has
+  /// changed.
   bool published(WallTime now);
-  /// After the first advance().
+  /// The certificate in use. Call after the first advance().
   const ServerCertificate& shown() const { return *shown_; }
 
  private:

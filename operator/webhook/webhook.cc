@@ -17,7 +17,8 @@ namespace {
 using kube::Milliseconds;
 using nlohmann::json;
 
-/// Whoever wiped the bundle is answered within this time. A read, and a write only when it changed.
+/// How often the bundle is checked, in case somebody wiped it: a read, and a write only if it
+/// changed.
 constexpr Milliseconds kLook{60'000};
 constexpr int kConflictsMax = 10;
 
@@ -37,7 +38,7 @@ std::string encoded(std::string text) {
   return out;
 }
 
-/// Empty when it is no base64.
+/// Empty: not base64.
 std::string decoded(std::string text) {
   std::string out(text.size() / 4 * 3 + 3, '\0');
   const int size = EVP_DecodeBlock(bytes(out), bytes(text), static_cast<int>(text.size()));
@@ -99,7 +100,7 @@ struct Webhook::State {
   WebhookOptions options;
   kube::Client& client;
   kube::Clock& clock;
-  Rotation rotation;  ///< of the publishing thread
+  Rotation rotation;  ///< publishing thread only
   std::mutex mutex;
   std::shared_ptr<boost::asio::ssl::context> context;
   std::atomic<bool> tried = false;
@@ -172,7 +173,8 @@ Result<std::unique_ptr<Webhook>> Webhook::start(WebhookOptions options, kube::Cl
     return std::unexpected(made.error());
   }
   DSJ_TRY_STATUS(state->show());
-  // The idle time is longer than the API server's own, so that it ends a connection and not we.
+  // The idle time is longer than the API server's own, so that it closes a connection and we do
+  // not.
   const HttpLimits limits{.body_bytes = kReviewBytesMax,
                           .request = Milliseconds(5'000),
                           .idle = Milliseconds(120'000),

@@ -1,6 +1,7 @@
-// The admission webhook as it runs: an HTTPS server that answers reviews, and a thread that keeps
-// its authority in the caBundle of the ValidatingWebhookConfiguration. No Secret holds a key: each
-// replica has its own, in memory. Every replica serves, leader or not: a review needs no cluster.
+// The admission webhook: an HTTPS server that answers reviews, and a thread that keeps its
+// authority in the caBundle of the ValidatingWebhookConfiguration. No Secret holds a key: each
+// replica has its own, in memory. Every replica serves, leader or not, because a review needs no
+// cluster.
 #pragma once
 
 #include <functional>
@@ -16,27 +17,28 @@ namespace dsj::op {
 
 inline constexpr int kWebhookPort = 29403;
 inline constexpr char kWebhookPath[] = "/validate";
-/// Object and old object at most, in one request; a stored object has at most 1.5 MiB.
+/// The most bytes of a request, which holds object and old object; a stored object has at most 1.5
+/// MiB.
 inline constexpr size_t kReviewBytesMax = 4 << 20;
 
 struct WebhookOptions {
   std::string address;             ///< "0.0.0.0:29403"
   std::string configuration;       ///< the ValidatingWebhookConfiguration's name
-  std::vector<std::string> names;  ///< that the API server calls: "SERVICE.NAMESPACE.svc"
-  std::string identity;            ///< of this process; the same after a restart of its container
+  std::vector<std::string> names;  ///< the names that the API server calls: "SERVICE.NAMESPACE.svc"
+  std::string identity;            ///< this process's; the same after a restart of its container
 };
 
 class Webhook {
  public:
-  /// Listens and begins to publish. `reviewed` is called for each answer, on the server's thread.
+  /// Listens and starts to publish. `reviewed` is called for each answer, on the server's thread.
   /// Environment: the port is taken.
   static Result<std::unique_ptr<Webhook>> start(WebhookOptions options, kube::Client& client,
                                                 kube::Clock& clock,
                                                 std::function<void(bool allowed)> reviewed);
   ~Webhook();
   int port() const;
-  /// The bundle has the authority, or the first attempt to put it there failed (which was logged):
-  /// a replica that nobody can call must not keep jobs from running.
+  /// The bundle has the authority, or the first attempt to put it there failed (and was logged): a
+  /// replica that cannot be called must not keep jobs from running.
   bool ready() const;
 
  private:
@@ -45,8 +47,8 @@ class Webhook {
   std::unique_ptr<State> state_;
 };
 
-/// What `configuration` becomes with `bundle(seen)` in each of its webhooks, as a merge patch that
-/// holds for the version that was read; null: nothing to change.
+/// A merge patch, valid for the version that was read, that puts `bundle(seen)` into each webhook
+/// of `configuration`; null: nothing changes.
 nlohmann::json bundle_patch(const nlohmann::json& configuration,
                             const std::function<std::string(const std::string&)>& bundle);
 

@@ -9,6 +9,7 @@
 #include "agent/http_transport.h"
 #include "tests/common/http/raw_http.h"
 #include "tests/agent/test_tokens.h"
+#include "tests/support/soon.h"
 
 namespace dsj::agent {
 namespace {
@@ -39,17 +40,17 @@ struct JoinTest : testing::Test {
   }
   /// The status that a beat of worker 1 gets; asked again while keys are being fetched.
   int beat(const std::string& token, const WorkerReport& report = {.worker = 1, .slots = 2}) {
-    for (int i = 0; i < 200; ++i) {
-      const std::string body = to_text(report);
+    int status = 0;
+    const std::string body = to_text(report);
+    EXPECT_TRUE(soon([&] {
       const std::string answer = raw_http(
           server->endpoint().port,
           "POST /v1/beat HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " +
               token + "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
-      const int status = answer.size() > 12 ? std::atoi(answer.c_str() + 9) : 0;
-      if (status != 503 || api_away) return status;
-      std::this_thread::sleep_for(Time(10));
-    }
-    return -1;
+      status = answer.size() > 12 ? std::atoi(answer.c_str() + 9) : 0;
+      return status != 503 || api_away;
+    }));
+    return status;
   }
   nlohmann::json own() const { return pod_claims("tune-worker-1-1", kNow); }
   nlohmann::json own_with(const char* name, nlohmann::json value) const {
@@ -123,7 +124,7 @@ TEST_F(JoinTest, RotatedKeysAreFetched) {
   EXPECT_EQ(beat(key.sign(own())), 200);
   const TestKey next = TestKey::rsa("k2");
   published = {next};
-  std::this_thread::sleep_for(Time(60));
+  std::this_thread::sleep_for(Time(60));  // longer than the interval between fetches
   EXPECT_EQ(beat(next.sign(own())), 200);
   EXPECT_EQ(beat(key.sign(own())), 401) << "a key that was withdrawn, a token that was good";
 }

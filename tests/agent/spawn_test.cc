@@ -12,6 +12,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/support/soon.h"
+
 namespace dsj::agent {
 namespace {
 
@@ -30,11 +32,11 @@ ChildExit wait_for(pid_t pid) {
   EXPECT_TRUE(exit);
   return exit.value_or(ChildExit{-1, -1});
 }
-/// True when every holder of the pipe's write end is gone within 10 s.
+/// True once every holder of the pipe's write end is gone.
 bool closed_by_all(int fd) {
   pollfd entry{fd, POLLIN, 0};
   char byte;
-  return poll(&entry, 1, 10'000) == 1 && read(fd, &byte, 1) == 0;
+  return poll(&entry, 1, std::chrono::milliseconds(kLong).count()) == 1 && read(fd, &byte, 1) == 0;
 }
 
 TEST(Spawn, EnvironmentLogAndExitCode) {

@@ -6,6 +6,7 @@
 #include "agent/job_watch.h"
 #include "common/contract.h"
 #include "tests/kube/fake_api_server.h"
+#include "tests/support/soon.h"
 
 namespace dsj::agent {
 namespace {
@@ -40,13 +41,6 @@ struct PublisherTest : testing::Test {
   json status() {
     const auto all = server.objects(job_resource());
     return all.empty() ? json() : all[0].value("status", json::object());
-  }
-  static bool soon(const std::function<bool()>& holds) {
-    for (int i = 0; i < 12000; ++i) {  // three real pauses between repeats alone may take 6 s
-      if (holds()) return true;
-      std::this_thread::sleep_for(Time(5));
-    }
-    return false;
   }
   static json step(int64_t step) { return {{"report", "step"}, {"step", step}, {"loss", 1.25}}; }
   static json checkpoint(int64_t step) {
@@ -94,9 +88,8 @@ TEST_F(PublisherTest, AnOutageHidesNothingForGood) {
   server.set_fault([](const kube::Request&) { return Fault{Fault::Kind::LoseRequest}; });
   for (int64_t i = 1; i <= 1000; ++i) writer->report(step(i));  // never blocks
   writer->report(checkpoint(900));
-  std::this_thread::sleep_for(Time(100));
+  ASSERT_TRUE(soon([&] { return writer->counts().failures > 0; }));
   EXPECT_FALSE(writer->settled());
-  EXPECT_GT(writer->counts().failures, 0);
   server.set_fault([](const kube::Request&) { return Fault{}; });
   ASSERT_TRUE(soon([&] { return writer->settled(); }));
   EXPECT_EQ(status()["checkpoint"]["lastSaved"]["step"], 900);

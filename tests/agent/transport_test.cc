@@ -10,6 +10,7 @@
 #include "agent/http_transport.h"
 #include "agent/memory_transport.h"
 #include "tests/common/http/raw_http.h"
+#include "tests/support/soon.h"
 
 namespace dsj::agent {
 namespace {
@@ -20,8 +21,8 @@ Result<Directive> ask(BeatClient& client, const WorkerReport& report) {
   for (;;) {
     if (auto answer = client.receive()) return *answer;
     pollfd entry{client.ready_fd(), POLLIN, 0};
-    if (client.ready_fd() < 0 || poll(&entry, 1, 10'000) != 1) {
-      return fail(ErrorKind::Transient, "no answer within 10 s");
+    if (client.ready_fd() < 0 || poll(&entry, 1, Time(kLong).count()) != 1) {
+      return fail(ErrorKind::Transient, "no answer");
     }
   }
 }
@@ -88,7 +89,7 @@ struct HttpTest : testing::Test {
 
   /// Sends raw text; returns the first line of what comes back.
   std::string raw(const std::string& request) {
-    const std::string answer = raw_http(server->endpoint().port, request, 300);
+    const std::string answer = raw_ask(server->endpoint().port, request);
     return answer.substr(0, answer.find("\r\n"));
   }
   static std::string post(const std::string& headers, const std::string& body = "",

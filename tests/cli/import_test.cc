@@ -68,6 +68,34 @@ actor_infer:
   EXPECT_EQ(run({"roll", file, "--role", "actor_infer"}), 2);
 }
 
+TEST_F(ImportTest, RollWithoutItsCheckoutUsesPredefinedFilesAndSaysSo) {
+  const std::string text = R"(defaults: [../config/deepspeed_zero2@_here_]
+pretrain: m
+actor_train:
+  training_args: {per_device_train_batch_size: 2}
+  strategy_args: {strategy_name: deepspeed_train, strategy_config: "${deepspeed_zero2}"}
+  device_mapping: list(range(0,2))
+)";
+  fs::create_directories(folder_ / "run");
+  const std::string file = write("run/p.yaml", text), job = (folder_ / "job.yaml").string();
+  EXPECT_EQ(run({"roll", file, "--role", "actor_train", "-o", job}), 0) << err_;
+  const std::string missing = (folder_ / "config/deepspeed_zero2.yaml").string();
+  const std::string said =
+      "deepspeed_zero2: dsj's own configs/roll/deepspeed_zero2.yaml, because " + missing +
+      " is not there";
+  EXPECT_NE(err_.find("predefined: " + said), std::string::npos) << err_;
+  EXPECT_NE(read(job).find("# Predefined:\n#   " + said), std::string::npos) << read(job);
+  EXPECT_NE(read(job).find("stage: 2"), std::string::npos) << read(job);
+  EXPECT_EQ(run({job}, run_validate), 0) << out_;
+  EXPECT_EQ(run({"roll", file}), 0);
+  EXPECT_NE(err_.find("predefined: " + said), std::string::npos) << err_;
+  fs::create_directories(folder_ / "config");
+  write("config/deepspeed_zero2.yaml", "deepspeed_zero2: {zero_optimization: {stage: 1}}\n");
+  EXPECT_EQ(run({"roll", file, "--role", "actor_train", "-o", job, "--force"}), 0) << err_;
+  EXPECT_EQ(err_.find("predefined"), std::string::npos) << err_;
+  EXPECT_NE(read(job).find("stage: 1"), std::string::npos) << read(job);
+}
+
 TEST_F(ImportTest, ALineAfterDashes) {
   const std::string config = write("ds.json", R"({"train_micro_batch_size_per_gpu": "auto"})");
   const std::vector<std::string> line = {

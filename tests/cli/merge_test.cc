@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "cli/verbs.h"
+#include "test_paths.h"
 
 namespace dsj::cli {
 namespace {

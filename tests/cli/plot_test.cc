@@ -94,17 +94,53 @@ TEST(Plot, PageStandsAlone) {
   EXPECT_EQ(page.find("</script>"), page.rfind("</script>")) << "data ends no script";
 }
 
+TEST(Plot, PictureIsThePagesDrawingAlone) {
+  auto run = curves_of(line(1, "3.5") + line(2, "3.25") + line(3, "2.5"));
+  ASSERT_TRUE(run);
+  run->name = "a<b";
+  const auto alone = plot_svg({*run}, "loss");
+  ASSERT_TRUE(alone) << alone.error().to_string();
+  const std::string page = plot_page({*run});
+  const size_t begin = page.find("<polyline"), end = page.find("/>", begin);
+  EXPECT_NE(alone->find(page.substr(begin, end - begin)), std::string::npos) << "another line";
+  EXPECT_TRUE(alone->starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+  EXPECT_TRUE(alone->ends_with("</svg>\n"));
+  EXPECT_NE(alone->find("a&lt;b"), std::string::npos);
+  EXPECT_EQ(alone->find("class="), std::string::npos) << "the page's style is not there";
+
+  run->status = {{"worldSize", 2},
+                 {"training",
+                  {{"resolvedConfig",
+                    {{"precision", "bf16"},
+                     {"zero_optimization", {{"stage", 3}}},
+                     {"optimizer", {{"type", "AdamW"}}}}}}}};
+  const auto told = plot_svg({*run}, "loss");
+  ASSERT_TRUE(told);
+  EXPECT_NE(told->find(">2 ranks, ZeRO stage 3, bf16, AdamW<"), std::string::npos) << *told;
+
+  auto other = *run;
+  other.name = "other";
+  const auto two = plot_svg({*run, other}, "loss");
+  ASSERT_TRUE(two);
+  EXPECT_NE(two->find("fill=\"#dc2626\">other<"), std::string::npos) << "the key";
+  EXPECT_NE(two->find("stroke=\"#dc2626\""), std::string::npos);
+  const auto none = plot_svg({*run}, "eval_loss");
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().kind, ErrorKind::BadInput);
+}
+
 TEST(Plot, VerbWritesThePageIntoTheOutputDirectory) {
   const std::string out = testing::TempDir() + "plot-" + std::to_string(getpid());
   PosixFiles files;
   ASSERT_TRUE(files.make_dirs(out));
   ASSERT_TRUE(files.write_atomically(out + "/metrics.jsonl", line(1, "3.5") + line(2, "2.5")));
   testing::internal::CaptureStdout();
-  const std::vector<std::string> args = {out, "--ascii"};
+  const std::vector<std::string> args = {out, "--ascii", "--svg", out + "/loss.svg"};
   EXPECT_EQ(run_plot(args), 0);
   const std::string shown = testing::internal::GetCapturedStdout();
   EXPECT_NE(shown.find("loss  last 2.5000"), std::string::npos) << shown;
   EXPECT_TRUE(files.read_all(out + "/plot.html"));
+  EXPECT_TRUE(files.read_all(out + "/loss.svg"));
   const std::vector<std::string> nowhere = {out + "/nowhere"};
   EXPECT_EQ(run_plot(nowhere), 2);
   EXPECT_TRUE(files.remove_all(out));

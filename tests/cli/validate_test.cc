@@ -47,7 +47,7 @@ TEST_F(ValidateTest, AGoodFile) {
   EXPECT_EQ(run({file}), 0);
   EXPECT_EQ(out_, file + ": valid: 0 errors, 0 unsupported, 0 warnings\n");
   EXPECT_EQ(run({file, "-o", "json"}), 0);
-  EXPECT_EQ(json::parse(out_), json::parse(R"({"valid": true, "findings": []})"));
+  EXPECT_EQ(json::parse(out_), json::parse(R"({"valid": true, "findings": [], "notes": []})"));
 }
 
 TEST_F(ValidateTest, FindingsHavePathLineMessageAndHint) {
@@ -95,7 +95,41 @@ TEST_F(ValidateTest, ABareTriangleHoldsWhenSomeWorldSizeMakesItHold) {
       "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2})")}),
             1);
   EXPECT_NE(out_.find("no world size makes this hold"), std::string::npos) << out_;
-  EXPECT_EQ(run({write("c.json", "{}")}), 1);
+}
+
+TEST_F(ValidateTest, AFragmentIsValidWithANoteOfWhatTheJobHasToSet) {
+  for (const char* text : {R"({"zero_optimization": {"stage": 1}})",
+                           R"({"optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}})",
+                           R"("gradient_accumulation_steps": 4)", "{}"}) {
+    const std::string file = write("ds.json", text);
+    EXPECT_EQ(run({file}), 0) << out_;
+    EXPECT_EQ(out_,
+              file + ": note: train_micro_batch_size_per_gpu: no batch size: the job has to set it "
+                     "(spec.training.perDeviceTrainBatchSize, or "
+                     "--per_device_train_batch_size for dsj run)\n" +
+                  file + ": valid: 0 errors, 0 unsupported, 0 warnings, 1 notes\n");
+    EXPECT_EQ(run({file, "--strict", "-o", "json"}), 0);
+    const json answer = json::parse(out_);
+    EXPECT_TRUE(answer["valid"]);
+    EXPECT_EQ(answer["findings"], json::array());
+    ASSERT_EQ(answer["notes"].size(), 1u);
+    EXPECT_EQ(answer["notes"][0]["path"], "train_micro_batch_size_per_gpu");
+    EXPECT_NE(answer["notes"][0]["hint"].get<std::string>().find("perDeviceTrainBatchSize"),
+              std::string::npos);
+  }
+}
+
+TEST_F(ValidateTest, AnErrorInAFragmentStaysOneAndTheNoteIsThere) {
+  const std::string file = write("ds.json", R"({"zero_optimization": {"stage": 7}})");
+  EXPECT_EQ(run({file, "-o", "json"}), 1);
+  const json answer = json::parse(out_);
+  EXPECT_FALSE(answer["valid"]);
+  EXPECT_EQ(answer["findings"][0]["path"], "zero_optimization.stage");
+  EXPECT_EQ(answer["notes"].size(), 1u);
+  EXPECT_EQ(run({file}), 1);
+  EXPECT_NE(out_.find("not valid: 1 errors, 0 unsupported, 0 warnings, 1 notes"),
+            std::string::npos)
+      << out_;
 }
 
 TEST_F(ValidateTest, TextThatMakesNoSenseIsAFinding) {
@@ -151,6 +185,26 @@ spec:
   std::string good = text;
   good.replace(good.find("gpu: 4"), 6, "gpu: 2");
   EXPECT_EQ(run({write("good.yaml", good)}), 0) << out_;
+}
+
+TEST_F(ValidateTest, AJobWithoutABatchSizeIsRefused) {
+  const std::string file = write("job.yaml", R"(apiVersion: training.dsj.dev/v1alpha1
+kind: DeepSpeedJob
+metadata: {name: a}
+spec:
+  deepspeed:
+    config:
+      zero_optimization: {stage: 1}
+  training: {modelNameOrPath: model, dataPath: data.jsonl}
+)");
+  EXPECT_EQ(run({file, "-o", "json"}), 1);
+  const json answer = json::parse(out_);
+  EXPECT_EQ(answer["notes"], json::array());
+  json error;
+  for (const json& finding : answer["findings"])
+    if (finding["severity"] == "error") error = finding;
+  EXPECT_EQ(error["path"], "spec.deepspeed.config.train_micro_batch_size_per_gpu");
+  EXPECT_NE(error["hint"].get<std::string>().find("perDeviceTrainBatchSize"), std::string::npos);
 }
 
 }  // namespace

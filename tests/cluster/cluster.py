@@ -7,7 +7,8 @@
   cluster.py down                  end every process and remove its state
   cluster.py status                what runs, with its memory
   cluster.py env                   shell words: eval "$(cluster.py env)" sets KUBECONFIG, DSJ_CLUSTER_STATE and PATH
-  cluster.py build [NAME...]       build programs into the cache (without a name: what --api needs)
+  cluster.py build [NAME...]       build programs into the cache. NAME: a program; api (what --api needs; the default); tools
+                                   (kubectl and helm); nodes (what --nodes needs, if this machine can have nodes)
   cluster.py restart NAME          crash a process of the control plane and start it again
   cluster.py stop NAME             crash it; `restart` or `up` brings it back
   cluster.py crash I               node I loses its power; the next `up` boots it again, its disk kept
@@ -90,10 +91,18 @@ def env(_words):
 
 
 def build(words):
-    unknown = [word for word in words if word not in programs.PROGRAMS]
+    known = [*programs.PROGRAMS, *programs.GROUPS]
+    unknown = [word for word in words if word not in known]
     if unknown:
-        raise ClusterError(f"build: {unknown} not among {' '.join(programs.PROGRAMS)}")
-    programs.need(words or programs.API)
+        raise ClusterError(f"build: {unknown} not among {' '.join(known)}")
+    for word in words or ["api"]:
+        if word == "nodes":
+            try:
+                nodes.check_machine()
+            except ClusterError as problem:
+                say(f"no programs of real nodes are built: {problem}")
+                continue
+        programs.need(programs.GROUPS.get(word, [word]))
 
 
 def run(words):

@@ -13,7 +13,7 @@ import urllib.request
 import certificates
 import processes
 import programs
-from settings import KUBECONFIG, NODE_NET, PKI, SERVICE_NET, STATE, ClusterError, say
+from settings import KUBECONFIG, LONG, NODE_NET, PKI, SERVICE_NET, STATE, ClusterError, say
 
 PARTS = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
 SHORT = {"apiserver": "kube-apiserver", "controller-manager": "kube-controller-manager", "scheduler": "kube-scheduler"}
@@ -61,7 +61,7 @@ def _ask(request):
     context = ssl.create_default_context(cafile=certificates.file("ca.crt"))
     context.load_cert_chain(certificates.file("admin.crt"), certificates.file("admin.key"))
     try:
-        with urllib.request.urlopen(request, context=context, timeout=5) as answer:
+        with urllib.request.urlopen(request, context=context, timeout=30) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode(errors="replace")
@@ -175,13 +175,13 @@ def up(controllers):
     write_kubeconfigs()
     processes.start("etcd", _etcd())
     processes.start("kube-apiserver", _apiserver())
-    processes.wait_for(180, "ready API server", ready, "kube-apiserver")
+    processes.wait_for(LONG, "ready API server", ready, "kube-apiserver")
     if controllers:
         user("controller-manager", "/CN=system:kube-controller-manager")
         user("scheduler", "/CN=system:kube-scheduler")
         processes.start("kube-controller-manager", _controller_manager())
         processes.start("kube-scheduler", _scheduler())
-        processes.wait_for(60, "service account",
+        processes.wait_for(LONG, "service account",
                            lambda: get("/api/v1/namespaces/default/serviceaccounts/default")[0] == 200,
                            "kube-controller-manager")
     say(f"control plane at {server()}")
@@ -206,7 +206,7 @@ def restart(name):
     processes.kill(name)
     processes.start_again(name)
     if name in PARTS[:2]:
-        processes.wait_for(180, "ready API server", ready, name)
+        processes.wait_for(LONG, "ready API server", ready, name)
 
 
 def rotate(name):
@@ -216,7 +216,7 @@ def rotate(name):
         with open(certificates.file("apiserver.crt"), encoding="ascii") as file:
             wanted = ssl.PEM_cert_to_DER_cert(file.read())
         address = (_address(), ports()["api"])
-        processes.wait_for(120, "new server certificate",
+        processes.wait_for(LONG, "new server certificate",
                            lambda: ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(address)) == wanted)
     elif name == "admin":
         issue_admin(again=True)

@@ -9,7 +9,7 @@ import control_plane
 import images
 import processes
 import programs
-from settings import BRIDGE, CGROUP, HERE, NODE_NET, NODES_MAX, POD_NET, SERVICE_NET, STATE, ClusterError, say
+from settings import BRIDGE, CGROUP, HERE, LONG, NODE_NET, NODES_MAX, POD_NET, SERVICE_NET, STATE, ClusterError, say
 
 TOOLS = {"ip": "iproute2", "containerd": "containerd", "runc": "runc", "ctr": "containerd", "nft": "nftables",
          "gcc": "gcc", "unshare": "util-linux"}
@@ -127,13 +127,13 @@ def _boot(number):
         render(file, f"{folder}/{file}", number)
     processes.start(name, ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "python3",
                            f"{HERE}/node_init.py", str(number)])
-    processes.wait_for(20, f"namespaces of {name}", lambda: os.path.exists(mark), name)
+    processes.wait_for(LONG, f"namespaces of {name}", lambda: os.path.exists(mark), name)
     link = f"{BRIDGE}n{number}"
     _run("ip", "link", "del", link, check=False)
     _run("ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(_first_process(number)))
     _run("ip", "link", "set", link, "master", BRIDGE, "up")
     _run("ip", "route", "replace", f"{POD_NET}.{number}.0/24", "via", f"{NODE_NET}.{10 + number}")
-    processes.wait_for(60, f"containerd of {name}", lambda: subprocess.run(
+    processes.wait_for(LONG, f"containerd of {name}", lambda: subprocess.run(
         ["ctr", "-a", _socket(number), "version"], capture_output=True, check=False).returncode == 0, name)
     for archive in images.kept():
         _load(number, archive)
@@ -154,7 +154,7 @@ def up(count):
     for number in range(1, count + 1):
         _boot(number)
     for number in range(1, count + 1):
-        processes.wait_for(120, f"ready node n{number}", lambda number=number: _ready(number), f"n{number}")
+        processes.wait_for(LONG, f"ready node n{number}", lambda number=number: _ready(number), f"n{number}")
     if count:
         _run("ip", "route", "replace", f"{SERVICE_NET}.0/16", "via", f"{NODE_NET}.11")  # this machine reaches services, too
     say(f"{count} real nodes")
@@ -164,7 +164,7 @@ def crash(number):
     first = _first_process(number)
     processes.kill(f"n{number}")
     if first:
-        processes.wait_for(20, f"end of n{number}", lambda: not os.path.exists(f"/proc/{first}/ns/pid")
+        processes.wait_for(LONG, f"end of n{number}", lambda: not os.path.exists(f"/proc/{first}/ns/pid")
                            or not processes.running(first))
 
 
@@ -186,7 +186,7 @@ def down():
     if os.path.isdir(f"/sys/class/net/{BRIDGE}"):
         _run("ip", "link", "del", BRIDGE, check=False)
     groups = glob.glob(f"{ROOT}/*/{CGROUP}") + glob.glob(f"{ROOT}/{CGROUP}")
-    processes.wait_for(20, "end of the nodes' processes", lambda: all(map(_remove_tree, groups)))
+    processes.wait_for(LONG, "end of the nodes' processes", lambda: all(map(_remove_tree, groups)))
 
 
 def _remove_tree(path):

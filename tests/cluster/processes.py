@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from settings import LOGS, STATE, ClusterError
+from settings import LOGS, LONG, STATE, ClusterError
 
 FOLDER = os.path.join(STATE, "processes")
 
@@ -71,7 +71,7 @@ def kill(name):
     number = pid(name)
     if number:
         os.kill(number, signal.SIGKILL)
-        wait_for(20, f"end of {name}", lambda: not pid(name))
+        wait_for(LONG, f"end of {name}", lambda: not pid(name))
 
 
 def forget(name):

@@ -21,6 +21,7 @@ POD_NET = f"10.{101 + 3 * NUMBER}"          # pods of node I: POD_NET.I.0/24
 SERVICE_NET = f"10.{102 + 3 * NUMBER}.0"    # the first 256 of the services' /16
 CGROUP = f"dsj-cluster-{NUMBER}"
 NODES_MAX = 9
+LONG = 600  # seconds: bounds what an event decides
 
 
 class ClusterError(Exception):

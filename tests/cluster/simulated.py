@@ -4,7 +4,7 @@ import json
 import control_plane
 import processes
 import programs
-from settings import KUBECONFIG
+from settings import KUBECONFIG, LONG
 
 MARK = "kwok.x-k8s.io/node"
 CAPACITY = {"cpu": "96", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": "8"}
@@ -35,7 +35,7 @@ def up(count, tainted):
                              "--node-lease-duration-seconds=40"])
     for index in range(count):
         control_plane.create("/api/v1/nodes", _node(index, tainted))
-    processes.wait_for(180, "simulated nodes", lambda: ready() >= count, "kwok")
+    processes.wait_for(LONG, "simulated nodes", lambda: ready() >= count, "kwok")
 
 
 def down():

@@ -11,12 +11,12 @@
 #include <thread>
 
 #include "kube/connection.h"
+#include "tests/support/soon.h"
 
 namespace dsj::kube {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
 /// One request after another: reads a head, sends the next text, and closes or keeps the
 /// connection.
@@ -25,7 +25,7 @@ class ScriptedServer {
   struct Answer {
     std::string text;
     bool close = true;
-    milliseconds before{0};
+    bool held = false;  ///< until let_go()
   };
   explicit ScriptedServer(std::deque<Answer> answers) : answers_(std::move(answers)) {
     listener_ = ::socket(AF_INET, SOCK_STREAM, 0);
@@ -40,6 +40,7 @@ class ScriptedServer {
     thread_ = std::thread([this] { run(); });
   }
   ~ScriptedServer() {
+    let_go();
     ::shutdown(listener_, SHUT_RDWR);
     thread_.join();
     ::close(listener_);
@@ -49,7 +50,8 @@ class ScriptedServer {
     EXPECT_TRUE(made) << made.error().to_string();
     return std::move(*made);
   }
-  std::atomic<int> connections = 0;
+  void let_go() { released_.test_and_set(), released_.notify_all(); }
+  std::atomic<int> connections = 0, asked = 0, closed = 0;
   std::vector<std::string> heads;  ///< read them after the server has gone
 
  private:
@@ -60,6 +62,7 @@ class ScriptedServer {
       ++connections;
       serve(peer);
       ::close(peer);
+      ++closed;
     }
   }
   void serve(int peer) {
@@ -73,7 +76,8 @@ class ScriptedServer {
       heads.push_back(head);
       const Answer answer = answers_.front();
       answers_.pop_front();
-      std::this_thread::sleep_for(answer.before);
+      ++asked;
+      if (answer.held) released_.wait(false);
       (void)!::send(peer, answer.text.data(), answer.text.size(), MSG_NOSIGNAL);
       if (answer.close) return;
     }
@@ -81,6 +85,7 @@ class ScriptedServer {
   std::deque<Answer> answers_;
   int listener_ = -1;
   uint16_t port_ = 0;
+  std::atomic_flag released_;
   std::thread thread_;
 };
 
@@ -116,7 +121,7 @@ TEST(ApiTransport, DoesNotUseAConnectionThatWasClosed) {
   for (int i = 0; i < 3; ++i) {
     const auto answer = transport->call({.path = "/"}, Cancel());
     EXPECT_TRUE(answer) << answer.error().message;
-    std::this_thread::sleep_for(milliseconds(50));
+    EXPECT_TRUE(soon([&] { return server.closed == i + 1; }));
   }
   EXPECT_EQ(server.connections, 3);
 }
@@ -132,7 +137,7 @@ TEST(ApiTransport, AnAnswerThatBreaksOffIsCut) {
 }
 
 TEST(ApiTransport, ALateAnswerIsATimeout) {
-  ScriptedServer server({{kOk, true, milliseconds(400)}});
+  ScriptedServer server({{kOk, true, true}});
   const auto answer =
       server.transport()->call({.path = "/", .timeout = milliseconds(100)}, Cancel());
   ASSERT_FALSE(answer);
@@ -140,15 +145,13 @@ TEST(ApiTransport, ALateAnswerIsATimeout) {
 }
 
 TEST(ApiTransport, ACallIsCancelledWhileItWaits) {
-  ScriptedServer server({{kOk, true, milliseconds(400)}});
+  ScriptedServer server({{kOk, true, true}});
   Cancel cancel;
   std::thread other([&] {
-    std::this_thread::sleep_for(milliseconds(50));
+    EXPECT_TRUE(soon([&] { return server.asked == 1; }));
     cancel.cancel();
   });
-  const auto start = steady_clock::now();
-  const auto answer = server.transport()->call({.path = "/"}, cancel);
-  EXPECT_LT(steady_clock::now() - start, milliseconds(350));
+  const auto answer = server.transport()->call({.path = "/", .timeout = kLong}, cancel);
   ASSERT_FALSE(answer);
   EXPECT_EQ(answer.error().kind, NetError::Kind::Cancelled);
   other.join();
@@ -160,11 +163,11 @@ TEST(ApiTransport, LinesComeAsTheyAre) {
   ASSERT_TRUE(opened) << opened.error().message;
   ASSERT_TRUE(opened->lines);
   for (const char* wanted : {"one", "two", "", "three"}) {
-    const auto line = opened->lines->next(std::chrono::seconds(5));
+    const auto line = opened->lines->next(kLong);
     ASSERT_TRUE(line && *line);
     EXPECT_EQ(**line, wanted);
   }
-  const auto end = opened->lines->next(std::chrono::seconds(5));
+  const auto end = opened->lines->next(kLong);
   ASSERT_TRUE(end);
   EXPECT_FALSE(*end);
 }
@@ -173,8 +176,8 @@ TEST(ApiTransport, AStreamThatBreaksOffIsCut) {
   ScriptedServer server({{kStream + "4\r\none\n\r\n9\r\ntw"}});
   auto opened = server.transport()->open({.path = "/"}, Cancel());
   ASSERT_TRUE(opened && opened->lines);
-  EXPECT_EQ(**opened->lines->next(std::chrono::seconds(5)), "one");
-  const auto cut = opened->lines->next(std::chrono::seconds(5));
+  EXPECT_EQ(**opened->lines->next(kLong), "one");
+  const auto cut = opened->lines->next(kLong);
   ASSERT_FALSE(cut);
   EXPECT_EQ(cut.error().kind, NetError::Kind::Cut);
 }

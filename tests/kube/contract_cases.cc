@@ -151,17 +151,13 @@ Json widget(ContractWorld& w, const std::string& name) {
                        {"metadata", {{"name", name}}},
                        {"spec", {{"size", 1}}},
                        {"status", {{"step", 7}}}};
-  for (int i = 0; i < 300; ++i) {  // the server begins to serve a new kind some moments later
-    const auto widget = w.client.create(kWidgets, w.ns, object);
-    if (widget) return *widget;
-    if (widget.error().kind != Kind::NotFound) {
-      ADD_FAILURE() << widget.error().to_string();
-      return {};
-    }
-    std::this_thread::sleep_for(Milliseconds(100));
-  }
-  ADD_FAILURE() << "the kind is never served";
-  return {};
+  ApiResult<Json> widget = std::unexpected(ApiError{});
+  EXPECT_TRUE(soon([&] {  // the server begins to serve a new kind some moments later
+    widget = w.client.create(kWidgets, w.ns, object);
+    return widget || widget.error().kind != Kind::NotFound;
+  })) << "the kind is never served";
+  EXPECT_TRUE(widget) << (widget ? "" : widget.error().to_string());
+  return widget.value_or(Json());
 }
 
 Json widget_status(const std::string& name, int step) {
@@ -318,7 +314,7 @@ void a_table_is_watched(ContractWorld& w) {
   ASSERT_TRUE(lines) << lines.error().to_string();
   ASSERT_TRUE(w.client.create(kMaps, w.ns, config_map("a")));
   ASSERT_TRUE(w.client.create(kMaps, w.ns, config_map("b")));
-  const auto line = (*lines)->next(Milliseconds(20'000));
+  const auto line = (*lines)->next(kLong);
   ASSERT_TRUE(line && *line);
   const Json event = Json::parse(**line);
   EXPECT_EQ(event["type"], "ADDED");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/kube/contract_cases.h"
+#include "tests/support/soon.h"
 
 namespace dsj::kube::testing {
 

@@ -134,6 +134,7 @@ class FakeApiServer::Stream final : public LineStream {
   ~Stream() override {
     const std::lock_guard lock(server_.mutex_);
     --server_.watches_;
+    server_.told_.erase(this);
   }
 
   std::expected<std::optional<string>, NetError> next(Milliseconds idle) override {
@@ -153,6 +154,7 @@ class FakeApiServer::Stream final : public LineStream {
         return R"({"type":"ERROR","object":)" + gone.body + "}";
       }
       if (auto line = event()) return line;
+      server_.told_[this] = server_.version_;
       const bool over = std::chrono::steady_clock::now() >= end_;
       if (over && ended_) return std::nullopt;
       if (over || bookmark_ != server_.bookmark_) {
@@ -726,6 +728,12 @@ void FakeApiServer::send_bookmarks() {
   const std::lock_guard lock(mutex_);
   ++bookmark_;
   changed_.notify_all();
+}
+
+bool FakeApiServer::watches_have_told() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(told_.size()) == watches_ &&
+         std::ranges::all_of(told_, [&](const auto& one) { return one.second == version_; });
 }
 
 int FakeApiServer::watches() const {

@@ -53,6 +53,8 @@ class FakeApiServer final : public Transport {
   void send_bookmarks();
   /// Open watches.
   int watches() const;
+  /// Each open watch has told all that has happened and was asked for more.
+  bool watches_have_told() const;
   int64_t requests(const std::string& method) const;
 
   // ---- the truth, past the client
@@ -111,6 +113,7 @@ class FakeApiServer final : public Transport {
   std::deque<Change> history_;
   int64_t version_ = 100, compacted_ = 100, uids_ = 0, bookmark_ = 0, cuts_ = 0;
   int watches_ = 0;
+  std::map<const Stream*, int64_t> told_;  ///< the version up to which an open watch has told all
   std::function<Fault(const Request&)> fault_;
   std::function<std::chrono::sys_seconds()> wall_;
   std::map<std::string, int64_t> requests_;

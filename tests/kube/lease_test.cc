@@ -6,6 +6,7 @@
 
 #include "tests/kube/fake_api_server.h"
 #include "tests/kube/fake_clock.h"
+#include "tests/support/soon.h"
 
 namespace dsj::kube::testing {
 namespace {
@@ -135,10 +136,7 @@ TEST(LeaseThread, LeadsAndReleasesOnItsWayOut) {
   first.retry = Milliseconds(20);
   {
     LeaseThread lease(client, system_clock(), first, [&](bool) { ++changes; });
-    for (int i = 0; i < 500 && !lease.leads(); ++i) {
-      std::this_thread::sleep_for(Milliseconds(10));
-    }
-    EXPECT_TRUE(lease.leads());
+    EXPECT_TRUE(soon([&] { return lease.leads(); }));
     EXPECT_EQ(server.objects(resources::leases())[0]["spec"]["holderIdentity"], "first");
   }
   EXPECT_EQ(changes, 2);

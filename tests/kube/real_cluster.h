@@ -15,6 +15,8 @@
 #include "kube/access.h"
 #include "kube/api_transport.h"
 #include "kube/client.h"
+#include "test_paths.h"
+#include "tests/support/soon.h"
 
 namespace dsj::kube::testing {
 
@@ -45,14 +47,6 @@ class RealCluster : public ::testing::Test {
   }
   void TearDown() override {
     if (client_) (void)client_->remove(resources::namespaces(), "", ns_);
-  }
-
-  static bool soon(const std::function<bool()>& holds) {
-    for (int i = 0; i < 600; ++i) {
-      if (holds()) return true;
-      std::this_thread::sleep_for(Milliseconds(50));
-    }
-    return false;
   }
 
   std::unique_ptr<Transport> transport_;

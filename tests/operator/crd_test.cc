@@ -8,6 +8,7 @@
 #include "common/jobspec/yaml.h"
 #include "common/training_args.h"
 #include "operator/own_status.h"
+#include "test_paths.h"
 
 namespace dsj::op {
 namespace {

@@ -13,29 +13,25 @@
 #include "operator/events.h"
 #include "tests/kube/fake_api_server.h"
 #include "tests/operator/world.h"
+#include "tests/support/soon.h"
 
 namespace dsj::op::testing {
 namespace {
 
 using ::testing::HasSubstr;
 
-int free_port() {
+/// A port of an own part of 127/8, where no program beside this one takes it meanwhile.
+std::string free_address() {
+  const std::string host = "127." + std::to_string(1 + getpid() / 250 % 250) + "." +
+                           std::to_string(1 + getpid() % 250) + ".1";
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in name{.sin_family = AF_INET};
-  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(inet_pton(AF_INET, host.c_str(), &name.sin_addr), 1);
   socklen_t size = sizeof name;
   EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&name), size), 0);
   EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size), 0);
   close(fd);
-  return ntohs(name.sin_port);
-}
-
-bool soon(const std::function<bool()>& holds) {
-  for (int i = 0; i < 400; ++i) {
-    if (holds()) return true;
-    std::this_thread::sleep_for(Milliseconds(50));
-  }
-  return false;
+  return host + ":" + std::to_string(ntohs(name.sin_port));
 }
 
 TEST(RunOperator, LeadsWorksAnswersAndStopsCleanly) {
@@ -43,7 +39,7 @@ TEST(RunOperator, LeadsWorksAnswersAndStopsCleanly) {
   server.serve(jobs_resource(), true);
   kube::Client user(server, kube::system_clock());
   Options options;
-  const std::string address = "127.0.0.1:" + std::to_string(free_port());
+  const std::string address = free_address();
   options.health_address = address;
   options.identity = "one";
   kube::Cancel stop;

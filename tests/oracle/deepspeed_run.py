@@ -2,7 +2,8 @@
 """Runs Python DeepSpeed step by step and records what scripts/golden_table.py compares with.
 
 Usage: deepspeed_run.py CASES.json --models DIRECTORY -o DIRECTORY [--only REGEX]
-CASES.json: {"NAME": {"model": "tiny-qwen2", "data": "data.json", "world": 2, "ds_config": {...}}, ...}; MODELS holds the
+CASES.json: {"NAME": {"model": "tiny-qwen2", "data": "data.json", "world": 2, "ds_config": {...}}, ...}; with "draw": N each weight
+first moves to the next fp32, up or down by that seed (deepspeed_spread.py). MODELS holds the
 Hugging Face directories and the data files ({"samples": [{"input_ids", "labels"}]}). NAME is model_precision_zSTAGE_wWORLD_what.
 One JSON file per case is written to DIRECTORY/deepspeed_0.19.8, MODELS is linked as DIRECTORY/models.
 Sample of optimizer step s, micro-step a, rank r, row j: (((s * accum + a) * world + r) * micro + j) mod rows.
@@ -44,6 +45,12 @@ def worker(case, models):
         if hasattr(shape, name):
             setattr(shape, name, 0.0)
     model = AutoModelForCausalLM.from_pretrained(path, config=shape, dtype=dtype, attn_implementation="eager")
+    if case.get("draw"):
+        generator = torch.Generator().manual_seed(case["draw"])
+        with torch.no_grad():
+            for parameter in model.parameters():
+                up = torch.randint(0, 2, parameter.shape, generator=generator).mul_(2).sub_(1)
+                parameter.mul_(1 + up * 2.0 ** -24 * 1.5)
     buffers = {name: buffer.dtype for name, buffer in model.named_buffers()}
     names = [name for name, _ in model.named_parameters()]
     engine, optimizer, _, scheduler = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)

@@ -2,7 +2,7 @@
 """Makes tests/fixtures/optimizers.oracle.json: what torch.optim's classes do to two small parameters in 50 steps.
 
 Run by scripts/oracle.sh. All in float64, so that a difference is the rounding of the other side alone. Lion and LAMB are not in
-torch.optim: their formulas (ds_config.md 3.7) are written out below. The rate changes from step to step; some gradients are zero, one element's always.
+torch.optim: their formulas are written out below. The rate changes from step to step; some gradients are zero, one element's always.
 """
 # python: tests/oracle/model_venv.sh
 import json

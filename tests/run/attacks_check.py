@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 from bad_manifests import merged, pod, spec, worker  # noqa: E402
 from chart_check import JOB, Chart  # noqa: E402
 from cases import Report, expect  # noqa: E402
-from kube import kubectl, run  # noqa: E402
+from kube import LONG, eventually, kubectl, run  # noqa: E402
 
 CORE, RBAC = "/api/v1/namespaces/team", "/apis/rbac.authorization.k8s.io/v1/namespaces/team"
 JOBS = "/apis/training.dsj.dev/v1alpha1/namespaces/team/deepspeedjobs"
@@ -59,7 +59,7 @@ class Attacks:
         request = urllib.request.Request(cluster["server"] + path, json.dumps(body).encode() if body is not None else None,
                                          headers, method=method)
         try:
-            with urllib.request.urlopen(request, context=context, timeout=20) as answer:
+            with urllib.request.urlopen(request, context=context, timeout=LONG) as answer:
                 return answer.status, ""
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode(errors="replace")
@@ -76,7 +76,7 @@ class Attacks:
             kubectl("create", "namespace", space)
             kubectl("label", "namespace", space, RESTRICTED)
         run("helm", "install", "r", self.chart.chart, "-n", "ops")
-        kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", "--timeout=30s")
+        kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", f"--timeout={LONG}s")
         deployment = json.loads(kubectl("-n", "ops", "get", "deployment", "r-deepspeedjob", "-o", "json").stdout)
         template = deployment["spec"]["template"]
         kubectl("create", "--dry-run=server", "-f", "-", thing={
@@ -88,10 +88,10 @@ class Attacks:
                 [self.chart.operator, "--health-address=127.0.0.1:0", "--no-leader-election"], stdout=output, stderr=output,
                 env=dict(os.environ, KUBECONFIG=config, DSJ_NAMESPACE="ops"))
         kubectl("create", "-f", "-", thing=job("tune"))
-        Chart.soon(lambda: len(self.pods("tune")) == 2, lambda: f"no pods: {Chart.text(self.log)[-1500:]}")
+        eventually(lambda: len(self.pods("tune")) == 2, lambda: f"no pods: {Chart.text(self.log)[-1500:]}")
         for name, change in (("other", {}), ("program", merged(worker(image="i", command=["train"]), spec(launcher="Command")))):
             kubectl("create", "-f", "-", thing=job(name, change))
-            Chart.soon(lambda name=name: len(self.pods(name)) == 2, lambda: f"no pods: {Chart.text(self.log)[-1500:]}")
+            eventually(lambda name=name: len(self.pods(name)) == 2, lambda: f"no pods: {Chart.text(self.log)[-1500:]}")
         for what, change in (("a privileged worker", pod(containers=[{"name": "worker", "securityContext": {"privileged": True, "allowPrivilegeEscalation": True}}])),
                              ("a worker on the host's network", pod(hostNetwork=True)),
                              ("a worker that mounts the host's disk", pod(volumes=[{"name": "h", "hostPath": {"path": "/"}}]))):
@@ -100,7 +100,7 @@ class Attacks:
             def scheduled():
                 status = json.loads(kubectl("-n", "team", "get", "dsj", "loose", "-o", "json").stdout).get("status", {})
                 return next((entry for entry in status.get("conditions", []) if entry["type"] == "Scheduled"), {})
-            Chart.soon(lambda: "PodSecurity" in scheduled().get("message", ""), lambda: f"{what}: {scheduled()}")
+            eventually(lambda: "PodSecurity" in scheduled().get("message", ""), lambda: f"{what}: {scheduled()}")
             expect(scheduled()["reason"] == "Forbidden" and not self.pods("loose"), f"{what}: {scheduled()}")
             print(f"refused {what}: {scheduled()['message'][:110]}")
             kubectl("-n", "team", "delete", "dsj", "loose")

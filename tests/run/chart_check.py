@@ -11,11 +11,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from cases import Report, expect  # noqa: E402
-from kube import kubectl, run  # noqa: E402
+from kube import LONG, eventually, kubectl, run  # noqa: E402
 
 JOB = {"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob",
        "spec": {"deepspeed": {"config": {"train_batch_size": "auto"}},
@@ -52,7 +51,7 @@ class Chart:
     # ---- installation and rights
     def install(self):
         run("helm", "install", "r", self.chart, "-n", "ops", "--create-namespace", "--set", "podDisruptionBudget.enabled=true")
-        kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", "--timeout=30s")
+        kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", f"--timeout={LONG}s")
         deployment = json.loads(kubectl("-n", "ops", "get", "deployment", "r-deepspeedjob", "-o", "json").stdout)
         kubectl("create", "namespace", "strict")
         kubectl("label", "namespace", "strict", "pod-security.kubernetes.io/enforce=restricted")
@@ -140,10 +139,7 @@ class Chart:
             return kubectl("-n", "team", "patch", "dsj", "tune", "--type", "merge", "-p", json.dumps(patch), *words, check=False, config=config)
 
         saved = {"lastSaved": {"step": 5, "path": "/c/5"}}
-        for _ in range(100):  # a new policy takes a moment to be in force
-            if status(one, {"training": {"attempt": 1}}).returncode != 0:
-                break
-            time.sleep(0.2)
+        eventually(lambda: status(one, {"training": {"attempt": 1}}).returncode != 0, "a new policy takes a moment to be in force")
         good = [
             ("worker 0 writes its attempt", status(zero, {"training": {"attempt": 3, "step": 1}})),
             ("and its checkpoint", status(zero, {"training": {"attempt": 3, "step": 9}, "checkpoint": saved})),
@@ -197,13 +193,13 @@ class Chart:
             process = subprocess.Popen([self.operator], env=dict(os.environ, **told), stdout=output, stderr=output)
         try:
             kubectl("create", "-f", "-", thing=dict(JOB, metadata={"name": "whole", "namespace": "team"}))
-            self.soon(lambda: len(names()) == 7, lambda: f"{names()}: {self.text(log)}")
-            self.soon(lambda: self.authorities() == 1, lambda: f"the webhook has no authority: {self.text(log)}")
+            eventually(lambda: len(names()) == 7, lambda: f"{names()}: {self.text(log)}")
+            eventually(lambda: self.authorities() == 1, lambda: f"the webhook has no authority: {self.text(log)}")
             kubectl("-n", "team", "patch", "dsj", "whole", "--type", "merge", "-p", '{"spec": {"suspend": true}}')
-            self.soon(lambda: not [name for name in names() if name.startswith("pod/")], lambda: f"{names()}: {self.text(log)}")
+            eventually(lambda: not [name for name in names() if name.startswith("pod/")], lambda: f"{names()}: {self.text(log)}")
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(LONG)
         expect("forbidden" not in self.text(log).lower(), self.text(log))
         kubectl("-n", "team", "delete", "dsj", "whole")
         for name in ("tune", "other"):
@@ -220,13 +216,6 @@ class Chart:
     def text(path):
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
-
-    @staticmethod
-    def soon(holds, what):
-        end = time.monotonic() + 60
-        while not holds():
-            expect(time.monotonic() < end, what())
-            time.sleep(0.2)
 
     # ---- the other scope, and the end
     def leave(self):

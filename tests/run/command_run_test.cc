@@ -77,7 +77,7 @@ TEST_F(CommandRun, CtrlCIsNoCompletion) {
       "trap 'touch \"$1/left-$RANK\"; exit 0' TERM\ntouch \"$1/up-$RANK\"\nwhile :; do sleep 0.05; "
       "done\n");
   start({"job.yaml"});
-  ASSERT_TRUE(wait_until([&] { return fs::exists(at("up-0")) && fs::exists(at("up-1")); }));
+  ASSERT_TRUE(soon([&] { return fs::exists(at("up-0")) && fs::exists(at("up-1")); }));
   kill(pid_, SIGINT);
   EXPECT_EQ(finish(), 130);
   EXPECT_TRUE(fs::exists(at("left-0")) && fs::exists(at("left-1")));

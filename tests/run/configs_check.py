@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Every file in configs/ is taken by `dsj validate` without an error or an unsupported key; those in configs/cluster/ may
-use what has effect in a cluster only (samples_cluster_check.py applies them to one).
+use what has effect in a cluster only (samples_cluster_check.py applies them to one). Those in configs/roll/ are not
+ds_configs by themselves: `dsj import roll` makes a job of a pipeline that names one, and the job is checked.
 
 Usage: configs_check.py BIN_DIRECTORY CONFIGS_DIRECTORY GTEST_REPORT. Exit 1 when one is not.
 """
@@ -8,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from cases import Report, expect  # noqa: E402
@@ -24,8 +26,33 @@ def findings_of(dsj, path):
     return bad or ([] if done.returncode == 0 and answer["valid"] else ["not valid, without a finding"])
 
 
+PIPELINE = """defaults: [../config/{0}@_here_]
+pretrain: some/model
+actor_train:
+  training_args: {{per_device_train_batch_size: 1}}
+  strategy_args: {{strategy_name: deepspeed_train, strategy_config: "${{{0}}}"}}
+  device_mapping: list(range(0,2))
+"""
+
+
+def job_of(dsj, path, folder):
+    """The job of a pipeline whose ../config/ is not there, so that dsj takes the file that it was built with."""
+    name = os.path.splitext(os.path.basename(path))[0]
+    pipeline, job = os.path.join(folder, "run", "pipeline.yaml"), os.path.join(folder, "job.yaml")
+    os.mkdir(os.path.dirname(pipeline))
+    with open(pipeline, "w", encoding="utf-8") as file:
+        file.write(PIPELINE.format(name))
+    done = subprocess.run([dsj, "import", "roll", pipeline, "--role", "actor_train", "-o", job], capture_output=True,
+                          text=True, check=False)
+    expect(done.returncode == 0, f"dsj import roll: {done.stderr}")
+    expect(f"configs/roll/{name}.yaml" in done.stderr, f"dsj does not say which file it took: {done.stderr}")
+    return job
+
+
 def check(dsj, path):
-    bad = findings_of(dsj, path)
+    with tempfile.TemporaryDirectory() as folder:
+        roll = os.path.basename(os.path.dirname(path)) == "roll"
+        bad = findings_of(dsj, job_of(dsj, path, folder) if roll else path)
     expect(not bad, "; ".join(bad))
 
 

@@ -17,7 +17,7 @@ def run_block(script, work):
     """Runs one block with `set -e`, and hands its environment on to the next by a file."""
     text = f"set -e\n[ -e .environment ] && . ./.environment\n{script}\nexport -p > .environment\n"
     return subprocess.run(["bash", "-c", text], cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          timeout=300, check=False, env=os.environ | {"DSJ_QUICKSTART_SIZE": "tiny"})
+                          timeout=1800, check=False, env=os.environ | {"DSJ_QUICKSTART_SIZE": "tiny"})
 
 
 def main():

@@ -5,6 +5,7 @@
 // Without DSJ_STORE_FD (it is a user's own program then) rank 0 listens on MASTER_PORT itself.
 //
 // FAKE_STEP_MS       duration of a step, default 10
+// FAKE_HOLD          a file: before the second step, ranks wait until it is there
 // FAKE_FAULT         "attempt=1,rank=1,step=7,do=kill;...": what goes wrong, after that step's
 // barrier.
 //                    attempt=0 means every attempt. do: kill, segv, exit1, exit2, exit3, hang,
@@ -79,7 +80,7 @@ class Peers {
       return;
     }
     const sockaddr_in name = master();
-    for (int tries = 0; tries < 100; ++tries) {  // it may not listen yet
+    for (int tries = 0; tries < 2400; ++tries) {  // two minutes: it may not listen yet
       const int fd = socket(AF_INET, SOCK_STREAM, 0);
       if (connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0) {
         peers_.push_back(fd);
@@ -250,6 +251,9 @@ int main() {
   const auto faults = read_faults();
   while (step < total) {
     std::this_thread::sleep_for(std::chrono::milliseconds(number("FAKE_STEP_MS", 10)));
+    if (const char* hold = std::getenv("FAKE_HOLD"); hold && step == 1) {
+      while (!fs::exists(hold)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
     ++step;
     const bool stop = peers.anybody_stops(stop_requested != 0);
     tell_step(step, rank);

@@ -76,7 +76,7 @@ def events_of(binary, folder, job):
         readers.append(threading.Thread(target=lambda p=pipe, r=rank: lines[r].extend(p)))
         readers[-1].start()
     for rank in ranks:
-        rank.wait(timeout=600)
+        rank.wait(timeout=1800)
     for reader in readers:
         reader.join()
     store.close()

@@ -17,7 +17,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from chart_check import JOB  # noqa: E402
 from cases import Report, expect  # noqa: E402
-from kube import kubectl, run  # noqa: E402
+from kube import LONG, eventually, kubectl, run  # noqa: E402
 
 STEPS = 400
 JOIN_PORT = 29400
@@ -79,9 +79,9 @@ class Pod:
         with open(os.path.join(self.root, "output"), encoding="utf-8", errors="replace") as file:
             return file.read()
 
-    def ends(self, code, seconds=90):
+    def ends(self, code):
         try:
-            got = self.process.wait(seconds)
+            got = self.process.wait(LONG)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.name} does not end: {self.output()[-1500:]}") from None
         expect(got == code, f"{self.name} ended with {got}, not {code}: {self.output()[-1500:]}")
@@ -100,16 +100,13 @@ class Cases:
     def training(self):
         return self.job().get("status", {}).get("training", {})
 
-    def soon(self, holds, what, seconds=60):
-        end = time.monotonic() + seconds
-        while not holds():
-            expect(time.monotonic() < end, f"{what}: {[pod.output()[-800:] for pod in self.pods]}")
-            time.sleep(0.2)
+    def soon(self, holds, what):
+        eventually(holds, lambda: f"{what}: {[pod.output()[-800:] for pod in self.pods]}")
 
     def begin(self):
         if not self.room:
             run("helm", "install", "r", os.path.join(self.repository, "charts/deepspeedjob"), "-n", "ops", "--create-namespace")
-            kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", "--timeout=30s")
+            kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", f"--timeout={LONG}s")
         self.finish()
         self.room = tempfile.mkdtemp()
         kubectl("create", "namespace", "team", check=False)
@@ -177,7 +174,7 @@ class Cases:
             """The answer's status to a beat in worker 1's name."""
             body = json.dumps({"worker": 1, "incarnation": 1, "sequence": 1, "slots": 1, "attempt": 0, "fence": 0, "stopRequested": True,
                                "leaving": True, "ranks": []})
-            with socket.create_connection((host, JOIN_PORT), 5) as peer:
+            with socket.create_connection((host, JOIN_PORT), LONG) as peer:
                 peer.sendall(f"POST /v1/beat HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {bearer}\r\n"
                              f"Content-Length: {length or len(body)}\r\n\r\n{body}".encode())
                 return int(peer.makefile("rb").readline().split()[1])
@@ -203,7 +200,7 @@ class Cases:
             print(f"refused {what}: {got}")
         good = one.read("var/run/secrets/dsj/token")
         expect(beat(good, 1 << 30) == 413, "a gigabyte is not refused")
-        slow = [socket.create_connection((host, JOIN_PORT), 5) for _ in range(200)]
+        slow = [socket.create_connection((host, JOIN_PORT), LONG) for _ in range(200)]
         for peer in slow:
             try:
                 peer.sendall(b"POST /v1/be")

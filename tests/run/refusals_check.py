@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(HERE, "../support"))
 from bad_manifests import ACCEPTED, BEFORE_EDITS, CASES, CONFIG_MAPS, CRD, EDITS, GOOD, POLICY, WEBHOOK, merged  # noqa: E402
 from chart_check import Chart  # noqa: E402
 from cases import Report, expect  # noqa: E402
-from kube import kubectl, run  # noqa: E402
+from kube import LONG, eventually, kubectl, run  # noqa: E402
 
 PAGE = os.path.join(HERE, "../../docs/refusals.md")
 SIGNS = {POLICY: "ValidatingAdmissionPolicy 'r-deepspeedjob-ops-jobs'", WEBHOOK: 'admission webhook "jobs.training.dsj.dev" denied'}
@@ -29,15 +29,16 @@ SIGNS = {POLICY: "ValidatingAdmissionPolicy 'r-deepspeedjob-ops-jobs'", WEBHOOK:
 def page():
     counts = {stop: sum(case[1] == stop for case in CASES + EDITS) for stop in (CRD, POLICY, WEBHOOK, ACCEPTED)}
     lines = ["# What is refused, and where", "",
-             f"{len(CASES) + len(EDITS)} manifests, each tried on a real API server by `tests/run/refusals_check.py` with the webhook up and",
-             "down; this page is printed by its `--write` from `tests/run/bad_manifests.py`, which has the manifests.", "",
-             "| stopped by | | manifests |", "|---|---|---|",
+             f"Where a wrong manifest is stopped, and by what message. `tests/run/refusals_check.py` tries {len(CASES) + len(EDITS)} manifests on a real",
+             "API server, with the webhook up and down. Its `--write` prints this page from `tests/run/bad_manifests.py`, which has the",
+             "manifests.", "",
+             "| stopped by | what it is | manifests |", "|---|---|---|",
              f"| CRD | the resource's schema and its rules | {counts[CRD]} |",
              f"| policy | the chart's ValidatingAdmissionPolicy for pod templates | {counts[POLICY]} |",
-             f"| webhook | `dsj validate`'s checks; while it is away: Accepted | {counts[WEBHOOK]} |",
-             f"| Accepted | stored, condition Accepted=False, no pod | {counts[ACCEPTED]} |", "",
-             "A running job keeps its last accepted spec and its pods when an edit is refused, wherever that is.", "",
-             "| manifest | stopped by | webhook down | a word of the message |", "|---|---|---|---|"]
+             f"| webhook | the checks of `dsj validate`; while the webhook is down, Accepted stops them | {counts[WEBHOOK]} |",
+             f"| Accepted | the job is stored, condition Accepted is False, no pod starts | {counts[ACCEPTED]} |", "",
+             "When an edit of a running job is refused, in whichever place, the job keeps its last accepted spec and its pods.", "",
+             "| manifest | stopped by | while the webhook is down | part of the message |", "|---|---|---|---|"]
     for what, stop, word, _ in CASES + EDITS:
         lines.append(f"| {what} | {stop} | {ACCEPTED if stop == WEBHOOK else stop} | {word.replace('|', '')} |")
     return "\n".join(lines) + "\n"
@@ -59,7 +60,7 @@ class Refusals:
     # ---- the cluster and the operator
     def install(self):
         run("helm", "install", "r", self.chart.chart, "-n", "ops", "--create-namespace")
-        kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", "--timeout=30s")
+        kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", f"--timeout={LONG}s")
         kubectl("create", "namespace", "team")
         for name, key, text in CONFIG_MAPS:
             kubectl("create", "-f", "-", thing={"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "team"},
@@ -89,7 +90,7 @@ class Refusals:
     def stop(self):
         if self.process:
             self.process.terminate()
-            self.process.wait(20)
+            self.process.wait(LONG)
             self.process = None
 
     # ---- cases
@@ -122,7 +123,7 @@ class Refusals:
                              accepted.get("observedGeneration", job["metadata"]["generation"]) != job["metadata"]["generation"]):
                     missing[what] = f"{word}: {accepted}"
             return not missing
-        end = time.monotonic() + 40
+        end = time.monotonic() + LONG
         while not holds() and time.monotonic() < end:
             time.sleep(0.5)
         self.problems += [f"{what}: not refused: {why}" for what, why in missing.items()]
@@ -136,7 +137,7 @@ class Refusals:
         for i, (what, _, _, _) in enumerate(EDITS):
             made = self.submit(f"edit-{i}", BEFORE_EDITS)
             expect(made.returncode == 0, f"{what}: {made.stderr}")
-        Chart.soon(lambda: len(self.pods()) == 2 * len(EDITS), lambda: f"{self.pods()}: {Chart.text(self.log)[-2000:]}")
+        eventually(lambda: len(self.pods()) == 2 * len(EDITS), lambda: f"{self.pods()}: {Chart.text(self.log)[-2000:]}")
         before, wanted = self.pods(), {}
         for i, (what, stop, word, change) in enumerate(EDITS):
             stop = ACCEPTED if stop == WEBHOOK and not up else stop
@@ -154,9 +155,9 @@ class Refusals:
         self.start(webhook=up)
         if up:  # a new policy and a new bundle take a moment to be in force
             typo = next(case for case in CASES if case[1] == WEBHOOK)
-            Chart.soon(lambda: SIGNS[WEBHOOK] in self.submit("probe", typo[3], dry=True).stderr, lambda: Chart.text(self.log)[-2000:])
+            eventually(lambda: SIGNS[WEBHOOK] in self.submit("probe", typo[3], dry=True).stderr, lambda: Chart.text(self.log)[-2000:])
             foreign = next(case for case in CASES if case[1] == POLICY)
-            Chart.soon(lambda: SIGNS[POLICY] in self.submit("probe", foreign[3], dry=True).stderr, lambda: "no policy")
+            eventually(lambda: SIGNS[POLICY] in self.submit("probe", foreign[3], dry=True).stderr, lambda: "no policy")
         self.edits(up)
         wanted = {}
         for i, (what, stop, word, change) in enumerate(CASES):
@@ -169,9 +170,9 @@ class Refusals:
                 wanted[name] = (what, word)
         self.refused(wanted)
         kubectl("-n", "team", "delete", "dsj", "--all", "--wait=false")
-        Chart.soon(lambda: not self.pods(), lambda: f"left: {self.pods()}")
+        eventually(lambda: not self.pods(), lambda: f"left: {self.pods()}")
         if up:
-            with urllib.request.urlopen(f"http://{self.health}/metrics", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://{self.health}/metrics", timeout=LONG) as answer:
                 found = re.findall(r'^deepspeedjob_webhook_requests_total{allowed="(\w+)"} (\d+)', answer.read().decode(), re.MULTILINE)
             self.counted = {allowed: int(count) for allowed, count in found}
         self.stop()

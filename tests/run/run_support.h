@@ -20,6 +20,8 @@
 
 #include "agent/spawn.h"
 #include "common/jobspec/yaml.h"
+#include "test_paths.h"
+#include "tests/support/soon.h"
 
 namespace dsj::run_test {
 
@@ -30,16 +32,6 @@ inline std::string read_text(const fs::path& path) {
   std::ostringstream out;
   out << std::ifstream(path).rdbuf();
   return out.str();
-}
-
-/// True as soon as `condition` is; false after `seconds`.
-inline bool wait_until(const std::function<bool()>& condition, double seconds = 30) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return true;
 }
 
 class RunTest : public testing::Test {
@@ -107,18 +99,20 @@ class RunTest : public testing::Test {
     result.push_back("DSJ_TEST_MARK=" + mark_);
     return result;
   }
-  /// The exit code; -signal when a signal ended it; -1000 when it had to be killed.
-  int finish(double seconds = 60) {
+  /// The exit code; -signal when a signal ended it; -1000 when it had to be killed: it takes longer
+  /// than any run here on a busy machine, but less than ranks may take to save (10 minutes).
+  int finish() {
     std::optional<agent::ChildExit> exit;
-    if (!wait_until([&] { return (exit = agent::reap(pid_)).has_value(); }, seconds)) {
+    const auto ended = [&] { return (exit = agent::reap(pid_)).has_value(); };
+    if (!soon(ended, std::chrono::seconds(500))) {
       kill_marked();
       return -1000;
     }
     return exit->signal ? -exit->signal : exit->exit_code;
   }
-  int run(const std::vector<std::string>& arguments, double seconds = 60) {
+  int run(const std::vector<std::string>& arguments) {
     start(arguments);
-    return finish(seconds);
+    return finish();
   }
 
   std::string stdout_text() const { return read_text(at("stdout")); }

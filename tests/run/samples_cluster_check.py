@@ -15,7 +15,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from cases import Report  # noqa: E402
-from kube import run  # noqa: E402
+from kube import LONG, run  # noqa: E402
 
 
 def kubectl(*words):
@@ -48,14 +48,14 @@ class Samples:
     def start(self):
         done = kubectl("apply", "--server-side", "-f", os.path.join(self.root, "crds", "deepspeedjobs.yaml"))
         assert done.returncode == 0, done.stderr
-        kubectl("wait", "--for=condition=Established", "crd/deepspeedjobs.training.dsj.dev", "--timeout=60s")
+        kubectl("wait", "--for=condition=Established", "crd/deepspeedjobs.training.dsj.dev", f"--timeout={LONG}s")
         self.process = subprocess.Popen([self.operator, "--no-leader-election", "--health-address", ""], stdout=self.log,
                                         stderr=self.log)
 
     def stop(self):
         if self.process:
             self.process.terminate()
-            self.process.wait(20)
+            self.process.wait(LONG)
 
     def check(self, name):
         path = os.path.join(self.folder, name + ".yaml")
@@ -64,7 +64,7 @@ class Samples:
             done = kubectl("apply", "--server-side", *how, "-f", path)
             assert done.returncode == 0, f"{' '.join(how)} {done.stderr}"
         assert wanted["metadata"]["name"] == name, "a sample's name is its file's"
-        end = time.monotonic() + 60
+        end = time.monotonic() + LONG
         while True:
             job = json.loads(kubectl("get", "dsj", name, "-o", "json").stdout)
             conditions = {one["type"]: one for one in job.get("status", {}).get("conditions", [])}
@@ -89,7 +89,7 @@ class Samples:
         assert table[0].split() == "NAME STATE WORKERS STEP PROGRESS RESTARTS CKPT AGE".split(), table
         described = kubectl("dsj", "describe", "failure-rules", "-n", "default").stdout
         assert "Accepted " in described and "failure-rules-worker-1-1" in described, described
-        done = kubectl("dsj", "suspend", "zero1", "--wait", "--timeout", "60")
+        done = kubectl("dsj", "suspend", "zero1", "--wait", "--timeout", str(LONG))
         assert done.returncode == 0 and "zero1 is Suspended" in done.stdout, f"{done.stdout}{done.stderr}"
         assert "zero1-worker" not in kubectl("get", "pods", "-o", "name").stdout, "its pods are there"
         refused = kubectl("dsj", "describe", "nobody")

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/run/run_support.h"
+#include "test_paths.h"
 
 namespace dsj::run_test {
 namespace {
@@ -50,7 +51,7 @@ class TrainRun : public RunTest {
   /// The losses of a run that nothing disturbs.
   std::vector<double> undisturbed(int steps) {
     write_train_job(steps, 1000);
-    EXPECT_EQ(run({"job.yaml"}, 300), 0);
+    EXPECT_EQ(run({"job.yaml"}), 0);
     auto values = losses();
     fs::remove_all(out());
     return values;
@@ -62,7 +63,7 @@ TEST_F(TrainRun, LearnsAndLeavesAModel) {
     fs::remove_all(out());
     write_config(stage);
     write_train_job(12, 5);
-    ASSERT_EQ(run({"job.yaml"}, 300), 0) << "stage " << stage;
+    ASSERT_EQ(run({"job.yaml"}), 0) << "stage " << stage;
     EXPECT_EQ(metric_steps(), one_to(12));
     EXPECT_LT(losses().back(), losses().front());
     for (const char* name : {"config.json", "model.safetensors"}) {
@@ -81,13 +82,10 @@ TEST_F(TrainRun, KilledRankCostsNoAccuracy) {
   ASSERT_EQ(expected.size(), static_cast<size_t>(kSteps));
   write_train_job(kSteps, 10);
   start({"job.yaml"});
-  ASSERT_TRUE(wait_until([&] { return steps_done() >= 15; }, 120));
-  const auto killed_at = std::chrono::steady_clock::now();
+  ASSERT_TRUE(soon([&] { return steps_done() >= 15; }));
   kill(rank_process(1), SIGKILL);
-  ASSERT_TRUE(
-      wait_until([&] { return status().value("restarts", json()).value("total", 0) == 1; }, 60));
-  EXPECT_LT(std::chrono::steady_clock::now() - killed_at, std::chrono::seconds(5));
-  ASSERT_EQ(finish(300), 0);
+  ASSERT_TRUE(soon([&] { return status().value("restarts", json()).value("total", 0) == 1; }));
+  ASSERT_EQ(finish(), 0);
   EXPECT_EQ(metric_steps(), one_to(kSteps)) << "exactly one line per step";
   EXPECT_EQ(losses(), expected) << "bit for bit";
   EXPECT_EQ(status()["training"]["attempt"], 2);
@@ -101,15 +99,15 @@ TEST_F(TrainRun, StopAndTheSameCommandGiveTheSameRun) {
   const auto expected = undisturbed(kSteps);
   write_train_job(kSteps, 1000);
   start({"job.yaml"});
-  ASSERT_TRUE(wait_until([&] { return steps_done() >= 10; }, 120));
+  ASSERT_TRUE(soon([&] { return steps_done() >= 10; }));
   kill(pid_, SIGTERM);
-  ASSERT_EQ(finish(120), 130);
+  ASSERT_EQ(finish(), 130);
   EXPECT_THAT(processes(), IsEmpty());
   const int64_t saved = status()["checkpoint"]["lastSaved"]["step"];
   EXPECT_GE(saved, 10);
   EXPECT_LT(saved, kSteps);
   EXPECT_EQ(metric_steps(), one_to(saved));
-  ASSERT_EQ(run({"job.yaml"}, 300), 0);
+  ASSERT_EQ(run({"job.yaml"}), 0);
   EXPECT_THAT(stdout_text(), HasSubstr("resumed from step " + std::to_string(saved)));
   EXPECT_EQ(metric_steps(), one_to(kSteps));
   EXPECT_EQ(losses(), expected) << "bit for bit";
@@ -118,7 +116,7 @@ TEST_F(TrainRun, StopAndTheSameCommandGiveTheSameRun) {
 TEST_F(TrainRun, TwoWorkersGiveTheSameLossesAsOne) {
   const auto expected = undisturbed(8);
   write_train_job(8, 1000, 2, 1);
-  ASSERT_EQ(run({"job.yaml"}, 300), 0);
+  ASSERT_EQ(run({"job.yaml"}), 0);
   EXPECT_EQ(losses(), expected);
   EXPECT_EQ(status()["workers"], "2/2");
 }
@@ -127,7 +125,7 @@ TEST_F(TrainRun, LoraLeavesAnAdapterAndGoesOnOnlyAsItself) {
   write_config(3);
   const std::string lora = "spec.training.lora=";
   write_train_job(8, 4);
-  ASSERT_EQ(run({"job.yaml", "--set", lora + "{r: 4, targetModules: all-linear}"}, 300), 0);
+  ASSERT_EQ(run({"job.yaml", "--set", lora + "{r: 4, targetModules: all-linear}"}), 0);
   const auto expected = losses();
   EXPECT_LT(expected.back(), expected.front());
   EXPECT_TRUE(fs::exists(out() / "model/adapter_model.safetensors"));
@@ -138,14 +136,14 @@ TEST_F(TrainRun, LoraLeavesAnAdapterAndGoesOnOnlyAsItself) {
 
   fs::remove_all(out() / "checkpoints/step-8");
   fs::remove(out() / "status.yaml");  // it says that the run is complete
-  ASSERT_EQ(run({"job.yaml", "--set", lora + "{r: 4, targetModules: all-linear}"}, 300), 0);
+  ASSERT_EQ(run({"job.yaml", "--set", lora + "{r: 4, targetModules: all-linear}"}), 0);
   EXPECT_THAT(stdout_text(), HasSubstr("resumed from step 4"));
   EXPECT_EQ(losses(), expected) << "bit for bit";
 
   write_train_job(10, 4);
-  EXPECT_EQ(run({"job.yaml", "--set", lora + "{r: 8, targetModules: all-linear}"}, 300), 2);
+  EXPECT_EQ(run({"job.yaml", "--set", lora + "{r: 8, targetModules: all-linear}"}), 2);
   EXPECT_THAT(stderr_text(), HasSubstr("r 4 → 8"));
-  EXPECT_EQ(run({"job.yaml"}, 300), 2);
+  EXPECT_EQ(run({"job.yaml"}), 2);
   EXPECT_THAT(stderr_text(), HasSubstr("made with LoRA"));
 }
 
@@ -175,7 +173,7 @@ class Fp16Run : public TrainRun {
 TEST_F(Fp16Run, TheScaleGoesOnFromTheCheckpoint) {
   const json fp16 = {{"enabled", true}, {"initial_scale_power", 15}, {"loss_scale_window", 2}};
   write_fp16(fp16, 14);
-  ASSERT_EQ(run({"job.yaml"}, 300), 0);
+  ASSERT_EQ(run({"job.yaml"}), 0);
   const auto expected = steps();
   ASSERT_EQ(expected.size(), 14u);
   EXPECT_EQ(expected.front().second, 32768);
@@ -183,9 +181,9 @@ TEST_F(Fp16Run, TheScaleGoesOnFromTheCheckpoint) {
   EXPECT_EQ(status()["training"]["lossScale"], std::to_string(int64_t(expected.back().second)));
   fs::remove_all(out());
   write_fp16(fp16, 7);
-  ASSERT_EQ(run({"job.yaml"}, 300), 0);
+  ASSERT_EQ(run({"job.yaml"}), 0);
   write_fp16(fp16, 14);
-  ASSERT_EQ(run({"job.yaml"}, 300), 0);
+  ASSERT_EQ(run({"job.yaml"}), 0);
   EXPECT_EQ(steps(), expected) << "bit for bit";
 }
 
@@ -195,7 +193,7 @@ TEST_F(Fp16Run, AnOverflowAtTheSmallestScaleEndsTheRunAndNamesTheGradient) {
               {"hysteresis", 1},
               {"min_loss_scale", std::ldexp(1.0, 40)}},
              14);
-  EXPECT_EQ(run({"job.yaml"}, 300), 2);
+  EXPECT_EQ(run({"job.yaml"}), 2);
   EXPECT_EQ(read_text(out() / "checkpoints/attempt"), "1\n") << "not retried";
   EXPECT_EQ(metric_steps(), one_to(2)) << "the first overflow is skipped, the second is the end";
   EXPECT_THAT(stderr_text(), HasSubstr("the gradient of \""));
@@ -207,7 +205,7 @@ TEST_F(TrainRun, BadRowIsNamedAndNotRetried) {
   write("data.json", R"([{"input_ids": [1, 2, 3], "labels": [1, 2, 3]},
     {"input_ids": [1, "two"], "labels": [1, 2]}])");
   write_train_job(4, 100);
-  EXPECT_EQ(run({"job.yaml"}, 120), 2);
+  EXPECT_EQ(run({"job.yaml"}), 2);
   EXPECT_EQ(read_text(out() / "checkpoints/attempt"), "1\n");
   EXPECT_THAT(stderr_text(), HasSubstr("data.json"));
   EXPECT_THAT(stderr_text(), HasSubstr("input_ids"));

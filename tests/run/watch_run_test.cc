@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/run/run_support.h"
+#include "test_paths.h"
 
 namespace dsj::run_test {
 namespace {
@@ -46,7 +47,7 @@ class WatchRun : public RunTest {
       arguments.push_back("--set");
       arguments.push_back("spec.training." + change);
     }
-    return run(arguments, 300);
+    return run(arguments);
   }
   std::vector<json> metrics() const {
     std::vector<json> lines;
@@ -213,12 +214,12 @@ TEST_F(WatchRun, StopBeforeTheFirstStepLeavesAtOnce) {
   write("ds.json", R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}})");
   write_job({{"maxSteps", "1000000"}});
   start({"job.yaml"});
-  ASSERT_TRUE(wait_until([&] { return rank_process(1) != 0; }, 60));
+  ASSERT_TRUE(soon([&] { return rank_process(1) != 0; }));
   kill(rank_process(1), SIGSTOP);  // rank 0 cannot get beyond the rendezvous now
-  ASSERT_TRUE(wait_until([&] { return rank_process(0) != 0; }, 60));
+  ASSERT_TRUE(soon([&] { return rank_process(0) != 0; }));
   kill(pid_, SIGINT);
   kill(rank_process(1), SIGCONT);
-  EXPECT_EQ(finish(60), 130);
+  EXPECT_EQ(finish(), 130);
   EXPECT_EQ(steps_done(), 0);
   EXPECT_THAT(read_text(at("stderr")), HasSubstr("before the attempt's first step"));
   EXPECT_THAT(processes(), IsEmpty());

@@ -7,7 +7,10 @@ import time
 from cases import expect
 
 
-def run(*words, given=None, check=True, timeout=180, env=None):
+LONG = 600  # seconds: bounds what an event or a program's end decides. A busy machine is slow, and time is no assertion.
+
+
+def run(*words, given=None, check=True, timeout=LONG, env=None):
     done = subprocess.run(words, input=given, capture_output=True, text=True, check=False, timeout=timeout, env=env)
     if check and done.returncode != 0:
         raise AssertionError(f"{' '.join(words)}: {(done.stderr or done.stdout).strip()}")
@@ -33,8 +36,8 @@ def patch(kind, name, change, ns, *words):
     kubectl("-n", ns, "patch", kind, name, "--type", "merge", "-p", json.dumps(change), *words)
 
 
-def eventually(condition, what, seconds=120):
-    """What condition() returns once it is true. Long by intent: a busy machine is slow, and time is no assertion."""
+def eventually(condition, what, seconds=LONG):
+    """What condition() returns once it is true."""
     end = time.monotonic() + seconds
     while True:
         found = condition()

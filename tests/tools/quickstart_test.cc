@@ -61,8 +61,8 @@ TEST(Tasks, AnswersAreRight) {
       EXPECT_EQ(std::string(row.output.rbegin(), row.output.rend()), row.input);
     }
   }
-  EXPECT_EQ(sums, 1000);
-  EXPECT_EQ(reversals, 1000);
+  EXPECT_EQ(sums, 1500);
+  EXPECT_EQ(reversals, 750);
 }
 
 TEST(Tasks, RefuseMoreHeldOutThanThereIs) {

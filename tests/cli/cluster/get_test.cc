@@ -1,6 +1,7 @@
 #include <thread>
 
 #include "tests/cli/cluster/world.h"
+#include "tests/support/soon.h"
 
 namespace dsj::cli {
 namespace {
@@ -53,7 +54,7 @@ TEST_F(Get, AWatchPrintsALinePerChangeUntilItIsCancelled) {
     while (server_->watches() == 0) std::this_thread::yield();
     set_status("quick", {{"phase", "Running"}, {"training", {{"step", 1}}}});
     set_status("quick", {{"phase", "Running"}, {"training", {{"step", 2}}}});
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    EXPECT_TRUE(soon([&] { return server_->watches_have_told(); }));
     stop_.cancel();
   });
   EXPECT_EQ(run(run_get, {"-w"}), 0) << err_;

@@ -9,6 +9,7 @@
 #include "common/jobspec/yaml.h"
 #include "tests/kube/fake_api_server.h"
 #include "tests/kube/fake_clock.h"
+#include "test_paths.h"
 
 namespace dsj::cli::testing {
 

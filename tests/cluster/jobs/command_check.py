@@ -23,7 +23,7 @@ def images(world):
         run("gcc", "-std=gnu17", "-static", "-Os", "-s", "-Wall", "-Werror", "-o", f"{room}/program", os.path.join(HERE, "own_program.c"))
         with open(f"{room}/Dockerfile", "w", encoding="ascii") as file:
             file.write(f"FROM scratch\nCOPY program /program\nUSER {USER}:{USER}\n")
-        run(world.cluster, "image", "own:1", room, timeout=600)
+        run(world.cluster, "image", "own:1", room, timeout=1200)
 
 
 def installed(world):
@@ -74,7 +74,7 @@ class Own:
         return sorted(pod["metadata"]["uid"] for pod in get("pods", "-n", NAMESPACE, "-l", job_label(self.name)) or [])
 
     def until(self, kind):
-        eventually(lambda: holds(self.get(), kind), lambda: f"{kind}: {self.get().get('status')}", 180)
+        eventually(lambda: holds(self.get(), kind), lambda: f"{kind}: {self.get().get('status')}")
         return self.get()
 
     def log(self, worker, life=1):
@@ -110,7 +110,7 @@ def a_code_of_its_own_is_tried_again(world):
 
 def suspended_it_is_asked_and_not_complete(world):
     with Own(world, "pause", "wait") as job:
-        eventually(lambda: "the sum is 6" in job.log(0), "the ranks have met", 180)
+        eventually(lambda: "the sum is 6" in job.log(0), "the ranks have met")
         patch("dsj", "pause", {"spec": {"suspend": True}}, NAMESPACE)
         suspended = job.until("Suspended")
         expect(condition_of(suspended, "Suspended")["reason"] == "SuspendedWithoutCheckpoint", suspended["status"])
@@ -119,7 +119,7 @@ def suspended_it_is_asked_and_not_complete(world):
             with open(os.path.join(job.folder, f"out/logs/rank-{rank}.log"), encoding="utf-8") as file:
                 expect("asked to leave" in file.read(), f"rank {rank} had its time")
         patch("dsj", "pause", {"spec": {"suspend": False}}, NAMESPACE)
-        eventually(lambda: "the sum is 6" in job.log(0, 2), "it goes on", 180)
+        eventually(lambda: "the sum is 6" in job.log(0, 2), "it goes on")
         with open(os.path.join(job.folder, "end"), "w", encoding="ascii"):
             pass
         done = job.until("Complete")["status"]

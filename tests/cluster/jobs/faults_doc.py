@@ -5,12 +5,20 @@ import sys
 
 HEAD = """# Faults
 
-What happens to a 2 x 1 job on real nodes, and to its losses: after each case the job is Complete (or what the row says), with
-every loss that of an undisturbed run bit for bit where the world size is the same, no saved step lost, and nothing of the
-never-list seen in any version of its job and pods (`tests/cluster/jobs/never.py`). *Charged*: to `backoffLimit`. Seconds: from
-the fault until training is behind the step at which it was, or until what the row says; measured once, on two cores, with a
-node called lost 15 s after its last word, `nodeFailure.graceSeconds` 5 and `forceDeleteAfterSeconds` 20. The tests are cases of
-`cluster_jobs` (`make test`) and `cluster_faults` (`make test-cluster`); this table is made by `faults_doc.py` from their output.
+What each fault does to a job on a cluster, for anyone who wants to know what a job survives. A 2 x 1 job runs on real
+nodes, and one thing is broken at a time.
+
+After each case the job is Complete, or what the row says. At the same world size every loss equals that of an undisturbed
+run bit for bit. No saved step is lost. No version of the job and its pods shows anything of the never-list
+(`tests/cluster/jobs/never.py`).
+
+- **charged**: whether `backoffLimit` counts it.
+- **s**: seconds from the fault until training has passed the step at which the fault struck, or until what the row says.
+  They were measured once, on two cores. A node was called lost 15 s after its last report, with
+  `nodeFailure.graceSeconds` 5 and `forceDeleteAfterSeconds` 20.
+
+The tests are cases of `cluster_jobs` (`make test`) and `cluster_faults` (`make test-cluster`). `faults_doc.py` makes this
+page from their output.
 
 | fault | what happens | charged | s | test |
 |---|---|---|---|---|
@@ -20,7 +28,7 @@ node called lost 15 s after its last word, `nodeFailure.graceSeconds` 5 and `for
 RUN = """
 ## The whole run
 
-What `make test-cluster` printed, without the lines that are in the table above:
+The output of `make test-cluster`, without the lines of the table above:
 
 ```
 """

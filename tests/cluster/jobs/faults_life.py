@@ -21,7 +21,7 @@ def scaled_to_another_world_size(world):
         status = job.status()
         expect(status["worldSize"] == 1 and status["training"]["worldSize"] == 1, status["training"])
         expect(status["restarts"]["counted"] == 0, status["restarts"])
-        return Fault("scaled to another world size", "all ranks save one step, the new gang goes on from it", "no", seconds)
+        return Fault("scaled to another world size", "all ranks save one step, the new gang continues from it", "no", seconds)
 
 
 def kill_ranks(job, times, newer=False):
@@ -63,7 +63,7 @@ def a_newer_checkpoint_gives_the_budget_back(world):
         seconds = time.monotonic() - start
         job.complete()
         expect(job.status("restarts")["total"] == 3, job.status("restarts"))
-        return Fault("three failures, each behind a newer checkpoint, backoffLimit 1", "another attempt each time", "yes, and given back", seconds)
+        return Fault("three failures, each after a newer checkpoint, backoffLimit 1", "another attempt each time", "yes, then reset", seconds)
 
 
 def rules_decide(world):
@@ -82,7 +82,7 @@ def rules_decide(world):
         job.recovered(lambda: job.kill(0, "dsj-agent"))
         job.complete()
         expect(job.status("restarts")["counted"] == 0 and job.status("restarts")["total"] == 1, job.status("restarts"))
-    return Fault("a rule says FailJob, or RestartUncounted", "what the first that matches says", "as the rule says", seconds)
+    return Fault("a rule says FailJob, or RestartUncounted", "what the first matching rule says", "as the rule says", seconds)
 
 
 def deadlines_end_it(world):
@@ -96,7 +96,7 @@ def deadlines_end_it(world):
         expect("node" in condition_of(placed, "Scheduled")["message"], condition_of(placed, "Scheduled"))
         told = condition_of(job.until("Failed"), "Failed")
         expect(told["reason"] == "StartupDeadlineExceeded", told)
-    return Fault("activeDeadlineSeconds, startupDeadlineSeconds", "Failed, the pods save and go", "-", seconds)
+    return Fault("activeDeadlineSeconds, startupDeadlineSeconds", "Failed; the pods save and are deleted", "-", seconds)
 
 
 def nowhere(manifest):
@@ -115,7 +115,7 @@ def cleaned_up_as_asked(world):
         job.until("Complete")
         start = time.monotonic()
         eventually(lambda: not job.get(), "the end of the job itself")
-        return Fault("cleanPodPolicy, ttlSecondsAfterFinished", "pods and job go as asked", "-", time.monotonic() - start)
+        return Fault("cleanPodPolicy, ttlSecondsAfterFinished", "pods and job are deleted as asked", "-", time.monotonic() - start)
 
 
 NO_SUCH_CONFIG = {"config": None, "configFrom": {"configMapKeyRef": {"name": "no-such", "key": "ds_config.json"}}}
@@ -138,7 +138,7 @@ def a_bad_edit_changes_nothing(world):
         job.complete()
         now = {worker: pod["metadata"]["uid"] for worker, pod in job.pods(live=False).items()}
         expect(now == uids and job.status("restarts")["total"] == 0, f"{uids}, then {now}")
-        return Fault("a bad edit of a running job", "refused by the webhook, or Accepted=False; the spec before stays in force", "no restart", seconds)
+        return Fault("a bad edit of a running job", "refused by the webhook, or Accepted=False; the last accepted spec stays in force", "no restart", seconds)
 
 
 def deleted_in_every_phase(world):
@@ -187,7 +187,7 @@ def deleted_in_every_phase(world):
             eventually(lambda j=job: not j.get(), "the job's end")
             job.no_children()
             slowest = max(slowest, time.monotonic() - start)
-    return Fault("deleted in every phase (8)", "no child is left; what runs saves first", "-", slowest)
+    return Fault("deleted in every phase (8)", "no child object is left; running ranks save first", "-", slowest)
 
 
 CASES = [scaled_to_another_world_size, the_budget_is_used_up, a_newer_checkpoint_gives_the_budget_back, rules_decide, deadlines_end_it,

@@ -59,7 +59,7 @@ def the_api_server_restarts(world):
         seconds = time.monotonic() - start
         job.complete()
         no_restart(job, uids)
-        return Fault("the API server is restarted", "training goes on; steps are in the status again", "no restart", seconds)
+        return Fault("the API server is restarted", "training continues; the status shows steps again", "no restart", seconds)
 
 
 def the_api_server_is_away(world, away=120):
@@ -79,7 +79,7 @@ def the_api_server_is_away(world, away=120):
             faster(job, worker)
         job.complete()
         no_restart(job, uids)
-        return Fault("the API server is away for two minutes", "training goes on and saves; the status catches up", "no restart", seconds)
+        return Fault("the API server is away for two minutes", "training continues and saves; the status catches up", "no restart", seconds)
 
 
 def faster(job, worker):
@@ -113,7 +113,7 @@ def a_node_loses_its_power(world):
         expect(job.status()["lastFailure"]["reason"] == "NodeLost" and job.status()["lastFailure"]["node"] == node, job.status()["lastFailure"])
         run(world.cluster, "up", "--nodes", "3", timeout=300)
         job.complete()
-        return Fault("a node loses its power", "its pods are given up and replaced on another node, the others stay", "no", seconds)
+        return Fault("a node loses its power", "its pods are replaced on another node, the others stay", "no", seconds)
 
 
 def a_node_freezes_and_comes_back(world):
@@ -140,7 +140,7 @@ def a_node_freezes_and_comes_back(world):
                    "the node's return")
         job.complete()
         expect(job.status("restarts")["counted"] == 0, job.status("restarts"))
-        return Fault("a node freezes and goes on later", "as a node that is lost; the rank that goes on there ends and publishes nothing", "no",
+        return Fault("a node freezes and continues later", "as for a lost node; the rank that continues there ends and publishes nothing", "no",
                      seconds)
 
 
@@ -162,7 +162,7 @@ def a_node_is_drained(world):
         expect(restarts["total"] == 1 and restarts["counted"] == 0, restarts)
         restored = job.status("checkpoint")["lastRestored"]["step"]
         expect(restored in job.saved() and restored % 20 != 0, f"it went on from step {restored}, saved for the drain: {sorted(job.saved())}")
-        return Fault("a node is drained", "all ranks save one step, all pods end; made again elsewhere", "no", seconds)
+        return Fault("a node is drained", "all ranks save one step, all pods end and are made again elsewhere", "no", seconds)
 
 
 def leader():
@@ -191,7 +191,7 @@ def the_leader_changes(world):
             job.suspend(False)
             job.complete()
             expect(job.status("restarts")["total"] == 0, job.status("restarts"))
-            return Fault("the leading operator hangs", "the other one leads; the first writes nothing when it goes on", "no restart", seconds)
+            return Fault("the leading operator hangs", "the other one leads; the first writes nothing when it continues", "no restart", seconds)
     finally:
         kubectl("-n", OPERATOR_NAMESPACE, "scale", "deployment", DEPLOYMENT, "--replicas=1")
         operator_ready()

@@ -91,7 +91,7 @@ def the_operator_is_killed(world):
         job.complete()
         expect(job.status("restarts")["total"] == 0, job.status("restarts"))
         expect({w: p["metadata"]["uid"] for w, p in job.pods(live=False).items()} == uids, "the pods are the same")
-        return harness.Fault("the operator is killed", "training goes on; the operator is ready again", "no restart", seconds)
+        return harness.Fault("the operator is killed", "training continues; the operator is ready again", "no restart", seconds)
 
 
 def suspend_and_resume(world):
@@ -115,7 +115,7 @@ def suspend_and_resume(world):
         job.complete()
         expect(job.status("checkpoint")["lastRestored"]["step"] == step, job.status("checkpoint"))
         expect(job.status("restarts")["total"] == 0, job.status("restarts"))
-        return harness.Fault("suspended", "all ranks save one step, the pods go; resumed at the next", "no restart", seconds)
+        return harness.Fault("suspended", "all ranks save one step, the pods are deleted; the job resumes at the next step", "no restart", seconds)
 
 
 def uninstalled(world):

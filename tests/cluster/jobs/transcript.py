@@ -99,8 +99,9 @@ class Transcript:
 
 
 def tell(world, out):
-    out.text.append("# From helm install to helm uninstall\n\nMade by `tests/cluster/jobs/transcript.py` on a fresh cluster of two real "
-                    "nodes (tests/cluster/README.md), with images of\n`scripts/image.sh`. Nothing is edited.\n")
+    out.text.append("# From helm install to helm uninstall\n\nWhat you see when you install the operator, run a job, and remove "
+                    "both. `tests/cluster/jobs/transcript.py` makes this\npage on a fresh cluster of two real nodes "
+                    "(tests/cluster/README.md), with images of `scripts/image.sh`. The output is\nnot edited.\n")
     out.run("kubectl get nodes")
     out.run("helm install dsj charts/deepspeedjob -n dsj-system --create-namespace --wait "
             "--set image.operator.repository=localhost/dsj-operator,image.operator.tag=dev "
@@ -120,13 +121,13 @@ def tell(world, out):
     out.watch("kubectl -n team get dsj -w", lambda: status().get("status", {}).get("checkpoint", {}).get("lastSaved", {}).get("step", 0) >= 50)
     out.run("kubectl -n team get pods -o wide")
     out.run("kubectl -n team logs tune-worker-1-1 --tail 5")
-    out.say("## Suspended, and on again: one step is saved by all ranks, the pods go")
+    out.say("## Suspend and resume: all ranks save one step, the pods are deleted")
     out.run("kubectl -n team patch dsj tune --type merge -p '{\"spec\": {\"suspend\": true}}'")
     out.run("kubectl -n team wait dsj tune --for condition=Suspended --timeout 120s")
     out.run("kubectl -n team get dsj,pods")
     out.run("kubectl -n team patch dsj tune --type merge -p '{\"spec\": {\"suspend\": false}}'")
     eventually(lambda: status().get("status", {}).get("phase") == "Running", "Running")
-    out.say("## A pod is deleted: the others save, its successor joins them, nothing is charged")
+    out.say("## Delete a pod: all ranks save, the gang starts again, nothing is charged")
     out.run("kubectl -n team delete pod tune-worker-1-2 --wait=false")
     out.watch("kubectl -n team get dsj -w", lambda: holds(status(), "Complete"))
     out.run("kubectl -n team get dsj -o wide")
@@ -134,7 +135,7 @@ def tell(world, out):
     out.run("kubectl -n team get events.events.k8s.io --field-selector regarding.kind=DeepSpeedJob "
             "-o custom-columns=TYPE:.type,REASON:.reason,NOTE:.note")
     out.run("kubectl -n team get pods,services,configmaps,roles,rolebindings -l training.dsj.dev/job-name=tune")
-    out.say("## The end")
+    out.say("## Delete the job and uninstall")
     out.run("kubectl -n team delete dsj tune")
     eventually(lambda: not get("pods,services,configmaps,roles,rolebindings", "-n", "team", "-l", "training.dsj.dev/job-name=tune"), "children")
     out.run("kubectl -n team get pods,services,configmaps,roles,rolebindings -l training.dsj.dev/job-name=tune")

@@ -10,7 +10,7 @@ import time
 
 from history import History
 from cases import expect
-from kube import condition_of, eventually, get, holds, kubectl, patch, run
+from kube import LONG, condition_of, eventually, get, holds, kubectl, patch, run
 from never import final_step, violations
 
 NAMESPACE, OPERATOR_NAMESPACE, RELEASE = "jobs", "dsj-system", "dsj"
@@ -42,7 +42,7 @@ class World:
             archive = os.path.join(folder, f"{target}-{tag}.tar")
             run(os.path.join(self.repository, "scripts/image.sh"), "build", target, self.build, f"localhost/{name}:{tag}", archive,
                 env=env, timeout=1200)
-            run(self.cluster, "load", archive, timeout=600)
+            run(self.cluster, "load", archive, timeout=1200)
             os.remove(archive)
         shutil.rmtree(storage, ignore_errors=True)
 
@@ -53,12 +53,12 @@ class World:
 
     def install(self, *more):
         run("helm", "install", RELEASE, os.path.join(self.repository, "charts/deepspeedjob"), "-n", OPERATOR_NAMESPACE,
-            "--create-namespace", "--wait", "--timeout", "3m", *self.values("dev", *more), timeout=300)
-        kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", "--timeout=30s")
+            "--create-namespace", "--wait", "--timeout", "10m", *self.values("dev", *more), timeout=900)
+        kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", f"--timeout={LONG}s")
 
     def upgrade(self, tag, *more):
         run("helm", "upgrade", RELEASE, os.path.join(self.repository, "charts/deepspeedjob"), "-n", OPERATOR_NAMESPACE, "--wait",
-            "--timeout", "3m", *self.values(tag, *more), timeout=300)
+            "--timeout", "10m", *self.values(tag, *more), timeout=900)
 
     def make_data(self):
         run(os.path.join(self.bin, "dsj-make-quickstart"), "--output", self.room, "--seed", "1", "--size", "tiny")
@@ -238,22 +238,22 @@ class Job:
         print(log, flush=True)
 
     # ---- waiting
-    def until(self, kind, seconds=300):
+    def until(self, kind):
         """A condition is True."""
         def reached():
             job = self.get()
             for other in {"Complete", "Failed"} - {kind}:
                 expect(not holds(job, other), lambda: f"{other}: {condition_of(job, other)}")
             return job if holds(job, kind) else None
-        return eventually(reached, lambda: f"{kind} of {self.name}: {json.dumps(self.status())[:3000]}", seconds)
+        return eventually(reached, lambda: f"{kind} of {self.name}: {json.dumps(self.status())[:3000]}")
 
-    def until_step(self, step, seconds=300):
+    def until_step(self, step):
         return eventually(lambda: self.step() >= step and self.step(),
-                          lambda: f"step {step} of {self.name}, at {self.step()}: {json.dumps(self.status())[:3000]}", seconds)
+                          lambda: f"step {step} of {self.name}, at {self.step()}: {json.dumps(self.status())[:3000]}")
 
-    def until_saved(self, step, seconds=300):
+    def until_saved(self, step):
         """A checkpoint of that step or a later one, in the status."""
-        return eventually(lambda: self.saved_in_status() >= step and self.saved_in_status(), f"checkpoint {step}", seconds)
+        return eventually(lambda: self.saved_in_status() >= step and self.saved_in_status(), f"checkpoint {step}")
 
     def saved_in_status(self):
         return self.status("checkpoint").get("lastSaved", {}).get("step", -1)
@@ -270,7 +270,7 @@ class Job:
         """Does it; seconds until a newer attempt is behind the step at which the old one was."""
         attempt, step, start = self.attempt(), self.step(), time.monotonic()
         fault()
-        eventually(lambda: self.attempt() > attempt, lambda: f"another attempt than {attempt}: {json.dumps(self.status())[:3000]}", 300)
+        eventually(lambda: self.attempt() > attempt, lambda: f"another attempt than {attempt}: {json.dumps(self.status())[:3000]}")
         self.until_step(step + 1)
         return time.monotonic() - start
 
@@ -288,7 +288,7 @@ class Job:
     # ---- judging
     def complete(self, same_losses=True):
         """Waits for Complete; every loss is the local run's, bit for bit. Returns the losses."""
-        self.until("Complete", 600)
+        self.until("Complete")
         losses = losses_of(self.out)
         if same_losses:
             expected = self.world.reference(self.manifest)
@@ -311,9 +311,21 @@ class Job:
                f"two publishing attempts: (step, (attempt, time)) {by_time}")
         expect(not holds(job, "Complete") or final_step(job) in saved or job["spec"]["training"].get("saveStrategy") == "no",
                f"Complete without a checkpoint of the last step: {sorted(saved)}")
-        time.sleep(1)  # the watches are behind the last answer by less
+        eventually(self.recorded, "the last changes in the history")
         found = violations(self.history.changes())
         expect(not found, "what must never happen: " + "; ".join(found))
+
+    def recorded(self):
+        """The history is not behind what there is. A watch that was cut may have missed the end of a pod."""
+        things = [self.get(), *(get("pods", "-n", self.ns, "-l", job_label(self.name)) or [])]
+        there = {thing["metadata"]["uid"]: int(thing["metadata"]["resourceVersion"]) for thing in things if thing}
+        changes = self.history.changes()
+        last = {change.uid: change for change in changes}
+        if any(uid not in last or last[uid].version < version for uid, version in there.items()):
+            return False
+        mine = [change for change in last.values() if change.kind == "pod"
+                and change.object["metadata"].get("labels", {}).get("training.dsj.dev/job-name") == self.name]
+        return any(change.cut for change in changes) or all(c.what == "DELETED" or c.uid in there for c in mine)
 
     def rests(self):
         before = eventually(self._unchanged, "an end of the writes")
@@ -356,7 +368,7 @@ def operator_pods():
 
 
 def operator_ready():
-    kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/" + DEPLOYMENT, "--timeout=120s")
+    kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/" + DEPLOYMENT, f"--timeout={LONG}s")
 
 
 def kill_operator():

@@ -1,4 +1,5 @@
 #include "common/dsconfig/key_table.h"
+#include "test_paths.h"
 
 #include <gtest/gtest.h>
 

@@ -13,6 +13,7 @@
 #include "common/dsconfig/reader.h"
 #include "common/text.h"
 #include "tests/common/dsconfig/shared_files.h"
+#include "test_paths.h"
 
 namespace dsj::dsconfig {
 namespace {

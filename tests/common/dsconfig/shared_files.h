@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/dsconfig/resolve.h"
+#include "test_paths.h"
 
 namespace dsj::dsconfig {
 

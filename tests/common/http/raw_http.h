@@ -5,12 +5,14 @@
 
 namespace dsj {
 
-/// Sends, then reads until the other side ends the connection or `wait_ms` pass without a byte.
-std::string raw_http(int port, const std::string& request, int wait_ms = 10'000);
+/// Sends, then reads until the other side ends the connection.
+std::string raw_http(int port, const std::string& request);
 std::string raw_http(const std::string& address, int port, const std::string& request);
+/// Sends, then reads one whole answer.
+std::string raw_ask(int port, const std::string& request);
 /// A connection, to be closed by the caller.
 int raw_connect(int port, const std::string& address = "127.0.0.1");
-/// What comes until the end, or until `wait_ms` pass without a byte.
-std::string raw_read(int fd, int wait_ms);
+/// One whole answer, by its Content-Length; less where the other side ends the connection before.
+std::string raw_answer(int fd);
 
 }  // namespace dsj

@@ -39,6 +39,33 @@ TEST(Compose, APackageHasALimitedDepth) {
   EXPECT_NE(composed.error().message.find("more than 32 names"), std::string::npos);
 }
 
+/// A file that is there wins, wherever it is found. An optional entry stays what it was.
+TEST(Compose, PredefinedFilesStandInForThoseThatAreNotThere) {
+  const PredefinedFiles predefined = {{"zero2", "zero2: {stage: 2, from: dsj}\n"},
+                                      {"zero3", "zero3: {stage: 3}\n"}};
+  Folder folder;
+  folder.add("run/a.yaml",
+             "defaults:\n  - ../config/zero2@_here_\n  - /conf/zero3.yaml@deep\n"
+             "  - optional ../config: zero3\nzero2: {own: 1}\n");
+  const auto without = compose(folder.files, "run/a.yaml", {}, predefined);
+  ASSERT_TRUE(without) << without.error().to_string();
+  EXPECT_EQ(without->value, (json{{"zero2", {{"stage", 2}, {"from", "dsj"}, {"own", 1}}},
+                                  {"deep", {{"zero3", {{"stage", 3}}}}}}))
+      << without->value.dump(1);
+  ASSERT_EQ(without->substitutes.size(), 2u);
+  EXPECT_EQ(without->substitutes[0].name, "zero2");
+  EXPECT_EQ(without->substitutes[0].missing, "config/zero2.yaml");
+  EXPECT_EQ(without->substitutes[0].place, "run/a.yaml: defaults[0]");
+  EXPECT_EQ(without->substitutes[1].missing, "run/conf/zero3.yaml");
+  EXPECT_EQ(without->notes.size(), 1u);
+  folder.add("config/zero2.yaml", "zero2: {stage: 1}\n").add("lib/conf/zero3.yaml", "x: 1\n");
+  const auto with = compose(folder.files, "run/a.yaml", {"lib"}, predefined);
+  ASSERT_TRUE(with) << with.error().to_string();
+  EXPECT_EQ(with->value, (json{{"zero2", {{"stage", 1}, {"own", 1}}}, {"deep", {{"x", 1}}}}))
+      << with->value.dump(1);
+  EXPECT_TRUE(with->substitutes.empty());
+}
+
 TEST(Compose, SelfFirstLetsTheOthersWin) {
   Folder folder;
   folder.add("b.yaml", "x: 2\n").add("a.yaml", "defaults: [_self_, b@_here_]\nx: 1\ny: 1\n");

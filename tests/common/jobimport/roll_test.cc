@@ -4,10 +4,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "common/files/posix_files.h"
 #include "common/jobspec/job.h"
+#include "common/jobspec/yaml.h"
 #include "tests/common/jobimport/support.h"
+#include "test_paths.h"
 
 namespace dsj::jobimport {
 namespace {
@@ -157,11 +160,163 @@ TEST(Roll, WhatIsMissingComesFromAnOverride) {
   EXPECT_EQ(imported->manifest["spec"]["workers"]["slotsPerWorker"], 3);
 }
 
+/// A role that trains with one of ROLL's own DeepSpeed files; the pipeline names all four.
+std::string with_predefined(const std::string& name) {
+  return R"(defaults:
+  - ../config/deepspeed_zero@_here_
+  - ../config/deepspeed_zero2@_here_
+  - ../config/deepspeed_zero3@_here_
+  - ../config/deepspeed_zero3_cpuoffload@_here_
+pretrain: m
+actor_train:
+  training_args: {per_device_train_batch_size: 1}
+  data_args: {file_name: d.jsonl}
+  strategy_args: {strategy_name: deepspeed_train, strategy_config: "${)" +
+         name + R"(}"}
+  device_mapping: list(range(0,2))
+)";
+}
+
+TEST(Roll, EachPredefinedFileStandsInForTheCheckoutAndTheJobSaysSo) {
+  struct Expected {
+    int stage;
+    json offload;
+  };
+  const std::map<std::string, Expected> all = {
+      {"deepspeed_zero", {0, nullptr}},
+      {"deepspeed_zero2", {2, nullptr}},
+      {"deepspeed_zero3", {3, nullptr}},
+      {"deepspeed_zero3_cpuoffload", {3, {{"device", "cpu"}, {"pin_memory", true}}}}};
+  EXPECT_EQ(predefined_files().size(), all.size());
+  for (const auto& [name, expected] : all) {
+    SCOPED_TRACE(name);
+    Folder folder;
+    const auto pipeline = pipeline_of(folder, with_predefined(name));
+    ASSERT_TRUE(pipeline) << pipeline.error().to_string();
+    EXPECT_EQ(pipeline->substitutes.size(), 4u);
+    auto imported = import_role(*pipeline, "actor_train");
+    ASSERT_TRUE(imported) << imported.error().to_string();
+    ASSERT_TRUE(finish(*imported, {}));
+    const json& config = imported->manifest["spec"]["deepspeed"]["config"];
+    EXPECT_EQ(config["bf16"], (json{{"enabled", true}}));
+    EXPECT_EQ(config["zero_optimization"]["stage"], expected.stage);
+    EXPECT_EQ(config["zero_optimization"].value("offload_optimizer", json()), expected.offload);
+    // The one that the role uses, not all that the pipeline names.
+    const std::string line = name + ": dsj's own configs/roll/" + name + ".yaml, because config/" +
+                             name + ".yaml is not there (run/p.yaml: defaults[";
+    ASSERT_EQ(imported->predefined.size(), 1u);
+    EXPECT_TRUE(imported->predefined[0].starts_with(line)) << imported->predefined[0];
+    EXPECT_NE(to_text(*imported).find("# Predefined:\n#   " + line), std::string::npos)
+        << to_text(*imported);
+    const auto job = jobspec::parse_job_yaml(to_text(*imported), "job.yaml");
+    ASSERT_TRUE(job) << job.error().to_string();
+    const auto resolution = jobspec::resolve(*job, {.world_size = 2, .hidden_size = 64});
+    EXPECT_TRUE(resolution.runnable());
+    EXPECT_EQ(resolution.config.zero.stage, expected.stage);
+  }
+}
+
+TEST(Roll, AFileThatIsThereWinsOverThePredefinedOne) {
+  Folder folder;
+  folder.add("config/deepspeed_zero3.yaml",
+             "deepspeed_zero3: {bf16: {enabled: true}, zero_optimization: {stage: 1}}\n");
+  const auto pipeline = pipeline_of(folder, with_predefined("deepspeed_zero3"));
+  ASSERT_TRUE(pipeline) << pipeline.error().to_string();
+  EXPECT_EQ(pipeline->substitutes.size(), 3u);
+  const auto imported = import_role(*pipeline, "actor_train");
+  ASSERT_TRUE(imported) << imported.error().to_string();
+  const json& config = imported->manifest["spec"]["deepspeed"]["config"];
+  EXPECT_EQ(config["zero_optimization"], (json{{"stage", 1}}));
+  EXPECT_TRUE(imported->predefined.empty());
+  EXPECT_EQ(to_text(*imported).find("Predefined"), std::string::npos);
+}
+
+TEST(Roll, AnUnknownPredefinedNameIsRefusedWithThoseThereAre) {
+  Folder folder;
+  std::string text = with_predefined("deepspeed_zero");
+  text.replace(text.find("deepspeed_zero2@"), 16, "deepspeed_zero4@");
+  const auto pipeline = pipeline_of(folder, text);
+  ASSERT_FALSE(pipeline);
+  EXPECT_EQ(pipeline.error().where, "run/p.yaml: defaults[1]");
+  EXPECT_EQ(pipeline.error().message, "there is no file \"config/deepspeed_zero4.yaml\"");
+  EXPECT_EQ(pipeline.error().hint,
+            "name its directory: --search-path DIR; predefined are deepspeed_zero, "
+            "deepspeed_zero2, deepspeed_zero3, deepspeed_zero3_cpuoffload");
+}
+
+/// What is compiled in is what configs/roll holds.
+TEST(Roll, PredefinedFilesAreThoseOfTheRepository) {
+  PosixFiles files;
+  const std::string folder = std::string(DSJ_SOURCE_DIR) + "/configs/roll";
+  const auto entries = files.list_dir(folder);
+  ASSERT_TRUE(entries) << entries.error().to_string();
+  EXPECT_EQ(entries->size(), predefined_files().size());
+  for (const auto& [name, text] : predefined_files()) {
+    const auto found = files.read_all(std::string(DSJ_SOURCE_DIR) + "/" + predefined_path(name));
+    ASSERT_TRUE(found) << found.error().to_string();
+    EXPECT_EQ(text, *found) << name;
+  }
+}
+
+fs::path corpus() {
+  const char* named = std::getenv("DSJ_SHARED_DIR");
+  return (named != nullptr ? fs::path(named) : fs::path(DSJ_SOURCE_DIR) / "../shared") /
+         "corpus/roll";
+}
+
+TEST(Roll, PredefinedFilesSetWhatTheirNamesakesSet) {
+  if (!fs::exists(corpus())) GTEST_SKIP() << "NO CORPUS: " << corpus();
+  for (const auto& [name, text] : predefined_files()) {
+    const auto ours = jobspec::parse_yaml(text, name, jobspec::Dialect::Omega);
+    const auto theirs = jobspec::read_yaml(
+        (corpus() / "examples/config" / (name + ".yaml")).string(), jobspec::Dialect::Omega);
+    ASSERT_TRUE(ours) << ours.error().to_string();
+    ASSERT_TRUE(theirs) << theirs.error().to_string();
+    EXPECT_EQ(ours->value, theirs->value) << name;
+  }
+}
+
+/// Real pipelines, copied away from their checkout: the same jobs as within it.
+TEST(Roll, ThePipelinesOfTheCorpusImportWithoutTheirCheckout) {
+  if (!fs::exists(corpus())) GTEST_SKIP() << "NO CORPUS: " << corpus();
+  PosixFiles files;
+  int jobs = 0;
+  for (const char* path :
+       {"examples/qwen2.5-7B-rlvr_megatron/rlvr_zero3_sp2.yaml",
+        "examples/qwen2.5-7B-rlvr_megatron/rlvr_lora_zero3.yaml",
+        "examples/qwen2.5-1.5B-distill_ds/distill_zero3.yaml",
+        "examples/ascend_examples/qwen3_8b_rlvr_deepspeed.yaml",
+        "examples/docs_examples/example_ppo.yaml"}) {
+    SCOPED_TRACE(path);
+    const std::string whole = (corpus() / path).string();
+    const auto text = files.read_all(whole);
+    ASSERT_TRUE(text) << text.error().to_string();
+    Folder alone;
+    alone.add("run/p.yaml", *text);
+    const auto there = read_roll(files, whole, {});
+    const auto here = read_roll(alone.files, "run/p.yaml", {});
+    ASSERT_TRUE(there) << there.error().to_string();
+    ASSERT_TRUE(here) << here.error().to_string();
+    EXPECT_EQ(here->value, there->value);
+    EXPECT_TRUE(there->substitutes.empty());
+    EXPECT_EQ(here->substitutes.size(), 4u);
+    for (const RollRole& role : here->roles) {
+      if (!role.imports()) continue;
+      const auto imported = import_role(*here, role.path);
+      const auto expected = import_role(*there, role.path);
+      ASSERT_TRUE(imported) << imported.error().to_string();
+      ASSERT_TRUE(expected) << expected.error().to_string();
+      EXPECT_EQ(imported->manifest, expected->manifest);
+      EXPECT_EQ(imported->predefined.size(), 1u);
+      ++jobs;
+    }
+  }
+  EXPECT_GE(jobs, 5);
+}
+
 /// Every file of the corpus is read, every deepspeed_train role gives a job that validates.
 TEST(Roll, TheWholeCorpus) {
-  const char* named = std::getenv("DSJ_SHARED_DIR");
-  const fs::path root =
-      (named != nullptr ? fs::path(named) : fs::path(DSJ_SOURCE_DIR) / "../shared") / "corpus/roll";
+  const fs::path root = corpus();
   if (!fs::exists(root)) GTEST_SKIP() << "NO CORPUS: " << root;
   PosixFiles files;
   int count = 0, roles = 0, trained = 0, jobs = 0, written = 0;

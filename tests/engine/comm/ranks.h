@@ -84,7 +84,7 @@ inline std::vector<std::string> run_ranks(int world, const std::function<void(co
     require(pid >= 0, "no process");
     if (pid == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      alarm(100);  // a hung rank ends the test instead of the machine's patience
+      alarm(600);  // a hung rank ends the test instead of the machine's patience
       if (rank != 0) {
         for (const Listener& listener : listeners) ::close(listener.fd);
       }

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <string>
 
+#include "test_paths.h"
+
 namespace dsj::data {
 
 inline std::string fixtures() {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/engine/support/ranks.h"
+#include "test_paths.h"
 
 namespace dsj::models {
 namespace {

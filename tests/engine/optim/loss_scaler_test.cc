@@ -1,4 +1,5 @@
 #include "engine/optim/loss_scaler.h"
+#include "test_paths.h"
 
 #include <gtest/gtest.h>
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "common/dsconfig/resolve.h"
+#include "test_paths.h"
 
 namespace dsj::optim {
 namespace {

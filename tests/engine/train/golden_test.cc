@@ -17,6 +17,7 @@
 #include "engine/weights/weight_source.h"
 #include "tests/engine/support/poisoned.h"
 #include "tests/engine/support/ranks.h"
+#include "test_paths.h"
 
 namespace dsj::train {
 namespace {

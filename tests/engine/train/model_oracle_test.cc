@@ -3,12 +3,15 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "common/files/posix_files.h"
 #include "engine/train/step.h"
 #include "tests/engine/support/ranks.h"
+#include "test_paths.h"
 
 namespace dsj::train {
 namespace {
@@ -25,11 +28,13 @@ at::Tensor ids(const json& rows) {
   return at::tensor(flat).view({static_cast<int64_t>(rows.size()), -1});
 }
 
+std::string fixture_path(const std::string& name) {
+  return std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/" + name;
+}
+
 class ModelOracle : public testing::TestWithParam<const char*> {
  protected:
-  std::string directory() const {
-    return std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/" + GetParam();
-  }
+  std::string directory() const { return fixture_path(GetParam()); }
   json oracle() const { return read_json(directory() + ".oracle.json"); }
 };
 
@@ -105,16 +110,39 @@ constexpr const char* kFamilies[] = {"tiny-llama",   "tiny-llama-linear", "tiny-
                                      "tiny-mistral", "tiny-qwen3",        "tiny-gpt2"};
 
 struct AdamWRun {
-  std::string directory;
+  std::string name;
   int world, stage;
   bool recompute;
+};
+
+/// How far from the record a run may be at each step. transformers' own runs lie `spread` apart when
+/// only rounding changes (tests/oracle/spread_oracle.py: other instruction sets, weights moved to a
+/// neighbouring fp32); AdamW makes whole steps of what is nothing but rounding, so this
+/// grows with the steps, whatever the loss has fallen to. Ours is one more such run, with roundings
+/// of its own in every operation: four times the widest distance so far. Below the floor fp32
+/// itself has no digits: 2^-20 of the first value, where logits of about 8 have 2^-20 steps.
+class Allowed {
+ public:
+  Allowed(const json& spread, const json& recorded)
+      : spread_(spread), floor_(std::ldexp(recorded[0].get<double>(), -20)) {}
+  double at(size_t step) {
+    widest_ = std::max(widest_, spread_[step].get<double>());
+    return std::max(floor_, 4 * widest_);
+  }
+
+ private:
+  const json& spread_;
+  double floor_, widest_ = 0;
 };
 
 /// Two rows a step, dealt to the ranks.
 void expect_adamw_steps(const AdamWRun& run, const json& expected) {
   const json& adamw = expected["adamw"];
+  const json spread = read_json(fixture_path("spread.oracle.json"))["fixtures"][run.name];
+  const std::string directory = fixture_path(run.name);
+  std::string losses;
   testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
-    const auto model = layout::read_model_config(run.directory);
+    const auto model = layout::read_model_config(directory);
     ASSERT_TRUE(model) << model.error().to_string();
     auto config = plain_config();
     config.micro_batch_size = 2 / run.world;
@@ -128,7 +156,9 @@ void expect_adamw_steps(const AdamWRun& run, const json& expected) {
     config.gradient_clipping = adamw["max_grad_norm"];
     zero::ModelState state(*model, config, at::kCPU, collectives);
     PosixFiles files;
-    ASSERT_TRUE(state.load(*weights::WeightSource::open(files, run.directory)));
+    ASSERT_TRUE(state.load(*weights::WeightSource::open(files, directory)));
+    Allowed loss_apart(spread["loss"], adamw["loss"]);
+    Allowed norm_apart(spread["grad_norm"], adamw["grad_norm"]);
     Stepper stepper(*model, config, {.recompute = run.recompute}, state, at::kCPU);
     for (int step = 0; step < adamw["steps"].get<int>(); ++step) {
       json inputs, labels;
@@ -141,14 +171,17 @@ void expect_adamw_steps(const AdamWRun& run, const json& expected) {
       const auto result =
           stepper.run({.micro_batches = {&batch, 1}, .rates = {.lr = config.optimizer.lr}});
       const double loss = adamw["loss"][step], norm = adamw["grad_norm"][step];
-      EXPECT_NEAR(result.loss, loss, 1e-5 * loss) << step;
-      EXPECT_NEAR(result.grad_norm, norm, 1e-4 * norm) << step;
+      EXPECT_NEAR(result.loss, loss, loss_apart.at(step)) << step;
+      EXPECT_NEAR(result.grad_norm, norm, norm_apart.at(step)) << step;
+      if (collectives.rank() == 0) losses += " " + json(result.loss).dump();
     }
   });
+  // For scripts/test_numbers.py, which looks how far a switch of the libraries moves them.
+  if (run.world == 1) std::printf("losses:%s\n", losses.c_str());
 }
 
 TEST_P(ModelOracle, FiftyAdamWSteps) {
-  expect_adamw_steps({directory(), 1, 0, false}, oracle());
+  expect_adamw_steps({GetParam(), 1, 0, false}, oracle());
 }
 
 /// Fixtures whose rows have equally many targets: the mean over a batch is that of two ranks'
@@ -166,7 +199,7 @@ TEST_P(ModelOracleStages, FiftyAdamWStepsOfTwoRanks) {
   for (int stage = 0; stage <= 3; ++stage) {
     for (const bool recompute : {false, true}) {
       SCOPED_TRACE("stage " + std::to_string(stage) + (recompute ? " recompute" : ""));
-      expect_adamw_steps({directory(), 2, stage, recompute}, expected);
+      expect_adamw_steps({GetParam(), 2, stage, recompute}, expected);
       if (HasFailure()) return;
     }
   }

@@ -13,6 +13,7 @@
 #include "engine/train/step.h"
 #include "engine/weights/weight_source.h"
 #include "tests/engine/support/ranks.h"
+#include "test_paths.h"
 
 namespace dsj::train {
 

@@ -11,6 +11,7 @@
 #include "common/layout/lora.h"
 #include "engine/weights/export.h"
 #include "engine/weights/weight_source.h"
+#include "test_paths.h"
 
 namespace dsj::weights {
 namespace {

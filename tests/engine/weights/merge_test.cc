@@ -9,6 +9,7 @@
 #include "common/files/memory_files.h"
 #include "common/files/posix_files.h"
 #include "engine/weights/weight_source.h"
+#include "test_paths.h"
 
 namespace dsj::weights {
 namespace {

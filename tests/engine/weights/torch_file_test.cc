@@ -17,6 +17,7 @@
 #include "engine/weights/state_dict_pickle.h"
 #include "engine/weights/weight_source.h"
 #include "engine/weights/zip_directory.h"
+#include "test_paths.h"
 
 namespace dsj::weights {
 namespace {

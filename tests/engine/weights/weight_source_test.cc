@@ -11,6 +11,7 @@
 #include "common/files/memory_files.h"
 #include "common/files/posix_files.h"
 #include "engine/weights/safetensors_writer.h"
+#include "test_paths.h"
 
 namespace dsj::weights {
 namespace {

@@ -3,11 +3,13 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "common/dsconfig/resolve.h"
 #include "engine/zero/update.h"
+#include "test_paths.h"
 
 namespace dsj::zero {
 namespace {
@@ -91,8 +93,11 @@ TEST_F(OptimizersOracle, EqualTorchOver50Steps) {
       offset = 0;
       for (const auto& [p, states] : parameters) {
         const at::Tensor expected = values(*kept, offset, p.numel());
-        // Relative to the size of a weight: the values are about 1.
-        EXPECT_LT((p - expected).abs().div(expected.abs().clamp_min(1)).max().item<double>(), 1e-6)
+        // The oracle is float64. Each of our updates rounds a weight of about 1 to fp32 once, by up to
+        // 2^-24, and these add up; within one update some sixteen roundings may point one way.
+        const at::Tensor size = expected.abs().clamp_min(1);
+        const double apart = (p - expected).abs().div(size).max().item<double>();
+        EXPECT_LT(apart, std::ldexp(static_cast<double>(step + 1 + 16), -24))
             << "after " << step + 1 << " steps";
         offset += p.numel();
         compared += p.numel();

@@ -10,6 +10,7 @@
 #include "kube/client.h"
 #include "tests/kube/fake_clock.h"
 #include "tests/kube/real/cluster.h"
+#include "tests/support/soon.h"
 
 namespace dsj::kube::testing {
 namespace {
@@ -94,10 +95,8 @@ TEST(RealAccess, ATokenThatIsRotatedIsReadAgainAtOnce) {
     ASSERT_TRUE(owner.remove(resources::service_accounts(), "default", "first"));
     std::ofstream(access.token_file) << second;
   }
-  for (int i = 0; i < 100 && name() != "system:serviceaccount:default:second"; ++i) {
-    std::this_thread::sleep_for(Milliseconds(200));  // the server knows a good token for 10 s
-  }
-  EXPECT_EQ(name(), "system:serviceaccount:default:second");
+  // The server knows a good token for 10 s.
+  EXPECT_TRUE(soon([&] { return name() == "system:serviceaccount:default:second"; })) << name();
 }
 
 TEST(RealAccess, WhatIsNotAcceptedIsNamed) {

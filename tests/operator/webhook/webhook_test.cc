@@ -18,6 +18,7 @@
 #include "operator/webhook/rotation.h"
 #include "tests/common/http/raw_http.h"
 #include "tests/kube/fake_api_server.h"
+#include "tests/support/soon.h"
 
 namespace dsj::op {
 namespace {
@@ -76,12 +77,10 @@ struct WebhookTest : ::testing::Test {
     return from_base64(found["webhooks"][0]["clientConfig"].value("caBundle", ""));
   }
   size_t authorities() { return read_authorities(bundle()).size(); }
-  static bool soon(const std::function<bool()>& holds) {
-    for (int i = 0; i < 1000; ++i) {
-      if (holds()) return true;
-      usleep(10'000);
-    }
-    return false;
+  /// Waits until replicas have read the bundle so many times more.
+  void looks(int count) {
+    const auto wanted = server.requests("GET") + count;
+    EXPECT_TRUE(soon([&] { return server.requests("GET") >= wanted; }));
   }
   /// As the API server: trusts the bundle alone.
   std::expected<kube::Response, kube::NetError> post(int port, const std::string& body,
@@ -210,10 +209,10 @@ TEST_F(WebhookTest, ReplicasShareTheBundleThroughConflicts) {
   for (int i = 0; i < 5; ++i) replicas.push_back(start("pod-" + std::to_string(i)));
   ASSERT_TRUE(soon([&] { return authorities() == 5; })) << authorities();
   server.set_fault({});
-  // At rest nobody writes.
-  usleep(300'000);
+  // At rest nobody writes, however often they look.
+  looks(25);
   const auto patches = server.requests("PATCH");
-  usleep(300'000);
+  looks(25);
   EXPECT_EQ(server.requests("PATCH"), patches);
   for (const auto& replica : replicas) {
     EXPECT_EQ(post(replica->port(), review_of("/o"))->status, 200);

@@ -2,6 +2,7 @@
 // names the server; without one this program fails.
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <thread>
 
@@ -13,6 +14,42 @@ namespace dsj::cli {
 namespace {
 
 using ::testing::HasSubstr;
+
+/// Counts the streams that were opened, and the lines of them that were dealt with: the next one
+/// was asked for.
+class Counting final : public kube::Transport {
+ public:
+  explicit Counting(kube::Transport& inner) : inner_(inner) {}
+  std::expected<kube::Response, kube::NetError> call(const kube::Request& request,
+                                                     const kube::Cancel& cancel) override {
+    return inner_.call(request, cancel);
+  }
+  std::expected<kube::StreamResponse, kube::NetError> open(const kube::Request& request,
+                                                           const kube::Cancel& cancel) override {
+    auto made = inner_.open(request, cancel);
+    if (made && made->lines) made->lines = std::make_unique<Lines>(*this, std::move(made->lines));
+    ++opened;
+    return made;
+  }
+  std::atomic<int> opened = 0, told = 0;
+
+ private:
+  struct Lines final : kube::LineStream {
+    Lines(Counting& all, std::unique_ptr<kube::LineStream> inner)
+        : all_(all), inner_(std::move(inner)) {}
+    std::expected<std::optional<std::string>, kube::NetError> next(
+        std::chrono::milliseconds idle) override {
+      all_.told += std::exchange(pending_, 0);
+      auto line = inner_->next(idle);
+      if (line && *line) pending_ = 1;
+      return line;
+    }
+    Counting& all_;
+    std::unique_ptr<kube::LineStream> inner_;
+    int pending_ = 0;
+  };
+  kube::Transport& inner_;
+};
 
 class RealVerbs : public kube::testing::RealCluster {
  protected:
@@ -59,18 +96,17 @@ TEST_F(RealVerbs, GetShowsTheColumnsOfTheResource) {
 
 TEST_F(RealVerbs, AWatchShowsChanges) {
   kube::Cancel stop;
+  const auto counting = std::make_shared<Counting>(*transport_);
   std::thread other([&] {
-    std::this_thread::sleep_for(std::chrono::seconds(1));
+    EXPECT_TRUE(soon([&] { return counting->opened == 1; }));
     set_status({{"phase", "Running"}, {"training", {{"step", 1}}}});
     set_status({{"phase", "Complete"}, {"training", {{"step", 3}}}});
-    std::this_thread::sleep_for(std::chrono::seconds(1));
+    EXPECT_TRUE(soon([&] { return counting->told >= 2; }));
     stop.cancel();
   });
   ::testing::internal::CaptureStdout();
   const auto same = [&](const ClusterFlags&) -> Result<std::unique_ptr<Session>> {
-    auto made =
-        std::make_unique<Session>(std::shared_ptr<kube::Transport>(transport_.get(), [](auto*) {}),
-                                  kube::system_clock(), ns_, "");
+    auto made = std::make_unique<Session>(counting, kube::system_clock(), ns_, "");
     made->cancel = stop;
     return made;
   };
@@ -116,19 +152,16 @@ TEST_F(RealVerbs, DescribeReadsJobPodsAndEvents) {
 
 TEST_F(RealVerbs, SuspendAndResumePatchTheSpecAndWait) {
   std::thread operator_like([&] {
-    for (int i = 0; i < 200; ++i) {
-      const auto job = client_->get(jobs_resource(), ns_, "quick");
-      const bool suspended = job && (*job)["spec"].value("suspend", false);
-      if (suspended) {
-        set_status({{"phase", "Suspended"},
-                    {"observedGeneration", (*job)["metadata"]["generation"]},
-                    {"checkpoint", {{"lastSaved", {{"step", 2}}}}}});
-        return;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
+    Json job;
+    ASSERT_TRUE(soon([&] {
+      job = client_->get(jobs_resource(), ns_, "quick").value_or(Json::object());
+      return job.value("spec", Json::object()).value("suspend", false);
+    }));
+    set_status({{"phase", "Suspended"},
+                {"observedGeneration", job["metadata"]["generation"]},
+                {"checkpoint", {{"lastSaved", {{"step", 2}}}}}});
   });
-  EXPECT_EQ(run(run_suspend, {"quick", "--wait", "--timeout", "60"}), 0) << err_;
+  EXPECT_EQ(run(run_suspend, {"quick", "--wait", "--timeout", "600"}), 0) << err_;
   operator_like.join();
   EXPECT_THAT(out_, HasSubstr("quick is Suspended, saved at step 2"));
   EXPECT_EQ(run(run_resume, {"quick"}), 0) << err_;

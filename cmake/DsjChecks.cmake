@@ -1,0 +1,47 @@
+# Tests that are no GoogleTest programs, and what tests need before they start: dsj_check(), dsj_fixture().
+find_package(Python3 COMPONENTS Interpreter REQUIRED)
+
+# dsj_check(NAME LABEL label [TIMEOUT s] [CLUSTER api|nodes] [NEEDS fixtures...] [ENV NAME=VALUE...] COMMAND words...)
+# A word X.py that begins the command is a Python program of this folder; REPORT is the GoogleTest report that it writes.
+# CLUSTER api: it runs on an API server that tests/cluster brings up for it alone. nodes: it makes its own cluster with
+# real nodes. Both bring the fixtures with them. ENV: of the command, cluster included.
+function(dsj_check NAME)
+  cmake_parse_arguments(C "" "LABEL;TIMEOUT;CLUSTER" "NEEDS;ENV;COMMAND" ${ARGN})
+  set(environment ${C_ENV})
+  set(runner)
+  if(C_CLUSTER STREQUAL api)
+    list(APPEND environment DSJ_CLUSTER_STATE=${CMAKE_BINARY_DIR}/cluster/${NAME})
+    set(runner ${CMAKE_SOURCE_DIR}/tests/cluster/cluster.py run --api)
+    list(APPEND C_NEEDS cluster_programs cluster_tools)
+  elseif(C_CLUSTER STREQUAL nodes)
+    list(PREPEND environment --unset=DSJ_CLUSTER --unset=DSJ_CLUSTER_STATE)
+    list(APPEND C_NEEDS cluster_node_programs)
+  elseif(C_CLUSTER)
+    message(FATAL_ERROR "dsj_check(${NAME}): CLUSTER is api or nodes, not ${C_CLUSTER}")
+  endif()
+  if(environment)
+    list(PREPEND runner ${CMAKE_COMMAND} -E env ${environment})
+  endif()
+  list(GET C_COMMAND 0 program)
+  if(program MATCHES "\\.py$" AND NOT IS_ABSOLUTE ${program})
+    list(POP_FRONT C_COMMAND)
+    list(PREPEND C_COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/${program})
+  endif()
+  list(TRANSFORM C_COMMAND REPLACE "^REPORT$" ${CMAKE_BINARY_DIR}/test-reports/${NAME}.json)
+  add_test(NAME ${NAME} COMMAND ${runner} ${C_COMMAND})
+  set_tests_properties(${NAME} PROPERTIES LABELS ${C_LABEL})
+  if(NOT C_TIMEOUT)
+    set(C_TIMEOUT 600)
+  endif()
+  set_tests_properties(${NAME} PROPERTIES TIMEOUT ${C_TIMEOUT})
+  if(C_NEEDS)
+    set_tests_properties(${NAME} PROPERTIES FIXTURES_REQUIRED "${C_NEEDS}")
+  endif()
+endfunction()
+
+# dsj_fixture(NAME LABEL label [NEEDS fixtures...] [ENV NAME=VALUE...] COMMAND words...): what has to be built or awaited
+# before the tests that need NAME. It runs once, outside of their limits; its own limit only bounds a hang.
+function(dsj_fixture NAME)
+  dsj_check(${NAME} TIMEOUT 7200 ${ARGN})
+  set_tests_properties(${NAME} PROPERTIES FIXTURES_SETUP ${NAME})
+endfunction()

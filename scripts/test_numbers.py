@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Runs every test that compares numbers under each switch of the libraries that makes another processor of this one.
+
+Usage: test_numbers.py BUILD [--two] [--report GTEST_REPORT] [--only REGEX]
+
+Without --two all switches of SWITCHES (`make test-numbers`); with it the two that move a short training farthest from the
+machine's own numbers (`make test`). A switch that this processor cannot take is printed as LEFT OUT. Exit 1 when a test
+fails, or when no switch changed a single loss: then the switches did not act.
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
+from cases import Report, expect  # noqa: E402
+
+AVX512 = {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
+# The setting, and the flags of /proc/cpuinfo that it needs. ATen and MKL do not ask before they use what they are told to.
+SWITCHES = [("", set()), ("ATEN_CPU_CAPABILITY=default", set()), ("ATEN_CPU_CAPABILITY=avx2", {"avx2", "fma"}),
+            ("ATEN_CPU_CAPABILITY=avx512", AVX512), ("MKL_ENABLE_INSTRUCTIONS=AVX2", {"avx2"}),
+            ("MKL_ENABLE_INSTRUCTIONS=SSE4_2", set()), ("MKL_CBWR=COMPATIBLE", set()), ("ONEDNN_MAX_CPU_ISA=AVX2", {"avx2"}),
+            ("DSJ_ISA=avx2", {"avx2", "fma"}), ("DSJ_ISA=baseline", set()), ("DSJ_NATIVE_BF16=0", set()),
+            ("OMP_NUM_THREADS=1", set()), ("OMP_NUM_THREADS=2", set())]
+PROGRAMS = ("kernels_tests", "zero_tests", "models_tests", "train_tests")
+PROBE = "--gtest_filter=Models/ModelOracle.FiftyAdamWSteps/*"
+
+
+def flags():
+    with open("/proc/cpuinfo", encoding="utf-8") as lines:
+        for line in lines:
+            if line.startswith("flags"):
+                return set(line.split(":", 1)[1].split())
+    return set()
+
+
+def environment(switch):
+    return dict(os.environ, **dict([switch.split("=")] if switch else []))
+
+
+def call(switch, *command):
+    done = subprocess.run(command, env=environment(switch), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          check=False)
+    return done.returncode, done.stdout
+
+
+def probe(bin_folder, switch):
+    """The losses of a short training of each fixture, in full precision, as train_tests prints them."""
+    _, output = call(switch, os.path.join(bin_folder, "train_tests"), PROBE)
+    return [float(number) for line in re.findall(r"^losses: (.*)$", output, re.MULTILINE) for number in line.split()]
+
+
+def distances(bin_folder, switches):
+    """{switch: largest relative distance of a loss from the machine's own}."""
+    own, found = probe(bin_folder, ""), {}
+    expect(own, "train_tests printed no losses")
+    for switch in switches:
+        losses = probe(bin_folder, switch)
+        expect(len(losses) == len(own), f"{switch}: {len(losses)} losses, expected {len(own)}")
+        found[switch] = max(abs(a - b) / abs(a) for a, b in zip(own, losses))
+        print(f"result: {switch:34} moves a loss by up to {found[switch]:.1e}", flush=True)
+    return found
+
+
+def run_all(bin_folder, switch):
+    bad, begin = [], time.monotonic()
+    for program in PROGRAMS:
+        code, output = call(switch, os.path.join(bin_folder, program), "--gtest_brief=1")
+        if code != 0:
+            print(output[-6000:], flush=True)
+            bad.append(program)
+    code, output = call(switch, sys.executable, os.path.join(ROOT, "scripts", "golden_table.py"), "--bin", bin_folder)
+    if code != 0:
+        print("\n".join(line for line in output.splitlines() if "FAILED" in line), flush=True)
+        bad.append("golden_table.py")
+    print(f"result: {switch or 'no switch':34} {'FAILED: ' + ', '.join(bad) if bad else 'green'}, "
+          f"{time.monotonic() - begin:.0f} s", flush=True)
+    expect(not bad, ", ".join(bad))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build")
+    parser.add_argument("--two", action="store_true")
+    parser.add_argument("--report")
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    bin_folder = os.path.join(os.path.abspath(options.build), "bin")
+    has, chosen = flags(), []
+    for switch, needs in SWITCHES:
+        if not needs <= has:
+            print(f"result: LEFT OUT: {switch}: this processor lacks {', '.join(sorted(needs - has))}", flush=True)
+        elif re.search(options.only, switch):
+            chosen.append(switch)
+    report = Report("Numbers", options.report or os.path.join(options.build, "test-reports", "numbers.json"))
+    if options.two or not options.only:
+        far = report.run("switches_act", lambda: act(bin_folder, [switch for switch in chosen if switch]))
+        if options.two:
+            chosen = sorted(far or {}, key=lambda switch: -far[switch])[:2]
+    for switch in chosen:
+        report.run(re.sub(r"\W", "_", switch) or "no_switch", lambda: run_all(bin_folder, switch))
+    return report.write()
+
+
+def act(bin_folder, switches):
+    far = distances(bin_folder, switches)
+    expect(any(far.values()), "no switch changed a loss")
+    return far
+
+
+if __name__ == "__main__":
+    sys.exit(main())

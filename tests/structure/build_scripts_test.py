@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""What `make` shows of a build, and how its cost is read from Ninja's log. Usage: build_scripts_test.py SOURCE."""
+import contextlib
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else os.getcwd()
+sys.path.insert(0, os.path.join(SOURCE, "scripts"))
+import build_cost      # noqa: E402
+import build_progress  # noqa: E402
+
+LINES = """[1/20] Building CXX object engine/CMakeFiles/dsj_comm.dir/comm/fd.cc.o
+[2/20] Building CXX object common/CMakeFiles/dsj_common.dir/log.cc.o
+FAILED: common/CMakeFiles/dsj_common.dir/log.cc.o
+/usr/bin/c++ -I/somewhere -c log.cc
+log.cc:3:1: error: expected a declaration
+    3 | )
+[3/20] Linking CXX executable bin/dsj
+bin/dsj: warning: seen in the log alone
+ninja: build stopped: subcommand failed.
+"""
+
+
+def shown(terminal, lines):
+    """(what the user sees, the log) of Ninja's lines."""
+    error, log = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stderr(error):
+        view = build_progress.View(terminal, clock=lambda: 65.0)
+        build_progress.follow(io.StringIO(lines), log, view)
+        view.clear()
+    return error.getvalue(), log.getvalue()
+
+
+def phase(*command):
+    return subprocess.run([os.path.join(SOURCE, "scripts/phase.sh"), "build", "a minute", "compiles", *command],
+                          capture_output=True, text=True, check=False)
+
+
+class Progress(unittest.TestCase):
+    def test_a_failed_command_is_shown_in_its_own_words(self):
+        text, log = shown(False, LINES)
+        self.assertEqual(text, "  10 %, 2/20, 0:00\n"
+                               "FAILED: common/CMakeFiles/dsj_common.dir/log.cc.o\n"
+                               "log.cc:3:1: error: expected a declaration\n    3 | )\n"
+                               "ninja: build stopped: subcommand failed.\n")
+        self.assertEqual(log, LINES, "the log has all of it")
+
+    def test_without_a_terminal_a_line_every_tenth(self):
+        text, _ = shown(False, "".join(f"[{n}/200] Building CXX object {n}.o\n" for n in range(1, 201)))
+        self.assertEqual(text.splitlines(), [f"  {n} %, {n * 2}/200, 0:00" for n in range(10, 101, 10)])
+
+    def test_on_a_terminal_one_line_moves(self):
+        text, _ = shown(True, LINES.splitlines(keepends=True)[0])
+        self.assertNotIn("\n", text)
+        text, _ = shown(True, "[20/20] Building CXX object engine/CMakeFiles/dsj_comm.dir/comm/fd.cc.o\n")
+        self.assertIn("  20/20  0:00  engine/comm/fd.cc", text)
+        self.assertNotIn("\n", text)
+
+    def test_the_exit_code_is_the_commands(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = os.path.join(folder, "log")
+            done = subprocess.run([sys.executable, os.path.join(SOURCE, "scripts/build_progress.py"), log,
+                                   "sh", "-c", "echo hello; exit 7"], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stdout), (7, ""))
+            self.assertIn(log, done.stderr)
+            with open(log, encoding="utf-8") as file:
+                self.assertEqual(file.read(), "hello\n")
+
+
+class Phase(unittest.TestCase):
+    def test_says_what_and_how_long_and_keeps_the_exit_code(self):
+        good, bad = phase("true"), phase("sh", "-c", "exit 5")
+        self.assertEqual((good.returncode, bad.returncode), (0, 5))
+        self.assertRegex(good.stderr, r"^\[build\] compiles: a minute\n\[build\] done in \d+ s\n$")
+        self.assertRegex(bad.stderr, r"\n\[build\] failed after \d+ s, exit code 5\n$")
+
+
+class Cost(unittest.TestCase):
+    LOG = ["# ninja log v5\n",
+           "0\t5000\t1\ta.o\taa\n",
+           "0\t9000\t1\told.o\tbb\n",
+           "100\t1600\t2\ta.o\tcc\n",            # newer: the one that counts
+           "1600\t2000\t2\tbin/dsj\tdd\n",
+           "1600\t2000\t2\tbin/kubectl-dsj\tdd\n",  # the same command's second output
+           "2000\t21"]                              # being written
+
+    def test_newest_run_of_each_command(self):
+        for version in (5, 6, 7):
+            commands = build_cost.read_log([f"# ninja log v{version}\n"] + self.LOG[1:])
+            self.assertEqual(sorted((c.outputs, c.seconds) for c in commands),
+                             [(["a.o"], 1.5), (["bin/dsj", "bin/kubectl-dsj"], 0.4), (["old.o"], 9.0)])
+
+    def test_an_unknown_log_is_refused(self):
+        for first in ("# ninja log v4\n", "something\n", ""):
+            with self.assertRaises(build_cost.Bad):
+                build_cost.read_log([first])
+
+    def test_kinds(self):
+        kinds = {"a/CMakeFiles/x.dir/y.cc.o": "compile", "e/cmake_pch.hxx.gch": "precompiled header",
+                 "a/libx.a": "archive", "bin/dsj": "link", "lib/libx.so.1": "link", "build.ninja": "other"}
+        self.assertEqual({output: build_cost.kind_of(output) for output in kinds}, kinds)
+
+    def test_whose_a_header_is(self):
+        of = {"/src/common/result.h": "own", "/usr/include/c++/12/string": "std",
+              "/usr/include/c++/12/bits/stl_map.h": None, "/usr/include/unistd.h": None,
+              "/usr/include/nlohmann/json.hpp": "theirs", "/opt/torch/include/ATen/ATen.h": "theirs"}
+        self.assertEqual({path: build_cost.which(path, "/src") for path in of}, of)
+
+
+if __name__ == "__main__":
+    unittest.main()
