@@ -343,13 +343,17 @@ Directive directive_for(const Session& s, int worker, int64_t incarnation) {
     return {.order = Order::Finish, .attempt = s.attempt, .exit_code = kExitPreempted};
   }
   Directive directive{.order = Order::Idle, .attempt = s.attempt, .next_beat = kSoon};
+  // Its first beat was not taken yet.
+  const bool unknown = own.joined && own.report.incarnation < incarnation;
   if (s.phase == Phase::Finished) {
     // It belongs to the gang that continues after a stop: it waits for the next worker 0.
-    if (own.late && s.outcome.exit_code == kExitPreempted) return directive;
+    if ((own.late || unknown) && s.outcome.exit_code == kExitPreempted) return directive;
     directive.order = Order::Finish;
     directive.exit_code = s.outcome.exit_code;
     return directive;
   }
+  // It must not start what its predecessor may have started.
+  if (unknown) return directive;
   // While an attempt ends, nobody may join it.
   const bool may_run = s.phase == Phase::Running ||
                        (s.phase == Phase::Ending && !s.killing && own.report.attempt == s.attempt);

@@ -142,7 +142,8 @@ struct Session {
 /// or waited for a disk); it does not count as anybody's silence.
 Commands step(Session& session, const Event& event, Time now);
 
-/// What worker `worker` must do now. Its agent's `incarnation` may not be the current one.
+/// What worker `worker` must do now. Its agent's `incarnation` may be older than the session's, or
+/// newer when its first beat was not taken yet.
 Directive directive_for(const Session& session, int worker, int64_t incarnation);
 
 /// Ranks of the attempt that was published last; 0 before the first.

@@ -21,8 +21,12 @@ class Board {
   Directive answer(int worker, int64_t incarnation) const;
 
  private:
-  std::vector<Directive> current_;
-  std::vector<int64_t> incarnations_;
+  struct Answers {
+    int64_t incarnation;
+    Directive current;
+    Directive successor;  ///< for a later incarnation
+  };
+  std::vector<Answers> answers_;  ///< [worker]
   Directive replaced_, unknown_;
 };
 

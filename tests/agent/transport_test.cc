@@ -9,6 +9,7 @@
 
 #include "agent/http_transport.h"
 #include "agent/memory_transport.h"
+#include "common/contract.h"
 #include "tests/common/http/raw_http.h"
 #include "tests/support/soon.h"
 
@@ -66,6 +67,30 @@ TEST(Transport, BoardRefusesAReplacedLife) {
   EXPECT_EQ(board.answer(1, 2).order, Order::Finish);
   EXPECT_EQ(board.answer(1, 3), directive_for(session, 1, 3));
   EXPECT_EQ(board.answer(0, 1), directive_for(session, 0, 1));
+}
+
+// A deleted pod's successor may ask the old worker 0 before that one is gone. It is not part of the
+// gang that stopped: if it is sent away, a second restart follows.
+TEST(Transport, BoardLetsTheSuccessorOfAStoppedWorkerWait) {
+  Session session = two_workers();
+  const RankState saved{.running = false, .exit_code = contract::kExitPreempted, .asked = true};
+  for (int w : {0, 1}) {
+    step(session,
+         Beat{{.worker = w,
+               .sequence = 2,
+               .slots = 2,
+               .attempt = 1,
+               .fence = 1,
+               .stop_requested = w == 1,
+               .ranks = {saved, saved}}},
+         Time(1));
+  }
+  ASSERT_EQ(session.phase, Phase::Finished);
+  const Board board(session);
+  EXPECT_EQ(board.answer(1, 1).order, Order::Finish);
+  EXPECT_EQ(board.answer(1, 2).order, Order::Idle) << "before its first beat is taken";
+  step(session, Beat{{.worker = 1, .incarnation = 2, .sequence = 1, .slots = 2}}, Time(2));
+  EXPECT_EQ(Board(session).answer(1, 2).order, Order::Idle) << "and after it";
 }
 
 TEST(Transport, ContractOfTheFake) {
