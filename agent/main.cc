@@ -1,12 +1,12 @@
 // dsj-agent: one per worker. `dsj run` starts it, or it is a pod's first process (--pod). --install
 // copies it to where a container of another image can start it.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstring>
 
 #include "agent/install.h"
 #include "agent/loop.h"
 #include "agent/pod_loop.h"
+#include "common/argument_parser.h"
 #include "common/contract.h"
 
 namespace {
@@ -32,26 +32,24 @@ int main(int argc, char** argv) {
   int own = 1;
   while (own < argc && std::strcmp(argv[own], "--") != 0) ++own;
   for (int i = own + 1; i < argc; ++i) pod.command.push_back(argv[i]);
-  CLI::App app(
+  dsj::ArgumentParser parser(
       "The agent of one worker of a DeepSpeedJob; started by `dsj run`, or by the operator as the "
       "first process of a pod.",
       "dsj-agent");
-  auto* pod_flag = app.add_flag("--pod", in_pod,
-                                "configured by the environment and /etc/dsj/job.json of a pod; "
-                                "behind -- a program of the user's own is run as the ranks");
-  app.add_option("--root", pod.root, "put before the pod's mount paths (for tests)")
-      ->needs(pod_flag);
-  app.add_option("--config", options.config_path, "the run's agent.json")->excludes(pod_flag);
-  app.add_option("--worker", options.worker, "index of this worker")->excludes(pod_flag);
-  app.add_option("--install", install_into,
-                 "copy this program, its loader and its libraries into a directory, and end")
-      ->excludes(pod_flag);
-  app.add_option("--incarnation", options.incarnation, "which life of this worker");
-  app.add_option("--report-fd", options.report_fd, "descriptor that takes worker 0's reports");
-  try {
-    app.parse(own, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : dsj::contract::kExitBadInput;
+  const auto pod_flag = parser.flag("--pod", in_pod,
+                                    "configured by the environment and /etc/dsj/job.json of a pod; "
+                                    "behind -- a program of the user's own is run as the ranks");
+  parser.option("--root", pod.root, "put before the pod's mount paths (for tests)").needs(pod_flag);
+  parser.option("--config", options.config_path, "the run's agent.json").excludes(pod_flag);
+  parser.option("--worker", options.worker, "index of this worker").excludes(pod_flag);
+  parser
+      .option("--install", install_into,
+              "copy this program, its loader and its libraries into a directory, and end")
+      .excludes(pod_flag);
+  parser.option("--incarnation", options.incarnation, "which life of this worker");
+  parser.option("--report-fd", options.report_fd, "descriptor that takes worker 0's reports");
+  if (const auto over = parser.parse(own, argv)) {
+    return *over == 0 ? 0 : dsj::contract::kExitBadInput;
   }
   if (!install_into.empty()) return install(install_into);
   if (in_pod) return dsj::agent::run_pod(pod);

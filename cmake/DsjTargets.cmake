@@ -38,8 +38,9 @@ endif()
 find_program(DSJ_CCACHE ccache)
 if(DSJ_CCACHE)
   # base_dir and hash_dir: a clean clone in another folder hits the same entries; sloppiness: precompiled headers.
+  # The inode cache: libtorch's precompiled header, 400 MB, is hashed once and not for every file.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
-    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${DSJ_CCACHE})
+    CCACHE_INODECACHE=1 CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${DSJ_CCACHE})
   add_compile_options(-fpch-preprocess)
 endif()
 

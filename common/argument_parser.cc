@@ -25,13 +25,28 @@ Argument Argument::non_negative() const {
   return *this;
 }
 
+Argument Argument::from_to(int least, int most) const {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+
 Argument Argument::excludes(const Argument& other) const {
   option_->excludes(other.option_);
   return *this;
 }
 
+Argument Argument::needs(const Argument& other) const {
+  option_->needs(other.option_);
+  return *this;
+}
+
 Argument Argument::one_word_each() const {
   option_->type_size(1)->allow_extra_args(false);
+  return *this;
+}
+
+Argument Argument::separated_by(char delimiter) const {
+  option_->delimiter(delimiter);
   return *this;
 }
 
@@ -72,6 +87,10 @@ Argument ArgumentParser::option(const std::string& names, std::string& to,
   return Argument(state_->app.add_option(names, to, help));
 }
 
+Argument ArgumentParser::option(const std::string& names, int& to, const std::string& help) {
+  return Argument(state_->app.add_option(names, to, help));
+}
+
 Argument ArgumentParser::option(const std::string& names, int64_t& to, const std::string& help) {
   return Argument(state_->app.add_option(names, to, help));
 }
@@ -82,6 +101,10 @@ Argument ArgumentParser::option(const std::string& names, uint64_t& to, const st
 
 Argument ArgumentParser::option(const std::string& names, std::optional<int64_t>& to,
                                 const std::string& help) {
+  return Argument(state_->app.add_option(names, to, help));
+}
+
+Argument ArgumentParser::option(const std::string& names, bool& to, const std::string& help) {
   return Argument(state_->app.add_option(names, to, help));
 }
 

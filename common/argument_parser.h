@@ -30,11 +30,15 @@ class Argument {
 
   Argument required() const;
   Argument one_of(const std::vector<std::string>& words) const;
-  Argument positive() const;      ///< a number above 0
-  Argument non_negative() const;  ///< a number, 0 or above
+  Argument positive() const;                    ///< a number above 0
+  Argument non_negative() const;                ///< a number, 0 or above
+  Argument from_to(int least, int most) const;  ///< a number between these, both allowed
   Argument excludes(const Argument& other) const;
+  Argument needs(const Argument& other) const;
   /// Each use of the option takes one word; otherwise a list also takes the words that follow.
   Argument one_word_each() const;
+  /// A list's word may hold several, with this between them.
+  Argument separated_by(char delimiter) const;
   /// The variable of the environment that stands for the argument if it is not given.
   Argument environment(const std::string& variable) const;
   /// The help shows the value that the caller's variable has now.
@@ -55,10 +59,13 @@ class ArgumentParser {
   /// An option ("-o,--output"), or a word without a name ("FILE"). parse() writes `to`, which keeps
   /// its value if the argument is not given and must outlive the parser.
   Argument option(const std::string& names, std::string& to, const std::string& help = "");
+  Argument option(const std::string& names, int& to, const std::string& help = "");
   Argument option(const std::string& names, int64_t& to, const std::string& help = "");
   Argument option(const std::string& names, uint64_t& to, const std::string& help = "");
   Argument option(const std::string& names, std::optional<int64_t>& to,
                   const std::string& help = "");
+  /// Takes true or false; flag() takes no word.
+  Argument option(const std::string& names, bool& to, const std::string& help = "");
   /// Takes any number of words.
   Argument option(const std::string& names, std::vector<std::string>& to,
                   const std::string& help = "");

@@ -2,7 +2,6 @@
 
 #include <c10/core/GradMode.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -10,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "common/argument_parser.h"
 #include "common/contract.h"
 #include "common/files/posix_files.h"
 #include "common/layout/lora.h"
@@ -180,24 +180,20 @@ Status generate(const Options& options) {
 
 int run_generate(const std::vector<std::string>& args) {
   Options options;
-  CLI::App app("Completes the prompts of an alpaca file, greedily", "dsj generate");
-  app.add_option("--model", options.model,
-                 "a Hugging Face model directory, or an adapter's whose base is a directory here")
-      ->required();
-  app.add_option("--data", options.data,
-                 "alpaca rows, JSON or JSONL; \"output\" is what is expected")
-      ->required();
-  app.add_option("--max-new-tokens", options.max_new_tokens, "tokens per completion")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--batch", options.batch, "prompts at a time")->check(CLI::PositiveNumber);
-  app.add_option("--limit", options.limit, "prompts at most")->check(CLI::PositiveNumber);
-  app.add_option("-o,--output", options.output, "text or json")
-      ->check(CLI::IsMember({"text", "json"}));
-  std::vector<std::string> reversed(args.rbegin(), args.rend());
-  try {
-    app.parse(reversed);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? contract::kExitDone : contract::kExitBadInput;
+  ArgumentParser parser("Completes the prompts of an alpaca file, greedily", "dsj generate");
+  parser
+      .option("--model", options.model,
+              "a Hugging Face model directory, or an adapter's whose base is a directory here")
+      .required();
+  parser
+      .option("--data", options.data, "alpaca rows, JSON or JSONL; \"output\" is what is expected")
+      .required();
+  parser.option("--max-new-tokens", options.max_new_tokens, "tokens per completion").positive();
+  parser.option("--batch", options.batch, "prompts at a time").positive();
+  parser.option("--limit", options.limit, "prompts at most").positive();
+  parser.option("-o,--output", options.output, "text or json").one_of({"text", "json"});
+  if (const auto over = parser.parse(args)) {
+    return *over == 0 ? contract::kExitDone : contract::kExitBadInput;
   }
   if (const auto switches = check_kernel_switches(); !switches) {
     std::fprintf(stderr, "dsj generate: %s\n", switches.error().to_string().c_str());
