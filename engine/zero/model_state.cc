@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "common/check.h"
-#include "common/dsconfig/zero_plan.h"
+#include "common/plan/zero_plan.h"
 #include "engine/weights/adapter.h"
 #include "engine/zero/initial_adapter.h"
 
@@ -81,8 +81,8 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
       lora_(lora),
       device_(device),
       units_(layout::units_of(model, lora)),
-      plan_(dsconfig::plan_flats(units_, config, collectives.world())),
-      stage_(dsconfig::effective_stage(config, collectives.world())),
+      plan_(plan::plan_flats(units_, config, collectives.world())),
+      stage_(plan::effective_stage(config, collectives.world())),
       overlap_(config.zero.overlap_comm ? 2 : 0),
       optimizer_name_(dsconfig::name_of(config.optimizer)),
       tier_(config, plan_, collectives.world(), collectives.rank(), device, host) {
@@ -95,7 +95,7 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
   for (int i = 0; i < static_cast<int>(plan_.flats.size()); ++i) {
     options.keep_whole = plan_.is_persisted(i);
     const bool frozen = plan_.flats[i].frozen();
-    options.separate_master = dsconfig::separate_master(config) && !frozen;
+    options.separate_master = plan::separate_master(config) && !frozen;
     options.states = frozen ? std::vector<optim::StateSpec>() : optim::states_of(config.optimizer);
     options.optimizer = tier_.optimizer(i);
     options.parameters = tier_.parameters(i);

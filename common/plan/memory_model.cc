@@ -1,16 +1,17 @@
-#include "common/dsconfig/memory_model.h"
+#include "common/plan/memory_model.h"
 
 #include <algorithm>
 #include <deque>
 #include <set>
 
-#include "common/dsconfig/activation_model.h"
 #include "common/dsconfig/optimizer_states.h"
-#include "common/dsconfig/zero_plan.h"
+#include "common/plan/activation_model.h"
+#include "common/plan/zero_plan.h"
 
-namespace dsj::dsconfig {
+namespace dsj::plan {
 namespace {
 
+using dsconfig::Precision;
 using layout::Action;
 
 int64_t bytes_of(Precision precision) {
@@ -195,7 +196,7 @@ class StepWalk {
 /// What this rank owns of a flat: master, states and, at stage 3, the shard that gathers read,
 /// which in fp32 is the master.
 void count_owned(const layout::OffloadPlan& plan, const layout::FlatLayout& layout, int flat,
-                 const ResolvedConfig& config, StepWalk& walk, MemoryClasses& bytes) {
+                 const dsconfig::ResolvedConfig& config, StepWalk& walk, MemoryClasses& bytes) {
   const int64_t vectors = optimizer_vectors(layout, config);
   const int64_t compute = bytes_of(config.precision);
   for (const layout::Part& part : plan.optimizer[flat]) {
@@ -265,9 +266,10 @@ DiskUse disk_use(const MemoryInput& input) {
   const auto units = layout::units_of(input.model, input.lora);
   const int64_t trained = layout::trainable_numel(units);
   // fp32 master and states of what is trained. Frozen parameters are not saved again.
-  return {.checkpoint =
-              trained * 4 * (1 + static_cast<int64_t>(states_of(input.config.optimizer).size())),
-          .model = layout::total_numel(units) * bytes_of(input.config.precision)};
+  return {
+      .checkpoint = trained * 4 *
+                    (1 + static_cast<int64_t>(dsconfig::states_of(input.config.optimizer).size())),
+      .model = layout::total_numel(units) * bytes_of(input.config.precision)};
 }
 
 DeepSpeedEstimate deepspeed_estimate(const MemoryInput& input) {
@@ -276,7 +278,7 @@ DeepSpeedEstimate deepspeed_estimate(const MemoryInput& input) {
   int64_t largest = 0;
   for (const auto& unit : units)
     for (const auto& parameter : unit.parameters) largest = std::max(largest, parameter.numel());
-  const ZeroConfig& zero = input.config.zero;
+  const dsconfig::ZeroConfig& zero = input.config.zero;
   DeepSpeedEstimate estimate;
   switch (zero.stage) {
     case 0:  // no formula
@@ -296,4 +298,4 @@ DeepSpeedEstimate deepspeed_estimate(const MemoryInput& input) {
   return estimate;
 }
 
-}  // namespace dsj::dsconfig
+}  // namespace dsj::plan

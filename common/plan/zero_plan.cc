@@ -1,9 +1,14 @@
-#include "common/dsconfig/zero_plan.h"
-#include "common/dsconfig/optimizer_states.h"
+#include "common/plan/zero_plan.h"
 
 #include <algorithm>
 
-namespace dsj::dsconfig {
+#include "common/dsconfig/optimizer_states.h"
+
+namespace dsj::plan {
+
+using dsconfig::OffloadDevice;
+using dsconfig::Precision;
+using dsconfig::ResolvedConfig;
 
 int effective_stage(const ResolvedConfig& config, int world) {
   return world == 1 && config.offload.param.device == OffloadDevice::None ? 0 : config.zero.stage;
@@ -11,7 +16,7 @@ int effective_stage(const ResolvedConfig& config, int world) {
 
 layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
                             const ResolvedConfig& config, int world) {
-  const ZeroConfig& zero = config.zero;
+  const dsconfig::ZeroConfig& zero = config.zero;
   const int stage = effective_stage(config, world);
   layout::FlatPlanOptions options{.shard_world = stage == 0 ? 1 : world,
                                   .chunk_limit = zero.reduce_bucket_size};
@@ -31,9 +36,9 @@ bool separate_master(const ResolvedConfig& config) {
 }
 
 int optimizer_vectors(const layout::FlatLayout& flat, const ResolvedConfig& config) {
-  return flat.frozen()
-             ? 0
-             : static_cast<int>(states_of(config.optimizer).size()) + separate_master(config);
+  return flat.frozen() ? 0
+                       : static_cast<int>(dsconfig::states_of(config.optimizer).size()) +
+                             separate_master(config);
 }
 
 namespace {
@@ -54,7 +59,7 @@ layout::Place place_of(OffloadDevice device) {
 
 layout::OffloadPlan plan_offload(const layout::FlatPlan& plan, const ResolvedConfig& config,
                                  int world) {
-  const Offload& offload = config.offload;
+  const dsconfig::Offload& offload = config.offload;
   const int stage = effective_stage(config, world);
   layout::OffloadInput input;
   int64_t largest = 0;
@@ -69,12 +74,12 @@ layout::OffloadPlan plan_offload(const layout::FlatPlan& plan, const ResolvedCon
                                                                                     : 2});
   }
   // A buffer is one vector of sub_group_size elements, and never larger than the largest shard.
-  const OffloadOptimizer& o = offload.optimizer;
+  const dsconfig::OffloadOptimizer& o = offload.optimizer;
   input.optimizer = {.place = place_of(o.device),
                      .ratio = o.ratio,
                      .staging = o.buffer_count * std::min(offload.sub_group_size, largest),
                      .tiles_at_once = 1 + o.pipeline_read + o.pipeline_write};
-  const OffloadParam& p = offload.param;
+  const dsconfig::OffloadParam& p = offload.param;
   input.parameters = {.place = place_of(p.device),
                       .host_first = p.max_in_cpu,
                       .staging = p.buffer_count * std::min(p.buffer_size, largest),
@@ -89,4 +94,4 @@ layout::ScheduleLimits schedule_limits(const ResolvedConfig& config, int world) 
           .max_reuse_distance = config.zero.max_reuse_distance};
 }
 
-}  // namespace dsj::dsconfig
+}  // namespace dsj::plan
