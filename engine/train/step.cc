@@ -6,6 +6,7 @@
 
 #include "common/check.h"
 #include "common/plan/zero_plan.h"
+#include "engine/zero/scalar_type.h"
 
 namespace dsj::train {
 

@@ -8,19 +8,9 @@
 #include "common/plan/zero_plan.h"
 #include "engine/weights/adapter.h"
 #include "engine/zero/initial_adapter.h"
+#include "engine/zero/scalar_type.h"
 
 namespace dsj::zero {
-at::ScalarType scalar_type(dsconfig::Precision precision) {
-  switch (precision) {
-    case dsconfig::Precision::Fp32:
-      return at::kFloat;
-    case dsconfig::Precision::Bf16:
-      return at::kBFloat16;
-    case dsconfig::Precision::Fp16:
-      return at::kHalf;
-  }
-  DSJ_CHECK(false);
-}
 
 // ---- UnitParameters
 

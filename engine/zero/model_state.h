@@ -21,7 +21,6 @@
 
 namespace dsj::zero {
 
-at::ScalarType scalar_type(dsconfig::Precision precision);
 class ModelState;
 
 /// What a unit's forward and backward see: its parameters, by their index in its UnitSpec.

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/plan/zero_plan.h"
-#include "engine/zero/model_state.h"
+#include "engine/zero/scalar_type.h"
 #include "engine/zero/storage_error.h"
 
 namespace dsj::zero {
