@@ -10,21 +10,23 @@ using dsconfig::OffloadDevice;
 using dsconfig::Precision;
 using dsconfig::ResolvedConfig;
 
-int effective_stage(const ResolvedConfig& config, int world) {
-  return world == 1 && config.offload.param.device == OffloadDevice::None ? 0 : config.zero.stage;
+const layout::Stage& effective_stage(const ResolvedConfig& config, int world) {
+  const bool alone = world == 1 && config.offload.param.device == OffloadDevice::None;
+  return layout::kStages[alone ? 0 : config.zero.stage];
 }
 
 layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
                             const ResolvedConfig& config, int world) {
   const dsconfig::ZeroConfig& zero = config.zero;
-  const int stage = effective_stage(config, world);
-  layout::FlatPlanOptions options{.shard_world = stage == 0 ? 1 : world,
+  const layout::Stage& stage = effective_stage(config, world);
+  layout::FlatPlanOptions options{.shard_world = stage.shards_update() ? world : 1,
                                   .chunk_limit = zero.reduce_bucket_size};
-  // Stages 1 and 2 gather by the chunks that they reduce by: the smaller bucket holds for both.
-  if (stage == 1 || stage == 2)
+  // Updated parameters are gathered by the chunks that gradients are reduced by: the smaller bucket
+  // holds for both.
+  if (stage.gathered == layout::Gathered::AfterUpdate)
     options.chunk_limit = std::min(options.chunk_limit, zero.allgather_bucket_size);
   options.chunk_limit = std::max<int64_t>(options.chunk_limit, 1);
-  if (stage == 3) {
+  if (stage.shards_parameters()) {
     options.persistence_threshold = zero.param_persistence_threshold;
     options.model_persistence_threshold = zero.model_persistence_threshold;
   }
@@ -60,12 +62,12 @@ layout::Place place_of(OffloadDevice device) {
 layout::OffloadPlan plan_offload(const layout::FlatPlan& plan, const ResolvedConfig& config,
                                  int world) {
   const dsconfig::Offload& offload = config.offload;
-  const int stage = effective_stage(config, world);
+  const layout::Stage& stage = effective_stage(config, world);
   layout::OffloadInput input;
   int64_t largest = 0;
   for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
     const int64_t shard = plan.flats[i].shard_numel();
-    const bool sharded = stage == 3 && !plan.is_persisted(i);
+    const bool sharded = layout::stage_of_flat(stage, plan.is_persisted(i)).shards_parameters();
     largest = std::max(largest, shard);
     input.flats.push_back({.shard_numel = shard,
                            .optimizer_vectors = optimizer_vectors(plan.flats[i], config),
@@ -88,7 +90,7 @@ layout::OffloadPlan plan_offload(const layout::FlatPlan& plan, const ResolvedCon
 }
 
 layout::ScheduleLimits schedule_limits(const ResolvedConfig& config, int world) {
-  return {.sharded_parameters = effective_stage(config, world) == 3,
+  return {.sharded_parameters = effective_stage(config, world).shards_parameters(),
           .prefetch = config.zero.prefetch_bucket_size,
           .max_live = config.zero.max_live_parameters,
           .max_reuse_distance = config.zero.max_reuse_distance};

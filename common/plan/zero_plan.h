@@ -8,13 +8,14 @@
 #include "common/layout/offload.h"
 #include "common/layout/partition.h"
 #include "common/layout/schedule.h"
+#include "common/layout/stage.h"
 #include "common/layout/units.h"
 
 namespace dsj::plan {
 
 /// The stage that runs. With one rank there is nothing to shard, so every stage is 0; except that
 /// parameters that leave the device need stage 3, which gathers them.
-int effective_stage(const dsconfig::ResolvedConfig& config, int world);
+const layout::Stage& effective_stage(const dsconfig::ResolvedConfig& config, int world);
 
 layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
                             const dsconfig::ResolvedConfig& config, int world);

@@ -76,14 +76,13 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
       overlap_(config.zero.overlap_comm ? 2 : 0),
       optimizer_name_(dsconfig::name_of(config.optimizer)),
       tier_(config, plan_, collectives.world(), collectives.rank(), device, host) {
-  FlatOptions options{.stage = stage_,
-                      .compute = scalar_type(config.precision),
+  FlatOptions options{.compute = scalar_type(config.precision),
                       .grad_accum = scalar_type(config.grad_accum_dtype),
                       .communication = scalar_type(config.communication_dtype),
                       .averaging = optim::averaging(config, collectives.world()),
                       .device = device};
   for (int i = 0; i < static_cast<int>(plan_.flats.size()); ++i) {
-    options.keep_whole = plan_.is_persisted(i);
+    options.stage = layout::stage_of_flat(stage_, plan_.is_persisted(i));
     const bool frozen = plan_.flats[i].frozen();
     options.separate_master = plan::separate_master(config) && !frozen;
     options.states = frozen ? std::vector<optim::StateSpec>() : optim::states_of(config.optimizer);
@@ -184,7 +183,7 @@ void ModelState::finish_reductions() {
 }
 
 double ModelState::owned_sum_of_squares() const {
-  if (stage_ == 0 && collectives_.rank() != 0) return 0.0;
+  if (!stage_.shards_update() && collectives_.rank() != 0) return 0.0;
   double total = 0;
   for (const Flat* flat : trained_) total += flat->grad_sum_of_squares();
   return total;
@@ -214,7 +213,7 @@ std::vector<std::vector<double>> ModelState::lamb_coefficients(const optim::Upda
     sums.emplace_back(flat->layout().slots().size());
     flat->lamb_moments(update, sums.back());
   }
-  if (stage_ > 0) {  // at stage 0 each rank has whole sums
+  if (stage_.shards_update()) {  // else each rank has whole sums
     std::vector<double> vector;
     for (const auto& flat : sums)
       for (const LambSums& sum : flat) vector.insert(vector.end(), {sum.parameter, sum.update});

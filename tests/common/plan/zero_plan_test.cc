@@ -16,19 +16,19 @@ ResolvedConfig at_stage(int stage) {
 
 TEST(ZeroPlanTest, OneRankShardsNothing) {
   for (int stage = 0; stage <= 3; ++stage) {
-    EXPECT_EQ(effective_stage(at_stage(stage), 1), 0);
-    EXPECT_EQ(effective_stage(at_stage(stage), 2), stage);
+    EXPECT_EQ(effective_stage(at_stage(stage), 1).number, 0);
+    EXPECT_EQ(effective_stage(at_stage(stage), 2).number, stage);
   }
   ResolvedConfig config = at_stage(3);
   config.offload.optimizer.device = OffloadDevice::Cpu;
-  EXPECT_EQ(effective_stage(config, 1), 0);
+  EXPECT_EQ(effective_stage(config, 1).number, 0);
 }
 
 TEST(ZeroPlanTest, OneRankWithOffloadedParametersIsStageThree) {
   for (const OffloadDevice device : {OffloadDevice::Cpu, OffloadDevice::Nvme}) {
     ResolvedConfig config = at_stage(3);
     config.offload.param.device = device;
-    EXPECT_EQ(effective_stage(config, 1), 3);
+    EXPECT_EQ(effective_stage(config, 1).number, 3);
   }
 }
 
