@@ -1,4 +1,5 @@
 // From a resolved precision to libtorch's type.
+// Tested by: tests/engine/zero/model_state_test.cc
 #pragma once
 
 #include <c10/core/ScalarType.h>
