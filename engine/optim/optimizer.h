@@ -1,6 +1,7 @@
 // Optimizers as data: what each keeps per element, and the numbers of one update. The host computes
 // the numbers from the update count, the rate and the momentum; engine/zero/update applies them to
 // tensors. Pure, torch-free. Formulas: PyTorch 2.11's torch.optim; DeepSpeed 0.19's Lion and LAMB.
+// Tested by: tests/engine/zero/optimizers_oracle_test.cc
 #pragma once
 
 #include <cstdint>
