@@ -1,4 +1,5 @@
 // Which rank ended an attempt: the one that failed by itself, not those that lost it as a peer.
+// Tested by: tests/agent/session_test.cc
 #pragma once
 
 #include <optional>

@@ -1,5 +1,6 @@
 // What an agent needs to know when it starts. `dsj run` writes it as one JSON file, readable by its
 // owner only, because it holds the run's key. In a cluster pod.h makes it.
+// Tested by: tests/agent/agent_test.cc
 #pragma once
 
 #include <cstdint>

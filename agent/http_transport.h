@@ -5,6 +5,7 @@
 //                                      again), another path or method (404, 405), a body without a
 //                                      length (411) or over kMessageBytesMax (413)
 //   refused after it                   a wrong shape (400), a worker not the caller's own (403)
+// Tested by: tests/agent/transport_test.cc
 #pragma once
 
 #include <functional>

@@ -2,6 +2,7 @@
 // libraries that it has loaded, in one directory; libtorch is not among them. Started by
 // installed_agent_command() (worker_job.h) it needs nothing from that image, and it sets nothing
 // that a program it starts could see, such as LD_LIBRARY_PATH.
+// Tested by: tests/cluster/jobs/command_check.py
 #pragma once
 
 #include <string>

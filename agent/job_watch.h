@@ -1,4 +1,5 @@
 // Agent 0 watches its own job. A suspension or an accepted new revision stops it with a checkpoint.
+// Tested by: tests/agent/status_publisher_test.cc
 #pragma once
 
 #include <mutex>

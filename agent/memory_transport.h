@@ -1,4 +1,5 @@
 // Beats within one process: the fake of transport.h, for tests. One thread.
+// Tested by: tests/agent/transport_test.cc
 #pragma once
 
 #include <memory>

@@ -9,6 +9,7 @@
 //   warning      rank, message: of any rank of this worker; rank -1: of the agent
 //   resolved, resumed, step, checkpoint, exported, log, eval, note, memory
 //                the fields of rank 0's event, as it came (contract.h)
+// Tested by: tests/agent/agent_test.cc
 #pragma once
 
 #include <deque>

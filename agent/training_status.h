@@ -1,6 +1,7 @@
 // status.training and status.checkpoint, made from worker 0's reports (reports.h): for status.yaml
 // (dsj run) and for the resource alike. Pure. Decimals are strings, as in the resource's schema; a
 // value that is not finite is null.
+// Tested by: tests/agent/status_book_test.cc
 #pragma once
 
 #include <cstdint>
