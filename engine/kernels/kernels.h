@@ -3,8 +3,8 @@
 // table per instruction set, chosen at run time.
 //
 // Sums and transcendental functions are fp32. 16-bit values are rounded where Hugging Face's code
-// under PyTorch rounds, after every named operation, so that losses agree. Oracles:
-// engine/models/ops_reference.cc, engine/zero/update_reference.cc.
+// under PyTorch rounds, after every named operation, so that losses agree. Who calls them, and their
+// oracle: port.h.
 #pragma once
 
 #include <cstddef>

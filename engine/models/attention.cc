@@ -1,8 +1,10 @@
-// Attention by libtorch's flash kernels, called through their forward and backward operators: they
-// keep the log-sum-exp and never the scores. With dropout the plain form runs (ops::reference).
+// Attention by the device's flash kernels, through their forward and backward operators: they keep
+// the log-sum-exp and never the scores. With dropout on the probabilities a plain form runs, which
+// keeps the scores whole, one sequence at a time: the CPU's flash kernels have no dropout.
 #include <ATen/ATen.h>
 
 #include "common/check.h"
+#include "engine/device/device.h"
 #include "engine/models/gemm.h"
 #include "engine/models/unit.h"
 
@@ -70,73 +72,15 @@ at::Tensor causal_mask(const Attention& s, const at::TensorOptions& options) {
   return at::zeros({s.seq, s.seq}, options).masked_fill_(seen.logical_not_(), -INFINITY);
 }
 
-/// nullopt: the kernel's causal mask is enough. The CUDA kernel wants rows aligned to 16 elements
-/// and a mask per head (a view).
-std::optional<at::Tensor> window_mask(const Attention& s, const at::Tensor& q) {
-  if (!windowed(s)) return std::nullopt;
-  const at::Tensor mask = causal_mask(s, q.options());
-  if (q.is_cpu()) return mask;
-  const int64_t padded = (s.seq + 15) / 16 * 16;
-  at::Tensor aligned = at::zeros({s.seq, padded}, q.options()).narrow(1, 0, s.seq);
-  aligned.copy_(mask);
-  return aligned.expand({s.batch, s.heads, s.seq, s.seq});
-}
-
-}  // namespace
-
-Attended attention(const at::Tensor& qkv, const Attention& shape) {
-  if (shape.dropout.p > 0) return reference::attention(qkv, shape);
-  const Heads h = split(widen(qkv), shape);
-  const auto mask = window_mask(shape, h.q);
-  const bool causal = !mask.has_value();
-  if (!qkv.is_cpu()) {
-    auto [out, logsumexp, seed, offset] = at::_scaled_dot_product_efficient_attention(
-        h.q, h.k, h.v, mask, /*compute_log_sumexp=*/true, 0.0, causal, shape.scale);
-    return {merge(out, qkv.size(0)), logsumexp, seed, offset};
-  }
-  auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
-      h.q, h.k, h.v, 0.0, causal, mask, shape.scale);
-  return {merge(out, qkv.size(0)).to(qkv.scalar_type()), logsumexp, {}, {}};
-}
-
-at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
-                              const Attended& attended, const Attention& s) {
-  if (s.dropout.p > 0) return reference::attention_backward(dout, qkv, s);
+/// What the flash kernels take. Without a window their own causal mask is enough.
+device::AttentionInput flash_input(const at::Tensor& qkv, const Attention& s) {
   const Heads h = split(widen(qkv), s);
-  const at::Tensor dheads = heads_of(widen(dout), s), out = heads_of(widen(attended.out), s);
-  const auto mask = window_mask(s, h.q);
-  const bool causal = !mask.has_value();
-  at::Tensor dq, dk, dv;
-  if (qkv.is_cpu()) {
-    std::tie(dq, dk, dv) = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        dheads, h.q, h.k, h.v, out, attended.logsumexp, 0.0, causal, mask, s.scale);
-  } else {
-    std::tie(dq, dk, dv, std::ignore) = at::_scaled_dot_product_efficient_attention_backward(
-        dheads, h.q, h.k, h.v, mask.value_or(at::Tensor()), out, attended.logsumexp,
-        attended.philox_seed, attended.philox_offset, 0.0, {true, true, true, false}, causal,
-        s.scale);
-  }
-  return join(qkv, s, dq, dk, dv);
+  device::AttentionInput in{h.q, h.k, h.v, std::nullopt, s.scale};
+  if (windowed(s)) in.mask = device::of(h.q).mask(causal_mask(s, h.q.options()), s.batch, s.heads);
+  return in;
 }
 
-at::Tensor attention_cached(const at::Tensor& qkv, const Attention& shape, int64_t first,
-                            at::Tensor k_cache, at::Tensor v_cache) {
-  DSJ_CHECK(first == 0 || shape.seq == 1);
-  const at::Tensor all = by_head(qkv, shape);
-  k_cache.narrow(2, first, shape.seq).copy_(all.narrow(1, shape.heads, shape.kv_heads));
-  v_cache.narrow(2, first, shape.seq)
-      .copy_(all.narrow(1, shape.heads + shape.kv_heads, shape.kv_heads));
-  if (first == 0) return attention(qkv, shape).out;
-  const int64_t seen = shape.window > 0 ? std::min(shape.window, first + 1) : first + 1;
-  const int64_t from = first + 1 - seen;
-  const at::Tensor out = at::scaled_dot_product_attention(
-      all.narrow(1, 0, shape.heads), k_cache.narrow(2, from, seen), v_cache.narrow(2, from, seen),
-      {}, 0.0, /*is_causal=*/false, shape.scale, /*enable_gqa=*/true);
-  return merge(out, qkv.size(0));
-}
-
-namespace reference {
-namespace {
+// ---- the plain form
 
 /// One sequence of a batch.
 struct Sequence {
@@ -161,9 +105,7 @@ at::Tensor probabilities(const Heads& h, const Attention& s) {
   return scores.add_(causal_mask(s, scores.options())).softmax(-1);
 }
 
-}  // namespace
-
-Attended attention(const at::Tensor& qkv, const Attention& shape) {
+Attended plain_attention(const at::Tensor& qkv, const Attention& shape) {
   at::Tensor out = at::empty({qkv.size(0), shape.heads * shape.dim}, qkv.options());
   for (const auto& [s, first] : sequences(shape)) {
     const Heads h = split(qkv.narrow(0, first, s.seq).to(at::kFloat), s);
@@ -174,8 +116,8 @@ Attended attention(const at::Tensor& qkv, const Attention& shape) {
   return {out, {}, {}, {}};
 }
 
-at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
-                              const Attention& shape) {
+at::Tensor plain_attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
+                                    const Attention& shape) {
   at::Tensor dqkv = at::empty_like(qkv);
   for (const auto& [s, first] : sequences(shape)) {
     const at::Tensor rows = qkv.narrow(0, first, s.seq).to(at::kFloat);
@@ -195,5 +137,39 @@ at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
   return dqkv;
 }
 
-}  // namespace reference
+}  // namespace
+
+Attended attention(const at::Tensor& qkv, const Attention& shape) {
+  if (shape.dropout.p > 0) return plain_attention(qkv, shape);
+  const auto flash = device::of(qkv).attention(flash_input(qkv, shape));
+  return {merge(flash.out, qkv.size(0)).to(qkv.scalar_type()), flash.logsumexp, flash.philox_seed,
+          flash.philox_offset};
+}
+
+at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
+                              const Attended& attended, const Attention& s) {
+  if (s.dropout.p > 0) return plain_attention_backward(dout, qkv, s);
+  const at::Tensor dheads = heads_of(widen(dout), s), out = heads_of(widen(attended.out), s);
+  const auto [dq, dk, dv] = device::of(qkv).attention_backward(
+      dheads, flash_input(qkv, s),
+      {out, attended.logsumexp, attended.philox_seed, attended.philox_offset});
+  return join(qkv, s, dq, dk, dv);
+}
+
+at::Tensor attention_cached(const at::Tensor& qkv, const Attention& shape, int64_t first,
+                            at::Tensor k_cache, at::Tensor v_cache) {
+  DSJ_CHECK(first == 0 || shape.seq == 1);
+  const at::Tensor all = by_head(qkv, shape);
+  k_cache.narrow(2, first, shape.seq).copy_(all.narrow(1, shape.heads, shape.kv_heads));
+  v_cache.narrow(2, first, shape.seq)
+      .copy_(all.narrow(1, shape.heads + shape.kv_heads, shape.kv_heads));
+  if (first == 0) return attention(qkv, shape).out;
+  const int64_t seen = shape.window > 0 ? std::min(shape.window, first + 1) : first + 1;
+  const int64_t from = first + 1 - seen;
+  const at::Tensor out = at::scaled_dot_product_attention(
+      all.narrow(1, 0, shape.heads), k_cache.narrow(2, from, seen), v_cache.narrow(2, from, seen),
+      {}, 0.0, /*is_causal=*/false, shape.scale, /*enable_gqa=*/true);
+  return merge(out, qkv.size(0));
+}
+
 }  // namespace dsj::models::ops

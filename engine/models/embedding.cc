@@ -40,7 +40,7 @@ void embedding_backward(const zero::UnitParameters& p, const layout::ModelConfig
   ops::dropout(dx, dropout_of(config, call));
   if (const auto tokens = p.grad(kTokens); tokens.tensor.defined()) {
     zero_if_new(tokens);
-    at::Tensor(tokens.tensor).index_add_(0, ids.reshape({-1}), dx);
+    ops::scatter_rows(dx, ids.reshape({-1}), tokens.tensor);
   }
   if (!learned_positions(config)) return;
   if (const auto positions = p.grad(kPositions); positions.tensor.defined()) {

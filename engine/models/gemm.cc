@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "common/cpu.h"
+#include "engine/device/device.h"
 #include "engine/memory/counting_allocator.h"
 
 namespace dsj::models::gemm {
@@ -18,8 +18,7 @@ using Scratch = memory::MemoryScope;
 }  // namespace
 
 bool native(const at::Tensor& tensor) {
-  if (tensor.scalar_type() == at::kFloat || !tensor.is_cpu()) return true;
-  return tensor.scalar_type() == at::kBFloat16 && cpu_multiplies_bf16();
+  return device::of(tensor).multiplies(tensor.scalar_type());
 }
 
 void linear(at::Tensor out, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias) {

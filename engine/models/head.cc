@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "engine/device/device.h"
 #include "engine/models/gemm.h"
 #include "engine/models/unit.h"
 
@@ -44,18 +45,25 @@ zero::UnitParameters owner(const zero::UnitParameters& p, bool tied) {
   return tied ? p.embedding() : p;
 }
 
-/// The rows that have a target (position t predicts label t + 1), and the targets.
+/// The rows that have a target (position t predicts label t + 1), and the targets. Found on the
+/// host, where the labels are: how many there are decides the shapes of all that follows.
 struct Targets {
-  at::Tensor rows, labels;  ///< [n] int64
+  int64_t count = 0;
+  at::Tensor rows, labels;  ///< [count] int64, on the device
 };
 
-Targets targets_of(const at::Tensor& labels) {
+Targets targets_of(const at::Tensor& labels, at::Device place) {
   at::Tensor shifted = at::full_like(labels, -100);
   const int64_t seq = labels.size(1);
   if (seq > 1) shifted.narrow(1, 0, seq - 1).copy_(labels.narrow(1, 1, seq - 1));
   const at::Tensor flat = shifted.reshape({-1});
   const at::Tensor rows = flat.ne(-100).nonzero().squeeze(1);
-  return {rows, flat.index_select(0, rows)};
+  return {rows.size(0), device::upload(rows, place),
+          device::upload(flat.index_select(0, rows), place)};
+}
+
+at::Tensor no_loss(const at::Tensor& x) {
+  return at::zeros({}, x.options().dtype(at::kDouble));
 }
 
 void zero_if_new(const zero::GradView& grad) {
@@ -75,8 +83,8 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
                      const at::Tensor& x, const at::Tensor& labels, double scale) {
   const int weight = head_index(config);
   const zero::UnitParameters projection = owner(p, config.tied);
-  const Targets targets = targets_of(labels);
-  HeadResult result{0, targets.rows.size(0), at::zeros_like(x)};
+  const Targets targets = targets_of(labels, x.device());
+  HeadResult result{no_loss(x), targets.count, at::zeros_like(x)};
   const auto head_grad = projection.grad(weight);
   if (result.targets == 0) {
     for (int i = kNorm; i <= (layer_norm(config) ? kNorm + 1 : kNorm); ++i) zero_if_new(p.grad(i));
@@ -95,8 +103,7 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
     at::Tensor logits = at::empty({count, vocab}, x.options());
     const at::Tensor h = normed.y.narrow(0, first, count);
     gemm::linear(logits, h, w);
-    result.loss_sum +=
-        ops::cross_entropy(logits, targets.labels.narrow(0, first, count), scale / n);
+    ops::cross_entropy(logits, targets.labels.narrow(0, first, count), scale / n, result.loss_sum);
     gemm::grad_input(dh.narrow(0, first, count), logits, w, false);
     if (head_grad.tensor.defined())
       gemm::grad_weight(head_grad.tensor, logits, h, head_grad.accumulate || first > 0);
@@ -107,16 +114,16 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
 
 HeadResult head_loss(const zero::UnitParameters& p, const layout::ModelConfig& config,
                      const at::Tensor& x, const at::Tensor& labels) {
-  const Targets targets = targets_of(labels);
-  const int64_t n = targets.rows.size(0), vocab = config.vocab_size;
-  HeadResult result{0, n, {}};
+  const Targets targets = targets_of(labels, x.device());
+  const int64_t n = targets.count, vocab = config.vocab_size;
+  HeadResult result{no_loss(x), n, {}};
   const int64_t rows =
       std::clamp<int64_t>(logits_limit() / vocab, 1, std::max<int64_t>(1, (n + 1) / 2));
   for (int64_t first = 0; first < n; first += rows) {
     const int64_t count = std::min(rows, n - first);
     const at::Tensor picked = x.index_select(0, targets.rows.narrow(0, first, count));
-    result.loss_sum += ops::cross_entropy(head_logits(p, config, picked),
-                                          targets.labels.narrow(0, first, count), 1.0);
+    ops::cross_entropy(head_logits(p, config, picked), targets.labels.narrow(0, first, count), 1.0,
+                       result.loss_sum);
   }
   return result;
 }

@@ -1,8 +1,9 @@
-// The model's operations other than matrix products: fast kernels on the CPU, ATen elsewhere;
-// forward and hand-written backward. ops::reference holds each operation's ATen form, the oracle of
-// the kernels. It runs on any device. Shapes: N = batch x sequence rows, H = hidden size, D = head
-// dimension, I = intermediate size, V = vocabulary. Floating tensors have the compute type, fp32,
-// bf16 or fp16, unless a comment says otherwise.
+// The model's operations other than matrix products, forward and hand-written backward, on whatever
+// device their tensors lie: each allocates its results and calls the device's kernels
+// (engine/device/device.h). Nothing waits for the device. Shapes: N = batch x sequence rows, H =
+// hidden size, D = head dimension, I = intermediate size, V = vocabulary. Floating tensors have the
+// compute type, fp32, bf16 or fp16, unless a comment says otherwise. They are contiguous, or a
+// column slice of such a tensor where a comment says [N, >= ...].
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -60,9 +61,12 @@ at::Tensor gelu_new(const at::Tensor& x);
 /// x becomes its own gradient.
 void gelu_new_backward(const at::Tensor& dy, at::Tensor x);
 
-/// logits [n, V] become scale * (softmax - one hot(labels)); labels [n] int64, in [0, V). Returns
-/// the sum of the losses.
-double cross_entropy(at::Tensor logits, const at::Tensor& labels, double scale);
+/// logits [n, V] become scale * (softmax - one hot(labels)); labels [n] int64, in [0, V). Adds the
+/// sum of the losses to loss [] (double).
+void cross_entropy(at::Tensor logits, const at::Tensor& labels, double scale, at::Tensor loss);
+
+/// out[index[n]] += x[n] for each row n of x [N, H]; index [N] int64.
+void scatter_rows(const at::Tensor& x, const at::Tensor& index, at::Tensor out);
 
 /// x *= mask / (1 - p), in place. Forward and backward are the same call: the mask is a function of
 /// key and shape on one kind of device. p 0: nothing happens.
@@ -93,28 +97,5 @@ at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
 /// position `first` on. The first call has a whole prompt (first 0), later calls one token each.
 at::Tensor attention_cached(const at::Tensor& qkv, const Attention& shape, int64_t first,
                             at::Tensor k_cache, at::Tensor v_cache);
-
-namespace reference {
-Normed rms_norm(const at::Tensor& x, const at::Tensor& w, double eps);
-void rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& w,
-                       const at::Tensor& rstd, at::Tensor dx, at::Tensor dw, bool accumulate_dw);
-Normed layer_norm(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b, double eps);
-void layer_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& w,
-                         const Normed& normed, at::Tensor dx, at::Tensor dw, at::Tensor db,
-                         bool accumulate);
-at::Tensor head_norm(at::Tensor x, const at::Tensor& w, int64_t heads, double eps);
-void head_norm_backward(at::Tensor dy, const at::Tensor& x, const at::Tensor& w,
-                        const at::Tensor& rstd, at::Tensor dw, bool accumulate_dw);
-void rope(at::Tensor x, const RopeTable& table, int64_t heads, bool inverse);
-at::Tensor swiglu(const at::Tensor& gate_up);
-void swiglu_backward(const at::Tensor& da, at::Tensor gate_up);
-at::Tensor gelu_new(const at::Tensor& x);
-void gelu_new_backward(const at::Tensor& dy, at::Tensor x);
-double cross_entropy(at::Tensor logits, const at::Tensor& labels, double scale);
-/// Keeps the scores whole. The only form with dropout; one sequence at a time.
-Attended attention(const at::Tensor& qkv, const Attention& shape);
-at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
-                              const Attention& shape);
-}  // namespace reference
 
 }  // namespace dsj::models::ops

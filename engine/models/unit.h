@@ -16,11 +16,13 @@
 
 namespace dsj::models {
 
-/// One micro-batch on the device. Rows are sequences padded on the right: under a causal mask no
-/// token sees padding.
+/// One micro-batch. Rows are sequences padded on the right: under a causal mask no token sees
+/// padding.
 struct MicroBatch {
-  at::Tensor input_ids;  ///< [batch, seq] int64
-  at::Tensor labels;     ///< [batch, seq] int64, aligned with input_ids; -100: no target
+  at::Tensor input_ids;  ///< [batch, seq] int64, on the device
+  /// [batch, seq] int64, aligned with input_ids; -100: no target. On the host, where the head
+  /// counts the targets without waiting for the device.
+  at::Tensor labels;
 };
 
 // ---- embedding
@@ -81,14 +83,14 @@ std::unique_ptr<Layer> make_layer(const layout::ModelConfig& config);
 
 // ---- head
 struct HeadResult {
-  double loss_sum = 0;  ///< over valid targets
+  at::Tensor loss_sum;  ///< [] double, on the device: over valid targets
   int64_t targets = 0;  ///< valid targets of this micro-batch
   at::Tensor dx;        ///< [N, H]
 };
 /// Final norm, projection, cross-entropy and all their gradients in one visit. It runs over the
-/// rows that have a target, a few at a time: the logits of a micro-batch never exist whole. The
-/// gradients are those of scale * (mean loss over valid targets). No valid target: loss and
-/// gradients are 0.
+/// rows that have a target, a few at a time: the logits of a micro-batch never exist whole. labels:
+/// as in MicroBatch. The gradients are those of scale * (mean loss over valid targets). No valid
+/// target: loss and gradients are 0.
 HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& config,
                      const at::Tensor& x, const at::Tensor& labels, double scale);
 /// head_turn's loss alone: the same bits, no gradients, `dx` undefined.

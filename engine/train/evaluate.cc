@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "engine/data/batch.h"
+#include "engine/device/device.h"
 
 namespace dsj::train {
 
@@ -47,9 +48,9 @@ namespace {
 
 models::MicroBatch on_device(const data::Batch& batch, at::Device device) {
   const auto rectangle = [&](const std::vector<int64_t>& values) {
-    return at::tensor(values).view({batch.rows, batch.length}).to(device);
+    return at::tensor(values).view({batch.rows, batch.length});
   };
-  return {rectangle(batch.input_ids), rectangle(batch.labels)};
+  return {device::upload(rectangle(batch.input_ids), device), rectangle(batch.labels)};
 }
 
 }  // namespace
@@ -57,7 +58,8 @@ models::MicroBatch on_device(const data::Batch& batch, at::Device device) {
 Result<EvalResult> evaluate(Stepper& stepper, comm::Collectives& collectives, const EvalRows& rows,
                             int64_t batch_size, int64_t pad_id, at::Device device) {
   const int64_t batches = (rows.count + batch_size - 1) / batch_size;
-  double loss_rows = 0, targets = 0;  // exact in double: counts stay far below 2^53
+  const at::Tensor loss_rows = at::zeros({}, at::TensorOptions(device).dtype(at::kDouble));
+  double targets = 0;  // exact in double: counts stay far below 2^53
   for (int64_t round = 0; round < batches; round += collectives.world()) {
     const int64_t own = round + collectives.rank();
     std::vector<data::Sample> samples;
@@ -69,14 +71,15 @@ Result<EvalResult> evaluate(Stepper& stepper, comm::Collectives& collectives, co
     const double weight = static_cast<double>(samples.size());
     if (samples.empty()) samples.push_back({{static_cast<int32_t>(pad_id)}, {data::kIgnoredLabel}});
     const auto got = stepper.evaluate(on_device(data::collate(samples, pad_id), device));
-    if (got.targets > 0) loss_rows += weight * got.loss_sum / static_cast<double>(got.targets);
+    if (got.targets > 0)
+      loss_rows.add_(got.loss_sum.mul(weight).div_(static_cast<double>(got.targets)));
     targets += static_cast<double>(got.targets);
   }
   const at::Tensor sums =
-      at::tensor({loss_rows, targets}, at::TensorOptions().dtype(at::kDouble)).to(device);
+      at::cat({loss_rows.view({1}), device::upload(at::full({1}, targets, at::kDouble), device)});
   collectives.all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "evaluate"})->wait();
-  const at::Tensor host = sums.to(at::kCPU);
-  const double* sum = host.const_data_ptr<double>();
+  device::HostRead read(sums);
+  const double* sum = read.get().const_data_ptr<double>();
   return EvalResult{.loss = sum[0] / static_cast<double>(rows.count),
                     .rows = rows.count,
                     .targets = static_cast<int64_t>(sum[1])};

@@ -16,6 +16,7 @@
 #include "common/plan/zero_plan.h"
 #include "common/text.h"
 #include "engine/data/loader.h"
+#include "engine/device/device.h"
 #include "engine/kernels/kernels.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/optim/lr_schedule.h"
@@ -66,9 +67,8 @@ int64_t peak_rss_bytes() {
   return usage.ru_maxrss * 1024;
 }
 
-at::Tensor rectangle(const std::vector<int64_t>& values, const data::Batch& batch,
-                     at::Device device) {
-  return at::tensor(values).view({batch.rows, batch.length}).to(device);
+at::Tensor rectangle(const std::vector<int64_t>& values, const data::Batch& batch) {
+  return at::tensor(values).view({batch.rows, batch.length});
 }
 
 /// The loop over steps, once all parts of the run are ready.
@@ -143,8 +143,8 @@ class Loop {
     int64_t tokens = 0;
     for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i) {
       DSJ_TRY(const auto next, loader.next());
-      batches.push_back({rectangle(next.batch.input_ids, next.batch, device_),
-                         rectangle(next.batch.labels, next.batch, device_)});
+      batches.push_back({device::upload(rectangle(next.batch.input_ids, next.batch), device_),
+                         rectangle(next.batch.labels, next.batch)});
       tokens += next.batch.tokens;
     }
     collectives_.reset_counters();

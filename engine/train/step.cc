@@ -6,6 +6,7 @@
 
 #include "common/check.h"
 #include "common/plan/zero_plan.h"
+#include "engine/device/device.h"
 #include "engine/zero/scalar_type.h"
 
 namespace dsj::train {
@@ -83,7 +84,7 @@ void Stepper::backward(int unit, MicroStep& micro) {
   layer_->backward(p, micro.x, layer_call, std::move(saved));
 }
 
-void Stepper::execute(const Action& action, MicroStep& micro, double& loss) {
+void Stepper::execute(const Action& action, MicroStep& micro, const at::Tensor& loss) {
   switch (action.kind) {
     case Action::Kind::Gather:
       return state_.gather(action.flat);
@@ -114,7 +115,7 @@ void Stepper::execute(const Action& action, MicroStep& micro, double& loss) {
           loss_scaler_.scale() / static_cast<double>(config_.gradient_accumulation_steps);
       auto head =
           models::head_turn(state_.unit(action.unit), model_, micro.x, micro.batch->labels, scale);
-      if (head.targets > 0) loss += head.loss_sum / static_cast<double>(head.targets);
+      if (head.targets > 0) loss.add_(head.loss_sum.div_(static_cast<double>(head.targets)));
       micro.x = std::move(head.dx);
       return;
     }
@@ -170,7 +171,7 @@ void Stepper::update(StepResult& result, const optim::Rates& rates) {
 StepResult Stepper::run(const StepInput& input) {
   const int64_t accumulation = config_.gradient_accumulation_steps;
   DSJ_CHECK(static_cast<int64_t>(input.micro_batches.size()) == accumulation);
-  double loss = 0;
+  const at::Tensor loss = at::zeros({}, at::TensorOptions(device_).dtype(at::kDouble));
   MicroStep micro;
   state_.begin_step();
   for (const Action& action : schedule_.actions) {
@@ -194,14 +195,14 @@ StepResult Stepper::run(const StepInput& input) {
   if (observer_) observer_->before(observe::StepPart::Update);
 
   auto& collectives = state_.collectives();
+  const at::Tensor counts = at::tensor(
+      {static_cast<double>(input.tokens), input.stop_requested ? 1.0 : 0.0}, at::kDouble);
   const at::Tensor sums =
-      at::tensor({loss / static_cast<double>(accumulation), state_.owned_sum_of_squares(),
-                  static_cast<double>(input.tokens), input.stop_requested ? 1.0 : 0.0},
-                 at::TensorOptions().dtype(at::kDouble))
-          .to(device_);
+      at::cat({loss.div(static_cast<double>(accumulation)).view({1}),
+               state_.owned_sum_of_squares().view({1}), device::upload(counts, device_)});
   collectives.all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "step"})->wait();
-  const at::Tensor host = sums.to(at::kCPU);
-  const double* sum = host.const_data_ptr<double>();
+  device::HostRead read(sums);  // the only one of a step
+  const double* sum = read.get().const_data_ptr<double>();
   const double world = collectives.world();
   StepResult result{.loss = sum[0] / world,
                     .grad_norm = std::sqrt(sum[1]) * averaging_.at_update / loss_scaler_.scale(),

@@ -12,9 +12,9 @@
 
 #include "common/dsconfig/resolved.h"
 #include "engine/models/unit.h"
+#include "engine/observe/step_observer.h"
 #include "engine/optim/averaging.h"
 #include "engine/optim/loss_scaler.h"
-#include "engine/observe/step_observer.h"
 #include "engine/optim/optimizer.h"
 #include "engine/zero/model_state.h"
 
@@ -56,7 +56,7 @@ class Stepper {
   StepResult run(const StepInput& input);
 
   struct Evaluated {
-    double loss_sum = 0;  ///< over valid targets
+    at::Tensor loss_sum;  ///< [] double, on the device: over valid targets
     int64_t targets = 0;
   };
   /// The loss of one micro-batch of this rank, forward only. Later steps are not affected.
@@ -75,7 +75,8 @@ class Stepper {
 
  private:
   struct MicroStep;
-  void execute(const layout::Action& action, MicroStep& micro, double& loss);
+  /// `loss` [] double, on the device: a head pass adds its mean.
+  void execute(const layout::Action& action, MicroStep& micro, const at::Tensor& loss);
   void backward(int unit, MicroStep& micro);
   void update(StepResult& result, const optim::Rates& rates);
   const models::ops::RopeTable& rope(int64_t seq);

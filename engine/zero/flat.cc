@@ -253,8 +253,8 @@ at::Tensor Flat::gradient() const {
   return grad_whole_.defined() ? grad_whole_ : grad_;
 }
 
-double Flat::grad_sum_of_squares() const {
-  return sum_of_squares(gradient());
+void Flat::add_grad_squares(const at::Tensor& sum) const {
+  add_sum_of_squares(gradient(), sum);
 }
 
 std::vector<bool> Flat::bad_gradients() const {
@@ -323,17 +323,15 @@ void Flat::update_runs(bool by_slot, bool applies,
   });
 }
 
-void Flat::lamb_moments(const optim::Update& update, std::span<LambSums> sums) {
+void Flat::lamb_moments(const optim::Update& update, const at::Tensor& sums) {
   update_runs(true, false, [&](int slot, const UpdateSpan& tensors) {
-    const LambSums found = zero::lamb_moments(update, tensors);
-    sums[slot].parameter += found.parameter;
-    sums[slot].update += found.update;
+    zero::lamb_moments(update, tensors, sums.select(0, slot));
   });
 }
 
-void Flat::step(const optim::Update& update, std::span<const double> coefficients) {
-  update_runs(!coefficients.empty(), true, [&](int slot, const UpdateSpan& tensors) {
-    update_span(update, tensors, slot < 0 ? 1.0 : coefficients[slot]);
+void Flat::step(const optim::Update& update, const at::Tensor& coefficients) {
+  update_runs(coefficients.defined(), true, [&](int slot, const UpdateSpan& tensors) {
+    update_span(update, tensors, slot < 0 ? at::Tensor() : coefficients.narrow(0, slot, 1));
   });
 }
 

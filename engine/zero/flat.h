@@ -96,17 +96,18 @@ class Flat {
   void finish_reduce();
 
   // ---- update
-  /// Sum of squares of the reduced gradient that this rank updates, which may be the whole. The
-  /// gradient is as averaging left it: grad_scale is not applied yet.
-  double grad_sum_of_squares() const;
+  /// Adds the squares of the reduced gradient that this rank updates, which may be the whole, to sum
+  /// [] (double, on the device). The gradient is as averaging left it: grad_scale is not applied
+  /// yet.
+  void add_grad_squares(const at::Tensor& sum) const;
   /// [slot]: whether this rank's part of the reduced gradient has an infinity or a NaN.
   std::vector<bool> bad_gradients() const;
   /// LAMB's first pass over the owned elements: updates the moments, and adds each parameter's sums
-  /// to `sums` ([slot]).
-  void lamb_moments(const optim::Update& update, std::span<LambSums> sums);
+  /// to `sums` [slots, 2] double.
+  void lamb_moments(const optim::Update& update, const at::Tensor& sums);
   /// Applies the optimizer to the owned elements. `update.grad_scale` carries averaging, loss scale
-  /// and clipping. `coefficients`: LAMB's, [slot]; empty for other optimizers.
-  void step(const optim::Update& update, std::span<const double> coefficients = {});
+  /// and clipping. `coefficients`: LAMB's, [slots] double; undefined for other optimizers.
+  void step(const optim::Update& update, const at::Tensor& coefficients = {});
   /// Drops the gradient. The next micro-step starts from nothing.
   void clear_grad();
 

@@ -182,10 +182,10 @@ void ModelState::finish_reductions() {
   reducing_.clear();
 }
 
-double ModelState::owned_sum_of_squares() const {
-  if (!stage_.shards_update() && collectives_.rank() != 0) return 0.0;
-  double total = 0;
-  for (const Flat* flat : trained_) total += flat->grad_sum_of_squares();
+at::Tensor ModelState::owned_sum_of_squares() const {
+  at::Tensor total = at::zeros({}, at::TensorOptions(device_).dtype(at::kDouble));
+  if (!stage_.shards_update() && collectives_.rank() != 0) return total;
+  for (const Flat* flat : trained_) flat->add_grad_squares(total);
   return total;
 }
 
@@ -207,39 +207,25 @@ std::string ModelState::first_bad_gradient() {
   return index < static_cast<double>(names.size()) ? names[static_cast<size_t>(index)] : "";
 }
 
-std::vector<std::vector<double>> ModelState::lamb_coefficients(const optim::Update& update) {
-  std::vector<std::vector<LambSums>> sums;
-  for (Flat* flat : trained_) {
-    sums.emplace_back(flat->layout().slots().size());
-    flat->lamb_moments(update, sums.back());
+std::vector<at::Tensor> ModelState::lamb_coefficients(const optim::Update& update) {
+  std::vector<int64_t> slots;
+  int64_t all = 0;
+  for (const Flat* flat : trained_) {
+    slots.push_back(static_cast<int64_t>(flat->layout().slots().size()));
+    all += slots.back();
   }
-  if (stage_.shards_update()) {  // else each rank has whole sums
-    std::vector<double> vector;
-    for (const auto& flat : sums)
-      for (const LambSums& sum : flat) vector.insert(vector.end(), {sum.parameter, sum.update});
-    const at::Tensor all = at::tensor(vector, at::kDouble).to(flats_[0]->device());
-    collectives_.all_reduce(all, comm::Op::Sum, {comm::Traffic::Control, "lamb norms"})->wait();
-    const at::Tensor host = all.to(at::kCPU);
-    const double* next = host.const_data_ptr<double>();
-    for (auto& flat : sums) {
-      for (LambSums& sum : flat) {
-        sum = {next[0], next[1]};
-        next += 2;
-      }
-    }
-  }
-  const auto& rule = std::get<optim::LambRule>(update.rule);
-  std::vector<std::vector<double>> coefficients;
-  for (const auto& flat : sums) {
-    coefficients.emplace_back();
-    for (const LambSums& sum : flat)
-      coefficients.back().push_back(optim::lamb_coefficient(rule, sum.parameter, sum.update));
-  }
-  return coefficients;
+  const at::Tensor sums = at::zeros({all, 2}, at::TensorOptions(device_).dtype(at::kDouble));
+  const auto of_flats = sums.split_with_sizes(slots);
+  for (size_t i = 0; i < trained_.size(); ++i) trained_[i]->lamb_moments(update, of_flats[i]);
+  if (stage_.shards_update())  // else each rank has whole sums
+    collectives_.all_reduce(sums.view({-1}), comm::Op::Sum, {comm::Traffic::Control, "lamb norms"})
+        ->wait();
+  return zero::lamb_coefficients(std::get<optim::LambRule>(update.rule), sums)
+      .split_with_sizes(slots);
 }
 
 void ModelState::step(const optim::Update& update) {
-  std::vector<std::vector<double>> coefficients(trained_.size());
+  std::vector<at::Tensor> coefficients(trained_.size());
   if (std::holds_alternative<optim::LambRule>(update.rule))
     coefficients = lamb_coefficients(update);
   for (size_t i = 0; i < trained_.size(); ++i) {

@@ -90,9 +90,10 @@ class ModelState {
   /// Starts a flat's reduction. At most two stay in flight with overlap_comm, none without.
   void reduce(int flat, bool last);
   void finish_reductions();
-  /// This rank's part of the squared gradient norm; the sum over ranks is the whole. Of gradients
-  /// that every rank has whole, only rank 0 counts. The order of addition is fixed.
-  double owned_sum_of_squares() const;
+  /// This rank's part of the squared gradient norm, [] double on the device; the sum over ranks is
+  /// the whole. Of gradients that every rank has whole, only rank 0 counts. The order of addition is
+  /// fixed.
+  at::Tensor owned_sum_of_squares() const;
   /// The first parameter, in the order of backward (head to embedding), whose reduced gradient has
   /// an infinity or a NaN. Empty: none. Collective. It reads every gradient: call it only for a
   /// step that is skipped.
@@ -122,8 +123,9 @@ class ModelState {
 
  private:
   friend class UnitParameters;
-  /// Updates LAMB's moments. Returns the coefficient of every parameter: [trained flat][slot].
-  std::vector<std::vector<double>> lamb_coefficients(const optim::Update& update);
+  /// Updates LAMB's moments. Returns the coefficients of every trained flat's parameters: [slots]
+  /// double each.
+  std::vector<at::Tensor> lamb_coefficients(const optim::Update& update);
 
   comm::Collectives& collectives_;
   std::optional<LoraArgs> lora_;

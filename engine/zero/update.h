@@ -1,6 +1,6 @@
-// One optimizer update over a run of elements, on whatever device its tensors lie: fast kernels
-// on the CPU where there are some, else ATen operations tile by tile. The plain ATen form is the
-// oracle. Not collective; knows nothing of flats.
+// One optimizer update over a run of elements, by the kernels of the device that its tensors lie on
+// (engine/device/device.h). Nothing waits for the device: sums and coefficients are tensors there.
+// Not collective; knows nothing of flats.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,24 +19,20 @@ struct UpdateSpan {
   at::Tensor low = {};                 ///< undefined, or the 16-bit copy of p [n], written too
 };
 
-/// Applies `update`. `coefficient`: LAMB's for the parameter that the run belongs to (1 for other
-/// optimizers); lamb_moments() must have updated its moments before. The result does not depend on
-/// the number of threads. How the run is cut changes at most a last bit, where ATen's vector and
-/// scalar code differ.
-void update_span(const optim::Update& update, const UpdateSpan& span, double coefficient = 1);
+/// Applies `update`. `coefficient` [1] double: LAMB's for the parameter that the run belongs to
+/// (undefined: 1, as for other optimizers); lamb_moments() must have updated its moments before.
+/// The result does not depend on the number of threads. How the run is cut changes at most a last
+/// bit, where libtorch's vector and scalar code differ.
+void update_span(const optim::Update& update, const UpdateSpan& span,
+                 const at::Tensor& coefficient = {});
 
-/// The same as ATen operations on the whole run: readable, slow, any device.
-void update_span_reference(const optim::Update& update, const UpdateSpan& span,
-                           double coefficient = 1);
+/// LAMB's first pass over a run of one parameter: updates both moments, and adds the run's sums of
+/// squares of parameter and update to `sums` [2] double. lamb_coefficients() takes their sum over
+/// the parameter's runs and ranks. `sums` and `coefficient` may lie on another device than the span
+/// (offloaded state): they are copied over.
+void lamb_moments(const optim::Update& update, const UpdateSpan& span, const at::Tensor& sums);
 
-/// Sums of squares over a run of one parameter, in double. lamb_coefficient() takes their sum over
-/// the parameter's runs and ranks.
-struct LambSums {
-  double parameter = 0, update = 0;
-};
-
-/// LAMB's first pass over a run of one parameter: updates both moments, and returns the sums.
-LambSums lamb_moments(const optim::Update& update, const UpdateSpan& span);
-LambSums lamb_moments_reference(const optim::Update& update, const UpdateSpan& span);
+/// LAMB's coefficients [n] double from the sums [n, 2] of whole parameters, on their device.
+at::Tensor lamb_coefficients(const optim::LambRule& rule, const at::Tensor& sums);
 
 }  // namespace dsj::zero

@@ -40,15 +40,16 @@ ARROWS = {
     "engine/comm/gloo_shim/gloo/common": [],
     "engine/comm/gloo_shim/gloo/rendezvous": [],
     "engine/comm/gloo_shim/gloo/transport": [],
+    "engine/device": ["common", "engine/kernels", "engine/optim"],
     "engine/zero": ["common", "common/layout", "common/dsconfig", "common/plan", "engine/memory", "engine/comm", "engine/weights",
-                    "engine/checkpoint", "engine/optim", "engine/kernels", "engine/aio", "common/files"],
-    "engine/models": ["common", "common/layout", "engine/memory", "engine/kernels", "engine/zero"],
+                    "engine/checkpoint", "engine/optim", "engine/device", "engine/aio", "common/files"],
+    "engine/models": ["common", "common/layout", "engine/memory", "engine/device", "engine/zero"],
     "engine/train": ["common", "common/files", "common/layout", "common/dsconfig", "common/plan", "engine/data", "engine/weights",
                      "engine/checkpoint", "engine/optim", "engine/kernels", "engine/memory", "engine/comm",
-                     "engine/zero", "engine/models", "engine/observe"],
+                     "engine/device", "engine/zero", "engine/models", "engine/observe"],
     "engine": ["common", "engine/train"],
 }
-TORCH_ROOMS = {"engine/memory", "engine/comm", "engine/zero", "engine/models", "engine/train", "engine"}
+TORCH_ROOMS = {"engine/memory", "engine/comm", "engine/device", "engine/zero", "engine/models", "engine/train", "engine"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)
 
 

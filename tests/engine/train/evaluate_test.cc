@@ -59,7 +59,7 @@ TEST_F(Evaluation, LossIsTheStepsOwnOnTheSameRows) {
         const auto batch =
             micro_batch(0, 0, collectives.rank(), run.world, run.config, rank.model.vocab_size);
         const auto seen = rank.stepper.evaluate(batch);
-        const double own = seen.loss_sum / static_cast<double>(seen.targets);
+        const double own = seen.loss_sum.item<double>() / static_cast<double>(seen.targets);
         const at::Tensor mean = at::full({1}, own, at::kDouble);
         collectives.all_reduce(mean, comm::Op::Sum, {})->wait();
         EXPECT_DOUBLE_EQ(mean.item<double>() / run.world, rank.step(0).loss) << "stage " << stage;

@@ -77,7 +77,8 @@ TEST_P(ModelOracle, LogitsLossAndGradients) {
     models::set_logits_limit(model->vocab_size * 5);  // several slices of rows
     auto turned = models::head_turn(state.unit(head), *model, x, labels, 1.0);
     models::set_logits_limit(int64_t{32} << 20);
-    EXPECT_NEAR(turned.loss_sum / turned.targets, expected["loss"].get<double>(), 2e-6);
+    EXPECT_NEAR(turned.loss_sum.item<double>() / turned.targets, expected["loss"].get<double>(),
+                2e-6);
     at::Tensor dx = turned.dx;
     for (int i = static_cast<int>(model->num_layers) - 1; i >= 0; --i) {
       layer->backward(state.unit(i + 1), dx, call(i), std::move(saved[i]));

@@ -353,7 +353,9 @@ TEST_F(FlatTest, SquaresOfTheGradientAreCountedOnce) {
     std::mutex mutex;
     run(c, [&](TestFlat& flat, comm::Collectives& collectives, memory::Ledger&) {
       all_micro_steps(*flat, collectives.rank());
-      const double own = flat->grad_sum_of_squares();
+      const at::Tensor sum = at::zeros({}, at::kDouble);
+      flat->add_grad_squares(sum);
+      const double own = sum.item<double>();
       const std::scoped_lock lock(mutex);
       if (c.stage > 0 || collectives.rank() == 0) squares += own;
     });

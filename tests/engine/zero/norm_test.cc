@@ -14,11 +14,18 @@ at::Tensor gradient(at::ScalarType type) {
   return at::randn({kElements}).to(type);
 }
 
-TEST(SumOfSquares, EqualsTheSumInDouble) {
+double sum_of_squares(const at::Tensor& grad, double start = 0) {
+  const at::Tensor sum = at::full({}, start, at::kDouble);
+  add_sum_of_squares(grad, sum);
+  return sum.item<double>();
+}
+
+TEST(SumOfSquares, IsAddedInDouble) {
   for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const at::Tensor grad = gradient(type);
     const double want = grad.to(at::kDouble).square().sum().item<double>();
     EXPECT_NEAR(sum_of_squares(grad), want, 1e-6 * want);
+    EXPECT_EQ(sum_of_squares(grad, 2 * want), 2 * want + sum_of_squares(grad));
   }
 }
 

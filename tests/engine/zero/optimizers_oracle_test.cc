@@ -50,11 +50,11 @@ class OptimizersOracle : public testing::Test {
       auto& [p, states] = parameters[i];
       const at::Tensor grad = values(oracle_["gradients"][step], offset, numels_[i]).div_(kScale);
       const UpdateSpan span{p, grad, states};
-      double coefficient = 1;
-      if (optim::needs_parameter_norms(config)) {
-        const LambSums sums = lamb_moments(update, span);
-        coefficient = optim::lamb_coefficient(std::get<optim::LambRule>(update.rule),
-                                              sums.parameter, sums.update);
+      at::Tensor coefficient;
+      if (const auto* rule = std::get_if<optim::LambRule>(&update.rule)) {
+        const at::Tensor sums = at::zeros({1, 2}, at::kDouble);
+        lamb_moments(update, span, sums.select(0, 0));
+        coefficient = lamb_coefficients(*rule, sums);
       }
       update_span(update, span, coefficient);
     }

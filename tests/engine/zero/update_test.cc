@@ -1,4 +1,5 @@
-// Every optimizer: the fast update against its ATen form, whatever the number of threads.
+// Every optimizer: the CPU's update against libtorch's operations (the oracle port), whatever the
+// number of threads.
 #include "engine/zero/update.h"
 
 #include <ATen/ATen.h>
@@ -6,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "tests/engine/support/oracle_port.h"
 
 namespace dsj::zero {
 namespace {
@@ -51,23 +54,17 @@ std::vector<OptimizerConfig> every_kind() {
   return configs;
 }
 
-enum class Form { Fast, Reference };
-
-void run(const OptimizerConfig& config, const Tensors& t, int steps, Form form) {
+void run(const OptimizerConfig& config, const Tensors& t, int steps) {
   for (int step = 0; step < steps; ++step) {
     const auto update = optim::make_update(config, {.lr = config.lr, .previous_lr = config.lr},
                                            step, /*grad_scale=*/0.25);
-    double coefficient = 1;
-    if (optim::needs_parameter_norms(config)) {
-      const LambSums sums = form == Form::Fast ? lamb_moments(update, t.span())
-                                               : lamb_moments_reference(update, t.span());
-      coefficient = optim::lamb_coefficient(std::get<optim::LambRule>(update.rule), sums.parameter,
-                                            sums.update);
+    at::Tensor coefficient;
+    if (const auto* rule = std::get_if<optim::LambRule>(&update.rule)) {
+      const at::Tensor sums = at::zeros({1, 2}, at::kDouble);
+      lamb_moments(update, t.span(), sums.select(0, 0));
+      coefficient = lamb_coefficients(*rule, sums);
     }
-    if (form == Form::Fast)
-      update_span(update, t.span(), coefficient);
-    else
-      update_span_reference(update, t.span(), coefficient);
+    update_span(update, t.span(), coefficient);
   }
 }
 
@@ -76,8 +73,8 @@ TEST(UpdateSpan, EqualsItsReference) {
     for (const auto& config : every_kind()) {
       SCOPED_TRACE(name_of(config));
       const Tensors fast(config, type), slow(config, type);
-      run(config, fast, 5, Form::Fast);
-      run(config, slow, 5, Form::Reference);
+      run(config, fast, 5);
+      testing_support::by_oracle([&] { run(config, slow, 5); });
       EXPECT_LT((fast.p - slow.p).abs().max().item<double>(), 5e-6);
       for (size_t i = 0; i < fast.states.size(); ++i)
         EXPECT_LT((fast.states[i] - slow.states[i]).abs().max().item<double>(), 1e-6);
@@ -92,8 +89,8 @@ TEST(UpdateSpan, EveryGradientTypeWithEveryCopyType) {
   for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const auto low : {at::kBFloat16, at::kHalf}) {
       const Tensors fast(config, type, low), slow(config, type, low);
-      run(config, fast, 3, Form::Fast);
-      run(config, slow, 3, Form::Reference);
+      run(config, fast, 3);
+      testing_support::by_oracle([&] { run(config, slow, 3); });
       EXPECT_LT((fast.p - slow.p).abs().max().item<double>(), 5e-6);
       EXPECT_TRUE(fast.low.equal(fast.p.to(low))) << "the 16-bit copy is the rounded master";
     }
@@ -106,9 +103,9 @@ TEST(UpdateSpan, SameBitsWithOneThreadAndTwo) {
     SCOPED_TRACE(name_of(config));
     const Tensors one(config, at::kFloat), two(config, at::kFloat);
     at::set_num_threads(1);
-    run(config, one, 2, Form::Fast);
+    run(config, one, 2);
     at::set_num_threads(2);
-    run(config, two, 2, Form::Fast);
+    run(config, two, 2);
     EXPECT_TRUE(one.p.equal(two.p));
   }
   at::set_num_threads(before);

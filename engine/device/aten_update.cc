@@ -1,23 +1,28 @@
-// The rules of engine/optim/optimizer.h as ATen operations, in the order written there.
+// The rules of engine/optim/optimizer.h as libtorch's operations, in the order written there.
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <variant>
+#include <vector>
 
 #include "common/check.h"
-#include "engine/zero/update.h"
+#include "engine/device/aten_port.h"
+#include "engine/optim/optimizer.h"
 
-namespace dsj::zero {
+namespace dsj::device {
 namespace {
 
 using namespace optim;  // NOLINT: the rules
 
+constexpr int64_t kTile = 1 << 22;  ///< elements at a time: bounds the temporaries
+
 /// What a rule sees. The fp32 gradient is a copy that the rule may change.
 struct Elements {
   at::Tensor p, g;
-  std::span<const at::Tensor> states;
+  std::vector<at::Tensor> states;
   bool first;
-  double coefficient;
+  at::Tensor coefficient = {};  ///< LAMB's, [1] double; undefined: 1
 };
 
 void decay(const Elements& e, double weight_decay) {
@@ -89,7 +94,7 @@ void apply(const LionRule& r, const Elements& e) {
 }
 
 at::Tensor lamb_direction(const LambRule& r, const at::Tensor& p,
-                          std::span<const at::Tensor> states) {
+                          const std::vector<at::Tensor>& states) {
   at::Tensor denominator =
       r.eps_inside_sqrt ? states[1].add(r.eps).sqrt_() : states[1].sqrt().add_(r.eps);
   return at::div_out(denominator, states[0], denominator).add_(p, r.weight_decay);
@@ -97,7 +102,9 @@ at::Tensor lamb_direction(const LambRule& r, const at::Tensor& p,
 
 /// The second pass.
 void apply(const LambRule& r, const Elements& e) {
-  e.p.add_(lamb_direction(r, e.p, e.states), -r.lr * e.coefficient);
+  at::Tensor direction = lamb_direction(r, e.p, e.states);
+  if (e.coefficient.defined()) direction.mul_(e.coefficient);
+  e.p.add_(direction, -r.lr);
 }
 
 void apply(const AdadeltaRule& r, const Elements& e) {
@@ -154,28 +161,63 @@ void apply(const RpropRule& r, const Elements& e) {
   previous.copy_(e.g);
 }
 
-/// A copy in fp32, times `scale`.
-at::Tensor scaled(const at::Tensor& grad, double scale) {
-  return grad.to(at::kFloat).mul(scale);
+/// n elements from `first` on, as views.
+Elements elements_of(const Update& update, const kernels::Span& span, int64_t first, int64_t n,
+                     at::Device on) {
+  Elements elements{
+      .p = vector_of(span.p + first, n, on), .g = {}, .states = {}, .first = update.first};
+  const kernels::Rows grad{const_cast<void*>(span.grad), span.grad_type, 1, span.n, span.n};
+  elements.g = vector_of(grad, on).narrow(0, first, n).to(at::kFloat).mul(update.grad_scale);
+  for (int i = 0; i < span.state_count; ++i)
+    elements.states.push_back(vector_of(span.states[i] + first, n, on));
+  return elements;
+}
+
+/// Calls f(first element, how many) tile by tile.
+template <typename F>
+void for_tiles(int64_t n, F f) {
+  for (int64_t first = 0; first < n; first += kTile) f(first, std::min(kTile, n - first));
 }
 
 }  // namespace
 
-void update_span_reference(const Update& update, const UpdateSpan& span, double coefficient) {
-  const Elements elements{span.p, scaled(span.grad, update.grad_scale), span.states, update.first,
-                          coefficient};
-  std::visit([&](const auto& rule) { apply(rule, elements); }, update.rule);
-  if (span.low.defined()) span.low.copy_(span.p);
+void AtenPort::update(Stream stream, const Update& update, const kernels::Span& span,
+                      const double* coefficient) {
+  const at::Device on = place(stream);
+  for_tiles(span.n, [&](int64_t first, int64_t n) {
+    Elements elements = elements_of(update, span, first, n, on);
+    if (coefficient) elements.coefficient = vector_of(coefficient, 1, on);
+    std::visit([&](const auto& rule) { apply(rule, elements); }, update.rule);
+    if (!span.low) return;
+    const kernels::Rows low{span.low, span.low_type, 1, span.n, span.n};
+    vector_of(low, on).narrow(0, first, n).copy_(elements.p);
+  });
 }
 
-LambSums lamb_moments_reference(const Update& update, const UpdateSpan& span) {
+void AtenPort::lamb_moments(Stream stream, const Update& update, const kernels::Span& span,
+                            double* sums) {
+  const at::Device on = place(stream);
   const auto& rule = std::get<LambRule>(update.rule);
-  moments({span.p, scaled(span.grad, update.grad_scale), span.states, update.first, 1}, rule.beta1,
-          rule.beta2);
-  const auto squares = [](const at::Tensor& t) {
-    return t.to(at::kDouble).square().sum().item<double>();
+  const auto add = [&](double* sum, const at::Tensor& t) {
+    vector_of(sum, 1, on).add_(t.to(at::kDouble).square().sum());
   };
-  return {squares(span.p), squares(lamb_direction(rule, span.p, span.states))};
+  for_tiles(span.n, [&](int64_t first, int64_t n) {
+    const Elements elements = elements_of(update, span, first, n, on);
+    moments(elements, rule.beta1, rule.beta2);
+    add(sums, elements.p);
+    add(sums + 1, lamb_direction(rule, elements.p, elements.states));
+  });
 }
 
-}  // namespace dsj::zero
+void AtenPort::lamb_coefficients(Stream stream, const LambRule& rule, const double* sums,
+                                 double* coefficients, int64_t n) {
+  const at::Device on = place(stream);
+  const at::Tensor pairs = vector_of(sums, 2 * n, on).view({n, 2});
+  const at::Tensor ratio = pairs.select(1, 0).div(pairs.select(1, 1)).sqrt();
+  const at::Tensor largest = at::full_like(ratio, rule.max_coeff);
+  const at::Tensor clamped = at::where(ratio < largest, ratio, largest).clamp_min(rule.min_coeff);
+  vector_of(coefficients, n, on)
+      .copy_(at::where(pairs.eq(0).any(1), at::ones_like(ratio), clamped));
+}
+
+}  // namespace dsj::device

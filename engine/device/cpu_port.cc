@@ -1,0 +1,315 @@
+// The device port on a CPU: the tables of engine/kernels, split over libtorch's threads. How work
+// is split never changes a result, whatever the number of threads.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <numeric>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "engine/device/device.h"
+#include "engine/kernels/kernels.h"
+#include "engine/optim/optimizer.h"
+
+namespace dsj::device {
+namespace {
+
+using kernels::Bf16;
+using kernels::Half;
+using kernels::Rows;
+using kernels::Span;
+using kernels::Stream;
+using kernels::Type;
+
+/// Elements per task of an update: large enough to hide the cost of a task, small enough that the
+/// temporaries of a tile stay in L2.
+constexpr int64_t kTile = 1 << 15;
+/// Elements per partial sum of squares; a multiple of the kernels' 4096.
+constexpr int64_t kBlock = 1 << 16;
+
+/// Rows per task: enough work to hide the cost of a task.
+int64_t grain(int64_t width) {
+  return std::max<int64_t>(1, 16384 / std::max<int64_t>(width, 1));
+}
+
+/// Calls f with the kernels of a type, and a null pointer that carries the element type.
+template <typename F>
+void with(Type type, F f) {
+  const kernels::Table& table = kernels::table();
+  switch (type) {
+    case Type::F32:
+      return f(table.f32, static_cast<float*>(nullptr));
+    case Type::BF16:
+      return f(table.bf16, static_cast<Bf16*>(nullptr));
+    case Type::F16:
+      return f(table.half, static_cast<Half*>(nullptr));
+  }
+}
+
+template <typename T>
+T* at_row(const Rows& rows, int64_t row) {
+  return static_cast<T*>(rows.data) + row * rows.stride;
+}
+
+/// Calls f(first row, rows, row of `partial`) for each share of the rows, in parallel.
+template <typename F>
+void for_shares(int64_t rows, int64_t shares, F f) {
+  const int64_t share = (rows + shares - 1) / shares;
+  at::parallel_for(0, shares, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i * share, count = std::min(share, rows - first);
+      if (count > 0) f(first, count, i);
+    }
+  });
+}
+
+/// The span from element `first` on. `states` takes the pointers.
+Span tile_of(const Span& span, int64_t first, int64_t n, std::vector<float*>& states) {
+  const auto forward = [&](const void* data, Type type) {
+    const int64_t bytes = first * (type == Type::F32 ? 4 : 2);
+    return static_cast<char*>(const_cast<void*>(data)) + bytes;
+  };
+  states.assign(span.states, span.states + span.state_count);
+  for (float*& state : states) state += first;
+  Span tile = span;
+  tile.n = n;
+  tile.p += first;
+  tile.grad = forward(span.grad, span.grad_type);
+  tile.states = states.data();
+  if (span.low) tile.low = forward(span.low, span.low_type);
+  return tile;
+}
+
+/// Calls f(tile, its index) on all threads.
+template <typename F>
+void for_tiles(const Span& span, F f) {
+  at::parallel_for(0, (span.n + kTile - 1) / kTile, 1, [&](int64_t begin, int64_t end) {
+    std::vector<float*> states;
+    for (int64_t i = begin; i < end; ++i)
+      f(tile_of(span, i * kTile, std::min(kTile, span.n - i * kTile), states), i);
+  });
+}
+
+kernels::LowCopy low_copy(const Span& span, int64_t begin) {
+  if (!span.low) return nullptr;
+  if (span.low_type == Type::F16) return static_cast<Half*>(span.low) + begin;
+  return static_cast<Bf16*>(span.low) + begin;
+}
+
+void adam(const optim::AdamRule& r, double grad_scale, const Span& span) {
+  const kernels::AdamW args{.lr = r.lr,
+                            .beta1 = r.beta1,
+                            .beta2 = r.beta2,
+                            .eps = r.eps,
+                            .weight_decay = r.weight_decay,
+                            .decoupled = r.decoupled,
+                            .bias_correction1 = r.correction1,
+                            .bias_correction2 = r.correction2,
+                            .grad_scale = grad_scale};
+  float *m = span.states[0], *v = span.states[1];
+  with(span.grad_type, [&](const auto& k, auto* type) {
+    const auto* grad = static_cast<const std::remove_pointer_t<decltype(type)>*>(span.grad);
+    at::parallel_for(0, span.n, kTile, [&](int64_t begin, int64_t end) {
+      k.adamw(args, span.p + begin, grad + begin, m + begin, v + begin, low_copy(span, begin),
+              end - begin);
+    });
+  });
+}
+
+/// What has no kernel here runs as libtorch's operations, tile by tile where that helps.
+class CpuPort final : public kernels::PartialPort {
+ public:
+  CpuPort() : PartialPort(aten_port(at::kCPU)) {}
+  const char* name() const override { return kernels::table().isa; }
+
+  /// A fixed number, so the result does not depend on the number of threads.
+  int64_t partials(int64_t rows) const override { return std::clamp<int64_t>(rows / 16, 1, 8); }
+
+  void rms_norm(Stream, Rows x, Rows w, Rows y, float* rstd, float eps) override {
+    with(x.type, [&](const auto& k, auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      at::parallel_for(0, x.rows, grain(x.width), [&](int64_t begin, int64_t end) {
+        k.rms_norm(at_row<T>(x, begin), at_row<T>(w, 0), at_row<T>(y, begin), rstd + begin,
+                   end - begin, x.width, eps);
+      });
+    });
+  }
+
+  void rms_norm_backward(Stream, Rows dy, Rows x, Rows w, const float* rstd, Rows dx,
+                         Rows dw) override {
+    with(x.type, [&](const auto& k, auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      for_shares(x.rows, dw.rows, [&](int64_t row, int64_t count, int64_t partial) {
+        k.rms_norm_backward(at_row<T>(dy, row), at_row<T>(x, row), at_row<T>(w, 0), rstd + row,
+                            at_row<T>(dx, row), at_row<float>(dw, partial), count, x.width);
+      });
+    });
+  }
+
+  void layer_norm(Stream, Rows x, Rows w, Rows b, Rows y, float* mean, float* rstd,
+                  float eps) override {
+    with(x.type, [&](const auto& k, auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      at::parallel_for(0, x.rows, grain(x.width), [&](int64_t begin, int64_t end) {
+        k.layer_norm(at_row<T>(x, begin), at_row<T>(w, 0), at_row<T>(b, 0), at_row<T>(y, begin),
+                     mean + begin, rstd + begin, end - begin, x.width, eps);
+      });
+    });
+  }
+
+  void layer_norm_backward(Stream, Rows dy, Rows x, Rows w, const float* mean, const float* rstd,
+                           Rows dx, Rows dw, Rows db) override {
+    with(x.type, [&](const auto& k, auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      for_shares(x.rows, dw.rows, [&](int64_t row, int64_t count, int64_t partial) {
+        k.layer_norm_backward(at_row<T>(dy, row), at_row<T>(x, row), at_row<T>(w, 0), mean + row,
+                              rstd + row, at_row<T>(dx, row), at_row<float>(dw, partial),
+                              at_row<float>(db, partial), count, x.width);
+      });
+    });
+  }
+
+  void head_norm(Stream, Rows x, Rows w, int64_t heads, float* rstd, float eps) override {
+    with(x.type, [&](const auto& k, auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      at::parallel_for(0, x.rows, grain(heads * w.width), [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          T* values = at_row<T>(x, row);
+          k.rms_norm(values, at_row<T>(w, 0), values, rstd + row * heads, heads, w.width, eps);
+        }
+      });
+    });
+  }
+
+  void head_norm_backward(Stream, Rows dy, Rows x, Rows w, int64_t heads, const float* rstd,
+                          Rows dw) override {
+    const int64_t width = heads * w.width;
+    with(x.type, [&](const auto& k, auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      for_shares(x.rows, dw.rows, [&](int64_t first, int64_t count, int64_t partial) {
+        std::vector<T> dx(static_cast<size_t>(width));
+        for (int64_t row = first; row < first + count; ++row) {
+          T* gradient = at_row<T>(dy, row);
+          std::ranges::fill(dx, T{});
+          k.rms_norm_backward(gradient, at_row<T>(x, row), at_row<T>(w, 0), rstd + row * heads,
+                              dx.data(), at_row<float>(dw, partial), heads, w.width);
+          std::ranges::copy(dx, gradient);
+        }
+      });
+    });
+  }
+
+  void rope(Stream, Rows x, const float* cos, const float* sin, int64_t seq, int64_t heads,
+            int64_t dim, float sign) override {
+    with(x.type, [&](const auto& k, auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      at::parallel_for(0, x.rows, grain(heads * dim), [&](int64_t begin, int64_t end) {
+        k.rope(at_row<T>(x, begin), x.stride, cos, sin, begin, end - begin, seq, heads, dim, sign);
+      });
+    });
+  }
+
+  void swiglu(Stream, Rows gate_up, Rows a) override {
+    with(a.type, [&](const auto& k, auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      at::parallel_for(0, a.rows, grain(a.width), [&](int64_t begin, int64_t end) {
+        k.swiglu(at_row<T>(gate_up, begin), at_row<T>(a, begin), end - begin, a.width);
+      });
+    });
+  }
+
+  void swiglu_backward(Stream, Rows da, Rows gate_up) override {
+    with(da.type, [&](const auto& k, auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      at::parallel_for(0, da.rows, grain(da.width), [&](int64_t begin, int64_t end) {
+        k.swiglu_backward(at_row<T>(da, begin), at_row<T>(gate_up, begin), end - begin, da.width);
+      });
+    });
+  }
+
+  void gelu_new(Stream, Rows x, Rows y) override {
+    with(x.type, [&](const auto& k, auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      at::parallel_for(0, x.rows * x.width, grain(1), [&](int64_t begin, int64_t end) {
+        k.gelu_new(at_row<T>(x, 0) + begin, at_row<T>(y, 0) + begin, end - begin);
+      });
+    });
+  }
+
+  void gelu_new_backward(Stream, Rows dy, Rows x) override {
+    with(x.type, [&](const auto& k, auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      at::parallel_for(0, x.rows * x.width, grain(1), [&](int64_t begin, int64_t end) {
+        k.gelu_new_backward(at_row<T>(dy, 0) + begin, at_row<T>(x, 0) + begin, end - begin);
+      });
+    });
+  }
+
+  void cross_entropy(Stream, Rows logits, const int64_t* labels, float scale,
+                     double* loss) override {
+    std::vector<double> losses(static_cast<size_t>(logits.rows));
+    with(logits.type, [&](const auto& k, auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      at::parallel_for(0, logits.rows, grain(logits.width), [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          losses[row] =
+              k.cross_entropy(at_row<T>(logits, row), labels + row, 1, logits.width, scale);
+        }
+      });
+    });
+    *loss += std::accumulate(losses.begin(), losses.end(), 0.0);
+  }
+
+  void sum_of_squares(Stream, Rows x, double* sum) override {
+    std::vector<double> partial(static_cast<size_t>((x.width + kBlock - 1) / kBlock));
+    with(x.type, [&](const auto& k, auto* type) {
+      const auto* data = static_cast<const std::remove_pointer_t<decltype(type)>*>(x.data);
+      at::parallel_for(0, std::ssize(partial), 1, [&](int64_t begin, int64_t end) {
+        for (int64_t block = begin; block < end; ++block) {
+          const int64_t first = block * kBlock;
+          partial[block] = k.sum_of_squares(data + first, std::min(kBlock, x.width - first));
+        }
+      });
+    });
+    *sum += std::accumulate(partial.begin(), partial.end(), 0.0);
+  }
+
+  void update(Stream s, const optim::Update& update, const Span& span,
+              const double* coefficient) override {
+    if (const auto* rule = std::get_if<optim::AdamRule>(&update.rule))
+      return adam(*rule, update.grad_scale, span);
+    optim::Update scaled = update;
+    if (auto* rule = std::get_if<optim::LambRule>(&scaled.rule); rule && coefficient)
+      rule->lr *= *coefficient;
+    for_tiles(span, [&](const Span& tile, int64_t) { rest().update(s, scaled, tile, nullptr); });
+  }
+
+  void lamb_moments(Stream s, const optim::Update& update, const Span& span,
+                    double* sums) override {
+    // One pair per tile, added in order.
+    std::vector<double> tiles(static_cast<size_t>(2 * ((span.n + kTile - 1) / kTile)));
+    for_tiles(span, [&](const Span& tile, int64_t i) {
+      rest().lamb_moments(s, update, tile, tiles.data() + 2 * i);
+    });
+    double total[2] = {0, 0};
+    for (size_t i = 0; i < tiles.size(); ++i) total[i % 2] += tiles[i];
+    for (int i = 0; i < 2; ++i) sums[i] += total[i];
+  }
+
+  void lamb_coefficients(Stream, const optim::LambRule& rule, const double* sums,
+                         double* coefficients, int64_t n) override {
+    for (int64_t i = 0; i < n; ++i)
+      coefficients[i] = optim::lamb_coefficient(rule, sums[2 * i], sums[2 * i + 1]);
+  }
+};
+
+}  // namespace
+
+kernels::Port& cpu_port() {
+  static CpuPort port;
+  return port;
+}
+
+}  // namespace dsj::device

@@ -1,0 +1,151 @@
+#include "engine/device/device.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <array>
+#include <atomic>
+
+#include "common/check.h"
+#include "common/cpu.h"
+
+namespace dsj::device {
+namespace {
+
+constexpr int kKinds = static_cast<int>(at::DeviceType::COMPILE_TIME_MAX_DEVICE_TYPES);
+
+/// What install() brought, by kind of device.
+std::array<std::atomic<kernels::Port*>, kKinds> installed;
+
+kernels::Port& port_of(at::DeviceType kind) {
+  auto& port = installed[static_cast<size_t>(kind)];
+  if (!port) port = kind == at::kCPU ? &cpu_port() : &aten_port(kind);
+  return *port;
+}
+
+class Cpu final : public Device {
+ public:
+  kernels::Port& kernels() const override { return port_of(at::kCPU); }
+  kernels::Stream stream(at::Device) const override { return {}; }
+  bool multiplies(at::ScalarType type) const override {
+    return type == at::kFloat || (type == at::kBFloat16 && cpu_multiplies_bf16());
+  }
+  at::Tensor mask(const at::Tensor& mask, int64_t, int64_t) const override { return mask; }
+  AttentionResult attention(const AttentionInput& in) const override {
+    auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
+        in.q, in.k, in.v, 0.0, /*is_causal=*/!in.mask, in.mask, in.scale);
+    return {out, logsumexp, {}, {}};
+  }
+  std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(
+      const at::Tensor& dout, const AttentionInput& in,
+      const AttentionResult& result) const override {
+    return at::_scaled_dot_product_flash_attention_for_cpu_backward(
+        dout, in.q, in.k, in.v, result.out, result.logsumexp, 0.0, !in.mask, in.mask, in.scale);
+  }
+};
+
+/// CUDA, and whatever else libtorch runs attention's memory-efficient kernel on.
+class Accelerator final : public Device {
+ public:
+  explicit Accelerator(at::DeviceType kind) : kind_(kind) {}
+  kernels::Port& kernels() const override { return port_of(kind_); }
+  kernels::Stream stream(at::Device place) const override {
+    const c10::impl::VirtualGuardImpl guard(kind_);
+    const c10::Stream current = guard.getStream(place);
+    return {guard.getStreamNativeHandle(current), current.device_index()};
+  }
+  bool multiplies(at::ScalarType) const override { return true; }
+  /// The kernel wants rows aligned to 16 elements and a mask per head (a view).
+  at::Tensor mask(const at::Tensor& mask, int64_t batch, int64_t heads) const override {
+    const int64_t seq = mask.size(0), padded = (seq + 15) / 16 * 16;
+    at::Tensor aligned = at::zeros({seq, padded}, mask.options()).narrow(1, 0, seq);
+    aligned.copy_(mask);
+    return aligned.expand({batch, heads, seq, seq});
+  }
+  AttentionResult attention(const AttentionInput& in) const override {
+    auto [out, logsumexp, seed, offset] = at::_scaled_dot_product_efficient_attention(
+        in.q, in.k, in.v, in.mask, /*compute_log_sumexp=*/true, 0.0, /*is_causal=*/!in.mask,
+        in.scale);
+    return {out, logsumexp, seed, offset};
+  }
+  std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(
+      const at::Tensor& dout, const AttentionInput& in,
+      const AttentionResult& result) const override {
+    auto [dq, dk, dv, dmask] = at::_scaled_dot_product_efficient_attention_backward(
+        dout, in.q, in.k, in.v, in.mask.value_or(at::Tensor()), result.out, result.logsumexp,
+        result.philox_seed, result.philox_offset, 0.0, {true, true, true, false}, !in.mask,
+        in.scale);
+    return {dq, dk, dv};
+  }
+
+ private:
+  const at::DeviceType kind_;
+};
+
+template <size_t... kind>
+std::array<Accelerator, kKinds> accelerators(std::index_sequence<kind...>) {
+  return {Accelerator(static_cast<at::DeviceType>(kind))...};
+}
+
+}  // namespace
+
+const Device& of(at::Device place) {
+  static const Cpu cpu;
+  static const auto others = accelerators(std::make_index_sequence<kKinds>());
+  if (place.is_cpu()) return cpu;
+  return others[static_cast<size_t>(place.type())];
+}
+
+kernels::Port& install(at::DeviceType kind, kernels::Port& port) {
+  kernels::Port& before = port_of(kind);
+  installed[static_cast<size_t>(kind)] = &port;
+  return before;
+}
+
+kernels::Type type_of(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return kernels::Type::F32;
+    case at::kBFloat16:
+      return kernels::Type::BF16;
+    case at::kHalf:
+      return kernels::Type::F16;
+    default:
+      DSJ_CHECK(false, "no kernels of type %s", at::toString(type));
+  }
+}
+
+kernels::Rows rows_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  if (tensor.dim() == 1) return row_of(tensor);
+  DSJ_CHECK(tensor.dim() == 2 && (tensor.stride(1) == 1 || tensor.size(1) <= 1));
+  return {tensor.data_ptr(), type_of(tensor.scalar_type()), tensor.size(0), tensor.size(1),
+          tensor.stride(0)};
+}
+
+kernels::Rows row_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  DSJ_CHECK(tensor.is_contiguous());
+  return {tensor.data_ptr(), type_of(tensor.scalar_type()), 1, tensor.numel(), tensor.numel()};
+}
+
+at::Tensor upload(const at::Tensor& host, at::Device place) {
+  return host.to(place, host.scalar_type(), /*non_blocking=*/true);
+}
+
+HostRead::HostRead(const at::Tensor& tensor) : host_(tensor) {
+  if (tensor.is_cpu()) return;
+  host_ = at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(true));
+  host_.copy_(tensor, /*non_blocking=*/true);
+  const at::DeviceType kind = tensor.device().type();
+  copied_.emplace(kind, c10::EventFlag::BACKEND_DEFAULT);
+  copied_->record(c10::impl::VirtualGuardImpl(kind).getStream(tensor.device()));
+}
+
+const at::Tensor& HostRead::get() {
+  if (copied_) copied_->synchronize();
+  copied_.reset();
+  return host_;
+}
+
+}  // namespace dsj::device

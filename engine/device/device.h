@@ -1,0 +1,101 @@
+// What differs by the kind of device, behind one look-up: the kernels (engine/kernels/port.h), and
+// which of libtorch's own kernels to use for attention and for 16-bit products. models/, zero/ and
+// train/ ask a tensor's Device and never which kind it is.
+//
+// A CPU has the tables of engine/kernels. Any other device runs libtorch's operations until
+// install() brings kernels of its own.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+
+#include <optional>
+#include <tuple>
+
+#include "engine/kernels/port.h"
+
+namespace dsj::device {
+
+/// Queries, keys and values [batch, heads, seq, D], views or not. Causal.
+struct AttentionInput {
+  at::Tensor q, k, v;
+  std::optional<at::Tensor> mask;  ///< from Device::mask(), on top of it: a window
+  double scale = 1;                ///< on the scores
+};
+/// What attention's backward needs of its forward.
+struct AttentionResult {
+  at::Tensor out;  ///< [batch, heads, seq, D]
+  at::Tensor logsumexp;
+  at::Tensor philox_seed, philox_offset;  ///< CUDA: the kernel's generator state
+};
+
+/// One kind of device. Any thread. The methods allocate their results on their arguments' device
+/// and do not wait for it.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual kernels::Port& kernels() const = 0;
+  /// The calling thread's current stream on `place`.
+  virtual kernels::Stream stream(at::Device place) const = 0;
+  /// Whether products of this type run natively. DSJ_NATIVE_BF16=0 turns bf16's off on the CPU.
+  virtual bool multiplies(at::ScalarType type) const = 0;
+  /// `mask` [seq, seq], 0 or -inf, in the form that attention wants for batch x heads.
+  virtual at::Tensor mask(const at::Tensor& mask, int64_t batch, int64_t heads) const = 0;
+  /// libtorch's flash attention of this kind of device. It never keeps the scores.
+  virtual AttentionResult attention(const AttentionInput& in) const = 0;
+  /// The gradients of q, k and v. `dout`, `result.out`: [batch, heads, seq, D], of q's type.
+  virtual std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_backward(
+      const at::Tensor& dout, const AttentionInput& in, const AttentionResult& result) const = 0;
+};
+
+/// The Device of a tensor or of a place.
+const Device& of(at::Device place);
+inline const Device& of(const at::Tensor& tensor) {
+  return of(tensor.device());
+}
+
+/// libtorch's operations as a port for devices of one kind: the oracle of other ports, and what a
+/// PartialPort falls back on.
+kernels::Port& aten_port(at::DeviceType kind);
+/// The CPU's kernels.
+kernels::Port& cpu_port();
+/// From now on devices of this kind run `port`, which must live until the process ends or another
+/// one is installed. Returns the one before. Not while tensors of this kind are in use elsewhere.
+kernels::Port& install(at::DeviceType kind, kernels::Port& port);
+
+/// A port and its stream for tensors of one device: `const On on(x); on->swiglu(on.stream, ...)`.
+class On {
+ public:
+  explicit On(const at::Tensor& tensor) : On(of(tensor), tensor.device()) {}
+  kernels::Port* operator->() const { return &port_; }
+  const kernels::Stream stream;
+
+ private:
+  On(const Device& device, at::Device place)
+      : stream(device.stream(place)), port_(device.kernels()) {}
+  kernels::Port& port_;
+};
+
+/// A 1-d or 2-d tensor as rows; neighbours in a row are adjacent in memory. Undefined: left out.
+/// fp32, bf16 or fp16.
+kernels::Rows rows_of(const at::Tensor& tensor);
+/// The same, of all elements as one row. Contiguous.
+kernels::Rows row_of(const at::Tensor& tensor);
+kernels::Type type_of(at::ScalarType type);
+
+/// Host values on a device, without waiting for it.
+at::Tensor upload(const at::Tensor& host, at::Device place);
+
+/// A device tensor on its way to the host. The copy begins with the object and overlaps with what
+/// the device has queued; get() waits for it.
+class HostRead {
+ public:
+  explicit HostRead(const at::Tensor& tensor);
+  const at::Tensor& get();
+
+ private:
+  at::Tensor host_;
+  std::optional<c10::Event> copied_;  ///< none: the tensor was on the host already
+};
+
+}  // namespace dsj::device

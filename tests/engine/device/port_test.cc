@@ -1,0 +1,244 @@
+// The contract of a port (engine/kernels/port.h): each port equals the oracle port at odd sizes, in
+// every type, and gives the same bits on one thread and two. A port of another device is one more
+// line in kPorts.
+#include "engine/kernels/port.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <tuple>
+#include <vector>
+
+#include "engine/device/device.h"
+#include "engine/optim/optimizer.h"
+
+namespace dsj::device {
+namespace {
+
+using kernels::Port;
+using kernels::Stream;
+
+struct PortCase {
+  const char* name;
+  Port& (*port)();
+};
+const PortCase kPorts[] = {{"cpu", cpu_port}};
+
+constexpr int64_t kRows[] = {0, 1, 33}, kWidths[] = {1, 31, 33, 4097};
+
+class PortContract : public testing::TestWithParam<std::tuple<PortCase, at::ScalarType>> {
+ protected:
+  void SetUp() override { at::manual_seed(3); }
+  static at::ScalarType type() { return std::get<1>(GetParam()); }
+  /// Away from 0, where a norm's gradient would be nothing but rounding.
+  static at::Tensor random(at::IntArrayRef shape) { return at::rand(shape).add_(1).to(type()); }
+  static at::Tensor fp32(at::IntArrayRef shape) { return at::zeros(shape); }
+
+  using Results = std::vector<at::Tensor>;
+  /// `f` runs an operation on a port and returns all that it wrote.
+  static void compare(const std::function<Results(Port&)>& f) {
+    Port& port = std::get<0>(GetParam()).port();
+    const Results got = f(port), want = f(aten_port(at::kCPU));
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) expect_close(got[i], want[i], i);
+    at::set_num_threads(1);
+    const Results one = f(port);
+    at::set_num_threads(2);
+    const Results two = f(port);
+    for (size_t i = 0; i < one.size(); ++i)
+      EXPECT_TRUE(one[i].equal(two[i])) << "threads change result " << i;
+  }
+  /// Both sides round the same operations, at most two in a row. Where their sums differ in the
+  /// last bit each may round to a neighbour: two steps of the type. The steps are those of the
+  /// operands, of about 1, where two of them cancel.
+  static void expect_close(const at::Tensor& got, const at::Tensor& want, size_t i) {
+    ASSERT_EQ(got.sizes(), want.sizes());
+    if (got.numel() == 0) return;
+    const double step = got.scalar_type() == at::kBFloat16 ? 0x1p-6
+                        : got.scalar_type() == at::kHalf   ? 0x1p-9
+                                                           : 2e-5;
+    const at::Tensor a = got.to(at::kDouble), b = want.to(at::kDouble);
+    EXPECT_LT(((a - b).abs() / (b.abs() + 1)).max().item<double>(), step) << "result " << i;
+  }
+  static void for_sizes(const std::function<void(int64_t rows, int64_t width)>& f) {
+    for (const int64_t rows : kRows) {
+      for (const int64_t width : kWidths) {
+        SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width));
+        f(rows, width);
+      }
+    }
+  }
+};
+
+TEST_P(PortContract, RmsNorm) {
+  for_sizes([](int64_t rows, int64_t width) {
+    const at::Tensor x = random({rows, width}), w = random({width}), dy = random({rows, width});
+    compare([&](Port& port) -> Results {
+      const at::Tensor y = at::empty_like(x), rstd = fp32({rows}), dx = dy.clone(), dw = w.clone(),
+                       partial = fp32({port.partials(rows), width});
+      port.rms_norm({}, rows_of(x), rows_of(w), rows_of(y), rstd.data_ptr<float>(), 1e-6f);
+      port.rms_norm_backward({}, rows_of(dy), rows_of(x), rows_of(w), rstd.data_ptr<float>(),
+                             rows_of(dx), rows_of(partial));
+      port.sum_rows({}, rows_of(partial), row_of(dw), /*accumulate=*/true);
+      return {y, rstd, dx, dw};
+    });
+  });
+}
+
+TEST_P(PortContract, LayerNorm) {
+  for_sizes([](int64_t rows, int64_t width) {
+    // Around 0: a common offset would cancel in x - mean, and leave its rounding.
+    const at::Tensor x = at::randn({rows, width}).to(type());
+    const at::Tensor w = random({width}), dy = random({rows, width});
+    compare([&](Port& port) -> Results {
+      const at::Tensor y = at::empty_like(x), mean = fp32({rows}), rstd = fp32({rows}),
+                       dx = dy.clone(), dw = at::empty_like(w), db = at::empty_like(w),
+                       dw_partial = fp32({port.partials(rows), width}),
+                       db_partial = at::zeros_like(dw_partial);
+      port.layer_norm({}, rows_of(x), rows_of(w), rows_of(w), rows_of(y), mean.data_ptr<float>(),
+                      rstd.data_ptr<float>(), 0.1f);
+      port.layer_norm_backward({}, rows_of(dy), rows_of(x), rows_of(w), mean.data_ptr<float>(),
+                               rstd.data_ptr<float>(), rows_of(dx), rows_of(dw_partial),
+                               rows_of(db_partial));
+      port.sum_rows({}, rows_of(dw_partial), row_of(dw), /*accumulate=*/false);
+      port.sum_rows({}, rows_of(db_partial), row_of(db), /*accumulate=*/false);
+      return {y, mean, rstd, dx, dw, db};
+    });
+  });
+}
+
+TEST_P(PortContract, HeadNormAndRopeOnAPartOfEachRow) {
+  for (const int64_t rows : kRows) {
+    for (const int64_t dim : {2, 62}) {
+      SCOPED_TRACE(std::to_string(rows) + " rows, heads of " + std::to_string(dim));
+      const int64_t heads = 3, width = heads * dim + 5, seq = rows == 33 ? 3 : 1;
+      const at::Tensor x = random({rows, width}), w = random({dim}), dy = random({rows, width});
+      const at::Tensor angles = at::rand({seq, dim / 2}).mul_(6);
+      const at::Tensor cos = angles.cos().to(type()).to(at::kFloat),
+                       sin = angles.sin().to(type()).to(at::kFloat);
+      compare([&](Port& port) -> Results {
+        const at::Tensor y = x.clone(), rstd = fp32({rows, heads}), gradient = dy.clone(),
+                         turned = x.clone(), dw = at::empty_like(w),
+                         partial = fp32({port.partials(rows), dim});
+        port.head_norm({}, rows_of(y), rows_of(w), heads, rstd.data_ptr<float>(), 1e-6f);
+        port.head_norm_backward({}, rows_of(gradient), rows_of(x), rows_of(w), heads,
+                                rstd.data_ptr<float>(), rows_of(partial));
+        port.sum_rows({}, rows_of(partial), row_of(dw), /*accumulate=*/false);
+        port.rope({}, rows_of(turned), cos.data_ptr<float>(), sin.data_ptr<float>(), seq, heads,
+                  dim, -1.0f);
+        for (const at::Tensor& part : {y, turned})
+          EXPECT_TRUE(part.narrow(1, heads * dim, 5).equal(x.narrow(1, heads * dim, 5)));
+        return {y, rstd, gradient, dw, turned};
+      });
+    }
+  }
+}
+
+TEST_P(PortContract, Activations) {
+  for_sizes([](int64_t rows, int64_t width) {
+    const at::Tensor gate_up = random({rows, 2 * width}).sub_(1.5), da = random({rows, width});
+    compare([&](Port& port) -> Results {
+      const at::Tensor a = at::empty_like(da), gradient = gate_up.clone(),
+                       gelu = at::empty_like(da), gelu_gradient = da.clone();
+      port.swiglu({}, rows_of(gate_up), rows_of(a));
+      port.swiglu_backward({}, rows_of(da), rows_of(gradient));
+      port.gelu_new({}, rows_of(da), rows_of(gelu));
+      port.gelu_new_backward({}, rows_of(da), rows_of(gelu_gradient));
+      return {a, gradient, gelu, gelu_gradient};
+    });
+  });
+}
+
+TEST_P(PortContract, CrossEntropyAddsItsLoss) {
+  for_sizes([](int64_t rows, int64_t width) {
+    const at::Tensor logits = random({rows, width}).mul_(3);
+    const at::Tensor labels = at::randint(width, {rows}, at::kLong);
+    compare([&](Port& port) -> Results {
+      const at::Tensor gradient = logits.clone(), loss = at::full({}, 5.0, at::kDouble);
+      port.cross_entropy({}, rows_of(gradient), labels.data_ptr<int64_t>(), 0.5f,
+                         loss.data_ptr<double>());
+      if (rows == 0) {
+        EXPECT_EQ(loss.item<double>(), 5);
+      }
+      return {gradient, loss};
+    });
+  });
+}
+
+TEST_P(PortContract, Sums) {
+  for_sizes([](int64_t rows, int64_t width) {
+    const at::Tensor x = random({rows, width}), index = at::randint(4, {rows}, at::kLong);
+    const at::Tensor flat = random({300 * width});  // several blocks at the largest width
+    compare([&](Port& port) -> Results {
+      const at::Tensor sum = at::full({}, 2.0, at::kDouble),
+                       out = at::zeros({4, width}, x.options());
+      port.sum_of_squares({}, row_of(flat), sum.data_ptr<double>());
+      port.scatter_rows({}, rows_of(x), index.data_ptr<int64_t>(), rows_of(out));
+      return {sum, out};
+    });
+  });
+}
+
+TEST_P(PortContract, Updates) {
+  const optim::AdamRule adam{1e-2, 0.9, 0.95, 1e-8, 0.1, true, 0.1, 0.05};
+  const optim::LambRule lamb{1e-2, 0.9, 0.95, 1e-6, 0.1, 0.01, 10, false};
+  const optim::LionRule lion{1e-2, 0.9, 0.99, 0.1};
+  for (const int64_t n : {0, 1, 31, 33, 4097}) {
+    for (const optim::Rule& rule : {optim::Rule(adam), optim::Rule(lamb), optim::Rule(lion)}) {
+      SCOPED_TRACE(std::to_string(n) + " elements, rule " + std::to_string(rule.index()));
+      const optim::Update update{.rule = rule, .grad_scale = 0.5};
+      const at::Tensor start = at::rand({n}).add_(1), grad = random({n});
+      compare([&](Port& port) -> Results {
+        const at::Tensor p = start.clone(), m = start.clone(), v = start.clone(),
+                         low = at::zeros({n}, at::kBFloat16), sums = at::zeros({2}, at::kDouble),
+                         coefficient = at::ones({1}, at::kDouble);
+        float* states[] = {m.data_ptr<float>(), v.data_ptr<float>()};
+        const kernels::Span span{n,
+                                 p.data_ptr<float>(),
+                                 grad.data_ptr(),
+                                 type_of(grad.scalar_type()),
+                                 states,
+                                 std::holds_alternative<optim::LionRule>(rule) ? 1 : 2,
+                                 low.data_ptr(),
+                                 kernels::Type::BF16};
+        if (const auto* one = std::get_if<optim::LambRule>(&rule)) {
+          port.lamb_moments({}, update, span, sums.data_ptr<double>());
+          port.lamb_coefficients({}, *one, sums.data_ptr<double>(), coefficient.data_ptr<double>(),
+                                 1);
+        }
+        port.update({}, update, span, coefficient.data_ptr<double>());
+        EXPECT_TRUE(low.equal(p.to(at::kBFloat16))) << "the 16-bit copy is the rounded master";
+        return {p, m, v, sums, coefficient};
+      });
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ports, PortContract,
+                         testing::Combine(testing::ValuesIn(kPorts),
+                                          testing::Values(at::kFloat, at::kBFloat16, at::kHalf)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + "_" +
+                                  at::toString(std::get<1>(info.param));
+                         });
+
+TEST(LambCoefficients, OfBothPortsAreTheRules) {
+  const optim::LambRule rule{.lr = 1, .min_coeff = 0.01, .max_coeff = 10};
+  const at::Tensor sums =
+      at::tensor({4.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1e9, 1.0, 1e-9, 1.0, static_cast<double>(NAN), 1.0},
+                 at::kDouble);
+  for (Port* port : {&cpu_port(), &aten_port(at::kCPU)}) {
+    const at::Tensor got = at::empty({6}, at::kDouble);
+    port->lamb_coefficients({}, rule, sums.data_ptr<double>(), got.data_ptr<double>(), 6);
+    for (int64_t i = 0; i < 6; ++i) {
+      const double want =
+          optim::lamb_coefficient(rule, sums[2 * i].item<double>(), sums[2 * i + 1].item<double>());
+      EXPECT_EQ(got[i].item<double>(), want) << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dsj::device
