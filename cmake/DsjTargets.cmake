@@ -79,11 +79,12 @@ endfunction()
 
 function(dsj_use_torch NAME)
   target_link_libraries(${NAME} PUBLIC torch::cpu nlohmann_json::nlohmann_json)
-  dsj_precompile(${NAME} FROM dsj_torch_pch HEADER engine/torch_pch.h DEPS torch::cpu nlohmann_json::nlohmann_json)
+  dsj_precompile(${NAME} O1 FROM dsj_torch_pch HEADER engine/torch_pch.h DEPS torch::cpu nlohmann_json::nlohmann_json)
 endfunction()
 
 # dsj_room(NAME [TORCH | CONTROL | PLAIN] [FOLDER dir] DEPS targets...)
-# TORCH: sees libtorch. CONTROL: no hot loop. PLAIN: includes nothing that a precompiled header would spare.
+# TORCH: sees libtorch; its loops over elements are those of engine/kernels and ATen, so -O1 is enough. CONTROL: no hot
+# loop. PLAIN: includes nothing that a precompiled header would spare.
 function(dsj_room NAME)
   cmake_parse_arguments(R "TORCH;CONTROL;PLAIN" "FOLDER" "DEPS" ${ARGN})
   set(folder ${CMAKE_CURRENT_SOURCE_DIR})

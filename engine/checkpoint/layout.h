@@ -9,6 +9,7 @@
 //     .staging-step-<S>-attempt-<N>/    being written, or left by a dead attempt
 //     .old-step-<S>-attempt-<N>/        replaced by attempt N, where directories cannot be swapped
 //     .trash-*/                         being deleted
+//     damaged-step-<S>/                 found damaged at a resume, and set aside
 //
 // Values are addressed by what they are (state, parameter, elements from offset on), never by the
 // rank or chunk that held them, so that any world size can read them. Both JSON files are sealed:
@@ -76,6 +77,7 @@ Result<Manifest> manifest_from_text(std::string_view text, const std::string& pa
 // Names.
 inline constexpr char kManifestFile[] = "manifest.json";
 inline constexpr char kTrashPrefix[] = ".trash-";
+inline constexpr char kDamagedPrefix[] = "damaged-";
 std::string step_name(int64_t step);                       ///< "step-100"
 std::string staging_name(int64_t step, int64_t attempt);   ///< ".staging-step-100-attempt-2"
 std::string replaced_name(int64_t step, int64_t attempt);  ///< ".old-step-100-attempt-2"

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-
-#include "engine/checkpoint/retention.h"
-
 namespace dsj::checkpoint {
 namespace {
 
@@ -100,8 +97,12 @@ Status Reader::read(const std::string& state, const std::string& param, int64_t 
   while (!out.empty()) {
     const int64_t skipped = offset - at->offset;
     const size_t taken = std::min(out.size(), size_t(at->length - skipped));
-    DSJ_TRY_STATUS(read_bytes(at->source, at->file_offset + skipped * int64_t(sizeof(float)),
-                              std::as_writable_bytes(out.first(taken))));
+    if (auto done = read_bytes(at->source, at->file_offset + skipped * int64_t(sizeof(float)),
+                               std::as_writable_bytes(out.first(taken)));
+        !done) {
+      done.error().message += " (read for " + state + " of " + param + ")";
+      return done;
+    }
     out = out.subspan(taken);
     offset += int64_t(taken);
     ++at;
@@ -146,9 +147,9 @@ Status Reader::read_blocks(Source& source, int64_t first, std::span<std::byte> o
     const size_t length = std::min(out.size(), size_t(source.block_bytes));
     if (checksum(out.first(length)) != source.blocks[size_t(block)]) {
       return fail(ErrorKind::Environment,
-                  "the " + std::to_string(length) + " bytes from " +
-                      std::to_string(block * source.block_bytes) +
-                      " on do not match their checksum",
+                  "block " + std::to_string(block) + ", the " + std::to_string(length) +
+                      " bytes from " + std::to_string(block * source.block_bytes) +
+                      " on, does not match its checksum",
                   source.path, kDamagedHint);
     }
     source.verified[size_t(block)] = true;
@@ -181,35 +182,73 @@ Status Reader::verify() {
   return {};
 }
 
-Result<Newest> newest(Files& files, const std::string& checkpoints_dir) {
-  DSJ_TRY(const auto candidates, list_candidates(files, checkpoints_dir));
-  Newest result;
-  std::optional<Error> first_problem;
-  const auto pass_over = [&](const Candidate& candidate, const std::string& problem) {
-    result.warnings.push_back("checkpoint " + candidate.name + " is passed over: " + problem);
-  };
-  for (const Candidate& candidate : candidates) {
-    // Unreadable manifests come last. They matter only if they could be newer.
-    if (result.reader) {
-      if (!candidate.problem.empty() && candidate.step >= result.reader->step()) {
-        pass_over(candidate, candidate.problem);
-      }
-      continue;
-    }
-    auto reader = Reader::open(files, path_join(checkpoints_dir, candidate.name));
+Result<Search> Search::begin(Files& files, const std::string& checkpoints_dir) {
+  Search search;
+  search.files_ = &files;
+  search.directory_ = checkpoints_dir;
+  DSJ_TRY(search.candidates_, list_candidates(files, checkpoints_dir));
+  return search;
+}
+
+uint32_t Search::fingerprint() const {
+  std::string names;
+  for (const Candidate& candidate : candidates_) names += candidate.name + "\n";
+  return static_cast<uint32_t>(checksum(names));
+}
+
+int Search::open(int index) {
+  reader_.reset();
+  for (open_ = index; open_ < count(); ++open_) {
+    auto reader = Reader::open(*files_, path_join(directory_, candidates_[open_].name));
     if (reader) {
-      result.reader = std::move(*reader);
-      continue;
+      reader_ = std::move(*reader);
+      break;
     }
-    if (!first_problem) first_problem = reader.error();
-    pass_over(candidate, reader.error().to_string());
+    if (!first_problem_) first_problem_ = reader.error();
+    problems_.insert_or_assign(open_, reader.error().to_string());
   }
-  if (!result.reader && first_problem) {
-    first_problem->kind = ErrorKind::Environment;
-    first_problem->hint = "no complete checkpoint is left in " + checkpoints_dir +
-                          "; remove the broken one to start again";
-    return std::unexpected(*first_problem);
+  return open_;
+}
+
+void Search::reject(const std::optional<Error>& problem) {
+  if (!problem) return;
+  if (!first_problem_) first_problem_ = problem;
+  problems_.insert_or_assign(open_, problem->to_string());
+}
+
+std::vector<Search::Passed> Search::passed_over() const {
+  std::vector<Passed> passed;
+  for (int i = 0; i < count(); ++i) {
+    // Those with an unreadable manifest come last. They matter only if they could be newer.
+    const bool newer =
+        i < open_ || (i > open_ && open_ < count() && !candidates_[i].problem.empty() &&
+                      candidates_[i].step >= candidates_[open_].step);
+    if (!newer) continue;
+    const auto problem = problems_.find(i);
+    passed.push_back({candidates_[i].name,
+                      problem != problems_.end() ? problem->second : candidates_[i].problem});
   }
+  return passed;
+}
+
+Error Search::nothing_left() const {
+  Error error = first_problem_.value_or(
+      Error{.message = "other ranks found every checkpoint damaged", .where = directory_});
+  error.kind = ErrorKind::Environment;
+  error.hint =
+      "no complete checkpoint is left in " + directory_ + "; remove the broken one to start again";
+  return error;
+}
+
+Result<Newest> newest(Files& files, const std::string& checkpoints_dir) {
+  DSJ_TRY(Search search, Search::begin(files, checkpoints_dir));
+  Newest result;
+  if (search.count() == 0) return result;
+  if (search.open(0) == search.count()) return std::unexpected(search.nothing_left());
+  for (const auto& passed : search.passed_over()) {
+    result.warnings.push_back("checkpoint " + passed.name + " is passed over: " + passed.problem);
+  }
+  result.reader = std::move(search.reader());
   return result;
 }
 

@@ -16,6 +16,7 @@
 #include "common/files/files.h"
 #include "common/result.h"
 #include "engine/checkpoint/layout.h"
+#include "engine/checkpoint/retention.h"
 
 namespace dsj::checkpoint {
 
@@ -38,7 +39,8 @@ class Reader {
   std::optional<int64_t> elements(const std::string& state, const std::string& param) const;
 
   /// Reads elements [offset, offset + out.size()). BadInput: no such tensor, or a range outside it.
-  /// Environment, with file and byte: a block does not match its checksum.
+  /// Environment, with file, block and tensor: a block does not match its checksum, or cannot be
+  /// read.
   Status read(const std::string& state, const std::string& param, int64_t offset,
               std::span<float> out);
 
@@ -76,14 +78,53 @@ class Reader {
   std::vector<std::byte> cached_;
 };
 
-struct Newest {
-  std::optional<Reader> reader;       ///< unset: there is no checkpoint
-  std::vector<std::string> warnings;  ///< newer checkpoints that were skipped, and why
+/// The checkpoints of a directory, to be tried from the newest (retention.h defines newest) to the
+/// oldest. All ranks that see one directory have the same list, so they can agree on an index.
+class Search {
+ public:
+  /// There need not be a checkpoint, nor the directory. Error: the directory cannot be read.
+  static Result<Search> begin(Files& files, const std::string& checkpoints_dir);
+
+  int count() const { return static_cast<int>(candidates_.size()); }
+  /// Of all names in order: equal where the lists are equal. 32 bits.
+  uint32_t fingerprint() const;
+  /// Opens the first complete one from `index` on and returns its index; count(): there is none.
+  /// Those before it are passed over.
+  int open(int index);
+  /// What the last open() found. Precondition: it returned less than count().
+  Reader& reader() { return *reader_; }
+  /// Passes over the one that is open, for a reason that was seen while it was read; nullopt: by
+  /// another rank.
+  void reject(const std::optional<Error>& problem);
+
+  struct Passed {
+    std::string name;     ///< in the checkpoints directory
+    std::string problem;  ///< with the file; empty: only another rank knows
+  };
+  /// Those that could be newer than the open one and are passed over, and why.
+  std::vector<Passed> passed_over() const;
+  /// Why there is none: Environment, naming the first that was passed over. Precondition: there are
+  /// checkpoints, and open() found none.
+  Error nothing_left() const;
+
+ private:
+  Files* files_ = nullptr;
+  std::string directory_;
+  std::vector<Candidate> candidates_;
+  std::map<int, std::string> problems_;  ///< [index]
+  std::optional<Error> first_problem_;
+  int open_ = 0;
+  std::optional<Reader> reader_;
 };
 
-/// The newest complete checkpoint (retention.h defines newest). A broken one is skipped with a
-/// warning if an older complete one exists; if none is complete the error names the broken file.
-/// There need not be a checkpoint, nor the directory.
+struct Newest {
+  std::optional<Reader> reader;       ///< unset: there is no checkpoint
+  std::vector<std::string> warnings;  ///< newer checkpoints that were passed over, and why
+};
+
+/// The newest complete checkpoint. A broken one is passed over with a warning if an older complete
+/// one exists; if none is complete the error names the broken file. There need not be a checkpoint,
+/// nor the directory.
 Result<Newest> newest(Files& files, const std::string& checkpoints_dir);
 
 }  // namespace dsj::checkpoint

@@ -98,6 +98,28 @@ Result<std::vector<Candidate>> list_candidates(Files& files, const std::string& 
   return candidates;
 }
 
+std::vector<std::string> set_aside(Files& files, const std::string& checkpoints_dir,
+                                   const std::vector<std::string>& names) {
+  std::vector<std::string> warnings;
+  const auto move = [&](const std::string& name) -> Status {
+    std::string target = path_join(checkpoints_dir, kDamagedPrefix + name);
+    for (int i = 2;; ++i) {  // the same step may have been damaged before
+      DSJ_TRY(const bool taken, files.exists(target));
+      if (!taken) break;
+      target = path_join(checkpoints_dir, kDamagedPrefix + name + "-" + std::to_string(i));
+    }
+    return files.rename(path_join(checkpoints_dir, name), target);
+  };
+  for (const std::string& name : names) {
+    if (const auto moved = move(name); !moved) warnings.push_back(moved.error().to_string());
+  }
+  if (names.empty()) return warnings;
+  if (const auto synced = files.sync_dir(checkpoints_dir); !synced) {
+    warnings.push_back(synced.error().to_string());
+  }
+  return warnings;
+}
+
 std::vector<std::string> prune(Files& files, const PruneOptions& options) {
   std::vector<std::string> warnings;
   for (const auto step : {clear_leftovers, drop_oldest}) {

@@ -25,6 +25,11 @@ struct Candidate {
 /// come last.
 Result<std::vector<Candidate>> list_candidates(Files& files, const std::string& checkpoints_dir);
 
+/// Renames checkpoints to "damaged-<name>", where neither a resume nor prune() looks: nothing is
+/// lost, and the next start does not read them again. Returns what failed, as warnings.
+std::vector<std::string> set_aside(Files& files, const std::string& checkpoints_dir,
+                                   const std::vector<std::string>& names);
+
 struct PruneOptions {
   std::string checkpoints_dir;
   int64_t step = 0, attempt = 1;  ///< of the checkpoint just published

@@ -31,6 +31,17 @@ weights::DType export_type(dsconfig::Precision precision) {
   return weights::DType::F32;
 }
 
+template <typename T>
+Status status_of(const Result<T>& result) {
+  return result ? Status{} : Status(std::unexpected(result.error()));
+}
+
+/// Whether the checkpoint itself is at fault, not the model, the space for the states, or a peer.
+bool is_damage(const Status& restored, const std::string& path) {
+  return !restored && restored.error().kind == ErrorKind::Environment &&
+         restored.error().where.starts_with(path);
+}
+
 }  // namespace
 
 json to_json(const optim::LossScaler::State& state) {
@@ -59,52 +70,97 @@ Saver::Saver(Files& files, const Inputs& inputs, zero::ModelState& state, Steppe
       device_(device),
       checkpoints_(inputs.job.output_dir + "/" + contract::kCheckpointsDir) {}
 
-Status Saver::agree(const Status& mine) {
-  auto& collectives = state_.collectives();
-  const at::Tensor failed =
-      at::full({1}, mine ? 0.0 : 1.0, at::TensorOptions(device_).dtype(at::kDouble));
-  collectives.all_reduce(failed, comm::Op::Max, {comm::Traffic::Control, "agree"})->wait();
-  if (!mine) return mine;
-  if (failed.item<double>() > 0) return fail(ErrorKind::Transient, "another rank failed");
-  return {};
+bool Saver::same_everywhere(double number) {
+  const auto most = comm::max_over_ranks(state_.collectives(), device_, {number, -number});
+  return most[0] == -most[1];
 }
 
 // ---- loading
 
 Result<Progress> Saver::load() {
-  Progress progress;
-  auto read = [&]() -> Result<std::optional<checkpoint::Reader>> {
-    if (const auto& path = in_.job.training.resume_from_checkpoint; path && *path != "true") {
-      if (*path == "false") return std::nullopt;
-      DSJ_TRY(auto reader, checkpoint::Reader::open(files_, *path));
-      return std::optional(std::move(reader));
-    }
-    DSJ_TRY(auto newest, checkpoint::newest(files_, checkpoints_));
-    for (const auto& warning : newest.warnings) events_.warn(warning);
-    return std::move(newest.reader);
-  };
-  auto reader = read();
-  DSJ_TRY_STATUS(agree(reader ? Status{} : Status(std::unexpected(reader.error()))));
-  // Ranks on one file system see one directory. If one sees another checkpoint, or none, no rank
+  const auto& path = in_.job.training.resume_from_checkpoint;
+  if (!path || *path == "true") return load_newest();
+  return *path == "false" ? load_weights() : load_named(*path);
+}
+
+Result<Progress> Saver::load_weights() {
+  const auto source = weights::WeightSource::open(files_, in_.job.training.model_name_or_path);
+  DSJ_TRY_STATUS(agree(status_of(source)));
+  DSJ_TRY_STATUS(state_.load(*source, {.seed = static_cast<uint64_t>(in_.seed())}));
+  return Progress{};
+}
+
+Result<Progress> Saver::load_named(const std::string& path) {
+  auto reader = checkpoint::Reader::open(files_, path);
+  DSJ_TRY_STATUS(agree(status_of(reader)));
+  if (!same_everywhere(static_cast<double>(reader->step()))) {
+    return fail(ErrorKind::Environment, "ranks see different checkpoints", path,
+                "the checkpoint must be on storage that all ranks share");
+  }
+  DSJ_TRY_STATUS(load_base());
+  DSJ_TRY_STATUS(restore(*reader));
+  return resumed(*reader);
+}
+
+Result<Progress> Saver::load_newest() {
+  auto search = checkpoint::Search::begin(files_, checkpoints_);
+  DSJ_TRY_STATUS(agree(status_of(search)));
+  // Ranks on one file system see one directory. If one sees other checkpoints, or none, no rank
   // continues.
-  const double step = *reader ? static_cast<double>((*reader)->step()) : -1.0;
-  const at::Tensor steps = at::tensor({step, -step}, at::kDouble).to(device_);
-  state_.collectives().all_reduce(steps, comm::Op::Max, {comm::Traffic::Control, "resume"})->wait();
-  if (steps[0].item<double>() != -steps[1].item<double>()) {
+  if (!same_everywhere(search->fingerprint())) {
     return fail(ErrorKind::Environment, "ranks see different checkpoints", checkpoints_,
                 "the output directory must be on storage that all ranks share");
   }
-  if (*reader) {
-    DSJ_TRY_STATUS(agree(restore(**reader, progress)));
-    return progress;
+  if (search->count() == 0) return load_weights();
+  DSJ_TRY_STATUS(load_base());
+  for (int index = open_everywhere(*search, 0);; index = open_everywhere(*search, index + 1)) {
+    if (index == search->count()) return std::unexpected(search->nothing_left());
+    const Status restored = restore(search->reader());
+    const bool damaged = is_damage(restored, search->reader().path());
+    const Verdict all = verdict(restored, damaged);
+    if (all == Verdict::Failed) return std::unexpected(restored.error());
+    if (all == Verdict::Sound) break;
+    search->reject(damaged ? std::optional(restored.error()) : std::nullopt);
   }
-  auto load = [&]() -> Status {
-    DSJ_TRY(const auto source,
-            weights::WeightSource::open(files_, in_.job.training.model_name_or_path));
-    return state_.load(source, {.seed = static_cast<uint64_t>(in_.seed())});
-  };
-  DSJ_TRY_STATUS(load());
-  return progress;
+  tell_passed_over(*search);
+  return resumed(search->reader());
+}
+
+int Saver::open_everywhere(checkpoint::Search& search, int index) {
+  for (;;) {
+    const double own = search.open(index);
+    const auto most = comm::max_over_ranks(state_.collectives(), device_, {own, -own});
+    if (most[0] == -most[1]) return static_cast<int>(most[0]);
+    index = static_cast<int>(most[0]);
+  }
+}
+
+Saver::Verdict Saver::verdict(const Status& restored, bool damaged) {
+  // The error of a rank that only heard of another one's is Transient.
+  const bool own = !restored && restored.error().kind != ErrorKind::Transient;
+  const double code = damaged ? 1 : own ? 2 : 0;
+  const double worst = comm::max_over_ranks(state_.collectives(), device_, {code})[0];
+  if (worst == 1) return Verdict::Damaged;
+  return worst == 0 && restored ? Verdict::Sound : Verdict::Failed;
+}
+
+void Saver::tell_passed_over(const checkpoint::Search& search) {
+  const int rank = state_.collectives().rank(), world = state_.collectives().world();
+  const auto passed = search.passed_over();
+  std::vector<double> speaker;  // minus the lowest rank that knows why
+  for (const auto& each : passed) speaker.push_back(each.problem.empty() ? -world : -rank);
+  speaker = comm::max_over_ranks(state_.collectives(), device_, speaker);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < passed.size(); ++i) {
+    names.push_back(passed[i].name);
+    if (-speaker[i] != rank) continue;
+    events_.warn("checkpoint " + passed[i].name + " is passed over and set aside as " +
+                 checkpoint::kDamagedPrefix + passed[i].name + ": " + passed[i].problem);
+  }
+  if (rank != 0) return;
+  for (const auto& warning : checkpoint::set_aside(files_, checkpoints_, names)) {
+    events_.warn(warning);
+  }
 }
 
 /// Error if the checkpoint's LoRA settings differ: they decide which parameters were trained.
@@ -124,27 +180,31 @@ Status Saver::check_lora(const checkpoint::Reader& reader) const {
       reader.path(), other);
 }
 
-Status Saver::restore(checkpoint::Reader& reader, Progress& progress) {
-  DSJ_TRY_STATUS(check_lora(reader));
-  if (in_.lora) {
-    DSJ_TRY(const auto source,
-            weights::WeightSource::open(files_, in_.job.training.model_name_or_path));
-    DSJ_TRY_STATUS(state_.load_frozen(source));
-  }
+Status Saver::load_base() {
+  if (!in_.lora) return {};
+  const auto source = weights::WeightSource::open(files_, in_.job.training.model_name_or_path);
+  DSJ_TRY_STATUS(agree(status_of(source)));
+  return state_.load_frozen(*source);
+}
+
+Status Saver::restore(checkpoint::Reader& reader) {
+  DSJ_TRY_STATUS(agree(check_lora(reader)));
+  return state_.restore(reader);
+}
+
+Progress Saver::resumed(const checkpoint::Reader& reader) {
   const json& saved = reader.run_state();
-  progress.step = reader.step();
-  progress.skipped = saved.value("skipped", int64_t{0});
+  const Progress progress{.step = reader.step(), .skipped = saved.value("skipped", int64_t{0})};
   stepper_.set_updates(saved.value("updates", progress.step - progress.skipped));
   if (const auto scaler = saved.find("loss_scaler"); scaler != saved.end()) {
     if (stepper_.loss_scaler().dynamic()) stepper_.set_loss_scaler(loss_scaler_state(*scaler));
   }
-  DSJ_TRY_STATUS(state_.restore(reader));
   if (state_.collectives().rank() == 0) {
     warn_of_differences(saved);
     events_.emit(contract::kEventResumed, {{"step", progress.step}, {"path", reader.path()}});
     log::info("resumed step " + std::to_string(progress.step) + " from " + reader.path());
   }
-  return {};
+  return progress;
 }
 
 json Saver::run_state(const Progress& progress) const {
@@ -205,7 +265,7 @@ Status Saver::save(const Progress& progress) {
                                          .world = collectives.world()};
   const auto written = checkpoint::write_rank_from(
       files_, options, [&](const checkpoint::EmitPiece& emit) { return state_.for_pieces(emit); });
-  DSJ_TRY_STATUS(agree(written ? Status{} : Status(std::unexpected(written.error()))));
+  DSJ_TRY_STATUS(agree(status_of(written)));
   Status published;
   if (collectives.rank() == 0) {
     const auto done = checkpoint::publish(files_, options,

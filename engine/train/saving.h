@@ -7,6 +7,8 @@
 
 #include "common/files/files.h"
 #include "common/result.h"
+#include "engine/checkpoint/reader.h"
+#include "engine/comm/agree.h"
 #include "engine/train/events.h"
 #include "engine/train/inputs.h"
 #include "engine/train/step.h"
@@ -28,8 +30,10 @@ class Saver {
   Saver(Files& files, const Inputs& inputs, zero::ModelState& state, Stepper& stepper,
         const Events& events, at::Device device);
 
-  /// Loads the checkpoint that the arguments name, else the newest of the output directory, else
-  /// the model's weights. Collective.
+  /// Loads the checkpoint that the arguments name, else the newest sound one of the output
+  /// directory, else the model's weights. Newer ones that any rank found damaged are told and set
+  /// aside. Environment: there are checkpoints, and none is sound; nothing is set aside then.
+  /// Collective.
   Result<Progress> load();
   /// Writes and publishes a checkpoint of `progress`. Collective: all ranks succeed or all fail.
   Status save(const Progress& progress);
@@ -37,12 +41,30 @@ class Saver {
   Status export_model();
 
  private:
+  /// How reading one checkpoint went, over all ranks.
+  enum class Verdict { Sound, Damaged, Failed };
+
+  Result<Progress> load_named(const std::string& path);
+  Result<Progress> load_newest();
+  Result<Progress> load_weights();
+  /// With LoRA: the frozen parameters. Collective.
+  Status load_base();
+  /// The index of the first checkpoint that all ranks could open, from `index` on. Collective.
+  int open_everywhere(checkpoint::Search& search, int index);
+  /// Reads the checkpoint into the parameters and states. Collective, one verdict for all ranks.
+  Status restore(checkpoint::Reader& reader);
+  /// `damaged`: this rank found it so.
+  Verdict verdict(const Status& restored, bool damaged);
+  /// Tells each checkpoint that was passed over once, by a rank that knows why, and sets it aside.
+  /// Collective.
+  void tell_passed_over(const checkpoint::Search& search);
+  Progress resumed(const checkpoint::Reader& reader);
   Status check_lora(const checkpoint::Reader& reader) const;
-  Status restore(checkpoint::Reader& reader, Progress& progress);
   nlohmann::json run_state(const Progress& progress) const;
   void warn_of_differences(const nlohmann::json& saved) const;
-  /// Turns all ranks' verdicts into one. Error: this rank's own failure, or "another rank failed".
-  Status agree(const Status& mine);
+  Status agree(const Status& mine) { return comm::agree(state_.collectives(), device_, mine); }
+  /// Whether all ranks give the same number. Collective.
+  bool same_everywhere(double number);
 
   Files& files_;
   const Inputs& in_;

@@ -58,10 +58,7 @@ Status Flat::fill_frozen(const Read& read) {
     for (const auto& range : layout_.ranges(owner_))
       if (status) status = fill(range, run);
   });
-  if (!status || sharded_parameters()) return status;
-  start_gather();
-  finish_gather();
-  return {};
+  return status;
 }
 
 void Flat::start_gather() {
@@ -395,7 +392,7 @@ Status Flat::load_state(bool all, const VisitState& visit) {
   return visit_state(layout_.ranges(owner_), Access::ReadWrite, all, visit);
 }
 
-void Flat::publish_master() {
+void Flat::publish() {
   if (options_.separate_master) {
     owned_.for_runs(Access::Read, Access::Write, [&](const OwnedRun& run) {
       if (sharded_parameters()) {

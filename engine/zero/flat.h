@@ -67,8 +67,7 @@ class Flat {
 
   // ---- parameters
   /// Frozen flats: fills this rank's part by `read(parameter, first element, values)`, rounded to
-  /// the compute type, then gathers unless the flat is sharded. Collective where it gathers. Error:
-  /// read's.
+  /// the compute type. publish() follows. Error: read's.
   using Read = std::function<Status(const std::string&, int64_t, std::span<float>)>;
   Status fill_frozen(const Read& read);
   /// Starts the gather of the working copy. Called when the stage says (Gathered); where it says
@@ -134,7 +133,7 @@ class Flat {
   Status load_state(bool all, const VisitState& visit);
   /// Refreshes the working copy after the master was written. Collective: all ranks, unless the
   /// parameters are sharded.
-  void publish_master();
+  void publish();
 
  private:
   /// A run of owned elements: its place in the flat and in shard storage.

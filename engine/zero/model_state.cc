@@ -6,6 +6,7 @@
 
 #include "common/check.h"
 #include "common/plan/zero_plan.h"
+#include "engine/comm/agree.h"
 #include "engine/weights/adapter.h"
 #include "engine/zero/initial_adapter.h"
 #include "engine/zero/scalar_type.h"
@@ -110,7 +111,7 @@ Status check_tensor(const weights::WeightSource& source, const std::string& name
 
 }  // namespace
 
-Status ModelState::load_frozen(const weights::WeightSource& source) {
+Status ModelState::read_frozen(const weights::WeightSource& source) {
   for (auto& flat : flats_) {
     if (!flat->frozen()) continue;
     for (const auto& slot : flat->layout().slots())
@@ -123,8 +124,7 @@ Status ModelState::load_frozen(const weights::WeightSource& source) {
   return {};
 }
 
-Status ModelState::load(const weights::WeightSource& source, const AdapterStart& adapters) {
-  DSJ_TRY_STATUS(load_frozen(source));
+Status ModelState::read_trained(const weights::WeightSource& source, const AdapterStart& adapters) {
   for (Flat* flat : trained_) {
     const auto& slots = flat->layout().slots();
     DSJ_TRY_STATUS(flat->load_state(false, [&](int, const Flat::HostRange& range) -> Status {
@@ -140,8 +140,25 @@ Status ModelState::load(const weights::WeightSource& source, const AdapterStart&
       return from.read(name, range.offset, range.data);
     }));
   }
-  for (Flat* flat : trained_) flat->publish_master();
   return {};
+}
+
+Status ModelState::publish(const Status& read, bool frozen, bool trained) {
+  DSJ_TRY_STATUS(comm::agree(collectives_, device_, read));
+  for (auto& flat : flats_) {
+    if (flat->frozen() ? frozen : trained) flat->publish();
+  }
+  return {};
+}
+
+Status ModelState::load_frozen(const weights::WeightSource& source) {
+  return publish(read_frozen(source), true, false);
+}
+
+Status ModelState::load(const weights::WeightSource& source, const AdapterStart& adapters) {
+  Status read = read_frozen(source);
+  if (read) read = read_trained(source, adapters);
+  return publish(read, true, true);
 }
 
 void ModelState::set_gathers(const std::vector<int>& flats) {
@@ -259,7 +276,7 @@ std::vector<checkpoint::Extent> ModelState::extents() const {
   return extents;
 }
 
-Status ModelState::restore(checkpoint::Reader& reader) {
+Status ModelState::read_checkpoint(checkpoint::Reader& reader) {
   for (Flat* flat : trained_) {
     DSJ_TRY_STATUS(flat->load_state(true, [&](int state, const Flat::HostRange& range) -> Status {
       const std::string& name = flat->state_name(state);
@@ -281,8 +298,11 @@ Status ModelState::restore(checkpoint::Reader& reader) {
       return reader.read(name, range.parameter, range.offset, range.data);
     }));
   }
-  for (Flat* flat : trained_) flat->publish_master();
   return {};
+}
+
+Status ModelState::restore(checkpoint::Reader& reader) {
+  return publish(read_checkpoint(reader), false, true);
 }
 
 void ModelState::visit_weights(

@@ -70,12 +70,13 @@ class ModelState {
   Flat& flat(int index) { return *flats_[index]; }
   UnitParameters unit(int index) { return {*this, index}; }
 
-  /// Reads this rank's masters from a Hugging Face directory, then publishes them. Each rank reads
-  /// only its own bytes. Collective. Error: a tensor is missing or has another shape, or a read
-  /// failed.
+  // The three functions that read files are collective and have one verdict for all ranks: on
+  // success each rank's part is published, on an error nothing is, and the rank that could not read
+  // says why. Each rank reads only its own bytes.
+  /// Reads the masters from a Hugging Face directory. Error: a tensor is missing or has another
+  /// shape, or a read failed.
   Status load(const weights::WeightSource& source, const AdapterStart& adapters = {});
   /// Loads the frozen parameters alone. Call it before restore(), which loads the others.
-  /// Collective.
   Status load_frozen(const weights::WeightSource& source);
 
   // ---- a step, called in schedule order
@@ -110,8 +111,9 @@ class ModelState {
   Status for_pieces(const checkpoint::EmitPiece& emit);
   /// Every state of every trained parameter: what the pieces of all ranks cover together.
   std::vector<checkpoint::Extent> extents() const;
-  /// Reads every owned range of the trained parameters, then publishes. Collective. Error: the
-  /// checkpoint lacks a state or has another size.
+  /// Reads every owned range of the trained parameters. BadInput: the checkpoint lacks a state or
+  /// has another size. Environment: it is damaged (checkpoint/reader.h); then another one may be
+  /// restored. Collective, one verdict for all ranks.
   Status restore(checkpoint::Reader& reader);
   /// Gathers one flat at a time. Rank 0 calls visit(slot, whole tensor on the host, compute type)
   /// for each of its parameters. `trained_only` leaves frozen flats out. Collective. For exports
@@ -123,6 +125,11 @@ class ModelState {
 
  private:
   friend class UnitParameters;
+  Status read_frozen(const weights::WeightSource& source);
+  Status read_trained(const weights::WeightSource& source, const AdapterStart& adapters);
+  Status read_checkpoint(checkpoint::Reader& reader);
+  /// Agrees on `read`, then makes what was read the working copies. Collective.
+  Status publish(const Status& read, bool frozen, bool trained);
   /// Updates LAMB's moments. Returns the coefficients of every trained flat's parameters: [slots]
   /// double each.
   std::vector<at::Tensor> lamb_coefficients(const optim::Update& update);

@@ -313,7 +313,51 @@ TEST_F(Checkpoint, DamageIsFoundByAReadOfTheBlockOnly) {
   const Status read = reader->read("master", "embed.weight", 5 * kBlockBytes / 4 + 200'000, out);
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().where, "/out/checkpoints/step-1/rank-00000.bin");
-  EXPECT_EQ(read.error().message, "the 1048576 bytes from 5242880 on do not match their checksum");
+  EXPECT_EQ(read.error().message,
+            "block 5, the 1048576 bytes from 5242880 on, does not match its checksum (read for "
+            "master of embed.weight)");
+}
+
+TEST_F(Checkpoint, SearchGoesFromTheNewestToTheOldest) {
+  for (const int64_t step : {1, 2, 3}) save(step);
+  auto search = Search::begin(files_, kDir);
+  ASSERT_TRUE(search);
+  ASSERT_EQ(search->count(), 3);
+  EXPECT_EQ(search->open(0), 0);
+  EXPECT_EQ(search->reader().step(), 3);
+  EXPECT_TRUE(search->passed_over().empty());
+  search->reject(Error{.kind = ErrorKind::Environment, .message = "flipped", .where = "a file"});
+  EXPECT_EQ(search->open(1), 1);
+  search->reject({});
+  EXPECT_EQ(search->open(2), 2);
+  EXPECT_EQ(search->reader().step(), 1);
+  const auto passed = search->passed_over();
+  ASSERT_EQ(passed.size(), 2u);
+  EXPECT_EQ(passed[0].name, "step-3");
+  EXPECT_EQ(passed[0].problem, "a file: flipped");
+  EXPECT_EQ(passed[1].problem, "") << "another rank knows";
+  EXPECT_EQ(search->open(3), 3);
+  EXPECT_EQ(search->nothing_left().kind, ErrorKind::Environment);
+  EXPECT_EQ(search->nothing_left().message, "flipped");
+}
+
+TEST_F(Checkpoint, SearchesOfOneDirectoryHaveOneFingerprint) {
+  save(1);
+  const auto first = Search::begin(files_, kDir)->fingerprint();
+  EXPECT_EQ(Search::begin(files_, kDir)->fingerprint(), first);
+  save(2);
+  EXPECT_NE(Search::begin(files_, kDir)->fingerprint(), first);
+}
+
+TEST_F(Checkpoint, WhatIsSetAsideIsNeitherFoundNorPruned) {
+  for (const int64_t step : {1, 2}) save(step);
+  EXPECT_EQ(set_aside(files_, kDir, {"step-2"}), Names{});
+  EXPECT_EQ(newest(files_, kDir)->reader->step(), 1);
+  save(2);
+  EXPECT_EQ(set_aside(files_, kDir, {"step-2"}), Names{}) << "the same step again";
+  save(3, 1, 1);
+  EXPECT_EQ(names(), (Names{"damaged-step-2", "damaged-step-2-2", "step-3"}));
+  EXPECT_EQ(set_aside(files_, kDir, {"step-9"}).size(), 1u) << "what fails is told";
 }
 
 TEST_F(Checkpoint, ReadsOfWhatIsNotThereAreRefused) {

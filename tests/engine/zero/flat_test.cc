@@ -171,7 +171,7 @@ void load(Flat& flat) {
     EXPECT_EQ(state, Flat::kMaster);
     return fill_initial(range);
   }));
-  flat.publish_master();
+  flat.publish();
 }
 
 template <typename F>
@@ -432,7 +432,7 @@ TEST_F(FlatTest, StateIsSavedOnceAndComesBack) {
                   state_value(state, range.parameter, range.offset + static_cast<int64_t>(i));
             return {};
           }));
-          flat->publish_master();
+          flat->publish();
           collect(*flat, states, mutex);
         });
         const char* const names[] = {"master", "first", "second"};
@@ -562,6 +562,7 @@ TEST_F(FlatTest, AFrozenFlatIsFilledOnceAndHasNoGradient) {
                 out[i] = initial(name, offset + static_cast<int64_t>(i));
               return {};
             }));
+        flat->publish();
         EXPECT_EQ(ledger.live(Class::Buckets), 0);
         with_weights(*flat, [&] {
           for (int slot = 0; slot < 2; ++slot) {

@@ -1,0 +1,21 @@
+// One verdict of all ranks about what each of them did on its own: read a file, open a directory.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <vector>
+
+#include "common/result.h"
+#include "engine/comm/collectives.h"
+
+namespace dsj::comm {
+
+/// The largest value of each place over all ranks. Collective.
+std::vector<double> max_over_ranks(Collectives& collectives, at::Device device,
+                                   std::vector<double> mine);
+
+/// Success if `mine` is one on every rank. Error: this rank's own, or Transient, "another rank
+/// failed": the rank that failed says why. Collective.
+Status agree(Collectives& collectives, at::Device device, const Status& mine);
+
+}  // namespace dsj::comm
