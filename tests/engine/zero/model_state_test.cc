@@ -176,11 +176,18 @@ TEST(ModelStateTest, NeighboursAreStackedOnlyWithinAFlat) {
     gather(rank.state);
     const auto unit = rank.state.unit(1);
     const auto& parameters = rank.state.units()[1].parameters;
+    const auto& places = rank.state.plan().places[1];
     const auto row_of = [&](int i) {
       return std::vector<int64_t>(parameters[i].shape.begin() + 1, parameters[i].shape.end());
     };
     for (int first = 0; first < static_cast<int>(parameters.size()); ++first) {
       for (int count = 1; first + count <= static_cast<int>(parameters.size()); ++count) {
+        if (std::ranges::any_of(std::span(places).subspan(first, count),
+                                [&](auto place) { return place.flat != places[first].flat; })) {
+          EXPECT_FALSE(unit.stacked_weight(first, count).defined());
+          EXPECT_FALSE(unit.stacked_grad(first, count).tensor.defined());
+          continue;
+        }
         if (row_of(first + count - 1) != row_of(first)) break;  // nobody stacks these
         const at::Tensor stacked = unit.stacked_weight(first, count);
         if (!stacked.defined()) continue;

@@ -15,7 +15,7 @@ using layout::Place;
 using testing_support::LateDisk;
 using testing_support::LateFile;
 
-constexpr int64_t kShard = 10'240;
+constexpr int64_t kShard = 10'272;  // no multiple of a block: vectors in a file are padded
 
 /// Parts of kShard elements from pieces, the file's with room for `vectors` fp32 vectors.
 std::vector<Part> cut(const std::vector<std::pair<Place, int64_t>>& pieces, int64_t vectors) {
@@ -65,9 +65,9 @@ std::vector<std::unique_ptr<Fixture>> every_cut() {
       {{Device, kShard}},
       {{Host, kShard}},
       {{File, kShard}},
-      {{File, 4096}, {File, 4096}, {File, 2048}},
-      {{File, 2048}, {File, 6144}, {Device, 2048}},
-      {{Host, 2048}, {File, 4096}, {File, 2048}, {Device, 2048}},
+      {{File, 4096}, {File, 4096}, {File, 2080}},
+      {{File, 2048}, {File, 6176}, {Device, 2048}},
+      {{Host, 2048}, {File, 4096}, {File, 2080}, {Device, 2048}},
   };
   std::vector<std::unique_ptr<Fixture>> fixtures;
   for (const auto& optimizer : pieces) {
@@ -132,7 +132,7 @@ TEST(OwnedStateTest, GivesBackWhatWasWritten) {
 /// part that is overwritten whole need not be read.
 TEST(OwnedStateTest, APartThatIsWrittenPieceByPieceIsReadFirst) {
   using enum Place;
-  Fixture f(cut({{File, 6144}, {File, 4096}}, 3), cut({{File, 2048}, {Host, 8192}}, 1),
+  Fixture f(cut({{File, 6144}, {File, 4128}}, 3), cut({{File, 2048}, {Host, 8224}}, 1),
             /*slots=*/1);
   write(f.state, Access::Write, 1);
   expect_values(f, 1);
@@ -187,7 +187,7 @@ TEST(OwnedStateTest, WhatIsNotAskedForIsNotTouched) {
 
 TEST(OwnedStateTest, PartsOfTheParametersComeInOrder) {
   using enum Place;
-  Fixture f(cut({{Device, kShard}}, 3), cut({{Host, 2048}, {File, 4096}, {Device, 4096}}, 1));
+  Fixture f(cut({{Device, kShard}}, 3), cut({{Host, 2048}, {File, 4096}, {Device, 4128}}, 1));
   write(f.state, Access::Write, 1);
   std::vector<int64_t> begins;
   f.state.for_parameters([&](int64_t begin, const at::Tensor& part) {
@@ -211,17 +211,18 @@ TEST(OwnedStateTest, WholeParametersAreOnePieceOfMemory) {
   EXPECT_TRUE(whole({{Device, kShard}}));
   EXPECT_TRUE(whole({{Host, kShard}}));
   EXPECT_FALSE(whole({{File, kShard}}));
-  EXPECT_FALSE(whole({{Host, 2048}, {Device, 8192}}));
+  EXPECT_FALSE(whole({{Host, 2048}, {Device, 8224}}));
 }
 
 /// Stores of several flats share a file: each keeps to its own tiles.
 TEST(OwnedStateTest, StoresThatShareAFileKeepToTheirTiles) {
   LateDisk disk(1 << 20);
   std::vector<TileSpec> tiles;
-  for (int i = 0; i < 4; ++i) tiles.push_back({i * 3 * 20'480, 3 * 20'480});
+  const int64_t tile = layout::file_bytes(kShard / 2, 3, 4);
+  for (int i = 0; i < 4; ++i) tiles.push_back({i * tile, tile});
   const auto cache = std::make_shared<TileCache>(
       std::make_unique<LateFile>(disk), tiles,
-      TileCacheOptions{.slots = 2, .slot_bytes = 3 * 20'480, .key = "the.key"});
+      TileCacheOptions{.slots = 2, .slot_bytes = tile, .key = "the.key"});
   std::vector<std::unique_ptr<OwnedState>> states;
   for (int i = 0; i < 2; ++i) {
     ShardStoreOptions options{
