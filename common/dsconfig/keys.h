@@ -70,11 +70,4 @@ std::vector<Key> offload_keys();      ///< zero_optimization.offload_*, cpu_offl
 std::vector<Key> observation_keys();  ///< monitors, profilers, checkpoint, activation_checkpointing
 std::vector<Key> other_engine_keys();  ///< keys of features that this engine lacks
 
-/// What an optimizer.type or scheduler.type is.
-enum class Support { Here, Elsewhere, Unknown };  ///< built here; DeepSpeed's only; nobody's
-Support optimizer_support(const std::string& type);
-Support scheduler_support(const std::string& type);
-const std::vector<std::string>& optimizer_names();
-const std::vector<std::string>& scheduler_names();
-
 }  // namespace dsj::dsconfig

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "common/dsconfig/activation_model.h"
-#include "common/dsconfig/optimizer_states.h"
 #include "common/dsconfig/zero_plan.h"
 
 namespace dsj::dsconfig {

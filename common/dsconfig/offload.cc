@@ -2,7 +2,6 @@
 // which keys go together.
 #include <algorithm>
 
-#include "common/dsconfig/optimizer_states.h"
 #include "common/dsconfig/resolver.h"
 #include "common/text.h"
 

@@ -16,58 +16,6 @@ const char* name_of(Precision precision) {
 
 namespace {
 
-/// Every hyper-parameter of the kind's formula.
-nlohmann::json optimizer_json(const OptimizerConfig& o) {
-  using enum OptimizerKind;
-  nlohmann::json out = {{"type", name_of(o)}, {"lr", o.lr}, {"weight_decay", o.weight_decay}};
-  const auto betas = [&] { out["betas"] = {o.beta1, o.beta2}; };
-  if (o.kind != Sgd && o.kind != Lion && o.kind != Asgd && o.kind != Rprop) out["eps"] = o.eps;
-  if (o.maximize) out["maximize"] = true;
-  switch (o.kind) {
-    case Adam:
-      betas();
-      out["decoupled_weight_decay"] = o.decoupled_weight_decay;
-      out["bias_correction"] = o.bias_correction;
-      break;
-    case Lamb:
-      betas();
-      out.update({{"bias_correction", o.bias_correction},
-                  {"min_coeff", o.min_coeff},
-                  {"max_coeff", o.max_coeff},
-                  {"eps_inside_sqrt", o.eps_inside_sqrt}});
-      break;
-    case NAdam:
-      out["momentum_decay"] = o.momentum_decay;
-      [[fallthrough]];
-    case RAdam:
-      out["decoupled_weight_decay"] = o.decoupled_weight_decay;
-      [[fallthrough]];
-    case Adamax:
-    case Lion:
-      betas();
-      break;
-    case Sgd:
-      out.update({{"momentum", o.momentum}, {"dampening", o.dampening}, {"nesterov", o.nesterov}});
-      break;
-    case RMSprop:
-      out.update({{"momentum", o.momentum}, {"alpha", o.alpha}, {"centered", o.centered}});
-      break;
-    case Adagrad:
-      out.update({{"lr_decay", o.lr_decay}, {"initial_accumulator_value", o.initial_accumulator}});
-      break;
-    case Adadelta:
-      out["rho"] = o.rho;
-      break;
-    case Asgd:
-      out.update({{"lambd", o.lambd}, {"alpha", o.alpha}, {"t0", o.t0}});
-      break;
-    case Rprop:
-      out.update({{"etas", {o.eta_minus, o.eta_plus}}, {"step_sizes", {o.step_min, o.step_max}}});
-      break;
-  }
-  return out;
-}
-
 nlohmann::json to_json(const Cadence& cadence) {
   switch (cadence.kind) {
     case Cadence::Kind::Never:
@@ -181,43 +129,6 @@ nlohmann::json scheduler_json(const SchedulerConfig& s) {
 
 }  // namespace
 
-bool has_betas(OptimizerKind kind) {
-  using enum OptimizerKind;
-  return kind == Adam || kind == Lamb || kind == Lion || kind == Adamax || kind == NAdam ||
-         kind == RAdam;
-}
-
-std::string name_of(const OptimizerConfig& optimizer) {
-  using enum OptimizerKind;
-  switch (optimizer.kind) {
-    case Adam:
-      return optimizer.decoupled_weight_decay ? "AdamW" : "Adam";
-    case Sgd:
-      return "SGD";
-    case Adagrad:
-      return "Adagrad";
-    case RMSprop:
-      return "RMSprop";
-    case Lion:
-      return "Lion";
-    case Lamb:
-      return "Lamb";
-    case Adadelta:
-      return "Adadelta";
-    case Adamax:
-      return "Adamax";
-    case NAdam:
-      return "NAdam";
-    case RAdam:
-      return "RAdam";
-    case Asgd:
-      return "ASGD";
-    case Rprop:
-      return "Rprop";
-  }
-  return "?";
-}
-
 bool Cadence::due(int64_t step, int64_t steps_per_epoch, int64_t total_steps) const {
   switch (kind) {
     case Kind::Never:
@@ -270,7 +181,7 @@ nlohmann::json to_json(const ResolvedConfig& config) {
         {"stage3_max_reuse_distance", zero.max_reuse_distance},
         {"overlap_comm", zero.overlap_comm}}},
       {"offload", to_json(config.offload)},
-      {"optimizer", optimizer_json(config.optimizer)},
+      {"optimizer", to_json(config.optimizer)},
       {"scheduler", scheduler_json(config.scheduler)},
       {"total_steps", config.total_steps},
       {"steps_per_epoch", config.steps_per_epoch},

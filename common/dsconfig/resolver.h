@@ -12,7 +12,6 @@
 
 namespace dsj::dsconfig {
 
-struct OptimizerClass;
 struct SchedulerClass;
 
 class Resolver {
@@ -76,9 +75,10 @@ class Resolver {
   void evaluation();
   /// Rows of the data file to train on.
   std::optional<int64_t> training_rows() const;
-  void optimizer_params(const OptimizerClass& found);
-  void optimizer_numbers(OptimizerConfig& optimizer);
-  void optimizer_rules(const OptimizerClass& found);
+  bool read_pair(const OptimizerParameter& parameter, OptimizerConfig& optimizer);
+  void optimizer_params(const Optimizer& found, const std::vector<std::string>& taken);
+  void optimizer_numbers(OptimizerConfig& optimizer, const std::vector<std::string>& taken);
+  void optimizer_rules(const Optimizer& found);
   void hugging_face_optimizer();
   std::optional<int64_t> warmup_steps() const;
   const char* warmup_origin() const;

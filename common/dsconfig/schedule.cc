@@ -44,11 +44,12 @@ bool Resolver::scheduler_params(const SchedulerClass& found) {
 }
 
 bool Resolver::cycled_momentum(const std::string& schedule, bool wanted) {
-  using enum OptimizerKind;
   const OptimizerConfig& optimizer = out_.config.optimizer;
-  if (wanted && optimizer.kind == NAdam) {
+  const Optimizer& known = descriptor_of(optimizer.kind);
+  if (wanted && known.momentum_product) {
     report(Severity::Unsupported, "scheduler.params.cycle_momentum",
-           "NAdam's product of momenta with a momentum that " + schedule + " changes is not built",
+           std::string(known.name) + "'s product of momenta with a momentum that " + schedule +
+               " changes is not built",
            "set cycle_momentum to false");
     return false;
   }

@@ -76,7 +76,7 @@ void Resolver::one_cycle() {
   cycle.min_momentum = real(at("cycle_min_mom"), cycle.min_momentum);
   cycle.max_momentum = real(at("cycle_max_mom"), cycle.max_momentum);
   const bool wanted = boolean(at("cycle_momentum"), true);
-  cycle.momentum = wanted && has_betas(out_.config.optimizer.kind);
+  cycle.momentum = wanted && takes(out_.config.optimizer.kind, "betas");
   if (wanted && !cycle.momentum)
     report(Severity::Warning, at("cycle_momentum"),
            "no effect: " + name_of(out_.config.optimizer) + " has no betas for OneCycle to write",

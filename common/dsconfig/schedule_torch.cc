@@ -17,15 +17,14 @@ std::string at(const char* name) {
 
 /// CyclicLR and OneCycleLR write beta1, or the momentum of an optimizer that has one.
 void Resolver::torch_momentum(const std::string& type, double base, double most) {
-  using enum OptimizerKind;
   TorchScheduleConfig& torch = out_.config.scheduler.torch;
   OptimizerConfig& optimizer = out_.config.optimizer;
   torch.base_momentum = real(at("base_momentum"), base);
   torch.max_momentum = real(at("max_momentum"), most);
   torch.cycle_momentum = boolean(at("cycle_momentum"), true);
   if (!torch.cycle_momentum) return;
-  const bool momentum = optimizer.kind == Sgd || optimizer.kind == RMSprop;
-  if (!momentum && !has_betas(optimizer.kind)) {
+  const bool momentum = takes(optimizer.kind, "momentum");
+  if (!momentum && !takes(optimizer.kind, "betas")) {
     report(Severity::Error, at("cycle_momentum"),
            name_of(optimizer) + " has neither momentum nor beta1 for " + type + " to cycle",
            "set cycle_momentum to false");

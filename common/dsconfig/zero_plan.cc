@@ -1,5 +1,4 @@
 #include "common/dsconfig/zero_plan.h"
-#include "common/dsconfig/optimizer_states.h"
 
 #include <algorithm>
 

@@ -251,7 +251,7 @@ std::vector<std::vector<double>> ModelState::lamb_coefficients(const optim::Upda
 
 void ModelState::step(const optim::Update& update) {
   std::vector<std::vector<double>> coefficients(trained_.size());
-  if (std::holds_alternative<optim::LambRule>(update.rule))
+  if (update.parameter_sums)
     coefficients = lamb_coefficients(update);
   for (size_t i = 0; i < trained_.size(); ++i) {
     trained_[i]->step(update, coefficients[i]);

@@ -51,7 +51,7 @@ class OptimizersOracle : public testing::Test {
       const at::Tensor grad = values(oracle_["gradients"][step], offset, numels_[i]).div_(kScale);
       const UpdateSpan span{p, grad, states};
       double coefficient = 1;
-      if (optim::needs_parameter_norms(config)) {
+      if (update.parameter_sums) {
         const LambSums sums = lamb_moments(update, span);
         coefficient = optim::lamb_coefficient(std::get<optim::LambRule>(update.rule),
                                               sums.parameter, sums.update);
