@@ -10,6 +10,7 @@
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
 #include "common/dsconfig/memory_model.h"
+#include "common/dsconfig/resolved_json.h"
 #include "common/jobspec/yaml.h"
 
 namespace dsj::cli {

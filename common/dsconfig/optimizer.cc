@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/dsconfig/optimizers.h"
-#include "common/dsconfig/resolver.h"
+#include "common/dsconfig/parts.h"
 #include "common/text.h"
 
 namespace dsj::dsconfig {
@@ -34,10 +34,8 @@ bool has(const std::vector<std::string>& params, std::string_view name) {
   return std::ranges::find(params, name) != params.end();
 }
 
-}  // namespace
-
-std::optional<std::pair<double, double>> Resolver::pair(const std::string& path) const {
-  const json* value = literal(path);
+std::optional<std::pair<double, double>> pair(const Source& in, const std::string& path) {
+  const json* value = in.literal(path);
   if (value == nullptr || value->size() != 2) return std::nullopt;
   double numbers[2];
   for (size_t i = 0; i < 2; ++i) {
@@ -51,37 +49,16 @@ std::optional<std::pair<double, double>> Resolver::pair(const std::string& path)
   return std::pair{numbers[0], numbers[1]};
 }
 
-void Resolver::betas(OptimizerConfig& optimizer) {
-  const char* path = "optimizer.params.betas";
-  const json* value = literal(path);
-  if (value == nullptr) {
-    optimizer.beta1 = args_.adam_beta1.value_or(0.9);
-    optimizer.beta2 = args_.adam_beta2.value_or(0.999);
-    const bool given = args_.adam_beta1 || args_.adam_beta2;
-    if (given || is_auto(path))
-      origin(path, text::number(optimizer.beta1) + ", " + text::number(optimizer.beta2),
-             given ? "training.adamBeta1, training.adamBeta2" : "default (Hugging Face)");
-    return;
-  }
-  if (!read_pair(parameter("betas"), optimizer)) return;
-  const auto same = [&](double here, const char* name, const std::optional<double>& argument) {
-    if (argument && *argument != here)
-      mismatch(path, text::number(here), name, text::number(*argument));
-  };
-  same(optimizer.beta1, "training.adamBeta1", args_.adam_beta1);
-  same(optimizer.beta2, "training.adamBeta2", args_.adam_beta2);
-}
-
 /// Whether ds_config has two numbers for it that hold. Reports what does not.
-bool Resolver::read_pair(const OptimizerParameter& parameter, OptimizerConfig& optimizer) {
+bool read_pair(const OptimizerParameter& parameter, OptimizerConfig& optimizer, const Source& in,
+               Report& out) {
   const std::string path = at(std::string(parameter.name));
-  const json* value = literal(path);
+  const json* value = in.literal(path);
   if (value == nullptr) return false;
   const PairField& field = std::get<PairField>(parameter.field);
-  const auto found = pair(path);
+  const auto found = pair(in, path);
   if (!found || !field.holds(found->first, found->second)) {
-    report(Severity::Error, path, "found " + value->dump() + ", expected " + field.expected,
-           field.hint);
+    out.error(path, "found " + value->dump() + ", expected " + field.expected, field.hint);
     return false;
   }
   optimizer.*field.first = found->first;
@@ -89,145 +66,174 @@ bool Resolver::read_pair(const OptimizerParameter& parameter, OptimizerConfig& o
   return true;
 }
 
+void betas(OptimizerConfig& optimizer, const Source& in, Report& out) {
+  const char* path = "optimizer.params.betas";
+  const json* value = in.literal(path);
+  if (value == nullptr) {
+    optimizer.beta1 = in.args.adam_beta1.value_or(optimizer.beta1);
+    optimizer.beta2 = in.args.adam_beta2.value_or(optimizer.beta2);
+    const bool given = in.args.adam_beta1 || in.args.adam_beta2;
+    if (given || in.is_auto(path))
+      out.origin(path, text::number(optimizer.beta1) + ", " + text::number(optimizer.beta2),
+                 given ? "training.adamBeta1, training.adamBeta2" : kHuggingFaceDefault);
+    return;
+  }
+  if (!read_pair(parameter("betas"), optimizer, in, out)) return;
+  const auto same = [&](double here, const char* name, const std::optional<double>& argument) {
+    if (argument && *argument != here)
+      out.mismatch(path, text::number(here), name, text::number(*argument));
+  };
+  same(optimizer.beta1, "training.adamBeta1", in.args.adam_beta1);
+  same(optimizer.beta2, "training.adamBeta2", in.args.adam_beta2);
+}
+
 /// What would be a TypeError in Python, and the classes' own checks of values.
-void Resolver::optimizer_params(const Optimizer& found, const std::vector<std::string>& taken) {
-  const json* params = checked_.find("optimizer.params");
+void check_names(const Optimizer& found, const std::vector<std::string>& taken, const Source& in,
+                 Report& out) {
+  const json* params = in.checked.find("optimizer.params");
   if (params == nullptr) return;
   for (const auto& [name, value] : params->items()) {
     if (has(taken, name) || name == "max_grad_norm") continue;
     const std::string hint = text::did_you_mean(name, taken);
-    report(Severity::Error, at(name),
-           std::string(found.name) + " has no parameter \"" + name + "\"",
-           hint.empty() ? "remove it" : hint);
+    out.error(at(name), std::string(found.name) + " has no parameter \"" + name + "\"",
+              hint.empty() ? "remove it" : hint);
   }
-  if (boolean(at("amsgrad"), false))
-    report(Severity::Unsupported, at("amsgrad"), "AMSGrad is not built",
-           "DeepSpeed's own classes refuse it too; remove it");
+  if (in.value<bool>(at("amsgrad")))
+    out.unsupported(at("amsgrad"), "AMSGrad is not built",
+                    "DeepSpeed's own classes refuse it too; remove it");
 }
 
 /// The parameters without a rule for "auto". What the class does not take is an error already, and
 /// is read so that the checks below speak of it, too; what it takes is read last and holds.
-void Resolver::optimizer_numbers(OptimizerConfig& optimizer,
-                                 const std::vector<std::string>& taken) {
+void read_parameters(OptimizerConfig& optimizer, const std::vector<std::string>& taken,
+                     const Source& in, Report& out) {
   const OptimizerConfig defaults = optimizer;
   for (const bool own : {false, true}) {
     for (const OptimizerParameter& one : kOptimizerParameters) {
       if (!one.auto_rule.empty() || has(taken, one.name) != own) continue;
       const std::string path = at(std::string(one.name));
       if (const auto* real = std::get_if<double OptimizerConfig::*>(&one.field))
-        optimizer.** real = number(path, own ? defaults.**real : optimizer.**real);
+        optimizer.*(*real) = in.value(path, own ? defaults.*(*real) : optimizer.*(*real));
       if (const auto* flag = std::get_if<bool OptimizerConfig::*>(&one.field))
-        optimizer.** flag = boolean(path, own ? defaults.**flag : optimizer.**flag);
+        optimizer.*(*flag) = in.value(path, own ? defaults.*(*flag) : optimizer.*(*flag));
     }
   }
   if (optimizer.nesterov && (optimizer.momentum <= 0 || optimizer.dampening != 0))
-    report(Severity::Error, at("nesterov"), "Nesterov's form needs momentum and no dampening",
-           "set momentum above 0 and dampening to 0");
+    out.error(at("nesterov"), "Nesterov's form needs momentum and no dampening",
+              "set momentum above 0 and dampening to 0");
   if (optimizer.min_coeff > optimizer.max_coeff)
-    report(Severity::Error, at("min_coeff"), "min_coeff is above max_coeff");
+    out.error(at("min_coeff"), "min_coeff is above max_coeff");
   for (const OptimizerParameter& one : kOptimizerParameters)
     if (one.auto_rule.empty() && std::holds_alternative<PairField>(one.field))
-      read_pair(one, optimizer);
+      read_pair(one, optimizer, in, out);
 }
 
 /// DeepSpeed's own rules about which optimizers go with what.
-void Resolver::optimizer_rules(const Optimizer& found) {
-  if (out_.config.zero.stage > 0 && !found.zero_tested &&
-      !boolean("zero_allow_untested_optimizer", false))
-    report(Severity::Error, "optimizer.type",
-           std::string(found.name) + " is not on DeepSpeed's list of optimizers tested with ZeRO",
-           "add \"zero_allow_untested_optimizer\": true");
-  const json* scale = literal("fp16.loss_scale");
+void check_rules(const Optimizer& found, const Source& in, const ResolvedConfig& config,
+                 Report& out) {
+  if (config.zero.stage > 0 && !found.zero_tested &&
+      !in.value<bool>("zero_allow_untested_optimizer"))
+    out.error(
+        "optimizer.type",
+        std::string(found.name) + " is not on DeepSpeed's list of optimizers tested with ZeRO",
+        "add \"zero_allow_untested_optimizer\": true");
+  const json* scale = in.literal("fp16.loss_scale");
   if (found.dynamic_loss_scale && scale != nullptr && *scale != 0)
-    report(Severity::Error, "fp16.loss_scale",
-           std::string(found.name) + " needs the dynamic loss scale",
-           "set loss_scale to 0, or remove it");
+    out.error("fp16.loss_scale", std::string(found.name) + " needs the dynamic loss scale",
+              "set loss_scale to 0, or remove it");
 }
 
 /// Without a section: the optimizer that Hugging Face's Trainer makes from training.optim.
-void Resolver::hugging_face_optimizer() {
-  OptimizerConfig& optimizer = out_.config.optimizer;
-  const std::string optim = args_.optim.value_or("adamw_torch");
+void trainers_optimizer(OptimizerConfig& optimizer, const Source& in, Report& out) {
+  const std::string optim = in.args.optim.value_or("adamw_torch");
   const char* path = "training.optim";
   const Optimizer* found = find_trainer_optimizer(optim);
   if (found == nullptr) {
     const auto& names = trainer_optimizers();
     const bool known = has(names, optim);
-    report(known ? Severity::Unsupported : Severity::Error, path,
-           "\"" + optim + "\" is not " + (known ? "built" : "an optimizer of Hugging Face's"),
-           known ? "adamw_torch, sgd, adagrad, rmsprop and lion_32bit are"
-                 : text::did_you_mean(optim, names));
+    out.finding(known ? Severity::Unsupported : Severity::Error, path,
+                "\"" + optim + "\" is not " + (known ? "built" : "an optimizer of Hugging Face's"),
+                known ? "adamw_torch, sgd, adagrad, rmsprop and lion_32bit are"
+                      : text::did_you_mean(optim, names));
     found = find_optimizer("AdamW");
   }
   if (optim == "adamw_hf")
-    report(Severity::Warning, path, "transformers has removed \"adamw_hf\": torch's AdamW is used",
-           "write adamw_torch");
+    out.warning(path, "transformers has removed \"adamw_hf\": torch's AdamW is used",
+                "write adamw_torch");
   else if (optim.starts_with("paged_"))
-    report(Severity::Warning, path, "no paging: \"" + optim + "\" is read as the plain optimizer");
+    out.warning(path, "no paging: \"" + optim + "\" is read as the plain optimizer");
   optimizer = found->defaults;
   const bool betas_too = takes(optimizer.kind, "betas");
-  optimizer.lr = matched(at("lr"), args_.learning_rate, "learningRate", 5e-5, 5e-5);
+  optimizer.lr = matched(in, out, at("lr"), {in.args.learning_rate, "learningRate", 5e-5}, 5e-5);
   if (betas_too && takes(optimizer.kind, "eps"))
-    optimizer.eps = matched(at("eps"), args_.adam_epsilon, "adamEpsilon", 1e-8, 1e-8);
-  optimizer.weight_decay = matched(at("weight_decay"), args_.weight_decay, "weightDecay", 0, 0);
+    optimizer.eps = matched(in, out, at("eps"), {in.args.adam_epsilon, "adamEpsilon", 1e-8}, 1e-8);
+  optimizer.weight_decay =
+      matched(in, out, at("weight_decay"), {in.args.weight_decay, "weightDecay", 0}, 0);
   if (optimizer.weight_decay != 0)
-    report(Severity::Warning, "training.weightDecay",
-           "acts on every parameter, as an optimizer of ds_config does; Hugging Face's own leaves "
-           "biases and norms out",
-           "add an \"optimizer\" section, which means the same here and there");
-  if (betas_too) betas(optimizer);
-  origin("optimizer.type", std::string(found->name), args_.optim ? path : "default (Hugging Face)");
+    out.warning(
+        "training.weightDecay",
+        "acts on every parameter, as an optimizer of ds_config does; Hugging Face's own leaves "
+        "biases and norms out",
+        "add an \"optimizer\" section, which means the same here and there");
+  if (betas_too) betas(optimizer, in, out);
+  out.origin("optimizer.type", std::string(found->name),
+             in.args.optim ? path : kHuggingFaceDefault);
 }
 
-void Resolver::optimizer() {
-  OptimizerConfig& optimizer = out_.config.optimizer;
-  out_.config.gradient_clipping =
-      std::max(0.0, matched("gradient_clipping", args_.max_grad_norm, "maxGradNorm", 1.0, 1.0));
-  if (checked_.find("optimizer") == nullptr) return hugging_face_optimizer();
-  if (args_.optim)
-    report(Severity::Warning, "training.optim", "no effect: ds_config's optimizer is used",
-           "remove one of the two");
-  const json* name = literal("optimizer.type");
+}  // namespace
+
+void resolve_optimizer(const Source& in, ResolvedConfig& config, Report& out) {
+  OptimizerConfig& optimizer = config.optimizer;
+  config.gradient_clipping = std::max(
+      0.0, matched(in, out, "gradient_clipping", {in.args.max_grad_norm, "maxGradNorm", 1.0}));
+  if (in.checked.find("optimizer") == nullptr) return trainers_optimizer(optimizer, in, out);
+  if (in.args.optim)
+    out.warning("training.optim", "no effect: ds_config's optimizer is used",
+                "remove one of the two");
+  const json* name = in.literal("optimizer.type");
   if (name == nullptr) {
-    report(Severity::Error, "optimizer.type", "the section names no optimizer",
-           "add \"type\": \"AdamW\", or remove the section");
+    out.error("optimizer.type", "the section names no optimizer",
+              "add \"type\": \"AdamW\", or remove the section");
     return;
   }
   const std::string type = name->get<std::string>();
-  const json* device = literal("zero_optimization.offload_optimizer.device");
+  const json* device = in.literal("zero_optimization.offload_optimizer.device");
   const bool cpu = device != nullptr && *device != "none";
   const Optimizer* found = find_optimizer(type);
   if (found == nullptr || !found->refusal.empty()) {
     if (found == nullptr)
-      report(Severity::Error, "optimizer.type", "\"" + type + "\" is not an optimizer",
-             text::did_you_mean(type, optimizer_names()));
+      out.error("optimizer.type", "\"" + type + "\" is not an optimizer",
+                text::did_you_mean(type, optimizer_names()));
     else
-      report(Severity::Unsupported, "optimizer.type", "\"" + type + "\" is not built",
-             std::string(found->refusal));
+      out.unsupported("optimizer.type", "\"" + type + "\" is not built",
+                      std::string(found->refusal));
     return;
   }
   optimizer = found->defaults;
-  const bool torch = boolean(at("torch_adam"), false) && !found->torch_takes.empty();
+  const bool torch = in.value<bool>(at("torch_adam")) && !found->torch_takes.empty();
   if (torch) optimizer.weight_decay = found->torch_weight_decay;
   const auto taken = words_of(torch                              ? found->torch_takes
                               : cpu && !found->cpu_takes.empty() ? found->cpu_takes
                                                                  : found->takes);
-  optimizer.lr = matched(at("lr"), args_.learning_rate, "learningRate", 5e-5, optimizer.lr);
+  optimizer.lr =
+      matched(in, out, at("lr"), {in.args.learning_rate, "learningRate", 5e-5}, optimizer.lr);
   // Hugging Face's adam_* arguments are for the optimizers with two moments.
   if (has(taken, "eps")) {
-    const bool adam = has(taken, "betas") || is_auto(at("eps"));
-    optimizer.eps = matched(at("eps"), adam ? args_.adam_epsilon : std::nullopt, "adamEpsilon",
-                            1e-8, optimizer.eps);
+    const bool adam = has(taken, "betas") || in.is_auto(at("eps"));
+    optimizer.eps =
+        matched(in, out, at("eps"),
+                {adam ? in.args.adam_epsilon : std::nullopt, "adamEpsilon", 1e-8}, optimizer.eps);
   }
   if (has(taken, "weight_decay"))
     optimizer.weight_decay =
-        matched(at("weight_decay"), args_.weight_decay, "weightDecay", 0, optimizer.weight_decay);
-  if (has(taken, "betas")) betas(optimizer);
-  optimizer_numbers(optimizer, taken);
+        matched(in, out, at("weight_decay"), {in.args.weight_decay, "weightDecay", 0},
+                optimizer.weight_decay);
+  if (has(taken, "betas")) betas(optimizer, in, out);
+  read_parameters(optimizer, taken, in, out);
   // "Adam" is AdamW unless adam_w_mode is false. "AdamW" is always decoupled.
   if (found->name == "AdamW") optimizer.decoupled_weight_decay = true;
-  optimizer_params(*found, taken);
-  optimizer_rules(*found);
+  check_names(*found, taken, in, out);
+  check_rules(*found, in, config, out);
 }
 
 }  // namespace dsj::dsconfig

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -122,8 +121,5 @@ struct ResolvedConfig {
   EvalConfig eval;
   ObserveConfig observe;
 };
-
-/// For the "resolved" event, the status and dsj plan.
-nlohmann::json to_json(const ResolvedConfig& config);
 
 }  // namespace dsj::dsconfig

@@ -55,7 +55,6 @@ ARROWS = {
 KNOWN_CIRCLES = {
     ("agent/blame", "agent/session"),
     ("common/dsconfig/activation_model", "common/dsconfig/memory_model"),
-    ("common/dsconfig/check", "common/dsconfig/resolve", "common/dsconfig/resolver"),
     ("common/jobimport/kubeflow", "common/jobimport/kubeflow_object"),
     ("common/jobspec/field_reader", "common/jobspec/policies"),
     ("engine/comm/collectives", "engine/comm/transport"),
