@@ -3,7 +3,6 @@
 // numbers of each family: schedule_deepspeed.cc, schedule_torch.cc, schedule_hugging_face.cc.
 #include <algorithm>
 
-#include "common/dsconfig/keys.h"
 #include "common/dsconfig/parts.h"
 #include "common/dsconfig/scheduler_classes.h"
 #include "common/text.h"
