@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using dsconfig::Finding;
-using dsconfig::Limit;
 using nlohmann::json;
+using plan::Limit;
 
 /// The number of checkpoint directories that exist already.
 int64_t checkpoints_in(const std::string& output_dir) {
@@ -76,11 +76,11 @@ std::optional<int64_t> ThisMachine::free_disk(const std::string& path) const {
 
 /// The limits of the disks that take offloaded state.
 static void nvme_limits(const dsconfig::Offload& offload, const Machine& machine,
-                        dsconfig::Limits& limits) {
+                        plan::Limits& limits) {
   const dsconfig::OffloadOptimizer& optimizer = offload.optimizer;
   const dsconfig::OffloadParam& param = offload.param;
   const auto disk = [&](const std::string& path) {
-    return dsconfig::Limit{machine.free_disk(path), path};
+    return plan::Limit{machine.free_disk(path), path};
   };
   if (optimizer.device == dsconfig::OffloadDevice::Nvme)
     limits.nvme_disk = disk(optimizer.nvme_path);
@@ -91,9 +91,9 @@ static void nvme_limits(const dsconfig::Offload& offload, const Machine& machine
     limits.nvme_disk = disk(param.nvme_path);
 }
 
-dsconfig::Limits limits_of(const jobspec::Job& job, const dsconfig::Offload& offload,
-                           const GivenLimits& given, const Machine& machine) {
-  dsconfig::Limits limits;
+plan::Limits limits_of(const jobspec::Job& job, const dsconfig::Offload& offload,
+                       const GivenLimits& given, const Machine& machine) {
+  plan::Limits limits;
   if (given.device_memory) limits.device = {given.device_memory, "--device-memory"};
   const json::json_pointer wanted("/resources/limits/memory");
   json worker;
@@ -121,8 +121,8 @@ dsconfig::Limits limits_of(const jobspec::Job& job, const dsconfig::Offload& off
   return limits;
 }
 
-dsconfig::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& around,
-                                   const dsconfig::Resolution& resolution) {
+plan::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& around,
+                               const dsconfig::Resolution& resolution) {
   return {.model = *around.model,
           .config = resolution.config,
           .world = job.world_size(),
@@ -135,15 +135,16 @@ dsconfig::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& 
           .lora = around.lora};
 }
 
-std::vector<Finding> fit_findings(const jobspec::Job& job, const dsconfig::MemoryInput& memory,
-                                  const dsconfig::Limits& limits) {
+std::vector<Finding> fit_findings(const jobspec::Job& job, const plan::MemoryInput& memory,
+                                  const plan::Limits& limits) {
   // Without a template all workers run on this machine.
   const int ranks = job.worker_template.is_null() ? job.world_size() : job.slots_per_worker;
   std::vector<Finding> findings;
-  for (const auto& misfit : dsconfig::check_fit({.memory = memory,
-                            .ranks_per_host = ranks,
-                            .new_checkpoints = new_checkpoints(job, memory.config.total_steps)},
-                                                limits))
+  for (const auto& misfit :
+       plan::check_fit({.memory = memory,
+                        .ranks_per_host = ranks,
+                        .new_checkpoints = new_checkpoints(job, memory.config.total_steps)},
+                       limits))
     findings.push_back(
         {Finding::Severity::Error, "spec", "DoesNotFit: " + misfit.what, misfit.remedy});
   return findings;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/input.h"
-#include "common/dsconfig/fit.h"
+#include "common/plan/fit.h"
 
 namespace dsj::cli {
 
@@ -44,16 +44,16 @@ struct GivenLimits {
 /// A worker's memory is the given one, else its container's limit in spec.workers.template, else
 /// this container's or machine's. The last, and the limits of disks, hold only without a template:
 /// then the workers run here.
-dsconfig::Limits limits_of(const jobspec::Job& job, const dsconfig::Offload& offload,
-                           const GivenLimits& given, const Machine& machine);
+plan::Limits limits_of(const jobspec::Job& job, const dsconfig::Offload& offload,
+                       const GivenLimits& given, const Machine& machine);
 
 /// The memory model's input for a job. The resolution must be ok().
-dsconfig::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& around,
-                                   const dsconfig::Resolution& resolution);
+plan::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& around,
+                               const dsconfig::Resolution& resolution);
 
 /// One Error per thing that does not fit ("DoesNotFit: ..."), with the remedy as its hint.
 std::vector<dsconfig::Finding> fit_findings(const jobspec::Job& job,
-                                            const dsconfig::MemoryInput& memory,
-                                            const dsconfig::Limits& limits);
+                                            const plan::MemoryInput& memory,
+                                            const plan::Limits& limits);
 
 }  // namespace dsj::cli

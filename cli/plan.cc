@@ -9,9 +9,9 @@
 #include "cli/quantity.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
-#include "common/dsconfig/memory_model.h"
 #include "common/dsconfig/resolved_json.h"
 #include "common/jobspec/yaml.h"
+#include "common/plan/memory_model.h"
 
 namespace dsj::cli {
 namespace {
@@ -41,7 +41,7 @@ json origins_of(const dsconfig::Resolution& resolution) {
   return list;
 }
 
-json memory_of(const dsconfig::MemoryModel& model) {
+json memory_of(const plan::MemoryModel& model) {
   const auto& bytes = model.bytes;
   return {{"stage", model.stage},
           {"parametersOfTheModel", model.parameters},
@@ -59,14 +59,14 @@ json memory_of(const dsconfig::MemoryModel& model) {
           {"gathersPerStep", model.gathers}};
 }
 
-json wire_of(const dsconfig::WireCount& wire) {
+json wire_of(const plan::WireCount& wire) {
   return {
       {"elementsPerStep",
        {{"gradients", wire.gradient_elements}, {"parameters", wire.parameter_elements}}},
       {"bytesPerStep", {{"gradients", wire.gradient_bytes}, {"parameters", wire.parameter_bytes}}}};
 }
 
-json limits_json(const dsconfig::Limits& limits) {
+json limits_json(const plan::Limits& limits) {
   json all = json::object();
   for (const auto& [name, limit] :
        {std::pair{"device", &limits.device}, std::pair{"host", &limits.host},
@@ -76,8 +76,8 @@ json limits_json(const dsconfig::Limits& limits) {
   return all;
 }
 
-json deepspeed_of(const dsconfig::MemoryInput& input) {
-  const auto estimate = dsconfig::deepspeed_estimate(input);
+json deepspeed_of(const plan::MemoryInput& input) {
+  const auto estimate = plan::deepspeed_estimate(input);
   json one = {{"assumes", "mixed precision, Adam, a device of its own per rank"}};
   if (estimate.model_states > 0) one["modelStates"] = estimate.model_states;
   if (estimate.overlap_buckets > 0) one["overlapCommBuckets"] = estimate.overlap_buckets;
@@ -142,7 +142,7 @@ int run_plan(Arguments args) {
                {"wire", nullptr}};
   if (around.model && resolution.ok()) {
     const auto input = memory_input(job, around, resolution);
-    const auto model = dsconfig::memory_model(input);
+    const auto model = plan::memory_model(input);
     const auto limits = limits_of(job, resolution.config.offload, given, ThisMachine());
     const auto misfits = fit_findings(job, input, limits);
     resolution.findings.insert(resolution.findings.end(), misfits.begin(), misfits.end());
@@ -150,7 +150,7 @@ int run_plan(Arguments args) {
     plan["memory"] = memory_of(model);
     plan["memory"]["deepSpeedEstimatePerGpu"] = deepspeed_of(input);
     plan["memory"]["limits"] = limits_json(limits);
-    const auto disk = dsconfig::disk_use(input);
+    const auto disk = plan::disk_use(input);
     plan["memory"]["disk"] = {{"checkpoint", disk.checkpoint}, {"model", disk.model}};
     plan["wire"] = wire_of(model.wire);
   }

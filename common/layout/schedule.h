@@ -28,7 +28,7 @@ struct Action {
 };
 
 struct ScheduleLimits {
-  bool sharded_parameters = false;  ///< stage 3; if not, no Gather and no Release
+  bool sharded_parameters = false;  ///< layout/stage.h; if not, no Gather and no Release
   // In elements:
   int64_t prefetch = 50'000'000;               ///< gathered ahead; the last flat whole; 0: none
   int64_t max_live = 1'000'000'000;            ///< gathered at a time; a needed flat always fits

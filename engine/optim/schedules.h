@@ -1,4 +1,5 @@
 // The three families of schedules behind lr_schedule.h. Internal to engine/optim.
+// Tested by: tests/engine/optim/lr_schedule_test.cc
 #pragma once
 
 #include <cstdint>

@@ -11,10 +11,10 @@
 
 #include "common/contract.h"
 #include "common/dsconfig/resolved_json.h"
-#include "common/dsconfig/zero_plan.h"
 #include "common/files/posix_files.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/plan/zero_plan.h"
 #include "common/text.h"
 #include "engine/data/loader.h"
 #include "engine/kernels/kernels.h"
@@ -243,7 +243,7 @@ void announce(const Inputs& in, const RankEnv& env, const Events& events) {
 /// Warns where a limit is below one unit: the unit is gathered whole anyway.
 void warn_of_limits(const zero::ModelState& state, const dsconfig::ResolvedConfig& config,
                     int world, const Events& events) {
-  if (dsconfig::effective_stage(config, world) != 3) return;
+  if (!plan::effective_stage(config, world).shards_parameters()) return;
   const int64_t limit = config.zero.max_live_parameters;
   const auto& plan = state.plan();
   for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {

@@ -5,7 +5,8 @@
 #include <cmath>
 
 #include "common/check.h"
-#include "common/dsconfig/zero_plan.h"
+#include "common/plan/zero_plan.h"
+#include "engine/zero/scalar_type.h"
 
 namespace dsj::train {
 
@@ -27,13 +28,11 @@ Stepper::Stepper(const layout::ModelConfig& model, const dsconfig::ResolvedConfi
       options_(options),
       state_(state),
       device_(device),
-      schedule_(
-          layout::make_schedule(state.units(), state.plan(),
-                                dsconfig::schedule_limits(config, state.collectives().world()),
-                                config.gradient_accumulation_steps)),
+      schedule_(layout::make_schedule(state.units(), state.plan(),
+                                      plan::schedule_limits(config, state.collectives().world()),
+                                      config.gradient_accumulation_steps)),
       forward_schedule_(layout::make_forward_schedule(
-          state.units(), state.plan(),
-          dsconfig::schedule_limits(config, state.collectives().world()))),
+          state.units(), state.plan(), plan::schedule_limits(config, state.collectives().world()))),
       layer_(models::make_layer(model)),
       lowest_(layout::lowest_trainable(state.units())),
       averaging_(optim::averaging(config, state.collectives().world())),

@@ -1,4 +1,5 @@
 // From a CPU tensor's type to the kernels of that type.
+// Tested by: tests/engine/zero/norm_test.cc
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -16,10 +16,10 @@ Flat::Flat(const layout::FlatLayout& layout, const FlatOptions& options,
     : layout_(layout),
       options_(options),
       collectives_(collectives),
-      owner_(options.stage == 0 ? 0 : collectives.rank()),
+      owner_(options.stage.shards_update() ? collectives.rank() : 0),
       owned_(layout.shard_numel(), options.optimizer, options.parameters),
       written_(layout.slots().size(), false) {
-  DSJ_CHECK(layout.world() == (options.stage == 0 ? 1 : collectives.world()));
+  DSJ_CHECK(layout.world() == (options.stage.shards_update() ? collectives.world() : 1));
   for (const auto& chunk : layout_.chunks()) {
     spans_.push_back({chunk.offset + owner_ * chunk.slice, chunk.shard_offset, chunk.slice});
   }
@@ -65,7 +65,7 @@ Status Flat::fill_frozen(const Read& read) {
 }
 
 void Flat::start_gather() {
-  if (options_.stage == 0) return;
+  if (options_.stage.gathered == layout::Gathered::Never) return;
   DSJ_CHECK(!gather_);
   at::Tensor source;  // undefined: the working copy's own slices
   if (sharded_parameters()) {
@@ -181,7 +181,9 @@ void Flat::reduce(bool last) {
   finish_reduce();
   DSJ_CHECK(grad_.defined(), "flat %s has no gradient", layout_.name().c_str());
   at::Tensor source = grad_;
-  if (options_.stage <= 1) {
+  if (options_.stage.reduces_every_micro_step()) {
+    grad_.reset();
+  } else {
     if (options_.grad_accum != options_.compute) {
       if (!grad_whole_.defined()) {
         grad_whole_ = make(layout_.numel(), options_.grad_accum, Class::Gradients).copy_(grad_);
@@ -192,15 +194,13 @@ void Flat::reduce(bool last) {
       source = grad_whole_;
     }
     if (!last || collectives_.world() == 1) return;
-  } else {
-    grad_.reset();
   }
   const comm::Label label{comm::Traffic::Gradients, layout_.name()};
   if (source.scalar_type() != options_.communication) {
     source = make(layout_.numel(), options_.communication, Class::Buckets).copy_(source);
   }
   if (options_.averaging.before != 1) source.mul_(options_.averaging.before);
-  if (options_.stage == 0) {
+  if (!options_.stage.shards_update()) {
     for (const auto& chunk : layout_.chunks()) {
       reduce_.push_back(collectives_.all_reduce(source.narrow(0, chunk.offset, chunk.numel),
                                                 comm::Op::Sum, label));
@@ -232,14 +232,15 @@ void Flat::finish_reduce() {
   }
   if (out.scalar_type() != options_.grad_accum)
     out = make(out.numel(), options_.grad_accum, Class::Gradients).copy_(out);
-  if (options_.stage == 0) {
+  if (!options_.stage.shards_update()) {
     (grad_whole_.defined() ? grad_whole_ : grad_) = out;
   } else if (grad_shard_.defined()) {
     grad_shard_.add_(out);
   } else {
     grad_shard_ = out;
   }
-  if (options_.stage == 1) {
+  // The whole sum has become a shard. (Elsewhere the next micro-step may have begun in grad_.)
+  if (options_.stage.shards_update() && !options_.stage.reduces_every_micro_step()) {
     grad_.reset();
     grad_whole_.reset();
   }
@@ -248,7 +249,7 @@ void Flat::finish_reduce() {
 // ---- update
 
 at::Tensor Flat::gradient() const {
-  if (options_.stage != 0) return grad_shard_;
+  if (options_.stage.shards_update()) return grad_shard_;
   return grad_whole_.defined() ? grad_whole_ : grad_;
 }
 
@@ -381,7 +382,8 @@ Status Flat::visit_state(const std::vector<layout::Range>& ranges, Access access
 }
 
 Status Flat::save_state(const VisitState& visit) {
-  if (options_.stage != 0) return visit_state(layout_.ranges(owner_), Access::Read, true, visit);
+  if (options_.stage.shards_update())
+    return visit_state(layout_.ranges(owner_), Access::Read, true, visit);
   // Nothing is sharded, so flat and shard offsets are equal. Deal the flat among the ranks.
   std::vector<layout::Parameter> parameters;
   for (const auto& slot : layout_.slots()) parameters.push_back({slot.name, slot.shape});

@@ -1,18 +1,13 @@
 // One flat of parameters and everything ZeRO keeps for it on this rank: working copy, fp32 master,
 // gradient, optimizer states.
 //
-//                     stage 0    stages 1, 2; persisted flat at 3    stage 3
-//   working copy      whole      whole                               shard; whole while gathered
-//   gradient          whole      1: whole; 2 and 3: shard            shard; whole from backward
-//                                                                    until it is reduced
-//   master, states    whole      shard                               shard
-//
-// A frozen flat (LoRA) has a working copy only, loaded once in the compute type. At stage 3 the
-// working copy is a shard too.
+// The stage (common/layout/stage.h) says what is whole and what is sharded, and when the flat is
+// gathered and reduced. A frozen flat (LoRA) has a working copy only, loaded once in the compute
+// type.
 //
 // Nothing is held twice in fp32. The master of a whole working copy is this rank's slices of that
-// copy; at stage 3 the shard that a gather reads is the master. Shard, master and states lie where
-// offload puts them (owned_state.h). All memory is counted by class.
+// copy; where parameters are sharded, the shard that a gather reads is the master. Shard, master
+// and states lie where offload puts them (owned_state.h). All memory is counted by class.
 //
 // ModelState owns the flats and calls them. Not thread-safe. A call that is collective says so. A
 // call that touches offloaded state may throw StorageError.
@@ -29,6 +24,7 @@
 #include <vector>
 
 #include "common/layout/partition.h"
+#include "common/layout/stage.h"
 #include "common/result.h"
 #include "engine/comm/collectives.h"
 #include "engine/memory/counting_allocator.h"
@@ -40,8 +36,7 @@
 namespace dsj::zero {
 
 struct FlatOptions {
-  int stage = 0;
-  bool keep_whole = false;                    ///< stage 3: the flat stays gathered (persisted)
+  layout::Stage stage;                        ///< of this flat (layout::stage_of_flat)
   at::ScalarType compute = at::kFloat;        ///< of working copy and whole gradient
   at::ScalarType grad_accum = at::kFloat;     ///< of the sum over micro-steps
   at::ScalarType communication = at::kFloat;  ///< of gradients on the wire
@@ -66,7 +61,7 @@ class Flat {
   const layout::FlatLayout& layout() const { return layout_; }
   at::Device device() const { return options_.device; }
   bool frozen() const { return layout_.frozen(); }
-  bool sharded_parameters() const { return options_.stage == 3 && !options_.keep_whole; }
+  bool sharded_parameters() const { return options_.stage.shards_parameters(); }
   /// The tiles that a gather reads, in order. Empty unless the shard lies in a file.
   std::vector<int> gather_tiles() const { return owned_.parameter_tiles(); }
 
@@ -76,8 +71,8 @@ class Flat {
   /// read's.
   using Read = std::function<Status(const std::string&, int64_t, std::span<float>)>;
   Status fill_frozen(const Read& read);
-  /// Starts the gather of the working copy. Called before use at stage 3, and after an update for
-  /// flats that stay whole; at stage 0 it does nothing. Collective: all ranks.
+  /// Starts the gather of the working copy. Called when the stage says (Gathered); where it says
+  /// never, this does nothing. Collective: all ranks.
   void start_gather();
   /// Waits for the gather in flight, if there is one.
   void finish_gather();
@@ -95,13 +90,13 @@ class Flat {
   GradView grad(int slot);
   GradView stacked_grad(int slot, int count);
   /// This micro-step's gradient is complete: keeps it, or starts its reduction. `last`: this is the
-  /// step's last micro-step. Collective: always at stages 2 and 3, on `last` at 0 and 1.
+  /// step's last micro-step. Collective when the stage says (Reduced).
   void reduce(bool last);
   /// Waits for the reduction in flight and adds its result to the shard.
   void finish_reduce();
 
   // ---- update
-  /// Sum of squares of the reduced gradient that this rank owns; at stage 0 of the whole. The
+  /// Sum of squares of the reduced gradient that this rank updates, which may be the whole. The
   /// gradient is as averaging left it: grad_scale is not applied yet.
   double grad_sum_of_squares() const;
   /// [slot]: whether this rank's part of the reduced gradient has an infinity or a NaN.
@@ -130,11 +125,11 @@ class Flat {
   using VisitState = std::function<Status(int state, const HostRange&)>;
   /// Calls `visit` for each run of each state that this rank owns. The data is host memory, valid
   /// during the call only; state in a file comes a tile at a time. The runs of different ranks do
-  /// not overlap (at stage 0 the flat is dealt among the ranks). Stops at the first error and
+  /// not overlap (a whole master is dealt among the ranks). Stops at the first error and
   /// returns it.
   Status save_state(const VisitState& visit);
   /// The same for reading back: `visit` fills the data. `all`: master and optimizer states; else
-  /// the master alone. At stage 0 every rank reads the whole.
+  /// the master alone. Every rank reads what it updates, which may be the whole.
   Status load_state(bool all, const VisitState& visit);
   /// Refreshes the working copy after the master was written. Collective: all ranks, unless the
   /// parameters are sharded.
@@ -146,7 +141,7 @@ class Flat {
     int64_t flat_offset, shard_offset, numel;
   };
   at::Tensor gradient() const;
-  bool gradient_by_flat_offset() const { return options_.stage == 0; }
+  bool gradient_by_flat_offset() const { return !options_.stage.shards_update(); }
   /// The part of `span` that lies in `run`; nullopt: none.
   static std::optional<Span> overlap(const Span& span, const OwnedRun& run);
   /// The fp32 master of a span, wherever it lies.
@@ -173,8 +168,8 @@ class Flat {
 
   at::Tensor working_;  ///< [numel] compute
   OwnedState owned_;
-  at::Tensor grad_;            ///< [numel] compute: of this micro-step, or the sum (stages 0, 1)
-  at::Tensor grad_whole_;      ///< [numel] grad_accum: stages 0, 1: the sum, if of another type
+  at::Tensor grad_;            ///< [numel] compute: of this micro-step, or the sum
+  at::Tensor grad_whole_;      ///< [numel] grad_accum: the sum, if of another type
   at::Tensor grad_shard_;      ///< [shard] grad_accum: the reduced sum
   std::vector<bool> written_;  ///< [slot]: this micro-step wrote it already
   comm::WorkPtr gather_;

@@ -5,22 +5,12 @@
 #include <algorithm>
 
 #include "common/check.h"
-#include "common/dsconfig/zero_plan.h"
+#include "common/plan/zero_plan.h"
 #include "engine/weights/adapter.h"
 #include "engine/zero/initial_adapter.h"
+#include "engine/zero/scalar_type.h"
 
 namespace dsj::zero {
-at::ScalarType scalar_type(dsconfig::Precision precision) {
-  switch (precision) {
-    case dsconfig::Precision::Fp32:
-      return at::kFloat;
-    case dsconfig::Precision::Bf16:
-      return at::kBFloat16;
-    case dsconfig::Precision::Fp16:
-      return at::kHalf;
-  }
-  DSJ_CHECK(false);
-}
 
 // ---- UnitParameters
 
@@ -81,21 +71,20 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
       lora_(lora),
       device_(device),
       units_(layout::units_of(model, lora)),
-      plan_(dsconfig::plan_flats(units_, config, collectives.world())),
-      stage_(dsconfig::effective_stage(config, collectives.world())),
+      plan_(plan::plan_flats(units_, config, collectives.world())),
+      stage_(plan::effective_stage(config, collectives.world())),
       overlap_(config.zero.overlap_comm ? 2 : 0),
       optimizer_name_(dsconfig::name_of(config.optimizer)),
       tier_(config, plan_, collectives.world(), collectives.rank(), device, host) {
-  FlatOptions options{.stage = stage_,
-                      .compute = scalar_type(config.precision),
+  FlatOptions options{.compute = scalar_type(config.precision),
                       .grad_accum = scalar_type(config.grad_accum_dtype),
                       .communication = scalar_type(config.communication_dtype),
                       .averaging = optim::averaging(config, collectives.world()),
                       .device = device};
   for (int i = 0; i < static_cast<int>(plan_.flats.size()); ++i) {
-    options.keep_whole = plan_.is_persisted(i);
+    options.stage = layout::stage_of_flat(stage_, plan_.is_persisted(i));
     const bool frozen = plan_.flats[i].frozen();
-    options.separate_master = dsconfig::separate_master(config) && !frozen;
+    options.separate_master = plan::separate_master(config) && !frozen;
     options.states = frozen ? std::vector<optim::StateSpec>() : optim::states_of(config.optimizer);
     options.optimizer = tier_.optimizer(i);
     options.parameters = tier_.parameters(i);
@@ -194,7 +183,7 @@ void ModelState::finish_reductions() {
 }
 
 double ModelState::owned_sum_of_squares() const {
-  if (stage_ == 0 && collectives_.rank() != 0) return 0.0;
+  if (!stage_.shards_update() && collectives_.rank() != 0) return 0.0;
   double total = 0;
   for (const Flat* flat : trained_) total += flat->grad_sum_of_squares();
   return total;
@@ -224,7 +213,7 @@ std::vector<std::vector<double>> ModelState::lamb_coefficients(const optim::Upda
     sums.emplace_back(flat->layout().slots().size());
     flat->lamb_moments(update, sums.back());
   }
-  if (stage_ > 0) {  // at stage 0 each rank has whole sums
+  if (stage_.shards_update()) {  // else each rank has whole sums
     std::vector<double> vector;
     for (const auto& flat : sums)
       for (const LambSums& sum : flat) vector.insert(vector.end(), {sum.parameter, sum.update});

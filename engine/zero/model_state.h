@@ -21,7 +21,6 @@
 
 namespace dsj::zero {
 
-at::ScalarType scalar_type(dsconfig::Precision precision);
 class ModelState;
 
 /// What a unit's forward and backward see: its parameters, by their index in its UnitSpec.
@@ -91,15 +90,15 @@ class ModelState {
   /// Starts a flat's reduction. At most two stay in flight with overlap_comm, none without.
   void reduce(int flat, bool last);
   void finish_reductions();
-  /// This rank's part of the squared gradient norm; the sum over ranks is the whole. At stage 0
-  /// only rank 0 counts. The order of addition is fixed.
+  /// This rank's part of the squared gradient norm; the sum over ranks is the whole. Of gradients
+  /// that every rank has whole, only rank 0 counts. The order of addition is fixed.
   double owned_sum_of_squares() const;
   /// The first parameter, in the order of backward (head to embedding), whose reduced gradient has
   /// an infinity or a NaN. Empty: none. Collective. It reads every gradient: call it only for a
   /// step that is skipped.
   std::string first_bad_gradient();
   /// Updates every owned element and starts the gathers of whole copies; wait_for() finishes them.
-  /// Collective: the gathers, and for LAMB at stages 1 to 3 one all-reduce of two numbers per
+  /// Collective: the gathers, and for LAMB with a sharded update one all-reduce of two numbers per
   /// parameter.
   void step(const optim::Update& update);
   void clear_grad();
@@ -131,7 +130,7 @@ class ModelState {
   const at::Device device_;
   std::vector<layout::UnitSpec> units_;
   layout::FlatPlan plan_;
-  int stage_;
+  const layout::Stage& stage_;
   size_t overlap_;
   std::string optimizer_name_;
   OffloadTier tier_;

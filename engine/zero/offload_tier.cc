@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "common/dsconfig/zero_plan.h"
-#include "engine/zero/model_state.h"
+#include "common/plan/zero_plan.h"
+#include "engine/zero/scalar_type.h"
 #include "engine/zero/storage_error.h"
 
 namespace dsj::zero {
@@ -29,11 +29,11 @@ int files_before(const std::vector<std::vector<Part>>& parts, int index) {
 OffloadTier::OffloadTier(const dsconfig::ResolvedConfig& config, const layout::FlatPlan& flats,
                          int world, int rank, at::Device device, const OffloadHost& host)
     : offload_(config.offload),
-      plan_(dsconfig::plan_offload(flats, config, world)),
+      plan_(plan::plan_offload(flats, config, world)),
       rank_(rank),
       device_(device),
       compute_(scalar_type(config.precision)),
-      separate_master_(dsconfig::separate_master(config)),
+      separate_master_(plan::separate_master(config)),
       states_(optim::states_of(config.optimizer)) {
   for (const auto& flat : flats.flats) frozen_.push_back(flat.frozen());
   const auto& o = offload_.optimizer;

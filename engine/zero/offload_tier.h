@@ -1,5 +1,6 @@
 // Where this process keeps offloaded state: the plan, the files on NVMe and their tiles. ModelState
 // makes it before the flats, which get their stores' options from it.
+// Tested by: tests/engine/train/offload_files_test.cc, tests/engine/train/offload_memory_test.cc
 #pragma once
 
 #include <functional>

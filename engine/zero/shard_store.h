@@ -2,6 +2,7 @@
 // file of which a few tiles are in memory.
 //
 // One thread. open() and close() may throw StorageError.
+// Tested by: tests/engine/zero/owned_state_test.cc
 #pragma once
 
 #include <ATen/core/Tensor.h>

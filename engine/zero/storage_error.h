@@ -1,5 +1,6 @@
 // Thrown when offloaded state cannot be read or written in the middle of a step. Like a failed
 // collective it ends the attempt; the last checkpoint stands.
+// Tested by: tests/engine/zero/tile_cache_test.cc
 #pragma once
 
 #include <stdexcept>

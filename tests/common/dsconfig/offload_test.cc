@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "common/dsconfig/resolve.h"
-#include "common/dsconfig/zero_plan.h"
 
 namespace dsj::dsconfig {
 namespace {
@@ -130,13 +129,6 @@ TEST(OffloadKeys, WhatCannotBeIsRefusedWithItsKey) {
   const Resolution super =
       read({{"stage", 3}, {"offload_optimizer", {{"device", "cpu"}, {"super_offload", true}}}});
   EXPECT_EQ(said(super, Severity::Unsupported).size(), 1u);
-}
-
-TEST(OffloadKeys, OneRankWithOffloadedParametersIsStageThree) {
-  const Resolution param = read({{"stage", 3}, {"offload_param", {{"device", "cpu"}}}});
-  EXPECT_EQ(effective_stage(param.config, 1), 3);
-  const Resolution optimizer = read({{"stage", 3}, {"offload_optimizer", {{"device", "cpu"}}}});
-  EXPECT_EQ(effective_stage(optimizer.config, 1), 0);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "engine/zero/scalar_type.h"
 #include "tests/engine/support/ranks.h"
 #include "test_paths.h"
 

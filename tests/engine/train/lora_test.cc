@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "common/dsconfig/memory_model.h"
-#include "common/dsconfig/zero_plan.h"
+#include "common/plan/memory_model.h"
+#include "common/plan/zero_plan.h"
 #include "engine/weights/adapter.h"
 #include "tests/engine/train/support.h"
 
@@ -151,10 +151,10 @@ TEST(LoraRuns, FrozenParametersHaveNoGradientNoMasterNoMoments) {
       SmallRun run = adapters_of_attention(stage);
       run.config.precision = run.config.communication_dtype = run.config.grad_accum_dtype =
           precision;
-      const auto model = dsconfig::memory_model({.model = fixture_model(run.model),
-                                                 .config = run.config,
-                                                 .world = 2,
-                                                 .lora = resolved_lora(run)});
+      const auto model = plan::memory_model({.model = fixture_model(run.model),
+                                             .config = run.config,
+                                             .world = 2,
+                                             .lora = resolved_lora(run)});
       testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger& ledger) {
         Rank rank(run, collectives);
         rank.load(run.model);

@@ -2,8 +2,8 @@
 // bytes read.
 #include <gtest/gtest.h>
 
-#include "common/dsconfig/zero_plan.h"
 #include "common/files/counting_files.h"
+#include "common/plan/zero_plan.h"
 #include "tests/engine/train/support.h"
 
 namespace dsj::train {
@@ -68,7 +68,7 @@ TEST(LiveParameters, PrefetchBucketTwiceAsLargeHoldsOneMoreLayer) {
   int64_t layer = 0;
   {
     const auto units = layout::units_of(fixture_model("tiny-qwen2"));
-    layer = dsconfig::plan_flats(units, stage3(0, 1, 0).config, 2).flats[1].numel();
+    layer = plan::plan_flats(units, stage3(0, 1, 0).config, 2).flats[1].numel();
   }
   const auto twice = measure(stage3(layer + 1, 1'000'000'000, 0));
   EXPECT_EQ(plan.parameters_peak, 2 * layer * 4);
@@ -78,7 +78,7 @@ TEST(LiveParameters, PrefetchBucketTwiceAsLargeHoldsOneMoreLayer) {
 
 TEST(LiveParameters, MaxLiveParametersBoundsThePeak) {
   const auto units = layout::units_of(fixture_model("tiny-qwen2"));
-  const int64_t layer = dsconfig::plan_flats(units, stage3(0, 1, 0).config, 2).flats[1].numel();
+  const int64_t layer = plan::plan_flats(units, stage3(0, 1, 0).config, 2).flats[1].numel();
   const auto one = measure(stage3(1'000'000, layer, 1'000'000'000));
   const auto two = measure(stage3(1'000'000, 2 * layer, 1'000'000'000));
   EXPECT_EQ(one.parameters_peak, layer * 4);
@@ -111,8 +111,7 @@ TEST(Buckets, HalfTheReduceBucketIsTwiceTheCalls) {
       const auto m = measure(run);
       int64_t predicted = 0;
       for (const auto& flat :
-           dsconfig::plan_flats(layout::units_of(fixture_model("tiny-qwen2")), run.config, 2)
-               .flats) {
+           plan::plan_flats(layout::units_of(fixture_model("tiny-qwen2")), run.config, 2).flats) {
         predicted += static_cast<int64_t>(flat.chunks().size());
       }
       EXPECT_EQ(m.counters.of(comm::Traffic::Gradients).chunks, predicted) << "stage " << stage;
@@ -143,7 +142,7 @@ TEST(Traffic, WireBytesFollowTheFormula) {
     run.config.zero.max_reuse_distance = 0;
     const auto m = measure(run);
     int64_t padded = 0, layers = 0, first = 0;
-    const auto plan = dsconfig::plan_flats(units, run.config, 2);
+    const auto plan = plan::plan_flats(units, run.config, 2);
     for (size_t i = 0; i < plan.flats.size(); ++i) {
       padded += plan.flats[i].numel();
       (i == 0 || i + 1 == plan.flats.size() ? first : layers) += plan.flats[i].numel();

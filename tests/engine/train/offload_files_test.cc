@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "common/dsconfig/zero_plan.h"
+#include "common/plan/zero_plan.h"
 #include "engine/zero/storage_error.h"
 #include "tests/engine/train/offload_support.h"
 
@@ -26,7 +26,7 @@ TEST(OffloadFiles, LieUnderNvmePath) {
   run.host.note = [&](const std::string& note) { notes.push_back(note); };
   testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger&) {
     Rank rank(run, collectives);
-    const auto plan = dsconfig::plan_offload(rank.state.plan(), run.config, 1);
+    const auto plan = plan::plan_offload(rank.state.plan(), run.config, 1);
     EXPECT_EQ(fs::file_size(root.path() + "/dsj_a-job_7_0/optimizer.swap"),
               static_cast<uintmax_t>(plan.optimizer_file_bytes));
     EXPECT_EQ(fs::file_size(root.path() + "/parameters/dsj_a-job_7_0/parameters.swap"),

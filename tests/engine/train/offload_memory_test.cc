@@ -1,7 +1,7 @@
 // What is in memory with offload, by the ledger: the keys that bound it do.
 #include <gtest/gtest.h>
 
-#include "common/dsconfig/zero_plan.h"
+#include "common/plan/zero_plan.h"
 #include "tests/engine/train/offload_support.h"
 
 namespace dsj::train {
@@ -18,23 +18,24 @@ struct Measured {
 
 Measured measure(const SmallRun& run) {
   Measured out;
-  testing_support::run_ranks(run.world, [&](comm::Collectives& collectives,
-                                            memory::Ledger& ledger) {
-    Rank rank(run, collectives);
-    rank.load(run.model);
-    rank.step(0);
-    ledger.reset_peaks();
-    rank.step(1);
-    for (size_t u = 0; u < rank.state.units().size(); ++u) rank.state.wait_for(static_cast<int>(u));
-    if (collectives.rank() != 0) return;
-    out = {.optimizer = ledger.live(Class::Optimizer),
-           .parameters = ledger.live(Class::Parameters),
-           .host = ledger.live(Class::Host),
-           .host_peak = ledger.peak(Class::Host),
-           .optimizer_peak = ledger.peak(Class::Optimizer)};
-    for (const auto& flat : rank.state.plan().flats) out.shard += flat.shard_numel();
-    out.staging = dsconfig::plan_offload(rank.state.plan(), run.config, run.world).staging_bytes();
-  });
+  testing_support::run_ranks(
+      run.world, [&](comm::Collectives& collectives, memory::Ledger& ledger) {
+        Rank rank(run, collectives);
+        rank.load(run.model);
+        rank.step(0);
+        ledger.reset_peaks();
+        rank.step(1);
+        for (size_t u = 0; u < rank.state.units().size(); ++u)
+          rank.state.wait_for(static_cast<int>(u));
+        if (collectives.rank() != 0) return;
+        out = {.optimizer = ledger.live(Class::Optimizer),
+               .parameters = ledger.live(Class::Parameters),
+               .host = ledger.live(Class::Host),
+               .host_peak = ledger.peak(Class::Host),
+               .optimizer_peak = ledger.peak(Class::Optimizer)};
+        for (const auto& flat : rank.state.plan().flats) out.shard += flat.shard_numel();
+        out.staging = plan::plan_offload(rank.state.plan(), run.config, run.world).staging_bytes();
+      });
   return out;
 }
 

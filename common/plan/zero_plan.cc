@@ -1,24 +1,30 @@
-#include "common/dsconfig/zero_plan.h"
+#include "common/plan/zero_plan.h"
 
 #include <algorithm>
 
-namespace dsj::dsconfig {
+namespace dsj::plan {
 
-int effective_stage(const ResolvedConfig& config, int world) {
-  return world == 1 && config.offload.param.device == OffloadDevice::None ? 0 : config.zero.stage;
+using dsconfig::OffloadDevice;
+using dsconfig::Precision;
+using dsconfig::ResolvedConfig;
+
+const layout::Stage& effective_stage(const ResolvedConfig& config, int world) {
+  const bool alone = world == 1 && config.offload.param.device == OffloadDevice::None;
+  return layout::kStages[alone ? 0 : config.zero.stage];
 }
 
 layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
                             const ResolvedConfig& config, int world) {
-  const ZeroConfig& zero = config.zero;
-  const int stage = effective_stage(config, world);
-  layout::FlatPlanOptions options{.shard_world = stage == 0 ? 1 : world,
+  const dsconfig::ZeroConfig& zero = config.zero;
+  const layout::Stage& stage = effective_stage(config, world);
+  layout::FlatPlanOptions options{.shard_world = stage.shards_update() ? world : 1,
                                   .chunk_limit = zero.reduce_bucket_size};
-  // Stages 1 and 2 gather by the chunks that they reduce by: the smaller bucket holds for both.
-  if (stage == 1 || stage == 2)
+  // Updated parameters are gathered by the chunks that gradients are reduced by: the smaller bucket
+  // holds for both.
+  if (stage.gathered == layout::Gathered::AfterUpdate)
     options.chunk_limit = std::min(options.chunk_limit, zero.allgather_bucket_size);
   options.chunk_limit = std::max<int64_t>(options.chunk_limit, 1);
-  if (stage == 3) {
+  if (stage.shards_parameters()) {
     options.persistence_threshold = zero.param_persistence_threshold;
     options.model_persistence_threshold = zero.model_persistence_threshold;
   }
@@ -30,9 +36,9 @@ bool separate_master(const ResolvedConfig& config) {
 }
 
 int optimizer_vectors(const layout::FlatLayout& flat, const ResolvedConfig& config) {
-  return flat.frozen()
-             ? 0
-             : static_cast<int>(states_of(config.optimizer).size()) + separate_master(config);
+  return flat.frozen() ? 0
+                       : static_cast<int>(dsconfig::states_of(config.optimizer).size()) +
+                             separate_master(config);
 }
 
 namespace {
@@ -53,13 +59,13 @@ layout::Place place_of(OffloadDevice device) {
 
 layout::OffloadPlan plan_offload(const layout::FlatPlan& plan, const ResolvedConfig& config,
                                  int world) {
-  const Offload& offload = config.offload;
-  const int stage = effective_stage(config, world);
+  const dsconfig::Offload& offload = config.offload;
+  const layout::Stage& stage = effective_stage(config, world);
   layout::OffloadInput input;
   int64_t largest = 0;
   for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
     const int64_t shard = plan.flats[i].shard_numel();
-    const bool sharded = stage == 3 && !plan.is_persisted(i);
+    const bool sharded = layout::stage_of_flat(stage, plan.is_persisted(i)).shards_parameters();
     largest = std::max(largest, shard);
     input.flats.push_back({.shard_numel = shard,
                            .optimizer_vectors = optimizer_vectors(plan.flats[i], config),
@@ -68,12 +74,12 @@ layout::OffloadPlan plan_offload(const layout::FlatPlan& plan, const ResolvedCon
                                                                                     : 2});
   }
   // A buffer is one vector of sub_group_size elements, and never larger than the largest shard.
-  const OffloadOptimizer& o = offload.optimizer;
+  const dsconfig::OffloadOptimizer& o = offload.optimizer;
   input.optimizer = {.place = place_of(o.device),
                      .ratio = o.ratio,
                      .staging = o.buffer_count * std::min(offload.sub_group_size, largest),
                      .tiles_at_once = 1 + o.pipeline_read + o.pipeline_write};
-  const OffloadParam& p = offload.param;
+  const dsconfig::OffloadParam& p = offload.param;
   input.parameters = {.place = place_of(p.device),
                       .host_first = p.max_in_cpu,
                       .staging = p.buffer_count * std::min(p.buffer_size, largest),
@@ -82,10 +88,10 @@ layout::OffloadPlan plan_offload(const layout::FlatPlan& plan, const ResolvedCon
 }
 
 layout::ScheduleLimits schedule_limits(const ResolvedConfig& config, int world) {
-  return {.sharded_parameters = effective_stage(config, world) == 3,
+  return {.sharded_parameters = effective_stage(config, world).shards_parameters(),
           .prefetch = config.zero.prefetch_bucket_size,
           .max_live = config.zero.max_live_parameters,
           .max_reuse_distance = config.zero.max_reuse_distance};
 }
 
-}  // namespace dsj::dsconfig
+}  // namespace dsj::plan

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "common/dsconfig/memory_model.h"
+#include "common/plan/memory_model.h"
 
-namespace dsj::dsconfig {
+namespace dsj::plan {
 
 /// A number of bytes and its source. Unset: unknown; then nothing is refused.
 struct Limit {
@@ -45,4 +45,4 @@ std::vector<Misfit> check_fit(const FitInput& input, const Limits& limits);
 /// "1.5 GiB".
 std::string show_bytes(int64_t bytes);
 
-}  // namespace dsj::dsconfig
+}  // namespace dsj::plan

@@ -1,8 +1,8 @@
-#include "common/dsconfig/fit.h"
+#include "common/plan/fit.h"
 
 #include <gtest/gtest.h>
 
-namespace dsj::dsconfig {
+namespace dsj::plan {
 namespace {
 
 FitInput example(int stage, int world, int64_t micro = 4) {
@@ -108,9 +108,10 @@ TEST(FitTest, TheDiskHoldsCheckpointsAndTheModel) {
 TEST(FitTest, ADiskHoldsWhatIsSwappedToIt) {
   FitInput input = example(3, 2);
   input.ranks_per_host = 2;
-  input.memory.config.offload.optimizer = {.device = OffloadDevice::Nvme, .nvme_path = "/a"};
+  input.memory.config.offload.optimizer = {.device = dsconfig::OffloadDevice::Nvme,
+                                           .nvme_path = "/a"};
   input.memory.config.offload.param = {
-      .device = OffloadDevice::Nvme, .nvme_path = "/b", .max_in_cpu = 0};
+      .device = dsconfig::OffloadDevice::Nvme, .nvme_path = "/b", .max_in_cpu = 0};
   const MemoryModel model = memory_model(input.memory);
   const int64_t all = model.bytes.nvme * 2, parameters = model.parameter_file * 2;
   ASSERT_GT(parameters, 0);
@@ -136,4 +137,4 @@ TEST(FitTest, BytesAsPeopleReadThem) {
 }
 
 }  // namespace
-}  // namespace dsj::dsconfig
+}  // namespace dsj::plan

@@ -1,11 +1,15 @@
-#include "common/dsconfig/memory_model.h"
+#include "common/plan/memory_model.h"
 
 #include <gtest/gtest.h>
 
-#include "common/dsconfig/zero_plan.h"
+#include "common/plan/zero_plan.h"
 
-namespace dsj::dsconfig {
+namespace dsj::plan {
 namespace {
+
+using dsconfig::OffloadDevice;
+using dsconfig::OptimizerKind;
+using dsconfig::Precision;
 
 /// Sizes that pad to themselves for 2 and 4 ranks: every parameter a multiple of 128 elements.
 MemoryInput example(int stage, int world, Precision precision = Precision::Bf16) {
@@ -206,4 +210,4 @@ TEST(MemoryModelTest, EveryCombinationEndsWithSaneCounts) {
 }
 
 }  // namespace
-}  // namespace dsj::dsconfig
+}  // namespace dsj::plan

@@ -8,26 +8,27 @@
 #include "common/layout/offload.h"
 #include "common/layout/partition.h"
 #include "common/layout/schedule.h"
+#include "common/layout/stage.h"
 #include "common/layout/units.h"
 
-namespace dsj::dsconfig {
+namespace dsj::plan {
 
 /// The stage that runs. With one rank there is nothing to shard, so every stage is 0; except that
 /// parameters that leave the device need stage 3, which gathers them.
-int effective_stage(const ResolvedConfig& config, int world);
+const layout::Stage& effective_stage(const dsconfig::ResolvedConfig& config, int world);
 
 layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
-                            const ResolvedConfig& config, int world);
+                            const dsconfig::ResolvedConfig& config, int world);
 
 /// Where optimizer state and parameter shards lie.
-layout::OffloadPlan plan_offload(const layout::FlatPlan& plan, const ResolvedConfig& config,
-                                 int world);
+layout::OffloadPlan plan_offload(const layout::FlatPlan& plan,
+                                 const dsconfig::ResolvedConfig& config, int world);
 /// Whether a flat's fp32 master is the first of the optimizer's vectors. If not, it is the working
 /// copy or the parameter shard.
-bool separate_master(const ResolvedConfig& config);
+bool separate_master(const dsconfig::ResolvedConfig& config);
 /// fp32 vectors that the optimizer keeps for a flat, a separate master included; frozen: 0.
-int optimizer_vectors(const layout::FlatLayout& flat, const ResolvedConfig& config);
+int optimizer_vectors(const layout::FlatLayout& flat, const dsconfig::ResolvedConfig& config);
 
-layout::ScheduleLimits schedule_limits(const ResolvedConfig& config, int world);
+layout::ScheduleLimits schedule_limits(const dsconfig::ResolvedConfig& config, int world);
 
-}  // namespace dsj::dsconfig
+}  // namespace dsj::plan

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-#include "common/dsconfig/memory_model.h"
+#include "common/plan/memory_input.h"
 
-namespace dsj::dsconfig {
+namespace dsj::plan {
 
 struct ActivationModel {
   int64_t step = 0;      ///< held for the whole step: ids, labels, rope tables
@@ -24,4 +24,4 @@ struct ActivationModel {
 
 ActivationModel activation_model(const MemoryInput& input);
 
-}  // namespace dsj::dsconfig
+}  // namespace dsj::plan

@@ -1,15 +1,16 @@
-#include "common/dsconfig/memory_model.h"
+#include "common/plan/memory_model.h"
 
 #include <algorithm>
 #include <deque>
 #include <set>
 
-#include "common/dsconfig/activation_model.h"
-#include "common/dsconfig/zero_plan.h"
+#include "common/plan/activation_model.h"
+#include "common/plan/zero_plan.h"
 
-namespace dsj::dsconfig {
+namespace dsj::plan {
 namespace {
 
+using dsconfig::Precision;
 using layout::Action;
 
 int64_t bytes_of(Precision precision) {
@@ -30,7 +31,7 @@ struct Gauge {
 class StepWalk {
  public:
   StepWalk(const MemoryInput& input, const std::vector<layout::UnitSpec>& units,
-           const layout::FlatPlan& plan, int stage)
+           const layout::FlatPlan& plan, const layout::Stage& stage)
       : input_(input),
         units_(units),
         plan_(plan),
@@ -82,6 +83,9 @@ class StepWalk {
     bool last = false;
   };
 
+  const layout::Stage& stage_of(int flat) const {
+    return layout::stage_of_flat(stage_, plan_.is_persisted(flat));
+  }
   int64_t numel(int flat) const { return plan_.flats[flat].numel(); }
   int64_t shard(int flat) const { return plan_.flats[flat].shard_numel(); }
 
@@ -128,26 +132,28 @@ class StepWalk {
 
   void reduce(int flat, bool last) {
     FlatState& state = flats_[flat];
-    if (stage_ <= 1 && accumulate_ != compute_) {
+    const layout::Stage& stage = stage_of(flat);
+    const bool every = stage.reduces_every_micro_step();
+    if (!every && accumulate_ != compute_) {
       if (!state.whole) gradients.add(numel(flat) * accumulate_);
       state.whole = true;
       gradients.add(-numel(flat) * compute_);
       state.grad = false;
     }
-    if (stage_ <= 1 && (!last || input_.world == 1)) return;
-    const int64_t source = stage_ <= 1 && state.whole ? accumulate_ : compute_;
-    if (stage_ >= 2) {  // freed once the reduction is done
+    if (!every && (!last || input_.world == 1)) return;
+    const int64_t source = !every && state.whole ? accumulate_ : compute_;
+    if (every) {  // freed once the reduction is done
       state.grad = false;
       state.gradient_in_flight = numel(flat) * compute_;
     }
     if (source != wire_) {
       state.bucket += numel(flat) * wire_;
-      if (stage_ >= 2) {  // the copy is sent; the gradient is freed at once
+      if (every) {  // the copy is sent; the gradient is freed at once
         gradients.add(-state.gradient_in_flight);
         state.gradient_in_flight = 0;
       }
     }
-    if (stage_ > 0) {
+    if (stage.shards_update()) {
       if (state.shard)
         state.bucket += shard(flat) * wire_;
       else
@@ -156,7 +162,7 @@ class StepWalk {
     buckets.add(state.bucket);
     state.last = last;
     const int64_t world = input_.world;
-    reduced_elements += numel(flat) / world * (world - 1) * (stage_ == 0 ? 2 : 1);
+    reduced_elements += numel(flat) / world * (world - 1) * (stage.shards_update() ? 1 : 2);
     reducing_.push_back(flat);
     while (reducing_.size() > overlap_) finish_first();
   }
@@ -165,24 +171,26 @@ class StepWalk {
     const int flat = reducing_.front();
     reducing_.pop_front();
     FlatState& state = flats_[flat];
+    const layout::Stage& stage = stage_of(flat);
+    const bool every = stage.reduces_every_micro_step();
     buckets.add(-state.bucket);
     gradients.add(-state.gradient_in_flight);
     state.bucket = state.gradient_in_flight = 0;
-    if (stage_ == 1) {
+    if (stage.shards_update() && !every) {  // the whole sum has become a shard
       gradients.add(-(state.whole ? numel(flat) * accumulate_ : numel(flat) * compute_));
       state.whole = state.grad = false;
     }
-    if (stage_ >= 2 && !state.shard && wire_ != accumulate_) {
+    if (every && !state.shard && wire_ != accumulate_) {
       gradients.add(shard(flat) * accumulate_);
       gradients.add(-shard(flat) * wire_);
     }
-    state.shard = stage_ > 0;
+    state.shard = stage.shards_update();
   }
 
   const MemoryInput& input_;
   const std::vector<layout::UnitSpec>& units_;
   const layout::FlatPlan& plan_;
-  const int stage_;
+  const layout::Stage& stage_;
   const int64_t compute_, accumulate_, wire_;
   const size_t overlap_;
   const ActivationModel activation_;
@@ -191,10 +199,10 @@ class StepWalk {
   int64_t micro_step_ = 0;
 };
 
-/// What this rank owns of a flat: master, states and, at stage 3, the shard that gathers read,
-/// which in fp32 is the master.
+/// What this rank owns of a flat: master, states and, where parameters are sharded, the shard that
+/// gathers read, which in fp32 is the master.
 void count_owned(const layout::OffloadPlan& plan, const layout::FlatLayout& layout, int flat,
-                 const ResolvedConfig& config, StepWalk& walk, MemoryClasses& bytes) {
+                 const dsconfig::ResolvedConfig& config, StepWalk& walk, MemoryClasses& bytes) {
   const int64_t vectors = optimizer_vectors(layout, config);
   const int64_t compute = bytes_of(config.precision);
   for (const layout::Part& part : plan.optimizer[flat]) {
@@ -212,6 +220,7 @@ void count_owned(const layout::OffloadPlan& plan, const layout::FlatLayout& layo
 }  // namespace
 
 MemoryModel memory_model(const MemoryInput& input) {
+  const layout::Stage& stage = effective_stage(input.config, input.world);
   const auto units = layout::units_of(input.model, input.lora);
   const layout::FlatPlan plan = plan_flats(units, input.config, input.world);
   const layout::Schedule schedule =
@@ -221,21 +230,21 @@ MemoryModel memory_model(const MemoryInput& input) {
                     .trainable = layout::trainable_numel(units),
                     .peak_live_parameters = schedule.peak_live,
                     .gathers = schedule.gathers,
-                    .stage = effective_stage(input.config, input.world)};
+                    .stage = stage.number};
   const int64_t compute = bytes_of(input.config.precision);
   const layout::OffloadPlan offload = plan_offload(plan, input.config, input.world);
   MemoryClasses elsewhere{.host = offload.staging_bytes(),
                           .nvme = offload.optimizer_file_bytes + offload.parameter_file_bytes};
   const int64_t others = input.world - 1;
   model.parameter_file = offload.parameter_file_bytes;
-  StepWalk walk(input, units, plan, model.stage);
+  StepWalk walk(input, units, plan, stage);
   for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
     const layout::FlatLayout& flat = plan.flats[i];
-    const bool sharded = model.stage == 3 && !plan.is_persisted(i);
-    if (!sharded) walk.parameters.add(flat.numel() * compute);
+    const layout::Stage& of_flat = layout::stage_of_flat(stage, plan.is_persisted(i));
+    if (!of_flat.shards_parameters()) walk.parameters.add(flat.numel() * compute);
     count_owned(offload, flat, i, input.config, walk, elsewhere);
-    if (flat.frozen()) continue;      // loaded once, never updated
-    if (model.stage > 0 && !sharded)  // the updated copy is gathered once a step
+    if (flat.frozen()) continue;  // loaded once, never updated
+    if (of_flat.gathered == layout::Gathered::AfterUpdate)
       model.wire.parameter_elements += flat.shard_numel() * others;
   }
 
@@ -264,9 +273,10 @@ DiskUse disk_use(const MemoryInput& input) {
   const auto units = layout::units_of(input.model, input.lora);
   const int64_t trained = layout::trainable_numel(units);
   // fp32 master and states of what is trained. Frozen parameters are not saved again.
-  return {.checkpoint =
-              trained * 4 * (1 + static_cast<int64_t>(states_of(input.config.optimizer).size())),
-          .model = layout::total_numel(units) * bytes_of(input.config.precision)};
+  return {
+      .checkpoint = trained * 4 *
+                    (1 + static_cast<int64_t>(dsconfig::states_of(input.config.optimizer).size())),
+      .model = layout::total_numel(units) * bytes_of(input.config.precision)};
 }
 
 DeepSpeedEstimate deepspeed_estimate(const MemoryInput& input) {
@@ -275,7 +285,7 @@ DeepSpeedEstimate deepspeed_estimate(const MemoryInput& input) {
   int64_t largest = 0;
   for (const auto& unit : units)
     for (const auto& parameter : unit.parameters) largest = std::max(largest, parameter.numel());
-  const ZeroConfig& zero = input.config.zero;
+  const dsconfig::ZeroConfig& zero = input.config.zero;
   DeepSpeedEstimate estimate;
   switch (zero.stage) {
     case 0:  // no formula
@@ -295,4 +305,4 @@ DeepSpeedEstimate deepspeed_estimate(const MemoryInput& input) {
   return estimate;
 }
 
-}  // namespace dsj::dsconfig
+}  // namespace dsj::plan

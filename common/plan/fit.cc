@@ -1,12 +1,12 @@
-#include "common/dsconfig/fit.h"
+#include "common/plan/fit.h"
 
 #include <array>
 #include <cstdio>
 #include <functional>
 
-#include "common/dsconfig/zero_plan.h"
+#include "common/plan/zero_plan.h"
 
-namespace dsj::dsconfig {
+namespace dsj::plan {
 namespace {
 
 /// What all ranks of a host need of one limit, in bytes of one kind.
@@ -52,13 +52,13 @@ struct Change {
 };
 
 void set_micro_batch(FitInput& input, int64_t rows) {
-  ResolvedConfig& config = input.memory.config;
+  dsconfig::ResolvedConfig& config = input.memory.config;
   config.gradient_accumulation_steps *= config.micro_batch_size / rows;
   config.micro_batch_size = rows;
 }
 
 std::string micro_batch_text(const FitInput& input) {
-  const ResolvedConfig& config = input.memory.config;
+  const dsconfig::ResolvedConfig& config = input.memory.config;
   return "train_micro_batch_size_per_gpu " + std::to_string(config.micro_batch_size) +
          " with gradient_accumulation_steps " + std::to_string(config.gradient_accumulation_steps);
 }
@@ -66,7 +66,7 @@ std::string micro_batch_text(const FitInput& input) {
 /// What a user may change, the cheapest for the run first: one change at a time, then together.
 std::vector<Change> changes_of(const FitInput& input) {
   std::vector<Change> changes;
-  const ResolvedConfig& config = input.memory.config;
+  const dsconfig::ResolvedConfig& config = input.memory.config;
   const auto stage_text = [](int stage) {
     return "zero_optimization.stage " + std::to_string(stage);
   };
@@ -190,4 +190,4 @@ std::string show_bytes(int64_t bytes) {
   return text.data();
 }
 
-}  // namespace dsj::dsconfig
+}  // namespace dsj::plan

@@ -1,8 +1,8 @@
-#include "common/dsconfig/activation_model.h"
+#include "common/plan/activation_model.h"
 
 #include <algorithm>
 
-namespace dsj::dsconfig {
+namespace dsj::plan {
 namespace {
 
 /// Logit elements that the head holds at a time (engine/models/head.cc).
@@ -18,7 +18,7 @@ struct StepShape {
         qkv(query + 2 * input.model.kv_size()),
         inner(input.model.intermediate_size),
         vocab(input.model.vocab_size),
-        element(input.config.precision == Precision::Fp32 ? 4 : 2),
+        element(input.config.precision == dsconfig::Precision::Fp32 ? 4 : 2),
         heads(input.model.num_heads),
         mlp_width(input.model.block == layout::Block::Gpt2 ? inner : 2 * inner),
         shared_heads(input.model.num_kv_heads < input.model.num_heads),
@@ -73,7 +73,7 @@ int64_t attention_backward(const StepShape& s) {
 
 ActivationModel activation_model(const MemoryInput& input) {
   const StepShape s(input);
-  const ResolvedConfig& config = input.config;
+  const dsconfig::ResolvedConfig& config = input.config;
   ActivationModel a;
   const int64_t row = s.rows * s.element;  // bytes of a column of activations
   a.step = config.gradient_accumulation_steps * s.rows * 2 * 8 + s.seq * input.model.head_dim * 4;
@@ -128,4 +128,4 @@ ActivationModel activation_model(const MemoryInput& input) {
   return a;
 }
 
-}  // namespace dsj::dsconfig
+}  // namespace dsj::plan

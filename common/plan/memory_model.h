@@ -7,21 +7,9 @@
 
 #include <cstdint>
 
-#include "common/dsconfig/resolved.h"
-#include "common/layout/lora.h"
-#include "common/layout/model_config.h"
+#include "common/plan/memory_input.h"
 
-namespace dsj::dsconfig {
-
-struct MemoryInput {
-  layout::ModelConfig model;
-  ResolvedConfig config;  ///< of a complete Resolution
-  int world = 1;
-  int64_t tokens_per_row = 2048;  ///< the longest row
-  bool recompute = false;         ///< gradient_checkpointing
-  bool native_products = true;    ///< 16-bit products run natively (common/cpu.h)
-  std::optional<LoraArgs> lora;   ///< resolved (layout/lora.h); unset: everything is trained
-};
+namespace dsj::plan {
 
 /// Peak bytes of one rank. On the device (on a CPU: in host memory) the peak of each of five
 /// classes, which need not fall together, and `peak`, the most at any moment. Beside it what
@@ -74,4 +62,4 @@ struct DeepSpeedEstimate {
 };
 DeepSpeedEstimate deepspeed_estimate(const MemoryInput& input);
 
-}  // namespace dsj::dsconfig
+}  // namespace dsj::plan
