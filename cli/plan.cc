@@ -9,6 +9,7 @@
 #include "cli/quantity.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
+#include "common/dsconfig/resolved_json.h"
 #include "common/jobspec/yaml.h"
 #include "common/plan/memory_model.h"
 

@@ -4,8 +4,17 @@
 #include <cstdlib>
 #include <vector>
 
+#include "common/dsconfig/parts.h"
+
 namespace dsj::dsconfig {
+
+using nlohmann::json;
+
 namespace {
+
+constexpr char kTrain[] = "train_batch_size";
+constexpr char kMicro[] = "train_micro_batch_size_per_gpu";
+constexpr char kAccumulation[] = "gradient_accumulation_steps";
 
 std::string described(const char* name, const BatchValue& value) {
   std::string text = std::string(name) + " ";
@@ -113,6 +122,67 @@ BatchAnswer solve_batch(const BatchGiven& given) {
                       std::to_string(triple.train);
   if (held) answer.hint = nearest(given);
   return answer;
+}
+
+void resolve_batch(const Source& in, ResolvedConfig& config, Report& out) {
+  const auto take = [&](const char* path, const std::optional<int64_t>& argument,
+                        const char* argument_name) {
+    BatchValue value;
+    const std::string argument_path = std::string("training.") + argument_name;
+    if (const json* found = in.literal(path)) {
+      value = {found->get<int64_t>(), "ds_config"};
+      if (argument && *argument != *value.value)
+        out.mismatch(path, std::to_string(*value.value), argument_path, std::to_string(*argument));
+    } else if (argument && *argument >= 1) {
+      value = {*argument, argument_path};
+      out.origin(path, std::to_string(*argument), argument_path);
+    }
+    return value;
+  };
+  BatchGiven given{.world_size = in.facts.world_size};
+  given.micro = take(kMicro, in.args.per_device_train_batch_size, "perDeviceTrainBatchSize");
+  given.accumulation =
+      take(kAccumulation, in.args.gradient_accumulation_steps, "gradientAccumulationSteps");
+  if (const json* train = in.literal(kTrain)) {
+    given.train = {train->get<int64_t>(), "ds_config"};
+  } else {  // train_batch_size does not decide an "auto": Hugging Face's default
+    if (!given.micro.value && (in.is_auto(kMicro) || in.is_auto(kTrain))) {
+      given.micro = {8, kHuggingFaceDefault};
+      out.origin(kMicro, "8", given.micro.from);
+    }
+    if (!given.accumulation.value && in.is_auto(kAccumulation)) {
+      given.accumulation = {1, kHuggingFaceDefault};
+      out.origin(kAccumulation, "1", given.accumulation.from);
+    }
+  }
+  // An entry with an error was left out. The batch rule would only repeat that error.
+  for (const char* path : {kTrain, kMicro, kAccumulation})
+    if (out.has_error(path)) return;
+  const BatchAnswer answer = solve_batch(given);
+  if (!given.train.value && !given.micro.value) {
+    out.absent(
+        {kMicro, "no batch size: the job has to set it",
+         "spec.training.perDeviceTrainBatchSize, or --per_device_train_batch_size for dsj run"},
+        answer.problem, answer.hint);
+    return;
+  }
+  if (!answer.triple) {
+    out.error(given.train.value ? kTrain : kMicro, answer.problem, answer.hint);
+    return;
+  }
+  const BatchTriple& triple = *answer.triple;
+  config.train_batch_size = triple.train;
+  config.micro_batch_size = triple.micro;
+  config.gradient_accumulation_steps = triple.accumulation;
+  const std::string world = " and the world size, " + std::to_string(in.facts.world_size);
+  if (!given.train.value)
+    out.origin(kTrain, std::to_string(triple.train), "micro batch x accumulation x world size");
+  if (!given.micro.value)
+    out.origin(kMicro, std::to_string(triple.micro), "from train_batch_size" + world);
+  if (!given.accumulation.value)
+    out.origin(kAccumulation, std::to_string(triple.accumulation),
+               given.train.value && given.micro.value ? "from train_batch_size" + world
+                                                      : kDeepSpeedDefault);
 }
 
 }  // namespace dsj::dsconfig

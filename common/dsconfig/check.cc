@@ -6,6 +6,8 @@
 #include <set>
 
 #include "common/dsconfig/keys.h"
+#include "common/dsconfig/optimizers.h"
+#include "common/dsconfig/scheduler_classes.h"
 #include "common/text.h"
 
 namespace dsj::dsconfig {
@@ -84,6 +86,12 @@ bool forbids_unknown(const std::string& section) {
                                                  "csv_monitor",
                                                  "wandb"};
   return sections.contains(section);
+}
+
+/// Known, and not built: its parameters are not checked. The same for schedulers.
+bool is_refused_optimizer(const std::string& type) {
+  const Optimizer* known = find_optimizer(type);
+  return known != nullptr && !known->refusal.empty();
 }
 
 class Checker {
@@ -210,8 +218,8 @@ class Checker {
     to = json::object();
     const bool gate_open = is_on(key.gate, value);
     const bool speak = on && gate_open;
-    if (key.path == "optimizer.params" && !params_are_ours("optimizer", optimizer_support)) return;
-    if (key.path == "scheduler.params" && !params_are_ours("scheduler", scheduler_support)) return;
+    if (key.path == "optimizer.params" && is_refused_optimizer(types_["optimizer"])) return;
+    if (key.path == "scheduler.params" && !scheduler_refusal(types_["scheduler"]).empty()) return;
     if (key.path == "optimizer" || key.path == "scheduler") types_[key.path] = type_of(value);
     if (!key.open) section(key.path, here, value, to, speak);
     if (!speak || (key.state != State::Inert && key.state != State::Unsupported)) return;
@@ -253,12 +261,6 @@ class Checker {
   static std::string type_of(const json& object) {
     const auto type = object.find("type");
     return type != object.end() && type->is_string() ? type->get<std::string>() : "";
-  }
-
-  /// If the optimizer or scheduler is not built, its parameters are not checked.
-  bool params_are_ours(const char* section, Support (*support)(const std::string&)) {
-    const std::string& type = types_[section];
-    return type.empty() || support(type) != Support::Elsewhere;
   }
 
   std::optional<json> coerced(const Key& key, const std::string& here, const json& value) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/dsconfig/resolve.h"
+#include "common/dsconfig/resolution.h"
 
 namespace dsj::dsconfig {
 

@@ -56,10 +56,15 @@ bool is_common_word(const std::string& name) {
 
 const std::vector<Key>& all_keys() {
   static const std::vector<Key> table = [] {
+    ResolvedConfig defaults;
     std::vector<Key> keys;
     for (auto part : {training_keys(), optimizer_keys(), scheduler_keys(), precision_keys(),
                       zero_keys(), offload_keys(), observation_keys(), other_engine_keys()})
-      for (Key& key : part) keys.push_back(std::move(key));
+      for (Key& key : part) {
+        if (key.field != nullptr && key.fallback.is_null())
+          std::visit([&](const auto* field) { key.fallback = *field; }, key.field(defaults));
+        keys.push_back(std::move(key));
+      }
     return keys;
   }();
   return table;

@@ -1,14 +1,17 @@
 // The one table of ds_config keys: path, other names, type, range, defaults, Hugging Face's rule
-// for "auto", the stages it acts on, what this engine does with it, and the test that fails if it
-// does not. check.cc walks it, resolve.cc takes its defaults, `dsj validate` reports from it, and
-// docs/ds_config.md is printed from it (key_table.h). A key that is not here is unknown. Plain
-// data, no failures.
+// for "auto", the stages it acts on, what this engine does with it, where its value goes, and the
+// test that fails if it does not. check.cc walks it, resolve() takes values and defaults from it
+// (source.h), `dsj validate` reports from it, and docs/ds_config.md is printed from it
+// (key_table.h). A key that is not here is unknown. Plain data, no failures.
 #pragma once
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
+
+#include "common/dsconfig/resolved.h"
 
 namespace dsj::dsconfig {
 
@@ -31,21 +34,35 @@ enum class Gate {
   Presence,    ///< it is there and not empty
 };
 
+/// A field of ResolvedConfig.
+using Field = std::variant<bool*, int*, int64_t*, double*, std::string*>;
+/// to<&ResolvedConfig::zero, &ZeroConfig::stage>: the field of a config, for Key::field.
+template <auto... kMembers>
+Field to(ResolvedConfig& config) {
+  return &(config.*....*kMembers);
+}
+
 struct Key {
   std::string path;  ///< "zero_optimization.stage"
   Type type = Type::Any;
-  nlohmann::json fallback = nullptr;  ///< DeepSpeed 0.19's default; null: none
+  /// DeepSpeed 0.19's default; null: none. A key with a field takes the field's initial value, so
+  /// that a default stands in one place.
+  nlohmann::json fallback = nullptr;
   State state = State::Works;
-  std::string reason = {};                   ///< why its state is not Works; the hint
-  std::vector<std::string> aliases = {};     ///< other names in the same section
-  double min = -1.7e308, max = 1.7e308;      ///< numbers, inclusive
-  std::vector<std::string> choices = {};     ///< strings, in any case
-  std::vector<nlohmann::json> neutral = {};  ///< neutral values besides the default
-  std::string auto_rule = {};                ///< Hugging Face's rule for "auto"; empty: none
-  nlohmann::json fallback_013 = nullptr;     ///< 0.13's default if it differs
-  Gate gate = Gate::Always;                  ///< sections
-  bool open = false;                         ///< sections: keys below are not checked
+  std::string reason = {};                       ///< why its state is not Works; the hint
+  std::vector<std::string> aliases = {};         ///< other names in the same section
+  double min = -1.7e308, max = 1.7e308;          ///< numbers, inclusive
+  std::vector<std::string> choices = {};         ///< strings, in any case
+  std::vector<nlohmann::json> neutral = {};      ///< neutral values besides the default
+  std::string auto_rule = {};                    ///< Hugging Face's rule for "auto"; empty: none
+  int64_t (*of_hidden_size)(int64_t) = nullptr;  ///< that rule, where the hidden size decides
+  nlohmann::json fallback_013 = nullptr;         ///< 0.13's default if it differs
+  Gate gate = Gate::Always;                      ///< sections
+  bool open = false;                             ///< sections: keys below are not checked
   std::string stages = {};  ///< the ZeRO stages it acts on: "3", "1, 2"; empty: all
+  /// Where resolve() writes the value. Null: a part of resolve() reads the key itself (parts.h),
+  /// because its value depends on more than the key.
+  Field (*field)(ResolvedConfig&) = nullptr;
   /// A key that Works: the test that fails if the key is ignored. "PROGRAM:Suite.Test" of
   /// GoogleTest, or the name of a script that CTest runs ("golden"); several are separated by
   /// spaces.
@@ -69,12 +86,5 @@ std::vector<Key> zero_keys();         ///< zero_optimization
 std::vector<Key> offload_keys();      ///< zero_optimization.offload_*, cpu_offload*, aio
 std::vector<Key> observation_keys();  ///< monitors, profilers, checkpoint, activation_checkpointing
 std::vector<Key> other_engine_keys();  ///< keys of features that this engine lacks
-
-/// What an optimizer.type or scheduler.type is.
-enum class Support { Here, Elsewhere, Unknown };  ///< built here; DeepSpeed's only; nobody's
-Support optimizer_support(const std::string& type);
-Support scheduler_support(const std::string& type);
-const std::vector<std::string>& optimizer_names();
-const std::vector<std::string>& scheduler_names();
 
 }  // namespace dsj::dsconfig

@@ -1,62 +1,34 @@
-// The table's rows of optimizer. A parameter belongs to some classes only: resolve() says
-// which (optimizer_classes.cc). Defaults that differ from class to class are left out. See keys.h.
+// The table's rows of optimizer. A parameter belongs to some classes only: optimizers.h says which,
+// and makes the rows of those that a formula reads. See keys.h.
 #include "common/dsconfig/keys.h"
+#include "common/dsconfig/optimizers.h"
 
 namespace dsj::dsconfig {
+namespace {
 
-std::vector<Key> optimizer_keys() {
+Type type_of(const OptimizerParameter& parameter) {
+  if (std::holds_alternative<PairField>(parameter.field)) return Type::List;
+  return std::holds_alternative<bool OptimizerConfig::*>(parameter.field) ? Type::Bool
+                                                                          : Type::Float;
+}
+
+Key row_of(const OptimizerParameter& parameter) {
+  Key key{.path = "optimizer.params." + std::string(parameter.name),
+          .type = type_of(parameter),
+          .fallback = default_of(parameter),
+          .min = parameter.min,
+          .max = parameter.max,
+          .auto_rule = std::string(parameter.auto_rule),
+          .test = std::string(parameter.test)};
+  if (!parameter.alias.empty()) key.aliases.emplace_back(parameter.alias);
+  return key;
+}
+
+/// What constructors take and no formula reads.
+std::vector<Key> formless_parameters() {
   using enum Type;
   using enum State;
-  const char* formula = "zero_tests:OptimizersOracle.EqualTorchOver50Steps";
   return {
-      {.path = "optimizer", .type = Section},
-      {.path = "optimizer.type",
-       .type = String,
-       .test = "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig"},
-      {.path = "optimizer.legacy_fusion",
-       .type = Bool,
-       .fallback = false,
-       .state = Inert,
-       .reason = "there is one update path"},
-      {.path = "optimizer.params", .type = Section},
-      {.path = "optimizer.params.lr",
-       .type = Float,
-       .fallback = 1e-3,
-       .min = 0,
-       .auto_rule = "learningRate",
-       .test = "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
-               "train_tests:EngineKeys.OptimizerKeysMoveTheWeightsAsTheFormulaSays"},
-      {.path = "optimizer.params.betas",
-       .type = List,
-       .fallback = {0.9, 0.999},
-       .auto_rule = "[adamBeta1, adamBeta2]",
-       .test = "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
-               "train_tests:EngineKeys.OptimizerKeysMoveTheWeightsAsTheFormulaSays"},
-      {.path = "optimizer.params.eps",
-       .type = Float,
-       .fallback = 1e-8,
-       .min = 0,
-       .auto_rule = "adamEpsilon",
-       .test = "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
-               "train_tests:EngineKeys.OptimizerKeysMoveTheWeightsAsTheFormulaSays"},
-      {.path = "optimizer.params.weight_decay",
-       .type = Float,
-       .fallback = 0.0,
-       .min = 0,
-       .auto_rule = "weightDecay",
-       .test = "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
-               "train_tests:EngineKeys.OptimizerKeysMoveTheWeightsAsTheFormulaSays"},
-      {.path = "optimizer.params.adam_w_mode",
-       .type = Bool,
-       .fallback = true,
-       .aliases = {"adamw_mode"},
-       .test = "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
-               "train_tests:EngineKeys.AdamWModeAndBiasCorrectionMoveTheWeights"},
-      {.path = "optimizer.params.bias_correction",
-       .type = Bool,
-       .fallback = true,
-       .test = "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
-               "train_tests:EngineKeys.AdamWModeAndBiasCorrectionMoveTheWeights"},
       {.path = "optimizer.params.set_grad_none",
        .type = Bool,
        .fallback = true,
@@ -98,67 +70,31 @@ std::vector<Key> optimizer_keys() {
        .fallback = false,
        .state = Unsupported,
        .reason = "AMSGrad is not built; DeepSpeed's own classes refuse it too"},
-      {.path = "optimizer.params.maximize", .type = Bool, .fallback = false, .test = formula},
-      {.path = "optimizer.params.momentum",
-       .type = Float,
-       .fallback = 0.0,
-       .min = 0,
-       .test = formula},
-      {.path = "optimizer.params.dampening", .type = Float, .fallback = 0.0, .test = formula},
-      {.path = "optimizer.params.nesterov", .type = Bool, .fallback = false, .test = formula},
-      {.path = "optimizer.params.alpha",
-       .type = Float,
-       .fallback = 0.99,
-       .min = 0,
-       .test = formula},
-      {.path = "optimizer.params.centered", .type = Bool, .fallback = false, .test = formula},
-      {.path = "optimizer.params.rho",
-       .type = Float,
-       .fallback = 0.9,
-       .min = 0,
-       .max = 1,
-       .test = formula},
-      {.path = "optimizer.params.lr_decay",
-       .type = Float,
-       .fallback = 0.0,
-       .min = 0,
-       .test = formula},
-      {.path = "optimizer.params.initial_accumulator_value",
-       .type = Float,
-       .fallback = 0.0,
-       .min = 0,
-       .test = formula},
-      {.path = "optimizer.params.momentum_decay",
-       .type = Float,
-       .fallback = 4e-3,
-       .min = 0,
-       .test = formula},
-      {.path = "optimizer.params.decoupled_weight_decay",
-       .type = Bool,
-       .fallback = false,
-       .test = formula},
-      {.path = "optimizer.params.lambd", .type = Float, .fallback = 1e-4, .test = formula},
-      {.path = "optimizer.params.t0", .type = Float, .fallback = 1e6, .test = formula},
-      {.path = "optimizer.params.etas", .type = List, .fallback = {0.5, 1.2}, .test = formula},
-      {.path = "optimizer.params.step_sizes",
-       .type = List,
-       .fallback = {1e-6, 50.0},
-       .test = formula},
-      {.path = "optimizer.params.max_coeff",
-       .type = Float,
-       .fallback = 10.0,
-       .min = 0,
-       .test = formula},
-      {.path = "optimizer.params.min_coeff",
-       .type = Float,
-       .fallback = 0.01,
-       .min = 0,
-       .test = formula},
-      {.path = "optimizer.params.eps_inside_sqrt",
-       .type = Bool,
-       .fallback = false,
-       .test = formula},
   };
+}
+
+}  // namespace
+
+std::vector<Key> optimizer_keys() {
+  using enum Type;
+  std::vector<Key> keys = {
+      {.path = "optimizer", .type = Section},
+      {.path = "optimizer.type",
+       .type = String,
+       .test = "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig"},
+      {.path = "optimizer.legacy_fusion",
+       .type = Bool,
+       .fallback = false,
+       .state = State::Inert,
+       .reason = "there is one update path"},
+      {.path = "optimizer.params", .type = Section},
+  };
+  for (const OptimizerParameter& parameter : kOptimizerParameters) {
+    if (parameter.name == "maximize")  // after Adam's own
+      for (Key& key : formless_parameters()) keys.push_back(std::move(key));
+    keys.push_back(row_of(parameter));
+  }
+  return keys;
 }
 
 }  // namespace dsj::dsconfig

@@ -54,12 +54,51 @@ void add_switched(std::vector<Key>& keys, const std::string& section, const std:
   add(keys, section, names);
 }
 
-/// A section this engine has; its keys speak when its "enabled" is true.
-void add_working(std::vector<Key>& keys, const std::string& section, const std::string& names,
-                 const std::string& test) {
-  keys.push_back({.path = section, .type = Type::Section, .gate = Gate::Enabled, .test = test});
-  add(keys, section, names, State::Works, {}, test);
+/// A key of a section that works, and its field.
+struct Working {
+  const char* name;
+  Field (*field)(ResolvedConfig&);
+};
+
+Type type_of(const Field& field) {
+  if (std::holds_alternative<bool*>(field)) return Type::Bool;
+  if (std::holds_alternative<double*>(field)) return Type::Float;
+  return std::holds_alternative<std::string*>(field) ? Type::String : Type::Int;
 }
+
+void add_fields(std::vector<Key>& keys, const std::string& section,
+                std::initializer_list<Working> fields, const std::string& test) {
+  ResolvedConfig config;
+  for (const auto& [name, field] : fields)
+    keys.push_back({.path = section + "." + name,
+                    .type = type_of(field(config)),
+                    .field = field,
+                    .test = test});
+}
+
+/// A section this engine has; its keys speak when its "enabled" is true.
+void add_working(std::vector<Key>& keys, const std::string& section,
+                 std::initializer_list<Working> fields, const std::string& test) {
+  keys.push_back({.path = section, .type = Type::Section, .gate = Gate::Enabled, .test = test});
+  add_fields(keys, section, fields, test);
+}
+
+template <auto kMonitor, auto kMember>
+constexpr auto to_monitor = to<&ResolvedConfig::observe, kMonitor, kMember>;
+
+template <auto kMonitor>
+void add_monitor(std::vector<Key>& keys, const char* section) {
+  add_working(keys, section,
+              {{"enabled", to_monitor<kMonitor, &MonitorConfig::enabled>},
+               {"output_path", to_monitor<kMonitor, &MonitorConfig::output_path>},
+               {"job_name", to_monitor<kMonitor, &MonitorConfig::job_name>}},
+              "run_tests:WatchRun.MonitorsWriteEveryStep");
+}
+
+template <auto kMember>
+constexpr auto to_comms = to<&ResolvedConfig::observe, &ObserveConfig::comms, kMember>;
+template <auto kMember>
+constexpr auto to_flops = to<&ResolvedConfig::observe, &ObserveConfig::flops, kMember>;
 
 void add_open(std::vector<Key>& keys, const std::string& section, const std::string& reason,
               Gate gate, State state = State::Unsupported) {
@@ -82,15 +121,15 @@ std::vector<Key> observation_keys() {
   std::vector<Key> keys = {
       {.path = "wall_clock_breakdown",
        .type = Bool,
-       .fallback = false,
+       .field = to<&ResolvedConfig::observe, &ObserveConfig::wall_clock_breakdown>,
        .test = "run_tests:WatchRun.BreakdownsArePrintedEveryStepsPerPrint"},
       {.path = "memory_breakdown",
        .type = Bool,
-       .fallback = false,
+       .field = to<&ResolvedConfig::observe, &ObserveConfig::memory_breakdown>,
        .test = "run_tests:WatchRun.BreakdownsArePrintedEveryStepsPerPrint"},
       {.path = "dump_state",
        .type = Bool,
-       .fallback = false,
+       .field = to<&ResolvedConfig::observe, &ObserveConfig::dump_state>,
        .test = "run_tests:WatchRun.BreakdownsArePrintedEveryStepsPerPrint"},
 
       {.path = "activation_checkpointing", .type = Section, .state = Inert, .reason = own_flag},
@@ -149,22 +188,35 @@ std::vector<Key> observation_keys() {
       "this monitor sends its values to a server; metrics.jsonl, tensorboard and csv_monitor "
       "have "
       "the values of every step";
-  for (const char* monitor : {"tensorboard", "csv_monitor"})
-    add_working(keys, monitor, "enabled:b=false output_path:s=\"\" job_name:s=\"DeepSpeedJobName\"",
-                "run_tests:WatchRun.MonitorsWriteEveryStep");
+  add_monitor<&ObserveConfig::tensorboard>(keys, "tensorboard");
+  add_monitor<&ObserveConfig::csv>(keys, "csv_monitor");
   add_switched(keys, "wandb", no_monitor, "enabled:b=false group:s team:s project:s=\"deepspeed\"");
   add_open(keys, "comet", no_monitor, Gate::Enabled);
+  const char* flops =
+      "observe_tests:Flops.EveryKeyChangesTheReport "
+      "run_tests:WatchRun.FlopsAreProfiledAtTheirStep";
   add_working(keys, "flops_profiler",
-              "enabled:b=false recompute_fwd_factor:f=0.0 profile_step:i=1 module_depth:i=-1 "
-              "top_modules:i=1 detailed:b=true output_file:s",
-              "observe_tests:Flops.EveryKeyChangesTheReport "
-              "run_tests:WatchRun.FlopsAreProfiledAtTheirStep");
-  add_working(keys, "comms_logger", "enabled:b=false prof_all:b=true prof_ops:l=[]",
-              "observe_tests:CommsLog.ProfOpsCountWithoutProfAll "
-              "run_tests:WatchRun.CommunicationIsLogged");
-  add(keys, "comms_logger", "verbose:b=false debug:b=false", Works, {},
-      "observe_tests:CommsLog.VerboseTellsEachCallAndDebugWhatItIsFor "
-      "run_tests:WatchRun.CommunicationIsLogged");
+              {{"enabled", to_flops<&FlopsProfilerConfig::enabled>},
+               {"recompute_fwd_factor", to_flops<&FlopsProfilerConfig::recompute_fwd_factor>},
+               {"profile_step", to_flops<&FlopsProfilerConfig::profile_step>},
+               {"module_depth", to_flops<&FlopsProfilerConfig::module_depth>},
+               {"top_modules", to_flops<&FlopsProfilerConfig::top_modules>},
+               {"detailed", to_flops<&FlopsProfilerConfig::detailed>}},
+              flops);
+  add(keys, "flops_profiler", "output_file:s", Works, {}, flops);
+  const char* operations =
+      "observe_tests:CommsLog.ProfOpsCountWithoutProfAll "
+      "run_tests:WatchRun.CommunicationIsLogged";
+  add_working(keys, "comms_logger",
+              {{"enabled", to_comms<&CommsLoggerConfig::enabled>},
+               {"prof_all", to_comms<&CommsLoggerConfig::prof_all>}},
+              operations);
+  add(keys, "comms_logger", "prof_ops:l=[]", Works, {}, operations);
+  add_fields(keys, "comms_logger",
+             {{"verbose", to_comms<&CommsLoggerConfig::verbose>},
+              {"debug", to_comms<&CommsLoggerConfig::debug>}},
+             "observe_tests:CommsLog.VerboseTellsEachCallAndDebugWhatItIsFor "
+             "run_tests:WatchRun.CommunicationIsLogged");
   return keys;
 }
 

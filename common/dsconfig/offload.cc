@@ -2,15 +2,12 @@
 // which keys go together.
 #include <algorithm>
 
-#include "common/dsconfig/optimizer_states.h"
-#include "common/dsconfig/resolver.h"
+#include "common/dsconfig/parts.h"
 #include "common/text.h"
 
 namespace dsj::dsconfig {
 
 using nlohmann::json;
-using Severity = Finding::Severity;
-
 namespace {
 
 constexpr char kOptimizer[] = "zero_optimization.offload_optimizer.";
@@ -63,117 +60,112 @@ json to_json(const Offload& offload) {
   return object;
 }
 
-OffloadDevice Resolver::offload_device(const std::string& section, const char* old_name) {
+namespace {
+
+OffloadDevice offload_device(const std::string& section, const char* old_name, const Source& in,
+                             Report& out) {
   const std::string old_path = std::string("zero_optimization.") + old_name;
-  const json* named = literal(section + "device");
+  const json* named = in.literal(section + "device");
   OffloadDevice device = OffloadDevice::None;
   if (named != nullptr && *named == "cpu") device = OffloadDevice::Cpu;
   if (named != nullptr && *named == "nvme") device = OffloadDevice::Nvme;
-  if (!boolean(old_path, false)) return device;
+  if (!in.value<bool>(old_path)) return device;
   const std::string now = section.substr(0, section.size() - 1);
-  if (checked_.find(now) != nullptr) {
-    report(Severity::Error, old_path, "given together with " + now + ", which replaces it",
-           "remove it");
+  if (in.checked.find(now) != nullptr) {
+    out.error(old_path, "given together with " + now + ", which replaces it", "remove it");
     return device;
   }
-  report(Severity::Warning, old_path, "the old name of " + now + ", read as {\"device\": \"cpu\"}",
-         "write " + now);
+  out.warning(old_path, "the old name of " + now + ", read as {\"device\": \"cpu\"}",
+              "write " + now);
   return OffloadDevice::Cpu;
 }
 
-std::string Resolver::nvme_path(const std::string& section, OffloadDevice device) {
-  const json* path = literal(section + "nvme_path");
-  const std::string found = path == nullptr ? "" : path->get<std::string>();
+std::string nvme_path(const std::string& section, OffloadDevice device, const Source& in,
+                      Report& out) {
+  const auto found = in.value<std::string>(section + "nvme_path", "");
   if (device == OffloadDevice::Nvme && found.empty())
-    report(Severity::Error, section + "nvme_path", "device is nvme, but no path is given",
-           "name a directory on the disk that takes the swapped state");
+    out.error(section + "nvme_path", "device is nvme, but no path is given",
+              "name a directory on the disk that takes the swapped state");
   return found;
 }
 
-void Resolver::offload_optimizer() {
-  OffloadOptimizer& o = out_.config.offload.optimizer;
+void offload_optimizer(const Source& in, ResolvedConfig& config, Report& out) {
+  OffloadOptimizer& o = config.offload.optimizer;
   const auto at = [](const char* name) { return std::string(kOptimizer) + name; };
-  o.device = offload_device(kOptimizer, "cpu_offload");
-  if (o.device == OffloadDevice::None) return;
-  const int stage = out_.config.zero.stage;
-  if (stage == 0) {  // DeepSpeed 0.19 accepts it silently
-    report(Severity::Warning, at("device"),
-           std::string("\"") + name_of(o.device) + "\" acts at stages 1 to 3; the stage is 0",
-           "set zero_optimization.stage, or remove the section");
+  o.device = offload_device(kOptimizer, "cpu_offload", in, out);
+  const int stage = config.zero.stage;
+  if (o.device != OffloadDevice::None && stage == 0) {  // DeepSpeed 0.19 accepts it silently
+    out.warning(at("device"),
+                std::string("\"") + name_of(o.device) + "\" acts at stages 1 to 3; the stage is 0",
+                "set zero_optimization.stage, or remove the section");
     o.device = OffloadDevice::None;
+  }
+  if (o.device == OffloadDevice::None) {
+    o = {};  // the section has no effect
     return;
   }
-  o.nvme_path = nvme_path(kOptimizer, o.device);
-  o.buffer_count = integer(at("buffer_count"), o.buffer_count);
-  o.pin_memory = boolean(at("pin_memory"), o.pin_memory);
-  o.pipeline_read = boolean(at("pipeline_read"), false);
-  o.pipeline_write = boolean(at("pipeline_write"), false);
-  if (const json* ratio = literal(at("ratio"))) o.ratio = ratio->get<double>();
+  o.nvme_path = nvme_path(kOptimizer, o.device, in, out);
   if (o.ratio < 1 && stage != 3)
-    report(Severity::Error, at("ratio"),
-           "found " + text::number(o.ratio) +
-               ", but a part is offloaded at stage 3 only; the stage is " + std::to_string(stage),
-           "remove it, or set stage 3");
+    out.error(at("ratio"),
+              "found " + text::number(o.ratio) +
+                  ", but a part is offloaded at stage 3 only; the stage is " +
+                  std::to_string(stage),
+              "remove it, or set stage 3");
   // The optimizer holds a tile of the value, of the gradient and of each state.
-  const int64_t needed = 2 + static_cast<int64_t>(states_of(out_.config.optimizer).size());
+  const int64_t needed = 2 + static_cast<int64_t>(states_of(config.optimizer).size());
   if (o.device == OffloadDevice::Nvme && o.buffer_count < needed)
-    report(Severity::Error, at("buffer_count"),
-           "found " + std::to_string(o.buffer_count) + ", this optimizer needs at least " +
-               std::to_string(needed) + ": value, gradient and each state",
-           "write " + std::to_string(needed) + " or more");
+    out.error(at("buffer_count"),
+              "found " + std::to_string(o.buffer_count) + ", this optimizer needs at least " +
+                  std::to_string(needed) + ": value, gradient and each state",
+              "write " + std::to_string(needed) + " or more");
 }
 
-void Resolver::offload_param() {
-  OffloadParam& p = out_.config.offload.param;
+void offload_param(const Source& in, ResolvedConfig& config, Report& out) {
+  OffloadParam& p = config.offload.param;
   const auto at = [](const char* name) { return std::string(kParam) + name; };
-  p.device = offload_device(kParam, "cpu_offload_params");
-  if (p.device == OffloadDevice::None) return;
-  const int stage = out_.config.zero.stage;
-  if (stage != 3) {  // DeepSpeed 0.19 accepts it silently
-    report(Severity::Warning, at("device"),
-           std::string("\"") + name_of(p.device) + "\" acts at stage 3 only; the stage is " +
-               std::to_string(stage),
-           "set stage 3, or remove the section");
+  p.device = offload_device(kParam, "cpu_offload_params", in, out);
+  const int stage = config.zero.stage;
+  if (p.device != OffloadDevice::None && stage != 3) {  // DeepSpeed 0.19 accepts it silently
+    out.warning(at("device"),
+                std::string("\"") + name_of(p.device) + "\" acts at stage 3 only; the stage is " +
+                    std::to_string(stage),
+                "set stage 3, or remove the section");
     p.device = OffloadDevice::None;
+  }
+  if (p.device == OffloadDevice::None) {
+    p = {};
     return;
   }
-  p.nvme_path = nvme_path(kParam, p.device);
-  p.buffer_count = integer(at("buffer_count"), p.buffer_count);
-  p.buffer_size = integer(at("buffer_size"), p.buffer_size);
-  p.max_in_cpu = integer(at("max_in_cpu"), p.max_in_cpu);
-  p.pin_memory = boolean(at("pin_memory"), p.pin_memory);
+  p.nvme_path = nvme_path(kParam, p.device, in, out);
   if (p.device != OffloadDevice::Nvme) return;
   for (const auto& [name, value] :
        {std::pair{"buffer_count", p.buffer_count}, std::pair{"buffer_size", p.buffer_size}})
     if (value < 1)
-      report(Severity::Error, at(name), "found " + std::to_string(value) + ", expected at least 1",
-             "parameters pass through these buffers");
+      out.error(at(name), "found " + std::to_string(value) + ", expected at least 1",
+                "parameters pass through these buffers");
 }
 
-void Resolver::offload() {
-  Offload& offload = out_.config.offload;
-  offload_optimizer();
-  offload_param();
+}  // namespace
+
+void resolve_offload(const Source& in, ResolvedConfig& config, Report& out) {
+  Offload& offload = config.offload;
+  offload_optimizer(in, config, out);
+  offload_param(in, config, out);
   const char* sub_group = "zero_optimization.sub_group_size";
-  offload.sub_group_size = integer(sub_group, offload.sub_group_size);
   if (offload.sub_group_size < 1 && offload.optimizer.device == OffloadDevice::Nvme) {
     offload.sub_group_size = Offload{}.sub_group_size;
-    report(Severity::Warning, sub_group, "0 is read as " + std::to_string(offload.sub_group_size),
-           "write the number of elements to update at a time");
+    out.warning(sub_group, "0 is read as " + std::to_string(offload.sub_group_size),
+                "write the number of elements to update at a time");
   }
   Aio& aio = offload.aio;
-  aio.block_size = integer("aio.block_size", aio.block_size);
-  aio.queue_depth = integer("aio.queue_depth", aio.queue_depth);
   const char* threads = "aio.intra_op_parallelism";
-  const json *now = literal(threads), *before = literal("aio.thread_count");
+  const json *now = in.literal(threads), *before = in.literal("aio.thread_count");
   if (now != nullptr && before != nullptr && *now != *before)
-    report(Severity::Error, threads,
-           "found " + now->dump() + ", and " + before->dump() +
-               " in aio.thread_count, which is its old name",
-           "keep one of the two");
-  aio.thread_count = integer(threads, integer("aio.thread_count", aio.thread_count));
-  aio.single_submit = boolean("aio.single_submit", aio.single_submit);
-  aio.overlap_events = boolean("aio.overlap_events", aio.overlap_events);
+    out.error(threads,
+              "found " + now->dump() + ", and " + before->dump() +
+                  " in aio.thread_count, which is its old name",
+              "keep one of the two");
+  if (now != nullptr) aio.thread_count = now->get<int64_t>();  // it wins over the old name
 }
 
 }  // namespace dsj::dsconfig

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/dsconfig/resolve.h"
+#include "common/dsconfig/resolution.h"
 #include "common/result.h"
 
 namespace dsj::dsconfig {

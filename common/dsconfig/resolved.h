@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "common/dsconfig/offload_config.h"
+#include "common/dsconfig/optimizers.h"
 #include "common/dsconfig/scheduler_config.h"
 
 namespace dsj::dsconfig {
@@ -43,53 +43,6 @@ struct ZeroConfig {
   int64_t max_reuse_distance = 1'000'000'000;       ///< stage 3: not released if used again within
   bool overlap_comm = false;
 };
-
-enum class OptimizerKind {
-  Adam,  ///< Adam and AdamW: decoupled_weight_decay says which
-  Sgd,
-  Adagrad,
-  RMSprop,
-  Lion,
-  Lamb,
-  Adadelta,
-  Adamax,
-  NAdam,
-  RAdam,
-  Asgd,
-  Rprop,
-};
-
-/// The hyper-parameters of all kinds. Each kind reads those of its formula
-/// (engine/optim/optimizer.h). The values here are Adam's defaults; resolve() writes each kind's
-/// own.
-struct OptimizerConfig {
-  OptimizerKind kind = OptimizerKind::Adam;
-  double lr = 1e-3;
-  double beta1 = 0.9, beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0.0;
-  bool decoupled_weight_decay = true;  ///< Adam, NAdam, RAdam; false: L2 in the gradient
-  bool bias_correction = true;         ///< Adam, LAMB
-  bool maximize = false;               ///< torch's optimizers: the gradient is negated
-  double momentum = 0.0;               ///< SGD, RMSprop
-  double dampening = 0.0;              ///< SGD
-  bool nesterov = false;               ///< SGD
-  double alpha = 0.99;                 ///< RMSprop's average; ASGD's power of the step
-  bool centered = false;               ///< RMSprop
-  double rho = 0.9;                    ///< Adadelta
-  double lr_decay = 0.0;               ///< Adagrad
-  double initial_accumulator = 0.0;    ///< Adagrad
-  double momentum_decay = 4e-3;        ///< NAdam
-  double lambd = 1e-4, t0 = 1e6;       ///< ASGD
-  double eta_minus = 0.5, eta_plus = 1.2, step_min = 1e-6, step_max = 50;  ///< Rprop
-  double min_coeff = 0.01, max_coeff = 10.0;                               ///< LAMB
-  bool eps_inside_sqrt = false;                                            ///< LAMB
-};
-
-/// Whether an optimizer has betas. Schedules may cycle the first.
-bool has_betas(OptimizerKind kind);
-/// Its name in ds_config: "AdamW", "SGD", ...
-std::string name_of(const OptimizerConfig& optimizer);
 
 /// When something is done between the steps of a run.
 struct Cadence {
@@ -168,8 +121,5 @@ struct ResolvedConfig {
   EvalConfig eval;
   ObserveConfig observe;
 };
-
-/// For the "resolved" event, the status and dsj plan.
-nlohmann::json to_json(const ResolvedConfig& config);
 
 }  // namespace dsj::dsconfig

@@ -3,104 +3,100 @@
 // numbers of each family: schedule_deepspeed.cc, schedule_torch.cc, schedule_hugging_face.cc.
 #include <algorithm>
 
-#include "common/dsconfig/keys.h"
-#include "common/dsconfig/resolver.h"
+#include "common/dsconfig/parts.h"
 #include "common/dsconfig/scheduler_classes.h"
 #include "common/text.h"
 
 namespace dsj::dsconfig {
 
 using nlohmann::json;
-using Severity = Finding::Severity;
 
-bool Resolver::warmup_asked() const {
-  return args_.warmup_steps.value_or(0) > 0 || args_.warmup_ratio.value_or(0) > 0;
-}
-
-double Resolver::real(const std::string& path, double fallback) const {
-  const json* value = literal(path);
-  return value == nullptr ? fallback : value->get<double>();
-}
+namespace {
 
 /// What would be a TypeError in Python: unknown parameters, and missing ones.
-bool Resolver::scheduler_params(const SchedulerClass& found) {
+bool scheduler_params(const SchedulerClass& found, const Source& in, Report& out) {
   const auto at = [](const std::string& name) { return "scheduler.params." + name; };
   bool good = true;
-  if (const json* params = checked_.find("scheduler.params")) {
+  if (const json* params = in.checked.find("scheduler.params")) {
     for (const auto& [name, value] : params->items()) {
       if (std::ranges::find(found.params, name) != found.params.end()) continue;
       const std::string hint = text::did_you_mean(name, found.params);
-      report(Severity::Error, at(name), found.name + " has no parameter \"" + name + "\"",
-             hint.empty() ? "remove it" : hint);
+      out.error(at(name), found.name + " has no parameter \"" + name + "\"",
+                hint.empty() ? "remove it" : hint);
       good = false;
     }
   }
   for (const std::string& name : found.required) {
-    if (literal(at(name)) != nullptr) continue;
-    report(Severity::Error, at(name), found.name + " needs " + name);
+    if (in.literal(at(name)) != nullptr) continue;
+    out.error(at(name), found.name + " needs " + name);
     good = false;
   }
   return good;
 }
 
-bool Resolver::cycled_momentum(const std::string& schedule, bool wanted) {
-  using enum OptimizerKind;
-  const OptimizerConfig& optimizer = out_.config.optimizer;
-  if (wanted && optimizer.kind == NAdam) {
-    report(Severity::Unsupported, "scheduler.params.cycle_momentum",
-           "NAdam's product of momenta with a momentum that " + schedule + " changes is not built",
-           "set cycle_momentum to false");
+void unsaid_scheduler(const Length& length, ResolvedConfig& config, Report& out) {
+  SchedulerConfig& scheduler = config.scheduler;
+  scheduler.max_lr = config.optimizer.lr;
+  scheduler.total_steps = length.total_steps.value_or(0);
+  if (length.warmup_asked && length.total_steps) {
+    scheduler.type = "WarmupDecayLR";
+    scheduler.warmup_steps = length.warmup_steps.value_or(0);
+    out.origin("scheduler.type", scheduler.type, "warm-up was asked for and no schedule named");
+    out.origin("scheduler.warmup_steps", std::to_string(scheduler.warmup_steps),
+               length.warmup_origin);
+    return;
+  }
+  if (length.warmup_asked) out.incomplete();  // decided once the steps are known
+  out.origin("scheduler.type", "constant", kDeepSpeedDefault);
+}
+
+}  // namespace
+
+bool cycles_momentum(const std::string& schedule, bool wanted, const OptimizerConfig& optimizer,
+                     Report& out) {
+  const Optimizer& known = descriptor_of(optimizer.kind);
+  if (wanted && known.momentum_product) {
+    out.unsupported("scheduler.params.cycle_momentum",
+                    std::string(known.name) + "'s product of momenta with a momentum that " +
+                        schedule + " changes is not built",
+                    "set cycle_momentum to false");
     return false;
   }
   return wanted;
 }
 
-void Resolver::unsaid_scheduler() {
-  SchedulerConfig& scheduler = out_.config.scheduler;
-  scheduler.max_lr = out_.config.optimizer.lr;
-  scheduler.total_steps = total_steps_.value_or(0);
-  if (warmup_asked() && total_steps_) {
-    scheduler.type = "WarmupDecayLR";
-    scheduler.warmup_steps = warmup_steps().value_or(0);
-    origin("scheduler.type", scheduler.type, "warm-up was asked for and no schedule named");
-    origin("scheduler.warmup_steps", std::to_string(scheduler.warmup_steps), warmup_origin());
-    return;
-  }
-  if (warmup_asked()) incomplete_ = true;  // decided once the steps are known
-  origin("scheduler.type", "constant", kDeepSpeedDefault);
-}
-
-void Resolver::scheduler() {
-  const bool has_section = checked_.find("scheduler") != nullptr;
-  const json* type = literal("scheduler.type");
+void resolve_scheduler(const Source& in, const Length& length, ResolvedConfig& config,
+                       Report& out) {
+  const bool has_section = in.checked.find("scheduler") != nullptr;
+  const json* type = in.literal("scheduler.type");
   if (type == nullptr) {
     if (has_section)
-      report(Severity::Warning, "scheduler", "no effect: the section names no schedule",
-             "add \"type\", for example \"WarmupLR\"");
-    if (args_.lr_scheduler_type)
-      hugging_face_scheduler(*args_.lr_scheduler_type);
+      out.warning("scheduler", "no effect: the section names no schedule",
+                  "add \"type\", for example \"WarmupLR\"");
+    if (in.args.lr_scheduler_type)
+      resolve_hugging_face_schedule(*in.args.lr_scheduler_type, in, length, config, out);
     else
-      unsaid_scheduler();
+      unsaid_scheduler(length, config, out);
     return;
   }
   const std::string name = type->get<std::string>();
   if (const SchedulerClass* found = scheduler_class(name)) {
-    out_.config.scheduler.type = name;
-    if (scheduler_params(*found)) {
+    config.scheduler.type = name;
+    if (scheduler_params(*found, in, out)) {
       if (found->deepspeed)
-        deepspeed_scheduler(name);
+        resolve_deepspeed_schedule(in, length, config, out);
       else
-        torch_scheduler(name);
+        resolve_torch_schedule(in, length, config, out);
     }
   } else if (const std::string reason = scheduler_refusal(name); !reason.empty()) {
-    report(Severity::Unsupported, "scheduler.type", "\"" + name + "\" is not built", reason);
+    out.unsupported("scheduler.type", "\"" + name + "\" is not built", reason);
   } else {
-    report(Severity::Error, "scheduler.type", "\"" + name + "\" is not a schedule",
-           text::did_you_mean(name, scheduler_names()));
+    out.error("scheduler.type", "\"" + name + "\" is not a schedule",
+              text::did_you_mean(name, scheduler_names()));
   }
-  if (args_.lr_scheduler_type)
-    report(Severity::Warning, "training.lrSchedulerType",
-           "no effect: ds_config's scheduler, " + name + ", is used", "remove one of the two");
+  if (in.args.lr_scheduler_type)
+    out.warning("training.lrSchedulerType",
+                "no effect: ds_config's scheduler, " + name + ", is used", "remove one of the two");
 }
 
 }  // namespace dsj::dsconfig

@@ -1,13 +1,12 @@
 // lrSchedulerType and lrSchedulerKwargs: the schedules of transformers.
 #include <algorithm>
 
-#include "common/dsconfig/resolver.h"
+#include "common/dsconfig/parts.h"
 #include "common/text.h"
 
 namespace dsj::dsconfig {
 
 using nlohmann::json;
-using Severity = Finding::Severity;
 
 namespace {
 
@@ -43,19 +42,20 @@ const std::vector<std::pair<std::string, std::string>>& refusals() {
   return table;
 }
 
-}  // namespace
-
 /// The keyword arguments, with the type's own defaults.
-void Resolver::hugging_face_kwargs(const std::string& type, const std::vector<std::string>& known) {
-  SchedulerConfig& scheduler = out_.config.scheduler;
+void keyword_arguments(const HuggingFaceType& type_and_kwargs, const Source& in,
+                       ResolvedConfig& config, Report& out) {
+  const std::string type = type_and_kwargs.name;
+  const auto& known = type_and_kwargs.kwargs;
+  SchedulerConfig& scheduler = config.scheduler;
   HuggingFaceScheduleConfig& hf = scheduler.hugging_face;
-  const json kwargs = args_.lr_scheduler_kwargs.value_or(json::object());
+  const json kwargs = in.args.lr_scheduler_kwargs.value_or(json::object());
   const auto at = [](const std::string& name) { return "training.lrSchedulerKwargs." + name; };
   for (const auto& [name, value] : kwargs.items()) {
     if (std::ranges::find(known, name) != known.end()) continue;
     const std::string hint = text::did_you_mean(name, known);
-    report(Severity::Error, at(name), "\"" + type + "\" has no argument \"" + name + "\"",
-           hint.empty() ? "remove it" : hint);
+    out.error(at(name), "\"" + type + "\" has no argument \"" + name + "\"",
+              hint.empty() ? "remove it" : hint);
   }
   const auto number = [&](const char* name) -> std::optional<double> {
     const auto found = kwargs.find(name);
@@ -63,7 +63,7 @@ void Resolver::hugging_face_kwargs(const std::string& type, const std::vector<st
     if (found->is_number()) return found->get<double>();
     if (found->is_string())
       if (const auto read = text::parse_double(found->get<std::string>())) return read;
-    report(Severity::Error, at(name), "found " + found->dump() + ", expected a number");
+    out.error(at(name), "found " + found->dump() + ", expected a number");
     return std::nullopt;
   };
   const auto shape = [&](const char* name, Shape fallback) {
@@ -72,24 +72,22 @@ void Resolver::hugging_face_kwargs(const std::string& type, const std::vector<st
     if (*found == "linear") return Shape::Linear;
     if (*found == "cosine") return Shape::Cosine;
     if (*found == "1-sqrt") return Shape::OneMinusSqrt;
-    report(Severity::Error, at(name),
-           "found " + found->dump() + ", expected linear, cosine or 1-sqrt");
+    out.error(at(name), "found " + found->dump() + ", expected linear, cosine or 1-sqrt");
     return fallback;
   };
-  const double base = out_.config.optimizer.lr;
+  const double base = config.optimizer.lr;
   hf.num_cycles = number("num_cycles").value_or(type == "cosine_with_restarts" ? 1 : 0.5);
   hf.power = number("power").value_or(hf.power);
   hf.end_lr = number("lr_end").value_or(hf.end_lr);
   if (type == "polynomial" && !(base > hf.end_lr))
-    report(Severity::Error, at("lr_end"),
-           "lr_end must be below the learning rate, " + text::number(base));
+    out.error(at("lr_end"), "lr_end must be below the learning rate, " + text::number(base));
   hf.timescale =
       static_cast<int64_t>(number("timescale")
                                .value_or(static_cast<double>(
                                    scheduler.warmup_steps > 0 ? scheduler.warmup_steps : 10000)));
   const auto min_lr = number("min_lr"), rate = number("min_lr_rate");
   if (type.ends_with("with_min_lr") && min_lr.has_value() == rate.has_value())
-    report(Severity::Error, at("min_lr"), "\"" + type + "\" needs either min_lr or min_lr_rate");
+    out.error(at("min_lr"), "\"" + type + "\" needs either min_lr or min_lr_rate");
   hf.min_lr_rate = rate.value_or(min_lr && base > 0 ? *min_lr / base : 0);
   hf.warmup_lr_rate = number("warmup_lr_rate");
   if (type != "warmup_stable_decay") return;
@@ -97,19 +95,21 @@ void Resolver::hugging_face_kwargs(const std::string& type, const std::vector<st
   hf.warmup_shape = shape("warmup_type", Shape::Linear);
   hf.decay_shape = shape("decay_type", Shape::Cosine);
   const auto decay = number("num_decay_steps"), stable = number("num_stable_steps");
-  if (!decay) report(Severity::Error, at("num_decay_steps"), "\"" + type + "\" needs it");
+  if (!decay) out.error(at("num_decay_steps"), "\"" + type + "\" needs it");
   hf.decay_steps = static_cast<int64_t>(decay.value_or(0));
   hf.stable_steps = stable ? static_cast<int64_t>(*stable)
                            : scheduler.total_steps - scheduler.warmup_steps - hf.decay_steps;
 }
 
-void Resolver::hugging_face_scheduler(const std::string& type) {
-  SchedulerConfig& scheduler = out_.config.scheduler;
-  scheduler.max_lr = out_.config.optimizer.lr;
+}  // namespace
+
+void resolve_hugging_face_schedule(const std::string& type, const Source& in, const Length& length,
+                                   ResolvedConfig& config, Report& out) {
+  SchedulerConfig& scheduler = config.scheduler;
+  scheduler.max_lr = config.optimizer.lr;
   for (const auto& [name, reason] : refusals()) {
     if (name != type) continue;
-    report(Severity::Unsupported, "training.lrSchedulerType", "\"" + type + "\" is not built",
-           reason);
+    out.unsupported("training.lrSchedulerType", "\"" + type + "\" is not built", reason);
     return;
   }
   const auto found = std::ranges::find(types(), type, &HuggingFaceType::name);
@@ -117,25 +117,25 @@ void Resolver::hugging_face_scheduler(const std::string& type) {
     std::vector<std::string> all;
     for (const auto& one : types()) all.push_back(one.name);
     for (const auto& [name, reason] : refusals()) all.push_back(name);
-    report(Severity::Error, "training.lrSchedulerType", "\"" + type + "\" is not a schedule",
-           text::did_you_mean(type, all));
+    out.error("training.lrSchedulerType", "\"" + type + "\" is not a schedule",
+              text::did_you_mean(type, all));
     return;
   }
   scheduler.type = type;
   scheduler.log_warmup = false;
-  scheduler.total_steps = total_steps_.value_or(0);
-  origin("scheduler.type", type, "training.lrSchedulerType");
+  scheduler.total_steps = length.total_steps.value_or(0);
+  out.origin("scheduler.type", type, "training.lrSchedulerType");
   if (type == "constant") {
-    if (warmup_asked())
-      report(Severity::Warning, "training.lrSchedulerType",
-             "no effect: warm-up with the schedule \"constant\"", "use constant_with_warmup");
+    if (length.warmup_asked)
+      out.warning("training.lrSchedulerType", "no effect: warm-up with the schedule \"constant\"",
+                  "use constant_with_warmup");
   } else {
-    const auto steps = warmup_steps();
-    if (!steps) incomplete_ = true;
+    const auto& steps = length.warmup_steps;
+    if (!steps) out.incomplete();
     scheduler.warmup_steps = steps.value_or(0);
-    if (steps) origin("scheduler.warmup_steps", std::to_string(*steps), warmup_origin());
+    if (steps) out.origin("scheduler.warmup_steps", std::to_string(*steps), length.warmup_origin);
   }
-  hugging_face_kwargs(type, found->kwargs);
+  keyword_arguments(*found, in, config, out);
 }
 
 }  // namespace dsj::dsconfig

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "common/dsconfig/keys.h"
-
 namespace dsj::dsconfig {
 namespace {
 
@@ -81,11 +79,6 @@ std::string scheduler_refusal(const std::string& type) {
   for (const auto& [name, reason] : refusals())
     if (name == type) return reason;
   return "";
-}
-
-Support scheduler_support(const std::string& type) {
-  if (scheduler_class(type) != nullptr) return Support::Here;
-  return scheduler_refusal(type).empty() ? Support::Unknown : Support::Elsewhere;
 }
 
 const std::vector<std::string>& scheduler_names() {

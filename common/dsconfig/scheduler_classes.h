@@ -18,5 +18,7 @@ struct SchedulerClass {
 const SchedulerClass* scheduler_class(const std::string& type);
 /// Why a known schedule is not built; "": it is built, or unknown.
 std::string scheduler_refusal(const std::string& type);
+/// Every name, built or refused.
+const std::vector<std::string>& scheduler_names();
 
 }  // namespace dsj::dsconfig

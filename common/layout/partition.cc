@@ -30,7 +30,7 @@ FlatLayout::FlatLayout(std::string name, const std::vector<Parameter>& parameter
   // Chunks of equal size, not full ones and a rest: every collective moves as much.
   const int64_t unit = world * kAlign;
   const int64_t limit = std::max(chunk_limit / unit * unit, unit);
-  const int64_t count = (end + limit - 1) / limit;
+  const int64_t count = end / limit + (end % limit != 0);
   const int64_t size = round_up((end + count - 1) / count, unit);
   for (int64_t offset = 0; offset < end; offset += size) {
     const int64_t numel = round_up(std::min(size, end - offset), unit);

@@ -100,7 +100,7 @@ struct FlatPlan {
 
 struct FlatPlanOptions {
   int shard_world = 1;                ///< 1: nothing is sharded (stage 0)
-  int64_t chunk_limit = 500'000'000;  ///< elements
+  int64_t chunk_limit = INT64_MAX;    ///< elements of a collective
   int64_t persistence_threshold = 0;  ///< elements; parameters up to this stay whole; 0: none
   /// Cap on their sum (elements), taken in registration order.
   int64_t model_persistence_threshold = INT64_MAX;

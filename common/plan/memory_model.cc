@@ -4,7 +4,6 @@
 #include <deque>
 #include <set>
 
-#include "common/dsconfig/optimizer_states.h"
 #include "common/plan/activation_model.h"
 #include "common/plan/zero_plan.h"
 

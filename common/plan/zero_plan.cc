@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "common/dsconfig/optimizer_states.h"
-
 namespace dsj::plan {
 
 using dsconfig::OffloadDevice;

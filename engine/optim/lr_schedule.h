@@ -1,6 +1,6 @@
 // Learning-rate schedules as pure functions of the steps done: no state to save. The trainer calls
-// rates_at() before every optimizer step. A step that is skipped (overflow) does not count. The
-// resolver refuses schedules that follow a metric or take Python objects.
+// rates_at() before every optimizer step. A step that is skipped (overflow) does not count.
+// resolve() refuses schedules that follow a metric or take Python objects.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ namespace dsj::optim {
 ///   StepLR, MultiStepLR, ConstantLR, LinearLR, ExponentialLR, PolynomialLR, CosineAnnealingLR,
 ///   CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
 ///
-/// The resolver lets no other type through, and steps_done is never negative (DSJ_CHECK).
+/// resolve() lets no other type through, and steps_done is never negative (DSJ_CHECK).
 double learning_rate(const dsconfig::SchedulerConfig& config, double base_lr, int64_t steps_done);
 
 /// The same rate, with the rate of the step before, and with the momentum that OneCycle, CyclicLR

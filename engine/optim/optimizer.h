@@ -1,25 +1,41 @@
-// Optimizers as data: what each keeps per element, and the numbers of one update. The host computes
-// the numbers from the update count, the rate and the momentum; engine/zero/update applies them to
-// tensors. Pure, torch-free. Formulas: PyTorch 2.11's torch.optim; DeepSpeed 0.19's Lion and LAMB.
-// Tested by: tests/engine/zero/optimizers_oracle_test.cc
+// The rules: the numbers of one update of each kind of optimizer. The host computes them from the
+// update count, the rate and the momentum; engine/zero/update applies them to tensors. What else an
+// optimizer is stands in its descriptor (common/dsconfig/optimizers.h). Pure, torch-free. Formulas:
+// PyTorch 2.11's torch.optim; DeepSpeed 0.19's Lion and LAMB.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <variant>
 
-#include "common/dsconfig/optimizer_states.h"
-#include "common/dsconfig/resolved.h"
+#include "common/dsconfig/optimizers.h"
 
 namespace dsj::optim {
 
+using dsconfig::OptimizerConfig;
+using dsconfig::OptimizerKind;
 using dsconfig::states_of;
 using dsconfig::StateSpec;
-/// Whether an update needs sums over whole parameters first (LAMB's norms).
-bool needs_parameter_norms(const dsconfig::OptimizerConfig& config);
+
+/// What a rule is made of.
+struct RuleInput {
+  const OptimizerConfig& config;
+  double lr, previous_lr;  ///< Rates
+  double beta1, beta2;     ///< the config's, or the schedule's
+  double momentum;         ///< the config's, or the schedule's
+  int64_t updates;         ///< applied before this one
+
+  /// t: this update's number, from 1.
+  double t() const { return static_cast<double>(updates + 1); }
+  /// 1 - beta^t, or 1 without bias correction.
+  double correction1() const { return config.bias_correction ? 1 - std::pow(beta1, t()) : 1; }
+  double correction2() const { return config.bias_correction ? 1 - std::pow(beta2, t()) : 1; }
+};
 
 // ---- the rules. p: parameter, g: gradient, t: the update's number, from 1. Weight decay is
-// g += weight_decay * p, unless the rule is `decoupled` or says otherwise.
+// g += weight_decay * p, unless the rule is `decoupled` or says otherwise. of() makes the rule of
+// the descriptors with its kind; the descriptor's states are named as below.
 
 /// m += (1-beta1)(g - m)
 /// v = beta2 v + (1-beta2) g^2
@@ -29,6 +45,19 @@ struct AdamRule {
   double lr, beta1, beta2, eps, weight_decay;
   bool decoupled;
   double correction1, correction2;  ///< 1 - beta^t, or 1 without bias correction
+
+  static constexpr OptimizerKind kKind = OptimizerKind::Adam;
+  static AdamRule of(const RuleInput& in) {
+    const OptimizerConfig& c = in.config;
+    return {in.lr,
+            in.beta1,
+            in.beta2,
+            c.eps,
+            c.weight_decay,
+            c.decoupled_weight_decay,
+            in.correction1(),
+            in.correction2()};
+  }
 };
 
 /// b = momentum b + (1-dampening) g; the first update: b = g
@@ -37,6 +66,12 @@ struct AdamRule {
 struct SgdRule {
   double lr, momentum, dampening, weight_decay;
   bool nesterov;
+
+  static constexpr OptimizerKind kKind = OptimizerKind::Sgd;
+  static SgdRule of(const RuleInput& in) {
+    const OptimizerConfig& c = in.config;
+    return {in.lr, in.momentum, c.dampening, c.weight_decay, c.nesterov};
+  }
 };
 
 /// s += g^2
@@ -44,6 +79,12 @@ struct SgdRule {
 /// State: sum s.
 struct AdagradRule {
   double lr, eps, weight_decay;
+
+  static constexpr OptimizerKind kKind = OptimizerKind::Adagrad;
+  static AdagradRule of(const RuleInput& in) {
+    const OptimizerConfig& c = in.config;
+    return {in.lr / (1 + (in.t() - 1) * c.lr_decay), c.eps, c.weight_decay};
+  }
 };
 
 /// s = alpha s + (1-alpha) g^2
@@ -53,6 +94,12 @@ struct AdagradRule {
 struct RMSpropRule {
   double lr, alpha, eps, weight_decay, momentum;
   bool centered;
+
+  static constexpr OptimizerKind kKind = OptimizerKind::RMSprop;
+  static RMSpropRule of(const RuleInput& in) {
+    const OptimizerConfig& c = in.config;
+    return {in.lr, c.alpha, c.eps, c.weight_decay, in.momentum, c.centered};
+  }
 };
 
 /// c = beta1 m + (1-beta1) g
@@ -61,6 +108,11 @@ struct RMSpropRule {
 /// State: exp_avg m.
 struct LionRule {
   double lr, beta1, beta2, weight_decay;
+
+  static constexpr OptimizerKind kKind = OptimizerKind::Lion;
+  static LionRule of(const RuleInput& in) {
+    return {in.lr, in.beta1, in.beta2, in.config.weight_decay};
+  }
 };
 
 /// m, v as Adam's
@@ -70,6 +122,19 @@ struct LionRule {
 struct LambRule {
   double lr, beta1, beta2, eps, weight_decay, min_coeff, max_coeff;
   bool eps_inside_sqrt;
+
+  static constexpr OptimizerKind kKind = OptimizerKind::Lamb;
+  static LambRule of(const RuleInput& in) {
+    const OptimizerConfig& c = in.config;
+    return {in.lr * std::sqrt(in.correction2()) / in.correction1(),
+            in.beta1,
+            in.beta2,
+            c.eps,
+            c.weight_decay,
+            c.min_coeff,
+            c.max_coeff,
+            c.eps_inside_sqrt};
+  }
 };
 
 /// s = rho s + (1-rho) g^2
@@ -79,6 +144,12 @@ struct LambRule {
 /// States: square_avg s, acc_delta a.
 struct AdadeltaRule {
   double lr, rho, eps, weight_decay;
+
+  static constexpr OptimizerKind kKind = OptimizerKind::Adadelta;
+  static AdadeltaRule of(const RuleInput& in) {
+    const OptimizerConfig& c = in.config;
+    return {in.lr, c.rho, c.eps, c.weight_decay};
+  }
 };
 
 /// m += (1-beta1)(g - m)
@@ -87,6 +158,12 @@ struct AdadeltaRule {
 /// States: exp_avg m, exp_inf n.
 struct AdamaxRule {
   double lr, beta1, beta2, eps, weight_decay;
+
+  static constexpr OptimizerKind kKind = OptimizerKind::Adamax;
+  static AdamaxRule of(const RuleInput& in) {
+    const OptimizerConfig& c = in.config;
+    return {in.lr / (1 - std::pow(in.beta1, in.t())), in.beta1, in.beta2, c.eps, c.weight_decay};
+  }
 };
 
 /// mu_t = beta1 (1 - 0.5 * 0.96^(t momentum_decay)), M_t = mu_1 ... mu_t
@@ -98,6 +175,9 @@ struct NAdamRule {
   double beta1, beta2, eps, weight_decay;
   bool decoupled;
   double lr, correction2, grad_factor, moment_factor;
+
+  static constexpr OptimizerKind kKind = OptimizerKind::NAdam;
+  static NAdamRule of(const RuleInput& in);
 };
 
 /// m, v as Adam's
@@ -110,6 +190,9 @@ struct RAdamRule {
   bool decoupled;
   double step;
   bool adaptive;
+
+  static constexpr OptimizerKind kKind = OptimizerKind::RAdam;
+  static RAdamRule of(const RuleInput& in);
 };
 
 /// p = p (1 - lambd eta) - eta g
@@ -117,6 +200,9 @@ struct RAdamRule {
 /// State: ax, the average.
 struct AsgdRule {
   double eta, mu, lambd, weight_decay;
+
+  static constexpr OptimizerKind kKind = OptimizerKind::Asgd;
+  static AsgdRule of(const RuleInput& in);
 };
 
 /// s *= eta_plus, eta_minus or 1, by the sign of g*prev, clamped to [step_min, step_max]
@@ -125,6 +211,12 @@ struct AsgdRule {
 /// No weight decay. States: prev, step_size s (lr before the first update).
 struct RpropRule {
   double lr, eta_minus, eta_plus, step_min, step_max;
+
+  static constexpr OptimizerKind kKind = OptimizerKind::Rprop;
+  static RpropRule of(const RuleInput& in) {
+    const OptimizerConfig& c = in.config;
+    return {in.lr, c.eta_minus, c.eta_plus, c.step_min, c.step_max};
+  }
 };
 
 using Rule = std::variant<AdamRule, SgdRule, AdagradRule, RMSpropRule, LionRule, LambRule,
@@ -133,8 +225,9 @@ using Rule = std::variant<AdamRule, SgdRule, AdagradRule, RMSpropRule, LionRule,
 /// The numbers of one optimizer update; the same for every element.
 struct Update {
   Rule rule;
-  double grad_scale = 1;  ///< on the gradient: averaging, loss scale, clipping, maximize
-  bool first = false;     ///< update number 1
+  double grad_scale = 1;        ///< on the gradient: averaging, loss scale, clipping, maximize
+  bool first = false;           ///< update number 1
+  bool parameter_sums = false;  ///< it needs sums over whole parameters first (the descriptor's)
 };
 
 /// The rates of a step, from rates_at() in lr_schedule.h.
@@ -146,7 +239,7 @@ struct Rates {
 };
 
 /// `updates`: how many were applied before this one. Pure.
-Update make_update(const dsconfig::OptimizerConfig& config, const Rates& rates, int64_t updates,
+Update make_update(const OptimizerConfig& config, const Rates& rates, int64_t updates,
                    double grad_scale);
 
 /// LAMB's trust coefficient: ||p|| / ||u||, clamped; 1 if either norm is 0. Takes the sums of

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "common/contract.h"
+#include "common/dsconfig/resolved_json.h"
 #include "common/files/posix_files.h"
 #include "common/log.h"
 #include "common/metrics.h"

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/contract.h"
+#include "common/dsconfig/resolved_json.h"
 #include "common/log.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/observe/flops.h"

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "common/dsconfig/reader.h"
+#include "common/dsconfig/resolve.h"
 #include "tests/common/dsconfig/shared_files.h"
 
 namespace dsj::dsconfig {

@@ -6,6 +6,8 @@
 #include <set>
 
 #include "common/dsconfig/keys.h"
+#include "common/dsconfig/resolve.h"
+#include "common/dsconfig/resolved_json.h"
 
 namespace dsj::dsconfig {
 namespace {

@@ -34,6 +34,19 @@ TEST(KeyTable, ThePageIsTheTable) {
   EXPECT_TRUE(committed.str() == *page) << "docs/ds_config.md is not the table: run `make docs`";
 }
 
+/// A default stands in one place: in the field. The few rows that print it otherwise have it again.
+TEST(KeyTable, AFieldHasTheDefaultOfItsRow) {
+  ResolvedConfig config;
+  int fields = 0;
+  for (const Key& key : all_keys()) {
+    if (key.field == nullptr) continue;
+    ++fields;
+    std::visit([&](const auto* field) { EXPECT_EQ(key.fallback, nlohmann::json(*field)); },
+               key.field(config));
+  }
+  EXPECT_GT(fields, 60);
+}
+
 TEST(KeyTable, TheJsonHasEveryKeyAndItsCount) {
   const auto table = key_table_json();
   ASSERT_TRUE(table);

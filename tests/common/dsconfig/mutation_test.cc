@@ -11,6 +11,8 @@
 
 #include "common/dsconfig/keys.h"
 #include "common/dsconfig/reader.h"
+#include "common/dsconfig/resolve.h"
+#include "common/dsconfig/resolved_json.h"
 #include "common/text.h"
 #include "tests/common/dsconfig/shared_files.h"
 #include "test_paths.h"

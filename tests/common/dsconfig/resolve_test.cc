@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/dsconfig/resolved_json.h"
+
 namespace dsj::dsconfig {
 namespace {
 

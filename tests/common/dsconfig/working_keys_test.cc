@@ -7,6 +7,7 @@
 
 #include "common/dsconfig/keys.h"
 #include "common/dsconfig/resolve.h"
+#include "common/dsconfig/resolved_json.h"
 
 namespace dsj::dsconfig {
 namespace {

@@ -38,19 +38,24 @@ struct Tensors {
 std::vector<OptimizerConfig> every_kind() {
   const OptimizerConfig base{.lr = 0.01, .beta2 = 0.95, .weight_decay = 0.1};
   std::vector<OptimizerConfig> configs;
-  for (int kind = 0; kind <= static_cast<int>(OptimizerKind::Rprop); ++kind) {
-    configs.push_back(base);
-    configs.back().kind = static_cast<OptimizerKind>(kind);
-    if (configs.back().kind == OptimizerKind::Sgd) configs.back().momentum = 0.9;
-    if (configs.back().kind == OptimizerKind::RMSprop) configs.back().centered = true;
-    if (configs.back().kind == OptimizerKind::Adadelta) configs.back().eps = 1e-6;
+  for (const dsconfig::Optimizer& one : dsconfig::kOptimizers) {
+    if (!one.refusal.empty()) continue;
+    OptimizerConfig config = base;
+    config.kind = one.defaults.kind;
+    config.eps = one.defaults.eps;
+    if (config.kind == OptimizerKind::Sgd) config.momentum = 0.9;
+    if (config.kind == OptimizerKind::RMSprop) config.centered = true;
+    configs.push_back(config);
+    if (one.name == "Adam") configs.back().decoupled_weight_decay = false;
+    if (config.kind == OptimizerKind::Lamb) config.eps_inside_sqrt = true;
+    if (config.kind == OptimizerKind::Lamb) configs.push_back(config);
+    if (config.kind != OptimizerKind::Sgd) continue;
+    config.nesterov = true;
+    configs.push_back(config);
+    config.nesterov = false;
+    config.momentum = 0;
+    configs.push_back(config);
   }
-  auto l2 = configs[0], nesterov = configs[1], plain = configs[1], inside = configs[5];
-  l2.decoupled_weight_decay = false;
-  nesterov.nesterov = true;
-  plain.momentum = 0;
-  inside.eps_inside_sqrt = true;
-  configs.insert(configs.end(), {l2, nesterov, plain, inside});
   return configs;
 }
 
@@ -59,10 +64,10 @@ void run(const OptimizerConfig& config, const Tensors& t, int steps) {
     const auto update = optim::make_update(config, {.lr = config.lr, .previous_lr = config.lr},
                                            step, /*grad_scale=*/0.25);
     at::Tensor coefficient;
-    if (const auto* rule = std::get_if<optim::LambRule>(&update.rule)) {
+    if (update.parameter_sums) {
       const at::Tensor sums = at::zeros({1, 2}, at::kDouble);
       lamb_moments(update, t.span(), sums.select(0, 0));
-      coefficient = lamb_coefficients(*rule, sums);
+      coefficient = lamb_coefficients(std::get<optim::LambRule>(update.rule), sums);
     }
     update_span(update, t.span(), coefficient);
   }

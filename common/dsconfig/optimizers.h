@@ -1,0 +1,332 @@
+// The optimizers: one descriptor each, with all that the rooms need to know about it. ds_config's
+// reader takes names, parameters and defaults from it, the key table its rows, the engine, its
+// checkpoints and `dsj plan` the states. A new optimizer is a kind and a descriptor here, a rule
+// with the same kind in engine/optim/optimizer.h, and the rule's tensor form in
+// engine/zero/update_reference.cc. Plain data, by the constructors of torch 2.11 and
+// DeepSpeed 0.19.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace dsj::dsconfig {
+
+/// The formula (engine/optim/optimizer.h).
+enum class OptimizerKind {
+  Adam,  ///< Adam and AdamW: decoupled_weight_decay says which
+  Sgd,
+  Adagrad,
+  RMSprop,
+  Lion,
+  Lamb,
+  Adadelta,
+  Adamax,
+  NAdam,
+  RAdam,
+  Asgd,
+  Rprop,
+};
+
+/// The hyper-parameters of all kinds. Each kind reads those of its formula. The values here are
+/// Adam's defaults; a descriptor has its own.
+struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::Adam;
+  double lr = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.0;
+  bool decoupled_weight_decay = true;  ///< Adam, NAdam, RAdam; false: L2 in the gradient
+  bool bias_correction = true;         ///< Adam, LAMB
+  bool maximize = false;               ///< torch's optimizers: the gradient is negated
+  double momentum = 0.0;               ///< SGD, RMSprop
+  double dampening = 0.0;              ///< SGD
+  bool nesterov = false;               ///< SGD
+  double alpha = 0.99;                 ///< RMSprop's average; ASGD's power of the step
+  bool centered = false;               ///< RMSprop
+  double rho = 0.9;                    ///< Adadelta
+  double lr_decay = 0.0;               ///< Adagrad
+  double initial_accumulator = 0.0;    ///< Adagrad
+  double momentum_decay = 4e-3;        ///< NAdam
+  double lambd = 1e-4, t0 = 1e6;       ///< ASGD
+  double eta_minus = 0.5, eta_plus = 1.2, step_min = 1e-6, step_max = 50;  ///< Rprop
+  double min_coeff = 0.01, max_coeff = 10.0;                               ///< LAMB
+  bool eps_inside_sqrt = false;                                            ///< LAMB
+};
+
+// ---- parameters ---------------------------------------------------------------------------------
+
+/// A parameter that is a list of two numbers.
+struct PairField {
+  double OptimizerConfig::*first;
+  double OptimizerConfig::*second;
+  bool (*holds)(double first, double second);
+  const char* expected;   ///< what `holds` asks for, in words
+  const char* hint = "";  ///< an example
+};
+
+/// One parameter of a formula: where its value goes, and its row in the key table. A default is the
+/// descriptor's; the table shows that of the first optimizer that takes the parameter.
+struct OptimizerParameter {
+  std::string_view name;  ///< in optimizer.params
+  std::variant<double OptimizerConfig::*, bool OptimizerConfig::*, PairField> field;
+  double min = -1.7e308, max = 1.7e308;  ///< numbers, inclusive
+  std::string_view auto_rule = {};       ///< Hugging Face's rule for "auto"
+  std::string_view alias = {};           ///< another name in optimizer.params
+  std::string_view shown = {};           ///< its name in the resolved config, where that differs
+  std::string_view test = "zero_tests:OptimizersOracle.EqualTorchOver50Steps";  ///< Key::test
+};
+
+inline constexpr char kOptimizerKeyTests[] =
+    "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
+    "train_tests:EngineKeys.OptimizerKeysMoveTheWeightsAsTheFormulaSays";
+inline constexpr char kAdamKeyTests[] =
+    "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
+    "train_tests:EngineKeys.AdamWModeAndBiasCorrectionMoveTheWeights";
+
+/// In the order of the table. Parameters that no formula reads have their rows in
+/// keys_optimizer.cc.
+inline constexpr OptimizerParameter kOptimizerParameters[] = {
+    {.name = "lr",
+     .field = &OptimizerConfig::lr,
+     .min = 0,
+     .auto_rule = "learningRate",
+     .test = kOptimizerKeyTests},
+    {.name = "betas",
+     .field = PairField{&OptimizerConfig::beta1, &OptimizerConfig::beta2,
+                        [](double first, double second) {
+                          return first >= 0 && first < 1 && second >= 0 && second < 1;
+                        },
+                        "two numbers from 0 to below 1", "for example [0.9, 0.999]"},
+     .auto_rule = "[adamBeta1, adamBeta2]",
+     .test = kOptimizerKeyTests},
+    {.name = "eps",
+     .field = &OptimizerConfig::eps,
+     .min = 0,
+     .auto_rule = "adamEpsilon",
+     .test = kOptimizerKeyTests},
+    {.name = "weight_decay",
+     .field = &OptimizerConfig::weight_decay,
+     .min = 0,
+     .auto_rule = "weightDecay",
+     .test = kOptimizerKeyTests},
+    {.name = "adam_w_mode",
+     .field = &OptimizerConfig::decoupled_weight_decay,
+     .alias = "adamw_mode",
+     .shown = "decoupled_weight_decay",
+     .test = kAdamKeyTests},
+    {.name = "bias_correction", .field = &OptimizerConfig::bias_correction, .test = kAdamKeyTests},
+    {.name = "maximize", .field = &OptimizerConfig::maximize},
+    {.name = "momentum", .field = &OptimizerConfig::momentum, .min = 0},
+    {.name = "dampening", .field = &OptimizerConfig::dampening},
+    {.name = "nesterov", .field = &OptimizerConfig::nesterov},
+    {.name = "alpha", .field = &OptimizerConfig::alpha, .min = 0},
+    {.name = "centered", .field = &OptimizerConfig::centered},
+    {.name = "rho", .field = &OptimizerConfig::rho, .min = 0, .max = 1},
+    {.name = "lr_decay", .field = &OptimizerConfig::lr_decay, .min = 0},
+    {.name = "initial_accumulator_value", .field = &OptimizerConfig::initial_accumulator, .min = 0},
+    {.name = "momentum_decay", .field = &OptimizerConfig::momentum_decay, .min = 0},
+    {.name = "decoupled_weight_decay", .field = &OptimizerConfig::decoupled_weight_decay},
+    {.name = "lambd", .field = &OptimizerConfig::lambd},
+    {.name = "t0", .field = &OptimizerConfig::t0},
+    {.name = "etas",
+     .field =
+         PairField{&OptimizerConfig::eta_minus, &OptimizerConfig::eta_plus,
+                   [](double minus, double plus) { return 0 < minus && minus < 1 && 1 < plus; },
+                   "a number between 0 and 1, and one above 1"}},
+    {.name = "step_sizes",
+     .field = PairField{&OptimizerConfig::step_min, &OptimizerConfig::step_max,
+                        [](double least, double most) { return 0 <= least && least <= most; },
+                        "the smallest and the largest step"}},
+    {.name = "max_coeff", .field = &OptimizerConfig::max_coeff, .min = 0},
+    {.name = "min_coeff", .field = &OptimizerConfig::min_coeff, .min = 0},
+    {.name = "eps_inside_sqrt", .field = &OptimizerConfig::eps_inside_sqrt},
+};
+
+// ---- descriptors --------------------------------------------------------------------------------
+
+/// A vector that an optimizer keeps between updates: one fp32 number per element.
+struct OptimizerState {
+  std::string_view name;                           ///< PyTorch's and DeepSpeed's, in checkpoints
+  bool (*kept)(const OptimizerConfig&) = nullptr;  ///< null: always
+  double OptimizerConfig::*initial = nullptr;      ///< before the first update; null: 0
+};
+
+struct Optimizer {
+  std::string_view name;  ///< as ds_config writes it
+  bool any_case = false;  ///< DeepSpeed lower-cases its own names; torch's must be exact
+  /// Hugging Face's names for it (training.optim), separated by spaces.
+  std::string_view trainer_names = {};
+  /// With the kind, and each parameter that differs from OptimizerConfig's initial value.
+  OptimizerConfig defaults = {};
+  /// What optimizer.params may hold, separated by spaces: what the constructor takes.
+  std::string_view takes = {};
+  /// What DeepSpeed's CPU class takes, which offload means; empty: the same.
+  std::string_view cpu_takes = {};
+  /// What torch's class takes, if "torch_adam" chooses it; empty: it chooses nothing.
+  std::string_view torch_takes = {};
+  double torch_weight_decay = 0;  ///< that class's default
+  /// In the order in which update_span() (engine/zero/update.h) takes them; the first without a
+  /// name ends the list.
+  OptimizerState states[3] = {};
+  bool zero_tested = false;         ///< on DeepSpeed's list of optimizers for ZeRO
+  bool parameter_sums = false;      ///< an update needs sums over whole parameters first
+  bool communicates = false;        ///< it sends what it needs instead of the engine
+  bool dynamic_loss_scale = false;  ///< in fp16 it takes no fixed loss scale
+  bool momentum_product = false;    ///< its formula has the product of all momenta so far
+  std::string_view refusal = {};    ///< why it is not built; empty: it is
+};
+
+constexpr Optimizer adam(std::string_view name, std::string_view trainer_names,
+                         double torch_weight_decay) {
+  return {.name = name,
+          .any_case = true,
+          .trainer_names = trainer_names,
+          .takes =
+              "lr bias_correction betas eps amsgrad weight_decay torch_adam adam_w_mode "
+              "fp32_optimizer_states set_grad_none",
+          .cpu_takes =
+              "lr bias_correction betas eps amsgrad weight_decay torch_adam adam_w_mode "
+              "fp32_optimizer_states",
+          .torch_takes =
+              "lr betas eps weight_decay amsgrad maximize foreach fused capturable "
+              "differentiable torch_adam adam_w_mode fp32_optimizer_states",
+          .torch_weight_decay = torch_weight_decay,
+          .states = {{"exp_avg"}, {"exp_avg_sq"}},
+          .zero_tested = true};
+}
+
+constexpr Optimizer refused(std::string_view name, bool any_case, std::string_view reason) {
+  return {.name = name, .any_case = any_case, .refusal = reason};
+}
+
+/// DeepSpeed's 1-bit optimizers send compressed momenta in place of the gradient.
+constexpr Optimizer one_bit(std::string_view name) {
+  return {.name = name,
+          .any_case = true,
+          .communicates = true,
+          .refusal =
+              "DeepSpeed 0.19 has no 1-bit optimizers on this path; AdamW and Lamb are the "
+              "uncompressed ones"};
+}
+
+inline constexpr char kNeedsBaseModel[] =
+    "it needs the widths of a muP base model, which a ds_config does not have";
+
+inline constexpr Optimizer kOptimizers[] = {
+    adam("AdamW",
+         "adamw_torch adamw_torch_fused adamw_torch_xla adamw_torch_npu_fused adamw_hf "
+         "paged_adamw_32bit",
+         1e-2),
+    adam("Adam", "", 0),
+    {.name = "Lamb",
+     .any_case = true,
+     .defaults = {.kind = OptimizerKind::Lamb},
+     .takes = "lr bias_correction betas eps eps_inside_sqrt weight_decay max_coeff min_coeff "
+              "amsgrad",
+     .states = {{"exp_avg"}, {"exp_avg_sq"}},
+     .parameter_sums = true,
+     .dynamic_loss_scale = true},
+    {.name = "Lion",
+     .any_case = true,
+     .trainer_names = "lion_32bit paged_lion_32bit",
+     .defaults = {.kind = OptimizerKind::Lion},
+     .takes = "lr betas weight_decay set_grad_none",
+     .cpu_takes = "lr betas weight_decay fp32_optimizer_states",
+     .states = {{"exp_avg"}},
+     .zero_tested = true},
+    {.name = "Adagrad",
+     .any_case = true,
+     .trainer_names = "adagrad",
+     .defaults = {.kind = OptimizerKind::Adagrad, .lr = 1e-2, .eps = 1e-10},
+     .takes = "lr weight_decay foreach maximize differentiable fused lr_decay "
+              "initial_accumulator_value eps",
+     .cpu_takes = "lr eps weight_decay amsgrad fp32_optimizer_states",
+     .states = {{.name = "sum", .initial = &OptimizerConfig::initial_accumulator}},
+     .zero_tested = true},
+    {.name = "SGD",
+     .trainer_names = "sgd",
+     .defaults = {.kind = OptimizerKind::Sgd},
+     .takes = "lr weight_decay foreach maximize differentiable fused momentum dampening nesterov",
+     .states = {{"momentum_buffer", [](const OptimizerConfig& c) { return c.momentum != 0; }}}},
+    {.name = "RMSprop",
+     .trainer_names = "rmsprop",
+     .defaults = {.kind = OptimizerKind::RMSprop, .lr = 1e-2},
+     .takes = "lr weight_decay foreach maximize differentiable capturable alpha eps momentum "
+              "centered",
+     .states = {{"square_avg"},
+                {"momentum_buffer", [](const OptimizerConfig& c) { return c.momentum != 0; }},
+                {"grad_avg", [](const OptimizerConfig& c) { return c.centered; }}}},
+    {.name = "Adadelta",
+     .defaults = {.kind = OptimizerKind::Adadelta, .lr = 1.0, .eps = 1e-6},
+     .takes = "lr weight_decay foreach maximize differentiable capturable rho eps",
+     .states = {{"square_avg"}, {"acc_delta"}}},
+    {.name = "Adamax",
+     .defaults = {.kind = OptimizerKind::Adamax, .lr = 2e-3},
+     .takes = "lr weight_decay foreach maximize differentiable capturable betas eps",
+     .states = {{"exp_avg"}, {"exp_inf"}}},
+    {.name = "NAdam",
+     .defaults = {.kind = OptimizerKind::NAdam, .lr = 2e-3, .decoupled_weight_decay = false},
+     .takes = "lr weight_decay foreach maximize differentiable capturable betas eps momentum_decay "
+              "decoupled_weight_decay",
+     .states = {{"exp_avg"}, {"exp_avg_sq"}},
+     .momentum_product = true},
+    {.name = "RAdam",
+     .defaults = {.kind = OptimizerKind::RAdam, .decoupled_weight_decay = false},
+     .takes = "lr weight_decay foreach maximize differentiable capturable betas eps "
+              "decoupled_weight_decay",
+     .states = {{"exp_avg"}, {"exp_avg_sq"}}},
+    {.name = "ASGD",
+     .defaults = {.kind = OptimizerKind::Asgd, .lr = 1e-2, .alpha = 0.75},
+     .takes = "lr weight_decay foreach maximize differentiable capturable lambd alpha t0",
+     .states = {{"ax"}}},
+    {.name = "Rprop",
+     .defaults = {.kind = OptimizerKind::Rprop, .lr = 1e-2},
+     .takes = "lr etas step_sizes capturable foreach maximize differentiable",
+     .states = {{"prev"}, {"step_size"}}},
+    one_bit("OneBitAdam"),
+    one_bit("ZeroOneAdam"),
+    one_bit("OneBitLamb"),
+    refused("MuAdam", true, kNeedsBaseModel),
+    refused("MuAdamW", true, kNeedsBaseModel),
+    refused("MuSGD", true, kNeedsBaseModel),
+    refused("Muon", true, "it orthogonalises whole matrices, which no rank has under ZeRO"),
+    refused("LBFGS", false, "it evaluates the loss several times per step"),
+    refused("SparseAdam", false, "it takes sparse gradients only; ours are dense"),
+    refused("Adafactor", false,
+            "its row and column statistics need whole matrices, which no rank has under ZeRO; "
+            "AdamW is the nearest"),
+};
+
+// ---- readers ------------------------------------------------------------------------------------
+
+/// By optimizer.type, built or refused; null: nobody's.
+const Optimizer* find_optimizer(std::string_view type);
+/// By Hugging Face's name (training.optim); null: not built.
+const Optimizer* find_trainer_optimizer(std::string_view optim);
+/// Every name of training.optim, built or not.
+const std::vector<std::string>& trainer_optimizers();
+/// The descriptor of a kind; Adam's is AdamW.
+const Optimizer& descriptor_of(OptimizerKind kind);
+/// Whether the kind's constructor takes the parameter.
+bool takes(OptimizerKind kind, std::string_view parameter);
+/// The words of a list that spaces separate.
+std::vector<std::string> words_of(std::string_view list);
+/// The default that the key table shows: that of the first optimizer that takes the parameter.
+nlohmann::json default_of(const OptimizerParameter& parameter);
+
+/// One state of a config.
+struct StateSpec {
+  std::string name;
+  double initial = 0;  ///< before the first update
+};
+/// What is kept per element, in the descriptor's order. Empty for plain SGD.
+std::vector<StateSpec> states_of(const OptimizerConfig& config);
+/// Its name in ds_config: "AdamW", "SGD", ...
+std::string name_of(const OptimizerConfig& config);
+/// Every hyper-parameter of the kind's formula.
+nlohmann::json to_json(const OptimizerConfig& config);
+
+}  // namespace dsj::dsconfig
