@@ -14,7 +14,6 @@
 namespace dsj::agent {
 namespace {
 
-using nlohmann::json;
 using namespace dsj::contract;
 
 /// Beside the attempt file: the attempt after which no rank was left running. If it is the newest
@@ -162,35 +161,33 @@ void Agent::carry_out(const Command& command, Time now) {
     log::info("attempt " + std::to_string(started->attempt) + " starts with " +
               std::to_string(started->world_size) + " ranks");
     ports_.reports.report(
-        {{"report", "attempt"}, {"attempt", started->attempt}, {"worldSize", started->world_size}});
+        report::Attempt{.attempt = started->attempt, .world_size = started->world_size});
   } else if (const auto* failed = std::get_if<AttemptFailed>(&command)) {
     const Failure& failure = failed->failure;
     log::error("attempt " + std::to_string(failure.attempt) + " failed: " + failure.message +
                (failed->restart
                     ? "; the next one starts in " + std::to_string(failed->pause.count()) + " ms"
                     : ""));
-    ports_.reports.report({{"report", "failure"},
-                           {"attempt", failure.attempt},
-                           {"worker", failure.worker},
-                           {"rank", failure.rank},
-                           {"exitCode", failure.exit_code},
-                           {"signal", failure.signal},
-                           {"step", failure.step},
-                           {"reason", failure.reason},
-                           {"message", failure.message},
-                           {"lastWords", failure.last_words},
-                           {"restart", failed->restart},
-                           {"pauseMs", failed->pause.count()},
-                           {"restartsUsed", failed->budget.used},
-                           {"restartsTotal", failed->budget.total},
-                           {"restartLimit", failed->budget.limit},
-                           {"savedStep", failed->budget.saved_step}});
+    ports_.reports.report(report::Failure{.attempt = failure.attempt,
+                                          .worker = failure.worker,
+                                          .rank = failure.rank,
+                                          .exit_code = failure.exit_code,
+                                          .signal = failure.signal,
+                                          .step = failure.step,
+                                          .reason = failure.reason,
+                                          .message = failure.message,
+                                          .last_words = failure.last_words,
+                                          .pause_ms = failed->pause.count(),
+                                          .restarts_used = failed->budget.used,
+                                          .restarts_total = failed->budget.total,
+                                          .restart_limit = failed->budget.limit,
+                                          .saved_step = failed->budget.saved_step,
+                                          .restart = failed->restart});
   } else if (const auto* ended = std::get_if<JobEnded>(&command)) {
-    log::info("the job ended: " + ended->outcome.reason + ": " + ended->outcome.message);
-    ports_.reports.report({{"report", "end"},
-                           {"exitCode", ended->outcome.exit_code},
-                           {"reason", ended->outcome.reason},
-                           {"message", ended->outcome.message}});
+    const Outcome& outcome = ended->outcome;
+    log::info("the job ended: " + outcome.reason + ": " + outcome.message);
+    ports_.reports.report(report::End{
+        .exit_code = outcome.exit_code, .reason = outcome.reason, .message = outcome.message});
     // Without this file a successor only waits for ranks that are not there.
     if (ended->clear && session_->attempt > 0) {
       const auto told = ports_.files.write_atomically(ended_path(config_),
@@ -321,7 +318,7 @@ void Agent::read_events(int local, bool to_the_end, Time now) {
     const std::string bytes = ports_.ranks.read_events(own.process);
     more = to_the_end && !bytes.empty();
     for (const auto& line : own.lines.feed(bytes)) {
-      if (const auto event = parse_event(line)) {
+      if (const auto event = report::event_from_line(line)) {
         take_event(local, *event, now);
       } else if (++own.garbage == 1) {
         log::warn("rank " + std::to_string(own.rank) +
@@ -331,61 +328,33 @@ void Agent::read_events(int local, bool to_the_end, Time now) {
   }
 }
 
-void Agent::take_event(int local, const RankEvent& event, Time now) {
+void Agent::take_event(int local, const report::ReadEvent& read, Time now) {
   const int rank = ranks_[local].rank;
-  switch (event.kind) {
-    case RankEventKind::Step:
-      react(RankStep{local, event.step}, now);
-      break;
-    case RankEventKind::Error:
-      log::error("rank " + std::to_string(rank) + ": " + event.reason + ": " + event.message);
-      react(RankError{local, event.reason, event.message}, now);
-      break;
-    case RankEventKind::Warning:
-      log::warn("rank " + std::to_string(rank) + ": " + event.message);
-      ports_.reports.report({{"report", "warning"}, {"rank", rank}, {"message", event.message}});
-      break;
-    default:
-      break;
+  const std::string who = "rank " + std::to_string(rank) + ": ";
+  if (const auto* step = std::get_if<report::Step>(&read.event)) {
+    react(RankStep{local, step->step}, now);
+  } else if (const auto* error = std::get_if<report::RankError>(&read.event)) {
+    log::error(who + error->reason + ": " + error->message);
+    react(RankError{local, error->reason, error->message}, now);
+  } else if (const auto* warning = std::get_if<report::Warning>(&read.event)) {
+    log::warn(who + warning->message);
+    ports_.reports.report(report::Warning{.rank = rank, .message = warning->message});
   }
-  if (rank == 0) take_rank_zero(event, now);
+  if (rank == 0) take_rank_zero(read, now);
 }
 
-void Agent::take_rank_zero(const RankEvent& event, Time now) {
-  switch (event.kind) {
-    case RankEventKind::Resolved:
-      return report_event("resolved", event);
-    case RankEventKind::Resumed:
-      tell_metrics_problem(metrics_->drop_after(event.step));
-      return report_event("resumed", event);
-    case RankEventKind::Step:
-      tell_metrics_problem(metrics_->append(event.body, event.step));
-      return report_event("step", event);
-    case RankEventKind::Log:
-      return report_event("log", event);
-    case RankEventKind::Eval:
-      tell_metrics_problem(metrics_->append_evaluation(event.body, event.step));
-      return report_event("eval", event);
-    case RankEventKind::Note:
-      return report_event("note", event);
-    case RankEventKind::Memory:
-      return report_event("memory", event);
-    case RankEventKind::Checkpoint:
-      tell_metrics_problem(metrics_->sync());
-      decide(CheckpointSaved{event.step}, now);
-      return report_event("checkpoint", event);
-    case RankEventKind::Exported:
-      return report_event("exported", event);
-    default:
-      return;
+void Agent::take_rank_zero(const report::ReadEvent& read, Time now) {
+  if (const auto* step = std::get_if<report::Step>(&read.event)) {
+    tell_metrics_problem(metrics_->append(*step, read.others));
+  } else if (const auto* eval = std::get_if<report::Eval>(&read.event)) {
+    tell_metrics_problem(metrics_->append(*eval, read.others));
+  } else if (const auto* resumed = std::get_if<report::Resumed>(&read.event)) {
+    tell_metrics_problem(metrics_->drop_after(resumed->step));
+  } else if (const auto* saved = std::get_if<report::Checkpoint>(&read.event)) {
+    tell_metrics_problem(metrics_->sync());
+    decide(CheckpointSaved{saved->step}, now);
   }
-}
-
-void Agent::report_event(const char* kind, const RankEvent& event) {
-  json object = event.body;
-  object.erase("event");
-  object["report"] = kind;
-  ports_.reports.report(object);
+  if (const auto told = report::passed_on(read.event)) ports_.reports.report(*told);
 }
 
 /// Training goes on without metrics, but not silently.
@@ -393,8 +362,7 @@ void Agent::tell_metrics_problem(const Status& status) {
   if (status || metrics_failed_) return;
   metrics_failed_ = true;
   log::error(status.error().to_string());
-  ports_.reports.report(
-      {{"report", "warning"}, {"rank", -1}, {"message", status.error().to_string()}});
+  ports_.reports.report(report::Warning{.rank = -1, .message = status.error().to_string()});
 }
 
 // ---- beats

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "agent/config.h"
+#include "agent/line_splitter.h"
 #include "agent/metrics_file.h"
-#include "agent/rank_events.h"
 #include "agent/ranks.h"
 #include "agent/reports.h"
 #include "agent/session.h"
@@ -82,9 +82,8 @@ class Agent {
   Status write_job_file(const Directive& directive, const std::string& path);
   void watch_ranks(Time now);
   void read_events(int local, bool to_the_end, Time now);
-  void take_event(int local, const RankEvent& event, Time now);
-  void take_rank_zero(const RankEvent& event, Time now);
-  void report_event(const char* kind, const RankEvent& event);
+  void take_event(int local, const report::ReadEvent& read, Time now);
+  void take_rank_zero(const report::ReadEvent& read, Time now);
   void beat(Time now);
   void hear(Time now);
   void leave(Time now);

@@ -8,7 +8,6 @@
 namespace dsj::agent {
 namespace {
 
-using nlohmann::json;
 constexpr int64_t kAliveMs = 30'000;
 
 int64_t now_ms() {
@@ -65,28 +64,32 @@ struct AgentMetrics::Families {
 AgentMetrics::AgentMetrics() : families_(std::make_unique<Families>()), turned_at_(now_ms()) {}
 AgentMetrics::~AgentMetrics() = default;
 
-void AgentMetrics::take(const json& report) {
-  const std::string kind = report.value("report", "");
-  const auto set = [&](prometheus::Gauge& gauge, const char* key) {
-    const auto found = report.find(key);
-    if (found != report.end() && found->is_number()) gauge.Set(found->get<double>());
+void AgentMetrics::take(const report::Report& report) {
+  const auto set = [](prometheus::Gauge& gauge, auto value) {
+    if (value) gauge.Set(static_cast<double>(*value));
   };
-  if (kind == "attempt") {
-    set(families_->attempt, "attempt");
-    set(families_->world, "worldSize");
-  } else if (kind == "resolved") {
-    set(families_->total, "total_steps");
-  } else if (kind == "step") {
-    set(families_->step, "step");
-    set(families_->loss, "loss");
-    set(families_->speed, "tokens_per_second");
-  } else if (kind == "checkpoint") {
-    set(families_->saved_step, "step");
-    set(families_->save_seconds, "seconds");
-    families_->saved_time.Set(seconds_since_1970());
-  } else if (kind == "failure") {
-    families_->failures.Add({{"reason", report.value("reason", "")}}).Increment();
-  }
+  Families& all = *families_;
+  std::visit(report::overloaded{
+                 [&](const report::Attempt& attempt) {
+                   all.attempt.Set(static_cast<double>(attempt.attempt));
+                   all.world.Set(static_cast<double>(attempt.world_size));
+                 },
+                 [&](const report::Resolved& resolved) { set(all.total, resolved.total_steps); },
+                 [&](const report::Step& step) {
+                   all.step.Set(static_cast<double>(step.step));
+                   set(all.loss, step.loss);
+                   set(all.speed, step.tokens_per_second);
+                 },
+                 [&](const report::Checkpoint& saved) {
+                   all.saved_step.Set(static_cast<double>(saved.step));
+                   set(all.save_seconds, saved.seconds);
+                   all.saved_time.Set(seconds_since_1970());
+                 },
+                 [&](const report::Failure& failure) {
+                   all.failures.Add({{"reason", failure.reason}}).Increment();
+                 },
+                 [](const auto&) {}},
+             report);
 }
 
 void AgentMetrics::turned(int ranks_running, const StatusPublisher* publisher) {

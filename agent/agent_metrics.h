@@ -5,8 +5,8 @@
 #include <atomic>
 #include <memory>
 
-#include "common/http/http_listener.h"
 #include "agent/status_publisher.h"
+#include "common/http/http_listener.h"
 
 namespace dsj::agent {
 
@@ -15,7 +15,7 @@ class AgentMetrics final : public HttpHandler {
   AgentMetrics();
   ~AgentMetrics() override;
 
-  void take(const nlohmann::json& report);
+  void take(const report::Report& report);
   /// Call on each turn of the agent. After 30 s without a call /healthz fails.
   void turned(int ranks_running, const StatusPublisher* publisher);
   /// The text of /metrics.

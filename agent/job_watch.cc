@@ -1,39 +1,24 @@
 #include "agent/job_watch.h"
 
 #include "agent/status_publisher.h"
+#include "common/report/told.h"
 
 namespace dsj::agent {
-namespace {
 
-using nlohmann::json;
-
-json part(const json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_object() ? *found : json::object();
-}
-std::string text_of(const json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-int64_t whole(const json& object, const char* name, int64_t otherwise) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : otherwise;
-}
-
-}  // namespace
-
-JobView job_view(const json& job) {
-  const json metadata = part(job, "metadata"), spec = part(job, "spec"),
-             status = part(job, "status"), restarts = part(status, "restarts");
-  const auto suspend = spec.find("suspend");
-  return {.uid = text_of(metadata, "uid"),
-          .suspend = suspend != spec.end() && suspend->is_boolean() && suspend->get<bool>(),
+JobView job_view(const nlohmann::json& job) {
+  const auto& metadata = json_child(job, "metadata");
+  const auto& status = json_child(job, "status");
+  const auto& restarts = json_child(status, "restarts");
+  const auto attempt =
+      report::told<&report::Attempt::attempt>(json_child(status, report::kTraining));
+  return {.uid = json_text(metadata, "uid"),
+          .suspend = json_flag(json_child(job, "spec"), "suspend"),
           .deleted = metadata.contains("deletionTimestamp"),
-          .revision = text_of(status, "revision"),
-          .attempt = whole(part(status, "training"), "attempt", 0),
-          .restarts = {.used = static_cast<int>(whole(restarts, "counted", 0)),
-                       .total = static_cast<int>(whole(restarts, "total", 0)),
-                       .saved_step = whole(restarts, "savedStep", -1)}};
+          .revision = json_text(status, "revision"),
+          .attempt = attempt.value_or(0),
+          .restarts = {.used = static_cast<int>(json_whole(restarts, "counted").value_or(0)),
+                       .total = static_cast<int>(json_whole(restarts, "total").value_or(0)),
+                       .saved_step = json_whole(restarts, "savedStep").value_or(-1)}};
 }
 
 std::string stop_reason(const JobView& view, const std::string& own_revision) {

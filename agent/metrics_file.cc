@@ -7,22 +7,8 @@
 #include <cstring>
 #include <utility>
 
-#include "common/metrics.h"
-
 namespace dsj::agent {
 namespace {
-
-constexpr const char* kOrder[] = {"step",
-                                  "loss",
-                                  "lr",
-                                  "grad_norm",
-                                  "loss_scale",
-                                  "skipped",
-                                  "tokens",
-                                  "tokens_per_second",
-                                  "step_seconds",
-                                  "wire_bytes",
-                                  "host_rss_bytes"};
 
 struct Line {
   int64_t step = -1;  ///< -1: none
@@ -91,31 +77,16 @@ Status MetricsFile::drop_after(int64_t step) {
   return {};
 }
 
-Status MetricsFile::append(const nlohmann::json& step_event, int64_t step) {
-  if (step <= last_step_) DSJ_TRY_STATUS(drop_after(step - 1));
-  nlohmann::ordered_json ordered;
-  for (const char* name : kOrder) {
-    const auto found = step_event.find(name);
-    ordered[name] = found == step_event.end() ? nlohmann::json(nullptr) : *found;
-  }
-  for (const auto& [name, value] : step_event.items()) {
-    if (name != "event" && !ordered.contains(name)) ordered[name] = value;
-  }
-  DSJ_TRY_STATUS(
-      write_line(ordered.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"));
-  last_step_ = step;
+Status MetricsFile::append(const report::Step& step, const nlohmann::json& others) {
+  if (step.step <= last_step_) DSJ_TRY_STATUS(drop_after(step.step - 1));
+  DSJ_TRY_STATUS(write_line(report::metrics_line(step, others)));
+  last_step_ = step.step;
   return {};
 }
 
-Status MetricsFile::append_evaluation(const nlohmann::json& eval_event, int64_t step) {
-  if (step != last_step_) return {};
-  nlohmann::ordered_json ordered;
-  ordered["step"] = step;
-  ordered["eval_loss"] = eval_event.value("eval_loss", nlohmann::json(nullptr));
-  for (const auto& [name, value] : eval_event.items()) {
-    if (name != "event" && !ordered.contains(name)) ordered[name] = value;
-  }
-  return write_line(ordered.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+Status MetricsFile::append(const report::Eval& eval, const nlohmann::json& others) {
+  if (eval.step != last_step_) return {};
+  return write_line(report::metrics_line(eval, others));
 }
 
 Status MetricsFile::write_line(const std::string& line) {

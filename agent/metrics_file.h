@@ -4,9 +4,9 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "common/report/events.h"
 #include "common/result.h"
 
 namespace dsj::agent {
@@ -19,11 +19,11 @@ class MetricsFile {
   MetricsFile& operator=(MetricsFile&&) = delete;
   ~MetricsFile();
 
-  /// Writes the fields of a step event (metrics.h) as one line, the fixed names first. It first
-  /// drops lines of this and later steps, left by an attempt that came further than its checkpoint.
-  Status append(const nlohmann::json& step_event, int64_t step);
-  /// Writes the fields of an eval event as one line. Dropped unless `step` is the last step.
-  Status append_evaluation(const nlohmann::json& eval_event, int64_t step);
+  /// Writes a step's line (report::metrics_line). It first drops lines of this and later steps,
+  /// left by an attempt that came further than its checkpoint.
+  Status append(const report::Step& step, const nlohmann::json& others);
+  /// Writes an evaluation's line. Dropped unless its step is the last one.
+  Status append(const report::Eval& eval, const nlohmann::json& others);
   /// The run continues after `step`: drops the lines of later steps.
   Status drop_after(int64_t step);
   /// Makes the file durable. Call it when a checkpoint of these steps is.

@@ -22,7 +22,7 @@
 #include "common/contract.h"
 #include "common/files/posix_files.h"
 #include "common/log.h"
-#include "common/step_line.h"
+#include "common/report/step_line.h"
 #include "kube/api_transport.h"
 #include "kube/token_source.h"
 
@@ -30,7 +30,6 @@ namespace dsj::agent {
 namespace {
 
 using namespace dsj::contract;
-using nlohmann::json;
 
 /// How long worker 0 waits for the API server before it starts without its answer.
 constexpr Time kFirstLook{10'000};
@@ -38,7 +37,7 @@ constexpr Time kFirstLook{10'000};
 constexpr Time kRefusalsTaken{60'000};
 constexpr Time kLastOutput{5'000};
 
-void write_termination(const std::string& path, const Termination& termination) {
+void write_termination(const std::string& path, const report::TerminationMessage& termination) {
   // Not by a rename: the kubelet reads the very file that it mounted.
   std::ofstream file(path, std::ios::trunc);
   file << to_text(termination);
@@ -52,41 +51,21 @@ class PodReports final : public Reports {
  public:
   PodReports(StatusPublisher* publisher, AgentMetrics& metrics)
       : publisher_(publisher), metrics_(metrics) {}
-  void report(const json& object) override {
-    if (object.value("report", "") == "failure") last_failure = object;
-    metrics_.take(object);
-    tell_step(object);
-    if (publisher_) publisher_->report(object);
+  void report(const report::Report& told) override {
+    if (const auto* failure = std::get_if<report::Failure>(&told)) last_failure = *failure;
+    metrics_.take(told);
+    if (const auto line = logged_.take(told)) log::info(step_line(*line));
+    if (publisher_) publisher_->report(told);
   }
   bool flush() override { return false; }
   int fd() const override { return -1; }
 
-  json last_failure;
+  std::optional<report::Failure> last_failure;
 
  private:
-  void tell_step(const json& object) {
-    const auto number = [&](const char* key) -> std::optional<double> {
-      const auto found = object.find(key);
-      return found != object.end() && found->is_number() ? std::optional(found->get<double>())
-                                                         : std::nullopt;
-    };
-    const std::string kind = object.value("report", "");
-    if (kind == "resolved" && number("total_steps")) {
-      step_.total = object["total_steps"].get<int64_t>();
-    } else if (kind == "step") {
-      step_.tokens_per_second = number("tokens_per_second");
-    } else if (kind == "log" && number("step")) {
-      step_.step = object["step"].get<int64_t>();
-      step_.loss = number("loss");
-      step_.lr = number("learning_rate");
-      step_.grad_norm = number("grad_norm");
-      log::info(step_line(step_));
-    }
-  }
-
   StatusPublisher* publisher_;
   AgentMetrics& metrics_;
-  StepLine step_;
+  report::LoggedSteps logged_;
 };
 
 /// What worker 0 gets from the API server.
@@ -327,7 +306,7 @@ Result<int> PodAgent::run() {
   mirror_->finish(kLastOutput);
   std::vector<int> numbers;
   for (const auto& rank : agent.rank_logs()) numbers.push_back(rank.rank);
-  Termination termination = termination_of(
+  report::TerminationMessage termination = termination_of(
       agent.worker(), numbers, abandoned_ ? nullptr : agent.outcome(), reports.last_failure);
   if (abandoned_) termination.reason = "Superseded";
   write_termination(root_ + kTerminationLog, termination);

@@ -15,15 +15,14 @@ PipeReports::~PipeReports() {
   if (fd_ >= 0) close(fd_);
 }
 
-void PipeReports::report(const nlohmann::json& object) {
+void PipeReports::report(const report::Report& told) {
   if (fd_ < 0) return;
-  const bool replaceable = object.value("report", "") == "step";
-  std::string text = object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const bool replaceable = std::holds_alternative<report::Step>(told);
   const bool first_is_partial = waiting_.size() == 1 && sent_of_first_ > 0;
   if (replaceable && !waiting_.empty() && waiting_.back().replaceable && !first_is_partial) {
     waiting_.pop_back();
   }
-  waiting_.push_back({std::move(text), replaceable});
+  waiting_.push_back({report::to_line(told), replaceable});
   flush();
 }
 

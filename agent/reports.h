@@ -1,20 +1,12 @@
-// What worker 0's agent tells whoever keeps the job's status: `dsj run`, or in a cluster the thread
-// that writes to the API server. JSON objects; "report" is the kind.
-//
-//   report       other fields
-//   attempt      attempt, worldSize: its ranks are being started
-//   failure      attempt, worker, rank, exitCode, signal, step, reason, message, lastWords,
-//                restart, pauseMs, restartsUsed, restartsTotal, restartLimit, savedStep
-//   end          exitCode, reason, message: the last report
-//   warning      rank, message: of any rank of this worker; rank -1: of the agent
-//   resolved, resumed, step, checkpoint, exported, log, eval, note, memory
-//                the fields of rank 0's event, as it came (contract.h)
+// The port to whoever keeps the job's status: `dsj run`, or in a cluster the thread that writes to
+// the API server. common/report/reports.h says what worker 0's agent tells it.
 // Tested by: tests/agent/agent_test.cc
 #pragma once
 
 #include <deque>
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include "common/report/reports.h"
 
 namespace dsj::agent {
 
@@ -22,7 +14,7 @@ class Reports {
  public:
   virtual ~Reports() = default;
   /// Never blocks, never fails. A slow reader misses steps, nothing else.
-  virtual void report(const nlohmann::json& object) = 0;
+  virtual void report(const report::Report& told) = 0;
   /// Sends what is waiting. True: something still waits, so poll fd() for writing.
   virtual bool flush() = 0;
   virtual int fd() const = 0;
@@ -34,7 +26,7 @@ class PipeReports final : public Reports {
   /// Takes ownership of the descriptor. -1: nobody reads.
   explicit PipeReports(int fd);
   ~PipeReports() override;
-  void report(const nlohmann::json& object) override;
+  void report(const report::Report& told) override;
   bool flush() override;
   int fd() const override { return fd_; }
 

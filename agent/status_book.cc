@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/contract.h"
+#include "common/report/told.h"
 
 namespace dsj::agent {
 namespace {
@@ -17,8 +18,8 @@ void drop_nulls(json& object) {
 }
 
 json part(const json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_object() ? *found : json::object();
+  const json& found = json_child(object, name);
+  return found.is_object() ? found : json::object();
 }
 
 /// Adds the fields of `others` that `object` lacks.
@@ -28,27 +29,38 @@ void fill(json& object, const json& others) {
   }
 }
 
-int64_t attempt_of(const json& training) {
-  const auto found = training.find("attempt");
-  return found != training.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+/// How soon a report must be in the status.
+enum class Urgency { Never, WithTheNext, Must };
+
+Urgency urgency_of(const report::Report& told) {
+  using enum Urgency;
+  using namespace report;
+  return std::visit(
+      overloaded{[](const Attempt&) { return Must; }, [](const Failure&) { return Must; },
+                 [](const End&) { return Must; }, [](const Resumed&) { return Must; },
+                 [](const Checkpoint&) { return Must; }, [](const Exported&) { return Must; },
+                 [](const Resolved&) { return WithTheNext; },
+                 [](const Step&) { return WithTheNext; }, [](const Eval&) { return WithTheNext; },
+                 [](const Memory&) { return WithTheNext; }, [](const Warning&) { return Never; },
+                 [](const Log&) { return Never; }, [](const Note&) { return Never; }},
+      told);
 }
 
 }  // namespace
 
-void StatusBook::take(const json& report, const std::string& wall) {
-  const std::string kind = report.value("report", "");
-  status_.take(report, wall);
-  bool must = kind == "attempt" || kind == "checkpoint" || kind == "end" || kind == "resumed" ||
-              kind == "exported";
-  if (kind == "failure") {
-    last_failure_ = failure_of(report, wall);
-    must = true;
+void StatusBook::take(const report::Report& told, const std::string& wall) {
+  status_.take(told, wall);
+  if (const auto* failure = std::get_if<report::Failure>(&told)) {
+    last_failure_ = record_of(*failure, wall);
+  } else if (std::holds_alternative<report::Attempt>(told)) {
+    stop_step_.reset();
+  } else if (const auto* saved = std::get_if<report::Checkpoint>(&told); saved && stopping_) {
+    stop_step_ = saved->step;
   }
-  if (kind == "attempt") stop_step_ = nullptr;
-  if (kind == "checkpoint" && stopping_) stop_step_ = report.value("step", int64_t{0});
-  if (!must && kind != "step" && kind != "resolved" && kind != "eval" && kind != "memory") return;
+  const Urgency urgency = urgency_of(told);
+  if (urgency == Urgency::Never) return;
   ++version_;
-  if (must) must_ = version_;
+  if (urgency == Urgency::Must) must_ = version_;
 }
 
 std::optional<Time> StatusBook::due(double random) const {
@@ -61,12 +73,12 @@ std::optional<Time> StatusBook::due(double random) const {
 }
 
 StatusBook::Document StatusBook::document() const {
-  Document document{status_.attempt(), status_.training(), status_.checkpoint()};
-  if (document.training.is_null()) document.training = json::object();
+  report::Training training = status_.training();
+  training.world_size = status_.world_size();
+  training.last_failure = last_failure_;
+  training.stop_step = stop_step_;
+  Document document{status_.attempt(), status_json(training), status_.checkpoint()};
   if (document.checkpoint.is_null()) document.checkpoint = json::object();
-  document.training["worldSize"] = status_.world_size();
-  if (!last_failure_.is_null()) document.training["lastFailure"] = last_failure_;
-  if (!stop_step_.is_null()) document.training["stopStep"] = stop_step_;
   drop_nulls(document.training);
   fill(document.training, earlier_training_);
   fill(document.checkpoint, earlier_checkpoint_);
@@ -75,11 +87,10 @@ StatusBook::Document StatusBook::document() const {
 
 void StatusBook::inherit(const json& current) {
   const json status = part(current, "status");
-  earlier_training_ = part(status, "training");
-  for (const char* passing : {"stopStep", "estimatedRemainingSeconds"}) {
-    earlier_training_.erase(passing);
-  }
-  earlier_checkpoint_ = part(status, "checkpoint");
+  earlier_training_ = part(status, report::kTraining);
+  earlier_training_.erase(report::status_name<&report::Training::stop_step>());
+  earlier_training_.erase(report::status_name<&report::Training::seconds_left>());
+  earlier_checkpoint_ = part(status, report::kCheckpoint);
 }
 
 void StatusBook::stored(int64_t version) {
@@ -89,13 +100,14 @@ void StatusBook::stored(int64_t version) {
 
 std::optional<json> status_body(const StatusBook::Document& document, const json& current,
                                 bool first) {
-  const json before = part(part(current, "status"), "training");
-  if (attempt_of(before) > document.attempt && (document.attempt > 0 || !first)) {
+  const json& before = json_child(json_child(current, "status"), report::kTraining);
+  const int64_t newest = report::told<&report::Attempt::attempt>(before).value_or(0);
+  if (newest > document.attempt && (document.attempt > 0 || !first)) {
     return std::nullopt;
   }
   const json metadata = part(current, "metadata");
-  json fields = {{"training", document.training}};
-  if (!document.checkpoint.empty()) fields["checkpoint"] = document.checkpoint;
+  json fields = {{report::kTraining, document.training}};
+  if (!document.checkpoint.empty()) fields[report::kCheckpoint] = document.checkpoint;
   return json{{"apiVersion", std::string(contract::kGroup) + "/" + contract::kVersion},
               {"kind", contract::kKind},
               {"metadata",

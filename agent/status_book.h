@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "agent/messages.h"
-#include "agent/training_status.h"
+#include "common/report/training_status.h"
 
 namespace dsj::agent {
 
@@ -21,8 +21,8 @@ class StatusBook {
   explicit StatusBook(int world_size, StatusPace pace = {})
       : status_(world_size, nullptr), pace_(pace) {}
 
-  /// Takes one report (reports.h). `wall`: RFC 3339.
-  void take(const nlohmann::json& report, const std::string& wall);
+  /// Takes one report. `wall`: RFC 3339.
+  void take(const report::Report& report, const std::string& wall);
   /// A stop was asked for: the next checkpoint is the step at which the job stops.
   void stopping() { stopping_ = true; }
 
@@ -51,8 +51,9 @@ class StatusBook {
   bool first() const { return stored_ == 0; }
 
  private:
-  TrainingStatus status_;
-  nlohmann::json last_failure_, stop_step_;
+  report::TrainingStatus status_;
+  std::optional<report::FailureRecord> last_failure_;
+  std::optional<int64_t> stop_step_;
   nlohmann::json earlier_training_ = nlohmann::json::object();
   nlohmann::json earlier_checkpoint_ = nlohmann::json::object();
   StatusPace pace_;

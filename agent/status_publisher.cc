@@ -3,6 +3,7 @@
 #include <ctime>
 
 #include "common/contract.h"
+#include "common/json.h"
 #include "common/log.h"
 
 namespace dsj::agent {
@@ -10,10 +11,6 @@ namespace {
 
 using kube::ApiError;
 using nlohmann::json;
-
-std::string text_at(const json& object, const char* part, const char* key) {
-  return object.value(part, json::object()).value(key, "");
-}
 
 }  // namespace
 
@@ -48,10 +45,10 @@ StatusPublisher::~StatusPublisher() {
   thread_.join();
 }
 
-void StatusPublisher::report(const json& object) {
+void StatusPublisher::report(const report::Report& told) {
   {
     const std::lock_guard lock(mutex_);
-    book_.take(object, rfc3339(clock_.wall()));
+    book_.take(told, rfc3339(clock_.wall()));
   }
   wake_.notify_all();
 }
@@ -111,7 +108,7 @@ StatusPublisher::Outcome StatusPublisher::write(int64_t* version, Time* wait) {
   };
   const auto current = client_.get(job_resource(), job_.ns, job_.name, cancel_);
   if (!current) return failed(current.error());
-  if (text_at(*current, "metadata", "uid") != job_.uid) return Outcome::Gone;
+  if (json_text(json_child(*current, "metadata"), "uid") != job_.uid) return Outcome::Gone;
   std::optional<json> body;
   {
     const std::lock_guard lock(mutex_);

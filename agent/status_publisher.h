@@ -29,7 +29,7 @@ class StatusPublisher final : public Reports {
                   StatusPace pace = {});
   ~StatusPublisher() override;
 
-  void report(const nlohmann::json& object) override;
+  void report(const report::Report& told) override;
   bool flush() override { return false; }
   int fd() const override { return -1; }
   void stopping();

@@ -7,13 +7,17 @@
 
 #include "cli/run_status.h"
 #include "common/contract.h"
+#include "common/report/told.h"
 
 namespace dsj::cli {
 namespace {
 
 using nlohmann::json;
 
-constexpr const char* kCurves[] = {"loss", "eval_loss", "lr", "grad_norm", "tokens_per_second"};
+constexpr const char* kCurves[] = {
+    report::name_of<&report::Step::loss>(), report::name_of<&report::Eval::loss>(),
+    report::name_of<&report::Step::lr>(), report::name_of<&report::Step::grad_norm>(),
+    report::name_of<&report::Step::tokens_per_second>()};
 
 std::string name_of(const std::string& directory) {
   std::filesystem::path path = std::filesystem::path(directory).lexically_normal();

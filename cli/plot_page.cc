@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "cli/plot_text.h"
+#include "common/report/told.h"
 
 namespace dsj::cli {
 namespace {
@@ -164,9 +165,14 @@ std::string told(const RunCurves& run, const std::string& pointer) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+template <auto kMember>
+std::string training_at() {
+  return std::string("/") + report::kTraining + "/" + report::status_name<kMember>();
+}
+
 /// "2 ranks, ZeRO stage 2, bf16, AdamW": as much of it as status.yaml tells.
 std::string in_short(const RunCurves& run) {
-  const std::string config = "/training/resolvedConfig/";
+  const std::string config = training_at<&report::Resolved::config>() + "/";
   std::string text;
   const auto add = [&](const char* before, const std::string& pointer, const char* after) {
     const std::string value = told(run, pointer);
@@ -187,10 +193,10 @@ std::string summary(const RunCurves& run) {
     if (value.empty()) return;
     rows += std::string("<tr><th>") + name + "</th><td>" + escaped(value) + "</td></tr>";
   };
-  const std::string config = "/training/resolvedConfig/";
+  const std::string config = training_at<&report::Resolved::config>() + "/";
   add("phase", "/phase");
   add("ranks", "/worldSize");
-  add("steps", "/training/totalSteps");
+  add("steps", training_at<&report::Resolved::total_steps>());
   add("precision", config + "precision");
   add("ZeRO stage", config + "zero_optimization/stage");
   add("rows per step", config + "train_batch_size");
@@ -199,7 +205,7 @@ std::string summary(const RunCurves& run) {
   add("optimizer", config + "optimizer/type");
   add("learning rate", config + "optimizer/lr");
   add("schedule", config + "scheduler/type");
-  add("last loss", "/training/loss");
+  add("last loss", training_at<&report::Step::loss>());
   return rows;
 }
 
@@ -231,12 +237,12 @@ Result<std::string> plot_svg(const std::vector<RunCurves>& runs, const std::stri
   std::string heading = "<tspan fill=\"#1f2937\" font-weight=\"bold\">" + curve + "</tspan>";
   if (runs.size() == 1) {
     const std::string what = in_short(runs[0]);
-    heading += "<tspan dx=\"12\">" + (what.empty() ? escaped(runs[0].name) : escaped(what)) +
-               "</tspan>";
+    heading +=
+        "<tspan dx=\"12\">" + (what.empty() ? escaped(runs[0].name) : escaped(what)) + "</tspan>";
   }
   for (size_t i = 0; runs.size() > 1 && i < runs.size(); ++i) {
-    heading += "<tspan dx=\"12\" fill=\"" + std::string(colour(i)) + "\">" +
-               escaped(runs[i].name) + "</tspan>";
+    heading += "<tspan dx=\"12\" fill=\"" + std::string(colour(i)) + "\">" + escaped(runs[i].name) +
+               "</tspan>";
   }
   constexpr double kHeading = 26;  // above the drawing
   json data = json::object();

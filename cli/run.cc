@@ -11,6 +11,8 @@
 #include "cli/verbs.h"
 #include "common/contract.h"
 #include "common/files/posix_files.h"
+#include "common/json.h"
+#include "common/report/told.h"
 
 namespace dsj::cli {
 namespace {
@@ -105,15 +107,12 @@ nlohmann::json previous_status(const std::string& output_dir) {
 /// Whether the run in this output directory has done all the steps that are asked for now.
 bool is_complete(const Job& job, const nlohmann::json& status) {
   if (job.runs_user_program()) return false;  // only the program knows what is left
-  if (!status.is_object() || status.value("phase", "") != "Complete") return false;
-  const auto training = status.find("training");
-  if (training == status.end() || !training->is_object() || !training->contains("step"))
-    return false;
+  if (json_text(status, "phase") != "Complete") return false;
+  const auto step = report::told<&report::Training::step>(json_child(status, report::kTraining));
   // Without max_steps only the engine can tell: it finds nothing to do, or continues.
   const int64_t wanted = job.training.max_steps.value_or(0);
   std::error_code ignored;
-  return wanted > 0 && (*training)["step"].is_number_integer() &&
-         (*training)["step"].get<int64_t>() >= wanted &&
+  return wanted > 0 && step && *step >= wanted &&
          fs::is_directory(job.training.output_dir + "/" + contract::kModelDir, ignored);
 }
 
@@ -151,7 +150,7 @@ Result<int> run(Arguments args) {
     return 0;
   }
   SupervisorOptions options;
-  DSJ_TRY(options.agent_program, program_beside("dsj-agent"));
+  DSJ_TRY(const std::string agent_program, program_beside("dsj-agent"));
   DSJ_TRY(RankProgram program, rank_program(job));
   DSJ_TRY(const OutputLock lock, OutputLock::take(output));
   agent::AgentConfig& config = options.config;
@@ -163,20 +162,28 @@ Result<int> run(Arguments args) {
   DSJ_TRY(config.key, random_key());
   config.user_program = job.runs_user_program();
   config.rank_command = std::move(program.command);
-  options.environment = std::move(program.environment);
   if (config.user_program) config.stall = agent::Time(INT64_MAX / 4);  // it reports no steps
   config.budget.limit = job.restart_policy == "Never" ? 0 : job.backoff_limit;
-  if (status.is_object() && status.contains("attempt") && status["attempt"].is_number_integer()) {
-    config.last_attempt = status["attempt"];
-  }
+  config.last_attempt = json_whole(status, "attempt").value_or(0);
   warn_if_another_run(job, config.run_dir);
   options.resume_command = command_text(args);
-  options.lock_fd = lock.fd();
   options.previous_status = status;
   std::printf("%s: %d workers x %d ranks, output %s\n", job.name.c_str(), job.replicas,
               job.slots_per_worker, output.c_str());
   std::fflush(stdout);
-  return Supervisor(std::move(options)).run();
+  DSJ_TRY(LocalAgents agents, LocalAgents::open({.workers = config.replicas,
+                                                 .program = agent_program,
+                                                 .config_file = agent_config_file(config),
+                                                 .logs_dir = logs_dir(config),
+                                                 .environment = std::move(program.environment),
+                                                 .lock_fd = lock.fd()}));
+  PosixFiles files;
+  const SystemRunClock clock;
+  return Supervisor(std::move(options), {.agents = agents,
+                                         .files = files,
+                                         .clock = clock,
+                                         .terminal = isatty(STDOUT_FILENO) == 1})
+      .run();
 }
 
 }  // namespace

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/step_line.h"
-
 namespace dsj::cli {
 namespace {
 
@@ -19,15 +17,16 @@ std::string format(const char* pattern, double value) {
 std::string numbers_text(const ProgressView& view) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : " ") + part; };
-  if (view.loss) add("loss " + format("%.4f", *view.loss));
-  if (view.lr) add("lr " + format("%.3g", *view.lr));
-  if (view.tokens_per_second) add(format("%.0f", *view.tokens_per_second) + " tok/s");
+  const report::StepLine& line = view.line;
+  if (line.loss) add("loss " + format("%.4f", *line.loss));
+  if (line.lr) add("lr " + format("%.3g", *line.lr));
+  if (line.tokens_per_second) add(format("%.0f", *line.tokens_per_second) + " tok/s");
   if (view.seconds_left) text += ", " + duration_text(*view.seconds_left) + " left";
   return text;
 }
 
-std::string count_text(const ProgressView& view) {
-  return std::to_string(view.step) + (view.total ? "/" + std::to_string(*view.total) : "");
+std::string count_text(const report::StepLine& line) {
+  return std::to_string(line.step) + (line.total ? "/" + std::to_string(*line.total) : "");
 }
 
 }  // namespace
@@ -48,11 +47,12 @@ std::string duration_text(double seconds) {
 }
 
 std::string bar_text(const ProgressView& view, int columns) {
-  std::string head = view.step > 0 ? count_text(view) : view.label;
-  std::string bar, tail = view.step > 0 ? " " + numbers_text(view) : "";
-  if (!view.label.empty() && view.step > 0) tail += " (" + view.label + ")";
-  if (view.total && *view.total > 0 && view.step > 0) {
-    const double part = std::clamp(double(view.step) / double(*view.total), 0.0, 1.0);
+  const report::StepLine& line = view.line;
+  std::string head = line.step > 0 ? count_text(line) : view.label;
+  std::string bar, tail = line.step > 0 ? " " + numbers_text(view) : "";
+  if (!view.label.empty() && line.step > 0) tail += " (" + view.label + ")";
+  if (line.total && *line.total > 0 && line.step > 0) {
+    const double part = std::clamp(double(line.step) / double(*line.total), 0.0, 1.0);
     char percent[16];
     std::snprintf(percent, sizeof percent, " %3d%%", static_cast<int>(part * 100));
     head += percent;
@@ -68,13 +68,7 @@ std::string bar_text(const ProgressView& view, int columns) {
 std::string line_text(const ProgressView& view) {
   const std::string left =
       view.seconds_left ? ", " + duration_text(*view.seconds_left) + " left" : "";
-  return step_line({.step = view.step,
-                    .total = view.total,
-                    .loss = view.loss,
-                    .lr = view.lr,
-                    .grad_norm = view.grad_norm,
-                    .tokens_per_second = view.tokens_per_second}) +
-         left;
+  return step_line(view.line) + left;
 }
 
 Progress::Progress(std::FILE* out, bool terminal) : out_(out), terminal_(terminal) {}

@@ -3,19 +3,18 @@
 // 12 and Ubuntu 24.04.
 #pragma once
 
-#include <cstdint>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+
+#include "common/report/step_line.h"
 
 namespace dsj::cli {
 
 struct ProgressView {
   std::string label;  ///< shown before the first step: "starting", "saving"
-  int64_t step = 0;
-  std::optional<int64_t> total;
-  std::optional<double> loss, lr, grad_norm, tokens_per_second, seconds_left;
+  report::StepLine line;
+  std::optional<double> seconds_left;
 };
 
 /// "   42/2000   2% [##........] loss 1.9312 lr 9.8e-07 312 tok/s, 1:10:05 left", at most `columns`

@@ -1,10 +1,10 @@
 #include "cli/run_status.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "common/contract.h"
 #include "common/jobspec/yaml.h"
-#include "common/text.h"
+#include "common/report/told.h"
 
 namespace dsj::cli {
 namespace {
@@ -14,30 +14,20 @@ using namespace dsj::contract;
 
 constexpr size_t kHistoryMax = 10;
 
-int64_t whole(const json& object, const char* key, int64_t otherwise = 0) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : otherwise;
-}
-std::string text_of(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
 }  // namespace
 
 RunStatus::RunStatus(const json& previous, int world_size, int workers, std::string now)
-    : training_(world_size, previous.is_object() ? previous.value("checkpoint", json()) : json()) {
+    : training_(world_size, json_child(previous, report::kCheckpoint)) {
   object_ = {{"phase", "Pending"},          {"startTime", now},
              {"worldSize", world_size},     {"workers", "0/" + std::to_string(workers)},
              {"conditions", json::array()}, {"restarts", {{"total", 0}, {"counted", 0}}}};
-  if (previous.is_object()) {
-    for (const char* key : {"checkpoint", "failureHistory", "attempt"}) {
-      if (previous.contains(key)) object_[key] = previous[key];
-    }
-    if (const std::string start = text_of(previous, "startTime"); !start.empty()) {
-      object_["startTime"] = start;
-    }
-    attempt_ = whole(previous, "attempt");
+  for (const char* key : {report::kCheckpoint, "failureHistory", "attempt"}) {
+    if (const json& kept = json_child(previous, key); !kept.is_null()) object_[key] = kept;
   }
+  if (const json& start = json_child(previous, "startTime"); start.is_string() && start != "") {
+    object_["startTime"] = start;
+  }
+  report::value_from_json(json_child(previous, "attempt"), attempt_);
   condition("Accepted", true, "ConfigResolved", "the job was checked before anything started", now);
 }
 
@@ -59,42 +49,46 @@ void RunStatus::condition(const char* type, bool value, const std::string& reaso
                                    {"lastTransitionTime", now}});
 }
 
-void RunStatus::take(const json& report, const std::string& now) {
-  const std::string kind = text_of(report, "report");
-  training_.take(report, now);
-  if (!training_.training().is_null()) object_["training"] = training_.training();
-  if (!training_.checkpoint().is_null()) object_["checkpoint"] = training_.checkpoint();
-  if (kind == "attempt") {
-    attempt_ = whole(report, "attempt");
-    object_["attempt"] = attempt_;
-    object_["worldSize"] = whole(report, "worldSize");
-    const std::string all = object_["workers"].get<std::string>();
-    object_["workers"] = all.substr(all.find('/') + 1) + all.substr(all.find('/'));
-    phase("Running");
-    condition("Running", true, "AttemptStarted", "attempt " + std::to_string(attempt_), now);
-    condition("Restarting", false, "AttemptStarted", "attempt " + std::to_string(attempt_), now);
-  } else if (kind == "failure") {
-    take_failure(report, now);
-  } else if (kind == "end") {
-    take_end(report, now);
+void RunStatus::take(const report::Report& told, const std::string& now) {
+  training_.take(told, now);
+  if (json training = status_json(training_.training()); !training.empty()) {
+    object_[report::kTraining] = std::move(training);
+  }
+  if (!training_.checkpoint().is_null()) object_[report::kCheckpoint] = training_.checkpoint();
+  if (const auto* attempt = std::get_if<report::Attempt>(&told)) {
+    take_attempt(*attempt, now);
+  } else if (const auto* failure = std::get_if<report::Failure>(&told)) {
+    take_failure(*failure, now);
+  } else if (const auto* end = std::get_if<report::End>(&told)) {
+    take_end(*end, now);
   }
 }
 
-void RunStatus::take_failure(const json& report, const std::string& now) {
-  const json failure = agent::failure_of(report, now);
-  object_["lastFailure"] = failure;
+void RunStatus::take_attempt(const report::Attempt& attempt, const std::string& now) {
+  attempt_ = attempt.attempt;
+  object_["attempt"] = attempt_;
+  object_["worldSize"] = attempt.world_size;
+  const std::string all = object_["workers"].get<std::string>();
+  object_["workers"] = all.substr(all.find('/') + 1) + all.substr(all.find('/'));
+  phase("Running");
+  condition("Running", true, "AttemptStarted", "attempt " + std::to_string(attempt_), now);
+  condition("Restarting", false, "AttemptStarted", "attempt " + std::to_string(attempt_), now);
+}
+
+void RunStatus::take_failure(const report::Failure& failure, const std::string& now) {
+  const json record = status_json(record_of(failure, now));
+  object_["lastFailure"] = record;
   json& history = object_["failureHistory"];
-  history.push_back(failure);
+  history.push_back(record);
   while (history.size() > kHistoryMax) history.erase(history.begin());
-  object_["restarts"] = {{"total", whole(report, "restartsTotal")},
-                         {"counted", whole(report, "restartsUsed")},
-                         {"limit", whole(report, "restartLimit")}};
-  const std::string reason = text_of(report, "reason"), message = text_of(report, "message");
-  condition("Running", false, reason, message, now);
-  if (!report.value("restart", false)) return;
+  object_["restarts"] = {{"total", failure.restarts_total},
+                         {"counted", failure.restarts_used},
+                         {"limit", failure.restart_limit}};
+  condition("Running", false, failure.reason, failure.message, now);
+  if (!failure.restart) return;
   object_["lastRestartTime"] = now;
   phase("Restarting");
-  condition("Restarting", true, reason, message, now);
+  condition("Restarting", true, failure.reason, failure.message, now);
 }
 
 void RunStatus::stopping(const std::string& now) {
@@ -102,20 +96,18 @@ void RunStatus::stopping(const std::string& now) {
   condition("Running", true, "Stopping", "stop requested: all ranks save the same step", now);
 }
 
-void RunStatus::take_end(const json& report, const std::string& now) {
-  const int64_t code = whole(report, "exitCode", kExitFailed);
-  const std::string reason = text_of(report, "reason"), message = text_of(report, "message");
-  condition("Running", false, reason, message, now);
-  condition("Restarting", false, reason, message, now);
-  if (code == kExitPreempted) {
+void RunStatus::take_end(const report::End& end, const std::string& now) {
+  condition("Running", false, end.reason, end.message, now);
+  condition("Restarting", false, end.reason, end.message, now);
+  if (end.exit_code == kExitPreempted) {
     phase("Interrupted");
-    condition("Interrupted", true, reason, message, now);
+    condition("Interrupted", true, end.reason, end.message, now);
     return;
   }
   object_["completionTime"] = now;
-  const bool complete = code == kExitDone;
-  phase(complete ? "Complete" : "Failed");
-  condition(complete ? "Complete" : "Failed", true, reason, message, now);
+  const char* how = end.exit_code == kExitDone ? "Complete" : "Failed";
+  phase(how);
+  condition(how, true, end.reason, end.message, now);
 }
 
 std::string status_to_text(const json& status) {

@@ -1,6 +1,6 @@
 // status.yaml: the object that a DeepSpeedJob has as its .status, made from the reports of worker
-// 0's agent (agent/reports.h). Pure: reports and the time of day come in, one object comes out, and
-// the caller writes it. Decimals are strings, as in the resource's schema.
+// 0's agent (common/report/reports.h). Pure: reports and the time of day come in, one object comes
+// out, and the caller writes it.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "agent/training_status.h"
+#include "common/report/training_status.h"
 
 namespace dsj::cli {
 
@@ -18,8 +18,7 @@ class RunStatus {
   /// checkpoint, attempt and failure history stay.
   RunStatus(const nlohmann::json& previous, int world_size, int workers, std::string now);
 
-  /// Takes one report. Unknown kinds are ignored.
-  void take(const nlohmann::json& report, const std::string& now);
+  void take(const report::Report& told, const std::string& now);
   /// A stop was requested and the ranks are saving.
   void stopping(const std::string& now);
 
@@ -36,11 +35,12 @@ class RunStatus {
   void condition(const char* type, bool value, const std::string& reason,
                  const std::string& message, const std::string& now);
   void phase(const char* name) { object_["phase"] = name; }
-  void take_failure(const nlohmann::json& report, const std::string& now);
-  void take_end(const nlohmann::json& report, const std::string& now);
+  void take_attempt(const report::Attempt& attempt, const std::string& now);
+  void take_failure(const report::Failure& failure, const std::string& now);
+  void take_end(const report::End& end, const std::string& now);
 
   nlohmann::json object_;
-  agent::TrainingStatus training_;
+  report::TrainingStatus training_;
   int64_t attempt_ = 0;
 };
 

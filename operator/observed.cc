@@ -1,28 +1,12 @@
 #include "operator/observed.h"
 
 #include "common/contract.h"
+#include "common/report/termination_message.h"
+#include "common/report/told.h"
 #include "operator/own_status.h"
 
 namespace dsj::op {
 namespace {
-
-const Json kNull;
-
-const Json& child(const Json& object, const char* name) {
-  if (!object.is_object()) return kNull;
-  const auto found = object.find(name);
-  return found == object.end() ? kNull : *found;
-}
-
-std::string text(const Json& object, const char* name) {
-  const Json& value = child(object, name);
-  return value.is_string() ? value.get<std::string>() : "";
-}
-
-std::optional<int64_t> whole(const Json& object, const char* name) {
-  const Json& value = child(object, name);
-  return value.is_number_integer() ? std::optional(value.get<int64_t>()) : std::nullopt;
-}
 
 std::optional<int64_t> number_of(const std::string& digits) {
   if (digits.empty() || digits.size() > 18 ||
@@ -40,49 +24,49 @@ std::string shortened(std::string text, size_t most) {
 
 Termination termination_of(const Json& state) {
   Termination end;
-  end.exit_code = static_cast<int>(whole(state, "exitCode").value_or(-1));
-  end.reason = text(state, "reason");
-  const std::string words = text(state, "message");
-  const Json message = Json::parse(words, nullptr, false);
-  if (!message.is_object()) {
+  end.exit_code = static_cast<int>(json_whole(state, "exitCode").value_or(-1));
+  end.reason = json_text(state, "reason");
+  const std::string words = json_text(state, "message");
+  const auto told = report::termination_message_from_text(words);
+  if (!told) {
     end.message = shortened(words, 1000);
     return end;
   }
-  if (const std::string reason = text(message, "reason"); !reason.empty()) end.reason = reason;
-  end.message = shortened(text(message, "message"), 1000);
-  end.last_words = shortened(text(message, "lastWords"), 1000);
-  end.step = whole(message, "step");
-  end.attempt = whole(message, "attempt");
-  if (const auto rank = whole(message, "rank")) end.rank = static_cast<int>(*rank);
-  if (const auto code = whole(message, "exitCode")) end.rank_exit_code = static_cast<int>(*code);
-  if (const auto number = whole(message, "signal")) end.rank_signal = static_cast<int>(*number);
+  if (!told->reason.empty()) end.reason = told->reason;
+  end.message = shortened(told->message, 1000);
+  end.last_words = shortened(told->last_words.value_or(""), 1000);
+  end.step = told->step;
+  end.attempt = told->attempt;
+  if (told->rank) end.rank = static_cast<int>(*told->rank);
+  if (told->exit_code) end.rank_exit_code = static_cast<int>(*told->exit_code);
+  if (told->signal) end.rank_signal = static_cast<int>(*told->signal);
   return end;
 }
 
 void read_conditions(const Json& status, PodView& pod) {
-  for (const Json& condition : child(status, "conditions")) {
-    const std::string type = text(condition, "type");
-    const bool yes = text(condition, "status") == "True";
+  for (const Json& condition : json_child(status, "conditions")) {
+    const std::string type = json_text(condition, "type");
+    const bool yes = json_text(condition, "status") == "True";
     if (yes) pod.conditions.push_back(type);
     if (type != "PodScheduled") continue;
     pod.scheduled = yes;
-    if (!yes && text(condition, "reason") == "Unschedulable") {
-      pod.unscheduled = text(condition, "message");
+    if (!yes && json_text(condition, "reason") == "Unschedulable") {
+      pod.unscheduled = json_text(condition, "message");
     }
   }
 }
 
 void read_container(const Json& container, bool ours, PodView& pod) {
-  const Json& state = child(container, "state");
-  const Json& waiting = child(state, "waiting");
-  const std::string reason = text(waiting, "reason");
+  const Json& state = json_child(container, "state");
+  const Json& waiting = json_child(state, "waiting");
+  const std::string reason = json_text(waiting, "reason");
   if (!reason.empty() && reason != "ContainerCreating" && reason != "PodInitializing") {
     pod.waiting_reason = reason;
-    pod.waiting_message = text(waiting, "message");
+    pod.waiting_message = json_text(waiting, "message");
   }
   if (!ours) return;
-  pod.running = child(state, "running").is_object();
-  if (const Json& ended = child(state, "terminated"); ended.is_object()) {
+  pod.running = json_child(state, "running").is_object();
+  if (const Json& ended = json_child(state, "terminated"); ended.is_object()) {
     pod.termination = termination_of(ended);
   }
 }
@@ -100,94 +84,98 @@ bool is_preempted(const PodView& pod) {
 }
 
 std::string label_of(const Json& object, const char* name) {
-  return text(child(child(object, "metadata"), "labels"), name);
+  return json_text(json_child(json_child(object, "metadata"), "labels"), name);
 }
 
 std::string owner_of(const Json& object) {
-  for (const Json& owner : child(child(object, "metadata"), "ownerReferences")) {
-    if (child(owner, "controller") == true) return text(owner, "uid");
+  for (const Json& owner : json_child(json_child(object, "metadata"), "ownerReferences")) {
+    if (json_child(owner, "controller") == true) return json_text(owner, "uid");
   }
   return {};
 }
 
 JobView job_view(const Json& object) {
-  const Json& metadata = child(object, "metadata");
-  const Json& status = child(object, "status");
-  JobView job{.ns = text(metadata, "namespace"),
-              .name = text(metadata, "name"),
-              .uid = text(metadata, "uid"),
-              .resource_version = text(metadata, "resourceVersion"),
-              .generation = whole(metadata, "generation").value_or(0),
+  const Json& metadata = json_child(object, "metadata");
+  const Json& status = json_child(object, "status");
+  JobView job{.ns = json_text(metadata, "namespace"),
+              .name = json_text(metadata, "name"),
+              .uid = json_text(metadata, "uid"),
+              .resource_version = json_text(metadata, "resourceVersion"),
+              .generation = json_whole(metadata, "generation").value_or(0),
               .deleting = metadata.contains("deletionTimestamp"),
-              .spec = child(object, "spec"),
+              .spec = json_child(object, "spec"),
               .own_status = own_part(status)};
-  const Json& training = child(status, "training");
-  job.agent.attempt = whole(training, "attempt").value_or(0);
-  job.agent.stop_step = whole(training, "stopStep");
-  job.agent.updated = time_from_text(text(training, "lastUpdatedTime"));
-  job.agent.last_failure = child(training, "lastFailure");
-  job.agent.saved_step = whole(child(child(status, "checkpoint"), "lastSaved"), "step");
+  const Json& training = json_child(status, report::kTraining);
+  job.agent.attempt = report::told<&report::Attempt::attempt>(training).value_or(0);
+  job.agent.stop_step = report::told<&report::Training::stop_step>(training);
+  job.agent.updated =
+      time_from_text(report::told<&report::Training::updated>(training).value_or(""));
+  job.agent.last_failure =
+      json_child(training, report::status_name<&report::Training::last_failure>());
+  job.agent.saved_step = report::told<&report::Checkpoint::step>(
+      json_child(json_child(status, report::kCheckpoint), report::kLastSaved));
   return job;
 }
 
 std::optional<PodView> pod_view(const Json& object) {
-  const Json& metadata = child(object, "metadata");
+  const Json& metadata = json_child(object, "metadata");
   const auto worker = number_of(label_of(object, contract::kLabelReplicaIndex));
   const auto incarnation = number_of(label_of(object, contract::kLabelIncarnation));
   if (!worker || *worker > 1'000'000 || !incarnation) return std::nullopt;
-  PodView pod{.name = text(metadata, "name"),
-              .uid = text(metadata, "uid"),
+  PodView pod{.name = json_text(metadata, "name"),
+              .uid = json_text(metadata, "uid"),
               .owner_uid = owner_of(object),
-              .resource_version = text(metadata, "resourceVersion"),
-              .node = text(child(object, "spec"), "nodeName"),
+              .resource_version = json_text(metadata, "resourceVersion"),
+              .node = json_text(json_child(object, "spec"), "nodeName"),
               .revision = label_of(object, contract::kLabelRevision),
               .gang = label_of(object, contract::kLabelGang),
               .worker = static_cast<int>(*worker),
               .incarnation = *incarnation};
-  const std::string made_at = text(child(metadata, "annotations"), contract::kAnnotationRestarts);
+  const std::string made_at =
+      json_text(json_child(metadata, "annotations"), contract::kAnnotationRestarts);
   pod.restarts = number_of(made_at).value_or(0);
-  pod.created = time_from_text(text(metadata, "creationTimestamp"));
-  if (const std::string deleting = text(metadata, "deletionTimestamp"); !deleting.empty()) {
+  pod.created = time_from_text(json_text(metadata, "creationTimestamp"));
+  if (const std::string deleting = json_text(metadata, "deletionTimestamp"); !deleting.empty()) {
     pod.deleting_from = time_from_text(deleting).value_or(Time{});
   }
-  const Json& status = child(object, "status");
-  const std::string phase = text(status, "phase");
+  const Json& status = json_child(object, "status");
+  const std::string phase = json_text(status, "phase");
   pod.phase = phase == "Running"     ? PodView::Phase::Running
               : phase == "Succeeded" ? PodView::Phase::Succeeded
               : phase == "Failed"    ? PodView::Phase::Failed
                                      : PodView::Phase::Pending;
-  pod.reason = text(status, "reason");
-  pod.message = text(status, "message");
+  pod.reason = json_text(status, "reason");
+  pod.message = json_text(status, "message");
   read_conditions(status, pod);
-  for (const Json& container : child(status, "initContainerStatuses")) {
+  for (const Json& container : json_child(status, "initContainerStatuses")) {
     read_container(container, false, pod);
   }
-  for (const Json& container : child(status, "containerStatuses")) {
-    read_container(container, text(container, "name") == contract::kContainerName, pod);
+  for (const Json& container : json_child(status, "containerStatuses")) {
+    read_container(container, json_text(container, "name") == contract::kContainerName, pod);
   }
   if (!pod.node.empty()) pod.scheduled = true;
   return pod;
 }
 
 ChildView child_view(const Json& object) {
-  const Json& metadata = child(object, "metadata");
-  const Json& data = child(object, "data");
-  return {.kind = text(object, "kind"),
-          .name = text(metadata, "name"),
-          .uid = text(metadata, "uid"),
+  const Json& metadata = json_child(object, "metadata");
+  const Json& data = json_child(object, "data");
+  return {.kind = json_text(object, "kind"),
+          .name = json_text(metadata, "name"),
+          .uid = json_text(metadata, "uid"),
           .owner_uid = owner_of(object),
           .revision = label_of(object, contract::kLabelRevision),
-          .resource_version = text(metadata, "resourceVersion"),
-          .spec_text = text(data, kSpecKey),
-          .config_text = text(data, kConfigKey)};
+          .resource_version = json_text(metadata, "resourceVersion"),
+          .spec_text = json_text(data, kSpecKey),
+          .config_text = json_text(data, kConfigKey)};
 }
 
 NodeView node_view(const Json& object) {
   NodeView node;
-  for (const Json& condition : child(child(object, "status"), "conditions")) {
-    if (text(condition, "type") != "Ready") continue;
-    node.ready = text(condition, "status") == "True";
-    node.since = time_from_text(text(condition, "lastTransitionTime")).value_or(Time{});
+  for (const Json& condition : json_child(json_child(object, "status"), "conditions")) {
+    if (json_text(condition, "type") != "Ready") continue;
+    node.ready = json_text(condition, "status") == "True";
+    node.since = time_from_text(json_text(condition, "lastTransitionTime")).value_or(Time{});
   }
   return node;
 }

@@ -1,22 +1,15 @@
 #include "operator/own_status.h"
 
+#include "common/json.h"
+#include "common/report/status.h"
+
 namespace dsj::op {
 namespace {
 
 using nlohmann::json;
 
-int64_t whole(const json& object, const char* name, int64_t otherwise = 0) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : otherwise;
-}
-
-std::string text(const json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 std::optional<Time> time(const json& object, const char* name) {
-  return time_from_text(text(object, name));
+  return time_from_text(json_text(object, name));
 }
 
 void put(json& object, const char* name, const std::optional<Time>& value) {
@@ -37,11 +30,11 @@ json restarts_to_json(const Restarts& restarts) {
 Restarts restarts_from_json(const json& object) {
   Restarts restarts;
   if (!object.is_object()) return restarts;
-  restarts.total = whole(object, "total");
-  restarts.counted = whole(object, "counted");
-  restarts.limit = whole(object, "limit");
-  restarts.saved_step = whole(object, "savedStep", -1);
-  if (object.contains("attempt")) restarts.attempt = whole(object, "attempt");
+  restarts.total = json_whole(object, "total").value_or(0);
+  restarts.counted = json_whole(object, "counted").value_or(0);
+  restarts.limit = json_whole(object, "limit").value_or(0);
+  restarts.saved_step = json_whole(object, "savedStep").value_or(-1);
+  if (object.contains("attempt")) restarts.attempt = json_whole(object, "attempt").value_or(0);
   restarts.last = time(object, "lastTime");
   restarts.not_before = time(object, "notBefore");
   return restarts;
@@ -75,20 +68,20 @@ json to_json(const OwnStatus& status) {
 OwnStatus own_status_from_json(const json& object) {
   OwnStatus status;
   if (!object.is_object()) return status;
-  status.observed_generation = whole(object, "observedGeneration");
-  status.phase = text(object, "phase");
+  status.observed_generation = json_whole(object, "observedGeneration").value_or(0);
+  status.phase = json_text(object, "phase");
   status.conditions = conditions_from_json(object.value("conditions", json()));
   status.start = time(object, "startTime");
   status.completion = time(object, "completionTime");
   status.stop_since = time(object, "stopRequestedTime");
-  status.revision = text(object, "revision");
-  status.config_map = text(object, "configMapName");
-  status.incarnation = whole(object, "incarnation");
-  status.world_size = whole(object, "worldSize");
-  status.zero_stage = static_cast<int>(whole(object, "zeroStage"));
-  status.replicas = whole(object, "replicas");
-  status.selector = text(object, "selector");
-  status.workers = text(object, "workers");
+  status.revision = json_text(object, "revision");
+  status.config_map = json_text(object, "configMapName");
+  status.incarnation = json_whole(object, "incarnation").value_or(0);
+  status.world_size = json_whole(object, "worldSize").value_or(0);
+  status.zero_stage = static_cast<int>(json_whole(object, "zeroStage").value_or(0));
+  status.replicas = json_whole(object, "replicas").value_or(0);
+  status.selector = json_text(object, "selector");
+  status.workers = json_text(object, "workers");
   status.restarts = restarts_from_json(object.value("restarts", json()));
   status.last_failure = object.value("lastFailure", json());
   status.failure_history = object.value("failureHistory", json::array());
@@ -100,7 +93,7 @@ json own_part(const json& status) {
   json own = json::object();
   if (!status.is_object()) return own;
   for (const auto& [name, value] : status.items()) {
-    if (name != "training" && name != "checkpoint") own[name] = value;
+    if (name != report::kTraining && name != report::kCheckpoint) own[name] = value;
   }
   return own;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/contract.h"
+#include "common/report/status.h"
 #include "common/restart_budget.h"
 #include "operator/pass.h"
 
@@ -106,22 +107,20 @@ FailureAction Pass::action_of(const Failure& failure, bool& by_rule) const {
 }
 
 void Pass::note_failure(const Failure& failure) {
-  nlohmann::json entry = {
-      {"time", to_text(shown_now())}, {"reason", failure.reason}, {"message", failure.message}};
-  if (!failure.pod_name.empty()) entry["pod"] = failure.pod_name;
-  if (!failure.node.empty()) entry["node"] = failure.node;
-  if (failure.worker >= 0) entry["worker"] = failure.worker;
-  if (failure.rank) entry["rank"] = *failure.rank;
-  if (failure.signal) {
-    entry["signal"] = *failure.signal;
-  } else if (failure.exit_code) {
-    entry["exitCode"] = *failure.exit_code;
-  }
-  if (failure.attempt) entry["attempt"] = *failure.attempt;
-  if (failure.step) entry["step"] = *failure.step;
-  if (!failure.last_words.empty()) entry["lastWords"] = failure.last_words;
-  st_.last_failure = entry;
-  st_.failure_history.push_back(std::move(entry));
+  report::FailureRecord record{.time = to_text(shown_now()),
+                               .reason = failure.reason,
+                               .attempt = failure.attempt,
+                               .step = failure.step,
+                               .rank = failure.rank,
+                               .signal = failure.signal,
+                               .message = failure.message};
+  if (!failure.pod_name.empty()) record.pod = failure.pod_name;
+  if (!failure.node.empty()) record.node = failure.node;
+  if (failure.worker >= 0) record.worker = failure.worker;
+  if (!failure.signal) record.exit_code = failure.exit_code;
+  if (!failure.last_words.empty()) record.last_words = failure.last_words;
+  st_.last_failure = status_json(record);
+  st_.failure_history.push_back(st_.last_failure);
   while (st_.failure_history.size() > kHistoryMax) {
     st_.failure_history.erase(st_.failure_history.begin());
   }
@@ -195,25 +194,19 @@ void Pass::ended_in_place() {
   if (attempt <= *restarts.attempt + 1) return;
   Failure failure{.reason = "RankFailed", .message = "attempt " + std::to_string(attempt - 1)};
   failure.attempt = attempt - 1;
-  const Json& told = job().agent.last_failure;
-  if (told.is_object() && told.value("attempt", Json()) == attempt - 1) {
-    auto whole = [&](const char* name) -> std::optional<int> {
-      const auto found = told.find(name);
-      if (found == told.end() || !found->is_number_integer()) return std::nullopt;
-      return found->get<int>();
+  const auto told = report::failure_from_status(job().agent.last_failure);
+  if (told && told->attempt == attempt - 1) {
+    const auto number = [](const std::optional<int64_t>& value) {
+      return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
     };
-    auto words = [&](const char* name) {
-      const auto found = told.find(name);
-      return found != told.end() && found->is_string() ? found->get<std::string>() : "";
-    };
-    failure.reason = word_or(words("reason"), "RankFailed");
-    failure.message = words("message");
-    failure.last_words = words("lastWords");
-    failure.rank = whole("rank");
-    failure.exit_code = whole("exitCode");
-    failure.signal = whole("signal");
-    failure.worker = whole("worker").value_or(-1);
-    failure.step = whole("step");
+    failure.reason = word_or(told->reason, "RankFailed");
+    failure.message = told->message;
+    failure.last_words = told->last_words.value_or("");
+    failure.rank = number(told->rank);
+    failure.exit_code = number(told->exit_code);
+    failure.signal = number(told->signal);
+    failure.worker = number(told->worker).value_or(-1);
+    failure.step = told->step;
     for (const Slot& slot : slots_) {
       if (slot.worker != failure.worker || !slot.newest) continue;
       failure.pod_name = slot.newest->name;

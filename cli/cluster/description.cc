@@ -6,6 +6,7 @@
 
 #include "cli/cluster/table.h"
 #include "common/jobspec/job.h"
+#include "common/report/status.h"
 #include "common/worker_job.h"
 
 namespace dsj::cli {
@@ -75,43 +76,34 @@ class Page {
   }
 
   std::string step() const {
-    const std::string step = get("status.training.step");
-    if (step.empty()) return "";
-    std::string text = step;
-    const auto add = [&](const char* before, const char* path, const char* after) {
-      if (const std::string value = get(path); !value.empty()) text += before + value + after;
-    };
-    add(" of ", "status.training.totalSteps", "");
-    add(", attempt ", "status.training.attempt", "");
-    add(", loss ", "status.training.loss", "");
-    add(", lr ", "status.training.learningRate", "");
-    add(", ", "status.training.tokensPerSecond", " tokens/s");
-    add(", ", "status.training.estimatedRemainingSeconds", " s left");
-    add(", eval loss ", "status.training.evalLoss", "");
-    if (const std::string time = get("status.training.lastUpdatedTime"); !time.empty())
-      text += ", reported " + age_text(time, now_) + " ago";
-    return text;
+    const Json* training = find(job_, "status.training");
+    const std::string step = training ? word(*training, "step") : "";
+    return step.empty() ? "" : step + described<report::Training>(*training);
   }
 
   std::string checkpoint() const {
-    const std::string step = get("status.checkpoint.lastSaved.step");
-    if (step.empty()) return "none";
-    std::string text = "step " + step;
-    const auto add = [&](const char* before, const std::string& value, const char* after) {
-      if (!value.empty()) text += before + value + after;
-    };
-    const std::string time = get("status.checkpoint.lastSaved.time");
-    if (!time.empty()) add(", ", age_text(time, now_), " ago");
-    add(", by ", get("status.checkpoint.lastSaved.worldSize"), " ranks");
-    add(", ", get("status.checkpoint.lastSaved.sizeBytes"), " bytes");
-    add(" in ", get("status.checkpoint.lastSaved.durationSeconds"), " s");
-    add(": ", get("status.checkpoint.lastSaved.path"), "");
-    return text;
+    const Json* saved = find(job_, "status.checkpoint.lastSaved");
+    const std::string step = saved ? word(*saved, "step") : "";
+    return step.empty() ? "none" : "step " + step + described<report::Saved>(*saved);
   }
 
   std::string restored() const {
-    const std::string step = get("status.checkpoint.lastRestored.step");
-    return step.empty() ? "" : "step " + step + ": " + get("status.checkpoint.lastRestored.path");
+    const Json* restored = find(job_, "status.checkpoint.lastRestored");
+    const std::string step = restored ? word(*restored, "step") : "";
+    return step.empty() ? "" : "step " + step + described<report::Restored>(*restored);
+  }
+
+  /// What the tables of common/report say that `dsj describe` shows of a status object.
+  template <typename T>
+  std::string described(const Json& object) const {
+    std::string text;
+    report::for_each_status_field<T>([&](const auto& field, const char* name) {
+      const std::string value = field.before ? word(object, name) : "";
+      if (value.empty()) return;
+      text += field.before + (field.unit == report::Unit::Time ? age_text(value, now_) : value) +
+              report::suffix(field.unit) + field.after;
+    });
+    return text;
   }
 
   std::string restarts() const {
@@ -155,17 +147,8 @@ class Page {
   std::string failures() const {
     std::string text;
     for (const Json& one : items(job_, "status.failureHistory")) {
-      std::string line = "  " + word(one, "time") + " " + word(one, "reason");
-      const auto add = [&](const char* name, const char* key) {
-        if (const std::string value = word(one, key); !value.empty()) line += name + value;
-      };
-      add(", attempt ", "attempt");
-      add(", step ", "step");
-      add(", rank ", "rank");
-      add(", pod ", "pod");
-      add(" on ", "node");
-      add(", exit code ", "exitCode");
-      add(", signal ", "signal");
+      const std::string line = "  " + word(one, "time") + " " + word(one, "reason") +
+                               described<report::FailureRecord>(one);
       text +=
           line + "\n    " + one_line(word(one, "message")) + "\n" + quoted(word(one, "lastWords"));
     }

@@ -12,12 +12,17 @@
 #include "cli/plot_text.h"
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
-#include "common/step_line.h"
+#include "common/report/step_line.h"
+#include "common/report/told.h"
 
 namespace dsj::cli {
 namespace {
 
 constexpr kube::Milliseconds kAgain{10'000};
+constexpr const char* kLoss = report::name_of<&report::Step::loss>();
+constexpr const char* kLr = report::name_of<&report::Step::lr>();
+constexpr const char* kGradNorm = report::name_of<&report::Step::grad_norm>();
+constexpr const char* kSpeed = report::name_of<&report::Step::tokens_per_second>();
 
 struct PlotJobOptions {
   ClusterFlags flags;
@@ -29,21 +34,21 @@ struct PlotJobOptions {
 class Steps {
  public:
   void take(const std::string& log_line) {
-    const auto line = find_step_line(log_line);
+    const auto line = report::find_step_line(log_line);
     if (!line) return;
     last_ = std::max(last_, line->step);
     const auto put = [&](const char* name, const std::optional<double>& value) {
       if (value) values_[name][static_cast<double>(line->step)] = *value;
     };
-    put("loss", line->loss);
-    put("lr", line->lr);
-    put("grad_norm", line->grad_norm);
-    put("tokens_per_second", line->tokens_per_second);
+    put(kLoss, line->loss);
+    put(kLr, line->lr);
+    put(kGradNorm, line->grad_norm);
+    put(kSpeed, line->tokens_per_second);
   }
 
   RunCurves curves(const std::string& name, const Json& status) const {
     RunCurves run{.name = name, .steps = last_, .status = status};
-    for (const char* curve : {"loss", "lr", "grad_norm", "tokens_per_second"}) {
+    for (const char* curve : {kLoss, kLr, kGradNorm, kSpeed}) {
       const auto found = values_.find(curve);
       if (found != values_.end())
         run.curves.push_back({curve, {found->second.begin(), found->second.end()}});
@@ -107,7 +112,8 @@ class PlotJob {
 
   int show(const Json& job, const RunCurves& run) const {
     if (options_.watch && isatty(STDOUT_FILENO) == 1) std::fputs("\x1b[H\x1b[2J", stdout);
-    const std::string total = word(job, "status.training.totalSteps");
+    const std::string total = word(job, std::string("status.training.") +
+                                            report::status_name<&report::Resolved::total_steps>());
     std::printf(
         "%s: step %s%s, %s; logged steps of worker 0's pods, all are in %s/metrics.jsonl\n\n",
         run.name.c_str(), std::to_string(run.steps).c_str(),

@@ -4,16 +4,13 @@
 
 #include <cerrno>
 
-#include "common/contract.h"
 #include "common/log.h"
 
 namespace dsj::train {
 
-void Events::emit(const char* event, nlohmann::json fields) const {
+void Events::emit(const report::Event& event) const {
   if (fd_ < 0) return;
-  fields["event"] = event;
-  const std::string line =
-      fields.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const std::string line = report::to_line(event);
   for (size_t sent = 0; sent < line.size();) {
     const ssize_t n = ::write(fd_, line.data() + sent, line.size() - sent);
     if (n < 0 && errno == EINTR) continue;
@@ -24,7 +21,7 @@ void Events::emit(const char* event, nlohmann::json fields) const {
 
 void Events::warn(const std::string& message) const {
   log::warn(message);
-  emit(contract::kEventWarning, {{"message", message}});
+  emit(report::Warning{.message = message});
 }
 
 }  // namespace dsj::train

@@ -13,7 +13,6 @@
 #include "common/dsconfig/resolved_json.h"
 #include "common/files/posix_files.h"
 #include "common/log.h"
-#include "common/metrics.h"
 #include "common/plan/zero_plan.h"
 #include "common/text.h"
 #include "engine/data/loader.h"
@@ -114,7 +113,7 @@ class Loop {
     }
     report_memory();
     DSJ_TRY_STATUS(saver_.export_model());
-    events_.emit(contract::kEventDone, {{"step", progress.step}});
+    events_.emit(report::Done{.step = progress.step});
     return static_cast<int>(contract::kExitDone);
   }
 
@@ -187,34 +186,35 @@ class Loop {
   /// Reports the memory that the run took, to compare with `dsj plan`.
   void report_memory() {
     const memory::Ledger& ledger = memory::process_ledger();
-    nlohmann::json peak = nlohmann::json::object();
+    report::Memory memory{.total = ledger.peak()};
     for (int i = 0; i < memory::kClassCount; ++i) {
       const auto klass = static_cast<memory::Class>(i);
-      peak[memory::name_of(klass)] = ledger.peak(klass);
+      memory.peak[memory::name_of(klass)] = ledger.peak(klass);
     }
-    events_.emit(contract::kEventMemory, {{"peak", peak}, {"total", ledger.peak()}});
+    events_.emit(memory);
   }
 
   void report(const Progress& progress, const StepResult& result, double lr, double seconds,
               const models::MicroBatch& batch) {
     if (collectives_.rank() != 0) {
-      events_.emit(contract::kEventStep, {{"step", progress.step}});
+      events_.emit(report::Step{.step = progress.step});
       return;
     }
     const auto counters = collectives_.counters();
-    StepMetrics metrics{.step = progress.step,
-                        .loss = result.loss,
-                        .lr = lr,
-                        .grad_norm = result.grad_norm,
-                        .loss_scale = result.loss_scale,
-                        .skipped = result.skipped,
-                        .tokens = result.tokens,
-                        .tokens_per_second = static_cast<double>(result.tokens) / seconds,
-                        .step_seconds = seconds,
-                        .wire_bytes = counters.bytes() - counters.of(comm::Traffic::Control).bytes,
-                        .host_rss_bytes = peak_rss_bytes()};
-    events_.emit(contract::kEventStep, to_json(metrics));
-    watching_.after_step(metrics, progress, batch);
+    const report::Step step{
+        .step = progress.step,
+        .loss = result.loss,
+        .lr = lr,
+        .grad_norm = result.grad_norm,
+        .loss_scale = result.loss_scale,
+        .skipped = result.skipped,
+        .tokens = result.tokens,
+        .tokens_per_second = static_cast<double>(result.tokens) / seconds,
+        .step_seconds = seconds,
+        .wire_bytes = counters.bytes() - counters.of(comm::Traffic::Control).bytes,
+        .host_rss_bytes = peak_rss_bytes()};
+    events_.emit(step);
+    watching_.after_step(step, progress, batch);
   }
 
   const Inputs& in_;
@@ -227,7 +227,7 @@ class Loop {
 };
 
 void announce(const Inputs& in, const RankEnv& env, const Events& events) {
-  events.emit(contract::kEventStart, {{"pid", getpid()}, {"rank", env.rank}});
+  events.emit(report::Start{.pid = getpid(), .rank = env.rank});
   if (env.rank != 0) return;
   for (const auto& finding : in.resolution.findings)
     events.warn(finding.path + ": " + finding.message);
@@ -235,9 +235,9 @@ void announce(const Inputs& in, const RankEnv& env, const Events& events) {
   for (const auto& origin : in.resolution.origins) {
     origins.push_back({{"path", origin.path}, {"value", origin.value}, {"from", origin.from}});
   }
-  events.emit(contract::kEventResolved, {{"config", dsconfig::to_json(in.config())},
-                                         {"origins", origins},
-                                         {"total_steps", in.config().total_steps}});
+  events.emit(report::Resolved{.config = dsconfig::to_json(in.config()),
+                               .origins = origins,
+                               .total_steps = in.config().total_steps});
 }
 
 /// Warns where a limit is below one unit: the unit is gathered whole anyway.
@@ -303,8 +303,7 @@ int run_rank() {
   const Events events(env ? env->event_fd : -1);
   auto failed = [&](const Error& error) {
     log::error(error.to_string());
-    events.emit(contract::kEventError,
-                {{"reason", reason(error.kind)}, {"message", error.to_string()}});
+    events.emit(report::RankError{.reason = reason(error.kind), .message = error.to_string()});
     return exit_code(error);
   };
   if (!env) return failed(env.error());

@@ -201,7 +201,7 @@ Progress Saver::resumed(const checkpoint::Reader& reader) {
   }
   if (state_.collectives().rank() == 0) {
     warn_of_differences(saved);
-    events_.emit(contract::kEventResumed, {{"step", progress.step}, {"path", reader.path()}});
+    events_.emit(report::Resumed{.step = progress.step, .path = reader.path()});
     log::info("resumed step " + std::to_string(progress.step) + " from " + reader.path());
   }
   return progress;
@@ -275,10 +275,10 @@ Status Saver::save(const Progress& progress) {
     if (done) {
       for (const auto& warning : done->warnings) events_.warn(warning);
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-      events_.emit(contract::kEventCheckpoint, {{"step", progress.step},
-                                                {"path", done->path},
-                                                {"bytes", done->bytes},
-                                                {"seconds", seconds.count()}});
+      events_.emit(report::Checkpoint{.step = progress.step,
+                                      .bytes = done->bytes,
+                                      .seconds = seconds.count(),
+                                      .path = done->path});
     } else {
       published = std::unexpected(done.error());
     }
@@ -323,7 +323,7 @@ Status Saver::export_model() {
   state_.visit_weights(append, /*trained_only=*/true);
   if (writer && status) status = writer->publish();
   DSJ_TRY_STATUS(agree(status));
-  if (writer) events_.emit(contract::kEventExported, {{"path", target}});
+  if (writer) events_.emit(report::Exported{.path = target});
   return {};
 }
 

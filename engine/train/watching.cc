@@ -1,10 +1,8 @@
 #include "engine/train/watching.h"
 
-#include <cmath>
 #include <cstdio>
 #include <utility>
 
-#include "common/contract.h"
 #include "common/dsconfig/resolved_json.h"
 #include "common/log.h"
 #include "engine/memory/counting_allocator.h"
@@ -14,17 +12,11 @@
 namespace dsj::train {
 namespace {
 
-using nlohmann::json;
-
 template <typename... Values>
 std::string format(const char* pattern, Values... values) {
   char buffer[512];
   std::snprintf(buffer, sizeof buffer, pattern, values...);
   return buffer;
-}
-
-json finite(double value) {
-  return std::isfinite(value) ? json(value) : json(nullptr);
 }
 
 std::string times_text(const observe::StepTimes& times, double steps) {
@@ -108,7 +100,7 @@ double Watching::epoch(int64_t step) const {
 
 void Watching::note(const std::string& text) const {
   log::info(text);
-  events_.emit(contract::kEventNote, {{"text", text}});
+  events_.emit(report::Note{.text = text});
 }
 
 /// A monitor that cannot be written is closed; the run goes on.
@@ -120,18 +112,18 @@ void Watching::write(const std::vector<observe::Scalar>& scalars) {
   });
 }
 
-void Watching::after_step(const StepMetrics& metrics, const Progress& progress,
+void Watching::after_step(const report::Step& step, const Progress& progress,
                           const models::MicroBatch& batch) {
   if (!speaks_) return;
   const auto& config = in_.config();
-  const int64_t samples = metrics.step * config.train_batch_size;
+  const int64_t samples = step.step * config.train_batch_size;
   observe::StepTimes times;
   if (clock_) times = clock_->take();
   if (!monitors_.empty()) {
-    std::vector<observe::Scalar> scalars = {{"Train/Samples/train_loss", metrics.loss, samples},
-                                            {"Train/Samples/lr", metrics.lr, samples}};
+    std::vector<observe::Scalar> scalars = {{"Train/Samples/train_loss", *step.loss, samples},
+                                            {"Train/Samples/lr", *step.lr, samples}};
     if (config.precision == dsconfig::Precision::Fp16) {
-      scalars.push_back({"Train/Samples/loss_scale", metrics.loss_scale, samples});
+      scalars.push_back({"Train/Samples/loss_scale", *step.loss_scale, samples});
     }
     if (clock_) {
       const std::string prefix = "Train/Samples/elapsed_time_ms_";
@@ -145,41 +137,40 @@ void Watching::after_step(const StepMetrics& metrics, const Progress& progress,
     write(scalars);
   }
   interval_times_ += times;
-  interval_seconds_ += metrics.step_seconds;
+  interval_seconds_ += *step.step_seconds;
   ++interval_steps_;
-  log_line(metrics);
-  if (metrics.step % print_every() == 0) print_step(metrics, progress);
-  if (config.observe.flops.enabled && metrics.step == config.observe.flops.profile_step) {
-    profile_flops(metrics.step, times, batch);
+  log_line(step);
+  if (step.step % print_every() == 0) print_step(step, progress);
+  if (config.observe.flops.enabled && step.step == config.observe.flops.profile_step) {
+    profile_flops(step.step, times, batch);
   }
 }
 
-void Watching::log_line(const StepMetrics& metrics) {
+void Watching::log_line(const report::Step& step) {
   const auto& config = in_.config();
-  logged_loss_ += metrics.loss;
+  logged_loss_ += *step.loss;
   ++logged_steps_;
-  const bool first = config.logging_first_step && metrics.step == 1;
-  if (!first && !config.logging.due(metrics.step, config.steps_per_epoch, config.total_steps)) {
+  const bool first = config.logging_first_step && step.step == 1;
+  if (!first && !config.logging.due(step.step, config.steps_per_epoch, config.total_steps)) {
     return;
   }
-  events_.emit(contract::kEventLog,
-               {{"step", metrics.step},
-                {"loss", finite(logged_loss_ / static_cast<double>(logged_steps_))},
-                {"grad_norm", finite(metrics.grad_norm)},
-                {"learning_rate", metrics.lr},
-                {"epoch", epoch(metrics.step)}});
+  events_.emit(report::Log{.step = step.step,
+                           .loss = logged_loss_ / static_cast<double>(logged_steps_),
+                           .grad_norm = step.grad_norm,
+                           .lr = step.lr,
+                           .epoch = epoch(step.step)});
   logged_loss_ = 0;
   logged_steps_ = 0;
 }
 
-void Watching::print_step(const StepMetrics& metrics, const Progress& progress) {
+void Watching::print_step(const report::Step& step, const Progress& progress) {
   const auto& config = in_.config();
   const double steps = static_cast<double>(interval_steps_);
   if (config.steps_per_print > 0) {
     const double samples = steps * static_cast<double>(config.train_batch_size);
     note(format("step=%lld, skipped=%lld, lr=%.6g, loss=%.4f, %.2f samples/s",
-                static_cast<long long>(metrics.step), static_cast<long long>(progress.skipped),
-                metrics.lr, metrics.loss, samples / interval_seconds_));
+                static_cast<long long>(step.step), static_cast<long long>(progress.skipped),
+                *step.lr, *step.loss, samples / interval_seconds_));
   }
   if (clock_) note(times_text(interval_times_, steps));
   if (config.observe.memory_breakdown) print_memory();
@@ -223,13 +214,13 @@ void Watching::profile_flops(int64_t step, const observe::StepTimes& times,
 void Watching::after_evaluation(int64_t step, const EvalResult& result, double seconds) {
   if (!speaks_) return;
   const double rate = seconds > 0 ? static_cast<double>(result.rows) / seconds : 0;
-  events_.emit(contract::kEventEval, {{"step", step},
-                                      {"eval_loss", finite(result.loss)},
-                                      {"eval_samples", result.rows},
-                                      {"eval_targets", result.targets},
-                                      {"eval_runtime", seconds},
-                                      {"eval_samples_per_second", rate},
-                                      {"epoch", epoch(step)}});
+  events_.emit(report::Eval{.step = step,
+                            .loss = result.loss,
+                            .epoch = epoch(step),
+                            .seconds = seconds,
+                            .rows = result.rows,
+                            .rows_per_second = rate,
+                            .targets = result.targets});
   write({{"Train/Samples/eval_loss", result.loss, step * in_.config().train_batch_size}});
 }
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "common/files/files.h"
-#include "common/metrics.h"
 #include "engine/comm/observed.h"
 #include "engine/observe/comms_log.h"
 #include "engine/observe/monitor.h"
@@ -36,8 +35,8 @@ class Watching {
 
   /// Call before the first step of an attempt: opens the monitors, dumps what dump_state asks for.
   Status begin(const Progress& progress);
-  /// Call after each step; `batch` is one of its micro-batches.
-  void after_step(const StepMetrics& metrics, const Progress& progress,
+  /// Call after each step, with rank 0's report of it; `batch` is one of its micro-batches.
+  void after_step(const report::Step& step, const Progress& progress,
                   const models::MicroBatch& batch);
   void after_evaluation(int64_t step, const EvalResult& result, double seconds);
   /// Call after the last step of an attempt.
@@ -48,8 +47,8 @@ class Watching {
   double epoch(int64_t step) const;
   void note(const std::string& text) const;
   void write(const std::vector<observe::Scalar>& scalars);
-  void log_line(const StepMetrics& metrics);
-  void print_step(const StepMetrics& metrics, const Progress& progress);
+  void log_line(const report::Step& step);
+  void print_step(const report::Step& step, const Progress& progress);
   void print_memory() const;
   void profile_flops(int64_t step, const observe::StepTimes& times,
                      const models::MicroBatch& batch);

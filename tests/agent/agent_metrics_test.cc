@@ -13,13 +13,13 @@ bool has_line(const std::string& text, const std::string& line) {
 
 TEST(AgentMetrics, ShowWhatTheReportsSaid) {
   AgentMetrics metrics;
-  metrics.take({{"report", "attempt"}, {"attempt", 2}, {"worldSize", 8}});
-  metrics.take({{"report", "resolved"}, {"total_steps", 100}});
-  metrics.take({{"report", "step"}, {"step", 7}, {"loss", 1.5}, {"tokens_per_second", 1000}});
-  metrics.take({{"report", "step"}, {"step", 8}, {"loss", nullptr}});
-  metrics.take({{"report", "checkpoint"}, {"step", 5}, {"seconds", 0.25}});
-  metrics.take({{"report", "failure"}, {"reason", "Killed"}});
-  metrics.take({{"report", "failure"}, {"reason", "Killed"}});
+  metrics.take(report::Attempt{.attempt = 2, .world_size = 8});
+  metrics.take(report::Resolved{.total_steps = 100});
+  metrics.take(report::Step{.step = 7, .loss = 1.5, .tokens_per_second = 1000});
+  metrics.take(report::Step{.step = 8});
+  metrics.take(report::Checkpoint{.step = 5, .seconds = 0.25});
+  metrics.take(report::Failure{.reason = "Killed"});
+  metrics.take(report::Failure{.reason = "Killed"});
   metrics.turned(4, nullptr);
   const std::string text = metrics.text();
   EXPECT_TRUE(has_line(text, "deepspeedjob_attempt 2")) << text;

@@ -109,7 +109,7 @@ TEST_F(AgentTest, StartsEveryRankAfterTheAttemptIsPublished) {
   ASSERT_TRUE(job) << job.error().to_string();
   EXPECT_EQ(job->attempt, 1);
   EXPECT_EQ(job->world_size, 4);
-  EXPECT_EQ(reports[0].last("attempt")["worldSize"], 4);
+  EXPECT_EQ(reports[0].last<report::Attempt>().world_size, 4);
 }
 
 TEST_F(AgentTest, RankZeroWritesMetricsOthersOnlyTheirStep) {
@@ -123,8 +123,8 @@ TEST_F(AgentTest, RankZeroWritesMetricsOthersOnlyTheirStep) {
   pass(Time(50));
   EXPECT_THAT(text("metrics.jsonl"), HasSubstr("{\"step\":1,\"loss\":2.5,"));
   EXPECT_THAT(text("metrics.jsonl"), HasSubstr("\n{\"step\":2,\"loss\":2.25,"));
-  EXPECT_EQ(reports[0].last("step")["step"], 2);
-  EXPECT_EQ(reports[0].last("warning")["message"], "w");
+  EXPECT_EQ(reports[0].last<report::Step>().step, 2);
+  EXPECT_EQ(reports[0].last<report::Warning>().message, "w");
   EXPECT_TRUE(reports[1].all.empty());
 }
 
@@ -143,12 +143,12 @@ TEST_F(AgentTest, KilledRankEndsTheAttemptWithinSecondsAndTheNextOneFollows) {
   ASSERT_EQ(running(1).size(), 2u);
   EXPECT_EQ(running(0)[0]->start.attempt, 2);
   EXPECT_EQ(text("checkpoints/attempt"), "2\n");
-  const auto failure = reports[0].last("failure");
-  EXPECT_EQ(failure["rank"], 2);
-  EXPECT_EQ(failure["signal"], SIGKILL);
-  EXPECT_EQ(failure["lastWords"], "last words");
-  EXPECT_EQ(failure["restart"], true);
-  EXPECT_EQ(failure["savedStep"], 1);
+  const auto failure = reports[0].last<report::Failure>();
+  EXPECT_EQ(failure.rank, 2);
+  EXPECT_EQ(failure.signal, SIGKILL);
+  EXPECT_EQ(failure.last_words, "last words");
+  EXPECT_EQ(failure.restart, true);
+  EXPECT_EQ(failure.saved_step, 1);
   running(0)[0]->events =
       "{\"event\":\"resumed\",\"step\":1,\"path\":\"p\"}\n"
       "{\"event\":\"step\",\"step\":2,\"loss\":9.0}\n";
@@ -173,7 +173,7 @@ TEST_F(AgentTest, StopAtAnyAgentReachesEveryRankAndEndsPreempted) {
   pass(Time(2000));
   EXPECT_EQ(agents[0].exit_code(), kExitPreempted);
   EXPECT_EQ(agents[1].exit_code(), kExitPreempted);
-  EXPECT_EQ(reports[0].last("end")["reason"], "Preempted");
+  EXPECT_EQ(reports[0].last<report::End>().reason, "Preempted");
 }
 
 TEST_F(AgentTest, DoneEndsBothAgentsWithZero) {
@@ -196,8 +196,8 @@ TEST_F(AgentTest, CutNetworkKillsTheRanksAtTheLeaseAndTheyComeBack) {
   pass(Time(3000));
   server->cut = false;
   pass(Time(6000));
-  EXPECT_EQ(reports[0].last("failure")["reason"], "WorkerLost");
-  EXPECT_EQ(reports[0].last("failure")["worker"], 1);
+  EXPECT_EQ(reports[0].last<report::Failure>().reason, "WorkerLost");
+  EXPECT_EQ(reports[0].last<report::Failure>().worker, 1);
   ASSERT_EQ(running(1).size(), 2u);
   EXPECT_EQ(running(1)[0]->start.attempt, 2);
 }
@@ -207,7 +207,18 @@ TEST_F(AgentTest, ProgramThatCannotStartEndsTheJobAsEnvironment) {
   ranks[1].refuse = true;
   pass(Time(4000));
   EXPECT_EQ(agents[0].exit_code(), kExitEnvironment);
-  EXPECT_THAT(std::string(reports[0].last("end")["message"]), HasSubstr("/bin/dsj-train"));
+  EXPECT_THAT(std::string(reports[0].last<report::End>().message), HasSubstr("/bin/dsj-train"));
+}
+
+TEST_F(AgentTest, AUsersOwnFieldsGoOnToTheMetricsFile) {
+  make(config());
+  pass(Time(1000));
+  running(0)[0]->events =
+      "{\"event\":\"step\",\"step\":1,\"accuracy\":0.5}\n"
+      "{\"event\":\"eval\",\"step\":1,\"eval_loss\":2.0,\"bleu\":7}\n";
+  pass(Time(50));
+  EXPECT_THAT(text("metrics.jsonl"), HasSubstr("\"host_rss_bytes\":null,\"accuracy\":0.5}\n"));
+  EXPECT_THAT(text("metrics.jsonl"), HasSubstr("{\"step\":1,\"eval_loss\":2.0,\"bleu\":7}\n"));
 }
 
 TEST_F(AgentTest, AttemptGoesOnFromTheFileAndGarbageInItIsRefused) {

@@ -49,17 +49,18 @@ class FakeRanks final : public Ranks {
 
 class FakeReports final : public Reports {
  public:
-  void report(const nlohmann::json& object) override { all.push_back(object); }
+  void report(const report::Report& told) override { all.push_back(told); }
   bool flush() override { return false; }
   int fd() const override { return -1; }
-  /// The last report of a kind; null when there was none.
-  nlohmann::json last(const std::string& kind) const {
+  /// The last report of a kind; a new one when there was none.
+  template <typename Kind>
+  Kind last() const {
     for (auto it = all.rbegin(); it != all.rend(); ++it) {
-      if ((*it)["report"] == kind) return *it;
+      if (const auto* found = std::get_if<Kind>(&*it)) return *found;
     }
-    return nullptr;
+    return {};
   }
-  std::vector<nlohmann::json> all;
+  std::vector<report::Report> all;
 };
 
 }  // namespace dsj::agent

@@ -6,8 +6,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/metrics.h"
-
 namespace dsj::agent {
 namespace {
 
@@ -17,9 +15,7 @@ struct MetricsFileTest : testing::Test {
   void TearDown() override { std::filesystem::remove(path); }
 
   void append(MetricsFile& file, int64_t step, double loss = 1) {
-    nlohmann::json event = to_json(StepMetrics{.step = step, .loss = loss});
-    event["event"] = "step";
-    const auto status = file.append(event, step);
+    const auto status = file.append(report::Step{.step = step, .loss = loss}, {});
     ASSERT_TRUE(status) << status.error().to_string();
   }
   std::vector<nlohmann::json> lines() {
@@ -42,7 +38,7 @@ TEST_F(MetricsFileTest, OneStrictLinePerStepWithTheFixedNames) {
   append(*file, 2, NAN);
   const auto all = lines();
   ASSERT_EQ(all.size(), 2u);
-  EXPECT_EQ(all[0].size(), 11u) << "no \"event\"";
+  EXPECT_EQ(all[0].size(), 11u);
   EXPECT_TRUE(all[1]["loss"].is_null());
   std::ifstream in(path);
   std::string first;
@@ -52,8 +48,7 @@ TEST_F(MetricsFileTest, OneStrictLinePerStepWithTheFixedNames) {
 
 TEST_F(MetricsFileTest, EvaluationsLieBehindTheirStep) {
   const auto evaluated = [](MetricsFile& file, int64_t step) {
-    const auto status = file.append_evaluation(
-        {{"event", "eval"}, {"step", step}, {"eval_samples", 7}, {"eval_loss", 0.5}}, step);
+    const auto status = file.append(report::Eval{.step = step, .loss = 0.5, .rows = 7}, {});
     ASSERT_TRUE(status) << status.error().to_string();
   };
   {
@@ -72,7 +67,7 @@ TEST_F(MetricsFileTest, EvaluationsLieBehindTheirStep) {
   EXPECT_EQ(steps(), (std::vector<int64_t>{0, 1, 2, 2, 3}));
   append(*file, 2);
   EXPECT_EQ(steps(), (std::vector<int64_t>{0, 1, 2})) << "it is evaluated again";
-  EXPECT_EQ(lines()[0].size(), 3u) << "no \"event\"";
+  EXPECT_EQ(lines()[0].size(), 3u);
   EXPECT_EQ(lines()[0]["eval_loss"], 0.5);
 }
 

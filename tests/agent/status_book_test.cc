@@ -8,16 +8,12 @@ namespace {
 using nlohmann::json;
 
 const std::string kWall = "2026-01-01T00:00:00Z";
-const json kAttempt = {{"report", "attempt"}, {"attempt", 3}, {"worldSize", 4}};
-json step_report(int64_t step, double loss = 1.5) {
-  return {{"report", "step"}, {"step", step}, {"loss", loss}, {"lr", 1e-6}};
+const report::Attempt kAttempt{.attempt = 3, .world_size = 4};
+report::Step step_report(int64_t step, double loss = 1.5) {
+  return {.step = step, .loss = loss, .lr = 1e-6};
 }
-json checkpoint(int64_t step) {
-  return {{"report", "checkpoint"},
-          {"step", step},
-          {"path", "/c/" + std::to_string(step)},
-          {"bytes", 10},
-          {"seconds", 0.5}};
+report::Checkpoint checkpoint(int64_t step) {
+  return {.step = step, .bytes = 10, .seconds = 0.5, .path = "/c/" + std::to_string(step)};
 }
 json current(int64_t attempt = 0) {
   json object = {
@@ -57,8 +53,8 @@ struct BookTest : testing::Test {
 TEST_F(BookTest, NothingToldIsNothingWritten) {
   EXPECT_FALSE(book.due(0.5));
   EXPECT_TRUE(book.settled());
-  book.take({{"report", "log"}, {"step", 1}}, kWall);
-  book.take({{"report", "warning"}, {"message", "x"}}, kWall);
+  book.take(report::Log{.step = 1}, kWall);
+  book.take(report::Warning{.message = "x"}, kWall);
   EXPECT_FALSE(book.due(0.5)) << "not of the status";
 }
 
@@ -118,7 +114,7 @@ TEST_F(BookTest, WhatIsToldDuringAWriteIsNotTakenForStored) {
 
 TEST_F(BookTest, ALossThatIsNotFiniteHasNoField) {
   book.take(kAttempt, kWall);
-  book.take({{"report", "step"}, {"step", 1}, {"loss", nullptr}}, kWall);
+  book.take(report::Step{.step = 1}, kWall);
   EXPECT_FALSE(book.document().training.contains("loss"));
   EXPECT_EQ(book.document().training["step"], 1);
 }
@@ -134,16 +130,15 @@ TEST_F(BookTest, TheStopStepIsTheCheckpointAfterTheStopRequest) {
 
 TEST_F(BookTest, TheLastFailureIsKept) {
   book.take(kAttempt, kWall);
-  book.take({{"report", "failure"},
-             {"attempt", 3},
-             {"worker", 1},
-             {"rank", 2},
-             {"exitCode", 1},
-             {"reason", "HostOutOfMemory"},
-             {"message", "m"},
-             {"lastWords", "w"}},
+  book.take(report::Failure{.attempt = 3,
+                            .worker = 1,
+                            .rank = 2,
+                            .exit_code = 1,
+                            .reason = "HostOutOfMemory",
+                            .message = "m",
+                            .last_words = "w"},
             kWall);
-  book.take({{"report", "attempt"}, {"attempt", 4}, {"worldSize", 4}}, kWall);
+  book.take(report::Attempt{.attempt = 4, .world_size = 4}, kWall);
   const json failure = book.document().training["lastFailure"];
   EXPECT_EQ(failure["attempt"], 3);
   EXPECT_EQ(failure["rank"], 2);

@@ -35,17 +35,15 @@ struct PublisherTest : testing::Test {
   std::unique_ptr<StatusPublisher> publisher(int64_t attempt) {
     auto result = std::make_unique<StatusPublisher>(client, kube::system_clock(), job, 4,
                                                     StatusPace{Time(30), Time(10)});
-    result->report({{"report", "attempt"}, {"attempt", attempt}, {"worldSize", 4}});
+    result->report(report::Attempt{.attempt = attempt, .world_size = 4});
     return result;
   }
   json status() {
     const auto all = server.objects(job_resource());
     return all.empty() ? json() : all[0].value("status", json::object());
   }
-  static json step(int64_t step) { return {{"report", "step"}, {"step", step}, {"loss", 1.25}}; }
-  static json checkpoint(int64_t step) {
-    return {{"report", "checkpoint"}, {"step", step}, {"path", "/c"}};
-  }
+  static report::Step step(int64_t step) { return {.step = step, .loss = 1.25}; }
+  static report::Checkpoint checkpoint(int64_t step) { return {.step = step, .path = "/c"}; }
 };
 
 TEST_F(PublisherTest, WritesItsTwoPartsAndLeavesTheRestAlone) {

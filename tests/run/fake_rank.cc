@@ -30,11 +30,12 @@
 
 #include "common/contract.h"
 #include "common/job_file.h"
-#include "common/metrics.h"
+#include "common/report/events.h"
 
 namespace {
 
 namespace fs = std::filesystem;
+namespace report = dsj::report;
 using namespace dsj::contract;
 using nlohmann::json;
 
@@ -53,11 +54,11 @@ int64_t logging_steps = 1;
 void write_event(const std::string& text) {
   if (write(event_fd, text.data(), text.size()) < 0) _exit(kExitFailed);
 }
-void event(const json& object) {
-  write_event(object.dump() + "\n");
+void event(const report::Event& event) {
+  write_event(to_line(event));
 }
 [[noreturn]] void leave(int code, const char* reason, const std::string& message) {
-  event({{"event", kEventError}, {"reason", reason}, {"message", message}});
+  event(report::RankError{.reason = reason, .message = message});
   std::fprintf(stderr, "fake rank: %s\n", message.c_str());
   std::exit(code);
 }
@@ -197,29 +198,25 @@ void save(const fs::path& checkpoints, int64_t step, int rank) {
   fs::create_directories(directory);
   std::ofstream(directory / ("rank-" + std::to_string(rank))) << step << "\n";
   if (rank == 0) {
-    event({{"event", kEventCheckpoint},
-           {"step", step},
-           {"path", directory.string()},
-           {"bytes", 100},
-           {"seconds", 0.001}});
+    event(report::Checkpoint{.step = step, .bytes = 100, .seconds = 0.001, .path = directory});
   }
 }
 
 void tell_step(int64_t step, int rank) {
-  if (rank != 0) return event({{"event", kEventStep}, {"step", step}});
-  json line = dsj::to_json(dsj::StepMetrics{.step = step,
-                                            .loss = 10.0 / double(step),
-                                            .lr = 1e-3,
-                                            .tokens = 100,
-                                            .tokens_per_second = 5000,
-                                            .step_seconds = 0.02});
-  line["event"] = kEventStep;
-  event(line);
+  if (rank != 0) return event(report::Step{.step = step});
+  event(report::Step{.step = step,
+                     .loss = 10.0 / double(step),
+                     .lr = 1e-3,
+                     .grad_norm = 0,
+                     .loss_scale = 1,
+                     .skipped = false,
+                     .tokens = 100,
+                     .tokens_per_second = 5000,
+                     .step_seconds = 0.02,
+                     .wire_bytes = 0,
+                     .host_rss_bytes = 0});
   if (step % logging_steps != 0) return;
-  event({{"event", kEventLog},
-         {"step", step},
-         {"loss", 10.0 / double(step)},
-         {"learning_rate", 1e-3}});
+  event(report::Log{.step = step, .loss = 10.0 / double(step), .lr = 1e-3});
 }
 
 }  // namespace
@@ -234,7 +231,7 @@ int main() {
   std::printf("fake rank %d of %d, OMP_NUM_THREADS=%s\n", rank, world,
               std::getenv("OMP_NUM_THREADS"));
   std::fflush(stdout);
-  event({{"event", kEventStart}, {"pid", getpid()}, {"rank", rank}});
+  event(report::Start{.pid = getpid(), .rank = rank});
   Peers peers(rank, world);
   const fs::path out = job->output_dir, checkpoints = out / kCheckpointsDir;
   const int64_t total = job->training.max_steps.value_or(10);
@@ -243,10 +240,8 @@ int main() {
   int64_t step = newest_checkpoint(checkpoints);
   peers.anybody_stops(false);  // nobody saves before everybody has looked
   if (rank == 0) {
-    event({{"event", kEventResolved},
-           {"config", {{"train_batch_size", world}}},
-           {"total_steps", total}});
-    if (step > 0) event({{"event", kEventResumed}, {"step", step}, {"path", checkpoints.string()}});
+    event(report::Resolved{.config = {{"train_batch_size", world}}, .total_steps = total});
+    if (step > 0) event(report::Resumed{.step = step, .path = checkpoints});
   }
   const auto faults = read_faults();
   while (step < total) {
@@ -268,8 +263,8 @@ int main() {
   if (rank == 0) {
     fs::create_directories(out / kModelDir);
     std::ofstream(out / kModelDir / "config.json") << "{}\n";
-    event({{"event", kEventExported}, {"path", (out / kModelDir).string()}});
+    event(report::Exported{.path = out / kModelDir});
   }
-  event({{"event", kEventDone}, {"step", step}});
+  event(report::Done{.step = step});
   return kExitDone;
 }

@@ -75,6 +75,26 @@ TEST_F(Describe, ShowsEverythingThatOneAsksFor) {
   EXPECT_EQ(run(run_describe, {}), 2);
 }
 
+TEST_F(Describe, ShowsTheReportsAsTheirTablesSay) {
+  add_job("quick");
+  set_status("quick", Json::parse(R"({"phase": "Running",
+    "training": {"step": 6, "totalSteps": 9, "attempt": 2, "loss": "1.5", "learningRate": "1e-06",
+      "gradNorm": "0.5", "tokensPerSecond": "48", "estimatedRemainingSeconds": 4,
+      "evalLoss": "2.5", "evalStep": 5, "lastUpdatedTime": "2025-12-31T23:59:50Z"},
+    "checkpoint": {
+      "lastSaved": {"step": 5, "path": "/c/5", "time": "2025-12-31T23:59:00Z", "worldSize": 4,
+        "sizeBytes": 10, "durationSeconds": "0.5"},
+      "lastRestored": {"step": 3, "path": "/c/3", "time": "2025-12-31T23:58:00Z"}}})"));
+  ASSERT_EQ(run(run_describe, {"quick"}), 0) << err_;
+  for (const char* part :
+       {"Step:         6 of 9, attempt 2, loss 1.5, lr 1e-06, 48 tokens/s, 4 s left, eval loss "
+        "2.5, "
+        "reported ",
+        " ago\nCheckpoint:   step 5, ", " ago, by 4 ranks, 10 bytes in 0.5 s: /c/5\n",
+        "Restored:     step 3: /c/3\n"})
+    EXPECT_THAT(out_, HasSubstr(part));
+}
+
 TEST_F(Describe, TheConfigOfAConfigMapIsTheOneThatWasAccepted) {
   add_job("mapped", [](Json& job) {
     job["spec"]["deepspeed"] = {

@@ -1,11 +1,11 @@
-#include "common/step_line.h"
+#include "common/report/step_line.h"
 
 #include <cstdio>
 #include <sstream>
 
 #include "common/text.h"
 
-namespace dsj {
+namespace dsj::report {
 namespace {
 
 std::string format(const char* pattern, double value) {
@@ -65,4 +65,19 @@ std::optional<StepLine> find_step_line(std::string_view log_line) {
   return empty ? std::nullopt : std::optional(line);
 }
 
-}  // namespace dsj
+std::optional<StepLine> LoggedSteps::take(const Report& report) {
+  if (const auto* resolved = std::get_if<Resolved>(&report)) {
+    if (resolved->total_steps) line_.total = resolved->total_steps;
+  } else if (const auto* step = std::get_if<Step>(&report)) {
+    line_.tokens_per_second = step->tokens_per_second;
+  } else if (const auto* logged = std::get_if<Log>(&report)) {
+    line_.step = logged->step;
+    line_.loss = logged->loss;
+    line_.lr = logged->lr;
+    line_.grad_norm = logged->grad_norm;
+    return line_;
+  }
+  return std::nullopt;
+}
+
+}  // namespace dsj::report

@@ -1,10 +1,10 @@
-#include "common/step_line.h"
+#include "common/report/step_line.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-namespace dsj {
+namespace dsj::report {
 namespace {
 
 TEST(StepLine, WhatIsWrittenIsRead) {
@@ -41,5 +41,14 @@ TEST(StepLine, OtherLinesAreNone) {
     EXPECT_FALSE(find_step_line(text)) << text;
 }
 
+TEST(StepLine, OfALogWithWhatCameBefore) {
+  LoggedSteps steps;
+  EXPECT_FALSE(steps.take(Resolved{.total_steps = 50}));
+  EXPECT_FALSE(steps.take(Step{.step = 9, .loss = 5, .tokens_per_second = 300}));
+  const auto line = steps.take(Log{.step = 10, .loss = 4.0, .grad_norm = 0.5, .lr = 1e-5});
+  ASSERT_TRUE(line);
+  EXPECT_EQ(step_line(*line), "step 10/50 loss 4.0000 lr 1e-05 grad_norm 0.5 300 tok/s");
+}
+
 }  // namespace
-}  // namespace dsj
+}  // namespace dsj::report

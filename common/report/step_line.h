@@ -7,7 +7,9 @@
 #include <string>
 #include <string_view>
 
-namespace dsj {
+#include "common/report/reports.h"
+
+namespace dsj::report {
 
 struct StepLine {
   int64_t step = 0;
@@ -21,4 +23,15 @@ std::string step_line(const StepLine& line);
 /// line ("[rank 3] ...").
 std::optional<StepLine> find_step_line(std::string_view log_line);
 
-}  // namespace dsj
+/// Makes the lines of logged steps. A log has the loss since the last one; speed and total come from
+/// the reports before it.
+class LoggedSteps {
+ public:
+  /// nullopt: the report is no logged step.
+  std::optional<StepLine> take(const Report& report);
+
+ private:
+  StepLine line_;
+};
+
+}  // namespace dsj::report

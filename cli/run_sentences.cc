@@ -1,0 +1,83 @@
+#include "cli/run_sentences.h"
+
+#include <csignal>
+#include <cstdio>
+
+#include "common/contract.h"
+
+namespace dsj::cli {
+namespace {
+
+std::string about_failure(const report::Failure& failure, const RunStatus& status,
+                          const std::string& output_dir) {
+  std::string text = "attempt " + std::to_string(failure.attempt) + " failed after step " +
+                     std::to_string(failure.step) + ": " + failure.message;
+  if (failure.signal == SIGKILL) text += "; if nobody killed it, the kernel did for want of memory";
+  if (failure.rank >= 0) {
+    text += "\n  log: " + output_dir + "/" + contract::kLogsDir + "/rank-" +
+            std::to_string(failure.rank) + ".log";
+  }
+  if (!failure.last_words.empty()) text += "\n" + quoted(failure.last_words);
+  if (!failure.restart) return text;
+  const auto saved = status.saved_step();
+  return text + "\nrestart " + std::to_string(failure.restarts_used) + " of " +
+         std::to_string(failure.restart_limit) + " in " + std::to_string(failure.pause_ms) +
+         " ms, " +
+         (saved ? "from the checkpoint of step " + std::to_string(*saved) : "from the start");
+}
+
+std::string about_evaluation(const report::Eval& eval) {
+  char loss[32];
+  std::snprintf(loss, sizeof loss, "%.4f", eval.loss);
+  return "step " + std::to_string(eval.step) + " eval_loss " + loss + " (" +
+         std::to_string(eval.rows.value_or(0)) + " rows)";
+}
+
+std::string without_line_end(std::string text) {
+  while (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+std::string quoted(const std::string& text) {
+  std::string result = "  | ";
+  for (const char c : text) result += c == '\n' ? std::string("\n  | ") : std::string(1, c);
+  return result;
+}
+
+std::optional<Sentence> sentence_of(const report::Report& told, const RunStatus& status,
+                                    const std::string& output_dir) {
+  using namespace report;
+  using Said = std::optional<Sentence>;
+  return std::visit(
+      overloaded{
+          [](const Attempt& one) -> Said {
+            return {{"attempt " + std::to_string(one.attempt) + ": " +
+                     std::to_string(one.world_size) + " ranks"}};
+          },
+          [](const Resumed& resumed) -> Said {
+            return {
+                {"resumed from step " + std::to_string(resumed.step) + " (" + resumed.path + ")"}};
+          },
+          [](const Checkpoint& saved) -> Said {
+            return {{"saved step " + std::to_string(saved.step) + " (" + saved.path + ")"}};
+          },
+          [](const Eval& eval) -> Said { return {{about_evaluation(eval)}}; },
+          [](const Note& note) -> Said { return {{without_line_end(note.text)}}; },
+          [](const Exported& exported) -> Said { return {{"model written to " + exported.path}}; },
+          [](const Warning& warning) -> Said {
+            return {{"warning: rank " + std::to_string(warning.rank.value_or(-1)) + ": " +
+                         warning.message,
+                     true}};
+          },
+          [&](const Failure& failure) -> Said {
+            return {{about_failure(failure, status, output_dir), true}};
+          },
+          [](const Resolved&) -> Said { return {}; }, [](const Step&) -> Said { return {}; },
+          [](const Log&) -> Said { return {}; }, [](const Memory&) -> Said { return {}; },
+          [](const End&) -> Said { return {}; }},
+      told);
+}
+
+}  // namespace dsj::cli

@@ -1,0 +1,181 @@
+// How a report is described: a struct lists its members in a table of fields, `fields()`, with their
+// names on the wire, their units and where the job's status and `dsj describe` show them. Readers
+// and writers (wire.h), the check of the resource's schema and `dsj describe` walk that table and
+// name no field themselves. So a new quantity is a member and its line in the table.
+//
+//   struct Resumed {
+//     static constexpr char kKind[] = "resumed";
+//     int64_t step = 0;
+//     std::string path;
+//     static constexpr auto fields() {
+//       return std::tuple{field(&Resumed::step, "step").required(),
+//                         field(&Resumed::path, "path").in_status("path").described(": ")};
+//     }
+//   };
+//   static_assert(is_described<Resumed>);
+//
+// What is missing on the wire, or is null there, is nullopt. A member that need not be there is
+// therefore a std::optional; the others keep their default.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace dsj::report {
+
+/// What a value counts. A wire name that ends in a unit ("sizeBytes", "step_seconds") has that unit.
+enum class Unit {
+  None,
+  Seconds,
+  Milliseconds,
+  Bytes,
+  Tokens,
+  TokensPerSecond,
+  Ranks,
+  Percent,
+  Time
+};
+
+/// What stands behind a value of this unit, for people: " s", " bytes". A Time, RFC 3339 on the
+/// wire, is shown as its age: " ago".
+constexpr const char* suffix(Unit unit) {
+  switch (unit) {
+    case Unit::Seconds:
+      return " s";
+    case Unit::Milliseconds:
+      return " ms";
+    case Unit::Bytes:
+      return " bytes";
+    case Unit::Tokens:
+      return " tokens";
+    case Unit::TokensPerSecond:
+      return " tokens/s";
+    case Unit::Ranks:
+      return " ranks";
+    case Unit::Percent:
+      return " %";
+    case Unit::Time:
+      return " ago";
+    case Unit::None:
+      break;
+  }
+  return "";
+}
+
+/// One line of a table.
+template <typename Owner_, typename Value_>
+struct Field {
+  using Owner = Owner_;
+  using Value = Value_;
+
+  Value Owner::*member;
+  const char* name;  ///< on the wire
+  Unit unit = Unit::None;
+  bool must = false;
+  const char* status = nullptr;  ///< its name in the job's status, if the report stands there
+  const char* before = nullptr;  ///< `dsj describe`; null: not shown
+  const char* after = "";
+
+  constexpr Field in(Unit its_unit) const {
+    Field changed = *this;
+    changed.unit = its_unit;
+    return changed;
+  }
+  /// A number from 0. Without it the object is not such a report.
+  constexpr Field required() const {
+    Field changed = *this;
+    changed.must = true;
+    return changed;
+  }
+  constexpr Field in_status(const char* its_name) const {
+    Field changed = *this;
+    changed.status = its_name;
+    return changed;
+  }
+  /// `dsj describe` shows it, if it is known: "BEFORE", value and unit, "AFTER".
+  constexpr Field described(const char* its_before, const char* its_after = "") const {
+    Field changed = *this;
+    changed.before = its_before;
+    changed.after = its_after;
+    return changed;
+  }
+};
+
+template <typename Owner, typename Value>
+constexpr Field<Owner, Value> field(Value Owner::*member, const char* name) {
+  return {member, name};
+}
+
+/// A member that is a report: its fields that say in_status() stand among the owner's own. nullopt:
+/// none of them does.
+template <typename Owner_, typename Value_>
+struct Part {
+  using Owner = Owner_;
+  using Value = Value_;
+  std::optional<Value> Owner::*member;
+};
+
+template <typename Owner, typename Value>
+constexpr Part<Owner, Value> part(std::optional<Value> Owner::*member) {
+  return {member};
+}
+
+template <typename T>
+concept Described = requires {
+  T::fields();
+};
+
+/// Calls visit(entry) for each Field and each Part of T, in the table's order.
+template <Described T, typename Visit>
+constexpr void for_each_entry(Visit&& visit) {
+  std::apply([&](const auto&... entry) { (visit(entry), ...); }, T::fields());
+}
+
+template <typename T>
+struct IsPart : std::false_type {};
+template <typename Owner, typename Value>
+struct IsPart<Part<Owner, Value>> : std::true_type {};
+
+/// Calls visit(field, name) for each field of the status object T, those of its parts included;
+/// `name` is the field's in the status.
+template <Described T, typename Visit>
+constexpr void for_each_status_field(Visit&& visit) {
+  for_each_entry<T>([&](const auto& entry) {
+    using Entry = std::remove_cvref_t<decltype(entry)>;
+    if constexpr (IsPart<Entry>::value) {
+      for_each_entry<typename Entry::Value>([&](const auto& field) {
+        if (field.status != nullptr) visit(field, field.status);
+      });
+    } else {
+      visit(entry, entry.name);
+    }
+  });
+}
+
+/// True if the table of T has every member once, in the order of their declaration. (It adds up
+/// their sizes; only a bool that is forgotten could hide beside another.)
+template <Described T>
+constexpr bool has_every_member() {
+  size_t end = 0, alignment = 1;
+  for_each_entry<T>([&](const auto& entry) {
+    using Value = std::remove_cvref_t<decltype(std::declval<T&>().*entry.member)>;
+    end = (end + alignof(Value) - 1) / alignof(Value) * alignof(Value) + sizeof(Value);
+    alignment = std::max(alignment, alignof(Value));
+  });
+  return (end + alignment - 1) / alignment * alignment == sizeof(T);
+}
+template <Described T>
+inline constexpr bool is_described = has_every_member<T>();
+
+/// A visitor of a std::variant: one lambda per alternative.
+template <typename... Lambdas>
+struct overloaded : Lambdas... {
+  using Lambdas::operator()...;
+};
+
+}  // namespace dsj::report
