@@ -43,7 +43,12 @@ std::optional<LeaseRecord> lease_record(const Json& lease) {
 }
 
 Election::Move Election::decide(const std::optional<LeaseRecord>& record, Milliseconds now) {
-  if (!record) return Move::Create;
+  if (!record) {
+    // Somebody deleted it. Its holder makes it again and leads on; for any other it is held until
+    // the holder must have stopped.
+    const bool held = !seen_holder_.empty() && seen_holder_ != options_.identity;
+    return held && now - seen_at_ < options_.duration ? Move::Wait : Move::Create;
+  }
   if (record->holder != seen_holder_ || record->renew_time != seen_renew_time_) {
     seen_holder_ = record->holder;
     seen_renew_time_ = record->renew_time;
@@ -88,13 +93,15 @@ std::optional<Json> Election::released(const std::optional<LeaseRecord>& record,
   return lease;
 }
 
-LeaseThread::LeaseThread(Client& client, Clock& clock, LeaseOptions options,
-                         std::function<void(bool)> on_change)
-    : client_(client),
-      clock_(clock),
+LeaseThread::LeaseThread(Transport& transport, Clock& clock, LeaseOptions options, Hooks hooks)
+    : clock_(clock),
       options_(options),
-      on_change_(std::move(on_change)),
+      // A read and a write fit into one renewal, and the next attempt is not late either.
+      client_(transport, clock,
+              {.attempts = 1, .deadline = options.renew / 3, .request_timeout = options.renew / 3}),
+      hooks_(std::move(hooks)),
       election_(options),
+      went_well_at_(clock.monotonic()),
       thread_([this] { run(); }) {}
 
 LeaseThread::~LeaseThread() {
@@ -107,13 +114,18 @@ bool LeaseThread::leads() const {
   return leading_ && election_.leads(clock_.monotonic());
 }
 
+Milliseconds LeaseThread::silence() const {
+  const std::lock_guard lock(mutex_);
+  return clock_.monotonic() - went_well_at_;
+}
+
 void LeaseThread::set(bool leading) {
   {
     const std::lock_guard lock(mutex_);
     if (leading_ == leading) return;
     leading_ = leading;
   }
-  on_change_(leading);
+  hooks_.on_change(leading);
 }
 
 ApiResult<std::optional<LeaseRecord>> LeaseThread::read() {
@@ -123,34 +135,44 @@ ApiResult<std::optional<LeaseRecord>> LeaseThread::read() {
   return std::unexpected(lease.error());
 }
 
-void LeaseThread::attempt() {
+/// The error of a request. Not that another wrote or deleted the lease meanwhile.
+std::optional<ApiError> LeaseThread::attempt() {
   const Milliseconds asked_at = clock_.monotonic();
   const auto record = read();
-  if (!record) return;
+  if (!record) return record.error();
   Election::Move move;
   Json object;
   {
     const std::lock_guard lock(mutex_);
     move = election_.decide(*record, clock_.monotonic());
-    if (move == Election::Move::Wait) return;
+    if (move == Election::Move::Wait) return std::nullopt;
     object = election_.object(move, *record, micro_time(clock_.wall()));
   }
   const auto written = move == Election::Move::Create
                            ? client_.create(resources::leases(), options_.ns, object, cancel_)
                            : client_.replace(resources::leases(), options_.ns, object, cancel_);
-  if (!written) return;
+  if (!written) {
+    const auto kind = written.error().kind;
+    const bool outrun = kind == ApiError::Kind::Conflict || kind == ApiError::Kind::AlreadyExists ||
+                        kind == ApiError::Kind::NotFound;
+    return outrun ? std::nullopt : std::optional(written.error());
+  }
   const std::lock_guard lock(mutex_);
   election_.decide(lease_record(*written), clock_.monotonic());
   election_.wrote(asked_at);
+  return std::nullopt;
 }
 
 void LeaseThread::run() {
   while (!cancel_.cancelled()) {
-    attempt();
+    const auto error = attempt();
+    if (error && !error->cancelled() && hooks_.on_failure) hooks_.on_failure(*error);
     bool leading;
     {
       const std::lock_guard lock(mutex_);
-      leading = election_.leads(clock_.monotonic());
+      const Milliseconds now = clock_.monotonic();
+      if (!error) went_well_at_ = now;
+      leading = election_.leads(now);
     }
     set(leading);
     clock_.sleep(options_.retry, cancel_);

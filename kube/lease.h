@@ -61,28 +61,37 @@ std::string micro_time(std::chrono::system_clock::time_point time);
 
 class LeaseThread {
  public:
-  /// Calls `on_change(true)` when this process begins to lead and `on_change(false)` when it must
-  /// stop at once, both on the lease's thread.
-  LeaseThread(Client& client, Clock& clock, LeaseOptions options,
-              std::function<void(bool)> on_change);
+  struct Hooks {
+    /// true: this process begins to lead. false: it has stopped leading, perhaps some time ago: who
+    /// writes asks leads().
+    std::function<void(bool)> on_change;
+    /// The lease could not be read or written.
+    std::function<void(const ApiError&)> on_failure = nullptr;
+  };
+  /// Calls the hooks on the lease's thread. A request that hangs is given up long before `renew`.
+  LeaseThread(Transport& transport, Clock& clock, LeaseOptions options, Hooks hooks);
   /// Stops. A leader releases the lease, so that a standby need not wait it out.
   ~LeaseThread();
+  /// By the clock, whatever a request to the server is waiting for.
   bool leads() const;
+  /// How long ago the lease was last read and, where it had to be, written; whoever holds it.
+  Milliseconds silence() const;
 
  private:
   void run();
-  void attempt();
+  std::optional<ApiError> attempt();
   void set(bool leading);
   ApiResult<std::optional<LeaseRecord>> read();
   void release();
 
-  Client& client_;
   Clock& clock_;
   const LeaseOptions options_;
-  const std::function<void(bool)> on_change_;
+  Client client_;
+  const Hooks hooks_;
   Election election_;
   mutable std::mutex mutex_;
   bool leading_ = false;
+  Milliseconds went_well_at_;
   Cancel cancel_;
   std::thread thread_;
 };

@@ -18,8 +18,9 @@ struct Handler final : HttpHandler {
 
   HttpAnswer answer(const HttpHead& head, const std::string&) override {
     if (head.path == "/metrics") return {200, answers_.metrics(), kText};
-    if (head.path == "/healthz" || answers_.ready()) return {200, "ok\n"};
-    return {503, "not ready: the caches are not filled, or the webhook is not published\n"};
+    const std::string why = head.path == "/healthz" ? "" : answers_.not_ready();
+    if (why.empty()) return {200, "ok\n"};
+    return {503, "not ready: " + why + "\n"};
   }
 
  private:

@@ -11,7 +11,7 @@ namespace dsj::op {
 
 /// Called on the server's thread.
 struct HealthAnswers {
-  std::function<bool()> ready;  ///< the caches are filled
+  std::function<std::string()> not_ready;  ///< why not; empty: ready
   std::function<std::string()> metrics;
 };
 

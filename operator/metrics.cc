@@ -46,6 +46,10 @@ Metrics::Metrics()
                           .Name("deepspeedjob_watch_restarts_total")
                           .Help("Lists and watches that failed, by reason.")
                           .Register(registry_)),
+      election_failures_(BuildCounter()
+                             .Name("deepspeedjob_election_failures_total")
+                             .Help("Reads and writes of the leader's Lease that failed, by reason.")
+                             .Register(registry_)),
       reviews_(BuildCounter()
                    .Name("deepspeedjob_webhook_requests_total")
                    .Help("Reviews of jobs before they are stored.")
@@ -172,6 +176,10 @@ void Metrics::requested(const std::string& verb, const std::string& code) {
 
 void Metrics::watch_failed(const std::string& reason) {
   watch_restarts_.Add({{"reason", reason}}).Increment();
+}
+
+void Metrics::election_failed(const std::string& reason) {
+  election_failures_.Add({{"reason", reason}}).Increment();
 }
 
 void Metrics::reviewed(bool allowed) {

@@ -21,6 +21,7 @@ class Metrics final : public Watcher {
             const Applied& applied) override;
   void transition(const JobView& before, const Plan& plan) override;
   void watch_failed(const std::string& reason);
+  void election_failed(const std::string& reason);
   /// One request to the API server (counted_transport.h).
   void requested(const std::string& verb, const std::string& code);
   /// Call when the webhook has answered.
@@ -35,6 +36,7 @@ class Metrics final : public Watcher {
   prometheus::Family<prometheus::Counter>& completed_;
   prometheus::Family<prometheus::Counter>& restarts_;
   prometheus::Family<prometheus::Counter>& watch_restarts_;
+  prometheus::Family<prometheus::Counter>& election_failures_;
   prometheus::Family<prometheus::Counter>& reviews_;
   prometheus::Histogram& time_to_running_;
   prometheus::Histogram& reconcile_;

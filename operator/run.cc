@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <thread>
 
 #include "common/contract.h"
@@ -15,6 +16,7 @@
 #include "operator/counted_transport.h"
 #include "operator/events.h"
 #include "operator/health_server.h"
+#include "operator/leader_transport.h"
 #include "operator/metrics.h"
 #include "operator/webhook/webhook.h"
 
@@ -73,12 +75,14 @@ class Process {
         counted_(transport, [this](const std::string& verb,
                                    const std::string& code) { metrics_.requested(verb, code); }),
         client_(counted_, clock),
+        leaders_(counted_, [this] { return may_write(); }),
+        writer_(leaders_, clock),
         keys_(counted_, clock),
         cache_([this](const std::string& key) { queue_.add(key, clock_.monotonic()); }),
         events_(client_, clock, identity()),
-        controller_(client_, cache_, queue_, events_,
+        controller_(writer_, cache_, queue_, events_,
                     {.settings = options.settings,
-                     .may_write = [this] { return leads_.load(); },
+                     .may_write = [this] { return may_write(); },
                      .token_keys = [this] { return keys_.get(); },
                      .creates_at_once = kCreatesAtOnce},
                     metrics_) {}
@@ -99,10 +103,12 @@ class Process {
     }
     start_reflectors();
     {
-      std::unique_ptr<kube::LeaseThread> lease;
       if (options_.leader_election) {
-        lease = std::make_unique<kube::LeaseThread>(client_, clock_, lease_options(),
-                                                    [this](bool leads) { lead(leads); });
+        set_lease(std::make_shared<kube::LeaseThread>(
+            counted_, clock_, lease_options(),
+            kube::LeaseThread::Hooks{
+                .on_change = [this](bool leads) { lead(leads); },
+                .on_failure = [this](const kube::ApiError& error) { election_failed(error); }}));
       } else {
         lead(true);
       }
@@ -111,7 +117,8 @@ class Process {
         workers.emplace_back([this, first = i == 0] { work(first); });
       }
       for (auto& worker : workers) worker.join();
-    }  // the lease is released only now: nothing is written any more
+    }
+    set_lease(nullptr);  // released only now: nothing is written any more
     for (auto& thread : reflecting_) thread.join();
     log::info("stopped");
     return {};
@@ -132,16 +139,49 @@ class Process {
   }
 
   HealthAnswers answers(const Webhook* webhook) {
-    return {
-        .ready = [this,
-                  webhook] { return cache_.synced() && (webhook == nullptr || webhook->ready()); },
-        .metrics = [this] { return metrics_.text(cache_, queue_, leads_); }};
+    return {.not_ready = [this, webhook] { return not_ready(webhook); },
+            .metrics = [this] { return metrics_.text(cache_, queue_, leads()); }};
+  }
+
+  std::string not_ready(const Webhook* webhook) const {
+    if (!cache_.synced()) return "the caches are not filled";
+    if (webhook != nullptr && !webhook->ready()) return "the webhook is not published";
+    const auto held = lease();
+    if (held == nullptr) return "";
+    const Milliseconds silence = held->silence();
+    if (silence < 2 * lease_options().duration) return "";
+    return "the Lease could not be read or written for " + std::to_string(silence.count() / 1000) +
+           " s";
+  }
+
+  /// By the clock: a request to the Lease that hangs holds nobody's leadership.
+  bool leads() const {
+    if (!options_.leader_election) return true;
+    const auto held = lease();
+    return held != nullptr && held->leads();
+  }
+
+  std::shared_ptr<kube::LeaseThread> lease() const {
+    const std::lock_guard lock(lease_mutex_);
+    return lease_;
+  }
+  void set_lease(std::shared_ptr<kube::LeaseThread> lease) {
+    {
+      const std::lock_guard lock(lease_mutex_);
+      lease_.swap(lease);
+    }  // what was held ends outside the lock
+  }
+
+  bool may_write() const { return leads() && !stop_.cancelled(); }
+
+  void election_failed(const kube::ApiError& error) {
+    metrics_.election_failed(error.reason.empty() ? "Network" : error.reason);
+    log::warn("the Lease " + lease_options().name + ": " + error.to_string());
   }
 
   void lead(bool leads) {
     log::info(leads ? "leading" : "not leading");
     controller_.forget();
-    leads_ = leads;
     if (leads) {
       for (const std::string& key : cache_.keys()) queue_.add(key, clock_.monotonic());
     }
@@ -183,7 +223,7 @@ class Process {
 
   void work(bool trims) {
     while (!stop_.cancelled()) {
-      const bool may = leads_ && cache_.synced();
+      const bool may = leads() && cache_.synced();
       if (may && controller_.step(clock_.monotonic(), wall_of(clock_))) {
         worked_at_ = clock_.monotonic();
         continue;
@@ -208,12 +248,15 @@ class Process {
   Metrics metrics_;
   CountedTransport counted_;
   kube::Client client_;
+  LeaderTransport leaders_;
+  kube::Client writer_;  ///< the controller's
   TokenKeys keys_;
   Queue queue_{kRest};
   Cache cache_;
   KubeEvents events_;
   Controller controller_;
-  std::atomic<bool> leads_ = false;
+  mutable std::mutex lease_mutex_;
+  std::shared_ptr<kube::LeaseThread> lease_;               ///< null: no election, or not now
   std::atomic<Milliseconds> worked_at_ = Milliseconds(0);  ///< 0: idle since memory was given back
   std::vector<std::unique_ptr<kube::Reflector>> reflectors_;
   std::vector<std::thread> reflecting_;

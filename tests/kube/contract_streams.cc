@@ -222,10 +222,11 @@ void a_lease_changes_hands(ContractWorld& w) {
                         .retry = Milliseconds(50)};
   };
   auto leads = [](const LeaseThread& lease) { return soon([&] { return lease.leads(); }); };
+  const LeaseThread::Hooks none{.on_change = [](bool) {}};
   auto first =
-      std::make_unique<LeaseThread>(w.client, system_clock(), options("first"), [](bool) {});
+      std::make_unique<LeaseThread>(w.transport, system_clock(), options("first"), none);
   ASSERT_TRUE(leads(*first));
-  LeaseThread second(w.client, system_clock(), options("second"), [](bool) {});
+  LeaseThread second(w.transport, system_clock(), options("second"), none);
   std::this_thread::sleep_for(Milliseconds(300));
   EXPECT_FALSE(second.leads());
   first.reset();  // releases: the second need not wait 30 s

@@ -62,6 +62,17 @@ TEST(Election, ALeaseTakenByAnotherEndsOurs) {
   EXPECT_FALSE(election.leads(seconds(12)));
 }
 
+TEST(Election, ADeletedLeaseIsMadeAgainByItsHolderAndByOthersAfterIt) {
+  Election holder(options("me")), other(options("other"));
+  holder.decide(held("me", "1"), seconds(10));
+  holder.wrote(seconds(10));
+  other.decide(held("me", "1"), seconds(10));
+  EXPECT_EQ(holder.decide(std::nullopt, seconds(12)), Move::Create);
+  EXPECT_EQ(other.decide(std::nullopt, seconds(12)), Move::Wait) << "the holder may still write";
+  EXPECT_EQ(other.decide(std::nullopt, seconds(24)), Move::Wait);
+  EXPECT_EQ(other.decide(std::nullopt, seconds(25)), Move::Create);
+}
+
 TEST(Election, TakingCountsATransitionRenewingDoesNot) {
   Election election(options("me"));
   const auto record = held("other", "1");
@@ -130,17 +141,93 @@ TEST(Election, NeverTwoLeadersOverManySeeds) {
 
 TEST(LeaseThread, LeadsAndReleasesOnItsWayOut) {
   FakeApiServer server;
-  Client client(server, system_clock());
   std::atomic<int> changes = 0;
   LeaseOptions first = options("first");
   first.retry = Milliseconds(20);
   {
-    LeaseThread lease(client, system_clock(), first, [&](bool) { ++changes; });
+    LeaseThread lease(server, system_clock(), first, {.on_change = [&](bool) { ++changes; }});
     EXPECT_TRUE(soon([&] { return lease.leads(); }));
     EXPECT_EQ(server.objects(resources::leases())[0]["spec"]["holderIdentity"], "first");
   }
   EXPECT_EQ(changes, 2);
   EXPECT_EQ(server.objects(resources::leases())[0]["spec"]["holderIdentity"], "");
+}
+
+/// Requests hang until the test says so, whatever their timeout.
+class Hanging final : public Transport {
+ public:
+  explicit Hanging(Transport& inner) : inner_(inner) {}
+  ~Hanging() override { hang = false; }
+  std::expected<Response, NetError> call(const Request& request, const Cancel& cancel) override {
+    timeout = request.timeout;
+    while (hang && !cancel.wait_for(Milliseconds(1))) ++waits;
+    if (hang) return std::unexpected(NetError{NetError::Kind::Timeout, "no answer"});
+    return inner_.call(request, cancel);
+  }
+  std::expected<StreamResponse, NetError> open(const Request& request,
+                                               const Cancel& cancel) override {
+    return inner_.open(request, cancel);
+  }
+  std::atomic<bool> hang = false;
+  std::atomic<int> waits = 0;
+  std::atomic<Milliseconds> timeout{};
+
+ private:
+  Transport& inner_;
+};
+
+LeaseOptions quick(const std::string& identity) {
+  LeaseOptions made = options(identity);
+  made.duration = Milliseconds(450);
+  made.renew = Milliseconds(300);
+  made.retry = Milliseconds(20);
+  return made;
+}
+
+TEST(LeaseThread, ARequestThatHangsHoldsNoLeadership) {
+  FakeApiServer server;
+  Hanging network(server);
+  std::atomic<int> stopped = 0;
+  LeaseThread lease(network, system_clock(), quick("first"), {.on_change = [&](bool leads) {
+                      if (!leads) ++stopped;
+                    }});
+  ASSERT_TRUE(soon([&] { return lease.leads(); }));
+  EXPECT_LE(network.timeout.load(), Milliseconds(100)) << "below the renewal, twice";
+  network.hang = true;
+  ASSERT_TRUE(soon([&] { return network.waits > 0; }));
+  const int before = stopped;
+  EXPECT_TRUE(soon([&] { return !lease.leads(); }));
+  EXPECT_EQ(stopped, before) << "the lease's thread still waits for its request";
+  network.hang = false;
+  EXPECT_TRUE(soon([&] { return lease.leads(); }));
+}
+
+TEST(LeaseThread, FailuresAreToldAndADeletedLeaseIsMadeAgain) {
+  FakeApiServer server;
+  std::atomic<int> failures = 0, changes = 0;
+  std::atomic<bool> refuse = true;
+  server.set_fault([&](const Request&) {
+    return refuse ? Fault{.kind = Fault::Kind::Refuse, .status = 403} : Fault{};
+  });
+  LeaseOptions patient = options("first");
+  patient.retry = Milliseconds(20);
+  LeaseThread lease(server, system_clock(), patient,
+                    {.on_change = [&](bool) { ++changes; },
+                     .on_failure =
+                         [&](const ApiError& error) {
+                           EXPECT_EQ(error.kind, ApiError::Kind::Forbidden);
+                           ++failures;
+                         }});
+  EXPECT_TRUE(soon([&] { return failures > 1; }));
+  EXPECT_TRUE(soon([&] { return lease.silence() > Milliseconds(20); }));
+  EXPECT_FALSE(lease.leads());
+  refuse = false;
+  EXPECT_TRUE(soon([&] { return lease.leads(); }));
+  Client user(server, system_clock());
+  ASSERT_TRUE(user.remove(resources::leases(), "ns", "operator"));
+  EXPECT_TRUE(soon([&] { return server.objects(resources::leases()).size() == 1; }));
+  EXPECT_TRUE(lease.leads());
+  EXPECT_EQ(changes, 1);
 }
 
 }  // namespace

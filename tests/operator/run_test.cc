@@ -78,6 +78,45 @@ TEST(RunOperator, LeadsWorksAnswersAndStopsCleanly) {
   EXPECT_EQ(leases[0]["spec"].value("holderIdentity", ""), "") << "a standby need not wait";
 }
 
+/// The server as the operator sees it; counts the pods that are asked for.
+class Counting final : public kube::Transport {
+ public:
+  Counting(kube::Transport& inner, std::function<void(int)> asked)
+      : inner_(inner), asked_(std::move(asked)) {}
+  std::expected<kube::Response, kube::NetError> call(const kube::Request& request,
+                                                     const kube::Cancel& cancel) override {
+    if (request.method == "POST" && request.path.ends_with("/pods")) asked_(++pods);
+    return inner_.call(request, cancel);
+  }
+  std::expected<kube::StreamResponse, kube::NetError> open(const kube::Request& request,
+                                                           const kube::Cancel& cancel) override {
+    return inner_.open(request, cancel);
+  }
+  std::atomic<int> pods = 0;
+
+ private:
+  kube::Transport& inner_;
+  const std::function<void(int)> asked_;
+};
+
+TEST(RunOperator, StopsInTheMiddleOfAPass) {
+  kube::testing::FakeApiServer server;
+  server.serve(jobs_resource(), true);
+  kube::Client user(server, kube::system_clock());
+  ASSERT_TRUE(user.create(jobs_resource(), "n",
+                          {{"apiVersion", jobspec::kApiVersion},
+                           {"kind", jobspec::kKind},
+                           {"metadata", {{"name", "j"}, {"namespace", "n"}}},
+                           {"spec", quick_spec(500)}}));
+  kube::Cancel stop;
+  Counting network(server, [&](int asked) {
+    if (asked == 20) stop.cancel();  // SIGTERM
+  });
+  EXPECT_TRUE(run_operator({}, network, kube::system_clock(), "system", stop));
+  EXPECT_LE(network.pods, 20 + 16) << "those that were under way";
+  EXPECT_EQ(server.objects(kube::resources::leases())[0]["spec"].value("holderIdentity", ""), "");
+}
+
 TEST(RunOperator, AnObjectOfAWrongShapeCostsItsOwnJobOnly) {
   kube::testing::FakeApiServer server;
   server.serve(jobs_resource(), true);

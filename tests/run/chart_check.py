@@ -73,13 +73,15 @@ class Chart:
                       ["create", "roles", "-n", "team"], ["watch", "nodes"], ["create", "networkpolicies.networking.k8s.io", "-n", "team"],
                       ["patch", "deepspeedjobs.training.dsj.dev", "--subresource=status", "-n", "team"],
                       ["update", "leases.coordination.k8s.io/r-deepspeedjob", "-n", "ops"],
+                      ["create", "leases.coordination.k8s.io", "-n", "ops"],
                       ["patch", "validatingwebhookconfigurations.admissionregistration.k8s.io/r-deepspeedjob-ops"]):
             expect(may(*words), f"the operator may not {words}")
         for words in (["get", "secrets", "-A"], ["create", "pods", "--subresource=exec", "-n", "team"], ["escalate", "roles", "-n", "team"],
                       ["bind", "roles", "-n", "team"], ["patch", "deepspeedjobs.training.dsj.dev", "-n", "team"],
                       ["create", "clusterroles"], ["update", "nodes"],
                       ["patch", "networkpolicies.networking.k8s.io", "-n", "team"], ["list", "podgroups.scheduling.volcano.sh", "-n", "team"],
-                      ["create", "leases.coordination.k8s.io", "-n", "ops"],
+                      ["create", "leases.coordination.k8s.io", "-n", "team"],
+                      ["update", "leases.coordination.k8s.io/another", "-n", "ops"],
                       ["impersonate", "users"], ["create", "serviceaccounts", "--subresource=token", "-n", "team"],
                       ["patch", "validatingwebhookconfigurations.admissionregistration.k8s.io"],
                       ["list", "validatingwebhookconfigurations.admissionregistration.k8s.io"],
