@@ -121,11 +121,16 @@ JobView job_view(const Json& object) {
               .deleting = metadata.contains("deletionTimestamp"),
               .spec = child(object, "spec"),
               .own_status = own_part(status)};
+  for (const Json& finalizer : child(metadata, "finalizers"))
+    job.orphaning |= finalizer == "orphan";
   const Json& training = child(status, "training");
   job.agent.attempt = whole(training, "attempt").value_or(0);
   job.agent.stop_step = whole(training, "stopStep");
   job.agent.updated = time_from_text(text(training, "lastUpdatedTime"));
   job.agent.last_failure = child(training, "lastFailure");
+  const auto total = whole(training, "totalSteps");
+  job.agent.finished =
+      total && whole(training, "step") == total && !text(training, "modelPath").empty();
   job.agent.saved_step = whole(child(child(status, "checkpoint"), "lastSaved"), "step");
   return job;
 }
@@ -156,6 +161,7 @@ std::optional<PodView> pod_view(const Json& object) {
               : phase == "Succeeded" ? PodView::Phase::Succeeded
               : phase == "Failed"    ? PodView::Phase::Failed
                                      : PodView::Phase::Pending;
+  pod.gated = !child(child(object, "spec"), "schedulingGates").empty();
   pod.reason = text(status, "reason");
   pod.message = text(status, "message");
   read_conditions(status, pod);
