@@ -141,7 +141,10 @@ ApiResult<void> Client::remove(const Resource& resource, const std::string& ns,
   Json body = {
       {"apiVersion", "v1"}, {"kind", "DeleteOptions"}, {"propagationPolicy", options.propagation}};
   if (options.grace_seconds) body["gracePeriodSeconds"] = *options.grace_seconds;
-  if (!options.uid.empty()) body["preconditions"] = {{"uid", options.uid}};
+  if (!options.uid.empty()) body["preconditions"]["uid"] = options.uid;
+  if (!options.resource_version.empty()) {
+    body["preconditions"]["resourceVersion"] = options.resource_version;
+  }
   bool repeated = false;
   const auto answer = send({.method = "DELETE",
                             .path = resource.object(ns, name),

@@ -34,6 +34,7 @@ struct ListOptions {
 struct DeleteOptions {
   std::optional<int64_t> grace_seconds;  ///< 0: at once, without waiting for the kubelet
   std::string uid;                       ///< delete this very object only
+  std::string resource_version;          ///< only if it has not changed since
   std::string propagation = "Background";
 };
 

@@ -39,6 +39,7 @@ void Reflector::list(const Cancel& cancel) {
     machine_.list_failed(version.error(), clock_.random());
     return;
   }
+  sink_.list_at(*version);
   sink_.list_done();
   machine_.listed(std::move(*version));
 }

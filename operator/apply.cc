@@ -72,6 +72,16 @@ class Application {
     return good;
   }
 
+  /// Writes over the version that was seen. What cannot be mended now stays as it was; everything
+  /// else goes on.
+  bool update(const Create& update) {
+    if (!allowed()) return false;
+    const auto written = client_.replace(resource_of(update.kind), o_.ns, update.object);
+    if (!written) return failed(written.error(), "update of " + update.kind + " " + update.name);
+    writes_.wrote(update.kind, *written);
+    return true;
+  }
+
   bool status(const Plan& plan) {
     if (!allowed()) return false;
     const JobView& job = *o_.job;
@@ -94,17 +104,29 @@ class Application {
 
   bool remove(const Delete& entry) {
     if (!allowed()) return false;
-    kube::DeleteOptions options{.uid = entry.uid};
+    kube::DeleteOptions options{.uid = entry.uid, .resource_version = entry.version};
     if (entry.force) options.grace_seconds = 0;
     const auto removed = client_.remove(resource_of(entry.kind), o_.ns, entry.name, options);
     if (removed) {
       ++result_.deleted;
       return true;
     }
-    // A conflict may be another object of that name, which is not ours to delete, or a write that
-    // came between. The next pass sees which.
-    if (removed.error().kind == ApiError::Kind::NotFound) return true;
+    if (removed.error().kind == ApiError::Kind::NotFound || is_another(removed.error(), entry)) {
+      writes_.absent(entry.kind, o_.ns, entry.name, entry.uid);
+      return true;
+    }
     return failed(removed.error(), "deletion of " + entry.name);
+  }
+
+  /// Deletes what it can. An answer about one object says nothing of the others; no answer does.
+  bool remove_all(const std::vector<Delete>& entries) {
+    bool good = true;
+    for (const Delete& entry : entries) {
+      if (remove(entry)) continue;
+      good = false;
+      if (!answered_) break;
+    }
+    return good;
   }
 
   Applied result_;
@@ -112,8 +134,18 @@ class Application {
  private:
   bool allowed() {
     if (may_write_()) return true;
-    result_.problem = "not the leader";
+    if (result_.problem.empty()) result_.problem = "stopped: not the leader any more";
+    answered_ = false;
     return false;
+  }
+
+  /// A conflict is another object of that name, which is not ours to delete, or a write that came
+  /// between.
+  bool is_another(const ApiError& error, const Delete& entry) {
+    if (error.kind != ApiError::Kind::Conflict || entry.uid.empty()) return false;
+    const auto found = client_.get(resource_of(entry.kind), o_.ns, entry.name);
+    if (!found) return found.error().kind == ApiError::Kind::NotFound;
+    return found->at("metadata").value("uid", "") != entry.uid;
   }
 
   /// The name exists: from an earlier pass whose watch has not told yet, or from somebody else.
@@ -131,10 +163,13 @@ class Application {
   }
 
   bool failed(const ApiError& error, const std::string& what, bool of_create = false) {
-    result_.problem = what + ": " + error.to_string();
-    result_.overtaken = error.kind == ApiError::Kind::Conflict;
-    result_.retry_after = error.retry_after.value_or(Milliseconds(0));
-    if (!of_create) return false;
+    answered_ = error.status != 0;
+    if (result_.problem.empty()) {  // the first is told
+      result_.problem = what + ": " + error.to_string();
+      result_.overtaken = error.kind == ApiError::Kind::Conflict;
+      result_.retry_after = error.retry_after.value_or(Milliseconds(0));
+    }
+    if (!of_create || result_.refusal) return false;
     if (error.kind == ApiError::Kind::Forbidden) {
       const bool quota = error.message.find("exceeded quota") != std::string::npos;
       result_.refusal =
@@ -149,6 +184,7 @@ class Application {
   const Observed& o_;
   const std::function<bool()>& may_write_;
   Writes& writes_;
+  bool answered_ = true;  ///< the last failure was the server's word
 };
 
 }  // namespace
@@ -196,6 +232,8 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
     // A refused object is shown in the status once a pass knows of the refusal.
     const bool made = create(plan.creates, std::not_fn(refers)) && create(plan.creates, refers);
     if (!made && !(application.result_.refusal && observed.refusal)) return false;
+    bool mended = true;
+    for (const Create& update : plan.updates) mended &= application.update(update);
     if (!plan.status.is_null()) {
       if (!application.status(plan)) return false;
       if (at_once > 1 && !plan.pods.empty()) {
@@ -204,11 +242,8 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
         tell();
       }
     }
-    if (!made || !create(plan.pods, first) || !create(plan.pods, std::not_fn(first))) return false;
-    for (const Delete& entry : plan.deletes) {
-      if (!application.remove(entry)) return false;
-    }
-    return true;
+    const bool complete = made && create(plan.pods, first) && create(plan.pods, std::not_fn(first));
+    return application.remove_all(plan.deletes) && complete && mended;
   };
   application.result_.done = all();
   return application.result_;

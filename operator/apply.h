@@ -1,8 +1,9 @@
 // Carries out a plan; the only writer. It writes objects, the status, pods, then deletes, each with
 // a precondition, so that a second leader or a stale cache does no harm: a name that another owner
 // has is refused, a status is written over the version that was decided on, a delete names the uid.
-// After a write that failed it begins nothing more. One exception: if the server refuses an object,
-// the status is still written, provided that the pass already knew of the refusal.
+// After a write that failed it begins nothing more. Exceptions: if the server refuses an object,
+// the status is still written, provided that the pass already knew of the refusal; what may be deleted
+// after the status is deleted even if a pod cannot be made; a child that cannot be mended stays.
 #pragma once
 
 #include <functional>
@@ -26,6 +27,9 @@ class Writes {
  public:
   virtual ~Writes() = default;
   virtual void wrote(const std::string& kind, const Json& object) = 0;
+  /// The server does not have the object of that name and uid any more.
+  virtual void absent(const std::string& /*kind*/, const std::string& /*ns*/,
+                      const std::string& /*name*/, const std::string& /*uid*/) {}
 };
 
 /// Where events go. Those of one pass come one after the other. May be slow.
@@ -45,7 +49,8 @@ struct Applied {
   bool status_written = false;
 };
 
-/// Asks `may_write` before every write: a leader that lost its lease stops. Creates up to `at_once`
+/// Asks `may_write` before every write: a leader that lost its lease stops, and so does a pass
+/// whose decision is out of date. Creates up to `at_once`
 /// objects at a time, on threads of this call: first objects, then objects that refer to them, then
 /// pods. The first pod is created alone, so that a quota or a policy is met once. Events are told
 /// meanwhile.

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "common/contract.h"
+#include "operator/child_content.h"
 #include "operator/conditions.h"
 
 namespace dsj::op {
@@ -60,17 +61,16 @@ class Cache::KindSink final : public kube::Sink {
   KindSink(Cache& cache, std::string kind, std::string ns)
       : cache_(cache), kind_(std::move(kind)), ns_(std::move(ns)) {}
 
-  void list_begin() override {
-    seen_.clear();
-    before_ = cache_.names(kind_, ns_);
-  }
+  void list_begin() override { seen_.clear(); }
   void listed(const Json& object) override {
     seen_.insert(key_of(ns_of(object), name_of(object)));
     take(object);
   }
+  void list_at(const std::string& version) override { reached(version); }
   void list_done() override {
-    for (const std::string& gone : before_) {
-      if (!seen_.contains(gone)) cache_.drop(kind_, gone);
+    // Objects may have come from our own writes meanwhile. Those after the list are not in it.
+    for (const auto& [name, version] : cache_.names(kind_, ns_)) {
+      if (!seen_.contains(name) && has_passed(version)) cache_.drop(kind_, name, version);
     }
     filled_ = true;
   }
@@ -95,15 +95,15 @@ class Cache::KindSink final : public kube::Sink {
     told(object);
     cache_.upsert(kind_, object);
   }
-  void told(const Json& object) {
-    const std::string version = object.at("metadata").value("resourceVersion", "");
+  void told(const Json& object) { reached(object.at("metadata").value("resourceVersion", "")); }
+  void reached(const std::string& version) {
     const std::lock_guard lock(mutex_);
     if (newest_.empty() || older(newest_, version)) newest_ = version;
   }
 
   Cache& cache_;
   const std::string kind_, ns_;
-  std::set<std::string> before_, seen_;
+  std::set<std::string> seen_;
   mutable std::mutex mutex_;
   std::string newest_;  ///< resourceVersion
   std::atomic<bool> filled_ = false;
@@ -126,40 +126,71 @@ bool Cache::synced() const {
 
 void Cache::upsert(const std::string& kind, const Json& object) {
   if (kind == "Node") return upsert_node(object);
-  bool tell = true;
-  std::string key;
+  std::optional<std::string> tell;
   {
     const std::lock_guard lock(mutex_);
-    if (kind == contract::kKind) {
-      JobView job = job_view(object);
-      key = key_of(job.ns, job.name);
-      auto& slot = entries_[key].job;
-      if (slot && slot->uid == job.uid && older(job.resource_version, slot->resource_version)) {
-        return;
-      }
-      tell = !slot || matters(*slot, job);
-      slot = std::move(job);
-    } else {
-      const std::string name = label_of(object, contract::kLabelJobName);
-      if (name.empty()) return;
-      key = key_of(ns_of(object), name);
-      if (kind == "Pod") {
-        auto pod = pod_view(object);
-        if (!pod) return;
-        auto [slot, is_new] = entries_[key].pods.try_emplace(pod->name);
-        if (!is_new && slot->second.uid == pod->uid &&
-            older(pod->resource_version, slot->second.resource_version)) {
-          return;
-        }
-        slot->second = std::move(*pod);
-      } else {
-        ChildView child = child_view(object);
-        child.kind = kind;  // items of a list lack it
-        entries_[key].children[kind + "/" + child.name] = std::move(child);
-      }
-    }
+    tell = put(kind, object);
   }
-  if (tell) changed_(key);
+  if (tell) changed_(*tell);
+}
+
+/// Returns the key of the job that needs a pass. Under the lock.
+std::optional<std::string> Cache::put(const std::string& kind, const Json& object) {
+  if (kind == contract::kKind) {
+    JobView job = job_view(object);
+    const std::string key = key_of(job.ns, job.name);
+    auto& slot = entries_[key].job;
+    if (slot && slot->uid == job.uid && older(job.resource_version, slot->resource_version)) {
+      return std::nullopt;
+    }
+    const bool tell = !slot || matters(*slot, job);
+    slot = std::move(job);
+    return tell ? std::optional(key) : std::nullopt;
+  }
+  const std::string name = label_of(object, contract::kLabelJobName);
+  if (name.empty()) return std::nullopt;
+  const std::string key = key_of(ns_of(object), name);
+  if (kind == "Pod") {
+    auto pod = pod_view(object);
+    if (!pod) return std::nullopt;
+    auto [slot, is_new] = entries_[key].pods.try_emplace(pod->name);
+    if (!is_new && slot->second.uid == pod->uid &&
+        older(pod->resource_version, slot->second.resource_version)) {
+      return std::nullopt;
+    }
+    slot->second = std::move(*pod);
+    return key;
+  }
+  ChildView child = child_view(object);
+  child.kind = kind;  // items of a list lack it
+  child.content = content_of(kind, object);
+  ChildView& slot = entries_[key].children[kind + "/" + child.name];
+  if (slot.uid == child.uid && older(child.resource_version, slot.resource_version)) {
+    return std::nullopt;
+  }
+  slot = std::move(child);
+  return key;
+}
+
+/// Erases the object of that kind and name if `is_it`. True: it was there.
+template <typename IsIt>
+bool Cache::erase(Entry& entry, const std::string& kind, const std::string& name,
+                  const IsIt& is_it) {
+  if (kind == contract::kKind) {
+    if (!entry.job || entry.job->name != name || !is_it(*entry.job)) return false;
+    entry.job.reset();
+    return true;
+  }
+  if (kind == "Pod") {
+    const auto pod = entry.pods.find(name);
+    if (pod == entry.pods.end() || !is_it(pod->second)) return false;
+    entry.pods.erase(pod);
+    return true;
+  }
+  const auto child = entry.children.find(kind + "/" + name);
+  if (child == entry.children.end() || !is_it(child->second)) return false;
+  entry.children.erase(child);
+  return true;
 }
 
 void Cache::remove(const std::string& kind, const Json& object) {
@@ -176,23 +207,15 @@ void Cache::remove(const std::string& kind, const Json& object) {
               : key_of(ns_of(object), label_of(object, contract::kLabelJobName));
     const auto found = entries_.find(key);
     if (found == entries_.end()) return;
-    Entry& entry = found->second;
-    if (kind == contract::kKind) {
-      if (entry.job && entry.job->uid == uid) entry.job.reset();
-    } else if (kind == "Pod") {
-      const auto pod = entry.pods.find(name_of(object));
-      if (pod != entry.pods.end() && pod->second.uid == uid) entry.pods.erase(pod);
-    } else {
-      const auto child = entry.children.find(kind + "/" + name_of(object));
-      if (child != entry.children.end() && child->second.uid == uid) entry.children.erase(child);
-    }
-    if (entry.empty()) entries_.erase(found);
+    erase(found->second, kind, name_of(object), [&](const auto& view) { return view.uid == uid; });
+    if (found->second.empty()) entries_.erase(found);
   }
   changed_(key);
 }
 
-/// Not in a new list: deleted while nobody watched.
-void Cache::drop(const std::string& kind, const std::string& ns_and_name) {
+/// Not in a new list: deleted while nobody watched. What has come under that name since stays.
+void Cache::drop(const std::string& kind, const std::string& ns_and_name,
+                 const std::string& version) {
   std::vector<std::string> tell;
   {
     const std::lock_guard lock(mutex_);
@@ -203,37 +226,33 @@ void Cache::drop(const std::string& kind, const std::string& ns_and_name) {
     }
     for (auto at = entries_.begin(); at != entries_.end();) {
       auto& [key, entry] = *at;
-      size_t gone = 0;
-      if (kind == contract::kKind && key == ns_and_name && entry.job) {
-        entry.job.reset();
-        gone = 1;
-      } else if (kind != contract::kKind && split_key(key).first == ns) {
-        gone = kind == "Pod" ? entry.pods.erase(name) : entry.children.erase(kind + "/" + name);
-      }
-      if (gone) tell.push_back(key);
+      const auto is_it = [&](const auto& view) { return view.resource_version == version; };
+      if (split_key(key).first == ns && erase(entry, kind, name, is_it)) tell.push_back(key);
       at = entry.empty() ? entries_.erase(at) : std::next(at);
     }
   }
   for (const std::string& key : tell) changed_(key);
 }
 
-/// Every object of a kind as "NAMESPACE/NAME", in one namespace or, for "", in all.
-std::set<std::string> Cache::names(const std::string& kind, const std::string& ns) const {
+/// Every object of a kind as "NAMESPACE/NAME" with its version, in one namespace or, for "", in
+/// all.
+std::map<std::string, std::string> Cache::names(const std::string& kind,
+                                                const std::string& ns) const {
   const std::lock_guard lock(mutex_);
-  std::set<std::string> all;
+  std::map<std::string, std::string> all;
   if (kind == "Node") {
-    for (const auto& [name, node] : nodes_) all.insert(key_of("", name));
+    for (const auto& [name, node] : nodes_) all[key_of("", name)] = "";
     return all;
   }
   for (const auto& [key, entry] : entries_) {
     const std::string own = split_key(key).first;
     if (!ns.empty() && own != ns) continue;
-    if (kind == contract::kKind && entry.job) all.insert(key);
+    if (kind == contract::kKind && entry.job) all[key] = entry.job->resource_version;
     if (kind == "Pod") {
-      for (const auto& [name, pod] : entry.pods) all.insert(key_of(own, name));
+      for (const auto& [name, pod] : entry.pods) all[key_of(own, name)] = pod.resource_version;
     }
     for (const auto& [id, child] : entry.children) {
-      if (child.kind == kind) all.insert(key_of(own, child.name));
+      if (child.kind == kind) all[key_of(own, child.name)] = child.resource_version;
     }
   }
   return all;
@@ -283,6 +302,14 @@ Observed Cache::observe(const std::string& key) const {
   return observed;
 }
 
+bool Cache::is_current(const JobView& job) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(key_of(job.ns, job.name));
+  if (found == entries_.end() || !found->second.job) return false;
+  const JobView& now = *found->second.job;
+  return now.uid == job.uid && now.generation == job.generation && now.deleting == job.deleting;
+}
+
 std::vector<std::string> Cache::keys() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> all;
@@ -316,11 +343,32 @@ std::map<std::string, int64_t> Cache::phases() const {
 void Cache::wrote(const std::string& kind, const Json& object) {
   const std::string ns = ns_of(object);
   const std::string version = object.at("metadata").value("resourceVersion", "");
-  for (const auto& sink : sinks_) {
-    // The watch told of it before the answer came, and perhaps of its deletion too.
-    if (sink->brings(kind, ns) && sink->has_passed(version)) return;
+  std::optional<std::string> tell;
+  {
+    // One lock for question and answer: a list that ends in between would not see the object.
+    const std::lock_guard lock(mutex_);
+    for (const auto& sink : sinks_) {
+      // The watch told of it before the answer came, and perhaps of its deletion too.
+      if (sink->brings(kind, ns) && sink->has_passed(version)) return;
+    }
+    tell = put(kind, object);
   }
-  upsert(kind, object);
+  if (tell) changed_(*tell);
+}
+
+void Cache::absent(const std::string& kind, const std::string& ns, const std::string& name,
+                   const std::string& uid) {
+  std::vector<std::string> tell;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto at = entries_.begin(); at != entries_.end();) {
+      auto& [key, entry] = *at;
+      const auto is_it = [&](const auto& view) { return view.uid == uid; };
+      if (split_key(key).first == ns && erase(entry, kind, name, is_it)) tell.push_back(key);
+      at = entry.empty() ? entries_.erase(at) : std::next(at);
+    }
+  }
+  for (const std::string& key : tell) changed_(key);
 }
 
 void Cache::forget_job(const std::string& key) {

@@ -35,6 +35,8 @@ class Cache final : public Writes {
 
   /// Without verdicts, refusal, keys and settings, which the controller fills in.
   Observed observe(const std::string& key) const;
+  /// Whether a decision about this view of a job still stands: neither edited nor deleted since.
+  bool is_current(const JobView& job) const;
   std::vector<std::string> keys() const;
   size_t jobs() const;
   size_t pods() const;
@@ -42,6 +44,8 @@ class Cache final : public Writes {
 
   /// The server's answer to one of our writes. Ignored unless newer than what the watch has told.
   void wrote(const std::string& kind, const Json& object) override;
+  void absent(const std::string& kind, const std::string& ns, const std::string& name,
+              const std::string& uid) override;
   /// The server says that there is no such job.
   void forget_job(const std::string& key);
 
@@ -55,9 +59,13 @@ class Cache final : public Writes {
   class KindSink;
 
   void upsert(const std::string& kind, const Json& object);
+  std::optional<std::string> put(const std::string& kind, const Json& object);
+  template <typename IsIt>
+  static bool erase(Entry& entry, const std::string& kind, const std::string& name,
+                    const IsIt& is_it);
   void remove(const std::string& kind, const Json& object);
-  std::set<std::string> names(const std::string& kind, const std::string& ns) const;
-  void drop(const std::string& kind, const std::string& ns_and_name);
+  std::map<std::string, std::string> names(const std::string& kind, const std::string& ns) const;
+  void drop(const std::string& kind, const std::string& ns_and_name, const std::string& version);
   void upsert_node(const Json& object);
   void tell_node(const std::string& node);
 

@@ -165,8 +165,11 @@ void Controller::pass(const std::string& key, Milliseconds queued, Milliseconds 
     if (!look_at_pods(observed)) return queue_.retry(key, now, Milliseconds(0));
     plan = decide();
   }
-  const Applied applied =
-      apply(client_, observed, plan, options_.may_write, cache_, events_, options_.creates_at_once);
+  // A pass may take long: it ends when its job is suspended, edited or deleted meanwhile.
+  auto overtaken = [&] { return observed.job && !cache_.is_current(*observed.job); };
+  const Applied applied = apply(
+      client_, observed, plan, [&] { return options_.may_write() && !overtaken(); }, cache_,
+      events_, options_.creates_at_once);
   watcher_.pass(queued, decided, plan, applied);
   if (applied.status_written) watcher_.transition(*observed.job, plan);
   const bool refusal_is_new =
@@ -183,7 +186,9 @@ void Controller::pass(const std::string& key, Milliseconds queued, Milliseconds 
     }
   }
   if (!applied.done) {
-    if (!applied.problem.empty() && !applied.overtaken) log::warn(key + ": " + applied.problem);
+    if (!applied.problem.empty() && !applied.overtaken && !overtaken()) {
+      log::warn(key + ": " + applied.problem);
+    }
     // The decision may rest on an old object: the next pass decides on what the server has.
     if (observed.job) {
       const auto live = client_.get(jobs_resource(), observed.ns, observed.name);

@@ -105,6 +105,8 @@ JobView job_view(const Json& object) {
               .deleting = metadata.contains("deletionTimestamp"),
               .spec = json_child(object, "spec"),
               .own_status = own_part(status)};
+  for (const Json& finalizer : json_child(metadata, "finalizers"))
+    job.orphaning |= finalizer == "orphan";
   const Json& training = json_child(status, report::kTraining);
   job.agent.attempt = report::told<&report::Attempt::attempt>(training).value_or(0);
   job.agent.stop_step = report::told<&report::Training::stop_step>(training);
@@ -112,6 +114,9 @@ JobView job_view(const Json& object) {
       time_from_text(report::told<&report::Training::updated>(training).value_or(""));
   job.agent.last_failure =
       json_child(training, report::status_name<&report::Training::last_failure>());
+  const auto total = report::told<&report::Resolved::total_steps>(training);
+  job.agent.finished = total && report::told<&report::Training::step>(training) == total &&
+                       !report::told<&report::Exported::path>(training).value_or("").empty();
   job.agent.saved_step = report::told<&report::Checkpoint::step>(
       json_child(json_child(status, report::kCheckpoint), report::kLastSaved));
   return job;
@@ -144,6 +149,7 @@ std::optional<PodView> pod_view(const Json& object) {
               : phase == "Succeeded" ? PodView::Phase::Succeeded
               : phase == "Failed"    ? PodView::Phase::Failed
                                      : PodView::Phase::Pending;
+  pod.gated = !json_child(json_child(object, "spec"), "schedulingGates").empty();
   pod.reason = json_text(status, "reason");
   pod.message = json_text(status, "message");
   read_conditions(status, pod);

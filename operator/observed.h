@@ -23,12 +23,15 @@ struct AgentStatus {
   std::optional<int64_t> stop_step, saved_step;
   std::optional<Time> updated;
   Json last_failure;  ///< null, or an object with "attempt"
+  /// The last step is done and the model exported, by this attempt or one before it.
+  bool finished = false;
 };
 
 struct JobView {
   std::string ns, name, uid, resource_version;
   int64_t generation = 0;
   bool deleting = false;
+  bool orphaning = false;  ///< deleted with --cascade=orphan: its children stay
   Json spec;
   Json own_status;  ///< the operator's part (own_status.h)
   AgentStatus agent;
@@ -55,6 +58,7 @@ struct PodView {
   bool running = false;               ///< the worker's container is running
   std::optional<Time> deleting_from;  ///< deletionTimestamp: the end of its grace period
   bool scheduled = false;
+  bool gated = false;                           ///< a queue holds it: it has scheduling gates
   std::string unscheduled;                      ///< the scheduler's message
   std::string waiting_reason, waiting_message;  ///< of a container that cannot start
   std::optional<Termination> termination;       ///< of the worker's container
@@ -67,6 +71,7 @@ struct PodView {
 struct ChildView {
   std::string kind, name, uid, owner_uid, revision, resource_version;
   std::string spec_text, config_text;  ///< of the job's ConfigMaps: the accepted spec
+  size_t content = 0;                  ///< child_content.h
 };
 
 struct NodeView {

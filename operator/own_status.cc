@@ -53,12 +53,15 @@ json to_json(const OwnStatus& status) {
   put(object, "startTime", status.start);
   put(object, "completionTime", status.completion);
   put(object, "stopRequestedTime", status.stop_since);
+  put(object, "incompleteTime", status.incomplete);
   if (!status.revision.empty()) {
     object["revision"] = status.revision;
     object["configMapName"] = status.config_map;
     object["worldSize"] = status.world_size;
     object["zeroStage"] = status.zero_stage;
   }
+  if (!status.spec_hash.empty()) object["specHash"] = status.spec_hash;
+  if (status.completed > 0) object["completedAttempt"] = status.completed;
   if (status.incarnation > 0) object["incarnation"] = status.incarnation;
   if (!status.last_failure.is_null()) object["lastFailure"] = status.last_failure;
   if (!status.failure_history.empty()) object["failureHistory"] = status.failure_history;
@@ -74,9 +77,12 @@ OwnStatus own_status_from_json(const json& object) {
   status.start = time(object, "startTime");
   status.completion = time(object, "completionTime");
   status.stop_since = time(object, "stopRequestedTime");
+  status.incomplete = time(object, "incompleteTime");
   status.revision = json_text(object, "revision");
+  status.spec_hash = json_text(object, "specHash");
   status.config_map = json_text(object, "configMapName");
   status.incarnation = json_whole(object, "incarnation").value_or(0);
+  status.completed = json_whole(object, "completedAttempt").value_or(0);
   status.world_size = json_whole(object, "worldSize").value_or(0);
   status.zero_stage = static_cast<int>(json_whole(object, "zeroStage").value_or(0));
   status.replicas = json_whole(object, "replicas").value_or(0);

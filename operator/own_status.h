@@ -34,10 +34,16 @@ struct OwnStatus {
   Conditions conditions;
   std::optional<Time> start, completion;
   std::optional<Time> stop_since;  ///< when agent 0 was asked to stop
+  /// Since when some workers hold nodes and wait for others that do not run.
+  std::optional<Time> incomplete;
   std::string revision, config_map;
+  /// What the accepted spec hashes to, if defaults of a newer CRD made that differ from `revision`.
+  std::string spec_hash;
   /// The highest pod number known to have existed. The next pod of a worker without one is above
   /// it.
   int64_t incarnation = 0;
+  /// The attempt of which worker 0 said Completed while other workers' pods were still to be seen.
+  int64_t completed = 0;
   int64_t world_size = 0;
   int zero_stage = 0;
   int64_t replicas = 0;

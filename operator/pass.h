@@ -44,6 +44,7 @@ class Pass {
   void remove(const PodView& pod, bool force = false);
   void start_anew();
   bool accept();
+  std::string revision(bool edited);
   void unfinished();
   void finish();
   // reconcile_pods.cc
@@ -55,6 +56,11 @@ class Pass {
   int64_t next_incarnation(const Slot& slot) const;
   std::string gang() const;
   void tidy_gangs(const std::string& keep);
+  // reconcile_wait.cc
+  bool held() const;
+  bool wait_for_gang();
+  void release();
+  std::string who_is_missing() const;
   // reconcile_stop.cc
   void suspend();
   void roll();
@@ -62,12 +68,14 @@ class Pass {
   void forget_attempt();
   // reconcile_failures.cc
   bool complete();
+  bool attested() const;
   Time heard() const;
   void lost_pods();
   void failures();
   void ended_in_place();
   void charge(std::vector<Failure> failures, bool may_fail_by_rule);
   void note_failure(const Failure& failure);
+  bool waited_in_vain(const Failure& failure) const;
   Failure failure_of(const PodView& pod) const;
   jobspec::FailureAction action_of(const Failure& failure, bool& by_rule) const;
   // reconcile_end.cc
@@ -82,7 +90,8 @@ class Pass {
 
   const JobView& job() const { return *o_.job; }
   const jobspec::Job& spec() const { return force_->job; }
-  bool ended() const;  ///< Complete or Failed
+  bool ended() const;        ///< Complete or Failed
+  bool has_trained() const;  ///< an attempt has run, whatever became of it
   /// Agent 0 has started an attempt whose end is not accounted for.
   bool attempt_open() const;
   bool all_run() const;
@@ -96,7 +105,8 @@ class Pass {
   std::vector<const PodView*> pods_;       ///< this job's
   std::vector<Slot> slots_;                ///< of workers 0 .. replicas - 1
   bool suspend_ = false;
-  bool creating_ = false;  ///< pods are being made, or wait for the restart's pause
+  bool new_revision_ = false;  ///< this pass is the first under the spec in force
+  bool creating_ = false;      ///< pods are being made, or wait for the restart's pause
 };
 
 }  // namespace dsj::op

@@ -1,7 +1,7 @@
-// What a pass wants done, in the order in which apply.h does it: create objects, write the status,
-// create pods, delete objects. If it is cut off in between, the next pass plans the rest: a restart
-// is in the status before its pods are made, names follow from what was seen, and what a deletion
-// would lose is in the status before the deletion.
+// What a pass wants done, in the order in which apply.h does it: create and mend objects, write the
+// status, create pods, delete objects. If it is cut off in between, the next pass plans the rest: a
+// restart is in the status before its pods are made, names follow from what was seen, and what a
+// deletion would lose is in the status before the deletion.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -22,13 +22,15 @@ struct Create {
 
 struct Delete {
   std::string kind, name;
-  std::string uid;     ///< precondition: delete this very object only
-  bool force = false;  ///< grace period 0: do not wait for the kubelet
+  std::string uid;           ///< precondition: delete this very object only
+  std::string version = {};  ///< precondition, unless empty: it has not changed since
+  bool force = false;        ///< grace period 0: do not wait for the kubelet
 };
 
 struct Plan {
   std::vector<Create> creates;
-  nlohmann::json status;  ///< the operator's whole part; null: unchanged
+  std::vector<Create> updates;  ///< whole objects, with the version that they replace
+  nlohmann::json status;        ///< the operator's whole part; null: unchanged
   std::vector<Create> pods;
   std::vector<Delete> deletes;
   std::vector<Event> events;  ///< to be told after the status is written

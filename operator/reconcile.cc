@@ -51,9 +51,14 @@ bool Pass::attempt_open() const {
   return attempt > 0 && attempt > st_.restarts.attempt.value_or(attempt - 1);
 }
 
+bool Pass::has_trained() const {
+  return job().agent.attempt > 0 || st_.restarts.attempt.value_or(0) > 0;
+}
+
 bool Pass::all_run() const {
-  return !slots_.empty() && std::ranges::all_of(slots_, [](const Slot& slot) {
-    if (!slot.newest) return false;
+  const bool spoken_for = attested();
+  return !slots_.empty() && std::ranges::all_of(slots_, [&](const Slot& slot) {
+    if (!slot.newest) return spoken_for;
     const bool runs = slot.newest->phase == PodView::Phase::Running && !slot.newest->deleting_from;
     return runs || is_done(*slot.newest);  // its part of the attempt is done
   });
@@ -70,6 +75,8 @@ std::vector<const PodView*> Pass::live() const {
 /// Decides which spec is in force: the current one, or if it is refused the last accepted one.
 /// False: none is.
 bool Pass::accept() {
+  const bool edited =
+      st_.observed_generation != job().generation || !is_true(st_.conditions, "Accepted");
   st_.observed_generation = job().generation;
   force_ = o_.wanted.accepted ? o_.wanted.accepted : o_.in_force;
   const bool yes = o_.wanted.accepted != nullptr;
@@ -82,7 +89,15 @@ bool Pass::accept() {
   const auto asked = job().spec.find("suspend");
   suspend_ = asked != job().spec.end() && asked->is_boolean() ? asked->get<bool>()
                                                               : policies.suspend && yes;
-  st_.revision = force_->revision;
+  const std::string kept = revision(edited);
+  new_revision_ = st_.revision != kept;
+  if (new_revision_) st_.completed = 0;
+  st_.revision = kept;
+  if (force_->revision != kept) {
+    auto renamed = std::make_shared<Accepted>(*force_);
+    renamed->revision = kept;
+    force_ = std::move(renamed);
+  }
   st_.config_map = config_map_name(o_.name, st_.revision);
   st_.world_size = spec().world_size();
   st_.zero_stage = force_->zero_stage;
@@ -91,8 +106,25 @@ bool Pass::accept() {
   return true;
 }
 
-/// In the first pass, and in the first after a suspension: deadlines count from here.
+/// The revision of the spec in force. An API server adds the defaults of a newer CRD to a spec that
+/// nobody edited: its hash is another then, its revision is not.
+std::string Pass::revision(bool edited) {
+  if (!o_.wanted.accepted) return st_.revision.empty() ? force_->revision : st_.revision;
+  const std::string& hash = force_->revision;
+  const std::string known = st_.spec_hash.empty() ? st_.revision : st_.spec_hash;
+  if (hash == known) return st_.revision;
+  if (!st_.revision.empty() && !edited) {
+    st_.spec_hash = hash;
+    return st_.revision;
+  }
+  st_.spec_hash.clear();
+  return hash;
+}
+
+/// In the first pass, in the first after a suspension, and when a queue lets the pods go: deadlines
+/// count from here.
 void Pass::start_anew() {
+  if (held()) return st_.start.reset();
   if (!st_.start) st_.start = shown_now();
 }
 
@@ -115,7 +147,7 @@ void Pass::unfinished() {
   lost_pods();
   failures();
   if (ended()) return;
-  make_pods();
+  if (wait_for_gang()) make_pods();
   tidy_pods();
 }
 
@@ -142,13 +174,25 @@ void Pass::finish() {
 Plan Pass::run() {
   if (!o_.job) {
     // The API server's garbage collector does this too; here it is for what was made meanwhile.
+    // What has no owner was orphaned on purpose. A cache may not know that yet: the version says.
+    std::erase_if(pods_, [](const PodView* pod) { return pod->owner_uid.empty(); });
     for (const PodView* pod : pods_) remove(*pod);
     lost_pods();
+    for (Delete& entry : plan_.deletes) {
+      for (const PodView* pod : pods_) {
+        if (pod->uid == entry.uid) entry.version = pod->resource_version;
+      }
+    }
     for (const ChildView& child : o_.children) {
-      plan_.deletes.push_back({.kind = child.kind, .name = child.name, .uid = child.uid});
+      if (child.owner_uid.empty()) continue;
+      plan_.deletes.push_back({.kind = child.kind,
+                               .name = child.name,
+                               .uid = child.uid,
+                               .version = child.resource_version});
     }
     return std::move(plan_);
   }
+  if (job().orphaning) return std::move(plan_);
   if (job().deleting) {
     for (const PodView* pod : pods_) remove(*pod);
     lost_pods();

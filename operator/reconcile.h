@@ -2,9 +2,9 @@
 // same plan, and after a plan is carried out whole the next one is empty.
 //
 // What must never happen (tests/operator/simulation_test.cc): Complete without the last words
-// Completed from every worker; two pods of one worker that may both run; a pod of a suspended,
-// finished or refused job; a status write when nothing changed; a running pod replaced because the
-// operator's version changed.
+// Completed from every worker, or from worker 0 for workers whose pods were collected; two pods of
+// one worker that may both run; a pod of a suspended, finished or refused job; a status write when
+// nothing changed; a running pod replaced because the operator's version changed.
 #pragma once
 
 #include "operator/observed.h"

@@ -27,6 +27,7 @@ void Pass::scheduled_condition() {
   if (pods_.empty() && plan_.pods.empty()) {
     return set("Scheduled", false, "NoPods", "no pod is wanted");
   }
+  if (held()) return set("Scheduled", false, "Waiting", "a queue holds the pods");
   const std::string count =
       std::to_string(placed) + " of " + std::to_string(slots_.size()) + " pods have a node";
   const bool all = placed == static_cast<int>(slots_.size());

@@ -10,6 +10,7 @@ void Pass::fail(const std::string& reason, const std::string& message) {
 
 void Pass::deadlines() {
   const auto& run = spec().policies.run;
+  if (!st_.start) return;  // a queue holds the pods
   if (run.active_deadline_seconds) {
     const Time end = *st_.start + Seconds(*run.active_deadline_seconds);
     if (now_ >= end) {
@@ -18,7 +19,7 @@ void Pass::deadlines() {
     }
     due(end);
   }
-  if (run.startup_deadline_seconds && !is_true(st_.conditions, "Initialized") && !attempt_open()) {
+  if (run.startup_deadline_seconds && !has_trained()) {
     const Time end = *st_.start + Seconds(*run.startup_deadline_seconds);
     if (now_ >= end) {
       return fail("StartupDeadlineExceeded", "no attempt was running " +
@@ -34,6 +35,7 @@ void Pass::finished() {
   const jobspec::Policies policies = force_ ? spec().policies : jobspec::Policies{};
   const Time end = st_.completion.value_or(now_);
   plan_.creates.clear();
+  plan_.updates.clear();
   plan_.pods.clear();
   for (const PodView* pod : pods_) {
     const bool all = policies.run.clean_pods == jobspec::CleanPods::All;

@@ -48,17 +48,52 @@ int weight(const Failure& failure) {
 
 }  // namespace
 
+/// Worker 0 said Completed of an attempt that is not accounted for. Its agent says so only when
+/// every rank of every worker ended with exit code 0, so it speaks for workers whose pods were
+/// collected before anybody looked. If worker 0's own pod was collected too, its last report does.
+bool Pass::attested() const {
+  const int64_t known = st_.restarts.attempt.value_or(0);
+  if (st_.completed > known) return true;
+  const bool zero_gone = !slots_.empty() && !slots_[0].newest;
+  const bool of_this_spec = !new_revision_ && !st_.stop_since;
+  if (!zero_gone || !of_this_spec || !attempt_open() || !job().agent.finished) return false;
+  const Json& told = job().agent.last_failure;
+  return !told.is_object() || told.value("attempt", Json()) != job().agent.attempt;
+}
+
 bool Pass::complete() {
-  if (slots_.empty() || !std::ranges::all_of(slots_, [&](const Slot& slot) {
-        return slot.newest && slot.newest->revision == st_.revision && is_done(*slot.newest);
-      })) {
-    return false;
+  auto done = [&](const PodView* pod) {
+    return pod && pod->revision == st_.revision && is_done(*pod);
+  };
+  if (slots_.empty()) return false;
+  if (const PodView* zero = slots_[0].newest; done(zero)) {
+    const int64_t attempt = zero->termination->attempt.value_or(job().agent.attempt);
+    if (attempt > st_.restarts.attempt.value_or(0)) st_.completed = attempt;
+  }
+  const bool spoken_for = attested();
+  int collected = 0;
+  for (const Slot& slot : slots_) {
+    if (done(slot.newest)) continue;
+    if (slot.newest || !spoken_for) return false;
+    ++collected;
+  }
+  std::string message = spec().runs_user_program()
+                            ? "every rank ended with exit code 0"
+                            : "every worker did the last step, saved and exported it";
+  if (collected > 0) {
+    message += "; " + std::to_string(collected) + " of " + std::to_string(slots_.size()) +
+               " pods were gone by then";
   }
   st_.completion = shown_now();
-  set("Complete", true, contract::kReasonCompleted,
-      spec().runs_user_program() ? "every rank ended with exit code 0"
-                                 : "every worker did the last step, saved and exported it");
+  set("Complete", true, contract::kReasonCompleted, message);
   return true;
+}
+
+/// Its agent gave up waiting for a gang in which another worker's pod does not run.
+bool Pass::waited_in_vain(const Failure& failure) const {
+  return weight(failure) == 0 && std::ranges::any_of(slots_, [](const Slot& slot) {
+           return !slot.newest || slot.newest->phase == PodView::Phase::Pending;
+         });
 }
 
 Failure Pass::failure_of(const PodView& pod) const {
@@ -136,16 +171,19 @@ void Pass::charge(std::vector<Failure> failures, bool may_fail_by_rule) {
     return attempt > restarts.attempt.value_or(0) ||
            (failure.pod && failure.pod->restarts == restarts.total);
   });
+  std::ranges::stable_sort(failures, std::less<>(), weight);
   bool fatal_by_rule = false, fatal = false, counted = false;
   for (const Failure& failure : failures) {
     bool by_rule = false;
     const FailureAction action = action_of(failure, by_rule);
     fatal |= action == FailureAction::FailJob;
     fatal_by_rule |= action == FailureAction::FailJob && by_rule;
-    counted |= action == FailureAction::Restart;
+    // What the causes are decides; their victims follow them. Those who only waited for a worker
+    // that has no place are victims too.
+    const bool victim = weight(failure) < weight(failures.back()) || waited_in_vain(failure);
+    counted |= action == FailureAction::Restart && (by_rule || !victim);
   }
   if (!fresh && !(fatal && may_fail_by_rule)) return;
-  std::ranges::stable_sort(failures, std::less<>(), weight);
   for (const Failure& failure : failures) {
     if (weight(failure) == weight(failures.back())) note_failure(failure);
     if (!failure.attempt) continue;
@@ -282,13 +320,11 @@ void Pass::lost_pods() {
 void Pass::failures() {
   std::vector<Failure> found;
   const bool open = attempt_open();
+  const bool spoken_for = attested();
   const bool gone = std::ranges::any_of(slots_, [](const Slot& slot) { return !slot.newest; });
-  // An attempt was reported, so its pods existed. If the operator was away, they may have had the
-  // number that is remembered or the next one.
-  if (open && gone) ++st_.incarnation;
   for (const Slot& slot : slots_) {
     if (!slot.newest) {
-      if (!open) continue;
+      if (!open || spoken_for) continue;
       found.push_back({.reason = "PodDeleted",
                        .message = "the pod of worker " + std::to_string(slot.worker) + " is gone",
                        .worker = slot.worker});
@@ -297,7 +333,11 @@ void Pass::failures() {
       found.push_back(failure_of(*slot.newest));
     }
   }
-  if (!found.empty()) charge(std::move(found), true);
+  if (found.empty()) return;
+  // An attempt was reported, so its pods existed. If the operator was away, they may have had the
+  // number that is remembered or the next one.
+  if (open && gone) ++st_.incarnation;
+  charge(std::move(found), true);
 }
 
 }  // namespace dsj::op

@@ -1,6 +1,7 @@
 // Which pods a job has, which it lacks, and which are in the way.
 #include <algorithm>
 
+#include "operator/child_content.h"
 #include "operator/pass.h"
 #include "operator/render_config.h"
 #include "operator/render_gang.h"
@@ -58,11 +59,16 @@ void Pass::tidy_gangs(const std::string& keep) {
 void Pass::make_children() {
   auto objects = render_config(o_, *force_);
   if (auto group = render_gang(job(), *force_, gang())) objects.push_back(std::move(*group));
-  for (const Create& create : objects) {
-    const bool there = std::ranges::any_of(o_.children, [&](const ChildView& child) {
-      return child.kind == create.kind && child.name == create.name && child.owner_uid == job().uid;
+  for (Create& create : objects) {
+    const auto child = std::ranges::find_if(o_.children, [&](const ChildView& entry) {
+      return entry.kind == create.kind && entry.name == create.name && entry.owner_uid == job().uid;
     });
-    if (!there) plan_.creates.push_back(create);
+    if (child == o_.children.end()) {
+      plan_.creates.push_back(std::move(create));
+    } else if (child->content != content_of(create.kind, create.object)) {
+      create.object["metadata"]["resourceVersion"] = child->resource_version;
+      plan_.updates.push_back(std::move(create));
+    }
   }
 }
 
@@ -75,7 +81,9 @@ void Pass::make_pods() {
     if (!slot.newest || old || bad) empty.push_back(&slot);
   }
   // Workers that are done wait for the others, unless their attempt has ended.
+  const bool spoken_for = attested();
   const bool only_done = std::ranges::all_of(empty, [&](const Slot* slot) {
+    if (!slot->newest && spoken_for) return true;
     if (!slot->newest || slot->newest->revision != st_.revision || !is_done(*slot->newest)) {
       return false;
     }

@@ -56,6 +56,7 @@ void Pass::suspend() {
     forget_attempt();
     st_.stop_since.reset();
     st_.start.reset();
+    st_.incomplete.reset();
     st_.restarts.not_before.reset();
     tidy_gangs({});
     const auto saved = job().agent.saved_step;
@@ -84,6 +85,7 @@ void Pass::suspend() {
 }
 
 void Pass::roll() {
+  st_.incomplete.reset();
   const Drained state = drained();
   set("Restarting", true, "SpecChanged",
       "revision " + st_.revision + " starts when all ranks have saved one step");

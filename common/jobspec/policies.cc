@@ -65,6 +65,8 @@ void read_run(const json& object, FieldReader& reader, RunPolicy& run) {
   reader.fields(object, path);
   optional_seconds(object, path, "activeDeadlineSeconds", 1, reader, run.active_deadline_seconds);
   optional_seconds(object, path, "startupDeadlineSeconds", 1, reader, run.startup_deadline_seconds);
+  reader.whole(object, path, "recoveryDeadlineSeconds", 1, kSecondsMax,
+               run.recovery_deadline_seconds);
   optional_seconds(object, path, "ttlSecondsAfterFinished", 0, reader,
                    run.ttl_seconds_after_finished);
   const std::string scheduling = path + ".schedulingPolicy";

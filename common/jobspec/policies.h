@@ -28,7 +28,9 @@ struct Scheduling {
 
 struct RunPolicy {
   std::optional<int64_t> active_deadline_seconds;   ///< from start, or from the last resume
-  std::optional<int64_t> startup_deadline_seconds;  ///< until the first attempt runs
+  std::optional<int64_t> startup_deadline_seconds;  ///< until the job's first attempt runs
+  /// How long workers with nodes wait for those without, before all give their nodes back.
+  int64_t recovery_deadline_seconds = 1200;
   std::optional<int64_t> ttl_seconds_after_finished;
   CleanPods clean_pods = CleanPods::Running;
   Scheduling scheduling;

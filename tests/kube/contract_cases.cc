@@ -229,7 +229,12 @@ void delete_by_uid(ContractWorld& w) {
   const auto foreign = w.client.remove(kMaps, w.ns, "a", {.uid = "someone-else"});
   ASSERT_FALSE(foreign);
   EXPECT_EQ(foreign.error().kind, Kind::Conflict);
-  EXPECT_TRUE(w.client.remove(kMaps, w.ns, "a", {.uid = made["metadata"]["uid"]}));
+  const auto stale = w.client.remove(kMaps, w.ns, "a", {.resource_version = "1"});
+  ASSERT_FALSE(stale);
+  EXPECT_EQ(stale.error().kind, Kind::Conflict);
+  EXPECT_TRUE(w.client.remove(
+      kMaps, w.ns, "a",
+      {.uid = made["metadata"]["uid"], .resource_version = made["metadata"]["resourceVersion"]}));
   const auto again = w.client.remove(kMaps, w.ns, "a");
   ASSERT_FALSE(again);
   EXPECT_EQ(again.error().kind, Kind::NotFound);

@@ -568,6 +568,10 @@ Response FakeApiServer::remove(const Target& target, const Json& body) {
   if (conditions.contains("uid") && conditions["uid"] != (*current)["metadata"]["uid"]) {
     return status_response(409, "Conflict", "the UID in the precondition does not match");
   }
+  if (conditions.contains("resourceVersion") &&
+      conditions["resourceVersion"] != (*current)["metadata"]["resourceVersion"]) {
+    return status_response(409, "Conflict", "the resourceVersion in the precondition differs");
+  }
   const bool held = !(*current)["metadata"].value("finalizers", Json::array()).empty();
   const bool graceful = target.served->resource.plural == "pods" &&
                         body.value("gracePeriodSeconds", int64_t{30}) != 0 &&

@@ -251,6 +251,69 @@ TEST_F(ApplyTest, PodsOfAJobThatHadSomeAreMadeAfterALookAtTheServer) {
   EXPECT_GE(looks, 1);
 }
 
+/// A gang of thousands takes a while to make.
+TEST_F(ApplyTest, AJobThatIsSuspendedOrDeletedInThePassGetsNoMorePods) {
+  for (const bool deleted : {false, true}) {
+    SCOPED_TRACE(deleted ? "deleted" : "suspended");
+    FakeApiServer one;
+    serve(one);
+    kube::Client user(one, clock);
+    (void)user.create(jobs_resource(), "n",
+                      {{"apiVersion", jobspec::kApiVersion},
+                       {"kind", jobspec::kKind},
+                       {"metadata", {{"name", "j"}, {"namespace", "n"}}},
+                       {"spec", quick_spec(50)}});
+    SimOperator op(one, clock, chance, nullptr);
+    int made = 0;
+    op.transport.watch_writes = [&](const kube::Request& request) {
+      if (request.method != "POST" || !request.path.ends_with("/pods") || ++made != 10) return;
+      if (deleted) {
+        (void)user.remove(jobs_resource(), "n", "j");
+      } else {
+        one.edit(jobs_resource(), "n", "j", [](Json& job) { job["spec"]["suspend"] = true; });
+      }
+      op.look();
+    };
+    turns(op, 20);
+    EXPECT_EQ(made, 10);
+    EXPECT_TRUE(one.objects(kube::resources::pods()).empty());
+  }
+}
+
+TEST_F(ApplyTest, WhatSomebodyChangedInAChildIsMended) {
+  submit();
+  SimOperator op(server, clock, chance, nullptr);
+  turns(op);
+  const Json role = server.objects(kube::resources::roles())[0];
+  const Json policy = server.objects(kube::resources::network_policies())[0];
+  server.edit(kube::resources::roles(), "n", "j-worker",
+              [](Json& object) { object["rules"][0]["verbs"].push_back("delete"); });
+  server.edit(kube::resources::network_policies(), "n", "j-worker",
+              [](Json& object) { object["spec"]["ingress"] = Json::array({Json::object()}); });
+  turns(op);
+  EXPECT_EQ(server.objects(kube::resources::roles())[0]["rules"], role["rules"]);
+  EXPECT_EQ(server.objects(kube::resources::network_policies())[0]["spec"], policy["spec"]);
+  const int64_t writes = op.transport.writes;
+  turns(op, 20);
+  EXPECT_EQ(op.transport.writes, writes);
+}
+
+/// An operator whose rights are those of an older chart.
+TEST_F(ApplyTest, AChildThatCannotBeMendedHoldsUpNothing) {
+  server.set_fault([](const kube::Request& request) {
+    using Fault = kube::testing::Fault;
+    return request.method == "PUT" ? Fault{.kind = Fault::Kind::Refuse, .status = 403} : Fault{};
+  });
+  submit();
+  SimOperator op(server, clock, chance, nullptr);
+  turns(op);
+  server.edit(kube::resources::roles(), "n", "j-worker",
+              [](Json& object) { object["rules"] = Json::array(); });
+  ASSERT_TRUE(client.remove(kube::resources::pods(), "n", names("Pod")[0], {.grace_seconds = 0}));
+  turns(op, 60);
+  EXPECT_EQ(names("Pod").size(), 2u);
+}
+
 TEST_F(ApplyTest, ADsConfigOfAConfigMapIsTakenAsItWas) {
   auto map = [&](const char* text) {
     return Json{{"apiVersion", "v1"},
@@ -294,10 +357,16 @@ class AtOnce : public ApplyTest {
             .object = {{"metadata", metadata_of(*observed.job, name)}, {"spec", Json::object()}}};
   }
   Applied make(const Plan& plan) {
-    struct : Writes {
+    struct Told final : Writes {
+      explicit Told(std::vector<std::string>& list) : gone(list) {}
       void wrote(const std::string&, const Json&) override { ++count; }
+      void absent(const std::string& kind, const std::string& ns, const std::string& name,
+                  const std::string& uid) override {
+        gone.push_back(kind + " " + ns + "/" + name + " " + uid);
+      }
       std::atomic<int> count = 0;
-    } writes;
+      std::vector<std::string>& gone;
+    } writes(absent);
     struct : EventSink {
       void tell(const JobView&, const Event&) override {}
     } events;
@@ -315,7 +384,18 @@ class AtOnce : public ApplyTest {
     return make(plan);
   }
 
+  Delete deletion(int worker) {
+    const std::string name = "j-worker-" + std::to_string(worker) + "-1";
+    for (const Json& pod : server.objects(kube::resources::pods())) {
+      if (pod["metadata"]["name"] == name) {
+        return {.kind = "Pod", .name = name, .uid = pod["metadata"]["uid"]};
+      }
+    }
+    return {.kind = "Pod", .name = name, .uid = "u"};
+  }
+
   Observed observed{.ns = "n", .name = "j"};
+  std::vector<std::string> absent;  ///< what apply heard is gone
 };
 
 TEST_F(AtOnce, ADeletionThatMeetsAConflictIsDecidedAgain) {
@@ -325,12 +405,59 @@ TEST_F(AtOnce, ADeletionThatMeetsAConflictIsDecidedAgain) {
     return request.method == "DELETE" ? Fault{.kind = Fault::Kind::Refuse, .status = status}
                                       : Fault{};
   });
-  const Plan plan{.deletes = {{.kind = "Pod", .name = "j-worker-0-1", .uid = "u"}}};
+  EXPECT_TRUE(make(1).done);
+  const Plan plan{.deletes = {deletion(0)}};
   const Applied conflict = make(plan);
   EXPECT_FALSE(conflict.done);
   EXPECT_TRUE(conflict.overtaken);
+  EXPECT_TRUE(absent.empty());
   status = 404;
   EXPECT_TRUE(make(plan).done) << "it is gone";
+  ASSERT_EQ(absent.size(), 1u) << "the cache must hear of it: no watch tells";
+  EXPECT_EQ(absent[0], "Pod n/j-worker-0-1 " + plan.deletes[0].uid);
+}
+
+TEST_F(AtOnce, ADeletionThatMeetsAnotherObjectOfThatNameIsDone) {
+  EXPECT_TRUE(make(1).done);
+  const Plan plan{.deletes = {{.kind = "Pod", .name = "j-worker-0-1", .uid = "before"}}};
+  EXPECT_TRUE(make(plan).done);
+  EXPECT_EQ(absent, (std::vector<std::string>{"Pod n/j-worker-0-1 before"}));
+  EXPECT_EQ(names("Pod").size(), 1u);
+}
+
+TEST_F(AtOnce, ARefusedCreateBlocksNoDeletion) {
+  EXPECT_TRUE(make(4).done);
+  server.set_fault([&](const kube::Request& request) {
+    using Fault = kube::testing::Fault;
+    return request.method == "POST" ? Fault{.kind = Fault::Kind::Refuse, .status = 403} : Fault{};
+  });
+  observed.refusal = Refusal{"Forbidden", "known from the pass before"};
+  Plan plan{.deletes = {deletion(0), deletion(1)}};
+  plan.creates.push_back(object("ConfigMap", "c"));
+  plan.pods.push_back(object("Pod", "j-worker-9-1"));
+  Applied applied = make(plan);
+  EXPECT_FALSE(applied.done);
+  EXPECT_TRUE(applied.refusal);
+  EXPECT_EQ(names("Pod"), (std::vector<std::string>{"j-worker-2-1", "j-worker-3-1"}));
+  observed.refusal.reset();  // of a pod it need not be known: the status is written before
+  plan = {.pods = plan.pods, .deletes = {deletion(2)}};
+  applied = make(plan);
+  EXPECT_FALSE(applied.done);
+  EXPECT_TRUE(applied.refusal);
+  EXPECT_EQ(names("Pod"), (std::vector<std::string>{"j-worker-3-1"}));
+}
+
+TEST_F(AtOnce, ARefusedDeletionBlocksNoOther) {
+  EXPECT_TRUE(make(3).done);
+  server.set_fault([&](const kube::Request& request) {
+    using Fault = kube::testing::Fault;
+    return request.method == "DELETE" && request.path.ends_with("-0-1")
+               ? Fault{.kind = Fault::Kind::Refuse, .status = 403}
+               : Fault{};
+  });
+  const Applied applied = make({.deletes = {deletion(0), deletion(1), deletion(2)}});
+  EXPECT_FALSE(applied.done);
+  EXPECT_EQ(names("Pod"), (std::vector<std::string>{"j-worker-0-1"}));
 }
 
 TEST_F(AtOnce, WhatRefersToAnotherObjectIsMadeAfterIt) {

@@ -30,9 +30,10 @@ class CacheTest : public ::testing::Test {
     for (const PodView& pod : cache.observe(key).pods) names.push_back(pod.name);
     return names;
   }
-  static void list(kube::Sink& sink, const std::vector<Json>& objects) {
+  static void list(kube::Sink& sink, const std::vector<Json>& objects, int at = 5) {
     sink.list_begin();
     for (const Json& object : objects) sink.listed(object);
+    sink.list_at(std::to_string(at));
     sink.list_done();
   }
 
@@ -53,8 +54,34 @@ TEST_F(CacheTest, WhatIsNotInANewListIsGoneWhoeverBroughtIt) {
   kube::Sink& sink = cache.sink("Pod");
   list(sink, {pod("a", 5)});
   cache.wrote("Pod", pod("b", 7));  // and deleted while the watch was cut
-  list(sink, {pod("a", 5)});
+  list(sink, {pod("a", 5)}, 9);
   EXPECT_THAT(pods(), ElementsAre("a"));
+}
+
+/// The reflector lists while a worker writes: b was made after the list had begun and was deleted
+/// before the server took its snapshot, so that neither list nor watch tells of it.
+TEST_F(CacheTest, WhatCameAndWentBeforeTheSnapshotOfAListIsGone) {
+  kube::Sink& sink = cache.sink("Pod");
+  list(sink, {pod("a", 5)});
+  sink.list_begin();
+  cache.wrote("Pod", pod("b", 7));   // deleted at 8
+  cache.wrote("Pod", pod("c", 12));  // after the snapshot: the watch will tell of it
+  sink.listed(pod("a", 5));
+  sink.list_at("10");
+  sink.list_done();
+  EXPECT_THAT(pods(), ElementsAre("a", "c"));
+  // An answer that comes only now is as old.
+  cache.wrote("Pod", pod("d", 9));
+  EXPECT_THAT(pods(), ElementsAre("a", "c"));
+}
+
+TEST_F(CacheTest, WhatTheServerDoesNotHaveIsGone) {
+  kube::Sink& sink = cache.sink("Pod");
+  list(sink, {pod("a", 5), pod("b", 6)});
+  cache.absent("Pod", "n", "a", "uid-of-another");
+  EXPECT_THAT(pods(), ElementsAre("a", "b"));
+  cache.absent("Pod", "n", "a", "uid-of-a");
+  EXPECT_THAT(pods(), ElementsAre("b"));
 }
 
 TEST_F(CacheTest, AListOfOneNamespaceSaysNothingOfAnother) {

@@ -66,11 +66,12 @@ TEST(Crd, HasTheReadersFieldsAndNoOther) {
 
 TEST(Crd, HasEveryFieldOfTheOperatorsStatus) {
   OwnStatus status;
-  status.start = status.completion = status.stop_since = Time{};
+  status.start = status.completion = status.stop_since = status.incomplete = Time{};
   status.restarts.attempt = 1;
   status.restarts.last = status.restarts.not_before = Time{};
-  status.revision = "r";
+  status.revision = status.spec_hash = "r";
   status.incarnation = 1;
+  status.completed = 1;
   status.last_failure = json::object();
   status.failure_history.push_back(json::object());
   const auto declared = names(schema("status"));

@@ -74,6 +74,52 @@ TEST(Failures, TheCauseIsNamedAndNotItsVictims) {
   EXPECT_EQ(world.status().failure_history.size(), 1u);
 }
 
+TEST(Failures, VictimsOfAnUncountedCauseAreUncounted) {
+  World world(quick_spec(3));
+  world.to_running();
+  world.end(world.pod(0), 137, "Error");
+  world.pod(0).conditions.push_back("DisruptionTarget");
+  world.end(world.pod(1), contract::kExitPeerLost, "PeerLost");
+  world.end(world.pod(2), contract::kExitPeerLost, "PeerLost");
+  world.settle();
+  EXPECT_EQ(world.status().restarts.total, 1);
+  EXPECT_EQ(world.status().restarts.counted, 0);
+  // Of a counted cause they are counted with it, once.
+  World counted(quick_spec(3));
+  counted.to_running();
+  counted.end(counted.pod(0), 1, "RankFailed");
+  counted.end(counted.pod(1), contract::kExitPeerLost, "PeerLost");
+  counted.settle();
+  EXPECT_EQ(counted.status().restarts.counted, 1);
+}
+
+/// The agents that wait for a worker without a node end after half an hour.
+TEST(Failures, WaitingForCapacityIsNotCharged) {
+  World world(quick_spec(3));
+  world.to_running();
+  std::erase_if(world.o.pods, [](const PodView& pod) { return pod.worker == 0; });
+  world.settle();
+  EXPECT_EQ(world.status().last_failure["reason"], "PodDeleted");
+  for (int round = 1; round <= 5; ++round) {  // backoffLimit is 3
+    world.pod(0).unscheduled = "0/2 nodes are available: insufficient nvidia.com/gpu";
+    for (const int worker : {1, 2}) {
+      world.pod(worker).phase = PodView::Phase::Running;
+      world.end(world.pod(worker), contract::kExitPeerLost, "PeerLost");
+      world.pod(worker).termination->attempt.reset();
+    }
+    later(world);
+    ASSERT_EQ(world.condition("Failed"), "False NotFinished") << round;
+    EXPECT_EQ(world.status().restarts.counted, 0) << round;
+  }
+  // With every pod running nobody else is to blame.
+  for (PodView& pod : world.o.pods) pod.unscheduled.clear();
+  world.run_pods();
+  world.end(world.pod(1), contract::kExitPeerLost, "PeerLost");
+  world.pod(1).termination->attempt.reset();
+  later(world);
+  EXPECT_EQ(world.status().restarts.counted, 1);
+}
+
 TEST(Failures, TheBudgetEndsACrashLoop) {
   World world;  // backoffLimit 3
   world.to_running();

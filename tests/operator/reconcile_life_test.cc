@@ -230,6 +230,48 @@ TEST(Deadlines, StartupDeadlineCountsUntilTheFirstAttempt) {
   EXPECT_EQ(waiting.condition("Failed"), "True StartupDeadlineExceeded");
 }
 
+TEST(Deadlines, AJobThatHasTrainedIsNotEndedByTheStartupDeadline) {
+  Json spec = quick_spec();
+  spec["runPolicy"]["startupDeadlineSeconds"] = 60;
+  World world(spec);
+  world.to_running();
+  world.now += Seconds(5 * 86'400);  // it trains for days
+  world.o.job->agent.updated = world.now;
+  world.end(world.pod(1), 1, "RankFailed");
+  world.settle();
+  world.now += Seconds(2);
+  world.settle();
+  ASSERT_EQ(world.pod(1).incarnation, 2);
+  world.pod(1).node = "node-1";
+  world.pod(1).waiting_reason = "ErrImagePull";  // the registry is away for a moment
+  world.settle();
+  EXPECT_EQ(world.condition("Initialized"), "False ImagePullBackOff");
+  EXPECT_EQ(world.phase(), "Restarting") << "an image that cannot be pulled now is no end";
+  world.now += Seconds(61);
+  world.settle();
+  EXPECT_EQ(world.condition("Failed"), "False NotFinished");
+  world.pod(1).waiting_reason.clear();
+  world.start_attempt();
+  EXPECT_EQ(world.phase(), "Running");
+}
+
+TEST(Deadlines, AResumedJobIsNotEndedByTheStartupDeadline) {
+  Json spec = quick_spec();
+  spec["runPolicy"]["startupDeadlineSeconds"] = 60;
+  World world(spec);
+  world.to_running();
+  world.edit("/suspend", true);
+  world.o.job->agent.stop_step = world.o.job->agent.saved_step = 8;
+  world.settle();
+  world.reap();
+  world.settle();
+  world.edit("/suspend", false);
+  world.settle();
+  world.now += Seconds(61);
+  world.settle();
+  EXPECT_EQ(world.condition("Failed"), "False NotFinished");
+}
+
 TEST(Finished, CleanPodPolicyAndTimeToLive) {
   struct Case {
     const char* policy;

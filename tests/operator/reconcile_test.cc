@@ -52,6 +52,68 @@ TEST(Reconcile, AJobFromNothingToComplete) {
   EXPECT_EQ(world.status().restarts.total, 0);
 }
 
+/// Pods that have ended may be collected at any time: with their node, by the control plane, by
+/// hand.
+TEST(Complete, IsNotUndoneByTheCollectionOfItsPods) {
+  World world(quick_spec(3));
+  world.to_running();
+  const auto gone = [](int worker) {
+    return [worker](const PodView& pod) { return pod.worker == worker; };
+  };
+  world.end(world.pod(1), 0, "Completed", 10);
+  std::erase_if(world.o.pods, gone(1));
+  world.end(world.pod(0), 0, "Completed", 10);  // it says so only when every rank is done
+  world.settle();
+  EXPECT_EQ(world.phase(), "Running") << "worker 2 is still there";
+  EXPECT_EQ(world.o.pods.size(), 2u);
+  std::erase_if(world.o.pods, gone(0));
+  world.settle();
+  EXPECT_EQ(world.o.pods.size(), 1u) << "worker 0's words are remembered";
+  World failed = world;
+  world.end(world.pod(2), 0, "Completed", 10);
+  world.settle();
+  EXPECT_EQ(world.phase(), "Complete");
+  EXPECT_THAT(world.message("Complete"), HasSubstr("2 of 3 pods were gone by then"));
+  EXPECT_EQ(world.status().restarts.total, 0);
+  // What the last worker says still counts.
+  failed.end(failed.pod(2), 1, "RankFailed");
+  failed.settle();
+  EXPECT_EQ(failed.condition("Complete"), "False NotFinished");
+  EXPECT_EQ(failed.status().restarts.total, 1);
+  failed.now += Seconds(31);
+  failed.settle();
+  EXPECT_EQ(failed.pod(0).incarnation, 3);
+}
+
+TEST(Complete, AgentZerosLastReportSpeaksForAJobWithoutPods) {
+  auto gone = [](auto&& change) {
+    World world;
+    world.to_running();
+    world.o.job->agent.finished = true;
+    world.o.pods.clear();  // while no operator looked
+    change(world);
+    world.settle();
+    return world;
+  };
+  EXPECT_EQ(gone([](World&) {}).phase(), "Complete");
+  // Another attempt followed, or another spec: there is more to do.
+  EXPECT_EQ(gone([](World& world) {
+              world.o.job->agent.last_failure = {{"attempt", 1}, {"reason", "RankFailed"}};
+            }).phase(),
+            "Restarting");
+  EXPECT_EQ(gone([](World& world) { world.edit("/training/maxSteps", 20); }).phase(), "Restarting");
+  EXPECT_EQ(gone([](World& world) { world.o.job->agent.finished = false; }).phase(), "Restarting");
+  World rolling;
+  rolling.to_running();
+  rolling.o.job->agent.finished = true;
+  rolling.edit("/training/maxSteps", 20);
+  rolling.pass();  // the old ranks are asked to stop, and are done anyway
+  rolling.o.pods.clear();
+  rolling.settle();
+  EXPECT_EQ(rolling.condition("Complete"), "False NotFinished");
+  EXPECT_EQ(rolling.o.pods.size(), 2u);
+}
+
 TEST(Reconcile, ARefusedJobGetsNothing) {
   World world;
   world.edit("/training/learningRat", 1);
@@ -171,6 +233,118 @@ TEST(Reconcile, ADeletedJobKeepsNothing) {
   const Plan orphans = reconcile(world.o, world.now);
   EXPECT_EQ(orphans.deletes.size(), 8u);
   EXPECT_TRUE(orphans.status.is_null());
+}
+
+ChildView& child_of(World& world, const std::string& kind) {
+  const auto found = std::ranges::find(world.o.children, kind, &ChildView::kind);
+  EXPECT_NE(found, world.o.children.end()) << kind;
+  return *found;
+}
+
+TEST(Children, WhatSomebodyChangedIsMended) {
+  World world;
+  world.to_running();
+  for (const char* kind : {"Role", "RoleBinding", "NetworkPolicy", "Service"}) {
+    ChildView& child = child_of(world, kind);
+    child.content = 7;
+    child.resource_version = "41";
+    const Plan plan = world.pass();
+    ASSERT_EQ(plan.updates.size(), 1u) << kind;
+    EXPECT_EQ(plan.updates[0].kind, kind);
+    EXPECT_EQ(plan.updates[0].object["metadata"]["resourceVersion"], "41");
+    EXPECT_TRUE(World::made(plan).empty() && plan.deletes.empty() && plan.status.is_null());
+    EXPECT_TRUE(world.pass().updates.empty()) << kind;
+  }
+  EXPECT_EQ(world.phase(), "Running");
+}
+
+TEST(Children, AnotherServiceAccountIsBoundAndTheOldOneIsNot) {
+  World world;
+  world.to_running();
+  world.edit("/workers/template/spec/serviceAccountName", "own");
+  EXPECT_TRUE(world.pass().updates.empty()) << "the ranks that still save need their rights";
+  world.end_all(contract::kExitPreempted, "Preempted", 4);
+  world.o.job->agent.saved_step = 4;
+  Json binding;
+  for (int i = 0; i < 5; ++i) {
+    for (const Create& update : world.pass().updates) {
+      if (update.kind == "RoleBinding") binding = update.object;
+    }
+  }
+  ASSERT_TRUE(binding.is_object());
+  EXPECT_EQ(binding["subjects"].size(), 1u);
+  EXPECT_EQ(binding["subjects"][0]["name"], "own");
+}
+
+TEST(Children, WhatAServerAddsIsNoChange) {
+  const Json made = {{"spec",
+                      {{"clusterIP", "None"},
+                       {"publishNotReadyAddresses", true},
+                       {"selector", {{"a", "b"}}},
+                       {"ports", Json::array({{{"name", "join"}, {"port", 1}}})}}}};
+  Json served = made;
+  served["spec"]["ports"][0]["protocol"] = "TCP";
+  served["spec"]["ports"][0]["targetPort"] = 1;
+  served["spec"]["clusterIPs"] = {"None"};
+  served["spec"]["sessionAffinity"] = "None";
+  EXPECT_EQ(content_of("Service", made), content_of("Service", served));
+  served["spec"]["selector"]["c"] = "d";
+  EXPECT_NE(content_of("Service", made), content_of("Service", served));
+  EXPECT_EQ(content_of("ConfigMap", made), 0u);
+}
+
+TEST(Reconcile, AJobThatIsDeletedWithoutItsChildrenKeepsThem) {
+  World world;
+  world.to_running();
+  world.o.job->deleting = world.o.job->orphaning = true;
+  const Plan plan = world.pass();
+  EXPECT_TRUE(plan.deletes.empty() && World::made(plan).empty() && plan.status.is_null());
+  // The job is gone. What still seems to have an owner is deleted only as it was seen.
+  world.o.job.reset();
+  world.pod(0).owner_uid.clear();
+  for (ChildView& child : world.o.children) child.owner_uid.clear();
+  world.pod(1).resource_version = "8";
+  const Plan orphans = reconcile(world.o, world.now);
+  ASSERT_EQ(orphans.deletes.size(), 1u);
+  EXPECT_EQ(orphans.deletes[0].name, "j-worker-1-1");
+  EXPECT_EQ(orphans.deletes[0].version, "8");
+}
+
+/// An API server adds the defaults of a newer CRD to every object that it reads.
+TEST(Revision, DoesNotFollowDefaultsThatNobodyWrote) {
+  World world;
+  world.to_running();
+  const std::string revision = world.status().revision;
+  const auto pods = world.pod_names();
+  world.o.job->spec["training"]["seed"] = 42;  // the generation is the same
+  world.o.wanted = judge("j", world.o.job->spec, std::nullopt, "");
+  ASSERT_NE(world.o.wanted.accepted->revision, revision);
+  world.settle();
+  EXPECT_EQ(world.phase(), "Running");
+  EXPECT_EQ(world.status().revision, revision);
+  // An edit of something else stores the defaults; a failed pod comes back as it was.
+  world.edit("/backoffLimit", 9);
+  world.settle();
+  EXPECT_EQ(world.phase(), "Running");
+  EXPECT_EQ(world.pod_names(), pods);
+  EXPECT_EQ(world.status().revision, revision);
+  world.edit("/deepspeed/config/zero_optimization/stage", 7);  // refused, then mended
+  world.settle();
+  world.edit("/deepspeed/config/zero_optimization/stage", 2);
+  world.settle();
+  EXPECT_EQ(world.status().revision, revision);
+  world.end(world.pod(1), 1, "RankFailed");
+  world.settle();
+  world.now += Seconds(1);
+  world.settle();
+  EXPECT_EQ(world.pod(1).revision, revision);
+  world.start_attempt();
+  world.edit("/training/seed", 43);  // this is an edit
+  world.settle();
+  EXPECT_NE(world.status().revision, revision);
+  EXPECT_EQ(world.phase(), "Restarting");
+  EXPECT_EQ(world.condition("Running"), "True Stopping");
+  EXPECT_TRUE(world.status().spec_hash.empty());
 }
 
 TEST(Reconcile, PodsOfAnotherJobOfThatNameAreNotTouched) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "common/contract.h"
+#include "operator/child_content.h"
 #include "operator/own_status.h"
 #include "operator/reconcile.h"
 
@@ -57,6 +58,14 @@ class World {
       } else {
         o.children.push_back(child_view(object));
         o.children.back().kind = create.kind;
+        o.children.back().content = content_of(create.kind, object);
+      }
+    }
+    for (const Create& update : plan.updates) {
+      for (ChildView& child : o.children) {
+        if (child.kind != update.kind || child.name != update.name) continue;
+        EXPECT_EQ(update.object["metadata"]["resourceVersion"], child.resource_version);
+        child.content = content_of(update.kind, update.object);
       }
     }
     if (!plan.status.is_null()) o.job->own_status = plan.status;
@@ -84,7 +93,10 @@ class World {
   void settle() {
     for (int i = 0; i < 10; ++i) {
       const Plan plan = pass();
-      if (made(plan).empty() && plan.deletes.empty() && plan.status.is_null()) return;
+      if (made(plan).empty() && plan.updates.empty() && plan.deletes.empty() &&
+          plan.status.is_null()) {
+        return;
+      }
     }
     ADD_FAILURE() << "does not come to rest: " << o.job->own_status.dump(1);
   }

@@ -74,6 +74,7 @@ class Chart:
                       ["patch", "deepspeedjobs.training.dsj.dev", "--subresource=status", "-n", "team"],
                       ["update", "leases.coordination.k8s.io/r-deepspeedjob", "-n", "ops"],
                       ["create", "leases.coordination.k8s.io", "-n", "ops"],
+                      ["update", "networkpolicies.networking.k8s.io", "-n", "team"],
                       ["patch", "validatingwebhookconfigurations.admissionregistration.k8s.io/r-deepspeedjob-ops"]):
             expect(may(*words), f"the operator may not {words}")
         for words in (["get", "secrets", "-A"], ["create", "pods", "--subresource=exec", "-n", "team"], ["escalate", "roles", "-n", "team"],

@@ -46,13 +46,16 @@ grants only what it holds, and needs neither `escalate` nor `bind`. No secrets, 
 - apiGroups: [""]
   resources: [pods, services, configmaps, serviceaccounts]
   verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]  # what somebody changed is mended
+  resources: [services]
+  verbs: [update]
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, update, patch, delete]
 {{- if .Values.networkPolicy.jobs }}
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
-  verbs: [get, list, watch, create, delete]
+  verbs: [get, list, watch, create, update, delete]
 {{- end }}
 {{- if .Values.scheduling.volcano }}
 - apiGroups: [scheduling.volcano.sh]

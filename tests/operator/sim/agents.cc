@@ -168,6 +168,9 @@ void Agents::kubelets(const Faults& faults) {
     }
     if (!container.alive && !container.told) {
       tell_end(container);
+      if (container.exit_code == 0 && chance_.happens(faults.collect)) {
+        api_delete("Pod", name, true);
+      }
     } else if (!container.alive && deleting) {
       api_delete("Pod", name, true);
     } else if (container.alive && !deleting) {
@@ -298,6 +301,10 @@ void Agents::run_step() {
   }
   last_step_saved |= saved >= kTotalSteps;
   if (last || (stop_ && step_ >= *stop_)) leaving_ = true;
+  // Every rank has ended with exit code 0 before any agent says so.
+  if (last) {
+    for (const std::string& uid : members_) done[attempt].insert(containers_[uid].pod);
+  }
 }
 
 void Agents::gang(const Faults& faults) {
@@ -367,7 +374,11 @@ void Agents::report() {
                             .value("training", Json::object())
                             .value("attempt", int64_t{0});
   if (attempt < known) violations.push_back("the attempt fell from " + std::to_string(known));
-  Json training = {{"attempt", attempt}, {"step", step_}, {"lastUpdatedTime", to_text(stepped_)}};
+  Json training = {{"attempt", attempt},
+                   {"step", step_},
+                   {"totalSteps", kTotalSteps},
+                   {"lastUpdatedTime", to_text(stepped_)}};
+  if (step_ >= kTotalSteps && last_step_saved) training["modelPath"] = "/o/model";
   if (stop_) training["stopStep"] = *stop_;
   if (!last_failure_.is_null()) training["lastFailure"] = last_failure_;
   int64_t told = saved;
@@ -376,7 +387,10 @@ void Agents::report() {
   if (told > 0) status["checkpoint"] = {{"lastSaved", {{"step", told}}}};
   const Json body = {{"apiVersion", jobspec::kApiVersion},
                      {"kind", jobspec::kKind},
-                     {"metadata", {{"name", kJob}, {"uid", (*job)["metadata"]["uid"]}}},
+                     {"metadata",
+                      {{"name", kJob},
+                       {"uid", (*job)["metadata"]["uid"]},
+                       {"resourceVersion", (*job)["metadata"]["resourceVersion"]}}},
                      {"status", std::move(status)}};
   if (chance_.happens(0.1)) return;  // the API server is away for it
   if (!client_.apply(jobs_resource(), kNs, body,

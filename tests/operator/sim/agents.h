@@ -24,6 +24,7 @@ inline constexpr Seconds kLease{6};  ///< a cut-off agent ends its ranks by then
 
 struct Faults {
   double rank_crash = 0, agent_kill = 0, evict = 0, pod_delete = 0, node_loss = 0;
+  double collect = 0;  ///< a pod that is done is deleted before anybody may have seen it
 };
 
 /// A container with an agent and its ranks.
@@ -49,13 +50,14 @@ class Agents {
   int64_t attempt = 0;  ///< the attempt file
   int64_t saved = 0;    ///< newest checkpoint; 0: none
   bool last_step_saved = false;
-  std::map<int64_t, std::set<std::string>> done;  ///< attempt → pods that exited Completed
+  std::map<int64_t, std::set<std::string>> done;  ///< attempt → pods whose ranks did the last step
   int64_t crashes = 0;                            ///< of ranks and agents, not disruptions
   bool may_crash_always = false;                  ///< the crash loop: every attempt crashes at once
   bool pods_crash = false;                        ///< agents end before they join
   bool fatal = false;                             ///< the next attempt ends with exit code 3
   bool attempt_running() const { return running_; }
   std::optional<int64_t> stop_step() const { return stop_; }
+  int64_t step() const { return step_; }
   /// Workers whose ranks run now.
   int living(int worker) const;
   bool node_away(const std::string& name) const;

@@ -35,6 +35,10 @@ Bug rewritten(const char* name, std::function<void(kube::Request&)> rewrite) {
   return {.name = name, .rewrite = std::move(rewrite)};
 }
 
+Bug lease(const char* name) {
+  return {.name = name, .takes_held_leases = true};
+}
+
 Bug agents(const char* name, AgentBugs bugs) {
   return {.name = name, .agents = bugs};
 }
@@ -182,6 +186,7 @@ const std::vector<Bug>& planted_bugs() {
                   change_body(request,
                               [](Json& body) { body["metadata"].erase("resourceVersion"); });
                 }),
+      lease("lease: taken while its holder leads"),
       agents("agent: a new agent 0 counts attempts from 1", {.attempt_falls = true}),
       agents("agent: Completed before the last step", {.completes_early = true}),
       agents("agent: a save is told before it is done", {.tells_save_before_it = true}),

@@ -24,6 +24,7 @@ struct Bug {
   std::function<Plan(const Observed&, Time)> decide;  ///< instead of reconcile
   std::function<void(kube::Request&)> rewrite;        ///< of the operator's requests
   AgentBugs agents;
+  bool takes_held_leases = false;  ///< waits a second for a holder, not its lease's duration
 };
 
 const std::vector<Bug>& planted_bugs();

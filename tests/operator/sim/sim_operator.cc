@@ -60,10 +60,11 @@ SimOperator::SimOperator(kube::Transport& server, SimClock& clock, Chance& chanc
       events_(told),
       controller_(client_, cache_, queue_, events_,
                   {.settings = {.volcano = true},
-                   .may_write = [this] { return leads; },
+                   .may_write = [this] { return may_write(); },
                    .token_keys = nullptr,
                    .decide = bug && bug->decide ? bug->decide : reconcile},
-                  watcher_) {
+                  watcher_),
+      takes_held_leases_(bug && bug->takes_held_leases) {
   using namespace kube::resources;
   for (const auto& resource :
        {jobs_resource(), pods(), config_maps(), services(), service_accounts(), roles(),
@@ -102,6 +103,7 @@ void SimOperator::pump(Watching& watching) {
       auto version = client_.list(watching.resource, "", select,
                                   [&](const Json& object) { watching.sink->listed(object); });
       if (version) {
+        watching.sink->list_at(*version);
         watching.sink->list_done();
         watching.machine.listed(*version);
       } else {
@@ -139,13 +141,44 @@ bool SimOperator::read(Watching& watching) {
   }
 }
 
+void SimOperator::take_part_in_election(const std::string& identity) {
+  kube::LeaseOptions options{.ns = "system", .name = "dsj-operator", .identity = identity};
+  if (takes_held_leases_) options.duration = Milliseconds(1000);
+  election_.emplace(options);
+}
+
+bool SimOperator::may_write() const {
+  return leads && (!election_ || election_->leads(clock_.now));
+}
+
+/// What kube::LeaseThread does with a thread, one round at a time.
+void SimOperator::elect() {
+  if (!election_ || clock_.now < elects_at_) return;
+  elects_at_ = clock_.now + Milliseconds(2000);
+  using kube::resources::leases;
+  const Milliseconds asked_at = clock_.now;
+  const auto found = client_.get(leases(), "system", "dsj-operator");
+  if (!found && found.error().kind != kube::ApiError::Kind::NotFound) return;
+  const auto record = found ? kube::lease_record(*found) : std::nullopt;
+  const auto move = election_->decide(record, clock_.now);
+  if (move == kube::Election::Move::Wait) return;
+  const Json object = election_->object(move, record, kube::micro_time(clock_.wall()));
+  const auto written = move == kube::Election::Move::Create
+                           ? client_.create(leases(), "system", object)
+                           : client_.replace(leases(), "system", object);
+  if (!written) return;
+  election_->decide(kube::lease_record(*written), clock_.now);
+  election_->wrote(asked_at);
+}
+
 void SimOperator::look() {
   for (Watching& watching : watches_) pump(watching);
 }
 
 void SimOperator::turn() {
   if (!deaf) look();
-  if (!leads || !cache_.synced()) return;
+  elect();
+  if (!may_write() || !cache_.synced()) return;
   for (int i = 0; i < 50; ++i) {
     if (!controller_.step(clock_.now, clock_.at() + skew)) return;
     if (!deaf) look();

@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "kube/lease.h"
 #include "kube/watch.h"
 #include "operator/controller.h"
 #include "tests/operator/sim/bugs.h"
@@ -53,6 +54,9 @@ class SimOperator {
   void turn();
   /// The cache without the controller, as a standby.
   void look();
+  /// From now on it leads only while it holds the Lease.
+  void take_part_in_election(const std::string& identity);
+  bool may_write() const;
 
   bool leads = true;
   bool deaf = false;     ///< its watches bring nothing
@@ -77,6 +81,7 @@ class SimOperator {
   };
 
   void pump(Watching& watching);
+  void elect();
   bool read(Watching& watching);
 
   SimClock& clock_;
@@ -87,6 +92,9 @@ class SimOperator {
   Watcher watcher_;
   Controller controller_;
   std::vector<Watching> watches_;
+  const bool takes_held_leases_;
+  std::optional<kube::Election> election_;
+  Milliseconds elects_at_{0};
 };
 
 }  // namespace dsj::op::sim

@@ -27,6 +27,7 @@ Json spec_of(Scenario scenario, Chance& chance) {
   if (scenario == Scenario::CrashLoop || scenario == Scenario::PodLoop) spec["backoffLimit"] = 3;
   if (scenario == Scenario::Deadline) spec["runPolicy"]["activeDeadlineSeconds"] = 8;
   if (scenario == Scenario::TimeToLive) spec["runPolicy"]["ttlSecondsAfterFinished"] = 5;
+  if (chance.happens(0.2)) spec["runPolicy"]["recoveryDeadlineSeconds"] = 15;
   if (chance.happens(0.3)) spec["runPolicy"]["schedulingPolicy"] = {{"scheduler", "volcano"}};
   if (scenario == Scenario::Refused) spec["training"]["learningRat"] = 1;
   return spec;
@@ -40,7 +41,8 @@ class Simulation {
         world_(prepared(), clock_, chance_, bug ? bug->agents : AgentBugs{}) {
     outcome_.scenario = static_cast<Scenario>(seed % kScenarios);
     server_.set_wall([this] { return std::chrono::floor<Seconds>(clock_.at()); });
-    two_leaders_ = chance_.happens(0.3);
+    two_leaders_ = chance_.happens(0.4);
+    elects_ = two_leaders_ && chance_.happens(0.5);
     start_operator(0);
     if (two_leaders_) start_operator(1);
   }
@@ -99,7 +101,8 @@ class Simulation {
                 .agent_kill = 0.004,
                 .evict = 0.003,
                 .pod_delete = 0.003,
-                .node_loss = 0.008};
+                .node_loss = 0.008,
+                .collect = 0.2};
     }
   }
 
@@ -107,6 +110,10 @@ class Simulation {
     if (operators_.size() <= index) operators_.resize(index + 1);
     if (operators_[index]) outcome_.writes += operators_[index]->transport.writes;
     operators_[index] = std::make_unique<SimOperator>(server_, clock_, chance_, bug_);
+    if (elects_) {
+      operators_[index]->take_part_in_election("operator-" + std::to_string(++started_));
+      started_at_ = turn_;
+    }
     operators_[index]->transport.watch_writes = [this](const kube::Request& request) {
       observe_write(request);
     };
@@ -125,11 +132,11 @@ class Simulation {
         if (chance_.happens(0.05)) op.deaf = !op.deaf;
         disturbed_ |= op.deaf || outcome_.kills > 0;
         if (chance_.happens(0.02)) op.skew = Milliseconds((chance_.below(21) - 10) * 1000);
-        if (two_leaders_ && chance_.happens(0.05)) op.leads = !op.leads;
+        if (two_leaders_ && !elects_ && chance_.happens(0.05)) op.leads = !op.leads;
       } else {
         op.deaf = false;
         op.skew = Milliseconds(0);
-        op.leads = i == 0;
+        op.leads = i == 0 || elects_;
       }
       try {
         op.turn();
@@ -144,6 +151,10 @@ class Simulation {
     if (chance_.happens(0.03)) server_.cut_watches();
     if (chance_.happens(0.02)) server_.compact();
     if (chance_.happens(0.05)) server_.send_bookmarks();
+    // Both know the holder by then: who has never seen it makes the Lease at once.
+    if (elects_ && turn_ > started_at_ + 20 && chance_.happens(0.02)) {
+      (void)user_->remove(kube::resources::leases(), "system", "dsj-operator");
+    }
   }
 
   // ---- the user
@@ -159,6 +170,7 @@ class Simulation {
         edit([](Json& spec) { spec["suspend"] = true; });
         suspended_ = true;
         met_attempt_ = world_.attempt_running();
+        can_stop_ = met_attempt_ && world_.step() + 4 <= kTotalSteps;
         break;
       case Scenario::Scale:
         replicas_ = replicas_ % 3 + 1;
@@ -262,6 +274,9 @@ class Simulation {
       const std::string node = pod["spec"].value("nodeName", "");
       if (world_.node_away(node) || lost_once_.contains(node)) return;
       const std::string revision = pod["metadata"]["labels"].value(contract::kLabelRevision, "");
+      const Condition* restarting = find_condition(st.conditions, "Restarting");
+      const bool trains = world_.attempt_running() && told_attempt(*object);
+      if (restarting && restarting->reason == "GangReleased" && !trains) return;
       const bool stopping = suspended_ || revision != st.revision || st.stop_since;
       if (!stopping) return problem("a running pod was deleted for nothing: " + name);
       const bool patient = st.stop_since && clock_.at() >= *st.stop_since + Seconds(48);
@@ -311,6 +326,9 @@ class Simulation {
       ++life.turns;
     }
     check_groups();
+    const auto leading =
+        std::ranges::count_if(operators_, [](const auto& op) { return op && op->may_write(); });
+    if (elects_ && leading > 1) problem("two leaders");
     if (!job_) return;
     const OwnStatus& st = status_;
     if (st.restarts.total < restarts_) problem("restarts fell");
@@ -318,8 +336,10 @@ class Simulation {
     if (was_over_ && !over()) problem("a finished job went on");
     was_over_ |= over();
     if (is_true(st.conditions, "Complete")) {
+      if (suspended_ && can_stop_) problem("a suspended job went on to its end");
+      const auto workers = static_cast<size_t>(st.world_size);
       const bool all = std::ranges::any_of(
-          world_.done, [&](const auto& entry) { return entry.second.size() >= 1; });
+          world_.done, [&](const auto& entry) { return entry.second.size() >= workers; });
       if (!all || !world_.last_step_saved) problem("Complete without the last step");
     }
     if (st.phase == "Refused" && !st.revision.empty()) {
@@ -439,9 +459,10 @@ class Simulation {
   std::optional<Json> job_;
   OwnStatus status_;
   std::vector<Json> pods_;
-  bool disturbed_ = false, two_leaders_ = false, suspended_ = false, met_attempt_ = false,
-       was_over_ = false;
-  int replicas_ = 1, turn_ = 0, told_since_ = 0;
+  bool can_stop_ = false;  ///< when it was suspended, its ranks had steps enough to stop in between
+  bool disturbed_ = false, two_leaders_ = false, elects_ = false, suspended_ = false,
+       met_attempt_ = false, was_over_ = false;
+  int replicas_ = 1, turn_ = 0, told_since_ = 0, started_ = 0, started_at_ = 0;
   int64_t restarts_ = 0, status_writes_ = 0, told_attempt_ = 0;
   struct Life {
     std::string uid;
