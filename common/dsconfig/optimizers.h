@@ -2,7 +2,7 @@
 // reader takes names, parameters and defaults from it, the key table its rows, the engine, its
 // checkpoints and `dsj plan` the states. A new optimizer is a kind and a descriptor here, a rule
 // with the same kind in engine/optim/optimizer.h, and the rule's tensor form in
-// engine/zero/update_reference.cc. Plain data, by the constructors of torch 2.11 and
+// engine/device/aten_update.cc. Plain data, by the constructors of torch 2.11 and
 // DeepSpeed 0.19.
 #pragma once
 
