@@ -9,7 +9,7 @@
 
 namespace dsj::agent {
 
-/// It keeps at most kLineBytesMax of an unfinished line; a longer line is dropped whole and counted.
+/// Keeps at most kLineBytesMax of an unfinished line; a longer line is dropped whole and counted.
 class LineSplitter {
  public:
   static constexpr size_t kLineBytesMax = 1 << 20;

@@ -7,6 +7,9 @@
 #include <cstring>
 #include <utility>
 
+#include "common/json.h"
+#include "common/report/told.h"
+
 namespace dsj::agent {
 namespace {
 
@@ -18,9 +21,9 @@ struct Line {
 Line read_line(const std::string& text) {
   const auto object = nlohmann::json::parse(text, nullptr, false);
   if (!object.is_object()) return {};
-  const auto step = object.find("step");
-  if (step == object.end() || !step->is_number_integer()) return {};
-  return {step->get<int64_t>(), object.contains("eval_loss")};
+  const auto step = json_whole(object, report::name_of<&report::Step::step>());
+  if (!step) return {};
+  return {*step, object.contains(report::name_of<&report::Eval::loss>())};
 }
 
 }  // namespace

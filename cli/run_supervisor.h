@@ -1,7 +1,7 @@
 // `dsj run` while the job runs. It has one agent per worker started, follows worker 0's reports,
-// keeps status.yaml, shows the progress, passes Ctrl-C on, and replaces an agent that dies. It is to
-// a job on this machine what the operator is to a job in a cluster. Processes, files and time are
-// ports; tests/cli/run_supervisor_test.cc plays them.
+// keeps status.yaml, shows the progress, passes Ctrl-C on, and replaces an agent that dies. It is
+// to a job on this machine what the operator is to a job in a cluster. Processes, files and time
+// are ports; tests/cli/run_supervisor_test.cc plays them.
 #pragma once
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 // The contract between operator, command line, agent and rank: environment names, file names, exit
-// codes, event lines, labels. These rooms never include each other; they meet here and in
-// worker_job.h. The names are stable.
+// codes, labels. These rooms never include each other; they meet here, in worker_job.h and in
+// report/, which has what they tell each other. The names are stable.
 #pragma once
 
 namespace dsj::contract {
@@ -18,7 +18,7 @@ inline constexpr char kEnvJobFile[] = "DSJ_JOB_FILE";
 /// launcher: Command with a ds_config: the path of kDsConfigFile, the ds_config as plain JSON.
 inline constexpr char kEnvDsConfig[] = "DSJ_DS_CONFIG";
 inline constexpr char kDsConfigFile[] = "ds_config.json";
-/// Number of the inherited pipe that takes event lines.
+/// Number of the inherited pipe that takes event lines (report/events.h).
 inline constexpr char kEnvEventFd[] = "DSJ_EVENT_FD";
 /// Rank 0 only: number of the inherited socket, already listening, for the store.
 inline constexpr char kEnvStoreFd[] = "DSJ_STORE_FD";
@@ -42,41 +42,6 @@ enum ExitCode : int {
   kExitPreempted = 87,    ///< stopped on request; every rank saved the same step
   kExitInterrupted = 130  ///< dsj run only: stopped by Ctrl-C or SIGTERM
 };
-
-// ---- event lines: one JSON object per line on kEnvEventFd; "event" is the kind.
-//
-//   event        other fields                  sent by, when
-//   start        pid, rank                     every rank, once its input is read and accepted
-//   resolved     config, origins, total_steps  rank 0, before the first step
-//   resumed      step, path                    rank 0, once a checkpoint is loaded
-//   step         metrics.jsonl's (metrics.h)   rank 0, after each step
-//   step         step                          other ranks, after each step: a heartbeat
-//   log          step, loss, grad_norm,        rank 0, every logging_steps; the loss is the mean
-//                learning_rate, epoch          since the last one
-//   eval         step, eval_loss, ...          rank 0, after an evaluation; in metrics.jsonl it is
-//                                              a line of its own, behind its step's
-//   note         text                          rank 0: a line for the user that ds_config asks for
-//   checkpoint   step, path, bytes, seconds    rank 0, after publication
-//   exported     path                          rank 0, once model/ is complete
-//   memory       peak {CLASS: BYTES}, total    every rank, after the last step: the most live bytes
-//                                              of each class, and of all
-//   error        reason, message               any rank, before an exit that is neither 0 nor
-//                                              preempted
-//   warning      message                       any rank
-//   done         step                          every rank, right before exit 0
-inline constexpr char kEventStart[] = "start";
-inline constexpr char kEventResolved[] = "resolved";
-inline constexpr char kEventResumed[] = "resumed";
-inline constexpr char kEventStep[] = "step";
-inline constexpr char kEventLog[] = "log";
-inline constexpr char kEventEval[] = "eval";
-inline constexpr char kEventNote[] = "note";
-inline constexpr char kEventMemory[] = "memory";
-inline constexpr char kEventCheckpoint[] = "checkpoint";
-inline constexpr char kEventExported[] = "exported";
-inline constexpr char kEventError[] = "error";
-inline constexpr char kEventWarning[] = "warning";
-inline constexpr char kEventDone[] = "done";
 
 // ---- the resource
 inline constexpr char kGroup[] = "training.dsj.dev";
@@ -150,26 +115,14 @@ inline constexpr char kEnvLeaseName[] = "DSJ_LEASE_NAME";               ///< in 
 inline constexpr int kOperatorPort = 29402;  ///< /metrics, /healthz (alive), /readyz
 
 // ---- what operator and agents read of each other
-// An agent's termination message is one JSON object of at most 4096 bytes: reason, message, step,
-// attempt; if one rank is to blame also rank, exitCode or signal, and lastWords. Its exit code is
-// an ExitCode. Only kExitDone with kReasonCompleted is success.
+// An agent's termination message is report/termination_message.h's object. Its exit code is an
+// ExitCode. Only kExitDone with kReasonCompleted is success.
 inline constexpr char kReasonCompleted[] = "Completed";
 inline constexpr char kReasonPreempted[] = "Preempted";
 inline constexpr char kReasonBackoffLimitExceeded[] = "BackoffLimitExceeded";
-// The operator reads from agent 0's status:
-//   status.training.attempt          published before ranks start; never falls
-//   status.training.stopStep         while the attempt is stopping: the step that all ranks save
-//   status.training.lastUpdatedTime
-//   status.training.lastFailure      the last attempt that failed: {attempt, worker, rank,
-//                                    exitCode | signal, step, reason, message, lastWords, time}
-//   status.checkpoint.lastSaved.step
-// Agent 0 writes these; the CRD's schema must declare all. Decimals are strings, times RFC 3339.
-//   status.training    those above, and worldSize, step, totalSteps, progressPercentage,
-//                      estimatedRemainingSeconds, loss, learningRate, gradNorm, lossScale,
-//                      tokensPerSecond, evalLoss, evalStep, modelPath, peakBytes (an object of
-//                      integers), resolvedConfig (any object)
-//   status.checkpoint  lastSaved {step, path, time, worldSize, sizeBytes, durationSeconds},
-//                      lastRestored {step, path, time}
+// Agent 0 writes status.training and status.checkpoint (report/status.h). The operator reads of it:
+// attempt, which is published before ranks start and never falls; stopStep, lastUpdatedTime and
+// lastFailure; and lastSaved.step.
 // Agent 0 reads of the operator's status: revision, and restarts {counted, total, savedStep}, which
 // are restart_budget.h's used, total and saved_step.
 

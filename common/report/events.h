@@ -1,4 +1,4 @@
-// What a rank tells its agent: one JSON object per line on the descriptor DSJ_EVENT_FD (contract.h).
+// What a rank tells its agent: one JSON object per line on descriptor DSJ_EVENT_FD (contract.h).
 // "event" is the kind; the other names stand in the tables below. They are an interface: ranks of
 // users' own programs write them (docs/command.md), scripts read them in metrics.jsonl. A reader
 // ignores names that it does not know. Strict JSON: a number that is not finite is null.

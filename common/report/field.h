@@ -1,5 +1,5 @@
-// How a report is described: a struct lists its members in a table of fields, `fields()`, with their
-// names on the wire, their units and where the job's status and `dsj describe` show them. Readers
+// How a report is described: a struct lists its members in a table, `fields()`, with their names
+// on the wire, their units and where the job's status and `dsj describe` show them. Readers
 // and writers (wire.h), the check of the resource's schema and `dsj describe` walk that table and
 // name no field themselves. So a new quantity is a member and its line in the table.
 //
@@ -28,7 +28,7 @@
 
 namespace dsj::report {
 
-/// What a value counts. A wire name that ends in a unit ("sizeBytes", "step_seconds") has that unit.
+/// What a value counts. A wire name that ends in a unit ("sizeBytes", "step_seconds") has it.
 enum class Unit {
   None,
   Seconds,

@@ -1,6 +1,6 @@
-// What worker 0's agent tells whoever keeps the job's status: `dsj run`, which reads one JSON object
-// per line, or in a cluster the thread that writes to the API server. "report" is the kind. Rank 0's
-// events are passed on under their own kinds and names (events.h). Pure.
+// What worker 0's agent tells whoever keeps the job's status: `dsj run`, which reads one JSON
+// object per line, or in a cluster the thread that writes to the API server. "report" is the kind.
+// Rank 0's events are passed on under their own kinds and names (events.h). Pure.
 #pragma once
 
 #include "common/report/events.h"
@@ -78,8 +78,8 @@ std::string to_line(const Report& report);
 /// nullopt: not a report, or of a kind that is not known here.
 std::optional<Report> report_from_line(const std::string& line);
 
-/// Rank 0's event as worker 0's agent passes it on; nullopt: it does not. Warnings are passed on for
-/// every rank, by the agent itself.
+/// Rank 0's event as worker 0's agent passes it on; nullopt: it does not. Warnings are passed on
+/// for every rank, by the agent itself.
 std::optional<Report> passed_on(const Event& event);
 
 }  // namespace dsj::report

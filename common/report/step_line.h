@@ -23,8 +23,8 @@ std::string step_line(const StepLine& line);
 /// line ("[rank 3] ...").
 std::optional<StepLine> find_step_line(std::string_view log_line);
 
-/// Makes the lines of logged steps. A log has the loss since the last one; speed and total come from
-/// the reports before it.
+/// Makes the lines of logged steps. A log has the loss since the last one; speed and total come
+/// from the reports before it.
 class LoggedSteps {
  public:
   /// nullopt: the report is no logged step.
