@@ -228,7 +228,7 @@ TEST(ModelStateTest, AStepAppliesEveryGradientOnce) {
         rank.state.finish_reductions();
         {
           const std::scoped_lock lock(mutex);
-          squares += rank.state.owned_sum_of_squares();
+          squares += rank.state.owned_sum_of_squares().item<double>();
         }
         rank.state.step({.rule = optim::SgdRule{.lr = 1}});
         rank.state.clear_grad();
