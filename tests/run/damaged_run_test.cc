@@ -18,7 +18,7 @@ struct Case {
   bool lora = false;
 };
 
-class DamagedRun : public RunTest, public testing::WithParamInterface<Case> {
+class DamagedJob : public RunTest {
  protected:
   void SetUp() override {
     if (!fs::exists(fs::path(DSJ_BIN_DIR) / "dsj-train")) {
@@ -87,6 +87,8 @@ class DamagedRun : public RunTest, public testing::WithParamInterface<Case> {
   }
 };
 
+class DamagedRun : public DamagedJob, public testing::WithParamInterface<Case> {};
+
 TEST_P(DamagedRun, GoesOnFromTheOneBefore) {
   write_train_job(GetParam(), 6);
   ASSERT_EQ(run_job(GetParam()), 0);
@@ -108,6 +110,14 @@ TEST_P(DamagedRun, GoesOnFromTheOneBefore) {
   EXPECT_EQ(status()["restarts"].value("total", 0), 0);
 }
 
+std::string name_of(const testing::TestParamInfo<Case>& info) {
+  const Case& made = info.param;
+  const char* damages[] = {"Flip", "Short", "NoPart", "NoManifest"};
+  return "Stage" + std::to_string(made.stage) + "Workers" + std::to_string(made.replicas) +
+         "Slots" + std::to_string(made.slots) + damages[static_cast<int>(made.damage)] +
+         (made.lora ? "Lora" : "");
+}
+
 INSTANTIATE_TEST_SUITE_P(EveryStage, DamagedRun,
                          testing::Values(Case{0, 1, 2, Damage::Flip}, Case{1, 1, 2, Damage::Flip},
                                          Case{2, 1, 2, Damage::Flip}, Case{3, 1, 2, Damage::Flip},
@@ -116,18 +126,9 @@ INSTANTIATE_TEST_SUITE_P(EveryStage, DamagedRun,
                                          Case{2, 1, 2, Damage::Short},
                                          Case{2, 1, 2, Damage::NoPart},
                                          Case{2, 1, 2, Damage::NoManifest}),
-                         [](const auto& info) {
-                           const Case& made = info.param;
-                           const char* names[] = {"Flip", "Short", "NoPart", "NoManifest"};
-                           return "Stage" + std::to_string(made.stage) + "Workers" +
-                                  std::to_string(made.replicas) + "Slots" +
-                                  std::to_string(made.slots) +
-                                  names[static_cast<int>(made.damage)] + (made.lora ? "Lora" : "");
-                         });
+                         name_of);
 
-class NothingSound : public DamagedRun {};
-
-TEST_F(NothingSound, EndsWithTheReasonAndChangesNothing) {
+TEST_F(DamagedJob, EndsWithTheReasonIfNothingIsSound) {
   const Case made{2, 1, 2, Damage::Flip};
   write_train_job(made, 6);
   ASSERT_EQ(run({"job.yaml"}), 0);
