@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+
+#include "common/check.h"
 namespace dsj::checkpoint {
 namespace {
 
@@ -204,16 +206,18 @@ int Search::open(int index) {
       reader_ = std::move(*reader);
       break;
     }
-    if (!first_problem_) first_problem_ = reader.error();
-    problems_.insert_or_assign(open_, reader.error().to_string());
+    problems_.insert_or_assign(open_, reader.error());
   }
   return open_;
 }
 
-void Search::reject(const std::optional<Error>& problem) {
-  if (!problem) return;
-  if (!first_problem_) first_problem_ = problem;
-  problems_.insert_or_assign(open_, problem->to_string());
+std::optional<Error> Search::problem(int index) const {
+  const auto found = problems_.find(index);
+  return found == problems_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void Search::reject(int index, const Error& problem) {
+  problems_.insert_or_assign(index, problem);
 }
 
 std::vector<Search::Passed> Search::passed_over() const {
@@ -225,15 +229,15 @@ std::vector<Search::Passed> Search::passed_over() const {
                       candidates_[i].step >= candidates_[open_].step);
     if (!newer) continue;
     const auto problem = problems_.find(i);
-    passed.push_back({candidates_[i].name,
-                      problem != problems_.end() ? problem->second : candidates_[i].problem});
+    passed.push_back({candidates_[i].name, problem != problems_.end() ? problem->second.to_string()
+                                                                      : candidates_[i].problem});
   }
   return passed;
 }
 
 Error Search::nothing_left() const {
-  Error error = first_problem_.value_or(
-      Error{.message = "other ranks found every checkpoint damaged", .where = directory_});
+  DSJ_CHECK(!problems_.empty());
+  Error error = problems_.begin()->second;
   error.kind = ErrorKind::Environment;
   error.hint =
       "no complete checkpoint is left in " + directory_ + "; remove the broken one to start again";

@@ -93,26 +93,26 @@ class Search {
   int open(int index);
   /// What the last open() found. Precondition: it returned less than count().
   Reader& reader() { return *reader_; }
-  /// Passes over the one that is open, for a reason that was seen while it was read; nullopt: by
-  /// another rank.
-  void reject(const std::optional<Error>& problem);
+  /// Why this search passed over `index`; nullopt: it did not.
+  std::optional<Error> problem(int index) const;
+  /// Notes why `index` is passed over: seen while it was read, or by another rank.
+  void reject(int index, const Error& problem);
 
   struct Passed {
     std::string name;     ///< in the checkpoints directory
-    std::string problem;  ///< with the file; empty: only another rank knows
+    std::string problem;  ///< with the file
   };
   /// Those that could be newer than the open one and are passed over, and why.
   std::vector<Passed> passed_over() const;
-  /// Why there is none: Environment, naming the first that was passed over. Precondition: there are
-  /// checkpoints, and open() found none.
+  /// Why there is none: Environment, naming the newest that was passed over. Precondition: there are
+  /// checkpoints, and each was passed over.
   Error nothing_left() const;
 
  private:
   Files* files_ = nullptr;
   std::string directory_;
   std::vector<Candidate> candidates_;
-  std::map<int, std::string> problems_;  ///< [index]
-  std::optional<Error> first_problem_;
+  std::map<int, Error> problems_;  ///< [index]
   int open_ = 0;
   std::optional<Reader> reader_;
 };

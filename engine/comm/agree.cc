@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 namespace dsj::comm {
 
 std::vector<double> max_over_ranks(Collectives& collectives, at::Device device,
@@ -19,6 +21,34 @@ Status agree(Collectives& collectives, at::Device device, const Status& mine) {
   if (!mine) return mine;
   if (failed > 0) return fail(ErrorKind::Transient, "another rank failed");
   return {};
+}
+
+std::optional<Error> first_error(Collectives& collectives, at::Device device,
+                                 const std::optional<Error>& mine) {
+  constexpr size_t kBytesMax = 1000;
+  const double rank = collectives.rank(), none = collectives.world();
+  const double first = -max_over_ranks(collectives, device, {mine ? -rank : -none})[0];
+  if (first == none) return std::nullopt;
+  // The bytes of one rank and zeros of all others: their largest is the text.
+  std::vector<double> bytes(1 + 3 * kBytesMax);
+  if (first == rank) {
+    bytes[0] = static_cast<double>(mine->kind);
+    size_t place = 1;
+    for (const std::string& text : {mine->message, mine->where, mine->hint}) {
+      for (size_t i = 0; i < std::min(text.size(), kBytesMax); ++i)
+        bytes[place + i] = static_cast<unsigned char>(text[i]);
+      place += kBytesMax;
+    }
+  }
+  bytes = max_over_ranks(collectives, device, std::move(bytes));
+  Error error{.kind = static_cast<ErrorKind>(static_cast<int>(bytes[0]))};
+  size_t place = 1;
+  for (std::string* text : {&error.message, &error.where, &error.hint}) {
+    for (size_t i = 0; i < kBytesMax && bytes[place + i] != 0; ++i)
+      text->push_back(static_cast<char>(static_cast<unsigned char>(bytes[place + i])));
+    place += kBytesMax;
+  }
+  return error;
 }
 
 }  // namespace dsj::comm

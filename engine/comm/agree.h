@@ -3,6 +3,8 @@
 
 #include <c10/core/Device.h>
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "common/result.h"
@@ -17,5 +19,10 @@ std::vector<double> max_over_ranks(Collectives& collectives, at::Device device,
 /// Success if `mine` is one on every rank. Error: this rank's own, or Transient, "another rank
 /// failed": the rank that failed says why. Collective.
 Status agree(Collectives& collectives, at::Device device, const Status& mine);
+
+/// The error of the lowest rank that has one, on every rank; nullopt: no rank has one. Texts are cut
+/// at 1,000 bytes each. Collective.
+std::optional<Error> first_error(Collectives& collectives, at::Device device,
+                                 const std::optional<Error>& mine);
 
 }  // namespace dsj::comm

@@ -105,8 +105,12 @@ Update make_update(const OptimizerConfig& config, const Rates& rates, int64_t up
                      .updates = updates};
   return {.rule = make_rule(in),
           .grad_scale = config.maximize ? -grad_scale : grad_scale,
-          .first = updates == 0,
-          .parameter_sums = dsconfig::descriptor_of(config.kind).parameter_sums};
+          .first = updates == 0};
+}
+
+bool Update::parameter_sums() const {
+  const auto kind = std::visit([](const auto& of) { return of.kKind; }, rule);
+  return dsconfig::descriptor_of(kind).parameter_sums;
 }
 
 double lamb_coefficient(const LambRule& rule, double parameter_squares, double update_squares) {

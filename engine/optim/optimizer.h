@@ -225,9 +225,11 @@ using Rule = std::variant<AdamRule, SgdRule, AdagradRule, RMSpropRule, LionRule,
 /// The numbers of one optimizer update; the same for every element.
 struct Update {
   Rule rule;
-  double grad_scale = 1;        ///< on the gradient: averaging, loss scale, clipping, maximize
-  bool first = false;           ///< update number 1
-  bool parameter_sums = false;  ///< it needs sums over whole parameters first (the descriptor's)
+  double grad_scale = 1;  ///< on the gradient: averaging, loss scale, clipping, maximize
+  bool first = false;     ///< update number 1
+
+  /// Whether it needs sums over whole parameters first: what the rule's descriptor says.
+  bool parameter_sums() const;
 };
 
 /// The rates of a step, from rates_at() in lr_schedule.h.

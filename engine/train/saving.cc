@@ -120,9 +120,9 @@ Result<Progress> Saver::load_newest() {
     const Verdict all = verdict(restored, damaged);
     if (all == Verdict::Failed) return std::unexpected(restored.error());
     if (all == Verdict::Sound) break;
-    search->reject(damaged ? std::optional(restored.error()) : std::nullopt);
+    tell(*search, index, damaged ? std::optional(restored.error()) : std::nullopt);
   }
-  tell_passed_over(*search);
+  set_aside(*search);
   return resumed(search->reader());
 }
 
@@ -130,8 +130,28 @@ int Saver::open_everywhere(checkpoint::Search& search, int index) {
   for (;;) {
     const double own = search.open(index);
     const auto most = comm::max_over_ranks(state_.collectives(), device_, {own, -own});
-    if (most[0] == -most[1]) return static_cast<int>(most[0]);
-    index = static_cast<int>(most[0]);
+    const int agreed = static_cast<int>(most[0]);
+    if (most[0] == -most[1]) return agreed;
+    for (; index < agreed; ++index) tell(search, index, search.problem(index));
+  }
+}
+
+void Saver::tell(checkpoint::Search& search, int index, const std::optional<Error>& mine) {
+  if (const auto problem = comm::first_error(state_.collectives(), device_, mine)) {
+    search.reject(index, *problem);
+  }
+}
+
+void Saver::set_aside(const checkpoint::Search& search) {
+  if (state_.collectives().rank() != 0) return;
+  std::vector<std::string> names;
+  for (const auto& passed : search.passed_over()) {
+    names.push_back(passed.name);
+    events_.warn("checkpoint " + passed.name + " is passed over and set aside as " +
+                 checkpoint::kDamagedPrefix + passed.name + ": " + passed.problem);
+  }
+  for (const auto& warning : checkpoint::set_aside(files_, checkpoints_, names)) {
+    events_.warn(warning);
   }
 }
 
@@ -142,25 +162,6 @@ Saver::Verdict Saver::verdict(const Status& restored, bool damaged) {
   const double worst = comm::max_over_ranks(state_.collectives(), device_, {code})[0];
   if (worst == 1) return Verdict::Damaged;
   return worst == 0 && restored ? Verdict::Sound : Verdict::Failed;
-}
-
-void Saver::tell_passed_over(const checkpoint::Search& search) {
-  const int rank = state_.collectives().rank(), world = state_.collectives().world();
-  const auto passed = search.passed_over();
-  std::vector<double> speaker;  // minus the lowest rank that knows why
-  for (const auto& each : passed) speaker.push_back(each.problem.empty() ? -world : -rank);
-  speaker = comm::max_over_ranks(state_.collectives(), device_, speaker);
-  std::vector<std::string> names;
-  for (size_t i = 0; i < passed.size(); ++i) {
-    names.push_back(passed[i].name);
-    if (-speaker[i] != rank) continue;
-    events_.warn("checkpoint " + passed[i].name + " is passed over and set aside as " +
-                 checkpoint::kDamagedPrefix + passed[i].name + ": " + passed[i].problem);
-  }
-  if (rank != 0) return;
-  for (const auto& warning : checkpoint::set_aside(files_, checkpoints_, names)) {
-    events_.warn(warning);
-  }
 }
 
 /// Error if the checkpoint's LoRA settings differ: they decide which parameters were trained.

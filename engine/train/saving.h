@@ -55,9 +55,11 @@ class Saver {
   Status restore(checkpoint::Reader& reader);
   /// `damaged`: this rank found it so.
   Verdict verdict(const Status& restored, bool damaged);
-  /// Tells each checkpoint that was passed over once, by a rank that knows why, and sets it aside.
+  /// Has every rank know why `index` is passed over: what the lowest rank with a reason says.
   /// Collective.
-  void tell_passed_over(const checkpoint::Search& search);
+  void tell(checkpoint::Search& search, int index, const std::optional<Error>& mine);
+  /// Rank 0 warns of each checkpoint that was passed over, and sets it aside.
+  void set_aside(const checkpoint::Search& search);
   Progress resumed(const checkpoint::Reader& reader);
   Status check_lora(const checkpoint::Reader& reader) const;
   nlohmann::json run_state(const Progress& progress) const;

@@ -243,8 +243,7 @@ std::vector<at::Tensor> ModelState::lamb_coefficients(const optim::Update& updat
 
 void ModelState::step(const optim::Update& update) {
   std::vector<at::Tensor> coefficients(trained_.size());
-  if (update.parameter_sums)
-    coefficients = lamb_coefficients(update);
+  if (update.parameter_sums()) coefficients = lamb_coefficients(update);
   for (size_t i = 0; i < trained_.size(); ++i) {
     trained_[i]->step(update, coefficients[i]);
     if (!trained_[i]->sharded_parameters()) trained_[i]->start_gather();

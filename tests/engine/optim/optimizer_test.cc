@@ -12,7 +12,7 @@ TEST(MakeUpdate, EveryOptimizerHasTheRuleOfItsKind) {
     const Update update = make_update(one.defaults, {.lr = 0.5, .previous_lr = 0.5}, 3, 2);
     const auto kind = std::visit([](const auto& rule) { return rule.kKind; }, update.rule);
     EXPECT_EQ(kind, one.defaults.kind) << one.name;
-    EXPECT_EQ(update.parameter_sums, one.name == "Lamb") << one.name;
+    EXPECT_EQ(update.parameter_sums(), one.name == "Lamb") << one.name;
     EXPECT_FALSE(update.first);
   }
 }

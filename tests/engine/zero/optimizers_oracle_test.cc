@@ -51,7 +51,7 @@ class OptimizersOracle : public testing::Test {
       const at::Tensor grad = values(oracle_["gradients"][step], offset, numels_[i]).div_(kScale);
       const UpdateSpan span{p, grad, states};
       at::Tensor coefficient;
-      if (update.parameter_sums) {
+      if (update.parameter_sums()) {
         const at::Tensor sums = at::zeros({1, 2}, at::kDouble);
         lamb_moments(update, span, sums.select(0, 0));
         coefficient = lamb_coefficients(std::get<optim::LambRule>(update.rule), sums);

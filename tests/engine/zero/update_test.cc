@@ -64,7 +64,7 @@ void run(const OptimizerConfig& config, const Tensors& t, int steps) {
     const auto update = optim::make_update(config, {.lr = config.lr, .previous_lr = config.lr},
                                            step, /*grad_scale=*/0.25);
     at::Tensor coefficient;
-    if (update.parameter_sums) {
+    if (update.parameter_sums()) {
       const at::Tensor sums = at::zeros({1, 2}, at::kDouble);
       lamb_moments(update, t.span(), sums.select(0, 0));
       coefficient = lamb_coefficients(std::get<optim::LambRule>(update.rule), sums);
