@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "agent/session.h"
+#include "agent/session_state.h"
 
 namespace dsj::agent {
 

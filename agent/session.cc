@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <numeric>
 
 #include "agent/blame.h"
 #include "agent/rank_end.h"
@@ -303,17 +302,6 @@ void advance(Session& s, Time now, Commands& out) {
 
 }  // namespace
 
-Session::Session(const SessionConfig& config_, Time now)
-    : config(config_),
-      attempt(config_.last_attempt),
-      phase_since(now),
-      last_progress(now),
-      last_now(now),
-      budget(config_.budget),
-      workers(config_.workers) {
-  DSJ_CHECK(config_.workers >= 1, "a gang of %d workers", config_.workers);
-}
-
 Commands step(Session& s, const Event& event, Time now) {
   Commands out;
   forgive_own_sleep(s, now);
@@ -365,10 +353,6 @@ Directive directive_for(const Session& s, int worker, int64_t incarnation) {
   directive.master_port = s.port;
   directive.next_beat = s.phase == Phase::Running ? kSteady : kSoon;
   return directive;
-}
-
-int world_size(const Session& s) {
-  return std::accumulate(s.slots.begin(), s.slots.end(), 0);
 }
 
 }  // namespace dsj::agent

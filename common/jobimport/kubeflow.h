@@ -9,11 +9,10 @@
 
 #include "common/files/files.h"
 #include "common/jobimport/imported.h"
+#include "common/jobimport/kubeflow_kind.h"
 #include "common/result.h"
 
 namespace dsj::jobimport {
-
-enum class KubeflowKind { PyTorchJob, MPIJob, TrainJob };
 
 struct KubeflowOptions {
   /// The program stays the container's own (launcher: Command) instead of this engine.

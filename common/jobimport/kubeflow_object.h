@@ -3,7 +3,8 @@
 
 #include <optional>
 
-#include "common/jobimport/kubeflow.h"
+#include "common/jobimport/kubeflow_kind.h"
+#include "common/result.h"
 
 namespace dsj::jobimport {
 

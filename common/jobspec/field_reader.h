@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "common/dsconfig/resolve.h"
-#include "common/jobspec/policies.h"
 
 namespace dsj::jobspec {
 
@@ -38,8 +37,6 @@ class FieldReader {
   std::vector<dsconfig::Finding>& findings_;
 };
 
-/// Reads spec.suspend, runPolicy, failurePolicy, liveness, checkpoint.
-Policies read_policies(const nlohmann::json& spec, FieldReader& reader);
 /// Checks spec.workers.template: it has a container "worker" and sets nothing that the operator
 /// sets itself. With `user_program` (launcher: Command) that container names an image and a
 /// command, else neither a command nor args.

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "common/jobspec/field_reader.h"
+#include "common/jobspec/policies_reader.h"
 #include "common/jobspec/job.h"
 #include "common/jobspec/overrides.h"
 #include "common/jobspec/user_program.h"

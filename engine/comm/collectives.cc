@@ -4,7 +4,6 @@
 #include <cstdio>
 
 #include "common/check.h"
-#include "engine/comm/transport.h"
 
 namespace dsj::comm {
 namespace {

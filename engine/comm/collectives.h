@@ -117,7 +117,16 @@ struct Counters {
   std::int64_t bytes() const;  ///< of all classes
 };
 
-struct Request;  // transport.h
+/// One operation, checked and numbered. AllReduce and Broadcast have one chunk with out == in;
+/// Barrier has none.
+struct Request {
+  Kind kind = Kind::Barrier;
+  Op op = Op::Sum;
+  int root = 0;
+  std::vector<ChunkPair> chunks;
+  std::uint64_t sequence = 0;
+  std::string unit;
+};
 
 class Collectives {
  public:

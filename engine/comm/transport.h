@@ -13,17 +13,6 @@
 
 namespace dsj::comm {
 
-/// One operation, checked and numbered. AllReduce and Broadcast have one chunk with out == in;
-/// Barrier has none.
-struct Request {
-  Kind kind = Kind::Barrier;
-  Op op = Op::Sum;
-  int root = 0;
-  std::vector<ChunkPair> chunks;
-  std::uint64_t sequence = 0;
-  std::string unit;
-};
-
 using Clock = std::chrono::steady_clock;
 
 /// Why an operation could not finish: "rank 0 closed the connection". Queued adds rank, collective

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "engine/models/projection.h"
+#include "engine/models/projection_shape.h"
 #include "engine/zero/model_state.h"
 
 namespace dsj::models {

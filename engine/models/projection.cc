@@ -44,10 +44,6 @@ void bias_backward(const zero::UnitParameters& p, const Projection& projection,
 
 }  // namespace
 
-int64_t Projection::width() const {
-  return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-}
-
 namespace {
 
 at::Tensor project_base(const zero::UnitParameters& p, const Projection& projection,

@@ -5,25 +5,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-#include <optional>
-#include <vector>
-
+#include "engine/models/projection_shape.h"
 #include "engine/zero/model_state.h"
 
 namespace dsj::models {
-
-struct Projection {
-  int weight = 0;              ///< first of sizes.size() weights, neighbours in the unit
-  int bias = -1;               ///< first of as many biases, or -1
-  std::vector<int64_t> sizes;  ///< output columns of each
-  bool transposed = false;     ///< stored [in, out] (GPT-2's Conv1D); one weight only
-
-  int64_t width() const;  ///< all output columns
-};
-
-/// Of the unit in this micro-step (LayerCall): what an adapter drops of its input.
-using DropoutKey = std::optional<uint64_t>;
 
 /// x [N, in] → [N, width].
 at::Tensor project(const zero::UnitParameters& p, const Projection& projection, const at::Tensor& x,

@@ -1,3 +1,5 @@
+#include "tests/kube/contract_cases.h"
+
 #include "tests/kube/contract_objects.h"
 
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/kube/contract_cases.h"
+#include "kube/client.h"
 #include "tests/support/soon.h"
 
 namespace dsj::kube::testing {

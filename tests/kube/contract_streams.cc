@@ -6,6 +6,7 @@
 #include "kube/lease.h"
 #include "kube/reflector.h"
 #include "kube/watch.h"
+#include "tests/kube/contract_cases.h"
 #include "tests/kube/contract_objects.h"
 
 namespace dsj::kube::testing {
@@ -53,8 +54,7 @@ void watch_in_order_from_a_version(ContractWorld& w) {
   must(w.client.merge_patch(kMaps, w.ns, "a", {{"data", {{"key", "new"}}}}));
   EXPECT_TRUE(w.client.remove(kMaps, w.ns, "a"));
   const Cancel cancel;
-  auto lines =
-      w.client.watch(kMaps, w.ns, {.resource_version = *version}, kLong, cancel);
+  auto lines = w.client.watch(kMaps, w.ns, {.resource_version = *version}, kLong, cancel);
   ASSERT_TRUE(lines) << lines.error().to_string();
   for (const auto kind :
        {WatchEvent::Kind::Added, WatchEvent::Kind::Modified, WatchEvent::Kind::Deleted}) {
@@ -71,8 +71,7 @@ void watch_sees_what_comes_later(ContractWorld& w) {
   const auto version = w.client.list(kMaps, w.ns, {}, [](const Json&) {});
   ASSERT_TRUE(version);
   const Cancel cancel;
-  auto lines =
-      w.client.watch(kMaps, w.ns, {.resource_version = *version}, kLong, cancel);
+  auto lines = w.client.watch(kMaps, w.ns, {.resource_version = *version}, kLong, cancel);
   ASSERT_TRUE(lines);
   const auto quiet = (*lines)->next(Milliseconds(100));
   ASSERT_FALSE(quiet);
@@ -86,8 +85,7 @@ void watch_sees_what_comes_later(ContractWorld& w) {
 void watch_is_cancelled(ContractWorld& w) {
   const auto version = w.client.list(kMaps, w.ns, {}, [](const Json&) {});
   Cancel cancel;
-  auto lines =
-      w.client.watch(kMaps, w.ns, {.resource_version = *version}, kLong, cancel);
+  auto lines = w.client.watch(kMaps, w.ns, {.resource_version = *version}, kLong, cancel);
   ASSERT_TRUE(lines);
   std::thread other([&] {
     std::this_thread::sleep_for(Milliseconds(100));
@@ -223,8 +221,7 @@ void a_lease_changes_hands(ContractWorld& w) {
   };
   auto leads = [](const LeaseThread& lease) { return soon([&] { return lease.leads(); }); };
   const LeaseThread::Hooks none{.on_change = [](bool) {}};
-  auto first =
-      std::make_unique<LeaseThread>(w.transport, system_clock(), options("first"), none);
+  auto first = std::make_unique<LeaseThread>(w.transport, system_clock(), options("first"), none);
   ASSERT_TRUE(leads(*first));
   LeaseThread second(w.transport, system_clock(), options("second"), none);
   std::this_thread::sleep_for(Milliseconds(300));

@@ -1,6 +1,4 @@
-#include "common/jobspec/policies.h"
-
-#include "common/jobspec/field_reader.h"
+#include "common/jobspec/policies_reader.h"
 
 namespace dsj::jobspec {
 namespace {
