@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "agent/blame.h"
+#include "agent/gang/blame.h"
 #include "common/contract.h"
 #include "common/log.h"
 

@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "agent/config.h"
-#include "agent/line_splitter.h"
-#include "agent/metrics_file.h"
-#include "agent/ranks.h"
-#include "agent/reports.h"
-#include "agent/session.h"
-#include "agent/transport.h"
-#include "agent/worker.h"
+#include "agent/gang/session.h"
+#include "agent/gang/transport.h"
+#include "agent/gang/worker.h"
+#include "agent/ranks/line_splitter.h"
+#include "agent/ranks/ranks.h"
+#include "agent/status/metrics_file.h"
+#include "agent/status/reports.h"
 #include "common/files/files.h"
 
 namespace dsj::agent {

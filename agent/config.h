@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/session.h"
-#include "agent/worker.h"
+#include "agent/gang/session.h"
+#include "agent/gang/worker.h"
 #include "common/job_file.h"
 #include "common/restart_budget.h"
 #include "common/result.h"

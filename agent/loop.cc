@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "agent/agent.h"
-#include "agent/http_transport.h"
-#include "agent/spawn.h"
+#include "agent/gang/http_transport.h"
+#include "agent/ranks/spawn.h"
 #include "agent/turns.h"
 #include "common/contract.h"
 #include "common/files/posix_files.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "agent/config.h"
-#include "agent/token.h"
+#include "agent/gang/token.h"
 #include "common/worker_job.h"
 
 namespace dsj::agent {

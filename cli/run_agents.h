@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/spawn.h"
+#include "agent/ranks/spawn.h"
 #include "common/result.h"
 
 namespace dsj::cli {

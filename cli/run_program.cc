@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "agent/spawn.h"
+#include "agent/ranks/spawn.h"
 #include "common/contract.h"
 #include "common/jobspec/user_program.h"
 

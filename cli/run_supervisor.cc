@@ -6,7 +6,7 @@
 #include <csignal>
 #include <utility>
 
-#include "agent/blame.h"
+#include "agent/gang/blame.h"
 #include "cli/run_sentences.h"
 #include "common/contract.h"
 #include "common/restart_budget.h"

@@ -131,8 +131,9 @@ file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/test_paths.h CONTENT [[
 # dsj_test(NAME [TORCH] [CLUSTER api|full] FOLDER dir LABEL label [TIMEOUT s] DEPS targets...): all *_test.cc of a folder as
 # one program. CLUSTER: it runs on a Kubernetes control plane that tests/cluster brings up for it alone.
 function(dsj_test NAME)
-  cmake_parse_arguments(T "TORCH" "FOLDER;LABEL;TIMEOUT;CLUSTER" "DEPS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${T_FOLDER}/*_test.cc)
+  cmake_parse_arguments(T "TORCH" "LABEL;TIMEOUT;CLUSTER" "DEPS;FOLDER" ${ARGN})
+  list(TRANSFORM T_FOLDER REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/\\1/*_test.cc")
+  file(GLOB sources CONFIGURE_DEPENDS ${T_FOLDER})
   if(NOT sources)
     return()
   endif()

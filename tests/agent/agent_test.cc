@@ -9,10 +9,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "agent/memory_transport.h"
+#include "agent/gang/memory_transport.h"
 #include "common/contract.h"
 #include "common/files/posix_files.h"
-#include "tests/agent/fake_ranks.h"
+#include "tests/agent/ranks/fake_ranks.h"
 
 namespace dsj::agent {
 namespace {

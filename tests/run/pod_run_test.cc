@@ -11,15 +11,15 @@
 #include <fstream>
 #include <thread>
 
-#include "agent/spawn.h"
-#include "agent/status_publisher.h"
+#include "agent/ranks/spawn.h"
+#include "agent/status/status_publisher.h"
 #include "common/contract.h"
 #include "common/http/http_listener.h"
 #include "common/worker_job.h"
-#include "tests/agent/test_tokens.h"
+#include "test_paths.h"
+#include "tests/agent/gang/test_tokens.h"
 #include "tests/common/http/raw_http.h"
 #include "tests/kube/fake_api_server.h"
-#include "test_paths.h"
 #include "tests/support/soon.h"
 
 namespace dsj::run_test {

@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "agent/spawn.h"
+#include "agent/ranks/spawn.h"
 #include "common/jobspec/yaml.h"
 #include "test_paths.h"
 #include "tests/support/soon.h"

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
-#include "tests/run/run_support.h"
 #include "test_paths.h"
+#include "tests/run/run_support.h"
 
 namespace dsj::run_test {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "tests/run/run_support.h"
 #include "test_paths.h"
+#include "tests/run/run_support.h"
 
 namespace dsj::run_test {
 namespace {

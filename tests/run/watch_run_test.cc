@@ -2,8 +2,8 @@
 // appear, and that nothing of it moves the training by a bit.
 #include <gmock/gmock.h>
 
-#include "tests/run/run_support.h"
 #include "test_paths.h"
+#include "tests/run/run_support.h"
 
 namespace dsj::run_test {
 namespace {

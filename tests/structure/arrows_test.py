@@ -22,13 +22,17 @@ ARROWS = {
     "common/jobspec": ["common", "common/layout", "common/dsconfig"],
     "common/jobimport": ["common", "common/files", "common/dsconfig", "common/jobspec"],
     "kube": ["common", "common/files"],
+    # Who decides for the gang, whose tokens it trusts, how beats travel; then processes; then what is told of them.
+    "agent/gang": ["common", "common/files", "common/http"],
+    "agent/ranks": ["common", "agent/gang"],
+    "agent/status": ["common", "common/report", "common/files", "common/http", "kube", "agent/gang"],
     "agent": ["common", "common/report", "common/files", "common/http", "common/layout", "common/dsconfig",
-              "common/jobspec", "kube"],
+              "common/jobspec", "kube", "agent/gang", "agent/ranks", "agent/status"],
     "operator": ["common", "common/report", "common/http", "common/layout", "common/dsconfig", "common/jobspec", "kube",
                  "operator/webhook"],
     "operator/webhook": ["common", "common/http", "common/dsconfig", "common/jobspec", "kube"],
     "cli": ["common", "common/report", "common/files", "common/layout", "common/dsconfig", "common/plan", "common/jobspec",
-            "common/jobimport", "agent", "engine/weights"],
+            "common/jobimport", "agent", "agent/gang", "agent/ranks", "engine/weights"],
     # Verbs against a cluster; they draw and report with cli's means.
     "cli/cluster": ["common", "common/report", "common/files", "common/dsconfig", "common/jobspec", "kube", "cli"],
     "cli/main.cc": ["common", "cli", "cli/cluster"],  # a file: the table of all verbs

@@ -7,9 +7,9 @@
 #include "cli/cluster/verbs.h"
 #include "common/contract.h"
 #include "common/jobspec/yaml.h"
+#include "test_paths.h"
 #include "tests/kube/fake_api_server.h"
 #include "tests/kube/fake_clock.h"
-#include "test_paths.h"
 
 namespace dsj::cli::testing {
 

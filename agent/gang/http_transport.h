@@ -1,0 +1,73 @@
+// Beats over HTTP/1.1: POST /v1/beat with the JSON of messages.h and a bearer token (join_gate.h).
+// The server stands on common/http with its limits, the client on cpprestsdk. Left out: TLS.
+//
+//   refused before the body is read    a caller that the gate does not admit (401, 403; 503: ask
+//                                      again), another path or method (404, 405), a body without a
+//                                      length (411) or over kMessageBytesMax (413)
+//   refused after it                   a wrong shape (400), a worker not the caller's own (403)
+// Tested by: tests/agent/gang/transport_test.cc
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "agent/gang/join_gate.h"
+#include "agent/gang/transport.h"
+#include "common/http/http_listener.h"
+
+namespace dsj::agent {
+
+struct Endpoint {
+  std::string address;
+  int port = 0;
+};
+
+class HttpServer final : public BeatServer {
+ public:
+  /// Listens on `port` of `address` (0: any free port), for about `workers` connections.
+  static Result<std::unique_ptr<HttpServer>> open(const std::string& address, int port,
+                                                  std::shared_ptr<JoinGate> gate, int workers);
+  ~HttpServer() override;
+  Endpoint endpoint() const;
+  std::vector<WorkerReport> take() override;
+  void publish(const Board& board) override;
+  int ready_fd() const override;
+
+ private:
+  struct State;
+  HttpServer(std::shared_ptr<State> state, std::unique_ptr<HttpListener> listener,
+             std::string address);
+  std::shared_ptr<State> state_;
+  std::unique_ptr<HttpListener> listener_;
+  const std::string address_;
+};
+
+/// Called for a new connection, and again whenever the last beat failed: worker 0 may have moved.
+using FindServer = std::function<Result<Endpoint>()>;
+struct Credentials {
+  std::function<std::string()> token;  ///< called for each beat
+  std::function<void()> refused;       ///< called if the server refuses the token; may be empty
+};
+
+class HttpClient final : public BeatClient {
+ public:
+  HttpClient(FindServer find, Credentials credentials, Time timeout = Time(2000));
+  ~HttpClient() override;
+  void send(const WorkerReport& report) override;
+  std::optional<Result<Directive>> receive() override;
+  int ready_fd() const override;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+/// Threads of cpprestsdk's pool, for server and client. Call once, before the first use.
+void set_http_threads(int threads);
+
+/// Writes {"address": ..., "port": ...} durably, readable by the owner only.
+Status write_endpoint(const std::string& path, const Endpoint& endpoint);
+Result<Endpoint> read_endpoint(const std::string& path);
+
+}  // namespace dsj::agent

@@ -1,0 +1,172 @@
+#include "agent/gang/messages.h"
+
+#include <limits>
+
+namespace dsj::agent {
+namespace {
+
+using nlohmann::json;
+
+/// Reads members of one JSON object. It keeps the first problem; later reads then do nothing.
+class Reader {
+ public:
+  explicit Reader(const json& object) : object_(object) {
+    if (!object.is_object()) problem_ = "not an object";
+  }
+  int64_t integer(const char* key, int64_t low, int64_t high) {
+    const json* value = member(key);
+    if (!value) return low;
+    if (!value->is_number_integer()) return note(key, "an integer"), low;
+    const auto number = value->get<int64_t>();
+    if (number < low || number > high) return note(key, "within its range"), low;
+    return number;
+  }
+  bool boolean(const char* key) {
+    const json* value = member(key);
+    if (!value) return false;
+    if (!value->is_boolean()) return note(key, "a boolean"), false;
+    return value->get<bool>();
+  }
+  std::string text(const char* key, size_t most) {
+    const json* value = member(key);
+    if (!value) return {};
+    if (!value->is_string()) return note(key, "a string"), std::string();
+    auto result = value->get<std::string>();
+    if (result.size() > most) return note(key, "shorter"), std::string();
+    return result;
+  }
+  const json* array(const char* key) {
+    const json* value = member(key);
+    if (value && !value->is_array()) return note(key, "an array"), nullptr;
+    return value;
+  }
+  const std::string& problem() const { return problem_; }
+
+ private:
+  const json* member(const char* key) {
+    if (!problem_.empty()) return nullptr;
+    const auto found = object_.find(key);
+    if (found == object_.end()) return note(key, "present"), nullptr;
+    return &*found;
+  }
+  void note(const char* key, const char* expected) {
+    problem_ = std::string("\"") + key + "\" should be " + expected;
+  }
+  const json& object_;
+  std::string problem_;
+};
+
+constexpr int64_t kMostSlots = 1024;
+constexpr int64_t kMostWorkers = 65536;
+constexpr int64_t kBig = std::numeric_limits<int64_t>::max();
+
+RankState rank_from(const json& object, std::string& problem) {
+  Reader in(object);
+  RankState rank{.running = in.boolean("running"),
+                 .exit_code = static_cast<int>(in.integer("exitCode", 0, 255)),
+                 .signal = static_cast<int>(in.integer("signal", 0, 255)),
+                 .stopped = in.boolean("stopped"),
+                 .asked = in.boolean("asked"),
+                 .own_codes = in.boolean("ownCodes"),
+                 .exit_order = static_cast<int>(in.integer("exitOrder", 0, kMostSlots)),
+                 .step = in.integer("step", 0, kBig),
+                 .reason = in.text("reason", kLastWordsBytesMax),
+                 .message = in.text("message", kLastWordsBytesMax),
+                 .last_words = in.text("lastWords", kLastWordsBytesMax)};
+  if (problem.empty()) problem = in.problem();
+  return rank;
+}
+
+std::string line(const json& object) {
+  return object.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+constexpr const char* kOrderNames[] = {"idle", "run", "preempt", "finish"};
+
+}  // namespace
+
+std::string to_text(const WorkerReport& report) {
+  json ranks = json::array();
+  for (const auto& rank : report.ranks) {
+    ranks.push_back({{"running", rank.running},
+                     {"exitCode", rank.exit_code},
+                     {"signal", rank.signal},
+                     {"stopped", rank.stopped},
+                     {"asked", rank.asked},
+                     {"ownCodes", rank.own_codes},
+                     {"exitOrder", rank.exit_order},
+                     {"step", rank.step},
+                     {"reason", rank.reason},
+                     {"message", rank.message},
+                     {"lastWords", rank.last_words}});
+  }
+  const json object = {{"worker", report.worker},
+                       {"incarnation", report.incarnation},
+                       {"sequence", report.sequence},
+                       {"slots", report.slots},
+                       {"attempt", report.attempt},
+                       {"fence", report.fence},
+                       {"stopRequested", report.stop_requested},
+                       {"leaving", report.leaving},
+                       {"ranks", std::move(ranks)}};
+  return line(object);
+}
+
+std::string to_text(const Directive& directive) {
+  const json object = {{"order", kOrderNames[static_cast<int>(directive.order)]},
+                       {"attempt", directive.attempt},
+                       {"worldSize", directive.world_size},
+                       {"firstRank", directive.first_rank},
+                       {"masterAddr", directive.master_addr},
+                       {"masterPort", directive.master_port},
+                       {"exitCode", directive.exit_code},
+                       {"nextBeatMs", directive.next_beat.count()}};
+  return line(object);
+}
+
+Result<WorkerReport> worker_report_from_json(const std::string& text) {
+  const json object = json::parse(text, nullptr, false);
+  if (object.is_discarded()) return bad_input("a beat that is not JSON");
+  Reader in(object);
+  WorkerReport report{.worker = static_cast<int>(in.integer("worker", 0, kMostWorkers)),
+                      .incarnation = in.integer("incarnation", 1, kBig),
+                      .sequence = in.integer("sequence", 0, kBig),
+                      .slots = static_cast<int>(in.integer("slots", 1, kMostSlots)),
+                      .attempt = in.integer("attempt", 0, kBig),
+                      .fence = in.integer("fence", 0, kBig),
+                      .stop_requested = in.boolean("stopRequested"),
+                      .leaving = in.boolean("leaving")};
+  std::string problem;
+  if (const json* ranks = in.array("ranks")) {
+    if (static_cast<int64_t>(ranks->size()) > report.slots) problem = "more ranks than slots";
+    for (size_t i = 0; problem.empty() && i < ranks->size(); ++i)
+      report.ranks.push_back(rank_from((*ranks)[i], problem));
+  }
+  if (!in.problem().empty()) problem = in.problem();
+  if (!problem.empty()) return bad_input("a beat with a wrong shape: " + problem);
+  return report;
+}
+
+Result<Directive> directive_from_json(const std::string& text) {
+  const json object = json::parse(text, nullptr, false);
+  if (object.is_discarded()) return bad_input("an answer that is not JSON");
+  Reader in(object);
+  const std::string order = in.text("order", 16);
+  Directive directive{.attempt = in.integer("attempt", 0, kBig),
+                      .world_size = static_cast<int>(in.integer("worldSize", 0, INT32_MAX)),
+                      .first_rank = static_cast<int>(in.integer("firstRank", 0, INT32_MAX)),
+                      .master_addr = in.text("masterAddr", 256),
+                      .master_port = static_cast<int>(in.integer("masterPort", 0, 65535)),
+                      .exit_code = static_cast<int>(in.integer("exitCode", 0, 255)),
+                      .next_beat = Time(in.integer("nextBeatMs", 1, 3'600'000))};
+  if (!in.problem().empty()) return bad_input("an answer with a wrong shape: " + in.problem());
+  for (int i = 0; i < 4; ++i) {
+    if (order == kOrderNames[i]) {
+      directive.order = static_cast<Order>(i);
+      return directive;
+    }
+  }
+  return bad_input("an answer with an unknown order \"" + order + "\"");
+}
+
+}  // namespace dsj::agent

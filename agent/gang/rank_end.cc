@@ -1,0 +1,30 @@
+#include "agent/gang/rank_end.h"
+
+#include "common/contract.h"
+
+namespace dsj::agent {
+
+RankEnd end_of(const RankState& rank) {
+  if (rank.running) return RankEnd::Running;
+  if (rank.stopped) return RankEnd::Stopped;
+  if (rank.own_codes) {
+    if (rank.asked) return RankEnd::Preempted;
+    return rank.signal == 0 && rank.exit_code == 0 ? RankEnd::Done : RankEnd::Failed;
+  }
+  if (rank.signal != 0) return RankEnd::Failed;
+  switch (rank.exit_code) {
+    case contract::kExitDone:
+      return RankEnd::Done;
+    case contract::kExitPreempted:
+      return RankEnd::Preempted;
+    case contract::kExitPeerLost:
+      return RankEnd::LostPeer;
+    case contract::kExitBadInput:
+    case contract::kExitEnvironment:
+      return RankEnd::Refused;
+    default:
+      return RankEnd::Failed;
+  }
+}
+
+}  // namespace dsj::agent

@@ -1,0 +1,22 @@
+// What the end of a rank means. Our own ranks say it by their exit code (contract.h). Of a user's
+// own program (launcher: Command) only exit code 0 has a meaning, and after SIGTERM not even that:
+// many programs exit with 0 when they are asked to stop. Pure.
+#pragma once
+
+#include "agent/gang/messages.h"
+
+namespace dsj::agent {
+
+enum class RankEnd {
+  Running,
+  Done,
+  Preempted,  ///< it stopped because it was asked to
+  LostPeer,   ///< it says that another rank is gone
+  Refused,    ///< no attempt can help: bad input or the environment
+  Failed,
+  Stopped,  ///< killed by its own agent
+};
+
+RankEnd end_of(const RankState& rank);
+
+}  // namespace dsj::agent

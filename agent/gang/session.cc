@@ -1,0 +1,358 @@
+#include "agent/gang/session.h"
+
+#include <algorithm>
+#include <csignal>
+
+#include "agent/gang/blame.h"
+#include "agent/gang/rank_end.h"
+#include "common/check.h"
+#include "common/contract.h"
+
+namespace dsj::agent {
+namespace {
+
+using namespace dsj::contract;
+using Worker = Session::Worker;
+
+bool silent(const Session& s, const Worker& worker, Time now) {
+  return now - worker.last_beat > s.config.silence;
+}
+
+bool has_running_rank(const Worker& worker) {
+  return std::ranges::any_of(worker.report.ranks, &RankState::running);
+}
+
+/// Whether no rank of `s.attempt` or older lives on this worker or will be started there.
+bool clear(const Session& s, const Worker& worker, Time now) {
+  if (now < worker.ghost_until) return false;
+  if (!worker.joined || silent(s, worker, now)) return true;
+  return worker.report.fence >= s.attempt && !has_running_rank(worker);
+}
+
+bool gang_complete(const Session& s, Time now) {
+  return std::ranges::all_of(s.workers, [&](const Worker& worker) {
+    return worker.joined && !worker.report.leaving && !silent(s, worker, now) &&
+           clear(s, worker, now);
+  });
+}
+
+void enter(Session& s, Phase phase, Time now) {
+  s.phase = phase;
+  s.phase_since = now;
+}
+
+void finish(Session& s, Outcome outcome, Time now, Commands& out) {
+  enter(s, Phase::Finished, now);
+  s.outcome = outcome;
+  const bool all_clear =
+      now >= s.config.quiet_until &&
+      std::ranges::all_of(s.workers, [&](const Worker& worker) { return clear(s, worker, now); });
+  out.push_back(JobEnded{std::move(outcome), all_clear});
+}
+
+std::vector<int> slots_of(const Session& s) {
+  std::vector<int> slots;
+  for (const auto& worker : s.workers) slots.push_back(worker.report.slots);
+  return slots;
+}
+
+void gather(Session& s, Time now, Commands& out) {
+  if (s.stop_requested) {
+    return finish(s, {kExitPreempted, "Preempted", "stopped on request while no rank was running"},
+                  now, out);
+  }
+  if (now < s.not_before || now < s.config.quiet_until || !gang_complete(s, now)) return;
+  s.publishing = s.attempt + 1;
+  s.slots = slots_of(s);
+  enter(s, Phase::Publishing, now);
+  out.push_back(PublishAttempt{s.publishing, world_size(s)});
+}
+
+void end_attempt(Session& s, bool at_once, Time now) {
+  enter(s, Phase::Ending, now);
+  s.killing = at_once;
+}
+
+struct Exits {
+  int done = 0, preempted = 0, other = 0, running = 0;
+  int first_other = -1;  ///< the worker of the first one in `other`
+  int worker_out = -1;   ///< a worker that is gone or has withdrawn from this attempt
+  bool own_codes = false;
+};
+
+void count_rank(const RankState& rank, int worker, Exits& exits) {
+  exits.own_codes |= rank.own_codes;
+  switch (end_of(rank)) {
+    case RankEnd::Running:
+      ++exits.running;
+      return;
+    case RankEnd::Done:
+      ++exits.done;
+      return;
+    case RankEnd::Preempted:
+      ++exits.preempted;
+      return;
+    case RankEnd::Stopped:
+      exits.worker_out = worker;
+      break;
+    default:
+      break;
+  }
+  ++exits.other;
+  if (exits.first_other < 0) exits.first_other = worker;
+}
+
+Exits count_exits(const Session& s, Time now) {
+  Exits exits;
+  for (int w = 0; w < static_cast<int>(s.workers.size()); ++w) {
+    const Worker& worker = s.workers[w];
+    const auto& report = worker.report;
+    if (silent(s, worker, now) || worker.lost_in == s.attempt) exits.worker_out = w;
+    if (report.attempt != s.attempt) {
+      if (report.fence >= s.attempt) exits.worker_out = w;
+      continue;
+    }
+    for (const auto& rank : report.ranks) count_rank(rank, w, exits);
+  }
+  return exits;
+}
+
+/// Notes the time of the last sign of life of any rank.
+void note_progress(Session& s, Time now) {
+  int64_t highest = s.highest_step, ended = 0;
+  for (const auto& worker : s.workers) {
+    if (worker.report.attempt != s.attempt) continue;
+    for (const auto& rank : worker.report.ranks) {
+      highest = std::max(highest, rank.step);
+      ended += !rank.running;
+    }
+  }
+  if (highest == s.highest_step && ended == s.exits_seen) return;
+  s.highest_step = highest;
+  s.exits_seen = ended;
+  s.last_progress = now;
+}
+
+void watch(Session& s, Time now, Commands& out) {
+  note_progress(s, now);
+  const Exits exits = count_exits(s, now);
+  if (exits.done == world_size(s)) {
+    return finish(s,
+                  {kExitDone, "Completed",
+                   exits.own_codes ? "every rank ended with exit code 0"
+                                   : "the last step is done, saved and exported"},
+                  now, out);
+  }
+  if (exits.other > 0 || exits.worker_out >= 0) {
+    s.suspect = exits.first_other;
+    // After a stop request a worker may withdraw because its ranks had not started yet.
+    if (!s.stop_requested) s.lost_worker = exits.worker_out;
+    return end_attempt(s, exits.other == 0, now);
+  }
+  if (exits.done + exits.preempted == world_size(s)) return end_attempt(s, true, now);
+  if (s.stop_requested) {
+    if (now - s.stop_since > s.config.grace) end_attempt(s, true, now);
+  } else if (now - s.last_progress > s.config.stall) {
+    s.hang = "no rank told a step for " + std::to_string(s.config.stall.count() / 1000) + " s";
+    end_attempt(s, false, now);
+  }
+}
+
+void conclude_stop(Session& s, const Exits& exits, const std::optional<Failure>& failure, Time now,
+                   Commands& out) {
+  // The user's own program reports no step, unless it writes our event lines. What it saved when it
+  // was asked to leave is not known here.
+  const bool told = s.highest_step > 0 && s.newest_checkpoint >= s.highest_step;
+  if (exits.own_codes && !told && exits.preempted > 0 && exits.other == 0 && exits.worker_out < 0) {
+    return finish(s,
+                  {kExitPreempted, "StoppedWithoutCheckpoint",
+                   "stopped on request; the program saved what it saves by itself"},
+                  now, out);
+  }
+  // Before the first step there is nothing to save. Ranks leave at once, wherever they are, and
+  // those that are hit in a collective have not failed.
+  const bool left = exits.preempted > 0 || (failure && failure->signal == SIGTERM);
+  if (left && s.highest_step == 0) {
+    return finish(s,
+                  {kExitPreempted, "StoppedWithoutCheckpoint",
+                   "stopped on request before the attempt's first step; nothing new to save"},
+                  now, out);
+  }
+  if (exits.preempted > 0 && exits.other == 0 && exits.worker_out < 0) {
+    return finish(s, {kExitPreempted, "Preempted", "stopped on request, all ranks saved one step"},
+                  now, out);
+  }
+  std::string message =
+      s.highest_step == 0
+          ? "stopped on request before the attempt's first step; nothing new to save"
+          : "stopped on request; the ranks had not saved in time and were killed";
+  if (failure) {
+    out.push_back(AttemptFailed{*failure, false, Time(0), s.budget});
+    message = "stopped on request, but not saved: " + failure->message;
+  }
+  finish(s, {kExitPreempted, "StoppedWithoutCheckpoint", message}, now, out);
+}
+
+/// Every rank of the attempt is gone: either the job ends or another attempt follows.
+void conclude(Session& s, Time now, Commands& out) {
+  const auto culprit = find_culprit(s, now);
+  if (culprit && culprit->refused) {
+    out.push_back(AttemptFailed{*culprit, false, Time(0), s.budget});
+    return finish(s, {culprit->exit_code, culprit->reason, culprit->message}, now, out);
+  }
+  if (s.stop_requested) return conclude_stop(s, count_exits(s, now), culprit, now, out);
+  const Failure failure = culprit.value_or(
+      Failure{.attempt = s.attempt,
+              .exit_code = kExitPreempted,
+              .step = s.highest_step,
+              .reason = "Preempted",
+              .message = "the ranks saved and stopped: someone else sent them SIGTERM"});
+  const RestartVerdict verdict = charge_restart(s.budget, s.newest_checkpoint);
+  s.budget = verdict.budget;
+  out.push_back(AttemptFailed{failure, verdict.allowed, verdict.pause, verdict.budget});
+  if (!verdict.allowed) {
+    return finish(s,
+                  {kExitFailed, "BackoffLimitExceeded",
+                   "no restart is left (backoffLimit " + std::to_string(s.budget.limit) +
+                       "): " + failure.message},
+                  now, out);
+  }
+  s.not_before = now + verdict.pause;
+  enter(s, Phase::Gathering, now);
+}
+
+void end_ranks(Session& s, Time now, Commands& out) {
+  const Exits exits = count_exits(s, now);
+  if (exits.running == 0 || now - s.phase_since >= s.config.blame) s.killing = true;
+  if (!s.killing) return;
+  for (const auto& worker : s.workers) {
+    if (!clear(s, worker, now)) return;
+  }
+  conclude(s, now, out);
+}
+
+void take(Session& s, const Beat& beat, Time now) {
+  const auto& report = beat.report;
+  if (report.worker < 0 || report.worker >= static_cast<int>(s.workers.size())) return;
+  Worker& worker = s.workers[report.worker];
+  if (worker.joined) {
+    if (report.incarnation < worker.report.incarnation) return;
+    if (report.incarnation == worker.report.incarnation) {
+      if (report.sequence <= worker.report.sequence) return;
+    } else {
+      // Ranks of its predecessor live until their lease ends, at most.
+      if (!clear(s, worker, now) || s.phase == Phase::Running) {
+        worker.ghost_until = std::max(worker.ghost_until, worker.last_beat + s.config.silence);
+      }
+      if (s.phase == Phase::Running || s.phase == Phase::Ending) worker.lost_in = s.attempt;
+      worker.late = s.phase == Phase::Finished;
+    }
+  }
+  worker.joined = true;
+  worker.report = report;
+  worker.last_beat = now;
+  if (report.stop_requested && !s.stop_requested) {
+    s.stop_requested = true;
+    s.stop_since = now;
+  }
+}
+
+void take(Session& s, const Published& published, Time now, Commands& out) {
+  if (s.phase != Phase::Publishing || published.attempt != s.publishing) return;
+  const bool same_gang = gang_complete(s, now) && slots_of(s) == s.slots;
+  s.attempt = published.attempt;
+  s.address = published.address;
+  s.port = published.port;
+  s.killing = false;
+  s.hang.clear();
+  s.suspect = s.lost_worker = -1;
+  s.highest_step = 0;
+  s.exits_seen = 0;
+  s.last_progress = now;
+  // The number is used up in any case. After a stop request, gathering ends the job.
+  if (s.stop_requested || !same_gang) return enter(s, Phase::Gathering, now);
+  enter(s, Phase::Running, now);
+  out.push_back(AttemptStarted{s.attempt, world_size(s)});
+}
+
+void forgive_own_sleep(Session& s, Time now) {
+  constexpr Time kAwake{1000};
+  const Time gap = now - s.last_now;
+  s.last_now = now;
+  if (gap <= kAwake) return;
+  for (auto& worker : s.workers) worker.last_beat += gap;
+  s.last_progress += gap;
+}
+
+void advance(Session& s, Time now, Commands& out) {
+  switch (s.phase) {
+    case Phase::Gathering:
+      return gather(s, now, out);
+    case Phase::Running:
+      watch(s, now, out);
+      if (s.phase == Phase::Ending) end_ranks(s, now, out);
+      return;
+    case Phase::Ending:
+      return end_ranks(s, now, out);
+    case Phase::Publishing:
+    case Phase::Finished:
+      return;
+  }
+}
+
+}  // namespace
+
+Commands step(Session& s, const Event& event, Time now) {
+  Commands out;
+  forgive_own_sleep(s, now);
+  if (const auto* beat = std::get_if<Beat>(&event)) {
+    take(s, *beat, now);
+  } else if (const auto* published = std::get_if<Published>(&event)) {
+    take(s, *published, now, out);
+  } else if (const auto* failed = std::get_if<PublishFailed>(&event)) {
+    if (s.phase == Phase::Publishing) {
+      finish(s, {kExitEnvironment, "CannotStartAttempt", failed->error.to_string()}, now, out);
+    }
+  } else if (const auto* saved = std::get_if<CheckpointSaved>(&event)) {
+    s.newest_checkpoint = std::max(s.newest_checkpoint, saved->step);
+    s.last_progress = now;
+  }
+  advance(s, now, out);
+  return out;
+}
+
+Directive directive_for(const Session& s, int worker, int64_t incarnation) {
+  constexpr Time kSoon{100}, kSteady{500};
+  if (worker < 0 || worker >= static_cast<int>(s.workers.size())) {
+    return {.order = Order::Finish, .exit_code = kExitBadInput};
+  }
+  const Worker& own = s.workers[worker];
+  if (own.joined && own.report.incarnation > incarnation) {
+    return {.order = Order::Finish, .attempt = s.attempt, .exit_code = kExitPreempted};
+  }
+  Directive directive{.order = Order::Idle, .attempt = s.attempt, .next_beat = kSoon};
+  // Its first beat was not taken yet.
+  const bool unknown = own.joined && own.report.incarnation < incarnation;
+  if (s.phase == Phase::Finished) {
+    // It belongs to the gang that continues after a stop: it waits for the next worker 0.
+    if ((own.late || unknown) && s.outcome.exit_code == kExitPreempted) return directive;
+    directive.order = Order::Finish;
+    directive.exit_code = s.outcome.exit_code;
+    return directive;
+  }
+  // It must not start what its predecessor may have started.
+  if (unknown) return directive;
+  // While an attempt ends, nobody may join it.
+  const bool may_run = s.phase == Phase::Running ||
+                       (s.phase == Phase::Ending && !s.killing && own.report.attempt == s.attempt);
+  if (!may_run) return directive;
+  directive.order = s.stop_requested ? Order::Preempt : Order::Run;
+  directive.world_size = world_size(s);
+  for (int i = 0; i < worker; ++i) directive.first_rank += s.slots[i];
+  directive.master_addr = s.address;
+  directive.master_port = s.port;
+  directive.next_beat = s.phase == Phase::Running ? kSteady : kSoon;
+  return directive;
+}
+
+}  // namespace dsj::agent

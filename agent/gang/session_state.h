@@ -1,0 +1,93 @@
+// What worker 0's agent knows of its gang. session.h decides by it and changes it.
+// Tested by: tests/agent/gang/session_test.cc
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "agent/gang/messages.h"
+#include "common/restart_budget.h"
+
+namespace dsj::agent {
+
+struct SessionConfig {
+  int workers = 1;
+  /// max(status, attempt file). The first attempt of this session is one higher.
+  int64_t last_attempt = 0;
+  RestartBudget budget;
+  /// A worker silent for so long is lost and its ranks are gone. Longer than worker.h's lease.
+  Time silence{6000};
+  /// How long the other ranks may end by themselves and say why, after one failed, before SIGKILL.
+  Time blame{1000};
+  /// How long ranks may take to save after a stop request, before SIGKILL.
+  Time grace{600'000};
+  /// The attempt hangs if no rank reports a new step or ends for so long.
+  Time stall{1'800'000};
+  /// No attempt starts earlier: ranks of this agent's predecessor may live until then.
+  Time quiet_until{0};
+};
+
+/// Why an attempt ended. It names the culprit, not the victims.
+struct Failure {
+  int64_t attempt = 0;
+  int worker = -1;
+  int rank = -1;  ///< -1: the worker as a whole
+  int exit_code = 0;
+  int signal = 0;
+  int64_t step = 0;        ///< the attempt's last reported step
+  std::string reason;      ///< one word: of the rank's error event, else RankFailed, Killed ...
+  std::string message;     ///< one sentence
+  std::string last_words;  ///< the end of the rank's log
+  bool refused = false;    ///< no attempt can help
+};
+
+struct Outcome {
+  int exit_code = 0;   ///< contract.h
+  std::string reason;  ///< Completed, Preempted, StoppedWithoutCheckpoint, BackoffLimitExceeded ...
+  std::string message;
+};
+
+enum class Phase { Gathering, Publishing, Running, Ending, Finished };
+
+struct Session {
+  explicit Session(const SessionConfig& config_, Time now);
+
+  struct Worker {
+    bool joined = false;
+    WorkerReport report;  ///< the newest report of the newest incarnation
+    Time last_beat{0};
+    Time ghost_until{0};  ///< ranks of a replaced incarnation may live until then
+    int64_t lost_in = 0;  ///< the attempt in which it was replaced
+    bool late = false;    ///< its incarnation came after the session had finished
+  };
+
+  SessionConfig config;
+  Phase phase = Phase::Gathering;
+  int64_t attempt = 0;  ///< the newest attempt that may have ranks
+  int64_t publishing = 0;
+  Time phase_since{0};
+  Time not_before{0};  ///< the earliest start of the next attempt
+  bool stop_requested = false;
+  Time stop_since{0};
+  bool killing = false;  ///< phase Ending: the blame window is over
+  std::string hang;      ///< phase Ending because of a hang: the message
+  int suspect = -1;      ///< the worker whose report ended the attempt, or -1
+  int lost_worker = -1;  ///< the worker whose silence or withdrawal ended it, or -1
+  Time last_progress{0};
+  Time last_now{0};          ///< of the previous event
+  int64_t highest_step = 0;  ///< of this attempt
+  int64_t exits_seen = 0;
+  int64_t newest_checkpoint = -1;
+  RestartBudget budget;
+  std::string address;  ///< of the store of `attempt`
+  int port = 0;
+  std::vector<Worker> workers;
+  std::vector<int> slots;  ///< [worker], for `publishing` and then `attempt`
+  Outcome outcome;
+};
+
+/// Ranks of the attempt that was published last; 0 before the first.
+int world_size(const Session& session);
+
+}  // namespace dsj::agent

@@ -1,0 +1,133 @@
+#include "agent/gang/worker.h"
+
+#include <algorithm>
+#include <csignal>
+
+#include "common/check.h"
+#include "common/contract.h"
+
+namespace dsj::agent {
+namespace {
+
+bool any_running(const Worker& w) {
+  return std::ranges::any_of(w.report.ranks, &RankState::running);
+}
+
+void kill_ranks(Worker& w, WorkerCommands& out) {
+  if (!any_running(w) || w.kill_sent) return;
+  w.kill_sent = true;
+  out.push_back(SignalRanks{SIGKILL});
+}
+
+/// Promises to start no rank of `attempt` or older, and ends those that run.
+void raise_fence(Worker& w, int64_t attempt, WorkerCommands& out) {
+  if (w.report.attempt <= attempt) kill_ranks(w, out);
+  if (attempt <= w.report.fence) return;
+  w.report.fence = attempt;
+  out.push_back(SendBeat{});
+}
+
+void run(Worker& w, const Directive& directive, WorkerCommands& out) {
+  if (directive.attempt <= w.report.fence || directive.attempt <= w.report.attempt) return;
+  if (any_running(w)) return kill_ranks(w, out);  // launches at the next answer, when they are gone
+  w.report.attempt = directive.attempt;
+  w.report.ranks.assign(w.config.slots, RankState{.own_codes = w.config.own_codes});
+  w.preempt_sent = w.kill_sent = false;
+  out.push_back(LaunchRanks{directive});
+  out.push_back(SendBeat{});
+}
+
+void obey(Worker& w, const Directive& directive, WorkerCommands& out) {
+  switch (directive.order) {
+    case Order::Idle:
+      return raise_fence(w, directive.attempt, out);
+    case Order::Run:
+      return run(w, directive, out);
+    case Order::Preempt:
+      if (directive.attempt != w.report.attempt) return raise_fence(w, directive.attempt, out);
+      if (any_running(w) && !w.preempt_sent) out.push_back(SignalRanks{SIGTERM});
+      w.preempt_sent = true;
+      return;
+    case Order::Finish:
+      w.finishing = true;
+      w.exit_code = directive.exit_code;
+      w.exit_reason = "the job ended";
+      return;
+  }
+}
+
+void take(Worker& w, const RankExited& exit, WorkerCommands& out) {
+  RankState& rank = w.report.ranks.at(exit.local_rank);
+  DSJ_CHECK(rank.running, "rank %d exited twice", exit.local_rank);
+  rank.running = false;
+  rank.exit_code = exit.exit_code;
+  rank.signal = exit.signal;
+  rank.stopped = w.kill_sent && exit.signal == SIGKILL;
+  rank.asked = w.preempt_sent;
+  if (!exit.started) rank.own_codes = false;
+  rank.exit_order = static_cast<int>(
+      std::ranges::count_if(w.report.ranks, [](const RankState& r) { return !r.running; }));
+  rank.last_words = exit.last_words.substr(exit.last_words.size() -
+                                           std::min(exit.last_words.size(), kLastWordsBytesMax));
+  out.push_back(SendBeat{});
+}
+
+void check_time(Worker& w, Time now, WorkerCommands& out) {
+  if (w.finishing) return;
+  if (any_running(w) && now - w.last_heard > w.config.lease) {
+    raise_fence(w, w.report.attempt, out);
+    return;
+  }
+  // Nobody is there to say how the job stops. Without ranks there is nothing to save.
+  const bool stop = w.report.stop_requested && now - w.last_heard > w.config.lease;
+  if (stop || now - w.last_heard > w.config.join_timeout) {
+    w.finishing = true;
+    w.exit_code =
+        stop && w.report.attempt == 0 ? contract::kExitPreempted : contract::kExitPeerLost;
+    w.exit_reason = "the agent of worker 0 does not answer";
+  }
+}
+
+}  // namespace
+
+Worker::Worker(const WorkerConfig& config_, Time now) : config(config_), last_heard(now) {
+  report.worker = config_.worker;
+  report.incarnation = config_.incarnation;
+  report.slots = config_.slots;
+}
+
+WorkerCommands step(Worker& w, const WorkerEvent& event, Time now) {
+  WorkerCommands out;
+  if (w.exited) return out;
+  if (const auto* heard = std::get_if<Heard>(&event)) {
+    w.last_heard = std::max(w.last_heard, heard->sent_at);
+    obey(w, heard->directive, out);
+  } else if (const auto* told = std::get_if<RankStep>(&event)) {
+    auto& known = w.report.ranks.at(told->local_rank).step;
+    known = std::max(known, told->step);
+  } else if (const auto* error = std::get_if<RankError>(&event)) {
+    auto& rank = w.report.ranks.at(error->local_rank);
+    if (rank.reason.empty()) {  // the first error is the cause, later ones follow from it
+      rank.reason = error->reason.substr(0, 64);
+      rank.message = error->message.substr(0, kLastWordsBytesMax);
+    }
+  } else if (const auto* exit = std::get_if<RankExited>(&event)) {
+    take(w, *exit, out);
+  } else if (std::holds_alternative<StopSignal>(event)) {
+    w.report.stop_requested = true;
+    out.push_back(SendBeat{});
+  }
+  if (std::holds_alternative<WorkerTick>(event)) check_time(w, now, out);
+  if (w.finishing) {
+    kill_ranks(w, out);
+    if (!any_running(w)) {
+      w.exited = true;
+      w.report.leaving = true;
+      w.report.fence = std::max(w.report.fence, w.report.attempt);
+      out.push_back(ExitAgent{w.exit_code, w.exit_reason});
+    }
+  }
+  return out;
+}
+
+}  // namespace dsj::agent

@@ -1,0 +1,85 @@
+// One worker's ranks, as its own agent decides: what to start, signal and report after each
+// directive of worker 0's agent (session.h). Pure: events and the time come in, commands go out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "agent/gang/messages.h"
+
+namespace dsj::agent {
+
+struct WorkerConfig {
+  int worker = 0;
+  int64_t incarnation = 1;
+  int slots = 1;
+  bool own_codes = false;  ///< the ranks are the user's own program (messages.h)
+  /// Ranks are killed when worker 0's agent is silent for so long. Shorter than the session's
+  /// silence, so that it never starts an attempt beside ranks that it has given up.
+  Time lease{4000};
+  /// The agent gives up when nothing answers for so long.
+  Time join_timeout{120'000};
+};
+
+// ---- events
+/// An answer came. `sent_at`: when its beat was sent.
+struct Heard {
+  Directive directive;
+  Time sent_at;
+};
+struct RankStep {
+  int local_rank;
+  int64_t step;
+};
+struct RankError {
+  int local_rank;
+  std::string reason, message;
+};
+struct RankExited {
+  int local_rank;
+  int exit_code;
+  int signal;
+  std::string last_words;
+  bool started = true;  ///< false: it could not be started; the exit code is the agent's
+};
+struct StopSignal {};
+/// Time passed. Only this event ends a lease: after a sleep, what came meanwhile is taken first.
+struct WorkerTick {};
+using WorkerEvent = std::variant<Heard, RankStep, RankError, RankExited, StopSignal, WorkerTick>;
+
+// ---- commands
+struct LaunchRanks {
+  Directive directive;
+};
+struct SignalRanks {
+  int signal;
+};
+/// Send the report soon. Otherwise a beat is sent when `next_beat` is over.
+struct SendBeat {};
+/// No rank is left: send a last beat, then exit.
+struct ExitAgent {
+  int exit_code;
+  std::string why;
+};
+using WorkerCommand = std::variant<LaunchRanks, SignalRanks, SendBeat, ExitAgent>;
+using WorkerCommands = std::vector<WorkerCommand>;
+
+struct Worker {
+  explicit Worker(const WorkerConfig& config_, Time now);
+
+  WorkerConfig config;
+  WorkerReport report;  ///< what a beat carries; the sender counts `sequence`
+  Time last_heard{0};
+  bool preempt_sent = false;
+  bool kill_sent = false;
+  bool finishing = false;
+  bool exited = false;
+  int exit_code = 0;
+  std::string exit_reason;
+};
+
+WorkerCommands step(Worker& worker, const WorkerEvent& event, Time now);
+
+}  // namespace dsj::agent

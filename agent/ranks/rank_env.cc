@@ -1,0 +1,53 @@
+#include "agent/ranks/rank_env.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "common/contract.h"
+
+namespace dsj::agent {
+
+std::vector<std::string> rank_environment(const std::vector<std::string>& inherited,
+                                          const RankPlace& place) {
+  using namespace dsj::contract;
+  std::map<std::string, std::string> names;
+  for (const auto& entry : inherited) {
+    const size_t equals = entry.find('=');
+    if (equals == 0 || equals == std::string::npos) continue;
+    names[entry.substr(0, equals)] = entry.substr(equals + 1);
+  }
+  names.erase(kEnvStoreFd);
+  names[kEnvRank] = std::to_string(place.rank);
+  names[kEnvLocalRank] = std::to_string(place.local_rank);
+  names[kEnvWorldSize] = std::to_string(place.world_size);
+  names[kEnvLocalWorldSize] = std::to_string(place.local_world_size);
+  names[kEnvGroupRank] = std::to_string(place.group_rank);
+  names[kEnvMasterAddr] = place.master_addr;
+  names[kEnvMasterPort] = std::to_string(place.master_port);
+  names[kEnvJobFile] = place.job_file;
+  names.erase(kEnvDsConfig);
+  if (!place.ds_config.empty()) names[kEnvDsConfig] = place.ds_config;
+  names[kEnvEventFd] = std::to_string(place.event_fd);
+  if (place.rank == 0 && place.store_fd >= 0) names[kEnvStoreFd] = std::to_string(place.store_fd);
+  names.try_emplace("OMP_NUM_THREADS", std::to_string(place.threads));
+
+  std::vector<std::string> environment;
+  for (const auto& [name, value] : names) environment.push_back(name + "=" + value);
+  return environment;
+}
+
+int usable_cores(int affinity_cores, const std::string& cpu_max) {
+  int cores = std::max(1, affinity_cores);
+  std::istringstream in(cpu_max);
+  double quota = 0, period = 0;
+  if (in >> quota >> period && quota > 0 && period > 0) {
+    cores = std::min(cores, std::max(1, static_cast<int>(quota / period)));
+  }
+  return cores;
+}
+
+int threads_per_rank(int cores, int ranks_on_host) {
+  return std::max(1, cores / std::max(1, ranks_on_host));
+}
+
+}  // namespace dsj::agent

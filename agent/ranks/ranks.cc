@@ -1,0 +1,126 @@
+#include "agent/ranks/ranks.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+
+namespace dsj::agent {
+namespace {
+
+Error os_error(const std::string& what, const std::string& where) {
+  return {ErrorKind::Environment, what + ": " + std::strerror(errno), where};
+}
+
+std::string header_line(const RankStart& start) {
+  char when[32] = "";
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return std::string("==== ") + when + " attempt " + std::to_string(start.attempt) + ", rank " +
+         std::to_string(start.place.rank) + " of " + std::to_string(start.place.world_size) +
+         " ====\n";
+}
+
+Status append_line(const std::string& path, const std::string& line) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) return std::unexpected(os_error("cannot open the log", path));
+  const bool wrote = write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+  const Error problem = os_error("cannot write to the log", path);
+  close(fd);
+  if (!wrote) return std::unexpected(problem);
+  return {};
+}
+
+}  // namespace
+
+Result<RankProcess> PosixRanks::start(const RankStart& start) {
+  RankProcess rank{.log_file = start.log_file};
+  DSJ_TRY_STATUS(append_line(start.log_file, header_line(start)));
+  rank.log_from = size_of(start.log_file);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return std::unexpected(os_error("cannot make the event pipe", start.command[0]));
+  }
+  // Our end only: a rank whose agent is slow must wait, not lose events.
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  RankPlace place = start.place;
+  place.event_fd = ends[1];
+  SpawnSpec spec{.command = start.command,
+                 .environment = rank_environment(inherited_environment(), place),
+                 .log_file = start.log_file,
+                 .keep_fds = {ends[1]}};
+  if (place.rank == 0 && place.store_fd >= 0) spec.keep_fds.push_back(place.store_fd);
+  const auto pid = spawn(spec);
+  close(ends[1]);
+  if (!pid) {
+    close(ends[0]);
+    return std::unexpected(pid.error());
+  }
+  rank.pid = *pid;
+  rank.event_fd = ends[0];
+  return rank;
+}
+
+void PosixRanks::signal(const RankProcess& rank, int signal) {
+  signal_group(rank.pid, signal);
+}
+
+std::string PosixRanks::read_events(const RankProcess& rank) {
+  std::string bytes;
+  char buffer[64 * 1024];
+  // A bounded share per call: a rank that floods its pipe must not keep the agent from the others.
+  while (bytes.size() < (1 << 20)) {
+    const ssize_t got = read(rank.event_fd, buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    bytes.append(buffer, static_cast<size_t>(got));
+  }
+  return bytes;
+}
+
+std::optional<ChildExit> PosixRanks::poll_exit(const RankProcess& rank) {
+  return reap(rank.pid);
+}
+
+void PosixRanks::forget(const RankProcess& rank) {
+  close(rank.event_fd);
+}
+
+std::string PosixRanks::last_words(const RankProcess& rank, size_t bytes_max) {
+  return tail_of(rank.log_file, rank.log_from, bytes_max);
+}
+
+Result<StoreSocket> PosixRanks::open_store(const std::string& address) {
+  StoreSocket store;
+  store.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (store.fd < 0) return std::unexpected(os_error("cannot make the store's socket", address));
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  socklen_t size = sizeof name;
+  if (inet_pton(AF_INET, address.c_str(), &name.sin_addr) != 1) {
+    close(store.fd);
+    return bad_input("not an IPv4 address", address);
+  }
+  if (bind(store.fd, reinterpret_cast<sockaddr*>(&name), size) != 0 ||
+      listen(store.fd, 1024) != 0 ||
+      getsockname(store.fd, reinterpret_cast<sockaddr*>(&name), &size) != 0) {
+    const Error problem = os_error("cannot listen for the ranks' store", address);
+    close(store.fd);
+    return std::unexpected(problem);
+  }
+  store.port = ntohs(name.sin_port);
+  return store;
+}
+
+void PosixRanks::close_store(const StoreSocket& store) {
+  if (store.fd >= 0) close(store.fd);
+}
+
+}  // namespace dsj::agent

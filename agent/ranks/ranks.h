@@ -1,0 +1,66 @@
+// The port to rank processes: start one, signal it, read its events, learn of its end. PosixRanks
+// runs real ones; tests/agent/ranks/fake_ranks.h is the fake.
+// Tested by: tests/run/run_test.cc
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/ranks/rank_env.h"
+#include "agent/ranks/spawn.h"
+#include "common/result.h"
+
+namespace dsj::agent {
+
+struct RankStart {
+  std::vector<std::string> command;
+  RankPlace place;       ///< start() chooses event_fd
+  int64_t attempt = 0;   ///< for the header line in the log
+  std::string log_file;  ///< stdout and stderr, appended
+};
+
+struct RankProcess {
+  pid_t pid = -1;
+  int event_fd = -1;  ///< non-blocking; -1 in fakes
+  std::string log_file;
+  int64_t log_from = 0;  ///< byte where this attempt begins
+};
+
+/// A listening socket for the ranks' store.
+struct StoreSocket {
+  int fd = -1;
+  int port = 0;
+};
+
+class Ranks {
+ public:
+  virtual ~Ranks() = default;
+  virtual Result<RankProcess> start(const RankStart& start) = 0;
+  virtual void signal(const RankProcess& rank, int signal) = 0;
+  /// What came through the event pipe since the last call.
+  virtual std::string read_events(const RankProcess& rank) = 0;
+  /// Its end, reported once. The event pipe stays readable until forget().
+  virtual std::optional<ChildExit> poll_exit(const RankProcess& rank) = 0;
+  virtual void forget(const RankProcess& rank) = 0;
+  virtual std::string last_words(const RankProcess& rank, size_t bytes_max) = 0;
+  virtual Result<StoreSocket> open_store(const std::string& address) = 0;
+  virtual void close_store(const StoreSocket& store) = 0;
+};
+
+class PosixRanks final : public Ranks {
+ public:
+  Result<RankProcess> start(const RankStart& start) override;
+  void signal(const RankProcess& rank, int signal) override;
+  std::string read_events(const RankProcess& rank) override;
+  std::optional<ChildExit> poll_exit(const RankProcess& rank) override;
+  void forget(const RankProcess& rank) override;
+  std::string last_words(const RankProcess& rank, size_t bytes_max) override;
+  Result<StoreSocket> open_store(const std::string& address) override;
+  void close_store(const StoreSocket& store) override;
+};
+
+}  // namespace dsj::agent

@@ -1,0 +1,70 @@
+#include "agent/status/job_watch.h"
+
+#include "agent/status/status_publisher.h"
+#include "common/report/told.h"
+
+namespace dsj::agent {
+
+JobView job_view(const nlohmann::json& job) {
+  const auto& metadata = json_child(job, "metadata");
+  const auto& status = json_child(job, "status");
+  const auto& restarts = json_child(status, "restarts");
+  const auto attempt =
+      report::told<&report::Attempt::attempt>(json_child(status, report::kTraining));
+  return {.uid = json_text(metadata, "uid"),
+          .suspend = json_flag(json_child(job, "spec"), "suspend"),
+          .deleted = metadata.contains("deletionTimestamp"),
+          .revision = json_text(status, "revision"),
+          .attempt = attempt.value_or(0),
+          .restarts = {.used = static_cast<int>(json_whole(restarts, "counted").value_or(0)),
+                       .total = static_cast<int>(json_whole(restarts, "total").value_or(0)),
+                       .saved_step = json_whole(restarts, "savedStep").value_or(-1)}};
+}
+
+std::string stop_reason(const JobView& view, const std::string& own_revision) {
+  if (view.deleted) return "the job is being deleted";
+  if (view.suspend) return "the job is suspended";
+  if (!view.revision.empty() && !own_revision.empty() && view.revision != own_revision) {
+    return "the job has a new revision, " + view.revision + " in place of " + own_revision;
+  }
+  return "";
+}
+
+JobWatch::JobWatch(kube::Client& client, kube::Clock& clock, const std::string& ns,
+                   const std::string& name)
+    : reflector_(client, clock, job_resource(),
+                 {.ns = ns, .select = {.field_selector = "metadata.name=" + name}}, *this),
+      thread_([this] { reflector_.run(cancel_); }) {}
+
+JobWatch::~JobWatch() {
+  cancel_.cancel();
+  thread_.join();
+}
+
+std::optional<JobView> JobWatch::view() const {
+  const std::lock_guard lock(mutex_);
+  return view_;
+}
+
+void JobWatch::listed(const kube::Json& object) {
+  in_list_ = true;
+  upserted(object);
+}
+
+/// A list without the job: it was deleted while no watch was open.
+void JobWatch::list_done() {
+  const std::lock_guard lock(mutex_);
+  if (!in_list_ && view_) view_->deleted = true;
+}
+
+void JobWatch::upserted(const kube::Json& object) {
+  const std::lock_guard lock(mutex_);
+  view_ = job_view(object);
+}
+
+void JobWatch::deleted(const kube::Json&) {
+  const std::lock_guard lock(mutex_);
+  if (view_) view_->deleted = true;
+}
+
+}  // namespace dsj::agent

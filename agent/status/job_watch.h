@@ -1,0 +1,55 @@
+// Agent 0 watches its own job. A suspension or an accepted new revision stops it with a checkpoint.
+// Tested by: tests/agent/status/status_publisher_test.cc
+#pragma once
+
+#include <mutex>
+#include <thread>
+
+#include "common/restart_budget.h"
+#include "kube/reflector.h"
+
+namespace dsj::agent {
+
+/// What agent 0 reads from its DeepSpeedJob (contract.h names the fields).
+struct JobView {
+  std::string uid;
+  bool suspend = false;    ///< spec.suspend
+  bool deleted = false;    ///< is being deleted
+  std::string revision;    ///< status.revision; empty: not set by the operator yet
+  int64_t attempt = 0;     ///< status.training.attempt
+  RestartBudget restarts;  ///< status.restarts; limit is not set
+  bool operator==(const JobView& other) const {
+    return uid == other.uid && suspend == other.suspend && deleted == other.deleted &&
+           revision == other.revision && attempt == other.attempt;
+  }
+};
+JobView job_view(const nlohmann::json& job);
+
+/// Why this worker's job must stop now; empty: it need not.
+std::string stop_reason(const JobView& view, const std::string& own_revision);
+
+class JobWatch final : private kube::Sink {
+ public:
+  JobWatch(kube::Client& client, kube::Clock& clock, const std::string& ns,
+           const std::string& name);
+  ~JobWatch() override;
+  /// The newest view; nullopt before the server's first answer.
+  std::optional<JobView> view() const;
+
+ private:
+  void list_begin() override { in_list_ = false; }
+  void listed(const kube::Json& object) override;
+  void list_done() override;
+  void list_aborted() override {}
+  void upserted(const kube::Json& object) override;
+  void deleted(const kube::Json& object) override;
+
+  mutable std::mutex mutex_;
+  std::optional<JobView> view_;
+  bool in_list_ = false;  ///< watching thread only: the current list has the job
+  kube::Reflector reflector_;
+  kube::Cancel cancel_;
+  std::thread thread_;
+};
+
+}  // namespace dsj::agent

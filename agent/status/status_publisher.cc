@@ -1,0 +1,155 @@
+#include "agent/status/status_publisher.h"
+
+#include <ctime>
+
+#include "common/contract.h"
+#include "common/json.h"
+#include "common/log.h"
+
+namespace dsj::agent {
+namespace {
+
+using kube::ApiError;
+using nlohmann::json;
+
+}  // namespace
+
+kube::Resource job_resource() {
+  return {contract::kGroup, contract::kVersion, contract::kPlural, contract::kKind, true};
+}
+
+std::string rfc3339(std::chrono::system_clock::time_point time) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+StatusPublisher::StatusPublisher(kube::Client& client, kube::Clock& clock, JobName job,
+                                 int world_size, StatusPace pace)
+    : client_(client),
+      clock_(clock),
+      job_(std::move(job)),
+      book_(world_size, pace),
+      thread_([this] { run(); }) {}
+
+StatusPublisher::~StatusPublisher() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  cancel_.cancel();
+  wake_.notify_all();
+  thread_.join();
+}
+
+void StatusPublisher::report(const report::Report& told) {
+  {
+    const std::lock_guard lock(mutex_);
+    book_.take(told, rfc3339(clock_.wall()));
+  }
+  wake_.notify_all();
+}
+
+void StatusPublisher::stopping() {
+  const std::lock_guard lock(mutex_);
+  book_.stopping();
+}
+
+bool StatusPublisher::settled() const {
+  const std::lock_guard lock(mutex_);
+  return state_ != State::Writing || book_.settled();
+}
+
+Time StatusPublisher::refused_for() const {
+  const std::lock_guard lock(mutex_);
+  return refused_since_ < Time(0) ? Time(0) : clock_.monotonic() - refused_since_;
+}
+
+StatusPublisher::Counts StatusPublisher::counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+void StatusPublisher::run() {
+  std::unique_lock lock(mutex_);
+  while (!stop_ && state_ == State::Writing) {
+    const auto due = book_.due(0.5);
+    const Time now = clock_.monotonic();
+    if (!due || *due > now) {
+      // At most 100 ms, because a test may move the clock.
+      wake_.wait_for(lock, due ? std::min(*due - now, Time(100)) : Time(100));
+      continue;
+    }
+    book_.began(now);
+    lock.unlock();
+    Time wait{0};
+    int64_t version = 0;
+    const Outcome outcome = write(&version, &wait);
+    lock.lock();
+    settle(outcome, version, wait);
+  }
+}
+
+StatusPublisher::Outcome StatusPublisher::write(int64_t* version, Time* wait) {
+  const auto failed = [&](const ApiError& error) {
+    if (error.kind == ApiError::Kind::NotFound) return Outcome::Gone;
+    if (error.kind == ApiError::Kind::Conflict && conflicts_in_a_row_ < 5) {
+      return Outcome::Conflict;
+    }
+    if (error.retry_after) *wait = *error.retry_after;
+    if (!error.cancelled() && error.to_string() != last_problem_) {
+      last_problem_ = error.to_string();
+      log::warn("the status is not written, it is tried again: " + last_problem_);
+    }
+    return error.passing() ? Outcome::Again : Outcome::Refused;
+  };
+  const auto current = client_.get(job_resource(), job_.ns, job_.name, cancel_);
+  if (!current) return failed(current.error());
+  if (json_text(json_child(*current, "metadata"), "uid") != job_.uid) return Outcome::Gone;
+  std::optional<json> body;
+  {
+    const std::lock_guard lock(mutex_);
+    if (book_.first()) book_.inherit(*current);
+    body = status_body(book_.document(), *current, book_.first());
+    *version = book_.version();
+  }
+  if (!body) return Outcome::Superseded;
+  const auto applied =
+      client_.apply(job_resource(), job_.ns, *body,
+                    {.manager = contract::kAgentManager, .subresource = "status"}, cancel_);
+  if (!applied) return failed(applied.error());
+  last_problem_.clear();
+  return Outcome::Stored;
+}
+
+void StatusPublisher::settle(Outcome outcome, int64_t version, Time wait) {
+  const Time now = clock_.monotonic();
+  if (outcome != Outcome::Refused) refused_since_ = Time(-1);
+  if (outcome == Outcome::Stored || outcome == Outcome::Conflict) failures_in_a_row_ = 0;
+  conflicts_in_a_row_ = outcome == Outcome::Conflict ? conflicts_in_a_row_ + 1 : 0;
+  switch (outcome) {
+    case Outcome::Stored:
+      ++counts_.stored;
+      return book_.stored(version);
+    case Outcome::Conflict:  // the operator wrote in between: read again
+      ++counts_.conflicts;
+      return book_.failed(now, Time(0));
+    case Outcome::Superseded:
+      state_ = State::Superseded;
+      return;
+    case Outcome::Gone:
+      state_ = State::JobGone;
+      return;
+    case Outcome::Refused:
+      if (refused_since_ < Time(0)) refused_since_ = now;
+      [[fallthrough]];
+    case Outcome::Again:
+      ++counts_.failures;
+      book_.failed(now, kube::backoff(++failures_in_a_row_ + 2, clock_.random(), wait));
+  }
+}
+
+}  // namespace dsj::agent

@@ -1,0 +1,23 @@
+// How a worker of a pod ended, as its termination message (common/report/termination_message.h).
+// Pure.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "agent/gang/session.h"
+#include "agent/gang/worker.h"
+#include "common/report/reports.h"
+#include "common/report/termination_message.h"
+
+namespace dsj::agent {
+
+/// `outcome` and `last_failure` come from worker 0, which knows the whole job; other workers tell
+/// of themselves. `ranks`: the rank numbers of this worker.
+report::TerminationMessage termination_of(const Worker& worker, const std::vector<int>& ranks,
+                                          const Outcome* outcome,
+                                          const std::optional<report::Failure>& last_failure);
+/// For an agent that did not come so far.
+report::TerminationMessage termination_of(const Error& error);
+
+}  // namespace dsj::agent

@@ -1,0 +1,81 @@
+#include "agent/gang/messages.h"
+
+#include <gtest/gtest.h>
+
+namespace dsj::agent {
+namespace {
+
+WorkerReport full_report() {
+  return {.worker = 3,
+          .incarnation = 2,
+          .sequence = 99,
+          .slots = 2,
+          .attempt = 7,
+          .fence = 6,
+          .stop_requested = true,
+          .leaving = true,
+          .ranks = {{.running = true, .step = 12},
+                    {.running = false,
+                     .exit_code = 1,
+                     .signal = 0,
+                     .stopped = false,
+                     .asked = true,
+                     .own_codes = true,
+                     .exit_order = 1,
+                     .step = 11,
+                     .reason = "HostOutOfMemory",
+                     .message = "no memory",
+                     .last_words = "one\ntwo"}}};
+}
+
+TEST(Messages, RoundTrip) {
+  const auto report = worker_report_from_json(to_text(full_report()));
+  ASSERT_TRUE(report) << report.error().to_string();
+  EXPECT_EQ(*report, full_report());
+
+  const Directive directive{.order = Order::Preempt,
+                            .attempt = 4,
+                            .world_size = 8,
+                            .first_rank = 2,
+                            .master_addr = "10.0.0.1",
+                            .master_port = 29500,
+                            .exit_code = 87,
+                            .next_beat = Time(250)};
+  const auto read = directive_from_json(to_text(directive));
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(*read, directive);
+}
+
+TEST(Messages, BytesThatAreNotUtf8AreReplaced) {
+  WorkerReport report = full_report();
+  report.ranks[1].last_words = "bad \xff\xfe bytes";
+  const auto read = worker_report_from_json(to_text(report));
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(read->ranks[1].last_words, "bad \xef\xbf\xbd\xef\xbf\xbd bytes");
+}
+
+TEST(Messages, WrongShapesAreRefusedWithTheKey) {
+  const std::string good = to_text(full_report());
+  auto broken = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    text.replace(at, from.size(), to);
+    const auto read = worker_report_from_json(text);
+    EXPECT_FALSE(read) << text;
+    return read ? std::string() : read.error().message;
+  };
+  EXPECT_NE(broken("\"slots\":2", "\"slots\":1").find("more ranks than slots"), std::string::npos);
+  EXPECT_NE(broken("\"slots\":2", "\"slots\":-2").find("\"slots\""), std::string::npos);
+  EXPECT_NE(broken("\"worker\":3", "\"worker\":\"3\"").find("\"worker\""), std::string::npos);
+  EXPECT_NE(broken("\"fence\":6,", "").find("\"fence\""), std::string::npos);
+  EXPECT_NE(broken("\"running\":true", "\"running\":1").find("\"running\""), std::string::npos);
+  EXPECT_NE(broken("no memory", std::string(5000, 'x')).find("\"message\""), std::string::npos);
+  EXPECT_FALSE(worker_report_from_json(""));
+  EXPECT_FALSE(worker_report_from_json("[1,2]"));
+  EXPECT_FALSE(worker_report_from_json(good.substr(0, good.size() / 2)));
+  EXPECT_FALSE(directive_from_json("{\"order\":\"dance\"}"));
+}
+
+}  // namespace
+}  // namespace dsj::agent

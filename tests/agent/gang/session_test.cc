@@ -1,0 +1,521 @@
+// Worker 0's decisions, one story a test. `Gang` plays the workers by hand.
+#include "agent/gang/session.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "common/contract.h"
+
+namespace dsj::agent {
+namespace {
+
+using namespace dsj::contract;
+using std::chrono::seconds;
+
+struct Gang {
+  explicit Gang(SessionConfig config, int slots = 2) : session(config, Time(0)) {
+    for (int w = 0; w < config.workers; ++w) {
+      reports.push_back({.worker = w, .slots = slots});
+    }
+  }
+  Commands at(const Event& event) {
+    auto out = step(session, event, now);
+    commands.insert(commands.end(), out.begin(), out.end());
+    return out;
+  }
+  void beat(int worker) {
+    ++reports[worker].sequence;
+    at(Beat{reports[worker]});
+  }
+  void all_beat() {
+    for (size_t w = 0; w < reports.size(); ++w) beat(static_cast<int>(w));
+  }
+  /// Everybody joins, the attempt is published, everybody starts its ranks.
+  void start() {
+    all_beat();
+    at(Published{session.publishing, "127.0.0.1", 4000});
+    for (auto& report : reports) {
+      report.attempt = session.attempt;
+      report.ranks.assign(report.slots, RankState{});
+    }
+    all_beat();
+  }
+  void exit(int worker, int local, int code, int signal = 0, bool stopped = false) {
+    auto& ranks = reports[worker].ranks;
+    int order = 1;
+    for (const auto& rank : ranks) order += !rank.running;
+    ranks[local] = {.running = false,
+                    .exit_code = code,
+                    .signal = signal,
+                    .stopped = stopped,
+                    .exit_order = order,
+                    .step = ranks[local].step};
+    beat(worker);
+  }
+  /// The workers obey Order::Idle: what runs is killed, the fence goes up.
+  void obey_idle() {
+    for (auto& report : reports) {
+      ASSERT_EQ(directive_for(session, report.worker, report.incarnation).order, Order::Idle);
+      for (int local = 0; local < static_cast<int>(report.ranks.size()); ++local) {
+        if (report.ranks[local].running) exit(report.worker, local, 0, SIGKILL, true);
+      }
+      report.fence = session.attempt;
+    }
+    all_beat();
+  }
+  template <typename T>
+  const T* last() const {
+    for (auto it = commands.rbegin(); it != commands.rend(); ++it) {
+      if (const T* found = std::get_if<T>(&*it)) return found;
+    }
+    return nullptr;
+  }
+  Order order(int worker = 0) const { return directive_for(session, worker, 1).order; }
+
+  Session session;
+  std::vector<WorkerReport> reports;
+  Commands commands;
+  Time now{0};
+};
+
+TEST(Session, WaitsForTheWholeGangThenPublishesOneAboveTheLastAttempt) {
+  Gang gang({.workers = 2, .last_attempt = 4});
+  gang.beat(1);
+  EXPECT_EQ(gang.session.phase, Phase::Gathering);
+  EXPECT_EQ(gang.order(1), Order::Idle);
+  gang.beat(0);
+  EXPECT_EQ(gang.session.phase, Phase::Gathering) << "nobody promised yet that attempt 4 is over";
+  for (auto& report : gang.reports) report.fence = 4;
+  gang.all_beat();
+  ASSERT_NE(gang.last<PublishAttempt>(), nullptr);
+  EXPECT_EQ(gang.last<PublishAttempt>()->attempt, 5);
+  EXPECT_EQ(gang.last<PublishAttempt>()->world_size, 4);
+  EXPECT_EQ(gang.order(), Order::Idle) << "no rank before the attempt is published";
+
+  gang.at(Published{5, "127.0.0.1", 4000});
+  const auto directive = directive_for(gang.session, 1, 1);
+  EXPECT_EQ(directive.order, Order::Run);
+  EXPECT_EQ(directive.attempt, 5);
+  EXPECT_EQ(directive.world_size, 4);
+  EXPECT_EQ(directive.first_rank, 2);
+  EXPECT_EQ(directive.master_addr, "127.0.0.1");
+  EXPECT_EQ(directive.master_port, 4000);
+}
+
+TEST(Session, AttemptFileThatCannotBeWrittenEndsTheJob) {
+  Gang gang({});
+  gang.beat(0);
+  gang.at(PublishFailed{{ErrorKind::Environment, "no space left", "OUT/checkpoints/attempt"}});
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.exit_code, kExitEnvironment);
+  EXPECT_NE(gang.last<JobEnded>()->outcome.message.find("no space left"), std::string::npos);
+  EXPECT_EQ(gang.order(), Order::Finish);
+}
+
+TEST(Session, DoneNeedsExitZeroOfEveryRank) {
+  Gang gang({.workers = 2});
+  gang.start();
+  gang.exit(0, 0, kExitDone);
+  gang.exit(0, 1, kExitDone);
+  gang.exit(1, 0, kExitDone);
+  EXPECT_EQ(gang.session.phase, Phase::Running);
+  gang.exit(1, 1, kExitDone);
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.exit_code, kExitDone);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.reason, "Completed");
+}
+
+TEST(Session, KilledRankIsBlamedNotItsPeersAndTheNextAttemptFollowsThePause) {
+  Gang gang({.workers = 2});
+  gang.start();
+  gang.exit(0, 1, kExitPeerLost);  // the victim's report comes first
+  EXPECT_EQ(gang.session.phase, Phase::Ending);
+  gang.now += Time(200);
+  gang.exit(1, 0, 0, SIGKILL);
+  EXPECT_EQ(gang.order(), Order::Run) << "others may still tell why they fail";
+  gang.now += Time(900);
+  gang.at(Tick{});
+  gang.obey_idle();
+  const auto* failed = gang.last<AttemptFailed>();
+  ASSERT_NE(failed, nullptr);
+  EXPECT_EQ(failed->failure.rank, 2);
+  EXPECT_EQ(failed->failure.worker, 1);
+  EXPECT_EQ(failed->failure.signal, SIGKILL);
+  EXPECT_EQ(failed->failure.reason, "Killed");
+  EXPECT_TRUE(failed->restart);
+  EXPECT_EQ(failed->budget.used, 1);
+  gang.all_beat();
+  EXPECT_EQ(gang.session.phase, Phase::Gathering);
+  gang.now += failed->pause;
+  gang.all_beat();
+  EXPECT_EQ(gang.last<PublishAttempt>()->attempt, 2);
+}
+
+TEST(Session, NoNewAttemptWhileARankOfTheOldOneLives) {
+  Gang gang({.workers = 2});
+  gang.start();
+  gang.exit(0, 0, kExitFailed);
+  for (int i = 0; i < 100; ++i) {
+    gang.now += Time(400);
+    if (i == 50) gang.exit(0, 1, 0, SIGKILL, true);
+    gang.reports[0].fence = 1;
+    gang.all_beat();  // worker 1 does not obey
+    ASSERT_EQ(gang.session.phase, Phase::Ending);
+  }
+  gang.obey_idle();
+  EXPECT_EQ(gang.session.phase, Phase::Gathering);
+}
+
+TEST(Session, FatalExitEndsTheJobWithItsCode) {
+  for (int code : {kExitBadInput, kExitEnvironment}) {
+    Gang gang({});
+    gang.start();
+    gang.reports[0].ranks[0].reason = "";
+    gang.exit(0, 0, kExitPeerLost);
+    gang.exit(0, 1, code);
+    gang.obey_idle();
+    ASSERT_NE(gang.last<JobEnded>(), nullptr);
+    EXPECT_EQ(gang.last<JobEnded>()->outcome.exit_code, code);
+    EXPECT_EQ(gang.last<AttemptFailed>()->failure.rank, 1);
+    EXPECT_FALSE(gang.last<AttemptFailed>()->restart);
+  }
+}
+
+TEST(Session, BudgetEndsTheJobAndANewerCheckpointGivesItBack) {
+  Gang gang({.budget = {.limit = 1}});
+  auto fail_once = [&] {
+    gang.start();
+    gang.exit(0, 0, kExitFailed);
+    gang.exit(0, 1, kExitPeerLost);
+    gang.obey_idle();
+    gang.now += seconds(1);
+  };
+  fail_once();
+  EXPECT_TRUE(gang.last<AttemptFailed>()->restart);
+  gang.at(CheckpointSaved{10});
+  fail_once();
+  EXPECT_TRUE(gang.last<AttemptFailed>()->restart);
+  fail_once();
+  EXPECT_FALSE(gang.last<AttemptFailed>()->restart);
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.exit_code, kExitFailed);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.reason, "BackoffLimitExceeded");
+}
+
+TEST(Session, SilentWorkerEndsTheAttemptAndIsNamed) {
+  Gang gang({.workers = 2});
+  gang.start();
+  for (int i = 0; i < 14; ++i) {
+    gang.now += Time(500);
+    gang.beat(0);
+  }
+  EXPECT_EQ(gang.session.phase, Phase::Ending);
+  gang.exit(0, 0, 0, SIGKILL, true);
+  gang.exit(0, 1, 0, SIGKILL, true);
+  gang.reports[0].fence = 1;
+  gang.beat(0);
+  ASSERT_NE(gang.last<AttemptFailed>(), nullptr);
+  EXPECT_EQ(gang.last<AttemptFailed>()->failure.reason, "WorkerLost");
+  EXPECT_EQ(gang.last<AttemptFailed>()->failure.worker, 1);
+}
+
+TEST(Session, OwnSleepIsNobodysSilence) {
+  Gang gang({.workers = 2, .stall = seconds(100)});
+  gang.start();
+  gang.now += seconds(200);  // this agent was stopped for a while
+  gang.at(Tick{});
+  EXPECT_EQ(gang.session.phase, Phase::Running);
+  gang.beat(1);
+  EXPECT_EQ(gang.session.phase, Phase::Running);
+  for (int i = 0; i < 14; ++i) {
+    gang.now += Time(500);
+    gang.beat(0);
+  }
+  EXPECT_EQ(gang.session.phase, Phase::Ending) << "now worker 1 is silent";
+}
+
+TEST(Session, ReplacedWorkerEndsTheAttemptAndItsGhostIsWaitedFor) {
+  Gang gang({.workers = 2});
+  gang.start();
+  gang.now += Time(100);
+  gang.reports[1] = {.worker = 1, .incarnation = 2, .slots = 2};
+  gang.beat(1);
+  EXPECT_EQ(gang.session.phase, Phase::Ending);
+  EXPECT_EQ(directive_for(gang.session, 1, 1).order, Order::Finish) << "the old life shall end";
+  gang.obey_idle();
+  EXPECT_EQ(gang.session.phase, Phase::Ending) << "its ranks may live until their lease ends";
+  gang.now += Time(3000);
+  gang.all_beat();
+  EXPECT_EQ(gang.session.phase, Phase::Ending);
+  gang.now += Time(3000);
+  gang.all_beat();
+  EXPECT_EQ(gang.session.phase, Phase::Gathering);
+  EXPECT_EQ(gang.last<AttemptFailed>()->failure.worker, 1);
+}
+
+TEST(Session, StopSavesAndEndsPreempted) {
+  Gang gang({.workers = 2});
+  gang.start();
+  for (auto& rank : gang.reports[0].ranks) rank.step = 3;
+  gang.beat(0);
+  gang.reports[1].stop_requested = true;
+  gang.beat(1);
+  EXPECT_EQ(gang.order(0), Order::Preempt);
+  EXPECT_EQ(gang.order(1), Order::Preempt);
+  for (int worker : {0, 1}) {
+    gang.exit(worker, 0, kExitPreempted);
+    gang.exit(worker, 1, kExitPreempted);
+  }
+  gang.obey_idle();
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.exit_code, kExitPreempted);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.reason, "Preempted");
+  EXPECT_EQ(gang.last<AttemptFailed>(), nullptr);
+}
+
+TEST(Session, AStoppedGangSendsNoSuccessorAway) {
+  Gang gang({.workers = 2});
+  gang.start();
+  gang.reports[1].stop_requested = true;
+  gang.beat(1);
+  for (int worker : {0, 1}) {
+    gang.exit(worker, 0, kExitPreempted);
+    gang.exit(worker, 1, kExitPreempted);
+  }
+  gang.obey_idle();
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_TRUE(gang.last<JobEnded>()->clear);
+  EXPECT_EQ(gang.order(1), Order::Finish);
+  gang.reports[1] = {.worker = 1, .incarnation = 2, .slots = 2};
+  gang.beat(1);
+  EXPECT_EQ(directive_for(gang.session, 1, 2).order, Order::Idle)
+      << "it waits for the next worker 0";
+  EXPECT_EQ(directive_for(gang.session, 1, 1).order, Order::Finish);
+}
+
+TEST(Session, AnEndThatIsForGoodIsToldToEverybody) {
+  Gang gang({.workers = 2});
+  gang.start();
+  for (int worker : {0, 1}) {
+    gang.exit(worker, 0, kExitDone);
+    gang.exit(worker, 1, kExitDone);
+  }
+  ASSERT_EQ(gang.last<JobEnded>()->outcome.exit_code, kExitDone);
+  gang.reports[1] = {.worker = 1, .incarnation = 2, .slots = 2};
+  gang.beat(1);
+  EXPECT_EQ(directive_for(gang.session, 1, 2).order, Order::Finish);
+}
+
+TEST(Session, StopBeforeTheFirstStepIsCleanWhoeverWasHit) {
+  Gang gang({.workers = 2});
+  gang.start();
+  gang.reports[1].stop_requested = true;
+  gang.exit(0, 0, kExitPreempted);
+  gang.exit(0, 1, kExitPeerLost);  // it had joined, and lost its peers
+  gang.exit(1, 0, 0, SIGTERM);     // it had no handler yet
+  gang.exit(1, 1, kExitPreempted);
+  gang.obey_idle();
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.exit_code, kExitPreempted);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.reason, "StoppedWithoutCheckpoint");
+  EXPECT_NE(gang.last<JobEnded>()->outcome.message.find("before the attempt's first step"),
+            std::string::npos);
+  EXPECT_EQ(gang.last<AttemptFailed>(), nullptr) << "nobody failed";
+}
+
+TEST(Session, StopThatIsNotObeyedIsKilledAfterTheGrace) {
+  Gang gang({.grace = seconds(20)});
+  gang.start();
+  gang.reports[0].stop_requested = true;
+  gang.beat(0);
+  for (int i = 0; i < 40; ++i) {
+    gang.now += Time(500);
+    gang.beat(0);
+    ASSERT_EQ(gang.order(), Order::Preempt);
+  }
+  gang.now += Time(500);
+  gang.beat(0);
+  gang.obey_idle();
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.reason, "StoppedWithoutCheckpoint");
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.exit_code, kExitPreempted);
+}
+
+TEST(Session, StopBeforeTheAttemptStartsNothing) {
+  Gang gang({});
+  gang.beat(0);
+  gang.reports[0].stop_requested = true;
+  gang.beat(0);
+  EXPECT_EQ(gang.last<JobEnded>(), nullptr) << "publishing is under way";
+  gang.at(Published{1, "127.0.0.1", 4000});
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_EQ(gang.last<AttemptStarted>(), nullptr);
+}
+
+TEST(Session, FailureWhileStoppingIsNotRestarted) {
+  Gang gang({});
+  gang.start();
+  gang.reports[0].stop_requested = true;
+  gang.exit(0, 0, kExitFailed);
+  gang.exit(0, 1, kExitPeerLost);
+  gang.obey_idle();
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.reason, "StoppedWithoutCheckpoint");
+  ASSERT_NE(gang.last<AttemptFailed>(), nullptr);
+  EXPECT_EQ(gang.last<AttemptFailed>()->failure.rank, 0);
+}
+
+TEST(Session, PreemptedByStrangersIsRestarted) {
+  Gang gang({});
+  gang.start();
+  gang.exit(0, 0, kExitPreempted);
+  EXPECT_EQ(gang.session.phase, Phase::Running) << "the others are saving";
+  gang.exit(0, 1, kExitPreempted);
+  gang.obey_idle();
+  ASSERT_NE(gang.last<AttemptFailed>(), nullptr);
+  EXPECT_EQ(gang.last<AttemptFailed>()->failure.reason, "Preempted");
+  EXPECT_TRUE(gang.last<AttemptFailed>()->restart);
+}
+
+TEST(Session, HangIsEndedAndStepsKeepItAlive) {
+  Gang gang({.stall = seconds(10)});
+  gang.start();
+  for (int i = 0; i < 60; ++i) {
+    gang.now += Time(500);
+    gang.reports[0].ranks[1].step = i;
+    gang.beat(0);
+    ASSERT_EQ(gang.session.phase, Phase::Running);
+  }
+  for (int i = 0; i < 21; ++i) {
+    gang.now += Time(500);
+    gang.beat(0);
+  }
+  EXPECT_EQ(gang.session.phase, Phase::Ending);
+  gang.now += seconds(2);
+  gang.beat(0);
+  gang.obey_idle();
+  EXPECT_EQ(gang.last<AttemptFailed>()->failure.reason, "HangDetected");
+  EXPECT_EQ(gang.last<AttemptFailed>()->failure.step, 59);
+}
+
+TEST(Session, HungRankIsBlamedWhenItsPeersGaveUp) {
+  Gang gang({});
+  gang.start();
+  gang.exit(0, 0, kExitPeerLost);
+  gang.now += seconds(2);
+  gang.beat(0);
+  gang.obey_idle();
+  EXPECT_EQ(gang.last<AttemptFailed>()->failure.rank, 1);
+  EXPECT_EQ(gang.last<AttemptFailed>()->failure.reason, "HangDetected");
+}
+
+TEST(Session, OldBeatsAndUnknownWorkersChangeNothing) {
+  Gang gang({});
+  gang.start();
+  WorkerReport old = gang.reports[0];
+  old.ranks[0] = {.running = false, .exit_code = 1};
+  gang.at(Beat{old});  // the same sequence number
+  EXPECT_EQ(gang.session.phase, Phase::Running);
+  old.worker = 5;
+  old.sequence += 10;
+  gang.at(Beat{old});
+  EXPECT_EQ(gang.session.phase, Phase::Running);
+  EXPECT_EQ(directive_for(gang.session, 5, 1).order, Order::Finish);
+}
+
+TEST(Session, SuccessorOfALostWorkerZeroWaitsForTheGhosts) {
+  Gang gang({.last_attempt = 1, .quiet_until = Time(6000)});
+  gang.reports[0].fence = 1;
+  gang.beat(0);
+  EXPECT_EQ(gang.session.phase, Phase::Gathering);
+  gang.now = Time(6000);
+  gang.beat(0);
+  EXPECT_EQ(gang.session.phase, Phase::Publishing);
+}
+
+/// launcher: Command.
+struct OwnProgram : testing::Test {
+  Gang gang{{.workers = 2, .budget = {.limit = 1}}};
+  void start() {
+    gang.start();
+    for (auto& report : gang.reports) {
+      for (auto& rank : report.ranks) rank.own_codes = true;
+    }
+    gang.all_beat();
+  }
+  void exit(int worker, int local, int code, bool asked = false) {
+    auto& rank = gang.reports[worker].ranks[local];
+    int order = 1;
+    for (const auto& other : gang.reports[worker].ranks) order += !other.running;
+    rank = {.running = false,
+            .exit_code = code,
+            .asked = asked,
+            .own_codes = true,
+            .exit_order = order};
+    gang.beat(worker);
+  }
+  void stop() {
+    gang.reports[1].stop_requested = true;
+    gang.beat(1);
+    ASSERT_EQ(gang.order(), Order::Preempt);
+  }
+};
+
+TEST_F(OwnProgram, ZeroOfEveryRankIsCompleted) {
+  start();
+  for (int w : {0, 1}) {
+    for (int local : {0, 1}) {
+      EXPECT_EQ(gang.last<JobEnded>(), nullptr);
+      exit(w, local, 0);
+    }
+  }
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.reason, "Completed");
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.message, "every rank ended with exit code 0");
+}
+
+TEST_F(OwnProgram, EveryOtherCodeIsAFailureThatTheBudgetPaysFor) {
+  for (const int code : {2, 3}) {  // fatal, were it a rank of ours
+    start();
+    exit(1, 0, code);
+    gang.now += Time(1001);
+    gang.at(Tick{});
+    gang.obey_idle();
+    ASSERT_NE(gang.last<AttemptFailed>(), nullptr);
+    EXPECT_EQ(gang.last<AttemptFailed>()->failure.exit_code, code);
+    EXPECT_EQ(gang.last<AttemptFailed>()->failure.reason, "RankFailed");
+    EXPECT_EQ(gang.last<AttemptFailed>()->failure.rank, 2);
+    EXPECT_EQ(gang.last<AttemptFailed>()->restart, code == 2) << "one restart is allowed";
+    gang.now += gang.last<AttemptFailed>()->pause + Time(1);
+    for (auto& report : gang.reports) report.ranks.clear();
+  }
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.reason, "BackoffLimitExceeded");
+}
+
+TEST_F(OwnProgram, AStopIsNoCompletionWhateverItsRanksReturn) {
+  start();
+  exit(0, 0, 0);  // before anybody was asked
+  stop();
+  exit(0, 1, 0, true);
+  exit(1, 0, 1, true);
+  exit(1, 1, 143, true);
+  gang.obey_idle();
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.exit_code, kExitPreempted);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.reason, "StoppedWithoutCheckpoint");
+  EXPECT_EQ(gang.last<AttemptFailed>(), nullptr);
+}
+
+TEST_F(OwnProgram, AStopThatComesTooLateChangesNothing) {
+  start();
+  stop();
+  for (int w : {0, 1}) {
+    for (int local : {0, 1}) exit(w, local, 0);
+  }
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.reason, "Completed");
+}
+
+}  // namespace
+}  // namespace dsj::agent

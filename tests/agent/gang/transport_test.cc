@@ -1,0 +1,186 @@
+// One contract for every transport, run against the fake and against HTTP; then what only HTTP has.
+#include "agent/gang/transport.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "agent/gang/http_transport.h"
+#include "agent/gang/memory_transport.h"
+#include "common/contract.h"
+#include "tests/common/http/raw_http.h"
+#include "tests/support/soon.h"
+
+namespace dsj::agent {
+namespace {
+
+/// Waits for an answer as the agent's loop does.
+Result<Directive> ask(BeatClient& client, const WorkerReport& report) {
+  client.send(report);
+  for (;;) {
+    if (auto answer = client.receive()) return *answer;
+    pollfd entry{client.ready_fd(), POLLIN, 0};
+    if (client.ready_fd() < 0 || poll(&entry, 1, Time(kLong).count()) != 1) {
+      return fail(ErrorKind::Transient, "no answer");
+    }
+  }
+}
+
+Credentials knowing(const std::string& key) {
+  return {[key] { return key; }, {}};
+}
+
+Session two_workers() {
+  Session session({.workers = 2}, Time(0));
+  for (int w : {0, 1}) step(session, Beat{{.worker = w, .sequence = 1, .slots = 2}}, Time(0));
+  step(session, Published{1, "127.0.0.1", 4000}, Time(0));
+  return session;
+}
+
+void contract(BeatServer& server, BeatClient& client) {
+  const Session session = two_workers();
+  server.publish(Board(session));
+  const WorkerReport report{.worker = 1, .sequence = 2, .slots = 2, .ranks = {{.step = 3}}};
+  const auto answer = ask(client, report);
+  ASSERT_TRUE(answer) << answer.error().to_string();
+  EXPECT_EQ(*answer, directive_for(session, 1, 1));
+  EXPECT_EQ(answer->order, Order::Run);
+  EXPECT_EQ(answer->first_rank, 2);
+  EXPECT_EQ(server.take(), std::vector{report});
+  EXPECT_TRUE(server.take().empty());
+
+  WorkerReport stranger = report;
+  stranger.worker = 9;
+  EXPECT_EQ(ask(client, stranger)->order, Order::Finish);
+  WorkerReport successor = report;
+  successor.incarnation = 2;
+  EXPECT_EQ(ask(client, successor)->order, Order::Idle) << "its predecessor's ranks may run";
+  EXPECT_EQ(server.take().size(), 2u);
+}
+
+TEST(Transport, BoardRefusesAReplacedLife) {
+  Session session = two_workers();
+  step(session, Beat{{.worker = 1, .incarnation = 3, .sequence = 1, .slots = 2}}, Time(1));
+  const Board board(session);
+  EXPECT_EQ(board.answer(1, 2).order, Order::Finish);
+  EXPECT_EQ(board.answer(1, 3), directive_for(session, 1, 3));
+  EXPECT_EQ(board.answer(0, 1), directive_for(session, 0, 1));
+}
+
+// A deleted pod's successor may ask the old worker 0 before that one is gone. It is not part of the
+// gang that stopped: if it is sent away, a second restart follows.
+TEST(Transport, BoardLetsTheSuccessorOfAStoppedWorkerWait) {
+  Session session = two_workers();
+  const RankState saved{.running = false, .exit_code = contract::kExitPreempted, .asked = true};
+  for (int w : {0, 1}) {
+    step(session,
+         Beat{{.worker = w,
+               .sequence = 2,
+               .slots = 2,
+               .attempt = 1,
+               .fence = 1,
+               .stop_requested = w == 1,
+               .ranks = {saved, saved}}},
+         Time(1));
+  }
+  ASSERT_EQ(session.phase, Phase::Finished);
+  const Board board(session);
+  EXPECT_EQ(board.answer(1, 1).order, Order::Finish);
+  EXPECT_EQ(board.answer(1, 2).order, Order::Idle) << "before its first beat is taken";
+  step(session, Beat{{.worker = 1, .incarnation = 2, .sequence = 1, .slots = 2}}, Time(2));
+  EXPECT_EQ(Board(session).answer(1, 2).order, Order::Idle) << "and after it";
+}
+
+TEST(Transport, ContractOfTheFake) {
+  auto server = std::make_shared<MemoryServer>();
+  MemoryClient client(server);
+  contract(*server, client);
+  server->cut = true;
+  EXPECT_FALSE(ask(client, {}));
+  EXPECT_TRUE(server->take().empty());
+}
+
+struct HttpTest : testing::Test {
+  static void SetUpTestSuite() { set_http_threads(2); }
+  void SetUp() override {
+    auto opened = HttpServer::open("127.0.0.1", 0, std::make_shared<KeyGate>("secret"), 2);
+    ASSERT_TRUE(opened) << opened.error().to_string();
+    server = std::move(*opened);
+    ASSERT_TRUE(write_endpoint(file, server->endpoint()));
+  }
+  void TearDown() override { std::filesystem::remove(file); }
+
+  /// Sends raw text; returns the first line of what comes back.
+  std::string raw(const std::string& request) {
+    const std::string answer = raw_ask(server->endpoint().port, request);
+    return answer.substr(0, answer.find("\r\n"));
+  }
+  static std::string post(const std::string& headers, const std::string& body = "",
+                          const std::string& path = "/v1/beat") {
+    return "POST " + path + " HTTP/1.1\r\nHost: x\r\n" + headers + "\r\n" + body;
+  }
+
+  std::string file = testing::TempDir() + "endpoint-" + std::to_string(getpid());
+  std::unique_ptr<HttpServer> server;
+};
+
+TEST_F(HttpTest, Contract) {
+  HttpClient client([&] { return read_endpoint(file); }, knowing("secret"));
+  contract(*server, client);
+}
+
+TEST_F(HttpTest, AnotherKeyIsRefused) {
+  server->publish(Board(two_workers()));
+  HttpClient client([&] { return read_endpoint(file); }, knowing("guess"));
+  const auto answer = ask(client, {});
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().kind, ErrorKind::BadInput);
+  EXPECT_NE(answer.error().message.find("401"), std::string::npos);
+  EXPECT_TRUE(server->take().empty());
+}
+
+TEST_F(HttpTest, WhatIsNoBeatIsRefused) {
+  const std::string key = "Authorization: Bearer secret\r\n";
+  EXPECT_EQ(raw(post("Content-Length: 2\r\n", "{}")), "HTTP/1.1 401 Unauthorized");
+  EXPECT_EQ(raw(post(key + "Content-Length: 2\r\n", "{}")), "HTTP/1.1 400 Bad Request");
+  EXPECT_EQ(raw(post(key + "Content-Length: 2\r\n", "{}", "/other")), "HTTP/1.1 404 Not Found");
+  EXPECT_EQ(raw(post(key + "Transfer-Encoding: chunked\r\n", "0\r\n\r\n")),
+            "HTTP/1.1 411 Length Required");
+  EXPECT_EQ(raw(post(key + "Content-Length: 300000\r\n", std::string(300'000, 'x'))),
+            "HTTP/1.1 413 Payload Too Large");
+  EXPECT_EQ(raw("GET /v1/beat HTTP/1.1\r\nHost: x\r\n" + key + "\r\n"),
+            "HTTP/1.1 405 Method Not Allowed");
+  EXPECT_TRUE(server->take().empty());
+}
+
+TEST_F(HttpTest, ClientFindsAServerThatMoved) {
+  server->publish(Board(two_workers()));
+  HttpClient client([&] { return read_endpoint(file); }, knowing("secret"));
+  ASSERT_TRUE(ask(client, {.worker = 1}));
+  server.reset();
+  EXPECT_FALSE(ask(client, {.worker = 1}));
+  SetUp();
+  server->publish(Board(two_workers()));
+  EXPECT_TRUE(ask(client, {.worker = 1}));
+}
+
+TEST_F(HttpTest, MissingOrOddEndpointFileIsAnError) {
+  std::filesystem::remove(file);
+  HttpClient client([&] { return read_endpoint(file); }, knowing("secret"));
+  EXPECT_FALSE(ask(client, {}));
+  ASSERT_TRUE(write_endpoint(file, {"127.0.0.1", 1}));
+  EXPECT_EQ(read_endpoint(file)->port, 1);
+}
+
+TEST(SameKey, Compares) {
+  EXPECT_TRUE(same_key("abc", "abc"));
+  EXPECT_FALSE(same_key("abc", "abd"));
+  EXPECT_FALSE(same_key("abc", "ab"));
+  EXPECT_FALSE(same_key("", "ab"));
+  EXPECT_FALSE(same_key("ab", ""));
+}
+
+}  // namespace
+}  // namespace dsj::agent

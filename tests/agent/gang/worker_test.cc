@@ -1,0 +1,159 @@
+#include "agent/gang/worker.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "common/contract.h"
+
+namespace dsj::agent {
+namespace {
+
+template <typename T>
+int count(const WorkerCommands& commands) {
+  int found = 0;
+  for (const auto& command : commands) found += std::holds_alternative<T>(command);
+  return found;
+}
+int signal_in(const WorkerCommands& commands) {
+  for (const auto& command : commands) {
+    if (const auto* sent = std::get_if<SignalRanks>(&command)) return sent->signal;
+  }
+  return 0;
+}
+Heard run(int64_t attempt, Time sent = Time(0)) {
+  return {{.order = Order::Run, .attempt = attempt, .world_size = 2}, sent};
+}
+
+struct WorkerTest : testing::Test {
+  Worker worker{{.slots = 2}, Time(0)};
+};
+
+TEST_F(WorkerTest, LaunchesAnAttemptOnce) {
+  EXPECT_EQ(count<LaunchRanks>(step(worker, run(3), Time(0))), 1);
+  EXPECT_EQ(worker.report.attempt, 3);
+  EXPECT_EQ(worker.report.ranks.size(), 2u);
+  EXPECT_EQ(count<LaunchRanks>(step(worker, run(3), Time(1))), 0);
+  EXPECT_EQ(count<LaunchRanks>(step(worker, run(2), Time(2))), 0) << "an older one comes too late";
+}
+
+TEST_F(WorkerTest, AStopIsObeyedAtTheLeaseWhenNobodyAnswers) {
+  step(worker, StopSignal{}, Time(0));
+  EXPECT_EQ(count<ExitAgent>(step(worker, WorkerTick{}, worker.config.lease)), 0);
+  step(worker, WorkerTick{}, worker.config.lease + Time(1));
+  EXPECT_TRUE(worker.exited);
+  EXPECT_EQ(worker.exit_code, contract::kExitPreempted) << "nothing ran, nothing had to be saved";
+}
+
+TEST_F(WorkerTest, AStopThatNobodyAnsweredIsNoSavedStep) {
+  step(worker, run(3), Time(0));
+  step(worker, StopSignal{}, Time(10));
+  const Time late = worker.config.lease + Time(20);
+  EXPECT_EQ(signal_in(step(worker, WorkerTick{}, late)), SIGKILL);
+  for (int rank : {0, 1}) step(worker, RankExited{rank, 0, SIGKILL, ""}, late);
+  step(worker, WorkerTick{}, late + Time(10));
+  EXPECT_TRUE(worker.exited);
+  EXPECT_EQ(worker.exit_code, contract::kExitPeerLost);
+}
+
+TEST_F(WorkerTest, FencedAttemptIsNeverLaunched) {
+  const auto out = step(worker, Heard{{.order = Order::Idle, .attempt = 3}, Time(0)}, Time(0));
+  EXPECT_EQ(count<SendBeat>(out), 1);
+  EXPECT_EQ(worker.report.fence, 3);
+  EXPECT_EQ(count<LaunchRanks>(step(worker, run(3), Time(1))), 0);
+  EXPECT_EQ(count<LaunchRanks>(step(worker, run(4), Time(2))), 1);
+}
+
+TEST_F(WorkerTest, NewerAttemptWaitsUntilTheOldRanksAreGone) {
+  step(worker, run(1), Time(0));
+  auto out = step(worker, run(2), Time(1));
+  EXPECT_EQ(signal_in(out), SIGKILL);
+  EXPECT_EQ(count<LaunchRanks>(out), 0);
+  step(worker, RankExited{0, 0, SIGKILL, ""}, Time(2));
+  EXPECT_EQ(count<LaunchRanks>(step(worker, run(2), Time(3))), 0);
+  step(worker, RankExited{1, 0, SIGKILL, ""}, Time(4));
+  EXPECT_TRUE(worker.report.ranks[1].stopped);
+  EXPECT_EQ(count<LaunchRanks>(step(worker, run(2), Time(5))), 1);
+}
+
+TEST_F(WorkerTest, PreemptTermsOnceAndFencesWhatWasNotStarted) {
+  step(worker, run(1), Time(0));
+  const Heard preempt{{.order = Order::Preempt, .attempt = 1}, Time(1)};
+  EXPECT_EQ(signal_in(step(worker, preempt, Time(1))), SIGTERM);
+  EXPECT_EQ(signal_in(step(worker, preempt, Time(2))), 0);
+
+  Worker other({.slots = 2}, Time(0));
+  EXPECT_EQ(signal_in(step(other, preempt, Time(1))), 0);
+  EXPECT_EQ(other.report.fence, 1);
+}
+
+TEST_F(WorkerTest, LeaseKillsAndFences) {
+  step(worker, run(1, Time(0)), Time(0));
+  EXPECT_EQ(signal_in(step(worker, WorkerTick{}, Time(4000))), 0);
+  EXPECT_EQ(signal_in(step(worker, WorkerTick{}, Time(4001))), SIGKILL);
+  EXPECT_EQ(worker.report.fence, 1);
+  EXPECT_EQ(signal_in(step(worker, WorkerTick{}, Time(4100))), 0) << "once is enough";
+}
+
+TEST_F(WorkerTest, LeaseCountsFromTheSendingOfTheBeat) {
+  step(worker, run(1, Time(0)), Time(3000));
+  EXPECT_EQ(signal_in(step(worker, WorkerTick{}, Time(4001))), SIGKILL);
+}
+
+TEST_F(WorkerTest, ExitsAreReportedInOrderWithTheFirstError) {
+  step(worker, run(1), Time(0));
+  step(worker, RankError{1, "DataError", "row 7"}, Time(1));
+  step(worker, RankError{1, "PeerLost", "later"}, Time(1));
+  EXPECT_EQ(count<SendBeat>(step(worker, RankExited{1, 2, 0, "tail"}, Time(2))), 1);
+  step(worker, RankExited{0, 86, 0, std::string(9000, 'x')}, Time(3));
+  EXPECT_EQ(worker.report.ranks[1].exit_order, 1);
+  EXPECT_EQ(worker.report.ranks[1].reason, "DataError");
+  EXPECT_EQ(worker.report.ranks[1].last_words, "tail");
+  EXPECT_EQ(worker.report.ranks[0].exit_order, 2);
+  EXPECT_EQ(worker.report.ranks[0].last_words.size(), kLastWordsBytesMax);
+}
+
+TEST_F(WorkerTest, FinishKillsWhatRunsThenExitsWithTheJobsCode) {
+  step(worker, run(1), Time(0));
+  const Heard finish{{.order = Order::Finish, .exit_code = 2}, Time(1)};
+  auto out = step(worker, finish, Time(1));
+  EXPECT_EQ(signal_in(out), SIGKILL);
+  EXPECT_EQ(count<ExitAgent>(out), 0);
+  step(worker, RankExited{0, 0, SIGKILL, ""}, Time(2));
+  out = step(worker, RankExited{1, 0, SIGKILL, ""}, Time(2));
+  ASSERT_EQ(count<ExitAgent>(out), 1);
+  EXPECT_EQ(worker.exit_code, 2);
+  EXPECT_TRUE(worker.report.leaving);
+  EXPECT_TRUE(step(worker, run(2), Time(3)).empty());
+}
+
+TEST_F(WorkerTest, GivesUpWhenNobodyAnswers) {
+  EXPECT_EQ(count<ExitAgent>(step(worker, WorkerTick{}, Time(119'000))), 0);
+  EXPECT_EQ(count<ExitAgent>(step(worker, WorkerTick{}, Time(120'001))), 1);
+  EXPECT_EQ(worker.exit_code, contract::kExitPeerLost);
+}
+
+TEST_F(WorkerTest, StopIsReportedNotActedOn) {
+  step(worker, run(1), Time(0));
+  const auto out = step(worker, StopSignal{}, Time(1));
+  EXPECT_EQ(signal_in(out), 0) << "all ranks stop together, when worker 0's agent says so";
+  EXPECT_EQ(count<SendBeat>(out), 1);
+  EXPECT_TRUE(worker.report.stop_requested);
+}
+
+TEST(WorkerOfAUsersProgram, ItsRanksAreMarkedButForTheAgentsOwnCodes) {
+  Worker worker({.slots = 2, .own_codes = true}, Time(0));
+  step(worker, run(1), Time(0));
+  EXPECT_TRUE(worker.report.ranks[0].own_codes);
+  step(worker, RankExited{0, 0, 0, ""}, Time(1));
+  EXPECT_FALSE(worker.report.ranks[0].asked);
+  step(worker, Heard{{.order = Order::Preempt, .attempt = 1}, Time(2)}, Time(2));
+  step(worker, RankExited{1, 0, 0, ""}, Time(3));
+  EXPECT_TRUE(worker.report.ranks[1].asked);
+  step(worker, run(2), Time(4));
+  step(worker, RankExited{0, contract::kExitEnvironment, 0, "", false}, Time(5));
+  EXPECT_FALSE(worker.report.ranks[0].own_codes) << "it was never started";
+}
+
+}  // namespace
+}  // namespace dsj::agent

@@ -1,0 +1,78 @@
+#include "agent/ranks/rank_env.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace dsj::agent {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::Not;
+using testing::StartsWith;
+
+const RankPlace kPlace{.rank = 3,
+                       .local_rank = 1,
+                       .world_size = 4,
+                       .local_world_size = 2,
+                       .group_rank = 1,
+                       .master_addr = "127.0.0.1",
+                       .master_port = 4567,
+                       .job_file = "/out/job.json",
+                       .event_fd = 9,
+                       .store_fd = 11,
+                       .threads = 4};
+
+TEST(RankEnvironment, TorchrunsNamesAndOurs) {
+  EXPECT_THAT(rank_environment({}, kPlace),
+              ElementsAre("DSJ_EVENT_FD=9", "DSJ_JOB_FILE=/out/job.json", "GROUP_RANK=1",
+                          "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1",
+                          "MASTER_PORT=4567", "OMP_NUM_THREADS=4", "RANK=3", "WORLD_SIZE=4"));
+}
+
+TEST(RankEnvironment, OnlyRankZeroGetsTheStore) {
+  RankPlace place = kPlace;
+  EXPECT_THAT(rank_environment({"DSJ_STORE_FD=77"}, place),
+              Not(Contains(StartsWith("DSJ_STORE_FD"))));
+  place.rank = 0;
+  EXPECT_THAT(rank_environment({"DSJ_STORE_FD=77"}, place), Contains("DSJ_STORE_FD=11"));
+}
+
+TEST(RankEnvironment, InheritsAndOverrides) {
+  const auto environment = rank_environment(
+      {"PATH=/bin", "RANK=99", "OMP_NUM_THREADS=7", "EMPTY=", "BROKEN", "=odd", "A=b=c"}, kPlace);
+  EXPECT_THAT(environment, Contains("PATH=/bin"));
+  EXPECT_THAT(environment, Contains("RANK=3"));
+  EXPECT_THAT(environment, Contains("OMP_NUM_THREADS=7")) << "the user's choice";
+  EXPECT_THAT(environment, Contains("EMPTY="));
+  EXPECT_THAT(environment, Contains("A=b=c"));
+  EXPECT_THAT(environment, Not(Contains(StartsWith("BROKEN"))));
+}
+
+TEST(RankEnvironment, TheDsConfigOfAUsersOwnProgram) {
+  RankPlace place = kPlace;
+  EXPECT_THAT(rank_environment({"DSJ_DS_CONFIG=/old"}, place),
+              Not(Contains(StartsWith("DSJ_DS_CONFIG"))));
+  place.ds_config = "/run/dsj/ds_config.json";
+  EXPECT_THAT(rank_environment({}, place), Contains("DSJ_DS_CONFIG=/run/dsj/ds_config.json"));
+}
+
+TEST(RankEnvironment, TheUsersLibraryPathStaysAsItIs) {
+  EXPECT_THAT(rank_environment({"LD_LIBRARY_PATH=/cuda"}, kPlace),
+              Contains("LD_LIBRARY_PATH=/cuda"));
+  EXPECT_THAT(rank_environment({}, kPlace), Not(Contains(StartsWith("LD_"))));
+}
+
+TEST(Cores, QuotaAndSharing) {
+  EXPECT_EQ(usable_cores(8, "max 100000\n"), 8);
+  EXPECT_EQ(usable_cores(8, "200000 100000\n"), 2);
+  EXPECT_EQ(usable_cores(8, "50000 100000\n"), 1);
+  EXPECT_EQ(usable_cores(2, "800000 100000"), 2);
+  EXPECT_EQ(usable_cores(0, ""), 1);
+  EXPECT_EQ(threads_per_rank(8, 3), 2);
+  EXPECT_EQ(threads_per_rank(2, 4), 1);
+  EXPECT_EQ(threads_per_rank(2, 0), 2);
+}
+
+}  // namespace
+}  // namespace dsj::agent

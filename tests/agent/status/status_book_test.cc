@@ -1,0 +1,194 @@
+#include "agent/status/status_book.h"
+
+#include <gtest/gtest.h>
+
+namespace dsj::agent {
+namespace {
+
+using nlohmann::json;
+
+const std::string kWall = "2026-01-01T00:00:00Z";
+const report::Attempt kAttempt{.attempt = 3, .world_size = 4};
+report::Step step_report(int64_t step, double loss = 1.5) {
+  return {.step = step, .loss = loss, .lr = 1e-6};
+}
+report::Checkpoint checkpoint(int64_t step) {
+  return {.step = step, .bytes = 10, .seconds = 0.5, .path = "/c/" + std::to_string(step)};
+}
+json current(int64_t attempt = 0) {
+  json object = {
+      {"metadata",
+       {{"name", "tune"}, {"namespace", "team"}, {"uid", "u"}, {"resourceVersion", "7"}}}};
+  if (attempt > 0) {
+    object["status"]["training"] = {{"attempt", attempt}, {"step", 90}};
+    object["status"]["checkpoint"]["lastSaved"] = {{"step", 80}, {"path", "/c/80"}};
+  }
+  return object;
+}
+
+struct BookTest : testing::Test {
+  StatusBook book{4};
+  /// Writes whenever it is due, until `end`; returns when.
+  std::vector<int64_t> write_until(
+      Time end, const std::function<void(Time)>& world,
+      const std::function<bool(Time)>& works = [](Time) { return true; }) {
+    std::vector<int64_t> writes;
+    for (; now < end; now += Time(100)) {
+      world(now);
+      const auto due = book.due(0.5);
+      if (!due || *due > now) continue;
+      book.began(now);
+      writes.push_back(now.count());
+      if (works(now)) {
+        book.stored(book.version());
+      } else {
+        book.failed(now, Time(1000));
+      }
+    }
+    return writes;
+  }
+  Time now{0};
+};
+
+TEST_F(BookTest, NothingToldIsNothingWritten) {
+  EXPECT_FALSE(book.due(0.5));
+  EXPECT_TRUE(book.settled());
+  book.take(report::Log{.step = 1}, kWall);
+  book.take(report::Warning{.message = "x"}, kWall);
+  EXPECT_FALSE(book.due(0.5)) << "not of the status";
+}
+
+TEST_F(BookTest, StepsAreCoalesced) {
+  book.take(kAttempt, kWall);
+  int64_t step = 0;
+  const auto writes =
+      write_until(Time(61'000), [&](Time) { book.take(step_report(++step), kWall); });
+  EXPECT_EQ(writes.size(), 7u) << "610 steps";
+  EXPECT_EQ(writes[0], 0);
+  EXPECT_EQ(writes[1], 10'000);
+  EXPECT_EQ(book.document().training["step"], 610);
+}
+
+TEST_F(BookTest, CheckpointsDoNotWaitButKeepTheGap) {
+  book.take(kAttempt, kWall);
+  int64_t step = 0;
+  const auto writes =
+      write_until(Time(20'000), [&](Time) { book.take(checkpoint(++step), kWall); });
+  ASSERT_GE(writes.size(), 9u);
+  EXPECT_LE(writes.size(), 10u);
+  for (size_t i = 1; i < writes.size(); ++i) EXPECT_GE(writes[i] - writes[i - 1], 2000);
+}
+
+TEST_F(BookTest, TheJitterSpreadsByAFifth) {
+  book.take(kAttempt, kWall);
+  book.began(Time(0));
+  book.stored(book.version());
+  book.take(step_report(1), kWall);
+  EXPECT_EQ(*book.due(0.0), Time(9'000));
+  EXPECT_EQ(*book.due(1.0), Time(11'000));
+}
+
+TEST_F(BookTest, ThroughAnOutageTheCheckpointIsTriedUntilItIsStored) {
+  book.take(kAttempt, kWall);
+  write_until(Time(1'000), [](Time) {});
+  ASSERT_TRUE(book.settled());
+  book.take(checkpoint(50), kWall);
+  int64_t step = 50;
+  const auto tries = write_until(
+      Time(600'000), [&](Time) { book.take(step_report(++step), kWall); },
+      [](Time at) { return at > Time(500'000); });
+  EXPECT_GT(tries.size(), 100u);
+  EXPECT_TRUE(book.settled());
+  EXPECT_EQ(book.document().checkpoint["lastSaved"]["step"], 50);
+}
+
+TEST_F(BookTest, WhatIsToldDuringAWriteIsNotTakenForStored) {
+  book.take(kAttempt, kWall);
+  book.began(Time(0));
+  const int64_t version = book.version();
+  book.take(checkpoint(5), kWall);
+  book.stored(version);
+  EXPECT_FALSE(book.settled());
+  EXPECT_TRUE(book.due(0.5));
+}
+
+TEST_F(BookTest, ALossThatIsNotFiniteHasNoField) {
+  book.take(kAttempt, kWall);
+  book.take(report::Step{.step = 1}, kWall);
+  EXPECT_FALSE(book.document().training.contains("loss"));
+  EXPECT_EQ(book.document().training["step"], 1);
+}
+
+TEST_F(BookTest, TheStopStepIsTheCheckpointAfterTheStopRequest) {
+  book.take(kAttempt, kWall);
+  book.take(checkpoint(10), kWall);
+  EXPECT_FALSE(book.document().training.contains("stopStep"));
+  book.stopping();
+  book.take(checkpoint(14), kWall);
+  EXPECT_EQ(book.document().training["stopStep"], 14);
+}
+
+TEST_F(BookTest, TheLastFailureIsKept) {
+  book.take(kAttempt, kWall);
+  book.take(report::Failure{.attempt = 3,
+                            .worker = 1,
+                            .rank = 2,
+                            .exit_code = 1,
+                            .reason = "HostOutOfMemory",
+                            .message = "m",
+                            .last_words = "w"},
+            kWall);
+  book.take(report::Attempt{.attempt = 4, .world_size = 4}, kWall);
+  const json failure = book.document().training["lastFailure"];
+  EXPECT_EQ(failure["attempt"], 3);
+  EXPECT_EQ(failure["rank"], 2);
+  EXPECT_EQ(failure["lastWords"], "w");
+  EXPECT_EQ(book.document().attempt, 4);
+}
+
+TEST_F(BookTest, TheBodyCarriesUidAndTheVersionThatWasRead) {
+  book.take(kAttempt, kWall);
+  const auto body = status_body(book.document(), current(2), true);
+  ASSERT_TRUE(body);
+  EXPECT_EQ((*body)["metadata"]["uid"], "u");
+  EXPECT_EQ((*body)["metadata"]["resourceVersion"], "7");
+  EXPECT_EQ((*body)["status"]["training"]["attempt"], 3);
+  EXPECT_FALSE((*body)["status"].contains("checkpoint")) << "nothing of another's is made ours";
+}
+
+TEST_F(BookTest, WhatAnEarlierLifeLeftStaysUntilThisOneHasItsOwn) {
+  book.take(kAttempt, kWall);
+  json before = current(2);
+  before["status"]["training"]["stopStep"] = 80;
+  before["status"]["training"]["estimatedRemainingSeconds"] = 9;
+  book.inherit(before);
+  for (int write = 0; write < 3; ++write) {  // not only in the first one
+    const auto document = book.document();
+    EXPECT_EQ(document.training["attempt"], 3);
+    EXPECT_EQ(document.training["step"], write == 0 ? 90 : 80 + write);
+    EXPECT_FALSE(document.training.contains("stopStep"));
+    EXPECT_FALSE(document.training.contains("estimatedRemainingSeconds"));
+    EXPECT_EQ(document.checkpoint["lastSaved"]["step"], 80);
+    book.stored(book.version());
+    book.take(step_report(81 + write), kWall);
+    EXPECT_EQ(book.document().training["step"], 81 + write);
+  }
+  book.take(checkpoint(100), kWall);
+  EXPECT_EQ(book.document().checkpoint["lastSaved"]["step"], 100);
+}
+
+TEST_F(BookTest, AnOlderAttemptNeverWrites) {
+  book.take(kAttempt, kWall);
+  EXPECT_TRUE(status_body(book.document(), current(3), false));
+  EXPECT_FALSE(status_body(book.document(), current(4), false));
+  EXPECT_FALSE(status_body(book.document(), current(4), true));
+  // Before its first attempt it has nothing to take back: what is there stays as it is.
+  StatusBook fresh(4);
+  fresh.inherit(current(9));
+  const auto body = status_body(fresh.document(), current(9), true);
+  ASSERT_TRUE(body);
+  EXPECT_EQ((*body)["status"]["training"]["attempt"], 9);
+}
+
+}  // namespace
+}  // namespace dsj::agent

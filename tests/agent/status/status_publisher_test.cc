@@ -1,0 +1,207 @@
+// The writing thread against an API server in memory with faults.
+#include "agent/status/status_publisher.h"
+
+#include <gtest/gtest.h>
+
+#include "agent/status/job_watch.h"
+#include "common/contract.h"
+#include "tests/kube/fake_api_server.h"
+#include "tests/support/soon.h"
+
+namespace dsj::agent {
+namespace {
+
+using kube::testing::FakeApiServer;
+using kube::testing::Fault;
+using nlohmann::json;
+
+struct PublisherTest : testing::Test {
+  FakeApiServer server;
+  kube::Client client{server,
+                      kube::system_clock(),
+                      {.attempts = 1, .deadline = Time(1000), .request_timeout = Time(1000)}};
+  JobName job{"team", "tune", ""};
+
+  void SetUp() override {
+    server.serve(job_resource(), true);
+    const auto made = client.create(job_resource(), "team",
+                                    {{"apiVersion", "training.dsj.dev/v1alpha1"},
+                                     {"kind", "DeepSpeedJob"},
+                                     {"metadata", {{"name", "tune"}, {"namespace", "team"}}},
+                                     {"spec", {{"suspend", false}}}});
+    ASSERT_TRUE(made) << made.error().to_string();
+    job.uid = (*made)["metadata"]["uid"];
+  }
+  std::unique_ptr<StatusPublisher> publisher(int64_t attempt) {
+    auto result = std::make_unique<StatusPublisher>(client, kube::system_clock(), job, 4,
+                                                    StatusPace{Time(30), Time(10)});
+    result->report(report::Attempt{.attempt = attempt, .world_size = 4});
+    return result;
+  }
+  json status() {
+    const auto all = server.objects(job_resource());
+    return all.empty() ? json() : all[0].value("status", json::object());
+  }
+  static report::Step step(int64_t step) { return {.step = step, .loss = 1.25}; }
+  static report::Checkpoint checkpoint(int64_t step) { return {.step = step, .path = "/c"}; }
+};
+
+TEST_F(PublisherTest, WritesItsTwoPartsAndLeavesTheRestAlone) {
+  ASSERT_TRUE(client.apply(job_resource(), "team",
+                           {{"apiVersion", "training.dsj.dev/v1alpha1"},
+                            {"kind", "DeepSpeedJob"},
+                            {"metadata", {{"name", "tune"}, {"namespace", "team"}}},
+                            {"status", {{"phase", "Running"}, {"restarts", {{"total", 2}}}}}},
+                           {.manager = contract::kOperatorManager, .subresource = "status"}));
+  const auto writer = publisher(1);
+  writer->report(step(7));
+  writer->report(checkpoint(5));
+  ASSERT_TRUE(soon([&] { return writer->settled() && status()["training"].contains("step"); }));
+  EXPECT_EQ(status()["training"]["attempt"], 1);
+  EXPECT_EQ(status()["training"]["loss"], "1.25");
+  EXPECT_EQ(status()["checkpoint"]["lastSaved"]["step"], 5);
+  EXPECT_EQ(status()["phase"], "Running");
+  EXPECT_EQ(status()["restarts"]["total"], 2);
+}
+
+TEST_F(PublisherTest, ASuccessorKeepsTheCheckpointInEveryWrite) {
+  {
+    const auto first = publisher(1);
+    first->report(step(7));
+    first->report(checkpoint(5));
+    ASSERT_TRUE(soon([&] { return first->settled(); }));
+  }
+  const auto second = publisher(2);
+  ASSERT_TRUE(soon([&] { return status()["training"]["attempt"] == 2; }));
+  for (int64_t next = 6; next < 9; ++next) {
+    second->report(step(next));
+    ASSERT_TRUE(soon([&] { return status()["training"]["step"] == next; }));
+    EXPECT_EQ(status()["checkpoint"]["lastSaved"]["step"], 5);
+  }
+}
+
+TEST_F(PublisherTest, AnOutageHidesNothingForGood) {
+  const auto writer = publisher(1);
+  ASSERT_TRUE(soon([&] { return writer->settled(); }));
+  server.set_fault([](const kube::Request&) { return Fault{Fault::Kind::LoseRequest}; });
+  for (int64_t i = 1; i <= 1000; ++i) writer->report(step(i));  // never blocks
+  writer->report(checkpoint(900));
+  ASSERT_TRUE(soon([&] { return writer->counts().failures > 0; }));
+  EXPECT_FALSE(writer->settled());
+  server.set_fault([](const kube::Request&) { return Fault{}; });
+  ASSERT_TRUE(soon([&] { return writer->settled(); }));
+  EXPECT_EQ(status()["checkpoint"]["lastSaved"]["step"], 900);
+  EXPECT_EQ(status()["training"]["step"], 1000) << "the latest, not every one";
+}
+
+TEST_F(PublisherTest, AnAnswerThatWasLostIsNoHarm) {
+  int lost = 0;
+  server.set_fault([&](const kube::Request& request) {
+    if (request.method == "PATCH" && ++lost <= 3) return Fault{Fault::Kind::LoseAnswer};
+    return Fault{};
+  });
+  const auto writer = publisher(2);
+  ASSERT_TRUE(soon([&] { return writer->settled(); }));
+  EXPECT_EQ(lost, 4);
+  EXPECT_EQ(status()["training"]["attempt"], 2);
+}
+
+TEST_F(PublisherTest, AStaleAgentNeverPublishesAgain) {
+  const auto old_one = publisher(1);
+  ASSERT_TRUE(soon([&] { return old_one->settled(); }));
+  const auto new_one = publisher(2);
+  ASSERT_TRUE(soon([&] { return new_one->settled(); }));
+  old_one->report(step(500));
+  old_one->report(checkpoint(500));  // it was stopped and goes on now
+  ASSERT_TRUE(soon([&] { return old_one->state() == StatusPublisher::State::Superseded; }));
+  EXPECT_EQ(status()["training"]["attempt"], 2);
+  EXPECT_FALSE(status().contains("checkpoint"));
+  EXPECT_TRUE(old_one->settled()) << "there is nothing it may still write";
+}
+
+TEST_F(PublisherTest, AnAttemptPublishedBetweenItsReadAndItsWriteStopsItToo) {
+  const auto old_one = publisher(1);
+  ASSERT_TRUE(soon([&] { return old_one->settled(); }));
+  std::atomic<bool> raced = false;
+  server.set_fault([&](const kube::Request& request) {
+    if (request.method == "PATCH" && !raced.exchange(true)) {
+      return Fault{Fault::Kind::Refuse, 409};  // as if its resourceVersion were of yesterday
+    }
+    return Fault{};
+  });
+  server.edit(job_resource(), "team", "tune",
+              [](kube::Json& object) { object["status"]["training"]["attempt"] = 2; });
+  old_one->report(checkpoint(500));
+  ASSERT_TRUE(soon([&] { return old_one->state() == StatusPublisher::State::Superseded; }));
+  EXPECT_FALSE(status().contains("checkpoint"));
+}
+
+TEST_F(PublisherTest, AnotherJobOfTheSameNameIsNotWritten) {
+  const auto writer = publisher(1);
+  ASSERT_TRUE(soon([&] { return writer->settled(); }));
+  ASSERT_TRUE(client.remove(job_resource(), "team", "tune"));
+  SetUp();
+  writer->report(checkpoint(5));
+  ASSERT_TRUE(soon([&] { return writer->state() == StatusPublisher::State::JobGone; }));
+  EXPECT_TRUE(status().empty());
+}
+
+TEST_F(PublisherTest, RefusalsAreToldFromAbsence) {
+  server.set_fault([](const kube::Request&) { return Fault{Fault::Kind::Refuse, 403}; });
+  const auto writer = publisher(1);
+  ASSERT_TRUE(soon([&] { return writer->refused_for() > Time(0); }));
+  server.set_fault([](const kube::Request&) { return Fault{}; });
+  ASSERT_TRUE(soon([&] { return writer->settled(); }));
+  EXPECT_EQ(writer->refused_for(), Time(0));
+}
+
+TEST_F(PublisherTest, TheWatchSeesSuspensionRevisionAndDeletion) {
+  JobWatch watch(client, kube::system_clock(), "team", "tune");
+  ASSERT_TRUE(soon([&] { return watch.view().has_value(); }));
+  EXPECT_EQ(watch.view()->uid, job.uid);
+  EXPECT_EQ(stop_reason(*watch.view(), "r1"), "");
+  server.edit(job_resource(), "team", "tune",
+              [](kube::Json& object) { object["status"]["revision"] = "r1"; });
+  ASSERT_TRUE(soon([&] { return watch.view()->revision == "r1"; }));
+  EXPECT_EQ(stop_reason(*watch.view(), "r1"), "");
+  EXPECT_NE(stop_reason(*watch.view(), "r0"), "");
+  server.edit(job_resource(), "team", "tune",
+              [](kube::Json& object) { object["spec"]["suspend"] = true; });
+  ASSERT_TRUE(soon([&] { return watch.view()->suspend; }));
+  EXPECT_EQ(stop_reason(*watch.view(), "r1"), "the job is suspended");
+  server.cut_watches();
+  server.edit(job_resource(), "team", "tune",
+              [](kube::Json& object) { object["spec"]["suspend"] = false; });
+  ASSERT_TRUE(soon([&] { return !watch.view()->suspend; })) << "after a cut watch";
+  ASSERT_TRUE(client.remove(job_resource(), "team", "tune"));
+  ASSERT_TRUE(soon([&] { return watch.view()->deleted; }));
+}
+
+TEST_F(PublisherTest, AJobThatGoesWhileNoWatchIsOpenIsSeenToBeGone) {
+  JobWatch watch(client, kube::system_clock(), "team", "tune");
+  ASSERT_TRUE(soon([&] { return watch.view().has_value(); }));
+  server.set_fault([](const kube::Request& request) {
+    return request.method == "DELETE" ? Fault{} : Fault{Fault::Kind::LoseRequest};
+  });
+  server.cut_watches();
+  ASSERT_TRUE(client.remove(job_resource(), "team", "tune"));
+  server.compact();  // no watch can tell of it any more
+  server.set_fault([](const kube::Request&) { return Fault{}; });
+  ASSERT_TRUE(soon([&] { return watch.view()->deleted; }));
+  EXPECT_EQ(stop_reason(*watch.view(), ""), "the job is being deleted");
+}
+
+TEST(JobView, ReadsTheOperatorsRestarts) {
+  const JobView view = job_view(json::parse(R"({"metadata":{"uid":"u"},"status":{
+      "restarts":{"counted":2,"total":5,"savedStep":40},"training":{"attempt":6}}})"));
+  EXPECT_EQ(view.restarts.used, 2);
+  EXPECT_EQ(view.restarts.total, 5);
+  EXPECT_EQ(view.restarts.saved_step, 40);
+  EXPECT_EQ(view.attempt, 6);
+  const JobView odd = job_view(json::parse(R"({"spec":{"suspend":"yes"},"status":[]})"));
+  EXPECT_FALSE(odd.suspend);
+  EXPECT_EQ(odd.restarts.saved_step, -1);
+}
+
+}  // namespace
+}  // namespace dsj::agent
