@@ -1,7 +1,10 @@
 // What the three kinds have in common, read from each in its own way. Internal to kubeflow.cc.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "common/jobimport/kubeflow_kind.h"
 #include "common/result.h"
