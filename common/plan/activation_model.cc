@@ -76,7 +76,9 @@ ActivationModel activation_model(const MemoryInput& input) {
   const dsconfig::ResolvedConfig& config = input.config;
   ActivationModel a;
   const int64_t row = s.rows * s.element;  // bytes of a column of activations
-  a.step = config.gradient_accumulation_steps * s.rows * 2 * 8 + s.seq * input.model.head_dim * 4;
+  // ids and labels of every micro-step, the rope table, the sum of the losses (a double)
+  a.step =
+      config.gradient_accumulation_steps * s.rows * 2 * 8 + s.seq * input.model.head_dim * 4 + 8;
   a.boundary = row * s.hidden;
   const int64_t sums = s.rows * (2 + input.model.num_heads) * 4;  // norms, attention's log-sum-exp
   // Queries and keys before their head norm, and the norm's sums.

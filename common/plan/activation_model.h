@@ -10,7 +10,7 @@
 namespace dsj::plan {
 
 struct ActivationModel {
-  int64_t step = 0;      ///< held for the whole step: ids, labels, rope tables
+  int64_t step = 0;  ///< held for the whole step: ids, labels, rope tables, the sum of the losses
   int64_t boundary = 0;  ///< between two units: [rows, hidden]
   int64_t kept = 0;      ///< what a layer keeps for backward, without its input
   // The most beyond that while ...
