@@ -15,7 +15,7 @@ build: setup
 	@scripts/phase.sh build "15 to 20 min on two cores, later what has changed" \
 	  "compiles all programs, tests and benches, log $(BUILD)/build.log" scripts/build.sh $(BUILD) $(JOBS)
 programs: setup
-	@scripts/phase.sh build "8 to 10 min on two cores, later what has changed" \
+	@scripts/phase.sh build "6 to 8 min on two cores, later what has changed" \
 	  "compiles $(PROGRAMS), log $(BUILD)/build.log" scripts/build.sh $(BUILD) $(JOBS) -- $(PROGRAMS)
 test: export DSJ_SETUP_CLUSTER = 1
 test: build
@@ -32,7 +32,7 @@ test-cluster: build
 	@scripts/phase.sh tests "45 min on two cores" "runs the tests on a cluster in full" \
 	  scripts/test.sh $(BUILD) '^(cluster_|kube_real|kube_soak)'
 run: programs
-	@scripts/phase.sh quickstart "70 to 90 s on two cores" \
+	@scripts/phase.sh quickstart "65 to 90 s on two cores" \
 	  "makes a model and rows, asks it, trains it on 2 ranks, asks again" scripts/quickstart.sh $(BUILD)
 quickstart-margin: programs
 	@scripts/quickstart_margin.py $(BUILD) --write docs/quickstart_margin.md
