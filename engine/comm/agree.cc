@@ -29,8 +29,7 @@ std::optional<Error> first_error(Collectives& collectives, at::Device device,
   const double rank = collectives.rank(), none = collectives.world();
   const double first = -max_over_ranks(collectives, device, {mine ? -rank : -none})[0];
   if (first == none) return std::nullopt;
-  // The bytes of one rank and zeros of all others: their largest is the text.
-  std::vector<double> bytes(1 + 3 * kBytesMax);
+  std::vector<double> bytes(1 + 3 * kBytesMax);  // the kind, then each text's bytes
   if (first == rank) {
     bytes[0] = static_cast<double>(mine->kind);
     size_t place = 1;
@@ -40,7 +39,10 @@ std::optional<Error> first_error(Collectives& collectives, at::Device device,
       place += kBytesMax;
     }
   }
-  bytes = max_over_ranks(collectives, device, std::move(bytes));
+  const at::Tensor sent = at::tensor(bytes, at::kDouble).to(device);
+  collectives.broadcast(sent, static_cast<int>(first), {Traffic::Control, "agree"})->wait();
+  const at::Tensor host = sent.to(at::kCPU);
+  std::copy_n(host.const_data_ptr<double>(), bytes.size(), bytes.begin());
   Error error{.kind = static_cast<ErrorKind>(static_cast<int>(bytes[0]))};
   size_t place = 1;
   for (std::string* text : {&error.message, &error.where, &error.hint}) {
