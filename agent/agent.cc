@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "agent/gang/blame.h"
-#include "common/contract.h"
 #include "common/log.h"
+#include "job/contract.h"
 
 namespace dsj::agent {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "agent/gang/session.h"
 #include "agent/gang/worker.h"
-#include "common/job_file.h"
-#include "common/restart_budget.h"
 #include "common/result.h"
+#include "job/job_file.h"
+#include "job/restart_budget.h"
 
 namespace dsj::agent {
 

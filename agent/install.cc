@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "common/contract.h"
+#include "job/contract.h"
 
 namespace dsj::agent {
 namespace {

@@ -10,9 +10,9 @@
 #include "agent/gang/http_transport.h"
 #include "agent/ranks/spawn.h"
 #include "agent/turns.h"
-#include "common/contract.h"
 #include "common/files/posix_files.h"
 #include "common/log.h"
+#include "job/contract.h"
 
 namespace dsj::agent {
 namespace {

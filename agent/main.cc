@@ -7,7 +7,7 @@
 #include "agent/loop.h"
 #include "agent/pod_loop.h"
 #include "common/argument_parser.h"
-#include "common/contract.h"
+#include "job/contract.h"
 
 namespace {
 

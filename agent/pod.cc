@@ -2,8 +2,8 @@
 
 #include <charconv>
 
-#include "common/contract.h"
 #include "common/files/files.h"
+#include "job/contract.h"
 
 namespace dsj::agent {
 namespace {

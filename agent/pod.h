@@ -8,7 +8,7 @@
 
 #include "agent/config.h"
 #include "agent/gang/token.h"
-#include "common/worker_job.h"
+#include "job/worker_job.h"
 
 namespace dsj::agent {
 

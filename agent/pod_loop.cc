@@ -19,10 +19,10 @@
 #include "agent/status/status_publisher.h"
 #include "agent/status/termination.h"
 #include "agent/turns.h"
-#include "common/contract.h"
 #include "common/files/posix_files.h"
 #include "common/log.h"
-#include "common/report/step_line.h"
+#include "job/contract.h"
+#include "job/report/step_line.h"
 #include "kube/api_transport.h"
 #include "kube/token_source.h"
 

@@ -6,11 +6,11 @@
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
-#include "common/jobimport/kubeflow.h"
-#include "common/jobimport/launcher.h"
-#include "common/jobimport/roll.h"
-#include "common/jobspec/job.h"
-#include "common/jobspec/yaml.h"
+#include "job/import/kubeflow.h"
+#include "job/import/launcher.h"
+#include "job/import/roll.h"
+#include "job/spec/job.h"
+#include "job/spec/yaml.h"
 
 namespace dsj::cli {
 namespace {

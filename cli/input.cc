@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "cli/hub_cache.h"
-#include "common/jobspec/yaml.h"
-#include "common/layout/lora.h"
+#include "job/layout/lora.h"
+#include "job/spec/yaml.h"
 
 namespace dsj::cli {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "common/jobspec/job.h"
-#include "common/layout/lora.h"
-#include "common/layout/model_config.h"
 #include "common/result.h"
+#include "job/layout/lora.h"
+#include "job/layout/model_config.h"
+#include "job/spec/job.h"
 
 namespace dsj::cli {
 

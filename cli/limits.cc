@@ -5,8 +5,8 @@
 #include <fstream>
 
 #include "cli/quantity.h"
-#include "common/contract.h"
 #include "common/cpu.h"
+#include "job/contract.h"
 
 namespace dsj::cli {
 namespace {

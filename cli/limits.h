@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/input.h"
-#include "common/plan/fit.h"
+#include "job/plan/fit.h"
 
 namespace dsj::cli {
 

@@ -9,9 +9,9 @@
 #include "cli/quantity.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
-#include "common/dsconfig/resolved_json.h"
-#include "common/jobspec/yaml.h"
-#include "common/plan/memory_model.h"
+#include "job/dsconfig/resolved_json.h"
+#include "job/plan/memory_model.h"
+#include "job/spec/yaml.h"
 
 namespace dsj::cli {
 namespace {

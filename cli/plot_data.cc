@@ -6,8 +6,8 @@
 #include <map>
 
 #include "cli/run_status.h"
-#include "common/contract.h"
-#include "common/report/told.h"
+#include "job/contract.h"
+#include "job/report/told.h"
 
 namespace dsj::cli {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 
 #include "cli/plot_text.h"
-#include "common/report/told.h"
+#include "common/format.h"
+#include "job/report/told.h"
 
 namespace dsj::cli {
 namespace {
@@ -71,9 +71,7 @@ std::string escaped(const std::string& text) {
 }
 
 std::string number(double value) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%.2f", value);
-  return buffer;
+  return text::format("%.2f", value);
 }
 
 const char* colour(size_t run) {

@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+
+#include "common/format.h"
 
 namespace dsj::cli {
 namespace {
@@ -65,16 +66,9 @@ std::string step_text(double step) {
 }  // namespace
 
 std::string short_number(double value) {
-  char buffer[32];
   const double size = std::abs(value);
-  if (size != 0 && (size < 1e-3 || size >= 1e6)) {
-    std::snprintf(buffer, sizeof buffer, "%.2e", value);
-  } else if (size >= 100) {
-    std::snprintf(buffer, sizeof buffer, "%.0f", value);
-  } else {
-    std::snprintf(buffer, sizeof buffer, "%.4f", value);
-  }
-  return buffer;
+  if (size != 0 && (size < 1e-3 || size >= 1e6)) return text::format("%.2e", value);
+  return text::format(size >= 100 ? "%.0f" : "%.4f", value);
 }
 
 std::string chart_text(const Curve& curve, const TextChart& chart) {

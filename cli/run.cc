@@ -9,10 +9,10 @@
 #include "cli/run_program.h"
 #include "cli/run_supervisor.h"
 #include "cli/verbs.h"
-#include "common/contract.h"
 #include "common/files/posix_files.h"
 #include "common/json.h"
-#include "common/report/told.h"
+#include "job/contract.h"
+#include "job/report/told.h"
 
 namespace dsj::cli {
 namespace {

@@ -15,7 +15,7 @@
 #include "cli/input.h"
 #include "cli/limits.h"
 #include "cli/run_program.h"
-#include "common/contract.h"
+#include "job/contract.h"
 
 namespace dsj::cli {
 namespace {

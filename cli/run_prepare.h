@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/verbs.h"
-#include "common/jobspec/job.h"
 #include "common/result.h"
+#include "job/spec/job.h"
 
 namespace dsj::cli {
 

@@ -3,8 +3,8 @@
 #include <cstdlib>
 
 #include "agent/ranks/spawn.h"
-#include "common/contract.h"
-#include "common/jobspec/user_program.h"
+#include "job/contract.h"
+#include "job/spec/user_program.h"
 
 namespace dsj::cli {
 

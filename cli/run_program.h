@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/jobspec/job.h"
+#include "job/spec/job.h"
 
 namespace dsj::cli {
 

@@ -5,14 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/format.h"
+
 namespace dsj::cli {
 namespace {
 
-std::string format(const char* pattern, double value) {
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, pattern, value);
-  return buffer;
-}
+using text::format;
 
 std::string numbers_text(const ProgressView& view) {
   std::string text;
@@ -35,15 +33,9 @@ std::string duration_text(double seconds) {
   const int64_t all =
       std::isfinite(seconds) ? static_cast<int64_t>(std::max(0.0, seconds) + 0.5) : 0;
   const int64_t days = all / 86400, hours = all / 3600 % 24, minutes = all / 60 % 60;
-  char buffer[64];
-  if (days > 0) {
-    std::snprintf(buffer, sizeof buffer, "%ld d %02ld:%02ld", days, hours, minutes);
-  } else if (hours > 0) {
-    std::snprintf(buffer, sizeof buffer, "%ld:%02ld:%02ld", hours, minutes, all % 60);
-  } else {
-    std::snprintf(buffer, sizeof buffer, "%ld:%02ld", minutes, all % 60);
-  }
-  return buffer;
+  if (days > 0) return format("%ld d %02ld:%02ld", days, hours, minutes);
+  if (hours > 0) return format("%ld:%02ld:%02ld", hours, minutes, all % 60);
+  return format("%ld:%02ld", minutes, all % 60);
 }
 
 std::string bar_text(const ProgressView& view, int columns) {
@@ -53,9 +45,7 @@ std::string bar_text(const ProgressView& view, int columns) {
   if (!view.label.empty() && line.step > 0) tail += " (" + view.label + ")";
   if (line.total && *line.total > 0 && line.step > 0) {
     const double part = std::clamp(double(line.step) / double(*line.total), 0.0, 1.0);
-    char percent[16];
-    std::snprintf(percent, sizeof percent, " %3d%%", static_cast<int>(part * 100));
-    head += percent;
+    head += format(" %3d%%", static_cast<int>(part * 100));
     const int room = std::min(40, columns - static_cast<int>(head.size() + tail.size()) - 3);
     if (room >= 5) {
       const int full = static_cast<int>(part * room);

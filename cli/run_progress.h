@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "common/report/step_line.h"
+#include "job/report/step_line.h"
 
 namespace dsj::cli {
 

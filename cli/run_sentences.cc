@@ -1,9 +1,9 @@
 #include "cli/run_sentences.h"
 
 #include <csignal>
-#include <cstdio>
 
-#include "common/contract.h"
+#include "common/format.h"
+#include "job/contract.h"
 
 namespace dsj::cli {
 namespace {
@@ -27,10 +27,8 @@ std::string about_failure(const report::Failure& failure, const RunStatus& statu
 }
 
 std::string about_evaluation(const report::Eval& eval) {
-  char loss[32];
-  std::snprintf(loss, sizeof loss, "%.4f", eval.loss);
-  return "step " + std::to_string(eval.step) + " eval_loss " + loss + " (" +
-         std::to_string(eval.rows.value_or(0)) + " rows)";
+  return text::format("step %ld eval_loss %.4f (%ld rows)", eval.step, eval.loss,
+                      eval.rows.value_or(0));
 }
 
 std::string without_line_end(std::string text) {

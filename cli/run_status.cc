@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "common/contract.h"
-#include "common/jobspec/yaml.h"
-#include "common/report/told.h"
+#include "job/contract.h"
+#include "job/report/told.h"
+#include "job/spec/yaml.h"
 
 namespace dsj::cli {
 namespace {

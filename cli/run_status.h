@@ -1,5 +1,5 @@
 // status.yaml: the object that a DeepSpeedJob has as its .status, made from the reports of worker
-// 0's agent (common/report/reports.h). Pure: reports and the time of day come in, one object comes
+// 0's agent (job/report/reports.h). Pure: reports and the time of day come in, one object comes
 // out, and the caller writes it.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "common/report/training_status.h"
+#include "job/report/training_status.h"
 
 namespace dsj::cli {
 

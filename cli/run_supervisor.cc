@@ -8,8 +8,9 @@
 
 #include "agent/gang/blame.h"
 #include "cli/run_sentences.h"
-#include "common/contract.h"
-#include "common/restart_budget.h"
+#include "common/format.h"
+#include "job/contract.h"
+#include "job/restart_budget.h"
 
 namespace dsj::cli {
 
@@ -250,11 +251,7 @@ int Supervisor::farewell() {
     case kExitDone: {
       std::string text = "done";
       if (status_.step() > 0) text += ": step " + std::to_string(status_.step());
-      if (last_step_.loss) {
-        char number[32];
-        std::snprintf(number, sizeof number, ", loss %.4f", *last_step_.loss);
-        text += number;
-      }
+      if (last_step_.loss) text += text::format(", loss %.4f", *last_step_.loss);
       std::fprintf(ports_.out, "%s\n", text.c_str());
       return 0;
     }

@@ -6,8 +6,8 @@
 #include "cli/input.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
-#include "common/dsconfig/check.h"
-#include "common/dsconfig/key_table.h"
+#include "job/dsconfig/check.h"
+#include "job/dsconfig/key_table.h"
 
 namespace dsj::cli {
 namespace {

@@ -1,5 +1,5 @@
 // dsj-train: the rank process. Without a verb it trains, as its environment says
-// (common/contract.h); `generate` completes prompts with a model directory.
+// (job/contract.h); `generate` completes prompts with a model directory.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

@@ -2,7 +2,7 @@
 
 #include <openssl/evp.h>
 
-#include "common/jobspec/cluster_spec.h"
+#include "job/spec/cluster_spec.h"
 
 namespace dsj::op {
 namespace {

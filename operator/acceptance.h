@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "common/jobspec/job.h"
+#include "job/spec/job.h"
 
 namespace dsj::op {
 

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "common/check.h"
-#include "common/contract.h"
+#include "job/contract.h"
 
 namespace dsj::op {
 namespace {

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <charconv>
 
-#include "common/contract.h"
+#include "job/contract.h"
 #include "operator/child_content.h"
 #include "operator/conditions.h"
 

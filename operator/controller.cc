@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/contract.h"
 #include "common/log.h"
+#include "job/contract.h"
 #include "operator/own_status.h"
 #include "operator/render_config.h"
 

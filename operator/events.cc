@@ -2,8 +2,9 @@
 
 #include <functional>
 
-#include "common/contract.h"
+#include "common/format.h"
 #include "common/log.h"
+#include "job/contract.h"
 #include "kube/lease.h"
 
 namespace dsj::op {
@@ -16,9 +17,8 @@ constexpr size_t kMessageMax = 1000;  ///< of 1024
 Json event_object(const JobView& job, const Event& event, const std::string& instance,
                   std::chrono::system_clock::time_point now) {
   const std::string time = kube::micro_time(now);
-  char name[80];
-  std::snprintf(
-      name, sizeof name, "%s.%zx", job.name.c_str(),
+  const std::string name = text::format(
+      "%s.%zx", job.name.c_str(),
       std::hash<std::string>()(job.uid + event.reason + event.message + job.resource_version));
   return {{"apiVersion", "events.k8s.io/v1"},
           {"kind", "Event"},

@@ -4,8 +4,8 @@
 
 #include <thread>
 
-#include "common/contract.h"
 #include "common/log.h"
+#include "job/contract.h"
 #include "kube/access.h"
 #include "kube/api_transport.h"
 #include "operator/run.h"

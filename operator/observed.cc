@@ -1,8 +1,8 @@
 #include "operator/observed.h"
 
-#include "common/contract.h"
-#include "common/report/termination_message.h"
-#include "common/report/told.h"
+#include "job/contract.h"
+#include "job/report/termination_message.h"
+#include "job/report/told.h"
 #include "operator/own_status.h"
 
 namespace dsj::op {

@@ -3,7 +3,7 @@
 #include <iostream>
 
 #include "common/argument_parser.h"
-#include "common/contract.h"
+#include "job/contract.h"
 #include "operator/webhook/webhook.h"
 
 namespace dsj::op {

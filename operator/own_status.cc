@@ -1,7 +1,7 @@
 #include "operator/own_status.h"
 
 #include "common/json.h"
-#include "common/report/status.h"
+#include "job/report/status.h"
 
 namespace dsj::op {
 namespace {

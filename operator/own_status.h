@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/worker_job.h"
+#include "job/worker_job.h"
 #include "operator/conditions.h"
 #include "operator/times.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/contract.h"
+#include "job/contract.h"
 #include "operator/pass.h"
 #include "operator/render_config.h"
 

@@ -2,9 +2,9 @@
 // charged, and whether another attempt may follow.
 #include <algorithm>
 
-#include "common/contract.h"
-#include "common/report/status.h"
-#include "common/restart_budget.h"
+#include "job/contract.h"
+#include "job/report/status.h"
+#include "job/restart_budget.h"
 #include "operator/pass.h"
 
 namespace dsj::op {

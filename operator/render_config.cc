@@ -1,7 +1,7 @@
 #include "operator/render_config.h"
 
-#include "common/contract.h"
-#include "common/worker_job.h"
+#include "job/contract.h"
+#include "job/worker_job.h"
 #include "operator/own_status.h"
 
 namespace dsj::op {

@@ -1,6 +1,6 @@
 #include "operator/render_gang.h"
 
-#include "common/contract.h"
+#include "job/contract.h"
 #include "operator/render_config.h"
 
 namespace dsj::op {

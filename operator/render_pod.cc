@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include "common/contract.h"
-#include "common/jobspec/user_program.h"
-#include "common/worker_job.h"
+#include "job/contract.h"
+#include "job/spec/user_program.h"
+#include "job/worker_job.h"
 #include "operator/render_config.h"
 #include "operator/render_gang.h"
 

@@ -8,8 +8,8 @@
 #include <mutex>
 #include <thread>
 
-#include "common/contract.h"
 #include "common/log.h"
+#include "job/contract.h"
 #include "kube/lease.h"
 #include "kube/reflector.h"
 #include "operator/controller.h"

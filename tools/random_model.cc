@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "common/check.h"
-#include "common/layout/units.h"
 #include "engine/weights/safetensors_writer.h"
+#include "job/layout/units.h"
 #include "tools/random.h"
 
 namespace dsj::tools {

@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "agent/gang/rank_end.h"
-#include "common/contract.h"
+#include "job/contract.h"
 
 namespace dsj::agent {
 namespace {

@@ -1,6 +1,6 @@
 #include "agent/gang/join_gate.h"
 
-#include "common/worker_job.h"
+#include "job/worker_job.h"
 
 namespace dsj::agent {
 namespace {

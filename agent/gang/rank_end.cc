@@ -1,6 +1,6 @@
 #include "agent/gang/rank_end.h"
 
-#include "common/contract.h"
+#include "job/contract.h"
 
 namespace dsj::agent {
 

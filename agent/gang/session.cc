@@ -6,7 +6,7 @@
 #include "agent/gang/blame.h"
 #include "agent/gang/rank_end.h"
 #include "common/check.h"
-#include "common/contract.h"
+#include "job/contract.h"
 
 namespace dsj::agent {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "agent/gang/messages.h"
-#include "common/restart_budget.h"
+#include "job/restart_budget.h"
 
 namespace dsj::agent {
 

@@ -1,4 +1,4 @@
-// Cuts a rank's event pipe into lines (common/report/events.h reads them). Pure. A rank may die in
+// Cuts a rank's event pipe into lines (job/report/events.h reads them). Pure. A rank may die in
 // the middle of a line, or print garbage there; neither is an error.
 #pragma once
 

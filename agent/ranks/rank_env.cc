@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "common/contract.h"
+#include "job/contract.h"
 
 namespace dsj::agent {
 

@@ -1,7 +1,7 @@
 #include "agent/status/job_watch.h"
 
 #include "agent/status/status_publisher.h"
-#include "common/report/told.h"
+#include "job/report/told.h"
 
 namespace dsj::agent {
 

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <thread>
 
-#include "common/restart_budget.h"
+#include "job/restart_budget.h"
 #include "kube/reflector.h"
 
 namespace dsj::agent {

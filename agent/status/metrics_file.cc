@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "common/json.h"
-#include "common/report/told.h"
+#include "job/report/told.h"
 
 namespace dsj::agent {
 namespace {

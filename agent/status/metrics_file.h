@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "common/report/events.h"
 #include "common/result.h"
+#include "job/report/events.h"
 
 namespace dsj::agent {
 

@@ -1,12 +1,12 @@
 // The port to whoever keeps the job's status: `dsj run`, or in a cluster the thread that writes to
-// the API server. common/report/reports.h says what worker 0's agent tells it.
+// the API server. job/report/reports.h says what worker 0's agent tells it.
 // Tested by: tests/agent/agent_test.cc
 #pragma once
 
 #include <deque>
 #include <string>
 
-#include "common/report/reports.h"
+#include "job/report/reports.h"
 
 namespace dsj::agent {
 

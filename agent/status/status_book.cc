@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/contract.h"
-#include "common/report/told.h"
+#include "job/contract.h"
+#include "job/report/told.h"
 
 namespace dsj::agent {
 namespace {

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "agent/gang/messages.h"
-#include "common/report/training_status.h"
+#include "job/report/training_status.h"
 
 namespace dsj::agent {
 

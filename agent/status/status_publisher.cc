@@ -2,9 +2,9 @@
 
 #include <ctime>
 
-#include "common/contract.h"
 #include "common/json.h"
 #include "common/log.h"
+#include "job/contract.h"
 
 namespace dsj::agent {
 namespace {

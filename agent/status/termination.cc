@@ -4,7 +4,7 @@
 
 #include "agent/gang/blame.h"
 #include "agent/gang/rank_end.h"
-#include "common/contract.h"
+#include "job/contract.h"
 
 namespace dsj::agent {
 namespace {

@@ -1,4 +1,4 @@
-// How a worker of a pod ended, as its termination message (common/report/termination_message.h).
+// How a worker of a pod ended, as its termination message (job/report/termination_message.h).
 // Pure.
 #pragma once
 
@@ -7,8 +7,8 @@
 
 #include "agent/gang/session.h"
 #include "agent/gang/worker.h"
-#include "common/report/reports.h"
-#include "common/report/termination_message.h"
+#include "job/report/reports.h"
+#include "job/report/termination_message.h"
 
 namespace dsj::agent {
 

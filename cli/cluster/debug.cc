@@ -8,7 +8,7 @@
 #include "cli/cluster/verbs.h"
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
-#include "common/jobspec/yaml.h"
+#include "job/spec/yaml.h"
 
 namespace dsj::cli {
 namespace {

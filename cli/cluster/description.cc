@@ -5,9 +5,9 @@
 #include <sstream>
 
 #include "cli/cluster/table.h"
-#include "common/jobspec/job.h"
-#include "common/report/status.h"
-#include "common/worker_job.h"
+#include "job/report/status.h"
+#include "job/spec/job.h"
+#include "job/worker_job.h"
 
 namespace dsj::cli {
 namespace {
@@ -93,7 +93,7 @@ class Page {
     return step.empty() ? "" : "step " + step + described<report::Restored>(*restored);
   }
 
-  /// What the tables of common/report say that `dsj describe` shows of a status object.
+  /// What the tables of job/report say that `dsj describe` shows of a status object.
   template <typename T>
   std::string described(const Json& object) const {
     std::string text;

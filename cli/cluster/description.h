@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/cluster/pods.h"
-#include "common/dsconfig/resolve.h"
+#include "job/dsconfig/resolve.h"
 
 namespace dsj::cli {
 

@@ -4,7 +4,7 @@
 #include "cli/cluster/table.h"
 #include "cli/cluster/verbs.h"
 #include "common/argument_parser.h"
-#include "common/jobspec/yaml.h"
+#include "job/spec/yaml.h"
 #include "kube/watch.h"
 
 namespace dsj::cli {

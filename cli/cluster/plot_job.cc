@@ -12,8 +12,8 @@
 #include "cli/plot_text.h"
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
-#include "common/report/step_line.h"
-#include "common/report/told.h"
+#include "job/report/step_line.h"
+#include "job/report/told.h"
 
 namespace dsj::cli {
 namespace {

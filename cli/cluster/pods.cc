@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/contract.h"
 #include "common/text.h"
+#include "job/contract.h"
 
 namespace dsj::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <ctime>
 
 #include "common/argument_parser.h"
-#include "common/contract.h"
+#include "job/contract.h"
 #include "kube/access.h"
 #include "kube/api_transport.h"
 

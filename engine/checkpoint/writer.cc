@@ -7,8 +7,8 @@
 #include <map>
 
 #include "common/check.h"
-#include "common/contract.h"
 #include "engine/checkpoint/retention.h"
+#include "job/contract.h"
 
 namespace dsj::checkpoint {
 namespace {

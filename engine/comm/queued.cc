@@ -4,20 +4,18 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <cstdio>
 #include <deque>
 #include <mutex>
 #include <optional>
 #include <thread>
 
 #include "common/check.h"
+#include "common/format.h"
 
 namespace dsj::comm {
 
 std::string format_seconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f s", seconds);
-  return text;
+  return text::format("%.1f s", seconds);
 }
 
 std::string brief(const std::exception& error) {

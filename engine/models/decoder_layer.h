@@ -2,9 +2,9 @@
 // and value heads, gated SiLU. The config says which biases, head norms and windows there are.
 #pragma once
 
-#include "common/layout/units.h"
 #include "engine/models/projection.h"
 #include "engine/models/unit.h"
+#include "job/layout/units.h"
 
 namespace dsj::models {
 

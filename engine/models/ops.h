@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "common/layout/model_config.h"
+#include "job/layout/model_config.h"
 
 namespace dsj::models::ops {
 

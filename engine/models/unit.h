@@ -10,9 +10,9 @@
 #include <memory>
 #include <optional>
 
-#include "common/layout/model_config.h"
 #include "engine/models/ops.h"
 #include "engine/zero/model_state.h"
+#include "job/layout/model_config.h"
 
 namespace dsj::models {
 

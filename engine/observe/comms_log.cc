@@ -2,22 +2,19 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
+
+#include "common/format.h"
 
 namespace dsj::observe {
 namespace {
+
+using text::format;
 
 /// DeepSpeed's names for the operations.
 std::string plain(const std::string& name) {
   if (name == "all_gather_into_tensor" || name == "all_gather_base") return "all_gather";
   if (name == "reduce_scatter_tensor" || name == "reduce_scatter_base") return "reduce_scatter";
   return name;
-}
-
-std::string row(const char* pattern, auto... values) {
-  char buffer[256];
-  std::snprintf(buffer, sizeof buffer, pattern, values...);
-  return buffer;
 }
 
 }  // namespace
@@ -27,7 +24,7 @@ std::string size_text(int64_t bytes) {
   double size = static_cast<double>(bytes);
   size_t unit = 0;
   for (; size >= 1024 && unit + 1 < names.size(); ++unit) size /= 1024;
-  return bytes == 0 ? "0 B" : row("%.2f %s", size, names[unit]);
+  return bytes == 0 ? "0 B" : format("%.2f %s", size, names[unit]);
 }
 
 Bandwidth bandwidth(const std::string& operation, int64_t bytes, double ms, int world) {
@@ -58,22 +55,22 @@ std::optional<std::string> CommsLog::add(const CommsCall& call) {
   sum.bus += speed.bus;
   if (!config_.verbose) return std::nullopt;
   return "comm op: " + record +
-         row(" | time (ms): %.2f | msg size: %s | algbw (Gbps): %.2f | busbw (Gbps): %.2f", call.ms,
-             size_text(call.bytes).c_str(), speed.algorithm, speed.bus);
+         format(" | time (ms): %.2f | msg size: %s | algbw (Gbps): %.2f | busbw (Gbps): %.2f",
+                call.ms, size_text(call.bytes).c_str(), speed.algorithm, speed.bus);
 }
 
 std::string CommsLog::table() const {
   if (sums_.empty()) return {};
   constexpr char kPattern[] = "%-20s%-16s%-10s%-20s%-18s%-18s%s\n";
-  std::string text = row(kPattern, "Comm. Op", "Message Size", "Count", "Total Latency(ms)",
-                         "Avg Latency(ms)", "tput_avg (Gbps)", "busbw_avg (Gbps)");
+  std::string text = format(kPattern, "Comm. Op", "Message Size", "Count", "Total Latency(ms)",
+                            "Avg Latency(ms)", "tput_avg (Gbps)", "busbw_avg (Gbps)");
   for (const auto& [record, sizes] : sums_) {
     text += record + "\n";
     for (const auto& [bytes, sum] : sizes) {
       const double calls = static_cast<double>(sum.calls);
-      text += row("%-20s%-16s%-10lld%-20.2f%-18.2f%-18.2f%.2f\n", "", size_text(bytes).c_str(),
-                  static_cast<long long>(sum.calls), sum.ms, sum.ms / calls, sum.algorithm / calls,
-                  sum.bus / calls);
+      text += format("%-20s%-16s%-10lld%-20.2f%-18.2f%-18.2f%.2f\n", "", size_text(bytes).c_str(),
+                     static_cast<long long>(sum.calls), sum.ms, sum.ms / calls,
+                     sum.algorithm / calls, sum.bus / calls);
     }
   }
   return text;

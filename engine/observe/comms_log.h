@@ -17,7 +17,7 @@
 #include <optional>
 #include <string>
 
-#include "common/dsconfig/resolved.h"
+#include "job/dsconfig/resolved.h"
 
 namespace dsj::observe {
 

@@ -3,17 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
+
+#include "common/format.h"
 
 namespace dsj::observe {
 namespace {
 
-template <typename... Values>
-std::string format(const char* pattern, Values... values) {
-  char buffer[256];
-  std::snprintf(buffer, sizeof buffer, pattern, values...);
-  return buffer;
-}
+using text::format;
 
 /// "12.3 M".
 std::string count_text(double value, const char* unit) {

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "common/dsconfig/resolved.h"
-#include "common/layout/units.h"
 #include "engine/observe/step_clock.h"
+#include "job/dsconfig/resolved.h"
+#include "job/layout/units.h"
 
 namespace dsj::observe {
 

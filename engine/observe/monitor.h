@@ -15,10 +15,10 @@
 #include <span>
 #include <string>
 
-#include "common/dsconfig/resolved.h"
 #include "common/files/files.h"
 #include "common/result.h"
 #include "engine/observe/tfevents.h"
+#include "job/dsconfig/resolved.h"
 
 namespace dsj::observe {
 

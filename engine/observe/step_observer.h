@@ -3,7 +3,7 @@
 // is no virtual call.
 #pragma once
 
-#include "common/layout/schedule.h"
+#include "job/layout/schedule.h"
 
 namespace dsj::observe {
 

@@ -2,7 +2,7 @@
 // elsewhere it makes no difference. Nothing else decides it. Pure, torch-free.
 #pragma once
 
-#include "common/dsconfig/resolved.h"
+#include "job/dsconfig/resolved.h"
 
 namespace dsj::optim {
 

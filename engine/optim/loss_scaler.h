@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "common/dsconfig/resolved.h"
+#include "job/dsconfig/resolved.h"
 
 namespace dsj::optim {
 

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "common/dsconfig/resolved.h"
 #include "engine/optim/optimizer.h"
+#include "job/dsconfig/resolved.h"
 
 namespace dsj::optim {
 

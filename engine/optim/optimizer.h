@@ -1,6 +1,6 @@
 // The rules: the numbers of one update of each kind of optimizer. The host computes them from the
 // update count, the rate and the momentum; engine/zero/update applies them to tensors. What else an
-// optimizer is stands in its descriptor (common/dsconfig/optimizers.h). Pure, torch-free. Formulas:
+// optimizer is stands in its descriptor (job/dsconfig/optimizers.h). Pure, torch-free. Formulas:
 // PyTorch 2.11's torch.optim; DeepSpeed 0.19's Lion and LAMB.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <optional>
 #include <variant>
 
-#include "common/dsconfig/optimizers.h"
+#include "job/dsconfig/optimizers.h"
 
 namespace dsj::optim {
 

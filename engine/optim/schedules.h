@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "common/dsconfig/resolved.h"
+#include "job/dsconfig/resolved.h"
 
 namespace dsj::optim {
 

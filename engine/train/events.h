@@ -1,9 +1,9 @@
-// Events to the agent (common/report/events.h): one JSON object per line, on an inherited pipe.
+// Events to the agent (job/report/events.h): one JSON object per line, on an inherited pipe.
 #pragma once
 
 #include <string>
 
-#include "common/report/events.h"
+#include "job/report/events.h"
 
 namespace dsj::train {
 

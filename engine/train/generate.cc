@@ -10,10 +10,7 @@
 #include <sstream>
 
 #include "common/argument_parser.h"
-#include "common/contract.h"
 #include "common/files/posix_files.h"
-#include "common/layout/lora.h"
-#include "common/layout/model_config.h"
 #include "engine/data/prompt.h"
 #include "engine/data/tokenizer.h"
 #include "engine/memory/counting_allocator.h"
@@ -21,6 +18,9 @@
 #include "engine/train/rank_env.h"
 #include "engine/weights/adapter.h"
 #include "engine/weights/weight_source.h"
+#include "job/contract.h"
+#include "job/layout/lora.h"
+#include "job/layout/model_config.h"
 
 namespace dsj::train {
 namespace {

@@ -7,14 +7,14 @@
 #include <optional>
 #include <vector>
 
-#include "common/dsconfig/resolve.h"
-#include "common/job_file.h"
-#include "common/layout/lora.h"
-#include "common/layout/model_config.h"
 #include "common/result.h"
 #include "engine/data/dataset.h"
 #include "engine/data/tokenizer.h"
 #include "engine/train/rank_env.h"
+#include "job/dsconfig/resolve.h"
+#include "job/job_file.h"
+#include "job/layout/lora.h"
+#include "job/layout/model_config.h"
 
 namespace dsj::train {
 

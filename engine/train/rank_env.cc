@@ -6,8 +6,8 @@
 #include <cstring>
 #include <string_view>
 
-#include "common/contract.h"
 #include "engine/kernels/kernels.h"
+#include "job/contract.h"
 
 namespace dsj::train {
 namespace {

@@ -1,4 +1,4 @@
-// A rank's environment: torchrun's variables and ours (common/contract.h).
+// A rank's environment: torchrun's variables and ours (job/contract.h).
 #pragma once
 
 #include <chrono>

@@ -9,11 +9,8 @@
 #include <cstdlib>
 #include <new>
 
-#include "common/contract.h"
-#include "common/dsconfig/resolved_json.h"
 #include "common/files/posix_files.h"
 #include "common/log.h"
-#include "common/plan/zero_plan.h"
 #include "common/text.h"
 #include "engine/data/loader.h"
 #include "engine/device/device.h"
@@ -27,6 +24,9 @@
 #include "engine/train/stop_signal.h"
 #include "engine/train/watching.h"
 #include "engine/zero/storage_error.h"
+#include "job/contract.h"
+#include "job/dsconfig/resolved_json.h"
+#include "job/plan/zero_plan.h"
 
 namespace dsj::train {
 namespace {

@@ -9,7 +9,7 @@
 namespace dsj::train {
 
 /// Reads the environment and the job file, trains, saves, exports. Returns an exit code of
-/// common/contract.h. A failure has been logged and emitted as an event.
+/// job/contract.h. A failure has been logged and emitted as an event.
 int run_rank();
 
 }  // namespace dsj::train

@@ -5,7 +5,6 @@
 
 #include <chrono>
 
-#include "common/contract.h"
 #include "common/log.h"
 #include "engine/checkpoint/reader.h"
 #include "engine/checkpoint/writer.h"
@@ -13,6 +12,7 @@
 #include "engine/models/gemm.h"
 #include "engine/weights/export.h"
 #include "engine/weights/weight_source.h"
+#include "job/contract.h"
 
 namespace dsj::train {
 namespace {

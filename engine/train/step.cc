@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "common/check.h"
-#include "common/plan/zero_plan.h"
 #include "engine/device/device.h"
 #include "engine/zero/scalar_type.h"
+#include "job/plan/zero_plan.h"
 
 namespace dsj::train {
 

@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "common/dsconfig/resolved.h"
 #include "engine/models/unit.h"
 #include "engine/observe/step_observer.h"
 #include "engine/optim/averaging.h"
 #include "engine/optim/loss_scaler.h"
 #include "engine/optim/optimizer.h"
 #include "engine/zero/model_state.h"
+#include "job/dsconfig/resolved.h"
 
 namespace dsj::train {
 

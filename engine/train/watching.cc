@@ -1,23 +1,18 @@
 #include "engine/train/watching.h"
 
-#include <cstdio>
 #include <utility>
 
-#include "common/dsconfig/resolved_json.h"
+#include "common/format.h"
 #include "common/log.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/observe/flops.h"
 #include "engine/train/device_marks.h"
+#include "job/dsconfig/resolved_json.h"
 
 namespace dsj::train {
 namespace {
 
-template <typename... Values>
-std::string format(const char* pattern, Values... values) {
-  char buffer[512];
-  std::snprintf(buffer, sizeof buffer, pattern, values...);
-  return buffer;
-}
+using text::format;
 
 std::string times_text(const observe::StepTimes& times, double steps) {
   return format(

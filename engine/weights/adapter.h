@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/files/files.h"
-#include "common/lora_args.h"
 #include "common/result.h"
+#include "job/lora_args.h"
 
 namespace dsj::weights {
 

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "common/check.h"
-#include "common/layout/units.h"
 #include "engine/weights/torch_file.h"
+#include "job/layout/units.h"
 
 namespace dsj::weights {
 namespace {

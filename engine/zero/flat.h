@@ -1,7 +1,7 @@
 // One flat of parameters and everything ZeRO keeps for it on this rank: working copy, fp32 master,
 // gradient, optimizer states.
 //
-// The stage (common/layout/stage.h) says what is whole and what is sharded, and when the flat is
+// The stage (job/layout/stage.h) says what is whole and what is sharded, and when the flat is
 // gathered and reduced. A frozen flat (LoRA) has a working copy only, loaded once in the compute
 // type.
 //
@@ -23,8 +23,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/layout/partition.h"
-#include "common/layout/stage.h"
 #include "common/result.h"
 #include "engine/comm/collectives.h"
 #include "engine/memory/counting_allocator.h"
@@ -32,6 +30,8 @@
 #include "engine/optim/optimizer.h"
 #include "engine/zero/owned_state.h"
 #include "engine/zero/update.h"
+#include "job/layout/partition.h"
+#include "job/layout/stage.h"
 
 namespace dsj::zero {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "common/layout/partition.h"
+#include "job/layout/partition.h"
 
 namespace dsj::zero {
 

@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "common/check.h"
-#include "common/plan/zero_plan.h"
 #include "engine/comm/agree.h"
 #include "engine/weights/adapter.h"
 #include "engine/zero/initial_adapter.h"
 #include "engine/zero/scalar_type.h"
+#include "job/plan/zero_plan.h"
 
 namespace dsj::zero {
 

@@ -8,16 +8,16 @@
 #include <memory>
 #include <vector>
 
-#include "common/dsconfig/resolved.h"
-#include "common/layout/lora.h"
-#include "common/layout/partition.h"
-#include "common/layout/schedule.h"
 #include "common/result.h"
 #include "engine/checkpoint/reader.h"
 #include "engine/checkpoint/writer.h"
 #include "engine/weights/weight_source.h"
 #include "engine/zero/flat.h"
 #include "engine/zero/offload_tier.h"
+#include "job/dsconfig/resolved.h"
+#include "job/layout/lora.h"
+#include "job/layout/partition.h"
+#include "job/layout/schedule.h"
 
 namespace dsj::zero {
 

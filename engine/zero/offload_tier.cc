@@ -4,9 +4,9 @@
 
 #include <utility>
 
-#include "common/plan/zero_plan.h"
 #include "engine/zero/scalar_type.h"
 #include "engine/zero/storage_error.h"
+#include "job/plan/zero_plan.h"
 
 namespace dsj::zero {
 namespace {

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "common/dsconfig/resolved.h"
-#include "common/layout/offload.h"
-#include "common/layout/partition.h"
 #include "engine/aio/scratch.h"
 #include "engine/optim/optimizer.h"
 #include "engine/zero/shard_store.h"
+#include "job/dsconfig/resolved.h"
+#include "job/layout/offload.h"
+#include "job/layout/partition.h"
 
 namespace dsj::zero {
 

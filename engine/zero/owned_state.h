@@ -1,6 +1,6 @@
 // What a flat keeps of the elements that this rank owns: the shard that gathers read (stage 3), the
 // fp32 master where it is separate, the optimizer's states. Each lies where the plan puts it
-// (common/layout/offload.h). The flat walks over runs; one run at a time is in memory.
+// (job/layout/offload.h). The flat walks over runs; one run at a time is in memory.
 //
 // One thread. Every call may throw StorageError.
 #pragma once

@@ -5,7 +5,7 @@
 #include <c10/core/ScalarType.h>
 
 #include "common/check.h"
-#include "common/dsconfig/resolved.h"
+#include "job/dsconfig/resolved.h"
 
 namespace dsj::zero {
 

@@ -10,9 +10,9 @@
 #include <memory>
 #include <vector>
 
-#include "common/layout/offload.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/zero/tile_cache.h"
+#include "job/layout/offload.h"
 
 namespace dsj::zero {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/jobspec/cluster_spec.h"
 #include "common/json_depth.h"
+#include "job/spec/cluster_spec.h"
 
 namespace dsj::op {
 namespace {

@@ -10,8 +10,8 @@
 #include <fstream>
 
 #include "agent/gang/memory_transport.h"
-#include "common/contract.h"
 #include "common/files/posix_files.h"
+#include "job/contract.h"
 #include "tests/agent/ranks/fake_ranks.h"
 
 namespace dsj::agent {

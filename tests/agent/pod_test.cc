@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "common/contract.h"
+#include "job/contract.h"
 
 namespace dsj::agent {
 namespace {

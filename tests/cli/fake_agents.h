@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "cli/run_agents.h"
-#include "common/report/reports.h"
+#include "job/report/reports.h"
 
 namespace dsj::cli {
 

@@ -7,7 +7,7 @@
 
 #include "cli/quantity.h"
 #include "cli/verbs.h"
-#include "common/jobspec/yaml.h"
+#include "job/spec/yaml.h"
 
 namespace dsj::cli {
 namespace {

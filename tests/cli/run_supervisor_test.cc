@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/contract.h"
 #include "common/files/memory_files.h"
+#include "job/contract.h"
 #include "tests/cli/fake_agents.h"
 
 namespace dsj::cli {

@@ -1,7 +1,7 @@
 // ds_config text (Hjson): read, checked against the key table, resolved.
-#include "common/dsconfig/check.h"
-#include "common/dsconfig/reader.h"
-#include "common/dsconfig/resolve.h"
+#include "job/dsconfig/check.h"
+#include "job/dsconfig/reader.h"
+#include "job/dsconfig/resolve.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

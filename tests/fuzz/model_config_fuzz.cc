@@ -1,6 +1,6 @@
 // A Hugging Face config.json.
 #include "common/json_depth.h"
-#include "common/layout/model_config.h"
+#include "job/layout/model_config.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,6 +1,6 @@
 // YAML in both dialects, and a DeepSpeedJob out of it.
-#include "common/jobspec/job.h"
-#include "common/jobspec/yaml.h"
+#include "job/spec/job.h"
+#include "job/spec/yaml.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace jobspec = dsj::jobspec;

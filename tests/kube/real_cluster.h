@@ -10,8 +10,8 @@
 #include <string>
 #include <thread>
 
-#include "common/contract.h"
-#include "common/jobspec/yaml.h"
+#include "job/contract.h"
+#include "job/spec/yaml.h"
 #include "kube/access.h"
 #include "kube/api_transport.h"
 #include "kube/client.h"

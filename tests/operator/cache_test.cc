@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "common/contract.h"
+#include "job/contract.h"
 
 namespace dsj::op {
 namespace {

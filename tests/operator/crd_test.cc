@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <set>
 
-#include "common/jobspec/fields.h"
-#include "common/jobspec/yaml.h"
-#include "common/training_args.h"
+#include "job/spec/fields.h"
+#include "job/spec/yaml.h"
+#include "job/training_args.h"
 #include "operator/own_status.h"
 #include "test_paths.h"
 

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "common/worker_job.h"
+#include "job/worker_job.h"
 #include "operator/render_config.h"
 #include "operator/render_pod.h"
 #include "tests/operator/world.h"

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/contract.h"
+#include "job/contract.h"
 #include "operator/child_content.h"
 #include "operator/own_status.h"
 #include "operator/reconcile.h"

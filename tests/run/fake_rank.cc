@@ -28,9 +28,9 @@
 #include <thread>
 #include <vector>
 
-#include "common/contract.h"
-#include "common/job_file.h"
-#include "common/report/events.h"
+#include "job/contract.h"
+#include "job/job_file.h"
+#include "job/report/events.h"
 
 namespace {
 

@@ -13,9 +13,9 @@
 
 #include "agent/ranks/spawn.h"
 #include "agent/status/status_publisher.h"
-#include "common/contract.h"
 #include "common/http/http_listener.h"
-#include "common/worker_job.h"
+#include "job/contract.h"
+#include "job/worker_job.h"
 #include "test_paths.h"
 #include "tests/agent/gang/test_tokens.h"
 #include "tests/common/http/raw_http.h"

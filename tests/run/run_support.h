@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "agent/ranks/spawn.h"
-#include "common/jobspec/yaml.h"
+#include "job/spec/yaml.h"
 #include "test_paths.h"
 #include "tests/support/soon.h"
 

@@ -12,38 +12,41 @@ import re
 import sys
 
 ARROWS = {
+    # What any program could use; it knows nothing of training.
     "common": [],
     "common/files": ["common"],
-    "common/report": ["common"],
     "common/http": ["common"],
-    "common/layout": ["common"],
-    "common/dsconfig": ["common", "common/layout"],
-    "common/plan": ["common", "common/layout", "common/dsconfig"],
-    "common/jobspec": ["common", "common/layout", "common/dsconfig"],
-    "common/jobimport": ["common", "common/files", "common/dsconfig", "common/jobspec"],
+    # What a job is, for all programs; without libtorch.
+    "job": ["common"],
+    "job/report": ["common", "job"],
+    "job/layout": ["common", "job"],
+    "job/dsconfig": ["common", "job", "job/layout"],
+    "job/plan": ["common", "job", "job/layout", "job/dsconfig"],
+    "job/spec": ["common", "job", "job/layout", "job/dsconfig"],
+    "job/import": ["common", "common/files", "job", "job/dsconfig", "job/spec"],
     "kube": ["common", "common/files"],
     # Who decides for the gang, whose tokens it trusts, how beats travel; then processes; then what is told of them.
-    "agent/gang": ["common", "common/files", "common/http"],
-    "agent/ranks": ["common", "agent/gang"],
-    "agent/status": ["common", "common/report", "common/files", "common/http", "kube", "agent/gang"],
-    "agent": ["common", "common/report", "common/files", "common/http", "common/layout", "common/dsconfig",
-              "common/jobspec", "kube", "agent/gang", "agent/ranks", "agent/status"],
-    "operator": ["common", "common/report", "common/http", "common/layout", "common/dsconfig", "common/jobspec", "kube",
+    "agent/gang": ["common", "job", "common/files", "common/http"],
+    "agent/ranks": ["common", "job", "agent/gang"],
+    "agent/status": ["common", "job", "job/report", "common/files", "common/http", "kube", "agent/gang"],
+    "agent": ["common", "job", "job/report", "common/files", "common/http", "job/layout", "job/dsconfig",
+              "job/spec", "kube", "agent/gang", "agent/ranks", "agent/status"],
+    "operator": ["common", "job", "job/report", "common/http", "job/layout", "job/dsconfig", "job/spec", "kube",
                  "operator/webhook"],
-    "operator/webhook": ["common", "common/http", "common/dsconfig", "common/jobspec", "kube"],
-    "cli": ["common", "common/report", "common/files", "common/layout", "common/dsconfig", "common/plan", "common/jobspec",
-            "common/jobimport", "agent", "agent/gang", "agent/ranks", "engine/weights"],
+    "operator/webhook": ["common", "common/http", "job/dsconfig", "job/spec", "kube"],
+    "cli": ["common", "job", "job/report", "common/files", "job/layout", "job/dsconfig", "job/plan", "job/spec",
+            "job/import", "agent", "agent/gang", "agent/ranks", "engine/weights"],
     # Verbs against a cluster; they draw and report with cli's means.
-    "cli/cluster": ["common", "common/report", "common/files", "common/dsconfig", "common/jobspec", "kube", "cli"],
+    "cli/cluster": ["common", "job", "job/report", "common/files", "job/dsconfig", "job/spec", "kube", "cli"],
     "cli/main.cc": ["common", "cli", "cli/cluster"],  # a file: the table of all verbs
-    "tools": ["common", "common/files", "common/layout", "engine/weights", "engine/data"],
+    "tools": ["common", "common/files", "job/layout", "engine/weights", "engine/data"],
     "engine/data": ["common", "common/files"],
-    "engine/weights": ["common", "common/files", "common/layout"],
-    "engine/checkpoint": ["common", "common/files"],
-    "engine/optim": ["common", "common/dsconfig"],
+    "engine/weights": ["common", "job", "common/files", "job/layout"],
+    "engine/checkpoint": ["common", "job", "common/files"],
+    "engine/optim": ["common", "job/dsconfig"],
     "engine/kernels": [],
     "engine/aio": ["common"],
-    "engine/observe": ["common", "common/files", "common/layout", "common/dsconfig"],
+    "engine/observe": ["common", "common/files", "job/layout", "job/dsconfig"],
     "engine/memory": ["common"],
     "engine/comm": ["common"],
     # Declarations of a third party's headers, included by their own names (see the folder's README).
@@ -52,10 +55,10 @@ ARROWS = {
     "engine/comm/gloo_shim/gloo/rendezvous": [],
     "engine/comm/gloo_shim/gloo/transport": [],
     "engine/device": ["common", "engine/kernels", "engine/optim"],
-    "engine/zero": ["common", "common/layout", "common/dsconfig", "common/plan", "engine/memory", "engine/comm", "engine/weights",
+    "engine/zero": ["common", "job/layout", "job/dsconfig", "job/plan", "engine/memory", "engine/comm", "engine/weights",
                     "engine/checkpoint", "engine/optim", "engine/device", "engine/aio", "common/files"],
-    "engine/models": ["common", "common/layout", "engine/memory", "engine/device", "engine/zero"],
-    "engine/train": ["common", "common/report", "common/files", "common/layout", "common/dsconfig", "common/plan",
+    "engine/models": ["common", "job/layout", "engine/memory", "engine/device", "engine/zero"],
+    "engine/train": ["common", "job", "job/report", "common/files", "job/layout", "job/dsconfig", "job/plan",
                      "engine/data", "engine/weights",
                      "engine/checkpoint", "engine/optim", "engine/kernels", "engine/memory", "engine/comm",
                      "engine/device", "engine/zero", "engine/models", "engine/observe"],
@@ -63,7 +66,7 @@ ARROWS = {
 }
 # Each is the sorted modules that reach each other. A circle that is not here fails, and so does an entry that is gone.
 KNOWN_CIRCLES = set()
-TOPS = ("common", "kube", "operator", "agent", "engine", "cli", "tools")  # with arrows; circles are sought in tests, too
+TOPS = ("common", "job", "kube", "operator", "agent", "engine", "cli", "tools")  # with arrows; circles are sought in tests, too
 TORCH_ROOMS = {"engine/memory", "engine/comm", "engine/device", "engine/zero", "engine/models", "engine/train", "engine"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)
 
@@ -102,7 +105,7 @@ def wrong_arrows(root):
                     problems.append(f"{path}: includes <{target}>, but {room} is torch-free")
                 if target.startswith("cpprest") and not room.startswith("agent"):
                     problems.append(f"{path}: includes <{target}>, but {room} is cpprest-free")
-                if target.startswith("yaml-cpp") and room not in ("common/jobspec", "kube", "agent", "cli"):
+                if target.startswith("yaml-cpp") and room not in ("job/spec", "kube", "agent", "cli"):
                     problems.append(f"{path}: includes <{target}>, but {room} is yaml-free")
                 continue
             other = room_of(target)

@@ -12,7 +12,7 @@
 
 #include "agent/gang/session.h"
 #include "agent/gang/worker.h"
-#include "common/contract.h"
+#include "job/contract.h"
 
 namespace dsj::agent {
 namespace {

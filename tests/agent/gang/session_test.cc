@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-#include "common/contract.h"
+#include "job/contract.h"
 
 namespace dsj::agent {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "agent/gang/http_transport.h"
 #include "agent/gang/memory_transport.h"
-#include "common/contract.h"
+#include "job/contract.h"
 #include "tests/common/http/raw_http.h"
 #include "tests/support/soon.h"
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "agent/status/job_watch.h"
-#include "common/contract.h"
+#include "job/contract.h"
 #include "tests/kube/fake_api_server.h"
 #include "tests/support/soon.h"
 

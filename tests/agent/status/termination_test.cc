@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/contract.h"
+#include "job/contract.h"
 
 namespace dsj::agent {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "cli/cluster/json_path.h"
 #include "cli/cluster/verbs.h"
-#include "common/contract.h"
-#include "common/jobspec/yaml.h"
+#include "job/contract.h"
+#include "job/spec/yaml.h"
 #include "test_paths.h"
 #include "tests/kube/fake_api_server.h"
 #include "tests/kube/fake_clock.h"

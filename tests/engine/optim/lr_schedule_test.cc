@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "common/dsconfig/resolve.h"
+#include "job/dsconfig/resolve.h"
 #include "test_paths.h"
 
 namespace dsj::optim {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "common/layout/units.h"
+#include "job/layout/units.h"
 
 namespace dsj::testing_support {
 

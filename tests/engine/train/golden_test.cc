@@ -10,14 +10,14 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "common/dsconfig/resolve.h"
 #include "common/files/posix_files.h"
 #include "engine/optim/lr_schedule.h"
 #include "engine/train/step.h"
 #include "engine/weights/weight_source.h"
+#include "job/dsconfig/resolve.h"
+#include "test_paths.h"
 #include "tests/engine/support/poisoned.h"
 #include "tests/engine/support/ranks.h"
-#include "test_paths.h"
 
 namespace dsj::train {
 namespace {

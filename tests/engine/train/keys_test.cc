@@ -6,7 +6,7 @@
 #include <functional>
 #include <limits>
 
-#include "common/plan/zero_plan.h"
+#include "job/plan/zero_plan.h"
 #include "tests/engine/support/late_collectives.h"
 #include "tests/engine/train/plain_run.h"
 

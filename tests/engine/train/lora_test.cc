@@ -5,9 +5,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "common/plan/memory_model.h"
-#include "common/plan/zero_plan.h"
 #include "engine/weights/adapter.h"
+#include "job/plan/memory_model.h"
+#include "job/plan/zero_plan.h"
 #include "tests/engine/train/support.h"
 
 namespace dsj::train {

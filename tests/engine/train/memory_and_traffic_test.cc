@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/files/counting_files.h"
-#include "common/plan/zero_plan.h"
+#include "job/plan/zero_plan.h"
 #include "tests/engine/train/support.h"
 
 namespace dsj::train {

@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "common/plan/zero_plan.h"
 #include "engine/zero/storage_error.h"
+#include "job/plan/zero_plan.h"
 #include "tests/engine/train/offload_support.h"
 
 namespace dsj::train {

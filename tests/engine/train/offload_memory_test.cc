@@ -1,7 +1,7 @@
 // What is in memory with offload, by the ledger: the keys that bound it do.
 #include <gtest/gtest.h>
 
-#include "common/plan/zero_plan.h"
+#include "job/plan/zero_plan.h"
 #include "tests/engine/train/offload_support.h"
 
 namespace dsj::train {

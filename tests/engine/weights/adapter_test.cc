@@ -8,9 +8,9 @@
 
 #include "common/files/memory_files.h"
 #include "common/files/posix_files.h"
-#include "common/layout/lora.h"
 #include "engine/weights/export.h"
 #include "engine/weights/weight_source.h"
+#include "job/layout/lora.h"
 #include "test_paths.h"
 
 namespace dsj::weights {

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "common/dsconfig/resolve.h"
 #include "engine/zero/update.h"
+#include "job/dsconfig/resolve.h"
 #include "test_paths.h"
 
 namespace dsj::zero {

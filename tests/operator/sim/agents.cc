@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/contract.h"
-#include "common/restart_budget.h"
+#include "job/contract.h"
+#include "job/restart_budget.h"
 #include "operator/apply.h"
 
 namespace dsj::op::sim {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "common/contract.h"
+#include "job/contract.h"
 #include "operator/own_status.h"
 
 namespace dsj::op::sim {

@@ -1,6 +1,6 @@
 #include "tests/operator/sim/sim_operator.h"
 
-#include "common/contract.h"
+#include "job/contract.h"
 
 namespace dsj::op::sim {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/contract.h"
+#include "job/contract.h"
 #include "operator/own_status.h"
 
 namespace dsj::op::sim {

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "common/jobspec/cluster_spec.h"
+#include "job/spec/cluster_spec.h"
 
 namespace dsj::op {
 namespace {

@@ -1,0 +1,79 @@
+// The rules of the training arguments.
+#include <algorithm>
+
+#include "common/text.h"
+#include "job/dsconfig/parts.h"
+
+namespace dsj::dsconfig {
+
+using Severity = Finding::Severity;
+
+void check_arguments(const TrainingArgs& args, Report& out) {
+  const auto at_least = [&](const char* name, const auto& value, double least, bool above = false) {
+    if (!value) return;
+    const double found = static_cast<double>(*value);
+    if (above ? found > least : found >= least) return;
+    out.error(std::string("training.") + name, "found " + text::number(found) + ", expected " +
+                                                   (above ? "more than " : "at least ") +
+                                                   text::number(least));
+  };
+  const auto at_most = [&](const char* name, const std::optional<double>& value, double most) {
+    if (value && *value > most)
+      out.error(std::string("training.") + name,
+                "found " + text::number(*value) + ", expected at most " + text::number(most));
+  };
+  const auto below_one = [&](const char* name, const std::optional<double>& value) {
+    if (value && *value >= 1)
+      out.error(std::string("training.") + name,
+                "found " + text::number(*value) + ", expected less than 1");
+  };
+  at_least("maxSteps", args.max_steps, -1);
+  at_least("numTrainEpochs", args.num_train_epochs, 0, true);
+  at_least("perDeviceTrainBatchSize", args.per_device_train_batch_size, 1);
+  at_least("gradientAccumulationSteps", args.gradient_accumulation_steps, 1);
+  at_least("learningRate", args.learning_rate, 0);
+  at_least("weightDecay", args.weight_decay, 0);
+  at_least("adamBeta1", args.adam_beta1, 0);
+  at_least("adamBeta2", args.adam_beta2, 0);
+  below_one("adamBeta1", args.adam_beta1);
+  below_one("adamBeta2", args.adam_beta2);
+  at_least("adamEpsilon", args.adam_epsilon, 0);
+  at_least("warmupRatio", args.warmup_ratio, 0);
+  at_most("warmupRatio", args.warmup_ratio, 1);
+  at_least("warmupSteps", args.warmup_steps, 0);
+  at_least("seed", args.seed, 0);
+  at_least("loggingSteps", args.logging_steps, 1);
+  at_least("saveSteps", args.save_steps, 1);
+  at_least("saveTotalLimit", args.save_total_limit, 1);
+  at_least("maxSeqLength", args.max_seq_length, 2);
+  at_least("evalSteps", args.eval_steps, 1);
+  at_least("perDeviceEvalBatchSize", args.per_device_eval_batch_size, 1);
+  at_least("validationSplitPercentage", args.validation_split_percentage, 0, true);
+  at_most("validationSplitPercentage", args.validation_split_percentage, 99);
+
+  struct Choice {
+    const char* name;
+    const std::optional<std::string>& value;
+    std::vector<std::string> built, known;
+  };
+  for (const Choice& choice :
+       {Choice{"saveStrategy", args.save_strategy, {"no", "steps", "epoch"}, {"best"}},
+        Choice{"evaluationStrategy", args.evaluation_strategy, {"no", "steps", "epoch"}, {}},
+        Choice{"chatTemplate",
+               args.chat_template,
+               {"auto", "chatml", "qwen", "qwen2.5", "llama2", "llama3", "mistral"},
+               {}},
+        Choice{"lossNormalization", args.loss_normalization, {"micro-batch"}, {"token"}}}) {
+    if (!choice.value || std::ranges::find(choice.built, *choice.value) != choice.built.end())
+      continue;
+    const bool known = std::ranges::find(choice.known, *choice.value) != choice.known.end();
+    std::string expected;
+    for (const std::string& one : choice.built) expected += (expected.empty() ? "" : " or ") + one;
+    out.finding(
+        known ? Severity::Unsupported : Severity::Error, std::string("training.") + choice.name,
+        "\"" + *choice.value + "\" is not " + (known ? "built in this version" : "a choice"),
+        "expected " + expected);
+  }
+}
+
+}  // namespace dsj::dsconfig

@@ -1,0 +1,100 @@
+// The table's rows of optimizer. A parameter belongs to some classes only: optimizers.h says which,
+// and makes the rows of those that a formula reads. See keys.h.
+#include "job/dsconfig/keys.h"
+#include "job/dsconfig/optimizers.h"
+
+namespace dsj::dsconfig {
+namespace {
+
+Type type_of(const OptimizerParameter& parameter) {
+  if (std::holds_alternative<PairField>(parameter.field)) return Type::List;
+  return std::holds_alternative<bool OptimizerConfig::*>(parameter.field) ? Type::Bool
+                                                                          : Type::Float;
+}
+
+Key row_of(const OptimizerParameter& parameter) {
+  Key key{.path = "optimizer.params." + std::string(parameter.name),
+          .type = type_of(parameter),
+          .fallback = default_of(parameter),
+          .min = parameter.min,
+          .max = parameter.max,
+          .auto_rule = std::string(parameter.auto_rule),
+          .test = std::string(parameter.test)};
+  if (!parameter.alias.empty()) key.aliases.emplace_back(parameter.alias);
+  return key;
+}
+
+/// What constructors take and no formula reads.
+std::vector<Key> formless_parameters() {
+  using enum Type;
+  using enum State;
+  return {
+      {.path = "optimizer.params.set_grad_none",
+       .type = Bool,
+       .fallback = true,
+       .state = Moot,
+       .reason = "the gradient is always cleared after the step"},
+      {.path = "optimizer.params.fp32_optimizer_states",
+       .type = Bool,
+       .fallback = true,
+       .state = Unsupported,
+       .reason = "the moments are always fp32"},
+      {.path = "optimizer.params.fused",
+       .type = Any,
+       .state = Moot,
+       .reason = "it chooses between implementations of one formula"},
+      {.path = "optimizer.params.foreach",
+       .type = Any,
+       .state = Moot,
+       .reason = "it chooses between implementations of one formula"},
+      {.path = "optimizer.params.capturable",
+       .type = Bool,
+       .fallback = false,
+       .state = Moot,
+       .reason = "it chooses between implementations of one formula"},
+      {.path = "optimizer.params.differentiable",
+       .type = Bool,
+       .fallback = false,
+       .state = Moot,
+       .reason = "it chooses between implementations of one formula"},
+      {.path = "optimizer.params.max_grad_norm",
+       .type = Any,
+       .state = Rejected,
+       .reason = "DeepSpeed takes it from gradient_clipping at the top level, not from here"},
+      {.path = "optimizer.params.torch_adam",
+       .type = Bool,
+       .fallback = false,
+       .test = "dsconfig_tests:OptimizerTest.TorchsAdamWHasItsOwnWeightDecay"},
+      {.path = "optimizer.params.amsgrad",
+       .type = Bool,
+       .fallback = false,
+       .state = Unsupported,
+       .reason = "AMSGrad is not built; DeepSpeed's own classes refuse it too"},
+  };
+}
+
+}  // namespace
+
+std::vector<Key> optimizer_keys() {
+  using enum Type;
+  std::vector<Key> keys = {
+      {.path = "optimizer", .type = Section},
+      {.path = "optimizer.type",
+       .type = String,
+       .test = "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig"},
+      {.path = "optimizer.legacy_fusion",
+       .type = Bool,
+       .fallback = false,
+       .state = State::Inert,
+       .reason = "there is one update path"},
+      {.path = "optimizer.params", .type = Section},
+  };
+  for (const OptimizerParameter& parameter : kOptimizerParameters) {
+    if (parameter.name == "maximize")  // after Adam's own
+      for (Key& key : formless_parameters()) keys.push_back(std::move(key));
+    keys.push_back(row_of(parameter));
+  }
+  return keys;
+}
+
+}  // namespace dsj::dsconfig

@@ -1,0 +1,260 @@
+// The table's parts on what only observes a run, and on mechanisms of other engines. See keys.h.
+#include <sstream>
+
+#include "job/dsconfig/keys.h"
+
+namespace dsj::dsconfig {
+namespace {
+
+/// "enabled:b=false output_path:s": names, types and DeepSpeed's defaults of a section whose keys
+/// need no more than that.
+void add(std::vector<Key>& keys, const std::string& section, const std::string& names,
+         State state = State::WithSection, const std::string& reason = {},
+         const std::string& test = {}) {
+  std::istringstream words(names);
+  for (std::string word; words >> word;) {
+    const size_t colon = word.find(':'), equals = word.find('=', colon);
+    Key key{.path = section + "." + word.substr(0, colon), .state = state, .reason = reason};
+    key.test = test;
+    switch (word[colon + 1]) {
+      case 'b':
+        key.type = Type::Bool;
+        break;
+      case 'i':
+        key.type = Type::Int;
+        break;
+      case 'f':
+        key.type = Type::Float;
+        break;
+      case 's':
+        key.type = Type::String;
+        break;
+      case 'l':
+        key.type = Type::List;
+        break;
+      case 'o':
+        key.type = Type::Section;
+        key.open = true;
+        break;
+      default:
+        break;
+    }
+    if (equals != std::string::npos) key.fallback = nlohmann::json::parse(word.substr(equals + 1));
+    keys.push_back(std::move(key));
+  }
+}
+
+void add_switched(std::vector<Key>& keys, const std::string& section, const std::string& reason,
+                  const std::string& names) {
+  keys.push_back({.path = section,
+                  .type = Type::Section,
+                  .state = State::Unsupported,
+                  .reason = reason,
+                  .gate = Gate::Enabled});
+  add(keys, section, names);
+}
+
+/// A key of a section that works, and its field.
+struct Working {
+  const char* name;
+  Field (*field)(ResolvedConfig&);
+};
+
+Type type_of(const Field& field) {
+  if (std::holds_alternative<bool*>(field)) return Type::Bool;
+  if (std::holds_alternative<double*>(field)) return Type::Float;
+  return std::holds_alternative<std::string*>(field) ? Type::String : Type::Int;
+}
+
+void add_fields(std::vector<Key>& keys, const std::string& section,
+                std::initializer_list<Working> fields, const std::string& test) {
+  ResolvedConfig config;
+  for (const auto& [name, field] : fields)
+    keys.push_back({.path = section + "." + name,
+                    .type = type_of(field(config)),
+                    .field = field,
+                    .test = test});
+}
+
+/// A section this engine has; its keys speak when its "enabled" is true.
+void add_working(std::vector<Key>& keys, const std::string& section,
+                 std::initializer_list<Working> fields, const std::string& test) {
+  keys.push_back({.path = section, .type = Type::Section, .gate = Gate::Enabled, .test = test});
+  add_fields(keys, section, fields, test);
+}
+
+template <auto kMonitor, auto kMember>
+constexpr auto to_monitor = to<&ResolvedConfig::observe, kMonitor, kMember>;
+
+template <auto kMonitor>
+void add_monitor(std::vector<Key>& keys, const char* section) {
+  add_working(keys, section,
+              {{"enabled", to_monitor<kMonitor, &MonitorConfig::enabled>},
+               {"output_path", to_monitor<kMonitor, &MonitorConfig::output_path>},
+               {"job_name", to_monitor<kMonitor, &MonitorConfig::job_name>}},
+              "run_tests:WatchRun.MonitorsWriteEveryStep");
+}
+
+template <auto kMember>
+constexpr auto to_comms = to<&ResolvedConfig::observe, &ObserveConfig::comms, kMember>;
+template <auto kMember>
+constexpr auto to_flops = to<&ResolvedConfig::observe, &ObserveConfig::flops, kMember>;
+
+void add_open(std::vector<Key>& keys, const std::string& section, const std::string& reason,
+              Gate gate, State state = State::Unsupported) {
+  keys.push_back({.path = section,
+                  .type = Type::Section,
+                  .state = state,
+                  .reason = reason,
+                  .gate = gate,
+                  .open = true});
+}
+
+}  // namespace
+
+std::vector<Key> observation_keys() {
+  using enum Type;
+  using enum State;
+  const char* own_flag =
+      "it acts only on models that call DeepSpeed's checkpointing; for a Hugging Face "
+      "model set training.gradientCheckpointing";
+  std::vector<Key> keys = {
+      {.path = "wall_clock_breakdown",
+       .type = Bool,
+       .field = to<&ResolvedConfig::observe, &ObserveConfig::wall_clock_breakdown>,
+       .test = "run_tests:WatchRun.BreakdownsArePrintedEveryStepsPerPrint"},
+      {.path = "memory_breakdown",
+       .type = Bool,
+       .field = to<&ResolvedConfig::observe, &ObserveConfig::memory_breakdown>,
+       .test = "run_tests:WatchRun.BreakdownsArePrintedEveryStepsPerPrint"},
+      {.path = "dump_state",
+       .type = Bool,
+       .field = to<&ResolvedConfig::observe, &ObserveConfig::dump_state>,
+       .test = "run_tests:WatchRun.BreakdownsArePrintedEveryStepsPerPrint"},
+
+      {.path = "activation_checkpointing", .type = Section, .state = Inert, .reason = own_flag},
+
+      {.path = "checkpoint", .type = Section},
+      {.path = "checkpoint.tag_validation",
+       .type = String,
+       .fallback = "Warn",
+       .state = Moot,
+       .reason = "ranks that see different checkpoints always stop, whatever this key says",
+       .choices = {"Ignore", "Warn", "Fail"}},
+      {.path = "checkpoint.load_universal",
+       .type = Bool,
+       .fallback = false,
+       .state = Unsupported,
+       .reason = "universal checkpoints are not read in this version; ours "
+                 "are readable at any world size"},
+      {.path = "checkpoint.use_node_local_storage",
+       .type = Bool,
+       .fallback = false,
+       .state = Unsupported,
+       .reason = "all ranks write below one output directory"},
+      {.path = "checkpoint.parallel_write", .type = Section},
+      {.path = "checkpoint.parallel_write.pipeline_stage",
+       .type = Bool,
+       .fallback = false,
+       .state = Moot,
+       .reason = "all ranks always write their part at once; there are no pipeline stages"},
+      {.path = "checkpoint.checkpoint_serialization",
+       .type = Bool,
+       .fallback = true,
+       .state = Moot,
+       .reason = "it chooses between two encodings of torch.save, which is not used"},
+      {.path = "checkpoint.writer",
+       .type = Section,
+       .state = Inert,
+       .reason = "checkpoints are written by this engine",
+       .gate = Gate::Presence,
+       .open = true},
+      {.path = "datastates_ckpt",
+       .type = Section,
+       .state = Inert,
+       .reason = "checkpoints are written by this engine",
+       .gate = Gate::Presence,
+       .open = true},
+
+      {.path = "timers", .type = Section},
+      {.path = "timers.throughput", .type = Section},
+  };
+  add(keys, "activation_checkpointing",
+      "partition_activations:b=false number_checkpoints:i contiguous_memory_optimization:b=false "
+      "synchronize_checkpoint_boundary:b=false profile:b=false cpu_checkpointing:b=false");
+  add(keys, "timers.throughput", "enabled:b=true synchronized:b=true", Moot,
+      "metrics.jsonl always has the time of every step");
+  const std::string no_monitor =
+      "this monitor sends its values to a server; metrics.jsonl, tensorboard and csv_monitor "
+      "have "
+      "the values of every step";
+  add_monitor<&ObserveConfig::tensorboard>(keys, "tensorboard");
+  add_monitor<&ObserveConfig::csv>(keys, "csv_monitor");
+  add_switched(keys, "wandb", no_monitor, "enabled:b=false group:s team:s project:s=\"deepspeed\"");
+  add_open(keys, "comet", no_monitor, Gate::Enabled);
+  const char* flops =
+      "observe_tests:Flops.EveryKeyChangesTheReport "
+      "run_tests:WatchRun.FlopsAreProfiledAtTheirStep";
+  add_working(keys, "flops_profiler",
+              {{"enabled", to_flops<&FlopsProfilerConfig::enabled>},
+               {"recompute_fwd_factor", to_flops<&FlopsProfilerConfig::recompute_fwd_factor>},
+               {"profile_step", to_flops<&FlopsProfilerConfig::profile_step>},
+               {"module_depth", to_flops<&FlopsProfilerConfig::module_depth>},
+               {"top_modules", to_flops<&FlopsProfilerConfig::top_modules>},
+               {"detailed", to_flops<&FlopsProfilerConfig::detailed>}},
+              flops);
+  add(keys, "flops_profiler", "output_file:s", Works, {}, flops);
+  const char* operations =
+      "observe_tests:CommsLog.ProfOpsCountWithoutProfAll "
+      "run_tests:WatchRun.CommunicationIsLogged";
+  add_working(keys, "comms_logger",
+              {{"enabled", to_comms<&CommsLoggerConfig::enabled>},
+               {"prof_all", to_comms<&CommsLoggerConfig::prof_all>}},
+              operations);
+  add(keys, "comms_logger", "prof_ops:l=[]", Works, {}, operations);
+  add_fields(keys, "comms_logger",
+             {{"verbose", to_comms<&CommsLoggerConfig::verbose>},
+              {"debug", to_comms<&CommsLoggerConfig::debug>}},
+             "observe_tests:CommsLog.VerboseTellsEachCallAndDebugWhatItIsFor "
+             "run_tests:WatchRun.CommunicationIsLogged");
+  return keys;
+}
+
+std::vector<Key> other_engine_keys() {
+  const std::string missing = " is not built in this version";
+  std::vector<Key> keys;
+  add_switched(keys, "elasticity", "elastic batch sizes are not built in this version",
+               "enabled:b=false max_train_batch_size:i micro_batch_sizes:l min_gpus:i=1 "
+               "max_gpus:i=10000 num_gpus_per_node:i=1 model_parallel_size:i=1 min_time:i=0 "
+               "prefer_larger_batch:b=true ignore_non_elastic_batch_info:b=false version:f=0.2");
+  add_switched(keys, "autotuning", "the autotuner" + missing,
+               "enabled:b=false fast:b=true results_dir:s exps_dir:s overwrite:b=true "
+               "start_profile_step:i=3 end_profile_step:i=5 metric:s=\"throughput\" "
+               "tuner_type:s=\"gridsearch\" tuner_early_stopping:i tuner_num_trials:i=50 "
+               "max_train_batch_size:i min_train_batch_size:i=1 "
+               "max_train_micro_batch_size_per_gpu:i=1024 min_train_micro_batch_size_per_gpu:i=1 "
+               "num_tuning_micro_batch_sizes:i=3 mp_size:i=1 arg_mappings:o metric_path:s "
+               "model_info:o model_info_path:s");
+  add_open(keys, "data_efficiency", "curriculum data sampling" + missing, Gate::Enabled);
+  add_switched(keys, "curriculum_learning", "curriculum learning" + missing,
+               "enabled:b=false curriculum_type:s=\"seqlen\" min_difficulty:i max_difficulty:i "
+               "schedule_type:s schedule_config:o");
+  add_switched(keys, "progressive_layer_drop", "progressive layer drop" + missing,
+               "enabled:b=false theta:f=1.0 gamma:f=0.001");
+  add_switched(keys, "eigenvalue", "it serves quantised training, which is not built",
+               "enabled:b=false verbose:b=false max_iter:i=100 tol:f=0.01 stability:f=0.000001 "
+               "gas_boundary_resolution:i=1 layer_name:s=\"bert.encoder.layer\" layer_num:i=0");
+  add_open(keys, "quantize_training", "quantised training" + missing, Gate::AnyEnabled);
+  add_open(keys, "compression_training", "compression" + missing, Gate::AnyEnabled);
+  add_open(keys, "sparse_attention", "sparse attention" + missing, Gate::Presence);
+  add_open(keys, "pipeline", "there is no pipeline parallelism", Gate::Presence, State::Inert);
+  add_open(keys, "hybrid_engine", "the hybrid engine" + missing, Gate::Enabled);
+  add_open(keys, "nebula", "Nebula checkpoints are a service of Azure", Gate::Enabled);
+  add_open(keys, "weight_quantization", "weight quantisation" + missing, Gate::Presence);
+  add_open(keys, "tensor_parallel", "tensor parallelism" + missing, Gate::Presence);
+  add_open(keys, "expert_parallel", "expert parallelism" + missing, Gate::Presence);
+  add_open(keys, "compile", "nothing is compiled", Gate::Presence, State::Inert);
+  return keys;
+}
+
+}  // namespace dsj::dsconfig

@@ -1,0 +1,239 @@
+// Which optimizer a run has, and its hyper-parameters: from ds_config's section, else from
+// training.optim as Hugging Face reads it.
+#include <algorithm>
+
+#include "common/text.h"
+#include "job/dsconfig/optimizers.h"
+#include "job/dsconfig/parts.h"
+
+namespace dsj::dsconfig {
+
+using nlohmann::json;
+using Severity = Finding::Severity;
+
+namespace {
+
+std::string at(const std::string& name) {
+  return "optimizer.params." + name;
+}
+
+const OptimizerParameter& parameter(std::string_view name) {
+  return *std::ranges::find(kOptimizerParameters, name, &OptimizerParameter::name);
+}
+
+const std::vector<std::string>& optimizer_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const Optimizer& one : kOptimizers) list.emplace_back(one.name);
+    return list;
+  }();
+  return names;
+}
+
+bool has(const std::vector<std::string>& params, std::string_view name) {
+  return std::ranges::find(params, name) != params.end();
+}
+
+std::optional<std::pair<double, double>> pair(const Source& in, const std::string& path) {
+  const json* value = in.literal(path);
+  if (value == nullptr || value->size() != 2) return std::nullopt;
+  double numbers[2];
+  for (size_t i = 0; i < 2; ++i) {
+    const json& entry = (*value)[i];
+    const auto read = entry.is_number()   ? std::optional(entry.get<double>())
+                      : entry.is_string() ? text::parse_double(entry.get<std::string>())
+                                          : std::nullopt;
+    if (!read) return std::nullopt;
+    numbers[i] = *read;
+  }
+  return std::pair{numbers[0], numbers[1]};
+}
+
+/// Whether ds_config has two numbers for it that hold. Reports what does not.
+bool read_pair(const OptimizerParameter& parameter, OptimizerConfig& optimizer, const Source& in,
+               Report& out) {
+  const std::string path = at(std::string(parameter.name));
+  const json* value = in.literal(path);
+  if (value == nullptr) return false;
+  const PairField& field = std::get<PairField>(parameter.field);
+  const auto found = pair(in, path);
+  if (!found || !field.holds(found->first, found->second)) {
+    out.error(path, "found " + value->dump() + ", expected " + field.expected, field.hint);
+    return false;
+  }
+  optimizer.*field.first = found->first;
+  optimizer.*field.second = found->second;
+  return true;
+}
+
+void betas(OptimizerConfig& optimizer, const Source& in, Report& out) {
+  const char* path = "optimizer.params.betas";
+  const json* value = in.literal(path);
+  if (value == nullptr) {
+    optimizer.beta1 = in.args.adam_beta1.value_or(optimizer.beta1);
+    optimizer.beta2 = in.args.adam_beta2.value_or(optimizer.beta2);
+    const bool given = in.args.adam_beta1 || in.args.adam_beta2;
+    if (given || in.is_auto(path))
+      out.origin(path, text::number(optimizer.beta1) + ", " + text::number(optimizer.beta2),
+                 given ? "training.adamBeta1, training.adamBeta2" : kHuggingFaceDefault);
+    return;
+  }
+  if (!read_pair(parameter("betas"), optimizer, in, out)) return;
+  const auto same = [&](double here, const char* name, const std::optional<double>& argument) {
+    if (argument && *argument != here)
+      out.mismatch(path, text::number(here), name, text::number(*argument));
+  };
+  same(optimizer.beta1, "training.adamBeta1", in.args.adam_beta1);
+  same(optimizer.beta2, "training.adamBeta2", in.args.adam_beta2);
+}
+
+/// What would be a TypeError in Python, and the classes' own checks of values.
+void check_names(const Optimizer& found, const std::vector<std::string>& taken, const Source& in,
+                 Report& out) {
+  const json* params = in.checked.find("optimizer.params");
+  if (params == nullptr) return;
+  for (const auto& [name, value] : params->items()) {
+    if (has(taken, name) || name == "max_grad_norm") continue;
+    const std::string hint = text::did_you_mean(name, taken);
+    out.error(at(name), std::string(found.name) + " has no parameter \"" + name + "\"",
+              hint.empty() ? "remove it" : hint);
+  }
+  if (in.value<bool>(at("amsgrad")))
+    out.unsupported(at("amsgrad"), "AMSGrad is not built",
+                    "DeepSpeed's own classes refuse it too; remove it");
+}
+
+/// The parameters without a rule for "auto". What the class does not take is an error already, and
+/// is read so that the checks below speak of it, too; what it takes is read last and holds.
+void read_parameters(OptimizerConfig& optimizer, const std::vector<std::string>& taken,
+                     const Source& in, Report& out) {
+  const OptimizerConfig defaults = optimizer;
+  for (const bool own : {false, true}) {
+    for (const OptimizerParameter& one : kOptimizerParameters) {
+      if (!one.auto_rule.empty() || has(taken, one.name) != own) continue;
+      const std::string path = at(std::string(one.name));
+      if (const auto* real = std::get_if<double OptimizerConfig::*>(&one.field))
+        optimizer.*(*real) = in.value(path, own ? defaults.*(*real) : optimizer.*(*real));
+      if (const auto* flag = std::get_if<bool OptimizerConfig::*>(&one.field))
+        optimizer.*(*flag) = in.value(path, own ? defaults.*(*flag) : optimizer.*(*flag));
+    }
+  }
+  if (optimizer.nesterov && (optimizer.momentum <= 0 || optimizer.dampening != 0))
+    out.error(at("nesterov"), "Nesterov's form needs momentum and no dampening",
+              "set momentum above 0 and dampening to 0");
+  if (optimizer.min_coeff > optimizer.max_coeff)
+    out.error(at("min_coeff"), "min_coeff is above max_coeff");
+  for (const OptimizerParameter& one : kOptimizerParameters)
+    if (one.auto_rule.empty() && std::holds_alternative<PairField>(one.field))
+      read_pair(one, optimizer, in, out);
+}
+
+/// DeepSpeed's own rules about which optimizers go with what.
+void check_rules(const Optimizer& found, const Source& in, const ResolvedConfig& config,
+                 Report& out) {
+  if (config.zero.stage > 0 && !found.zero_tested &&
+      !in.value<bool>("zero_allow_untested_optimizer"))
+    out.error(
+        "optimizer.type",
+        std::string(found.name) + " is not on DeepSpeed's list of optimizers tested with ZeRO",
+        "add \"zero_allow_untested_optimizer\": true");
+  const json* scale = in.literal("fp16.loss_scale");
+  if (found.dynamic_loss_scale && scale != nullptr && *scale != 0)
+    out.error("fp16.loss_scale", std::string(found.name) + " needs the dynamic loss scale",
+              "set loss_scale to 0, or remove it");
+}
+
+/// Without a section: the optimizer that Hugging Face's Trainer makes from training.optim.
+void trainers_optimizer(OptimizerConfig& optimizer, const Source& in, Report& out) {
+  const std::string optim = in.args.optim.value_or("adamw_torch");
+  const char* path = "training.optim";
+  const Optimizer* found = find_trainer_optimizer(optim);
+  if (found == nullptr) {
+    const auto& names = trainer_optimizers();
+    const bool known = has(names, optim);
+    out.finding(known ? Severity::Unsupported : Severity::Error, path,
+                "\"" + optim + "\" is not " + (known ? "built" : "an optimizer of Hugging Face's"),
+                known ? "adamw_torch, sgd, adagrad, rmsprop and lion_32bit are"
+                      : text::did_you_mean(optim, names));
+    found = find_optimizer("AdamW");
+  }
+  if (optim == "adamw_hf")
+    out.warning(path, "transformers has removed \"adamw_hf\": torch's AdamW is used",
+                "write adamw_torch");
+  else if (optim.starts_with("paged_"))
+    out.warning(path, "no paging: \"" + optim + "\" is read as the plain optimizer");
+  optimizer = found->defaults;
+  const bool betas_too = takes(optimizer.kind, "betas");
+  optimizer.lr = matched(in, out, at("lr"), {in.args.learning_rate, "learningRate", 5e-5}, 5e-5);
+  if (betas_too && takes(optimizer.kind, "eps"))
+    optimizer.eps = matched(in, out, at("eps"), {in.args.adam_epsilon, "adamEpsilon", 1e-8}, 1e-8);
+  optimizer.weight_decay =
+      matched(in, out, at("weight_decay"), {in.args.weight_decay, "weightDecay", 0}, 0);
+  if (optimizer.weight_decay != 0)
+    out.warning(
+        "training.weightDecay",
+        "acts on every parameter, as an optimizer of ds_config does; Hugging Face's own leaves "
+        "biases and norms out",
+        "add an \"optimizer\" section, which means the same here and there");
+  if (betas_too) betas(optimizer, in, out);
+  out.origin("optimizer.type", std::string(found->name),
+             in.args.optim ? path : kHuggingFaceDefault);
+}
+
+}  // namespace
+
+void resolve_optimizer(const Source& in, ResolvedConfig& config, Report& out) {
+  OptimizerConfig& optimizer = config.optimizer;
+  config.gradient_clipping = std::max(
+      0.0, matched(in, out, "gradient_clipping", {in.args.max_grad_norm, "maxGradNorm", 1.0}));
+  if (in.checked.find("optimizer") == nullptr) return trainers_optimizer(optimizer, in, out);
+  if (in.args.optim)
+    out.warning("training.optim", "no effect: ds_config's optimizer is used",
+                "remove one of the two");
+  const json* name = in.literal("optimizer.type");
+  if (name == nullptr) {
+    out.error("optimizer.type", "the section names no optimizer",
+              "add \"type\": \"AdamW\", or remove the section");
+    return;
+  }
+  const std::string type = name->get<std::string>();
+  const json* device = in.literal("zero_optimization.offload_optimizer.device");
+  const bool cpu = device != nullptr && *device != "none";
+  const Optimizer* found = find_optimizer(type);
+  if (found == nullptr || !found->refusal.empty()) {
+    if (found == nullptr)
+      out.error("optimizer.type", "\"" + type + "\" is not an optimizer",
+                text::did_you_mean(type, optimizer_names()));
+    else
+      out.unsupported("optimizer.type", "\"" + type + "\" is not built",
+                      std::string(found->refusal));
+    return;
+  }
+  optimizer = found->defaults;
+  const bool torch = in.value<bool>(at("torch_adam")) && !found->torch_takes.empty();
+  if (torch) optimizer.weight_decay = found->torch_weight_decay;
+  const auto taken = words_of(torch                              ? found->torch_takes
+                              : cpu && !found->cpu_takes.empty() ? found->cpu_takes
+                                                                 : found->takes);
+  optimizer.lr =
+      matched(in, out, at("lr"), {in.args.learning_rate, "learningRate", 5e-5}, optimizer.lr);
+  // Hugging Face's adam_* arguments are for the optimizers with two moments.
+  if (has(taken, "eps")) {
+    const bool adam = has(taken, "betas") || in.is_auto(at("eps"));
+    optimizer.eps =
+        matched(in, out, at("eps"),
+                {adam ? in.args.adam_epsilon : std::nullopt, "adamEpsilon", 1e-8}, optimizer.eps);
+  }
+  if (has(taken, "weight_decay"))
+    optimizer.weight_decay =
+        matched(in, out, at("weight_decay"), {in.args.weight_decay, "weightDecay", 0},
+                optimizer.weight_decay);
+  if (has(taken, "betas")) betas(optimizer, in, out);
+  read_parameters(optimizer, taken, in, out);
+  // "Adam" is AdamW unless adam_w_mode is false. "AdamW" is always decoupled.
+  if (found->name == "AdamW") optimizer.decoupled_weight_decay = true;
+  check_names(*found, taken, in, out);
+  check_rules(*found, in, config, out);
+}
+
+}  // namespace dsj::dsconfig

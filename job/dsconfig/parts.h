@@ -1,0 +1,57 @@
+// The parts of resolve(), in the order in which they run. Each is a function of the source and of
+// the config so far: it decides its part of the config and reports what is wrong. read_fields() ran
+// before, so that plain values are there. Internal to dsconfig.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "job/dsconfig/source.h"
+
+namespace dsj::dsconfig {
+
+/// arguments.cc: the ranges of training arguments; what is not built.
+void check_arguments(const TrainingArgs& args, Report& out);
+/// batch.cc
+void resolve_batch(const Source& in, ResolvedConfig& config, Report& out);
+/// precision.cc: number types, the loss scale, gradient averaging.
+void resolve_precision(const Source& in, ResolvedConfig& config, Report& out);
+/// zero.cc
+void resolve_zero(const Source& in, ResolvedConfig& config, Report& out);
+/// optimizer.cc: also gradient_clipping.
+void resolve_optimizer(const Source& in, ResolvedConfig& config, Report& out);
+/// offload.cc; after ZeRO and the optimizer.
+void resolve_offload(const Source& in, ResolvedConfig& config, Report& out);
+
+/// How long a run is and warms up, by the arguments.
+struct Length {
+  std::optional<int64_t> total_steps;
+  bool warmup_asked = false;
+  std::optional<int64_t> warmup_steps;  ///< nullopt: a ratio of unknown steps
+  const char* warmup_origin = "";
+};
+/// steps.cc; after the batch.
+Length resolve_steps(const Source& in, ResolvedConfig& config, Report& out);
+/// Rows of the data file to train on; nullopt: unknown.
+std::optional<int64_t> training_rows(const Source& in);
+
+/// schedule.cc; after the optimizer, whose momentum a schedule may switch on.
+void resolve_scheduler(const Source& in, const Length& length, ResolvedConfig& config, Report& out);
+/// schedule_deepspeed.cc, schedule_torch.cc, schedule_hugging_face.cc: the numbers of a type.
+void resolve_deepspeed_schedule(const Source& in, const Length& length, ResolvedConfig& config,
+                                Report& out);
+void resolve_torch_schedule(const Source& in, const Length& length, ResolvedConfig& config,
+                            Report& out);
+void resolve_hugging_face_schedule(const std::string& type, const Source& in, const Length& length,
+                                   ResolvedConfig& config, Report& out);
+/// Whether `schedule` cycles the momentum if it is `wanted`. Reports an optimizer for which that is
+/// not built.
+bool cycles_momentum(const std::string& schedule, bool wanted, const OptimizerConfig& optimizer,
+                     Report& out);
+
+/// observe.cc: when to log, save, evaluate; what watches the run.
+void resolve_cadences(const Source& in, ResolvedConfig& config, Report& out);
+void resolve_observe(const Source& in, ResolvedConfig& config, Report& out);
+
+}  // namespace dsj::dsconfig

@@ -1,0 +1,125 @@
+// What the engine runs by: every value of ds_config decided, no "auto" left. Plain data with
+// DeepSpeed 0.19's defaults.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "job/dsconfig/offload_config.h"
+#include "job/dsconfig/optimizers.h"
+#include "job/dsconfig/scheduler_config.h"
+
+namespace dsj::dsconfig {
+
+enum class Precision { Fp32, Bf16, Fp16 };
+const char* name_of(Precision precision);  ///< "fp32", "bf16", "fp16"
+
+/// fp16's factor on the loss; engine/optim/loss_scaler.h has the rules.
+struct LossScaleConfig {
+  double fixed = 0;                     ///< fp16.loss_scale; 0: dynamic, by the fields below
+  double initial = 65536;               ///< 2^initial_scale_power
+  int64_t window = 1000;                ///< steps without an overflow before it doubles
+  int64_t hysteresis = 2;               ///< overflows before it halves
+  bool consecutive_hysteresis = false;  ///< a step without an overflow forgives earlier ones
+  double minimum = 1;
+};
+
+/// Where gradient averaging divides by the world size (engine/optim/averaging.h).
+struct AveragingConfig {
+  bool mean = true;       ///< gradient_allreduce_op; false: the sum over ranks
+  bool prescale = false;  ///< prescale_gradients
+  double predivide = 1;   ///< gradient_predivide_factor
+};
+
+struct ZeroConfig {
+  int stage = 0;
+  int64_t reduce_bucket_size = 500'000'000;     ///< elements per gradient reduction
+  int64_t allgather_bucket_size = 500'000'000;  ///< stages 1, 2: elements per parameter all-gather
+  int64_t prefetch_bucket_size = 50'000'000;    ///< stage 3: elements gathered ahead of use
+  int64_t param_persistence_threshold = 100'000;    ///< stage 3: parameters up to this stay whole
+  int64_t model_persistence_threshold = INT64_MAX;  ///< stage 3: cap on the sum of those
+  int64_t max_live_parameters = 1'000'000'000;      ///< stage 3: gathered elements alive at a time
+  int64_t max_reuse_distance = 1'000'000'000;       ///< stage 3: not released if used again within
+  bool overlap_comm = false;
+};
+
+/// When something is done between the steps of a run.
+struct Cadence {
+  enum class Kind { Never, Steps, Epoch } kind = Kind::Never;
+  int64_t every = 1;  ///< for Kind::Steps
+  /// Whether it is due after `step` steps (from 1). If the run's last step cuts an epoch short, the
+  /// epoch ends there, as in Hugging Face's loop.
+  bool due(int64_t step, int64_t steps_per_epoch, int64_t total_steps) const;
+};
+
+/// tensorboard or csv_monitor.
+struct MonitorConfig {
+  bool enabled = false;
+  std::string output_path;  ///< relative to the current directory; files are in PATH/NAME/
+  std::string job_name = "DeepSpeedJobName";
+};
+
+struct CommsLoggerConfig {
+  bool enabled = false;
+  bool prof_all = true;
+  std::vector<std::string> prof_ops;  ///< without prof_all: these operations only
+  bool verbose = false;               ///< one line per call
+  bool debug = false;                 ///< records are split by their purpose
+};
+
+struct FlopsProfilerConfig {
+  bool enabled = false;
+  double recompute_fwd_factor = 0;  ///< forwards per step that gradient checkpointing adds
+  int64_t profile_step = 1;
+  int64_t module_depth = -1;  ///< 0 the model, 1 its units, 2 their parts; -1: the deepest
+  int64_t top_modules = 1;
+  bool detailed = true;
+  std::string output_file;  ///< empty: printed
+};
+
+/// What watches a run without changing it.
+struct ObserveConfig {
+  bool wall_clock_breakdown = false;  ///< also switched on by the FLOPS profiler
+  bool memory_breakdown = false;
+  bool dump_state = false;
+  MonitorConfig tensorboard, csv;
+  CommsLoggerConfig comms;
+  FlopsProfilerConfig flops;
+};
+
+/// Evaluation: forward passes over rows that are not trained on.
+struct EvalConfig {
+  Cadence when;
+  bool on_start = false;
+  int64_t micro_batch_size = 8;  ///< per rank
+  int64_t split_rows = 0;        ///< held out: so many first rows of the training data
+};
+
+struct ResolvedConfig {
+  int64_t train_batch_size = 0;  ///< rows per optimizer step: micro x accumulation x world
+  int64_t micro_batch_size = 0;
+  int64_t gradient_accumulation_steps = 1;
+  double gradient_clipping = 1.0;  ///< L2 norm over all parameters; 0: off
+  Precision precision = Precision::Fp32;
+  bool bf16_check_grad_overflow = true;
+  LossScaleConfig loss_scale;  ///< for fp16 only
+  AveragingConfig averaging;
+  Precision communication_dtype = Precision::Fp32;
+  Precision grad_accum_dtype = Precision::Fp32;
+  ZeroConfig zero;
+  Offload offload;
+  OptimizerConfig optimizer;
+  SchedulerConfig scheduler;
+  int64_t total_steps = 0;            ///< optimizer steps of the run
+  int64_t steps_per_epoch = 0;        ///< optimizer steps; 0: the number of rows is unknown
+  int64_t steps_per_print = 0;        ///< 0: off
+  bool dataloader_drop_last = false;  ///< an incomplete last batch is left out
+  Cadence logging{Cadence::Kind::Steps, 1};
+  bool logging_first_step = false;
+  Cadence save{Cadence::Kind::Steps, 500};
+  EvalConfig eval;
+  ObserveConfig observe;
+};
+
+}  // namespace dsj::dsconfig

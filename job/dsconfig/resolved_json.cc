@@ -1,0 +1,152 @@
+#include "job/dsconfig/resolved_json.h"
+
+#include <algorithm>
+
+#include "job/dsconfig/keys.h"
+
+namespace dsj::dsconfig {
+
+using nlohmann::json;
+
+namespace {
+
+json cadence_json(const Cadence& cadence) {
+  switch (cadence.kind) {
+    case Cadence::Kind::Never:
+      return "no";
+    case Cadence::Kind::Steps:
+      return {{"steps", cadence.every}};
+    case Cadence::Kind::Epoch:
+      return "epoch";
+  }
+  return nullptr;
+}
+
+json one_cycle_json(const OneCycleConfig& c) {
+  return {{"first_step_size", c.first_size},
+          {"second_step_size", c.second_size},
+          {"first_stair_count", c.first_stairs},
+          {"second_stair_count", c.second_stairs},
+          {"decay_step_size", c.decay_step_size},
+          {"decay_lr_rate", c.decay_lr_rate},
+          {"decay_mom_rate", c.decay_momentum_rate},
+          {"cycle_momentum", c.momentum},
+          {"min_mom", c.min_momentum},
+          {"max_mom", c.max_momentum}};
+}
+
+json torch_json(const TorchScheduleConfig& c) {
+  return {{"gamma", c.gamma},
+          {"step_size", c.step_size},
+          {"milestones", c.milestones},
+          {"start_factor", c.start_factor},
+          {"end_factor", c.end_factor},
+          {"total_iters", c.total_iters},
+          {"power", c.power},
+          {"period", c.period},
+          {"period_factor", c.period_factor},
+          {"eta_min", c.eta_min},
+          {"step_size_up", c.step_size_up},
+          {"step_size_down", c.step_size_down},
+          {"mode", c.mode},
+          {"pct_start", c.pct_start},
+          {"div_factor", c.div_factor},
+          {"final_div_factor", c.final_div_factor},
+          {"anneal_strategy", c.linear ? "linear" : "cos"},
+          {"three_phase", c.three_phase},
+          {"cycle_momentum", c.cycle_momentum},
+          {"base_momentum", c.base_momentum},
+          {"max_momentum", c.max_momentum}};
+}
+
+/// Hugging Face's types are in lower case, DeepSpeed's and torch's are not.
+json scheduler_json(const SchedulerConfig& s) {
+  json out = {{"type", s.type},
+              {"min_lr", s.min_lr},
+              {"max_lr", s.max_lr},
+              {"warmup_steps", s.warmup_steps},
+              {"total_steps", s.total_steps},
+              {"warmup_type", s.log_warmup ? "log" : "linear"}};
+  if (s.type == "OneCycle") {
+    out["one_cycle"] = one_cycle_json(s.one_cycle);
+  } else if (s.type == "LRRangeTest") {
+    out["range_test"] = {{"step_size", s.range_test.step_size},
+                         {"step_rate", s.range_test.step_rate},
+                         {"staircase", s.range_test.staircase}};
+  } else if (s.type == "WarmupCosineLR") {
+    out["warmup_min_ratio"] = s.warmup_cosine.warmup_min_ratio;
+    out["cos_min_ratio"] = s.warmup_cosine.cos_min_ratio;
+  } else if (s.type[0] >= 'a') {
+    const HuggingFaceScheduleConfig& hf = s.hugging_face;
+    out["kwargs"] = {{"num_cycles", hf.num_cycles},
+                     {"power", hf.power},
+                     {"lr_end", hf.end_lr},
+                     {"timescale", hf.timescale},
+                     {"min_lr_rate", hf.min_lr_rate},
+                     {"num_stable_steps", hf.stable_steps},
+                     {"num_decay_steps", hf.decay_steps}};
+  } else if (!s.type.starts_with("Warmup")) {
+    out["torch"] = torch_json(s.torch);
+  }
+  return out;
+}
+
+/// Where a field is shown; empty: by a function of its own below.
+std::string place_of(const std::string& path) {
+  for (const char* own : {"zero_optimization.offload_", "zero_optimization.sub_group_size", "aio.",
+                          "scheduler.", "bf16."})
+    if (path.starts_with(own)) return "";
+  std::string pointer = "/" + path;
+  std::ranges::replace(pointer, '.', '/');
+  for (const char* watcher : {"wall_clock_breakdown", "memory_breakdown", "dump_state",
+                              "tensorboard", "csv_monitor", "comms_logger", "flops_profiler"})
+    if (path.starts_with(watcher)) return "/watching" + pointer;
+  return pointer;
+}
+
+json fields_json(ResolvedConfig config) {
+  json out = json::object();
+  for (const Key& key : all_keys()) {
+    if (key.field == nullptr) continue;
+    const std::string place = place_of(key.path);
+    if (place.empty()) continue;
+    std::visit([&](const auto* value) { out[json::json_pointer(place)] = *value; },
+               key.field(config));
+  }
+  return out;
+}
+
+}  // namespace
+
+json to_json(const ResolvedConfig& config) {
+  json out = fields_json(config);
+  out["train_batch_size"] = config.train_batch_size;
+  out["train_micro_batch_size_per_gpu"] = config.micro_batch_size;
+  out["gradient_accumulation_steps"] = config.gradient_accumulation_steps;
+  out["gradient_clipping"] = config.gradient_clipping;
+  out["precision"] = name_of(config.precision);
+  out["bf16_check_grad_overflow"] = config.bf16_check_grad_overflow;
+  out["fp16"]["initial_scale"] = config.loss_scale.initial;
+  out["gradient_allreduce_op"] = config.averaging.mean ? "mean" : "sum";
+  out["communication_data_type"] = name_of(config.communication_dtype);
+  out["grad_accum_dtype"] = name_of(config.grad_accum_dtype);
+  out["zero_optimization"]["overlap_comm"] = config.zero.overlap_comm;
+  out["offload"] = to_json(config.offload);
+  out["optimizer"] = to_json(config.optimizer);
+  out["scheduler"] = scheduler_json(config.scheduler);
+  out["total_steps"] = config.total_steps;
+  out["steps_per_epoch"] = config.steps_per_epoch;
+  out["steps_per_print"] = config.steps_per_print;
+  json& watching = out["watching"];
+  watching["comms_logger"]["prof_ops"] = config.observe.comms.prof_ops;
+  watching["flops_profiler"]["output_file"] = config.observe.flops.output_file;
+  watching["logging"] = cadence_json(config.logging);
+  watching["save"] = cadence_json(config.save);
+  watching["evaluate"] = {{"when", cadence_json(config.eval.when)},
+                          {"on_start", config.eval.on_start},
+                          {"per_device_eval_batch_size", config.eval.micro_batch_size},
+                          {"split_rows", config.eval.split_rows}};
+  return out;
+}
+
+}  // namespace dsj::dsconfig

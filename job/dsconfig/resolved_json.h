@@ -1,0 +1,14 @@
+// A resolved config as JSON. Pure.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "job/dsconfig/resolved.h"
+
+namespace dsj::dsconfig {
+
+/// For the "resolved" event, the status and dsj plan. Every key with a field (Key::field) is shown
+/// under its own path, those of monitors and profilers under "watching".
+nlohmann::json to_json(const ResolvedConfig& config);
+
+}  // namespace dsj::dsconfig

@@ -1,0 +1,102 @@
+// Which learning-rate schedule a run has. ds_config's scheduler wins; else lrSchedulerType; else
+// WarmupDecayLR, if warm-up was asked for and the steps are known; else a constant rate. The
+// numbers of each family: schedule_deepspeed.cc, schedule_torch.cc, schedule_hugging_face.cc.
+#include <algorithm>
+
+#include "common/text.h"
+#include "job/dsconfig/parts.h"
+#include "job/dsconfig/scheduler_classes.h"
+
+namespace dsj::dsconfig {
+
+using nlohmann::json;
+
+namespace {
+
+/// What would be a TypeError in Python: unknown parameters, and missing ones.
+bool scheduler_params(const SchedulerClass& found, const Source& in, Report& out) {
+  const auto at = [](const std::string& name) { return "scheduler.params." + name; };
+  bool good = true;
+  if (const json* params = in.checked.find("scheduler.params")) {
+    for (const auto& [name, value] : params->items()) {
+      if (std::ranges::find(found.params, name) != found.params.end()) continue;
+      const std::string hint = text::did_you_mean(name, found.params);
+      out.error(at(name), found.name + " has no parameter \"" + name + "\"",
+                hint.empty() ? "remove it" : hint);
+      good = false;
+    }
+  }
+  for (const std::string& name : found.required) {
+    if (in.literal(at(name)) != nullptr) continue;
+    out.error(at(name), found.name + " needs " + name);
+    good = false;
+  }
+  return good;
+}
+
+void unsaid_scheduler(const Length& length, ResolvedConfig& config, Report& out) {
+  SchedulerConfig& scheduler = config.scheduler;
+  scheduler.max_lr = config.optimizer.lr;
+  scheduler.total_steps = length.total_steps.value_or(0);
+  if (length.warmup_asked && length.total_steps) {
+    scheduler.type = "WarmupDecayLR";
+    scheduler.warmup_steps = length.warmup_steps.value_or(0);
+    out.origin("scheduler.type", scheduler.type, "warm-up was asked for and no schedule named");
+    out.origin("scheduler.warmup_steps", std::to_string(scheduler.warmup_steps),
+               length.warmup_origin);
+    return;
+  }
+  if (length.warmup_asked) out.incomplete();  // decided once the steps are known
+  out.origin("scheduler.type", "constant", kDeepSpeedDefault);
+}
+
+}  // namespace
+
+bool cycles_momentum(const std::string& schedule, bool wanted, const OptimizerConfig& optimizer,
+                     Report& out) {
+  const Optimizer& known = descriptor_of(optimizer.kind);
+  if (wanted && known.momentum_product) {
+    out.unsupported("scheduler.params.cycle_momentum",
+                    std::string(known.name) + "'s product of momenta with a momentum that " +
+                        schedule + " changes is not built",
+                    "set cycle_momentum to false");
+    return false;
+  }
+  return wanted;
+}
+
+void resolve_scheduler(const Source& in, const Length& length, ResolvedConfig& config,
+                       Report& out) {
+  const bool has_section = in.checked.find("scheduler") != nullptr;
+  const json* type = in.literal("scheduler.type");
+  if (type == nullptr) {
+    if (has_section)
+      out.warning("scheduler", "no effect: the section names no schedule",
+                  "add \"type\", for example \"WarmupLR\"");
+    if (in.args.lr_scheduler_type)
+      resolve_hugging_face_schedule(*in.args.lr_scheduler_type, in, length, config, out);
+    else
+      unsaid_scheduler(length, config, out);
+    return;
+  }
+  const std::string name = type->get<std::string>();
+  if (const SchedulerClass* found = scheduler_class(name)) {
+    config.scheduler.type = name;
+    if (scheduler_params(*found, in, out)) {
+      if (found->deepspeed)
+        resolve_deepspeed_schedule(in, length, config, out);
+      else
+        resolve_torch_schedule(in, length, config, out);
+    }
+  } else if (const std::string reason = scheduler_refusal(name); !reason.empty()) {
+    out.unsupported("scheduler.type", "\"" + name + "\" is not built", reason);
+  } else {
+    out.error("scheduler.type", "\"" + name + "\" is not a schedule",
+              text::did_you_mean(name, scheduler_names()));
+  }
+  if (in.args.lr_scheduler_type)
+    out.warning("training.lrSchedulerType",
+                "no effect: ds_config's scheduler, " + name + ", is used", "remove one of the two");
+}
+
+}  // namespace dsj::dsconfig

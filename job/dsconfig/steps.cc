@@ -1,0 +1,82 @@
+// How many steps a run has, and how many of them warm up.
+#include <cmath>
+
+#include "common/text.h"
+#include "job/dsconfig/parts.h"
+
+namespace dsj::dsconfig {
+
+namespace {
+
+/// What is held out for evaluation does not count.
+int64_t held_out_rows(int64_t rows, double percentage) {
+  return std::llround(static_cast<double>(rows) * (percentage / 100));
+}
+
+/// maxSteps, else the epochs over the known rows; nullopt: unknown, or too many.
+std::optional<int64_t> total_steps(const Source& in, ResolvedConfig& config, Report& out) {
+  std::optional<int64_t> total;
+  if (in.args.max_steps && *in.args.max_steps > 0) {
+    total = *in.args.max_steps;
+    out.origin("total_steps", std::to_string(*total), "training.maxSteps");
+  }
+  const auto rows_known = training_rows(in);
+  const int64_t batch = config.train_batch_size, rows = rows_known.value_or(0);
+  if (!rows_known || batch <= 0) return total;
+  config.steps_per_epoch =
+      config.dataloader_drop_last ? rows / batch : rows / batch + (rows % batch != 0);
+  if (total) return total;
+  const double epochs = in.args.num_train_epochs.value_or(3.0);
+  const double steps = std::ceil(static_cast<double>(config.steps_per_epoch) * epochs);
+  if (!(steps >= 1 && steps < 1e15)) {
+    out.error("training.numTrainEpochs",
+              text::number(epochs) + " epochs of " + std::to_string(rows) + " rows, " +
+                  std::to_string(batch) + " per step, make " + text::number(steps) + " steps",
+              rows < batch ? "there are fewer rows than train_batch_size" : "give maxSteps");
+    return std::nullopt;
+  }
+  total = static_cast<int64_t>(steps);
+  out.origin("total_steps", std::to_string(*total),
+             std::to_string(config.steps_per_epoch) + " steps per epoch x " + text::number(epochs) +
+                 (in.args.num_train_epochs ? " (training.numTrainEpochs)" : " epochs (default)"));
+  return total;
+}
+
+std::optional<int64_t> warmup_steps(const TrainingArgs& args, std::optional<int64_t> total) {
+  if (args.warmup_steps && *args.warmup_steps > 0) return *args.warmup_steps;
+  const double ratio = args.warmup_ratio.value_or(0);
+  if (ratio <= 0) return 0;
+  if (!total) return std::nullopt;
+  return static_cast<int64_t>(std::ceil(static_cast<double>(*total) * ratio));
+}
+
+const char* warmup_origin(const TrainingArgs& args) {
+  if (args.warmup_steps && *args.warmup_steps > 0) return "training.warmupSteps";
+  if (args.warmup_ratio && *args.warmup_ratio > 0)
+    return "ceil(total steps x training.warmupRatio)";
+  return kHuggingFaceDefault;
+}
+
+}  // namespace
+
+std::optional<int64_t> training_rows(const Source& in) {
+  const auto& rows = in.facts.dataset_rows;
+  const auto& percentage = in.args.validation_split_percentage;
+  return rows && percentage ? *rows - held_out_rows(*rows, *percentage) : rows;
+}
+
+Length resolve_steps(const Source& in, ResolvedConfig& config, Report& out) {
+  config.steps_per_print = in.value<int64_t>("steps_per_print", 0);
+  const auto total = total_steps(in, config, out);
+  if (total)
+    config.total_steps = *total;
+  else
+    out.incomplete();
+  return {
+      .total_steps = total,
+      .warmup_asked = in.args.warmup_steps.value_or(0) > 0 || in.args.warmup_ratio.value_or(0) > 0,
+      .warmup_steps = warmup_steps(in.args, total),
+      .warmup_origin = warmup_origin(in.args)};
+}
+
+}  // namespace dsj::dsconfig

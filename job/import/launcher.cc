@@ -1,0 +1,380 @@
+#include "job/import/launcher.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "common/text.h"
+#include "job/import/hostfile.h"
+#include "job/spec/job.h"
+
+namespace dsj::jobimport {
+namespace {
+
+using nlohmann::json;
+
+/// Launcher options by name, dashes as underscores; true: a value follows.
+using Options = std::map<std::string, bool>;
+
+const Options& options_of(Launcher launcher) {
+  static const Options torchrun = {{"nproc_per_node", true},
+                                   {"nnodes", true},
+                                   {"node_rank", true},
+                                   {"rdzv_backend", true},
+                                   {"rdzv_endpoint", true},
+                                   {"rdzv_id", true},
+                                   {"rdzv_conf", true},
+                                   {"standalone", false},
+                                   {"max_restarts", true},
+                                   {"monitor_interval", true},
+                                   {"start_method", true},
+                                   {"role", true},
+                                   {"m", false},
+                                   {"module", false},
+                                   {"no_python", false},
+                                   {"run_path", false},
+                                   {"log_dir", true},
+                                   {"r", true},
+                                   {"redirects", true},
+                                   {"t", true},
+                                   {"tee", true},
+                                   {"master_addr", true},
+                                   {"master_port", true},
+                                   {"local_addr", true},
+                                   {"local_ranks_filter", true},
+                                   {"use_env", false},
+                                   {"logs_specs", true}};
+  static const Options deepspeed = {{"h", true},
+                                    {"hostfile", true},
+                                    {"i", true},
+                                    {"include", true},
+                                    {"e", true},
+                                    {"exclude", true},
+                                    {"num_nodes", true},
+                                    {"num_gpus", true},
+                                    {"min_elastic_nodes", true},
+                                    {"max_elastic_nodes", true},
+                                    {"master_port", true},
+                                    {"master_addr", true},
+                                    {"node_rank", true},
+                                    {"launcher", true},
+                                    {"launcher_args", true},
+                                    {"m", false},
+                                    {"module", false},
+                                    {"no_python", false},
+                                    {"no_local_rank", false},
+                                    {"no_ssh_check", false},
+                                    {"force_multi", false},
+                                    {"save_pid", false},
+                                    {"enable_each_rank_log", true},
+                                    {"autotuning", true},
+                                    {"elastic_training", false},
+                                    {"bind_cores_to_rank", false},
+                                    {"bind_core_list", true},
+                                    {"ssh_port", true},
+                                    {"venv_script", true},
+                                    {"no_ssh", false},
+                                    {"log_level", true}};
+  return launcher == Launcher::Torchrun ? torchrun : deepspeed;
+}
+
+/// A line taken apart.
+struct Line {
+  std::map<std::string, std::string> options;  ///< of the launcher; switches are ""
+  std::string script;
+  std::vector<std::string> arguments;  ///< of the script
+};
+
+std::string base_name(const std::string& word) {
+  return std::filesystem::path(word).filename().string();
+}
+
+std::string option_name(const std::string& word) {
+  std::string name = word.substr(0, word.find('='));
+  name.erase(0, std::min(name.find_first_not_of('-'), name.size()));
+  // -H is a hostfile's, -h would be help: both launchers' other letters are lower case.
+  if (name.size() == 1) return name == "H" ? "h" : name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+Result<Line> take_apart(const std::vector<std::string>& words, size_t first, Launcher launcher,
+                        const std::string& origin) {
+  const Options& options = options_of(launcher);
+  Line line;
+  size_t i = first;
+  for (; i < words.size() && words[i].starts_with("-"); ++i) {
+    const std::string name = option_name(words[i]);
+    const auto known = options.find(name);
+    if (known == options.end())
+      return bad_input("not an option of the launcher: " + words[i], origin,
+                       "the script's own arguments come after its name");
+    const size_t equals = words[i].find('=');
+    if (equals != std::string::npos) {
+      line.options[name] = words[i].substr(equals + 1);
+    } else if (known->second) {
+      if (i + 1 >= words.size()) return bad_input("a value is missing after " + words[i], origin);
+      line.options[name] = words[++i];
+    } else {
+      line.options[name] = "";
+    }
+  }
+  static const std::pair<const char*, const char*> kShort[] = {
+      {"h", "hostfile"}, {"i", "include"}, {"e", "exclude"}, {"m", "module"}};
+  for (const auto& [letter, name] : kShort) {
+    if (auto option = line.options.extract(letter); !option.empty()) {
+      option.key() = name;
+      line.options.insert(std::move(option));
+    }
+  }
+  if (i >= words.size())
+    return bad_input("the line ends before the script's name", origin,
+                     "a line continues after a backslash only");
+  line.script = words[i];
+  line.arguments.assign(words.begin() + static_cast<ptrdiff_t>(i) + 1, words.end());
+  return line;
+}
+
+std::optional<int> whole(const std::string& text) {
+  const auto value = text::parse_int(text);
+  if (!value || *value < 1 || *value > 65'536) return std::nullopt;
+  return static_cast<int>(*value);
+}
+
+class LineImport {
+ public:
+  LineImport(Files& files, const Line& line, const std::string& origin)
+      : files_(files), line_(line) {
+    imported_.origin = origin;
+  }
+
+  Result<Imported> run(Launcher launcher) {
+    DSJ_TRY_STATUS(launcher == Launcher::Torchrun ? torchrun() : deepspeed());
+    // The script's own --num_gpus or --nproc_per_node would be taken for the launcher's.
+    DSJ_TRY(auto taken, jobspec::manifest_from_arguments(line_.arguments, true));
+    imported_.manifest = std::move(taken.manifest);
+    for (const auto& finding : taken.findings) {
+      std::string text = finding.path + ": " + finding.message;
+      if (!finding.hint.empty()) text += " (" + finding.hint + ")";
+      imported_.not_carried.push_back(std::move(text));
+    }
+    json& spec = imported_.manifest["spec"];
+    if (spec.contains("workers"))
+      imported_.not_carried.push_back("the script's own number of ranks: the launcher's counts");
+    spec["workers"] = workers_;
+    if (restarts_) spec["backoffLimit"] = *restarts_;
+    const json training = spec.value("training", json::object());
+    if (!training.contains("modelNameOrPath"))
+      need("spec.training.modelNameOrPath", "the line has no --model_name_or_path");
+    if (!training.contains("dataPath"))
+      need("spec.training.dataPath", "the line has no --data_path");
+    if (!spec.contains("deepspeed"))
+      need("spec.deepspeed.configFrom.file", "the line has no --deepspeed FILE");
+    for (const auto& [name, value] : line_.options)
+      imported_.not_carried.push_back("the launcher's --" + name +
+                                      (value.empty() ? "" : " " + value) +
+                                      ": the agent does this itself");
+    imported_.not_carried.push_back(line_.script + ": the engine trains by itself");
+    for (const char* field : {"modelNameOrPath", "dataPath", "outputDir"})
+      if (const std::string text = training.value(field, std::string());
+          text.find('$') != std::string::npos)
+        imported_.left_open.push_back(std::string("spec.training.") + field + ": " + text);
+    return std::move(imported_);
+  }
+
+ private:
+  void need(const std::string& path, const std::string& why) {
+    imported_.missing.push_back({path, why});
+  }
+  /// Takes an option out of the line; what stays is reported as not carried over.
+  std::optional<std::string> option(const std::string& name) {
+    auto node = line_.options.extract(name);
+    if (node.empty()) return std::nullopt;
+    return node.mapped();
+  }
+
+  Status torchrun() {
+    const std::string nodes = option("nnodes").value_or("1");
+    const size_t colon = nodes.find(':');
+    const auto least = whole(nodes.substr(0, colon));
+    const auto most = colon == std::string::npos ? least : whole(nodes.substr(colon + 1));
+    if (least && most) {
+      workers_["replicas"] = *most;
+      if (*least != *most) {
+        workers_["minReplicas"] = *least;
+        workers_["maxReplicas"] = *most;
+      }
+    } else {
+      need("spec.workers.replicas", "--nnodes " + nodes + " is no number");
+    }
+    const std::string ranks = option("nproc_per_node").value_or("1");
+    if (const auto count = whole(ranks))
+      workers_["slotsPerWorker"] = *count;
+    else
+      need("spec.workers.slotsPerWorker", "--nproc_per_node " + ranks + " is no number");
+    if (const auto restarts = option("max_restarts")) {
+      const auto count = text::parse_int(*restarts);
+      if (count && *count >= 0 && *count <= 65'536)
+        restarts_ = *count;
+      else
+        imported_.not_carried.push_back("--max_restarts " + *restarts + ": no number");
+    }
+    for (const char* quiet : {"node_rank", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "standalone",
+                              "master_addr", "master_port", "use_env"})
+      option(quiet);  // the agent hosts the rendezvous: nothing is lost
+    return {};
+  }
+
+  Status deepspeed() {
+    const std::string include = option("include").value_or("");
+    const std::string exclude = option("exclude").value_or("");
+    const auto nodes_text = option("num_nodes"), ranks_text = option("num_gpus");
+    const int nodes = whole(nodes_text.value_or("")).value_or(0);  // 0: not said
+    const int ranks = whole(ranks_text.value_or("")).value_or(0);
+    for (const char* quiet : {"master_addr", "master_port", "no_local_rank", "launcher"})
+      option(quiet);
+    std::vector<Host> hosts;
+    if (const auto path = option("hostfile")) {
+      DSJ_TRY(const std::string text, files_.read_all(*path, 1 << 20));
+      DSJ_TRY(hosts, parse_hostfile(text, *path));
+    } else if (!include.empty() && include.find('@') == std::string::npos && exclude.empty()) {
+      DSJ_TRY(hosts, one_host(include));
+    }
+    if (hosts.empty()) {  // this machine: as many as it has, unless it is said
+      if (!exclude.empty())
+        return bad_input("--exclude without a hostfile depends on the machine's devices",
+                         imported_.origin, "give --num_gpus");
+      if (ranks > 0)
+        workers_["slotsPerWorker"] = ranks;
+      else
+        need("spec.workers.slotsPerWorker",
+             ranks_text ? "--num_gpus " + *ranks_text + " is no number"
+                        : "without --num_gpus or a hostfile it is the machine's devices");
+      if (nodes_text && nodes == 0)
+        need("spec.workers.replicas", "--num_nodes " + *nodes_text + " is no number");
+      else
+        workers_["replicas"] = std::max(nodes, 1);
+      return {};
+    }
+    DSJ_TRY(hosts, filter(hosts, include, exclude));
+    if (nodes > 0 && static_cast<size_t>(nodes) < hosts.size())
+      hosts.resize(static_cast<size_t>(nodes));
+    for (Host& host : hosts)
+      if (ranks > 0 && static_cast<size_t>(ranks) < host.slots.size())
+        host.slots.resize(static_cast<size_t>(ranks));
+    const auto workers = workers_of(hosts, imported_.origin);
+    workers_["replicas"] = hosts.size();
+    if (workers)
+      workers_["slotsPerWorker"] = workers->slots;
+    else
+      need("spec.workers.slotsPerWorker", workers.error().to_string());
+    return {};
+  }
+
+  /// --include localhost:0,1 without a hostfile: the slots named, no others are known.
+  static Result<std::vector<Host>> one_host(const std::string& include) {
+    Host host{.name = include.substr(0, include.find(':'))};
+    const size_t colon = include.find(':');
+    if (colon == std::string::npos) return std::vector<Host>();
+    for (size_t at = colon + 1; at <= include.size();) {
+      const size_t comma = std::min(include.find(',', at), include.size());
+      const auto slot = text::parse_int(include.substr(at, comma - at));
+      if (!slot || *slot < 0 || *slot > 65'536)
+        return bad_input("expected HOST:SLOT,SLOT, found \"" + include + "\"", "--include");
+      host.slots.push_back(static_cast<int>(*slot));
+      at = comma + 1;
+    }
+    return std::vector<Host>{host};
+  }
+
+  Files& files_;
+  Line line_;
+  Imported imported_;
+  json workers_ = json::object();
+  std::optional<int64_t> restarts_;
+};
+
+}  // namespace
+
+int find_launcher(const std::vector<std::string>& words, Launcher launcher) {
+  for (size_t i = 0; i < words.size() && i < 8; ++i) {
+    const std::string name = base_name(words[i]);
+    const bool module = i > 0 && words[i - 1] == "-m";
+    if (launcher == Launcher::DeepSpeed) {
+      if (name == "deepspeed" || name == "deepspeed.py" ||
+          (module && (words[i] == "deepspeed.launcher.runner" || words[i] == "deepspeed")))
+        return static_cast<int>(i);
+    } else if (name == "torchrun" || (module && (words[i] == "torch.distributed.run" ||
+                                                 words[i] == "torch.distributed.launch"))) {
+      return static_cast<int>(i);
+    }
+    const bool python = name.starts_with("python") || words[i].starts_with("-") ||
+                        words[i].find('=') != std::string::npos;
+    if (!python) return -1;
+  }
+  return -1;
+}
+
+Result<Imported> import_line(Files& files, const std::vector<std::string>& words, Launcher launcher,
+                             const std::string& origin) {
+  const int at = find_launcher(words, launcher);
+  if (at < 0)
+    return bad_input(
+        "not a line of " + std::string(launcher == Launcher::Torchrun
+                                           ? "torchrun (python -m torch.distributed.run)"
+                                           : "deepspeed"),
+        origin);
+  DSJ_TRY(const Line line, take_apart(words, static_cast<size_t>(at) + 1, launcher, origin));
+  return LineImport(files, line, origin).run(launcher);
+}
+
+Result<Imported> import_script(Files& files, const Script& script, Launcher launcher,
+                               const std::string& origin) {
+  const Command* chosen = nullptr;
+  std::vector<std::string> others;
+  for (const Command& command : script.commands) {
+    if (find_launcher(command.words, launcher) < 0) continue;
+    if (chosen == nullptr)
+      chosen = &command;
+    else
+      others.push_back("line " + std::to_string(command.line) + ": another launch");
+  }
+  if (chosen == nullptr) {
+    std::string notes;
+    for (const std::string& note : script.notes) notes += (notes.empty() ? "" : "; ") + note;
+    return bad_input("no line of the launcher is found", origin,
+                     notes.empty() ? "is it this launcher's script?" : notes);
+  }
+  DSJ_TRY(Imported imported,
+          import_line(files, chosen->words, launcher, origin + ":" + std::to_string(chosen->line)));
+  imported.not_carried.insert(imported.not_carried.end(), others.begin(), others.end());
+  imported.left_open.insert(imported.left_open.end(), script.notes.begin(), script.notes.end());
+  return imported;
+}
+
+Result<Imported> import_hostfile(const std::string& text, const std::string& source) {
+  DSJ_TRY(const std::vector<Host> hosts, parse_hostfile(text, source));
+  Imported imported{.origin = source + " (hostfile)"};
+  const auto workers = workers_of(hosts, source);
+  json fields = {{"replicas", hosts.size()}};
+  if (workers)
+    fields["slotsPerWorker"] = workers->slots;
+  else
+    imported.missing.push_back({"spec.workers.slotsPerWorker", workers.error().to_string()});
+  imported.manifest = {{"apiVersion", jobspec::kApiVersion},
+                       {"kind", jobspec::kKind},
+                       {"metadata", {{"name", "imported"}}},
+                       {"spec",
+                        {{"deepspeed", {{"config", {{"train_micro_batch_size_per_gpu", "auto"}}}}},
+                         {"training",
+                          {{"modelNameOrPath", "./name-your-model"},
+                           {"dataPath", "./name-your-data.jsonl"},
+                           {"outputDir", "./output"}}},
+                         {"workers", fields}}}};
+  imported.left_open = {"a hostfile names hosts and slots only: model, data, ds_config are yours",
+                        "the hosts' names: a job's workers are numbered"};
+  return imported;
+}
+
+}  // namespace dsj::jobimport

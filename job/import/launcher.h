@@ -1,0 +1,35 @@
+// The lines that start a DeepSpeed training: torchrun (also python -m torch.distributed.run and
+// torch.distributed.launch) and deepspeed. The launcher's own options give the workers, the
+// script's arguments the rest, by the same table as `dsj run`'s (spec/job.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/files/files.h"
+#include "common/result.h"
+#include "job/import/imported.h"
+#include "job/import/shell.h"
+
+namespace dsj::jobimport {
+
+enum class Launcher { Torchrun, DeepSpeed };
+
+/// The index of the launcher's word among a command's; -1: the command is another one. For
+/// `python -m torch.distributed.run` it is that of the module.
+int find_launcher(const std::vector<std::string>& words, Launcher launcher);
+
+/// One command, the launcher's word first or behind a python -m. `origin` is for messages.
+/// BadInput: not such a line, an option without its value, a hostfile that cannot be read.
+Result<Imported> import_line(Files& files, const std::vector<std::string>& words, Launcher launcher,
+                             const std::string& origin);
+
+/// The first such line of a script; others are named. The script's notes are among what is left
+/// open.
+Result<Imported> import_script(Files& files, const Script& script, Launcher launcher,
+                               const std::string& origin);
+
+/// A job with the hostfile's workers, and placeholders for model, data and ds_config.
+Result<Imported> import_hostfile(const std::string& text, const std::string& source);
+
+}  // namespace dsj::jobimport

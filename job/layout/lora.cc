@@ -1,0 +1,275 @@
+#include "job/layout/lora.h"
+
+#include <algorithm>
+#include <set>
+
+#include "common/check.h"
+#include "common/text.h"
+#include "job/layout/name_pattern.h"
+
+namespace dsj::layout {
+namespace {
+
+constexpr char kTargets[] = "lora.targetModules";
+constexpr char kSaved[] = "lora.modulesToSave";
+constexpr char kAllLinear[] = "all-linear";
+
+/// A module of the model, named as in PyTorch.
+struct Module {
+  enum class Kind { Linear, Embedding, Other, Container } kind;
+  std::string name;
+  int unit = -1, weight = -1;  ///< place of its weight; -1: a tied head, which has none
+};
+
+std::string last_name(const std::string& module) {
+  return module.substr(module.rfind('.') + 1);
+}
+
+/// The leaves in unit order, then the modules that hold them.
+std::vector<Module> modules_of(const ModelConfig& model, const std::vector<UnitSpec>& units) {
+  std::vector<Module> modules;
+  std::set<std::string> containers;
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    for (size_t i = 0; i < units[unit].parameters.size(); ++i) {
+      const Parameter& parameter = units[unit].parameters[i];
+      const std::string name = module_of(parameter.name);
+      const bool matrix = parameter.shape.size() == 2;
+      auto module = std::ranges::find(modules, name, &Module::name);
+      if (module == modules.end()) {
+        modules.push_back({Module::Kind::Other, name, static_cast<int>(unit)});
+        module = modules.end() - 1;
+      }
+      if (matrix) {
+        module->kind = unit == 0 ? Module::Kind::Embedding : Module::Kind::Linear;
+        module->weight = static_cast<int>(i);
+      }
+      for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
+        containers.insert(name.substr(0, dot));
+    }
+  }
+  if (model.tied) {
+    modules.push_back({Module::Kind::Linear, "lm_head", static_cast<int>(units.size()) - 1});
+  }
+  for (const std::string& name : containers) {
+    if (std::ranges::find(modules, name, &Module::name) == modules.end())
+      modules.push_back({Module::Kind::Container, name});
+  }
+  return modules;
+}
+
+bool is_output(const Module& module) {
+  return module.name == "lm_head";
+}
+
+bool can_adapt(const Module& module) {
+  return module.kind == Module::Kind::Linear && !is_output(module);
+}
+
+/// PEFT's rule: the name itself, or its end after a dot.
+bool ends_with_name(const std::string& module, const std::string& name) {
+  return module == name || module.ends_with("." + name);
+}
+
+/// PEFT leaves out a module that modulesToSave names, and what lies inside such a module.
+bool excluded(const LoraArgs& lora, const std::string& module) {
+  const std::string padded = "." + module + ".";
+  return std::ranges::any_of(lora.modules_to_save, [&](const std::string& name) {
+    return padded.find("." + name + ".") != std::string::npos;
+  });
+}
+
+/// The last names of the leaves that `keep` accepts, each once, in the model's order.
+template <typename Keep>
+std::vector<std::string> short_names(const std::vector<Module>& modules, Keep keep) {
+  std::vector<std::string> names;
+  for (const Module& module : modules) {
+    const std::string name = last_name(module.name);
+    if (keep(module) && std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+Error unknown(const std::string& name, const char* where, const std::vector<std::string>& known) {
+  const std::string near = text::did_you_mean(name, known);
+  return {ErrorKind::BadInput, "no module of the model ends with \"" + name + "\"", where,
+          (near.empty() ? "" : near + " ") + "the model has: " + joined(known)};
+}
+
+Status check_target(const Module& module, const std::vector<Module>& modules) {
+  if (can_adapt(module)) return {};
+  const std::string hint = "adapters go on: " + joined(short_names(modules, can_adapt));
+  if (is_output(module)) {
+    return bad_input("an adapter on lm_head is not built", kTargets,
+                     "train it whole: modulesToSave: [lm_head]; " + hint);
+  }
+  const char* what = module.kind == Module::Kind::Embedding   ? "an embedding"
+                     : module.kind == Module::Kind::Container ? "not a layer itself"
+                                                              : "not a linear layer";
+  return bad_input("\"" + module.name + "\" is " + what + "; adapters are built for linear layers",
+                   kTargets, hint);
+}
+
+/// At least one module must match, and every match must be able to have an adapter.
+template <typename Matches>
+Status check_targets(const LoraArgs& lora, const std::vector<Module>& modules, Matches matches,
+                     bool& any) {
+  for (const Module& module : modules) {
+    if (excluded(lora, module.name)) continue;
+    const Result<bool> match = matches(module.name);
+    if (!match) return bad_input(match.error().message, kTargets);
+    if (!*match) continue;
+    DSJ_TRY_STATUS(check_target(module, modules));
+    any = true;
+  }
+  return {};
+}
+
+Status resolve_targets(const ModelConfig& model, const std::vector<Module>& modules,
+                       LoraArgs& lora) {
+  std::string lower = lora.target_pattern;
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (lower == kAllLinear) {
+    lora.target_pattern.clear();
+    lora.target_modules = short_names(modules, can_adapt);
+  } else if (lora.target_pattern.empty() && lora.target_modules.empty()) {
+    lora.target_modules = model.model_type == "gpt2" ? std::vector<std::string>{"c_attn"}
+                                                     : std::vector<std::string>{"q_proj", "v_proj"};
+  }
+  if (!lora.target_pattern.empty()) {
+    auto pattern = NamePattern::compile(lora.target_pattern);
+    if (!pattern) return bad_input(pattern.error().message, kTargets);
+    bool any = false;
+    DSJ_TRY_STATUS(check_targets(
+        lora, modules, [&](const std::string& name) { return pattern->matches(name); }, any));
+    if (any) return {};
+    return bad_input("no module's whole name matches \"" + lora.target_pattern + "\"", kTargets,
+                     "names look like \"" + modules[1].name + "\"; a list takes ends of names");
+  }
+  const auto known =
+      short_names(modules, [](const Module& m) { return m.kind != Module::Kind::Container; });
+  for (const std::string& target : lora.target_modules) {
+    bool any = false;
+    DSJ_TRY_STATUS(check_targets(
+        lora, modules,
+        [&](const std::string& name) -> Result<bool> { return ends_with_name(name, target); },
+        any));
+    if (any) continue;
+    const bool there = std::ranges::any_of(
+        modules, [&](const Module& m) { return ends_with_name(m.name, target); });
+    if (!there) return std::unexpected(unknown(target, kTargets, known));
+    return bad_input("\"" + target + "\" is trained whole by modulesToSave already", kTargets);
+  }
+  return {};
+}
+
+Status check_saved(const ModelConfig& model, const std::vector<Module>& modules,
+                   const LoraArgs& lora) {
+  const auto known =
+      short_names(modules, [](const Module& m) { return m.kind != Module::Kind::Container; });
+  for (const std::string& name : lora.modules_to_save) {
+    bool any = false;
+    for (const Module& module : modules) {
+      if (!module.name.ends_with(name)) continue;
+      any = true;
+      if (model.tied && (is_output(module) || module.kind == Module::Kind::Embedding)) {
+        return bad_input(
+            "\"" + module.name + "\" is one weight with the " +
+                (is_output(module) ? "embedding" : "output layer") +
+                " (tie_word_embeddings); PEFT would cut them apart, which is not built",
+            kSaved, "leave it out");
+      }
+    }
+    if (!any) return std::unexpected(unknown(name, kSaved, known));
+  }
+  return {};
+}
+
+/// Whether this module gets an adapter. `lora` is resolved, so its pattern compiles.
+bool adapted(const LoraArgs& lora, const std::optional<NamePattern>& pattern,
+             const Module& module) {
+  if (!can_adapt(module) || excluded(lora, module.name)) return false;
+  if (pattern) return pattern->matches(module.name).value_or(false);
+  return std::ranges::any_of(lora.target_modules, [&](const std::string& target) {
+    return ends_with_name(module.name, target);
+  });
+}
+
+std::optional<NamePattern> pattern_of(const LoraArgs& lora) {
+  if (lora.target_pattern.empty()) return std::nullopt;
+  auto pattern = NamePattern::compile(lora.target_pattern);
+  DSJ_CHECK(pattern.has_value(), "not resolved: %s", lora.target_pattern.c_str());
+  return std::move(*pattern);
+}
+
+}  // namespace
+
+bool stored_in_out(const ModelConfig& model) {
+  return model.model_type == "gpt2";
+}
+
+std::string module_of(const std::string& parameter) {
+  return parameter.substr(0, parameter.rfind('.'));
+}
+
+bool is_saved_whole(const LoraArgs& lora, const std::string& module) {
+  for (size_t end = module.size(); end != std::string::npos;
+       end = end == 0 ? std::string::npos : module.rfind('.', end - 1)) {
+    const std::string_view holder = std::string_view(module).substr(0, end);
+    for (const std::string& name : lora.modules_to_save)
+      if (holder.ends_with(name)) return true;
+  }
+  return false;
+}
+
+Result<LoraArgs> resolve_lora(const ModelConfig& model, const LoraArgs& lora) {
+  const auto modules = modules_of(model, units_of(model));
+  LoraArgs out = lora;
+  DSJ_TRY_STATUS(check_saved(model, modules, out));
+  DSJ_TRY_STATUS(resolve_targets(model, modules, out));
+  std::ranges::sort(out.target_modules);  // a set: the order has no meaning
+  std::ranges::sort(out.modules_to_save);
+  const auto pattern = pattern_of(out);
+  for (const Module& module : modules) {
+    if (adapted(out, pattern, module) && is_saved_whole(out, module.name))
+      return bad_input("\"" + module.name + "\" would have an adapter and be trained whole", kSaved,
+                       "name it in one of targetModules and modulesToSave");
+  }
+  return out;
+}
+
+std::vector<UnitSpec> units_of(const ModelConfig& model, const std::optional<LoraArgs>& lora) {
+  std::vector<UnitSpec> units = units_of(model);
+  if (!lora) return units;
+  const auto modules = modules_of(model, units);
+  const auto pattern = pattern_of(*lora);
+  for (UnitSpec& unit : units) {
+    for (Parameter& parameter : unit.parameters)
+      parameter.frozen = !is_saved_whole(*lora, module_of(parameter.name));
+  }
+  // All A before all B: adapters that read one input (q, k, v; gate, up) are neighbours.
+  for (const Module& module : modules) {
+    if (!adapted(*lora, pattern, module)) continue;
+    UnitSpec& unit = units[module.unit];
+    const auto& shape = unit.parameters[module.weight].shape;
+    const int64_t in = stored_in_out(model) ? shape[0] : shape[1];
+    unit.adapters.push_back({module.weight, static_cast<int>(unit.parameters.size()), -1});
+    unit.parameters.push_back({module.name + ".lora_A.weight", {lora->r, in}});
+  }
+  for (UnitSpec& unit : units) {
+    for (Adapter& adapter : unit.adapters) {
+      const Parameter& weight = unit.parameters[adapter.weight];
+      const int64_t out = stored_in_out(model) ? weight.shape[1] : weight.shape[0];
+      adapter.b = static_cast<int>(unit.parameters.size());
+      unit.parameters.push_back({module_of(weight.name) + ".lora_B.weight", {out, lora->r}});
+    }
+  }
+  return units;
+}
+
+}  // namespace dsj::layout

@@ -1,0 +1,68 @@
+// Where each shard's elements lie when optimizer state or parameters leave the device: which part
+// of which flat is on the device, in host memory or in a file, and in what tiles the file is read.
+// Numbers only. The engine allocates by it, and the memory model counts with it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "job/layout/partition.h"
+
+namespace dsj::layout {
+
+enum class Place { Device, Host, File };
+
+/// Elements: every part in a file begins at a multiple of it, 4 KiB in a 16-bit type.
+inline constexpr int64_t kTileAlign = 2048;
+/// Bytes: everything in a file begins and ends at a multiple of it (engine/aio).
+inline constexpr int64_t kFileAlign = 4096;
+
+/// A run of a flat's shard in one place; in a file at most one tile.
+struct Part {
+  Place place = Place::Device;
+  int64_t begin = 0, numel = 0;  ///< elements of the shard
+  int64_t file_offset = 0;       ///< bytes; its vectors follow one another, each padded
+  friend bool operator==(const Part&, const Part&) = default;
+};
+
+/// Where one kind of state goes: the optimizer's vectors, or the parameter shards that gathers
+/// read.
+struct Placement {
+  Place place = Place::Device;
+  double ratio = 1;           ///< share of each shard in `place`; the rest stays on the device
+  int64_t host_first = 0;     ///< File: the first elements, over all shards, stay in host memory
+  int64_t staging = 0;        ///< File: elements of one vector in memory at a time, at most
+  int64_t tiles_at_once = 1;  ///< File: tiles in memory together, at least
+};
+
+struct OffloadedFlat {
+  int64_t shard_numel = 0;
+  int optimizer_vectors = 0;  ///< fp32 vectors: the states, and a separate master
+  int parameter_bytes = 0;    ///< per element of the parameter shard; 0: no such shard
+};
+
+struct OffloadInput {
+  std::vector<OffloadedFlat> flats;
+  Placement optimizer, parameters;
+};
+
+struct OffloadPlan {
+  std::vector<std::vector<Part>> optimizer, parameters;  ///< [flat]: cover the shard, ascending
+  int64_t tile = 0;                                      ///< elements of the largest tile in a file
+  int64_t optimizer_tile_bytes = 0, parameter_tile_bytes = 0;  ///< of one tile in memory
+  int optimizer_tiles = 0, parameter_tiles = 0;                ///< in memory at a time
+  int64_t optimizer_file_bytes = 0, parameter_file_bytes = 0;  ///< of each file
+
+  /// Bytes of staging memory, including what alignment may waste.
+  int64_t staging_bytes() const {
+    return (optimizer_tile_bytes + kFileAlign) * optimizer_tiles +
+           (parameter_tile_bytes + kFileAlign) * parameter_tiles;
+  }
+};
+
+OffloadPlan plan_offload(const OffloadInput& input);
+
+/// Bytes of `vectors` vectors of `numel` elements in a file.
+int64_t file_bytes(int64_t numel, int64_t vectors, int64_t element_bytes);
+
+}  // namespace dsj::layout

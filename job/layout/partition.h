@@ -1,0 +1,111 @@
+// ZeRO's arithmetic: where each parameter lies in its flat, how a flat is cut into chunks, which
+// slice of each chunk a rank owns. Numbers only: no tensors, no torch, no communication.
+//
+//   flat     the parameters of one unit, each aligned to kAlign elements, padded at the end;
+//            trained and frozen parameters (LoRA) have flats of their own
+//   chunk    a run of a flat, at most the bucket size and a multiple of world x kAlign: one
+//            collective
+//   slice    chunk / world; rank r owns slice r of every chunk
+//   shard    a rank's slices in chunk order, contiguous in its own storage
+//
+// Reduce-scatter and all-gather use the same chunks: a gather is in place, and a bucket smaller
+// than a unit still gives each rank its own slice.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "job/layout/units.h"
+
+namespace dsj::layout {
+
+/// Elements: 64 bytes in a 16-bit type, 128 in fp32.
+inline constexpr int64_t kAlign = 32;
+
+/// One parameter in a flat.
+struct Slot {
+  std::string name;
+  std::vector<int64_t> shape;
+  int64_t offset = 0;  ///< elements from the flat's start
+  int64_t numel = 0;
+};
+
+struct Chunk {
+  int64_t offset = 0;        ///< elements from the flat's start
+  int64_t numel = 0;         ///< a multiple of world x kAlign
+  int64_t slice = 0;         ///< numel / world
+  int64_t shard_offset = 0;  ///< of the slice, in the shard
+};
+
+/// A run of one parameter's elements in a shard: what checkpoints name.
+struct Range {
+  int64_t slot = 0;
+  int64_t offset = 0;  ///< elements from the parameter's start
+  int64_t numel = 0;
+  int64_t shard_offset = 0;
+  int64_t flat_offset = 0;
+};
+
+/// Padding: a run of a flat that belongs to no parameter.
+struct Gap {
+  int64_t offset = 0, numel = 0;
+};
+
+class FlatLayout {
+ public:
+  /// `chunk_limit`: elements, > 0; no chunk is larger, except that world x kAlign is the least. The
+  /// parameters must be all trained or all frozen (DSJ_CHECK).
+  FlatLayout(std::string name, const std::vector<Parameter>& parameters, int world,
+             int64_t chunk_limit);
+
+  const std::string& name() const { return name_; }
+  int world() const { return world_; }
+  /// Read only: no gradient, no master, no moments.
+  bool frozen() const { return frozen_; }
+  int64_t numel() const { return numel_; }  ///< with padding
+  int64_t shard_numel() const { return numel_ / world_; }
+  int64_t parameter_numel() const { return parameter_numel_; }  ///< without padding
+  const std::vector<Slot>& slots() const { return slots_; }
+  const std::vector<Chunk>& chunks() const { return chunks_; }
+  const std::vector<Gap>& gaps() const { return gaps_; }
+
+  /// What `rank` owns, in flat order.
+  std::vector<Range> ranges(int rank) const;
+
+ private:
+  std::string name_;
+  int world_;
+  bool frozen_;
+  int64_t numel_ = 0, parameter_numel_ = 0;
+  std::vector<Slot> slots_;
+  std::vector<Chunk> chunks_;
+  std::vector<Gap> gaps_;
+};
+
+/// Which flat and slot each parameter of a model has.
+struct FlatPlan {
+  struct Place {
+    int flat = 0;  ///< index into flats
+    int slot = 0;
+  };
+  std::vector<FlatLayout> flats;  ///< sharded ones in unit order, then persisted ones
+  std::vector<int> unit_flat;     ///< [unit]: the flat of its trained parameters, or -1
+  std::vector<int> unit_frozen;   ///< [unit]: the flat of its frozen parameters, or -1
+  int persisted = -1;             ///< the flat of small trained parameters kept whole, or -1
+  int persisted_frozen = -1;      ///< the same for frozen ones
+  std::vector<std::vector<Place>> places;  ///< [unit][parameter]
+  bool is_persisted(int flat) const { return flat == persisted || flat == persisted_frozen; }
+};
+
+struct FlatPlanOptions {
+  int shard_world = 1;                ///< 1: nothing is sharded (stage 0)
+  int64_t chunk_limit = INT64_MAX;    ///< elements of a collective
+  int64_t persistence_threshold = 0;  ///< elements; parameters up to this stay whole; 0: none
+  /// Cap on their sum (elements), taken in registration order.
+  int64_t model_persistence_threshold = INT64_MAX;
+};
+
+FlatPlan plan_flats(const std::vector<UnitSpec>& units, const FlatPlanOptions& options);
+
+}  // namespace dsj::layout

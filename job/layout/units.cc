@@ -1,0 +1,164 @@
+#include "job/layout/units.h"
+
+#include "common/check.h"
+
+namespace dsj::layout {
+
+int64_t Parameter::numel() const {
+  int64_t product = 1;
+  for (const int64_t size : shape) product *= size;
+  return product;
+}
+
+namespace {
+
+/// Name after "model.layers.N.", and shape.
+Parameter decoder_parameter(const ModelConfig& c, Role role) {
+  const int64_t hidden = c.hidden_size, inner = c.intermediate_size;
+  const int64_t q = c.query_size(), kv = c.kv_size();
+  switch (role) {
+    case Role::Norm1:
+      return {"input_layernorm.weight", {hidden}};
+    case Role::Q:
+      return {"self_attn.q_proj.weight", {q, hidden}};
+    case Role::K:
+      return {"self_attn.k_proj.weight", {kv, hidden}};
+    case Role::V:
+      return {"self_attn.v_proj.weight", {kv, hidden}};
+    case Role::QBias:
+      return {"self_attn.q_proj.bias", {q}};
+    case Role::KBias:
+      return {"self_attn.k_proj.bias", {kv}};
+    case Role::VBias:
+      return {"self_attn.v_proj.bias", {kv}};
+    case Role::QNorm:
+      return {"self_attn.q_norm.weight", {c.head_dim}};
+    case Role::KNorm:
+      return {"self_attn.k_norm.weight", {c.head_dim}};
+    case Role::O:
+      return {"self_attn.o_proj.weight", {hidden, q}};
+    case Role::OBias:
+      return {"self_attn.o_proj.bias", {hidden}};
+    case Role::Norm2:
+      return {"post_attention_layernorm.weight", {hidden}};
+    case Role::Gate:
+      return {"mlp.gate_proj.weight", {inner, hidden}};
+    case Role::Up:
+      return {"mlp.up_proj.weight", {inner, hidden}};
+    case Role::GateBias:
+      return {"mlp.gate_proj.bias", {inner}};
+    case Role::UpBias:
+      return {"mlp.up_proj.bias", {inner}};
+    case Role::Down:
+      return {"mlp.down_proj.weight", {hidden, inner}};
+    case Role::DownBias:
+      return {"mlp.down_proj.bias", {hidden}};
+  }
+  DSJ_CHECK(false);
+}
+
+std::vector<UnitSpec> llama_units(const ModelConfig& c) {
+  std::vector<UnitSpec> units;
+  units.push_back({"embedding", {{"model.embed_tokens.weight", {c.vocab_size, c.hidden_size}}}});
+  for (int64_t layer = 0; layer < c.num_layers; ++layer) {
+    UnitSpec unit{"layer " + std::to_string(layer), {}};
+    for (const Role role : decoder_roles(c)) {
+      Parameter parameter = decoder_parameter(c, role);
+      parameter.name = "model.layers." + std::to_string(layer) + "." + parameter.name;
+      unit.parameters.push_back(std::move(parameter));
+    }
+    units.push_back(std::move(unit));
+  }
+  UnitSpec head{"head", {{"model.norm.weight", {c.hidden_size}}}, c.tied};
+  if (!c.tied) head.parameters.push_back({"lm_head.weight", {c.vocab_size, c.hidden_size}});
+  units.push_back(std::move(head));
+  return units;
+}
+
+std::vector<UnitSpec> gpt2_units(const ModelConfig& c) {
+  const int64_t hidden = c.hidden_size, inner = c.intermediate_size;
+  std::vector<UnitSpec> units;
+  units.push_back({"embedding",
+                   {{"transformer.wte.weight", {c.vocab_size, hidden}},
+                    {"transformer.wpe.weight", {c.max_position, hidden}}}});
+  for (int64_t layer = 0; layer < c.num_layers; ++layer) {
+    UnitSpec unit{"layer " + std::to_string(layer), {}};
+    auto add = [&](const char* name, std::vector<int64_t> shape) {
+      unit.parameters.push_back(
+          {"transformer.h." + std::to_string(layer) + "." + name, std::move(shape)});
+    };
+    add("ln_1.weight", {hidden});
+    add("ln_1.bias", {hidden});
+    add("attn.c_attn.weight", {hidden, 3 * hidden});
+    add("attn.c_attn.bias", {3 * hidden});
+    add("attn.c_proj.weight", {hidden, hidden});
+    add("attn.c_proj.bias", {hidden});
+    add("ln_2.weight", {hidden});
+    add("ln_2.bias", {hidden});
+    add("mlp.c_fc.weight", {hidden, inner});
+    add("mlp.c_fc.bias", {inner});
+    add("mlp.c_proj.weight", {inner, hidden});
+    add("mlp.c_proj.bias", {hidden});
+    units.push_back(std::move(unit));
+  }
+  UnitSpec head{
+      "head", {{"transformer.ln_f.weight", {hidden}}, {"transformer.ln_f.bias", {hidden}}}, c.tied};
+  if (!c.tied) head.parameters.push_back({"lm_head.weight", {c.vocab_size, hidden}});
+  units.push_back(std::move(head));
+  return units;
+}
+
+}  // namespace
+
+std::string name_without_prefix(const std::string& name) {
+  for (const std::string_view prefix : {"model.", "transformer."}) {
+    if (name.starts_with(prefix)) return name.substr(prefix.size());
+  }
+  return {};
+}
+
+std::vector<Role> decoder_roles(const ModelConfig& c) {
+  std::vector<Role> roles = {Role::Norm1, Role::Q, Role::K, Role::V};
+  auto add = [&](bool has, std::initializer_list<Role> more) {
+    if (has) roles.insert(roles.end(), more);
+  };
+  add(c.qkv_bias, {Role::QBias, Role::KBias, Role::VBias});
+  add(c.qk_norm, {Role::QNorm, Role::KNorm});
+  add(true, {Role::O});
+  add(c.o_bias, {Role::OBias});
+  add(true, {Role::Norm2, Role::Gate, Role::Up});
+  add(c.mlp_bias, {Role::GateBias, Role::UpBias});
+  add(true, {Role::Down});
+  add(c.mlp_bias, {Role::DownBias});
+  return roles;
+}
+
+std::vector<UnitSpec> units_of(const ModelConfig& c) {
+  return c.block == Block::Gpt2 ? gpt2_units(c) : llama_units(c);
+}
+
+int64_t total_numel(const std::vector<UnitSpec>& units) {
+  int64_t total = 0;
+  for (const auto& unit : units) {
+    for (const auto& parameter : unit.parameters) total += parameter.numel();
+  }
+  return total;
+}
+
+int64_t trainable_numel(const std::vector<UnitSpec>& units) {
+  int64_t total = 0;
+  for (const auto& unit : units) {
+    for (const auto& parameter : unit.parameters) total += parameter.frozen ? 0 : parameter.numel();
+  }
+  return total;
+}
+
+int lowest_trainable(const std::vector<UnitSpec>& units) {
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    for (const auto& parameter : units[unit].parameters)
+      if (!parameter.frozen) return static_cast<int>(unit);
+  }
+  return static_cast<int>(units.size()) - 1;
+}
+
+}  // namespace dsj::layout

@@ -1,0 +1,74 @@
+// A model as an ordered list of units (embedding, one per decoder layer, head) with their
+// parameters. Torch-free. The memory model counts with it, the engine builds from it, weights
+// reader and exporter take tensor names from it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "job/layout/model_config.h"
+
+namespace dsj::layout {
+
+struct Parameter {
+  std::string name;  ///< as in the Hugging Face checkpoint
+  std::vector<int64_t> shape;
+  bool frozen = false;  ///< not trained: it has no gradient and no state
+  int64_t numel() const;
+};
+
+/// A low-rank update of a weight: indices of its unit's parameters (layout/lora.h).
+struct Adapter {
+  int weight = 0;
+  int a = 0;  ///< [r, in]
+  int b = 0;  ///< [out, r]
+};
+
+struct UnitSpec {
+  std::string name;  ///< "embedding", "layer 3", "head"
+  std::vector<Parameter> parameters;
+  bool uses_embedding = false;  ///< head of a tied model: it uses the embedding's weight
+  std::vector<Adapter> adapters = {};
+};
+
+/// A name without its model's prefix ("model.", "transformer."), as in files saved from the bare
+/// model. Empty: it has no prefix.
+std::string name_without_prefix(const std::string& name);
+
+/// The kind of a parameter in a llama-like decoder layer.
+enum class Role {
+  Norm1,
+  Q,
+  K,
+  V,
+  QBias,
+  KBias,
+  VBias,
+  QNorm,
+  KNorm,
+  O,
+  OBias,
+  Norm2,
+  Gate,
+  Up,
+  GateBias,
+  UpBias,
+  Down,
+  DownBias,
+};
+/// The roles that this model has, in the order of its unit's parameters (Block::Llama).
+std::vector<Role> decoder_roles(const ModelConfig& config);
+
+/// Units in forward order. Parameters that one matrix product can serve are neighbours (q, k, v
+/// weights; q, k, v biases; gate and up), so that one view spans them without a copy.
+std::vector<UnitSpec> units_of(const ModelConfig& config);
+
+/// Elements; tied weights count once.
+int64_t total_numel(const std::vector<UnitSpec>& units);
+int64_t trainable_numel(const std::vector<UnitSpec>& units);
+
+/// The first unit with a trained parameter: backward ends there.
+int lowest_trainable(const std::vector<UnitSpec>& units);
+
+}  // namespace dsj::layout

@@ -1,0 +1,187 @@
+#include "job/lora_args.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "common/text.h"
+
+namespace dsj {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kMaxRank = 1 << 16;
+
+std::string shown(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::unexpected<Error> wrong(const json& value, const char* expected, const std::string& path) {
+  return bad_input("found " + shown(value) + ", expected " + expected, path);
+}
+
+std::optional<double> number_of(const json& value) {
+  if (value.is_number()) return value.get<double>();
+  if (value.is_string()) return text::parse_double(value.get<std::string>());
+  return std::nullopt;
+}
+
+std::optional<bool> bool_of(const json& value) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_string()) return text::parse_bool(value.get<std::string>());
+  return std::nullopt;
+}
+
+Status read_names(const json& value, const std::string& path, std::vector<std::string>& names) {
+  if (!value.is_array()) return wrong(value, "a list of module names", path);
+  for (const json& name : value) {
+    if (!name.is_string() || name.get<std::string>().empty())
+      return wrong(name, "the name of a module", path);
+    if (std::ranges::find(names, name.get<std::string>()) != names.end())
+      return bad_input("\"" + name.get<std::string>() + "\" is given twice", path);
+    names.push_back(name.get<std::string>());
+  }
+  return {};
+}
+
+Status read_r(LoraArgs& args, const json& value, const std::string& path) {
+  const auto number = number_of(value);
+  const auto whole = number ? text::to_int(*number) : std::nullopt;
+  if (!whole || *whole < 1 || *whole > kMaxRank) return wrong(value, "a rank of at least 1", path);
+  args.r = *whole;
+  return {};
+}
+
+Status read_alpha(LoraArgs& args, const json& value, const std::string& path) {
+  const auto number = number_of(value);
+  if (!number || !std::isfinite(*number) || *number <= 0)
+    return wrong(value, "a number greater than 0", path);
+  args.alpha = *number;
+  return {};
+}
+
+Status read_dropout(LoraArgs& args, const json& value, const std::string& path) {
+  const auto number = number_of(value);
+  if (!number || !(*number >= 0 && *number < 1))
+    return wrong(value, "a probability from 0 to below 1", path);
+  args.dropout = *number;
+  return {};
+}
+
+Status read_targets(LoraArgs& args, const json& value, const std::string& path) {
+  if (!value.is_string()) {
+    if (value.is_array() && value.empty())
+      return bad_input("the list is empty", path, "name modules, or write all-linear");
+    return read_names(value, path, args.target_modules);
+  }
+  args.target_pattern = value.get<std::string>();
+  if (args.target_pattern.empty())
+    return bad_input("the text is empty", path, "name modules, or write all-linear");
+  return {};
+}
+
+Status read_saved(LoraArgs& args, const json& value, const std::string& path) {
+  return read_names(value, path, args.modules_to_save);
+}
+
+Status read_rslora(LoraArgs& args, const json& value, const std::string& path) {
+  const auto flag = bool_of(value);
+  if (!flag) return wrong(value, "true or false", path);
+  args.use_rslora = *flag;
+  return {};
+}
+
+Status read_bias(LoraArgs&, const json& value, const std::string& path) {
+  if (value == "none") return {};
+  return bad_input("found " + shown(value) + "; only \"none\" is built: biases stay frozen", path,
+                   "remove it");
+}
+
+struct Field {
+  const char* name;
+  Status (*read)(LoraArgs&, const json&, const std::string&);
+};
+constexpr Field kFields[] = {{"r", read_r},
+                             {"alpha", read_alpha},
+                             {"dropout", read_dropout},
+                             {"targetModules", read_targets},
+                             {"modulesToSave", read_saved},
+                             {"useRslora", read_rslora},
+                             {"bias", read_bias}};
+
+/// Our name for a field that PEFT calls otherwise.
+std::string own_name(const std::string& key) {
+  const std::string plain = text::normalized(key);
+  if (plain == "loraalpha") return "alpha";
+  if (plain == "loradropout") return "dropout";
+  if (plain == "lorar" || plain == "rank") return "r";
+  return {};
+}
+
+/// Settings of PEFT that would change the result and are not built.
+bool is_not_built(const std::string& key) {
+  static constexpr const char* kNames[] = {
+      "usedora",       "initloraweights",       "rankpattern",      "alphapattern",
+      "layerspattern", "layerstotransform",     "excludemodules",   "loftqconfig",
+      "evaconfig",     "cordaconfig",           "faninfanout",      "targetparameters",
+      "lorabias",      "trainabletokenindices", "layerreplication", "megatronconfig",
+      "useqalora",     "ensureweighttying"};
+  return std::ranges::find(kNames, text::normalized(key)) != std::end(kNames);
+}
+
+}  // namespace
+
+double LoraArgs::scaling() const {
+  const auto rank = static_cast<double>(r);
+  return alpha / (use_rslora ? std::sqrt(rank) : rank);
+}
+
+Result<LoraArgs> lora_args_from_json(const json& object, const std::string& path) {
+  if (!object.is_object())
+    return bad_input("found " + shown(object) + ", expected an object", path,
+                     "write lora: {r: 8, alpha: 16, targetModules: [q_proj, v_proj]}");
+  LoraArgs args;
+  std::vector<std::string> names;
+  for (const Field& field : kFields) names.emplace_back(field.name);
+  for (const auto& [key, value] : object.items()) {
+    const std::string at = path + "." + key;
+    const auto field = std::ranges::find(names, key);
+    if (field != names.end()) {
+      if (value.is_null()) continue;
+      DSJ_TRY_STATUS(kFields[field - names.begin()].read(args, value, at));
+      continue;
+    }
+    if (is_not_built(key)) return bad_input("not built in this version", at, "remove it");
+    const std::string own = own_name(key);
+    const std::string hint =
+        own.empty() ? text::did_you_mean(key, names) : "write \"" + own + "\" here";
+    return bad_input("\"" + key + "\" is not a setting of LoRA", at,
+                     hint.empty() ? "remove it" : hint);
+  }
+  return args;
+}
+
+json to_json(const LoraArgs& args) {
+  json object = {{"r", args.r}, {"alpha", args.alpha}, {"dropout", args.dropout}};
+  if (!args.target_pattern.empty()) object["targetModules"] = args.target_pattern;
+  if (!args.target_modules.empty()) object["targetModules"] = args.target_modules;
+  if (!args.modules_to_save.empty()) object["modulesToSave"] = args.modules_to_save;
+  if (args.use_rslora) object["useRslora"] = true;
+  return object;
+}
+
+std::string differences(const LoraArgs& before, const LoraArgs& after) {
+  const json old = to_json(before), now = to_json(after);
+  std::string text;
+  for (const Field& field : kFields) {
+    const json a = old.value(field.name, json()), b = now.value(field.name, json());
+    if (a == b) continue;
+    text += (text.empty() ? "" : ", ") + std::string(field.name) + " " +
+            (a.is_null() ? "(not given)" : shown(a)) + " → " +
+            (b.is_null() ? "(not given)" : shown(b));
+  }
+  return text;
+}
+
+}  // namespace dsj

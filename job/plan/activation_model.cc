@@ -1,0 +1,133 @@
+#include "job/plan/activation_model.h"
+
+#include <algorithm>
+
+namespace dsj::plan {
+namespace {
+
+/// Logit elements that the head holds at a time (engine/models/head.cc).
+constexpr int64_t kLogits = int64_t{32} << 20;
+
+struct StepShape {
+  explicit StepShape(const MemoryInput& input)
+      : batch(input.config.micro_batch_size),
+        seq(input.tokens_per_row),
+        rows(batch * seq),
+        hidden(input.model.hidden_size),
+        query(input.model.query_size()),
+        qkv(query + 2 * input.model.kv_size()),
+        inner(input.model.intermediate_size),
+        vocab(input.model.vocab_size),
+        element(input.config.precision == dsconfig::Precision::Fp32 ? 4 : 2),
+        heads(input.model.num_heads),
+        mlp_width(input.model.block == layout::Block::Gpt2 ? inner : 2 * inner),
+        shared_heads(input.model.num_kv_heads < input.model.num_heads),
+        widened(element == 2 && !input.native_products) {}
+  const int64_t batch, seq, rows, hidden, query, qkv, inner, vocab, element, heads;
+  const int64_t mlp_width;  ///< gate and up, or the input of GPT-2's activation
+  const bool shared_heads;  ///< query heads share key and value heads: copies are made
+  const bool widened;       ///< 16-bit products run on fp32 copies
+};
+
+/// oneDNN packs blocks of a 16-bit product's operands. Measurements never showed more.
+constexpr int64_t kPacking = 256 << 10;
+
+/// An fp32 product [n, i] x [i, o] with both sides widened. A result that is added to something is
+/// rounded first.
+int64_t product(const StepShape& s, int64_t n, int64_t i, int64_t o, bool accumulated) {
+  if (!s.widened) return 0;
+  return std::max(4 * (n * i + i * o + n * o), accumulated ? (4 + s.element) * i * o : 0);
+}
+
+/// The flash kernels' own buffers, per thread: scores of a tile of queries against a tile of keys,
+/// and their sums.
+int64_t attention_tile(const StepShape& s, int64_t head_dim) {
+  const int64_t queries = s.seq >= 768 ? 256 : s.seq >= 192 ? 64 : 32;
+  const int64_t keys = std::min<int64_t>(512, s.seq);
+  return 4 * (2 * queries * keys + queries * (2 + head_dim));
+}
+
+/// A sliding window's mask and what makes it. With dropout the plain form keeps one sequence's
+/// scores: four copies in backward.
+int64_t scores(const StepShape& s, const layout::ModelConfig& model) {
+  int64_t bytes = model.windows.empty() ? 0 : s.seq * s.seq * (s.widened ? 6 : 2 + s.element);
+  if (model.dropout.attention > 0) bytes += s.seq * s.seq * (6 + 4 * 5 * s.heads);
+  return bytes;
+}
+
+int64_t attention_forward(const StepShape& s) {
+  const int64_t heads = s.shared_heads ? 2 * s.query : 0;  // repeated keys and values
+  if (!s.widened) return s.rows * heads * s.element;
+  return s.rows * (s.qkv + heads + s.query) * 4;  // widened qkv; the result before rounding
+}
+
+int64_t attention_backward(const StepShape& s) {
+  const int64_t type = s.widened ? 4 : s.element;
+  const int64_t heads = s.shared_heads ? 2 * s.query : 0;
+  const int64_t gradients = 3 * s.query + (s.shared_heads ? s.query : 0);  // one being summed
+  const int64_t widened = s.widened ? s.qkv + 2 * s.query : 0;             // qkv, dout, out
+  return s.rows * ((heads + gradients + widened) * type + (s.query + s.qkv) * s.element);
+}
+
+}  // namespace
+
+ActivationModel activation_model(const MemoryInput& input) {
+  const StepShape s(input);
+  const dsconfig::ResolvedConfig& config = input.config;
+  ActivationModel a;
+  const int64_t row = s.rows * s.element;  // bytes of a column of activations
+  // ids and labels of every micro-step, the rope table, the sum of the losses (a double)
+  a.step =
+      config.gradient_accumulation_steps * s.rows * 2 * 8 + s.seq * input.model.head_dim * 4 + 8;
+  a.boundary = row * s.hidden;
+  const int64_t sums = s.rows * (2 + input.model.num_heads) * 4;  // norms, attention's log-sum-exp
+  // Queries and keys before their head norm, and the norm's sums.
+  const int64_t head_norms = input.model.qk_norm
+                                 ? row * (s.query + input.model.kv_size()) +
+                                       s.rows * (s.heads + input.model.num_kv_heads) * 4
+                                 : 0;
+  // h1, x2, h2; qkv; the attention's output; gate and up
+  a.kept = row * (3 * s.hidden + s.qkv + s.query + s.mlp_width) + sums + head_norms;
+
+  const int64_t tile = attention_tile(s, input.model.head_dim) + scores(s, input.model);
+  const int64_t result = a.boundary;  // the layer's output
+  const int64_t at_mlp = row * s.inner + result;
+  if (!input.recompute) {
+    a.forward = std::max(at_mlp, attention_forward(s) + tile);
+  } else {  // nothing is kept: h1 and qkv are freed before the MLP, the rest after
+    const int64_t first =
+        row * (2 * s.hidden + s.qkv + s.query) + sums + attention_forward(s) + tile;
+    const int64_t second = row * (2 * s.hidden + s.mlp_width + s.inner) + result + sums;
+    a.forward = std::max(first, second);
+  }
+
+  // da and the recomputed silu(gate) * up; then dh, or the attention's gradients once the MLP's
+  // tensors are freed.
+  const int64_t packing = s.element == 2 && !s.widened ? kPacking : 0;
+  const int64_t mlp = 2 * row * s.inner + packing;
+  const int64_t mlp_freed = row * (2 * s.hidden + s.mlp_width);  // x2, h2, gate_up
+  const int64_t attended = attention_backward(s) + tile - mlp_freed;
+  a.backward = std::max({mlp, a.boundary, attended});
+  if (input.recompute) a.backward = std::max(a.backward, at_mlp);  // during recompute
+
+  const int64_t targets = s.batch * (s.seq - 1);
+  const int64_t piece = std::clamp<int64_t>(kLogits / s.vocab, 1, (targets + 1) / 2);
+  const int64_t picked = targets * s.hidden * s.element;              // the rows that have a target
+  a.head = a.boundary +                                               // dx
+           3 * picked + targets * 4 +                                 // the rows, normed, dh; sums
+           std::max(piece * s.vocab * s.element + packing, picked) +  // logits; then dpicked
+           s.rows * (8 * 4 + 1);                                      // labels, shifted and found
+  a.embedding = s.element == 2 ? 2 * a.boundary : a.boundary;         // dx, and its sum over rows
+
+  // A weight's gradient is added to if a micro-step or a piece of logits came before.
+  const bool again =
+      config.gradient_accumulation_steps > 1 && config.grad_accum_dtype == config.precision;
+  a.layer_products = std::max({product(s, s.rows, s.hidden, s.qkv, again),
+                               product(s, s.rows, s.query, s.hidden, again),
+                               product(s, s.rows, s.hidden, s.mlp_width, again),
+                               product(s, s.rows, s.inner, s.hidden, again)});
+  a.head_products = product(s, piece, s.hidden, s.vocab, again || piece < targets);
+  return a;
+}
+
+}  // namespace dsj::plan

@@ -1,0 +1,308 @@
+#include "job/plan/memory_model.h"
+
+#include <algorithm>
+#include <deque>
+#include <set>
+
+#include "job/plan/activation_model.h"
+#include "job/plan/zero_plan.h"
+
+namespace dsj::plan {
+namespace {
+
+using dsconfig::Precision;
+using layout::Action;
+
+int64_t bytes_of(Precision precision) {
+  return precision == Precision::Fp32 ? 4 : 2;
+}
+
+struct Gauge {
+  int64_t live = 0, peak = 0;
+  Gauge* all = nullptr;  ///< the total that includes this one
+  void add(int64_t bytes) {
+    live += bytes;
+    peak = std::max(peak, live);
+    if (all) all->add(bytes);
+  }
+};
+
+/// What lives at each action of a step, by class.
+class StepWalk {
+ public:
+  StepWalk(const MemoryInput& input, const std::vector<layout::UnitSpec>& units,
+           const layout::FlatPlan& plan, const layout::Stage& stage)
+      : input_(input),
+        units_(units),
+        plan_(plan),
+        stage_(stage),
+        compute_(bytes_of(input.config.precision)),
+        accumulate_(bytes_of(input.config.grad_accum_dtype)),
+        wire_(bytes_of(input.config.communication_dtype)),
+        overlap_(input.config.zero.overlap_comm ? 2 : 0),
+        activation_(activation_model(input)),
+        flats_(plan.flats.size()) {
+    for (Gauge* gauge : {&parameters, &gradients, &optimizer, &buckets, &activations})
+      gauge->all = &all;
+    activations.add(activation_.step);
+  }
+
+  void visit(const Action& action) {
+    if (action.micro_step != micro_step_) {  // left by a backward that ended early
+      micro_step_ = action.micro_step;
+      activations.add(activation_.step - activations.live);
+    }
+    switch (action.kind) {
+      case Action::Kind::Gather:
+        return parameters.add(numel(action.flat) * compute_);
+      case Action::Kind::Release:
+        return parameters.add(-numel(action.flat) * compute_);
+      case Action::Kind::Forward:
+        return forward(action.unit);
+      case Action::Kind::Turn:
+        write_gradients(action.unit);
+        return use(activation_.head, activation_.head_products);
+      case Action::Kind::Backward:
+        return backward(action.unit);
+      case Action::Kind::Reduce:
+        return reduce(action.flat,
+                      action.micro_step + 1 == input_.config.gradient_accumulation_steps);
+    }
+  }
+  void finish() {
+    while (!reducing_.empty()) finish_first();
+  }
+
+  Gauge parameters, gradients, optimizer, buckets, activations, all;
+  int64_t reduced_elements = 0;  ///< elements that one rank sends
+
+ private:
+  struct FlatState {
+    bool grad = false, whole = false, shard = false;
+    int64_t bucket = 0, gradient_in_flight = 0;
+    bool last = false;
+  };
+
+  const layout::Stage& stage_of(int flat) const {
+    return layout::stage_of_flat(stage_, plan_.is_persisted(flat));
+  }
+  int64_t numel(int flat) const { return plan_.flats[flat].numel(); }
+  int64_t shard(int flat) const { return plan_.flats[flat].shard_numel(); }
+
+  /// Counts bytes that live during one action.
+  void use(int64_t activation_bytes, int64_t bucket_bytes) {
+    buckets.add(bucket_bytes);
+    activations.add(activation_bytes);
+    activations.add(-activation_bytes);
+    buckets.add(-bucket_bytes);
+  }
+
+  int64_t kept() const { return input_.recompute ? 0 : activation_.kept; }
+
+  void forward(int unit) {
+    if (unit == 0) return activations.add(activation_.boundary);
+    // The input stays, for backward or to recompute from.
+    activations.add(kept());
+    use(activation_.forward, activation_.layer_products);
+    activations.add(activation_.boundary);
+  }
+
+  void backward(int unit) {
+    write_gradients(unit);
+    if (unit == 0) {
+      use(activation_.embedding, 0);
+      return activations.add(-activation_.boundary);
+    }
+    if (input_.recompute) activations.add(activation_.kept);
+    use(activation_.backward, activation_.layer_products);
+    activations.add(-activation_.kept - activation_.boundary);
+  }
+
+  void write_gradients(int unit) {
+    std::set<int> touched;
+    for (const auto& place : plan_.places[unit]) touched.insert(place.flat);
+    if (units_[unit].uses_embedding)
+      for (const auto& place : plan_.places[0]) touched.insert(place.flat);
+    for (const int flat : touched) {
+      if (flats_[flat].grad || plan_.flats[flat].frozen()) continue;
+      flats_[flat].grad = true;
+      gradients.add(numel(flat) * compute_);
+    }
+  }
+
+  void reduce(int flat, bool last) {
+    FlatState& state = flats_[flat];
+    const layout::Stage& stage = stage_of(flat);
+    const bool every = stage.reduces_every_micro_step();
+    if (!every && accumulate_ != compute_) {
+      if (!state.whole) gradients.add(numel(flat) * accumulate_);
+      state.whole = true;
+      gradients.add(-numel(flat) * compute_);
+      state.grad = false;
+    }
+    if (!every && (!last || input_.world == 1)) return;
+    const int64_t source = !every && state.whole ? accumulate_ : compute_;
+    if (every) {  // freed once the reduction is done
+      state.grad = false;
+      state.gradient_in_flight = numel(flat) * compute_;
+    }
+    if (source != wire_) {
+      state.bucket += numel(flat) * wire_;
+      if (every) {  // the copy is sent; the gradient is freed at once
+        gradients.add(-state.gradient_in_flight);
+        state.gradient_in_flight = 0;
+      }
+    }
+    if (stage.shards_update()) {
+      if (state.shard)
+        state.bucket += shard(flat) * wire_;
+      else
+        gradients.add(shard(flat) * wire_);
+    }
+    buckets.add(state.bucket);
+    state.last = last;
+    const int64_t world = input_.world;
+    reduced_elements += numel(flat) / world * (world - 1) * (stage.shards_update() ? 1 : 2);
+    reducing_.push_back(flat);
+    while (reducing_.size() > overlap_) finish_first();
+  }
+
+  void finish_first() {
+    const int flat = reducing_.front();
+    reducing_.pop_front();
+    FlatState& state = flats_[flat];
+    const layout::Stage& stage = stage_of(flat);
+    const bool every = stage.reduces_every_micro_step();
+    buckets.add(-state.bucket);
+    gradients.add(-state.gradient_in_flight);
+    state.bucket = state.gradient_in_flight = 0;
+    if (stage.shards_update() && !every) {  // the whole sum has become a shard
+      gradients.add(-(state.whole ? numel(flat) * accumulate_ : numel(flat) * compute_));
+      state.whole = state.grad = false;
+    }
+    if (every && !state.shard && wire_ != accumulate_) {
+      gradients.add(shard(flat) * accumulate_);
+      gradients.add(-shard(flat) * wire_);
+    }
+    state.shard = stage.shards_update();
+  }
+
+  const MemoryInput& input_;
+  const std::vector<layout::UnitSpec>& units_;
+  const layout::FlatPlan& plan_;
+  const layout::Stage& stage_;
+  const int64_t compute_, accumulate_, wire_;
+  const size_t overlap_;
+  const ActivationModel activation_;
+  std::vector<FlatState> flats_;
+  std::deque<int> reducing_;
+  int64_t micro_step_ = 0;
+};
+
+/// What this rank owns of a flat: master, states and, where parameters are sharded, the shard that
+/// gathers read, which in fp32 is the master.
+void count_owned(const layout::OffloadPlan& plan, const layout::FlatLayout& layout, int flat,
+                 const dsconfig::ResolvedConfig& config, StepWalk& walk, MemoryClasses& bytes) {
+  const int64_t vectors = optimizer_vectors(layout, config);
+  const int64_t compute = bytes_of(config.precision);
+  for (const layout::Part& part : plan.optimizer[flat]) {
+    if (part.place == layout::Place::Device) walk.optimizer.add(part.numel * 4 * vectors);
+    if (part.place == layout::Place::Host) bytes.host += part.numel * 4 * vectors;
+  }
+  for (const layout::Part& part : plan.parameters[flat]) {
+    const bool is_master = !separate_master(config) && !layout.frozen();
+    auto& device = is_master ? walk.optimizer : walk.parameters;
+    if (part.place == layout::Place::Device) device.add(part.numel * compute);
+    if (part.place == layout::Place::Host) bytes.host += part.numel * compute;
+  }
+}
+
+}  // namespace
+
+MemoryModel memory_model(const MemoryInput& input) {
+  const layout::Stage& stage = effective_stage(input.config, input.world);
+  const auto units = layout::units_of(input.model, input.lora);
+  const layout::FlatPlan plan = plan_flats(units, input.config, input.world);
+  const layout::Schedule schedule =
+      layout::make_schedule(units, plan, schedule_limits(input.config, input.world),
+                            input.config.gradient_accumulation_steps);
+  MemoryModel model{.parameters = layout::total_numel(units),
+                    .trainable = layout::trainable_numel(units),
+                    .peak_live_parameters = schedule.peak_live,
+                    .gathers = schedule.gathers,
+                    .stage = stage.number};
+  const int64_t compute = bytes_of(input.config.precision);
+  const layout::OffloadPlan offload = plan_offload(plan, input.config, input.world);
+  MemoryClasses elsewhere{.host = offload.staging_bytes(),
+                          .nvme = offload.optimizer_file_bytes + offload.parameter_file_bytes};
+  const int64_t others = input.world - 1;
+  model.parameter_file = offload.parameter_file_bytes;
+  StepWalk walk(input, units, plan, stage);
+  for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
+    const layout::FlatLayout& flat = plan.flats[i];
+    const layout::Stage& of_flat = layout::stage_of_flat(stage, plan.is_persisted(i));
+    if (!of_flat.shards_parameters()) walk.parameters.add(flat.numel() * compute);
+    count_owned(offload, flat, i, input.config, walk, elsewhere);
+    if (flat.frozen()) continue;  // loaded once, never updated
+    if (of_flat.gathered == layout::Gathered::AfterUpdate)
+      model.wire.parameter_elements += flat.shard_numel() * others;
+  }
+
+  for (const Action& action : schedule.actions) {
+    walk.visit(action);
+    if (action.kind == Action::Kind::Gather)
+      model.wire.parameter_elements += plan.flats[action.flat].shard_numel() * others;
+  }
+  walk.finish();
+  model.bytes = {.parameters = walk.parameters.peak,
+                 .gradients = walk.gradients.peak,
+                 .optimizer = walk.optimizer.peak,
+                 .buckets = walk.buckets.peak,
+                 .activations = walk.activations.peak,
+                 .peak = walk.all.peak,
+                 .host = elsewhere.host,
+                 .nvme = elsewhere.nvme};
+  model.wire.gradient_elements = walk.reduced_elements;
+  model.wire.gradient_bytes =
+      model.wire.gradient_elements * bytes_of(input.config.communication_dtype);
+  model.wire.parameter_bytes = model.wire.parameter_elements * compute;
+  return model;
+}
+
+DiskUse disk_use(const MemoryInput& input) {
+  const auto units = layout::units_of(input.model, input.lora);
+  const int64_t trained = layout::trainable_numel(units);
+  // fp32 master and states of what is trained. Frozen parameters are not saved again.
+  return {
+      .checkpoint = trained * 4 *
+                    (1 + static_cast<int64_t>(dsconfig::states_of(input.config.optimizer).size())),
+      .model = layout::total_numel(units) * bytes_of(input.config.precision)};
+}
+
+DeepSpeedEstimate deepspeed_estimate(const MemoryInput& input) {
+  const auto units = layout::units_of(input.model);
+  const int64_t all = layout::total_numel(units), world = input.world;
+  int64_t largest = 0;
+  for (const auto& unit : units)
+    for (const auto& parameter : unit.parameters) largest = std::max(largest, parameter.numel());
+  const dsconfig::ZeroConfig& zero = input.config.zero;
+  DeepSpeedEstimate estimate;
+  switch (zero.stage) {
+    case 0:  // no formula
+      break;
+    case 3:
+      estimate.model_states = 18 * all / world + 4 * largest;
+      break;
+    default:
+      estimate.model_states = 4 * all + 16 * all / world;
+  }
+  if (zero.overlap_comm) {
+    const double buckets = 4.5 * 2 *
+                           (static_cast<double>(zero.reduce_bucket_size) +
+                            static_cast<double>(zero.allgather_bucket_size));
+    estimate.overlap_buckets = static_cast<int64_t>(std::min(buckets, 9e18));
+  }
+  return estimate;
+}
+
+}  // namespace dsj::plan

@@ -1,0 +1,65 @@
+// Bytes per rank by class, and elements on the wire per optimizer step, counted by walking the
+// schedule that the trainer walks. Parameters, gradients, optimizer and buckets follow the layout
+// exactly; activations are an upper bound (activation_model.h). Process overhead (code, libraries,
+// allocator slack) is not counted. tests/run/plan_check.py and docs/plan.md compare it with
+// measurements. Called by `dsj plan` and `dsj run`. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "job/plan/memory_input.h"
+
+namespace dsj::plan {
+
+/// Peak bytes of one rank. On the device (on a CPU: in host memory) the peak of each of five
+/// classes, which need not fall together, and `peak`, the most at any moment. Beside it what
+/// offload keeps in host memory and in files.
+struct MemoryClasses {
+  int64_t parameters = 0;   ///< working copies: whole, gathered, 16-bit shards
+  int64_t gradients = 0;    ///< whole or sharded
+  int64_t optimizer = 0;    ///< fp32 masters and optimizer states
+  int64_t buckets = 0;      ///< conversion and reduction scratch
+  int64_t activations = 0;  ///< upper bound
+  int64_t peak = 0;         ///< of all classes together; at most their sum
+  int64_t host = 0;         ///< offload: this rank's optimizer state and parameters in host memory
+  int64_t nvme = 0;         ///< offload: in files below nvme_path
+};
+
+/// What one rank sends per optimizer step, by the formulas of a ring.
+struct WireCount {
+  int64_t gradient_elements = 0, parameter_elements = 0;
+  int64_t gradient_bytes = 0, parameter_bytes = 0;
+};
+
+struct MemoryModel {
+  MemoryClasses bytes;
+  WireCount wire;
+  int64_t parameters = 0;            ///< of the model, adapters included
+  int64_t trainable = 0;             ///< of these, trained
+  int64_t peak_live_parameters = 0;  ///< elements gathered at a time (stage 3), padding included
+  int64_t gathers = 0;               ///< flats gathered per step (stage 3)
+  int stage = 0;                     ///< the stage that runs
+  int64_t parameter_file = 0;        ///< offload_param's part of bytes.nvme
+};
+
+MemoryModel memory_model(const MemoryInput& input);
+
+/// Bytes of one checkpoint of the whole job, and of model/ as it is exported.
+struct DiskUse {
+  int64_t checkpoint = 0;
+  int64_t model = 0;
+};
+DiskUse disk_use(const MemoryInput& input);
+
+/// What DeepSpeed's documentation ("Memory Requirements": mixed precision, Adam, no offload) says
+/// that its GPUs need, for comparison.
+struct DeepSpeedEstimate {
+  /// Bytes per GPU with P parameters and N ranks. Stages 1, 2: 4 P + 16 P / N. Stage 3: 18 P / N +
+  /// 4 x the largest layer. Stage 0: 0, it has no formula.
+  int64_t model_states = 0;
+  /// With overlap_comm 4.5 times both buckets at 2 bytes an element (Hugging Face's guide), else 0.
+  int64_t overlap_buckets = 0;
+};
+DeepSpeedEstimate deepspeed_estimate(const MemoryInput& input);
+
+}  // namespace dsj::plan

@@ -1,0 +1,97 @@
+#include "job/plan/zero_plan.h"
+
+#include <algorithm>
+
+namespace dsj::plan {
+
+using dsconfig::OffloadDevice;
+using dsconfig::Precision;
+using dsconfig::ResolvedConfig;
+
+const layout::Stage& effective_stage(const ResolvedConfig& config, int world) {
+  const bool alone = world == 1 && config.offload.param.device == OffloadDevice::None;
+  return layout::kStages[alone ? 0 : config.zero.stage];
+}
+
+layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
+                            const ResolvedConfig& config, int world) {
+  const dsconfig::ZeroConfig& zero = config.zero;
+  const layout::Stage& stage = effective_stage(config, world);
+  layout::FlatPlanOptions options{.shard_world = stage.shards_update() ? world : 1,
+                                  .chunk_limit = zero.reduce_bucket_size};
+  // Updated parameters are gathered by the chunks that gradients are reduced by: the smaller bucket
+  // holds for both.
+  if (stage.gathered == layout::Gathered::AfterUpdate)
+    options.chunk_limit = std::min(options.chunk_limit, zero.allgather_bucket_size);
+  options.chunk_limit = std::max<int64_t>(options.chunk_limit, 1);
+  if (stage.shards_parameters()) {
+    options.persistence_threshold = zero.param_persistence_threshold;
+    options.model_persistence_threshold = zero.model_persistence_threshold;
+  }
+  return layout::plan_flats(units, options);
+}
+
+bool separate_master(const ResolvedConfig& config) {
+  return config.precision != Precision::Fp32;
+}
+
+int optimizer_vectors(const layout::FlatLayout& flat, const ResolvedConfig& config) {
+  return flat.frozen() ? 0
+                       : static_cast<int>(dsconfig::states_of(config.optimizer).size()) +
+                             separate_master(config);
+}
+
+namespace {
+
+layout::Place place_of(OffloadDevice device) {
+  switch (device) {
+    case OffloadDevice::Cpu:
+      return layout::Place::Host;
+    case OffloadDevice::Nvme:
+      return layout::Place::File;
+    case OffloadDevice::None:
+      break;
+  }
+  return layout::Place::Device;
+}
+
+}  // namespace
+
+layout::OffloadPlan plan_offload(const layout::FlatPlan& plan, const ResolvedConfig& config,
+                                 int world) {
+  const dsconfig::Offload& offload = config.offload;
+  const layout::Stage& stage = effective_stage(config, world);
+  layout::OffloadInput input;
+  int64_t largest = 0;
+  for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
+    const int64_t shard = plan.flats[i].shard_numel();
+    const bool sharded = layout::stage_of_flat(stage, plan.is_persisted(i)).shards_parameters();
+    largest = std::max(largest, shard);
+    input.flats.push_back({.shard_numel = shard,
+                           .optimizer_vectors = optimizer_vectors(plan.flats[i], config),
+                           .parameter_bytes = !sharded                              ? 0
+                                              : config.precision == Precision::Fp32 ? 4
+                                                                                    : 2});
+  }
+  // A buffer is one vector of sub_group_size elements, and never larger than the largest shard.
+  const dsconfig::OffloadOptimizer& o = offload.optimizer;
+  input.optimizer = {.place = place_of(o.device),
+                     .ratio = o.ratio,
+                     .staging = o.buffer_count * std::min(offload.sub_group_size, largest),
+                     .tiles_at_once = 1 + o.pipeline_read + o.pipeline_write};
+  const dsconfig::OffloadParam& p = offload.param;
+  input.parameters = {.place = place_of(p.device),
+                      .host_first = p.max_in_cpu,
+                      .staging = p.buffer_count * std::min(p.buffer_size, largest),
+                      .tiles_at_once = std::max<int64_t>(p.buffer_count, 1)};
+  return layout::plan_offload(input);
+}
+
+layout::ScheduleLimits schedule_limits(const ResolvedConfig& config, int world) {
+  return {.sharded_parameters = effective_stage(config, world).shards_parameters(),
+          .prefetch = config.zero.prefetch_bucket_size,
+          .max_live = config.zero.max_live_parameters,
+          .max_reuse_distance = config.zero.max_reuse_distance};
+}
+
+}  // namespace dsj::plan

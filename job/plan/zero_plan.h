@@ -1,0 +1,34 @@
+// From a resolved config to the options of job/layout: which flats a run has, and what limits
+// its schedule. In one place, so that the memory model and every rank compute the same. Pure.
+#pragma once
+
+#include <vector>
+
+#include "job/dsconfig/resolved.h"
+#include "job/layout/offload.h"
+#include "job/layout/partition.h"
+#include "job/layout/schedule.h"
+#include "job/layout/stage.h"
+#include "job/layout/units.h"
+
+namespace dsj::plan {
+
+/// The stage that runs. With one rank there is nothing to shard, so every stage is 0; except that
+/// parameters that leave the device need stage 3, which gathers them.
+const layout::Stage& effective_stage(const dsconfig::ResolvedConfig& config, int world);
+
+layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
+                            const dsconfig::ResolvedConfig& config, int world);
+
+/// Where optimizer state and parameter shards lie.
+layout::OffloadPlan plan_offload(const layout::FlatPlan& plan,
+                                 const dsconfig::ResolvedConfig& config, int world);
+/// Whether a flat's fp32 master is the first of the optimizer's vectors. If not, it is the working
+/// copy or the parameter shard.
+bool separate_master(const dsconfig::ResolvedConfig& config);
+/// fp32 vectors that the optimizer keeps for a flat, a separate master included; frozen: 0.
+int optimizer_vectors(const layout::FlatLayout& flat, const dsconfig::ResolvedConfig& config);
+
+layout::ScheduleLimits schedule_limits(const dsconfig::ResolvedConfig& config, int world);
+
+}  // namespace dsj::plan

@@ -1,0 +1,224 @@
+// What a rank tells its agent: one JSON object per line on descriptor DSJ_EVENT_FD (contract.h).
+// "event" is the kind; the other names stand in the tables below. They are an interface: ranks of
+// users' own programs write them (docs/command.md), scripts read them in metrics.jsonl. A reader
+// ignores names that it does not know. Strict JSON: a number that is not finite is null.
+//
+// Everything here is pure. Tables: field.h.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "job/report/field.h"
+
+namespace dsj::report {
+
+/// Every rank, once its input is read and accepted.
+struct Start {
+  static constexpr char kKind[] = "start";
+  int64_t pid = 0;
+  int64_t rank = 0;
+  static constexpr auto fields() {
+    return std::tuple{field(&Start::pid, "pid"), field(&Start::rank, "rank")};
+  }
+};
+
+/// Rank 0, before the first step.
+struct Resolved {
+  static constexpr char kKind[] = "resolved";
+  nlohmann::json config = nlohmann::json::object();  ///< ds_config, resolved
+  nlohmann::json origins;                            ///< [{path, value, from}]; null: not told
+  std::optional<int64_t> total_steps;
+  static constexpr auto fields() {
+    return std::tuple{
+        field(&Resolved::config, "config").in_status("resolvedConfig"),
+        field(&Resolved::origins, "origins"),
+        field(&Resolved::total_steps, "total_steps").in_status("totalSteps").described(" of ")};
+  }
+};
+
+/// Rank 0, once a checkpoint is loaded: the run goes on after `step`.
+struct Resumed {
+  static constexpr char kKind[] = "resumed";
+  int64_t step = 0;
+  std::string path;
+  static constexpr auto fields() {
+    return std::tuple{field(&Resumed::step, "step").required().in_status("step"),
+                      field(&Resumed::path, "path").in_status("path").described(": ")};
+  }
+};
+
+/// Rank 0, after each step: a line of metrics.jsonl, with its names in this order. Other ranks, as
+/// a heartbeat: `step` alone.
+struct Step {
+  static constexpr char kKind[] = "step";
+  int64_t step = 0;                 ///< from 1
+  std::optional<double> loss;       ///< mean over micro-steps and ranks, before the update
+  std::optional<double> lr;         ///< of this step's update
+  std::optional<double> grad_norm;  ///< L2 over all ranks, unscaled, before clipping
+  std::optional<double> loss_scale;
+  std::optional<bool> skipped;    ///< overflow: no update
+  std::optional<int64_t> tokens;  ///< of this step, all ranks, padding not counted
+  std::optional<double> tokens_per_second;
+  std::optional<double> step_seconds;
+  std::optional<int64_t> wire_bytes;      ///< sent by rank 0 in this step, control not counted
+  std::optional<int64_t> host_rss_bytes;  ///< rank 0's peak resident set so far
+  static constexpr auto fields() {
+    return std::tuple{field(&Step::step, "step").required(),
+                      field(&Step::loss, "loss").in_status("loss").described(", loss "),
+                      field(&Step::lr, "lr").in_status("learningRate").described(", lr "),
+                      field(&Step::grad_norm, "grad_norm").in_status("gradNorm"),
+                      field(&Step::loss_scale, "loss_scale").in_status("lossScale"),
+                      field(&Step::skipped, "skipped"),
+                      field(&Step::tokens, "tokens").in(Unit::Tokens),
+                      field(&Step::tokens_per_second, "tokens_per_second")
+                          .in(Unit::TokensPerSecond)
+                          .in_status("tokensPerSecond")
+                          .described(", "),
+                      field(&Step::step_seconds, "step_seconds").in(Unit::Seconds),
+                      field(&Step::wire_bytes, "wire_bytes").in(Unit::Bytes),
+                      field(&Step::host_rss_bytes, "host_rss_bytes").in(Unit::Bytes)};
+  }
+};
+
+/// Rank 0, every logging_steps.
+struct Log {
+  static constexpr char kKind[] = "log";
+  int64_t step = 0;
+  std::optional<double> loss;  ///< mean since the last log
+  std::optional<double> grad_norm;
+  std::optional<double> lr;
+  std::optional<double> epoch;
+  static constexpr auto fields() {
+    return std::tuple{field(&Log::step, "step").required(), field(&Log::loss, "loss"),
+                      field(&Log::grad_norm, "grad_norm"), field(&Log::lr, "learning_rate"),
+                      field(&Log::epoch, "epoch")};
+  }
+};
+
+/// Rank 0, after an evaluation: in metrics.jsonl a line of its own, behind its step's, with its
+/// names in this order.
+struct Eval {
+  static constexpr char kKind[] = "eval";
+  int64_t step = 0;
+  double loss = std::numeric_limits<double>::quiet_NaN();  ///< engine/train/evaluate.h
+  std::optional<double> epoch;
+  std::optional<double> seconds;
+  std::optional<int64_t> rows;  ///< of all ranks
+  std::optional<double> rows_per_second;
+  std::optional<int64_t> targets;  ///< of all ranks
+  static constexpr auto fields() {
+    return std::tuple{
+        field(&Eval::step, "step").required().in_status("evalStep"),
+        field(&Eval::loss, "eval_loss").in_status("evalLoss").described(", eval loss "),
+        field(&Eval::epoch, "epoch"),
+        field(&Eval::seconds, "eval_runtime").in(Unit::Seconds),
+        field(&Eval::rows, "eval_samples"),
+        field(&Eval::rows_per_second, "eval_samples_per_second"),
+        field(&Eval::targets, "eval_targets")};
+  }
+};
+
+/// Rank 0: a line for the user that ds_config asks for.
+struct Note {
+  static constexpr char kKind[] = "note";
+  std::string text;
+  static constexpr auto fields() { return std::tuple{field(&Note::text, "text")}; }
+};
+
+/// Every rank, after the last step: the most live bytes of each class, and of all at once.
+struct Memory {
+  static constexpr char kKind[] = "memory";
+  std::map<std::string, int64_t> peak;
+  int64_t total = 0;
+  static constexpr auto fields() {
+    return std::tuple{field(&Memory::peak, "peak").in(Unit::Bytes).in_status("peakBytes"),
+                      field(&Memory::total, "total").in(Unit::Bytes)};
+  }
+};
+
+/// Rank 0, after publication.
+struct Checkpoint {
+  static constexpr char kKind[] = "checkpoint";
+  int64_t step = 0;
+  std::optional<int64_t> bytes;
+  std::optional<double> seconds;
+  std::string path;
+  static constexpr auto fields() {
+    return std::tuple{
+        field(&Checkpoint::step, "step").required().in_status("step"),
+        field(&Checkpoint::bytes, "bytes").in(Unit::Bytes).in_status("sizeBytes").described(", "),
+        field(&Checkpoint::seconds, "seconds")
+            .in(Unit::Seconds)
+            .in_status("durationSeconds")
+            .described(" in "),
+        field(&Checkpoint::path, "path").in_status("path").described(": ")};
+  }
+};
+
+/// Rank 0, once model/ is complete.
+struct Exported {
+  static constexpr char kKind[] = "exported";
+  std::string path;
+  static constexpr auto fields() {
+    return std::tuple{field(&Exported::path, "path").in_status("modelPath")};
+  }
+};
+
+/// Any rank, before an exit that is neither 0 nor preempted.
+struct RankError {
+  static constexpr char kKind[] = "error";
+  std::string reason;  ///< one word
+  std::string message;
+  static constexpr auto fields() {
+    return std::tuple{field(&RankError::reason, "reason"), field(&RankError::message, "message")};
+  }
+};
+
+/// Any rank. Its agent adds the rank; -1: the agent's own warning.
+struct Warning {
+  static constexpr char kKind[] = "warning";
+  std::optional<int64_t> rank;
+  std::string message;
+  static constexpr auto fields() {
+    return std::tuple{field(&Warning::rank, "rank"), field(&Warning::message, "message")};
+  }
+};
+
+/// Every rank, right before exit 0.
+struct Done {
+  static constexpr char kKind[] = "done";
+  int64_t step = 0;
+  static constexpr auto fields() { return std::tuple{field(&Done::step, "step").required()}; }
+};
+
+using Event = std::variant<Start, Resolved, Resumed, Step, Log, Eval, Note, Memory, Checkpoint,
+                           Exported, RankError, Warning, Done>;
+
+static_assert(is_described<Start> && is_described<Resolved> && is_described<Resumed> &&
+              is_described<Step> && is_described<Log> && is_described<Eval> && is_described<Note> &&
+              is_described<Memory> && is_described<Checkpoint> && is_described<Exported> &&
+              is_described<RankError> && is_described<Warning> && is_described<Done>);
+
+/// The event as it is sent, with its line end. Bytes that are not UTF-8 are replaced.
+std::string to_line(const Event& event);
+
+struct ReadEvent {
+  Event event;
+  nlohmann::json others;  ///< an object: what the tables do not know, or what is of another type
+};
+/// nullopt: the line is not an event (no JSON object, an unknown kind, or a wrong step).
+std::optional<ReadEvent> event_from_line(const std::string& line);
+
+/// A line of metrics.jsonl, with its line end: the table's names in order, null where unknown, then
+/// `others`.
+std::string metrics_line(const Step& step, const nlohmann::json& others);
+/// The same for an evaluation; of the unknown only eval_loss is there, as null.
+std::string metrics_line(const Eval& eval, const nlohmann::json& others);
+
+}  // namespace dsj::report

@@ -1,0 +1,120 @@
+// What agent 0 writes into the job's status, as status.training and status.checkpoint: in the
+// resource, and for `dsj run` in status.yaml. The newest reports stand there with the names of
+// in_status(), beside fields of the status alone. crds/deepspeedjobs.yaml declares every field
+// (tests/job/report/status_test.cc). Decimals are strings, times RFC 3339; a number that is not
+// finite is null. Pure; training_status.h keeps it up to date. Tables: field.h.
+#pragma once
+
+#include "job/report/reports.h"
+
+namespace dsj::report {
+
+/// status.lastFailure and an entry of status.failureHistory; agent 0 tells it to the operator in
+/// status.training.lastFailure. The operator adds pod and node.
+struct FailureRecord {
+  std::string time;
+  std::string reason;
+  std::optional<int64_t> attempt;
+  std::optional<int64_t> step;
+  std::optional<int64_t> rank;
+  std::optional<std::string> pod;
+  std::optional<std::string> node;
+  std::optional<int64_t> exit_code;
+  std::optional<int64_t> signal;
+  std::optional<int64_t> worker;
+  std::string message;
+  std::optional<std::string> last_words;
+  static constexpr auto fields() {
+    return std::tuple{field(&FailureRecord::time, "time").in(Unit::Time),
+                      field(&FailureRecord::reason, "reason"),
+                      field(&FailureRecord::attempt, "attempt").described(", attempt "),
+                      field(&FailureRecord::step, "step").described(", step "),
+                      field(&FailureRecord::rank, "rank").described(", rank "),
+                      field(&FailureRecord::pod, "pod").described(", pod "),
+                      field(&FailureRecord::node, "node").described(" on "),
+                      field(&FailureRecord::exit_code, "exitCode").described(", exit code "),
+                      field(&FailureRecord::signal, "signal").described(", signal "),
+                      field(&FailureRecord::worker, "worker"),
+                      field(&FailureRecord::message, "message"),
+                      field(&FailureRecord::last_words, "lastWords")};
+  }
+};
+
+/// status.training.
+struct Training {
+  std::optional<int64_t> step;  ///< the last step done, or the one that the run resumed from
+  std::optional<Resolved> resolved;
+  std::optional<Attempt> attempt;
+  std::optional<Step> newest;
+  std::optional<int64_t> percentage;
+  std::optional<int64_t> seconds_left;
+  std::optional<Eval> eval;
+  std::optional<std::string> updated;  ///< when `newest` came
+  std::optional<Memory> memory;
+  std::optional<Exported> exported;
+  std::optional<int64_t> world_size;
+  std::optional<int64_t> stop_step;  ///< while the attempt is stopping: the step that all save
+  std::optional<FailureRecord> last_failure;
+  static constexpr auto fields() {
+    return std::tuple{
+        field(&Training::step, "step"),
+        part(&Training::resolved),
+        part(&Training::attempt),
+        part(&Training::newest),
+        field(&Training::percentage, "progressPercentage").in(Unit::Percent),
+        field(&Training::seconds_left, "estimatedRemainingSeconds")
+            .in(Unit::Seconds)
+            .described(", ", " left"),
+        part(&Training::eval),
+        field(&Training::updated, "lastUpdatedTime").in(Unit::Time).described(", reported "),
+        part(&Training::memory),
+        part(&Training::exported),
+        field(&Training::world_size, "worldSize").in(Unit::Ranks),
+        field(&Training::stop_step, "stopStep"),
+        field(&Training::last_failure, "lastFailure")};
+  }
+};
+
+/// status.checkpoint.lastSaved.
+struct Saved {
+  std::optional<std::string> time;
+  std::optional<int64_t> world_size;
+  std::optional<Checkpoint> checkpoint;
+  static constexpr auto fields() {
+    return std::tuple{field(&Saved::time, "time").in(Unit::Time).described(", "),
+                      field(&Saved::world_size, "worldSize").in(Unit::Ranks).described(", by "),
+                      part(&Saved::checkpoint)};
+  }
+};
+
+/// status.checkpoint.lastRestored.
+struct Restored {
+  std::optional<std::string> time;
+  std::optional<Resumed> resumed;
+  static constexpr auto fields() {
+    return std::tuple{field(&Restored::time, "time").in(Unit::Time), part(&Restored::resumed)};
+  }
+};
+
+static_assert(is_described<FailureRecord> && is_described<Training> && is_described<Saved> &&
+              is_described<Restored>);
+
+/// Where they stand in the job's status.
+inline constexpr char kTraining[] = "training";
+inline constexpr char kCheckpoint[] = "checkpoint";
+inline constexpr char kLastSaved[] = "lastSaved";        ///< in kCheckpoint
+inline constexpr char kLastRestored[] = "lastRestored";  ///< in kCheckpoint
+
+/// The fields that are known. Of a report that is there, an unknown decimal is null (a loss that is
+/// not finite); lastSaved has no nulls.
+nlohmann::json status_json(const Training& training);
+nlohmann::json status_json(const Saved& saved);
+nlohmann::json status_json(const Restored& restored);
+nlohmann::json status_json(const FailureRecord& failure);
+
+/// nullopt: not an object.
+std::optional<FailureRecord> failure_from_status(const nlohmann::json& object);
+/// The record of a report. Of signal and exit code it has one, and only if a rank is to blame.
+FailureRecord record_of(const Failure& failure, const std::string& now);
+
+}  // namespace dsj::report

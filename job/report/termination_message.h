@@ -1,0 +1,44 @@
+// The termination message of an agent's pod: what the operator and the user read when
+// the pod is gone. One JSON object. Pure. Tables: field.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "job/report/field.h"
+
+namespace dsj::report {
+
+/// The kubelet keeps at most this.
+inline constexpr size_t kTerminationBytesMax = 4096;
+
+struct TerminationMessage {
+  std::string reason;  ///< one word; only kReasonCompleted (contract.h) with exit code 0 is success
+  std::string message;
+  std::optional<int64_t> step;
+  std::optional<int64_t> attempt;
+  // If one rank is to blame:
+  std::optional<int64_t> rank;
+  std::optional<int64_t> exit_code;
+  std::optional<int64_t> signal;  ///< in place of an exit code
+  std::optional<std::string> last_words;
+  static constexpr auto fields() {
+    return std::tuple{field(&TerminationMessage::reason, "reason"),
+                      field(&TerminationMessage::message, "message"),
+                      field(&TerminationMessage::step, "step"),
+                      field(&TerminationMessage::attempt, "attempt"),
+                      field(&TerminationMessage::rank, "rank"),
+                      field(&TerminationMessage::exit_code, "exitCode"),
+                      field(&TerminationMessage::signal, "signal"),
+                      field(&TerminationMessage::last_words, "lastWords")};
+  }
+};
+static_assert(is_described<TerminationMessage>);
+
+/// At most kTerminationBytesMax. The rank's last words are cut first, then the message.
+std::string to_text(const TerminationMessage& message);
+/// nullopt: not such an object, so not an agent's.
+std::optional<TerminationMessage> termination_message_from_text(const std::string& text);
+
+}  // namespace dsj::report

@@ -1,0 +1,39 @@
+// status.training and status.checkpoint (status.h) as worker 0's reports make them: for status.yaml
+// (`dsj run`) and for the resource alike. Pure.
+#pragma once
+
+#include "job/report/status.h"
+
+namespace dsj::report {
+
+class TrainingStatus {
+ public:
+  /// `checkpoint`: the status.checkpoint that an earlier run left, or null.
+  TrainingStatus(int64_t world_size, const nlohmann::json& checkpoint);
+
+  /// Takes one report. `now`: RFC 3339.
+  void take(const Report& report, const std::string& now);
+
+  const Training& training() const { return training_; }
+  const nlohmann::json& checkpoint() const { return checkpoint_; }  ///< null: nothing yet
+  int64_t attempt() const { return attempt_; }
+  /// Of this attempt.
+  int64_t step() const { return step_; }
+  int64_t world_size() const { return world_size_; }
+  std::optional<int64_t> total_steps() const { return total_steps_; }
+  std::optional<int64_t> saved_step() const { return saved_step_; }
+  /// Estimated from the last steps; nullopt before the second step, or without a total.
+  std::optional<double> seconds_left() const;
+
+ private:
+  void take_step(const Step& step, const std::string& now);
+  void take_checkpoint(const Checkpoint& checkpoint, const std::string& now);
+
+  Training training_;
+  nlohmann::json checkpoint_;
+  int64_t world_size_ = 0, attempt_ = 0, step_ = 0, steps_timed_ = 0;
+  std::optional<int64_t> total_steps_, saved_step_;
+  double seconds_per_step_ = 0;
+};
+
+}  // namespace dsj::report

@@ -1,0 +1,159 @@
+// Described structs (field.h) as JSON objects and back. On the wire a number that is not finite is
+// null, and null reads as not known. Only the files that read and write reports include this.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "common/text.h"
+#include "job/report/field.h"
+
+namespace dsj::report {
+
+template <Described T>
+nlohmann::json to_json(const T& object);
+template <Described T>
+std::optional<T> from_json(const nlohmann::json& object, nlohmann::json* others = nullptr);
+
+template <typename T>
+struct IsOptional : std::false_type {};
+template <typename T>
+struct IsOptional<std::optional<T>> : std::true_type {};
+
+// ---- values
+
+template <typename T>
+nlohmann::json value_to_json(const T& value) {
+  if constexpr (Described<T>) {
+    return to_json(value);
+  } else {
+    return value;
+  }
+}
+inline nlohmann::json value_to_json(double value) {
+  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
+}
+
+/// False: not a value of that type; `value` is as it was.
+inline bool value_from_json(const nlohmann::json& json, int64_t& value) {
+  if (json.is_number_float()) {  // "12.0", as a user's program may write it
+    const auto whole = text::to_int(json.get<double>());
+    return whole ? (value = *whole, true) : false;
+  }
+  return json.is_number_integer() ? (value = json.get<int64_t>(), true) : false;
+}
+inline bool value_from_json(const nlohmann::json& json, double& value) {
+  return json.is_number() ? (value = json.get<double>(), true) : false;
+}
+inline bool value_from_json(const nlohmann::json& json, bool& value) {
+  return json.is_boolean() ? (value = json.get<bool>(), true) : false;
+}
+inline bool value_from_json(const nlohmann::json& json, std::string& value) {
+  return json.is_string() ? (value = json.get<std::string>(), true) : false;
+}
+inline bool value_from_json(const nlohmann::json& json, nlohmann::json& value) {
+  value = json;
+  return true;
+}
+inline bool value_from_json(const nlohmann::json& json, std::map<std::string, int64_t>& value) {
+  if (!json.is_object()) return false;
+  std::map<std::string, int64_t> read;
+  for (const auto& [key, item] : json.items()) {
+    if (!value_from_json(item, read[key])) return false;
+  }
+  value = std::move(read);
+  return true;
+}
+template <Described T>
+bool value_from_json(const nlohmann::json& json, T& value) {
+  auto read = from_json<T>(json);
+  return read ? (value = std::move(*read), true) : false;
+}
+template <typename T>
+bool value_from_json(const nlohmann::json& json, std::optional<T>& value) {
+  T read{};
+  if (json.is_null()) return true;
+  return value_from_json(json, read) ? (value = std::move(read), true) : false;
+}
+
+// ---- objects
+
+template <Described T>
+nlohmann::json to_json(const T& object) {
+  nlohmann::json written = nlohmann::json::object();
+  for_each_entry<T>([&](const auto& field) {
+    const auto& value = object.*field.member;
+    using Value = std::remove_cvref_t<decltype(value)>;
+    if constexpr (IsOptional<Value>::value) {
+      if (value) written[field.name] = value_to_json(*value);
+    } else if constexpr (std::is_same_v<Value, nlohmann::json>) {
+      if (!value.is_null()) written[field.name] = value;
+    } else {
+      written[field.name] = value_to_json(value);
+    }
+  });
+  return written;
+}
+
+/// nullopt: not an object, or a required field is missing or negative. `others` gets what no field
+/// took.
+template <Described T>
+std::optional<T> from_json(const nlohmann::json& object, nlohmann::json* others) {
+  if (!object.is_object()) return std::nullopt;
+  if (others) *others = object;
+  T read;
+  bool whole = true;
+  for_each_entry<T>([&](const auto& field) {
+    const auto found = object.find(field.name);
+    const bool taken = found != object.end() && value_from_json(*found, read.*field.member);
+    if (taken && others) others->erase(field.name);
+    if (!field.must) return;
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(read.*field.member)>, int64_t>) {
+      whole = whole && taken && read.*field.member >= 0;
+    }
+  });
+  return whole ? std::optional(std::move(read)) : std::nullopt;
+}
+
+// ---- kinds: objects that name their kind under `key`
+
+template <typename Variant>
+std::string kind_to_line(const char* key, const Variant& report) {
+  return std::visit(
+      [&]<typename Kind>(const Kind& kind) {
+        nlohmann::json object = to_json(kind);
+        object[key] = Kind::kKind;
+        return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+      },
+      report);
+}
+
+/// nullopt: not JSON, a kind that Variant does not have, or not a whole object of it.
+template <typename Variant>
+std::optional<Variant> kind_from_line(const char* key, const std::string& line,
+                                      nlohmann::json* others = nullptr) {
+  const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+  if (!object.is_object()) return std::nullopt;
+  const auto name = object.find(key);
+  if (name == object.end() || !name->is_string()) return std::nullopt;
+  std::optional<Variant> read;
+  [&]<size_t... I>(std::index_sequence<I...>) {
+    (
+        [&] {
+          using Kind = std::variant_alternative_t<I, Variant>;
+          if (*name != Kind::kKind) return;
+          if (auto kind = from_json<Kind>(object, others)) read = std::move(*kind);
+        }(),
+        ...);
+  }
+  (std::make_index_sequence<std::variant_size_v<Variant>>());
+  if (read && others) others->erase(key);
+  return read;
+}
+
+}  // namespace dsj::report

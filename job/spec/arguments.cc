@@ -1,0 +1,400 @@
+// Turns a torchrun line into a manifest. From there on both are read alike.
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "common/text.h"
+#include "job/spec/job.h"
+
+namespace dsj::jobspec {
+
+Result<Job> first_error_or(Result<Job> job);  // job.cc
+
+namespace {
+
+using dsconfig::Finding;
+using nlohmann::json;
+using Severity = Finding::Severity;
+
+/// An argument of Hugging Face's programs that this engine does without.
+struct Foreign {
+  const char* name;
+  const char* accepted;  ///< values without effect, separated by spaces; null: all
+  const char* note;      ///< why they have no effect
+  const char* refusal;   ///< why other values are refused
+};
+
+const std::vector<Foreign>& foreign_arguments() {
+  static const std::vector<Foreign> table = {
+      {"report_to", "none", "metrics.jsonl is always written",
+       "trackers are not built in this version; metrics.jsonl has every step"},
+      {"ddp_timeout", nullptr, "the engine has its own time limits", nullptr},
+      {"ddp_backend", "nccl gloo", "the backend follows the device", "not a backend here"},
+      {"ddp_find_unused_parameters", nullptr, "ZeRO reduces every gradient", nullptr},
+      {"local_rank", nullptr, "the agent sets the ranks", nullptr},
+      {"dataloader_num_workers", nullptr, "rows are read by the rank itself", nullptr},
+      {"dataloader_pin_memory", nullptr, "rows are read by the rank itself", nullptr},
+      {"dataloader_drop_last", "false", "that is the default",
+       "set \"dataloader_drop_last\": true in ds_config"},
+      {"preprocessing_num_workers", nullptr, "rows are read by the rank itself", nullptr},
+      {"lazy_preprocess", nullptr, "rows are tokenized when they are needed", nullptr},
+      {"remove_unused_columns", nullptr, "other columns are not read", nullptr},
+      {"group_by_length", "false", "that is the default", "rows are not grouped by length"},
+      {"tf32", nullptr, "there is no TF32 on a CPU", nullptr},
+      {"torch_dtype", "auto float32 bfloat16 float16", "the working type follows bf16 and fp16",
+       "expected auto, float32, bfloat16 or float16"},
+      {"bf16_full_eval", nullptr, "evaluation runs in the training's type", nullptr},
+      {"fp16_full_eval", nullptr, "evaluation runs in the training's type", nullptr},
+      {"eval_accumulation_steps", nullptr, "evaluation keeps no logits", nullptr},
+      {"prediction_loss_only", nullptr, "evaluation is of the loss", nullptr},
+      {"do_train", "true", "that is what it does", "there is nothing else to do"},
+      {"do_eval", "true false", "evaluation_strategy says when", "not a choice"},
+      {"do_predict", "false", "that is the default", "`dsj generate` answers questions"},
+      {"load_best_model_at_end", "false", "that is the default",
+       "the last model is exported; eval_loss in metrics.jsonl shows which step was the best"},
+      {"metric_for_best_model", "", "no best model is looked for", "no best model is looked for"},
+      {"greater_is_better", nullptr, "no best model is looked for", nullptr},
+      {"logging_strategy", "steps", "every step is logged", "every step is logged"},
+      {"logging_dir", nullptr, "logs lie in OUTPUT/logs", nullptr},
+      {"log_level", nullptr, "the log has one level", nullptr},
+      {"disable_tqdm", nullptr, "the bar shows on a terminal only", nullptr},
+      {"run_name", nullptr, "a run is known by its output directory", nullptr},
+      {"overwrite_output_dir", nullptr, "a run goes on from the checkpoints it finds", nullptr},
+      {"save_safetensors", "true", "that is what is written", "only safetensors are written"},
+      {"save_only_model", "false", "that is the default", "a checkpoint is always whole"},
+      {"save_on_each_node", "false", "that is the default", "not built in this version"},
+      {"ignore_data_skip", "false", "that is the default", "a resume repeats no row"},
+      {"cache_dir", nullptr, "nothing is downloaded", nullptr},
+      {"trust_remote_code", nullptr, "no remote code is run", nullptr},
+      {"use_fast_tokenizer", nullptr, "there is one tokenizer", nullptr},
+      {"use_flash_attn", nullptr, "the engine has its own attention", nullptr},
+      {"attn_implementation", nullptr, "the engine has its own attention", nullptr},
+      {"gradient_checkpointing_kwargs", nullptr, "there is one way to recompute", nullptr},
+      {"q_lora", "false", "that is the default", "a quantised base is not built in this version"},
+      {"use_dora", "false", "that is the default", "DoRA is not built in this version"},
+      {"lora_weight_path", "", "a run starts from fresh adapters",
+       "a run starts from fresh adapters; it goes on from the checkpoints in its output directory"},
+      {"lora_task_type", "causal_lm CAUSAL_LM", "that is what is trained", "only CAUSAL_LM is"},
+      {"push_to_hub", "false", "that is the default", "nothing is sent anywhere"},
+      {"torch_compile", nullptr, "nothing is compiled", nullptr},
+      {"skip_memory_metrics", nullptr, "memory is in metrics.jsonl", nullptr},
+      {"full_determinism", nullptr, "a run on CPUs is deterministic", nullptr},
+      {"data_seed", nullptr, "the order follows seed", nullptr},
+      // torchrun's own
+      {"nnodes", "1 1:1", "one machine", "dsj run uses this machine only"},
+      {"node_rank", "0", "one machine", "dsj run uses this machine only"},
+      {"standalone", nullptr, "the agent hosts the rendezvous", nullptr},
+      {"master_addr", nullptr, "the agent hosts the rendezvous", nullptr},
+      {"master_port", nullptr, "the agent picks a free port", nullptr},
+      {"rdzv_backend", nullptr, "the agent hosts the rendezvous", nullptr},
+      {"rdzv_endpoint", nullptr, "the agent hosts the rendezvous", nullptr},
+      {"rdzv_id", nullptr, "the agent hosts the rendezvous", nullptr},
+  };
+  return table;
+}
+
+/// A PEFT setting as Hugging Face's scripts name it, and its field of spec.training.lora.
+struct LoraArgument {
+  const char* name;
+  const char* field;
+  bool list = false;  ///< several words, or one with commas
+};
+constexpr LoraArgument kLoraArguments[] = {{"lora_r", "r"},
+                                           {"lora_alpha", "alpha"},
+                                           {"lora_dropout", "dropout"},
+                                           {"lora_target_modules", "targetModules", true},
+                                           {"lora_modules_to_save", "modulesToSave", true},
+                                           {"lora_bias", "bias"},
+                                           {"use_rslora", "useRslora"}};
+
+const LoraArgument* lora_argument(const std::string& name) {
+  for (const LoraArgument& argument : kLoraArguments)
+    if (name == argument.name) return &argument;
+  return nullptr;
+}
+
+/// Whether the argument turns LoRA on or off.
+bool is_lora_switch(const std::string& name) {
+  return name == "use_lora" || name == "use_peft";
+}
+
+std::string snake_case(const std::string& camel) {
+  std::string name;
+  for (char c : camel) {
+    if (std::isupper(static_cast<unsigned char>(c))) name += '_';
+    name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+/// "per_device_train_batch_size" → "perDeviceTrainBatchSize", aliases included.
+const std::map<std::string, std::string>& training_names() {
+  static const std::map<std::string, std::string> names = [] {
+    std::map<std::string, std::string> table = {{"eval_strategy", "evaluationStrategy"},
+                                                {"model_max_length", "maxSeqLength"}};
+    for (const std::string& camel : training_arg_names())
+      if (camel != "lora") table[snake_case(camel)] = camel;
+    return table;
+  }();
+  return names;
+}
+
+/// Whether its value may be left out: `--bf16`.
+bool is_switch(const std::string& name) {
+  static const std::vector<std::string> training = {
+      "bf16", "fp16", "gradient_checkpointing", "shuffle", "eval_on_start", "logging_first_step"};
+  if (std::find(training.begin(), training.end(), name) != training.end()) return true;
+  if (is_lora_switch(name) || name == "use_rslora") return true;
+  for (const Foreign& foreign : foreign_arguments())
+    if (name == foreign.name) return true;
+  return false;
+}
+
+struct Argument {
+  std::string shown;  ///< "--learning-rate"
+  std::string name;   ///< "learning_rate"
+  std::optional<std::string> value;
+};
+
+/// `lenient`: takes what would be an error as a finding (job.h). Null: the first error ends it.
+using Lenient = std::vector<Finding>*;
+
+Result<std::vector<Argument>> split(const std::vector<std::string>& args, Lenient lenient) {
+  std::vector<Argument> list;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const std::string& word = args[i];
+    if (!word.starts_with("--")) {
+      if (lenient != nullptr) {
+        lenient->push_back({Severity::Unsupported, word, "a word that belongs to no argument"});
+        continue;
+      }
+      if (word.ends_with(".py"))
+        return bad_input("a Python script is not run here", word,
+                         "leave it out: the engine trains by itself");
+      return bad_input("expected an argument that begins with --", word,
+                       i > 0 ? "does it belong to " + args[i - 1] + "? quote it" : "");
+    }
+    Argument argument;
+    const size_t equals = word.find('=');
+    argument.shown = word.substr(0, equals);
+    for (char c : argument.shown.substr(2))
+      argument.name +=
+          c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (equals != std::string::npos)
+      argument.value = word.substr(equals + 1);
+    else if (i + 1 < args.size() && !args[i + 1].starts_with("--"))
+      argument.value = args[++i];
+    const LoraArgument* lora = lora_argument(argument.name);
+    while (lora != nullptr && lora->list && argument.value && i + 1 < args.size() &&
+           !args[i + 1].starts_with("--"))
+      *argument.value += "," + args[++i];
+    const auto earlier = std::find_if(
+        list.begin(), list.end(), [&](const Argument& one) { return one.name == argument.name; });
+    if (earlier != list.end()) {
+      if (lenient == nullptr) return bad_input("given twice", argument.shown);
+      lenient->push_back({Severity::Warning, argument.shown, "given twice", "the last one counts"});
+      list.erase(earlier);
+    }
+    list.push_back(std::move(argument));
+  }
+  return list;
+}
+
+class CommandLine {
+ public:
+  Status take(const Argument& argument) {
+    if (!argument.value && !is_switch(argument.name) && is_known(argument.name))
+      return bad_input("a value is missing", argument.shown);
+    const std::string value = argument.value.value_or("true");
+    if (const auto training = training_names().find(argument.name);
+        training != training_names().end())
+      return take_training(training->second, argument, value);
+    if (argument.name == "deepspeed" || argument.name == "deepspeed_config")
+      return take_config(argument, value);
+    if (argument.name == "nproc_per_node" || argument.name == "num_gpus")
+      return take_count(argument, value, "slotsPerWorker", spec_["workers"], 1);
+    if (argument.name == "max_restarts")
+      return take_count(argument, value, "backoffLimit", spec_, 0);
+    if (is_lora_switch(argument.name)) return take_lora_switch(argument, value);
+    if (const LoraArgument* lora = lora_argument(argument.name))
+      return take_lora(*lora, argument, value);
+    for (const Foreign& foreign : foreign_arguments())
+      if (argument.name == foreign.name) return take_foreign(foreign, argument, value);
+    return unknown(argument);
+  }
+
+  /// Call after the last argument: LoRA's settings count only if LoRA is on.
+  Status finish() {
+    if (use_lora_ == true) spec_["training"]["lora"] = lora_;
+    if (lora_first_.empty() || use_lora_ == true) return {};
+    if (!use_lora_) {
+      return bad_input("LoRA is not turned on", lora_first_,
+                       "add --use_lora True, or leave the lora arguments out");
+    }
+    findings.push_back({Severity::Warning, lora_first_, "no effect", "--use_lora is false"});
+    return {};
+  }
+
+  json manifest() {
+    return {{"apiVersion", kApiVersion},
+            {"kind", kKind},
+            {"metadata", {{"name", name()}}},
+            {"spec", spec_}};
+  }
+
+  std::vector<Finding> findings;
+
+ private:
+  static bool is_known(const std::string& name) {
+    const auto all = names();
+    return std::find(all.begin(), all.end(), name) != all.end();
+  }
+
+  static std::vector<std::string> names() {
+    std::vector<std::string> all = {"deepspeed", "deepspeed_config", "nproc_per_node", "num_gpus",
+                                    "max_restarts"};
+    for (const auto& [snake, camel] : training_names()) all.push_back(snake);
+    for (const Foreign& foreign : foreign_arguments()) all.emplace_back(foreign.name);
+    for (const LoraArgument& lora : kLoraArguments) all.emplace_back(lora.name);
+    all.emplace_back("use_lora");
+    return all;
+  }
+
+  Status unknown(const Argument& argument) {
+    const std::string near = text::closest(argument.name, names());
+    return bad_input("not an argument of dsj run", argument.shown,
+                     near.empty() ? "leave it out" : "did you mean \"--" + near + "\"?");
+  }
+
+  Status take_training(const std::string& camel, const Argument& argument,
+                       const std::string& value) {
+    json& training = spec_["training"];
+    if (training.is_null()) training = json::object();
+    if (training.contains(camel)) return bad_input("given twice, under two names", argument.shown);
+    const auto read = training_args_from_json({{camel, value}}, "");
+    if (!read) return bad_input(read.error().message, argument.shown, read.error().hint);
+    training[camel] = value;
+    return {};
+  }
+
+  Status take_lora_switch(const Argument& argument, const std::string& value) {
+    const auto on = text::parse_bool(value);
+    if (!on) return bad_input("found \"" + value + "\", expected true or false", argument.shown);
+    if (use_lora_ && use_lora_ != on) return bad_input("given twice, on and off", argument.shown);
+    use_lora_ = on;
+    return {};
+  }
+
+  Status take_lora(const LoraArgument& lora, const Argument& argument, const std::string& value) {
+    json field = value;
+    if (lora.list && value != "all-linear") {
+      field = json::array();
+      for (size_t begin = 0; begin <= value.size();) {
+        const size_t end = std::min(value.find(',', begin), value.size());
+        if (end > begin) field.push_back(value.substr(begin, end - begin));
+        begin = end + 1;
+      }
+    }
+    const auto read = lora_args_from_json({{lora.field, field}}, "");
+    if (!read) return bad_input(read.error().message, argument.shown, read.error().hint);
+    lora_[lora.field] = field;
+    if (lora_first_.empty()) lora_first_ = argument.shown;
+    return {};
+  }
+
+  Status take_config(const Argument& argument, const std::string& value) {
+    if (!argument.value) return bad_input("a value is missing", argument.shown);
+    if (spec_.contains("deepspeed")) return bad_input("given twice", argument.shown);
+    spec_["deepspeed"] = {{"configFrom", {{"file", value}}}};
+    return {};
+  }
+
+  Status take_count(const Argument& argument, const std::string& value, const char* field,
+                    json& where, int least) {
+    const auto count = text::parse_int(value);
+    if (!count || *count < least)
+      return bad_input(
+          "found \"" + value + "\", expected a whole number of at least " + std::to_string(least),
+          argument.shown);
+    if (where.contains(field)) return bad_input("given twice, under two names", argument.shown);
+    where[field] = *count;
+    return {};
+  }
+
+  Status take_foreign(const Foreign& foreign, const Argument& argument, const std::string& value) {
+    std::string word = value;
+    if (const auto yes = text::parse_bool(value)) word = *yes ? "true" : "false";
+    if (foreign.accepted != nullptr) {
+      const std::string padded = std::string(" ") + foreign.accepted + " ";
+      // "1" and "0" are numbers or switches: both spellings count.
+      const bool ok = padded.find(" " + value + " ") != std::string::npos ||
+                      padded.find(" " + word + " ") != std::string::npos;
+      if (!ok) return bad_input("\"" + value + "\": " + foreign.refusal, argument.shown);
+    }
+    findings.push_back({Severity::Warning, argument.shown, "no effect", foreign.note});
+    return {};
+  }
+
+  /// The last name of the output directory, made a valid job name.
+  std::string name() const {
+    std::string directory = "run";
+    if (spec_.contains("training") && spec_["training"].contains("outputDir")) {
+      std::filesystem::path path = spec_["training"]["outputDir"].get<std::string>();
+      if (!path.has_filename()) path = path.parent_path();
+      directory = path.filename().string();
+    }
+    std::string name;
+    for (char c : directory) {
+      const bool plain = std::isalnum(static_cast<unsigned char>(c));
+      name += plain ? static_cast<char>(std::tolower(static_cast<unsigned char>(c))) : '-';
+    }
+    while (!name.empty() && !std::isalpha(static_cast<unsigned char>(name[0]))) name.erase(0, 1);
+    name = name.substr(0, 40);
+    while (!name.empty() && name.back() == '-') name.pop_back();
+    return name.empty() ? "run" : name;
+  }
+
+  json spec_ = json::object();
+  json lora_ = json::object();
+  std::string lora_first_;  ///< the first LoRA argument, for messages
+  std::optional<bool> use_lora_;
+};
+
+}  // namespace
+
+Result<ArgumentsManifest> manifest_from_arguments(const std::vector<std::string>& args,
+                                                  bool lenient) {
+  CommandLine line;
+  DSJ_TRY(const std::vector<Argument> list, split(args, lenient ? &line.findings : nullptr));
+  for (const Argument& argument : list) {
+    const Status taken = line.take(argument);
+    if (taken) continue;
+    if (!lenient) return std::unexpected(taken.error());
+    line.findings.push_back({Severity::Unsupported,
+                             argument.shown + (argument.value ? " " + *argument.value : ""),
+                             taken.error().message, taken.error().hint});
+  }
+  if (const Status whole = line.finish(); !whole) {
+    if (!lenient) return std::unexpected(whole.error());
+    line.findings.push_back(
+        {Severity::Unsupported, whole.error().where, whole.error().message, whole.error().hint});
+  }
+  json manifest = line.manifest();
+  if (!lenient && !manifest["spec"].contains("deepspeed"))
+    return bad_input("no ds_config is named", "command line", "add --deepspeed ds_config.json");
+  return ArgumentsManifest{std::move(manifest), std::move(line.findings)};
+}
+
+Result<Job> job_from_arguments(const std::vector<std::string>& args,
+                               const std::vector<std::string>& overrides) {
+  DSJ_TRY(ArgumentsManifest line, manifest_from_arguments(args, false));
+  dsconfig::Document document{.source = "command line"};
+  document.value = std::move(line.manifest);
+  DSJ_TRY(Job job, first_error_or(read_manifest(document, ".", overrides)));
+  job.findings.insert(job.findings.begin(), line.findings.begin(), line.findings.end());
+  return job;
+}
+
+}  // namespace dsj::jobspec

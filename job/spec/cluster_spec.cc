@@ -1,0 +1,53 @@
+#include "job/spec/cluster_spec.h"
+
+namespace dsj::jobspec {
+
+using dsconfig::Finding;
+using nlohmann::json;
+
+ClusterSpec check_cluster_spec(const std::string& name, const json& spec,
+                               const std::optional<std::string>& config_text) {
+  ClusterSpec checked;
+  auto job = read_cluster_manifest({{"apiVersion", kApiVersion},
+                                    {"kind", kKind},
+                                    {"metadata", {{"name", name}}},
+                                    {"spec", spec}});
+  if (!job) {
+    checked.resolution.findings.push_back(
+        {Finding::Severity::Error, "", job.error().to_string(), ""});
+    return checked;
+  }
+  checked.job = std::move(*job);
+  if (checked.job.ds_config_map) {
+    const std::string source = "configmap " + checked.job.ds_config_map->name;
+    checked.config_known = config_text.has_value();
+    if (config_text) {
+      if (auto status = set_ds_config(checked.job, *config_text, source); !status) {
+        checked.job.findings.push_back({Finding::Severity::Error, "spec.deepspeed.configFrom",
+                                        status.error().to_string(), ""});
+        checked.config_known = false;
+      }
+    }
+  }
+  if (checked.config_known) {
+    checked.resolution = resolve(checked.job, {});
+  } else {
+    checked.resolution.findings = checked.job.findings;
+  }
+  return checked;
+}
+
+std::string to_sentence(const Finding& finding) {
+  std::string text = finding.path.empty() ? "" : finding.path + ": ";
+  text += finding.message;
+  if (!finding.hint.empty()) text += " (" + finding.hint + ")";
+  return text;
+}
+
+const std::vector<std::string>& immutable_fields() {
+  static const std::vector<std::string> fields = {"/spec/training/modelNameOrPath",
+                                                  "/spec/training/outputDir", "/spec/launcher"};
+  return fields;
+}
+
+}  // namespace dsj::jobspec

@@ -1,0 +1,30 @@
+// A spec as a cluster takes it, with all its findings: those of `dsj validate`, without looking at
+// files. Pure. The admission webhook and the operator both call it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "job/spec/job.h"
+
+namespace dsj::jobspec {
+
+struct ClusterSpec {
+  Job job;
+  /// Findings of the job and of its ds_config; of the job alone if `config_known` is false.
+  dsconfig::Resolution resolution;
+  bool config_known = true;
+};
+
+/// `config_text`: the text from the ConfigMap that deepspeed.configFrom names; nullopt: not read.
+ClusterSpec check_cluster_spec(const std::string& name, const nlohmann::json& spec,
+                               const std::optional<std::string>& config_text);
+
+/// "spec.training.x: message (hint)".
+std::string to_sentence(const dsconfig::Finding& finding);
+
+/// Fields of spec that cannot change in a job's life, as JSON pointers into the object.
+const std::vector<std::string>& immutable_fields();
+
+}  // namespace dsj::jobspec

@@ -1,0 +1,39 @@
+#include "job/spec/fields.h"
+
+namespace dsj::jobspec {
+
+const std::map<std::string, std::vector<std::string>>& manifest_fields() {
+  static const std::map<std::string, std::vector<std::string>> table = {
+      {"", {"apiVersion", "kind", "metadata", "spec", "status"}},
+      {"metadata",
+       {"name", "namespace", "labels", "annotations", "generateName", "uid", "generation",
+        "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
+        "managedFields", "finalizers", "ownerReferences", "selfLink"}},
+      {"spec",
+       {"deepspeed", "training", "workers", "launcher", "restartPolicy", "backoffLimit", "suspend",
+        "parallelism", "model", "elasticPolicy", "runPolicy", "failurePolicy", "liveness",
+        "checkpoint", "network"}},
+      {"spec.deepspeed", {"config", "configFrom"}},
+      {"spec.deepspeed.configFrom", {"file", "configMapKeyRef"}},
+      {"spec.deepspeed.configFrom.configMapKeyRef", {"name", "key"}},
+      {"spec.workers", {"replicas", "slotsPerWorker", "minReplicas", "maxReplicas", "template"}},
+      {"spec.parallelism", {"tensor", "pipeline", "sequence", "expert"}},
+      {"spec.runPolicy",
+       {"activeDeadlineSeconds", "startupDeadlineSeconds", "recoveryDeadlineSeconds",
+        "ttlSecondsAfterFinished", "cleanPodPolicy", "schedulingPolicy"}},
+      {"spec.runPolicy.schedulingPolicy",
+       {"scheduler", "queue", "priorityClass", "minAvailable", "scheduleTimeoutSeconds"}},
+      {"spec.failurePolicy", {"rules", "nodeFailure"}},
+      {"spec.failurePolicy.rules[]",
+       {"name", "action", "onExitCodes", "onReasons", "onPodConditions"}},
+      {"spec.failurePolicy.rules[].onExitCodes", {"operator", "values"}},
+      {"spec.failurePolicy.nodeFailure",
+       {"graceSeconds", "forceDeleteAfterSeconds", "excludeFailedNodes"}},
+      {"spec.liveness", {"stepTimeoutSeconds"}},
+      {"spec.checkpoint", {"onSuspend"}},
+      {"spec.checkpoint.onSuspend", {"timeoutSeconds"}},
+  };
+  return table;
+}
+
+}  // namespace dsj::jobspec

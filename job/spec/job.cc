@@ -1,0 +1,125 @@
+#include "job/spec/job.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "job/spec/yaml.h"
+
+namespace dsj::jobspec {
+namespace {
+
+using dsconfig::Finding;
+using nlohmann::json;
+
+constexpr char kConfigPath[] = "spec.deepspeed.config";
+
+std::string place(const std::string& file, const Finding& finding) {
+  if (finding.line == 0) return file;
+  return file + ":" + std::to_string(finding.line) + ":" + std::to_string(finding.column);
+}
+
+const std::string& file_of(const Job& job, const Finding& finding) {
+  const bool own = finding.path.starts_with("spec") || finding.path.starts_with("metadata") ||
+                   finding.path == "apiVersion" || finding.path == "kind";
+  return own || job.ds_config_source.empty() ? job.source : job.ds_config_source;
+}
+
+std::string directory_of(const std::string& path) {
+  return std::filesystem::absolute(path).parent_path().string();
+}
+
+}  // namespace
+
+/// Turns the first error finding into an Error. arguments.cc uses it too.
+Result<Job> first_error_or(Result<Job> job) {
+  if (!job) return job;
+  for (const Finding& finding : job->findings) {
+    if (finding.severity != Finding::Severity::Error) continue;
+    std::string where = place(file_of(*job, finding), finding);
+    if (!finding.path.empty()) where += ": " + finding.path;
+    return bad_input(finding.message, where, finding.hint);
+  }
+  return job;
+}
+
+Result<Job> load_job_yaml(const std::string& path, const std::vector<std::string>& overrides) {
+  DSJ_TRY(const dsconfig::Document manifest, read_yaml(path));
+  return first_error_or(read_manifest(manifest, directory_of(path), overrides));
+}
+
+Result<Job> parse_job_yaml(const std::string& text, const std::string& path,
+                           const std::vector<std::string>& overrides) {
+  DSJ_TRY(const dsconfig::Document manifest, parse_yaml(text, path));
+  return first_error_or(read_manifest(manifest, directory_of(path), overrides));
+}
+
+dsconfig::Resolution resolve(const Job& job, dsconfig::Facts facts) {
+  facts.world_size = job.world_size();
+  if (job.runs_user_program() && !job.has_ds_config()) return {.findings = job.findings};
+  dsconfig::Resolution resolution = dsconfig::resolve(job.ds_config, job.training, facts);
+  dsconfig::locate(resolution.findings, job.ds_positions);
+  for (Finding& finding : resolution.findings) {
+    if (job.runs_user_program() && finding.severity == Finding::Severity::Unsupported) {
+      finding.severity = Finding::Severity::Warning;
+      finding.message += " (by this engine; the job's own program decides)";
+    }
+    const bool argument = finding.path.starts_with("training.");
+    if (argument)
+      finding.path = "spec." + finding.path;
+    else if (job.ds_config_inline)
+      finding.path = finding.path.empty() ? kConfigPath : kConfigPath + ("." + finding.path);
+    if (const auto other = job.positions.find("spec." + finding.other);
+        other != job.positions.end()) {
+      const auto& key = other->second.key;
+      finding.message += " (" + job.source + ":" + std::to_string(key.line) + ":" +
+                         std::to_string(key.column) + ")";
+    }
+    if (argument || job.ds_config_inline) {
+      std::vector<Finding> one = {finding};
+      dsconfig::locate(one, job.positions);
+      finding = one[0];
+    }
+  }
+  resolution.findings.insert(resolution.findings.begin(), job.findings.begin(), job.findings.end());
+  resolution.complete = resolution.complete && resolution.ok();
+  return resolution;
+}
+
+std::string to_line(const Job& job, const Finding& finding) {
+  static constexpr const char* kNames[] = {"error", "unsupported", "warning"};
+  std::string line = place(file_of(job, finding), finding) + ": " +
+                     kNames[static_cast<int>(finding.severity)] + ": ";
+  if (!finding.path.empty()) line += finding.path + ": ";
+  line += finding.message;
+  if (!finding.hint.empty()) line += " (" + finding.hint + ")";
+  return line;
+}
+
+JobFile to_job_file(const Job& job, int64_t attempt, int world_size) {
+  return {.name = job.name,
+          .attempt = attempt,
+          .world_size = world_size,
+          .output_dir = job.training.output_dir,
+          .training = job.training,
+          .ds_config = job.ds_config,
+          .ds_config_source = job.ds_config_source};
+}
+
+json to_json(const Job& job) {
+  json workers = {{"replicas", job.replicas}, {"slotsPerWorker", job.slots_per_worker}};
+  if (job.min_replicas) workers["minReplicas"] = *job.min_replicas;
+  if (job.max_replicas) workers["maxReplicas"] = *job.max_replicas;
+  if (!job.worker_template.is_null()) workers["template"] = job.worker_template;
+  return {{"apiVersion", kApiVersion},
+          {"kind", kKind},
+          {"metadata", {{"name", job.name}}},
+          {"spec",
+           {{"deepspeed", {{"config", job.ds_config}}},
+            {"training", to_json(job.training)},
+            {"workers", workers},
+            {"launcher", job.launcher},
+            {"restartPolicy", job.restart_policy},
+            {"backoffLimit", job.backoff_limit}}}};
+}
+
+}  // namespace dsj::jobspec

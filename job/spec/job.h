@@ -1,0 +1,117 @@
+// A DeepSpeedJob as the user wrote it, from a YAML manifest or from a torchrun line. One struct for
+// both, so that `dsj run`, `dsj plan` and `dsj validate` need not know which. Reads files; starts
+// nothing; does not look into ds_config (dsconfig/check.h and resolve.h do).
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+#include "job/dsconfig/reader.h"
+#include "job/dsconfig/resolve.h"
+#include "job/job_file.h"
+#include "job/spec/policies.h"
+#include "job/training_args.h"
+
+namespace dsj::jobspec {
+
+inline constexpr char kApiVersion[] = "training.dsj.dev/v1alpha1";
+inline constexpr char kKind[] = "DeepSpeedJob";
+
+/// Where a job runs. It decides what the fields mean: files of this machine, or paths in a
+/// container.
+enum class Place { Local, Cluster };
+
+struct ConfigMapKey {
+  std::string name, key;
+};
+
+struct Job {
+  std::string name;               ///< metadata.name; of a command line, from --output_dir
+  std::string source;             ///< the manifest's path, or "command line"
+  dsconfig::Positions positions;  ///< of the manifest's fields; empty for a command line
+
+  TrainingArgs training;  ///< spec.training; paths are absolute (a hub id stays)
+
+  nlohmann::json ds_config = nlohmann::json::object();  ///< plain JSON, as the user wrote it
+  dsconfig::Positions ds_positions;                     ///< of ds_config's keys
+  std::string ds_config_source;                         ///< the manifest if inline, else the file
+  bool ds_config_inline = false;
+  std::optional<ConfigMapKey> ds_config_map;  ///< Place::Cluster: set_ds_config() fills it in
+
+  int replicas = 1;          ///< spec.workers.replicas: agents
+  int slots_per_worker = 1;  ///< spec.workers.slotsPerWorker: ranks per agent
+  std::optional<int> min_replicas, max_replicas;
+  nlohmann::json worker_template;            ///< spec.workers.template without nulls; null: none
+  std::string launcher = "Native";           ///< Native, Command (user_program.h)
+  std::string restart_policy = "OnFailure";  ///< OnFailure, Never
+  int backoff_limit = 3;                     ///< restarts in a row without a newer checkpoint
+  Policies policies;
+
+  /// What is wrong with the fields (Error: only from read_manifest), known but not built
+  /// (Unsupported: a run must refuse it with exit code 2), or without effect (Warning: print it).
+  std::vector<dsconfig::Finding> findings;
+
+  int world_size() const { return replicas * slots_per_worker; }
+  bool runs_user_program() const { return launcher == "Command"; }
+  /// False only for a user's own program that wants none.
+  bool has_ds_config() const {
+    return ds_config_inline || ds_config_map || !ds_config_source.empty();
+  }
+};
+
+/// Reads a manifest. Relative paths in it (modelNameOrPath, dataPath, outputDir, configFrom.file)
+/// are relative to its directory. `overrides` are "spec.path=value" (YAML values), applied before
+/// anything is checked. Errors name FILE:LINE:COLUMN and the field's path; an unknown field is an
+/// error with "did you mean".
+Result<Job> load_job_yaml(const std::string& path, const std::vector<std::string>& overrides = {});
+/// The same from memory. `path` stands in messages and is the base of relative paths.
+Result<Job> parse_job_yaml(const std::string& text, const std::string& path,
+                           const std::vector<std::string>& overrides = {});
+
+/// Reads a torchrun line: `--nproc_per_node=2 --deepspeed ds_config.json --model_name_or_path DIR
+/// ...`. Dashes or underscores, "=" or a space; a switch alone means true. Relative paths are
+/// relative to the current directory. Every argument is used, noted in Job::findings, or refused
+/// with its reason. `args` holds no verb, no --output and no --set.
+Result<Job> job_from_arguments(const std::vector<std::string>& args,
+                               const std::vector<std::string>& overrides = {});
+
+/// The manifest that such a line stands for, paths as written, no file read. With `lenient` it is
+/// more forgiving: what cannot be carried over (a word, an unknown argument, a value) is an
+/// Unsupported finding whose path is the argument; of a repeated argument the last counts, as in
+/// argparse; and a line without a ds_config gives a manifest without one.
+struct ArgumentsManifest {
+  nlohmann::json manifest;
+  std::vector<dsconfig::Finding> findings;
+};
+Result<ArgumentsManifest> manifest_from_arguments(const std::vector<std::string>& args,
+                                                  bool lenient);
+
+/// A Job as far as it can be read, with every finding instead of the first error. Error only if
+/// `manifest` is not an object. `base`: the directory of relative paths.
+Result<Job> read_manifest(const dsconfig::Document& manifest, const std::string& base,
+                          const std::vector<std::string>& overrides = {});
+/// Reads an API server's object, as the operator takes it: paths are absolute, in a container; a
+/// ConfigMap may hold the ds_config; the policies have effect.
+Result<Job> read_cluster_manifest(const nlohmann::json& object);
+/// Takes ds_config from the text of a ConfigMap's key. Errors name SOURCE:LINE:COLUMN.
+Status set_ds_config(Job& job, const std::string& text, const std::string& source);
+
+/// Resolves the job's ds_config in the world that it asks for (dsconfig/resolve.h). The job's own
+/// findings come first; all have the manifest's paths and positions. If the program is the user's
+/// own, what only this engine cannot do is a warning.
+dsconfig::Resolution resolve(const Job& job, dsconfig::Facts facts);
+
+/// A finding as one line: "job.yaml:12:5: error: spec.training.x: message (hint)".
+std::string to_line(const Job& job, const dsconfig::Finding& finding);
+
+/// The job.json of one attempt.
+JobFile to_job_file(const Job& job, int64_t attempt, int world_size);
+
+/// The job as a manifest: apiVersion, kind, metadata, spec, with ds_config inline.
+nlohmann::json to_json(const Job& job);
+
+}  // namespace dsj::jobspec

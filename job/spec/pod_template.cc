@@ -1,0 +1,189 @@
+// spec.workers.template: what the operator needs from it, and what it sets itself.
+#include <algorithm>
+#include <initializer_list>
+
+#include "job/contract.h"
+#include "job/spec/field_reader.h"
+
+namespace dsj::jobspec {
+namespace {
+
+using nlohmann::json;
+using Severity = FieldReader::Severity;
+
+constexpr auto& kContainer = contract::kContainerName;
+
+enum class Shape { Object, List, Objects, Text, Texts };
+
+bool fits(const json& value, Shape shape) {
+  auto all = [&](auto&& good) { return std::all_of(value.begin(), value.end(), good); };
+  switch (shape) {
+    case Shape::Object:
+      return value.is_object();
+    case Shape::List:
+      return value.is_array();
+    case Shape::Objects:
+      return value.is_array() && all([](const json& item) { return item.is_object(); });
+    case Shape::Text:
+      return value.is_string();
+    case Shape::Texts:
+      return value.is_object() && all([](const json& item) { return item.is_string(); });
+  }
+  return false;
+}
+
+const char* name_of(Shape shape) {
+  static constexpr const char* kNames[] = {"an object", "a list", "a list of objects", "a string",
+                                           "an object of strings"};
+  return kNames[static_cast<int>(shape)];
+}
+
+struct Part {
+  const char* name;
+  Shape shape;
+};
+
+/// Checks the parts of an object that the operator adds to or reads; the API server judges the
+/// rest. False: one has another shape.
+bool shapes(const json& object, const std::string& path, std::initializer_list<Part> parts,
+            FieldReader& reader) {
+  bool good = true;
+  for (const auto& [name, shape] : parts) {
+    const auto found = object.find(name);
+    if (found == object.end() || found->is_null() || fits(*found, shape)) continue;
+    reader.report(Severity::Error, FieldReader::join(path, name),
+                  "found " + FieldReader::shown(*found) + ", expected " + name_of(shape));
+    good = false;
+  }
+  return good;
+}
+
+/// Checks that every element of the list has a `name` that is a text.
+bool named(const json& object, const char* list, const char* name, const std::string& path,
+           FieldReader& reader) {
+  const auto found = object.find(list);
+  if (found == object.end() || found->is_null()) return true;
+  for (const json& item : *found) {
+    if (item.contains(name) && item[name].is_string()) continue;
+    reader.report(Severity::Error, FieldReader::join(path, list),
+                  "found " + FieldReader::shown(item) + ", expected a " + name);
+    return false;
+  }
+  return true;
+}
+
+/// Follows a chain of nested objects. Null: it ends early or something is wrong.
+const json* chain(const json& object, std::initializer_list<const char*> names, std::string path,
+                  FieldReader& reader) {
+  const json* at = &object;
+  for (const char* name : names) {
+    path += std::string(".") + name;
+    at = reader.object(*at, name, path);
+    if (at == nullptr) return nullptr;
+  }
+  return at;
+}
+
+void check_affinity(const json& spec, const std::string& path, FieldReader& reader) {
+  static constexpr char kRequired[] = "requiredDuringSchedulingIgnoredDuringExecution";
+  const json* required = chain(spec, {"affinity", "nodeAffinity", kRequired}, path, reader);
+  if (required == nullptr) return;
+  const std::string at = path + ".affinity.nodeAffinity." + kRequired;
+  if (!shapes(*required, at, {{"nodeSelectorTerms", Shape::Objects}}, reader)) return;
+  for (const json& term : required->value("nodeSelectorTerms", json::array()))
+    shapes(term, at + ".nodeSelectorTerms", {{"matchExpressions", Shape::List}}, reader);
+}
+
+void check_worker(const json& container, const std::string& path, FieldReader& reader) {
+  const bool good = shapes(container, path,
+                           {{"image", Shape::Text},
+                            {"env", Shape::Objects},
+                            {"ports", Shape::Objects},
+                            {"volumeMounts", Shape::Objects},
+                            {"securityContext", Shape::Object}},
+                           reader);
+  if (!good || !named(container, "env", "name", path, reader) ||
+      !named(container, "volumeMounts", "mountPath", path, reader))
+    return;
+  const auto env = container.find("env");
+  if (env == container.end()) return;
+  for (const json& variable : *env) {
+    const std::string name = variable["name"];
+    if (name.starts_with("DSJ_"))
+      reader.report(Severity::Error, path + ".env", "\"" + name + "\" is set by the operator",
+                    "remove it");
+  }
+}
+
+bool is_words(const json& container, const char* name) {
+  const auto found = container.find(name);
+  return found != container.end() && found->is_array() && !found->empty() &&
+         std::ranges::all_of(*found, [](const json& word) { return word.is_string(); });
+}
+
+/// Native launcher: the agent is the container's first process and starts the ranks itself.
+void check_no_program(const json& container, const std::string& path, FieldReader& reader) {
+  for (const char* name : {"command", "args"})
+    if (container.contains(name) && !container[name].empty())
+      reader.report(Severity::Error, path + "." + name,
+                    "set by the operator: the ranks are this engine's",
+                    "remove it; launcher: Command runs a program of your own");
+}
+
+void check_program(const json& container, const std::string& path, FieldReader& reader) {
+  if (!container.contains("image"))
+    reader.report(Severity::Error, path + ".image", "a field is missing",
+                  "name the image that holds the program");
+  if (!is_words(container, "command"))
+    reader.report(Severity::Error, path + ".command",
+                  container.contains("command") ? "expected a list of words" : "a field is missing",
+                  "launcher: Command runs it as every rank; an image's ENTRYPOINT cannot be known "
+                  "here: write it as the command");
+  if (container.contains("args") && !container["args"].empty() && !is_words(container, "args"))
+    reader.report(Severity::Error, path + ".args", "expected a list of words");
+}
+
+}  // namespace
+
+void check_template(const json& pod, const std::string& path, bool user_program,
+                    FieldReader& reader) {
+  if (const json* metadata = reader.object(pod, "metadata", path + ".metadata"))
+    shapes(*metadata, path + ".metadata", {{"labels", Shape::Texts}, {"annotations", Shape::Texts}},
+           reader);
+  const json* spec = reader.object(pod, "spec", path + ".spec");
+  if (spec == nullptr) return;
+  for (const char* name : {"hostname", "subdomain", "nodeName"})
+    if (spec->contains(name))
+      reader.report(Severity::Error, path + ".spec." + name, "set by the operator", "remove it");
+  if (spec->contains("restartPolicy") && (*spec)["restartPolicy"] != "Never")
+    reader.report(Severity::Error, path + ".spec.restartPolicy",
+                  "found " + FieldReader::shown((*spec)["restartPolicy"]) + ", expected Never",
+                  "the job restarts its ranks; spec.restartPolicy says whether");
+  check_affinity(*spec, path + ".spec", reader);
+  const bool good = shapes(*spec, path + ".spec",
+                           {{"containers", Shape::Objects},
+                            {"initContainers", Shape::Objects},
+                            {"volumes", Shape::Objects},
+                            {"securityContext", Shape::Object},
+                            {"serviceAccountName", Shape::Text}},
+                           reader);
+  const auto containers = spec->find("containers");
+  const std::string at = path + ".spec.containers";
+  if (!good || containers == spec->end() ||
+      !named(*spec, "containers", "name", path + ".spec", reader))
+    return;
+  int ours = 0;
+  for (const json& container : *containers) {
+    if (container["name"] != kContainer) continue;
+    ++ours;
+    const std::string place = at + "[" + kContainer + "]";
+    check_worker(container, place, reader);
+    user_program ? check_program(container, place, reader)
+                 : check_no_program(container, place, reader);
+  }
+  if (ours != 1)
+    reader.report(Severity::Error, at, "no container named \"" + std::string(kContainer) + "\"",
+                  "name the container that runs the ranks \"worker\", once");
+}
+
+}  // namespace dsj::jobspec

@@ -1,0 +1,67 @@
+// spec.training: Hugging Face's TrainingArguments, in camelCase in a manifest and in snake_case on
+// a command line. A field without a value was not given: "auto" in ds_config then takes Hugging
+// Face's default, which the comments name.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+#include "job/lora_args.h"
+
+namespace dsj {
+
+struct TrainingArgs {
+  std::string model_name_or_path;
+  std::string data_path;
+  std::string output_dir;
+  std::optional<int64_t> max_steps;                    ///< above 0 it wins over num_train_epochs
+  std::optional<double> num_train_epochs;              ///< 3.0
+  std::optional<int64_t> per_device_train_batch_size;  ///< 8
+  std::optional<int64_t> gradient_accumulation_steps;  ///< 1
+  std::optional<std::string> optim;     ///< adamw_torch; read if ds_config has no optimizer
+  std::optional<double> learning_rate;  ///< 5e-5
+  std::optional<double> weight_decay;   ///< 0
+  std::optional<double> adam_beta1, adam_beta2, adam_epsilon;  ///< 0.9, 0.999, 1e-8
+  std::optional<double> max_grad_norm;                         ///< 1.0
+  std::optional<double> warmup_ratio;                          ///< 0
+  std::optional<int64_t> warmup_steps;                         ///< 0; above 0 it wins
+  std::optional<std::string> lr_scheduler_type;                ///< constant, linear, cosine ...
+  std::optional<nlohmann::json> lr_scheduler_kwargs;           ///< an object, or its text
+  std::optional<int64_t> seed;                                 ///< 42
+  std::optional<bool> bf16, fp16;
+  std::optional<int64_t> logging_steps;      ///< ours: 1; metrics.jsonl has every step anyway
+  std::optional<bool> logging_first_step;    ///< false
+  std::optional<std::string> save_strategy;  ///< no, steps, epoch
+  std::optional<int64_t> save_steps;         ///< 500
+  std::optional<int64_t> save_total_limit;
+  std::optional<std::string> evaluation_strategy;     ///< no, steps, epoch
+  std::optional<int64_t> eval_steps;                  ///< logging_steps
+  std::optional<bool> eval_on_start;                  ///< false
+  std::optional<int64_t> per_device_eval_batch_size;  ///< 8
+  std::optional<std::string> eval_data_path;          ///< a data file; unset: none
+  /// Instead of eval_data_path: the share of data_path, from its first row on, that is held out.
+  std::optional<double> validation_split_percentage;
+  std::optional<bool> gradient_checkpointing;         ///< recompute
+  std::optional<int64_t> max_seq_length;              ///< 2048 (model_max_length)
+  std::optional<std::string> resume_from_checkpoint;  ///< a path; unset: the newest, if any
+  std::optional<bool> shuffle;                        ///< ours: true
+  /// Ours, for `messages` rows: auto (the model's), chatml, qwen, llama3 ...
+  std::optional<std::string> chat_template;
+  std::optional<std::string> loss_normalization;  ///< ours: micro-batch (a mean of means)
+  std::optional<LoraArgs> lora;                   ///< unset: every parameter is trained
+};
+
+/// Reads the camelCase object of a manifest or of job.json. A number may be a string ("1e-6").
+/// BadInput, with its path: an unknown key ("spec.training.learningRat": did you mean
+/// "learningRate"?), a wrong type.
+Result<TrainingArgs> training_args_from_json(const nlohmann::json& object, const std::string& path);
+/// Writes only the fields that were given, in camelCase.
+nlohmann::json to_json(const TrainingArgs& args);
+/// The camelCase name of every field, in the order of the struct.
+const std::vector<std::string>& training_arg_names();
+
+}  // namespace dsj

@@ -1,0 +1,194 @@
+// Which optimizer a ds_config or training.optim means, and what is refused about it. The values of
+// the parameters: tests/engine/zero/optimizers_oracle_test.cc.
+#include <gtest/gtest.h>
+
+#include "job/dsconfig/resolve.h"
+
+namespace dsj::dsconfig {
+namespace {
+
+using nlohmann::json;
+using Severity = Finding::Severity;
+
+Resolution with(const char* optimizer, int stage = 0, const json& more = json::object()) {
+  json config = {{"train_micro_batch_size_per_gpu", 1},
+                 {"optimizer", json::parse(optimizer)},
+                 {"zero_optimization", {{"stage", stage}}}};
+  config.update(more);
+  return resolve(config, {}, {.world_size = 2});
+}
+
+std::string said(const Resolution& resolution, Severity severity) {
+  std::string text;
+  for (const Finding& finding : resolution.findings)
+    if (finding.severity == severity)
+      text += finding.path + ": " + finding.message + " (" + finding.hint + ")\n";
+  return text;
+}
+
+TEST(OptimizerTest, EveryNameThatIsBuilt) {
+  for (const char* name : {"Adam", "adamw", "LAMB", "lion", "Adagrad", "SGD", "RMSprop", "Adadelta",
+                           "Adamax", "NAdam", "RAdam", "ASGD", "Rprop"}) {
+    const json section = {{"type", name}};
+    const Resolution r = with(section.dump().c_str());
+    EXPECT_TRUE(r.runnable()) << name << said(r, Severity::Error);
+  }
+}
+
+TEST(OptimizerTest, OthersAreRefusedByNameWithTheReason) {
+  for (const char* name : {"OneBitAdam", "ZeroOneAdam", "OneBitLamb", "MuAdam", "MuAdamW", "MuSGD",
+                           "Muon", "LBFGS", "SparseAdam", "Adafactor"}) {
+    const json section = {{"type", name}};
+    const Resolution r = with(section.dump().c_str());
+    const std::string refusal = said(r, Severity::Unsupported);
+    EXPECT_NE(refusal.find(name), std::string::npos);
+    EXPECT_GT(refusal.size(), 60u) << "the reason: " << refusal;
+  }
+  EXPECT_NE(said(with(R"({"type": "sgd"})"), Severity::Error).find("SGD"), std::string::npos)
+      << "torch's names are exact, as in DeepSpeed";
+}
+
+TEST(OptimizerTest, DefaultsAreTheClasses) {
+  EXPECT_EQ(with(R"({"type": "Adagrad"})").config.optimizer.eps, 1e-10);
+  EXPECT_EQ(with(R"({"type": "Adagrad"})").config.optimizer.lr, 1e-2);
+  EXPECT_EQ(with(R"({"type": "Adadelta"})").config.optimizer.lr, 1.0);
+  EXPECT_EQ(with(R"({"type": "Adamax"})").config.optimizer.lr, 2e-3);
+  EXPECT_EQ(with(R"({"type": "ASGD"})").config.optimizer.alpha, 0.75);
+  EXPECT_EQ(with(R"({"type": "RMSprop"})").config.optimizer.alpha, 0.99);
+  EXPECT_FALSE(with(R"({"type": "NAdam"})").config.optimizer.decoupled_weight_decay);
+}
+
+TEST(OptimizerTest, TorchsAdamWHasItsOwnWeightDecay) {
+  EXPECT_EQ(with(R"({"type": "AdamW"})").config.optimizer.weight_decay, 0.0);
+  EXPECT_EQ(
+      with(R"({"type": "AdamW", "params": {"torch_adam": true}})").config.optimizer.weight_decay,
+      0.01);
+}
+
+TEST(OptimizerTest, ParametersOfAnotherClassAreErrors) {
+  for (const auto& [text, path] : {
+           std::pair{R"({"type": "SGD", "params": {"betas": [0.9, 0.99]}})", "betas"},
+           std::pair{R"({"type": "Lion", "params": {"eps": 1e-8}})", "eps"},
+           std::pair{R"({"type": "Rprop", "params": {"weight_decay": 0.1}})", "weight_decay"},
+           std::pair{R"({"type": "AdamW", "params": {"momentum": 0.9}})", "momentum"},
+           std::pair{
+               R"({"type": "AdamW", "params": {"torch_adam": true, "bias_correction": true}})",
+               "bias_correction"},
+           std::pair{R"({"type": "SGD", "params": {"max_grad_norm": 1}})", "max_grad_norm"},
+           std::pair{R"({"type": "SGD", "params": {"nesterov": true}})", "nesterov"},
+           std::pair{R"({"type": "Rprop", "params": {"etas": [0.5, 0.9]}})", "etas"},
+       }) {
+    const std::string errors = said(with(text), Severity::Error);
+    EXPECT_NE(errors.find(std::string("optimizer.params.") + path + ":"), std::string::npos)
+        << text << errors;
+  }
+}
+
+TEST(OptimizerTest, ZeroTakesUntestedOptimizersWhenTold) {
+  for (const char* untested : {"SGD", "Lamb", "RMSprop", "RAdam"}) {
+    const std::string section = json{{"type", untested}}.dump();
+    EXPECT_TRUE(with(section.c_str(), 0).runnable()) << "stage 0 is not ZeRO";
+    EXPECT_FALSE(with(section.c_str(), 2).ok()) << untested;
+    EXPECT_TRUE(with(section.c_str(), 2, {{"zero_allow_untested_optimizer", true}}).runnable());
+  }
+  for (const char* tested : {"Adam", "Adagrad", "Lion"})
+    EXPECT_TRUE(with(json{{"type", tested}}.dump().c_str(), 3).runnable()) << tested;
+}
+
+TEST(OptimizerTest, LambNeedsTheDynamicLossScale) {
+  const json fixed = {{"fp16", {{"enabled", false}, {"loss_scale", 128}}}};
+  EXPECT_FALSE(with(R"({"type": "Lamb"})", 0, fixed).ok());
+  EXPECT_TRUE(with(R"({"type": "AdamW"})", 0, fixed).ok());
+}
+
+TEST(OptimizerTest, HuggingFacesOptimWithoutASection) {
+  const json config = {{"train_micro_batch_size_per_gpu", 1},
+                       {"zero_optimization", {{"stage", 2}}}};
+  TrainingArgs args;
+  args.learning_rate = 3e-4;
+  for (const auto& [optim, kind] :
+       {std::pair{"adamw_torch", OptimizerKind::Adam}, std::pair{"sgd", OptimizerKind::Sgd},
+        std::pair{"adagrad", OptimizerKind::Adagrad}, std::pair{"rmsprop", OptimizerKind::RMSprop},
+        std::pair{"lion_32bit", OptimizerKind::Lion}}) {
+    args.optim = optim;
+    const Resolution r = resolve(config, args, {.world_size = 2});
+    EXPECT_TRUE(r.runnable()) << optim << said(r, Severity::Error);
+    EXPECT_EQ(r.config.optimizer.kind, kind) << optim;
+    EXPECT_EQ(r.config.optimizer.lr, 3e-4);
+  }
+  EXPECT_EQ(said(resolve(config, args, {}), Severity::Warning).find("weightDecay"),
+            std::string::npos);
+  args.weight_decay = 0.1;
+  EXPECT_NE(said(resolve(config, args, {}), Severity::Warning).find("leaves biases and norms out"),
+            std::string::npos);
+  args.optim = "adafactor";
+  EXPECT_FALSE(said(resolve(config, args, {}), Severity::Unsupported).empty());
+  args.optim = "adamw_toch";
+  EXPECT_NE(said(resolve(config, args, {}), Severity::Error).find("adamw_torch"),
+            std::string::npos);
+}
+
+/// DeepSpeed's or Hugging Face's optimizer with DeepSpeed's or Hugging Face's schedule.
+TEST(OptimizerTest, TheFourCombinations) {
+  const json none = {{"train_micro_batch_size_per_gpu", 1}};
+  const json optimizer = {{"type", "Lion"}, {"params", {{"lr", "auto"}}}};
+  const json schedule = {{"type", "WarmupLR"}, {"params", {{"warmup_max_lr", "auto"}}}};
+  for (const bool own_optimizer : {true, false}) {
+    for (const bool own_schedule : {true, false}) {
+      json config = none;
+      if (own_optimizer) config["optimizer"] = optimizer;
+      if (own_schedule) config["scheduler"] = schedule;
+      TrainingArgs args;
+      args.learning_rate = 0.25;
+      args.max_steps = 100;
+      args.warmup_steps = 10;
+      if (!own_optimizer) args.optim = "sgd";
+      if (!own_schedule) args.lr_scheduler_type = "cosine";
+      const Resolution r = resolve(config, args, {});
+      ASSERT_TRUE(r.runnable()) << said(r, Severity::Error);
+      EXPECT_EQ(r.config.optimizer.kind, own_optimizer ? OptimizerKind::Lion : OptimizerKind::Sgd);
+      EXPECT_EQ(r.config.optimizer.lr, 0.25);
+      EXPECT_EQ(r.config.scheduler.type, own_schedule ? "WarmupLR" : "cosine");
+      EXPECT_EQ(r.config.scheduler.max_lr, 0.25);
+      EXPECT_EQ(r.config.scheduler.warmup_steps, 10);
+    }
+  }
+}
+
+TEST(OptimizerTest, SchedulesThatCycleMomentum) {
+  const auto cycled = [](const char* optimizer, const char* schedule) {
+    return with(optimizer, 0, {{"scheduler", json::parse(schedule)}});
+  };
+  const char* one_cycle =
+      R"({"type": "OneCycle", "params": {"cycle_min_lr": 0.1, "cycle_max_lr": 0.2}})";
+  EXPECT_TRUE(cycled(R"({"type": "AdamW"})", one_cycle).config.scheduler.one_cycle.momentum);
+  const Resolution sgd = cycled(R"({"type": "SGD"})", one_cycle);
+  EXPECT_TRUE(sgd.runnable());
+  EXPECT_FALSE(sgd.config.scheduler.one_cycle.momentum) << "it writes betas, and SGD has none";
+  EXPECT_FALSE(said(sgd, Severity::Warning).empty());
+  EXPECT_FALSE(cycled(R"({"type": "NAdam"})", one_cycle).runnable());
+  const char* cyclic = R"({"type": "CyclicLR", "params": {"base_lr": 0.1, "max_lr": 0.2}})";
+  EXPECT_EQ(cycled(R"({"type": "SGD"})", cyclic).config.optimizer.momentum, 0.9)
+      << "a buffer is kept although SGD's own momentum is 0";
+  EXPECT_FALSE(cycled(R"({"type": "Adadelta"})", cyclic).ok()) << "torch refuses it";
+}
+
+TEST(OptimizerTest, SchedulersParametersAndRefusals) {
+  const auto scheduler = [](const char* text) {
+    return with(R"({"type": "AdamW"})", 0, {{"scheduler", json::parse(text)}});
+  };
+  EXPECT_FALSE(scheduler(R"({"type": "StepLR", "params": {"gamma": 0.5}})").ok()) << "no step_size";
+  EXPECT_FALSE(scheduler(R"({"type": "StepLR", "params": {"step_size": 5, "T_max": 3}})").ok());
+  EXPECT_FALSE(scheduler(R"({"type": "WarmupCosineLR"})").ok()) << "no total_num_steps";
+  for (const char* name :
+       {"LambdaLR", "MultiplicativeLR", "SequentialLR", "ChainedScheduler", "ReduceLROnPlateau"})
+    EXPECT_FALSE(
+        said(scheduler(json{{"type", name}}.dump().c_str()), Severity::Unsupported).empty());
+  EXPECT_EQ(scheduler(R"({"type": "WarmupDecayLR", "params": {"total_num_steps": 9}})")
+                .config.scheduler.max_lr,
+            1e-3)
+      << "WarmupDecayLR's own default, not the optimizer's rate";
+}
+
+}  // namespace
+}  // namespace dsj::dsconfig

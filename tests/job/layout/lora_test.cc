@@ -1,0 +1,194 @@
+#include "job/layout/lora.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "job/layout/partition.h"
+#include "job/layout/schedule.h"
+
+namespace dsj::layout {
+namespace {
+
+ModelConfig model(bool tied = false) {
+  const nlohmann::json config = {{"model_type", "qwen2"},    {"vocab_size", 64},
+                                 {"hidden_size", 32},        {"intermediate_size", 96},
+                                 {"num_hidden_layers", 2},   {"num_attention_heads", 4},
+                                 {"num_key_value_heads", 2}, {"tie_word_embeddings", tied}};
+  return *model_config_from_json(config, "config.json");
+}
+
+/// "q_proj v_proj": what gets an adapter in a unit.
+std::string adapted(const LoraArgs& lora, int unit = 1) {
+  const auto resolved = resolve_lora(model(), lora);
+  EXPECT_TRUE(resolved) << resolved.error().to_string();
+  const UnitSpec spec = units_of(model(), *resolved)[unit];
+  std::string text;
+  for (const Adapter& adapter : spec.adapters) {
+    const std::string module = module_of(spec.parameters[adapter.weight].name);
+    text += (text.empty() ? "" : " ") + module.substr(module.rfind('.') + 1);
+  }
+  return text;
+}
+
+TEST(Lora, TargetsMatchAsPefts) {
+  EXPECT_EQ(adapted({}), "q_proj v_proj") << "PEFT's default for the model type";
+  EXPECT_EQ(adapted({.target_modules = {"self_attn.o_proj", "down_proj"}}), "o_proj down_proj");
+  EXPECT_EQ(adapted({.target_modules = {"layers.1.mlp.up_proj"}}, 1), "");
+  EXPECT_EQ(adapted({.target_modules = {"layers.1.mlp.up_proj"}}, 2), "up_proj");
+  EXPECT_EQ(adapted({.target_pattern = "All-Linear"}),
+            "q_proj k_proj v_proj o_proj gate_proj up_proj down_proj");
+  EXPECT_EQ(adapted({.target_pattern = R"(.*layers\.0\..*(q|k)_proj)"}), "q_proj k_proj");
+  EXPECT_EQ(adapted({.target_pattern = R"(.*layers\.0\..*(q|k)_proj)"}, 2), "");
+  EXPECT_EQ(resolve_lora(model(), {.target_pattern = "all-linear"})->target_modules.size(), 7u);
+}
+
+TEST(Lora, TheOrderOfNamesMeansNothing) {
+  EXPECT_EQ(*resolve_lora(model(), {.target_modules = {"v_proj", "q_proj"}}),
+            *resolve_lora(model(), {.target_modules = {"q_proj", "v_proj"}}));
+}
+
+TEST(Lora, AdaptersFollowTheUnitsOwnParametersAllAFirst) {
+  const auto lora = *resolve_lora(model(), {.r = 4, .target_modules = {"q_proj", "k_proj"}});
+  const auto plain = units_of(model());
+  const auto units = units_of(model(), lora);
+  ASSERT_EQ(units[1].parameters.size(), plain[1].parameters.size() + 4);
+  for (size_t i = 0; i < plain[1].parameters.size(); ++i) {
+    EXPECT_EQ(units[1].parameters[i].name, plain[1].parameters[i].name);
+    EXPECT_TRUE(units[1].parameters[i].frozen);
+  }
+  const auto* added = &units[1].parameters[plain[1].parameters.size()];
+  const std::pair<const char*, std::vector<int64_t>> want[] = {
+      {"model.layers.0.self_attn.q_proj.lora_A.weight", {4, 32}},
+      {"model.layers.0.self_attn.k_proj.lora_A.weight", {4, 32}},
+      {"model.layers.0.self_attn.q_proj.lora_B.weight", {32, 4}},
+      {"model.layers.0.self_attn.k_proj.lora_B.weight", {16, 4}}};
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(added[i].name, want[i].first);
+    EXPECT_EQ(added[i].shape, want[i].second);
+    EXPECT_FALSE(added[i].frozen);
+  }
+  EXPECT_EQ(trainable_numel(units), 2 * (2 * 4 * 32 + 4 * 32 + 4 * 16));
+}
+
+TEST(Lora, ModulesToSaveAreTrainedWhole) {
+  auto trained = [](const LoraArgs& lora) {
+    std::vector<std::string> names;
+    for (const auto& unit : units_of(model(), *resolve_lora(model(), lora)))
+      for (const auto& parameter : unit.parameters)
+        if (!parameter.frozen && !parameter.name.contains("lora_")) names.push_back(parameter.name);
+    return names;
+  };
+  EXPECT_EQ(trained({.modules_to_save = {"lm_head"}}), std::vector<std::string>{"lm_head.weight"});
+  EXPECT_EQ(trained({.modules_to_save = {"embed_tokens"}}),
+            std::vector<std::string>{"model.embed_tokens.weight"});
+  EXPECT_EQ(trained({.modules_to_save = {"norm"}}).size(), 5u)
+      << "PEFT matches the end of a name, so \"norm\" means every norm";
+  EXPECT_EQ(trained({.modules_to_save = {"layers.1.mlp"}}).size(), 3u);
+}
+
+struct Bad {
+  LoraArgs lora;
+  bool tied;
+  const char* where;
+  const char* says;
+};
+
+TEST(Lora, RefusalsListTheModulesOfTheModel) {
+  for (const Bad& bad : {
+           Bad{{.target_modules = {"q_pro"}}, false, "targetModules", "did you mean \"q_proj\"?"},
+           Bad{{.target_modules = {"q_proj", "c_attn"}},
+               false,
+               "targetModules",
+               "the model has: embed_tokens, input_layernorm, q_proj, k_proj, v_proj, o_proj, "
+               "post_attention_layernorm, gate_proj, up_proj, down_proj, norm, lm_head"},
+           Bad{{.target_modules = {"lm_head"}}, false, "targetModules", "modulesToSave: [lm_head]"},
+           Bad{{.target_modules = {"embed_tokens"}}, false, "targetModules", "an embedding"},
+           Bad{{.target_modules = {"input_layernorm"}}, false, "targetModules", "not a linear"},
+           Bad{{.target_modules = {"mlp"}}, false, "targetModules", "not a layer itself"},
+           Bad{{.target_pattern = "q_proj"}, false, "targetModules", "whole name"},
+           Bad{{.target_pattern = "(q"}, false, "targetModules", "not a regular expression"},
+           Bad{{.target_pattern = ".*attn"}, false, "targetModules", "not a layer itself"},
+           Bad{{.target_pattern = "(([a-z0-9_.]+)+)+[#@]"},
+               false,
+               "targetModules",
+               "cannot be matched"},
+           Bad{{.modules_to_save = {"lm_heat"}}, false, "modulesToSave", "\"lm_head\"?"},
+           Bad{{.modules_to_save = {"proj"}}, false, "modulesToSave", "would have an adapter"},
+           Bad{{.target_modules = {"q_proj"}, .modules_to_save = {"q_proj"}},
+               false,
+               "targetModules",
+               "trained whole"},
+           Bad{{.modules_to_save = {"lm_head"}}, true, "modulesToSave", "tie_word_embeddings"},
+           Bad{{.modules_to_save = {"embed_tokens"}}, true, "modulesToSave", "cut them apart"},
+       }) {
+    const auto resolved = resolve_lora(model(bad.tied), bad.lora);
+    ASSERT_FALSE(resolved) << bad.says;
+    EXPECT_EQ(resolved.error().where, std::string("lora.") + bad.where);
+    EXPECT_NE(resolved.error().to_string().find(bad.says), std::string::npos)
+        << resolved.error().to_string();
+  }
+}
+
+FlatPlanOptions stage3(int64_t threshold) {
+  return {.shard_world = 2, .persistence_threshold = threshold};
+}
+
+TEST(Lora, TrainedAndFrozenParametersHaveFlatsOfTheirOwn) {
+  const auto units = units_of(model(), *resolve_lora(model(), {.r = 4}));
+  const auto plan = plan_flats(units, stage3(40));
+  int64_t trained = 0, frozen = 0;
+  for (const auto& flat : plan.flats) {
+    (flat.frozen() ? frozen : trained) += flat.parameter_numel();
+    for (const auto& slot : flat.slots())
+      EXPECT_EQ(slot.name.contains("lora_"), !flat.frozen()) << flat.name() << " " << slot.name;
+  }
+  EXPECT_EQ(trained, trainable_numel(units));
+  EXPECT_EQ(trained + frozen, total_numel(units));
+  EXPECT_EQ(plan.unit_flat[0], -1);
+  EXPECT_GE(plan.unit_frozen[0], 0);
+  EXPECT_GE(plan.unit_flat[1], 0);
+  EXPECT_EQ(plan.persisted, -1) << "no adapter is that small";
+  EXPECT_GE(plan.persisted_frozen, 0) << "norms and biases are";
+  for (size_t u = 0; u < units.size(); ++u) {
+    for (size_t i = 0; i < units[u].parameters.size(); ++i) {
+      const auto place = plan.places[u][i];
+      EXPECT_EQ(plan.flats[place.flat].slots()[place.slot].name, units[u].parameters[i].name);
+    }
+  }
+}
+
+TEST(Lora, BackwardEndsAtTheLowestTrainedUnit) {
+  auto backward = [](const LoraArgs& lora) {
+    const auto units = units_of(model(), *resolve_lora(model(), lora));
+    const auto plan = plan_flats(units, stage3(0));
+    std::vector<int> visits;
+    for (const auto& action : make_schedule(units, plan, {.sharded_parameters = true}, 1).actions) {
+      if (action.kind == Action::Kind::Backward) visits.push_back(action.unit);
+      if (action.kind != Action::Kind::Reduce) continue;
+      EXPECT_FALSE(plan.flats[action.flat].frozen());
+    }
+    return visits;
+  };
+  EXPECT_EQ(backward({}), (std::vector<int>{2, 1}));
+  EXPECT_EQ(backward({.target_pattern = R"(model\.layers\.1\..*q_proj)"}), (std::vector<int>{2}));
+  EXPECT_EQ(backward({.modules_to_save = {"embed_tokens"}}), (std::vector<int>{2, 1, 0}));
+}
+
+TEST(Lora, SmallAdaptersAreReducedOnceAfterTheLastBackward) {
+  const auto units = units_of(model(), *resolve_lora(model(), {.r = 4}));
+  const auto plan = plan_flats(units, stage3(100'000));
+  ASSERT_GE(plan.persisted, 0);
+  int reduces = 0;
+  const auto schedule = make_schedule(units, plan, {.sharded_parameters = true}, 3);
+  for (const auto& action : schedule.actions) {
+    if (action.kind != Action::Kind::Reduce) continue;
+    EXPECT_EQ(action.flat, plan.persisted);
+    ++reduces;
+  }
+  EXPECT_EQ(reduces, 3);
+  EXPECT_EQ(schedule.actions.back().kind, Action::Kind::Reduce);
+}
+
+}  // namespace
+}  // namespace dsj::layout

@@ -1,0 +1,233 @@
+// Every family's config.json, as written by the transformers of different years, and what is
+// refused.
+#include "job/layout/model_config.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "job/layout/units.h"
+
+namespace dsj::layout {
+namespace {
+
+using nlohmann::json;
+
+json llama(const char* more = "{}") {
+  json config = json::parse(R"({"model_type": "llama", "vocab_size": 96, "hidden_size": 32,
+      "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4})");
+  config.update(json::parse(more));
+  return config;
+}
+
+ModelConfig read(const json& config) {
+  const auto model = model_config_from_json(config, "config.json");
+  EXPECT_TRUE(model) << model.error().to_string();
+  return model.value_or(ModelConfig{});
+}
+
+std::string refusal(const json& config) {
+  const auto model = model_config_from_json(config, "config.json");
+  EXPECT_FALSE(model);
+  return model ? "" : model.error().to_string();
+}
+
+bool has_parameter(const ModelConfig& config, const std::string& name) {
+  for (const auto& unit : units_of(config)) {
+    for (const auto& parameter : unit.parameters) {
+      if (parameter.name == name) return true;
+    }
+  }
+  return false;
+}
+
+TEST(ModelConfig, LlamaDefaultsAreTransformers) {
+  const ModelConfig c = read(llama());
+  EXPECT_EQ(c.num_kv_heads, 4);
+  EXPECT_EQ(c.head_dim, 8);
+  EXPECT_EQ(c.max_position, 2048);
+  EXPECT_EQ(c.norm_eps, 1e-6);
+  EXPECT_EQ(c.rope.theta, 10000.0);
+  EXPECT_FALSE(c.tied || c.qkv_bias || c.o_bias || c.mlp_bias || c.qk_norm);
+  EXPECT_EQ(c.window(2), 0);
+  EXPECT_DOUBLE_EQ(c.attention_scale(1), 1 / std::sqrt(8.0));
+}
+
+TEST(ModelConfig, BiasesAreByFlag) {
+  const ModelConfig c = read(llama(R"({"attention_bias": true, "mlp_bias": true})"));
+  for (const char* name : {"self_attn.q_proj.bias", "self_attn.o_proj.bias", "mlp.up_proj.bias",
+                           "mlp.down_proj.bias"}) {
+    EXPECT_TRUE(has_parameter(c, std::string("model.layers.2.") + name)) << name;
+    EXPECT_FALSE(has_parameter(read(llama()), std::string("model.layers.2.") + name)) << name;
+  }
+  // Qwen2 has biases on q, k, v whatever the file says, and none on o.
+  const ModelConfig qwen = read(llama(R"({"model_type": "qwen2", "attention_bias": false})"));
+  EXPECT_TRUE(has_parameter(qwen, "model.layers.0.self_attn.q_proj.bias"));
+  EXPECT_FALSE(has_parameter(qwen, "model.layers.0.self_attn.o_proj.bias"));
+}
+
+TEST(ModelConfig, RopeScalingInEverySpelling) {
+  for (const char* text :
+       {R"({"rope_theta": 5e5, "rope_scaling": {"type": "linear", "factor": 4.0}})",
+        R"({"rope_theta": 5e5, "rope_scaling": {"rope_type": "linear", "factor": 4}})",
+        R"({"rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 5e5}})",
+        R"({"rope_theta": 1e4, "rope_scaling": {"type": "linear", "factor": 4, "rope_theta": 5e5},
+            "rope_parameters": {"rope_type": "default", "rope_theta": 2e5}})"}) {
+    const RopeConfig rope = read(llama(text)).rope;
+    EXPECT_EQ(rope.scaling, RopeConfig::Scaling::Linear) << text;
+    EXPECT_EQ(rope.factor, 4.0) << text;
+    EXPECT_EQ(rope.theta, 5e5) << text;
+  }
+  const ModelConfig dynamic = read(llama(
+      R"({"max_position_embeddings": 64, "rope_scaling": {"type": "dynamic", "factor": 2.0}})"));
+  EXPECT_EQ(dynamic.rope.original_max, 64);
+  EXPECT_EQ(dynamic.longest_sequence(), INT64_MAX);
+  const ModelConfig llama3 = read(llama(R"({"max_position_embeddings": 512, "rope_scaling":
+      {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
+       "original_max_position_embeddings": 64}})"));
+  EXPECT_EQ(llama3.rope.original_max, 64);
+  EXPECT_EQ(llama3.longest_sequence(), 512);
+}
+
+TEST(ModelConfig, RopeThatIsNotBuiltIsRefusedByName) {
+  for (const char* type : {"yarn", "longrope", "su", "mrope"}) {
+    const std::string text = refusal(
+        llama((R"({"rope_scaling": {"factor": 2.0, "rope_type": ")" + std::string(type) + "\"}}")
+                  .c_str()));
+    EXPECT_NE(text.find("\"rope_scaling.rope_type\" is \"" + std::string(type)), std::string::npos)
+        << text;
+    EXPECT_NE(text.find("llama3"), std::string::npos) << "names what is built";
+  }
+  EXPECT_NE(refusal(llama(R"({"rope_scaling": {"type": "linear"}})")).find("factor"),
+            std::string::npos);
+  EXPECT_NE(refusal(llama(R"({"rope_scaling": {"type": "linear", "factor": -1}})")).find("factor"),
+            std::string::npos);
+  EXPECT_NE(refusal(llama(R"({"rope_scaling": {"type": "llama3", "factor": 8, "low_freq_factor": 4,
+                              "high_freq_factor": 4}})"))
+                .find("high_freq_factor"),
+            std::string::npos);
+  EXPECT_NE(refusal(llama(R"({"rope_parameters": {"partial_rotary_factor": 0.5}})"))
+                .find("partial_rotary_factor"),
+            std::string::npos);
+}
+
+TEST(ModelConfig, MistralWindow) {
+  auto mistral = [](const char* more) {
+    json config = llama(more);
+    config["model_type"] = "mistral";
+    return config;
+  };
+  EXPECT_EQ(read(mistral("{}")).window(0), 4096) << "transformers' default";
+  EXPECT_EQ(read(mistral(R"({"sliding_window": 7})")).window(2), 7);
+  const ModelConfig none = read(mistral(R"({"sliding_window": null, "head_dim": 16})"));
+  EXPECT_EQ(none.window(2), 0);
+  EXPECT_EQ(none.query_size(), 64);
+  EXPECT_FALSE(none.qkv_bias);
+  EXPECT_NE(refusal(mistral(R"({"sliding_window": 0})")).find("sliding_window"), std::string::npos);
+}
+
+TEST(ModelConfig, QwenWindowsByLayer) {
+  auto qwen = [](const char* more) {
+    json config = llama(more);
+    config["model_type"] = "qwen2";
+    return config;
+  };
+  EXPECT_EQ(read(qwen(R"({"sliding_window": 9})")).windows, (std::vector<int64_t>{0, 0, 0}));
+  EXPECT_EQ(read(qwen(R"({"use_sliding_window": true, "sliding_window": 9,
+                          "max_window_layers": 1})"))
+                .windows,
+            (std::vector<int64_t>{0, 9, 9}));
+  EXPECT_EQ(read(qwen(R"({"use_sliding_window": true, "sliding_window": 9, "layer_types":
+                          ["sliding_attention", "full_attention", "sliding_attention"]})"))
+                .windows,
+            (std::vector<int64_t>{9, 0, 9}));
+  for (const char* bad :
+       {R"({"layer_types": ["sliding_attention", "full_attention", "full_attention"]})",
+        R"({"layer_types": ["full_attention"]})",
+        R"({"layer_types": ["full_attention", "full_attention", "chunked_attention"]})"}) {
+    EXPECT_NE(refusal(qwen(bad)).find("layer_types"), std::string::npos) << bad;
+  }
+}
+
+TEST(ModelConfig, Qwen3HasHeadNormsAndAHeadSizeOfItsOwn) {
+  json config = llama(R"({"num_key_value_heads": 2})");
+  config["model_type"] = "qwen3";
+  const ModelConfig c = read(config);
+  EXPECT_EQ(c.head_dim, 128);
+  EXPECT_FALSE(c.qkv_bias);
+  const auto layer = units_of(c)[1];
+  EXPECT_TRUE(has_parameter(c, "model.layers.0.self_attn.q_norm.weight"));
+  for (const auto& parameter : layer.parameters) {
+    if (parameter.name.ends_with("q_proj.weight")) {
+      EXPECT_EQ(parameter.shape, (std::vector<int64_t>{512, 32}));
+    }
+    if (parameter.name.ends_with("k_norm.weight")) {
+      EXPECT_EQ(parameter.shape, (std::vector<int64_t>{128}));
+    }
+  }
+}
+
+TEST(ModelConfig, Gpt2) {
+  json config = json::parse(R"({"model_type": "gpt2", "vocab_size": 96, "n_embd": 32, "n_layer": 2,
+                                "n_head": 4})");
+  const ModelConfig c = read(config);
+  EXPECT_EQ(c.block, Block::Gpt2);
+  EXPECT_EQ(c.intermediate_size, 128);
+  EXPECT_EQ(c.max_position, 1024);
+  EXPECT_EQ(c.longest_sequence(), 1024);
+  EXPECT_TRUE(c.tied);
+  EXPECT_EQ(c.norm_eps, 1e-5);
+  EXPECT_EQ(c.dropout.embedding, 0.1) << "transformers' default, as in the released models";
+  EXPECT_EQ(c.dropout.attention, 0.1);
+  EXPECT_EQ(c.dropout.residual, 0.1);
+  EXPECT_EQ(units_of(c)[1].parameters[2].name, "transformer.h.0.attn.c_attn.weight");
+  EXPECT_EQ(units_of(c)[1].parameters[2].shape, (std::vector<int64_t>{32, 96}));
+  config["scale_attn_by_inverse_layer_idx"] = true;
+  EXPECT_DOUBLE_EQ(read(config).attention_scale(1), 1 / std::sqrt(8.0) / 2);
+  config["scale_attn_weights"] = false;
+  EXPECT_DOUBLE_EQ(read(config).attention_scale(0), 1.0);
+  for (const auto& [key, value] : {std::pair("activation_function", json("relu")),
+                                   {"add_cross_attention", json(true)},
+                                   {"n_head", json(5)},
+                                   {"resid_pdrop", json(-0.1)}}) {
+    json bad = config;
+    bad[key] = value;
+    EXPECT_NE(refusal(bad).find(key), std::string::npos);
+  }
+}
+
+TEST(ModelConfig, NamesWithoutTheirPrefix) {
+  EXPECT_EQ(name_without_prefix("transformer.h.0.ln_1.weight"), "h.0.ln_1.weight");
+  EXPECT_EQ(name_without_prefix("model.norm.weight"), "norm.weight");
+  EXPECT_EQ(name_without_prefix("lm_head.weight"), "");
+}
+
+TEST(ModelConfig, AnUnknownArchitectureIsRefusedWithTheKnownOnes) {
+  for (const char* type : {"phi3", "", "LLAMA", "mixtral"}) {
+    json config = llama();
+    config["model_type"] = type;
+    const std::string text = refusal(config);
+    EXPECT_NE(text.find("\"" + std::string(type) + "\" is not known"), std::string::npos) << text;
+    for (const char* known : {"llama", "mistral", "qwen2", "qwen3", "gpt2"}) {
+      EXPECT_NE(text.find(known), std::string::npos) << known;
+    }
+  }
+}
+
+TEST(ModelConfig, WhatWouldChangeTheResultIsRefused) {
+  for (const auto& [more, key] : {std::pair(R"({"pretraining_tp": 2})", "pretraining_tp"),
+                                  {R"({"hidden_act": "gelu"})", "hidden_act"},
+                                  {R"({"num_key_value_heads": 3})", "num_key_value_heads"},
+                                  {R"({"num_attention_heads": 5})", "num_attention_heads"},
+                                  {R"({"head_dim": 7})", "head_dim"},
+                                  {R"({"attention_dropout": 1.5})", "attention_dropout"},
+                                  {R"({"hidden_size": null})", "hidden_size"},
+                                  {R"({"vocab_size": "96"})", "vocab_size"},
+                                  {R"({"attention_bias": 1})", "attention_bias"}}) {
+    EXPECT_NE(refusal(llama(more)).find(key), std::string::npos) << more;
+  }
+  EXPECT_EQ(read(llama(R"({"attention_dropout": 0.1})")).dropout.attention, 0.1);
+}
+
+}  // namespace
+}  // namespace dsj::layout

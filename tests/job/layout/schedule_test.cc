@@ -1,0 +1,143 @@
+#include "job/layout/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace dsj::layout {
+namespace {
+
+using Kind = Action::Kind;
+
+ModelConfig tiny(bool tied) {
+  return {.model_type = "qwen2",
+          .vocab_size = 96,
+          .hidden_size = 32,
+          .intermediate_size = 64,
+          .num_layers = 4,
+          .num_heads = 4,
+          .num_kv_heads = 2,
+          .head_dim = 8,
+          .max_position = 64,
+          .tied = tied};
+}
+
+struct Walked {
+  int64_t peak = 0;
+  int64_t gathers = 0;
+};
+
+/// Replays a schedule against a model of the storage: every use finds its flats gathered, nothing
+/// is gathered twice, everything is released at the end, every flat is reduced once per micro-step.
+Walked replay(const std::vector<UnitSpec>& units, const FlatPlan& plan, const Schedule& schedule,
+              int64_t micro_steps) {
+  std::set<int> live;
+  std::vector<int> reduced(plan.flats.size(), 0);
+  Walked out;
+  int64_t now = 0;
+  for (const Action& action : schedule.actions) {
+    switch (action.kind) {
+      case Kind::Gather:
+        EXPECT_TRUE(live.insert(action.flat).second);
+        now += plan.flats[action.flat].numel();
+        ++out.gathers;
+        break;
+      case Kind::Release:
+        EXPECT_EQ(live.erase(action.flat), 1u);
+        now -= plan.flats[action.flat].numel();
+        break;
+      case Kind::Forward:
+      case Kind::Turn:
+      case Kind::Backward:
+        if (action.unit == 0 && action.kind == Kind::Backward) break;
+        EXPECT_TRUE(live.contains(plan.unit_flat[action.unit])) << action.unit;
+        EXPECT_TRUE(!units[action.unit].uses_embedding || live.contains(plan.unit_flat[0]));
+        break;
+      case Kind::Reduce:
+        ++reduced[action.flat];
+        break;
+    }
+    out.peak = std::max(out.peak, now);
+  }
+  EXPECT_TRUE(live.empty());
+  for (const int count : reduced) EXPECT_EQ(count, micro_steps);
+  return out;
+}
+
+TEST(Schedule, HoldsForEveryLimit) {
+  for (const bool tied : {false, true}) {
+    const auto units = units_of(tiny(tied));
+    const auto plan = plan_flats(units, {.shard_world = 2});
+    for (const int64_t prefetch : {0, 1, 9000, 100000}) {
+      for (const int64_t live : {1, 10000, 30000, 1000000}) {
+        for (const int64_t reuse : {0, 10000, 1000000}) {
+          const auto schedule = make_schedule(units, plan, {true, prefetch, live, reuse}, 3);
+          const auto walked = replay(units, plan, schedule, 3);
+          EXPECT_EQ(walked.peak, schedule.peak_live);
+          EXPECT_EQ(walked.gathers, schedule.gathers);
+        }
+      }
+    }
+  }
+}
+
+TEST(Schedule, NoPrefetchNoReuseGathersTwicePerLayerAndHoldsOne) {
+  const auto units = units_of(tiny(false));
+  const auto plan = plan_flats(units, {.shard_world = 2});
+  const auto schedule = make_schedule(units, plan, {true, 0, 1'000'000, 0}, 1);
+  // Embedding and head once, four layers forward and backward. The last layer is not kept: its
+  // backward comes after the head.
+  EXPECT_EQ(schedule.gathers, 2 + 4 * 2);
+  int64_t largest = 0;
+  for (const auto& flat : plan.flats) largest = std::max(largest, flat.numel());
+  EXPECT_EQ(schedule.peak_live, largest);
+}
+
+TEST(Schedule, ForwardAloneLeavesNothingGathered) {
+  for (const bool tied : {false, true}) {
+    const auto units = units_of(tiny(tied));
+    const auto plan = plan_flats(units, {.shard_world = 2});
+    for (const int64_t live : {1, 10000, 1000000}) {
+      const auto schedule = make_forward_schedule(units, plan, {true, 9000, live, 1'000'000});
+      replay(units, plan, schedule, /*micro_steps=*/0);  // nothing is reduced
+      std::vector<int> visits;
+      for (const Action& action : schedule.actions)
+        if (action.kind == Kind::Forward || action.kind == Kind::Turn)
+          visits.push_back(action.unit);
+      EXPECT_EQ(visits, (std::vector<int>{0, 1, 2, 3, 4, 5}));
+    }
+    const auto whole = make_forward_schedule(units, plan, {.sharded_parameters = false});
+    EXPECT_EQ(whole.actions.size(), 6u) << "nothing to gather";
+  }
+}
+
+TEST(Schedule, PrefetchTakesTheNextUnitWhole) {
+  const auto units = units_of(tiny(false));
+  const auto plan = plan_flats(units, {.shard_world = 2});
+  const int64_t layer = plan.flats[1].numel();
+  const auto one = make_schedule(units, plan, {true, 1, 1'000'000, 0}, 1);
+  const auto two = make_schedule(units, plan, {true, layer + 1, 1'000'000, 0}, 1);
+  EXPECT_EQ(one.peak_live, 2 * layer);
+  EXPECT_EQ(two.peak_live, 3 * layer);
+}
+
+TEST(Schedule, EverythingKeptWhenReuseAndLiveAllow) {
+  const auto units = units_of(tiny(false));
+  const auto plan = plan_flats(units, {.shard_world = 2});
+  const auto schedule = make_schedule(units, plan, {.sharded_parameters = true}, 4);
+  EXPECT_EQ(schedule.gathers, static_cast<int64_t>(plan.flats.size()));
+}
+
+TEST(Schedule, TiedHeadReducesWithTheEmbedding) {
+  const auto units = units_of(tiny(true));
+  const auto plan = plan_flats(units, {.shard_world = 2});
+  const auto schedule = make_schedule(units, plan, {}, 1);
+  std::vector<int> order;
+  for (const Action& action : schedule.actions) {
+    if (action.kind == Kind::Reduce) order.push_back(action.unit);
+  }
+  EXPECT_EQ(order, (std::vector<int>{5, 4, 3, 2, 1, 0}));
+}
+
+}  // namespace
+}  // namespace dsj::layout

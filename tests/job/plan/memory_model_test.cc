@@ -1,0 +1,213 @@
+#include "job/plan/memory_model.h"
+
+#include <gtest/gtest.h>
+
+#include "job/plan/zero_plan.h"
+
+namespace dsj::plan {
+namespace {
+
+using dsconfig::OffloadDevice;
+using dsconfig::OptimizerKind;
+using dsconfig::Precision;
+
+/// Sizes that pad to themselves for 2 and 4 ranks: every parameter a multiple of 128 elements.
+MemoryInput example(int stage, int world, Precision precision = Precision::Bf16) {
+  MemoryInput input;
+  input.model = {.model_type = "qwen2",
+                 .vocab_size = 1024,
+                 .hidden_size = 256,
+                 .intermediate_size = 512,
+                 .num_layers = 4,
+                 .num_heads = 4,
+                 .num_kv_heads = 4,
+                 .head_dim = 64};
+  input.config.micro_batch_size = 2;
+  input.config.gradient_accumulation_steps = 1;
+  input.config.precision = precision;
+  input.config.grad_accum_dtype = input.config.communication_dtype = precision;
+  input.config.zero.stage = stage;
+  input.config.zero.param_persistence_threshold = 0;
+  input.world = world;
+  input.tokens_per_row = 64;
+  return input;
+}
+
+TEST(MemoryModelTest, StagesShardWhatTheySay) {
+  const int64_t p = memory_model(example(0, 4)).parameters;
+  ASSERT_EQ(p % 128, 0);
+  const MemoryModel stage0 = memory_model(example(0, 4)), stage1 = memory_model(example(1, 4)),
+                    stage2 = memory_model(example(2, 4)), stage3 = memory_model(example(3, 4));
+  EXPECT_EQ(stage0.bytes.parameters, 2 * p);
+  EXPECT_EQ(stage1.bytes.parameters, 2 * p);
+  EXPECT_EQ(stage3.bytes.parameters, 2 * p / 4 + 2 * stage3.peak_live_parameters);
+  EXPECT_EQ(stage0.bytes.optimizer, 12 * p);
+  for (const MemoryModel* sharded : {&stage1, &stage2, &stage3})
+    EXPECT_EQ(sharded->bytes.optimizer, 12 * p / 4);
+  EXPECT_EQ(stage0.bytes.gradients, 2 * p);
+  EXPECT_GE(stage2.bytes.gradients, 2 * p / 4);
+  EXPECT_LT(stage2.bytes.gradients, p) << "whole gradients of a unit or two only";
+  MemoryInput twice1 = example(1, 4), twice2 = example(2, 4);  // stage 1 waits for the last one
+  twice1.config.gradient_accumulation_steps = twice2.config.gradient_accumulation_steps = 2;
+  EXPECT_GE(memory_model(twice1).bytes.gradients, 2 * p);
+  EXPECT_LT(memory_model(twice2).bytes.gradients, p + p / 2);
+}
+
+TEST(MemoryModelTest, StatesAreThoseOfTheOptimizer) {
+  MemoryInput input = example(2, 4);
+  const int64_t p = memory_model(input).parameters;
+  for (const auto& [kind, states] :
+       {std::pair{OptimizerKind::Sgd, 0}, std::pair{OptimizerKind::Lion, 1},
+        std::pair{OptimizerKind::Lamb, 2}, std::pair{OptimizerKind::Rprop, 2}}) {
+    input.config.optimizer.kind = kind;
+    EXPECT_EQ(memory_model(input).bytes.optimizer, 4 * (1 + states) * p / 4);
+  }
+  input.config.optimizer = {.kind = OptimizerKind::RMSprop, .momentum = 0.9, .centered = true};
+  EXPECT_EQ(memory_model(input).bytes.optimizer, 4 * (1 + 3) * p / 4);
+}
+
+TEST(MemoryModelTest, OffloadMovesBytesAndKeepsTheirSum) {
+  const MemoryModel plain = memory_model(example(3, 4));
+  const int64_t p = plain.parameters;
+  MemoryInput input = example(3, 4);
+  input.config.offload.optimizer.device = OffloadDevice::Cpu;
+  const MemoryModel host = memory_model(input);
+  EXPECT_EQ(host.bytes.host, 12 * p / 4);
+  EXPECT_EQ(host.bytes.optimizer, 0);
+  EXPECT_EQ(host.bytes.host + host.bytes.optimizer, plain.bytes.optimizer);
+  input.config.offload.param.device = OffloadDevice::Cpu;
+  EXPECT_EQ(memory_model(input).bytes.host, 14 * p / 4);
+  input.config.offload.optimizer.device = OffloadDevice::Nvme;
+  input.config.offload.sub_group_size = 8192;
+  const MemoryModel nvme = memory_model(input);
+  EXPECT_GE(nvme.bytes.nvme, 12 * p / 4);
+  EXPECT_LE(nvme.bytes.nvme, 12 * p / 4 + 12 * 4096 * 16) << "and the ends of tiles";
+  EXPECT_LE(nvme.bytes.host, 2 * p / 4 + 4 * 8192 * 4 + 4096) << "the shards, and the buffers";
+  input.config.offload.optimizer.device = OffloadDevice::None;
+  input.config.offload.param.device = OffloadDevice::Nvme;
+  input.config.offload.param.max_in_cpu = 0;
+  input.config.offload.param.buffer_size = 4096;
+  const MemoryModel param = memory_model(input);
+  EXPECT_GE(param.bytes.nvme, 2 * p / 4);
+  EXPECT_EQ(param.bytes.parameters, 2 * param.peak_live_parameters);
+  EXPECT_LE(param.bytes.host, 5 * (2 * 4096 + 4096));
+}
+
+TEST(MemoryModelTest, OneRankShardsNothing) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    const MemoryModel model = memory_model(example(stage, 1, Precision::Fp32));
+    EXPECT_EQ(model.stage, 0);
+    EXPECT_EQ(model.wire.gradient_elements + model.wire.parameter_elements, 0);
+    EXPECT_EQ(model.bytes.parameters, 4 * model.parameters);
+    EXPECT_EQ(model.bytes.optimizer, 8 * model.parameters) << "the working copy is the master";
+    EXPECT_EQ(model.bytes.gradients, 4 * model.parameters);
+  }
+}
+
+TEST(MemoryModelTest, WireElementsPerStep) {
+  const int64_t p = memory_model(example(0, 2)).parameters;
+  for (const int64_t accumulation : {1, 4}) {
+    MemoryInput input = example(0, 2);
+    input.config.gradient_accumulation_steps = accumulation;
+    EXPECT_EQ(memory_model(input).wire.gradient_elements, p) << "a ring all-reduce, once";
+    input.config.zero.stage = 1;
+    EXPECT_EQ(memory_model(input).wire.gradient_elements, p / 2) << "once";
+    EXPECT_EQ(memory_model(input).wire.parameter_elements, p / 2) << "after the update";
+    input.config.zero.stage = 2;
+    EXPECT_EQ(memory_model(input).wire.gradient_elements, p / 2 * accumulation);
+    input.config.zero.stage = 3;
+    input.config.zero.max_live_parameters = input.config.zero.prefetch_bucket_size = 0;
+    const MemoryModel stage3 = memory_model(input);
+    EXPECT_EQ(stage3.wire.gradient_elements, p / 2 * accumulation);
+    EXPECT_GE(stage3.wire.parameter_elements, p / 2 * accumulation);
+    EXPECT_LE(stage3.wire.parameter_elements, 2 * (p / 2) * accumulation) << "two gathers at most";
+    EXPECT_EQ(stage3.wire.parameter_bytes, 2 * stage3.wire.parameter_elements);
+  }
+}
+
+TEST(MemoryModelTest, TheKnobsMoveWhatTheyShould) {
+  MemoryInput input = example(3, 2);
+  const MemoryModel wide = memory_model(input);
+  input.config.zero.max_live_parameters = 0;
+  input.config.zero.prefetch_bucket_size = 0;
+  const MemoryModel narrow = memory_model(input);
+  EXPECT_LT(narrow.peak_live_parameters, wide.peak_live_parameters);
+  EXPECT_GT(narrow.gathers, wide.gathers);
+  EXPECT_LT(narrow.bytes.parameters, wide.bytes.parameters);
+
+  MemoryInput activations = example(2, 2);
+  const int64_t kept = memory_model(activations).bytes.activations;
+  activations.recompute = true;
+  EXPECT_LT(memory_model(activations).bytes.activations, kept);
+
+  MemoryInput fp32 = example(2, 2);
+  fp32.config.grad_accum_dtype = Precision::Fp32;
+  EXPECT_GT(memory_model(fp32).bytes.gradients, memory_model(example(2, 2)).bytes.gradients);
+}
+
+TEST(MemoryModelTest, OptimizersKeepWhatTheyKeep) {
+  MemoryInput input = example(0, 1, Precision::Fp32);
+  const int64_t p = memory_model(input).parameters;
+  for (const auto& [kind, momentum, states] :
+       {std::tuple{OptimizerKind::Sgd, 0.0, 0}, std::tuple{OptimizerKind::Sgd, 0.9, 1},
+        std::tuple{OptimizerKind::Lion, 0.0, 1}, std::tuple{OptimizerKind::Lamb, 0.0, 2}}) {
+    input.config.optimizer.kind = kind;
+    input.config.optimizer.momentum = momentum;
+    EXPECT_EQ(memory_model(input).bytes.optimizer, 4 * p * states);
+    EXPECT_EQ(disk_use(input).checkpoint, 4 * p * (1 + states));
+  }
+}
+
+TEST(MemoryModelTest, AllAtOnceIsAtMostTheSumAndAtLeastTheLargest) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    const MemoryClasses bytes = memory_model(example(stage, 2)).bytes;
+    const int64_t sum =
+        bytes.parameters + bytes.gradients + bytes.optimizer + bytes.buckets + bytes.activations;
+    EXPECT_LE(bytes.peak, sum);
+    EXPECT_GE(bytes.peak, bytes.optimizer + bytes.activations);
+  }
+}
+
+TEST(MemoryModelTest, WidenedProductsNeedBuckets) {
+  MemoryInput input = example(0, 1);
+  EXPECT_EQ(memory_model(input).bytes.buckets, 0);
+  input.native_products = false;
+  EXPECT_GT(memory_model(input).bytes.buckets, 4 * 1024 * 256) << "the head's weight in fp32";
+}
+
+TEST(MemoryModelTest, DeepSpeedsOwnEstimate) {
+  MemoryInput input = example(2, 4);
+  const int64_t p = memory_model(input).parameters;
+  EXPECT_EQ(deepspeed_estimate(input).model_states, 4 * p + 16 * p / 4);
+  EXPECT_EQ(deepspeed_estimate(input).overlap_buckets, 0);
+  input.config.zero.overlap_comm = true;  // Hugging Face's example: 5e8 twice make 9e9
+  EXPECT_EQ(deepspeed_estimate(input).overlap_buckets, 9'000'000'000);
+  input.config.zero.stage = 3;
+  EXPECT_EQ(deepspeed_estimate(input).model_states, 18 * p / 4 + 4 * 1024 * 256);
+}
+
+TEST(MemoryModelTest, EveryCombinationEndsWithSaneCounts) {
+  for (int stage = 0; stage <= 3; ++stage)
+    for (const int world : {1, 2, 3, 4})
+      for (const Precision precision : {Precision::Fp32, Precision::Bf16})
+        for (const Precision accumulate : {Precision::Fp32, precision})
+          for (const int64_t accumulation : {1, 3})
+            for (const bool overlap : {false, true})
+              for (const bool tied : {false, true}) {
+                MemoryInput input = example(stage, world, precision);
+                input.model.tied = tied;
+                input.config.grad_accum_dtype = accumulate;
+                input.config.gradient_accumulation_steps = accumulation;
+                input.config.zero.overlap_comm = overlap;
+                input.config.zero.param_persistence_threshold = 1000;
+                const MemoryModel model = memory_model(input);
+                EXPECT_GT(model.bytes.parameters, 0);
+                EXPECT_GT(model.bytes.gradients, 0);
+                EXPECT_GE(model.bytes.buckets, 0);
+                EXPECT_GE(model.bytes.optimizer * model.stage, 0);
+                EXPECT_LT(model.bytes.peak, 100 * model.parameters + (64 << 20) * 4);
+              }
+}
+
+}  // namespace
+}  // namespace dsj::plan

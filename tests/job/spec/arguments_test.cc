@@ -1,0 +1,168 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "job/spec/job.h"
+
+namespace dsj::jobspec {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ArgumentsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::temp_directory_path() /
+              ("dsj-arguments-test-" + std::to_string(getpid()) + info->name());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ / "model");
+    std::ofstream(folder_ / "ds.json") << R"({"train_micro_batch_size_per_gpu": "auto",
+        "gradient_accumulation_steps": "auto", "bf16": {"enabled": "auto"}})";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  Result<Job> parse(const std::string& line, const std::vector<std::string>& overrides = {}) {
+    std::vector<std::string> args;
+    std::istringstream words(line);
+    for (std::string word; words >> word;) {
+      for (const auto& [mark, name] : {std::pair{"@model", "model"}, std::pair{"@ds", "ds.json"}})
+        if (const size_t at = word.find(mark); at != std::string::npos)
+          word.replace(at, std::string(mark).size(), (folder_ / name).string());
+      args.push_back(word);
+    }
+    return job_from_arguments(args, overrides);
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(ArgumentsTest, TheLineDeepSpeedsUsersType) {
+  const auto job = parse(
+      "--nproc_per_node=2 --deepspeed @ds --model_name_or_path @model --data_path /d/alpaca.json "
+      "--bf16 True --output_dir /out/Run_7 --max_steps 2000 --per_device_train_batch_size 1 "
+      "--evaluation_strategy no --save_strategy steps --save_steps 3000 --save_total_limit 1 "
+      "--learning_rate 1e-6 --weight_decay 0. --warmup_ratio 0.03 --lr_scheduler_type cosine "
+      "--seed 1234 --logging_steps 1");
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_TRUE(job->findings.empty());
+  EXPECT_EQ(job->name, "run-7");
+  EXPECT_EQ(job->world_size(), 2);
+  EXPECT_EQ(job->training.model_name_or_path, (folder_ / "model").string());
+  EXPECT_EQ(job->training.data_path, "/d/alpaca.json");
+  EXPECT_EQ(*job->training.max_steps, 2000);
+  EXPECT_EQ(*job->training.save_steps, 3000);
+  EXPECT_DOUBLE_EQ(*job->training.learning_rate, 1e-6);
+  EXPECT_DOUBLE_EQ(*job->training.weight_decay, 0.0);
+  EXPECT_TRUE(*job->training.bf16);
+  EXPECT_EQ(*job->training.seed, 1234);
+  const auto resolution = resolve(*job, {});
+  EXPECT_TRUE(resolution.runnable());
+  EXPECT_EQ(resolution.config.train_batch_size, 2);
+  EXPECT_EQ(resolution.config.scheduler.type, "cosine");
+  EXPECT_EQ(resolution.config.scheduler.warmup_steps, 60);
+}
+
+TEST_F(ArgumentsTest, DashesUnderscoresEqualsAndSwitches) {
+  const auto job = parse(
+      "--nproc-per-node 2 --deepspeed=@ds --model-name-or-path=@model --data-path=/d "
+      "--output-dir=/o --bf16 --gradient-checkpointing --shuffle False --max-steps=-1 "
+      "--model_max_length 512 --eval_strategy no");
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_TRUE(*job->training.bf16);
+  EXPECT_TRUE(*job->training.gradient_checkpointing);
+  EXPECT_FALSE(*job->training.shuffle);
+  EXPECT_EQ(*job->training.max_steps, -1);
+  EXPECT_EQ(*job->training.max_seq_length, 512);
+  EXPECT_EQ(*job->training.evaluation_strategy, "no");
+}
+
+const char* kLine = "--deepspeed @ds --model_name_or_path @model --data_path /d --output_dir /o ";
+
+TEST_F(ArgumentsTest, WhatDoesNotMatterIsSaid) {
+  const auto job = parse(std::string(kLine) +
+                         "--report_to none --ddp_timeout 1800 --dataloader_num_workers 4 --tf32 "
+                         "True --torch_dtype bfloat16 --lazy_preprocess True --do_train");
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_EQ(job->findings.size(), 7u);
+  for (const auto& finding : job->findings) {
+    EXPECT_EQ(finding.severity, dsconfig::Finding::Severity::Warning);
+    EXPECT_EQ(finding.message, "no effect");
+    EXPECT_FALSE(finding.hint.empty()) << finding.path;
+  }
+}
+
+TEST_F(ArgumentsTest, LoraByItsUsualNames) {
+  const auto job = parse(std::string(kLine) +
+                         "--use_lora True --lora_r 16 --lora_alpha 32 --lora_dropout 0.05 "
+                         "--lora_target_modules q_proj v_proj --lora_modules_to_save lm_head,norm "
+                         "--lora_bias none --q_lora False");
+  ASSERT_TRUE(job) << job.error().to_string();
+  ASSERT_TRUE(job->training.lora);
+  const LoraArgs want{.r = 16,
+                      .alpha = 32,
+                      .dropout = 0.05,
+                      .target_modules = {"q_proj", "v_proj"},
+                      .modules_to_save = {"lm_head", "norm"}};
+  EXPECT_EQ(*job->training.lora, want);
+  const auto all = parse(std::string(kLine) + "--use_lora --lora_target_modules all-linear");
+  ASSERT_TRUE(all) << all.error().to_string();
+  EXPECT_EQ(all->training.lora->target_pattern, "all-linear");
+  const auto off = parse(std::string(kLine) + "--use_lora False --lora_r 16");
+  ASSERT_TRUE(off) << off.error().to_string();
+  EXPECT_FALSE(off->training.lora);
+  ASSERT_EQ(off->findings.size(), 1u);
+  EXPECT_EQ(off->findings[0].path, "--lora_r");
+}
+
+TEST_F(ArgumentsTest, OverridesApply) {
+  const auto job = parse(kLine, {"spec.training.maxSteps=5", "spec.workers.slotsPerWorker=3"});
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_EQ(*job->training.max_steps, 5);
+  EXPECT_EQ(job->world_size(), 3);
+}
+
+struct Bad {
+  const char* extra;
+  const char* where;
+  const char* says;
+};
+
+TEST_F(ArgumentsTest, RefusalsNameTheArgument) {
+  for (const Bad& bad : {
+           Bad{"--learning_rat 1", "--learning_rat", "did you mean \"--learning_rate\"?"},
+           Bad{"--per-device-batch-size 1", "--per-device-batch-size", "not an argument"},
+           Bad{"--max_steps many", "--max_steps", "expected a whole number"},
+           Bad{"--max_steps", "--max_steps", "a value is missing"},
+           Bad{"--max_steps 1 --max-steps 2", "--max-steps", "given twice"},
+           Bad{"--model_max_length 1 --max_seq_length 2", "--max", "twice"},
+           Bad{"--report_to wandb", "--report_to", "trackers are not built"},
+           Bad{"--use_lora maybe", "--use_lora", "true or false"},
+           Bad{"--use_lora True --lora_r 0", "--lora_r", "at least 1"},
+           Bad{"--lora_r 8", "--lora_r", "--use_lora True"},
+           Bad{"--use_lora --lora_bias all", "--lora_bias", "only \"none\""},
+           Bad{"--use_lora --q_lora True", "--q_lora", "quantised"},
+           Bad{"--use_lora --lora_alfa 8", "--lora_alfa", "did you mean \"--lora_alpha\"?"},
+           Bad{"--nnodes 2", "--nnodes", "this machine only"},
+           Bad{"--nproc_per_node 0", "--nproc_per_node", "at least 1"},
+           Bad{"finetune.py", "finetune.py", "Python script"},
+           Bad{"--seed 1 2", "2", "begins with --"},
+       }) {
+    const auto job = parse(std::string(kLine) + bad.extra);
+    ASSERT_FALSE(job) << bad.extra;
+    EXPECT_TRUE(job.error().where.starts_with(bad.where)) << job.error().to_string();
+    EXPECT_NE(job.error().to_string().find(bad.says), std::string::npos) << job.error().to_string();
+  }
+  const auto none = parse("--model_name_or_path @model --data_path /d");
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().hint.find("--deepspeed"), std::string::npos);
+  const auto absent = parse("--deepspeed /absent.json --model_name_or_path @model --data_path /d");
+  ASSERT_FALSE(absent);
+  EXPECT_NE(absent.error().to_string().find("/absent.json"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace dsj::jobspec

@@ -1,0 +1,133 @@
+// A DeepSpeedJob as an API server holds it: policies, paths in containers, ConfigMaps, templates.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "job/spec/job.h"
+
+namespace dsj::jobspec {
+namespace {
+
+using nlohmann::json;
+
+json manifest() {
+  return json::parse(R"({
+    "apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob",
+    "metadata": {"name": "a", "namespace": "n", "uid": "u", "generation": 3},
+    "spec": {
+      "deepspeed": {"config": {"train_batch_size": "auto", "zero_optimization": {"stage": 2}}},
+      "training": {"modelNameOrPath": "/m", "dataPath": "/d.json", "outputDir": "/out",
+                   "maxSteps": 10},
+      "workers": {"replicas": 2, "slotsPerWorker": 1}}})");
+}
+
+std::vector<std::string> errors(const Job& job) {
+  std::vector<std::string> paths;
+  for (const auto& finding : job.findings) paths.push_back(finding.path);
+  return paths;
+}
+
+TEST(ClusterManifest, PoliciesAreRead) {
+  json object = manifest();
+  object["spec"]["suspend"] = true;
+  object["spec"]["runPolicy"] = {
+      {"activeDeadlineSeconds", 60}, {"ttlSecondsAfterFinished", 0}, {"cleanPodPolicy", "All"}};
+  object["spec"]["failurePolicy"] = json::parse(R"({"rules": [
+      {"name": "oom", "action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [1, 86]}},
+      {"action": "RestartUncounted", "onPodConditions": ["DisruptionTarget"]}],
+      "nodeFailure": {"graceSeconds": 1, "forceDeleteAfterSeconds": 20}})");
+  object["spec"]["checkpoint"]["onSuspend"]["timeoutSeconds"] = 7;
+  object["spec"]["liveness"]["stepTimeoutSeconds"] = 9;
+  const auto job = read_cluster_manifest(object);
+  ASSERT_TRUE(job);
+  EXPECT_TRUE(job->findings.empty()) << errors(*job)[0];
+  const Policies& policies = job->policies;
+  EXPECT_TRUE(policies.suspend);
+  EXPECT_EQ(policies.run.active_deadline_seconds, 60);
+  EXPECT_EQ(policies.run.startup_deadline_seconds, std::nullopt);
+  EXPECT_EQ(policies.run.ttl_seconds_after_finished, 0);
+  EXPECT_EQ(policies.run.clean_pods, CleanPods::All);
+  ASSERT_EQ(policies.failure.rules.size(), 2u);
+  EXPECT_EQ(policies.failure.rules[0].exit_codes, (std::vector<int>{1, 86}));
+  EXPECT_TRUE(policies.failure.rules[0].exit_codes_not_in);
+  EXPECT_EQ(policies.failure.rules[1].action, FailureAction::RestartUncounted);
+  EXPECT_EQ(policies.failure.force_delete_after_seconds, 20);
+  EXPECT_EQ(policies.save_timeout_seconds, 7);
+  EXPECT_EQ(policies.step_timeout_seconds, 9);
+}
+
+TEST(ClusterManifest, NamesWhatIsWrong) {
+  struct Bad {
+    const char* pointer;
+    json value;
+    const char* path;
+  };
+  const json rule = {{"action", "Restart"}};
+  for (const Bad& bad :
+       {Bad{"/spec/training/modelNameOrPath", "org/model", "spec.training.modelNameOrPath"},
+        Bad{"/spec/training/dataPath", "d.json", "spec.training.dataPath"},
+        Bad{"/spec/training/outputDir", "", "spec.training.outputDir"},
+        Bad{"/spec/suspend", "yes", "spec.suspend"},
+        Bad{"/spec/runPolicy/cleanPodPolicy", "Some", "spec.runPolicy.cleanPodPolicy"},
+        Bad{"/spec/runPolicy/ttl", 1, "spec.runPolicy.ttl"},
+        Bad{"/spec/runPolicy/activeDeadlineSeconds", 0, "spec.runPolicy.activeDeadlineSeconds"},
+        Bad{"/spec/failurePolicy/rules", json::array({rule}), "spec.failurePolicy.rules[0]"},
+        Bad{"/spec/failurePolicy/rules", json::array({{{"action", "Retry"}, {"onReasons", {"x"}}}}),
+            "spec.failurePolicy.rules[0].action"},
+        Bad{"/spec/failurePolicy/nodeFailure/forceDeleteAfterSeconds", 5,
+            "spec.failurePolicy.nodeFailure.forceDeleteAfterSeconds"},
+        Bad{"/spec/deepspeed",
+            {{"configFrom", {{"file", "x.json"}}}},
+            "spec.deepspeed.configFrom.file"},
+        Bad{"/spec/deepspeed",
+            {{"configFrom", {{"configMapKeyRef", {{"name", "c"}}}}}},
+            "spec.deepspeed.configFrom.configMapKeyRef.key"},
+        Bad{"/spec/workers/template", json::parse(R"({"spec": {"containers": [{"name": "x"}]}})"),
+            "spec.workers.template.spec.containers"},
+        Bad{"/spec/workers/template", json::parse(R"({"spec": {"containers": [{"name": "worker",
+                             "env": [{"name": "DSJ_WORKER", "value": "0"}]}]}})"),
+            "spec.workers.template.spec.containers[worker].env"},
+        Bad{"/spec/workers/template", json::parse(R"({"spec": {"restartPolicy": "Always"}})"),
+            "spec.workers.template.spec.restartPolicy"},
+        Bad{"/spec/workers/template", json::parse(R"({"spec": {"hostname": "x"}})"),
+            "spec.workers.template.spec.hostname"}}) {
+    json object = manifest();
+    object[json::json_pointer(bad.pointer)] = bad.value;
+    const auto job = read_cluster_manifest(object);
+    ASSERT_TRUE(job);
+    const auto found = errors(*job);
+    EXPECT_TRUE(std::count(found.begin(), found.end(), bad.path))
+        << bad.path << ", found " << json(found);
+  }
+}
+
+TEST(ClusterManifest, ConfigMapsText) {
+  json object = manifest();
+  object["spec"]["deepspeed"] =
+      json::parse(R"({"configFrom": {"configMapKeyRef": {"name": "c", "key": "ds.json"}}})");
+  auto job = read_cluster_manifest(object);
+  ASSERT_TRUE(job && job->ds_config_map);
+  EXPECT_TRUE(job->findings.empty());
+  EXPECT_EQ(job->ds_config_map->name, "c");
+  ASSERT_TRUE(set_ds_config(*job, "{zero_optimization: {stage: 3}, // text\n}", "configmap c"));
+  EXPECT_EQ(job->ds_config["zero_optimization"]["stage"], 3);
+  const auto status = set_ds_config(*job, "{", "configmap c");
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.error().where.find("configmap c"), std::string::npos);
+}
+
+TEST(LocalManifest, ClusterPoliciesStopARun) {
+  const auto job = parse_job_yaml(
+      "apiVersion: training.dsj.dev/v1alpha1\nkind: DeepSpeedJob\nmetadata: {name: a}\nspec:\n"
+      "  deepspeed: {config: {}}\n  training: {modelNameOrPath: /m, dataPath: /d}\n"
+      "  runPolicy: {activeDeadlineSeconds: 5}\n",
+      "j.yaml");
+  ASSERT_TRUE(job) << job.error().to_string();
+  ASSERT_EQ(job->findings.size(), 1u);
+  EXPECT_EQ(job->findings[0].path, "spec.runPolicy");
+  EXPECT_EQ(job->findings[0].severity, dsconfig::Finding::Severity::Unsupported);
+  EXPECT_EQ(job->policies.run.active_deadline_seconds, 5);
+}
+
+}  // namespace
+}  // namespace dsj::jobspec

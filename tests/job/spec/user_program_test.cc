@@ -1,0 +1,130 @@
+#include "job/spec/user_program.h"
+
+#include <gmock/gmock.h>
+
+#include <map>
+
+#include "job/spec/job.h"
+
+namespace dsj::jobspec {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+using Severity = dsconfig::Finding::Severity;
+
+json template_of(const json& container) {
+  json named = container;
+  named["name"] = "worker";
+  return {{"spec", {{"containers", json::array({{{"name", "sidecar"}}, named})}}}};
+}
+Lookup table(std::map<std::string, std::string> names) {
+  return [names](const std::string& name) -> const std::string* {
+    const auto found = names.find(name);
+    return found == names.end() ? nullptr : &found->second;
+  };
+}
+
+TEST(UserProgram, IsCommandThenArgs) {
+  EXPECT_THAT(user_command(template_of({{"command", {"python", "-u"}}, {"args", {"train.py"}}})),
+              ElementsAre("python", "-u", "train.py"));
+  EXPECT_THAT(user_command(template_of({{"command", {"train"}}})), ElementsAre("train"));
+  EXPECT_THAT(user_command(template_of({{"args", {"train.py"}}})), IsEmpty()) << "of what program?";
+  EXPECT_THAT(user_command(template_of(json::object())), IsEmpty());
+  EXPECT_THAT(user_command(nullptr), IsEmpty());
+}
+
+/// The table of Kubernetes' own rules.
+TEST(UserProgram, ReferencesAreReplacedAsTheKubeletDoes) {
+  const Lookup names = table({{"A", "1"}, {"B", "$(A)"}});
+  const std::map<std::string, std::string> cases = {
+      {"$(A)", "1"},     {"x$(A)y$(A)", "x1y1"}, {"$(B)", "$(A)"}, {"$(C)", "$(C)"},
+      {"$$(A)", "$(A)"}, {"$$$(A)", "$1"},       {"$A", "$A"},     {"$(A", "$(A"},
+      {"100$", "100$"},  {"$()", "$()"},         {"", ""},         {"$$", "$"}};
+  for (const auto& [text, wanted] : cases)
+    EXPECT_EQ(expand_references(text, names), wanted) << text;
+}
+
+TEST(UserProgram, VariablesSeeThoseBeforeThem) {
+  const json env = json::array({{{"name", "A"}, {"value", "1"}},
+                                {{"name", "B"}, {"value", "$(A)$(C)$(OURS)"}},
+                                {{"name", "C"}, {"value", "3"}}});
+  EXPECT_THAT(user_environment(template_of({{"env", env}}), table({{"OURS", "o"}})),
+              ElementsAre(Pair("A", "1"), Pair("B", "1$(C)o"), Pair("C", "3")));
+}
+
+json job(json container) {
+  return {{"apiVersion", kApiVersion},
+          {"kind", kKind},
+          {"metadata", {{"name", "j"}}},
+          {"spec",
+           {{"launcher", "Command"},
+            {"training", {{"outputDir", "/out"}}},
+            {"workers", {{"template", template_of(std::move(container))}}}}}};
+}
+/// Every finding that is no warning, as one text.
+std::string wrong(const json& object) {
+  const auto read = read_cluster_manifest(object);
+  if (!read) return read.error().to_string();
+  std::string text;
+  for (const auto& finding : resolve(*read, {}).findings)
+    if (finding.severity != Severity::Warning) text += finding.path + ": " + finding.message + "\n";
+  return text;
+}
+
+TEST(CommandJob, NeedsAnImageACommandAndAPlaceForItsLogs) {
+  const json good = {{"image", "i"}, {"command", {"train"}}};
+  EXPECT_EQ(wrong(job(good)), "");
+  EXPECT_THAT(wrong(job({{"command", {"train"}}})), HasSubstr("containers[worker].image"));
+  EXPECT_THAT(wrong(job({{"image", "i"}})),
+              HasSubstr("containers[worker].command: a field is missing"));
+  EXPECT_THAT(wrong(job({{"image", "i"}, {"args", {"x"}}})),
+              HasSubstr("command: a field is missing"));
+  EXPECT_THAT(wrong(job({{"image", "i"}, {"command", "train"}})),
+              HasSubstr("expected a list of words"));
+  EXPECT_THAT(wrong(job({{"image", "i"}, {"command", {"t"}}, {"args", {1}}})), HasSubstr("args"));
+  json object = job(good);
+  object["spec"]["training"].erase("outputDir");
+  EXPECT_THAT(wrong(object), HasSubstr("spec.training.outputDir"));
+  object = job(good);
+  object["spec"].erase("workers");
+  EXPECT_THAT(wrong(object), HasSubstr("needs a container"));
+}
+
+TEST(CommandJob, ModelAndDataAreWhatTheProgramMakesOfThem) {
+  json object = job({{"image", "i"}, {"command", {"train"}}});
+  object["spec"]["training"]["modelNameOrPath"] = "Qwen/Qwen2.5-0.5B";
+  object["spec"]["training"]["dataPath"] = "a/b";
+  EXPECT_EQ(wrong(object), "");
+  const auto read = read_cluster_manifest(object);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->training.data_path, "a/b");
+  object["spec"]["launcher"] = "Native";
+  EXPECT_THAT(wrong(object), HasSubstr("expected an absolute path"));
+}
+
+TEST(CommandJob, WhatOnlyThisEngineCannotDoIsNoObstacle) {
+  json object = job({{"image", "i"}, {"command", {"train"}}});
+  object["spec"]["deepspeed"]["config"] = {{"train_micro_batch_size_per_gpu", 1},
+                                           {"amp", {{"enabled", true}}}};
+  EXPECT_EQ(wrong(object), "");
+  object["spec"]["deepspeed"]["config"]["zero_optimisation"] = {{"stage", 2}};
+  EXPECT_THAT(wrong(object), HasSubstr("zero_optimisation")) << "a mistake stays one";
+  object["spec"]["deepspeed"]["config"] = {{"train_batch_size", 3},
+                                           {"train_micro_batch_size_per_gpu", 2}};
+  EXPECT_THAT(wrong(object), HasSubstr("train_batch_size"));
+}
+
+TEST(NativeJob, ItsContainerHasNoProgram) {
+  json object = job({{"command", {"python"}}, {"args", {"x"}}});
+  object["spec"]["launcher"] = "Native";
+  const std::string text = wrong(object);
+  EXPECT_THAT(text, HasSubstr("containers[worker].command: set by the operator"));
+  EXPECT_THAT(text, HasSubstr("containers[worker].args: set by the operator"));
+}
+
+}  // namespace
+}  // namespace dsj::jobspec

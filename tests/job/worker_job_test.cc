@@ -1,0 +1,53 @@
+#include "job/worker_job.h"
+
+#include <gtest/gtest.h>
+
+namespace dsj {
+namespace {
+
+WorkerJob example() {
+  WorkerJob job;
+  job.job.name = "tune";
+  job.job.world_size = 4;
+  job.job.output_dir = "/out";
+  job.job.training.max_steps = 20;
+  job.job.ds_config = {{"train_batch_size", "auto"}, {"optimizer", {{"params", {{"lr", 1e-6}}}}}};
+  job.job.ds_config_source = "spec.deepspeed.config";
+  job.replicas = 2;
+  job.slots = 2;
+  job.save_timeout = std::chrono::milliseconds(1234);
+  return job;
+}
+
+TEST(WorkerJob, SurvivesTheRoundTripByteForByte) {
+  const std::string text = to_text(example());
+  const auto read = worker_job_from_text(text, "job.json");
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(to_text(*read), text);
+  EXPECT_EQ(*read, example());
+  EXPECT_EQ(read->job.training.max_steps, 20);
+  EXPECT_EQ(read->save_timeout.count(), 1234);
+}
+
+TEST(WorkerJob, WhatIsMissingOrOutOfRangeIsNamed) {
+  const auto none = worker_job_from_text("{}", "/etc/dsj/job.json");
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().where, "/etc/dsj/job.json");
+  EXPECT_NE(none.error().message.find("'job'"), std::string::npos) << none.error().message;
+  EXPECT_FALSE(worker_job_from_text("not json", "x"));
+  WorkerJob job = example();
+  job.replicas = 0;
+  const auto range = worker_job_from_text(to_text(job), "x");
+  ASSERT_FALSE(range);
+  EXPECT_NE(range.error().message.find("replicas"), std::string::npos);
+  job = example();
+  job.job.name = "";
+  auto object = nlohmann::json::parse(to_text(job));
+  object["job"].erase("name");
+  const auto inner = worker_job_from_text(object.dump(), "x");
+  ASSERT_FALSE(inner);
+  EXPECT_NE(inner.error().message.find("name"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace dsj
