@@ -6,8 +6,8 @@ JOBS ?= $(shell nproc)
 # What `make run` runs. `make test` goes on from the same build.
 PROGRAMS := dsj dsj-agent dsj-train dsj-make-quickstart
 
-.PHONY: setup build programs run picture quickstart-margin test test-numbers test-loaded test-cluster golden docs bench \
-  bench-operator fuzz sanitize oracle format clean
+.PHONY: setup build programs fuzz-programs run picture quickstart-margin test test-numbers test-loaded test-cluster golden \
+  docs bench bench-operator fuzz sanitize oracle format clean
 setup:
 	@scripts/phase.sh set-up "1 min on a fresh machine, later seconds" \
 	  "installs compilers and libraries (apt), fetches libtorch" scripts/setup.sh
@@ -17,14 +17,16 @@ build: setup
 programs: setup
 	@scripts/phase.sh build "6 to 8 min on two cores, later what has changed" \
 	  "compiles $(PROGRAMS), log $(BUILD)/build.log" scripts/build.sh $(BUILD) $(JOBS) -- $(PROGRAMS)
-test: export DSJ_SETUP_CLUSTER = 1
-test: build
+# The Go programs of the test cluster are built in the background meanwhile.
+test test-loaded: export DSJ_SETUP_CLUSTER = 1
+fuzz-programs: build
 	@DSJ_FUZZ_DIR=$(abspath $(BUILD))/fuzz JOBS=$(JOBS) scripts/phase.sh build "5 min on two cores, later seconds" \
 	  "compiles the fuzz programs with clang" scripts/fuzz.sh build
+test: fuzz-programs
 	@scripts/phase.sh tests "20 to 30 min on two cores" "runs every test" scripts/test.sh $(BUILD)
-test-loaded: export DSJ_SETUP_CLUSTER = 1
-test-loaded: build
-	@scripts/phase.sh tests "2 h on two cores" "runs every test beside 8 busy loops" scripts/test.sh $(BUILD) --beside-load 8
+test-loaded: fuzz-programs
+	@scripts/phase.sh tests "40 min to 2 h on two cores" "runs every test beside 8 busy loops" \
+	  scripts/test.sh $(BUILD) --beside-load 8
 test-cluster: export DSJ_SETUP_CLUSTER = nodes
 test-cluster: export DSJ_SOAK = full
 test-cluster: export DSJ_TEST_NODES = 1

@@ -90,17 +90,20 @@ json findings_of(const jobspec::Job& job, const std::vector<Finding>& findings) 
   return list;
 }
 
-}  // namespace
-
-int run_plan(Arguments args) {
-  ArgumentParser parser{
-      "Shows what a DeepSpeedJob would run. Exit code: 0, or 2 when it cannot run.", "dsj plan"};
+struct PlanOptions {
   std::string file, output = "yaml";
   std::vector<std::string> overrides;
-  parser.option("FILE", file, "a DeepSpeedJob (YAML)").required();
-  parser.option("-o,--output", output, "yaml or json").one_of({"yaml", "json"});
-  parser.option("--set", overrides, "spec.path=value, any number of times").one_word_each();
   GivenLimits given;
+};
+
+/// The exit code, if there is nothing more to do.
+std::optional<int> parse(Arguments args, PlanOptions& options) {
+  ArgumentParser parser{
+      "Shows what a DeepSpeedJob would run. Exit code: 0, or 2 when it cannot run.", "dsj plan"};
+  parser.option("FILE", options.file, "a DeepSpeedJob (YAML)").required();
+  parser.option("-o,--output", options.output, "yaml or json").one_of({"yaml", "json"});
+  parser.option("--set", options.overrides, "spec.path=value, any number of times")
+      .one_word_each();
   const auto bytes = [&](const char* name, const char* what, std::optional<int64_t>& to) {
     parser.option(
         name,
@@ -111,23 +114,52 @@ int run_plan(Arguments args) {
         what);
   };
   bytes("--memory", "of one worker, for example 8Gi (default: what its container may use)",
-        given.memory);
+        options.given.memory);
   bytes("--device-memory", "of one rank's accelerator (default: ranks compute in host memory)",
-        given.device_memory);
-  if (const auto over = parser.parse(args)) return *over;
+        options.given.device_memory);
+  return parser.parse(args);
+}
 
-  const auto input = read_input(file, overrides);
-  if (!input) return report("plan", input.error());
-  if (input->syntax) return report("plan", *input->syntax);
-  if (!input->job)
-    return report("plan", Error{ErrorKind::BadInput, "this is a bare ds_config", file,
-                                "plan needs a DeepSpeedJob; `dsj validate` checks a ds_config"});
-  const jobspec::Job& job = *input->job;
-  if (job.runs_user_program())
-    return report("plan", Error{ErrorKind::BadInput, "launcher: Command runs a program of your own",
-                                file, "only this engine's own steps can be planned"});
+/// The job of the file, if it is one whose steps are this engine's.
+Result<jobspec::Job> job_of(const PlanOptions& options) {
+  DSJ_TRY(auto input, read_input(options.file, options.overrides));
+  if (input.syntax) return std::unexpected(*input.syntax);
+  if (!input.job)
+    return bad_input("this is a bare ds_config", options.file,
+                     "plan needs a DeepSpeedJob; `dsj validate` checks a ds_config");
+  if (input.job->runs_user_program())
+    return bad_input("launcher: Command runs a program of your own", options.file,
+                     "only this engine's own steps can be planned");
+  return std::move(*input.job);
+}
+
+/// Adds what only a model tells to `plan`: memory, limits, wire. What does not fit joins the
+/// findings of `resolution`. True: it fits.
+bool add_model(json& plan, const jobspec::Job& job, const Surroundings& around,
+               const GivenLimits& given, dsconfig::Resolution& resolution) {
+  const auto input = memory_input(job, around, resolution);
+  const auto model = plan::memory_model(input);
+  const auto limits = limits_of(job, resolution.config.offload, given, ThisMachine());
+  const auto misfits = fit_findings(job, input, limits);
+  resolution.findings.insert(resolution.findings.end(), misfits.begin(), misfits.end());
+  plan["memory"] = memory_of(model);
+  plan["memory"]["deepSpeedEstimatePerGpu"] = deepspeed_of(input);
+  plan["memory"]["limits"] = limits_json(limits);
+  const auto disk = plan::disk_use(input);
+  plan["memory"]["disk"] = {{"checkpoint", disk.checkpoint}, {"model", disk.model}};
+  plan["wire"] = wire_of(model.wire);
+  return misfits.empty();
+}
+
+}  // namespace
+
+int run_plan(Arguments args) {
+  PlanOptions options;
+  if (const auto over = parse(args, options)) return *over;
+  const auto read = job_of(options);
+  if (!read) return report("plan", read.error());
+  const jobspec::Job& job = *read;
   const Surroundings around = look_around(job);
-  bool fits = true;
   dsconfig::Resolution resolution = jobspec::resolve(job, around.facts);
   resolution.findings.insert(resolution.findings.end(), around.findings.begin(),
                              around.findings.end());
@@ -140,29 +172,18 @@ int run_plan(Arguments args) {
                {"topology", topology_of(job)},
                {"memory", nullptr},
                {"wire", nullptr}};
-  if (around.model && resolution.ok()) {
-    const auto input = memory_input(job, around, resolution);
-    const auto model = plan::memory_model(input);
-    const auto limits = limits_of(job, resolution.config.offload, given, ThisMachine());
-    const auto misfits = fit_findings(job, input, limits);
-    resolution.findings.insert(resolution.findings.end(), misfits.begin(), misfits.end());
-    fits = misfits.empty();
-    plan["memory"] = memory_of(model);
-    plan["memory"]["deepSpeedEstimatePerGpu"] = deepspeed_of(input);
-    plan["memory"]["limits"] = limits_json(limits);
-    const auto disk = plan::disk_use(input);
-    plan["memory"]["disk"] = {{"checkpoint", disk.checkpoint}, {"model", disk.model}};
-    plan["wire"] = wire_of(model.wire);
-  }
+  bool fits = true;
+  if (around.model && resolution.ok())
+    fits = add_model(plan, job, around, options.given, resolution);
   plan["runnable"] = resolution.runnable();
   plan["findings"] = findings_of(job, resolution.findings);
   for (const Finding& finding : resolution.findings)
     std::fprintf(stderr, "%s\n", jobspec::to_line(job, finding).c_str());
   if (!resolution.ok() && fits) {  // then the config is not decided
-    std::fprintf(stderr, "dsj plan: %s cannot run\n", file.c_str());
+    std::fprintf(stderr, "dsj plan: %s cannot run\n", options.file.c_str());
     return 2;
   }
-  const std::string text = output == "json"
+  const std::string text = options.output == "json"
                                ? plan.dump(2, ' ', false, json::error_handler_t::replace) + "\n"
                                : jobspec::to_yaml(plan);
   std::fputs(text.c_str(), stdout);

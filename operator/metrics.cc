@@ -7,9 +7,7 @@
 namespace dsj::op {
 namespace {
 
-using prometheus::BuildCounter;
-using prometheus::BuildGauge;
-using prometheus::BuildHistogram;
+constexpr char kPrefix[] = "deepspeedjob_";
 
 const prometheus::Histogram::BucketBoundaries kFast = {0.0001, 0.00025, 0.0005, 0.001, 0.0025,
                                                        0.005,  0.01,    0.05,   0.1,   1};
@@ -18,6 +16,25 @@ const prometheus::Histogram::BucketBoundaries kSlow = {1,  2,   5,   10,  20,  3
 
 /// The agents' reason for an attempt in which no rank reported a step (agent/gang/blame.cc).
 constexpr char kHang[] = "HangDetected";
+
+// ---- metrics by the name behind the prefix; a family has one metric per value of its labels
+
+auto& counters(prometheus::Registry& registry, const std::string& name, const char* help) {
+  return prometheus::BuildCounter().Name(kPrefix + name).Help(help).Register(registry);
+}
+
+auto& gauges(prometheus::Registry& registry, const std::string& name, const char* help) {
+  return prometheus::BuildGauge().Name(kPrefix + name).Help(help).Register(registry);
+}
+
+auto& histogram(prometheus::Registry& registry, const std::string& name, const char* help,
+                const prometheus::Histogram::BucketBoundaries& bounds) {
+  return prometheus::BuildHistogram()
+      .Name(kPrefix + name)
+      .Help(help)
+      .Register(registry)
+      .Add({}, bounds);
+}
 
 /// The failures added since `before`: those behind the last entry that both have. History is
 /// bounded.
@@ -33,96 +50,43 @@ std::vector<Json> new_failures(const OwnStatus& before, const OwnStatus& after) 
 }  // namespace
 
 Metrics::Metrics()
-    : jobs_(BuildGauge().Name("deepspeedjob_jobs").Help("Jobs by phase.").Register(registry_)),
-      completed_(BuildCounter()
-                     .Name("deepspeedjob_completed_total")
-                     .Help("Jobs that ended, by result and reason.")
-                     .Register(registry_)),
-      restarts_(BuildCounter()
-                    .Name("deepspeedjob_restarts_total")
-                    .Help("Restarts by reason.")
-                    .Register(registry_)),
-      watch_restarts_(BuildCounter()
-                          .Name("deepspeedjob_watch_restarts_total")
-                          .Help("Lists and watches that failed, by reason.")
-                          .Register(registry_)),
-      election_failures_(BuildCounter()
-                             .Name("deepspeedjob_election_failures_total")
-                             .Help("Reads and writes of the leader's Lease that failed, by reason.")
-                             .Register(registry_)),
-      reviews_(BuildCounter()
-                   .Name("deepspeedjob_webhook_requests_total")
-                   .Help("Reviews of jobs before they are stored.")
-                   .Register(registry_)),
-      time_to_running_(BuildHistogram()
-                           .Name("deepspeedjob_time_to_running_seconds")
-                           .Help("From a job's start to its first attempt.")
-                           .Register(registry_)
-                           .Add({}, kSlow)),
-      reconcile_(BuildHistogram()
-                     .Name("deepspeedjob_reconcile_duration_seconds")
-                     .Help("Deciding, without the API server.")
-                     .Register(registry_)
-                     .Add({}, kFast)),
-      queue_wait_(BuildHistogram()
-                      .Name("deepspeedjob_workqueue_wait_seconds")
-                      .Help("From due to begun.")
-                      .Register(registry_)
-                      .Add({}, kFast)),
-      status_patches_(BuildCounter()
-                          .Name("deepspeedjob_status_patches_total")
-                          .Help("Status writes of the operator.")
-                          .Register(registry_)
-                          .Add({})),
-      objects_created_(BuildCounter()
-                           .Name("deepspeedjob_objects_created_total")
-                           .Help("Pods and other objects that were made.")
-                           .Register(registry_)
+    : jobs_(gauges(registry_, "jobs", "Jobs by phase.")),
+      completed_(counters(registry_, "completed_total", "Jobs that ended, by result and reason.")),
+      restarts_(counters(registry_, "restarts_total", "Restarts by reason.")),
+      watch_restarts_(counters(registry_, "watch_restarts_total",
+                               "Lists and watches that failed, by reason.")),
+      election_failures_(
+          counters(registry_, "election_failures_total",
+                   "Reads and writes of the leader's Lease that failed, by reason.")),
+      reviews_(counters(registry_, "webhook_requests_total",
+                        "Reviews of jobs before they are stored.")),
+      time_to_running_(histogram(registry_, "time_to_running_seconds",
+                                 "From a job's start to its first attempt.", kSlow)),
+      reconcile_(histogram(registry_, "reconcile_duration_seconds",
+                           "Deciding, without the API server.", kFast)),
+      queue_wait_(histogram(registry_, "workqueue_wait_seconds", "From due to begun.", kFast)),
+      status_patches_(
+          counters(registry_, "status_patches_total", "Status writes of the operator.").Add({})),
+      objects_created_(counters(registry_, "objects_created_total",
+                                "Pods and other objects that were made.")
                            .Add({})),
-      failed_passes_(BuildCounter()
-                         .Name("deepspeedjob_failed_passes_total")
-                         .Help("Passes that a write ended.")
-                         .Register(registry_)
-                         .Add({})),
-      depth_(BuildGauge()
-                 .Name("deepspeedjob_workqueue_depth")
-                 .Help("Keys that wait, later ones included.")
-                 .Register(registry_)
+      failed_passes_(
+          counters(registry_, "failed_passes_total", "Passes that a write ended.").Add({})),
+      depth_(
+          gauges(registry_, "workqueue_depth", "Keys that wait, later ones included.").Add({})),
+      leader_(gauges(registry_, "leader", "1: this process leads.").Add({})),
+      pods_(gauges(registry_, "pods", "Pods of jobs in the cache.").Add({})),
+      requests_(counters(registry_, "api_requests_total",
+                         "Requests to the API server, by verb and the answer's code.")),
+      created_(counters(registry_, "created_total", "Jobs that were taken up.").Add({})),
+      hangs_(counters(registry_, "hangs_total",
+                      "Attempts that hung: no step, or no report of agent 0, in time.")
                  .Add({})),
-      leader_(BuildGauge()
-                  .Name("deepspeedjob_leader")
-                  .Help("1: this process leads.")
-                  .Register(registry_)
-                  .Add({})),
-      pods_(BuildGauge()
-                .Name("deepspeedjob_pods")
-                .Help("Pods of jobs in the cache.")
-                .Register(registry_)
-                .Add({})),
-      requests_(BuildCounter()
-                    .Name("deepspeedjob_api_requests_total")
-                    .Help("Requests to the API server, by verb and the answer's code.")
-                    .Register(registry_)),
-      created_(BuildCounter()
-                   .Name("deepspeedjob_created_total")
-                   .Help("Jobs that were taken up.")
-                   .Register(registry_)
-                   .Add({})),
-      hangs_(BuildCounter()
-                 .Name("deepspeedjob_hangs_total")
-                 .Help("Attempts that hung: no step, or no report of agent 0, in time.")
-                 .Register(registry_)
-                 .Add({})),
-      node_failures_(BuildCounter()
-                         .Name("deepspeedjob_node_failures_total")
-                         .Help("Workers that were given up with their node.")
-                         .Register(registry_)
+      node_failures_(counters(registry_, "node_failures_total",
+                              "Workers that were given up with their node.")
                          .Add({})),
-      downtime_(BuildHistogram()
-                    .Name("deepspeedjob_restart_downtime_seconds")
-                    .Help("From the end of an attempt to the next one that runs.")
-                    .Register(registry_)
-                    .Add({}, kSlow)) {}
+      downtime_(histogram(registry_, "restart_downtime_seconds",
+                          "From the end of an attempt to the next one that runs.", kSlow)) {}
 
 void Metrics::pass(Milliseconds queued, std::chrono::microseconds decided, const Plan&,
                    const Applied& applied) {

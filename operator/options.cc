@@ -8,11 +8,9 @@
 
 namespace dsj::op {
 
-std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
-  Options options;
-  ArgumentParser parser("Runs DeepSpeedJobs on a Kubernetes cluster.", "dsj-operator");
-  options.health_address = "0.0.0.0:" + std::to_string(contract::kOperatorPort);
-  options.webhook_address = "0.0.0.0:" + std::to_string(kWebhookPort);
+namespace {
+
+void watching(ArgumentParser& parser, Options& options) {
   parser.option("--kubeconfig", options.kubeconfig,
                 "in a pod: its own account; else $KUBECONFIG or ~/.kube/config");
   parser
@@ -23,6 +21,9 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   parser.option("--read-nodes", options.watch_nodes, "false: a lost node shows by its pods only")
       .show_default()
       .environment(contract::kEnvReadNodes);
+}
+
+void serving(ArgumentParser& parser, Options& options) {
   parser.flag("!--no-leader-election", options.leader_election,
               "for a single replica that is never two");
   parser.option("--lease-namespace", options.lease_namespace, "of the leader's Lease")
@@ -36,6 +37,9 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
       .option("--health-address", options.health_address,
               "of /healthz, /readyz and /metrics; empty: none")
       .show_default();
+}
+
+void webhook(ArgumentParser& parser, Options& options) {
   parser
       .option("--webhook", options.webhook_configuration,
               "ValidatingWebhookConfiguration whose caBundle is kept; empty: jobs are not "
@@ -48,6 +52,9 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
       .environment(kEnvWebhookHosts);
   parser.option("--webhook-address", options.webhook_address, "of the webhook (HTTPS)")
       .show_default();
+}
+
+void jobs(ArgumentParser& parser, Options& options) {
   parser.option("--workers", options.workers, "jobs looked at at the same time")
       .show_default()
       .from_to(1, 64);
@@ -71,6 +78,19 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
               "make Volcano's PodGroups for jobs that ask for them; Volcano must be installed")
       .show_default()
       .environment(contract::kEnvVolcano);
+}
+
+}  // namespace
+
+std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
+  Options options;
+  options.health_address = "0.0.0.0:" + std::to_string(contract::kOperatorPort);
+  options.webhook_address = "0.0.0.0:" + std::to_string(kWebhookPort);
+  ArgumentParser parser("Runs DeepSpeedJobs on a Kubernetes cluster.", "dsj-operator");
+  watching(parser, options);
+  serving(parser, options);
+  webhook(parser, options);
+  jobs(parser, options);
   if (const auto over = parser.parse(argc, argv)) {
     exit_code = *over == 0 ? 0 : contract::kExitBadInput;
     return std::nullopt;

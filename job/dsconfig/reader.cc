@@ -12,7 +12,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxText = 1 << 20;
 constexpr size_t kMaxPath = 2048;            // longer paths get no position
 constexpr size_t kMaxIndexedElements = 256;  // elements with a position, per array
 
@@ -411,7 +410,7 @@ Result<Document> parse_text(std::string_view text, const std::string& source) {
   return document;
 }
 
-Result<Document> read_file(const std::string& path) {
+Result<std::string> text_of_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return bad_input(std::string("cannot be read: ") + std::strerror(errno), path);
   std::string text(kMaxText + 1, '\0');
@@ -419,6 +418,11 @@ Result<Document> read_file(const std::string& path) {
   if (file.bad() || (file.fail() && !file.eof()))
     return bad_input("cannot be read: is it a file?", path);
   text.resize(static_cast<size_t>(file.gcount()));
+  return text;
+}
+
+Result<Document> read_file(const std::string& path) {
+  DSJ_TRY(const std::string text, text_of_file(path));
   return parse_text(text, path);
 }
 

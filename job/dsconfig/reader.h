@@ -37,6 +37,10 @@ struct Document {
 
 /// Error: where = "SOURCE:LINE:COLUMN".
 Result<Document> parse_text(std::string_view text, const std::string& source);
+/// The longest text of a ds_config or a manifest, in bytes.
+inline constexpr size_t kMaxText = 1 << 20;
+/// A file's bytes, one more than kMaxText at most. Error: it cannot be read.
+Result<std::string> text_of_file(const std::string& path);
 /// Reads the file, then parse_text. Error: the file is over 1 MiB.
 Result<Document> read_file(const std::string& path);
 

@@ -3,10 +3,7 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <fstream>
 #include <optional>
 #include <sstream>
 
@@ -18,7 +15,7 @@ namespace {
 using dsconfig::Position;
 using nlohmann::json;
 
-constexpr size_t kMaxText = 1 << 20;
+using dsconfig::kMaxText;
 constexpr size_t kMaxNodes = 100'000;  // after expanding aliases
 constexpr size_t kMaxPath = 2048;      // longer paths get no position
 
@@ -308,13 +305,7 @@ Result<dsconfig::Document> parse_yaml(const std::string& text, const std::string
 }
 
 Result<dsconfig::Document> read_yaml(const std::string& path, Dialect dialect) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return bad_input(std::string("cannot be read: ") + std::strerror(errno), path);
-  std::string text(kMaxText + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad() || (file.fail() && !file.eof()))
-    return bad_input("cannot be read: is it a file?", path);
-  text.resize(static_cast<size_t>(file.gcount()));
+  DSJ_TRY(const std::string text, dsconfig::text_of_file(path));
   return parse_yaml(text, path, dialect);
 }
 

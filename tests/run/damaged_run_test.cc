@@ -21,17 +21,9 @@ struct Case {
 class DamagedJob : public RunTest {
  protected:
   void SetUp() override {
-    if (!fs::exists(fs::path(DSJ_BIN_DIR) / "dsj-train")) {
-      GTEST_SKIP() << "dsj-train is not built (DSJ_ENGINE=OFF)";
-    }
+    if (!has_engine()) GTEST_SKIP() << "dsj-train is not built (DSJ_ENGINE=OFF)";
     RunTest::SetUp();
-    json rows = json::array();
-    for (int row = 0; row < 16; ++row) {
-      json ids = json::array();
-      for (int i = 0; i < 12; ++i) ids.push_back((row * 5 + i * (1 + row % 3)) % 200);
-      rows.push_back({{"input_ids", ids}, {"labels", ids}});
-    }
-    write("data.json", rows.dump());
+    write("data.json", counting_rows(16, 12).dump());
   }
   void write_train_job(const Case& made, int steps) {
     write("ds.json",

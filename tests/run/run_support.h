@@ -60,6 +60,19 @@ class RunTest : public testing::Test {
     fs::remove_all(folder_);
   }
 
+  /// False: the engine is not built (DSJ_ENGINE=OFF), and the test has to skip.
+  static bool has_engine() { return fs::exists(fs::path(DSJ_BIN_DIR) / "dsj-train"); }
+  /// Rows that count in strides, so that there is something to learn.
+  static json counting_rows(int rows, int length) {
+    json list = json::array();
+    for (int row = 0; row < rows; ++row) {
+      json ids = json::array();
+      for (int i = 0; i < length; ++i) ids.push_back((row * 5 + i * (1 + row % 3)) % 200);
+      list.push_back({{"input_ids", ids}, {"labels", ids}});
+    }
+    return list;
+  }
+
   fs::path at(const std::string& name) const { return folder_ / name; }
   fs::path out() const { return folder_ / "out"; }
   void write(const std::string& name, const std::string& text) { std::ofstream(at(name)) << text; }

@@ -16,17 +16,9 @@ using testing::IsEmpty;
 class TrainRun : public RunTest {
  protected:
   void SetUp() override {
-    if (!fs::exists(fs::path(DSJ_BIN_DIR) / "dsj-train")) {
-      GTEST_SKIP() << "dsj-train is not built (DSJ_ENGINE=OFF)";
-    }
+    if (!has_engine()) GTEST_SKIP() << "dsj-train is not built (DSJ_ENGINE=OFF)";
     RunTest::SetUp();
-    json rows = json::array();
-    for (int row = 0; row < 48; ++row) {  // counting in strides: something to learn
-      json ids = json::array();
-      for (int i = 0; i < 24; ++i) ids.push_back((row * 5 + i * (1 + row % 3)) % 200);
-      rows.push_back({{"input_ids", ids}, {"labels", ids}});
-    }
-    write("data.json", rows.dump());
+    write("data.json", counting_rows(48, 24).dump());
     write_config(2);
   }
   void write_config(int stage) {

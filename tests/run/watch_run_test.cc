@@ -16,21 +16,10 @@ using testing::Not;
 class WatchRun : public RunTest {
  protected:
   void SetUp() override {
-    if (!fs::exists(fs::path(DSJ_BIN_DIR) / "dsj-train")) {
-      GTEST_SKIP() << "dsj-train is not built (DSJ_ENGINE=OFF)";
-    }
+    if (!has_engine()) GTEST_SKIP() << "dsj-train is not built (DSJ_ENGINE=OFF)";
     RunTest::SetUp();
-    write("data.json", rows(20).dump());
-    write("eval.json", rows(7).dump());
-  }
-  static json rows(int count) {
-    json list = json::array();
-    for (int row = 0; row < count; ++row) {
-      json ids = json::array();
-      for (int i = 0; i < 12; ++i) ids.push_back((row * 5 + i * (1 + row % 3)) % 200);
-      list.push_back({{"input_ids", ids}, {"labels", ids}});
-    }
-    return list;
+    write("data.json", counting_rows(20, 12).dump());
+    write("eval.json", counting_rows(7, 12).dump());
   }
   /// Runs `steps` steps of 4 rows on 2 ranks (stage 3) with more keys and overrides; the exit code.
   int train(int steps, const json& keys, const std::vector<std::string>& overrides = {}) {

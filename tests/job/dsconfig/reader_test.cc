@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "tests/support/edited.h"
+
 namespace dsj::dsconfig {
 namespace {
 
@@ -121,21 +123,7 @@ TEST(ReaderTest, DamagedTextNeverCrashes) {
   std::mt19937 random(7);
   int read = 0;
   for (int round = 0; round < 20'000; ++round) {
-    std::string text = seed;
-    for (int edits = 1 + static_cast<int>(random() % 4); edits > 0; --edits) {
-      const size_t at = random() % text.size();
-      switch (random() % 3) {
-        case 0:
-          text.erase(at, 1 + random() % 5);
-          break;
-        case 1:
-          text.insert(at, 1, alphabet[random() % alphabet.size()]);
-          break;
-        default:
-          text[at] = alphabet[random() % alphabet.size()];
-      }
-      if (text.empty()) text = "{";
-    }
+    const std::string text = testing_support::edited(seed, alphabet, random, 4, 5);
     const auto document = parse_text(text, "f");
     if (!document) {
       EXPECT_EQ(document.error().where.substr(0, 2), "f:");

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "job/spec/yaml.h"
+#include "tests/support/edited.h"
 
 namespace dsj::jobspec {
 namespace {
@@ -238,20 +239,7 @@ TEST_F(JobTest, DamagedManifestsNeverCrash) {
   std::mt19937 random(3);
   int read = 0;
   for (int round = 0; round < 3'000; ++round) {
-    std::string text = kManifest;
-    for (int edits = 1 + static_cast<int>(random() % 3); edits > 0; --edits) {
-      const size_t at = random() % text.size();
-      switch (random() % 3) {
-        case 0:
-          text.erase(at, 1 + random() % 8);
-          break;
-        case 1:
-          text.insert(at, 1, alphabet[random() % alphabet.size()]);
-          break;
-        default:
-          text[at] = alphabet[random() % alphabet.size()];
-      }
-    }
+    const std::string text = testing_support::edited(kManifest, alphabet, random, 3, 8);
     const auto job = parse_job_yaml(text, "job.yaml");
     if (!job) {
       EXPECT_TRUE(job.error().where.starts_with("job.yaml")) << job.error().to_string();
