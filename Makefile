@@ -62,6 +62,6 @@ sanitize: setup
 oracle:
 	@scripts/oracle.sh
 format:
-	@git ls-files '*.h' '*.cc' | xargs clang-format -i
+	@scripts/format.sh
 clean:
 	rm -rf build build-dev build-asan build-tsan

@@ -1,5 +1,5 @@
 // The CRD and the reader have the same fields, and the CRD is small enough for kubectl apply.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <filesystem>
 #include <set>
@@ -84,6 +84,25 @@ TEST(Crd, HasEveryFieldOfTheOperatorsStatus) {
   for (const auto& [name, value] : written["restarts"].items()) {
     EXPECT_TRUE(restarts.contains(name)) << name;
   }
+}
+
+/// Paths of properties without a description, or with one that is no sentence.
+void collect_undescribed(const json& schema, const std::string& path,
+                         std::vector<std::string>& found) {
+  const json none = json::object();
+  for (const auto& [name, property] : schema.value("properties", none).items()) {
+    const std::string at = path.empty() ? name : path + "." + name;
+    const std::string text = property.value("description", "");
+    if (!text.ends_with('.')) found.push_back(at);
+    collect_undescribed(property, at, found);
+    if (property.contains("items")) collect_undescribed(property["items"], at + "[]", found);
+  }
+}
+
+TEST(Crd, ExplainsEveryField) {
+  std::vector<std::string> found;
+  collect_undescribed(schema(""), "", found);
+  EXPECT_THAT(found, testing::UnorderedElementsAre("apiVersion", "kind", "metadata"));
 }
 
 TEST(Crd, KeepsDsConfigUntyped) {
