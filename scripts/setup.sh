@@ -99,6 +99,20 @@ build_cluster_programs() {
   say "test cluster: its programs are built in the background (log: $cache/cluster/build.log)"
 }
 
+# promtool judges the chart's alerts and dashboards. The package is unpacked and not installed: it would start a server.
+fetch_promtool() {
+  [ ! -x "$cache/promtool/promtool" ] || return 0
+  mkdir -p "$cache"
+  local staging; staging="$(mktemp -d "$cache/promtool.XXXXXX")"
+  if (cd "$staging" && apt-get download -qq prometheus && dpkg -x prometheus_*.deb .) >>"$cache/apt.log" 2>&1; then
+    mkdir -p "$cache/promtool"; mv "$staging/usr/bin/promtool" "$cache/promtool/"
+  else
+    say "promtool could not be fetched (log: $cache/apt.log); the tests of the alerts will be skipped"
+  fi
+  rm -rf "$staging"
+}
+
 install_apt
+[ -z "${DSJ_SETUP_CLUSTER:-}" ] || fetch_promtool
 [ -z "${DSJ_SETUP_CLUSTER:-}" ] || build_cluster_programs
 [ "${DSJ_SETUP_TORCH:-yes}" = no ] || install_libtorch

@@ -45,6 +45,10 @@ struct AgentMetrics::Families {
   prometheus::Gauge& total = gauge("total_steps", "Steps of the whole job");
   prometheus::Gauge& loss = gauge("loss", "Loss of the last step");
   prometheus::Gauge& speed = gauge("tokens_per_second", "Of the last step, all ranks");
+  prometheus::Gauge& rate = gauge("learning_rate", "Of the last step");
+  prometheus::Gauge& norm = gauge("gradient_norm", "Of the last step, before clipping");
+  prometheus::Gauge& duration = gauge("step_seconds", "How long the last step took");
+  prometheus::Gauge& wire = gauge("step_wire_bytes", "Sent by rank 0 in the last step");
   prometheus::Gauge& saved_step = gauge("checkpoint_step", "Step of the newest checkpoint");
   prometheus::Gauge& saved_time =
       gauge("checkpoint_timestamp_seconds", "When the newest checkpoint was published");
@@ -79,6 +83,10 @@ void AgentMetrics::take(const report::Report& report) {
                    all.step.Set(static_cast<double>(step.step));
                    set(all.loss, step.loss);
                    set(all.speed, step.tokens_per_second);
+                   set(all.rate, step.lr);
+                   set(all.norm, step.grad_norm);
+                   set(all.duration, step.step_seconds);
+                   set(all.wire, step.wire_bytes);
                  },
                  [&](const report::Checkpoint& saved) {
                    all.saved_step.Set(static_cast<double>(saved.step));

@@ -89,8 +89,8 @@ TEST(Crd, HasEveryFieldOfTheOperatorsStatus) {
 /// Paths of properties without a description, or with one that is no sentence.
 void collect_undescribed(const json& schema, const std::string& path,
                          std::vector<std::string>& found) {
-  const json none = json::object();
-  for (const auto& [name, property] : schema.value("properties", none).items()) {
+  const json properties = schema.value("properties", json::object());
+  for (const auto& [name, property] : properties.items()) {
     const std::string at = path.empty() ? name : path + "." + name;
     const std::string text = property.value("description", "");
     if (!text.ends_with('.')) found.push_back(at);

@@ -21,7 +21,8 @@ JOB = {"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob",
                 "training": {"modelNameOrPath": "/m", "dataPath": "/d.json", "outputDir": "/o"},
                 "workers": {"replicas": 2, "slotsPerWorker": 1}}}
 BAD_VALUES = [["replicas=0"], ["replicas=two"], ["rbac.scope=Everywhere"], ["rbac.scope=Namespaces"], ["watchNamespaces={Team_A}"],
-              ["image.operator.pullPolicy=Sometimes"], ["imagge.operator.tag=1"], ["rbac.createe=true"], ["image.worker.repository="]]
+              ["image.operator.pullPolicy=Sometimes"], ["imagge.operator.tag=1"], ["rbac.createe=true"], ["image.worker.repository="],
+              ["monitoring.podMonitor.interval=soon"], ["webhook.failurePolicy=Maybe"], ["fullnameOverride=Not_A_Name"]]
 
 
 class Chart:
@@ -41,12 +42,26 @@ class Chart:
         old = run("helm", "template", "r", self.chart, "--kube-version", "1.29.0", check=False)
         expect(old.returncode != 0 and "1.30" in old.stderr, "an older Kubernetes is refused")
         bare = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", "crds.install=false,agentPolicy.enabled=false,jobPolicy.enabled=false,webhook.enabled=false,"
-                   "networkPolicy.enabled=false,rbac.create=false,serviceAccount.create=false").stdout
+                   "networkPolicy.enabled=false,rbac.create=false,serviceAccount.create=false,monitoring.service=false").stdout
         kinds = sorted(line.split()[1] for line in bare.splitlines() if line.startswith("kind:"))
         expect(kinds == ["Deployment"], f"everything else can be left out: {kinds}")
         roles = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", "rbac.scope=Namespaces", "--set",
                     "watchNamespaces={team}").stdout
         expect("alidatingWebhookConfiguration" not in roles and "DSJ_WEBHOOK" not in roles, "roles alone have no webhook")
+
+    def more_values(self):
+        """Monitoring, names, arguments: what each puts into the manifests."""
+        every = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", "monitoring.podMonitor.enabled=true", "--set",
+                    "monitoring.rules.enabled=true", "--set", "monitoring.dashboards.enabled=true", "--set", "monitoring.rules.labels.team=a",
+                    "--set", "fullnameOverride=trainer", "--set", "extraArgs={--workers=8}", "--set", "extraEnv[0].name=TZ",
+                    "--set", "extraEnv[0].value=UTC", "--set", "webhook.failurePolicy=Fail", "--set", "watchNamespaces={team}").stdout
+        kinds = [line.split()[1] for line in every.splitlines() if line.startswith("kind:")]
+        expect(kinds.count("PodMonitor") == 2 and kinds.count("PrometheusRule") == 1, kinds)
+        for word in ("alert: DeepSpeedJobNoLeader", "{{ $labels.pod }}", "team: a", "deepspeedjob-job.json:", "deepspeedjob-operator.json:",
+                     "name: trainer-metrics", "- --workers=8", "name: TZ", "failurePolicy: Fail", "grafana_dashboard: \"1\"",
+                     "matchNames:"):
+            expect(word in every, f"{word} is not in the manifests")
+        expect("r-deepspeedjob" not in every, "fullnameOverride names every object")
 
     # ---- installation and rights
     def install(self):
@@ -236,7 +251,7 @@ class Chart:
 
 def main():
     chart, report = Chart(sys.argv[1], sys.argv[2]), Report("Chart", sys.argv[3])
-    for case in (chart.values, chart.install, chart.rights, chart.attacks, chart.enough, chart.leave):
+    for case in (chart.values, chart.more_values, chart.install, chart.rights, chart.attacks, chart.enough, chart.leave):
         report.run(case.__name__, case, tools=("helm", "kubectl"))
     shutil.rmtree(chart.room, ignore_errors=True)
     return report.write()

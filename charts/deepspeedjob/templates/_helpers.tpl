@@ -1,5 +1,6 @@
 {{- define "dsj.name" -}}
-{{- ternary .Release.Name (printf "%s-deepspeedjob" .Release.Name) (contains "deepspeedjob" .Release.Name) | trunc 50 | trimSuffix "-" }}
+{{- $own := ternary .Release.Name (printf "%s-deepspeedjob" .Release.Name) (contains "deepspeedjob" .Release.Name) }}
+{{- .Values.fullnameOverride | default $own | trunc 50 | trimSuffix "-" }}
 {{- end }}
 
 {{- define "dsj.serviceAccount" -}}

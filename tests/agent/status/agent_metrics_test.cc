@@ -15,7 +15,13 @@ TEST(AgentMetrics, ShowWhatTheReportsSaid) {
   AgentMetrics metrics;
   metrics.take(report::Attempt{.attempt = 2, .world_size = 8});
   metrics.take(report::Resolved{.total_steps = 100});
-  metrics.take(report::Step{.step = 7, .loss = 1.5, .tokens_per_second = 1000});
+  metrics.take(report::Step{.step = 7,
+                            .loss = 1.5,
+                            .lr = 0.25,
+                            .grad_norm = 3,
+                            .tokens_per_second = 1000,
+                            .step_seconds = 0.5,
+                            .wire_bytes = 4096});
   metrics.take(report::Step{.step = 8});
   metrics.take(report::Checkpoint{.step = 5, .seconds = 0.25});
   metrics.take(report::Failure{.reason = "Killed"});
@@ -27,6 +33,10 @@ TEST(AgentMetrics, ShowWhatTheReportsSaid) {
   EXPECT_TRUE(has_line(text, "deepspeedjob_step 8"));
   EXPECT_TRUE(has_line(text, "deepspeedjob_total_steps 100"));
   EXPECT_TRUE(has_line(text, "deepspeedjob_loss 1.5")) << "the last that was finite";
+  EXPECT_TRUE(has_line(text, "deepspeedjob_learning_rate 0.25"));
+  EXPECT_TRUE(has_line(text, "deepspeedjob_gradient_norm 3"));
+  EXPECT_TRUE(has_line(text, "deepspeedjob_step_seconds 0.5"));
+  EXPECT_TRUE(has_line(text, "deepspeedjob_step_wire_bytes 4096"));
   EXPECT_TRUE(has_line(text, "deepspeedjob_checkpoint_step 5"));
   EXPECT_TRUE(has_line(text, "deepspeedjob_checkpoint_duration_seconds 0.25"));
   EXPECT_NE(text.find("\ndeepspeedjob_checkpoint_age_seconds "), std::string::npos);
