@@ -36,11 +36,17 @@ const std::vector<Verb>& verbs() {
        on_cluster<run_plot_any>},
       {"generate", "answers the questions of a data file with a model", run_generate},
       {"merge", "adds a LoRA adapter into its base model", run_merge},
+      {"submit", "creates a job in a cluster, after the checks of validate", on_cluster<run_submit>},
       {"get", "jobs of a cluster", on_cluster<run_get>},
       {"describe", "one job of a cluster, for people", on_cluster<run_describe>},
       {"logs", "the log of a job or of one rank", on_cluster<run_logs>},
+      {"wait", "until a job has ended, runs, or has done a step", on_cluster<run_wait>},
+      {"top", "how fast the running jobs train", on_cluster<run_top>},
       {"suspend", "a job saves one step and gives its pods back", on_cluster<run_suspend>},
       {"resume", "a suspended job goes on", on_cluster<run_resume>},
+      {"scale", "a job goes on with more or fewer workers", on_cluster<run_scale>},
+      {"restart", "a job's pods are made anew", on_cluster<run_restart>},
+      {"exec", "a command in a worker's container", on_cluster<run_exec>},
       {"debug", "all that a colleague needs to see of a job", on_cluster<run_debug>},
   };
   return table;

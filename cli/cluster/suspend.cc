@@ -3,12 +3,11 @@
 
 #include "cli/cluster/json_path.h"
 #include "cli/cluster/verbs.h"
+#include "cli/cluster/waiting.h"
 #include "common/argument_parser.h"
 
 namespace dsj::cli {
 namespace {
-
-constexpr kube::Milliseconds kLookAgain{1000};
 
 struct SuspendOptions {
   ClusterFlags flags;
@@ -51,37 +50,17 @@ class Switch {
     return report_api(verb_, session_, "job " + options_.name, error);
   }
 
-  int over(const std::string& message, const std::string& hint) {
-    return report(verb_, Error{ErrorKind::Transient, message, "job " + options_.name, hint});
-  }
-
   int wait(const std::string& uid) {
-    const auto end = session_.clock.monotonic() + std::chrono::seconds(options_.timeout);
-    while (true) {
-      const auto job = session_.client.get(jobs_resource(), session_.ns, options_.name);
-      if (!job) return failed(job.error());
-      if (word(*job, "metadata.uid") != uid) return over("it is another job by that name now", "");
-      const std::string state = word(*job, "status.phase");
-      const bool seen =
-          whole(*job, "status.observedGeneration") >= whole(*job, "metadata.generation");
-      if (seen && (state == "Complete" || (!suspend_ && state == "Running"))) return done(*job);
-      if (seen && suspend_ && state == "Suspended") return done(*job);
-      if (state == "Failed") return over("the job has failed", "dsj describe " + options_.name);
-      if (const Json* wanted = find(*job, "spec.suspend"); (wanted && *wanted == true) != suspend_)
-        return over("somebody has turned spec.suspend back", "");
-      if (session_.clock.monotonic() >= end)
-        return over("still " + (state.empty() ? "not taken up by the operator" : state) +
-                        " after " + std::to_string(options_.timeout) + " s",
-                    "dsj debug " + options_.name + " says what it waits for");
-      if (session_.clock.sleep(kLookAgain, session_.cancel)) return 130;
-    }
-  }
-
-  int done(const Json& job) {
-    const std::string saved = word(job, "status.checkpoint.lastSaved.step");
-    std::printf("%s is %s%s\n", options_.name.c_str(), word(job, "status.phase").c_str(),
-                saved.empty() ? "" : (", saved at step " + saved).c_str());
-    return 0;
+    const Wait wait{.verb = verb_, .name = options_.name, .uid = uid, .timeout = options_.timeout};
+    return wait_for_job(session_, wait, [&](const Json& job) -> std::optional<Answer> {
+      const std::string state = word(job, "status.phase");
+      if (state == "Complete" || state == (suspend_ ? "Suspended" : "Running")) return Answer{};
+      if (state == "Failed")
+        return Answer{false, "the job has failed", "dsj describe " + options_.name};
+      if (const Json* wanted = find(job, "spec.suspend"); (wanted && *wanted == true) != suspend_)
+        return Answer{false, "somebody has turned spec.suspend back", ""};
+      return std::nullopt;
+    });
   }
 
   const char* const verb_;

@@ -19,6 +19,18 @@ int run_plot_any(Arguments args, const Connect& connect = connect_to_cluster);
 int run_plot_jobs(Arguments args, const Connect& connect = connect_to_cluster);
 int run_suspend(Arguments args, const Connect& connect = connect_to_cluster);
 int run_resume(Arguments args, const Connect& connect = connect_to_cluster);
+/// Creates a job, after the checks of `dsj validate`.
+int run_submit(Arguments args, const Connect& connect = connect_to_cluster);
+/// Until a job has ended, runs, or has done or saved a step.
+int run_wait(Arguments args, const Connect& connect = connect_to_cluster);
+/// How fast the running jobs train.
+int run_top(Arguments args, const Connect& connect = connect_to_cluster);
+/// Changes the number of workers.
+int run_scale(Arguments args, const Connect& connect = connect_to_cluster);
+/// Makes all pods anew.
+int run_restart(Arguments args, const Connect& connect = connect_to_cluster);
+/// Replaces this process by `kubectl exec`. Returns only if that cannot be started.
+int run_exec(Arguments args, const Connect& connect = connect_to_cluster);
 /// All that a colleague needs to see, without secrets.
 int run_debug(Arguments args, const Connect& connect = connect_to_cluster);
 

@@ -1,0 +1,112 @@
+// dsj submit JOB.yaml: checks a manifest as the operator does and creates the job. Bad input creates
+// nothing.
+#include <cstdio>
+#include <filesystem>
+
+#include "cli/cluster/verbs.h"
+#include "cli/cluster/waiting.h"
+#include "common/argument_parser.h"
+#include "job/contract.h"
+#include "job/spec/job.h"
+#include "job/spec/yaml.h"
+
+namespace dsj::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using dsconfig::Finding;
+
+struct SubmitOptions {
+  ClusterFlags flags;
+  std::string file, name;
+  bool dry_run = false, wait = false;
+};
+
+/// A ds_config beside the manifest becomes part of the job: the cluster does not see this machine.
+Status take_in_file(Json& manifest, const std::string& manifest_path) {
+  const Json* from = find(manifest, "spec.deepspeed.configFrom.file");
+  if (!from || !from->is_string()) return {};
+  const fs::path path = fs::absolute(manifest_path).parent_path() / from->get<std::string>();
+  DSJ_TRY(auto config, dsconfig::read_file(path.string()));
+  Json& deepspeed = manifest["spec"]["deepspeed"];
+  deepspeed.erase("configFrom");
+  deepspeed["config"] = std::move(config.value);
+  return {};
+}
+
+/// The object to create. What `dsj validate` would say goes to stderr.
+Result<Json> manifest_of(const SubmitOptions& options) {
+  DSJ_TRY(auto document, jobspec::read_yaml(options.file));
+  Json manifest = std::move(document.value);
+  if (!manifest.is_object() || word(manifest, "kind") != contract::kKind)
+    return bad_input("this is no DeepSpeedJob", options.file, "kind: DeepSpeedJob is expected");
+  DSJ_TRY_STATUS(take_in_file(manifest, options.file));
+  if (!options.name.empty()) manifest["metadata"]["name"] = options.name;
+  DSJ_TRY(auto job, jobspec::read_cluster_manifest(manifest));
+  job.source = options.file;
+  // What a ConfigMap holds is known in the cluster only.
+  const auto findings = job.ds_config_map ? job.findings : jobspec::resolve(job, {}).findings;
+  bool good = true;
+  for (const Finding& finding : findings) {
+    std::fprintf(stderr, "%s\n", jobspec::to_line(job, finding).c_str());
+    good = good && finding.severity == Finding::Severity::Warning;
+  }
+  if (!good) return bad_input("the job cannot run; nothing was created", options.file);
+  return manifest;
+}
+
+int submit(const SubmitOptions& options, Session& session) {
+  auto manifest = manifest_of(options);
+  if (!manifest) return report("submit", manifest.error());
+  const std::string name = word(*manifest, "metadata.name");
+  const std::string ns = options.flags.ns.empty() ? word(*manifest, "metadata.namespace") : "";
+  if (!ns.empty() && ns != session.ns)
+    return report("submit", Error{ErrorKind::BadInput, "the manifest is for namespace " + ns,
+                                  options.file, "submit it with -n " + ns});
+  (*manifest)["metadata"].erase("namespace");
+  if (options.dry_run) {
+    std::printf("%s can be created in namespace %s\n", name.c_str(), session.ns.c_str());
+    return 0;
+  }
+  const auto made = session.client.create(jobs_resource(), session.ns, *manifest);
+  if (!made && made.error().kind == kube::ApiError::Kind::AlreadyExists)
+    return report("submit", Error{ErrorKind::BadInput, "there is a job by that name", "job " + name,
+                                  "kubectl apply -f changes it; --name makes another"});
+  if (!made) return report_api("submit", session, "job " + name, made.error());
+  std::printf("%s is created; dsj logs -f %s follows it\n", name.c_str(), name.c_str());
+  std::fflush(stdout);
+  if (!options.wait) return 0;
+  const Wait wait{.verb = "submit",
+                  .name = name,
+                  .uid = word(*made, "metadata.uid"),
+                  .timeout = {},
+                  .progress = true};
+  return wait_for_job(session, wait, [&](const Json& job) -> std::optional<Answer> {
+    const std::string state = word(job, "status.phase");
+    if (state == "Complete") return Answer{};
+    if (state == "Failed" || state == "Refused")
+      return Answer{false, "the job is " + state, "dsj describe " + name + " says why"};
+    return std::nullopt;
+  });
+}
+
+}  // namespace
+
+int run_submit(Arguments args, const Connect& connect) {
+  ArgumentParser parser{
+      "Creates a job in a cluster, after the checks of `dsj validate`. The ds_config may be a file "
+      "beside the manifest, as for `dsj run`.",
+      "dsj submit"};
+  SubmitOptions options;
+  parser.option("FILE", options.file, "a DeepSpeedJob (YAML)").required();
+  add_cluster_flags(parser, options.flags);
+  parser.option("--name", options.name, "of the job (the manifest's)");
+  parser.flag("--dry-run", options.dry_run, "check only");
+  parser.flag("--wait", options.wait, "until it has ended; its exit code is then 0 or 1");
+  if (const auto over = parser.parse(args)) return *over;
+  const auto session = connect(options.flags);
+  if (!session) return report("submit", session.error());
+  return submit(options, **session);
+}
+
+}  // namespace dsj::cli

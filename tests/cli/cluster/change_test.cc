@@ -1,0 +1,56 @@
+#include "job/spec/cluster_spec.h"
+#include "tests/cli/cluster/world.h"
+
+namespace dsj::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Change : public testing::World {
+ protected:
+  Json spec() { return (*client_.get(jobs_resource(), "team", "quick"))["spec"]; }
+};
+
+TEST_F(Change, ScaleSetsTheWorkers) {
+  add_job("quick");
+  ASSERT_EQ(run(run_scale, {"quick", "--replicas", "4"}), 0) << err_;
+  EXPECT_EQ(spec()["workers"]["replicas"], 4);
+  EXPECT_EQ(spec()["workers"]["slotsPerWorker"], 2);
+  EXPECT_THAT(out_, HasSubstr("2 workers become 4 after one saved step"));
+  EXPECT_EQ(run(run_scale, {"quick", "--replicas", "4"}), 0);
+  EXPECT_THAT(out_, HasSubstr("already"));
+}
+
+TEST_F(Change, ScaleKeepsItsPrecondition) {
+  add_job("quick");
+  EXPECT_EQ(run(run_scale, {"quick", "--replicas", "4", "--current-replicas", "3"}), 1);
+  EXPECT_THAT(err_, HasSubstr("it has 2 workers, not 3"));
+  EXPECT_EQ(spec()["workers"]["replicas"], 2);
+  EXPECT_EQ(run(run_scale, {"quick", "--replicas", "0"}), 2);
+  EXPECT_EQ(run(run_scale, {"quick"}), 2);
+}
+
+/// The operator takes what restart leaves, also where the job had no template.
+TEST_F(Change, RestartIsAnotherTemplate) {
+  add_job("quick");
+  ASSERT_EQ(run(run_restart, {"quick"}), 0) << err_;
+  const Json once = spec();
+  EXPECT_TRUE(jobspec::check_cluster_spec("quick", once, std::nullopt).resolution.runnable());
+  clock_.sleep(kube::Milliseconds(10), stop_);
+  ASSERT_EQ(run(run_restart, {"quick"}), 0);
+  EXPECT_NE(spec()["workers"]["template"], once["workers"]["template"]);
+}
+
+TEST_F(Change, AJobWithoutPodsIsNotRestarted) {
+  add_job("quick", [](Json& job) { job["spec"]["suspend"] = true; });
+  EXPECT_EQ(run(run_restart, {"quick"}), 1);
+  EXPECT_THAT(err_, HasSubstr("dsj resume quick"));
+  add_job("old");
+  set_status("old", {{"phase", "Complete"}});
+  EXPECT_EQ(run(run_restart, {"old"}), 1);
+  EXPECT_EQ(run(run_scale, {"old", "--replicas", "3"}), 1);
+  EXPECT_THAT(err_, HasSubstr("the job is over: Complete"));
+}
+
+}  // namespace
+}  // namespace dsj::cli

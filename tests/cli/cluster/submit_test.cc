@@ -1,0 +1,74 @@
+#include <filesystem>
+#include <fstream>
+
+#include "tests/cli/cluster/world.h"
+
+namespace dsj::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class Submit : public testing::World {
+ protected:
+  Submit() {
+    fs::create_directories(folder_);
+    write("ds.json", R"({"train_micro_batch_size_per_gpu": 2, // per rank
+      "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}})");
+  }
+  ~Submit() override { fs::remove_all(folder_); }
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name) << text;
+  }
+  std::string manifest(const std::string& more = "") {
+    write("job.yaml", R"(apiVersion: training.dsj.dev/v1alpha1
+kind: DeepSpeedJob
+metadata: {name: quick}
+spec:
+  deepspeed: {configFrom: {file: ds.json}}
+  training: {modelNameOrPath: /m, dataPath: /d.json, outputDir: /o)" +
+                          more + "}\n");
+    return (folder_ / "job.yaml").string();
+  }
+  bool there() { return client_.get(jobs_resource(), "team", "quick").has_value(); }
+
+  const fs::path folder_ = fs::temp_directory_path() / ("dsj-submit-" + std::to_string(getpid()));
+};
+
+TEST_F(Submit, TakesTheFileBesideTheManifestIntoTheJob) {
+  ASSERT_EQ(run(run_submit, {manifest()}), 0) << err_;
+  const Json job = *client_.get(jobs_resource(), "team", "quick");
+  EXPECT_EQ(job["spec"]["deepspeed"]["config"]["train_micro_batch_size_per_gpu"], 2);
+  EXPECT_FALSE(job["spec"]["deepspeed"].contains("configFrom"));
+  EXPECT_EQ(run(run_submit, {manifest()}), 2);
+  EXPECT_THAT(err_, HasSubstr("there is a job by that name"));
+  EXPECT_EQ(run(run_submit, {manifest(), "--name", "again"}), 0) << err_;
+}
+
+TEST_F(Submit, BadInputCreatesNothing) {
+  EXPECT_EQ(run(run_submit, {manifest(", learningRat: 1")}), 2);
+  EXPECT_THAT(err_, HasSubstr("did you mean"));
+  EXPECT_FALSE(there());
+  write("ds.json", "{\"zero_optimization\": {\"stage\": 7}}");
+  EXPECT_EQ(run(run_submit, {manifest()}), 2);
+  EXPECT_THAT(err_, HasSubstr("nothing was created"));
+  EXPECT_FALSE(there());
+  write("pod.yaml", "kind: Pod\n");
+  EXPECT_EQ(run(run_submit, {(folder_ / "pod.yaml").string()}), 2);
+  EXPECT_EQ(run(run_submit, {"/no/such/file"}), 2);
+}
+
+TEST_F(Submit, ADryRunCreatesNothing) {
+  EXPECT_EQ(run(run_submit, {manifest(), "--dry-run"}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("can be created in namespace team"));
+  EXPECT_FALSE(there());
+}
+
+TEST_F(Submit, WaitsForTheEnd) {
+  clock_.meanwhile = [&] { set_status("quick", {{"phase", "Failed"}, {"observedGeneration", 1}}); };
+  EXPECT_EQ(run(run_submit, {manifest(), "--wait"}), 1);
+  EXPECT_THAT(err_, HasSubstr("the job is Failed"));
+}
+
+}  // namespace
+}  // namespace dsj::cli

@@ -1,0 +1,61 @@
+#include "tests/cli/cluster/world.h"
+
+namespace dsj::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+class WaitVerb : public testing::World {};
+
+TEST_F(WaitVerb, EndsWithTheJob) {
+  add_job("quick");
+  set_status("quick",
+             {{"phase", "Running"}, {"observedGeneration", 1}, {"training", {{"step", 3}}}});
+  clock_.meanwhile = [&] { set_status("quick", {{"phase", "Complete"}}); };
+  EXPECT_EQ(run(run_wait, {"quick"}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("quick: Running, step 3"));
+  EXPECT_THAT(out_, HasSubstr("quick is Complete"));
+}
+
+TEST_F(WaitVerb, AStepAndACheckpointAreGoals) {
+  add_job("quick");
+  set_status("quick", {{"phase", "Running"},
+                       {"observedGeneration", 1},
+                       {"training", {{"step", 30}}},
+                       {"checkpoint", {{"lastSaved", {{"step", 20}}}}}});
+  EXPECT_EQ(run(run_wait, {"quick", "--for", "step=30"}), 0);
+  EXPECT_EQ(run(run_wait, {"quick", "--for", "checkpoint=20"}), 0);
+  EXPECT_EQ(run(run_wait, {"quick", "--for", "checkpoint=21", "--timeout", "5"}), 1);
+  EXPECT_THAT(err_, HasSubstr("still Running after 5 s"));
+  EXPECT_EQ(run(run_wait, {"quick", "--for", "step=soon"}), 2);
+  EXPECT_THAT(err_, HasSubstr("expected complete, running, suspended, step=N or checkpoint=N"));
+}
+
+TEST_F(WaitVerb, WhatCanNeverBeEndsTheWait) {
+  add_job("quick");
+  set_status("quick", {{"phase", "Failed"}, {"observedGeneration", 1}});
+  EXPECT_EQ(run(run_wait, {"quick"}), 1);
+  EXPECT_THAT(err_, HasSubstr("the job is Failed"));
+  set_status("quick", {{"phase", "Complete"}});
+  EXPECT_EQ(run(run_wait, {"quick", "--for", "suspended"}), 1);
+  EXPECT_EQ(run(run_wait, {"none"}), kExitNotFound);
+}
+
+TEST_F(WaitVerb, AStateFromBeforeAnEditDoesNotCount) {
+  add_job("quick");
+  set_status("quick", {{"phase", "Complete"}, {"observedGeneration", 0}});
+  EXPECT_EQ(run(run_wait, {"quick", "--timeout", "3"}), 1);
+}
+
+TEST_F(WaitVerb, AnotherJobByTheNameEndsIt) {
+  add_job("quick");
+  clock_.meanwhile = [&] {
+    ASSERT_TRUE(client_.remove(jobs_resource(), "team", "quick"));
+    add_job("quick");
+  };
+  EXPECT_EQ(run(run_wait, {"quick"}), 1);
+  EXPECT_THAT(err_, HasSubstr("another job by that name"));
+}
+
+}  // namespace
+}  // namespace dsj::cli
