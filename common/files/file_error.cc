@@ -44,8 +44,8 @@ bool is_disk_fault(int number) {
 }  // namespace
 
 Error file_error(const std::string& operation, const std::string& path, int number) {
-  Error error{ErrorKind::Environment,
-              operation + ": " + std::generic_category().message(number), path, ""};
+  Error error{ErrorKind::Environment, operation + ": " + std::generic_category().message(number),
+              path, ""};
   if (number == ENOENT || number == ENOTDIR) error.kind = ErrorKind::BadInput;
   if (passes(number)) error.kind = ErrorKind::Transient;
   if (is_disk_fault(number)) error.hint = kDiskFaultHint;
