@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include "cli/quantity.h"
 #include "common/cpu.h"
+#include "common/host_memory.h"
 #include "job/contract.h"
 
 namespace dsj::cli {
@@ -41,28 +41,11 @@ int64_t new_checkpoints(const jobspec::Job& job, int64_t total_steps) {
 }  // namespace
 
 std::optional<int64_t> ThisMachine::container_memory() const {
-  std::ifstream groups(root_ + "/proc/self/cgroup");
-  std::optional<int64_t> least;
-  for (std::string line; std::getline(groups, line);) {
-    if (!line.starts_with("0::/")) continue;  // version 1 counts differently
-    fs::path group = line.substr(3);
-    for (;; group = group.parent_path()) {
-      std::ifstream file(root_ + "/sys/fs/cgroup" + (group == "/" ? "" : group.string()) +
-                         "/memory.max");
-      int64_t bytes = 0;  // stays 0 for "max"
-      if (file >> bytes) least = std::min(least.value_or(bytes), bytes);
-      if (!group.has_relative_path()) break;
-    }
-  }
-  return least;
+  return dsj::container_memory(root_);
 }
 
 std::optional<int64_t> ThisMachine::memory() const {
-  std::ifstream file(root_ + "/proc/meminfo");
-  int64_t kibibytes = 0;
-  for (std::string word; file >> word;)
-    if (word == "MemTotal:" && file >> kibibytes) return kibibytes * 1024;
-  return std::nullopt;
+  return machine_memory(root_);
 }
 
 std::optional<int64_t> ThisMachine::free_disk(const std::string& path) const {
@@ -109,11 +92,8 @@ plan::Limits limits_of(const jobspec::Job& job, const dsconfig::Offload& offload
     limits.host = {parse_quantity(found.is_string() ? found.get<std::string>() : found.dump()),
                    "spec.workers.template's memory limit"};
   } else if (here) {
-    const auto container = machine.container_memory(), all = machine.memory();
-    if (container && (!all || *container < *all))
-      limits.host = {container, "this container's memory limit"};
-    else
-      limits.host = {all, "this machine's memory"};
+    const HostMemory host = host_memory(machine.container_memory(), machine.memory());
+    limits.host = {host.bytes, host.from};
   }
   if (here && !job.training.output_dir.empty())
     limits.output_disk = {machine.free_disk(job.training.output_dir), job.training.output_dir};
@@ -135,16 +115,23 @@ plan::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& arou
           .lora = around.lora};
 }
 
+/// Ranks that share a host. Without a template all workers run on this machine.
+static int ranks_per_host(const jobspec::Job& job) {
+  return job.worker_template.is_null() ? job.world_size() : job.slots_per_worker;
+}
+
+plan::Snapshot snapshot_of(const jobspec::Job& job, const plan::MemoryInput& memory,
+                           const plan::Limits& limits) {
+  return plan::plan_snapshot({.memory = memory, .ranks_per_host = ranks_per_host(job)}, limits);
+}
+
 std::vector<Finding> fit_findings(const jobspec::Job& job, const plan::MemoryInput& memory,
                                   const plan::Limits& limits) {
-  // Without a template all workers run on this machine.
-  const int ranks = job.worker_template.is_null() ? job.world_size() : job.slots_per_worker;
   std::vector<Finding> findings;
-  for (const auto& misfit :
-       plan::check_fit({.memory = memory,
-                        .ranks_per_host = ranks,
-                        .new_checkpoints = new_checkpoints(job, memory.config.total_steps)},
-                       limits))
+  for (const auto& misfit : plan::check_fit({.memory = memory,
+                            .ranks_per_host = ranks_per_host(job),
+                            .new_checkpoints = new_checkpoints(job, memory.config.total_steps)},
+                                            limits))
     findings.push_back(
         {Finding::Severity::Error, "spec", "DoesNotFit: " + misfit.what, misfit.remedy});
   return findings;

@@ -9,6 +9,7 @@
 
 #include "cli/input.h"
 #include "job/plan/fit.h"
+#include "job/plan/snapshot.h"
 
 namespace dsj::cli {
 
@@ -50,6 +51,10 @@ plan::Limits limits_of(const jobspec::Job& job, const dsconfig::Offload& offload
 /// The memory model's input for a job. The resolution must be ok().
 plan::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& around,
                                const dsconfig::Resolution& resolution);
+
+/// The copy for saving behind the steps.
+plan::Snapshot snapshot_of(const jobspec::Job& job, const plan::MemoryInput& memory,
+                           const plan::Limits& limits);
 
 /// One Error per thing that does not fit ("DoesNotFit: ..."), with the remedy as its hint.
 std::vector<dsconfig::Finding> fit_findings(const jobspec::Job& job,

@@ -102,8 +102,7 @@ std::optional<int> parse(Arguments args, PlanOptions& options) {
       "Shows what a DeepSpeedJob would run. Exit code: 0, or 2 when it cannot run.", "dsj plan"};
   parser.option("FILE", options.file, "a DeepSpeedJob (YAML)").required();
   parser.option("-o,--output", options.output, "yaml or json").one_of({"yaml", "json"});
-  parser.option("--set", options.overrides, "spec.path=value, any number of times")
-      .one_word_each();
+  parser.option("--set", options.overrides, "spec.path=value, any number of times").one_word_each();
   const auto bytes = [&](const char* name, const char* what, std::optional<int64_t>& to) {
     parser.option(
         name,
@@ -133,6 +132,14 @@ Result<jobspec::Job> job_of(const PlanOptions& options) {
   return std::move(*input.job);
 }
 
+/// The warning about a copy that does not fit.
+Finding saving_waits(const plan::Snapshot& snapshot, const plan::Limits& limits) {
+  return {Severity::Warning, "spec",
+          "the steps wait while a checkpoint is written: a copy of " +
+              plan::show_bytes(snapshot.bytes) + " per rank does not fit into " + limits.host.from,
+          "more memory, or a higher zero_optimization.stage"};
+}
+
 /// Adds what only a model tells to `plan`: memory, limits, wire. What does not fit joins the
 /// findings of `resolution`. True: it fits.
 bool add_model(json& plan, const jobspec::Job& job, const Surroundings& around,
@@ -145,6 +152,11 @@ bool add_model(json& plan, const jobspec::Job& job, const Surroundings& around,
   plan["memory"] = memory_of(model);
   plan["memory"]["deepSpeedEstimatePerGpu"] = deepspeed_of(input);
   plan["memory"]["limits"] = limits_json(limits);
+  const auto snapshot = snapshot_of(job, input, limits);
+  plan["memory"]["bytesPerRank"]["snapshot"] = snapshot.bytes;
+  plan["memory"]["savesBehindTheSteps"] = snapshot.bytes > 0 && snapshot.fits;
+  if (misfits.empty() && !snapshot.fits)
+    resolution.findings.push_back(saving_waits(snapshot, limits));
   const auto disk = plan::disk_use(input);
   plan["memory"]["disk"] = {{"checkpoint", disk.checkpoint}, {"model", disk.model}};
   plan["wire"] = wire_of(model.wire);

@@ -31,6 +31,12 @@ std::string about_evaluation(const report::Eval& eval) {
                       eval.rows.value_or(0));
 }
 
+/// How long the steps waited for a save; empty: no step follows, or it is not told.
+std::string about_stall(const report::Checkpoint& saved) {
+  if (!saved.stall_seconds || saved.last.value_or(false)) return {};
+  return text::format(", the steps waited %.0f ms", *saved.stall_seconds * 1000);
+}
+
 std::string without_line_end(std::string text) {
   while (text.ends_with('\n')) text.pop_back();
   return text;
@@ -59,7 +65,8 @@ std::optional<Sentence> sentence_of(const report::Report& told, const RunStatus&
                 {"resumed from step " + std::to_string(resumed.step) + " (" + resumed.path + ")"}};
           },
           [](const Checkpoint& saved) -> Said {
-            return {{"saved step " + std::to_string(saved.step) + " (" + saved.path + ")"}};
+            return {{"saved step " + std::to_string(saved.step) + " (" + saved.path + ")" +
+                     about_stall(saved)}};
           },
           [](const Eval& eval) -> Said { return {{about_evaluation(eval)}}; },
           [](const Note& note) -> Said { return {{without_line_end(note.text)}}; },

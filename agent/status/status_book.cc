@@ -54,8 +54,9 @@ void StatusBook::take(const report::Report& told, const std::string& wall) {
     last_failure_ = record_of(*failure, wall);
   } else if (std::holds_alternative<report::Attempt>(told)) {
     stop_step_.reset();
-  } else if (const auto* saved = std::get_if<report::Checkpoint>(&told); saved && stopping_) {
-    stop_step_ = saved->step;
+  } else if (const auto* saved = std::get_if<report::Checkpoint>(&told);
+             saved && stopping_ && saved->last.value_or(true)) {
+    stop_step_ = saved->step;  // not one that was saved behind the steps before the stop
   }
   const Urgency urgency = urgency_of(told);
   if (urgency == Urgency::Never) return;

@@ -23,7 +23,8 @@ class StatusBook {
 
   /// Takes one report. `wall`: RFC 3339.
   void take(const report::Report& report, const std::string& wall);
-  /// A stop was asked for: the next checkpoint is the step at which the job stops.
+  /// A stop was asked for: the next checkpoint is the step at which the job stops, unless it says
+  /// that it is not the attempt's last.
   void stopping() { stopping_ = true; }
 
   /// When to write next; nullopt: everything is stored. `random` in [0, 1).

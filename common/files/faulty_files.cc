@@ -28,6 +28,23 @@ class FaultyWriteFile final : public WriteFile {
   std::string path_;
 };
 
+class FaultyReadFile final : public ReadFile {
+ public:
+  FaultyReadFile(const FaultyFiles& owner, std::unique_ptr<ReadFile> inner, std::string path)
+      : owner_(owner), inner_(std::move(inner)), path_(std::move(path)) {}
+
+  Status read(int64_t offset, std::span<std::byte> out) const override {
+    DSJ_TRY_STATUS(owner_.read_side("read " + path_));
+    return inner_->read(offset, out);
+  }
+  int64_t size() const override { return inner_->size(); }
+
+ private:
+  const FaultyFiles& owner_;
+  std::unique_ptr<ReadFile> inner_;
+  std::string path_;
+};
+
 std::vector<std::string> FaultyFiles::operations() const {
   const std::lock_guard lock(mutex_);
   return operations_;
@@ -54,9 +71,17 @@ Status FaultyFiles::write_side(const std::string& what, const std::function<void
   return std::unexpected(error);
 }
 
-Result<std::unique_ptr<ReadFile>> FaultyFiles::open_read(const std::string& path) {
+Status FaultyFiles::read_side(const std::string& what) const {
   DSJ_TRY_STATUS(alive());
-  return inner_.open_read(path);
+  if (!fault_.reading) return {};
+  if (auto error = fault_.reading(what)) return std::unexpected(std::move(*error));
+  return {};
+}
+
+Result<std::unique_ptr<ReadFile>> FaultyFiles::open_read(const std::string& path) {
+  DSJ_TRY_STATUS(read_side("open " + path));
+  DSJ_TRY(auto file, inner_.open_read(path));
+  return std::make_unique<FaultyReadFile>(*this, std::move(file), path);
 }
 Result<std::unique_ptr<WriteFile>> FaultyFiles::create_write(const std::string& path) {
   DSJ_TRY_STATUS(write_side("create " + path));
@@ -81,7 +106,7 @@ Status FaultyFiles::make_dir(const std::string& path) {
   return inner_.make_dir(path);
 }
 Result<std::vector<DirEntry>> FaultyFiles::list_dir(const std::string& path) {
-  DSJ_TRY_STATUS(alive());
+  DSJ_TRY_STATUS(read_side("list " + path));
   return inner_.list_dir(path);
 }
 Result<EntryKind> FaultyFiles::kind(const std::string& path) {

@@ -1,10 +1,11 @@
 // Fails or dies at the k-th write-side operation. A test runs an action once to count its
-// operations, then once per k.
+// operations, then once per k. Reads fail where the test says.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct Fault {
   bool dies = true;
   /// What the failing operation returns.
   Error error{ErrorKind::Environment, "no space left (injected)", "", ""};
+  /// Asked before each read-side operation ("open PATH", "read PATH", "list PATH"): an error fails
+  /// it (file_error.h makes those of a disk). Empty: none fails.
+  std::function<std::optional<Error>(const std::string& operation)> reading = {};
   /// false: exchange() says that it is not supported, as network file systems do.
   bool can_exchange = true;
 };
@@ -49,10 +53,13 @@ class FaultyFiles final : public Files {
 
  private:
   friend class FaultyWriteFile;
+  friend class FaultyReadFile;
   /// Counts a write-side operation. Error: the fault is here, or the process is dead.
   /// `before_death` runs first (the torn half).
   Status write_side(const std::string& what, const std::function<void()>& before_death = {});
   Status alive() const;
+  /// Error: the process is dead, or the test fails this read-side operation.
+  Status read_side(const std::string& what) const;
 
   Files& inner_;
   const Fault fault_;

@@ -8,8 +8,8 @@
 //
 // Paths are plain strings with '/'. Durability is POSIX's: content is durable after
 // WriteFile::sync, a name (created, renamed, removed) after sync_dir of its directory. Errors are
-// BadInput for a path that should exist and does not, Environment for all else (permission, no
-// space, I/O). They name the path, the operation and the bytes. Threads: several may share a Files
+// BadInput for a path that should exist and does not, Transient for what may pass, Environment for
+// all else (file_error.h). They name path, operation and bytes. Threads: several may share a Files
 // or a ReadFile; a WriteFile belongs to one.
 #pragma once
 

@@ -9,8 +9,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <system_error>
 #include <utility>
+
+#include "common/files/file_error.h"
 
 namespace dsj {
 namespace {
@@ -20,12 +21,7 @@ constexpr size_t kBytesPerCallMax = size_t{1} << 30;
 
 std::unexpected<Error> errno_error(const std::string& operation, const std::string& path,
                                    int number = errno) {
-  const bool missing = number == ENOENT || number == ENOTDIR;
-  std::string hint;
-  if (number == ENOSPC || number == EDQUOT) hint = "free space there, or write to another volume";
-  if (number == EACCES || number == EPERM) hint = "check the owner and the mode of the path";
-  return fail(missing ? ErrorKind::BadInput : ErrorKind::Environment,
-              operation + ": " + std::generic_category().message(number), path, hint);
+  return std::unexpected(file_error(operation, path, number));
 }
 
 class Descriptor {

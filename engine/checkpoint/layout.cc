@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <map>
 
+#include "engine/checkpoint/damage.h"
+
 namespace dsj::checkpoint {
 namespace {
 
@@ -35,10 +37,6 @@ std::string seal(const json& body) {
   return "{\"xxh3\":\"" + hex(checksum(text)) + "\",\n\"body\":" + text + "}";
 }
 
-std::unexpected<Error> damaged(const std::string& what, const std::string& path) {
-  return fail(ErrorKind::Environment, what, path, "the checkpoint is damaged: use an older one");
-}
-
 /// The body of a sealed text, after its seal and format are checked.
 Result<json> unseal(std::string_view text, const char* format, const std::string& path) {
   json sealed = json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -57,7 +55,9 @@ Result<json> unseal(std::string_view text, const char* format, const std::string
     return fail(ErrorKind::Environment,
                 "version " + body.value("version", json()).dump() + " of the checkpoint format, " +
                     std::to_string(kVersion) + " is read here",
-                path, "use the program that wrote it, or a newer one");
+                path,
+                "use the program that wrote it, or a newer one; or name a checkpoint of this "
+                "version in resumeFromCheckpoint");
   }
   return std::move(body);
 }
@@ -151,16 +151,22 @@ std::string to_text(const Manifest& manifest) {
   for (const Extent& extent : manifest.extents) {
     extents.push_back({extent.state, extent.param, extent.elements});
   }
+  json holders = json::array();  // four numbers each, one list per extent
+  for (const auto& of_extent : manifest.holders) {
+    json numbers = json::array();
+    for (const Holders& one : of_extent)
+      for (const int64_t number : {one.offset, one.length, int64_t{one.part}, int64_t{one.count}})
+        numbers.push_back(number);
+    holders.push_back(std::move(numbers));
+  }
   json parts = json::array();
   for (const uint64_t part : manifest.parts) parts.push_back(hex(part));
-  return seal({{"format", kManifestFormat},
-               {"version", kVersion},
-               {"step", manifest.step},
-               {"attempt", manifest.attempt},
-               {"world", manifest.world},
-               {"extents", std::move(extents)},
-               {"parts", std::move(parts)},
-               {"run_state", manifest.run_state}});
+  json body = {{"format", kManifestFormat}, {"version", kVersion},
+               {"step", manifest.step},     {"attempt", manifest.attempt},
+               {"world", manifest.world},   {"extents", std::move(extents)},
+               {"parts", std::move(parts)}, {"run_state", manifest.run_state}};
+  if (!manifest.holders.empty()) body["holders"] = std::move(holders);
+  return seal(body);
 }
 
 Result<Part> part_from_text(std::string_view text, const std::string& path) {
@@ -186,6 +192,30 @@ Result<Part> part_from_text(std::string_view text, const std::string& path) {
   }
 }
 
+namespace {
+
+/// Reads and checks the manifest's "holders". Without them the list stays empty.
+Status read_holders(const json& body, Manifest& manifest, const std::string& path) {
+  const auto found = body.find("holders");
+  if (found == body.end()) return {};
+  for (const json& numbers : *found) {
+    std::vector<Holders>& holders = manifest.holders.emplace_back();
+    for (size_t i = 0; i < numbers.size(); i += 4) {
+      holders.push_back({.offset = numbers.at(i),
+                         .length = numbers.at(i + 1),
+                         .part = numbers.at(i + 2),
+                         .count = numbers.at(i + 3)});
+    }
+  }
+  bool sound = manifest.holders.size() == manifest.extents.size();
+  for (size_t i = 0; sound && i < manifest.holders.size(); ++i)
+    sound = covers(manifest.holders[i], manifest.extents[i].elements, manifest.world);
+  if (!sound) return damaged("the holders of the tensors do not cover them", path);
+  return {};
+}
+
+}  // namespace
+
 Result<Manifest> manifest_from_text(std::string_view text, const std::string& path) {
   DSJ_TRY(const json body, unseal(text, kManifestFormat, path));
   try {
@@ -201,6 +231,7 @@ Result<Manifest> manifest_from_text(std::string_view text, const std::string& pa
     if (int64_t(manifest.parts.size()) != manifest.world) {
       return damaged("the number of parts is not the world size", path);
     }
+    DSJ_TRY_STATUS(read_holders(body, manifest, path));
     return manifest;
   } catch (const json::exception& problem) {
     return damaged(problem.what(), path);

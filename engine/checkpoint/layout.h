@@ -3,7 +3,7 @@
 //   checkpoints/
 //     attempt                           number of the attempt that may publish; the agent writes it
 //     step-<S>/                         complete: one rename gave it this name
-//       manifest.json                   step, attempt, world, extents, parts, run state
+//       manifest.json                   step, attempt, world, extents, holders, parts, run state
 //       rank-00000.json                 one per rank: ranges, block checksums
 //       rank-00000.bin                  one per rank: fp32 values
 //     .staging-step-<S>-attempt-<N>/    being written, or left by a dead attempt
@@ -27,19 +27,12 @@
 
 #include "common/result.h"
 #include "engine/checkpoint/checksum.h"
+#include "engine/checkpoint/holders.h"
 
 namespace dsj::checkpoint {
 
 /// A part's bytes are checksummed per block, so that reading a few ranges reads only their blocks.
 inline constexpr int64_t kBlockBytes = 1 << 20;
-
-/// A tensor that a checkpoint holds whole: one state ("master", "exp_avg" ...) of one parameter.
-struct Extent {
-  std::string state;
-  std::string param;
-  int64_t elements = 0;
-  bool operator==(const Extent&) const = default;
-};
 
 /// Where a part holds elements [offset, offset + length) of (state, param): the byte in its file.
 struct Range {
@@ -64,13 +57,15 @@ struct Manifest {
   int64_t step = 0, attempt = 0;
   int world = 1;
   std::vector<Extent> extents;
+  /// Which parts hold each extent. Empty: it was written before manifests said so.
+  std::vector<std::vector<Holders>> holders;
   std::vector<uint64_t> parts;  ///< XXH3-64 of each rank's rank-NNNNN.json
   nlohmann::json run_state;     ///< the engine's own: skipped steps, loss scaler, settings ...
 };
 
 std::string to_text(const Part& part);
 std::string to_text(const Manifest& manifest);
-/// Environment, with `path`: the file is damaged, or of a later version.
+/// Environment, with `path`: the file is damaged (damage.h), or of a later version.
 Result<Part> part_from_text(std::string_view text, const std::string& path);
 Result<Manifest> manifest_from_text(std::string_view text, const std::string& path);
 

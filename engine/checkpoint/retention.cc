@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "engine/checkpoint/damage.h"
 #include "engine/checkpoint/layout.h"
 
 namespace dsj::checkpoint {
@@ -49,10 +50,11 @@ Status drop_oldest(Files& files, const PruneOptions& options, std::vector<std::s
   int64_t kept = 0, oldest_step_kept = INT64_MAX;
   for (const Candidate& candidate : candidates) {
     const bool just_published = candidate.name == step_name(options.step);
-    const bool keep = candidate.problem.empty() ? kept < *options.save_total_limit
-                                                : candidate.step >= oldest_step_kept;
+    const bool keep = !candidate.problem
+                          ? kept < *options.save_total_limit
+                          : !is_damage(*candidate.problem) || candidate.step >= oldest_step_kept;
     if (keep || just_published) {
-      if (candidate.problem.empty()) {
+      if (!candidate.problem) {
         ++kept;
         oldest_step_kept = std::min(oldest_step_kept, candidate.step);
       }
@@ -83,19 +85,24 @@ Result<std::vector<Candidate>> list_candidates(Files& files, const std::string& 
     const auto manifest =
         text ? manifest_from_text(*text, path) : Result<Manifest>(std::unexpected(text.error()));
     if (!manifest) {
-      candidate.problem = manifest.error().to_string();
+      candidate.problem = judged(manifest.error());
     } else if (manifest->step != name->step) {
-      candidate.problem = path + ": the manifest is of step " + std::to_string(manifest->step);
+      candidate.problem =
+          damaged("the manifest is of step " + std::to_string(manifest->step), path).error();
     } else {
       candidate.attempt = manifest->attempt;
     }
     candidates.push_back(std::move(candidate));
   }
-  std::ranges::sort(candidates, std::greater{}, [](const Candidate& candidate) {
-    return std::tuple(candidate.problem.empty(), candidate.attempt, candidate.step,
-                      !candidate.is_replaced, std::string_view(candidate.name));
-  });
+  sort_newest_first(candidates);
   return candidates;
+}
+
+void sort_newest_first(std::vector<Candidate>& candidates) {
+  std::ranges::sort(candidates, std::greater{}, [](const Candidate& candidate) {
+    return std::tuple(!candidate.problem, candidate.attempt, candidate.step, !candidate.is_replaced,
+                      std::string_view(candidate.name));
+  });
 }
 
 std::vector<std::string> set_aside(Files& files, const std::string& checkpoints_dir,

@@ -17,13 +17,17 @@ struct Candidate {
   int64_t step = 0;
   int64_t attempt = 0;       ///< from the manifest; 0: unreadable
   bool is_replaced = false;  ///< ".old-": counts only while there is no "step-<S>"
-  std::string problem;       ///< why the manifest is unreadable; empty: it was read
+  /// Why its manifest could not be read: damage (damage.h), or another reason. Unset: it was read.
+  std::optional<Error> problem = {};
 };
 
-/// Newest first. A later attempt's checkpoint is newer than any of an earlier attempt, whatever its
-/// step, because a run may go back to an older checkpoint on purpose. Then by step. Unreadable ones
-/// come last.
+/// Sorted by sort_newest_first. The directory need not exist.
 Result<std::vector<Candidate>> list_candidates(Files& files, const std::string& checkpoints_dir);
+
+/// A later attempt's checkpoint is newer than any of an earlier attempt, whatever its step, because
+/// a run may go back to an older checkpoint on purpose. Then by step. Those with a problem come
+/// last.
+void sort_newest_first(std::vector<Candidate>& candidates);
 
 /// Renames checkpoints to "damaged-<name>", where neither a resume nor prune() looks: nothing is
 /// lost, and the next start does not read them again. Returns what failed, as warnings.
@@ -39,8 +43,8 @@ struct PruneOptions {
 /// Removes what dead attempts left (.staging of older attempts and of this one's earlier saves,
 /// .trash, .old), then the oldest checkpoints beyond the limit, but never the one just published.
 /// An .old whose place is empty is put back. A checkpoint is first renamed to .trash, so that it is
-/// never seen half deleted. Unreadable checkpoints are removed only with a limit, and only if older
-/// than everything kept. Returns what failed, as warnings.
+/// never seen half deleted. Damaged checkpoints are removed only with a limit, and only if older
+/// than everything kept; those that cannot be judged stay. Returns what failed, as warnings.
 std::vector<std::string> prune(Files& files, const PruneOptions& options);
 
 }  // namespace dsj::checkpoint

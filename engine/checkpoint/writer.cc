@@ -68,12 +68,42 @@ bool all_finite(const nlohmann::json& value) {
 
 struct Parts {
   std::vector<uint64_t> checksums;
-  std::vector<Range> ranges;
+  std::vector<HeldRange> ranges;
   int64_t bytes = 0;
 };
 
-Result<Parts> read_parts(Files& files, const WriteOptions& options) {
+/// Numbers of tensors by their names.
+using Numbers = std::map<std::pair<std::string_view, std::string_view>, int32_t>;
+
+Result<Numbers> numbers_of(const std::vector<Extent>& extents, const std::string& path) {
+  Numbers numbers;
+  for (const Extent& extent : extents) {
+    if (!numbers.emplace(Numbers::key_type(extent.state, extent.param), int32_t(numbers.size()))
+             .second) {
+      return fail(ErrorKind::Internal, extent.state + " of " + extent.param + " is listed twice",
+                  path);
+    }
+  }
+  return numbers;
+}
+
+Status add_ranges(const Part& part, const Numbers& numbers, const std::string& path,
+                  std::vector<HeldRange>& to) {
+  for (const Range& range : part.ranges) {
+    const auto number = numbers.find(Numbers::key_type(range.state, range.param));
+    if (number == numbers.end()) {
+      return fail(ErrorKind::Internal, range.state + " of " + range.param + " is not expected",
+                  path);
+    }
+    to.push_back({number->second, part.rank, range.offset, range.length});
+  }
+  return {};
+}
+
+Result<Parts> read_parts(Files& files, const WriteOptions& options,
+                         const std::vector<Extent>& extents) {
   Parts parts;
+  DSJ_TRY(const Numbers numbers, numbers_of(extents, staging_path(options)));
   for (int rank = 0; rank < options.world; ++rank) {
     const std::string path = path_join(staging_path(options), part_json_name(rank));
     const auto text = files.read_all(path, kJsonBytesMax);
@@ -84,7 +114,7 @@ Result<Parts> read_parts(Files& files, const WriteOptions& options) {
           text.error().kind == ErrorKind::BadInput ? ErrorKind::Transient : text.error().kind,
           text.error().message, text.error().where, text.error().hint);
     }
-    DSJ_TRY(Part part, part_from_text(*text, path));
+    DSJ_TRY(const Part part, part_from_text(*text, path));
     if (part.step != options.step || part.attempt != options.attempt || part.rank != rank ||
         part.world != options.world) {
       return fail(ErrorKind::Internal,
@@ -103,56 +133,9 @@ Result<Parts> read_parts(Files& files, const WriteOptions& options) {
     }
     parts.checksums.push_back(checksum(*text));
     parts.bytes += part.bytes + int64_t(text->size());
-    std::ranges::move(part.ranges, std::back_inserter(parts.ranges));
+    DSJ_TRY_STATUS(add_ranges(part, numbers, path, parts.ranges));
   }
   return parts;
-}
-
-/// Checks that the ranges cover every extent, no more and no less.
-Status check_coverage(const std::vector<Extent>& extents, std::vector<Range> ranges,
-                      const std::string& path) {
-  std::ranges::sort(ranges, {}, [](const Range& range) {
-    return std::tie(range.state, range.param, range.offset, range.length);
-  });
-  using Name = std::pair<std::string_view, std::string_view>;  // views into extents and ranges
-  std::map<Name, int64_t> elements;
-  for (const Extent& extent : extents) {
-    if (!elements.emplace(Name(extent.state, extent.param), extent.elements).second) {
-      return fail(ErrorKind::Internal, extent.state + " of " + extent.param + " is listed twice",
-                  path);
-    }
-  }
-  std::map<Name, int64_t> covered;
-  for (const Range& range : ranges) {
-    int64_t& end = covered[Name(range.state, range.param)];
-    if (range.length > 0 && range.offset != end) {
-      return fail(ErrorKind::Internal,
-                  range.state + " of " + range.param + ": elements from " +
-                      std::to_string(std::min(range.offset, end)) + " on are " +
-                      (range.offset < end ? "written twice" : "missing"),
-                  path);
-    }
-    end += range.length;
-  }
-  for (const auto& [name, end] : covered) {
-    if (!elements.contains(name)) {
-      return fail(ErrorKind::Internal,
-                  std::string(name.first) + " of " + std::string(name.second) + " is not expected",
-                  path);
-    }
-  }
-  for (const auto& [name, count] : elements) {
-    const auto found = covered.find(name);
-    const int64_t end = found == covered.end() ? 0 : found->second;
-    if (end != count) {
-      return fail(ErrorKind::Internal,
-                  std::string(name.first) + " of " + std::string(name.second) + ": " +
-                      std::to_string(end) + " of " + std::to_string(count) +
-                      " elements are written",
-                  path);
-    }
-  }
-  return {};
 }
 
 /// The fence: an attempt that has been replaced must not publish.
@@ -244,12 +227,13 @@ Result<Published> publish(Files& files, const WriteOptions& options,
   const std::string staging = staging_path(options);
   const std::string target = path_join(options.checkpoints_dir, step_name(options.step));
 
-  DSJ_TRY(Parts parts, read_parts(files, options));
-  DSJ_TRY_STATUS(check_coverage(publication.extents, std::move(parts.ranges), staging));
+  DSJ_TRY(Parts parts, read_parts(files, options, publication.extents));
+  DSJ_TRY(auto holders, holders_of(publication.extents, std::move(parts.ranges), staging));
   const std::string manifest = to_text(Manifest{.step = options.step,
                                                 .attempt = options.attempt,
                                                 .world = options.world,
                                                 .extents = publication.extents,
+                                                .holders = std::move(holders),
                                                 .parts = std::move(parts.checksums),
                                                 .run_state = publication.run_state});
   DSJ_TRY_STATUS(files.write_synced(path_join(staging, kManifestFile), manifest));

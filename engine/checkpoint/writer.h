@@ -4,8 +4,9 @@
 //   2. barrier                     all ranks succeeded; if not, nobody publishes, and the next save
 //                                  removes the leftovers
 //   3. rank 0: publish()           one rename makes the whole checkpoint visible; then it prunes
-// A process may die at any point: newest() (reader.h) then finds the previous or the new
-// checkpoint. Called by engine/train. Left out: asynchronous saves, 16-bit states.
+// A process may die at any point: newest() (search.h) then finds the previous or the new
+// checkpoint. Called by engine/train and background_save.h, which
+// does the same behind the steps. Left out: 16-bit states.
 #pragma once
 
 #include <cstdint>

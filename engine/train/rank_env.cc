@@ -33,9 +33,9 @@ Result<std::chrono::milliseconds> collective_timeout(std::chrono::milliseconds f
   double seconds = 0;
   const auto [end, error] = std::from_chars(text, text + std::strlen(text), seconds);
   if (error != std::errc() || *end != '\0' || !(seconds > 0 && seconds <= kCollectiveTimeoutMax)) {
-    return bad_input(std::string(kName) + " is \"" + text +
-                         "\", expected seconds above 0 and up to 86400",
-                     "environment");
+    return bad_input(
+        std::string(kName) + " is \"" + text + "\", expected seconds above 0 and up to 86400",
+        "environment");
   }
   return std::chrono::milliseconds(static_cast<int64_t>(std::ceil(seconds * 1000)));
 }
@@ -65,6 +65,7 @@ Result<RankEnv> rank_env() {
   DSJ_TRY(env.rank, number(contract::kEnvRank, 0));
   DSJ_TRY(env.local_rank, number(contract::kEnvLocalRank, 0));
   DSJ_TRY(env.world_size, number(contract::kEnvWorldSize, 1));
+  DSJ_TRY(env.local_world_size, number(contract::kEnvLocalWorldSize, env.world_size));
   DSJ_TRY(env.master_port, number(contract::kEnvMasterPort, 29500));
   DSJ_TRY(env.store_fd, number(contract::kEnvStoreFd, -1));
   DSJ_TRY(env.event_fd, number(contract::kEnvEventFd, -1));

@@ -10,6 +10,7 @@ namespace dsj::train {
 
 struct RankEnv {
   int rank = 0, local_rank = 0, world_size = 1;
+  int local_world_size = 1;  ///< ranks of this worker
   std::string master_addr = "127.0.0.1";
   int master_port = 29500;
   int store_fd = -1;  ///< rank 0: the store's listening socket; -1: none

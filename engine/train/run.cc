@@ -20,6 +20,7 @@
 #include "engine/train/events.h"
 #include "engine/train/inputs.h"
 #include "engine/train/saving.h"
+#include "engine/train/snapshot_here.h"
 #include "engine/train/step.h"
 #include "engine/train/stop_signal.h"
 #include "engine/train/watching.h"
@@ -106,7 +107,7 @@ class Loop {
       if (is_due(config.eval.when, progress)) DSJ_TRY_STATUS(evaluate(progress));
       const bool saves = config.save.kind != dsconfig::Cadence::Kind::Never;
       if (stop || (saves && last) || is_due(config.save, progress)) {
-        DSJ_TRY_STATUS(saver_.save(progress));
+        DSJ_TRY_STATUS(saver_.save(progress, stop || last));
       }
       if (stop || last) watching_.finish();
       if (stop && !last) return static_cast<int>(contract::kExitPreempted);
@@ -154,12 +155,17 @@ class Loop {
                                             .step = progress.step,
                                             .rates = rates,
                                             .tokens = tokens,
-                                            .stop_requested = stop_requested()});
+                                            .stop_requested = stop_requested(),
+                                            .votes = saver_.votes()});
     ++progress.step;
     progress.skipped += result.skipped;
     report(progress, result, rates.lr, std::chrono::duration<double>(Clock::now() - start).count(),
            batches.front());
-    DSJ_TRY_STATUS(judge_skipped(progress, result));
+    DSJ_TRY_STATUS(saver_.advance(result.votes));
+    if (const Status judged = judge_skipped(progress, result); !judged) {
+      DSJ_TRY_STATUS(saver_.finish());  // the run ends here, on all ranks
+      return std::unexpected(judged.error());
+    }
     return result.stop;
   }
 
@@ -256,8 +262,17 @@ void warn_of_limits(const zero::ModelState& state, const dsconfig::ResolvedConfi
   }
 }
 
+/// What this rank's own files refused for a reason that may pass is no lost peer: the agent blames
+/// this rank, and another attempt may help. An error that only tells of a peer names no place.
+template <typename T>
+Result<T> by_itself(Result<T> result) {
+  if (!result && result.error().kind == ErrorKind::Transient && !result.error().where.empty())
+    result.error().kind = ErrorKind::Internal;
+  return result;
+}
+
 Result<int> train(const RankEnv& env, const Events& events) {
-  DSJ_TRY(const Inputs in, read_inputs(env));
+  DSJ_TRY(const Inputs in, by_itself(read_inputs(env)));
   announce(in, env, events);
   const at::Device device =
       at::hasCUDA() ? at::Device(at::kCUDA, static_cast<int8_t>(env.local_rank)) : at::kCPU;
@@ -286,7 +301,8 @@ Result<int> train(const RankEnv& env, const Events& events) {
                   state, device);
   PosixFiles files;
   Saver saver(files, in, state, stepper, events, device);
-  DSJ_TRY(const Progress progress, saver.load());
+  DSJ_TRY(const Progress progress, by_itself(saver.load()));
+  saver.save_behind(snapshot_here(in, env, device));
   Watching watching(files, in, stepper, state, events, comms, env.rank, device);
   DSJ_TRY(const int code,
           Loop(in, stepper, saver, events, watching, *collectives, device).run(progress));

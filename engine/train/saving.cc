@@ -4,9 +4,11 @@
 #include <ATen/Parallel.h>
 
 #include <chrono>
+#include <cstring>
 
+#include "common/format.h"
 #include "common/log.h"
-#include "engine/checkpoint/reader.h"
+#include "engine/checkpoint/damage.h"
 #include "engine/checkpoint/writer.h"
 #include "engine/kernels/kernels.h"
 #include "engine/models/gemm.h"
@@ -34,12 +36,6 @@ weights::DType export_type(dsconfig::Precision precision) {
 template <typename T>
 Status status_of(const Result<T>& result) {
   return result ? Status{} : Status(std::unexpected(result.error()));
-}
-
-/// Whether the checkpoint itself is at fault, not the model, the space for the states, or a peer.
-bool is_damage(const Status& restored, const std::string& path) {
-  return !restored && restored.error().kind == ErrorKind::Environment &&
-         restored.error().where.starts_with(path);
 }
 
 }  // namespace
@@ -112,11 +108,14 @@ Result<Progress> Saver::load_newest() {
                 "the output directory must be on storage that all ranks share");
   }
   if (search->count() == 0) return load_weights();
+  share_problems(*search);
+  search->settle();
   DSJ_TRY_STATUS(load_base());
-  for (int index = open_everywhere(*search, 0);; index = open_everywhere(*search, index + 1)) {
+  for (int index = 0;; ++index) {
+    DSJ_TRY(index, open_everywhere(*search, index));
     if (index == search->count()) return std::unexpected(search->nothing_left());
     const Status restored = restore(search->reader());
-    const bool damaged = is_damage(restored, search->reader().path());
+    const bool damaged = !restored && checkpoint::is_damage(restored.error());
     const Verdict all = verdict(restored, damaged);
     if (all == Verdict::Failed) return std::unexpected(restored.error());
     if (all == Verdict::Sound) break;
@@ -126,9 +125,19 @@ Result<Progress> Saver::load_newest() {
   return resumed(search->reader());
 }
 
-int Saver::open_everywhere(checkpoint::Search& search, int index) {
+void Saver::share_problems(checkpoint::Search& search) {
+  std::vector<double> seen;
+  for (int i = 0; i < search.count(); ++i) seen.push_back(search.problem(i) ? 1 : 0);
+  seen = comm::max_over_ranks(state_.collectives(), device_, seen);
+  for (int i = 0; i < search.count(); ++i)
+    if (seen[static_cast<size_t>(i)] > 0) tell(search, i, search.problem(i));
+}
+
+Result<int> Saver::open_everywhere(checkpoint::Search& search, int index) {
   for (;;) {
-    const double own = search.open(index);
+    const auto opened = search.open(index);
+    DSJ_TRY_STATUS(agree(status_of(opened)));
+    const double own = *opened;
     const auto most = comm::max_over_ranks(state_.collectives(), device_, {own, -own});
     const int agreed = static_cast<int>(most[0]);
     if (most[0] == -most[1]) return agreed;
@@ -256,30 +265,131 @@ void Saver::warn_of_differences(const json& saved) const {
 
 // ---- saving
 
-Status Saver::save(const Progress& progress) {
+namespace {
+
+/// Copies with all threads of a step: they have nothing else to do then.
+void copy_in_parallel(std::span<float> to, std::span<const float> from) {
+  constexpr int64_t kGrain = 1 << 18;  // elements
+  at::parallel_for(0, static_cast<int64_t>(from.size()), kGrain, [&](int64_t begin, int64_t end) {
+    std::memcpy(to.data() + begin, from.data() + begin,
+                static_cast<size_t>(end - begin) * sizeof(float));
+  });
+}
+
+/// A tensor of `bytes` in host memory; undefined if there is no room.
+at::Tensor host_buffer(int64_t bytes) {
+  memory::MemoryScope scope(memory::Class::Host);
+  try {
+    return at::empty({bytes / static_cast<int64_t>(sizeof(float))}, at::kFloat);
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+void Saver::save_behind(const plan::Snapshot& snapshot) {
+  if (snapshot.bytes == 0) return;
+  if (snapshot.fits) snapshot_ = host_buffer(snapshot.bytes);
+  const double lacking = snapshot_.defined() ? 0 : 1;
+  if (comm::max_over_ranks(state_.collectives(), device_, {lacking})[0] > 0) {
+    snapshot_.reset();
+    if (state_.collectives().rank() == 0)
+      events_.warn("the steps wait while a checkpoint is written: a copy of " +
+                   plan::show_bytes(snapshot.bytes) + " per rank does not fit into host memory");
+    return;
+  }
+  behind_ = std::make_unique<checkpoint::BackgroundSave>(
+      files_, std::span(snapshot_.data_ptr<float>(), static_cast<size_t>(snapshot_.numel())),
+      copy_in_parallel);
+}
+
+Status Saver::save(const Progress& progress, bool last) {
+  DSJ_TRY_STATUS(finish());
+  if (last || !behind_) return save_now(progress, last);
+  behind_->begin(
+      write_options(progress),
+      state_.collectives().rank() == 0 ? publication(progress) : checkpoint::Publication{},
+      [&](const checkpoint::EmitPiece& emit) { return state_.for_pieces(emit); });
+  return {};
+}
+
+StepVotes Saver::votes() {
+  if (!behind_) return {};
+  const auto [written, failed, published] = behind_->votes();
+  return {written, failed, published};
+}
+
+Status Saver::advance(const StepVotes& all) {
+  return behind_ ? tell(behind_->advance({all[0], all[1], all[2]})) : Status{};
+}
+
+Status Saver::finish() {
+  if (!behind_) return {};
+  return tell(behind_->finish([&](const checkpoint::SaveVotes& mine) -> checkpoint::SaveVotes {
+    const at::Tensor sums =
+        at::tensor({mine.written, mine.failed, mine.published}, at::kDouble).to(device_);
+    state_.collectives().all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "save"})->wait();
+    const at::Tensor host = sums.to(at::kCPU);
+    const double* sum = host.const_data_ptr<double>();
+    return {sum[0], sum[1], sum[2]};
+  }));
+}
+
+Status Saver::tell(const checkpoint::BackgroundSave::Saved& saved) const {
+  if (!saved) return std::unexpected(saved.error());
+  if (!*saved || !(*saved)->published) return {};
+  const auto& published = *(*saved)->published;
+  tell({.step = (*saved)->step,
+        .bytes = published.bytes,
+        .seconds = (*saved)->seconds,
+        .path = published.path,
+        .stall_seconds = (*saved)->stall,
+        .last = false},
+       published.warnings);
+  return {};
+}
+
+void Saver::tell(const report::Checkpoint& saved, const std::vector<std::string>& warnings) const {
+  for (const auto& warning : warnings) events_.warn(warning);
+  events_.emit(saved);
+  log::info(text::format("saved step %ld: %.1f MB in %.2f s, the steps waited %.3f s", saved.step,
+                         static_cast<double>(*saved.bytes) / 1e6, *saved.seconds,
+                         *saved.stall_seconds));
+}
+
+checkpoint::WriteOptions Saver::write_options(const Progress& progress) const {
+  return {.checkpoints_dir = checkpoints_,
+          .step = progress.step,
+          .attempt = in_.job.attempt,
+          .rank = state_.collectives().rank(),
+          .world = state_.collectives().world()};
+}
+
+checkpoint::Publication Saver::publication(const Progress& progress) const {
+  return {.extents = state_.extents(),
+          .run_state = run_state(progress),
+          .save_total_limit = in_.job.training.save_total_limit};
+}
+
+Status Saver::save_now(const Progress& progress, bool last) {
   const auto start = std::chrono::steady_clock::now();
-  auto& collectives = state_.collectives();
-  const checkpoint::WriteOptions options{.checkpoints_dir = checkpoints_,
-                                         .step = progress.step,
-                                         .attempt = in_.job.attempt,
-                                         .rank = collectives.rank(),
-                                         .world = collectives.world()};
+  const auto options = write_options(progress);
   const auto written = checkpoint::write_rank_from(
       files_, options, [&](const checkpoint::EmitPiece& emit) { return state_.for_pieces(emit); });
   DSJ_TRY_STATUS(agree(status_of(written)));
   Status published;
-  if (collectives.rank() == 0) {
-    const auto done = checkpoint::publish(files_, options,
-                                          {.extents = state_.extents(),
-                                           .run_state = run_state(progress),
-                                           .save_total_limit = in_.job.training.save_total_limit});
+  if (options.rank == 0) {
+    const auto done = checkpoint::publish(files_, options, publication(progress));
     if (done) {
-      for (const auto& warning : done->warnings) events_.warn(warning);
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-      events_.emit(report::Checkpoint{.step = progress.step,
-                                      .bytes = done->bytes,
-                                      .seconds = seconds.count(),
-                                      .path = done->path});
+      tell({.step = progress.step,
+            .bytes = done->bytes,
+            .seconds = seconds.count(),
+            .path = done->path,
+            .stall_seconds = seconds.count(),
+            .last = last},
+           done->warnings);
     } else {
       published = std::unexpected(done.error());
     }

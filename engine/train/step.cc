@@ -195,8 +195,10 @@ StepResult Stepper::run(const StepInput& input) {
   if (observer_) observer_->before(observe::StepPart::Update);
 
   auto& collectives = state_.collectives();
-  const at::Tensor counts = at::tensor(
-      {static_cast<double>(input.tokens), input.stop_requested ? 1.0 : 0.0}, at::kDouble);
+  std::vector<double> numbers = {static_cast<double>(input.tokens),
+                                 input.stop_requested ? 1.0 : 0.0};
+  numbers.insert(numbers.end(), input.votes.begin(), input.votes.end());
+  const at::Tensor counts = at::tensor(numbers, at::kDouble);
   const at::Tensor sums =
       at::cat({loss.div(static_cast<double>(accumulation)).view({1}),
                state_.owned_sum_of_squares().view({1}), device::upload(counts, device_)});
@@ -207,7 +209,8 @@ StepResult Stepper::run(const StepInput& input) {
   StepResult result{.loss = sum[0] / world,
                     .grad_norm = std::sqrt(sum[1]) * averaging_.at_update / loss_scaler_.scale(),
                     .tokens = static_cast<int64_t>(sum[2]),
-                    .stop = sum[3] > 0};
+                    .stop = sum[3] > 0,
+                    .votes = {sum[4], sum[5], sum[6]}};
   update(result, input.rates);
   state_.clear_grad();
   if (observer_) observer_->after(observe::StepPart::Update);

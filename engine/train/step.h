@@ -3,6 +3,7 @@
 // a unit computes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -25,6 +26,10 @@ struct StepOptions {
   uint64_t seed = 0;       ///< for dropout
 };
 
+/// Numbers that a step adds up over the ranks beside its own, so that they agree without another
+/// collective (saving.h).
+using StepVotes = std::array<double, 3>;
+
 /// One step's input on this rank.
 struct StepInput {
   std::span<const models::MicroBatch> micro_batches;  ///< gradient_accumulation_steps of them
@@ -32,6 +37,7 @@ struct StepInput {
   optim::Rates rates;                                 ///< of this step
   int64_t tokens = 0;                                 ///< of this rank, padding not counted
   bool stop_requested = false;                        ///< this rank was asked to stop
+  StepVotes votes = {};                               ///< of this rank
 };
 
 struct StepResult {
@@ -43,6 +49,7 @@ struct StepResult {
   bool scale_exhausted = false;  ///< skipped at the smallest fp16 scale: the run is over
   int64_t tokens = 0;            ///< of all ranks
   bool stop = false;             ///< a rank was asked to stop; the same on all ranks
+  StepVotes votes = {};          ///< the sums over the ranks
 };
 
 class Stepper {

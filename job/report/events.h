@@ -149,6 +149,9 @@ struct Checkpoint {
   std::optional<int64_t> bytes;
   std::optional<double> seconds;
   std::string path;
+  std::optional<double> stall_seconds;  ///< of `seconds`, how long the steps waited
+  /// Whether the attempt ends with this step. False: it goes on, also if a stop was asked for.
+  std::optional<bool> last;
   static constexpr auto fields() {
     return std::tuple{
         field(&Checkpoint::step, "step").required().in_status("step"),
@@ -157,7 +160,9 @@ struct Checkpoint {
             .in(Unit::Seconds)
             .in_status("durationSeconds")
             .described(" in "),
-        field(&Checkpoint::path, "path").in_status("path").described(": ")};
+        field(&Checkpoint::path, "path").in_status("path").described(": "),
+        field(&Checkpoint::stall_seconds, "stall_seconds").in(Unit::Seconds),
+        field(&Checkpoint::last, "last")};
   }
 };
 

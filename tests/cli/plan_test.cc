@@ -175,7 +175,31 @@ TEST_F(PlanTest, LimitsByHandAndTheChangeThatMakesItFit) {
   EXPECT_EQ(run({file, "--memory", std::to_string(2 * peak - 1)}), 2);
   EXPECT_NE(err_.find("2 ranks need"), std::string::npos) << err_;
   EXPECT_EQ(run({file, "--memory", std::to_string(2 * peak)}), 0) << err_;
+  EXPECT_EQ(err_.find("the steps wait"), std::string::npos) << "one save, at the end: " << err_;
   EXPECT_EQ(run({file, "--memory", "lots"}), 2);
+}
+
+/// The copy for saving behind the steps makes no job refused.
+TEST_F(PlanTest, ACopyThatDoesNotFitIsAWarning) {
+  const std::string file = with("stage: 3", "stage: 0");
+  const std::vector<std::string> saves = {file, "-o", "json", "--set", "spec.training.saveSteps=1"};
+  const auto with_memory = [&](int64_t bytes) {
+    auto arguments = saves;
+    arguments.insert(arguments.end(), {"--memory", std::to_string(bytes)});
+    EXPECT_EQ(run(arguments), 0) << err_;
+    return json::parse(out_)["memory"];
+  };
+  ASSERT_EQ(run(saves), 0) << err_;
+  const json bytes = json::parse(out_)["memory"]["bytesPerRank"];
+  const int64_t peak = bytes["peak"], snapshot = bytes["snapshot"];
+  EXPECT_GT(snapshot, 0);
+  EXPECT_EQ(with_memory(2 * (peak + snapshot))["savesBehindTheSteps"], true);
+  EXPECT_EQ(err_.find("the steps wait"), std::string::npos) << err_;
+  EXPECT_EQ(with_memory(2 * (peak + snapshot) - 1)["savesBehindTheSteps"], false);
+  EXPECT_NE(err_.find("the steps wait while a checkpoint is written: a copy of "),
+            std::string::npos)
+      << err_;
+  EXPECT_NE(err_.find("per rank does not fit into --memory"), std::string::npos) << err_;
 }
 
 TEST_F(PlanTest, WithoutTheModelItIsIncomplete) {

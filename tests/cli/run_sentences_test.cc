@@ -19,6 +19,8 @@ TEST_F(RunSentencesTest, OneForEachReportThatIsNoProgress) {
   EXPECT_EQ(said(report::Attempt{.attempt = 2, .world_size = 4}), "attempt 2: 4 ranks");
   EXPECT_EQ(said(report::Resumed{.step = 5, .path = "/c/5"}), "resumed from step 5 (/c/5)");
   EXPECT_EQ(said(report::Checkpoint{.step = 7, .path = "/c/7"}), "saved step 7 (/c/7)");
+  EXPECT_EQ(said(report::Checkpoint{.step = 7, .path = "/c/7", .stall_seconds = 0.0123}),
+            "saved step 7 (/c/7), the steps waited 12 ms");
   EXPECT_EQ(said(report::Eval{.step = 7, .loss = 1.23456, .rows = 9}),
             "step 7 eval_loss 1.2346 (9 rows)");
   EXPECT_EQ(said(report::Eval{.step = 7}), "step 7 eval_loss nan (0 rows)");

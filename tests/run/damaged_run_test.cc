@@ -120,6 +120,29 @@ INSTANTIATE_TEST_SUITE_P(EveryStage, DamagedRun,
                                          Case{2, 1, 2, Damage::NoManifest}),
                          name_of);
 
+/// The newest checkpoint may be sound, so nothing older is taken instead of it.
+TEST_F(DamagedJob, WhatIsNoDamageEndsTheRunAndMovesNothing) {
+  const Case made{2, 1, 2, Damage::Flip};
+  for (const std::string name : {"rank-00001.bin", "rank-00001.json", "manifest.json"}) {
+    fs::remove_all(out());
+    write_train_job(made, 6);
+    ASSERT_EQ(run({"job.yaml"}), 0);
+    const fs::path file = out() / "checkpoints" / "step-6" / name;
+    const fs::path aside = out() / "aside";
+    fs::rename(file, aside);
+    fs::create_symlink(file, file);  // a link to itself cannot be opened, whoever tries
+    write_train_job(made, 8);
+    EXPECT_EQ(run({"job.yaml"}), 3) << name;
+    EXPECT_THAT(stdout_text() + stderr_text(),
+                HasSubstr(name + ": opening for reading: Too many levels of symbolic links"));
+    EXPECT_FALSE(there("damaged-step-6")) << name;
+    fs::remove(file);
+    fs::rename(aside, file);
+    EXPECT_EQ(run({"job.yaml"}), 0) << "the reason is gone";
+    EXPECT_THAT(stdout_text(), HasSubstr("resumed from step 6"));
+  }
+}
+
 TEST_F(DamagedJob, EndsWithTheReasonIfNothingIsSound) {
   const Case made{2, 1, 2, Damage::Flip};
   write_train_job(made, 6);

@@ -68,6 +68,26 @@ TEST_F(TrainRun, LearnsAndLeavesAModel) {
   }
 }
 
+/// A checkpoint that was written behind the steps holds the step that it names.
+TEST_F(TrainRun, WhatIsSavedBehindTheStepsGoesOnBitForBit) {
+  for (const int stage : {0, 2, 3}) {
+    fs::remove_all(out());
+    write_config(stage);
+    write_train_job(12, 3);
+    ASSERT_EQ(run({"job.yaml"}), 0) << "stage " << stage;
+    const auto expected = losses();
+    for (const std::string step : {"3", "6", "9"}) {
+      EXPECT_THAT(stdout_text(), testing::ContainsRegex("saved step " + step +
+                                                        " \\(.*\\), the steps waited [0-9]+ ms"));
+    }
+    EXPECT_THAT(stdout_text(), testing::ContainsRegex("saved step 12 \\([^)]*\\)\n"));
+    for (const char* later : {"step-9", "step-12"}) fs::remove_all(out() / "checkpoints" / later);
+    ASSERT_EQ(run({"job.yaml"}), 0);
+    EXPECT_THAT(stdout_text(), HasSubstr("resumed from step 6"));
+    EXPECT_EQ(losses(), expected) << "stage " << stage;
+  }
+}
+
 TEST_F(TrainRun, KilledRankCostsNoAccuracy) {
   constexpr int kSteps = 120;
   const auto expected = undisturbed(kSteps);

@@ -128,6 +128,20 @@ TEST_F(BookTest, TheStopStepIsTheCheckpointAfterTheStopRequest) {
   EXPECT_EQ(book.document().training["stopStep"], 14);
 }
 
+/// It was begun before the request, and told after it: the ranks still save the step they stop at.
+TEST_F(BookTest, ACheckpointFromBehindTheStepsIsNotTheStopStep) {
+  book.take(kAttempt, kWall);
+  book.stopping();
+  report::Checkpoint before = checkpoint(10);
+  before.last = false;
+  book.take(before, kWall);
+  EXPECT_FALSE(book.document().training.contains("stopStep"));
+  report::Checkpoint stop = checkpoint(14);
+  stop.last = true;
+  book.take(stop, kWall);
+  EXPECT_EQ(book.document().training["stopStep"], 14);
+}
+
 TEST_F(BookTest, TheLastFailureIsKept) {
   book.take(kAttempt, kWall);
   book.take(report::Failure{.attempt = 3,

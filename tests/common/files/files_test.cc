@@ -1,11 +1,13 @@
 // What only one of the implementations has: the disk's own errors, counting, faults, power loss.
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <set>
 
 #include "common/files/counting_files.h"
 #include "common/files/faulty_files.h"
+#include "common/files/file_error.h"
 #include "common/files/memory_files.h"
 #include "common/files/posix_files.h"
 
@@ -34,6 +36,24 @@ TEST(PosixFiles, FullDiskSaysHowManyBytesAndWhatToDo) {
   EXPECT_EQ(written.error().where, "/dev/full");
   EXPECT_EQ(written.error().message, "writing 10 bytes at 0: No space left on device");
   EXPECT_NE(written.error().hint.find("free space"), std::string::npos);
+}
+
+TEST(FileError, KindSaysWhetherAnotherTryMayHelp) {
+  for (const int number : {ENOENT, ENOTDIR})
+    EXPECT_EQ(file_error("opening", "/a", number).kind, ErrorKind::BadInput) << number;
+  for (const int number : {EMFILE, ENFILE, EINTR, EAGAIN, ENOMEM, ESTALE, ETIMEDOUT})
+    EXPECT_EQ(file_error("opening", "/a", number).kind, ErrorKind::Transient) << number;
+  for (const int number : {EIO, EACCES, ENOSPC, EROFS})
+    EXPECT_EQ(file_error("opening", "/a", number).kind, ErrorKind::Environment) << number;
+  EXPECT_EQ(file_error("opening", "/a", EMFILE).to_string(),
+            "/a: opening: Too many open files (raise the limit of open files (ulimit -n))");
+}
+
+TEST(FileError, DiskFaultsAreToldApart) {
+  for (const int number : {EIO, EUCLEAN, EBADMSG, EREMOTEIO, ENODATA, EILSEQ})
+    EXPECT_TRUE(is_disk_fault(file_error("reading", "/a", number))) << number;
+  for (const int number : {ENOENT, EACCES, EMFILE, ESTALE, ENOSPC})
+    EXPECT_FALSE(is_disk_fault(file_error("reading", "/a", number))) << number;
 }
 
 TEST(PosixFiles, LinksAreRemovedNotFollowed) {
@@ -89,6 +109,23 @@ TEST(FaultyFiles, DeathIsFinalAndTornLeavesHalf) {
   EXPECT_FALSE(files.read_all("/a"));
   EXPECT_EQ(memory.read_all("/a"), "12");
   EXPECT_EQ(memory.exists("/b"), false);
+}
+
+TEST(FaultyFiles, ReadsFailWhereTheTestSays) {
+  MemoryFiles memory;
+  ASSERT_TRUE(memory.write_synced("/a", "1234"));
+  ASSERT_TRUE(memory.write_synced("/b", "1234"));
+  FaultyFiles files(memory, {.reading = [](const std::string& what) -> std::optional<Error> {
+                      if (what != "read /a" && what != "open /b" && what != "list /") return {};
+                      return file_error(what, what.substr(5), EIO);
+                    }});
+  auto a = files.open_read("/a");
+  ASSERT_TRUE(a);
+  EXPECT_EQ((*a)->size(), 4);
+  EXPECT_EQ((*a)->read(0, {}).error().message, "read /a: Input/output error");
+  EXPECT_FALSE(files.open_read("/b"));
+  EXPECT_FALSE(files.list_dir("/"));
+  EXPECT_EQ(memory.read_all("/a"), "1234");
 }
 
 TEST(MemoryFiles, PowerLossKeepsWhatWasSynced) {

@@ -21,17 +21,27 @@ struct Scenario {
   int64_t first_step, first_attempt;  ///< there before
   int64_t step, attempt;              ///< being saved
   bool can_exchange;
+  bool behind = false;  ///< by background_save.h
+
+  Result<Published> save(Files& files, const WriteOptions& options) const;
 };
 
 constexpr Scenario kScenarios[] = {
     {"next_step", 10, 1, 20, 1, true},
     {"same_step_swapped", 10, 1, 10, 2, true},
     {"same_step_renamed_aside", 10, 1, 10, 2, false},
+    {"next_step_behind", 10, 1, 20, 1, true, true},
+    {"same_step_swapped_behind", 10, 1, 10, 2, true, true},
+    {"same_step_renamed_aside_behind", 10, 1, 10, 2, false, true},
 };
 
 const ModelWorld& model() {
   static const ModelWorld world = ModelWorld::make(3000);
   return world;
+}
+
+Result<Published> Scenario::save(Files& files, const WriteOptions& options) const {
+  return behind ? model().save_behind(files, options, 1) : model().save(files, options, 1);
 }
 
 WriteOptions options(const std::string& dir, int64_t step, int64_t attempt) {
@@ -48,7 +58,7 @@ Status prepare(Files& files, const std::string& dir, const Scenario& scenario) {
 }
 
 Status save_under_test(Files& files, const std::string& dir, const Scenario& scenario) {
-  DSJ_TRY_STATUS(model().save(files, options(dir, scenario.step, scenario.attempt), 1));
+  DSJ_TRY_STATUS(scenario.save(files, options(dir, scenario.step, scenario.attempt)));
   return {};
 }
 
@@ -184,7 +194,7 @@ TEST_P(Death, OneFailedWriteIsReportedAndHarmsNothing) {
     MemoryFiles files;
     ASSERT_TRUE(prepare(files, dir, scenario));
     FaultyFiles faulty(files, {.at = at, .dies = false, .can_exchange = scenario.can_exchange});
-    const auto saved = model().save(faulty, options(dir, scenario.step, scenario.attempt), 1);
+    const auto saved = scenario.save(faulty, options(dir, scenario.step, scenario.attempt));
     if (!saved) {
       EXPECT_EQ(saved.error().message, "no space left (injected)");
       ++failed;

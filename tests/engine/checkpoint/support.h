@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "engine/checkpoint/reader.h"
+#include "engine/checkpoint/background_save.h"
+#include "engine/checkpoint/search.h"
 #include "engine/checkpoint/writer.h"
 
 namespace dsj::checkpoint {
@@ -31,10 +33,25 @@ struct ModelWorld {
   }
   static float value(float base, int64_t index) { return base + float(index % 8191) * 1e-5f; }
 
-  /// Slices every extent `ranks` ways, unevenly, and writes rank `rank`'s.
-  Result<int64_t> write(Files& files, const WriteOptions& options) const {
+  /// One rank's pieces, and their values.
+  struct Share {
     std::vector<std::vector<float>> values;
     std::vector<Piece> pieces;
+
+    Status produce(const EmitPiece& emit) const {
+      for (const Piece& piece : pieces) DSJ_TRY_STATUS(emit(piece));
+      return {};
+    }
+    size_t elements() const {
+      size_t sum = 0;
+      for (const Piece& piece : pieces) sum += piece.data.size();
+      return sum;
+    }
+  };
+  /// Slices every extent `world` ways, unevenly, and takes rank `rank`'s.
+  Share share(const WriteOptions& options) const {
+    Share share;
+    auto& [values, pieces] = share;
     for (const Extent& extent : extents) {
       const int64_t begin = border(extent, options.rank, options.world);
       const int64_t end = border(extent, options.rank + 1, options.world);
@@ -45,7 +62,11 @@ struct ModelWorld {
       pieces.push_back({extent.state, extent.param, begin, {}});
     }
     for (size_t i = 0; i < pieces.size(); ++i) pieces[i].data = values[i];
-    return write_rank(files, options, pieces);
+    return share;
+  }
+  /// Writes rank `rank`'s share.
+  Result<int64_t> write(Files& files, const WriteOptions& options) const {
+    return write_rank(files, options, share(options).pieces);
   }
   static int64_t border(const Extent& extent, int rank, int world) {
     return rank == world ? extent.elements : extent.elements * rank / world / 3 * 3;
@@ -58,6 +79,41 @@ struct ModelWorld {
     }
     options.rank = 0;
     return publish(files, options, publication(options.step, limit));
+  }
+  /// The same behind the steps of ranks that are not there: one rank writes after the other, so
+  /// that the operations have one order.
+  Result<Published> save_behind(Files& files, WriteOptions options,
+                                std::optional<int64_t> limit = std::nullopt) const {
+    std::vector<std::vector<float>> buffers;
+    std::vector<std::unique_ptr<BackgroundSave>> ranks;
+    for (options.rank = 0; options.rank < options.world; ++options.rank) {
+      const Share own = share(options);
+      buffers.emplace_back(own.elements());
+      ranks.push_back(std::make_unique<BackgroundSave>(files, buffers.back()));
+      ranks.back()->begin(options, publication(options.step, limit),
+                          [&](const EmitPiece& emit) { return own.produce(emit); });
+      ranks.back()->wait();
+    }
+    for (;;) {
+      SaveVotes all;
+      for (const auto& rank : ranks) {
+        rank->wait();
+        const SaveVotes one = rank->votes();
+        all.written += one.written;
+        all.failed += one.failed;
+        all.published += one.published;
+      }
+      std::optional<Published> done;
+      Status failed;
+      for (const auto& rank : ranks) {
+        auto saved = rank->advance(all);
+        if (!saved && (failed || failed.error().kind == ErrorKind::Transient))
+          failed = std::unexpected(saved.error());
+        if (saved && *saved && (*saved)->published) done = *(*saved)->published;
+      }
+      if (!failed) return std::unexpected(failed.error());
+      if (done) return *done;
+    }
   }
   Publication publication(int64_t step, std::optional<int64_t> limit = std::nullopt) const {
     return {.extents = extents,

@@ -2,7 +2,7 @@
 // every stage, place, precision and optimizer, before and after a checkpoint.
 #include <gtest/gtest.h>
 
-#include "engine/checkpoint/reader.h"
+#include "engine/checkpoint/search.h"
 #include "engine/checkpoint/writer.h"
 #include "tests/engine/train/offload_support.h"
 

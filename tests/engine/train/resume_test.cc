@@ -4,7 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "engine/checkpoint/reader.h"
+#include "engine/checkpoint/search.h"
 #include "engine/checkpoint/writer.h"
 #include "engine/train/saving.h"
 #include "tests/engine/train/support.h"

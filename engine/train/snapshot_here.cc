@@ -1,0 +1,29 @@
+#include "engine/train/snapshot_here.h"
+
+#include <algorithm>
+
+#include "common/cpu.h"
+#include "common/host_memory.h"
+
+namespace dsj::train {
+
+plan::Snapshot snapshot_here(const Inputs& inputs, const RankEnv& env, at::Device device) {
+  const auto& training = inputs.job.training;
+  const plan::MemoryInput memory{
+      .model = inputs.model,
+      .config = inputs.config(),
+      .world = env.world_size,
+      .tokens_per_row = std::min(training.max_seq_length.value_or(2048),
+                                 std::max<int64_t>(1, inputs.model.longest_sequence())),
+      .recompute = training.gradient_checkpointing.value_or(false),
+      .native_products =
+          inputs.config().precision == dsconfig::Precision::Fp32 ||
+          (inputs.config().precision == dsconfig::Precision::Bf16 && cpu_multiplies_bf16()),
+      .lora = inputs.lora};
+  const HostMemory host = host_memory(container_memory(), machine_memory());
+  plan::Limits limits{.host = {host.bytes, host.from}};
+  if (!device.is_cpu()) limits.device = {INT64_MAX, "the accelerator"};
+  return plan::plan_snapshot({.memory = memory, .ranks_per_host = env.local_world_size}, limits);
+}
+
+}  // namespace dsj::train

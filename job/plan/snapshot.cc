@@ -1,0 +1,53 @@
+#include "job/plan/snapshot.h"
+
+#include "job/plan/memory_model.h"
+#include "job/plan/zero_plan.h"
+
+namespace dsj::plan {
+namespace {
+
+/// Whether a save is due at a step that others follow. The last save of a run is waited for.
+bool saves_between_steps(const dsconfig::ResolvedConfig& config) {
+  using enum dsconfig::Cadence::Kind;
+  const bool endless = config.total_steps <= 0;  // not known: assume that it goes on
+  switch (config.save.kind) {
+    case Never:
+      return false;
+    case Steps:
+      return endless || config.save.every < config.total_steps;
+    case Epoch:
+      return endless || config.steps_per_epoch < config.total_steps;
+  }
+  return true;
+}
+
+/// The elements of a flat that one rank saves: what it updates, or its share of what all update.
+int64_t saved_elements(const layout::FlatLayout& flat, const layout::Stage& stage, int world) {
+  if (stage.shards_update()) return flat.shard_numel();
+  std::vector<layout::Parameter> parameters;
+  for (const auto& slot : flat.slots()) parameters.push_back({slot.name, slot.shape});
+  return layout::FlatLayout(flat.name(), parameters, world, flat.numel()).shard_numel();
+}
+
+}  // namespace
+
+Snapshot plan_snapshot(const FitInput& input, const Limits& limits) {
+  const dsconfig::ResolvedConfig& config = input.memory.config;
+  const int world = input.memory.world;
+  Snapshot snapshot;
+  if (!saves_between_steps(config)) return snapshot;
+  const auto states = 1 + static_cast<int64_t>(dsconfig::states_of(config.optimizer).size());
+  const auto units = layout::units_of(input.memory.model, input.memory.lora);
+  for (const auto& flat : plan_flats(units, config, world).flats) {
+    if (flat.frozen()) continue;
+    snapshot.bytes += 4 * states * saved_elements(flat, effective_stage(config, world), world);
+  }
+  if (!limits.host.bytes) return snapshot;
+  const MemoryClasses bytes = memory_model(input.memory).bytes;
+  const int64_t others = bytes.host + (limits.device.bytes ? 0 : bytes.peak);
+  snapshot.fits = static_cast<double>(others + snapshot.bytes) * input.ranks_per_host <=
+                  static_cast<double>(*limits.host.bytes);
+  return snapshot;
+}
+
+}  // namespace dsj::plan

@@ -1,0 +1,177 @@
+// Saves behind the steps: what they hold, when they are told, how they fail.
+#include "engine/train/saving.h"
+
+#include <gtest/gtest.h>
+
+#include "common/files/faulty_files.h"
+#include "common/files/memory_files.h"
+#include "tests/engine/train/support.h"
+
+namespace dsj::train {
+namespace {
+
+SmallRun small(int stage, int world = 2) {
+  SmallRun run{.world = world, .config = small_config(stage)};
+  run.config.total_steps = 1000;
+  run.config.save.every = 10;
+  return run;
+}
+
+Inputs inputs(const SmallRun& run, const std::string& output_dir) {
+  Inputs in;
+  in.job.output_dir = output_dir;
+  in.model = fixture_model(run.model);
+  in.resolution.config = run.config;
+  return in;
+}
+
+plan::Snapshot snapshot(const SmallRun& run) {
+  return plan::plan_snapshot(
+      {.memory = {.model = fixture_model(run.model), .config = run.config, .world = run.world}},
+      {});
+}
+
+/// One rank that trains and saves.
+struct SavingRank {
+  const Inputs in;
+  Rank rank;
+  const Events events{-1};
+  Saver saver;
+  Progress progress;
+
+  SavingRank(const SmallRun& run, comm::Collectives& collectives, Files& files,
+             const std::string& output_dir = "/out")
+      : in(inputs(run, output_dir)),
+        rank(run, collectives),
+        saver(files, in, rank.state, rank.stepper, events, at::kCPU) {
+    rank.load(run.model);
+  }
+  /// One step, and what the save in flight has come to.
+  Status step() {
+    const models::MicroBatch batch =
+        micro_batch(progress.step, 0, rank.collectives.rank(), rank.collectives.world(),
+                    rank.config, rank.model.vocab_size);
+    const auto result = rank.stepper.run(
+        {.micro_batches = {&batch, 1},
+         .step = progress.step++,
+         .rates = {.lr = rank.config.optimizer.lr, .previous_lr = rank.config.optimizer.lr},
+         .tokens = 1,
+         .votes = saver.votes()});
+    EXPECT_EQ(result.tokens, rank.collectives.world());
+    EXPECT_FALSE(result.stop);
+    return saver.advance(result.votes);
+  }
+};
+
+std::string part(const std::string& output_dir, int64_t step, int rank) {
+  return output_dir + "/checkpoints/" + checkpoint::step_name(step) + "/" +
+         checkpoint::part_data_name(rank);
+}
+
+TEST(SavingTest, BehindTheStepsTheSameBytesAreSaved) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    const SmallRun run = small(stage);
+    MemoryFiles files;
+    testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
+      SavingRank one(run, collectives, files, "/behind");
+      one.saver.save_behind(snapshot(run));
+      const Inputs waiting = inputs(run, "/waiting");
+      Saver saver(files, waiting, one.rank.state, one.rank.stepper, one.events, at::kCPU);
+      for (int i = 0; i < 2; ++i) ASSERT_TRUE(one.step());
+      ASSERT_TRUE(saver.save(one.progress, true));
+      ASSERT_TRUE(one.saver.save(one.progress, false));
+      for (int i = 0; i < 3; ++i) ASSERT_TRUE(one.step());
+      ASSERT_TRUE(one.saver.finish());
+    });
+    for (int rank = 0; rank < run.world; ++rank) {
+      const auto bytes = files.read_all(part("/behind", 2, rank));
+      ASSERT_TRUE(bytes) << bytes.error().to_string();
+      EXPECT_GT(bytes->size(), 1000u);
+      EXPECT_TRUE(bytes == files.read_all(part("/waiting", 2, rank))) << "stage " << stage;
+    }
+  }
+}
+
+TEST(SavingTest, TheCopyTakesWhatThePlanSays) {
+  for (const int stage : {0, 2}) {
+    const SmallRun run = small(stage);
+    MemoryFiles files;
+    testing_support::run_ranks(run.world,
+                               [&](comm::Collectives& collectives, memory::Ledger& ledger) {
+                                 SavingRank one(run, collectives, files);
+                                 EXPECT_EQ(ledger.peak(memory::Class::Host), 0);
+                                 one.saver.save_behind(snapshot(run));
+                                 EXPECT_EQ(ledger.live(memory::Class::Host), snapshot(run).bytes);
+                                 for (int i = 0; i < 3; ++i) {
+                                   ASSERT_TRUE(one.step());
+                                   ASSERT_TRUE(one.saver.save(one.progress, false));
+                                 }
+                                 ASSERT_TRUE(one.saver.finish());
+                                 EXPECT_EQ(ledger.peak(memory::Class::Host), snapshot(run).bytes);
+                               });
+  }
+}
+
+/// The next save waits for the one in flight, and each is published.
+TEST(SavingTest, TwoSavesAtOnceAreTwoCheckpoints) {
+  const SmallRun run = small(2);
+  MemoryFiles files;
+  testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
+    SavingRank one(run, collectives, files);
+    one.saver.save_behind(snapshot(run));
+    for (int i = 0; i < 4; ++i) {
+      ASSERT_TRUE(one.step());
+      ASSERT_TRUE(one.saver.save(one.progress, i == 3));
+    }
+  });
+  for (const int64_t step : {1, 2, 3, 4}) {
+    auto reader =
+        checkpoint::Reader::open(files, "/out/checkpoints/" + checkpoint::step_name(step));
+    ASSERT_TRUE(reader) << step;
+    EXPECT_TRUE(reader->verify());
+    EXPECT_EQ(reader->run_state()["updates"], step) << "of the step that was saved";
+  }
+}
+
+TEST(SavingTest, WhereTheCopyDoesNotFitTheStepsWait) {
+  const SmallRun run = small(1);
+  MemoryFiles files;
+  testing_support::run_ranks(run.world,
+                             [&](comm::Collectives& collectives, memory::Ledger& ledger) {
+                               SavingRank one(run, collectives, files);
+                               plan::Snapshot wanted = snapshot(run);
+                               wanted.fits = collectives.rank() == 0;
+                               one.saver.save_behind(wanted);
+                               EXPECT_EQ(ledger.live(memory::Class::Host), 0) << "on no rank";
+                               ASSERT_TRUE(one.step());
+                               ASSERT_TRUE(one.saver.save(one.progress, false));
+                               EXPECT_TRUE(*files.exists("/out/checkpoints/step-1/manifest.json"));
+                             });
+}
+
+/// The disk of one rank is full: every rank ends at the same step, and that one says why.
+TEST(SavingTest, AFailureBehindTheStepsEndsTheRun) {
+  const SmallRun run = small(2);
+  MemoryFiles memory;
+  std::array<int64_t, 2> ended{};
+  testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
+    const int number = collectives.rank();
+    FaultyFiles files(memory, {.at = number == 1 ? 3 : -1, .dies = false});
+    SavingRank one(run, collectives, files);
+    one.saver.save_behind(snapshot(run));
+    ASSERT_TRUE(one.step());
+    ASSERT_TRUE(one.saver.save(one.progress, false));
+    Status status;
+    while (status && one.progress.step < 100'000) status = one.step();
+    ASSERT_FALSE(status);
+    ended[static_cast<size_t>(number)] = one.progress.step;
+    EXPECT_EQ(status.error().kind, number == 1 ? ErrorKind::Environment : ErrorKind::Transient);
+    EXPECT_EQ(status.error().message,
+              number == 1 ? "no space left (injected)" : "another rank failed");
+  });
+  EXPECT_EQ(ended[0], ended[1]);
+  EXPECT_FALSE(*memory.exists("/out/checkpoints/step-1"));
+}
+
+}  // namespace
+}  // namespace dsj::train
