@@ -13,7 +13,8 @@ All output is in BUILD_DIRECTORY/test-reports/NAME.log. Exit 0: nothing failed a
 A limit starts with the program. What a test needs first is a CTest fixture: run_tests.py runs its FIXTURES_SETUP once,
 prints how long that took, and takes it off no test's limit. A test has a temporary directory of its own; processes that it
 leaves behind are ended with it. Programs of the label "unit" run as many at a time as there are cores (four at most),
-unless they are RUN_SERIAL or need a fixture; all others run alone.
+unless they are RUN_SERIAL. Those of the label "cluster", which mostly wait for their own control plane, run at the end, one more
+at a time, unless they are RUN_SERIAL. All others run alone.
 Programs of the label "nodes" (a cluster with real nodes, which needs root) run only with DSJ_TEST_NODES=1.
 --beside-load N: N busy loops run beside the tests, which must pass all the same.
 """
@@ -71,8 +72,8 @@ def listed(build):
         properties = {p["name"]: p["value"] for p in test.get("properties", [])}
         label = (properties.get("LABELS") or ["unit"])[0]
         makes, needs = properties.get("FIXTURES_SETUP", []), properties.get("FIXTURES_REQUIRED", [])
-        yield Test(test["name"], label, test.get("command"), float(properties.get("TIMEOUT", 300)),
-                   label != "unit" or bool(properties.get("RUN_SERIAL") or makes or needs), makes, needs)
+        alone = label not in ("unit", "cluster") or bool(properties.get("RUN_SERIAL") or makes)
+        yield Test(test["name"], label, test.get("command"), float(properties.get("TIMEOUT", 300)), alone, makes, needs)
 
 
 def processes_of(leader, mark):
@@ -213,16 +214,27 @@ class Session:
 
     # ---- all of them
     def run(self, tests):
-        with concurrent.futures.ThreadPoolExecutor(TOGETHER) as pool:
-            started = {pool.submit(self.execute, test): test for test in tests if not test.alone}
-            for done in concurrent.futures.as_completed(started):
-                self.tell(started[done], done.result())
+        self.together([test for test in tests if not test.alone and test.label == "unit"], TOGETHER)
         for test in tests:
             if test.makes:
                 self.set_up(test)
             elif test.alone:
                 reason = self.missing(test)
                 self.tell(test, Outcome(not_run=reason) if reason else self.execute(test))
+        self.together([test for test in tests if not test.alone and test.label != "unit"], TOGETHER + 1)
+
+    def together(self, tests, at_a_time):
+        """At most so many at a time; what they need is made first."""
+        ready = []
+        for test in tests:
+            if reason := self.missing(test):
+                self.tell(test, Outcome(not_run=reason))
+            else:
+                ready.append(test)
+        with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
+            started = {pool.submit(self.execute, test): test for test in ready}
+            for done in concurrent.futures.as_completed(started):
+                self.tell(started[done], done.result())
 
     def tell(self, test, outcome):
         """Prints it whole and adds it up."""

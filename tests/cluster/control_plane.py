@@ -1,6 +1,8 @@
 """The control plane, processes of this machine: etcd and the API server; controller manager and scheduler on demand.
 
 Without real nodes it listens on 127.0.0.1 only and needs no root; ports are free ones, kept for the cluster's life."""
+import contextlib
+import glob
 import json
 import os
 import random
@@ -19,10 +21,20 @@ PARTS = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
 SHORT = {"apiserver": "kube-apiserver", "controller-manager": "kube-controller-manager", "scheduler": "kube-scheduler"}
 
 
+def _taken():
+    """Ports of the clusters beside this one, also those that nobody listens on yet."""
+    for path in glob.glob(os.path.join(os.path.dirname(STATE), "*", "ports.json")):
+        with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii") as kept:
+            yield from json.load(kept).values()
+
+
 def _free_port():
     """Below the range that connections take their own ports from: it stays free over a restart of its process."""
+    taken = set(_taken())
     while True:
         port = random.randrange(15000, 30000)
+        if port in taken:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))

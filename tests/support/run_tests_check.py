@@ -305,6 +305,16 @@ def unit_tests_run_together(build):
     ends_with(output, "0 passed, 2 failed, 0 skipped")
 
 
+def cluster_tests_run_together_and_last(build):
+    """Each waits for the other, and for a test that runs alone."""
+    for name, other in (("one", "two"), ("two", "one")):
+        build.add(name, f"[ -e {build.path('alone')} ] || exit 1\ntouch {build.path(name)}\n{build.wait(other)}", label="cluster",
+                  FIXTURES_REQUIRED="made", TIMEOUT=LONG)
+    build.add("made", "exit 0", label="cluster", FIXTURES_SETUP="made")
+    build.add("serial", f"[ ! -e {build.path('one')} ] && touch {build.path('alone')}", label="cluster", RUN_SERIAL="TRUE")
+    ends_with(build.run()[1], "4 passed, 0 failed, 0 skipped")
+
+
 def the_others_run_alone(build):
     """Each takes what no two can hold."""
     held = build.path("held")
@@ -332,7 +342,8 @@ CASES = [cases_are_counted, a_pattern_chooses, a_failure_shows_its_output, a_cra
          the_deadline_stops_and_is_no_failure, after_the_deadline_nothing_starts, who_ignores_sigterm_is_killed,
          an_interrupted_run_leaves_nothing, what_a_test_leaves_behind_is_ended,
          each_has_a_temporary_directory_of_its_own, a_fixture_is_made_once_and_first,
-         a_failed_fixture_is_one_failure, unit_tests_run_together, the_others_run_alone, load_runs_beside]
+         a_failed_fixture_is_one_failure, unit_tests_run_together,
+         cluster_tests_run_together_and_last, the_others_run_alone, load_runs_beside]
 
 
 def main():
