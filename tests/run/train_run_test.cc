@@ -109,20 +109,23 @@ TEST_F(TrainRun, KilledRankCostsNoAccuracy) {
 TEST_F(TrainRun, StopAndTheSameCommandGiveTheSameRun) {
   constexpr int kSteps = 120;
   const auto expected = undisturbed(kSteps);
-  write_train_job(kSteps, 1000);
-  start({"job.yaml"});
-  ASSERT_TRUE(soon([&] { return steps_done() >= 10; }));
-  kill(pid_, SIGTERM);
-  ASSERT_EQ(finish(), 130);
-  EXPECT_THAT(processes(), IsEmpty());
-  const int64_t saved = status()["checkpoint"]["lastSaved"]["step"];
-  EXPECT_GE(saved, 10);
-  EXPECT_LT(saved, kSteps);
-  EXPECT_EQ(metric_steps(), one_to(saved));
-  ASSERT_EQ(run({"job.yaml"}), 0);
-  EXPECT_THAT(stdout_text(), HasSubstr("resumed from step " + std::to_string(saved)));
-  EXPECT_EQ(metric_steps(), one_to(kSteps));
-  EXPECT_EQ(losses(), expected) << "bit for bit";
+  for (const int save_steps : {1000, 2}) {  // 2: another save is in flight at the stop
+    fs::remove_all(out());
+    write_train_job(kSteps, save_steps);
+    start({"job.yaml"});
+    ASSERT_TRUE(soon([&] { return steps_done() >= 10; }));
+    kill(pid_, SIGTERM);
+    ASSERT_EQ(finish(), 130);
+    EXPECT_THAT(processes(), IsEmpty());
+    const int64_t saved = status()["checkpoint"]["lastSaved"]["step"];
+    EXPECT_GE(saved, 10);
+    EXPECT_LT(saved, kSteps);
+    EXPECT_EQ(metric_steps(), one_to(saved));
+    ASSERT_EQ(run({"job.yaml"}), 0);
+    EXPECT_THAT(stdout_text(), HasSubstr("resumed from step " + std::to_string(saved)));
+    EXPECT_EQ(metric_steps(), one_to(kSteps));
+    EXPECT_EQ(losses(), expected) << "bit for bit";
+  }
 }
 
 TEST_F(TrainRun, TwoWorkersGiveTheSameLossesAsOne) {
