@@ -100,7 +100,8 @@ struct ResolvedConfig {
   int64_t train_batch_size = 0;  ///< rows per optimizer step: micro x accumulation x world
   int64_t micro_batch_size = 0;
   int64_t gradient_accumulation_steps = 1;
-  double gradient_clipping = 1.0;  ///< L2 norm over all parameters; 0: off
+  std::vector<int64_t> elastic_world_sizes;  ///< that the batch fits; empty: no elasticity
+  double gradient_clipping = 1.0;            ///< L2 norm over all parameters; 0: off
   Precision precision = Precision::Fp32;
   bool bf16_check_grad_overflow = true;
   LossScaleConfig loss_scale;  ///< for fp16 only

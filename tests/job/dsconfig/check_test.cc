@@ -143,8 +143,6 @@ TEST(CheckTest, KnownAndNotBuiltIsUnsupportedOnlyWhenSwitchedOn) {
            std::pair{R"({"amp": {"enabled": true}})", "amp"},
            std::pair{R"({"wandb": {"enabled": true}})", "wandb"},
            std::pair{R"({"sparse_attention": {"mode": "fixed"}})", "sparse_attention"},
-           std::pair{R"({"elasticity": {"enabled": true, "micro_batch_sizes": [1]}})",
-                     "elasticity"},
            std::pair{R"({"compression_training": {"a": [{"enabled": true}]}})",
                      "compression_training"},
            std::pair{R"({"sparse_gradients": true})", "sparse_gradients"},
