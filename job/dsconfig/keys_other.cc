@@ -185,10 +185,9 @@ std::vector<Key> observation_keys() {
        .choices = {"Ignore", "Warn", "Fail"}},
       {.path = "checkpoint.load_universal",
        .type = Bool,
-       .fallback = false,
-       .state = Unsupported,
-       .reason = "universal checkpoints are not read in this version; ours "
-                 "are readable at any world size"},
+       .field = to<&ResolvedConfig::load_universal>,
+       .test = "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
+               "deepspeed_tests:Folder.OfBothLatestTheKeyDecides"},
       {.path = "checkpoint.use_node_local_storage",
        .type = Bool,
        .fallback = false,

@@ -116,6 +116,7 @@ struct ResolvedConfig {
   int64_t steps_per_epoch = 0;        ///< optimizer steps; 0: the number of rows is unknown
   int64_t steps_per_print = 0;        ///< 0: off
   bool dataloader_drop_last = false;  ///< an incomplete last batch is left out
+  bool load_universal = false;  ///< of a DeepSpeed folder named to resume from: its universal tag
   Cadence logging{Cadence::Kind::Steps, 1};
   bool logging_first_step = false;
   Cadence save{Cadence::Kind::Steps, 500};

@@ -153,7 +153,6 @@ TEST(CheckTest, KnownAndNotBuiltIsUnsupportedOnlyWhenSwitchedOn) {
                      "zero_optimization.zero_quantized_weights"},
            std::pair{R"({"tensor_parallel": {"autotp_size": 2}})", "tensor_parallel"},
            std::pair{R"({"data_efficiency": {"enabled": true}})", "data_efficiency"},
-           std::pair{R"({"checkpoint": {"load_universal": true}})", "checkpoint.load_universal"},
        }) {
     const Checked checked = check(json::parse(text));
     ASSERT_EQ(checked.findings.size(), 1u) << text;
