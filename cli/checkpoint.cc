@@ -1,5 +1,5 @@
-// dsj checkpoint show|import|export: what is in a checkpoint of ours or of DeepSpeed, one of DeepSpeed's as one of ours,
-// the weights of either.
+// dsj checkpoint show|import|export: what is in a checkpoint of ours or of DeepSpeed, one of
+// DeepSpeed's as one of ours, the weights of either.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 

@@ -7,6 +7,7 @@
 
 #include "common/text.h"
 #include "engine/checkpoint/reader.h"
+#include "engine/checkpoint/retention.h"
 #include "engine/deepspeed/checkpoint.h"
 #include "job/contract.h"
 
@@ -116,9 +117,9 @@ FoundCheckpoint describe_ours(Files& files, const std::string& path, bool verify
   std::vector<std::pair<std::string, int64_t>> tensors;
   for (const auto& extent : reader->extents()) tensors.emplace_back(extent.state, extent.elements);
   take_tensors(tensors, found);
-  if (!verify) return found;
-  if (const Status sound = reader->verify(); !sound) found.damage = sound.error().to_string();
-  found.verified = !found.damage;
+  const Status sound = verify ? reader->verify() : reader->check_parts();
+  if (!sound) found.damage = sound.error().to_string();
+  found.verified = verify && !found.damage;
   return found;
 }
 

@@ -1,5 +1,6 @@
 // A run's saved state, read by ranges of elements at any world size: a checkpoint of ours (reader.h) or of another
 // engine (engine/deepspeed). engine/zero takes parameters and optimizer states from it, engine/train the rest.
+// Tested by: tests/engine/checkpoint/checkpoint_test.cc, tests/engine/deepspeed/checkpoint_test.cc
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace dsj::checkpoint {
 class SavedRun {
  public:
   virtual ~SavedRun() = default;
-  /// The checkpoint's own directory. Errors of read() begin with it where the checkpoint is at fault.
+  /// The checkpoint's own directory.
   virtual const std::string& path() const = 0;
   /// Optimizer steps done, skipped ones included.
   virtual int64_t step() const = 0;

@@ -17,14 +17,16 @@ struct Imported {
   int64_t bytes = 0;
 };
 
-/// Writes every state of every parameter and the run's state as one of our checkpoints: a run whose output directory
-/// holds it goes on from there, at any world size and stage. Error: BadInput, a parameter was frozen, or a checkpoint of
-/// this step is there already; what reading and writing give.
+/// Writes every state of every parameter and the run's state as one of our checkpoints: a run whose
+/// output directory holds it goes on from there, at any world size and stage. Error: BadInput, a
+/// parameter was frozen, or a checkpoint of this step is there already; what reading and writing
+/// give.
 Result<Imported> import_checkpoint(Files& files, Checkpoint& from,
                                    const std::string& checkpoints_dir);
 
-/// Writes the fp32 values of `parameters` to DIRECTORY/model.safetensors, or to shards with an index (weights::ModelWriter).
-/// Creates the directory. Error: `from` lacks one, or has it in another size; I/O.
+/// Writes the fp32 values of `parameters` to DIRECTORY/model.safetensors, or to shards with an index
+/// (weights::ModelWriter). Creates the directory. Error: `from` lacks one, or has it in another
+/// size; I/O.
 Status export_fp32(Files& files, checkpoint::SavedRun& from,
                    const std::vector<Parameter>& parameters, const std::string& directory);
 

@@ -21,14 +21,14 @@ struct ModelStates {
   std::map<std::string, weights::TensorInfo> frozen_fragments;  ///< this rank's slice, or the whole
   std::map<std::string, std::string> aliases;  ///< tied name → the name that is kept
   int64_t steps = 0, skipped = 0, samples = 0;
-  std::optional<int64_t>
-      scheduled;        ///< updates that the LR schedule has seen; nullopt: no schedule
+  /// Updates that the LR schedule has seen; nullopt: no schedule.
+  std::optional<int64_t> scheduled;
   int world = 1;        ///< data-parallel
   std::string version;  ///< DeepSpeed's
 };
 
-/// At stage 3 the tensors of `module` are empty. Error: a part that every version writes is missing; the run was split by
-/// tensor or pipeline parallelism.
+/// At stage 3 the tensors of `module` are empty. Error: a part that every version writes is missing;
+/// the run was split by tensor parallelism.
 Result<ModelStates> read_model_states(const SavedFile& file);
 
 }  // namespace dsj::deepspeed

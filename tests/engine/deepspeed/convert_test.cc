@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/files/memory_files.h"
-#include "engine/checkpoint/reader.h"
+#include "engine/checkpoint/search.h"
 #include "engine/weights/weight_source.h"
 #include "tests/engine/deepspeed/saved_model.h"
 
