@@ -36,6 +36,8 @@ const std::vector<Verb>& verbs() {
        on_cluster<run_plot_any>},
       {"generate", "answers the questions of a data file with a model", run_generate},
       {"merge", "adds a LoRA adapter into its base model", run_merge},
+      {"checkpoint", "shows a checkpoint, takes one over from DeepSpeed, writes its weights",
+       run_checkpoint},
       {"submit", "creates a job in a cluster, after the checks of validate", on_cluster<run_submit>},
       {"get", "jobs of a cluster", on_cluster<run_get>},
       {"describe", "one job of a cluster, for people", on_cluster<run_describe>},

@@ -23,6 +23,7 @@ int run_plot(Arguments args);
 int run_generate(Arguments args);
 
 int run_merge(Arguments args);
+int run_checkpoint(Arguments args);
 
 /// Prints "dsj VERB: where: message (hint)" on stderr. Returns the exit code of the error's kind.
 int report(const char* verb, const Error& error);

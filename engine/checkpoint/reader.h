@@ -17,12 +17,13 @@
 #include "common/files/files.h"
 #include "common/result.h"
 #include "engine/checkpoint/layout.h"
+#include "engine/checkpoint/saved_run.h"
 
 namespace dsj::checkpoint {
 
 /// One thread at a time. Errors of what it reads are damage (damage.h) or the reason why a file
 /// could not be read; they name the file.
-class Reader {
+class Reader : public SavedRun {
  public:
   /// The most data files that are open at a time.
   static constexpr size_t kFilesOpenMax = 8;
@@ -31,20 +32,21 @@ class Reader {
   /// `path`: the checkpoint's own directory. `files` must outlive the reader.
   static Result<Reader> open(Files& files, const std::string& path);
 
-  const std::string& path() const { return path_; }
-  int64_t step() const { return manifest_.step; }
+  const std::string& path() const override { return path_; }
+  int64_t step() const override { return manifest_.step; }
   int64_t attempt() const { return manifest_.attempt; }
   /// The number of ranks that wrote it; any number may read it.
   int world() const { return manifest_.world; }
-  const nlohmann::json& run_state() const { return manifest_.run_state; }
+  const nlohmann::json& run_state() const override { return manifest_.run_state; }
   const std::vector<Extent>& extents() const { return manifest_.extents; }
   /// nullopt: the checkpoint has no such tensor.
-  std::optional<int64_t> elements(const std::string& state, const std::string& param) const;
+  std::optional<int64_t> elements(const std::string& state,
+                                  const std::string& param) const override;
 
   /// Reads elements [offset, offset + out.size()). BadInput: no such tensor, or a range outside it.
   /// Damage, with file, block and tensor: a block does not match its checksum.
   Status read(const std::string& state, const std::string& param, int64_t offset,
-              std::span<float> out);
+              std::span<float> out) override;
 
   /// Reads the index of every part, and checks that every data file is there in its size.
   Status check_parts();

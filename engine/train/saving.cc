@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "engine/checkpoint/damage.h"
 #include "engine/checkpoint/writer.h"
+#include "engine/deepspeed/checkpoint.h"
 #include "engine/kernels/kernels.h"
 #include "engine/models/gemm.h"
 #include "engine/weights/export.h"
@@ -86,16 +87,31 @@ Result<Progress> Saver::load_weights() {
   return Progress{};
 }
 
+Result<std::unique_ptr<checkpoint::SavedRun>> Saver::open_named(const std::string& path) {
+  DSJ_TRY(const bool deepspeeds, deepspeed::is_deepspeed(files_, path));
+  if (!deepspeeds) {
+    DSJ_TRY(auto reader, checkpoint::Reader::open(files_, path));
+    return std::make_unique<checkpoint::Reader>(std::move(reader));
+  }
+  DSJ_TRY(auto theirs,
+          deepspeed::Checkpoint::open(files_, path, {.universal = in_.config().load_universal}));
+  DSJ_TRY_STATUS(theirs.check_trainable());
+  if (state_.collectives().rank() == 0)
+    for (const std::string& note : theirs.notes()) events_.warn(path + ": " + note);
+  return std::make_unique<deepspeed::Checkpoint>(std::move(theirs));
+}
+
 Result<Progress> Saver::load_named(const std::string& path) {
-  auto reader = checkpoint::Reader::open(files_, path);
-  DSJ_TRY_STATUS(agree(status_of(reader)));
-  if (!same_everywhere(static_cast<double>(reader->step()))) {
+  auto opened = open_named(path);
+  DSJ_TRY_STATUS(agree(status_of(opened)));
+  checkpoint::SavedRun& saved = **opened;
+  if (!same_everywhere(static_cast<double>(saved.step()))) {
     return fail(ErrorKind::Environment, "ranks see different checkpoints", path,
                 "the checkpoint must be on storage that all ranks share");
   }
   DSJ_TRY_STATUS(load_base());
-  DSJ_TRY_STATUS(restore(*reader));
-  return resumed(*reader);
+  DSJ_TRY_STATUS(restore(saved));
+  return resumed(saved);
 }
 
 Result<Progress> Saver::load_newest() {
@@ -174,20 +190,20 @@ Saver::Verdict Saver::verdict(const Status& restored, bool damaged) {
 }
 
 /// Error if the checkpoint's LoRA settings differ: they decide which parameters were trained.
-Status Saver::check_lora(const checkpoint::Reader& reader) const {
-  const json saved = reader.run_state().value("lora", json());
+Status Saver::check_lora(const checkpoint::SavedRun& from) const {
+  const json saved = from.run_state().value("lora", json());
   const std::string other = "name another output directory, or give the settings it was made with";
   if (saved.is_null() != !in_.lora) {
     return bad_input(std::string("the checkpoint was made with") + (saved.is_null() ? "out" : "") +
                          " LoRA, the run is with" + (saved.is_null() ? "" : "out") + " it",
-                     reader.path(), other);
+                     from.path(), other);
   }
   if (!in_.lora) return {};
-  DSJ_TRY(const LoraArgs before, lora_args_from_json(saved, reader.path() + ": lora"));
+  DSJ_TRY(const LoraArgs before, lora_args_from_json(saved, from.path() + ": lora"));
   if (before == *in_.lora) return {};
   return bad_input(
       "the checkpoint was made with other LoRA settings: " + differences(before, *in_.lora),
-      reader.path(), other);
+      from.path(), other);
 }
 
 Status Saver::load_base() {
@@ -197,22 +213,22 @@ Status Saver::load_base() {
   return state_.load_frozen(*source);
 }
 
-Status Saver::restore(checkpoint::Reader& reader) {
-  DSJ_TRY_STATUS(agree(check_lora(reader)));
-  return state_.restore(reader);
+Status Saver::restore(checkpoint::SavedRun& saved) {
+  DSJ_TRY_STATUS(agree(check_lora(saved)));
+  return state_.restore(saved);
 }
 
-Progress Saver::resumed(const checkpoint::Reader& reader) {
-  const json& saved = reader.run_state();
-  const Progress progress{.step = reader.step(), .skipped = saved.value("skipped", int64_t{0})};
+Progress Saver::resumed(const checkpoint::SavedRun& from) {
+  const json& saved = from.run_state();
+  const Progress progress{.step = from.step(), .skipped = saved.value("skipped", int64_t{0})};
   stepper_.set_updates(saved.value("updates", progress.step - progress.skipped));
   if (const auto scaler = saved.find("loss_scaler"); scaler != saved.end()) {
     if (stepper_.loss_scaler().dynamic()) stepper_.set_loss_scaler(loss_scaler_state(*scaler));
   }
   if (state_.collectives().rank() == 0) {
     warn_of_differences(saved);
-    events_.emit(report::Resumed{.step = progress.step, .path = reader.path()});
-    log::info("resumed step " + std::to_string(progress.step) + " from " + reader.path());
+    events_.emit(report::Resumed{.step = progress.step, .path = from.path()});
+    log::info("resumed step " + std::to_string(progress.step) + " from " + from.path());
   }
   return progress;
 }

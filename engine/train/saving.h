@@ -63,6 +63,8 @@ class Saver {
   /// How reading one checkpoint went, over all ranks.
   enum class Verdict { Sound, Damaged, Failed };
 
+  /// A checkpoint of ours or of DeepSpeed.
+  Result<std::unique_ptr<checkpoint::SavedRun>> open_named(const std::string& path);
   Result<Progress> load_named(const std::string& path);
   Result<Progress> load_newest();
   Result<Progress> load_weights();
@@ -74,7 +76,7 @@ class Saver {
   /// not be judged. Collective.
   Result<int> open_everywhere(checkpoint::Search& search, int index);
   /// Reads the checkpoint into the parameters and states. Collective, one verdict for all ranks.
-  Status restore(checkpoint::Reader& reader);
+  Status restore(checkpoint::SavedRun& saved);
   /// `damaged`: this rank found it so.
   Verdict verdict(const Status& restored, bool damaged);
   /// Has every rank know why `index` is passed over: what the lowest rank with a reason says.
@@ -82,8 +84,8 @@ class Saver {
   void tell(checkpoint::Search& search, int index, const std::optional<Error>& mine);
   /// Rank 0 warns of each checkpoint that was passed over, and sets it aside.
   void set_aside(const checkpoint::Search& search);
-  Progress resumed(const checkpoint::Reader& reader);
-  Status check_lora(const checkpoint::Reader& reader) const;
+  Progress resumed(const checkpoint::SavedRun& saved);
+  Status check_lora(const checkpoint::SavedRun& saved) const;
   checkpoint::WriteOptions write_options(const Progress& progress) const;
   checkpoint::Publication publication(const Progress& progress) const;
   /// Writes and publishes while the steps wait. Collective.

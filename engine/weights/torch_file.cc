@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "engine/weights/state_dict_pickle.h"
-#include "engine/weights/zip_directory.h"
 
 namespace dsj::weights {
 namespace {
@@ -21,38 +20,6 @@ bool contiguous(const PickledTensor& tensor) {
     expected *= tensor.shape[i];
   }
   return true;
-}
-
-Result<TensorInfo> place(const PickledTensor& tensor, const Entries& entries,
-                         const std::string& folder, const std::string& path) {
-  const std::string what = "tensor \"" + tensor.name + "\": ";
-  const auto entry = entries.find(folder + "/data/" + tensor.storage);
-  if (entry == entries.end()) {
-    return bad_input(what + "its storage data/" + tensor.storage + " is not in the archive", path);
-  }
-  const int64_t width = dtype_bytes(tensor.dtype);
-  if (tensor.storage_elements < 0 || tensor.storage_elements > entry->second.bytes / width ||
-      tensor.storage_elements * width != entry->second.bytes) {
-    return bad_input(what + "its storage is announced with " +
-                         std::to_string(tensor.storage_elements) + " elements, data/" +
-                         tensor.storage + " has " + std::to_string(entry->second.bytes) + " bytes",
-                     path);
-  }
-  TensorInfo info{.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape};
-  for (const int64_t extent : tensor.shape) {
-    if (__builtin_mul_overflow(info.elements, extent, &info.elements)) {
-      return bad_input(what + "the product of its shape is too large", path);
-    }
-  }
-  if (info.elements > 0 && !contiguous(tensor)) {
-    return bad_input(what + "its elements are not row-major without gaps", path, kSaveAgain);
-  }
-  if (tensor.offset > tensor.storage_elements ||
-      info.elements > tensor.storage_elements - tensor.offset) {
-    return bad_input(what + "it reaches beyond its storage", path);
-  }
-  info.begin = entry->second.begin + tensor.offset * width;
-  return info;
 }
 
 Result<std::string> read_entry(const ReadFile& file, const ZipEntry& entry) {
@@ -73,7 +40,7 @@ Result<std::string> folder_of(const Entries& entries, const std::string& path) {
 
 }  // namespace
 
-Result<std::vector<TensorInfo>> read_torch_file(const ReadFile& file, const std::string& path) {
+Result<TorchArchive> TorchArchive::open(const ReadFile& file, const std::string& path) {
   std::array<char, 4> magic{};
   if (file.size() >= int64_t{magic.size()}) {
     DSJ_TRY_STATUS(file.read(0, std::as_writable_bytes(std::span(magic))));
@@ -84,24 +51,63 @@ Result<std::vector<TensorInfo>> read_torch_file(const ReadFile& file, const std:
                             : "no zip archive: torch.save did not write it, or it is damaged",
                      path, kSaveAgain);
   }
-  DSJ_TRY(const Entries entries, read_zip_directory(file, path));
-  DSJ_TRY(const std::string folder, folder_of(entries, path));
-  if (const auto order = entries.find(folder + "/byteorder"); order != entries.end()) {
+  TorchArchive archive;
+  archive.path_ = path;
+  DSJ_TRY(archive.entries_, read_zip_directory(file, path));
+  DSJ_TRY(archive.folder_, folder_of(archive.entries_, path));
+  const Entries& entries = archive.entries_;
+  if (const auto order = entries.find(archive.folder_ + "/byteorder"); order != entries.end()) {
     if (order->second.bytes > 16) return bad_input("its byteorder entry is damaged", path);
     DSJ_TRY(const std::string text, read_entry(file, order->second));
     if (text != "little") return bad_input("byte order \"" + text + "\", little is read", path);
   }
-  const ZipEntry& pickle = entries.at(folder + "/data.pkl");
+  const ZipEntry& pickle = entries.at(archive.folder_ + "/data.pkl");
   if (pickle.bytes > kPickleBytesMax) {
     return bad_input("a pickle of " + std::to_string(pickle.bytes) + " bytes, at most " +
                          std::to_string(kPickleBytesMax) + " are read",
                      path);
   }
-  DSJ_TRY(const std::string bytes, read_entry(file, pickle));
-  DSJ_TRY(const auto pickled, read_state_dict_pickle(bytes, path));
+  DSJ_TRY(archive.pickle_, read_entry(file, pickle));
+  return archive;
+}
+
+Result<TensorInfo> TorchArchive::place(const PickledTensor& tensor) const {
+  const std::string what = "tensor \"" + tensor.name + "\": ";
+  const auto entry = entries_.find(folder_ + "/data/" + tensor.storage);
+  if (entry == entries_.end()) {
+    return bad_input(what + "its storage data/" + tensor.storage + " is not in the archive", path_);
+  }
+  const int64_t width = dtype_bytes(tensor.dtype);
+  if (tensor.storage_elements < 0 || tensor.storage_elements > entry->second.bytes / width ||
+      tensor.storage_elements * width != entry->second.bytes) {
+    return bad_input(what + "its storage is announced with " +
+                         std::to_string(tensor.storage_elements) + " elements, data/" +
+                         tensor.storage + " has " + std::to_string(entry->second.bytes) + " bytes",
+                     path_);
+  }
+  TensorInfo info{.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape};
+  for (const int64_t extent : tensor.shape) {
+    if (__builtin_mul_overflow(info.elements, extent, &info.elements)) {
+      return bad_input(what + "the product of its shape is too large", path_);
+    }
+  }
+  if (info.elements > 0 && !contiguous(tensor)) {
+    return bad_input(what + "its elements are not row-major without gaps", path_, kSaveAgain);
+  }
+  if (tensor.offset > tensor.storage_elements ||
+      info.elements > tensor.storage_elements - tensor.offset) {
+    return bad_input(what + "it reaches beyond its storage", path_);
+  }
+  info.begin = entry->second.begin + tensor.offset * width;
+  return info;
+}
+
+Result<std::vector<TensorInfo>> read_torch_file(const ReadFile& file, const std::string& path) {
+  DSJ_TRY(const TorchArchive archive, TorchArchive::open(file, path));
+  DSJ_TRY(const auto pickled, read_state_dict_pickle(archive.pickle(), path));
   std::vector<TensorInfo> tensors;
   for (const PickledTensor& tensor : pickled) {
-    DSJ_TRY(auto info, place(tensor, entries, folder, path));
+    DSJ_TRY(auto info, archive.place(tensor));
     tensors.push_back(std::move(info));
   }
   return tensors;

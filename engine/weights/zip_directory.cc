@@ -78,7 +78,8 @@ Status add_entry(unzFile archive, int64_t file_bytes, const std::string& path,
   if (begin > size || info.uncompressed_size > size - begin) {
     return bad_input(what + "ends behind the end of the file", path, kDamaged);
   }
-  const ZipEntry entry{static_cast<int64_t>(begin), static_cast<int64_t>(info.uncompressed_size)};
+  const ZipEntry entry{static_cast<int64_t>(begin), static_cast<int64_t>(info.uncompressed_size),
+                       static_cast<uint32_t>(info.crc)};
   if (!entries.emplace(std::string(name.data(), info.size_filename), entry).second) {
     return bad_input(what + "is there twice", path);
   }

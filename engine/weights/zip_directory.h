@@ -15,6 +15,7 @@ namespace dsj::weights {
 struct ZipEntry {
   int64_t begin = 0;  ///< first byte, from the start of the file
   int64_t bytes = 0;
+  uint32_t crc32 = 0;  ///< of the bytes, as the archive says
 };
 
 /// Entries by name. Reads the directory and the local headers. Error, with the entry's name:

@@ -275,15 +275,15 @@ std::vector<checkpoint::Extent> ModelState::extents() const {
   return extents;
 }
 
-Status ModelState::read_checkpoint(checkpoint::Reader& reader) {
+Status ModelState::read_checkpoint(checkpoint::SavedRun& saved) {
   for (Flat* flat : trained_) {
     DSJ_TRY_STATUS(flat->load_state(true, [&](int state, const Flat::HostRange& range) -> Status {
       const std::string& name = flat->state_name(state);
-      const auto elements = reader.elements(name, range.parameter);
+      const auto elements = saved.elements(name, range.parameter);
       if (!elements && state != Flat::kMaster) {
         return bad_input(
             "the checkpoint has no state \"" + name + "\", which " + optimizer_name_ + " needs",
-            reader.path(),
+            saved.path(),
             "resume with the optimizer that it was made with, or start a run from "
             "the exported model");
       }
@@ -292,16 +292,16 @@ Status ModelState::read_checkpoint(checkpoint::Reader& reader) {
       if (elements && *elements != slot->numel) {
         return bad_input("\"" + range.parameter + "\" has " + std::to_string(*elements) +
                              " elements, the model " + std::to_string(slot->numel),
-                         reader.path(), "resume with the model it was made from");
+                         saved.path(), "resume with the model it was made from");
       }
-      return reader.read(name, range.parameter, range.offset, range.data);
+      return saved.read(name, range.parameter, range.offset, range.data);
     }));
   }
   return {};
 }
 
-Status ModelState::restore(checkpoint::Reader& reader) {
-  return publish(read_checkpoint(reader), false, true);
+Status ModelState::restore(checkpoint::SavedRun& saved) {
+  return publish(read_checkpoint(saved), false, true);
 }
 
 void ModelState::visit_weights(

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/result.h"
-#include "engine/checkpoint/reader.h"
+#include "engine/checkpoint/saved_run.h"
 #include "engine/checkpoint/writer.h"
 #include "engine/weights/weight_source.h"
 #include "engine/zero/flat.h"
@@ -112,9 +112,9 @@ class ModelState {
   /// Every state of every trained parameter: what the pieces of all ranks cover together.
   std::vector<checkpoint::Extent> extents() const;
   /// Reads every owned range of the trained parameters. BadInput: the checkpoint lacks a state or
-  /// has another size. Environment: it is damaged (checkpoint/reader.h); then another one may be
+  /// has another size. Environment: it is damaged (checkpoint/saved_run.h); then another one may be
   /// restored. Collective, one verdict for all ranks.
-  Status restore(checkpoint::Reader& reader);
+  Status restore(checkpoint::SavedRun& saved);
   /// Gathers one flat at a time. Rank 0 calls visit(slot, whole tensor on the host, compute type)
   /// for each of its parameters. `trained_only` leaves frozen flats out. Collective. For exports
   /// and tests.
@@ -127,7 +127,7 @@ class ModelState {
   friend class UnitParameters;
   Status read_frozen(const weights::WeightSource& source);
   Status read_trained(const weights::WeightSource& source, const AdapterStart& adapters);
-  Status read_checkpoint(checkpoint::Reader& reader);
+  Status read_checkpoint(checkpoint::SavedRun& saved);
   /// Agrees on `read`, then makes what was read the working copies. Collective.
   Status publish(const Status& read, bool frozen, bool trained);
   /// Updates LAMB's moments. Returns the coefficients of every trained flat's parameters: [slots]

@@ -125,6 +125,7 @@ BatchAnswer solve_batch(const BatchGiven& given) {
 }
 
 void resolve_batch(const Source& in, ResolvedConfig& config, Report& out) {
+  if (in.value<bool>("elasticity.enabled")) return resolve_elasticity(in, config, out);
   const auto take = [&](const char* path, const std::optional<int64_t>& argument,
                         const char* argument_name) {
     BatchValue value;

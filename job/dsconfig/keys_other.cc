@@ -1,6 +1,7 @@
 // The table's parts on what only observes a run, and on mechanisms of other engines. See keys.h.
 #include <sstream>
 
+#include "job/dsconfig/elasticity.h"
 #include "job/dsconfig/keys.h"
 
 namespace dsj::dsconfig {
@@ -110,6 +111,47 @@ void add_open(std::vector<Key>& keys, const std::string& section, const std::str
                   .open = true});
 }
 
+/// elasticity.cc reads them.
+void add_elasticity(std::vector<Key>& keys) {
+  using enum Type;
+  const std::string section = "elasticity.";
+  const char* every = "dsconfig_tests:ElasticityConfigTest.EveryKeyCounts";
+  const char* decides =
+      "dsconfig_tests:ElasticityTest.AThousandDrawnSectionsAreDeepSpeeds "
+      "dsconfig_tests:ElasticityConfigTest.TheSectionDecidesTheBatch";
+  keys.insert(
+      keys.end(),
+      {{.path = "elasticity", .type = Section, .gate = Gate::Enabled, .test = decides},
+       {.path = section + "enabled", .type = Bool, .fallback = false, .test = decides},
+       {.path = section + "max_train_batch_size",
+        .type = Int,
+        .min = 1,
+        .max = static_cast<double>(kElasticBatchMax),
+        .test = every},
+       {.path = section + "micro_batch_sizes", .type = List, .test = every},
+       {.path = section + "min_gpus", .type = Int, .fallback = 1, .min = 1, .test = every},
+       {.path = section + "max_gpus", .type = Int, .fallback = 10000, .min = 1, .test = every},
+       {.path = section + "num_gpus_per_node", .type = Int, .fallback = 1, .min = 1, .test = every},
+       {.path = section + "model_parallel_size",
+        .type = Int,
+        .fallback = 1,
+        .min = 1,
+        .test = every},
+       {.path = section + "min_time",
+        .type = Int,
+        .fallback = 0,
+        .state = State::Moot,
+        .reason = "minutes between two changes of the world size, for a scheduler; training does "
+                  "not read it",
+        .min = 0},
+       {.path = section + "prefer_larger_batch", .type = Bool, .fallback = true, .test = every},
+       {.path = section + "ignore_non_elastic_batch_info",
+        .type = Bool,
+        .fallback = false,
+        .test = "dsconfig_tests:ElasticityConfigTest.BatchKeysBesideItAreRefusedOrOverridden"},
+       {.path = section + "version", .type = Float, .fallback = 0.2, .test = every}});
+}
+
 }  // namespace
 
 std::vector<Key> observation_keys() {
@@ -143,10 +185,9 @@ std::vector<Key> observation_keys() {
        .choices = {"Ignore", "Warn", "Fail"}},
       {.path = "checkpoint.load_universal",
        .type = Bool,
-       .fallback = false,
-       .state = Unsupported,
-       .reason = "universal checkpoints are not read in this version; ours "
-                 "are readable at any world size"},
+       .field = to<&ResolvedConfig::load_universal>,
+       .test = "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
+               "deepspeed_tests:Folder.OfBothLatestTheKeyDecides"},
       {.path = "checkpoint.use_node_local_storage",
        .type = Bool,
        .fallback = false,
@@ -223,10 +264,7 @@ std::vector<Key> observation_keys() {
 std::vector<Key> other_engine_keys() {
   const std::string missing = " is not built in this version";
   std::vector<Key> keys;
-  add_switched(keys, "elasticity", "elastic batch sizes are not built in this version",
-               "enabled:b=false max_train_batch_size:i micro_batch_sizes:l min_gpus:i=1 "
-               "max_gpus:i=10000 num_gpus_per_node:i=1 model_parallel_size:i=1 min_time:i=0 "
-               "prefer_larger_batch:b=true ignore_non_elastic_batch_info:b=false version:f=0.2");
+  add_elasticity(keys);
   add_switched(keys, "autotuning", "the autotuner" + missing,
                "enabled:b=false fast:b=true results_dir:s exps_dir:s overwrite:b=true "
                "start_profile_step:i=3 end_profile_step:i=5 metric:s=\"throughput\" "

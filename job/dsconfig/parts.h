@@ -15,6 +15,8 @@ namespace dsj::dsconfig {
 void check_arguments(const TrainingArgs& args, Report& out);
 /// batch.cc
 void resolve_batch(const Source& in, ResolvedConfig& config, Report& out);
+/// elasticity.cc: the batch where the section is enabled.
+void resolve_elasticity(const Source& in, ResolvedConfig& config, Report& out);
 /// precision.cc: number types, the loss scale, gradient averaging.
 void resolve_precision(const Source& in, ResolvedConfig& config, Report& out);
 /// zero.cc

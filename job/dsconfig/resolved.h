@@ -100,7 +100,8 @@ struct ResolvedConfig {
   int64_t train_batch_size = 0;  ///< rows per optimizer step: micro x accumulation x world
   int64_t micro_batch_size = 0;
   int64_t gradient_accumulation_steps = 1;
-  double gradient_clipping = 1.0;  ///< L2 norm over all parameters; 0: off
+  std::vector<int64_t> elastic_world_sizes;  ///< that the batch fits; empty: no elasticity
+  double gradient_clipping = 1.0;            ///< L2 norm over all parameters; 0: off
   Precision precision = Precision::Fp32;
   bool bf16_check_grad_overflow = true;
   LossScaleConfig loss_scale;  ///< for fp16 only
@@ -115,6 +116,7 @@ struct ResolvedConfig {
   int64_t steps_per_epoch = 0;        ///< optimizer steps; 0: the number of rows is unknown
   int64_t steps_per_print = 0;        ///< 0: off
   bool dataloader_drop_last = false;  ///< an incomplete last batch is left out
+  bool load_universal = false;  ///< of a DeepSpeed folder named to resume from: its universal tag
   Cadence logging{Cadence::Kind::Steps, 1};
   bool logging_first_step = false;
   Cadence save{Cadence::Kind::Steps, 500};

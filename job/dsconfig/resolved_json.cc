@@ -123,6 +123,8 @@ json to_json(const ResolvedConfig& config) {
   out["train_batch_size"] = config.train_batch_size;
   out["train_micro_batch_size_per_gpu"] = config.micro_batch_size;
   out["gradient_accumulation_steps"] = config.gradient_accumulation_steps;
+  if (!config.elastic_world_sizes.empty())
+    out["elasticity"]["world_sizes"] = config.elastic_world_sizes;
   out["gradient_clipping"] = config.gradient_clipping;
   out["precision"] = name_of(config.precision);
   out["bf16_check_grad_overflow"] = config.bf16_check_grad_overflow;

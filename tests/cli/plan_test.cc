@@ -105,6 +105,22 @@ TEST_F(PlanTest, ShowsWhatWouldRun) {
   EXPECT_EQ(yaml->value["wire"], plan["wire"]);
 }
 
+TEST_F(PlanTest, AnElasticBatchListsTheWorldSizesThatFit) {
+  const std::string elastic =
+      "{enabled: true, max_train_batch_size: 24, micro_batch_sizes: [4, 6], version: 0.1}";
+  const std::string file =
+      with("train_micro_batch_size_per_gpu: auto\n      gradient_accumulation_steps: 2",
+           "elasticity: " + elastic);
+  ASSERT_EQ(run({file, "-o", "json"}), 0) << err_;
+  const json config = json::parse(out_)["config"];
+  EXPECT_EQ(config["elasticity"]["world_sizes"], (json{1, 2, 3, 4, 6}));
+  EXPECT_EQ(config["train_batch_size"], 24);
+  EXPECT_EQ(run({file, "--set", "spec.workers.slotsPerWorker=5"}), 2);
+  EXPECT_NE(err_.find("the world size, 5, is not valid; valid are 1, 2, 3, 4, 6"),
+            std::string::npos)
+      << err_;
+}
+
 TEST_F(PlanTest, LoraCountsOnlyWhatIsTrained) {
   const std::string file = write("job.yaml", kJob);
   ASSERT_EQ(run({file, "-o", "json"}), 0) << err_;

@@ -125,8 +125,8 @@ def sentencepiece():
     return out + field(2, b"\x18\x02" + b"\x98\x02\x01") + field(3, field(1, b"identity") + b"\x18\x01\x20\x00\x28\x01")
 
 
-def state_dict_pickle():
-    """What torch.save writes for {"a": 2 x 2 floats, "b": its first row}, by stand-ins for torch's names."""
+def torch_pickle(root_of):
+    """What torch.save writes for root_of(Tensor), by stand-ins for torch's names. All tensors view 4 floats."""
     torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
 
     class FloatStorage:
@@ -155,14 +155,37 @@ def state_dict_pickle():
             return ("storage", FloatStorage, "0", "cpu", 4) if isinstance(item, Storage) else None
 
     storage, out = Storage(), io.BytesIO()
-    Pickler(out, protocol=2).dump(collections.OrderedDict(a=Tensor((2, 2), (2, 1)), b=Tensor((2,), (1,))))
+    Pickler(out, protocol=2).dump(root_of(Tensor))
     return out.getvalue()
 
 
-def torch_file():
+def state_dict_pickle():
+    """{"a": 2 x 2 floats, "b": its first row}."""
+    return torch_pickle(lambda tensor: collections.OrderedDict(a=tensor((2, 2), (2, 1)), b=tensor((2,), (1,))))
+
+
+def deepspeed_model(tensor):
+    """Model states of a run without ZeRO."""
+    whole = [tensor((2, 2), (2, 1)) for _ in range(3)]
+    return {"module": collections.OrderedDict(a=whole[0]), "buffer_names": ["b"], "param_shapes": None, "global_steps": 3,
+            "skipped_steps": 1, "lr_scheduler": {"last_batch_iteration": 1}, "dp_world_size": 1, "ds_version": "0.19.8",
+            "optimizer": {"state": {0: {"step": 2, "exp_avg": whole[1], "exp_avg_sq": whole[2]}},
+                          "param_groups": [{"lr": 0.5, "betas": (0.9, 0.95), "params": [0]}]}}
+
+
+def deepspeed_optimizer(tensor):
+    """Optimizer states of a rank at stage 2."""
+    flat = [tensor((4,), (1,)) for _ in range(3)]
+    return {"optimizer_state_dict": {
+        "loss_scaler": None, "dynamic_loss_scale": True, "partition_count": [1], "single_partition_of_fp32_groups": [flat[0]],
+        "param_alignment_paddings": [[0]], "base_optimizer_state": {
+            "state": {0: {"step": 2, "exp_avg": flat[1], "exp_avg_sq": flat[2]}}, "param_groups": [{"lr": 0.5, "params": [0]}]}}}
+
+
+def torch_file(pickled):
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
-        for name, data in (("data.pkl", state_dict_pickle()), ("byteorder", b"little"), ("data/0", bytes(16)),
+        for name, data in (("data.pkl", pickled), ("byteorder", b"little"), ("data/0", bytes(16)),
                            ("version", b"3\n")):
             archive.writestr(zipfile.ZipInfo("archive/" + name), data)
     return out.getvalue()
@@ -189,7 +212,8 @@ def main():
         "yaml_fuzz": [JOB.encode(), ROLL.encode(), ROLL_B.encode()],
         "review_fuzz": list(reviews()),
         "safetensors_fuzz": [safetensors()],
-        "torch_file_fuzz": [torch_file(), b"p" + state_dict_pickle()],
+        "torch_file_fuzz": [torch_file(state_dict_pickle()), b"p" + state_dict_pickle()],
+        "deepspeed_fuzz": [b"m" + torch_file(torch_pickle(deepspeed_model)), b"o" + torch_file(torch_pickle(deepspeed_optimizer))],
         "model_config_fuzz": [json.dumps(CONFIG).encode()],
         "tokenizer_json_fuzz": tokenizer_files + [tokenizer_files[0] + b"\0" + json.dumps(
             {"bos_token": "<s>", "eos_token": {"content": "<s>"}, "tokenizer_class": "Qwen2Tokenizer"}).encode()],

@@ -35,7 +35,8 @@ ARROWS = {
                  "operator/webhook"],
     "operator/webhook": ["common", "common/http", "job/dsconfig", "job/spec", "kube"],
     "cli": ["common", "job", "job/report", "common/files", "job/layout", "job/dsconfig", "job/plan", "job/spec",
-            "job/import", "agent", "agent/gang", "agent/ranks", "engine/weights"],
+            "job/import", "agent", "agent/gang", "agent/ranks", "engine/weights", "engine/checkpoint",
+            "engine/deepspeed"],
     # Verbs against a cluster; they draw and report with cli's means.
     "cli/cluster": ["common", "job", "job/report", "common/files", "job/dsconfig", "job/spec", "kube", "cli"],
     "cli/main.cc": ["common", "cli", "cli/cluster"],  # a file: the table of all verbs
@@ -43,6 +44,8 @@ ARROWS = {
     "engine/data": ["common", "common/files"],
     "engine/weights": ["common", "job", "common/files", "job/layout"],
     "engine/checkpoint": ["common", "job", "common/files"],
+    # Another engine's checkpoints, in and out.
+    "engine/deepspeed": ["common", "common/files", "engine/weights", "engine/checkpoint"],
     "engine/optim": ["common", "job/dsconfig"],
     "engine/kernels": [],
     "engine/aio": ["common"],
@@ -60,7 +63,7 @@ ARROWS = {
     "engine/models": ["common", "job/layout", "engine/memory", "engine/device", "engine/zero"],
     "engine/train": ["common", "job", "job/report", "common/files", "job/layout", "job/dsconfig", "job/plan",
                      "engine/data", "engine/weights",
-                     "engine/checkpoint", "engine/optim", "engine/kernels", "engine/memory", "engine/comm",
+                     "engine/checkpoint", "engine/deepspeed", "engine/optim", "engine/kernels", "engine/memory", "engine/comm",
                      "engine/device", "engine/zero", "engine/models", "engine/observe"],
     "engine": ["common", "engine/train"],
 }

@@ -119,7 +119,7 @@ TEST_F(TorchFile, WhatTorchSavesBesidesIsRefusedByName) {
                                      {"transposed.bin", "\"a\": its elements are not row-major"},
                                      {"parameter.bin", "torch._utils._rebuild_parameter"},
                                      {"training.bin", "\"epoch\" is not a tensor"},
-                                     {"list.bin", "opcode"},
+                                     {"list.bin", "a dict of tensors is expected"},
                                      {"compressed.bin", "is compressed"}}) {
     const std::string text = refusal(bytes_of(name));
     EXPECT_NE(text.find(reason), std::string::npos) << name << ": " << text;

@@ -12,6 +12,7 @@
 
 #include "common/files/memory_files.h"
 #include "common/files/posix_files.h"
+#include "engine/checkpoint/reader.h"
 #include "engine/zero/scalar_type.h"
 #include "test_paths.h"
 #include "tests/engine/support/late_collectives.h"

@@ -143,8 +143,6 @@ TEST(CheckTest, KnownAndNotBuiltIsUnsupportedOnlyWhenSwitchedOn) {
            std::pair{R"({"amp": {"enabled": true}})", "amp"},
            std::pair{R"({"wandb": {"enabled": true}})", "wandb"},
            std::pair{R"({"sparse_attention": {"mode": "fixed"}})", "sparse_attention"},
-           std::pair{R"({"elasticity": {"enabled": true, "micro_batch_sizes": [1]}})",
-                     "elasticity"},
            std::pair{R"({"compression_training": {"a": [{"enabled": true}]}})",
                      "compression_training"},
            std::pair{R"({"sparse_gradients": true})", "sparse_gradients"},
@@ -155,7 +153,6 @@ TEST(CheckTest, KnownAndNotBuiltIsUnsupportedOnlyWhenSwitchedOn) {
                      "zero_optimization.zero_quantized_weights"},
            std::pair{R"({"tensor_parallel": {"autotp_size": 2}})", "tensor_parallel"},
            std::pair{R"({"data_efficiency": {"enabled": true}})", "data_efficiency"},
-           std::pair{R"({"checkpoint": {"load_universal": true}})", "checkpoint.load_universal"},
        }) {
     const Checked checked = check(json::parse(text));
     ASSERT_EQ(checked.findings.size(), 1u) << text;

@@ -1,0 +1,35 @@
+// A run's saved state, read by ranges of elements at any world size: a checkpoint of ours (reader.h) or of another
+// engine (engine/deepspeed). engine/zero takes parameters and optimizer states from it, engine/train the rest.
+// Tested by: tests/engine/checkpoint/checkpoint_test.cc, tests/engine/deepspeed/checkpoint_test.cc
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "common/result.h"
+
+namespace dsj::checkpoint {
+
+/// One thread at a time.
+class SavedRun {
+ public:
+  virtual ~SavedRun() = default;
+  /// The checkpoint's own directory.
+  virtual const std::string& path() const = 0;
+  /// Optimizer steps done, skipped ones included.
+  virtual int64_t step() const = 0;
+  /// What the engine needs to continue: skipped steps, updates, loss scaler, settings (engine/train/saving.cc).
+  virtual const nlohmann::json& run_state() const = 0;
+  /// Of a whole tensor: a state ("master", "exp_avg" ...) of a parameter. nullopt: there is no such tensor.
+  virtual std::optional<int64_t> elements(const std::string& state,
+                                          const std::string& param) const = 0;
+  /// Reads elements [offset, offset + out.size()). BadInput: no such tensor, or a range outside it. Environment, with
+  /// the file: it is damaged, or cannot be read.
+  virtual Status read(const std::string& state, const std::string& param, int64_t offset,
+                      std::span<float> out) = 0;
+};
+
+}  // namespace dsj::checkpoint

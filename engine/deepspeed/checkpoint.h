@@ -1,0 +1,78 @@
+// A checkpoint that DeepSpeed wrote, read like one of ours: ZeRO stages 0 to 3, BF16_Optimizer, universal; fp32, bf16
+// and fp16; any number of ranks. Parameters and states are read by ranges of elements, so that each rank reads its own.
+// Called by engine/train (a run resumed from it) and cli (`dsj checkpoint`). Left out: tensor and pipeline parallelism,
+// experts, states on NVMe, data samplers. docs/deepspeed_checkpoints.md describes the layouts.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/files/files.h"
+#include "common/result.h"
+#include "engine/checkpoint/saved_run.h"
+#include "engine/deepspeed/folder.h"
+#include "engine/deepspeed/model_states.h"
+#include "engine/deepspeed/optim_states.h"
+#include "engine/deepspeed/ranges.h"
+
+namespace dsj::deepspeed {
+
+struct OpenOptions {
+  bool universal = false;  ///< of a directory with both, the universal tag (folder.h)
+};
+
+class Checkpoint : public checkpoint::SavedRun {
+ public:
+  /// `path`: the directory with `latest`, or one tag in it. `files` must outlive the checkpoint. Reads directories and
+  /// pickles, no values. Error: BadInput (folder.h, saved_file.h: it is none, or of a form that is not read),
+  /// Environment (it is damaged).
+  static Result<Checkpoint> open(Files& files, const std::string& path,
+                                 const OpenOptions& options = {});
+
+  const std::string& path() const override { return folder_.path; }
+  int64_t step() const override { return model_.steps; }
+  const nlohmann::json& run_state() const override { return run_state_; }
+  std::optional<int64_t> elements(const std::string& state,
+                                  const std::string& param) const override;
+  Status read(const std::string& state, const std::string& param, int64_t offset,
+              std::span<float> out) override;
+
+  // ---- what is in it
+  bool universal() const { return folder_.universal; }
+  int stage() const { return optim_.stage; }
+  int world() const { return model_.world; }
+  const std::string& version() const { return model_.version; }
+  /// Trained ones, then frozen ones.
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  size_t frozen_count() const { return model_.frozen.size(); }
+  /// Tied name → the parameter that it is.
+  const std::map<std::string, std::string>& aliases() const { return model_.aliases; }
+  /// All tensors: (state, parameter) → elements.
+  const std::map<StateOf, int64_t>& tensors() const { return ranges_.all(); }
+  const std::vector<std::string>& files_read() const { return paths_; }
+  /// What a run here does otherwise than DeepSpeed would; empty: nothing.
+  const std::vector<std::string>& notes() const { return notes_; }
+  /// BadInput: a parameter was frozen. This engine trains all of them, and it has no moments.
+  Status check_trainable() const;
+  /// Checks the bytes of all files against their checksums.
+  Status verify();
+
+ private:
+  void note_options();
+  void derive_run_state();
+
+  Files* files_ = nullptr;
+  Folder folder_;
+  ModelStates model_;
+  OptimStates optim_;  ///< of rank 0
+  std::vector<Parameter> parameters_;
+  Ranges ranges_;
+  std::vector<std::string> paths_, notes_;
+  nlohmann::json run_state_;
+  /// The file read last.
+  size_t open_ = SIZE_MAX;
+  std::unique_ptr<ReadFile> file_;
+};
+
+}  // namespace dsj::deepspeed

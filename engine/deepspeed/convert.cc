@@ -1,0 +1,82 @@
+#include "engine/deepspeed/convert.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "engine/checkpoint/writer.h"
+#include "engine/weights/safetensors_writer.h"
+
+namespace dsj::deepspeed {
+namespace {
+
+constexpr int64_t kPieceElements = 4 << 20;
+
+/// Reads a tensor a piece at a time and hands each to `take(offset, values)`.
+Status for_pieces(checkpoint::SavedRun& from, const std::string& state, const std::string& name,
+                  int64_t elements,
+                  const std::function<Status(int64_t, std::span<const float>)>& take) {
+  std::vector<float> buffer(size_t(std::min(elements, kPieceElements)));
+  for (int64_t offset = 0; offset < elements; offset += kPieceElements) {
+    const auto piece = std::span(buffer).first(size_t(std::min(kPieceElements, elements - offset)));
+    DSJ_TRY_STATUS(from.read(state, name, offset, piece));
+    DSJ_TRY_STATUS(take(offset, piece));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Imported> import_checkpoint(Files& files, Checkpoint& from,
+                                   const std::string& checkpoints_dir) {
+  DSJ_TRY_STATUS(from.check_trainable());
+  const std::string target = path_join(checkpoints_dir, checkpoint::step_name(from.step()));
+  DSJ_TRY(const bool there, files.exists(target));
+  if (there)
+    return bad_input("there is a checkpoint of this step already", target,
+                     "name another output directory");
+  std::vector<checkpoint::Extent> extents;
+  for (const auto& [name, elements] : from.tensors())
+    extents.push_back({name.first, name.second, elements});
+  const checkpoint::WriteOptions options{.checkpoints_dir = checkpoints_dir, .step = from.step()};
+  const auto produce = [&](const checkpoint::EmitPiece& emit) -> Status {
+    for (const auto& extent : extents) {
+      DSJ_TRY_STATUS(for_pieces(from, extent.state, extent.param, extent.elements,
+                                [&](int64_t offset, std::span<const float> values) {
+                                  return emit({extent.state, extent.param, offset, values});
+                                }));
+    }
+    return {};
+  };
+  const auto written = checkpoint::write_rank_from(files, options, produce);
+  if (!written) return std::unexpected(written.error());
+  DSJ_TRY(const auto published,
+          checkpoint::publish(files, options, {.extents = extents, .run_state = from.run_state()}));
+  return Imported{published.path, published.bytes};
+}
+
+Status export_fp32(Files& files, checkpoint::SavedRun& from,
+                   const std::vector<Parameter>& parameters, const std::string& directory) {
+  std::vector<weights::TensorDeclaration> tensors;
+  for (const Parameter& parameter : parameters) {
+    const auto elements = from.elements("master", parameter.name);
+    if (elements != parameter.elements)
+      return bad_input("\"" + parameter.name + "\" has " + std::to_string(elements.value_or(0)) +
+                           " elements in the checkpoint, the model " +
+                           std::to_string(parameter.elements),
+                       from.path(), "name the model that it was made from");
+    tensors.push_back({.name = parameter.name, .shape = parameter.shape});
+  }
+  DSJ_TRY_STATUS(files.make_dirs(directory));
+  DSJ_TRY(auto writer, weights::ModelWriter::create(files, directory, tensors));
+  for (const Parameter& parameter : parameters) {
+    DSJ_TRY_STATUS(for_pieces(from, "master", parameter.name, parameter.elements,
+                              [&](int64_t, std::span<const float> values) {
+                                return writer.append(parameter.name, values);
+                              }));
+  }
+  DSJ_TRY_STATUS(writer.finish());
+  return files.sync_dir(directory);
+}
+
+}  // namespace dsj::deepspeed

@@ -1,0 +1,146 @@
+#include "engine/deepspeed/folder.h"
+
+#include <charconv>
+#include <map>
+#include <optional>
+
+namespace dsj::deepspeed {
+namespace {
+
+constexpr char kModelEnd[] = "_model_states.pt";
+constexpr char kOptimEnd[] = "_optim_states.pt";
+constexpr char kLatest[] = "latest";
+constexpr char kLatestUniversal[] = "latest_universal";
+
+bool skip(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+std::optional<int> take_number(std::string_view& text) {
+  int value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc{} || value < 0) return std::nullopt;
+  text.remove_prefix(size_t(end - text.data()));
+  return value;
+}
+
+struct FileName {
+  bool optimizer = false, bf16 = false, by_rank = false;
+  int rank = 0, model_rank = 0;
+};
+
+/// "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", "mp_rank_00_model_states.pt". nullopt: another file.
+std::optional<FileName> parse(std::string_view name) {
+  FileName parsed;
+  parsed.bf16 = skip(name, "bf16_");
+  if (skip(name, "zero_pp_rank_")) {
+    parsed.by_rank = true;
+    const auto rank = take_number(name);
+    if (!rank || !skip(name, "_")) return std::nullopt;
+    parsed.rank = *rank;
+  }
+  if (!skip(name, "mp_rank_")) return std::nullopt;
+  const auto model_rank = take_number(name);
+  if (!model_rank) return std::nullopt;
+  parsed.model_rank = *model_rank;
+  parsed.optimizer = name == kOptimEnd;
+  if (!parsed.optimizer && name != kModelEnd) return std::nullopt;
+  return parsed;
+}
+
+Result<std::string> tag_of(Files& files, const std::string& path) {
+  DSJ_TRY(std::string tag, files.read_all(path, 4096));
+  while (!tag.empty() && (tag.back() == '\n' || tag.back() == ' ' || tag.back() == '\r'))
+    tag.pop_back();
+  // A folder beside the file, never a path: the file may come from anywhere.
+  if (tag.empty() || tag == "." || tag == ".." || tag.find('/') != std::string::npos)
+    return bad_input("it does not name a folder beside it", path);
+  return tag;
+}
+
+Status refuse_others(const std::string& name, const std::string& path) {
+  if (name.starts_with("layer_"))
+    return bad_input("it holds " + name + ": pipeline parallelism and experts are not read", path);
+  if (name.starts_with("expp_rank_"))
+    return bad_input("it holds " + name + ": experts are not read", path);
+  if (name == "offloaded_tensors")
+    return bad_input("its states lie on NVMe, in " + name + ", in a form that is not read", path,
+                     "save it without offload to NVMe, or convert it with ds_to_universal.py");
+  return {};
+}
+
+/// The files by rank, from 0 on without a gap.
+Result<std::vector<std::string>> in_order(const std::map<int, std::string>& found,
+                                          const std::string& what, const std::string& path) {
+  std::vector<std::string> all;
+  for (const auto& [rank, name] : found) {
+    if (rank != int(all.size()))
+      return bad_input("the " + what + " of rank " + std::to_string(all.size()) + " are missing",
+                       path, "copy the files of all ranks");
+    all.push_back(path_join(path, name));
+  }
+  return all;
+}
+
+Result<Folder> read_tag(Files& files, const std::string& path) {
+  DSJ_TRY(const auto entries, files.list_dir(path));
+  Folder folder{.path = path};
+  std::map<int, std::string> model[2], optim[2];  // [by_rank], [bf16]
+  for (const DirEntry& entry : entries) {
+    DSJ_TRY_STATUS(refuse_others(entry.name, path));
+    folder.universal =
+        folder.universal || (entry.name == "zero" && entry.kind == EntryKind::Directory);
+    const auto name = parse(entry.name);
+    if (!name) continue;
+    if (name->model_rank != 0)
+      return bad_input("it holds " + entry.name + ": tensor parallelism is not read", path);
+    (name->optimizer ? optim[name->bf16] : model[name->by_rank])[name->rank] = entry.name;
+  }
+  if (model[0].empty() && model[1].empty())
+    return bad_input("no DeepSpeed checkpoint: there is neither \"latest\" nor a file *" +
+                         std::string(kModelEnd),
+                     path);
+  if (!optim[0].empty() && !optim[1].empty())
+    return bad_input(
+        "optimizer states of two runs lie in it: with and without bf16_ in their names", path);
+  DSJ_TRY(folder.model_files, in_order(model[model[0].empty()], "model states", path));
+  if (!folder.universal) {
+    DSJ_TRY(folder.optim_files, in_order(optim[optim[0].empty()], "optimizer states", path));
+  }
+  return folder;
+}
+
+}  // namespace
+
+Result<bool> is_deepspeed(Files& files, const std::string& path) {
+  DSJ_TRY(const EntryKind kind, files.kind(path));
+  if (kind != EntryKind::Directory) return false;
+  DSJ_TRY(const auto entries, files.list_dir(path));
+  for (const DirEntry& entry : entries)
+    if (entry.name == kLatest || entry.name == kLatestUniversal || entry.name.ends_with(kModelEnd))
+      return true;
+  return false;
+}
+
+Result<Folder> find_folder(Files& files, const std::string& path, bool universal) {
+  DSJ_TRY(const EntryKind kind, files.kind(path));
+  if (kind != EntryKind::Directory)
+    return bad_input(kind == EntryKind::Absent ? "it does not exist" : "it is not a directory",
+                     path,
+                     "name a DeepSpeed checkpoint: the folder with \"latest\", or one tag in it");
+  DSJ_TRY(const bool plain, files.exists(path_join(path, kLatest)));
+  DSJ_TRY(const bool converted, files.exists(path_join(path, kLatestUniversal)));
+  if (!plain && !converted) return read_tag(files, path);
+  const char* pointer = converted && (universal || !plain) ? kLatestUniversal : kLatest;
+  DSJ_TRY(const std::string tag, tag_of(files, path_join(path, pointer)));
+  const std::string target = path_join(path, tag);
+  DSJ_TRY(const bool there, files.exists(target));
+  if (!there)
+    return bad_input(std::string("\"") + pointer + "\" names " + tag + ", which is not there", path,
+                     "copy it, or name another tag");
+  return read_tag(files, target);
+}
+
+}  // namespace dsj::deepspeed

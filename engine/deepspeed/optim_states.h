@@ -1,0 +1,52 @@
+// What the optimizer keeps, from an optim_states file or from the model_states file of stage 0. Internal to
+// engine/deepspeed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/deepspeed/ranges.h"
+#include "engine/deepspeed/saved_file.h"
+
+namespace dsj::deepspeed {
+
+/// DeepSpeed's dynamic loss scale.
+struct Scaler {
+  double scale = 1;
+  int64_t hysteresis = 1, step = 0, last_overflow = -1;
+};
+
+/// One tensor that the optimizer updates as a whole: a rank's part of a group, a sub-group, or a parameter.
+struct Updated {
+  std::map<std::string, weights::TensorInfo>
+      states;  ///< "master" where it is fp32, "exp_avg" ...; by torch's names
+};
+
+/// Numbers of a param group that decide an update: "lr", "weight_decay", "betas[0]" ...
+using Options = std::map<std::string, double>;
+
+struct OptimStates {
+  int stage = 0;  ///< 0 to 3; BF16_Optimizer's form counts as 1
+  int partitions = 1;
+  std::vector<Updated> updated;  ///< in the order of the flat data
+  std::vector<size_t> group_of;  ///< [updated]: its param group
+  std::vector<Options> groups;   ///< [param group]
+  std::vector<std::vector<int64_t>>
+      alignment;                 ///< [group][parameter]: elements of padding behind it
+  std::optional<int64_t> step;   ///< updates that the optimizer counts; nullopt: it does not
+  std::optional<Scaler> scaler;  ///< dynamic only
+};
+
+/// From an optim_states file (stages 1 to 3, BF16_Optimizer). Error: a part is missing, or lies in a form that is not
+/// read.
+Result<OptimStates> read_optim_states(Files& files, const SavedFile& file);
+/// From a model_states file: ZeRO is off. `parameters`: the number of tensors that a fused optimizer would update is
+/// the number of its groups instead; then each Updated is a flat group.
+Result<OptimStates> read_plain_optimizer(Files& files, const SavedFile& file);
+/// From zero/optimizer_state.pt of a universal checkpoint: groups, scaler, stage; no tensors.
+Result<OptimStates> read_universal_optimizer(Files& files, const SavedFile& file);
+
+}  // namespace dsj::deepspeed

@@ -1,0 +1,191 @@
+// Training that goes on from a checkpoint of DeepSpeed 0.19.8 (golden/ds_checkpoints): the next losses are DeepSpeed's, at
+// its number of ranks and stage and at others. Universal checkpoints, too.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/files/posix_files.h"
+#include "engine/deepspeed/checkpoint.h"
+#include "engine/optim/lr_schedule.h"
+#include "engine/train/saving.h"
+#include "engine/train/step.h"
+#include "job/dsconfig/resolve.h"
+#include "test_paths.h"
+#include "tests/engine/support/ranks.h"
+
+namespace dsj::train {
+namespace {
+
+using nlohmann::json;
+
+std::filesystem::path golden() {
+  const char* shared = std::getenv("DSJ_SHARED_DIR");
+  return std::filesystem::path(shared ? shared : DSJ_SOURCE_DIR "/../shared") / "golden";
+}
+
+json read_json(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return json::parse(file);
+}
+
+/// One micro-batch of 2 rows as the recorder dealt them: `index` counts those of all ranks and steps.
+models::MicroBatch batch_of(const json& data, int64_t index) {
+  std::vector<int64_t> ids, labels;
+  const auto count = static_cast<int64_t>(data["samples"].size());
+  for (int64_t row = 0; row < 2; ++row) {
+    const json& sample = data["samples"][static_cast<size_t>((2 * index + row) % count)];
+    for (const auto& id : sample["input_ids"]) ids.push_back(id);
+    for (const auto& label : sample["labels"]) labels.push_back(label);
+  }
+  const auto rectangle = [](const std::vector<int64_t>& values) {
+    return at::tensor(values).view({2, static_cast<int64_t>(values.size()) / 2});
+  };
+  return {rectangle(ids), rectangle(labels)};
+}
+
+struct Case {
+  const char* folder;
+  int saved_world, world, stage;
+  bool universal = false;
+};
+
+/// The largest relative distance of the losses and rates of steps 3, 4 and 5.
+double distance(const Case& c) {
+  const json record = read_json(golden() / "ds_checkpoints" / c.folder / "record.json");
+  const json data = read_json(golden() / "models" / record["data"].get<std::string>());
+  const auto model =
+      layout::read_model_config(golden() / "models" / record["model"].get<std::string>());
+  EXPECT_TRUE(model);
+  const int64_t micro_steps = c.saved_world / c.world;
+  json ds_config = record["ds_config"];
+  ds_config["zero_optimization"] = {{"stage", c.stage}};
+  ds_config["gradient_accumulation_steps"] = micro_steps;
+  TrainingArgs args;
+  args.max_steps = 6;
+  const auto resolution = dsconfig::resolve(ds_config, args, {.world_size = c.world});
+  EXPECT_TRUE(resolution.runnable());
+  const auto& config = resolution.config;
+  double most = 0;
+  testing_support::run_ranks(c.world, [&](comm::Collectives& collectives, memory::Ledger&) {
+    zero::ModelState state(*model, config, at::kCPU, collectives);
+    Stepper stepper(*model, config, {}, state, at::kCPU);
+    PosixFiles files;
+    auto saved = deepspeed::Checkpoint::open(files, golden() / "ds_checkpoints" / c.folder,
+                                             {.universal = c.universal});
+    ASSERT_TRUE(saved) << saved.error().to_string();
+    const Status restored = state.restore(*saved);
+    ASSERT_TRUE(restored) << restored.error().to_string();
+    const int64_t skipped = saved->run_state()["skipped"];
+    stepper.set_updates(saved->run_state()["updates"]);
+    for (int64_t step = saved->step(); step < 6; ++step) {
+      std::vector<models::MicroBatch> batches;
+      for (int64_t i = 0; i < micro_steps; ++i)
+        batches.push_back(batch_of(data, step * c.saved_world + i * c.world + collectives.rank()));
+      const double lr = optim::learning_rate(config.scheduler, config.optimizer.lr, step - skipped);
+      const StepResult result = stepper.run({.micro_batches = batches,
+                                             .step = step,
+                                             .rates = {.lr = lr, .previous_lr = lr},
+                                             .tokens = 1});
+      if (collectives.rank() != 0) continue;
+      const json& theirs = record["steps"][static_cast<size_t>(step)];
+      const auto far = [&](double ours, double recorded) {
+        most = std::max(most, std::abs(ours / recorded - 1));
+      };
+      far(result.loss, theirs["loss"]);
+      far(lr, theirs["lr"]);
+    }
+  });
+  return most;
+}
+
+void expect_within(const std::vector<Case>& cases, double tolerance) {
+  if (!std::filesystem::exists(golden() / "ds_checkpoints"))
+    GTEST_SKIP() << "skipped: no golden/ds_checkpoints";
+  for (const Case& c : cases) {
+    SCOPED_TRACE(std::string(c.folder) + " at " + std::to_string(c.world) + " ranks, stage " +
+                 std::to_string(c.stage));
+    const double found = distance(c);
+    EXPECT_LE(found, tolerance);
+    std::printf("%s, %d ranks, stage %d%s: %.1e\n", c.folder, c.world, c.stage,
+                c.universal ? ", universal" : "", found);
+  }
+}
+
+TEST(DeepSpeedResume, LossesInFp32AreDeepSpeeds) {
+  expect_within({{"qwen2_fp32_z0_w2", 2, 2, 0},
+                 {"qwen2_fp32_z0_w2", 2, 1, 3},
+                 {"qwen2_fp32_z1_w2", 2, 2, 1},
+                 {"qwen2_fp32_z1_w2", 2, 1, 0},
+                 {"qwen2_fp32_z2_w2", 2, 2, 2},
+                 {"qwen2_fp32_z2_w2", 2, 2, 3},
+                 {"qwen2_fp32_z2_w2", 2, 1, 2},
+                 {"qwen2_fp32_z2_w3", 3, 3, 2},
+                 {"qwen2_fp32_z2_w3", 3, 3, 3},
+                 {"qwen2_fp32_z2_w3", 3, 1, 1},
+                 {"qwen2_fp32_z3_w2", 2, 2, 3},
+                 {"qwen2_fp32_z3_w2", 2, 2, 1},
+                 {"qwen2_fp32_z3_w2", 2, 1, 3}},
+                1e-5);
+}
+
+TEST(DeepSpeedResume, UniversalCheckpointsToo) {
+  expect_within({{"qwen2_fp32_z2_w2", 2, 2, 2, true},
+                 {"qwen2_fp32_z2_w2", 2, 1, 3, true},
+                 {"qwen2_fp32_z2_w2", 2, 2, 0, true}},
+                1e-5);
+}
+
+/// As `dsj run --resume_from_checkpoint DIR` does it.
+TEST(DeepSpeedResume, ANamedCheckpointMayBeDeepSpeeds) {
+  const auto folder = golden() / "ds_checkpoints";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "skipped: no golden/ds_checkpoints";
+  const json record = read_json(folder / "qwen2_fp32_z2_w2" / "record.json");
+  const auto model =
+      layout::read_model_config(golden() / "models" / record["model"].get<std::string>());
+  ASSERT_TRUE(model);
+  Inputs in;
+  in.model = *model;
+  in.job.output_dir = std::filesystem::temp_directory_path();
+  in.resolution = dsconfig::resolve(record["ds_config"], {.max_steps = 6}, {.world_size = 2});
+  ASSERT_TRUE(in.resolution.runnable());
+  testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger&) {
+    const auto load = [&](const std::string& name) -> Result<std::pair<Progress, int64_t>> {
+      Inputs mine;
+      mine.model = in.model;
+      mine.job = in.job;
+      mine.resolution = in.resolution;
+      mine.job.training.resume_from_checkpoint = folder / name;
+      zero::ModelState state(mine.model, mine.config(), at::kCPU, collectives);
+      Stepper stepper(mine.model, mine.config(), {}, state, at::kCPU);
+      PosixFiles files;
+      DSJ_TRY(const Progress progress,
+              Saver(files, mine, state, stepper, Events(-1), at::kCPU).load());
+      return std::pair(progress, stepper.updates());
+    };
+    const auto loaded = load("qwen2_fp32_z2_w2");
+    ASSERT_TRUE(loaded) << loaded.error().to_string();
+    EXPECT_EQ(loaded->first.step, 3);
+    EXPECT_EQ(loaded->first.skipped, 0);
+    EXPECT_EQ(loaded->second, 3);
+    const auto frozen = load("qwen2_fp32_z2_w2_groups2_frozen");
+    ASSERT_FALSE(frozen);
+    EXPECT_NE(frozen.error().to_string().find("\"model.embed_tokens.weight\" was frozen"),
+              std::string::npos);
+  });
+}
+
+/// Relative; the README of golden/ds_checkpoints has 3e-4 for DeepSpeed itself.
+TEST(DeepSpeedResume, LossesInBf16AreDeepSpeeds) {
+  expect_within({{"qwen2_bf16_z1_w2", 2, 2, 1},
+                 {"qwen2_bf16_z2_w2", 2, 1, 3},
+                 {"qwen2_bf16_z3_w2", 2, 2, 3},
+                 {"qwen2_bf16_z3_w2", 2, 2, 0}},
+                3e-3);
+}
+
+}  // namespace
+}  // namespace dsj::train
