@@ -45,6 +45,7 @@ ARROWS = {
     "engine/checkpoint": ["common", "job", "common/files"],
     "engine/optim": ["common", "job/dsconfig"],
     "engine/kernels": [],
+    "engine/kernels/cuda": ["engine/kernels"],
     "engine/aio": ["common"],
     "engine/observe": ["common", "common/files", "job/layout", "job/dsconfig"],
     "engine/memory": ["common"],
