@@ -1,5 +1,6 @@
-// Sums and maxima over a block of threads. Every thread gets the result. The order of additions depends on the number of
-// threads alone, so a result does not depend on what else runs. Every thread of the block calls them.
+// Sums over a block of threads. Every thread of the block calls them, and gets the result. The
+// order of additions depends on the number of threads alone, so a result does not depend on what
+// else runs.
 #pragma once
 
 #include "engine/kernels/cuda/gpu.h"

@@ -31,21 +31,23 @@ int64_t CudaPort::partials(int64_t rows) const {
 void CudaPort::rms_norm(Stream s, Rows x, Rows w, Rows y, float* rstd, float eps) {
   cuda::rms_norm(s, x, w, y, rstd, eps);
 }
-void CudaPort::rms_norm_backward(Stream s, Rows dy, Rows x, Rows w, const float* rstd, Rows dx, Rows dw) {
+void CudaPort::rms_norm_backward(Stream s, Rows dy, Rows x, Rows w, const float* rstd, Rows dx,
+                                 Rows dw) {
   cuda::rms_norm_backward(s, dy, x, w, rstd, dx, dw);
 }
-void CudaPort::layer_norm(Stream s, Rows x, Rows w, Rows b, Rows y, float* mean, float* rstd, float eps) {
+void CudaPort::layer_norm(Stream s, Rows x, Rows w, Rows b, Rows y, float* mean, float* rstd,
+                          float eps) {
   cuda::layer_norm(s, x, w, b, y, mean, rstd, eps);
 }
-void CudaPort::layer_norm_backward(Stream s, Rows dy, Rows x, Rows w, const float* mean, const float* rstd, Rows dx,
-                                   Rows dw, Rows db) {
+void CudaPort::layer_norm_backward(Stream s, Rows dy, Rows x, Rows w, const float* mean,
+                                   const float* rstd, Rows dx, Rows dw, Rows db) {
   cuda::layer_norm_backward(s, dy, x, w, mean, rstd, dx, dw, db);
 }
 void CudaPort::sum_rows(Stream s, Rows partial, Rows out, bool accumulate) {
   cuda::sum_rows(s, partial, out, accumulate);
 }
-void CudaPort::rope(Stream s, Rows x, const float* cos, const float* sin, int64_t seq, int64_t heads, int64_t dim,
-                    float sign) {
+void CudaPort::rope(Stream s, Rows x, const float* cos, const float* sin, int64_t seq,
+                    int64_t heads, int64_t dim, float sign) {
   cuda::rope(s, x, cos, sin, seq, heads, dim, sign);
 }
 void CudaPort::swiglu(Stream s, Rows gate_up, Rows a) {
@@ -60,7 +62,8 @@ void CudaPort::gelu_new(Stream s, Rows x, Rows y) {
 void CudaPort::gelu_new_backward(Stream s, Rows dy, Rows x) {
   cuda::gelu_new_backward(s, dy, x);
 }
-void CudaPort::cross_entropy(Stream s, Rows logits, const int64_t* labels, float scale, double* loss) {
+void CudaPort::cross_entropy(Stream s, Rows logits, const int64_t* labels, float scale,
+                             double* loss) {
   const Doubles losses(scratch_, s, logits.rows);
   cuda::cross_entropy(s, logits, labels, scale, loss, losses.data());
 }

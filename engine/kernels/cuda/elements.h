@@ -1,4 +1,5 @@
-// Elements of the three types on a device: packs of 16 bytes, fp32 in between, rounding as the CPU's kernels round.
+// Elements of the three types on a device: packs of 16 bytes, fp32 in between, rounding as the
+// CPU's kernels round.
 #pragma once
 
 #include "engine/kernels/cuda/gpu.h"
@@ -71,7 +72,8 @@ inline constexpr int kPack = 16 / static_cast<int>(sizeof(T));
 template <typename... Rest>
 bool packs(const Rows& rows, const Rest&... rest) {
   const int64_t size = rows.type == Type::F32 ? 4 : 2;
-  const bool good = rows.width * size % 16 == 0 && (rows.rows <= 1 || rows.stride * size % 16 == 0) &&
+  const bool good = rows.width * size % 16 == 0 &&
+                    (rows.rows <= 1 || rows.stride * size % 16 == 0) &&
                     reinterpret_cast<uintptr_t>(rows.data) % 16 == 0;
   if constexpr (sizeof...(rest) > 0) return good && packs(rest...);
   return good;

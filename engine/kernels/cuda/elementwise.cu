@@ -23,8 +23,9 @@ Grid grid_of(int64_t rows, int64_t packs_per_row) {
 
 /// A thread per pair of one head.
 template <typename T>
-__global__ void __launch_bounds__(kThreads) rope_kernel(T* x, int64_t stride, const float* cos, const float* sin,
-                                                        int64_t seq, int64_t pairs, int64_t half, float sign) {
+__global__ void __launch_bounds__(kThreads)
+    rope_kernel(T* x, int64_t stride, const float* cos, const float* sin, int64_t seq,
+                int64_t pairs, int64_t half, float sign) {
   const int64_t at = piece<1>(), row = blockIdx.x;
   if (at >= pairs) return;
   const int64_t i = at % half, turn = row % seq * half + i;
@@ -36,8 +37,8 @@ __global__ void __launch_bounds__(kThreads) rope_kernel(T* x, int64_t stride, co
 }
 
 template <typename T, int N>
-__global__ void __launch_bounds__(kThreads) swiglu_kernel(const T* gate_up, int64_t gate_stride, T* a, int64_t a_stride,
-                                                          int64_t width) {
+__global__ void __launch_bounds__(kThreads)
+    swiglu_kernel(const T* gate_up, int64_t gate_stride, T* a, int64_t a_stride, int64_t width) {
   const int64_t i = piece<N>(), row = blockIdx.x;
   if (i >= width) return;
   const T* const gates = gate_up + row * gate_stride + i;
@@ -51,8 +52,9 @@ __global__ void __launch_bounds__(kThreads) swiglu_kernel(const T* gate_up, int6
 }
 
 template <typename T, int N>
-__global__ void __launch_bounds__(kThreads) swiglu_backward_kernel(const T* da, int64_t da_stride, T* gate_up,
-                                                                   int64_t gate_stride, int64_t width) {
+__global__ void __launch_bounds__(kThreads)
+    swiglu_backward_kernel(const T* da, int64_t da_stride, T* gate_up, int64_t gate_stride,
+                           int64_t width) {
   const int64_t i = piece<N>(), row = blockIdx.x;
   if (i >= width) return;
   T* const gates = gate_up + row * gate_stride + i;
@@ -72,8 +74,8 @@ constexpr float kGeluScale = 0.79788456080286536f;  // sqrt(2 / pi)
 constexpr float kGeluCube = 0.044715f;
 
 template <typename T, int N>
-__global__ void __launch_bounds__(kThreads) gelu_new_kernel(const T* x, int64_t x_stride, T* y, int64_t y_stride,
-                                                            int64_t width) {
+__global__ void __launch_bounds__(kThreads)
+    gelu_new_kernel(const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t width) {
   const int64_t i = piece<N>(), row = blockIdx.x;
   if (i >= width) return;
   auto pack = read<N>(x + row * x_stride + i);
@@ -88,8 +90,9 @@ __global__ void __launch_bounds__(kThreads) gelu_new_kernel(const T* x, int64_t 
 }
 
 template <typename T, int N>
-__global__ void __launch_bounds__(kThreads) gelu_new_backward_kernel(const T* dy, int64_t dy_stride, T* x,
-                                                                     int64_t x_stride, int64_t width) {
+__global__ void __launch_bounds__(kThreads)
+    gelu_new_backward_kernel(const T* dy, int64_t dy_stride, T* x, int64_t x_stride,
+                             int64_t width) {
   const int64_t i = piece<N>(), row = blockIdx.x;
   if (i >= width) return;
   const auto d = read<N>(dy + row * dy_stride + i);
@@ -99,19 +102,21 @@ __global__ void __launch_bounds__(kThreads) gelu_new_backward_kernel(const T* dy
     const float inner = kGeluScale * (v + kGeluCube * v * v * v);
     const float slope = kGeluScale * (1.0f + 3.0f * kGeluCube * v * v);
     const float sigmoid = 1.0f / (1.0f + expf(-2.0f * inner));
-    pack.at[k] = rounded<T>(value_of(d.at[k]) * sigmoid * (1.0f + 2.0f * v * (1.0f - sigmoid) * slope));
+    pack.at[k] =
+        rounded<T>(value_of(d.at[k]) * sigmoid * (1.0f + 2.0f * v * (1.0f - sigmoid) * slope));
   }
   write<N>(x + row * x_stride + i, pack);
 }
 
 }  // namespace
 
-void rope(Stream stream, Rows x, const float* cos, const float* sin, int64_t seq, int64_t heads, int64_t dim,
-          float sign) {
+void rope(Stream stream, Rows x, const float* cos, const float* sin, int64_t seq, int64_t heads,
+          int64_t dim, float sign) {
   with_type(x.type, [&](auto* element) {
     using T = std::remove_pointer_t<decltype(element)>;
     const int64_t half = dim / 2, pairs = heads * half;
-    launch(grid_of(x.rows, pairs), stream, rope_kernel<T>, data_of<T>(x), x.stride, cos, sin, seq, pairs, half, sign);
+    launch(grid_of(x.rows, pairs), stream, rope_kernel<T>, data_of<T>(x), x.stride, cos, sin, seq,
+           pairs, half, sign);
   });
 }
 
@@ -119,8 +124,8 @@ void swiglu(Stream stream, Rows gate_up, Rows a) {
   with_pack(a.type, packs(gate_up, a), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;
-    launch(grid_of(a.rows, a.width / N), stream, swiglu_kernel<T, N>, data_of<T>(gate_up), gate_up.stride,
-           data_of<T>(a), a.stride, a.width);
+    launch(grid_of(a.rows, a.width / N), stream, swiglu_kernel<T, N>, data_of<T>(gate_up),
+           gate_up.stride, data_of<T>(a), a.stride, a.width);
   });
 }
 
@@ -128,8 +133,8 @@ void swiglu_backward(Stream stream, Rows da, Rows gate_up) {
   with_pack(da.type, packs(da, gate_up), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;
-    launch(grid_of(da.rows, da.width / N), stream, swiglu_backward_kernel<T, N>, data_of<T>(da), da.stride,
-           data_of<T>(gate_up), gate_up.stride, da.width);
+    launch(grid_of(da.rows, da.width / N), stream, swiglu_backward_kernel<T, N>, data_of<T>(da),
+           da.stride, data_of<T>(gate_up), gate_up.stride, da.width);
   });
 }
 
@@ -137,8 +142,8 @@ void gelu_new(Stream stream, Rows x, Rows y) {
   with_pack(x.type, packs(x, y), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;
-    launch(grid_of(x.rows, x.width / N), stream, gelu_new_kernel<T, N>, data_of<T>(x), x.stride, data_of<T>(y),
-           y.stride, x.width);
+    launch(grid_of(x.rows, x.width / N), stream, gelu_new_kernel<T, N>, data_of<T>(x), x.stride,
+           data_of<T>(y), y.stride, x.width);
   });
 }
 
@@ -146,8 +151,8 @@ void gelu_new_backward(Stream stream, Rows dy, Rows x) {
   with_pack(x.type, packs(dy, x), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;
-    launch(grid_of(x.rows, x.width / N), stream, gelu_new_backward_kernel<T, N>, data_of<T>(dy), dy.stride,
-           data_of<T>(x), x.stride, x.width);
+    launch(grid_of(x.rows, x.width / N), stream, gelu_new_backward_kernel<T, N>, data_of<T>(dy),
+           dy.stride, data_of<T>(x), x.stride, x.width);
   });
 }
 

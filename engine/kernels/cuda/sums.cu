@@ -1,5 +1,6 @@
-// Sums that end in one number of the device: the loss and the squares of a gradient. Blocks write partial sums, and one
-// block adds them in their order. So a result is the same in every run, and the host waits for nothing.
+// Sums that end in one number of the device: the loss and the squares of a gradient. Blocks write
+// partial sums, and one block adds them in their order. So a result is the same in every run, and
+// the host waits for nothing.
 #include <cfloat>
 
 #include "engine/kernels/cuda/block.h"
@@ -13,7 +14,8 @@ constexpr int kThreads = 512;
 constexpr int64_t kSquares = 1 << 16;  // elements per partial sum of squares
 
 /// *sum += the sum of parts[0..n). One block.
-__global__ void __launch_bounds__(kThreads) add_up_kernel(const double* parts, int64_t n, double* sum) {
+__global__ void __launch_bounds__(kThreads)
+    add_up_kernel(const double* parts, int64_t n, double* sum) {
   DSJ_SHARED(double, part, kWarpsMax);
   double mine = 0;
   for (int64_t i = threadIdx.x; i < n; i += blockDim.x) mine += parts[i];
@@ -21,7 +23,8 @@ __global__ void __launch_bounds__(kThreads) add_up_kernel(const double* parts, i
   if (threadIdx.x == 0) *sum += all;
 }
 
-/// The sum of e^(x - peak) over some x, and their peak. No element yet: {-FLT_MAX, 0}, which gives no NaN of its own.
+/// The sum of e^(x - peak) over some x, and their peak. No element yet: {-FLT_MAX, 0}, which gives
+/// no NaN of its own.
 struct Exps {
   float peak = -FLT_MAX, sum = 0;
 };
@@ -33,7 +36,8 @@ __device__ __forceinline__ Exps joined(Exps a, Exps b) {
 
 __device__ __forceinline__ Exps warp_joined(Exps mine) {
   for (int bits = 16; bits > 0; bits /= 2) {
-    const Exps other{__shfl_xor_sync(kAllLanes, mine.peak, bits), __shfl_xor_sync(kAllLanes, mine.sum, bits)};
+    const Exps other{__shfl_xor_sync(kAllLanes, mine.peak, bits),
+                     __shfl_xor_sync(kAllLanes, mine.sum, bits)};
     mine = joined(mine, other);
   }
   return mine;
@@ -52,15 +56,18 @@ __device__ __forceinline__ Exps block_joined(Exps mine, float* part) {
   return warp_joined(mine);
 }
 
-/// A block per row: one pass for peak and sum, one that writes the gradient. losses[row] = -log softmax[label].
+/// A block per row: one pass for peak and sum, one that writes the gradient. losses[row] = -log
+/// softmax[label].
 template <typename T, int N>
-__global__ void __launch_bounds__(kThreads) cross_entropy_kernel(T* logits, int64_t stride, const int64_t* labels,
-                                                                 float scale, double* losses, int64_t width) {
+__global__ void __launch_bounds__(kThreads)
+    cross_entropy_kernel(T* logits, int64_t stride, const int64_t* labels, float scale,
+                         double* losses, int64_t width) {
   DSJ_SHARED(float, part, 2 * kWarpsMax);
   const int64_t row = blockIdx.x, label = labels[row];
   logits += row * stride;
   const float target = value_of(logits[label]);
-  const int64_t begin = static_cast<int64_t>(threadIdx.x) * N, step = static_cast<int64_t>(blockDim.x) * N;
+  const int64_t begin = static_cast<int64_t>(threadIdx.x) * N,
+                step = static_cast<int64_t>(blockDim.x) * N;
   Exps mine;
   for (int64_t i = begin; i < width; i += step) {
     const auto pack = read<N>(logits + i);
@@ -91,23 +98,27 @@ __global__ void __launch_bounds__(kThreads) squares_kernel(const T* x, int64_t n
   DSJ_SHARED(double, part, kWarpsMax);
   const int64_t first = blockIdx.x * kSquares, last = first + kSquares < n ? first + kSquares : n;
   float mine = 0;
-  for (int64_t i = first + threadIdx.x; i < last; i += blockDim.x) mine += value_of(x[i]) * value_of(x[i]);
+  for (int64_t i = first + threadIdx.x; i < last; i += blockDim.x)
+    mine += value_of(x[i]) * value_of(x[i]);
   const double all = block_sum(static_cast<double>(mine), part);
   if (threadIdx.x == 0) parts[blockIdx.x] = all;
 }
 
 void add_up(Stream stream, const double* parts, int64_t n, double* sum) {
-  launch({.blocks = n > 0 ? 1 : 0, .threads = threads_for(n)}, stream, add_up_kernel, parts, n, sum);
+  launch({.blocks = n > 0 ? 1 : 0, .threads = threads_for(n)}, stream, add_up_kernel, parts, n,
+         sum);
 }
 
 }  // namespace
 
-void cross_entropy(Stream stream, Rows logits, const int64_t* labels, float scale, double* loss, double* scratch) {
+void cross_entropy(Stream stream, Rows logits, const int64_t* labels, float scale, double* loss,
+                   double* scratch) {
   with_pack(logits.type, packs(logits), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;
-    launch({.blocks = logits.rows, .threads = threads_for(logits.width / N)}, stream, cross_entropy_kernel<T, N>,
-           data_of<T>(logits), logits.stride, labels, scale, scratch, logits.width);
+    launch({.blocks = logits.rows, .threads = threads_for(logits.width / N)}, stream,
+           cross_entropy_kernel<T, N>, data_of<T>(logits), logits.stride, labels, scale, scratch,
+           logits.width);
   });
   add_up(stream, scratch, logits.rows, loss);
 }
@@ -119,8 +130,8 @@ int64_t square_blocks(int64_t n) {
 void sum_of_squares(Stream stream, Rows x, double* sum, double* scratch) {
   with_type(x.type, [&](auto* element) {
     using T = std::remove_pointer_t<decltype(element)>;
-    launch({.blocks = square_blocks(x.width), .threads = threads_for(x.width)}, stream, squares_kernel<T>,
-           data_of<T>(x), x.width, scratch);
+    launch({.blocks = square_blocks(x.width), .threads = threads_for(x.width)}, stream,
+           squares_kernel<T>, data_of<T>(x), x.width, scratch);
   });
   add_up(stream, scratch, square_blocks(x.width), sum);
 }

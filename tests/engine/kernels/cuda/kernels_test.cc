@@ -1,5 +1,5 @@
-// The CUDA kernels on the emulated block, against the CPU's kernels: odd sizes, one row, none, rows that are longer than
-// what is used, in all three types. The memory watch sees every access.
+// The CUDA kernels on the emulated block, against the CPU's kernels: odd sizes, one row, none, rows
+// that are longer than what is used, in all three types. The memory watch sees every access.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,8 +21,9 @@ namespace {
 
 using emulated::Buffer;
 
-/// What differs by element type: the CPU's kernels, and the size of a rounding step near 1. Both sides round the same
-/// operations, at most two in a row; where their sums differ in the last bit, each may round to a neighbour.
+/// What differs by element type: the CPU's kernels, and the size of a rounding step near 1. Both
+/// sides round the same operations, at most two in a row; where their sums differ in the last bit,
+/// each may round to a neighbour.
 template <typename T>
 struct Of;
 template <>
@@ -48,7 +49,8 @@ struct Of<Half> {
 template <typename T>
 class Array {
  public:
-  explicit Array(int64_t n) : cpu_(static_cast<size_t>(n)), device_(std::make_unique<Buffer>(cpu_.size() * sizeof(T))) {}
+  explicit Array(int64_t n)
+      : cpu_(static_cast<size_t>(n)), device_(std::make_unique<Buffer>(cpu_.size() * sizeof(T))) {}
   T* cpu() { return cpu_.data(); }
   T* device() const { return static_cast<T*>(device_->data()); }
   void fill(const std::function<T(int64_t)>& f) {
@@ -57,7 +59,8 @@ class Array {
   void expect_close(double step, const char* what) const {
     for (size_t i = 0; i < cpu_.size(); ++i) {
       const double got = number(device()[i]), want = number(cpu_[i]);
-      ASSERT_LE(std::abs(got - want), step * (std::abs(want) + 1)) << what << ", element " << i << " of " << cpu_.size();
+      ASSERT_LE(std::abs(got - want), step * (std::abs(want) + 1))
+          << what << ", element " << i << " of " << cpu_.size();
     }
   }
 
@@ -115,14 +118,14 @@ struct Size {
   int64_t rows, width;
 };
 /// 13,000 columns do not fit into shared memory as sums; 64 and 4096 are whole packs.
-constexpr Size kSizes[] = {{0, 33}, {1, 1},   {1, 31},   {1, 33},   {1, 4097}, {33, 1},
+constexpr Size kSizes[] = {{0, 33},  {1, 1},   {1, 31},   {1, 33},    {1, 4097}, {33, 1},
                            {33, 31}, {33, 64}, {9, 4096}, {17, 4097}, {2, 13000}};
 
 using Types = testing::Types<float, Bf16, Half>;
 TYPED_TEST_SUITE(CudaKernels, Types);
 
-#define FOR_SIZES                                                       \
-  for (const auto& [rows, width] : kSizes)                              \
+#define FOR_SIZES                          \
+  for (const auto& [rows, width] : kSizes) \
     if (SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width)); true)
 
 TYPED_TEST(CudaKernels, RmsNormAndItsGradient) {
@@ -133,11 +136,12 @@ TYPED_TEST(CudaKernels, RmsNormAndItsGradient) {
     auto rstd = this->template zeros<float>(rows), dw = this->template zeros<float>(width),
          partial = this->template zeros<float>(parts * width);
     this->cpu.rms_norm(x.cpu(), w.cpu(), y.cpu(), rstd.cpu(), rows, width, 1e-6f);
-    this->cpu.rms_norm_backward(dy.cpu(), x.cpu(), w.cpu(), rstd.cpu(), dx.cpu(), dw.cpu(), rows, width);
+    this->cpu.rms_norm_backward(dy.cpu(), x.cpu(), w.cpu(), rstd.cpu(), dx.cpu(), dw.cpu(), rows,
+                                width);
     const Rows all = this->rows(x, rows, width), weight = this->rows(w, 1, width);
     cuda::rms_norm({}, all, weight, this->rows(y, rows, width), rstd.device(), 1e-6f);
     cuda::rms_norm_backward({}, this->rows(dy, rows, width), all, weight, rstd.device(),
-                                  this->rows(dx, rows, width), this->sums(partial, parts, width));
+                            this->rows(dx, rows, width), this->sums(partial, parts, width));
     cuda::sum_rows({}, this->sums(partial, parts, width), this->sums(dw, 1, width), false);
     y.expect_close(this->kStep, "y");
     rstd.expect_close(1e-5, "rstd");
@@ -149,20 +153,24 @@ TYPED_TEST(CudaKernels, RmsNormAndItsGradient) {
 TYPED_TEST(CudaKernels, LayerNormAndItsGradient) {
   FOR_SIZES {
     const int64_t n = rows * width, parts = norm_partials(rows);
-    auto &x = this->random(n, -2, 2), &w = this->random(width, 1, 2), &b = this->random(width, 1, 2),
-         &dy = this->random(n, 1, 2), &y = this->random(n, 0, 1), &dx = this->random(n, 0, 1);
+    auto &x = this->random(n, -2, 2), &w = this->random(width, 1, 2),
+         &b = this->random(width, 1, 2), &dy = this->random(n, 1, 2), &y = this->random(n, 0, 1),
+         &dx = this->random(n, 0, 1);
     auto mean = this->template zeros<float>(rows), rstd = this->template zeros<float>(rows),
          dw = this->template zeros<float>(width), db = this->template zeros<float>(width),
-         dw_parts = this->template zeros<float>(parts * width), db_parts = this->template zeros<float>(parts * width);
-    this->cpu.layer_norm(x.cpu(), w.cpu(), b.cpu(), y.cpu(), mean.cpu(), rstd.cpu(), rows, width, 0.1f);
-    this->cpu.layer_norm_backward(dy.cpu(), x.cpu(), w.cpu(), mean.cpu(), rstd.cpu(), dx.cpu(), dw.cpu(), db.cpu(),
-                                  rows, width);
+         dw_parts = this->template zeros<float>(parts * width),
+         db_parts = this->template zeros<float>(parts * width);
+    this->cpu.layer_norm(x.cpu(), w.cpu(), b.cpu(), y.cpu(), mean.cpu(), rstd.cpu(), rows, width,
+                         0.1f);
+    this->cpu.layer_norm_backward(dy.cpu(), x.cpu(), w.cpu(), mean.cpu(), rstd.cpu(), dx.cpu(),
+                                  dw.cpu(), db.cpu(), rows, width);
     const Rows all = this->rows(x, rows, width), weight = this->rows(w, 1, width);
-    cuda::layer_norm({}, all, weight, this->rows(b, 1, width), this->rows(y, rows, width), mean.device(),
-                           rstd.device(), 0.1f);
-    cuda::layer_norm_backward({}, this->rows(dy, rows, width), all, weight, mean.device(), rstd.device(),
-                                    this->rows(dx, rows, width), this->sums(dw_parts, parts, width),
-                                    this->sums(db_parts, parts, width));
+    cuda::layer_norm({}, all, weight, this->rows(b, 1, width), this->rows(y, rows, width),
+                     mean.device(), rstd.device(), 0.1f);
+    cuda::layer_norm_backward({}, this->rows(dy, rows, width), all, weight, mean.device(),
+                              rstd.device(), this->rows(dx, rows, width),
+                              this->sums(dw_parts, parts, width),
+                              this->sums(db_parts, parts, width));
     cuda::sum_rows({}, this->sums(dw_parts, parts, width), this->sums(dw, 1, width), false);
     cuda::sum_rows({}, this->sums(db_parts, parts, width), this->sums(db, 1, width), false);
     y.expect_close(this->kStep, "y");
@@ -182,7 +190,8 @@ TYPED_TEST(CudaKernels, RopeOnAPartOfEachRow) {
       auto& x = this->random(rows * width, -2, 2);
       auto cos = this->angles(seq * half), sin = this->angles(seq * half);
       this->cpu.rope(x.cpu(), width, cos.cpu(), sin.cpu(), 0, rows, seq, heads, dim, -1.0f);
-      cuda::rope({}, this->rows(x, rows, width), cos.device(), sin.device(), seq, heads, dim, -1.0f);
+      cuda::rope({}, this->rows(x, rows, width), cos.device(), sin.device(), seq, heads, dim,
+                 -1.0f);
       x.expect_close(this->kStep, "x");
     }
   }
@@ -191,8 +200,8 @@ TYPED_TEST(CudaKernels, RopeOnAPartOfEachRow) {
 TYPED_TEST(CudaKernels, Activations) {
   FOR_SIZES {
     const int64_t n = rows * width;
-    auto &gate_up = this->random(2 * n, -3, 3), &a = this->random(n, 0, 1), &da = this->random(n, -1, 1),
-         &x = this->random(n, -3, 3), &y = this->random(n, 0, 1);
+    auto &gate_up = this->random(2 * n, -3, 3), &a = this->random(n, 0, 1),
+         &da = this->random(n, -1, 1), &x = this->random(n, -3, 3), &y = this->random(n, 0, 1);
     const Rows both = this->rows(gate_up, rows, 2 * width), gradient = this->rows(da, rows, width);
     cuda::swiglu({}, both, this->rows(a, rows, width));
     cuda::swiglu_backward({}, gradient, both);
@@ -230,8 +239,10 @@ TYPED_TEST(CudaKernels, CrossEntropyShowsWhatIsNotFinite) {
     auto labels = this->template zeros<int64_t>(2);
     auto loss = this->template zeros<double>(1), scratch = this->template zeros<double>(2);
     store(logits.device(), 33 + 5, bad);
-    cuda::cross_entropy({}, this->rows(logits, 2, 33), labels.device(), 1.0f, loss.device(), scratch.device());
-    EXPECT_EQ(std::isnan(*loss.device()), std::isnan(bad)) << "an excluded token is no NaN, a NaN is one";
+    cuda::cross_entropy({}, this->rows(logits, 2, 33), labels.device(), 1.0f, loss.device(),
+                        scratch.device());
+    EXPECT_EQ(std::isnan(*loss.device()), std::isnan(bad))
+        << "an excluded token is no NaN, a NaN is one";
   }
 }
 
@@ -239,7 +250,8 @@ TYPED_TEST(CudaKernels, SumOfSquaresIsTheSameInEveryOrder) {
   for (const int64_t n : {0, 1, 31, 33, 4097, 70000}) {
     SCOPED_TRACE(n);
     auto& x = this->random(n, -1, 1);
-    auto sum = this->template zeros<double>(1), scratch = this->template zeros<double>(square_blocks(n));
+    auto sum = this->template zeros<double>(1),
+         scratch = this->template zeros<double>(square_blocks(n));
     const Rows all = this->rows(x, 1, n);
     cuda::sum_of_squares({}, all, sum.device(), scratch.device());
     *sum.cpu() = this->cpu.sum_of_squares(x.cpu(), n);
@@ -256,12 +268,16 @@ TYPED_TEST(CudaKernels, SumOfSquaresIsTheSameInEveryOrder) {
 /// The rest of a row belongs to someone else.
 TYPED_TEST(CudaKernels, RowsMayBeLongerThanWhatIsUsed) {
   const int64_t rows = 3, width = 24, stride = 40;
-  auto &x = this->random(rows * stride, 1, 2), &w = this->random(width, 1, 2), &y = this->random(rows * stride, 0, 1);
+  auto &x = this->random(rows * stride, 1, 2), &w = this->random(width, 1, 2),
+       &y = this->random(rows * stride, 0, 1);
   auto rstd = this->template zeros<float>(rows);
-  const auto strided = [&](auto& of) { return Rows{of.device(), Of<TypeParam>::kType, rows, width, stride}; };
+  const auto strided = [&](auto& of) {
+    return Rows{of.device(), Of<TypeParam>::kType, rows, width, stride};
+  };
   cuda::rms_norm({}, strided(x), this->rows(w, 1, width), strided(y), rstd.device(), 1e-6f);
   for (int64_t row = 0; row < rows; ++row)
-    this->cpu.rms_norm(x.cpu() + row * stride, w.cpu(), y.cpu() + row * stride, rstd.cpu() + row, 1, width, 1e-6f);
+    this->cpu.rms_norm(x.cpu() + row * stride, w.cpu(), y.cpu() + row * stride, rstd.cpu() + row, 1,
+                       width, 1e-6f);
   y.expect_close(this->kStep, "y");
 }
 

@@ -45,8 +45,11 @@ std::string name(const Thread& thread) {
 /// The launch that runs. There is one at a time.
 class Runner {
  public:
-  void launch(Index grid, Index block, std::size_t shared_bytes, void (*kernel)(const void*), const void* arguments);
-  void stop(const std::string& what) { throw Fault("block " + std::to_string(number_) + ": " + what); }
+  void launch(Index grid, Index block, std::size_t shared_bytes, void (*kernel)(const void*),
+              const void* arguments);
+  void stop(const std::string& what) {
+    throw Fault("block " + std::to_string(number_) + ": " + what);
+  }
   void give_up(std::string what) {
     fault_ = std::move(what);
     Fiber::leave();
@@ -101,10 +104,11 @@ void Runner::prepare() {
   if (!dynamic.empty()) std::memset(dynamic.data(), 0xff, dynamic.size());
   for (size_t i = 0; i < threads_.size(); ++i) {
     const auto id = static_cast<unsigned>(i);
-    threads_[i] = {.fiber = &fibers_[i],
-                   .index = {id % block_dim.x, id / block_dim.x % block_dim.y, id / block_dim.x / block_dim.y},
-                   .id = static_cast<int>(i),
-                   .at = At::Ready};
+    threads_[i] = {
+        .fiber = &fibers_[i],
+        .index = {id % block_dim.x, id / block_dim.x % block_dim.y, id / block_dim.x / block_dim.y},
+        .id = static_cast<int>(i),
+        .at = At::Ready};
     fibers_[i].start(body);
   }
 }
@@ -141,7 +145,8 @@ void Runner::run_block() {
       continue;
     }
     for (const Thread& thread : threads_) {
-      if (thread.at == At::Warp) stop("warp operation at " + site(thread.where) + ": a lane of its mask never comes");
+      if (thread.at == At::Warp)
+        stop("warp operation at " + site(thread.where) + ": a lane of its mask never comes");
     }
     return;
   }
@@ -157,7 +162,8 @@ void Runner::release_barrier() {
   for (const Thread& thread : threads_) {
     if (thread.at == At::Done) stop("divergent barrier: " + name(thread) + " has ended, " + waits);
     if (thread.at == At::Warp)
-      stop("divergent barrier: " + name(thread) + " waits for its warp at " + site(thread.where) + ", " + waits);
+      stop("divergent barrier: " + name(thread) + " waits for its warp at " + site(thread.where) +
+           ", " + waits);
     if (!same_place(thread.where, first->where))
       stop("divergent barrier: " + name(thread) + " waits at " + site(thread.where) + ", " + waits);
   }
@@ -171,11 +177,13 @@ void Runner::release_warp(const Thread& came) {
   for (int lane = 0; lane < kWarp; ++lane) {
     if (!(came.mask >> lane & 1)) continue;
     if (base + lane >= count || threads_[base + lane].at == At::Done)
-      stop("warp operation at " + site(came.where) + ": lane " + std::to_string(lane) + " of its mask does not run");
+      stop("warp operation at " + site(came.where) + ": lane " + std::to_string(lane) +
+           " of its mask does not run");
     const Thread& other = threads_[base + lane];
     if (other.at != At::Warp) return;
     if (!same_place(other.where, came.where) || other.mask != came.mask)
-      stop("warp operations at " + site(came.where) + " and " + site(other.where) + " meet in one warp");
+      stop("warp operations at " + site(came.where) + " and " + site(other.where) +
+           " meet in one warp");
   }
   finish_warp(came);
 }
@@ -193,18 +201,22 @@ void Runner::finish_warp(const Thread& came) {
     }
     const bool outside = thread.from >= kWarp;
     if (!outside && !(mask >> thread.from & 1))
-      stop("shuffle at " + site(thread.where) + ": " + name(thread) + " reads lane " + std::to_string(thread.from) +
-           ", which is not in its mask");
+      stop("shuffle at " + site(thread.where) + ": " + name(thread) + " reads lane " +
+           std::to_string(thread.from) + ", which is not in its mask");
     thread.got = outside ? thread.value : threads_[base + thread.from].value;
   }
 }
 
 void Runner::launch(Index grid, Index block, std::size_t shared_bytes, void (*kernel)(const void*),
                     const void* arguments) {
-  const uint64_t count = uint64_t{block.x} * block.y * block.z, blocks = uint64_t{grid.x} * grid.y * grid.z;
-  if (count < 1 || count > kThreadsMax) throw Fault("a block of " + std::to_string(count) + " threads: 1 to 1024");
-  if (blocks < 1 || grid.x > 2147483647u || grid.y > 65535 || grid.z > 65535) throw Fault("a grid that CUDA refuses");
-  if (shared_bytes > 48 * 1024) throw Fault(std::to_string(shared_bytes) + " bytes of dynamic shared memory: up to 48 KiB");
+  const uint64_t count = uint64_t{block.x} * block.y * block.z,
+                 blocks = uint64_t{grid.x} * grid.y * grid.z;
+  if (count < 1 || count > kThreadsMax)
+    throw Fault("a block of " + std::to_string(count) + " threads: 1 to 1024");
+  if (blocks < 1 || grid.x > 2147483647u || grid.y > 65535 || grid.z > 65535)
+    throw Fault("a grid that CUDA refuses");
+  if (shared_bytes > 48 * 1024)
+    throw Fault(std::to_string(shared_bytes) + " bytes of dynamic shared memory: up to 48 KiB");
   while (fibers_.size() < count) fibers_.emplace_back();
   threads_.assign(count, {});
   order_.resize(count);
@@ -262,7 +274,8 @@ void barrier(std::source_location at) {
 
 uint64_t warp_exchange(uint32_t mask, uint64_t mine, int from, std::source_location at) {
   Thread& self = *runner().current;
-  if (!(mask >> lane() & 1)) runner().give_up("warp operation at " + site(at) + ": its mask does not name its caller");
+  if (!(mask >> lane() & 1))
+    runner().give_up("warp operation at " + site(at) + ": its mask does not name its caller");
   self.at = At::Warp;
   self.where = at;
   self.mask = mask;
@@ -289,8 +302,8 @@ void touched(uintptr_t at, std::size_t bytes, bool write) {
   if (auto wrong = one.watch.touch(at, bytes, write, now)) one.give_up(std::move(*wrong));
 }
 
-void launch(Index grid, Index block, std::size_t shared_bytes, void (*kernel)(const void* arguments),
-            const void* arguments) {
+void launch(Index grid, Index block, std::size_t shared_bytes,
+            void (*kernel)(const void* arguments), const void* arguments) {
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
   runner().launch(grid, block, shared_bytes, kernel, arguments);

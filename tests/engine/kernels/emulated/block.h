@@ -1,6 +1,6 @@
 // A grid of CUDA threads on a CPU. Blocks run one after another; the threads of a block are fibers
-// that take turns. Barriers, warp operations and shared memory behave as CUDA defines them, and what
-// CUDA leaves undefined is a Fault:
+// that take turns. Barriers, warp operations and shared memory behave as CUDA defines them, and
+// what CUDA leaves undefined is a Fault:
 //   - threads of a block at different barriers, or one that ends while others wait;
 //   - a warp operation whose mask names a lane that does not come, or that does not name its caller;
 //   - with the memory watch (watch.h): races, accesses outside of every buffer, shared memory that is
@@ -50,8 +50,9 @@ uint64_t warp_exchange(uint32_t mask, uint64_t mine, int from, std::source_locat
 void shared_array(void* at, std::size_t bytes);
 void* dynamic_shared();
 
-/// Runs kernel(arguments) for every thread of the grid. Throws Fault. One launch at a time: others wait.
-void launch(Index grid, Index block, std::size_t shared_bytes, void (*kernel)(const void* arguments),
-            const void* arguments);
+/// Runs kernel(arguments) for every thread of the grid. Throws Fault. One launch at a time: others
+/// wait.
+void launch(Index grid, Index block, std::size_t shared_bytes,
+            void (*kernel)(const void* arguments), const void* arguments);
 
 }  // namespace dsj::emulated

@@ -1,4 +1,5 @@
-// The run-time library of -fsanitize=thread, for kernels' files: each access goes to the memory watch.
+// The run-time library of -fsanitize=thread, for kernels' files: each access goes to the memory
+// watch.
 #include <cstddef>
 #include <cstdint>
 
@@ -7,11 +8,19 @@
 using dsj::emulated::touched;
 
 extern "C" {
-#define DSJ_CALLBACK(bytes)                                                                              \
-  void __tsan_read##bytes(void* at) { touched(reinterpret_cast<uintptr_t>(at), bytes, false); }            \
-  void __tsan_write##bytes(void* at) { touched(reinterpret_cast<uintptr_t>(at), bytes, true); }            \
-  void __tsan_unaligned_read##bytes(void* at) { touched(reinterpret_cast<uintptr_t>(at), bytes, false); }  \
-  void __tsan_unaligned_write##bytes(void* at) { touched(reinterpret_cast<uintptr_t>(at), bytes, true); }
+#define DSJ_CALLBACK(bytes)                                 \
+  void __tsan_read##bytes(void* at) {                       \
+    touched(reinterpret_cast<uintptr_t>(at), bytes, false); \
+  }                                                         \
+  void __tsan_write##bytes(void* at) {                      \
+    touched(reinterpret_cast<uintptr_t>(at), bytes, true);  \
+  }                                                         \
+  void __tsan_unaligned_read##bytes(void* at) {             \
+    touched(reinterpret_cast<uintptr_t>(at), bytes, false); \
+  }                                                         \
+  void __tsan_unaligned_write##bytes(void* at) {            \
+    touched(reinterpret_cast<uintptr_t>(at), bytes, true);  \
+  }
 DSJ_CALLBACK(1)
 DSJ_CALLBACK(2)
 DSJ_CALLBACK(4)

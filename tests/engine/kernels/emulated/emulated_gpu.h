@@ -35,14 +35,16 @@
 #define DSJ_SHARED(type, name, count)  \
   alignas(16) static type name[count]; \
   ::dsj::emulated::shared_array(name, sizeof(name))
-#define DSJ_DYNAMIC_SHARED(type, name) type* const name = static_cast<type*>(::dsj::emulated::dynamic_shared())
+#define DSJ_DYNAMIC_SHARED(type, name) \
+  type* const name = static_cast<type*>(::dsj::emulated::dynamic_shared())
 
 using dim3 = dsj::emulated::Index;
 
 namespace dsj::emulated {
 
 template <class T>
-__attribute__((no_sanitize("thread"))) inline T shuffle(uint32_t mask, T mine, int from, std::source_location at) {
+__attribute__((no_sanitize("thread"))) inline T shuffle(uint32_t mask, T mine, int from,
+                                                        std::source_location at) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8);
   uint64_t raw = 0;
   std::memcpy(&raw, &mine, sizeof(T));
@@ -60,7 +62,8 @@ struct Call {
     const Call& self = *static_cast<const Call*>(call);
     [&]<size_t... i>(std::index_sequence<i...>) __attribute__((no_sanitize("thread"))) {
       self.kernel(std::get<i>(self.arguments)...);
-    }(std::index_sequence_for<P...>());
+    }
+    (std::index_sequence_for<P...>());
   }
 };
 

@@ -44,20 +44,24 @@ std::string found(Plant plant, Options options = {}) {
 
 TEST(Emulated, RunsWhatIsRightInAnyOrderOfThreads) {
   EXPECT_EQ(found(Plant::None), "");
-  for (uint64_t seed = 1; seed <= 50; ++seed) EXPECT_EQ(found(Plant::None, {.drawn = true, .seed = seed}), "") << seed;
+  for (uint64_t seed = 1; seed <= 50; ++seed)
+    EXPECT_EQ(found(Plant::None, {.drawn = true, .seed = seed}), "") << seed;
 }
 
 TEST(Emulated, FindsDivergentBarriers) {
-  EXPECT_THAT(found(Plant::DivergentBarrier), MatchesRegex("block 0: divergent barrier: thread 32 waits at .*planted.cu"
-                                                           ":[0-9]+, thread 0 waits at .*planted.cu:[0-9]+"));
+  EXPECT_THAT(found(Plant::DivergentBarrier),
+              MatchesRegex("block 0: divergent barrier: thread 32 waits at .*planted.cu"
+                           ":[0-9]+, thread 0 waits at .*planted.cu:[0-9]+"));
   EXPECT_THAT(found(Plant::EndsBeforeBarrier),
-              MatchesRegex("block 0: divergent barrier: thread 32 has ended, thread 0 waits at .*planted.cu:[0-9]+"));
+              MatchesRegex("block 0: divergent barrier: thread 32 has ended, thread 0 waits at "
+                           ".*planted.cu:[0-9]+"));
 }
 
 TEST(Emulated, FindsWrongMasksOfWarpOperations) {
   EXPECT_THAT(found(Plant::MaskWithoutCaller), HasSubstr("its mask does not name its caller"));
   EXPECT_THAT(found(Plant::MaskOfMissingLane), HasSubstr("lane 31 of its mask does not run"));
-  EXPECT_THAT(found(Plant::ShuffleOutsideMask), HasSubstr("thread 0 reads lane 16, which is not in its mask"));
+  EXPECT_THAT(found(Plant::ShuffleOutsideMask),
+              HasSubstr("thread 0 reads lane 16, which is not in its mask"));
 }
 
 TEST(Emulated, FindsRacesBetweenBarriers) {
@@ -75,9 +79,12 @@ TEST(Emulated, FindsRacesBetweenBarriers) {
 
 TEST(Emulated, FindsWhatIsOutsideOrUnwritten) {
   if (!kWatched) GTEST_SKIP() << "the memory watch is not in this build";
-  EXPECT_EQ(found(Plant::UnwrittenShared), "block 0: thread 4 reads shared memory that no thread has written");
-  EXPECT_EQ(found(Plant::GlobalOutside), "block 0: thread 127 reads 4 bytes outside of every buffer");
-  EXPECT_EQ(found(Plant::SharedOutside), "block 0: thread 0 writes 4 bytes outside of every buffer");
+  EXPECT_EQ(found(Plant::UnwrittenShared),
+            "block 0: thread 4 reads shared memory that no thread has written");
+  EXPECT_EQ(found(Plant::GlobalOutside),
+            "block 0: thread 127 reads 4 bytes outside of every buffer");
+  EXPECT_EQ(found(Plant::SharedOutside),
+            "block 0: thread 0 writes 4 bytes outside of every buffer");
 }
 
 TEST(Emulated, AFaultLeavesItReadyForTheNextLaunch) {

@@ -37,7 +37,8 @@ dsj_emulated_switch:
 namespace dsj::emulated {
 namespace {
 
-constexpr std::size_t kGuard = 4096;  // below the stack: an overflow ends in a fault, not in silence
+constexpr std::size_t kGuard =
+    4096;  // below the stack: an overflow ends in a fault, not in silence
 
 /// Where resume() was called.
 struct Outside {
@@ -51,7 +52,8 @@ Fiber* running = nullptr;
 }  // namespace
 
 Fiber::Fiber() {
-  void* memory = mmap(nullptr, kGuard + kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, kGuard + kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   mprotect(memory, kGuard, PROT_NONE);
   stack_ = static_cast<char*>(memory) + kGuard;

@@ -1,5 +1,6 @@
 // Fibers: the threads of an emulated block, all on one thread of the host. x86-64. A switch costs a
-// few nanoseconds, because it saves only what a call keeps. The switches are told to AddressSanitizer.
+// few nanoseconds, because it saves only what a call keeps. The switches are told to
+// AddressSanitizer.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +17,8 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// The next resume() calls entry() from the beginning. What the fiber did before is forgotten, and
-  /// no destructor of it runs.
+  /// The next resume() calls entry() from the beginning. What the fiber did before is forgotten,
+  /// and no destructor of it runs.
   void start(void (*entry)());
   /// Runs the fiber until it calls leave(). Called outside of fibers.
   void resume();
@@ -25,15 +26,17 @@ class Fiber {
   static void leave(bool last = false);
 
   /// Whether the address lies on this fiber's stack.
-  bool has(uintptr_t address) const { return address - reinterpret_cast<uintptr_t>(stack_) < kStack; }
+  bool has(uintptr_t address) const {
+    return address - reinterpret_cast<uintptr_t>(stack_) < kStack;
+  }
 
  private:
   static constexpr std::size_t kStack = 64 * 1024;
   static void enter();
 
   char* stack_ = nullptr;
-  void* top_ = nullptr;        // of the stack, while it does not run
-  void* fake_ = nullptr;       // AddressSanitizer's
+  void* top_ = nullptr;   // of the stack, while it does not run
+  void* fake_ = nullptr;  // AddressSanitizer's
   void (*entry_)() = nullptr;
 };
 

@@ -68,7 +68,8 @@ bool Watch::ordered(const Moment& before, const Moment& now, bool shared) const 
   return before.thread / 32 == now.thread / 32 && before.warp_epoch != now.warp_epoch;
 }
 
-std::optional<std::string> Watch::touch_byte(Cell& cell, bool write, const Moment& now, bool shared) {
+std::optional<std::string> Watch::touch_byte(Cell& cell, bool write, const Moment& now,
+                                             bool shared) {
   const char* does = write ? " writes what " : " reads what ";
   if (!ordered(cell.writer, now, shared))
     return "a race: " + name(now) + does + name(cell.writer) + " wrote";
@@ -94,12 +95,15 @@ std::optional<std::string> Watch::touch_byte(Cell& cell, bool write, const Momen
   return {};
 }
 
-std::optional<std::string> Watch::touch(uintptr_t at, std::size_t bytes, bool write, const Moment& now) {
+std::optional<std::string> Watch::touch(uintptr_t at, std::size_t bytes, bool write,
+                                        const Moment& now) {
   const bool shared = is_shared(at) && is_shared(at + bytes - 1);
   if (!shared && !buffers().empty() && !in_a_buffer(at, bytes))
-    return name(now) + (write ? " writes " : " reads ") + std::to_string(bytes) + " bytes outside of every buffer";
+    return name(now) + (write ? " writes " : " reads ") + std::to_string(bytes) +
+           " bytes outside of every buffer";
   for (std::size_t i = 0; i < bytes; ++i) {
-    if (auto wrong = touch_byte(page((at + i) >> 12).cells[(at + i) & 4095], write, now, shared)) return wrong;
+    if (auto wrong = touch_byte(page((at + i) >> 12).cells[(at + i) & 4095], write, now, shared))
+      return wrong;
   }
   return {};
 }

@@ -1,6 +1,6 @@
 // The memory watch: who read and wrote each byte that a kernel touches. It is fed by the compiler's
-// calls of -fsanitize=thread in the kernels' files, whose run-time library is callbacks.cc. It finds
-// races between threads that no barrier orders, and accesses outside of every known buffer.
+// calls of -fsanitize=thread in the kernels' files, whose run-time library is callbacks.cc. It
+// finds races between threads that no barrier orders, and accesses outside of every known buffer.
 #pragma once
 
 #include <cstddef>
