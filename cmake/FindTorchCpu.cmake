@@ -1,5 +1,5 @@
 # libtorch from a wheel's torch/ folder (DSJ_TORCH_ROOT), without Caffe2Config, which asks for a CUDA toolkit.
-# Gives torch::cpu; with DSJ_CUDA also the CUDA libraries of the same folder.
+# Gives torch::cpu.
 find_path(TorchCpu_INCLUDE torch/csrc/api/include/torch/torch.h HINTS ${DSJ_TORCH_ROOT}/include NO_DEFAULT_PATH)
 find_library(TorchCpu_LIBRARY torch_cpu HINTS ${DSJ_TORCH_ROOT}/lib NO_DEFAULT_PATH)
 find_library(TorchCpu_C10 c10 HINTS ${DSJ_TORCH_ROOT}/lib NO_DEFAULT_PATH)

@@ -64,6 +64,7 @@ const std::vector<Field>& fields() {
       {"shuffle", nullptr, &A::shuffle},
       {"chatTemplate", nullptr, &A::chat_template},
       {"lossNormalization", nullptr, &A::loss_normalization},
+      {"device", nullptr, &A::device},
       {"lora", nullptr, &A::lora},
   };
   return table;

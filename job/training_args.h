@@ -52,7 +52,9 @@ struct TrainingArgs {
   /// Ours, for `messages` rows: auto (the model's), chatml, qwen, llama3 ...
   std::optional<std::string> chat_template;
   std::optional<std::string> loss_normalization;  ///< ours: micro-batch (a mean of means)
-  std::optional<LoraArgs> lora;                   ///< unset: every parameter is trained
+  /// Ours: auto (a GPU where there is one), cpu, cuda (a GPU, or the run is refused).
+  std::optional<std::string> device;
+  std::optional<LoraArgs> lora;  ///< unset: every parameter is trained
 };
 
 /// Reads the camelCase object of a manifest or of job.json. A number may be a string ("1e-6").

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Set-up of a build machine: apt packages and libtorch, nothing else. Safe to run again: what is there is kept.
+# Set-up of a build machine: apt packages and libtorch. Safe to run again: what is there is kept.
+# DSJ_SETUP_CUDA=1 also fetches CUDA's compiler, for libdsj_cuda.so.
 # DSJ_SETUP_CLUSTER=1 also starts to build the programs of the test cluster (tests/cluster), in the background: they take
 # minutes, fill the time that downloads leave idle, and are needed by the last tests only. As root also those of real nodes,
 # and the apt packages that a node needs; without root no node can run, and the tests that need one say so and are skipped.
@@ -14,6 +15,16 @@ wheels=(
   "torch $torch_version 0f68f4ac6d95d12e896c3b7a912b5871619542ec54d3649cf48cc1edd4dd2756"
   "nvidia-cuda-runtime 13.0.96 7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548"
   "nvidia-cuda-cupti 13.0.85 4eb01c08e859bf924d222250d2e8f8b8ff6d3db4721288cf35d14252a4d933c8"
+)
+# CUDA's compiler and headers, 104 MB: what libdsj_cuda.so is built with. No GPU, driver or run-time library.
+cuda_version=13.0
+cuda_wheels=(
+  "nvidia-cuda-nvcc 13.0.88 56fe502eb77625a12f25172caa3cdddb4e4c8ba2c8c17dba44b164761b380f03"
+  "nvidia-nvvm 13.0.88 c5f41ffeb6466944a026dfa5317d7d85355c119bbec279205d22f1869d1054e0"
+  "nvidia-cuda-crt 13.0.88 2c8043c7c9e02492716426e9919fc78d2c5b3b2a7a768a88e952676b08aa55a4"
+  "nvidia-cuda-cccl 13.0.85 e0da7ad981f3a8aff08241b5bfc1af868742a63e2762f53a5171c492ef242649"
+  "nvidia-cuda-runtime 13.0.96 7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548"
+  "nvidia-cuda-cuobjdump 13.2.78 394087411405b846bf43aa52ca2ff603bbe18b3b8a1257cda0903e23c17bdbf3"
 )
 apt_packages=(
   g++ cmake ninja-build make ccache git ca-certificates python3 python3-pip unzip
@@ -60,33 +71,49 @@ unpack() {  # unpack NAME WHEEL DIRECTORY
   esac
 }
 
-install_libtorch() {
-  local root="$cache/libtorch-$torch_version"
+unpack_all() {  # unpack_all NAME WHEEL DIRECTORY
+  unzip -q -o "$2" 'nvidia/cu13/*' -d "$3"
+}
+
+install_wheels() {  # install_wheels WHAT ROOT UNPACK ROWS...: all of them, checked, or nothing
+  local what="$1" root="$2" unpack="$3" staging name version sha256 pattern wheel
   if [ -e "$root/.complete" ]; then return; fi
-  mkdir -p "$cache/wheels"; staging="$(mktemp -d "$cache/libtorch.XXXXXX")"
-  trap 'rm -rf "$staging"' EXIT
-  for row in "${wheels[@]}"; do
+  mkdir -p "$cache/wheels"; staging="$(mktemp -d "$root.XXXXXX")"
+  # shellcheck disable=SC2064
+  trap "rm -rf '$staging'" EXIT
+  for row in "${@:4}"; do
     read -r name version sha256 <<<"$row"
-    local pattern="$cache/wheels/${name//-/_}-$version-*.whl"
+    pattern="$cache/wheels/${name//-/_}-$version-*.whl"
     # shellcheck disable=SC2086
     if ! ls $pattern >/dev/null 2>&1; then
-      say "libtorch: downloading $name $version"
+      say "$what: downloading $name $version"
       PIP_DISABLE_PIP_VERSION_CHECK=1 python3 -m pip download -q --no-deps --only-binary=:all: \
         --python-version 3.12 --implementation cp --abi cp312 --abi none \
         --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux_2_17_x86_64 \
-        --platform manylinux2014_x86_64 -d "$cache/wheels" "$name==$version"
+        --platform manylinux2014_x86_64 -d "$cache/wheels" "$name==$version" || return 3
     fi
     # shellcheck disable=SC2086
-    local wheel; wheel="$(ls $pattern | head -n1)"
+    wheel="$(ls $pattern | head -n1)"
     if ! printf '%s  %s\n' "$sha256" "$wheel" | sha256sum --check --status; then
-      say "libtorch: $wheel does not have the pinned checksum $sha256; it is removed, run again"
-      rm -f "$wheel"; exit 3
+      say "$what: $wheel does not have the pinned checksum $sha256; it is removed, run again"
+      rm -f "$wheel"; return 3
     fi
-    unpack "$name" "$wheel" "$staging"
+    "$unpack" "$name" "$wheel" "$staging" || return 3
     rm -f "$wheel"
   done
   touch "$staging/.complete"
   rm -rf "$root"; mv "$staging" "$root"
+}
+
+install_libtorch() {
+  install_wheels libtorch "$cache/libtorch-$torch_version" unpack "${wheels[@]}" || exit 3
+}
+
+# A machine that cannot fetch it tests all the rest: the tests of the GPU half then say that they are skipped.
+install_cuda() {
+  if ! install_wheels "CUDA's compiler" "$cache/cuda-$cuda_version" unpack_all "${cuda_wheels[@]}"; then
+    say "CUDA's compiler could NOT be fetched: libdsj_cuda.so is NOT built, and its tests are SKIPPED"
+  fi
 }
 
 build_cluster_programs() {
@@ -119,3 +146,4 @@ install_apt
 [ -z "${DSJ_SETUP_CLUSTER:-}" ] || fetch_promtool
 [ -z "${DSJ_SETUP_CLUSTER:-}" ] || build_cluster_programs
 [ "${DSJ_SETUP_TORCH:-yes}" = no ] || install_libtorch
+[ -z "${DSJ_SETUP_CUDA:-}" ] || install_cuda

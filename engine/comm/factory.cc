@@ -5,11 +5,9 @@
 #include "common/log.h"
 #include "engine/comm/backends.h"
 #include "engine/comm/collectives.h"
+#include "engine/comm/nccl.h"
 #include "engine/comm/queued.h"
 #include "engine/comm/single.h"
-#ifdef DSJ_CUDA
-#include "engine/comm/nccl.h"
-#endif
 
 namespace dsj::comm {
 namespace {
@@ -34,14 +32,7 @@ Status check(const Options& options) {
   return {};
 }
 
-#ifdef DSJ_CUDA
-constexpr bool kHasCuda = true;
-#else
-constexpr bool kHasCuda = false;
-Result<std::unique_ptr<Collectives>> make_nccl(Rendezvous&) {
-  return fail(ErrorKind::Environment, "backend nccl is not in this build");
-}
-#endif
+MakeNccl nccl = nullptr;  // of libdsj_cuda.so, once that is open
 
 /// CUDA tensors need nccl, CPU tensors another backend.
 Status check_device(const Options& options) {
@@ -49,10 +40,10 @@ Status check_device(const Options& options) {
     if (options.backend != "nccl") return {};
     return fail(ErrorKind::Environment, "backend nccl needs tensors on a CUDA device");
   }
-  if (!options.device.is_cuda() || !kHasCuda) {
-    return fail(ErrorKind::Environment, "this build has no collectives for device " +
-                                            options.device.str() +
-                                            (kHasCuda ? "" : ": it was built without CUDA"));
+  if (!options.device.is_cuda() || nccl == nullptr) {
+    return fail(ErrorKind::Environment,
+                "there are no collectives for device " + options.device.str() +
+                    (options.device.is_cuda() ? ": libdsj_cuda.so is not open" : ""));
   }
   if (options.backend == "auto" || options.backend == "nccl") return {};
   return bad_input("backend " + options.backend + " does not carry CUDA tensors", {},
@@ -72,6 +63,10 @@ Result<std::unique_ptr<Transport>> make_cpu_transport(Rendezvous& rendezvous) {
 
 }  // namespace
 
+void provide_nccl(MakeNccl make) {
+  nccl = make;
+}
+
 Result<std::unique_ptr<Collectives>> make_collectives(Options options) {
   DSJ_TRY_STATUS(check(options));
   if (options.world == 1) return make_single(options.device);
@@ -88,7 +83,7 @@ Result<std::unique_ptr<Collectives>> make_collectives(Options options) {
                      ", rank " + std::to_string(rank) + " " + other);
   }
   if (options.device.is_cuda()) {
-    DSJ_TRY(std::unique_ptr<Collectives> group, make_nccl(*rendezvous));
+    DSJ_TRY(std::unique_ptr<Collectives> group, nccl(*rendezvous));
     DSJ_TRY_STATUS(rendezvous->finish());
     return group;
   }

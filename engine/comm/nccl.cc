@@ -78,7 +78,7 @@ class Communicator {
   ~Communicator() { abort(); }
 
   void init(const ncclUniqueId& id, int rank, int world, Clock::time_point deadline) {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclConfig_t config;
     config.blocking = 0;
     const ncclResult_t code = ncclCommInitRankConfig(&comm_, world, id, rank, &config);
     settle(code, deadline, "ncclCommInitRank");
@@ -370,7 +370,8 @@ Result<std::unique_ptr<Collectives>> make_nccl(Rendezvous& rendezvous) {
     const c10::cuda::CUDAGuard guard(device);
     ncclUniqueId id{};
     if (options.rank == 0 && ncclGetUniqueId(&id) != ncclSuccess) {
-      return fail(ErrorKind::Environment, std::string("ncclGetUniqueId: ") + ncclGetLastError({}));
+      return fail(ErrorKind::Environment,
+                  std::string("ncclGetUniqueId: ") + ncclGetLastError(nullptr));
     }
     const std::string mine = options.rank == 0 ? std::string(id.internal, sizeof id.internal) : "";
     DSJ_TRY(const std::vector<std::string> all, rendezvous.exchange("nccl", mine));

@@ -1,4 +1,5 @@
-// NCCL on one GPU per rank, through its C API. Compiled only with -DDSJ_CUDA=ON.
+// NCCL on one GPU per rank, through its C API. Compiled into libdsj_cuda.so alone
+// (engine/cuda/plugin.h), which provides it to make_collectives().
 //
 // Operations run on a stream of their own, after the work that the issuing thread's current stream
 // held at the call. A watchdog thread notices when they are done and asks NCCL for errors. When an
@@ -16,5 +17,10 @@ namespace dsj::comm {
 /// Collective. options.device is this rank's GPU; without an index, the current one. Environment:
 /// there is no such GPU, or NCCL refuses. Transient: the ranks did not connect in time.
 Result<std::unique_ptr<Collectives>> make_nccl(Rendezvous& rendezvous);
+
+using MakeNccl = Result<std::unique_ptr<Collectives>> (*)(Rendezvous& rendezvous);
+/// From now on make_collectives() makes groups for CUDA tensors by this. Before the first such
+/// group.
+void provide_nccl(MakeNccl make);
 
 }  // namespace dsj::comm

@@ -175,6 +175,9 @@ MemoryScope::~MemoryScope() {
 Ledger& current_ledger() {
   return *tag.ledger;
 }
+Class current_class() {
+  return tag.klass;
+}
 
 void install() {
   static CountingAllocator* allocator = [] {

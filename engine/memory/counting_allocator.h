@@ -58,8 +58,9 @@ class MemoryScope {
   Class class_;
   Ledger* ledger_;
 };
-/// The ledger of the calling thread's innermost scope.
+/// The ledger and the class of the calling thread's innermost scope.
 Ledger& current_ledger();
+Class current_class();
 
 /// Makes this the process's CPU allocator. Idempotent. Call before the first tensor.
 void install();

@@ -3,22 +3,25 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
 #include <sys/resource.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <new>
+#include <optional>
 
 #include "common/files/posix_files.h"
 #include "common/log.h"
 #include "common/text.h"
 #include "engine/data/loader.h"
 #include "engine/device/device.h"
-#include "engine/kernels/kernels.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/optim/lr_schedule.h"
+#include "engine/train/accelerator.h"
 #include "engine/train/events.h"
 #include "engine/train/inputs.h"
+#include "engine/train/out_of_memory.h"
 #include "engine/train/saving.h"
 #include "engine/train/snapshot_here.h"
 #include "engine/train/step.h"
@@ -271,11 +274,13 @@ Result<T> by_itself(Result<T> result) {
   return result;
 }
 
-Result<int> train(const RankEnv& env, const Events& events) {
+/// `fit`: set once the inputs are known, for an error that needs it.
+Result<int> train(const RankEnv& env, const Events& events, std::optional<plan::FitInput>& fit) {
   DSJ_TRY(const Inputs in, by_itself(read_inputs(env)));
+  fit = fit_input(in, env);
   announce(in, env, events);
-  const at::Device device =
-      at::hasCUDA() ? at::Device(at::kCUDA, static_cast<int8_t>(env.local_rank)) : at::kCPU;
+  DSJ_TRY(const Place place, choose_place(in.job.training, env.local_rank));
+  const at::Device device = place.device;
   DSJ_TRY(auto group, comm::make_collectives({.rank = env.rank,
                                               .world = env.world_size,
                                               .master_addr = env.master_addr,
@@ -286,8 +291,8 @@ Result<int> train(const RankEnv& env, const Events& events) {
   observe::CommsLog comms(in.config().observe.comms, env.world_size);
   const auto collectives = watched(std::move(group), comms, in.config().observe.comms, device);
   log::info("rank " + std::to_string(env.rank) + " of " + std::to_string(env.world_size) +
-            ", backend " + std::string(collectives->backend()) + ", kernels " +
-            kernels::table().isa + ", " + std::to_string(at::get_num_threads()) + " threads");
+            ", backend " + std::string(collectives->backend()) + ", " +
+            std::to_string(at::get_num_threads()) + " threads, on " + place.said);
   zero::ModelState state(in.model, in.config(), device, *collectives, in.lora,
                          {.job = in.job.name, .attempt = in.job.attempt, .note = log::info});
   if (in.lora && env.rank == 0) {
@@ -325,13 +330,17 @@ int run_rank() {
   if (!env) return failed(env.error());
   memory::install();
   c10::AutoGradMode no_autograd(false);
+  std::optional<plan::FitInput> fit;
   try {
-    const auto code = train(*env, events);
+    const auto code = train(*env, events, fit);
     return code ? *code : failed(code.error());
   } catch (const comm::CollectiveError& error) {
     return failed({ErrorKind::Transient, error.what(), {}, {}});
   } catch (const zero::StorageError& error) {
     return failed(error.error());
+  } catch (const c10::OutOfMemoryError& error) {
+    return failed(
+        out_of_device_memory(memory::last_shortage(), error.what_without_backtrace(), fit));
   } catch (const std::bad_alloc&) {
     return failed({ErrorKind::Environment,
                    "out of host memory",

@@ -63,7 +63,8 @@ void check_arguments(const TrainingArgs& args, Report& out) {
                args.chat_template,
                {"auto", "chatml", "qwen", "qwen2.5", "llama2", "llama3", "mistral"},
                {}},
-        Choice{"lossNormalization", args.loss_normalization, {"micro-batch"}, {"token"}}}) {
+        Choice{"lossNormalization", args.loss_normalization, {"micro-batch"}, {"token"}},
+        Choice{"device", args.device, {"auto", "cpu", "cuda"}, {}}}) {
     if (!choice.value || std::ranges::find(choice.built, *choice.value) != choice.built.end())
       continue;
     const bool known = std::ranges::find(choice.known, *choice.value) != choice.known.end();

@@ -50,7 +50,10 @@ class ManifestReader : private FieldReader {
     choice(*spec, "spec", "launcher", {"Native", "Command"}, job_.launcher);
     training(*spec);
     workers(*spec);
-    if (job_.runs_user_program()) user_program();
+    if (job_.runs_user_program())
+      user_program();
+    else
+      device();
     policies(*spec);
     deepspeed(*spec, config_overrides);
   }
@@ -215,6 +218,18 @@ class ManifestReader : private FieldReader {
       job_.worker_template = without_nulls(*pod);
       check_template(job_.worker_template, path + ".template", job_.runs_user_program(), *this);
     }
+  }
+
+  /// Workers that ask for GPUs train on GPUs, or not at all.
+  void device() {
+    const int64_t gpus = worker_gpus(job_.worker_template);
+    if (gpus == 0) return;
+    auto& device = job_.training.device;
+    if (!device) device = "cuda";
+    if (device == "cpu")
+      report(Severity::Warning, "spec.training.device",
+             "cpu, and each worker asks for " + std::to_string(gpus) + " GPUs: they stay idle",
+             "remove one of the two");
   }
 
   void user_program() {

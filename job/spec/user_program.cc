@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/text.h"
 #include "job/contract.h"
 
 namespace dsj::jobspec {
@@ -27,6 +28,23 @@ const json& worker_container(const json& worker_template) {
     if (container.is_object() && container.value("name", json()) == contract::kContainerName)
       return container;
   return kNull;
+}
+
+int64_t worker_gpus(const json& worker_template) {
+  const json& container = worker_container(worker_template);
+  int64_t most = 0;
+  for (const char* kind : {"limits", "requests"}) {
+    const json::json_pointer at = json::json_pointer("/resources") / kind;
+    if (!container.is_object() || !container.contains(at) || !container[at].is_object()) continue;
+    int64_t count = 0;
+    for (const auto& [name, amount] : container[at].items()) {
+      if (name != "nvidia.com/gpu" && !name.starts_with("nvidia.com/mig-")) continue;
+      if (amount.is_number_integer()) count += amount.get<int64_t>();
+      if (amount.is_string()) count += text::parse_int(amount.get<std::string>()).value_or(0);
+    }
+    most = std::max(most, count);
+  }
+  return most;
 }
 
 std::vector<std::string> user_command(const json& worker_template) {

@@ -2,6 +2,7 @@
 // cluster the kubelet reads these fields; here they are read in the same way. Pure.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,6 +13,9 @@ namespace dsj::jobspec {
 
 /// The container "worker" of spec.workers.template; null: none.
 const nlohmann::json& worker_container(const nlohmann::json& worker_template);
+
+/// NVIDIA GPUs, or parts of one (nvidia.com/gpu, nvidia.com/mig-*), that it requests or is limited to; 0: none.
+int64_t worker_gpus(const nlohmann::json& worker_template);
 
 /// That container's `command`, then its `args`, as written. Empty: it has no command.
 std::vector<std::string> user_command(const nlohmann::json& worker_template);

@@ -88,6 +88,48 @@ TEST_F(TrainRun, WhatIsSavedBehindTheStepsGoesOnBitForBit) {
   }
 }
 
+TEST_F(TrainRun, TheCpuIsTakenAndNamedWhereNoGpuIs) {
+  variables_["CUDA_VISIBLE_DEVICES"] = "";
+  write_train_job(1, 1000);
+  ASSERT_EQ(run({"job.yaml"}), 0);
+  EXPECT_THAT(read_text(out() / "logs/rank-0.log"), HasSubstr("on cpu ("));
+}
+
+TEST_F(TrainRun, AJobThatAsksForAGpuAndFindsNoneIsRefused) {
+  variables_["CUDA_VISIBLE_DEVICES"] = "";
+  const std::string gpus =
+      "spec.workers.template={spec: {containers: [{name: worker, resources: {limits: "
+      "{nvidia.com/gpu: 2}}}]}}";
+  for (const char* asked : {"spec.training.device=cuda", gpus.c_str()}) {
+    SCOPED_TRACE(asked);
+    fs::remove_all(out());
+    write_train_job(2, 1000);
+    EXPECT_EQ(run({"job.yaml", "--set", asked}), 3) << "no attempt will help here";
+    EXPECT_THAT(stderr_text(), HasSubstr("the job asks for GPUs, and "));
+    EXPECT_THAT(stderr_text(), HasSubstr("set training.device to cpu (--device cpu)"));
+    EXPECT_FALSE(fs::exists(out() / "metrics.jsonl")) << "not a step was trained";
+  }
+}
+
+/// A driver with GPUs, and this build's plugin without CUDA's libraries.
+TEST_F(TrainRun, GpusThatThisBuildCannotUseAreNotPassedOverInSilence) {
+  variables_["LD_LIBRARY_PATH"] = std::string(DSJ_BIN_DIR) + "/../fake_driver";
+  variables_["FAKE_GPUS"] = "2";
+  write_train_job(1, 1000);
+  if (fs::exists(fs::path(DSJ_BIN_DIR) / "libdsj_cuda.so")) {
+    EXPECT_EQ(run({"job.yaml"}), 3);
+    EXPECT_THAT(stderr_text(),
+                HasSubstr("this machine has 2 GPUs, but libdsj_cuda.so cannot be loaded: "));
+  } else {
+    EXPECT_EQ(run({"job.yaml"}), 0);
+    EXPECT_THAT(read_text(out() / "logs/rank-0.log"),
+                HasSubstr("training on the CPU: this machine has 2 GPUs, but "));
+  }
+  fs::remove_all(out());
+  EXPECT_EQ(run({"job.yaml", "--set", "spec.training.device=cpu"}), 0);
+  EXPECT_THAT(read_text(out() / "logs/rank-0.log"), HasSubstr("on cpu (training.device is cpu)"));
+}
+
 TEST_F(TrainRun, KilledRankCostsNoAccuracy) {
   constexpr int kSteps = 120;
   const auto expected = undisturbed(kSteps);

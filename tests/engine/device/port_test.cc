@@ -13,6 +13,10 @@
 
 #include "engine/device/device.h"
 #include "engine/optim/optimizer.h"
+#ifdef DSJ_EMULATED
+#include "engine/kernels/cuda/cuda_port.h"
+#include "tests/engine/kernels/emulated/heap_scratch.h"
+#endif
 
 namespace dsj::device {
 namespace {
@@ -24,7 +28,17 @@ struct PortCase {
   const char* name;
   Port& (*port)();
 };
+#ifdef DSJ_EMULATED
+/// The CUDA kernels on the emulated block; what has none runs as libtorch's operations.
+Port& emulated_port() {
+  static emulated::HeapScratch scratch;
+  static kernels::cuda::CudaPort port(aten_port(at::kCPU), scratch);
+  return port;
+}
+const PortCase kPorts[] = {{"cpu", cpu_port}, {"cuda", emulated_port}};
+#else
 const PortCase kPorts[] = {{"cpu", cpu_port}};
+#endif
 
 constexpr int64_t kRows[] = {0, 1, 33}, kWidths[] = {1, 31, 33, 4097};
 

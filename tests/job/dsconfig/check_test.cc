@@ -317,5 +317,20 @@ TEST(CheckTest, DamagedConfigsNeverCrash) {
   EXPECT_GT(ok, 100);
 }
 
+TEST(ArgumentsTest, TheDeviceIsAutoCpuOrCuda) {
+  const json config = {{"train_micro_batch_size_per_gpu", 1}};
+  TrainingArgs args;
+  for (const char* device : {"auto", "cpu", "cuda"}) {
+    args.device = device;
+    for (const Finding& finding : resolve(config, args, {}).findings)
+      EXPECT_NE(finding.path, "training.device") << finding.message;
+  }
+  args.device = "gpu";
+  std::string found;
+  for (const Finding& finding : resolve(config, args, {}).findings)
+    if (finding.path == "training.device") found = finding.message + ": " + finding.hint;
+  EXPECT_EQ(found, "\"gpu\" is not a choice: expected auto or cpu or cuda");
+}
+
 }  // namespace
 }  // namespace dsj::dsconfig

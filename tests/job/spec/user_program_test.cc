@@ -126,5 +126,38 @@ TEST(NativeJob, ItsContainerHasNoProgram) {
   EXPECT_THAT(text, HasSubstr("containers[worker].args: set by the operator"));
 }
 
+json limits(json amounts) {
+  return {{"resources", {{"limits", std::move(amounts)}}}};
+}
+
+TEST(WorkerGpus, AreLimitsOrRequestsInWholeGpusOrParts) {
+  EXPECT_EQ(worker_gpus(nullptr), 0);
+  EXPECT_EQ(worker_gpus(template_of(json::object())), 0);
+  EXPECT_EQ(worker_gpus(template_of(limits({{"cpu", 8}}))), 0);
+  EXPECT_EQ(worker_gpus(template_of(limits({{"nvidia.com/gpu", 8}}))), 8);
+  EXPECT_EQ(worker_gpus(template_of(limits({{"nvidia.com/gpu", "2"}}))), 2);
+  EXPECT_EQ(worker_gpus(template_of(limits({{"nvidia.com/mig-1g.10gb", 1}}))), 1);
+  EXPECT_EQ(worker_gpus(template_of({{"resources", {{"requests", {{"nvidia.com/gpu", 4}}}}}})), 4);
+}
+
+TEST(WorkerGpus, MakeANativeJobOneOnGpus) {
+  const auto device_of = [](json container, json device, const char* launcher = "Native") {
+    json object = job(container);
+    object["spec"]["launcher"] = launcher;
+    object["spec"]["training"]["device"] = device;
+    return read_cluster_manifest(object);
+  };
+  EXPECT_EQ(device_of(limits({{"nvidia.com/gpu", 1}}), nullptr)->training.device, "cuda");
+  EXPECT_EQ(device_of(limits({{"nvidia.com/gpu", 1}}), "auto")->training.device, "auto");
+  EXPECT_FALSE(device_of(limits({{"cpu", 1}}), nullptr)->training.device);
+  const auto idle = device_of(limits({{"nvidia.com/gpu", 3}}), "cpu");
+  EXPECT_EQ(idle->training.device, "cpu");
+  bool warned = false;
+  for (const auto& finding : idle->findings)
+    warned |= finding.severity == Severity::Warning && finding.path == "spec.training.device" &&
+              finding.message == "cpu, and each worker asks for 3 GPUs: they stay idle";
+  EXPECT_TRUE(warned);
+}
+
 }  // namespace
 }  // namespace dsj::jobspec

@@ -1,0 +1,63 @@
+// The plugin itself: compiled with CUDA's headers, into libdsj_cuda.so alone.
+#include "engine/cuda/plugin.h"
+
+#include <ATen/Context.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_interface.h>
+
+#include <exception>
+
+#include "engine/comm/nccl.h"
+#include "engine/kernels/cuda/cuda_port.h"
+#include "engine/memory/shortage.h"
+
+namespace dsj::cuda {
+namespace {
+
+/// libtorch's allocator orders by stream: what is given back is used again by later work of the
+/// same stream only.
+class Scratch final : public kernels::cuda::Scratch {
+ public:
+  void* take(kernels::Stream stream, size_t bytes) override {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(stream.device));
+    return c10::cuda::CUDACachingAllocator::raw_alloc_with_stream(
+        bytes, static_cast<cudaStream_t>(stream.handle));
+  }
+  void give(kernels::Stream, void* memory) override {
+    if (memory != nullptr) c10::cuda::CUDACachingAllocator::raw_delete(memory);
+  }
+};
+
+Status use_device(int device) {
+  try {
+    at::globalContext().lazyInitDevice(at::kCUDA);
+    c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
+    c10::cuda::device_synchronize();  // makes the context: what is wrong with the GPU shows here
+    c10::cuda::CUDACachingAllocator::attachOutOfMemoryObserver(
+        [](int64_t, size_t wanted, size_t all, size_t left) {
+          memory::note_shortage(static_cast<int64_t>(wanted), static_cast<int64_t>(all),
+                                static_cast<int64_t>(left));
+        });
+  } catch (const std::exception& error) {
+    return fail(ErrorKind::Environment,
+                "GPU " + std::to_string(device) + " cannot be used: " + error.what());
+  }
+  return {};
+}
+
+kernels::Port& port(kernels::Port& rest) {
+  static Scratch scratch;
+  static kernels::cuda::CudaPort one(rest, scratch);
+  return one;
+}
+
+}  // namespace
+}  // namespace dsj::cuda
+
+extern "C" __attribute__((visibility("default"))) const dsj::cuda::Plugin* dsj_cuda_plugin() {
+  static const dsj::cuda::Plugin plugin{dsj::cuda::kInterface, dsj::cuda::use_device,
+                                        dsj::cuda::port, dsj::comm::make_nccl};
+  return &plugin;
+}

@@ -1,0 +1,53 @@
+// Sums over a block of threads. Every thread of the block calls them, and gets the result. The
+// order of additions depends on the number of threads alone, so a result does not depend on what
+// else runs.
+#pragma once
+
+#include "engine/kernels/cuda/gpu.h"
+
+namespace dsj::kernels::cuda {
+
+inline constexpr unsigned kAllLanes = 0xffffffffu;
+inline constexpr int kWarpsMax = 32;
+
+/// Two sums at the price of one barrier pair.
+template <typename V>
+struct Two {
+  V a, b;
+};
+
+template <typename V>
+__device__ __forceinline__ V warp_sum(V v) {
+  for (int bits = 16; bits > 0; bits /= 2) v += __shfl_xor_sync(kAllLanes, v, bits);
+  return v;
+}
+
+/// `part`: kWarpsMax values of shared memory, free to use again afterwards.
+template <typename V>
+__device__ __forceinline__ V block_sum(V v, V* part) {
+  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+  v = warp_sum(v);
+  if (lane == 0) part[warp] = v;
+  __syncthreads();
+  v = warp_sum(lane < warps ? part[lane] : V{0});
+  __syncthreads();
+  return v;
+}
+
+/// `part`: 2 * kWarpsMax values.
+template <typename V>
+__device__ __forceinline__ Two<V> block_sum(Two<V> v, V* part) {
+  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+  v = {warp_sum(v.a), warp_sum(v.b)};
+  if (lane == 0) {
+    part[warp] = v.a;
+    part[kWarpsMax + warp] = v.b;
+  }
+  __syncthreads();
+  v.a = warp_sum(lane < warps ? part[lane] : V{0});
+  v.b = warp_sum(lane < warps ? part[kWarpsMax + lane] : V{0});
+  __syncthreads();
+  return v;
+}
+
+}  // namespace dsj::kernels::cuda

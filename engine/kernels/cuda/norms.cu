@@ -1,0 +1,284 @@
+// Norms over rows, forward and backward. Forward a block per row. Backward a block per partial sum:
+// it walks over its rows, and a thread always has the same columns, so that the sums over rows need
+// no barrier.
+#include "engine/kernels/cuda/block.h"
+#include "engine/kernels/cuda/elements.h"
+#include "engine/kernels/cuda/launchers.h"
+
+namespace dsj::kernels::cuda {
+namespace {
+
+/// Calls f(i) for each pack that is this thread's: it begins at column i. Not unrolled: 512 threads
+/// walk over 4,096 columns of 16 bits in one round, and four rounds at a time take registers that
+/// spill.
+template <int N, typename F>
+__device__ __forceinline__ void for_packs(int64_t width, F f) {
+#pragma unroll 1
+  for (int64_t i = static_cast<int64_t>(threadIdx.x) * N; i < width;
+       i += static_cast<int64_t>(blockDim.x) * N)
+    f(i);
+}
+
+template <typename T, int N>
+__global__ void __launch_bounds__(512)
+    rms_norm_kernel(const T* x, int64_t x_stride, const T* w, T* y, int64_t y_stride, float* rstd,
+                    int64_t width, float eps) {
+  DSJ_SHARED(float, part, kWarpsMax);
+  const int64_t row = blockIdx.x;
+  x += row * x_stride;
+  y += row * y_stride;
+  float sum = 0;
+  for_packs<N>(width, [&](int64_t i) {
+    const auto pack = read<N>(x + i);
+    for (int k = 0; k < N; ++k) sum += value_of(pack.at[k]) * value_of(pack.at[k]);
+  });
+  const float scale = 1.0f / sqrtf(block_sum(sum, part) / static_cast<float>(width) + eps);
+  if (threadIdx.x == 0) rstd[row] = scale;
+  for_packs<N>(width, [&](int64_t i) {
+    auto pack = read<N>(x + i);
+    const auto weight = read<N>(w + i);
+    for (int k = 0; k < N; ++k)
+      pack.at[k] = rounded<T>(value_of(weight.at[k]) * round_as<T>(value_of(pack.at[k]) * scale));
+    write<N>(y + i, pack);
+  });
+}
+
+template <typename T, int N>
+__global__ void __launch_bounds__(512)
+    layer_norm_kernel(const T* x, int64_t x_stride, const T* w, const T* b, T* y, int64_t y_stride,
+                      float* mean, float* rstd, int64_t width, float eps) {
+  DSJ_SHARED(float, part, kWarpsMax);
+  const int64_t row = blockIdx.x;
+  x += row * x_stride;
+  y += row * y_stride;
+  const auto n = static_cast<float>(width);
+  float sum = 0;
+  for_packs<N>(width, [&](int64_t i) {
+    const auto pack = read<N>(x + i);
+    for (int k = 0; k < N; ++k) sum += value_of(pack.at[k]);
+  });
+  const float center = block_sum(sum, part) / n;
+  float squares = 0;
+  for_packs<N>(width, [&](int64_t i) {
+    const auto pack = read<N>(x + i);
+    for (int k = 0; k < N; ++k) {
+      const float d = value_of(pack.at[k]) - center;
+      squares += d * d;
+    }
+  });
+  const float scale = 1.0f / sqrtf(block_sum(squares, part) / n + eps);
+  if (threadIdx.x == 0) {
+    mean[row] = center;
+    rstd[row] = scale;
+  }
+  for_packs<N>(width, [&](int64_t i) {
+    auto pack = read<N>(x + i);
+    const auto weight = read<N>(w + i), bias = read<N>(b + i);
+    for (int k = 0; k < N; ++k)
+      pack.at[k] = rounded<T>((value_of(pack.at[k]) - center) * scale * value_of(weight.at[k]) +
+                              value_of(bias.at[k]));
+    write<N>(y + i, pack);
+  });
+}
+
+/// Rows [first, last) that belong to this block.
+struct Share {
+  int64_t first, last;
+};
+__device__ __forceinline__ Share share_of(int64_t rows) {
+  const int64_t share = (rows + gridDim.x - 1) / gridDim.x,
+                first = static_cast<int64_t>(blockIdx.x) * share;
+  return {first, first + share < rows ? first + share : rows};
+}
+
+/// Where a block adds up a row of sums: in shared memory if it fits, else in the result itself.
+__device__ __forceinline__ float* begin_sums(float* shared, float* result, bool fits,
+                                             int64_t width) {
+  if (!fits) return result;
+  for_packs<1>(width, [&](int64_t i) { shared[i] = 0; });
+  __syncthreads();
+  return shared;
+}
+__device__ __forceinline__ void end_sums(const float* sums, float* result, bool fits,
+                                         int64_t width) {
+  if (!fits) return;
+  __syncthreads();
+  for_packs<1>(width, [&](int64_t i) { result[i] += sums[i]; });
+}
+
+struct NormGrid {
+  int64_t rows, width;
+  int64_t dy_stride, x_stride, dx_stride, dw_stride, db_stride;
+  bool shared_sums;
+};
+
+// Two blocks at once: with 64 registers nothing spills; left to itself ptxas takes 40, for three,
+// and spills.
+template <typename T, int N>
+__global__ void __launch_bounds__(512, 2)
+    rms_norm_backward_kernel(const T* dy, const T* x, const T* w, const float* rstd, T* dx,
+                             float* dw, NormGrid at) {
+  DSJ_SHARED(float, part, kWarpsMax);
+  DSJ_DYNAMIC_SHARED(float, shared);
+  dw += blockIdx.x * at.dw_stride;
+  float* const sums = begin_sums(shared, dw, at.shared_sums, at.width);
+  const Share share = share_of(at.rows);
+  for (int64_t row = share.first; row < share.last; ++row) {
+    const T* const dy_row = dy + row * at.dy_stride;
+    const T* const x_row = x + row * at.x_stride;
+    T* const dx_row = dx + row * at.dx_stride;
+    const float scale = rstd[row];
+    float dot = 0;
+    for_packs<N>(at.width, [&](int64_t i) {
+      const auto d = read<N>(dy_row + i), weight = read<N>(w + i), v = read<N>(x_row + i);
+      for (int k = 0; k < N; ++k)
+        dot +=
+            round_as<T>(value_of(d.at[k]) * value_of(weight.at[k])) * (value_of(v.at[k]) * scale);
+    });
+    const float mean = block_sum(dot, part) / static_cast<float>(at.width);
+    for_packs<N>(at.width, [&](int64_t i) {
+      const auto d = read<N>(dy_row + i), weight = read<N>(w + i), v = read<N>(x_row + i);
+      auto out = read<N>(dx_row + i);
+      for (int k = 0; k < N; ++k) {
+        const float normed = value_of(v.at[k]) * scale;
+        const float dnormed = round_as<T>(value_of(d.at[k]) * value_of(weight.at[k]));
+        sums[i + k] += value_of(d.at[k]) * round_as<T>(normed);
+        out.at[k] =
+            rounded<T>(value_of(out.at[k]) + round_as<T>(scale * (dnormed - normed * mean)));
+      }
+      write<N>(dx_row + i, out);
+    });
+  }
+  end_sums(sums, dw, at.shared_sums, at.width);
+}
+
+template <typename T, int N>
+__global__ void __launch_bounds__(512, 2)
+    layer_norm_backward_kernel(const T* dy, const T* x, const T* w, const float* mean,
+                               const float* rstd, T* dx, float* dw, float* db, NormGrid at) {
+  DSJ_SHARED(float, part, 2 * kWarpsMax);
+  DSJ_DYNAMIC_SHARED(float, shared);
+  dw += blockIdx.x * at.dw_stride;
+  db += blockIdx.x * at.db_stride;
+  float* const dw_sums = begin_sums(shared, dw, at.shared_sums, at.width);
+  float* const db_sums = begin_sums(shared + at.width, db, at.shared_sums, at.width);
+  const Share share = share_of(at.rows);
+  const auto n = static_cast<float>(at.width);
+  for (int64_t row = share.first; row < share.last; ++row) {
+    const T* const dy_row = dy + row * at.dy_stride;
+    const T* const x_row = x + row * at.x_stride;
+    T* const dx_row = dx + row * at.dx_stride;
+    const float center = mean[row], scale = rstd[row];
+    Two<float> both{0, 0};
+    for_packs<N>(at.width, [&](int64_t i) {
+      const auto d = read<N>(dy_row + i), weight = read<N>(w + i), v = read<N>(x_row + i);
+      for (int k = 0; k < N; ++k) {
+        const float g = value_of(d.at[k]) * value_of(weight.at[k]);
+        both.a += g;
+        both.b += g * ((value_of(v.at[k]) - center) * scale);
+      }
+    });
+    both = block_sum(both, part);
+    const float sum = both.a / n, dot = both.b / n;
+    for_packs<N>(at.width, [&](int64_t i) {
+      const auto d = read<N>(dy_row + i), weight = read<N>(w + i), v = read<N>(x_row + i);
+      auto out = read<N>(dx_row + i);
+      for (int k = 0; k < N; ++k) {
+        const float normed = (value_of(v.at[k]) - center) * scale, g = value_of(d.at[k]);
+        dw_sums[i + k] += g * normed;
+        db_sums[i + k] += g;
+        out.at[k] =
+            rounded<T>(value_of(out.at[k]) +
+                       round_as<T>(scale * (g * value_of(weight.at[k]) - sum - normed * dot)));
+      }
+      write<N>(dx_row + i, out);
+    });
+  }
+  end_sums(dw_sums, dw, at.shared_sums, at.width);
+  end_sums(db_sums, db, at.shared_sums, at.width);
+}
+
+/// A thread per column: the rows are few, and neighbours read neighbours.
+template <typename T>
+__global__ void __launch_bounds__(256)
+    sum_rows_kernel(const float* partial, int64_t stride, int64_t rows, T* out, int64_t width,
+                    bool accumulate) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= width) return;
+  float sum = 0;
+  for (int64_t row = 0; row < rows; ++row) sum += partial[row * stride + i];
+  if (accumulate) sum += value_of(out[i]);
+  out[i] = rounded<T>(sum);
+}
+
+}  // namespace
+
+int64_t norm_partials(int64_t rows) {
+  const int64_t shares = (rows + 7) / 8;
+  return shares < 1 ? 1 : shares > 264 ? 264 : shares;
+}
+
+void rms_norm(Stream stream, Rows x, Rows w, Rows y, float* rstd, float eps) {
+  with_pack(x.type, packs(x, w, y), [&](auto* element, auto pack) {
+    using T = std::remove_pointer_t<decltype(element)>;
+    constexpr int N = decltype(pack)::value;
+    launch({.blocks = x.rows, .threads = threads_for(x.width / N)}, stream, rms_norm_kernel<T, N>,
+           data_of<T>(x), x.stride, data_of<T>(w), data_of<T>(y), y.stride, rstd, x.width, eps);
+  });
+}
+
+void layer_norm(Stream stream, Rows x, Rows w, Rows b, Rows y, float* mean, float* rstd,
+                float eps) {
+  with_pack(x.type, packs(x, w, b, y), [&](auto* element, auto pack) {
+    using T = std::remove_pointer_t<decltype(element)>;
+    constexpr int N = decltype(pack)::value;
+    launch({.blocks = x.rows, .threads = threads_for(x.width / N)}, stream, layer_norm_kernel<T, N>,
+           data_of<T>(x), x.stride, data_of<T>(w), data_of<T>(b), data_of<T>(y), y.stride, mean,
+           rstd, x.width, eps);
+  });
+}
+
+void rms_norm_backward(Stream stream, Rows dy, Rows x, Rows w, const float* rstd, Rows dx,
+                       Rows dw) {
+  const int64_t bytes = x.width * 4;
+  const NormGrid at{x.rows,    x.width,   dy.stride, x.stride,
+                    dx.stride, dw.stride, 0,         bytes <= kDynamicShared};
+  if (x.rows == 0) return;
+  with_pack(x.type, packs(dy, x, w, dx), [&](auto* element, auto pack) {
+    using T = std::remove_pointer_t<decltype(element)>;
+    constexpr int N = decltype(pack)::value;
+    launch({.blocks = dw.rows,
+            .threads = threads_for(x.width / N),
+            .shared_bytes = at.shared_sums ? bytes : 0},
+           stream, rms_norm_backward_kernel<T, N>, data_of<T>(dy), data_of<T>(x), data_of<T>(w),
+           rstd, data_of<T>(dx), data_of<float>(dw), at);
+  });
+}
+
+void layer_norm_backward(Stream stream, Rows dy, Rows x, Rows w, const float* mean,
+                         const float* rstd, Rows dx, Rows dw, Rows db) {
+  const int64_t bytes = 2 * x.width * 4;
+  const NormGrid at{x.rows,    x.width,   dy.stride, x.stride,
+                    dx.stride, dw.stride, db.stride, bytes <= kDynamicShared};
+  if (x.rows == 0) return;
+  with_pack(x.type, packs(dy, x, w, dx), [&](auto* element, auto pack) {
+    using T = std::remove_pointer_t<decltype(element)>;
+    constexpr int N = decltype(pack)::value;
+    launch({.blocks = dw.rows,
+            .threads = threads_for(x.width / N),
+            .shared_bytes = at.shared_sums ? bytes : 0},
+           stream, layer_norm_backward_kernel<T, N>, data_of<T>(dy), data_of<T>(x), data_of<T>(w),
+           mean, rstd, data_of<T>(dx), data_of<float>(dw), data_of<float>(db), at);
+  });
+}
+
+void sum_rows(Stream stream, Rows partial, Rows out, bool accumulate) {
+  with_type(out.type, [&](auto* element) {
+    using T = std::remove_pointer_t<decltype(element)>;
+    launch({.blocks = (out.width + 255) / 256, .threads = 256}, stream, sum_rows_kernel<T>,
+           data_of<float>(partial), partial.stride, partial.rows, data_of<T>(out), out.width,
+           accumulate);
+  });
+}
+
+}  // namespace dsj::kernels::cuda

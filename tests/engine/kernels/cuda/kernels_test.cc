@@ -1,0 +1,285 @@
+// The CUDA kernels on the emulated block, against the CPU's kernels: odd sizes, one row, none, rows
+// that are longer than what is used, in all three types. The memory watch sees every access.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/kernels/cuda/launchers.h"
+#include "engine/kernels/element.h"
+#include "engine/kernels/kernels.h"
+#include "tests/engine/kernels/emulated/block.h"
+#include "tests/engine/kernels/emulated/watch.h"
+
+namespace dsj::kernels::cuda {
+namespace {
+
+using emulated::Buffer;
+
+/// What differs by element type: the CPU's kernels, and the size of a rounding step near 1. Both
+/// sides round the same operations, at most two in a row; where their sums differ in the last bit,
+/// each may round to a neighbour.
+template <typename T>
+struct Of;
+template <>
+struct Of<float> {
+  static constexpr Type kType = Type::F32;
+  static constexpr double kStep = 2e-5;
+  static const Typed<float>& cpu() { return table().f32; }
+};
+template <>
+struct Of<Bf16> {
+  static constexpr Type kType = Type::BF16;
+  static constexpr double kStep = 0x1p-6;
+  static const Typed<Bf16>& cpu() { return table().bf16; }
+};
+template <>
+struct Of<Half> {
+  static constexpr Type kType = Type::F16;
+  static constexpr double kStep = 0x1p-9;
+  static const Typed<Half>& cpu() { return table().half; }
+};
+
+/// Elements twice: as the CPU's kernels take them, and in a buffer of the emulated device.
+template <typename T>
+class Array {
+ public:
+  explicit Array(int64_t n)
+      : cpu_(static_cast<size_t>(n)), device_(std::make_unique<Buffer>(cpu_.size() * sizeof(T))) {}
+  T* cpu() { return cpu_.data(); }
+  T* device() const { return static_cast<T*>(device_->data()); }
+  void fill(const std::function<T(int64_t)>& f) {
+    for (size_t i = 0; i < cpu_.size(); ++i) device()[i] = cpu_[i] = f(static_cast<int64_t>(i));
+  }
+  void expect_close(double step, const char* what) const {
+    for (size_t i = 0; i < cpu_.size(); ++i) {
+      const double got = number(device()[i]), want = number(cpu_[i]);
+      ASSERT_LE(std::abs(got - want), step * (std::abs(want) + 1))
+          << what << ", element " << i << " of " << cpu_.size();
+    }
+  }
+
+ private:
+  static double number(double x) { return x; }
+  static double number(float x) { return x; }
+  static double number(Bf16 x) { return load(&x, 0); }
+  static double number(Half x) { return load(&x, 0); }
+  std::vector<T> cpu_;
+  std::unique_ptr<Buffer> device_;
+};
+
+template <typename T>
+class CudaKernels : public testing::Test {
+ protected:
+  using Elements = Array<T>;
+  static constexpr double kStep = Of<T>::kStep;
+  const Typed<T>& cpu = Of<T>::cpu();
+
+  /// Uniform in [low, high).
+  Elements& random(int64_t n, float low, float high) {
+    Elements& made = elements_.emplace_back(n);
+    std::uniform_real_distribution<float> draw(low, high);
+    made.fill([&](int64_t) {
+      T element;
+      store(&element, 0, draw(generator_));
+      return element;
+    });
+    return made;
+  }
+  template <typename V>
+  static Array<V> zeros(int64_t n) {
+    Array<V> made(n);
+    made.fill([](int64_t) { return V{}; });
+    return made;
+  }
+  Array<float> angles(int64_t n) {
+    Array<float> made(n);
+    std::uniform_real_distribution<float> draw(-1, 1);
+    made.fill([&](int64_t) { return round_to<T>(draw(generator_)); });
+    return made;
+  }
+  static Rows rows(const Elements& x, int64_t rows, int64_t width) {
+    return {x.device(), Of<T>::kType, rows, width, width};
+  }
+  static Rows sums(const Array<float>& x, int64_t rows, int64_t width) {
+    return {x.device(), Type::F32, rows, width, width};
+  }
+
+  std::deque<Elements> elements_;
+  std::mt19937 generator_{7};
+};
+
+struct Size {
+  int64_t rows, width;
+};
+/// 13,000 columns do not fit into shared memory as sums; 64 and 4096 are whole packs.
+constexpr Size kSizes[] = {{0, 33},  {1, 1},   {1, 31},   {1, 33},    {1, 4097}, {33, 1},
+                           {33, 31}, {33, 64}, {9, 4096}, {17, 4097}, {2, 13000}};
+
+using Types = testing::Types<float, Bf16, Half>;
+TYPED_TEST_SUITE(CudaKernels, Types);
+
+#define FOR_SIZES                          \
+  for (const auto& [rows, width] : kSizes) \
+    if (SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width)); true)
+
+TYPED_TEST(CudaKernels, RmsNormAndItsGradient) {
+  FOR_SIZES {
+    const int64_t n = rows * width, parts = norm_partials(rows);
+    auto &x = this->random(n, 1, 2), &w = this->random(width, 1, 2), &dy = this->random(n, 1, 2),
+         &y = this->random(n, 0, 1), &dx = this->random(n, 0, 1);
+    auto rstd = this->template zeros<float>(rows), dw = this->template zeros<float>(width),
+         partial = this->template zeros<float>(parts * width);
+    this->cpu.rms_norm(x.cpu(), w.cpu(), y.cpu(), rstd.cpu(), rows, width, 1e-6f);
+    this->cpu.rms_norm_backward(dy.cpu(), x.cpu(), w.cpu(), rstd.cpu(), dx.cpu(), dw.cpu(), rows,
+                                width);
+    const Rows all = this->rows(x, rows, width), weight = this->rows(w, 1, width);
+    cuda::rms_norm({}, all, weight, this->rows(y, rows, width), rstd.device(), 1e-6f);
+    cuda::rms_norm_backward({}, this->rows(dy, rows, width), all, weight, rstd.device(),
+                            this->rows(dx, rows, width), this->sums(partial, parts, width));
+    cuda::sum_rows({}, this->sums(partial, parts, width), this->sums(dw, 1, width), false);
+    y.expect_close(this->kStep, "y");
+    rstd.expect_close(1e-5, "rstd");
+    dx.expect_close(this->kStep, "dx");
+    dw.expect_close(this->kStep, "dw");
+  }
+}
+
+TYPED_TEST(CudaKernels, LayerNormAndItsGradient) {
+  FOR_SIZES {
+    const int64_t n = rows * width, parts = norm_partials(rows);
+    auto &x = this->random(n, -2, 2), &w = this->random(width, 1, 2),
+         &b = this->random(width, 1, 2), &dy = this->random(n, 1, 2), &y = this->random(n, 0, 1),
+         &dx = this->random(n, 0, 1);
+    auto mean = this->template zeros<float>(rows), rstd = this->template zeros<float>(rows),
+         dw = this->template zeros<float>(width), db = this->template zeros<float>(width),
+         dw_parts = this->template zeros<float>(parts * width),
+         db_parts = this->template zeros<float>(parts * width);
+    this->cpu.layer_norm(x.cpu(), w.cpu(), b.cpu(), y.cpu(), mean.cpu(), rstd.cpu(), rows, width,
+                         0.1f);
+    this->cpu.layer_norm_backward(dy.cpu(), x.cpu(), w.cpu(), mean.cpu(), rstd.cpu(), dx.cpu(),
+                                  dw.cpu(), db.cpu(), rows, width);
+    const Rows all = this->rows(x, rows, width), weight = this->rows(w, 1, width);
+    cuda::layer_norm({}, all, weight, this->rows(b, 1, width), this->rows(y, rows, width),
+                     mean.device(), rstd.device(), 0.1f);
+    cuda::layer_norm_backward({}, this->rows(dy, rows, width), all, weight, mean.device(),
+                              rstd.device(), this->rows(dx, rows, width),
+                              this->sums(dw_parts, parts, width),
+                              this->sums(db_parts, parts, width));
+    cuda::sum_rows({}, this->sums(dw_parts, parts, width), this->sums(dw, 1, width), false);
+    cuda::sum_rows({}, this->sums(db_parts, parts, width), this->sums(db, 1, width), false);
+    y.expect_close(this->kStep, "y");
+    mean.expect_close(1e-5, "mean");
+    rstd.expect_close(1e-5, "rstd");
+    dx.expect_close(this->kStep, "dx");
+    dw.expect_close(this->kStep, "dw");
+    db.expect_close(this->kStep, "db");
+  }
+}
+
+TYPED_TEST(CudaKernels, RopeOnAPartOfEachRow) {
+  for (const int64_t rows : {0, 1, 33}) {
+    for (const int64_t dim : {2, 62, 128}) {
+      SCOPED_TRACE(std::to_string(rows) + " rows, heads of " + std::to_string(dim));
+      const int64_t heads = 3, width = heads * dim + 5, seq = 11, half = dim / 2;
+      auto& x = this->random(rows * width, -2, 2);
+      auto cos = this->angles(seq * half), sin = this->angles(seq * half);
+      this->cpu.rope(x.cpu(), width, cos.cpu(), sin.cpu(), 0, rows, seq, heads, dim, -1.0f);
+      cuda::rope({}, this->rows(x, rows, width), cos.device(), sin.device(), seq, heads, dim,
+                 -1.0f);
+      x.expect_close(this->kStep, "x");
+    }
+  }
+}
+
+TYPED_TEST(CudaKernels, Activations) {
+  FOR_SIZES {
+    const int64_t n = rows * width;
+    auto &gate_up = this->random(2 * n, -3, 3), &a = this->random(n, 0, 1),
+         &da = this->random(n, -1, 1), &x = this->random(n, -3, 3), &y = this->random(n, 0, 1);
+    const Rows both = this->rows(gate_up, rows, 2 * width), gradient = this->rows(da, rows, width);
+    cuda::swiglu({}, both, this->rows(a, rows, width));
+    cuda::swiglu_backward({}, gradient, both);
+    cuda::gelu_new({}, this->rows(x, rows, width), this->rows(y, rows, width));
+    cuda::gelu_new_backward({}, gradient, this->rows(x, rows, width));
+    this->cpu.swiglu(gate_up.cpu(), a.cpu(), rows, width);
+    this->cpu.swiglu_backward(da.cpu(), gate_up.cpu(), rows, width);
+    this->cpu.gelu_new(x.cpu(), y.cpu(), n);
+    this->cpu.gelu_new_backward(da.cpu(), x.cpu(), n);
+    a.expect_close(this->kStep, "swiglu");
+    gate_up.expect_close(this->kStep, "swiglu's gradient");
+    y.expect_close(this->kStep, "gelu");
+    x.expect_close(this->kStep, "gelu's gradient");
+  }
+}
+
+TYPED_TEST(CudaKernels, CrossEntropyAddsItsLoss) {
+  FOR_SIZES {
+    auto& logits = this->random(rows * width, -4, 4);
+    auto labels = this->template zeros<int64_t>(rows);
+    auto loss = this->template zeros<double>(1), scratch = this->template zeros<double>(rows);
+    labels.fill([&](int64_t i) { return i * 7 % width; });
+    loss.fill([](int64_t) { return 5.0; });
+    *loss.cpu() += this->cpu.cross_entropy(logits.cpu(), labels.cpu(), rows, width, 0.5f);
+    cuda::cross_entropy({}, this->rows(logits, rows, width), labels.device(), 0.5f, loss.device(),
+                        scratch.device());
+    logits.expect_close(this->kStep, "gradient");
+    loss.expect_close(1e-5, "loss");
+  }
+}
+
+TYPED_TEST(CudaKernels, CrossEntropyShowsWhatIsNotFinite) {
+  for (const float bad : {static_cast<float>(NAN), -INFINITY}) {
+    auto& logits = this->random(2 * 33, -4, 4);
+    auto labels = this->template zeros<int64_t>(2);
+    auto loss = this->template zeros<double>(1), scratch = this->template zeros<double>(2);
+    store(logits.device(), 33 + 5, bad);
+    cuda::cross_entropy({}, this->rows(logits, 2, 33), labels.device(), 1.0f, loss.device(),
+                        scratch.device());
+    EXPECT_EQ(std::isnan(*loss.device()), std::isnan(bad))
+        << "an excluded token is no NaN, a NaN is one";
+  }
+}
+
+TYPED_TEST(CudaKernels, SumOfSquaresIsTheSameInEveryOrder) {
+  for (const int64_t n : {0, 1, 31, 33, 4097, 70000}) {
+    SCOPED_TRACE(n);
+    auto& x = this->random(n, -1, 1);
+    auto sum = this->template zeros<double>(1),
+         scratch = this->template zeros<double>(square_blocks(n));
+    const Rows all = this->rows(x, 1, n);
+    cuda::sum_of_squares({}, all, sum.device(), scratch.device());
+    *sum.cpu() = this->cpu.sum_of_squares(x.cpu(), n);
+    sum.expect_close(1e-6, "sum");
+    const double once = *sum.device();
+    *sum.device() = 0;
+    emulated::set_options({.drawn = true, .seed = static_cast<uint64_t>(n)});
+    cuda::sum_of_squares({}, all, sum.device(), scratch.device());
+    emulated::set_options({});
+    EXPECT_EQ(*sum.device(), once);
+  }
+}
+
+/// The rest of a row belongs to someone else.
+TYPED_TEST(CudaKernels, RowsMayBeLongerThanWhatIsUsed) {
+  const int64_t rows = 3, width = 24, stride = 40;
+  auto &x = this->random(rows * stride, 1, 2), &w = this->random(width, 1, 2),
+       &y = this->random(rows * stride, 0, 1);
+  auto rstd = this->template zeros<float>(rows);
+  const auto strided = [&](auto& of) {
+    return Rows{of.device(), Of<TypeParam>::kType, rows, width, stride};
+  };
+  cuda::rms_norm({}, strided(x), this->rows(w, 1, width), strided(y), rstd.device(), 1e-6f);
+  for (int64_t row = 0; row < rows; ++row)
+    this->cpu.rms_norm(x.cpu() + row * stride, w.cpu(), y.cpu() + row * stride, rstd.cpu() + row, 1,
+                       width, 1e-6f);
+  y.expect_close(this->kStep, "y");
+}
+
+}  // namespace
+}  // namespace dsj::kernels::cuda

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""What is known of libdsj_cuda.so without a GPU: what its kernels take, what it asks of others, who loads it.
+
+Usage: cuda_check.py REPOSITORY BUILD CUDA_ROOT GTEST_REPORT   exit 1 on a failure
+       cuda_check.py REPOSITORY BUILD CUDA_ROOT --write        writes tests/engine/kernels/cuda/resources.txt
+
+Where CUDA's compiler could not be fetched there is no such library, and every case is skipped, loudly.
+"""
+import os
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from cases import Report, Skip, expect  # noqa: E402
+
+TABLE = "tests/engine/kernels/cuda/resources.txt"
+HEADER = """# What each CUDA kernel takes, read off libdsj_cuda.so: registers of a thread, bytes of shared memory of a block (of which
+# newer GPUs keep 1024 for themselves). Stack and spills are 0. More registers mean fewer threads at once: look at a change
+# here. tests/run/cuda_check.py compares, and writes it with --write.
+# GPU      registers  shared  kernel
+"""
+GPUS = {"sm_80", "sm_90a", "sm_100"}
+# Libraries of CUDA that the plugin may name. dsj-train names none of them.
+CUDA_LIBRARIES = {"libtorch_cuda.so", "libc10_cuda.so", "libnccl.so.2", "libcudart.so.13"}
+
+
+class Libraries:
+    def __init__(self, repository, build, cuda):
+        self.repository, self.cuda = repository, cuda
+        self.plugin = os.path.join(build, "bin/libdsj_cuda.so")
+        self.program = os.path.join(build, "bin/dsj-train")
+
+    def need_plugin(self):
+        if not os.access(os.path.join(self.cuda, "bin/nvcc"), os.X_OK):
+            raise Skip(f"CUDA's compiler is not in {self.cuda}: NOT RUN (DSJ_SETUP_CUDA=1 scripts/setup.sh fetches it)")
+        expect(os.path.exists(self.plugin), f"{self.plugin} is not built")
+
+
+def output(*words):
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
+def resources(libraries):
+    """{(GPU, kernel): (registers, shared, stack + local)} of everything in the library."""
+    tool = os.path.join(libraries.cuda, "bin/cuobjdump")
+    text = subprocess.run(["c++filt"], input=output(tool, "--dump-resource-usage", libraries.plugin),
+                          capture_output=True, text=True, check=True).stdout
+    found, gpu, kernel = {}, None, None
+    for line in text.splitlines():
+        if match := re.match(r"arch = (sm_\w+)", line):
+            gpu = match[1]
+        elif match := re.match(r"\s*Function (.*):$", line):
+            kernel = re.sub(r"\(.*", "", match[1].replace("(anonymous namespace)::", "")).removeprefix("void ")
+            kernel = kernel.replace("dsj::kernels::cuda::", "").replace("dsj::kernels::", "")
+        elif match := re.match(r"\s*REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)", line):
+            found[gpu, kernel] = (int(match[1]), int(match[3]), int(match[2]) + int(match[4]))
+    return found
+
+
+def table(found):
+    rows = [f"{gpu:<10} {registers:>9}  {shared:>6}  {kernel}\n"
+            for (gpu, kernel), (registers, shared, _) in sorted(found.items())]
+    return HEADER + "".join(rows)
+
+
+def kernels_take_what_the_table_says(libraries):
+    libraries.need_plugin()
+    found = resources(libraries)
+    expect({gpu for gpu, _ in found} == GPUS, f"made for {sorted({gpu for gpu, _ in found})}, expected {sorted(GPUS)}")
+    kernels = {kernel for _, kernel in found}
+    expect(all((gpu, kernel) in found for gpu in GPUS for kernel in kernels), "every kernel for every GPU")
+    spills = [f"{kernel} on {gpu}: {local} bytes" for (gpu, kernel), (_, _, local) in found.items() if local]
+    expect(not spills, f"stack or spills: {spills}")
+    with open(os.path.join(libraries.repository, TABLE), encoding="utf-8") as file:
+        want, got = file.read(), table(found)
+    changed = sorted(set(want.splitlines()) ^ set(got.splitlines()))
+    expect(not changed, f"{TABLE} is another: {changed[:10]} (--write writes it anew)")
+    print(f"result: cuda: {len(kernels)} kernels for {len(GPUS)} GPUs, most registers "
+          f"{max(registers for registers, _, _ in found.values())}, no spills")
+
+
+def needed(path):
+    return set(re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-d", path)))
+
+
+def only_the_plugin_names_cudas_libraries(libraries):
+    expect(not needed(libraries.program) & CUDA_LIBRARIES, f"dsj-train would load {needed(libraries.program)}")
+    libraries.need_plugin()
+    expect(CUDA_LIBRARIES <= needed(libraries.plugin), f"the plugin names {sorted(needed(libraries.plugin))}")
+    size = os.path.getsize(libraries.plugin) / 1e6
+    print(f"result: cuda: libdsj_cuda.so {size:.2f} MB, dsj-train {os.path.getsize(libraries.program) / 1e6:.2f} MB")
+    expect(size < 20, f"{size:.1f} MB")
+
+
+def symbols(path, *words):
+    return {line.split()[-1].split("@")[0] for line in output("nm", "-D", *words, path).splitlines()}
+
+
+def every_symbol_is_somewhere(libraries):
+    libraries.need_plugin()
+    open_ones = symbols(libraries.plugin, "--undefined-only")
+    for name in symbols(libraries.program, "--defined-only"):
+        open_ones.discard(name)
+    found = re.findall(r"=> (/\S+)", output("ldd", libraries.program))
+    runtime = [os.path.join(libraries.cuda, "lib/libcudart.so.13")]
+    for path in found + runtime:
+        open_ones -= symbols(path, "--defined-only")
+    with open(os.path.join(libraries.repository, "engine/comm/nccl_shim/nccl.h"), encoding="utf-8") as file:
+        nccl = set(re.findall(r"\b(nccl[A-Z]\w+)\(", file.read()))
+    # What only libc10_cuda has is declared by libtorch's own headers, and named for CUDA; the weak ones are the linker's.
+    left = {name for name in open_ones - nccl if "c10" not in name or "4cuda" not in name}
+    left -= {"__cxa_finalize", "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable"}
+    left = {name for name in left if not re.match(r"_ZN?K?3c104cuda|_ZTIN3c104cuda|_ZTVN3c104cuda", name)}
+    expect(not left, f"nobody has {sorted(left)[:10]}")
+    expect("dsj_cuda_plugin" in symbols(libraries.plugin, "--defined-only"), "its entry is exported")
+
+
+def main():
+    libraries = Libraries(*sys.argv[1:4])
+    if sys.argv[4] == "--write":
+        with open(os.path.join(libraries.repository, TABLE), "w", encoding="utf-8") as file:
+            file.write(table(resources(libraries)))
+        return 0
+    report = Report("Cuda", sys.argv[4])
+    for case in (kernels_take_what_the_table_says, only_the_plugin_names_cudas_libraries, every_symbol_is_somewhere):
+        report.run(case.__name__, lambda case=case: case(libraries))
+    return report.write()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
