@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The checker of the never-list is itself checked: a good history has no violation, and each planted one is found.
+"""The checker of the never-list is itself checked: a good history has no violation, each planted one is found, and each rule
+has one that no other rule finds.
 
 Usage: never_check.py GTEST_REPORT. Exit 1 on a failure."""
 import copy
@@ -9,7 +10,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../support"))
 from cases import Report, expect  # noqa: E402
 from history import Change  # noqa: E402
-from never import violations  # noqa: E402
+from never import RULES, violations  # noqa: E402
 
 LABEL = "training.dsj.dev/"
 
@@ -52,25 +53,31 @@ def same_again(version):
     return change
 
 
-# What is planted, and a word of what must be said of it.
+ENDED = [pod(8, 0, 1, "Succeeded"), pod(9, 1, 2, "Succeeded")]
+SUSPENDED = ({"suspend": True},)
+
+# What is planted, by the rule that alone finds it, and a word of what must be said of it.
 PLANTED = {
-    "complete_before_the_last_step": (GOOD[:7] + [job(8, **at(2, 9, 9, true=["Complete"]))], "Complete at step 9"),
-    "complete_without_the_last_checkpoint": (GOOD[:7] + [job(8, **at(2, 10, 8, true=["Complete"]))], "saved step falls"),
-    "an_attempt_that_falls": (GOOD + [job(12, **at(1, 10, 10, true=["Complete"]))], "the attempt falls"),
-    "a_saved_step_that_falls": (GOOD[:4] + [job(12, **at(1, 4, -1))], "the saved step falls"),
-    "an_attempt_behind_the_newest_checkpoint": (GOOD[:4] + [job(12, training={"attempt": 2, "step": 2}, checkpoint={
+    "complete_before_last_step": (GOOD[:7] + ENDED + [job(10, **at(2, 9, 10, true=["Complete"]))], "Complete at step 9"),
+    "complete_without_checkpoint": (GOOD[:6] + [job(7, **at(2, 10, 8))] + ENDED + [job(10, **at(2, 10, 8, true=["Complete"]))],
+                                    "the newest checkpoint is of step 8"),
+    "attempt_falls": (GOOD + [job(12, **at(1, 10, 10, true=["Complete"]))], "the attempt falls"),
+    "saved_step_falls": (GOOD[:4] + [job(12, **at(1, 4, -1))], "the saved step falls"),
+    "attempt_begins_behind": (GOOD[:4] + [job(12, training={"attempt": 2, "step": 2}, checkpoint={
         "lastSaved": {"step": 4}, "lastRestored": {"step": 2}})], "begins at step 2"),
-    "two_pods_of_one_worker": (GOOD[:4] + [pod(5, 1, 2)], "two pods of worker 1"),
-    "a_pod_made_for_a_suspended_job": ([job(1, {"suspend": True}, true=["Suspended"]), pod(2, 0, 1)], "made for a job that is Suspended"),
-    "a_pod_of_a_suspended_job": ([pod(1, 0, 1), job(2, {"suspend": True}, true=["Suspended"])], "a pod of a suspended job"),
-    "a_pod_made_for_a_finished_job": (GOOD + [pod(12, 0, 2)], "made for a job that is Complete"),
-    "a_pod_that_outlives_its_job": (GOOD[:7] + [pod(8, 0, 1, "Succeeded"), job(9, **at(2, 10, 10, true=["Complete"]))], "runs though"),
-    "a_pod_of_a_refused_job": ([job(1, phase="Refused"), pod(2, 0, 1)], "a pod of a refused job"),
-    "a_child_of_a_deleted_job": (GOOD[:3] + [deleted(4)], "left behind"),
-    "a_pod_made_for_a_deleted_job": (GOOD[:3] + [deleted(4), pod(5, 0, 2)], "made for a deleted job"),
-    "complete_taken_back": (GOOD + [job(12, **at(2, 10, 10))], "taken back"),
+    "two_pods_of_a_worker": (GOOD[:4] + [pod(5, 1, 2)], "two pods of worker 1"),
+    "pod_made_when_suspended": ([job(1, *SUSPENDED, true=["Suspended"]), pod(2, 0, 1), pod(3, 0, 1, what="DELETED")],
+                                "made for a job that is Suspended"),
+    "pod_of_a_suspended_job": ([pod(1, 0, 1), job(2, *SUSPENDED, true=["Suspended"])], "a pod of a suspended job"),
+    "pod_made_when_complete": (GOOD + [pod(12, 0, 2), pod(13, 0, 2, "Failed")], "made for a job that is Complete"),
+    "pod_made_when_failed": ([job(1, true=["Failed"]), pod(2, 0, 1), pod(3, 0, 1, "Failed")], "made for a job that is Failed"),
+    "pod_runs_after_the_end": (GOOD[:7] + ENDED[:1] + [job(9, **at(2, 10, 10, true=["Complete"]))], "runs though"),
+    "pod_of_a_refused_job": ([job(1, phase="Refused"), pod(2, 0, 1)], "a pod of a refused job"),
+    "pod_of_a_deleted_job": (GOOD[:3] + [deleted(4)], "left behind"),
+    "pod_made_when_deleted": ([job(1), deleted(2), pod(3, 0, 1), pod(4, 0, 1, what="DELETED")], "made for a deleted job"),
+    "end_taken_back": (GOOD + [job(12, **at(2, 10, 10))], "taken back"),
     "complete_and_failed": (GOOD + [job(12, **at(2, 10, 10, true=["Complete", "Failed"]))], "complete and failed"),
-    "a_write_that_changes_nothing": (GOOD[:7] + [same_again(12)], "changes nothing"),
+    "empty_write": (GOOD[:7] + [same_again(12)], "changes nothing"),
 }
 
 
@@ -79,10 +86,18 @@ def check(changes, wanted):
     expect(any(wanted in sentence for sentence in found) if wanted else not found, f"wanted {wanted!r}, found {found}")
 
 
+def check_each_rule_is_needed():
+    expect(set(PLANTED) == set(RULES), f"rules without a case: {set(RULES) ^ set(PLANTED)}")
+    for rule, (changes, _) in PLANTED.items():
+        found = violations(changes, without={rule})
+        expect(not found, f"{rule}: without it the case is found all the same: {found}")
+
+
 def main():
     report = Report("NeverList", sys.argv[1])
     for name, (changes, wanted) in {"a_good_history": (GOOD, None), **PLANTED}.items():
         report.run(name, lambda changes=changes, wanted=wanted: check(changes, wanted))
+    report.run("each_rule_finds_what_no_other_finds", check_each_rule_is_needed)
     print(f"result: never-list: {len(PLANTED)} planted violations")
     return report.write()
 
