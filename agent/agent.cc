@@ -118,6 +118,11 @@ void Agent::stop(Time now) {
   react(StopSignal{}, now);
 }
 
+void Agent::depart(Time now) {
+  log::info("the pod is taken away: all ranks save, then this agent leaves");
+  react(DepartSignal{}, now);
+}
+
 void Agent::abandon(const std::string& why, Time now) {
   log::error("this agent gives up its ranks: " + why);
   react(Heard{{.order = Order::Finish, .exit_code = kExitPeerLost}, now}, now);
@@ -162,6 +167,9 @@ void Agent::carry_out(const Command& command, Time now) {
               std::to_string(started->world_size) + " ranks");
     ports_.reports.report(
         report::Attempt{.attempt = started->attempt, .world_size = started->world_size});
+  } else if (const auto* yielded = std::get_if<AttemptYielded>(&command)) {
+    log::info("attempt " + std::to_string(yielded->attempt) + " has ended: " + yielded->message +
+              "; the next one starts when its successor has joined");
   } else if (const auto* failed = std::get_if<AttemptFailed>(&command)) {
     const Failure& failure = failed->failure;
     log::error("attempt " + std::to_string(failure.attempt) + " failed: " + failure.message +
@@ -185,7 +193,8 @@ void Agent::carry_out(const Command& command, Time now) {
                                           .restart = failed->restart});
   } else if (const auto* ended = std::get_if<JobEnded>(&command)) {
     const Outcome& outcome = ended->outcome;
-    log::info("the job ended: " + outcome.reason + ": " + outcome.message);
+    log::info((outcome.handed_over ? "the successor of this agent goes on: " : "the job ended: ") +
+              outcome.reason + ": " + outcome.message);
     ports_.reports.report(report::End{
         .exit_code = outcome.exit_code, .reason = outcome.reason, .message = outcome.message});
     // Without this file a successor only waits for ranks that are not there.
@@ -409,7 +418,8 @@ void Agent::leave(Time now) {
   const bool late = now - leaving_since_ > kLeaveTimeout;
   const bool told = last_beat_sent_ && !beat_under_way_;
   const bool others_left = !session_ || std::ranges::all_of(session_->workers, [&](const auto& w) {
-    return !w.joined || w.report.leaving || w.late || now - w.last_beat > config_.silence;
+    const bool stays = session_->outcome.handed_over && !departs(w);
+    return !w.joined || w.report.leaving || w.late || stays || silent(*session_, w, now);
   });
   if (late || (told && others_left)) exit_code_ = worker_.exit_code;
 }

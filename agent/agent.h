@@ -36,8 +36,10 @@ class Agent {
 
   /// Takes in what came, and does what is due.
   void turn(Time now);
-  /// SIGTERM: the whole job saves and stops.
+  /// The whole job saves and stops.
   void stop(Time now);
+  /// This worker's pod is taken away: the whole job saves, then only this agent leaves.
+  void depart(Time now);
   /// Ends this worker's ranks at once and leaves, because another agent has taken its place.
   void abandon(const std::string& why, Time now);
   /// The latest time for the next turn().

@@ -95,6 +95,7 @@ class PodAgent {
   void obey_the_job(Agent& agent);
   void take_signals(Agent& agent, int signals);
   void stop(Agent& agent, const std::string& why);
+  void depart(Agent& agent, const std::string& why);
   void turn(Agent& agent, int signals, const AgentPorts& ports);
   void wait_until_stored();
 
@@ -113,7 +114,7 @@ class PodAgent {
   std::unique_ptr<HttpClient> client_;
   std::unique_ptr<LogMirror> mirror_;
   PosixFiles files_;
-  bool stopping_ = false, abandoned_ = false;
+  bool stopping_ = false, departing_ = false, abandoned_ = false;
 };
 
 Status PodAgent::read_pod() {
@@ -218,6 +219,14 @@ void PodAgent::stop(Agent& agent, const std::string& why) {
   agent.stop(steady_time());
 }
 
+/// A signal comes from the kubelet: this pod goes, the job does not.
+void PodAgent::depart(Agent& agent, const std::string& why) {
+  if (departing_) return;
+  departing_ = true;
+  log::info("leaving: " + why);
+  agent.depart(steady_time());
+}
+
 void PodAgent::obey_the_job(Agent& agent) {
   if (!cluster_.watch) return;
   if (const auto view = cluster_.watch->view()) {
@@ -236,7 +245,7 @@ void PodAgent::take_signals(Agent& agent, int signals) {
   for (const int number : read_signals(signals)) {
     if (number == SIGCHLD) continue;
     if (number != SIGUSR1 && number != SIGUSR2) {
-      stop(agent, "signal " + std::to_string(number));
+      depart(agent, "signal " + std::to_string(number));
     } else if (config_.user_program) {
       for (const auto& rank : agent.rank_logs()) {
         if (rank.running) signal_group(rank.pid, number);

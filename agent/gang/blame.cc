@@ -23,14 +23,14 @@ Suspicion suspicion_of(const Session& s, const RankState& rank, bool a_peer_gave
     case RankEnd::Stopped:
       return a_peer_gave_up ? kHung : kInnocent;
     case RankEnd::LostPeer:
-      return s.stop_requested ? kInnocent : kLostPeer;
+      return asked_to_stop(s) ? kInnocent : kLostPeer;
     case RankEnd::Refused:
       return kFatal;
     case RankEnd::Failed:
       break;
   }
   // SIGTERM hit it before it had a handler, when there was nothing to save.
-  return rank.signal == SIGTERM && s.stop_requested ? kInnocent : kOwnFault;
+  return rank.signal == SIGTERM && asked_to_stop(s) ? kInnocent : kOwnFault;
 }
 
 std::string default_reason(const RankState& rank, Suspicion suspicion) {
@@ -95,7 +95,7 @@ std::string describe_exit(int exit_code, int signal) {
 }
 
 std::optional<Failure> find_culprit(const Session& s, Time now) {
-  const bool gave_up = a_peer_gave_up(s) && !s.stop_requested;
+  const bool gave_up = a_peer_gave_up(s) && !asked_to_stop(s);
   std::optional<Failure> best;
   auto best_key = std::make_tuple(static_cast<int>(kInnocent), false, 0, 0);
   int first_rank = 0;

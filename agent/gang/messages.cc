@@ -27,6 +27,8 @@ class Reader {
     if (!value->is_boolean()) return note(key, "a boolean"), false;
     return value->get<bool>();
   }
+  /// A boolean that agents of an older version do not send: false then.
+  bool flag(const char* key) { return problem_.empty() && object_.contains(key) && boolean(key); }
   std::string text(const char* key, size_t most) {
     const json* value = member(key);
     if (!value) return {};
@@ -107,6 +109,7 @@ std::string to_text(const WorkerReport& report) {
                        {"attempt", report.attempt},
                        {"fence", report.fence},
                        {"stopRequested", report.stop_requested},
+                       {"departing", report.departing},
                        {"leaving", report.leaving},
                        {"ranks", std::move(ranks)}};
   return line(object);
@@ -135,6 +138,7 @@ Result<WorkerReport> worker_report_from_json(const std::string& text) {
                       .attempt = in.integer("attempt", 0, kBig),
                       .fence = in.integer("fence", 0, kBig),
                       .stop_requested = in.boolean("stopRequested"),
+                      .departing = in.flag("departing"),
                       .leaving = in.boolean("leaving")};
   std::string problem;
   if (const json* ranks = in.array("ranks")) {

@@ -39,7 +39,8 @@ struct WorkerReport {
   int slots = 1;
   int64_t attempt = 0;          ///< the attempt of `ranks`; 0: none yet
   int64_t fence = 0;            ///< a promise: it will start no rank of this or an older attempt
-  bool stop_requested = false;  ///< it got SIGTERM: the job must save and stop
+  bool stop_requested = false;  ///< the whole job must save and stop
+  bool departing = false;       ///< its pod is taken away: save, let it go, the others stay
   bool leaving = false;         ///< its last beat: no rank is left and the agent exits
   std::vector<RankState> ranks;
   bool operator==(const WorkerReport&) const = default;

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "agent/gang/blame.h"
-#include "agent/gang/rank_end.h"
+#include "agent/gang/conclude.h"
 #include "common/check.h"
 #include "job/contract.h"
 
@@ -14,40 +13,11 @@ namespace {
 using namespace dsj::contract;
 using Worker = Session::Worker;
 
-bool silent(const Session& s, const Worker& worker, Time now) {
-  return now - worker.last_beat > s.config.silence;
-}
-
-bool has_running_rank(const Worker& worker) {
-  return std::ranges::any_of(worker.report.ranks, &RankState::running);
-}
-
-/// Whether no rank of `s.attempt` or older lives on this worker or will be started there.
-bool clear(const Session& s, const Worker& worker, Time now) {
-  if (now < worker.ghost_until) return false;
-  if (!worker.joined || silent(s, worker, now)) return true;
-  return worker.report.fence >= s.attempt && !has_running_rank(worker);
-}
-
 bool gang_complete(const Session& s, Time now) {
   return std::ranges::all_of(s.workers, [&](const Worker& worker) {
-    return worker.joined && !worker.report.leaving && !silent(s, worker, now) &&
-           clear(s, worker, now);
+    return worker.joined && !worker.report.leaving && !worker.report.departing &&
+           !silent(s, worker, now) && clear(s, worker, now);
   });
-}
-
-void enter(Session& s, Phase phase, Time now) {
-  s.phase = phase;
-  s.phase_since = now;
-}
-
-void finish(Session& s, Outcome outcome, Time now, Commands& out) {
-  enter(s, Phase::Finished, now);
-  s.outcome = outcome;
-  const bool all_clear =
-      now >= s.config.quiet_until &&
-      std::ranges::all_of(s.workers, [&](const Worker& worker) { return clear(s, worker, now); });
-  out.push_back(JobEnded{std::move(outcome), all_clear});
 }
 
 std::vector<int> slots_of(const Session& s) {
@@ -61,6 +31,9 @@ void gather(Session& s, Time now, Commands& out) {
     return finish(s, {kExitPreempted, "Preempted", "stopped on request while no rank was running"},
                   now, out);
   }
+  if (departs(s.workers[0])) {
+    return hand_over(s, "the pod of worker 0 is taken away while no rank is running", now, out);
+  }
   if (now < s.not_before || now < s.config.quiet_until || !gang_complete(s, now)) return;
   s.publishing = s.attempt + 1;
   s.slots = slots_of(s);
@@ -71,50 +44,6 @@ void gather(Session& s, Time now, Commands& out) {
 void end_attempt(Session& s, bool at_once, Time now) {
   enter(s, Phase::Ending, now);
   s.killing = at_once;
-}
-
-struct Exits {
-  int done = 0, preempted = 0, other = 0, running = 0;
-  int first_other = -1;  ///< the worker of the first one in `other`
-  int worker_out = -1;   ///< a worker that is gone or has withdrawn from this attempt
-  bool own_codes = false;
-};
-
-void count_rank(const RankState& rank, int worker, Exits& exits) {
-  exits.own_codes |= rank.own_codes;
-  switch (end_of(rank)) {
-    case RankEnd::Running:
-      ++exits.running;
-      return;
-    case RankEnd::Done:
-      ++exits.done;
-      return;
-    case RankEnd::Preempted:
-      ++exits.preempted;
-      return;
-    case RankEnd::Stopped:
-      exits.worker_out = worker;
-      break;
-    default:
-      break;
-  }
-  ++exits.other;
-  if (exits.first_other < 0) exits.first_other = worker;
-}
-
-Exits count_exits(const Session& s, Time now) {
-  Exits exits;
-  for (int w = 0; w < static_cast<int>(s.workers.size()); ++w) {
-    const Worker& worker = s.workers[w];
-    const auto& report = worker.report;
-    if (silent(s, worker, now) || worker.lost_in == s.attempt) exits.worker_out = w;
-    if (report.attempt != s.attempt) {
-      if (report.fence >= s.attempt) exits.worker_out = w;
-      continue;
-    }
-    for (const auto& rank : report.ranks) count_rank(rank, w, exits);
-  }
-  return exits;
 }
 
 /// Notes the time of the last sign of life of any rank.
@@ -135,6 +64,10 @@ void note_progress(Session& s, Time now) {
 
 void watch(Session& s, Time now, Commands& out) {
   note_progress(s, now);
+  if (!asked_to_stop(s) && std::ranges::any_of(s.workers, departs)) {
+    s.yields = true;
+    s.stop_since = now;
+  }
   const Exits exits = count_exits(s, now);
   if (exits.done == world_size(s)) {
     return finish(s,
@@ -146,79 +79,16 @@ void watch(Session& s, Time now, Commands& out) {
   if (exits.other > 0 || exits.worker_out >= 0) {
     s.suspect = exits.first_other;
     // After a stop request a worker may withdraw because its ranks had not started yet.
-    if (!s.stop_requested) s.lost_worker = exits.worker_out;
+    if (!asked_to_stop(s)) s.lost_worker = exits.worker_out;
     return end_attempt(s, exits.other == 0, now);
   }
   if (exits.done + exits.preempted == world_size(s)) return end_attempt(s, true, now);
-  if (s.stop_requested) {
+  if (asked_to_stop(s)) {
     if (now - s.stop_since > s.config.grace) end_attempt(s, true, now);
   } else if (now - s.last_progress > s.config.stall) {
     s.hang = "no rank told a step for " + std::to_string(s.config.stall.count() / 1000) + " s";
     end_attempt(s, false, now);
   }
-}
-
-void conclude_stop(Session& s, const Exits& exits, const std::optional<Failure>& failure, Time now,
-                   Commands& out) {
-  // The user's own program reports no step, unless it writes our event lines. What it saved when it
-  // was asked to leave is not known here.
-  const bool told = s.highest_step > 0 && s.newest_checkpoint >= s.highest_step;
-  if (exits.own_codes && !told && exits.preempted > 0 && exits.other == 0 && exits.worker_out < 0) {
-    return finish(s,
-                  {kExitPreempted, "StoppedWithoutCheckpoint",
-                   "stopped on request; the program saved what it saves by itself"},
-                  now, out);
-  }
-  // Before the first step there is nothing to save. Ranks leave at once, wherever they are, and
-  // those that are hit in a collective have not failed.
-  const bool left = exits.preempted > 0 || (failure && failure->signal == SIGTERM);
-  if (left && s.highest_step == 0) {
-    return finish(s,
-                  {kExitPreempted, "StoppedWithoutCheckpoint",
-                   "stopped on request before the attempt's first step; nothing new to save"},
-                  now, out);
-  }
-  if (exits.preempted > 0 && exits.other == 0 && exits.worker_out < 0) {
-    return finish(s, {kExitPreempted, "Preempted", "stopped on request, all ranks saved one step"},
-                  now, out);
-  }
-  std::string message =
-      s.highest_step == 0
-          ? "stopped on request before the attempt's first step; nothing new to save"
-          : "stopped on request; the ranks had not saved in time and were killed";
-  if (failure) {
-    out.push_back(AttemptFailed{*failure, false, Time(0), s.budget});
-    message = "stopped on request, but not saved: " + failure->message;
-  }
-  finish(s, {kExitPreempted, "StoppedWithoutCheckpoint", message}, now, out);
-}
-
-/// Every rank of the attempt is gone: either the job ends or another attempt follows.
-void conclude(Session& s, Time now, Commands& out) {
-  const auto culprit = find_culprit(s, now);
-  if (culprit && culprit->refused) {
-    out.push_back(AttemptFailed{*culprit, false, Time(0), s.budget});
-    return finish(s, {culprit->exit_code, culprit->reason, culprit->message}, now, out);
-  }
-  if (s.stop_requested) return conclude_stop(s, count_exits(s, now), culprit, now, out);
-  const Failure failure = culprit.value_or(
-      Failure{.attempt = s.attempt,
-              .exit_code = kExitPreempted,
-              .step = s.highest_step,
-              .reason = "Preempted",
-              .message = "the ranks saved and stopped: someone else sent them SIGTERM"});
-  const RestartVerdict verdict = charge_restart(s.budget, s.newest_checkpoint);
-  s.budget = verdict.budget;
-  out.push_back(AttemptFailed{failure, verdict.allowed, verdict.pause, verdict.budget});
-  if (!verdict.allowed) {
-    return finish(s,
-                  {kExitFailed, "BackoffLimitExceeded",
-                   "no restart is left (backoffLimit " + std::to_string(s.budget.limit) +
-                       "): " + failure.message},
-                  now, out);
-  }
-  s.not_before = now + verdict.pause;
-  enter(s, Phase::Gathering, now);
 }
 
 void end_ranks(Session& s, Time now, Commands& out) {
@@ -263,7 +133,7 @@ void take(Session& s, const Published& published, Time now, Commands& out) {
   s.attempt = published.attempt;
   s.address = published.address;
   s.port = published.port;
-  s.killing = false;
+  s.killing = s.yields = false;
   s.hang.clear();
   s.suspect = s.lost_worker = -1;
   s.highest_step = 0;
@@ -334,8 +204,9 @@ Directive directive_for(const Session& s, int worker, int64_t incarnation) {
   // Its first beat was not taken yet.
   const bool unknown = own.joined && own.report.incarnation < incarnation;
   if (s.phase == Phase::Finished) {
-    // It belongs to the gang that continues after a stop: it waits for the next worker 0.
-    if ((own.late || unknown) && s.outcome.exit_code == kExitPreempted) return directive;
+    // It belongs to the gang that goes on: it waits for the next worker 0.
+    const bool stays = own.late || unknown || (s.outcome.handed_over && !departs(own));
+    if (stays && s.outcome.exit_code == kExitPreempted) return directive;
     directive.order = Order::Finish;
     directive.exit_code = s.outcome.exit_code;
     return directive;
@@ -346,7 +217,7 @@ Directive directive_for(const Session& s, int worker, int64_t incarnation) {
   const bool may_run = s.phase == Phase::Running ||
                        (s.phase == Phase::Ending && !s.killing && own.report.attempt == s.attempt);
   if (!may_run) return directive;
-  directive.order = s.stop_requested ? Order::Preempt : Order::Run;
+  directive.order = asked_to_stop(s) ? Order::Preempt : Order::Run;
   directive.world_size = world_size(s);
   for (int i = 0; i < worker; ++i) directive.first_rank += s.slots[i];
   directive.master_addr = s.address;

@@ -1,5 +1,6 @@
 #include "agent/gang/session_state.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "common/check.h"
@@ -19,6 +20,30 @@ Session::Session(const SessionConfig& config_, Time now)
 
 int world_size(const Session& s) {
   return std::accumulate(s.slots.begin(), s.slots.end(), 0);
+}
+
+bool asked_to_stop(const Session& s) {
+  return s.stop_requested || s.yields;
+}
+
+bool departs(const Session::Worker& worker) {
+  return worker.joined && worker.report.departing;
+}
+
+bool silent(const Session& s, const Session::Worker& worker, Time now) {
+  return now - worker.last_beat > s.config.silence;
+}
+
+bool clear(const Session& s, const Session::Worker& worker, Time now) {
+  if (now < worker.ghost_until) return false;
+  if (!worker.joined || silent(s, worker, now)) return true;
+  return worker.report.fence >= s.attempt &&
+         std::ranges::none_of(worker.report.ranks, &RankState::running);
+}
+
+void enter(Session& s, Phase phase, Time now) {
+  s.phase = phase;
+  s.phase_since = now;
 }
 
 }  // namespace dsj::agent

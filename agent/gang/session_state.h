@@ -46,6 +46,8 @@ struct Outcome {
   int exit_code = 0;   ///< contract.h
   std::string reason;  ///< Completed, Preempted, StoppedWithoutCheckpoint, BackoffLimitExceeded ...
   std::string message;
+  /// Only this agent ends, because its own pod is taken away. The others wait for its successor.
+  bool handed_over = false;
 };
 
 enum class Phase { Gathering, Publishing, Running, Ending, Finished };
@@ -69,7 +71,10 @@ struct Session {
   Time phase_since{0};
   Time not_before{0};  ///< the earliest start of the next attempt
   bool stop_requested = false;
-  Time stop_since{0};
+  /// The attempt ends because pods are taken away (WorkerReport::departing): all ranks save one
+  /// step, those workers leave, and the others wait for their successors.
+  bool yields = false;
+  Time stop_since{0};    ///< since when the ranks are asked to save and end
   bool killing = false;  ///< phase Ending: the blame window is over
   std::string hang;      ///< phase Ending because of a hang: the message
   int suspect = -1;      ///< the worker whose report ended the attempt, or -1
@@ -89,5 +94,13 @@ struct Session {
 
 /// Ranks of the attempt that was published last; 0 before the first.
 int world_size(const Session& session);
+/// The ranks are asked to save and end: for good, or because a pod is taken away.
+bool asked_to_stop(const Session& session);
+/// The worker's agent was told that its pod goes, and has not been replaced yet.
+bool departs(const Session::Worker& worker);
+bool silent(const Session& session, const Session::Worker& worker, Time now);
+/// Whether no rank of `session.attempt` or older lives on this worker or will be started there.
+bool clear(const Session& session, const Session::Worker& worker, Time now);
+void enter(Session& session, Phase phase, Time now);
 
 }  // namespace dsj::agent

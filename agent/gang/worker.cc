@@ -3,14 +3,23 @@
 #include <algorithm>
 #include <csignal>
 
+#include "agent/gang/rank_end.h"
 #include "common/check.h"
 #include "job/contract.h"
 
 namespace dsj::agent {
 namespace {
 
+constexpr char kTaken[] = "the pod is taken away, its ranks have ended";
+
 bool any_running(const Worker& w) {
   return std::ranges::any_of(w.report.ranks, &RankState::running);
+}
+
+/// No rank was started, or all of them saved and ended as they were asked to.
+bool all_saved(const Worker& w) {
+  return std::ranges::all_of(
+      w.report.ranks, [](const RankState& rank) { return end_of(rank) == RankEnd::Preempted; });
 }
 
 void kill_ranks(Worker& w, WorkerCommands& out) {
@@ -40,7 +49,13 @@ void run(Worker& w, const Directive& directive, WorkerCommands& out) {
 void obey(Worker& w, const Directive& directive, WorkerCommands& out) {
   switch (directive.order) {
     case Order::Idle:
-      return raise_fence(w, directive.attempt, out);
+      raise_fence(w, directive.attempt, out);
+      // Worker 0's agent leaves when the whole gang is idle (session.h), another one at once.
+      if (!w.report.departing || w.config.worker == 0 || any_running(w)) return;
+      w.finishing = true;
+      w.exit_code = contract::kExitPreempted;
+      w.exit_reason = kTaken;
+      return;
     case Order::Run:
       return run(w, directive, out);
     case Order::Preempt:
@@ -51,7 +66,9 @@ void obey(Worker& w, const Directive& directive, WorkerCommands& out) {
     case Order::Finish:
       w.finishing = true;
       w.exit_code = directive.exit_code;
-      w.exit_reason = "the job ended";
+      w.exit_reason = w.report.departing && directive.exit_code == contract::kExitPreempted
+                          ? kTaken
+                          : "the job ended";
       return;
   }
 }
@@ -79,11 +96,11 @@ void check_time(Worker& w, Time now, WorkerCommands& out) {
     return;
   }
   // Nobody is there to say how the job stops. Without ranks there is nothing to save.
-  const bool stop = w.report.stop_requested && now - w.last_heard > w.config.lease;
+  const bool asked = w.report.stop_requested || w.report.departing;
+  const bool stop = asked && now - w.last_heard > w.config.lease;
   if (stop || now - w.last_heard > w.config.join_timeout) {
     w.finishing = true;
-    w.exit_code =
-        stop && w.report.attempt == 0 ? contract::kExitPreempted : contract::kExitPeerLost;
+    w.exit_code = stop && all_saved(w) ? contract::kExitPreempted : contract::kExitPeerLost;
     w.exit_reason = "the agent of worker 0 does not answer";
   }
 }
@@ -115,6 +132,9 @@ WorkerCommands step(Worker& w, const WorkerEvent& event, Time now) {
     take(w, *exit, out);
   } else if (std::holds_alternative<StopSignal>(event)) {
     w.report.stop_requested = true;
+    out.push_back(SendBeat{});
+  } else if (std::holds_alternative<DepartSignal>(event)) {
+    w.report.departing = true;
     out.push_back(SendBeat{});
   }
   if (std::holds_alternative<WorkerTick>(event)) check_time(w, now, out);

@@ -44,10 +44,14 @@ struct RankExited {
   std::string last_words;
   bool started = true;  ///< false: it could not be started; the exit code is the agent's
 };
+/// The whole job is to save and stop.
 struct StopSignal {};
+/// This worker's pod is taken away. All ranks save one step, then only this agent leaves.
+struct DepartSignal {};
 /// Time passed. Only this event ends a lease: after a sleep, what came meanwhile is taken first.
 struct WorkerTick {};
-using WorkerEvent = std::variant<Heard, RankStep, RankError, RankExited, StopSignal, WorkerTick>;
+using WorkerEvent =
+    std::variant<Heard, RankStep, RankError, RankExited, StopSignal, DepartSignal, WorkerTick>;
 
 // ---- commands
 struct LaunchRanks {

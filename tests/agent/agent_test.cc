@@ -176,6 +176,39 @@ TEST_F(AgentTest, StopAtAnyAgentReachesEveryRankAndEndsPreempted) {
   EXPECT_EQ(reports[0].last<report::End>().reason, "Preempted");
 }
 
+TEST_F(AgentTest, ADepartingWorkerSavesWithAllRanksAndLeavesTheOther) {
+  make(config());
+  pass(Time(1000));
+  running(0)[0]->events = "{\"event\":\"step\",\"step\":1}\n";
+  pass(Time(50));
+  agents[1].depart(now);
+  pass(Time(1000));
+  for (int w : {0, 1}) {
+    for (auto* process : running(w)) {
+      EXPECT_THAT(process->signals, ElementsAre(SIGTERM));
+      process->exit = ChildExit{kExitPreempted, 0};
+    }
+  }
+  pass(Time(2000));
+  EXPECT_EQ(agents[1].exit_code(), kExitPreempted);
+  EXPECT_EQ(agents[0].exit_code(), std::nullopt) << "it waits for the successor";
+  EXPECT_EQ(text("checkpoints/attempt"), "1\n");
+}
+
+TEST_F(AgentTest, ADepartingWorkerZeroLeavesItsSuccessorNothingToWaitFor) {
+  make(config());
+  pass(Time(1000));
+  agents[0].depart(now);
+  pass(Time(1000));
+  for (int w : {0, 1}) {
+    for (auto* process : running(w)) process->exit = ChildExit{kExitPreempted, 0};
+  }
+  pass(Time(2000));
+  EXPECT_EQ(agents[0].exit_code(), kExitPreempted);
+  EXPECT_EQ(agents[1].exit_code(), std::nullopt);
+  EXPECT_EQ(text("checkpoints/ended"), "1\n");
+}
+
 TEST_F(AgentTest, DoneEndsBothAgentsWithZero) {
   make(config());
   pass(Time(1000));

@@ -271,12 +271,44 @@ TEST_F(PodRun, TheBudgetSpentEndsEveryPod) {
   EXPECT_EQ(message(1)["rank"], 1);
 }
 
-TEST_F(PodRun, SigtermOfOneSavesOneStepOnAllAndTheNextLivesGoOn) {
+/// A drain, an eviction, a deleted pod: all ranks save one step, one pod moves, the other stays.
+struct DrainedPod : PodRun, testing::WithParamInterface<int> {};
+
+TEST_P(DrainedPod, MovesAndTheOtherStays) {
+  const int drained = GetParam(), other = 1 - drained;
+  job.job.training.max_steps = 400;
+  job.restart_limit = 0;  // it is not charged
+  start(0);
+  start(1);
+  ASSERT_TRUE(soon([&] { return metric_steps().size() > 3; })) << output(0) << output(1);
+  kill(pods[drained].pid, SIGTERM);
+  ASSERT_TRUE(soon([&] { return pods[drained].exit.has_value(); })) << output(0) << output(1);
+  EXPECT_EQ(pods[drained].exit->exit_code, kExitPreempted) << output(drained);
+  EXPECT_EQ(message(drained)["reason"], kReasonPreempted);
+  EXPECT_EQ(message(drained)["attempt"], 1);
+  const int64_t saved = message(drained)["step"];
+  EXPECT_GT(saved, 3);
+  EXPECT_LT(saved, 400);
+  start(drained, 2);
+  ASSERT_TRUE(soon([&] { return pods[other].exit && pods[2].exit; })) << output(other) << output(2);
+  EXPECT_EQ(pods[other].exit->exit_code, kExitDone) << output(other);
+  EXPECT_EQ(pods[2].exit->exit_code, kExitDone) << output(2);
+  EXPECT_EQ(message(other)["attempt"], 2);
+  EXPECT_EQ(status()["training"]["attempt"], 2) << "one attempt more, not two";
+  EXPECT_EQ(status()["checkpoint"]["lastRestored"]["step"], saved);
+  EXPECT_FALSE(status()["training"].contains("lastFailure")) << status()["training"];
+  EXPECT_TRUE(steps_are_one_to(400));
+}
+
+INSTANTIATE_TEST_SUITE_P(EachWorker, DrainedPod, testing::Values(0, 1));
+
+TEST_F(PodRun, SigtermOfAllSavesOneStepAndTheNextLivesGoOn) {
   job.job.training.max_steps = 1000;
   start(0);
   start(1);
   ASSERT_TRUE(soon([&] { return metric_steps().size() > 3; })) << output(0) << output(1);
   kill(pods[1].pid, SIGTERM);
+  kill(pods[0].pid, SIGTERM);
   ASSERT_TRUE(all_end()) << output(0) << output(1);
   for (size_t pod : {0, 1}) {
     EXPECT_EQ(pods[pod].exit->exit_code, kExitPreempted) << output(pod);

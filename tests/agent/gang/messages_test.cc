@@ -13,6 +13,7 @@ WorkerReport full_report() {
           .attempt = 7,
           .fence = 6,
           .stop_requested = true,
+          .departing = true,
           .leaving = true,
           .ranks = {{.running = true, .step = 12},
                     {.running = false,

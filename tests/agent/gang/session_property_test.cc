@@ -67,6 +67,8 @@ class World {
   std::map<std::string, int> outcomes;
   const Outcome& outcome() const { return session_.outcome; }
   int attempts() const { return static_cast<int>(started_.size()); }
+  int departures() const { return departures_; }
+  int handovers() const { return handovers_; }
 
  private:
   static SessionConfig make_config(unsigned seed) {
@@ -81,9 +83,20 @@ class World {
 
   void spawn(int worker) {
     const int64_t incarnation = ++incarnations_[worker];
+    if (worker == 0 && handed_over_) succeed();
     lives_.push_back(std::make_unique<Life>(
         Life{Worker({.worker = worker, .incarnation = incarnation, .slots = slots_}, now_)}));
     if (stopped_) this->worker(*lives_.back(), StopSignal{});
+  }
+  /// The next agent 0 knows the attempt file and whether ranks may be left.
+  void succeed() {
+    SessionConfig config = session_.config;
+    config.last_attempt = newest_;
+    config.budget = session_.budget;
+    config.quiet_until = handed_over_->clear ? now_ : now_ + config.silence;
+    session_ = Session(config, now_);
+    handed_over_.reset();
+    ++handovers_;
   }
   void stop() {
     stopped_ = true;
@@ -122,6 +135,11 @@ class World {
         }
       } else if (const auto* end = std::get_if<JobEnded>(&command)) {
         EXPECT_FALSE(ended_) << "ended twice";
+        if (end->outcome.handed_over) {
+          EXPECT_FALSE(session_.stop_requested);
+          handed_over_ = *end;
+          continue;
+        }
         ended_ = true;
         if (end->outcome.exit_code == kExitDone) check_done();
       }
@@ -172,6 +190,10 @@ class World {
   void move(Life& life) {
     if (life.dead || life.left) return;
     move_ranks(life);
+    if (!calm_ && pick(8000) == 0) {  // its pod is taken away
+      worker(life, DepartSignal{});
+      ++departures_;
+    }
     if (!calm_ && pick(4000) == 0) {  // kill -9 of the agent: its ranks go with it
       life.dead = true;
       for (auto& rank : life.ranks) rank.alive = false;
@@ -187,6 +209,9 @@ class World {
     if (life.cut && !life.replaced && (calm_ || pick(500) == 0)) life.cut = false;
     beat(life);
     worker(life, WorkerTick{});
+    if (life.left && life.core.report.departing && !ended_ && !life.replaced) {
+      spawn(life.core.config.worker);
+    }
   }
 
   void beat(Life& life) {
@@ -276,13 +301,15 @@ class World {
   std::vector<WorkerReport> overtaken_;
   Time now_{0}, stop_at_{-1}, wakes_at_{0}, gone_at_{-1};
   int64_t newest_ = 0, steps_ = 0;
+  std::optional<JobEnded> handed_over_;  ///< agent 0 leaves, and its successor has not come yet
+  int departures_ = 0, handovers_ = 0;
   bool publish_fails_ = false, ended_ = false, stopped_ = false, calm_ = false;
   bool fatal_seen_ = false, no_more_ = false, stopped_late_ = false;
 };
 
 TEST(SessionProperty, NothingForbiddenHappensAndEveryStoryEnds) {
   std::map<std::string, int> outcomes;
-  int most_attempts = 0;
+  int most_attempts = 0, departures = 0, handovers = 0;
   for (unsigned seed = 1; seed <= 1500; ++seed) {
     World world(seed);
     const bool ended = world.run();
@@ -290,6 +317,8 @@ TEST(SessionProperty, NothingForbiddenHappensAndEveryStoryEnds) {
     ASSERT_TRUE(ended) << "seed " << seed << ": the job did not end";
     ++outcomes[world.outcome().reason];
     most_attempts = std::max(most_attempts, world.attempts());
+    departures += world.departures();
+    handovers += world.handovers();
   }
   // The stories are worth telling only if they differ.
   EXPECT_GT(outcomes["Completed"], 20);
@@ -298,6 +327,8 @@ TEST(SessionProperty, NothingForbiddenHappensAndEveryStoryEnds) {
   EXPECT_GT(outcomes["Preempted"], 5);
   EXPECT_GT(outcomes["CannotStartAttempt"], 0);
   EXPECT_GT(most_attempts, 4);
+  EXPECT_GT(departures, 1000);
+  EXPECT_GT(handovers, 50);
   for (const auto& [reason, number] : outcomes) std::cout << reason << ": " << number << "\n";
 }
 

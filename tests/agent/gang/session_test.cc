@@ -294,6 +294,129 @@ TEST(Session, AStoppedGangSendsNoSuccessorAway) {
   EXPECT_EQ(directive_for(gang.session, 1, 1).order, Order::Finish);
 }
 
+/// A gang of three in its first attempt; the pod of `worker` is taken away at step 3, and all
+/// ranks save.
+struct DrainedGang : Gang {
+  explicit DrainedGang(int worker) : Gang({.workers = 3, .budget = {.limit = 0}}), leaver(worker) {
+    start();
+    for (auto& rank : reports[0].ranks) rank.step = 3;
+    beat(0);
+    reports[worker].departing = true;
+    beat(worker);
+    for (int w : {0, 1, 2}) EXPECT_EQ(order(w), Order::Preempt);
+  }
+  void save(int worker) {
+    for (int local : {0, 1}) exit(worker, local, kExitPreempted);
+  }
+  void save_all() {
+    for (int w : {0, 1, 2}) save(w);
+    for (auto& report : reports) {
+      EXPECT_EQ(order(report.worker), Order::Idle);
+      report.fence = session.attempt;
+    }
+    all_beat();
+  }
+  void replace() {
+    reports[leaver] = {.worker = leaver, .incarnation = 2, .slots = 2, .fence = session.attempt};
+    all_beat();
+  }
+  int leaver;
+};
+
+TEST(Session, ADrainedWorkerLeavesTheOthersStayAndItsSuccessorJoins) {
+  DrainedGang gang(2);
+  gang.save_all();
+  ASSERT_NE(gang.last<AttemptYielded>(), nullptr);
+  EXPECT_NE(gang.last<AttemptYielded>()->message.find("worker 2"), std::string::npos);
+  EXPECT_EQ(gang.last<AttemptFailed>(), nullptr) << "nobody failed and nothing is charged";
+  EXPECT_EQ(gang.last<JobEnded>(), nullptr) << "no budget is needed";
+  EXPECT_EQ(gang.session.phase, Phase::Gathering);
+  gang.reports[2].leaving = true;
+  gang.all_beat();
+  EXPECT_EQ(gang.session.phase, Phase::Gathering) << "it waits for the successor";
+  EXPECT_EQ(gang.order(0), Order::Idle);
+  gang.replace();
+  ASSERT_EQ(gang.session.phase, Phase::Publishing);
+  EXPECT_EQ(gang.session.publishing, 2);
+  gang.at(Published{2, "127.0.0.1", 4000});
+  EXPECT_EQ(gang.order(0), Order::Run) << "the departure is over with its attempt";
+}
+
+TEST(Session, ADrainedWorkerZeroHandsOver) {
+  DrainedGang gang(0);
+  gang.save_all();
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_TRUE(gang.last<JobEnded>()->clear) << "its successor need not wait for ranks";
+  EXPECT_TRUE(gang.last<JobEnded>()->outcome.handed_over);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.exit_code, kExitPreempted);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.reason, kReasonPreempted);
+  EXPECT_EQ(gang.order(0), Order::Finish);
+  EXPECT_EQ(gang.order(1), Order::Idle) << "it waits for the next worker 0";
+  gang.reports[1].departing = true;
+  gang.beat(1);
+  EXPECT_EQ(gang.order(1), Order::Finish) << "its node is drained too";
+}
+
+TEST(Session, ADepartureWhileGatheringStartsNothing) {
+  Gang gang({.workers = 2});
+  gang.beat(0);
+  gang.reports[1].departing = true;
+  gang.beat(1);
+  EXPECT_EQ(gang.session.phase, Phase::Gathering);
+  gang.reports[1] = {.worker = 1, .incarnation = 2, .slots = 2};
+  gang.beat(1);
+  EXPECT_EQ(gang.session.phase, Phase::Publishing);
+  gang.reports[0].departing = true;
+  gang.beat(0);
+  gang.at(Published{1, "127.0.0.1", 4000});
+  EXPECT_EQ(gang.last<AttemptStarted>(), nullptr);
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_TRUE(gang.last<JobEnded>()->outcome.handed_over);
+}
+
+TEST(Session, AStopDuringADepartureIsForEverybody) {
+  DrainedGang gang(2);
+  gang.reports[0].stop_requested = true;
+  gang.beat(0);
+  for (int w : {0, 1, 2}) gang.save(w);
+  for (auto& report : gang.reports) report.fence = 1;
+  gang.all_beat();
+  ASSERT_NE(gang.last<JobEnded>(), nullptr);
+  EXPECT_FALSE(gang.last<JobEnded>()->outcome.handed_over);
+  EXPECT_EQ(gang.order(1), Order::Finish);
+}
+
+TEST(Session, ARankThatFailsWhileItSavesForADepartureIsCharged) {
+  DrainedGang gang(2);
+  gang.save(0);
+  gang.save(2);
+  gang.exit(1, 0, kExitFailed);
+  gang.exit(1, 1, kExitPeerLost);
+  for (auto& report : gang.reports) report.fence = 1;
+  gang.all_beat();
+  ASSERT_NE(gang.last<AttemptFailed>(), nullptr);
+  EXPECT_EQ(gang.last<AttemptFailed>()->failure.worker, 1);
+  EXPECT_EQ(gang.last<JobEnded>()->outcome.reason, kReasonBackoffLimitExceeded);
+}
+
+TEST(Session, AWorkerThatIsTakenBeforeItSavedIsNobodysFailure) {
+  DrainedGang gang(2);
+  for (int i = 0; i < 14; ++i) {  // its grace was over: it is killed, and its peers notice
+    gang.now += Time(500);
+    gang.beat(0);
+    gang.beat(1);
+  }
+  for (int w : {0, 1}) {
+    for (int local : {0, 1}) gang.exit(w, local, kExitPeerLost);
+    gang.reports[w].fence = 1;
+    gang.beat(w);
+  }
+  EXPECT_EQ(gang.last<AttemptFailed>(), nullptr);
+  ASSERT_NE(gang.last<AttemptYielded>(), nullptr);
+  EXPECT_NE(gang.last<AttemptYielded>()->message.find("not all saved"), std::string::npos);
+  EXPECT_EQ(gang.session.phase, Phase::Gathering);
+}
+
 TEST(Session, AnEndThatIsForGoodIsToldToEverybody) {
   Gang gang({.workers = 2});
   gang.start();

@@ -56,6 +56,48 @@ TEST_F(WorkerTest, AStopThatNobodyAnsweredIsNoSavedStep) {
   EXPECT_EQ(worker.exit_code, contract::kExitPeerLost);
 }
 
+TEST_F(WorkerTest, ADepartureIsReportedAndEndsWhenTheGangIsIdle) {
+  Worker leaver{{.worker = 1, .slots = 2}, Time(0)};
+  step(leaver, run(3), Time(0));
+  const auto out = step(leaver, DepartSignal{}, Time(1));
+  EXPECT_EQ(signal_in(out), 0) << "all ranks save together, when worker 0's agent says so";
+  EXPECT_EQ(count<SendBeat>(out), 1);
+  EXPECT_TRUE(leaver.report.departing);
+  EXPECT_FALSE(leaver.report.stop_requested);
+  const Heard preempt{{.order = Order::Preempt, .attempt = 3}, Time(2)};
+  EXPECT_EQ(signal_in(step(leaver, preempt, Time(2))), SIGTERM);
+  for (int rank : {0, 1}) {
+    step(leaver, RankExited{rank, contract::kExitPreempted, 0, ""}, Time(3));
+  }
+  EXPECT_EQ(count<ExitAgent>(step(leaver, preempt, Time(4))), 0) << "others still save";
+  step(leaver, Heard{{.order = Order::Idle, .attempt = 3}, Time(5)}, Time(5));
+  EXPECT_TRUE(leaver.exited);
+  EXPECT_TRUE(leaver.report.leaving);
+  EXPECT_EQ(leaver.exit_code, contract::kExitPreempted);
+}
+
+TEST_F(WorkerTest, ADepartureThatNobodyAnswersIsASavedStepIfAllRanksSaved) {
+  Worker leaver{{.worker = 1, .slots = 2}, Time(0)};
+  step(leaver, run(3), Time(0));
+  step(leaver, Heard{{.order = Order::Preempt, .attempt = 3}, Time(2)}, Time(2));
+  for (int rank : {0, 1}) {
+    step(leaver, RankExited{rank, contract::kExitPreempted, 0, ""}, Time(3));
+  }
+  step(leaver, DepartSignal{}, Time(4));
+  step(leaver, WorkerTick{}, Time(3) + leaver.config.lease);
+  EXPECT_TRUE(leaver.exited);
+  EXPECT_EQ(leaver.exit_code, contract::kExitPreempted);
+}
+
+TEST_F(WorkerTest, WorkerZeroStaysUntilItsSessionIsOver) {
+  step(worker, DepartSignal{}, Time(1));
+  step(worker, Heard{{.order = Order::Idle}, Time(2)}, Time(2));
+  EXPECT_FALSE(worker.exited);
+  step(worker, Heard{{.order = Order::Finish, .exit_code = contract::kExitPreempted}, Time(3)},
+       Time(3));
+  EXPECT_TRUE(worker.exited);
+}
+
 TEST_F(WorkerTest, FencedAttemptIsNeverLaunched) {
   const auto out = step(worker, Heard{{.order = Order::Idle, .attempt = 3}, Time(0)}, Time(0));
   EXPECT_EQ(count<SendBeat>(out), 1);

@@ -144,25 +144,42 @@ def a_node_freezes_and_comes_back(world):
                      seconds)
 
 
-def a_node_is_drained(world):
-    with Job(world, world.manifest("drain", cpu="500m")) as job:
+def drained(world, name, victim):
+    """The node of one worker is drained: that worker alone moves, and the attempt after the saved step is the only one more."""
+    eventually(nodes_ready, "all nodes")
+    with Job(world, world.manifest(name, cpu="500m")) as job:
         job.until_saved(20)
-        pod = job.pods()[1]
-        node, uid = pod["spec"]["nodeName"], pod["metadata"]["uid"]
+        pods, before = job.pods(), job.uids()
+        node, other = pods[victim]["spec"]["nodeName"], 1 - victim
+        expect(pods[other]["spec"]["nodeName"] != node, "the workers are on two nodes")
         try:
             seconds = job.recovered(lambda: kubectl(
                 "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=120s",
-                "--pod-selector=training.dsj.dev/job-name=drain"))
-            expect(job.pods()[1]["spec"]["nodeName"] != node, "the replacement is elsewhere")
+                f"--pod-selector=training.dsj.dev/job-name={name}"))
+            pods = job.pods()
+            expect(pods[victim]["spec"]["nodeName"] != node, "the replacement is elsewhere")
+            expect(pods[other]["metadata"]["uid"] == before[other], "the survivor is the same pod")
         finally:
             kubectl("uncordon", node)
         job.complete()
+        uid = before[victim]
         expect(terminations(job, uid) == [(87, "Preempted")], terminations(job, uid))
         restarts = job.status("restarts")
         expect(restarts["total"] == 1 and restarts["counted"] == 0, restarts)
+        expect(job.status("training")["attempt"] == 2, job.status("training"))
         restored = job.status("checkpoint")["lastRestored"]["step"]
         expect(restored in job.saved() and restored % 20 != 0, f"it went on from step {restored}, saved for the drain: {sorted(job.saved())}")
-        return Fault("a node is drained", "all ranks save one step, all pods end and are made again elsewhere", "no", seconds)
+        return seconds
+
+
+def a_node_is_drained(world):
+    seconds = drained(world, "drain", 1)
+    return Fault("a node is drained", "all ranks save one step; the drained worker moves, the others stay", "no", seconds)
+
+
+def the_node_of_worker_0_is_drained(world):
+    seconds = drained(world, "drain-zero", 0)
+    return Fault("the node of worker 0 is drained", "the same; the others wait for the next worker 0", "no", seconds)
 
 
 def leader():
@@ -214,4 +231,4 @@ def the_operator_is_upgraded(world):
 
 
 CASES = [agent_0_is_killed, the_api_server_restarts, the_api_server_is_away, a_node_loses_its_power, a_node_freezes_and_comes_back,
-         a_node_is_drained, the_leader_changes, the_operator_is_upgraded]
+         a_node_is_drained, the_node_of_worker_0_is_drained, the_leader_changes, the_operator_is_upgraded]

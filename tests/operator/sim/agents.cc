@@ -338,12 +338,14 @@ void Agents::gang(const Faults& faults) {
   }
   if (!leaving_) run_step();
   if (!leaving_) return;
-  // All end with the same word, one after the other; agent 0 waits until its report is stored.
+  // All end with the same word, one after the other; agent 0 waits until its report is stored. If
+  // pods are taken away only those end, and the others wait for their successors.
   const bool complete = step_ >= kTotalSteps || bugs_.completes_early;
+  const bool all = complete || job_stops();
   bool any = false;
   for (const std::string& uid : members_) {
     Container& member = containers_[uid];
-    if (!member.alive) continue;
+    if (!member.alive || (!all && !member.term)) continue;
     const bool waits = member.worker == 0 && urgent_;
     if (!waits && chance_.happens(0.7) && !member.cut_since) {
       finish(member, complete ? contract::kExitDone : contract::kExitPreempted,

@@ -1,0 +1,62 @@
+// What a session (session.h) is told, and what it asks for.
+// Tested by: tests/agent/gang/session_test.cc
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "agent/gang/session_state.h"
+#include "common/result.h"
+
+namespace dsj::agent {
+
+// ---- events
+struct Beat {
+  WorkerReport report;
+};
+struct Published {
+  int64_t attempt;
+  std::string address;
+  int port;
+};
+struct PublishFailed {
+  Error error;
+};
+struct CheckpointSaved {
+  int64_t step;
+};
+struct Tick {};
+using Event = std::variant<Beat, Published, PublishFailed, CheckpointSaved, Tick>;
+
+// ---- commands
+/// Write the attempt file durably, open the store's socket, then answer with Published.
+struct PublishAttempt {
+  int64_t attempt;
+  int world_size;
+};
+struct AttemptStarted {
+  int64_t attempt;
+  int world_size;
+};
+/// Nobody failed: pods are taken away. Another attempt follows when their successors have joined.
+struct AttemptYielded {
+  int64_t attempt;
+  std::string message;
+};
+struct AttemptFailed {
+  Failure failure;
+  bool restart;
+  Time pause;
+  RestartBudget budget;
+};
+struct JobEnded {
+  Outcome outcome;
+  bool clear = false;  ///< no rank of any attempt lives or will be started
+};
+using Command =
+    std::variant<PublishAttempt, AttemptStarted, AttemptYielded, AttemptFailed, JobEnded>;
+using Commands = std::vector<Command>;
+
+}  // namespace dsj::agent
