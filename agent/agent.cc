@@ -50,6 +50,7 @@ SessionConfig session_config(const AgentConfig& config, int64_t last_attempt, Ti
   return {.workers = config.replicas,
           .last_attempt = last_attempt,
           .budget = config.budget,
+          .operated = config.operated,
           .silence = config.silence,
           .blame = config.blame,
           .grace = config.grace,
@@ -116,6 +117,10 @@ void Agent::turn(Time now) {
 void Agent::stop(Time now) {
   log::info("stop requested: the ranks save and end");
   react(StopSignal{}, now);
+}
+
+void Agent::account(int64_t attempt, const RestartBudget& budget, Time now) {
+  if (session_) decide(Accounted{attempt, budget}, now);
 }
 
 void Agent::depart(Time now) {

@@ -38,6 +38,8 @@ class Agent {
   void turn(Time now);
   /// The whole job saves and stops.
   void stop(Time now);
+  /// What the operator has charged, with all attempts up to `attempt`.
+  void account(int64_t attempt, const RestartBudget& budget, Time now);
   /// This worker's pod is taken away: the whole job saves, then only this agent leaves.
   void depart(Time now);
   /// Ends this worker's ranks at once and leaves, because another agent has taken its place.

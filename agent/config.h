@@ -27,6 +27,7 @@ struct AgentConfig {
   int64_t last_attempt = 0;  ///< from the status; the attempt file may be newer
   bool predecessor = false;  ///< an earlier agent of worker 0 may have left ranks running
   RestartBudget budget;
+  bool operated = false;  ///< an operator replaces lost workers
   /// launcher: Command. Rank 0 listens on the store's port itself (the port is free then) instead
   /// of inheriting the socket; of exit codes only 0 has a meaning (rank_end.h); ds_config is in a
   /// file of its own (contract.h: kEnvDsConfig).

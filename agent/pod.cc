@@ -80,6 +80,7 @@ Result<AgentConfig> pod_config(const Pod& pod, const WorkerJob& job, const std::
   config.ranks_on_host = job.slots;
   config.predecessor = pod.incarnation > 1;
   config.budget.limit = job.restart_limit;
+  config.operated = true;
   config.silence = Time(15'000);
   config.lease = Time(10'000);
   config.grace = job.save_timeout;

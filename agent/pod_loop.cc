@@ -206,9 +206,7 @@ void PodAgent::look_at_the_job() {
     return;
   }
   config_.last_attempt = view->attempt;
-  const int limit = config_.budget.limit;
-  config_.budget = view->restarts;
-  config_.budget.limit = limit;
+  if (view->restarts) config_.budget = *view->restarts;
 }
 
 void PodAgent::stop(Agent& agent, const std::string& why) {
@@ -234,6 +232,7 @@ void PodAgent::obey_the_job(Agent& agent) {
                                 ? stop_reason(*view, pod_.revision)
                                 : "this worker's job is gone, another one has its name";
     if (!why.empty()) stop(agent, why);
+    if (view->restarts) agent.account(view->accounted, *view->restarts, steady_time());
   }
   if (!abandoned_ && cluster_.publisher->state() == StatusPublisher::State::Superseded) {
     abandoned_ = true;

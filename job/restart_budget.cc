@@ -17,4 +17,15 @@ RestartVerdict charge_restart(RestartBudget budget, int64_t newest_checkpoint) {
   return {.allowed = true, .pause = pause, .budget = budget};
 }
 
+RestartBudget with_account(const RestartBudget& own, int charged_since, const RestartBudget& told) {
+  RestartBudget budget = own;
+  budget.limit = told.limit;
+  budget.total = std::max(own.total, told.total + charged_since);
+  // What was charged since the newest checkpoint is known here alone until the operator reads it.
+  if (told.saved_step < own.saved_step) return budget;
+  budget.used = told.used + charged_since;
+  budget.saved_step = told.saved_step;
+  return budget;
+}
+
 }  // namespace dsj

@@ -25,4 +25,9 @@ struct RestartVerdict {
 /// whole budget back. If no attempt is allowed, nothing else of the budget changes.
 RestartVerdict charge_restart(RestartBudget budget, int64_t newest_checkpoint);
 
+/// The budget of an agent that reads the operator's account `told`. The account has more in it
+/// (lost pods, rules that leave an end uncharged) and may be older: `charged_since` ends that the
+/// agent charged are not in it yet.
+RestartBudget with_account(const RestartBudget& own, int charged_since, const RestartBudget& told);
+
 }  // namespace dsj

@@ -2,6 +2,7 @@
 // charged, and whether another attempt may follow.
 #include <algorithm>
 
+#include "job/attempt_charge.h"
 #include "job/contract.h"
 #include "job/report/status.h"
 #include "job/restart_budget.h"
@@ -173,9 +174,11 @@ void Pass::charge(std::vector<Failure> failures, bool may_fail_by_rule) {
   });
   std::ranges::stable_sort(failures, std::less<>(), weight);
   bool fatal_by_rule = false, fatal = false, counted = false;
+  const Failure* last_straw = &failures.back();
   for (const Failure& failure : failures) {
     bool by_rule = false;
     const FailureAction action = action_of(failure, by_rule);
+    if (action == FailureAction::FailJob && !fatal) last_straw = &failure;
     fatal |= action == FailureAction::FailJob;
     fatal_by_rule |= action == FailureAction::FailJob && by_rule;
     // What the causes are decides; their victims follow them. Those who only waited for a worker
@@ -195,7 +198,7 @@ void Pass::charge(std::vector<Failure> failures, bool may_fail_by_rule) {
   if (open > 0) restarts.attempt = std::max(restarts.attempt.value_or(0), open);
   const Failure& cause = failures.back();
   if (fatal) {
-    return fail(fatal_by_rule ? "FailurePolicy" : cause.reason, cause.message);
+    return fail(fatal_by_rule ? "FailurePolicy" : last_straw->reason, last_straw->message);
   }
   ++restarts.total;
   restarts.last = shown_now();
@@ -230,10 +233,13 @@ void Pass::ended_in_place() {
     return;
   }
   if (attempt <= *restarts.attempt + 1) return;
-  Failure failure{.reason = "RankFailed", .message = "attempt " + std::to_string(attempt - 1)};
+  Failure failure{.reason = contract::kReasonPreempted,
+                  .message = "a pod was taken away in attempt " + std::to_string(attempt - 1)};
   failure.attempt = attempt - 1;
+  AttemptEnd end = AttemptEnd::PodTaken;  // agent 0 tells of every failure
   const auto told = report::failure_from_status(job().agent.last_failure);
   if (told && told->attempt == attempt - 1) {
+    end = attempt_end_of(told->worker.value_or(-1), told->rank.value_or(-1));
     const auto number = [](const std::optional<int64_t>& value) {
       return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
     };
@@ -258,8 +264,9 @@ void Pass::ended_in_place() {
   restarts.last = shown_now();
   bool by_rule = false;
   const FailureAction action = action_of(failure, by_rule);
-  if (action == FailureAction::FailJob) return fail("FailurePolicy", failure.message);
-  if (action == FailureAction::RestartUncounted) return;
+  if (by_rule && action == FailureAction::FailJob) return fail("FailurePolicy", failure.message);
+  if (by_rule && action == FailureAction::RestartUncounted) return;
+  if (!by_rule && charger_of(end, true) == Charger::Nobody) return;
   const auto verdict = charge_restart({.limit = static_cast<int>(restarts.limit),
                                        .used = static_cast<int>(restarts.counted),
                                        .saved_step = restarts.saved_step},

@@ -5,6 +5,7 @@
 
 #include "agent/gang/blame.h"
 #include "agent/gang/rank_end.h"
+#include "job/attempt_charge.h"
 #include "job/contract.h"
 
 namespace dsj::agent {
@@ -137,7 +138,12 @@ void conclude(Session& s, Time now, Commands& out) {
               .step = s.highest_step,
               .reason = "Preempted",
               .message = "the ranks saved and stopped: someone else sent them SIGTERM"});
-  const RestartVerdict verdict = charge_restart(s.budget, s.newest_checkpoint);
+  const AttemptEnd end = attempt_end_of(failure.worker, failure.rank);
+  RestartVerdict verdict{.allowed = true, .budget = s.budget};
+  if (charger_of(end, s.config.operated) == Charger::Agent) {
+    verdict = charge_restart(s.budget, s.newest_checkpoint);
+    s.charged.push_back(s.attempt);
+  }
   s.budget = verdict.budget;
   out.push_back(AttemptFailed{failure, verdict.allowed, verdict.pause, verdict.budget});
   if (!verdict.allowed) {

@@ -186,6 +186,9 @@ Commands step(Session& s, const Event& event, Time now) {
   } else if (const auto* saved = std::get_if<CheckpointSaved>(&event)) {
     s.newest_checkpoint = std::max(s.newest_checkpoint, saved->step);
     s.last_progress = now;
+  } else if (const auto* told = std::get_if<Accounted>(&event)) {
+    std::erase_if(s.charged, [&](int64_t attempt) { return attempt <= told->attempt; });
+    s.budget = with_account(s.budget, static_cast<int>(s.charged.size()), told->budget);
   }
   advance(s, now, out);
   return out;

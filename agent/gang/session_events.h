@@ -27,8 +27,13 @@ struct PublishFailed {
 struct CheckpointSaved {
   int64_t step;
 };
+/// The operator's account of the budget, with all attempts up to this one.
+struct Accounted {
+  int64_t attempt;
+  RestartBudget budget;
+};
 struct Tick {};
-using Event = std::variant<Beat, Published, PublishFailed, CheckpointSaved, Tick>;
+using Event = std::variant<Beat, Published, PublishFailed, CheckpointSaved, Accounted, Tick>;
 
 // ---- commands
 /// Write the attempt file durably, open the store's socket, then answer with Published.

@@ -16,6 +16,7 @@ struct SessionConfig {
   /// max(status, attempt file). The first attempt of this session is one higher.
   int64_t last_attempt = 0;
   RestartBudget budget;
+  bool operated = false;  ///< an operator replaces lost workers (job/attempt_charge.h)
   /// A worker silent for so long is lost and its ranks are gone. Longer than worker.h's lease.
   Time silence{6000};
   /// How long the other ranks may end by themselves and say why, after one failed, before SIGKILL.
@@ -85,7 +86,8 @@ struct Session {
   int64_t exits_seen = 0;
   int64_t newest_checkpoint = -1;
   RestartBudget budget;
-  std::string address;  ///< of the store of `attempt`
+  std::vector<int64_t> charged;  ///< attempts charged here that the operator's account lacks
+  std::string address;           ///< of the store of `attempt`
   int port = 0;
   std::vector<Worker> workers;
   std::vector<int> slots;  ///< [worker], for `publishing` and then `attempt`

@@ -5,10 +5,34 @@
 
 namespace dsj::agent {
 
+namespace {
+
+/// The reason of condition Failed if it is True.
+std::string failure_in(const nlohmann::json& status) {
+  const auto& conditions = json_child(status, "conditions");
+  if (!conditions.is_array()) return "";
+  for (const auto& condition : conditions) {
+    if (json_text(condition, "type") != "Failed" || json_text(condition, "status") != "True")
+      continue;
+    const std::string reason = json_text(condition, "reason");
+    return reason.empty() ? "Failed" : reason;
+  }
+  return "";
+}
+
+}  // namespace
+
 JobView job_view(const nlohmann::json& job) {
   const auto& metadata = json_child(job, "metadata");
   const auto& status = json_child(job, "status");
   const auto& restarts = json_child(status, "restarts");
+  std::optional<RestartBudget> account;
+  if (const auto limit = json_whole(restarts, "limit")) {
+    account = {.limit = static_cast<int>(*limit),
+               .used = static_cast<int>(json_whole(restarts, "counted").value_or(0)),
+               .total = static_cast<int>(json_whole(restarts, "total").value_or(0)),
+               .saved_step = json_whole(restarts, "savedStep").value_or(-1)};
+  }
   const auto attempt =
       report::told<&report::Attempt::attempt>(json_child(status, report::kTraining));
   return {.uid = json_text(metadata, "uid"),
@@ -16,14 +40,15 @@ JobView job_view(const nlohmann::json& job) {
           .deleted = metadata.contains("deletionTimestamp"),
           .revision = json_text(status, "revision"),
           .attempt = attempt.value_or(0),
-          .restarts = {.used = static_cast<int>(json_whole(restarts, "counted").value_or(0)),
-                       .total = static_cast<int>(json_whole(restarts, "total").value_or(0)),
-                       .saved_step = json_whole(restarts, "savedStep").value_or(-1)}};
+          .failed = failure_in(status),
+          .restarts = account,
+          .accounted = json_whole(restarts, "attempt").value_or(0)};
 }
 
 std::string stop_reason(const JobView& view, const std::string& own_revision) {
   if (view.deleted) return "the job is being deleted";
   if (view.suspend) return "the job is suspended";
+  if (!view.failed.empty()) return "the job has failed: " + view.failed;
   if (!view.revision.empty() && !own_revision.empty() && view.revision != own_revision) {
     return "the job has a new revision, " + view.revision + " in place of " + own_revision;
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "job/restart_budget.h"
@@ -13,14 +14,17 @@ namespace dsj::agent {
 /// What agent 0 reads from its DeepSpeedJob (contract.h names the fields).
 struct JobView {
   std::string uid;
-  bool suspend = false;    ///< spec.suspend
-  bool deleted = false;    ///< is being deleted
-  std::string revision;    ///< status.revision; empty: not set by the operator yet
-  int64_t attempt = 0;     ///< status.training.attempt
-  RestartBudget restarts;  ///< status.restarts; limit is not set
+  bool suspend = false;  ///< spec.suspend
+  bool deleted = false;  ///< is being deleted
+  std::string revision;  ///< status.revision; empty: not set by the operator yet
+  int64_t attempt = 0;   ///< status.training.attempt
+  std::string failed;    ///< the reason, if the operator has ended the job as failed
+  /// status.restarts, if the operator has written it; `accounted`: the newest attempt in it.
+  std::optional<RestartBudget> restarts;
+  int64_t accounted = 0;
   bool operator==(const JobView& other) const {
     return uid == other.uid && suspend == other.suspend && deleted == other.deleted &&
-           revision == other.revision && attempt == other.attempt;
+           revision == other.revision && attempt == other.attempt && failed == other.failed;
   }
 };
 JobView job_view(const nlohmann::json& job);

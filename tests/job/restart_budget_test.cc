@@ -19,6 +19,19 @@ TEST(RestartBudget, IsSpentOneByOneWithDoublingPauses) {
   EXPECT_EQ(last.budget.total, 3);
 }
 
+TEST(RestartBudget, TheOperatorsAccountHoldsWithWhatItDoesNotKnowYet) {
+  const RestartBudget own{.limit = 3, .used = 2, .total = 2, .saved_step = 10};
+  // It left one of the two uncharged, and counted a pod that this agent knows nothing of.
+  EXPECT_EQ(with_account(own, 0, {.limit = 5, .used = 1, .total = 4, .saved_step = 10}).used, 1);
+  EXPECT_EQ(with_account(own, 0, {.limit = 5, .used = 1, .total = 4, .saved_step = 10}).limit, 5);
+  EXPECT_EQ(with_account(own, 0, {.limit = 5, .used = 1, .total = 4, .saved_step = 10}).total, 4);
+  EXPECT_EQ(with_account(own, 1, {.limit = 3, .used = 1, .saved_step = 10}).used, 2);
+  EXPECT_EQ(with_account(own, 0, {.limit = 3, .used = 1, .saved_step = 20}).saved_step, 20);
+  // It has not heard of the charge that began anew at step 10.
+  EXPECT_EQ(with_account(own, 1, {.limit = 3, .used = 3, .saved_step = -1}).used, 2);
+  EXPECT_EQ(with_account(own, 1, {.limit = 3, .used = 3, .saved_step = -1}).saved_step, 10);
+}
+
 TEST(RestartBudget, NewerCheckpointGivesItBackAnOldOneDoesNot) {
   RestartBudget budget{.limit = 1, .used = 1, .total = 1, .saved_step = 10};
   EXPECT_FALSE(charge_restart(budget, 10).allowed);

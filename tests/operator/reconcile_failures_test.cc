@@ -240,6 +240,15 @@ INSTANTIATE_TEST_SUITE_P(
              "DisruptionTarget", "FailurePolicy", 0}),
     [](const auto& info) { return info.param.name; });
 
+TEST(Failures, WhatEndsTheJobIsNamedNotWhatHappenedBesideIt) {
+  World world;
+  world.to_running();
+  world.end(world.pod(0), 1, contract::kReasonBackoffLimitExceeded);
+  std::erase_if(world.o.pods, [](const PodView& pod) { return pod.worker == 1; });
+  world.settle();
+  EXPECT_EQ(world.condition("Failed"), "True BackoffLimitExceeded") << "not PodDeleted";
+}
+
 TEST(Failures, RestartPolicyNeverEndsTheJob) {
   Json spec = quick_spec();
   spec["restartPolicy"] = "Never";
@@ -332,6 +341,29 @@ TEST(Failures, AnAttemptThatEndedInItsPodsIsRecorded) {
   EXPECT_EQ(failure["attempt"], 1);
   world.settle();
   EXPECT_EQ(world.status().restarts.total, 1);
+}
+
+/// An attempt that ended in its pods, as agent 0 tells of it.
+OwnStatus after_attempt_1(const Json& told) {
+  World world;
+  world.to_running();
+  world.o.job->agent.last_failure = told;
+  world.start_attempt();
+  return world.status();
+}
+
+TEST(Failures, WhatAgentsDoNotChargeIsChargedByTheOperatorOrByNobody) {
+  const Json lost = {{"attempt", 1}, {"worker", 1}, {"reason", "WorkerLost"}};
+  EXPECT_EQ(after_attempt_1(lost).restarts.counted, 1) << "its agent was silent, its pod lives";
+  const Json strangers = {{"attempt", 1}, {"reason", "Preempted"}};
+  EXPECT_EQ(after_attempt_1(strangers).restarts.counted, 1) << "as agent 0 charges it";
+  const Json older = {{"attempt", 0}, {"worker", 1}, {"rank", 1}, {"reason", "RankFailed"}};
+  for (const Json& nothing : {Json(), older}) {
+    const OwnStatus taken = after_attempt_1(nothing);
+    EXPECT_EQ(taken.restarts.total, 1);
+    EXPECT_EQ(taken.restarts.counted, 0) << "a pod was taken away while nobody looked";
+    EXPECT_EQ(taken.last_failure["reason"], contract::kReasonPreempted);
+  }
 }
 
 TEST(Failures, ALostNodesPodIsGivenUpAndItsNodeAvoided) {

@@ -342,6 +342,36 @@ TEST_F(PodRun, SuspensionStopsTheJobAtOneStep) {
   EXPECT_EQ(status()["training"]["stopStep"], status()["checkpoint"]["lastSaved"]["step"]);
 }
 
+TEST_F(PodRun, APodThatDiesIsTheOperatorsToCharge) {
+  job.job.training.max_steps = 300;
+  job.restart_limit = 0;
+  start(0);
+  start(1);
+  ASSERT_TRUE(soon([&] { return metric_steps().size() > 3; })) << output(0) << output(1);
+  kill(pods[1].pid, SIGKILL);
+  ASSERT_TRUE(soon([&] { return pods[1].exit.has_value(); }));
+  start(1, 2);
+  ASSERT_TRUE(soon([&] { return pods[0].exit && pods[2].exit; })) << output(0) << output(2);
+  EXPECT_EQ(pods[0].exit->exit_code, kExitDone) << output(0);
+  EXPECT_EQ(pods[2].exit->exit_code, kExitDone) << output(2);
+  EXPECT_EQ(status()["training"]["lastFailure"]["reason"], "WorkerLost");
+}
+
+TEST_F(PodRun, AJobThatTheOperatorGaveUpStops) {
+  job.job.training.max_steps = 100'000;
+  start(0);
+  start(1);
+  ASSERT_TRUE(soon([&] { return metric_steps().size() > 3; })) << output(0) << output(1);
+  api->server.edit(agent::job_resource(), "team", "tune", [](json& object) {
+    object["status"]["conditions"] = json::array(
+        {{{"type", "Failed"}, {"status", "True"}, {"reason", kReasonBackoffLimitExceeded}}});
+  });
+  ASSERT_TRUE(all_end()) << output(0) << output(1);
+  EXPECT_EQ(pods[0].exit->exit_code, kExitPreempted);
+  EXPECT_EQ(pods[1].exit->exit_code, kExitPreempted);
+  EXPECT_THAT(output(0), HasSubstr("the job has failed: BackoffLimitExceeded"));
+}
+
 TEST_F(PodRun, ADeletedJobsAgentsDoNotWaitForItsStatus) {
   job.job.training.max_steps = 100'000;
   start(0);

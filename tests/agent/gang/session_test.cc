@@ -294,6 +294,58 @@ TEST(Session, AStoppedGangSendsNoSuccessorAway) {
   EXPECT_EQ(directive_for(gang.session, 1, 1).order, Order::Finish);
 }
 
+/// Worker 1 is silent until it is given up, and comes back.
+void lose_worker_1(Gang& gang) {
+  gang.start();
+  for (int i = 0; i < 14; ++i) {
+    gang.now += Time(500);
+    gang.beat(0);
+  }
+  for (int local : {0, 1}) {
+    gang.exit(0, local, 0, SIGKILL, true);
+    gang.reports[1].ranks[local] = {.running = false, .signal = SIGKILL, .stopped = true};
+  }
+  for (auto& report : gang.reports) report.fence = gang.session.attempt;
+  gang.all_beat();
+}
+
+TEST(Session, ALostWorkerIsChargedOnlyWhereNoOperatorSeesItsPod) {
+  Gang alone({.workers = 2, .budget = {.limit = 0}});
+  lose_worker_1(alone);
+  ASSERT_NE(alone.last<JobEnded>(), nullptr);
+  EXPECT_EQ(alone.last<JobEnded>()->outcome.reason, kReasonBackoffLimitExceeded);
+
+  Gang operated({.workers = 2, .budget = {.limit = 0}, .operated = true});
+  lose_worker_1(operated);
+  EXPECT_EQ(operated.last<JobEnded>(), nullptr);
+  ASSERT_NE(operated.last<AttemptFailed>(), nullptr);
+  EXPECT_EQ(operated.last<AttemptFailed>()->failure.reason, "WorkerLost");
+  EXPECT_TRUE(operated.last<AttemptFailed>()->restart);
+  EXPECT_EQ(operated.session.budget.used, 0);
+}
+
+TEST(Session, TheOperatorsAccountHoldsUpToItsAttempt) {
+  Gang gang({.budget = {.limit = 1}, .operated = true});
+  const auto fail = [&] {
+    gang.start();
+    gang.exit(0, 0, kExitFailed);
+    gang.exit(0, 1, kExitPeerLost);
+    gang.obey_idle();
+    gang.now += seconds(1);
+  };
+  fail();
+  EXPECT_EQ(gang.session.budget.used, 1);
+  gang.at(Accounted{0, {.limit = 1, .used = 0}});
+  EXPECT_EQ(gang.session.budget.used, 1) << "it does not know of attempt 1 yet";
+  gang.at(Accounted{1, {.limit = 1, .used = 0}});
+  EXPECT_EQ(gang.session.budget.used, 0) << "a rule left it uncharged";
+  fail();
+  EXPECT_EQ(gang.last<JobEnded>(), nullptr);
+  gang.at(Accounted{2, {.limit = 0, .used = 0}});
+  fail();
+  ASSERT_NE(gang.last<JobEnded>(), nullptr) << "backoffLimit was edited";
+}
+
 /// A gang of three in its first attempt; the pod of `worker` is taken away at step 3, and all
 /// ranks save.
 struct DrainedGang : Gang {

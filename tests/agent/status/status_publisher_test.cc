@@ -193,14 +193,18 @@ TEST_F(PublisherTest, AJobThatGoesWhileNoWatchIsOpenIsSeenToBeGone) {
 
 TEST(JobView, ReadsTheOperatorsRestarts) {
   const JobView view = job_view(json::parse(R"({"metadata":{"uid":"u"},"status":{
-      "restarts":{"counted":2,"total":5,"savedStep":40},"training":{"attempt":6}}})"));
-  EXPECT_EQ(view.restarts.used, 2);
-  EXPECT_EQ(view.restarts.total, 5);
-  EXPECT_EQ(view.restarts.saved_step, 40);
+      "restarts":{"limit":3,"counted":2,"total":5,"savedStep":40,"attempt":4},"training":{"attempt":6}}})"));
+  ASSERT_TRUE(view.restarts);
+  EXPECT_EQ(view.restarts->limit, 3);
+  EXPECT_EQ(view.restarts->used, 2);
+  EXPECT_EQ(view.restarts->total, 5);
+  EXPECT_EQ(view.restarts->saved_step, 40);
+  EXPECT_EQ(view.accounted, 4);
+  EXPECT_EQ(view.failed, "");
   EXPECT_EQ(view.attempt, 6);
   const JobView odd = job_view(json::parse(R"({"spec":{"suspend":"yes"},"status":[]})"));
   EXPECT_FALSE(odd.suspend);
-  EXPECT_EQ(odd.restarts.saved_step, -1);
+  EXPECT_FALSE(odd.restarts);
 }
 
 }  // namespace
