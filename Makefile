@@ -33,7 +33,7 @@ test-cluster: export DSJ_SOAK = full
 test-cluster: export DSJ_TEST_NODES = 1
 test-cluster: build
 	@scripts/phase.sh tests "45 min on two cores" "runs the tests on a cluster in full" \
-	  scripts/test.sh $(BUILD) '^(cluster_|kube_real|kube_soak)'
+	  scripts/test.sh $(BUILD) '^(cluster_|kube_real|kube_soak|simulation_long)'
 run: programs
 	@scripts/phase.sh quickstart "65 to 90 s on two cores" \
 	  "makes a model and rows, asks it, trains it on 2 ranks, asks again" scripts/quickstart.sh $(BUILD)

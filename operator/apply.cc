@@ -39,28 +39,22 @@ class Application {
   }
 
   /// Creates up to `at_once` at a time, in no order; 1: in order.
-  bool create_all(const std::vector<const Create*>& creates, int at_once) {
+  bool create_all(const std::vector<const Create*>& creates, int at_once, const Crew& crew) {
+    if (at_once <= 1 || creates.size() <= 1) {
+      return std::ranges::all_of(creates, [&](const Create* one) { return create(*one); });
+    }
+    std::vector<Application> parts(creates.size(), Application(client_, o_, may_write_, writes_));
     std::atomic<size_t> next = 0;
     std::atomic<bool> good = true;
-    auto work = [&](Application& part) {
-      for (size_t i; good && (i = next++) < creates.size();) {
-        if (!part.create(*creates[i])) good = false;
-      }
-    };
-    const size_t threads = std::min(static_cast<size_t>(at_once), creates.size());
-    if (threads <= 1) {
-      work(*this);
-      return good;
-    }
-    std::vector<Application> parts;
-    parts.reserve(threads);
-    {
-      std::vector<std::jthread> running;
-      for (size_t i = 0; i < threads; ++i) {
-        parts.emplace_back(client_, o_, may_write_, writes_);
-        running.emplace_back(work, std::ref(parts.back()));
-      }
-    }
+    crew(
+        static_cast<int>(std::min(static_cast<size_t>(at_once), creates.size())),
+        [&]() -> std::optional<size_t> {
+          const size_t task = good ? next++ : creates.size();
+          return task < creates.size() ? std::optional(task) : std::nullopt;
+        },
+        [&](size_t task) {
+          if (!parts[task].create(*creates[task])) good = false;
+        });
     for (const Application& part : parts) {
       result_.created += part.result_.created;
       if (part.result_.problem.empty() || !result_.problem.empty()) continue;
@@ -189,6 +183,15 @@ class Application {
 
 }  // namespace
 
+void work_on_threads(int at_once, const ClaimTask& claim, const CarryTask& carry) {
+  std::vector<std::jthread> running;
+  for (int i = 0; i < at_once; ++i) {
+    running.emplace_back([&] {
+      while (const auto task = claim()) carry(*task);
+    });
+  }
+}
+
 kube::Resource jobs_resource() {
   return {contract::kGroup, contract::kVersion, contract::kPlural, contract::kKind, true};
 }
@@ -213,14 +216,14 @@ kube::Resource resource_of(const std::string& kind) {
 
 Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
               const std::function<bool()>& may_write, Writes& writes, EventSink& events,
-              int at_once) {
+              int at_once, const Crew& crew) {
   Application application(client, observed, may_write, writes);
   auto create = [&](const std::vector<Create>& creates, auto&& chosen) {
     std::vector<const Create*> list;
     for (const Create& one : creates) {
       if (chosen(one)) list.push_back(&one);
     }
-    return application.create_all(list, at_once);
+    return application.create_all(list, at_once, crew);
   };
   auto refers = [](const Create& one) { return one.refers; };
   auto first = [&](const Create& one) { return &one == &plan.pods.front(); };

@@ -49,13 +49,20 @@ struct Applied {
   bool status_written = false;
 };
 
+/// The next task; nullopt: none is left, or one has failed.
+using ClaimTask = std::function<std::optional<size_t>()>;
+using CarryTask = std::function<void(size_t)>;
+/// Claims tasks and carries out up to `at_once` of them at a time, in no order, until none is left.
+using Crew = std::function<void(int at_once, const ClaimTask& claim, const CarryTask& carry)>;
+/// On threads of this call.
+void work_on_threads(int at_once, const ClaimTask& claim, const CarryTask& carry);
+
 /// Asks `may_write` before every write: a leader that lost its lease stops, and so does a pass
-/// whose decision is out of date. Creates up to `at_once`
-/// objects at a time, on threads of this call: first objects, then objects that refer to them, then
-/// pods. The first pod is created alone, so that a quota or a policy is met once. Events are told
-/// meanwhile.
+/// whose decision is out of date. Creates up to `at_once` objects at a time, by `crew`: first
+/// objects, then objects that refer to them, then pods. The first pod is created alone, so that a
+/// quota or a policy is met once. Events are told meanwhile.
 Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
               const std::function<bool()>& may_write, Writes& writes, EventSink& events,
-              int at_once = 1);
+              int at_once = 1, const Crew& crew = work_on_threads);
 
 }  // namespace dsj::op

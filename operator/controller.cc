@@ -21,13 +21,24 @@ bool is_untouched(const JobView& job, const Plan& plan) {
 
 }  // namespace
 
+ControllerOptions Controller::completed(ControllerOptions options) {
+  if (options.carry_out) return options;
+  options.carry_out = [at_once = options.creates_at_once, crew = options.crew](
+                          kube::Client& client, const Observed& observed, const Plan& plan,
+                          const std::function<bool()>& may_write, Writes& writes,
+                          EventSink& events) {
+    return apply(client, observed, plan, may_write, writes, events, at_once, crew);
+  };
+  return options;
+}
+
 Controller::Controller(kube::Client& client, Cache& cache, Queue& queue, EventSink& events,
                        ControllerOptions options, Watcher& watcher)
     : client_(client),
       cache_(cache),
       queue_(queue),
       events_(events),
-      options_(std::move(options)),
+      options_(completed(std::move(options))),
       watcher_(watcher) {}
 
 bool Controller::step(Milliseconds now, Time wall) {
@@ -167,9 +178,9 @@ void Controller::pass(const std::string& key, Milliseconds queued, Milliseconds 
   }
   // A pass may take long: it ends when its job is suspended, edited or deleted meanwhile.
   auto overtaken = [&] { return observed.job && !cache_.is_current(*observed.job); };
-  const Applied applied = apply(
+  const Applied applied = options_.carry_out(
       client_, observed, plan, [&] { return options_.may_write() && !overtaken(); }, cache_,
-      events_, options_.creates_at_once);
+      events_);
   watcher_.pass(queued, decided, plan, applied);
   if (applied.status_written) watcher_.transition(*observed.job, plan);
   const bool refusal_is_new =

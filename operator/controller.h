@@ -24,12 +24,19 @@ class Watcher {
   virtual void transition(const JobView& /*before*/, const Plan& /*plan*/) {}
 };
 
+/// Carries out a plan: apply.h.
+using CarryOut = std::function<Applied(kube::Client& client, const Observed& observed,
+                                       const Plan& plan, const std::function<bool()>& may_write,
+                                       Writes& writes, EventSink& events)>;
+
 struct ControllerOptions {
   Settings settings;
   std::function<bool()> may_write;          ///< true: this process leads
   std::function<std::string()> token_keys;  ///< the cluster's JWKS; empty: cannot be read
   std::function<Plan(const Observed&, Time)> decide = reconcile;
   int creates_at_once = 1;  ///< pods of one job
+  Crew crew = work_on_threads;
+  CarryOut carry_out = nullptr;  ///< null: apply, with the two above
 };
 
 class Controller {
@@ -52,6 +59,7 @@ class Controller {
     std::optional<Refusal> refusal;
   };
 
+  static ControllerOptions completed(ControllerOptions options);
   void pass(const std::string& key, Milliseconds queued, Milliseconds now, Time wall);
   bool confirm(const std::string& key, Observed& observed);
   bool look_at_pods(Observed& observed);

@@ -18,15 +18,13 @@
 #include "operator/health_server.h"
 #include "operator/leader_transport.h"
 #include "operator/metrics.h"
+#include "operator/pace.h"
 #include "operator/webhook/webhook.h"
 
 namespace dsj::op {
 namespace {
 
 constexpr Milliseconds kIdle{1000};
-/// Objects of one job that are created at a time.
-constexpr int kCreatesAtOnce = 16;
-constexpr Milliseconds kRest{100};  ///< between two passes over one job
 /// When it has been quiet for so long, what bursts left in the allocator's lists is given back.
 constexpr Milliseconds kTrimAfter{5'000};
 

@@ -1,5 +1,6 @@
-// 1,000 seeds: operator, agents and API server in one process, with faults; each ends as the oracle
-// wants it. A seed that fails: DSJ_SEED=N operator_tests --gtest_filter='Simulation.*'.
+// 1,000 seeds (DSJ_SEEDS; `make test-cluster`: 10,000): operators, the agents of up to three jobs
+// and an API server in one process, with faults; each ends as the oracle wants it. A seed that
+// fails: DSJ_SEED=N operator_tests --gtest_filter='Simulation.*'.
 #include "tests/operator/sim/simulation.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +26,7 @@ TEST(Simulation, EverySeedEndsAsItMust) {
   const auto begin = std::chrono::steady_clock::now();
   std::atomic<uint64_t> next = first;
   std::mutex mutex;
-  int64_t kills = 0, writes = 0, turns = 0, bad = 0;
+  int64_t kills = 0, writes = 0, turns = 0, jobs = 0, conflicts = 0, bad = 0;
   auto work = [&] {
     for (uint64_t seed = next++; seed < first + count; seed = next++) {
       const Outcome outcome = simulate(seed);
@@ -33,6 +34,8 @@ TEST(Simulation, EverySeedEndsAsItMust) {
       kills += outcome.kills;
       writes += outcome.writes;
       turns += outcome.turns;
+      jobs += outcome.jobs;
+      conflicts += outcome.conflicts;
       for (const auto& problem : outcome.problems) {
         ADD_FAILURE() << "seed " << seed << ", scenario " << static_cast<int>(outcome.scenario)
                       << ": " << problem;
@@ -47,11 +50,16 @@ TEST(Simulation, EverySeedEndsAsItMust) {
   for (auto& thread : threads) thread.join();
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  std::printf("%llu seeds, %lld turns, %lld writes, %lld operators killed, %.1f s\n",
-              static_cast<unsigned long long>(count), static_cast<long long>(turns),
-              static_cast<long long>(writes), static_cast<long long>(kills), seconds);
+  std::printf(
+      "result: simulation: %llu seeds, %lld jobs, %lld turns, %lld writes, %lld conflicts, %lld "
+      "operators killed, %.1f s\n",
+      static_cast<unsigned long long>(count), static_cast<long long>(jobs),
+      static_cast<long long>(turns), static_cast<long long>(writes),
+      static_cast<long long>(conflicts), static_cast<long long>(kills), seconds);
   if (count >= 100) {
     EXPECT_GT(kills, static_cast<int64_t>(count) / 10) << "the faults do not happen";
+    EXPECT_GT(jobs, static_cast<int64_t>(count) * 5 / 4) << "jobs are alone";
+    EXPECT_GT(conflicts, static_cast<int64_t>(count) / 10) << "nobody else writes";
   }
 }
 

@@ -2,18 +2,19 @@
 
 #include <algorithm>
 
+#include "common/json.h"
+#include "job/attempt_charge.h"
 #include "job/contract.h"
-#include "job/restart_budget.h"
 #include "operator/apply.h"
+#include "operator/conditions.h"
+#include "operator/own_status.h"
 
 namespace dsj::op::sim {
 namespace {
 
-using kube::resources::nodes;
 using kube::resources::pods;
 
 constexpr char kNs[] = "n";
-constexpr char kJob[] = "j";
 
 std::string env_of(const Json& pod, const char* name) {
   for (const Json& entry : pod["spec"]["containers"][0]["env"]) {
@@ -30,17 +31,14 @@ bool avoids(const Json& pod, const std::string& node) {
 }  // namespace
 
 Agents::Agents(kube::testing::FakeApiServer& server, SimClock& clock, Chance& chance,
-               AgentBugs bugs)
-    : server_(server), clock_(clock), chance_(chance), bugs_(bugs), client_(server, clock) {
-  for (const char* name : {"n0", "n1", "n2", "n3"}) {
-    const Json ready = {
-        {"type", "Ready"}, {"status", "True"}, {"lastTransitionTime", to_text(clock_.at())}};
-    (void)client_.create(nodes(), "",
-                         {{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", name}}}});
-    server_.edit(nodes(), "", name,
-                 [&](Json& node) { node["status"]["conditions"] = Json::array({ready}); });
-  }
-}
+               Platform& platform, std::string job, AgentBugs bugs)
+    : server_(server),
+      clock_(clock),
+      chance_(chance),
+      platform_(platform),
+      job_(std::move(job)),
+      bugs_(bugs),
+      client_(server, clock) {}
 
 int Agents::living(int worker) const {
   int count = 0;
@@ -50,43 +48,14 @@ int Agents::living(int worker) const {
   return count;
 }
 
-bool Agents::node_away(const std::string& name) const {
-  return away_.contains(name);
-}
-
-/// Power failures and cut networks: the API server marks the node some seconds later; some come
-/// back.
-void Agents::power(const Faults& faults) {
-  auto mark = [&](const std::string& name, bool ready) {
-    server_.edit(nodes(), "", name, [&](Json& node) {
-      node["status"]["conditions"][0]["status"] = ready ? "True" : "Unknown";
-      node["status"]["conditions"][0]["lastTransitionTime"] = to_text(clock_.at());
-    });
-  };
-  if (away_.empty() && chance_.happens(faults.node_loss)) {
-    away_["n" + std::to_string(chance_.below(4))] = {.since = clock_.at(),
-                                                     .marked_after = Seconds(1 + chance_.below(8)),
-                                                     .for_ever = chance_.happens(0.5)};
-  }
-  for (auto at = away_.begin(); at != away_.end();) {
-    const auto& [name, away] = *at;
-    if (clock_.at() >= away.since + away.marked_after && marked_away_.insert(name).second)
-      mark(name, false);
-    if (!away.for_ever && clock_.at() >= away.since + Seconds(150)) {
-      mark(name, true);
-      marked_away_.erase(name);
-      at = away_.erase(at);
-    } else {
-      ++at;
-    }
-  }
+/// A power failure ends a container at once; a cut network leaves it its lease.
+void Agents::power() {
   for (auto& [uid, container] : containers_) {
-    if (!node_away(container.node)) {
+    if (!platform_.away(container.node)) {
       container.cut_since.reset();
       continue;
     }
     if (!container.cut_since) container.cut_since = clock_.at();
-    // A power failure ends it at once; a cut network leaves it its lease.
     if (container.alive && clock_.at() >= *container.cut_since + kLease) {
       container.alive = false;
       container.exit_code = 137;
@@ -137,18 +106,19 @@ void Agents::tell_end(Container& container) {
 void Agents::kubelets(const Faults& faults) {
   std::set<std::string> there;
   for (const Json& pod : server_.objects(pods())) {
+    if (label_of(pod, contract::kLabelJobName) != job_) continue;
     const std::string uid = pod["metadata"]["uid"], name = pod["metadata"]["name"];
     there.insert(uid);
     const bool deleting = pod["metadata"].contains("deletionTimestamp");
     const std::string node = pod["spec"].value("nodeName", "");
     const auto found = containers_.find(uid);
     if (node.empty()) {
-      const std::string choice = "n" + std::to_string(chance_.below(4));
-      if (deleting || avoids(pod, choice) || marked_away_.contains(choice)) continue;
+      const std::string choice = platform_.any_node();
+      if (deleting || avoids(pod, choice) || platform_.marked_away(choice)) continue;
       server_.edit(pods(), kNs, name, [&](Json& object) { object["spec"]["nodeName"] = choice; });
       continue;
     }
-    if (node_away(node)) continue;
+    if (platform_.away(node)) continue;
     if (found == containers_.end()) {
       if (deleting) {
         api_delete("Pod", name, true);
@@ -191,7 +161,7 @@ void Agents::kubelets(const Faults& faults) {
   }
   // Whose pod object is gone is killed, where the kubelet can be reached.
   for (auto& [uid, container] : containers_) {
-    if (there.contains(uid) || node_away(container.node)) continue;
+    if (there.contains(uid) || platform_.away(container.node)) continue;
     container.alive = false;
   }
 }
@@ -207,9 +177,10 @@ Container* Agents::alive_worker(int worker, const std::string& revision) {
 }
 
 std::optional<Json> Agents::job_now() const {
-  auto all = server_.objects(jobs_resource());
-  if (all.empty()) return std::nullopt;
-  return std::move(all[0]);
+  for (Json& job : server_.objects(jobs_resource())) {
+    if (job["metadata"]["name"] == job_) return std::move(job);
+  }
+  return std::nullopt;
 }
 
 bool Agents::stop_wanted() const {
@@ -219,12 +190,14 @@ bool Agents::stop_wanted() const {
   return job_stops();
 }
 
-/// Suspended, or another revision is in force.
+/// Suspended, failed, or another revision is in force.
 bool Agents::job_stops() const {
   if (bugs_.ignores_suspend) return false;
   const auto job = job_now();
   if (!job) return false;
   if ((*job)["spec"].value("suspend", false)) return true;
+  const auto st = own_status_from_json(own_part(job->value("status", Json::object())));
+  if (is_true(st.conditions, "Failed")) return true;
   const std::string revision = job->value("status", Json::object()).value("revision", "");
   return std::ranges::any_of(containers_, [&](const auto& entry) {
     return entry.second.alive && entry.second.worker == 0 && !revision.empty() &&
@@ -236,27 +209,62 @@ void Agents::finish(Container& container, int code, const std::string& reason, i
   container.alive = false;
   container.exit_code = code;
   container.words = {{"reason", reason}, {"message", reason}, {"step", step}, {"attempt", attempt}};
-  if (code == contract::kExitDone) done[attempt].insert(container.pod);
+  if (code == contract::kExitDone) done[attempt].insert(container.worker);
+}
+
+/// What the operator has charged, and what agents charged since.
+void Agents::account() {
+  const auto job = job_now();
+  if (!job) return;
+  const auto& restarts = json_child(json_child(*job, "status"), "restarts");
+  RestartBudget told{.limit = (*job)["spec"].value("backoffLimit", 3)};
+  told.used = static_cast<int>(json_whole(restarts, "counted").value_or(0));
+  told.saved_step = json_whole(restarts, "savedStep").value_or(-1);
+  const int64_t known = json_whole(restarts, "attempt").value_or(0);
+  std::erase_if(charged_, [&](int64_t entry) { return entry <= known; });
+  budget_ = with_account(budget_, static_cast<int>(charged_.size()), told);
 }
 
 void Agents::lose_attempt(int worker, const std::string& reason, int exit_code) {
   running_ = leaving_ = false;
   stop_.reset();
-  last_failure_ = {{"attempt", attempt},   {"worker", worker}, {"rank", worker},
-                   {"step", step_},        {"reason", reason}, {"message", "the attempt ended"},
-                   {"exitCode", exit_code}};
-  const auto job = job_now();
-  const int limit = job ? (*job)["spec"].value("backoffLimit", 3) : 3;
-  const auto verdict =
-      charge_restart({.limit = limit, .used = used_, .saved_step = charged_at_}, saved);
-  used_ = verdict.budget.used;
-  charged_at_ = verdict.budget.saved_step;
+  last_failure_ = {{"attempt", attempt},
+                   {"worker", worker},
+                   {"step", step_},
+                   {"reason", reason},
+                   {"message", "the attempt ended"}};
+  if (reason != "WorkerLost") {
+    last_failure_["rank"] = worker;
+    last_failure_["exitCode"] = exit_code;
+  }
+  urgent_ = true;
   not_before_ = clock_.at() + Seconds(1);
+  const bool lost = reason == "WorkerLost";
+  if (charger_of(attempt_end_of(worker, lost ? -1 : worker), true) != Charger::Agent &&
+      !bugs_.charges_lost_workers) {
+    return;
+  }
+  account();
+  const auto verdict = charge_restart(budget_, saved);
+  budget_ = verdict.budget;
+  charged_.push_back(attempt);
+  ++charged;
   if (verdict.allowed) return;
   for (auto& [uid, container] : containers_) {
     if (container.alive && !container.cut_since) {
       finish(container, contract::kExitFailed, contract::kReasonBackoffLimitExceeded, step_);
     }
+  }
+}
+
+/// Who finds no worker 0 for too long ends as a victim.
+void Agents::give_up() {
+  for (auto& [uid, container] : containers_) {
+    if (!container.alive || container.cut_since) continue;
+    if (!container.alone_since) container.alone_since = clock_.at();
+    if (clock_.at() < *container.alone_since + kJoinTimeout) continue;
+    finish(container, contract::kExitPeerLost, "PeerLost", 0);
+    container.words["attempt"] = 0;
   }
 }
 
@@ -275,7 +283,8 @@ void Agents::maybe_start() {
   for (auto& [uid, container] : containers_) {
     if (container.alive && !container.cut_since && container.worker == 0) zero = &container;
   }
-  if (!zero) return;
+  if (!zero) return give_up();
+  for (auto& [uid, container] : containers_) container.alone_since.reset();
   std::vector<std::string> members;
   for (int worker = 0; worker < zero->replicas; ++worker) {
     const Container* member = alive_worker(worker, zero->revision);
@@ -285,6 +294,7 @@ void Agents::maybe_start() {
   if (bugs_.attempt_falls && zero->incarnation > 1) attempt = 0;
   ++attempt;
   running_ = true;
+  sizes[attempt] = zero->replicas;
   members_ = std::move(members);
   step_ = saved;
   urgent_ = true;
@@ -303,15 +313,17 @@ void Agents::run_step() {
   if (last || (stop_ && step_ >= *stop_)) leaving_ = true;
   // Every rank has ended with exit code 0 before any agent says so.
   if (last) {
-    for (const std::string& uid : members_) done[attempt].insert(containers_[uid].pod);
+    for (const std::string& uid : members_) done[attempt].insert(containers_[uid].worker);
   }
 }
 
 void Agents::gang(const Faults& faults) {
   if (!running_ && pods_crash) {
     for (auto& [uid, container] : containers_) {
-      if (container.alive) container.exit_code = 1;
+      if (!container.alive) continue;
+      container.exit_code = 1;
       container.alive = false;
+      ++crashes;
     }
   }
   if (!running_) return maybe_start();
@@ -370,7 +382,12 @@ void Agents::report() {
     if (container.alive && !container.cut_since && container.worker == 0) zero = &container;
   }
   if (!zero) return;
-  const auto job = job_now();
+  // It reads the job, and in this turn or the next writes over the version that it read.
+  if (!read_) {
+    read_ = job_now();
+    if (chance_.happens(0.5)) return;
+  }
+  const auto job = std::exchange(read_, std::nullopt);
   if (!job) return;
   const int64_t known = job->value("status", Json::object())
                             .value("training", Json::object())
@@ -390,7 +407,7 @@ void Agents::report() {
   const Json body = {{"apiVersion", jobspec::kApiVersion},
                      {"kind", jobspec::kKind},
                      {"metadata",
-                      {{"name", kJob},
+                      {{"name", job_},
                        {"uid", (*job)["metadata"]["uid"]},
                        {"resourceVersion", (*job)["metadata"]["resourceVersion"]}}},
                      {"status", std::move(status)}};
@@ -404,7 +421,7 @@ void Agents::report() {
 }
 
 void Agents::turn(const Faults& faults) {
-  power(faults);
+  power();
   kubelets(faults);
   gang(faults);
   report();

@@ -9,21 +9,24 @@
 #include <string>
 #include <vector>
 
+#include "job/restart_budget.h"
 #include "kube/client.h"
 #include "operator/observed.h"
 #include "tests/kube/fake_api_server.h"
 #include "tests/operator/sim/bugs.h"
 #include "tests/operator/sim/chance.h"
 #include "tests/operator/sim/clock.h"
+#include "tests/operator/sim/platform.h"
 
 namespace dsj::op::sim {
 
 inline constexpr int64_t kTotalSteps = 12;
 inline constexpr int64_t kSaveEvery = 4;
+inline constexpr Seconds kJoinTimeout{150};
 inline constexpr Seconds kLease{6};  ///< a cut-off agent ends its ranks by then
 
 struct Faults {
-  double rank_crash = 0, agent_kill = 0, evict = 0, pod_delete = 0, node_loss = 0;
+  double rank_crash = 0, agent_kill = 0, evict = 0, pod_delete = 0;
   double collect = 0;  ///< a pod that is done is deleted before anybody may have seen it
 };
 
@@ -34,14 +37,15 @@ struct Container {
   int64_t incarnation = 0;
   bool alive = false, told = false;  ///< told: its end is in the pod's status
   bool term = false;                 ///< SIGTERM came
-  std::optional<Time> kill_at, cut_since;
+  std::optional<Time> kill_at, cut_since, alone_since;
   int exit_code = 0;
   Json words;
 };
 
 class Agents {
  public:
-  Agents(kube::testing::FakeApiServer& server, SimClock& clock, Chance& chance, AgentBugs bugs);
+  Agents(kube::testing::FakeApiServer& server, SimClock& clock, Chance& chance, Platform& platform,
+         std::string job, AgentBugs bugs);
 
   void turn(const Faults& faults);
 
@@ -50,29 +54,32 @@ class Agents {
   int64_t attempt = 0;  ///< the attempt file
   int64_t saved = 0;    ///< newest checkpoint; 0: none
   bool last_step_saved = false;
-  std::map<int64_t, std::set<std::string>> done;  ///< attempt → pods whose ranks did the last step
-  int64_t crashes = 0;                            ///< of ranks and agents, not disruptions
-  bool may_crash_always = false;                  ///< the crash loop: every attempt crashes at once
-  bool pods_crash = false;                        ///< agents end before they join
-  bool fatal = false;                             ///< the next attempt ends with exit code 3
+  std::map<int64_t, std::set<int>> done;  ///< attempt → workers whose ranks did the last step
+  std::map<int64_t, int> sizes;           ///< attempt → its workers
+  int64_t charged = 0;                    ///< ends that agents charged
+  int64_t crashes = 0;                    ///< of ranks and agents, not disruptions
+  bool may_crash_always = false;          ///< the crash loop: every attempt crashes at once
+  bool pods_crash = false;                ///< agents end before they join
+  bool fatal = false;                     ///< the next attempt ends with exit code 3
   bool attempt_running() const { return running_; }
   std::optional<int64_t> stop_step() const { return stop_; }
   int64_t step() const { return step_; }
   /// Workers whose ranks run now.
   int living(int worker) const;
-  bool node_away(const std::string& name) const;
 
  private:
-  void power(const Faults& faults);
+  void power();
   void kubelets(const Faults& faults);
   void start_container(const Json& pod);
   void tell_end(Container& container);
   void gang(const Faults& faults);
   void maybe_start();
+  void give_up();
   void lose_attempt(int worker, const std::string& reason, int exit_code);
   void run_step();
   void finish(Container& container, int code, const std::string& reason, int64_t step);
   void report();
+  void account();
   Container* alive_worker(int worker, const std::string& revision);
   bool stop_wanted() const;
   bool job_stops() const;
@@ -82,28 +89,23 @@ class Agents {
   kube::testing::FakeApiServer& server_;
   SimClock& clock_;
   Chance& chance_;
+  Platform& platform_;
+  const std::string job_;
   const AgentBugs bugs_;
   kube::Client client_;
   std::map<std::string, Container> containers_;  ///< by pod uid
-  struct Away {
-    Time since;
-    Seconds marked_after{10};  ///< the API server says so
-    bool for_ever = false;
-  };
-  std::map<std::string, Away> away_;
-  std::set<std::string> marked_away_;
   // the gang
   bool running_ = false, leaving_ = false;
   std::vector<std::string> members_;
   int64_t step_ = 0;
   std::optional<int64_t> stop_;
   Time not_before_{};
-  int used_ = 0;
-  int64_t charged_at_ = -1;
+  RestartBudget budget_;
+  std::vector<int64_t> charged_;  ///< attempts that the operator's account lacks
   Json last_failure_;
   bool urgent_ = false;
   Time reported_{}, stepped_{};
-  std::string stored_;
+  std::optional<Json> read_;  ///< the job, as it was read for a report that is not written yet
 };
 
 }  // namespace dsj::op::sim

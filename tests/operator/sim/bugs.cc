@@ -35,8 +35,47 @@ Bug rewritten(const char* name, std::function<void(kube::Request&)> rewrite) {
   return {.name = name, .rewrite = std::move(rewrite)};
 }
 
-Bug lease(const char* name) {
-  return {.name = name, .takes_held_leases = true};
+Bug carried_out(const char* name, CarryOut carry_out) {
+  return {.name = name, .carry_out = std::move(carry_out)};
+}
+
+/// The parts of a plan one by one, each by the real apply. `goes_on`: also after a failure.
+CarryOut in_parts(std::function<std::vector<Plan>(const Plan&)> split, bool goes_on = false) {
+  return
+      [split, goes_on](kube::Client& client, const Observed& observed, const Plan& plan,
+                       const std::function<bool()>& may_write, Writes& writes, EventSink& events) {
+        Applied all{.done = true};
+        for (const Plan& part : split(plan)) {
+          Applied one = apply(client, observed, part, may_write, writes, events);
+          one.created += all.created;
+          one.deleted += all.deleted;
+          one.status_written |= all.status_written;
+          one.done &= all.done;
+          all = std::move(one);
+          if (!all.done && !goes_on) break;
+        }
+        return all;
+      };
+}
+
+Plan pods_of(const Plan& plan) {
+  return {.creates = plan.creates, .pods = plan.pods};
+}
+
+/// Pods are made from what the cache had, though the server was asked.
+Plan decide_by_cache(const Observed& observed, Time now) {
+  thread_local std::string last;
+  thread_local Time last_now;
+  thread_local std::vector<PodView> cached;
+  Observed o = observed;
+  const std::string uid = o.job ? o.job->uid + o.job->resource_version : "";
+  const bool again = !uid.empty() && uid == last && now == last_now;
+  if (again) o.pods = cached;
+  Plan plan = reconcile(o, now);
+  last = again ? "" : uid;
+  last_now = now;
+  cached = o.pods;
+  return plan;
 }
 
 Bug agents(const char* name, AgentBugs bugs) {
@@ -186,11 +225,61 @@ const std::vector<Bug>& planted_bugs() {
                   change_body(request,
                               [](Json& body) { body["metadata"].erase("resourceVersion"); });
                 }),
-      lease("lease: taken while its holder leads"),
+      {.name = "cache: what was deleted stays", .cache = {.ignores_deletions = true}},
+      {.name = "cache: a new list removes nothing", .cache = {.keeps_what_is_gone = true}},
+      {.name = "cache: an older pod replaces a newer one", .cache = {.takes_old_pods = true}},
+      {.name = "cache: a late answer brings back what is gone",
+       .cache = {.takes_late_answers = true}},
+      {.name = "queue: a change during a pass is lost", .queue = {.loses_changes_in_a_pass = true}},
+      {.name = "queue: a key rests for minutes", .queue = {.rests_for_minutes = true}},
+      decision("controller: the server is asked for pods, the cache is believed", decide_by_cache),
+      {.name = "controller: a job that the cache lacks is taken for deleted",
+       .answer = [](const kube::Request& request) -> std::optional<kube::Response> {
+         const bool of_job = request.method == "GET" && !request.path.contains('?') &&
+                             request.path.contains("/deepspeedjobs/");
+         if (!of_job) return std::nullopt;
+         return kube::Response{
+             .status = 404,
+             .body = R"({"kind":"Status","code":404,"reason":"NotFound","message":"planted"})"};
+       }},
+      carried_out("controller: a failed pass counts as done",
+                  [](kube::Client& client, const Observed& observed, const Plan& plan,
+                     const std::function<bool()>& may_write, Writes& writes, EventSink& events) {
+                    Applied applied = apply(client, observed, plan, may_write, writes, events);
+                    applied.done = true;
+                    return applied;
+                  }),
+      carried_out("apply: pods are made before the status is written",
+                  in_parts([](const Plan& plan) {
+                    Plan rest = plan;
+                    rest.pods.clear();
+                    return std::vector<Plan>{pods_of(plan), rest};
+                  })),
+      carried_out("apply: pods are deleted before the status is written",
+                  in_parts([](const Plan& plan) {
+                    Plan rest = plan;
+                    rest.deletes.clear();
+                    return std::vector<Plan>{{.deletes = plan.deletes}, rest};
+                  })),
+      carried_out(
+          "apply: goes on after a failed status write",
+          in_parts(
+              [](const Plan& plan) {
+                Plan first = plan;
+                first.pods.clear();
+                first.deletes.clear();
+                return std::vector<Plan>{first, {.pods = plan.pods}, {.deletes = plan.deletes}};
+              },
+              true)),
+      {.name = "lease: taken while its holder leads", .lease = {.takes_held = true}},
+      {.name = "lease: leads on without a renewal", .lease = {.leads_without_renewal = true}},
+      {.name = "lease: a deleted one is made at once, whoever held it",
+       .lease = {.forgets_the_holder = true}},
       agents("agent: a new agent 0 counts attempts from 1", {.attempt_falls = true}),
       agents("agent: Completed before the last step", {.completes_early = true}),
       agents("agent: a save is told before it is done", {.tells_save_before_it = true}),
       agents("agent: a suspension is not heard", {.ignores_suspend = true}),
+      agents("agent: a lost worker is charged by its peers", {.charges_lost_workers = true}),
   };
   return bugs;
 }

@@ -1,6 +1,7 @@
 // Defects that a test plants between the parts, to see whether the simulation finds them. They lie
-// in the seams that the production code has anyway: the decision (a function), the transport (a
-// port), the simulated agents.
+// in the seams that the production code has anyway: the decision and its carrying out (functions),
+// the transport and the sinks (ports), the simulated agents; or in what the simulation does in
+// place of threads: the lease's rounds, the way from the cache to the queue.
 #pragma once
 
 #include <functional>
@@ -8,7 +9,7 @@
 #include <vector>
 
 #include "kube/http.h"
-#include "operator/reconcile.h"
+#include "operator/controller.h"
 
 namespace dsj::op::sim {
 
@@ -17,6 +18,26 @@ struct AgentBugs {
   bool completes_early = false;       ///< exits Completed before the last step is saved
   bool tells_save_before_it = false;  ///< lastSaved is told when the stop begins
   bool ignores_suspend = false;       ///< never stops
+  bool charges_lost_workers = false;  ///< takes from the budget what only the operator can judge
+};
+
+/// Between the watches and the cache, or between a write's answer and the cache.
+struct CacheBugs {
+  bool ignores_deletions = false;   ///< a watch's Deleted
+  bool keeps_what_is_gone = false;  ///< a list after the first removes nothing
+  bool takes_old_pods = false;      ///< an older version of a pod over a newer one
+  bool takes_late_answers = false;  ///< the answer to a write, some seconds after it
+};
+
+struct QueueBugs {
+  bool loses_changes_in_a_pass = false;  ///< what changes while its key is in work
+  bool rests_for_minutes = false;        ///< after each pass
+};
+
+struct LeaseBugs {
+  bool takes_held = false;             ///< waits a second for a holder, not its lease's duration
+  bool leads_without_renewal = false;  ///< until it sees another holder
+  bool forgets_the_holder = false;     ///< makes a deleted Lease at once, whoever held it
 };
 
 struct Bug {
@@ -24,7 +45,12 @@ struct Bug {
   std::function<Plan(const Observed&, Time)> decide;  ///< instead of reconcile
   std::function<void(kube::Request&)> rewrite;        ///< of the operator's requests
   AgentBugs agents;
-  bool takes_held_leases = false;  ///< waits a second for a holder, not its lease's duration
+  CacheBugs cache;
+  QueueBugs queue;
+  LeaseBugs lease;
+  CarryOut carry_out;  ///< instead of apply
+  /// Answers a request in the server's place.
+  std::function<std::optional<kube::Response>(const kube::Request&)> answer;
 };
 
 const std::vector<Bug>& planted_bugs();

@@ -2,13 +2,14 @@
 // controller stepped by hand, its requests through a transport that fails, kills and lags.
 #pragma once
 
+#include <map>
 #include <memory>
-#include <set>
 #include <vector>
 
 #include "kube/lease.h"
 #include "kube/watch.h"
 #include "operator/controller.h"
+#include "operator/pace.h"
 #include "tests/operator/sim/bugs.h"
 #include "tests/operator/sim/chance.h"
 #include "tests/operator/sim/clock.h"
@@ -34,6 +35,11 @@ class FaultyTransport final : public kube::Transport {
   std::expected<kube::StreamResponse, kube::NetError> open(const kube::Request& request,
                                                            const kube::Cancel& cancel) override;
   ApiFaults faults;
+  /// No request arrives.
+  bool cut = false;
+  /// Reflectors and other threads of the process run while a pass writes.
+  std::function<void()> meanwhile;
+  int64_t conflicts = 0;
   /// Kills at the n-th write from now, before or after it; negative: never.
   int kill_at_write = -1;
   bool kill_after_it = false;
@@ -49,6 +55,7 @@ class FaultyTransport final : public kube::Transport {
 class SimOperator {
  public:
   SimOperator(kube::Transport& server, SimClock& clock, Chance& chance, const Bug* bug);
+  ~SimOperator();
 
   /// Takes in what the watches have and works off the queue. Throws Killed.
   void turn();
@@ -59,8 +66,12 @@ class SimOperator {
   bool may_write() const;
 
   bool leads = true;
-  bool deaf = false;     ///< its watches bring nothing
-  Milliseconds skew{0};  ///< of its clock
+  bool deaf = false;  ///< its watches bring nothing
+  /// The watches of different kinds lag behind each other, and lists come piece by piece, as on
+  /// threads of their own.
+  bool scattered = false;
+  Milliseconds cut_until{0};  ///< none of its requests arrive before
+  Milliseconds skew{0};       ///< of its clock
   FaultyTransport transport;
   std::vector<std::string> told;  ///< events
 
@@ -71,7 +82,15 @@ class SimOperator {
     kube::WatchMachine machine;
     std::unique_ptr<kube::LineStream> lines;
     Milliseconds not_before{0};
+    struct Listing {
+      std::vector<Json> items;
+      size_t next = 0;
+      std::string version;
+    };
+    std::optional<Listing> listing;
   };
+  class PlantedSink;
+  class PlantedWrites;
   struct Sink final : EventSink {
     explicit Sink(std::vector<std::string>& told) : told_(told) {}
     void tell(const JobView&, const Event& event) override {
@@ -80,19 +99,32 @@ class SimOperator {
     std::vector<std::string>& told_;
   };
 
+  void changed(const std::string& key);
+  kube::Sink* sink_of(const kube::Resource& resource);
+  ControllerOptions options();
+  CarryOut carry_out();
+  void crew(int at_once, const ClaimTask& claim, const CarryTask& carry);
   void pump(Watching& watching);
+  void list(Watching& watching);
+  bool deliver(Watching& watching);
   void elect();
   bool read(Watching& watching);
 
   SimClock& clock_;
+  Chance& chance_;
+  const Bug bug_;
   kube::Client client_;
   Queue queue_;
   Cache cache_;
   Sink events_;
   Watcher watcher_;
+  std::map<std::string, kube::Sink*> sinks_;  ///< the cache's own, by kind
+  std::vector<std::unique_ptr<PlantedSink>> planted_;
+  std::unique_ptr<PlantedWrites> writes_;
   Controller controller_;
   std::vector<Watching> watches_;
-  const bool takes_held_leases_;
+  bool in_pass_ = false;
+  kube::LeaseOptions lease_;
   std::optional<kube::Election> election_;
   Milliseconds elects_at_{0};
 };

@@ -1,0 +1,392 @@
+#include "tests/operator/sim/job_run.h"
+
+#include <algorithm>
+
+#include "common/json.h"
+#include "job/contract.h"
+
+namespace dsj::op::sim {
+namespace {
+
+using kube::resources::pods;
+
+/// Restarts that the loops may have.
+constexpr int kBudget = 3;
+
+Json spec_of(Scenario scenario, Chance& chance) {
+  Json spec = Json::parse(R"({
+    "deepspeed": {"config": {"train_micro_batch_size_per_gpu": 1}},
+    "training": {"modelNameOrPath": "/m", "dataPath": "/d", "outputDir": "/o", "maxSteps": 12},
+    "workers": {"slotsPerWorker": 1}, "backoffLimit": 1000,
+    "checkpoint": {"onSuspend": {"timeoutSeconds": 60}},
+    "failurePolicy": {"nodeFailure": {"graceSeconds": 5, "forceDeleteAfterSeconds": 20}}})");
+  spec["workers"]["replicas"] = 1 + chance.below(3);
+  if (scenario == Scenario::CrashLoop || scenario == Scenario::PodLoop)
+    spec["backoffLimit"] = kBudget;
+  if (scenario == Scenario::Deadline) spec["runPolicy"]["activeDeadlineSeconds"] = 8;
+  if (scenario == Scenario::TimeToLive) spec["runPolicy"]["ttlSecondsAfterFinished"] = 5;
+  if (chance.happens(0.2)) spec["runPolicy"]["recoveryDeadlineSeconds"] = 15;
+  if (chance.happens(0.3)) spec["runPolicy"]["schedulingPolicy"] = {{"scheduler", "volcano"}};
+  if (scenario == Scenario::Refused) spec["training"]["learningRat"] = 1;
+  return spec;
+}
+
+OwnStatus status_of(const std::optional<Json>& object) {
+  return own_status_from_json(object ? own_part(object->value("status", Json())) : Json());
+}
+
+std::string phase_of(const Json& pod) {
+  return pod.value("status", Json::object()).value("phase", "");
+}
+
+bool has_ended(const Json& pod) {
+  return phase_of(pod) == "Succeeded" || phase_of(pod) == "Failed";
+}
+
+}  // namespace
+
+JobRun::JobRun(kube::testing::FakeApiServer& server, SimClock& clock, Chance& chance,
+               Platform& platform, std::string name_, Scenario scenario_, AgentBugs bugs)
+    : name(std::move(name_)),
+      scenario(scenario_),
+      server_(server),
+      clock_(clock),
+      chance_(chance),
+      platform_(platform),
+      world_(server, clock, chance, platform, name, bugs),
+      user_(server, clock) {
+  Json object = {{"apiVersion", jobspec::kApiVersion},
+                 {"kind", jobspec::kKind},
+                 {"metadata", {{"name", name}, {"namespace", kNamespace}}},
+                 {"spec", spec_of(scenario, chance_)}};
+  replicas_ = object["spec"]["workers"]["replicas"];
+  (void)user_.create(jobs_resource(), kNamespace, object);
+  world_.pods_crash = scenario == Scenario::PodLoop;
+  world_.may_crash_always = scenario == Scenario::CrashLoop;
+  meddle_at_ = 8 + chance_.below(20);
+  mend_at_ = meddle_at_ + 15 + chance_.below(30);
+}
+
+/// Of the loops the platform's faults only: their own failures are what is counted.
+Faults JobRun::faults() const {
+  switch (scenario) {
+    case Scenario::CrashLoop:
+    case Scenario::PodLoop:
+      return {.evict = 0.02, .pod_delete = 0.02};
+    case Scenario::Fatal:
+    case Scenario::Deadline:
+      return {};
+    default:
+      return {.rank_crash = 0.01,
+              .agent_kill = 0.004,
+              .evict = 0.003,
+              .pod_delete = 0.003,
+              .collect = 0.2};
+  }
+}
+
+void JobRun::turn(int turn, bool chaos) {
+  turn_ = turn;
+  if (turn_ == meddle_at_) meddle();
+  if (turn_ == mend_at_ && waits_for_suspension()) ++mend_at_;
+  if (turn_ == mend_at_) mend();
+  world_.turn(chaos ? faults() : Faults{});
+}
+
+bool JobRun::over() const {
+  return turn_ > mend_at_ && finished();
+}
+
+void JobRun::edit(const std::function<void(Json&)>& change) {
+  if (job())
+    server_.edit(jobs_resource(), kNamespace, name, [&](Json& object) { change(object["spec"]); });
+}
+
+void JobRun::meddle() {
+  switch (scenario) {
+    case Scenario::Suspend:
+      edit([](Json& spec) { spec["suspend"] = true; });
+      suspended_ = true;
+      met_attempt_ = world_.attempt_running();
+      can_stop_ = met_attempt_ && world_.step() + 4 <= kTotalSteps;
+      break;
+    case Scenario::Scale:
+      replicas_ = replicas_ % 3 + 1;
+      edit([&](Json& spec) { spec["workers"]["replicas"] = replicas_; });
+      break;
+    case Scenario::BadEdit:
+      edit([](Json& spec) {
+        spec["deepspeed"]["config"]["zero_optimization"]["stage"] = 9;
+        spec["workers"]["replicas"] = 7;
+      });
+      break;
+    case Scenario::Fatal:
+      world_.fatal = true;
+      break;
+    case Scenario::Delete:
+      (void)user_.remove(jobs_resource(), kNamespace, name);
+      break;
+    default:
+      break;
+  }
+}
+
+/// Resumed is what was suspended.
+bool JobRun::waits_for_suspension() {
+  if (!suspended_ || finished() || status_.phase == "Suspended") return false;
+  if (turn_ == 800) problem("not suspended: " + to_json(status_).dump());
+  return true;
+}
+
+void JobRun::mend() {
+  switch (scenario) {
+    case Scenario::Suspend:
+      edit([](Json& spec) { spec["suspend"] = false; });
+      suspended_ = false;
+      break;
+    case Scenario::BadEdit:
+      edit([&](Json& spec) {
+        spec["deepspeed"]["config"].erase("zero_optimization");
+        spec["workers"]["replicas"] = replicas_;
+      });
+      break;
+    case Scenario::Refused:
+      edit([](Json& spec) { spec["training"].erase("learningRat"); });
+      break;
+    default:
+      break;
+  }
+}
+
+// ---- the oracle
+
+void JobRun::problem(const std::string& text) {
+  problems.push_back("turn " + std::to_string(turn_) + ", job " + name + ": " + text);
+}
+
+std::optional<Json> JobRun::job() const {
+  for (Json& object : server_.objects(jobs_resource())) {
+    if (object["metadata"]["name"] == name) return std::move(object);
+  }
+  return std::nullopt;
+}
+
+std::vector<Json> JobRun::ours(const std::string& kind) const {
+  auto all = server_.objects(resource_of(kind));
+  std::erase_if(
+      all, [&](const Json& object) { return label_of(object, contract::kLabelJobName) != name; });
+  return all;
+}
+
+void JobRun::observe_write(const kube::Request& request) {
+  if (request.method == "POST" && request.path.ends_with("/pods")) {
+    const Json pod = Json::parse(request.body);
+    if (label_of(pod, contract::kLabelJobName) != name) return;
+    const Json& owners = pod["metadata"].value("ownerReferences", Json::array());
+    if (owners.empty()) problem("a pod without an owner");
+  }
+  if (request.method != "DELETE" || request.path.find("/pods/") == std::string::npos) return;
+  check_deletion(request.path.substr(request.path.rfind('/') + 1));
+}
+
+/// Why may the operator delete a pod that has not ended?
+void JobRun::check_deletion(const std::string& pod_name) {
+  const auto object = job();
+  if (!object || (*object)["metadata"].contains("deletionTimestamp")) return;
+  for (const Json& pod : ours("Pod")) {
+    if (pod["metadata"]["name"] != pod_name) continue;
+    if (has_ended(pod)) return;
+    const auto st = status_of(object);
+    if (ended(st) || pod["metadata"].contains("deletionTimestamp")) return;
+    const std::string node = pod["spec"].value("nodeName", "");
+    if (platform_.was_ever_away(node)) return;
+    const std::string revision = pod["metadata"]["labels"].value(contract::kLabelRevision, "");
+    const Condition* restarting = find_condition(st.conditions, "Restarting");
+    const bool trains = world_.attempt_running() && told_attempt(*object);
+    if (restarting && restarting->reason == "GangReleased" && !trains) return;
+    const bool stopping = suspended_ || revision != st.revision || st.stop_since;
+    if (!stopping) return problem("a running pod was deleted for nothing: " + pod_name);
+    const bool patient = st.stop_since && clock_.at() >= *st.stop_since + Seconds(48);
+    const auto saved = object->value("status", Json::object())
+                           .value("checkpoint", Json::object())
+                           .value("lastSaved", Json::object())
+                           .value("step", int64_t{0});
+    // Of an attempt that it has not heard of it cannot know; SIGTERM makes those ranks save.
+    const bool known =
+        json_child(json_child(*object, "status"), "training").value("attempt", int64_t{0}) ==
+        world_.attempt;
+    if (world_.attempt_running() && world_.stop_step() && !patient && known &&
+        (saved < *world_.stop_step() || world_.saved < *world_.stop_step())) {
+      problem("a pod was deleted before step " + std::to_string(*world_.stop_step()) +
+              " was saved");
+    }
+    if (world_.attempt_running() && !world_.stop_step() && !patient && told_attempt(*object)) {
+      problem("a pod was deleted while the ranks were not even stopping");
+    }
+  }
+}
+
+/// The operator could know of the attempt for some turns.
+bool JobRun::told_attempt(const Json& object) {
+  const auto training = object.value("status", Json::object()).value("training", Json::object());
+  const int64_t told = training.value("attempt", int64_t{0});
+  if (told != told_attempt_) {
+    told_attempt_ = told;
+    told_since_ = turn_;
+  }
+  return told == world_.attempt && turn_ > told_since_ + 30;
+}
+
+void JobRun::check(bool disturbed) {
+  disturbed_ |= disturbed;
+  job_ = job();
+  status_ = status_of(job_);
+  pods_ = ours("Pod");
+  for (const auto& text : world_.violations) problem(text);
+  check_pods();
+  check_groups();
+  if (!job_) return;
+  if (status_.restarts.total < restarts_) problem("restarts fell");
+  restarts_ = status_.restarts.total;
+  if (was_over_ && !finished()) problem("a finished job went on");
+  was_over_ |= finished();
+  check_complete();
+  check_status();
+}
+
+void JobRun::check_pods() {
+  for (int worker = 0; worker < 8; ++worker) {
+    if (world_.living(worker) > 1) problem("two pods run worker " + std::to_string(worker));
+  }
+  for (const Json& pod : pods_) {
+    const std::string pod_name = pod["metadata"]["name"], uid = pod["metadata"]["uid"];
+    Life& life = lives_[pod_name];
+    // A pod may come and go while no operator looks, and its name come again; not one that stays.
+    if (!life.uid.empty() && life.uid != uid && life.turns >= 45) {
+      problem("the name " + pod_name + " was used twice");
+    }
+    if (life.uid != uid) life = {.uid = uid};
+    ++life.turns;
+  }
+}
+
+/// The pods of one run are in one scheduling group.
+void JobRun::check_groups() {
+  std::map<std::string, std::set<std::string>> groups;  // by revision
+  for (const Json& pod : pods_) {
+    if (has_ended(pod) || pod["metadata"].contains("deletionTimestamp")) continue;
+    groups[label_of(pod, contract::kLabelRevision)].insert(label_of(pod, contract::kLabelGang));
+  }
+  for (const auto& [revision, names] : groups) {
+    if (names.size() > 1) {
+      problem("a run in two groups: " + *names.begin() + ", " + *names.rbegin());
+    }
+  }
+}
+
+/// Every worker of one attempt did the last step, and it is saved.
+void JobRun::check_complete() {
+  if (!is_true(status_.conditions, "Complete")) return;
+  if (suspended_ && can_stop_) problem("a suspended job went on to its end");
+  const bool all = std::ranges::any_of(world_.done, [&](const auto& entry) {
+    const auto& [attempt, workers] = entry;
+    const auto gang = world_.sizes.find(attempt);
+    return gang != world_.sizes.end() && static_cast<int>(workers.size()) == gang->second &&
+           *workers.rbegin() == gang->second - 1 && gang->second == status_.world_size;
+  });
+  if (!all || !world_.last_step_saved) problem("Complete without the last step of every worker");
+}
+
+void JobRun::check_status() {
+  const OwnStatus& st = status_;
+  if (st.phase == "Refused" && !st.revision.empty()) {
+    problem("an accepted spec was taken out of force");
+  }
+  const Condition* suspended = find_condition(st.conditions, "Suspended");
+  const bool could_save = !platform_.any_was_away() && met_attempt_;
+  if (suspended && suspended->reason == "SuspendedWithoutCheckpoint" && could_save) {
+    problem("suspended without a checkpoint");
+  }
+  if (st.phase == "Suspended" && suspended_ && !std::ranges::all_of(pods_, has_ended)) {
+    problem("a pod of a suspended job");
+  }
+  const bool refused = (*job_)["spec"]["training"].contains("learningRat");
+  if (refused && !pods_.empty()) problem("a pod of a refused job");
+}
+
+/// Pods of an older spec may be left; the newest of a worker has this one.
+void JobRun::check_completed() {
+  std::map<int, PodView> newest;
+  for (const Json& object : pods_) {
+    const auto pod = pod_view(object);
+    if (!pod || pod->worker >= replicas_) continue;
+    const auto slot = newest.try_emplace(pod->worker, *pod).first;
+    if (pod->incarnation > slot->second.incarnation) slot->second = *pod;
+  }
+  for (const auto& [worker, pod] : newest) {
+    if (pod.phase == PodView::Phase::Succeeded && pod.revision != status_.revision) {
+      problem("completed by a pod of another spec: " + pod.name);
+    }
+  }
+}
+
+std::string JobRun::unended() const {
+  std::string text;
+  for (const Json& pod : pods_) {
+    text += " " + pod["metadata"]["name"].get<std::string>() + " " +
+            pod["spec"].value("nodeName", "unbound") + " " + phase_of(pod) +
+            (pod["metadata"].contains("deletionTimestamp") ? " deleting," : ",");
+  }
+  return text + " " + (job_ ? to_json(status_).dump() : "no job");
+}
+
+void JobRun::check_gone() {
+  if (job_) return problem("the job is still there: " + status_.phase);
+  for (const char* kind : {"Pod", "ConfigMap", "Service", "ServiceAccount", "Role", "RoleBinding",
+                           "NetworkPolicy", "PodGroup"}) {
+    if (!ours(kind).empty()) problem(std::string("left behind: ") + kind);
+  }
+}
+
+void JobRun::check_end(bool rested) {
+  if (!rested) return problem("no end:" + unended());
+  const auto running = std::ranges::count_if(pods_, std::not_fn(has_ended));
+  if (running > 0) problem(std::to_string(running) + " pods run after the end");
+  if (scenario == Scenario::Delete || scenario == Scenario::TimeToLive) return check_gone();
+  if (status_.phase == "Complete") check_completed();
+  if (!ours("PodGroup").empty()) problem("a PodGroup of a finished job");
+  if (status_.phase == "Complete" && ours("NetworkPolicy").empty()) problem("no NetworkPolicy");
+  check_reason();
+}
+
+/// The job ended for the reason that its scenario has, and not before it had to.
+void JobRun::check_reason() {
+  const OwnStatus& st = status_;
+  const bool loops = scenario == Scenario::CrashLoop || scenario == Scenario::PodLoop;
+  const char* wanted = loops                            ? "BackoffLimitExceeded"
+                       : scenario == Scenario::Fatal    ? "NoSpace"
+                       : scenario == Scenario::Deadline ? "DeadlineExceeded"
+                                                        : nullptr;
+  const Condition* failed = find_condition(st.conditions, "Failed");
+  // The fatal end may come right behind the last step.
+  if (scenario == Scenario::Fatal && world_.last_step_saved && st.phase == "Complete") return;
+  // An operator that was away finds a job that is done before it could say when it began.
+  if (scenario == Scenario::Deadline && disturbed_ && st.phase == "Complete") return;
+  if (!wanted) {
+    if (st.phase != "Complete") problem("expected Complete: " + to_json(st).dump());
+    return;
+  }
+  if (!failed || failed->status != "True" || failed->reason != wanted) {
+    return problem(std::string("expected Failed ") + wanted + ": " + to_json(st).dump());
+  }
+  if (!loops) return;
+  if (st.restarts.counted > kBudget) {
+    problem("charged " + std::to_string(st.restarts.counted) + " of " + std::to_string(kBudget));
+  }
+  // Every restart that the budget allows, and the failure that it does not allow.
+  if (world_.crashes <= kBudget) {
+    problem("given up after " + std::to_string(world_.crashes) + " failures");
+  }
+}
+
+}  // namespace dsj::op::sim

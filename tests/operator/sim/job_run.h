@@ -1,0 +1,94 @@
+// One job of a simulation: its scenario, what its user does, its agents, and the oracle that judges
+// it every turn and at its end.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "operator/own_status.h"
+#include "tests/operator/sim/agents.h"
+
+namespace dsj::op::sim {
+
+enum class Scenario {
+  Plain,       ///< to Complete
+  Suspend,     ///< suspended for a while, then resumed
+  Scale,       ///< to another world size
+  BadEdit,     ///< a spec that is refused, later mended
+  Refused,     ///< refused from the beginning, later mended
+  CrashLoop,   ///< every attempt fails: the budget ends it
+  PodLoop,     ///< no pod gets as far as an attempt
+  Fatal,       ///< an exit that no attempt helps against
+  Deadline,    ///< activeDeadlineSeconds is over first
+  Delete,      ///< the job is deleted at some time
+  TimeToLive,  ///< complete, then gone
+};
+inline constexpr int kScenarios = 11;
+inline constexpr char kNamespace[] = "n";
+
+class JobRun {
+ public:
+  JobRun(kube::testing::FakeApiServer& server, SimClock& clock, Chance& chance, Platform& platform,
+         std::string name, Scenario scenario, AgentBugs bugs);
+
+  /// What the user, the nodes and the agents do in this turn.
+  void turn(int turn, bool chaos);
+  void observe_write(const kube::Request& request);
+  /// `disturbed`: an operator was away or died.
+  void check(bool disturbed);
+  /// `rested`: the job came to its end.
+  void check_end(bool rested);
+  /// Finished, or gone as it should be, and what its user has to do is done.
+  bool over() const;
+  std::vector<std::string> problems;
+  const std::string name;
+  const Scenario scenario;
+
+ private:
+  Faults faults() const;
+  void edit(const std::function<void(Json&)>& change);
+  void meddle();
+  void mend();
+  bool waits_for_suspension();
+  void problem(const std::string& text);
+  std::optional<Json> job() const;
+  std::vector<Json> ours(const std::string& kind) const;
+  bool finished() const { return job_ ? ended(status_) : pods_.empty(); }
+  static bool ended(const OwnStatus& st) {
+    return is_true(st.conditions, "Complete") || is_true(st.conditions, "Failed");
+  }
+  void check_deletion(const std::string& pod);
+  bool told_attempt(const Json& object);
+  void check_pods();
+  void check_groups();
+  void check_complete();
+  void check_status();
+  void check_completed();
+  void check_reason();
+  void check_gone();
+  std::string unended() const;
+
+  kube::testing::FakeApiServer& server_;
+  SimClock& clock_;
+  Chance& chance_;
+  Platform& platform_;
+  Agents world_;
+  kube::Client user_;
+  std::optional<Json> job_;
+  OwnStatus status_;
+  std::vector<Json> pods_;
+  bool can_stop_ = false;  ///< when it was suspended, its ranks had steps enough to stop in between
+  bool suspended_ = false, met_attempt_ = false, was_over_ = false, disturbed_ = false;
+  int replicas_ = 1, turn_ = 0, told_since_ = 0, meddle_at_ = 0, mend_at_ = 0;
+  int64_t restarts_ = 0, told_attempt_ = 0;
+  struct Life {
+    std::string uid;
+    int turns = 0;
+  };
+  std::map<std::string, Life> lives_;  ///< of pods, by name
+};
+
+}  // namespace dsj::op::sim
