@@ -81,7 +81,8 @@ TEST_F(TrainRun, WhatIsSavedBehindTheStepsGoesOnBitForBit) {
                                                         " \\(.*\\), the steps waited [0-9]+ ms"));
     }
     EXPECT_THAT(stdout_text(), testing::ContainsRegex("saved step 12 \\([^)]*\\)\n"));
-    for (const char* later : {"step-9", "step-12"}) fs::remove_all(out() / "checkpoints" / later);
+    for (const char* later : {"checkpoints/step-9", "checkpoints/step-12", "status.yaml"})
+      fs::remove_all(out() / later);
     ASSERT_EQ(run({"job.yaml"}), 0);
     EXPECT_THAT(stdout_text(), HasSubstr("resumed from step 6"));
     EXPECT_EQ(losses(), expected) << "stage " << stage;
