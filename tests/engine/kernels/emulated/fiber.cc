@@ -65,8 +65,9 @@ Fiber::~Fiber() {
 
 void Fiber::start(void (*entry)()) {
 #if defined(__SANITIZE_ADDRESS__)
-  __asan_unpoison_memory_region(stack_, kStack);  // frames that were given up
+  if (!ended_) __asan_unpoison_memory_region(stack_, kStack);  // frames that were given up
 #endif
+  ended_ = false;
   entry_ = entry;
   fake_ = nullptr;
   // enter() finds the stack as a call leaves it: its return address, on 16 bytes less 8.
@@ -96,8 +97,9 @@ void Fiber::resume() {
 #endif
 }
 
-void Fiber::leave([[maybe_unused]] bool last) {
+void Fiber::leave(bool last) {
   Fiber& self = *running;
+  self.ended_ = last;
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(last ? nullptr : &self.fake_, outside.bottom, outside.size);
 #endif

@@ -37,6 +37,7 @@ class Fiber {
   char* stack_ = nullptr;
   void* top_ = nullptr;   // of the stack, while it does not run
   void* fake_ = nullptr;  // AddressSanitizer's
+  bool ended_ = true;     // it has left for good: no frame of it is left
   void (*entry_)() = nullptr;
 };
 
