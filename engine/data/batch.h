@@ -1,4 +1,4 @@
-// Rows of different lengths as one rectangle, for the loader and for evaluation.
+// Rows of different lengths as one run of tokens, for the loader and for evaluation.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,15 @@
 
 namespace dsj::data {
 
-/// [rows, length], row-major. Padding is at the right, where a causal model's real tokens cannot
-/// see it, so there is no attention mask.
+/// Rows laid end to end. Nothing is padded: the model is told where each row ends.
 struct Batch {
-  int64_t rows = 0;
-  int64_t length = 0;  ///< of the longest row
   std::vector<int64_t> input_ids;
-  std::vector<int64_t> labels;       ///< kIgnoredLabel on padding; not shifted
-  std::vector<int64_t> row_lengths;  ///< without padding
-  int64_t tokens = 0;                ///< without padding
-  /// Labels that count in the loss: all but a row's first, because a label is predicted at the
-  /// place before it.
-  int64_t targets = 0;
+  std::vector<int64_t> labels;       ///< beside their own tokens; not shifted
+  std::vector<int64_t> row_lengths;  ///< in tokens, each at least 1
+  int64_t tokens() const { return static_cast<int64_t>(input_ids.size()); }
 };
 
 /// `samples`: at least one, none of them empty (DSJ_CHECK).
-Batch collate(std::span<const Sample> samples, int64_t pad_id);
+Batch collate(std::span<const Sample> samples);
 
 }  // namespace dsj::data

@@ -45,7 +45,7 @@ Result<MicroBatch> Loader::make(int64_t step, int64_t micro_step) const {
   return MicroBatch{.step = step,
                     .micro_step = micro_step,
                     .epoch = sampler_.epoch(step, micro_step, options_.rank, 0),
-                    .batch = collate(samples, options_.pad_id)};
+                    .batch = collate(samples)};
 }
 
 Result<MicroBatch> Loader::next() {

@@ -28,8 +28,7 @@ struct MicroBatch {
 struct LoaderOptions {
   int64_t rank = 0;
   int64_t first_step = 0;  ///< a resumed run starts where it stopped
-  int64_t pad_id = 0;
-  int64_t ahead_max = 4;  ///< micro-batches held; at least 1
+  int64_t ahead_max = 4;   ///< micro-batches held; at least 1
 };
 
 class Loader {

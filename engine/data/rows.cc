@@ -83,9 +83,9 @@ std::optional<RowProblem> check_tokens(const json& row, int64_t vocab_size) {
                                     " entries, input_ids has " + std::to_string(length)};
   }
   if (!row.contains("attention_mask")) return std::nullopt;
-  if (auto problem =
-          check_ids(row, "attention_mask", "1 (padding is added here, leave it out of the file)",
-                    [](int64_t value) { return value == 1; })) {
+  if (auto problem = check_ids(row, "attention_mask",
+                               "1 (rows are never padded: leave padding out of the file)",
+                               [](int64_t value) { return value == 1; })) {
     return problem;
   }
   if (row["attention_mask"].size() != length) {

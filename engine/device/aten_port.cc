@@ -153,21 +153,22 @@ void AtenPort::sum_rows(Stream s, Rows partial, Rows out, bool accumulate) {
   accumulate ? to.add_(sum.to(to.scalar_type())) : to.copy_(sum);
 }
 
-void AtenPort::rope(Stream s, Rows x, const float* cos_data, const float* sin_data, int64_t seq,
-                    int64_t heads, int64_t dim, float sign) {
+void AtenPort::rope(Stream s, Rows x, const float* cos_data, const float* sin_data, int64_t length,
+                    const int64_t* positions, int64_t heads, int64_t dim, float sign) {
   const at::Device on = place(s);
   const int64_t half = dim / 2;
-  const at::ScalarType type = scalar_type(x.type);
-  const at::Tensor view = tensor_of(x, on)
-                              .narrow(1, 0, heads * dim)
-                              .unflatten(1, {heads, 2, half})
-                              .unflatten(0, {x.rows / seq, seq});
-  const at::Tensor cos = vector_of(cos_data, seq * half, on).to(type).view({1, seq, 1, half});
-  const at::Tensor sin =
-      vector_of(sin_data, seq * half, on).mul(sign).to(type).view({1, seq, 1, half});
-  const at::Tensor lo = view.select(3, 0).clone(), hi = view.select(3, 1).clone();
-  view.select(3, 0).copy_(lo * cos + -hi * sin);
-  view.select(3, 1).copy_(hi * cos + lo * sin);
+  const at::Tensor view = tensor_of(x, on).narrow(1, 0, heads * dim).unflatten(1, {heads, 2, half});
+  const auto of_rows = [&](const float* table) {  // [N, 1, dim / 2]
+    return vector_of(table, length * half, on)
+        .view({length, half})
+        .index_select(0, vector_of(positions, x.rows, on))
+        .unsqueeze(1);
+  };
+  const at::Tensor cos = of_rows(cos_data).to(view.scalar_type());
+  const at::Tensor sin = of_rows(sin_data).mul_(sign).to(view.scalar_type());
+  const at::Tensor lo = view.select(2, 0).clone(), hi = view.select(2, 1).clone();
+  view.select(2, 0).copy_(lo * cos + -hi * sin);
+  view.select(2, 1).copy_(hi * cos + lo * sin);
 }
 
 void AtenPort::swiglu(Stream s, Rows gate_up, Rows a) {
@@ -212,7 +213,20 @@ void AtenPort::cross_entropy(Stream s, Rows logits_rows, const int64_t* labels, 
 
 void AtenPort::scatter_rows(Stream s, Rows x, const int64_t* index, Rows out) {
   const at::Device on = place(s);
-  tensor_of(out, on).index_add_(0, vector_of(index, x.rows, on), tensor_of(x, on));
+  const at::Tensor to = tensor_of(out, on), from = tensor_of(x, on).to(at::kFloat),
+                   rows = vector_of(index, x.rows, on);
+  if (to.scalar_type() == at::kFloat) {
+    to.index_add_(0, rows, from);
+    return;
+  }
+  // The rows that go to one place are added up at one of them, in fp32. Then each of them writes
+  // the whole sum there: the same value, so it does not matter which comes last.
+  const at::Tensor one_of_them = at::zeros({out.rows}, rows.options())
+                                     .index_copy_(0, rows, at::arange(x.rows, rows.options()))
+                                     .index_select(0, rows);
+  const at::Tensor sums =
+      at::zeros_like(from).index_add_(0, one_of_them, from).index_select(0, one_of_them);
+  to.index_copy_(0, rows, sums.add(to.index_select(0, rows)).to(to.scalar_type()));
 }
 
 void AtenPort::sum_of_squares(Stream s, Rows x, double* sum) {

@@ -124,8 +124,9 @@ class CpuPort final : public kernels::PartialPort {
   CpuPort() : PartialPort(aten_port(at::kCPU)) {}
   const char* name() const override { return kernels::table().isa; }
 
-  /// A fixed number, so the result does not depend on the number of threads.
-  int64_t partials(int64_t rows) const override { return std::clamp<int64_t>(rows / 16, 1, 8); }
+  /// Of the rows alone, so the result does not depend on the number of threads. It bounds how many
+  /// of them share the work.
+  int64_t partials(int64_t rows) const override { return std::clamp<int64_t>(rows / 16, 1, 128); }
 
   void rms_norm(Stream, Rows x, Rows w, Rows y, float* rstd, float eps) override {
     with(x.type, [&](const auto& k, auto* type) {
@@ -201,12 +202,13 @@ class CpuPort final : public kernels::PartialPort {
     });
   }
 
-  void rope(Stream, Rows x, const float* cos, const float* sin, int64_t seq, int64_t heads,
-            int64_t dim, float sign) override {
+  void rope(Stream, Rows x, const float* cos, const float* sin, int64_t, const int64_t* positions,
+            int64_t heads, int64_t dim, float sign) override {
     with(x.type, [&](const auto& k, auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
       at::parallel_for(0, x.rows, grain(heads * dim), [&](int64_t begin, int64_t end) {
-        k.rope(at_row<T>(x, begin), x.stride, cos, sin, begin, end - begin, seq, heads, dim, sign);
+        k.rope(at_row<T>(x, begin), x.stride, cos, sin, positions + begin, end - begin, heads, dim,
+               sign);
       });
     });
   }
@@ -260,6 +262,27 @@ class CpuPort final : public kernels::PartialPort {
       });
     });
     *loss += std::accumulate(losses.begin(), losses.end(), 0.0);
+  }
+
+  void scatter_rows(Stream, Rows x, const int64_t* index, Rows out) override {
+    // The rows of x by where they go, in their order.
+    std::vector<int64_t> order(static_cast<size_t>(x.rows));
+    std::iota(order.begin(), order.end(), int64_t{0});
+    std::ranges::stable_sort(order, {}, [&](int64_t row) { return index[row]; });
+    std::vector<int64_t> groups;  // where in `order` another row of `out` begins
+    for (int64_t i = 0; i < x.rows; ++i)
+      if (i == 0 || index[order[i]] != index[order[i - 1]]) groups.push_back(i);
+    groups.push_back(x.rows);
+    with(x.type, [&](const auto& k, auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      at::parallel_for(0, std::ssize(groups) - 1, grain(x.width), [&](int64_t begin, int64_t end) {
+        for (int64_t g = begin; g < end; ++g) {
+          const int64_t first = groups[g];
+          k.add_rows(at_row<T>(x, 0), x.stride, order.data() + first, groups[g + 1] - first,
+                     at_row<T>(out, index[order[first]]), x.width);
+        }
+      });
+    });
   }
 
   void sum_of_squares(Stream, Rows x, double* sum) override {

@@ -57,10 +57,10 @@ struct Typed {
   void (*layer_norm_backward)(const T* dy, const T* x, const T* w, const float* mean,
                               const float* rstd, T* dx, float* dw_partial, float* db_partial,
                               int64_t rows, int64_t width);
-  /// Rotates `heads` heads of size `dim` in each row, in place; position = (first_row + row) % seq.
-  /// cos, sin: [seq, dim/2]. sign -1: the gradient.
-  void (*rope)(T* x, int64_t row_stride, const float* cos, const float* sin, int64_t first_row,
-               int64_t rows, int64_t seq, int64_t heads, int64_t dim, float sign);
+  /// Rotates `heads` heads of size `dim` in each row, in place, by row positions[n] of cos and sin
+  /// [.., dim/2]. sign -1: the gradient.
+  void (*rope)(T* x, int64_t row_stride, const float* cos, const float* sin,
+               const int64_t* positions, int64_t rows, int64_t heads, int64_t dim, float sign);
   /// a[row, i] = round(silu(g)) * u with g = gate_up[row, i], u = gate_up[row, width + i].
   void (*swiglu)(const T* gate_up, T* a, int64_t rows, int64_t width);
   /// gate_up becomes its own gradient.
@@ -73,6 +73,10 @@ struct Typed {
   /// -log softmax[label].
   double (*cross_entropy)(T* logits, const int64_t* labels, int64_t rows, int64_t width,
                           float scale);
+  /// out [width] += the rows x[rows[0]], x[rows[1]] ... [.., width], one after the other in fp32;
+  /// rounded once.
+  void (*add_rows)(const T* x, int64_t row_stride, const int64_t* rows, int64_t count, T* out,
+                   int64_t width);
   /// Sum of squares: fp32 lanes over each 4096 elements, double above. Calls that split at
   /// multiples of 4096 give the same sum.
   double (*sum_of_squares)(const T* x, int64_t n);

@@ -116,12 +116,12 @@ void layer_norm_backward(const T* dy, const T* x, const T* w, const float* mean,
 }
 
 template <typename T>
-void rope(T* x, int64_t row_stride, const float* cos, const float* sin, int64_t first_row,
-          int64_t rows, int64_t seq, int64_t heads, int64_t dim, float sign) {
+void rope(T* x, int64_t row_stride, const float* cos, const float* sin, const int64_t* positions,
+          int64_t rows, int64_t heads, int64_t dim, float sign) {
   const int64_t half = dim / 2;
   for (int64_t row = 0; row < rows; ++row) {
-    const float* c = cos + (first_row + row) % seq * half;
-    const float* s = sin + (first_row + row) % seq * half;
+    const float* c = cos + positions[row] * half;
+    const float* s = sin + positions[row] * half;
     for (int64_t head = 0; head < heads; ++head) {
       T* lo = x + row * row_stride + head * dim;
       T* hi = lo + half;
@@ -215,6 +215,22 @@ double cross_entropy(T* logits, const int64_t* labels, int64_t rows, int64_t wid
 }
 
 template <typename T>
+void add_rows(const T* x, int64_t row_stride, const int64_t* rows, int64_t count, T* out,
+              int64_t width) {
+  constexpr int64_t kBlock = 256;
+  for (int64_t first = 0; first < width; first += kBlock) {
+    const int64_t n = width - first < kBlock ? width - first : kBlock;
+    float sums[kBlock];
+    for (int64_t i = 0; i < n; ++i) sums[i] = load(out, first + i);
+    for (int64_t r = 0; r < count; ++r) {
+      const T* row = x + rows[r] * row_stride + first;
+      for (int64_t i = 0; i < n; ++i) sums[i] += load(row, i);
+    }
+    for (int64_t i = 0; i < n; ++i) store(out, first + i, sums[i]);
+  }
+}
+
+template <typename T>
 double sum_of_squares(const T* x, int64_t n) {
   double total = 0;
   for (int64_t begin = 0; begin < n; begin += 4096) {
@@ -266,18 +282,10 @@ void adamw(const AdamW& args, float* p, const T* grad, float* m, float* v, LowCo
 
 template <typename T>
 constexpr Typed<T> typed() {
-  return {rms_norm<T>,
-          rms_norm_backward<T>,
-          layer_norm<T>,
-          layer_norm_backward<T>,
-          rope<T>,
-          swiglu<T>,
-          swiglu_backward<T>,
-          gelu_new<T>,
-          gelu_new_backward<T>,
-          cross_entropy<T>,
-          sum_of_squares<T>,
-          adamw<T>};
+  return {
+      rms_norm<T>, rms_norm_backward<T>, layer_norm<T>, layer_norm_backward<T>, rope<T>,
+      swiglu<T>,   swiglu_backward<T>,   gelu_new<T>,   gelu_new_backward<T>,   cross_entropy<T>,
+      add_rows<T>, sum_of_squares<T>,    adamw<T>};
 }
 
 }  // namespace

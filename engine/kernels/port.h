@@ -81,10 +81,10 @@ class Port {
   virtual void sum_rows(Stream, Rows partial, Rows out, bool accumulate) = 0;
 
   // ---- element by element
-  /// Rotates the first `heads` heads of each row of x, in place. Row n is at position n mod seq.
-  /// cos, sin [seq, dim / 2] fp32. sign -1: the gradient.
-  virtual void rope(Stream, Rows x, const float* cos, const float* sin, int64_t seq, int64_t heads,
-                    int64_t dim, float sign) = 0;
+  /// Rotates the first `heads` heads of each row of x, in place. Row n is at positions[n], which is
+  /// below `length`. cos, sin [length, dim / 2] fp32. sign -1: the gradient.
+  virtual void rope(Stream, Rows x, const float* cos, const float* sin, int64_t length,
+                    const int64_t* positions, int64_t heads, int64_t dim, float sign) = 0;
   /// a [N, I] = round(silu(gate)) * up, with gate_up [N, 2I].
   virtual void swiglu(Stream, Rows gate_up, Rows a) = 0;
   /// gate_up becomes its own gradient.
@@ -98,7 +98,8 @@ class Port {
   /// logits [n, V] become scale * (softmax - one hot(labels)). *loss += sum of -log softmax[label].
   virtual void cross_entropy(Stream, Rows logits, const int64_t* labels, float scale,
                              double* loss) = 0;
-  /// out[index[n]] += x[n], for each row n of x in turn. index has x.rows elements.
+  /// out[index[n]] += x[n], for each row n of x, in fp32: each row of out is rounded once. index
+  /// has x.rows elements.
   virtual void scatter_rows(Stream, Rows x, const int64_t* index, Rows out) = 0;
   /// *sum += the sum of the squares of x [1, n], in an order that does not depend on threads.
   virtual void sum_of_squares(Stream, Rows x, double* sum) = 0;
@@ -146,9 +147,9 @@ class PartialPort : public Port {
   void sum_rows(Stream s, Rows partial, Rows out, bool accumulate) override {
     rest_.sum_rows(s, partial, out, accumulate);
   }
-  void rope(Stream s, Rows x, const float* cos, const float* sin, int64_t seq, int64_t heads,
-            int64_t dim, float sign) override {
-    rest_.rope(s, x, cos, sin, seq, heads, dim, sign);
+  void rope(Stream s, Rows x, const float* cos, const float* sin, int64_t length,
+            const int64_t* positions, int64_t heads, int64_t dim, float sign) override {
+    rest_.rope(s, x, cos, sin, length, positions, heads, dim, sign);
   }
   void swiglu(Stream s, Rows gate_up, Rows a) override { rest_.swiglu(s, gate_up, a); }
   void swiglu_backward(Stream s, Rows da, Rows gate_up) override {

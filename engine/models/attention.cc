@@ -1,6 +1,7 @@
 // Attention by the device's flash kernels, through their forward and backward operators: they keep
-// the log-sum-exp and never the scores. With dropout on the probabilities a plain form runs, which
-// keeps the scores whole, one sequence at a time: the CPU's flash kernels have no dropout.
+// the log-sum-exp and never the scores. They take rectangles, so each run of rows of one length is
+// a call of its own. With dropout on the probabilities a plain form runs, which keeps the scores
+// whole, one row at a time: the CPU's flash kernels have no dropout.
 #include <ATen/ATen.h>
 
 #include "common/check.h"
@@ -11,10 +12,25 @@
 namespace dsj::models::ops {
 namespace {
 
+using Run = RowBounds::Run;
+
 struct Heads {
-  at::Tensor q, k,
-      v;  ///< [batch, heads, seq, D]; views, but shared k, v are copies
+  at::Tensor q, k, v;  ///< [rows, heads, length, D]; views, but shared k, v are copies
 };
+
+/// The tokens of a run.
+at::Tensor of_run(const at::Tensor& x, const Run& run) {
+  return x.narrow(0, run.start, run.tokens());
+}
+
+/// x [tokens of the run, heads * dim] → [rows, heads, length, dim], a view.
+at::Tensor by_head(const at::Tensor& x, const Run& run, int64_t dim) {
+  return x.view({run.rows, run.length, x.size(1) / dim, dim}).transpose(1, 2);
+}
+
+at::Tensor merge(const at::Tensor& heads, const Run& run) {
+  return heads.transpose(1, 2).reshape({run.tokens(), heads.size(1) * heads.size(3)});
+}
 
 /// A key and value head serves heads / kv_heads query heads. The kernels want one per query head.
 at::Tensor repeat_heads(const at::Tensor& x, int64_t times) {
@@ -22,26 +38,17 @@ at::Tensor repeat_heads(const at::Tensor& x, int64_t times) {
   return x.unsqueeze(2).expand({x.size(0), x.size(1), times, x.size(2), x.size(3)}).flatten(1, 2);
 }
 
-at::Tensor by_head(const at::Tensor& qkv, const Attention& s) {
-  return qkv.view({s.batch, s.seq, s.heads + 2 * s.kv_heads, s.dim}).transpose(1, 2);
-}
-
-Heads split(const at::Tensor& qkv, const Attention& s) {
-  const at::Tensor all = by_head(qkv, s);
+Heads split(const at::Tensor& qkv, const Run& run, const Attention& s) {
+  const at::Tensor all = by_head(qkv, run, s.dim);
   const int64_t times = s.heads / s.kv_heads;
   return {all.narrow(1, 0, s.heads), repeat_heads(all.narrow(1, s.heads, s.kv_heads), times),
           repeat_heads(all.narrow(1, s.heads + s.kv_heads, s.kv_heads), times)};
 }
 
-at::Tensor merge(const at::Tensor& heads, int64_t rows) {
-  return heads.transpose(1, 2).reshape({rows, heads.size(1) * heads.size(3)});
-}
-
 /// Turns the gradients of split()'s views into the gradient of qkv.
-at::Tensor join(const at::Tensor& qkv, const Attention& s, const at::Tensor& dq,
-                const at::Tensor& dk, const at::Tensor& dv) {
-  at::Tensor dqkv = at::empty_like(qkv);
-  const at::Tensor all = by_head(dqkv, s);
+void join(const at::Tensor& dqkv, const Run& run, const Attention& s, const at::Tensor& dq,
+          const at::Tensor& dk, const at::Tensor& dv) {
+  const at::Tensor all = by_head(dqkv, run, s.dim);
   const int64_t times = s.heads / s.kv_heads;
   auto fold = [&](const at::Tensor& x) {
     return times == 1 ? x : x.unflatten(1, {s.kv_heads, times}).sum(2);
@@ -49,7 +56,6 @@ at::Tensor join(const at::Tensor& qkv, const Attention& s, const at::Tensor& dq,
   all.narrow(1, 0, s.heads).copy_(dq);
   all.narrow(1, s.heads, s.kv_heads).copy_(fold(dk));
   all.narrow(1, s.heads + s.kv_heads, s.kv_heads).copy_(fold(dv));
-  return dqkv;
 }
 
 /// On a CPU without 16-bit units the kernel's products run in fp32, like all others.
@@ -57,119 +63,145 @@ at::Tensor widen(const at::Tensor& x) {
   return gemm::native(x) ? x : x.to(at::kFloat);
 }
 
-at::Tensor heads_of(const at::Tensor& x, const Attention& s) {
-  return x.view({s.batch, s.seq, s.heads, s.dim}).transpose(1, 2);
+bool windowed(const Run& run, const Attention& s) {
+  return s.window > 0 && s.window < run.length;
 }
 
-bool windowed(const Attention& s) {
-  return s.window > 0 && s.window < s.seq;
+/// [length, length] of type `options`: 0 where a query sees the key, -inf elsewhere.
+at::Tensor causal_mask(const Run& run, const Attention& s, const at::TensorOptions& options) {
+  const int64_t length = run.length;
+  at::Tensor seen = at::ones({length, length}, options.dtype(at::kBool)).tril_();
+  if (windowed(run, s)) seen.triu_(1 - s.window);
+  return at::zeros({length, length}, options).masked_fill_(seen.logical_not_(), -INFINITY);
 }
 
-/// [seq, seq] of type `options`: 0 where a query sees the key, -inf elsewhere.
-at::Tensor causal_mask(const Attention& s, const at::TensorOptions& options) {
-  at::Tensor seen = at::ones({s.seq, s.seq}, options.dtype(at::kBool)).tril_();
-  if (windowed(s)) seen.triu_(1 - s.window);
-  return at::zeros({s.seq, s.seq}, options).masked_fill_(seen.logical_not_(), -INFINITY);
-}
-
-/// What the flash kernels take. Without a window their own causal mask is enough.
-device::AttentionInput flash_input(const at::Tensor& qkv, const Attention& s) {
-  const Heads h = split(widen(qkv), s);
+/// What the flash kernels take, of the run's part of qkv. Without a window their own causal mask is
+/// enough.
+device::AttentionInput flash_input(const at::Tensor& qkv, const Run& run, const Attention& s) {
+  const Heads h = split(widen(qkv), run, s);
   device::AttentionInput in{h.q, h.k, h.v, std::nullopt, s.scale};
-  if (windowed(s)) in.mask = device::of(h.q).mask(causal_mask(s, h.q.options()), s.batch, s.heads);
+  if (windowed(run, s))
+    in.mask = device::of(h.q).mask(causal_mask(run, s, h.q.options()), run.rows, s.heads);
   return in;
 }
 
 // ---- the plain form
 
-/// One sequence of a batch.
-struct Sequence {
-  Attention shape;  ///< batch 1, with its own dropout key
-  int64_t first;    ///< its first row
+/// A row by itself, with its own dropout key.
+struct OneRow {
+  Run run;
+  Attention shape;
 };
 
-std::vector<Sequence> sequences(const Attention& s) {
-  std::vector<Sequence> all;
-  for (int64_t b = 0; b < s.batch; ++b) {
-    Attention one = s;
-    one.batch = 1;
-    one.dropout.key = dropout_key(s.dropout.key, b);
-    all.push_back({one, b * s.seq});
+std::vector<OneRow> one_by_one(const RowBounds& rows, const Attention& shape) {
+  std::vector<OneRow> all;
+  for (int64_t row = 0; row < rows.rows(); ++row) {
+    OneRow one{{.row = row, .start = rows.starts()[row], .length = rows.length(row)}, shape};
+    one.shape.dropout.key = dropout_key(shape.dropout.key, row);
+    all.push_back(one);
   }
   return all;
 }
 
-/// softmax(scores) in fp32, [1, heads, seq, seq].
-at::Tensor probabilities(const Heads& h, const Attention& s) {
+/// softmax(scores) in fp32, [1, heads, length, length].
+at::Tensor probabilities(const Heads& h, const Run& run, const Attention& s) {
   at::Tensor scores = at::matmul(h.q, h.k.transpose(2, 3)).mul_(s.scale);
-  return scores.add_(causal_mask(s, scores.options())).softmax(-1);
+  return scores.add_(causal_mask(run, s, scores.options())).softmax(-1);
 }
 
-Attended plain_attention(const at::Tensor& qkv, const Attention& shape) {
+Attended plain_attention(const at::Tensor& qkv, const RowBounds& rows, const Attention& shape) {
   at::Tensor out = at::empty({qkv.size(0), shape.heads * shape.dim}, qkv.options());
-  for (const auto& [s, first] : sequences(shape)) {
-    const Heads h = split(qkv.narrow(0, first, s.seq).to(at::kFloat), s);
-    at::Tensor p = probabilities(h, s);
+  for (const auto& [run, s] : one_by_one(rows, shape)) {
+    const Heads h = split(of_run(qkv, run).to(at::kFloat), run, s);
+    at::Tensor p = probabilities(h, run, s);
     dropout(p, s.dropout);
-    out.narrow(0, first, s.seq).copy_(merge(at::matmul(p, h.v), s.seq));
+    of_run(out, run).copy_(merge(at::matmul(p, h.v), run));
   }
-  return {out, {}, {}, {}};
+  return {out, {}};
 }
 
 at::Tensor plain_attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
-                                    const Attention& shape) {
+                                    const RowBounds& rows, const Attention& shape) {
   at::Tensor dqkv = at::empty_like(qkv);
-  for (const auto& [s, first] : sequences(shape)) {
-    const at::Tensor rows = qkv.narrow(0, first, s.seq).to(at::kFloat);
-    const Heads h = split(rows, s);
-    const at::Tensor d = heads_of(dout.narrow(0, first, s.seq).to(at::kFloat), s);
-    const at::Tensor p = probabilities(h, s);
+  for (const auto& [run, s] : one_by_one(rows, shape)) {
+    const Heads h = split(of_run(qkv, run).to(at::kFloat), run, s);
+    const at::Tensor d = by_head(of_run(dout, run).to(at::kFloat), run, s.dim);
+    const at::Tensor p = probabilities(h, run, s);
     at::Tensor dropped = p.clone();
     dropout(dropped, s.dropout);
     const at::Tensor dv = at::matmul(dropped.transpose(2, 3), d);
     at::Tensor dp = at::matmul(d, h.v.transpose(2, 3));
     dropout(dp, s.dropout);
     const at::Tensor dscores = (dp - (dp * p).sum(-1, true)).mul_(p).mul_(s.scale);
-    dqkv.narrow(0, first, s.seq)
-        .copy_(
-            join(rows, s, at::matmul(dscores, h.k), at::matmul(dscores.transpose(2, 3), h.q), dv));
+    join(of_run(dqkv, run), run, s, at::matmul(dscores, h.k),
+         at::matmul(dscores.transpose(2, 3), h.q), dv);
   }
   return dqkv;
 }
 
 }  // namespace
 
-Attended attention(const at::Tensor& qkv, const Attention& shape) {
-  if (shape.dropout.p > 0) return plain_attention(qkv, shape);
-  const auto flash = device::of(qkv).attention(flash_input(qkv, shape));
-  return {merge(flash.out, qkv.size(0)).to(qkv.scalar_type()), flash.logsumexp, flash.philox_seed,
-          flash.philox_offset};
+Attended attention(const at::Tensor& qkv, const RowBounds& rows, const Attention& shape) {
+  DSJ_CHECK(rows.tokens() == qkv.size(0));
+  if (shape.dropout.p > 0) return plain_attention(qkv, rows, shape);
+  Attended attended;
+  const auto& runs = rows.runs();
+  if (runs.size() > 1)
+    attended.out = at::empty({qkv.size(0), shape.heads * shape.dim}, qkv.options());
+  for (const Run& run : runs) {
+    const auto flash = device::of(qkv).attention(flash_input(of_run(qkv, run), run, shape));
+    const at::Tensor out = merge(flash.out, run);
+    if (runs.size() > 1) {
+      of_run(attended.out, run).copy_(out);
+    } else {
+      attended.out = out.to(qkv.scalar_type());
+    }
+    attended.sums.push_back({flash.logsumexp, flash.philox_seed, flash.philox_offset});
+  }
+  return attended;
 }
 
 at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
-                              const Attended& attended, const Attention& s) {
-  if (s.dropout.p > 0) return plain_attention_backward(dout, qkv, s);
-  const at::Tensor dheads = heads_of(widen(dout), s), out = heads_of(widen(attended.out), s);
-  const auto [dq, dk, dv] = device::of(qkv).attention_backward(
-      dheads, flash_input(qkv, s),
-      {out, attended.logsumexp, attended.philox_seed, attended.philox_offset});
-  return join(qkv, s, dq, dk, dv);
+                              const Attended& attended, const RowBounds& rows,
+                              const Attention& shape) {
+  if (shape.dropout.p > 0) return plain_attention_backward(dout, qkv, rows, shape);
+  at::Tensor dqkv = at::empty_like(qkv);
+  for (size_t i = 0; i < rows.runs().size(); ++i) {
+    const Run& run = rows.runs()[i];
+    const auto& sums = attended.sums[i];
+    const at::Tensor dheads = by_head(widen(of_run(dout, run)), run, shape.dim);
+    const at::Tensor out = by_head(widen(of_run(attended.out, run)), run, shape.dim);
+    const auto [dq, dk, dv] = device::of(qkv).attention_backward(
+        dheads, flash_input(of_run(qkv, run), run, shape),
+        {out, sums.logsumexp, sums.philox_seed, sums.philox_offset});
+    join(of_run(dqkv, run), run, shape, dq, dk, dv);
+  }
+  return dqkv;
 }
 
-at::Tensor attention_cached(const at::Tensor& qkv, const Attention& shape, int64_t first,
+at::Tensor attention_cached(const at::Tensor& qkv, const RowBounds& rows, const Attention& shape,
                             at::Tensor k_cache, at::Tensor v_cache) {
-  DSJ_CHECK(first == 0 || shape.seq == 1);
-  const at::Tensor all = by_head(qkv, shape);
-  k_cache.narrow(2, first, shape.seq).copy_(all.narrow(1, shape.heads, shape.kv_heads));
-  v_cache.narrow(2, first, shape.seq)
-      .copy_(all.narrow(1, shape.heads + shape.kv_heads, shape.kv_heads));
-  if (first == 0) return attention(qkv, shape).out;
-  const int64_t seen = shape.window > 0 ? std::min(shape.window, first + 1) : first + 1;
-  const int64_t from = first + 1 - seen;
-  const at::Tensor out = at::scaled_dot_product_attention(
-      all.narrow(1, 0, shape.heads), k_cache.narrow(2, from, seen), v_cache.narrow(2, from, seen),
-      {}, 0.0, /*is_causal=*/false, shape.scale, /*enable_gqa=*/true);
-  return merge(out, qkv.size(0));
+  const bool whole = rows.runs()[0].first == 0;
+  at::Tensor out = at::empty({qkv.size(0), shape.heads * shape.dim}, qkv.options());
+  for (const Run& run : rows.runs()) {
+    DSJ_CHECK(whole ? run.first == 0 : run.first > 0 && run.length == 1);
+    const at::Tensor all = by_head(of_run(qkv, run), run, shape.dim);
+    const auto cached = [&](const at::Tensor& cache, int64_t from, int64_t length) {
+      return cache.narrow(0, run.row, run.rows).narrow(2, from, length);
+    };
+    cached(k_cache, run.first, run.length).copy_(all.narrow(1, shape.heads, shape.kv_heads));
+    cached(v_cache, run.first, run.length)
+        .copy_(all.narrow(1, shape.heads + shape.kv_heads, shape.kv_heads));
+    if (whole) continue;
+    const int64_t seen = shape.window > 0 ? std::min(shape.window, run.first + 1) : run.first + 1;
+    const int64_t from = run.first + 1 - seen;
+    of_run(out, run).copy_(merge(
+        at::scaled_dot_product_attention(all.narrow(1, 0, shape.heads), cached(k_cache, from, seen),
+                                         cached(v_cache, from, seen), {}, 0.0, /*is_causal=*/false,
+                                         shape.scale, /*enable_gqa=*/true),
+        run));
+  }
+  return whole ? attention(qkv, rows, shape).out : out;
 }
 
 }  // namespace dsj::models::ops

@@ -19,10 +19,8 @@ DecoderLayer::DecoderLayer(const layout::ModelConfig& config)
   down_ = {at(Role::Down), at(Role::DownBias), {config.hidden_size}};
 }
 
-ops::Attention DecoderLayer::shape(int64_t rows, const LayerCall& call) const {
-  ops::Attention shape{.batch = call.batch,
-                       .seq = rows / call.batch,
-                       .heads = config_.num_heads,
+ops::Attention DecoderLayer::shape(const LayerCall& call) const {
+  ops::Attention shape{.heads = config_.num_heads,
                        .kv_heads = config_.num_kv_heads,
                        .dim = config_.head_dim,
                        .scale = config_.attention_scale(call.layer),
@@ -44,7 +42,7 @@ at::Tensor DecoderLayer::project_qkv(const zero::UnitParameters& p, const at::Te
         ops::head_norm(k, p.weight(at(Role::KNorm)), kv_heads, config_.norm_eps);
     if (saved) saved->q_rstd = q_rstd, saved->k_rstd = k_rstd;
   }
-  ops::rope(qkv, *call.rope, heads + kv_heads, /*inverse=*/false);
+  ops::rope(qkv, *call.rope, call.rows->positions(), heads + kv_heads, /*inverse=*/false);
   return qkv;
 }
 
@@ -63,7 +61,7 @@ at::Tensor DecoderLayer::forward(const zero::UnitParameters& p, const at::Tensor
                                  const LayerCall& call, LayerSaved* saved) const {
   ops::Normed norm1 = ops::rms_norm(x, p.weight(at(Role::Norm1)), config_.norm_eps);
   at::Tensor qkv = project_qkv(p, norm1.y, call, saved);
-  ops::Attended attended = ops::attention(qkv, shape(x.size(0), call));
+  ops::Attended attended = ops::attention(qkv, *call.rows, shape(call));
   at::Tensor x2 = project_add(p, o_, attended.out, x, call.dropout_key);
   if (saved) {
     saved->x = x;
@@ -107,10 +105,11 @@ void DecoderLayer::backward_attention(const zero::UnitParameters& p, at::Tensor 
                                       const LayerCall& call, LayerSaved& saved) const {
   const at::Tensor dattended = project_backward(p, o_, dy, saved.attended.out, call.dropout_key);
   at::Tensor dqkv =
-      ops::attention_backward(dattended, saved.qkv, saved.attended, shape(dy.size(0), call));
+      ops::attention_backward(dattended, saved.qkv, saved.attended, *call.rows, shape(call));
   saved.qkv.reset();
   saved.attended = {};
-  ops::rope(dqkv, *call.rope, config_.num_heads + config_.num_kv_heads, /*inverse=*/true);
+  ops::rope(dqkv, *call.rope, call.rows->positions(), config_.num_heads + config_.num_kv_heads,
+            /*inverse=*/true);
   if (config_.qk_norm) backward_head_norms(p, dqkv, saved);
   const at::Tensor dh = project_backward(p, qkv_, dqkv, saved.norm1.y, call.dropout_key);
   const auto grad = p.grad(at(Role::Norm1));
@@ -125,12 +124,11 @@ void DecoderLayer::backward(const zero::UnitParameters& p, at::Tensor dy, const 
 }
 
 at::Tensor DecoderLayer::forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
-                                        const LayerCall& call, int64_t first, at::Tensor k_cache,
+                                        const LayerCall& call, at::Tensor k_cache,
                                         at::Tensor v_cache) const {
   const at::Tensor h = ops::rms_norm(x, p.weight(at(Role::Norm1)), config_.norm_eps).y;
   const at::Tensor qkv = project_qkv(p, h, call, nullptr);
-  const at::Tensor out =
-      ops::attention_cached(qkv, shape(x.size(0), call), first, k_cache, v_cache);
+  const at::Tensor out = ops::attention_cached(qkv, *call.rows, shape(call), k_cache, v_cache);
   return mlp(p, project_add(p, o_, out, x, call.dropout_key), call, nullptr);
 }
 

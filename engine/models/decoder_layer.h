@@ -16,13 +16,13 @@ class DecoderLayer : public Layer {
   void backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
                 LayerSaved saved) const override;
   at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
-                            const LayerCall& call, int64_t first, at::Tensor k_cache,
+                            const LayerCall& call, at::Tensor k_cache,
                             at::Tensor v_cache) const override;
 
  private:
   /// Index of a parameter in the unit; -1: the model has none.
   int at(layout::Role role) const { return index_[static_cast<size_t>(role)]; }
-  ops::Attention shape(int64_t rows, const LayerCall& call) const;
+  ops::Attention shape(const LayerCall& call) const;
   at::Tensor project_qkv(const zero::UnitParameters& p, const at::Tensor& h, const LayerCall& call,
                          LayerSaved* saved) const;
   at::Tensor mlp(const zero::UnitParameters& p, const at::Tensor& x2, const LayerCall& call,

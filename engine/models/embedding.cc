@@ -25,11 +25,10 @@ void zero_if_new(const zero::GradView& grad) {
 
 at::Tensor embedding_forward(const zero::UnitParameters& p, const layout::ModelConfig& config,
                              const at::Tensor& ids, const EmbeddingCall& call) {
-  at::Tensor x = p.weight(kTokens).index_select(0, ids.reshape({-1}));
+  at::Tensor x = p.weight(kTokens).index_select(0, ids);
   if (learned_positions(config)) {
-    const int64_t seq = ids.size(1);
-    DSJ_CHECK(call.first + seq <= config.max_position);
-    x.view({ids.size(0), seq, x.size(1)}).add_(p.weight(kPositions).narrow(0, call.first, seq));
+    DSJ_CHECK(call.rows->positions_end() <= config.max_position);
+    x.add_(p.weight(kPositions).index_select(0, call.rows->positions()));
   }
   ops::dropout(x, dropout_of(config, call));
   return x;
@@ -40,13 +39,12 @@ void embedding_backward(const zero::UnitParameters& p, const layout::ModelConfig
   ops::dropout(dx, dropout_of(config, call));
   if (const auto tokens = p.grad(kTokens); tokens.tensor.defined()) {
     zero_if_new(tokens);
-    ops::scatter_rows(dx, ids.reshape({-1}), tokens.tensor);
+    ops::scatter_rows(dx, ids, tokens.tensor);
   }
   if (!learned_positions(config)) return;
   if (const auto positions = p.grad(kPositions); positions.tensor.defined()) {
     zero_if_new(positions);
-    const int64_t seq = ids.size(1);
-    positions.tensor.narrow(0, 0, seq).add_(dx.view({ids.size(0), seq, dx.size(1)}).sum(0));
+    ops::scatter_rows(dx, call.rows->positions(), positions.tensor);
   }
 }
 

@@ -1,9 +1,13 @@
 // The model's matrix products; gradients are written in place. Only this file knows how a 16-bit
 // product runs: natively where the device can, else in fp32 on 16-bit values with the result
-// rounded. The scratch is one weight matrix at a time, counted as buckets.
+// rounded. Weights are then widened a tile at a time. Scratch is counted as buckets.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "engine/zero/flat.h"
 
 namespace dsj::models::gemm {
 
@@ -18,6 +22,21 @@ void grad_input(at::Tensor out, const at::Tensor& dy, const at::Tensor& w, bool 
 void grad_weight(at::Tensor dw, const at::Tensor& dy, const at::Tensor& x, bool accumulate);
 /// db [o] (+)= sum over rows of dy [n, o].
 void grad_bias(at::Tensor db, const at::Tensor& dy, bool accumulate);
+
+/// A weight's gradient that is a sum of several products, one after the other. A 16-bit gradient
+/// would round after each, and stop growing where a product is small beside it: what rounding takes
+/// away is kept in a second 16-bit matrix and counts in the next sum.
+class WeightSum {
+ public:
+  /// `grad` [o, i]; undefined (frozen): add() does nothing. `products`: how many there will be.
+  WeightSum(zero::GradView grad, int64_t products);
+  /// Adds dy [n, o]^T x [n, i].
+  void add(const at::Tensor& dy, const at::Tensor& x);
+
+ private:
+  zero::GradView grad_;
+  at::Tensor lost_;  ///< undefined in fp32, and for one product
+};
 
 /// Whether 16-bit products of this tensor's device and type run natively. DSJ_NATIVE_BF16=0 turns
 /// it off on the CPU.

@@ -37,10 +37,8 @@ ops::Dropout Gpt2Layer::dropout(const LayerCall& call, Site site) const {
   return {p, dropout_key(*call.dropout_key, static_cast<int64_t>(site))};
 }
 
-ops::Attention Gpt2Layer::shape(int64_t rows, const LayerCall& call) const {
-  return {.batch = call.batch,
-          .seq = rows / call.batch,
-          .heads = config_.num_heads,
+ops::Attention Gpt2Layer::shape(const LayerCall& call) const {
+  return {.heads = config_.num_heads,
           .kv_heads = config_.num_heads,
           .dim = config_.head_dim,
           .scale = config_.attention_scale(call.layer),
@@ -80,7 +78,7 @@ at::Tensor Gpt2Layer::forward(const zero::UnitParameters& p, const at::Tensor& x
                               const LayerCall& call, LayerSaved* saved) const {
   ops::Normed norm1 = norm(p, kNorm1, x);
   at::Tensor qkv = project(p, qkv_, norm1.y, call.dropout_key);
-  ops::Attended attended = ops::attention(qkv, shape(x.size(0), call));
+  ops::Attended attended = ops::attention(qkv, *call.rows, shape(call));
   const at::Tensor x2 = branch(p, o_, attended.out, x, call, Site::Residual);
   ops::Normed norm2 = norm(p, kNorm2, x2);
   const at::Tensor inner = project(p, up_, norm2.y, call.dropout_key);
@@ -108,7 +106,7 @@ void Gpt2Layer::backward(const zero::UnitParameters& p, at::Tensor dy, const Lay
   dinner.reset();
   const at::Tensor dattended = branch_backward(p, o_, dy, saved.attended.out, call, Site::Residual);
   const at::Tensor dqkv =
-      ops::attention_backward(dattended, saved.qkv, saved.attended, shape(dy.size(0), call));
+      ops::attention_backward(dattended, saved.qkv, saved.attended, *call.rows, shape(call));
   saved.qkv.reset();
   saved.attended = {};
   norm_backward(p, kNorm1, project_backward(p, qkv_, dqkv, saved.norm1.y, call.dropout_key),
@@ -116,11 +114,10 @@ void Gpt2Layer::backward(const zero::UnitParameters& p, at::Tensor dy, const Lay
 }
 
 at::Tensor Gpt2Layer::forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
-                                     const LayerCall& call, int64_t first, at::Tensor k_cache,
+                                     const LayerCall& call, at::Tensor k_cache,
                                      at::Tensor v_cache) const {
   const at::Tensor qkv = project(p, qkv_, norm(p, kNorm1, x).y, call.dropout_key);
-  const at::Tensor out =
-      ops::attention_cached(qkv, shape(x.size(0), call), first, k_cache, v_cache);
+  const at::Tensor out = ops::attention_cached(qkv, *call.rows, shape(call), k_cache, v_cache);
   const at::Tensor x2 = branch(p, o_, out, x, call, Site::Residual);
   const at::Tensor inner = project(p, up_, norm(p, kNorm2, x2).y, call.dropout_key);
   return branch(p, down_, ops::gelu_new(inner), x2, call, Site::Mlp);

@@ -16,13 +16,13 @@ class Gpt2Layer : public Layer {
   void backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
                 LayerSaved saved) const override;
   at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
-                            const LayerCall& call, int64_t first, at::Tensor k_cache,
+                            const LayerCall& call, at::Tensor k_cache,
                             at::Tensor v_cache) const override;
 
  private:
   enum class Site { Attention, Residual, Mlp };
   ops::Dropout dropout(const LayerCall& call, Site site) const;
-  ops::Attention shape(int64_t rows, const LayerCall& call) const;
+  ops::Attention shape(const LayerCall& call) const;
   /// x + dropout(projection of h).
   at::Tensor branch(const zero::UnitParameters& p, const Projection& projection,
                     const at::Tensor& h, const at::Tensor& x, const LayerCall& call,

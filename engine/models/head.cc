@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "common/check.h"
 #include "engine/device/device.h"
 #include "engine/models/gemm.h"
 #include "engine/models/unit.h"
@@ -45,21 +46,27 @@ zero::UnitParameters owner(const zero::UnitParameters& p, bool tied) {
   return tied ? p.embedding() : p;
 }
 
-/// The rows that have a target (position t predicts label t + 1), and the targets. Found on the
-/// host, where the labels are: how many there are decides the shapes of all that follows.
+/// The tokens that have a target (token t of a row predicts label t + 1), and the targets. Found on
+/// the host, where the labels are: how many there are decides the shapes of all that follows.
 struct Targets {
   int64_t count = 0;
   at::Tensor rows, labels;  ///< [count] int64, on the device
 };
 
-Targets targets_of(const at::Tensor& labels, at::Device place) {
-  at::Tensor shifted = at::full_like(labels, -100);
-  const int64_t seq = labels.size(1);
-  if (seq > 1) shifted.narrow(1, 0, seq - 1).copy_(labels.narrow(1, 1, seq - 1));
-  const at::Tensor flat = shifted.reshape({-1});
-  const at::Tensor rows = flat.ne(-100).nonzero().squeeze(1);
-  return {rows.size(0), device::upload(rows, place),
-          device::upload(flat.index_select(0, rows), place)};
+Targets targets_of(const MicroBatch& batch, at::Device place) {
+  DSJ_CHECK(batch.labels.is_contiguous() && batch.labels.size(0) == batch.rows.tokens());
+  const auto* labels = batch.labels.const_data_ptr<int64_t>();
+  const auto& starts = batch.rows.starts();
+  std::vector<int64_t> rows, wanted;
+  for (int64_t row = 0; row < batch.rows.rows(); ++row) {
+    for (int64_t t = starts[row]; t + 1 < starts[row + 1]; ++t) {
+      if (labels[t + 1] == -100) continue;
+      rows.push_back(t);
+      wanted.push_back(labels[t + 1]);
+    }
+  }
+  return {std::ssize(rows), device::upload(at::tensor(rows), place),
+          device::upload(at::tensor(wanted), place)};
 }
 
 at::Tensor no_loss(const at::Tensor& x) {
@@ -80,10 +87,10 @@ void set_logits_limit(int64_t elements) {
 }
 
 HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& config,
-                     const at::Tensor& x, const at::Tensor& labels, double scale) {
+                     const at::Tensor& x, const MicroBatch& batch, double scale) {
   const int weight = head_index(config);
   const zero::UnitParameters projection = owner(p, config.tied);
-  const Targets targets = targets_of(labels, x.device());
+  const Targets targets = targets_of(batch, x.device());
   HeadResult result{no_loss(x), targets.count, at::zeros_like(x)};
   const auto head_grad = projection.grad(weight);
   if (result.targets == 0) {
@@ -98,6 +105,7 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
   const int64_t rows =
       std::clamp<int64_t>(logits_limit() / vocab, 1, std::max<int64_t>(1, (n + 1) / 2));
   at::Tensor dh = at::empty_like(normed.y);
+  gemm::WeightSum dw(head_grad, (n + rows - 1) / rows);
   for (int64_t first = 0; first < n; first += rows) {
     const int64_t count = std::min(rows, n - first);
     at::Tensor logits = at::empty({count, vocab}, x.options());
@@ -105,16 +113,15 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
     gemm::linear(logits, h, w);
     ops::cross_entropy(logits, targets.labels.narrow(0, first, count), scale / n, result.loss_sum);
     gemm::grad_input(dh.narrow(0, first, count), logits, w, false);
-    if (head_grad.tensor.defined())
-      gemm::grad_weight(head_grad.tensor, logits, h, head_grad.accumulate || first > 0);
+    dw.add(logits, h);
   }
   result.dx.index_copy_(0, targets.rows, norm_backward(p, config, dh, picked, normed));
   return result;
 }
 
 HeadResult head_loss(const zero::UnitParameters& p, const layout::ModelConfig& config,
-                     const at::Tensor& x, const at::Tensor& labels) {
-  const Targets targets = targets_of(labels, x.device());
+                     const at::Tensor& x, const MicroBatch& batch) {
+  const Targets targets = targets_of(batch, x.device());
   const int64_t n = targets.count, vocab = config.vocab_size;
   HeadResult result{no_loss(x), n, {}};
   const int64_t rows =

@@ -91,11 +91,14 @@ void head_norm_backward(at::Tensor dy, const at::Tensor& x, const at::Tensor& w,
   add_up(on, partial, dw, accumulate_dw);
 }
 
-void rope(at::Tensor x, const RopeTable& table, int64_t count, bool inverse) {
+void rope(at::Tensor x, const RopeTable& table, const at::Tensor& positions, int64_t count,
+          bool inverse) {
   const On on(x);
   DSJ_CHECK(table.cos.is_contiguous() && table.sin.is_contiguous());
+  DSJ_CHECK(positions.is_contiguous() && positions.size(0) == x.size(0));
   on->rope(on.stream, heads(x), table.cos.const_data_ptr<float>(),
-           table.sin.const_data_ptr<float>(), table.cos.size(0), count, 2 * table.cos.size(1),
+           table.sin.const_data_ptr<float>(), table.cos.size(0),
+           positions.const_data_ptr<int64_t>(), count, 2 * table.cos.size(1),
            inverse ? -1.0f : 1.0f);
 }
 

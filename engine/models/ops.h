@@ -1,6 +1,6 @@
 // The model's operations other than matrix products, forward and hand-written backward, on whatever
 // device their tensors lie: each allocates its results and calls the device's kernels
-// (engine/device/device.h). Nothing waits for the device. Shapes: N = batch x sequence rows, H =
+// (engine/device/device.h). Nothing waits for the device. Shapes: N = tokens of all rows, H =
 // hidden size, D = head dimension, I = intermediate size, V = vocabulary. Floating tensors have the
 // compute type, fp32, bf16 or fp16, unless a comment says otherwise. They are contiguous, or a
 // column slice of such a tensor where a comment says [N, >= ...].
@@ -9,7 +9,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
+#include "engine/models/row_bounds.h"
 #include "job/layout/model_config.h"
 
 namespace dsj::models::ops {
@@ -39,17 +41,36 @@ at::Tensor head_norm(at::Tensor x, const at::Tensor& w, int64_t heads, double ep
 void head_norm_backward(at::Tensor dy, const at::Tensor& x, const at::Tensor& w,
                         const at::Tensor& rstd, at::Tensor dw, bool accumulate_dw);
 
-/// cos, sin: [seq, D/2] fp32, rounded to the type of `options` as Hugging Face's code casts them.
+/// cos, sin: [length, D/2] fp32, rounded to the type of `options` as Hugging Face's code casts
+/// them.
 struct RopeTable {
   at::Tensor cos, sin;
 };
-/// For positions first to first + seq - 1. Dynamic scaling takes first + seq as the sequence's
-/// length: frequencies depend on this call alone, not on longer sequences seen before.
-RopeTable rope_table(const layout::RopeConfig& config, int64_t dim, int64_t first, int64_t seq,
+/// For positions 0 to length - 1. Dynamic scaling takes `length` as the sequence's: frequencies
+/// depend on this call alone, not on longer sequences seen before.
+RopeTable rope_table(const layout::RopeConfig& config, int64_t dim, int64_t length,
                      const at::TensorOptions& options);
+/// The one table of a run, for rows of any length: the longest so far, of which shorter rows use
+/// the beginning. One thread.
+class RopeTables {
+ public:
+  RopeTables(const layout::RopeConfig& config, int64_t dim, const at::TensorOptions& options)
+      : config_(config), dim_(dim), options_(options) {}
+  /// Holds at least the positions below `length`, as rope_table(length) has them. Valid until the
+  /// next call.
+  const RopeTable& below(int64_t length);
+
+ private:
+  const layout::RopeConfig config_;
+  const int64_t dim_;
+  const at::TensorOptions options_;
+  RopeTable table_;
+  int64_t scaled_for_ = 0;  ///< Dynamic scaling: the length that table_'s frequencies are for
+};
 /// Rotates the first `heads` heads of each row of x [N, >= heads * D], in place. Row n is at
-/// position n mod seq.
-void rope(at::Tensor x, const RopeTable& table, int64_t heads, bool inverse);
+/// positions[n], positions [N] int64, all below the table's length.
+void rope(at::Tensor x, const RopeTable& table, const at::Tensor& positions, int64_t heads,
+          bool inverse);
 
 /// [N, 2I] (gate, up) → [N, I]: silu(gate) * up.
 at::Tensor swiglu(const at::Tensor& gate_up);
@@ -65,7 +86,7 @@ void gelu_new_backward(const at::Tensor& dy, at::Tensor x);
 /// sum of the losses to loss [] (double).
 void cross_entropy(at::Tensor logits, const at::Tensor& labels, double scale, at::Tensor loss);
 
-/// out[index[n]] += x[n] for each row n of x [N, H]; index [N] int64.
+/// out[index[n]] += x[n] for each row n of x [N, H]; index [N] int64. Rounds once.
 void scatter_rows(const at::Tensor& x, const at::Tensor& index, at::Tensor out);
 
 /// x *= mask / (1 - p), in place. Forward and backward are the same call: the mask is a function of
@@ -76,26 +97,33 @@ struct Dropout {
 };
 void dropout(at::Tensor x, const Dropout& dropout);
 
-/// Causal self-attention over qkv [N, (heads + 2 kv_heads) D]; the rows are `batch` sequences.
+/// Causal self-attention over qkv [N, (heads + 2 kv_heads) D], within each row of tokens.
 struct Attention {
-  int64_t batch = 1, seq = 1, heads = 1, kv_heads = 1, dim = 1;
+  int64_t heads = 1, kv_heads = 1, dim = 1;
   double scale = 1;    ///< on the scores
   int64_t window = 0;  ///< how many tokens a token sees, itself included; 0: all before it
   Dropout dropout;     ///< on the probabilities
 };
 struct Attended {
-  at::Tensor out;                         ///< [N, heads * D]
-  at::Tensor logsumexp;                   ///< for backward; undefined with dropout
-  at::Tensor philox_seed, philox_offset;  ///< CUDA: the kernel's generator state
+  /// What a kernel keeps for its backward.
+  struct Sums {
+    at::Tensor logsumexp;
+    at::Tensor philox_seed, philox_offset;  ///< CUDA: the kernel's generator state
+  };
+  at::Tensor out;          ///< [N, heads * D]
+  std::vector<Sums> sums;  ///< of each run of rows; empty with dropout
 };
-Attended attention(const at::Tensor& qkv, const Attention& shape);
+/// One call of the device's kernel for each run of `rows`: rows of one length that are neighbours
+/// share a call.
+Attended attention(const at::Tensor& qkv, const RowBounds& rows, const Attention& shape);
 /// Returns the gradient of qkv, in its shape.
 at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
-                              const Attended& attended, const Attention& shape);
+                              const Attended& attended, const RowBounds& rows,
+                              const Attention& shape);
 
-/// Inference with a cache [batch, kv_heads, max, D]: writes the keys and values of qkv from
-/// position `first` on. The first call has a whole prompt (first 0), later calls one token each.
-at::Tensor attention_cached(const at::Tensor& qkv, const Attention& shape, int64_t first,
+/// Inference with a cache [rows, kv_heads, max, D]: writes the keys and values of qkv at the rows'
+/// positions. The first call has whole prompts, from position 0 on; later calls one token a row.
+at::Tensor attention_cached(const at::Tensor& qkv, const RowBounds& rows, const Attention& shape,
                             at::Tensor k_cache, at::Tensor v_cache);
 
 }  // namespace dsj::models::ops

@@ -36,19 +36,29 @@ at::Tensor llama3(const RopeConfig& c, const at::Tensor& inverse) {
 
 }  // namespace
 
-RopeTable rope_table(const RopeConfig& c, int64_t dim, int64_t first, int64_t seq,
+RopeTable rope_table(const RopeConfig& c, int64_t dim, int64_t length,
                      const at::TensorOptions& options) {
   const auto wide = options.dtype(at::kFloat);
-  const double theta = c.scaling == Scaling::Dynamic ? dynamic_theta(c, dim, first + seq) : c.theta;
+  const double theta = c.scaling == Scaling::Dynamic ? dynamic_theta(c, dim, length) : c.theta;
   const at::Tensor exponent =
       at::arange(0, dim, 2, options.dtype(at::kLong)).to(at::kFloat).div_(dim);
   at::Tensor inverse = at::pow(theta, exponent).reciprocal_();
   if (c.scaling == Scaling::Linear) inverse.div_(c.factor);
   if (c.scaling == Scaling::Llama3) inverse = llama3(c, inverse);
-  const at::Tensor angles =
-      at::arange(first, first + seq, wide).unsqueeze(1) * inverse.unsqueeze(0);
+  const at::Tensor angles = at::arange(length, wide).unsqueeze(1) * inverse.unsqueeze(0);
   const auto type = c10::typeMetaToScalarType(options.dtype());
   return {angles.cos().to(type).to(at::kFloat), angles.sin().to(type).to(at::kFloat)};
+}
+
+const RopeTable& RopeTables::below(int64_t length) {
+  const bool dynamic = config_.scaling == Scaling::Dynamic;
+  const int64_t scaled_for = dynamic ? std::max(length, config_.original_max) : 0;
+  if (table_.cos.defined() && table_.cos.size(0) >= length && scaled_for == scaled_for_)
+    return table_;
+  table_ = {};  // before the new one is made
+  table_ = rope_table(config_, dim_, length, options_);
+  scaled_for_ = scaled_for;
+  return table_;
 }
 
 }  // namespace dsj::models::ops

@@ -11,26 +11,27 @@
 #include <optional>
 
 #include "engine/models/ops.h"
+#include "engine/models/row_bounds.h"
 #include "engine/zero/model_state.h"
 #include "job/layout/model_config.h"
 
 namespace dsj::models {
 
-/// One micro-batch. Rows are sequences padded on the right: under a causal mask no token sees
-/// padding.
+/// One micro-batch: its rows' tokens, end to end. N: how many.
 struct MicroBatch {
-  at::Tensor input_ids;  ///< [batch, seq] int64, on the device
-  /// [batch, seq] int64, aligned with input_ids; -100: no target. On the host, where the head
-  /// counts the targets without waiting for the device.
+  at::Tensor input_ids;  ///< [N] int64, on the device
+  /// [N] int64, aligned with input_ids; -100: no target. On the host, where the head counts the
+  /// targets without waiting for the device.
   at::Tensor labels;
+  RowBounds rows;
 };
 
 // ---- embedding
 struct EmbeddingCall {
-  int64_t first = 0;                    ///< learned positions: that of the first token
+  const RowBounds* rows = nullptr;      ///< of the ids
   std::optional<uint64_t> dropout_key;  ///< as in LayerCall
 };
-/// [batch, seq] ids → [N, H].
+/// [N] ids → [N, H].
 at::Tensor embedding_forward(const zero::UnitParameters& p, const layout::ModelConfig& config,
                              const at::Tensor& ids, const EmbeddingCall& call);
 /// `dx` [N, H]: gradient of the output; dropout overwrites it. In a tied model the head's gradient
@@ -46,8 +47,8 @@ uint64_t dropout_key(uint64_t key, int64_t part);
 /// What a layer gets besides its parameters and its input.
 struct LayerCall {
   int64_t layer = 0;                     ///< 0 is the first
-  int64_t batch = 1;                     ///< sequences; x has batch x seq rows
-  const ops::RopeTable* rope = nullptr;  ///< for this sequence length; null: learned positions
+  const RowBounds* rows = nullptr;       ///< of x
+  const ops::RopeTable* rope = nullptr;  ///< of all their positions; null: learned positions
   /// For this unit, micro-step and rank; nullopt: no dropout (inference).
   std::optional<uint64_t> dropout_key;
 };
@@ -73,9 +74,9 @@ class Layer {
   /// dy [N, H] becomes the gradient of x, in place. Consumes `saved`.
   virtual void backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
                         LayerSaved saved) const = 0;
-  /// Inference with a cache, as ops::attention_cached. x holds the positions from `first` on.
+  /// Inference with a cache, as ops::attention_cached.
   virtual at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
-                                    const LayerCall& call, int64_t first, at::Tensor k_cache,
+                                    const LayerCall& call, at::Tensor k_cache,
                                     at::Tensor v_cache) const = 0;
 };
 
@@ -88,14 +89,15 @@ struct HeadResult {
   at::Tensor dx;        ///< [N, H]
 };
 /// Final norm, projection, cross-entropy and all their gradients in one visit. It runs over the
-/// rows that have a target, a few at a time: the logits of a micro-batch never exist whole. labels:
-/// as in MicroBatch. The gradients are those of scale * (mean loss over valid targets). No valid
-/// target: loss and gradients are 0.
+/// rows of x that have a target, a few at a time: the logits of a micro-batch never exist whole. A
+/// token predicts the next label of its row; the last token of a row predicts nothing. The
+/// gradients are those of scale * (mean loss over valid targets). No valid target: loss and
+/// gradients are 0.
 HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& config,
-                     const at::Tensor& x, const at::Tensor& labels, double scale);
+                     const at::Tensor& x, const MicroBatch& batch, double scale);
 /// head_turn's loss alone: the same bits, no gradients, `dx` undefined.
 HeadResult head_loss(const zero::UnitParameters& p, const layout::ModelConfig& config,
-                     const at::Tensor& x, const at::Tensor& labels);
+                     const at::Tensor& x, const MicroBatch& batch);
 /// Logits [rows, V] of given rows of x, for inference and tests.
 at::Tensor head_logits(const zero::UnitParameters& p, const layout::ModelConfig& config,
                        const at::Tensor& x);

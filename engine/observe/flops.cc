@@ -141,7 +141,7 @@ std::string head_text(const dsconfig::FlopsProfilerConfig& config, const Module&
   line("world size:", std::to_string(step.world));
   line("data parallel size:", std::to_string(step.world));
   line("rows per micro-batch and rank:", std::to_string(step.rows));
-  line("tokens per row, padding included:", std::to_string(step.length));
+  line("tokens of the micro-batch:", std::to_string(step.tokens));
   line("params of the model:", count_text(static_cast<double>(model.parameters), ""));
   line("fwd MACs per rank:", count_text(static_cast<double>(model.macs), "MACs"));
   line("fwd flops per rank:", count_text(forward_flops, ""));
@@ -169,9 +169,13 @@ std::string head_text(const dsconfig::FlopsProfilerConfig& config, const Module&
 }  // namespace
 
 Module count_forward(const layout::ModelConfig& model, const std::vector<layout::UnitSpec>& units,
-                     int64_t rows, int64_t length) {
+                     std::span<const int64_t> lengths) {
   Module root{.name = "model"};
-  const int64_t tokens = rows * length;
+  int64_t tokens = 0, pairs = 0;  // a query and a key, of all rows
+  for (const int64_t length : lengths) {
+    tokens += length;
+    pairs += length * length;
+  }
   for (size_t i = 0; i < units.size(); ++i) {
     const layout::UnitSpec& spec = units[i];
     Module unit{.name = spec.name};
@@ -193,7 +197,7 @@ Module count_forward(const layout::ModelConfig& model, const std::vector<layout:
           continue;
         }
         if (part.name.find("norm") != std::string::npos) continue;
-        child(part, "scores").macs += 2 * rows * model.query_size() * length * length;
+        child(part, "scores").macs += 2 * model.query_size() * pairs;
         break;
       }
     }

@@ -2,12 +2,12 @@
 // counted from shapes, beside the latencies of one step. Torch-free and pure.
 //
 // It counts matrix products: N x out x in MACs for a weight [out, in] over N tokens, and
-// 2 x rows x heads x head_dim x L^2 for attention over rows of L tokens (without a causal half, as
-// in DeepSpeed). A MAC is two operations. Element-wise work is left out. Padding counts, because it
-// is computed.
+// 2 x heads x head_dim x L^2 for attention over each row of L tokens (without a causal half, as in
+// DeepSpeed). A MAC is two operations. Element-wise work is left out.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,15 +28,15 @@ struct Module {
   int64_t flops() const { return 2 * macs; }
 };
 
-/// One forward pass over `rows` rows of `length` tokens.
+/// One forward pass over rows of these many tokens.
 Module count_forward(const layout::ModelConfig& model, const std::vector<layout::UnitSpec>& units,
-                     int64_t rows, int64_t length);
+                     std::span<const int64_t> lengths);
 
 /// What the report needs besides the counts.
 struct ProfiledStep {
   int64_t step = 0;
   int world = 1;
-  int64_t rows = 0, length = 0;  ///< rows and tokens of a micro-batch
+  int64_t rows = 0, tokens = 0;  ///< of the micro-batch
   int64_t accumulation = 1;
   double samples_per_step = 0;
   StepTimes times;  ///< of the whole step

@@ -4,15 +4,14 @@
 
 #include "engine/data/batch.h"
 #include "engine/device/device.h"
+#include "engine/train/micro_batch.h"
 
 namespace dsj::train {
 
 using layout::Action;
 
 Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
-  models::LayerCall call{
-      .batch = batch.input_ids.size(0),
-      .rope = model_.block == layout::Block::Llama ? &rope(batch.input_ids.size(1)) : nullptr};
+  models::LayerCall call{.rows = &batch.rows, .rope = rope(batch.rows)};
   Evaluated result;
   at::Tensor x;
   for (const Action& action : forward_schedule_.actions) {
@@ -27,12 +26,13 @@ Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
         state_.wait_for(action.unit);
         call.layer = action.unit - 1;
         x = action.unit == 0
-                ? models::embedding_forward(state_.unit(0), model_, batch.input_ids, {})
+                ? models::embedding_forward(state_.unit(0), model_, batch.input_ids,
+                                            {.rows = &batch.rows})
                 : layer_->forward(state_.unit(action.unit), x, call, /*saved=*/nullptr);
         break;
       case Action::Kind::Turn: {
         state_.wait_for(action.unit);
-        const auto head = models::head_loss(state_.unit(action.unit), model_, x, batch.labels);
+        const auto head = models::head_loss(state_.unit(action.unit), model_, x, batch);
         result = {head.loss_sum, head.targets};
         break;
       }
@@ -44,19 +44,8 @@ Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
   return result;
 }
 
-namespace {
-
-models::MicroBatch on_device(const data::Batch& batch, at::Device device) {
-  const auto rectangle = [&](const std::vector<int64_t>& values) {
-    return at::tensor(values).view({batch.rows, batch.length});
-  };
-  return {device::upload(rectangle(batch.input_ids), device), rectangle(batch.labels)};
-}
-
-}  // namespace
-
 Result<EvalResult> evaluate(Stepper& stepper, comm::Collectives& collectives, const EvalRows& rows,
-                            int64_t batch_size, int64_t pad_id, at::Device device) {
+                            int64_t batch_size, at::Device device) {
   const int64_t batches = (rows.count + batch_size - 1) / batch_size;
   const at::Tensor loss_rows = at::zeros({}, at::TensorOptions(device).dtype(at::kDouble));
   double targets = 0;  // exact in double: counts stay far below 2^53
@@ -69,8 +58,8 @@ Result<EvalResult> evaluate(Stepper& stepper, comm::Collectives& collectives, co
     }
     // A rank without a batch of its own still takes part in the gathers.
     const double weight = static_cast<double>(samples.size());
-    if (samples.empty()) samples.push_back({{static_cast<int32_t>(pad_id)}, {data::kIgnoredLabel}});
-    const auto got = stepper.evaluate(on_device(data::collate(samples, pad_id), device));
+    if (samples.empty()) samples.push_back({{0}, {data::kIgnoredLabel}});
+    const auto got = stepper.evaluate(on_device(data::collate(samples), device));
     if (got.targets > 0)
       loss_rows.add_(got.loss_sum.mul(weight).div_(static_cast<double>(got.targets)));
     targets += static_cast<double>(got.targets);

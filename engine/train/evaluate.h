@@ -22,6 +22,6 @@ struct EvalResult {
 /// Collective; the result is the same on all ranks. Training state does not change. Error: a row
 /// cannot be read.
 Result<EvalResult> evaluate(Stepper& stepper, comm::Collectives& collectives, const EvalRows& rows,
-                            int64_t batch_size, int64_t pad_id, at::Device device);
+                            int64_t batch_size, at::Device device);
 
 }  // namespace dsj::train

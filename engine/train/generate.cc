@@ -2,11 +2,12 @@
 
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <sstream>
 
 #include "common/argument_parser.h"
@@ -134,6 +135,23 @@ Result<std::unique_ptr<Generator>> load_generator(Files& files, const Options& o
   return generator;
 }
 
+/// Prompts that run together: neighbours in length, because attention runs once for each length.
+std::vector<std::vector<size_t>> batches_of(const std::vector<Prompt>& prompts, int64_t batch,
+                                            bool one_length) {
+  std::vector<size_t> order(prompts.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto length = [&](size_t i) { return prompts[i].ids.size(); };
+  std::ranges::stable_sort(order, {}, length);
+  std::vector<std::vector<size_t>> batches;
+  for (const size_t i : order) {
+    if (batches.empty() || std::ssize(batches.back()) == batch ||
+        (one_length && length(batches.back().back()) != length(i)))
+      batches.emplace_back();
+    batches.back().push_back(i);
+  }
+  return batches;
+}
+
 Status generate(const Options& options) {
   PosixFiles files;
   DSJ_TRY(const Subject subject, subject_of(files, options.model));
@@ -144,7 +162,6 @@ Status generate(const Options& options) {
   DSJ_TRY(const auto loaded, load_generator(files, options, subject, model, *collectives));
   Generator& generator = *loaded;
   std::vector<Prompt> prompts;
-  std::map<size_t, std::vector<size_t>> by_length;
   for (const auto& row : rows) {
     if (static_cast<int64_t>(prompts.size()) == options.limit) break;
     const std::string input = row.value("input", std::string());
@@ -156,20 +173,15 @@ Status generate(const Options& options) {
                            std::to_string(model.longest_sequence()),
                        options.data);
     }
-    by_length[ids.size()].push_back(prompts.size());
     prompts.push_back({row, std::move(ids), {}});
   }
-  for (const auto& [length, members] : by_length) {
-    for (size_t first = 0; first < members.size(); first += options.batch) {
-      const size_t count = std::min<size_t>(options.batch, members.size() - first);
-      std::vector<std::vector<int32_t>> ids;
-      for (size_t i = 0; i < count; ++i) ids.push_back(prompts[members[first + i]].ids);
-      const auto completions =
-          generator.complete(ids, options.max_new_tokens, tokenizer->stop_ids());
-      for (size_t i = 0; i < count; ++i) {
-        prompts[members[first + i]].completion =
-            tokenizer->decode(completions[i], /*skip_special=*/true);
-      }
+  for (const auto& members :
+       batches_of(prompts, options.batch, Generator::takes_one_length(model))) {
+    std::vector<std::vector<int32_t>> ids;
+    for (const size_t member : members) ids.push_back(prompts[member].ids);
+    const auto completions = generator.complete(ids, options.max_new_tokens, tokenizer->stop_ids());
+    for (size_t i = 0; i < members.size(); ++i) {
+      prompts[members[i]].completion = tokenizer->decode(completions[i], /*skip_special=*/true);
     }
   }
   print(prompts, options);

@@ -38,11 +38,6 @@ Status accept(const dsconfig::Resolution& resolution, const std::string& source)
 
 }  // namespace
 
-int64_t Inputs::pad_id() const {
-  if (!tokenizer) return 0;
-  return tokenizer->pad_id().value_or(tokenizer->eos_id().value_or(0));
-}
-
 EvalRows Inputs::eval_rows() const {
   if (eval_dataset) return {eval_dataset.get(), 0, eval_dataset->rows()};
   if (first_row() > 0) return {dataset.get(), 0, first_row()};

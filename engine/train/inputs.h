@@ -34,7 +34,6 @@ struct Inputs {
   dsconfig::Resolution resolution;
 
   const dsconfig::ResolvedConfig& config() const { return resolution.config; }
-  int64_t pad_id() const;
   /// Seed of the order of rows. Default: Hugging Face's 42.
   int64_t seed() const { return job.training.seed.value_or(42); }
   /// The rows of `dataset` before this one are held out for evaluation; the others are trained on.

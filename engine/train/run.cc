@@ -15,12 +15,12 @@
 #include "common/log.h"
 #include "common/text.h"
 #include "engine/data/loader.h"
-#include "engine/device/device.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/optim/lr_schedule.h"
 #include "engine/train/accelerator.h"
 #include "engine/train/events.h"
 #include "engine/train/inputs.h"
+#include "engine/train/micro_batch.h"
 #include "engine/train/out_of_memory.h"
 #include "engine/train/saving.h"
 #include "engine/train/snapshot_here.h"
@@ -71,10 +71,6 @@ int64_t peak_rss_bytes() {
   return usage.ru_maxrss * 1024;
 }
 
-at::Tensor rectangle(const std::vector<int64_t>& values, const data::Batch& batch) {
-  return at::tensor(values).view({batch.rows, batch.length});
-}
-
 /// The loop over steps, once all parts of the run are ready.
 class Loop {
  public:
@@ -94,16 +90,15 @@ class Loop {
     defer_stops();
     DSJ_TRY_STATUS(watching_.begin(progress));
     if (config.eval.on_start && progress.step == 0) DSJ_TRY_STATUS(evaluate(progress));
-    data::Loader loader(
-        [this](int64_t row) { return in_.dataset->at(in_.first_row() + row); },
-        data::Sampler({.rows = in_.rows(),
-                       .accumulation = config.gradient_accumulation_steps,
-                       .world = collectives_.world(),
-                       .micro_batch = config.micro_batch_size,
-                       .seed = static_cast<uint64_t>(in_.seed()),
-                       .shuffle = in_.shuffle(),
-                       .drop_last = config.dataloader_drop_last}),
-        {.rank = collectives_.rank(), .first_step = progress.step, .pad_id = in_.pad_id()});
+    data::Loader loader([this](int64_t row) { return in_.dataset->at(in_.first_row() + row); },
+                        data::Sampler({.rows = in_.rows(),
+                                       .accumulation = config.gradient_accumulation_steps,
+                                       .world = collectives_.world(),
+                                       .micro_batch = config.micro_batch_size,
+                                       .seed = static_cast<uint64_t>(in_.seed()),
+                                       .shuffle = in_.shuffle(),
+                                       .drop_last = config.dataloader_drop_last}),
+                        {.rank = collectives_.rank(), .first_step = progress.step});
     while (progress.step < config.total_steps) {
       DSJ_TRY(const bool stop, step(loader, progress));
       const bool last = progress.step == config.total_steps;
@@ -131,9 +126,8 @@ class Loop {
     const EvalRows rows = in_.eval_rows();
     if (!rows.dataset) return {};
     const auto start = Clock::now();
-    DSJ_TRY(const EvalResult result,
-            train::evaluate(stepper_, collectives_, rows, in_.config().eval.micro_batch_size,
-                            in_.pad_id(), device_));
+    DSJ_TRY(const EvalResult result, train::evaluate(stepper_, collectives_, rows,
+                                                     in_.config().eval.micro_batch_size, device_));
     const std::chrono::duration<double> seconds = Clock::now() - start;
     watching_.after_evaluation(progress.step, result, seconds.count());
     return {};
@@ -147,9 +141,8 @@ class Loop {
     int64_t tokens = 0;
     for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i) {
       DSJ_TRY(const auto next, loader.next());
-      batches.push_back({device::upload(rectangle(next.batch.input_ids, next.batch), device_),
-                         rectangle(next.batch.labels, next.batch)});
-      tokens += next.batch.tokens;
+      batches.push_back(on_device(next.batch, device_));
+      tokens += next.batch.tokens();
     }
     collectives_.reset_counters();
     const optim::Rates rates =

@@ -36,6 +36,8 @@ Stepper::Stepper(const layout::ModelConfig& model, const dsconfig::ResolvedConfi
           state.units(), state.plan(), plan::schedule_limits(config, state.collectives().world()))),
       layer_(models::make_layer(model)),
       lowest_(layout::lowest_trainable(state.units())),
+      rope_(model.rope, model.head_dim,
+            at::TensorOptions().dtype(zero::scalar_type(config.precision)).device(device)),
       averaging_(optim::averaging(config, state.collectives().world())),
       loss_scaler_(optim::LossScaler::of(config)) {
   std::vector<int> gathers;
@@ -44,24 +46,19 @@ Stepper::Stepper(const layout::ModelConfig& model, const dsconfig::ResolvedConfi
   state_.set_gathers(gathers);
 }
 
-const models::ops::RopeTable& Stepper::rope(int64_t seq) {
-  const auto found = rope_.find(seq);
-  if (found != rope_.end()) return found->second;
-  const auto options =
-      at::TensorOptions().dtype(zero::scalar_type(config_.precision)).device(device_);
-  return rope_.emplace(seq, models::ops::rope_table(model_.rope, model_.head_dim, 0, seq, options))
-      .first->second;
+const models::ops::RopeTable* Stepper::rope(const models::RowBounds& rows) {
+  if (model_.block != layout::Block::Llama) return nullptr;
+  return &rope_.below(rows.positions_end());
 }
 
 models::EmbeddingCall Stepper::embedding_call(const MicroStep& micro) {
-  return {.dropout_key = models::dropout_key(micro.dropout_key, 0)};
+  return {.rows = &micro.batch->rows, .dropout_key = models::dropout_key(micro.dropout_key, 0)};
 }
 
 models::LayerCall Stepper::call(int unit, const MicroStep& micro) {
   return {.layer = unit - 1,
-          .batch = micro.batch->input_ids.size(0),
-          .rope = model_.block == layout::Block::Llama ? &rope(micro.batch->input_ids.size(1))
-                                                       : nullptr,
+          .rows = &micro.batch->rows,
+          .rope = rope(micro.batch->rows),
           .dropout_key = models::dropout_key(micro.dropout_key, unit)};
 }
 
@@ -113,8 +110,7 @@ void Stepper::execute(const Action& action, MicroStep& micro, const at::Tensor& 
       state_.wait_for(action.unit);
       const double scale =
           loss_scaler_.scale() / static_cast<double>(config_.gradient_accumulation_steps);
-      auto head =
-          models::head_turn(state_.unit(action.unit), model_, micro.x, micro.batch->labels, scale);
+      auto head = models::head_turn(state_.unit(action.unit), model_, micro.x, *micro.batch, scale);
       if (head.targets > 0) loss.add_(head.loss_sum.div_(static_cast<double>(head.targets)));
       micro.x = std::move(head.dx);
       return;

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -35,7 +34,7 @@ struct StepInput {
   std::span<const models::MicroBatch> micro_batches;  ///< gradient_accumulation_steps of them
   int64_t step = 0;                                   ///< the step's number; part of dropout's key
   optim::Rates rates;                                 ///< of this step
-  int64_t tokens = 0;                                 ///< of this rank, padding not counted
+  int64_t tokens = 0;                                 ///< of this rank
   bool stop_requested = false;                        ///< this rank was asked to stop
   StepVotes votes = {};                               ///< of this rank
 };
@@ -86,7 +85,8 @@ class Stepper {
   void execute(const layout::Action& action, MicroStep& micro, const at::Tensor& loss);
   void backward(int unit, MicroStep& micro);
   void update(StepResult& result, const optim::Rates& rates);
-  const models::ops::RopeTable& rope(int64_t seq);
+  /// Null: the model has learned positions.
+  const models::ops::RopeTable* rope(const models::RowBounds& rows);
   static models::EmbeddingCall embedding_call(const MicroStep& micro);
   models::LayerCall call(int unit, const MicroStep& micro);
 
@@ -97,8 +97,8 @@ class Stepper {
   const at::Device device_;
   const layout::Schedule schedule_, forward_schedule_;
   const std::unique_ptr<const models::Layer> layer_;
-  const int lowest_;                                ///< the unit where backward ends
-  std::map<int64_t, models::ops::RopeTable> rope_;  ///< by sequence length
+  const int lowest_;  ///< the unit where backward ends
+  models::ops::RopeTables rope_;
   const optim::Averaging averaging_;
   optim::LossScaler loss_scaler_;
   int64_t updates_ = 0;

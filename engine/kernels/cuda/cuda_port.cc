@@ -46,9 +46,9 @@ void CudaPort::layer_norm_backward(Stream s, Rows dy, Rows x, Rows w, const floa
 void CudaPort::sum_rows(Stream s, Rows partial, Rows out, bool accumulate) {
   cuda::sum_rows(s, partial, out, accumulate);
 }
-void CudaPort::rope(Stream s, Rows x, const float* cos, const float* sin, int64_t seq,
-                    int64_t heads, int64_t dim, float sign) {
-  cuda::rope(s, x, cos, sin, seq, heads, dim, sign);
+void CudaPort::rope(Stream s, Rows x, const float* cos, const float* sin, int64_t,
+                    const int64_t* positions, int64_t heads, int64_t dim, float sign) {
+  cuda::rope(s, x, cos, sin, positions, heads, dim, sign);
 }
 void CudaPort::swiglu(Stream s, Rows gate_up, Rows a) {
   cuda::swiglu(s, gate_up, a);

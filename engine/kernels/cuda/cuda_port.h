@@ -33,8 +33,8 @@ class CudaPort final : public PartialPort {
   void layer_norm_backward(Stream, Rows dy, Rows x, Rows w, const float* mean, const float* rstd,
                            Rows dx, Rows dw, Rows db) override;
   void sum_rows(Stream, Rows partial, Rows out, bool accumulate) override;
-  void rope(Stream, Rows x, const float* cos, const float* sin, int64_t seq, int64_t heads,
-            int64_t dim, float sign) override;
+  void rope(Stream, Rows x, const float* cos, const float* sin, int64_t length,
+            const int64_t* positions, int64_t heads, int64_t dim, float sign) override;
   void swiglu(Stream, Rows gate_up, Rows a) override;
   void swiglu_backward(Stream, Rows da, Rows gate_up) override;
   void gelu_new(Stream, Rows x, Rows y) override;

@@ -24,11 +24,11 @@ Grid grid_of(int64_t rows, int64_t packs_per_row) {
 /// A thread per pair of one head.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    rope_kernel(T* x, int64_t stride, const float* cos, const float* sin, int64_t seq,
+    rope_kernel(T* x, int64_t stride, const float* cos, const float* sin, const int64_t* positions,
                 int64_t pairs, int64_t half, float sign) {
   const int64_t at = piece<1>(), row = blockIdx.x;
   if (at >= pairs) return;
-  const int64_t i = at % half, turn = row % seq * half + i;
+  const int64_t i = at % half, turn = positions[row] * half + i;
   T* const lo = x + row * stride + at / half * 2 * half + i;
   T* const hi = lo + half;
   const float a = value_of(*lo), b = value_of(*hi), c = cos[turn], s = sign * sin[turn];
@@ -110,13 +110,13 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void rope(Stream stream, Rows x, const float* cos, const float* sin, int64_t seq, int64_t heads,
-          int64_t dim, float sign) {
+void rope(Stream stream, Rows x, const float* cos, const float* sin, const int64_t* positions,
+          int64_t heads, int64_t dim, float sign) {
   with_type(x.type, [&](auto* element) {
     using T = std::remove_pointer_t<decltype(element)>;
     const int64_t half = dim / 2, pairs = heads * half;
-    launch(grid_of(x.rows, pairs), stream, rope_kernel<T>, data_of<T>(x), x.stride, cos, sin, seq,
-           pairs, half, sign);
+    launch(grid_of(x.rows, pairs), stream, rope_kernel<T>, data_of<T>(x), x.stride, cos, sin,
+           positions, pairs, half, sign);
   });
 }
 

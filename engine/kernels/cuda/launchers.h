@@ -18,8 +18,8 @@ void layer_norm_backward(Stream, Rows dy, Rows x, Rows w, const float* mean, con
                          Rows dx, Rows dw, Rows db);
 void sum_rows(Stream, Rows partial, Rows out, bool accumulate);
 
-void rope(Stream, Rows x, const float* cos, const float* sin, int64_t seq, int64_t heads,
-          int64_t dim, float sign);
+void rope(Stream, Rows x, const float* cos, const float* sin, const int64_t* positions,
+          int64_t heads, int64_t dim, float sign);
 void swiglu(Stream, Rows gate_up, Rows a);
 void swiglu_backward(Stream, Rows da, Rows gate_up);
 void gelu_new(Stream, Rows x, Rows y);

@@ -127,9 +127,10 @@ TEST_P(PortContract, HeadNormAndRopeOnAPartOfEachRow) {
   for (const int64_t rows : kRows) {
     for (const int64_t dim : {2, 62}) {
       SCOPED_TRACE(std::to_string(rows) + " rows, heads of " + std::to_string(dim));
-      const int64_t heads = 3, width = heads * dim + 5, seq = rows == 33 ? 3 : 1;
+      const int64_t heads = 3, width = heads * dim + 5, length = 7;
+      const at::Tensor positions = at::randint(length, {rows}, at::kLong);
       const at::Tensor x = random({rows, width}), w = random({dim}), dy = random({rows, width});
-      const at::Tensor angles = at::rand({seq, dim / 2}).mul_(6);
+      const at::Tensor angles = at::rand({length, dim / 2}).mul_(6);
       const at::Tensor cos = angles.cos().to(type()).to(at::kFloat),
                        sin = angles.sin().to(type()).to(at::kFloat);
       compare([&](Port& port) -> Results {
@@ -140,8 +141,8 @@ TEST_P(PortContract, HeadNormAndRopeOnAPartOfEachRow) {
         port.head_norm_backward({}, rows_of(gradient), rows_of(x), rows_of(w), heads,
                                 rstd.data_ptr<float>(), rows_of(partial));
         port.sum_rows({}, rows_of(partial), row_of(dw), /*accumulate=*/false);
-        port.rope({}, rows_of(turned), cos.data_ptr<float>(), sin.data_ptr<float>(), seq, heads,
-                  dim, -1.0f);
+        port.rope({}, rows_of(turned), cos.data_ptr<float>(), sin.data_ptr<float>(), length,
+                  positions.const_data_ptr<int64_t>(), heads, dim, -1.0f);
         for (const at::Tensor& part : {y, turned})
           EXPECT_TRUE(part.narrow(1, heads * dim, 5).equal(x.narrow(1, heads * dim, 5)));
         return {y, rstd, gradient, dw, turned};
@@ -237,6 +238,11 @@ INSTANTIATE_TEST_SUITE_P(Ports, PortContract,
                            return std::string(std::get<0>(info.param).name) + "_" +
                                   at::toString(std::get<1>(info.param));
                          });
+
+TEST(CpuPort, ANormsBackwardHasAShareForEveryThreadOfALargeHost) {
+  EXPECT_GE(cpu_port().partials(4096), 128);
+  EXPECT_EQ(cpu_port().partials(1), 1);
+}
 
 TEST(LambCoefficients, OfBothPortsAreTheRules) {
   const optim::LambRule rule{.lr = 1, .min_coeff = 0.01, .max_coeff = 10};

@@ -139,12 +139,25 @@ TEST_P(KernelsTest, RopeTurnsBackWithItsGradient) {
   for (size_t i = 0; i < cosine.size(); ++i)
     cosine[i] = std::cos(0.3f * i), sine[i] = std::sin(0.3f * i);
   const auto x = random(2 * seq * heads * dim);
+  const std::vector<int64_t> positions = {0, 1, 2, 3, 4, 2, 1, 0, 4, 4};
   auto y = x;
   const auto& k = table_->f32;
-  k.rope(y.data(), heads * dim, cosine.data(), sine.data(), 0, 2 * seq, seq, heads, dim, 1);
+  k.rope(y.data(), heads * dim, cosine.data(), sine.data(), positions.data(), 2 * seq, heads, dim,
+         1);
   EXPECT_NEAR(y[heads * dim], x[heads * dim] * cosine[4] - x[heads * dim + 4] * sine[4], 1e-6);
-  k.rope(y.data(), heads * dim, cosine.data(), sine.data(), 0, 2 * seq, seq, heads, dim, -1);
+  k.rope(y.data(), heads * dim, cosine.data(), sine.data(), positions.data(), 2 * seq, heads, dim,
+         -1);
   for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(y[i], x[i], 1e-5);
+}
+
+TEST_P(KernelsTest, AddRowsAddsTheNamedRows) {
+  const int64_t width = 600, stride = 603;
+  const auto x = random(4 * stride);
+  std::vector<float> out(width, 0.5f);
+  const std::vector<int64_t> rows = {3, 0, 3};
+  table_->f32.add_rows(x.data(), stride, rows.data(), 3, out.data(), width);
+  for (int64_t i = 0; i < width; ++i)
+    EXPECT_EQ(out[i], 0.5f + x[3 * stride + i] + x[i] + x[3 * stride + i]) << i;
 }
 
 TEST_P(KernelsTest, SumOfSquaresDoesNotDependOnTheSplit) {

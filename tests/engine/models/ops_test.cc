@@ -105,12 +105,14 @@ TEST_P(Ops, HeadNormOnAStridedRowAndItsGradient) {
 }
 
 TEST_P(Ops, RopeOnAStridedRow) {
-  const RopeTable table = rope_table({}, 16, 3, 7, at::TensorOptions().dtype(GetParam()));
+  const RopeTable table = rope_table({}, 16, 12, at::TensorOptions().dtype(GetParam()));
   const at::Tensor x = random({14, 6 * 16});
+  const std::vector<int64_t> lengths = {5, 1, 8}, firsts = {0, 11, 3};
+  const RowBounds rows(lengths, at::kCPU, firsts);
   for (const bool inverse : {false, true}) {
     at::Tensor fast = x.clone(), slow = x.clone();
-    rope(fast, table, 4, inverse);
-    by_oracle([&] { rope(slow, table, 4, inverse); });
+    rope(fast, table, rows.positions(), 4, inverse);
+    by_oracle([&] { rope(slow, table, rows.positions(), 4, inverse); });
     expect_close(fast, slow);
     EXPECT_TRUE(fast.narrow(1, 64, 32).equal(x.narrow(1, 64, 32))) << "value heads are not rotated";
     EXPECT_FALSE(fast.narrow(1, 0, 64).equal(x.narrow(1, 0, 64)));
@@ -136,6 +138,21 @@ TEST_P(Ops, CrossEntropyAndItsGradient) {
   const double want = slow_loss.item<double>() - 7;
   EXPECT_NEAR(fast_loss.item<double>() - 7, want, 1e-5 * want);
   expect_close(fast, slow);
+}
+
+TEST_P(Ops, ScatteredRowsAreAddedUpInFp32) {
+  // A frequent token: in 16 bits a sum that has grown would take no more of what is added.
+  const int64_t rows = 6000;
+  const at::Tensor index = at::arange(rows, at::kLong).remainder(3);
+  const at::Tensor x = at::full({rows, 5}, 0.25).to(GetParam()), start = random({4, 5});
+  const at::Tensor want =
+      start.to(at::kFloat) + at::tensor({500.0f, 500.0f, 500.0f, 0.0f}).unsqueeze(1);
+  const at::Tensor fast = start.clone(), slow = start.clone();
+  scatter_rows(x, index, fast);
+  by_oracle([&] { scatter_rows(x, index, slow); });
+  expect_close(fast, want.to(GetParam()));
+  expect_close(slow, want.to(GetParam()));
+  EXPECT_TRUE(fast[3].equal(start[3]));
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Ops, testing::Values(at::kFloat, at::kBFloat16, at::kHalf),

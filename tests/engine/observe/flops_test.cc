@@ -20,13 +20,15 @@ layout::ModelConfig model(bool tied) {
 }
 
 Module counted(bool tied) {
-  return count_forward(model(tied), layout::units_of(model(tied)), 3, 5);
+  constexpr int64_t kLengths[] = {5, 2, 8};
+  return count_forward(model(tied), layout::units_of(model(tied)), kLengths);
 }
 
 TEST(Flops, EqualACalculationByHand) {
-  constexpr int64_t kTokens = 3 * 5;
+  constexpr int64_t kTokens = 5 + 2 + 8;
   // q 8x8, k and v 4x8, o 8x8; gate, up, down 12x8 each; two products of heads x L x L x D.
-  constexpr int64_t kAttention = kTokens * (64 + 32 + 32 + 64) + 2 * 3 * 2 * 4 * 5 * 5;
+  constexpr int64_t kAttention =
+      kTokens * (64 + 32 + 32 + 64) + 2 * 2 * 4 * (5 * 5 + 2 * 2 + 8 * 8);
   constexpr int64_t kMlp = kTokens * 3 * 96;
   for (const bool tied : {false, true}) {
     const Module root = counted(tied);
@@ -42,7 +44,7 @@ TEST(Flops, EqualACalculationByHand) {
 
 ProfiledStep step() {
   ProfiledStep step{
-      .step = 7, .world = 2, .rows = 3, .length = 5, .accumulation = 2, .samples_per_step = 12};
+      .step = 7, .world = 2, .rows = 3, .tokens = 15, .accumulation = 2, .samples_per_step = 12};
   step.times = {.forward = 4,
                 .backward_inner = 6,
                 .backward_allreduce = 2,
@@ -54,7 +56,8 @@ ProfiledStep step() {
 
 TEST(Flops, ReportIsAboutOneMicroBatch) {
   const std::string text = flops_report({}, counted(false), step());
-  for (const char* part : {"step 7", "2.000 ms", "4.000 ms", "8.000 ms", "20.000 ms", "600.00"}) {
+  for (const char* part :
+       {"step 7", "15", "2.000 ms", "4.000 ms", "8.000 ms", "20.000 ms", "600.00"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
   }
 }

@@ -37,7 +37,7 @@ class Evaluation : public testing::Test {
       Rank rank(run, collectives);
       rank.load(run.model);
       const auto got = evaluate(rank.stepper, collectives, {dataset_.get(), 0, dataset_->rows()},
-                                batch, 0, at::kCPU);
+                                batch, at::kCPU);
       ASSERT_TRUE(got) << got.error().to_string();
       if (collectives.rank() == 0) result = *got;
     });
@@ -97,7 +97,7 @@ TEST_F(Evaluation, NextStepsAreBitIdentical) {
           const double loss = rank.step(step).loss;
           if (collectives.rank() == 0) losses[evaluates].push_back(loss);
           if (!evaluates) continue;
-          ASSERT_TRUE(evaluate(rank.stepper, collectives, {dataset_.get(), 1, 5}, 2, 0, at::kCPU));
+          ASSERT_TRUE(evaluate(rank.stepper, collectives, {dataset_.get(), 1, 5}, 2, at::kCPU));
         }
       });
     }

@@ -50,6 +50,35 @@ TEST_P(Generate, ABatchCompletesAsItsRowsDo) {
   });
 }
 
+TEST_P(Generate, PromptsOfSeveralLengthsCompleteAsTheyDoAlone) {
+  if (Generator::takes_one_length(fixture_model(GetParam())))
+    GTEST_SKIP() << "dynamic rope scaling: one length at a time";
+  with_generator([](Generator& generator, const json&) {
+    const std::vector<Ids> prompts{{5}, {7, 7, 7, 12, 90, 3, 8}, {100, 2, 61}, {9, 9, 1}};
+    const Ids stops = {generator.complete({&prompts[0], 1}, 8, {}).at(0).at(2)};
+    const auto together = generator.complete(prompts, 8, stops);
+    for (size_t i = 0; i < prompts.size(); ++i)
+      EXPECT_EQ(generator.complete({&prompts[i], 1}, 8, stops).at(0), together[i]);
+    EXPECT_LE(together[0].size(), 2u) << "a row that is done lets the others go on";
+    EXPECT_TRUE(std::ranges::any_of(together, [](const Ids& ids) { return ids.size() > 2; }));
+  });
+}
+
+TEST(Generator, EachRowEndsWhereItsLearnedPositionsEnd) {
+  testing_support::run_ranks(1, [](comm::Collectives& collectives, memory::Ledger&) {
+    const auto model = fixture_model("tiny-gpt2");
+    Generator generator(model, collectives);
+    PosixFiles files;
+    ASSERT_TRUE(generator.load(*weights::WeightSource::open(files, fixture("tiny-gpt2"))));
+    const auto full = static_cast<size_t>(model.max_position);
+    const std::vector<Ids> prompts{{1}, Ids(full, 2), Ids(full - 3, 3)};
+    const auto out = generator.complete(prompts, 6, {});
+    EXPECT_EQ(out[0].size(), 6u);
+    EXPECT_EQ(out[1].size(), 1u) << "what the last position predicts";
+    EXPECT_EQ(out[2].size(), 4u);
+  });
+}
+
 TEST_P(Generate, StopsAtAStopIdAndLeavesItOut) {
   with_generator([](Generator& generator, const json& oracle) {
     const auto& row = oracle["greedy"][0];

@@ -16,6 +16,7 @@
 #include "engine/weights/weight_source.h"
 #include "job/dsconfig/resolve.h"
 #include "test_paths.h"
+#include "tests/engine/support/micro_batch.h"
 #include "tests/engine/support/poisoned.h"
 #include "tests/engine/support/ranks.h"
 
@@ -62,7 +63,7 @@ models::MicroBatch batch_of(const json& golden, const json& data, int64_t step, 
   const auto rectangle = [&](const std::vector<int64_t>& values) {
     return at::tensor(values).view({micro, static_cast<int64_t>(values.size()) / micro});
   };
-  return {rectangle(ids), rectangle(labels)};
+  return testing_support::rectangle(rectangle(ids), rectangle(labels));
 }
 
 /// Largest relative differences, and how many steps skip or scale otherwise.

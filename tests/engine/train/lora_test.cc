@@ -44,7 +44,7 @@ struct PeftRun {
     auto tensor = [](const json& ids) {
       return at::tensor(ids.get<std::vector<int64_t>>()).unsqueeze(0);
     };
-    return {tensor(row["input_ids"]), tensor(row["labels"])};
+    return testing_support::rectangle(tensor(row["input_ids"]), tensor(row["labels"]));
   }
 
   std::string directory;

@@ -171,14 +171,15 @@ TEST(CrossEntropy, NeverHoldsTheLogitsOfAMicroBatch) {
     rank.load("tiny-qwen2");
     const int64_t batch = 4, seq = 64, hidden = rank.model.hidden_size;
     const at::Tensor x = at::randn({batch * seq, hidden});
-    const at::Tensor labels = at::randint(rank.model.vocab_size, {batch, seq}, at::kLong);
+    const at::Tensor ids = at::randint(rank.model.vocab_size, {batch, seq}, at::kLong);
+    const auto rows = testing_support::rectangle(ids, ids);
     const int head = static_cast<int>(rank.model.num_layers) + 1;
     const int64_t whole = batch * (seq - 1) * rank.model.vocab_size * 4;
     auto peak = [&](int64_t limit) {
       models::set_logits_limit(limit);
       ledger.reset_peaks();
       const int64_t before = ledger.live(Class::Activations);
-      const auto turned = models::head_turn(rank.state.unit(head), rank.model, x, labels, 1.0);
+      const auto turned = models::head_turn(rank.state.unit(head), rank.model, x, rows, 1.0);
       EXPECT_EQ(turned.targets, batch * (seq - 1));
       return ledger.peak(Class::Activations) - before;
     };

@@ -10,8 +10,9 @@
 
 #include "common/files/posix_files.h"
 #include "engine/train/step.h"
-#include "tests/engine/support/ranks.h"
 #include "test_paths.h"
+#include "tests/engine/support/micro_batch.h"
+#include "tests/engine/support/ranks.h"
 
 namespace dsj::train {
 namespace {
@@ -57,25 +58,29 @@ TEST_P(ModelOracle, LogitsLossAndGradients) {
     ASSERT_TRUE(source) << source.error().to_string();
     ASSERT_TRUE(state.load(*source));
 
-    const at::Tensor input = ids(expected["input_ids"]), labels = ids(expected["labels"]);
-    const auto table =
-        models::ops::rope_table(model->rope, model->head_dim, 0, input.size(1), at::kFloat);
+    const auto batch =
+        testing_support::rectangle(ids(expected["input_ids"]), ids(expected["labels"]));
+    const int64_t length = batch.rows.length(0);
+    const auto table = models::ops::rope_table(model->rope, model->head_dim, length, at::kFloat);
     const auto layer = models::make_layer(*model);
-    auto call = [&](int i) { return models::LayerCall{.layer = i, .batch = 2, .rope = &table}; };
+    auto call = [&](int i) {
+      return models::LayerCall{.layer = i, .rows = &batch.rows, .rope = &table};
+    };
     std::vector<models::LayerSaved> saved(model->num_layers);
-    at::Tensor x = models::embedding_forward(state.unit(0), *model, input, {});
+    at::Tensor x =
+        models::embedding_forward(state.unit(0), *model, batch.input_ids, {.rows = &batch.rows});
     for (int i = 0; i < model->num_layers; ++i)
       x = layer->forward(state.unit(i + 1), x, call(i), &saved[i]);
     const int head = static_cast<int>(model->num_layers) + 1;
     const at::Tensor logits =
-        models::head_logits(state.unit(head), *model, x).view({2, input.size(1), -1});
+        models::head_logits(state.unit(head), *model, x).view({2, length, -1});
     const auto positions = expected["logits_positions"].get<std::vector<int64_t>>();
     const auto want = at::tensor(expected["logits"].get<std::vector<float>>());
     const at::Tensor got = logits.index_select(1, at::tensor(positions)).reshape({-1});
     EXPECT_LT((got - want).abs().max().item<double>(), 1e-4);
 
     models::set_logits_limit(model->vocab_size * 5);  // several slices of rows
-    auto turned = models::head_turn(state.unit(head), *model, x, labels, 1.0);
+    auto turned = models::head_turn(state.unit(head), *model, x, batch, 1.0);
     models::set_logits_limit(int64_t{32} << 20);
     EXPECT_NEAR(turned.loss_sum.item<double>() / turned.targets, expected["loss"].get<double>(),
                 2e-6);
@@ -83,7 +88,7 @@ TEST_P(ModelOracle, LogitsLossAndGradients) {
     for (int i = static_cast<int>(model->num_layers) - 1; i >= 0; --i) {
       layer->backward(state.unit(i + 1), dx, call(i), std::move(saved[i]));
     }
-    models::embedding_backward(state.unit(0), *model, input, dx, {});
+    models::embedding_backward(state.unit(0), *model, batch.input_ids, dx, {.rows = &batch.rows});
     double squares = 0;
     for (size_t f = 0; f < state.plan().flats.size(); ++f) {
       auto& flat = state.flat(static_cast<int>(f));
@@ -168,7 +173,7 @@ void expect_adamw_steps(const AdamWRun& run, const json& expected) {
         inputs.push_back(expected["rows"][row % 8]["input_ids"]);
         labels.push_back(expected["rows"][row % 8]["labels"]);
       }
-      const models::MicroBatch batch{ids(inputs), ids(labels)};
+      const auto batch = testing_support::rectangle(ids(inputs), ids(labels));
       const auto result =
           stepper.run({.micro_batches = {&batch, 1}, .rates = {.lr = config.optimizer.lr}});
       const double loss = adamw["loss"][step], norm = adamw["grad_norm"][step];

@@ -2,13 +2,18 @@
 // stages and of the keys that change an update.
 #pragma once
 
+#include <functional>
+
 #include "tests/engine/support/plain_qwen2.h"
 #include "tests/engine/train/support.h"
 
 namespace dsj::train {
 
-/// Losses of the plain loop on the same global batches: mean over the micro-batches of all ranks.
-inline RunResult run_plain(const SmallRun& run) {
+/// The micro-batch of (step, micro-step, rank), of rows of one length.
+using PlainBatch = std::function<models::MicroBatch(int64_t, int64_t, int)>;
+
+/// Losses of the plain loop on these global batches: mean over the micro-batches of all ranks.
+inline RunResult run_plain(const SmallRun& run, const PlainBatch& batch_of) {
   RunResult result;
   std::map<std::string, at::Tensor> values;
   testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger&) {
@@ -28,9 +33,12 @@ inline RunResult run_plain(const SmallRun& run) {
     double loss = 0;
     for (int64_t micro = 0; micro < run.config.gradient_accumulation_steps; ++micro) {
       for (int rank = 0; rank < run.world; ++rank) {
-        const auto batch = micro_batch(step, micro, rank, run.world, run.config, model.vocab_size);
+        const auto batch = batch_of(step, micro, rank);
+        const auto rows = [&](const at::Tensor& tokens) {
+          return tokens.view({run.config.micro_batch_size, -1});
+        };
         const at::Tensor part =
-            plain.loss(batch.input_ids, batch.labels) / static_cast<double>(parts);
+            plain.loss(rows(batch.input_ids), rows(batch.labels)) / static_cast<double>(parts);
         part.backward();
         loss += part.item<double>();
       }
@@ -41,6 +49,14 @@ inline RunResult run_plain(const SmallRun& run) {
   }
   for (const auto& [name, value] : plain.weights()) result.weights[name] = value.detach();
   return result;
+}
+
+/// On the batches of run_small().
+inline RunResult run_plain(const SmallRun& run) {
+  const int64_t vocab = fixture_model(run.model).vocab_size;
+  return run_plain(run, [&](int64_t step, int64_t micro, int rank) {
+    return micro_batch(step, micro, rank, run.world, run.config, vocab);
+  });
 }
 
 }  // namespace dsj::train

@@ -12,8 +12,9 @@
 #include "common/files/posix_files.h"
 #include "engine/train/step.h"
 #include "engine/weights/weight_source.h"
-#include "tests/engine/support/ranks.h"
 #include "test_paths.h"
+#include "tests/engine/support/micro_batch.h"
+#include "tests/engine/support/ranks.h"
 
 namespace dsj::train {
 
@@ -54,10 +55,10 @@ inline models::MicroBatch micro_batch(int64_t step, int64_t micro_step, int rank
     if (index % 3 == 0) std::fill(one.begin(), one.begin() + length / 3, -100);
     labels.insert(labels.end(), one.begin(), one.end());
   }
-  auto rectangle = [&](const std::vector<int64_t>& values) {
+  auto rows = [&](const std::vector<int64_t>& values) {
     return at::tensor(values).view({config.micro_batch_size, length});
   };
-  return {rectangle(ids), rectangle(labels)};
+  return testing_support::rectangle(rows(ids), rows(labels));
 }
 
 struct SmallRun {

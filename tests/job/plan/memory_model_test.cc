@@ -168,11 +168,16 @@ TEST(MemoryModelTest, AllAtOnceIsAtMostTheSumAndAtLeastTheLargest) {
   }
 }
 
-TEST(MemoryModelTest, WidenedProductsNeedBuckets) {
+TEST(MemoryModelTest, SixteenBitsNeedBuckets) {
+  EXPECT_EQ(memory_model(example(0, 1, Precision::Fp32)).bytes.buckets, 0);
   MemoryInput input = example(0, 1);
-  EXPECT_EQ(memory_model(input).bytes.buckets, 0);
+  EXPECT_EQ(memory_model(input).bytes.buckets, (2 + 2 + 2 * 4) * 1024 * 256)
+      << "what rounding takes from the head's gradient; a tile in bf16, and twice in fp32";
+  input.model.vocab_size = 64 * 1024;
   input.native_products = false;
-  EXPECT_GT(memory_model(input).bytes.buckets, 4 * 1024 * 256) << "the head's weight in fp32";
+  const int64_t weight = input.model.vocab_size * 256;
+  EXPECT_GT(memory_model(input).bytes.buckets, 2 * weight);
+  EXPECT_LT(memory_model(input).bytes.buckets, 3 * weight) << "no weight is whole in fp32";
 }
 
 TEST(MemoryModelTest, DeepSpeedsOwnEstimate) {

@@ -189,9 +189,12 @@ TYPED_TEST(CudaKernels, RopeOnAPartOfEachRow) {
       const int64_t heads = 3, width = heads * dim + 5, seq = 11, half = dim / 2;
       auto& x = this->random(rows * width, -2, 2);
       auto cos = this->angles(seq * half), sin = this->angles(seq * half);
-      this->cpu.rope(x.cpu(), width, cos.cpu(), sin.cpu(), 0, rows, seq, heads, dim, -1.0f);
-      cuda::rope({}, this->rows(x, rows, width), cos.device(), sin.device(), seq, heads, dim,
-                 -1.0f);
+      auto positions = this->template zeros<int64_t>(rows);
+      positions.fill([&](int64_t i) { return i * 7 % seq; });
+      this->cpu.rope(x.cpu(), width, cos.cpu(), sin.cpu(), positions.cpu(), rows, heads, dim,
+                     -1.0f);
+      cuda::rope({}, this->rows(x, rows, width), cos.device(), sin.device(), positions.device(),
+                 heads, dim, -1.0f);
       x.expect_close(this->kStep, "x");
     }
   }

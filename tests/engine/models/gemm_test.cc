@@ -1,0 +1,82 @@
+// Products against fp64, in every type, as a CPU without 16-bit units runs fp16's on every machine:
+// values, what is added to, and how much scratch a product takes.
+#include "engine/models/gemm.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "engine/memory/counting_allocator.h"
+
+namespace dsj::models::gemm {
+namespace {
+
+class Gemm : public testing::TestWithParam<at::ScalarType> {
+ protected:
+  void SetUp() override { at::manual_seed(2); }
+  static at::Tensor random(at::IntArrayRef shape) { return at::randn(shape).to(GetParam()); }
+  /// Two roundings of a sum of about `size`.
+  static void expect_close(const at::Tensor& got, const at::Tensor& want, double size) {
+    const double step = GetParam() == at::kFloat  ? 1e-6
+                        : GetParam() == at::kHalf ? 0x1p-10
+                                                  : 0x1p-7;
+    EXPECT_LT((got.to(at::kDouble) - want).abs().max().item<double>(), step * size);
+  }
+  static at::Tensor wide(const at::Tensor& x) { return x.to(at::kDouble); }
+};
+
+/// More outputs than one tile of a widened weight has.
+constexpr int64_t kRows = 7, kIn = 700, kOut = 1501;
+
+TEST_P(Gemm, EveryProduct) {
+  const at::Tensor x = random({kRows, kIn}), w = random({kOut, kIn}), dy = random({kRows, kOut});
+  const at::Tensor bias = random({kOut}), residual = random({kRows, kOut});
+  const at::Tensor y = wide(x).mm(wide(w).t());
+  at::Tensor out = at::empty({kRows, kOut}, x.options());
+  linear(out, x, w);
+  expect_close(out, y, 128);
+  linear(out, x, w.t().contiguous().t(), bias);
+  expect_close(out, y + wide(bias), 128);
+  expect_close(linear_add(residual, x, w), y + wide(residual), 128);
+  for (const bool accumulate : {false, true}) {
+    const double kept = accumulate ? 1 : 0;
+    const at::Tensor dx = random({kRows, kIn}), dw = random({kOut, kIn});
+    const at::Tensor want_dx = wide(dy).mm(wide(w)) + kept * wide(dx);
+    const at::Tensor want_dw = wide(dy).t().mm(wide(x)) + kept * wide(dw);
+    grad_input(dx, dy, w, accumulate);
+    grad_weight(dw, dy, x, accumulate);
+    expect_close(dx, want_dx, 256);
+    expect_close(dw, want_dw, 32);
+  }
+}
+
+TEST_P(Gemm, NoProductCopiesAWholeWeight) {
+  memory::install();
+  const at::Tensor x = random({kRows, 1024}), w = random({8192, 1024}), dy = random({kRows, 8192});
+  at::Tensor out = at::empty_like(dy), dx = at::empty_like(x), dw = at::empty_like(w);
+  memory::Ledger ledger;
+  {
+    const memory::MemoryScope scope(memory::Class::Activations, ledger);
+    linear(out, x, w);
+    grad_input(dx, dy, w, false);
+    grad_weight(dw, dy, x, false);
+    grad_weight(dw, dy, x, true);
+  }
+  EXPECT_LT(ledger.peak(), w.numel() * int64_t{sizeof(float)} / 4);
+}
+
+TEST_P(Gemm, ManyProductsAddUpWithoutLosingSmallOnes) {
+  // Each product is 2^-9 of the sum that it is added to at the end.
+  const int64_t products = 512;
+  const at::Tensor dy = at::ones({1, 40}).to(GetParam()), x = random({1, 24});
+  const at::Tensor dw = at::empty({40, 24}, x.options());
+  WeightSum sum({dw, /*accumulate=*/false}, products);
+  for (int64_t i = 0; i < products; ++i) sum.add(dy, x);
+  const at::Tensor want = wide(x).expand({40, 24}) * static_cast<double>(products);
+  EXPECT_LT(((wide(dw) - want).abs() / want.abs()).max().item<double>(), 0x1p-8);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Gemm, testing::Values(at::kFloat, at::kBFloat16, at::kHalf),
+                         [](const auto& info) { return std::string(at::toString(info.param)); });
+
+}  // namespace
+}  // namespace dsj::models::gemm
