@@ -123,7 +123,11 @@ class Simulation {
   void disturb(SimOperator& op) {
     if (chance_.happens(0.05)) op.deaf = !op.deaf;
     // Longer than a leader may lead without a renewal.
-    if (chance_.happens(0.01)) op.cut_until = clock_.now + Seconds(5 + chance_.below(25));
+    if (chance_.happens(0.01)) {
+      const int turns = 5 + chance_.below(25);
+      op.cut_until = clock_.now + Seconds(turns);
+      cut_until_ = std::max(cut_until_, turn_ + turns);
+    }
     disturbed_ |= op.deaf || op.cut_until > clock_.now || outcome_.kills > 0;
     if (chance_.happens(0.02)) op.skew = Milliseconds((chance_.below(21) - 10) * 1000);
     if (two_leaders_ && !elects_ && chance_.happens(0.05)) op.leads = !op.leads;
@@ -134,7 +138,7 @@ class Simulation {
     if (chance_.happens(0.02)) server_.compact();
     if (chance_.happens(0.05)) server_.send_bookmarks();
     // Both know the holder by then: who has never seen it makes the Lease at once.
-    if (elects_ && turn_ > started_at_ + 20 && chance_.happens(0.02)) {
+    if (elects_ && turn_ > std::max(started_at_, cut_until_) + 20 && chance_.happens(0.02)) {
       (void)user_->remove(kube::resources::leases(), "system", "dsj-operator");
     }
   }
@@ -179,7 +183,7 @@ class Simulation {
   std::vector<std::unique_ptr<SimOperator>> operators_;
   Outcome outcome_;
   bool disturbed_ = false, two_leaders_ = false, elects_ = false;
-  int turn_ = 0, started_ = 0, started_at_ = 0;
+  int turn_ = 0, started_ = 0, started_at_ = 0, cut_until_ = 0;
   int64_t status_writes_ = 0;
 };
 
