@@ -2,24 +2,10 @@
 
 #include <ATen/ATen.h>
 
-#include <array>
 #include <cmath>
 
 namespace dsj::comm {
 namespace {
-
-/// ||x||, in double. The order of addition is fixed.
-double norm(const float* x, std::int64_t n) {
-  std::array<double, 8> squares{};
-  for (std::int64_t i = 0; i + 8 <= n; i += 8)
-    for (std::int64_t j = 0; j < 8; ++j) {
-      const double value = x[i + j];
-      squares[static_cast<std::size_t>(j)] += value * value;
-    }
-  double sum = 0;
-  for (const double square : squares) sum += square;
-  return std::sqrt(sum);
-}
 
 bool plus(const std::uint8_t* bits, std::int64_t index) {
   return (bits[index >> 3] >> (7 - (index & 7)) & 1) != 0;
@@ -32,8 +18,10 @@ class CpuSigns final : public Signs {
     const std::int64_t n = x.numel();
     auto* numbers = x.data_ptr<float>();
     auto* bytes = bits.data_ptr<std::uint8_t>();
-    const auto s = static_cast<float>(norm(numbers, n) / std::sqrt(static_cast<double>(n)));
-    *scale.data_ptr<float>() = s;
+    // DeepSpeed's own operations: a number near 0 may get another sign where the scale is rounded
+    // otherwise.
+    scale.copy_(at::norm(x).div(std::sqrt(static_cast<double>(n))));
+    const float s = *scale.const_data_ptr<float>();
     for (std::int64_t i = 0; i < n; i += 8) {
       unsigned byte = 0;
       for (std::int64_t j = 0; j < 8; ++j) {
@@ -67,7 +55,7 @@ class AtenSigns final : public Signs {
   void compress(const at::Tensor& x, const at::Tensor& bits,
                 const at::Tensor& scale) const override {
     const double root = std::sqrt(static_cast<double>(x.numel()));
-    scale.copy_(x.to(at::kDouble).square().sum().sqrt().div(root));
+    scale.copy_(at::norm(x).div(root));
     const at::Tensor plus = x.lt(0).logical_not();
     bits.copy_(plus.view({-1, 8}).to(at::kByte).mul(weights(x)).sum(1, false, at::kByte));
     x.sub_(signed_by(plus, scale));
