@@ -45,9 +45,9 @@ class CompressedOracle {
 
  private:
   float compress(float* x, std::size_t n, float* out) {
-    double squares = 0;
-    for (std::size_t i = 0; i < n; ++i) squares += static_cast<double>(x[i]) * x[i];
-    const auto s = static_cast<float>(std::sqrt(squares) / std::sqrt(static_cast<double>(n)));
+    // By torch's norm, as there: its last bit decides signs of numbers that are almost 0.
+    const at::Tensor norm = at::norm(at::from_blob(x, {static_cast<std::int64_t>(n)}));
+    const auto s = norm.div(std::sqrt(static_cast<double>(n))).item<float>();
     signs_.assign(n, false);
     for (std::size_t i = 0; i < n; ++i) {
       signs_[i] = !(x[i] < 0);
