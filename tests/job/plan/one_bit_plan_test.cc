@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "job/layout/lora.h"
 #include "job/plan/zero_plan.h"
 
 namespace dsj::plan {
