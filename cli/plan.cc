@@ -60,10 +60,19 @@ json memory_of(const plan::MemoryModel& model) {
 }
 
 json wire_of(const plan::WireCount& wire) {
-  return {
+  json out = {
       {"elementsPerStep",
        {{"gradients", wire.gradient_elements}, {"parameters", wire.parameter_elements}}},
       {"bytesPerStep", {{"gradients", wire.gradient_bytes}, {"parameters", wire.parameter_bytes}}}};
+  // A 1-bit optimizer sends gradients before its freeze, and momenta after it.
+  if (wire.momentum_bytes > 0)
+    out["afterTheFreeze"] = {{"elementsPerStep",
+                              {{"momenta", wire.momentum_elements},
+                               {"parameters", wire.parameter_elements}}},
+                             {"bytesPerStep",
+                              {{"momenta", wire.momentum_bytes},
+                               {"parameters", wire.parameter_bytes}}}};
+  return out;
 }
 
 json limits_json(const plan::Limits& limits) {

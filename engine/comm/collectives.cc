@@ -55,6 +55,7 @@ Volume ring_volume(Kind kind, const ChunkPair& chunk, int world) {
     case Kind::Broadcast:
       return volume(chunk.out, 1);
     case Kind::ReduceScatter:
+    case Kind::AllToAll:
       return volume(chunk.in, 1);
     case Kind::AllReduce:
       return volume(chunk.out, 2);
@@ -79,7 +80,8 @@ const char* name_of(Traffic traffic) {
 }
 
 const char* name_of(Kind kind) {
-  constexpr std::array names{"all_gather", "reduce_scatter", "all_reduce", "broadcast", "barrier"};
+  constexpr std::array names{"all_gather", "reduce_scatter", "all_reduce",
+                             "broadcast",  "barrier",        "all_to_all"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -133,6 +135,23 @@ WorkPtr Collectives::all_reduce(at::Tensor tensor, Op op, Label label) {
   return submit(Request{.kind = Kind::AllReduce,
                         .op = op,
                         .chunks = {{tensor, tensor}},
+                        .unit = std::string(label.unit)},
+                label.traffic);
+}
+
+WorkPtr Collectives::all_to_all(at::Tensor out, at::Tensor in, Label label) {
+  check_tensor(out, device_, "out");
+  check_tensor(in, device_, "in");
+  DSJ_CHECK(out.scalar_type() == in.scalar_type(), "in and out differ in dtype");
+  DSJ_CHECK(out.numel() == in.numel() && in.numel() % world_ == 0,
+            "out has %lld elements, in %lld, world %d", static_cast<long long>(out.numel()),
+            static_cast<long long>(in.numel()), world_);
+  const auto* begin = static_cast<const char*>(out.const_data_ptr());
+  const auto* from = static_cast<const char*>(in.const_data_ptr());
+  DSJ_CHECK(in.numel() == 0 || from + in.nbytes() <= begin || begin + out.nbytes() <= from,
+            "in overlaps out");
+  return submit(Request{.kind = Kind::AllToAll,
+                        .chunks = {{std::move(out), std::move(in)}},
                         .unit = std::string(label.unit)},
                 label.traffic);
 }

@@ -1,5 +1,5 @@
-// The port through which ranks exchange tensors: all_gather, reduce_scatter, all_reduce, broadcast,
-// barrier. engine/zero and engine/train call it. Each backend is one file (single, gloo, ring, shm,
+// The port through which ranks exchange tensors: all_gather, reduce_scatter, all_reduce, all_to_all,
+// broadcast, barrier. engine/zero and engine/train call it. Each backend is one file (single, gloo, ring, shm,
 // nccl); make_collectives() chooses one, the same on every rank.
 //
 // Rules
@@ -46,8 +46,8 @@ enum class Traffic { Gradients, Parameters, Moments, Control };
 inline constexpr int kTrafficCount = 4;
 /// How the ranks' elements become one.
 enum class Op { Sum, Max };
-enum class Kind { AllGather, ReduceScatter, AllReduce, Broadcast, Barrier };
-inline constexpr int kKindCount = 5;
+enum class Kind { AllGather, ReduceScatter, AllReduce, Broadcast, Barrier, AllToAll };
+inline constexpr int kKindCount = 6;
 
 /// "gradients", "parameters", ...
 const char* name_of(Traffic traffic);
@@ -99,8 +99,9 @@ class Work {
 using WorkPtr = std::shared_ptr<Work>;
 
 /// What this rank sent, by the formulas of a ring, whatever the backend really did. With world size
-/// W and n elements in total: all_gather, reduce_scatter and broadcast n (W-1)/W; all_reduce
-/// 2 n (W-1)/W; barrier 0.
+/// W and n elements in total: all_gather, reduce_scatter, all_to_all and broadcast n (W-1)/W;
+/// all_reduce 2 n (W-1)/W; barrier 0. (In an all_to_all the TCP ring hands on what is not its own,
+/// so that a link of it carries W/2 times that.)
 struct Counters {
   struct Cell {
     std::int64_t calls = 0;     ///< operations; several chunks may be one operation
@@ -155,6 +156,9 @@ class Collectives {
 
   /// tensor [n] = sum or max over ranks, in place. Every rank gets the same bits.
   WorkPtr all_reduce(at::Tensor tensor, Op op, Label label);
+  /// out [world * n]: its slice s is slice number rank() of rank s's `in` [world * n]. They do not
+  /// overlap.
+  WorkPtr all_to_all(at::Tensor out, at::Tensor in, Label label);
   /// tensor [n] of every rank = the root's.
   WorkPtr broadcast(at::Tensor tensor, int root, Label label);
   /// Done when every rank has issued it. wait() blocks the host, with CUDA too.

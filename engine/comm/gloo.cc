@@ -54,6 +54,10 @@ class Gloo final : public Transport {
         options.rootRank = request.root;
         return group_->broadcast(both, options);
       }
+      case Kind::AllToAll: {
+        std::vector<int64_t> equal;  // no sizes: equal slices
+        return group_->alltoall_base(out, in, equal, equal);
+      }
       case Kind::Barrier:
         break;
     }

@@ -261,10 +261,30 @@ class Nccl final : public Collectives {
         return ncclAllReduce(in, out, count(chunk.out), type, op, comm, stream);
       case Kind::Broadcast:
         return ncclBroadcast(in, out, count(chunk.out), type, request.root, comm, stream);
+      case Kind::AllToAll:
+        return all_to_all(chunk, type);
       case Kind::Barrier:
         break;
     }
     return ncclInvalidUsage;
+  }
+
+  /// Within the group that launch() opens.
+  ncclResult_t all_to_all(const ChunkPair& chunk, ncclDataType_t type) {
+    const auto count = static_cast<std::size_t>(chunk.in.numel()) / static_cast<std::size_t>(world());
+    const std::size_t bytes = count * chunk.in.element_size();
+    ncclResult_t result = ncclSuccess;
+    const auto note = [&](ncclResult_t code) {
+      if (code != ncclSuccess && code != ncclInProgress) result = code;
+    };
+    for (int peer = 0; peer < world(); ++peer) {
+      const std::size_t at = static_cast<std::size_t>(peer) * bytes;
+      note(ncclSend(static_cast<const char*>(chunk.in.const_data_ptr()) + at, count, type, peer,
+                    communicator_->get(), stream_.stream()));
+      note(ncclRecv(static_cast<char*>(chunk.out.data_ptr()) + at, count, type, peer,
+                    communicator_->get(), stream_.stream()));
+    }
+    return result;
   }
 
   void watch() {

@@ -63,6 +63,8 @@ class Observed final : public Collectives {
         return inner_->all_reduce(request.chunks[0].in, request.op, label);
       case Kind::Broadcast:
         return inner_->broadcast(request.chunks[0].in, request.root, label);
+      case Kind::AllToAll:
+        return inner_->all_to_all(request.chunks[0].out, request.chunks[0].in, label);
       case Kind::Barrier:
         break;
     }

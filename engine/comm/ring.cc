@@ -177,6 +177,24 @@ class BroadcastFlow final : public Flow {
   std::size_t received_ = 0;
 };
 
+/// Sends some bytes to the next rank and receives as many from the previous.
+class HandOnFlow final : public Flow {
+ public:
+  HandOnFlow(std::span<const char> out, std::span<char> in) : out_(out), in_(in) {}
+  bool send_done() const override { return out_.empty(); }
+  bool receive_done() const override { return in_.empty(); }
+  std::span<const char> sendable() const override {
+    return out_.first(std::min(out_.size(), static_cast<std::size_t>(kSendMax)));
+  }
+  void sent(std::int64_t bytes) override { out_ = out_.subspan(static_cast<std::size_t>(bytes)); }
+  std::span<char> receivable() override { return in_; }
+  void received(std::int64_t bytes) override { in_ = in_.subspan(static_cast<std::size_t>(bytes)); }
+
+ private:
+  std::span<const char> out_;
+  std::span<char> in_;
+};
+
 /// Sends a Frame to the next rank and receives one from the previous.
 class FrameFlow final : public Flow {
  public:
@@ -264,6 +282,8 @@ class Ring final : public Transport {
         BroadcastFlow flow(out, rank_, world_, request.root);
         return pump(flow, deadline);
       }
+      case Kind::AllToAll:
+        return all_to_all(cut(out, world_, element), cut(in, world_, element), deadline);
       case Kind::Barrier:
         break;
     }
@@ -275,6 +295,29 @@ class Ring final : public Transport {
     if (scratch_.empty()) scratch_.resize(kScratch);
     ReduceFlow flow(std::move(slices), rank_, out, dtype, op, scratch_);
     pump(flow, deadline);
+  }
+
+  /// Slices travel along the ring, those of the nearest rank in front. Hop h brings what the rank h
+  /// places back sent: its first slice is this rank's, the others go on.
+  void all_to_all(const Slices& out, const Slices& in, Clock::time_point deadline) {
+    const auto at = [&](const Slices& slices, int rank) {
+      return slices[static_cast<std::size_t>((rank + world_) % world_)];
+    };
+    std::ranges::copy(at(in, rank_), at(out, rank_).begin());
+    std::vector<char> moving, coming;
+    for (int ahead = 1; ahead < world_; ++ahead) {
+      const std::span<char> slice = at(in, rank_ + ahead);
+      moving.insert(moving.end(), slice.begin(), slice.end());
+    }
+    for (int hop = 1; hop < world_; ++hop) {
+      coming.resize(moving.size());
+      HandOnFlow flow(moving, coming);
+      pump(flow, deadline);
+      const std::span<char> mine = at(out, rank_ - hop);
+      const auto rest = coming.begin() + static_cast<std::ptrdiff_t>(mine.size());
+      std::copy(coming.begin(), rest, mine.begin());
+      moving.assign(rest, coming.end());
+    }
   }
 
   /// Half as many hops as a reduce_scatter and an all_gather. Every rank adds in rank order.

@@ -78,6 +78,8 @@ class Shm final : public Transport {
       }
       case Kind::Broadcast:
         return broadcast(out, request.root);
+      case Kind::AllToAll:
+        return all_to_all(cut(out, world_, element), cut(in, world_, element));
       case Kind::Barrier:
         break;
     }
@@ -126,8 +128,7 @@ class Shm final : public Transport {
   /// A slot holds one part per peer, in rank order, without the writer's.
   void reduce_scatter(const Slices& slices, char* out, at::ScalarType dtype, Op op) {
     const std::size_t longest = slices.front().size();
-    const std::size_t share = Slot::kBytes / static_cast<std::size_t>(world_ - 1) / 64 * 64;
-    DSJ_CHECK(share > 0, "a world of %d ranks is too large for shm", world_);
+    const std::size_t share = share_of_peer();
     const std::span<char> own = slices[static_cast<std::size_t>(rank_)];
     std::vector<const void*> sources(static_cast<std::size_t>(world_));
     rounds((longest + share - 1) / share,
@@ -147,6 +148,27 @@ class Shm final : public Transport {
              });
              reduce(out + (part.data() - own.data()), sources,
                     static_cast<std::int64_t>(part.size() / c10::elementSize(dtype)), dtype, op);
+           });
+  }
+
+  /// Slots as in reduce_scatter.
+  void all_to_all(const Slices& out, const Slices& in) {
+    const std::size_t share = share_of_peer();
+    const auto own = static_cast<std::size_t>(rank_);
+    std::ranges::copy(in[own], out[own].begin());
+    rounds((in.front().size() + share - 1) / share,
+           [&](std::size_t i, char* slot) {
+             for_peers([&](int peer) {
+               const std::span<char> part = part_of(in[static_cast<std::size_t>(peer)], i, share);
+               std::memcpy(slot + place_of(peer, rank_) * share, part.data(), part.size());
+             });
+           },
+           [&](std::size_t i, std::uint32_t round) {
+             for_peers([&](int peer) {
+               const std::span<char> part = part_of(out[static_cast<std::size_t>(peer)], i, share);
+               std::memcpy(part.data(), filled_slot(peer, round) + place_of(rank_, peer) * share,
+                           part.size());
+             });
            });
   }
 
@@ -188,6 +210,13 @@ class Shm final : public Transport {
   static std::span<Char> part_of(std::span<Char> data, std::size_t i, std::size_t bytes) {
     const std::size_t begin = std::min(i * bytes, data.size());
     return data.subspan(begin, std::min(bytes, data.size() - begin));
+  }
+
+  /// Bytes of a slot for each peer.
+  std::size_t share_of_peer() const {
+    const std::size_t share = Slot::kBytes / static_cast<std::size_t>(world_ - 1) / 64 * 64;
+    DSJ_CHECK(share > 0, "a world of %d ranks is too large for shm", world_);
+    return share;
   }
 
   /// The place of `reader`'s part in `writer`'s slot.

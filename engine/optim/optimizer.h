@@ -240,7 +240,7 @@ struct Rates {
   std::optional<double> beta2;     ///< OneCycle writes both betas
 };
 
-/// `updates`: how many were applied before this one. Pure.
+/// `updates`: how many were applied before this one. Not for a 1-bit optimizer (one_bit.h). Pure.
 Update make_update(const OptimizerConfig& config, const Rates& rates, int64_t updates,
                    double grad_scale);
 

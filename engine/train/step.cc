@@ -6,6 +6,7 @@
 
 #include "common/check.h"
 #include "engine/device/device.h"
+#include "engine/optim/one_bit.h"
 #include "engine/zero/scalar_type.h"
 #include "job/plan/zero_plan.h"
 
@@ -143,10 +144,10 @@ bool skips_bad_norm(const dsconfig::ResolvedConfig& config) {
 
 }  // namespace
 
-void Stepper::update(StepResult& result, const optim::Rates& rates) {
+void Stepper::update(StepResult& result, const optim::Rates& rates, bool finite) {
   const double norm = result.grad_norm, loss_scale = loss_scaler_.scale();
   result.loss_scale = loss_scale;
-  result.skipped = !std::isfinite(norm) && skips_bad_norm(config_);
+  result.skipped = !finite && skips_bad_norm(config_);
   result.scale_exhausted = !loss_scaler_.update(result.skipped);
   if (result.skipped) {
     result.bad_gradient = state_.first_bad_gradient();
@@ -155,13 +156,21 @@ void Stepper::update(StepResult& result, const optim::Rates& rates) {
   // DeepSpeed divides by the scale after its update. In the step that doubles the scale the
   // gradient is therefore half as long, unless clipping hides it. Recorded losses follow that.
   const double divisor = loss_scaler_.scale();
-  double scale = averaging_.at_update / divisor;
+  double scale = (state_.gradients_are_local() ? 1 : averaging_.at_update) / divisor;
   if (config_.gradient_clipping > 0) {
     const double seen = norm * loss_scale / divisor;
     scale *= std::min(1.0, config_.gradient_clipping / (seen + 1e-6));
   }
-  state_.step(optim::make_update(config_.optimizer, rates, updates_, scale));
+  if (optim::is_one_bit(config_.optimizer))
+    state_.step(optim::one_bit_update(config_, rates, updates_, scale));
+  else
+    state_.step(optim::make_update(config_.optimizer, rates, updates_, scale));
   ++updates_;
+}
+
+bool Stepper::sends_momenta() const {
+  return state_.one_bit() != nullptr &&
+         optim::keeps_gradients_local(optim::one_bit_phase(config_, updates_));
 }
 
 StepResult Stepper::run(const StepInput& input) {
@@ -169,6 +178,8 @@ StepResult Stepper::run(const StepInput& input) {
   DSJ_CHECK(static_cast<int64_t>(input.micro_batches.size()) == accumulation);
   const at::Tensor loss = at::zeros({}, at::TensorOptions(device_).dtype(at::kDouble));
   MicroStep micro;
+  const bool local = sends_momenta();
+  state_.keep_gradients_local(local);
   state_.begin_step();
   for (const Action& action : schedule_.actions) {
     if (const auto* batch = &input.micro_batches[action.micro_step]; micro.batch != batch) {
@@ -195,19 +206,20 @@ StepResult Stepper::run(const StepInput& input) {
                                  input.stop_requested ? 1.0 : 0.0};
   numbers.insert(numbers.end(), input.votes.begin(), input.votes.end());
   const at::Tensor counts = at::tensor(numbers, at::kDouble);
-  const at::Tensor sums =
-      at::cat({loss.div(static_cast<double>(accumulation)).view({1}),
-               state_.owned_sum_of_squares().view({1}), device::upload(counts, device_)});
+  const at::Tensor squares = state_.owned_sum_of_squares().view({1});
+  const at::Tensor sums = at::cat({loss.div(static_cast<double>(accumulation)).view({1}), squares,
+                                   device::upload(counts, device_)});
   collectives.all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "step"})->wait();
-  device::HostRead read(sums);  // the only one of a step
+  device::HostRead read(local ? at::cat({sums, squares}) : sums);  // the only one of a step
   const double* sum = read.get().const_data_ptr<double>();
   const double world = collectives.world();
   StepResult result{.loss = sum[0] / world,
-                    .grad_norm = std::sqrt(sum[1]) * averaging_.at_update / loss_scaler_.scale(),
+                    .grad_norm = std::sqrt(local ? sum[sums.numel()] : sum[1]) *
+                                 (local ? 1 : averaging_.at_update) / loss_scaler_.scale(),
                     .tokens = static_cast<int64_t>(sum[2]),
                     .stop = sum[3] > 0,
                     .votes = {sum[4], sum[5], sum[6]}};
-  update(result, input.rates);
+  update(result, input.rates, std::isfinite(sum[1]));
   state_.clear_grad();
   if (observer_) observer_->after(observe::StepPart::Update);
   state_.begin_step();  // of the next step: reads ahead meanwhile

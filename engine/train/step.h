@@ -41,7 +41,9 @@ struct StepInput {
 
 struct StepResult {
   double loss = 0;               ///< mean over ranks and micro-steps of micro-batch means
-  double grad_norm = 0;          ///< L2 over all ranks, unscaled, before clipping
+  /// L2 over all ranks, unscaled, before clipping. Where a 1-bit optimizer compresses: of this rank's
+  /// own gradient, by which it clips, as in DeepSpeed.
+  double grad_norm = 0;
   double loss_scale = 1;         ///< as used in this step
   bool skipped = false;          ///< not updated: the norm was not finite
   std::string bad_gradient;      ///< skipped: the first bad parameter, else empty
@@ -84,7 +86,10 @@ class Stepper {
   /// `loss` [] double, on the device: a head pass adds its mean.
   void execute(const layout::Action& action, MicroStep& micro, const at::Tensor& loss);
   void backward(int unit, MicroStep& micro);
-  void update(StepResult& result, const optim::Rates& rates);
+  /// `finite`: the gradients of all ranks are.
+  void update(StepResult& result, const optim::Rates& rates, bool finite);
+  /// Whether the next step sends compressed momenta in place of gradients. The same on all ranks.
+  bool sends_momenta() const;
   /// Null: the model has learned positions.
   const models::ops::RopeTable* rope(const models::RowBounds& rows);
   static models::EmbeddingCall embedding_call(const MicroStep& micro);

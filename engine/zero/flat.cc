@@ -190,7 +190,7 @@ void Flat::reduce(bool last) {
       grad_.reset();
       source = grad_whole_;
     }
-    if (!last || collectives_.world() == 1) return;
+    if (!last || collectives_.world() == 1 || local_) return;
   }
   const comm::Label label{comm::Traffic::Gradients, layout_.name()};
   if (source.scalar_type() != options_.communication) {
@@ -245,8 +245,13 @@ void Flat::finish_reduce() {
 
 // ---- update
 
+at::Tensor Flat::local_gradient() const {
+  DSJ_CHECK(local_);
+  return gradient();
+}
+
 at::Tensor Flat::gradient() const {
-  if (options_.stage.shards_update()) return grad_shard_;
+  if (options_.stage.shards_update() && !local_) return grad_shard_;
   return grad_whole_.defined() ? grad_whole_ : grad_;
 }
 
@@ -257,6 +262,9 @@ void Flat::add_grad_squares(const at::Tensor& sum) const {
 std::vector<bool> Flat::bad_gradients() const {
   std::vector<bool> bad(layout_.slots().size(), false);
   if (!gradient().defined()) return bad;  // frozen
+  for (size_t slot = 0; local_ && slot < bad.size(); ++slot)
+    bad[slot] = !at_slot(gradient(), static_cast<int>(slot)).isfinite().all().item<bool>();
+  if (local_) return bad;
   for (const auto& range : layout_.ranges(owner_)) {
     const int64_t offset = gradient_by_flat_offset() ? range.flat_offset : range.shard_offset;
     const at::Tensor part = gradient().narrow(0, offset, range.numel);
@@ -279,17 +287,18 @@ at::Tensor Flat::master(const Span& span, const OwnedRun& run) const {
   return working_.narrow(0, span.flat_offset, span.numel);
 }
 
-void Flat::update_runs(bool by_slot, bool applies,
-                       const std::function<void(int, const UpdateSpan&)>& f) {
+void Flat::update_runs(bool by_slot, bool applies, const UpdateRun& f) {
   const bool separate = options_.separate_master, copies = separate && applies;
-  const auto update = [&](const OwnedRun& run, int slot, const Span& span) {
+  const auto update = [&](const OwnedRun& run, int slot, int64_t offset, const Span& span) {
     const int64_t at = span.shard_offset - run.begin;
     const at::Tensor p = master(span, run);
     std::vector<at::Tensor> states;
     for (size_t i = separate; i < run.optimizer.size(); ++i)
       states.push_back(run.optimizer[i].narrow(0, at, span.numel));
-    const at::Tensor grad = gradient().narrow(
-        0, gradient_by_flat_offset() ? span.flat_offset : span.shard_offset, span.numel);
+    at::Tensor grad = gradient();
+    if (grad.defined())
+      grad = grad.narrow(0, gradient_by_flat_offset() ? span.flat_offset : span.shard_offset,
+                         span.numel);
     at::Tensor low;
     if (copies) {
       low = sharded_parameters() ? run.parameters.narrow(0, at, span.numel)
@@ -300,7 +309,7 @@ void Flat::update_runs(bool by_slot, bool applies,
     const at::Tensor p_here = p.to(place);
     const at::Tensor low_here =
         copies && low.device() != place ? at::empty_like(low, low.options().device(place)) : low;
-    f(slot, UpdateSpan{p_here, grad.to(place), states, low_here});
+    f(slot, offset, UpdateSpan{p_here, grad.defined() ? grad.to(place) : grad, states, low_here});
     if (applies && !p_here.is_same(p)) p.copy_(p_here);
     if (copies && !low_here.is_same(low)) low.copy_(low_here);
   };
@@ -309,27 +318,49 @@ void Flat::update_runs(bool by_slot, bool applies,
   owned_.for_runs(Access::ReadWrite, shard, [&](const OwnedRun& run) {
     if (!by_slot) {
       for (const Span& span : spans_)
-        if (const auto part = overlap(span, run)) update(run, -1, *part);
+        if (const auto part = overlap(span, run)) update(run, -1, 0, *part);
       return;
     }
     if (copies && sharded_parameters()) run.parameters.zero_();  // by_slot skips padding
     for (const auto& range : layout_.ranges(owner_)) {
       if (const auto part = overlap({range.flat_offset, range.shard_offset, range.numel}, run))
-        update(run, static_cast<int>(range.slot), *part);
+        update(run, static_cast<int>(range.slot),
+               range.offset + part->shard_offset - range.shard_offset, *part);
     }
   });
 }
 
 void Flat::lamb_moments(const optim::Update& update, const at::Tensor& sums) {
-  update_runs(true, false, [&](int slot, const UpdateSpan& tensors) {
+  update_runs(true, false, [&](int slot, int64_t, const UpdateSpan& tensors) {
     zero::lamb_moments(update, tensors, sums.select(0, slot));
   });
 }
 
 void Flat::step(const optim::Update& update, const at::Tensor& coefficients) {
-  update_runs(coefficients.defined(), true, [&](int slot, const UpdateSpan& tensors) {
+  update_runs(coefficients.defined(), true, [&](int slot, int64_t, const UpdateSpan& tensors) {
     update_span(update, tensors, slot < 0 ? at::Tensor() : coefficients.narrow(0, slot, 1));
   });
+}
+
+at::Tensor Flat::gather_state(int state) {
+  DSJ_CHECK(state > kMaster && state < state_count());
+  const auto index = static_cast<size_t>(state - 1 + options_.separate_master);
+  const at::Tensor whole = make(layout_.numel(), at::kFloat, Class::Buckets);
+  owned_.for_runs(Access::Read, std::nullopt, [&](const OwnedRun& run) {
+    for (const Span& span : spans_) {
+      if (const auto part = overlap(span, run))
+        whole.narrow(0, part->flat_offset, part->numel)
+            .copy_(run.optimizer[index].narrow(0, part->shard_offset - run.begin, part->numel));
+    }
+  });
+  if (!options_.stage.shards_update()) return whole;
+  std::vector<comm::ChunkPair> pairs;
+  for (const auto& chunk : layout_.chunks()) {
+    pairs.push_back({whole.narrow(0, chunk.offset, chunk.numel),
+                     whole.narrow(0, chunk.offset + owner_ * chunk.slice, chunk.slice)});
+  }
+  collectives_.all_gather(pairs, {comm::Traffic::Moments, layout_.name()})->wait();
+  return whole;
 }
 
 void Flat::clear_grad() {

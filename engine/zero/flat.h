@@ -93,6 +93,11 @@ class Flat {
   void reduce(bool last);
   /// Waits for the reduction in flight and adds its result to the shard.
   void finish_reduce();
+  /// From now on gradients are reduced nowhere: each rank keeps its own sum, whole. For a 1-bit
+  /// optimizer; stages 0 and 1. Call it between two steps.
+  void keep_local(bool local) { local_ = local; }
+  /// This rank's own gradient [numel], grad_accum. Only after keep_local(true).
+  at::Tensor local_gradient() const;
 
   // ---- update
   /// Adds the squares of the reduced gradient that this rank updates, which may be the whole, to sum
@@ -107,6 +112,14 @@ class Flat {
   /// Applies the optimizer to the owned elements. `update.grad_scale` carries averaging, loss scale
   /// and clipping. `coefficients`: LAMB's, [slots] double; undefined for other optimizers.
   void step(const optim::Update& update, const at::Tensor& coefficients = {});
+  /// Calls `run` for each run of one parameter that this rank updates, from element `offset` on.
+  /// `writes`: it may write states and parameter, and must write span.low where there is one.
+  /// span.grad is undefined where there is no gradient.
+  using UpdateRun = std::function<void(int slot, int64_t offset, const UpdateSpan& span)>;
+  void for_owned(bool writes, const UpdateRun& run) { update_runs(true, writes, run); }
+  /// One of the optimizer's states, whole: [numel] fp32, a copy. `state` as below, not the master.
+  /// Collective: all ranks.
+  at::Tensor gather_state(int state);
   /// Drops the gradient. The next micro-step starts from nothing.
   void clear_grad();
 
@@ -141,16 +154,15 @@ class Flat {
     int64_t flat_offset, shard_offset, numel;
   };
   at::Tensor gradient() const;
-  bool gradient_by_flat_offset() const { return !options_.stage.shards_update(); }
+  bool gradient_by_flat_offset() const { return local_ || !options_.stage.shards_update(); }
   /// The part of `span` that lies in `run`; nullopt: none.
   static std::optional<Span> overlap(const Span& span, const OwnedRun& run);
   /// The fp32 master of a span, wherever it lies.
   at::Tensor master(const Span& span, const OwnedRun& run) const;
-  /// Calls f(slot, UpdateSpan) for runs of the owned elements. `by_slot`: each run is of one
-  /// parameter; else slot is -1. `applies`: f writes the parameters too. Tensors that lie elsewhere
-  /// are copied to the states' device, and back.
-  void update_runs(bool by_slot, bool applies,
-                   const std::function<void(int, const UpdateSpan&)>& f);
+  /// Calls f(slot, offset in the parameter, UpdateSpan) for runs of the owned elements. `by_slot`:
+  /// each run is of one parameter; else slot is -1. `applies`: f writes the parameters too. Tensors
+  /// that lie elsewhere are copied to the states' device, and back.
+  void update_runs(bool by_slot, bool applies, const UpdateRun& f);
   Status visit_state(const std::vector<layout::Range>& ranges, Access access, bool all,
                      const VisitState& visit);
   /// Copies this rank's shard into its slices of the working copy, for the gather to spread.
@@ -172,6 +184,7 @@ class Flat {
   at::Tensor grad_whole_;      ///< [numel] grad_accum: the sum, if of another type
   at::Tensor grad_shard_;      ///< [shard] grad_accum: the reduced sum
   std::vector<bool> written_;  ///< [slot]: this micro-step wrote it already
+  bool local_ = false;         ///< see keep_local()
   comm::WorkPtr gather_;
   std::vector<comm::WorkPtr> reduce_;
   at::Tensor reduce_out_;  ///< [shard] communication: the reduction in flight

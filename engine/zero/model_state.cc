@@ -9,6 +9,7 @@
 #include "engine/weights/adapter.h"
 #include "engine/zero/initial_adapter.h"
 #include "engine/zero/scalar_type.h"
+#include "job/plan/one_bit_plan.h"
 #include "job/plan/zero_plan.h"
 
 namespace dsj::zero {
@@ -92,6 +93,19 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
     flats_.push_back(std::make_unique<Flat>(plan_.flats[i], options, collectives));
     if (!flats_.back()->frozen()) trained_.push_back(flats_.back().get());
   }
+  if (optim::is_one_bit(config.optimizer)) one_bit_ = make_one_bit(config);
+}
+
+std::unique_ptr<OneBit> ModelState::make_one_bit(const dsconfig::ResolvedConfig& config) {
+  const int world = collectives_.world();
+  OneBitParts parts{.plan = plan::one_bit_plan(units_, plan_, config, world),
+                    .flats = {},
+                    .collectives = collectives_,
+                    .device = device_};
+  for (const auto& flat : flats_) parts.flats.push_back(flat.get());
+  if (config.optimizer.kind == dsconfig::OptimizerKind::ZeroOneAdam)
+    return make_zero_one_adam(std::move(parts));
+  return world > 1 ? make_one_bit_adam(std::move(parts)) : nullptr;
 }
 
 namespace {
@@ -201,7 +215,7 @@ void ModelState::finish_reductions() {
 
 at::Tensor ModelState::owned_sum_of_squares() const {
   at::Tensor total = at::zeros({}, at::TensorOptions(device_).dtype(at::kDouble));
-  if (!stage_.shards_update() && collectives_.rank() != 0) return total;
+  if (!local_ && !stage_.shards_update() && collectives_.rank() != 0) return total;
   for (const Flat* flat : trained_) flat->add_grad_squares(total);
   return total;
 }
@@ -250,6 +264,22 @@ void ModelState::step(const optim::Update& update) {
   }
 }
 
+void ModelState::step(const optim::OneBitUpdate& update) {
+  switch (update.phase) {
+    case optim::OneBitPhase::Discarded:
+      return;
+    case optim::OneBitPhase::WarmUp:
+      return step(update.whole());
+    default:
+      return one_bit_ ? one_bit_->step(update) : step(update.frozen_variance());
+  }
+}
+
+void ModelState::keep_gradients_local(bool local) {
+  local_ = local;
+  for (Flat* flat : trained_) flat->keep_local(local);
+}
+
 void ModelState::clear_grad() {
   for (Flat* flat : trained_) flat->clear_grad();
 }
@@ -261,7 +291,7 @@ Status ModelState::for_pieces(const checkpoint::EmitPiece& emit) {
       return emit({flat->state_name(state), range.parameter, range.offset, range.data});
     }));
   }
-  return {};
+  return one_bit_ ? one_bit_->for_pieces(emit) : Status{};
 }
 
 std::vector<checkpoint::Extent> ModelState::extents() const {
@@ -272,6 +302,7 @@ std::vector<checkpoint::Extent> ModelState::extents() const {
         extents.push_back({flat->state_name(state), slot.name, slot.numel});
     }
   }
+  if (one_bit_) one_bit_->add_extents(extents);
   return extents;
 }
 
@@ -297,7 +328,7 @@ Status ModelState::read_checkpoint(checkpoint::SavedRun& saved) {
       return saved.read(name, range.parameter, range.offset, range.data);
     }));
   }
-  return {};
+  return one_bit_ ? one_bit_->restore(saved) : Status{};
 }
 
 Status ModelState::restore(checkpoint::SavedRun& saved) {

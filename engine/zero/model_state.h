@@ -14,6 +14,7 @@
 #include "engine/weights/weight_source.h"
 #include "engine/zero/flat.h"
 #include "engine/zero/offload_tier.h"
+#include "engine/zero/one_bit.h"
 #include "job/dsconfig/resolved.h"
 #include "job/layout/lora.h"
 #include "job/layout/partition.h"
@@ -92,8 +93,8 @@ class ModelState {
   void reduce(int flat, bool last);
   void finish_reductions();
   /// This rank's part of the squared gradient norm, [] double on the device; the sum over ranks is
-  /// the whole. Of gradients that every rank has whole, only rank 0 counts. The order of addition is
-  /// fixed.
+  /// the whole. Of gradients that every rank has whole, only rank 0 counts; of those that stay local
+  /// each rank counts its own. The order of addition is fixed.
   at::Tensor owned_sum_of_squares() const;
   /// The first parameter, in the order of backward (head to embedding), whose reduced gradient has
   /// an infinity or a NaN. Empty: none. Collective. It reads every gradient: call it only for a
@@ -103,7 +104,15 @@ class ModelState {
   /// Collective: the gathers, and for LAMB with a sharded update one all-reduce of two numbers per
   /// parameter.
   void step(const optim::Update& update);
+  /// The same for a 1-bit optimizer, in the step's phase. Collective.
+  void step(const optim::OneBitUpdate& update);
   void clear_grad();
+  /// Whether gradients stay on their ranks, unreduced (Flat::keep_local). Then each rank's sum of
+  /// squares is its own gradient's. Call it between two steps; the same on all ranks.
+  void keep_gradients_local(bool local);
+  bool gradients_are_local() const { return local_; }
+  /// Null: no step keeps gradients local.
+  const OneBit* one_bit() const { return one_bit_.get(); }
 
   // ---- state
   /// Hands this rank's pieces of a checkpoint to `emit`, one by one. A piece is valid during its
@@ -125,6 +134,7 @@ class ModelState {
 
  private:
   friend class UnitParameters;
+  std::unique_ptr<OneBit> make_one_bit(const dsconfig::ResolvedConfig& config);
   Status read_frozen(const weights::WeightSource& source);
   Status read_trained(const weights::WeightSource& source, const AdapterStart& adapters);
   Status read_checkpoint(checkpoint::SavedRun& saved);
@@ -146,6 +156,8 @@ class ModelState {
   std::vector<std::unique_ptr<Flat>> flats_;
   std::vector<Flat*> trained_;  ///< flats that are not frozen, in flats_' order
   std::deque<int> reducing_;
+  std::unique_ptr<OneBit> one_bit_;
+  bool local_ = false;
 };
 
 }  // namespace dsj::zero

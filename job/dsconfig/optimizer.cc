@@ -128,6 +128,33 @@ void read_parameters(OptimizerConfig& optimizer, const std::vector<std::string>&
       read_pair(one, optimizer, in, out);
 }
 
+/// What does not go with compressed momenta, and what the 1-bit optimizers take and never use.
+void check_one_bit(const Optimizer& found, const Source& in, const ResolvedConfig& config,
+                   Report& out) {
+  const std::string name(found.name);
+  if (config.zero.stage > found.highest_stage)
+    out.unsupported("optimizer.type",
+                    name + " does not go with stage " + std::to_string(config.zero.stage) + ": " +
+                        std::string(found.stage_reason),
+                    found.highest_stage == 0 ? "use stage 0" : "use stage 0 or 1");
+  for (const char* path :
+       {"zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device"}) {
+    const json* device = in.literal(path);
+    if (device != nullptr && *device != "none")
+      out.unsupported(path, name + " does not go with offload: its errors and momenta meet the "
+                                   "gradient on the device",
+                      "remove the section, or use AdamW");
+  }
+  const json* sum = in.literal("gradient_allreduce_op");
+  if (sum != nullptr && *sum == "sum")
+    out.unsupported("gradient_allreduce_op", name + " sends a mean once it compresses",
+                    "use \"mean\"");
+  for (const char* unused : {"bias_correction", "eps_inside_sqrt"})
+    if (in.literal(at(unused)) != nullptr)
+      out.warning(at(unused), "DeepSpeed's " + name + " takes it and never uses it; so does ours",
+                  "remove it");
+}
+
 /// DeepSpeed's own rules about which optimizers go with what.
 void check_rules(const Optimizer& found, const Source& in, const ResolvedConfig& config,
                  Report& out) {
@@ -137,6 +164,7 @@ void check_rules(const Optimizer& found, const Source& in, const ResolvedConfig&
         "optimizer.type",
         std::string(found.name) + " is not on DeepSpeed's list of optimizers tested with ZeRO",
         "add \"zero_allow_untested_optimizer\": true");
+  if (found.communicates) check_one_bit(found, in, config, out);
   const json* scale = in.literal("fp16.loss_scale");
   if (found.dynamic_loss_scale && scale != nullptr && *scale != 0)
     out.error("fp16.loss_scale", std::string(found.name) + " needs the dynamic loss scale",

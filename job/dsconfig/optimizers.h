@@ -28,6 +28,8 @@ enum class OptimizerKind {
   RAdam,
   Asgd,
   Rprop,
+  OneBitAdam,
+  ZeroOneAdam,
 };
 
 /// The hyper-parameters of all kinds. Each kind reads those of its formula. The values here are
@@ -54,6 +56,10 @@ struct OptimizerConfig {
   double eta_minus = 0.5, eta_plus = 1.2, step_min = 1e-6, step_max = 50;  ///< Rprop
   double min_coeff = 0.01, max_coeff = 10.0;                               ///< LAMB
   bool eps_inside_sqrt = false;                                            ///< LAMB
+  double freeze_step = 100000;                          ///< OneBitAdam
+  double var_freeze_step = 100000;                      ///< ZeroOneAdam, as the next three
+  double var_update_scaler = 16;                        ///< variance updates at one interval
+  double local_step_scaler = 32678, local_step_clipper = 16;  ///< steps at one interval; its limit
 };
 
 // ---- parameters ---------------------------------------------------------------------------------
@@ -82,6 +88,9 @@ struct OptimizerParameter {
 inline constexpr char kOptimizerKeyTests[] =
     "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
     "train_tests:EngineKeys.OptimizerKeysMoveTheWeightsAsTheFormulaSays";
+inline constexpr char kZeroOneTests[] =
+    "optim_tests:OneBit.ZeroOneAdamFollowsItsIntervals "
+    "zero_tests:ZeroOne.EqualsItsOracleOver60Steps";
 inline constexpr char kAdamKeyTests[] =
     "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
     "train_tests:EngineKeys.AdamWModeAndBiasCorrectionMoveTheWeights";
@@ -143,6 +152,27 @@ inline constexpr OptimizerParameter kOptimizerParameters[] = {
     {.name = "max_coeff", .field = &OptimizerConfig::max_coeff, .min = 0},
     {.name = "min_coeff", .field = &OptimizerConfig::min_coeff, .min = 0},
     {.name = "eps_inside_sqrt", .field = &OptimizerConfig::eps_inside_sqrt},
+    {.name = "freeze_step",
+     .field = &OptimizerConfig::freeze_step,
+     .min = 0,
+     .test = "optim_tests:OneBit.OneBitAdamFreezesAfterItsStep "
+             "zero_tests:OneBit.EqualsItsOracleOver60Steps"},
+    {.name = "var_freeze_step",
+     .field = &OptimizerConfig::var_freeze_step,
+     .min = 0,
+     .test = kZeroOneTests},
+    {.name = "var_update_scaler",
+     .field = &OptimizerConfig::var_update_scaler,
+     .min = 1,
+     .test = kZeroOneTests},
+    {.name = "local_step_scaler",
+     .field = &OptimizerConfig::local_step_scaler,
+     .min = 1,
+     .test = kZeroOneTests},
+    {.name = "local_step_clipper",
+     .field = &OptimizerConfig::local_step_clipper,
+     .min = 1,
+     .test = kZeroOneTests},
 };
 
 // ---- descriptors --------------------------------------------------------------------------------
@@ -173,7 +203,9 @@ struct Optimizer {
   OptimizerState states[3] = {};
   bool zero_tested = false;         ///< on DeepSpeed's list of optimizers for ZeRO
   bool parameter_sums = false;      ///< an update needs sums over whole parameters first
-  bool communicates = false;        ///< it sends what it needs instead of the engine
+  bool communicates = false;        ///< it sends what it needs, compressed (optim/one_bit.h)
+  int highest_stage = 3;            ///< of ZeRO
+  std::string_view stage_reason = {};  ///< why not higher
   bool dynamic_loss_scale = false;  ///< in fp16 it takes no fixed loss scale
   bool momentum_product = false;    ///< its formula has the product of all momenta so far
   std::string_view refusal = {};    ///< why it is not built; empty: it is
@@ -202,14 +234,13 @@ constexpr Optimizer refused(std::string_view name, bool any_case, std::string_vi
   return {.name = name, .any_case = any_case, .refusal = reason};
 }
 
-/// DeepSpeed's 1-bit optimizers send compressed momenta in place of the gradient.
+/// A 1-bit optimizer that is not built.
 constexpr Optimizer one_bit(std::string_view name) {
   return {.name = name,
           .any_case = true,
           .communicates = true,
-          .refusal =
-              "DeepSpeed 0.19 has no 1-bit optimizers on this path; AdamW and Lamb are the "
-              "uncompressed ones"};
+          .refusal = "of the 1-bit optimizers OneBitAdam and ZeroOneAdam are built; Lamb is the "
+                     "uncompressed one"};
 }
 
 inline constexpr char kNeedsBaseModel[] =
@@ -286,8 +317,29 @@ inline constexpr Optimizer kOptimizers[] = {
      .defaults = {.kind = OptimizerKind::Rprop, .lr = 1e-2},
      .takes = "lr etas step_sizes capturable foreach maximize differentiable",
      .states = {{"prev"}, {"step_size"}}},
-    one_bit("OneBitAdam"),
-    one_bit("ZeroOneAdam"),
+    {.name = "OneBitAdam",
+     .any_case = true,
+     .defaults = {.kind = OptimizerKind::OneBitAdam},
+     .takes = "lr freeze_step bias_correction betas eps eps_inside_sqrt weight_decay amsgrad "
+              "cuda_aware comm_backend_name",
+     .states = {{"exp_avg"}, {"exp_avg_sq"}},
+     .zero_tested = true,
+     .communicates = true,
+     .highest_stage = 1,
+     .stage_reason = "it compresses a whole momentum of each rank, and from stage 2 on no rank has "
+                     "a whole gradient"},
+    {.name = "ZeroOneAdam",
+     .any_case = true,
+     .defaults = {.kind = OptimizerKind::ZeroOneAdam},
+     .takes = "lr var_freeze_step var_update_scaler local_step_scaler local_step_clipper "
+              "bias_correction betas eps eps_inside_sqrt weight_decay amsgrad cuda_aware "
+              "comm_backend_name",
+     .states = {{"exp_avg"}, {"exp_avg_sq"}},
+     .zero_tested = true,
+     .communicates = true,
+     .highest_stage = 0,
+     .stage_reason = "between two exchanges each rank updates every parameter by itself, which "
+                     "takes whole moments"},
     one_bit("OneBitLamb"),
     refused("MuAdam", true, kNeedsBaseModel),
     refused("MuAdamW", true, kNeedsBaseModel),

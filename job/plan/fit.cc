@@ -63,6 +63,10 @@ std::string micro_batch_text(const FitInput& input) {
          " with gradient_accumulation_steps " + std::to_string(config.gradient_accumulation_steps);
 }
 
+int highest_stage(const dsconfig::ResolvedConfig& config) {
+  return dsconfig::descriptor_of(config.optimizer.kind).highest_stage;
+}
+
 /// What a user may change, the cheapest for the run first: one change at a time, then together.
 std::vector<Change> changes_of(const FitInput& input) {
   std::vector<Change> changes;
@@ -70,8 +74,9 @@ std::vector<Change> changes_of(const FitInput& input) {
   const auto stage_text = [](int stage) {
     return "zero_optimization.stage " + std::to_string(stage);
   };
+  const int highest = highest_stage(config);
   if (input.memory.world > 1)
-    for (int stage = config.zero.stage + 1; stage <= 3; ++stage) {
+    for (int stage = config.zero.stage + 1; stage <= highest; ++stage) {
       changes.push_back({stage_text(stage), input});
       changes.back().input.memory.config.zero.stage = stage;
     }
@@ -87,9 +92,9 @@ std::vector<Change> changes_of(const FitInput& input) {
     changes.push_back(change);
   }
   Change all{"", input};
-  if (input.memory.world > 1 && config.zero.stage < 3) {
-    all.input.memory.config.zero.stage = 3;
-    all.text = stage_text(3);
+  if (input.memory.world > 1 && config.zero.stage < highest) {
+    all.input.memory.config.zero.stage = highest;
+    all.text = stage_text(highest);
   }
   if (!input.memory.recompute) {
     all.input.memory.recompute = true;
@@ -113,7 +118,8 @@ std::optional<std::string> more_workers(const FitInput& last, const std::string&
   for (int world = now * 2; world <= 1024; world *= 2) {
     FitInput wider = last;
     wider.memory.world = world;
-    if (wider.memory.config.zero.stage == 0 || now == 1) wider.memory.config.zero.stage = 3;
+    if (wider.memory.config.zero.stage == 0 || now == 1)
+      wider.memory.config.zero.stage = highest_stage(wider.memory.config);
     if (!fits(wider, limits)) continue;
     const int workers = world / std::max(1, last.ranks_per_host);
     return "spec.workers.replicas " + std::to_string(workers) + " (" + std::to_string(world) +

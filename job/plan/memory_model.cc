@@ -5,6 +5,7 @@
 #include <set>
 
 #include "job/plan/activation_model.h"
+#include "job/plan/one_bit_plan.h"
 #include "job/plan/zero_plan.h"
 
 namespace dsj::plan {
@@ -31,11 +32,12 @@ struct Gauge {
 class StepWalk {
  public:
   StepWalk(const MemoryInput& input, const std::vector<layout::UnitSpec>& units,
-           const layout::FlatPlan& plan, const layout::Stage& stage)
+           const layout::FlatPlan& plan, const layout::Stage& stage, bool local = false)
       : input_(input),
         units_(units),
         plan_(plan),
         stage_(stage),
+        local_(local),
         compute_(bytes_of(input.config.precision)),
         accumulate_(bytes_of(input.config.grad_accum_dtype)),
         wire_(bytes_of(input.config.communication_dtype)),
@@ -72,6 +74,8 @@ class StepWalk {
   void finish() {
     while (!reducing_.empty()) finish_first();
   }
+  /// The update's own scratch.
+  void update(int64_t bucket_bytes) { use(0, bucket_bytes); }
 
   Gauge parameters, gradients, optimizer, buckets, activations, all;
   int64_t reduced_elements = 0;  ///< elements that one rank sends
@@ -140,7 +144,7 @@ class StepWalk {
       gradients.add(-numel(flat) * compute_);
       state.grad = false;
     }
-    if (!every && (!last || input_.world == 1)) return;
+    if (!every && (!last || input_.world == 1 || local_)) return;
     const int64_t source = !every && state.whole ? accumulate_ : compute_;
     if (every) {  // freed once the reduction is done
       state.grad = false;
@@ -191,6 +195,7 @@ class StepWalk {
   const std::vector<layout::UnitSpec>& units_;
   const layout::FlatPlan& plan_;
   const layout::Stage& stage_;
+  const bool local_;  ///< gradients stay on their ranks
   const int64_t compute_, accumulate_, wire_;
   const size_t overlap_;
   const ActivationModel activation_;
@@ -217,6 +222,39 @@ void count_owned(const layout::OffloadPlan& plan, const layout::FlatLayout& layo
   }
 }
 
+/// The steps of a 1-bit optimizer after its freeze: raises what is higher than before it.
+void add_compressed_steps(const MemoryInput& input, const layout::FlatPlan& plan,
+                          const OneBitPlan& one_bit, StepWalk& walk, MemoryModel& model,
+                          const layout::Schedule& schedule) {
+  walk.optimizer.add(4 * one_bit_elements(one_bit, plan, input.config, input.world));
+  for (const Action& action : schedule.actions) walk.visit(action);
+  walk.finish();
+  walk.update(one_bit_scratch(one_bit, plan, input.world));
+  const auto raise = [](int64_t& bytes, const Gauge& gauge) {
+    bytes = std::max(bytes, gauge.peak);
+  };
+  raise(model.bytes.parameters, walk.parameters);
+  raise(model.bytes.gradients, walk.gradients);
+  raise(model.bytes.optimizer, walk.optimizer);
+  raise(model.bytes.buckets, walk.buckets);
+  raise(model.bytes.activations, walk.activations);
+  raise(model.bytes.peak, walk.all);
+  if (input.world == 1) return;
+  model.wire.momentum_elements = 2 * (input.world - 1) * one_bit.server_elements();
+  model.wire.momentum_bytes = one_bit.wire_bytes(input.world);
+}
+
+/// What lies on this rank between two steps.
+void count_kept(const MemoryInput& input, const layout::FlatPlan& plan, const layout::Stage& stage,
+                const layout::OffloadPlan& offload, StepWalk& walk, MemoryClasses& elsewhere) {
+  for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
+    const layout::FlatLayout& flat = plan.flats[i];
+    if (!layout::stage_of_flat(stage, plan.is_persisted(i)).shards_parameters())
+      walk.parameters.add(flat.numel() * bytes_of(input.config.precision));
+    count_owned(offload, flat, i, input.config, walk, elsewhere);
+  }
+}
+
 }  // namespace
 
 MemoryModel memory_model(const MemoryInput& input) {
@@ -238,11 +276,10 @@ MemoryModel memory_model(const MemoryInput& input) {
   const int64_t others = input.world - 1;
   model.parameter_file = offload.parameter_file_bytes;
   StepWalk walk(input, units, plan, stage);
+  count_kept(input, plan, stage, offload, walk, elsewhere);
   for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
     const layout::FlatLayout& flat = plan.flats[i];
     const layout::Stage& of_flat = layout::stage_of_flat(stage, plan.is_persisted(i));
-    if (!of_flat.shards_parameters()) walk.parameters.add(flat.numel() * compute);
-    count_owned(offload, flat, i, input.config, walk, elsewhere);
     if (flat.frozen()) continue;  // loaded once, never updated
     if (of_flat.gathered == layout::Gathered::AfterUpdate)
       model.wire.parameter_elements += flat.shard_numel() * others;
@@ -266,16 +303,33 @@ MemoryModel memory_model(const MemoryInput& input) {
   model.wire.gradient_bytes =
       model.wire.gradient_elements * bytes_of(input.config.communication_dtype);
   model.wire.parameter_bytes = model.wire.parameter_elements * compute;
+  if (keeps_gradients_local(input.config, input.world)) {
+    StepWalk after(input, units, plan, stage, true);
+    MemoryClasses counted_already;
+    count_kept(input, plan, stage, offload, after, counted_already);
+    add_compressed_steps(input, plan, one_bit_plan(units, plan, input.config, input.world), after,
+                         model, schedule);
+  }
   return model;
 }
 
 DiskUse disk_use(const MemoryInput& input) {
   const auto units = layout::units_of(input.model, input.lora);
   const int64_t trained = layout::trainable_numel(units);
+  int64_t own = 0;  // of all ranks
+  if (keeps_gradients_local(input.config, input.world)) {
+    const auto plan = plan_flats(units, input.config, input.world);
+    const auto one_bit = one_bit_plan(units, plan, input.config, input.world);
+    own = one_bit_elements(one_bit, plan, input.config, input.world) * input.world;
+    // Between two meetings of ZeroOneAdam's ranks also their masters and momenta.
+    if (input.config.optimizer.kind == dsconfig::OptimizerKind::ZeroOneAdam)
+      own += 2 * trained * input.world;
+  }
   // fp32 master and states of what is trained. Frozen parameters are not saved again.
   return {
-      .checkpoint = trained * 4 *
-                    (1 + static_cast<int64_t>(dsconfig::states_of(input.config.optimizer).size())),
+      .checkpoint = 4 * own +
+                    trained * 4 *
+                        (1 + static_cast<int64_t>(dsconfig::states_of(input.config.optimizer).size())),
       .model = layout::total_numel(units) * bytes_of(input.config.precision)};
 }
 

@@ -29,6 +29,9 @@ struct MemoryClasses {
 struct WireCount {
   int64_t gradient_elements = 0, parameter_elements = 0;
   int64_t gradient_bytes = 0, parameter_bytes = 0;
+  /// A 1-bit optimizer's compressed steps send these in place of the gradients, a bit per element;
+  /// its warm-up steps send gradients. 0: it never compresses.
+  int64_t momentum_elements = 0, momentum_bytes = 0;
 };
 
 struct MemoryModel {

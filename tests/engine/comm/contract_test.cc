@@ -89,6 +89,13 @@ void check_exact(Collectives& group, std::int64_t n, at::ScalarType dtype) {
   group.all_gather(in_place, in_place.narrow(0, rank * n, n), label)->wait();
   same(in_place, gathered, what + "all_gather in place");
 
+  at::Tensor dealt = at::full({world * n}, 99, dtype);
+  group.all_to_all(dealt, values(rank, world * n, dtype), label)->wait();
+  std::vector<at::Tensor> parts;
+  for (int from = 0; from < world; ++from)
+    parts.push_back(values(from, world * n, dtype).narrow(0, rank * n, n));
+  same(dealt, at::cat(parts), what + "all_to_all");
+
   for (const Op op : {Op::Sum, Op::Max}) {
     const std::string named = what + (op == Op::Sum ? "sum " : "max ");
     const at::Tensor reduced = expected_reduction(world, world * n, dtype, op);
@@ -134,6 +141,7 @@ TEST_P(Contract, EmptyTensorsAreAllowed) {
     group.all_gather(empty, empty, {})->wait();
     group.reduce_scatter(empty, empty, Op::Sum, {})->wait();
     group.all_reduce(empty, Op::Sum, {})->wait();
+    group.all_to_all(at::empty({0}), empty, {})->wait();
     group.broadcast(empty, 1, {})->wait();
     group.all_gather(std::span<const ChunkPair>(), {})->wait();
   });
@@ -217,6 +225,8 @@ TEST_P(Contract, CountersFollowTheRingFormulas) {
     require(counters.of(Traffic::Control).bytes == n * (world - 1) / world * 4, "broadcast");
     require(counters.of(Traffic::Control).calls == 2, "calls");
     require(counters.of(Kind::Barrier).calls == 1, "barriers");
+    group.all_to_all(at::empty_like(whole), whole, {Traffic::Gradients, "f"})->wait();
+    require(group.counters().of(Kind::AllToAll).bytes == n * (world - 1) * 2, "all_to_all");
     require(counters.in_flight_max == 1, "one at a time");
   });
 }

@@ -47,6 +47,8 @@ class Poisoned final : public comm::Collectives {
         return inner_.all_reduce(chunks[0].out, request.op, label);
       case comm::Kind::Broadcast:
         return inner_.broadcast(chunks[0].out, request.root, label);
+      case comm::Kind::AllToAll:
+        return inner_.all_to_all(chunks[0].out, chunks[0].in, label);
       case comm::Kind::Barrier:
         break;
     }

@@ -1,5 +1,6 @@
-// A recorded run of DeepSpeed whose gradients were made to overflow in some steps, repeated step by
-// step: scripts/golden_table.py makes the other runs with `dsj run`, which has no way to do that.
+// Recorded runs of DeepSpeed, repeated step by step: those that scripts/golden_table.py cannot make
+// with `dsj run`, because gradients were made to overflow, and those of the 1-bit optimizers, whose
+// tolerance is measured beside them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -138,6 +139,98 @@ TEST(Golden, InjectedOverflows) {
   EXPECT_LE(found.lr, 1e-6);
   EXPECT_EQ(found.skips, 0);
   EXPECT_EQ(found.scales, 0);
+}
+
+/// Moves every weight to the next fp32 number, up or down by the parity of its place and of `seed`.
+/// 0: leaves them.
+void move_weights(zero::ModelState& state, int64_t seed) {
+  for (size_t f = 0; seed != 0 && f < state.plan().flats.size(); ++f) {
+    zero::Flat& flat = state.flat(static_cast<int>(f));
+    const auto moved = flat.load_state(false, [&](int, const zero::Flat::HostRange& range) {
+      for (size_t i = 0; i < range.data.size(); ++i)
+        range.data[i] = std::nextafter(range.data[i], (static_cast<int64_t>(i) / seed + seed) % 2 ? 1e9f : -1e9f);
+      return Status{};
+    });
+    ASSERT_TRUE(moved);
+    flat.publish();
+  }
+}
+
+/// Our losses under the ds_config of a record, by the same rows. `seed`: see move_weights().
+std::vector<double> losses_of(const json& golden, int64_t seed = 0) {
+  const auto models = golden_directory() / "models";
+  const json data = read_json(models / golden["data"].get<std::string>());
+  const std::string directory = models / golden["model"].get<std::string>();
+  const auto model = layout::read_model_config(directory);
+  EXPECT_TRUE(model);
+  const int world = golden["world"];
+  TrainingArgs args;
+  args.max_steps = static_cast<int64_t>(golden["steps"].size());
+  const auto resolution = dsconfig::resolve(golden["ds_config"], args, {.world_size = world});
+  EXPECT_TRUE(resolution.runnable());
+  const auto& config = resolution.config;
+  std::vector<double> losses;
+  testing_support::run_ranks(world, [&](comm::Collectives& collectives, memory::Ledger&) {
+    zero::ModelState state(*model, config, at::kCPU, collectives);
+    Stepper stepper(*model, config, {}, state, at::kCPU);
+    PosixFiles files;
+    const auto source = weights::WeightSource::open(files, directory);
+    ASSERT_TRUE(source && state.load(*source));
+    move_weights(state, seed);
+    for (int64_t step = 0; step < *args.max_steps; ++step) {
+      const std::vector<models::MicroBatch> batches{
+          batch_of(golden, data, step, 0, collectives.rank())};
+      const double lr = optim::learning_rate(config.scheduler, config.optimizer.lr, step);
+      const StepResult result = stepper.run(
+          {.micro_batches = batches, .rates = {.lr = lr, .previous_lr = lr}, .tokens = 1});
+      if (collectives.rank() == 0) losses.push_back(result.loss);
+    }
+  });
+  return losses;
+}
+
+double relative(double found, double expected) {
+  return std::abs(found - expected) / expected;
+}
+
+struct OneBitRun {
+  const char* name;
+  size_t exact;  ///< how many losses come before the first compressed update
+};
+
+/// Until the first compressed update only rounding differs. Behind it a number of the momentum that
+/// is almost 0 may have another sign, and then its weight another step: one such sign moves the loss
+/// by 1e-5. How far that goes is measured: our own runs, with each weight moved by one fp32. As in
+/// golden_table.py a record may be four times as far.
+TEST(Golden, OneBitRuns) {
+  double spread = 0, behind = 0;
+  for (const auto& [name, exact] : {OneBitRun{"qwen2_fp32_z0_w2_onebitadam", 7},
+                                    OneBitRun{"qwen2_fp32_z0_w3_onebitadam", 5},
+                                    OneBitRun{"qwen2_fp32_z0_w2_zerooneadam", 5},
+                                    OneBitRun{"qwen2_fp32_z0_w2_zerooneadam_wd", 5}}) {
+    const auto path = golden_directory() / "onebit_0.18.9_eps" / (std::string(name) + ".json");
+    if (!std::filesystem::exists(path)) GTEST_SKIP() << "skipped: " << path << " is not there";
+    const json golden = read_json(path);
+    const auto losses = losses_of(golden);
+    ASSERT_EQ(losses.size(), golden["steps"].size());
+    double before = 0, own = 0;
+    for (int64_t seed = 1; seed <= 2; ++seed) {
+      const auto others = losses_of(golden, seed);
+      for (size_t step = 0; step < losses.size(); ++step)
+        spread = std::max(spread, relative(others[step], losses[step]));
+    }
+    for (size_t step = 0; step < losses.size(); ++step) {
+      double& most = step < exact ? before : own;
+      most = std::max(most, relative(losses[step], golden["steps"][step]["loss"]));
+    }
+    std::cout << "golden: " << name << " " << json{{"before", before}, {"behind", own}}
+              << std::endl;
+    EXPECT_LE(before, 1e-6) << name;
+    behind = std::max(behind, own);
+  }
+  std::cout << "golden: spread " << spread << std::endl;
+  EXPECT_LE(behind, std::max(1e-5, 4 * spread));
+  EXPECT_LE(spread, 1e-3) << "runs that say nothing";
 }
 
 }  // namespace

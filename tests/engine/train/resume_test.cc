@@ -115,6 +115,70 @@ TEST_F(Resume, EveryStateOfOtherOptimizersComesBack) {
   }
 }
 
+/// OneBitAdam, which compresses from its fourth step on.
+SmallRun one_bit(int world, int stage, dsconfig::Precision precision = dsconfig::Precision::Fp32) {
+  auto run = with(world, stage, precision);
+  run.config.optimizer.kind = dsconfig::OptimizerKind::OneBitAdam;
+  run.config.optimizer.freeze_step = 3;
+  run.config.optimizer.eps = 1e-3;
+  return run;
+}
+
+TEST_F(Resume, CompressionErrorsComeBack) {
+  using dsconfig::Precision;
+  for (const auto precision : {Precision::Fp32, Precision::Bf16, Precision::Fp16}) {
+    for (const int stage : {0, 1}) {
+      for (const int64_t saved : {2, 6}) {  // before the freeze, and behind it
+        std::filesystem::remove_all(directory_);
+        const auto run = one_bit(2, stage, precision);
+        const auto whole = losses(run, 0, 14, false);
+        losses(run, 0, saved, true);
+        const auto resumed = losses(run, saved, 14, false);
+        EXPECT_EQ(std::vector<double>(whole.begin() + saved, whole.end()), resumed)
+            << "stage " << stage << " saved at " << saved;
+      }
+    }
+  }
+}
+
+TEST_F(Resume, RanksOfZeroOneAdamComeBackApart) {
+  using dsconfig::Precision;
+  for (const auto precision : {Precision::Fp32, Precision::Bf16}) {
+    auto run = one_bit(2, 0, precision);
+    run.config.optimizer.kind = dsconfig::OptimizerKind::ZeroOneAdam;
+    run.config.optimizer.var_freeze_step = 5;
+    run.config.optimizer.var_update_scaler = run.config.optimizer.local_step_scaler = 2;
+    run.config.optimizer.local_step_clipper = 4;
+    const auto whole = losses(run, 0, 20, false);
+    for (const int64_t saved : {4, 9, 13, 16}) {  // 16 is a count of 4 h: the ranks have met
+      std::filesystem::remove_all(directory_);
+      losses(run, 0, saved, true);
+      const auto resumed = losses(run, saved, 20, false);
+      EXPECT_EQ(std::vector<double>(whole.begin() + saved, whole.end()), resumed)
+          << "saved at " << saved;
+    }
+  }
+}
+
+TEST_F(Resume, CompressionErrorsOfAnotherWorldStartAtZero) {
+  const auto dropped = [&](const SmallRun& run) {
+    bool all = true;
+    testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
+      Rank rank(run, collectives);
+      load(rank, directory_, run);
+      const double loss = rank.step(6).loss;
+      EXPECT_TRUE(std::isfinite(loss));
+      if (collectives.rank() == 0) all = rank.state.one_bit()->dropped();
+    });
+    return all;
+  };
+  losses(one_bit(2, 0), 0, 6, true);
+  EXPECT_FALSE(dropped(one_bit(2, 0)));
+  EXPECT_FALSE(dropped(one_bit(2, 1))) << "the stage does not matter";
+  EXPECT_TRUE(dropped(one_bit(4, 0)));
+  EXPECT_TRUE(dropped(one_bit(2, 0, dsconfig::Precision::Bf16))) << "other vectors";
+}
+
 TEST_F(Resume, AnotherOptimizerNamesTheStateThatIsMissing) {
   losses(with(1, 0), 0, 1, true);
   auto run = with(1, 0);

@@ -39,7 +39,7 @@ std::vector<OptimizerConfig> every_kind() {
   const OptimizerConfig base{.lr = 0.01, .beta2 = 0.95, .weight_decay = 0.1};
   std::vector<OptimizerConfig> configs;
   for (const dsconfig::Optimizer& one : dsconfig::kOptimizers) {
-    if (!one.refusal.empty()) continue;
+    if (!one.refusal.empty() || one.communicates) continue;  // those have Adam's rule
     OptimizerConfig config = base;
     config.kind = one.defaults.kind;
     config.eps = one.defaults.eps;

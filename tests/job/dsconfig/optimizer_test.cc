@@ -28,7 +28,7 @@ std::string said(const Resolution& resolution, Severity severity) {
 
 TEST(OptimizerTest, EveryNameThatIsBuilt) {
   for (const char* name : {"Adam", "adamw", "LAMB", "lion", "Adagrad", "SGD", "RMSprop", "Adadelta",
-                           "Adamax", "NAdam", "RAdam", "ASGD", "Rprop"}) {
+                           "Adamax", "NAdam", "RAdam", "ASGD", "Rprop", "onebitadam", "ZeroOneAdam"}) {
     const json section = {{"type", name}};
     const Resolution r = with(section.dump().c_str());
     EXPECT_TRUE(r.runnable()) << name << said(r, Severity::Error);
@@ -36,7 +36,7 @@ TEST(OptimizerTest, EveryNameThatIsBuilt) {
 }
 
 TEST(OptimizerTest, OthersAreRefusedByNameWithTheReason) {
-  for (const char* name : {"OneBitAdam", "ZeroOneAdam", "OneBitLamb", "MuAdam", "MuAdamW", "MuSGD",
+  for (const char* name : {"OneBitLamb", "MuAdam", "MuAdamW", "MuSGD",
                            "Muon", "LBFGS", "SparseAdam", "Adafactor"}) {
     const json section = {{"type", name}};
     const Resolution r = with(section.dump().c_str());
@@ -46,6 +46,34 @@ TEST(OptimizerTest, OthersAreRefusedByNameWithTheReason) {
   }
   EXPECT_NE(said(with(R"({"type": "sgd"})"), Severity::Error).find("SGD"), std::string::npos)
       << "torch's names are exact, as in DeepSpeed";
+}
+
+TEST(OptimizerTest, OneBitAdamHasDeepSpeedsDefaultsAndLimits) {
+  const Resolution r = with(R"({"type": "OneBitAdam", "params": {"freeze_step": 400,
+                                "comm_backend_name": "nccl", "cuda_aware": true}})", 1);
+  EXPECT_TRUE(r.runnable()) << said(r, Severity::Error) << said(r, Severity::Unsupported);
+  EXPECT_EQ(r.config.optimizer.freeze_step, 400);
+  EXPECT_EQ(r.config.optimizer.lr, 1e-3);
+  EXPECT_EQ(with(R"({"type": "OneBitAdam"})").config.optimizer.freeze_step, 100000);
+  for (const int stage : {2, 3}) {
+    const std::string refusal = said(with(R"({"type": "OneBitAdam"})", stage), Severity::Unsupported);
+    EXPECT_NE(refusal.find("whole gradient"), std::string::npos) << refusal;
+  }
+  const Resolution offload =
+      with(R"({"type": "OneBitAdam"})", 1,
+           {{"zero_optimization", {{"stage", 1}, {"offload_optimizer", {{"device", "cpu"}}}}}});
+  EXPECT_NE(said(offload, Severity::Unsupported).find("offload"), std::string::npos);
+  EXPECT_NE(said(with(R"({"type": "OneBitAdam"})", 0, {{"gradient_allreduce_op", "sum"}}),
+                 Severity::Unsupported)
+                .find("mean"),
+            std::string::npos);
+  EXPECT_NE(said(with(R"({"type": "OneBitAdam", "params": {"bias_correction": true}})"),
+                 Severity::Warning)
+                .find("never uses it"),
+            std::string::npos);
+  EXPECT_FALSE(
+      with(R"({"type": "OneBitAdam", "params": {"comm_backend_name": "gloo"}})").runnable())
+      << "DeepSpeed knows no such backend";
 }
 
 TEST(OptimizerTest, DefaultsAreTheClasses) {

@@ -45,7 +45,6 @@ TEST(OptimizerDescriptors, WhatIsBuiltHasStatesAndParameters) {
     if (!one.refusal.empty()) continue;
     ++built;
     EXPECT_TRUE(takes(one.defaults.kind, "lr")) << one.name;
-    EXPECT_FALSE(one.communicates) << one.name << ": the engine has no way for it yet";
     OptimizerConfig config = one.defaults;
     config.momentum = 0.9;
     EXPECT_FALSE(states_of(config).empty()) << one.name;

@@ -44,6 +44,23 @@ TEST(FitTest, TheBoundIsTheByte) {
   EXPECT_NE(misfits[0].what.find("the host is "), std::string::npos) << misfits[0].what;
 }
 
+TEST(FitTest, AOneBitOptimizerIsNotSentAboveItsStage) {
+  for (const auto& [kind, highest] : {std::pair{dsconfig::OptimizerKind::OneBitAdam, 1},
+                                      std::pair{dsconfig::OptimizerKind::ZeroOneAdam, 0}}) {
+    FitInput input = example(0, 2), wide = input;
+    input.memory.config.optimizer.kind = wide.memory.config.optimizer.kind = kind;
+    wide.memory.config.zero.stage = highest;
+    wide.memory.recompute = true;
+    for (const int64_t bytes : {int64_t{1}, 2 * peak(wide)}) {
+      Limits limits;
+      limits.host = {bytes, "the host"};
+      const std::string remedy = check_fit(input, limits)[0].remedy;
+      for (int stage = highest + 1; stage <= 3; ++stage)
+        EXPECT_EQ(remedy.find("stage " + std::to_string(stage)), std::string::npos) << remedy;
+    }
+  }
+}
+
 /// The remedy is computed: applying it makes the run fit, and no change before it does.
 TEST(FitTest, TheRemedyIsTheFirstThatFits) {
   const FitInput input = example(0, 2);

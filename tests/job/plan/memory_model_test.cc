@@ -125,6 +125,27 @@ TEST(MemoryModelTest, WireElementsPerStep) {
   }
 }
 
+TEST(MemoryModelTest, AOneBitOptimizerAddsItsErrorsAndSendsBits) {
+  for (const int stage : {0, 1}) {
+    MemoryInput input = example(stage, 4);
+    const MemoryModel plain = memory_model(input);
+    const auto plain_disk = disk_use(input).checkpoint;
+    input.config.optimizer.kind = OptimizerKind::OneBitAdam;
+    const MemoryModel model = memory_model(input);
+    const int64_t p = model.parameters;
+    ASSERT_EQ(p % 128, 0) << "one vector that needs no padding";
+    EXPECT_EQ(model.bytes.optimizer, plain.bytes.optimizer + 4 * p + 4 * p / 4);
+    EXPECT_EQ(model.bytes.gradients, 2 * p) << "each rank's own, whole";
+    EXPECT_EQ(model.wire.gradient_elements, plain.wire.gradient_elements) << "before the freeze";
+    EXPECT_EQ(model.wire.momentum_elements, 2 * 3 * p / 4);
+    EXPECT_EQ(model.wire.momentum_bytes, 2 * 3 * (8 + p / 4 / 8));
+    EXPECT_EQ(disk_use(input).checkpoint, plain_disk + 4 * (4 * p + p));
+    EXPECT_EQ(plain.wire.momentum_bytes, 0);
+    input.world = 1;
+    EXPECT_EQ(memory_model(input).wire.momentum_bytes, 0) << "one rank compresses nothing";
+  }
+}
+
 TEST(MemoryModelTest, TheKnobsMoveWhatTheyShould) {
   MemoryInput input = example(3, 2);
   const MemoryModel wide = memory_model(input);

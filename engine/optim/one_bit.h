@@ -1,0 +1,65 @@
+// The 1-bit optimizers: which phase a step is in, and the numbers of its update. A rank sends its
+// compressed momentum in place of the gradient once the variance is frozen. Who sends, and what is
+// kept for it: engine/zero/one_bit.h. Semantics: DeepSpeed 0.18.9, the last with all of them;
+// docs/one_bit.md lists where its code and the papers differ. Pure, torch-free.
+//
+//   OneBitAdam  m, v as Adam's, p -= lr (m / (sqrt(v) + eps) + weight_decay p), without bias
+//               correction. Compressed: v stays, m = mean over ranks of compressed
+//               (beta1 m + (1-beta1) g), where g is the rank's own gradient.
+//   ZeroOneAdam the same, with a variance that is updated ever more seldom: each k-th step has an
+//               averaged gradient and updates v; between, m takes a compressed mean of gradients.
+//               After its freeze the ranks go on by themselves and exchange, compressed, what they
+//               did in h steps. k and h double.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/optim/optimizer.h"
+#include "job/dsconfig/resolved.h"
+
+namespace dsj::optim {
+
+enum class OneBitPhase {
+  Discarded,   ///< nothing is updated: DeepSpeed's first call only allocates
+  WarmUp,      ///< the gradient is averaged over the ranks, as with any other optimizer
+  // The gradient stays on its rank:
+  CompressedMomentum,  ///< the momentum is averaged, compressed
+  CompressedGradient,  ///< the gradient is averaged, compressed; v stays
+  LocalStep,           ///< the rank updates its own copy; at the end of an interval, all meet
+};
+
+bool is_one_bit(const OptimizerConfig& config);
+constexpr bool keeps_gradients_local(OneBitPhase phase) {
+  return phase > OneBitPhase::WarmUp;
+}
+
+/// DeepSpeed counts calls of step(), from 1. In 16 bits its first call is spent on zero gradients
+/// before training; in fp32 the first step of training is lost for it.
+int64_t one_bit_count(const dsconfig::ResolvedConfig& config, int64_t updates);
+/// `updates`: how many were counted before this one. A freeze_step below 2 means 2, as there.
+OneBitPhase one_bit_phase(const dsconfig::ResolvedConfig& config, int64_t updates);
+/// Of a LocalStep: whether it is the first, and whether the ranks meet in it.
+struct LocalInterval {
+  bool first = false, meets = false;
+};
+LocalInterval local_interval(const dsconfig::ResolvedConfig& config, int64_t updates);
+
+/// The numbers of one update of a 1-bit optimizer.
+struct OneBitUpdate {
+  OneBitPhase phase = OneBitPhase::WarmUp;
+  AdamRule rule;          ///< of a warm-up step: no bias correction
+  double grad_scale = 1;  ///< on the gradient: averaging, loss scale, clipping
+  LocalInterval local = {};
+
+  /// The whole update where the gradient is averaged already.
+  Update whole() const { return {.rule = rule, .grad_scale = grad_scale}; }
+  /// v stays: with one rank, whose momentum nobody compresses.
+  Update frozen_variance() const;
+  /// m and v stay: once m is what came over the wire. The gradient is not looked at.
+  Update frozen_moments() const;
+};
+
+OneBitUpdate one_bit_update(const dsconfig::ResolvedConfig& config, const Rates& rates,
+                            int64_t updates, double grad_scale);
+
+}  // namespace dsj::optim

@@ -1,0 +1,55 @@
+// The steps of a 1-bit optimizer in which gradients stay on their ranks (optim/one_bit.h): one form
+// per optimizer. ModelState owns one. Not thread-safe.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "common/result.h"
+#include "engine/checkpoint/saved_run.h"
+#include "engine/checkpoint/writer.h"
+#include "engine/optim/one_bit.h"
+#include "engine/zero/flat.h"
+#include "job/plan/one_bit_plan.h"
+
+namespace dsj::zero {
+
+class OneBit {
+ public:
+  virtual ~OneBit() = default;
+  /// Updates every owned element from the ranks' local gradients, and starts the gathers of whole
+  /// copies. Collective. What it keeps besides the flats' states begins at the first call.
+  virtual void step(const optim::OneBitUpdate& update) = 0;
+
+  // ---- what belongs to this rank alone
+  virtual Status for_pieces(const checkpoint::EmitPiece& emit) = 0;
+  virtual void add_extents(std::vector<checkpoint::Extent>& extents) const = 0;
+  /// After the flats'. A checkpoint of another number of ranks, or with other vectors, leaves it as it
+  /// was at the start. Error: the checkpoint's.
+  virtual Status restore(checkpoint::SavedRun& saved) = 0;
+  /// The last restore() met what it could not use. The same on all ranks.
+  virtual bool dropped() const = 0;
+};
+
+/// What a 1-bit optimizer works on.
+struct OneBitParts {
+  plan::OneBitPlan plan;
+  std::vector<Flat*> flats;  ///< all of the plan's, frozen ones too; they outlive it
+  comm::Collectives& collectives;
+  at::Device device;
+};
+
+/// OneBitAdam, for more than one rank. Stages 0 and 1: at stage 1 the shards of moments and masters
+/// stay with their owners, and the parameters are gathered after the update as ever.
+///
+/// Every rank needs the whole momentum before it. Between two steps that is what came over the wire:
+/// a bit per number. Before the first compressed step, and after a resume, it is gathered once.
+std::unique_ptr<OneBit> make_one_bit_adam(OneBitParts parts);
+
+/// ZeroOneAdam, for any number of ranks. Stage 0. Between two meetings masters and momenta of the
+/// ranks differ; a checkpoint then has every rank's.
+std::unique_ptr<OneBit> make_zero_one_adam(OneBitParts parts);
+
+}  // namespace dsj::zero

@@ -1,0 +1,229 @@
+// ZeroOneAdam (one_bit.h).
+#include <ATen/ATen.h>
+
+#include <functional>
+#include <utility>
+
+#include "engine/memory/counting_allocator.h"
+#include "engine/zero/error_feedback.h"
+#include "engine/zero/one_bit.h"
+#include "engine/zero/update.h"
+
+namespace dsj::zero {
+namespace {
+
+// What a rank has of its own between two meetings, by its states in a checkpoint: every rank's
+// elements of a parameter, one after the other.
+constexpr char kMaster[] = "local_master", kMomentum[] = "local_exp_avg",
+               kMoved[] = "momentum_accumulator", kMet[] = "met_master", kRates[] = "local_rates", kAll[] = "all";
+
+class ZeroOneAdam final : public OneBit {
+ public:
+  explicit ZeroOneAdam(OneBitParts parts)
+      : flats_(std::move(parts.flats)),
+        collectives_(parts.collectives),
+        device_(parts.device),
+        errors_(std::move(parts.plan), parts.collectives, parts.device) {}
+
+  void step(const optim::OneBitUpdate& update) override {
+    memory::MemoryScope scope(memory::Class::Buckets);
+    if (update.phase == optim::OneBitPhase::CompressedGradient) return mean_gradient(update);
+    if (update.local.first) errors_.clear();
+    if (moved_.empty()) allocate();
+    move(update);
+    if (update.local.meets) meet(update);
+  }
+
+  Status for_pieces(const checkpoint::EmitPiece& emit) override {
+    DSJ_TRY_STATUS(errors_.for_pieces(emit));
+    if (!apart_) return {};
+    DSJ_TRY_STATUS(emit({kRates, kAll, collectives_.rank(), std::span(&rates_, 1)}));
+    return for_own([&](const char* state, const layout::Slot& slot, int64_t offset,
+                       const at::Tensor& own) {
+      const at::Tensor host = own.cpu();
+      return emit({state, slot.name, offset, elements_of(host)});
+    });
+  }
+
+  void add_extents(std::vector<checkpoint::Extent>& extents) const override {
+    errors_.add_extents(extents);
+    if (!apart_) return;
+    const int64_t world = collectives_.world();
+    extents.push_back({kRates, kAll, world});
+    for (const Flat* flat : flats_) {
+      if (flat->frozen()) continue;
+      for (const char* state : {kMaster, kMomentum, kMoved, kMet})
+        for (const auto& slot : flat->layout().slots())
+          extents.push_back({state, slot.name, world * slot.numel});
+    }
+  }
+
+  Status restore(checkpoint::SavedRun& saved) override {
+    DSJ_TRY_STATUS(errors_.restore(saved));
+    moved_.clear();
+    met_.clear();
+    rates_ = 0;
+    apart_ = false;
+    const auto ranks = saved.elements(kRates, kAll);
+    dropped_ = errors_.dropped() || (ranks && *ranks != collectives_.world());
+    if (!ranks || dropped_) return {};
+    DSJ_TRY_STATUS(saved.read(kRates, kAll, collectives_.rank(), std::span(&rates_, 1)));
+    apart_ = true;
+    allocate();
+    return for_own([&](const char* state, const layout::Slot& slot, int64_t offset,
+                       const at::Tensor& own) {
+      const at::Tensor host = at::empty({own.numel()}, at::kFloat);
+      const auto read = saved.read(state, slot.name, offset, elements_of(host));
+      own.copy_(host);
+      return read;
+    });
+  }
+
+  bool dropped() const override { return dropped_; }
+
+ private:
+  bool alone() const { return collectives_.world() == 1; }
+
+  void allocate() {
+    memory::MemoryScope scope(memory::Class::Optimizer);
+    for (const Flat* flat : flats_) {
+      moved_.push_back(at::zeros({flat->frozen() ? 0 : flat->layout().numel()},
+                                 at::TensorOptions(device_).dtype(at::kFloat)));
+      met_.push_back(at::zeros_like(moved_.back()));
+    }
+  }
+
+  /// A run of a parameter on this rank: its place, its tensors, by how much it moved since the ranks
+  /// met, and what it was then [n].
+  struct Part {
+    size_t flat, slot;
+    int64_t first;
+    const UpdateSpan& span;
+    at::Tensor moved, met;  ///< undefined before the first local step
+  };
+
+  /// Calls f(part) for all parameters.
+  void for_parts(bool writes, const std::function<void(const Part&)>& f) {
+    for (size_t i = 0; i < flats_.size(); ++i) {
+      if (flats_[i]->frozen()) continue;
+      flats_[i]->for_owned(writes, [&](int slot, int64_t first, const UpdateSpan& span) {
+        const auto s = static_cast<size_t>(slot);
+        const int64_t offset = flats_[i]->layout().slots()[s].offset + first;
+        at::Tensor moved, met;
+        if (!moved_.empty()) {
+          moved = moved_[i].narrow(0, offset, span.p.numel());
+          met = met_[i].narrow(0, offset, span.p.numel());
+        }
+        f({i, s, first, span, moved, met});
+      });
+    }
+  }
+
+  /// Calls f(state, parameter's slot, offset among all ranks' elements, tensor) for all that is this
+  /// rank's own. Stops at the first error.
+  using VisitOwn =
+      std::function<Status(const char*, const layout::Slot&, int64_t, const at::Tensor&)>;
+  Status for_own(const VisitOwn& f) {
+    Status status;
+    for_parts(true, [&](const Part& part) {
+      const auto& slot = flats_[part.flat]->layout().slots()[part.slot];
+      const int64_t offset = collectives_.rank() * slot.numel + part.first;
+      if (status) status = f(kMaster, slot, offset, part.span.p);
+      if (status) status = f(kMomentum, slot, offset, part.span.states[0]);
+      if (status) status = f(kMoved, slot, offset, part.moved);
+      if (status) status = f(kMet, slot, offset, part.met);
+      refresh(part.span);
+    });
+    return status;
+  }
+
+  static void refresh(const UpdateSpan& span) {
+    if (span.low.defined()) at::Tensor(span.low).copy_(span.p);
+  }
+
+  /// Between two updates of the variance: the momentum takes the compressed mean of the gradients.
+  /// One rank alone has none, and its momentum stays, as in DeepSpeed.
+  void mean_gradient(const optim::OneBitUpdate& update) {
+    if (alone()) {
+      const optim::Update apply = update.frozen_moments();
+      return for_parts(true, [&](const Part& part) { update_span(apply, part.span); });
+    }
+    for_parts(false, [&](const Part& part) {
+      contribute(part, part.span.grad.to(at::kFloat).mul(update.grad_scale));
+    });
+    const comm::SignMeans means = errors_.mean();
+    optim::Update apply = update.frozen_variance();
+    apply.grad_scale = 1;
+    for_parts(true, [&](const Part& part) {
+      const at::Tensor mean = at::empty_like(part.span.p);
+      errors_.read(means, part.flat, part.slot, part.first, mean);
+      update_span(apply, {part.span.p, mean, part.span.states, part.span.low});
+    });
+  }
+
+  void contribute(const Part& part, const at::Tensor& value) {
+    errors_.worker(part.flat, part.slot, part.first, value.numel()).add_(value);
+  }
+
+  /// One step of this rank by itself.
+  void move(const optim::OneBitUpdate& update) {
+    const optim::AdamRule& rule = update.rule;
+    const bool begins = !apart_;
+    rates_ += static_cast<float>(rule.lr);
+    apart_ = true;
+    for_parts(true, [&](const Part& part) {
+      const UpdateSpan& span = part.span;
+      if (begins) part.met.copy_(span.p);
+      const at::Tensor &m = span.states[0], &v = span.states[1];
+      m.mul_(rule.beta1).add_(span.grad.to(at::kFloat).mul(update.grad_scale).mul_(1 - rule.beta1));
+      at::Tensor by = m.div(v.sqrt().add_(rule.eps));
+      if (rule.weight_decay != 0) by.add_(span.p.mul(rule.weight_decay));
+      by.mul_(rule.lr);
+      span.p.sub_(by);
+      part.moved.sub_(by);
+      refresh(span);
+    });
+  }
+
+  /// The ranks take back what they did by themselves and do the mean of it instead. It also gives
+  /// the momentum. DeepSpeed takes back by addition, which leaves other last bits on every rank; here
+  /// the ranks are equal again.
+  void meet(const optim::OneBitUpdate& update) {
+    const double eps = update.rule.eps;
+    for_parts(true, [&](const Part& part) {
+      part.span.p.copy_(part.met);
+      part.moved.mul_(part.span.states[1].sqrt().add_(eps));
+      if (!alone()) contribute(part, part.moved);
+      refresh(part.span);
+    });
+    const auto means = alone() ? comm::SignMeans() : errors_.mean();
+    for_parts(true, [&](const Part& part) {
+      if (!alone()) errors_.read(means, part.flat, part.slot, part.first, part.moved);
+      // Where every rate was 0 nothing moved, and says nothing of the momentum.
+      if (rates_ != 0) part.span.states[0].copy_(part.moved).div_(-rates_);
+      part.span.p.add_(part.moved.div(part.span.states[1].sqrt().add_(eps)));
+      part.moved.zero_();
+      refresh(part.span);
+    });
+    rates_ = 0;
+    apart_ = false;
+  }
+
+  const std::vector<Flat*> flats_;
+  comm::Collectives& collectives_;
+  const at::Device device_;
+  ErrorFeedback errors_;
+  std::vector<at::Tensor> moved_;  ///< [flat][numel]: by how much since the ranks met; empty: 0
+  std::vector<at::Tensor> met_;    ///< [flat][numel]: the masters when they met
+  float rates_ = 0;                ///< sum of the learning rates since the ranks met
+  bool apart_ = false;             ///< the ranks' parameters differ: they moved since they met
+  bool dropped_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<OneBit> make_zero_one_adam(OneBitParts parts) {
+  return std::make_unique<ZeroOneAdam>(std::move(parts));
+}
+
+}  // namespace dsj::zero

@@ -1,0 +1,114 @@
+#include "job/plan/one_bit_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <string_view>
+
+#include "job/dsconfig/optimizers.h"
+
+namespace dsj::plan {
+namespace {
+
+/// DeepSpeed's padding: to a multiple of world * 8 world / gcd(world, 8).
+int64_t chunk_of(int64_t numel, int world) {
+  const int64_t divider = 8 * static_cast<int64_t>(world) / std::gcd(world, 8);
+  const int64_t multiple = world * divider;
+  return (numel + multiple - 1) / multiple * divider;
+}
+
+/// A decoder layer of the Llama family lists attention, MLP and norms in this order.
+constexpr std::array<std::string_view, 9> kModules{
+    ".q_proj.",    ".k_proj.",  ".v_proj.",          ".o_proj.",
+    ".gate_proj.", ".up_proj.", ".down_proj.",       ".input_layernorm.",
+    ".post_attention_layernorm."};
+
+/// Where the module of this name comes in its layer; of another name: at the front.
+int module_rank(const std::string& name) {
+  // Norms of queries and keys stand after the projections of attention.
+  if (name.find(".q_norm.") != std::string::npos || name.find(".k_norm.") != std::string::npos)
+    return 4;
+  for (int i = 0; i < static_cast<int>(kModules.size()); ++i)
+    if (name.find(kModules[static_cast<size_t>(i)]) != std::string::npos) return i + (i >= 4);
+  return -1;
+}
+
+}  // namespace
+
+std::vector<int> registration_order(const layout::UnitSpec& unit) {
+  std::vector<int> order(unit.parameters.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](int i) {
+    return module_rank(unit.parameters[static_cast<size_t>(i)].name);
+  });
+  return order;
+}
+
+int64_t OneBitPlan::worker_elements(int world) const {
+  return server_elements() * world;
+}
+
+int64_t OneBitPlan::server_elements() const {
+  int64_t sum = 0;
+  for (const CompressedVector& vector : vectors) sum += vector.chunk;
+  return sum;
+}
+
+int64_t OneBitPlan::wire_bytes(int world) const {
+  const int64_t message = 4 * static_cast<int64_t>(vectors.size()) + server_elements() / 8;
+  return 2 * (world - 1) * ((message + 7) / 8 * 8);
+}
+
+bool keeps_gradients_local(const dsconfig::ResolvedConfig& config, int world) {
+  const auto kind = config.optimizer.kind;
+  return kind == dsconfig::OptimizerKind::ZeroOneAdam ||
+         (world > 1 && dsconfig::descriptor_of(kind).communicates);
+}
+
+OneBitPlan one_bit_plan(const std::vector<layout::UnitSpec>& units, const layout::FlatPlan& plan,
+                        const dsconfig::ResolvedConfig& config, int world) {
+  OneBitPlan out;
+  for (const auto& flat : plan.flats) out.places.emplace_back(flat.slots().size());
+  const bool one_vector = config.precision != dsconfig::Precision::Fp32;
+  if (one_vector) out.vectors.push_back({.name = "all"});
+  for (size_t u = 0; u < units.size(); ++u) {
+    for (const int index : registration_order(units[u])) {
+      const auto& parameter = units[u].parameters[static_cast<size_t>(index)];
+      if (parameter.frozen) continue;
+      if (!one_vector) out.vectors.push_back({.name = parameter.name});
+      CompressedVector& vector = out.vectors.back();
+      const auto place = plan.places[u][static_cast<size_t>(index)];
+      out.places[static_cast<size_t>(place.flat)][static_cast<size_t>(place.slot)] = {
+          static_cast<int64_t>(out.vectors.size()) - 1, vector.numel};
+      vector.numel += parameter.numel();
+    }
+  }
+  for (CompressedVector& vector : out.vectors) vector.chunk = chunk_of(vector.numel, world);
+  return out;
+}
+
+int64_t one_bit_elements(const OneBitPlan& one_bit, const layout::FlatPlan& plan,
+                         const dsconfig::ResolvedConfig& config, int world) {
+  int64_t elements = 0;
+  if (world > 1) elements += one_bit.worker_elements(world) + one_bit.server_elements();
+  if (config.optimizer.kind == dsconfig::OptimizerKind::ZeroOneAdam)
+    for (const auto& flat : plan.flats) elements += flat.frozen() ? 0 : 2 * flat.numel();
+  return elements;
+}
+
+int64_t one_bit_scratch(const OneBitPlan& one_bit, const layout::FlatPlan& plan, int world) {
+  int64_t flat = 0, parameter = 0, compress = 0;
+  for (const auto& layout : plan.flats) {
+    if (layout.frozen()) continue;
+    flat = std::max(flat, layout.numel());
+    for (const auto& slot : layout.slots()) parameter = std::max(parameter, slot.numel);
+  }
+  for (const auto& vector : one_bit.vectors)
+    compress = std::max({compress, 4 * vector.chunk, world * vector.chunk / 8});
+  const int64_t temporary = 16 * parameter;
+  if (world == 1) return temporary;
+  const int64_t messages = one_bit.wire_bytes(world) / 2 / (world - 1) * world;
+  return std::max({4 * flat + temporary, messages + temporary, 4 * messages + compress});
+}
+
+}  // namespace dsj::plan

@@ -1,0 +1,56 @@
+// The vectors that a 1-bit optimizer compresses, and where each parameter lies in them: the engine
+// (engine/zero/one_bit) and the memory model go by it. As DeepSpeed 0.18.9 cuts them: in fp32 one
+// vector per parameter, in 16 bits one of all parameters, in the order in which Hugging Face's model
+// lists them. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "job/dsconfig/resolved.h"
+#include "job/layout/partition.h"
+#include "job/layout/units.h"
+
+namespace dsj::plan {
+
+struct CompressedVector {
+  std::string name;   ///< the parameter's, or "all"
+  int64_t numel = 0;  ///< without padding
+  int64_t chunk = 0;  ///< elements that one rank owns, a multiple of 8; world * chunk >= numel
+
+  int64_t padded(int world) const { return world * chunk; }
+};
+
+struct OneBitPlan {
+  struct Place {
+    int64_t vector = -1;  ///< -1: frozen
+    int64_t offset = 0;   ///< elements from the vector's start
+  };
+  std::vector<CompressedVector> vectors;
+  std::vector<std::vector<Place>> places;  ///< [flat][slot]
+
+  /// fp32 elements of one rank's errors: its own of every vector, and an owner's of every chunk.
+  int64_t worker_elements(int world) const;
+  int64_t server_elements() const;
+  /// Bytes that a rank sends per step: a scale per vector and a bit per element of a chunk, to each
+  /// other rank, twice. Equals comm::compressed_mean_bytes().
+  int64_t wire_bytes(int world) const;
+};
+
+/// Whether some steps leave gradients on their ranks. With one rank OneBitAdam's do not.
+bool keeps_gradients_local(const dsconfig::ResolvedConfig& config, int world);
+OneBitPlan one_bit_plan(const std::vector<layout::UnitSpec>& units, const layout::FlatPlan& plan,
+                        const dsconfig::ResolvedConfig& config, int world);
+
+/// fp32 elements that a rank keeps besides the optimizer's states once gradients stay local.
+int64_t one_bit_elements(const OneBitPlan& one_bit, const layout::FlatPlan& plan,
+                         const dsconfig::ResolvedConfig& config, int world);
+/// Bytes of messages and temporary vectors in such a step, at most (engine/zero/one_bit.cc,
+/// engine/comm/compressed.cc). One set of messages stays between steps.
+int64_t one_bit_scratch(const OneBitPlan& one_bit, const layout::FlatPlan& plan, int world);
+
+/// A unit's parameters, as indices, in the order of Hugging Face's model.named_parameters().
+std::vector<int> registration_order(const layout::UnitSpec& unit);
+
+}  // namespace dsj::plan

@@ -1,0 +1,277 @@
+// Compressed steps over a small model's flats, against a slow form of all ranks.
+#include "engine/zero/one_bit.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+
+#include "engine/zero/model_state.h"
+#include "job/plan/memory_model.h"
+#include "tests/engine/support/one_bit_oracle.h"
+#include "tests/engine/support/ranks.h"
+
+namespace dsj::zero {
+namespace {
+
+using dsconfig::Precision;
+using testing_support::OneBitAdamOracle;
+using testing_support::ZeroOneAdamOracle;
+
+constexpr int kFreeze = 20;
+
+/// About a thousand parameters: chance does not meet a sign that rounding decides.
+layout::ModelConfig small_model() {
+  return {.model_type = "qwen2",
+          .vocab_size = 24,
+          .hidden_size = 8,
+          .intermediate_size = 16,
+          .num_layers = 1,
+          .num_heads = 2,
+          .num_kv_heads = 1,
+          .head_dim = 4,
+          .max_position = 16};
+}
+
+dsconfig::ResolvedConfig config_of(int stage) {
+  dsconfig::ResolvedConfig config;
+  config.zero.stage = stage;
+  config.zero.reduce_bucket_size = 200;  // several chunks per flat
+  config.optimizer.kind = dsconfig::OptimizerKind::OneBitAdam;
+  config.optimizer.freeze_step = kFreeze;
+  config.optimizer.eps = 1e-3;
+  config.optimizer.weight_decay = 0.01;
+  config.gradient_accumulation_steps = 1;
+  return config;
+}
+
+at::Tensor gradient_of(int64_t step, int rank, const layout::Slot& slot, size_t index) {
+  std::mt19937 random(static_cast<uint32_t>(step * 10'000 + rank * 1000) +
+                      static_cast<uint32_t>(index));
+  std::vector<float> numbers;
+  for (int64_t i = 0; i < slot.numel; ++i)
+    numbers.push_back(static_cast<float>(random()) / 2147483648.f - 1);
+  return at::tensor(numbers);
+}
+
+/// One step with gradients that are not a model's.
+void step(ModelState& state, const dsconfig::ResolvedConfig& config, int64_t number, double lr) {
+  const int world = state.collectives().world(), rank = state.collectives().rank();
+  const bool local =
+      state.one_bit() && optim::keeps_gradients_local(optim::one_bit_phase(config, number));
+  state.keep_gradients_local(local);
+  for (size_t unit = 0; unit < state.units().size(); ++unit) state.wait_for(static_cast<int>(unit));
+  size_t index = 0;
+  for (int f = 0; f < static_cast<int>(state.plan().flats.size()); ++f) {
+    for (int s = 0; s < static_cast<int>(state.plan().flats[f].slots().size()); ++s) {
+      const auto& slot = state.plan().flats[f].slots()[s];
+      state.flat(f).grad(s).tensor.view(-1).copy_(gradient_of(number, rank, slot, index++));
+    }
+    state.reduce(f, true);
+  }
+  state.finish_reductions();
+  state.step(optim::one_bit_update(config, {.lr = lr}, number, local ? 1 : 1.0 / world));
+  state.clear_grad();
+}
+
+double rate(int64_t step) {
+  return 1e-3 * (1 + static_cast<double>(step % 3));
+}
+
+/// 60 steps of the engine beside an oracle per parameter: `make` makes it, `parameter` is its result
+/// for rank 0.
+template <typename Oracle>
+void compare(int world, const dsconfig::ResolvedConfig& config,
+             const std::function<Oracle(int64_t numel, int64_t padded)>& make,
+             const std::function<at::Tensor(const Oracle&)>& parameter) {
+  SCOPED_TRACE("world " + std::to_string(world) + " stage " + std::to_string(config.zero.stage));
+  testing_support::run_ranks(world, [&](comm::Collectives& collectives, memory::Ledger&) {
+    ModelState state(small_model(), config, at::kCPU, collectives);
+    const auto plan = plan::one_bit_plan(state.units(), state.plan(), config, world);
+    std::vector<Oracle> oracles;
+    std::vector<std::string> names;
+    for (const auto& flat : state.plan().flats)
+      for (const auto& slot : flat.slots()) {
+        const auto vector =
+            std::ranges::find(plan.vectors, slot.name, &plan::CompressedVector::name);
+        ASSERT_TRUE(vector != plan.vectors.end() && vector->padded(world) >= slot.numel);
+        oracles.push_back(make(slot.numel, vector->padded(world)));
+        names.push_back(slot.name);
+      }
+    for (int64_t number = 0; number < 60; ++number) {
+      step(state, config, number, rate(number));
+      if (collectives.rank() != 0) continue;
+      size_t index = 0;
+      for (const auto& flat : state.plan().flats)
+        for (const auto& slot : flat.slots()) {
+          std::vector<at::Tensor> gradients;
+          for (int rank = 0; rank < world; ++rank)
+            gradients.push_back(gradient_of(number, rank, slot, index));
+          oracles[index++].step(gradients, rate(number));
+        }
+    }
+    size_t compared = 0;
+    state.visit_weights([&](const layout::Slot& slot, const at::Tensor& value) {
+      const auto at = static_cast<size_t>(std::ranges::find(names, slot.name) - names.begin());
+      const at::Tensor expected = parameter(oracles.at(at));
+      EXPECT_LT((value.view(-1) - expected).abs().max().item<double>(), 1e-5) << slot.name;
+      EXPECT_GT(expected.abs().max().item<double>(), 1e-3) << "it moved";
+      ++compared;
+    });
+    if (collectives.rank() == 0) {
+      EXPECT_EQ(compared, names.size());
+    }
+  });
+}
+
+void compare_one_bit_adam(int world, int stage) {
+  const auto config = config_of(stage);
+  const auto& o = config.optimizer;
+  compare<OneBitAdamOracle>(
+      world, config,
+      [&](int64_t numel, int64_t padded) {
+        return OneBitAdamOracle({.beta1 = o.beta1,
+                                 .beta2 = o.beta2,
+                                 .eps = o.eps,
+                                 .weight_decay = o.weight_decay,
+                                 .freeze_step = kFreeze,
+                                 .world = world},
+                                numel, padded);
+      },
+      [](const OneBitAdamOracle& oracle) { return oracle.p; });
+}
+
+/// Variance intervals of 1, 2, 4 and 8, local intervals of 1, 2 and 4.
+dsconfig::ResolvedConfig zero_one_config() {
+  auto config = config_of(0);
+  config.optimizer.kind = dsconfig::OptimizerKind::ZeroOneAdam;
+  config.optimizer.var_freeze_step = kFreeze;
+  config.optimizer.var_update_scaler = 3;
+  config.optimizer.local_step_scaler = 10;
+  config.optimizer.local_step_clipper = 4;
+  return config;
+}
+
+TEST(OneBit, EqualsItsOracleOver60Steps) {
+  for (const int world : {2, 3}) compare_one_bit_adam(world, 0);
+}
+
+TEST(OneBit, EqualsItsOracleWithShardedMoments) {
+  for (const int world : {2, 3}) compare_one_bit_adam(world, 1);
+}
+
+TEST(ZeroOne, EqualsItsOracleOver60Steps) {
+  const auto config = zero_one_config();
+  const auto& o = config.optimizer;
+  for (const int world : {1, 2, 3}) {
+    compare<ZeroOneAdamOracle>(
+        world, config,
+        [&](int64_t numel, int64_t padded) {
+          return ZeroOneAdamOracle({.beta1 = o.beta1,
+                                    .beta2 = o.beta2,
+                                    .eps = o.eps,
+                                    .weight_decay = o.weight_decay,
+                                    .var_freeze_step = kFreeze,
+                                    .var_update_scaler = 3,
+                                    .local_step_scaler = 10,
+                                    .local_step_clipper = 4,
+                                    .world = world},
+                                   numel, padded);
+        },
+        [](const ZeroOneAdamOracle& oracle) { return oracle.parameter(0); });
+  }
+}
+
+TEST(ZeroOne, RanksPartAndMeet) {
+  auto config = zero_one_config();
+  std::vector<std::vector<at::Tensor>> seen(2);
+  testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger&) {
+    ModelState state(small_model(), config, at::kCPU, collectives);
+    for (int64_t number = 0; number < 44; ++number) {
+      step(state, config, number, 1e-3);
+      memory::MemoryScope outside(memory::Class::Activations, memory::process_ledger());
+      seen[static_cast<size_t>(collectives.rank())].push_back(state.flat(1).weight(0).clone());
+    }
+  });
+  int apart = 0;
+  for (int64_t number = 0; number < 44; ++number) {
+    const bool local =
+        optim::one_bit_phase(config, number) == optim::OneBitPhase::LocalStep;
+    const bool together = !local || optim::local_interval(config, number).meets;
+    const auto at = static_cast<size_t>(number);
+    EXPECT_EQ(at::equal(seen[0][at], seen[1][at]), together) << number;
+    apart += !together;
+  }
+  EXPECT_GT(apart, 5);
+}
+
+TEST(ZeroOne, ARateOfZeroLeavesTheMomentum) {
+  const auto config = zero_one_config();
+  testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger&) {
+    ModelState state(small_model(), config, at::kCPU, collectives);
+    for (int64_t number = 0; number < 26; ++number)
+      step(state, config, number, number >= 24 ? 0 : 1e-3);
+    state.visit_weights([&](const layout::Slot&, const at::Tensor& value) {
+      EXPECT_TRUE(value.isfinite().all().item<bool>());
+    });
+  });
+}
+
+TEST(OneBit, OneRankCompressesNothingAndFreezesTheVariance) {
+  const auto config = config_of(0);
+  testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger&) {
+    ModelState state(small_model(), config, at::kCPU, collectives);
+    EXPECT_EQ(state.one_bit(), nullptr);
+    std::vector<float> before, after;
+    const auto variances = [&](std::vector<float>& out) {
+      const auto kept = state.for_pieces([&](const checkpoint::Piece& piece) -> Status {
+        if (piece.state == "exp_avg_sq") out.insert(out.end(), piece.data.begin(), piece.data.end());
+        return {};
+      });
+      EXPECT_TRUE(kept);
+    };
+    for (int64_t number = 0; number < kFreeze; ++number) step(state, config, number, 1e-3);
+    variances(before);
+    for (int64_t number = kFreeze; number < kFreeze + 5; ++number)
+      step(state, config, number, 1e-3);
+    variances(after);
+    EXPECT_EQ(before, after);
+    EXPECT_GT(before.size(), 900u);
+  });
+}
+
+TEST(OneBit, BytesAreThePlans) {
+  for (const int kind : {0, 1, 2}) {  // OneBitAdam at stages 0 and 1, ZeroOneAdam
+    for (const auto precision : {Precision::Fp32, Precision::Bf16}) {
+      auto config = kind == 2 ? zero_one_config() : config_of(kind);
+      SCOPED_TRACE(kind);
+      config.precision = config.communication_dtype = config.grad_accum_dtype = precision;
+      config.optimizer.freeze_step = config.optimizer.var_freeze_step = 2;
+      const auto planned = plan::memory_model(
+          {.model = small_model(), .config = config, .world = 2, .tokens_per_row = 8});
+      testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger& ledger) {
+        ModelState state(small_model(), config, at::kCPU, collectives);
+        for (int64_t number = 0; number < 5; ++number) {
+          collectives.reset_counters();
+          step(state, config, number, 1e-3);
+        }
+        for (size_t unit = 0; unit < state.units().size(); ++unit)
+          state.wait_for(static_cast<int>(unit));
+        EXPECT_EQ(collectives.counters().of(comm::Traffic::Gradients).bytes,
+                  planned.wire.momentum_bytes);
+        EXPECT_EQ(collectives.counters().of(comm::Traffic::Parameters).bytes,
+                  planned.wire.parameter_bytes);
+        EXPECT_EQ(ledger.peak(memory::Class::Optimizer), planned.bytes.optimizer);
+        // step() reduces flat by flat: it may hold less than a backward pass.
+        EXPECT_LE(ledger.peak(memory::Class::Gradients), planned.bytes.gradients);
+        EXPECT_LE(ledger.peak(memory::Class::Buckets), planned.bytes.buckets);
+        EXPECT_EQ(ledger.peak(memory::Class::Parameters), planned.bytes.parameters);
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dsj::zero

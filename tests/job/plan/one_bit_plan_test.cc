@@ -1,0 +1,109 @@
+// Which vectors are compressed, how they are padded, and what goes over the wire.
+#include "job/plan/one_bit_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "job/layout/lora.h"
+#include "job/plan/zero_plan.h"
+
+namespace dsj::plan {
+namespace {
+
+using dsconfig::Precision;
+
+dsconfig::ResolvedConfig config_of(Precision precision, int stage = 0) {
+  dsconfig::ResolvedConfig config;
+  config.precision = precision;
+  config.zero.stage = stage;
+  config.optimizer.kind = dsconfig::OptimizerKind::OneBitAdam;
+  return config;
+}
+
+layout::ModelConfig model(int64_t vocab, int64_t hidden, int64_t layers) {
+  return {.model_type = "qwen2",
+          .vocab_size = vocab,
+          .hidden_size = hidden,
+          .intermediate_size = 4 * hidden,
+          .num_layers = layers,
+          .num_heads = 2,
+          .num_kv_heads = 2,
+          .head_dim = hidden / 2};
+}
+
+OneBitPlan plan_of(const layout::ModelConfig& model, const dsconfig::ResolvedConfig& config,
+                   int world) {
+  const auto units = layout::units_of(model);
+  return one_bit_plan(units, plan_flats(units, config, world), config, world);
+}
+
+TEST(OneBitPlan, PaddingIsDeepSpeeds) {
+  for (const auto& [world, multiple] : {std::pair{2, 16}, std::pair{3, 72}, std::pair{4, 32},
+                                        std::pair{8, 64}, std::pair{16, 256}}) {
+    const auto plan = plan_of(model(10, 6, 1), config_of(Precision::Fp32), world);
+    for (const auto& vector : plan.vectors) {
+      EXPECT_EQ(vector.padded(world) % multiple, 0) << world;
+      EXPECT_GE(vector.padded(world), vector.numel);
+      EXPECT_LT(vector.padded(world) - vector.numel, multiple);
+      EXPECT_EQ(vector.chunk % 8, 0);
+    }
+  }
+}
+
+TEST(OneBitPlan, OneVectorPerParameterInFp32AndOneInSixteenBits) {
+  const auto units = layout::units_of(model(10, 6, 2));
+  const auto many = plan_of(model(10, 6, 2), config_of(Precision::Fp32, 1), 2);
+  size_t parameters = 0;
+  for (const auto& unit : units) parameters += unit.parameters.size();
+  EXPECT_EQ(many.vectors.size(), parameters);
+  for (const auto precision : {Precision::Bf16, Precision::Fp16}) {
+    const auto one = plan_of(model(10, 6, 2), config_of(precision), 2);
+    ASSERT_EQ(one.vectors.size(), 1u);
+    EXPECT_EQ(one.vectors[0].numel, layout::total_numel(units));
+  }
+}
+
+TEST(OneBitPlan, TheOneVectorHasHuggingFacesOrder) {
+  const auto units = layout::units_of(model(10, 6, 1));
+  std::vector<std::string> names;
+  for (const int index : registration_order(units[1]))
+    names.push_back(units[1].parameters[static_cast<size_t>(index)].name);
+  const std::string at = "model.layers.0.";
+  EXPECT_EQ(names,
+            (std::vector<std::string>{
+                at + "self_attn.q_proj.weight", at + "self_attn.q_proj.bias",
+                at + "self_attn.k_proj.weight", at + "self_attn.k_proj.bias",
+                at + "self_attn.v_proj.weight", at + "self_attn.v_proj.bias",
+                at + "self_attn.o_proj.weight", at + "mlp.gate_proj.weight",
+                at + "mlp.up_proj.weight", at + "mlp.down_proj.weight",
+                at + "input_layernorm.weight", at + "post_attention_layernorm.weight"}));
+  const auto plan = plan_of(model(10, 6, 1), config_of(Precision::Bf16), 2);
+  EXPECT_EQ(plan.places[0][0].offset, 0) << "the embedding is first";
+  EXPECT_EQ(plan.places[1][0].offset + 12, plan.places[2][0].offset) << "norms end a layer";
+}
+
+TEST(OneBitPlan, ACompressedStepSendsATwentyEighthOfFp32AtTwentyFourMillion) {
+  const auto big = model(8192, 384, 6);
+  const int64_t elements = layout::total_numel(layout::units_of(big));
+  ASSERT_GT(elements, 20'000'000);
+  for (const int world : {2, 4, 16}) {
+    const auto plan = plan_of(big, config_of(Precision::Fp32), world);
+    const double whole = 2.0 * (world - 1) / world * static_cast<double>(elements) * 4;
+    EXPECT_GE(whole / static_cast<double>(plan.wire_bytes(world)), 28) << world;
+  }
+}
+
+TEST(OneBitPlan, FrozenParametersAndOneRankCompressNothing) {
+  LoraArgs lora{.r = 2, .target_modules = {"q_proj"}};
+  const auto resolved = layout::resolve_lora(model(10, 6, 1), lora);
+  ASSERT_TRUE(resolved);
+  const auto units = layout::units_of(model(10, 6, 1), *resolved);
+  const auto config = config_of(Precision::Fp32);
+  const auto plan = one_bit_plan(units, plan_flats(units, config, 2), config, 2);
+  EXPECT_EQ(plan.vectors.size(), 2u) << "A and B of the one adapter";
+  EXPECT_FALSE(keeps_gradients_local(config, 1));
+  EXPECT_TRUE(keeps_gradients_local(config, 2));
+  EXPECT_FALSE(keeps_gradients_local({}, 2));
+}
+
+}  // namespace
+}  // namespace dsj::plan
