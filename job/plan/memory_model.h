@@ -47,6 +47,10 @@ struct MemoryModel {
 
 MemoryModel memory_model(const MemoryInput& input);
 
+/// fp32 elements that each rank saves for itself alone: the errors of a 1-bit optimizer and, for
+/// ZeroOneAdam, what its ranks hold between two meetings. 0 for all other optimizers.
+int64_t elements_apart(const MemoryInput& input);
+
 /// Bytes of one checkpoint of the whole job, and of model/ as it is exported.
 struct DiskUse {
   int64_t checkpoint = 0;

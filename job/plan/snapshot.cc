@@ -6,6 +6,9 @@
 namespace dsj::plan {
 namespace {
 
+/// Numbers that say which ranks' errors a checkpoint has, and at which rate they are apart.
+constexpr int64_t kMarkers = 2;
+
 /// Whether a save is due at a step that others follow. The last save of a run is waited for.
 bool saves_between_steps(const dsconfig::ResolvedConfig& config) {
   using enum dsconfig::Cadence::Kind;
@@ -42,6 +45,8 @@ Snapshot plan_snapshot(const FitInput& input, const Limits& limits) {
     if (flat.frozen()) continue;
     snapshot.bytes += 4 * states * saved_elements(flat, effective_stage(config, world), world);
   }
+  if (const int64_t apart = elements_apart(input.memory); apart > 0)
+    snapshot.bytes += 4 * (apart + kMarkers);
   if (!limits.host.bytes) return snapshot;
   const MemoryClasses bytes = memory_model(input.memory).bytes;
   const int64_t others = bytes.host + (limits.device.bytes ? 0 : bytes.peak);

@@ -68,27 +68,52 @@ std::string part(const std::string& output_dir, int64_t step, int rank) {
          checkpoint::part_data_name(rank);
 }
 
+/// After `steps` steps a save that is waited for and one behind the steps write the same parts.
+void expect_same_bytes(const SmallRun& run, int steps) {
+  MemoryFiles files;
+  testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
+    SavingRank one(run, collectives, files, "/behind");
+    one.saver.save_behind(snapshot(run));
+    const Inputs waiting = inputs(run, "/waiting");
+    Saver saver(files, waiting, one.rank.state, one.rank.stepper, one.events, at::kCPU);
+    for (int i = 0; i < steps; ++i) ASSERT_TRUE(one.step());
+    ASSERT_TRUE(saver.save(one.progress, true));
+    ASSERT_TRUE(one.saver.save(one.progress, false));
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(one.step());
+    ASSERT_TRUE(one.saver.finish());
+  });
+  for (int rank = 0; rank < run.world; ++rank) {
+    const auto bytes = files.read_all(part("/behind", steps, rank));
+    ASSERT_TRUE(bytes) << bytes.error().to_string();
+    EXPECT_GT(bytes->size(), 1000u);
+    EXPECT_TRUE(*bytes == files.read_all(part("/waiting", steps, rank)).value_or(""));
+  }
+}
+
 TEST(SavingTest, BehindTheStepsTheSameBytesAreSaved) {
   for (int stage = 0; stage <= 3; ++stage) {
-    const SmallRun run = small(stage);
-    MemoryFiles files;
-    testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
-      SavingRank one(run, collectives, files, "/behind");
-      one.saver.save_behind(snapshot(run));
-      const Inputs waiting = inputs(run, "/waiting");
-      Saver saver(files, waiting, one.rank.state, one.rank.stepper, one.events, at::kCPU);
-      for (int i = 0; i < 2; ++i) ASSERT_TRUE(one.step());
-      ASSERT_TRUE(saver.save(one.progress, true));
-      ASSERT_TRUE(one.saver.save(one.progress, false));
-      for (int i = 0; i < 3; ++i) ASSERT_TRUE(one.step());
-      ASSERT_TRUE(one.saver.finish());
-    });
-    for (int rank = 0; rank < run.world; ++rank) {
-      const auto bytes = files.read_all(part("/behind", 2, rank));
-      ASSERT_TRUE(bytes) << bytes.error().to_string();
-      EXPECT_GT(bytes->size(), 1000u);
-      EXPECT_TRUE(*bytes == files.read_all(part("/waiting", 2, rank)).value_or(""))
-          << "stage " << stage;
+    SCOPED_TRACE(stage);
+    expect_same_bytes(small(stage), 2);
+  }
+}
+
+/// Each rank saves errors of its own then, and the copy has room for them.
+TEST(SavingTest, BehindTheStepsCompressionErrorsAreSaved) {
+  using enum dsconfig::OptimizerKind;
+  for (const auto& [kind, stage] :
+       {std::pair{OneBitAdam, 0}, std::pair{OneBitAdam, 1}, std::pair{ZeroOneAdam, 0}}) {
+    for (const auto precision : {dsconfig::Precision::Fp32, dsconfig::Precision::Bf16}) {
+      SCOPED_TRACE(dsconfig::name_of({.kind = kind}) + std::to_string(stage));
+      SmallRun run = small(stage);
+      run.config.precision = precision;
+      run.config.gradient_clipping = 0;
+      run.config.optimizer.kind = kind;
+      run.config.optimizer.eps = 1e-3;
+      run.config.optimizer.freeze_step = 1;
+      run.config.optimizer.var_freeze_step = 1;
+      run.config.optimizer.local_step_scaler = 1;
+      run.config.optimizer.local_step_clipper = 4;
+      for (const int steps : {1, 4, 5, 6}) expect_same_bytes(run, steps);
     }
   }
 }
