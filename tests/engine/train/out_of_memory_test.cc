@@ -36,13 +36,13 @@ TEST(OutOfMemory, NamesClassBytesAndTheChangeThatMakesItFit) {
   memory::Shortage shortage;
   {
     const memory::MemoryScope scope(memory::Class::Gradients);
-    memory::note_shortage(2 * kGiB, 80 * kGiB, kGiB / 2);
+    memory::note_shortage(2 * kGiB, 40 * kGiB, kGiB / 2);
     shortage = *memory::last_shortage();
   }
   const Error error = out_of_device_memory(shortage, "ignored", seven_billion());
   EXPECT_EQ(error.kind, ErrorKind::Environment);
   EXPECT_EQ(error.message,
-            "out of GPU memory: gradients asked for 2.0 GiB, 512.0 MiB of 80.0 GiB are free");
+            "out of GPU memory: gradients asked for 2.0 GiB, 512.0 MiB of 40.0 GiB are free");
   EXPECT_THAT(error.hint, StartsWith("dsj plan: "));
   EXPECT_THAT(error.hint, HasSubstr("makes it fit"));
 }
@@ -51,7 +51,7 @@ TEST(OutOfMemory, SaysWhenTheModelFits) {
   const memory::Shortage shortage{memory::Class::Activations, kGiB, 4096 * kGiB, 0};
   const Error error = out_of_device_memory(shortage, "ignored", seven_billion());
   EXPECT_THAT(error.message,
-              HasSubstr("activations asked for 1.0 GiB, 0 B of 4096.0 GiB are free"));
+              HasSubstr("activations asked for 1.0 GiB, 0 B of 4.0 TiB are free"));
   EXPECT_THAT(error.hint, HasSubstr("the run fits into this GPU alone: end other processes on it"));
 }
 
