@@ -33,11 +33,12 @@ int run_merge(Arguments args) {
       "programs that know no adapters. Sums in fp32, the base's types.",
       "dsj merge"};
   weights::MergeOptions options;
-  parser.option("--adapter", options.adapter,
-                 "the directory with adapter_config.json and adapter_model.safetensors")
+  parser
+      .option("--adapter", options.adapter,
+              "the directory with adapter_config.json and adapter_model.safetensors")
       .required();
   parser.option("--base", options.base,
-                 "the model directory or hub id; default: what adapter_config.json names");
+                "the model directory or hub id; default: what adapter_config.json names");
   parser.option("-o,--output", options.output, "the merged model; must not be there yet")
       .required();
   parser.option("--max-shard-bytes", options.shard_bytes_max, "of one weight file").positive();

@@ -66,12 +66,10 @@ json wire_of(const plan::WireCount& wire) {
       {"bytesPerStep", {{"gradients", wire.gradient_bytes}, {"parameters", wire.parameter_bytes}}}};
   // A 1-bit optimizer sends gradients before its freeze, and momenta after it.
   if (wire.momentum_bytes > 0)
-    out["afterTheFreeze"] = {{"elementsPerStep",
-                              {{"momenta", wire.momentum_elements},
-                               {"parameters", wire.parameter_elements}}},
-                             {"bytesPerStep",
-                              {{"momenta", wire.momentum_bytes},
-                               {"parameters", wire.parameter_bytes}}}};
+    out["afterTheFreeze"] = {
+        {"elementsPerStep",
+         {{"momenta", wire.momentum_elements}, {"parameters", wire.parameter_elements}}},
+        {"bytesPerStep", {{"momenta", wire.momentum_bytes}, {"parameters", wire.parameter_bytes}}}};
   return out;
 }
 

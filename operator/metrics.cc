@@ -53,13 +53,13 @@ Metrics::Metrics()
     : jobs_(gauges(registry_, "jobs", "Jobs by phase.")),
       completed_(counters(registry_, "completed_total", "Jobs that ended, by result and reason.")),
       restarts_(counters(registry_, "restarts_total", "Restarts by reason.")),
-      watch_restarts_(counters(registry_, "watch_restarts_total",
-                               "Lists and watches that failed, by reason.")),
+      watch_restarts_(
+          counters(registry_, "watch_restarts_total", "Lists and watches that failed, by reason.")),
       election_failures_(
           counters(registry_, "election_failures_total",
                    "Reads and writes of the leader's Lease that failed, by reason.")),
-      reviews_(counters(registry_, "webhook_requests_total",
-                        "Reviews of jobs before they are stored.")),
+      reviews_(
+          counters(registry_, "webhook_requests_total", "Reviews of jobs before they are stored.")),
       time_to_running_(histogram(registry_, "time_to_running_seconds",
                                  "From a job's start to its first attempt.", kSlow)),
       reconcile_(histogram(registry_, "reconcile_duration_seconds",
@@ -67,13 +67,12 @@ Metrics::Metrics()
       queue_wait_(histogram(registry_, "workqueue_wait_seconds", "From due to begun.", kFast)),
       status_patches_(
           counters(registry_, "status_patches_total", "Status writes of the operator.").Add({})),
-      objects_created_(counters(registry_, "objects_created_total",
-                                "Pods and other objects that were made.")
-                           .Add({})),
+      objects_created_(
+          counters(registry_, "objects_created_total", "Pods and other objects that were made.")
+              .Add({})),
       failed_passes_(
           counters(registry_, "failed_passes_total", "Passes that a write ended.").Add({})),
-      depth_(
-          gauges(registry_, "workqueue_depth", "Keys that wait, later ones included.").Add({})),
+      depth_(gauges(registry_, "workqueue_depth", "Keys that wait, later ones included.").Add({})),
       leader_(gauges(registry_, "leader", "1: this process leads.").Add({})),
       pods_(gauges(registry_, "pods", "Pods of jobs in the cache.").Add({})),
       requests_(counters(registry_, "api_requests_total",
@@ -82,9 +81,9 @@ Metrics::Metrics()
       hangs_(counters(registry_, "hangs_total",
                       "Attempts that hung: no step, or no report of agent 0, in time.")
                  .Add({})),
-      node_failures_(counters(registry_, "node_failures_total",
-                              "Workers that were given up with their node.")
-                         .Add({})),
+      node_failures_(
+          counters(registry_, "node_failures_total", "Workers that were given up with their node.")
+              .Add({})),
       downtime_(histogram(registry_, "restart_downtime_seconds",
                           "From the end of an attempt to the next one that runs.", kSlow)) {}
 

@@ -14,8 +14,7 @@ int main(int argc, char** argv) {
   parser.option("--seed", options.seed, "of the weights and the rows (1)");
   parser.option("--rows", options.rows, "training rows (what the steps need, once)");
   parser.option("--heldout", options.heldout, "held-out questions per task (200)");
-  parser.option("--size", options.size, "small or tiny (small)")
-      .environment("DSJ_QUICKSTART_SIZE");
+  parser.option("--size", options.size, "small or tiny (small)").environment("DSJ_QUICKSTART_SIZE");
   if (const auto over = parser.parse(argc, argv)) return *over;
   dsj::PosixFiles files;
   const auto summary = dsj::tools::write_quickstart(files, options);

@@ -12,23 +12,40 @@ namespace {
 /// What `kubectl rollout restart` sets, under a name of ours: another template is another gang.
 constexpr char kRestartedAt[] = "training.dsj.dev/restartedAt";
 
-/// Changes the spec of a job that is not over. `told`: what is printed when it is done.
-int change(const char* verb, Session& session, const std::string& name, const Json& job,
-           const Json& spec, const std::string& told) {
-  const auto patched = session.client.merge_patch(
-      jobs_resource(), session.ns, name,
-      {{"metadata", {{"uid", word(job, "metadata.uid")}}}, {"spec", spec}});
-  if (!patched) return report_api(verb, session, "job " + name, patched.error());
-  std::printf("%s: %s\n", name.c_str(), told.c_str());
-  return 0;
+/// The job that a verb changes.
+struct Target {
+  ClusterFlags flags;
+  std::string name;
+  std::unique_ptr<Session> session;
+  Json job;
+};
+
+/// Parses the arguments, connects, and gets the job. The exit code if that fails or the job is over.
+std::optional<int> find_target(const char* verb, ArgumentParser& parser, Arguments args,
+                               const Connect& connect, Target& target) {
+  parser.option("NAME", target.name, "the job").required();
+  add_cluster_flags(parser, target.flags);
+  if (const auto over = parser.parse(args)) return *over;
+  auto session = connect(target.flags);
+  if (!session) return report(verb, session.error());
+  target.session = std::move(*session);
+  const auto job = target.session->client.get(jobs_resource(), target.session->ns, target.name);
+  if (!job) return report_api(verb, *target.session, "job " + target.name, job.error());
+  target.job = *job;
+  const std::string state = word(*job, "status.phase");
+  if (state != "Complete" && state != "Failed") return std::nullopt;
+  return report(verb, Error{ErrorKind::Transient, "the job is over: " + state, "job " + target.name,
+                            "apply it under another name"});
 }
 
-/// Error: the job is over.
-std::optional<Error> is_over(const std::string& name, const Json& job) {
-  const std::string state = word(job, "status.phase");
-  if (state != "Complete" && state != "Failed") return std::nullopt;
-  return Error{ErrorKind::Transient, "the job is over: " + state, "job " + name,
-               "apply it under another name"};
+/// `told`: what is printed when it is done.
+int change(const char* verb, Target& target, const Json& spec, const std::string& told) {
+  const auto patched = target.session->client.merge_patch(
+      jobs_resource(), target.session->ns, target.name,
+      {{"metadata", {{"uid", word(target.job, "metadata.uid")}}}, {"spec", spec}});
+  if (!patched) return report_api(verb, *target.session, "job " + target.name, patched.error());
+  std::printf("%s: %s\n", target.name.c_str(), told.c_str());
+  return 0;
 }
 
 }  // namespace
@@ -37,32 +54,24 @@ int run_scale(Arguments args, const Connect& connect) {
   ArgumentParser parser{
       "Changes the number of workers. All ranks save one step; the new gang goes on from it.",
       "dsj scale"};
-  ClusterFlags flags;
-  std::string name;
+  Target target;
   int64_t replicas = 0;
   std::optional<int64_t> current;
-  parser.option("NAME", name, "the job").required();
-  add_cluster_flags(parser, flags);
   parser.option("--replicas", replicas, "workers").required().positive();
   parser.option("--current-replicas", current, "change nothing if it has another number now")
       .positive();
-  if (const auto over = parser.parse(args)) return *over;
-  const auto session = connect(flags);
-  if (!session) return report("scale", session.error());
-  const auto job = (*session)->client.get(jobs_resource(), (*session)->ns, name);
-  if (!job) return report_api("scale", **session, "job " + name, job.error());
-  if (const auto over = is_over(name, *job)) return report("scale", *over);
-  const int64_t now = whole(*job, "spec.workers.replicas", 1);
+  if (const auto over = find_target("scale", parser, args, connect, target)) return *over;
+  const int64_t now = whole(target.job, "spec.workers.replicas", 1);
   if (current && *current != now)
     return report("scale", Error{ErrorKind::Transient,
                                  "it has " + std::to_string(now) + " workers, not " +
                                      std::to_string(*current),
-                                 "job " + name, "nothing was changed"});
+                                 "job " + target.name, "nothing was changed"});
   if (now == replicas) {
-    std::printf("%s has %ld workers already\n", name.c_str(), now);
+    std::printf("%s has %ld workers already\n", target.name.c_str(), now);
     return 0;
   }
-  return change("scale", **session, name, *job, {{"workers", {{"replicas", replicas}}}},
+  return change("scale", target, {{"workers", {{"replicas", replicas}}}},
                 std::to_string(now) + " workers become " + std::to_string(replicas) +
                     " after one saved step");
 }
@@ -72,21 +81,14 @@ int run_restart(Arguments args, const Connect& connect) {
       "Makes all pods of a job anew, as `kubectl rollout restart` does. All ranks save one step; "
       "the new gang goes on from it. Nothing is charged to backoffLimit.",
       "dsj restart"};
-  ClusterFlags flags;
-  std::string name;
-  parser.option("NAME", name, "the job").required();
-  add_cluster_flags(parser, flags);
-  if (const auto over = parser.parse(args)) return *over;
-  const auto session = connect(flags);
-  if (!session) return report("restart", session.error());
-  const auto job = (*session)->client.get(jobs_resource(), (*session)->ns, name);
-  if (!job) return report_api("restart", **session, "job " + name, job.error());
-  if (const auto over = is_over(name, *job)) return report("restart", *over);
-  if (const Json* suspend = find(*job, "spec.suspend"); suspend && *suspend == true)
-    return report("restart", Error{ErrorKind::Transient, "the job is suspended and has no pods",
-                                   "job " + name, "dsj resume " + name + " makes them"});
-  const Json annotations = {{kRestartedAt, kube::micro_time((*session)->clock.wall())}};
-  return change("restart", **session, name, *job,
+  Target target;
+  if (const auto over = find_target("restart", parser, args, connect, target)) return *over;
+  if (const Json* suspend = find(target.job, "spec.suspend"); suspend && *suspend == true)
+    return report("restart",
+                  Error{ErrorKind::Transient, "the job is suspended and has no pods",
+                        "job " + target.name, "dsj resume " + target.name + " makes them"});
+  const Json annotations = {{kRestartedAt, kube::micro_time(target.session->clock.wall())}};
+  return change("restart", target,
                 {{"workers", {{"template", {{"metadata", {{"annotations", annotations}}}}}}}},
                 "all ranks save one step, then its pods are made anew");
 }

@@ -271,7 +271,8 @@ class Nccl final : public Collectives {
 
   /// Within the group that launch() opens.
   ncclResult_t all_to_all(const ChunkPair& chunk, ncclDataType_t type) {
-    const auto count = static_cast<std::size_t>(chunk.in.numel()) / static_cast<std::size_t>(world());
+    const auto count =
+        static_cast<std::size_t>(chunk.in.numel()) / static_cast<std::size_t>(world());
     const std::size_t bytes = count * chunk.in.element_size();
     ncclResult_t result = ncclSuccess;
     const auto note = [&](ncclResult_t code) {

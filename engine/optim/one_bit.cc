@@ -41,8 +41,7 @@ OneBitPhase one_bit_phase(const dsconfig::ResolvedConfig& config, int64_t update
   const int64_t count = one_bit_count(config, updates);
   if (count == 1) return Discarded;
   if (c.kind == OptimizerKind::OneBitAdam)
-    return static_cast<double>(count) <= std::max(c.freeze_step, 2.0) ? WarmUp
-                                                                      : CompressedMomentum;
+    return static_cast<double>(count) <= std::max(c.freeze_step, 2.0) ? WarmUp : CompressedMomentum;
   if (count >= first_local_step(c)) return LocalStep;
   const int64_t k = variance_interval(static_cast<int64_t>(c.var_update_scaler), count);
   return count % k == 0 ? WarmUp : CompressedGradient;

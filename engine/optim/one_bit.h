@@ -20,8 +20,8 @@
 namespace dsj::optim {
 
 enum class OneBitPhase {
-  Discarded,   ///< nothing is updated: DeepSpeed's first call only allocates
-  WarmUp,      ///< the gradient is averaged over the ranks, as with any other optimizer
+  Discarded,  ///< nothing is updated: DeepSpeed's first call only allocates
+  WarmUp,     ///< the gradient is averaged over the ranks, as with any other optimizer
   // The gradient stays on its rank:
   CompressedMomentum,  ///< the momentum is averaged, compressed
   CompressedGradient,  ///< the gradient is averaged, compressed; v stays

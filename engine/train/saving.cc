@@ -228,7 +228,9 @@ Progress Saver::resumed(const checkpoint::SavedRun& from) {
   if (state_.collectives().rank() == 0) {
     warn_of_differences(saved);
     if (state_.one_bit() && state_.one_bit()->dropped())
-      events_.warn("the checkpoint's compression errors belong to other ranks or vectors: they start at zero");
+      events_.warn(
+          "the checkpoint's compression errors belong to other ranks or vectors: they start at "
+          "zero");
     events_.emit(report::Resumed{.step = progress.step, .path = from.path()});
     log::info("resumed step " + std::to_string(progress.step) + " from " + from.path());
   }

@@ -40,7 +40,7 @@ struct StepInput {
 };
 
 struct StepResult {
-  double loss = 0;               ///< mean over ranks and micro-steps of micro-batch means
+  double loss = 0;  ///< mean over ranks and micro-steps of micro-batch means
   /// L2 over all ranks, unscaled, before clipping. Where a 1-bit optimizer compresses: of this rank's
   /// own gradient, by which it clips, as in DeepSpeed.
   double grad_norm = 0;

@@ -9,8 +9,8 @@
 namespace dsj::zero {
 namespace {
 
-constexpr char kWorker[] = "worker_error", kServer[] = "server_error",
-               kRanks[] = "error_feedback", kAll[] = "ranks";
+constexpr char kWorker[] = "worker_error", kServer[] = "server_error", kRanks[] = "error_feedback",
+               kAll[] = "ranks";
 
 }  // namespace
 

@@ -15,7 +15,8 @@ namespace {
 // What a rank has of its own between two meetings, by its states in a checkpoint: every rank's
 // elements of a parameter, one after the other.
 constexpr char kMaster[] = "local_master", kMomentum[] = "local_exp_avg",
-               kMoved[] = "momentum_accumulator", kMet[] = "met_master", kRates[] = "local_rates", kAll[] = "all";
+               kMoved[] = "momentum_accumulator", kMet[] = "met_master", kRates[] = "local_rates",
+               kAll[] = "all";
 
 class ZeroOneAdam final : public OneBit {
  public:
@@ -38,11 +39,11 @@ class ZeroOneAdam final : public OneBit {
     DSJ_TRY_STATUS(errors_.for_pieces(emit));
     if (!apart_) return {};
     DSJ_TRY_STATUS(emit({kRates, kAll, collectives_.rank(), std::span(&rates_, 1)}));
-    return for_own([&](const char* state, const layout::Slot& slot, int64_t offset,
-                       const at::Tensor& own) {
-      const at::Tensor host = own.cpu();
-      return emit({state, slot.name, offset, elements_of(host)});
-    });
+    return for_own(
+        [&](const char* state, const layout::Slot& slot, int64_t offset, const at::Tensor& own) {
+          const at::Tensor host = own.cpu();
+          return emit({state, slot.name, offset, elements_of(host)});
+        });
   }
 
   void add_extents(std::vector<checkpoint::Extent>& extents) const override {
@@ -70,13 +71,13 @@ class ZeroOneAdam final : public OneBit {
     DSJ_TRY_STATUS(saved.read(kRates, kAll, collectives_.rank(), std::span(&rates_, 1)));
     apart_ = true;
     allocate();
-    return for_own([&](const char* state, const layout::Slot& slot, int64_t offset,
-                       const at::Tensor& own) {
-      const at::Tensor host = at::empty({own.numel()}, at::kFloat);
-      const auto read = saved.read(state, slot.name, offset, elements_of(host));
-      own.copy_(host);
-      return read;
-    });
+    return for_own(
+        [&](const char* state, const layout::Slot& slot, int64_t offset, const at::Tensor& own) {
+          const at::Tensor host = at::empty({own.numel()}, at::kFloat);
+          const auto read = saved.read(state, slot.name, offset, elements_of(host));
+          own.copy_(host);
+          return read;
+        });
   }
 
   bool dropped() const override { return dropped_; }

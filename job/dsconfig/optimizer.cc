@@ -141,8 +141,10 @@ void check_one_bit(const Optimizer& found, const Source& in, const ResolvedConfi
        {"zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device"}) {
     const json* device = in.literal(path);
     if (device != nullptr && *device != "none")
-      out.unsupported(path, name + " does not go with offload: its errors and momenta meet the "
-                                   "gradient on the device",
+      out.unsupported(path,
+                      name +
+                          " does not go with offload: its errors and momenta meet the "
+                          "gradient on the device",
                       "remove the section, or use AdamW");
   }
   const json* sum = in.literal("gradient_allreduce_op");

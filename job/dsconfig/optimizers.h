@@ -56,9 +56,9 @@ struct OptimizerConfig {
   double eta_minus = 0.5, eta_plus = 1.2, step_min = 1e-6, step_max = 50;  ///< Rprop
   double min_coeff = 0.01, max_coeff = 10.0;                               ///< LAMB
   bool eps_inside_sqrt = false;                                            ///< LAMB
-  double freeze_step = 100000;                          ///< OneBitAdam
-  double var_freeze_step = 100000;                      ///< ZeroOneAdam, as the next three
-  double var_update_scaler = 16;                        ///< variance updates at one interval
+  double freeze_step = 100000;                                             ///< OneBitAdam
+  double var_freeze_step = 100000;                            ///< ZeroOneAdam, as the next three
+  double var_update_scaler = 16;                              ///< variance updates at one interval
   double local_step_scaler = 32678, local_step_clipper = 16;  ///< steps at one interval; its limit
 };
 
@@ -201,14 +201,14 @@ struct Optimizer {
   /// In the order in which update_span() (engine/zero/update.h) takes them; the first without a
   /// name ends the list.
   OptimizerState states[3] = {};
-  bool zero_tested = false;         ///< on DeepSpeed's list of optimizers for ZeRO
-  bool parameter_sums = false;      ///< an update needs sums over whole parameters first
-  bool communicates = false;        ///< it sends what it needs, compressed (optim/one_bit.h)
-  int highest_stage = 3;            ///< of ZeRO
+  bool zero_tested = false;            ///< on DeepSpeed's list of optimizers for ZeRO
+  bool parameter_sums = false;         ///< an update needs sums over whole parameters first
+  bool communicates = false;           ///< it sends what it needs, compressed (optim/one_bit.h)
+  int highest_stage = 3;               ///< of ZeRO
   std::string_view stage_reason = {};  ///< why not higher
-  bool dynamic_loss_scale = false;  ///< in fp16 it takes no fixed loss scale
-  bool momentum_product = false;    ///< its formula has the product of all momenta so far
-  std::string_view refusal = {};    ///< why it is not built; empty: it is
+  bool dynamic_loss_scale = false;     ///< in fp16 it takes no fixed loss scale
+  bool momentum_product = false;       ///< its formula has the product of all momenta so far
+  std::string_view refusal = {};       ///< why it is not built; empty: it is
 };
 
 constexpr Optimizer adam(std::string_view name, std::string_view trainer_names,
@@ -239,8 +239,9 @@ constexpr Optimizer one_bit(std::string_view name) {
   return {.name = name,
           .any_case = true,
           .communicates = true,
-          .refusal = "of the 1-bit optimizers OneBitAdam and ZeroOneAdam are built; Lamb is the "
-                     "uncompressed one"};
+          .refusal =
+              "of the 1-bit optimizers OneBitAdam and ZeroOneAdam are built; Lamb is the "
+              "uncompressed one"};
 }
 
 inline constexpr char kNeedsBaseModel[] =

@@ -188,8 +188,7 @@ class Composer {
     if (name.starts_with("/")) places.erase(places.begin());  // from the root of the search path
     name.erase(0, std::min(name.find_first_not_of('/'), name.size()));
     places.insert(places.end(), search_paths_.begin(), search_paths_.end());
-    for (std::string& place : places)
-      place = (fs::path(place) / name).lexically_normal().string();
+    for (std::string& place : places) place = (fs::path(place) / name).lexically_normal().string();
     return places;
   }
 

@@ -320,8 +320,7 @@ int64_t elements_apart(const MemoryInput& input) {
   const auto one_bit = one_bit_plan(units, plan, input.config, input.world);
   const int64_t own = one_bit_elements(one_bit, plan, input.config, input.world);
   // Between two meetings of ZeroOneAdam's ranks also their masters and momenta.
-  const bool local_steps =
-      input.config.optimizer.kind == dsconfig::OptimizerKind::ZeroOneAdam;
+  const bool local_steps = input.config.optimizer.kind == dsconfig::OptimizerKind::ZeroOneAdam;
   return own + (local_steps ? 2 * layout::trainable_numel(units) : 0);
 }
 
@@ -329,11 +328,11 @@ DiskUse disk_use(const MemoryInput& input) {
   const auto units = layout::units_of(input.model, input.lora);
   const int64_t trained = layout::trainable_numel(units);
   // fp32 master and states of what is trained. Frozen parameters are not saved again.
-  return {
-      .checkpoint = 4 * elements_apart(input) * input.world +
-                    trained * 4 *
-                        (1 + static_cast<int64_t>(dsconfig::states_of(input.config.optimizer).size())),
-      .model = layout::total_numel(units) * bytes_of(input.config.precision)};
+  return {.checkpoint =
+              4 * elements_apart(input) * input.world +
+              trained * 4 *
+                  (1 + static_cast<int64_t>(dsconfig::states_of(input.config.optimizer).size())),
+          .model = layout::total_numel(units) * bytes_of(input.config.precision)};
 }
 
 DeepSpeedEstimate deepspeed_estimate(const MemoryInput& input) {

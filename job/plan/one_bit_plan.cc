@@ -19,9 +19,9 @@ int64_t chunk_of(int64_t numel, int world) {
 
 /// A decoder layer of the Llama family lists attention, MLP and norms in this order.
 constexpr std::array<std::string_view, 9> kModules{
-    ".q_proj.",    ".k_proj.",  ".v_proj.",          ".o_proj.",
-    ".gate_proj.", ".up_proj.", ".down_proj.",       ".input_layernorm.",
-    ".post_attention_layernorm."};
+    ".q_proj.",    ".k_proj.",          ".v_proj.",
+    ".o_proj.",    ".gate_proj.",       ".up_proj.",
+    ".down_proj.", ".input_layernorm.", ".post_attention_layernorm."};
 
 /// Where the module of this name comes in its layer; of another name: at the front.
 int module_rank(const std::string& name) {
@@ -38,9 +38,8 @@ int module_rank(const std::string& name) {
 std::vector<int> registration_order(const layout::UnitSpec& unit) {
   std::vector<int> order(unit.parameters.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](int i) {
-    return module_rank(unit.parameters[static_cast<size_t>(i)].name);
-  });
+  std::ranges::stable_sort(
+      order, {}, [&](int i) { return module_rank(unit.parameters[static_cast<size_t>(i)].name); });
   return order;
 }
 

@@ -87,6 +87,21 @@ struct AgentTest : testing::Test {
   }
 };
 
+class StoppedAgentTest : public AgentTest {
+ protected:
+  /// Each rank of both workers was told to stop, and does.
+  void every_rank_stops() {
+    pass(Time(1000));
+    for (int w : {0, 1}) {
+      for (auto* process : running(w)) {
+        EXPECT_THAT(process->signals, ElementsAre(SIGTERM));
+        process->exit = ChildExit{kExitPreempted, 0};
+      }
+    }
+    pass(Time(2000));
+  }
+};
+
 TEST_F(AgentTest, StartsEveryRankAfterTheAttemptIsPublished) {
   make(config());
   pass(Time(1000));
@@ -157,39 +172,25 @@ TEST_F(AgentTest, KilledRankEndsTheAttemptWithinSecondsAndTheNextOneFollows) {
   EXPECT_THAT(text("metrics.jsonl"), testing::Not(HasSubstr("\"step\":3")));
 }
 
-TEST_F(AgentTest, StopAtAnyAgentReachesEveryRankAndEndsPreempted) {
+TEST_F(StoppedAgentTest, StopAtAnyAgentReachesEveryRankAndEndsPreempted) {
   make(config());
   pass(Time(1000));
   running(0)[0]->events = "{\"event\":\"step\",\"step\":1}\n";
   pass(Time(50));
   agents[1].stop(now);
-  pass(Time(1000));
-  for (int w : {0, 1}) {
-    for (auto* process : running(w)) {
-      EXPECT_THAT(process->signals, ElementsAre(SIGTERM));
-      process->exit = ChildExit{kExitPreempted, 0};
-    }
-  }
-  pass(Time(2000));
+  every_rank_stops();
   EXPECT_EQ(agents[0].exit_code(), kExitPreempted);
   EXPECT_EQ(agents[1].exit_code(), kExitPreempted);
   EXPECT_EQ(reports[0].last<report::End>().reason, "Preempted");
 }
 
-TEST_F(AgentTest, ADepartingWorkerSavesWithAllRanksAndLeavesTheOther) {
+TEST_F(StoppedAgentTest, ADepartingWorkerSavesWithAllRanksAndLeavesTheOther) {
   make(config());
   pass(Time(1000));
   running(0)[0]->events = "{\"event\":\"step\",\"step\":1}\n";
   pass(Time(50));
   agents[1].depart(now);
-  pass(Time(1000));
-  for (int w : {0, 1}) {
-    for (auto* process : running(w)) {
-      EXPECT_THAT(process->signals, ElementsAre(SIGTERM));
-      process->exit = ChildExit{kExitPreempted, 0};
-    }
-  }
-  pass(Time(2000));
+  every_rank_stops();
   EXPECT_EQ(agents[1].exit_code(), kExitPreempted);
   EXPECT_EQ(agents[0].exit_code(), std::nullopt) << "it waits for the successor";
   EXPECT_EQ(text("checkpoints/attempt"), "1\n");

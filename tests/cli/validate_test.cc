@@ -104,9 +104,10 @@ TEST_F(ValidateTest, AFragmentIsValidWithANoteOfWhatTheJobHasToSet) {
     const std::string file = write("ds.json", text);
     EXPECT_EQ(run({file}), 0) << out_;
     EXPECT_EQ(out_,
-              file + ": note: train_micro_batch_size_per_gpu: no batch size: the job has to set it "
-                     "(spec.training.perDeviceTrainBatchSize, or "
-                     "--per_device_train_batch_size for dsj run)\n" +
+              file +
+                  ": note: train_micro_batch_size_per_gpu: no batch size: the job has to set it "
+                  "(spec.training.perDeviceTrainBatchSize, or "
+                  "--per_device_train_batch_size for dsj run)\n" +
                   file + ": valid: 0 errors, 0 unsupported, 0 warnings, 1 notes\n");
     EXPECT_EQ(run({file, "--strict", "-o", "json"}), 0);
     const json answer = json::parse(out_);
@@ -127,8 +128,7 @@ TEST_F(ValidateTest, AnErrorInAFragmentStaysOneAndTheNoteIsThere) {
   EXPECT_EQ(answer["findings"][0]["path"], "zero_optimization.stage");
   EXPECT_EQ(answer["notes"].size(), 1u);
   EXPECT_EQ(run({file}), 1);
-  EXPECT_NE(out_.find("not valid: 1 errors, 0 unsupported, 0 warnings, 1 notes"),
-            std::string::npos)
+  EXPECT_NE(out_.find("not valid: 1 errors, 0 unsupported, 0 warnings, 1 notes"), std::string::npos)
       << out_;
 }
 

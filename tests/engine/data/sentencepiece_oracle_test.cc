@@ -95,15 +95,14 @@ TEST_P(SentencePieceVariant, EqualsHuggingFace) {
   expect_equal(**tokenizer, entry);
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, SentencePieceVariant,
-                         testing::Range<std::size_t>(0, oracle()["variants"].size()),
-                         [](const auto& info) {
-                           std::string name;
-                           for (const char c :
-                                oracle()["variants"].at(info.param)["name"].template get<std::string>())
-                             name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Fixtures, SentencePieceVariant, testing::Range<std::size_t>(0, oracle()["variants"].size()),
+    [](const auto& info) {
+      std::string name;
+      for (const char c : oracle()["variants"].at(info.param)["name"].template get<std::string>())
+        name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+      return name;
+    });
 
 const json& entry_of(const std::string& name) {
   for (const json& entry : oracle()["variants"])

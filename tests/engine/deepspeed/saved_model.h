@@ -104,8 +104,7 @@ struct SavedModel {
     return fused_step ? number(updates) : file.scalar(float(updates));
   }
 
-  void write(Files& files, const std::string& name, const PtFile& file,
-             const Value& root) const {
+  void write(Files& files, const std::string& name, const PtFile& file, const Value& root) const {
     ASSERT_TRUE(files.make_dirs(path_parent(tag + "/" + name)));
     ASSERT_TRUE(files.write_synced(tag + "/" + name, file.bytes(root)));
   }

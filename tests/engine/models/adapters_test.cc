@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "engine/zero/scalar_type.h"
-#include "tests/engine/support/ranks.h"
 #include "test_paths.h"
+#include "tests/engine/support/ranks.h"
 
 namespace dsj::models {
 namespace {

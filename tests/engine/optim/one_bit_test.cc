@@ -45,9 +45,13 @@ TEST(OneBit, ZeroOneAdamFollowsItsIntervals) {
     EXPECT_EQ(local_interval(config, updates).first, updates == 14);
   }
   // Counts 2, 3 at k = 1; 4, 6 at 2; 8, 12 at 4; from 13 on k = 8. The freeze comes after count 14.
-  EXPECT_EQ(text, "dwwwgwgwgggwgg" "llllllllllllll");
+  EXPECT_EQ(text,
+            "dwwwgwgwgggwgg"
+            "llllllllllllll");
   // Counts 15 to 17 at h = 1; 18, 20 at 2; from 21 on at 4.
-  EXPECT_EQ(meets, ".............." "xxxx.x...x...x");
+  EXPECT_EQ(meets,
+            ".............."
+            "xxxx.x...x...x");
   config.precision = dsconfig::Precision::Bf16;
   EXPECT_EQ(one_bit_phase(config, 0), OneBitPhase::WarmUp) << "no step is lost";
   EXPECT_EQ(one_bit_phase(config, 12), OneBitPhase::CompressedGradient);

@@ -148,7 +148,8 @@ void move_weights(zero::ModelState& state, int64_t seed) {
     zero::Flat& flat = state.flat(static_cast<int>(f));
     const auto moved = flat.load_state(false, [&](int, const zero::Flat::HostRange& range) {
       for (size_t i = 0; i < range.data.size(); ++i)
-        range.data[i] = std::nextafter(range.data[i], (static_cast<int64_t>(i) / seed + seed) % 2 ? 1e9f : -1e9f);
+        range.data[i] = std::nextafter(range.data[i],
+                                       (static_cast<int64_t>(i) / seed + seed) % 2 ? 1e9f : -1e9f);
       return Status{};
     });
     ASSERT_TRUE(moved);
@@ -204,10 +205,10 @@ struct OneBitRun {
 /// golden_table.py a record may be four times as far.
 TEST(Golden, OneBitRuns) {
   double spread = 0, behind = 0;
-  for (const auto& [name, exact] : {OneBitRun{"qwen2_fp32_z0_w2_onebitadam", 7},
-                                    OneBitRun{"qwen2_fp32_z0_w3_onebitadam", 5},
-                                    OneBitRun{"qwen2_fp32_z0_w2_zerooneadam", 5},
-                                    OneBitRun{"qwen2_fp32_z0_w2_zerooneadam_wd", 5}}) {
+  for (const auto& [name, exact] :
+       {OneBitRun{"qwen2_fp32_z0_w2_onebitadam", 7}, OneBitRun{"qwen2_fp32_z0_w3_onebitadam", 5},
+        OneBitRun{"qwen2_fp32_z0_w2_zerooneadam", 5},
+        OneBitRun{"qwen2_fp32_z0_w2_zerooneadam_wd", 5}}) {
     const auto path = golden_directory() / "onebit_0.18.9_eps" / (std::string(name) + ".json");
     if (!std::filesystem::exists(path)) GTEST_SKIP() << "skipped: " << path << " is not there";
     const json golden = read_json(path);

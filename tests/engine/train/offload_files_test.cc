@@ -44,6 +44,13 @@ TEST(OffloadFiles, LieUnderNvmePath) {
             1);
 }
 
+/// The files of `run` add what is done with them to `events`.
+void record(SmallRun& run, Events& events) {
+  run.host.open = [&](const std::string&, int64_t bytes) {
+    return std::make_unique<RecordingFile>(bytes, events);
+  };
+}
+
 /// The events of the second step's update on the optimizer's file, one rank.
 Events events_of(bool pipeline_read, bool pipeline_write) {
   SmallRun run = offloaded(2, OffloadDevice::Nvme, OffloadDevice::None, "unused", 1);
@@ -51,9 +58,7 @@ Events events_of(bool pipeline_read, bool pipeline_write) {
   run.config.offload.optimizer.pipeline_write = pipeline_write;
   run.config.offload.sub_group_size = 2048;
   Events events;
-  run.host.open = [&](const std::string&, int64_t bytes) {
-    return std::make_unique<RecordingFile>(bytes, events);
-  };
+  record(run, events);
   testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger&) {
     Rank rank(run, collectives);
     rank.load(run.model);
@@ -91,9 +96,7 @@ TEST(OffloadFiles, ParametersAreReadAheadInTheOrderOfTheSchedule) {
   SmallRun run = offloaded(3, OffloadDevice::None, OffloadDevice::Nvme, "unused", 1);
   run.config.offload.param.buffer_count = 4;
   Events events;
-  run.host.open = [&](const std::string&, int64_t bytes) {
-    return std::make_unique<RecordingFile>(bytes, events);
-  };
+  record(run, events);
   testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger&) {
     Rank rank(run, collectives);
     rank.load(run.model);

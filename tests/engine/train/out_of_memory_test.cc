@@ -50,8 +50,7 @@ TEST(OutOfMemory, NamesClassBytesAndTheChangeThatMakesItFit) {
 TEST(OutOfMemory, SaysWhenTheModelFits) {
   const memory::Shortage shortage{memory::Class::Activations, kGiB, 4096 * kGiB, 0};
   const Error error = out_of_device_memory(shortage, "ignored", seven_billion());
-  EXPECT_THAT(error.message,
-              HasSubstr("activations asked for 1.0 GiB, 0 B of 4.0 TiB are free"));
+  EXPECT_THAT(error.message, HasSubstr("activations asked for 1.0 GiB, 0 B of 4.0 TiB are free"));
   EXPECT_THAT(error.hint, HasSubstr("the run fits into this GPU alone: end other processes on it"));
 }
 

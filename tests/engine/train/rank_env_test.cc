@@ -21,9 +21,7 @@ class Setting {
     if (const char* now = std::getenv(name_.c_str())) before_ = now;
     setenv(name_.c_str(), value.c_str(), 1);
   }
-  ~Setting() {
-    before_ ? setenv(name_.c_str(), before_->c_str(), 1) : unsetenv(name_.c_str());
-  }
+  ~Setting() { before_ ? setenv(name_.c_str(), before_->c_str(), 1) : unsetenv(name_.c_str()); }
   Setting(const Setting&) = delete;
   Setting& operator=(const Setting&) = delete;
 

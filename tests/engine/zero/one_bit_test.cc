@@ -197,8 +197,7 @@ TEST(ZeroOne, RanksPartAndMeet) {
   });
   int apart = 0;
   for (int64_t number = 0; number < 44; ++number) {
-    const bool local =
-        optim::one_bit_phase(config, number) == optim::OneBitPhase::LocalStep;
+    const bool local = optim::one_bit_phase(config, number) == optim::OneBitPhase::LocalStep;
     const bool together = !local || optim::local_interval(config, number).meets;
     const auto at = static_cast<size_t>(number);
     EXPECT_EQ(at::equal(seen[0][at], seen[1][at]), together) << number;
@@ -227,7 +226,8 @@ TEST(OneBit, OneRankCompressesNothingAndFreezesTheVariance) {
     std::vector<float> before, after;
     const auto variances = [&](std::vector<float>& out) {
       const auto kept = state.for_pieces([&](const checkpoint::Piece& piece) -> Status {
-        if (piece.state == "exp_avg_sq") out.insert(out.end(), piece.data.begin(), piece.data.end());
+        if (piece.state == "exp_avg_sq")
+          out.insert(out.end(), piece.data.begin(), piece.data.end());
         return {};
       });
       EXPECT_TRUE(kept);

@@ -5,6 +5,7 @@
 
 #include "job/dsconfig/keys.h"
 #include "job/dsconfig/resolve.h"
+#include "tests/support/json_path.h"
 
 namespace dsj::dsconfig {
 namespace {
@@ -61,8 +62,8 @@ TEST(Alone, AContradictionStaysAnError) {
   for (const char* text :
        {R"({"train_batch_size": 33, "train_micro_batch_size_per_gpu": 4,
             "gradient_accumulation_steps": 2})",
-        R"({"fp16": {"enabled": true}, "bf16": {"enabled": true}})",
-        R"({"train_batch_size": 0})", R"({"zero_optimization": {"stage": 4}})",
+        R"({"fp16": {"enabled": true}, "bf16": {"enabled": true}})", R"({"train_batch_size": 0})",
+        R"({"zero_optimization": {"stage": 4}})",
         R"({"bf16": {"enabled": false}, "data_types": {"param_dtype": "bf16"}})",
         R"({"data_types": {"param_dtype": "bf16", "grad_accum_dtype": "fp16"}})",
         R"({"optimizer": {"params": {"lr": 1}}})",
@@ -88,7 +89,7 @@ TEST(Alone, AJobWithoutABatchSizeIsRefused) {
 /// Random configs: some job takes each that is valid alone, and none takes one that is not.
 TEST(Alone, ValidMeansThatSomeJobTakesIt) {
   std::mt19937 random(5);
-  const std::vector<json> values = {true, false, 0,      1,      2,     8,     0.5,
+  const std::vector<json> values = {true, false,  0,      1,      2,      8,     0.5,
                                     4.0,  "auto", "bf16", "fp16", "fp32", "cpu", 1000};
   std::vector<TrainingArgs> jobs;
   for (const bool batch : {true, false})
@@ -106,13 +107,7 @@ TEST(Alone, ValidMeansThatSomeJobTakesIt) {
     for (int edits = 1 + static_cast<int>(random() % 4); edits > 0; --edits) {
       const Key& key = all_keys()[random() % all_keys().size()];
       if (key.type == Type::Section) continue;
-      json* at = &config;
-      std::string rest = key.path;
-      for (size_t dot; (dot = rest.find('.')) != std::string::npos; rest.erase(0, dot + 1)) {
-        at = &(*at)[rest.substr(0, dot)];
-        if (!at->is_object()) *at = json::object();
-      }
-      (*at)[rest] = values[random() % values.size()];
+      testing_support::set_at(config, key.path, values[random() % values.size()]);
     }
     const Resolution alone = resolve_alone(config);
     bool taken = false;

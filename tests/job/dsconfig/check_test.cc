@@ -8,6 +8,7 @@
 #include "job/dsconfig/keys.h"
 #include "job/dsconfig/resolve.h"
 #include "job/dsconfig/resolved_json.h"
+#include "tests/support/json_path.h"
 
 namespace dsj::dsconfig {
 namespace {
@@ -295,13 +296,7 @@ TEST(CheckTest, DamagedConfigsNeverCrash) {
     json config = {{"train_micro_batch_size_per_gpu", 1}};
     for (int edits = 1 + static_cast<int>(random() % 6); edits > 0; --edits) {
       const Key& key = all_keys()[random() % all_keys().size()];
-      json* at = &config;
-      std::string rest = key.path;
-      for (size_t dot; (dot = rest.find('.')) != std::string::npos; rest.erase(0, dot + 1)) {
-        at = &(*at)[rest.substr(0, dot)];
-        if (!at->is_object()) *at = json::object();
-      }
-      (*at)[rest] = values[random() % values.size()];
+      testing_support::set_at(config, key.path, values[random() % values.size()]);
     }
     TrainingArgs args;
     if (random() % 2) args.max_steps = static_cast<int64_t>(random() % 100);

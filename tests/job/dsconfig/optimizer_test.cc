@@ -27,8 +27,9 @@ std::string said(const Resolution& resolution, Severity severity) {
 }
 
 TEST(OptimizerTest, EveryNameThatIsBuilt) {
-  for (const char* name : {"Adam", "adamw", "LAMB", "lion", "Adagrad", "SGD", "RMSprop", "Adadelta",
-                           "Adamax", "NAdam", "RAdam", "ASGD", "Rprop", "onebitadam", "ZeroOneAdam"}) {
+  for (const char* name :
+       {"Adam", "adamw", "LAMB", "lion", "Adagrad", "SGD", "RMSprop", "Adadelta", "Adamax", "NAdam",
+        "RAdam", "ASGD", "Rprop", "onebitadam", "ZeroOneAdam"}) {
     const json section = {{"type", name}};
     const Resolution r = with(section.dump().c_str());
     EXPECT_TRUE(r.runnable()) << name << said(r, Severity::Error);
@@ -36,8 +37,8 @@ TEST(OptimizerTest, EveryNameThatIsBuilt) {
 }
 
 TEST(OptimizerTest, OthersAreRefusedByNameWithTheReason) {
-  for (const char* name : {"OneBitLamb", "MuAdam", "MuAdamW", "MuSGD",
-                           "Muon", "LBFGS", "SparseAdam", "Adafactor"}) {
+  for (const char* name :
+       {"OneBitLamb", "MuAdam", "MuAdamW", "MuSGD", "Muon", "LBFGS", "SparseAdam", "Adafactor"}) {
     const json section = {{"type", name}};
     const Resolution r = with(section.dump().c_str());
     const std::string refusal = said(r, Severity::Unsupported);
@@ -50,13 +51,15 @@ TEST(OptimizerTest, OthersAreRefusedByNameWithTheReason) {
 
 TEST(OptimizerTest, OneBitAdamHasDeepSpeedsDefaultsAndLimits) {
   const Resolution r = with(R"({"type": "OneBitAdam", "params": {"freeze_step": 400,
-                                "comm_backend_name": "nccl", "cuda_aware": true}})", 1);
+                                "comm_backend_name": "nccl", "cuda_aware": true}})",
+                            1);
   EXPECT_TRUE(r.runnable()) << said(r, Severity::Error) << said(r, Severity::Unsupported);
   EXPECT_EQ(r.config.optimizer.freeze_step, 400);
   EXPECT_EQ(r.config.optimizer.lr, 1e-3);
   EXPECT_EQ(with(R"({"type": "OneBitAdam"})").config.optimizer.freeze_step, 100000);
   for (const int stage : {2, 3}) {
-    const std::string refusal = said(with(R"({"type": "OneBitAdam"})", stage), Severity::Unsupported);
+    const std::string refusal =
+        said(with(R"({"type": "OneBitAdam"})", stage), Severity::Unsupported);
     EXPECT_NE(refusal.find("whole gradient"), std::string::npos) << refusal;
   }
   const Resolution offload =

@@ -29,9 +29,9 @@ TEST(SharedTest, GoldenRunsResolveToWhatDeepSpeedRan) {
       // DeepSpeed's CPU build, which is not a rule about the ds_config. What 0.19 has dropped
       // does here what 0.18.9 did.
       const std::string why = run["error"]["first_line"];
-      const bool device =
-          why == "Type fp16 is not supported on your device." || why.contains("CPU backend") ||
-          why.starts_with("OneBitAdam is not a supported");
+      const bool device = why == "Type fp16 is not supported on your device." ||
+                          why.contains("CPU backend") ||
+                          why.starts_with("OneBitAdam is not a supported");
       EXPECT_EQ(r.runnable(), device) << "DeepSpeed refused this one: " << why;
       ++refused;
       continue;

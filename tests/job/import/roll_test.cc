@@ -281,12 +281,11 @@ TEST(Roll, ThePipelinesOfTheCorpusImportWithoutTheirCheckout) {
   if (!fs::exists(corpus())) GTEST_SKIP() << "NO CORPUS: " << corpus();
   PosixFiles files;
   int jobs = 0;
-  for (const char* path :
-       {"examples/qwen2.5-7B-rlvr_megatron/rlvr_zero3_sp2.yaml",
-        "examples/qwen2.5-7B-rlvr_megatron/rlvr_lora_zero3.yaml",
-        "examples/qwen2.5-1.5B-distill_ds/distill_zero3.yaml",
-        "examples/ascend_examples/qwen3_8b_rlvr_deepspeed.yaml",
-        "examples/docs_examples/example_ppo.yaml"}) {
+  for (const char* path : {"examples/qwen2.5-7B-rlvr_megatron/rlvr_zero3_sp2.yaml",
+                           "examples/qwen2.5-7B-rlvr_megatron/rlvr_lora_zero3.yaml",
+                           "examples/qwen2.5-1.5B-distill_ds/distill_zero3.yaml",
+                           "examples/ascend_examples/qwen3_8b_rlvr_deepspeed.yaml",
+                           "examples/docs_examples/example_ppo.yaml"}) {
     SCOPED_TRACE(path);
     const std::string whole = (corpus() / path).string();
     const auto text = files.read_all(whole);

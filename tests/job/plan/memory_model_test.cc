@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "job/plan/zero_plan.h"
+#include "tests/job/plan/example.h"
 
 namespace dsj::plan {
 namespace {
@@ -11,17 +12,9 @@ using dsconfig::OffloadDevice;
 using dsconfig::OptimizerKind;
 using dsconfig::Precision;
 
-/// Sizes that pad to themselves for 2 and 4 ranks: every parameter a multiple of 128 elements.
 MemoryInput example(int stage, int world, Precision precision = Precision::Bf16) {
   MemoryInput input;
-  input.model = {.model_type = "qwen2",
-                 .vocab_size = 1024,
-                 .hidden_size = 256,
-                 .intermediate_size = 512,
-                 .num_layers = 4,
-                 .num_heads = 4,
-                 .num_kv_heads = 4,
-                 .head_dim = 64};
+  input.model = example_model();
   input.config.micro_batch_size = 2;
   input.config.gradient_accumulation_steps = 1;
   input.config.precision = precision;

@@ -68,14 +68,13 @@ TEST(OneBitPlan, TheOneVectorHasHuggingFacesOrder) {
   for (const int index : registration_order(units[1]))
     names.push_back(units[1].parameters[static_cast<size_t>(index)].name);
   const std::string at = "model.layers.0.";
-  EXPECT_EQ(names,
-            (std::vector<std::string>{
-                at + "self_attn.q_proj.weight", at + "self_attn.q_proj.bias",
-                at + "self_attn.k_proj.weight", at + "self_attn.k_proj.bias",
-                at + "self_attn.v_proj.weight", at + "self_attn.v_proj.bias",
-                at + "self_attn.o_proj.weight", at + "mlp.gate_proj.weight",
-                at + "mlp.up_proj.weight", at + "mlp.down_proj.weight",
-                at + "input_layernorm.weight", at + "post_attention_layernorm.weight"}));
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       at + "self_attn.q_proj.weight", at + "self_attn.q_proj.bias",
+                       at + "self_attn.k_proj.weight", at + "self_attn.k_proj.bias",
+                       at + "self_attn.v_proj.weight", at + "self_attn.v_proj.bias",
+                       at + "self_attn.o_proj.weight", at + "mlp.gate_proj.weight",
+                       at + "mlp.up_proj.weight", at + "mlp.down_proj.weight",
+                       at + "input_layernorm.weight", at + "post_attention_layernorm.weight"}));
   const auto plan = plan_of(model(10, 6, 1), config_of(Precision::Bf16), 2);
   EXPECT_EQ(plan.places[0][0].offset, 0) << "the embedding is first";
   EXPECT_EQ(plan.places[1][0].offset + 12, plan.places[2][0].offset) << "norms end a layer";

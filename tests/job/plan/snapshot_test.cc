@@ -3,20 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "job/layout/units.h"
+#include "tests/job/plan/example.h"
 
 namespace dsj::plan {
 namespace {
 
 FitInput example(int stage, int world) {
   FitInput input;
-  input.memory.model = {.model_type = "qwen2",
-                        .vocab_size = 1024,
-                        .hidden_size = 256,
-                        .intermediate_size = 512,
-                        .num_layers = 4,
-                        .num_heads = 4,
-                        .num_kv_heads = 4,
-                        .head_dim = 64};
+  input.memory.model = example_model();
   input.memory.config.zero.stage = stage;
   input.memory.config.total_steps = 100;
   input.memory.config.save.every = 50;

@@ -15,6 +15,7 @@
 #include "engine/train/step.h"
 #include "job/dsconfig/resolve.h"
 #include "test_paths.h"
+#include "tests/engine/support/micro_batch.h"
 #include "tests/engine/support/ranks.h"
 
 namespace dsj::train {
@@ -41,10 +42,10 @@ models::MicroBatch batch_of(const json& data, int64_t index) {
     for (const auto& id : sample["input_ids"]) ids.push_back(id);
     for (const auto& label : sample["labels"]) labels.push_back(label);
   }
-  const auto rectangle = [](const std::vector<int64_t>& values) {
+  const auto rows = [](const std::vector<int64_t>& values) {
     return at::tensor(values).view({2, static_cast<int64_t>(values.size()) / 2});
   };
-  return {rectangle(ids), rectangle(labels)};
+  return testing_support::rectangle(rows(ids), rows(labels));
 }
 
 struct Case {
