@@ -82,11 +82,8 @@ int submit(const SubmitOptions& options, Session& session) {
                   .timeout = {},
                   .progress = true};
   return wait_for_job(session, wait, [&](const Json& job) -> std::optional<Answer> {
-    const std::string state = word(job, "status.phase");
-    if (state == "Complete") return Answer{};
-    if (state == "Failed" || state == "Refused")
-      return Answer{false, "the job is " + state, "dsj describe " + name + " says why"};
-    return std::nullopt;
+    if (word(job, "status.phase") == "Complete") return Answer{};
+    return given_up(name, job);
   });
 }
 

@@ -37,8 +37,7 @@ std::optional<Answer> judge(const Goal& goal, const std::string& name, const Jso
   const std::string state = word(job, "status.phase");
   if (goal.state.empty() ? whole(job, goal.path) >= goal.step : state == goal.state)
     return Answer{};
-  const std::string see = "dsj describe " + name + " says why";
-  if (state == "Failed" || state == "Refused") return Answer{false, "the job is " + state, see};
+  if (const auto over = given_up(name, job)) return over;
   if (state == "Complete") return Answer{false, "the job is Complete and never becomes that", ""};
   return std::nullopt;
 }

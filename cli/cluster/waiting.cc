@@ -44,6 +44,12 @@ bool status_is_current(const Json& job) {
   return whole(job, "status.observedGeneration") >= whole(job, "metadata.generation");
 }
 
+std::optional<Answer> given_up(const std::string& name, const Json& job) {
+  const std::string state = word(job, "status.phase");
+  if (state != "Failed" && state != "Refused") return std::nullopt;
+  return Answer{false, "the job is " + state, "dsj describe " + name + " says why"};
+}
+
 int wait_for_job(Session& session, const Wait& wait, const Judge& judge) {
   const std::string what = "job " + wait.name;
   const auto over = [&](const std::string& message, const std::string& hint) {

@@ -16,6 +16,8 @@ struct Answer {
   bool reached = true;
   std::string message, hint;
 };
+/// Why a job that has Failed or is Refused becomes nothing else; nullopt: it is neither.
+std::optional<Answer> given_up(const std::string& name, const Json& job);
 using Judge = std::function<std::optional<Answer>(const Json& job)>;
 
 struct Wait {
