@@ -70,6 +70,7 @@ Result<AgentConfig> pod_config(const Pod& pod, const WorkerJob& job, const std::
   }
   AgentConfig config;
   config.job = job.job;
+  config.job.run = pod.job_uid;
   config.replicas = job.replicas;
   config.slots = job.slots;
   config.run_dir = scratch;

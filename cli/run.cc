@@ -31,17 +31,17 @@ started. Under the output directory:
   metrics.jsonl   one line per optimizer step
   status.yaml     the job's status: conditions, step, loss, last checkpoint, failures
   checkpoints/    model/    logs/rank-N.log
-The same command on the same output directory goes on from its newest checkpoint; a finished run is not
-repeated. Ctrl-C or SIGTERM saves one step on all ranks and stops; a second one kills.
+The same command on the same output directory goes on from its newest checkpoint (unless it names one:
+resumeFromCheckpoint); a finished run is not repeated. Ctrl-C or SIGTERM saves one step on all ranks and stops; a second one kills.
 
 Environment: OMP_NUM_THREADS (default: cores / ranks), HF_HOME or HF_HUB_CACHE (where hub ids are looked
 up), DSJ_TRAIN_PROGRAM (another program in place of dsj-train).
 Exit codes: 0 done, 1 the job failed, 2 bad input (nothing was started), 3 environment, 130 interrupted.
 )";
 
-Result<std::string> random_key() {
-  unsigned char bytes[32];
-  if (getrandom(bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) {
+Result<std::string> random_hex(size_t count) {
+  std::vector<unsigned char> bytes(count);
+  if (getrandom(bytes.data(), count, 0) != static_cast<ssize_t>(count)) {
     return fail(ErrorKind::Environment, "no random bytes to be had", "getrandom");
   }
   std::string key;
@@ -95,6 +95,14 @@ std::string command_text(Arguments args) {
     text += "'";
   }
   return text;
+}
+
+/// What to add to the command so that it goes on from the newest checkpoint.
+std::string to_go_on(const Job& job, const RunArguments& arguments) {
+  const auto& from = job.training.resume_from_checkpoint;
+  if (!from || *from == "true") return "";
+  return arguments.manifest.empty() ? " --resume_from_checkpoint true"
+                                    : " --set spec.training.resumeFromCheckpoint=true";
 }
 
 nlohmann::json previous_status(const std::string& output_dir) {
@@ -155,18 +163,19 @@ Result<int> run(Arguments args) {
   DSJ_TRY(const OutputLock lock, OutputLock::take(output));
   agent::AgentConfig& config = options.config;
   config.job = jobspec::to_job_file(job, 1, job.world_size());
+  DSJ_TRY(config.job.run, random_hex(16));
   config.replicas = job.replicas;
   config.slots = job.slots_per_worker;
   config.ranks_on_host = job.world_size();
   config.run_dir = run_directory(output);
-  DSJ_TRY(config.key, random_key());
+  DSJ_TRY(config.key, random_hex(32));
   config.user_program = job.runs_user_program();
   config.rank_command = std::move(program.command);
   if (config.user_program) config.stall = agent::Time(INT64_MAX / 4);  // it reports no steps
   config.budget.limit = job.restart_policy == "Never" ? 0 : job.backoff_limit;
   config.last_attempt = json_whole(status, "attempt").value_or(0);
   warn_if_another_run(job, config.run_dir);
-  options.resume_command = command_text(args);
+  options.resume_command = command_text(args) + to_go_on(job, arguments);
   options.previous_status = status;
   std::printf("%s: %d workers x %d ranks, output %s\n", job.name.c_str(), job.replicas,
               job.slots_per_worker, output.c_str());

@@ -34,13 +34,16 @@ Result<int64_t> positive_field(const json& object, const char* key) {
 Result<JobFile> job_file_from_json(const json& object) {
   if (!object.is_object()) return bad_input("expected an object", "job.json");
   static const std::vector<std::string> known = {
-      "name", "attempt", "worldSize", "outputDir", "training", "dsConfig", "dsConfigSource"};
+      "name", "run", "attempt", "worldSize", "outputDir", "training", "dsConfig", "dsConfigSource"};
   for (const auto& [key, value] : object.items())
     if (std::find(known.begin(), known.end(), key) == known.end())
       return bad_input("\"" + key + "\" is not a field of job.json", "job.json",
                        text::did_you_mean(key, known));
   JobFile job;
   DSJ_TRY(job.name, text_field(object, "name"));
+  if (object.contains("run")) {
+    DSJ_TRY(job.run, text_field(object, "run"));
+  }
   DSJ_TRY(job.attempt, positive_field(object, "attempt"));
   DSJ_TRY(const int64_t world, positive_field(object, "worldSize"));
   if (world > 1'000'000) return bad_input("no world is that large", "job.json: worldSize");
@@ -56,13 +59,15 @@ Result<JobFile> job_file_from_json(const json& object) {
 }
 
 json to_json(const JobFile& job) {
-  return {{"name", job.name},
-          {"attempt", job.attempt},
-          {"worldSize", job.world_size},
-          {"outputDir", job.output_dir},
-          {"training", to_json(job.training)},
-          {"dsConfig", job.ds_config},
-          {"dsConfigSource", job.ds_config_source}};
+  json object = {{"name", job.name},
+                 {"attempt", job.attempt},
+                 {"worldSize", job.world_size},
+                 {"outputDir", job.output_dir},
+                 {"training", to_json(job.training)},
+                 {"dsConfig", job.ds_config},
+                 {"dsConfigSource", job.ds_config_source}};
+  if (!job.run.empty()) object["run"] = job.run;
+  return object;
 }
 
 }  // namespace dsj

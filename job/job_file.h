@@ -14,6 +14,7 @@ namespace dsj {
 
 struct JobFile {
   std::string name;        ///< the job's name, for messages
+  std::string run;         ///< equal in all attempts of one run, in no other run; empty: unknown
   int64_t attempt = 1;     ///< never falls; checked against the fence
   int world_size = 1;      ///< ranks of this attempt
   std::string output_dir;  ///< holds checkpoints/, model/, logs/

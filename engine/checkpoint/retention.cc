@@ -82,7 +82,7 @@ Result<std::vector<Candidate>> list_candidates(Files& files, const std::string& 
                         .is_replaced = name->kind == DirName::Kind::Replaced};
     const std::string path = path_join(path_join(checkpoints_dir, entry.name), kManifestFile);
     const auto text = files.read_all(path, kManifestBytesMax);
-    const auto manifest =
+    auto manifest =
         text ? manifest_from_text(*text, path) : Result<Manifest>(std::unexpected(text.error()));
     if (!manifest) {
       candidate.problem = judged(manifest.error());
@@ -91,6 +91,7 @@ Result<std::vector<Candidate>> list_candidates(Files& files, const std::string& 
           damaged("the manifest is of step " + std::to_string(manifest->step), path).error();
     } else {
       candidate.attempt = manifest->attempt;
+      candidate.run_state = std::move(manifest->run_state);
     }
     candidates.push_back(std::move(candidate));
   }

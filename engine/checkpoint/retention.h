@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,8 +16,9 @@ namespace dsj::checkpoint {
 struct Candidate {
   std::string name;  ///< in the checkpoints directory
   int64_t step = 0;
-  int64_t attempt = 0;       ///< from the manifest; 0: unreadable
-  bool is_replaced = false;  ///< ".old-": counts only while there is no "step-<S>"
+  int64_t attempt = 0;            ///< from the manifest; 0: unreadable
+  bool is_replaced = false;       ///< ".old-": counts only while there is no "step-<S>"
+  nlohmann::json run_state = {};  ///< from the manifest
   /// Why its manifest could not be read: damage (damage.h), or another reason. Unset: it was read.
   std::optional<Error> problem = {};
 };

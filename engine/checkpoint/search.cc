@@ -22,6 +22,17 @@ uint32_t Search::fingerprint() const {
   return static_cast<uint32_t>(checksum(names));
 }
 
+void Search::keep(const std::function<bool(const nlohmann::json& run_state)>& wanted) {
+  std::erase_if(candidates_, [&](const Candidate& candidate) {
+    return !candidate.problem && !wanted(candidate.run_state);
+  });
+}
+
+bool Search::any_readable() const {
+  return std::ranges::any_of(candidates_,
+                             [](const Candidate& candidate) { return !candidate.problem; });
+}
+
 void Search::settle() {
   sort_newest_first(candidates_);
 }

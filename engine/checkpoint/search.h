@@ -3,7 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,10 @@ class Search {
   int count() const { return static_cast<int>(candidates_.size()); }
   /// Of all names: equal where the directories are equal. 32 bits. Call it before settle().
   uint32_t fingerprint() const;
+  /// Drops those whose run state is refused. Those with a problem stay. Call it before settle().
+  void keep(const std::function<bool(const nlohmann::json& run_state)>& wanted);
+  /// Whether there is one without a problem.
+  bool any_readable() const;
   /// Brings the newest to the front. Call it once, before open().
   void settle();
   /// Opens the first sound one from `index` on and returns its index; count(): there is none.

@@ -20,6 +20,7 @@
 #include "engine/train/accelerator.h"
 #include "engine/train/events.h"
 #include "engine/train/inputs.h"
+#include "engine/train/loading.h"
 #include "engine/train/micro_batch.h"
 #include "engine/train/out_of_memory.h"
 #include "engine/train/saving.h"
@@ -298,8 +299,9 @@ Result<int> train(const RankEnv& env, const Events& events, std::optional<plan::
                    .seed = static_cast<uint64_t>(in.seed())},
                   state, device);
   PosixFiles files;
+  DSJ_TRY(const Progress progress,
+          by_itself(Loading(files, in, state, stepper, events, device).load()));
   Saver saver(files, in, state, stepper, events, device);
-  DSJ_TRY(const Progress progress, by_itself(saver.load()));
   saver.save_behind(snapshot_here(in, env, device));
   Watching watching(files, in, stepper, state, events, comms, env.rank, device);
   DSJ_TRY(const int code,

@@ -8,19 +8,12 @@
 
 #include "common/format.h"
 #include "common/log.h"
-#include "engine/checkpoint/damage.h"
 #include "engine/checkpoint/writer.h"
-#include "engine/deepspeed/checkpoint.h"
-#include "engine/kernels/kernels.h"
-#include "engine/models/gemm.h"
 #include "engine/weights/export.h"
-#include "engine/weights/weight_source.h"
 #include "job/contract.h"
 
 namespace dsj::train {
 namespace {
-
-using nlohmann::json;
 
 weights::DType export_type(dsconfig::Precision precision) {
   switch (precision) {
@@ -41,22 +34,6 @@ Status status_of(const Result<T>& result) {
 
 }  // namespace
 
-json to_json(const optim::LossScaler::State& state) {
-  return {{"scale", state.scale},
-          {"hysteresis", state.hysteresis},
-          {"step", state.step},
-          {"last_overflow", state.last_overflow}};
-}
-
-optim::LossScaler::State loss_scaler_state(const json& saved) {
-  optim::LossScaler::State state;
-  state.scale = saved.value("scale", state.scale);
-  state.hysteresis = saved.value("hysteresis", state.hysteresis);
-  state.step = saved.value("step", state.step);
-  state.last_overflow = saved.value("last_overflow", state.last_overflow);
-  return state;
-}
-
 Saver::Saver(Files& files, const Inputs& inputs, zero::ModelState& state, Stepper& stepper,
              const Events& events, at::Device device)
     : files_(files),
@@ -66,224 +43,6 @@ Saver::Saver(Files& files, const Inputs& inputs, zero::ModelState& state, Steppe
       events_(events),
       device_(device),
       checkpoints_(inputs.job.output_dir + "/" + contract::kCheckpointsDir) {}
-
-bool Saver::same_everywhere(double number) {
-  const auto most = comm::max_over_ranks(state_.collectives(), device_, {number, -number});
-  return most[0] == -most[1];
-}
-
-// ---- loading
-
-Result<Progress> Saver::load() {
-  const auto& path = in_.job.training.resume_from_checkpoint;
-  if (!path || *path == "true") return load_newest();
-  return *path == "false" ? load_weights() : load_named(*path);
-}
-
-Result<Progress> Saver::load_weights() {
-  const auto source = weights::WeightSource::open(files_, in_.job.training.model_name_or_path);
-  DSJ_TRY_STATUS(agree(status_of(source)));
-  DSJ_TRY_STATUS(state_.load(*source, {.seed = static_cast<uint64_t>(in_.seed())}));
-  return Progress{};
-}
-
-Result<std::unique_ptr<checkpoint::SavedRun>> Saver::open_named(const std::string& path) {
-  DSJ_TRY(const bool deepspeeds, deepspeed::is_deepspeed(files_, path));
-  if (!deepspeeds) {
-    DSJ_TRY(auto reader, checkpoint::Reader::open(files_, path));
-    return std::make_unique<checkpoint::Reader>(std::move(reader));
-  }
-  DSJ_TRY(auto theirs,
-          deepspeed::Checkpoint::open(files_, path, {.universal = in_.config().load_universal}));
-  DSJ_TRY_STATUS(theirs.check_trainable());
-  if (state_.collectives().rank() == 0)
-    for (const std::string& note : theirs.notes()) events_.warn(path + ": " + note);
-  return std::make_unique<deepspeed::Checkpoint>(std::move(theirs));
-}
-
-Result<Progress> Saver::load_named(const std::string& path) {
-  auto opened = open_named(path);
-  DSJ_TRY_STATUS(agree(status_of(opened)));
-  checkpoint::SavedRun& saved = **opened;
-  if (!same_everywhere(static_cast<double>(saved.step()))) {
-    return fail(ErrorKind::Environment, "ranks see different checkpoints", path,
-                "the checkpoint must be on storage that all ranks share");
-  }
-  DSJ_TRY_STATUS(load_base());
-  DSJ_TRY_STATUS(restore(saved));
-  return resumed(saved);
-}
-
-Result<Progress> Saver::load_newest() {
-  auto search = checkpoint::Search::begin(files_, checkpoints_);
-  DSJ_TRY_STATUS(agree(status_of(search)));
-  // Ranks on one file system see one directory. If one sees other checkpoints, or none, no rank
-  // continues.
-  if (!same_everywhere(search->fingerprint())) {
-    return fail(ErrorKind::Environment, "ranks see different checkpoints", checkpoints_,
-                "the output directory must be on storage that all ranks share");
-  }
-  if (search->count() == 0) return load_weights();
-  share_problems(*search);
-  search->settle();
-  DSJ_TRY_STATUS(load_base());
-  for (int index = 0;; ++index) {
-    DSJ_TRY(index, open_everywhere(*search, index));
-    if (index == search->count()) return std::unexpected(search->nothing_left());
-    const Status restored = restore(search->reader());
-    const bool damaged = !restored && checkpoint::is_damage(restored.error());
-    const Verdict all = verdict(restored, damaged);
-    if (all == Verdict::Failed) return std::unexpected(restored.error());
-    if (all == Verdict::Sound) break;
-    tell(*search, index, damaged ? std::optional(restored.error()) : std::nullopt);
-  }
-  set_aside(*search);
-  return resumed(search->reader());
-}
-
-void Saver::share_problems(checkpoint::Search& search) {
-  std::vector<double> seen;
-  for (int i = 0; i < search.count(); ++i) seen.push_back(search.problem(i) ? 1 : 0);
-  seen = comm::max_over_ranks(state_.collectives(), device_, seen);
-  for (int i = 0; i < search.count(); ++i)
-    if (seen[static_cast<size_t>(i)] > 0) tell(search, i, search.problem(i));
-}
-
-Result<int> Saver::open_everywhere(checkpoint::Search& search, int index) {
-  for (;;) {
-    const auto opened = search.open(index);
-    DSJ_TRY_STATUS(agree(status_of(opened)));
-    const double own = *opened;
-    const auto most = comm::max_over_ranks(state_.collectives(), device_, {own, -own});
-    const int agreed = static_cast<int>(most[0]);
-    if (most[0] == -most[1]) return agreed;
-    for (; index < agreed; ++index) tell(search, index, search.problem(index));
-  }
-}
-
-void Saver::tell(checkpoint::Search& search, int index, const std::optional<Error>& mine) {
-  if (const auto problem = comm::first_error(state_.collectives(), device_, mine)) {
-    search.reject(index, *problem);
-  }
-}
-
-void Saver::set_aside(const checkpoint::Search& search) {
-  if (state_.collectives().rank() != 0) return;
-  std::vector<std::string> names;
-  for (const auto& passed : search.passed_over()) {
-    names.push_back(passed.name);
-    events_.warn("checkpoint " + passed.name + " is passed over and set aside as " +
-                 checkpoint::kDamagedPrefix + passed.name + ": " + passed.problem);
-  }
-  for (const auto& warning : checkpoint::set_aside(files_, checkpoints_, names)) {
-    events_.warn(warning);
-  }
-}
-
-Saver::Verdict Saver::verdict(const Status& restored, bool damaged) {
-  // The error of a rank that only heard of another one's is Transient.
-  const bool own = !restored && restored.error().kind != ErrorKind::Transient;
-  const double code = damaged ? 1 : own ? 2 : 0;
-  const double worst = comm::max_over_ranks(state_.collectives(), device_, {code})[0];
-  if (worst == 1) return Verdict::Damaged;
-  return worst == 0 && restored ? Verdict::Sound : Verdict::Failed;
-}
-
-/// Error if the checkpoint's LoRA settings differ: they decide which parameters were trained.
-Status Saver::check_lora(const checkpoint::SavedRun& from) const {
-  const json saved = from.run_state().value("lora", json());
-  const std::string other = "name another output directory, or give the settings it was made with";
-  if (saved.is_null() != !in_.lora) {
-    return bad_input(std::string("the checkpoint was made with") + (saved.is_null() ? "out" : "") +
-                         " LoRA, the run is with" + (saved.is_null() ? "" : "out") + " it",
-                     from.path(), other);
-  }
-  if (!in_.lora) return {};
-  DSJ_TRY(const LoraArgs before, lora_args_from_json(saved, from.path() + ": lora"));
-  if (before == *in_.lora) return {};
-  return bad_input(
-      "the checkpoint was made with other LoRA settings: " + differences(before, *in_.lora),
-      from.path(), other);
-}
-
-Status Saver::load_base() {
-  if (!in_.lora) return {};
-  const auto source = weights::WeightSource::open(files_, in_.job.training.model_name_or_path);
-  DSJ_TRY_STATUS(agree(status_of(source)));
-  return state_.load_frozen(*source);
-}
-
-Status Saver::restore(checkpoint::SavedRun& saved) {
-  DSJ_TRY_STATUS(agree(check_lora(saved)));
-  return state_.restore(saved);
-}
-
-Progress Saver::resumed(const checkpoint::SavedRun& from) {
-  const json& saved = from.run_state();
-  const Progress progress{.step = from.step(), .skipped = saved.value("skipped", int64_t{0})};
-  stepper_.set_updates(saved.value("updates", progress.step - progress.skipped));
-  if (const auto scaler = saved.find("loss_scaler"); scaler != saved.end()) {
-    if (stepper_.loss_scaler().dynamic()) stepper_.set_loss_scaler(loss_scaler_state(*scaler));
-  }
-  if (state_.collectives().rank() == 0) {
-    warn_of_differences(saved);
-    if (state_.one_bit() && state_.one_bit()->dropped())
-      events_.warn(
-          "the checkpoint's compression errors belong to other ranks or vectors: they start at "
-          "zero");
-    events_.emit(report::Resumed{.step = progress.step, .path = from.path()});
-    log::info("resumed step " + std::to_string(progress.step) + " from " + from.path());
-  }
-  return progress;
-}
-
-json Saver::run_state(const Progress& progress) const {
-  const auto& config = in_.config();
-  return {{"step", progress.step},
-          {"loss_scaler", to_json(stepper_.loss_scaler().state())},
-          {"skipped", progress.skipped},
-          {"updates", stepper_.updates()},
-          {"optimizer", dsconfig::name_of(config.optimizer)},
-          {"train_batch_size", config.train_batch_size},
-          {"seed", in_.seed()},
-          {"shuffle", in_.shuffle()},
-          {"world_size", state_.collectives().world()},
-          {"stage", config.zero.stage},
-          {"precision", static_cast<int>(config.precision)},
-          {"micro_batch_size", config.micro_batch_size},
-          {"reduce_bucket_size", config.zero.reduce_bucket_size},
-          {"threads", at::get_num_threads()},
-          {"isa", kernels::table().isa},
-          {"native_bf16", models::gemm::native(at::empty({0}, at::kBFloat16))},
-          {"lora", in_.lora ? to_json(*in_.lora) : json()},
-          {"backend", std::string(state_.collectives().backend())}};
-}
-
-void Saver::warn_of_differences(const json& saved) const {
-  const json now = run_state({});
-  if (saved.contains("optimizer") && saved["optimizer"] != now["optimizer"])
-    events_.warn("the optimizer was " + saved["optimizer"].get<std::string>() + " and is " +
-                 now["optimizer"].get<std::string>() +
-                 ": it goes on from the states that have the same names");
-  for (const char* key : {"train_batch_size", "seed", "shuffle"}) {
-    if (saved.contains(key) && saved[key] != now[key]) {
-      events_.warn(std::string(key) + " was " + saved[key].dump() +
-                   " when the checkpoint was saved and is " + now[key].dump() +
-                   ": the order of the data changes");
-    }
-  }
-  std::string changed;
-  for (const char* key : {"world_size", "stage", "precision", "micro_batch_size",
-                          "reduce_bucket_size", "threads", "isa", "native_bf16", "backend"}) {
-    if (!saved.contains(key) || saved[key] == now[key]) continue;
-    changed += (changed.empty() ? "" : ", ") + std::string(key) + " " + saved[key].dump() + " → " +
-               now[key].dump();
-  }
-  if (!changed.empty())
-    events_.warn("losses will not be bit-identical to an uninterrupted run: " + changed);
-}
-
-// ---- saving
 
 namespace {
 
@@ -388,7 +147,7 @@ checkpoint::WriteOptions Saver::write_options(const Progress& progress) const {
 
 checkpoint::Publication Saver::publication(const Progress& progress) const {
   return {.extents = state_.extents(),
-          .run_state = run_state(progress),
+          .run_state = run_state(in_, state_, stepper_, progress),
           .save_total_limit = in_.job.training.save_total_limit};
 }
 

@@ -29,6 +29,14 @@ TEST(JobFileTest, RoundTrip) {
   EXPECT_EQ(read->attempt, 3);
 }
 
+TEST(JobFileTest, TheRunMayBeUnknown) {
+  JobFile job = example();
+  EXPECT_FALSE(to_json(job).contains("run")) << "the operator's text is that of older versions";
+  EXPECT_EQ(job_file_from_json(to_json(job))->run, "");
+  job.run = "0f";
+  EXPECT_EQ(job_file_from_json(to_json(job))->run, "0f");
+}
+
 TEST(JobFileTest, AMissingOrWrongFieldIsNamed) {
   const json good = to_json(example());
   for (const auto& [key, value] : good.items()) {

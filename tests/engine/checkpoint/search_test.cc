@@ -61,6 +61,24 @@ class SearchTest : public testing::Test {
   const ModelWorld model_ = ModelWorld::make(1000);
 };
 
+TEST_F(SearchTest, KeepsWhatIsWantedAndWhatCannotBeRead) {
+  for (const int64_t step : {1, 2, 3}) save(step);
+  ASSERT_TRUE(files_.write_synced(manifest(2), "{"));
+  auto search = Search::begin(files_, kDir);
+  ASSERT_TRUE(search);
+  int asked = 0;
+  search->keep([&](const nlohmann::json&) { return ++asked == 2; });
+  EXPECT_EQ(asked, 2) << "not of the one that cannot be read";
+  EXPECT_TRUE(search->any_readable());
+  search->settle();
+  ASSERT_EQ(search->count(), 2);
+  EXPECT_EQ(search->open(0), 0);
+  EXPECT_EQ(search->reader().step(), 3);
+  search->keep([](const nlohmann::json&) { return false; });
+  EXPECT_EQ(search->count(), 1);
+  EXPECT_FALSE(search->any_readable());
+}
+
 TEST_F(SearchTest, GoesFromTheNewestToTheOldest) {
   for (const int64_t step : {1, 2, 3}) save(step);
   auto search = Search::begin(files_, kDir);

@@ -5,6 +5,7 @@
 
 #include "common/files/faulty_files.h"
 #include "common/files/memory_files.h"
+#include "engine/checkpoint/reader.h"
 #include "tests/engine/train/support.h"
 
 namespace dsj::train {

@@ -11,7 +11,7 @@
 #include "common/files/posix_files.h"
 #include "engine/deepspeed/checkpoint.h"
 #include "engine/optim/lr_schedule.h"
-#include "engine/train/saving.h"
+#include "engine/train/loading.h"
 #include "engine/train/step.h"
 #include "job/dsconfig/resolve.h"
 #include "test_paths.h"
@@ -164,7 +164,7 @@ TEST(DeepSpeedResume, ANamedCheckpointMayBeDeepSpeeds) {
       Stepper stepper(mine.model, mine.config(), {}, state, at::kCPU);
       PosixFiles files;
       DSJ_TRY(const Progress progress,
-              Saver(files, mine, state, stepper, Events(-1), at::kCPU).load());
+              Loading(files, mine, state, stepper, Events(-1), at::kCPU).load());
       return std::pair(progress, stepper.updates());
     };
     const auto loaded = load("qwen2_fp32_z2_w2");

@@ -1,0 +1,207 @@
+#include "engine/train/loading.h"
+
+#include "common/log.h"
+#include "engine/checkpoint/damage.h"
+#include "engine/deepspeed/checkpoint.h"
+#include "engine/weights/weight_source.h"
+#include "job/contract.h"
+
+namespace dsj::train {
+namespace {
+
+using nlohmann::json;
+
+template <typename T>
+Status status_of(const Result<T>& result) {
+  return result ? Status{} : Status(std::unexpected(result.error()));
+}
+
+}  // namespace
+
+Loading::Loading(Files& files, const Inputs& inputs, zero::ModelState& state, Stepper& stepper,
+                 const Events& events, at::Device device)
+    : files_(files),
+      in_(inputs),
+      state_(state),
+      stepper_(stepper),
+      events_(events),
+      device_(device),
+      checkpoints_(inputs.job.output_dir + "/" + contract::kCheckpointsDir) {}
+
+bool Loading::same_everywhere(double number) {
+  const auto most = comm::max_over_ranks(state_.collectives(), device_, {number, -number});
+  return most[0] == -most[1];
+}
+
+Result<Progress> Loading::load() {
+  auto search = checkpoint::Search::begin(files_, checkpoints_);
+  DSJ_TRY_STATUS(agree(status_of(search)));
+  // Ranks on one file system see one directory. If one sees other checkpoints, or none, no rank
+  // continues.
+  if (!same_everywhere(search->fingerprint())) {
+    return fail(ErrorKind::Environment, "ranks see different checkpoints", checkpoints_,
+                "the output directory must be on storage that all ranks share");
+  }
+  share_problems(*search);
+  if (const json here = begun(in_.job); !here.is_null()) {
+    search->keep([&](const json& run_state) { return saved_by(here, run_state); });
+    if (!search->any_readable()) return begin_anew();
+  }
+  return search->count() == 0 ? load_weights() : load_newest(*search);
+}
+
+Result<Progress> Loading::begin_anew() {
+  const std::string& from = *in_.job.training.resume_from_checkpoint;
+  return from == "false" ? load_weights() : load_named(from);
+}
+
+Result<Progress> Loading::load_weights() {
+  const auto source = weights::WeightSource::open(files_, in_.job.training.model_name_or_path);
+  DSJ_TRY_STATUS(agree(status_of(source)));
+  DSJ_TRY_STATUS(state_.load(*source, {.seed = static_cast<uint64_t>(in_.seed())}));
+  return Progress{};
+}
+
+Result<std::unique_ptr<checkpoint::SavedRun>> Loading::open_named(const std::string& path) {
+  DSJ_TRY(const bool deepspeeds, deepspeed::is_deepspeed(files_, path));
+  if (!deepspeeds) {
+    DSJ_TRY(auto reader, checkpoint::Reader::open(files_, path));
+    return std::make_unique<checkpoint::Reader>(std::move(reader));
+  }
+  DSJ_TRY(auto theirs,
+          deepspeed::Checkpoint::open(files_, path, {.universal = in_.config().load_universal}));
+  DSJ_TRY_STATUS(theirs.check_trainable());
+  if (state_.collectives().rank() == 0)
+    for (const std::string& note : theirs.notes()) events_.warn(path + ": " + note);
+  return std::make_unique<deepspeed::Checkpoint>(std::move(theirs));
+}
+
+Result<Progress> Loading::load_named(const std::string& path) {
+  auto opened = open_named(path);
+  DSJ_TRY_STATUS(agree(status_of(opened)));
+  checkpoint::SavedRun& saved = **opened;
+  if (!same_everywhere(static_cast<double>(saved.step()))) {
+    return fail(ErrorKind::Environment, "ranks see different checkpoints", path,
+                "the checkpoint must be on storage that all ranks share");
+  }
+  DSJ_TRY_STATUS(load_base());
+  DSJ_TRY_STATUS(restore(saved));
+  return resumed(saved);
+}
+
+Result<Progress> Loading::load_newest(checkpoint::Search& search) {
+  search.settle();
+  DSJ_TRY_STATUS(load_base());
+  for (int index = 0;; ++index) {
+    DSJ_TRY(index, open_everywhere(search, index));
+    if (index == search.count()) return std::unexpected(search.nothing_left());
+    const Status restored = restore(search.reader());
+    const bool damaged = !restored && checkpoint::is_damage(restored.error());
+    const Verdict all = verdict(restored, damaged);
+    if (all == Verdict::Failed) return std::unexpected(restored.error());
+    if (all == Verdict::Sound) break;
+    tell(search, index, damaged ? std::optional(restored.error()) : std::nullopt);
+  }
+  set_aside(search);
+  return resumed(search.reader());
+}
+
+void Loading::share_problems(checkpoint::Search& search) {
+  std::vector<double> seen;
+  for (int i = 0; i < search.count(); ++i) seen.push_back(search.problem(i) ? 1 : 0);
+  seen = comm::max_over_ranks(state_.collectives(), device_, seen);
+  for (int i = 0; i < search.count(); ++i)
+    if (seen[static_cast<size_t>(i)] > 0) tell(search, i, search.problem(i));
+}
+
+Result<int> Loading::open_everywhere(checkpoint::Search& search, int index) {
+  for (;;) {
+    const auto opened = search.open(index);
+    DSJ_TRY_STATUS(agree(status_of(opened)));
+    const double own = *opened;
+    const auto most = comm::max_over_ranks(state_.collectives(), device_, {own, -own});
+    const int agreed = static_cast<int>(most[0]);
+    if (most[0] == -most[1]) return agreed;
+    for (; index < agreed; ++index) tell(search, index, search.problem(index));
+  }
+}
+
+void Loading::tell(checkpoint::Search& search, int index, const std::optional<Error>& mine) {
+  if (const auto problem = comm::first_error(state_.collectives(), device_, mine)) {
+    search.reject(index, *problem);
+  }
+}
+
+void Loading::set_aside(const checkpoint::Search& search) {
+  if (state_.collectives().rank() != 0) return;
+  std::vector<std::string> names;
+  for (const auto& passed : search.passed_over()) {
+    names.push_back(passed.name);
+    events_.warn("checkpoint " + passed.name + " is passed over and set aside as " +
+                 checkpoint::kDamagedPrefix + passed.name + ": " + passed.problem);
+  }
+  for (const auto& warning : checkpoint::set_aside(files_, checkpoints_, names)) {
+    events_.warn(warning);
+  }
+}
+
+Loading::Verdict Loading::verdict(const Status& restored, bool damaged) {
+  // The error of a rank that only heard of another one's is Transient.
+  const bool own = !restored && restored.error().kind != ErrorKind::Transient;
+  const double code = damaged ? 1 : own ? 2 : 0;
+  const double worst = comm::max_over_ranks(state_.collectives(), device_, {code})[0];
+  if (worst == 1) return Verdict::Damaged;
+  return worst == 0 && restored ? Verdict::Sound : Verdict::Failed;
+}
+
+/// Error if the checkpoint's LoRA settings differ: they decide which parameters were trained.
+Status Loading::check_lora(const checkpoint::SavedRun& from) const {
+  const json saved = from.run_state().value("lora", json());
+  const std::string other = "name another output directory, or give the settings it was made with";
+  if (saved.is_null() != !in_.lora) {
+    return bad_input(std::string("the checkpoint was made with") + (saved.is_null() ? "out" : "") +
+                         " LoRA, the run is with" + (saved.is_null() ? "" : "out") + " it",
+                     from.path(), other);
+  }
+  if (!in_.lora) return {};
+  DSJ_TRY(const LoraArgs before, lora_args_from_json(saved, from.path() + ": lora"));
+  if (before == *in_.lora) return {};
+  return bad_input(
+      "the checkpoint was made with other LoRA settings: " + differences(before, *in_.lora),
+      from.path(), other);
+}
+
+Status Loading::load_base() {
+  if (!in_.lora) return {};
+  const auto source = weights::WeightSource::open(files_, in_.job.training.model_name_or_path);
+  DSJ_TRY_STATUS(agree(status_of(source)));
+  return state_.load_frozen(*source);
+}
+
+Status Loading::restore(checkpoint::SavedRun& saved) {
+  DSJ_TRY_STATUS(agree(check_lora(saved)));
+  return state_.restore(saved);
+}
+
+Progress Loading::resumed(const checkpoint::SavedRun& from) {
+  const json& saved = from.run_state();
+  const Progress progress{.step = from.step(), .skipped = saved.value("skipped", int64_t{0})};
+  stepper_.set_updates(saved.value("updates", progress.step - progress.skipped));
+  if (const auto scaler = saved.find("loss_scaler"); scaler != saved.end()) {
+    if (stepper_.loss_scaler().dynamic()) stepper_.set_loss_scaler(loss_scaler_state(*scaler));
+  }
+  if (state_.collectives().rank() == 0) {
+    for (const std::string& warning :
+         differences(saved, run_state(in_, state_, stepper_, Progress{})))
+      events_.warn(warning);
+    if (state_.one_bit() && state_.one_bit()->dropped())
+      events_.warn(
+          "the checkpoint's compression errors belong to other ranks or vectors: they start at "
+          "zero");
+    events_.emit(report::Resumed{.step = progress.step, .path = from.path()});
+    log::info("resumed step " + std::to_string(progress.step) + " from " + from.path());
+  }
+  return progress;
+}
+
+}  // namespace dsj::train

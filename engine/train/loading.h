@@ -1,0 +1,74 @@
+// Where an attempt begins: with a checkpoint of this run, one that the user named, or the model's
+// weights.
+// Tested by: tests/engine/train/loading_test.cc
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/files/files.h"
+#include "common/result.h"
+#include "engine/checkpoint/search.h"
+#include "engine/comm/agree.h"
+#include "engine/train/events.h"
+#include "engine/train/run_state.h"
+
+namespace dsj::train {
+
+class Loading {
+ public:
+  Loading(Files& files, const Inputs& inputs, zero::ModelState& state, Stepper& stepper,
+          const Events& events, at::Device device);
+
+  /// Loads the newest sound checkpoint of the output directory, else the model's weights. Newer ones
+  /// that any rank found damaged are told and set aside. Where the arguments name a checkpoint, or
+  /// ask for the model's weights, only the run's first attempt begins there: later ones go on from
+  /// what the run has saved since. Environment: there are checkpoints, and none is sound; nothing is
+  /// set aside then. Any other error: one that may be the newest could not be judged
+  /// (checkpoint/damage.h). Collective.
+  Result<Progress> load();
+
+ private:
+  /// How reading one checkpoint went, over all ranks.
+  enum class Verdict { Sound, Damaged, Failed };
+
+  /// A checkpoint of ours or of DeepSpeed.
+  Result<std::unique_ptr<checkpoint::SavedRun>> open_named(const std::string& path);
+  Result<Progress> load_named(const std::string& path);
+  Result<Progress> load_newest(checkpoint::Search& search);
+  Result<Progress> load_weights();
+  /// Where the arguments say. Precondition: they do.
+  Result<Progress> begin_anew();
+  /// With LoRA: the frozen parameters. Collective.
+  Status load_base();
+  /// Has every rank know each problem that one met while it listed the checkpoints. Collective.
+  void share_problems(checkpoint::Search& search);
+  /// The index of the first checkpoint that all ranks could open, from `index` on. Error: one could
+  /// not be judged. Collective.
+  Result<int> open_everywhere(checkpoint::Search& search, int index);
+  /// Reads the checkpoint into the parameters and states. Collective, one verdict for all ranks.
+  Status restore(checkpoint::SavedRun& saved);
+  /// `damaged`: this rank found it so.
+  Verdict verdict(const Status& restored, bool damaged);
+  /// Has every rank know why `index` is passed over: what the lowest rank with a reason says.
+  /// Collective.
+  void tell(checkpoint::Search& search, int index, const std::optional<Error>& mine);
+  /// Rank 0 warns of each checkpoint that was passed over, and sets it aside.
+  void set_aside(const checkpoint::Search& search);
+  Progress resumed(const checkpoint::SavedRun& saved);
+  Status check_lora(const checkpoint::SavedRun& saved) const;
+  Status agree(const Status& mine) { return comm::agree(state_.collectives(), device_, mine); }
+  /// Whether all ranks give the same number. Collective.
+  bool same_everywhere(double number);
+
+  Files& files_;
+  const Inputs& in_;
+  zero::ModelState& state_;
+  Stepper& stepper_;
+  const Events& events_;
+  const at::Device device_;
+  const std::string checkpoints_;
+};
+
+}  // namespace dsj::train

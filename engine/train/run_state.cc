@@ -1,0 +1,89 @@
+#include "engine/train/run_state.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include "engine/kernels/kernels.h"
+#include "engine/models/gemm.h"
+
+namespace dsj::train {
+
+using nlohmann::json;
+
+json to_json(const optim::LossScaler::State& state) {
+  return {{"scale", state.scale},
+          {"hysteresis", state.hysteresis},
+          {"step", state.step},
+          {"last_overflow", state.last_overflow}};
+}
+
+optim::LossScaler::State loss_scaler_state(const json& saved) {
+  optim::LossScaler::State state;
+  state.scale = saved.value("scale", state.scale);
+  state.hysteresis = saved.value("hysteresis", state.hysteresis);
+  state.step = saved.value("step", state.step);
+  state.last_overflow = saved.value("last_overflow", state.last_overflow);
+  return state;
+}
+
+json begun(const JobFile& job) {
+  const auto& from = job.training.resume_from_checkpoint;
+  if (!from || *from == "true") return nullptr;
+  return {{"run", job.run}, {"from", *from}};
+}
+
+bool saved_by(const json& begun, const json& run_state) {
+  return !begun["run"].get_ref<const std::string&>().empty() &&
+         run_state.value("begun", json()) == begun;
+}
+
+json run_state(const Inputs& in, zero::ModelState& state, const Stepper& stepper,
+               const Progress& progress) {
+  const auto& config = in.config();
+  return {{"step", progress.step},
+          {"loss_scaler", to_json(stepper.loss_scaler().state())},
+          {"skipped", progress.skipped},
+          {"updates", stepper.updates()},
+          {"optimizer", dsconfig::name_of(config.optimizer)},
+          {"train_batch_size", config.train_batch_size},
+          {"seed", in.seed()},
+          {"shuffle", in.shuffle()},
+          {"world_size", state.collectives().world()},
+          {"stage", config.zero.stage},
+          {"precision", static_cast<int>(config.precision)},
+          {"micro_batch_size", config.micro_batch_size},
+          {"reduce_bucket_size", config.zero.reduce_bucket_size},
+          {"threads", at::get_num_threads()},
+          {"isa", kernels::table().isa},
+          {"native_bf16", models::gemm::native(at::empty({0}, at::kBFloat16))},
+          {"begun", begun(in.job)},
+          {"lora", in.lora ? to_json(*in.lora) : json()},
+          {"backend", std::string(state.collectives().backend())}};
+}
+
+std::vector<std::string> differences(const json& saved, const json& now) {
+  std::vector<std::string> warnings;
+  if (saved.contains("optimizer") && saved["optimizer"] != now["optimizer"])
+    warnings.push_back("the optimizer was " + saved["optimizer"].get<std::string>() + " and is " +
+                       now["optimizer"].get<std::string>() +
+                       ": it goes on from the states that have the same names");
+  for (const char* key : {"train_batch_size", "seed", "shuffle"}) {
+    if (saved.contains(key) && saved[key] != now[key]) {
+      warnings.push_back(std::string(key) + " was " + saved[key].dump() +
+                         " when the checkpoint was saved and is " + now[key].dump() +
+                         ": the order of the data changes");
+    }
+  }
+  std::string changed;
+  for (const char* key : {"world_size", "stage", "precision", "micro_batch_size",
+                          "reduce_bucket_size", "threads", "isa", "native_bf16", "backend"}) {
+    if (!saved.contains(key) || saved[key] == now[key]) continue;
+    changed += (changed.empty() ? "" : ", ") + std::string(key) + " " + saved[key].dump() + " → " +
+               now[key].dump();
+  }
+  if (!changed.empty())
+    warnings.push_back("losses will not be bit-identical to an uninterrupted run: " + changed);
+  return warnings;
+}
+
+}  // namespace dsj::train

@@ -1,0 +1,97 @@
+// Where attempts begin when the user said where the run begins. Damage: tests/run/damaged_run_test.cc.
+#include "engine/train/loading.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "engine/train/saving.h"
+#include "tests/engine/train/support.h"
+
+namespace dsj::train {
+namespace {
+
+class LoadingTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    output_ = testing::TempDir() + "loading_" + info->name() + "_" + std::to_string(getpid());
+    std::filesystem::remove_all(output_);
+  }
+  void TearDown() override { std::filesystem::remove_all(output_); }
+
+  /// The step that an attempt begins with; `from`: resume_from_checkpoint. Then it takes `steps`
+  /// steps and saves the last. -1: it fails.
+  int64_t attempt(int64_t number, const std::string& run, const std::optional<std::string>& from,
+                  int steps) {
+    const SmallRun small{.world = 2, .config = small_config(2)};
+    int64_t began = -1;
+    testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger&) {
+      Inputs in;
+      in.job = {.run = run, .attempt = number, .output_dir = output_};
+      in.job.training.model_name_or_path = fixture(small.model);
+      in.job.training.resume_from_checkpoint = from;
+      in.model = fixture_model(small.model);
+      in.resolution.config = small.config;
+      Rank rank(small, collectives);
+      PosixFiles files;
+      const Events events(-1);
+      auto progress = Loading(files, in, rank.state, rank.stepper, events, at::kCPU).load();
+      if (!progress) return;
+      if (collectives.rank() == 0) began = progress->step;
+      if (steps == 0) return;
+      for (int i = 0; i < steps; ++i) rank.step(progress->step++);
+      const auto saved =
+          Saver(files, in, rank.state, rank.stepper, events, at::kCPU).save(*progress, true);
+      ASSERT_TRUE(saved) << saved.error().to_string();
+    });
+    return began;
+  }
+  std::string checkpoint(int64_t step) const {
+    return output_ + "/checkpoints/" + checkpoint::step_name(step);
+  }
+  void damage_manifest(int64_t step) const {
+    PosixFiles files;
+    ASSERT_TRUE(files.write_synced(checkpoint(step) + "/manifest.json", "{"));
+  }
+
+  std::string output_;
+};
+
+TEST_F(LoadingTest, ANamedCheckpointIsWhereTheFirstAttemptBegins) {
+  ASSERT_EQ(attempt(1, "first", {}, 2), 0);
+  ASSERT_EQ(attempt(2, "first", {}, 3), 2);
+  const std::string named = checkpoint(2);
+  EXPECT_EQ(attempt(3, "second", named, 1), 2) << "step 5 is another run's";
+  EXPECT_EQ(attempt(4, "second", named, 1), 3) << "it goes on from what it saved itself";
+  EXPECT_EQ(attempt(5, "second", named, 0), 4);
+  EXPECT_EQ(attempt(5, "third", named, 0), 2) << "the user asks for it again";
+  EXPECT_EQ(attempt(5, "second", checkpoint(3), 0), 3) << "the user names another one";
+  EXPECT_EQ(attempt(5, "third", {}, 0), 4) << "the newest, whoever saved it";
+}
+
+TEST_F(LoadingTest, AnewIsWhatTheFirstAttemptBegins) {
+  ASSERT_EQ(attempt(1, "first", "true", 3), 0);
+  EXPECT_EQ(attempt(2, "second", "false", 1), 0);
+  EXPECT_EQ(attempt(3, "second", "false", 1), 1);
+  EXPECT_EQ(attempt(4, "second", "false", 0), 2);
+  EXPECT_EQ(attempt(4, "third", "false", 0), 0);
+}
+
+/// An older agent gives no run: nothing tells whose a checkpoint is.
+TEST_F(LoadingTest, WithoutARunEveryAttemptBeginsWhereTheUserSaid) {
+  ASSERT_EQ(attempt(1, "", "false", 2), 0);
+  EXPECT_EQ(attempt(2, "", "false", 0), 0);
+}
+
+TEST_F(LoadingTest, ADamagedOneOfTheRunsOwnIsPassedOver) {
+  ASSERT_EQ(attempt(1, "run", "false", 1), 0);
+  ASSERT_EQ(attempt(2, "run", "false", 1), 1);
+  damage_manifest(2);
+  EXPECT_EQ(attempt(3, "run", "false", 0), 1);
+  damage_manifest(1);
+  EXPECT_EQ(attempt(4, "run", "false", 0), 0) << "nothing of it can be read";
+}
+
+}  // namespace
+}  // namespace dsj::train

@@ -1,0 +1,47 @@
+#include "engine/train/run_state.h"
+
+#include <gtest/gtest.h>
+
+namespace dsj::train {
+namespace {
+
+using nlohmann::json;
+
+JobFile job(const std::string& run, const std::optional<std::string>& from) {
+  JobFile job{.run = run};
+  job.training.resume_from_checkpoint = from;
+  return job;
+}
+
+TEST(RunStateTest, ARunIsTheSameWithTheSameIdFromTheSamePlace) {
+  EXPECT_TRUE(begun(job("a", {})).is_null());
+  EXPECT_TRUE(begun(job("a", "true")).is_null());
+  const json here = begun(job("a", "/x/step-2"));
+  EXPECT_TRUE(saved_by(here, {{"begun", here}}));
+  EXPECT_FALSE(saved_by(here, {{"begun", begun(job("b", "/x/step-2"))}}));
+  EXPECT_FALSE(saved_by(here, {{"begun", begun(job("a", "false"))}}));
+  EXPECT_FALSE(saved_by(here, {{"begun", nullptr}}));
+  EXPECT_FALSE(saved_by(here, json::object())) << "of an older program";
+  const json unknown = begun(job("", "false"));
+  EXPECT_FALSE(saved_by(unknown, {{"begun", unknown}}));
+}
+
+TEST(RunStateTest, DifferencesAreNamedWithBothValues) {
+  const json saved = {{"optimizer", "AdamW"}, {"seed", 1}, {"world_size", 2}, {"stage", 2}};
+  EXPECT_TRUE(differences(saved, saved).empty());
+  EXPECT_TRUE(differences(json::object(), saved).empty()) << "of an older program";
+  json now = saved;
+  now["optimizer"] = "Lion";
+  now["seed"] = 7;
+  now["world_size"] = 4;
+  const auto said = differences(saved, now);
+  ASSERT_EQ(said.size(), 3u);
+  EXPECT_NE(said[0].find("was AdamW and is Lion"), std::string::npos) << said[0];
+  EXPECT_NE(said[1].find("seed was 1"), std::string::npos) << said[1];
+  EXPECT_NE(said[1].find("the order of the data changes"), std::string::npos) << said[1];
+  EXPECT_NE(said[2].find("world_size 2 → 4"), std::string::npos) << said[2];
+  EXPECT_EQ(said[2].find("stage"), std::string::npos) << "it is the same";
+}
+
+}  // namespace
+}  // namespace dsj::train
