@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "cli/resume_command.h"
 #include "cli/run_prepare.h"
 #include "cli/run_program.h"
 #include "cli/run_supervisor.h"
@@ -78,33 +79,6 @@ Result<RankProgram> rank_program(const Job& job) {
   return RankProgram{.command = {fs::absolute(other).string()}};
 }
 
-/// The command as one would type it again.
-std::string command_text(Arguments args) {
-  std::string text = "dsj run";
-  for (const auto& arg : args) {
-    const bool plain = !arg.empty() && arg.find_first_not_of(
-                                           "abcdefghijklmnopqrstuvwxyz"
-                                           "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                           "0123456789-_=./,:@+") == std::string::npos;
-    if (plain) {
-      text += " " + arg;
-      continue;
-    }
-    text += " '";
-    for (const char c : arg) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    text += "'";
-  }
-  return text;
-}
-
-/// What to add to the command so that it goes on from the newest checkpoint.
-std::string to_go_on(const Job& job, const RunArguments& arguments) {
-  const auto& from = job.training.resume_from_checkpoint;
-  if (!from || *from == "true") return "";
-  return arguments.manifest.empty() ? " --resume_from_checkpoint true"
-                                    : " --set spec.training.resumeFromCheckpoint=true";
-}
-
 nlohmann::json previous_status(const std::string& output_dir) {
   PosixFiles files;
   const std::string path = output_dir + "/" + contract::kStatusFile;
@@ -175,7 +149,7 @@ Result<int> run(Arguments args) {
   config.budget.limit = job.restart_policy == "Never" ? 0 : job.backoff_limit;
   config.last_attempt = json_whole(status, "attempt").value_or(0);
   warn_if_another_run(job, config.run_dir);
-  options.resume_command = command_text(args) + to_go_on(job, arguments);
+  options.resume_command = resume_command(args, job.training.resume_from_checkpoint);
   options.previous_status = status;
   std::printf("%s: %d workers x %d ranks, output %s\n", job.name.c_str(), job.replicas,
               job.slots_per_worker, output.c_str());

@@ -1,0 +1,16 @@
+// The `dsj run` line that goes on with an interrupted run.
+// Tested by: tests/cli/resume_command_test.cc
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/verbs.h"
+
+namespace dsj::cli {
+
+/// `dsj run` with `args`, quoted for a shell. If the run's resume_from_checkpoint (`from`) names where
+/// to begin, the line asks for the newest checkpoint instead: it holds what the run has done since.
+std::string resume_command(Arguments args, const std::optional<std::string>& from);
+
+}  // namespace dsj::cli
