@@ -1,5 +1,5 @@
 // dsj checkpoint show|import|export: what is in a checkpoint of ours or of DeepSpeed, one of
-// DeepSpeed's as one of ours, the weights of either.
+// DeepSpeed's as one of ours, either in a form for other programs.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +11,7 @@
 #include "common/text.h"
 #include "engine/checkpoint/reader.h"
 #include "engine/deepspeed/convert.h"
+#include "engine/deepspeed/universal_export.h"
 #include "job/contract.h"
 #include "job/layout/units.h"
 
@@ -97,50 +98,80 @@ Result<std::vector<deepspeed::Parameter>> parameters_of(const std::string& model
   return all;
 }
 
-Result<size_t> export_weights(Files& files, const std::string& from, const std::string& model,
-                              bool universal, const std::string& out) {
-  DSJ_TRY(const auto found, find_checkpoints(files, from));
+struct Export {
+  std::string from, out, to = "fp32", format = "safetensors", model;
+  bool universal = false;
+};
+
+/// Writes a checkpoint in the form that is asked for; what was written, for people.
+Result<std::string> export_as(Files& files, const Export& wanted, checkpoint::SavedRun& from,
+                              const std::vector<deepspeed::Parameter>& parameters) {
+  if (wanted.to == "universal") {
+    DSJ_TRY(const auto written, deepspeed::export_universal(files, from, parameters, wanted.out));
+    if (!written.knows_learning_rate)
+      warn(
+          {"the checkpoint does not say the learning rate of the next step: DeepSpeed's first step "
+           "takes the first one of its schedule"});
+    return written.path + ": " + std::to_string(parameters.size()) +
+           " parameters with their moments; DeepSpeed loads " + wanted.out +
+           " with checkpoint.load_universal";
+  }
+  DSJ_TRY_STATUS(wanted.format == "bin"
+                     ? deepspeed::export_torch(files, from, parameters, wanted.out)
+                     : deepspeed::export_fp32(files, from, parameters, wanted.out));
+  return wanted.out + ": " + std::to_string(parameters.size()) + " tensors, fp32";
+}
+
+Result<std::string> export_checkpoint(Files& files, const Export& wanted) {
+  DSJ_TRY(const auto found, find_checkpoints(files, wanted.from));
   if (found.kind == CheckpointPath::Kind::DeepSpeeds) {
-    DSJ_TRY(auto opened, deepspeed::Checkpoint::open(files, from, {.universal = universal}));
-    DSJ_TRY_STATUS(deepspeed::export_fp32(files, opened, opened.parameters(), out));
-    return opened.parameters().size();
+    DSJ_TRY(auto opened,
+            deepspeed::Checkpoint::open(files, wanted.from, {.universal = wanted.universal}));
+    if (wanted.to == "universal") {
+      DSJ_TRY_STATUS(opened.check_trainable());
+    }
+    return export_as(files, wanted, opened, opened.parameters());
   }
   DSJ_TRY(auto reader, checkpoint::Reader::open(files, found.paths.front()));
   if (!reader.run_state().value("lora", nlohmann::json()).is_null())
     return bad_input("it holds adapters, not a model's weights", reader.path(),
                      "the run's model/ has them in PEFT's layout; dsj merge adds them to the base");
-  if (model.empty())
+  if (wanted.model.empty())
     return bad_input("our checkpoints do not hold the shapes of the parameters", reader.path(),
                      "name the model that the run started from: --model DIR");
-  DSJ_TRY(const auto parameters, parameters_of(model));
-  DSJ_TRY_STATUS(deepspeed::export_fp32(files, reader, parameters, out));
-  return parameters.size();
+  DSJ_TRY(const auto parameters, parameters_of(wanted.model));
+  return export_as(files, wanted, reader, parameters);
 }
 
 int run_export(Arguments args) {
   ArgumentParser parser{
-      "Writes the fp32 weights of a checkpoint of ours or of DeepSpeed as safetensors: "
-      "model.safetensors, or shards with "
-      "an index.",
+      "Writes a checkpoint of ours or of DeepSpeed for other programs: its fp32 weights, or with "
+      "them Adam's moments and "
+      "the counters as DeepSpeed's universal checkpoint.",
       "dsj checkpoint export"};
-  std::string from, out, to = "fp32", model;
-  bool universal = false;
-  parser.option("DIR", from, "as for show; of several checkpoints the newest").required();
-  parser.option("OUT", out, "a directory; must not be there yet").required();
-  parser.option("--to", to, "the form").one_of({"fp32"}).required();
-  parser.option("--model", model,
+  Export wanted;
+  parser.option("DIR", wanted.from, "as for show; of several checkpoints the newest").required();
+  parser.option("OUT", wanted.out, "a directory; must not be there yet").required();
+  parser.option("--to", wanted.to, "fp32: the weights; universal: what DeepSpeed goes on from")
+      .one_of({"fp32", "universal"})
+      .required();
+  parser
+      .option("--format", wanted.format,
+              "of fp32: model.safetensors, or shards with an index; bin: pytorch_model.bin")
+      .one_of({"safetensors", "bin"});
+  parser.option("--model", wanted.model,
                 "of our checkpoints: the model directory or hub id that the run started from");
-  parser.flag("--universal", universal, kUniversal);
+  parser.flag("--universal", wanted.universal, kUniversal);
   if (const auto over = parser.parse(args)) return *over;
   PosixFiles files;
-  const auto there = files.exists(out);
+  const auto there = files.exists(wanted.out);
   if (!there) return report("checkpoint export", there.error());
   if (*there)
     return report("checkpoint export",
-                  {ErrorKind::BadInput, "it is there already", out, "name a new directory"});
-  const auto count = export_weights(files, from, model, universal, out);
-  if (!count) return report("checkpoint export", count.error());
-  std::printf("%s: %zu tensors, fp32\n", out.c_str(), *count);
+                  {ErrorKind::BadInput, "it is there already", wanted.out, "name a new directory"});
+  const auto written = export_checkpoint(files, wanted);
+  if (!written) return report("checkpoint export", written.error());
+  std::printf("%s\n", written->c_str());
   return 0;
 }
 
@@ -154,10 +185,10 @@ int run_checkpoint(Arguments args) {
   if (name == "export") return run_export(args.subspan(1));
   const bool help = name == "--help" || name == "-h";
   std::fputs(
-      "usage: dsj checkpoint show DIR | import DS_DIR OUT | export DIR OUT --to fp32\n\n"
+      "usage: dsj checkpoint show DIR | import DS_DIR OUT | export DIR OUT --to fp32|universal\n\n"
       "  show    what is in a checkpoint of ours or of DeepSpeed, and whether it is damaged\n"
       "  import  makes a checkpoint of ours of one of DeepSpeed\n"
-      "  export  writes the weights of either\n",
+      "  export  writes the weights of either, or what DeepSpeed goes on from\n",
       help ? stdout : stderr);
   if (help) return 0;
   if (!name.empty())

@@ -39,6 +39,15 @@ class CountingWriteFile final : public WriteFile {
     }
     return inner_->append(bytes);
   }
+  Status rewrite(int64_t offset, std::span<const std::byte> bytes) override {
+    {
+      const std::lock_guard lock(table_->mutex);
+      FileCounts& counts = table_->counts[path_];
+      ++counts.writes;
+      counts.bytes_written += int64_t(bytes.size());
+    }
+    return inner_->rewrite(offset, bytes);
+  }
   Status sync() override { return inner_->sync(); }
   Status close() override { return inner_->close(); }
 

@@ -13,6 +13,10 @@ class FaultyWriteFile final : public WriteFile {
     }));
     return inner_->append(bytes);
   }
+  Status rewrite(int64_t offset, std::span<const std::byte> bytes) override {
+    DSJ_TRY_STATUS(owner_.write_side("rewrite " + path_));
+    return inner_->rewrite(offset, bytes);
+  }
   Status sync() override {
     DSJ_TRY_STATUS(owner_.write_side("sync " + path_));
     return inner_->sync();

@@ -15,7 +15,7 @@ namespace dsj {
 
 struct Fault {
   /// The write-side operation, from 0, that meets the fault; -1: none. Counted are create_write,
-  /// append, sync, close, rename, exchange, remove, make_dir, sync_dir.
+  /// append, rewrite, sync, close, rename, exchange, remove, make_dir, sync_dir.
   int64_t at = -1;
   /// Half of an append's bytes still reach the file. Other operations do not happen at all.
   bool torn = false;

@@ -35,12 +35,14 @@ class ReadFile {
   virtual int64_t size() const = 0;
 };
 
-/// A file that is being written, front to back. The destructor closes it; without close() its
+/// A file that is being written, front to back; what a header left open may be filled in later. The destructor closes it; without close() its
 /// content is undefined.
 class WriteFile {
  public:
   virtual ~WriteFile() = default;
   virtual Status append(std::span<const std::byte> bytes) = 0;
+  /// Replaces bytes that were appended before; [offset, offset + bytes.size()) lies in the file.
+  virtual Status rewrite(int64_t offset, std::span<const std::byte> bytes) = 0;
   /// Makes the content durable (fsync).
   virtual Status sync() = 0;
   /// Call once, last. It reports errors that the operating system held back.

@@ -4,6 +4,8 @@
 #include <random>
 #include <set>
 
+#include "common/check.h"
+
 namespace dsj {
 namespace {
 
@@ -103,6 +105,12 @@ class MemoryWriteFile final : public WriteFile {
   Status append(std::span<const std::byte> bytes) override {
     const std::lock_guard lock(*mutex_);
     node_->data.insert(node_->data.end(), bytes.begin(), bytes.end());
+    return {};
+  }
+  Status rewrite(int64_t offset, std::span<const std::byte> bytes) override {
+    const std::lock_guard lock(*mutex_);
+    DSJ_CHECK(offset >= 0 && size_t(offset) + bytes.size() <= node_->data.size());
+    if (!bytes.empty()) std::memcpy(node_->data.data() + offset, bytes.data(), bytes.size());
     return {};
   }
   Status sync() override {

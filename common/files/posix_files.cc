@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "common/check.h"
 #include "common/files/file_error.h"
 
 namespace dsj {
@@ -100,6 +101,22 @@ class PosixWriteFile final : public WriteFile {
       done += static_cast<size_t>(put);
     }
     written_ += static_cast<int64_t>(bytes.size());
+    return {};
+  }
+  Status rewrite(int64_t offset, std::span<const std::byte> bytes) override {
+    DSJ_CHECK(offset >= 0 && offset + int64_t(bytes.size()) <= written_);
+    size_t done = 0;
+    while (done < bytes.size()) {
+      const ssize_t put = ::pwrite(descriptor_.get(), bytes.data() + done, bytes.size() - done,
+                                   offset + static_cast<off_t>(done));
+      if (put < 0 && errno == EINTR) continue;
+      if (put <= 0) {
+        return errno_error(
+            "writing " + std::to_string(bytes.size()) + " bytes at " + std::to_string(offset),
+            path_, put == 0 ? EIO : errno);
+      }
+      done += static_cast<size_t>(put);
+    }
     return {};
   }
   Status sync() override {

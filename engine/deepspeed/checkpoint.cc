@@ -75,6 +75,8 @@ void Checkpoint::derive_run_state() {
                 {"deepspeed", model_.version}};
   if (model_.steps > 0 && model_.samples > 0 && model_.samples % model_.steps == 0)
     run_state_["train_batch_size"] = model_.samples / model_.steps;
+  if (!optim_.groups.empty() && optim_.groups[0].contains("lr"))
+    run_state_["lr"] = optim_.groups[0].at("lr");
   if (optim_.scaler && std::isfinite(optim_.scaler->scale))
     run_state_["loss_scaler"] = {{"scale", optim_.scaler->scale},
                                  {"hysteresis", optim_.scaler->hysteresis},

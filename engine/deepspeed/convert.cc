@@ -5,24 +5,27 @@
 #include <set>
 
 #include "engine/checkpoint/writer.h"
+#include "engine/deepspeed/pieces.h"
 #include "engine/weights/safetensors_writer.h"
+#include "engine/weights/torch_writer.h"
 
 namespace dsj::deepspeed {
 namespace {
 
-constexpr int64_t kPieceElements = 4 << 20;
-
-/// Reads a tensor a piece at a time and hands each to `take(offset, values)`.
-Status for_pieces(checkpoint::SavedRun& from, const std::string& state, const std::string& name,
-                  int64_t elements,
-                  const std::function<Status(int64_t, std::span<const float>)>& take) {
-  std::vector<float> buffer(size_t(std::min(elements, kPieceElements)));
-  for (int64_t offset = 0; offset < elements; offset += kPieceElements) {
-    const auto piece = std::span(buffer).first(size_t(std::min(kPieceElements, elements - offset)));
-    DSJ_TRY_STATUS(from.read(state, name, offset, piece));
-    DSJ_TRY_STATUS(take(offset, piece));
+/// The parameters as tensors to be written. Error: `from` lacks one, or has it in another size.
+Result<std::vector<weights::TensorDeclaration>> declared(const checkpoint::SavedRun& from,
+                                                         const std::vector<Parameter>& parameters) {
+  std::vector<weights::TensorDeclaration> tensors;
+  for (const Parameter& parameter : parameters) {
+    const auto elements = from.elements("master", parameter.name);
+    if (elements != parameter.elements)
+      return bad_input("\"" + parameter.name + "\" has " + std::to_string(elements.value_or(0)) +
+                           " elements in the checkpoint, the model " +
+                           std::to_string(parameter.elements),
+                       from.path(), "name the model that it was made from");
+    tensors.push_back({.name = parameter.name, .shape = parameter.shape});
   }
-  return {};
+  return tensors;
 }
 
 }  // namespace
@@ -57,16 +60,7 @@ Result<Imported> import_checkpoint(Files& files, Checkpoint& from,
 
 Status export_fp32(Files& files, checkpoint::SavedRun& from,
                    const std::vector<Parameter>& parameters, const std::string& directory) {
-  std::vector<weights::TensorDeclaration> tensors;
-  for (const Parameter& parameter : parameters) {
-    const auto elements = from.elements("master", parameter.name);
-    if (elements != parameter.elements)
-      return bad_input("\"" + parameter.name + "\" has " + std::to_string(elements.value_or(0)) +
-                           " elements in the checkpoint, the model " +
-                           std::to_string(parameter.elements),
-                       from.path(), "name the model that it was made from");
-    tensors.push_back({.name = parameter.name, .shape = parameter.shape});
-  }
+  DSJ_TRY(const auto tensors, declared(from, parameters));
   DSJ_TRY_STATUS(files.make_dirs(directory));
   DSJ_TRY(auto writer, weights::ModelWriter::create(files, directory, tensors));
   for (const Parameter& parameter : parameters) {
@@ -74,6 +68,26 @@ Status export_fp32(Files& files, checkpoint::SavedRun& from,
                               [&](int64_t, std::span<const float> values) {
                                 return writer.append(parameter.name, values);
                               }));
+  }
+  DSJ_TRY_STATUS(writer.finish());
+  return files.sync_dir(directory);
+}
+
+Status export_torch(Files& files, checkpoint::SavedRun& from,
+                    const std::vector<Parameter>& parameters, const std::string& directory) {
+  if (const auto checked = declared(from, parameters); !checked)
+    return std::unexpected(checked.error());
+  DSJ_TRY_STATUS(files.make_dirs(directory));
+  DSJ_TRY(auto writer,
+          weights::TorchWriter::create(files, path_join(directory, "pytorch_model.bin")));
+  std::vector<std::pair<std::string, weights::pickled::Value>> tensors;
+  for (const Parameter& parameter : parameters)
+    tensors.emplace_back(parameter.name, writer.tensor(parameter.shape));
+  DSJ_TRY_STATUS(writer.begin(weights::pickled::ordered_dict(weights::pickled::named(tensors))));
+  for (const Parameter& parameter : parameters) {
+    DSJ_TRY_STATUS(
+        for_pieces(from, "master", parameter.name, parameter.elements,
+                   [&](int64_t, std::span<const float> values) { return writer.append(values); }));
   }
   DSJ_TRY_STATUS(writer.finish());
   return files.sync_dir(directory);

@@ -30,4 +30,8 @@ Result<Imported> import_checkpoint(Files& files, Checkpoint& from,
 Status export_fp32(Files& files, checkpoint::SavedRun& from,
                    const std::vector<Parameter>& parameters, const std::string& directory);
 
+/// The same as DIRECTORY/pytorch_model.bin, one file, for torch.load.
+Status export_torch(Files& files, checkpoint::SavedRun& from,
+                    const std::vector<Parameter>& parameters, const std::string& directory);
+
 }  // namespace dsj::deepspeed

@@ -9,6 +9,21 @@ using weights::PickleKind;
 
 constexpr int64_t kPaddingMax = 1 << 20;
 
+/// The numbers of a param group.
+Options options_of(Node group) {
+  Options options;
+  for (size_t i = 0; i < group.size(); ++i) {
+    const std::string name = group.key(i).text();
+    const Node value = group.value(i);
+    if (value.is(PickleKind::Int) || value.is(PickleKind::Float)) options[name] = *value.number();
+    for (size_t k = 0; name != "params" && k < value.size(); ++k)
+      if (const auto number = value.item(k).number())
+        options[name + "[" + std::to_string(k) + "]"] = *number;
+  }
+  options.erase("step");  // FusedAdam leaves a 0 there that means nothing
+  return options;
+}
+
 /// A torch optimizer's state_dict: {state: {index: {...}}, param_groups: [{..., params: [index]}]}, or
 /// elastic_checkpoint's list with one dict of states per group.
 class TorchOptimizer {
@@ -24,7 +39,7 @@ class TorchOptimizer {
       return bad_input("the optimizer's state_dict has no \"state\" and \"param_groups\"",
                        file_.path());
     for (size_t g = 0; g < groups.size(); ++g) {
-      add_group(out, groups.item(g));
+      out.groups.push_back(options_of(groups.item(g)));
       const Node indices = groups.item(g)["params"];
       for (size_t i = 0; i < indices.size(); ++i) {
         const auto index = indices.item(i).integer();
@@ -46,20 +61,6 @@ class TorchOptimizer {
       DSJ_TRY_STATUS(add_states(out, dict_.item(g), {}));
     }
     return {};
-  }
-
-  void add_group(OptimStates& out, Node group) {
-    Options options;
-    for (size_t i = 0; i < group.size(); ++i) {
-      const std::string name = group.key(i).text();
-      const Node value = group.value(i);
-      if (value.is(PickleKind::Int) || value.is(PickleKind::Float)) options[name] = *value.number();
-      for (size_t k = 0; name != "params" && k < value.size(); ++k)
-        if (const auto number = value.item(k).number())
-          options[name + "[" + std::to_string(k) + "]"] = *number;
-    }
-    options.erase("step");  // FusedAdam leaves a 0 there that means nothing
-    out.groups.push_back(std::move(options));
   }
 
   /// Tensors with elements are states; "step" is the count.
@@ -191,6 +192,9 @@ Result<OptimStates> read_universal_optimizer(Files&, const SavedFile& file) {
   out.stage = static_cast<int>(root["zero_stage"].integer().value_or(1));
   out.partitions = partitions_of(root["partition_count"]);
   out.scaler = scaler_of(root);
+  const Node own = root["param_groups"];  // stages 1 and 2; of stage 3 one level down
+  const Node groups = own.is(PickleKind::List) ? own : root["optimizer_state_dict"]["param_groups"];
+  for (size_t g = 0; g < groups.size(); ++g) out.groups.push_back(options_of(groups.item(g)));
   return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include "engine/kernels/kernels.h"
 #include "engine/models/gemm.h"
+#include "engine/optim/lr_schedule.h"
 
 namespace dsj::train {
 
@@ -44,6 +45,9 @@ json run_state(const Inputs& in, zero::ModelState& state, const Stepper& stepper
           {"loss_scaler", to_json(stepper.loss_scaler().state())},
           {"skipped", progress.skipped},
           {"updates", stepper.updates()},
+          {"lr",
+           optim::rates_at(config.scheduler, config.optimizer.lr, progress.step - progress.skipped)
+               .lr},  // of the next step
           {"optimizer", dsconfig::name_of(config.optimizer)},
           {"train_batch_size", config.train_batch_size},
           {"seed", in.seed()},

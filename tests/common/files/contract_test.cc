@@ -53,6 +53,19 @@ TEST_P(FilesContract, WritesInPiecesAndReadsByPosition) {
   EXPECT_TRUE((*reader)->read(11, {}));
 }
 
+TEST_P(FilesContract, WhatWasAppendedCanBeReplaced) {
+  auto file = files_->create_write(at("a"));
+  ASSERT_TRUE(file);
+  EXPECT_TRUE((*file)->append(as_bytes("hello world")));
+  EXPECT_TRUE((*file)->rewrite(0, as_bytes("J")));
+  EXPECT_TRUE((*file)->rewrite(9, as_bytes("LD")));
+  EXPECT_TRUE((*file)->rewrite(11, as_bytes("")));
+  EXPECT_TRUE((*file)->append(as_bytes("!")));
+  EXPECT_TRUE((*file)->sync());
+  EXPECT_TRUE((*file)->close());
+  EXPECT_EQ(content("a"), "Jello worLD!");
+}
+
 TEST_P(FilesContract, ReadPastTheEndSaysWhereTheFileEnds) {
   ASSERT_TRUE(put("a", "12345"));
   auto reader = files_->open_read(at("a"));

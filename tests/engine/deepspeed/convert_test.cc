@@ -58,6 +58,23 @@ TEST_F(Convert, FrozenParametersAreNotTrainedHere) {
   EXPECT_FALSE(*files_.exists("/out/checkpoints")) << "nothing was written";
 }
 
+TEST_F(Convert, TheWeightsForTorchLoad) {
+  const SavedModel model;
+  model.write_partitions(files_);
+  Checkpoint theirs = open();
+  ASSERT_TRUE(export_torch(files_, theirs, theirs.parameters(), "/weights"));
+  auto source = weights::WeightSource::open(files_, "/weights");
+  ASSERT_TRUE(source) << source.error().to_string();
+  ASSERT_EQ(source->tensors().size(), model.groups[0].size());
+  for (const Tensor& tensor : model.groups[0]) {
+    SCOPED_TRACE(tensor.name);
+    ASSERT_EQ(source->find(tensor.name)->shape, tensor.extents);
+    std::vector<float> values(size_t(tensor.elements()));
+    ASSERT_TRUE(source->read(tensor.name, 0, values));
+    EXPECT_EQ(values, model.values("master", tensor));
+  }
+}
+
 TEST_F(Convert, TheWeightsOfBoth) {
   const SavedModel model;
   model.write_shards(files_);

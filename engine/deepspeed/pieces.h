@@ -1,0 +1,28 @@
+// A saved tensor, read a piece at a time. Internal to engine/deepspeed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoint/saved_run.h"
+
+namespace dsj::deepspeed {
+
+/// Reads a tensor of `elements` elements in pieces of at most 16 MiB, in order, and hands each to `take(offset, values)`.
+inline Status for_pieces(checkpoint::SavedRun& from, const std::string& state,
+                         const std::string& name, int64_t elements,
+                         const std::function<Status(int64_t, std::span<const float>)>& take) {
+  constexpr int64_t kPieceElements = 4 << 20;
+  std::vector<float> buffer(size_t(std::min(elements, kPieceElements)));
+  for (int64_t offset = 0; offset < elements; offset += kPieceElements) {
+    const auto piece = std::span(buffer).first(size_t(std::min(kPieceElements, elements - offset)));
+    DSJ_TRY_STATUS(from.read(state, name, offset, piece));
+    DSJ_TRY_STATUS(take(offset, piece));
+  }
+  return {};
+}
+
+}  // namespace dsj::deepspeed

@@ -1,0 +1,158 @@
+#include "engine/deepspeed/universal_export.h"
+
+#include <array>
+
+#include "engine/deepspeed/pieces.h"
+#include "engine/weights/torch_writer.h"
+
+namespace dsj::deepspeed {
+namespace {
+
+using namespace weights::pickled;
+
+constexpr char kVersion[] = "0.19.8";  // the DeepSpeed whose form this is
+
+struct StateFile {
+  const char* state;  ///< ours
+  const char* file;   ///< DeepSpeed's
+};
+constexpr std::array<StateFile, 3> kStates{
+    {{"master", "fp32.pt"}, {"exp_avg", "exp_avg.pt"}, {"exp_avg_sq", "exp_avg_sq.pt"}}};
+
+/// Updates done: what Adam's bias correction counts.
+int64_t updates_of(const checkpoint::SavedRun& from) {
+  return from.run_state().value("updates", from.step());
+}
+
+Status check(const checkpoint::SavedRun& from, const std::vector<Parameter>& parameters) {
+  for (const Parameter& parameter : parameters) {
+    for (const auto& [state, file] : kStates) {
+      const auto elements = from.elements(state, parameter.name);
+      if (elements == parameter.elements) continue;
+      const std::string what = "\"" + std::string(state) + "\" of \"" + parameter.name + "\"";
+      if (!elements && state != kStates[0].state)
+        return bad_input(what + " is not in it: the run's optimizer is " +
+                             from.run_state().value("optimizer", std::string("another one")) +
+                             ", a universal checkpoint has Adam's moments",
+                         from.path(), "export the weights alone: --to fp32");
+      return bad_input(what + " has " + std::to_string(elements.value_or(0)) +
+                           " elements, the model " + std::to_string(parameter.elements),
+                       from.path(), "name the model that it was made from");
+    }
+  }
+  return {};
+}
+
+/// {param: TENSOR, cat_dim: 0}: all stages take this form; stage 3 would take the bare tensor, too.
+Status write_state(Files& files, checkpoint::SavedRun& from, const Parameter& parameter,
+                   const StateFile& state, const std::string& folder) {
+  DSJ_TRY(auto writer, weights::TorchWriter::create(files, path_join(folder, state.file)));
+  const Value tensor = writer.tensor(parameter.shape);
+  DSJ_TRY_STATUS(writer.begin(dict(named({{"param", tensor}, {"cat_dim", integer(0)}}))));
+  DSJ_TRY_STATUS(
+      for_pieces(from, state.state, parameter.name, parameter.elements,
+                 [&](int64_t, std::span<const float> values) { return writer.append(values); }));
+  return writer.finish();
+}
+
+Status write_count(Files& files, const std::string& path, int64_t updates) {
+  DSJ_TRY(auto writer, weights::TorchWriter::create(files, path));
+  const Value tensor = writer.tensor({});
+  DSJ_TRY_STATUS(writer.begin(tensor));
+  const auto count = static_cast<float>(updates);
+  DSJ_TRY_STATUS(writer.append({&count, 1}));
+  return writer.finish();
+}
+
+/// A param group. Options that are not given stay those of ds_config; the learning rate is that of the next step, because
+/// DeepSpeed's schedules set theirs at the end of a step.
+Value param_group(const nlohmann::json& run) {
+  std::vector<std::pair<std::string, Value>> entries = {{"params", list({})}};
+  if (run.contains("lr")) entries.emplace_back("lr", real(run["lr"].get<double>()));
+  return dict(named(entries));
+}
+
+/// What the optimizer has besides tensors. A loader goes through its own param groups and these side by side: there must
+/// be no fewer here. Stage 3 reads the nested dict.
+Status write_optimizer(Files& files, const std::string& path, size_t groups, const Value& group,
+                       int64_t updates) {
+  DSJ_TRY(auto writer, weights::TorchWriter::create(files, path));
+  const Value step = writer.tensor({});
+  const Value nested = dict(named({{"state", dict({{integer(0), dict(named({{"step", step}}))}})},
+                                   {"param_groups", list({group})}}));
+  DSJ_TRY_STATUS(writer.begin(dict(named({{"param_groups", list(Items(groups, group))},
+                                          {"optimizer_state_dict", nested},
+                                          {"overflow", boolean(false)},
+                                          {"ds_version", str(kVersion)}}))));
+  const auto count = static_cast<float>(updates);
+  DSJ_TRY_STATUS(writer.append({&count, 1}));
+  return writer.finish();
+}
+
+/// The place of DeepSpeed's schedules, and of torch's LambdaLR, which transformers makes.
+Value schedule(int64_t updates) {
+  return dict(named({{"last_batch_iteration", integer(updates - 1)},
+                     {"last_epoch", integer(updates)},
+                     {"_step_count", integer(updates + 1)},
+                     {"lr_lambdas", list({none()})}}));
+}
+
+Value model_states(const checkpoint::SavedRun& from, const std::vector<Parameter>& parameters) {
+  const auto& run = from.run_state();
+  std::vector<std::pair<std::string, Value>> shapes;
+  for (const Parameter& parameter : parameters)
+    shapes.emplace_back(parameter.name, torch_size(parameter.shape));
+  return dict(named({
+      {"module", ordered_dict({})},  // universal: the weights are those of zero/
+      {"buffer_names", list({})},
+      {"optimizer", none()},
+      {"param_shapes", list({ordered_dict(named(shapes))})},
+      {"frozen_param_shapes", ordered_dict({})},
+      {"shared_params", dict({})},
+      {"frozen_param_fragments", ordered_dict({})},
+      {"lr_scheduler", schedule(updates_of(from))},
+      {"data_sampler", none()},
+      {"random_ltd", none()},
+      {"skipped_steps", integer(run.value("skipped", int64_t{0}))},
+      {"global_steps", integer(from.step())},
+      {"global_samples", integer(from.step() * run.value("train_batch_size", int64_t{1}))},
+      {"dp_world_size", integer(run.value("world_size", int64_t{1}))},
+      {"mp_world_size", integer(1)},
+      {"ds_config", dict({})},
+      {"ds_version", str(kVersion)},
+  }));
+}
+
+}  // namespace
+
+Result<Universal> export_universal(Files& files, checkpoint::SavedRun& from,
+                                   const std::vector<Parameter>& parameters,
+                                   const std::string& directory) {
+  DSJ_TRY_STATUS(check(from, parameters));
+  const std::string tag = "global_step" + std::to_string(from.step()) + "_universal";
+  const std::string folder = path_join(directory, tag), zero = path_join(folder, "zero");
+  const int64_t updates = updates_of(from);
+  const auto& run = from.run_state();
+  DSJ_TRY_STATUS(files.make_dirs(zero));
+  for (const Parameter& parameter : parameters) {
+    const std::string own = path_join(zero, parameter.name);
+    DSJ_TRY_STATUS(files.make_dir(own));
+    for (const StateFile& state : kStates)
+      DSJ_TRY_STATUS(write_state(files, from, parameter, state, own));
+    DSJ_TRY_STATUS(write_count(files, path_join(own, "step.pt"), updates));
+    DSJ_TRY_STATUS(files.sync_dir(own));
+  }
+  DSJ_TRY_STATUS(write_optimizer(files, path_join(zero, "optimizer_state.pt"), parameters.size(),
+                                 param_group(run), updates));
+  for (const char* name :
+       {"mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_model_states.pt"})
+    DSJ_TRY_STATUS(
+        weights::write_torch_file(files, path_join(folder, name), model_states(from, parameters)));
+  DSJ_TRY_STATUS(files.sync_dir(zero));
+  DSJ_TRY_STATUS(files.sync_dir(folder));
+  // The name comes last: what it names is whole.
+  DSJ_TRY_STATUS(files.write_atomically(path_join(directory, "latest_universal"), tag));
+  return Universal{.path = folder, .knows_learning_rate = run.contains("lr")};
+}
+
+}  // namespace dsj::deepspeed

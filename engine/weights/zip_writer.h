@@ -1,0 +1,42 @@
+// Writes a zip archive whose entries are stored uncompressed, one after the other. minizip writes the container, zip64
+// included. Internal to engine/weights.
+// Tested by: tests/engine/weights/torch_writer_test.cc
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "common/files/files.h"
+#include "common/result.h"
+
+namespace dsj::weights {
+
+class ZipWriter {
+ public:
+  /// Entries begin at multiples of it, so that a mapped tensor is aligned.
+  static constexpr int64_t kAlignment = 64;
+
+  /// Writes PATH.partial; finish() gives it its name. `files` must outlive the writer.
+  static Result<ZipWriter> create(Files& files, const std::string& path);
+  ZipWriter(ZipWriter&&) noexcept;
+  ZipWriter& operator=(ZipWriter&&) noexcept;
+  ~ZipWriter();
+
+  /// Begins an entry of `bytes` bytes; they follow in pieces.
+  Status begin(const std::string& name, int64_t bytes);
+  Status append(std::span<const std::byte> bytes);
+  Status end();
+  /// A whole entry.
+  Status add(const std::string& name, std::string_view content);
+  /// Writes the directory, syncs, closes, renames. The caller syncs the directory of the file.
+  Status finish();
+
+ private:
+  struct Archive;
+  explicit ZipWriter(std::unique_ptr<Archive> archive);
+  std::unique_ptr<Archive> archive_;
+};
+
+}  // namespace dsj::weights
