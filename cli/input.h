@@ -31,7 +31,7 @@ Result<Input> read_input(const std::string& path, const std::vector<std::string>
 struct Surroundings {
   dsconfig::Facts facts;
   std::optional<layout::ModelConfig> model;
-  std::string model_directory;      ///< with `model`
+  std::string model_directory;   ///< with `model`
   std::optional<LoraArgs> lora;  ///< resolved against the model
   std::vector<dsconfig::Finding> findings;
   /// Set where the number of steps depends on how rows are packed.

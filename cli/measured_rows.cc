@@ -27,8 +27,7 @@ data::Sampler sampler_of(const MeasuredRows& rows, const jobspec::Job& job,
                                .shuffle = training.shuffle.value_or(true),
                                .drop_last = config.dataloader_drop_last};
   if (training.group_by_length.value_or(false))
-    options.lengths =
-        std::make_shared<const std::vector<int32_t>>(data::tokens_of(rows.dealt()));
+    options.lengths = std::make_shared<const std::vector<int32_t>>(data::tokens_of(rows.dealt()));
   return data::Sampler(options);
 }
 
@@ -38,8 +37,11 @@ json lengths_json(const std::vector<data::RowSize>& rows) {
   const auto share = [&](int64_t percent) {
     return tokens[static_cast<size_t>(percent * (std::ssize(tokens) - 1) / 100)];
   };
-  return {{"shortest", tokens.front()}, {"median", share(50)}, {"p90", share(90)},
-          {"p99", share(99)},           {"longest", tokens.back()}};
+  return {{"shortest", tokens.front()},
+          {"median", share(50)},
+          {"p90", share(90)},
+          {"p99", share(99)},
+          {"longest", tokens.back()}};
 }
 
 }  // namespace

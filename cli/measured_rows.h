@@ -22,8 +22,8 @@ struct MeasuredRows {
   const std::vector<data::RowSize>& dealt() const { return packs ? packs->sizes() : rows; }
 };
 
-/// Reads and tokenizes every row, on all processors. Error: the data or the tokenizer cannot be read
-/// here, or there are too many rows to look at each.
+/// Reads and tokenizes every row, on all processors. Error: the data or the tokenizer cannot be
+/// read here, or there are too many rows to look at each.
 Result<std::shared_ptr<const MeasuredRows>> measure_rows(const jobspec::Job& job,
                                                          const layout::ModelConfig& model,
                                                          const std::string& model_directory);

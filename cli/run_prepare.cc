@@ -125,8 +125,7 @@ void check_engine_input(Job& job, Problems& problems) {
   problems.findings(job, around.findings);
   const auto resolution = jobspec::resolve(job, around.facts);
   problems.findings(job, resolution.findings);
-  if (around.model && resolution.ok())
-    problems.findings(job, misfits(job, around, resolution));
+  if (around.model && resolution.ok()) problems.findings(job, misfits(job, around, resolution));
 }
 
 /// Checks that the user's own program exists, and ds_config as far as DeepSpeed would.

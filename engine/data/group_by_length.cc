@@ -25,7 +25,8 @@ std::vector<int64_t> GroupByLength::sorted(uint64_t epoch, int64_t group) const 
   std::vector<int64_t> rows;
   for (int64_t i = group * group_rows_; i < std::min(count, (group + 1) * group_rows_); ++i)
     rows.push_back(permuted(i, count, seed_, epoch));
-  std::ranges::stable_sort(rows, std::greater<>(), [this](int64_t row) { return (*lengths_)[row]; });
+  std::ranges::stable_sort(rows, std::greater<>(),
+                           [this](int64_t row) { return (*lengths_)[row]; });
   return rows;
 }
 

@@ -30,9 +30,9 @@ class GroupByLength {
 
   // What was worked out last.
   int64_t epoch_ = -1, group_ = -1;
-  int64_t longest_place_ = 0;               ///< where the longest row would be
+  int64_t longest_place_ = 0;                ///< where the longest row would be
   int64_t first_row_ = 0, longest_row_ = 0;  ///< these change places
-  std::vector<int64_t> rows_;               ///< of group_
+  std::vector<int64_t> rows_;                ///< of group_
 };
 
 }  // namespace dsj::data

@@ -29,7 +29,7 @@ class Largest {
 };
 
 /// The sum of the `count` largest. If there are fewer rows, some are dealt more than once.
-int64_t sum_of_largest(std::span<const RowSize> sizes, int32_t RowSize::* what, int64_t count) {
+int64_t sum_of_largest(std::span<const RowSize> sizes, int32_t RowSize::*what, int64_t count) {
   std::vector<int64_t> all;
   for (const RowSize& size : sizes) all.push_back(size.*what);
   const auto taken = std::min(count, std::ssize(all));

@@ -12,7 +12,7 @@ namespace dsj::data {
 
 struct RowSize {
   int32_t tokens = 0;
-  int32_t targets = 0;  ///< tokens that predict something: labels behind the first that are not -100
+  int32_t targets = 0;  ///< tokens that predict one: labels behind the first that are not -100
 };
 
 /// Of rows first, first + 1 ... first + count - 1. Reads and tokenizes each of them, on `threads`

@@ -38,8 +38,9 @@ at::Tensor DecoderLayer::qkv_products(const zero::UnitParameters& p, const at::T
   const int64_t query = q_.width();
   at::Tensor qkv = at::empty({h.size(0), query + kv_.width()}, h.options());
   qkv.narrow(1, query, kv_.width()).copy_(project(p, kv_, h, call.dropout_key));
-  qkv.narrow(1, 0, query).zero_().index_copy_(
-      0, *call.outputs, project(p, q_, picked(h, call.outputs), call.dropout_key));
+  qkv.narrow(1, 0, query)
+      .zero_()
+      .index_copy_(0, *call.outputs, project(p, q_, picked(h, call.outputs), call.dropout_key));
   return qkv;
 }
 
@@ -47,8 +48,7 @@ at::Tensor DecoderLayer::qkv_backward(const zero::UnitParameters& p, const at::T
                                       const at::Tensor& h, const LayerCall& call) const {
   if (!call.outputs) return project_backward(p, qkv_, dqkv, h, call.dropout_key);
   const int64_t query = q_.width();
-  at::Tensor dh =
-      project_backward(p, kv_, dqkv.narrow(1, query, kv_.width()), h, call.dropout_key);
+  at::Tensor dh = project_backward(p, kv_, dqkv.narrow(1, query, kv_.width()), h, call.dropout_key);
   const at::Tensor dq = picked(dqkv.narrow(1, 0, query), call.outputs);
   ops::scatter_rows(project_backward(p, q_, dq, picked(h, call.outputs), call.dropout_key),
                     *call.outputs, dh);
@@ -130,8 +130,8 @@ void DecoderLayer::backward_head_norms(const zero::UnitParameters& p, at::Tensor
 
 at::Tensor DecoderLayer::backward_attention(const zero::UnitParameters& p, at::Tensor dy,
                                             const LayerCall& call, LayerSaved& saved) const {
-  at::Tensor dattended = project_backward(p, o_, dy, picked(saved.attended.out, call.outputs),
-                                          call.dropout_key);
+  at::Tensor dattended =
+      project_backward(p, o_, dy, picked(saved.attended.out, call.outputs), call.dropout_key);
   dattended = put_back(dattended, call.outputs, saved.x.size(0));
   at::Tensor dqkv =
       ops::attention_backward(dattended, saved.qkv, saved.attended, *call.rows, shape(call));

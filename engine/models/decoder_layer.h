@@ -36,8 +36,8 @@ class DecoderLayer : public Layer {
   void backward_mlp(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
                     LayerSaved& saved) const;
   /// dy: gradient of x2. Returns that of x.
-  at::Tensor backward_attention(const zero::UnitParameters& p, at::Tensor dy,
-                                const LayerCall& call, LayerSaved& saved) const;
+  at::Tensor backward_attention(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
+                                LayerSaved& saved) const;
   void backward_head_norms(const zero::UnitParameters& p, at::Tensor dqkv, LayerSaved& saved) const;
 
   const layout::ModelConfig config_;

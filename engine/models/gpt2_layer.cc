@@ -108,8 +108,8 @@ at::Tensor Gpt2Layer::backward(const zero::UnitParameters& p, at::Tensor dy, con
   saved.norm2 = {};
   dinner.reset();
   const int64_t tokens = saved.x.size(0);
-  at::Tensor dattended = branch_backward(p, o_, dy, picked(saved.attended.out, call.outputs), call,
-                                         Site::Residual);
+  at::Tensor dattended =
+      branch_backward(p, o_, dy, picked(saved.attended.out, call.outputs), call, Site::Residual);
   dattended = put_back(dattended, call.outputs, tokens);
   const at::Tensor dqkv =
       ops::attention_backward(dattended, saved.qkv, saved.attended, *call.rows, shape(call));

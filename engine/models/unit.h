@@ -43,8 +43,8 @@ struct LayerCall {
   const ops::RopeTable* rope = nullptr;  ///< of all their positions; null: learned positions
   /// For this unit, micro-step and rank; nullopt: no dropout (inference).
   std::optional<uint64_t> dropout_key;
-  /// [T] int64, ascending, at least one, on the device: the tokens whose output is wanted. Only they
-  /// go through what no other token reads: queries, output projection and MLP. Null: all tokens.
+  /// [T] int64, ascending, at least one, on the device: the tokens whose output is wanted. Only
+  /// they go through what no other token reads: queries, output projection, MLP. Null: all tokens.
   const at::Tensor* outputs = nullptr;
 };
 
@@ -71,7 +71,7 @@ class Layer {
   /// dy, in the shape of forward's result, becomes scratch. Returns the gradient of x [N, H].
   /// Consumes `saved`.
   virtual at::Tensor backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
-                        LayerSaved saved) const = 0;
+                              LayerSaved saved) const = 0;
   /// Inference with a cache, as ops::attention_cached. Gives all tokens' outputs.
   virtual at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
                                     const LayerCall& call, at::Tensor k_cache,

@@ -54,8 +54,7 @@ Status measure_rows(Inputs& in, int64_t max_seq_length) {
     in.packs.emplace(sizes, max_seq_length);
     sizes = in.packs->sizes();
   }
-  if (groups)
-    in.lengths = std::make_shared<const std::vector<int32_t>>(data::tokens_of(sizes));
+  if (groups) in.lengths = std::make_shared<const std::vector<int32_t>>(data::tokens_of(sizes));
   return {};
 }
 

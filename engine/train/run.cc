@@ -233,10 +233,10 @@ void announce(const Inputs& in, const RankEnv& env, const Events& events) {
     events.warn(finding.path + ": " + finding.message);
   if (in.packs) {
     const int64_t rows = in.dataset->rows() - in.first_row();
-    events.emit(report::Note{.text = "packing: " + std::to_string(rows) + " rows in " +
-                                     std::to_string(in.packs->count()) + " packed ones, filled to " +
-                                     text::number(std::round(1000 * in.packs->filled()) / 10) +
-                                     " %"});
+    events.emit(
+        report::Note{.text = "packing: " + std::to_string(rows) + " rows in " +
+                             std::to_string(in.packs->count()) + " packed ones, filled to " +
+                             text::number(std::round(1000 * in.packs->filled()) / 10) + " %"});
   }
   nlohmann::json origins = nlohmann::json::array();
   for (const auto& origin : in.resolution.origins) {

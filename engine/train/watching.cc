@@ -190,7 +190,8 @@ void Watching::profile_flops(int64_t step, const observe::StepTimes& times,
                              const models::MicroBatch& batch) {
   const auto& config = in_.config();
   std::vector<int64_t> lengths;
-  for (int64_t row = 0; row < batch.rows().rows(); ++row) lengths.push_back(batch.rows().length(row));
+  for (int64_t row = 0; row < batch.rows().rows(); ++row)
+    lengths.push_back(batch.rows().length(row));
   const std::string text = observe::flops_report(
       config.observe.flops, observe::count_forward(in_.model, state_.units(), lengths),
       {.step = step,

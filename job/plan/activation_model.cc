@@ -114,8 +114,8 @@ ActivationModel activation_model(const MemoryInput& input) {
   // h1, x2, h2; qkv; the attention's output; gate and up
   a.kept = row * (3 * s.hidden + s.qkv + s.query + s.mlp_width) + sums + head_norms;
 
-  // Behind its attention the last layer has only the tokens with a target (MicroBatch::last_outputs),
-  // unless those that have none are fewer than a sixteenth.
+  // Behind its attention the last layer has only the tokens with a target
+  // (MicroBatch::last_outputs), unless those that have none are fewer than a sixteenth.
   const int64_t outputs = std::min(s.rows, s.targets + s.targets / 15 + 1);
   a.kept_last = a.kept - (s.rows - outputs) * ((2 * s.hidden + s.mlp_width) * s.element + 4);
 
@@ -134,17 +134,22 @@ ActivationModel activation_model(const MemoryInput& input) {
   // da and the recomputed silu(gate) * up; then dh, or the attention's gradients once the MLP's
   // tensors are freed.
   const int64_t packing = s.element == 2 && !s.widened ? kPacking : 0;
-  const int64_t mlp = 2 * row * s.inner + packing;
-  const int64_t mlp_freed = row * (2 * s.hidden + s.mlp_width);  // x2, h2, gate_up
-  const int64_t attended = attention_backward(s) + tile - mlp_freed;
-  a.backward = std::max({mlp, a.boundary, attended});
-  if (input.recompute) a.backward = std::max(a.backward, at_mlp);  // during recompute
+  const auto backward = [&](int64_t tokens) {  // so many behind attention
+    const int64_t column = tokens * s.element;
+    const int64_t mlp = 2 * column * s.inner + packing;
+    const int64_t mlp_freed = column * (2 * s.hidden + s.mlp_width);  // x2, h2, gate_up
+    const int64_t attended = attention_backward(s) + tile - mlp_freed;
+    const int64_t again = input.recompute ? column * s.inner + result : 0;  // during recompute
+    return std::max({mlp, a.boundary, attended, again});
+  };
+  a.backward = backward(s.rows);
+  a.backward_last = backward(outputs);
 
   const int64_t piece = std::clamp<int64_t>(kLogits / s.vocab, 1, (s.targets + 1) / 2);
-  const int64_t picked = s.targets * s.hidden * s.element;  // the rows that have a target
-  a.head = 3 * picked + s.targets * 2 * 4 +                 // the rows, normed, dh; sums
+  const int64_t picked = s.targets * s.hidden * s.element;           // the rows that have a target
+  a.head = 3 * picked + s.targets * 2 * 4 +                          // the rows, normed, dh; sums
            std::max(piece * s.vocab * s.element + packing, picked);  // logits; then dpicked
-  a.embedding = s.element == 2 ? 2 * a.boundary : a.boundary;  // dx, and its sum over rows
+  a.embedding = s.element == 2 ? 2 * a.boundary : a.boundary;        // dx, and its sum over rows
 
   // A weight's gradient is added to if a micro-step came before.
   const bool again =

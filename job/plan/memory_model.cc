@@ -120,7 +120,8 @@ class StepWalk {
       return activations.add(-activation_.boundary);
     }
     if (input_.recompute) activations.add(kept(unit));
-    use(activation_.backward, activation_.layer_products);
+    const bool last = unit == input_.model.num_layers;
+    use(last ? activation_.backward_last : activation_.backward, activation_.layer_products);
     activations.add(-kept(unit) - activation_.boundary);
   }
 

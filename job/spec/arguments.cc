@@ -146,9 +146,14 @@ const std::map<std::string, std::string>& training_names() {
 
 /// Whether its value may be left out: `--bf16`.
 bool is_switch(const std::string& name) {
-  static const std::vector<std::string> training = {
-      "bf16", "fp16", "gradient_checkpointing", "shuffle", "packing", "group_by_length", "eval_on_start",
-      "logging_first_step"};
+  static const std::vector<std::string> training = {"bf16",
+                                                    "fp16",
+                                                    "gradient_checkpointing",
+                                                    "shuffle",
+                                                    "packing",
+                                                    "group_by_length",
+                                                    "eval_on_start",
+                                                    "logging_first_step"};
   if (std::find(training.begin(), training.end(), name) != training.end()) return true;
   if (is_lora_switch(name) || name == "use_rslora") return true;
   for (const Foreign& foreign : foreign_arguments())

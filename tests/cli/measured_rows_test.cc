@@ -23,18 +23,13 @@ class MeasuredRowsTest : public testing::Test {
     folder_ =
         fs::temp_directory_path() / ("dsj-rows-test-" + std::to_string(getpid()) + info->name());
     fs::create_directories(folder_ / "model");
-    std::ofstream(folder_ / "model/config.json") << json{{"model_type", "qwen2"},
-                                                         {"hidden_size", 64},
-                                                         {"vocab_size", 512},
-                                                         {"intermediate_size", 128},
-                                                         {"num_hidden_layers", 2},
-                                                         {"num_attention_heads", 4},
-                                                         {"num_key_value_heads", 2},
-                                                         {"max_position_embeddings", 256},
-                                                         {"hidden_act", "silu"},
-                                                         {"rms_norm_eps", 1e-6},
-                                                         {"rope_theta", 10000.0},
-                                                         {"tie_word_embeddings", false}};
+    std::ofstream(folder_ / "model/config.json")
+        << json{{"model_type", "qwen2"},    {"hidden_size", 64},
+                {"vocab_size", 512},        {"intermediate_size", 128},
+                {"num_hidden_layers", 2},   {"num_attention_heads", 4},
+                {"num_key_value_heads", 2}, {"max_position_embeddings", 256},
+                {"hidden_act", "silu"},     {"rms_norm_eps", 1e-6},
+                {"rope_theta", 10000.0},    {"tie_word_embeddings", false}};
     write_rows({10, 20, 30, 40, 50, 60, 70, 80});
   }
   void TearDown() override { fs::remove_all(folder_); }

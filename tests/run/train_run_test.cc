@@ -193,7 +193,8 @@ TEST_F(TrainRun, PackedRowsAreAllTrainedOnAndResumed) {
   write("ds.json", R"({"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "AdamW",
       "params": {"lr": 1e-3, "eps": 1e-3}}, "zero_optimization": {"stage": 2}})");
   write_job({{"numTrainEpochs", "2"}, {"packing", "true"}, {"maxSeqLength", "32"}});
-  const std::vector<std::string> command = {"job.yaml", "--set", "spec.training.saveStrategy=epoch"};
+  const std::vector<std::string> command = {"job.yaml", "--set",
+                                            "spec.training.saveStrategy=epoch"};
   const auto tokens_of = [&] {
     int64_t sum = 0;
     std::ifstream in(out() / "metrics.jsonl");

@@ -79,8 +79,10 @@ TEST(GroupByLength, TheSamplerDealsIt) {
   int64_t place = 33 * 12 + 0 - 400;  // step 33 crosses into the second epoch
   for (int64_t micro = 0; micro < 2; ++micro)
     for (int64_t rank = 0; rank < 2; ++rank)
-      for (int64_t row = 0; row < 3; ++row, ++place)
-        if (place >= 0) EXPECT_EQ(sampler.index(33, micro, rank, row), want[place]);
+      for (int64_t row = 0; row < 3; ++row, ++place) {
+        if (place < 0) continue;
+        EXPECT_EQ(sampler.index(33, micro, rank, row), want[place]);
+      }
   EXPECT_EQ(place, 8);
   // What grouping is for: the longest row of a micro-batch is hardly longer than its shortest.
   const auto spread = [&](const Sampler& one) {

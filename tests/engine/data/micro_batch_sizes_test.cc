@@ -18,8 +18,7 @@ std::vector<RowSize> sizes_of(int64_t rows) {
 
 TEST(MicroBatchSizes, AreTheLargestThatTheSamplerDeals) {
   const auto sizes = sizes_of(101);
-  const Sampler sampler(
-      {.rows = 101, .accumulation = 2, .world = 3, .micro_batch = 4, .seed = 8});
+  const Sampler sampler({.rows = 101, .accumulation = 2, .world = 3, .micro_batch = 4, .seed = 8});
   const auto got = largest_micro_batches(sampler, sizes, 9);
   ASSERT_EQ(got.size(), 3u) << "4, and what divides it";
   MicroBatchSize four;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/files/memory_files.h"
+#include "tests/engine/data/support.h"
 
 namespace dsj::data {
 namespace {
@@ -39,15 +40,15 @@ TEST(RowSizes, AreThoseOfTheCutRowsWithAnyNumberOfThreads) {
 }
 
 TEST(RowSizes, TheFirstRowThatCannotBeReadIsNamed) {
-  MemoryFiles files;
+  const TempDir folder;
   std::string text;
   for (int64_t i = 0; i < 400; ++i) text += row(5, 0);
-  ASSERT_TRUE(files.write_synced("d.jsonl", text));
-  const auto dataset = Dataset::open(files, "d.jsonl", nullptr, {.vocab_size = 50});
+  const std::string file = folder.write("d.jsonl", text);
+  const auto dataset = Dataset::open(file, nullptr, {.vocab_size = 50});
   ASSERT_TRUE(dataset) << dataset.error().to_string();
   const size_t one = text.size() / 400;
   for (const size_t bad : {150, 151, 390}) text[bad * one] = 'x';
-  ASSERT_TRUE(files.write_synced("d.jsonl", text));
+  folder.write("d.jsonl", text);  // the file that is open
   const auto sizes = row_sizes(**dataset, 0, 400, 4);
   ASSERT_FALSE(sizes);
   EXPECT_NE(sizes.error().to_string().find("row 150"), std::string::npos)

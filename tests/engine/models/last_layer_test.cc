@@ -77,8 +77,7 @@ TEST_P(LastLayer, GivesWhatAllOutputsGive) {
     config.precision = config.grad_accum_dtype = config.communication_dtype = c.precision;
     std::optional<LoraArgs> lora;
     if (!c.lora.empty()) {
-      auto resolved =
-          layout::resolve_lora(*model, {.r = 4, .alpha = 8, .target_modules = c.lora});
+      auto resolved = layout::resolve_lora(*model, {.r = 4, .alpha = 8, .target_modules = c.lora});
       ASSERT_TRUE(resolved) << resolved.error().to_string();
       lora = std::move(*resolved);
     }

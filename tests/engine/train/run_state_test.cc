@@ -27,8 +27,8 @@ TEST(RunStateTest, ARunIsTheSameWithTheSameIdFromTheSamePlace) {
 }
 
 TEST(RunStateTest, DifferencesAreNamedWithBothValues) {
-  const json saved = {{"optimizer", "AdamW"}, {"seed", 1}, {"packed_rows", 0},
-                      {"world_size", 2},      {"stage", 2}};
+  const json saved = {
+      {"optimizer", "AdamW"}, {"seed", 1}, {"packed_rows", 0}, {"world_size", 2}, {"stage", 2}};
   EXPECT_TRUE(differences(saved, saved).empty());
   EXPECT_TRUE(differences(json::object(), saved).empty()) << "of an older program";
   json now = saved;
