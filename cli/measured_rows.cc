@@ -58,7 +58,7 @@ Result<std::shared_ptr<const MeasuredRows>> measure_rows(const jobspec::Job& job
                                      {.max_seq_length = longest,
                                       .vocab_size = model.vocab_size,
                                       .chat_template = training.chat_template.value_or("auto")});
-  if (!dataset) return std::unexpected(!loaded ? loaded.error() : dataset.error());
+  if (!dataset) return std::unexpected(dataset.error());
   const int64_t first = dsconfig::held_out_rows((*dataset)->rows(), training);
   const int64_t count = (*dataset)->rows() - first;
   if (count < 1) return bad_input("no rows are left to train on", training.data_path);

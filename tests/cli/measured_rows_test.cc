@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/verbs.h"
+#include "engine/data/micro_batch_sizes.h"
 
 namespace dsj::cli {
 namespace {
@@ -43,7 +44,7 @@ class MeasuredRowsTest : public testing::Test {
       out << json{{"input_ids", ids}, {"labels", labels}} << "\n";
     }
   }
-  json plan(const json& training, int expected = 0) {
+  json plan(const json& training = json::object(), int expected = 0) {
     json job = {{"apiVersion", "training.dsj.dev/v1alpha1"},
                 {"kind", "DeepSpeedJob"},
                 {"metadata", {{"name", "rows"}}},
@@ -75,13 +76,13 @@ int64_t activations(const json& plan) {
 }
 
 TEST_F(MeasuredRowsTest, APlanCountsWithTheLargestMicroBatchOfTheData) {
-  const json got = plan({});
+  const json got = plan();
   EXPECT_EQ(got["memory"]["rows"], json::parse(R"({"from": "data", "count": 8,
       "tokens": {"shortest": 10, "median": 40, "p90": 70, "p99": 70, "longest": 80},
       "largestMicroBatch": {"tokens": 150, "targets": 140}})"));
   // Half the tokens: about half the bytes.
   write_rows({5, 10, 15, 20, 25, 30, 35, 40});
-  const double half = static_cast<double>(activations(plan({})));
+  const double half = static_cast<double>(activations(plan()));
   EXPECT_NEAR(half / static_cast<double>(activations(got)), 0.5, 0.05);
   // Rows are cut, as in the run.
   EXPECT_EQ(plan({{"maxSeqLength", 32}})["memory"]["rows"]["largestMicroBatch"]["tokens"], 64);
@@ -121,13 +122,25 @@ TEST_F(MeasuredRowsTest, WithoutItsDataAPackedJobIsIncomplete) {
   EXPECT_TRUE(plan({{"packing", true}, {"maxSteps", 5}})["complete"]);
 }
 
-TEST_F(MeasuredRowsTest, GroupsOfOneLengthMeetInTheFirstMicroBatch) {
+TEST_F(MeasuredRowsTest, AGroupedJobsOrderIsWalked) {
   std::vector<int64_t> lengths;
-  for (int64_t i = 0; i < 64; ++i) lengths.push_back(10 + i);
+  std::vector<data::RowSize> sizes;
+  for (int32_t i = 0; i < 64; ++i) {
+    lengths.push_back(10 + i);
+    sizes.push_back({10 + i, 5 + i});
+  }
   write_rows(lengths);
-  const json got = plan({{"groupByLength", true}, {"shuffle", true}});
-  EXPECT_EQ(got["memory"]["rows"]["largestMicroBatch"]["tokens"].get<int64_t>(), 73 + 72)
-      << "the two longest";
+  const auto largest = [&](bool grouped) {
+    data::SamplerOptions options{.rows = 64, .micro_batch = 2};
+    if (grouped)
+      options.lengths = std::make_shared<const std::vector<int32_t>>(data::tokens_of(sizes));
+    return data::largest_micro_batches(data::Sampler(options), sizes, 32).at(2).tokens;
+  };
+  ASSERT_NE(largest(true), largest(false));
+  for (const bool grouped : {true, false}) {
+    const json got = plan({{"groupByLength", grouped}, {"shuffle", true}});
+    EXPECT_EQ(got["memory"]["rows"]["largestMicroBatch"]["tokens"], largest(grouped));
+  }
   plan({{"groupByLength", true}, {"shuffle", false}}, 2);
   EXPECT_NE(err_.find("training.groupByLength"), std::string::npos) << err_;
 }
