@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "cli/hub_cache.h"
+#include "cli/measured_rows.h"
 #include "job/layout/lora.h"
 #include "job/spec/yaml.h"
 
@@ -141,6 +142,7 @@ Surroundings look_around(const jobspec::Job& job) {
         }
       }
       around.model = std::move(*model);
+      around.model_directory = *directory;
     } else {
       around.findings.push_back({Severity::Unsupported, "spec.training.modelNameOrPath",
                                  model.error().to_string(), "name a model this engine runs"});
@@ -154,6 +156,16 @@ Surroundings look_around(const jobspec::Job& job) {
     if (!around.facts.dataset_rows)
       note("dataPath", "\"" + training.data_path + "\" cannot be read here",
            "the number of steps is left open");
+    if (training.packing.value_or(false) && around.facts.dataset_rows && around.model) {
+      auto rows = measure_rows(job, *around.model, around.model_directory);
+      if (rows) {
+        around.facts.packed_rows = (*rows)->packs->count();
+        around.rows = std::move(*rows);
+      } else {
+        note("dataPath", "the rows cannot be packed here: " + rows.error().to_string(),
+             "the number of steps is left open");
+      }
+    }
   }
   dsconfig::locate(around.findings, job.positions);
   return around;

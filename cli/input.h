@@ -2,6 +2,7 @@
 // content. It reads files and decides nothing.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,8 @@
 #include "job/spec/job.h"
 
 namespace dsj::cli {
+
+struct MeasuredRows;
 
 struct Input {
   std::optional<jobspec::Job> job;  ///< a DeepSpeedJob; unset: a bare ds_config
@@ -28,8 +31,11 @@ Result<Input> read_input(const std::string& path, const std::vector<std::string>
 struct Surroundings {
   dsconfig::Facts facts;
   std::optional<layout::ModelConfig> model;
+  std::string model_directory;   ///< with `model`
   std::optional<LoraArgs> lora;  ///< resolved against the model
   std::vector<dsconfig::Finding> findings;
+  /// Set where the number of steps depends on how rows are packed.
+  std::shared_ptr<const MeasuredRows> rows;
 };
 Surroundings look_around(const jobspec::Job& job);
 

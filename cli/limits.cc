@@ -106,8 +106,7 @@ plan::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& arou
   return {.model = *around.model,
           .config = resolution.config,
           .world = job.world_size(),
-          .tokens_per_row = std::min(job.training.max_seq_length.value_or(2048),
-                                     std::max<int64_t>(1, around.model->longest_sequence())),
+          .tokens_per_row = plan::longest_row(job.training, *around.model),
           .recompute = job.training.gradient_checkpointing.value_or(false),
           .native_products = resolution.config.precision == dsconfig::Precision::Bf16
                                  ? cpu_multiplies_bf16()

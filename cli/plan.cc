@@ -6,6 +6,7 @@
 
 #include "cli/input.h"
 #include "cli/limits.h"
+#include "cli/measured_rows.h"
 #include "cli/quantity.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
@@ -147,11 +148,25 @@ Finding saving_waits(const plan::Snapshot& snapshot, const plan::Limits& limits)
           "more memory, or a higher zero_optimization.stage"};
 }
 
+/// The rows of the job, measured now unless they were; else why they cannot be.
+std::shared_ptr<const MeasuredRows> rows_of(const jobspec::Job& job, const Surroundings& around,
+                                            std::string& why) {
+  if (around.rows) return around.rows;
+  auto measured = measure_rows(job, *around.model, around.model_directory);
+  if (measured) return *measured;
+  why = measured.error().to_string();
+  return nullptr;
+}
+
 /// Adds what only a model tells to `plan`: memory, limits, wire. What does not fit joins the
 /// findings of `resolution`. True: it fits.
 bool add_model(json& plan, const jobspec::Job& job, const Surroundings& around,
                const GivenLimits& given, dsconfig::Resolution& resolution) {
-  const auto input = memory_input(job, around, resolution);
+  const auto bound = memory_input(job, around, resolution);
+  auto input = bound;
+  std::string why;
+  const auto rows = rows_of(job, around, why);
+  if (rows) count_with(*rows, job, input);
   const auto model = plan::memory_model(input);
   const auto limits = limits_of(job, resolution.config.offload, given, ThisMachine());
   const auto misfits = fit_findings(job, input, limits);
@@ -159,7 +174,9 @@ bool add_model(json& plan, const jobspec::Job& job, const Surroundings& around,
   plan["memory"] = memory_of(model);
   plan["memory"]["deepSpeedEstimatePerGpu"] = deepspeed_of(input);
   plan["memory"]["limits"] = limits_json(limits);
-  const auto snapshot = snapshot_of(job, input, limits);
+  plan["memory"]["rows"] = rows_json(rows.get(), why, input);
+  // The ranks decide about the copy by the longest row that may come.
+  const auto snapshot = snapshot_of(job, bound, limits);
   plan["memory"]["bytesPerRank"]["snapshot"] = snapshot.bytes;
   plan["memory"]["savesBehindTheSteps"] = snapshot.bytes > 0 && snapshot.fits;
   if (misfits.empty() && !snapshot.fits)

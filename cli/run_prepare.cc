@@ -14,6 +14,7 @@
 #include "cli/hub_cache.h"
 #include "cli/input.h"
 #include "cli/limits.h"
+#include "cli/measured_rows.h"
 #include "cli/run_program.h"
 #include "job/contract.h"
 
@@ -87,6 +88,22 @@ Status check_data(const std::string& path) {
   return {};
 }
 
+/// What does not fit. Rows are measured only for a job that would not fit if all were the longest.
+std::vector<Finding> misfits(const Job& job, const Surroundings& around,
+                             const dsconfig::Resolution& resolution) {
+  const auto limits = limits_of(job, resolution.config.offload, {}, ThisMachine());
+  auto input = memory_input(job, around, resolution);
+  const auto bound = fit_findings(job, input, limits);
+  if (bound.empty()) return bound;
+  auto rows = around.rows;
+  if (!rows) {
+    if (auto measured = measure_rows(job, *around.model, around.model_directory)) rows = *measured;
+  }
+  if (!rows) return bound;
+  count_with(*rows, job, input);
+  return fit_findings(job, input, limits);
+}
+
 /// Checks what dsj-train will read and need.
 void check_engine_input(Job& job, Problems& problems) {
   if (job.training.model_name_or_path.empty()) {
@@ -108,10 +125,7 @@ void check_engine_input(Job& job, Problems& problems) {
   problems.findings(job, around.findings);
   const auto resolution = jobspec::resolve(job, around.facts);
   problems.findings(job, resolution.findings);
-  if (around.model && resolution.ok())
-    problems.findings(job,
-                      fit_findings(job, memory_input(job, around, resolution),
-                                   limits_of(job, resolution.config.offload, {}, ThisMachine())));
+  if (around.model && resolution.ok()) problems.findings(job, misfits(job, around, resolution));
 }
 
 /// Checks that the user's own program exists, and ds_config as far as DeepSpeed would.

@@ -62,6 +62,8 @@ const std::vector<Field>& fields() {
       {"maxSeqLength", "modelMaxLength", &A::max_seq_length},
       {"resumeFromCheckpoint", nullptr, &A::resume_from_checkpoint},
       {"shuffle", nullptr, &A::shuffle},
+      {"packing", nullptr, &A::packing},
+      {"groupByLength", nullptr, &A::group_by_length},
       {"chatTemplate", nullptr, &A::chat_template},
       {"lossNormalization", nullptr, &A::loss_normalization},
       {"device", nullptr, &A::device},

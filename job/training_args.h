@@ -49,6 +49,8 @@ struct TrainingArgs {
   std::optional<int64_t> max_seq_length;              ///< 2048 (model_max_length)
   std::optional<std::string> resume_from_checkpoint;  ///< a path; unset: the newest, if any
   std::optional<bool> shuffle;                        ///< ours: true
+  std::optional<bool> packing;          ///< TRL's: false; rows end to end in max_seq_length tokens
+  std::optional<bool> group_by_length;  ///< false; rows of similar length in a batch
   /// Ours, for `messages` rows: auto (the model's), chatml, qwen, llama3 ...
   std::optional<std::string> chat_template;
   std::optional<std::string> loss_normalization;  ///< ours: micro-batch (a mean of means)

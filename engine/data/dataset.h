@@ -12,8 +12,7 @@
 // its own token; the model shifts.
 //
 // Opening reads the whole file once and checks every row. at() reads and tokenizes a row again, so
-// memory is a few bytes per row. Used by the loader (loader.h). Left out: Parquet, several files,
-// packing.
+// memory is a few bytes per row. Used by the loader (loader.h). Left out: Parquet, several files.
 #pragma once
 
 #include <atomic>

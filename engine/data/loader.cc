@@ -15,6 +15,7 @@ Loader::Loader(const Dataset& dataset, Sampler sampler, LoaderOptions options)
 Loader::Loader(Source source, Sampler sampler, LoaderOptions options)
     : source_(std::move(source)), sampler_(sampler), options_(options) {
   DSJ_CHECK(options.ahead_max >= 1 && options.first_step >= 0);
+  DSJ_CHECK(!options.packs || options.packs->count() == sampler.options().rows);
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
@@ -38,9 +39,13 @@ void Loader::run(const std::stop_token& stop) {
 
 Result<MicroBatch> Loader::make(int64_t step, int64_t micro_step) const {
   std::vector<Sample> samples;
-  for (int64_t row = 0; row < sampler_.options().micro_batch; ++row) {
-    DSJ_TRY(Sample sample, source_(sampler_.index(step, micro_step, options_.rank, row)));
-    samples.push_back(std::move(sample));
+  for (int64_t i = 0; i < sampler_.options().micro_batch; ++i) {
+    const int64_t dealt = sampler_.index(step, micro_step, options_.rank, i);
+    const auto rows = options_.packs ? options_.packs->rows(dealt) : std::span(&dealt, 1);
+    for (const int64_t row : rows) {
+      DSJ_TRY(Sample sample, source_(row));
+      samples.push_back(std::move(sample));
+    }
   }
   return MicroBatch{.step = step,
                     .micro_step = micro_step,

@@ -14,6 +14,7 @@
 #include "common/result.h"
 #include "engine/data/batch.h"
 #include "engine/data/dataset.h"
+#include "engine/data/packs.h"
 #include "engine/data/sampler.h"
 
 namespace dsj::data {
@@ -29,6 +30,8 @@ struct LoaderOptions {
   int64_t rank = 0;
   int64_t first_step = 0;  ///< a resumed run starts where it stopped
   int64_t ahead_max = 4;   ///< micro-batches held; at least 1
+  /// Packing: what the sampler deals are these. It must outlive the loader. Null: rows.
+  const Packs* packs = nullptr;
 };
 
 class Loader {

@@ -5,13 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/data/group_by_length.h"
 
 namespace dsj::data {
-
-/// The `position`-th of 0 .. rows-1 in the order of `epoch`: a bijection for each (seed, epoch). It
-/// is a Feistel network over the next power of four, repeated until the value is below `rows`, so
-/// it needs no table. rows >= 1, 0 <= position < rows.
-int64_t permuted(int64_t position, int64_t rows, uint64_t seed, uint64_t epoch);
 
 struct SamplerOptions {
   int64_t rows = 0;
@@ -21,15 +21,18 @@ struct SamplerOptions {
   uint64_t seed = 42;
   bool shuffle = true;     ///< false: the file's order
   bool drop_last = false;  ///< an epoch leaves out rows that do not fill a global batch
+  /// group_by_length: the tokens of each row (group_by_length.h). Null: rows are not grouped. Only
+  /// with shuffle.
+  std::shared_ptr<const std::vector<int32_t>> lengths = nullptr;
 };
 
 class Sampler {
  public:
-  /// Every number must be at least 1 (DSJ_CHECK).
+  /// Every number must be at least 1, and there are as many lengths as rows (DSJ_CHECK).
   explicit Sampler(SamplerOptions options);
 
   /// The row's index. All arguments count from 0. Epochs follow each other without a gap: the last
-  /// batch of one may hold the first rows of the next, unless drop_last.
+  /// batch of one may hold the first rows of the next, unless drop_last. One thread at a time.
   int64_t index(int64_t step, int64_t micro_step, int64_t rank, int64_t row) const;
   /// The epoch of that row.
   int64_t epoch(int64_t step, int64_t micro_step, int64_t rank, int64_t row) const;
@@ -41,6 +44,7 @@ class Sampler {
   int64_t position(int64_t step, int64_t micro_step, int64_t rank, int64_t row) const;
   SamplerOptions options_;
   int64_t epoch_rows_;  ///< rows of an epoch that are used
+  mutable std::optional<GroupByLength> groups_;
 };
 
 }  // namespace dsj::data

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "engine/models/gpt2_layer.h"
+#include "engine/models/picked_rows.h"
 
 namespace dsj::models {
 
@@ -14,6 +15,8 @@ DecoderLayer::DecoderLayer(const layout::ModelConfig& config)
   for (size_t i = 0; i < roles.size(); ++i) index_[static_cast<size_t>(roles[i])] = int(i);
   const int64_t kv = config.kv_size(), inner = config.intermediate_size;
   qkv_ = {at(Role::Q), at(Role::QBias), {config.query_size(), kv, kv}};
+  q_ = {at(Role::Q), at(Role::QBias), {config.query_size()}};
+  kv_ = {at(Role::K), at(Role::KBias), {kv, kv}};
   o_ = {at(Role::O), at(Role::OBias), {config.hidden_size}};
   gate_up_ = {at(Role::Gate), at(Role::GateBias), {inner, inner}};
   down_ = {at(Role::Down), at(Role::DownBias), {config.hidden_size}};
@@ -29,10 +32,33 @@ ops::Attention DecoderLayer::shape(const LayerCall& call) const {
   return shape;
 }
 
+at::Tensor DecoderLayer::qkv_products(const zero::UnitParameters& p, const at::Tensor& h,
+                                      const LayerCall& call) const {
+  if (!call.outputs) return project(p, qkv_, h, call.dropout_key);
+  const int64_t query = q_.width();
+  at::Tensor qkv = at::empty({h.size(0), query + kv_.width()}, h.options());
+  qkv.narrow(1, query, kv_.width()).copy_(project(p, kv_, h, call.dropout_key));
+  qkv.narrow(1, 0, query)
+      .zero_()
+      .index_copy_(0, *call.outputs, project(p, q_, picked(h, call.outputs), call.dropout_key));
+  return qkv;
+}
+
+at::Tensor DecoderLayer::qkv_backward(const zero::UnitParameters& p, const at::Tensor& dqkv,
+                                      const at::Tensor& h, const LayerCall& call) const {
+  if (!call.outputs) return project_backward(p, qkv_, dqkv, h, call.dropout_key);
+  const int64_t query = q_.width();
+  at::Tensor dh = project_backward(p, kv_, dqkv.narrow(1, query, kv_.width()), h, call.dropout_key);
+  const at::Tensor dq = picked(dqkv.narrow(1, 0, query), call.outputs);
+  ops::scatter_rows(project_backward(p, q_, dq, picked(h, call.outputs), call.dropout_key),
+                    *call.outputs, dh);
+  return dh;
+}
+
 at::Tensor DecoderLayer::project_qkv(const zero::UnitParameters& p, const at::Tensor& h,
                                      const LayerCall& call, LayerSaved* saved) const {
   const int64_t heads = config_.num_heads, kv_heads = config_.num_kv_heads;
-  at::Tensor qkv = project(p, qkv_, h, call.dropout_key);
+  at::Tensor qkv = qkv_products(p, h, call);
   if (config_.qk_norm) {
     const at::Tensor q = qkv.narrow(1, 0, config_.query_size());
     const at::Tensor k = qkv.narrow(1, config_.query_size(), config_.kv_size());
@@ -62,7 +88,8 @@ at::Tensor DecoderLayer::forward(const zero::UnitParameters& p, const at::Tensor
   ops::Normed norm1 = ops::rms_norm(x, p.weight(at(Role::Norm1)), config_.norm_eps);
   at::Tensor qkv = project_qkv(p, norm1.y, call, saved);
   ops::Attended attended = ops::attention(qkv, *call.rows, shape(call));
-  at::Tensor x2 = project_add(p, o_, attended.out, x, call.dropout_key);
+  at::Tensor x2 = project_add(p, o_, picked(attended.out, call.outputs), picked(x, call.outputs),
+                              call.dropout_key);
   if (saved) {
     saved->x = x;
     saved->norm1 = norm1;
@@ -101,26 +128,31 @@ void DecoderLayer::backward_head_norms(const zero::UnitParameters& p, at::Tensor
   saved.qk.reset();
 }
 
-void DecoderLayer::backward_attention(const zero::UnitParameters& p, at::Tensor dy,
-                                      const LayerCall& call, LayerSaved& saved) const {
-  const at::Tensor dattended = project_backward(p, o_, dy, saved.attended.out, call.dropout_key);
+at::Tensor DecoderLayer::backward_attention(const zero::UnitParameters& p, at::Tensor dy,
+                                            const LayerCall& call, LayerSaved& saved) const {
+  at::Tensor dattended =
+      project_backward(p, o_, dy, picked(saved.attended.out, call.outputs), call.dropout_key);
+  dattended = put_back(dattended, call.outputs, saved.x.size(0));
   at::Tensor dqkv =
       ops::attention_backward(dattended, saved.qkv, saved.attended, *call.rows, shape(call));
+  dattended.reset();
   saved.qkv.reset();
   saved.attended = {};
   ops::rope(dqkv, *call.rope, call.rows->positions(), config_.num_heads + config_.num_kv_heads,
             /*inverse=*/true);
   if (config_.qk_norm) backward_head_norms(p, dqkv, saved);
-  const at::Tensor dh = project_backward(p, qkv_, dqkv, saved.norm1.y, call.dropout_key);
+  const at::Tensor dh = qkv_backward(p, dqkv, saved.norm1.y, call);
+  const at::Tensor dx = put_back(dy, call.outputs, saved.x.size(0));
   const auto grad = p.grad(at(Role::Norm1));
-  ops::rms_norm_backward(dh, saved.x, p.weight(at(Role::Norm1)), saved.norm1.rstd, dy, grad.tensor,
+  ops::rms_norm_backward(dh, saved.x, p.weight(at(Role::Norm1)), saved.norm1.rstd, dx, grad.tensor,
                          grad.accumulate);
+  return dx;
 }
 
-void DecoderLayer::backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
-                            LayerSaved saved) const {
+at::Tensor DecoderLayer::backward(const zero::UnitParameters& p, at::Tensor dy,
+                                  const LayerCall& call, LayerSaved saved) const {
   backward_mlp(p, dy, call, saved);
-  backward_attention(p, dy, call, saved);
+  return backward_attention(p, std::move(dy), call, saved);
 }
 
 at::Tensor DecoderLayer::forward_cached(const zero::UnitParameters& p, const at::Tensor& x,

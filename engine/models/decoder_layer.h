@@ -13,8 +13,8 @@ class DecoderLayer : public Layer {
   explicit DecoderLayer(const layout::ModelConfig& config);
   at::Tensor forward(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
                      LayerSaved* saved) const override;
-  void backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
-                LayerSaved saved) const override;
+  at::Tensor backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
+                      LayerSaved saved) const override;
   at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
                             const LayerCall& call, at::Tensor k_cache,
                             at::Tensor v_cache) const override;
@@ -23,19 +23,26 @@ class DecoderLayer : public Layer {
   /// Index of a parameter in the unit; -1: the model has none.
   int at(layout::Role role) const { return index_[static_cast<size_t>(role)]; }
   ops::Attention shape(const LayerCall& call) const;
+  /// h [N, H] → [N, query and key and value size]. The queries of tokens without an output are 0.
+  at::Tensor qkv_products(const zero::UnitParameters& p, const at::Tensor& h,
+                          const LayerCall& call) const;
+  /// Writes the gradients of the three; returns that of h.
+  at::Tensor qkv_backward(const zero::UnitParameters& p, const at::Tensor& dqkv,
+                          const at::Tensor& h, const LayerCall& call) const;
   at::Tensor project_qkv(const zero::UnitParameters& p, const at::Tensor& h, const LayerCall& call,
                          LayerSaved* saved) const;
   at::Tensor mlp(const zero::UnitParameters& p, const at::Tensor& x2, const LayerCall& call,
                  LayerSaved* saved) const;
   void backward_mlp(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
                     LayerSaved& saved) const;
-  void backward_attention(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
-                          LayerSaved& saved) const;
+  /// dy: gradient of x2. Returns that of x.
+  at::Tensor backward_attention(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
+                                LayerSaved& saved) const;
   void backward_head_norms(const zero::UnitParameters& p, at::Tensor dqkv, LayerSaved& saved) const;
 
   const layout::ModelConfig config_;
   std::vector<int> index_;
-  Projection qkv_, o_, gate_up_, down_;
+  Projection qkv_, q_, kv_, o_, gate_up_, down_;  ///< qkv_ is q_ and kv_ as one product
 };
 
 }  // namespace dsj::models

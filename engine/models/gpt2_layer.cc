@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "engine/models/picked_rows.h"
+
 namespace dsj::models {
 namespace {
 
@@ -79,7 +81,8 @@ at::Tensor Gpt2Layer::forward(const zero::UnitParameters& p, const at::Tensor& x
   ops::Normed norm1 = norm(p, kNorm1, x);
   at::Tensor qkv = project(p, qkv_, norm1.y, call.dropout_key);
   ops::Attended attended = ops::attention(qkv, *call.rows, shape(call));
-  const at::Tensor x2 = branch(p, o_, attended.out, x, call, Site::Residual);
+  const at::Tensor x2 = branch(p, o_, picked(attended.out, call.outputs), picked(x, call.outputs),
+                               call, Site::Residual);
   ops::Normed norm2 = norm(p, kNorm2, x2);
   const at::Tensor inner = project(p, up_, norm2.y, call.dropout_key);
   if (saved) {
@@ -94,8 +97,8 @@ at::Tensor Gpt2Layer::forward(const zero::UnitParameters& p, const at::Tensor& x
   return branch(p, down_, ops::gelu_new(inner), x2, call, Site::Mlp);
 }
 
-void Gpt2Layer::backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
-                         LayerSaved saved) const {
+at::Tensor Gpt2Layer::backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
+                               LayerSaved saved) const {
   at::Tensor dinner = std::move(saved.inner);
   ops::gelu_new_backward(branch_backward(p, down_, dy, ops::gelu_new(dinner), call, Site::Mlp),
                          dinner);
@@ -104,13 +107,19 @@ void Gpt2Layer::backward(const zero::UnitParameters& p, at::Tensor dy, const Lay
   saved.x2.reset();
   saved.norm2 = {};
   dinner.reset();
-  const at::Tensor dattended = branch_backward(p, o_, dy, saved.attended.out, call, Site::Residual);
+  const int64_t tokens = saved.x.size(0);
+  at::Tensor dattended =
+      branch_backward(p, o_, dy, picked(saved.attended.out, call.outputs), call, Site::Residual);
+  dattended = put_back(dattended, call.outputs, tokens);
   const at::Tensor dqkv =
       ops::attention_backward(dattended, saved.qkv, saved.attended, *call.rows, shape(call));
   saved.qkv.reset();
   saved.attended = {};
-  norm_backward(p, kNorm1, project_backward(p, qkv_, dqkv, saved.norm1.y, call.dropout_key),
-                saved.x, saved.norm1, dy);
+  dattended.reset();
+  const at::Tensor dh = project_backward(p, qkv_, dqkv, saved.norm1.y, call.dropout_key);
+  const at::Tensor dx = put_back(dy, call.outputs, tokens);
+  norm_backward(p, kNorm1, dh, saved.x, saved.norm1, dx);
+  return dx;
 }
 
 at::Tensor Gpt2Layer::forward_cached(const zero::UnitParameters& p, const at::Tensor& x,

@@ -1,6 +1,7 @@
 // GPT-2's decoder layer (layout::Block::Gpt2): LayerNorm, one fused q, k, v projection, gelu_new,
 // weights stored [in, out], dropout on probabilities and on both branches. Positions are learned
-// and lie in the embedding unit.
+// and lie in the embedding unit. The fused projection gives queries of all tokens, also where few
+// outputs are wanted.
 #pragma once
 
 #include "engine/models/projection.h"
@@ -13,8 +14,8 @@ class Gpt2Layer : public Layer {
   explicit Gpt2Layer(const layout::ModelConfig& config);
   at::Tensor forward(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
                      LayerSaved* saved) const override;
-  void backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
-                LayerSaved saved) const override;
+  at::Tensor backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
+                      LayerSaved saved) const override;
   at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
                             const LayerCall& call, at::Tensor k_cache,
                             at::Tensor v_cache) const override;

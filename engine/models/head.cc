@@ -46,27 +46,12 @@ zero::UnitParameters owner(const zero::UnitParameters& p, bool tied) {
   return tied ? p.embedding() : p;
 }
 
-/// The tokens that have a target (token t of a row predicts label t + 1), and the targets. Found on
-/// the host, where the labels are: how many there are decides the shapes of all that follows.
-struct Targets {
-  int64_t count = 0;
-  at::Tensor rows, labels;  ///< [count] int64, on the device
-};
-
-Targets targets_of(const MicroBatch& batch, at::Device place) {
-  DSJ_CHECK(batch.labels.is_contiguous() && batch.labels.size(0) == batch.rows.tokens());
-  const auto* labels = batch.labels.const_data_ptr<int64_t>();
-  const auto& starts = batch.rows.starts();
-  std::vector<int64_t> rows, wanted;
-  for (int64_t row = 0; row < batch.rows.rows(); ++row) {
-    for (int64_t t = starts[row]; t + 1 < starts[row + 1]; ++t) {
-      if (labels[t + 1] == -100) continue;
-      rows.push_back(t);
-      wanted.push_back(labels[t + 1]);
-    }
-  }
-  return {std::ssize(rows), device::upload(at::tensor(rows), place),
-          device::upload(at::tensor(wanted), place)};
+/// Whether x has the rows of the targets alone. A row's last token has no target, so the targets
+/// are always fewer than the tokens.
+bool has_targets_alone(const at::Tensor& x, const MicroBatch& batch) {
+  const bool alone = x.size(0) == batch.targets().count;
+  DSJ_CHECK(alone || x.size(0) == batch.rows().tokens());
+  return alone;
 }
 
 at::Tensor no_loss(const at::Tensor& x) {
@@ -90,16 +75,18 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
                      const at::Tensor& x, const MicroBatch& batch, double scale) {
   const int weight = head_index(config);
   const zero::UnitParameters projection = owner(p, config.tied);
-  const Targets targets = targets_of(batch, x.device());
-  HeadResult result{no_loss(x), targets.count, at::zeros_like(x)};
+  const Targets& targets = batch.targets();
+  const bool alone = has_targets_alone(x, batch);
+  HeadResult result{no_loss(x), targets.count, {}};
   const auto head_grad = projection.grad(weight);
   if (result.targets == 0) {
     for (int i = kNorm; i <= (layer_norm(config) ? kNorm + 1 : kNorm); ++i) zero_if_new(p.grad(i));
     zero_if_new(head_grad);
+    result.dx = at::zeros_like(x);
     return result;
   }
-  const at::Tensor picked = x.index_select(0, targets.rows);
-  const ops::Normed normed = norm(p, config, picked);
+  at::Tensor picked = alone ? x : x.index_select(0, targets.tokens);
+  ops::Normed normed = norm(p, config, picked);
   const at::Tensor w = projection.weight(weight);
   const int64_t n = result.targets, vocab = w.size(0);
   const int64_t rows =
@@ -115,20 +102,25 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
     gemm::grad_input(dh.narrow(0, first, count), logits, w, false);
     dw.add(logits, h);
   }
-  result.dx.index_copy_(0, targets.rows, norm_backward(p, config, dh, picked, normed));
+  result.dx = norm_backward(p, config, dh, picked, normed);
+  if (alone) return result;
+  dh.reset(), picked.reset(), normed = {};
+  result.dx = at::zeros_like(x).index_copy_(0, targets.tokens, result.dx);
   return result;
 }
 
 HeadResult head_loss(const zero::UnitParameters& p, const layout::ModelConfig& config,
                      const at::Tensor& x, const MicroBatch& batch) {
-  const Targets targets = targets_of(batch, x.device());
+  const Targets& targets = batch.targets();
+  const bool alone = has_targets_alone(x, batch);
   const int64_t n = targets.count, vocab = config.vocab_size;
   HeadResult result{no_loss(x), n, {}};
   const int64_t rows =
       std::clamp<int64_t>(logits_limit() / vocab, 1, std::max<int64_t>(1, (n + 1) / 2));
   for (int64_t first = 0; first < n; first += rows) {
     const int64_t count = std::min(rows, n - first);
-    const at::Tensor picked = x.index_select(0, targets.rows.narrow(0, first, count));
+    const at::Tensor picked = alone ? x.narrow(0, first, count)
+                                    : x.index_select(0, targets.tokens.narrow(0, first, count));
     ops::cross_entropy(head_logits(p, config, picked), targets.labels.narrow(0, first, count), 1.0,
                        result.loss_sum);
   }

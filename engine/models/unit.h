@@ -10,21 +10,13 @@
 #include <memory>
 #include <optional>
 
+#include "engine/models/micro_batch.h"
 #include "engine/models/ops.h"
 #include "engine/models/row_bounds.h"
 #include "engine/zero/model_state.h"
 #include "job/layout/model_config.h"
 
 namespace dsj::models {
-
-/// One micro-batch: its rows' tokens, end to end. N: how many.
-struct MicroBatch {
-  at::Tensor input_ids;  ///< [N] int64, on the device
-  /// [N] int64, aligned with input_ids; -100: no target. On the host, where the head counts the
-  /// targets without waiting for the device.
-  at::Tensor labels;
-  RowBounds rows;
-};
 
 // ---- embedding
 struct EmbeddingCall {
@@ -51,9 +43,13 @@ struct LayerCall {
   const ops::RopeTable* rope = nullptr;  ///< of all their positions; null: learned positions
   /// For this unit, micro-step and rank; nullopt: no dropout (inference).
   std::optional<uint64_t> dropout_key;
+  /// [T] int64, ascending, at least one, on the device: the tokens whose output is wanted. Only
+  /// they go through what no other token reads: queries, output projection, MLP. Null: all tokens.
+  const at::Tensor* outputs = nullptr;
 };
 
-/// What a layer's backward needs from its forward. Each kind of layer fills what it uses.
+/// What a layer's backward needs from its forward. Each kind of layer fills what it uses. What
+/// comes after attention has only the rows of LayerCall::outputs.
 struct LayerSaved {
   at::Tensor x, x2;           ///< [N, H]: the input, and after attention
   ops::Normed norm1, norm2;   ///< of x and x2
@@ -68,13 +64,15 @@ struct LayerSaved {
 class Layer {
  public:
   virtual ~Layer() = default;
-  /// x [N, H] → [N, H]. `saved` null: nothing is kept (recompute, inference).
+  /// x [N, H] → [N, H], or [T, H] where the call wants T outputs. `saved` null: nothing is kept
+  /// (recompute, inference).
   virtual at::Tensor forward(const zero::UnitParameters& p, const at::Tensor& x,
                              const LayerCall& call, LayerSaved* saved) const = 0;
-  /// dy [N, H] becomes the gradient of x, in place. Consumes `saved`.
-  virtual void backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
-                        LayerSaved saved) const = 0;
-  /// Inference with a cache, as ops::attention_cached.
+  /// dy, in the shape of forward's result, becomes scratch. Returns the gradient of x [N, H].
+  /// Consumes `saved`.
+  virtual at::Tensor backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
+                              LayerSaved saved) const = 0;
+  /// Inference with a cache, as ops::attention_cached. Gives all tokens' outputs.
   virtual at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
                                     const LayerCall& call, at::Tensor k_cache,
                                     at::Tensor v_cache) const = 0;
@@ -86,8 +84,9 @@ std::unique_ptr<Layer> make_layer(const layout::ModelConfig& config);
 struct HeadResult {
   at::Tensor loss_sum;  ///< [] double, on the device: over valid targets
   int64_t targets = 0;  ///< valid targets of this micro-batch
-  at::Tensor dx;        ///< [N, H]
+  at::Tensor dx;        ///< in x's shape
 };
+/// x [N, H], or [T, H] if the last layer gave the T targets' rows alone (MicroBatch::last_outputs).
 /// Final norm, projection, cross-entropy and all their gradients in one visit. It runs over the
 /// rows of x that have a target, a few at a time: the logits of a micro-batch never exist whole. A
 /// token predicts the next label of its row; the last token of a row predicts nothing. The

@@ -11,7 +11,7 @@ namespace dsj::train {
 using layout::Action;
 
 Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
-  models::LayerCall call{.rows = &batch.rows, .rope = rope(batch.rows)};
+  models::LayerCall call{.rows = &batch.rows(), .rope = rope(batch.rows())};
   Evaluated result;
   at::Tensor x;
   for (const Action& action : forward_schedule_.actions) {
@@ -25,9 +25,10 @@ Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
       case Action::Kind::Forward:
         state_.wait_for(action.unit);
         call.layer = action.unit - 1;
+        call.outputs = action.unit == model_.num_layers ? batch.last_outputs() : nullptr;
         x = action.unit == 0
-                ? models::embedding_forward(state_.unit(0), model_, batch.input_ids,
-                                            {.rows = &batch.rows})
+                ? models::embedding_forward(state_.unit(0), model_, batch.input_ids(),
+                                            {.rows = &batch.rows()})
                 : layer_->forward(state_.unit(action.unit), x, call, /*saved=*/nullptr);
         break;
       case Action::Kind::Turn: {

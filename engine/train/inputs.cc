@@ -1,8 +1,12 @@
 #include "engine/train/inputs.h"
 
+#include <ATen/Parallel.h>
+
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "engine/data/row_sizes.h"
 
 namespace dsj::train {
 namespace {
@@ -36,7 +40,36 @@ Status accept(const dsconfig::Resolution& resolution, const std::string& source)
   return {};
 }
 
+/// Measures the rows to train on where packs or groups are made of their lengths. Every rank
+/// tokenizes all rows for it.
+Status measure_rows(Inputs& in, int64_t max_seq_length) {
+  const TrainingArgs& training = in.job.training;
+  const bool packs = training.packing.value_or(false);
+  const bool groups = training.group_by_length.value_or(false);
+  const int64_t first = dsconfig::held_out_rows(in.dataset->rows(), training);
+  const int64_t count = in.dataset->rows() - first;
+  if ((!packs && !groups) || count < 1) return {};  // resolve() says what is wrong with no rows
+  DSJ_TRY(auto sizes, data::row_sizes(*in.dataset, first, count, at::get_num_threads()));
+  if (packs) {
+    in.packs.emplace(sizes, max_seq_length);
+    sizes = in.packs->sizes();
+  }
+  if (groups) in.lengths = std::make_shared<const std::vector<int32_t>>(data::tokens_of(sizes));
+  return {};
+}
+
 }  // namespace
+
+data::Sampler Inputs::sampler(int64_t world) const {
+  return data::Sampler({.rows = rows(),
+                        .accumulation = config().gradient_accumulation_steps,
+                        .world = world,
+                        .micro_batch = config().micro_batch_size,
+                        .seed = static_cast<uint64_t>(seed()),
+                        .shuffle = shuffle(),
+                        .drop_last = config().dataloader_drop_last,
+                        .lengths = lengths});
+}
 
 EvalRows Inputs::eval_rows() const {
   if (eval_dataset) return {eval_dataset.get(), 0, eval_dataset->rows()};
@@ -69,10 +102,12 @@ Result<Inputs> read_inputs(const RankEnv& env) {
   options.vocab_size = in.model.vocab_size;
   options.chat_template = training.chat_template.value_or("auto");
   DSJ_TRY(in.dataset, data::Dataset::open(training.data_path, in.tokenizer.get(), options));
-  in.resolution = dsconfig::resolve(in.job.ds_config, training,
-                                    {.world_size = env.world_size,
-                                     .hidden_size = in.model.hidden_size,
-                                     .dataset_rows = in.dataset->rows()});
+  DSJ_TRY_STATUS(measure_rows(in, options.max_seq_length));
+  dsconfig::Facts facts{.world_size = env.world_size,
+                        .hidden_size = in.model.hidden_size,
+                        .dataset_rows = in.dataset->rows()};
+  if (in.packs) facts.packed_rows = in.packs->count();
+  in.resolution = dsconfig::resolve(in.job.ds_config, training, facts);
   DSJ_TRY_STATUS(accept(in.resolution, in.job.ds_config_source));
   const auto& eval = in.config().eval;
   const bool evaluates = eval.on_start || eval.when.kind != dsconfig::Cadence::Kind::Never;

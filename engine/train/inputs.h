@@ -9,6 +9,8 @@
 
 #include "common/result.h"
 #include "engine/data/dataset.h"
+#include "engine/data/packs.h"
+#include "engine/data/sampler.h"
 #include "engine/data/tokenizer.h"
 #include "engine/train/rank_env.h"
 #include "job/dsconfig/resolve.h"
@@ -31,6 +33,9 @@ struct Inputs {
   std::unique_ptr<data::Tokenizer> tokenizer;  ///< null: there is none (pre-tokenized rows only)
   std::unique_ptr<data::Dataset> dataset;
   std::unique_ptr<data::Dataset> eval_dataset;  ///< null: none, or a split of `dataset`
+  std::optional<data::Packs> packs;  ///< training.packing: what is dealt in place of rows
+  /// training.groupByLength: the tokens of every row, or pack, that is dealt.
+  std::shared_ptr<const std::vector<int32_t>> lengths;
   dsconfig::Resolution resolution;
 
   const dsconfig::ResolvedConfig& config() const { return resolution.config; }
@@ -38,9 +43,12 @@ struct Inputs {
   int64_t seed() const { return job.training.seed.value_or(42); }
   /// The rows of `dataset` before this one are held out for evaluation; the others are trained on.
   int64_t first_row() const { return config().eval.split_rows; }
-  int64_t rows() const { return dataset->rows() - first_row(); }
+  /// What is trained on, in rows, or in packs of them.
+  int64_t rows() const { return packs ? packs->count() : dataset->rows() - first_row(); }
   EvalRows eval_rows() const;
   bool shuffle() const { return job.training.shuffle.value_or(true); }
+  /// The order in which `world` ranks are dealt what is trained on.
+  data::Sampler sampler(int64_t world) const;
 };
 
 Result<Inputs> read_inputs(const RankEnv& env);

@@ -1,7 +1,5 @@
 #include "engine/train/out_of_memory.h"
 
-#include <algorithm>
-
 namespace dsj::train {
 
 plan::FitInput fit_input(const Inputs& in, const RankEnv& env) {
@@ -9,8 +7,7 @@ plan::FitInput fit_input(const Inputs& in, const RankEnv& env) {
   return {.memory = {.model = in.model,
                      .config = in.config(),
                      .world = env.world_size,
-                     .tokens_per_row = std::min(training.max_seq_length.value_or(2048),
-                                                std::max<int64_t>(1, in.model.longest_sequence())),
+                     .tokens_per_row = plan::longest_row(training, in.model),
                      .recompute = training.gradient_checkpointing.value_or(false),
                      .native_products = true,
                      .lora = in.lora},

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <new>
 #include <optional>
@@ -92,14 +93,10 @@ class Loop {
     DSJ_TRY_STATUS(watching_.begin(progress));
     if (config.eval.on_start && progress.step == 0) DSJ_TRY_STATUS(evaluate(progress));
     data::Loader loader([this](int64_t row) { return in_.dataset->at(in_.first_row() + row); },
-                        data::Sampler({.rows = in_.rows(),
-                                       .accumulation = config.gradient_accumulation_steps,
-                                       .world = collectives_.world(),
-                                       .micro_batch = config.micro_batch_size,
-                                       .seed = static_cast<uint64_t>(in_.seed()),
-                                       .shuffle = in_.shuffle(),
-                                       .drop_last = config.dataloader_drop_last}),
-                        {.rank = collectives_.rank(), .first_step = progress.step});
+                        in_.sampler(collectives_.world()),
+                        {.rank = collectives_.rank(),
+                         .first_step = progress.step,
+                         .packs = in_.packs ? &*in_.packs : nullptr});
     while (progress.step < config.total_steps) {
       DSJ_TRY(const bool stop, step(loader, progress));
       const bool last = progress.step == config.total_steps;
@@ -234,6 +231,13 @@ void announce(const Inputs& in, const RankEnv& env, const Events& events) {
   if (env.rank != 0) return;
   for (const auto& finding : in.resolution.findings)
     events.warn(finding.path + ": " + finding.message);
+  if (in.packs) {
+    const int64_t rows = in.dataset->rows() - in.first_row();
+    events.emit(
+        report::Note{.text = "packing: " + std::to_string(rows) + " rows in " +
+                             std::to_string(in.packs->count()) + " packed ones, filled to " +
+                             text::number(std::round(1000 * in.packs->filled()) / 10) + " %"});
+  }
   nlohmann::json origins = nlohmann::json::array();
   for (const auto& origin : in.resolution.origins) {
     origins.push_back({{"path", origin.path}, {"value", origin.value}, {"from", origin.from}});

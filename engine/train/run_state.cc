@@ -52,6 +52,9 @@ json run_state(const Inputs& in, zero::ModelState& state, const Stepper& stepper
           {"train_batch_size", config.train_batch_size},
           {"seed", in.seed()},
           {"shuffle", in.shuffle()},
+          {"packed_rows", in.packs ? in.packs->count() : 0},
+          {"rows_per_group_batch",  // what group_by_length orders by
+           in.lengths ? config.micro_batch_size * config.gradient_accumulation_steps : 0},
           {"world_size", state.collectives().world()},
           {"stage", config.zero.stage},
           {"precision", static_cast<int>(config.precision)},
@@ -71,7 +74,8 @@ std::vector<std::string> differences(const json& saved, const json& now) {
     warnings.push_back("the optimizer was " + saved["optimizer"].get<std::string>() + " and is " +
                        now["optimizer"].get<std::string>() +
                        ": it goes on from the states that have the same names");
-  for (const char* key : {"train_batch_size", "seed", "shuffle"}) {
+  for (const char* key :
+       {"train_batch_size", "seed", "shuffle", "packed_rows", "rows_per_group_batch"}) {
     if (saved.contains(key) && saved[key] != now[key]) {
       warnings.push_back(std::string(key) + " was " + saved[key].dump() +
                          " when the checkpoint was saved and is " + now[key].dump() +

@@ -1,7 +1,5 @@
 #include "engine/train/snapshot_here.h"
 
-#include <algorithm>
-
 #include "common/cpu.h"
 #include "common/host_memory.h"
 
@@ -13,8 +11,7 @@ plan::Snapshot snapshot_here(const Inputs& inputs, const RankEnv& env, at::Devic
       .model = inputs.model,
       .config = inputs.config(),
       .world = env.world_size,
-      .tokens_per_row = std::min(training.max_seq_length.value_or(2048),
-                                 std::max<int64_t>(1, inputs.model.longest_sequence())),
+      .tokens_per_row = plan::longest_row(training, inputs.model),
       .recompute = training.gradient_checkpointing.value_or(false),
       .native_products =
           inputs.config().precision == dsconfig::Precision::Fp32 ||

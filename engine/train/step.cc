@@ -53,20 +53,21 @@ const models::ops::RopeTable* Stepper::rope(const models::RowBounds& rows) {
 }
 
 models::EmbeddingCall Stepper::embedding_call(const MicroStep& micro) {
-  return {.rows = &micro.batch->rows, .dropout_key = models::dropout_key(micro.dropout_key, 0)};
+  return {.rows = &micro.batch->rows(), .dropout_key = models::dropout_key(micro.dropout_key, 0)};
 }
 
 models::LayerCall Stepper::call(int unit, const MicroStep& micro) {
   return {.layer = unit - 1,
-          .rows = &micro.batch->rows,
-          .rope = rope(micro.batch->rows),
-          .dropout_key = models::dropout_key(micro.dropout_key, unit)};
+          .rows = &micro.batch->rows(),
+          .rope = rope(micro.batch->rows()),
+          .dropout_key = models::dropout_key(micro.dropout_key, unit),
+          .outputs = unit == model_.num_layers ? micro.batch->last_outputs() : nullptr};
 }
 
 void Stepper::backward(int unit, MicroStep& micro) {
   const auto p = state_.unit(unit);
   if (unit == 0) {
-    models::embedding_backward(p, model_, micro.batch->input_ids, micro.x, embedding_call(micro));
+    models::embedding_backward(p, model_, micro.batch->input_ids(), micro.x, embedding_call(micro));
     micro.x.reset();
     return;
   }
@@ -79,7 +80,7 @@ void Stepper::backward(int unit, MicroStep& micro) {
     saved = std::move(micro.saved[unit]);
     micro.saved[unit] = {};
   }
-  layer_->backward(p, micro.x, layer_call, std::move(saved));
+  micro.x = layer_->backward(p, std::move(micro.x), layer_call, std::move(saved));
 }
 
 void Stepper::execute(const Action& action, MicroStep& micro, const at::Tensor& loss) {
@@ -96,7 +97,7 @@ void Stepper::execute(const Action& action, MicroStep& micro, const at::Tensor& 
       const auto p = state_.unit(action.unit);
       if (action.unit == 0) {
         micro.x =
-            models::embedding_forward(p, model_, micro.batch->input_ids, embedding_call(micro));
+            models::embedding_forward(p, model_, micro.batch->input_ids(), embedding_call(micro));
         return;
       }
       // Below the lowest trained unit there is no backward, so nothing is kept for it.

@@ -190,13 +190,14 @@ void Watching::profile_flops(int64_t step, const observe::StepTimes& times,
                              const models::MicroBatch& batch) {
   const auto& config = in_.config();
   std::vector<int64_t> lengths;
-  for (int64_t row = 0; row < batch.rows.rows(); ++row) lengths.push_back(batch.rows.length(row));
+  for (int64_t row = 0; row < batch.rows().rows(); ++row)
+    lengths.push_back(batch.rows().length(row));
   const std::string text = observe::flops_report(
       config.observe.flops, observe::count_forward(in_.model, state_.units(), lengths),
       {.step = step,
        .world = in_.job.world_size,
-       .rows = batch.rows.rows(),
-       .tokens = batch.rows.tokens(),
+       .rows = batch.rows().rows(),
+       .tokens = batch.rows().tokens(),
        .accumulation = config.gradient_accumulation_steps,
        .samples_per_step = static_cast<double>(config.train_batch_size),
        .times = times});

@@ -51,6 +51,11 @@ void check_arguments(const TrainingArgs& args, Report& out) {
   at_least("validationSplitPercentage", args.validation_split_percentage, 0, true);
   at_most("validationSplitPercentage", args.validation_split_percentage, 99);
 
+  if (args.group_by_length.value_or(false) && !args.shuffle.value_or(true))
+    out.error("training.groupByLength",
+              "training.shuffle is false, and groups of one length are drawn from a random order",
+              "leave one of the two out");
+
   struct Choice {
     const char* name;
     const std::optional<std::string>& value;

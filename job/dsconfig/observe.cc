@@ -3,6 +3,7 @@
 
 #include "common/text.h"
 #include "job/dsconfig/parts.h"
+#include "job/dsconfig/resolve.h"
 
 namespace dsj::dsconfig {
 
@@ -41,7 +42,7 @@ void resolve_evaluation(const Source& in, EvalConfig& eval, Report& out) {
                 "write evaluationStrategy: steps or epoch");
   }
   if (!split || !in.facts.dataset_rows) return;
-  eval.split_rows = *in.facts.dataset_rows - *training_rows(in);
+  eval.split_rows = held_out_rows(*in.facts.dataset_rows, in.args);
   if (eval.split_rows < 1 || eval.split_rows >= *in.facts.dataset_rows) {
     out.error("training.validationSplitPercentage",
               text::number(*in.args.validation_split_percentage) + " % of " +

@@ -35,7 +35,7 @@ struct Length {
 };
 /// steps.cc; after the batch.
 Length resolve_steps(const Source& in, ResolvedConfig& config, Report& out);
-/// Rows of the data file to train on; nullopt: unknown.
+/// Rows to train on, packed ones where rows are packed; nullopt: unknown.
 std::optional<int64_t> training_rows(const Source& in);
 
 /// schedule.cc; after the optimizer, whose momentum a schedule may switch on.

@@ -15,6 +15,8 @@ struct Facts {
   int world_size = 1;
   std::optional<int64_t> hidden_size;   ///< from the model's config.json
   std::optional<int64_t> dataset_rows;  ///< decides the steps if max_steps is not given
+  /// With training.packing: how many packed rows the rows to train on make.
+  std::optional<int64_t> packed_rows = std::nullopt;
 };
 
 struct Finding {

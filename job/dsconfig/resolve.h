@@ -15,6 +15,10 @@ inline constexpr char kCompatibility[] = "DeepSpeed 0.19";
 Resolution resolve(const nlohmann::json& ds_config, const TrainingArgs& training,
                    const Facts& facts);
 
+/// How many of a data file's rows, from its first one on, are held out for evaluation
+/// (validationSplitPercentage).
+int64_t held_out_rows(int64_t rows, const TrainingArgs& training);
+
 /// For a bare ds_config (`dsj validate`): no training arguments, and any world size for which the
 /// batch rule holds. What neither a job nor the file says is an Error from resolve(); here it is a
 /// Note, because the job is not known yet. A contradiction in the file stays an Error. `complete`

@@ -3,15 +3,16 @@
 
 #include "common/text.h"
 #include "job/dsconfig/parts.h"
+#include "job/dsconfig/resolve.h"
 
 namespace dsj::dsconfig {
 
-namespace {
-
-/// What is held out for evaluation does not count.
-int64_t held_out_rows(int64_t rows, double percentage) {
-  return std::llround(static_cast<double>(rows) * (percentage / 100));
+int64_t held_out_rows(int64_t rows, const TrainingArgs& args) {
+  const auto& percentage = args.validation_split_percentage;
+  return percentage ? std::llround(static_cast<double>(rows) * (*percentage / 100)) : 0;
 }
+
+namespace {
 
 /// maxSteps, else the epochs over the known rows; nullopt: unknown, or too many.
 std::optional<int64_t> total_steps(const Source& in, ResolvedConfig& config, Report& out) {
@@ -30,7 +31,8 @@ std::optional<int64_t> total_steps(const Source& in, ResolvedConfig& config, Rep
   const double steps = std::ceil(static_cast<double>(config.steps_per_epoch) * epochs);
   if (!(steps >= 1 && steps < 1e15)) {
     out.error("training.numTrainEpochs",
-              text::number(epochs) + " epochs of " + std::to_string(rows) + " rows, " +
+              text::number(epochs) + " epochs of " + std::to_string(rows) +
+                  (in.args.packing.value_or(false) ? " packed rows, " : " rows, ") +
                   std::to_string(batch) + " per step, make " + text::number(steps) + " steps",
               rows < batch ? "there are fewer rows than train_batch_size" : "give maxSteps");
     return std::nullopt;
@@ -60,9 +62,9 @@ const char* warmup_origin(const TrainingArgs& args) {
 }  // namespace
 
 std::optional<int64_t> training_rows(const Source& in) {
+  if (in.args.packing.value_or(false)) return in.facts.packed_rows;
   const auto& rows = in.facts.dataset_rows;
-  const auto& percentage = in.args.validation_split_percentage;
-  return rows && percentage ? *rows - held_out_rows(*rows, *percentage) : rows;
+  return rows ? std::optional(*rows - held_out_rows(*rows, in.args)) : std::nullopt;
 }
 
 Length resolve_steps(const Source& in, ResolvedConfig& config, Report& out) {

@@ -10,9 +10,9 @@ constexpr int64_t kLogits = int64_t{32} << 20;
 
 struct StepShape {
   explicit StepShape(const MemoryInput& input)
-      : batch(input.config.micro_batch_size),
-        seq(input.tokens_per_row),
-        rows(batch * seq),
+      : seq(input.tokens_per_row),
+        rows(micro_batch_tokens(input).tokens),
+        targets(std::max<int64_t>(1, micro_batch_tokens(input).targets)),
         hidden(input.model.hidden_size),
         query(input.model.query_size()),
         qkv(query + 2 * input.model.kv_size()),
@@ -24,7 +24,9 @@ struct StepShape {
         shared_heads(input.model.num_kv_heads < input.model.num_heads),
         widened(element == 2 && !input.native_products),
         transposed(input.model.block == layout::Block::Gpt2) {}
-  const int64_t batch, seq, rows, hidden, query, qkv, inner, vocab, element, heads;
+  const int64_t seq;            ///< tokens of the longest row
+  const int64_t rows, targets;  ///< tokens of a micro-batch, and those that have a target
+  const int64_t hidden, query, qkv, inner, vocab, element, heads;
   const int64_t mlp_width;  ///< gate and up, or the input of GPT-2's activation
   const bool shared_heads;  ///< query heads share key and value heads: copies are made
   const bool widened;       ///< 16-bit products run on fp32 copies
@@ -98,9 +100,10 @@ ActivationModel activation_model(const MemoryInput& input) {
   const dsconfig::ResolvedConfig& config = input.config;
   ActivationModel a;
   const int64_t row = s.rows * s.element;  // bytes of a column of activations
-  // ids, labels and positions of every micro-step, the rope table, the sum of the losses (a double)
-  a.step =
-      config.gradient_accumulation_steps * s.rows * 3 * 8 + s.seq * input.model.head_dim * 4 + 8;
+  // ids, labels and positions of every micro-step, which tokens have a target and which; the rope
+  // table, the sum of the losses (a double)
+  a.step = config.gradient_accumulation_steps * (s.rows * 3 + s.targets * 2) * 8 +
+           s.seq * input.model.head_dim * 4 + 8;
   a.boundary = row * s.hidden;
   const int64_t sums = s.rows * (2 + input.model.num_heads) * 4;  // norms, attention's log-sum-exp
   // Queries and keys before their head norm, and the norm's sums.
@@ -110,6 +113,11 @@ ActivationModel activation_model(const MemoryInput& input) {
                                  : 0;
   // h1, x2, h2; qkv; the attention's output; gate and up
   a.kept = row * (3 * s.hidden + s.qkv + s.query + s.mlp_width) + sums + head_norms;
+
+  // Behind its attention the last layer has only the tokens with a target
+  // (MicroBatch::last_outputs), unless those that have none are fewer than a sixteenth.
+  const int64_t outputs = std::min(s.rows, s.targets + s.targets / 15 + 1);
+  a.kept_last = a.kept - (s.rows - outputs) * ((2 * s.hidden + s.mlp_width) * s.element + 4);
 
   const int64_t tile = attention_tile(s, input.model.head_dim) + scores(s, input.model);
   const int64_t result = a.boundary;  // the layer's output
@@ -126,20 +134,22 @@ ActivationModel activation_model(const MemoryInput& input) {
   // da and the recomputed silu(gate) * up; then dh, or the attention's gradients once the MLP's
   // tensors are freed.
   const int64_t packing = s.element == 2 && !s.widened ? kPacking : 0;
-  const int64_t mlp = 2 * row * s.inner + packing;
-  const int64_t mlp_freed = row * (2 * s.hidden + s.mlp_width);  // x2, h2, gate_up
-  const int64_t attended = attention_backward(s) + tile - mlp_freed;
-  a.backward = std::max({mlp, a.boundary, attended});
-  if (input.recompute) a.backward = std::max(a.backward, at_mlp);  // during recompute
+  const auto backward = [&](int64_t tokens) {  // so many behind attention
+    const int64_t column = tokens * s.element;
+    const int64_t mlp = 2 * column * s.inner + packing;
+    const int64_t mlp_freed = column * (2 * s.hidden + s.mlp_width);  // x2, h2, gate_up
+    const int64_t attended = attention_backward(s) + tile - mlp_freed;
+    const int64_t again = input.recompute ? column * s.inner + result : 0;  // during recompute
+    return std::max({mlp, a.boundary, attended, again});
+  };
+  a.backward = backward(s.rows);
+  a.backward_last = backward(outputs);
 
-  const int64_t targets = s.batch * (s.seq - 1);
-  const int64_t piece = std::clamp<int64_t>(kLogits / s.vocab, 1, (targets + 1) / 2);
-  const int64_t picked = targets * s.hidden * s.element;              // the rows that have a target
-  a.head = a.boundary +                                               // dx
-           3 * picked + targets * 2 * 4 +                             // the rows, normed, dh; sums
-           std::max(piece * s.vocab * s.element + packing, picked) +  // logits; then dpicked
-           targets * 2 * 8;                                    // which rows, and their labels
-  a.embedding = s.element == 2 ? 2 * a.boundary : a.boundary;  // dx, and its sum over rows
+  const int64_t piece = std::clamp<int64_t>(kLogits / s.vocab, 1, (s.targets + 1) / 2);
+  const int64_t picked = s.targets * s.hidden * s.element;           // the rows that have a target
+  a.head = 3 * picked + s.targets * 2 * 4 +                          // the rows, normed, dh; sums
+           std::max(piece * s.vocab * s.element + packing, picked);  // logits; then dpicked
+  a.embedding = s.element == 2 ? 2 * a.boundary : a.boundary;        // dx, and its sum over rows
 
   // A weight's gradient is added to if a micro-step came before.
   const bool again =
@@ -149,7 +159,7 @@ ActivationModel activation_model(const MemoryInput& input) {
                                product(s, s.rows, s.query, s.hidden, beside),
                                product(s, s.rows, s.hidden, s.mlp_width, beside),
                                product(s, s.rows, s.inner, s.hidden, beside)});
-  a.head_products = head_product(s, piece, piece < targets, beside);
+  a.head_products = head_product(s, piece, piece < s.targets, beside);
   return a;
 }
 

@@ -11,12 +11,14 @@ namespace dsj::plan {
 
 struct ActivationModel {
   int64_t step = 0;  ///< held for the whole step: ids, labels, rope tables, the sum of the losses
-  int64_t boundary = 0;  ///< between two units: [rows, hidden]
-  int64_t kept = 0;      ///< what a layer keeps for backward, without its input
+  int64_t boundary = 0;   ///< between two units: [rows, hidden]
+  int64_t kept = 0;       ///< what a layer keeps for backward, without its input
+  int64_t kept_last = 0;  ///< the last layer: fewer tokens where few have a target
   // The most beyond that while ...
-  int64_t forward = 0;   ///< a layer runs forward and keeps what it needs
-  int64_t backward = 0;  ///< a layer runs backward (without what it kept and its dy)
-  int64_t head = 0;      ///< the head runs
+  int64_t forward = 0;        ///< a layer runs forward and keeps what it needs
+  int64_t backward = 0;       ///< a layer runs backward (without what it kept and its dy)
+  int64_t backward_last = 0;  ///< the last layer
+  int64_t head = 0;           ///< the head runs
   int64_t embedding = 0;
   // Scratch of products that run in a type other than the tensors'; counted as buckets.
   int64_t layer_products = 0, head_products = 0;

@@ -1,23 +1,48 @@
 // What the memory model counts with: a model, a resolved config, a world size. Plain data.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 
 #include "job/dsconfig/resolved.h"
 #include "job/layout/lora.h"
 #include "job/layout/model_config.h"
+#include "job/training_args.h"
 
 namespace dsj::plan {
+
+/// A micro-batch's tokens, and how many of them have a target.
+struct MicroBatchTokens {
+  int64_t tokens = 0, targets = 0;
+};
 
 struct MemoryInput {
   layout::ModelConfig model;
   dsconfig::ResolvedConfig config;  ///< of a complete Resolution
   int world = 1;
-  int64_t tokens_per_row = 2048;  ///< the longest row; all rows are taken to be as long
+  int64_t tokens_per_row = 2048;  ///< the longest row
   bool recompute = false;         ///< gradient_checkpointing
   bool native_products = true;    ///< 16-bit products run natively (common/cpu.h)
   std::optional<LoraArgs> lora;   ///< resolved (layout/lora.h); unset: everything is trained
+  /// By rows per micro-batch: the most tokens and the most targets of any micro-batch of so many
+  /// rows. For other numbers of rows all rows are taken to be the longest.
+  std::map<int64_t, MicroBatchTokens> micro_batches = {};
 };
+
+/// Tokens to which a row of the job is cut.
+inline int64_t longest_row(const TrainingArgs& training, const layout::ModelConfig& model) {
+  return std::min(training.max_seq_length.value_or(2048),
+                  std::max<int64_t>(1, model.longest_sequence()));
+}
+
+/// Of the config's micro-batch size.
+inline MicroBatchTokens micro_batch_tokens(const MemoryInput& input) {
+  const int64_t rows = input.config.micro_batch_size;
+  if (const auto known = input.micro_batches.find(rows); known != input.micro_batches.end())
+    return known->second;
+  return {rows * input.tokens_per_row, rows * (input.tokens_per_row - 1)};
+}
 
 }  // namespace dsj::plan

@@ -101,12 +101,14 @@ class StepWalk {
     buckets.add(-bucket_bytes);
   }
 
-  int64_t kept() const { return input_.recompute ? 0 : activation_.kept; }
+  int64_t kept(int unit) const {
+    return unit == input_.model.num_layers ? activation_.kept_last : activation_.kept;
+  }
 
   void forward(int unit) {
     if (unit == 0) return activations.add(activation_.boundary);
     // The input stays, for backward or to recompute from.
-    activations.add(kept());
+    if (!input_.recompute) activations.add(kept(unit));
     use(activation_.forward, activation_.layer_products);
     activations.add(activation_.boundary);
   }
@@ -117,9 +119,10 @@ class StepWalk {
       use(activation_.embedding, 0);
       return activations.add(-activation_.boundary);
     }
-    if (input_.recompute) activations.add(activation_.kept);
-    use(activation_.backward, activation_.layer_products);
-    activations.add(-activation_.kept - activation_.boundary);
+    if (input_.recompute) activations.add(kept(unit));
+    const bool last = unit == input_.model.num_layers;
+    use(last ? activation_.backward_last : activation_.backward, activation_.layer_products);
+    activations.add(-kept(unit) - activation_.boundary);
   }
 
   void write_gradients(int unit) {

@@ -41,7 +41,10 @@ const std::vector<Foreign>& foreign_arguments() {
       {"preprocessing_num_workers", nullptr, "rows are read by the rank itself", nullptr},
       {"lazy_preprocess", nullptr, "rows are tokenized when they are needed", nullptr},
       {"remove_unused_columns", nullptr, "other columns are not read", nullptr},
-      {"group_by_length", "false", "that is the default", "rows are not grouped by length"},
+      {"length_column_name", nullptr, "lengths are counted, not read", nullptr},
+      {"packing_strategy", "bfd", "that is how rows are packed",
+       "packing is best-fit decreasing (bfd): no row is cut in two"},
+      {"eval_packing", "false", "evaluation is never packed", "evaluation is never packed"},
       {"tf32", nullptr, "there is no TF32 on a CPU", nullptr},
       {"torch_dtype", "auto float32 bfloat16 float16", "the working type follows bf16 and fp16",
        "expected auto, float32, bfloat16 or float16"},
@@ -143,8 +146,14 @@ const std::map<std::string, std::string>& training_names() {
 
 /// Whether its value may be left out: `--bf16`.
 bool is_switch(const std::string& name) {
-  static const std::vector<std::string> training = {
-      "bf16", "fp16", "gradient_checkpointing", "shuffle", "eval_on_start", "logging_first_step"};
+  static const std::vector<std::string> training = {"bf16",
+                                                    "fp16",
+                                                    "gradient_checkpointing",
+                                                    "shuffle",
+                                                    "packing",
+                                                    "group_by_length",
+                                                    "eval_on_start",
+                                                    "logging_first_step"};
   if (std::find(training.begin(), training.end(), name) != training.end()) return true;
   if (is_lora_switch(name) || name == "use_rslora") return true;
   for (const Foreign& foreign : foreign_arguments())

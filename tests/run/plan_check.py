@@ -3,7 +3,8 @@
 
 Usage: plan_check.py BIN_DIRECTORY [--gtest-report FILE] [--write docs/plan.md] [--quick]
 A Qwen2 shape of 24 M parameters (hidden 384, 6 layers, vocabulary 8192), 2 ranks, 2 steps of 2 micro-steps, at every
-stage, in fp32 and bf16, with and without recompute. Parameters, gradients, optimizer and buckets must be within 5 % of
+stage, in fp32 and bf16, with and without recompute; then in fp32 with rows of many lengths, with most labels masked,
+packed and grouped by length. Parameters, gradients, optimizer and buckets must be within 5 % of
 the prediction, activations at most the prediction and it at most 25 % above them, wire bytes equal.
 Exit 1 when one is not. --quick: stages 0 and 3 only, of a small shape.
 """
@@ -38,12 +39,12 @@ def ds_config(stage, precision):
     return config
 
 
-def manifest(folder, config, recompute):
+def manifest(folder, config, recompute, rows="rows", more=None):
     return {"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob", "metadata": {"name": "plan-check"},
             "spec": {"deepspeed": {"config": config}, "workers": {"slotsPerWorker": WORLD},
-                     "training": {"modelNameOrPath": f"{folder}/model", "dataPath": f"{folder}/rows.jsonl",
+                     "training": {"modelNameOrPath": f"{folder}/model", "dataPath": f"{folder}/{rows}.jsonl",
                                   "outputDir": f"{folder}/out", "maxSteps": 2, "maxSeqLength": ROW,
-                                  "saveStrategy": "no", "gradientCheckpointing": recompute}}}
+                                  "saveStrategy": "no", "gradientCheckpointing": recompute, **(more or {})}}}
 
 
 def events_of(binary, folder, job):
@@ -87,14 +88,16 @@ def events_of(binary, folder, job):
     return [[json.loads(line) for line in one] for one in lines]
 
 
-def compare(binary, folder, stage, precision, recompute):
+def compare(binary, folder, stage, precision, recompute, rows="rows", more=None):
     """[(what, predicted, measured, ok)] of one run; measured is the larger of the ranks'."""
-    job = manifest(folder, ds_config(stage, precision), recompute)
+    job = manifest(folder, ds_config(stage, precision), recompute, rows, more)
     with open(f"{folder}/job.yaml", "w", encoding="utf-8") as file:
         json.dump(job, file)  # JSON is YAML
     plan = json.loads(subprocess.check_output([os.path.join(binary, "dsj"), "plan", f"{folder}/job.yaml", "-o", "json"]))
     events = events_of(binary, folder, job)
     peaks = [next(e for e in one if e["event"] == "memory") for one in events]
+    if plan["memory"]["rows"]["from"] != "data":
+        raise RuntimeError(f"the plan did not look at the data: {plan['memory']['rows']}")
     bytes_of = plan["memory"]["bytesPerRank"]
     rows = []
     for name in EXACT:
@@ -108,6 +111,23 @@ def compare(binary, folder, stage, precision, recompute):
     sent = [e["wire_bytes"] for e in events[0] if e["event"] == "step"]
     rows.append(("wire bytes", wire, max(sent), all(one == wire for one in sent)))
     return rows
+
+
+def write_rows(path, vocabulary, lengths, masked):
+    """Pre-tokenized rows; the first `masked` of a length have no label."""
+    draw = random.Random(7)
+    with open(path, "w", encoding="utf-8") as file:
+        for length in lengths:
+            ids = [draw.randrange(1, vocabulary) for _ in range(length)]
+            hidden = int(length * masked)
+            file.write(json.dumps({"input_ids": ids, "labels": [-100] * hidden + ids[hidden:]}) + "\n")
+
+
+def kinds_of_rows(quick):
+    """(name, file, more arguments, stages): what else than rows of one length is compared."""
+    stages = (2,) if quick else (0, 2, 3)
+    return [("lengths", "lengths", {}, stages), ("masked", "masked", {}, stages),
+            ("packed", "lengths", {"packing": True}, stages), ("grouped", "lengths", {"groupByLength": True}, stages)]
 
 
 def table(results):
@@ -133,16 +153,24 @@ def main():
         shape = QUICK if arguments.quick else FULL
         subprocess.check_output([os.path.join(binary, "dsj-make-model"), "--output", f"{folder}/model", "--untied",
                                  "--end-of-text", "0"] + [x for k, v in shape.items() for x in (f"--{k}", str(v))])
-        draw = random.Random(7)
-        with open(f"{folder}/rows.jsonl", "w", encoding="utf-8") as file:
-            for _ in range(WORLD * MICRO * ACCUMULATION * 2):
-                ids = [draw.randrange(1, shape["vocabulary"]) for _ in range(ROW)]
-                file.write(json.dumps({"input_ids": ids, "labels": ids}) + "\n")
+        count = WORLD * MICRO * ACCUMULATION * 2
+        draw = random.Random(5)
+        lengths = [min(ROW, 6 + int(draw.expovariate(1 / 40))) for _ in range(8 * count)]
+        write_rows(f"{folder}/rows.jsonl", shape["vocabulary"], [ROW] * count, 0)
+        write_rows(f"{folder}/lengths.jsonl", shape["vocabulary"], lengths, 0)
+        write_rows(f"{folder}/masked.jsonl", shape["vocabulary"], lengths, 0.7)
         for precision in ("fp32", "bf16"):
             for stage in ((0, 3) if arguments.quick else (0, 1, 2, 3)):
                 for recompute in (False, True):
                     name = f"stage {stage} {precision}" + (" recompute" if recompute else "")
                     results.append((name, compare(binary, folder, stage, precision, recompute)))
+                    print(name + ": " + ", ".join(f"{what} {predicted} / {measured}{'' if ok else ' !'}"
+                                                  for what, predicted, measured, ok in results[-1][1]), flush=True)
+        for kind, rows, more, stages in kinds_of_rows(arguments.quick):
+            for stage in stages:
+                for recompute in (False, True):
+                    name = f"{kind}, stage {stage} fp32" + (" recompute" if recompute else "")
+                    results.append((name, compare(binary, folder, stage, "fp32", recompute, rows, more)))
                     print(name + ": " + ", ".join(f"{what} {predicted} / {measured}{'' if ok else ' !'}"
                                                   for what, predicted, measured, ok in results[-1][1]), flush=True)
     finally:

@@ -179,6 +179,42 @@ TEST_F(TrainRun, TwoWorkersGiveTheSameLossesAsOne) {
   EXPECT_EQ(status()["workers"], "2/2");
 }
 
+/// Rows of many lengths, packed: each of them once in an epoch, and the same run after a stop.
+TEST_F(TrainRun, PackedRowsAreAllTrainedOnAndResumed) {
+  json rows = json::array();
+  int64_t tokens = 0;
+  for (int i = 0; i < 24; ++i) {
+    std::vector<int> ids;
+    for (int t = 0; t < 4 + i * 7 % 13; ++t) ids.push_back((i * 31 + t * 17) % 100);
+    tokens += std::ssize(ids);
+    rows.push_back({{"input_ids", ids}, {"labels", ids}});
+  }
+  write("data.json", rows.dump());
+  write("ds.json", R"({"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "AdamW",
+      "params": {"lr": 1e-3, "eps": 1e-3}}, "zero_optimization": {"stage": 2}})");
+  write_job({{"numTrainEpochs", "2"}, {"packing", "true"}, {"maxSeqLength", "32"}});
+  const std::vector<std::string> command = {"job.yaml", "--set",
+                                            "spec.training.saveStrategy=epoch"};
+  const auto tokens_of = [&] {
+    int64_t sum = 0;
+    std::ifstream in(out() / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) sum += json::parse(line)["tokens"].get<int>();
+    return sum;
+  };
+  ASSERT_EQ(run(command), 0);
+  EXPECT_THAT(stdout_text(), testing::ContainsRegex("packing: 24 rows in [0-9]+ packed ones"));
+  const auto whole = losses();
+  const auto steps = std::ssize(whole) / 2;
+  ASSERT_LT(steps, 12) << "24 rows alone make 12 steps";
+  EXPECT_GE(tokens_of(), 2 * tokens) << "an odd pack begins the next epoch";
+  EXPECT_LE(tokens_of(), 2 * tokens + 32);
+  fs::remove_all(out() / ("checkpoints/step-" + std::to_string(2 * steps)));
+  fs::remove_all(out() / "status.yaml");
+  ASSERT_EQ(run(command), 0);
+  EXPECT_THAT(stdout_text(), HasSubstr("resumed from step " + std::to_string(steps)));
+  EXPECT_EQ(losses(), whole);
+}
+
 TEST_F(TrainRun, LoraLeavesAnAdapterAndGoesOnOnlyAsItself) {
   write_config(3);
   const std::string lora = "spec.training.lora=";

@@ -35,7 +35,7 @@ ARROWS = {
                  "operator/webhook"],
     "operator/webhook": ["common", "common/http", "job/dsconfig", "job/spec", "kube"],
     "cli": ["common", "job", "job/report", "common/files", "job/layout", "job/dsconfig", "job/plan", "job/spec",
-            "job/import", "agent", "agent/gang", "agent/ranks", "engine/weights", "engine/checkpoint",
+            "job/import", "agent", "agent/gang", "agent/ranks", "engine/data", "engine/weights", "engine/checkpoint",
             "engine/deepspeed"],
     # Verbs against a cluster; they draw and report with cli's means.
     "cli/cluster": ["common", "job", "job/report", "common/files", "job/dsconfig", "job/spec", "kube", "cli"],

@@ -77,6 +77,32 @@ TEST(Loader, StaysWithinItsBound) {
   EXPECT_LE(made, 24);  // stopped while the queue was full, without a deadlock
 }
 
+TEST(Loader, APackIsItsRowsInTheirOrder) {
+  std::vector<RowSize> rows;
+  for (int32_t i = 0; i < 40; ++i) rows.push_back({1 + i * 13 % 9, 0});
+  const Packs packs(rows, 12);
+  const auto source = [&](int64_t row) -> Result<Sample> {
+    const auto count = static_cast<size_t>(rows[row].tokens);
+    const auto id = static_cast<int32_t>(row);
+    return Sample{std::vector<int32_t>(count, id), std::vector<int32_t>(count, id)};
+  };
+  const Sampler sampler({.rows = packs.count(), .world = 2, .micro_batch = 2});
+  Loader loader(source, sampler, {.rank = 1, .first_step = 2, .packs = &packs});
+  for (int64_t step = 2; step < 10; ++step) {
+    const auto got = loader.next();
+    ASSERT_TRUE(got);
+    std::vector<int64_t> want, lengths;
+    for (int64_t i = 0; i < 2; ++i) {
+      for (const int64_t row : packs.rows(sampler.index(step, 0, 1, i))) {
+        want.insert(want.end(), rows[row].tokens, row);
+        lengths.push_back(rows[row].tokens);
+      }
+    }
+    EXPECT_EQ(got->batch.input_ids, want);
+    EXPECT_EQ(got->batch.row_lengths, lengths) << "each row stays a row of its own";
+  }
+}
+
 TEST(Loader, StopsBeforeAnythingWasTaken) {
   const Sampler sampler({.rows = 10});
   for (int round = 0; round < 50; ++round) {

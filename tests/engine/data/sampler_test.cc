@@ -5,6 +5,8 @@
 #include <set>
 #include <vector>
 
+#include "engine/data/permutation.h"
+
 namespace dsj::data {
 namespace {
 

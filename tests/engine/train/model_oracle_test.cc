@@ -60,15 +60,15 @@ TEST_P(ModelOracle, LogitsLossAndGradients) {
 
     const auto batch =
         testing_support::rectangle(ids(expected["input_ids"]), ids(expected["labels"]));
-    const int64_t length = batch.rows.length(0);
+    const int64_t length = batch.rows().length(0);
     const auto table = models::ops::rope_table(model->rope, model->head_dim, length, at::kFloat);
     const auto layer = models::make_layer(*model);
     auto call = [&](int i) {
-      return models::LayerCall{.layer = i, .rows = &batch.rows, .rope = &table};
+      return models::LayerCall{.layer = i, .rows = &batch.rows(), .rope = &table};
     };
     std::vector<models::LayerSaved> saved(model->num_layers);
-    at::Tensor x =
-        models::embedding_forward(state.unit(0), *model, batch.input_ids, {.rows = &batch.rows});
+    at::Tensor x = models::embedding_forward(state.unit(0), *model, batch.input_ids(),
+                                             {.rows = &batch.rows()});
     for (int i = 0; i < model->num_layers; ++i)
       x = layer->forward(state.unit(i + 1), x, call(i), &saved[i]);
     const int head = static_cast<int>(model->num_layers) + 1;
@@ -86,9 +86,10 @@ TEST_P(ModelOracle, LogitsLossAndGradients) {
                 2e-6);
     at::Tensor dx = turned.dx;
     for (int i = static_cast<int>(model->num_layers) - 1; i >= 0; --i) {
-      layer->backward(state.unit(i + 1), dx, call(i), std::move(saved[i]));
+      dx = layer->backward(state.unit(i + 1), std::move(dx), call(i), std::move(saved[i]));
     }
-    models::embedding_backward(state.unit(0), *model, batch.input_ids, dx, {.rows = &batch.rows});
+    models::embedding_backward(state.unit(0), *model, batch.input_ids(), dx,
+                               {.rows = &batch.rows()});
     double squares = 0;
     for (size_t f = 0; f < state.plan().flats.size(); ++f) {
       auto& flat = state.flat(static_cast<int>(f));

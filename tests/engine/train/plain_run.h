@@ -38,7 +38,7 @@ inline RunResult run_plain(const SmallRun& run, const PlainBatch& batch_of) {
           return tokens.view({run.config.micro_batch_size, -1});
         };
         const at::Tensor part =
-            plain.loss(rows(batch.input_ids), rows(batch.labels)) / static_cast<double>(parts);
+            plain.loss(rows(batch.input_ids()), rows(batch.labels())) / static_cast<double>(parts);
         part.backward();
         loss += part.item<double>();
       }

@@ -27,20 +27,23 @@ TEST(RunStateTest, ARunIsTheSameWithTheSameIdFromTheSamePlace) {
 }
 
 TEST(RunStateTest, DifferencesAreNamedWithBothValues) {
-  const json saved = {{"optimizer", "AdamW"}, {"seed", 1}, {"world_size", 2}, {"stage", 2}};
+  const json saved = {
+      {"optimizer", "AdamW"}, {"seed", 1}, {"packed_rows", 0}, {"world_size", 2}, {"stage", 2}};
   EXPECT_TRUE(differences(saved, saved).empty());
   EXPECT_TRUE(differences(json::object(), saved).empty()) << "of an older program";
   json now = saved;
   now["optimizer"] = "Lion";
   now["seed"] = 7;
+  now["packed_rows"] = 31;
   now["world_size"] = 4;
   const auto said = differences(saved, now);
-  ASSERT_EQ(said.size(), 3u);
+  ASSERT_EQ(said.size(), 4u);
   EXPECT_NE(said[0].find("was AdamW and is Lion"), std::string::npos) << said[0];
   EXPECT_NE(said[1].find("seed was 1"), std::string::npos) << said[1];
   EXPECT_NE(said[1].find("the order of the data changes"), std::string::npos) << said[1];
-  EXPECT_NE(said[2].find("world_size 2 → 4"), std::string::npos) << said[2];
-  EXPECT_EQ(said[2].find("stage"), std::string::npos) << "it is the same";
+  EXPECT_NE(said[2].find("packed_rows was 0"), std::string::npos) << said[2];
+  EXPECT_NE(said[3].find("world_size 2 → 4"), std::string::npos) << said[3];
+  EXPECT_EQ(said[3].find("stage"), std::string::npos) << "it is the same";
 }
 
 }  // namespace

@@ -92,8 +92,9 @@ TEST(StageVariants, MicroBatchWithoutTargetCountsZero) {
   testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger&) {
     Rank rank({.world = 1, .config = small_config(0)}, collectives);
     rank.load("tiny-qwen2");
-    auto batch = micro_batch(0, 0, 0, 1, rank.config, rank.model.vocab_size);
-    batch.labels.fill_(-100);
+    const auto made = micro_batch(0, 0, 0, 1, rank.config, rank.model.vocab_size);
+    const models::MicroBatch batch(made.input_ids(), at::full_like(made.labels(), -100),
+                                   made.rows());
     const auto result = rank.stepper.run({.micro_batches = {&batch, 1}, .rates = {.lr = 1e-3}});
     EXPECT_EQ(result.loss, 0);
     EXPECT_EQ(result.grad_norm, 0);

@@ -219,6 +219,31 @@ TEST(ResolveTest, StepsOfTheRun) {
   EXPECT_FALSE(resolve(config, {}, {}).complete);
 }
 
+TEST(ResolveTest, APackedRowCountsAsOne) {
+  const json config = parse(R"({"train_micro_batch_size_per_gpu": 3})");
+  TrainingArgs args;
+  args.packing = true;
+  Facts facts{.world_size = 2, .dataset_rows = 100, .packed_rows = 25};
+  EXPECT_EQ(resolve(config, args, facts).config.total_steps, 15);  // ceil(25 / 6) x 3
+  args.validation_split_percentage = 10;
+  args.eval_on_start = true;
+  EXPECT_EQ(resolve(config, args, facts).config.eval.split_rows, 10) << "rows, not packs";
+  facts.packed_rows.reset();
+  EXPECT_FALSE(resolve(config, args, facts).complete) << "what the packs are is not known";
+  args.packing = false;
+  EXPECT_EQ(resolve(config, args, facts).config.total_steps, 45);  // ceil(90 / 6) x 3
+}
+
+TEST(ResolveTest, GroupsOfOneLengthNeedARandomOrder) {
+  const json config = parse(R"({"train_micro_batch_size_per_gpu": 3})");
+  TrainingArgs args;
+  args.max_steps = 1;
+  args.group_by_length = true;
+  EXPECT_TRUE(resolve(config, args, {}).runnable());
+  args.shuffle = false;
+  EXPECT_EQ(count(resolve(config, args, {}), Severity::Error, "training.groupByLength"), 1);
+}
+
 TEST(ResolveTest, ToJsonHoldsEveryDecision) {
   const json written = to_json(
       resolve(parse(kGuideLike), guide_args(), {.world_size = 2, .hidden_size = 64}).config);

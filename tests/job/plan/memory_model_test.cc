@@ -205,6 +205,25 @@ TEST(MemoryModelTest, DeepSpeedsOwnEstimate) {
   EXPECT_EQ(deepspeed_estimate(input).model_states, 18 * p / 4 + 4 * 1024 * 256);
 }
 
+TEST(MemoryModelTest, ActivationsFollowTheTokensOfAMicroBatch) {
+  const auto activations = [](const MemoryInput& input) {
+    return memory_model(input).bytes.activations;
+  };
+  MemoryInput input = example(2, 2);
+  const int64_t longest = activations(input);
+  input.micro_batches[2] = {128, 126};  // what two rows of the longest length are
+  EXPECT_EQ(activations(input), longest);
+  input.micro_batches[2] = {64, 62};
+  const int64_t half = activations(input);
+  EXPECT_NEAR(static_cast<double>(half) / static_cast<double>(longest), 0.5, 0.1);
+  input.micro_batches[2] = {64, 61};
+  EXPECT_LE(activations(input), half);
+  input.micro_batches[2] = {64, 8};
+  EXPECT_LT(activations(input), half) << "the last layer and the head have 8 rows";
+  input.config.micro_batch_size = 3;
+  EXPECT_GT(activations(input), longest) << "of three rows nothing is known";
+}
+
 TEST(MemoryModelTest, EveryCombinationEndsWithSaneCounts) {
   for (int stage = 0; stage <= 3; ++stage)
     for (const int world : {1, 2, 3, 4})

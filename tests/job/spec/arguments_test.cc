@@ -70,11 +70,13 @@ TEST_F(ArgumentsTest, DashesUnderscoresEqualsAndSwitches) {
   const auto job = parse(
       "--nproc-per-node 2 --deepspeed=@ds --model-name-or-path=@model --data-path=/d "
       "--output-dir=/o --bf16 --gradient-checkpointing --shuffle False --max-steps=-1 "
-      "--model_max_length 512 --eval_strategy no");
+      "--model_max_length 512 --eval_strategy no --packing --group_by_length True "
+      "--packing_strategy bfd --eval_packing False");
   ASSERT_TRUE(job) << job.error().to_string();
   EXPECT_TRUE(*job->training.bf16);
   EXPECT_TRUE(*job->training.gradient_checkpointing);
   EXPECT_FALSE(*job->training.shuffle);
+  EXPECT_TRUE(*job->training.packing && *job->training.group_by_length);
   EXPECT_EQ(*job->training.max_steps, -1);
   EXPECT_EQ(*job->training.max_seq_length, 512);
   EXPECT_EQ(*job->training.evaluation_strategy, "no");

@@ -1,0 +1,100 @@
+#include "cli/measured_rows.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "engine/data/dataset.h"
+#include "engine/data/micro_batch_sizes.h"
+#include "engine/data/tokenizer.h"
+
+namespace dsj::cli {
+namespace {
+
+using nlohmann::json;
+
+/// A plan should take seconds: about 20,000 rows a second are tokenized on a core.
+constexpr int64_t kRowsMax = 500'000;
+
+data::Sampler sampler_of(const MeasuredRows& rows, const jobspec::Job& job,
+                         const dsconfig::ResolvedConfig& config) {
+  const TrainingArgs& training = job.training;
+  data::SamplerOptions options{.rows = std::ssize(rows.dealt()),
+                               .accumulation = config.gradient_accumulation_steps,
+                               .world = job.world_size(),
+                               .micro_batch = config.micro_batch_size,
+                               .seed = static_cast<uint64_t>(training.seed.value_or(42)),
+                               .shuffle = training.shuffle.value_or(true),
+                               .drop_last = config.dataloader_drop_last};
+  if (training.group_by_length.value_or(false))
+    options.lengths = std::make_shared<const std::vector<int32_t>>(data::tokens_of(rows.dealt()));
+  return data::Sampler(options);
+}
+
+json lengths_json(const std::vector<data::RowSize>& rows) {
+  std::vector<int32_t> tokens = data::tokens_of(rows);
+  std::ranges::sort(tokens);
+  const auto share = [&](int64_t percent) {
+    return tokens[static_cast<size_t>(percent * (std::ssize(tokens) - 1) / 100)];
+  };
+  return {{"shortest", tokens.front()},
+          {"median", share(50)},
+          {"p90", share(90)},
+          {"p99", share(99)},
+          {"longest", tokens.back()}};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const MeasuredRows>> measure_rows(const jobspec::Job& job,
+                                                         const layout::ModelConfig& model,
+                                                         const std::string& model_directory) {
+  const TrainingArgs& training = job.training;
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  auto loaded = data::Tokenizer::load(model_directory);
+  if (loaded) tokenizer = std::move(*loaded);  // pre-tokenized rows need none
+  const int64_t longest = plan::longest_row(training, model);
+  auto dataset = data::Dataset::open(training.data_path, tokenizer.get(),
+                                     {.max_seq_length = longest,
+                                      .vocab_size = model.vocab_size,
+                                      .chat_template = training.chat_template.value_or("auto")});
+  if (!dataset) return std::unexpected(dataset.error());
+  const int64_t first = dsconfig::held_out_rows((*dataset)->rows(), training);
+  const int64_t count = (*dataset)->rows() - first;
+  if (count < 1) return bad_input("no rows are left to train on", training.data_path);
+  if (count > kRowsMax) {
+    return bad_input(std::to_string(count) + " rows are too many to measure each",
+                     training.data_path);
+  }
+  const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  auto measured = std::make_shared<MeasuredRows>();
+  DSJ_TRY(measured->rows, data::row_sizes(**dataset, first, count, threads));
+  if (training.packing.value_or(false)) measured->packs.emplace(measured->rows, longest);
+  return std::shared_ptr<const MeasuredRows>(std::move(measured));
+}
+
+void count_with(const MeasuredRows& rows, const jobspec::Job& job, plan::MemoryInput& input) {
+  const auto longest = std::ranges::max_element(rows.rows, {}, &data::RowSize::tokens);
+  input.tokens_per_row = longest->tokens;
+  input.micro_batches.clear();
+  const auto most = data::largest_micro_batches(sampler_of(rows, job, input.config), rows.dealt(),
+                                                std::max<int64_t>(1, input.config.total_steps));
+  for (const auto& [count, size] : most) input.micro_batches[count] = {size.tokens, size.targets};
+}
+
+json rows_json(const MeasuredRows* rows, const std::string& why, const plan::MemoryInput& input) {
+  const auto largest = plan::micro_batch_tokens(input);
+  json out = {{"from", rows ? "data" : "maxSeqLength"},
+              {"largestMicroBatch", {{"tokens", largest.tokens}, {"targets", largest.targets}}}};
+  if (!rows) {
+    out["because"] = why;
+    return out;
+  }
+  out["count"] = rows->rows.size();
+  out["tokens"] = lengths_json(rows->rows);
+  if (rows->packs)
+    out["packed"] = {{"count", rows->packs->count()}, {"filled", rows->packs->filled()}};
+  return out;
+}
+
+}  // namespace dsj::cli
