@@ -101,10 +101,13 @@ std::unique_ptr<OneBit> ModelState::make_one_bit(const dsconfig::ResolvedConfig&
   OneBitParts parts{.plan = plan::one_bit_plan(units_, plan_, config, world),
                     .flats = {},
                     .collectives = collectives_,
-                    .device = device_};
+                    .device = device_,
+                    .sharded = stage_.shards_update()};
   for (const auto& flat : flats_) parts.flats.push_back(flat.get());
   if (config.optimizer.kind == dsconfig::OptimizerKind::ZeroOneAdam)
     return make_zero_one_adam(std::move(parts));
+  if (config.optimizer.kind == dsconfig::OptimizerKind::OneBitLamb)
+    return make_one_bit_lamb(std::move(parts));
   return world > 1 ? make_one_bit_adam(std::move(parts)) : nullptr;
 }
 
@@ -255,21 +258,29 @@ std::vector<at::Tensor> ModelState::lamb_coefficients(const optim::Update& updat
       .split_with_sizes(slots);
 }
 
-void ModelState::step(const optim::Update& update) {
+std::vector<at::Tensor> ModelState::apply(const optim::Update& update) {
   std::vector<at::Tensor> coefficients(trained_.size());
   if (update.parameter_sums()) coefficients = lamb_coefficients(update);
   for (size_t i = 0; i < trained_.size(); ++i) {
     trained_[i]->step(update, coefficients[i]);
     if (!trained_[i]->sharded_parameters()) trained_[i]->start_gather();
   }
+  return coefficients;
+}
+
+void ModelState::step(const optim::Update& update) {
+  apply(update);
 }
 
 void ModelState::step(const optim::OneBitUpdate& update) {
   switch (update.phase) {
     case optim::OneBitPhase::Discarded:
       return;
-    case optim::OneBitPhase::WarmUp:
-      return step(update.whole());
+    case optim::OneBitPhase::WarmUp: {
+      const auto coefficients = apply(update.whole());
+      if (one_bit_) one_bit_->warmed_up(update, coefficients);
+      return;
+    }
     default:
       return one_bit_ ? one_bit_->step(update) : step(update.frozen_variance());
   }

@@ -41,6 +41,7 @@ TEST(FitTest, TheBoundIsTheByte) {
 
 TEST(FitTest, AOneBitOptimizerIsNotSentAboveItsStage) {
   for (const auto& [kind, highest] : {std::pair{dsconfig::OptimizerKind::OneBitAdam, 1},
+                                      std::pair{dsconfig::OptimizerKind::OneBitLamb, 1},
                                       std::pair{dsconfig::OptimizerKind::ZeroOneAdam, 0}}) {
     FitInput input = example(0, 2), wide = input;
     input.memory.config.optimizer.kind = wide.memory.config.optimizer.kind = kind;
