@@ -10,6 +10,7 @@
 #include "engine/zero/initial_adapter.h"
 #include "engine/zero/scalar_type.h"
 #include "job/plan/one_bit_plan.h"
+#include "job/plan/row_plan.h"
 #include "job/plan/zero_plan.h"
 
 namespace dsj::zero {
@@ -86,6 +87,7 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
   for (int i = 0; i < static_cast<int>(plan_.flats.size()); ++i) {
     options.stage = layout::stage_of_flat(stage_, plan_.is_persisted(i));
     const bool frozen = plan_.flats[i].frozen();
+    options.rows = plan::sends_rows(units_, plan_, config, i);
     options.separate_master = plan::separate_master(config) && !frozen;
     options.states = frozen ? std::vector<optim::StateSpec>() : optim::states_of(config.optimizer);
     options.optimizer = tier_.optimizer(i);

@@ -57,6 +57,14 @@ TEST(FitTest, AOneBitOptimizerIsNotSentAboveItsStage) {
   }
 }
 
+TEST(FitTest, SparseGradientsAreNotSentToStageThree) {
+  FitInput input = example(0, 2);
+  input.memory.config.sparse_gradients = true;
+  Limits limits;
+  limits.host = {1, "the host"};
+  EXPECT_EQ(check_fit(input, limits)[0].remedy.find("stage 3"), std::string::npos);
+}
+
 /// The remedy is computed: applying it makes the run fit, and no change before it does.
 TEST(FitTest, TheRemedyIsTheFirstThatFits) {
   const FitInput input = example(0, 2);
