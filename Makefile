@@ -52,6 +52,7 @@ bench: build
 	@python3 scripts/bench_train.py --bin $(BUILD)/bin
 	@$(BUILD)/bin/bench_optimizer_step
 	@$(BUILD)/bin/bench_nvme_step $(BUILD)
+	@python3 scripts/bench_slow_link.py --bin $(BUILD)/bin
 bench-operator: export DSJ_SETUP_CLUSTER = 1
 bench-operator: build
 	@DSJ_CLUSTER_STATE=$(abspath $(BUILD))/cluster/bench tests/cluster/cluster.py run --simulated 60 \

@@ -12,6 +12,7 @@
 #include "common/argument_parser.h"
 #include "job/dsconfig/resolved_json.h"
 #include "job/plan/memory_model.h"
+#include "job/plan/row_plan.h"
 #include "job/spec/yaml.h"
 
 namespace dsj::cli {
@@ -181,6 +182,9 @@ bool add_model(json& plan, const jobspec::Job& job, const Surroundings& around,
   plan["memory"]["savesBehindTheSteps"] = snapshot.bytes > 0 && snapshot.fits;
   if (misfits.empty() && !snapshot.fits)
     resolution.findings.push_back(saving_waits(snapshot, limits));
+  const auto units = layout::units_of(input.model, input.lora);
+  if (const auto why = plan::dense_because(units, resolution.config); !why.empty())
+    resolution.findings.push_back({Severity::Warning, "sparse_gradients", why, "remove it"});
   const auto disk = plan::disk_use(input);
   plan["memory"]["disk"] = {{"checkpoint", disk.checkpoint}, {"model", disk.model}};
   plan["wire"] = wire_of(model.wire);

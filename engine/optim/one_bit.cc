@@ -40,7 +40,7 @@ OneBitPhase one_bit_phase(const dsconfig::ResolvedConfig& config, int64_t update
   const OptimizerConfig& c = config.optimizer;
   const int64_t count = one_bit_count(config, updates);
   if (count == 1) return Discarded;
-  if (c.kind == OptimizerKind::OneBitAdam)
+  if (c.kind != OptimizerKind::ZeroOneAdam)
     return static_cast<double>(count) <= std::max(c.freeze_step, 2.0) ? WarmUp : CompressedMomentum;
   if (count >= first_local_step(c)) return LocalStep;
   const int64_t k = variance_interval(static_cast<int64_t>(c.var_update_scaler), count);
@@ -60,6 +60,19 @@ LocalInterval local_interval(const dsconfig::ResolvedConfig& config, int64_t upd
   return {.first = done == 0, .meets = count % h == 0};
 }
 
+Update OneBitUpdate::whole() const {
+  if (!lamb) return {.rule = rule, .grad_scale = grad_scale};
+  return {.rule = LambRule{.lr = rule.lr,
+                           .beta1 = rule.beta1,
+                           .beta2 = rule.beta2,
+                           .eps = rule.eps,
+                           .weight_decay = rule.weight_decay,
+                           .min_coeff = lamb->min_coeff,
+                           .max_coeff = lamb->max_coeff,
+                           .eps_inside_sqrt = false},
+          .grad_scale = grad_scale};
+}
+
 Update OneBitUpdate::frozen_variance() const {
   Update update = whole();
   std::get<AdamRule>(update.rule).beta2 = 1;
@@ -75,6 +88,9 @@ Update OneBitUpdate::frozen_moments() const {
 OneBitUpdate one_bit_update(const dsconfig::ResolvedConfig& config, const Rates& rates,
                             int64_t updates, double grad_scale) {
   const OptimizerConfig& c = config.optimizer;
+  std::optional<LambFreeze> lamb;
+  if (c.kind == OptimizerKind::OneBitLamb)
+    lamb = {c.min_coeff, c.max_coeff, c.coeff_beta, c.factor_min, c.factor_max, c.factor_threshold};
   return {.phase = one_bit_phase(config, updates),
           .rule = {.lr = rates.lr,
                    .beta1 = rates.momentum.value_or(c.beta1),
@@ -85,7 +101,8 @@ OneBitUpdate one_bit_update(const dsconfig::ResolvedConfig& config, const Rates&
                    .correction1 = 1,
                    .correction2 = 1},
           .grad_scale = grad_scale,
-          .local = local_interval(config, updates)};
+          .local = local_interval(config, updates),
+          .lamb = lamb};
 }
 
 }  // namespace dsj::optim

@@ -10,9 +10,13 @@
 //               averaged gradient and updates v; between, m takes a compressed mean of gradients.
 //               After its freeze the ranks go on by themselves and exchange, compressed, what they
 //               did in h steps. k and h double.
+//   OneBitLamb  LAMB (optimizer.h) without bias correction. Compressed, as OneBitAdam, with one
+//               coefficient per parameter: the mean of those before the freeze, times a factor that
+//               follows what became of the variance.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "engine/optim/optimizer.h"
 #include "job/dsconfig/resolved.h"
@@ -44,15 +48,23 @@ struct LocalInterval {
 };
 LocalInterval local_interval(const dsconfig::ResolvedConfig& config, int64_t updates);
 
+/// What OneBitLamb adds to an update.
+struct LambFreeze {
+  double min_coeff, max_coeff;
+  double coeff_beta;  ///< of the mean of the coefficients before the freeze
+  double factor_min, factor_max, factor_threshold;
+};
+
 /// The numbers of one update of a 1-bit optimizer.
 struct OneBitUpdate {
   OneBitPhase phase = OneBitPhase::WarmUp;
   AdamRule rule;          ///< of a warm-up step: no bias correction
   double grad_scale = 1;  ///< on the gradient: averaging, loss scale, clipping
   LocalInterval local = {};
+  std::optional<LambFreeze> lamb = {};  ///< OneBitLamb's
 
   /// The whole update where the gradient is averaged already.
-  Update whole() const { return {.rule = rule, .grad_scale = grad_scale}; }
+  Update whole() const;
   /// v stays: with one rank, whose momentum nobody compresses.
   Update frozen_variance() const;
   /// m and v stay: once m is what came over the wire. The gradient is not looked at.

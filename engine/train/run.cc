@@ -32,6 +32,7 @@
 #include "engine/zero/storage_error.h"
 #include "job/contract.h"
 #include "job/dsconfig/resolved_json.h"
+#include "job/plan/row_plan.h"
 #include "job/plan/zero_plan.h"
 
 namespace dsj::train {
@@ -298,6 +299,9 @@ Result<int> train(const RankEnv& env, const Events& events, std::optional<plan::
               std::to_string(layout::total_numel(state.units())) + " parameters are trained");
   }
   if (env.rank == 0) warn_of_limits(state, in.config(), env.world_size, events);
+  if (const auto why = plan::dense_because(state.units(), in.config());
+      !why.empty() && env.rank == 0)
+    events.warn("sparse_gradients: " + why);
   Stepper stepper(in.model, in.config(),
                   {.recompute = in.job.training.gradient_checkpointing.value_or(false),
                    .seed = static_cast<uint64_t>(in.seed())},

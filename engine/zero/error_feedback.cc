@@ -46,6 +46,20 @@ void ErrorFeedback::read(const comm::SignMeans& means, size_t flat, size_t slot,
   means.read(static_cast<size_t>(vector), offset + first, out);
 }
 
+int64_t ErrorFeedback::padding(size_t vector) const {
+  return plan_.vectors[vector].padding(collectives_.world());
+}
+
+at::Tensor ErrorFeedback::worker_padding(size_t vector) {
+  if (errors_.empty()) allocate();
+  return errors_[vector].worker.narrow(0, plan_.vectors[vector].numel, padding(vector));
+}
+
+void ErrorFeedback::read_padding(const comm::SignMeans& means, size_t vector,
+                                 const at::Tensor& out) const {
+  means.read(vector, plan_.vectors[vector].numel, out);
+}
+
 Status ErrorFeedback::for_pieces(const checkpoint::EmitPiece& emit) const {
   if (errors_.empty()) return {};
   const int64_t rank = collectives_.rank();

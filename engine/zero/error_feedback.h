@@ -28,6 +28,11 @@ class ErrorFeedback {
   /// out [n] fp32 = elements [first, first + n) of a parameter's mean.
   void read(const comm::SignMeans& means, size_t flat, size_t slot, int64_t first,
             const at::Tensor& out) const;
+  /// The same of a vector's padding, [0] where it has none.
+  at::Tensor worker_padding(size_t vector);
+  void read_padding(const comm::SignMeans& means, size_t vector, const at::Tensor& out) const;
+  /// Elements of it.
+  int64_t padding(size_t vector) const;
   /// Sets all errors to zero.
   void clear() { errors_.clear(); }
 
@@ -40,6 +45,8 @@ class ErrorFeedback {
   Status restore(checkpoint::SavedRun& saved);
   /// The last restore() met errors that it could not use. The same on all ranks.
   bool dropped() const { return dropped_; }
+  /// Whether there are errors: those of a compressed step, or restored ones.
+  bool some() const { return !errors_.empty(); }
 
  private:
   void allocate();

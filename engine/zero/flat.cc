@@ -193,6 +193,7 @@ void Flat::reduce(bool last) {
     if (!last || collectives_.world() == 1 || local_) return;
   }
   const comm::Label label{comm::Traffic::Gradients, layout_.name()};
+  if (options_.rows && start_rows(source, label)) return;
   if (source.scalar_type() != options_.communication) {
     source = make(layout_.numel(), options_.communication, Class::Buckets).copy_(source);
   }
@@ -215,10 +216,30 @@ void Flat::reduce(bool last) {
   reduce_.push_back(collectives_.reduce_scatter(pairs, comm::Op::Sum, label));
 }
 
+bool Flat::start_rows(const at::Tensor& source, comm::Label label) {
+  const bool sharded = options_.stage.shards_update();
+  rows_ = RowGradients::start(layout_, source,
+                              {.communication = options_.communication,
+                               .factor = options_.averaging.before,
+                               .sharded = sharded},
+                              collectives_, label);
+  if (!rows_) return false;
+  if (sharded)
+    reduce_out_ = make(layout_.shard_numel(), options_.communication,
+                       grad_shard_.defined() ? Class::Buckets : Class::Gradients);
+  else
+    reduce_out_ = source.scalar_type() == options_.communication
+                      ? source
+                      : make(layout_.numel(), options_.communication, Class::Buckets);
+  return true;
+}
+
 void Flat::finish_reduce() {
-  if (reduce_.empty()) return;
+  if (reduce_.empty() && !rows_) return;
   for (auto& work : reduce_) work->wait();
   reduce_.clear();
+  if (rows_) rows_->read(layout_.ranges(owner_), reduce_out_);
+  rows_.reset();
   at::Tensor out = std::move(reduce_out_);
   reduce_out_.reset();
   if (options_.averaging.after != 1) out.mul_(options_.averaging.after);

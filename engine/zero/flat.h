@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,6 +30,7 @@
 #include "engine/optim/averaging.h"
 #include "engine/optim/optimizer.h"
 #include "engine/zero/owned_state.h"
+#include "engine/zero/row_gradients.h"
 #include "engine/zero/update.h"
 #include "job/layout/partition.h"
 #include "job/layout/stage.h"
@@ -44,6 +46,7 @@ struct FlatOptions {
   at::Device device = at::kCPU;
   std::vector<optim::StateSpec> states = {};  ///< what the optimizer keeps
   bool separate_master = false;               ///< the first vector of `optimizer` is the master
+  bool rows = false;                          ///< gradients travel as rows (row_gradients.h)
   ShardStoreOptions optimizer = {}, parameters = {};  ///< places of the owned state
 };
 
@@ -153,6 +156,8 @@ class Flat {
   struct Span {
     int64_t flat_offset, shard_offset, numel;
   };
+  /// Starts a reduction by rows. False: dense is less.
+  bool start_rows(const at::Tensor& source, comm::Label label);
   at::Tensor gradient() const;
   bool gradient_by_flat_offset() const { return local_ || !options_.stage.shards_update(); }
   /// The part of `span` that lies in `run`; nullopt: none.
@@ -187,7 +192,8 @@ class Flat {
   bool local_ = false;         ///< see keep_local()
   comm::WorkPtr gather_;
   std::vector<comm::WorkPtr> reduce_;
-  at::Tensor reduce_out_;  ///< [shard] communication: the reduction in flight
+  at::Tensor reduce_out_;               ///< [shard] communication: the reduction in flight
+  std::unique_ptr<RowGradients> rows_;  ///< it goes by rows
 };
 
 }  // namespace dsj::zero

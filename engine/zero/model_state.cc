@@ -10,6 +10,7 @@
 #include "engine/zero/initial_adapter.h"
 #include "engine/zero/scalar_type.h"
 #include "job/plan/one_bit_plan.h"
+#include "job/plan/row_plan.h"
 #include "job/plan/zero_plan.h"
 
 namespace dsj::zero {
@@ -86,6 +87,7 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
   for (int i = 0; i < static_cast<int>(plan_.flats.size()); ++i) {
     options.stage = layout::stage_of_flat(stage_, plan_.is_persisted(i));
     const bool frozen = plan_.flats[i].frozen();
+    options.rows = plan::sends_rows(units_, plan_, config, i);
     options.separate_master = plan::separate_master(config) && !frozen;
     options.states = frozen ? std::vector<optim::StateSpec>() : optim::states_of(config.optimizer);
     options.optimizer = tier_.optimizer(i);
@@ -101,10 +103,13 @@ std::unique_ptr<OneBit> ModelState::make_one_bit(const dsconfig::ResolvedConfig&
   OneBitParts parts{.plan = plan::one_bit_plan(units_, plan_, config, world),
                     .flats = {},
                     .collectives = collectives_,
-                    .device = device_};
+                    .device = device_,
+                    .sharded = stage_.shards_update()};
   for (const auto& flat : flats_) parts.flats.push_back(flat.get());
   if (config.optimizer.kind == dsconfig::OptimizerKind::ZeroOneAdam)
     return make_zero_one_adam(std::move(parts));
+  if (config.optimizer.kind == dsconfig::OptimizerKind::OneBitLamb)
+    return make_one_bit_lamb(std::move(parts));
   return world > 1 ? make_one_bit_adam(std::move(parts)) : nullptr;
 }
 
@@ -255,21 +260,29 @@ std::vector<at::Tensor> ModelState::lamb_coefficients(const optim::Update& updat
       .split_with_sizes(slots);
 }
 
-void ModelState::step(const optim::Update& update) {
+std::vector<at::Tensor> ModelState::apply(const optim::Update& update) {
   std::vector<at::Tensor> coefficients(trained_.size());
   if (update.parameter_sums()) coefficients = lamb_coefficients(update);
   for (size_t i = 0; i < trained_.size(); ++i) {
     trained_[i]->step(update, coefficients[i]);
     if (!trained_[i]->sharded_parameters()) trained_[i]->start_gather();
   }
+  return coefficients;
+}
+
+void ModelState::step(const optim::Update& update) {
+  apply(update);
 }
 
 void ModelState::step(const optim::OneBitUpdate& update) {
   switch (update.phase) {
     case optim::OneBitPhase::Discarded:
       return;
-    case optim::OneBitPhase::WarmUp:
-      return step(update.whole());
+    case optim::OneBitPhase::WarmUp: {
+      const auto coefficients = apply(update.whole());
+      if (one_bit_) one_bit_->warmed_up(update, coefficients);
+      return;
+    }
     default:
       return one_bit_ ? one_bit_->step(update) : step(update.frozen_variance());
   }

@@ -143,6 +143,8 @@ class ModelState {
   /// Updates LAMB's moments. Returns the coefficients of every trained flat's parameters: [slots]
   /// double each.
   std::vector<at::Tensor> lamb_coefficients(const optim::Update& update);
+  /// What step(Update) does. Returns the coefficients; undefined tensors but for LAMB.
+  std::vector<at::Tensor> apply(const optim::Update& update);
 
   comm::Collectives& collectives_;
   std::optional<LoraArgs> lora_;

@@ -82,6 +82,8 @@ class OneBitAdam final : public OneBit {
 
 }  // namespace
 
+void OneBit::warmed_up(const optim::OneBitUpdate&, const std::vector<at::Tensor>&) {}
+
 std::unique_ptr<OneBit> make_one_bit_adam(OneBitParts parts) {
   return std::make_unique<OneBitAdam>(std::move(parts));
 }

@@ -22,6 +22,10 @@ class OneBit {
   /// Updates every owned element from the ranks' local gradients, and starts the gathers of whole
   /// copies. Collective. What it keeps besides the flats' states begins at the first call.
   virtual void step(const optim::OneBitUpdate& update) = 0;
+  /// A step before the freeze is done. `coefficients`: LAMB's, [slots] double of each flat that is not
+  /// frozen; undefined tensors for other optimizers.
+  virtual void warmed_up(const optim::OneBitUpdate& update,
+                         const std::vector<at::Tensor>& coefficients);
 
   // ---- what belongs to this rank alone
   virtual Status for_pieces(const checkpoint::EmitPiece& emit) = 0;
@@ -39,6 +43,7 @@ struct OneBitParts {
   std::vector<Flat*> flats;  ///< all of the plan's, frozen ones too; they outlive it
   comm::Collectives& collectives;
   at::Device device;
+  bool sharded = false;  ///< masters and moments (stage 1)
 };
 
 /// OneBitAdam, for more than one rank. Stages 0 and 1: at stage 1 the shards of moments and masters
@@ -47,6 +52,10 @@ struct OneBitParts {
 /// Every rank needs the whole momentum before it. Between two steps that is what came over the wire:
 /// a bit per number. Before the first compressed step, and after a resume, it is gathered once.
 std::unique_ptr<OneBit> make_one_bit_adam(OneBitParts parts);
+
+/// OneBitLamb, for any number of ranks. Stages 0 and 1, as above. What it keeps per parameter does not
+/// depend on the ranks: a checkpoint of another number of ranks has it, too.
+std::unique_ptr<OneBit> make_one_bit_lamb(OneBitParts parts);
 
 /// ZeroOneAdam, for any number of ranks. Stage 0. Between two meetings masters and momenta of the
 /// ranks differ; a checkpoint then has every rank's.

@@ -80,9 +80,10 @@ std::vector<Key> training_keys() {
                "train_tests:Averaging.SumIsWorldTimesTheMean"},
       {.path = "sparse_gradients",
        .type = Bool,
-       .fallback = false,
-       .state = Unsupported,
-       .reason = "embedding gradients are always sent dense"},
+       .stages = "0, 1, 2",
+       .field = to<&ResolvedConfig::sparse_gradients>,
+       .test = "train_tests:SparseGradients.LossesAreThoseOfDenseGradients "
+               "zero_tests:RowGradients.SendOnlyTheRowsTouchedAtAFullVocabulary"},
       {.path = "disable_allgather",
        .type = Bool,
        .fallback = false,

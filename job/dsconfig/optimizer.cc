@@ -123,6 +123,8 @@ void read_parameters(OptimizerConfig& optimizer, const std::vector<std::string>&
               "set momentum above 0 and dampening to 0");
   if (optimizer.min_coeff > optimizer.max_coeff)
     out.error(at("min_coeff"), "min_coeff is above max_coeff");
+  if (optimizer.factor_min > optimizer.factor_max)
+    out.error(at("factor_min"), "factor_min is above factor_max");
   for (const OptimizerParameter& one : kOptimizerParameters)
     if (one.auto_rule.empty() && std::holds_alternative<PairField>(one.field))
       read_pair(one, optimizer, in, out);

@@ -29,6 +29,7 @@ enum class OptimizerKind {
   Asgd,
   Rprop,
   OneBitAdam,
+  OneBitLamb,
   ZeroOneAdam,
 };
 
@@ -56,9 +57,12 @@ struct OptimizerConfig {
   double eta_minus = 0.5, eta_plus = 1.2, step_min = 1e-6, step_max = 50;  ///< Rprop
   double min_coeff = 0.01, max_coeff = 10.0;                               ///< LAMB
   bool eps_inside_sqrt = false;                                            ///< LAMB
-  double freeze_step = 100000;                                             ///< OneBitAdam
-  double var_freeze_step = 100000;                            ///< ZeroOneAdam, as the next three
-  double var_update_scaler = 16;                              ///< variance updates at one interval
+  double coeff_beta = 0.9;                    ///< OneBitLamb, as the next two
+  double factor_min = 0.5, factor_max = 4.0;  ///< limits of the frozen coefficients' factor
+  double factor_threshold = 0.1;              ///< by which part it may change in a step
+  double freeze_step = 100000;                ///< OneBitAdam, OneBitLamb
+  double var_freeze_step = 100000;            ///< ZeroOneAdam, as the next three
+  double var_update_scaler = 16;              ///< variance updates at one interval
   double local_step_scaler = 32678, local_step_clipper = 16;  ///< steps at one interval; its limit
 };
 
@@ -91,6 +95,9 @@ inline constexpr char kOptimizerKeyTests[] =
 inline constexpr char kZeroOneTests[] =
     "optim_tests:OneBit.ZeroOneAdamFollowsItsIntervals "
     "zero_tests:ZeroOne.EqualsItsOracleOver60Steps";
+inline constexpr char kOneBitLambTests[] =
+    "optim_tests:OneBit.OneBitLambFollowsItsCoefficients "
+    "zero_tests:OneBitLamb.EqualsItsOracleOver60Steps";
 inline constexpr char kAdamKeyTests[] =
     "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
     "train_tests:EngineKeys.AdamWModeAndBiasCorrectionMoveTheWeights";
@@ -152,6 +159,23 @@ inline constexpr OptimizerParameter kOptimizerParameters[] = {
     {.name = "max_coeff", .field = &OptimizerConfig::max_coeff, .min = 0},
     {.name = "min_coeff", .field = &OptimizerConfig::min_coeff, .min = 0},
     {.name = "eps_inside_sqrt", .field = &OptimizerConfig::eps_inside_sqrt},
+    {.name = "coeff_beta",
+     .field = &OptimizerConfig::coeff_beta,
+     .min = 0,
+     .max = 1,
+     .test = kOneBitLambTests},
+    {.name = "factor_max",
+     .field = &OptimizerConfig::factor_max,
+     .min = 0,
+     .test = kOneBitLambTests},
+    {.name = "factor_min",
+     .field = &OptimizerConfig::factor_min,
+     .min = 0,
+     .test = kOneBitLambTests},
+    {.name = "factor_threshold",
+     .field = &OptimizerConfig::factor_threshold,
+     .min = 0,
+     .test = kOneBitLambTests},
     {.name = "freeze_step",
      .field = &OptimizerConfig::freeze_step,
      .min = 0,
@@ -232,16 +256,6 @@ constexpr Optimizer adam(std::string_view name, std::string_view trainer_names,
 
 constexpr Optimizer refused(std::string_view name, bool any_case, std::string_view reason) {
   return {.name = name, .any_case = any_case, .refusal = reason};
-}
-
-/// A 1-bit optimizer that is not built.
-constexpr Optimizer one_bit(std::string_view name) {
-  return {.name = name,
-          .any_case = true,
-          .communicates = true,
-          .refusal =
-              "of the 1-bit optimizers OneBitAdam and ZeroOneAdam are built; Lamb is the "
-              "uncompressed one"};
 }
 
 inline constexpr char kNeedsBaseModel[] =
@@ -329,6 +343,19 @@ inline constexpr Optimizer kOptimizers[] = {
      .highest_stage = 1,
      .stage_reason = "it compresses a whole momentum of each rank, and from stage 2 on no rank has "
                      "a whole gradient"},
+    {.name = "OneBitLamb",
+     .any_case = true,
+     .defaults = {.kind = OptimizerKind::OneBitLamb},
+     .takes = "lr freeze_step bias_correction betas eps eps_inside_sqrt weight_decay max_coeff "
+              "min_coeff amsgrad cuda_aware comm_backend_name coeff_beta factor_max factor_min "
+              "factor_threshold",
+     .states = {{"exp_avg"}, {"exp_avg_sq"}, {"exp_avg_sq_fresh"}},
+     .zero_tested = true,
+     .communicates = true,
+     .highest_stage = 1,
+     .stage_reason = "it compresses a whole momentum of each rank, and from stage 2 on no rank has "
+                     "a whole gradient",
+     .dynamic_loss_scale = true},
     {.name = "ZeroOneAdam",
      .any_case = true,
      .defaults = {.kind = OptimizerKind::ZeroOneAdam},
@@ -341,7 +368,6 @@ inline constexpr Optimizer kOptimizers[] = {
      .highest_stage = 0,
      .stage_reason = "between two exchanges each rank updates every parameter by itself, which "
                      "takes whole moments"},
-    one_bit("OneBitLamb"),
     refused("MuAdam", true, kNeedsBaseModel),
     refused("MuAdamW", true, kNeedsBaseModel),
     refused("MuSGD", true, kNeedsBaseModel),

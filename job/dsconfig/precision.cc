@@ -98,6 +98,12 @@ void averaging_rules(const Source& in, ResolvedConfig& config, Report& out) {
     out.error(predivide, "found " + text::number(averaging.predivide) + ", expected more than 0");
   }
   const int stage = config.zero.stage;
+  if (config.sparse_gradients && stage == 3)
+    out.unsupported(
+        "sparse_gradients",
+        "it does not go with stage 3, where small tables are reduced together with other "
+        "parameters; DeepSpeed ignores it above stage 0",
+        "use stage 0, 1 or 2, or remove it");
   if (!averaging.mean && stage == 3) {
     out.error(operation, "\"sum\" is not for ZeRO stage 3, in DeepSpeed too",
               "stages 0 to 2, or \"mean\"");

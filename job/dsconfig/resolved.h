@@ -106,6 +106,7 @@ struct ResolvedConfig {
   bool bf16_check_grad_overflow = true;
   LossScaleConfig loss_scale;  ///< for fp16 only
   AveragingConfig averaging;
+  bool sparse_gradients = false;  ///< an embedding's gradient travels as the rows that have one
   Precision communication_dtype = Precision::Fp32;
   Precision grad_accum_dtype = Precision::Fp32;
   ZeroConfig zero;

@@ -64,7 +64,8 @@ std::string micro_batch_text(const FitInput& input) {
 }
 
 int highest_stage(const dsconfig::ResolvedConfig& config) {
-  return dsconfig::descriptor_of(config.optimizer.kind).highest_stage;
+  const int highest = dsconfig::descriptor_of(config.optimizer.kind).highest_stage;
+  return config.sparse_gradients ? std::min(highest, 2) : highest;
 }
 
 /// What a user may change, the cheapest for the run first: one change at a time, then together.

@@ -6,6 +6,7 @@
 
 #include "job/plan/activation_model.h"
 #include "job/plan/one_bit_plan.h"
+#include "job/plan/row_plan.h"
 #include "job/plan/zero_plan.h"
 
 namespace dsj::plan {
@@ -78,7 +79,7 @@ class StepWalk {
   void update(int64_t bucket_bytes) { use(0, bucket_bytes); }
 
   Gauge parameters, gradients, optimizer, buckets, activations, all;
-  int64_t reduced_elements = 0;  ///< elements that one rank sends
+  int64_t reduced_elements = 0, reduced_bytes = 0;  ///< that one rank sends
 
  private:
   struct FlatState {
@@ -166,12 +167,39 @@ class StepWalk {
       else
         gradients.add(shard(flat) * wire_);
     }
+    const RowCost rows = rows_of(flat, stage);
+    const bool sends_rows = plan::sends_rows(units_, plan_, input_.config, flat);
+    if (sends_rows) state.bucket += rows.scratch();
     buckets.add(state.bucket);
     state.last = last;
-    const int64_t world = input_.world;
-    reduced_elements += numel(flat) / world * (world - 1) * (stage.shards_update() ? 1 : 2);
+    count_wire(rows, sends_rows);
     reducing_.push_back(flat);
     while (reducing_.size() > overlap_) finish_first();
+  }
+
+  /// A reduction of a flat by rows: the most that its tokens can touch.
+  RowCost rows_of(int flat, const layout::Stage& stage) const {
+    const int64_t rows =
+        input_.config.micro_batch_size *
+        (stage.reduces_every_micro_step() ? 1 : input_.config.gradient_accumulation_steps);
+    return {plan_.flats[flat], stage.shards_update(), input_.world,
+            touched_rows(plan_.flats[flat], rows * input_.tokens_per_row, input_.tokens_per_row),
+            wire_};
+  }
+
+  void count_wire(const RowCost& cost, bool sends_rows) {
+    const int64_t others = input_.world - 1;
+    if (sends_rows) {
+      reduced_elements += others;
+      reduced_bytes += cost.count_bytes();
+    }
+    if (sends_rows && cost.pays()) {
+      reduced_elements += others * cost.rows * (1 + row_width(cost.flat));
+      reduced_bytes += cost.row_bytes();
+    } else {
+      reduced_elements += cost.dense_bytes() / wire_;
+      reduced_bytes += cost.dense_bytes();
+    }
   }
 
   void finish_first() {
@@ -303,8 +331,7 @@ MemoryModel memory_model(const MemoryInput& input) {
                  .host = elsewhere.host,
                  .nvme = elsewhere.nvme};
   model.wire.gradient_elements = walk.reduced_elements;
-  model.wire.gradient_bytes =
-      model.wire.gradient_elements * bytes_of(input.config.communication_dtype);
+  model.wire.gradient_bytes = walk.reduced_bytes;
   model.wire.parameter_bytes = model.wire.parameter_elements * compute;
   if (keeps_gradients_local(input.config, input.world)) {
     StepWalk after(input, units, plan, stage, true);

@@ -61,6 +61,7 @@ int64_t OneBitPlan::wire_bytes(int world) const {
 bool keeps_gradients_local(const dsconfig::ResolvedConfig& config, int world) {
   const auto kind = config.optimizer.kind;
   return kind == dsconfig::OptimizerKind::ZeroOneAdam ||
+         kind == dsconfig::OptimizerKind::OneBitLamb ||
          (world > 1 && dsconfig::descriptor_of(kind).communicates);
 }
 
@@ -68,7 +69,8 @@ OneBitPlan one_bit_plan(const std::vector<layout::UnitSpec>& units, const layout
                         const dsconfig::ResolvedConfig& config, int world) {
   OneBitPlan out;
   for (const auto& flat : plan.flats) out.places.emplace_back(flat.slots().size());
-  const bool one_vector = config.precision != dsconfig::Precision::Fp32;
+  const bool one_vector = config.precision != dsconfig::Precision::Fp32 ||
+                          config.optimizer.kind == dsconfig::OptimizerKind::OneBitLamb;
   if (one_vector) out.vectors.push_back({.name = "all"});
   for (size_t u = 0; u < units.size(); ++u) {
     for (const int index : registration_order(units[u])) {
@@ -90,8 +92,14 @@ int64_t one_bit_elements(const OneBitPlan& one_bit, const layout::FlatPlan& plan
                          const dsconfig::ResolvedConfig& config, int world) {
   int64_t elements = 0;
   if (world > 1) elements += one_bit.worker_elements(world) + one_bit.server_elements();
-  if (config.optimizer.kind == dsconfig::OptimizerKind::ZeroOneAdam)
-    for (const auto& flat : plan.flats) elements += flat.frozen() ? 0 : 2 * flat.numel();
+  for (const auto& flat : plan.flats) {
+    if (flat.frozen()) continue;
+    if (config.optimizer.kind == dsconfig::OptimizerKind::ZeroOneAdam) elements += 2 * flat.numel();
+    if (config.optimizer.kind == dsconfig::OptimizerKind::OneBitLamb)
+      elements += kLambCoefficients * static_cast<int64_t>(flat.slots().size());
+  }
+  if (config.optimizer.kind == dsconfig::OptimizerKind::OneBitLamb && world > 1)
+    elements += one_bit.vectors.front().padding(world);
   return elements;
 }
 

@@ -1,7 +1,7 @@
 // The vectors that a 1-bit optimizer compresses, and where each parameter lies in them: the engine
 // (engine/zero/one_bit) and the memory model go by it. As DeepSpeed 0.18.9 cuts them: in fp32 one
 // vector per parameter, in 16 bits one of all parameters, in the order in which Hugging Face's model
-// lists them. Pure.
+// lists them. OneBitLamb always has one. Pure.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@ struct CompressedVector {
   int64_t chunk = 0;  ///< elements that one rank owns, a multiple of 8; world * chunk >= numel
 
   int64_t padded(int world) const { return world * chunk; }
+  int64_t padding(int world) const { return padded(world) - numel; }
 };
 
 struct OneBitPlan {
@@ -42,6 +43,10 @@ struct OneBitPlan {
 bool keeps_gradients_local(const dsconfig::ResolvedConfig& config, int world);
 OneBitPlan one_bit_plan(const std::vector<layout::UnitSpec>& units, const layout::FlatPlan& plan,
                         const dsconfig::ResolvedConfig& config, int world);
+
+/// What OneBitLamb keeps of a parameter: its frozen coefficient, the last factor and the scale of its
+/// momentum.
+inline constexpr int64_t kLambCoefficients = 3;
 
 /// fp32 elements that a rank keeps besides the optimizer's states once gradients stay local.
 int64_t one_bit_elements(const OneBitPlan& one_bit, const layout::FlatPlan& plan,

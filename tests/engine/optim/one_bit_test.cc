@@ -59,8 +59,39 @@ TEST(OneBit, ZeroOneAdamFollowsItsIntervals) {
   EXPECT_TRUE(local_interval(config, 13).first);
 }
 
+TEST(OneBit, OneBitLambFollowsItsCoefficients) {
+  auto config = config_of(5, dsconfig::Precision::Fp32);
+  config.optimizer.kind = OptimizerKind::OneBitLamb;
+  for (int64_t updates = 0; updates < 8; ++updates) {
+    config.optimizer.kind = OptimizerKind::OneBitAdam;
+    const auto adams = one_bit_phase(config, updates);
+    config.optimizer.kind = OptimizerKind::OneBitLamb;
+    EXPECT_EQ(one_bit_phase(config, updates), adams);
+  }
+  config.optimizer.coeff_beta = 0.75;
+  config.optimizer.factor_max = 3;
+  config.optimizer.factor_min = 0.25;
+  config.optimizer.factor_threshold = 0.5;
+  config.optimizer.max_coeff = 8;
+  config.optimizer.min_coeff = 0.125;
+  config.optimizer.eps_inside_sqrt = true;
+  const auto update = one_bit_update(config, {.lr = 0.5}, 2, 0.25);
+  ASSERT_TRUE(update.lamb);
+  EXPECT_EQ(update.lamb->coeff_beta, 0.75);
+  EXPECT_EQ(update.lamb->factor_max, 3);
+  EXPECT_EQ(update.lamb->factor_min, 0.25);
+  EXPECT_EQ(update.lamb->factor_threshold, 0.5);
+  const auto rule = std::get<LambRule>(update.whole().rule);
+  EXPECT_EQ(rule.lr, 0.5) << "no bias correction";
+  EXPECT_EQ(rule.max_coeff, 8);
+  EXPECT_EQ(rule.min_coeff, 0.125);
+  EXPECT_FALSE(rule.eps_inside_sqrt) << "taken and never used";
+  EXPECT_EQ(update.whole().grad_scale, 0.25);
+}
+
 TEST(OneBit, OnlyTheFamilyIsOneBit) {
   EXPECT_TRUE(is_one_bit({.kind = OptimizerKind::OneBitAdam}));
+  EXPECT_TRUE(is_one_bit({.kind = OptimizerKind::OneBitLamb}));
   EXPECT_FALSE(is_one_bit({.kind = OptimizerKind::Adam}));
   EXPECT_FALSE(is_one_bit({.kind = OptimizerKind::Lamb}));
 }

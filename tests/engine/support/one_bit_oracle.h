@@ -104,6 +104,125 @@ class OneBitAdamOracle {
   CompressedOracle errors_;
 };
 
+/// OneBitLamb of all tensors on all ranks, fp32: they are one vector, in order.
+class OneBitLambOracle {
+ public:
+  struct Options {
+    double beta1, beta2, eps, weight_decay, max_coeff, min_coeff, coeff_beta, factor_max,
+        factor_min, factor_threshold;
+    int freeze_step, world;
+  };
+  OneBitLambOracle(const Options& options, const std::vector<std::int64_t>& numels,
+                   std::int64_t padded)
+      : o_(options), errors_(options.world, padded) {
+    for (const std::int64_t n : numels) {
+      tensors_.push_back({at::zeros({n}), at::zeros({n}), at::zeros({n}), at::zeros({n})});
+      numel_ += n;
+    }
+    padding_ = at::zeros({padded - numel_});
+  }
+
+  const at::Tensor& parameter(std::size_t tensor) const { return tensors_[tensor].p; }
+
+  /// gradients [tensor][rank][numel].
+  void step(const std::vector<std::vector<at::Tensor>>& gradients, double lr) {
+    ++count_;
+    if (count_ == 1) return;  // DeepSpeed's first call
+    if (count_ <= std::max(o_.freeze_step, 2)) {
+      for (std::size_t t = 0; t < tensors_.size(); ++t) warm_up(tensors_[t], gradients[t], lr);
+      return;
+    }
+    if (count_ == std::max(o_.freeze_step, 2) + 1) begin();
+    const auto momenta = exchange(gradients);
+    for (std::size_t t = 0; t < tensors_.size(); ++t) compressed(tensors_[t], momenta[t], lr);
+  }
+
+ private:
+  struct One {
+    at::Tensor p, m, v, fresh;
+    double frozen = 0, factor = 1, scaling = 1;
+  };
+
+  static double norm(const at::Tensor& x) { return x.pow(2).sum().sqrt().item<double>(); }
+
+  void warm_up(One& one, const std::vector<at::Tensor>& gradients, double lr) {
+    at::Tensor g = at::zeros_like(one.m);
+    for (const at::Tensor& of_rank : gradients) g += of_rank;
+    g /= o_.world;
+    one.m = one.m * o_.beta1 + g * (1 - o_.beta1);
+    one.v = one.v * o_.beta2 + g * g * (1 - o_.beta2);
+    const at::Tensor update = one.m / (one.v.sqrt() + o_.eps) + o_.weight_decay * one.p;
+    double c = 1;
+    if (norm(one.p) != 0 && norm(update) != 0)
+      c = std::max(std::min(norm(one.p) / norm(update), o_.max_coeff), o_.min_coeff);
+    if (c != 1) one.frozen = o_.coeff_beta * one.frozen + (1 - o_.coeff_beta) * c;
+    one.p = one.p - lr * c * update;
+  }
+
+  void begin() {
+    double sum = 0;
+    const auto size = [](const One& one) {
+      return norm(one.m) / std::sqrt(static_cast<double>(one.m.numel()));
+    };
+    for (One& one : tensors_) {
+      one.fresh = one.v.clone();
+      sum += size(one);
+    }
+    for (One& one : tensors_) one.scaling = sum / static_cast<double>(tensors_.size()) / size(one);
+  }
+
+  std::vector<at::Tensor> exchange(const std::vector<std::vector<at::Tensor>>& gradients) {
+    std::vector<at::Tensor> xs;
+    for (std::size_t rank = 0; rank < static_cast<std::size_t>(o_.world); ++rank) {
+      std::vector<at::Tensor> parts;
+      for (std::size_t t = 0; t < tensors_.size(); ++t) {
+        const One& one = tensors_[t];
+        parts.push_back((one.m * o_.beta1 + gradients[t][rank] * (1 - o_.beta1)) * one.scaling);
+      }
+      parts.push_back(padding_);
+      xs.push_back(at::cat(parts));
+    }
+    at::Tensor mean = xs[0];
+    if (o_.world > 1) mean = at::tensor(errors_.mean(xs));
+    std::vector<at::Tensor> momenta;
+    std::int64_t at = 0;
+    for (const One& one : tensors_) {
+      momenta.push_back(mean.narrow(0, at, one.m.numel()) / one.scaling);
+      at += one.m.numel();
+    }
+    padding_ = mean.narrow(0, at, padding_.numel()).clone();  // nobody touches it
+    return momenta;
+  }
+
+  void compressed(One& one, const at::Tensor& m, double lr) {
+    const at::Tensor g = (m - one.m * o_.beta1) / (1 - o_.beta1);
+    one.m = m.clone();
+    one.fresh = one.fresh * o_.beta2 + g * g * (1 - o_.beta2);
+    const at::Tensor d = one.v.sqrt() + o_.eps, real = one.fresh.sqrt() + o_.eps;
+    const at::Tensor prelim = m / d, update = prelim + o_.weight_decay * one.p;
+    double factor = (d / real).max().item<double>();
+    if (o_.weight_decay > 0) {
+      const double q = std::min(1.0, norm(prelim) / norm(update));
+      factor = factor * q + 1 - q;
+    }
+    if (factor > o_.factor_max) factor = o_.factor_max;
+    if (factor < o_.factor_min) factor = o_.factor_min;
+    const double most = one.factor * (1 + o_.factor_threshold),
+                 least = one.factor * (1 - o_.factor_threshold);
+    if (factor > most) factor = most;
+    if (factor < least) factor = least;
+    one.factor = factor;
+    one.p = one.p - lr * one.frozen * factor * update;
+  }
+
+  const Options o_;
+  int count_ = 0;
+  std::int64_t numel_ = 0;
+  std::vector<One> tensors_;
+  at::Tensor padding_;
+  CompressedOracle errors_;
+};
+
 /// ZeroOneAdam of one vector on all ranks, fp32. Counts and intervals are kept as DeepSpeed keeps
 /// them, one step at a time.
 class ZeroOneAdamOracle {

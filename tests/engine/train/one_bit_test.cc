@@ -38,6 +38,18 @@ TEST(OneBitSteps, StageOneEqualsStageZero) {
   }
 }
 
+TEST(OneBitSteps, OneBitLambAtStageOneEqualsStageZero) {
+  for (const int world : {2, 3}) {
+    auto run = one_bit(world, 0);
+    run.config.optimizer.kind = dsconfig::OptimizerKind::OneBitLamb;
+    run.config.optimizer.weight_decay = 0.01;
+    const auto whole = run_small(run);
+    run.config.zero.stage = 1;
+    EXPECT_LE(apart(run_small(run), whole), 1e-6) << "world " << world;
+    EXPECT_NE(whole.losses[15], whole.losses[5]);
+  }
+}
+
 TEST(OneBitSteps, AccumulationAndRecomputeChangeNothing) {
   auto run = one_bit(2, 0);
   run.config = one_bit(2, 0).config;

@@ -124,6 +124,41 @@ SmallRun one_bit(int world, int stage, dsconfig::Precision precision = dsconfig:
   return run;
 }
 
+TEST_F(Resume, WhatOneBitLambKeepsComesBack) {
+  using dsconfig::Precision;
+  for (const auto precision : {Precision::Fp32, Precision::Bf16}) {
+    for (const int stage : {0, 1}) {
+      auto run = one_bit(2, stage, precision);
+      run.config.optimizer.kind = dsconfig::OptimizerKind::OneBitLamb;
+      run.config.optimizer.weight_decay = 0.01;
+      const auto whole = losses(run, 0, 12, false);
+      for (const int64_t saved : {2, 3, 6}) {  // before the freeze, at it, and behind it
+        std::filesystem::remove_all(directory_);
+        losses(run, 0, saved, true);
+        EXPECT_EQ(std::vector<double>(whole.begin() + saved, whole.end()),
+                  losses(run, saved, 12, false))
+            << "stage " << stage << " saved at " << saved;
+      }
+    }
+  }
+}
+
+/// The coefficients belong to parameters and come along; one rank has no errors to drop.
+TEST_F(Resume, OneBitLambGoesOnAtAnotherWorld) {
+  const auto lamb = [](int world) {
+    auto run = one_bit(world, 0);
+    run.config.optimizer.kind = dsconfig::OptimizerKind::OneBitLamb;
+    return run;
+  };
+  losses(lamb(2), 0, 6, true);
+  const auto same = losses(lamb(2), 6, 8, false);
+  for (const int world : {1, 4}) {
+    const auto others = losses(lamb(world), 6, 8, false);
+    EXPECT_NEAR(others[0], same[0], 1e-6 * same[0]) << "the same weights";
+    EXPECT_NEAR(others[1], same[1], 1e-2 * same[1]) << "and coefficients";
+  }
+}
+
 TEST_F(Resume, CompressionErrorsComeBack) {
   using dsconfig::Precision;
   for (const auto precision : {Precision::Fp32, Precision::Bf16, Precision::Fp16}) {

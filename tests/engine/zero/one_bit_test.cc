@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <optional>
 #include <random>
 
 #include "engine/zero/model_state.h"
@@ -18,6 +20,7 @@ namespace {
 
 using dsconfig::Precision;
 using testing_support::OneBitAdamOracle;
+using testing_support::OneBitLambOracle;
 using testing_support::ZeroOneAdamOracle;
 
 constexpr int kFreeze = 20;
@@ -56,8 +59,9 @@ at::Tensor gradient_of(int64_t step, int rank, const layout::Slot& slot, size_t 
   return at::tensor(numbers);
 }
 
-/// One step with gradients that are not a model's.
-void step(ModelState& state, const dsconfig::ResolvedConfig& config, int64_t number, double lr) {
+/// One step with gradients that are not a model's. `zero`: the gradient with this number is 0.
+void step(ModelState& state, const dsconfig::ResolvedConfig& config, int64_t number, double lr,
+          int64_t zero = -1) {
   const int world = state.collectives().world(), rank = state.collectives().rank();
   const bool local =
       state.one_bit() && optim::keeps_gradients_local(optim::one_bit_phase(config, number));
@@ -67,7 +71,9 @@ void step(ModelState& state, const dsconfig::ResolvedConfig& config, int64_t num
   for (int f = 0; f < static_cast<int>(state.plan().flats.size()); ++f) {
     for (int s = 0; s < static_cast<int>(state.plan().flats[f].slots().size()); ++s) {
       const auto& slot = state.plan().flats[f].slots()[s];
-      state.flat(f).grad(s).tensor.view(-1).copy_(gradient_of(number, rank, slot, index++));
+      const at::Tensor gradient = state.flat(f).grad(s).tensor.view(-1);
+      gradient.copy_(gradient_of(number, rank, slot, index));
+      if (static_cast<int64_t>(index++) == zero) gradient.zero_();
     }
     state.reduce(f, true);
   }
@@ -218,6 +224,126 @@ TEST(ZeroOne, ARateOfZeroLeavesTheMomentum) {
   });
 }
 
+/// Coefficients and factors that leave their limits, and come back.
+dsconfig::ResolvedConfig lamb_config(int stage) {
+  auto config = config_of(stage);
+  config.optimizer.kind = dsconfig::OptimizerKind::OneBitLamb;
+  config.optimizer.coeff_beta = 0.8;
+  config.optimizer.max_coeff = 0.3;
+  config.optimizer.min_coeff = 0.02;
+  config.optimizer.factor_max = 1.5;
+  config.optimizer.factor_min = 0.9;
+  config.optimizer.factor_threshold = 0.05;
+  return config;
+}
+
+struct LambOracle {
+  std::vector<std::string> names;  ///< in the vector's order
+  std::vector<size_t> indices;     ///< for gradient_of()
+  std::vector<layout::Slot> slots;
+  std::optional<OneBitLambOracle> run;
+
+  LambOracle(const ModelState& state, const dsconfig::ResolvedConfig& config, int world) {
+    const auto plan = plan::one_bit_plan(state.units(), state.plan(), config, world);
+    EXPECT_EQ(plan.vectors.size(), 1u);
+    std::map<int64_t, std::pair<layout::Slot, size_t>> by_offset;
+    size_t index = 0;
+    for (size_t f = 0; f < state.plan().flats.size(); ++f)
+      for (size_t s = 0; s < state.plan().flats[f].slots().size(); ++s)
+        by_offset[plan.places[f][s].offset] = {state.plan().flats[f].slots()[s], index++};
+    std::vector<int64_t> numels;
+    for (const auto& [offset, one] : by_offset) {
+      slots.push_back(one.first);
+      names.push_back(one.first.name);
+      indices.push_back(one.second);
+      numels.push_back(one.first.numel);
+    }
+    const auto& o = config.optimizer;
+    run.emplace(OneBitLambOracle::Options{.beta1 = o.beta1,
+                                          .beta2 = o.beta2,
+                                          .eps = o.eps,
+                                          .weight_decay = o.weight_decay,
+                                          .max_coeff = o.max_coeff,
+                                          .min_coeff = o.min_coeff,
+                                          .coeff_beta = o.coeff_beta,
+                                          .factor_max = o.factor_max,
+                                          .factor_min = o.factor_min,
+                                          .factor_threshold = o.factor_threshold,
+                                          .freeze_step = kFreeze,
+                                          .world = world},
+                numels, plan.vectors[0].padded(world));
+  }
+
+  void step(int64_t number, int world) {
+    std::vector<std::vector<at::Tensor>> gradients;
+    for (size_t t = 0; t < slots.size(); ++t) {
+      gradients.emplace_back();
+      for (int rank = 0; rank < world; ++rank)
+        gradients.back().push_back(gradient_of(number, rank, slots[t], indices[t]));
+    }
+    run->step(gradients, rate(number));
+  }
+};
+
+void compare_lamb(int world, const dsconfig::ResolvedConfig& config) {
+  SCOPED_TRACE("world " + std::to_string(world) + " stage " + std::to_string(config.zero.stage));
+  testing_support::run_ranks(world, [&](comm::Collectives& collectives, memory::Ledger&) {
+    ModelState state(small_model(), config, at::kCPU, collectives);
+    LambOracle oracle(state, config, world);
+    for (int64_t number = 0; number < 60; ++number) {
+      step(state, config, number, rate(number));
+      if (collectives.rank() == 0) oracle.step(number, world);
+    }
+    size_t compared = 0;
+    state.visit_weights([&](const layout::Slot& slot, const at::Tensor& value) {
+      const auto at =
+          static_cast<size_t>(std::ranges::find(oracle.names, slot.name) - oracle.names.begin());
+      const at::Tensor expected = oracle.run->parameter(at);
+      EXPECT_LT((value.view(-1) - expected).abs().max().item<double>(), 1e-5) << slot.name;
+      EXPECT_GT(expected.abs().max().item<double>(), 1e-3) << "it moved";
+      ++compared;
+    });
+    if (collectives.rank() == 0) {
+      EXPECT_EQ(compared, oracle.names.size());
+    }
+  });
+}
+
+TEST(OneBitLamb, EqualsItsOracleOver60Steps) {
+  for (const int world : {1, 2, 3}) compare_lamb(world, lamb_config(0));
+}
+
+TEST(OneBitLamb, EqualsItsOracleWithShardedMoments) {
+  for (const int world : {2, 3}) compare_lamb(world, lamb_config(1));
+}
+
+TEST(OneBitLamb, EqualsItsOracleWithDeepSpeedsDefaults) {
+  auto config = lamb_config(0);
+  const dsconfig::OptimizerConfig defaults;
+  auto& o = config.optimizer;
+  o.coeff_beta = defaults.coeff_beta;
+  o.max_coeff = defaults.max_coeff;
+  o.min_coeff = defaults.min_coeff;
+  o.factor_max = defaults.factor_max;
+  o.factor_min = defaults.factor_min;
+  o.factor_threshold = defaults.factor_threshold;
+  o.weight_decay = 0;
+  compare_lamb(2, config);
+}
+
+/// DeepSpeed divides by the momentum's norm.
+TEST(OneBitLamb, AMomentumOfZeroIsLeftUnscaled) {
+  const auto config = lamb_config(0);
+  testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger&) {
+    ModelState state(small_model(), config, at::kCPU, collectives);
+    for (int64_t number = 0; number < 26; ++number)
+      step(state, config, number, 1e-3, /*zero=*/number < kFreeze ? 0 : -1);
+    state.visit_weights([&](const layout::Slot& slot, const at::Tensor& value) {
+      EXPECT_TRUE(value.isfinite().all().item<bool>()) << slot.name;
+    });
+  });
+}
+
 TEST(OneBit, OneRankCompressesNothingAndFreezesTheVariance) {
   const auto config = config_of(0);
   testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger&) {
@@ -243,9 +369,12 @@ TEST(OneBit, OneRankCompressesNothingAndFreezesTheVariance) {
 }
 
 TEST(OneBit, BytesAreThePlans) {
-  for (const int kind : {0, 1, 2}) {  // OneBitAdam at stages 0 and 1, ZeroOneAdam
+  // OneBitAdam at stages 0 and 1, ZeroOneAdam, OneBitLamb at stages 0 and 1
+  for (const int kind : {0, 1, 2, 3, 4}) {
     for (const auto precision : {Precision::Fp32, Precision::Bf16}) {
-      auto config = kind == 2 ? zero_one_config() : config_of(kind);
+      auto config = kind == 2  ? zero_one_config()
+                    : kind > 2 ? lamb_config(kind - 3)
+                               : config_of(kind);
       SCOPED_TRACE(kind);
       config.precision = config.communication_dtype = config.grad_accum_dtype = precision;
       config.optimizer.freeze_step = config.optimizer.var_freeze_step = 2;

@@ -29,6 +29,7 @@ constexpr Accepted kAccepted[] = {
     {"fp16_on_cpu", false, "its kernels need a GPU; here products run in fp32 on 16-bit values"},
     {"opt_lamb_cpu", false, "its LAMB is a GPU kernel; here it runs wherever the job does"},
     {"opt_onebitadam", false, "0.19 has dropped it; here it does what 0.18.9 did"},
+    {"sparse_gradients_zero", false, "0.19 has dropped the key; here stages 0 to 2 send rows"},
     {"opt_missing", false, "without the section the optimizer is Hugging Face's AdamW"},
     {"sched_warmup_float", false, "5.0 is the whole number 5"},
     {"sched_max_lr_string", true, "a number in quotes is read as the number it is"},

@@ -146,7 +146,6 @@ TEST(CheckTest, KnownAndNotBuiltIsUnsupportedOnlyWhenSwitchedOn) {
            std::pair{R"({"sparse_attention": {"mode": "fixed"}})", "sparse_attention"},
            std::pair{R"({"compression_training": {"a": [{"enabled": true}]}})",
                      "compression_training"},
-           std::pair{R"({"sparse_gradients": true})", "sparse_gradients"},
            std::pair{R"({"zero_optimization": {"offload_optimizer": {"super_offload": true}}})",
                      "zero_optimization.offload_optimizer.super_offload"},
            std::pair{R"({"aio": {"use_gds": true}})", "aio.use_gds"},

@@ -29,7 +29,7 @@ std::string said(const Resolution& resolution, Severity severity) {
 TEST(OptimizerTest, EveryNameThatIsBuilt) {
   for (const char* name :
        {"Adam", "adamw", "LAMB", "lion", "Adagrad", "SGD", "RMSprop", "Adadelta", "Adamax", "NAdam",
-        "RAdam", "ASGD", "Rprop", "onebitadam", "ZeroOneAdam"}) {
+        "RAdam", "ASGD", "Rprop", "onebitadam", "ZeroOneAdam", "OneBitLamb"}) {
     const json section = {{"type", name}};
     const Resolution r = with(section.dump().c_str());
     EXPECT_TRUE(r.runnable()) << name << said(r, Severity::Error);
@@ -38,7 +38,7 @@ TEST(OptimizerTest, EveryNameThatIsBuilt) {
 
 TEST(OptimizerTest, OthersAreRefusedByNameWithTheReason) {
   for (const char* name :
-       {"OneBitLamb", "MuAdam", "MuAdamW", "MuSGD", "Muon", "LBFGS", "SparseAdam", "Adafactor"}) {
+       {"MuAdam", "MuAdamW", "MuSGD", "Muon", "LBFGS", "SparseAdam", "Adafactor"}) {
     const json section = {{"type", name}};
     const Resolution r = with(section.dump().c_str());
     const std::string refusal = said(r, Severity::Unsupported);
@@ -77,6 +77,38 @@ TEST(OptimizerTest, OneBitAdamHasDeepSpeedsDefaultsAndLimits) {
   EXPECT_FALSE(
       with(R"({"type": "OneBitAdam", "params": {"comm_backend_name": "gloo"}})").runnable())
       << "DeepSpeed knows no such backend";
+}
+
+TEST(OptimizerTest, OneBitLambHasDeepSpeedsDefaultsAndLimits) {
+  const auto defaults = with(R"({"type": "OneBitLamb"})").config.optimizer;
+  EXPECT_EQ(defaults.lr, 1e-3);
+  EXPECT_EQ(defaults.freeze_step, 100000);
+  EXPECT_EQ(defaults.max_coeff, 10);
+  EXPECT_EQ(defaults.min_coeff, 0.01);
+  EXPECT_EQ(defaults.coeff_beta, 0.9);
+  EXPECT_EQ(defaults.factor_max, 4);
+  EXPECT_EQ(defaults.factor_min, 0.5);
+  EXPECT_EQ(defaults.factor_threshold, 0.1);
+  const auto given = with(R"({"type": "OneBitLamb", "params": {"coeff_beta": 0.5, "factor_max": 2,
+      "factor_min": 0.25, "factor_threshold": 0.2, "max_coeff": 5, "min_coeff": 0.5,
+      "freeze_step": 7}})",
+                          1);
+  EXPECT_TRUE(given.runnable()) << said(given, Severity::Error);
+  EXPECT_EQ(given.config.optimizer.coeff_beta, 0.5);
+  EXPECT_EQ(given.config.optimizer.factor_max, 2);
+  EXPECT_EQ(given.config.optimizer.factor_min, 0.25);
+  EXPECT_EQ(given.config.optimizer.factor_threshold, 0.2);
+  EXPECT_EQ(given.config.optimizer.max_coeff, 5);
+  EXPECT_EQ(given.config.optimizer.freeze_step, 7);
+  for (const int stage : {2, 3})
+    EXPECT_NE(said(with(R"({"type": "OneBitLamb"})", stage), Severity::Unsupported)
+                  .find("whole gradient"),
+              std::string::npos);
+  const auto wrong = with(R"({"type": "OneBitLamb", "params": {"factor_min": 5}})");
+  EXPECT_NE(said(wrong, Severity::Error).find("factor_min is above factor_max"), std::string::npos);
+  const json fixed = {{"fp16", {{"enabled", false}, {"loss_scale", 128}}}};
+  EXPECT_FALSE(with(R"({"type": "OneBitLamb"})", 0, fixed).ok()) << "as Lamb";
+  EXPECT_FALSE(with(R"({"type": "OneBitAdam", "params": {"coeff_beta": 0.5}})").ok());
 }
 
 TEST(OptimizerTest, DefaultsAreTheClasses) {

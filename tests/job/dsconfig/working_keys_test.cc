@@ -58,6 +58,7 @@ const std::vector<Reading>& readings() {
       {"scheduler.params.total_num_steps", "5000", "/scheduler/total_steps", "5000", kDecay},
       {"communication_data_type", R"("fp32")", "/communication_data_type", R"("fp32")", kBf16},
       {"prescale_gradients", "true", "/prescale_gradients", "true"},
+      {"sparse_gradients", "true", "/sparse_gradients", "true"},
       {"gradient_predivide_factor", "2.0", "/gradient_predivide_factor", "2.0"},
       {"gradient_allreduce_op", R"("sum")", "/gradient_allreduce_op", R"("sum")"},
       {"fp16.enabled", "true", "/precision", R"("fp16")"},

@@ -41,6 +41,7 @@ TEST(FitTest, TheBoundIsTheByte) {
 
 TEST(FitTest, AOneBitOptimizerIsNotSentAboveItsStage) {
   for (const auto& [kind, highest] : {std::pair{dsconfig::OptimizerKind::OneBitAdam, 1},
+                                      std::pair{dsconfig::OptimizerKind::OneBitLamb, 1},
                                       std::pair{dsconfig::OptimizerKind::ZeroOneAdam, 0}}) {
     FitInput input = example(0, 2), wide = input;
     input.memory.config.optimizer.kind = wide.memory.config.optimizer.kind = kind;
@@ -54,6 +55,14 @@ TEST(FitTest, AOneBitOptimizerIsNotSentAboveItsStage) {
         EXPECT_EQ(remedy.find("stage " + std::to_string(stage)), std::string::npos) << remedy;
     }
   }
+}
+
+TEST(FitTest, SparseGradientsAreNotSentToStageThree) {
+  FitInput input = example(0, 2);
+  input.memory.config.sparse_gradients = true;
+  Limits limits;
+  limits.host = {1, "the host"};
+  EXPECT_EQ(check_fit(input, limits)[0].remedy.find("stage 3"), std::string::npos);
 }
 
 /// The remedy is computed: applying it makes the run fit, and no change before it does.

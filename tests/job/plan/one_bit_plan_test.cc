@@ -62,6 +62,25 @@ TEST(OneBitPlan, OneVectorPerParameterInFp32AndOneInSixteenBits) {
   }
 }
 
+TEST(OneBitPlan, OneBitLambHasOneVectorInEveryPrecision) {
+  const auto units = layout::units_of(model(10, 6, 2));
+  for (const auto precision : {Precision::Fp32, Precision::Bf16}) {
+    auto config = config_of(precision);
+    config.optimizer.kind = dsconfig::OptimizerKind::OneBitLamb;
+    const auto flats = plan_flats(units, config, 3);
+    const auto plan = one_bit_plan(units, flats, config, 3);
+    ASSERT_EQ(plan.vectors.size(), 1u);
+    EXPECT_EQ(plan.vectors[0].numel, layout::total_numel(units));
+    int64_t parameters = 0;
+    for (const auto& unit : units) parameters += static_cast<int64_t>(unit.parameters.size());
+    EXPECT_EQ(
+        one_bit_elements(plan, flats, config, 3),
+        4 * plan.vectors[0].chunk + kLambCoefficients * parameters + plan.vectors[0].padding(3));
+    EXPECT_EQ(one_bit_elements(plan, flats, config, 1), kLambCoefficients * parameters);
+    EXPECT_TRUE(keeps_gradients_local(config, 1)) << "its frozen steps are its own";
+  }
+}
+
 TEST(OneBitPlan, TheOneVectorHasHuggingFacesOrder) {
   const auto units = layout::units_of(model(10, 6, 1));
   std::vector<std::string> names;
