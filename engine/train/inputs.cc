@@ -72,7 +72,8 @@ Result<Inputs> read_inputs(const RankEnv& env) {
   in.resolution = dsconfig::resolve(in.job.ds_config, training,
                                     {.world_size = env.world_size,
                                      .hidden_size = in.model.hidden_size,
-                                     .dataset_rows = in.dataset->rows()});
+                                     .dataset_rows = in.dataset->rows(),
+                                     .layers = in.model.num_layers});
   DSJ_TRY_STATUS(accept(in.resolution, in.job.ds_config_source));
   const auto& eval = in.config().eval;
   const bool evaluates = eval.on_start || eval.when.kind != dsconfig::Cadence::Kind::Never;

@@ -15,6 +15,7 @@ struct Facts {
   int world_size = 1;
   std::optional<int64_t> hidden_size;   ///< from the model's config.json
   std::optional<int64_t> dataset_rows;  ///< decides the steps if max_steps is not given
+  std::optional<int64_t> layers;        ///< decoder layers, from the model's config.json
 };
 
 struct Finding {

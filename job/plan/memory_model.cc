@@ -43,6 +43,7 @@ class StepWalk {
         wire_(bytes_of(input.config.communication_dtype)),
         overlap_(input.config.zero.overlap_comm ? 2 : 0),
         activation_(activation_model(input)),
+        dropping_(dropping_model(input)),
         flats_(plan.flats.size()) {
     for (Gauge* gauge : {&parameters, &gradients, &optimizer, &buckets, &activations})
       gauge->all = &all;
@@ -101,14 +102,19 @@ class StepWalk {
     buckets.add(-bucket_bytes);
   }
 
-  int64_t kept() const { return input_.recompute ? 0 : activation_.kept; }
+  /// What the layer of this unit takes.
+  const ActivationModel& layer(int unit) const {
+    const auto& ltd = input_.config.data_efficiency.random_ltd;
+    return ltd && std::ranges::binary_search(ltd->layers, unit - 1) ? dropping_ : activation_;
+  }
 
   void forward(int unit) {
     if (unit == 0) return activations.add(activation_.boundary);
+    const ActivationModel& a = layer(unit);
     // The input stays, for backward or to recompute from.
-    activations.add(kept());
-    use(activation_.forward, activation_.layer_products);
-    activations.add(activation_.boundary);
+    activations.add(input_.recompute ? 0 : a.kept);
+    use(a.forward, a.layer_products);
+    activations.add(a.boundary);
   }
 
   void backward(int unit) {
@@ -117,9 +123,10 @@ class StepWalk {
       use(activation_.embedding, 0);
       return activations.add(-activation_.boundary);
     }
-    if (input_.recompute) activations.add(activation_.kept);
-    use(activation_.backward, activation_.layer_products);
-    activations.add(-activation_.kept - activation_.boundary);
+    const ActivationModel& a = layer(unit);
+    if (input_.recompute) activations.add(a.kept);
+    use(a.backward, a.layer_products);
+    activations.add(-a.kept - a.boundary);
   }
 
   void write_gradients(int unit) {
@@ -198,7 +205,7 @@ class StepWalk {
   const bool local_;  ///< gradients stay on their ranks
   const int64_t compute_, accumulate_, wire_;
   const size_t overlap_;
-  const ActivationModel activation_;
+  const ActivationModel activation_, dropping_;
   std::vector<FlatState> flats_;
   std::deque<int> reducing_;
   int64_t micro_step_ = 0;
