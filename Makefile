@@ -51,6 +51,7 @@ docs: build
 bench: build
 	@python3 scripts/bench_train.py --bin $(BUILD)/bin
 	@$(BUILD)/bin/bench_optimizer_step
+	@$(BUILD)/bin/bench_random_ltd
 	@$(BUILD)/bin/bench_nvme_step $(BUILD)
 	@python3 scripts/bench_slow_link.py --bin $(BUILD)/bin
 bench-operator: export DSJ_SETUP_CLUSTER = 1

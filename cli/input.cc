@@ -133,6 +133,7 @@ Surroundings look_around(const jobspec::Job& job) {
            "what depends on the model's shape is left open");
     } else if (auto model = layout::read_model_config(*directory)) {
       around.facts.hidden_size = model->hidden_size;
+      around.facts.layers = model->num_layers;
       if (training.lora) {
         if (auto lora = layout::resolve_lora(*model, *training.lora)) {
           around.lora = std::move(*lora);

@@ -19,6 +19,17 @@ constexpr const char* kCurves[] = {
     report::name_of<&report::Step::lr>(), report::name_of<&report::Step::grad_norm>(),
     report::name_of<&report::Step::tokens_per_second>()};
 
+using Values = std::map<std::string, std::map<double, double>>;  ///< curve → step → value
+
+/// As "difficulty.METRIC".
+void take_difficulties(const json& line, double step, Values& values) {
+  constexpr const char* kName = report::name_of<&report::Step::difficulty>();
+  const auto found = line.find(kName);
+  if (found == line.end() || !found->is_object()) return;
+  for (const auto& [metric, value] : found->items())
+    if (value.is_number()) values[std::string(kName) + "." + metric][step] = value.get<double>();
+}
+
 std::string name_of(const std::string& directory) {
   std::filesystem::path path = std::filesystem::path(directory).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
@@ -36,7 +47,7 @@ Result<RunCurves> read_curves(Files& files, const std::string& directory) {
   }
   DSJ_TRY(const std::string text, files.read_all(path, int64_t{4} << 30));
   RunCurves run{.name = name_of(directory)};
-  std::map<std::string, std::map<double, double>> values;
+  Values values;
   for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos;
        begin = end + 1) {
     const json line = json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -49,14 +60,25 @@ Result<RunCurves> read_curves(Files& files, const std::string& directory) {
       const auto value = line.find(name);
       if (value != line.end() && value->is_number()) values[name][*step] = value->get<double>();
     }
+    take_difficulties(line, *step, values);
   }
   for (const char* name : kCurves) {
-    if (values.contains(name))
-      run.curves.push_back({name, {values[name].begin(), values[name].end()}});
+    if (const auto found = values.extract(name))
+      run.curves.push_back({name, {found.mapped().begin(), found.mapped().end()}});
   }
+  for (const auto& [name, points] : values)
+    run.curves.push_back({name, {points.begin(), points.end()}});
   const std::string status = path_join(directory, contract::kStatusFile);
   if (const auto found = files.read_all(status)) run.status = status_from_text(*found, status);
   return run;
+}
+
+std::vector<std::string> curve_names(const std::vector<RunCurves>& runs) {
+  std::vector<std::string> names(std::begin(kCurves), std::end(kCurves));
+  for (const RunCurves& run : runs)
+    for (const Curve& curve : run.curves)
+      if (!std::ranges::count(names, curve.name)) names.push_back(curve.name);
+  return names;
 }
 
 Points thinned(const Points& points, size_t most) {

@@ -22,7 +22,8 @@ struct Curve {
 
 struct RunCurves {
   std::string name;           ///< the output directory's name
-  std::vector<Curve> curves;  ///< loss, eval_loss, lr, grad_norm, tokens_per_second
+  /// loss, eval_loss, lr, grad_norm, tokens_per_second, then "difficulty.METRIC"
+  std::vector<Curve> curves;
   int64_t steps = 0;          ///< the last step
   nlohmann::json status;      ///< status.yaml; null: there is none
 };
@@ -30,6 +31,9 @@ struct RunCurves {
 /// BadInput: there is no metrics.jsonl. A last line that is still being written is left out. If two
 /// attempts did a step, the later one counts.
 Result<RunCurves> read_curves(Files& files, const std::string& directory);
+
+/// The names of all curves, in the order above.
+std::vector<std::string> curve_names(const std::vector<RunCurves>& runs);
 
 /// Thins to about `most` points: the smallest and the largest of each stretch, so that spikes stay.
 Points thinned(const Points& points, size_t most);

@@ -149,7 +149,7 @@ std::string shapes(const std::vector<RunCurves>& runs, const std::string& name, 
 
 /// A curve on the page: its shapes, and the line that follows the mouse.
 std::string drawing(const std::vector<RunCurves>& runs, const std::string& name, json& data) {
-  return "<svg data-chart=\"" + name + "\" viewBox=\"0 0 " + number(kWidth) + " " +
+  return "<svg data-chart=\"" + escaped(name) + "\" viewBox=\"0 0 " + number(kWidth) + " " +
          number(kHeight) + "\">" + shapes(runs, name, data) +
          "<line class=\"hair\" style=\"display:none\" y1=\"" + number(kTop) + "\" y2=\"" +
          number(kHeight - kBottom) + "\" stroke=\"#9ca3af\"/></svg><div class=\"value\"></div>\n";
@@ -221,9 +221,9 @@ std::string plot_page(const std::vector<RunCurves>& runs) {
             summary(runs[i]) + "</table>\n";
   }
   json data = json::object();
-  for (const char* name : {"loss", "eval_loss", "lr", "grad_norm", "tokens_per_second"}) {
+  for (const std::string& name : curve_names(runs)) {
     if (!any_has(runs, name)) continue;
-    page += "<h2>" + std::string(name) + "</h2>" + drawing(runs, name, data);
+    page += "<h2>" + escaped(name) + "</h2>" + drawing(runs, name, data);
   }
   std::string text = data.dump(-1, ' ', false, json::error_handler_t::replace);
   for (size_t at; (at = text.find("</")) != std::string::npos;) text.replace(at, 2, "<\\/");

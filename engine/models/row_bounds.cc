@@ -10,19 +10,32 @@
 
 namespace dsj::models {
 
+void RowBounds::add_row(int64_t length, int64_t first) {
+  DSJ_CHECK(length >= 1 && first >= 0);
+  if (runs_.empty() || runs_.back().length != length || runs_.back().first != first) {
+    runs_.push_back({rows(), 1, tokens(), length, first});
+  } else {
+    ++runs_.back().rows;
+  }
+  starts_.push_back(tokens() + length);
+}
+
+RowBounds::RowBounds(std::span<const int64_t> lengths, const std::vector<int64_t>& positions,
+                     at::Device place) {
+  for (const int64_t length : lengths) add_row(length, 0);
+  DSJ_CHECK(tokens() == std::ssize(positions));
+  for (const int64_t position : positions)
+    positions_end_ = std::max(positions_end_, position + 1);
+  positions_ = device::upload(at::tensor(positions), place);
+}
+
 RowBounds::RowBounds(std::span<const int64_t> lengths, at::Device place,
                      std::span<const int64_t> firsts) {
   DSJ_CHECK(firsts.empty() || firsts.size() == lengths.size());
   for (size_t i = 0; i < lengths.size(); ++i) {
-    const int64_t length = lengths[i], first = firsts.empty() ? 0 : firsts[i];
-    DSJ_CHECK(length >= 1 && first >= 0);
-    if (runs_.empty() || runs_.back().length != length || runs_.back().first != first) {
-      runs_.push_back({static_cast<int64_t>(i), 1, tokens(), length, first});
-    } else {
-      ++runs_.back().rows;
-    }
-    starts_.push_back(tokens() + length);
-    positions_end_ = std::max(positions_end_, first + length);
+    const int64_t first = firsts.empty() ? 0 : firsts[i];
+    add_row(lengths[i], first);
+    positions_end_ = std::max(positions_end_, first + lengths[i]);
   }
   const at::Tensor positions = at::empty({tokens()}, at::kLong);
   auto* next = positions.data_ptr<int64_t>();

@@ -18,6 +18,10 @@ class RowBounds {
   /// as many as rows; empty: all 0. The positions lie on `place`.
   RowBounds(std::span<const int64_t> lengths, at::Device place,
             std::span<const int64_t> firsts = {});
+  /// Rows of which only these tokens are left: `positions` of each, rising within a row. Attention
+  /// treats the tokens of a row as neighbours, as DeepSpeed's random-LTD does.
+  RowBounds(std::span<const int64_t> lengths, const std::vector<int64_t>& positions,
+            at::Device place);
 
   int64_t rows() const { return static_cast<int64_t>(starts_.size()) - 1; }
   int64_t tokens() const { return starts_.back(); }
@@ -40,6 +44,8 @@ class RowBounds {
   const std::vector<Run>& runs() const { return runs_; }
 
  private:
+  void add_row(int64_t length, int64_t first);
+
   std::vector<int64_t> starts_ = {0};
   std::vector<Run> runs_;
   at::Tensor positions_;

@@ -169,14 +169,16 @@ std::string head_text(const dsconfig::FlopsProfilerConfig& config, const Module&
 }  // namespace
 
 Module count_forward(const layout::ModelConfig& model, const std::vector<layout::UnitSpec>& units,
-                     std::span<const int64_t> lengths) {
+                     std::span<const int64_t> lengths, const ShorterRows& shorter) {
   Module root{.name = "model"};
-  int64_t tokens = 0, pairs = 0;  // a query and a key, of all rows
-  for (const int64_t length : lengths) {
-    tokens += length;
-    pairs += length * length;
-  }
   for (size_t i = 0; i < units.size(); ++i) {
+    const bool drops = std::ranges::binary_search(shorter.layers, static_cast<int64_t>(i) - 1);
+    int64_t tokens = 0, pairs = 0;  // a query and a key, of all rows
+    for (const int64_t whole : lengths) {
+      const int64_t length = drops ? std::min(whole, shorter.most) : whole;
+      tokens += length;
+      pairs += length * length;
+    }
     const layout::UnitSpec& spec = units[i];
     Module unit{.name = spec.name};
     const bool embedding = i == 0, head = i + 1 == units.size();

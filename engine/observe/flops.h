@@ -28,9 +28,15 @@ struct Module {
   int64_t flops() const { return 2 * macs; }
 };
 
+/// Decoder layers that see fewer tokens (random-LTD).
+struct ShorterRows {
+  std::span<const int64_t> layers;  ///< rising, from 0
+  int64_t most = 0;                 ///< tokens of each row at most
+};
+
 /// One forward pass over rows of these many tokens.
 Module count_forward(const layout::ModelConfig& model, const std::vector<layout::UnitSpec>& units,
-                     std::span<const int64_t> lengths);
+                     std::span<const int64_t> lengths, const ShorterRows& shorter = {});
 
 /// What the report needs besides the counts.
 struct ProfiledStep {

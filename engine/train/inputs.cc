@@ -105,7 +105,8 @@ Result<Inputs> read_inputs(const RankEnv& env) {
   DSJ_TRY_STATUS(measure_rows(in, options.max_seq_length));
   dsconfig::Facts facts{.world_size = env.world_size,
                         .hidden_size = in.model.hidden_size,
-                        .dataset_rows = in.dataset->rows()};
+                        .dataset_rows = in.dataset->rows(),
+                        .layers = in.model.num_layers};
   if (in.packs) facts.packed_rows = in.packs->count();
   in.resolution = dsconfig::resolve(in.job.ds_config, training, facts);
   DSJ_TRY_STATUS(accept(in.resolution, in.job.ds_config_source));

@@ -15,6 +15,7 @@
 #include "common/files/posix_files.h"
 #include "common/log.h"
 #include "common/text.h"
+#include "engine/data/cut_rows.h"
 #include "engine/data/loader.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/optim/lr_schedule.h"
@@ -139,7 +140,11 @@ class Loop {
     std::vector<models::MicroBatch> batches;
     int64_t tokens = 0;
     for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i) {
-      DSJ_TRY(const auto next, loader.next());
+      DSJ_TRY(auto next, loader.next());
+      if (const auto& length = config.data_efficiency.row_length) {
+        next.batch = data::cut_rows(next.batch, length->schedule.at(progress.step + 1));
+        warn_of_lost_targets(next.batch, progress.step + 1);
+      }
       batches.push_back(on_device(next.batch, device_));
       tokens += next.batch.tokens();
     }
@@ -162,6 +167,17 @@ class Loop {
       return std::unexpected(judged.error());
     }
     return result.stop;
+  }
+
+  /// Warns once of a micro-batch in which a curriculum by length left nothing to learn: it counts as
+  /// one of loss 0.
+  void warn_of_lost_targets(const data::Batch& batch, int64_t step) {
+    if (warned_of_targets_ || data::targets(batch) > 0) return;
+    warned_of_targets_ = true;
+    events_.warn(
+        "step " + std::to_string(step) +
+        ": the curriculum cuts every row of a micro-batch before its first target: nothing "
+        "is learnt from it; raise min_difficulty above the length of the prompts");
   }
 
   /// Tells which gradient made the step be skipped. Error, the same on all ranks: the loss scale
@@ -202,18 +218,19 @@ class Loop {
       return;
     }
     const auto counters = collectives_.counters();
-    const report::Step step{
-        .step = progress.step,
-        .loss = result.loss,
-        .lr = lr,
-        .grad_norm = result.grad_norm,
-        .loss_scale = result.loss_scale,
-        .skipped = result.skipped,
-        .tokens = result.tokens,
-        .tokens_per_second = static_cast<double>(result.tokens) / seconds,
-        .step_seconds = seconds,
-        .wire_bytes = counters.bytes() - counters.of(comm::Traffic::Control).bytes,
-        .host_rss_bytes = peak_rss_bytes()};
+    auto difficulties = in_.config().data_efficiency.difficulties(progress.step);
+    report::Step step{.step = progress.step,
+                      .loss = result.loss,
+                      .lr = lr,
+                      .grad_norm = result.grad_norm,
+                      .loss_scale = result.loss_scale,
+                      .skipped = result.skipped,
+                      .tokens = result.tokens,
+                      .tokens_per_second = static_cast<double>(result.tokens) / seconds,
+                      .step_seconds = seconds,
+                      .wire_bytes = counters.bytes() - counters.of(comm::Traffic::Control).bytes,
+                      .host_rss_bytes = peak_rss_bytes()};
+    if (!difficulties.empty()) step.difficulty = std::move(difficulties);
     events_.emit(step);
     watching_.after_step(step, progress, batch);
   }
@@ -225,6 +242,7 @@ class Loop {
   Watching& watching_;
   comm::Collectives& collectives_;
   const at::Device device_;
+  bool warned_of_targets_ = false;
 };
 
 void announce(const Inputs& in, const RankEnv& env, const Events& events) {

@@ -6,6 +6,7 @@
 #include "engine/kernels/kernels.h"
 #include "engine/models/gemm.h"
 #include "engine/optim/lr_schedule.h"
+#include "job/dsconfig/resolved_json.h"
 
 namespace dsj::train {
 
@@ -64,6 +65,7 @@ json run_state(const Inputs& in, zero::ModelState& state, const Stepper& stepper
           {"isa", kernels::table().isa},
           {"native_bf16", models::gemm::native(at::empty({0}, at::kBFloat16))},
           {"begun", begun(in.job)},
+          {"data_efficiency", dsconfig::to_json(config.data_efficiency)},
           {"lora", in.lora ? to_json(*in.lora) : json()},
           {"backend", std::string(state.collectives().backend())}};
 }
@@ -84,7 +86,8 @@ std::vector<std::string> differences(const json& saved, const json& now) {
   }
   std::string changed;
   for (const char* key : {"world_size", "stage", "precision", "micro_batch_size",
-                          "reduce_bucket_size", "threads", "isa", "native_bf16", "backend"}) {
+                          "reduce_bucket_size", "threads", "isa", "native_bf16", "backend",
+                          "data_efficiency"}) {
     if (!saved.contains(key) || saved[key] == now[key]) continue;
     changed += (changed.empty() ? "" : ", ") + std::string(key) + " " + saved[key].dump() + " → " +
                now[key].dump();

@@ -2,10 +2,12 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "common/check.h"
 #include "engine/device/device.h"
+#include "engine/models/kept_tokens.h"
 #include "engine/optim/one_bit.h"
 #include "engine/zero/scalar_type.h"
 #include "job/plan/zero_plan.h"
@@ -21,6 +23,9 @@ struct Stepper::MicroStep {
   at::Tensor x;                           ///< [N, H]: the activation, then its gradient
   std::vector<at::Tensor> boundaries;     ///< recompute: input of each layer
   std::vector<models::LayerSaved> saved;  ///< otherwise: what each layer's backward needs
+  std::vector<std::optional<models::KeptTokens>> kept;  ///< random-LTD: nullopt: all tokens
+  int64_t step = 0;
+  int64_t first_row = 0;  ///< the place of its first row among all rows of the step
 };
 
 Stepper::Stepper(const layout::ModelConfig& model, const dsconfig::ResolvedConfig& config,
@@ -57,11 +62,12 @@ models::EmbeddingCall Stepper::embedding_call(const MicroStep& micro) {
 }
 
 models::LayerCall Stepper::call(int unit, const MicroStep& micro) {
+  const auto& kept = micro.kept[static_cast<size_t>(unit)];
   return {.layer = unit - 1,
-          .rows = &micro.batch->rows(),
+          .rows = kept ? &kept->rows : &micro.batch->rows(),
           .rope = rope(micro.batch->rows()),
           .dropout_key = models::dropout_key(micro.dropout_key, unit),
-          .outputs = unit == model_.num_layers ? micro.batch->last_outputs() : nullptr};
+          .outputs = kept ? nullptr : wanted(unit, micro)};
 }
 
 void Stepper::backward(int unit, MicroStep& micro) {
@@ -80,7 +86,56 @@ void Stepper::backward(int unit, MicroStep& micro) {
     saved = std::move(micro.saved[unit]);
     micro.saved[unit] = {};
   }
-  micro.x = layer_->backward(p, std::move(micro.x), layer_call, std::move(saved));
+  auto& kept = micro.kept[static_cast<size_t>(unit)];
+  if (!kept) {
+    micro.x = layer_->backward(p, std::move(micro.x), layer_call, std::move(saved));
+    return;
+  }
+  if (const at::Tensor* outputs = wanted(unit, micro)) {  // the head gave those gradients alone
+    const at::Tensor all = micro.x.new_zeros({micro.batch->rows().tokens(), model_.hidden_size});
+    all.index_copy_(0, *outputs, micro.x);
+    micro.x = all;
+  }
+  at::Tensor dy = micro.x.index_select(0, kept->indices);
+  const at::Tensor dx = layer_->backward(p, std::move(dy), layer_call, std::move(saved));
+  micro.x.index_copy_(0, kept->indices, dx);  // the other gradients pass around the layer
+  kept.reset();
+}
+
+const at::Tensor* Stepper::wanted(int unit, const MicroStep& micro) const {
+  return unit == model_.num_layers ? micro.batch->last_outputs() : nullptr;
+}
+
+void Stepper::draw_kept(int unit, MicroStep& micro) const {
+  const auto& ltd = config_.data_efficiency.random_ltd;
+  const int64_t layer = unit - 1;
+  if (!ltd || !std::ranges::binary_search(ltd->layers, layer)) return;
+  const uint64_t key = models::kept_key(options_.seed, micro.step, layer, micro.first_row);
+  micro.kept[static_cast<size_t>(unit)] =
+      models::keep_tokens(micro.batch->rows(), ltd->kept(micro.step), key, device_);
+}
+
+void Stepper::forward(int unit, MicroStep& micro) {
+  const auto p = state_.unit(unit);
+  if (unit == 0) {
+    micro.x = models::embedding_forward(p, model_, micro.batch->input_ids(), embedding_call(micro));
+    return;
+  }
+  draw_kept(unit, micro);
+  const auto& kept = micro.kept[static_cast<size_t>(unit)];
+  // Below the lowest trained unit there is no backward, so nothing is kept for it.
+  const bool backward = unit >= lowest_;
+  at::Tensor in = kept ? micro.x.index_select(0, kept->indices) : micro.x;
+  if (backward && options_.recompute) micro.boundaries[unit] = in;
+  at::Tensor out = layer_->forward(p, std::move(in), call(unit, micro),
+                                   backward && !options_.recompute ? &micro.saved[unit] : nullptr);
+  if (!kept) {
+    micro.x = std::move(out);
+    return;
+  }
+  // Nothing else holds x: what an earlier layer saved is its input, a tensor of its own.
+  micro.x.index_copy_(0, kept->indices, out);
+  if (const at::Tensor* outputs = wanted(unit, micro)) micro.x = micro.x.index_select(0, *outputs);
 }
 
 void Stepper::execute(const Action& action, MicroStep& micro, const at::Tensor& loss) {
@@ -92,22 +147,9 @@ void Stepper::execute(const Action& action, MicroStep& micro, const at::Tensor& 
     case Action::Kind::Reduce:
       return state_.reduce(action.flat,
                            action.micro_step + 1 == config_.gradient_accumulation_steps);
-    case Action::Kind::Forward: {
+    case Action::Kind::Forward:
       state_.wait_for(action.unit);
-      const auto p = state_.unit(action.unit);
-      if (action.unit == 0) {
-        micro.x =
-            models::embedding_forward(p, model_, micro.batch->input_ids(), embedding_call(micro));
-        return;
-      }
-      // Below the lowest trained unit there is no backward, so nothing is kept for it.
-      const bool backward = action.unit >= lowest_;
-      if (backward && options_.recompute) micro.boundaries[action.unit] = micro.x;
-      micro.x =
-          layer_->forward(p, micro.x, call(action.unit, micro),
-                          backward && !options_.recompute ? &micro.saved[action.unit] : nullptr);
-      return;
-    }
+      return forward(action.unit, micro);
     case Action::Kind::Turn: {
       state_.wait_for(action.unit);
       const double scale =
@@ -187,11 +229,16 @@ StepResult Stepper::run(const StepInput& input) {
       micro = {};
       micro.batch = batch;
       micro.dropout_key = options_.seed;
-      const int64_t parts[] = {input.step, action.micro_step, state_.collectives().rank()};
+      const auto& ranks = state_.collectives();
+      micro.step = input.step;
+      micro.first_row =
+          (action.micro_step * ranks.world() + ranks.rank()) * config_.micro_batch_size;
+      const int64_t parts[] = {input.step, action.micro_step, ranks.rank()};
       for (const int64_t part : parts)
         micro.dropout_key = models::dropout_key(micro.dropout_key, part);
       micro.boundaries.resize(state_.units().size());
       micro.saved.resize(state_.units().size());
+      micro.kept.resize(state_.units().size());
     }
     if (observer_) observer_->before(action);
     execute(action, micro, loss);

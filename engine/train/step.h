@@ -22,7 +22,7 @@ namespace dsj::train {
 
 struct StepOptions {
   bool recompute = false;  ///< gradient_checkpointing: keep only each layer's input
-  uint64_t seed = 0;       ///< for dropout
+  uint64_t seed = 0;       ///< for dropout and random-LTD
 };
 
 /// Numbers that a step adds up over the ranks beside its own, so that they agree without another
@@ -32,7 +32,7 @@ using StepVotes = std::array<double, 3>;
 /// One step's input on this rank.
 struct StepInput {
   std::span<const models::MicroBatch> micro_batches;  ///< gradient_accumulation_steps of them
-  int64_t step = 0;                                   ///< the step's number; part of dropout's key
+  int64_t step = 0;                                   ///< the step's number; part of the keys of draws
   optim::Rates rates;                                 ///< of this step
   int64_t tokens = 0;                                 ///< of this rank
   bool stop_requested = false;                        ///< this rank was asked to stop
@@ -85,7 +85,12 @@ class Stepper {
   struct MicroStep;
   /// `loss` [] double, on the device: a head pass adds its mean.
   void execute(const layout::Action& action, MicroStep& micro, const at::Tensor& loss);
+  void forward(int unit, MicroStep& micro);
   void backward(int unit, MicroStep& micro);
+  /// Random-LTD: draws the tokens that the layer sees in this micro-step, if it drops any.
+  void draw_kept(int unit, MicroStep& micro) const;
+  /// The tokens whose output the head wants of this layer; null: all.
+  const at::Tensor* wanted(int unit, const MicroStep& micro) const;
   /// `finite`: the gradients of all ranks are.
   void update(StepResult& result, const optim::Rates& rates, bool finite);
   /// Whether the next step sends compressed momenta in place of gradients. The same on all ranks.

@@ -192,8 +192,11 @@ void Watching::profile_flops(int64_t step, const observe::StepTimes& times,
   std::vector<int64_t> lengths;
   for (int64_t row = 0; row < batch.rows().rows(); ++row)
     lengths.push_back(batch.rows().length(row));
+  observe::ShorterRows shorter;
+  if (const auto& ltd = config.data_efficiency.random_ltd)
+    shorter = {.layers = ltd->layers, .most = ltd->kept(step - 1)};
   const std::string text = observe::flops_report(
-      config.observe.flops, observe::count_forward(in_.model, state_.units(), lengths),
+      config.observe.flops, observe::count_forward(in_.model, state_.units(), lengths, shorter),
       {.step = step,
        .world = in_.job.world_size,
        .rows = batch.rows().rows(),

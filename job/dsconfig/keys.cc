@@ -48,7 +48,9 @@ bool is_common_word(const std::string& name) {
       "momentum",    "backend",        "ratio",   "gamma",    "theta",     "schedule",
       "modules",     "output_path",    "alpha",   "base_lr",  "epochs",    "factor",
       "max_lr",      "mode",           "power",   "rho",      "step_size", "total_iters",
-      "total_steps", "steps_per_epoch"};
+      "total_steps", "steps_per_epoch", "num_epochs", "num_workers",
+      "pin_memory",  "min_value",       "max_value", "model_type", "difficulty", "max_step",
+      "schedule_type", "schedule_config", "global_batch_size", "micro_batch_size"};
   return words.contains(name);
 }
 
@@ -59,7 +61,8 @@ const std::vector<Key>& all_keys() {
     ResolvedConfig defaults;
     std::vector<Key> keys;
     for (auto part : {training_keys(), optimizer_keys(), scheduler_keys(), precision_keys(),
-                      zero_keys(), offload_keys(), observation_keys(), other_engine_keys()})
+                      zero_keys(), offload_keys(), observation_keys(), data_keys(),
+                      other_engine_keys()})
       for (Key& key : part) {
         if (key.field != nullptr && key.fallback.is_null())
           std::visit([&](const auto* field) { key.fallback = *field; }, key.field(defaults));

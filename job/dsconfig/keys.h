@@ -85,6 +85,7 @@ std::vector<Key> precision_keys();    ///< fp16, bf16, data_types, amp
 std::vector<Key> zero_keys();         ///< zero_optimization
 std::vector<Key> offload_keys();      ///< zero_optimization.offload_*, cpu_offload*, aio
 std::vector<Key> observation_keys();  ///< monitors, profilers, checkpoint, activation_checkpointing
+std::vector<Key> data_keys();         ///< curriculum learning, random-LTD
 std::vector<Key> other_engine_keys();  ///< keys of features that this engine lacks
 
 }  // namespace dsj::dsconfig

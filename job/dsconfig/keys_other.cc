@@ -273,10 +273,6 @@ std::vector<Key> other_engine_keys() {
                "max_train_micro_batch_size_per_gpu:i=1024 min_train_micro_batch_size_per_gpu:i=1 "
                "num_tuning_micro_batch_sizes:i=3 mp_size:i=1 arg_mappings:o metric_path:s "
                "model_info:o model_info_path:s");
-  add_open(keys, "data_efficiency", "curriculum data sampling" + missing, Gate::Enabled);
-  add_switched(keys, "curriculum_learning", "curriculum learning" + missing,
-               "enabled:b=false curriculum_type:s=\"seqlen\" min_difficulty:i max_difficulty:i "
-               "schedule_type:s schedule_config:o");
   add_switched(keys, "progressive_layer_drop", "progressive layer drop" + missing,
                "enabled:b=false theta:f=1.0 gamma:f=0.001");
   add_switched(keys, "eigenvalue", "it serves quantised training, which is not built",

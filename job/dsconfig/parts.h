@@ -52,6 +52,9 @@ void resolve_hugging_face_schedule(const std::string& type, const Source& in, co
 bool cycles_momentum(const std::string& schedule, bool wanted, const OptimizerConfig& optimizer,
                      Report& out);
 
+/// data_efficiency.cc: curriculum learning and random-LTD; after the steps.
+void resolve_data_efficiency(const Source& in, ResolvedConfig& config, Report& out);
+
 /// observe.cc: when to log, save, evaluate; what watches the run.
 void resolve_cadences(const Source& in, ResolvedConfig& config, Report& out);
 void resolve_observe(const Source& in, ResolvedConfig& config, Report& out);

@@ -26,6 +26,7 @@ Resolution run(const Checked& checked, const TrainingArgs& training, const Facts
   resolve_offload(in, config, out);
   const Length length = resolve_steps(in, config, out);
   resolve_scheduler(in, length, config, out);
+  resolve_data_efficiency(in, config, out);
   resolve_cadences(in, config, out);
   resolve_observe(in, config, out);
   resolution.complete = resolution.complete && resolution.ok();

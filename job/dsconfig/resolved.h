@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "job/dsconfig/data_efficiency_config.h"
 #include "job/dsconfig/offload_config.h"
 #include "job/dsconfig/optimizers.h"
 #include "job/dsconfig/scheduler_config.h"
@@ -113,6 +114,7 @@ struct ResolvedConfig {
   Offload offload;
   OptimizerConfig optimizer;
   SchedulerConfig scheduler;
+  DataEfficiencyConfig data_efficiency;
   int64_t total_steps = 0;            ///< optimizer steps of the run
   int64_t steps_per_epoch = 0;        ///< optimizer steps; 0: the number of rows is unknown
   int64_t steps_per_print = 0;        ///< 0: off

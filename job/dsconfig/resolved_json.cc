@@ -116,7 +116,38 @@ json fields_json(ResolvedConfig config) {
   return out;
 }
 
+json schedule_json(const DifficultySchedule& schedule) {
+  json out = {{"min_difficulty", schedule.min},
+              {"max_difficulty", schedule.max},
+              {"schedule_type", schedule.type}};
+  if (schedule.type == "fixed_discrete") {
+    out["difficulty"] = schedule.difficulties;
+    out["max_step"] = schedule.last_steps;
+    return out;
+  }
+  out["total_curriculum_step"] = schedule.total_steps;
+  out["difficulty_step"] = schedule.difficulty_step;
+  out["root_degree"] = schedule.root_degree;
+  out["may_round_below_min"] = schedule.may_round_below_min;
+  return out;
+}
+
 }  // namespace
+
+json to_json(const DataEfficiencyConfig& config) {
+  json out = json::object();
+  if (const auto& length = config.row_length) {
+    out["row_length"] = schedule_json(length->schedule);
+    out["row_length"]["metric"] = length->metric;
+  }
+  if (const auto& ltd = config.random_ltd)
+    out["random_ltd"] = {{"random_ltd_layer_id", ltd->layers},
+                         {"min_value", ltd->min},
+                         {"max_value", ltd->max},
+                         {"require_steps", ltd->require_steps},
+                         {"seq_per_step", ltd->tokens_per_step}};
+  return out;
+}
 
 json to_json(const ResolvedConfig& config) {
   json out = fields_json(config);
@@ -136,6 +167,8 @@ json to_json(const ResolvedConfig& config) {
   out["offload"] = to_json(config.offload);
   out["optimizer"] = to_json(config.optimizer);
   out["scheduler"] = scheduler_json(config.scheduler);
+  if (json data = to_json(config.data_efficiency); !data.empty())
+    out["data_efficiency"] = std::move(data);
   out["total_steps"] = config.total_steps;
   out["steps_per_epoch"] = config.steps_per_epoch;
   out["steps_per_print"] = config.steps_per_print;

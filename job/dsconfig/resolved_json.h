@@ -11,4 +11,7 @@ namespace dsj::dsconfig {
 /// under its own path, those of monitors and profilers under "watching".
 nlohmann::json to_json(const ResolvedConfig& config);
 
+/// Curriculum and random-LTD alone; an empty object: neither is on.
+nlohmann::json to_json(const DataEfficiencyConfig& config);
+
 }  // namespace dsj::dsconfig

@@ -8,11 +8,30 @@ namespace {
 /// Logit elements that the head holds at a time (engine/models/head.cc).
 constexpr int64_t kLogits = int64_t{32} << 20;
 
+/// Of the run; unknown: more than any schedule has.
+int64_t steps_of(const MemoryInput& input) {
+  return input.config.total_steps > 0 ? input.config.total_steps : INT64_MAX / 2;
+}
+
+/// Of all steps: a curriculum may never come to the data's longest rows.
+int64_t longest_row(const MemoryInput& input) {
+  const auto& length = input.config.data_efficiency.row_length;
+  if (!length) return input.tokens_per_row;
+  return std::min(input.tokens_per_row, length->schedule.highest(steps_of(input)));
+}
+
+/// A curriculum cuts rows.
+MicroBatchTokens tokens_of(const MemoryInput& input) {
+  const int64_t rows = input.config.micro_batch_size, longest = longest_row(input);
+  const MicroBatchTokens most = micro_batch_tokens(input);
+  return {std::min(most.tokens, rows * longest), std::min(most.targets, rows * (longest - 1))};
+}
+
 struct StepShape {
   explicit StepShape(const MemoryInput& input)
-      : seq(input.tokens_per_row),
-        rows(micro_batch_tokens(input).tokens),
-        targets(std::max<int64_t>(1, micro_batch_tokens(input).targets)),
+      : seq(longest_row(input)),
+        rows(tokens_of(input).tokens),
+        targets(std::max<int64_t>(1, tokens_of(input).targets)),
         hidden(input.model.hidden_size),
         query(input.model.query_size()),
         qkv(query + 2 * input.model.kv_size()),
@@ -160,6 +179,18 @@ ActivationModel activation_model(const MemoryInput& input) {
                                product(s, s.rows, s.hidden, s.mlp_width, beside),
                                product(s, s.rows, s.inner, s.hidden, beside)});
   a.head_products = head_product(s, piece, piece < s.targets, beside);
+  return a;
+}
+
+ActivationModel dropping_model(const MemoryInput& input) {
+  const auto& ltd = input.config.data_efficiency.random_ltd;
+  if (!ltd) return activation_model(input);
+  MemoryInput kept = input;
+  kept.tokens_per_row = std::min(longest_row(input), ltd->kept(steps_of(input) - 1));
+  ActivationModel a = activation_model(kept);
+  // The indices and positions of the kept tokens stay until backward. The layer writes into x.
+  a.backward += a.boundary;  // the kept rows' gradients
+  a.boundary += tokens_of(kept).tokens * 2 * 8;
   return a;
 }
 

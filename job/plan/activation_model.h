@@ -25,5 +25,8 @@ struct ActivationModel {
 };
 
 ActivationModel activation_model(const MemoryInput& input);
+/// Of a layer that random-LTD has drop tokens: it sees the most that it ever keeps, and copies those
+/// in and out. Nothing is dropped: the same as activation_model().
+ActivationModel dropping_model(const MemoryInput& input);
 
 }  // namespace dsj::plan

@@ -44,6 +44,7 @@ class StepWalk {
         wire_(bytes_of(input.config.communication_dtype)),
         overlap_(input.config.zero.overlap_comm ? 2 : 0),
         activation_(activation_model(input)),
+        dropping_(dropping_model(input)),
         flats_(plan.flats.size()) {
     for (Gauge* gauge : {&parameters, &gradients, &optimizer, &buckets, &activations})
       gauge->all = &all;
@@ -102,16 +103,25 @@ class StepWalk {
     buckets.add(-bucket_bytes);
   }
 
+  bool drops(int unit) const {
+    const auto& ltd = input_.config.data_efficiency.random_ltd;
+    return ltd && std::ranges::binary_search(ltd->layers, unit - 1);
+  }
+  /// What the layer of this unit takes.
+  const ActivationModel& layer(int unit) const { return drops(unit) ? dropping_ : activation_; }
+  /// Whether it gives the outputs of the tokens with a target alone.
+  bool gives_targets(int unit) const { return unit == input_.model.num_layers && !drops(unit); }
   int64_t kept(int unit) const {
-    return unit == input_.model.num_layers ? activation_.kept_last : activation_.kept;
+    return gives_targets(unit) ? layer(unit).kept_last : layer(unit).kept;
   }
 
   void forward(int unit) {
     if (unit == 0) return activations.add(activation_.boundary);
+    const ActivationModel& a = layer(unit);
     // The input stays, for backward or to recompute from.
     if (!input_.recompute) activations.add(kept(unit));
-    use(activation_.forward, activation_.layer_products);
-    activations.add(activation_.boundary);
+    use(a.forward, a.layer_products);
+    activations.add(a.boundary);
   }
 
   void backward(int unit) {
@@ -120,10 +130,14 @@ class StepWalk {
       use(activation_.embedding, 0);
       return activations.add(-activation_.boundary);
     }
+    const ActivationModel& a = layer(unit);
     if (input_.recompute) activations.add(kept(unit));
-    const bool last = unit == input_.model.num_layers;
-    use(last ? activation_.backward_last : activation_.backward, activation_.layer_products);
-    activations.add(-kept(unit) - activation_.boundary);
+    // The last layer's gradient comes for the tokens with a target; where tokens are dropped it is
+    // first made whole.
+    const int64_t whole =
+        drops(unit) && unit == input_.model.num_layers ? activation_.boundary : 0;
+    use((gives_targets(unit) ? a.backward_last : a.backward) + whole, a.layer_products);
+    activations.add(-kept(unit) - a.boundary);
   }
 
   void write_gradients(int unit) {
@@ -229,7 +243,7 @@ class StepWalk {
   const bool local_;  ///< gradients stay on their ranks
   const int64_t compute_, accumulate_, wire_;
   const size_t overlap_;
-  const ActivationModel activation_;
+  const ActivationModel activation_, dropping_;
   std::vector<FlatState> flats_;
   std::deque<int> reducing_;
   int64_t micro_step_ = 0;

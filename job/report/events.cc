@@ -21,7 +21,7 @@ ordered_json in_order(const T& object, const json& others, bool with_unknown) {
       ordered[field.name] = *found;
     } else if (const auto other = others.find(field.name); other != others.end()) {
       ordered[field.name] = *other;
-    } else if (with_unknown) {
+    } else if (with_unknown && !field.rare) {
       ordered[field.name] = nullptr;
     }
   });

@@ -68,6 +68,8 @@ struct Step {
   std::optional<double> step_seconds;
   std::optional<int64_t> wire_bytes;      ///< sent by rank 0 in this step, control not counted
   std::optional<int64_t> host_rss_bytes;  ///< rank 0's peak resident set so far
+  /// What the step went by: metric → difficulty, "random_ltd" → tokens kept of a row.
+  std::optional<std::map<std::string, int64_t>> difficulty;
   static constexpr auto fields() {
     return std::tuple{field(&Step::step, "step").required(),
                       field(&Step::loss, "loss").in_status("loss").described(", loss "),
@@ -82,7 +84,8 @@ struct Step {
                           .described(", "),
                       field(&Step::step_seconds, "step_seconds").in(Unit::Seconds),
                       field(&Step::wire_bytes, "wire_bytes").in(Unit::Bytes),
-                      field(&Step::host_rss_bytes, "host_rss_bytes").in(Unit::Bytes)};
+                      field(&Step::host_rss_bytes, "host_rss_bytes").in(Unit::Bytes),
+                      field(&Step::difficulty, "difficulty").of_some_runs()};
   }
 };
 

@@ -77,6 +77,7 @@ struct Field {
   const char* name;  ///< on the wire
   Unit unit = Unit::None;
   bool must = false;
+  bool rare = false;
   const char* status = nullptr;  ///< its name in the job's status, if the report stands there
   const char* before = nullptr;  ///< `dsj describe`; null: not shown
   const char* after = "";
@@ -90,6 +91,12 @@ struct Field {
   constexpr Field required() const {
     Field changed = *this;
     changed.must = true;
+    return changed;
+  }
+  /// Of some runs only: where it is not known, no line of metrics.jsonl names it.
+  constexpr Field of_some_runs() const {
+    Field changed = *this;
+    changed.rare = true;
     return changed;
   }
   constexpr Field in_status(const char* its_name) const {

@@ -37,6 +37,21 @@ TEST(Plot, ReadsWhatIsWholeAndFinite) {
   EXPECT_EQ(run->curves[1].points, (Points{{2, 2.5}}));
 }
 
+TEST(Plot, EachDifficultyIsACurveBehindTheOthers) {
+  const auto run = curves_of(
+      "{\"step\":1,\"loss\":2,\"difficulty\":{\"seqlen\":8,\"random_ltd\":64}}\n"
+      "{\"step\":2,\"loss\":1,\"difficulty\":{\"seqlen\":16,\"<i>\":1,\"x\":\"no\"}}\n");
+  ASSERT_TRUE(run);
+  EXPECT_EQ(
+      curve_names({*run}),
+      (std::vector<std::string>{"loss", "eval_loss", "lr", "grad_norm", "tokens_per_second",
+                                "difficulty.<i>", "difficulty.random_ltd", "difficulty.seqlen"}));
+  EXPECT_EQ(run->curves.back().points, (Points{{1, 8}, {2, 16}}));
+  const std::string page = plot_page({*run});
+  EXPECT_NE(page.find("<h2>difficulty.seqlen</h2>"), std::string::npos);
+  EXPECT_EQ(page.find("<i>"), std::string::npos) << "names come from a file";
+}
+
 TEST(Plot, MissingFileSaysWhatToName) {
   MemoryFiles files;
   const auto run = read_curves(files, "nowhere");

@@ -29,6 +29,16 @@ TEST(RowBounds, SayWhereRowsBeginAndWhatNeighboursShareALength) {
               ElementsAre(1, 2, 2, 3, 0, 6));
 }
 
+TEST(RowBounds, TokensThatAreLeftKeepTheirPositions) {
+  const std::vector<int64_t> lengths = {2, 2, 3};
+  const RowBounds rows(lengths, {1, 7, 0, 2, 0, 1, 2}, at::kCPU);
+  EXPECT_EQ(rows.positions_end(), 8);
+  EXPECT_THAT(positions(rows), ElementsAre(1, 7, 0, 2, 0, 1, 2));
+  EXPECT_THAT(rows.starts(), ElementsAre(0, 2, 4, 7));
+  ASSERT_EQ(rows.runs().size(), 2u) << "attention sees rows of equal length together";
+  EXPECT_EQ(rows.runs()[0].rows, 2);
+}
+
 TEST(RowBounds, RowsMayBeginAnywhere) {
   const std::vector<int64_t> ones = {1, 1, 1}, firsts = {4, 4, 9};
   const RowBounds rows(ones, at::kCPU, firsts);

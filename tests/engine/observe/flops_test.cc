@@ -42,6 +42,17 @@ TEST(Flops, EqualACalculationByHand) {
   }
 }
 
+TEST(Flops, ALayerThatDropsTokensCountsThoseItSees) {
+  constexpr int64_t kLengths[] = {5, 2, 8}, kLayers[] = {1};
+  const Module root = count_forward(model(false), layout::units_of(model(false)), kLengths,
+                                    {.layers = kLayers, .most = 4});
+  constexpr int64_t kTokens = 4 + 2 + 4;
+  EXPECT_EQ(root.children[2].macs,
+            kTokens * (64 + 32 + 32 + 64 + 3 * 96) + 2 * 2 * 4 * (4 * 4 + 2 * 2 + 4 * 4));
+  const Module whole = counted(false);
+  for (const size_t unit : {1, 3}) EXPECT_EQ(root.children[unit].macs, whole.children[unit].macs);
+}
+
 ProfiledStep step() {
   ProfiledStep step{
       .step = 7, .world = 2, .rows = 3, .tokens = 15, .accumulation = 2, .samples_per_step = 12};

@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -27,6 +28,10 @@ class PlainQwen2 {
     }
   }
 
+  /// Of layer i the tokens [B, k] int64 that it sees; undefined: all. The others pass around it.
+  using Kept = std::function<at::Tensor(int64_t layer)>;
+  void keep(Kept kept) { kept_ = std::move(kept); }
+
   /// ids, labels [B, T] → mean cross-entropy over valid targets.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& labels) {
     at::Tensor x = at::embedding(w("model.embed_tokens.weight"), ids);
@@ -36,8 +41,11 @@ class PlainQwen2 {
     const at::Tensor angles =
         at::arange(seq).to(at::kFloat).unsqueeze(1) / at::pow(c_.rope.theta, exponent).unsqueeze(0);
     const at::Tensor both = at::cat({angles, angles}, -1);
-    for (int64_t i = 0; i < c_.num_layers; ++i)
-      x = layer(x, "model.layers." + std::to_string(i) + ".", both.cos(), both.sin());
+    for (int64_t i = 0; i < c_.num_layers; ++i) {
+      const std::string name = "model.layers." + std::to_string(i) + ".";
+      const at::Tensor kept = kept_ ? kept_(i) : at::Tensor();
+      x = kept.defined() ? around(x, kept, name, both) : layer(x, name, both.cos(), both.sin());
+    }
     x = norm(x, "model.norm.weight");
     const at::Tensor logits =
         at::linear(x, w(c_.tied ? "model.embed_tokens.weight" : "lm_head.weight"));
@@ -79,6 +87,14 @@ class PlainQwen2 {
     const auto halves = x.chunk(2, -1);
     return x * cos + at::cat({-halves[1], halves[0]}, -1) * sin;
   }
+  /// The layer on its tokens alone, each at its own position; x [B, T, H] elsewhere.
+  at::Tensor around(const at::Tensor& x, const at::Tensor& kept, const std::string& name,
+                    const at::Tensor& angles) {
+    const at::Tensor at_all = kept.unsqueeze(2).expand({-1, -1, x.size(2)});
+    const at::Tensor own = angles.index_select(0, kept.flatten())
+                               .view({kept.size(0), 1, kept.size(1), angles.size(1)});
+    return x.scatter(1, at_all, layer(x.gather(1, at_all), name, own.cos(), own.sin()));
+  }
   at::Tensor layer(const at::Tensor& x, const std::string& p, const at::Tensor& cos,
                    const at::Tensor& sin) {
     const at::Tensor h = norm(x, p + "input_layernorm.weight");
@@ -104,6 +120,7 @@ class PlainQwen2 {
   layout::ModelConfig c_;
   std::map<std::string, at::Tensor> weights_, first_, second_;
   int64_t steps_ = 0;
+  Kept kept_;
 };
 
 }  // namespace dsj::testing_support

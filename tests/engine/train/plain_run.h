@@ -12,8 +12,13 @@ namespace dsj::train {
 /// The micro-batch of (step, micro-step, rank), of rows of one length.
 using PlainBatch = std::function<models::MicroBatch(int64_t, int64_t, int)>;
 
+/// Which tokens a layer sees in (step, micro-step, rank): PlainQwen2::Kept.
+using PlainKept =
+    std::function<at::Tensor(int64_t layer, int64_t step, int64_t micro_step, int rank)>;
+
 /// Losses of the plain loop on these global batches: mean over the micro-batches of all ranks.
-inline RunResult run_plain(const SmallRun& run, const PlainBatch& batch_of) {
+inline RunResult run_plain(const SmallRun& run, const PlainBatch& batch_of,
+                           const PlainKept& kept_of = {}) {
   RunResult result;
   std::map<std::string, at::Tensor> values;
   testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger&) {
@@ -34,6 +39,7 @@ inline RunResult run_plain(const SmallRun& run, const PlainBatch& batch_of) {
     for (int64_t micro = 0; micro < run.config.gradient_accumulation_steps; ++micro) {
       for (int rank = 0; rank < run.world; ++rank) {
         const auto batch = batch_of(step, micro, rank);
+        if (kept_of) plain.keep([&](int64_t layer) { return kept_of(layer, step, micro, rank); });
         const auto rows = [&](const at::Tensor& tokens) {
           return tokens.view({run.config.micro_batch_size, -1});
         };

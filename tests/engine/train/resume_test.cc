@@ -99,6 +99,20 @@ TEST_F(Resume, NextTwentyLossesAreBitIdentical) {
   }
 }
 
+TEST_F(Resume, RandomLtdGoesOnWithTheSameDraws) {
+  for (const bool recompute : {false, true}) {
+    std::filesystem::remove_all(directory_);
+    auto run = with(2, 2);
+    run.recompute = recompute;
+    run.config.data_efficiency.random_ltd = dsconfig::RandomLtdConfig{
+        .layers = {0, 1}, .min = 8, .max = 24, .require_steps = 40, .tokens_per_step = 2};
+    const auto whole = losses(run, 0, 27, false);
+    losses(run, 0, 7, true);
+    const auto resumed = losses(run, 7, 27, false);
+    EXPECT_EQ(std::vector<double>(whole.begin() + 7, whole.end()), resumed);
+  }
+}
+
 TEST_F(Resume, EveryStateOfOtherOptimizersComesBack) {
   using enum dsconfig::OptimizerKind;
   for (const auto kind : {Sgd, Lamb, RMSprop, Rprop, NAdam, Asgd}) {

@@ -44,6 +44,12 @@ TEST(RunStateTest, DifferencesAreNamedWithBothValues) {
   EXPECT_NE(said[2].find("packed_rows was 0"), std::string::npos) << said[2];
   EXPECT_NE(said[3].find("world_size 2 → 4"), std::string::npos) << said[3];
   EXPECT_EQ(said[3].find("stage"), std::string::npos) << "it is the same";
+  now = saved;
+  now["data_efficiency"] = {{"random_ltd", {{"min_value", 8}}}};
+  json before = saved;
+  before["data_efficiency"] = json::object();
+  ASSERT_EQ(differences(before, now).size(), 1u);
+  EXPECT_NE(differences(before, now)[0].find("data_efficiency {} → "), std::string::npos);
 }
 
 }  // namespace

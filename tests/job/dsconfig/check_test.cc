@@ -152,7 +152,10 @@ TEST(CheckTest, KnownAndNotBuiltIsUnsupportedOnlyWhenSwitchedOn) {
            std::pair{R"({"zero_optimization": {"zero_quantized_weights": true}})",
                      "zero_optimization.zero_quantized_weights"},
            std::pair{R"({"tensor_parallel": {"autotp_size": 2}})", "tensor_parallel"},
-           std::pair{R"({"data_efficiency": {"enabled": true}})", "data_efficiency"},
+           std::pair{R"({"progressive_layer_drop": {"enabled": true}})", "progressive_layer_drop"},
+           std::pair{R"({"data_efficiency": {"data_sampling":
+                     {"dynamic_batching": {"enabled": true, "max_tokens": 8}}}})",
+                     "data_efficiency.data_sampling.dynamic_batching"},
        }) {
     const Checked checked = check(json::parse(text));
     ASSERT_EQ(checked.findings.size(), 1u) << text;

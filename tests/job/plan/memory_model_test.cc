@@ -46,6 +46,40 @@ TEST(MemoryModelTest, StagesShardWhatTheySay) {
   EXPECT_LT(memory_model(twice2).bytes.gradients, p + p / 2);
 }
 
+TEST(MemoryModelTest, ACurriculumCountsWithTheLongestRowThatTheRunComesTo) {
+  MemoryInput input = example(2, 4);
+  const int64_t whole = memory_model(input).bytes.activations;
+  input.config.data_efficiency.row_length = {
+      "seqlen", {.min = 8, .max = 48, .total_steps = 100, .difficulty_step = 8}};
+  MemoryInput shorter = example(2, 4);
+  shorter.tokens_per_row = 48;
+  EXPECT_EQ(memory_model(input).bytes.activations, memory_model(shorter).bytes.activations)
+      << "how long the run is is not known: as long as rows get";
+  input.config.total_steps = 50;
+  shorter.tokens_per_row = 24;
+  EXPECT_EQ(memory_model(input).bytes.activations, memory_model(shorter).bytes.activations);
+  input.config.data_efficiency.row_length->schedule.max = 4096;
+  input.config.total_steps = 100;
+  EXPECT_EQ(memory_model(input).bytes.activations, whole) << "no row of the data is longer than 64";
+}
+
+TEST(MemoryModelTest, LayersThatDropTokensKeepLess) {
+  MemoryInput input = example(2, 4);
+  const int64_t whole = memory_model(input).bytes.activations;
+  dsconfig::RandomLtdConfig ltd{
+      .layers = {1}, .min = 16, .max = 64, .require_steps = 10, .tokens_per_step = 16};
+  input.config.total_steps = 1;
+  input.config.data_efficiency.random_ltd = ltd;
+  const int64_t one = memory_model(input).bytes.activations;
+  ltd.layers = {0, 1};
+  input.config.data_efficiency.random_ltd = ltd;
+  const int64_t two = memory_model(input).bytes.activations;
+  EXPECT_LT(one, whole);
+  EXPECT_LT(two, one);
+  input.config.total_steps = 11;
+  EXPECT_GE(memory_model(input).bytes.activations, whole) << "at the end all tokens are kept";
+}
+
 TEST(MemoryModelTest, StatesAreThoseOfTheOptimizer) {
   MemoryInput input = example(2, 4);
   const int64_t p = memory_model(input).parameters;

@@ -118,6 +118,17 @@ TEST(MetricsLine, HasTheFixedNamesInOrderThenTheOthers) {
             "\n");
 }
 
+TEST(MetricsLine, ADifficultyIsNamedWhereThereIsOne) {
+  const Step step{.step = 2, .difficulty = {{{"random_ltd", 64}, {"seqlen", 16}}}};
+  const std::string line = metrics_line(step, json::object());
+  EXPECT_TRUE(line.ends_with(R"("host_rss_bytes":null,"difficulty":{"random_ltd":64,"seqlen":16}})"
+                             "\n"))
+      << line;
+  const auto read = event_from_line(to_line(step));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(std::get<Step>(read->event).difficulty, step.difficulty);
+}
+
 TEST(MetricsLine, OfAnEvaluationAlwaysHasItsLoss) {
   EXPECT_EQ(metrics_line(Eval{.step = 3, .loss = 0.5, .rows = 7}, {{"bleu", 2}}),
             "{\"step\":3,\"eval_loss\":0.5,\"eval_samples\":7,\"bleu\":2}\n");
