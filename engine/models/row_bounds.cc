@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "common/check.h"
@@ -23,6 +24,7 @@ RowBounds::RowBounds(std::span<const int64_t> lengths, at::Device place,
     }
     starts_.push_back(tokens() + length);
     positions_end_ = std::max(positions_end_, first + length);
+    longest_ = std::max(longest_, length);
   }
   const at::Tensor positions = at::empty({tokens()}, at::kLong);
   auto* next = positions.data_ptr<int64_t>();
@@ -31,6 +33,8 @@ RowBounds::RowBounds(std::span<const int64_t> lengths, at::Device place,
       std::iota(next, next + run.length, run.first);
   }
   positions_ = device::upload(positions, place);
+  DSJ_CHECK(tokens() <= std::numeric_limits<int32_t>::max());
+  starts_there_ = device::upload(at::tensor(starts_, at::kLong).to(at::kInt), place);
 }
 
 }  // namespace dsj::models
