@@ -2,20 +2,24 @@
 # Root file systems and images of our programs: nothing but the programs, the loader and what ldd says they need.
 #   image.sh root TARGET BUILD ROOT           assembles ROOT (made anew) from BUILD/bin; prints its size
 #   image.sh build TARGET BUILD NAME [FILE]   the same as an image, by buildah, without a registry; FILE: its archive
-# TARGET: operator (dsj-operator), worker (dsj-agent, dsj-train, dsj) or agent (dsj-agent: enough for launcher: Command). The Dockerfile uses `root` in its build stage.
+# TARGET: operator (dsj-operator), worker (dsj-agent, dsj-train, dsj), worker-cuda (the same, libdsj_cuda.so and all that
+# libtorch loads on a GPU; the driver is the host's) or agent (dsj-agent: enough for launcher: Command). The Dockerfile uses
+# `root` in its build stage.
+# DSJ_CUDA_RUNTIME: CUDA's run-time libraries (default: where DSJ_SETUP_CUDA=runtime scripts/setup.sh puts them).
 # DSJ_BUILDAH: buildah with its options (default: buildah --storage-driver vfs).
 set -euo pipefail
 lib=lib/x86_64-linux-gnu   # on the loader's own list: no LD_LIBRARY_PATH, no cache
 user=65532
+runtime="${DSJ_CUDA_RUNTIME:-${DSJ_CACHE:-$HOME/.cache/dsj}/cuda-runtime-2.11.0}"
 
 fail() { printf 'image: %s\n' "$*" >&2; exit 2; }
 
 programs_of() {
   case "$1" in
     operator) echo dsj-operator ;;
-    worker) echo dsj-agent dsj-train dsj ;;
+    worker | worker-cuda) echo dsj-agent dsj-train dsj ;;
     agent) echo dsj-agent ;;
-    *) fail "the target is operator, worker or agent, not \"$1\"" ;;
+    *) fail "the target is operator, worker, worker-cuda or agent, not \"$1\"" ;;
   esac
 }
 
@@ -32,8 +36,29 @@ copy_libraries() {  # copy_libraries PROGRAM ROOT: what the loader finds for it,
   done < <(ldd "$1" | sed -n 's/^\t\([^ /]*\) => \(\/[^ ]*\) .*/\1 \2/p')
 }
 
+need_cuda() {  # need_cuda BUILD: refuses before anything is written
+  [ -e "$1/bin/libdsj_cuda.so" ] ||
+    fail "$1/bin/libdsj_cuda.so is not built: DSJ_SETUP_CUDA=1 scripts/setup.sh, then build dsj_cuda"
+  [ -d "$runtime" ] || fail "CUDA's run-time libraries are not in $runtime: DSJ_SETUP_CUDA=runtime scripts/setup.sh fetches" \
+    "2.2 GB; the image is then about 2.7 GB"
+}
+
+copy_cuda() {  # copy_cuda BUILD ROOT: the plugin and every library of the runtime, whether linked or opened
+  local file name missing
+  while read -r file; do
+    name="$(basename "$file")"
+    [ -e "$2/$lib/$name" ] || copy_stripped "$file" "$2/$lib/$name"
+  done < <(find "$runtime" -name '*.so' -o -name '*.so.[0-9]*' | sort)
+  copy_stripped "$1/bin/libdsj_cuda.so" "$2/opt/dsj/bin/libdsj_cuda.so"
+  # The driver's own libraries come from the host.
+  missing="$(LD_LIBRARY_PATH="$2/$lib" ldd "$2/opt/dsj/bin/libdsj_cuda.so" "$2/$lib"/libtorch_cuda.so |
+    sed -n 's/^\t\(.*\) => not found/\1/p' | grep -v -e '^libcuda\.so' -e '^libnvidia-' | sort -u || true)"
+  [ -z "$missing" ] || fail "libraries that neither $runtime nor the programs bring: $(tr '\n' ' ' <<<"$missing")"
+}
+
 assemble() {  # assemble TARGET BUILD ROOT
   local target="$1" bin="$2/bin" root="$3" program
+  if [ "$target" = worker-cuda ]; then need_cuda "$2"; fi
   rm -rf "$root"
   mkdir -p "$root/$lib" "$root/lib64" "$root/opt/dsj/bin" "$root/etc/dsj" "$root/run/dsj" "$root/var" "$root/tmp" \
     "$root/dev" "$root/proc" "$root/sys"
@@ -44,6 +69,7 @@ assemble() {  # assemble TARGET BUILD ROOT
     copy_libraries "$bin/$program" "$root"
     copy_stripped "$bin/$program" "$root/opt/dsj/bin/$program"
   done
+  if [ "$target" = worker-cuda ]; then copy_cuda "$2" "$root"; fi
   copy_stripped "$(readlink -f /lib64/ld-linux-x86-64.so.2)" "$root/lib64/ld-linux-x86-64.so.2"
   printf 'root:x:0:0::/:/nologin\ndsj:x:%s:%s::/tmp:/nologin\n' "$user" "$user" >"$root/etc/passwd"
   printf 'root:x:0:\ndsj:x:%s:\n' "$user" >"$root/etc/group"
@@ -62,6 +88,8 @@ build() {  # build TARGET BUILD NAME [ARCHIVE]
   $buildah add -q "$container" "$room/root" / >/dev/null
   $buildah config --user "$user:$user" --env PATH=/opt/dsj/bin --workingdir /tmp \
     --entrypoint "[\"/opt/dsj/bin/$(programs_of "$1" | cut -d' ' -f1)\"]" "$container"
+  # What the container runtime of a GPU node takes from the host's driver.
+  if [ "$1" = worker-cuda ]; then $buildah config --env NVIDIA_DRIVER_CAPABILITIES=compute,utility "$container"; fi
   $buildah commit -q --rm "$container" "$3" >/dev/null
   if [ -n "${4:-}" ]; then
     rm -f "$4"
@@ -73,5 +101,5 @@ build() {  # build TARGET BUILD NAME [ARCHIVE]
 case "${1-} $#" in
   "root 4") programs_of "$2" >/dev/null; assemble "$2" "$3" "$4" ;;
   "build 4" | "build 5") programs_of "$2" >/dev/null; build "${@:2}" ;;
-  *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Set-up of a build machine: apt packages and libtorch. Safe to run again: what is there is kept.
-# DSJ_SETUP_CUDA=1 also fetches CUDA's compiler, for libdsj_cuda.so.
+# DSJ_SETUP_CUDA=1 also fetches CUDA's compiler, for libdsj_cuda.so. DSJ_SETUP_CUDA=runtime: and 2.2 GB of run-time
+# libraries, for the worker image for GPUs (scripts/image.sh). No build and no test needs those.
 # DSJ_SETUP_CLUSTER=1 also starts to build the programs of the test cluster (tests/cluster), in the background: they take
 # minutes, fill the time that downloads leave idle, and are needed by the last tests only. As root also those of real nodes,
 # and the apt packages that a node needs; without root no node can run, and the tests that need one say so and are skipped.
@@ -25,6 +26,20 @@ cuda_wheels=(
   "nvidia-cuda-cccl 13.0.85 e0da7ad981f3a8aff08241b5bfc1af868742a63e2762f53a5171c492ef242649"
   "nvidia-cuda-runtime 13.0.96 7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548"
   "nvidia-cuda-cuobjdump 13.2.78 394087411405b846bf43aa52ca2ff603bbe18b3b8a1257cda0903e23c17bdbf3"
+)
+# What a CUDA build of libtorch loads, in the versions that it asks for.
+runtime_wheels=(
+  "torch $torch_version 0f68f4ac6d95d12e896c3b7a912b5871619542ec54d3649cf48cc1edd4dd2756"
+  "nvidia-cuda-runtime 13.0.96 7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548"
+  "nvidia-cublas 13.1.0.3 ee8722c1f0145ab246bccb9e452153b5e0515fd094c3678df50b2a0888b8b171"
+  "nvidia-cudnn-cu13 9.19.0.56 d20e1734305e9d68889a96e3f35094d733ff1f83932ebe462753973e53a572bf"
+  "nvidia-cufft 12.0.0.61 6c44f692dce8fd5ffd3e3df134b6cdb9c2f72d99cf40b62c32dde45eea9ddad3"
+  "nvidia-curand 10.4.0.35 1aee33a5da6e1db083fe2b90082def8915f30f3248d5896bcec36a579d941bfc"
+  "nvidia-cusparse 12.6.3.3 2b3c89c88d01ee0e477cb7f82ef60a11a4bcd57b6b87c33f789350b59759360b"
+  "nvidia-cusparselt-cu13 0.8.0 25e30a8a7323935d4ad0340b95a0b69926eee755767e8e0b1cf8dd85b197d3fd"
+  "nvidia-nccl-cu13 2.28.9 e4553a30f34195f3fa1da02a6da3d6337d28f2003943aa0a3d247bbc25fefc42"
+  "nvidia-nvshmem-cu13 3.4.5 290f0a2ee94c9f3687a02502f3b9299a9f9fe826e6d0287ee18482e78d495b80"
+  "nvidia-nvjitlink 13.0.88 13a74f429e23b921c1109976abefacc69835f2f433ebd323d3946e11d804e47b"
 )
 apt_packages=(
   g++ cmake ninja-build make ccache git ca-certificates python3 python3-pip unzip
@@ -75,6 +90,13 @@ unpack_all() {  # unpack_all NAME WHEEL DIRECTORY
   unzip -q -o "$2" 'nvidia/cu13/*' -d "$3"
 }
 
+unpack_runtime() {  # unpack_runtime NAME WHEEL DIRECTORY
+  case "$1" in
+    torch) unzip -q -o "$2" 'torch/lib/libtorch_cuda*.so' 'torch/lib/libc10_cuda.so' 'torch/lib/libtorch_nvshmem*' -d "$3" || [ $? -eq 11 ] ;;
+    *)     unzip -q -o "$2" 'nvidia/*.so*' -d "$3" ;;
+  esac
+}
+
 install_wheels() {  # install_wheels WHAT ROOT UNPACK ROWS...: all of them, checked, or nothing
   local what="$1" root="$2" unpack="$3" staging name version sha256 pattern wheel
   if [ -e "$root/.complete" ]; then return; fi
@@ -89,7 +111,8 @@ install_wheels() {  # install_wheels WHAT ROOT UNPACK ROWS...: all of them, chec
       say "$what: downloading $name $version"
       PIP_DISABLE_PIP_VERSION_CHECK=1 python3 -m pip download -q --no-deps --only-binary=:all: \
         --python-version 3.12 --implementation cp --abi cp312 --abi none \
-        --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux_2_17_x86_64 \
+        --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_25_x86_64 \
+        --platform manylinux_2_18_x86_64 --platform manylinux_2_17_x86_64 \
         --platform manylinux2014_x86_64 -d "$cache/wheels" "$name==$version" || return 3
     fi
     # shellcheck disable=SC2086
@@ -114,6 +137,11 @@ install_cuda() {
   if ! install_wheels "CUDA's compiler" "$cache/cuda-$cuda_version" unpack_all "${cuda_wheels[@]}"; then
     say "CUDA's compiler could NOT be fetched: libdsj_cuda.so is NOT built, and its tests are SKIPPED"
   fi
+}
+
+install_cuda_runtime() {
+  install_wheels "CUDA's run-time libraries" "$cache/cuda-runtime-$torch_version" unpack_runtime "${runtime_wheels[@]}" ||
+    { say "CUDA's run-time libraries could NOT be fetched: there is no worker image for GPUs without them"; exit 3; }
 }
 
 build_cluster_programs() {
@@ -147,3 +175,4 @@ install_apt
 [ -z "${DSJ_SETUP_CLUSTER:-}" ] || build_cluster_programs
 [ "${DSJ_SETUP_TORCH:-yes}" = no ] || install_libtorch
 [ -z "${DSJ_SETUP_CUDA:-}" ] || install_cuda
+[ "${DSJ_SETUP_CUDA:-}" != runtime ] || install_cuda_runtime

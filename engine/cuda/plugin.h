@@ -25,6 +25,8 @@ struct Plugin {
   const char* interface;
   /// Makes GPU `device` the calling thread's own, and starts CUDA there. Environment: that fails.
   Status (*use_device)(int device);
+  /// Its compute capability, 90 for 9.0. After use_device().
+  int (*compute_capability)(int device);
   /// Our kernels, with `rest` below them.
   kernels::Port& (*port)(kernels::Port& rest);
   /// comm/nccl.h's.

@@ -1,4 +1,5 @@
-// The rules of engine/optim/optimizer.h as libtorch's operations, in the order written there.
+// The rules of engine/optim/optimizer.h as libtorch's operations, in the order written there: a
+// second telling on purpose, which the kernels' one text (optim/element_rules.h) is compared with.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -181,12 +182,10 @@ void for_tiles(int64_t n, F f) {
 
 }  // namespace
 
-void AtenPort::update(Stream stream, const Update& update, const kernels::Span& span,
-                      const double* coefficient) {
-  const at::Device on = place(stream);
+void aten_update(at::Device on, const Update& update, const kernels::Span& span) {
   for_tiles(span.n, [&](int64_t first, int64_t n) {
     Elements elements = elements_of(update, span, first, n, on);
-    if (coefficient) elements.coefficient = vector_of(coefficient, 1, on);
+    if (span.coefficient) elements.coefficient = vector_of(span.coefficient, 1, on);
     std::visit([&](const auto& rule) { apply(rule, elements); }, update.rule);
     if (!span.low) return;
     const kernels::Rows low{span.low, span.low_type, 1, span.n, span.n};
@@ -194,9 +193,7 @@ void AtenPort::update(Stream stream, const Update& update, const kernels::Span& 
   });
 }
 
-void AtenPort::lamb_moments(Stream stream, const Update& update, const kernels::Span& span,
-                            double* sums) {
-  const at::Device on = place(stream);
+void aten_lamb_moments(at::Device on, const Update& update, const kernels::Span& span) {
   const auto& rule = std::get<LambRule>(update.rule);
   const auto add = [&](double* sum, const at::Tensor& t) {
     vector_of(sum, 1, on).add_(t.to(at::kDouble).square().sum());
@@ -204,14 +201,13 @@ void AtenPort::lamb_moments(Stream stream, const Update& update, const kernels::
   for_tiles(span.n, [&](int64_t first, int64_t n) {
     const Elements elements = elements_of(update, span, first, n, on);
     moments(elements, rule.beta1, rule.beta2);
-    add(sums, elements.p);
-    add(sums + 1, lamb_direction(rule, elements.p, elements.states));
+    add(span.sums, elements.p);
+    add(span.sums + 1, lamb_direction(rule, elements.p, elements.states));
   });
 }
 
-void AtenPort::lamb_coefficients(Stream stream, const LambRule& rule, const double* sums,
-                                 double* coefficients, int64_t n) {
-  const at::Device on = place(stream);
+void aten_lamb_coefficients(at::Device on, const LambRule& rule, const double* sums,
+                            double* coefficients, int64_t n) {
   const at::Tensor pairs = vector_of(sums, 2 * n, on).view({n, 2});
   const at::Tensor ratio = pairs.select(1, 0).div(pairs.select(1, 1)).sqrt();
   const at::Tensor largest = at::full_like(ratio, rule.max_coeff);

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <numeric>
 #include <type_traits>
 #include <variant>
@@ -11,7 +12,7 @@
 
 #include "engine/device/device.h"
 #include "engine/kernels/kernels.h"
-#include "engine/optim/optimizer.h"
+#include "engine/optim/elements.h"
 
 namespace dsj::device {
 namespace {
@@ -20,6 +21,7 @@ using kernels::Bf16;
 using kernels::Half;
 using kernels::Rows;
 using kernels::Span;
+using kernels::Spans;
 using kernels::Stream;
 using kernels::Type;
 
@@ -53,12 +55,14 @@ T* at_row(const Rows& rows, int64_t row) {
   return static_cast<T*>(rows.data) + row * rows.stride;
 }
 
-/// Calls f(first row, rows, row of `partial`) for each share of the rows, in parallel.
+/// Sets row i of each of `partial` to 0, then calls f(first row, rows, i) for the i-th share of the
+/// rows, in parallel.
 template <typename F>
-void for_shares(int64_t rows, int64_t shares, F f) {
-  const int64_t share = (rows + shares - 1) / shares;
+void for_shares(int64_t rows, std::initializer_list<Rows> partial, F f) {
+  const int64_t shares = partial.begin()->rows, share = (rows + shares - 1) / shares;
   at::parallel_for(0, shares, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
+      for (const Rows& sums : partial) std::fill_n(at_row<float>(sums, i), sums.width, 0.0f);
       const int64_t first = i * share, count = std::min(share, rows - first);
       if (count > 0) f(first, count, i);
     }
@@ -92,33 +96,6 @@ void for_tiles(const Span& span, F f) {
   });
 }
 
-kernels::LowCopy low_copy(const Span& span, int64_t begin) {
-  if (!span.low) return nullptr;
-  if (span.low_type == Type::F16) return static_cast<Half*>(span.low) + begin;
-  return static_cast<Bf16*>(span.low) + begin;
-}
-
-void adam(const optim::AdamRule& r, double grad_scale, const Span& span) {
-  const kernels::AdamW args{.lr = r.lr,
-                            .beta1 = r.beta1,
-                            .beta2 = r.beta2,
-                            .eps = r.eps,
-                            .weight_decay = r.weight_decay,
-                            .decoupled = r.decoupled,
-                            .bias_correction1 = r.correction1,
-                            .bias_correction2 = r.correction2,
-                            .grad_scale = grad_scale};
-  float *m = span.states[0], *v = span.states[1];
-  with(span.grad_type, [&](const auto& k, auto* type) {
-    const auto* grad = static_cast<const std::remove_pointer_t<decltype(type)>*>(span.grad);
-    at::parallel_for(0, span.n, kTile, [&](int64_t begin, int64_t end) {
-      k.adamw(args, span.p + begin, grad + begin, m + begin, v + begin, low_copy(span, begin),
-              end - begin);
-    });
-  });
-}
-
-/// What has no kernel here runs as libtorch's operations, tile by tile where that helps.
 class CpuPort final : public kernels::PartialPort {
  public:
   CpuPort() : PartialPort(aten_port(at::kCPU)) {}
@@ -142,7 +119,7 @@ class CpuPort final : public kernels::PartialPort {
                          Rows dw) override {
     with(x.type, [&](const auto& k, auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
-      for_shares(x.rows, dw.rows, [&](int64_t row, int64_t count, int64_t partial) {
+      for_shares(x.rows, {dw}, [&](int64_t row, int64_t count, int64_t partial) {
         k.rms_norm_backward(at_row<T>(dy, row), at_row<T>(x, row), at_row<T>(w, 0), rstd + row,
                             at_row<T>(dx, row), at_row<float>(dw, partial), count, x.width);
       });
@@ -164,7 +141,7 @@ class CpuPort final : public kernels::PartialPort {
                            Rows dx, Rows dw, Rows db) override {
     with(x.type, [&](const auto& k, auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
-      for_shares(x.rows, dw.rows, [&](int64_t row, int64_t count, int64_t partial) {
+      for_shares(x.rows, {dw, db}, [&](int64_t row, int64_t count, int64_t partial) {
         k.layer_norm_backward(at_row<T>(dy, row), at_row<T>(x, row), at_row<T>(w, 0), mean + row,
                               rstd + row, at_row<T>(dx, row), at_row<float>(dw, partial),
                               at_row<float>(db, partial), count, x.width);
@@ -189,7 +166,7 @@ class CpuPort final : public kernels::PartialPort {
     const int64_t width = heads * w.width;
     with(x.type, [&](const auto& k, auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
-      for_shares(x.rows, dw.rows, [&](int64_t first, int64_t count, int64_t partial) {
+      for_shares(x.rows, {dw}, [&](int64_t first, int64_t count, int64_t partial) {
         std::vector<T> dx(static_cast<size_t>(width));
         for (int64_t row = first; row < first + count; ++row) {
           T* gradient = at_row<T>(dy, row);
@@ -299,26 +276,34 @@ class CpuPort final : public kernels::PartialPort {
     *sum += std::accumulate(partial.begin(), partial.end(), 0.0);
   }
 
-  void update(Stream s, const optim::Update& update, const Span& span,
-              const double* coefficient) override {
-    if (const auto* rule = std::get_if<optim::AdamRule>(&update.rule))
-      return adam(*rule, update.grad_scale, span);
-    optim::Update scaled = update;
-    if (auto* rule = std::get_if<optim::LambRule>(&scaled.rule); rule && coefficient)
-      rule->lr *= *coefficient;
-    for_tiles(span, [&](const Span& tile, int64_t) { rest().update(s, scaled, tile, nullptr); });
+  void update(Stream, const optim::Update& update, Spans spans) override {
+    const auto scale = static_cast<float>(update.grad_scale);
+    for (const Span& span : spans) {
+      optim::ElementRule rule = optim::element_rule(update, span.state_count);
+      if (auto* lamb = std::get_if<optim::LambElement>(&rule); lamb && span.coefficient)
+        lamb->take(*span.coefficient);
+      const kernels::Update kernel = kernels::table().updates[rule.index()];
+      std::visit(
+          [&](const auto& one) {
+            for_tiles(span, [&](const Span& tile, int64_t) { kernel(&one, scale, tile); });
+          },
+          rule);
+    }
   }
 
-  void lamb_moments(Stream s, const optim::Update& update, const Span& span,
-                    double* sums) override {
-    // One pair per tile, added in order.
-    std::vector<double> tiles(static_cast<size_t>(2 * ((span.n + kTile - 1) / kTile)));
-    for_tiles(span, [&](const Span& tile, int64_t i) {
-      rest().lamb_moments(s, update, tile, tiles.data() + 2 * i);
-    });
-    double total[2] = {0, 0};
-    for (size_t i = 0; i < tiles.size(); ++i) total[i % 2] += tiles[i];
-    for (int i = 0; i < 2; ++i) sums[i] += total[i];
+  void lamb_moments(Stream, const optim::Update& update, Spans spans) override {
+    const auto scale = static_cast<float>(update.grad_scale);
+    const auto rule = optim::lamb_moments(std::get<optim::LambRule>(update.rule));
+    for (const Span& span : spans) {
+      // One pair per tile, added in order.
+      std::vector<double> tiles(static_cast<size_t>(2 * ((span.n + kTile - 1) / kTile)));
+      for_tiles(span, [&](const Span& tile, int64_t i) {
+        kernels::table().lamb_moments(rule, scale, tile, tiles.data() + 2 * i);
+      });
+      double total[2] = {0, 0};
+      for (size_t i = 0; i < tiles.size(); ++i) total[i % 2] += tiles[i];
+      for (int i = 0; i < 2; ++i) span.sums[i] += total[i];
+    }
   }
 
   void lamb_coefficients(Stream, const optim::LambRule& rule, const double* sums,

@@ -16,6 +16,7 @@ constexpr int kKinds = static_cast<int>(at::DeviceType::COMPILE_TIME_MAX_DEVICE_
 
 /// What install() brought, by kind of device.
 std::array<std::atomic<kernels::Port*>, kKinds> installed;
+std::array<std::atomic<int>, kKinds> capabilities;
 
 kernels::Port& port_of(at::DeviceType kind) {
   auto& port = installed[static_cast<size_t>(kind)];
@@ -29,6 +30,9 @@ class Cpu final : public Device {
   kernels::Stream stream(at::Device) const override { return {}; }
   bool multiplies(at::ScalarType type) const override {
     return type == at::kFloat || (type == at::kBFloat16 && cpu_multiplies_bf16());
+  }
+  AttentionChoice attention_choice(at::ScalarType, int64_t) const override {
+    return {false, "the CPU's kernel takes a run of rows of one length"};
   }
   at::Tensor mask(const at::Tensor& mask, int64_t, int64_t) const override { return mask; }
   AttentionResult attention(const AttentionInput& in) const override {
@@ -44,7 +48,7 @@ class Cpu final : public Device {
   }
 };
 
-/// CUDA, and whatever else libtorch runs attention's memory-efficient kernel on.
+/// CUDA, and whatever else libtorch runs attention's flash and memory-efficient kernels on.
 class Accelerator final : public Device {
  public:
   explicit Accelerator(at::DeviceType kind) : kind_(kind) {}
@@ -55,6 +59,9 @@ class Accelerator final : public Device {
     return {guard.getStreamNativeHandle(current), current.device_index()};
   }
   bool multiplies(at::ScalarType) const override { return true; }
+  AttentionChoice attention_choice(at::ScalarType type, int64_t dim) const override {
+    return choose_attention(type, dim, capabilities[static_cast<size_t>(kind_)]);
+  }
   /// The kernel wants rows aligned to 16 elements and a mask per head (a view).
   at::Tensor mask(const at::Tensor& mask, int64_t batch, int64_t heads) const override {
     const int64_t seq = mask.size(0), padded = (seq + 15) / 16 * 16;
@@ -100,6 +107,10 @@ kernels::Port& install(at::DeviceType kind, kernels::Port& port) {
   kernels::Port& before = port_of(kind);
   installed[static_cast<size_t>(kind)] = &port;
   return before;
+}
+
+void set_capability(at::DeviceType kind, int capability) {
+  capabilities[static_cast<size_t>(kind)] = capability;
 }
 
 kernels::Type type_of(at::ScalarType type) {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <tuple>
 
+#include "engine/device/attention.h"
 #include "engine/kernels/port.h"
 
 namespace dsj::device {
@@ -39,6 +40,9 @@ class Device {
   virtual kernels::Stream stream(at::Device place) const = 0;
   /// Whether products of this type run natively. DSJ_NATIVE_BF16=0 turns bf16's off on the CPU.
   virtual bool multiplies(at::ScalarType type) const = 0;
+  /// Which form of attention it has for heads of this type and size. By rows: attention.h's calls;
+  /// else the three methods below.
+  virtual AttentionChoice attention_choice(at::ScalarType type, int64_t dim) const = 0;
   /// `mask` [seq, seq], 0 or -inf, in the form that attention wants for batch x heads.
   virtual at::Tensor mask(const at::Tensor& mask, int64_t batch, int64_t heads) const = 0;
   /// libtorch's flash attention of this kind of device. It never keeps the scores.
@@ -62,6 +66,9 @@ kernels::Port& cpu_port();
 /// From now on devices of this kind run `port`, which must live until the process ends or another
 /// one is installed. Returns the one before. Not while tensors of this kind are in use elsewhere.
 kernels::Port& install(at::DeviceType kind, kernels::Port& port);
+/// The compute capability of all devices of this kind, 90 for 9.0: what attention_choice() goes by.
+/// 0, the initial value: not known. When install() is called, too.
+void set_capability(at::DeviceType kind, int capability);
 
 /// A port and its stream for tensors of one device: `const On on(x); on->swiglu(on.stream, ...)`.
 class On {

@@ -7,8 +7,10 @@
 // oracle: port.h.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+
+#include "engine/kernels/port.h"
+#include "engine/optim/element_rules.h"
 
 namespace dsj::kernels {
 
@@ -20,24 +22,6 @@ struct Bf16 {
 /// Bits of an IEEE binary16; arithmetic happens in fp32. Above 65504 it rounds to infinity.
 struct Half {
   uint16_t bits;
-};
-
-/// Where an update also writes the 16-bit copy of a parameter. Default: nowhere.
-struct LowCopy {
-  LowCopy(std::nullptr_t = nullptr) {}
-  LowCopy(Bf16* copy) : bf16(copy) {}
-  LowCopy(Half* copy) : half(copy) {}
-  Bf16* bf16 = nullptr;
-  Half* half = nullptr;
-};
-
-/// Doubles, because PyTorch takes 1 - beta2 and lr * weight_decay before it rounds to fp32.
-struct AdamW {
-  double lr = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
-  bool decoupled = true;        ///< false: weight_decay * p is added to the gradient
-  double bias_correction1 = 1;  ///< 1 - beta1^t, or 1
-  double bias_correction2 = 1;  ///< 1 - beta2^t, or 1
-  double grad_scale = 1;        ///< on the gradient: averaging, loss scale, clipping
 };
 
 /// Kernels of one element type T. Row-major; strides in elements.
@@ -80,16 +64,21 @@ struct Typed {
   /// Sum of squares: fp32 lanes over each 4096 elements, double above. Calls that split at
   /// multiples of 4096 give the same sum.
   double (*sum_of_squares)(const T* x, int64_t n);
-  /// p, m, v are fp32; T is the gradient's type. `copy` takes the rounded p in the same pass.
-  void (*adamw)(const AdamW& args, float* p, const T* grad, float* m, float* v, LowCopy copy,
-                int64_t n);
 };
+
+/// Applies a rule of optim::ElementRules to a span; `rule` points to one. Its coefficient is in the
+/// rule.
+using Update = void (*)(const void* rule, float grad_scale, const Span& span);
 
 struct Table {
   const char* isa;  ///< "avx512", "avx2", "baseline"; resume is bit-identical on one isa
   Typed<float> f32;
   Typed<Bf16> bf16;
   Typed<Half> half;
+  const Update* updates;  ///< in the order of optim::ElementRules
+  /// Adds to sums[0], sums[1] in double; the span's own `sums` are left alone.
+  void (*lamb_moments)(const optim::LambMoments& rule, float grad_scale, const Span& span,
+                       double* sums);
 };
 
 /// The best table that this processor runs. DSJ_ISA=avx2|baseline asks for a lower one.

@@ -241,51 +241,98 @@ double sum_of_squares(const T* x, int64_t n) {
   return total;
 }
 
-/// Copy: the type of the 16-bit copy; void: none.
-template <bool kDecoupled, typename T, typename Copy>
-void adamw_loop(const AdamW& a, float* __restrict p, const T* __restrict grad, float* __restrict m,
-                float* __restrict v, Copy* __restrict copy, int64_t n) {
-  const auto fp32 = [](double value) { return static_cast<float>(value); };
-  const float root = fp32(std::sqrt(a.bias_correction2)), step = fp32(a.lr / a.bias_correction1);
-  const float keep = fp32(1 - a.lr * a.weight_decay), decay = fp32(a.weight_decay);
-  const float rest1 = fp32(1 - a.beta1), beta2 = fp32(a.beta2), rest2 = fp32(1 - a.beta2);
-  const float eps = fp32(a.eps), scale = fp32(a.grad_scale);
+// ---- updates: block by block, so that what lies between two loops stays in L1
+
+inline constexpr int64_t kUpdateBlock = 1024;
+
+/// Calls f with a null pointer that carries the element type.
+template <typename F>
+inline void with_type(Type type, F f) {
+  if (type == Type::F32) return f(static_cast<float*>(nullptr));
+  if (type == Type::BF16) return f(static_cast<Bf16*>(nullptr));
+  f(static_cast<Half*>(nullptr));
+}
+
+/// out[0..n) = the span's gradient from `first` on, times scale.
+inline void scaled_gradient(const Span& span, int64_t first, int64_t n, float scale, float* out) {
+  with_type(span.grad_type, [&](auto* type) {
+    const auto* grad = static_cast<const std::remove_pointer_t<decltype(type)>*>(span.grad) + first;
+    for (int64_t i = 0; i < n; ++i) out[i] = load(grad, i) * scale;
+  });
+}
+
+inline void store_low(const Span& span, int64_t first, int64_t n) {
+  if (!span.low) return;
+  const float* const p = span.p + first;
+  with_type(span.low_type, [&](auto* type) {
+    auto* const low = static_cast<decltype(type)>(span.low) + first;
+    for (int64_t i = 0; i < n; ++i) store(low, i, p[i]);
+  });
+}
+
+/// Up to three states: a, b, c. Each lies apart from all else.
+template <typename Rule>
+inline void update_block(const Rule rule, float* __restrict p, const float* __restrict g,
+                         float* __restrict a, float* __restrict b, float* __restrict c, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
-    float g = load(grad, i) * scale;
-    float value = p[i];
-    if constexpr (kDecoupled) {
-      value *= keep;
-    } else {
-      g += decay * value;
-    }
-    const float m1 = m[i] + rest1 * (g - m[i]);
-    const float v1 = beta2 * v[i] + rest2 * g * g;
-    m[i] = m1;
-    v[i] = v1;
-    value -= step * m1 / (std::sqrt(v1) / root + eps);
+    float s[3] = {0, 0, 0}, value = p[i];
+    if constexpr (Rule::kStates > 0) s[0] = a[i];
+    if constexpr (Rule::kStates > 1) s[1] = b[i];
+    if constexpr (Rule::kStates > 2) s[2] = c[i];
+    rule(value, g[i], s);
     p[i] = value;
-    if constexpr (!std::is_void_v<Copy>) store(copy, i, value);
+    if constexpr (Rule::kStates > 0) a[i] = s[0];
+    if constexpr (Rule::kStates > 1) b[i] = s[1];
+    if constexpr (Rule::kStates > 2) c[i] = s[2];
   }
 }
 
-template <typename T>
-void adamw(const AdamW& args, float* p, const T* grad, float* m, float* v, LowCopy copy,
-           int64_t n) {
-  const auto run = [&](auto* low) {
-    args.decoupled ? adamw_loop<true>(args, p, grad, m, v, low, n)
-                   : adamw_loop<false>(args, p, grad, m, v, low, n);
-  };
-  if (copy.bf16) return run(copy.bf16);
-  if (copy.half) return run(copy.half);
-  run(static_cast<void*>(nullptr));
+template <typename Rule>
+void update(const void* rule, float grad_scale, const Span& span) {
+  alignas(64) float grad[kUpdateBlock];
+  for (int64_t first = 0; first < span.n; first += kUpdateBlock) {
+    const int64_t n = span.n - first < kUpdateBlock ? span.n - first : kUpdateBlock;
+    scaled_gradient(span, first, n, grad_scale, grad);
+    const auto state = [&](int i) { return i < Rule::kStates ? span.states[i] + first : nullptr; };
+    update_block(*static_cast<const Rule*>(rule), span.p + first, grad, state(0), state(1),
+                 state(2), n);
+    store_low(span, first, n);
+  }
 }
+
+inline void lamb_moments(const optim::LambMoments& rule, float grad_scale, const Span& span,
+                         double* sums) {
+  alignas(64) float grad[kUpdateBlock];
+  for (int64_t first = 0; first < span.n; first += kUpdateBlock) {
+    const int64_t n = span.n - first < kUpdateBlock ? span.n - first : kUpdateBlock;
+    scaled_gradient(span, first, n, grad_scale, grad);
+    const float* const p = span.p + first;
+    float *const m = span.states[0] + first, *const v = span.states[1] + first;
+    double lanes[2][8] = {};
+    for (int64_t i = 0; i < n; ++i) {
+      float s[2] = {m[i], v[i]};
+      const double value = p[i], u = rule(p[i], grad[i], s);
+      m[i] = s[0];
+      v[i] = s[1];
+      lanes[0][i % 8] += value * value;
+      lanes[1][i % 8] += u * u;
+    }
+    for (int which = 0; which < 2; ++which)
+      for (const double lane : lanes[which]) sums[which] += lane;
+  }
+}
+
+template <typename... Rules>
+struct Updates {
+  static constexpr Update kAll[] = {update<Rules>...};
+};
 
 template <typename T>
 constexpr Typed<T> typed() {
   return {
       rms_norm<T>, rms_norm_backward<T>, layer_norm<T>, layer_norm_backward<T>, rope<T>,
       swiglu<T>,   swiglu_backward<T>,   gelu_new<T>,   gelu_new_backward<T>,   cross_entropy<T>,
-      add_rows<T>, sum_of_squares<T>,    adamw<T>};
+      add_rows<T>, sum_of_squares<T>};
 }
 
 }  // namespace
@@ -295,7 +342,8 @@ constexpr Typed<T> typed() {
 #define DSJ_KERNELS_TEXT2(isa) #isa
 #define DSJ_KERNELS_TEXT(isa) DSJ_KERNELS_TEXT2(isa)
 extern const Table DSJ_KERNELS_NAME(DSJ_KERNELS_ISA);
-const Table DSJ_KERNELS_NAME(DSJ_KERNELS_ISA) = {DSJ_KERNELS_TEXT(DSJ_KERNELS_ISA), typed<float>(),
-                                                 typed<Bf16>(), typed<Half>()};
+const Table DSJ_KERNELS_NAME(DSJ_KERNELS_ISA) = {
+    DSJ_KERNELS_TEXT(DSJ_KERNELS_ISA),      typed<float>(), typed<Bf16>(), typed<Half>(),
+    optim::ElementRules::As<Updates>::kAll, lamb_moments};
 
 }  // namespace dsj::kernels

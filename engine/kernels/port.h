@@ -8,6 +8,8 @@
 // any thread.
 //
 // Casts and copies are libtorch's copy_(), one launch on any device; an update casts as it goes.
+// What stands beside each other is one call: an update takes the parameters of a whole flat, so
+// that the number of launches does not grow with the number of parameters.
 //
 // Implementations: engine/device/cpu_port.cc, the tables of kernels.h; engine/device/aten_port.cc,
 // libtorch's operations on any device, slow and readable: the oracle of the others. A device with
@@ -15,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 namespace dsj::optim {
 struct LambRule;
@@ -48,7 +51,10 @@ struct Span {
   int state_count = 0;
   void* low = nullptr;  ///< of low_type: the 16-bit copy of p, written too; null: none
   Type low_type = Type::BF16;
+  const double* coefficient = nullptr;  ///< LAMB's for this parameter; null: 1
+  double* sums = nullptr;               ///< [2] of this parameter, for lamb_moments()
 };
+using Spans = std::span<const Span>;
 
 /// Shapes: N rows, H width, D head dimension, I intermediate size, V vocabulary. Rows have the
 /// compute type unless a comment says otherwise. They are contiguous (stride = width) except in
@@ -63,18 +69,18 @@ class Port {
   virtual int64_t partials(int64_t rows) const = 0;
   /// y [N, H] = w [1, H] * round(x * rstd); rstd [N] fp32 = 1 / sqrt(mean(x^2) + eps).
   virtual void rms_norm(Stream, Rows x, Rows w, Rows y, float* rstd, float eps) = 0;
-  /// dx [N, H] += gradient. dw [partials(N), H] fp32 += dw, spread over its rows.
+  /// dx [N, H] += gradient. dw [partials(N), H] fp32: the sum of its rows becomes dw's gradient.
   virtual void rms_norm_backward(Stream, Rows dy, Rows x, Rows w, const float* rstd, Rows dx,
                                  Rows dw) = 0;
   /// y = (x - mean) * rstd * w + b, rounded once. mean, rstd [N] fp32.
   virtual void layer_norm(Stream, Rows x, Rows w, Rows b, Rows y, float* mean, float* rstd,
                           float eps) = 0;
-  /// dx [N, H] += gradient. dw, db [partials(N), H] fp32 += dw, db, spread over their rows.
+  /// dx [N, H] += gradient. dw, db [partials(N), H] fp32: the same.
   virtual void layer_norm_backward(Stream, Rows dy, Rows x, Rows w, const float* mean,
                                    const float* rstd, Rows dx, Rows dw, Rows db) = 0;
   /// RMS norm of each of the first `heads` heads of every row, in place. w [1, D], rstd [N, heads].
   virtual void head_norm(Stream, Rows x, Rows w, int64_t heads, float* rstd, float eps) = 0;
-  /// dy (the same heads) becomes the gradient of x. dw [partials(N), D] fp32 += dw.
+  /// dy (the same heads) becomes the gradient of x. dw [partials(N), D] fp32: the same.
   virtual void head_norm_backward(Stream, Rows dy, Rows x, Rows w, int64_t heads, const float* rstd,
                                   Rows dw) = 0;
   /// out [1, H] (+)= the sum of the rows of partial [n, H] fp32, rounded once to out's type.
@@ -105,12 +111,11 @@ class Port {
   virtual void sum_of_squares(Stream, Rows x, double* sum) = 0;
 
   // ---- optimizers
-  /// Applies the update (optim/optimizer.h). *coefficient: LAMB's for this parameter; null: 1.
-  virtual void update(Stream, const optim::Update& update, const Span& span,
-                      const double* coefficient) = 0;
-  /// LAMB's first pass: updates both moments. sums[0] += |p|^2, sums[1] += |u|^2, in double.
-  virtual void lamb_moments(Stream, const optim::Update& update, const Span& span,
-                            double* sums) = 0;
+  /// Applies the update (optim/optimizer.h). All spans have the same number of states.
+  virtual void update(Stream, const optim::Update& update, Spans spans) = 0;
+  /// LAMB's first pass: updates both moments. span.sums[0] += |p|^2, sums[1] += |u|^2, in double and
+  /// in the spans' order. Spans may share their sums.
+  virtual void lamb_moments(Stream, const optim::Update& update, Spans spans) = 0;
   /// coefficients[i] = optim::lamb_coefficient(rule, sums[2 i], sums[2 i + 1]) for i in [0, n).
   virtual void lamb_coefficients(Stream, const optim::LambRule& rule, const double* sums,
                                  double* coefficients, int64_t n) = 0;
@@ -165,13 +170,11 @@ class PartialPort : public Port {
     rest_.scatter_rows(s, x, index, out);
   }
   void sum_of_squares(Stream s, Rows x, double* sum) override { rest_.sum_of_squares(s, x, sum); }
-  void update(Stream s, const optim::Update& update, const Span& span,
-              const double* coefficient) override {
-    rest_.update(s, update, span, coefficient);
+  void update(Stream s, const optim::Update& update, Spans spans) override {
+    rest_.update(s, update, spans);
   }
-  void lamb_moments(Stream s, const optim::Update& update, const Span& span,
-                    double* sums) override {
-    rest_.lamb_moments(s, update, span, sums);
+  void lamb_moments(Stream s, const optim::Update& update, Spans spans) override {
+    rest_.lamb_moments(s, update, spans);
   }
   void lamb_coefficients(Stream s, const optim::LambRule& rule, const double* sums,
                          double* coefficients, int64_t n) override {

@@ -1,7 +1,9 @@
 // Attention by the device's flash kernels, through their forward and backward operators: they keep
-// the log-sum-exp and never the scores. They take rectangles, so each run of rows of one length is
-// a call of its own. With dropout on the probabilities a plain form runs, which keeps the scores
-// whole, one row at a time: the CPU's flash kernels have no dropout.
+// the log-sum-exp and never the scores. Where they take rows laid end to end a micro-batch is one
+// call (engine/device/attention.h). Others take rectangles: each run of rows of one length is then
+// a call of its own, and shared keys and values are copied to all heads. With dropout on the
+// probabilities a plain form runs, which keeps the scores whole, one row at a time: the CPU's flash
+// kernels have no dropout.
 #include <ATen/ATen.h>
 
 #include "common/check.h"
@@ -85,6 +87,15 @@ device::AttentionInput flash_input(const at::Tensor& qkv, const Run& run, const 
   return in;
 }
 
+/// Whether the device takes all rows at once.
+bool by_rows(const at::Tensor& qkv, const Attention& s) {
+  return device::of(qkv).attention_choice(qkv.scalar_type(), s.dim).by_rows;
+}
+
+device::RowAttention rows_input(const at::Tensor& qkv, const RowBounds& rows, const Attention& s) {
+  return {qkv, s.heads, s.kv_heads, s.dim, rows.starts_there(), rows.longest(), s.scale, s.window};
+}
+
 // ---- the plain form
 
 /// A row by itself, with its own dropout key.
@@ -144,6 +155,10 @@ at::Tensor plain_attention_backward(const at::Tensor& dout, const at::Tensor& qk
 Attended attention(const at::Tensor& qkv, const RowBounds& rows, const Attention& shape) {
   DSJ_CHECK(rows.tokens() == qkv.size(0));
   if (shape.dropout.p > 0) return plain_attention(qkv, rows, shape);
+  if (by_rows(qkv, shape)) {
+    const auto flash = device::attention_by_rows(rows_input(qkv, rows, shape));
+    return {flash.out, {{flash.logsumexp, flash.generator_state, flash.unused}}};
+  }
   Attended attended;
   const auto& runs = rows.runs();
   if (runs.size() > 1)
@@ -165,6 +180,12 @@ at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
                               const Attended& attended, const RowBounds& rows,
                               const Attention& shape) {
   if (shape.dropout.p > 0) return plain_attention_backward(dout, qkv, rows, shape);
+  if (by_rows(qkv, shape)) {
+    const auto& sums = attended.sums[0];
+    return device::attention_by_rows_backward(
+        dout, rows_input(qkv, rows, shape),
+        {attended.out, sums.logsumexp, sums.philox_seed, sums.philox_offset});
+  }
   at::Tensor dqkv = at::empty_like(qkv);
   for (size_t i = 0; i < rows.runs().size(); ++i) {
     const Run& run = rows.runs()[i];

@@ -26,7 +26,7 @@ at::Tensor fp32(const at::Tensor& like, at::IntArrayRef sizes) {
 }
 /// Partial sums of a gradient over the rows of x: [partials, width] fp32.
 at::Tensor partials(const On& on, const at::Tensor& x, int64_t width) {
-  return at::zeros({on->partials(x.size(0)), width}, x.options().dtype(at::kFloat));
+  return at::empty({on->partials(x.size(0)), width}, x.options().dtype(at::kFloat));
 }
 
 /// gradient (+)= the sum of its partial sums, unless it is undefined (frozen).

@@ -111,10 +111,10 @@ struct Attended {
     at::Tensor philox_seed, philox_offset;  ///< CUDA: the kernel's generator state
   };
   at::Tensor out;          ///< [N, heads * D]
-  std::vector<Sums> sums;  ///< of each run of rows; empty with dropout
+  std::vector<Sums> sums;  ///< of each call; empty with dropout
 };
-/// One call of the device's kernel for each run of `rows`: rows of one length that are neighbours
-/// share a call.
+/// One call of the device's kernel if it takes rows laid end to end, else one for each run of
+/// `rows`: rows of one length that are neighbours.
 Attended attention(const at::Tensor& qkv, const RowBounds& rows, const Attention& shape);
 /// Returns the gradient of qkv, in its shape.
 at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,

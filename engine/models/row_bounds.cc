@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "common/check.h"
@@ -18,6 +19,12 @@ void RowBounds::add_row(int64_t length, int64_t first) {
     ++runs_.back().rows;
   }
   starts_.push_back(tokens() + length);
+  longest_ = std::max(longest_, length);
+}
+
+void RowBounds::place_starts(at::Device place) {
+  DSJ_CHECK(tokens() <= std::numeric_limits<int32_t>::max());
+  starts_there_ = device::upload(at::tensor(starts_, at::kLong).to(at::kInt), place);
 }
 
 RowBounds::RowBounds(std::span<const int64_t> lengths, const std::vector<int64_t>& positions,
@@ -27,6 +34,7 @@ RowBounds::RowBounds(std::span<const int64_t> lengths, const std::vector<int64_t
   for (const int64_t position : positions)
     positions_end_ = std::max(positions_end_, position + 1);
   positions_ = device::upload(at::tensor(positions), place);
+  place_starts(place);
 }
 
 RowBounds::RowBounds(std::span<const int64_t> lengths, at::Device place,
@@ -44,6 +52,7 @@ RowBounds::RowBounds(std::span<const int64_t> lengths, at::Device place,
       std::iota(next, next + run.length, run.first);
   }
   positions_ = device::upload(positions, place);
+  place_starts(place);
 }
 
 }  // namespace dsj::models

@@ -28,7 +28,11 @@ class RowBounds {
   /// [rows + 1]: the first token of each row, then tokens(). What variable-length attention calls
   /// cumulative sequence lengths.
   const std::vector<int64_t>& starts() const { return starts_; }
+  /// The same, [rows + 1] int32, on the device.
+  const at::Tensor& starts_there() const { return starts_there_; }
   int64_t length(int64_t row) const { return starts_[row + 1] - starts_[row]; }
+  /// Tokens of the longest row.
+  int64_t longest() const { return longest_; }
   /// The largest position and one more: how long a table of positions must be.
   int64_t positions_end() const { return positions_end_; }
   /// [tokens] int64, on the device.
@@ -45,11 +49,12 @@ class RowBounds {
 
  private:
   void add_row(int64_t length, int64_t first);
+  void place_starts(at::Device place);
 
   std::vector<int64_t> starts_ = {0};
   std::vector<Run> runs_;
-  at::Tensor positions_;
-  int64_t positions_end_ = 0;
+  at::Tensor positions_, starts_there_;
+  int64_t positions_end_ = 0, longest_ = 0;
 };
 
 }  // namespace dsj::models

@@ -5,6 +5,7 @@
 #include <ranges>
 
 #include "common/check.h"
+#include "engine/optim/element_rules.h"
 
 namespace dsj::optim {
 namespace {
@@ -112,9 +113,7 @@ bool Update::parameter_sums() const {
 }
 
 double lamb_coefficient(const LambRule& rule, double parameter_squares, double update_squares) {
-  if (parameter_squares == 0 || update_squares == 0) return 1;
-  return std::max(rule.min_coeff,
-                  std::min(rule.max_coeff, std::sqrt(parameter_squares / update_squares)));
+  return lamb_coefficient(rule.min_coeff, rule.max_coeff, parameter_squares, update_squares);
 }
 
 }  // namespace dsj::optim

@@ -1,7 +1,7 @@
 // The rules: the numbers of one update of each kind of optimizer. The host computes them from the
-// update count, the rate and the momentum; engine/zero/update applies them to tensors. What else an
-// optimizer is stands in its descriptor (job/dsconfig/optimizers.h). Pure, torch-free. Formulas:
-// PyTorch 2.11's torch.optim; DeepSpeed 0.19's Lion and LAMB.
+// update count, the rate and the momentum. element_rules.h has their formula for one element. What
+// else an optimizer is stands in its descriptor (job/dsconfig/optimizers.h). Pure, torch-free.
+// Formulas: PyTorch 2.11's torch.optim; DeepSpeed 0.19's Lion and LAMB.
 #pragma once
 
 #include <cmath>

@@ -20,6 +20,7 @@ Result<Place> choose_place(const TrainingArgs& training, int local_rank) {
   comm::provide_nccl(opened.plugin->make_nccl);
   const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(*choice.gpu));
   device::install(at::kCUDA, opened.plugin->port(device::aten_port(at::kCUDA)));
+  device::set_capability(at::kCUDA, opened.plugin->compute_capability(*choice.gpu));
   return Place{device, device.str() + " (" + choice.because + "), kernels " +
                            device::of(device).kernels().name()};
 }

@@ -17,6 +17,7 @@
 #include "common/text.h"
 #include "engine/data/cut_rows.h"
 #include "engine/data/loader.h"
+#include "engine/device/device.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/optim/lr_schedule.h"
 #include "engine/train/accelerator.h"
@@ -30,6 +31,7 @@
 #include "engine/train/step.h"
 #include "engine/train/stop_signal.h"
 #include "engine/train/watching.h"
+#include "engine/zero/scalar_type.h"
 #include "engine/zero/storage_error.h"
 #include "job/contract.h"
 #include "job/dsconfig/resolved_json.h"
@@ -309,7 +311,10 @@ Result<int> train(const RankEnv& env, const Events& events, std::optional<plan::
   const auto collectives = watched(std::move(group), comms, in.config().observe.comms, device);
   log::info("rank " + std::to_string(env.rank) + " of " + std::to_string(env.world_size) +
             ", backend " + std::string(collectives->backend()) + ", " +
-            std::to_string(at::get_num_threads()) + " threads, on " + place.said);
+            std::to_string(at::get_num_threads()) + " threads, on " + place.said + "; attention: " +
+            device::of(device)
+                .attention_choice(zero::scalar_type(in.config().precision), in.model.head_dim)
+                .because);
   zero::ModelState state(in.model, in.config(), device, *collectives, in.lora,
                          {.job = in.job.name, .attempt = in.job.attempt, .note = log::info});
   if (in.lora && env.rank == 0) {

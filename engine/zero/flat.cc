@@ -308,58 +308,107 @@ at::Tensor Flat::master(const Span& span, const OwnedRun& run) const {
   return working_.narrow(0, span.flat_offset, span.numel);
 }
 
-void Flat::update_runs(bool by_slot, bool applies, const UpdateRun& f) {
-  const bool separate = options_.separate_master, copies = separate && applies;
-  const auto update = [&](const OwnedRun& run, int slot, int64_t offset, const Span& span) {
-    const int64_t at = span.shard_offset - run.begin;
-    const at::Tensor p = master(span, run);
-    std::vector<at::Tensor> states;
-    for (size_t i = separate; i < run.optimizer.size(); ++i)
-      states.push_back(run.optimizer[i].narrow(0, at, span.numel));
-    at::Tensor grad = gradient();
-    if (grad.defined())
-      grad = grad.narrow(0, gradient_by_flat_offset() ? span.flat_offset : span.shard_offset,
-                         span.numel);
-    at::Tensor low;
-    if (copies) {
-      low = sharded_parameters() ? run.parameters.narrow(0, at, span.numel)
-                                 : working_.narrow(0, span.flat_offset, span.numel);
-    }
-    // Offloaded states lie in host memory: the update runs there, not on the accelerator.
-    const at::Device place = states.empty() ? p.device() : states[0].device();
-    const at::Tensor p_here = p.to(place);
-    const at::Tensor low_here =
-        copies && low.device() != place ? at::empty_like(low, low.options().device(place)) : low;
-    f(slot, offset, UpdateSpan{p_here, grad.defined() ? grad.to(place) : grad, states, low_here});
-    if (applies && !p_here.is_same(p)) p.copy_(p_here);
-    if (copies && !low_here.is_same(low)) low.copy_(low_here);
+Flat::UpdatePart Flat::part_of(const OwnedRun& run, const Span& span, bool copies) const {
+  const int64_t at = span.shard_offset - run.begin;
+  UpdatePart part;
+  for (size_t i = options_.separate_master; i < run.optimizer.size(); ++i)
+    part.states.push_back(run.optimizer[i].narrow(0, at, span.numel));
+  UpdateSpan& tensors = part.tensors;
+  tensors.p = master(span, run);
+  tensors.grad = gradient();
+  tensors.states = part.states;
+  if (tensors.grad.defined())
+    tensors.grad = tensors.grad.narrow(
+        0, gradient_by_flat_offset() ? span.flat_offset : span.shard_offset, span.numel);
+  if (copies) {
+    tensors.low = sharded_parameters() ? run.parameters.narrow(0, at, span.numel)
+                                       : working_.narrow(0, span.flat_offset, span.numel);
+  }
+  return part;
+}
+
+namespace {
+
+/// Offloaded states lie in host memory: the update runs there, not on the accelerator.
+at::Device place_of(const UpdateSpan& span) {
+  return span.states.empty() ? span.p.device() : span.states[0].device();
+}
+bool lies_together(const UpdateSpan& span) {
+  const auto there = [place = place_of(span)](const at::Tensor& tensor) {
+    return !tensor.defined() || tensor.device() == place;
+  };
+  return there(span.p) && there(span.grad) && there(span.low);
+}
+
+}  // namespace
+
+void Flat::update_runs(bool by_slot, bool applies, const UpdateParts& f) {
+  const bool copies = options_.separate_master && applies;
+  std::vector<UpdatePart> parts;  // that lie together
+  const auto add = [&](UpdatePart part) {
+    if (lies_together(part.tensors)) return parts.push_back(std::move(part));
+    const UpdateSpan there = part.tensors;
+    const at::Device place = place_of(there);
+    part.tensors.p = there.p.to(place);
+    if (there.grad.defined()) part.tensors.grad = there.grad.to(place);
+    if (there.low.defined() && there.low.device() != place)
+      part.tensors.low = at::empty_like(there.low, there.low.options().device(place));
+    f({&part, 1});
+    if (applies && !part.tensors.p.is_same(there.p)) there.p.copy_(part.tensors.p);
+    if (copies && !part.tensors.low.is_same(there.low)) there.low.copy_(part.tensors.low);
   };
   std::optional<Access> shard = applies ? Access::ReadWrite : Access::Read;
-  if (separate) shard = applies ? std::optional(Access::Write) : std::nullopt;
+  if (options_.separate_master) shard = applies ? std::optional(Access::Write) : std::nullopt;
   owned_.for_runs(Access::ReadWrite, shard, [&](const OwnedRun& run) {
-    if (!by_slot) {
-      for (const Span& span : spans_)
-        if (const auto part = overlap(span, run)) update(run, -1, 0, *part);
-      return;
+    parts.clear();
+    for (const Span& span : spans_) {
+      if (by_slot) break;
+      if (const auto of_run = overlap(span, run)) add(part_of(run, *of_run, copies));
     }
-    if (copies && sharded_parameters()) run.parameters.zero_();  // by_slot skips padding
+    if (by_slot && copies && sharded_parameters()) run.parameters.zero_();  // ranges skip padding
     for (const auto& range : layout_.ranges(owner_)) {
-      if (const auto part = overlap({range.flat_offset, range.shard_offset, range.numel}, run))
-        update(run, static_cast<int>(range.slot),
-               range.offset + part->shard_offset - range.shard_offset, *part);
+      if (!by_slot) break;
+      const Span span{range.flat_offset, range.shard_offset, range.numel};
+      const auto of_run = overlap(span, run);
+      if (!of_run) continue;
+      UpdatePart part = part_of(run, *of_run, copies);
+      part.slot = static_cast<int>(range.slot);
+      part.offset = range.offset + of_run->shard_offset - range.shard_offset;
+      add(std::move(part));
     }
+    if (!parts.empty()) f(parts);
   });
 }
 
+void Flat::for_owned(bool writes, const UpdateRun& run) {
+  update_runs(true, writes, [&](std::span<UpdatePart> parts) {
+    for (const UpdatePart& part : parts) run(part.slot, part.offset, part.tensors);
+  });
+}
+
+namespace {
+
+template <typename Parts>
+std::vector<UpdateSpan> tensors_of(const Parts& parts) {
+  std::vector<UpdateSpan> spans;
+  for (const auto& part : parts) spans.push_back(part.tensors);
+  return spans;
+}
+
+}  // namespace
+
 void Flat::lamb_moments(const optim::Update& update, const at::Tensor& sums) {
-  update_runs(true, false, [&](int slot, int64_t, const UpdateSpan& tensors) {
-    zero::lamb_moments(update, tensors, sums.select(0, slot));
+  update_runs(true, false, [&](std::span<UpdatePart> parts) {
+    for (UpdatePart& part : parts) part.tensors.sums = sums.select(0, part.slot);
+    zero::lamb_moments(update, tensors_of(parts));
   });
 }
 
 void Flat::step(const optim::Update& update, const at::Tensor& coefficients) {
-  update_runs(coefficients.defined(), true, [&](int slot, int64_t, const UpdateSpan& tensors) {
-    update_span(update, tensors, slot < 0 ? at::Tensor() : coefficients.narrow(0, slot, 1));
+  update_runs(coefficients.defined(), true, [&](std::span<UpdatePart> parts) {
+    for (UpdatePart& part : parts)
+      if (part.slot >= 0) part.tensors.coefficient = coefficients.narrow(0, part.slot, 1);
+    update_spans(update, tensors_of(parts));
   });
 }
 

@@ -119,7 +119,7 @@ class Flat {
   /// `writes`: it may write states and parameter, and must write span.low where there is one.
   /// span.grad is undefined where there is no gradient.
   using UpdateRun = std::function<void(int slot, int64_t offset, const UpdateSpan& span)>;
-  void for_owned(bool writes, const UpdateRun& run) { update_runs(true, writes, run); }
+  void for_owned(bool writes, const UpdateRun& run);
   /// One of the optimizer's states, whole: [numel] fp32, a copy. `state` as below, not the master.
   /// Collective: all ranks.
   at::Tensor gather_state(int state);
@@ -164,10 +164,19 @@ class Flat {
   static std::optional<Span> overlap(const Span& span, const OwnedRun& run);
   /// The fp32 master of a span, wherever it lies.
   at::Tensor master(const Span& span, const OwnedRun& run) const;
-  /// Calls f(slot, offset in the parameter, UpdateSpan) for runs of the owned elements. `by_slot`:
-  /// each run is of one parameter; else slot is -1. `applies`: f writes the parameters too. Tensors
-  /// that lie elsewhere are copied to the states' device, and back.
-  void update_runs(bool by_slot, bool applies, const UpdateRun& f);
+  /// A run of owned elements: of one parameter from `offset` on, or of any (slot -1).
+  struct UpdatePart {
+    int slot = -1;
+    int64_t offset = 0;
+    std::vector<at::Tensor> states;  ///< what tensors.states refers to; moving keeps it
+    UpdateSpan tensors = {};
+  };
+  using UpdateParts = std::function<void(std::span<UpdatePart> parts)>;
+  /// Calls f for runs of the owned elements, as many at once as lie on one device. `by_slot`: each
+  /// run is of one parameter. `applies`: f writes the parameters too. Tensors that lie elsewhere are
+  /// copied to the states' device, and back: one run at a time.
+  void update_runs(bool by_slot, bool applies, const UpdateParts& f);
+  UpdatePart part_of(const OwnedRun& run, const Span& span, bool copies) const;
   Status visit_state(const std::vector<layout::Range>& ranges, Access access, bool all,
                      const VisitState& visit);
   /// Copies this rank's shard into its slices of the working copy, for the gather to spread.

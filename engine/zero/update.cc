@@ -10,53 +10,79 @@
 namespace dsj::zero {
 namespace {
 
-/// The span as the kernels take it, with the list of pointers that it refers to.
+/// The spans as the kernels take them, with the lists of pointers that they refer to.
 class Plain {
  public:
-  explicit Plain(const UpdateSpan& tensors) {
+  explicit Plain(std::span<const UpdateSpan> all) {
+    size_t states = 0;
+    for (const UpdateSpan& one : all) states += one.states.size();
+    states_.reserve(states);
+    for (const UpdateSpan& one : all) add(one, all[0].p.device());
+  }
+  Plain(const Plain&) = delete;
+  kernels::Spans spans() const { return spans_; }
+  /// What lay elsewhere: sums on the spans' device, and where they belong.
+  struct Elsewhere {
+    at::Tensor here, sums;
+  };
+  const std::vector<Elsewhere>& sums() const { return sums_; }
+
+ private:
+  void add(const UpdateSpan& one, at::Device place) {
     const auto row = [&](const at::Tensor& tensor) {
-      DSJ_CHECK(!tensor.defined() ||
-                (tensor.numel() == tensors.p.numel() && tensor.device() == tensors.p.device()));
+      DSJ_CHECK(!tensor.defined() || (tensor.numel() == one.p.numel() && tensor.device() == place));
       return device::row_of(tensor);
     };
-    for (const auto& state : tensors.states) {
+    float** const states = states_.data() + states_.size();
+    for (const auto& state : one.states) {
       row(state);
       states_.push_back(state.data_ptr<float>());
     }
-    const auto grad = row(tensors.grad), low = row(tensors.low);
-    span_ = {.n = tensors.p.numel(),
-             .p = tensors.p.data_ptr<float>(),
-             .grad = grad.data,
-             .grad_type = grad.type,
-             .states = states_.data(),
-             .state_count = static_cast<int>(states_.size()),
-             .low = low.data,
-             .low_type = low.type};
+    const auto p = row(one.p), grad = row(one.grad), low = row(one.low);
+    spans_.push_back({.n = one.p.numel(),
+                      .p = static_cast<float*>(p.data),
+                      .grad = grad.data,
+                      .grad_type = grad.type,
+                      .states = states,
+                      .state_count = static_cast<int>(one.states.size()),
+                      .low = low.data,
+                      .low_type = low.type,
+                      .coefficient = coefficient(one.coefficient, place),
+                      .sums = sums(one.sums, place)});
   }
-  Plain(const Plain&) = delete;
-  const kernels::Span& span() const { return span_; }
+  const double* coefficient(const at::Tensor& tensor, at::Device place) {
+    if (!tensor.defined()) return nullptr;
+    return kept_.emplace_back(tensor.to(place)).const_data_ptr<double>();
+  }
+  double* sums(const at::Tensor& tensor, at::Device place) {
+    if (!tensor.defined()) return nullptr;
+    if (tensor.device() == place) return tensor.data_ptr<double>();
+    sums_.push_back({at::zeros({2}, tensor.options().device(place)), tensor});
+    return sums_.back().here.data_ptr<double>();
+  }
 
- private:
   std::vector<float*> states_;
-  kernels::Span span_;
+  std::vector<kernels::Span> spans_;
+  std::vector<at::Tensor> kept_;
+  std::vector<Elsewhere> sums_;
 };
 
 }  // namespace
 
-void update_span(const optim::Update& update, const UpdateSpan& span,
-                 const at::Tensor& coefficient) {
-  const device::On on(span.p);
-  const at::Tensor here = coefficient.defined() ? coefficient.to(span.p.device()) : coefficient;
-  on->update(on.stream, update, Plain(span).span(),
-             here.defined() ? here.const_data_ptr<double>() : nullptr);
+void update_spans(const optim::Update& update, std::span<const UpdateSpan> spans) {
+  if (spans.empty()) return;
+  const device::On on(spans[0].p);
+  const Plain plain(spans);
+  on->update(on.stream, update, plain.spans());
 }
 
-void lamb_moments(const optim::Update& update, const UpdateSpan& span, const at::Tensor& sums) {
-  const device::On on(span.p);
-  const bool same = sums.device() == span.p.device();
-  const at::Tensor here = same ? sums : at::zeros({2}, span.p.options().dtype(at::kDouble));
-  on->lamb_moments(on.stream, update, Plain(span).span(), here.data_ptr<double>());
-  if (!same) at::Tensor(sums).add_(device::upload(here, sums.device()));
+void lamb_moments(const optim::Update& update, std::span<const UpdateSpan> spans) {
+  if (spans.empty()) return;
+  const device::On on(spans[0].p);
+  const Plain plain(spans);
+  on->lamb_moments(on.stream, update, plain.spans());
+  for (const auto& [here, sums] : plain.sums())
+    at::Tensor(sums).add_(device::upload(here, sums.device()));
 }
 
 at::Tensor lamb_coefficients(const optim::LambRule& rule, const at::Tensor& sums) {

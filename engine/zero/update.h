@@ -1,4 +1,4 @@
-// One optimizer update over a run of elements, by the kernels of the device that its tensors lie on
+// One optimizer update over runs of elements, by the kernels of the device that its tensors lie on
 // (engine/device/device.h). Nothing waits for the device: sums and coefficients are tensors there.
 // Not collective; knows nothing of flats.
 #pragma once
@@ -17,20 +17,24 @@ struct UpdateSpan {
   at::Tensor grad;                     ///< fp32, bf16 or fp16 [n]; only read
   std::span<const at::Tensor> states;  ///< fp32 [n] each, in the order of optim::states_of()
   at::Tensor low = {};                 ///< undefined, or the 16-bit copy of p [n], written too
+  /// LAMB's, of the parameter that the run belongs to; they may lie on another device than the run
+  /// (offloaded state), and are copied over then. coefficient [1] double: undefined: 1. sums [2]
+  /// double: for lamb_moments().
+  at::Tensor coefficient = {}, sums = {};
 };
 
-/// Applies `update`. `coefficient` [1] double: LAMB's for the parameter that the run belongs to
-/// (undefined: 1, as for other optimizers); lamb_moments() must have updated its moments before.
-/// The result does not depend on the number of threads. How the run is cut changes at most a last
-/// bit, where libtorch's vector and scalar code differ.
-void update_span(const optim::Update& update, const UpdateSpan& span,
-                 const at::Tensor& coefficient = {});
+/// Applies `update` to all spans, which lie on one device and have the same number of states: a few
+/// launches, whatever their number. For LAMB lamb_moments() must have updated the moments before.
+/// The result does not depend on the number of threads, nor on how the runs are cut.
+void update_spans(const optim::Update& update, std::span<const UpdateSpan> spans);
+inline void update_span(const optim::Update& update, const UpdateSpan& span) {
+  update_spans(update, {&span, 1});
+}
 
-/// LAMB's first pass over a run of one parameter: updates both moments, and adds the run's sums of
-/// squares of parameter and update to `sums` [2] double. lamb_coefficients() takes their sum over
-/// the parameter's runs and ranks. `sums` and `coefficient` may lie on another device than the span
-/// (offloaded state): they are copied over.
-void lamb_moments(const optim::Update& update, const UpdateSpan& span, const at::Tensor& sums);
+/// LAMB's first pass, each span a run of one parameter: updates both moments, and adds the run's
+/// sums of squares of parameter and update to `span.sums`. lamb_coefficients() takes their sum over
+/// the parameter's runs and ranks.
+void lamb_moments(const optim::Update& update, std::span<const UpdateSpan> spans);
 
 /// LAMB's coefficients [n] double from the sums [n, 2] of whole parameters, on their device.
 at::Tensor lamb_coefficients(const optim::LambRule& rule, const at::Tensor& sums);

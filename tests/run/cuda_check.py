@@ -52,7 +52,7 @@ def resources(libraries):
             gpu = match[1]
         elif match := re.match(r"\s*Function (.*):$", line):
             kernel = re.sub(r"\(.*", "", match[1].replace("(anonymous namespace)::", "")).removeprefix("void ")
-            kernel = kernel.replace("dsj::kernels::cuda::", "").replace("dsj::kernels::", "")
+            kernel = kernel.replace("dsj::optim::", "").replace("dsj::kernels::cuda::", "").replace("dsj::kernels::", "")
         elif match := re.match(r"\s*REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)", line):
             found[gpu, kernel] = (int(match[1]), int(match[3]), int(match[2]) + int(match[4]))
     return found

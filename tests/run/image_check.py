@@ -5,6 +5,7 @@ Usage: image_check.py REPOSITORY BUILD GTEST_REPORT. What is not built here is s
 """
 import hashlib
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -77,9 +78,41 @@ def root_of(target):
     return check
 
 
+def image_with(runtime, repository, *words):
+    return subprocess.run([os.path.join(repository, "scripts/image.sh"), *words], capture_output=True, text=True, check=False,
+                          env={**os.environ, "DSJ_CUDA_RUNTIME": runtime})
+
+
+def worker_for_gpus(repository, build, room):
+    """Refused without the 2.2 GB of CUDA's libraries; assembled of empty ones with their names."""
+    for name in PROGRAMS["worker"] + ["libdsj_cuda.so"]:
+        if not os.path.exists(os.path.join(build, "bin", name)):
+            raise Skip(f"{name} is not built here")
+    root, runtime = os.path.join(room, "root"), os.path.join(room, "runtime")
+    done = image_with(runtime, repository, "root", "worker-cuda", build, root)
+    expect(done.returncode == 2 and "DSJ_SETUP_CUDA=runtime scripts/setup.sh" in done.stderr and "2.7 GB" in done.stderr,
+           f"what is missing, how to get it, and how large the image is: {done.stderr}")
+    expect(not os.path.exists(root), "nothing is made")
+    stubs = os.path.join(build, "cuda/stubs")
+    os.makedirs(os.path.join(runtime, "nvidia/nccl/lib"))
+    names = sorted(os.listdir(stubs))
+    for name in names[1:]:
+        shutil.copy(os.path.join(stubs, name), os.path.join(runtime, "nvidia/nccl/lib", name))
+    done = image_with(runtime, repository, "root", "worker-cuda", build, root)
+    expect(done.returncode == 2 and names[0] in done.stderr, f"the library that is missing is named: {done.stderr}")
+    shutil.copy(os.path.join(stubs, names[0]), runtime)
+    done = image_with(runtime, repository, "root", "worker-cuda", build, root)
+    expect(done.returncode == 0, done.stderr)
+    print(f"result: {done.stdout.strip()} without the contents of CUDA's libraries")
+    for name in ["opt/dsj/bin/libdsj_cuda.so", *("lib/x86_64-linux-gnu/" + name for name in names)]:
+        expect(os.path.exists(os.path.join(root, name)), f"{name} is in the image")
+    expect(not os.path.exists(os.path.join(root, "lib/x86_64-linux-gnu/libcuda.so.1")), "the driver is the host's")
+
+
 def main():
     repository, build, report = sys.argv[1], sys.argv[2], Report("Image", sys.argv[3])
-    for name, check in (("BadWords", bad_words), ("Operator", root_of("operator")), ("Worker", root_of("worker"))):
+    for name, check in (("BadWords", bad_words), ("Operator", root_of("operator")), ("Worker", root_of("worker")),
+                        ("WorkerForGpus", worker_for_gpus)):
         with tempfile.TemporaryDirectory() as room:
             report.run(name, lambda check=check, room=room: check(repository, build, room))
     return report.write()

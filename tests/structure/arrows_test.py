@@ -47,8 +47,8 @@ ARROWS = {
     # Another engine's checkpoints, in and out.
     "engine/deepspeed": ["common", "common/files", "engine/weights", "engine/checkpoint"],
     "engine/optim": ["common", "job/dsconfig"],
-    "engine/kernels": [],
-    "engine/kernels/cuda": ["engine/kernels"],
+    "engine/kernels": ["engine/optim"],
+    "engine/kernels/cuda": ["engine/kernels", "engine/optim"],
     "engine/aio": ["common"],
     "engine/observe": ["common", "common/files", "job/layout", "job/dsconfig"],
     "engine/memory": ["common"],

@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_interface.h>
+#include <cuda_runtime_api.h>
 
 #include <exception>
 
@@ -47,10 +48,18 @@ Status use_device(int device) {
   return {};
 }
 
+int compute_capability(int device) {
+  int major = 0, minor = 0;
+  const bool known =
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess;
+  return known ? 10 * major + minor : 0;
+}
+
 kernels::Port& port(kernels::Port& rest) {
   static Scratch scratch;
-  static kernels::cuda::CudaPort one(rest, scratch);
-  return one;
+  static const auto one = kernels::cuda::make_cuda_port(rest, scratch);
+  return *one;
 }
 
 }  // namespace
@@ -58,6 +67,7 @@ kernels::Port& port(kernels::Port& rest) {
 
 extern "C" __attribute__((visibility("default"))) const dsj::cuda::Plugin* dsj_cuda_plugin() {
   static const dsj::cuda::Plugin plugin{dsj::cuda::kInterface, dsj::cuda::use_device,
-                                        dsj::cuda::port, dsj::comm::make_nccl};
+                                        dsj::cuda::compute_capability, dsj::cuda::port,
+                                        dsj::comm::make_nccl};
   return &plugin;
 }

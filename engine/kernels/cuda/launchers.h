@@ -5,7 +5,13 @@
 // Tested by: tests/engine/kernels/cuda/kernels_test.cc
 #pragma once
 
+#include <cstddef>
+
 #include "engine/kernels/port.h"
+
+namespace dsj::optim {
+struct LambMoments;
+}
 
 namespace dsj::kernels::cuda {
 
@@ -17,6 +23,8 @@ void layer_norm(Stream, Rows x, Rows w, Rows b, Rows y, float* mean, float* rstd
 void layer_norm_backward(Stream, Rows dy, Rows x, Rows w, const float* mean, const float* rstd,
                          Rows dx, Rows dw, Rows db);
 void sum_rows(Stream, Rows partial, Rows out, bool accumulate);
+void head_norm(Stream, Rows x, Rows w, int64_t heads, float* rstd, float eps);
+void head_norm_backward(Stream, Rows dy, Rows x, Rows w, int64_t heads, const float* rstd, Rows dw);
 
 void rope(Stream, Rows x, const float* cos, const float* sin, const int64_t* positions,
           int64_t heads, int64_t dim, float sign);
@@ -31,5 +39,17 @@ void cross_entropy(Stream, Rows logits, const int64_t* labels, float scale, doub
 /// scratch: square_blocks(x.width) doubles.
 void sum_of_squares(Stream, Rows x, double* sum, double* scratch);
 int64_t square_blocks(int64_t n);
+/// scratch: one number per row of x.
+void scatter_rows(Stream, Rows x, const int64_t* index, Rows out, int64_t* scratch);
+
+/// `rule`: the one of optim::ElementRules with the number `which`. A few launches, whatever the
+/// number of spans.
+void update(Stream, size_t which, const void* rule, float grad_scale, Spans spans);
+/// scratch: 2 update_blocks(spans) doubles.
+void lamb_moments(Stream, const optim::LambMoments& rule, float grad_scale, Spans spans,
+                  double* scratch);
+int64_t update_blocks(Spans spans);
+void lamb_coefficients(Stream, double least, double most, const double* sums, double* coefficients,
+                       int64_t n);
 
 }  // namespace dsj::kernels::cuda

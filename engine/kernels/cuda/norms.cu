@@ -94,16 +94,16 @@ __device__ __forceinline__ Share share_of(int64_t rows) {
 /// Where a block adds up a row of sums: in shared memory if it fits, else in the result itself.
 __device__ __forceinline__ float* begin_sums(float* shared, float* result, bool fits,
                                              int64_t width) {
-  if (!fits) return result;
-  for_packs<1>(width, [&](int64_t i) { shared[i] = 0; });
+  float* const sums = fits ? shared : result;
+  for_packs<1>(width, [&](int64_t i) { sums[i] = 0; });
   __syncthreads();
-  return shared;
+  return sums;
 }
 __device__ __forceinline__ void end_sums(const float* sums, float* result, bool fits,
                                          int64_t width) {
   if (!fits) return;
   __syncthreads();
-  for_packs<1>(width, [&](int64_t i) { result[i] += sums[i]; });
+  for_packs<1>(width, [&](int64_t i) { result[i] = sums[i]; });
 }
 
 struct NormGrid {
@@ -243,7 +243,6 @@ void rms_norm_backward(Stream stream, Rows dy, Rows x, Rows w, const float* rstd
   const int64_t bytes = x.width * 4;
   const NormGrid at{x.rows,    x.width,   dy.stride, x.stride,
                     dx.stride, dw.stride, 0,         bytes <= kDynamicShared};
-  if (x.rows == 0) return;
   with_pack(x.type, packs(dy, x, w, dx), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;
@@ -260,7 +259,6 @@ void layer_norm_backward(Stream stream, Rows dy, Rows x, Rows w, const float* me
   const int64_t bytes = 2 * x.width * 4;
   const NormGrid at{x.rows,    x.width,   dy.stride, x.stride,
                     dx.stride, dw.stride, db.stride, bytes <= kDynamicShared};
-  if (x.rows == 0) return;
   with_pack(x.type, packs(dy, x, w, dx), [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
     constexpr int N = decltype(pack)::value;

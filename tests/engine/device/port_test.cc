@@ -7,6 +7,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <tuple>
 #include <vector>
@@ -32,8 +33,8 @@ struct PortCase {
 /// The CUDA kernels on the emulated block; what has none runs as libtorch's operations.
 Port& emulated_port() {
   static emulated::HeapScratch scratch;
-  static kernels::cuda::CudaPort port(aten_port(at::kCPU), scratch);
-  return port;
+  static const auto port = kernels::cuda::make_cuda_port(aten_port(at::kCPU), scratch);
+  return *port;
 }
 const PortCase kPorts[] = {{"cpu", cpu_port}, {"cuda", emulated_port}};
 #else
@@ -49,6 +50,10 @@ class PortContract : public testing::TestWithParam<std::tuple<PortCase, at::Scal
   /// Away from 0, where a norm's gradient would be nothing but rounding.
   static at::Tensor random(at::IntArrayRef shape) { return at::rand(shape).add_(1).to(type()); }
   static at::Tensor fp32(at::IntArrayRef shape) { return at::zeros(shape); }
+  /// What a norm's backward writes all of.
+  static at::Tensor partials(Port& port, int64_t rows, int64_t width) {
+    return at::full({port.partials(rows), width}, NAN);
+  }
 
   using Results = std::vector<at::Tensor>;
   /// `f` runs an operation on a port and returns all that it wrote.
@@ -91,7 +96,7 @@ TEST_P(PortContract, RmsNorm) {
     const at::Tensor x = random({rows, width}), w = random({width}), dy = random({rows, width});
     compare([&](Port& port) -> Results {
       const at::Tensor y = at::empty_like(x), rstd = fp32({rows}), dx = dy.clone(), dw = w.clone(),
-                       partial = fp32({port.partials(rows), width});
+                       partial = partials(port, rows, width);
       port.rms_norm({}, rows_of(x), rows_of(w), rows_of(y), rstd.data_ptr<float>(), 1e-6f);
       port.rms_norm_backward({}, rows_of(dy), rows_of(x), rows_of(w), rstd.data_ptr<float>(),
                              rows_of(dx), rows_of(partial));
@@ -109,8 +114,8 @@ TEST_P(PortContract, LayerNorm) {
     compare([&](Port& port) -> Results {
       const at::Tensor y = at::empty_like(x), mean = fp32({rows}), rstd = fp32({rows}),
                        dx = dy.clone(), dw = at::empty_like(w), db = at::empty_like(w),
-                       dw_partial = fp32({port.partials(rows), width}),
-                       db_partial = at::zeros_like(dw_partial);
+                       dw_partial = partials(port, rows, width),
+                       db_partial = partials(port, rows, width);
       port.layer_norm({}, rows_of(x), rows_of(w), rows_of(w), rows_of(y), mean.data_ptr<float>(),
                       rstd.data_ptr<float>(), 0.1f);
       port.layer_norm_backward({}, rows_of(dy), rows_of(x), rows_of(w), mean.data_ptr<float>(),
@@ -136,7 +141,7 @@ TEST_P(PortContract, HeadNormAndRopeOnAPartOfEachRow) {
       compare([&](Port& port) -> Results {
         const at::Tensor y = x.clone(), rstd = fp32({rows, heads}), gradient = dy.clone(),
                          turned = x.clone(), dw = at::empty_like(w),
-                         partial = fp32({port.partials(rows), dim});
+                         partial = partials(port, rows, dim);
         port.head_norm({}, rows_of(y), rows_of(w), heads, rstd.data_ptr<float>(), 1e-6f);
         port.head_norm_backward({}, rows_of(gradient), rows_of(x), rows_of(w), heads,
                                 rstd.data_ptr<float>(), rows_of(partial));
@@ -196,36 +201,74 @@ TEST_P(PortContract, Sums) {
   });
 }
 
-TEST_P(PortContract, Updates) {
-  const optim::AdamRule adam{1e-2, 0.9, 0.95, 1e-8, 0.1, true, 0.1, 0.05};
-  const optim::LambRule lamb{1e-2, 0.9, 0.95, 1e-6, 0.1, 0.01, 10, false};
-  const optim::LionRule lion{1e-2, 0.9, 0.99, 0.1};
-  for (const int64_t n : {0, 1, 31, 33, 4097}) {
-    for (const optim::Rule& rule : {optim::Rule(adam), optim::Rule(lamb), optim::Rule(lion)}) {
+/// A rule, and how many states it has.
+struct RuleCase {
+  optim::Rule rule;
+  int states;
+};
+const RuleCase kRules[] = {
+    {optim::AdamRule{1e-2, 0.9, 0.95, 1e-8, 0.1, true, 0.1, 0.05}, 2},
+    {optim::AdamRule{1e-2, 0.9, 0.95, 1e-8, 0.1, false, 0.1, 0.05}, 2},
+    {optim::SgdRule{1e-2, 0, 0, 0.1, false}, 0},
+    {optim::SgdRule{1e-2, 0.9, 0.1, 0.1, false}, 1},
+    {optim::SgdRule{1e-2, 0.9, 0.1, 0.1, true}, 1},
+    {optim::AdagradRule{1e-2, 1e-8, 0.1}, 1},
+    {optim::RMSpropRule{1e-2, 0.9, 1e-6, 0.1, 0, false}, 1},
+    {optim::RMSpropRule{1e-2, 0.9, 1e-6, 0.1, 0.9, false}, 2},
+    {optim::LionRule{1e-2, 0.9, 0.99, 0.1}, 1},
+    {optim::LambRule{1e-2, 0.9, 0.95, 1e-6, 0.1, 0.01, 10, false}, 2},
+    {optim::LambRule{1e-2, 0.9, 0.95, 1e-6, 0.1, 0.01, 10, true}, 2},
+    {optim::AdadeltaRule{1e-2, 0.9, 1e-6, 0.1}, 2},
+    {optim::AdamaxRule{1e-2, 0.9, 0.95, 1e-6, 0.1}, 2},
+    {optim::NAdamRule{0.9, 0.95, 1e-8, 0.1, false, 1e-2, 0.05, 1e-3, 1e-3}, 2},
+    {optim::RAdamRule{1e-2, 0.9, 0.95, 1e-8, 0.1, true, 1e-3, true}, 2},
+    {optim::RAdamRule{1e-2, 0.9, 0.95, 1e-8, 0.1, false, 1e-3, false}, 2},
+    {optim::AsgdRule{1e-2, 1, 1e-4, 0.1}, 1},
+    {optim::AsgdRule{1e-2, 0.5, 1e-4, 0.1}, 1},
+    {optim::RpropRule{1e-2, 0.5, 1.2, 1e-6, 50}, 2},
+};
+
+/// Parameters of many sizes in one vector, as in a flat: n, 1, 31, 33 and 0 elements. Some begin at
+/// 16 bytes, some do not.
+TEST_P(PortContract, UpdatesOfManyTensorsAtOnce) {
+  for (const int64_t n : {0, 64, 4097}) {
+    for (const auto& [rule, states] : kRules) {
       SCOPED_TRACE(std::to_string(n) + " elements, rule " + std::to_string(rule.index()));
-      const optim::Update update{.rule = rule, .grad_scale = 0.5};
-      const at::Tensor start = at::rand({n}).add_(1), grad = random({n});
-      compare([&](Port& port) -> Results {
-        const at::Tensor p = start.clone(), m = start.clone(), v = start.clone(),
-                         low = at::zeros({n}, at::kBFloat16), sums = at::zeros({2}, at::kDouble),
-                         coefficient = at::ones({1}, at::kDouble);
-        float* states[] = {m.data_ptr<float>(), v.data_ptr<float>()};
-        const kernels::Span span{n,
-                                 p.data_ptr<float>(),
-                                 grad.data_ptr(),
-                                 type_of(grad.scalar_type()),
-                                 states,
-                                 std::holds_alternative<optim::LionRule>(rule) ? 1 : 2,
-                                 low.data_ptr(),
-                                 kernels::Type::BF16};
-        if (const auto* one = std::get_if<optim::LambRule>(&rule)) {
-          port.lamb_moments({}, update, span, sums.data_ptr<double>());
-          port.lamb_coefficients({}, *one, sums.data_ptr<double>(), coefficient.data_ptr<double>(),
-                                 1);
+      std::vector<int64_t> sizes = {n, 1, 31, 33, 0};
+      // More than one launch takes.
+      for (int i = 0; n == 64 && i < 60; ++i) sizes.push_back(i % 5);
+      int64_t all = 0;
+      for (const int64_t size : sizes) all += size;
+      const optim::Update update{.rule = rule, .grad_scale = 0.5, .first = n == 64};
+      // Lion's and Rprop's steps follow a sign: of random numbers none is near 0.
+      const at::Tensor start = at::rand({all}).add_(1), grad = random({all});
+      compare([&, states = states](Port& port) -> Results {
+        const at::Tensor p = start.clone(), low = at::zeros({all}, at::kBFloat16),
+                         state = start.repeat({std::max(states, 1), 1}),
+                         sums = at::zeros({static_cast<int64_t>(sizes.size()), 2}, at::kDouble),
+                         coefficients = at::ones({sums.size(0)}, at::kDouble);
+        std::vector<std::vector<float*>> pointers(sizes.size());
+        std::vector<kernels::Span> spans;
+        int64_t first = 0;
+        for (size_t i = 0; i < sizes.size(); first += sizes[i++]) {
+          for (int k = 0; k < states; ++k)
+            pointers[i].push_back(state.data_ptr<float>() + k * all + first);
+          spans.push_back(
+              {sizes[i], p.data_ptr<float>() + first,
+               static_cast<char*>(grad.data_ptr()) + first * grad.element_size(),
+               type_of(grad.scalar_type()), pointers[i].data(), states,
+               static_cast<char*>(low.data_ptr()) + first * 2, kernels::Type::BF16,
+               coefficients.data_ptr<double>() + i,
+               sums.data_ptr<double>() + 2 * (i == 1 ? 0 : i)});  // 0 and 1 share theirs
         }
-        port.update({}, update, span, coefficient.data_ptr<double>());
+        if (const auto* one = std::get_if<optim::LambRule>(&rule)) {
+          port.lamb_moments({}, update, spans);
+          port.lamb_coefficients({}, *one, sums.data_ptr<double>(), coefficients.data_ptr<double>(),
+                                 coefficients.numel());
+        }
+        port.update({}, update, spans);
         EXPECT_TRUE(low.equal(p.to(at::kBFloat16))) << "the 16-bit copy is the rounded master";
-        return {p, m, v, sums, coefficient};
+        return {p, state, sums, coefficients};
       });
     }
   }
@@ -244,12 +287,14 @@ TEST(CpuPort, ANormsBackwardHasAShareForEveryThreadOfALargeHost) {
   EXPECT_EQ(cpu_port().partials(1), 1);
 }
 
-TEST(LambCoefficients, OfBothPortsAreTheRules) {
+TEST(LambCoefficients, OfEveryPortAreTheRules) {
   const optim::LambRule rule{.lr = 1, .min_coeff = 0.01, .max_coeff = 10};
   const at::Tensor sums =
       at::tensor({4.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1e9, 1.0, 1e-9, 1.0, static_cast<double>(NAN), 1.0},
                  at::kDouble);
-  for (Port* port : {&cpu_port(), &aten_port(at::kCPU)}) {
+  std::vector<Port*> ports = {&aten_port(at::kCPU)};
+  for (const PortCase& one : kPorts) ports.push_back(&one.port());
+  for (Port* port : ports) {
     const at::Tensor got = at::empty({6}, at::kDouble);
     port->lamb_coefficients({}, rule, sums.data_ptr<double>(), got.data_ptr<double>(), 6);
     for (int64_t i = 0; i < 6; ++i) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <variant>
 #include <vector>
 
 namespace dsj::kernels {
@@ -32,15 +33,12 @@ TEST_P(KernelsTest, AdamWFollowsTheFormula) {
     auto p = random(n), m = random(n, 0.1f), v = random(n, 0.1f), g = random(n);
     for (float& value : v) value = std::abs(value);
     std::vector<double> expected(n);
-    const AdamW a{.lr = 0.01,
-                  .beta1 = 0.9,
-                  .beta2 = 0.95,
-                  .eps = 1e-8,
-                  .weight_decay = 0.1,
-                  .decoupled = decoupled,
-                  .bias_correction1 = 0.19,
-                  .bias_correction2 = 0.0975,
-                  .grad_scale = 0.5};
+    const optim::AdamElement a{.decay = decoupled ? 0 : 0.1f,
+                               .keep = decoupled ? 1 - 0.01f * 0.1f : 1,
+                               .moments = {.rest1 = 0.1f, .beta2 = 0.95f, .rest2 = 0.05f},
+                               .root = std::sqrt(0.0975f),
+                               .step = 0.01f / 0.19f,
+                               .eps = 1e-8f};
     for (int64_t i = 0; i < n; ++i) {
       double gradient = g[i] * 0.5, value = p[i];
       if (decoupled)
@@ -51,7 +49,16 @@ TEST_P(KernelsTest, AdamWFollowsTheFormula) {
       expected[i] = value - 0.01 * (m1 / 0.19) / (std::sqrt(v1 / 0.0975) + 1e-8);
     }
     std::vector<Bf16> copy(n);
-    table_->f32.adamw(a, p.data(), g.data(), m.data(), v.data(), copy.data(), n);
+    float* states[] = {m.data(), v.data()};
+    const optim::ElementRules::As<std::variant> rule = a;
+    table_->updates[rule.index()](&a, 0.5f,
+                                  {.n = n,
+                                   .p = p.data(),
+                                   .grad = g.data(),
+                                   .states = states,
+                                   .state_count = 2,
+                                   .low = copy.data(),
+                                   .low_type = Type::BF16});
     for (int64_t i = 0; i < n; ++i) {
       ASSERT_NEAR(p[i], expected[i], 2e-6 * std::max(1.0, std::abs(expected[i]))) << i;
       const uint32_t bits = static_cast<uint32_t>(copy[i].bits) << 16;

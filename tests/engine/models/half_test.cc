@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <random>
+#include <variant>
 #include <vector>
 
 #include "engine/kernels/kernels.h"
@@ -27,8 +28,22 @@ class HalfConversion : public testing::TestWithParam<const char*> {
     std::vector<float> second(n);
     widened.assign(n, 0.0f);
     rounded.resize(n);
-    table_->half.adamw({.lr = 0, .beta1 = 0, .beta2 = 1}, parameter.data(), gradient.data(),
-                       widened.data(), second.data(), rounded.data(), static_cast<int64_t>(n));
+    const optim::AdamElement rule{.keep = 1,
+                                  .moments = {.rest1 = 1, .beta2 = 1, .rest2 = 0},
+                                  .root = 1,
+                                  .step = 0,
+                                  .eps = 1e-8f};
+    const optim::ElementRules::As<std::variant> which = rule;
+    float* states[] = {widened.data(), second.data()};
+    table_->updates[which.index()](&rule, 1,
+                                   {.n = static_cast<int64_t>(n),
+                                    .p = parameter.data(),
+                                    .grad = gradient.data(),
+                                    .grad_type = Type::F16,
+                                    .states = states,
+                                    .state_count = 2,
+                                    .low = rounded.data(),
+                                    .low_type = Type::F16});
   }
   const Table* table_ = nullptr;
 };

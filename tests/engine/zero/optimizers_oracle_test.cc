@@ -49,14 +49,14 @@ class OptimizersOracle : public testing::Test {
     for (size_t i = 0; i < parameters.size(); offset += numels_[i], ++i) {
       auto& [p, states] = parameters[i];
       const at::Tensor grad = values(oracle_["gradients"][step], offset, numels_[i]).div_(kScale);
-      const UpdateSpan span{p, grad, states};
-      at::Tensor coefficient;
+      UpdateSpan span{p, grad, states};
       if (update.parameter_sums()) {
         const at::Tensor sums = at::zeros({1, 2}, at::kDouble);
-        lamb_moments(update, span, sums.select(0, 0));
-        coefficient = lamb_coefficients(std::get<optim::LambRule>(update.rule), sums);
+        span.sums = sums.select(0, 0);
+        lamb_moments(update, {&span, 1});
+        span.coefficient = lamb_coefficients(std::get<optim::LambRule>(update.rule), sums);
       }
-      update_span(update, span, coefficient);
+      update_span(update, span);
     }
   }
 

@@ -63,13 +63,14 @@ void run(const OptimizerConfig& config, const Tensors& t, int steps) {
   for (int step = 0; step < steps; ++step) {
     const auto update = optim::make_update(config, {.lr = config.lr, .previous_lr = config.lr},
                                            step, /*grad_scale=*/0.25);
-    at::Tensor coefficient;
+    UpdateSpan span = t.span();
     if (update.parameter_sums()) {
       const at::Tensor sums = at::zeros({1, 2}, at::kDouble);
-      lamb_moments(update, t.span(), sums.select(0, 0));
-      coefficient = lamb_coefficients(std::get<optim::LambRule>(update.rule), sums);
+      span.sums = sums.select(0, 0);
+      lamb_moments(update, {&span, 1});
+      span.coefficient = lamb_coefficients(std::get<optim::LambRule>(update.rule), sums);
     }
-    update_span(update, t.span(), coefficient);
+    update_span(update, span);
   }
 }
 
@@ -81,8 +82,11 @@ TEST(UpdateSpan, EqualsItsReference) {
       run(config, fast, 5);
       testing_support::by_oracle([&] { run(config, slow, 5); });
       EXPECT_LT((fast.p - slow.p).abs().max().item<double>(), 5e-6);
-      for (size_t i = 0; i < fast.states.size(); ++i)
-        EXPECT_LT((fast.states[i] - slow.states[i]).abs().max().item<double>(), 1e-6);
+      // ASGD's average is a parameter, of up to 5: above 1 a rounding is relative.
+      for (size_t i = 0; i < fast.states.size(); ++i) {
+        const at::Tensor size = slow.states[i].abs().clamp_min(1);
+        EXPECT_LT((fast.states[i] - slow.states[i]).abs().div(size).max().item<double>(), 1e-6);
+      }
       EXPECT_TRUE(fast.low.equal(fast.p.to(at::kBFloat16)))
           << "the 16-bit copy is the rounded master";
     }

@@ -2,17 +2,22 @@
 // that are longer than what is used, in all three types. The memory watch sees every access.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "engine/kernels/cuda/launchers.h"
 #include "engine/kernels/element.h"
 #include "engine/kernels/kernels.h"
+#include "engine/optim/element_rules.h"
 #include "tests/engine/kernels/emulated/block.h"
 #include "tests/engine/kernels/emulated/watch.h"
 
@@ -200,6 +205,80 @@ TYPED_TEST(CudaKernels, RopeOnAPartOfEachRow) {
   }
 }
 
+/// A head is a row of its own, inside of a longer one.
+TYPED_TEST(CudaKernels, HeadNormsOnAPartOfEachRow) {
+  // Heads of 2,000 and 13,000 elements leave shared memory to fewer warps, and to none.
+  for (const auto& [rows, dim] : {Size{0, 64},
+                                  {1, 1},
+                                  {1, 31},
+                                  {3, 33},
+                                  {17, 64},
+                                  {5, 128},
+                                  {2, 2000},
+                                  {2, 4097},
+                                  {2, 13000}}) {
+    SCOPED_TRACE(std::to_string(rows) + " rows, heads of " + std::to_string(dim));
+    const int64_t heads = 3, width = heads * dim + 8, parts = norm_partials(rows);
+    auto &x = this->random(rows * width, 1, 2), &w = this->random(dim, 1, 2),
+         &dy = this->random(rows * width, 1, 2), &y = this->random(rows * width, 1, 2);
+    auto rstd = this->template zeros<float>(rows * heads), dw = this->template zeros<float>(dim);
+    auto partial = this->template zeros<float>(parts * dim);
+    partial.fill([](int64_t) { return NAN; });  // all of it is written
+    cuda::head_norm({}, this->rows(y, rows, width), this->rows(w, 1, dim), heads, rstd.device(),
+                    1e-6f);
+    for (int64_t row = 0; row < rows; ++row) {
+      TypeParam* const head = y.cpu() + row * width;
+      this->cpu.rms_norm(head, w.cpu(), head, rstd.cpu() + row * heads, heads, dim, 1e-6f);
+    }
+    y.expect_close(this->kStep, "y");
+    rstd.expect_close(1e-5, "rstd");
+    // Both sides begin with one rstd: the backward is judged by itself.
+    std::copy(rstd.cpu(), rstd.cpu() + rows * heads, rstd.device());
+    cuda::head_norm_backward({}, this->rows(dy, rows, width), this->rows(x, rows, width),
+                             this->rows(w, 1, dim), heads, rstd.device(),
+                             this->sums(partial, parts, dim));
+    cuda::sum_rows({}, this->sums(partial, parts, dim), this->sums(dw, 1, dim), false);
+    for (int64_t row = 0; row < rows; ++row) {
+      std::vector<TypeParam> dx(static_cast<size_t>(heads * dim));
+      this->cpu.rms_norm_backward(dy.cpu() + row * width, x.cpu() + row * width, w.cpu(),
+                                  rstd.cpu() + row * heads, dx.data(), dw.cpu(), heads, dim);
+      std::copy(dx.begin(), dx.end(), dy.cpu() + row * width);
+    }
+    dy.expect_close(this->kStep, "dx");
+    dw.expect_close(this->kStep, "dw");
+  }
+}
+
+/// 600 rows are several blocks of the sort; the gradient of a row that many go to is summed in fp32.
+TYPED_TEST(CudaKernels, ScatterRowsAddsUpInOneOrder) {
+  for (const auto& [rows, width] : {Size{0, 33},
+                                    {1, 1},
+                                    {1, 31},
+                                    {1, 33},
+                                    {1, 4097},
+                                    {33, 1},
+                                    {33, 31},
+                                    {33, 64},
+                                    {9, 4096},
+                                    {600, 9}}) {
+    SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width));
+    const int64_t places = 7;
+    auto &x = this->random(rows * width, -1, 1), &out = this->random(places * width, -1, 1);
+    auto index = this->template zeros<int64_t>(rows), order = this->template zeros<int64_t>(rows);
+    index.fill([&](int64_t i) { return i * i % 5; });
+    cuda::scatter_rows({}, this->rows(x, rows, width), index.device(),
+                       this->rows(out, places, width), order.device());
+    for (int64_t to = 0; to < places; ++to) {
+      std::vector<int64_t> group;
+      for (int64_t row = 0; row < rows; ++row)
+        if (index.cpu()[row] == to) group.push_back(row);
+      this->cpu.add_rows(x.cpu(), width, group.data(), static_cast<int64_t>(group.size()),
+                         out.cpu() + to * width, width);
+    }
+    out.expect_close(0, "out");  // the same additions in the same order
+  }
+}
+
 TYPED_TEST(CudaKernels, Activations) {
   FOR_SIZES {
     const int64_t n = rows * width;
@@ -265,6 +344,87 @@ TYPED_TEST(CudaKernels, SumOfSquaresIsTheSameInEveryOrder) {
     cuda::sum_of_squares({}, all, sum.device(), scratch.device());
     emulated::set_options({});
     EXPECT_EQ(*sum.device(), once);
+  }
+}
+
+/// Where `Rule` stands in the tables of kernels.
+template <typename Rule>
+size_t number_of() {
+  return optim::ElementRules::As<std::variant>(Rule{}).index();
+}
+
+/// Parameters of many sizes in one vector, by gradients of each type: whole packs of four, and not.
+TYPED_TEST(CudaKernels, UpdatesOfManyTensorsAtOnce) {
+  const optim::RMSpropElement<true, true> rule{0.1f, 1e-2f, 0.9f, 0.1f, 1e-2f, 0.9f};
+  const size_t which = number_of<std::remove_cvref_t<decltype(rule)>>();
+  std::vector<int64_t> sizes = {4096, 64, 0, 1, 31, 33, 4097};
+  for (int64_t i = 0; i < 50; ++i) sizes.push_back(i % 5);  // more than one launch takes
+  const int64_t all = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  auto& grad = this->random(all, -1, 1);
+  auto p = this->angles(all);
+  Array<float> states[] = {Array<float>(all), Array<float>(all), Array<float>(all)};
+  for (Array<float>& state : states)
+    state.fill([](int64_t i) { return 1 + 0.001f * static_cast<float>(i); });
+  states[2].fill([](int64_t) { return 0.1f; });
+  auto low = this->template zeros<Bf16>(all);
+  std::vector<Span> spans;
+  std::deque<std::array<float*, 3>> pointers;
+  int64_t first = 0;
+  for (const int64_t n : sizes) {
+    std::array<float*, 3> cpu_states;
+    auto& device_states = pointers.emplace_back();
+    for (int i = 0; i < 3; ++i) {
+      cpu_states[i] = states[i].cpu() + first;
+      device_states[i] = states[i].device() + first;
+    }
+    const Type type = Of<TypeParam>::kType;
+    table().updates[which](&rule, 0.5f,
+                           {n, p.cpu() + first, grad.cpu() + first, type, cpu_states.data(), 3,
+                            low.cpu() + first, Type::BF16});
+    spans.push_back({n, p.device() + first, grad.device() + first, type, device_states.data(), 3,
+                     low.device() + first, Type::BF16});
+    first += n;
+  }
+  const uint64_t before = emulated::launches();
+  cuda::update({}, which, &rule, 0.5f, spans);
+  EXPECT_EQ(emulated::launches() - before, 2u) << sizes.size() << " tensors";
+  p.expect_close(2e-5, "p");
+  for (const Array<float>& state : states) state.expect_close(2e-5, "state");
+  low.expect_close(0x1p-7, "the 16-bit copy");
+}
+
+TYPED_TEST(CudaKernels, LambsSumsOfManyTensors) {
+  const optim::LambMoments rule{{0.1f, 0.95f, 0.05f}, {1e-2f, 0.1f, false}};
+  for (const int64_t n : {0, 1, 31, 33, 4096, 4097, 9000}) {
+    SCOPED_TRACE(n);
+    auto& grad = this->random(n, -1, 1);
+    auto p = this->angles(n), m = this->angles(n), v = this->template zeros<float>(n);
+    auto sums = this->template zeros<double>(2);
+    const Type type = Of<TypeParam>::kType;
+    float *cpu_states[] = {m.cpu(), v.cpu()}, *device_states[] = {m.device(), v.device()};
+    table().lamb_moments(rule, 0.5f, {n, p.cpu(), grad.cpu(), type, cpu_states, 2}, sums.cpu());
+    // In two spans, which share their sums.
+    const int64_t half = n / 2;
+    float* rest[] = {m.device() + half, v.device() + half};
+    const Span spans[] = {{.n = half,
+                           .p = p.device(),
+                           .grad = grad.device(),
+                           .grad_type = type,
+                           .states = device_states,
+                           .state_count = 2,
+                           .sums = sums.device()},
+                          {.n = n - half,
+                           .p = p.device() + half,
+                           .grad = grad.device() + half,
+                           .grad_type = type,
+                           .states = rest,
+                           .state_count = 2,
+                           .sums = sums.device()}};
+    auto scratch = this->template zeros<double>(2 * update_blocks(spans));
+    cuda::lamb_moments({}, rule, 0.5f, spans, scratch.device());
+    m.expect_close(1e-6, "m");
+    v.expect_close(1e-6, "v");
+    sums.expect_close(1e-6, "sums");
   }
 }
 

@@ -1,5 +1,6 @@
 #include "tests/engine/kernels/emulated/block.h"
 
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -302,9 +303,17 @@ void touched(uintptr_t at, std::size_t bytes, bool write) {
   if (auto wrong = one.watch.touch(at, bytes, write, now)) one.give_up(std::move(*wrong));
 }
 
+namespace {
+std::atomic<uint64_t> launched{0};
+}
+uint64_t launches() {
+  return launched;
+}
+
 void launch(Index grid, Index block, std::size_t shared_bytes,
             void (*kernel)(const void* arguments), const void* arguments) {
   static std::mutex one_at_a_time;
+  ++launched;
   const std::lock_guard lock(one_at_a_time);
   runner().launch(grid, block, shared_bytes, kernel, arguments);
 }

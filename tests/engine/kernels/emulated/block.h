@@ -54,5 +54,7 @@ void* dynamic_shared();
 /// wait.
 void launch(Index grid, Index block, std::size_t shared_bytes,
             void (*kernel)(const void* arguments), const void* arguments);
+/// How many launches there have been.
+uint64_t launches();
 
 }  // namespace dsj::emulated

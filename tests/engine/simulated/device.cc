@@ -1,0 +1,259 @@
+#include "tests/engine/simulated/device.h"
+
+#include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/NativeFunctions.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/library.h>
+
+#include <utility>
+#include <vector>
+
+#include "engine/device/device.h"
+#include "engine/kernels/cuda/cuda_port.h"
+#include "tests/engine/kernels/emulated/block.h"
+#include "tests/engine/kernels/emulated/heap_scratch.h"
+#include "tests/engine/simulated/flash.h"
+
+namespace dsj::simulated {
+namespace {
+
+constexpr auto kKind = at::DeviceType::PrivateUse1;
+
+Work work;
+uint64_t launches_before = 0;
+
+/// Launches of an operation on a GPU, without those of its arguments. By reading libtorch 2.11's
+/// CUDA operations: one pass over elements, one reduction, or one call of cuBLAS.
+const std::map<std::string, int64_t> kLaunches = {
+    {"aten::mm.out", 1},       {"aten::add.out", 1},        {"aten::mul.out", 1},
+    {"aten::zero_", 1},        {"aten::fill_.Scalar", 1},   {"aten::sum.IntList_out", 1},
+    {"aten::index_select", 1}, {"aten::index_copy.out", 1}, {"aten::div.out", 1},
+};
+
+int64_t launches_of(const c10::OperatorHandle& op, const std::vector<at::Tensor>& inputs) {
+  const std::string name = toString(op.operator_name());
+  // A matrix that is added is copied to the result first, unless it is the result; a bias is a part
+  // of the product.
+  if (name == "aten::addmm.out")
+    return inputs[0].dim() == 2 && !inputs[0].is_alias_of(inputs.back()) ? 2 : 1;
+  // At most 128 tensors: one launch.
+  if (name == "aten::cat.out") return 1;
+  const auto found = kLaunches.find(name);
+  if (found == kLaunches.end()) {
+    work.uncounted += name + " ";
+    return 0;
+  }
+  return found->second;
+}
+
+// ---- tensors
+
+/// The same memory, as a tensor of the CPU.
+at::Tensor on_host(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.device().type() != kKind) return tensor;
+  return at::from_blob(tensor.data_ptr(), tensor.sizes(), tensor.strides(),
+                       tensor.options().device(at::kCPU));
+}
+
+at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> type,
+                 std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>,
+                 std::optional<at::MemoryFormat> format) {
+  return at::detail::empty_generic(size, c10::GetAllocator(kKind),
+                                   c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                   type.value_or(at::kFloat), format);
+}
+at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
+                         std::optional<at::ScalarType> type, std::optional<at::Layout>,
+                         std::optional<at::Device>, std::optional<bool>) {
+  return at::detail::empty_strided_generic(size, stride, c10::GetAllocator(kKind),
+                                           c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                           type.value_or(at::kFloat));
+}
+/// A result that an operation made on the device.
+at::Tensor made_there(const at::Tensor& made) {
+  const at::Tensor there =
+      at::empty_strided(made.sizes(), made.strides(), made.options().device(kKind));
+  on_host(there).copy_(made);
+  return there;
+}
+at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool) {
+  if (self.device().type() != from.device().type()) {
+    ++work.copies;
+  } else {
+    ++work.libtorchs;
+    ++work.operations["aten::copy_"];
+  }
+  on_host(self).copy_(on_host(from));
+  return self;
+}
+at::Scalar value_of(const at::Tensor& self) {
+  ++work.stops;
+  return on_host(self).item();
+}
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash(
+    const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+    const std::optional<at::Tensor>& starts_q, const std::optional<at::Tensor>& starts_k,
+    int64_t longest_q, int64_t longest_k, double dropout, bool causal, bool,
+    std::optional<double> scale, std::optional<int64_t> left, std::optional<int64_t> right,
+    const std::optional<at::Tensor>&, const std::optional<at::Tensor>&) {
+  ++work.attention;
+  const FlashCall call{on_host(q),
+                       on_host(k),
+                       on_host(v),
+                       on_host(*starts_q),
+                       on_host(*starts_k),
+                       longest_q,
+                       longest_k,
+                       dropout,
+                       causal,
+                       *scale,
+                       left,
+                       right};
+  const auto [out, logsumexp] = flash_forward(call);
+  const at::Tensor state = at::empty({2}, at::kLong);
+  return {made_there(out), made_there(logsumexp), state, at::empty({0}), at::empty({0})};
+}
+std::tuple<at::Tensor, at::Tensor, at::Tensor> flash_gradient(
+    const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+    const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor& starts_q,
+    const at::Tensor& starts_k, int64_t longest_q, int64_t longest_k, double dropout, bool causal,
+    const at::Tensor&, const at::Tensor&, std::optional<double> scale, std::optional<int64_t> left,
+    std::optional<int64_t> right) {
+  ++work.attention;
+  const FlashCall call{on_host(q),
+                       on_host(k),
+                       on_host(v),
+                       on_host(starts_q),
+                       on_host(starts_k),
+                       longest_q,
+                       longest_k,
+                       dropout,
+                       causal,
+                       *scale,
+                       left,
+                       right};
+  const auto [dq, dk, dv] = flash_backward(call, on_host(dout), on_host(out), on_host(logsumexp));
+  return {made_there(dq), made_there(dk), made_there(dv)};
+}
+
+/// Every other operation: on the CPU, with the same memory.
+void run(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const size_t count = op.schema().arguments().size();
+  std::vector<at::Tensor> inputs;
+  const auto host = [&](const at::Tensor& tensor) {
+    if (!tensor.defined() || tensor.device().type() != kKind) return tensor;
+    inputs.push_back(tensor);
+    // An empty one may be a result whose shape the operation finds.
+    return tensor.numel() == 0 ? at::empty(tensor.sizes(), tensor.options().device(at::kCPU))
+                               : on_host(tensor);
+  };
+  for (size_t i = stack->size() - count; i < stack->size(); ++i) {
+    c10::IValue& value = (*stack)[i];
+    if (value.isTensor()) {
+      value = host(value.toTensor());
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(host(tensor));
+      value = list;
+    } else if (value.isDevice()) {
+      value = at::Device(at::kCPU);
+    }
+  }
+  work.libtorchs += launches_of(op, inputs);
+  ++work.operations[toString(op.operator_name())];
+  op.callBoxed(stack);
+  for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i) {
+    c10::IValue& value = (*stack)[i];
+    if (!value.isTensor()) continue;
+    const at::Tensor made = value.toTensor();
+    at::Tensor there;
+    for (const at::Tensor& input : inputs) {
+      if (input.numel() == 0 && op.schema().returns()[0].alias_info() != nullptr) {
+        const at::Tensor grown = made_there(made);
+        input.unsafeGetTensorImpl()->set_storage_keep_dtype(grown.storage());
+        input.unsafeGetTensorImpl()->set_sizes_and_strides(grown.sizes(), grown.strides());
+        there = input;
+      } else if (input.data_ptr() == made.data_ptr() && input.sizes() == made.sizes()) {
+        there = input;
+      }
+    }
+    value = there.defined() ? there : made_there(made);
+  }
+}
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run>());
+}
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("empty.memory_format", TORCH_FN(empty));
+  m.impl("empty_strided", TORCH_FN(empty_strided));
+  m.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
+  m.impl("view", TORCH_FN(at::native::view));
+  m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
+  m.impl("copy_", TORCH_FN(copy));
+  m.impl("_local_scalar_dense", TORCH_FN(value_of));
+  m.impl("_flash_attention_forward", TORCH_FN(flash));
+  m.impl("_flash_attention_backward", TORCH_FN(flash_gradient));
+}
+
+// ---- the device
+
+class Memory final : public c10::Allocator {
+ public:
+  at::DataPtr allocate(size_t bytes) override {
+    at::DataPtr host = c10::GetAllocator(at::kCPU)->allocate(bytes);
+    void* const data = host.get();
+    auto* const owner = new at::DataPtr(std::move(host));
+    return {data, owner, [](void* it) { delete static_cast<at::DataPtr*>(it); },
+            at::Device(kKind, 0)};
+  }
+  at::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+};
+
+/// One device with one stream, on which nothing is ever late.
+class Guard final : public c10::impl::DeviceGuardImplInterface {
+ public:
+  at::DeviceType type() const override { return kKind; }
+  at::Device exchangeDevice(at::Device) const override { return {kKind, 0}; }
+  at::Device getDevice() const override { return {kKind, 0}; }
+  void setDevice(at::Device) const override {}
+  void uncheckedSetDevice(at::Device) const noexcept override {}
+  c10::Stream getStream(at::Device) const override {
+    return c10::Stream(c10::Stream::DEFAULT, at::Device(kKind, 0));
+  }
+  c10::Stream getDefaultStream(at::Device place) const override { return getStream(place); }
+  c10::Stream exchangeStream(c10::Stream) const override { return getStream(getDevice()); }
+  void* getStreamNativeHandle(const c10::Stream) const override { return nullptr; }
+  at::DeviceIndex deviceCount() const noexcept override { return 1; }
+};
+C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
+
+}  // namespace
+
+at::Device device() {
+  static const bool begun = [] {
+    static Memory memory;
+    static emulated::HeapScratch scratch;
+    static const auto port = kernels::cuda::make_cuda_port(device::aten_port(kKind), scratch);
+    c10::SetAllocator(kKind, &memory);
+    device::install(kKind, *port);
+    device::set_capability(kKind, 90);
+    return true;
+  }();
+  (void)begun;
+  return {kKind, 0};
+}
+
+Work take() {
+  const uint64_t launches = emulated::launches();
+  work.ours = static_cast<int64_t>(launches - launches_before);
+  launches_before = launches;
+  return std::exchange(work, {});
+}
+
+}  // namespace dsj::simulated
