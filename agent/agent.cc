@@ -10,6 +10,7 @@
 #include "agent/gang/blame.h"
 #include "common/log.h"
 #include "job/contract.h"
+#include "job/flight_log.h"
 
 namespace dsj::agent {
 namespace {
@@ -190,6 +191,8 @@ void Agent::carry_out(const Command& command, Time now) {
                                           .reason = failure.reason,
                                           .message = failure.message,
                                           .last_words = failure.last_words,
+                                          .collective = failure.collective,
+                                          .missing_ranks = failure.missing_ranks,
                                           .pause_ms = failed->pause.count(),
                                           .restarts_used = failed->budget.used,
                                           .restarts_total = failed->budget.total,
@@ -235,6 +238,8 @@ void Agent::react(const WorkerEvent& event, Time now) {
       for (const auto& rank : ranks_) {
         if (rank.running) ports_.ranks.signal(rank.process, sent->signal);
       }
+    } else if (const auto* look = std::get_if<TakeLook>(&command)) {
+      take_look(*look, now);
     } else if (std::holds_alternative<SendBeat>(command)) {
       beat_wanted_ = true;
     } else if (const auto* exit = std::get_if<ExitAgent>(&command)) {
@@ -290,6 +295,7 @@ void Agent::launch(const Directive& directive, Time now) {
     if (gives_ds_config()) start.place.ds_config = ds_config_path();
     start.place.store_fd = worker == 0 ? store_.fd : -1;
     start.place.threads = threads_;
+    start.flies = !config_.user_program;
     auto started = job_written ? ports_.ranks.start(start)
                                : Result<RankProcess>(std::unexpected(job_written.error()));
     if (!started) {
@@ -306,6 +312,15 @@ void Agent::launch(const Directive& directive, Time now) {
   }
 }
 
+void Agent::take_look(const TakeLook& command, Time now) {
+  Looked looked{.look = command.look};
+  for (const auto& rank : ranks_) {
+    const RankSight sight = rank.running ? ports_.ranks.look(rank.process) : rank.last_sight;
+    looked.ranks.push_back(look_at(sight.flight, sight.stopped, flight_clock()));
+  }
+  react(looked, now);
+}
+
 void Agent::watch_ranks(Time now) {
   for (int local = 0; local < static_cast<int>(ranks_.size()); ++local) {
     LocalRank& own = ranks_[local];
@@ -314,6 +329,7 @@ void Agent::watch_ranks(Time now) {
     read_events(local, exit.has_value(), now);  // after the exit nothing more can come
     if (!exit) continue;
     own.running = false;
+    own.last_sight = {.flight = ports_.ranks.look(own.process).flight};
     ports_.ranks.forget(own.process);
     log::info("rank " + std::to_string(own.rank) + " ended with " +
               describe_exit(exit->exit_code, exit->signal));

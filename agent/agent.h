@@ -73,6 +73,7 @@ class Agent {
     bool running = false;
     int rank = 0;
     int64_t garbage = 0;
+    RankSight last_sight;  ///< once it has ended
   };
 
   Agent(const AgentConfig& config, int worker, int64_t incarnation, AgentPorts ports, Time now);
@@ -84,6 +85,7 @@ class Agent {
   bool gives_ds_config() const;
   std::string ds_config_path() const;
   Status write_job_file(const Directive& directive, const std::string& path);
+  void take_look(const TakeLook& command, Time now);
   void watch_ranks(Time now);
   void read_events(int local, bool to_the_end, Time now);
   void take_event(int local, const report::ReadEvent& read, Time now);

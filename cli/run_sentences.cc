@@ -12,7 +12,8 @@ std::string about_failure(const report::Failure& failure, const RunStatus& statu
                           const std::string& output_dir) {
   std::string text = "attempt " + std::to_string(failure.attempt) + " failed after step " +
                      std::to_string(failure.step) + ": " + failure.message;
-  if (failure.signal == SIGKILL) text += "; if nobody killed it, the kernel did for want of memory";
+  const bool by_others = failure.signal == SIGKILL && failure.reason != "HangDetected";
+  if (by_others) text += "; if nobody killed it, the kernel did for want of memory";
   if (failure.rank >= 0) {
     text += "\n  log: " + output_dir + "/" + contract::kLogsDir + "/rank-" +
             std::to_string(failure.rank) + ".log";

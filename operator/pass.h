@@ -22,6 +22,7 @@ struct Slot {
 struct Failure {
   const PodView* pod = nullptr;  ///< null: a rank failed and the pod lives
   std::string pod_name, node, reason, message, last_words;
+  std::optional<std::string> collective, missing_ranks;  ///< of a hang (job/report/status.h)
   int worker = -1;
   std::optional<int> rank, exit_code, signal;
   std::optional<int64_t> attempt, step;

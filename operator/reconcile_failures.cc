@@ -149,7 +149,9 @@ void Pass::note_failure(const Failure& failure) {
                                .step = failure.step,
                                .rank = failure.rank,
                                .signal = failure.signal,
-                               .message = failure.message};
+                               .message = failure.message,
+                               .collective = failure.collective,
+                               .missing_ranks = failure.missing_ranks};
   if (!failure.pod_name.empty()) record.pod = failure.pod_name;
   if (!failure.node.empty()) record.node = failure.node;
   if (failure.worker >= 0) record.worker = failure.worker;
@@ -251,6 +253,8 @@ void Pass::ended_in_place() {
     failure.signal = number(told->signal);
     failure.worker = number(told->worker).value_or(-1);
     failure.step = told->step;
+    failure.collective = told->collective;
+    failure.missing_ranks = told->missing_ranks;
     for (const Slot& slot : slots_) {
       if (slot.worker != failure.worker || !slot.newest) continue;
       failure.pod_name = slot.newest->name;

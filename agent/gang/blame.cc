@@ -1,5 +1,6 @@
 #include "agent/gang/blame.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <tuple>
@@ -46,6 +47,22 @@ std::string default_reason(const RankState& rank, Suspicion suspicion) {
   }
 }
 
+/// What the ranks showed. If nobody can be told apart, no rank is blamed.
+void add_stall(const Session& s, Failure& failure) {
+  if (!s.stall) return;
+  failure.message += ": " + s.stall->message;
+  if (!s.stall->collective.empty()) failure.collective = s.stall->collective;
+  if (!s.stall->ranks.empty()) failure.missing_ranks = ranks_list(s.stall->ranks);
+  if (!s.stall->ranks.empty() || s.hang.empty()) return;
+  failure.worker = failure.rank = -1;
+  failure.last_words.clear();
+}
+
+/// What the ranks showed does not speak against this one.
+bool cleared(const Session& s, int rank) {
+  return std::ranges::find(s.stall->ranks, rank) == s.stall->ranks.end();
+}
+
 Failure blame_rank(const Session& s, int worker, int number, const RankState& rank,
                    Suspicion suspicion) {
   Failure failure{.attempt = s.attempt,
@@ -66,6 +83,7 @@ Failure blame_rank(const Session& s, int worker, int number, const RankState& ra
     failure.message = s.hang;
   }
   if (!rank.message.empty()) failure.message += ": " + rank.message;
+  if (suspicion == kHung) add_stall(s, failure);
   return failure;
 }
 
@@ -116,10 +134,12 @@ std::optional<Failure> find_culprit(const Session& s, Time now) {
     for (size_t i = 0; report.attempt == s.attempt && i < report.ranks.size(); ++i) {
       const auto& rank = report.ranks[i];
       const Suspicion suspicion = suspicion_of(s, rank, gave_up);
-      const auto key = std::make_tuple(static_cast<int>(suspicion), later, rank.exit_order, w);
+      const int number = first_rank + static_cast<int>(i);
+      const bool after = suspicion == kHung && s.stall ? cleared(s, number) : later;
+      const auto key = std::make_tuple(static_cast<int>(suspicion), after, rank.exit_order, w);
       if (suspicion == kInnocent || !(key < best_key)) continue;
       best_key = key;
-      best = blame_rank(s, w, first_rank + static_cast<int>(i), rank, suspicion);
+      best = blame_rank(s, w, number, rank, suspicion);
     }
     first_rank += s.slots[w];
   }

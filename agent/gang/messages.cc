@@ -29,6 +29,12 @@ class Reader {
   }
   /// A boolean that agents of an older version do not send: false then.
   bool flag(const char* key) { return problem_.empty() && object_.contains(key) && boolean(key); }
+  /// An integer from 0 that is left out if it is 0.
+  int64_t some(const char* key) {
+    return problem_.empty() && object_.contains(key)
+               ? integer(key, 0, std::numeric_limits<int64_t>::max())
+               : 0;
+  }
   std::string text(const char* key, size_t most) {
     const json* value = member(key);
     if (!value) return {};
@@ -102,28 +108,34 @@ std::string to_text(const WorkerReport& report) {
                      {"message", rank.message},
                      {"lastWords", rank.last_words}});
   }
-  const json object = {{"worker", report.worker},
-                       {"incarnation", report.incarnation},
-                       {"sequence", report.sequence},
-                       {"slots", report.slots},
-                       {"attempt", report.attempt},
-                       {"fence", report.fence},
-                       {"stopRequested", report.stop_requested},
-                       {"departing", report.departing},
-                       {"leaving", report.leaving},
-                       {"ranks", std::move(ranks)}};
+  json object = {{"worker", report.worker},
+                 {"incarnation", report.incarnation},
+                 {"sequence", report.sequence},
+                 {"slots", report.slots},
+                 {"attempt", report.attempt},
+                 {"fence", report.fence},
+                 {"stopRequested", report.stop_requested},
+                 {"departing", report.departing},
+                 {"leaving", report.leaving},
+                 {"ranks", std::move(ranks)}};
+  if (report.look > 0) {
+    json& looks = object["looks"] = json::array();
+    for (const auto& look : report.looks) looks.push_back(to_json(look));
+    object["look"] = report.look;
+  }
   return line(object);
 }
 
 std::string to_text(const Directive& directive) {
-  const json object = {{"order", kOrderNames[static_cast<int>(directive.order)]},
-                       {"attempt", directive.attempt},
-                       {"worldSize", directive.world_size},
-                       {"firstRank", directive.first_rank},
-                       {"masterAddr", directive.master_addr},
-                       {"masterPort", directive.master_port},
-                       {"exitCode", directive.exit_code},
-                       {"nextBeatMs", directive.next_beat.count()}};
+  json object = {{"order", kOrderNames[static_cast<int>(directive.order)]},
+                 {"attempt", directive.attempt},
+                 {"worldSize", directive.world_size},
+                 {"firstRank", directive.first_rank},
+                 {"masterAddr", directive.master_addr},
+                 {"masterPort", directive.master_port},
+                 {"exitCode", directive.exit_code},
+                 {"nextBeatMs", directive.next_beat.count()}};
+  if (directive.look > 0) object["look"] = directive.look;
   return line(object);
 }
 
@@ -146,6 +158,16 @@ Result<WorkerReport> worker_report_from_json(const std::string& text) {
     for (size_t i = 0; problem.empty() && i < ranks->size(); ++i)
       report.ranks.push_back(rank_from((*ranks)[i], problem));
   }
+  report.look = in.some("look");
+  if (const json* looks = report.look > 0 ? in.array("looks") : nullptr) {
+    if (problem.empty() && looks->size() != report.ranks.size())
+      problem = "as many looks as ranks are expected";
+    for (size_t i = 0; problem.empty() && i < looks->size(); ++i) {
+      auto look = rank_look_from_json((*looks)[i]);
+      if (!look) problem = "looks: " + look.error().message;
+      if (look) report.looks.push_back(std::move(*look));
+    }
+  }
   if (!in.problem().empty()) problem = in.problem();
   if (!problem.empty()) return bad_input("a beat with a wrong shape: " + problem);
   return report;
@@ -162,7 +184,8 @@ Result<Directive> directive_from_json(const std::string& text) {
                       .master_addr = in.text("masterAddr", 256),
                       .master_port = static_cast<int>(in.integer("masterPort", 0, 65535)),
                       .exit_code = static_cast<int>(in.integer("exitCode", 0, 255)),
-                      .next_beat = Time(in.integer("nextBeatMs", 1, 3'600'000))};
+                      .next_beat = Time(in.integer("nextBeatMs", 1, 3'600'000)),
+                      .look = in.some("look")};
   if (!in.problem().empty()) return bad_input("an answer with a wrong shape: " + in.problem());
   for (int i = 0; i < 4; ++i) {
     if (order == kOrderNames[i]) {

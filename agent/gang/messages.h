@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/gang/rank_look.h"
 #include "common/result.h"
 
 namespace dsj::agent {
@@ -43,6 +44,8 @@ struct WorkerReport {
   bool departing = false;       ///< its pod is taken away: save, let it go, the others stay
   bool leaving = false;         ///< its last beat: no rank is left and the agent exits
   std::vector<RankState> ranks;
+  int64_t look = 0;             ///< the request that `looks` answer; 0: none
+  std::vector<RankLook> looks;  ///< of `ranks`, in their order
   bool operator==(const WorkerReport&) const = default;
 };
 
@@ -62,6 +65,7 @@ struct Directive {
   int master_port = 0;
   int exit_code = 0;
   Time next_beat{500};  ///< the longest wait before the next beat
+  int64_t look = 0;     ///< above 0: report what the ranks show, once for each number
   bool operator==(const Directive&) const = default;
 };
 

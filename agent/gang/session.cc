@@ -57,9 +57,28 @@ void note_progress(Session& s, Time now) {
     }
   }
   if (highest == s.highest_step && ended == s.exits_seen) return;
+  if (s.highest_step > 0 && highest > s.highest_step) s.stall_watch.stepped(now - s.last_progress);
   s.highest_step = highest;
   s.exits_seen = ended;
   s.last_progress = now;
+}
+
+/// Ends the attempt if it hangs.
+void watch_for_a_stall(Session& s, Time now) {
+  const Time quiet = now - s.last_progress;
+  const auto looks = s.stall_watch.wants_looks() ? looks_of(s) : std::vector<RankLook>();
+  switch (s.stall_watch.judge(quiet, looks, s.config.stall, now)) {
+    case StallWatch::Verdict::Wait:
+      return;
+    case StallWatch::Verdict::Moved:
+      s.last_progress = now;
+      return;
+    case StallWatch::Verdict::Stalled:
+      s.hang = (looks.empty() ? "no rank told a step for " : "nothing moved for ") +
+               std::to_string(quiet.count() / 1000) + " s";
+      if (!looks.empty()) s.stall = judge_stall(looks);
+      return end_attempt(s, true, now);
+  }
 }
 
 void watch(Session& s, Time now, Commands& out) {
@@ -78,6 +97,7 @@ void watch(Session& s, Time now, Commands& out) {
   }
   if (exits.other > 0 || exits.worker_out >= 0) {
     s.suspect = exits.first_other;
+    s.stall_watch.ask(now);  // a rank may have given up on one that hangs
     // After a stop request a worker may withdraw because its ranks had not started yet.
     if (!asked_to_stop(s)) s.lost_worker = exits.worker_out;
     return end_attempt(s, exits.other == 0, now);
@@ -85,15 +105,17 @@ void watch(Session& s, Time now, Commands& out) {
   if (exits.done + exits.preempted == world_size(s)) return end_attempt(s, true, now);
   if (asked_to_stop(s)) {
     if (now - s.stop_since > s.config.grace) end_attempt(s, true, now);
-  } else if (now - s.last_progress > s.config.stall) {
-    s.hang = "no rank told a step for " + std::to_string(s.config.stall.count() / 1000) + " s";
-    end_attempt(s, false, now);
+  } else {
+    watch_for_a_stall(s, now);
   }
 }
 
 void end_ranks(Session& s, Time now, Commands& out) {
   const Exits exits = count_exits(s, now);
   if (exits.running == 0 || now - s.phase_since >= s.config.blame) s.killing = true;
+  if (const auto looks = s.stall ? std::vector<RankLook>() : looks_of(s); !looks.empty()) {
+    s.stall = judge_stall(looks);
+  }
   if (!s.killing) return;
   for (const auto& worker : s.workers) {
     if (!clear(s, worker, now)) return;
@@ -135,6 +157,8 @@ void take(Session& s, const Published& published, Time now, Commands& out) {
   s.port = published.port;
   s.killing = s.yields = false;
   s.hang.clear();
+  s.stall.reset();
+  s.stall_watch.forget();
   s.suspect = s.lost_worker = -1;
   s.highest_step = 0;
   s.exits_seen = 0;
@@ -152,6 +176,7 @@ void forgive_own_sleep(Session& s, Time now) {
   if (gap <= kAwake) return;
   for (auto& worker : s.workers) worker.last_beat += gap;
   s.last_progress += gap;
+  s.stall_watch.slept(gap);
 }
 
 void advance(Session& s, Time now, Commands& out) {
@@ -225,6 +250,7 @@ Directive directive_for(const Session& s, int worker, int64_t incarnation) {
   for (int i = 0; i < worker; ++i) directive.first_rank += s.slots[i];
   directive.master_addr = s.address;
   directive.master_port = s.port;
+  directive.look = s.stall_watch.request();
   directive.next_beat = s.phase == Phase::Running ? kSteady : kSoon;
   return directive;
 }

@@ -46,4 +46,16 @@ void enter(Session& s, Phase phase, Time now) {
   s.phase_since = now;
 }
 
+std::vector<RankLook> looks_of(const Session& s) {
+  std::vector<RankLook> looks;
+  for (const auto& worker : s.workers) {
+    const auto& report = worker.report;
+    const bool answered = s.stall_watch.request() > 0 && report.attempt == s.attempt &&
+                          report.look == s.stall_watch.request();
+    if (!answered) return {};
+    looks.insert(looks.end(), report.looks.begin(), report.looks.end());
+  }
+  return looks;
+}
+
 }  // namespace dsj::agent

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "agent/gang/messages.h"
+#include "agent/gang/stall.h"
+#include "agent/gang/stall_watch.h"
 #include "job/restart_budget.h"
 
 namespace dsj::agent {
@@ -23,7 +26,7 @@ struct SessionConfig {
   Time blame{1000};
   /// How long ranks may take to save after a stop request, before SIGKILL.
   Time grace{600'000};
-  /// The attempt hangs if no rank reports a new step or ends for so long.
+  /// The attempt hangs if no rank moves for so long; sooner where stall_watch.h is sure.
   Time stall{1'800'000};
   /// No attempt starts earlier: ranks of this agent's predecessor may live until then.
   Time quiet_until{0};
@@ -40,7 +43,9 @@ struct Failure {
   std::string reason;      ///< one word: of the rank's error event, else RankFailed, Killed ...
   std::string message;     ///< one sentence
   std::string last_words;  ///< the end of the rank's log
-  bool refused = false;    ///< no attempt can help
+  // Of a hang, as far as it is known (job/report/reports.h):
+  std::optional<std::string> collective, missing_ranks;
+  bool refused = false;  ///< no attempt can help
 };
 
 struct Outcome {
@@ -77,7 +82,10 @@ struct Session {
   bool yields = false;
   Time stop_since{0};    ///< since when the ranks are asked to save and end
   bool killing = false;  ///< phase Ending: the blame window is over
-  std::string hang;      ///< phase Ending because of a hang: the message
+  std::string hang;      ///< phase Ending because of a hang: for how long nothing moved
+  /// What the ranks showed when the attempt hung, or when peers gave up on one of them.
+  std::optional<Stall> stall;
+  StallWatch stall_watch;
   int suspect = -1;      ///< the worker whose report ended the attempt, or -1
   int lost_worker = -1;  ///< the worker whose silence or withdrawal ended it, or -1
   Time last_progress{0};
@@ -104,5 +112,8 @@ bool silent(const Session& session, const Session::Worker& worker, Time now);
 /// Whether no rank of `session.attempt` or older lives on this worker or will be started there.
 bool clear(const Session& session, const Session::Worker& worker, Time now);
 void enter(Session& session, Phase phase, Time now);
+/// What every rank of the running attempt shows, in order; empty: not all workers have answered the
+/// newest request.
+std::vector<RankLook> looks_of(const Session& session);
 
 }  // namespace dsj::agent

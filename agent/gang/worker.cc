@@ -41,6 +41,8 @@ void run(Worker& w, const Directive& directive, WorkerCommands& out) {
   if (any_running(w)) return kill_ranks(w, out);  // launches at the next answer, when they are gone
   w.report.attempt = directive.attempt;
   w.report.ranks.assign(w.config.slots, RankState{.own_codes = w.config.own_codes});
+  w.report.look = 0;
+  w.report.looks.clear();
   w.preempt_sent = w.kill_sent = false;
   out.push_back(LaunchRanks{directive});
   out.push_back(SendBeat{});
@@ -70,6 +72,17 @@ void obey(Worker& w, const Directive& directive, WorkerCommands& out) {
                           ? kTaken
                           : "the job ended";
       return;
+  }
+}
+
+/// Answers a request to look at the ranks, once; forgets the answer when nobody asks any more.
+void look(Worker& w, const Directive& directive, WorkerCommands& out) {
+  if (directive.look == w.report.look) return;
+  if (directive.look > 0 && directive.attempt == w.report.attempt && !w.report.ranks.empty()) {
+    out.push_back(TakeLook{directive.look});
+  } else {
+    w.report.look = 0;
+    w.report.looks.clear();
   }
 }
 
@@ -119,6 +132,7 @@ WorkerCommands step(Worker& w, const WorkerEvent& event, Time now) {
   if (const auto* heard = std::get_if<Heard>(&event)) {
     w.last_heard = std::max(w.last_heard, heard->sent_at);
     obey(w, heard->directive, out);
+    look(w, heard->directive, out);
   } else if (const auto* told = std::get_if<RankStep>(&event)) {
     auto& known = w.report.ranks.at(told->local_rank).step;
     known = std::max(known, told->step);
@@ -130,6 +144,12 @@ WorkerCommands step(Worker& w, const WorkerEvent& event, Time now) {
     }
   } else if (const auto* exit = std::get_if<RankExited>(&event)) {
     take(w, *exit, out);
+  } else if (const auto* looked = std::get_if<Looked>(&event)) {
+    DSJ_CHECK(looked->ranks.size() == w.report.ranks.size(), "a look at %zu of %zu ranks",
+              looked->ranks.size(), w.report.ranks.size());
+    w.report.look = looked->look;
+    w.report.looks = looked->ranks;
+    out.push_back(SendBeat{});
   } else if (std::holds_alternative<StopSignal>(event)) {
     w.report.stop_requested = true;
     out.push_back(SendBeat{});

@@ -44,14 +44,19 @@ struct RankExited {
   std::string last_words;
   bool started = true;  ///< false: it could not be started; the exit code is the agent's
 };
+/// The answer to TakeLook: what the ranks show, one each.
+struct Looked {
+  int64_t look;
+  std::vector<RankLook> ranks;
+};
 /// The whole job is to save and stop.
 struct StopSignal {};
 /// This worker's pod is taken away. All ranks save one step, then only this agent leaves.
 struct DepartSignal {};
 /// Time passed. Only this event ends a lease: after a sleep, what came meanwhile is taken first.
 struct WorkerTick {};
-using WorkerEvent =
-    std::variant<Heard, RankStep, RankError, RankExited, StopSignal, DepartSignal, WorkerTick>;
+using WorkerEvent = std::variant<Heard, RankStep, RankError, RankExited, Looked, StopSignal,
+                                 DepartSignal, WorkerTick>;
 
 // ---- commands
 struct LaunchRanks {
@@ -60,6 +65,10 @@ struct LaunchRanks {
 struct SignalRanks {
   int signal;
 };
+/// Look at every rank, then say so with Looked.
+struct TakeLook {
+  int64_t look;
+};
 /// Send the report soon. Otherwise a beat is sent when `next_beat` is over.
 struct SendBeat {};
 /// No rank is left: send a last beat, then exit.
@@ -67,7 +76,7 @@ struct ExitAgent {
   int exit_code;
   std::string why;
 };
-using WorkerCommand = std::variant<LaunchRanks, SignalRanks, SendBeat, ExitAgent>;
+using WorkerCommand = std::variant<LaunchRanks, SignalRanks, TakeLook, SendBeat, ExitAgent>;
 using WorkerCommands = std::vector<WorkerCommand>;
 
 struct Worker {

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "job/contract.h"
+#include "job/flight_log.h"
 
 namespace dsj::agent {
 
@@ -17,6 +18,7 @@ std::vector<std::string> rank_environment(const std::vector<std::string>& inheri
     names[entry.substr(0, equals)] = entry.substr(equals + 1);
   }
   names.erase(kEnvStoreFd);
+  names.erase(kEnvFlightFd);
   names[kEnvRank] = std::to_string(place.rank);
   names[kEnvLocalRank] = std::to_string(place.local_rank);
   names[kEnvWorldSize] = std::to_string(place.world_size);
@@ -28,6 +30,7 @@ std::vector<std::string> rank_environment(const std::vector<std::string>& inheri
   names.erase(kEnvDsConfig);
   if (!place.ds_config.empty()) names[kEnvDsConfig] = place.ds_config;
   names[kEnvEventFd] = std::to_string(place.event_fd);
+  if (place.flight_fd >= 0) names[kEnvFlightFd] = std::to_string(place.flight_fd);
   if (place.rank == 0 && place.store_fd >= 0) names[kEnvStoreFd] = std::to_string(place.store_fd);
   names.try_emplace("OMP_NUM_THREADS", std::to_string(place.threads));
 

@@ -3,12 +3,17 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <fstream>
+
+#include "common/log.h"
+#include "job/flight_log.h"
 
 namespace dsj::agent {
 namespace {
@@ -38,6 +43,28 @@ Status append_line(const std::string& path, const std::string& line) {
   return {};
 }
 
+/// Memory that a rank writes and this agent reads. The rank cannot make it smaller. -1: this kernel
+/// has none; a rank trains without it.
+int flight_memory() {
+  const int fd = memfd_create("dsj-flight", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd >= 0 && ftruncate(fd, static_cast<off_t>(FlightLog::kBytes)) == 0) {
+    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    return fd;
+  }
+  log::warn(std::string("no memory for a rank's flight log: ") + std::strerror(errno));
+  if (fd >= 0) close(fd);
+  return -1;
+}
+
+/// From /proc: "PID (NAME) STATE ...". A name may have any characters.
+bool is_stopped(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const size_t name = line.rfind(')');
+  return name != std::string::npos && line.substr(name).starts_with(") T");
+}
+
 }  // namespace
 
 Result<RankProcess> PosixRanks::start(const RankStart& start) {
@@ -52,15 +79,18 @@ Result<RankProcess> PosixRanks::start(const RankStart& start) {
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   RankPlace place = start.place;
   place.event_fd = ends[1];
+  if (start.flies) place.flight_fd = rank.flight_fd = flight_memory();
   SpawnSpec spec{.command = start.command,
                  .environment = rank_environment(inherited_environment(), place),
                  .log_file = start.log_file,
                  .keep_fds = {ends[1]}};
+  if (place.flight_fd >= 0) spec.keep_fds.push_back(place.flight_fd);
   if (place.rank == 0 && place.store_fd >= 0) spec.keep_fds.push_back(place.store_fd);
   const auto pid = spawn(spec);
   close(ends[1]);
   if (!pid) {
     close(ends[0]);
+    if (rank.flight_fd >= 0) close(rank.flight_fd);
     return std::unexpected(pid.error());
   }
   rank.pid = *pid;
@@ -91,6 +121,16 @@ std::optional<ChildExit> PosixRanks::poll_exit(const RankProcess& rank) {
 
 void PosixRanks::forget(const RankProcess& rank) {
   close(rank.event_fd);
+  if (rank.flight_fd >= 0) close(rank.flight_fd);
+}
+
+RankSight PosixRanks::look(const RankProcess& rank) {
+  RankSight sight{.stopped = is_stopped(rank.pid)};
+  if (rank.flight_fd < 0) return sight;
+  sight.flight.resize(FlightLog::kBytes);
+  const ssize_t got = pread(rank.flight_fd, sight.flight.data(), sight.flight.size(), 0);
+  sight.flight.resize(got > 0 ? static_cast<size_t>(got) : 0);
+  return sight;
 }
 
 std::string PosixRanks::last_words(const RankProcess& rank, size_t bytes_max) {

@@ -18,16 +18,24 @@ namespace dsj::agent {
 
 struct RankStart {
   std::vector<std::string> command;
-  RankPlace place;       ///< start() chooses event_fd
+  RankPlace place;       ///< start() chooses event_fd and flight_fd
+  bool flies = true;     ///< it keeps a flight log (job/flight_log.h)
   int64_t attempt = 0;   ///< for the header line in the log
   std::string log_file;  ///< stdout and stderr, appended
 };
 
 struct RankProcess {
   pid_t pid = -1;
-  int event_fd = -1;  ///< non-blocking; -1 in fakes
+  int event_fd = -1;   ///< non-blocking; -1 in fakes
+  int flight_fd = -1;  ///< of its flight log; -1: it keeps none
   std::string log_file;
   int64_t log_from = 0;  ///< byte where this attempt begins
+};
+
+/// What can be seen of a rank from outside, whether it answers or not.
+struct RankSight {
+  std::string flight;    ///< the bytes of its flight log; empty: none
+  bool stopped = false;  ///< its process is stopped, as by SIGSTOP
 };
 
 /// A listening socket for the ranks' store.
@@ -46,6 +54,8 @@ class Ranks {
   /// Its end, reported once. The event pipe stays readable until forget().
   virtual std::optional<ChildExit> poll_exit(const RankProcess& rank) = 0;
   virtual void forget(const RankProcess& rank) = 0;
+  /// Until forget(), also after its end.
+  virtual RankSight look(const RankProcess& rank) = 0;
   virtual std::string last_words(const RankProcess& rank, size_t bytes_max) = 0;
   virtual Result<StoreSocket> open_store(const std::string& address) = 0;
   virtual void close_store(const StoreSocket& store) = 0;
@@ -58,6 +68,7 @@ class PosixRanks final : public Ranks {
   std::string read_events(const RankProcess& rank) override;
   std::optional<ChildExit> poll_exit(const RankProcess& rank) override;
   void forget(const RankProcess& rank) override;
+  RankSight look(const RankProcess& rank) override;
   std::string last_words(const RankProcess& rank, size_t bytes_max) override;
   Result<StoreSocket> open_store(const std::string& address) override;
   void close_store(const StoreSocket& store) override;

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "common/check.h"
+#include "job/flight_log.h"
 
 namespace dsj::comm {
 namespace {
@@ -63,6 +64,14 @@ Volume ring_volume(Kind kind, const ChunkPair& chunk, int world) {
       break;
   }
   return {};
+}
+
+std::int64_t whole_bytes(const Request& request) {
+  std::int64_t bytes = 0;
+  for (const ChunkPair& chunk : request.chunks) {
+    bytes += static_cast<std::int64_t>(std::max(chunk.out.nbytes(), chunk.in.nbytes()));
+  }
+  return bytes;
 }
 
 std::string describe(const CollectiveError::Facts& facts) {
@@ -175,6 +184,9 @@ WorkPtr Collectives::submit(Request request, Traffic traffic) {
     const std::lock_guard lock(mutex_);
     request.sequence = ++sequence_;
     count(request, traffic);
+    if (flight_) {
+      flight_->issued(request.sequence, name_of(request.kind), request.unit, whole_bytes(request));
+    }
   }
   return issue(std::move(request));
 }
@@ -200,6 +212,12 @@ void Collectives::count(const Request& request, Traffic traffic) {
 void Collectives::operation_done() {
   const std::lock_guard lock(mutex_);
   --in_flight_;
+  if (flight_) flight_->ended();
+}
+
+void Collectives::note_in(FlightLog* flight) {
+  const std::lock_guard lock(mutex_);
+  flight_ = flight;
 }
 
 Counters Collectives::counters() const {

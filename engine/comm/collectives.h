@@ -39,6 +39,10 @@
 
 #include "common/result.h"
 
+namespace dsj {
+class FlightLog;
+}
+
 namespace dsj::comm {
 
 /// The class of traffic, for the counters.
@@ -171,6 +175,9 @@ class Collectives {
   /// connections close. Any thread. Call it on the way out after an error or a signal.
   virtual void abort(const std::string& reason) = 0;
 
+  /// Every operation from now on is noted in `flight`, which must outlive the group; null: none is.
+  void note_in(FlightLog* flight);
+
   /// Counts since the start or the last reset. Any thread.
   Counters counters() const;
   void reset_counters();
@@ -192,6 +199,7 @@ class Collectives {
   std::uint64_t sequence_ = 0;
   std::int64_t in_flight_ = 0;
   Counters counters_;
+  FlightLog* flight_ = nullptr;
 };
 
 /// How a rank joins its group. torchrun's environment gives rank, world size, address and port.
@@ -210,6 +218,8 @@ struct Options {
   /// map rank 0's memory, else ring. The ranks exchange the facts, so that all choose the same.
   std::string backend = "auto";
   at::Device device = at::kCPU;
+  /// Where this rank notes what it does; it outlives the group. Null: nowhere.
+  FlightLog* flight = nullptr;
 };
 
 /// Joins the group. Collective: returns when all ranks have joined. Failures: BadInput (options),

@@ -85,11 +85,14 @@ Result<std::unique_ptr<Collectives>> make_collectives(Options options) {
   if (options.device.is_cuda()) {
     DSJ_TRY(std::unique_ptr<Collectives> group, nccl(*rendezvous));
     DSJ_TRY_STATUS(rendezvous->finish());
+    group->note_in(options.flight);
     return group;
   }
   DSJ_TRY(std::unique_ptr<Transport> transport, make_cpu_transport(*rendezvous));
   DSJ_TRY_STATUS(rendezvous->finish());
-  return make_queued(std::move(transport), options.rank, options.world, options.timeout);
+  auto group = make_queued(std::move(transport), options.rank, options.world, options.timeout);
+  group->note_in(options.flight);
+  return group;
 }
 
 }  // namespace dsj::comm

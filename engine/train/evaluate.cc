@@ -15,6 +15,7 @@ Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
   Evaluated result;
   at::Tensor x;
   for (const Action& action : forward_schedule_.actions) {
+    tick();
     switch (action.kind) {
       case Action::Kind::Gather:
         state_.gather(action.flat);

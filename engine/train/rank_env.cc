@@ -8,6 +8,7 @@
 
 #include "engine/kernels/kernels.h"
 #include "job/contract.h"
+#include "job/flight_log.h"
 
 namespace dsj::train {
 namespace {
@@ -69,6 +70,7 @@ Result<RankEnv> rank_env() {
   DSJ_TRY(env.master_port, number(contract::kEnvMasterPort, 29500));
   DSJ_TRY(env.store_fd, number(contract::kEnvStoreFd, -1));
   DSJ_TRY(env.event_fd, number(contract::kEnvEventFd, -1));
+  DSJ_TRY(env.flight_fd, number(kEnvFlightFd, -1));
   DSJ_TRY(env.collective_timeout, collective_timeout(env.collective_timeout));
   if (const char* addr = std::getenv(contract::kEnvMasterAddr)) env.master_addr = addr;
   const char* job = std::getenv(contract::kEnvJobFile);

@@ -13,8 +13,9 @@ struct RankEnv {
   int local_world_size = 1;  ///< ranks of this worker
   std::string master_addr = "127.0.0.1";
   int master_port = 29500;
-  int store_fd = -1;  ///< rank 0: the store's listening socket; -1: none
-  int event_fd = -1;  ///< -1: no events
+  int store_fd = -1;   ///< rank 0: the store's listening socket; -1: none
+  int event_fd = -1;   ///< -1: no events
+  int flight_fd = -1;  ///< memory for the flight log; -1: nobody reads it
   std::string job_file;
   /// DSJ_COLLECTIVE_TIMEOUT_SECONDS: how long joining and each collective may take.
   std::chrono::milliseconds collective_timeout = std::chrono::minutes(10);

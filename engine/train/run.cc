@@ -35,6 +35,7 @@
 #include "engine/zero/storage_error.h"
 #include "job/contract.h"
 #include "job/dsconfig/resolved_json.h"
+#include "job/flight_log.h"
 #include "job/plan/row_plan.h"
 #include "job/plan/zero_plan.h"
 
@@ -81,14 +82,15 @@ int64_t peak_rss_bytes() {
 class Loop {
  public:
   Loop(const Inputs& inputs, Stepper& stepper, Saver& saver, const Events& events,
-       Watching& watching, comm::Collectives& collectives, at::Device device)
+       Watching& watching, comm::Collectives& collectives, at::Device device, FlightLog& flight)
       : in_(inputs),
         stepper_(stepper),
         saver_(saver),
         events_(events),
         watching_(watching),
         collectives_(collectives),
-        device_(device) {}
+        device_(device),
+        flight_(flight) {}
 
   /// Runs to the planned end. Returns the exit code: done or preempted.
   Result<int> run(Progress progress) {
@@ -107,12 +109,14 @@ class Loop {
       if (is_due(config.eval.when, progress)) DSJ_TRY_STATUS(evaluate(progress));
       const bool saves = config.save.kind != dsconfig::Cadence::Kind::Never;
       if (stop || (saves && last) || is_due(config.save, progress)) {
+        flight_.enter(FlightPhase::Saving, progress.step);
         DSJ_TRY_STATUS(saver_.save(progress, stop || last));
       }
       if (stop || last) watching_.finish();
       if (stop && !last) return static_cast<int>(contract::kExitPreempted);
     }
     report_memory();
+    flight_.enter(FlightPhase::Exporting, progress.step);
     DSJ_TRY_STATUS(saver_.export_model());
     events_.emit(report::Done{.step = progress.step});
     return static_cast<int>(contract::kExitDone);
@@ -127,6 +131,7 @@ class Loop {
   Status evaluate(const Progress& progress) {
     const EvalRows rows = in_.eval_rows();
     if (!rows.dataset) return {};
+    flight_.enter(FlightPhase::Evaluating, progress.step);
     const auto start = Clock::now();
     DSJ_TRY(const EvalResult result, train::evaluate(stepper_, collectives_, rows,
                                                      in_.config().eval.micro_batch_size, device_));
@@ -141,6 +146,7 @@ class Loop {
     const auto& config = in_.config();
     std::vector<models::MicroBatch> batches;
     int64_t tokens = 0;
+    flight_.enter(FlightPhase::Reading, progress.step + 1);
     for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i) {
       DSJ_TRY(auto next, loader.next());
       if (const auto& length = config.data_efficiency.row_length) {
@@ -150,6 +156,7 @@ class Loop {
       batches.push_back(on_device(next.batch, device_));
       tokens += next.batch.tokens();
     }
+    flight_.enter(FlightPhase::Training, progress.step + 1);
     collectives_.reset_counters();
     const optim::Rates rates =
         optim::rates_at(config.scheduler, config.optimizer.lr, progress.step - progress.skipped);
@@ -163,6 +170,7 @@ class Loop {
     progress.skipped += result.skipped;
     report(progress, result, rates.lr, std::chrono::duration<double>(Clock::now() - start).count(),
            batches.front());
+    flight_.enter(FlightPhase::Saving, progress.step);
     DSJ_TRY_STATUS(saver_.advance(result.votes));
     if (const Status judged = judge_skipped(progress, result); !judged) {
       DSJ_TRY_STATUS(saver_.finish());  // the run ends here, on all ranks
@@ -244,6 +252,7 @@ class Loop {
   Watching& watching_;
   comm::Collectives& collectives_;
   const at::Device device_;
+  FlightLog& flight_;
   bool warned_of_targets_ = false;
 };
 
@@ -294,7 +303,8 @@ Result<T> by_itself(Result<T> result) {
 }
 
 /// `fit`: set once the inputs are known, for an error that needs it.
-Result<int> train(const RankEnv& env, const Events& events, std::optional<plan::FitInput>& fit) {
+Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
+                  std::optional<plan::FitInput>& fit) {
   DSJ_TRY(const Inputs in, by_itself(read_inputs(env)));
   fit = fit_input(in, env);
   announce(in, env, events);
@@ -306,7 +316,8 @@ Result<int> train(const RankEnv& env, const Events& events, std::optional<plan::
                                               .master_port = env.master_port,
                                               .store_listen_fd = env.store_fd,
                                               .timeout = env.collective_timeout,
-                                              .device = device}));
+                                              .device = device,
+                                              .flight = &flight}));
   observe::CommsLog comms(in.config().observe.comms, env.world_size);
   const auto collectives = watched(std::move(group), comms, in.config().observe.comms, device);
   log::info("rank " + std::to_string(env.rank) + " of " + std::to_string(env.world_size) +
@@ -327,7 +338,8 @@ Result<int> train(const RankEnv& env, const Events& events, std::optional<plan::
     events.warn("sparse_gradients: " + why);
   Stepper stepper(in.model, in.config(),
                   {.recompute = in.job.training.gradient_checkpointing.value_or(false),
-                   .seed = static_cast<uint64_t>(in.seed())},
+                   .seed = static_cast<uint64_t>(in.seed()),
+                   .flight = &flight},
                   state, device);
   PosixFiles files;
   DSJ_TRY(const Progress progress,
@@ -336,7 +348,7 @@ Result<int> train(const RankEnv& env, const Events& events, std::optional<plan::
   saver.save_behind(snapshot_here(in, env, device));
   Watching watching(files, in, stepper, state, events, comms, env.rank, device);
   DSJ_TRY(const int code,
-          Loop(in, stepper, saver, events, watching, *collectives, device).run(progress));
+          Loop(in, stepper, saver, events, watching, *collectives, device, flight).run(progress));
   collectives->shutdown();
   return code;
 }
@@ -354,11 +366,13 @@ int run_rank() {
     return exit_code(error);
   };
   if (!env) return failed(env.error());
+  const auto flight = FlightLog::open(env->flight_fd);
+  if (!flight) return failed(flight.error());
   memory::install();
   c10::AutoGradMode no_autograd(false);
   std::optional<plan::FitInput> fit;
   try {
-    const auto code = train(*env, events, fit);
+    const auto code = train(*env, events, **flight, fit);
     return code ? *code : failed(code.error());
   } catch (const comm::CollectiveError& error) {
     return failed({ErrorKind::Transient, error.what(), {}, {}});

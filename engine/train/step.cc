@@ -243,6 +243,7 @@ StepResult Stepper::run(const StepInput& input) {
     if (observer_) observer_->before(action);
     execute(action, micro, loss);
     if (observer_) observer_->after(action);
+    tick();
   }
   if (observer_) observer_->before(observe::StepPart::FinishReductions);
   state_.finish_reductions();

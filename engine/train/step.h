@@ -17,12 +17,14 @@
 #include "engine/optim/optimizer.h"
 #include "engine/zero/model_state.h"
 #include "job/dsconfig/resolved.h"
+#include "job/flight_log.h"
 
 namespace dsj::train {
 
 struct StepOptions {
-  bool recompute = false;  ///< gradient_checkpointing: keep only each layer's input
-  uint64_t seed = 0;       ///< for dropout and random-LTD
+  bool recompute = false;       ///< gradient_checkpointing: keep only each layer's input
+  uint64_t seed = 0;            ///< for dropout and random-LTD
+  FlightLog* flight = nullptr;  ///< ticks with every part of a step; null: nobody looks
 };
 
 /// Numbers that a step adds up over the ranks beside its own, so that they agree without another
@@ -91,6 +93,9 @@ class Stepper {
   void draw_kept(int unit, MicroStep& micro) const;
   /// The tokens whose output the head wants of this layer; null: all.
   const at::Tensor* wanted(int unit, const MicroStep& micro) const;
+  void tick() {
+    if (options_.flight) options_.flight->tick();
+  }
   /// `finite`: the gradients of all ranks are.
   void update(StepResult& result, const optim::Rates& rates, bool finite);
   /// Whether the next step sends compressed momenta in place of gradients. The same on all ranks.

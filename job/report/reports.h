@@ -31,6 +31,9 @@ struct Failure {
   std::string reason;      ///< one word
   std::string message;     ///< one sentence
   std::string last_words;  ///< the end of the rank's log
+  // Of a hang, as far as flight logs tell:
+  std::optional<std::string> collective;  ///< "all_gather #9 (layer 3, 8 bytes)": others wait in it
+  std::optional<std::string> missing_ranks;  ///< all ranks that are to blame: "2, 5-7"
   int64_t pause_ms = 0;
   int64_t restarts_used = 0;
   int64_t restarts_total = 0;
@@ -47,6 +50,8 @@ struct Failure {
                       field(&Failure::reason, "reason"),
                       field(&Failure::message, "message"),
                       field(&Failure::last_words, "lastWords"),
+                      field(&Failure::collective, "collective"),
+                      field(&Failure::missing_ranks, "missingRanks"),
                       field(&Failure::pause_ms, "pauseMs").in(Unit::Milliseconds),
                       field(&Failure::restarts_used, "restartsUsed"),
                       field(&Failure::restarts_total, "restartsTotal"),

@@ -85,6 +85,8 @@ FailureRecord record_of(const Failure& failure, const std::string& now) {
         failure.signal != 0 ? failure.signal : failure.exit_code;
   }
   if (!failure.last_words.empty()) record.last_words = failure.last_words;
+  record.collective = failure.collective;
+  record.missing_ranks = failure.missing_ranks;
   return record;
 }
 

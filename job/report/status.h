@@ -24,19 +24,24 @@ struct FailureRecord {
   std::optional<int64_t> worker;
   std::string message;
   std::optional<std::string> last_words;
+  std::optional<std::string> collective;     ///< of a hang, as in Failure
+  std::optional<std::string> missing_ranks;  ///< of a hang, as in Failure
   static constexpr auto fields() {
-    return std::tuple{field(&FailureRecord::time, "time").in(Unit::Time),
-                      field(&FailureRecord::reason, "reason"),
-                      field(&FailureRecord::attempt, "attempt").described(", attempt "),
-                      field(&FailureRecord::step, "step").described(", step "),
-                      field(&FailureRecord::rank, "rank").described(", rank "),
-                      field(&FailureRecord::pod, "pod").described(", pod "),
-                      field(&FailureRecord::node, "node").described(" on "),
-                      field(&FailureRecord::exit_code, "exitCode").described(", exit code "),
-                      field(&FailureRecord::signal, "signal").described(", signal "),
-                      field(&FailureRecord::worker, "worker"),
-                      field(&FailureRecord::message, "message"),
-                      field(&FailureRecord::last_words, "lastWords")};
+    return std::tuple{
+        field(&FailureRecord::time, "time").in(Unit::Time),
+        field(&FailureRecord::reason, "reason"),
+        field(&FailureRecord::attempt, "attempt").described(", attempt "),
+        field(&FailureRecord::step, "step").described(", step "),
+        field(&FailureRecord::rank, "rank").described(", rank "),
+        field(&FailureRecord::pod, "pod").described(", pod "),
+        field(&FailureRecord::node, "node").described(" on "),
+        field(&FailureRecord::exit_code, "exitCode").described(", exit code "),
+        field(&FailureRecord::signal, "signal").described(", signal "),
+        field(&FailureRecord::worker, "worker"),
+        field(&FailureRecord::message, "message"),
+        field(&FailureRecord::last_words, "lastWords"),
+        field(&FailureRecord::collective, "collective").described(", in "),
+        field(&FailureRecord::missing_ranks, "missingRanks").described(", without rank ")};
   }
 };
 

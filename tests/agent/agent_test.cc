@@ -12,6 +12,7 @@
 #include "agent/gang/memory_transport.h"
 #include "common/files/posix_files.h"
 #include "job/contract.h"
+#include "job/flight_log.h"
 #include "tests/agent/ranks/fake_ranks.h"
 
 namespace dsj::agent {
@@ -101,6 +102,34 @@ class StoppedAgentTest : public AgentTest {
     pass(Time(2000));
   }
 };
+
+TEST_F(AgentTest, AFrozenRankIsNamedByItsFlightLogAndAnotherAttemptFollows) {
+  AgentConfig quick = config();
+  quick.stall = Time(4000);
+  make(quick);
+  pass(Time(1000));
+  std::vector<std::unique_ptr<FlightLog>> logs;
+  for (int w : {0, 1}) {
+    for (auto* process : running(w)) {
+      EXPECT_TRUE(process->start.flies);
+      logs.push_back(std::move(*FlightLog::open(-1)));
+      logs.back()->enter(FlightPhase::Training, 3);
+      const bool frozen = process->start.place.rank == 3;
+      if (!frozen) logs.back()->issued(1, "all_gather", "layer 0", 256);
+      process->sight = {.flight = std::string(logs.back()->bytes()), .stopped = frozen};
+    }
+  }
+  pass(Time(7000));
+  const auto failure = reports[0].last<report::Failure>();
+  EXPECT_EQ(failure.reason, "HangDetected");
+  EXPECT_EQ(failure.rank, 3);
+  EXPECT_EQ(failure.worker, 1);
+  EXPECT_EQ(failure.missing_ranks, "3");
+  EXPECT_EQ(failure.collective, "all_gather #1 (layer 0, 256 bytes)");
+  EXPECT_THAT(failure.message, HasSubstr("rank 3 is stopped (SIGSTOP): it is in step 3, training"));
+  EXPECT_THAT(failure.message, HasSubstr("ranks 0-2 wait in all_gather #1"));
+  EXPECT_EQ(text("checkpoints/attempt"), "2\n");
+}
 
 TEST_F(AgentTest, StartsEveryRankAfterTheAttemptIsPublished) {
   make(config());

@@ -56,5 +56,16 @@ TEST_F(RunSentencesTest, AFailureSaysWhatHappensNext) {
   EXPECT_EQ(said(failure), text + "from the checkpoint of step 5");
 }
 
+TEST_F(RunSentencesTest, ARankThatHungWasKilledByItsAgentNotForWantOfMemory) {
+  const report::Failure failure{.attempt = 1,
+                                .rank = 3,
+                                .signal = 9,
+                                .step = 6,
+                                .reason = "HangDetected",
+                                .message = "rank 3 did not arrive"};
+  EXPECT_EQ(said(failure),
+            "! attempt 1 failed after step 6: rank 3 did not arrive\n  log: /o/logs/rank-3.log");
+}
+
 }  // namespace
 }  // namespace dsj::cli

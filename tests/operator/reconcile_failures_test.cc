@@ -343,6 +343,31 @@ TEST(Failures, AnAttemptThatEndedInItsPodsIsRecorded) {
   EXPECT_EQ(world.status().restarts.total, 1);
 }
 
+TEST(Failures, AHangThatEndedInItsPodsSaysWhoAndWhereInAnEvent) {
+  World world;
+  world.to_running();
+  world.o.job->agent.last_failure = {{"attempt", 1},
+                                     {"worker", 1},
+                                     {"rank", 1},
+                                     {"reason", "HangDetected"},
+                                     {"message", "rank 1 did not arrive"},
+                                     {"collective", "all_gather #412 (layer 3, 4096 bytes)"},
+                                     {"missingRanks", "1, 3"}};
+  ++world.o.job->agent.attempt;
+  std::vector<std::string> told;
+  for (int pass = 0; pass < 2; ++pass) {
+    for (const Event& event : world.pass().events) {
+      if (event.reason == "HangDetected") told.push_back(event.type + ": " + event.message);
+    }
+  }
+  const std::vector<std::string> once = {
+      "Warning: rank 1 did not arrive, pod j-worker-1-1, node node-1, rank 1"};
+  EXPECT_EQ(told, once);
+  const Json failure = world.status().last_failure;
+  EXPECT_EQ(failure["collective"], "all_gather #412 (layer 3, 4096 bytes)");
+  EXPECT_EQ(failure["missingRanks"], "1, 3");
+}
+
 /// An attempt that ended in its pods, as agent 0 tells of it.
 OwnStatus after_attempt_1(const Json& told) {
   World world;

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "job/contract.h"
+#include "job/flight_log.h"
 #include "job/job_file.h"
 #include "job/report/events.h"
 
@@ -244,13 +245,19 @@ int main() {
     if (step > 0) event(report::Resumed{.step = step, .path = checkpoints});
   }
   const auto faults = read_faults();
+  const auto flight = dsj::FlightLog::open(number(dsj::kEnvFlightFd, -1));
+  if (!flight) leave(kExitEnvironment, "NoFlightLog", flight.error().to_string());
+  uint64_t collectives = 0;
   while (step < total) {
+    (*flight)->enter(dsj::FlightPhase::Training, step + 1);
     std::this_thread::sleep_for(std::chrono::milliseconds(number("FAKE_STEP_MS", 10)));
     if (const char* hold = std::getenv("FAKE_HOLD"); hold && step == 1) {
       while (!fs::exists(hold)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     ++step;
+    (*flight)->issued(++collectives, "all_reduce", "step", 1);
     const bool stop = peers.anybody_stops(stop_requested != 0);
+    (*flight)->ended();
     tell_step(step, rank);
     for (const auto& fault : faults) {
       const bool now = fault.rank == rank && fault.step == step &&

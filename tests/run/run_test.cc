@@ -111,6 +111,37 @@ TEST_F(FakeRun, KilledRankIsNamedAndTheNextAttemptGoesOnFromTheCheckpoint) {
   EXPECT_THAT(processes(), IsEmpty());
 }
 
+TEST_F(FakeRun, RanksThatFreezeInTurnAreNamedWithTheirCollectiveAndRestartedInPlace) {
+  write_job({{"maxSteps", "1000000"}, {"saveSteps", "20"}}, 3, 1, 9);
+  variables_["FAKE_STEP_MS"] = "20";
+  start({"job.yaml"});
+  for (int frozen = 0; frozen < 3; ++frozen) {
+    const std::string attempt = std::to_string(frozen + 1) + "\n";
+    ASSERT_TRUE(soon([&] { return read_text(out() / "checkpoints/attempt") == attempt; }));
+    const int64_t before = steps_done();
+    // At first long enough for agent 0 to know how long a step takes.
+    ASSERT_TRUE(soon([&] { return steps_done() >= before + (frozen == 0 ? 500 : 25); }));
+    kill(rank_process(frozen), SIGSTOP);
+    ASSERT_TRUE(soon([&] { return status()["failureHistory"].size() > size_t(frozen); }));
+    const json failure = status()["failureHistory"][frozen];
+    EXPECT_EQ(failure["reason"], "HangDetected");
+    EXPECT_EQ(failure["rank"], frozen);
+    EXPECT_EQ(failure["worker"], frozen);
+    EXPECT_EQ(failure["missingRanks"], std::to_string(frozen));
+    EXPECT_THAT(std::string(failure["message"]), HasSubstr("rank " + std::to_string(frozen) +
+                                                           " is stopped (SIGSTOP): it is in step"));
+    EXPECT_THAT(std::string(failure["collective"]), HasSubstr("all_reduce #"));
+  }
+  ASSERT_TRUE(soon([&] { return read_text(out() / "checkpoints/attempt") == "4\n"; }));
+  const int64_t before = steps_done();
+  ASSERT_TRUE(soon([&] { return steps_done() >= before + 5; })) << "it trains on";
+  kill(pid_, SIGINT);
+  EXPECT_EQ(finish(), 130);
+  EXPECT_EQ(metric_steps(), one_to(status()["checkpoint"]["lastSaved"]["step"]));
+  EXPECT_THAT(read_text(out() / "logs/agent-0.log"), HasSubstr("is stopped (SIGSTOP)"));
+  EXPECT_THAT(processes(), IsEmpty());
+}
+
 TEST_F(FakeRun, TwoWorkersJoinOverHttpAndAFailureEndsTheAttemptForAll) {
   write_job({{"maxSteps", "60"}, {"saveSteps", "10"}}, 2, 2);
   variables_["FAKE_FAULT"] = "attempt=1,rank=3,step=25,do=segv";

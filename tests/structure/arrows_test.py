@@ -52,7 +52,7 @@ ARROWS = {
     "engine/aio": ["common"],
     "engine/observe": ["common", "common/files", "job/layout", "job/dsconfig"],
     "engine/memory": ["common"],
-    "engine/comm": ["common"],
+    "engine/comm": ["common", "job"],  # the flight log
     "engine/comm/nccl_shim": [],  # of NCCL's C interface
     # What dsj-train sees of the plugin, and the plugin itself, which dsj-train only ever opens.
     "engine/cuda": ["common", "engine/kernels"],

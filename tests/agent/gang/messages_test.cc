@@ -26,7 +26,17 @@ WorkerReport full_report() {
                      .step = 11,
                      .reason = "HostOutOfMemory",
                      .message = "no memory",
-                     .last_words = "one\ntwo"}}};
+                     .last_words = "one\ntwo"}},
+          .look = 5,
+          .looks = {{.known = true,
+                     .phase = "training",
+                     .step = 12,
+                     .ticks = 7,
+                     .issued = 3,
+                     .ended = 2,
+                     .quiet_ms = 100,
+                     .begun = {{3, "all_gather", "layer 1", 64}}},
+                    {.stopped = true}}};
 }
 
 TEST(Messages, RoundTrip) {
@@ -41,10 +51,30 @@ TEST(Messages, RoundTrip) {
                             .master_addr = "10.0.0.1",
                             .master_port = 29500,
                             .exit_code = 87,
-                            .next_beat = Time(250)};
+                            .next_beat = Time(250),
+                            .look = 6};
   const auto read = directive_from_json(to_text(directive));
   ASSERT_TRUE(read) << read.error().to_string();
   EXPECT_EQ(*read, directive);
+}
+
+TEST(Messages, WithoutARequestNobodySendsALook) {
+  WorkerReport report = full_report();
+  report.look = 0;
+  EXPECT_EQ(to_text(report).find("look"), std::string::npos);
+  report.looks.clear();
+  EXPECT_EQ(*worker_report_from_json(to_text(report)), report) << "as agents of an older version";
+  EXPECT_EQ(to_text(Directive{}).find("look"), std::string::npos);
+}
+
+TEST(Messages, ALookOfAWrongShapeIsRefused) {
+  nlohmann::json beat = nlohmann::json::parse(to_text(full_report()));
+  beat["looks"].erase(1);
+  EXPECT_FALSE(worker_report_from_json(beat.dump())) << "one rank is missing";
+  beat["looks"].push_back({{"known", true}});
+  EXPECT_FALSE(worker_report_from_json(beat.dump()));
+  beat["look"] = -1;
+  EXPECT_FALSE(worker_report_from_json(beat.dump()));
 }
 
 TEST(Messages, BytesThatAreNotUtf8AreReplaced) {

@@ -574,6 +574,99 @@ TEST(Session, HangIsEndedAndStepsKeepItAlive) {
   EXPECT_EQ(gang.last<AttemptFailed>()->failure.step, 59);
 }
 
+/// Two workers of two ranks; every beat answers what agent 0 asks for.
+struct Watched : testing::Test {
+  Gang gang{{.workers = 2, .stall = seconds(10)}};
+  std::vector<RankLook> looks = std::vector<RankLook>(4);
+
+  void SetUp() override {
+    gang.start();
+    for (auto& look : looks) look = in({412, "all_gather", "layer 3", 4096});
+  }
+  static RankLook in(const CollectiveSeen& what) {
+    return {.known = true,
+            .phase = "training",
+            .step = 41,
+            .issued = what.sequence,
+            .ended = what.sequence - 1,
+            .begun = {what}};
+  }
+  void pass(Time duration) {
+    for (const Time end = gang.now + duration; gang.now < end; gang.now += Time(500)) {
+      for (auto& report : gang.reports) {
+        const auto directive = directive_for(gang.session, report.worker, 1);
+        report.look = directive.look;
+        const auto first = looks.begin() + 2 * report.worker;
+        report.looks.assign(first, directive.look > 0 ? first + 2 : first);
+      }
+      gang.all_beat();
+    }
+  }
+};
+
+TEST_F(Watched, TheRankThatDidNotArriveIsNamed) {
+  looks[2].begun.clear();
+  looks[2].ended = 411;
+  pass(seconds(9));
+  EXPECT_EQ(gang.session.phase, Phase::Running);
+  pass(seconds(5));
+  ASSERT_EQ(gang.session.phase, Phase::Ending);
+  gang.obey_idle();
+  const auto* failed = gang.last<AttemptFailed>();
+  ASSERT_NE(failed, nullptr);
+  EXPECT_EQ(failed->failure.reason, "HangDetected");
+  EXPECT_EQ(failed->failure.rank, 2);
+  EXPECT_EQ(failed->failure.worker, 1);
+  EXPECT_EQ(failed->failure.missing_ranks, "2");
+  EXPECT_EQ(failed->failure.collective, "all_gather #412 (layer 3, 4096 bytes)");
+  EXPECT_NE(failed->failure.message.find("rank 2 did not arrive"), std::string::npos)
+      << failed->failure.message;
+  EXPECT_TRUE(failed->restart);
+}
+
+TEST_F(Watched, WhereNobodyCanBeToldApartNobodyIsBlamed) {
+  pass(seconds(15));
+  ASSERT_EQ(gang.session.phase, Phase::Ending);
+  gang.obey_idle();
+  const auto* failed = gang.last<AttemptFailed>();
+  ASSERT_NE(failed, nullptr);
+  EXPECT_EQ(failed->failure.rank, -1);
+  EXPECT_EQ(failed->failure.worker, -1);
+  EXPECT_EQ(failed->failure.reason, "HangDetected");
+  EXPECT_EQ(gang.session.budget.used, 1) << "it is charged all the same";
+}
+
+TEST_F(Watched, RanksThatMoveDoNotHang) {
+  for (int i = 0; i < 60; ++i) {
+    ++looks[3].ticks;
+    pass(seconds(3));
+    ASSERT_EQ(gang.session.phase, Phase::Running);
+  }
+}
+
+TEST_F(Watched, NobodyIsAskedWhileStepsCome) {
+  for (int i = 0; i < 60; ++i) {
+    gang.reports[1].ranks[0].step = i;
+    pass(seconds(2));
+    ASSERT_EQ(directive_for(gang.session, 1, 1).look, 0);
+  }
+}
+
+TEST_F(Watched, TheRankOnWhichItsPeersGaveUpIsNamedByWhatItShows) {
+  looks[1].begun.clear();
+  looks[1].ended = 400;
+  gang.exit(0, 0, kExitPeerLost);
+  EXPECT_GT(directive_for(gang.session, 0, 1).look, 0) << "before they are killed";
+  pass(seconds(2));
+  gang.obey_idle();
+  const auto* failed = gang.last<AttemptFailed>();
+  ASSERT_NE(failed, nullptr);
+  EXPECT_EQ(failed->failure.rank, 1);
+  EXPECT_NE(failed->failure.message.find("hung: its peers gave up"), std::string::npos);
+  EXPECT_NE(failed->failure.message.find("rank 1 did not arrive"), std::string::npos)
+      << failed->failure.message;
+}
+
 TEST(Session, HungRankIsBlamedWhenItsPeersGaveUp) {
   Gang gang({});
   gang.start();

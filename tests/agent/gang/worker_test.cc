@@ -37,6 +37,32 @@ TEST_F(WorkerTest, LaunchesAnAttemptOnce) {
   EXPECT_EQ(count<LaunchRanks>(step(worker, run(2), Time(2))), 0) << "an older one comes too late";
 }
 
+TEST_F(WorkerTest, LooksAtItsRanksOnceForEachRequest) {
+  Heard asked = run(3);
+  step(worker, asked, Time(0));
+  asked.directive.look = 7;
+  EXPECT_EQ(count<TakeLook>(step(worker, asked, Time(10))), 1);
+  const Looked looked{7, {RankLook{.known = true, .step = 4}, RankLook{.stopped = true}}};
+  EXPECT_EQ(count<SendBeat>(step(worker, looked, Time(10))), 1);
+  EXPECT_EQ(worker.report.look, 7);
+  EXPECT_EQ(worker.report.looks, looked.ranks);
+  EXPECT_EQ(count<TakeLook>(step(worker, asked, Time(20))), 0);
+  asked.directive.look = 8;
+  EXPECT_EQ(count<TakeLook>(step(worker, asked, Time(30))), 1);
+  step(worker, run(3), Time(40));
+  EXPECT_EQ(worker.report.look, 0) << "nobody asks any more";
+  EXPECT_TRUE(worker.report.looks.empty());
+}
+
+TEST_F(WorkerTest, LooksAtNoRanksOfAnotherAttempt) {
+  Heard asked = run(3);
+  asked.directive.order = Order::Idle;
+  asked.directive.look = 1;
+  EXPECT_EQ(count<TakeLook>(step(worker, asked, Time(0))), 0) << "there are none";
+  step(worker, run(4), Time(0));
+  EXPECT_EQ(count<TakeLook>(step(worker, asked, Time(10))), 0);
+}
+
 TEST_F(WorkerTest, AStopIsObeyedAtTheLeaseWhenNobodyAnswers) {
   step(worker, StopSignal{}, Time(0));
   EXPECT_EQ(count<ExitAgent>(step(worker, WorkerTick{}, worker.config.lease)), 0);

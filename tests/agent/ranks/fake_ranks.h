@@ -16,6 +16,7 @@ class FakeRanks final : public Ranks {
     std::vector<int> signals;
     std::optional<ChildExit> exit;
     bool forgotten = false;
+    RankSight sight;
   };
 
   Result<RankProcess> start(const RankStart& start) override {
@@ -34,6 +35,7 @@ class FakeRanks final : public Ranks {
     return processes.at(rank.pid).exit;
   }
   void forget(const RankProcess& rank) override { processes.at(rank.pid).forgotten = true; }
+  RankSight look(const RankProcess& rank) override { return processes.at(rank.pid).sight; }
   std::string last_words(const RankProcess&, size_t) override { return "last words"; }
   Result<StoreSocket> open_store(const std::string&) override {
     ++open_stores;

@@ -38,6 +38,14 @@ TEST(RankEnvironment, OnlyRankZeroGetsTheStore) {
   EXPECT_THAT(rank_environment({"DSJ_STORE_FD=77"}, place), Contains("DSJ_STORE_FD=11"));
 }
 
+TEST(RankEnvironment, TheFlightLogOfAnOuterRunIsNotPassedOn) {
+  RankPlace place = kPlace;
+  EXPECT_THAT(rank_environment({"DSJ_FLIGHT_FD=5"}, place),
+              Not(Contains(StartsWith("DSJ_FLIGHT_FD"))));
+  place.flight_fd = 12;
+  EXPECT_THAT(rank_environment({}, place), Contains("DSJ_FLIGHT_FD=12"));
+}
+
 TEST(RankEnvironment, InheritsAndOverrides) {
   const auto environment = rank_environment(
       {"PATH=/bin", "RANK=99", "OMP_NUM_THREADS=7", "EMPTY=", "BROKEN", "=odd", "A=b=c"}, kPlace);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/comm/collectives.h"
+#include "job/flight_log.h"
 #include "tests/engine/comm/ranks.h"
 
 namespace dsj::comm {
@@ -272,6 +273,41 @@ TEST_P(AgainstGloo, RandomSumsAgreeWithTheOracle) {
     }
     group->shutdown();
     oracle->shutdown();
+  });
+  for (const std::string& text : texts) EXPECT_EQ(text, "");
+}
+
+TEST_P(Contract, EveryOperationIsNotedWhileItWaitsAndWhenItHasEnded) {
+  const auto texts = run_ranks(GetParam().world, [&](const Seat& seat) {
+    using State = FlightOperation::State;
+    const auto log = FlightLog::open(-1);
+    require(log.has_value(), "no flight log");
+    Options options = seat.options(GetParam().backend, 60s);
+    options.flight = log->get();
+    auto joined = make_collectives(options);
+    require(joined.has_value(), "not joined");
+    const auto group = std::move(*joined);
+    const auto other = seat.join(GetParam().backend, 60s, 1);
+    const auto operations = [&] { return flight_picture((*log)->bytes())->operations; };
+    at::Tensor out = at::empty({seat.world * 10}), in = at::ones({10});
+    group->all_gather(out, in, {Traffic::Parameters, "layer 3"})->wait();
+    const auto first = operations();
+    require(first.size() == 1 && first[0].sequence == 1 && first[0].kind == "all_gather" &&
+                first[0].unit == "layer 3" && first[0].bytes == seat.world * 40 &&
+                first[0].state == State::Ended,
+            "the all_gather is not noted");
+    // Rank 0 looks while the others do not come.
+    if (seat.rank != 0) other->barrier({})->wait();
+    const auto work = group->barrier({Traffic::Control, "end"});
+    if (seat.rank == 0) {
+      require(operations().back().kind == "barrier" && operations().back().state == State::Begun,
+              "it waits in the barrier");
+      other->barrier({})->wait();
+    }
+    work->wait();
+    require(operations().back().state == State::Ended, "the barrier has ended");
+    group->shutdown();
+    other->shutdown();
   });
   for (const std::string& text : texts) EXPECT_EQ(text, "");
 }

@@ -47,6 +47,14 @@ TEST(RankEnv, CollectiveTimeout) {
   EXPECT_EQ(rank_env()->collective_timeout, std::chrono::milliseconds(250));
 }
 
+TEST(RankEnv, FlightLog) {
+  EXPECT_THAT(refusal("DSJ_FLIGHT_FD", "memory"), HasSubstr("DSJ_FLIGHT_FD is \"memory\""));
+  const Setting job("DSJ_JOB_FILE", "job.json");
+  EXPECT_EQ(rank_env()->flight_fd, -1);
+  const Setting memory("DSJ_FLIGHT_FD", "12");
+  EXPECT_EQ(rank_env()->flight_fd, 12);
+}
+
 TEST(RankEnv, KernelSwitches) {
   EXPECT_THAT(refusal("DSJ_ISA", "avx9"), HasSubstr("DSJ_ISA is \"avx9\"; this processor has"));
   EXPECT_THAT(refusal("DSJ_ISA", "avx9"), HasSubstr("baseline"));

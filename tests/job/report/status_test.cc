@@ -136,6 +136,16 @@ TEST(Status, OfACheckpointOnlyWhatIsKnown) {
             json({{"step", 5}, {"path", "/c/5"}, {"time", "t"}}));
 }
 
+TEST(Status, AHangHasItsCollectiveAndTheRanksThatDidNotArrive) {
+  const Failure hang{
+      .rank = 2, .collective = "all_gather #9 (layer 3, 8 bytes)", .missing_ranks = "2, 5-7"};
+  const json record = status_json(record_of(hang, "t"));
+  EXPECT_EQ(record["collective"], "all_gather #9 (layer 3, 8 bytes)");
+  EXPECT_EQ(record["missingRanks"], "2, 5-7");
+  EXPECT_EQ(failure_from_status(record)->missing_ranks, "2, 5-7");
+  EXPECT_FALSE(status_json(record_of(Failure{.rank = 2}, "t")).contains("missingRanks"));
+}
+
 TEST(Status, AFailureNamesASignalOrAnExitCodeOfTheRankToBlame) {
   const Failure failure{.attempt = 2, .worker = 1, .rank = 3, .signal = 9, .step = 7};
   EXPECT_EQ(status_json(record_of(failure, "t")), json({{"time", "t"},

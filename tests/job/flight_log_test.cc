@@ -1,0 +1,180 @@
+// What a rank notes is what its agent reads, also while it writes and after it froze or died.
+#include "job/flight_log.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+namespace dsj {
+namespace {
+
+using State = FlightOperation::State;
+
+/// Memory as an agent makes it.
+struct Memory {
+  Memory() : fd(memfd_create("flight", MFD_CLOEXEC)) {
+    EXPECT_EQ(ftruncate(fd, FlightLog::kBytes), 0);
+  }
+  ~Memory() { close(fd); }
+  std::string read() const {
+    std::string bytes(FlightLog::kBytes, '\0');
+    EXPECT_EQ(pread(fd, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+    return bytes;
+  }
+  int fd;
+};
+
+std::unique_ptr<FlightLog> open(int fd) {
+  auto log = FlightLog::open(fd);
+  EXPECT_TRUE(log) << log.error().to_string();
+  return std::move(*log);
+}
+
+FlightPicture picture(std::string_view bytes) {
+  auto read = flight_picture(bytes);
+  EXPECT_TRUE(read) << read.error().to_string();
+  return read.value_or(FlightPicture{});
+}
+
+TEST(FlightLog, ShowsWhereTheRankIsAndItsLastCollectives) {
+  const auto log = open(-1);
+  EXPECT_EQ(picture(log->bytes()).phase, FlightPhase::Starting);
+  log->enter(FlightPhase::Training, 7);
+  log->issued(1, "all_gather", "layer 3", 4096);
+  log->issued(2, "reduce_scatter", "layer 3", 8192);
+  log->issued(3, "barrier", "", 0);
+  log->ended();
+  const FlightPicture seen = picture(log->bytes());
+  EXPECT_EQ(seen.phase, FlightPhase::Training);
+  EXPECT_EQ(seen.step, 7);
+  EXPECT_EQ(seen.issued, 3u);
+  EXPECT_EQ(seen.ended, 1u);
+  ASSERT_EQ(seen.operations.size(), 3u);
+  EXPECT_EQ(seen.operations[0].state, State::Ended);
+  EXPECT_EQ(seen.operations[0].kind, "all_gather");
+  EXPECT_EQ(seen.operations[0].unit, "layer 3");
+  EXPECT_EQ(seen.operations[0].bytes, 4096);
+  EXPECT_EQ(seen.operations[1].state, State::Begun) << "it begins when the one before has ended";
+  EXPECT_EQ(seen.operations[2].state, State::Issued);
+  EXPECT_GE(seen.operations[1].changed_ns, seen.operations[0].changed_ns);
+}
+
+TEST(FlightLog, TicksAndPhasesAreMovement) {
+  const auto log = open(-1);
+  const uint64_t before = picture(log->bytes()).ticks;
+  log->tick();
+  log->enter(FlightPhase::Evaluating, 7);
+  EXPECT_EQ(picture(log->bytes()).ticks, before + 2);
+}
+
+TEST(FlightLog, TheRunningCollectiveIsNeverOverwrittenByThoseBehindIt) {
+  const auto log = open(-1);
+  for (uint64_t i = 1; i <= 1000; ++i) log->issued(i, "all_gather", "layer", 1);
+  const auto shown = [&](uint64_t sequence) {
+    for (const auto& operation : picture(log->bytes()).operations) {
+      if (operation.sequence == sequence) return operation.state;
+    }
+    return State::Issued;
+  };
+  for (uint64_t i = 1; i <= 1000; ++i) {
+    ASSERT_EQ(shown(i), State::Begun) << i;
+    log->ended();
+    ASSERT_EQ(shown(i), State::Ended) << i;
+  }
+  EXPECT_EQ(picture(log->bytes()).ended, 1000u);
+  log->ended();  // nothing is under way: no harm
+}
+
+TEST(FlightLog, LongNamesAreCut) {
+  const auto log = open(-1);
+  log->issued(1, std::string(100, 'k'), std::string(100, 'u'), 1);
+  const auto seen = picture(log->bytes()).operations.at(0);
+  EXPECT_EQ(seen.kind, std::string(15, 'k'));
+  EXPECT_EQ(seen.unit, std::string(47, 'u'));
+}
+
+TEST(FlightLog, OtherBytesAreRefused) {
+  EXPECT_FALSE(flight_picture(""));
+  EXPECT_FALSE(flight_picture(std::string(FlightLog::kBytes, '\0'))) << "not opened yet";
+  const auto log = open(-1);
+  std::string bytes(log->bytes());
+  bytes[7] = '2';
+  EXPECT_FALSE(flight_picture(bytes)) << "another version";
+  EXPECT_FALSE(flight_picture(log->bytes().substr(1)));
+}
+
+TEST(FlightLog, ATornRecordIsLeftOut) {
+  const auto log = open(-1);
+  log->issued(1, "all_gather", "layer 3", 4096);
+  log->issued(2, "barrier", "", 0);
+  const std::string whole(log->bytes());
+  const size_t unit = whole.find("layer 3");
+  ASSERT_NE(unit, std::string::npos);
+  for (size_t byte = 0; byte < 7; ++byte) {
+    std::string torn = whole;
+    torn[unit + byte] ^= 1;
+    const FlightPicture seen = picture(torn);
+    ASSERT_EQ(seen.operations.size(), 1u);
+    EXPECT_EQ(seen.operations[0].kind, "barrier");
+  }
+}
+
+TEST(FlightLog, AReaderBesideAWriterSeesWholeRecordsOnly) {
+  const Memory memory;
+  const auto log = open(memory.fd);
+  std::atomic<bool> done = false;
+  std::thread writer([&] {
+    for (uint64_t i = 1; i <= 50'000; ++i) {
+      log->issued(i, i % 2 ? "all_gather" : "barrier", std::to_string(i), static_cast<int64_t>(i));
+      log->ended();
+    }
+    done = true;
+  });
+  bool last = false;
+  while (!last) {
+    last = done;
+    for (const auto& operation : picture(memory.read()).operations) {
+      ASSERT_EQ(operation.unit, std::to_string(operation.sequence));
+      ASSERT_EQ(operation.bytes, static_cast<int64_t>(operation.sequence));
+      ASSERT_EQ(operation.kind, operation.sequence % 2 ? "all_gather" : "barrier");
+    }
+  }
+  writer.join();
+  EXPECT_EQ(picture(memory.read()).ended, 50'000u);
+}
+
+TEST(FlightLog, IsReadAfterItsRankDied) {
+  const Memory memory;
+  const pid_t rank = fork();
+  if (rank == 0) {
+    const auto log = FlightLog::open(memory.fd);
+    if (!log) _exit(1);
+    (*log)->enter(FlightPhase::Training, 9);
+    (*log)->issued(1, "all_gather", "head", 10);
+    _exit(0);
+  }
+  int status = 1;
+  ASSERT_EQ(waitpid(rank, &status, 0), rank);
+  ASSERT_EQ(status, 0);
+  EXPECT_EQ(picture(memory.read()).step, 9);
+  EXPECT_EQ(picture(memory.read()).operations.at(0).unit, "head");
+}
+
+TEST(FlightLog, NoSuchMemoryIsAnError) {
+  const auto log = FlightLog::open(1 << 20);
+  ASSERT_FALSE(log);
+  EXPECT_EQ(log.error().kind, ErrorKind::Environment);
+}
+
+TEST(FlightLog, EveryPhaseHasAName) {
+  for (int phase = 0; phase < kFlightPhases; ++phase) {
+    EXPECT_STRNE(name_of(static_cast<FlightPhase>(phase)), "");
+  }
+}
+
+}  // namespace
+}  // namespace dsj
