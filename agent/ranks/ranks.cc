@@ -10,6 +10,8 @@
 #include <cstring>
 #include <ctime>
 
+#include "common/startup_trace.h"
+
 namespace dsj::agent {
 namespace {
 
@@ -52,6 +54,7 @@ Result<RankProcess> PosixRanks::start(const RankStart& start) {
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   RankPlace place = start.place;
   place.event_fd = ends[1];
+  place.startup_trace = startup::recorder().for_child();
   SpawnSpec spec{.command = start.command,
                  .environment = rank_environment(inherited_environment(), place),
                  .log_file = start.log_file,
