@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "agent/gang/blame.h"
+#include "common/files/replace_file.h"
 #include "common/log.h"
+#include "common/startup_trace.h"
 #include "job/contract.h"
 #include "job/flight_log.h"
 
@@ -57,6 +59,10 @@ SessionConfig session_config(const AgentConfig& config, int64_t last_attempt, Ti
           .grace = config.grace,
           .stall = config.stall,
           .quiet_until = config.predecessor ? now + config.silence : now};
+}
+
+std::string when(Time pause) {
+  return pause > Time(0) ? "in " + std::to_string(pause.count()) + " ms" : "at once";
 }
 
 int cores_of_this_machine(Files& files) {
@@ -169,6 +175,7 @@ void Agent::carry_out(const Command& command, Time now) {
   if (const auto* publish = std::get_if<PublishAttempt>(&command)) {
     publish_attempt(*publish, now);
   } else if (const auto* started = std::get_if<AttemptStarted>(&command)) {
+    startup::recorder().stage_ends("attempt");
     log::info("attempt " + std::to_string(started->attempt) + " starts with " +
               std::to_string(started->world_size) + " ranks");
     ports_.reports.report(
@@ -178,10 +185,9 @@ void Agent::carry_out(const Command& command, Time now) {
               "; the next one starts when its successor has joined");
   } else if (const auto* failed = std::get_if<AttemptFailed>(&command)) {
     const Failure& failure = failed->failure;
+    startup::recorder().stage_ends("other ranks end");
     log::error("attempt " + std::to_string(failure.attempt) + " failed: " + failure.message +
-               (failed->restart
-                    ? "; the next one starts in " + std::to_string(failed->pause.count()) + " ms"
-                    : ""));
+               (failed->restart ? "; the next one starts " + when(failed->pause) : ""));
     ports_.reports.report(report::Failure{.attempt = failure.attempt,
                                           .worker = failure.worker,
                                           .rank = failure.rank,
@@ -216,6 +222,7 @@ void Agent::carry_out(const Command& command, Time now) {
 
 void Agent::publish_attempt(const PublishAttempt& publish, Time now) {
   const std::string path = attempt_path(config_);
+  startup::recorder().stage_ends(start_traced_ ? "pause" : "gang");
   ports_.ranks.close_store(std::exchange(store_, {}));
   Status written = ports_.files.make_dirs(path_parent(path));
   if (written) {
@@ -262,9 +269,9 @@ Status Agent::write_job_file(const Directive& directive, const std::string& path
   JobFile job = config_.job;
   job.attempt = directive.attempt;
   job.world_size = directive.world_size;
-  DSJ_TRY_STATUS(ports_.files.write_atomically(path, to_json(job).dump(1) + "\n"));
+  DSJ_TRY_STATUS(replace_file(ports_.files, path, to_json(job).dump(1) + "\n"));
   if (!gives_ds_config()) return {};
-  return ports_.files.write_atomically(ds_config_path(), job.ds_config.dump(1) + "\n");
+  return replace_file(ports_.files, ds_config_path(), job.ds_config.dump(1) + "\n");
 }
 
 void Agent::launch(const Directive& directive, Time now) {
@@ -306,6 +313,10 @@ void Agent::launch(const Directive& directive, Time now) {
     own.running = true;
   }
   if (worker == 0) ports_.ranks.close_store(std::exchange(store_, {}));  // rank 0 has its own copy
+  startup::recorder().stage_ends("ranks launched");
+  startup::append_line(path_join(config_.run_dir, kStartupFile), directive.attempt);
+  start_traced_ = true;
+  ends_traced_ = false;
   for (const auto& [local, error] : problems) {
     react(RankError{local, "CannotStart", error.to_string()}, now);
     react(RankExited{local, kExitEnvironment, 0, "", false}, now);
@@ -330,6 +341,8 @@ void Agent::watch_ranks(Time now) {
     if (!exit) continue;
     own.running = false;
     own.last_sight = {.flight = ports_.ranks.look(own.process).flight};
+    // The start of the next attempt, if there is one, begins with the first end in this one.
+    if (!std::exchange(ends_traced_, true)) startup::recorder().begin_again();
     ports_.ranks.forget(own.process);
     log::info("rank " + std::to_string(own.rank) + " ended with " +
               describe_exit(exit->exit_code, exit->signal));

@@ -107,6 +107,7 @@ class Agent {
   Time next_beat_{0}, beat_sent_{0};
   bool beat_wanted_ = true, beat_under_way_ = false, last_beat_sent_ = false;
   bool metrics_failed_ = false;
+  bool start_traced_ = false, ends_traced_ = false;  ///< common/startup_trace.h
   std::string last_beat_problem_;
   Time leaving_since_{-1};
   std::optional<int> exit_code_;

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <memory>
 
 #include "agent/agent.h"
@@ -12,6 +13,7 @@
 #include "agent/turns.h"
 #include "common/files/posix_files.h"
 #include "common/log.h"
+#include "common/startup_trace.h"
 #include "job/contract.h"
 
 namespace dsj::agent {
@@ -66,6 +68,7 @@ Result<int> run(const LoopOptions& options) {
                          .client = transports.client.get()};
   DSJ_TRY(Agent agent,
           Agent::make(config, options.worker, options.incarnation, ports, steady_time()));
+  startup::recorder().stage_ends("settings");
   while (!agent.exit_code()) {
     for (int number : read_signals(signals)) {
       if (number != SIGCHLD) agent.stop(steady_time());
@@ -85,7 +88,11 @@ Result<int> run(const LoopOptions& options) {
 }  // namespace
 
 int run_agent(const LoopOptions& options) {
-  log::init("agent " + std::to_string(options.worker));
+  const std::string name = "agent " + std::to_string(options.worker);
+  log::init(name);
+  if (const char* trace = std::getenv(contract::kEnvStartupTrace))
+    startup::recorder().begin(name, trace);
+  startup::recorder().stage_ends("exec and libraries");
   const auto code = run(options);
   return code ? *code : exit_code_of(code.error());
 }

@@ -21,11 +21,11 @@ struct Curve {
 };
 
 struct RunCurves {
-  std::string name;           ///< the output directory's name
+  std::string name;  ///< the output directory's name
   /// loss, eval_loss, lr, grad_norm, tokens_per_second, then "difficulty.METRIC"
   std::vector<Curve> curves;
-  int64_t steps = 0;          ///< the last step
-  nlohmann::json status;      ///< status.yaml; null: there is none
+  int64_t steps = 0;      ///< the last step
+  nlohmann::json status;  ///< status.yaml; null: there is none
 };
 
 /// BadInput: there is no metrics.jsonl. A last line that is still being written is left out. If two

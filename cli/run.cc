@@ -12,6 +12,7 @@
 #include "cli/verbs.h"
 #include "common/files/posix_files.h"
 #include "common/json.h"
+#include "common/startup_trace.h"
 #include "job/contract.h"
 #include "job/report/told.h"
 
@@ -36,7 +37,8 @@ The same command on the same output directory goes on from its newest checkpoint
 resumeFromCheckpoint); a finished run is not repeated. Ctrl-C or SIGTERM saves one step on all ranks and stops; a second one kills.
 
 Environment: OMP_NUM_THREADS (default: cores / ranks), HF_HOME or HF_HUB_CACHE (where hub ids are looked
-up), DSJ_TRAIN_PROGRAM (another program in place of dsj-train).
+up), DSJ_TRAIN_PROGRAM (another program in place of dsj-train), DSJ_STARTUP_TRACE=1 (prints where the time
+of each start went), DSJ_ROWS_CACHE=0 (large data files are checked anew; docs/startup.md).
 Exit codes: 0 done, 1 the job failed, 2 bad input (nothing was started), 3 environment, 130 interrupted.
 )";
 
@@ -115,12 +117,28 @@ void warn_if_another_run(const Job& job, const std::string& run_dir) {
   check("data", before->job.training.data_path, job.training.data_path);
 }
 
+/// Whether the times of the start are asked for.
+Result<bool> begin_startup_trace() {
+  const char* text = std::getenv(contract::kEnvStartupTrace);
+  if (!text) return false;
+  const auto on = startup::switched_on(text);
+  if (!on) {
+    return bad_input(
+        std::string(contract::kEnvStartupTrace) + " is \"" + text + "\", expected 0 or 1",
+        "environment");
+  }
+  startup::recorder().begin("dsj", text);
+  startup::recorder().stage_ends("exec and libraries");
+  return *on;
+}
+
 Result<int> run(Arguments args) {
   DSJ_TRY(const RunArguments arguments, split_run_arguments(args));
   if (arguments.help) {
     std::fputs(kHelp, stdout);
     return 0;
   }
+  DSJ_TRY(const bool traced, begin_startup_trace());
   DSJ_TRY(const Job job, prepare_job(arguments));
   const std::string output = job.training.output_dir;
   const auto status = previous_status(output);
@@ -151,6 +169,9 @@ Result<int> run(Arguments args) {
   warn_if_another_run(job, config.run_dir);
   options.resume_command = resume_command(args, job.training.resume_from_checkpoint);
   options.previous_status = status;
+  options.startup_trace = traced;
+  std::error_code ignored;
+  fs::remove(startup_file(config), ignored);
   std::printf("%s: %d workers x %d ranks, output %s\n", job.name.c_str(), job.replicas,
               job.slots_per_worker, output.c_str());
   std::fflush(stdout);
@@ -160,6 +181,7 @@ Result<int> run(Arguments args) {
                                                  .logs_dir = logs_dir(config),
                                                  .environment = std::move(program.environment),
                                                  .lock_fd = lock.fd()}));
+  startup::recorder().stage_ends("checks");
   PosixFiles files;
   const SystemRunClock clock;
   return Supervisor(std::move(options), {.agents = agents,

@@ -13,6 +13,8 @@
 #include <fstream>
 
 #include "common/files/files.h"
+#include "common/startup_trace.h"
+#include "job/contract.h"
 
 namespace dsj::cli {
 namespace {
@@ -70,10 +72,13 @@ LocalAgents::~LocalAgents() {
 }
 
 Status LocalAgents::start(int worker, int64_t incarnation) {
+  auto environment = options_.environment;
+  if (std::string trace = startup::recorder().for_child(); !trace.empty())
+    environment.emplace_back(contract::kEnvStartupTrace, std::move(trace));
   agent::SpawnSpec spec{
       .command = {options_.program, "--config", options_.config_file, "--worker",
                   std::to_string(worker), "--incarnation", std::to_string(incarnation)},
-      .environment = environment_with(options_.environment),
+      .environment = environment_with(environment),
       .log_file = agent_log(options_.logs_dir, worker),
       .keep_fds = {options_.lock_fd},
       .death_signal = SIGTERM};  // if we die: save and stop

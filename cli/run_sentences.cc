@@ -22,8 +22,9 @@ std::string about_failure(const report::Failure& failure, const RunStatus& statu
   if (!failure.restart) return text;
   const auto saved = status.saved_step();
   return text + "\nrestart " + std::to_string(failure.restarts_used) + " of " +
-         std::to_string(failure.restart_limit) + " in " + std::to_string(failure.pause_ms) +
-         " ms, " +
+         std::to_string(failure.restart_limit) +
+         (failure.pause_ms > 0 ? " in " + std::to_string(failure.pause_ms) + " ms, "
+                               : " at once, ") +
          (saved ? "from the checkpoint of step " + std::to_string(*saved) : "from the start");
 }
 

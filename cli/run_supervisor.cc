@@ -8,7 +8,10 @@
 
 #include "agent/gang/blame.h"
 #include "cli/run_sentences.h"
+#include "common/files/replace_file.h"
 #include "common/format.h"
+#include "common/startup_table.h"
+#include "common/startup_trace.h"
 #include "job/contract.h"
 #include "job/restart_budget.h"
 
@@ -19,6 +22,10 @@ using namespace dsj::contract;
 
 std::string agent_config_file(const agent::AgentConfig& config) {
   return path_join(config.run_dir, "agent.json");
+}
+
+std::string startup_file(const agent::AgentConfig& config) {
+  return path_join(config.run_dir, kStartupFile);
 }
 
 std::string logs_dir(const agent::AgentConfig& config) {
@@ -68,8 +75,8 @@ void Supervisor::turn() {
 
 Status Supervisor::write_config() {
   const mode_t before = umask(077);  // the file holds the key
-  const Status written = ports_.files.write_atomically(agent_config_file(options_.config),
-                                                       agent::to_text(options_.config));
+  const Status written = replace_file(ports_.files, agent_config_file(options_.config),
+                                      agent::to_text(options_.config));
   umask(before);
   return written;
 }
@@ -80,7 +87,12 @@ Status Supervisor::start_agent(int worker) {
   ++life.incarnation;
   DSJ_TRY_STATUS(write_config());
   if (worker == 0) report_bytes_.clear();
-  return ports_.agents.start(worker, life.incarnation);
+  DSJ_TRY_STATUS(ports_.agents.start(worker, life.incarnation));
+  if (worker == workers() - 1 && life.incarnation == 1) {
+    startup::recorder().stage_ends("agents launched");
+    startup::append_line(startup_file(options_.config), 0);
+  }
+  return {};
 }
 
 void Supervisor::start_due_agents() {
@@ -214,7 +226,10 @@ void Supervisor::take_report(const report::Report& told) {
     return progress_.line({.line = *line, .seconds_left = status_.seconds_left()});
   }
   const auto* step = std::get_if<report::Step>(&told);
-  if (step) last_step_ = *step;
+  if (step) {
+    last_step_ = *step;
+    tell_start();
+  }
   progress_.show(view());
   if (step) return;
   if (const auto said = sentence_of(told, status_, options_.config.job.output_dir)) {
@@ -225,6 +240,7 @@ void Supervisor::take_report(const report::Report& told) {
     options_.config.budget.total = static_cast<int>(failure->restarts_total);
     options_.config.budget.saved_step = failure->saved_step;
   } else if (const auto* end = std::get_if<report::End>(&told)) {
+    tell_start();  // of a job with so few steps that a rank told its start late
     outcome_ = Outcome{static_cast<int>(end->exit_code), end->reason, end->message};
     kill_at_ = ports_.clock.now() + 15s;  // the agents should exit by themselves
   }
@@ -242,6 +258,19 @@ void Supervisor::keep_status(bool now) {
     status_failed_ = true;
     progress_.print(ports_.err, "warning: " + written.error().to_string());
   }
+}
+
+/// Rank 0's first step may come before another rank has told its start: then the next one asks.
+void Supervisor::tell_start() {
+  if (!options_.startup_trace || status_.attempt() == start_told_ || status_.step() == 0) return;
+  const auto lines = ports_.files.read_all(startup_file(options_.config));
+  if (!lines) return;
+  const int ranks = options_.config.replicas * options_.config.slots;
+  auto table = startup::table(*lines, status_.attempt(), ranks);
+  if (!table) return;
+  start_told_ = status_.attempt();
+  table->pop_back();  // print() ends the line
+  progress_.print(ports_.out, *table);
 }
 
 int Supervisor::farewell() {

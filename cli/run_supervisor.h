@@ -21,6 +21,7 @@ struct SupervisorOptions {
   agent::AgentConfig config;   ///< written to agent_config_file() before each start of an agent
   std::string resume_command;  ///< printed after an interruption
   nlohmann::json previous_status;
+  bool startup_trace = false;  ///< a table of each attempt's start is printed
 };
 
 struct SupervisorPorts {
@@ -34,6 +35,8 @@ struct SupervisorPorts {
 
 /// The file that an agent reads its configuration from.
 std::string agent_config_file(const agent::AgentConfig& config);
+/// The file in which the processes tell of a start (common/startup_trace.h).
+std::string startup_file(const agent::AgentConfig& config);
 /// Where the agents' and ranks' logs are.
 std::string logs_dir(const agent::AgentConfig& config);
 
@@ -68,6 +71,7 @@ class Supervisor {
   void end(Outcome outcome);
   void kill_agents();
   void keep_status(bool now);
+  void tell_start();
   ProgressView view() const;
   int farewell();
 
@@ -81,6 +85,7 @@ class Supervisor {
   std::string report_bytes_;
   bool stopping_ = false, killed_ = false, status_dirty_ = true, status_failed_ = false;
   std::optional<Time> status_written_, drawn_;
+  int64_t start_told_ = 0;  ///< the attempt whose start was printed last
   std::optional<Outcome> outcome_;
   std::optional<Time> kill_at_;
 };

@@ -22,6 +22,10 @@ inline constexpr char kDsConfigFile[] = "ds_config.json";
 inline constexpr char kEnvEventFd[] = "DSJ_EVENT_FD";
 /// Rank 0 only: number of the inherited socket, already listening, for the store.
 inline constexpr char kEnvStoreFd[] = "DSJ_STORE_FD";
+/// 1: the times of a start are noted (common/startup_trace.h); another number: when its parent
+/// launched this process. The lines lie in kStartupFile, beside job.json.
+inline constexpr char kEnvStartupTrace[] = "DSJ_STARTUP_TRACE";
+inline constexpr char kStartupFile[] = "startup.jsonl";
 
 // ---- under the output directory
 inline constexpr char kMetricsFile[] = "metrics.jsonl";

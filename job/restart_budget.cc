@@ -10,8 +10,11 @@ RestartVerdict charge_restart(RestartBudget budget, int64_t newest_checkpoint) {
     budget.used = 0;
   }
   if (budget.used >= budget.limit) return {.allowed = false, .budget = budget};
-  constexpr std::chrono::milliseconds kFirst{500}, kLongest{30'000};
-  const auto pause = std::min(kLongest, kFirst * (int64_t{1} << std::min(budget.used, 10)));
+  constexpr std::chrono::milliseconds kUnit{500}, kLongest{30'000}, kNone{0};
+  const auto doubled = std::min(kLongest, kUnit * (int64_t{1} << std::min(budget.used, 10)));
+  // The first failure since a checkpoint is most often one process that was killed: nothing that a
+  // pause would mend. What fails again is waited out as long as ever.
+  const auto pause = budget.used == 0 ? kNone : doubled;
   ++budget.used;
   ++budget.total;
   return {.allowed = true, .pause = pause, .budget = budget};

@@ -17,8 +17,9 @@ struct RestartBudget {
 
 struct RestartVerdict {
   bool allowed = false;
-  std::chrono::milliseconds pause{0};  ///< before the next attempt: 0.5 s, doubling, at most 30 s
-  RestartBudget budget;                ///< for the caller to keep
+  /// Before the next attempt: none after the first failure, then 1 s, doubling, at most 30 s.
+  std::chrono::milliseconds pause{0};
+  RestartBudget budget;  ///< for the caller to keep
 };
 
 /// Call when an attempt has failed. A checkpoint newer than `budget.saved_step` first gives the

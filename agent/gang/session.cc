@@ -110,9 +110,21 @@ void watch(Session& s, Time now, Commands& out) {
   }
 }
 
+/// A rank was killed, and not by its agent.
+bool killed_from_outside(const Session& s) {
+  return std::ranges::any_of(s.workers, [&](const Worker& worker) {
+    return worker.report.attempt == s.attempt &&
+           std::ranges::any_of(worker.report.ranks, [](const RankState& rank) {
+             return !rank.running && rank.signal == SIGKILL && !rank.stopped;
+           });
+  });
+}
+
 void end_ranks(Session& s, Time now, Commands& out) {
   const Exits exits = count_exits(s, now);
-  if (exits.running == 0 || now - s.phase_since >= s.config.blame) s.killing = true;
+  const Time blame =
+      killed_from_outside(s) ? std::min(s.config.blame, s.config.blame_after_kill) : s.config.blame;
+  if (exits.running == 0 || now - s.phase_since >= blame) s.killing = true;
   if (const auto looks = s.stall ? std::vector<RankLook>() : looks_of(s); !looks.empty()) {
     s.stall = judge_stall(looks);
   }

@@ -24,6 +24,9 @@ struct SessionConfig {
   Time silence{6000};
   /// How long the other ranks may end by themselves and say why, after one failed, before SIGKILL.
   Time blame{1000};
+  /// The same where a rank ended by SIGKILL: no peer causes that, so the others hardly know more,
+  /// and a rank in the middle of a long step would hold up the next attempt.
+  Time blame_after_kill{300};
   /// How long ranks may take to save after a stop request, before SIGKILL.
   Time grace{600'000};
   /// The attempt hangs if no rank moves for so long; sooner where stall_watch.h is sure.

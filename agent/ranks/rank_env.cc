@@ -32,6 +32,8 @@ std::vector<std::string> rank_environment(const std::vector<std::string>& inheri
   names[kEnvEventFd] = std::to_string(place.event_fd);
   if (place.flight_fd >= 0) names[kEnvFlightFd] = std::to_string(place.flight_fd);
   if (place.rank == 0 && place.store_fd >= 0) names[kEnvStoreFd] = std::to_string(place.store_fd);
+  names.erase(kEnvStartupTrace);
+  if (!place.startup_trace.empty()) names[kEnvStartupTrace] = place.startup_trace;
   names.try_emplace("OMP_NUM_THREADS", std::to_string(place.threads));
 
   std::vector<std::string> environment;

@@ -15,9 +15,10 @@ struct RankPlace {
   std::string job_file;
   std::string ds_config;  ///< path of its file; empty: none
   int event_fd = -1;
-  int flight_fd = -1;  ///< memory for the flight log; -1: none
-  int store_fd = -1;   ///< rank 0 only
-  int threads = 1;     ///< OMP_NUM_THREADS, unless the user set it
+  int flight_fd = -1;         ///< memory for the flight log; -1: none
+  int store_fd = -1;          ///< rank 0 only
+  int threads = 1;            ///< OMP_NUM_THREADS, unless the user set it
+  std::string startup_trace;  ///< kEnvStartupTrace; empty: none
 };
 
 /// "NAME=value" strings, sorted by name. `inherited`: as environ has them. torchrun's variables and

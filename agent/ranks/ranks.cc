@@ -13,6 +13,7 @@
 #include <fstream>
 
 #include "common/log.h"
+#include "common/startup_trace.h"
 #include "job/flight_log.h"
 
 namespace dsj::agent {
@@ -80,6 +81,7 @@ Result<RankProcess> PosixRanks::start(const RankStart& start) {
   RankPlace place = start.place;
   place.event_fd = ends[1];
   if (start.flies) place.flight_fd = rank.flight_fd = flight_memory();
+  place.startup_trace = startup::recorder().for_child();
   SpawnSpec spec{.command = start.command,
                  .environment = rank_environment(inherited_environment(), place),
                  .log_file = start.log_file,

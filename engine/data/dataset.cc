@@ -1,6 +1,9 @@
 #include "engine/data/dataset.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <ctime>
 
 #include "common/check.h"
 #include "common/files/posix_files.h"
@@ -84,7 +87,7 @@ Result<std::unique_ptr<Dataset>> Dataset::open(Files& files, const std::string& 
   }
   DSJ_TRY(auto file, files.open_read(path));
   std::unique_ptr<Dataset> dataset(new Dataset(std::move(file), path, tokenizer, options));
-  DSJ_TRY_STATUS(dataset->check_all(files));
+  DSJ_TRY_STATUS(dataset->check(files));
   return dataset;
 }
 
@@ -131,11 +134,43 @@ Result<Cut> Dataset::tokenize(const json& row) const {
   return alpaca_sample(row, *tokenizer_, options_.max_seq_length);
 }
 
+bool Dataset::tokenizes_to_check() const {
+  return tokenizer_ != nullptr && tokenizer_->vocab_size() > options_.vocab_size;
+}
+
+Result<bool> Dataset::take(Files& files, CheckedRows known) {
+  kind_ = known.kind;
+  if (kind_ == RowKind::Alpaca) DSJ_TRY_STATUS(check_tokenizer());
+  if (kind_ == RowKind::Chat) DSJ_TRY_STATUS(check_chat_template(files));
+  if (chat_template_ != known.chat_template) return false;
+  places_ = std::move(known.places);
+  return true;
+}
+
+Status Dataset::check(Files& files) {
+  // The check of a file that is tokenized for it depends on the whole tokenizer.
+  if (options_.cache_directory.empty() || file_->size() < options_.cached_bytes_min ||
+      tokenizes_to_check()) {
+    return check_all(files);
+  }
+  RowCache cache(files, {.directory = options_.cache_directory,
+                         .now = static_cast<int64_t>(std::time(nullptr)),
+                         .process = getpid()});
+  const std::string form = path_.ends_with(".jsonl") ? "lines" : "json";
+  DSJ_TRY(const std::string key, row_key(*file_, form + " " + std::to_string(options_.vocab_size)));
+  if (auto known = cache.find(key, file_->size())) {
+    DSJ_TRY(const bool holds, take(files, std::move(*known)));
+    if (holds) return {};
+  }
+  DSJ_TRY_STATUS(check_all(files));
+  if (options_.cache_writes) (void)cache.store(key, {kind_, chat_template_, places_});
+  return {};
+}
+
 Status Dataset::check_all(Files& files) {
   BadRows bad(path_, options_.bad_rows_listed_max);
   Status tokenizer_status;
-  // Only then can a text become an id that the model lacks.
-  const bool tokenize_all = tokenizer_ != nullptr && tokenizer_->vocab_size() > options_.vocab_size;
+  const bool tokenize_all = tokenizes_to_check();
   const auto check = [&](const RowPlace& place, const json& row) -> std::optional<RowProblem> {
     const auto kind = row_kind(row);
     if (!kind) return kind.error();

@@ -11,8 +11,9 @@
 // Rows longer than max_seq_length are cut at the right, as in Hugging Face. A label stands beside
 // its own token; the model shifts.
 //
-// Opening reads the whole file once and checks every row. at() reads and tokenizes a row again, so
-// memory is a few bytes per row. Used by the loader (loader.h). Left out: Parquet, several files.
+// Opening reads the whole file and checks every row, or finds in a cache that these bytes were
+// checked (row_cache.h). at() reads and tokenizes a row again, so memory is a few bytes per row.
+// Used by the loader (loader.h). Left out: Parquet, several files.
 #pragma once
 
 #include <atomic>
@@ -27,6 +28,7 @@
 #include "common/files/files.h"
 #include "common/result.h"
 #include "engine/data/chat.h"
+#include "engine/data/row_cache.h"
 #include "engine/data/sample.h"
 #include "engine/data/tokenizer.h"
 
@@ -37,6 +39,9 @@ struct DatasetOptions {
   int64_t vocab_size = 0;  ///< the model's; every id must be below it
   int64_t bad_rows_listed_max = 20;
   std::string chat_template = "auto";  ///< training.chatTemplate, for chat rows
+  std::string cache_directory;         ///< row_cache.h; empty: nothing is kept
+  bool cache_writes = true;            ///< false: another process of this machine stores it
+  int64_t cached_bytes_min = 1 << 20;  ///< smaller files are checked at once
 };
 
 struct Cut;  // rows.h
@@ -66,14 +71,14 @@ class Dataset {
   int64_t rows_without_target() const { return without_target_; }
 
  private:
-  struct Place {
-    int64_t offset = 0;
-    int64_t length = 0;
-  };
-
   Dataset(std::unique_ptr<ReadFile> file, std::string path, const Tokenizer* tokenizer,
           DatasetOptions options);
+  Status check(Files& files);
   Status check_all(Files& files);
+  /// Whether texts can become ids that the model lacks: then every row is tokenized to check it.
+  bool tokenizes_to_check() const;
+  /// Takes over what a cache knows. False: it was checked with another template.
+  Result<bool> take(Files& files, CheckedRows known);
   Status check_tokenizer() const;
   Status check_chat_template(Files& files);
   /// Tokenizes a text row that was checked.

@@ -31,8 +31,7 @@ RowBounds::RowBounds(std::span<const int64_t> lengths, const std::vector<int64_t
                      at::Device place) {
   for (const int64_t length : lengths) add_row(length, 0);
   DSJ_CHECK(tokens() == std::ssize(positions));
-  for (const int64_t position : positions)
-    positions_end_ = std::max(positions_end_, position + 1);
+  for (const int64_t position : positions) positions_end_ = std::max(positions_end_, position + 1);
   positions_ = device::upload(at::tensor(positions), place);
   place_starts(place);
 }

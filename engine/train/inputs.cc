@@ -2,10 +2,13 @@
 
 #include <ATen/Parallel.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "common/startup_trace.h"
+#include "engine/data/row_cache.h"
 #include "engine/data/row_sizes.h"
 
 namespace dsj::train {
@@ -93,14 +96,19 @@ Result<Inputs> read_inputs(const RankEnv& env) {
       return bad_input(lora.error().message, "training." + lora.error().where, lora.error().hint);
     in.lora = std::move(*lora);
   }
+  startup::recorder().stage_ends("settings");
   if (has_tokenizer(training.model_name_or_path)) {
     DSJ_TRY(in.tokenizer, data::Tokenizer::load(training.model_name_or_path));
   }
+  startup::recorder().stage_ends("tokenizer");
   data::DatasetOptions options;
   options.max_seq_length =
       std::min(training.max_seq_length.value_or(2048), in.model.longest_sequence());
   options.vocab_size = in.model.vocab_size;
   options.chat_template = training.chat_template.value_or("auto");
+  options.cache_directory = data::row_cache_directory(
+      [](const char* name) { return static_cast<const char*>(std::getenv(name)); });
+  options.cache_writes = env.local_rank == 0;
   DSJ_TRY(in.dataset, data::Dataset::open(training.data_path, in.tokenizer.get(), options));
   DSJ_TRY_STATUS(measure_rows(in, options.max_seq_length));
   dsconfig::Facts facts{.world_size = env.world_size,
@@ -116,6 +124,7 @@ Result<Inputs> read_inputs(const RankEnv& env) {
     DSJ_TRY(in.eval_dataset,
             data::Dataset::open(*training.eval_data_path, in.tokenizer.get(), options));
   }
+  startup::recorder().stage_ends("rows");
   return in;
 }
 

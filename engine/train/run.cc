@@ -11,9 +11,11 @@
 #include <cstdlib>
 #include <new>
 #include <optional>
+#include <utility>
 
 #include "common/files/posix_files.h"
 #include "common/log.h"
+#include "common/startup_trace.h"
 #include "common/text.h"
 #include "engine/data/cut_rows.h"
 #include "engine/data/loader.h"
@@ -82,7 +84,8 @@ int64_t peak_rss_bytes() {
 class Loop {
  public:
   Loop(const Inputs& inputs, Stepper& stepper, Saver& saver, const Events& events,
-       Watching& watching, comm::Collectives& collectives, at::Device device, FlightLog& flight)
+       Watching& watching, comm::Collectives& collectives, at::Device device, FlightLog& flight,
+       std::string startup_file)
       : in_(inputs),
         stepper_(stepper),
         saver_(saver),
@@ -90,7 +93,8 @@ class Loop {
         watching_(watching),
         collectives_(collectives),
         device_(device),
-        flight_(flight) {}
+        flight_(flight),
+        startup_file_(std::move(startup_file)) {}
 
   /// Runs to the planned end. Returns the exit code: done or preempted.
   Result<int> run(Progress progress) {
@@ -157,6 +161,7 @@ class Loop {
       tokens += next.batch.tokens();
     }
     flight_.enter(FlightPhase::Training, progress.step + 1);
+    if (first_) startup::recorder().stage_ends("first rows");
     collectives_.reset_counters();
     const optim::Rates rates =
         optim::rates_at(config.scheduler, config.optimizer.lr, progress.step - progress.skipped);
@@ -166,6 +171,10 @@ class Loop {
                                             .tokens = tokens,
                                             .stop_requested = stop_requested(),
                                             .votes = saver_.votes()});
+    if (std::exchange(first_, false)) {
+      startup::recorder().stage_ends("first step");
+      startup::append_line(startup_file_, in_.job.attempt);
+    }
     ++progress.step;
     progress.skipped += result.skipped;
     report(progress, result, rates.lr, std::chrono::duration<double>(Clock::now() - start).count(),
@@ -254,6 +263,8 @@ class Loop {
   const at::Device device_;
   FlightLog& flight_;
   bool warned_of_targets_ = false;
+  const std::string startup_file_;
+  bool first_ = true;
 };
 
 void announce(const Inputs& in, const RankEnv& env, const Events& events) {
@@ -310,6 +321,7 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
   announce(in, env, events);
   DSJ_TRY(const Place place, choose_place(in.job.training, env.local_rank));
   const at::Device device = place.device;
+  startup::recorder().stage_ends("device");
   DSJ_TRY(auto group, comm::make_collectives({.rank = env.rank,
                                               .world = env.world_size,
                                               .master_addr = env.master_addr,
@@ -318,6 +330,7 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
                                               .timeout = env.collective_timeout,
                                               .device = device,
                                               .flight = &flight}));
+  startup::recorder().stage_ends("rendezvous");
   observe::CommsLog comms(in.config().observe.comms, env.world_size);
   const auto collectives = watched(std::move(group), comms, in.config().observe.comms, device);
   log::info("rank " + std::to_string(env.rank) + " of " + std::to_string(env.world_size) +
@@ -345,10 +358,12 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
   DSJ_TRY(const Progress progress,
           by_itself(Loading(files, in, state, stepper, events, device).load()));
   Saver saver(files, in, state, stepper, events, device);
+  startup::recorder().stage_ends("weights");
   saver.save_behind(snapshot_here(in, env, device));
   Watching watching(files, in, stepper, state, events, comms, env.rank, device);
-  DSJ_TRY(const int code,
-          Loop(in, stepper, saver, events, watching, *collectives, device, flight).run(progress));
+  DSJ_TRY(const int code, Loop(in, stepper, saver, events, watching, *collectives, device, flight,
+                               path_join(path_parent(env.job_file), contract::kStartupFile))
+                              .run(progress));
   collectives->shutdown();
   return code;
 }
@@ -358,7 +373,11 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
 int run_rank() {
   install_stop_signals();
   auto env = rank_env();
-  log::init("rank " + std::to_string(env ? env->rank : 0));
+  const std::string name = "rank " + std::to_string(env ? env->rank : 0);
+  log::init(name);
+  if (const char* trace = std::getenv(contract::kEnvStartupTrace))
+    startup::recorder().begin(name, trace);
+  startup::recorder().stage_ends("exec and libraries");
   const Events events(env ? env->event_fd : -1);
   auto failed = [&](const Error& error) {
     log::error(error.to_string());

@@ -85,9 +85,9 @@ std::vector<std::string> differences(const json& saved, const json& now) {
     }
   }
   std::string changed;
-  for (const char* key : {"world_size", "stage", "precision", "micro_batch_size",
-                          "reduce_bucket_size", "threads", "isa", "native_bf16", "backend",
-                          "data_efficiency"}) {
+  for (const char* key :
+       {"world_size", "stage", "precision", "micro_batch_size", "reduce_bucket_size", "threads",
+        "isa", "native_bf16", "backend", "data_efficiency"}) {
     if (!saved.contains(key) || saved[key] == now[key]) continue;
     changed += (changed.empty() ? "" : ", ") + std::string(key) + " " + saved[key].dump() + " → " +
                now[key].dump();

@@ -34,11 +34,11 @@ using StepVotes = std::array<double, 3>;
 /// One step's input on this rank.
 struct StepInput {
   std::span<const models::MicroBatch> micro_batches;  ///< gradient_accumulation_steps of them
-  int64_t step = 0;                                   ///< the step's number; part of the keys of draws
-  optim::Rates rates;                                 ///< of this step
-  int64_t tokens = 0;                                 ///< of this rank
-  bool stop_requested = false;                        ///< this rank was asked to stop
-  StepVotes votes = {};                               ///< of this rank
+  int64_t step = 0;             ///< the step's number; part of the keys of draws
+  optim::Rates rates;           ///< of this step
+  int64_t tokens = 0;           ///< of this rank
+  bool stop_requested = false;  ///< this rank was asked to stop
+  StepVotes votes = {};         ///< of this rank
 };
 
 struct StepResult {

@@ -39,10 +39,10 @@ struct RowLengthCurriculum {
 
 /// Some layers see only some tokens of each row; the others pass around them.
 struct RandomLtdConfig {
-  std::vector<int64_t> layers;    ///< rising, from 0
-  int64_t min = 1, max = 1;       ///< tokens kept per row, at the start and at the end
-  int64_t require_steps = 1;      ///< steps from min to max
-  int64_t tokens_per_step = 1;    ///< the number kept is a multiple of it, or max
+  std::vector<int64_t> layers;  ///< rising, from 0
+  int64_t min = 1, max = 1;     ///< tokens kept per row, at the start and at the end
+  int64_t require_steps = 1;    ///< steps from min to max
+  int64_t tokens_per_step = 1;  ///< the number kept is a multiple of it, or max
 
   /// Tokens of a row that those layers keep once `steps_done` steps are done.
   int64_t kept(int64_t steps_done) const;

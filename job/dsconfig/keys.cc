@@ -40,17 +40,62 @@ const Index& index() {
 
 /// Words that many sections use. Finding one in another section says nothing.
 bool is_common_word(const std::string& name) {
-  static const std::set<std::string> words = {
-      "enabled",     "type",           "params",  "device",   "seed",      "version",
-      "verbose",     "debug",          "profile", "job_name", "lr",        "eps",
-      "betas",       "metric",         "group",   "team",     "project",   "overwrite",
-      "fast",        "dtype",          "writer",  "timers",   "pipeline",  "kwargs",
-      "momentum",    "backend",        "ratio",   "gamma",    "theta",     "schedule",
-      "modules",     "output_path",    "alpha",   "base_lr",  "epochs",    "factor",
-      "max_lr",      "mode",           "power",   "rho",      "step_size", "total_iters",
-      "total_steps", "steps_per_epoch", "num_epochs", "num_workers",
-      "pin_memory",  "min_value",       "max_value", "model_type", "difficulty", "max_step",
-      "schedule_type", "schedule_config", "global_batch_size", "micro_batch_size"};
+  static const std::set<std::string> words = {"enabled",
+                                              "type",
+                                              "params",
+                                              "device",
+                                              "seed",
+                                              "version",
+                                              "verbose",
+                                              "debug",
+                                              "profile",
+                                              "job_name",
+                                              "lr",
+                                              "eps",
+                                              "betas",
+                                              "metric",
+                                              "group",
+                                              "team",
+                                              "project",
+                                              "overwrite",
+                                              "fast",
+                                              "dtype",
+                                              "writer",
+                                              "timers",
+                                              "pipeline",
+                                              "kwargs",
+                                              "momentum",
+                                              "backend",
+                                              "ratio",
+                                              "gamma",
+                                              "theta",
+                                              "schedule",
+                                              "modules",
+                                              "output_path",
+                                              "alpha",
+                                              "base_lr",
+                                              "epochs",
+                                              "factor",
+                                              "max_lr",
+                                              "mode",
+                                              "power",
+                                              "rho",
+                                              "step_size",
+                                              "total_iters",
+                                              "total_steps",
+                                              "steps_per_epoch",
+                                              "num_epochs",
+                                              "num_workers",
+                                              "pin_memory",
+                                              "min_value",
+                                              "max_value",
+                                              "model_type",
+                                              "difficulty",
+                                              "max_step",
+                                              "schedule_type",
+                                              "schedule_config",
+                                              "global_batch_size",
+                                              "micro_batch_size"};
   return words.contains(name);
 }
 
@@ -60,9 +105,9 @@ const std::vector<Key>& all_keys() {
   static const std::vector<Key> table = [] {
     ResolvedConfig defaults;
     std::vector<Key> keys;
-    for (auto part : {training_keys(), optimizer_keys(), scheduler_keys(), precision_keys(),
-                      zero_keys(), offload_keys(), observation_keys(), data_keys(),
-                      other_engine_keys()})
+    for (auto part :
+         {training_keys(), optimizer_keys(), scheduler_keys(), precision_keys(), zero_keys(),
+          offload_keys(), observation_keys(), data_keys(), other_engine_keys()})
       for (Key& key : part) {
         if (key.field != nullptr && key.fallback.is_null())
           std::visit([&](const auto* field) { key.fallback = *field; }, key.field(defaults));

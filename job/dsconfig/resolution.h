@@ -17,7 +17,7 @@ struct Facts {
   std::optional<int64_t> dataset_rows;  ///< decides the steps if max_steps is not given
   /// With training.packing: how many packed rows the rows to train on make.
   std::optional<int64_t> packed_rows = std::nullopt;
-  std::optional<int64_t> layers;        ///< decoder layers, from the model's config.json
+  std::optional<int64_t> layers;  ///< decoder layers, from the model's config.json
 };
 
 struct Finding {

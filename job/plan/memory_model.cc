@@ -134,8 +134,7 @@ class StepWalk {
     if (input_.recompute) activations.add(kept(unit));
     // The last layer's gradient comes for the tokens with a target; where tokens are dropped it is
     // first made whole.
-    const int64_t whole =
-        drops(unit) && unit == input_.model.num_layers ? activation_.boundary : 0;
+    const int64_t whole = drops(unit) && unit == input_.model.num_layers ? activation_.boundary : 0;
     use((gives_targets(unit) ? a.backward_last : a.backward) + whole, a.layer_products);
     activations.add(-kept(unit) - a.boundary);
   }

@@ -1,5 +1,6 @@
 #include "cli/run_sentences.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace dsj::cli {
@@ -54,6 +55,8 @@ TEST_F(RunSentencesTest, AFailureSaysWhatHappensNext) {
   EXPECT_EQ(said(failure), text + "from the start");
   said(report::Checkpoint{.step = 5, .path = "/c/5"});
   EXPECT_EQ(said(failure), text + "from the checkpoint of step 5");
+  failure.pause_ms = 0;
+  EXPECT_THAT(said(failure), testing::HasSubstr("\nrestart 1 of 6 at once, from the checkpoint"));
 }
 
 TEST_F(RunSentencesTest, ARankThatHungWasKilledByItsAgentNotForWantOfMemory) {

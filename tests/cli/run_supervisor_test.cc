@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/files/memory_files.h"
+#include "common/startup_trace.h"
 #include "job/contract.h"
 #include "tests/cli/fake_agents.h"
 
@@ -52,9 +53,13 @@ struct SupervisorTest : testing::Test {
     std::fclose(err);
   }
 
+  bool startup_trace = false;
+
   int run() {
-    SupervisorOptions options{
-        .config = config, .resume_command = "dsj run job.yaml", .previous_status = previous};
+    SupervisorOptions options{.config = config,
+                              .resume_command = "dsj run job.yaml",
+                              .previous_status = previous,
+                              .startup_trace = startup_trace};
     return Supervisor(std::move(options),
                       {.agents = agents, .files = files, .clock = clock, .out = out, .err = err})
         .run();
@@ -97,6 +102,59 @@ TEST_F(SupervisorTest, FollowsAJobToItsEnd) {
   EXPECT_TRUE(files.read_all("/o/.run/agent.json"));
 }
 
+/// The line of a rank that had one stage.
+std::string start_of(int rank, int64_t attempt) {
+  const startup::Trace trace{.process = "rank " + std::to_string(rank),
+                             .attempt = attempt,
+                             .stages = {{"first step", {.wall_us = 3000, .cpu_us = 2000}}}};
+  return startup::to_line(trace);
+}
+
+TEST_F(SupervisorTest, TellsEachAttemptsStartOnceWhenAllRanksHaveToldIt) {
+  startup_trace = true;
+  const auto told = [&](const std::string& lines) {
+    ASSERT_TRUE(files.write_atomically("/o/.run/startup.jsonl", lines));
+  };
+  on_turn([&] {
+    start_attempt(1);
+    told(start_of(0, 1));
+    agents.tell(report::Step{.step = 1});
+  });
+  on_turn([&] {
+    EXPECT_THAT(written(out), Not(HasSubstr("start of attempt 1"))) << "rank 1 has not told it";
+    told(start_of(0, 1) + start_of(1, 1));
+    agents.tell(report::Step{.step = 2});
+    agents.tell(report::Step{.step = 3});
+  });
+  on_turn([&] {
+    start_attempt(2);
+    told(start_of(0, 1) + start_of(1, 1) + start_of(0, 2));
+    agents.tell(report::Step{.step = 3});
+  });
+  on_turn([&] {  // the last step, before rank 1 wrote its line
+    told(start_of(0, 1) + start_of(1, 1) + start_of(0, 2) + start_of(1, 2));
+    end_job(kExitDone, "Completed");
+  });
+  EXPECT_EQ(run(), 0);
+  const std::string text = written(out);
+  for (const char* title : {"start of attempt 1, ", "start of attempt 2, "}) {
+    const size_t at = text.find(title);
+    ASSERT_NE(at, std::string::npos) << text;
+    EXPECT_EQ(text.find(title, at + 1), std::string::npos) << "told twice";
+  }
+}
+
+TEST_F(SupervisorTest, TellsNoStartThatNobodyAskedFor) {
+  on_turn([&] {
+    start_attempt(1);
+    ASSERT_TRUE(files.write_atomically("/o/.run/startup.jsonl", start_of(0, 1) + start_of(1, 1)));
+    agents.tell(report::Step{.step = 1});
+  });
+  on_turn([&] { end_job(kExitDone, "Completed"); });
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(written(out), Not(HasSubstr("start of attempt")));
+}
+
 TEST_F(SupervisorTest, StatusIsWrittenOnceASecondWhileStepsCome) {
   int64_t step = 0, writes = 0;
   std::string before;
@@ -116,7 +174,7 @@ TEST_F(SupervisorTest, StatusIsWrittenOnceASecondWhileStepsCome) {
   EXPECT_LE(writes, 12);
 }
 
-TEST_F(SupervisorTest, AnAgentZeroThatDiesIsChargedAndReplacedAfterAPause) {
+TEST_F(SupervisorTest, AnAgentZeroThatDiesIsChargedAndReplacedAtOnce) {
   on_turn([&] { start_attempt(1); });
   on_turn([&] { agents.lives[0].exit = agent::ChildExit{0, 11}; });
   for (int i = 0; i < 10; ++i) on_turn([] {});
@@ -131,9 +189,26 @@ TEST_F(SupervisorTest, AnAgentZeroThatDiesIsChargedAndReplacedAfterAPause) {
   });
   EXPECT_EQ(run(), 0);
   ASSERT_EQ(agents.starts.size(), 3u);
-  EXPECT_GE(agents.starts[2].first, 900ms) << "half a second after its end";
+  EXPECT_LT(agents.starts[2].first, 900ms) << "the first restart waits for nothing";
   EXPECT_THAT(written(err), HasSubstr("the agent of worker 0 ended with signal 11"));
-  EXPECT_THAT(written(err), HasSubstr("restart 1 of 2 in 500 ms, from the start"));
+  EXPECT_THAT(written(err), HasSubstr("restart 1 of 2 at once, from the start"));
+}
+
+TEST_F(SupervisorTest, AnAgentZeroThatDiesAgainIsReplacedAfterAPause) {
+  on_turn([&] { start_attempt(1); });
+  on_turn([&] { agents.lives[0].exit = agent::ChildExit{0, 11}; });
+  on_turn([] {});
+  RunClock::Time died{0};
+  on_turn([&] {
+    died = clock.time;
+    agents.lives[0].exit = agent::ChildExit{0, 11};
+  });
+  for (int i = 0; i < 10; ++i) on_turn([] {});
+  on_turn([&] { end_job(kExitDone, "Completed"); });
+  EXPECT_EQ(run(), 0);
+  ASSERT_EQ(agents.starts.size(), 4u);
+  EXPECT_GE(agents.starts[3].first, died + 1s);
+  EXPECT_THAT(written(err), HasSubstr("restart 2 of 2 in 1000 ms, from the start"));
 }
 
 TEST_F(SupervisorTest, WithoutBudgetTheJobFailsAndTheOthersAreKilled) {
@@ -208,6 +283,7 @@ TEST_F(SupervisorTest, ASecondStopKillsAtOnce) {
 }
 
 TEST_F(SupervisorTest, AStopWhileNoAgentRunsEndsTheJob) {
+  config.budget.used = 1;  // so that the next life waits
   on_turn([&] { start_attempt(1); });
   on_turn([&] {
     agents.end_all(kExitFailed);

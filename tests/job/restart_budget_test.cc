@@ -7,7 +7,7 @@ namespace {
 
 TEST(RestartBudget, IsSpentOneByOneWithDoublingPauses) {
   RestartBudget budget{.limit = 3};
-  for (int expected_ms : {500, 1000, 2000}) {
+  for (int expected_ms : {0, 1000, 2000}) {
     const auto verdict = charge_restart(budget, -1);
     ASSERT_TRUE(verdict.allowed);
     EXPECT_EQ(verdict.pause.count(), expected_ms);
@@ -41,7 +41,7 @@ TEST(RestartBudget, NewerCheckpointGivesItBackAnOldOneDoesNot) {
   EXPECT_EQ(verdict.budget.used, 1);
   EXPECT_EQ(verdict.budget.total, 2);
   EXPECT_EQ(verdict.budget.saved_step, 11);
-  EXPECT_EQ(verdict.pause.count(), 500);
+  EXPECT_EQ(verdict.pause.count(), 0) << "a checkpoint was written: it is the first failure since";
 }
 
 TEST(RestartBudget, ZeroMeansNoRestartAndThePauseHasACeiling) {

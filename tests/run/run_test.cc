@@ -106,7 +106,7 @@ TEST_F(FakeRun, KilledRankIsNamedAndTheNextAttemptGoesOnFromTheCheckpoint) {
   EXPECT_EQ(status["failureHistory"][0]["signal"], 9);
   EXPECT_EQ(status["restarts"]["total"], 1);
   EXPECT_THAT(stderr_text(), HasSubstr("rank 1 ended with signal 9 (Killed)"));
-  EXPECT_THAT(stderr_text(), HasSubstr("restart 1 of 3 in 500 ms, from the checkpoint of step "));
+  EXPECT_THAT(stderr_text(), HasSubstr("restart 1 of 3 at once, from the checkpoint of step "));
   EXPECT_THAT(stdout_text(), HasSubstr("resumed from step "));
   EXPECT_THAT(processes(), IsEmpty());
 }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "common/format.h"
 #include "test_paths.h"
 #include "tests/run/run_support.h"
 
@@ -66,6 +67,35 @@ TEST_F(TrainRun, LearnsAndLeavesAModel) {
     EXPECT_EQ(status()["training"]["resolvedConfig"]["train_batch_size"], 4);
     EXPECT_THAT(processes(), IsEmpty());
   }
+}
+
+TEST_F(TrainRun, TellsWhereTheTimeOfAStartWent) {
+  variables_["DSJ_STARTUP_TRACE"] = "1";
+  write_train_job(2, 1000);
+  ASSERT_EQ(run({"job.yaml"}), 0);
+  const std::string text = stdout_text();
+  EXPECT_THAT(text, HasSubstr("start of attempt 1, milliseconds\n"));
+  const std::vector<std::pair<std::string, std::vector<std::string>>> processes = {
+      {"dsj", {"exec and libraries", "checks", "agents launched"}},
+      {"agent 0", {"exec and libraries", "settings", "gang", "attempt", "ranks launched"}},
+      {"rank 0",
+       {"exec and libraries", "settings", "tokenizer", "rows", "device", "rendezvous", "weights",
+        "first rows", "first step"}}};
+  size_t at = 0;
+  for (const auto& [process, stages] : processes) {
+    for (const auto& stage : stages) {
+      at = text.find(text::format("\n  %-9s%-20s", process.c_str(), stage.c_str()), at);
+      ASSERT_NE(at, std::string::npos) << process << ": " << stage << " is not there, in order";
+    }
+  }
+  EXPECT_THAT(text, HasSubstr("\n  all      2 ranks"));
+}
+
+TEST_F(TrainRun, ATraceIsSwitchedOnByANumber) {
+  variables_["DSJ_STARTUP_TRACE"] = "yes";
+  write_train_job(2, 1000);
+  EXPECT_EQ(run({"job.yaml"}), 2);
+  EXPECT_THAT(stderr_text(), HasSubstr("DSJ_STARTUP_TRACE is \"yes\", expected 0 or 1"));
 }
 
 /// A checkpoint that was written behind the steps holds the step that it names.

@@ -127,7 +127,8 @@ TEST(Session, DoneNeedsExitZeroOfEveryRank) {
 }
 
 TEST(Session, KilledRankIsBlamedNotItsPeersAndTheNextAttemptFollowsThePause) {
-  Gang gang({.workers = 2});
+  Gang gang(
+      {.workers = 2, .budget = {.used = 1}});  // it failed before: the first time has no pause
   gang.start();
   gang.exit(0, 1, kExitPeerLost);  // the victim's report comes first
   EXPECT_EQ(gang.session.phase, Phase::Ending);
@@ -144,12 +145,44 @@ TEST(Session, KilledRankIsBlamedNotItsPeersAndTheNextAttemptFollowsThePause) {
   EXPECT_EQ(failed->failure.signal, SIGKILL);
   EXPECT_EQ(failed->failure.reason, "Killed");
   EXPECT_TRUE(failed->restart);
-  EXPECT_EQ(failed->budget.used, 1);
+  EXPECT_EQ(failed->budget.used, 2);
   gang.all_beat();
   EXPECT_EQ(gang.session.phase, Phase::Gathering);
-  gang.now += failed->pause;
+  gang.now += failed->pause - Time(1);
+  gang.all_beat();
+  EXPECT_EQ(gang.session.phase, Phase::Gathering);
+  gang.now += Time(1);
   gang.all_beat();
   EXPECT_EQ(gang.last<PublishAttempt>()->attempt, 2);
+}
+
+TEST(Session, AfterAKillTheOthersHaveLessTimeToTellWhy) {
+  for (const int signal : {SIGKILL, SIGABRT}) {
+    Gang gang({.workers = 2});
+    gang.start();
+    gang.exit(1, 0, 0, signal);
+    gang.now += Time(250);
+    gang.at(Tick{});
+    EXPECT_EQ(gang.order(), Order::Run);
+    gang.now += Time(100);
+    gang.at(Tick{});
+    EXPECT_EQ(gang.order(), signal == SIGKILL ? Order::Idle : Order::Run)
+        << "an abort may follow from another rank's end";
+  }
+}
+
+TEST(Session, TheFirstFailureIsFollowedByAnAttemptWithoutTimePassing) {
+  Gang gang({.workers = 2});
+  gang.start();
+  gang.exit(1, 0, 0, SIGKILL);
+  for (const auto& [worker, local] : {std::pair{0, 0}, {0, 1}, {1, 1}})
+    gang.exit(worker, local, kExitPeerLost);
+  gang.obey_idle();
+  ASSERT_NE(gang.last<AttemptFailed>(), nullptr);
+  EXPECT_EQ(gang.last<AttemptFailed>()->pause, Time(0));
+  gang.at(Tick{});
+  EXPECT_EQ(gang.last<PublishAttempt>()->attempt, 2);
+  EXPECT_EQ(gang.now, Time(0));
 }
 
 TEST(Session, NoNewAttemptWhileARankOfTheOldOneLives) {
@@ -236,7 +269,7 @@ TEST(Session, OwnSleepIsNobodysSilence) {
 }
 
 TEST(Session, ReplacedWorkerEndsTheAttemptAndItsGhostIsWaitedFor) {
-  Gang gang({.workers = 2});
+  Gang gang({.workers = 2, .budget = {.used = 1}});
   gang.start();
   gang.now += Time(100);
   gang.reports[1] = {.worker = 1, .incarnation = 2, .slots = 2};

@@ -30,6 +30,15 @@ TEST(RankEnvironment, TorchrunsNamesAndOurs) {
                           "MASTER_PORT=4567", "OMP_NUM_THREADS=4", "RANK=3", "WORLD_SIZE=4"));
 }
 
+TEST(RankEnvironment, AStartIsTracedOnlyFromItsLaunch) {
+  RankPlace place = kPlace;
+  EXPECT_THAT(rank_environment({"DSJ_STARTUP_TRACE=1"}, place),
+              Not(Contains(StartsWith("DSJ_STARTUP_TRACE"))));
+  place.startup_trace = "12345";
+  EXPECT_THAT(rank_environment({"DSJ_STARTUP_TRACE=1"}, place),
+              Contains("DSJ_STARTUP_TRACE=12345"));
+}
+
 TEST(RankEnvironment, OnlyRankZeroGetsTheStore) {
   RankPlace place = kPlace;
   EXPECT_THAT(rank_environment({"DSJ_STORE_FD=77"}, place),

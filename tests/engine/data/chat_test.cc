@@ -53,6 +53,28 @@ json chat(const std::string& answer = "fine") {
             {{"role", "assistant"}, {"content", answer}}}}};
 }
 
+TEST(Chat, AKeptCheckHoldsForItsTemplateAlone) {
+  Model model("qwen2");
+  TempDir cache;
+  json row = chat();
+  const json system = {{"role", "system"}, {"content", "be brief"}};
+  row["messages"].insert(row["messages"].begin(), system);
+  const std::string path = model.folder.write("rows.json", json::array({row}).dump());
+  const auto open = [&](const std::string& wanted) {
+    return Dataset::open(path, model.tokenizer.get(),
+                         {.vocab_size = model.tokenizer->vocab_size(),
+                          .chat_template = wanted,
+                          .cache_directory = cache.path(),
+                          .cached_bytes_min = 1});
+  };
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_TRUE(open("chatml"));
+    const auto refused = open("mistral");
+    ASSERT_FALSE(refused) << "it has no form for a system message";
+    EXPECT_NE(refused.error().message.find("system"), std::string::npos);
+  }
+}
+
 TEST(Chat, IdsAndLabelsEqualTransformers) {
   std::map<std::string, std::unique_ptr<Model>> models;
   const json cases = json::parse(read_file(fixtures() + "/chat_oracle.json"));

@@ -1,0 +1,149 @@
+#include "engine/data/row_cache.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+#include "common/format.h"
+
+namespace dsj::data {
+namespace {
+
+/// Of the entry's form and of what the check itself decides: a new one with either.
+constexpr std::string_view kMagic = "dsjrows1";
+constexpr size_t kKeyDigits = 32, kChecksumBytes = sizeof(uint64_t);
+constexpr size_t kHeadBytes = 8 + kKeyDigits + 3 * sizeof(int64_t);
+constexpr char kSuffix[] = ".rows";
+constexpr int64_t kPiece = 1 << 20;
+
+void append(std::string& out, const void* data, size_t bytes) {
+  out.append(static_cast<const char*>(data), bytes);
+}
+
+/// Names begin with the age, so that they sort by it.
+std::string entry_name(int64_t now, const std::string& key) {
+  return text::format("%012lld-", static_cast<long long>(now)) + key + kSuffix;
+}
+
+}  // namespace
+
+Result<std::string> row_key(const ReadFile& file, const std::string& conditions) {
+  const auto state = std::make_unique<XXH3_state_t>();
+  XXH3_128bits_reset(state.get());
+  XXH3_128bits_update(state.get(), kMagic.data(), kMagic.size());
+  XXH3_128bits_update(state.get(), conditions.c_str(), conditions.size() + 1);
+  std::vector<std::byte> piece(static_cast<size_t>(std::min(kPiece, file.size())));
+  for (int64_t done = 0; done < file.size(); done += kPiece) {
+    const auto bytes = static_cast<size_t>(std::min(kPiece, file.size() - done));
+    DSJ_TRY_STATUS(file.read(done, std::span(piece).first(bytes)));
+    XXH3_128bits_update(state.get(), piece.data(), bytes);
+  }
+  const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
+  return text::format("%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                      static_cast<unsigned long long>(hash.low64));
+}
+
+std::string to_entry(const std::string& key, const CheckedRows& rows) {
+  const int64_t head[] = {static_cast<int64_t>(rows.kind), static_cast<int64_t>(rows.chat_template),
+                          static_cast<int64_t>(rows.places.size())};
+  std::string entry(kMagic);
+  entry += key;
+  append(entry, head, sizeof head);
+  append(entry, rows.places.data(), rows.places.size() * sizeof(Place));
+  const uint64_t checksum = XXH3_64bits(entry.data(), entry.size());
+  append(entry, &checksum, sizeof checksum);
+  return entry;
+}
+
+std::optional<CheckedRows> from_entry(const std::string& key, std::string_view entry,
+                                      int64_t file_bytes) {
+  if (entry.size() < kHeadBytes + kChecksumBytes) return std::nullopt;
+  const std::string_view body = entry.substr(0, entry.size() - kChecksumBytes);
+  uint64_t checksum = 0;
+  std::memcpy(&checksum, entry.data() + body.size(), sizeof checksum);
+  if (checksum != XXH3_64bits(body.data(), body.size())) return std::nullopt;
+  if (!body.starts_with(kMagic) || body.substr(kMagic.size(), kKeyDigits) != key)
+    return std::nullopt;
+  int64_t head[3];
+  std::memcpy(head, body.data() + kHeadBytes - sizeof head, sizeof head);
+  const bool known = head[0] >= 0 && head[0] <= static_cast<int64_t>(RowKind::Chat) &&
+                     head[1] >= 0 && head[1] <= static_cast<int64_t>(ChatTemplate::Mistral);
+  const size_t bytes = body.size() - kHeadBytes;
+  if (!known || bytes % sizeof(Place) != 0 || head[2] <= 0 ||
+      bytes / sizeof(Place) != static_cast<size_t>(head[2])) {
+    return std::nullopt;
+  }
+  CheckedRows rows{static_cast<RowKind>(head[0]), static_cast<ChatTemplate>(head[1]), {}};
+  rows.places.resize(static_cast<size_t>(head[2]));
+  std::memcpy(rows.places.data(), body.data() + kHeadBytes, bytes);
+  int64_t end = 0;
+  for (const Place& place : rows.places) {
+    if (place.offset < end || place.length < 0 || place.length > file_bytes - place.offset)
+      return std::nullopt;
+    end = place.offset + place.length;
+  }
+  return rows;
+}
+
+std::optional<CheckedRows> RowCache::find(const std::string& key, int64_t file_bytes) const {
+  const auto entries = files_.list_dir(options_.directory);
+  if (!entries) return std::nullopt;
+  for (const DirEntry& entry : *entries) {
+    if (!entry.name.ends_with("-" + key + kSuffix)) continue;
+    const auto bytes =
+        files_.read_all(path_join(options_.directory, entry.name), options_.bytes_max);
+    if (!bytes) continue;
+    if (auto rows = from_entry(key, *bytes, file_bytes)) return rows;
+  }
+  return std::nullopt;
+}
+
+Status RowCache::store(const std::string& key, const CheckedRows& rows) {
+  const std::string entry = to_entry(key, rows);
+  if (static_cast<int64_t>(entry.size()) > options_.bytes_max / 2) return {};
+  DSJ_TRY_STATUS(files_.make_dirs(options_.directory));
+  const std::string path = path_join(options_.directory, entry_name(options_.now, key));
+  // Not write_atomically(): its temporary name is the same for all writers. Nothing is synced: what
+  // a power loss leaves has no checksum.
+  const std::string temporary = path + "." + std::to_string(options_.process) + ".tmp";
+  DSJ_TRY(const auto file, files_.create_write(temporary));
+  DSJ_TRY_STATUS(file->append(std::as_bytes(std::span(entry))));
+  DSJ_TRY_STATUS(file->close());
+  DSJ_TRY_STATUS(files_.rename(temporary, path));
+  return prune();
+}
+
+/// Removes the oldest until the rest fits. Temporary files that dead processes left count, too.
+Status RowCache::prune() {
+  DSJ_TRY(auto entries, files_.list_dir(options_.directory));
+  std::ranges::sort(entries, std::greater{}, &DirEntry::name);  // the newest first
+  int64_t total = 0;
+  for (const DirEntry& entry : entries) {
+    const std::string path = path_join(options_.directory, entry.name);
+    if (total <= options_.bytes_max) {
+      const auto file = files_.open_read(path);
+      if (!file) continue;  // another process removed it
+      total += (*file)->size();
+    }
+    if (total > options_.bytes_max) (void)files_.remove(path);
+  }
+  return {};
+}
+
+std::string row_cache_directory(const std::function<const char*(const char*)>& variable) {
+  const auto text = [&](const char* name) {
+    const char* value = variable(name);
+    return std::string(value ? value : "");
+  };
+  if (text("DSJ_ROWS_CACHE") == "0") return {};
+  if (const std::string cache = text("XDG_CACHE_HOME"); cache.starts_with("/"))
+    return path_join(cache, "dsj/rows");
+  const std::string home = text("HOME");
+  return home.starts_with("/") ? path_join(home, ".cache/dsj/rows") : std::string();
+}
+
+}  // namespace dsj::data
