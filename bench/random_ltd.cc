@@ -79,7 +79,7 @@ struct Side {
         state(model, config, at::kCPU, group),
         stepper(model, config, {}, state, at::kCPU) {
     PosixFiles files;
-    must(state.load(*must(weights::WeightSource::open(files, directory))));
+    must(state.load(must(weights::WeightSource::open(files, directory))));
   }
   void step(const models::MicroBatch& rows) {
     stepper.run({.micro_batches = std::span(&rows, 1),
