@@ -19,6 +19,10 @@ std::vector<double> max_over_ranks(Collectives& collectives, at::Device device,
 /// Success if `mine` is one on every rank. Error: this rank's own, or Transient, "another rank
 /// failed": the rank that failed says why. Collective.
 Status agree(Collectives& collectives, at::Device device, const Status& mine);
+template <typename T>
+Status agree(Collectives& collectives, at::Device device, const Result<T>& mine) {
+  return agree(collectives, device, mine ? Status{} : Status(std::unexpected(mine.error())));
+}
 
 /// The error of the lowest rank that has one, on every rank; nullopt: no rank has one. Texts are cut
 /// at 1,000 bytes each. Collective.

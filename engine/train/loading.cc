@@ -7,16 +7,8 @@
 #include "job/contract.h"
 
 namespace dsj::train {
-namespace {
 
 using nlohmann::json;
-
-template <typename T>
-Status status_of(const Result<T>& result) {
-  return result ? Status{} : Status(std::unexpected(result.error()));
-}
-
-}  // namespace
 
 Loading::Loading(Files& files, const Inputs& inputs, zero::ModelState& state, Stepper& stepper,
                  const Events& events, at::Device device)
@@ -35,7 +27,7 @@ bool Loading::same_everywhere(double number) {
 
 Result<Progress> Loading::load() {
   auto search = checkpoint::Search::begin(files_, checkpoints_);
-  DSJ_TRY_STATUS(agree(status_of(search)));
+  DSJ_TRY_STATUS(agree(search));
   // Ranks on one file system see one directory. If one sees other checkpoints, or none, no rank
   // continues.
   if (!same_everywhere(search->fingerprint())) {
@@ -57,7 +49,7 @@ Result<Progress> Loading::begin_anew() {
 
 Result<Progress> Loading::load_weights() {
   const auto source = weights::WeightSource::open(files_, in_.job.training.model_name_or_path);
-  DSJ_TRY_STATUS(agree(status_of(source)));
+  DSJ_TRY_STATUS(agree(source));
   DSJ_TRY_STATUS(state_.load(*source, {.seed = static_cast<uint64_t>(in_.seed())}));
   return Progress{};
 }
@@ -78,7 +70,7 @@ Result<std::unique_ptr<checkpoint::SavedRun>> Loading::open_named(const std::str
 
 Result<Progress> Loading::load_named(const std::string& path) {
   auto opened = open_named(path);
-  DSJ_TRY_STATUS(agree(status_of(opened)));
+  DSJ_TRY_STATUS(agree(opened));
   checkpoint::SavedRun& saved = **opened;
   if (!same_everywhere(static_cast<double>(saved.step()))) {
     return fail(ErrorKind::Environment, "ranks see different checkpoints", path,
@@ -117,7 +109,7 @@ void Loading::share_problems(checkpoint::Search& search) {
 Result<int> Loading::open_everywhere(checkpoint::Search& search, int index) {
   for (;;) {
     const auto opened = search.open(index);
-    DSJ_TRY_STATUS(agree(status_of(opened)));
+    DSJ_TRY_STATUS(agree(opened));
     const double own = *opened;
     const auto most = comm::max_over_ranks(state_.collectives(), device_, {own, -own});
     const int agreed = static_cast<int>(most[0]);
@@ -174,7 +166,7 @@ Status Loading::check_lora(const checkpoint::SavedRun& from) const {
 Status Loading::load_base() {
   if (!in_.lora) return {};
   const auto source = weights::WeightSource::open(files_, in_.job.training.model_name_or_path);
-  DSJ_TRY_STATUS(agree(status_of(source)));
+  DSJ_TRY_STATUS(agree(source));
   return state_.load_frozen(*source);
 }
 

@@ -58,7 +58,10 @@ class Loading {
   void set_aside(const checkpoint::Search& search);
   Progress resumed(const checkpoint::SavedRun& saved);
   Status check_lora(const checkpoint::SavedRun& saved) const;
-  Status agree(const Status& mine) { return comm::agree(state_.collectives(), device_, mine); }
+  template <typename T>
+  Status agree(const Result<T>& mine) {
+    return comm::agree(state_.collectives(), device_, mine);
+  }
   /// Whether all ranks give the same number. Collective.
   bool same_everywhere(double number);
 

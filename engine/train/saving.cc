@@ -27,11 +27,6 @@ weights::DType export_type(dsconfig::Precision precision) {
   return weights::DType::F32;
 }
 
-template <typename T>
-Status status_of(const Result<T>& result) {
-  return result ? Status{} : Status(std::unexpected(result.error()));
-}
-
 }  // namespace
 
 Saver::Saver(Files& files, const Inputs& inputs, zero::ModelState& state, Stepper& stepper,
@@ -156,7 +151,7 @@ Status Saver::save_now(const Progress& progress, bool last) {
   const auto options = write_options(progress);
   const auto written = checkpoint::write_rank_from(
       files_, options, [&](const checkpoint::EmitPiece& emit) { return state_.for_pieces(emit); });
-  DSJ_TRY_STATUS(agree(status_of(written)));
+  DSJ_TRY_STATUS(agree(written));
   Status published;
   if (options.rank == 0) {
     const auto done = checkpoint::publish(files_, options, publication(progress));

@@ -46,7 +46,10 @@ class Saver {
   /// Rank 0 tells that a checkpoint is published.
   void tell(const report::Checkpoint& saved, const std::vector<std::string>& warnings) const;
   Status tell(const checkpoint::BackgroundSave::Saved& saved) const;
-  Status agree(const Status& mine) { return comm::agree(state_.collectives(), device_, mine); }
+  template <typename T>
+  Status agree(const Result<T>& mine) {
+    return comm::agree(state_.collectives(), device_, mine);
+  }
 
   Files& files_;
   const Inputs& in_;

@@ -120,8 +120,8 @@ struct Recorded {
 };
 
 /// Tolerances: those of scripts/golden_table.py. Of cl_root2 seven steps: the losses and norms of
-/// these agree to 1e-7, and the eighth loss of the record is 2e-3 away, which no length of that step
-/// gives. Our stages 0 and 3, and runs with every weight moved by one fp32, stay within 2e-8 of each
+/// these agree to 1e-7, and the eighth loss of the record is 2e-3 away, which none of the
+/// lengths tried for that step gives. Our stages 0 and 3, and runs with every weight moved by one fp32, stay within 2e-8 of each
 /// other there, so it is not the spread of rounding. It is the only record of stage 3 in fp32 by
 /// 0.18.9.
 TEST(CurriculumGolden, EveryRecordedRun) {
