@@ -226,13 +226,15 @@ std::string plot_page(const std::vector<RunCurves>& runs) {
     page += "<h2>" + escaped(name) + "</h2>" + drawing(runs, name, data);
   }
   std::string text = data.dump(-1, ' ', false, json::error_handler_t::replace);
-  for (size_t at; (at = text.find("</")) != std::string::npos;) text.replace(at, 2, "<\\/");
+  // A name must not end the script, nor begin a comment in it.
+  for (size_t at; (at = text.find('<')) != std::string::npos;) text.replace(at, 1, "\\u003c");
   return page + "<script>\nconst charts = " + text + ";" + kScript + "\n</script></body></html>\n";
 }
 
 Result<std::string> plot_svg(const std::vector<RunCurves>& runs, const std::string& curve) {
   if (!any_has(runs, curve)) return bad_input("no run has a curve \"" + curve + "\"", "--svg");
-  std::string heading = "<tspan fill=\"#1f2937\" font-weight=\"bold\">" + curve + "</tspan>";
+  std::string heading =
+      "<tspan fill=\"#1f2937\" font-weight=\"bold\">" + escaped(curve) + "</tspan>";
   if (runs.size() == 1) {
     const std::string what = in_short(runs[0]);
     heading +=

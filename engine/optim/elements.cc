@@ -109,7 +109,7 @@ struct Make {
 ElementRule element_rule(const Update& update, int states) {
   const ElementRule rule = std::visit(Make{update, states}, update.rule);
   const int kept = std::visit([](const auto& one) { return one.kStates; }, rule);
-  DSJ_CHECK(kept == states, "a rule of %d states for %d vectors", kept, states);
+  DSJ_CHECK(kept <= states, "a rule of %d states for %d vectors", kept, states);
   return rule;
 }
 

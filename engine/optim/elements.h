@@ -11,7 +11,8 @@ namespace dsj::optim {
 
 using ElementRule = ElementRules::As<std::variant>;
 
-/// The rule of `update`, for parameters that keep `states` vectors. LAMB's has the coefficient 1.
+/// The rule of `update`, for parameters that keep `states` vectors: it takes the first of them, what
+/// follows is the optimizer's own (OneBitLamb's fresh variance). LAMB's has the coefficient 1.
 ElementRule element_rule(const Update& update, int states);
 /// LAMB's first pass.
 LambMoments lamb_moments(const LambRule& rule);

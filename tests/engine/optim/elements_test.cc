@@ -38,7 +38,7 @@ TEST(ElementRule, FollowsTheStatesThatAreKept) {
   EXPECT_EQ(element_rule({.rule = centered}, 2).index(), 5);
   EXPECT_EQ(element_rule({.rule = plain}, 2).index(), 6);
   EXPECT_EQ(element_rule({.rule = centered}, 3).index(), 7);
-  EXPECT_DEATH(element_rule({.rule = LionRule{.lr = 1}}, 2), "a rule of 1 states for 2 vectors");
+  EXPECT_DEATH(element_rule({.rule = LionRule{.lr = 1}}, 0), "a rule of 1 states for 0 vectors");
 }
 
 TEST(ElementRule, ACoefficientScalesLambsRate) {
