@@ -1,7 +1,9 @@
 #include "engine/device/device.h"
 
 #include <ATen/ATen.h>
+
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <limits>
 
 #include <array>
 #include <atomic>
@@ -142,6 +144,12 @@ kernels::Rows row_of(const at::Tensor& tensor) {
 
 at::Tensor upload(const at::Tensor& host, at::Device place) {
   return host.to(place, host.scalar_type(), /*non_blocking=*/true);
+}
+
+at::Tensor upload_starts(const std::vector<int64_t>& starts, at::Device place) {
+  if (place.is_cpu()) return {};
+  DSJ_CHECK(starts.back() <= std::numeric_limits<int32_t>::max());
+  return upload(at::tensor(starts, at::kLong).to(at::kInt), place);
 }
 
 HostRead::HostRead(const at::Tensor& tensor) : host_(tensor) {

@@ -11,6 +11,7 @@
 
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "engine/device/attention.h"
 #include "engine/kernels/port.h"
@@ -92,6 +93,9 @@ kernels::Type type_of(at::ScalarType type);
 
 /// Host values on a device, without waiting for it.
 at::Tensor upload(const at::Tensor& host, at::Device place);
+/// Where each of several rows begins, int32, for kernels that take all rows at once. Undefined on
+/// the CPU, whose attention goes row by row.
+at::Tensor upload_starts(const std::vector<int64_t>& starts, at::Device place);
 
 /// A device tensor on its way to the host. The copy begins with the object and overlaps with what
 /// the device has queued; get() waits for it.

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "common/check.h"
@@ -22,18 +21,13 @@ void RowBounds::add_row(int64_t length, int64_t first) {
   longest_ = std::max(longest_, length);
 }
 
-void RowBounds::place_starts(at::Device place) {
-  DSJ_CHECK(tokens() <= std::numeric_limits<int32_t>::max());
-  starts_there_ = device::upload(at::tensor(starts_, at::kLong).to(at::kInt), place);
-}
-
 RowBounds::RowBounds(std::span<const int64_t> lengths, const std::vector<int64_t>& positions,
                      at::Device place) {
   for (const int64_t length : lengths) add_row(length, 0);
   DSJ_CHECK(tokens() == std::ssize(positions));
   for (const int64_t position : positions) positions_end_ = std::max(positions_end_, position + 1);
   positions_ = device::upload(at::tensor(positions), place);
-  place_starts(place);
+  starts_there_ = device::upload_starts(starts_, place);
 }
 
 RowBounds::RowBounds(std::span<const int64_t> lengths, at::Device place,
@@ -51,7 +45,7 @@ RowBounds::RowBounds(std::span<const int64_t> lengths, at::Device place,
       std::iota(next, next + run.length, run.first);
   }
   positions_ = device::upload(positions, place);
-  place_starts(place);
+  starts_there_ = device::upload_starts(starts_, place);
 }
 
 }  // namespace dsj::models

@@ -28,7 +28,7 @@ class RowBounds {
   /// [rows + 1]: the first token of each row, then tokens(). What variable-length attention calls
   /// cumulative sequence lengths.
   const std::vector<int64_t>& starts() const { return starts_; }
-  /// The same, [rows + 1] int32, on the device.
+  /// The same, [rows + 1] int32, on the device; undefined on the CPU (device::upload_starts).
   const at::Tensor& starts_there() const { return starts_there_; }
   int64_t length(int64_t row) const { return starts_[row + 1] - starts_[row]; }
   /// Tokens of the longest row.
@@ -49,7 +49,6 @@ class RowBounds {
 
  private:
   void add_row(int64_t length, int64_t first);
-  void place_starts(at::Device place);
 
   std::vector<int64_t> starts_ = {0};
   std::vector<Run> runs_;

@@ -21,6 +21,7 @@ TEST(RowBounds, SayWhereRowsBeginAndWhatNeighboursShareALength) {
   EXPECT_EQ(rows.tokens(), 9);
   EXPECT_EQ(rows.positions_end(), 3);
   EXPECT_THAT(rows.starts(), ElementsAre(0, 2, 5, 8, 9));
+  EXPECT_FALSE(rows.starts_there().defined()) << "the CPU attends row by row: no copy";
   EXPECT_EQ(rows.length(1), 3);
   EXPECT_THAT(positions(rows), ElementsAre(0, 1, 0, 1, 2, 0, 1, 2, 0));
   ASSERT_EQ(rows.runs().size(), 3u);
