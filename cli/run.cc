@@ -33,8 +33,9 @@ started. Under the output directory:
   metrics.jsonl   one line per optimizer step
   status.yaml     the job's status: conditions, step, loss, last checkpoint, failures
   checkpoints/    model/    logs/rank-N.log
-The same command on the same output directory goes on from its newest checkpoint (unless it names one:
-resumeFromCheckpoint); a finished run is not repeated. Ctrl-C or SIGTERM saves one step on all ranks and stops; a second one kills.
+The same command on the same output directory goes on from its newest checkpoint, unless
+resumeFromCheckpoint names another; a finished run is not repeated. Ctrl-C or SIGTERM saves one step on
+all ranks and stops; a second one kills.
 
 Environment: OMP_NUM_THREADS (default: cores / ranks), HF_HOME or HF_HUB_CACHE (where hub ids are looked
 up), DSJ_TRAIN_PROGRAM (another program in place of dsj-train), DSJ_STARTUP_TRACE=1 (prints where the time
