@@ -17,6 +17,7 @@
 #include "engine/deepspeed/convert.h"
 #include "engine/weights/weight_source.h"
 #include "test_paths.h"
+#include "tests/engine/support/golden_runs.h"
 
 namespace dsj::deepspeed {
 namespace {
@@ -94,9 +95,7 @@ class Sha256 {
 };
 
 std::filesystem::path golden() {
-  const char* shared = std::getenv("DSJ_SHARED_DIR");
-  return std::filesystem::path(shared ? shared : DSJ_SOURCE_DIR "/../shared") / "golden" /
-         "ds_checkpoints";
+  return testing_support::golden_directory() / "ds_checkpoints";
 }
 
 /// Of the masters' bytes in ascending order of names, as the record has it.

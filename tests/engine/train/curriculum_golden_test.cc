@@ -17,22 +17,15 @@
 #include "engine/weights/weight_source.h"
 #include "job/dsconfig/resolve.h"
 #include "test_paths.h"
+#include "tests/engine/support/golden_runs.h"
 #include "tests/engine/support/ranks.h"
 
 namespace dsj::train {
 namespace {
 
 using nlohmann::json;
-
-std::filesystem::path golden_directory() {
-  const char* shared = std::getenv("DSJ_SHARED_DIR");
-  return std::filesystem::path(shared ? shared : DSJ_SOURCE_DIR "/../shared") / "golden";
-}
-
-json read_json(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return json::parse(file);
-}
+using testing_support::golden_directory;
+using testing_support::read_golden;
 
 /// The rows of (step, micro-step, rank): those recorded, else dealt in order (golden/README.md).
 std::vector<int64_t> rows_of(const json& golden, int64_t step, int64_t micro_step, int rank,
@@ -72,7 +65,7 @@ struct Differences {
 /// Over the first `compared` steps.
 Differences repeat(const json& golden, size_t compared) {
   const auto models = golden_directory() / "models";
-  const json data = read_json(models / golden["data"].get<std::string>());
+  const json data = read_golden(models / golden["data"].get<std::string>());
   const std::string directory = models / golden["model"].get<std::string>();
   const auto model = layout::read_model_config(directory);
   EXPECT_TRUE(model);
@@ -132,7 +125,7 @@ TEST(CurriculumGolden, EveryRecordedRun) {
        {Recorded{"cl_linear"}, Recorded{"cl_root2", 7}, Recorded{"cl_discrete"},
         Recorded{"cl_linear_floor_acc2"}, Recorded{"cl_linear_bf16_z3"}, Recorded{"de_seqlen"}}) {
     SCOPED_TRACE(name);
-    const json golden = read_json(recorded / (std::string(name) + ".json"));
+    const json golden = read_golden(recorded / (std::string(name) + ".json"));
     ASSERT_EQ(golden["steps"].size(), 20u);
     const Differences found = repeat(golden, compared);
     std::cout << "golden: " << name << " "
@@ -152,14 +145,14 @@ TEST(CurriculumGolden, WhatDeepSpeedRunsAndHereDiffers) {
   TrainingArgs args;
   args.max_steps = 20;
   const auto resolved = [&](const char* name) {
-    return dsconfig::resolve(read_json(recorded / name)["ds_config"], args, {.world_size = 2});
+    return dsconfig::resolve(read_golden(recorded / name)["ds_config"], args, {.world_size = 2});
   };
   const auto custom = resolved("cl_custom.json"), printed = resolved("de_seedform.json");
   EXPECT_FALSE(custom.runnable());
   EXPECT_EQ(custom.findings.back().path, "curriculum_learning.schedule_type");
   ASSERT_TRUE(printed.runnable());
   ASSERT_TRUE(printed.config.data_efficiency.row_length);
-  const json linear = read_json(recorded / "cl_linear.json");
+  const json linear = read_golden(recorded / "cl_linear.json");
   for (int64_t step = 0; step < 20; ++step)
     EXPECT_EQ(printed.config.data_efficiency.row_length->schedule.at(step + 1),
               linear["steps"][static_cast<size_t>(step)]["seqlen"]);

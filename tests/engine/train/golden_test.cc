@@ -17,6 +17,7 @@
 #include "engine/weights/weight_source.h"
 #include "job/dsconfig/resolve.h"
 #include "test_paths.h"
+#include "tests/engine/support/golden_runs.h"
 #include "tests/engine/support/micro_batch.h"
 #include "tests/engine/support/poisoned.h"
 #include "tests/engine/support/ranks.h"
@@ -25,19 +26,8 @@ namespace dsj::train {
 namespace {
 
 using nlohmann::json;
-
-std::filesystem::path golden_directory() {
-  const char* shared = std::getenv("DSJ_SHARED_DIR");
-  return std::filesystem::path(shared ? shared : DSJ_SOURCE_DIR "/../shared") / "golden";
-}
-
-json read_json(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  // Python writes an infinite norm as no JSON knows it.
-  for (size_t at; (at = text.find("Infinity")) != std::string::npos;) text.replace(at, 8, "null");
-  return json::parse(text);
-}
+using testing_support::golden_directory;
+using testing_support::read_golden;
 
 /// The steps in "overflow injected at steps [3,4]".
 std::set<int64_t> injected_steps(const json& golden) {
@@ -91,9 +81,9 @@ struct Differences {
 TEST(Golden, InjectedOverflows) {
   const auto path = golden_directory() / "deepspeed_0.19.8" / "qwen2_fp16_z2_w2_inject.json";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "skipped: " << path << " is not there";
-  const json golden = read_json(path);
+  const json golden = read_golden(path);
   const auto models = golden_directory() / "models";
-  const json data = read_json(models / golden["data"].get<std::string>());
+  const json data = read_golden(models / golden["data"].get<std::string>());
   const std::string directory = models / golden["model"].get<std::string>();
   const auto model = layout::read_model_config(directory);
   ASSERT_TRUE(model) << model.error().to_string();
@@ -160,7 +150,7 @@ void move_weights(zero::ModelState& state, int64_t seed) {
 /// Our losses under the ds_config of a record, by the same rows. `seed`: see move_weights().
 std::vector<double> losses_of(const json& golden, int64_t seed = 0) {
   const auto models = golden_directory() / "models";
-  const json data = read_json(models / golden["data"].get<std::string>());
+  const json data = read_golden(models / golden["data"].get<std::string>());
   const std::string directory = models / golden["model"].get<std::string>();
   const auto model = layout::read_model_config(directory);
   EXPECT_TRUE(model);
@@ -215,7 +205,7 @@ TEST(Golden, OneBitRuns) {
         OneBitRun{"qwen2_fp32_z0_w2_onebitlamb", 7, "onebit_0.18.4"}}) {
     const auto path = golden_directory() / folder / (std::string(name) + ".json");
     if (!std::filesystem::exists(path)) GTEST_SKIP() << "skipped: " << path << " is not there";
-    const json golden = read_json(path);
+    const json golden = read_golden(path);
     const auto losses = losses_of(golden);
     ASSERT_EQ(losses.size(), golden["steps"].size());
     double before = 0, own = 0;

@@ -15,6 +15,7 @@
 #include "engine/train/step.h"
 #include "job/dsconfig/resolve.h"
 #include "test_paths.h"
+#include "tests/engine/support/golden_runs.h"
 #include "tests/engine/support/micro_batch.h"
 #include "tests/engine/support/ranks.h"
 
@@ -22,16 +23,8 @@ namespace dsj::train {
 namespace {
 
 using nlohmann::json;
-
-std::filesystem::path golden() {
-  const char* shared = std::getenv("DSJ_SHARED_DIR");
-  return std::filesystem::path(shared ? shared : DSJ_SOURCE_DIR "/../shared") / "golden";
-}
-
-json read_json(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return json::parse(file);
-}
+using testing_support::golden_directory;
+using testing_support::read_golden;
 
 /// One micro-batch of 2 rows as the recorder dealt them: `index` counts those of all ranks and steps.
 models::MicroBatch batch_of(const json& data, int64_t index) {
@@ -56,10 +49,10 @@ struct Case {
 
 /// The largest relative distance of the losses and rates of steps 3, 4 and 5.
 double distance(const Case& c) {
-  const json record = read_json(golden() / "ds_checkpoints" / c.folder / "record.json");
-  const json data = read_json(golden() / "models" / record["data"].get<std::string>());
+  const json record = read_golden(golden_directory() / "ds_checkpoints" / c.folder / "record.json");
+  const json data = read_golden(golden_directory() / "models" / record["data"].get<std::string>());
   const auto model =
-      layout::read_model_config(golden() / "models" / record["model"].get<std::string>());
+      layout::read_model_config(golden_directory() / "models" / record["model"].get<std::string>());
   EXPECT_TRUE(model);
   const int64_t micro_steps = c.saved_world / c.world;
   json ds_config = record["ds_config"];
@@ -75,8 +68,8 @@ double distance(const Case& c) {
     zero::ModelState state(*model, config, at::kCPU, collectives);
     Stepper stepper(*model, config, {}, state, at::kCPU);
     PosixFiles files;
-    auto saved = deepspeed::Checkpoint::open(files, golden() / "ds_checkpoints" / c.folder,
-                                             {.universal = c.universal});
+    auto saved = deepspeed::Checkpoint::open(
+        files, golden_directory() / "ds_checkpoints" / c.folder, {.universal = c.universal});
     ASSERT_TRUE(saved) << saved.error().to_string();
     const Status restored = state.restore(*saved);
     ASSERT_TRUE(restored) << restored.error().to_string();
@@ -104,7 +97,7 @@ double distance(const Case& c) {
 }
 
 void expect_within(const std::vector<Case>& cases, double tolerance) {
-  if (!std::filesystem::exists(golden() / "ds_checkpoints"))
+  if (!std::filesystem::exists(golden_directory() / "ds_checkpoints"))
     GTEST_SKIP() << "skipped: no golden/ds_checkpoints";
   for (const Case& c : cases) {
     SCOPED_TRACE(std::string(c.folder) + " at " + std::to_string(c.world) + " ranks, stage " +
@@ -142,11 +135,11 @@ TEST(DeepSpeedResume, UniversalCheckpointsToo) {
 
 /// As `dsj run --resume_from_checkpoint DIR` does it.
 TEST(DeepSpeedResume, ANamedCheckpointMayBeDeepSpeeds) {
-  const auto folder = golden() / "ds_checkpoints";
+  const auto folder = golden_directory() / "ds_checkpoints";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "skipped: no golden/ds_checkpoints";
-  const json record = read_json(folder / "qwen2_fp32_z2_w2" / "record.json");
+  const json record = read_golden(folder / "qwen2_fp32_z2_w2" / "record.json");
   const auto model =
-      layout::read_model_config(golden() / "models" / record["model"].get<std::string>());
+      layout::read_model_config(golden_directory() / "models" / record["model"].get<std::string>());
   ASSERT_TRUE(model);
   Inputs in;
   in.model = *model;
