@@ -1,6 +1,6 @@
 // The agent's one thread under `dsj run`: it waits for signals, rank events, beats and time, and
 // lets the agent take its turn (turns.h reads the clock).
-// Tested by: tests/run/run_test.cc
+// Tested by: tests/run/fake/run_test.cc
 #pragma once
 
 #include <string>

@@ -2,7 +2,7 @@
 // cluster has: tokens, the job's status, the watch of the job, a copy of the ranks' output on its
 // own, the termination message, metrics, and the duties of process 1 (it collects orphans; signals
 // do what they would do to the ranks).
-// Tested by: tests/run/pod_run_test.cc
+// Tested by: tests/run/fake/pod_run_test.cc
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // What every loop around an Agent does between its turns: it reads the clock and waits.
-// Tested by: tests/run/run_test.cc
+// Tested by: tests/run/fake/run_test.cc
 #pragma once
 
 #include "agent/agent.h"

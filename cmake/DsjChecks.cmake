@@ -35,7 +35,7 @@ function(dsj_check NAME)
   endif()
   set_tests_properties(${NAME} PROPERTIES TIMEOUT ${C_TIMEOUT})
   if(C_CLUSTER STREQUAL nodes)
-    set_tests_properties(${NAME} PROPERTIES RUN_SERIAL TRUE)  # one cluster with real nodes at a time has the network's names
+    set_tests_properties(${NAME} PROPERTIES RESOURCE_LOCK nodes)  # one cluster at a time has the network's names
   endif()
   if(C_NEEDS)
     set_tests_properties(${NAME} PROPERTIES FIXTURES_REQUIRED "${C_NEEDS}")

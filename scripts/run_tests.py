@@ -13,8 +13,9 @@ All output is in BUILD_DIRECTORY/test-reports/NAME.log. Exit 0: nothing failed a
 A limit starts with the program. What a test needs first is a CTest fixture: run_tests.py runs its FIXTURES_SETUP once,
 prints how long that took, and takes it off no test's limit. A test has a temporary directory of its own; processes that it
 leaves behind are ended with it. Programs of the label "unit" run as many at a time as there are cores (four at most),
-unless they are RUN_SERIAL. Those of the label "cluster", which mostly wait for their own control plane, run at the end, one more
-at a time, unless they are RUN_SERIAL. All others run alone.
+unless they are RUN_SERIAL. Those of the labels "waits" and "cluster", which mostly wait for time to pass or for their own
+control plane, run at the end, one more at a time, unless they are RUN_SERIAL. All others run alone. Of those that have the
+same RESOURCE_LOCK, one runs at a time.
 Programs of the label "nodes" (a cluster with real nodes, which needs root) run only with DSJ_TEST_NODES=1.
 --beside-load N: N busy loops run beside the tests, which must pass all the same.
 """
@@ -28,11 +29,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from dataclasses import dataclass, field
 
-ORDER = ["unit", "engine", "run", "gpu", "cluster", "nodes"]
+ORDER = ["unit", "engine", "run", "gpu", "waits", "cluster", "nodes"]
+WAITING = ("waits", "cluster")  # labels whose programs leave the cores to others
 TOGETHER = min(4, len(os.sched_getaffinity(0)))
 GRACE_SECONDS = 60  # between SIGTERM and SIGKILL: time to take a cluster down
 KILL_SECONDS = 30  # for the kernel to end what was killed
@@ -49,10 +52,12 @@ class Test:
     alone: bool
     makes: list  # fixtures that this is the set-up of
     needs: list  # fixtures
+    locks: list  # what only one test at a time may hold
 
     def place(self):
         """Long ones first among those that run together, so that none is left over at the end."""
-        return ORDER.index(self.label), self.alone, 0 if self.alone else -self.limit, self.name
+        label = WAITING[0] if self.label in WAITING else self.label
+        return ORDER.index(label), self.alone, 0 if self.alone else -self.limit, self.name
 
 
 @dataclass
@@ -72,8 +77,9 @@ def listed(build):
         properties = {p["name"]: p["value"] for p in test.get("properties", [])}
         label = (properties.get("LABELS") or ["unit"])[0]
         makes, needs = properties.get("FIXTURES_SETUP", []), properties.get("FIXTURES_REQUIRED", [])
-        alone = label not in ("unit", "cluster") or bool(properties.get("RUN_SERIAL") or makes)
-        yield Test(test["name"], label, test.get("command"), float(properties.get("TIMEOUT", 300)), alone, makes, needs)
+        alone = label not in ("unit", *WAITING) or bool(properties.get("RUN_SERIAL") or makes)
+        yield Test(test["name"], label, test.get("command"), float(properties.get("TIMEOUT", 300)), alone, makes, needs,
+                   properties.get("RESOURCE_LOCK", []))
 
 
 def processes_of(leader, mark):
@@ -139,6 +145,7 @@ class Session:
         self.passed = self.failed = self.skipped = 0
         self.not_run = []
         self._outcomes = {}
+        self._locks = {lock: threading.Lock() for test in self.tests for lock in test.locks}
 
     def interrupt(self, *_):
         """What runs is stopped, what has not begun is not run. A signal's handler."""
@@ -181,6 +188,12 @@ class Session:
         outcome = counted(test, code, report, output)
         outcome.seconds, outcome.ended = seconds, ended if code is not None else []
         return outcome
+
+    def execute_locked(self, test):
+        with contextlib.ExitStack() as held:
+            for lock in sorted(test.locks):  # in one order: two tests never wait for each other
+                held.enter_context(self._locks[lock])
+            return self.execute(test)
 
     def _wait(self, process, limit):
         """The exit code; None: the limit or the deadline came first."""
@@ -232,7 +245,7 @@ class Session:
             else:
                 ready.append(test)
         with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
-            started = {pool.submit(self.execute, test): test for test in ready}
+            started = {pool.submit(self.execute_locked, test): test for test in ready}
             for done in concurrent.futures.as_completed(started):
                 self.tell(started[done], done.result())
 

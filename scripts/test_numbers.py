@@ -26,7 +26,8 @@ SWITCHES = [("", set()), ("ATEN_CPU_CAPABILITY=default", set()), ("ATEN_CPU_CAPA
             ("MKL_ENABLE_INSTRUCTIONS=SSE4_2", set()), ("MKL_CBWR=COMPATIBLE", set()), ("ONEDNN_MAX_CPU_ISA=AVX2", {"avx2"}),
             ("DSJ_ISA=avx2", {"avx2", "fma"}), ("DSJ_ISA=baseline", set()), ("DSJ_NATIVE_BF16=0", set()),
             ("OMP_NUM_THREADS=1", set()), ("OMP_NUM_THREADS=2", set())]
-PROGRAMS = ("kernels_tests", "zero_tests", "models_tests", "train_tests")
+PROGRAMS = ("kernels_tests", "optim_tests", "cuda_kernels_tests", "device_tests", "simulated_tests", "zero_tests", "models_tests",
+            "train_tests", "deepspeed_train_tests")
 PROBE = "--gtest_filter=Models/ModelOracle.FiftyAdamWSteps/*"
 
 

@@ -1,6 +1,6 @@
 // The port to rank processes: start one, signal it, read its events, learn of its end. PosixRanks
 // runs real ones; tests/agent/ranks/fake_ranks.h is the fake.
-// Tested by: tests/run/run_test.cc
+// Tested by: tests/run/fake/run_test.cc
 #pragma once
 
 #include <sys/types.h>

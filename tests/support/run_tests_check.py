@@ -316,6 +316,22 @@ def cluster_tests_run_together_and_last(build):
     ends_with(build.run()[1], "4 passed, 0 failed, 0 skipped")
 
 
+def tests_that_wait_run_beside_cluster_tests(build):
+    for name, other, label in (("one", "two", "waits"), ("two", "one", "cluster")):
+        build.add(name, f"touch {build.path(name)}\n{build.wait(other)}", label=label, TIMEOUT=LONG)
+    ends_with(build.run()[1], "2 passed, 0 failed, 0 skipped")
+
+
+def one_at_a_time_holds_a_lock(build):
+    """Each of three takes what no two can hold, while a fourth, without the lock, runs beside all of them."""
+    held = build.path("held")
+    for number in range(3):
+        build.add(f"test{number}", f"mkdir {held} && {build.wait('beside')} && rmdir {held}", label="cluster",
+                  RESOURCE_LOCK="nodes", TIMEOUT=LONG)
+    build.add("beside", f"{build.wait('held')}\ntouch {build.path('beside')}", label="waits")
+    ends_with(build.run_until("test0.sh", lambda _: None, TOGETHER=4)[1], "4 passed, 0 failed, 0 skipped")
+
+
 def the_others_run_alone(build):
     """Each takes what no two can hold."""
     held = build.path("held")
@@ -344,7 +360,8 @@ CASES = [cases_are_counted, a_pattern_chooses, a_failure_shows_its_output, a_cra
          an_interrupted_run_leaves_nothing, what_a_test_leaves_behind_is_ended,
          each_has_a_temporary_directory_of_its_own, a_fixture_is_made_once_and_first,
          a_failed_fixture_is_one_failure, unit_tests_run_together,
-         cluster_tests_run_together_and_last, the_others_run_alone, load_runs_beside]
+         cluster_tests_run_together_and_last, tests_that_wait_run_beside_cluster_tests, one_at_a_time_holds_a_lock,
+         the_others_run_alone, load_runs_beside]
 
 
 def main():

@@ -1,5 +1,5 @@
-// `dsj run` end to end with real agents and fake ranks (fake_rank.cc): processes, signals, files,
-// exit codes. What needs the engine is in train_run_test.cc.
+// `dsj run` end to end with real agents and fake ranks (rank.cc): processes, signals, files,
+// exit codes. What needs the engine is in ../train_run_test.cc.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
