@@ -111,11 +111,12 @@ inline constexpr int kMetricsPort = 29401;  ///< every agent: /metrics and /heal
 // operator's namespace, and kEnvPodName its identity in the election.
 inline constexpr char kEnvWorkerImage[] = "DSJ_WORKER_IMAGE";
 inline constexpr char kEnvImagePullPolicy[] = "DSJ_IMAGE_PULL_POLICY";  ///< may be empty
-inline constexpr char kEnvWatchNamespaces[] = "DSJ_WATCH_NAMESPACES";   ///< "a,b"; empty: all
-inline constexpr char kEnvReadNodes[] = "DSJ_READ_NODES";               ///< "true", "false"
-inline constexpr char kEnvNetworkPolicy[] = "DSJ_NETWORK_POLICY";       ///< "true", "false"
-inline constexpr char kEnvVolcano[] = "DSJ_VOLCANO";                    ///< "true", "false"
-inline constexpr char kEnvLeaseName[] = "DSJ_LEASE_NAME";               ///< in its own namespace
+inline constexpr char kEnvTmpSizeLimit[] = "DSJ_TMP_SIZE_LIMIT";
+inline constexpr char kEnvWatchNamespaces[] = "DSJ_WATCH_NAMESPACES";  ///< "a,b"; empty: all
+inline constexpr char kEnvReadNodes[] = "DSJ_READ_NODES";              ///< "true", "false"
+inline constexpr char kEnvNetworkPolicy[] = "DSJ_NETWORK_POLICY";      ///< "true", "false"
+inline constexpr char kEnvVolcano[] = "DSJ_VOLCANO";                   ///< "true", "false"
+inline constexpr char kEnvLeaseName[] = "DSJ_LEASE_NAME";              ///< in its own namespace
 inline constexpr int kOperatorPort = 29402;  ///< /metrics, /healthz (alive), /readyz
 
 // ---- what operator and agents read of each other

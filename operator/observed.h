@@ -88,9 +88,10 @@ struct Refusal {
 /// The operator's own options that a pod is made from.
 struct Settings {
   std::string worker_image = "dsj-worker:latest";
-  std::string image_pull_policy;  ///< empty: Kubernetes' default
-  bool network_policy = true;     ///< one per job
-  bool volcano = false;           ///< PodGroups can be made and watched
+  std::string image_pull_policy;        ///< empty: Kubernetes' default
+  bool network_policy = true;           ///< one per job
+  bool volcano = false;                 ///< PodGroups can be made and watched
+  std::string tmp_size_limit = "10Gi";  ///< a quantity, of a worker's /tmp; "0": the node's disk
 };
 
 struct Observed {

@@ -1,6 +1,7 @@
 #include "operator/options.h"
 
 #include <iostream>
+#include <regex>
 
 #include "common/argument_parser.h"
 #include "job/contract.h"
@@ -68,6 +69,17 @@ void jobs(ArgumentParser& parser, Options& options) {
               "of that image; empty: Kubernetes' default")
       .one_of({"", "Always", "IfNotPresent", "Never"})
       .environment(contract::kEnvImagePullPolicy);
+  parser
+      .option(
+          "--tmp-size-limit",
+          [&options](const std::string& word) -> std::optional<std::string> {
+            static const std::regex quantity("(0|[1-9][0-9]*)(Ki|Mi|Gi|Ti|k|M|G|T)?");
+            if (!std::regex_match(word, quantity)) return "expected a quantity as 500Mi or 10Gi";
+            options.settings.tmp_size_limit = word;
+            return std::nullopt;
+          },
+          "of a worker's /tmp, unless its template mounts one [10Gi]; 0: the node's disk")
+      .environment(contract::kEnvTmpSizeLimit);
   parser
       .option("--network-policy", options.settings.network_policy,
               "a NetworkPolicy per job: its pods reach each other, everybody its metrics")

@@ -79,7 +79,12 @@ void add_volume(Json& spec, Json& container, const char* name, const char* path,
   child(spec, "volumes", Json::array()).push_back(std::move(volume));
 }
 
-void add_volumes(Json& spec, Json& container, const JobView& job, const std::string& revision) {
+// Ten times what the agent writes there: the configuration, the ranks' environment, its socket.
+constexpr char kScratchSize[] = "256Mi";
+constexpr char kInstalledAgentSize[] = "256Mi";  // the agent and its libraries: 20 MB
+
+void add_volumes(Json& spec, Json& container, const JobView& job, const std::string& revision,
+                 const Settings& settings) {
   add_volume(spec, container, "dsj-config", contract::kConfigMountPath,
              {{"configMap", {{"name", config_map_name(job.name, revision)}}}}, true);
   const Json token = {{"serviceAccountToken",
@@ -89,8 +94,11 @@ void add_volumes(Json& spec, Json& container, const JobView& job, const std::str
   add_volume(spec, container, "dsj-token", contract::kTokenMountPath,
              {{"projected", {{"sources", Json::array({token})}}}}, true);
   add_volume(spec, container, "dsj-scratch", contract::kScratchMountPath,
-             {{"emptyDir", Json::object()}}, false);
-  add_volume(spec, container, "dsj-tmp", "/tmp", {{"emptyDir", Json::object()}}, false);
+             {{"emptyDir", {{"sizeLimit", kScratchSize}}}}, false);
+  Json tmp = Json::object();
+  if (settings.tmp_size_limit != "0") tmp["sizeLimit"] = settings.tmp_size_limit;
+  add_volume(spec, container, "dsj-tmp", "/tmp", {{"emptyDir", std::move(tmp)}}, false);
+  // Without a sizeLimit the kubelet takes the container's memory limit, which counts what lies here.
   add_volume(spec, container, "dsj-shm", "/dev/shm", {{"emptyDir", {{"medium", "Memory"}}}}, false);
 }
 
@@ -137,7 +145,7 @@ void enter_foreign_image(Json& spec, Json& container, const jobspec::Job& job,
   Json& inits = child(spec, "initContainers", Json::array());
   inits.insert(inits.begin(), std::move(init));
   add_volume(spec, container, kAgentVolume, contract::kAgentMountPath,
-             {{"emptyDir", Json::object()}}, true);
+             {{"emptyDir", {{"sizeLimit", kInstalledAgentSize}}}}, true);
 }
 
 /// Nodes on which a pod of this job was given up and that are not back.
@@ -195,7 +203,10 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
   spec["hostname"] = job.name + "-worker-" + std::to_string(worker);
   spec["subdomain"] = shared_name(job.name);
   spec["serviceAccountName"] = service_account_of(accepted.job, job.name);
-  spec["automountServiceAccountToken"] = worker == 0;  // only agent 0 speaks to the API server
+  // Only agent 0 speaks to the API server. A template that asks for the token, which it may not refuse, gets it everywhere.
+  if (worker == 0 || !spec.contains("automountServiceAccountToken")) {
+    spec["automountServiceAccountToken"] = worker == 0;
+  }
   spec["enableServiceLinks"] = false;
   Json& container = worker_container(spec);
   if (accepted.job.runs_user_program()) {
@@ -212,7 +223,7 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
       {{"ports", Json::array({{{"name", "join"}, {"containerPort", contract::kJoinPort}},
                               {{"name", "metrics"}, {"containerPort", contract::kMetricsPort}}})}});
   add_environment(container, job, accepted.revision, worker, incarnation);
-  add_volumes(spec, container, job, accepted.revision);
+  add_volumes(spec, container, job, accepted.revision, o.settings);
   fill(child(spec, "securityContext", Json::object()),
        {{"runAsNonRoot", true}, {"seccompProfile", {{"type", "RuntimeDefault"}}}});
   restrict(container);

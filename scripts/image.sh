@@ -5,6 +5,7 @@
 # TARGET: operator (dsj-operator), worker (dsj-agent, dsj-train, dsj), worker-cuda (the same, libdsj_cuda.so and all that
 # libtorch loads on a GPU; the driver is the host's) or agent (dsj-agent: enough for launcher: Command). The Dockerfile uses
 # `root` in its build stage.
+# /opt/dsj/sbom.spdx.json in it lists every file with its checksums and package (sbom.py).
 # DSJ_CUDA_RUNTIME: CUDA's run-time libraries (default: where DSJ_SETUP_CUDA=runtime scripts/setup.sh puts them).
 # DSJ_BUILDAH: buildah with its options (default: buildah --storage-driver vfs).
 set -euo pipefail
@@ -23,16 +24,17 @@ programs_of() {
   esac
 }
 
-copy_stripped() {  # copy_stripped FILE PLACE
-  strip --strip-all -o "$2" "$1"
-  chmod 0755 "$2"
+copy_stripped() {  # copy_stripped FILE ROOT PLACE: and notes where it came from
+  strip --strip-all -o "$2/$3" "$1"
+  chmod 0755 "$2/$3"
+  printf '%s\t%s\n' "$3" "$1" >>"$2.sources"
 }
 
 copy_libraries() {  # copy_libraries PROGRAM ROOT: what the loader finds for it, by the names it asks for
   local name path
   if ldd "$1" | grep -q 'not found'; then fail "$1: $(ldd "$1" | grep 'not found')"; fi
   while read -r name path; do
-    [ -e "$2/$lib/$name" ] || copy_stripped "$(readlink -f "$path")" "$2/$lib/$name"
+    [ -e "$2/$lib/$name" ] || copy_stripped "$(readlink -f "$path")" "$2" "$lib/$name"
   done < <(ldd "$1" | sed -n 's/^\t\([^ /]*\) => \(\/[^ ]*\) .*/\1 \2/p')
 }
 
@@ -47,9 +49,9 @@ copy_cuda() {  # copy_cuda BUILD ROOT: the plugin and every library of the runti
   local file name missing
   while read -r file; do
     name="$(basename "$file")"
-    [ -e "$2/$lib/$name" ] || copy_stripped "$file" "$2/$lib/$name"
+    [ -e "$2/$lib/$name" ] || copy_stripped "$file" "$2" "$lib/$name"
   done < <(find "$runtime" -name '*.so' -o -name '*.so.[0-9]*' | sort)
-  copy_stripped "$1/bin/libdsj_cuda.so" "$2/opt/dsj/bin/libdsj_cuda.so"
+  copy_stripped "$1/bin/libdsj_cuda.so" "$2" opt/dsj/bin/libdsj_cuda.so
   # The driver's own libraries come from the host.
   missing="$(LD_LIBRARY_PATH="$2/$lib" ldd "$2/opt/dsj/bin/libdsj_cuda.so" "$2/$lib"/libtorch_cuda.so |
     sed -n 's/^\t\(.*\) => not found/\1/p' | grep -v -e '^libcuda\.so' -e '^libnvidia-' | sort -u || true)"
@@ -59,7 +61,7 @@ copy_cuda() {  # copy_cuda BUILD ROOT: the plugin and every library of the runti
 assemble() {  # assemble TARGET BUILD ROOT
   local target="$1" bin="$2/bin" root="$3" program
   if [ "$target" = worker-cuda ]; then need_cuda "$2"; fi
-  rm -rf "$root"
+  rm -rf "$root" "$root.sources"
   mkdir -p "$root/$lib" "$root/lib64" "$root/opt/dsj/bin" "$root/etc/dsj" "$root/run/dsj" "$root/var" "$root/tmp" \
     "$root/dev" "$root/proc" "$root/sys"
   chmod 1777 "$root/tmp"
@@ -67,13 +69,16 @@ assemble() {  # assemble TARGET BUILD ROOT
   for program in $(programs_of "$target"); do
     [ -x "$bin/$program" ] || fail "$bin/$program is not built"
     copy_libraries "$bin/$program" "$root"
-    copy_stripped "$bin/$program" "$root/opt/dsj/bin/$program"
+    copy_stripped "$bin/$program" "$root" "opt/dsj/bin/$program"
   done
   if [ "$target" = worker-cuda ]; then copy_cuda "$2" "$root"; fi
-  copy_stripped "$(readlink -f /lib64/ld-linux-x86-64.so.2)" "$root/lib64/ld-linux-x86-64.so.2"
+  copy_stripped "$(readlink -f /lib64/ld-linux-x86-64.so.2)" "$root" lib64/ld-linux-x86-64.so.2
   printf 'root:x:0:0::/:/nologin\ndsj:x:%s:%s::/tmp:/nologin\n' "$user" "$user" >"$root/etc/passwd"
   printf 'root:x:0:\ndsj:x:%s:\n' "$user" >"$root/etc/group"
   printf 'hosts: files dns\n' >"$root/etc/nsswitch.conf"
+  "$(dirname "$0")/sbom.py" "$target" "$root" "$root.sources" >"$root.spdx.json" || fail "the list of its contents is not whole"
+  mv "$root.spdx.json" "$root/opt/dsj/sbom.spdx.json"
+  rm "$root.sources"
   find "$root" -newermt @0 -exec touch -h -d @0 {} +  # the same programs give the same image
   du -sb --apparent-size "$root" | awk -v t="$target" '{ printf "image: %s: %.1f MB\n", t, $1 / 1e6 }'
 }
@@ -101,5 +106,5 @@ build() {  # build TARGET BUILD NAME [ARCHIVE]
 case "${1-} $#" in
   "root 4") programs_of "$2" >/dev/null; assemble "$2" "$3" "$4" ;;
   "build 4" | "build 5") programs_of "$2" >/dev/null; build "${@:2}" ;;
-  *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

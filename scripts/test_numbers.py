@@ -67,12 +67,17 @@ def distances(bin_folder, switches):
     return found
 
 
+def failures_of(output):
+    """What a test program says of its failures, without the losses that it prints for others."""
+    return "\n".join(line for line in output.splitlines() if not line.startswith("losses: "))[-6000:]
+
+
 def run_all(bin_folder, switch):
     bad, begin = [], time.monotonic()
     for program in PROGRAMS:
         code, output = call(switch, os.path.join(bin_folder, program), "--gtest_brief=1")
         if code != 0:
-            print(output[-6000:], flush=True)
+            print(failures_of(output), flush=True)
             bad.append(program)
     code, output = call(switch, sys.executable, os.path.join(ROOT, "scripts", "golden_table.py"), "--bin", bin_folder)
     if code != 0:

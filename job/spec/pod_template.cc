@@ -159,6 +159,13 @@ void check_template(const json& pod, const std::string& path, bool user_program,
     reader.report(Severity::Error, path + ".spec.restartPolicy",
                   "found " + FieldReader::shown((*spec)["restartPolicy"]) + ", expected Never",
                   "the job restarts its ranks; spec.restartPolicy says whether");
+  if (spec->contains("automountServiceAccountToken") &&
+      (*spec)["automountServiceAccountToken"] != true)
+    reader.report(
+        Severity::Error, path + ".spec.automountServiceAccountToken",
+        "found " + FieldReader::shown((*spec)["automountServiceAccountToken"]) + ", expected true",
+        "the agent of worker 0 writes the job's status with it; no other worker has it "
+        "unless the template says true: remove it");
   check_affinity(*spec, path + ".spec", reader);
   const bool good = shapes(*spec, path + ".spec",
                            {{"containers", Shape::Objects},

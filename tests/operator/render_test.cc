@@ -139,6 +139,33 @@ Json command_spec() {
         "workingDir": "/src", "env": [{"name": "A", "value": "b"}, {"name": "LD_LIBRARY_PATH", "value": "/cuda"}]}]}}}})json");
 }
 
+TEST(Render, ATemplateThatAsksForTheTokenGetsItOnEachWorker) {
+  Json spec = command_spec();
+  spec["workers"]["template"]["spec"]["automountServiceAccountToken"] = true;
+  World world(spec);
+  ASSERT_TRUE(world.o.wanted.accepted) << world.o.wanted.message;
+  EXPECT_EQ(pod_of(world, 0)["spec"]["automountServiceAccountToken"], true);
+  EXPECT_EQ(pod_of(world, 1)["spec"]["automountServiceAccountToken"], true);
+}
+
+TEST(Render, ScratchIsLimited) {
+  World world;
+  const auto limit = [&](const char* name) {
+    const Json pod = pod_of(world);
+    for (const Json& volume : pod["spec"]["volumes"]) {
+      if (volume["name"] == name) return volume["emptyDir"].value("sizeLimit", "none");
+    }
+    return std::string("no such volume");
+  };
+  EXPECT_EQ(limit("dsj-scratch"), "256Mi");
+  EXPECT_EQ(limit("dsj-tmp"), "10Gi");
+  EXPECT_EQ(limit("dsj-shm"), "none") << "the container's memory limit holds for it";
+  world.o.settings.tmp_size_limit = "1Ti";
+  EXPECT_EQ(limit("dsj-tmp"), "1Ti");
+  world.o.settings.tmp_size_limit = "0";
+  EXPECT_EQ(limit("dsj-tmp"), "none");
+}
+
 /// By hand from what docs/command.md says.
 TEST(Render, AUsersOwnProgramIsEnteredByAnInitContainer) {
   World world(command_spec());
@@ -167,7 +194,7 @@ TEST(Render, AUsersOwnProgramIsEnteredByAnInitContainer) {
   const Json mount = {{"name", "dsj-agent"}, {"mountPath", "/opt/dsj-agent"}, {"readOnly", true}};
   EXPECT_EQ(std::ranges::count(container["volumeMounts"], mount), 1);
   EXPECT_EQ(std::ranges::count(spec["volumes"],
-                               Json{{"name", "dsj-agent"}, {"emptyDir", Json::object()}}),
+                               Json{{"name", "dsj-agent"}, {"emptyDir", {{"sizeLimit", "256Mi"}}}}),
             1);
   EXPECT_EQ(container["securityContext"]["readOnlyRootFilesystem"], true);
 }

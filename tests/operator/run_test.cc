@@ -174,16 +174,21 @@ TEST(Options, AreReadAndChecked) {
     return parse_options(static_cast<int>(argv.size()), argv.data(), code);
   };
   int code = 0;
-  const auto options =
-      parse({"--namespace", "a,b", "--read-nodes=false", "--workers=2", "--worker-image=w:1",
-             "--no-leader-election", "--network-policy=false", "--volcano=true"},
-            code);
+  const auto options = parse(
+      {"--namespace", "a,b", "--read-nodes=false", "--workers=2", "--worker-image=w:1",
+       "--no-leader-election", "--network-policy=false", "--volcano=true", "--tmp-size-limit=1Gi"},
+      code);
   ASSERT_TRUE(options);
   EXPECT_EQ(options->namespaces, (std::vector<std::string>{"a", "b"}));
   EXPECT_FALSE(options->watch_nodes);
   EXPECT_FALSE(options->leader_election);
   EXPECT_EQ(options->workers, 2);
   EXPECT_EQ(options->settings.worker_image, "w:1");
+  EXPECT_EQ(options->settings.tmp_size_limit, "1Gi");
+  for (const char* bad : {"--tmp-size-limit=much", "--tmp-size-limit=-1", "--tmp-size-limit=01Gi",
+                          "--tmp-size-limit=1gb"}) {
+    EXPECT_FALSE(parse({bad}, code)) << bad;
+  }
   EXPECT_FALSE(options->settings.network_policy);
   EXPECT_TRUE(options->settings.volcano);
   setenv(contract::kEnvWorkerImage, "by-the-chart:2", 1);
@@ -194,6 +199,7 @@ TEST(Options, AreReadAndChecked) {
   ASSERT_TRUE(chart);
   EXPECT_EQ(chart->settings.worker_image, "by-the-chart:2");
   EXPECT_FALSE(chart->watch_nodes);
+  EXPECT_EQ(chart->settings.tmp_size_limit, "10Gi");
   EXPECT_TRUE(chart->settings.network_policy);
   EXPECT_FALSE(chart->settings.volcano);
   EXPECT_TRUE(chart->namespaces.empty());

@@ -166,6 +166,7 @@ CASES = [
     ("a host name in the template", POLICY, "set by the operator", pod(hostname="x")),
     ("a node in the template", POLICY, "set by the operator", pod(nodeName="node-1")),
     ("restartPolicy in the template", POLICY, "expected Never", pod(restartPolicy="Always")),
+    ("a template without the account's token", POLICY, "automountServiceAccountToken: expected true", pod(automountServiceAccountToken=False)),
     ("a variable without a name", WEBHOOK, "expected a name", worker(env=[{"value": "0"}])),
     ("a mount without a path", WEBHOOK, "expected a mountPath", worker(volumeMounts=[{"name": "v"}])),
     ("volumes that are not a list", WEBHOOK, "template.spec.volumes", pod(volumes="/data")),

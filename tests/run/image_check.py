@@ -4,7 +4,9 @@
 Usage: image_check.py REPOSITORY BUILD GTEST_REPORT. What is not built here is skipped by name. Exit 1 on a failure.
 """
 import hashlib
+import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -47,6 +49,54 @@ def bad_words(repository, _build, room):
     expect(done.returncode == 2 and "dsj-operator is not built" in done.stderr, f"what is missing is named: {done.stderr}")
 
 
+def contents(root, target):
+    """/opt/dsj/sbom.spdx.json lists every other file, with its checksum, in one package that has a name and a version."""
+    with open(os.path.join(root, "opt/dsj/sbom.spdx.json"), encoding="utf-8") as file:
+        document = json.load(file)
+    expect(document["spdxVersion"] == "SPDX-2.3" and document["SPDXID"] == "SPDXRef-DOCUMENT", "an SPDX document")
+    packages = {package["SPDXID"]: package for package in document["packages"]}
+    identifiers = list(packages) + [file["SPDXID"] for file in document["files"]]
+    expect(len(set(identifiers)) == len(identifiers), "an identifier is given twice")
+    expect(all(re.fullmatch(r"SPDXRef-[A-Za-z0-9.-]+", one) for one in identifiers), f"identifiers: {identifiers}")
+    of = {}
+    for link in document["relationships"]:
+        if link["relationshipType"] == "CONTAINS":
+            expect(link["relatedSpdxElement"] not in of, f"{link['relatedSpdxElement']} is in two packages")
+            of[link["relatedSpdxElement"]] = packages[link["spdxElementId"]]
+    listed = {}
+    for file in document["files"]:
+        path = os.path.join(root, file["fileName"])
+        listed[os.path.normpath(path)] = of[file["SPDXID"]]["name"]
+        for sum_ in file["checksums"]:
+            with open(path, "rb") as data:
+                expect(hashlib.file_digest(data, sum_["algorithm"].lower()).hexdigest() == sum_["checksumValue"], file["fileName"])
+    there = {os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names
+             if not os.path.islink(os.path.join(folder, name))}
+    expect(there - {os.path.join(root, "opt/dsj/sbom.spdx.json")} == set(listed), f"not listed or not there: {there ^ set(listed)}")
+    named = {os.path.relpath(path, root): name for path, name in listed.items()}
+    expect(named["lib/x86_64-linux-gnu/libc.so.6"].startswith("libc6"), named)
+    expect(named[f"opt/dsj/bin/{PROGRAMS[target][0]}"] == "DeepSpeedJob-" + target, named)
+    if target == "worker":
+        expect(named["lib/x86_64-linux-gnu/libtorch_cpu.so"] == "torch", named)
+        expect(named.get("lib/x86_64-linux-gnu/libcudart.so.13", "nvidia-cuda-runtime") == "nvidia-cuda-runtime", named)
+    print(f"result: sbom {target}: {len(listed)} files of {len(packages)} packages")
+
+
+def unknown_contents(repository, _build, room):
+    """A file that no package has is named, and there is no list."""
+    root, record = os.path.join(room, "root"), os.path.join(room, "sources")
+    os.makedirs(root)
+    for name in ("libstrange.so", "libnccl.so.2"):
+        with open(os.path.join(root, name), "wb") as file:
+            file.write(b"x")
+    with open(record, "w", encoding="utf-8") as file:
+        file.write(f"libstrange.so\t{room}/libstrange.so\nlibnccl.so.2\t{room}/libnccl.so.2\n")
+    done = subprocess.run([os.path.join(repository, "scripts/sbom.py"), "worker", root, record], capture_output=True, text=True,
+                          check=False)
+    expect(done.returncode == 1 and "libstrange.so" in done.stderr and "libnccl" not in done.stderr, done.stderr)
+    expect("pkg:pypi/nvidia-nccl-cu13@" in done.stdout, done.stdout)
+
+
 def root_of(target):
     def check(repository, build, room):
         for program in PROGRAMS[target]:
@@ -64,6 +114,7 @@ def root_of(target):
                 expect(not mode & (stat.S_ISUID | stat.S_ISGID), f"{name} has a set-id bit")
                 expect(stat.S_ISLNK(mode) or not mode & stat.S_IWOTH, f"{name} can be written by everybody")
                 expect(name not in ("sh", "bash", "busybox"), f"a shell: {name}")
+        contents(root, target)
         first = digest(root)
         expect(image(repository, "root", target, build, root).returncode == 0, "again")
         expect(digest(root) == first, "the same programs give the same files")
@@ -111,8 +162,8 @@ def worker_for_gpus(repository, build, room):
 
 def main():
     repository, build, report = sys.argv[1], sys.argv[2], Report("Image", sys.argv[3])
-    for name, check in (("BadWords", bad_words), ("Operator", root_of("operator")), ("Worker", root_of("worker")),
-                        ("WorkerForGpus", worker_for_gpus)):
+    for name, check in (("BadWords", bad_words), ("UnknownContents", unknown_contents), ("Operator", root_of("operator")),
+                        ("Worker", root_of("worker")), ("WorkerForGpus", worker_for_gpus)):
         with tempfile.TemporaryDirectory() as room:
             report.run(name, lambda check=check, room=room: check(repository, build, room))
     return report.write()

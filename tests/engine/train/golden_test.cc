@@ -193,8 +193,9 @@ struct OneBitRun {
 
 /// Until the first compressed update only rounding differs. Behind it a number of the momentum that
 /// is almost 0 may have another sign, and then its weight another step: one such sign moves the loss
-/// by 1e-5. How far that goes is measured: our own runs, with each weight moved by one fp32. As in
-/// golden_table.py a record may be four times as far.
+/// by 1e-5, LAMB's too (2.6e-5 under ATEN_CPU_CAPABILITY=default, 2e-7 elsewhere). How far that goes
+/// is measured: our own runs, with each weight moved by one fp32. As in golden_table.py a record may
+/// be four times as far.
 TEST(Golden, OneBitRuns) {
   double spread = 0, behind = 0;
   for (const auto& [name, exact, folder] :
@@ -221,10 +222,6 @@ TEST(Golden, OneBitRuns) {
     std::cout << "golden: " << name << " " << json{{"before", before}, {"behind", own}}
               << std::endl;
     EXPECT_LE(before, 1e-6) << name;
-    // LAMB's coefficients tame what a sign does.
-    if (std::string(name).ends_with("lamb")) {
-      EXPECT_LE(own, 1e-5) << name;
-    }
     behind = std::max(behind, own);
   }
   std::cout << "golden: spread " << spread << std::endl;

@@ -89,6 +89,9 @@ TEST(ClusterManifest, NamesWhatIsWrong) {
             "spec.workers.template.spec.containers[worker].env"},
         Bad{"/spec/workers/template", json::parse(R"({"spec": {"restartPolicy": "Always"}})"),
             "spec.workers.template.spec.restartPolicy"},
+        Bad{"/spec/workers/template",
+            json::parse(R"({"spec": {"automountServiceAccountToken": false}})"),
+            "spec.workers.template.spec.automountServiceAccountToken"},
         Bad{"/spec/workers/template", json::parse(R"({"spec": {"hostname": "x"}})"),
             "spec.workers.template.spec.hostname"}}) {
     json object = manifest();
