@@ -35,6 +35,8 @@ const std::vector<Verb>& verbs() {
       {"plot", "draw a run's or a job's curves in the terminal and as a page",
        on_cluster<run_plot_any>},
       {"generate", "answers the questions of a data file with a model", run_generate},
+      {"tune", "looks for a faster ds_config by short runs", run_tune},
+      {"analyze", "measures the rows of a data file, for a curriculum by a metric", run_analyze},
       {"merge", "adds a LoRA adapter into its base model", run_merge},
       {"checkpoint", "shows a checkpoint, takes one over from DeepSpeed, writes its weights",
        run_checkpoint},

@@ -7,6 +7,7 @@
 #include "engine/data/dataset.h"
 #include "engine/data/micro_batch_sizes.h"
 #include "engine/data/tokenizer.h"
+#include "job/dsconfig/metric_curriculum.h"
 
 namespace dsj::cli {
 namespace {
@@ -15,6 +16,8 @@ using nlohmann::json;
 
 /// A plan should take seconds: about 20,000 rows a second are tokenized on a core.
 constexpr int64_t kRowsMax = 500'000;
+/// Rows whose order is walked.
+constexpr int64_t kDealtMax = 20'000'000;
 
 data::Sampler sampler_of(const MeasuredRows& rows, const jobspec::Job& job,
                          const dsconfig::ResolvedConfig& config) {
@@ -77,8 +80,11 @@ void count_with(const MeasuredRows& rows, const jobspec::Job& job, plan::MemoryI
   const auto longest = std::ranges::max_element(rows.rows, {}, &data::RowSize::tokens);
   input.tokens_per_row = longest->tokens;
   input.micro_batches.clear();
+  // A curriculum by metrics deals rows in an order of its own: then the longest rows may meet.
+  const bool in_order = dsconfig::metric_curricula(job.ds_config).empty();
   const auto most = data::largest_micro_batches(sampler_of(rows, job, input.config), rows.dealt(),
-                                                std::max<int64_t>(1, input.config.total_steps));
+                                                std::max<int64_t>(1, input.config.total_steps),
+                                                in_order ? kDealtMax : 0);
   for (const auto& [count, size] : most) input.micro_batches[count] = {size.tokens, size.targets};
 }
 

@@ -17,6 +17,7 @@
 #include "cli/measured_rows.h"
 #include "cli/run_program.h"
 #include "job/contract.h"
+#include "job/dsconfig/metric_curriculum.h"
 
 namespace dsj::cli {
 namespace {
@@ -88,6 +89,12 @@ Status check_data(const std::string& path) {
   return {};
 }
 
+Status check_metric_file(const std::string& path) {
+  if (access(path.c_str(), R_OK) == 0) return {};
+  return bad_input(std::string("cannot read the metric of the rows: ") + std::strerror(errno), path,
+                   "`dsj analyze DATA` makes it");
+}
+
 /// What does not fit. Rows are measured only for a job that would not fit if all were the longest.
 std::vector<Finding> misfits(const Job& job, const Surroundings& around,
                              const dsconfig::Resolution& resolution) {
@@ -125,6 +132,12 @@ void check_engine_input(Job& job, Problems& problems) {
   problems.findings(job, around.findings);
   const auto resolution = jobspec::resolve(job, around.facts);
   problems.findings(job, resolution.findings);
+  for (const auto& metric : dsconfig::metric_curricula(job.ds_config)) {
+    for (const auto& prefix : {metric.index_to_sample, metric.index_to_metric})
+      if (!prefix.empty())
+        for (const char* end : {".idx", ".bin"})
+          if (const auto file = check_metric_file(prefix + end); !file) problems.add(file.error());
+  }
   if (around.model && resolution.ok()) problems.findings(job, misfits(job, around, resolution));
 }
 

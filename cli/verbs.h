@@ -22,6 +22,8 @@ int run_plot(Arguments args);
 /// Replaces this process by `dsj-train generate`. Returns only if that cannot be started.
 int run_generate(Arguments args);
 
+int run_analyze(Arguments args);
+int run_tune(Arguments args);
 int run_merge(Arguments args);
 int run_checkpoint(Arguments args);
 

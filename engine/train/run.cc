@@ -26,6 +26,7 @@
 #include "engine/train/events.h"
 #include "engine/train/inputs.h"
 #include "engine/train/loading.h"
+#include "engine/train/metric_rows.h"
 #include "engine/train/micro_batch.h"
 #include "engine/train/out_of_memory.h"
 #include "engine/train/saving.h"
@@ -83,10 +84,11 @@ int64_t peak_rss_bytes() {
 /// The loop over steps, once all parts of the run are ready.
 class Loop {
  public:
-  Loop(const Inputs& inputs, Stepper& stepper, Saver& saver, const Events& events,
-       Watching& watching, comm::Collectives& collectives, at::Device device, FlightLog& flight,
-       std::string startup_file)
+  Loop(const Inputs& inputs, const MetricRows* chosen, Stepper& stepper, Saver& saver,
+       const Events& events, Watching& watching, comm::Collectives& collectives, at::Device device,
+       FlightLog& flight, std::string startup_file)
       : in_(inputs),
+        chosen_(chosen),
         stepper_(stepper),
         saver_(saver),
         events_(events),
@@ -102,11 +104,17 @@ class Loop {
     defer_stops();
     DSJ_TRY_STATUS(watching_.begin(progress));
     if (config.eval.on_start && progress.step == 0) DSJ_TRY_STATUS(evaluate(progress));
-    data::Loader loader([this](int64_t row) { return in_.dataset->at(in_.first_row() + row); },
-                        in_.sampler(collectives_.world()),
-                        {.rank = collectives_.rank(),
-                         .first_step = progress.step,
-                         .packs = in_.packs ? &*in_.packs : nullptr});
+    const data::Sampler dealt = in_.sampler(collectives_.world());
+    std::optional<MetricRows::Order> order;
+    if (chosen_) order.emplace(*chosen_, dealt.options());
+    data::Loader loader(
+        [this, &order](int64_t row) {
+          return in_.dataset->at(in_.first_row() + (order ? order->row(row) : row));
+        },
+        order ? order->places() : dealt,
+        {.rank = collectives_.rank(),
+         .first_step = progress.step,
+         .packs = in_.packs ? &*in_.packs : nullptr});
     while (progress.step < config.total_steps) {
       DSJ_TRY(const bool stop, step(loader, progress));
       const bool last = progress.step == config.total_steps;
@@ -238,6 +246,7 @@ class Loop {
     }
     const auto counters = collectives_.counters();
     auto difficulties = in_.config().data_efficiency.difficulties(progress.step);
+    if (chosen_) difficulties.merge(chosen_->difficulties(progress.step));
     report::Step step{.step = progress.step,
                       .loss = result.loss,
                       .lr = lr,
@@ -255,6 +264,7 @@ class Loop {
   }
 
   const Inputs& in_;
+  const MetricRows* chosen_;  ///< null: no curriculum by a metric
   Stepper& stepper_;
   Saver& saver_;
   const Events& events_;
@@ -319,6 +329,8 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
   DSJ_TRY(const Inputs in, by_itself(read_inputs(env)));
   fit = fit_input(in, env);
   announce(in, env, events);
+  DSJ_TRY(const auto chosen, by_itself(MetricRows::read(in)));
+  if (chosen && env.rank == 0) chosen->warn(in, events);
   DSJ_TRY(const Place place, choose_place(in.job.training, env.local_rank));
   const at::Device device = place.device;
   startup::recorder().stage_ends("device");
@@ -361,9 +373,10 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
   startup::recorder().stage_ends("weights");
   saver.save_behind(snapshot_here(in, env, device));
   Watching watching(files, in, stepper, state, events, comms, env.rank, device);
-  DSJ_TRY(const int code, Loop(in, stepper, saver, events, watching, *collectives, device, flight,
-                               path_join(path_parent(env.job_file), contract::kStartupFile))
-                              .run(progress));
+  DSJ_TRY(const int code,
+          Loop(in, chosen ? &*chosen : nullptr, stepper, saver, events, watching, *collectives,
+               device, flight, path_join(path_parent(env.job_file), contract::kStartupFile))
+              .run(progress));
   collectives->shutdown();
   return code;
 }

@@ -6,6 +6,7 @@
 #include "engine/kernels/kernels.h"
 #include "engine/models/gemm.h"
 #include "engine/optim/lr_schedule.h"
+#include "job/dsconfig/metric_curriculum.h"
 #include "job/dsconfig/resolved_json.h"
 
 namespace dsj::train {
@@ -66,6 +67,7 @@ json run_state(const Inputs& in, zero::ModelState& state, const Stepper& stepper
           {"native_bf16", models::gemm::native(at::empty({0}, at::kBFloat16))},
           {"begun", begun(in.job)},
           {"data_efficiency", dsconfig::to_json(config.data_efficiency)},
+          {"metrics", dsconfig::to_json(dsconfig::metric_curricula(in.job.ds_config))},
           {"lora", in.lora ? to_json(*in.lora) : json()},
           {"backend", std::string(state.collectives().backend())}};
 }
@@ -77,7 +79,7 @@ std::vector<std::string> differences(const json& saved, const json& now) {
                        now["optimizer"].get<std::string>() +
                        ": it goes on from the states that have the same names");
   for (const char* key :
-       {"train_batch_size", "seed", "shuffle", "packed_rows", "rows_per_group_batch"}) {
+       {"train_batch_size", "seed", "shuffle", "packed_rows", "rows_per_group_batch", "metrics"}) {
     if (saved.contains(key) && saved[key] != now[key]) {
       warnings.push_back(std::string(key) + " was " + saved[key].dump() +
                          " when the checkpoint was saved and is " + now[key].dump() +

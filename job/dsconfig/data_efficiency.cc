@@ -1,10 +1,12 @@
-// Which curriculum a run follows, and random-LTD. Three sections can ask for a curriculum; they end
-// in one DifficultySchedule.
+// Which curriculum a run follows, and random-LTD. Three sections can ask for a curriculum by length;
+// they end in one DifficultySchedule. Metrics that choose rows stand in one of them.
 #include <algorithm>
 #include <set>
 
 #include "common/text.h"
+#include "job/dsconfig/metric_curriculum.h"
 #include "job/dsconfig/parts.h"
+#include "job/dsconfig/settings.h"
 
 namespace dsj::dsconfig {
 
@@ -15,148 +17,9 @@ namespace {
 constexpr char kLegacy[] = "curriculum_learning";
 constexpr char kPrinted[] = "data_efficiency.curriculum_learning";
 constexpr char kSampling[] = "data_efficiency.data_sampling.curriculum_learning";
+constexpr char kMetrics[] = "data_efficiency.data_sampling.curriculum_learning.curriculum_metrics";
 constexpr char kLtd[] = "data_efficiency.data_routing.random_ltd";
 constexpr int64_t kForever = INT64_MAX / 2;  ///< steps of a run whose length is not known
-/// Beyond any model's context; sums with it stay in range.
-constexpr int64_t kDifficultyMax = int64_t{1} << 40;
-
-/// An object of settings and where it stands. What is wrong is reported once, at its path.
-class Settings {
- public:
-  Settings(const json& object, std::string path, Report& out)
-      : object_(object), path_(std::move(path)), out_(out) {}
-
-  std::string at(const char* name) const { return path_ + "." + name; }
-  bool sound() const { return sound_; }
-
-  /// The value; null: it is missing, and `need` said so.
-  const json* find(const char* name) const {
-    const auto found = object_.find(name);
-    return found == object_.end() || found->is_null() ? nullptr : &*found;
-  }
-  const json* need(const char* name) {
-    const json* value = find(name);
-    if (value == nullptr) bad(name, "this key is missing", "DeepSpeed has no default for it");
-    return value;
-  }
-  int64_t whole(const char* name, int64_t least) {
-    const json* value = need(name);
-    if (value == nullptr) return least;
-    if (is_whole(*value) && value->get<int64_t>() >= least &&
-        value->get<int64_t>() <= kDifficultyMax)
-      return value->get<int64_t>();
-    bad(name, "found " + value->dump() + ", expected a whole number from " + std::to_string(least));
-    return least;
-  }
-  std::vector<int64_t> wholes(const char* name, int64_t least) {
-    std::vector<int64_t> read;
-    const json* value = need(name);
-    if (value == nullptr) return read;
-    bool good = value->is_array();
-    if (good)
-      for (const json& item : *value) {
-        good = good && is_whole(item) && item.get<int64_t>() >= least &&
-               item.get<int64_t>() <= kDifficultyMax;
-        if (good) read.push_back(item.get<int64_t>());
-      }
-    if (!good)
-      bad(name,
-          "found " + value->dump() + ", expected whole numbers from " + std::to_string(least));
-    return read;
-  }
-  std::string word(const char* name) {
-    const json* value = need(name);
-    if (value == nullptr || value->is_string()) return value ? value->get<std::string>() : "";
-    bad(name, "found " + value->dump() + ", expected a string");
-    return "";
-  }
-  void bad(const char* name, std::string message, std::string hint = {}) {
-    sound_ = false;
-    if (!out_.has_error(at(name))) out_.error(at(name), std::move(message), std::move(hint));
-  }
-  void refuse(const char* name, std::string message, std::string hint) {
-    sound_ = false;
-    out_.unsupported(at(name), std::move(message), std::move(hint));
-  }
-  /// An inner object; a problem and an empty one where there is none.
-  Settings inner(const char* name) {
-    static const json nothing = json::object();
-    const json* value = need(name);
-    if (value != nullptr && !value->is_object()) {
-      bad(name, "found " + value->dump() + ", expected an object");
-      value = nullptr;
-    }
-    Settings result(value ? *value : nothing, at(name), out_);
-    result.sound_ = value != nullptr;
-    return result;
-  }
-  void also(const Settings& other) { sound_ = sound_ && other.sound_; }
-
- private:
-  static bool is_whole(const json& value) {
-    return value.is_number_integer() &&
-           !(value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX);
-  }
-
-  const json& object_;
-  const std::string path_;
-  Report& out_;
-  bool sound_ = true;
-};
-
-void read_discrete(Settings& settings, DifficultySchedule& schedule) {
-  schedule.difficulties = settings.wholes("difficulty", 1);
-  schedule.last_steps = settings.wholes("max_step", 0);
-  if (settings.sound() && schedule.difficulties.size() != schedule.last_steps.size() + 1)
-    settings.bad("max_step",
-                 "found " + std::to_string(schedule.last_steps.size()) + " steps for " +
-                     std::to_string(schedule.difficulties.size()) + " difficulties",
-                 "every difficulty but the last has the step that it ends with");
-}
-
-void read_grown(Settings& settings, DifficultySchedule& schedule) {
-  schedule.total_steps = settings.whole("total_curriculum_step", 1);
-  schedule.difficulty_step = settings.whole("difficulty_step", 1);
-  if (schedule.type != "fixed_root") return;
-  const json* degree = settings.need("root_degree");
-  if (degree == nullptr) return;
-  if (!degree->is_number() || !(degree->get<double>() > 0 && degree->get<double>() < 1e9))
-    return settings.bad("root_degree", "found " + degree->dump() + ", expected a number above 0");
-  schedule.root_degree = degree->get<double>();
-}
-
-DifficultySchedule read_schedule(Settings& settings) {
-  DifficultySchedule schedule;
-  schedule.min = settings.whole("min_difficulty", 1);
-  schedule.max = settings.whole("max_difficulty", 1);
-  schedule.type = settings.word("schedule_type");
-  if (!settings.sound()) return schedule;
-  if (schedule.min > schedule.max)
-    settings.bad("min_difficulty", std::to_string(schedule.min) + " is above max_difficulty, " +
-                                       std::to_string(schedule.max));
-  if (schedule.type == "custom") {
-    settings.refuse("schedule_type", "a custom schedule is a Python function",
-                    "write it as fixed_discrete, which takes any list");
-    return schedule;
-  }
-  const std::vector<std::string> types = {"fixed_linear", "fixed_root", "fixed_discrete"};
-  if (!std::ranges::count(types, schedule.type)) {
-    settings.bad(
-        "schedule_type",
-        "found \"" + schedule.type + "\", expected fixed_linear, fixed_root or fixed_discrete",
-        text::did_you_mean(schedule.type, types));
-    return schedule;
-  }
-  Settings numbers = settings.inner("schedule_config");
-  if (numbers.sound()) {
-    if (schedule.type == "fixed_discrete")
-      read_discrete(numbers, schedule);
-    else
-      read_grown(numbers, schedule);
-  }
-  settings.also(numbers);
-  return schedule;
-}
 
 /// A row needs two tokens to have a target.
 void take_row_length(Settings& settings, std::string metric, DifficultySchedule schedule,
@@ -200,6 +63,20 @@ void read_section(const Source& in, const char* path, bool legacy, ResolvedConfi
   take_row_length(settings, "seqlen", std::move(schedule), config);
 }
 
+bool chooses_rows(const json& metric) {
+  return metric.is_object() && metric.value("clustering_type", json()) != "single_cluster";
+}
+
+/// A metric that chooses rows.
+MetricCurriculum read_choice(const std::string& name, Settings& settings) {
+  MetricCurriculum metric{.metric = name,
+                          .percentile = settings.word("difficulty_type") == "percentile"};
+  metric.schedule = read_schedule(settings);
+  metric.index_to_sample = settings.path("index_to_sample_path");
+  if (!metric.percentile) metric.index_to_metric = settings.path("index_to_metric_path");
+  return metric;
+}
+
 /// One metric of data_sampling.
 void read_metric(const std::string& name, Settings settings, ResolvedConfig& config) {
   const std::string difficulty = settings.word("difficulty_type");
@@ -209,13 +86,14 @@ void read_metric(const std::string& name, Settings settings, ResolvedConfig& con
   if (difficulty != "value" && difficulty != "percentile")
     return settings.bad("difficulty_type",
                         "found \"" + difficulty + "\", expected value or percentile");
-  if (clusters != "single_cluster")
-    return settings.refuse("clustering_type", "rows are not chosen by a metric in this version",
-                           "\"single_cluster\" with a metric \"seqlen\" cuts rows to a length");
+  if (clusters != "single_cluster") {
+    read_choice(name, settings);  // for what is wrong with it
+    return;
+  }
   if (name != "seqlen" && name != "seqlen_truncate")
     return settings.refuse("clustering_type", "nothing acts on the difficulty of \"" + name + "\"",
                            "a metric of a single cluster that cuts rows is called \"seqlen\" or "
-                           "\"seqlen_truncate\"");
+                           "\"seqlen_truncate\"; \"schedule_based\" chooses rows");
   if (difficulty != "value")
     return settings.bad("difficulty_type", "a length in tokens is a value, not a percentile");
   take_row_length(settings, name, std::move(schedule), config);
@@ -223,7 +101,7 @@ void read_metric(const std::string& name, Settings settings, ResolvedConfig& con
 
 void read_sampling(const Source& in, ResolvedConfig& config, Report& out) {
   if (!is_on(in, kSampling)) return;
-  const std::string path = std::string(kSampling) + ".curriculum_metrics";
+  const std::string path = kMetrics;
   const json* metrics = in.literal(path);
   if (metrics == nullptr || !metrics->is_object() || metrics->empty())
     return out.error(path, "curriculum learning is enabled and no metric is given",
@@ -293,6 +171,32 @@ void read_random_ltd(const Source& in, ResolvedConfig& config, Report& out) {
   config.data_efficiency.random_ltd = std::move(ltd);
 }
 
+/// What else decides which rows lie in a step.
+void check_order(const Source& in, const DataEfficiencyConfig& found, Report& out) {
+  const json* metrics = is_on(in, kSampling) ? in.literal(kMetrics) : nullptr;
+  const bool chooses =
+      metrics && metrics->is_object() && std::ranges::any_of(*metrics, chooses_rows);
+  if (in.args.packing.value_or(false) && (found.row_length || found.random_ltd || chooses))
+    out.error("training.packing",
+              chooses ? "a curriculum by a metric chooses rows; a pack has rows of several "
+                        "difficulties"
+                      : std::string(found.row_length ? "curriculum learning" : "random-LTD") +
+                            " shortens rows; with packing DeepSpeed would shorten a pack, whose "
+                            "rows are not of one difficulty",
+              "switch one of them off");
+  if (!chooses) return;
+  if (in.args.group_by_length.value_or(false))
+    out.error("training.groupByLength",
+              "a curriculum by a metric decides which rows lie in a step, and so do groups of one "
+              "length",
+              "switch one of them off");
+  if (!in.args.shuffle.value_or(true))
+    out.error("training.shuffle",
+              "found false; a curriculum by a metric draws rows, as in DeepSpeed, and has no order "
+              "of the file",
+              "remove it");
+}
+
 }  // namespace
 
 void resolve_data_efficiency(const Source& in, ResolvedConfig& config, Report& out) {
@@ -300,13 +204,7 @@ void resolve_data_efficiency(const Source& in, ResolvedConfig& config, Report& o
   read_section(in, kPrinted, false, config, out);
   read_sampling(in, config, out);
   read_random_ltd(in, config, out);
-  const DataEfficiencyConfig& found = config.data_efficiency;
-  if (in.args.packing.value_or(false) && (found.row_length || found.random_ltd))
-    out.error("training.packing",
-              std::string(found.row_length ? "curriculum learning" : "random-LTD") +
-                  " shortens rows; with packing DeepSpeed would shorten a pack, whose rows are not "
-                  "of one difficulty",
-              "switch one of them off");
+  check_order(in, config.data_efficiency, out);
   for (const char* section :
        {"data_efficiency", "data_efficiency.data_sampling", "data_efficiency.data_routing"}) {
     const std::string path = std::string(section) + ".enabled";
@@ -319,6 +217,25 @@ void resolve_data_efficiency(const Source& in, ResolvedConfig& config, Report& o
       out.warning(path, "no effect: what is enabled inside acts all the same, as in DeepSpeed",
                   "set \"enabled\" of curriculum_learning or random_ltd to false");
   }
+}
+
+std::vector<MetricCurriculum> metric_curricula(const json& ds_config) {
+  const Checked checked = check(ds_config);
+  const Facts facts;
+  const TrainingArgs args;
+  const Source in{checked, args, facts, true};
+  Resolution ignored;  // resolve() has said what is wrong
+  Report out(in, ignored);
+  std::vector<MetricCurriculum> read;
+  const json* metrics = is_on(in, kSampling) ? in.literal(kMetrics) : nullptr;
+  if (metrics == nullptr || !metrics->is_object()) return read;
+  for (const auto& [name, metric] : metrics->items()) {
+    if (!chooses_rows(metric)) continue;
+    Settings settings(metric, std::string(kMetrics) + "." + name, out);
+    MetricCurriculum one = read_choice(name, settings);
+    if (settings.sound()) read.push_back(std::move(one));
+  }
+  return read;
 }
 
 }  // namespace dsj::dsconfig

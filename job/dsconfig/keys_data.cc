@@ -9,6 +9,11 @@ using enum Type;
 constexpr char kCurriculum[] =
     "dsconfig_tests:CurriculumConfigTest.EveryKeyCounts "
     "train_tests:CurriculumGolden.EveryRecordedRun";
+constexpr char kMetrics[] =
+    "dsconfig_tests:CurriculumConfigTest.EveryKeyCounts "
+    "dsconfig_tests:MetricCurriculumTest.EveryKeyCounts "
+    "train_tests:CurriculumGolden.EveryRecordedRun "
+    "data_tests:ClustersGolden.EveryRecordedRowIsInThePool";
 constexpr char kLtd[] =
     "dsconfig_tests:RandomLtdConfigTest.EveryKeyCounts "
     "train_tests:RandomLtd.APlainLoopOfTheSameDrawHasTheSameLosses";
@@ -70,7 +75,7 @@ void add_sampling(std::vector<Key>& keys) {
         .type = String,
         .state = State::Moot,
         .reason = "no clusters are written: the order of rows is computed"},
-       {.path = curriculum + ".curriculum_metrics", .type = Any, .test = kCurriculum},
+       {.path = curriculum + ".curriculum_metrics", .type = Any, .test = kMetrics},
        {.path = section + ".dynamic_batching",
         .type = Section,
         .state = State::Unsupported,

@@ -152,6 +152,37 @@ void add_elasticity(std::vector<Key>& keys) {
        {.path = section + "version", .type = Float, .fallback = 0.2, .test = every}});
 }
 
+/// autotuning.cc reads them.
+void add_autotuning(std::vector<Key>& keys) {
+  const std::string section = "autotuning";
+  const char* every =
+      "dsconfig_tests:AutotuningTest.EveryKeyCounts cli_tests:TuneLoop.EverySettingActs";
+  const size_t first = keys.size();
+  keys.push_back({.path = section, .type = Type::Section, .gate = Gate::Enabled, .test = every});
+  add(keys, section,
+      "enabled:b=false fast:b=true results_dir:s=\"autotuning_results\" "
+      "exps_dir:s=\"autotuning_exps\" overwrite:b=true start_profile_step:i=3 "
+      "end_profile_step:i=5 metric:s=\"throughput\" tuner_type:s=\"gridsearch\" "
+      "tuner_early_stopping:i=5 tuner_num_trials:i=50 max_train_batch_size:i "
+      "min_train_batch_size:i=1 max_train_micro_batch_size_per_gpu:i=1024 "
+      "min_train_micro_batch_size_per_gpu:i=1 num_tuning_micro_batch_sizes:i=3",
+      State::Works, {}, every);
+  add(keys, section, "mp_size:i=1", State::Unsupported, "there is no model parallelism");
+  add(keys, section, "arg_mappings:o", State::Moot,
+      "there is no script whose arguments would have to follow: spec.training follows by itself");
+  add(keys, section, "model_info:o model_info_path:s", State::Moot,
+      "the model's config.json says it, and the plan counts by it");
+  add(keys, section, "metric_path:s", State::Moot,
+      "each trial's metrics.json lies in its folder; DeepSpeed's tuner replaces this path, too");
+  for (size_t i = first; i < keys.size(); ++i) {
+    Key& key = keys[i];
+    if (key.type == Type::Int) key.min = 1;
+    if (key.path == "autotuning.metric")
+      key.choices = {"throughput", "latency", "flops", "FLOPS_per_gpu"};
+    if (key.path == "autotuning.tuner_type") key.choices = {"gridsearch", "random", "model_based"};
+  }
+}
+
 }  // namespace
 
 std::vector<Key> observation_keys() {
@@ -265,14 +296,7 @@ std::vector<Key> other_engine_keys() {
   const std::string missing = " is not built in this version";
   std::vector<Key> keys;
   add_elasticity(keys);
-  add_switched(keys, "autotuning", "the autotuner" + missing,
-               "enabled:b=false fast:b=true results_dir:s exps_dir:s overwrite:b=true "
-               "start_profile_step:i=3 end_profile_step:i=5 metric:s=\"throughput\" "
-               "tuner_type:s=\"gridsearch\" tuner_early_stopping:i tuner_num_trials:i=50 "
-               "max_train_batch_size:i min_train_batch_size:i=1 "
-               "max_train_micro_batch_size_per_gpu:i=1024 min_train_micro_batch_size_per_gpu:i=1 "
-               "num_tuning_micro_batch_sizes:i=3 mp_size:i=1 arg_mappings:o metric_path:s "
-               "model_info:o model_info_path:s");
+  add_autotuning(keys);
   add_switched(keys, "progressive_layer_drop", "progressive layer drop" + missing,
                "enabled:b=false theta:f=1.0 gamma:f=0.001");
   add_switched(keys, "eigenvalue", "it serves quantised training, which is not built",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "job/dsconfig/autotuning.h"
 #include "job/dsconfig/check.h"
 #include "job/dsconfig/parts.h"
 
@@ -29,6 +30,7 @@ Resolution run(const Checked& checked, const TrainingArgs& training, const Facts
   resolve_data_efficiency(in, config, out);
   resolve_cadences(in, config, out);
   resolve_observe(in, config, out);
+  refuse_autotuning(in, out);
   resolution.complete = resolution.complete && resolution.ok();
   return resolution;
 }

@@ -191,6 +191,15 @@ def torch_file(pickled):
     return out.getvalue()
 
 
+def indexed_lists():
+    """Lists [7] and [1, 2] as DeepSpeed's analyzer writes them, in int32 and in uint8."""
+    for code, letter in ((4, "i"), (1, "B")):
+        size = struct.calcsize(letter)
+        index = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, 2, 2) + struct.pack("<2i", 1, 2) + \
+            struct.pack("<4q", 0, size, 0, 2)
+        yield struct.pack("<I", len(index)) + index + struct.pack(f"<3{letter}", 7, 1, 2)
+
+
 def reviews():
     """What an API server asks the webhook: of a new job, and of an edit."""
     job = {"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob", "metadata": {"name": "a"}, "spec": {
@@ -212,6 +221,7 @@ def main():
         "yaml_fuzz": [JOB.encode(), ROLL.encode(), ROLL_B.encode()],
         "review_fuzz": list(reviews()),
         "safetensors_fuzz": [safetensors()],
+        "indexed_lists_fuzz": list(indexed_lists()),
         "torch_file_fuzz": [torch_file(state_dict_pickle()), b"p" + state_dict_pickle()],
         "deepspeed_fuzz": [b"m" + torch_file(torch_pickle(deepspeed_model)), b"o" + torch_file(torch_pickle(deepspeed_optimizer))],
         "model_config_fuzz": [json.dumps(CONFIG).encode()],

@@ -2,6 +2,8 @@
 // metrics.jsonl, and a run that was cut in the middle goes on bit for bit.
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+
 #include "test_paths.h"
 #include "tests/run/run_support.h"
 
@@ -84,6 +86,55 @@ TEST_F(CurriculumRun, TheNextTwentyLossesAfterAResumeAreTheSame) {
   EXPECT_THAT(stdout_text(), HasSubstr("resumed from step 7"));
   EXPECT_EQ(losses(metrics()), losses(whole));
   EXPECT_EQ(metrics().back()["difficulty"], whole.back()["difficulty"]);
+}
+
+/// `dsj analyze` measures the rows, two metrics choose among them, and a run that was cut while rows
+/// are still being admitted goes on bit for bit.
+TEST_F(CurriculumRun, MetricsChooseRowsAndAResumeGoesOn) {
+  json rows = counting_rows(40, 24);
+  for (size_t row = 0; row < rows.size(); ++row)
+    for (const char* key : {"input_ids", "labels"}) {
+      json& list = rows[row][key];
+      list.erase(list.begin() + static_cast<int>(4 + row / 2), list.end());
+    }
+  write("data.json", rows.dump());
+  const std::string dsj = std::string(DSJ_BIN_DIR) + "/dsj";
+  ASSERT_EQ(std::system(("cd " + folder_.string() + " && " + dsj +
+                         " analyze data.json --model model -o metrics >analyzed")
+                            .c_str()),
+            0);
+  const std::string said = read_text(at("analyzed"));
+  EXPECT_THAT(said, HasSubstr("40 rows of data.json"));
+  EXPECT_THAT(said, HasSubstr("vocabulary_rarity"));
+  const json printed = json::parse(said.substr(said.find("\n{")));
+  json config = json::parse(read_text(at("ds.json")));
+  config["data_efficiency"] = printed["data_efficiency"];
+  json& metrics =
+      config["data_efficiency"]["data_sampling"]["curriculum_learning"]["curriculum_metrics"];
+  for (auto& [name, metric] : metrics.items())
+    metric["schedule_config"] = {
+        {"total_curriculum_step", 24}, {"difficulty_step", 1}, {"root_degree", 2}};
+  metrics["length"].update(
+      {{"difficulty_type", "value"},
+       {"index_to_sample_path", (at("metrics") / "length/length_index_to_sample")},
+       {"min_difficulty", 8},
+       {"max_difficulty", 23}});
+  metrics["vocabulary_rarity"]["max_difficulty"] = 20;  // two rows a level
+  write("ds.json", config.dump());
+  ASSERT_EQ(train(27), 0);
+  const auto whole = this->metrics();
+  ASSERT_EQ(whole.size(), 27u);
+  for (const json& line : whole) {
+    EXPECT_LE(line["tokens"], 4 * line["difficulty"]["length"].get<int64_t>()) << line;
+    EXPECT_LE(line["difficulty"]["vocabulary_rarity"], 20);
+  }
+  EXPECT_LT(whole[6]["difficulty"]["length"], 23) << "the cut comes while rows are still admitted";
+  fs::remove_all(out());
+  ASSERT_EQ(train(7), 0);
+  fs::remove(out() / "status.yaml");  // it says that the run is complete
+  ASSERT_EQ(train(27), 0);
+  EXPECT_THAT(stdout_text(), HasSubstr("resumed from step 7"));
+  EXPECT_EQ(losses(this->metrics()), losses(whole));
 }
 
 TEST_F(CurriculumRun, RowsCutBeforeTheirTargetsAreTold) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "job/dsconfig/metric_curriculum.h"
 #include "job/dsconfig/resolve.h"
 #include "job/dsconfig/resolved_json.h"
 
@@ -162,10 +163,8 @@ TEST(CurriculumConfigTest, RowsOfFewerThanTwoTokensTeachNothing) {
       path_of(Form::Printed) + ".min_difficulty");
 }
 
-TEST(CurriculumConfigTest, MetricsThatChooseRowsAreRefused) {
+TEST(CurriculumConfigTest, AMetricOfASingleClusterCutsRowsOrIsRefused) {
   const std::string path = path_of(Form::Metric);
-  EXPECT_EQ(refusal(config(Form::Metric, {{"clustering_type", "schedule_based"}})),
-            path + ".clustering_type");
   EXPECT_EQ(refusal(config(Form::Metric, {{"difficulty_type", "percentile"}})),
             path + ".difficulty_type");
   EXPECT_EQ(refusal(config(Form::Metric, {{"difficulty_type", "best"}})),
@@ -206,6 +205,107 @@ TEST(CurriculumConfigTest, SwitchesOutsideActOnNothing) {
   EXPECT_FALSE(resolved(off).config.data_efficiency.row_length);
   EXPECT_TRUE(warned(resolved(off)).empty());
   EXPECT_FALSE(to_json(resolved(off).config).contains("data_efficiency"));
+}
+
+// ---- metrics that choose rows
+
+/// Two metrics, with changes of the first.
+json chosen(const json& more = {}) {
+  const json value = {{"difficulty_type", "value"},
+                      {"clustering_type", "schedule_based"},
+                      {"index_to_sample_path", "m/rarity_index_to_sample"},
+                      {"index_to_metric_path", "m/rarity_index_to_metric"}};
+  const json percentile = {{"difficulty_type", "percentile"},
+                           {"clustering_type", "schedule_based"},
+                           {"index_to_sample_path", "m/length_index_to_sample"}};
+  json out = {{"train_micro_batch_size_per_gpu", 1}};
+  out["data_efficiency"]["data_sampling"]["curriculum_learning"] = {
+      {"enabled", true},
+      {"curriculum_metrics",
+       {{"rarity", merged(merged(kSchedule, value), more)},
+        {"length", merged(kSchedule, percentile)}}}};
+  return out;
+}
+
+constexpr char kRarity[] =
+    "data_efficiency.data_sampling.curriculum_learning.curriculum_metrics.rarity.";
+
+TEST(MetricCurriculumTest, EveryKeyCounts) {
+  const Resolution resolution = resolved(chosen());
+  ASSERT_TRUE(resolution.runnable());
+  EXPECT_TRUE(warned(resolution).empty());
+  EXPECT_FALSE(resolution.config.data_efficiency.row_length);
+  const auto found = metric_curricula(chosen());
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].metric, "length");
+  EXPECT_TRUE(found[0].percentile);
+  EXPECT_EQ(difficulties(found, 5),
+            (std::map<std::string, int64_t>{{"rarity", 32}, {"length", 32}}));
+  const json was = to_json(found);
+  for (const json& change :
+       {json{{"min_difficulty", 16}}, json{{"max_difficulty", 128}},
+        json{{"difficulty_type", "percentile"}}, json{{"index_to_sample_path", "n"}},
+        json{{"index_to_metric_path", "n"}},
+        json{{"schedule_config", {{"total_curriculum_step", 20}}}},
+        json{{"schedule_config", {{"difficulty_step", 4}}}},
+        json{{"clustering_type", "any other word"}, {"min_difficulty", 9}}}) {
+    ASSERT_TRUE(resolved(chosen(change)).runnable()) << change;
+    EXPECT_NE(to_json(metric_curricula(chosen(change))), was) << change;
+  }
+  const std::string path = kRarity;
+  for (const char* key : {"index_to_sample_path", "index_to_metric_path"})
+    for (const json& bad : {json(nullptr), json(""), json(3)})
+      EXPECT_EQ(refusal(chosen({{key, bad}})), path + key) << bad;
+  EXPECT_TRUE(
+      resolved(chosen({{"difficulty_type", "percentile"}, {"index_to_metric_path", nullptr}}))
+          .runnable());
+}
+
+TEST(MetricCurriculumTest, OnlyMetricsOfSeveralClustersChooseRows) {
+  EXPECT_TRUE(metric_curricula(json::object()).empty());
+  EXPECT_TRUE(metric_curricula(config(Form::Metric)).empty()) << "it cuts rows";
+  json off = chosen();
+  off["data_efficiency"]["data_sampling"]["curriculum_learning"]["enabled"] = false;
+  EXPECT_TRUE(metric_curricula(off).empty());
+}
+
+TEST(MetricCurriculumTest, WhatWasAdmittedStays) {
+  MetricCurriculum metric{
+      .metric = "m", .schedule = {.min = 8, .max = 64, .total_steps = 10, .difficulty_step = 8}};
+  const auto pairs = [&](int64_t steps) {
+    std::vector<std::pair<int64_t, int64_t>> all;
+    for (const auto& [step, difficulty] : metric.admitted(steps))
+      all.emplace_back(step, difficulty);
+    return all;
+  };
+  using Pairs = std::vector<std::pair<int64_t, int64_t>>;
+  EXPECT_EQ(pairs(3), (Pairs{{0, 8}, {1, 16}, {2, 24}}));
+  EXPECT_EQ(pairs(100).back(), (std::pair<int64_t, int64_t>{9, 64}));
+  metric.schedule = {.type = "fixed_discrete",
+                     .min = 1,
+                     .max = 9,
+                     .difficulties = {5, 3, 7},
+                     .last_steps = {2, 4}};
+  EXPECT_EQ(pairs(6), (Pairs{{0, 5}, {4, 7}})) << "a list that goes down takes nothing back";
+}
+
+TEST(MetricCurriculumTest, WhatElseOrdersRowsIsRefused) {
+  const auto refused = [](const TrainingArgs& args) {
+    std::vector<std::string> paths;
+    for (const Finding& finding : resolve(chosen(), args, {}).findings)
+      if (finding.severity != Severity::Warning) paths.push_back(finding.path);
+    return paths;
+  };
+  TrainingArgs args;
+  args.max_steps = 10;
+  EXPECT_TRUE(refused(args).empty());
+  TrainingArgs packs = args, groups = args, file = args;
+  packs.packing = true;
+  groups.group_by_length = true;
+  file.shuffle = false;
+  EXPECT_EQ(refused(packs), std::vector<std::string>{"training.packing"});
+  EXPECT_EQ(refused(groups), std::vector<std::string>{"training.groupByLength"});
+  EXPECT_EQ(refused(file), std::vector<std::string>{"training.shuffle"});
 }
 
 // ---- random-LTD

@@ -1,0 +1,49 @@
+// An object of settings in ds_config and where it stands, for sections whose keys depend on each
+// other. Internal to dsconfig.
+// Tested by: tests/job/dsconfig/data_efficiency_test.cc
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "job/dsconfig/data_efficiency_config.h"
+#include "job/dsconfig/source.h"
+
+namespace dsj::dsconfig {
+
+/// What is wrong is reported once, at its path.
+class Settings {
+ public:
+  Settings(const nlohmann::json& object, std::string path, Report& out)
+      : object_(object), path_(std::move(path)), out_(out) {}
+
+  std::string at(const char* name) const { return path_ + "." + name; }
+  bool sound() const { return sound_; }
+
+  /// The value; null: it is missing, and `need` said so.
+  const nlohmann::json* find(const char* name) const;
+  const nlohmann::json* need(const char* name);
+  int64_t whole(const char* name, int64_t least);
+  std::vector<int64_t> wholes(const char* name, int64_t least);
+  std::string word(const char* name);
+  /// A string, and not an empty one.
+  std::string path(const char* name);
+  void bad(const char* name, std::string message, std::string hint = {});
+  void refuse(const char* name, std::string message, std::string hint);
+  /// An inner object; a problem and an empty one where there is none.
+  Settings inner(const char* name);
+  void also(const Settings& other) { sound_ = sound_ && other.sound_; }
+
+ private:
+  const nlohmann::json& object_;
+  const std::string path_;
+  Report& out_;
+  bool sound_ = true;
+};
+
+/// min_difficulty, max_difficulty, schedule_type and schedule_config, as every curriculum has them.
+DifficultySchedule read_schedule(Settings& settings);
+
+}  // namespace dsj::dsconfig
