@@ -4,26 +4,108 @@
 // A parameter's fp32 step moves 28 bytes: value and two moments are read and written, the gradient
 // is read. It is 28 too with a bf16 gradient and a bf16 copy written in the same pass. The
 // bandwidth is that of STREAM's triad, a[i] = b[i] + s * c[i], at STREAM's 12 bytes per element.
+//
+// Then every optimizer, in fp32, in turn: what it moves per second, and the same over AdamW's. In
+// CPU seconds, so that other programs disturb the ratio little.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "bench/timing.h"
 #include "engine/kernels/kernels.h"
 #include "engine/memory/counting_allocator.h"
+#include "engine/optim/optimizer.h"
 #include "engine/zero/update.h"
+#include "job/dsconfig/optimizers.h"
 
 namespace {
 
 using dsj::bench::median;
 using dsj::bench::seconds_of;
 constexpr int kRounds = 7;
+
+double cpu_seconds_of(const std::function<void()>& run) {
+  const auto now = [] {
+    timespec time{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  const double begin = now();
+  run();
+  return now() - begin;
+}
+
+struct Kind {
+  std::string name;
+  dsj::optim::OptimizerConfig config;
+};
+
+std::vector<Kind> kinds() {
+  std::vector<Kind> all;
+  for (const auto& one : dsj::dsconfig::kOptimizers) {
+    if (!one.refusal.empty() || one.communicates || one.name == "Adam") continue;
+    all.push_back({std::string(one.name), one.defaults});
+    auto& config = all.back().config;
+    config.weight_decay = 0.01;
+    if (one.name != "SGD" && one.name != "RMSprop") continue;
+    Kind more{all.back().name + " with momentum", config};
+    more.config.momentum = 0.9;
+    more.config.centered = true;
+    all.push_back(more);
+  }
+  return all;
+}
+
+/// Bytes per parameter: the gradient is read, value and states are read and written. LAMB's second
+/// pass reads the moments again, and its first only reads the value.
+int64_t bytes_of(const Kind& kind) {
+  const auto states = static_cast<int64_t>(dsj::optim::states_of(kind.config).size());
+  return kind.config.kind == dsj::optim::OptimizerKind::Lamb ? 40 : 12 + 8 * states;
+}
+
+void every_optimizer(int64_t n) {
+  using namespace dsj;
+  const at::Tensor p = at::randn({n}), grad = at::randn({n}).mul_(1e-3);
+  const std::vector<at::Tensor> values = {at::rand({n}).mul_(1e-3), at::rand({n}).mul_(1e-3),
+                                          at::rand({n}).mul_(1e-6)};
+  const at::Tensor sums = at::zeros({2}, at::kDouble), one = at::ones({1}, at::kDouble);
+  const std::vector<Kind> all = kinds();
+  std::vector<std::vector<double>> times(all.size());
+  for (int round = -1; round < kRounds; ++round) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      const auto& config = all[i].config;
+      const optim::Update update =
+          optim::make_update(config, {.lr = 1e-5, .previous_lr = 1e-5}, 9, 1);
+      const size_t count = optim::states_of(config).size();
+      const std::span<const at::Tensor> states(values.data(), count);
+      const zero::UpdateSpan span{
+          .p = p, .grad = grad, .states = states, .coefficient = one, .sums = sums};
+      const double seconds = cpu_seconds_of([&] {
+        if (update.parameter_sums()) zero::lamb_moments(update, {&span, 1});
+        zero::update_span(update, span);
+      });
+      if (round >= 0) times[i].push_back(seconds);
+    }
+  }
+  const auto bandwidth = [&](size_t i) {
+    return static_cast<double>(bytes_of(all[i]) * n) / 1e9 / median(times[i]);
+  };
+  std::printf("\n%-32s %10s %14s %14s\n", "", "bytes", "GB per CPU s", "over AdamW");
+  for (size_t i = 0; i < all.size(); ++i)
+    std::printf("%-32s %10lld %14.1f %14.2f\n", all[i].name.c_str(),
+                static_cast<long long>(bytes_of(all[i])), bandwidth(i),
+                bandwidth(i) / bandwidth(0));
+}
 
 }  // namespace
 
@@ -78,4 +160,5 @@ int main(int argc, char** argv) {
     std::printf("%-32s %10.0f %8.1f %14.2f %14.2f\n", sides[i].first, rate, rate * 28 / 1e3,
                 rate * 28 / 1e3 / bandwidth, median(times[3]) / median(times[i]));
   }
+  every_optimizer(n);
 }

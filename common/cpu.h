@@ -3,8 +3,9 @@
 
 namespace dsj {
 
-/// Whether this CPU multiplies bf16 matrices natively. If not, products run in fp32 on widened
-/// copies (engine/models/gemm.h). DSJ_NATIVE_BF16=0 makes it false on any machine.
+/// Whether this CPU has units for bf16 products. If not, products widen what they pack
+/// (engine/kernels/products.h), and attention runs on fp32 copies. DSJ_NATIVE_BF16=0 makes it false
+/// on any machine.
 bool cpu_multiplies_bf16();
 
 }  // namespace dsj

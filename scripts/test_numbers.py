@@ -25,6 +25,7 @@ SWITCHES = [("", set()), ("ATEN_CPU_CAPABILITY=default", set()), ("ATEN_CPU_CAPA
             ("ATEN_CPU_CAPABILITY=avx512", AVX512), ("MKL_ENABLE_INSTRUCTIONS=AVX2", {"avx2"}),
             ("MKL_ENABLE_INSTRUCTIONS=SSE4_2", set()), ("MKL_CBWR=COMPATIBLE", set()), ("ONEDNN_MAX_CPU_ISA=AVX2", {"avx2"}),
             ("DSJ_ISA=avx2", {"avx2", "fma"}), ("DSJ_ISA=baseline", set()), ("DSJ_NATIVE_BF16=0", set()),
+            ("DSJ_PRODUCTS=own", set()), ("DSJ_PRODUCTS=library", set()),
             ("OMP_NUM_THREADS=1", set()), ("OMP_NUM_THREADS=2", set())]
 PROGRAMS = ("kernels_tests", "optim_tests", "cuda_kernels_tests", "device_tests", "simulated_tests", "zero_tests", "models_tests",
             "train_tests", "deepspeed_train_tests")

@@ -27,11 +27,13 @@ inline float load(const Half* p, int64_t i) {
   const uint32_t bits = magnitude < 0x0400u ? std::bit_cast<uint32_t>(small) : normal;
   return std::bit_cast<float>(sign | bits);
 }
-/// Round to nearest even; NaN stays NaN.
+/// Rounds to nearest even; NaN stays NaN. The choice is arithmetic: of a conditional the compiler
+/// makes a branch where roundings follow each other, and the loop around it stays scalar.
 inline uint16_t bf16_bits(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  return static_cast<uint16_t>(value != value ? 0x7fc0u : rounded);
+  const uint32_t is_nan = -static_cast<uint32_t>((bits & 0x7fffffffu) > 0x7f800000u);
+  return static_cast<uint16_t>((rounded & ~is_nan) | (0x7fc0u & is_nan));
 }
 /// Rounds to nearest even, to infinity from 65520 on; NaN stays NaN. Below 2^-14 adding 0.5, whose
 /// last bit is 2^-24, does the rounding.

@@ -300,25 +300,37 @@ void update(const void* rule, float grad_scale, const Span& span) {
   }
 }
 
+/// Writes the moments, and u of a block. The states and u lie apart from all else.
+inline void lamb_block(const optim::LambMoments rule, const float* __restrict p,
+                       const float* __restrict g, float* __restrict m, float* __restrict v,
+                       float* __restrict u, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    float s[2] = {m[i], v[i]};
+    u[i] = rule(p[i], g[i], s);
+    m[i] = s[0];
+    v[i] = s[1];
+  }
+}
+
+/// Adds the sum of the squares of x, in eight lanes of double.
+inline void add_squares(const float* x, int64_t n, double* sum) {
+  double lanes[8] = {};
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    for (int k = 0; k < 8; ++k) lanes[k] += double{x[i + k]} * x[i + k];
+  for (int k = 0; i < n; ++i, ++k) lanes[k] += double{x[i]} * x[i];
+  for (const double lane : lanes) *sum += lane;
+}
+
 inline void lamb_moments(const optim::LambMoments& rule, float grad_scale, const Span& span,
                          double* sums) {
-  alignas(64) float grad[kUpdateBlock];
+  alignas(64) float grad[kUpdateBlock], u[kUpdateBlock];
   for (int64_t first = 0; first < span.n; first += kUpdateBlock) {
     const int64_t n = span.n - first < kUpdateBlock ? span.n - first : kUpdateBlock;
     scaled_gradient(span, first, n, grad_scale, grad);
-    const float* const p = span.p + first;
-    float *const m = span.states[0] + first, *const v = span.states[1] + first;
-    double lanes[2][8] = {};
-    for (int64_t i = 0; i < n; ++i) {
-      float s[2] = {m[i], v[i]};
-      const double value = p[i], u = rule(p[i], grad[i], s);
-      m[i] = s[0];
-      v[i] = s[1];
-      lanes[0][i % 8] += value * value;
-      lanes[1][i % 8] += u * u;
-    }
-    for (int which = 0; which < 2; ++which)
-      for (const double lane : lanes[which]) sums[which] += lane;
+    lamb_block(rule, span.p + first, grad, span.states[0] + first, span.states[1] + first, u, n);
+    add_squares(span.p + first, n, sums);
+    add_squares(u, n, sums + 1);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/device/device.h"
+#include "engine/device/products.h"
 #include "engine/memory/counting_allocator.h"
 
 namespace dsj::models::gemm {
@@ -14,12 +15,20 @@ at::Tensor wide(const at::Tensor& tensor) {
   return tensor.to(at::kFloat);
 }
 
-/// fp32 copies and products are scratch for one product.
 using Scratch = memory::MemoryScope;
 
-/// Elements of a tile of a weight: 1 MiB in fp32, which stays in a core's cache between being
-/// widened and being used. job/plan/activation_model.cc counts with it.
+/// Elements of a tile of a weight's gradient: 1 MiB in fp32, which stays in a core's cache while it
+/// is added up. job/plan/activation_model.cc counts with it.
 constexpr int64_t kTile = 256 << 10;
+
+/// sum [m, n] fp32 += a [m, k] b [k, n], which libtorch rounds to their type.
+void add_product(at::Tensor sum, const at::Tensor& a, const at::Tensor& b) {
+  if (device::multiplies_itself(a, a.size(0), b.size(1), a.size(1))) {
+    device::multiply(sum, a, b, {}, /*accumulate=*/true);
+  } else {
+    sum.add_(at::mm(a, b));
+  }
+}
 
 /// Calls f(first, count) for tiles of the rows of w [o, i].
 template <typename F>
@@ -29,13 +38,6 @@ void for_tiles(const at::Tensor& w, F f) {
     f(first, std::min(rows, w.size(0) - first));
 }
 
-/// dy^T x of a tile, in fp32 or rounded to dy's type: what the device multiplies.
-at::Tensor tile_of_product(const at::Tensor& dy, const at::Tensor& x, int64_t first,
-                           int64_t count) {
-  const at::Tensor tile = dy.narrow(1, first, count);
-  return at::mm((x.scalar_type() == at::kFloat ? wide(tile) : tile).t(), x);
-}
-
 }  // namespace
 
 bool native(const at::Tensor& tensor) {
@@ -43,14 +45,8 @@ bool native(const at::Tensor& tensor) {
 }
 
 void linear(at::Tensor out, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias) {
-  if (!native(x)) {
-    const Scratch scratch(memory::Class::Buckets);
-    const at::Tensor wide_x = wide(x);
-    for_tiles(w, [&](int64_t first, int64_t count) {
-      at::Tensor product = at::mm(wide_x, wide(w.narrow(0, first, count)).t());
-      if (bias.defined()) product.add_(wide(bias.narrow(0, first, count)));
-      out.narrow(1, first, count).copy_(product);
-    });
+  if (device::multiplies_itself(x, x.size(0), w.size(0), w.size(1))) {
+    device::multiply(out, x, w.t(), bias, false);
   } else if (bias.defined()) {
     at::addmm_out(out, bias, x, w.t());
   } else {
@@ -66,13 +62,8 @@ at::Tensor linear_add(const at::Tensor& residual, const at::Tensor& x, const at:
 }
 
 void grad_input(at::Tensor out, const at::Tensor& dy, const at::Tensor& w, bool accumulate) {
-  if (!native(dy)) {
-    const Scratch scratch(memory::Class::Buckets);
-    at::Tensor product = at::zeros(out.sizes(), out.options().dtype(at::kFloat));
-    for_tiles(w, [&](int64_t first, int64_t count) {
-      product.addmm_(wide(dy.narrow(1, first, count)), wide(w.narrow(0, first, count)));
-    });
-    accumulate ? out.add_(product.to(out.scalar_type())) : out.copy_(product);
+  if (device::multiplies_itself(dy, dy.size(0), w.size(1), w.size(0))) {
+    device::multiply(out, dy, w, {}, accumulate);
   } else if (accumulate) {
     out.addmm_(dy, w);
   } else {
@@ -81,14 +72,8 @@ void grad_input(at::Tensor out, const at::Tensor& dy, const at::Tensor& w, bool 
 }
 
 void grad_weight(at::Tensor dw, const at::Tensor& dy, const at::Tensor& x, bool accumulate) {
-  if (!native(dy)) {
-    const Scratch scratch(memory::Class::Buckets);
-    const at::Tensor wide_x = wide(x);
-    for_tiles(dw, [&](int64_t first, int64_t count) {
-      const at::Tensor product = tile_of_product(dy, wide_x, first, count);
-      at::Tensor out = dw.narrow(0, first, count);
-      accumulate ? out.add_(product.to(out.scalar_type())) : out.copy_(product);
-    });
+  if (device::multiplies_itself(dy, dy.size(1), x.size(1), dy.size(0))) {
+    device::multiply(dw, dy.t(), x, {}, accumulate);
   } else if (accumulate) {
     dw.addmm_(dy.t(), x);
   } else {
@@ -116,12 +101,12 @@ void WeightSum::add(const at::Tensor& dy, const at::Tensor& x) {
     grad_weight(grad_.tensor, dy, x, grad_.accumulate);
   } else {
     const Scratch scratch(memory::Class::Buckets);
-    const at::Tensor operand = native(x) ? x : wide(x);
     for_tiles(grad_.tensor, [&](int64_t first, int64_t count) {
       const at::Tensor out = grad_.tensor.narrow(0, first, count);
       const at::Tensor lost = lost_.narrow(0, first, count);
-      at::Tensor sum = wide(tile_of_product(dy, operand, first, count)).add_(lost);
+      at::Tensor sum = wide(lost);
       if (grad_.accumulate) sum.add_(out);
+      add_product(sum, dy.narrow(1, first, count).t(), x);
       out.copy_(sum);
       lost.copy_(sum.sub_(out));
     });

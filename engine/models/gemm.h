@@ -1,6 +1,7 @@
-// The model's matrix products; gradients are written in place. Only this file knows how a 16-bit
-// product runs: natively where the device can, else in fp32 on 16-bit values with the result
-// rounded. Weights are then widened a tile at a time. Scratch is counted as buckets.
+// The model's matrix products; gradients are written in place. fp32 ones are libtorch's. A 16-bit
+// product is libtorch's or the engine's own (engine/device/products.h). Either sums in fp32 and
+// rounds once, with the bias or what is added to; they differ in the order of the sum. No weight is
+// ever widened as a whole. Scratch is counted as buckets.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,8 +39,8 @@ class WeightSum {
   at::Tensor lost_;  ///< undefined in fp32, and for one product
 };
 
-/// Whether 16-bit products of this tensor's device and type run natively. DSJ_NATIVE_BF16=0 turns
-/// it off on the CPU.
+/// Whether this tensor's device has units for its type. DSJ_NATIVE_BF16=0 turns bf16's off on the
+/// CPU.
 bool native(const at::Tensor& tensor);
 
 }  // namespace dsj::models::gemm

@@ -57,6 +57,11 @@ Status check_kernel_switches() {
     return bad_input("DSJ_NATIVE_BF16 is \"" + std::string(native) + "\", expected 0 or 1",
                      "environment");
   }
+  const char* products = std::getenv("DSJ_PRODUCTS");
+  if (products && std::string_view(products) != "own" && std::string_view(products) != "library") {
+    return bad_input("DSJ_PRODUCTS is \"" + std::string(products) + "\", expected own or library",
+                     "environment");
+  }
   return {};
 }
 

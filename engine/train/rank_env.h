@@ -24,7 +24,8 @@ struct RankEnv {
 /// BadInput: names the variable that is missing, not a number, or out of range.
 Result<RankEnv> rank_env();
 
-/// DSJ_ISA names a kernel table that this processor has, and DSJ_NATIVE_BF16 is 0 or 1.
+/// DSJ_ISA names a kernel table that this processor has, DSJ_NATIVE_BF16 is 0 or 1, DSJ_PRODUCTS is
+/// own or library.
 /// BadInput: a value that would otherwise be passed over in silence.
 Status check_kernel_switches();
 

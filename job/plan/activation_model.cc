@@ -41,45 +41,25 @@ struct StepShape {
         heads(input.model.num_heads),
         mlp_width(input.model.block == layout::Block::Gpt2 ? inner : 2 * inner),
         shared_heads(input.model.num_kv_heads < input.model.num_heads),
-        widened(element == 2 && !input.native_products),
-        transposed(input.model.block == layout::Block::Gpt2) {}
+        widened(element == 2 && !input.native_products) {}
   const int64_t seq;            ///< tokens of the longest row
   const int64_t rows, targets;  ///< tokens of a micro-batch, and those that have a target
   const int64_t hidden, query, qkv, inner, vocab, element, heads;
   const int64_t mlp_width;  ///< gate and up, or the input of GPT-2's activation
   const bool shared_heads;  ///< query heads share key and value heads: copies are made
-  const bool widened;       ///< 16-bit products run on fp32 copies
-  const bool transposed;    ///< weights are stored [in, out]
+  const bool widened;       ///< 16-bit attention runs on fp32 copies
 };
 
 /// oneDNN packs blocks of a 16-bit product's operands. Measurements never showed more.
 constexpr int64_t kPacking = 256 << 10;
 
-/// Rows of a weight [o, i] that are widened or added up at a time (engine/models/gemm.cc).
-int64_t tile_rows(int64_t i, int64_t o) {
-  return std::min(o, std::max<int64_t>(1, (256 << 10) / i));
-}
-
-/// An fp32 product of n rows with a weight [o, i]: one side widened, or the result whole, a tile of
-/// the weight and of the other side. Later, for each element of a tile of the weight's gradient,
-/// `beside` bytes while it is added to something.
-int64_t product(const StepShape& s, int64_t n, int64_t i, int64_t o, int64_t beside) {
-  if (!s.widened) return 0;
-  const auto bytes = [&](int64_t in, int64_t out) {
-    const int64_t rows = tile_rows(in, out), tile = rows * in;
-    return 4 * n * in + std::max(4 * (n * rows + tile), (4 + beside) * tile);
-  };
-  // A weight that is stored [i, o] has its gradient in tiles of that form.
-  return s.transposed ? std::max(bytes(i, o), bytes(o, i)) : bytes(i, o);
-}
-
-/// The head's products of n rows. If there are several, a 16-bit gradient adds them up with what
-/// rounding takes away beside it: a tile is summed in fp32, an operand of the sum is widened.
-int64_t head_product(const StepShape& s, int64_t n, bool several, int64_t beside) {
-  if (s.element == 4 || !several) return product(s, n, s.hidden, s.vocab, beside);
-  const int64_t tile = tile_rows(s.hidden, s.vocab) * s.hidden;
-  return s.element * s.vocab * s.hidden +
-         (s.widened ? product(s, n, s.hidden, s.vocab, 4) : (s.element + 2 * 4) * tile);
+/// The head's products in `pieces`. A 16-bit gradient adds them up in fp32, so many elements at a
+/// time (engine/models/gemm.cc), with what rounding takes away beside it: the sum, a term widened,
+/// and the product if libtorch multiplies, which rounds it.
+int64_t head_products(const StepShape& s, bool several) {
+  if (s.element == 4 || !several) return 0;
+  const int64_t rows = std::min(s.vocab, std::max<int64_t>(1, (256 << 10) / s.hidden));
+  return s.element * s.vocab * s.hidden + (2 * 4 + (s.widened ? 0 : s.element)) * rows * s.hidden;
 }
 
 /// The flash kernels' own buffers, per thread: scores of a tile of queries against a tile of keys,
@@ -170,15 +150,7 @@ ActivationModel activation_model(const MemoryInput& input) {
            std::max(piece * s.vocab * s.element + packing, picked);  // logits; then dpicked
   a.embedding = s.element == 2 ? 2 * a.boundary : a.boundary;        // dx, and its sum over rows
 
-  // A weight's gradient is added to if a micro-step came before.
-  const bool again =
-      config.gradient_accumulation_steps > 1 && config.grad_accum_dtype == config.precision;
-  const int64_t beside = again ? s.element : 0;  // a result that is added is rounded first
-  a.layer_products = std::max({product(s, s.rows, s.hidden, s.qkv, beside),
-                               product(s, s.rows, s.query, s.hidden, beside),
-                               product(s, s.rows, s.hidden, s.mlp_width, beside),
-                               product(s, s.rows, s.inner, s.hidden, beside)});
-  a.head_products = head_product(s, piece, piece < s.targets, beside);
+  a.head_products = head_products(s, piece < s.targets);
   return a;
 }
 

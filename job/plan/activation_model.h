@@ -20,8 +20,7 @@ struct ActivationModel {
   int64_t backward_last = 0;  ///< the last layer
   int64_t head = 0;           ///< the head runs
   int64_t embedding = 0;
-  // Scratch of products that run in a type other than the tensors'; counted as buckets.
-  int64_t layer_products = 0, head_products = 0;
+  int64_t head_products = 0;  ///< the sum of the head's weight gradient; counted as buckets
 };
 
 ActivationModel activation_model(const MemoryInput& input);

@@ -24,7 +24,7 @@ struct MemoryInput {
   int world = 1;
   int64_t tokens_per_row = 2048;  ///< the longest row
   bool recompute = false;         ///< gradient_checkpointing
-  bool native_products = true;    ///< 16-bit products run natively (common/cpu.h)
+  bool native_products = true;    ///< the CPU has units for the type (common/cpu.h)
   std::optional<LoraArgs> lora;   ///< resolved (layout/lora.h); unset: everything is trained
   /// By rows per micro-batch: the most tokens and the most targets of any micro-batch of so many
   /// rows. For other numbers of rows all rows are taken to be the longest.

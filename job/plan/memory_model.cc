@@ -120,7 +120,7 @@ class StepWalk {
     const ActivationModel& a = layer(unit);
     // The input stays, for backward or to recompute from.
     if (!input_.recompute) activations.add(kept(unit));
-    use(a.forward, a.layer_products);
+    use(a.forward, 0);
     activations.add(a.boundary);
   }
 
@@ -135,7 +135,7 @@ class StepWalk {
     // The last layer's gradient comes for the tokens with a target; where tokens are dropped it is
     // first made whole.
     const int64_t whole = drops(unit) && unit == input_.model.num_layers ? activation_.boundary : 0;
-    use((gives_targets(unit) ? a.backward_last : a.backward) + whole, a.layer_products);
+    use((gives_targets(unit) ? a.backward_last : a.backward) + whole, 0);
     activations.add(-kept(unit) - a.boundary);
   }
 

@@ -7,6 +7,8 @@
 
 #include <cmath>
 
+#include "engine/device/device.h"
+#include "engine/device/products.h"
 #include "engine/memory/counting_allocator.h"
 
 namespace dsj::models::gemm {
@@ -86,6 +88,51 @@ TEST_P(Gemm, ManyProductsAddUpWithoutLosingSmallOnes) {
   for (int64_t i = 0; i < products; ++i) sum.add(dy, x);
   const at::Tensor want = wide(x).expand({40, 24}) * static_cast<double>(products);
   EXPECT_LT(((wide(dw) - want).abs() / want.abs()).max().item<double>(), 0x1p-8);
+}
+
+TEST_P(Gemm, LargeProductsToo) {  // where libtorch multiplies, if it has units
+  const int64_t rows = 400, in = 600, out = 600;
+  const at::Tensor x = random({rows, in}), w = random({out, in}), dy = random({rows, out});
+  at::Tensor y = at::empty_like(dy), dx = at::empty_like(x), dw = at::empty_like(w);
+  linear(y, x, w);
+  grad_input(dx, dy, w, false);
+  grad_weight(dw, dy, x, false);
+  expect_close(y, wide(x).mm(wide(w).t()), 256, x, w.t());
+  expect_close(dx, wide(dy).mm(wide(w)), 256, dy, w);
+  expect_close(dw, wide(dy).t().mm(wide(x)), 256, dy.t(), x);
+}
+
+TEST(Products, TheShapeDecides) {
+  using device::Products;
+  const auto own = [](at::ScalarType type, int64_t n, Products asked) {
+    return device::multiplies_itself(at::empty({0}, type), 256, 256, n, asked);
+  };
+  EXPECT_FALSE(own(at::kFloat, 8, Products::Own)) << "fp32 is libtorch's";
+  EXPECT_TRUE(own(at::kHalf, 1 << 20, Products::Library)) << "no CPU has units for it";
+  EXPECT_TRUE(own(at::kBFloat16, 8, Products::ByShape));
+  const bool units = device::of(at::kCPU).multiplies(at::kBFloat16);
+  EXPECT_EQ(own(at::kBFloat16, 2048, Products::ByShape), !units);
+  EXPECT_EQ(own(at::kBFloat16, 8, Products::Library), !units);
+  EXPECT_TRUE(own(at::kBFloat16, 2048, Products::Own));
+}
+
+TEST(Products, WhatTheEnvironmentAsksFor) {
+  using device::Products, device::products_asked;
+  EXPECT_EQ(products_asked(nullptr, nullptr), Products::ByShape);
+  EXPECT_EQ(products_asked("own", nullptr), Products::Own);
+  EXPECT_EQ(products_asked("library", "AVX2"), Products::Library);
+  EXPECT_EQ(products_asked(nullptr, "AVX2"), Products::Own) << "oneDNN has no bf16 kernels there";
+  EXPECT_EQ(products_asked(nullptr, "AVX512_CORE_AMX"), Products::ByShape);
+}
+
+TEST(Products, ASumOfNothingIsZeroOrWhatWasThere) {
+  const at::Tensor x = at::empty({0, 3}).to(at::kBFloat16),
+                   dy = at::empty({0, 2}).to(at::kBFloat16);
+  const at::Tensor dw = at::ones({2, 3}).to(at::kBFloat16);
+  grad_weight(dw, dy, x, true);
+  EXPECT_TRUE(dw.eq(1).all().item<bool>());
+  grad_weight(dw, dy, x, false);
+  EXPECT_TRUE(dw.eq(0).all().item<bool>());
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Gemm, testing::Values(at::kFloat, at::kBFloat16, at::kHalf),

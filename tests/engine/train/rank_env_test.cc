@@ -61,6 +61,8 @@ TEST(RankEnv, KernelSwitches) {
   EXPECT_EQ(refusal("DSJ_ISA", "baseline"), "accepted");
   EXPECT_THAT(refusal("DSJ_NATIVE_BF16", "no"), HasSubstr("expected 0 or 1"));
   EXPECT_EQ(refusal("DSJ_NATIVE_BF16", "0"), "accepted");
+  EXPECT_THAT(refusal("DSJ_PRODUCTS", "mine"), HasSubstr("expected own or library"));
+  EXPECT_EQ(refusal("DSJ_PRODUCTS", "own"), "accepted");
 }
 
 TEST(RankEnv, RankBelowWorldSize) {

@@ -1,0 +1,81 @@
+#include "engine/device/products.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <cstdlib>
+#include <initializer_list>
+#include <string_view>
+
+#include "common/check.h"
+#include "engine/device/device.h"
+#include "engine/kernels/products.h"
+
+namespace dsj::device {
+namespace {
+
+/// Multiplications from which on oneDNN's kernels win even where they are compiled first.
+constexpr int64_t kLibrarysWorth = int64_t{1} << 27;
+
+/// `kept` holds the copy of a tensor whose neighbours are nowhere adjacent.
+kernels::Operand operand(const at::Tensor& tensor, at::Tensor& kept) {
+  const bool adjacent = tensor.stride(0) == 1 || tensor.stride(1) == 1;
+  kept = adjacent ? tensor : tensor.contiguous();
+  return {kept.const_data_ptr(), kept.stride(0), kept.stride(1)};
+}
+
+}  // namespace
+
+Products products_asked(const char* asked, const char* limit) {
+  const std::string_view text = asked ? asked : "", isa = limit ? limit : "";
+  if (text == "own") return Products::Own;
+  if (text == "library") return Products::Library;
+  for (const char* without :
+       {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX512_CORE", "AVX512_CORE_VNNI"})
+    if (isa == without) return Products::Own;
+  return Products::ByShape;
+}
+
+bool multiplies_itself(const at::Tensor& of, int64_t m, int64_t n, int64_t k, Products asked) {
+  const at::ScalarType type = of.scalar_type();
+  if (!of.device().is_cpu() || (type != at::kBFloat16 && type != at::kHalf)) return false;
+  if (!device::of(of).multiplies(type)) return true;
+  if (asked != Products::ByShape) return asked == Products::Own;
+  return m * n * k < kLibrarysWorth;
+}
+
+bool multiplies_itself(const at::Tensor& of, int64_t m, int64_t n, int64_t k) {
+  static const Products asked =
+      products_asked(std::getenv("DSJ_PRODUCTS"), std::getenv("ONEDNN_MAX_CPU_ISA"));
+  return multiplies_itself(of, m, n, k, asked);
+}
+
+void multiply(at::Tensor out, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias,
+              bool accumulate) {
+  DSJ_CHECK(out.size(1) <= 1 || out.stride(1) == 1);
+  DSJ_CHECK(a.size(1) == b.size(0) && out.size(0) == a.size(0) && out.size(1) == b.size(1));
+  if (a.size(1) == 0) {  // a sum of nothing
+    if (!accumulate) out.zero_();
+    if (bias.defined()) out.add_(bias);
+    return;
+  }
+  at::Tensor kept_a, kept_b;
+  const at::Tensor kept_bias = bias.defined() ? bias.contiguous() : bias;
+  const kernels::Product product{.m = a.size(0),
+                                 .n = b.size(1),
+                                 .k = a.size(1),
+                                 .type = type_of(a.scalar_type()),
+                                 .a = operand(a, kept_a),
+                                 .b = operand(b, kept_b),
+                                 .bias = bias.defined() ? kept_bias.const_data_ptr() : nullptr,
+                                 .out = out.data_ptr(),
+                                 .out_row = out.stride(0),
+                                 .out_type = type_of(out.scalar_type()),
+                                 .accumulate = accumulate};
+  const auto block = kernels::product_table().block;
+  at::parallel_for(0, kernels::product_blocks(product), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) block(product, i);
+  });
+}
+
+}  // namespace dsj::device

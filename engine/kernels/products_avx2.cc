@@ -1,0 +1,2 @@
+#define DSJ_PRODUCTS_ISA avx2
+#include "engine/kernels/products_impl.h"

@@ -1,0 +1,2 @@
+#define DSJ_PRODUCTS_ISA baseline
+#include "engine/kernels/products_impl.h"
