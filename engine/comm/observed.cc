@@ -1,10 +1,9 @@
 #include "engine/comm/observed.h"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 #include <utility>
 
 #include "engine/comm/transport.h"
+#include "engine/device/lanes.h"
 
 namespace dsj::comm {
 namespace {
@@ -41,9 +40,7 @@ class Observed final : public Collectives {
     Call call{.kind = request.kind, .unit = request.unit, .bytes = message_bytes(request)};
     const auto start = Clock::now();
     hand_on(request)->wait();
-    if (!device_.is_cpu()) {  // wait() held up the stream only
-      c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
-    }
+    device::streams(device_).drain();  // on a device wait() holds up its lane only
     call.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     operation_done();
     observer_(call);

@@ -2,13 +2,19 @@
 
 #include "common/check.h"
 #include "engine/comm/transport.h"
+#include "engine/device/lanes.h"
 
 namespace dsj::comm {
 namespace {
 
-struct DoneWork final : Work {
-  void wait() override {}
-  bool done() override { return true; }
+/// What the issuing lane held is part of the operation, as with other ranks.
+struct QueuedWork final : Work {
+  explicit QueuedWork(device::Streams& streams)
+      : streams(streams), mark(streams.record(streams.current())) {}
+  void wait() override { streams.hold(streams.current(), *mark); }
+  bool done() override { return streams.reached(*mark); }
+  device::Streams& streams;
+  const device::MarkPtr mark;
 };
 
 struct FailedWork final : Work {
@@ -20,9 +26,13 @@ struct FailedWork final : Work {
 
 class Single final : public Collectives {
  public:
-  explicit Single(at::Device device) : Collectives(0, 1, device) {}
+  explicit Single(at::Device device)
+      : Collectives(0, 1, device), streams_(device::streams(device)) {}
   std::string_view backend() const override { return "single"; }
-  void shutdown() override { closed_ = true; }
+  void shutdown() override {
+    streams_.drain();
+    closed_ = true;
+  }
   void abort(const std::string& reason) override { aborted_ = reason; }
 
  protected:
@@ -41,10 +51,11 @@ class Single final : public Collectives {
         chunk.out.view(-1).copy_(chunk.in.view(-1));
       }
     }
-    return std::make_shared<DoneWork>();
+    return std::make_shared<QueuedWork>(streams_);
   }
 
  private:
+  device::Streams& streams_;
   bool closed_ = false;
   std::string aborted_;
 };

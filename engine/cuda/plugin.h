@@ -5,6 +5,7 @@
 // Tested by: tests/run/cuda_check.py
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -29,6 +30,9 @@ struct Plugin {
   int (*compute_capability)(int device);
   /// Our kernels, with `rest` below them.
   kernels::Port& (*port)(kernels::Port& rest);
+  /// Page-locked host memory of exactly so many bytes; null: there is none.
+  void* (*take_pages)(size_t bytes);
+  void (*give_pages)(void* memory);
   /// comm/nccl.h's.
   Result<std::unique_ptr<comm::Collectives>> (*make_nccl)(comm::Rendezvous& rendezvous);
 };

@@ -2,14 +2,15 @@
 
 #include <ATen/ATen.h>
 
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <limits>
 
 #include <array>
 #include <atomic>
+#include <exception>
 
 #include "common/check.h"
 #include "common/cpu.h"
+#include "engine/device/host_pages.h"
 
 namespace dsj::device {
 namespace {
@@ -56,9 +57,8 @@ class Accelerator final : public Device {
   explicit Accelerator(at::DeviceType kind) : kind_(kind) {}
   kernels::Port& kernels() const override { return port_of(kind_); }
   kernels::Stream stream(at::Device place) const override {
-    const c10::impl::VirtualGuardImpl guard(kind_);
-    const c10::Stream current = guard.getStream(place);
-    return {guard.getStreamNativeHandle(current), current.device_index()};
+    Streams& lanes = streams(place);
+    return lanes.native(lanes.current());
   }
   bool multiplies(at::ScalarType) const override { return true; }
   AttentionChoice attention_choice(at::ScalarType type, int64_t dim) const override {
@@ -152,17 +152,25 @@ at::Tensor upload_starts(const std::vector<int64_t>& starts, at::Device place) {
   return upload(at::tensor(starts, at::kLong).to(at::kInt), place);
 }
 
-HostRead::HostRead(const at::Tensor& tensor) : host_(tensor) {
-  if (tensor.is_cpu()) return;
-  host_ = at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(true));
+HostRead::HostRead(const at::Tensor& tensor) : host_(tensor), place_(tensor.device()) {
+  if (place_.is_cpu()) return;
+  host_ = host_memory(tensor.sizes(), tensor.scalar_type(), place_);
   host_.copy_(tensor, /*non_blocking=*/true);
-  const at::DeviceType kind = tensor.device().type();
-  copied_.emplace(kind, c10::EventFlag::BACKEND_DEFAULT);
-  copied_->record(c10::impl::VirtualGuardImpl(kind).getStream(tensor.device()));
+  Streams& lanes = streams(place_);
+  copied_ = lanes.record(lanes.current());
+}
+
+HostRead::~HostRead() {
+  if (!copied_) return;
+  try {
+    streams(place_).wait(*copied_);  // the copy writes into host_
+  } catch (const std::exception&) {
+    // The device has failed, and nothing writes any more. Whoever waits next says so.
+  }
 }
 
 const at::Tensor& HostRead::get() {
-  if (copied_) copied_->synchronize();
+  if (copied_) streams(place_).wait(*copied_);
   copied_.reset();
   return host_;
 }

@@ -7,13 +7,13 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Event.h>
 
 #include <optional>
 #include <tuple>
 #include <vector>
 
 #include "engine/device/attention.h"
+#include "engine/device/lanes.h"
 #include "engine/kernels/port.h"
 
 namespace dsj::device {
@@ -102,11 +102,15 @@ at::Tensor upload_starts(const std::vector<int64_t>& starts, at::Device place);
 class HostRead {
  public:
   explicit HostRead(const at::Tensor& tensor);
+  ~HostRead();
+  HostRead(const HostRead&) = delete;
+  HostRead& operator=(const HostRead&) = delete;
   const at::Tensor& get();
 
  private:
   at::Tensor host_;
-  std::optional<c10::Event> copied_;  ///< none: the tensor was on the host already
+  const at::Device place_;
+  MarkPtr copied_;  ///< null: nothing is under way
 };
 
 }  // namespace dsj::device

@@ -4,6 +4,7 @@
 #include "engine/comm/nccl.h"
 #include "engine/cuda/open.h"
 #include "engine/device/device.h"
+#include "engine/device/host_pages.h"
 #include "engine/kernels/kernels.h"
 
 namespace dsj::train {
@@ -18,6 +19,7 @@ Result<Place> choose_place(const TrainingArgs& training, int local_rank) {
   }
   DSJ_TRY_STATUS(opened.plugin->use_device(*choice.gpu));
   comm::provide_nccl(opened.plugin->make_nccl);
+  device::provide_pages(at::kCUDA, {opened.plugin->take_pages, opened.plugin->give_pages});
   const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(*choice.gpu));
   device::install(at::kCUDA, opened.plugin->port(device::aten_port(at::kCUDA)));
   device::set_capability(at::kCUDA, opened.plugin->compute_capability(*choice.gpu));

@@ -1,35 +1,31 @@
 #include "engine/train/device_marks.h"
 
-#include <c10/core/Event.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
+#include <vector>
 
-#include <deque>
+#include "engine/device/lanes.h"
 
 namespace dsj::train {
 namespace {
 
 class DeviceMarks final : public observe::Marks {
  public:
-  explicit DeviceMarks(at::Device device) : device_(device) {}
+  explicit DeviceMarks(at::Device device) : streams_(device::streams(device)) {}
 
-  void clear() override { used_ = 0; }  // the events are reused
+  void clear() override { marks_.clear(); }
 
   size_t add() override {
-    if (used_ == events_.size())
-      events_.emplace_back(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
-    events_[used_].record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
-    return used_++;
+    marks_.push_back(streams_.record(streams_.current(), /*timed=*/true));
+    return marks_.size() - 1;
   }
 
   double between_ms(size_t from, size_t to) override {
-    events_[to].synchronize();
-    return events_[from].elapsedTime(events_[to]);
+    streams_.wait(*marks_[to]);
+    return streams_.ms_between(*marks_[from], *marks_[to]);
   }
 
  private:
-  const at::Device device_;
-  std::deque<c10::Event> events_;
-  size_t used_ = 0;
+  device::Streams& streams_;
+  std::vector<device::MarkPtr> marks_;
 };
 
 }  // namespace

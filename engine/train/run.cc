@@ -21,6 +21,7 @@
 #include "engine/data/loader.h"
 #include "engine/device/device.h"
 #include "engine/memory/counting_allocator.h"
+#include "engine/memory/device_memory.h"
 #include "engine/optim/lr_schedule.h"
 #include "engine/train/accelerator.h"
 #include "engine/train/events.h"
@@ -401,6 +402,7 @@ int run_rank() {
   const auto flight = FlightLog::open(env->flight_fd);
   if (!flight) return failed(flight.error());
   memory::install();
+  const memory::CountDevice counts;
   c10::AutoGradMode no_autograd(false);
   std::optional<plan::FitInput> fit;
   try {

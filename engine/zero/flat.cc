@@ -54,6 +54,7 @@ Status Flat::fill_frozen(const Read& read) {
     }
     return {};
   };
+  finish_shard_copies();
   owned_.for_runs(std::nullopt, Access::ReadWrite, [&](const OwnedRun& run) {
     for (const auto& range : layout_.ranges(owner_))
       if (status) status = fill(range, run);
@@ -64,13 +65,19 @@ Status Flat::fill_frozen(const Read& read) {
 void Flat::start_gather() {
   if (options_.stage.gathered == layout::Gathered::Never) return;
   DSJ_CHECK(!gather_);
-  at::Tensor source;  // undefined: the working copy's own slices
+  at::Tensor source;                        // undefined: the working copy's own slices
+  std::optional<device::WithLane> copying;  // the gather begins after it
   if (sharded_parameters()) {
     DSJ_CHECK(!working_.defined());
     working_ = make(layout_.numel(), options_.compute, Class::Parameters);
     source = owned_.whole_parameters();
     if (!source.defined() || source.device() != working_.device()) {
       source = at::Tensor();
+      if (options_.copies) {
+        device::Streams& streams = options_.copies->streams();
+        streams.hold(device::Lane::Copy, *streams.record(streams.current()));
+        copying.emplace(streams, device::Lane::Copy);
+      }
       fill_own_slices();
     }
   }
@@ -85,14 +92,23 @@ void Flat::start_gather() {
 }
 
 void Flat::fill_own_slices() {
-  owned_.for_parameters([&](int64_t begin, const at::Tensor& part) {
+  owned_.for_parameters([&](int64_t begin, const at::Tensor& part, bool stays) {
     const OwnedRun run{begin, part.numel(), {}, {}};
     for (const Span& span : spans_) {
       if (const auto own = overlap(span, run))
         working_.narrow(0, own->flat_offset, own->numel)
-            .copy_(part.narrow(0, own->shard_offset - begin, own->numel));
+            .copy_(part.narrow(0, own->shard_offset - begin, own->numel), /*non_blocking=*/true);
     }
+    if (!options_.copies) return;
+    device::Streams& streams = options_.copies->streams();
+    shard_copied_ = streams.record(streams.current());
+    if (!stays) finish_shard_copies();
   });
+}
+
+void Flat::finish_shard_copies() {
+  if (shard_copied_) options_.copies->streams().wait(*shard_copied_);
+  shard_copied_.reset();
 }
 
 void Flat::finish_gather() {
@@ -342,20 +358,53 @@ bool lies_together(const UpdateSpan& span) {
 
 }  // namespace
 
+void Flat::stage_gradient() {
+  if (!options_.copies || staged_ || !owned_.optimizer_elsewhere() || !gradient().defined()) return;
+  staged_ = options_.copies->down(HostCopies::What::Gradient, gradient());
+}
+
+void Flat::update_elsewhere(UpdatePart part, bool applies, const UpdateParts& f) {
+  using What = HostCopies::What;
+  const UpdateSpan there = part.tensors;
+  UpdateSpan& here = part.tensors;
+  const at::Device place = place_of(there);
+  if (!place.is_cpu()) {  // parameters offloaded, states not
+    here.p = there.p.to(place);
+    if (there.grad.defined()) here.grad = there.grad.to(place);
+    if (there.low.defined() && there.low.device() != place)
+      here.low = at::empty_like(there.low, there.low.options().device(place));
+    f({&part, 1});
+    if (applies && !here.p.is_same(there.p)) there.p.copy_(here.p);
+    if (here.low.defined() && !here.low.is_same(there.low)) there.low.copy_(here.low);
+    return;
+  }
+  HostCopies& copies = *options_.copies;
+  std::optional<HostCopies::Down> master;
+  if (!there.p.is_cpu()) {
+    master = copies.down(What::Master, there.p);
+    here.p = master->host;
+  }
+  const bool sends_low = there.low.defined() && !there.low.is_cpu();
+  if (sends_low) here.low = copies.block(What::Low, there.low.numel(), there.low.scalar_type());
+  if (there.grad.defined() && !there.grad.is_cpu()) {
+    stage_gradient();
+    const int64_t at = there.grad.storage_offset() - gradient().storage_offset();
+    here.grad = staged_->host.narrow(0, at, there.grad.numel());
+    copies.wait(*staged_);
+  }
+  if (master) copies.wait(*master);
+  f({&part, 1});
+  if (applies && master) copies.up(What::Master, here.p, there.p);
+  if (sends_low) copies.up(What::Low, here.low, there.low);
+}
+
 void Flat::update_runs(bool by_slot, bool applies, const UpdateParts& f) {
+  if (applies) finish_shard_copies();
   const bool copies = options_.separate_master && applies;
   std::vector<UpdatePart> parts;  // that lie together
   const auto add = [&](UpdatePart part) {
     if (lies_together(part.tensors)) return parts.push_back(std::move(part));
-    const UpdateSpan there = part.tensors;
-    const at::Device place = place_of(there);
-    part.tensors.p = there.p.to(place);
-    if (there.grad.defined()) part.tensors.grad = there.grad.to(place);
-    if (there.low.defined() && there.low.device() != place)
-      part.tensors.low = at::empty_like(there.low, there.low.options().device(place));
-    f({&part, 1});
-    if (applies && !part.tensors.p.is_same(there.p)) there.p.copy_(part.tensors.p);
-    if (copies && !part.tensors.low.is_same(there.low)) there.low.copy_(part.tensors.low);
+    update_elsewhere(std::move(part), applies, f);
   };
   std::optional<Access> shard = applies ? Access::ReadWrite : Access::Read;
   if (options_.separate_master) shard = applies ? std::optional(Access::Write) : std::nullopt;
@@ -378,6 +427,8 @@ void Flat::update_runs(bool by_slot, bool applies, const UpdateParts& f) {
     }
     if (!parts.empty()) f(parts);
   });
+  staged_.reset();
+  if (applies && options_.copies && owned_.optimizer_elsewhere()) options_.copies->join();
 }
 
 void Flat::for_owned(bool writes, const UpdateRun& run) {
@@ -434,6 +485,8 @@ at::Tensor Flat::gather_state(int state) {
 }
 
 void Flat::clear_grad() {
+  if (staged_) options_.copies->wait(*staged_);
+  staged_.reset();
   grad_.reset();
   grad_whole_.reset();
   grad_shard_.reset();
@@ -448,6 +501,7 @@ const std::string& Flat::state_name(int state) const {
 
 Status Flat::visit_state(const std::vector<layout::Range>& ranges, Access access, bool all,
                          const VisitState& visit) {
+  if (access != Access::Read) finish_shard_copies();
   Status status;
   const bool separate = options_.separate_master;
   const auto optimizer = all || separate ? std::optional(access) : std::nullopt;
@@ -494,6 +548,7 @@ Status Flat::load_state(bool all, const VisitState& visit) {
 }
 
 void Flat::publish() {
+  finish_shard_copies();
   if (options_.separate_master) {
     owned_.for_runs(Access::Read, Access::Write, [&](const OwnedRun& run) {
       if (sharded_parameters()) {

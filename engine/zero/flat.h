@@ -29,6 +29,7 @@
 #include "engine/memory/counting_allocator.h"
 #include "engine/optim/averaging.h"
 #include "engine/optim/optimizer.h"
+#include "engine/zero/host_copies.h"
 #include "engine/zero/owned_state.h"
 #include "engine/zero/row_gradients.h"
 #include "engine/zero/update.h"
@@ -48,6 +49,7 @@ struct FlatOptions {
   bool separate_master = false;               ///< the first vector of `optimizer` is the master
   bool rows = false;                          ///< gradients travel as rows (row_gradients.h)
   ShardStoreOptions optimizer = {}, parameters = {};  ///< places of the owned state
+  HostCopies* copies = nullptr;  ///< of the device; needed where state is offloaded from one
 };
 
 /// Where to write a gradient. `accumulate`: add to what is there, instead of overwriting it.
@@ -103,6 +105,9 @@ class Flat {
   at::Tensor local_gradient() const;
 
   // ---- update
+  /// Starts copying the reduced gradient to the host, if the states lie there: for the update, which
+  /// else does it first. At most two flats at a time.
+  void stage_gradient();
   /// Adds the squares of the reduced gradient that this rank updates, which may be the whole, to sum
   /// [] (double, on the device). The gradient is as averaging left it: grad_scale is not applied
   /// yet.
@@ -176,11 +181,16 @@ class Flat {
   /// run is of one parameter. `applies`: f writes the parameters too. Tensors that lie elsewhere are
   /// copied to the states' device, and back: one run at a time.
   void update_runs(bool by_slot, bool applies, const UpdateParts& f);
+  /// Lets f update a part whose tensors do not lie together, by copies where its states are.
+  void update_elsewhere(UpdatePart part, bool applies, const UpdateParts& f);
   UpdatePart part_of(const OwnedRun& run, const Span& span, bool copies) const;
   Status visit_state(const std::vector<layout::Range>& ranges, Access access, bool all,
                      const VisitState& visit);
-  /// Copies this rank's shard into its slices of the working copy, for the gather to spread.
+  /// Copies this rank's shard into its slices of the working copy, for the gather to spread. From the
+  /// host to a device: on the current lane, and the host goes on.
   void fill_own_slices();
+  /// Waits until no copy to the device reads the shard any more: before the host writes it.
+  void finish_shard_copies();
   at::Tensor at_slot(const at::Tensor& whole, int slot) const;
   bool contiguous(int slot, int count) const;
   void ensure_grad();
@@ -199,6 +209,8 @@ class Flat {
   at::Tensor grad_shard_;      ///< [shard] grad_accum: the reduced sum
   std::vector<bool> written_;  ///< [slot]: this micro-step wrote it already
   bool local_ = false;         ///< see keep_local()
+  std::optional<HostCopies::Down> staged_;  ///< gradient(), on the host
+  device::MarkPtr shard_copied_;            ///< the last copy of the shard to the device
   comm::WorkPtr gather_;
   std::vector<comm::WorkPtr> reduce_;
   at::Tensor reduce_out_;               ///< [shard] communication: the reduction in flight

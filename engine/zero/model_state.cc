@@ -6,6 +6,7 @@
 
 #include "common/check.h"
 #include "engine/comm/agree.h"
+#include "engine/device/lanes.h"
 #include "engine/weights/adapter.h"
 #include "engine/zero/initial_adapter.h"
 #include "engine/zero/scalar_type.h"
@@ -78,7 +79,9 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
       stage_(plan::effective_stage(config, collectives.world())),
       overlap_(config.zero.overlap_comm ? 2 : 0),
       optimizer_name_(dsconfig::name_of(config.optimizer)),
-      tier_(config, plan_, collectives.world(), collectives.rank(), device, host) {
+      tier_(config, plan_, collectives.world(), collectives.rank(), device, host),
+      run_ahead_(device::streams(device)),
+      copies_(device) {
   FlatOptions options{.compute = scalar_type(config.precision),
                       .grad_accum = scalar_type(config.grad_accum_dtype),
                       .communication = scalar_type(config.communication_dtype),
@@ -92,6 +95,7 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
     options.states = frozen ? std::vector<optim::StateSpec>() : optim::states_of(config.optimizer);
     options.optimizer = tier_.optimizer(i);
     options.parameters = tier_.parameters(i);
+    options.copies = device.is_cpu() ? nullptr : &copies_;
     flats_.push_back(std::make_unique<Flat>(plan_.flats[i], options, collectives));
     if (!flats_.back()->frozen()) trained_.push_back(flats_.back().get());
   }
@@ -264,6 +268,8 @@ std::vector<at::Tensor> ModelState::apply(const optim::Update& update) {
   std::vector<at::Tensor> coefficients(trained_.size());
   if (update.parameter_sums()) coefficients = lamb_coefficients(update);
   for (size_t i = 0; i < trained_.size(); ++i) {
+    for (const size_t staged : {i, i + 1})
+      if (staged < trained_.size()) trained_[staged]->stage_gradient();
     trained_[i]->step(update, coefficients[i]);
     if (!trained_[i]->sharded_parameters()) trained_[i]->start_gather();
   }

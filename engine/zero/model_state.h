@@ -13,8 +13,10 @@
 #include "engine/checkpoint/writer.h"
 #include "engine/weights/weight_source.h"
 #include "engine/zero/flat.h"
+#include "engine/zero/host_copies.h"
 #include "engine/zero/offload_tier.h"
 #include "engine/zero/one_bit.h"
+#include "engine/zero/run_ahead.h"
 #include "job/dsconfig/resolved.h"
 #include "job/layout/lora.h"
 #include "job/layout/partition.h"
@@ -85,8 +87,15 @@ class ModelState {
   void set_gathers(const std::vector<int>& flats);
   /// A step is about to begin: starts reading ahead.
   void begin_step();
-  void gather(int flat) { flats_[flat]->start_gather(); }
-  void release(int flat) { flats_[flat]->release(); }
+  /// Waits until the device is at most a layer behind (run_ahead.h), then starts the gather.
+  void gather(int flat) {
+    run_ahead_.before_gather();
+    flats_[flat]->start_gather();
+  }
+  void release(int flat) {
+    flats_[flat]->release();
+    run_ahead_.released();
+  }
   /// Waits until a unit's flats can be read.
   void wait_for(int unit);
   /// Starts a flat's reduction. At most two stay in flight with overlap_comm, none without.
@@ -155,6 +164,8 @@ class ModelState {
   size_t overlap_;
   std::string optimizer_name_;
   OffloadTier tier_;
+  RunAhead run_ahead_;
+  HostCopies copies_;
   std::vector<std::unique_ptr<Flat>> flats_;
   std::vector<Flat*> trained_;  ///< flats that are not frozen, in flats_' order
   std::deque<int> reducing_;

@@ -50,7 +50,7 @@ OffloadTier::OffloadTier(const dsconfig::ResolvedConfig& config, const layout::F
               .slot_bytes = plan_.optimizer_tile_bytes,
               .read_ahead = o.pipeline_read,
               .write_behind = o.pipeline_write,
-              .pinned = o.pin_memory && !device.is_cpu(),
+              .pinned_for = o.pin_memory ? device : at::Device(at::kCPU),
               .key = kOptimizerKey},
              host);
   }
@@ -58,7 +58,7 @@ OffloadTier::OffloadTier(const dsconfig::ResolvedConfig& config, const layout::F
     parameters_ = open("parameters", p.nvme_path, plan_.parameters, 1, plan_.parameter_file_bytes,
                        {.slots = plan_.parameter_tiles,
                         .slot_bytes = plan_.parameter_tile_bytes,
-                        .pinned = p.pin_memory && !device.is_cpu(),
+                        .pinned_for = p.pin_memory ? device : at::Device(at::kCPU),
                         .key = kParameterKey},
                        host);
   }

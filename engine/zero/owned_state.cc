@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -61,9 +62,15 @@ void OwnedState::for_runs(std::optional<Access> optimizer, std::optional<Access>
   }
 }
 
-void OwnedState::for_parameters(const std::function<void(int64_t, const at::Tensor&)>& f) {
+bool OwnedState::optimizer_elsewhere() const {
+  return std::ranges::any_of(optimizer_.parts(), [](const layout::Part& part) {
+    return part.place != layout::Place::Device;
+  });
+}
+
+void OwnedState::for_parameters(const std::function<void(int64_t, const at::Tensor&, bool)>& f) {
   for (int i = 0; i < static_cast<int>(parameters_.parts().size()); ++i) {
-    f(parameters_.parts()[i].begin, parameters_.open(i, Access::Read)[0]);
+    f(parameters_.parts()[i].begin, parameters_.open(i, Access::Read)[0], !parameters_.in_file(i));
     parameters_.close(i, Access::Read);
     parameters_.read_ahead();
   }

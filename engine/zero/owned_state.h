@@ -35,9 +35,12 @@ class OwnedState {
   /// nullopt: not asked for. With Access::Write f must overwrite all of it.
   void for_runs(std::optional<Access> optimizer, std::optional<Access> parameters,
                 const std::function<void(const OwnedRun&)>& f);
-  /// Calls f(begin, tensor) for every part of the parameter shard. After each part it starts
-  /// reading what the step gathers next.
-  void for_parameters(const std::function<void(int64_t, const at::Tensor&)>& f);
+  /// Whether a part of the optimizer's states does not lie on the device.
+  bool optimizer_elsewhere() const;
+  /// Calls f(begin, tensor, stays) for every part of the parameter shard. After each part it starts
+  /// reading what the step gathers next. `stays`: the tensor's memory is the part's own; else it is
+  /// valid during the call only.
+  void for_parameters(const std::function<void(int64_t, const at::Tensor&, bool)>& f);
   std::vector<int> parameter_tiles() const { return parameters_.tiles(); }
 
  private:

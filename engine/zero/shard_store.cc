@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "common/check.h"
+#include "engine/device/host_pages.h"
 
 namespace dsj::zero {
 
@@ -25,11 +26,14 @@ std::vector<at::Tensor>& ShardStore::memory(int part) {
   const layout::Part& where = options_.parts[part];
   const bool host = where.place == Place::Host;
   const memory::MemoryScope scope(host ? memory::Class::Host : options_.on_device);
-  const auto kind = at::TensorOptions(options_.type)
-                        .device(host ? at::Device(at::kCPU) : options_.device)
-                        .pinned_memory(host && options_.pinned);
-  for (const double initial : options_.initial)
-    tensors.push_back(at::empty({where.numel}, kind).fill_(initial));
+  const auto kind =
+      at::TensorOptions(options_.type).device(host ? at::Device(at::kCPU) : options_.device);
+  for (const double initial : options_.initial) {
+    tensors.push_back(host && options_.pinned
+                          ? device::host_memory({where.numel}, options_.type, options_.device)
+                          : at::empty({where.numel}, kind));
+    tensors.back().fill_(initial);
+  }
   return tensors;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/check.h"
+#include "engine/device/host_pages.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/zero/storage_error.h"
 
@@ -15,8 +16,8 @@ TileCache::TileCache(std::unique_ptr<aio::BlockFile> file, std::vector<TileSpec>
     : options_(options), tiles_(std::move(tiles)), slots_(options.slots), file_(std::move(file)) {
   const memory::MemoryScope scope(memory::Class::Host);
   for (Slot& slot : slots_) {
-    memory_.push_back(at::empty({options_.slot_bytes + aio::kAlign},
-                                at::TensorOptions(at::kByte).pinned_memory(options_.pinned)));
+    memory_.push_back(
+        device::host_memory({options_.slot_bytes + aio::kAlign}, at::kByte, options_.pinned_for));
     const auto address = reinterpret_cast<uintptr_t>(memory_.back().data_ptr());
     const auto skipped = (aio::kAlign - address % aio::kAlign) % aio::kAlign;
     slot.bytes = {reinterpret_cast<std::byte*>(address + skipped),

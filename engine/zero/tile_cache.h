@@ -27,7 +27,7 @@ struct TileCacheOptions {
   int64_t slot_bytes = 0;    ///< of the largest tile
   bool read_ahead = true;    ///< false: prefetch() does nothing
   bool write_behind = true;  ///< false: release() waits until the tile is written
-  bool pinned = false;       ///< page-locked memory, for copies to an accelerator
+  at::Device pinned_for = at::kCPU;  ///< page-locked memory, for copies to this device; CPU: none
   std::string key;           ///< the ds_config key that errors name
 };
 

@@ -53,18 +53,18 @@ ARROWS = {
     "engine/aio": ["common"],
     "engine/observe": ["common", "common/files", "job/layout", "job/dsconfig"],
     "engine/memory": ["common"],
-    "engine/comm": ["common", "job"],  # the flight log
+    "engine/comm": ["common", "job", "engine/device", "engine/memory"],  # the flight log; lanes of a device
     "engine/comm/nccl_shim": [],  # of NCCL's C interface
     # What dsj-train sees of the plugin, and the plugin itself, which dsj-train only ever opens.
     "engine/cuda": ["common", "engine/kernels"],
-    "engine/cuda/plugin": ["common", "engine/comm", "engine/cuda", "engine/kernels", "engine/kernels/cuda",
+    "engine/cuda/plugin": ["common", "engine/comm", "engine/cuda", "engine/device", "engine/kernels", "engine/kernels/cuda",
                            "engine/memory"],
     # Declarations of a third party's headers, included by their own names (see the folder's README).
     "engine/comm/gloo_shim/gloo": [],
     "engine/comm/gloo_shim/gloo/common": [],
     "engine/comm/gloo_shim/gloo/rendezvous": [],
     "engine/comm/gloo_shim/gloo/transport": [],
-    "engine/device": ["common", "engine/kernels", "engine/optim"],
+    "engine/device": ["common", "engine/kernels", "engine/memory", "engine/optim"],
     "engine/zero": ["common", "job/layout", "job/dsconfig", "job/plan", "engine/memory", "engine/comm", "engine/weights",
                     "engine/checkpoint", "engine/optim", "engine/device", "engine/aio", "common/files"],
     "engine/models": ["common", "job/layout", "engine/memory", "engine/device", "engine/zero"],
@@ -78,6 +78,9 @@ ARROWS = {
 KNOWN_CIRCLES = set()
 TOPS = ("common", "job", "kube", "operator", "agent", "engine", "cli", "tools")  # with arrows; circles are sought in tests, too
 TORCH_ROOMS = {"engine/cuda/plugin", "engine/memory", "engine/comm", "engine/device", "engine/zero", "engine/models", "engine/train", "engine"}
+# What a device queues goes through engine/device/streams.h: who else names streams, events and page-locked memory.
+LANES = re.compile(r"VirtualGuardImpl|c10::Event|c10::Stream|cudaEvent|cudaStreamWait|getStreamFromPool|pinned_memory|cudaHostAlloc")
+LANES_ARE_MADE_IN = {"engine/device/lanes.cc", "engine/cuda/plugin/plugin.cc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)
 
 
@@ -109,6 +112,9 @@ def wrong_arrows(root):
             problems.append(f"{path}: its room is not listed in ARROWS")
             continue
         room = room_of(path)
+        if room.startswith("engine") and path not in LANES_ARE_MADE_IN:
+            problems += [f"{path}: names {word}: ask engine/device/streams.h or host_pages.h"
+                         for word in sorted(set(LANES.findall(text)))]
         for quote, target in INCLUDE.findall(text):
             if quote == "<":
                 if target.startswith(("ATen", "torch/", "c10/")) and room not in TORCH_ROOMS:

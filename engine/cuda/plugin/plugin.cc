@@ -62,12 +62,22 @@ kernels::Port& port(kernels::Port& rest) {
   return *one;
 }
 
+void* take_pages(size_t bytes) {
+  void* memory = nullptr;
+  if (cudaHostAlloc(&memory, bytes, cudaHostAllocPortable) == cudaSuccess) return memory;
+  (void)cudaGetLastError();  // else the next call of anybody reports it
+  return nullptr;
+}
+void give_pages(void* memory) {
+  (void)cudaFreeHost(memory);
+}
+
 }  // namespace
 }  // namespace dsj::cuda
 
 extern "C" __attribute__((visibility("default"))) const dsj::cuda::Plugin* dsj_cuda_plugin() {
-  static const dsj::cuda::Plugin plugin{dsj::cuda::kInterface, dsj::cuda::use_device,
-                                        dsj::cuda::compute_capability, dsj::cuda::port,
-                                        dsj::comm::make_nccl};
+  static const dsj::cuda::Plugin plugin{
+      dsj::cuda::kInterface, dsj::cuda::use_device, dsj::cuda::compute_capability, dsj::cuda::port,
+      dsj::cuda::take_pages, dsj::cuda::give_pages, dsj::comm::make_nccl};
   return &plugin;
 }

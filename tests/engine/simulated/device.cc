@@ -7,6 +7,8 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <array>
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "tests/engine/kernels/emulated/block.h"
 #include "tests/engine/kernels/emulated/heap_scratch.h"
 #include "tests/engine/simulated/flash.h"
+#include "tests/engine/simulated/late_queues.h"
 
 namespace dsj::simulated {
 namespace {
@@ -71,14 +74,51 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
                                            c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                            type.value_or(at::kFloat));
 }
+at::Tensor place_for(const at::Tensor& made) {
+  return at::empty_strided(made.sizes(), made.strides(), made.options().device(kKind));
+}
 /// A result that an operation made on the device.
 at::Tensor made_there(const at::Tensor& made) {
-  const at::Tensor there =
-      at::empty_strided(made.sizes(), made.strides(), made.options().device(kKind));
+  const at::Tensor there = place_for(made);
   on_host(there).copy_(made);
   return there;
 }
-at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool) {
+
+/// The bytes that a tensor's elements lie in.
+Touch touch(const at::Tensor& tensor, bool writes) {
+  if (!tensor.defined() || tensor.numel() == 0) return {};
+  int64_t last = 0;
+  for (int64_t i = 0; i < tensor.dim(); ++i) last += (tensor.size(i) - 1) * tensor.stride(i);
+  return {tensor.const_data_ptr(), static_cast<size_t>(last + 1) * tensor.element_size(), writes};
+}
+
+/// A copy on a late device. Pageable memory of the host is read before the call returns, and waited
+/// for where it is written, as CUDA does.
+void late_copy(LateQueues& queues, const at::Tensor& self, const at::Tensor& from, bool goes_on) {
+  const bool down = self.is_cpu(), up = from.is_cpu();
+  const at::Tensor& host = down ? self : from;
+  const bool locked =
+      (down || up) && host.numel() > 0 && is_page_locked(queues, host.const_data_ptr());
+  const at::Tensor to = down ? self : on_host(self);
+  const at::Tensor source = up && !locked ? from.clone() : up ? from : on_host(from);
+  // What belongs to the host must not be kept alive by the queue.
+  const auto view = [](const at::Tensor& x) {
+    return at::from_blob(x.data_ptr(), x.sizes(), x.strides(), x.options());
+  };
+  const at::Tensor to_view = view(to), source_view = up && !locked ? source : view(source);
+  submit(queues,
+         down ? "copy to the host"
+         : up ? "copy to the device"
+              : "copy",
+         {touch(source_view, false), touch(to_view, true)},
+         [to_view, source_view] { at::Tensor(to_view).copy_(source_view); });
+  if ((down || up) && (!goes_on || (down && !locked))) wait_for_stream(queues);
+}
+at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool goes_on) {
+  if (LateQueues* const queues = queues_here()) {
+    late_copy(*queues, self, from, goes_on);
+    return self;
+  }
   if (self.device().type() != from.device().type()) {
     ++work.copies;
   } else {
@@ -89,6 +129,10 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool) {
   return self;
 }
 at::Scalar value_of(const at::Tensor& self) {
+  if (LateQueues* const queues = queues_here()) {
+    wait_for_stream(*queues);
+    return on_host(self).item();
+  }
   ++work.stops;
   return on_host(self).item();
 }
@@ -138,8 +182,145 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> flash_gradient(
   return {made_there(dq), made_there(dk), made_there(dv)};
 }
 
+/// Attention as Device::attention() asks for it: the CPU's, so that numbers are the CPU's.
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient(
+    const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+    const std::optional<at::Tensor>& bias, bool, double dropout, bool causal,
+    std::optional<double> scale) {
+  LateQueues& queues = *queues_here();
+  const at::Tensor mask = bias ? on_host(*bias) : at::Tensor();
+  const auto run = [=, q = on_host(q), k = on_host(k), v = on_host(v)] {
+    return at::_scaled_dot_product_flash_attention_for_cpu(
+        q, k, v, dropout, causal, mask.defined() ? std::optional(mask) : std::nullopt, scale);
+  };
+  const auto shape = [](const at::Tensor& x) { return at::zeros_like(on_host(x)); };
+  const auto [out, sums] = at::_scaled_dot_product_flash_attention_for_cpu(
+      shape(q), shape(k), shape(v), dropout, causal,
+      bias ? std::optional(shape(*bias)) : std::nullopt, scale);
+  const at::Tensor out_there = place_for(out), sums_there = place_for(sums);
+  submit(
+      queues, "attention",
+      {touch(q, false), touch(k, false), touch(v, false), touch(bias.value_or(at::Tensor()), false),
+       touch(out_there, true), touch(sums_there, true)},
+      [run, out = on_host(out_there), sums = on_host(sums_there)] {
+        const auto [made, made_sums] = run();
+        out.copy_(made);
+        sums.copy_(made_sums);
+      });
+  return {out_there, sums_there, at::Tensor(), at::Tensor()};
+}
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_gradient(
+    const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+    const at::Tensor& bias, const at::Tensor& out, const at::Tensor& sums, const at::Tensor&,
+    const at::Tensor&, double dropout, std::array<bool, 4>, bool causal,
+    std::optional<double> scale) {
+  LateQueues& queues = *queues_here();
+  const std::array<at::Tensor, 6> in = {dout, q, k, v, out, sums};
+  std::vector<Touch> touches = {touch(bias, false)};
+  std::vector<at::Tensor> here, shapes, there, made;
+  for (const at::Tensor& x : in) {
+    touches.push_back(touch(x, false));
+    here.push_back(on_host(x));
+    shapes.push_back(at::zeros_like(here.back()));
+  }
+  const at::Tensor mask = on_host(bias);
+  const auto gradient = [=](const std::vector<at::Tensor>& x) {
+    return at::_scaled_dot_product_flash_attention_for_cpu_backward(
+        x[0], x[1], x[2], x[3], x[4], x[5], dropout, causal,
+        mask.defined() ? std::optional(at::zeros_like(mask)) : std::nullopt, scale);
+  };
+  const auto [dq, dk, dv] = gradient(shapes);
+  for (const at::Tensor& x : {dq, dk, dv}) {
+    there.push_back(place_for(x));
+    made.push_back(on_host(there.back()));
+    touches.push_back(touch(there.back(), true));
+  }
+  submit(queues, "attention backward", touches, [=] {
+    const auto [a, b, c] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+        here[0], here[1], here[2], here[3], here[4], here[5], dropout, causal,
+        mask.defined() ? std::optional(mask) : std::nullopt, scale);
+    made[0].copy_(a);
+    made[1].copy_(b);
+    made[2].copy_(c);
+  });
+  return {there[0], there[1], there[2], at::Tensor()};
+}
+
+/// The arguments of a call, and what they become on the host.
+struct Arguments {
+  torch::jit::Stack device, host, shapes;  ///< shapes: zeros, to ask an operation what it makes
+  std::vector<Touch> touches;
+  std::vector<at::Tensor> written;
+  bool grows = false;  ///< a result is empty yet: the operation finds its shape
+};
+Arguments arguments_of(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  Arguments a;
+  const auto& schema = op.schema().arguments();
+  const auto add = [&](const at::Tensor& tensor, bool writes) {
+    if (!tensor.defined() || tensor.device().type() != kKind) return std::pair(tensor, tensor);
+    a.touches.push_back(touch(tensor, writes));
+    if (writes) a.written.push_back(tensor);
+    a.grows |= writes && tensor.numel() == 0;
+    return std::pair(on_host(tensor), at::zeros_like(on_host(tensor)));
+  };
+  for (size_t i = 0; i < schema.size(); ++i) {
+    c10::IValue value = (*stack)[stack->size() - schema.size() + i], shape = value;
+    const bool writes = schema[i].alias_info() && schema[i].alias_info()->isWrite();
+    if (value.isTensor()) {
+      const auto [host, zeros] = add(value.toTensor(), writes);
+      value = host, shape = zeros;
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> hosts, zeros;
+      for (const at::Tensor& tensor : value.toTensorVector()) {
+        const auto [host, zero] = add(tensor, writes);
+        hosts.push_back(host), zeros.push_back(zero);
+      }
+      value = hosts, shape = zeros;
+    } else if (value.isDevice()) {
+      value = shape = at::Device(at::kCPU);
+    }
+    a.host.push_back(value), a.shapes.push_back(shape);
+  }
+  return a;
+}
+
+/// An operation of libtorch on a late device: results are made now, filled when its turn comes.
+void run_late(LateQueues& queues, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  Arguments a = arguments_of(op, stack);
+  std::vector<at::Tensor> made, results;
+  if (a.written.empty() || a.grows) {
+    op.callBoxed(&a.shapes);
+    for (const c10::IValue& value : a.shapes) {
+      made.push_back(place_for(value.toTensor()));
+      a.touches.push_back(touch(made.back(), true));
+    }
+  }
+  if (a.grows) {
+    const at::Tensor& grown = a.written[0];
+    grown.unsafeGetTensorImpl()->set_storage_keep_dtype(made[0].storage());
+    grown.unsafeGetTensorImpl()->set_sizes_and_strides(made[0].sizes(), made[0].strides());
+    results = a.written;
+  } else {
+    results = a.written.empty() ? made : a.written;
+  }
+  if (a.grows)
+    for (c10::IValue& value : a.host)
+      if (value.isTensor() && value.toTensor().defined() && value.toTensor().numel() == 0)
+        value = at::empty({0}, value.toTensor().options());
+  std::vector<at::Tensor> filled;
+  for (const at::Tensor& one : made) filled.push_back(on_host(one));
+  submit(queues, toString(op.operator_name()), a.touches,
+         [op, filled, arguments = std::move(a.host)]() mutable {
+           op.callBoxed(&arguments);
+           for (size_t i = 0; i < filled.size(); ++i) filled[i].copy_(arguments[i].toTensor());
+         });
+  stack->erase(stack->end() - static_cast<int64_t>(op.schema().arguments().size()), stack->end());
+  for (size_t i = 0; i < op.schema().returns().size(); ++i) stack->emplace_back(results[i]);
+}
+
 /// Every other operation: on the CPU, with the same memory.
 void run(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (LateQueues* const queues = queues_here()) return run_late(*queues, op, stack);
   const size_t count = op.schema().arguments().size();
   std::vector<at::Tensor> inputs;
   const auto host = [&](const at::Tensor& tensor) {
@@ -194,6 +375,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
   m.impl("copy_", TORCH_FN(copy));
   m.impl("_local_scalar_dense", TORCH_FN(value_of));
+  m.impl("_scaled_dot_product_efficient_attention", TORCH_FN(efficient));
+  m.impl("_scaled_dot_product_efficient_attention_backward", TORCH_FN(efficient_gradient));
   m.impl("_flash_attention_forward", TORCH_FN(flash));
   m.impl("_flash_attention_backward", TORCH_FN(flash_gradient));
 }
@@ -203,6 +386,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 class Memory final : public c10::Allocator {
  public:
   at::DataPtr allocate(size_t bytes) override {
+    if (LateQueues* const queues = queues_here()) return simulated::allocate(*queues, bytes);
     at::DataPtr host = c10::GetAllocator(at::kCPU)->allocate(bytes);
     void* const data = host.get();
     auto* const owner = new at::DataPtr(std::move(host));
@@ -215,21 +399,61 @@ class Memory final : public c10::Allocator {
   }
 };
 
-/// One device with one stream, on which nothing is ever late.
+/// Devices with streams and events. Without a late device on the thread nothing is ever late.
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
   at::DeviceType type() const override { return kKind; }
-  at::Device exchangeDevice(at::Device) const override { return {kKind, 0}; }
-  at::Device getDevice() const override { return {kKind, 0}; }
+  at::Device exchangeDevice(at::Device) const override { return getDevice(); }
+  at::Device getDevice() const override {
+    return {kKind, static_cast<at::DeviceIndex>(here_of_thread().index)};
+  }
   void setDevice(at::Device) const override {}
   void uncheckedSetDevice(at::Device) const noexcept override {}
-  c10::Stream getStream(at::Device) const override {
-    return c10::Stream(c10::Stream::DEFAULT, at::Device(kKind, 0));
+  c10::Stream getStream(at::Device) const override { return stream(here_of_thread().stream); }
+  c10::Stream getDefaultStream(at::Device place) const override { return stream(0, place); }
+  c10::Stream getStreamFromGlobalPool(at::Device place, bool) const override {
+    static std::array<std::atomic<int>, kStreams> taken{};
+    return stream(1 + taken[static_cast<size_t>(place.index())]++ % (kStreams - 1), place);
   }
-  c10::Stream getDefaultStream(at::Device place) const override { return getStream(place); }
-  c10::Stream exchangeStream(c10::Stream) const override { return getStream(getDevice()); }
-  void* getStreamNativeHandle(const c10::Stream) const override { return nullptr; }
-  at::DeviceIndex deviceCount() const noexcept override { return 1; }
+  c10::Stream exchangeStream(c10::Stream to) const override {
+    return stream(std::exchange(here_of_thread().stream, static_cast<int>(to.id())));
+  }
+  void* getStreamNativeHandle(const c10::Stream stream) const override {
+    return reinterpret_cast<void*>(static_cast<intptr_t>(stream.id()));
+  }
+  at::DeviceIndex deviceCount() const noexcept override { return kStreams; }
+
+  void record(void** event, const c10::Stream& stream, const at::DeviceIndex,
+              const c10::EventFlag) const override {
+    if (!*event) *event = new HappenedPtr;
+    if (LateQueues* const queues = queues_here())
+      happened(*event) = queues->record(int(stream.id()));
+  }
+  void destroyEvent(void* event, const at::DeviceIndex) const noexcept override {
+    delete static_cast<HappenedPtr*>(event);
+  }
+  void block(void* event, const c10::Stream& stream) const override {
+    if (happened(event)) happened(event)->queues->hold(int(stream.id()), happened(event));
+  }
+  bool queryEvent(void* event) const override {
+    return !happened(event) || happened(event)->queues->query(*happened(event));
+  }
+  void synchronizeEvent(void* event) const override {
+    if (happened(event)) happened(event)->queues->wait(happened(event));
+  }
+  void synchronizeDevice(const at::DeviceIndex) const override {
+    if (LateQueues* const queues = queues_here()) queues->drain();
+  }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    if (LateQueues* const queues = queues_here()) queues->wait(queues->record(int(stream.id())));
+  }
+
+ private:
+  static c10::Stream stream(int id, std::optional<at::Device> place = {}) {
+    const at::Device here(kKind, static_cast<at::DeviceIndex>(here_of_thread().index));
+    return c10::Stream(c10::Stream::UNSAFE, place.value_or(here), id);
+  }
+  static HappenedPtr& happened(void* event) { return *static_cast<HappenedPtr*>(event); }
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 

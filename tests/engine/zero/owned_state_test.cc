@@ -190,7 +190,8 @@ TEST(OwnedStateTest, PartsOfTheParametersComeInOrder) {
   Fixture f(cut({{Device, kShard}}, 3), cut({{Host, 2048}, {File, 4096}, {Device, 4128}}, 1));
   write(f.state, Access::Write, 1);
   std::vector<int64_t> begins;
-  f.state.for_parameters([&](int64_t begin, const at::Tensor& part) {
+  f.state.for_parameters([&](int64_t begin, const at::Tensor& part, bool stays) {
+    EXPECT_EQ(stays, begin != 2048) << "a tile does not";
     begins.push_back(begin);
     EXPECT_TRUE(part.equal(values(kParameters, begin, part.numel(), 1)));
   });

@@ -1,0 +1,187 @@
+// What the late device finds, on a few operations: each fault with the same ones in order beside it.
+#include "tests/engine/simulated/late.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/device/device.h"
+#include "engine/device/host_pages.h"
+#include "engine/memory/device_memory.h"
+
+namespace dsj::simulated {
+namespace {
+
+using device::Lane;
+using device::WithLane;
+using testing::Test;
+
+class LateDevice : public Test {
+ protected:
+  void expect(const std::string& finding) const {
+    const auto findings = late.findings();
+    if (finding.empty()) {
+      EXPECT_TRUE(findings.empty()) << findings[0];
+      return;
+    }
+    ASSERT_FALSE(findings.empty()) << "not found: " << finding;
+    EXPECT_NE(findings[0].find(finding), std::string::npos) << findings[0];
+    EXPECT_NE(findings[0].find(" | "), std::string::npos) << "both places: " << findings[0];
+  }
+  at::Tensor ones() const { return at::ones({64}, at::TensorOptions(late.device())); }
+
+  const c10::AutoGradMode no_autograd{false};
+  Late late{0, 7};
+  device::Streams& lanes = device::streams(late.device());
+};
+
+TEST_F(LateDevice, RunsNothingBeforeTheHostWaitsForIt) {
+  late.reseed(0);
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    late.reseed(seed);
+    at::Tensor x = ones();
+    for (int i = 0; i < 5; ++i) x.mul_(2).add_(1);
+    EXPECT_EQ(x.sum().item<float>(), 64 * 63) << "in the order of the stream, whatever the seed";
+  }
+  expect("");
+}
+
+TEST_F(LateDevice, OperationsOfTwoLanesNeedAnEvent) {
+  for (const bool held : {true, false}) {
+    const at::Tensor x = ones(), y = ones();
+    const auto made = lanes.record(Lane::Compute);
+    if (held) lanes.hold(Lane::Gather, *made);
+    {
+      const WithLane lane(lanes, Lane::Gather);
+      y.copy_(x);
+    }
+    lanes.hold(Lane::Compute, *lanes.record(Lane::Gather));
+    expect(held ? "" : "read, and no event orders it after its write: aten::fill_");
+  }
+}
+
+TEST_F(LateDevice, AWriteMustWaitForReadsBeforeIt) {
+  for (const bool held : {true, false}) {
+    const at::Tensor x = ones(), y = ones();
+    lanes.hold(Lane::Copy, *lanes.record(Lane::Compute));
+    {
+      const WithLane lane(lanes, Lane::Copy);
+      y.copy_(x);
+    }
+    const auto copied = lanes.record(Lane::Copy);
+    if (held) lanes.hold(Lane::Compute, *copied);
+    x.zero_();
+    expect(held ? "" : "written while a read of it is pending");
+    lanes.hold(Lane::Compute, *copied);
+  }
+}
+
+/// What is freed its lane may use at once.
+TEST_F(LateDevice, MemoryIsFreedWhenItsLaneHasPassedAllUses) {
+  for (const bool held : {true, false}) {
+    at::Tensor x = ones();
+    const at::Tensor y = ones();
+    lanes.hold(Lane::Copy, *lanes.record(Lane::Compute));
+    {
+      const WithLane lane(lanes, Lane::Copy);
+      y.copy_(x);
+    }
+    const auto copied = lanes.record(Lane::Copy);
+    if (held) lanes.hold(Lane::Compute, *copied);
+    x.reset();
+    expect(held ? "" : "freed while an operation is pending: copy");
+    lanes.hold(Lane::Compute, *copied);
+  }
+}
+
+TEST_F(LateDevice, FreedMemoryIsUsedAgainInTheLanesOrder) {
+  at::Tensor x = ones();
+  const void* const at = x.const_data_ptr();
+  const at::Tensor sum = x.sum();
+  x.reset();
+  const at::Tensor next = at::zeros({64}, at::TensorOptions(late.device()));
+  EXPECT_EQ(next.const_data_ptr(), at);
+  EXPECT_EQ(sum.item<float>(), 64) << "the sum came before the zeros";
+  expect("");
+}
+
+TEST_F(LateDevice, AHostValueIsThereAfterTheWaitAndNotBefore) {
+  for (const bool waits : {true, false}) {
+    late.reseed(0);
+    device::HostRead read(ones().sum());
+    if (!waits) late.leave_out_wait(0);
+    EXPECT_EQ(read.get().sizes().size(), 0u);
+    const float value = *read.get().const_data_ptr<float>();
+    EXPECT_TRUE(!waits || value == 64) << value;
+    expect(waits ? "" : "the host touches a value before it is there: copy to the host");
+  }
+}
+
+TEST_F(LateDevice, TheHostLeavesAloneWhatACopyHasYetToRead) {
+  for (const bool waits : {true, false}) {
+    const at::Tensor host = device::host_memory({64}, at::kFloat, late.device());
+    host.fill_(3);
+    const at::Tensor there = at::empty({64}, at::TensorOptions(late.device()));
+    there.copy_(host, /*non_blocking=*/true);
+    const auto copied = lanes.record(Lane::Compute);
+    EXPECT_EQ(host[0].item<float>(), 3) << "it may read";
+    if (waits) lanes.wait(*copied);
+    host.fill_(4);
+    expect(waits ? "" : "the host writes what a copy has yet to read: copy to the device");
+    lanes.wait(*copied);
+    const auto sum = there.sum().item<float>();
+    EXPECT_TRUE(!waits || sum == 3 * 64) << sum;
+  }
+}
+
+TEST_F(LateDevice, MemoryIsCountedByClass) {
+  memory::Ledger ledger;
+  const memory::CountDevice counts;
+  const memory::MemoryScope scope(memory::Class::Gradients, ledger);
+  {
+    const at::Tensor x = at::empty({100}, at::TensorOptions(late.device()));
+    EXPECT_EQ(ledger.live(memory::Class::Gradients), 400);
+    const at::Tensor host = device::host_memory({10}, at::kFloat, late.device());
+    EXPECT_EQ(ledger.live(memory::Class::Gradients), 440) << "page-locked memory, exactly";
+  }
+  EXPECT_EQ(ledger.live(), 0);
+  EXPECT_EQ(ledger.peak(), 440);
+}
+
+/// Gathers and reductions of two ranks, issued before anything has run.
+TEST(LateCollectives, MeetWhateverTheOrders) {
+  const auto meeting = make_meeting(2);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const c10::AutoGradMode no_autograd(false);
+      Late late(rank, static_cast<uint64_t>(rank));
+      const auto group = join(meeting, late, rank, 2);
+      {
+        const auto options = at::TensorOptions(late.device());
+        for (uint64_t seed = 0; seed < 20; ++seed) {
+          late.reseed(2 * seed + static_cast<uint64_t>(rank));
+          const at::Tensor sum = at::full({3}, rank + 1.0, options), all = at::empty({4}, options);
+          const at::Tensor own = at::full({2}, rank + 5.0, options);
+          const auto first = group->all_reduce(sum, comm::Op::Sum, {});
+          const auto second = group->all_gather(all, own, {});
+          second->wait();
+          EXPECT_EQ(all.sum().item<float>(), 22);
+          first->wait();
+          EXPECT_EQ(sum.sum().item<float>(), 9);
+          group->barrier({})->wait();
+        }
+      }
+      group->shutdown();
+      EXPECT_TRUE(late.findings().empty()) << late.findings()[0];
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+}
+
+}  // namespace
+}  // namespace dsj::simulated

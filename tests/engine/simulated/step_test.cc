@@ -1,0 +1,284 @@
+// Whole steps of the engine on the late device: the losses are the CPU's bit for bit whatever the
+// order, nothing is left unordered, no more is gathered than the schedule says, and each wait that is
+// left out is found. DSJ_LATE_STEPS: steps per case, each with orders of its own (20).
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/device/device.h"
+#include "engine/memory/device_memory.h"
+#include "tests/engine/simulated/late.h"
+#include "tests/engine/train/support.h"
+
+namespace dsj::train {
+namespace {
+
+using dsconfig::OffloadDevice;
+using dsconfig::Precision;
+
+int64_t steps_per_case() {
+  const char* const wanted = std::getenv("DSJ_LATE_STEPS");
+  return wanted ? std::atoll(wanted) : 20;
+}
+
+struct Case {
+  std::string name;
+  SmallRun run;
+  bool checkpoints = false;  ///< copies its state between two steps
+  int64_t layers = 0;        ///< of a model of zeros; 0: the fixture's, with its weights
+};
+
+SmallRun small(int stage, int world) {
+  SmallRun run{.world = world, .config = small_config(stage, 1, 2)};
+  run.steps = steps_per_case();
+  run.config.zero.overlap_comm = true;
+  run.config.zero.prefetch_bucket_size = 1;  // one flat ahead
+  run.config.zero.max_reuse_distance = 0;
+  return run;
+}
+SmallRun offloaded(int stage, int world, bool parameters) {
+  SmallRun run = small(stage, world);
+  run.config.offload.optimizer.device = OffloadDevice::Cpu;
+  run.config.offload.optimizer.pin_memory = run.config.offload.param.pin_memory = true;
+  if (parameters) run.config.offload.param.device = OffloadDevice::Cpu;
+  return run;
+}
+SmallRun in_bf16(SmallRun run) {
+  run.config.precision = run.config.communication_dtype = Precision::Bf16;
+  return run;
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (int stage = 0; stage <= 3; ++stage)
+    all.push_back({"stage" + std::to_string(stage), small(stage, 2)});
+  all.push_back({"one_rank", small(3, 1)});
+  all.push_back({"recompute", small(3, 2)});
+  all.back().run.recompute = true;
+  all.push_back({"lora", small(3, 2)});
+  all.back().run.lora = LoraArgs{.r = 2};
+  all.push_back({"checkpoint", small(2, 2), /*checkpoints=*/true});
+  all.push_back({"offload_states", offloaded(1, 2, false)});
+  all.push_back({"offload_all", offloaded(3, 2, true), /*checkpoints=*/true});
+  all.push_back({"offload_one_rank", offloaded(2, 1, false)});
+  all.push_back({"bf16", in_bf16(small(3, 2))});
+  all.push_back({"offload_bf16", in_bf16(offloaded(3, 2, true))});
+  all.push_back({"offload_states_bf16", in_bf16(offloaded(2, 2, false))});
+  return all;
+}
+
+/// One rank of a case, on any device.
+class OneRank {
+ public:
+  OneRank(const Case& test, comm::Collectives& group, at::Device place)
+      : test_(test),
+        model_(model_of(test)),
+        place_(place),
+        group_(group),
+        state(model_, test.run.config, place, group, resolved_lora(test.run)),
+        stepper(model_, test.run.config, {.recompute = test.run.recompute}, state, place) {
+    if (test.layers > 0) return;
+    PosixFiles files;
+    const auto source = weights::WeightSource::open(files, fixture(test.run.model));
+    EXPECT_TRUE(source && state.load(*source));
+  }
+
+  StepResult step(int64_t index) {
+    std::vector<models::MicroBatch> batches;
+    for (int64_t i = 0; i < test_.run.config.gradient_accumulation_steps; ++i) {
+      const auto here = micro_batch(index, i, group_.rank(), group_.world(), test_.run.config,
+                                    model_.vocab_size, /*length=*/6);
+      const std::vector<int64_t> lengths(static_cast<size_t>(here.rows().rows()), 6);
+      batches.push_back({device::upload(here.input_ids(), place_), here.labels(),
+                         models::RowBounds(lengths, place_)});
+    }
+    const double lr = test_.run.config.optimizer.lr;
+    return stepper.run({.micro_batches = batches,
+                        .step = index,
+                        .rates = {.lr = lr, .previous_lr = lr},
+                        .tokens = 6,
+                        .stop_requested = group_.rank() == 1 && index == 3});
+  }
+  /// What a checkpoint holds, added up.
+  double checkpoint() {
+    double sum = 0;
+    EXPECT_TRUE(state.for_pieces([&](const checkpoint::Piece& piece) -> Status {
+      for (const float x : piece.data) sum += x;
+      return {};
+    }));
+    return sum;
+  }
+
+ private:
+  static layout::ModelConfig model_of(const Case& test) {
+    layout::ModelConfig model = fixture_model(test.run.model);
+    if (test.layers > 0) model.num_layers = test.layers;
+    return model;
+  }
+  const Case& test_;
+  const layout::ModelConfig model_;
+  const at::Device place_;
+  comm::Collectives& group_;
+
+ public:
+  zero::ModelState state;
+  Stepper stepper;
+};
+
+/// What rank 0 saw: losses, norms, what was saved, who stops.
+using Seen = std::vector<double>;
+
+void take_steps(const Case& test, OneRank& rank, const std::function<void(int64_t)>& before,
+                Seen* seen) {
+  for (int64_t step = 0; step < test.run.steps; ++step) {
+    before(step);
+    const StepResult done = rank.step(step);
+    const double saved = test.checkpoints && step % 4 == 2 ? rank.checkpoint() : 0;
+    if (seen) seen->insert(seen->end(), {done.loss, done.grad_norm, saved, double(done.stop)});
+  }
+}
+
+Seen on_the_cpu(const Case& test) {
+  Seen seen;
+  testing_support::run_ranks(test.run.world, [&](comm::Collectives& group, memory::Ledger&) {
+    OneRank rank(test, group, at::kCPU);
+    take_steps(
+        test, rank, [](int64_t) {}, group.rank() == 0 ? &seen : nullptr);
+  });
+  return seen;
+}
+
+/// What the late device says of a run.
+struct Late {
+  Seen seen;
+  std::vector<std::string> findings;
+  int64_t waits = 0;  ///< of rank 0 from the step that a wait was left out of on
+  std::string left_out;
+};
+struct LateOptions {
+  uint64_t seed = 1;
+  bool at_once = false;    ///< everything in the order it is queued: an oracle
+  int64_t leave_out = -1;  ///< which wait of rank 0, from step 1 on
+  std::function<void(OneRank&, memory::Ledger&)> instead = {};  ///< of the steps
+};
+
+Late late(const Case& test, const LateOptions& options = {}) {
+  Late result;
+  std::mutex mutex;
+  const auto meeting = simulated::make_meeting(test.run.world);
+  memory::install();
+  at::set_num_threads(1);
+  std::vector<std::thread> ranks;
+  for (int index = 0; index < test.run.world; ++index) {
+    ranks.emplace_back([&, index] {
+      const c10::AutoGradMode no_autograd(false);
+      memory::Ledger ledger;
+      const memory::CountDevice counts;
+      const memory::MemoryScope scope(memory::Class::Activations, ledger);
+      simulated::Late device(index, options.seed);
+      if (options.at_once) device.run_at_once();
+      const auto group = simulated::join(meeting, device, index, test.run.world);
+      {
+        OneRank rank(test, *group, device.device());
+        device.drain();
+        if (options.instead) {
+          options.instead(rank, ledger);
+        } else {
+          const auto before = [&](int64_t step) {
+            if (!options.at_once)
+              device.reseed(options.seed * 7919 + static_cast<uint64_t>(2 * step + index));
+            if (step == 1 && index == 0) device.leave_out_wait(options.leave_out);
+          };
+          take_steps(test, rank, before, index == 0 ? &result.seen : nullptr);
+        }
+        device.drain();
+      }
+      group->shutdown();
+      const std::lock_guard lock(mutex);
+      for (const auto& finding : device.findings())
+        result.findings.push_back("rank " + std::to_string(index) + ": " + finding);
+      if (index == 0) result.waits = device.waits(), result.left_out = device.left_out();
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  return result;
+}
+
+class LateSteps : public testing::TestWithParam<Case> {};
+
+TEST_P(LateSteps, HaveTheLossesOfTheCpuWhateverTheOrder) {
+  const Case& test = GetParam();
+  const bool wide = test.run.config.precision == Precision::Fp32;
+  const Seen want = wide ? on_the_cpu(test) : late(test, {.at_once = true}).seen;
+  ASSERT_EQ(want.size(), static_cast<size_t>(4 * test.run.steps));
+  for (const uint64_t seed : {1, 2}) {
+    const Late got = late(test, {.seed = seed});
+    EXPECT_EQ(got.seen, want);
+    EXPECT_TRUE(got.findings.empty()) << got.findings.size() << " findings\n" << got.findings[0];
+  }
+}
+
+/// However late the device is, the host does not gather what the schedule has not room for. The ledger
+/// counts a block until the host gives it back, which is when later work may have it.
+TEST(LateMemory, GatheredParametersStayWithinTheSchedule) {
+  Case test{"window", small(3, 2)};
+  test.layers = 10;
+  test.run.config.zero.param_persistence_threshold = 0;
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    late(test, {.seed = seed, .instead = [&](OneRank& rank, memory::Ledger& ledger) {
+                  int64_t whole = 0;
+                  for (const auto& flat : rank.state.plan().flats) whole += flat.numel();
+                  ledger.reset_peaks();
+                  for (int64_t step = 0; step < 2; ++step) rank.step(step);
+                  const int64_t window = rank.stepper.schedule().peak_live;
+                  EXPECT_LE(ledger.peak(memory::Class::Parameters), 4 * window);
+                  EXPECT_LT(2 * window, whole) << "else the bound says nothing";
+                }});
+  }
+}
+
+/// A wait that is left out is found; or something else orders the same, and the numbers are still the
+/// CPU's: then the order drawn is free to show that the finder overlooks nothing. DSJ_LATE_FAULTS: how
+/// many of a step's waits are tried (8).
+class LateFaults : public testing::TestWithParam<const char*> {};
+
+TEST_P(LateFaults, AWaitThatIsLeftOutIsFound) {
+  const auto all = cases();
+  Case test = *std::ranges::find(all, std::string(GetParam()), &Case::name);
+  test.run.steps = 2;
+  test.checkpoints = false;
+  const Seen want = on_the_cpu(test);
+  const int64_t waits = late(test).waits;
+  ASSERT_GT(waits, 10);
+  const char* const wanted = std::getenv("DSJ_LATE_FAULTS");
+  const int64_t tries = std::min<int64_t>(waits, wanted ? std::atoll(wanted) : 8);
+  int64_t found = 0;
+  for (int64_t i = 0; i < tries; ++i) {
+    const Late got = late(test, {.seed = static_cast<uint64_t>(i), .leave_out = i * waits / tries});
+    EXPECT_FALSE(got.left_out.empty());
+    found += !got.findings.empty();
+    if (got.findings.empty()) {
+      EXPECT_EQ(got.seen, want) << got.left_out << " was needed, and was not missed";
+    }
+  }
+  std::printf("result: %s: of %ld waits of a step %ld left out, %ld found\n", GetParam(),
+              static_cast<long>(waits), static_cast<long>(tries), static_cast<long>(found));
+  EXPECT_GE(3 * found, tries);
+}
+INSTANTIATE_TEST_SUITE_P(Cases, LateFaults, testing::Values("stage2", "stage3", "offload_all"),
+                         [](const auto& info) { return std::string(info.param); });
+
+std::string name_of(const testing::TestParamInfo<Case>& info) {
+  return info.param.name;
+}
+INSTANTIATE_TEST_SUITE_P(Cases, LateSteps, testing::ValuesIn(cases()), name_of);
+
+}  // namespace
+}  // namespace dsj::train
