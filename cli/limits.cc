@@ -111,7 +111,8 @@ plan::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& arou
           .native_products = resolution.config.precision == dsconfig::Precision::Bf16
                                  ? cpu_multiplies_bf16()
                                  : resolution.config.precision == dsconfig::Precision::Fp32,
-          .lora = around.lora};
+          .lora = around.lora,
+          .accelerator = job.training.device == "cuda"};
 }
 
 /// Ranks that share a host. Without a template all workers run on this machine.

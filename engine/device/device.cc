@@ -66,10 +66,10 @@ class Accelerator final : public Device {
   }
   /// The kernel wants rows aligned to 16 elements and a mask per head (a view).
   at::Tensor mask(const at::Tensor& mask, int64_t batch, int64_t heads) const override {
-    const int64_t seq = mask.size(0), padded = (seq + 15) / 16 * 16;
-    at::Tensor aligned = at::zeros({seq, padded}, mask.options()).narrow(1, 0, seq);
+    const int64_t queries = mask.size(0), keys = mask.size(1), padded = (keys + 15) / 16 * 16;
+    at::Tensor aligned = at::zeros({queries, padded}, mask.options()).narrow(1, 0, keys);
     aligned.copy_(mask);
-    return aligned.expand({batch, heads, seq, seq});
+    return aligned.expand({batch, heads, queries, keys});
   }
   AttentionResult attention(const AttentionInput& in) const override {
     auto [out, logsumexp, seed, offset] = at::_scaled_dot_product_efficient_attention(

@@ -18,10 +18,11 @@
 
 namespace dsj::device {
 
-/// Queries, keys and values [batch, heads, seq, D], views or not. Causal.
+/// Queries, keys and values [batch, heads, seq, D], views or not. Causal: by the kernel, with as
+/// many queries as keys; with a mask by the mask alone.
 struct AttentionInput {
   at::Tensor q, k, v;
-  std::optional<at::Tensor> mask;  ///< from Device::mask(), on top of it: a window
+  std::optional<at::Tensor> mask;  ///< from Device::mask(): which keys a query sees
   double scale = 1;                ///< on the scores
 };
 /// What attention's backward needs of its forward.
@@ -44,7 +45,7 @@ class Device {
   /// Which form of attention it has for heads of this type and size. By rows: attention.h's calls;
   /// else the three methods below.
   virtual AttentionChoice attention_choice(at::ScalarType type, int64_t dim) const = 0;
-  /// `mask` [seq, seq], 0 or -inf, in the form that attention wants for batch x heads.
+  /// `mask` [queries, keys], 0 or -inf, in the form that attention wants for batch x heads.
   virtual at::Tensor mask(const at::Tensor& mask, int64_t batch, int64_t heads) const = 0;
   /// libtorch's flash attention of this kind of device. It never keeps the scores.
   virtual AttentionResult attention(const AttentionInput& in) const = 0;

@@ -2,14 +2,15 @@
 // the log-sum-exp and never the scores. Where they take rows laid end to end a micro-batch is one
 // call (engine/device/attention.h). Others take rectangles: each run of rows of one length is then
 // a call of its own, and shared keys and values are copied to all heads. With dropout on the
-// probabilities a plain form runs, which keeps the scores whole, one row at a time: the CPU's flash
-// kernels have no dropout.
+// probabilities a plain form runs, which holds the scores of some queries of one row: the CPU's
+// flash kernels have no dropout. How many at a time, job/layout/row_pieces.h decides.
 #include <ATen/ATen.h>
 
 #include "common/check.h"
 #include "engine/device/device.h"
 #include "engine/models/gemm.h"
 #include "engine/models/unit.h"
+#include "job/layout/row_pieces.h"
 
 namespace dsj::models::ops {
 namespace {
@@ -69,23 +70,62 @@ bool windowed(const Run& run, const Attention& s) {
   return s.window > 0 && s.window < run.length;
 }
 
-/// [length, length] of type `options`: 0 where a query sees the key, -inf elsewhere.
-at::Tensor causal_mask(const Run& run, const Attention& s, const at::TensorOptions& options) {
-  const int64_t length = run.length;
-  at::Tensor seen = at::ones({length, length}, options.dtype(at::kBool)).tril_();
-  if (windowed(run, s)) seen.triu_(1 - s.window);
-  return at::zeros({length, length}, options).masked_fill_(seen.logical_not_(), -INFINITY);
+/// The queries [first, first + count) of each row of a run, and the keys that they see: those from
+/// `from` to the last query's own.
+struct Block {
+  int64_t first = 0, count = 0, from = 0;
+  int64_t keys() const { return first + count - from; }
+  at::Tensor queries_of(const at::Tensor& heads) const { return heads.narrow(2, first, count); }
+  at::Tensor keys_of(const at::Tensor& heads) const { return heads.narrow(2, from, keys()); }
+};
+
+/// `matrices`: how many matrices of scores are held together.
+std::vector<Block> blocks_of(const Run& run, const Attention& s, int64_t matrices) {
+  const int64_t seen = windowed(run, s) ? s.window : run.length;
+  const int64_t most = s.queries > 0 ? s.queries : layout::query_block(run.length, seen, matrices);
+  std::vector<Block> blocks;
+  for (const auto& [first, count] : layout::row_pieces(run.length, most))
+    blocks.push_back({first, count, std::max<int64_t>(0, first - seen + 1)});
+  return blocks;
+}
+/// Only a window needs a mask; without one the kernels take whole rows.
+std::vector<Block> flash_blocks(const Run& run, const Attention& s) {
+  if (!windowed(run, s)) return {{.count = run.length}};
+  return blocks_of(run, s, 1);
 }
 
-/// What the flash kernels take, of the run's part of qkv. Without a window their own causal mask is
-/// enough.
-device::AttentionInput flash_input(const at::Tensor& qkv, const Run& run, const Attention& s) {
-  const Heads h = split(widen(qkv), run, s);
-  device::AttentionInput in{h.q, h.k, h.v, std::nullopt, s.scale};
+/// [queries, keys] of type `options`: 0 where a query sees the key, -inf elsewhere.
+at::Tensor causal_mask(const Block& block, const Run& run, const Attention& s,
+                       const at::TensorOptions& options) {
+  const int64_t shift = block.first - block.from;
+  at::Tensor seen = at::ones({block.count, block.keys()}, options.dtype(at::kBool)).tril_(shift);
+  if (windowed(run, s)) seen.triu_(shift + 1 - s.window);
+  return at::zeros(seen.sizes(), options).masked_fill_(seen.logical_not_(), -INFINITY);
+}
+
+/// What the flash kernels take of a block. Without a window their own causal mask is enough.
+device::AttentionInput flash_input(const Heads& h, const Block& block, const Run& run,
+                                   const Attention& s) {
+  device::AttentionInput in{block.queries_of(h.q), block.keys_of(h.k), block.keys_of(h.v),
+                            std::nullopt, s.scale};
   if (windowed(run, s))
-    in.mask = device::of(h.q).mask(causal_mask(run, s, h.q.options()), run.rows, s.heads);
+    in.mask = device::of(h.q).mask(causal_mask(block, run, s, h.q.options()), run.rows, s.heads);
   return in;
 }
+
+/// Gradients of the heads that split() gives. Keys get theirs from several blocks: the sum is fp32.
+struct HeadSums {
+  at::Tensor q, k, v;
+  explicit HeadSums(const Heads& h)
+      : q(at::empty(h.q.sizes(), h.q.options())),
+        k(at::zeros(h.k.sizes(), h.k.options().dtype(at::kFloat))),
+        v(at::zeros(h.v.sizes(), h.v.options().dtype(at::kFloat))) {}
+  void add(const Block& block, const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv) {
+    block.queries_of(q).copy_(dq);
+    block.keys_of(k).add_(dk);
+    block.keys_of(v).add_(dv);
+  }
+};
 
 /// Whether the device takes all rows at once.
 bool by_rows(const at::Tensor& qkv, const Attention& s) {
@@ -114,40 +154,100 @@ std::vector<OneRow> one_by_one(const RowBounds& rows, const Attention& shape) {
   return all;
 }
 
-/// softmax(scores) in fp32, [1, heads, length, length].
-at::Tensor probabilities(const Heads& h, const Run& run, const Attention& s) {
-  at::Tensor scores = at::matmul(h.q, h.k.transpose(2, 3)).mul_(s.scale);
-  return scores.add_(causal_mask(run, s, scores.options())).softmax(-1);
+/// softmax(scores) in fp32, [1, heads, queries, keys].
+at::Tensor probabilities(const Heads& h, const Block& block, const Run& run, const Attention& s) {
+  at::Tensor scores =
+      at::matmul(block.queries_of(h.q), block.keys_of(h.k).transpose(2, 3)).mul_(s.scale);
+  return scores.add_(causal_mask(block, run, s, scores.options())).softmax(-1);
+}
+
+/// The draws of a block. A row of one block has its own.
+Dropout dropout_of(const Block& block, const Attention& s) {
+  if (block.first == 0) return s.dropout;
+  return {s.dropout.p, dropout_key(s.dropout.key, block.first)};
 }
 
 Attended plain_attention(const at::Tensor& qkv, const RowBounds& rows, const Attention& shape) {
   at::Tensor out = at::empty({qkv.size(0), shape.heads * shape.dim}, qkv.options());
   for (const auto& [run, s] : one_by_one(rows, shape)) {
     const Heads h = split(of_run(qkv, run).to(at::kFloat), run, s);
-    at::Tensor p = probabilities(h, run, s);
-    dropout(p, s.dropout);
-    of_run(out, run).copy_(merge(at::matmul(p, h.v), run));
+    const at::Tensor heads = by_head(of_run(out, run), run, s.dim);
+    for (const Block& block : blocks_of(run, s, s.heads)) {
+      at::Tensor p = probabilities(h, block, run, s);
+      dropout(p, dropout_of(block, s));
+      block.queries_of(heads).copy_(at::matmul(p, block.keys_of(h.v)));
+    }
   }
   return {out, {}};
 }
 
 at::Tensor plain_attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
                                     const RowBounds& rows, const Attention& shape) {
-  at::Tensor dqkv = at::empty_like(qkv);
   for (const auto& [run, s] : one_by_one(rows, shape)) {
     const Heads h = split(of_run(qkv, run).to(at::kFloat), run, s);
-    const at::Tensor d = by_head(of_run(dout, run).to(at::kFloat), run, s.dim);
-    const at::Tensor p = probabilities(h, run, s);
-    at::Tensor dropped = p.clone();
-    dropout(dropped, s.dropout);
-    const at::Tensor dv = at::matmul(dropped.transpose(2, 3), d);
-    at::Tensor dp = at::matmul(d, h.v.transpose(2, 3));
-    dropout(dp, s.dropout);
-    const at::Tensor dscores = (dp - (dp * p).sum(-1, true)).mul_(p).mul_(s.scale);
-    join(of_run(dqkv, run), run, s, at::matmul(dscores, h.k),
-         at::matmul(dscores.transpose(2, 3), h.q), dv);
+    const at::Tensor dheads = by_head(of_run(dout, run).to(at::kFloat), run, s.dim);
+    HeadSums sums(h);
+    for (const Block& block : blocks_of(run, s, s.heads)) {
+      const at::Tensor d = block.queries_of(dheads);
+      const at::Tensor p = probabilities(h, block, run, s);
+      at::Tensor dropped = p.clone();
+      dropout(dropped, dropout_of(block, s));
+      const at::Tensor dv = at::matmul(dropped.transpose(2, 3), d);
+      dropped.reset();
+      at::Tensor dp = at::matmul(d, block.keys_of(h.v).transpose(2, 3));
+      dropout(dp, dropout_of(block, s));
+      const at::Tensor dscores = (dp - (dp * p).sum(-1, true)).mul_(p).mul_(s.scale);
+      sums.add(block, at::matmul(dscores, block.keys_of(h.k)),
+               at::matmul(dscores.transpose(2, 3), block.queries_of(h.q)), dv);
+    }
+    join(of_run(qkv, run), run, s, sums.q, sums.k, sums.v);
   }
-  return dqkv;
+  return qkv;
+}
+
+// ---- the flash kernels, run by run
+
+/// One run's output [tokens, heads * D], in qkv's type or wider. Appends the sums of its calls.
+at::Tensor flash_run(const at::Tensor& qkv, const Run& run, const Attention& s,
+                     std::vector<Attended::Sums>& sums) {
+  const Heads h = split(widen(qkv), run, s);
+  const auto blocks = flash_blocks(run, s);
+  at::Tensor out;
+  if (blocks.size() > 1) out = at::empty({run.tokens(), s.heads * s.dim}, qkv.options());
+  for (const Block& block : blocks) {
+    const auto flash = device::of(qkv).attention(flash_input(h, block, run, s));
+    sums.push_back({flash.logsumexp, flash.philox_seed, flash.philox_offset});
+    if (blocks.size() == 1) return merge(flash.out, run);
+    block.queries_of(by_head(out, run, s.dim)).copy_(flash.out);
+  }
+  return out;
+}
+
+/// Writes the gradient of the run's part of qkv into it. `sums`: of the run's calls; left at the
+/// next run's.
+void flash_run_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
+                        const Run& run, const Attention& s,
+                        std::vector<Attended::Sums>::const_iterator& sums) {
+  const Heads h = split(widen(qkv), run, s);
+  const at::Tensor dheads = by_head(widen(dout), run, s.dim);
+  const at::Tensor heads = by_head(widen(out), run, s.dim);
+  const auto backward = [&](const Block& block) {
+    const auto& of = *sums++;
+    return device::of(qkv).attention_backward(
+        block.queries_of(dheads), flash_input(h, block, run, s),
+        {block.queries_of(heads), of.logsumexp, of.philox_seed, of.philox_offset});
+  };
+  const auto blocks = flash_blocks(run, s);
+  if (blocks.size() == 1) {
+    const auto [dq, dk, dv] = backward(blocks[0]);
+    return join(qkv, run, s, dq, dk, dv);
+  }
+  HeadSums all(h);
+  for (const Block& block : blocks) {
+    const auto [dq, dk, dv] = backward(block);
+    all.add(block, dq, dk, dv);
+  }
+  join(qkv, run, s, all.q, all.k, all.v);
 }
 
 }  // namespace
@@ -164,21 +264,18 @@ Attended attention(const at::Tensor& qkv, const RowBounds& rows, const Attention
   if (runs.size() > 1)
     attended.out = at::empty({qkv.size(0), shape.heads * shape.dim}, qkv.options());
   for (const Run& run : runs) {
-    const auto flash = device::of(qkv).attention(flash_input(of_run(qkv, run), run, shape));
-    const at::Tensor out = merge(flash.out, run);
+    const at::Tensor out = flash_run(of_run(qkv, run), run, shape, attended.sums);
     if (runs.size() > 1) {
       of_run(attended.out, run).copy_(out);
     } else {
       attended.out = out.to(qkv.scalar_type());
     }
-    attended.sums.push_back({flash.logsumexp, flash.philox_seed, flash.philox_offset});
   }
   return attended;
 }
 
-at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
-                              const Attended& attended, const RowBounds& rows,
-                              const Attention& shape) {
+at::Tensor attention_backward(const at::Tensor& dout, at::Tensor qkv, const Attended& attended,
+                              const RowBounds& rows, const Attention& shape) {
   if (shape.dropout.p > 0) return plain_attention_backward(dout, qkv, rows, shape);
   if (by_rows(qkv, shape)) {
     const auto& sums = attended.sums[0];
@@ -186,18 +283,11 @@ at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
         dout, rows_input(qkv, rows, shape),
         {attended.out, sums.logsumexp, sums.philox_seed, sums.philox_offset});
   }
-  at::Tensor dqkv = at::empty_like(qkv);
-  for (size_t i = 0; i < rows.runs().size(); ++i) {
-    const Run& run = rows.runs()[i];
-    const auto& sums = attended.sums[i];
-    const at::Tensor dheads = by_head(widen(of_run(dout, run)), run, shape.dim);
-    const at::Tensor out = by_head(widen(of_run(attended.out, run)), run, shape.dim);
-    const auto [dq, dk, dv] = device::of(qkv).attention_backward(
-        dheads, flash_input(of_run(qkv, run), run, shape),
-        {out, sums.logsumexp, sums.philox_seed, sums.philox_offset});
-    join(of_run(dqkv, run), run, shape, dq, dk, dv);
-  }
-  return dqkv;
+  auto sums = attended.sums.begin();
+  for (const Run& run : rows.runs())
+    flash_run_backward(of_run(dout, run), of_run(qkv, run), of_run(attended.out, run), run, shape,
+                       sums);
+  return qkv;
 }
 
 at::Tensor attention_cached(const at::Tensor& qkv, const RowBounds& rows, const Attention& shape,

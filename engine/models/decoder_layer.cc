@@ -4,6 +4,7 @@
 
 #include "engine/models/gpt2_layer.h"
 #include "engine/models/picked_rows.h"
+#include "engine/models/pieces.h"
 
 namespace dsj::models {
 
@@ -72,35 +73,56 @@ at::Tensor DecoderLayer::project_qkv(const zero::UnitParameters& p, const at::Te
   return qkv;
 }
 
-at::Tensor DecoderLayer::mlp(const zero::UnitParameters& p, const at::Tensor& x2,
-                             const LayerCall& call, LayerSaved* saved) const {
+at::Tensor DecoderLayer::mlp_inner(const zero::UnitParameters& p, const at::Tensor& x2,
+                                   const LayerCall& call, LayerSaved* saved) const {
   const ops::Normed norm2 = ops::rms_norm(x2, p.weight(at(Role::Norm2)), config_.norm_eps);
   const at::Tensor gate_up = project(p, gate_up_, norm2.y, call.dropout_key);
   if (saved) {
     saved->norm2 = norm2;
     saved->inner = gate_up;
   }
+  return gate_up;
+}
+
+at::Tensor DecoderLayer::mlp(const zero::UnitParameters& p, const at::Tensor& x2,
+                             const LayerCall& call, LayerSaved* saved) const {
+  const at::Tensor gate_up = mlp_inner(p, x2, call, saved);
   return project_add(p, down_, ops::swiglu(gate_up), x2, call.dropout_key);
+}
+
+at::Tensor DecoderLayer::attend(const zero::UnitParameters& p, const at::Tensor& x,
+                                const LayerCall& call, LayerSaved* saved) const {
+  ops::Normed norm1 = ops::rms_norm(x, p.weight(at(Role::Norm1)), config_.norm_eps);
+  at::Tensor qkv = project_qkv(p, norm1.y, call, saved);
+  if (saved) saved->x = x, saved->norm1 = norm1;
+  norm1 = {};
+  ops::Attended attended = ops::attention(qkv, *call.rows, shape(call));
+  if (saved) saved->qkv = qkv, saved->attended = attended;
+  qkv.reset();
+  at::Tensor x2 = project_add(p, o_, picked(attended.out, call.outputs), picked(x, call.outputs),
+                              call.dropout_key);
+  if (saved) saved->x2 = x2;
+  return x2;
 }
 
 at::Tensor DecoderLayer::forward(const zero::UnitParameters& p, const at::Tensor& x,
                                  const LayerCall& call, LayerSaved* saved) const {
-  ops::Normed norm1 = ops::rms_norm(x, p.weight(at(Role::Norm1)), config_.norm_eps);
-  at::Tensor qkv = project_qkv(p, norm1.y, call, saved);
-  ops::Attended attended = ops::attention(qkv, *call.rows, shape(call));
-  at::Tensor x2 = project_add(p, o_, picked(attended.out, call.outputs), picked(x, call.outputs),
-                              call.dropout_key);
-  if (saved) {
-    saved->x = x;
-    saved->norm1 = norm1;
-    saved->qkv = qkv;
-    saved->attended = attended;
-    saved->x2 = x2;
-  }
-  norm1 = {};
-  attended = {};
-  qkv.reset();
-  return mlp(p, x2, call, saved);
+  const at::Tensor x2 = attend(p, x, call, saved);
+  if (saved || !call.pieces.cuts(x2.size(0))) return mlp(p, x2, call, saved);
+  return forward_in_pieces(x2, call, [&](const at::Tensor& rows, const LayerCall& one) {
+    return mlp(p, rows, one, nullptr);
+  });
+}
+
+LayerSaved DecoderLayer::recompute(const zero::UnitParameters& p, const at::Tensor& x,
+                                   const LayerCall& call) const {
+  LayerSaved saved;
+  const at::Tensor x2 = attend(p, x, call, &saved);
+  if (call.pieces.cuts(x2.size(0)))
+    saved.norm1 = {};
+  else
+    mlp_inner(p, x2, call, &saved);
+  return saved;
 }
 
 void DecoderLayer::backward_mlp(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
@@ -133,14 +155,15 @@ at::Tensor DecoderLayer::backward_attention(const zero::UnitParameters& p, at::T
   at::Tensor dattended =
       project_backward(p, o_, dy, picked(saved.attended.out, call.outputs), call.dropout_key);
   dattended = put_back(dattended, call.outputs, saved.x.size(0));
-  at::Tensor dqkv =
-      ops::attention_backward(dattended, saved.qkv, saved.attended, *call.rows, shape(call));
+  at::Tensor dqkv = ops::attention_backward(dattended, std::move(saved.qkv), saved.attended,
+                                            *call.rows, shape(call));
   dattended.reset();
-  saved.qkv.reset();
   saved.attended = {};
   ops::rope(dqkv, *call.rope, call.rows->positions(), config_.num_heads + config_.num_kv_heads,
             /*inverse=*/true);
   if (config_.qk_norm) backward_head_norms(p, dqkv, saved);
+  if (!saved.norm1.y.defined())
+    saved.norm1 = ops::rms_norm(saved.x, p.weight(at(Role::Norm1)), config_.norm_eps);
   const at::Tensor dh = qkv_backward(p, dqkv, saved.norm1.y, call);
   const at::Tensor dx = put_back(dy, call.outputs, saved.x.size(0));
   const auto grad = p.grad(at(Role::Norm1));
@@ -151,7 +174,18 @@ at::Tensor DecoderLayer::backward_attention(const zero::UnitParameters& p, at::T
 
 at::Tensor DecoderLayer::backward(const zero::UnitParameters& p, at::Tensor dy,
                                   const LayerCall& call, LayerSaved saved) const {
-  backward_mlp(p, dy, call, saved);
+  if (saved.inner.defined()) {
+    backward_mlp(p, dy, call, saved);
+  } else {
+    backward_in_pieces(p, saved.x2, dy, call,
+                       [&](const zero::UnitParameters& adding, const at::Tensor& rows,
+                           const at::Tensor& drows, const LayerCall& one) {
+                         LayerSaved part{.x2 = rows};
+                         mlp_inner(adding, rows, one, &part);
+                         backward_mlp(adding, drows, one, part);
+                       });
+    saved.x2.reset();
+  }
   return backward_attention(p, std::move(dy), call, saved);
 }
 

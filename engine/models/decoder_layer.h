@@ -13,6 +13,8 @@ class DecoderLayer : public Layer {
   explicit DecoderLayer(const layout::ModelConfig& config);
   at::Tensor forward(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
                      LayerSaved* saved) const override;
+  LayerSaved recompute(const zero::UnitParameters& p, const at::Tensor& x,
+                       const LayerCall& call) const override;
   at::Tensor backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
                       LayerSaved saved) const override;
   at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
@@ -31,8 +33,15 @@ class DecoderLayer : public Layer {
                           const at::Tensor& h, const LayerCall& call) const;
   at::Tensor project_qkv(const zero::UnitParameters& p, const at::Tensor& h, const LayerCall& call,
                          LayerSaved* saved) const;
+  /// All before the MLP: x2.
+  at::Tensor attend(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
+                    LayerSaved* saved) const;
+  /// The MLP's first half: gate and up.
+  at::Tensor mlp_inner(const zero::UnitParameters& p, const at::Tensor& x2, const LayerCall& call,
+                       LayerSaved* saved) const;
   at::Tensor mlp(const zero::UnitParameters& p, const at::Tensor& x2, const LayerCall& call,
                  LayerSaved* saved) const;
+  /// dy becomes the gradient of x2.
   void backward_mlp(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
                     LayerSaved& saved) const;
   /// dy: gradient of x2. Returns that of x.

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "engine/models/picked_rows.h"
+#include "engine/models/pieces.h"
 
 namespace dsj::models {
 namespace {
@@ -76,46 +77,88 @@ void Gpt2Layer::norm_backward(const zero::UnitParameters& p, int weight, const a
                            dw.accumulate);
 }
 
-at::Tensor Gpt2Layer::forward(const zero::UnitParameters& p, const at::Tensor& x,
-                              const LayerCall& call, LayerSaved* saved) const {
+at::Tensor Gpt2Layer::attend(const zero::UnitParameters& p, const at::Tensor& x,
+                             const LayerCall& call, LayerSaved* saved) const {
   ops::Normed norm1 = norm(p, kNorm1, x);
   at::Tensor qkv = project(p, qkv_, norm1.y, call.dropout_key);
+  if (saved) saved->x = x, saved->norm1 = norm1;
+  norm1 = {};
   ops::Attended attended = ops::attention(qkv, *call.rows, shape(call));
+  if (saved) saved->qkv = qkv, saved->attended = attended;
+  qkv.reset();
   const at::Tensor x2 = branch(p, o_, picked(attended.out, call.outputs), picked(x, call.outputs),
                                call, Site::Residual);
-  ops::Normed norm2 = norm(p, kNorm2, x2);
-  const at::Tensor inner = project(p, up_, norm2.y, call.dropout_key);
-  if (saved) {
-    saved->x = x;
-    saved->norm1 = std::move(norm1);
-    saved->qkv = std::move(qkv);
-    saved->attended = std::move(attended);
-    saved->x2 = x2;
-    saved->norm2 = std::move(norm2);
-    saved->inner = inner;
-  }
-  return branch(p, down_, ops::gelu_new(inner), x2, call, Site::Mlp);
+  if (saved) saved->x2 = x2;
+  return x2;
 }
 
-at::Tensor Gpt2Layer::backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
-                               LayerSaved saved) const {
-  at::Tensor dinner = std::move(saved.inner);
+at::Tensor Gpt2Layer::mlp_inner(const zero::UnitParameters& p, const at::Tensor& x2,
+                                const LayerCall& call, LayerSaved* saved) const {
+  ops::Normed norm2 = norm(p, kNorm2, x2);
+  const at::Tensor inner = project(p, up_, norm2.y, call.dropout_key);
+  if (saved) saved->norm2 = std::move(norm2), saved->inner = inner;
+  return inner;
+}
+
+at::Tensor Gpt2Layer::mlp(const zero::UnitParameters& p, const at::Tensor& x2,
+                          const LayerCall& call, LayerSaved* saved) const {
+  return branch(p, down_, ops::gelu_new(mlp_inner(p, x2, call, saved)), x2, call, Site::Mlp);
+}
+
+at::Tensor Gpt2Layer::forward(const zero::UnitParameters& p, const at::Tensor& x,
+                              const LayerCall& call, LayerSaved* saved) const {
+  const at::Tensor x2 = attend(p, x, call, saved);
+  if (saved || !call.pieces.cuts(x2.size(0))) return mlp(p, x2, call, saved);
+  return forward_in_pieces(x2, call, [&](const at::Tensor& rows, const LayerCall& one) {
+    return mlp(p, rows, one, nullptr);
+  });
+}
+
+LayerSaved Gpt2Layer::recompute(const zero::UnitParameters& p, const at::Tensor& x,
+                                const LayerCall& call) const {
+  LayerSaved saved;
+  const at::Tensor x2 = attend(p, x, call, &saved);
+  if (call.pieces.cuts(x2.size(0)))
+    saved.norm1 = {};
+  else
+    mlp_inner(p, x2, call, &saved);
+  return saved;
+}
+
+void Gpt2Layer::backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy,
+                             const LayerCall& call, LayerSaved& saved) const {
+  const at::Tensor dinner = std::move(saved.inner);
   ops::gelu_new_backward(branch_backward(p, down_, dy, ops::gelu_new(dinner), call, Site::Mlp),
                          dinner);
   norm_backward(p, kNorm2, project_backward(p, up_, dinner, saved.norm2.y, call.dropout_key),
                 saved.x2, saved.norm2, dy);
   saved.x2.reset();
   saved.norm2 = {};
-  dinner.reset();
+}
+
+at::Tensor Gpt2Layer::backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
+                               LayerSaved saved) const {
+  if (saved.inner.defined()) {
+    backward_mlp(p, dy, call, saved);
+  } else {
+    backward_in_pieces(p, saved.x2, dy, call,
+                       [&](const zero::UnitParameters& adding, const at::Tensor& rows,
+                           const at::Tensor& drows, const LayerCall& one) {
+                         LayerSaved part{.x2 = rows};
+                         mlp_inner(adding, rows, one, &part);
+                         backward_mlp(adding, drows, one, part);
+                       });
+    saved.x2.reset();
+  }
   const int64_t tokens = saved.x.size(0);
   at::Tensor dattended =
       branch_backward(p, o_, dy, picked(saved.attended.out, call.outputs), call, Site::Residual);
   dattended = put_back(dattended, call.outputs, tokens);
-  const at::Tensor dqkv =
-      ops::attention_backward(dattended, saved.qkv, saved.attended, *call.rows, shape(call));
-  saved.qkv.reset();
+  const at::Tensor dqkv = ops::attention_backward(dattended, std::move(saved.qkv), saved.attended,
+                                                  *call.rows, shape(call));
   saved.attended = {};
   dattended.reset();
+  if (!saved.norm1.y.defined()) saved.norm1 = norm(p, kNorm1, saved.x);
   const at::Tensor dh = project_backward(p, qkv_, dqkv, saved.norm1.y, call.dropout_key);
   const at::Tensor dx = put_back(dy, call.outputs, tokens);
   norm_backward(p, kNorm1, dh, saved.x, saved.norm1, dx);
@@ -127,9 +170,7 @@ at::Tensor Gpt2Layer::forward_cached(const zero::UnitParameters& p, const at::Te
                                      at::Tensor v_cache) const {
   const at::Tensor qkv = project(p, qkv_, norm(p, kNorm1, x).y, call.dropout_key);
   const at::Tensor out = ops::attention_cached(qkv, *call.rows, shape(call), k_cache, v_cache);
-  const at::Tensor x2 = branch(p, o_, out, x, call, Site::Residual);
-  const at::Tensor inner = project(p, up_, norm(p, kNorm2, x2).y, call.dropout_key);
-  return branch(p, down_, ops::gelu_new(inner), x2, call, Site::Mlp);
+  return mlp(p, branch(p, o_, out, x, call, Site::Residual), call, nullptr);
 }
 
 }  // namespace dsj::models

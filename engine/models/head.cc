@@ -62,6 +62,66 @@ void zero_if_new(const zero::GradView& grad) {
   if (grad.tensor.defined() && !grad.accumulate) grad.tensor.zero_();
 }
 
+/// Rows whose logits are held at a time, of n.
+int64_t logit_rows(int64_t n, int64_t vocab, const layout::PieceRule& pieces) {
+  const int64_t rows =
+      std::clamp<int64_t>(logits_limit() / vocab, 1, std::max<int64_t>(1, (n + 1) / 2));
+  return pieces.cuts(n) ? std::min(rows, pieces.piece) : rows;
+}
+
+/// One turn's sums and sizes, as its pieces need them.
+struct Turn {
+  const zero::UnitParameters& p;
+  const layout::ModelConfig& config;
+  at::Tensor w;  ///< the projection's weight
+  gemm::WeightSum dw;
+  const Targets& targets;
+  double scale;  ///< of a target's loss
+  at::Tensor loss;
+
+  /// The products of some targets' rows h, and their loss. Writes the gradient of h.
+  void project(const layout::RowPiece& piece, const at::Tensor& h, const at::Tensor& dh) {
+    at::Tensor logits = at::empty({piece.count, w.size(0)}, h.options());
+    gemm::linear(logits, h, w);
+    ops::cross_entropy(logits, targets.labels.narrow(0, piece.first, piece.count), scale, loss);
+    gemm::grad_input(dh, logits, w, false);
+    dw.add(logits, h);
+  }
+};
+
+/// `x`: of all tokens, or of the targets alone. Returns its gradient.
+at::Tensor turn_whole(Turn& turn, const at::Tensor& x, bool alone, int64_t rows) {
+  at::Tensor picked = alone ? x : x.index_select(0, turn.targets.tokens);
+  ops::Normed normed = norm(turn.p, turn.config, picked);
+  at::Tensor dh = at::empty_like(normed.y);
+  for (const auto& piece : layout::row_pieces(turn.targets.count, rows))
+    turn.project(piece, normed.y.narrow(0, piece.first, piece.count),
+                 dh.narrow(0, piece.first, piece.count));
+  at::Tensor dx = norm_backward(turn.p, turn.config, dh, picked, normed);
+  if (alone) return dx;
+  dh.reset(), picked.reset(), normed = {};
+  return at::zeros_like(x).index_copy_(0, turn.targets.tokens, dx);
+}
+
+at::Tensor turn_in_pieces(Turn& turn, const at::Tensor& x, bool alone, int64_t rows) {
+  at::Tensor dx = alone ? at::empty_like(x) : at::zeros_like(x);
+  zero::PieceSums sums;
+  const zero::UnitParameters adding = turn.p.adding_to(sums);
+  for (const auto& piece : layout::row_pieces(turn.targets.count, rows)) {
+    const at::Tensor tokens = turn.targets.tokens.narrow(0, piece.first, piece.count);
+    const at::Tensor picked =
+        alone ? x.narrow(0, piece.first, piece.count) : x.index_select(0, tokens);
+    const ops::Normed normed = norm(adding, turn.config, picked);
+    const at::Tensor dh = at::empty_like(normed.y);
+    turn.project(piece, normed.y, dh);
+    const at::Tensor dpicked = norm_backward(adding, turn.config, dh, picked, normed);
+    sums.add();
+    alone ? dx.narrow(0, piece.first, piece.count).copy_(dpicked)
+          : dx.index_copy_(0, tokens, dpicked);
+  }
+  return dx;
+}
+
 }  // namespace
 
 int64_t logits_limit() {
@@ -72,7 +132,8 @@ void set_logits_limit(int64_t elements) {
 }
 
 HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& config,
-                     const at::Tensor& x, const MicroBatch& batch, double scale) {
+                     const at::Tensor& x, const MicroBatch& batch, double scale,
+                     const layout::PieceRule& pieces) {
   const int weight = head_index(config);
   const zero::UnitParameters projection = owner(p, config.tied);
   const Targets& targets = batch.targets();
@@ -85,40 +146,25 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
     result.dx = at::zeros_like(x);
     return result;
   }
-  at::Tensor picked = alone ? x : x.index_select(0, targets.tokens);
-  ops::Normed normed = norm(p, config, picked);
   const at::Tensor w = projection.weight(weight);
-  const int64_t n = result.targets, vocab = w.size(0);
-  const int64_t rows =
-      std::clamp<int64_t>(logits_limit() / vocab, 1, std::max<int64_t>(1, (n + 1) / 2));
-  at::Tensor dh = at::empty_like(normed.y);
-  gemm::WeightSum dw(head_grad, (n + rows - 1) / rows);
-  for (int64_t first = 0; first < n; first += rows) {
-    const int64_t count = std::min(rows, n - first);
-    at::Tensor logits = at::empty({count, vocab}, x.options());
-    const at::Tensor h = normed.y.narrow(0, first, count);
-    gemm::linear(logits, h, w);
-    ops::cross_entropy(logits, targets.labels.narrow(0, first, count), scale / n, result.loss_sum);
-    gemm::grad_input(dh.narrow(0, first, count), logits, w, false);
-    dw.add(logits, h);
-  }
-  result.dx = norm_backward(p, config, dh, picked, normed);
-  if (alone) return result;
-  dh.reset(), picked.reset(), normed = {};
-  result.dx = at::zeros_like(x).index_copy_(0, targets.tokens, result.dx);
+  const int64_t n = result.targets;
+  const int64_t rows = logit_rows(n, w.size(0), pieces);
+  Turn turn{
+      p,         config,         w, gemm::WeightSum(head_grad, (n + rows - 1) / rows), targets,
+      scale / n, result.loss_sum};
+  result.dx =
+      pieces.cuts(n) ? turn_in_pieces(turn, x, alone, rows) : turn_whole(turn, x, alone, rows);
   return result;
 }
 
 HeadResult head_loss(const zero::UnitParameters& p, const layout::ModelConfig& config,
-                     const at::Tensor& x, const MicroBatch& batch) {
+                     const at::Tensor& x, const MicroBatch& batch,
+                     const layout::PieceRule& pieces) {
   const Targets& targets = batch.targets();
   const bool alone = has_targets_alone(x, batch);
   const int64_t n = targets.count, vocab = config.vocab_size;
   HeadResult result{no_loss(x), n, {}};
-  const int64_t rows =
-      std::clamp<int64_t>(logits_limit() / vocab, 1, std::max<int64_t>(1, (n + 1) / 2));
-  for (int64_t first = 0; first < n; first += rows) {
-    const int64_t count = std::min(rows, n - first);
+  for (const auto& [first, count] : layout::row_pieces(n, logit_rows(n, vocab, pieces))) {
     const at::Tensor picked = alone ? x.narrow(0, first, count)
                                     : x.index_select(0, targets.tokens.narrow(0, first, count));
     ops::cross_entropy(head_logits(p, config, picked), targets.labels.narrow(0, first, count), 1.0,

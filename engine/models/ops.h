@@ -103,6 +103,8 @@ struct Attention {
   double scale = 1;    ///< on the scores
   int64_t window = 0;  ///< how many tokens a token sees, itself included; 0: all before it
   Dropout dropout;     ///< on the probabilities
+  /// Queries at a time where a mask or the scores are held; 0: layout::query_block decides.
+  int64_t queries = 0;
 };
 struct Attended {
   /// What a kernel keeps for its backward.
@@ -114,12 +116,13 @@ struct Attended {
   std::vector<Sums> sums;  ///< of each call; empty with dropout
 };
 /// One call of the device's kernel if it takes rows laid end to end, else one for each run of
-/// `rows`: rows of one length that are neighbours.
+/// `rows`: rows of one length that are neighbours. A long row with a window, or with dropout, takes
+/// a call for each block of its queries (layout::query_block). So nothing that is held is quadratic
+/// in a row's length.
 Attended attention(const at::Tensor& qkv, const RowBounds& rows, const Attention& shape);
-/// Returns the gradient of qkv, in its shape.
-at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv,
-                              const Attended& attended, const RowBounds& rows,
-                              const Attention& shape);
+/// Returns the gradient of qkv, in its shape; mostly in its memory: qkv is gone.
+at::Tensor attention_backward(const at::Tensor& dout, at::Tensor qkv, const Attended& attended,
+                              const RowBounds& rows, const Attention& shape);
 
 /// Inference with a cache [rows, kv_heads, max, D]: writes the keys and values of qkv at the rows'
 /// positions. The first call has whole prompts, from position 0 on; later calls one token a row.

@@ -15,6 +15,7 @@
 #include "engine/models/row_bounds.h"
 #include "engine/zero/model_state.h"
 #include "job/layout/model_config.h"
+#include "job/layout/row_pieces.h"
 
 namespace dsj::models {
 
@@ -46,10 +47,12 @@ struct LayerCall {
   /// [T] int64, ascending, at least one, on the device: the tokens whose output is wanted. Only
   /// they go through what no other token reads: queries, output projection, MLP. Null: all tokens.
   const at::Tensor* outputs = nullptr;
+  layout::PieceRule pieces = {};  ///< how many tokens go through the MLP at a time
 };
 
 /// What a layer's backward needs from its forward. Each kind of layer fills what it uses. What
-/// comes after attention has only the rows of LayerCall::outputs.
+/// comes after attention has only the rows of LayerCall::outputs. Without `inner`, backward
+/// computes the MLP again, piece by piece, and norm1 again.
 struct LayerSaved {
   at::Tensor x, x2;           ///< [N, H]: the input, and after attention
   ops::Normed norm1, norm2;   ///< of x and x2
@@ -65,7 +68,7 @@ class Layer {
  public:
   virtual ~Layer() = default;
   /// x [N, H] → [N, H], or [T, H] where the call wants T outputs. `saved` null: nothing is kept
-  /// (recompute, inference).
+  /// (recompute, inference), and the MLP runs in pieces where the call's rule cuts.
   virtual at::Tensor forward(const zero::UnitParameters& p, const at::Tensor& x,
                              const LayerCall& call, LayerSaved* saved) const = 0;
   /// dy, in the shape of forward's result, becomes scratch. Returns the gradient of x [N, H].
@@ -76,6 +79,10 @@ class Layer {
   virtual at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
                                     const LayerCall& call, at::Tensor k_cache,
                                     at::Tensor v_cache) const = 0;
+  /// What forward would have saved, without its result: no more than backward needs. Where the
+  /// call's rule cuts, the MLP and norm1 are left to backward.
+  virtual LayerSaved recompute(const zero::UnitParameters& p, const at::Tensor& x,
+                               const LayerCall& call) const = 0;
 };
 
 std::unique_ptr<Layer> make_layer(const layout::ModelConfig& config);
@@ -91,12 +98,15 @@ struct HeadResult {
 /// rows of x that have a target, a few at a time: the logits of a micro-batch never exist whole. A
 /// token predicts the next label of its row; the last token of a row predicts nothing. The
 /// gradients are those of scale * (mean loss over valid targets). No valid target: loss and
-/// gradients are 0.
+/// gradients are 0. Where `pieces` cuts the targets, the norm runs in pieces too: besides dx
+/// nothing lives for all targets.
 HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& config,
-                     const at::Tensor& x, const MicroBatch& batch, double scale);
+                     const at::Tensor& x, const MicroBatch& batch, double scale,
+                     const layout::PieceRule& pieces = {});
 /// head_turn's loss alone: the same bits, no gradients, `dx` undefined.
 HeadResult head_loss(const zero::UnitParameters& p, const layout::ModelConfig& config,
-                     const at::Tensor& x, const MicroBatch& batch);
+                     const at::Tensor& x, const MicroBatch& batch,
+                     const layout::PieceRule& pieces = {});
 /// Logits [rows, V] of given rows of x, for inference and tests.
 at::Tensor head_logits(const zero::UnitParameters& p, const layout::ModelConfig& config,
                        const at::Tensor& x);

@@ -11,7 +11,8 @@ namespace dsj::train {
 using layout::Action;
 
 Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
-  models::LayerCall call{.rows = &batch.rows(), .rope = rope(batch.rows())};
+  models::LayerCall call{
+      .rows = &batch.rows(), .rope = rope(batch.rows()), .pieces = options_.pieces};
   Evaluated result;
   at::Tensor x;
   for (const Action& action : forward_schedule_.actions) {
@@ -34,7 +35,8 @@ Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
         break;
       case Action::Kind::Turn: {
         state_.wait_for(action.unit);
-        const auto head = models::head_loss(state_.unit(action.unit), model_, x, batch);
+        const auto head =
+            models::head_loss(state_.unit(action.unit), model_, x, batch, options_.pieces);
         result = {head.loss_sum, head.targets};
         break;
       }

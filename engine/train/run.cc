@@ -35,6 +35,7 @@
 #include "engine/train/step.h"
 #include "engine/train/stop_signal.h"
 #include "engine/train/watching.h"
+#include "engine/zero/layer_inputs.h"
 #include "engine/zero/scalar_type.h"
 #include "engine/zero/storage_error.h"
 #include "job/contract.h"
@@ -324,6 +325,21 @@ Result<T> by_itself(Result<T> result) {
   return result;
 }
 
+/// Null: layer inputs stay on the device, or none are kept.
+std::unique_ptr<zero::LayerInputs> layer_inputs(const Inputs& in, const RankEnv& env,
+                                                at::Device device) {
+  const TrainingArgs& training = in.job.training;
+  if (!in.config().cpu_checkpointing || !training.gradient_checkpointing.value_or(false))
+    return nullptr;
+  return zero::make_layer_inputs(
+      in.model, in.config(),
+      {.tokens = in.config().micro_batch_size * plan::longest_row(training, in.model),
+       .output_dir = in.job.output_dir,
+       .device = device,
+       .rank = env.rank},
+      {.job = in.job.name, .attempt = in.job.attempt, .note = log::info});
+}
+
 /// `fit`: set once the inputs are known, for an error that needs it.
 Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
                   std::optional<plan::FitInput>& fit) {
@@ -362,10 +378,12 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
   if (const auto why = plan::dense_because(state.units(), in.config());
       !why.empty() && env.rank == 0)
     events.warn("sparse_gradients: " + why);
+  const auto inputs = layer_inputs(in, env, device);
   Stepper stepper(in.model, in.config(),
                   {.recompute = in.job.training.gradient_checkpointing.value_or(false),
                    .seed = static_cast<uint64_t>(in.seed()),
-                   .flight = &flight},
+                   .flight = &flight,
+                   .inputs = inputs.get()},
                   state, device);
   PosixFiles files;
   DSJ_TRY(const Progress progress,

@@ -16,7 +16,8 @@ plan::Snapshot snapshot_here(const Inputs& inputs, const RankEnv& env, at::Devic
       .native_products =
           inputs.config().precision == dsconfig::Precision::Fp32 ||
           (inputs.config().precision == dsconfig::Precision::Bf16 && cpu_multiplies_bf16()),
-      .lora = inputs.lora};
+      .lora = inputs.lora,
+      .accelerator = !device.is_cpu()};
   const HostMemory host = host_memory(container_memory(), machine_memory());
   plan::Limits limits{.host = {host.bytes, host.from}};
   if (!device.is_cpu()) limits.device = {INT64_MAX, "the accelerator"};

@@ -67,7 +67,21 @@ models::LayerCall Stepper::call(int unit, const MicroStep& micro) {
           .rows = kept ? &kept->rows : &micro.batch->rows(),
           .rope = rope(micro.batch->rows()),
           .dropout_key = models::dropout_key(micro.dropout_key, unit),
-          .outputs = kept ? nullptr : wanted(unit, micro)};
+          .outputs = kept ? nullptr : wanted(unit, micro),
+          .pieces = options_.pieces};
+}
+
+void Stepper::keep_input(int unit, const at::Tensor& x, MicroStep& micro) {
+  if (options_.inputs)
+    options_.inputs->put(unit - 1, x);
+  else
+    micro.boundaries[static_cast<size_t>(unit)] = x;
+}
+
+at::Tensor Stepper::take_input(int unit, MicroStep& micro) {
+  if (!options_.inputs) return std::move(micro.boundaries[static_cast<size_t>(unit)]);
+  const bool another = unit - 1 >= std::max(1, lowest_);
+  return options_.inputs->take(unit - 1, another ? unit - 2 : -1);
 }
 
 void Stepper::backward(int unit, MicroStep& micro) {
@@ -80,8 +94,7 @@ void Stepper::backward(int unit, MicroStep& micro) {
   const models::LayerCall layer_call = call(unit, micro);
   models::LayerSaved saved;
   if (options_.recompute) {
-    layer_->forward(p, std::move(micro.boundaries[unit]), layer_call, &saved);
-    micro.boundaries[unit].reset();
+    saved = layer_->recompute(p, take_input(unit, micro), layer_call);
   } else {
     saved = std::move(micro.saved[unit]);
     micro.saved[unit] = {};
@@ -126,7 +139,7 @@ void Stepper::forward(int unit, MicroStep& micro) {
   // Below the lowest trained unit there is no backward, so nothing is kept for it.
   const bool backward = unit >= lowest_;
   at::Tensor in = kept ? micro.x.index_select(0, kept->indices) : micro.x;
-  if (backward && options_.recompute) micro.boundaries[unit] = in;
+  if (backward && options_.recompute) keep_input(unit, in, micro);
   at::Tensor out = layer_->forward(p, std::move(in), call(unit, micro),
                                    backward && !options_.recompute ? &micro.saved[unit] : nullptr);
   if (!kept) {
@@ -154,7 +167,8 @@ void Stepper::execute(const Action& action, MicroStep& micro, const at::Tensor& 
       state_.wait_for(action.unit);
       const double scale =
           loss_scaler_.scale() / static_cast<double>(config_.gradient_accumulation_steps);
-      auto head = models::head_turn(state_.unit(action.unit), model_, micro.x, *micro.batch, scale);
+      auto head = models::head_turn(state_.unit(action.unit), model_, micro.x, *micro.batch, scale,
+                                    options_.pieces);
       if (head.targets > 0) loss.add_(head.loss_sum.div_(static_cast<double>(head.targets)));
       micro.x = std::move(head.dx);
       return;

@@ -15,6 +15,7 @@
 #include "engine/optim/averaging.h"
 #include "engine/optim/loss_scaler.h"
 #include "engine/optim/optimizer.h"
+#include "engine/zero/layer_inputs.h"
 #include "engine/zero/model_state.h"
 #include "job/dsconfig/resolved.h"
 #include "job/flight_log.h"
@@ -25,6 +26,9 @@ struct StepOptions {
   bool recompute = false;       ///< gradient_checkpointing: keep only each layer's input
   uint64_t seed = 0;            ///< for dropout and random-LTD
   FlightLog* flight = nullptr;  ///< ticks with every part of a step; null: nobody looks
+  layout::PieceRule pieces = {};
+  /// With recompute: where the layers' inputs wait; null: where they are. It outlives the stepper.
+  zero::LayerInputs* inputs = nullptr;
 };
 
 /// Numbers that a step adds up over the ranks beside its own, so that they agree without another
@@ -91,6 +95,9 @@ class Stepper {
   void backward(int unit, MicroStep& micro);
   /// Random-LTD: draws the tokens that the layer sees in this micro-step, if it drops any.
   void draw_kept(int unit, MicroStep& micro) const;
+  /// Recompute: keeps the input of a layer until its backward asks for it.
+  void keep_input(int unit, const at::Tensor& x, MicroStep& micro);
+  at::Tensor take_input(int unit, MicroStep& micro);
   /// The tokens whose output the head wants of this layer; null: all.
   const at::Tensor* wanted(int unit, const MicroStep& micro) const;
   void tick() {

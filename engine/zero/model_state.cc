@@ -57,13 +57,15 @@ const LoraArgs& UnitParameters::lora() const {
 GradView UnitParameters::grad(int parameter) const {
   if (!trained(parameter)) return {};
   const auto place = state_->plan_.places[unit_][parameter];
-  return state_->flat(place.flat).grad(place.slot);
+  const GradView grad = state_->flat(place.flat).grad(place.slot);
+  return sums_ ? sums_->of(parameter, 1, grad) : grad;
 }
 
 GradView UnitParameters::stacked_grad(int parameter, int count) const {
   if (!one_flat(parameter, count)) return {};
   const auto place = state_->plan_.places[unit_][parameter];
-  return state_->flat(place.flat).stacked_grad(place.slot, count);
+  const GradView grad = state_->flat(place.flat).stacked_grad(place.slot, count);
+  return sums_ ? sums_->of(parameter, count, grad) : grad;
 }
 
 // ---- ModelState

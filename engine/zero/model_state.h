@@ -16,6 +16,7 @@
 #include "engine/zero/host_copies.h"
 #include "engine/zero/offload_tier.h"
 #include "engine/zero/one_bit.h"
+#include "engine/zero/piece_sums.h"
 #include "engine/zero/run_ahead.h"
 #include "job/dsconfig/resolved.h"
 #include "job/layout/lora.h"
@@ -45,6 +46,12 @@ class UnitParameters {
   const layout::Adapter* adapter(int weight) const;
   /// The adapters' arguments. Call it only where there is an adapter.
   const LoraArgs& lora() const;
+  /// The same unit, whose gradients go into `sums`, which must outlive it.
+  UnitParameters adding_to(PieceSums& sums) const {
+    UnitParameters same = *this;
+    same.sums_ = &sums;
+    return same;
+  }
   /// The embedding's weight and gradient, for a tied head.
   UnitParameters embedding() const { return {*state_, 0}; }
 
@@ -52,6 +59,7 @@ class UnitParameters {
   bool one_flat(int parameter, int count) const;
   ModelState* state_;
   int unit_;
+  PieceSums* sums_ = nullptr;
 };
 
 /// The initial values of adapters and of modules_to_save.

@@ -188,9 +188,6 @@ void add_autotuning(std::vector<Key>& keys) {
 std::vector<Key> observation_keys() {
   using enum Type;
   using enum State;
-  const char* own_flag =
-      "it acts only on models that call DeepSpeed's checkpointing; for a Hugging Face "
-      "model set training.gradientCheckpointing";
   std::vector<Key> keys = {
       {.path = "wall_clock_breakdown",
        .type = Bool,
@@ -205,7 +202,39 @@ std::vector<Key> observation_keys() {
        .field = to<&ResolvedConfig::observe, &ObserveConfig::dump_state>,
        .test = "run_tests:WatchRun.BreakdownsArePrintedEveryStepsPerPrint"},
 
-      {.path = "activation_checkpointing", .type = Section, .state = Inert, .reason = own_flag},
+      {.path = "activation_checkpointing", .type = Section},
+      {.path = "activation_checkpointing.cpu_checkpointing",
+       .type = Bool,
+       .field = to<&ResolvedConfig::cpu_checkpointing>,
+       .test = "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
+               "train_tests:LongRows.InputsInAFileOrInHostMemoryChangeNoBit"},
+      {.path = "activation_checkpointing.partition_activations",
+       .type = Bool,
+       .fallback = false,
+       .state = Inert,
+       .reason = "it splits a layer's input over the ranks that share the layer's weights (tensor "
+                 "parallelism); here each rank has rows of its own, so its part is the whole"},
+      {.path = "activation_checkpointing.number_checkpoints",
+       .type = Int,
+       .state = Inert,
+       .reason =
+           "it sizes contiguous_memory_optimization's buffer; here each layer keeps its input"},
+      {.path = "activation_checkpointing.contiguous_memory_optimization",
+       .type = Bool,
+       .fallback = false,
+       .state = Inert,
+       .reason = "it prevents fragmentation by inputs that come and go; here the allocator keeps "
+                 "freed blocks for the next tensor of their size"},
+      {.path = "activation_checkpointing.synchronize_checkpoint_boundary",
+       .type = Bool,
+       .fallback = false,
+       .state = Inert,
+       .reason = "it makes a GPU wait at each layer, for a debugger; results are the same"},
+      {.path = "activation_checkpointing.profile",
+       .type = Bool,
+       .fallback = false,
+       .state = Inert,
+       .reason = "wall_clock_breakdown has the times of forward and backward, recomputation in it"},
 
       {.path = "checkpoint", .type = Section},
       {.path = "checkpoint.tag_validation",
@@ -251,9 +280,6 @@ std::vector<Key> observation_keys() {
       {.path = "timers", .type = Section},
       {.path = "timers.throughput", .type = Section},
   };
-  add(keys, "activation_checkpointing",
-      "partition_activations:b=false number_checkpoints:i contiguous_memory_optimization:b=false "
-      "synchronize_checkpoint_boundary:b=false profile:b=false cpu_checkpointing:b=false");
   add(keys, "timers.throughput", "enabled:b=true synchronized:b=true", Moot,
       "metrics.jsonl always has the time of every step");
   const std::string no_monitor =

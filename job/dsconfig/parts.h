@@ -55,6 +55,9 @@ bool cycles_momentum(const std::string& schedule, bool wanted, const OptimizerCo
 /// data_efficiency.cc: curriculum learning and random-LTD; after the steps.
 void resolve_data_efficiency(const Source& in, ResolvedConfig& config, Report& out);
 
+/// activation_checkpointing.cc: a section that acts with training.gradientCheckpointing only.
+void resolve_activation_checkpointing(const Source& in, const ResolvedConfig& config, Report& out);
+
 /// observe.cc: when to log, save, evaluate; what watches the run.
 void resolve_cadences(const Source& in, ResolvedConfig& config, Report& out);
 void resolve_observe(const Source& in, ResolvedConfig& config, Report& out);

@@ -28,6 +28,7 @@ Resolution run(const Checked& checked, const TrainingArgs& training, const Facts
   const Length length = resolve_steps(in, config, out);
   resolve_scheduler(in, length, config, out);
   resolve_data_efficiency(in, config, out);
+  resolve_activation_checkpointing(in, config, out);
   resolve_cadences(in, config, out);
   resolve_observe(in, config, out);
   refuse_autotuning(in, out);

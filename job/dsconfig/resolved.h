@@ -120,6 +120,9 @@ struct ResolvedConfig {
   int64_t steps_per_print = 0;        ///< 0: off
   bool dataloader_drop_last = false;  ///< an incomplete last batch is left out
   bool load_universal = false;  ///< of a DeepSpeed folder named to resume from: its universal tag
+  /// activation_checkpointing: the layer inputs that gradient checkpointing keeps leave the device,
+  /// for host memory, or for a file where the device is the host.
+  bool cpu_checkpointing = false;
   Cadence logging{Cadence::Kind::Steps, 1};
   bool logging_first_step = false;
   Cadence save{Cadence::Kind::Steps, 500};

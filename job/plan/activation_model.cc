@@ -28,10 +28,10 @@ MicroBatchTokens tokens_of(const MemoryInput& input) {
 }
 
 struct StepShape {
-  explicit StepShape(const MemoryInput& input)
-      : seq(longest_row(input)),
-        rows(tokens_of(input).tokens),
-        targets(std::max<int64_t>(1, tokens_of(input).targets)),
+  StepShape(const MemoryInput& input, const MicroBatchTokens& tokens)
+      : seq(std::min(longest_row(input), tokens.tokens)),
+        rows(tokens.tokens),
+        targets(std::max<int64_t>(1, tokens.targets)),
         hidden(input.model.hidden_size),
         query(input.model.query_size()),
         qkv(query + 2 * input.model.kv_size()),
@@ -70,11 +70,24 @@ int64_t attention_tile(const StepShape& s, int64_t head_dim) {
   return 4 * (2 * queries * keys + queries * (2 + head_dim));
 }
 
-/// A sliding window's mask and what makes it. With dropout the plain form keeps one sequence's
-/// scores: four copies in backward.
+/// Scores of a block of queries, and of all heads' where each has its own. `seen`: keys of a query.
+int64_t block_scores(const StepShape& s, int64_t seen, int64_t heads) {
+  const int64_t queries = layout::query_block(s.seq, seen, heads);
+  return queries * layout::keys_of_block(s.seq, seen, queries);
+}
+
+/// A sliding window's mask and what makes it. With dropout the plain form keeps the scores: four
+/// copies in backward. Blocks of a long row have their keys' gradients summed in fp32.
 int64_t scores(const StepShape& s, const layout::ModelConfig& model) {
-  int64_t bytes = model.windows.empty() ? 0 : s.seq * s.seq * (s.widened ? 6 : 2 + s.element);
-  if (model.dropout.attention > 0) bytes += s.seq * s.seq * (6 + 4 * 5 * s.heads);
+  int64_t bytes = 0;
+  for (const int64_t window : model.windows) {
+    if (window <= 0 || window >= s.seq) continue;
+    const bool cut = layout::query_block(s.seq, window, 1) < s.seq;
+    bytes = std::max(bytes, block_scores(s, window, 1) * (s.widened ? 6 : 2 + s.element) +
+                                (cut ? s.rows * s.query * (2 * 4 + s.element) : 0));
+  }
+  if (model.dropout.attention > 0)
+    bytes += block_scores(s, s.seq, s.heads) * (6 + 4 * 5 * s.heads) + 3 * s.rows * s.query * 4;
   return bytes;
 }
 
@@ -89,33 +102,71 @@ int64_t attention_backward(const StepShape& s) {
   const int64_t heads = s.shared_heads ? 2 * s.query : 0;
   const int64_t gradients = 3 * s.query + (s.shared_heads ? s.query : 0);  // one being summed
   const int64_t widened = s.widened ? s.qkv + 2 * s.query : 0;             // qkv, dout, out
-  return s.rows * ((heads + gradients + widened) * type + (s.query + s.qkv) * s.element);
+  return s.rows * ((heads + gradients + widened) * type + s.query * s.element);
 }
 
-}  // namespace
+/// Queries and keys before their head norm, and the norm's sums.
+int64_t head_norms(const StepShape& s, const layout::ModelConfig& model) {
+  if (!model.qk_norm) return 0;
+  return s.rows * (s.query + model.kv_size()) * s.element +
+         s.rows * (s.heads + model.num_kv_heads) * 4;
+}
 
-ActivationModel activation_model(const MemoryInput& input) {
-  const StepShape s(input);
-  const dsconfig::ResolvedConfig& config = input.config;
-  ActivationModel a;
+/// Behind its attention the last layer has only the tokens with a target
+/// (MicroBatch::last_outputs), unless those that have none are fewer than a sixteenth.
+int64_t last_outputs(const StepShape& s) {
+  return std::min(s.rows, s.targets + s.targets / 15 + 1);
+}
+
+int64_t packing(const StepShape& s) {
+  return s.element == 2 && !s.widened ? kPacking : 0;
+}
+
+/// 16-bit gradients of a layer's MLP that pieces add to: a piece's own, what rounding takes from
+/// their sum, and a tile of it in fp32 (engine/zero/piece_sums.cc).
+int64_t piece_sums(const StepShape& s, const MemoryInput& input) {
+  if (s.element == 4) return 0;
+  int64_t elements = s.hidden * (s.mlp_width + s.inner + 2);
+  if (input.lora)  // at most an adapter of each of the three weights
+    elements = input.lora->r * (3 * s.hidden + s.mlp_width + s.inner);
+  return 2 * s.element * elements + 2 * 4 * std::min<int64_t>(elements, 256 << 10);
+}
+
+/// A layer of a micro-batch that is cut into pieces: with recompute, where backward computes the
+/// MLP and its first norm again (engine/models/pieces.h).
+void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
+  const int64_t row = s.rows * s.element, piece = input.pieces.piece * s.element;
+  const int64_t outputs = last_outputs(s);
+  const int64_t tile = attention_tile(s, input.model.head_dim) + scores(s, input.model);
+  const int64_t sums = s.rows * s.heads * 4;  // attention's log-sum-exp
+  a.kept = row * (s.hidden + s.qkv + s.query) + sums + head_norms(s, input.model);
+  a.kept_last = a.kept - (s.rows - outputs) * s.hidden * s.element;
+
+  const int64_t mlp = piece * (s.hidden + s.mlp_width + s.inner);
+  a.forward = std::max({row * (s.hidden + s.qkv) + s.rows * 4 + head_norms(s, input.model),
+                        row * (s.qkv + s.query) + sums + attention_forward(s) + tile,
+                        row * (s.query + s.hidden) + sums,
+                        row * 2 * s.hidden + mlp + piece * s.hidden + packing(s)});
+  const auto backward = [&](int64_t tokens) {  // so many behind attention
+    const int64_t x2 = tokens * s.element * s.hidden;
+    const int64_t again = row * s.hidden + attention_forward(s) + tile - x2;
+    const int64_t attended = attention_backward(s) + tile - x2;
+    const int64_t freed = x2 + row * s.query + sums;
+    const int64_t picked = tokens < s.rows ? tokens * s.element * (s.query + 2 * s.hidden) : 0;
+    return std::max(
+        {mlp + piece * s.inner + packing(s), again, attended, row * 3 * s.hidden + picked - freed});
+  };
+  a.backward = backward(s.rows);
+  a.backward_last = backward(outputs);
+  a.piece_sums = piece_sums(s, input);
+}
+
+void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
   const int64_t row = s.rows * s.element;  // bytes of a column of activations
-  // ids, labels and positions of every micro-step, which tokens have a target and which; the rope
-  // table, the sum of the losses (a double)
-  a.step = config.gradient_accumulation_steps * (s.rows * 3 + s.targets * 2) * 8 +
-           s.seq * input.model.head_dim * 4 + 8;
-  a.boundary = row * s.hidden;
   const int64_t sums = s.rows * (2 + input.model.num_heads) * 4;  // norms, attention's log-sum-exp
-  // Queries and keys before their head norm, and the norm's sums.
-  const int64_t head_norms = input.model.qk_norm
-                                 ? row * (s.query + input.model.kv_size()) +
-                                       s.rows * (s.heads + input.model.num_kv_heads) * 4
-                                 : 0;
   // h1, x2, h2; qkv; the attention's output; gate and up
-  a.kept = row * (3 * s.hidden + s.qkv + s.query + s.mlp_width) + sums + head_norms;
-
-  // Behind its attention the last layer has only the tokens with a target
-  // (MicroBatch::last_outputs), unless those that have none are fewer than a sixteenth.
-  const int64_t outputs = std::min(s.rows, s.targets + s.targets / 15 + 1);
+  a.kept = row * (3 * s.hidden + s.qkv + s.query + s.mlp_width) + sums + head_norms(s, input.model);
+  const int64_t outputs = last_outputs(s);
   a.kept_last = a.kept - (s.rows - outputs) * ((2 * s.hidden + s.mlp_width) * s.element + 4);
 
   const int64_t tile = attention_tile(s, input.model.head_dim) + scores(s, input.model);
@@ -132,25 +183,64 @@ ActivationModel activation_model(const MemoryInput& input) {
 
   // da and the recomputed silu(gate) * up; then dh, or the attention's gradients once the MLP's
   // tensors are freed.
-  const int64_t packing = s.element == 2 && !s.widened ? kPacking : 0;
   const auto backward = [&](int64_t tokens) {  // so many behind attention
     const int64_t column = tokens * s.element;
-    const int64_t mlp = 2 * column * s.inner + packing;
+    const int64_t mlp = 2 * column * s.inner + packing(s);
     const int64_t mlp_freed = column * (2 * s.hidden + s.mlp_width);  // x2, h2, gate_up
     const int64_t attended = attention_backward(s) + tile - mlp_freed;
-    const int64_t again = input.recompute ? column * s.inner + result : 0;  // during recompute
+    const int64_t again = input.recompute ? attention_forward(s) + tile - mlp_freed : 0;
     return std::max({mlp, a.boundary, attended, again});
   };
   a.backward = backward(s.rows);
   a.backward_last = backward(outputs);
+}
 
-  const int64_t piece = std::clamp<int64_t>(kLogits / s.vocab, 1, (s.targets + 1) / 2);
-  const int64_t picked = s.targets * s.hidden * s.element;           // the rows that have a target
-  a.head = 3 * picked + s.targets * 2 * 4 +                          // the rows, normed, dh; sums
-           std::max(piece * s.vocab * s.element + packing, picked);  // logits; then dpicked
-  a.embedding = s.element == 2 ? 2 * a.boundary : a.boundary;        // dx, and its sum over rows
-
+void head(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
+  const bool cut = input.pieces.cuts(s.targets);
+  int64_t piece = std::clamp<int64_t>(kLogits / s.vocab, 1, (s.targets + 1) / 2);
+  if (cut) piece = std::min(piece, input.pieces.piece);
+  const int64_t columns = s.hidden * s.element;
+  if (cut)  // dx; a piece's rows, normed, dh, then their gradient instead of the logits
+    a.head = last_outputs(s) * columns + piece * (3 * columns + 2 * 4) +
+             std::max(piece * s.vocab * s.element + packing(s), piece * columns);
+  else  // the rows that have a target, normed, dh; sums; logits, then their rows' gradient
+    a.head = 3 * s.targets * columns + s.targets * 2 * 4 +
+             std::max(piece * s.vocab * s.element + packing(s), s.targets * columns);
   a.head_products = head_products(s, piece < s.targets);
+}
+
+ActivationModel of_micro_batch(const MemoryInput& input, const MicroBatchTokens& tokens) {
+  const StepShape s(input, tokens);
+  const dsconfig::ResolvedConfig& config = input.config;
+  ActivationModel a;
+  // ids, labels and positions of every micro-step, which tokens have a target and which; the rope
+  // table, the sum of the losses (a double)
+  a.step = config.gradient_accumulation_steps * (s.rows * 3 + s.targets * 2) * 8 +
+           s.seq * input.model.head_dim * 4 + 8;
+  a.boundary = s.rows * s.element * s.hidden;
+  a.embedding = s.element == 2 ? 2 * a.boundary : a.boundary;  // dx, and its sum over rows
+  if (input.recompute && input.pieces.cuts(s.rows))
+    cut_layer(s, input, a);
+  else
+    whole_layer(s, input, a);
+  head(s, input, a);
+  return a;
+}
+
+}  // namespace
+
+ActivationModel activation_model(const MemoryInput& input) {
+  const MicroBatchTokens most = tokens_of(input);
+  ActivationModel a = of_micro_batch(input, most);
+  if (!input.pieces.cuts(most.tokens)) return a;
+  // A shorter micro-batch, which is not cut, may take more.
+  const int64_t whole = input.pieces.whole;
+  const ActivationModel b = of_micro_batch(input, {whole, std::min(most.targets, whole)});
+  for (int64_t ActivationModel::*part :
+       {&ActivationModel::kept, &ActivationModel::kept_last, &ActivationModel::forward,
+        &ActivationModel::backward, &ActivationModel::backward_last, &ActivationModel::head,
+        &ActivationModel::piece_sums, &ActivationModel::head_products})
+    a.*part = std::max(a.*part, b.*part);
   return a;
 }
 

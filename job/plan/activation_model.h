@@ -20,7 +20,9 @@ struct ActivationModel {
   int64_t backward_last = 0;  ///< the last layer
   int64_t head = 0;           ///< the head runs
   int64_t embedding = 0;
-  int64_t head_products = 0;  ///< the sum of the head's weight gradient; counted as buckets
+  // Sums of 16-bit gradients that come in pieces; counted as buckets.
+  int64_t piece_sums = 0;     ///< of a layer's MLP
+  int64_t head_products = 0;  ///< of the head's weight
 };
 
 ActivationModel activation_model(const MemoryInput& input);

@@ -9,6 +9,7 @@
 #include "job/dsconfig/resolved.h"
 #include "job/layout/lora.h"
 #include "job/layout/model_config.h"
+#include "job/layout/row_pieces.h"
 #include "job/training_args.h"
 
 namespace dsj::plan {
@@ -29,6 +30,11 @@ struct MemoryInput {
   /// By rows per micro-batch: the most tokens and the most targets of any micro-batch of so many
   /// rows. For other numbers of rows all rows are taken to be the longest.
   std::map<int64_t, MicroBatchTokens> micro_batches = {};
+  bool accelerator = false;       ///< ranks compute on one, not in host memory
+  layout::PieceRule pieces = {};  ///< as the engine cuts
+
+  /// Whether the inputs of layers leave the device until they are recomputed from.
+  bool inputs_leave() const { return recompute && config.cpu_checkpointing; }
 };
 
 /// Tokens to which a row of the job is cut.

@@ -122,6 +122,7 @@ class StepWalk {
     if (!input_.recompute) activations.add(kept(unit));
     use(a.forward, 0);
     activations.add(a.boundary);
+    if (input_.inputs_leave()) activations.add(-a.boundary);
   }
 
   void backward(int unit) {
@@ -135,8 +136,11 @@ class StepWalk {
     // The last layer's gradient comes for the tokens with a target; where tokens are dropped it is
     // first made whole.
     const int64_t whole = drops(unit) && unit == input_.model.num_layers ? activation_.boundary : 0;
-    use((gives_targets(unit) ? a.backward_last : a.backward) + whole, 0);
-    activations.add(-kept(unit) - a.boundary);
+    // An input that left the device comes back to an accelerator; in host memory it is read where
+    // it was brought.
+    const int64_t back = input_.inputs_leave() && input_.accelerator ? a.boundary : 0;
+    use((gives_targets(unit) ? a.backward_last : a.backward) + whole + back, a.piece_sums);
+    activations.add(-kept(unit) - (input_.inputs_leave() ? 0 : a.boundary));
   }
 
   void write_gradients(int unit) {
@@ -288,6 +292,23 @@ void add_compressed_steps(const MemoryInput& input, const layout::FlatPlan& plan
   model.wire.momentum_bytes = one_bit.wire_bytes(input.world);
 }
 
+/// The inputs of layers that leave the device (engine/zero/layer_inputs.h): all in host memory, or
+/// in a file, of which two are in memory.
+void count_inputs(const MemoryInput& input, MemoryClasses& elsewhere) {
+  if (!input.inputs_leave()) return;
+  const int64_t layers = input.model.num_layers, align = layout::kFileAlign;
+  const int64_t one = activation_model(input).boundary;
+  const auto place = [&](int64_t bytes) { return (bytes + align - 1) / align * align; };
+  if (input.accelerator) {
+    elsewhere.host += layers * one;
+    return;
+  }
+  elsewhere.host += std::min<int64_t>(2, layers) * (place(one) + align);
+  const int64_t longest = input.config.micro_batch_size * input.tokens_per_row *
+                          input.model.hidden_size * bytes_of(input.config.precision);
+  elsewhere.nvme += layers * place(longest);
+}
+
 /// What lies on this rank between two steps.
 void count_kept(const MemoryInput& input, const layout::FlatPlan& plan, const layout::Stage& stage,
                 const layout::OffloadPlan& offload, StepWalk& walk, MemoryClasses& elsewhere) {
@@ -317,6 +338,7 @@ MemoryModel memory_model(const MemoryInput& input) {
   const layout::OffloadPlan offload = plan_offload(plan, input.config, input.world);
   MemoryClasses elsewhere{.host = offload.staging_bytes(),
                           .nvme = offload.optimizer_file_bytes + offload.parameter_file_bytes};
+  count_inputs(input, elsewhere);
   const int64_t others = input.world - 1;
   model.parameter_file = offload.parameter_file_bytes;
   StepWalk walk(input, units, plan, stage);

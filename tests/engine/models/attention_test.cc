@@ -24,10 +24,17 @@ class AttentionOracle : public testing::TestWithParam<Case> {
   void SetUp() override { at::manual_seed(5); }
 };
 
-/// What dropout multiplies the probabilities of a row by.
+/// What dropout multiplies the probabilities of a row by: a block of queries has its own draws.
 at::Tensor mask_of(const Attention& s, int64_t row, int64_t length) {
   at::Tensor mask = at::ones({1, s.heads, length, length});
-  dropout(mask, {s.dropout.p, dropout_key(s.dropout.key, row)});
+  const uint64_t key = dropout_key(s.dropout.key, row);
+  for (int64_t first = 0; first<length; first += s.queries> 0 ? s.queries : length) {
+    const int64_t count = std::min(s.queries > 0 ? s.queries : length, length - first);
+    const int64_t from = s.window > 0 ? std::max<int64_t>(0, first - s.window + 1) : 0;
+    const at::Tensor block = at::ones({1, s.heads, count, first + count - from});
+    dropout(block, {s.dropout.p, first == 0 ? key : dropout_key(key, first)});
+    mask.narrow(2, first, count).narrow(3, from, block.size(3)).copy_(block);
+  }
   return mask;
 }
 
@@ -64,7 +71,7 @@ TEST_P(AttentionOracle, ForwardAndGradient) {
   c10::AutoGradMode no_autograd(false);
   const Attended got = attention(qkv, rows, s);
   EXPECT_LT((got.out - want).abs().max().item<double>(), 1e-5);
-  const at::Tensor gradient = attention_backward(dout, qkv, got, rows, s);
+  const at::Tensor gradient = attention_backward(dout, qkv.detach().clone(), got, rows, s);
   EXPECT_LT((gradient - want_gradient).abs().max().item<double>(), 2e-5);
 }
 
@@ -111,6 +118,12 @@ Attention with(int64_t window, double p, int64_t kv_heads) {
   return shape;
 }
 
+/// A few queries at a time, as in a long row.
+Attention in_blocks(Attention shape) {
+  shape.queries = 4;
+  return shape;
+}
+
 const std::vector<int64_t> kRagged = {3, 11, 11, 2, 7};
 
 INSTANTIATE_TEST_SUITE_P(
@@ -122,7 +135,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"ragged", with(0, 0, 4), kRagged},
                     Case{"ragged_shared_heads", with(0, 0, 2), kRagged},
                     Case{"ragged_window", with(3, 0, 2), kRagged},
-                    Case{"ragged_dropout", with(0, 0.4, 2), kRagged}),
+                    Case{"ragged_dropout", with(0, 0.4, 2), kRagged},
+                    Case{"window_in_blocks", in_blocks(with(3, 0, 2))},
+                    Case{"wide_window_in_blocks", in_blocks(with(9, 0, 4)), kRagged},
+                    Case{"dropout_in_blocks", in_blocks(with(0, 0.4, 2)), kRagged},
+                    Case{"dropout_in_a_window_in_blocks", in_blocks(with(5, 0.2, 4))}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Dropout, KeepsTheMeanAndRepeatsByKey) {

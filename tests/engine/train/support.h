@@ -4,7 +4,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -69,6 +71,9 @@ struct SmallRun {
   dsconfig::ResolvedConfig config;
   std::optional<LoraArgs> lora;  ///< as a user writes it
   zero::OffloadHost host = {};
+  layout::PieceRule pieces = {};
+  /// With recompute: where a rank's layer inputs wait; empty: where they are.
+  std::function<std::unique_ptr<zero::LayerInputs>(const layout::ModelConfig&)> inputs = {};
 };
 
 inline std::optional<LoraArgs> resolved_lora(const SmallRun& run) {
@@ -97,6 +102,7 @@ struct Rank {
   layout::ModelConfig model;
   dsconfig::ResolvedConfig config;
   zero::ModelState state;
+  std::unique_ptr<zero::LayerInputs> inputs;
   Stepper stepper;
   comm::Collectives& collectives;
 
@@ -104,7 +110,10 @@ struct Rank {
       : model(fixture_model(run.model)),
         config(run.config),
         state(model, config, at::kCPU, group, resolved_lora(run), run.host),
-        stepper(model, config, {.recompute = run.recompute}, state, at::kCPU),
+        inputs(run.inputs ? run.inputs(model) : nullptr),
+        stepper(model, config,
+                {.recompute = run.recompute, .pieces = run.pieces, .inputs = inputs.get()}, state,
+                at::kCPU),
         collectives(group) {}
 
   void load(const std::string& name) {

@@ -39,6 +39,8 @@ const std::vector<Reading>& readings() {
       {"gradient_clipping", "0.25", "/gradient_clipping", "0.25"},
       {"dataloader_drop_last", "true", "/dataloader_drop_last", "true"},
       {"checkpoint.load_universal", "true", "/checkpoint/load_universal", "true"},
+      {"activation_checkpointing.cpu_checkpointing", "true",
+       "/activation_checkpointing/cpu_checkpointing", "true"},
       {"optimizer.type", R"("Adam")", "/optimizer/decoupled_weight_decay", "false",
        R"({"optimizer": {"type": "AdamW", "params": {"adam_w_mode": false}}})"},
       {"optimizer.params.lr", "0.125", "/optimizer/lr", "0.125", kAdam},

@@ -63,6 +63,39 @@ TEST(MemoryModelTest, ACurriculumCountsWithTheLongestRowThatTheRunComesTo) {
   EXPECT_EQ(memory_model(input).bytes.activations, whole) << "no row of the data is longer than 64";
 }
 
+TEST(MemoryModelTest, LayerInputsLeaveForHostMemoryOrForAFile) {
+  MemoryInput input = example(2, 4);
+  input.config.cpu_checkpointing = true;
+  const MemoryClasses kept_all = memory_model(input).bytes;
+  EXPECT_EQ(kept_all.host + kept_all.nvme, 0) << "without recompute no inputs are kept";
+  input.recompute = true;
+  const int64_t one = 2 * 64 * 256 * 2;  // two rows of 64 tokens, hidden 256, bf16
+  MemoryInput stay = input;
+  stay.config.cpu_checkpointing = false;
+  const MemoryClasses here = memory_model(stay).bytes, file = memory_model(input).bytes;
+  EXPECT_EQ(file.nvme, 4 * one);
+  EXPECT_EQ(file.host, 2 * (one + 4096)) << "two of four layers', aligned";
+  EXPECT_LE(file.activations, here.activations - 3 * one);
+  input.accelerator = true;
+  const MemoryClasses host = memory_model(input).bytes;
+  EXPECT_EQ(host.nvme, 0);
+  EXPECT_EQ(host.host, 4 * one);
+  EXPECT_EQ(host.activations, file.activations + one) << "it comes back to be computed from";
+}
+
+TEST(MemoryModelTest, LongRowsTakeTheirMlpAndHeadInPieces) {
+  MemoryInput input = example(2, 4);
+  input.recompute = true;
+  input.tokens_per_row = 16384;
+  MemoryInput whole = input;
+  whole.pieces.whole = 2 * 16384;
+  const int64_t cut = memory_model(input).bytes.activations;
+  EXPECT_LT(cut, 0.75 * memory_model(whole).bytes.activations);
+  input.recompute = false;
+  whole.recompute = false;
+  EXPECT_GT(memory_model(input).bytes.activations, 2 * cut) << "what is kept is kept whole";
+}
+
 TEST(MemoryModelTest, LayersThatDropTokensKeepLess) {
   MemoryInput input = example(2, 4);
   const int64_t whole = memory_model(input).bytes.activations;

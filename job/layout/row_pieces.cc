@@ -1,0 +1,28 @@
+#include "job/layout/row_pieces.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dsj::layout {
+
+std::vector<RowPiece> row_pieces(int64_t count, int64_t most) {
+  std::vector<RowPiece> pieces;
+  for (int64_t first = 0; first < count; first += most)
+    pieces.push_back({first, std::min(most, count - first)});
+  return pieces;
+}
+
+int64_t query_block(int64_t length, int64_t seen, int64_t heads) {
+  const int64_t scores = kScores / heads;  // of one matrix
+  if (length <= scores / std::max<int64_t>(1, length)) return length;
+  // A block of q queries sees at most q + seen - 1 keys: fewer than twice the larger of both.
+  const auto square = static_cast<int64_t>(std::sqrt(static_cast<double>(scores / 2)));
+  const int64_t queries = std::min(square, scores / (2 * std::min(seen, length)));
+  return std::min(length, std::max<int64_t>(16, queries));
+}
+
+int64_t keys_of_block(int64_t length, int64_t seen, int64_t queries) {
+  return std::min(length, queries >= length ? length : queries + seen - 1);
+}
+
+}  // namespace dsj::layout

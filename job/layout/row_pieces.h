@@ -1,0 +1,44 @@
+// Into which pieces a long micro-batch is cut, so that what a unit computes in between never lives
+// for all tokens. The engine cuts by it (engine/models), the memory model counts with it. It goes
+// by sizes alone, so that all ranks, every attempt and the recomputation cut alike. Numbers only.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace dsj::layout {
+
+/// Neighbouring rows of a tensor.
+struct RowPiece {
+  int64_t first = 0, count = 0;
+  friend bool operator==(const RowPiece&, const RowPiece&) = default;
+};
+
+/// `count` rows in pieces of `most` (at least 1); the last may be shorter. No rows: no piece.
+std::vector<RowPiece> row_pieces(int64_t count, int64_t most);
+
+/// How many tokens go through a layer's MLP, or through the head, at a time.
+struct PieceRule {
+  /// A micro-batch of so many tokens is not cut: short rows run as if there were no pieces.
+  int64_t whole = 4096;
+  /// Tokens of a piece. A product of more rows runs no faster, one of fewer reads its weights too
+  /// often.
+  int64_t piece = 1024;
+
+  bool cuts(int64_t tokens) const { return tokens > whole; }
+  std::vector<RowPiece> of(int64_t tokens) const {
+    return row_pieces(tokens, cuts(tokens) ? piece : tokens);
+  }
+};
+
+/// Elements of scores, or of a mask, that attention holds at a time.
+inline constexpr int64_t kScores = int64_t{16} << 20;
+/// Where attention needs a mask (a window) or the scores themselves (dropout): how many queries of
+/// a row of `length` tokens it takes at a time. Each sees at most `seen` keys; `heads` matrices are
+/// held together. A row whose scores are at most kScores is taken whole. Longer ones hold at most
+/// kScores, or 16 queries.
+int64_t query_block(int64_t length, int64_t seen, int64_t heads);
+/// The most keys that a block of so many queries sees.
+int64_t keys_of_block(int64_t length, int64_t seen, int64_t queries);
+
+}  // namespace dsj::layout
