@@ -66,6 +66,10 @@ json wire_of(const plan::WireCount& wire) {
       {"elementsPerStep",
        {{"gradients", wire.gradient_elements}, {"parameters", wire.parameter_elements}}},
       {"bytesPerStep", {{"gradients", wire.gradient_bytes}, {"parameters", wire.parameter_bytes}}}};
+  if (wire.matrix_bytes > 0) {
+    out["elementsPerStep"]["matrices"] = wire.matrix_elements;
+    out["bytesPerStep"]["matrices"] = wire.matrix_bytes;
+  }
   // A 1-bit optimizer sends gradients before its freeze, and momenta after it.
   if (wire.momentum_bytes > 0)
     out["afterTheFreeze"] = {

@@ -29,4 +29,11 @@ Rates rates_at(const dsconfig::SchedulerConfig& config, double base_lr, int64_t 
           .beta2 = now.beta2};
 }
 
+Rates rates_at(const dsconfig::ResolvedConfig& config, int64_t steps_done) {
+  Rates rates = rates_at(config.scheduler, config.optimizer.lr, steps_done);
+  if (config.optimizer.kind == OptimizerKind::Muon)
+    rates.adam_lr = learning_rate(config.scheduler, config.muon.adam_lr, steps_done);
+  return rates;
+}
+
 }  // namespace dsj::optim

@@ -56,5 +56,7 @@ double learning_rate(const dsconfig::SchedulerConfig& config, double base_lr, in
 /// The same rate, with the rate of the step before, and with the momentum that OneCycle, CyclicLR
 /// and OneCycleLR cycle against the rate.
 Rates rates_at(const dsconfig::SchedulerConfig& config, double base_lr, int64_t steps_done);
+/// Those of a run, from all rates of its optimizer.
+Rates rates_at(const dsconfig::ResolvedConfig& config, int64_t steps_done);
 
 }  // namespace dsj::optim

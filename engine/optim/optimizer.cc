@@ -17,19 +17,26 @@ constexpr bool has_rule(OptimizerKind kind) {
   return false;
 }
 
+/// Muon's rule is that of the parameters that it leaves to AdamW.
+constexpr OptimizerKind rule_kind(OptimizerKind kind) {
+  return kind == OptimizerKind::Muon ? OptimizerKind::Adam : kind;
+}
+
 /// Those that communicate have phases instead, each with another's rule (one_bit.h).
 constexpr bool needs_rule(const dsconfig::Optimizer& one) {
   return one.refusal.empty() && !one.communicates;
 }
 static_assert(std::ranges::all_of(dsconfig::kOptimizers | std::views::filter(needs_rule),
-                                  [](const auto& one) { return has_rule(one.defaults.kind); }),
+                                  [](const auto& one) {
+                                    return has_rule(rule_kind(one.defaults.kind));
+                                  }),
               "every optimizer that is built has a rule of its kind");
 
 template <size_t kIndex = 0>
 Rule make_rule(const RuleInput& in) {
   if constexpr (kIndex < std::variant_size_v<Rule>) {
     using One = std::variant_alternative_t<kIndex, Rule>;
-    return One::kKind == in.config.kind ? One::of(in) : make_rule<kIndex + 1>(in);
+    return One::kKind == rule_kind(in.config.kind) ? One::of(in) : make_rule<kIndex + 1>(in);
   }
   DSJ_CHECK(false, "%s has no rule", dsconfig::name_of(in.config).c_str());
 }
@@ -95,8 +102,9 @@ AsgdRule AsgdRule::of(const RuleInput& in) {
 
 Update make_update(const OptimizerConfig& config, const Rates& rates, int64_t updates,
                    double grad_scale) {
+  const bool muon = config.kind == OptimizerKind::Muon;
   const RuleInput in{.config = config,
-                     .lr = rates.lr,
+                     .lr = muon ? rates.adam_lr.value_or(rates.lr) : rates.lr,
                      .previous_lr = rates.previous_lr,
                      .beta1 = rates.momentum.value_or(config.beta1),
                      .beta2 = rates.beta2.value_or(config.beta2),

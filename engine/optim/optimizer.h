@@ -238,9 +238,11 @@ struct Rates {
   double previous_lr = 0;          ///< of the previous update; at the first: lr
   std::optional<double> momentum;  ///< of the schedule: Adam's beta1, SGD's momentum
   std::optional<double> beta2;     ///< OneCycle writes both betas
+  std::optional<double> adam_lr;   ///< Muon: of what AdamW updates; unset: lr
 };
 
-/// `updates`: how many were applied before this one. Not for a 1-bit optimizer (one_bit.h). Pure.
+/// `updates`: how many were applied before this one. Not for a 1-bit optimizer (one_bit.h). Of Muon:
+/// the update of what AdamW takes (muon.h). Pure.
 Update make_update(const OptimizerConfig& config, const Rates& rates, int64_t updates,
                    double grad_scale);
 

@@ -54,12 +54,22 @@ Result<Progress> Loading::load_weights() {
   return Progress{};
 }
 
+Status check_goes_on_from_deepspeed(const dsconfig::ResolvedConfig& config,
+                                    const std::string& path) {
+  if (config.optimizer.kind != dsconfig::OptimizerKind::Muon) return {};
+  return bad_input(
+      "Muon does not go on from DeepSpeed's checkpoints: what it keeps lies in them otherwise at "
+      "each stage",
+      path, "start from its weights: dsj checkpoint export --to fp32 writes them");
+}
+
 Result<std::unique_ptr<checkpoint::SavedRun>> Loading::open_named(const std::string& path) {
   DSJ_TRY(const bool deepspeeds, deepspeed::is_deepspeed(files_, path));
   if (!deepspeeds) {
     DSJ_TRY(auto reader, checkpoint::Reader::open(files_, path));
     return std::make_unique<checkpoint::Reader>(std::move(reader));
   }
+  DSJ_TRY_STATUS(check_goes_on_from_deepspeed(in_.config(), path));
   DSJ_TRY(auto theirs,
           deepspeed::Checkpoint::open(files_, path, {.universal = in_.config().load_universal}));
   DSJ_TRY_STATUS(theirs.check_trainable());

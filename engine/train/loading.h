@@ -16,6 +16,10 @@
 
 namespace dsj::train {
 
+/// Error if a run does not go on from a checkpoint of DeepSpeed's at `path`, whatever is in it.
+Status check_goes_on_from_deepspeed(const dsconfig::ResolvedConfig& config,
+                                    const std::string& path);
+
 class Loading {
  public:
   Loading(Files& files, const Inputs& inputs, zero::ModelState& state, Stepper& stepper,

@@ -173,8 +173,7 @@ class Loop {
     flight_.enter(FlightPhase::Training, progress.step + 1);
     if (first_) startup::recorder().stage_ends("first rows");
     collectives_.reset_counters();
-    const optim::Rates rates =
-        optim::rates_at(config.scheduler, config.optimizer.lr, progress.step - progress.skipped);
+    const optim::Rates rates = optim::rates_at(config, progress.step - progress.skipped);
     const StepResult result = stepper_.run({.micro_batches = batches,
                                             .step = progress.step,
                                             .rates = rates,

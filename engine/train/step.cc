@@ -8,8 +8,10 @@
 #include "common/check.h"
 #include "engine/device/device.h"
 #include "engine/models/kept_tokens.h"
+#include "engine/optim/muon.h"
 #include "engine/optim/one_bit.h"
 #include "engine/zero/scalar_type.h"
+#include "job/plan/muon_plan.h"
 #include "job/plan/zero_plan.h"
 
 namespace dsj::train {
@@ -220,6 +222,8 @@ void Stepper::update(StepResult& result, const optim::Rates& rates, bool finite)
   }
   if (optim::is_one_bit(config_.optimizer))
     state_.step(optim::one_bit_update(config_, rates, updates_, scale));
+  else if (plan::is_muon(config_))
+    state_.step(optim::muon_update(config_, rates, updates_, scale));
   else
     state_.step(optim::make_update(config_.optimizer, rates, updates_, scale));
   ++updates_;

@@ -6,6 +6,7 @@
 
 #include "common/check.h"
 #include "engine/zero/norm.h"
+#include "job/plan/zero_plan.h"
 
 namespace dsj::zero {
 
@@ -398,11 +399,38 @@ void Flat::update_elsewhere(UpdatePart part, bool applies, const UpdateParts& f)
   if (sends_low) copies.up(What::Low, here.low, there.low);
 }
 
+void Flat::update_widened(const UpdatePart& part, bool applies, const UpdateParts& f) {
+  memory::MemoryScope scope(Class::Buckets);
+  const at::Device place = place_of(part.tensors);
+  const int64_t all = part.tensors.p.numel();
+  for (int64_t at = 0; at < all; at += plan::kWidenedPiece) {
+    const auto narrow = [&](const at::Tensor& tensor) {
+      return tensor.narrow(0, at, std::min(plan::kWidenedPiece, all - at));
+    };
+    UpdatePart piece;
+    piece.slot = part.slot;
+    piece.offset = part.offset + at;
+    std::vector<std::pair<at::Tensor, at::Tensor>> kept;  // where it lies, what f writes
+    const auto widen = [&](const at::Tensor& tensor, bool writes) {
+      const at::Tensor own = narrow(tensor), wide = own.to(place, at::kFloat);
+      if (writes && !wide.is_same(own)) kept.emplace_back(own, wide);
+      return wide;
+    };
+    for (const at::Tensor& state : part.states) piece.states.push_back(widen(state, true));
+    piece.tensors.p = widen(part.tensors.p, applies);
+    if (part.tensors.grad.defined()) piece.tensors.grad = narrow(part.tensors.grad).to(place);
+    piece.tensors.states = piece.states;
+    f({&piece, 1});
+    for (auto& [own, wide] : kept) own.copy_(wide);
+  }
+}
+
 void Flat::update_runs(bool by_slot, bool applies, const UpdateParts& f) {
   if (applies) finish_shard_copies();
   const bool copies = options_.separate_master && applies;
   std::vector<UpdatePart> parts;  // that lie together
   const auto add = [&](UpdatePart part) {
+    if (part.tensors.p.scalar_type() != at::kFloat) return update_widened(part, applies, f);
     if (lies_together(part.tensors)) return parts.push_back(std::move(part));
     update_elsewhere(std::move(part), applies, f);
   };

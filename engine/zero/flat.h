@@ -5,7 +5,7 @@
 // gathered and reduced. A frozen flat (LoRA) has a working copy only, loaded once in the compute
 // type.
 //
-// Nothing is held twice in fp32. The master of a whole working copy is this rank's slices of that
+// Nothing is held twice. The master of a whole working copy is this rank's slices of that
 // copy; where parameters are sharded, the shard that a gather reads is the master. Shard, master
 // and states lie where offload puts them (owned_state.h). All memory is counted by class.
 //
@@ -184,6 +184,9 @@ class Flat {
   /// Lets f update a part whose tensors do not lie together, by copies where its states are.
   void update_elsewhere(UpdatePart part, bool applies, const UpdateParts& f);
   UpdatePart part_of(const OwnedRun& run, const Span& span, bool copies) const;
+  /// f on a run whose master or states have 16 bits: on fp32 copies, piece by piece. What is kept is
+  /// rounded once, to nearest even, when f is done.
+  static void update_widened(const UpdatePart& part, bool applies, const UpdateParts& f);
   Status visit_state(const std::vector<layout::Range>& ranges, Access access, bool all,
                      const VisitState& visit);
   /// Copies this rank's shard into its slices of the working copy, for the gather to spread. From the

@@ -10,6 +10,7 @@
 #include "engine/weights/adapter.h"
 #include "engine/zero/initial_adapter.h"
 #include "engine/zero/scalar_type.h"
+#include "job/plan/muon_plan.h"
 #include "job/plan/one_bit_plan.h"
 #include "job/plan/row_plan.h"
 #include "job/plan/zero_plan.h"
@@ -94,7 +95,7 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
     const bool frozen = plan_.flats[i].frozen();
     options.rows = plan::sends_rows(units_, plan_, config, i);
     options.separate_master = plan::separate_master(config) && !frozen;
-    options.states = frozen ? std::vector<optim::StateSpec>() : optim::states_of(config.optimizer);
+    options.states = plan::states_of_flat(plan_.flats[i], config);
     options.optimizer = tier_.optimizer(i);
     options.parameters = tier_.parameters(i);
     options.copies = device.is_cpu() ? nullptr : &copies_;
@@ -102,6 +103,12 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
     if (!flats_.back()->frozen()) trained_.push_back(flats_.back().get());
   }
   if (optim::is_one_bit(config.optimizer)) one_bit_ = make_one_bit(config);
+  if (plan::is_muon(config)) {
+    std::vector<Flat*> matrices;
+    for (const auto& flat : flats_)
+      if (plan::is_orthogonalised(flat->layout(), config)) matrices.push_back(flat.get());
+    muon_ = std::make_unique<Muon>(matrices, collectives);
+  }
 }
 
 std::unique_ptr<OneBit> ModelState::make_one_bit(const dsconfig::ResolvedConfig& config) {
@@ -293,6 +300,16 @@ void ModelState::step(const optim::OneBitUpdate& update) {
     }
     default:
       return one_bit_ ? one_bit_->step(update) : step(update.frozen_variance());
+  }
+}
+
+void ModelState::step(const optim::MuonUpdate& update) {
+  for (Flat* flat : trained_) {
+    if (muon_->owns(*flat))
+      muon_->step(*flat, update.matrices);
+    else
+      flat->step(update.others);
+    if (!flat->sharded_parameters()) flat->start_gather();
   }
 }
 

@@ -14,6 +14,7 @@
 #include "engine/weights/weight_source.h"
 #include "engine/zero/flat.h"
 #include "engine/zero/host_copies.h"
+#include "engine/zero/muon.h"
 #include "engine/zero/offload_tier.h"
 #include "engine/zero/one_bit.h"
 #include "engine/zero/piece_sums.h"
@@ -123,6 +124,8 @@ class ModelState {
   void step(const optim::Update& update);
   /// The same for a 1-bit optimizer, in the step's phase. Collective.
   void step(const optim::OneBitUpdate& update);
+  /// The same for Muon. Collective.
+  void step(const optim::MuonUpdate& update);
   void clear_grad();
   /// Whether gradients stay on their ranks, unreduced (Flat::keep_local). Then each rank's sum of
   /// squares is its own gradient's. Call it between two steps; the same on all ranks.
@@ -178,6 +181,7 @@ class ModelState {
   std::vector<Flat*> trained_;  ///< flats that are not frozen, in flats_' order
   std::deque<int> reducing_;
   std::unique_ptr<OneBit> one_bit_;
+  std::unique_ptr<Muon> muon_;
   bool local_ = false;
 };
 

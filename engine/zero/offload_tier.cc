@@ -6,6 +6,7 @@
 
 #include "engine/zero/scalar_type.h"
 #include "engine/zero/storage_error.h"
+#include "job/plan/muon_plan.h"
 #include "job/plan/zero_plan.h"
 
 namespace dsj::zero {
@@ -33,9 +34,14 @@ OffloadTier::OffloadTier(const dsconfig::ResolvedConfig& config, const layout::F
       rank_(rank),
       device_(device),
       compute_(scalar_type(config.precision)),
-      separate_master_(plan::separate_master(config)),
-      states_(optim::states_of(config.optimizer)) {
-  for (const auto& flat : flats.flats) frozen_.push_back(flat.frozen());
+      vectors_(scalar_type(plan::vector_type(config))),
+      separate_master_(plan::separate_master(config)) {
+  std::vector<int64_t> vectors;
+  for (const auto& flat : flats.flats) {
+    frozen_.push_back(flat.frozen());
+    states_.push_back(plan::states_of_flat(flat, config));
+    vectors.push_back(plan::optimizer_vectors(flat, config));
+  }
   const auto& o = offload_.optimizer;
   const auto& p = offload_.param;
   if (offload_.any() && (o.pin_memory || p.pin_memory) && device.is_cpu())
@@ -44,8 +50,7 @@ OffloadTier::OffloadTier(const dsconfig::ResolvedConfig& config, const layout::F
         "pageable");
   if (plan_.optimizer_file_bytes > 0) {
     optimizer_ =
-        open("optimizer", o.nvme_path, plan_.optimizer,
-             static_cast<int64_t>(states_.size()) + separate_master_, plan_.optimizer_file_bytes,
+        open("optimizer", o.nvme_path, plan_.optimizer, vectors, plan_.optimizer_file_bytes,
              {.slots = plan_.optimizer_tiles,
               .slot_bytes = plan_.optimizer_tile_bytes,
               .read_ahead = o.pipeline_read,
@@ -55,7 +60,8 @@ OffloadTier::OffloadTier(const dsconfig::ResolvedConfig& config, const layout::F
              host);
   }
   if (plan_.parameter_file_bytes > 0) {
-    parameters_ = open("parameters", p.nvme_path, plan_.parameters, 1, plan_.parameter_file_bytes,
+    parameters_ = open("parameters", p.nvme_path, plan_.parameters,
+                       std::vector<int64_t>(flats.flats.size(), 1), plan_.parameter_file_bytes,
                        {.slots = plan_.parameter_tiles,
                         .slot_bytes = plan_.parameter_tile_bytes,
                         .pinned_for = p.pin_memory ? device : at::Device(at::kCPU),
@@ -82,15 +88,15 @@ aio::Scratch& OffloadTier::scratch(const std::string& root, const std::string& k
 
 std::shared_ptr<TileCache> OffloadTier::open(const std::string& name, const std::string& root,
                                              const std::vector<std::vector<Part>>& parts,
-                                             int64_t vectors, int64_t bytes,
+                                             const std::vector<int64_t>& vectors, int64_t bytes,
                                              TileCacheOptions options, const OffloadHost& host) {
   std::vector<TileSpec> tiles;
   const int64_t element =
-      name == "optimizer" ? 4 : static_cast<int64_t>(c10::elementSize(compute_));
-  for (const auto& flat : parts)
-    for (const Part& part : flat)
+      static_cast<int64_t>(c10::elementSize(name == "optimizer" ? vectors_ : compute_));
+  for (size_t flat = 0; flat < parts.size(); ++flat)
+    for (const Part& part : parts[flat])
       if (part.place == Place::File)
-        tiles.push_back({part.file_offset, layout::file_bytes(part.numel, vectors, element)});
+        tiles.push_back({part.file_offset, layout::file_bytes(part.numel, vectors[flat], element)});
   if (host.open) {
     return std::make_shared<TileCache>(value_or_throw(host.open(name, bytes)), std::move(tiles),
                                        options);
@@ -113,13 +119,15 @@ std::shared_ptr<TileCache> OffloadTier::open(const std::string& name, const std:
 ShardStoreOptions OffloadTier::optimizer(int index) const {
   if (plan_.optimizer[index].empty()) return {};
   ShardStoreOptions options{.parts = plan_.optimizer[index],
+                            .type = vectors_,
                             .device = device_,
                             .on_device = memory::Class::Optimizer,
                             .pinned = offload_.optimizer.pin_memory && !device_.is_cpu(),
                             .tiles = optimizer_,
                             .first_tile = files_before(plan_.optimizer, index)};
   if (separate_master_) options.initial.push_back(0);
-  for (const auto& state : states_) options.initial.push_back(state.initial);
+  for (const auto& state : states_[static_cast<size_t>(index)])
+    options.initial.push_back(state.initial);
   return options;
 }
 

@@ -48,8 +48,8 @@ class OffloadTier {
  private:
   std::shared_ptr<TileCache> open(const std::string& name, const std::string& root,
                                   const std::vector<std::vector<layout::Part>>& parts,
-                                  int64_t vectors, int64_t bytes, TileCacheOptions options,
-                                  const OffloadHost& host);
+                                  const std::vector<int64_t>& vectors, int64_t bytes,
+                                  TileCacheOptions options, const OffloadHost& host);
   aio::Scratch& scratch(const std::string& root, const std::string& key, const OffloadHost& host);
   void say(const OffloadHost& host, const std::string& text) const;
 
@@ -57,9 +57,9 @@ class OffloadTier {
   const layout::OffloadPlan plan_;
   const int rank_;
   const at::Device device_;
-  const at::ScalarType compute_;
+  const at::ScalarType compute_, vectors_;
   const bool separate_master_;
-  const std::vector<optim::StateSpec> states_;
+  std::vector<std::vector<optim::StateSpec>> states_;             ///< [flat]
   std::vector<bool> frozen_;                                      ///< [flat]
   std::map<std::string, std::unique_ptr<aio::Scratch>> scratch_;  ///< by root; outlives the caches
   std::shared_ptr<TileCache> optimizer_, parameters_;

@@ -24,7 +24,7 @@ Key row_of(const OptimizerParameter& parameter) {
   return key;
 }
 
-/// What constructors take and no formula reads.
+/// What constructors take and no formula reads, and what is not a field of OptimizerConfig.
 std::vector<Key> formless_parameters() {
   using enum Type;
   using enum State;
@@ -37,8 +37,7 @@ std::vector<Key> formless_parameters() {
       {.path = "optimizer.params.fp32_optimizer_states",
        .type = Bool,
        .fallback = true,
-       .state = Unsupported,
-       .reason = "the moments are always fp32"},
+       .test = "dsconfig_tests:MasterTypes.MomentsFollowTheOffloadedMasters"},
       {.path = "optimizer.params.fused",
        .type = Any,
        .state = Moot,
@@ -72,6 +71,25 @@ std::vector<Key> formless_parameters() {
        .state = Moot,
        .reason = "compressed momenta take the job's own collectives, whose arithmetic is the same",
        .choices = {"nccl", "mpi", "hccl", "compressed"}},
+      {.path = "optimizer.params.muon_lr", .type = Float, .min = 0, .test = kMuonTests},
+      {.path = "optimizer.params.adam_lr", .type = Float, .min = 0, .test = kMuonTests},
+      {.path = "optimizer.params.ns_steps",
+       .type = Int,
+       .fallback = 5,
+       .min = 1,
+       .max = 100,
+       .test = "dsconfig_tests:OptimizerTest.MuonHasTwoRates "
+               "zero_tests:NewtonSchulz.MoreStepsComeCloserToOrthogonal"},
+      {.path = "optimizer.params.ns_method",
+       .type = String,
+       .fallback = "gram",
+       .choices = {"gram", "standard"},
+       .test = kMuonTests},
+      {.path = "optimizer.params.per_head_muon",
+       .type = Bool,
+       .fallback = false,
+       .state = Unsupported,
+       .reason = "matrices are orthogonalised whole, not by attention head"},
       {.path = "optimizer.params.torch_adam",
        .type = Bool,
        .fallback = false,

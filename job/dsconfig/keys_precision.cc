@@ -13,6 +13,9 @@ std::vector<Key> precision_keys() {
   const char* scale_test =
       "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
       "optim_tests:LossScaler.EveryTraceOfDeepSpeedsOwnClass";
+  const char* master_test =
+      "dsconfig_tests:MasterTypes.AreTheModelsWhereTheFileSaysSo "
+      "train_tests:SixteenBitStates.AreRoundedOncePerUpdate";
   std::vector<std::string> dtypes = {"fp32",           "fp16",     "bf16",          "float32",
                                      "float16",        "bfloat16", "torch.float32", "torch.float16",
                                      "torch.bfloat16", "float",    "half"};
@@ -61,9 +64,8 @@ std::vector<Key> precision_keys() {
       {.path = "fp16.fp16_master_weights_and_grads",
        .type = Bool,
        .fallback = false,
-       .state = Unsupported,
-       .reason = "the master weights are always fp32 (DeepSpeed has this with CPU offload only)",
-       .aliases = {"fp16_master_weights_and_gradients"}},
+       .aliases = {"fp16_master_weights_and_gradients"},
+       .test = master_test},
       // Written by DeepSpeed's older examples; nothing reads it.
       {.path = "fp16.opt_level", .type = Any, .state = Inert, .reason = "it is a setting of amp"},
 
@@ -88,13 +90,8 @@ std::vector<Key> precision_keys() {
       {.path = "bf16.bf16_master_weights_and_grads",
        .type = Bool,
        .fallback = false,
-       .state = Unsupported,
-       .reason = "the master weights are always fp32"},
-      {.path = "bf16.bf16_optimizer_states",
-       .type = Bool,
-       .fallback = false,
-       .state = Unsupported,
-       .reason = "the moments are always fp32"},
+       .test = master_test},
+      {.path = "bf16.bf16_optimizer_states", .type = Bool, .fallback = false, .test = master_test},
 
       {.path = "data_types", .type = Section},
       {.path = "data_types.grad_accum_dtype",

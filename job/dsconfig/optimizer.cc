@@ -130,6 +130,25 @@ void read_parameters(OptimizerConfig& optimizer, const std::vector<std::string>&
       read_pair(one, optimizer, in, out);
 }
 
+/// Muon's two rates, and its iteration. As in DeepSpeed a shared "lr" is for what has no rate of its
+/// own.
+void read_muon(ResolvedConfig& config, const Source& in, Report& out) {
+  OptimizerConfig& optimizer = config.optimizer;
+  const bool shared =
+      in.literal(at("lr")) != nullptr || in.is_auto(at("lr")) || in.args.learning_rate;
+  const double others = shared ? optimizer.lr : MuonConfig{}.adam_lr;
+  optimizer.lr = in.value(at("muon_lr"), optimizer.lr);
+  config.muon = {.adam_lr = in.value(at("adam_lr"), others),
+                 .ns_method = in.value<std::string>(at("ns_method")) == "gram"
+                                  ? NewtonSchulz::Gram
+                                  : NewtonSchulz::Standard,
+                 .ns_steps = in.value<int64_t>(at("ns_steps"))};
+  if (config.muon.ns_steps != 5)
+    out.warning(at("ns_steps"),
+                "DeepSpeed 0.19.8 does not read it and always takes 5 steps; here it holds",
+                "remove it for DeepSpeed's numbers");
+}
+
 /// What does not go with compressed momenta, and what the 1-bit optimizers take and never use.
 void check_one_bit(const Optimizer& found, const Source& in, const ResolvedConfig& config,
                    Report& out) {
@@ -262,6 +281,7 @@ void resolve_optimizer(const Source& in, ResolvedConfig& config, Report& out) {
                 optimizer.weight_decay);
   if (has(taken, "betas")) betas(optimizer, in, out);
   read_parameters(optimizer, taken, in, out);
+  if (optimizer.kind == OptimizerKind::Muon) read_muon(config, in, out);
   // "Adam" is AdamW unless adam_w_mode is false. "AdamW" is always decoupled.
   if (found->name == "AdamW") optimizer.decoupled_weight_decay = true;
   check_names(*found, taken, in, out);

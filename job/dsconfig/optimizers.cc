@@ -79,6 +79,10 @@ std::vector<StateSpec> states_of(const OptimizerConfig& config) {
   return states;
 }
 
+std::vector<StateSpec> matrix_states() {
+  return {{"momentum_buffer"}};
+}
+
 std::string name_of(const OptimizerConfig& config) {
   if (config.kind == OptimizerKind::Adam) return config.decoupled_weight_decay ? "AdamW" : "Adam";
   return std::string(descriptor_of(config.kind).name);
@@ -95,6 +99,12 @@ nlohmann::json to_json(const OptimizerConfig& config) {
   }
   if (config.maximize) out["maximize"] = true;  // torch's Adam has it, too
   return out;
+}
+
+nlohmann::json to_json(const MuonConfig& config) {
+  return {{"adam_lr", config.adam_lr},
+          {"ns_method", config.ns_method == NewtonSchulz::Gram ? "gram" : "standard"},
+          {"ns_steps", config.ns_steps}};
 }
 
 const std::vector<std::string>& trainer_optimizers() {

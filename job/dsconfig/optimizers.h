@@ -6,6 +6,7 @@
 // DeepSpeed 0.19.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -31,7 +32,11 @@ enum class OptimizerKind {
   OneBitAdam,
   OneBitLamb,
   ZeroOneAdam,
+  Muon,
 };
+
+/// How Muon orthogonalises a matrix (engine/zero/newton_schulz.h).
+enum class NewtonSchulz { Gram, Standard };
 
 /// The hyper-parameters of all kinds. Each kind reads those of its formula. The values here are
 /// Adam's defaults; a descriptor has its own.
@@ -66,6 +71,13 @@ struct OptimizerConfig {
   double local_step_scaler = 32678, local_step_clipper = 16;  ///< steps at one interval; its limit
 };
 
+/// What Muon has besides: OptimizerConfig's lr, momentum and weight_decay are those of the matrices.
+struct MuonConfig {
+  double adam_lr = 3e-4;  ///< of the parameters that AdamW updates
+  NewtonSchulz ns_method = NewtonSchulz::Gram;
+  int64_t ns_steps = 5;
+};
+
 // ---- parameters ---------------------------------------------------------------------------------
 
 /// A parameter that is a list of two numbers.
@@ -98,6 +110,8 @@ inline constexpr char kZeroOneTests[] =
 inline constexpr char kOneBitLambTests[] =
     "optim_tests:OneBit.OneBitLambFollowsItsCoefficients "
     "zero_tests:OneBitLamb.EqualsItsOracleOver60Steps";
+inline constexpr char kMuonTests[] =
+    "dsconfig_tests:OptimizerTest.MuonHasTwoRates train_tests:Muon.EqualsDeepSpeedsRuns";
 inline constexpr char kAdamKeyTests[] =
     "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig "
     "train_tests:EngineKeys.AdamWModeAndBiasCorrectionMoveTheWeights";
@@ -232,6 +246,7 @@ struct Optimizer {
   std::string_view stage_reason = {};  ///< why not higher
   bool dynamic_loss_scale = false;     ///< in fp16 it takes no fixed loss scale
   bool momentum_product = false;       ///< its formula has the product of all momenta so far
+  bool own_momentum = false;           ///< no schedule finds a momentum or betas to cycle
   std::string_view refusal = {};       ///< why it is not built; empty: it is
 };
 
@@ -371,7 +386,16 @@ inline constexpr Optimizer kOptimizers[] = {
     refused("MuAdam", true, kNeedsBaseModel),
     refused("MuAdamW", true, kNeedsBaseModel),
     refused("MuSGD", true, kNeedsBaseModel),
-    refused("Muon", true, "it orthogonalises whole matrices, which no rank has under ZeRO"),
+    // Its matrices have another state: matrix_states().
+    {.name = "Muon",
+     .any_case = true,
+     .defaults =
+         {.kind = OptimizerKind::Muon, .lr = 0.02, .beta2 = 0.95, .eps = 1e-10, .momentum = 0.95},
+     .takes = "lr muon_lr adam_lr momentum betas eps weight_decay ns_method ns_steps per_head_muon "
+              "adam_w_mode torch_adam foreach fp32_optimizer_states",
+     .states = {{"exp_avg"}, {"exp_avg_sq"}},
+     .zero_tested = true,
+     .own_momentum = true},
     refused("LBFGS", false, "it evaluates the loss several times per step"),
     refused("SparseAdam", false, "it takes sparse gradients only; ours are dense"),
     refused("Adafactor", false,
@@ -403,9 +427,12 @@ struct StateSpec {
 };
 /// What is kept per element, in the descriptor's order. Empty for plain SGD.
 std::vector<StateSpec> states_of(const OptimizerConfig& config);
+/// What Muon keeps per element of a matrix that it orthogonalises (job/plan/muon_plan.h).
+std::vector<StateSpec> matrix_states();
 /// Its name in ds_config: "AdamW", "SGD", ...
 std::string name_of(const OptimizerConfig& config);
 /// Every hyper-parameter of the kind's formula.
 nlohmann::json to_json(const OptimizerConfig& config);
+nlohmann::json to_json(const MuonConfig& config);
 
 }  // namespace dsj::dsconfig

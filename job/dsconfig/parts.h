@@ -26,6 +26,9 @@ void resolve_optimizer(const Source& in, ResolvedConfig& config, Report& out);
 /// offload.cc; after ZeRO and the optimizer.
 void resolve_offload(const Source& in, ResolvedConfig& config, Report& out);
 
+/// master_types.cc: of masters and states; after offload.
+void resolve_master_types(const Source& in, ResolvedConfig& config, Report& out);
+
 /// How long a run is and warms up, by the arguments.
 struct Length {
   std::optional<int64_t> total_steps;

@@ -25,6 +25,7 @@ Resolution run(const Checked& checked, const TrainingArgs& training, const Facts
   resolve_zero(in, config, out);
   resolve_optimizer(in, config, out);
   resolve_offload(in, config, out);
+  resolve_master_types(in, config, out);
   const Length length = resolve_steps(in, config, out);
   resolve_scheduler(in, length, config, out);
   resolve_data_efficiency(in, config, out);

@@ -128,6 +128,9 @@ struct ResolvedConfig {
   Cadence save{Cadence::Kind::Steps, 500};
   EvalConfig eval;
   ObserveConfig observe;
+  MuonConfig muon;                           ///< read where the optimizer is Muon
+  Precision master_dtype = Precision::Fp32;  ///< of the masters: fp32, or the model's
+  Precision state_dtype = Precision::Fp32;   ///< of the optimizer's states: fp32, or the masters'
 };
 
 }  // namespace dsj::dsconfig

@@ -163,9 +163,12 @@ json to_json(const ResolvedConfig& config) {
   out["gradient_allreduce_op"] = config.averaging.mean ? "mean" : "sum";
   out["communication_data_type"] = name_of(config.communication_dtype);
   out["grad_accum_dtype"] = name_of(config.grad_accum_dtype);
+  out["master_dtype"] = name_of(config.master_dtype);
+  out["optimizer_state_dtype"] = name_of(config.state_dtype);
   out["zero_optimization"]["overlap_comm"] = config.zero.overlap_comm;
   out["offload"] = to_json(config.offload);
   out["optimizer"] = to_json(config.optimizer);
+  if (config.optimizer.kind == OptimizerKind::Muon) out["optimizer"].update(to_json(config.muon));
   out["scheduler"] = scheduler_json(config.scheduler);
   if (json data = to_json(config.data_efficiency); !data.empty())
     out["data_efficiency"] = std::move(data);

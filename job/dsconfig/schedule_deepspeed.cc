@@ -66,7 +66,8 @@ void one_cycle(const Source& in, ResolvedConfig& config, Report& out) {
   cycle.second_size = in.value<double>(at("cycle_second_step_size"), cycle.first_size);
   cycle.second_stairs = in.value<int64_t>(at("cycle_second_stair_count"), cycle.first_stairs);
   const bool wanted = in.value<bool>(at("cycle_momentum"));
-  cycle.momentum = wanted && takes(config.optimizer.kind, "betas");
+  cycle.momentum = wanted && takes(config.optimizer.kind, "betas") &&
+                   !descriptor_of(config.optimizer.kind).own_momentum;
   if (wanted && !cycle.momentum)
     out.warning(at("cycle_momentum"),
                 "no effect: " + name_of(config.optimizer) + " has no betas for OneCycle to write",

@@ -21,10 +21,13 @@ void momentum(double base, double most, const Source& in, ResolvedConfig& config
   torch.max_momentum = in.value<double>(at("max_momentum"), most);
   torch.cycle_momentum = in.value<bool>(at("cycle_momentum"));
   if (!torch.cycle_momentum) return;
-  const bool momentum = takes(optimizer.kind, "momentum");
-  if (!momentum && !takes(optimizer.kind, "betas")) {
+  const bool none = descriptor_of(optimizer.kind).own_momentum;
+  const bool momentum = !none && takes(optimizer.kind, "momentum");
+  if (none || (!momentum && !takes(optimizer.kind, "betas"))) {
     out.error(at("cycle_momentum"),
-              name_of(optimizer) + " has neither momentum nor beta1 for " + type + " to cycle",
+              name_of(optimizer) +
+                  (none ? " shows no momentum for " : " has neither momentum nor beta1 for ") +
+                  type + " to cycle",
               "set cycle_momentum to false");
     return;
   }

@@ -70,15 +70,16 @@ OffloadPlan plan_offload(const OffloadInput& input) {
     tile = std::min(tile, tile_of(input.parameters.staging / input.parameters.tiles_at_once));
   int64_t host_left[2] = {input.optimizer.host_first, input.parameters.host_first};
   for (const OffloadedFlat& flat : input.flats) {
-    plan.optimizer.push_back(cut(input.optimizer, flat.shard_numel, flat.optimizer_vectors, 4, tile,
-                                 host_left[0], plan.optimizer_file_bytes));
+    plan.optimizer.push_back(cut(input.optimizer, flat.shard_numel, flat.optimizer_vectors,
+                                 input.optimizer_bytes, tile, host_left[0],
+                                 plan.optimizer_file_bytes));
     plan.parameters.push_back(cut(input.parameters, flat.shard_numel, flat.parameter_bytes > 0,
                                   flat.parameter_bytes, tile, host_left[1],
                                   plan.parameter_file_bytes));
   }
   plan.tile = tile;
   if (plan.optimizer_file_bytes > 0) {
-    plan.optimizer_tile_bytes = file_bytes(tile, vectors, 4);
+    plan.optimizer_tile_bytes = file_bytes(tile, vectors, input.optimizer_bytes);
     plan.optimizer_tiles = static_cast<int>(input.optimizer.tiles_at_once);
   }
   if (plan.parameter_file_bytes > 0) {

@@ -37,13 +37,14 @@ struct Placement {
 
 struct OffloadedFlat {
   int64_t shard_numel = 0;
-  int optimizer_vectors = 0;  ///< fp32 vectors: the states, and a separate master
+  int optimizer_vectors = 0;  ///< the states, and a separate master
   int parameter_bytes = 0;    ///< per element of the parameter shard; 0: no such shard
 };
 
 struct OffloadInput {
   std::vector<OffloadedFlat> flats;
   Placement optimizer, parameters;
+  int64_t optimizer_bytes = 4;  ///< per element of an optimizer's vector
 };
 
 struct OffloadPlan {

@@ -71,10 +71,15 @@ FlatPlan plan_flats(const std::vector<UnitSpec>& units, const FlatPlanOptions& o
     std::vector<Parameter> own[2];
     std::vector<FlatPlan::Place> places;
     std::vector<bool> kept;
+    const auto alone = [&](const Parameter& parameter) {
+      return options.alone != nullptr && options.alone(parameter);
+    };
+    const bool split = std::ranges::any_of(unit.parameters, alone);
     for (const auto& parameter : unit.parameters) {
       const int64_t numel = parameter.numel();
-      const bool keep = numel <= options.persistence_threshold &&
-                        persisted_numel + numel <= options.model_persistence_threshold;
+      const bool small = numel <= options.persistence_threshold &&
+                         persisted_numel + numel <= options.model_persistence_threshold;
+      const bool keep = !alone(parameter) && (small || (split && !parameter.frozen));
       auto& list = (keep ? persisted : own)[parameter.frozen];
       if (keep) persisted_numel += numel;
       kept.push_back(keep);

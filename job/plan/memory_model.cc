@@ -5,6 +5,7 @@
 #include <set>
 
 #include "job/plan/activation_model.h"
+#include "job/plan/muon_plan.h"
 #include "job/plan/one_bit_plan.h"
 #include "job/plan/row_plan.h"
 #include "job/plan/zero_plan.h"
@@ -14,10 +15,6 @@ namespace {
 
 using dsconfig::Precision;
 using layout::Action;
-
-int64_t bytes_of(Precision precision) {
-  return precision == Precision::Fp32 ? 4 : 2;
-}
 
 struct Gauge {
   int64_t live = 0, peak = 0;
@@ -256,11 +253,11 @@ class StepWalk {
 /// gathers read, which in fp32 is the master.
 void count_owned(const layout::OffloadPlan& plan, const layout::FlatLayout& layout, int flat,
                  const dsconfig::ResolvedConfig& config, StepWalk& walk, MemoryClasses& bytes) {
-  const int64_t vectors = optimizer_vectors(layout, config);
+  const int64_t vectors = optimizer_vectors(layout, config) * bytes_of(vector_type(config));
   const int64_t compute = bytes_of(config.precision);
   for (const layout::Part& part : plan.optimizer[flat]) {
-    if (part.place == layout::Place::Device) walk.optimizer.add(part.numel * 4 * vectors);
-    if (part.place == layout::Place::Host) bytes.host += part.numel * 4 * vectors;
+    if (part.place == layout::Place::Device) walk.optimizer.add(part.numel * vectors);
+    if (part.place == layout::Place::Host) bytes.host += part.numel * vectors;
   }
   for (const layout::Part& part : plan.parameters[flat]) {
     const bool is_master = !separate_master(config) && !layout.frozen();
@@ -357,6 +354,9 @@ MemoryModel memory_model(const MemoryInput& input) {
       model.wire.parameter_elements += plan.flats[action.flat].shard_numel() * others;
   }
   walk.finish();
+  walk.update(muon_scratch(plan, input.config) + update_scratch(plan, input.config, input.world));
+  model.wire.matrix_elements = muon_elements(plan, input.config);
+  model.wire.matrix_bytes = 4 * model.wire.matrix_elements;
   model.bytes = {.parameters = walk.parameters.peak,
                  .gradients = walk.gradients.peak,
                  .optimizer = walk.optimizer.peak,
@@ -391,12 +391,13 @@ int64_t elements_apart(const MemoryInput& input) {
 
 DiskUse disk_use(const MemoryInput& input) {
   const auto units = layout::units_of(input.model, input.lora);
-  const int64_t trained = layout::trainable_numel(units);
   // fp32 master and states of what is trained. Frozen parameters are not saved again.
-  return {.checkpoint =
-              4 * elements_apart(input) * input.world +
-              trained * 4 *
-                  (1 + static_cast<int64_t>(dsconfig::states_of(input.config.optimizer).size())),
+  int64_t saved = elements_apart(input) * input.world;
+  for (const auto& flat : plan_flats(units, input.config, 1).flats) {
+    const auto states = static_cast<int64_t>(states_of_flat(flat, input.config).size());
+    if (!flat.frozen()) saved += flat.parameter_numel() * (1 + states);
+  }
+  return {.checkpoint = 4 * saved,
           .model = layout::total_numel(units) * bytes_of(input.config.precision)};
 }
 

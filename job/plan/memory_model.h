@@ -32,6 +32,8 @@ struct WireCount {
   /// A 1-bit optimizer's compressed steps send these in place of the gradients, a bit per element;
   /// its warm-up steps send gradients. 0: it never compresses.
   int64_t momentum_elements = 0, momentum_bytes = 0;
+  /// Muon's matrices on the way to their owners and back, in fp32; besides the gradients.
+  int64_t matrix_elements = 0, matrix_bytes = 0;
 };
 
 struct MemoryModel {

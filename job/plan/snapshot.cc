@@ -1,6 +1,7 @@
 #include "job/plan/snapshot.h"
 
 #include "job/plan/memory_model.h"
+#include "job/plan/muon_plan.h"
 #include "job/plan/zero_plan.h"
 
 namespace dsj::plan {
@@ -39,10 +40,10 @@ Snapshot plan_snapshot(const FitInput& input, const Limits& limits) {
   const int world = input.memory.world;
   Snapshot snapshot;
   if (!saves_between_steps(config)) return snapshot;
-  const auto states = 1 + static_cast<int64_t>(dsconfig::states_of(config.optimizer).size());
   const auto units = layout::units_of(input.memory.model, input.memory.lora);
   for (const auto& flat : plan_flats(units, config, world).flats) {
     if (flat.frozen()) continue;
+    const auto states = 1 + static_cast<int64_t>(states_of_flat(flat, config).size());
     snapshot.bytes += 4 * states * saved_elements(flat, effective_stage(config, world), world);
   }
   if (const int64_t apart = elements_apart(input.memory); apart > 0)

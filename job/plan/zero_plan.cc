@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "job/plan/muon_plan.h"
+
 namespace dsj::plan {
 
 using dsconfig::OffloadDevice;
@@ -28,17 +30,36 @@ layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
     options.persistence_threshold = zero.param_persistence_threshold;
     options.model_persistence_threshold = zero.model_persistence_threshold;
   }
+  if (is_muon(config))
+    options.alone = [](const layout::Parameter& one) { return is_orthogonalised(one); };
   return layout::plan_flats(units, options);
 }
 
 bool separate_master(const ResolvedConfig& config) {
-  return config.precision != Precision::Fp32;
+  return config.precision != Precision::Fp32 && config.master_dtype == Precision::Fp32;
+}
+
+Precision vector_type(const ResolvedConfig& config) {
+  return config.state_dtype;
+}
+
+int64_t update_scratch(const layout::FlatPlan& plan, const ResolvedConfig& config, int world) {
+  if (config.master_dtype == Precision::Fp32) return 0;
+  int64_t most = 0;
+  for (const auto& flat : plan.flats) {
+    const auto states = static_cast<int64_t>(states_of_flat(flat, config).size());
+    const int64_t vectors = 1 + (config.state_dtype == Precision::Fp32 ? 0 : states);
+    const int64_t own =
+        effective_stage(config, world).shards_update() ? flat.shard_numel() : flat.numel();
+    if (!flat.frozen()) most = std::max(most, 4 * vectors * std::min(own, kWidenedPiece));
+  }
+  return most;
 }
 
 int optimizer_vectors(const layout::FlatLayout& flat, const ResolvedConfig& config) {
-  return flat.frozen() ? 0
-                       : static_cast<int>(dsconfig::states_of(config.optimizer).size()) +
-                             separate_master(config);
+  return flat.frozen()
+             ? 0
+             : static_cast<int>(states_of_flat(flat, config).size()) + separate_master(config);
 }
 
 namespace {
@@ -62,16 +83,16 @@ layout::OffloadPlan plan_offload(const layout::FlatPlan& plan, const ResolvedCon
   const dsconfig::Offload& offload = config.offload;
   const layout::Stage& stage = effective_stage(config, world);
   layout::OffloadInput input;
+  input.optimizer_bytes = bytes_of(vector_type(config));
   int64_t largest = 0;
   for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
     const int64_t shard = plan.flats[i].shard_numel();
     const bool sharded = layout::stage_of_flat(stage, plan.is_persisted(i)).shards_parameters();
     largest = std::max(largest, shard);
-    input.flats.push_back({.shard_numel = shard,
-                           .optimizer_vectors = optimizer_vectors(plan.flats[i], config),
-                           .parameter_bytes = !sharded                              ? 0
-                                              : config.precision == Precision::Fp32 ? 4
-                                                                                    : 2});
+    input.flats.push_back(
+        {.shard_numel = shard,
+         .optimizer_vectors = optimizer_vectors(plan.flats[i], config),
+         .parameter_bytes = sharded ? static_cast<int>(bytes_of(config.precision)) : 0});
   }
   // A buffer is one vector of sub_group_size elements, and never larger than the largest shard.
   const dsconfig::OffloadOptimizer& o = offload.optimizer;

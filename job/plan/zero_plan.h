@@ -26,7 +26,17 @@ layout::OffloadPlan plan_offload(const layout::FlatPlan& plan,
 /// Whether a flat's fp32 master is the first of the optimizer's vectors. If not, it is the working
 /// copy or the parameter shard.
 bool separate_master(const dsconfig::ResolvedConfig& config);
-/// fp32 vectors that the optimizer keeps for a flat, a separate master included; frozen: 0.
+/// Of the optimizer's vectors. A separate master is fp32, and the states with it.
+dsconfig::Precision vector_type(const dsconfig::ResolvedConfig& config);
+inline int64_t bytes_of(dsconfig::Precision precision) {
+  return precision == dsconfig::Precision::Fp32 ? 4 : 2;
+}
+/// Elements that an update widens to fp32 at a time where masters or states have 16 bits.
+inline constexpr int64_t kWidenedPiece = 1 << 20;
+/// Bytes of these, at most. 0: masters are fp32.
+int64_t update_scratch(const layout::FlatPlan& plan, const dsconfig::ResolvedConfig& config,
+                       int world);
+/// Vectors that the optimizer keeps for a flat, a separate master included; frozen: 0.
 int optimizer_vectors(const layout::FlatLayout& flat, const dsconfig::ResolvedConfig& config);
 
 layout::ScheduleLimits schedule_limits(const dsconfig::ResolvedConfig& config, int world);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/optim/muon.h"
+
 namespace dsj::optim {
 namespace {
 
@@ -11,10 +13,30 @@ TEST(MakeUpdate, EveryOptimizerHasTheRuleOfItsKind) {
     if (!one.refusal.empty() || one.communicates) continue;  // one_bit_test.cc has those
     const Update update = make_update(one.defaults, {.lr = 0.5, .previous_lr = 0.5}, 3, 2);
     const auto kind = std::visit([](const auto& rule) { return rule.kKind; }, update.rule);
-    EXPECT_EQ(kind, one.defaults.kind) << one.name;
+    // Muon's is of what it leaves to AdamW.
+    EXPECT_EQ(kind, one.name == "Muon" ? OptimizerKind::Adam : one.defaults.kind) << one.name;
     EXPECT_EQ(update.parameter_sums(), one.name == "Lamb") << one.name;
     EXPECT_FALSE(update.first);
   }
+}
+
+TEST(MakeUpdate, MuonsHalvesHaveTheirOwnRates) {
+  dsconfig::ResolvedConfig config;
+  config.optimizer = dsconfig::find_optimizer("Muon")->defaults;
+  config.optimizer.weight_decay = 0.25;
+  config.muon = {.ns_method = dsconfig::NewtonSchulz::Standard, .ns_steps = 3};
+  const auto update = muon_update(config, {.lr = 0.5, .adam_lr = 0.125}, 1, 2);
+  EXPECT_EQ(update.matrices.lr, 0.5);
+  EXPECT_EQ(update.matrices.momentum, 0.95);
+  EXPECT_EQ(update.matrices.weight_decay, 0.25);
+  EXPECT_EQ(update.matrices.grad_scale, 2);
+  EXPECT_EQ(update.matrices.method, dsconfig::NewtonSchulz::Standard);
+  EXPECT_EQ(update.matrices.steps, 3);
+  const auto& adam = std::get<AdamRule>(update.others.rule);
+  EXPECT_EQ(adam.lr, 0.125);
+  EXPECT_EQ(adam.eps, 1e-10);
+  EXPECT_EQ(adam.correction2, 1 - 0.95 * 0.95);
+  EXPECT_EQ(std::get<AdamRule>(muon_update(config, {.lr = 0.5}, 1, 2).others.rule).lr, 0.5);
 }
 
 TEST(MakeUpdate, MaximizeTurnsTheGradient) {

@@ -129,6 +129,44 @@ TEST_F(Resume, EveryStateOfOtherOptimizersComesBack) {
   }
 }
 
+TEST_F(Resume, MuonGoesOnAtEveryStageAndAnyWorld) {
+  const auto muon = [](int world, int stage,
+                       dsconfig::Precision precision = dsconfig::Precision::Fp32) {
+    auto run = with(world, stage, precision);
+    run.config.optimizer.kind = dsconfig::OptimizerKind::Muon;
+    run.config.optimizer.momentum = 0.9;
+    return run;
+  };
+  for (int stage = 0; stage <= 3; ++stage) {
+    std::filesystem::remove_all(directory_);
+    const auto run =
+        muon(2, stage, stage == 1 ? dsconfig::Precision::Bf16 : dsconfig::Precision::Fp32);
+    const auto whole = losses(run, 0, 9, false);
+    losses(run, 0, 3, true);
+    EXPECT_EQ(std::vector<double>(whole.begin() + 3, whole.end()), losses(run, 3, 9, false))
+        << "stage " << stage;
+    if (stage != 2) continue;
+    const auto one = losses(muon(1, 0), 3, 6, true);
+    const auto four = losses(muon(4, 3), 6, 9, false);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_NEAR(one[i], whole[3 + i], 1e-5 * whole[3 + i]);
+      EXPECT_NEAR(four[i], whole[6 + i], 1e-5 * whole[6 + i]);
+    }
+  }
+}
+
+TEST_F(Resume, MastersAndStatesOfSixteenBitsComeBack) {
+  for (const int stage : {1, 3}) {
+    std::filesystem::remove_all(directory_);
+    auto run = with(2, stage, dsconfig::Precision::Bf16);
+    run.config.master_dtype = run.config.state_dtype = dsconfig::Precision::Bf16;
+    const auto whole = losses(run, 0, 9, false);
+    losses(run, 0, 3, true);
+    EXPECT_EQ(std::vector<double>(whole.begin() + 3, whole.end()), losses(run, 3, 9, false))
+        << "stage " << stage;
+  }
+}
+
 /// OneBitAdam, which compresses from its fourth step on.
 SmallRun one_bit(int world, int stage, dsconfig::Precision precision = dsconfig::Precision::Fp32) {
   auto run = with(world, stage, precision);

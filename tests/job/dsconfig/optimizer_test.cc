@@ -29,7 +29,7 @@ std::string said(const Resolution& resolution, Severity severity) {
 TEST(OptimizerTest, EveryNameThatIsBuilt) {
   for (const char* name :
        {"Adam", "adamw", "LAMB", "lion", "Adagrad", "SGD", "RMSprop", "Adadelta", "Adamax", "NAdam",
-        "RAdam", "ASGD", "Rprop", "onebitadam", "ZeroOneAdam", "OneBitLamb"}) {
+        "RAdam", "ASGD", "Rprop", "onebitadam", "ZeroOneAdam", "OneBitLamb", "muon"}) {
     const json section = {{"type", name}};
     const Resolution r = with(section.dump().c_str());
     EXPECT_TRUE(r.runnable()) << name << said(r, Severity::Error);
@@ -37,8 +37,7 @@ TEST(OptimizerTest, EveryNameThatIsBuilt) {
 }
 
 TEST(OptimizerTest, OthersAreRefusedByNameWithTheReason) {
-  for (const char* name :
-       {"MuAdam", "MuAdamW", "MuSGD", "Muon", "LBFGS", "SparseAdam", "Adafactor"}) {
+  for (const char* name : {"MuAdam", "MuAdamW", "MuSGD", "LBFGS", "SparseAdam", "Adafactor"}) {
     const json section = {{"type", name}};
     const Resolution r = with(section.dump().c_str());
     const std::string refusal = said(r, Severity::Unsupported);
@@ -47,6 +46,55 @@ TEST(OptimizerTest, OthersAreRefusedByNameWithTheReason) {
   }
   EXPECT_NE(said(with(R"({"type": "sgd"})"), Severity::Error).find("SGD"), std::string::npos)
       << "torch's names are exact, as in DeepSpeed";
+}
+
+TEST(OptimizerTest, MuonHasTwoRates) {
+  const auto rates = [](const char* params) {
+    const std::string section = std::string(R"({"type": "Muon", "params": )") + params + "}";
+    const Resolution r = with(section.c_str(), 3);
+    EXPECT_TRUE(r.runnable()) << said(r, Severity::Error) << said(r, Severity::Unsupported);
+    return std::pair{r.config.optimizer.lr, r.config.muon.adam_lr};
+  };
+  EXPECT_EQ(rates("{}"), std::pair(0.02, 3e-4)) << "each half's own default";
+  EXPECT_EQ(rates(R"({"lr": 0.5})"), std::pair(0.5, 0.5));
+  EXPECT_EQ(rates(R"({"lr": 0.5, "adam_lr": 0.25})"), std::pair(0.5, 0.25));
+  EXPECT_EQ(rates(R"({"lr": 0.5, "muon_lr": 0.25})"), std::pair(0.25, 0.5));
+  EXPECT_EQ(rates(R"({"muon_lr": 0.25})"), std::pair(0.25, 3e-4));
+
+  const auto defaults = with(R"({"type": "Muon"})").config;
+  EXPECT_EQ(defaults.optimizer.momentum, 0.95);
+  EXPECT_EQ(defaults.optimizer.beta2, 0.95);
+  EXPECT_EQ(defaults.optimizer.eps, 1e-10);
+  EXPECT_EQ(defaults.muon.ns_steps, 5);
+  EXPECT_EQ(defaults.muon.ns_method, NewtonSchulz::Gram);
+  const Resolution given = with(R"({"type": "Muon", "params": {"ns_method": "standard",
+                                    "ns_steps": 7, "adam_w_mode": false}})");
+  EXPECT_EQ(given.config.muon.ns_method, NewtonSchulz::Standard);
+  EXPECT_EQ(given.config.muon.ns_steps, 7);
+  EXPECT_FALSE(given.config.optimizer.decoupled_weight_decay);
+  EXPECT_NE(said(given, Severity::Warning).find("ns_steps"), std::string::npos)
+      << "DeepSpeed reads nothing of it";
+}
+
+TEST(OptimizerTest, MuonRefusesWhatItDoesNotDo) {
+  const auto of = [](const char* params, const json& more = json::object()) {
+    const std::string section = std::string(R"({"type": "Muon", "params": )") + params + "}";
+    return with(section.c_str(), 0, more);
+  };
+  EXPECT_NE(said(of(R"({"ns_method": "svd"})"), Severity::Error).find("ns_method"),
+            std::string::npos);
+  EXPECT_NE(said(of(R"({"ns_steps": 2.5})"), Severity::Error).find("ns_steps"), std::string::npos);
+  EXPECT_NE(said(of(R"({"nesterov": true})"), Severity::Error).find("nesterov"), std::string::npos);
+  EXPECT_NE(said(of(R"({"per_head_muon": true})"), Severity::Unsupported).find("per_head_muon"),
+            std::string::npos);
+  EXPECT_TRUE(of(R"({"per_head_muon": false})").runnable());
+  // DeepSpeed's class shows a scheduler neither momentum nor betas.
+  const json cycle = {
+      {"scheduler",
+       {{"type", "OneCycle"}, {"params", {{"cycle_min_lr", 1e-4}, {"cycle_max_lr", 1e-3}}}}}};
+  const Resolution cycled = of("{}", cycle);
+  EXPECT_TRUE(cycled.runnable()) << said(cycled, Severity::Error);
+  EXPECT_FALSE(cycled.config.scheduler.one_cycle.momentum);
 }
 
 TEST(OptimizerTest, OneBitAdamHasDeepSpeedsDefaultsAndLimits) {

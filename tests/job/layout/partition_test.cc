@@ -101,6 +101,31 @@ TEST(FlatPlan, SmallParametersPersistUpToTheModelLimit) {
   EXPECT_EQ(all.flats[0].parameter_numel(), total_numel(units));
 }
 
+TEST(FlatPlan, SomeParametersHaveFlatsOfTheirOwn) {
+  const auto units = units_of(tiny(false));
+  const auto alone = [](const Parameter& one) {
+    return one.name.find("proj.weight") < one.name.size();
+  };
+  for (const int64_t threshold : {0, 100000}) {
+    const auto plan =
+        plan_flats(units, {.shard_world = 2, .persistence_threshold = threshold, .alone = alone});
+    ASSERT_GE(plan.persisted, 0);
+    for (size_t unit = 0; unit < units.size(); ++unit) {
+      for (size_t i = 0; i < units[unit].parameters.size(); ++i) {
+        const auto& parameter = units[unit].parameters[i];
+        const auto& place = plan.places[unit][i];
+        const auto& flat = plan.flats[place.flat];
+        EXPECT_EQ(flat.slots()[place.slot].name, parameter.name);
+        const bool layer = unit > 0 && unit + 1 < units.size();
+        const bool kept = !alone(parameter) && (layer || threshold > 0);
+        EXPECT_EQ(plan.is_persisted(place.flat), kept) << parameter.name;
+        for (const auto& slot : flat.slots())
+          EXPECT_EQ(alone(Parameter{slot.name, slot.shape}), alone(parameter)) << slot.name;
+      }
+    }
+  }
+}
+
 TEST(FlatPlan, FusedNeighboursAreContiguous) {
   const auto units = units_of(tiny(true));
   const auto plan = plan_flats(units, {.shard_world = 2});

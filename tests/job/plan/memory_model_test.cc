@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "job/plan/muon_plan.h"
 #include "job/plan/zero_plan.h"
 #include "tests/job/plan/example.h"
 
@@ -124,6 +125,38 @@ TEST(MemoryModelTest, StatesAreThoseOfTheOptimizer) {
   }
   input.config.optimizer = {.kind = OptimizerKind::RMSprop, .momentum = 0.9, .centered = true};
   EXPECT_EQ(memory_model(input).bytes.optimizer, 4 * (1 + 3) * p / 4);
+}
+
+TEST(MemoryModelTest, MuonKeepsOneVectorOfItsMatrices) {
+  for (const int stage : {0, 1, 2, 3}) {
+    MemoryInput input = example(stage, 4);
+    input.config.optimizer.kind = OptimizerKind::Muon;
+    const auto units = layout::units_of(input.model, input.lora);
+    const auto plan = plan_flats(units, input.config, 4);
+    int64_t matrices = 0, others = 0, shards = 0, large = 0, sent = 0;
+    for (const auto& flat : plan.flats) {
+      const bool orthogonalised = is_orthogonalised(flat, input.config);
+      for (const auto& slot : flat.slots()) {
+        EXPECT_EQ(is_orthogonalised(layout::Parameter{slot.name, slot.shape}), orthogonalised)
+            << slot.name << ": flats are of one kind";
+        (orthogonalised ? matrices : others) += slot.numel;
+      }
+      shards += flat.shard_numel() * 4 * (1 + (orthogonalised ? 1 : 2));
+      if (!orthogonalised) continue;
+      large = std::max(large, flat.numel());
+      sent += 2 * 3 * flat.shard_numel();
+    }
+    ASSERT_GT(matrices, 0);
+    ASSERT_GT(others, 0) << "embedding, head, norms and biases";
+    const MemoryModel model = memory_model(input);
+    EXPECT_EQ(model.bytes.optimizer, shards);
+    EXPECT_EQ(disk_use(input).checkpoint, 4 * (2 * matrices + 3 * others));
+    EXPECT_GE(model.bytes.buckets, 4 * large) << "a flat of matrices is whole for its update";
+    EXPECT_EQ(model.wire.matrix_bytes, 4 * model.wire.matrix_elements);
+    EXPECT_EQ(model.wire.matrix_elements, stage == 0 ? 0 : sent);
+    input.world = 1;
+    EXPECT_EQ(memory_model(input).wire.matrix_elements, 0);
+  }
 }
 
 TEST(MemoryModelTest, OffloadMovesBytesAndKeepsTheirSum) {

@@ -1,0 +1,70 @@
+#include "job/plan/muon_plan.h"
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+
+namespace dsj::plan {
+
+using dsconfig::ResolvedConfig;
+
+bool is_muon(const ResolvedConfig& config) {
+  return config.optimizer.kind == dsconfig::OptimizerKind::Muon;
+}
+
+bool is_orthogonalised(const layout::Parameter& parameter) {
+  if (parameter.frozen || parameter.shape.size() < 2) return false;
+  std::string name = parameter.name;
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name.find("embed") == std::string::npos && name.find("lm_head") == std::string::npos;
+}
+
+bool is_orthogonalised(const layout::FlatLayout& flat, const ResolvedConfig& config) {
+  if (!is_muon(config) || flat.frozen()) return false;
+  const layout::Slot& some = flat.slots().front();
+  return is_orthogonalised(layout::Parameter{some.name, some.shape});
+}
+
+std::vector<dsconfig::StateSpec> states_of_flat(const layout::FlatLayout& flat,
+                                                const ResolvedConfig& config) {
+  if (flat.frozen()) return {};
+  return is_orthogonalised(flat, config) ? dsconfig::matrix_states()
+                                         : dsconfig::states_of(config.optimizer);
+}
+
+namespace {
+
+/// Elements that live at a time while a matrix [n, m], n <= m, is orthogonalised, a few single numbers
+/// among them.
+int64_t iteration_elements(const layout::Slot& slot, dsconfig::NewtonSchulz method) {
+  constexpr int64_t kSingle = 16;
+  const int64_t n = std::ranges::min(slot.shape), m = slot.numel / n;
+  if (method == dsconfig::NewtonSchulz::Gram && n < m)
+    return std::max(n * m + 6 * n * n, 2 * n * m + 3 * n * n) + kSingle;
+  return std::max(n * m + 5 * n * n, 4 * n * m + 2 * n * n) + kSingle;
+}
+
+}  // namespace
+
+int64_t muon_scratch(const layout::FlatPlan& plan, const ResolvedConfig& config) {
+  int64_t most = 0;
+  for (const auto& flat : plan.flats) {
+    if (!is_orthogonalised(flat, config)) continue;
+    int64_t iteration = 0;
+    for (const auto& slot : flat.slots())
+      iteration = std::max(iteration, iteration_elements(slot, config.muon.ns_method));
+    // The exchange ends before a matrix is worked on, and begins again behind the last.
+    most = std::max(most,
+                    flat.numel() + std::max(iteration, flat.world() > 1 ? flat.shard_numel() : 0));
+  }
+  return 4 * most;
+}
+
+int64_t muon_elements(const layout::FlatPlan& plan, const ResolvedConfig& config) {
+  int64_t all = 0;
+  for (const auto& flat : plan.flats)
+    if (is_orthogonalised(flat, config)) all += 2 * flat.shard_numel() * (flat.world() - 1);
+  return all;
+}
+
+}  // namespace dsj::plan

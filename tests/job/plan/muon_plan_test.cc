@@ -1,0 +1,23 @@
+// Which parameters Muon orthogonalises. Their bytes: memory_model_test.cc.
+#include "job/plan/muon_plan.h"
+
+#include <gtest/gtest.h>
+
+namespace dsj::plan {
+namespace {
+
+TEST(MuonPlan, MatricesOfTheLayersByNameAndShape) {
+  const auto of = [](const char* name, std::vector<int64_t> shape, bool frozen = false) {
+    return is_orthogonalised(layout::Parameter{name, std::move(shape), frozen});
+  };
+  EXPECT_TRUE(of("model.layers.0.mlp.up_proj.weight", {8, 4}));
+  EXPECT_FALSE(of("model.layers.0.mlp.up_proj.weight", {8, 4}, true)) << "frozen";
+  EXPECT_FALSE(of("model.layers.0.input_layernorm.weight", {4}));
+  EXPECT_FALSE(of("model.embed_tokens.weight", {16, 4}));
+  EXPECT_FALSE(of("LM_Head.weight", {16, 4})) << "in any case";
+  EXPECT_TRUE(of("transformer.wte.weight", {16, 4})) << "as in DeepSpeed, which looks at names";
+  EXPECT_TRUE(of("model.layers.0.mlp.up_proj.lora_A.weight", {2, 4}));
+}
+
+}  // namespace
+}  // namespace dsj::plan
