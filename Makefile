@@ -54,6 +54,7 @@ bench: build
 	@$(BUILD)/bin/bench_random_ltd
 	@$(BUILD)/bin/bench_nvme_step $(BUILD)
 	@python3 scripts/bench_slow_link.py --bin $(BUILD)/bin
+	@python3 scripts/bench_tune.py --bin $(BUILD)/bin
 bench-operator: export DSJ_SETUP_CLUSTER = 1
 bench-operator: build
 	@DSJ_CLUSTER_STATE=$(abspath $(BUILD))/cluster/bench tests/cluster/cluster.py run --simulated 60 \
