@@ -20,11 +20,14 @@ using Scratch = memory::MemoryScope;
 /// Elements of a tile of a weight: 1 MiB in fp32, which stays in a core's cache between being
 /// widened and being used. job/plan/activation_model.cc counts with it.
 constexpr int64_t kTile = 256 << 10;
+/// On a GPU each tile costs launches. job/roofline/recorder.h counts with it.
+constexpr int64_t kTileThere = int64_t{16} << 20;
 
 /// Calls f(first, count) for tiles of the rows of w [o, i].
 template <typename F>
 void for_tiles(const at::Tensor& w, F f) {
-  const int64_t rows = std::max<int64_t>(1, kTile / std::max<int64_t>(1, w.size(1)));
+  const int64_t tile = w.is_cpu() ? kTile : kTileThere;
+  const int64_t rows = std::max<int64_t>(1, tile / std::max<int64_t>(1, w.size(1)));
   for (int64_t first = 0; first < w.size(0); first += rows)
     f(first, std::min(rows, w.size(0) - first));
 }
