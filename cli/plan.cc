@@ -8,11 +8,13 @@
 #include "cli/limits.h"
 #include "cli/measured_rows.h"
 #include "cli/quantity.h"
+#include "cli/roofline.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
 #include "job/dsconfig/resolved_json.h"
 #include "job/plan/memory_model.h"
 #include "job/plan/row_plan.h"
+#include "job/roofline/roofline.h"
 #include "job/spec/yaml.h"
 
 namespace dsj::cli {
@@ -104,7 +106,7 @@ json findings_of(const jobspec::Job& job, const std::vector<Finding>& findings) 
 }
 
 struct PlanOptions {
-  std::string file, output = "yaml";
+  std::string file, output = "yaml", device;
   std::vector<std::string> overrides;
   GivenLimits given;
 };
@@ -129,6 +131,12 @@ std::optional<int> parse(Arguments args, PlanOptions& options) {
         options.given.memory);
   bytes("--device-memory", "of one rank's accelerator (default: ranks compute in host memory)",
         options.given.device_memory);
+  std::vector<std::string> gpus;
+  for (const roofline::Gpu& gpu : roofline::gpus()) gpus.emplace_back(gpu.name);
+  parser
+      .option("--device", options.device,
+              "a GPU: the roofline of a step on it; its memory is the limit")
+      .one_of(gpus);
   return parser.parse(args);
 }
 
@@ -163,17 +171,27 @@ std::shared_ptr<const MeasuredRows> rows_of(const jobspec::Job& job, const Surro
   return nullptr;
 }
 
-/// Adds what only a model tells to `plan`: memory, limits, wire. What does not fit joins the
-/// findings of `resolution`. True: it fits.
-bool add_model(json& plan, const jobspec::Job& job, const Surroundings& around,
-               const GivenLimits& given, dsconfig::Resolution& resolution) {
-  const auto bound = memory_input(job, around, resolution);
+/// The memory model's input, with what a GPU is known to do.
+plan::MemoryInput input_on(const roofline::Gpu* gpu, plan::MemoryInput input) {
+  if (gpu) input.native_products = true;
+  return input;
+}
+
+/// Adds what only a model tells to `plan`: memory, limits, wire, the roofline on `gpu` (null: none
+/// is asked for). What does not fit joins the findings of `resolution`. True: it fits. Error: this
+/// job has no roofline.
+Result<bool> add_model(json& plan, const jobspec::Job& job, const Surroundings& around,
+                       const PlanOptions& options, dsconfig::Resolution& resolution) {
+  const roofline::Gpu* const gpu = roofline::find_gpu(options.device);
+  const auto bound = input_on(gpu, memory_input(job, around, resolution));
   auto input = bound;
   std::string why;
   const auto rows = rows_of(job, around, why);
   if (rows) count_with(*rows, job, input);
   const auto model = plan::memory_model(input);
-  const auto limits = limits_of(job, resolution.config.offload, given, ThisMachine());
+  auto limits = limits_of(job, resolution.config.offload, options.given, ThisMachine());
+  if (gpu && !limits.device.bytes)
+    limits.device = {roofline::usable_memory(*gpu), "--device " + options.device};
   const auto misfits = fit_findings(job, input, limits);
   resolution.findings.insert(resolution.findings.end(), misfits.begin(), misfits.end());
   plan["memory"] = memory_of(model);
@@ -192,6 +210,9 @@ bool add_model(json& plan, const jobspec::Job& job, const Surroundings& around,
   const auto disk = plan::disk_use(input);
   plan["memory"]["disk"] = {{"checkpoint", disk.checkpoint}, {"model", disk.model}};
   plan["wire"] = wire_of(model.wire);
+  if (gpu) {
+    DSJ_TRY(plan["roofline"], roofline_json(job, input, *gpu));
+  }
   return misfits.empty();
 }
 
@@ -217,8 +238,13 @@ int run_plan(Arguments args) {
                {"memory", nullptr},
                {"wire", nullptr}};
   bool fits = true;
-  if (around.model && resolution.ok())
-    fits = add_model(plan, job, around, options.given, resolution);
+  if (around.model && resolution.ok()) {
+    const auto added = add_model(plan, job, around, options, resolution);
+    if (!added) return report("plan", added.error());
+    fits = *added;
+  } else if (!options.device.empty()) {
+    plan["roofline"] = nullptr;  // as memory: the findings say what is missing
+  }
   plan["runnable"] = resolution.runnable();
   plan["findings"] = findings_of(job, resolution.findings);
   for (const Finding& finding : resolution.findings)

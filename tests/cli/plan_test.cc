@@ -218,6 +218,29 @@ TEST_F(PlanTest, ACopyThatDoesNotFitIsAWarning) {
   EXPECT_NE(err_.find("per rank does not fit into --memory"), std::string::npos) << err_;
 }
 
+TEST_F(PlanTest, ADeviceGivesTheRooflineOfAStepAndItsMemoryIsTheLimit) {
+  const std::string file = write("job.yaml", kJob);
+  const std::string bf16 = "spec.deepspeed.config.bf16={enabled: true}";
+  ASSERT_EQ(run({file, "-o", "json", "--device", "h200", "--set", bf16}), 0) << err_;
+  const json plan = json::parse(out_), step = plan["roofline"]["step"];
+  EXPECT_EQ(plan["roofline"]["computedNotMeasured"], true);
+  EXPECT_EQ(plan["memory"]["limits"]["device"]["from"], "--device h200");
+  EXPECT_NEAR(step["tokensPerSecond"].get<double>() * step["milliseconds"].get<double>() / 1e3,
+              step["tokens"].get<double>(), 0.01 * step["tokens"].get<double>());
+  EXPECT_EQ(step["boundBy"], "launches") << "a model of two tiny layers";
+  EXPECT_GT(step["launchesPerRank"], 100);
+  EXPECT_EQ(run({file, "--device", "h100", "--set", bf16, "--set",
+                 "spec.training.perDeviceTrainBatchSize=400000"}),
+            2);
+  EXPECT_NE(err_.find("--device h100"), std::string::npos) << err_;
+  // What is not counted, and what is not in the table.
+  EXPECT_EQ(run({file, "--device", "h200"}), 2);
+  EXPECT_NE(err_.find("fp32 attention takes no flash kernel"), std::string::npos) << err_;
+  EXPECT_NE(run({file, "--device", "v100"}), 0);
+  for (const char* known : {"h200", "h100", "a100", "l40s", "4090"})
+    EXPECT_NE(err_.find(known), std::string::npos) << err_;
+}
+
 TEST_F(PlanTest, WithoutTheModelItIsIncomplete) {
   ASSERT_EQ(run({with("modelNameOrPath: model", "modelNameOrPath: no/such-model"), "-o", "json"}),
             0)

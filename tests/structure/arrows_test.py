@@ -23,6 +23,7 @@ ARROWS = {
     "job/dsconfig": ["common", "job", "job/layout"],
     "job/plan": ["common", "job", "job/layout", "job/dsconfig"],
     "job/tune": ["common", "job/dsconfig"],
+    "job/roofline": ["common", "job", "job/layout", "job/dsconfig", "job/plan"],
     "job/spec": ["common", "job", "job/layout", "job/dsconfig"],
     "job/import": ["common", "common/files", "job", "job/dsconfig", "job/spec"],
     "kube": ["common", "common/files"],
@@ -35,7 +36,8 @@ ARROWS = {
     "operator": ["common", "job", "job/report", "common/http", "job/layout", "job/dsconfig", "job/spec", "kube",
                  "operator/webhook"],
     "operator/webhook": ["common", "common/http", "job/dsconfig", "job/spec", "kube"],
-    "cli": ["common", "job", "job/report", "common/files", "job/layout", "job/dsconfig", "job/plan", "job/tune", "job/spec",
+    "cli": ["common", "job", "job/report", "common/files", "job/layout", "job/dsconfig", "job/plan", "job/roofline",
+            "job/tune", "job/spec",
             "job/import", "agent", "agent/gang", "agent/ranks", "engine/data", "engine/weights", "engine/checkpoint",
             "engine/deepspeed"],
     # Verbs against a cluster; they draw and report with cli's means.

@@ -18,6 +18,12 @@
 #include "engine/kernels/cuda/cuda_port.h"
 #include "tests/engine/kernels/emulated/heap_scratch.h"
 #endif
+#ifdef DSJ_GPU
+#include "tests/engine/gpu/gpu.h"
+#include "tests/engine/gpu/hosted_port.h"
+#else
+#define DSJ_NEEDS_GPU() (void)0
+#endif
 
 namespace dsj::device {
 namespace {
@@ -37,6 +43,8 @@ Port& emulated_port() {
   return *port;
 }
 const PortCase kPorts[] = {{"cpu", cpu_port}, {"cuda", emulated_port}};
+#elif defined(DSJ_GPU)
+const PortCase kPorts[] = {{"gpu", gpu::hosted_port}};
 #else
 const PortCase kPorts[] = {{"cpu", cpu_port}};
 #endif
@@ -45,7 +53,10 @@ constexpr int64_t kRows[] = {0, 1, 33}, kWidths[] = {1, 31, 33, 4097};
 
 class PortContract : public testing::TestWithParam<std::tuple<PortCase, at::ScalarType>> {
  protected:
-  void SetUp() override { at::manual_seed(3); }
+  void SetUp() override {
+    DSJ_NEEDS_GPU();
+    at::manual_seed(3);
+  }
   static at::ScalarType type() { return std::get<1>(GetParam()); }
   /// Away from 0, where a norm's gradient would be nothing but rounding.
   static at::Tensor random(at::IntArrayRef shape) { return at::rand(shape).add_(1).to(type()); }
@@ -288,6 +299,7 @@ TEST(CpuPort, ANormsBackwardHasAShareForEveryThreadOfALargeHost) {
 }
 
 TEST(LambCoefficients, OfEveryPortAreTheRules) {
+  DSJ_NEEDS_GPU();
   const optim::LambRule rule{.lr = 1, .min_coeff = 0.01, .max_coeff = 10};
   const at::Tensor sums =
       at::tensor({4.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1e9, 1.0, 1e-9, 1.0, static_cast<double>(NAN), 1.0},

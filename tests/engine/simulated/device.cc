@@ -18,6 +18,7 @@
 #include "tests/engine/kernels/emulated/heap_scratch.h"
 #include "tests/engine/simulated/flash.h"
 #include "tests/engine/simulated/late_queues.h"
+#include "tests/engine/simulated/traffic.h"
 
 namespace dsj::simulated {
 namespace {
@@ -33,6 +34,7 @@ const std::map<std::string, int64_t> kLaunches = {
     {"aten::mm.out", 1},       {"aten::add.out", 1},        {"aten::mul.out", 1},
     {"aten::zero_", 1},        {"aten::fill_.Scalar", 1},   {"aten::sum.IntList_out", 1},
     {"aten::index_select", 1}, {"aten::index_copy.out", 1}, {"aten::div.out", 1},
+    {"aten::sub.out", 1},
 };
 
 int64_t launches_of(const c10::OperatorHandle& op, const std::vector<at::Tensor>& inputs) {
@@ -49,6 +51,28 @@ int64_t launches_of(const c10::OperatorHandle& op, const std::vector<at::Tensor>
     return 0;
   }
   return found->second;
+}
+
+int64_t bytes_of(const at::Tensor& tensor) {
+  return static_cast<int64_t>(tensor.nbytes());
+}
+
+/// Bytes that an operation moves and the operations of its products. Picked rows move, and not what
+/// they are picked from.
+void count_traffic(const std::string& name, const std::vector<at::Tensor>& inputs,
+                   const at::Tensor& result) {
+  if (name == "aten::index_select") {
+    work.bytes += 2 * bytes_of(result) + bytes_of(inputs.back());
+  } else if (name == "aten::index_copy.out") {
+    work.bytes += bytes_of(inputs[1]) + 2 * bytes_of(inputs[2]);
+  } else {
+    for (const at::Tensor& input : inputs) work.bytes += bytes_of(input);
+  }
+  const bool adds = name == "aten::addmm.out";
+  if (adds || name == "aten::mm.out") {
+    const at::Tensor& a = inputs[adds ? 1 : 0];
+    work.product_flops += 2 * a.size(0) * a.size(1) * inputs[adds ? 2 : 1].size(1);
+  }
 }
 
 // ---- tensors
@@ -124,6 +148,7 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool goes_on) {
   } else {
     ++work.libtorchs;
     ++work.operations["aten::copy_"];
+    work.bytes += bytes_of(self) + bytes_of(from);
   }
   on_host(self).copy_(on_host(from));
   return self;
@@ -135,6 +160,16 @@ at::Scalar value_of(const at::Tensor& self) {
   }
   ++work.stops;
   return on_host(self).item();
+}
+/// Of one product of queries and keys, or of probabilities and values: what the mask leaves.
+int64_t product_flops(const FlashCall& call) {
+  const auto* const starts = call.starts_q.const_data_ptr<int32_t>();
+  int64_t pairs = 0;
+  for (int64_t row = 0; row + 1 < call.starts_q.size(0); ++row) {
+    for (int64_t t = 0; t < starts[row + 1] - starts[row]; ++t)
+      pairs += 1 + (call.left && *call.left < t ? *call.left : t);
+  }
+  return 2 * call.q.size(1) * call.q.size(2) * pairs;
 }
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash(
     const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -156,6 +191,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash(
                        left,
                        right};
   const auto [out, logsumexp] = flash_forward(call);
+  work.attention_flops += 2 * product_flops(call);
+  work.bytes += bytes_of(q) + bytes_of(k) + bytes_of(v) + bytes_of(out) + bytes_of(logsumexp);
   const at::Tensor state = at::empty({2}, at::kLong);
   return {made_there(out), made_there(logsumexp), state, at::empty({0}), at::empty({0})};
 }
@@ -179,6 +216,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> flash_gradient(
                        left,
                        right};
   const auto [dq, dk, dv] = flash_backward(call, on_host(dout), on_host(out), on_host(logsumexp));
+  work.attention_flops += 5 * product_flops(call);
+  for (const at::Tensor& tensor : {dout, q, k, v, out, logsumexp, dq, dk, dv})
+    work.bytes += bytes_of(tensor);
   return {made_there(dq), made_there(dk), made_there(dv)};
 }
 
@@ -345,6 +385,8 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   work.libtorchs += launches_of(op, inputs);
   ++work.operations[toString(op.operator_name())];
   op.callBoxed(stack);
+  count_traffic(toString(op.operator_name()), inputs,
+                stack->back().isTensor() ? stack->back().toTensor() : at::Tensor());
   for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i) {
     c10::IValue& value = (*stack)[i];
     if (!value.isTensor()) continue;
@@ -465,7 +507,8 @@ at::Device device() {
     static emulated::HeapScratch scratch;
     static const auto port = kernels::cuda::make_cuda_port(device::aten_port(kKind), scratch);
     c10::SetAllocator(kKind, &memory);
-    device::install(kKind, *port);
+    static Traffic counted(*port, work.bytes);
+    device::install(kKind, counted);
     device::set_capability(kKind, 90);
     return true;
   }();

@@ -24,6 +24,9 @@ struct Work {
   int64_t attention = 0;  ///< calls of libtorch's attention
   int64_t copies = 0;     ///< to or from the host
   int64_t stops = 0;      ///< where the host waits for a value
+  /// Every operand once for each time that it is read or written; copies to or from the host apart.
+  int64_t bytes = 0;
+  int64_t product_flops = 0, attention_flops = 0;
   std::map<std::string, int64_t> operations = {};  ///< libtorch's, by name
   std::string uncounted;  ///< names of those whose launches nobody has counted: must be empty
   int64_t launches() const { return ours + libtorchs; }

@@ -1,0 +1,17 @@
+// `dsj plan --device`: the roofline of a job's step on a GPU, for printing (job/roofline).
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "common/result.h"
+#include "job/plan/memory_input.h"
+#include "job/roofline/gpus.h"
+#include "job/spec/job.h"
+
+namespace dsj::cli {
+
+/// BadInput: what this job launches is not counted; path, reason, what can be planned.
+Result<nlohmann::json> roofline_json(const jobspec::Job& job, const plan::MemoryInput& input,
+                                     const roofline::Gpu& gpu);
+
+}  // namespace dsj::cli

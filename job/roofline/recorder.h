@@ -1,0 +1,88 @@
+// Records what matrix products, projections and adapters queue on a GPU: the twin, on shapes, of
+// engine/models/gemm.h, projection.h and adapters.h in a 16-bit type. It knows which gradients are
+// there already, because a second one is added to the first. One thread.
+// Tested by: tests/engine/simulated/work_test.cc
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "job/layout/partition.h"
+#include "job/layout/units.h"
+#include "job/roofline/work.h"
+
+namespace dsj::roofline {
+
+/// Elements of a tile of a weight's gradient that is a sum of products: engine/models/gemm.cc's on
+/// an accelerator.
+inline constexpr int64_t kWeightTile = int64_t{16} << 20;
+
+/// engine/models/projection_shape.h's.
+struct Projection {
+  int weight = -1;  ///< index of the first weight among the unit's parameters
+  int bias = -1;    ///< of the first bias, or -1
+  std::vector<int64_t> sizes;
+  int64_t in = 0;
+  int64_t width() const;
+};
+
+class Recorder {
+ public:
+  /// Both must outlive it. `element`: bytes of the compute type. `rank`: of adapters.
+  Recorder(const std::vector<layout::UnitSpec>& units, const layout::FlatPlan& plan,
+           int64_t element, int64_t rank);
+
+  /// What was recorded since the last call.
+  Ops take();
+  int64_t element() const { return element_; }
+  /// The unit whose parameters the following calls name.
+  void enter(int unit) { unit_ = unit; }
+  bool trained(int parameter) const;
+  /// Names a gradient that is written: true if it is added to what is there.
+  bool accumulates(int parameter);
+  /// The flat's gradient is no longer there.
+  void forget(int flat);
+
+  void ours(int64_t bytes, int64_t launches = 1) { add({Kind::Ours, 0, bytes, launches}); }
+  void pass(int64_t bytes) { add({Kind::Pass, 0, bytes, 1}); }
+  void attention(int64_t flops, int64_t bytes) { add({Kind::Attention, flops, bytes, 1}); }
+  /// Rows of `width` elements that are read or written by their numbers.
+  void pick(int64_t rows, int64_t width) { pass(2 * rows * width * element_ + 8 * rows); }
+  void zero(int64_t elements) { pass(elements * element_); }
+  void add_to(int64_t elements) { pass(3 * elements * element_); }
+
+  void linear(int64_t n, int64_t i, int64_t o, bool bias = false);
+  void grad_input(int64_t n, int64_t i, int64_t o, bool accumulate = false);
+  void grad_weight(int64_t n, int64_t i, int64_t o, bool accumulate);
+  /// One of several products of a weight's gradient (gemm::WeightSum).
+  void add_grad_weight(int64_t n, int64_t i, int64_t o, bool accumulate);
+
+  void project(const Projection& projection, int64_t n);
+  void project_add(const Projection& projection, int64_t n);
+  void project_backward(const Projection& projection, int64_t n);
+
+ private:
+  void add(Op op) { ops_.push_back(op); }
+  void product(int64_t n, int64_t i, int64_t o, int64_t more_elements = 0);
+  void grad_bias(int64_t n, int64_t o, bool accumulate);
+  void bias_backward(const Projection& projection, int64_t n);
+  void adapters_forward(const Projection& projection, int64_t n);
+  void adapters_backward(const Projection& projection, int64_t n);
+  /// Whether `count` parameters from `first` on lie in one flat without a gap.
+  bool together(int first, int count) const;
+  const layout::Adapter* adapter(int weight) const;
+  bool has_adapters(const Projection& projection) const;
+
+  const std::vector<layout::UnitSpec>& units_;
+  const layout::FlatPlan& plan_;
+  const int64_t element_, rank_;
+  int unit_ = 0;
+  struct Gradient {
+    bool there = false;
+    std::vector<bool> written;
+  };
+  std::vector<Gradient> gradients_;  ///< [flat]
+  Ops ops_;
+};
+
+}  // namespace dsj::roofline

@@ -1,0 +1,295 @@
+#include "job/roofline/roofline.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "job/layout/schedule.h"
+#include "job/plan/zero_plan.h"
+#include "job/roofline/state_work.h"
+#include "job/roofline/unit_work.h"
+
+namespace dsj::roofline {
+namespace {
+
+using layout::Action;
+
+/// Rows of one length, with the tokens that the plan counts.
+Batch batch_of(const plan::MemoryInput& input) {
+  const plan::MicroBatchTokens most = plan::micro_batch_tokens(input);
+  const int64_t rows = std::max<int64_t>(1, input.config.micro_batch_size);
+  Batch batch{.lengths = {}, .targets = std::clamp<int64_t>(most.targets, 1, most.tokens)};
+  for (int64_t row = 0; row < rows; ++row)
+    batch.lengths.push_back(most.tokens * (row + 1) / rows - most.tokens * row / rows);
+  std::erase(batch.lengths, 0);
+  return batch;
+}
+
+enum PartOf {
+  kProducts,
+  kAttention,
+  kOurs,
+  kPasses,
+  kLaunches,
+  kCollectives,
+  kCopies,
+  kHostUpdate
+};
+
+/// Two steps, of which the second counts: what the first leaves on the links is then there.
+class Walk {
+ public:
+  Walk(const plan::MemoryInput& input, const Gpu& gpu, int gpus_per_machine)
+      : input_(input),
+        config_(input.config),
+        gpu_(gpu),
+        link_(input.world > gpus_per_machine ? std::min(gpu.link, gpu.network) : gpu.link),
+        batch_(batch_of(input)),
+        units_(layout::units_of(input.model, input.lora)),
+        plan_(plan::plan_flats(units_, config_, input.world)),
+        stage_(plan::effective_stage(config_, input.world)),
+        offload_(plan::plan_offload(plan_, config_, input.world)),
+        schedule_(layout::make_schedule(units_, plan_, plan::schedule_limits(config_, input.world),
+                                        config_.gradient_accumulation_steps)),
+        lowest_(layout::lowest_trainable(units_)),
+        work_(input_.model, units_, plan_, input.lora),
+        gathered_(plan_.flats.size(), 0) {}
+
+  Roofline run() {
+    step();
+    const double begin = now_;
+    out_ = fresh();
+    step();
+    out_.seconds = now_ - begin;
+    out_.tokens =
+        static_cast<double>(batch_.tokens() * input_.world * config_.gradient_accumulation_steps);
+    out_.share_of_peak = out_.needed_flops / out_.seconds / gpu_.flops;
+    // What the compute stream did not wait for was hidden.
+    part(kCollectives).hidden = std::max(0.0, part(kCollectives).seconds - waited_);
+    for (const Part& one : out_.parts) out_.launches += one.launches;
+    const auto shown = [](const Part& a) { return a.seconds - a.hidden; };
+    out_.bound = std::ranges::max(out_.parts, {}, shown).name;
+    return out_;
+  }
+
+ private:
+  static Roofline fresh() {
+    Roofline out;
+    for (const char* name :
+         {"matrix products", "attention", "our kernels", "libtorch's passes", "launches",
+          "collectives", "copies to and from the host", "update in host memory"})
+      out.parts.push_back({name});
+    return out;
+  }
+  Part& part(PartOf which) { return out_.parts[which]; }
+
+  /// Runs operations one after the other.
+  void queue(const Ops& ops, bool needed = true) {
+    for (const Op& op : ops) {
+      const bool product = op.kind == Kind::Product, attention = op.kind == Kind::Attention;
+      Part& of = part(product                 ? kProducts
+                      : attention             ? kAttention
+                      : op.kind == Kind::Ours ? kOurs
+                                              : kPasses);
+      const double share = attention ? gpu_.attention_share : gpu_.product_share;
+      const double flops = static_cast<double>(op.flops), bytes = static_cast<double>(op.bytes);
+      const double work =
+          std::max(flops / (gpu_.flops * share), bytes / (gpu_.bandwidth * gpu_.bandwidth_share));
+      const double least = kLaunch * static_cast<double>(op.launches);
+      of.seconds += work;
+      of.flops += flops;
+      of.bytes += bytes;
+      of.launches += op.launches;
+      if (needed) out_.needed_flops += flops;
+      part(kLaunches).seconds += least;  // of which all that fits behind the work is hidden
+      part(kLaunches).hidden += std::min(least, work);
+      now_ += std::max(work, least);
+    }
+  }
+  /// Starts a collective behind what the compute stream has done; when it ends.
+  double send(int64_t bytes, int64_t calls) {
+    if (calls == 0) return now_;
+    const double seconds = static_cast<double>(bytes) / (link_ * gpu_.link_share) +
+                           kCollective * static_cast<double>(calls);
+    part(kCollectives).seconds += seconds;
+    part(kCollectives).bytes += static_cast<double>(bytes);
+    part(kCollectives).launches += calls;
+    busy_until_ = std::max(busy_until_, now_) + seconds;
+    return busy_until_;
+  }
+  void wait(double until) {
+    waited_ += std::max(0.0, until - now_);
+    now_ = std::max(now_, until);
+  }
+  void copy(int64_t bytes) {
+    const double seconds = static_cast<double>(bytes) / (gpu_.host_link * gpu_.link_share);
+    part(kCopies).seconds += seconds;
+    part(kCopies).bytes += static_cast<double>(bytes);
+    now_ += seconds;
+  }
+
+  FlatState state_of(int flat) const {
+    return {plan_.flats[flat], layout::stage_of_flat(stage_, plan_.is_persisted(flat)), config_,
+            input_.world, static_cast<int>(dsconfig::states_of(config_.optimizer).size())};
+  }
+
+  void gather(int flat) {
+    const layout::FlatLayout& layout = plan_.flats[flat];
+    int64_t from_host = 0;
+    for (const layout::Part& kept : offload_.parameters[flat])
+      if (kept.place != layout::Place::Device) from_host += 2 * kept.numel;
+    copy(from_host);
+    gathered_[flat] = send(gathered_bytes(layout, input_.world), input_.world > 1);
+  }
+  void need(int unit) {
+    const int other = units_[unit].uses_embedding ? 0 : unit;
+    for (const int flat : {plan_.unit_flat[unit], plan_.unit_frozen[unit], plan_.persisted,
+                           plan_.unit_flat[other], plan_.unit_frozen[other]})
+      if (flat >= 0) wait(gathered_[flat]);
+  }
+
+  void forward(int unit) {
+    need(unit);
+    queue(work_.forward(unit, batch_, unit >= lowest_ && !input_.recompute));
+  }
+  void backward(int unit) {
+    if (unit > 0) need(unit);
+    if (unit > 0 && input_.recompute) queue(work_.forward(unit, batch_), false);
+    queue(work_.backward(unit, batch_));
+  }
+
+  void finish_first() {
+    const auto [flat, end, after] = std::move(reducing_.front());
+    reducing_.pop_front();
+    wait(end);
+    queue(after);
+  }
+  void reduce(int flat, int micro_step) {
+    const Reduction all = reduction(state_of(flat), micro_step == 0,
+                                    micro_step + 1 == config_.gradient_accumulation_steps);
+    queue(all.before);
+    if (all.gone) work_.forget(flat);
+    reducing_.push_back({flat, send(all.sent, all.collectives), all.after});
+    while (reducing_.size() > (config_.zero.overlap_comm ? 2u : 0u)) finish_first();
+  }
+
+  void update(int flat) {
+    const FlatState state = state_of(flat);
+    const Updated all = update_work(state, offload_.optimizer[flat], offload_.parameters[flat]);
+    queue(all.device);
+    copy(all.down + all.up);
+    const double seconds = static_cast<double>(all.host) / gpu_.host_memory;
+    part(kHostUpdate).seconds += seconds;
+    part(kHostUpdate).bytes += static_cast<double>(all.host);
+    now_ += seconds;
+    if (state.stage.gathered == layout::Gathered::AfterUpdate && input_.world > 1)
+      gathered_[flat] = send(gathered_bytes(plan_.flats[flat], input_.world), 1);
+    work_.forget(flat);
+  }
+
+  void step() {
+    waited_ = 0;
+    for (const Action& action : schedule_.actions) {
+      switch (action.kind) {
+        case Action::Kind::Gather:
+          gather(action.flat);
+          break;
+        case Action::Kind::Release:
+          break;
+        case Action::Kind::Forward:
+          forward(action.unit);
+          break;
+        case Action::Kind::Turn:
+          need(action.unit);
+          queue(work_.turn(batch_));
+          break;
+        case Action::Kind::Backward:
+          backward(action.unit);
+          break;
+        case Action::Kind::Reduce:
+          reduce(action.flat, action.micro_step);
+      }
+    }
+    while (!reducing_.empty()) finish_first();
+    for (int flat = 0; flat < static_cast<int>(plan_.flats.size()); ++flat)
+      if (!plan_.flats[flat].frozen()) queue(norm_work(state_of(flat)));
+    wait(send(8, input_.world > 1));  // the step's sums; then the host reads them
+    for (int flat = 0; flat < static_cast<int>(plan_.flats.size()); ++flat)
+      if (!plan_.flats[flat].frozen()) update(flat);
+  }
+
+  const plan::MemoryInput& input_;
+  const dsconfig::ResolvedConfig& config_;
+  const Gpu& gpu_;
+  const double link_;
+  const Batch batch_;
+  const std::vector<layout::UnitSpec> units_;
+  const layout::FlatPlan plan_;
+  const layout::Stage& stage_;
+  const layout::OffloadPlan offload_;
+  const layout::Schedule schedule_;
+  const int lowest_;
+  UnitWork work_;
+  struct Reducing {
+    int flat;
+    double end;
+    Ops after;
+  };
+  std::deque<Reducing> reducing_;
+  std::vector<double> gathered_;  ///< [flat]: when its parameters are there
+  double now_ = 0;                ///< on the compute stream
+  double busy_until_ = 0;         ///< the stream of collectives
+  double waited_ = 0;             ///< by the compute stream, for collectives
+  Roofline out_ = fresh();
+};
+
+bool in_several_passes(dsconfig::OptimizerKind kind) {
+  using enum dsconfig::OptimizerKind;
+  return kind == Lamb || kind == OneBitAdam || kind == OneBitLamb || kind == ZeroOneAdam;
+}
+
+}  // namespace
+
+std::optional<Uncounted> uncounted(const plan::MemoryInput& input) {
+  const dsconfig::ResolvedConfig& config = input.config;
+  constexpr const char* kNot = "what it launches on a GPU is not counted";
+  if (config.precision == dsconfig::Precision::Fp32)
+    return Uncounted{"bf16.enabled",
+                     "fp32 attention takes no flash kernel, and " + std::string(kNot),
+                     "bf16 or fp16"};
+  if (input.model.head_dim % 8 != 0 || input.model.head_dim > 256)
+    return Uncounted{"spec.training.modelNameOrPath",
+                     "heads of " + std::to_string(input.model.head_dim) +
+                         " elements take no flash kernel, and " + kNot,
+                     "heads of a multiple of 8 up to 256"};
+  const auto& dropout = input.model.dropout;
+  if (dropout.attention > 0 || dropout.embedding > 0 || dropout.residual > 0)
+    return Uncounted{"spec.training.modelNameOrPath",
+                     "the model's config.json asks for dropout: " + std::string(kNot),
+                     "attn_pdrop, embd_pdrop and resid_pdrop 0"};
+  if (input.lora && input.lora->dropout > 0)
+    return Uncounted{"spec.training.lora.dropout", "dropout of adapters: " + std::string(kNot),
+                     "0"};
+  if (config.data_efficiency.random_ltd)
+    return Uncounted{"data_efficiency.data_routing.random_ltd", std::string("random-LTD: ") + kNot,
+                     "plan without it"};
+  if (config.sparse_gradients)
+    return Uncounted{"sparse_gradients", std::string("gradients as rows: ") + kNot,
+                     "plan without it"};
+  if (in_several_passes(config.optimizer.kind))
+    return Uncounted{"optimizer.type", std::string("updates in several passes: ") + kNot,
+                     "AdamW, for example"};
+  if (config.offload.nvme())
+    return Uncounted{"zero_optimization", "state on a disk: how fast it is, no table of GPUs says",
+                     "device: cpu"};
+  return std::nullopt;
+}
+
+Roofline roofline(const plan::MemoryInput& input, const Gpu& gpu, int gpus_per_machine) {
+  return Walk(input, gpu, gpus_per_machine).run();
+}
+
+int64_t usable_memory(const Gpu& gpu) {
+  return gpu.memory - kOwnMemory;
+}
+
+}  // namespace dsj::roofline

@@ -1,0 +1,56 @@
+// What a rank queues on its GPU, as data: launches, operations and bytes, counted from shapes
+// alone. Plain data.
+// Tested by: tests/engine/simulated/work_test.cc
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace dsj::roofline {
+
+/// Who computes.
+enum class Kind {
+  Product,    ///< a matrix product, cuBLAS's
+  Attention,  ///< a call of libtorch's flash attention
+  Ours,       ///< a kernel of engine/kernels/cuda
+  Pass,       ///< another operation of libtorch over elements
+};
+
+/// One operation. Bytes: every operand once for each time that it is read or written.
+struct Op {
+  Kind kind = Kind::Pass;
+  int64_t flops = 0;  ///< of products and attention; 0 elsewhere
+  int64_t bytes = 0;
+  int64_t launches = 1;
+};
+using Ops = std::vector<Op>;
+
+/// Tokens of a micro-batch.
+struct Batch {
+  std::vector<int64_t> lengths;  ///< [row] tokens, at least one row
+  int64_t targets = 0;           ///< tokens that predict something, at least one
+
+  int64_t tokens() const {
+    int64_t all = 0;
+    for (const int64_t length : lengths) all += length;
+    return all;
+  }
+  int64_t longest() const {
+    int64_t most = 0;
+    for (const int64_t length : lengths) most = length > most ? length : most;
+    return most;
+  }
+  /// Tokens whose output the last layer gives (engine/models/micro_batch.h); 0: all.
+  int64_t outputs() const { return (tokens() - targets) * 16 >= tokens() ? targets : 0; }
+  /// Pairs of a query and a key that it sees; `window` 0: all before it.
+  int64_t pairs(int64_t window) const {
+    int64_t all = 0;
+    for (const int64_t n : lengths) {
+      const int64_t w = window > 0 && window < n ? window : n;
+      all += w * (w + 1) / 2 + (n - w) * w;
+    }
+    return all;
+  }
+};
+
+}  // namespace dsj::roofline

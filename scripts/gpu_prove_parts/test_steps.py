@@ -1,0 +1,141 @@
+"""The first call: is what a GPU computes right? Kernels, layers, whole runs of each stage, offload, resume, memory."""
+import os
+import re
+import shutil
+
+import jobs
+from machine import Skip, Step
+
+# Of losses of the same steps on the CPU; of gradient norms ten times that. fp32: sums in another order. bf16: results are rounded to 8 bits in another order.
+BOUNDS = {"fp32": 2e-4, "bf16": 2e-2}
+# Port tests that a checker of every access ends within a minute.
+SMALL = "*RmsNorm/*BFloat16:*Activations/*BFloat16:*CrossEntropy*/*BFloat16:*Sums/*Float:*UpdatesOfMany*/*Float"
+
+
+def gtest(machine, *words, through=()):
+    """Cases of gpu_tests: how many passed. Skip: every one was skipped, with the first reason."""
+    said = machine.run(*through, machine.program("gpu_tests"), *words)
+    passed, skipped = len(re.findall(r"^\[ +OK \]", said, re.M)), len(re.findall(r"^\[ +SKIPPED \] \S+ \(", said, re.M))
+    if not passed:
+        reason = re.search(r"NOT RUN: [^\n]*", said)
+        raise Skip(reason[0] if reason else f"{skipped} cases are skipped")
+    assert not skipped, f"{skipped} of {passed + skipped} cases are skipped"
+    return {"cases": passed}
+
+
+def kernels(machine):
+    return gtest(machine, "--gtest_filter=*PortContract*:LambCoefficients*")
+
+
+def layers(machine):
+    return gtest(machine, "--gtest_filter=*OnAGpu*")
+
+
+def sanitizer(tool):
+    def run(machine):
+        machine.need_gpus()
+        found = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+        if not os.path.exists(found):
+            raise Skip("NOT RUN: compute-sanitizer is not on this machine")
+        return gtest(machine, f"--gtest_filter={SMALL}", through=(found, "--tool", tool, "--error-exitcode", "9"))
+    return run
+
+
+def small(machine, name, **more):
+    folder = machine.folder("run-" + name)
+    rows = jobs.make_rows(machine, 64, (24, 120), 2048)
+    return jobs.job(jobs.make_model(machine, "small"), rows, folder, **more)
+
+
+def on_cpu(machine, name, **more):
+    """The steps of the same job on the CPU, which each stage gives; made once."""
+    cache = machine.__dict__.setdefault("steps_on_cpu", {})
+    key = repr(sorted(more.items()))
+    if key not in cache:
+        cache[key] = jobs.run(machine, small(machine, name + "-cpu", device="cpu", **more))
+    return cache[key]
+
+
+def compare(machine, name, *, slots=1, zero=None, precision="bf16", training=None):
+    machine.need_gpus(slots)
+    more = {"precision": precision, "training": training, "slots": slots}
+    there, here = jobs.run(machine, small(machine, name, zero=zero, **more)), on_cpu(machine, name, **more)
+    apart = jobs.apart(jobs.column(there, "loss"), jobs.column(here, "loss"))
+    assert apart <= BOUNDS[precision], f"losses are {apart:.1e} from the CPU's: {jobs.column(there, 'loss')}"
+    norms = jobs.apart(jobs.column(there, "grad_norm"), jobs.column(here, "grad_norm"))
+    assert norms <= 10 * BOUNDS[precision], f"gradient norms are {norms:.1e} from the CPU's"
+    return {"apart": f"{apart:.1e}"}
+
+
+def stages(slots):
+    def run(machine):
+        figures = {}
+        for precision in BOUNDS:
+            for stage in (0, 1, 2, 3):
+                found = compare(machine, f"{precision}-{stage}", slots=slots, zero={"stage": stage}, precision=precision)
+                figures[f"{precision} stage {stage}"] = found["apart"]
+        return figures
+    return run
+
+
+def offload(machine):
+    """With one rank, parameters that leave the GPU are what makes stage 3 gather."""
+    cpu = {"device": "cpu"}
+    return {"optimizer": compare(machine, "offload-2", zero={"stage": 2, "offload_optimizer": cpu})["apart"],
+            "parameters": compare(machine, "offload-3", zero={"stage": 3, "offload_optimizer": cpu,
+                                                              "offload_param": cpu})["apart"]}
+
+
+def lora_and_recompute(machine):
+    lora = {"lora": {"r": 8, "targetModules": "all-linear"}}
+    return {"LoRA": compare(machine, "lora", training=lora)["apart"],
+            "recompute": compare(machine, "recompute", training={"gradientCheckpointing": True})["apart"]}
+
+
+def resume(machine):
+    machine.need_gpus()
+    whole = jobs.column(jobs.run(machine, small(machine, "whole", steps=6)), "loss")
+    first = small(machine, "resume", steps=3, training={"saveStrategy": "steps", "saveSteps": 3})
+    jobs.run(machine, first)
+    first["spec"]["training"]["maxSteps"] = 6
+    again = jobs.column(jobs.run(machine, first), "loss")
+    assert len(again) >= 3, f"{len(again)} steps"
+    apart = jobs.apart(again[-3:], whole[-3:])
+    assert apart < 1e-3, f"{again} and {whole}"
+    return {"apart": f"{apart:.1e}"}
+
+
+def memory(machine):
+    """What the plan says, and the most that the driver shows while it runs."""
+    machine.need_gpus()
+    manifest = jobs.job(jobs.make_large_model(machine, "0.5B"), jobs.make_rows(machine, 64, (1024, 1024), 151936),
+                        machine.folder("run-memory"), micro=4, steps=4, training={"maxSeqLength": 1024})
+    planned = jobs.plan(machine, manifest)
+    assert planned, "dsj plan refuses it"
+    steps = jobs.run(machine, manifest)
+    status = os.path.join(manifest["spec"]["training"]["outputDir"], "status.yaml")
+    with open(status, encoding="utf-8") as file:
+        peaks = dict(re.findall(r"^ *(parameters|gradients|optimizer|buckets|activations): (\d+)", file.read(), re.M))
+    figures, wrong = {"steps": len(steps)}, []
+    for name, peak in peaks.items():
+        want = planned["memory"]["bytesPerRank"][name]
+        figures[name] = f"{int(peak) / 2**20:.0f} of {want / 2**20:.0f} MiB"
+        if name != "activations" and abs(int(peak) - want) > 0.05 * max(want, 1 << 20):
+            wrong.append(f"{name} {figures[name]}")
+    assert peaks, f"{status} has no peaks"
+    assert not wrong, f"more than 5 % from the plan: {', '.join(wrong)}"
+    return figures
+
+
+STEPS = [
+    Step("kernels", "each kernel of ours equals its oracle at odd sizes, in three types", 30, kernels),
+    Step("layers", "a micro-step and an update of six models equal the CPU's, in fp32 and bf16", 30, layers),
+    Step("stages, one GPU", "the losses of stages 0 to 3 are the CPU's", 70, stages(1)),
+    Step("offload", "optimizer in host memory; stage 3 with parameters in host memory", 30, offload),
+    Step("LoRA, recompute", "adapters, and activations computed again", 25, lora_and_recompute),
+    Step("resume", "a run that stops at a checkpoint goes on as if it had not", 25, resume),
+    Step("stages, two GPUs", "the losses of stages 0 to 3 over NCCL are the CPU's", 80, stages(2)),
+    Step("memory", "bytes by class are those of dsj plan", 45, memory),
+    Step("memcheck", "compute-sanitizer finds no access out of bounds in our kernels", 40, sanitizer("memcheck")),
+    Step("racecheck", "compute-sanitizer finds no race in shared memory", 40, sanitizer("racecheck")),
+]

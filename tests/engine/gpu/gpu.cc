@@ -1,0 +1,24 @@
+#include "tests/engine/gpu/gpu.h"
+
+#include <cstdlib>
+
+#include "engine/train/accelerator.h"
+#include "test_paths.h"
+
+namespace dsj::gpu {
+
+const Gpu& gpu() {
+  static const Gpu found = [] {
+    const auto place = train::choose_place({.device = "cuda"}, 0);
+    if (!place) return Gpu{std::nullopt, place.error().to_string()};
+    return Gpu{place->device, place->said};
+  }();
+  return found;
+}
+
+std::string source_dir() {
+  const char* const given = std::getenv("DSJ_SOURCE_DIR");
+  return given != nullptr ? given : DSJ_SOURCE_DIR;
+}
+
+}  // namespace dsj::gpu
