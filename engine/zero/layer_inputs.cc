@@ -7,6 +7,7 @@
 
 #include "common/check.h"
 #include "engine/aio/scratch.h"
+#include "engine/device/host_pages.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/zero/scalar_type.h"
 #include "engine/zero/storage_error.h"
@@ -19,27 +20,33 @@ constexpr char kFolder[] = "layer_inputs";
 
 class InHost final : public LayerInputs {
  public:
-  InHost(int64_t layers, at::Device device) : device_(device), places_(layers) {}
+  InHost(int64_t layers, int64_t bytes, at::Device device)
+      : bytes_(bytes), device_(device), places_(layers), inputs_(layers) {}
 
   void put(int layer, const at::Tensor& x) override {
+    DSJ_CHECK(static_cast<int64_t>(x.nbytes()) <= bytes_);
     at::Tensor& place = places_[layer];
-    if (!place.defined() || place.sizes() != x.sizes()) {
+    if (!place.defined()) {  // once: a copy may still use it when the next input comes
       const memory::MemoryScope scope(memory::Class::Host);
-      place.reset();
-      place = at::empty(x.sizes(), x.options().device(at::kCPU).pinned_memory(!device_.is_cpu()));
+      place = device::host_memory({bytes_}, at::kByte, device_);
     }
-    place.copy_(x, /*non_blocking=*/true);  // the stream keeps the order of copies
+    inputs_[layer] = place.narrow(0, 0, static_cast<int64_t>(x.nbytes()))
+                         .view(x.scalar_type())
+                         .view(x.sizes());
+    inputs_[layer].copy_(x, /*non_blocking=*/true);  // the lane keeps the order of copies
   }
 
   at::Tensor take(int layer, int) override {
-    const at::Tensor& place = places_[layer];
-    at::Tensor x = at::empty(place.sizes(), place.options().device(device_).pinned_memory(false));
-    return x.copy_(place, /*non_blocking=*/true);
+    const at::Tensor& input = inputs_[layer];
+    return at::empty(input.sizes(), input.options().device(device_))
+        .copy_(input, /*non_blocking=*/true);
   }
 
  private:
+  const int64_t bytes_;
   const at::Device device_;
-  std::vector<at::Tensor> places_;
+  std::vector<at::Tensor> places_;  ///< [layer]: bytes
+  std::vector<at::Tensor> inputs_;  ///< [layer]: what was put last, in them
 };
 
 class InFile final : public LayerInputs {
@@ -188,8 +195,9 @@ int64_t layer_input_place(int64_t bytes) {
   return (bytes + aio::kAlign - 1) / aio::kAlign * aio::kAlign;
 }
 
-std::unique_ptr<LayerInputs> layer_inputs_in_host(int64_t layers, at::Device device) {
-  return std::make_unique<InHost>(layers, device);
+std::unique_ptr<LayerInputs> layer_inputs_in_host(int64_t layers, int64_t bytes,
+                                                  at::Device device) {
+  return std::make_unique<InHost>(layers, bytes, device);
 }
 
 std::unique_ptr<LayerInputs> layer_inputs_in_file(std::unique_ptr<aio::BlockFile> file,
@@ -202,10 +210,10 @@ std::unique_ptr<LayerInputs> make_layer_inputs(const layout::ModelConfig& model,
                                                const dsconfig::ResolvedConfig& config,
                                                const LayerInputsRoom& room,
                                                const OffloadHost& host) {
-  if (!room.device.is_cpu()) return layer_inputs_in_host(model.num_layers, room.device);
-  const int64_t place =
-      layer_input_place(room.tokens * model.hidden_size *
-                        static_cast<int64_t>(c10::elementSize(scalar_type(config.precision))));
+  const int64_t bytes = room.tokens * model.hidden_size *
+                        static_cast<int64_t>(c10::elementSize(scalar_type(config.precision)));
+  if (!room.device.is_cpu()) return layer_inputs_in_host(model.num_layers, bytes, room.device);
+  const int64_t place = layer_input_place(bytes);
   const std::string root = root_of(config.offload, room.output_dir);
   auto scratch = value_or_throw(aio::Scratch::make(
       root, {.job = host.job, .attempt = host.attempt, .rank = room.rank}, kKey));

@@ -29,8 +29,8 @@ class LayerInputs {
   virtual at::Tensor take(int layer, int next) = 0;
 };
 
-/// In host memory; page-locked where `device` is an accelerator.
-std::unique_ptr<LayerInputs> layer_inputs_in_host(int64_t layers, at::Device device);
+/// In host memory, page-locked where `device` is an accelerator; inputs of at most so many bytes.
+std::unique_ptr<LayerInputs> layer_inputs_in_host(int64_t layers, int64_t bytes, at::Device device);
 
 /// Bytes of a layer's place in the file, for inputs of at most so many bytes.
 int64_t layer_input_place(int64_t bytes);

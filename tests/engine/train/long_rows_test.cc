@@ -82,7 +82,7 @@ TEST(LongRows, InputsInAFileOrInHostMemoryChangeNoBit) {
     const RunResult file = run_small(run);
     EXPECT_FALSE(disks[0]->events_of('w').empty()) << "the inputs were there";
     run.inputs = [&](const layout::ModelConfig&) {
-      return zero::layer_inputs_in_host(layers, at::kCPU);
+      return zero::layer_inputs_in_host(layers, place, at::kCPU);
     };
     const RunResult host = run_small(run);
     EXPECT_EQ(file.losses, here.losses);

@@ -102,7 +102,7 @@ TEST(LayerInputs, ADeviceThatFailsIsNamedWithTheKey) {
 }
 
 TEST(LayerInputs, InHostMemoryComeBackTheSame) {
-  const auto inputs = layer_inputs_in_host(kLayers, at::kCPU);
+  const auto inputs = layer_inputs_in_host(kLayers, 100 * 48 * 4, at::kCPU);
   expect_all_back(*inputs, 100);
   expect_all_back(*inputs, 33, at::kBFloat16, 2);
 }
