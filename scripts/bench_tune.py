@@ -80,7 +80,7 @@ def main():
             json.dump(job, file)
         print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
         grid, whole = tune(options, work, "grid", ["--all"])
-        found, trials = tune(options, work, "found", ["--tuner", "model_based", "--early-stopping", "3"])
+        found, trials = tune(options, work, "found", ["--tuner", "model_based", "--early-stopping", "4"])
         speeds = {grid: [], found: []}
         for _ in range(options.again):
             for results, list_of in speeds.items():

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
+#include <optional>
 #include <string_view>
 
 namespace dsj::data {
