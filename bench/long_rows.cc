@@ -131,7 +131,7 @@ void show_memory(const std::string& directory, int64_t tokens, bool file,
 
 void show_speed(const std::string& directory, comm::Collectives& group) {
   plan::MemoryInput cut = input_of(directory, kShortRows, kShortTokens), whole = cut;
-  whole.pieces.whole = kShortRows * kShortTokens;
+  whole.pieces.piece = kShortRows * kShortTokens;
   Side in_pieces(directory, cut, group), in_one(directory, whole, group);
   const models::MicroBatch rows = batch(kShortRows, kShortTokens);
   in_pieces.step(rows);  // buffers, threads

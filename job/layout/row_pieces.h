@@ -19,16 +19,12 @@ std::vector<RowPiece> row_pieces(int64_t count, int64_t most);
 
 /// How many tokens go through a layer's MLP, or through the head, at a time.
 struct PieceRule {
-  /// A micro-batch of so many tokens is not cut: short rows run as if there were no pieces.
-  int64_t whole = 4096;
-  /// Tokens of a piece. A product of more rows runs no faster, one of fewer reads its weights too
-  /// often.
-  int64_t piece = 1024;
+  /// A product of more rows runs no faster, one of fewer reads its weights too often. Micro-batches
+  /// up to it are not cut; so a longer one never takes less memory than a shorter one.
+  int64_t piece = 2048;
 
-  bool cuts(int64_t tokens) const { return tokens > whole; }
-  std::vector<RowPiece> of(int64_t tokens) const {
-    return row_pieces(tokens, cuts(tokens) ? piece : tokens);
-  }
+  bool cuts(int64_t tokens) const { return tokens > piece; }
+  std::vector<RowPiece> of(int64_t tokens) const { return row_pieces(tokens, piece); }
 };
 
 /// Elements of scores, or of a mask, that attention holds at a time.

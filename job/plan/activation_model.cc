@@ -231,17 +231,16 @@ ActivationModel of_micro_batch(const MemoryInput& input, const MicroBatchTokens&
 
 ActivationModel activation_model(const MemoryInput& input) {
   const MicroBatchTokens most = tokens_of(input);
-  ActivationModel a = of_micro_batch(input, most);
-  if (!input.pieces.cuts(most.tokens)) return a;
-  // A shorter micro-batch, which is not cut, may take more.
-  const int64_t whole = input.pieces.whole;
-  const ActivationModel b = of_micro_batch(input, {whole, std::min(most.targets, whole)});
-  for (int64_t ActivationModel::*part :
-       {&ActivationModel::kept, &ActivationModel::kept_last, &ActivationModel::forward,
-        &ActivationModel::backward, &ActivationModel::backward_last, &ActivationModel::head,
-        &ActivationModel::piece_sums, &ActivationModel::head_products})
-    a.*part = std::max(a.*part, b.*part);
-  return a;
+  const ActivationModel longest = of_micro_batch(input, most);
+  if (!input.recompute || !input.pieces.cuts(most.tokens)) return longest;
+  // The longest one that is not cut keeps a little more than one that is hardly longer.
+  const int64_t whole = input.pieces.piece;
+  const ActivationModel other = of_micro_batch(input, {whole, std::min(most.targets, whole)});
+  const int64_t inputs = input.inputs_leave() ? 1 : input.model.num_layers;
+  const auto held = [&](const ActivationModel& a) {
+    return (inputs + 1) * a.boundary + a.kept + a.backward;
+  };
+  return held(longest) < held(other) ? other : longest;
 }
 
 ActivationModel dropping_model(const MemoryInput& input) {

@@ -21,7 +21,7 @@ import tempfile
 import threading
 
 ROW, MICRO, ACCUMULATION, WORLD = 128, 2, 2, 2
-LONG = 2100  # a micro-batch of two is more than 4,096 tokens: it is cut into pieces (job/layout/row_pieces.h)
+LONG = 1600  # a micro-batch of two is more than 2,048 tokens: it is cut into pieces (job/layout/row_pieces.h)
 FULL = {"hidden": 384, "layers": 6, "heads": 6, "kv-heads": 6, "inner": 2048, "vocabulary": 8192, "positions": 4096}
 QUICK = {"hidden": 128, "layers": 3, "heads": 4, "kv-heads": 2, "inner": 512, "vocabulary": 1024, "positions": 4096}
 EXACT = ("parameters", "gradients", "optimizer", "buckets")

@@ -12,7 +12,7 @@
 namespace dsj::train {
 namespace {
 
-constexpr layout::PieceRule kCut{.whole = 16, .piece = 7};  // micro-batches have 48 tokens
+constexpr layout::PieceRule kCut{.piece = 7};  // micro-batches have 48 tokens
 
 struct LongCase {
   const char* name;
@@ -144,7 +144,7 @@ Peaks peaks_of(const plan::MemoryInput& input) {
 plan::MemoryInput long_input() {
   plan::MemoryInput input{.model = long_model(), .config = small_config(0, 1), .recompute = true};
   input.tokens_per_row = 1024;
-  input.pieces = {.whole = 256, .piece = 64};
+  input.pieces = {.piece = 64};
   return input;
 }
 
@@ -163,7 +163,7 @@ TEST(LongRowsMemory, IsEveryLayersInputAndOneLayer) {
   EXPECT_EQ(planned.host, 0);
 
   plan::MemoryInput whole = input;
-  whole.pieces.whole = input.tokens_per_row;
+  whole.pieces.piece = input.tokens_per_row;
   EXPECT_LT(peaks.activations, 0.6 * peaks_of(whole).activations);
 }
 

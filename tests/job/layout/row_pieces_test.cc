@@ -14,11 +14,10 @@ TEST(RowPieces, CoverTheRowsInOrder) {
 
 TEST(RowPieces, ShortMicroBatchesAreOnePiece) {
   const PieceRule rule;
-  EXPECT_EQ(rule.of(rule.whole), (std::vector<RowPiece>{{0, rule.whole}}));
-  const auto cut = rule.of(rule.whole + 1);
-  EXPECT_EQ(cut.size(), static_cast<size_t>(rule.whole / rule.piece + 1));
-  EXPECT_EQ(cut.front(), (RowPiece{0, rule.piece}));
-  EXPECT_EQ(cut.back(), (RowPiece{rule.whole, 1}));
+  EXPECT_FALSE(rule.cuts(rule.piece));
+  EXPECT_EQ(rule.of(rule.piece), (std::vector<RowPiece>{{0, rule.piece}}));
+  EXPECT_TRUE(rule.cuts(rule.piece + 1));
+  EXPECT_EQ(rule.of(rule.piece + 1), (std::vector<RowPiece>{{0, rule.piece}, {rule.piece, 1}}));
 }
 
 TEST(QueryBlock, HoldsAtMostSoManyScores) {

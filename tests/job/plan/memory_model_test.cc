@@ -89,7 +89,7 @@ TEST(MemoryModelTest, LongRowsTakeTheirMlpAndHeadInPieces) {
   input.recompute = true;
   input.tokens_per_row = 16384;
   MemoryInput whole = input;
-  whole.pieces.whole = 2 * 16384;
+  whole.pieces.piece = 2 * 16384;
   const int64_t cut = memory_model(input).bytes.activations;
   EXPECT_LT(cut, 0.75 * memory_model(whole).bytes.activations);
   input.recompute = false;
