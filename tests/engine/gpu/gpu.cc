@@ -1,5 +1,6 @@
 #include "tests/engine/gpu/gpu.h"
 
+#include <cstdio>
 #include <cstdlib>
 
 #include "engine/train/accelerator.h"
@@ -10,7 +11,10 @@ namespace dsj::gpu {
 const Gpu& gpu() {
   static const Gpu found = [] {
     const auto place = train::choose_place({.device = "cuda"}, 0);
-    if (!place) return Gpu{std::nullopt, place.error().to_string()};
+    if (!place) {
+      std::printf("result: gpu_tests NOT RUN: %s\n", place.error().to_string().c_str());
+      return Gpu{std::nullopt, place.error().to_string()};
+    }
     return Gpu{place->device, place->said};
   }();
   return found;
