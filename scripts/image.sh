@@ -28,6 +28,13 @@ copy_stripped() {  # copy_stripped FILE PLACE
   chmod 0755 "$2"
 }
 
+# Stacks (dsj debug --stacks) name the functions of a rank by its symbols.
+copy_program() {  # copy_program PROGRAM PLACE
+  if [ "$(basename "$1")" != dsj-train ]; then copy_stripped "$1" "$2"; return; fi
+  strip --strip-debug -o "$2" "$1"
+  chmod 0755 "$2"
+}
+
 copy_libraries() {  # copy_libraries PROGRAM ROOT: what the loader finds for it, by the names it asks for
   local name path
   if ldd "$1" | grep -q 'not found'; then fail "$1: $(ldd "$1" | grep 'not found')"; fi
@@ -67,7 +74,7 @@ assemble() {  # assemble TARGET BUILD ROOT
   for program in $(programs_of "$target"); do
     [ -x "$bin/$program" ] || fail "$bin/$program is not built"
     copy_libraries "$bin/$program" "$root"
-    copy_stripped "$bin/$program" "$root/opt/dsj/bin/$program"
+    copy_program "$bin/$program" "$root/opt/dsj/bin/$program"
   done
   if [ "$target" = worker-cuda ]; then copy_cuda "$2" "$root"; fi
   copy_stripped "$(readlink -f /lib64/ld-linux-x86-64.so.2)" "$root/lib64/ld-linux-x86-64.so.2"
