@@ -13,6 +13,7 @@
 #include "common/startup_trace.h"
 #include "job/contract.h"
 #include "job/flight_log.h"
+#include "job/stacks_request.h"
 
 namespace dsj::agent {
 namespace {
@@ -22,7 +23,7 @@ using namespace dsj::contract;
 /// Beside the attempt file: the attempt after which no rank was left running. If it is the newest
 /// attempt, a new agent 0 need not wait until old ranks have given up.
 constexpr char kEndedFile[] = "ended";
-constexpr Time kLongestTurn{250};
+constexpr Time kLongestTurn{250}, kStacksTurn{100}, kPaces{2000};
 constexpr Time kLeaveTimeout{3000};
 
 std::string attempt_path(const AgentConfig& config) {
@@ -108,6 +109,8 @@ Agent::Agent(const AgentConfig& config, int worker, int64_t incarnation, AgentPo
 
 void Agent::turn(Time now) {
   watch_ranks(now);
+  take_stacks(now);
+  take_paces(now);
   if (session_) {
     if (ports_.server) {
       for (auto& report : ports_.server->take()) decide(Beat{std::move(report)}, now);
@@ -130,6 +133,11 @@ void Agent::account(int64_t attempt, const RestartBudget& budget, Time now) {
   if (session_) decide(Accounted{attempt, budget}, now);
 }
 
+void Agent::want_stacks(int64_t request, Time now) {
+  log::info("the stacks of all ranks are asked for");
+  if (session_) decide(StacksWanted{request}, now);
+}
+
 void Agent::depart(Time now) {
   log::info("the pod is taken away: all ranks save, then this agent leaves");
   react(DepartSignal{}, now);
@@ -150,6 +158,8 @@ std::vector<Agent::RankLog> Agent::rank_logs() const {
 }
 
 Time Agent::next_turn(Time now) const {
+  // What is being taken has no descriptor to wait for.
+  if (stacks_begun_ > 0) return now + kStacksTurn;
   if (beat_under_way_ || last_beat_sent_) return now + kLongestTurn;
   return beat_wanted_ ? now : std::clamp(next_beat_, now, now + kLongestTurn);
 }
@@ -205,6 +215,12 @@ void Agent::carry_out(const Command& command, Time now) {
                                           .restart_limit = failed->budget.limit,
                                           .saved_step = failed->budget.saved_step,
                                           .restart = failed->restart});
+  } else if (const auto* changed = std::get_if<StragglersChanged>(&command)) {
+    const std::string text = stragglers_text(changed->stragglers, session_->slots);
+    log::warn(text.empty() ? "no rank holds up the others any more" : text);
+    report::Stragglers told{.count = static_cast<int64_t>(changed->stragglers.size())};
+    if (!text.empty()) told.who = text;
+    ports_.reports.report(told);
   } else if (const auto* ended = std::get_if<JobEnded>(&command)) {
     const Outcome& outcome = ended->outcome;
     log::info((outcome.handed_over ? "the successor of this agent goes on: " : "the job ended: ") +
@@ -247,6 +263,9 @@ void Agent::react(const WorkerEvent& event, Time now) {
       }
     } else if (const auto* look = std::get_if<TakeLook>(&command)) {
       take_look(*look, now);
+    } else if (const auto* stacks = std::get_if<TakeStacks>(&command)) {
+      stacks_wanted_ = stacks->request;
+      take_stacks(now);
     } else if (std::holds_alternative<SendBeat>(command)) {
       beat_wanted_ = true;
     } else if (const auto* exit = std::get_if<ExitAgent>(&command)) {
@@ -330,6 +349,42 @@ void Agent::take_look(const TakeLook& command, Time now) {
     looked.ranks.push_back(look_at(sight.flight, sight.stopped, flight_clock()));
   }
   react(looked, now);
+}
+
+/// How long the ranks' steps take, for the judgement about stragglers.
+void Agent::take_paces(Time now) {
+  if (config_.user_program || now < next_paces_) return;
+  next_paces_ = now + kPaces;
+  for (int local = 0; local < static_cast<int>(ranks_.size()); ++local) {
+    if (!ranks_[local].running) continue;
+    const auto picture = flight_picture(ports_.ranks.look(ranks_[local].process).flight);
+    if (!picture) continue;
+    const int64_t own = std::max<int64_t>(0, picture->step_ns - picture->collective_ns);
+    react(RankPaced{local, {picture->steps, picture->step_ns / 1000, own / 1000}}, now);
+  }
+}
+
+/// Nothing waits for stacks: they come when they are taken. The log has them whole, with the
+/// request's number in front of each line; the session gets one text per rank.
+void Agent::take_stacks(Time now) {
+  if (const auto taken = ports_.ranks.taken_stacks()) {
+    const int64_t request = std::exchange(stacks_begun_, 0);
+    std::vector<std::string> where(ranks_.size(), "not running");
+    for (const RankStacks& stacks : *taken) {
+      for (const auto& line : lines_of(stacks)) log::info(stacks_prefix(request) + line);
+      for (size_t local = 0; local < ranks_.size(); ++local) {
+        if (ranks_[local].rank == stacks.rank) where[local] = where_of(stacks);
+      }
+    }
+    log::info(stacks_prefix(request) + kStacksEnd);
+    react(StacksTaken{request, where}, now);
+  }
+  if (stacks_wanted_ == 0) return;
+  std::vector<RankPid> running;
+  for (const auto& rank : ranks_) {
+    if (rank.running) running.push_back({rank.rank, rank.process.pid});
+  }
+  if (ports_.ranks.begin_stacks(running)) stacks_begun_ = std::exchange(stacks_wanted_, 0);
 }
 
 void Agent::watch_ranks(Time now) {

@@ -40,6 +40,9 @@ class Agent {
   void stop(Time now);
   /// What the operator has charged, with all attempts up to `attempt`.
   void account(int64_t attempt, const RestartBudget& budget, Time now);
+  /// Somebody wants the stacks of all ranks: every agent writes those of its own to its log. Only
+  /// worker 0's agent passes it on. `request`: milliseconds since 1970.
+  void want_stacks(int64_t request, Time now);
   /// This worker's pod is taken away: the whole job saves, then only this agent leaves.
   void depart(Time now);
   /// Ends this worker's ranks at once and leaves, because another agent has taken its place.
@@ -86,6 +89,8 @@ class Agent {
   std::string ds_config_path() const;
   Status write_job_file(const Directive& directive, const std::string& path);
   void take_look(const TakeLook& command, Time now);
+  void take_stacks(Time now);
+  void take_paces(Time now);
   void watch_ranks(Time now);
   void read_events(int local, bool to_the_end, Time now);
   void take_event(int local, const report::ReadEvent& read, Time now);
@@ -102,9 +107,10 @@ class Agent {
   std::optional<MetricsFile> metrics_;
   std::vector<LocalRank> ranks_;
   StoreSocket store_;
+  int64_t stacks_wanted_ = 0, stacks_begun_ = 0;  ///< requests; 0: none
   int threads_ = 1;
   int64_t sequence_ = 0;
-  Time next_beat_{0}, beat_sent_{0};
+  Time next_beat_{0}, beat_sent_{0}, next_paces_{0};
   bool beat_wanted_ = true, beat_under_way_ = false, last_beat_sent_ = false;
   bool metrics_failed_ = false;
   bool start_traced_ = false, ends_traced_ = false;  ///< common/startup_trace.h

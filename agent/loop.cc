@@ -49,7 +49,7 @@ Result<Transports> open_transports(const AgentConfig& config, int worker) {
 }
 
 Result<int> run(const LoopOptions& options) {
-  DSJ_TRY(const int signals, signal_fd({SIGTERM, SIGINT, SIGHUP, SIGCHLD}));
+  DSJ_TRY(const int signals, signal_fd({SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGCHLD}));
   signal(SIGPIPE, SIG_IGN);
   PosixFiles files;
   DSJ_TRY(const std::string text, files.read_all(options.config_path));
@@ -71,7 +71,11 @@ Result<int> run(const LoopOptions& options) {
   startup::recorder().stage_ends("settings");
   while (!agent.exit_code()) {
     for (int number : read_signals(signals)) {
-      if (number != SIGCHLD) agent.stop(steady_time());
+      if (number == SIGQUIT) {
+        agent.want_stacks(milliseconds_since_1970(), steady_time());
+      } else if (number != SIGCHLD) {
+        agent.stop(steady_time());
+      }
     }
     agent.turn(steady_time());
     if (!agent.exit_code()) {

@@ -114,6 +114,7 @@ class PodAgent {
   std::unique_ptr<HttpClient> client_;
   std::unique_ptr<LogMirror> mirror_;
   PosixFiles files_;
+  int64_t stacks_seen_ = 0;  ///< the newest request for stacks
   bool stopping_ = false, departing_ = false, abandoned_ = false;
 };
 
@@ -206,6 +207,7 @@ void PodAgent::look_at_the_job() {
     return;
   }
   config_.last_attempt = view->attempt;
+  stacks_seen_ = view->stacks;  // an earlier life has answered it
   if (view->restarts) config_.budget = *view->restarts;
 }
 
@@ -233,6 +235,10 @@ void PodAgent::obey_the_job(Agent& agent) {
                                 : "this worker's job is gone, another one has its name";
     if (!why.empty()) stop(agent, why);
     if (view->restarts) agent.account(view->accounted, *view->restarts, steady_time());
+    if (view->stacks > stacks_seen_) {
+      stacks_seen_ = view->stacks;
+      agent.want_stacks(view->stacks, steady_time());
+    }
   }
   if (!abandoned_ && cluster_.publisher->state() == StatusPublisher::State::Superseded) {
     abandoned_ = true;

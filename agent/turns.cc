@@ -11,6 +11,11 @@ Time steady_time() {
   return std::chrono::duration_cast<Time>(std::chrono::steady_clock::now().time_since_epoch());
 }
 
+int64_t milliseconds_since_1970() {
+  return std::chrono::duration_cast<Time>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
 void wait_for_events(const Agent& agent, int signal_fd, const AgentPorts& ports, Time until) {
   std::vector<pollfd> entries = {{signal_fd, POLLIN, 0}};
   for (int fd : agent.event_fds()) entries.push_back({fd, POLLIN, 0});

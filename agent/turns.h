@@ -8,6 +8,8 @@ namespace dsj::agent {
 
 /// The monotonic clock.
 Time steady_time();
+/// By the wall clock.
+int64_t milliseconds_since_1970();
 
 /// Sleeps until a signal, a rank's event or a beat arrives, a report can be written, or `until`.
 void wait_for_events(const Agent& agent, int signal_fd, const AgentPorts& ports, Time until);

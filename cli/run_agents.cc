@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <ctime>
 #include <fstream>
+#include <utility>
 
 #include "common/files/files.h"
 #include "common/startup_trace.h"
@@ -51,7 +52,7 @@ std::string agent_log(const std::string& logs_dir, int worker) {
 }
 
 Result<LocalAgents> LocalAgents::open(LocalAgentsOptions options) {
-  DSJ_TRY(const int signals, agent::signal_fd({SIGINT, SIGTERM, SIGHUP, SIGCHLD}));
+  DSJ_TRY(const int signals, agent::signal_fd({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD}));
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // what an agent leaves behind becomes our child and is ended
   return LocalAgents(std::move(options), signals);
 }
@@ -136,9 +137,25 @@ std::string LocalAgents::last_words(int worker) const {
   return agent::tail_of(agent_log(options_.logs_dir, worker), 0, kLastWordsBytesMax);
 }
 
+void LocalAgents::take_signals() {
+  for (const int number : agent::read_signals(signal_fd_)) {
+    stacks_requested_ |= number == SIGQUIT;
+    stop_requests_ += number != SIGQUIT && number != SIGCHLD;
+  }
+}
+
 int LocalAgents::take_stop_requests() {
-  return static_cast<int>(std::ranges::count_if(agent::read_signals(signal_fd_),
-                                                [](int number) { return number != SIGCHLD; }));
+  take_signals();
+  return std::exchange(stop_requests_, 0);
+}
+
+bool LocalAgents::take_stacks_request() {
+  take_signals();
+  return std::exchange(stacks_requested_, false);
+}
+
+void LocalAgents::ask_for_stacks() {
+  if (runs(0)) ::kill(pids_[0], SIGQUIT);
 }
 
 void LocalAgents::wait() {

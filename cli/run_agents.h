@@ -33,6 +33,10 @@ class Agents {
   virtual std::string last_words(int worker) const = 0;
   /// How often the user asked to stop (Ctrl-C, SIGTERM, SIGHUP) since the last call.
   virtual int take_stop_requests() = 0;
+  /// Whether the user asked for the stacks of all threads (Ctrl-\, SIGQUIT) since the last call.
+  virtual bool take_stacks_request() = 0;
+  /// Worker 0's agent has all of them taken.
+  virtual void ask_for_stacks() = 0;
   /// Waits until something may have happened, for at most 200 ms.
   virtual void wait() = 0;
   /// Collects dead processes that were left to this one: ranks of an agent that died.
@@ -84,6 +88,8 @@ class LocalAgents final : public Agents {
   std::string read_reports() override;
   std::string last_words(int worker) const override;
   int take_stop_requests() override;
+  bool take_stacks_request() override;
+  void ask_for_stacks() override;
   void wait() override;
   void bury_strays() override;
   void kill_strays() override;
@@ -94,6 +100,9 @@ class LocalAgents final : public Agents {
   LocalAgentsOptions options_;
   std::vector<pid_t> pids_;  ///< -1: not running
   int signal_fd_ = -1, report_fd_ = -1;
+  int stop_requests_ = 0;
+  bool stacks_requested_ = false;
+  void take_signals();
 };
 
 }  // namespace dsj::cli

@@ -60,6 +60,11 @@ void Supervisor::turn() {
   start_due_agents();
   ports_.agents.wait();
   for (int requests = ports_.agents.take_stop_requests(); requests > 0; --requests) take_stop();
+  if (ports_.agents.take_stacks_request()) {
+    ports_.agents.ask_for_stacks();
+    progress_.print(ports_.err, "the stacks of all threads go to " +
+                                    path_join(logs_dir(options_.config), "agent-*.log"));
+  }
   read_reports();
   reap_agents();
   ports_.agents.bury_strays();

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace dsj {
 namespace {
@@ -17,6 +18,11 @@ constexpr char kMagic[8] = {'d', 's', 'j', 'f', 'l', 'y', '0', '1'};
 constexpr size_t kSlots = 120;
 
 using Word = std::atomic_ref<uint64_t>;
+
+void add(uint64_t& total, int64_t more) {
+  const auto count = static_cast<uint64_t>(std::max<int64_t>(0, more));
+  Word(total).fetch_add(count, std::memory_order_relaxed);
+}
 
 /// 128 bytes without padding, the checksum last.
 struct Record {
@@ -66,7 +72,8 @@ struct FlightLayout {
   char magic[8];  // written last
   uint64_t ticks, issued, ended;
   Place place;
-  uint64_t unused[56];
+  uint64_t steps, step_ns, collective_ns;
+  uint64_t unused[53];
   Record records[kSlots];
 };
 
@@ -109,6 +116,15 @@ FlightLog::~FlightLog() {
 }
 
 void FlightLog::enter(FlightPhase phase, int64_t step) {
+  const int64_t now = flight_clock();
+  const bool was_training = phase_ == FlightPhase::Training;
+  if (was_training || phase_ == FlightPhase::Reading) add(layout_->step_ns, now - entered_ns_);
+  if (was_training) add(layout_->steps, 1);
+  const bool goes_on = phase == FlightPhase::Training && phase_ == FlightPhase::Reading;
+  const bool in_step = phase == FlightPhase::Reading || phase == FlightPhase::Training;
+  if (!goes_on) step_began_ns_ = in_step ? now : 0;
+  phase_ = phase;
+  entered_ns_ = now;
   Place place{.phase = static_cast<uint64_t>(phase), .step = step};
   place.check = checksum(place);
   std::memcpy(&layout_->place, &place, sizeof place);
@@ -144,7 +160,10 @@ void FlightLog::ended() {
   FlightOperation operation = std::move(under_way_.front());
   under_way_.pop_front();
   operation.state = FlightOperation::State::Ended;
-  operation.changed_ns = flight_clock();
+  const int64_t begun = std::exchange(operation.changed_ns, flight_clock());
+  if (const int64_t step = step_began_ns_; step > 0) {
+    add(layout_->collective_ns, operation.changed_ns - std::max(begun, step));
+  }
   write(operation);
   Word(layout_->ended).store(operation.sequence, std::memory_order_relaxed);
   if (!under_way_.empty()) begin();
@@ -172,7 +191,12 @@ Result<FlightPicture> flight_picture(std::string_view bytes) {
   if (std::memcmp(whole->magic, kMagic, sizeof kMagic) != 0) {
     return bad_input("not a flight log of this version, or not opened yet");
   }
-  FlightPicture picture{.ticks = whole->ticks, .issued = whole->issued, .ended = whole->ended};
+  FlightPicture picture{.ticks = whole->ticks,
+                        .issued = whole->issued,
+                        .ended = whole->ended,
+                        .steps = static_cast<int64_t>(whole->steps),
+                        .step_ns = static_cast<int64_t>(whole->step_ns),
+                        .collective_ns = static_cast<int64_t>(whole->collective_ns)};
   if (const Place& place = whole->place;
       place.check == checksum(place) && place.phase < kFlightPhases) {
     picture.phase = static_cast<FlightPhase>(place.phase);

@@ -7,6 +7,7 @@
 // one that was caught half-written is left out. The counters are single words and only compared.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -47,6 +48,10 @@ struct FlightPicture {
   uint64_t ticks = 0;   ///< rises with every part of a step or an evaluation
   uint64_t issued = 0;  ///< collectives so far
   uint64_t ended = 0;
+  // Totals, of reading rows and training alone:
+  int64_t steps = 0;          ///< that were trained to their end
+  int64_t step_ns = 0;        ///< what these phases took
+  int64_t collective_ns = 0;  ///< of it, how long a collective ran or waited for other ranks
   std::vector<FlightOperation> operations;  ///< the last ones, by sequence
   bool operator==(const FlightPicture&) const = default;
 };
@@ -85,6 +90,9 @@ class FlightLog {
   FlightLayout* const layout_;
   const bool mapped_;
   std::deque<FlightOperation> under_way_;
+  FlightPhase phase_ = FlightPhase::Starting;
+  int64_t entered_ns_ = 0;               ///< the phase
+  std::atomic<int64_t> step_began_ns_{0};  ///< 0: in no step
 };
 
 /// BadInput: no flight log, one that its rank has not opened yet, or one of another version.

@@ -24,10 +24,19 @@ programs_of() {
   esac
 }
 
-copy_stripped() {  # copy_stripped FILE ROOT PLACE: and notes where it came from
-  strip --strip-all -o "$2/$3" "$1"
-  chmod 0755 "$2/$3"
-  printf '%s\t%s\n' "$3" "$1" >>"$2.sources"
+copied() {  # copied SYMBOLS FILE ROOT PLACE: without its symbols (all) or only without its lines (debug); notes its origin
+  strip "--strip-$1" -o "$3/$4" "$2"
+  chmod 0755 "$3/$4"
+  printf '%s\t%s\n' "$4" "$2" >>"$3.sources"
+}
+
+copy_stripped() {  # copy_stripped FILE ROOT PLACE
+  copied all "$@"
+}
+
+# Stacks (dsj debug --stacks) name the functions of a rank by its symbols.
+copy_program() {  # copy_program PROGRAM ROOT PLACE
+  if [ "$(basename "$1")" = dsj-train ]; then copied debug "$@"; else copied all "$@"; fi
 }
 
 copy_libraries() {  # copy_libraries PROGRAM ROOT: what the loader finds for it, by the names it asks for
@@ -69,7 +78,7 @@ assemble() {  # assemble TARGET BUILD ROOT
   for program in $(programs_of "$target"); do
     [ -x "$bin/$program" ] || fail "$bin/$program is not built"
     copy_libraries "$bin/$program" "$root"
-    copy_stripped "$bin/$program" "$root" "opt/dsj/bin/$program"
+    copy_program "$bin/$program" "$root" "opt/dsj/bin/$program"
   done
   if [ "$target" = worker-cuda ]; then copy_cuda "$2" "$root"; fi
   copy_stripped "$(readlink -f /lib64/ld-linux-x86-64.so.2)" "$root" lib64/ld-linux-x86-64.so.2

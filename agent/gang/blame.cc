@@ -53,6 +53,7 @@ void add_stall(const Session& s, Failure& failure) {
   failure.message += ": " + s.stall->message;
   if (!s.stall->collective.empty()) failure.collective = s.stall->collective;
   if (!s.stall->ranks.empty()) failure.missing_ranks = ranks_list(s.stall->ranks);
+  if (!s.stall_where.empty()) failure.message += "; " + s.stall_where;
   if (!s.stall->ranks.empty() || s.hang.empty()) return;
   failure.worker = failure.rank = -1;
   failure.last_words.clear();

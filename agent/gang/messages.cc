@@ -1,5 +1,6 @@
 #include "agent/gang/messages.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace dsj::agent {
@@ -81,6 +82,13 @@ RankState rank_from(const json& object, std::string& problem) {
                  .reason = in.text("reason", kLastWordsBytesMax),
                  .message = in.text("message", kLastWordsBytesMax),
                  .last_words = in.text("lastWords", kLastWordsBytesMax)};
+  if (const json* pace = object.contains("pace") ? in.array("pace") : nullptr) {
+    const bool whole = pace->size() == 3 && std::ranges::all_of(*pace, [](const json& number) {
+      return number.is_number_integer() && number >= 0;
+    });
+    if (!whole && problem.empty()) problem = "pace: three numbers are expected";
+    if (whole) rank.pace = {(*pace)[0], (*pace)[1], (*pace)[2]};
+  }
   if (problem.empty()) problem = in.problem();
   return rank;
 }
@@ -107,6 +115,9 @@ std::string to_text(const WorkerReport& report) {
                      {"reason", rank.reason},
                      {"message", rank.message},
                      {"lastWords", rank.last_words}});
+    if (rank.pace.steps > 0) {
+      ranks.back()["pace"] = {rank.pace.steps, rank.pace.step_us, rank.pace.own_us};
+    }
   }
   json object = {{"worker", report.worker},
                  {"incarnation", report.incarnation},
@@ -123,6 +134,10 @@ std::string to_text(const WorkerReport& report) {
     for (const auto& look : report.looks) looks.push_back(to_json(look));
     object["look"] = report.look;
   }
+  if (report.stacks > 0) {
+    object["stacks"] = report.stacks;
+    object["where"] = report.where;
+  }
   return line(object);
 }
 
@@ -136,6 +151,7 @@ std::string to_text(const Directive& directive) {
                  {"exitCode", directive.exit_code},
                  {"nextBeatMs", directive.next_beat.count()}};
   if (directive.look > 0) object["look"] = directive.look;
+  if (directive.stacks > 0) object["stacks"] = directive.stacks;
   return line(object);
 }
 
@@ -168,6 +184,19 @@ Result<WorkerReport> worker_report_from_json(const std::string& text) {
       if (look) report.looks.push_back(std::move(*look));
     }
   }
+  report.stacks = in.some("stacks");
+  if (const json* where = report.stacks > 0 ? in.array("where") : nullptr) {
+    const bool all = where->size() == report.ranks.size();
+    if (problem.empty() && !all) problem = "as many places as ranks are expected";
+    for (size_t i = 0; problem.empty() && i < where->size(); ++i) {
+      const json& text = (*where)[i];
+      if (!text.is_string() || text.get_ref<const std::string&>().size() > kWhereBytesMax) {
+        problem = "where: a text is expected, not too long";
+      } else {
+        report.where.push_back(text);
+      }
+    }
+  }
   if (!in.problem().empty()) problem = in.problem();
   if (!problem.empty()) return bad_input("a beat with a wrong shape: " + problem);
   return report;
@@ -185,7 +214,8 @@ Result<Directive> directive_from_json(const std::string& text) {
                       .master_port = static_cast<int>(in.integer("masterPort", 0, 65535)),
                       .exit_code = static_cast<int>(in.integer("exitCode", 0, 255)),
                       .next_beat = Time(in.integer("nextBeatMs", 1, 3'600'000)),
-                      .look = in.some("look")};
+                      .look = in.some("look"),
+                      .stacks = in.some("stacks")};
   if (!in.problem().empty()) return bad_input("an answer with a wrong shape: " + in.problem());
   for (int i = 0; i < 4; ++i) {
     if (order == kOrderNames[i]) {

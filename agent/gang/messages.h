@@ -17,6 +17,14 @@ namespace dsj::agent {
 /// Monotonic time of any origin. It is passed in, never read here.
 using Time = std::chrono::milliseconds;
 
+/// How long a rank's steps took: totals of its life (job/flight_log.h).
+struct Pace {
+  int64_t steps = 0;    ///< 0: not known
+  int64_t step_us = 0;  ///< of all these steps
+  int64_t own_us = 0;   ///< of it, outside of collectives
+  bool operator==(const Pace&) const = default;
+};
+
 /// One rank of the attempt that a worker last started.
 struct RankState {
   bool running = true;
@@ -27,6 +35,7 @@ struct RankState {
   bool own_codes = false;  ///< a user's own program: only exit code 0 has a meaning
   int exit_order = 0;      ///< 1: first of this worker's ranks to end
   int64_t step = 0;        ///< the last step that it reported
+  Pace pace = {};
   std::string reason;      ///< of its error event; empty: none came
   std::string message;     ///< of its error event
   std::string last_words;  ///< the end of its log, if it failed
@@ -46,6 +55,9 @@ struct WorkerReport {
   std::vector<RankState> ranks;
   int64_t look = 0;             ///< the request that `looks` answer; 0: none
   std::vector<RankLook> looks;  ///< of `ranks`, in their order
+  int64_t stacks = 0;           ///< the request that `where` answers; 0: none
+  /// Of `ranks`, in their order: where their first threads are (agent/stacks/stack_text.h).
+  std::vector<std::string> where;
   bool operator==(const WorkerReport&) const = default;
 };
 
@@ -66,12 +78,14 @@ struct Directive {
   int exit_code = 0;
   Time next_beat{500};  ///< the longest wait before the next beat
   int64_t look = 0;     ///< above 0: report what the ranks show, once for each number
+  int64_t stacks = 0;   ///< above 0: take the ranks' stacks, once for each number
   bool operator==(const Directive&) const = default;
 };
 
 /// The most bytes of a beat or its answer. Last words are cut so that a report stays below it.
 inline constexpr size_t kMessageBytesMax = 256 * 1024;
 inline constexpr size_t kLastWordsBytesMax = 2000;
+inline constexpr size_t kWhereBytesMax = 500;
 
 /// One line of JSON. Bytes of a log that are not UTF-8 are replaced.
 std::string to_text(const WorkerReport& report);

@@ -77,12 +77,27 @@ void watch_for_a_stall(Session& s, Time now) {
       s.hang = (looks.empty() ? "no rank told a step for " : "nothing moved for ") +
                std::to_string(quiet.count() / 1000) + " s";
       if (!looks.empty()) s.stall = judge_stall(looks);
-      return end_attempt(s, true, now);
+      s.stacks = s.attempt;
+      return end_attempt(s, false, now);
+  }
+}
+
+void watch_for_stragglers(Session& s, Time now, Commands& out) {
+  if (!s.straggler_watch.due(now)) return;
+  std::vector<Pace> paces;
+  for (const auto& worker : s.workers) {
+    for (const auto& rank : worker.report.ranks) {
+      paces.push_back(worker.report.attempt == s.attempt ? rank.pace : Pace{});
+    }
+  }
+  if (s.straggler_watch.judge(paces, s.highest_step, now)) {
+    out.push_back(StragglersChanged{s.straggler_watch.stragglers()});
   }
 }
 
 void watch(Session& s, Time now, Commands& out) {
   note_progress(s, now);
+  if (s.stacks > 0 && have_stacks(s)) s.stacks = 0;  // they are in the agents' logs
   if (!asked_to_stop(s) && std::ranges::any_of(s.workers, departs)) {
     s.yields = true;
     s.stop_since = now;
@@ -107,6 +122,7 @@ void watch(Session& s, Time now, Commands& out) {
     if (now - s.stop_since > s.config.grace) end_attempt(s, true, now);
   } else {
     watch_for_a_stall(s, now);
+    if (s.phase == Phase::Running) watch_for_stragglers(s, now, out);
   }
 }
 
@@ -120,15 +136,28 @@ bool killed_from_outside(const Session& s) {
   });
 }
 
+/// Agents that are told to end their ranks forget where they were.
+void note_where(Session& s) {
+  if (!s.stall || !s.stall_where.empty()) return;
+  const int rank = s.stall->ranks.empty() ? 0 : s.stall->ranks.front();
+  if (const std::string where = where_is(s, rank); !where.empty()) {
+    s.stall_where = "rank " + std::to_string(rank) + " is " + where;
+  }
+}
+
 void end_ranks(Session& s, Time now, Commands& out) {
   const Exits exits = count_exits(s, now);
-  const Time blame =
-      killed_from_outside(s) ? std::min(s.config.blame, s.config.blame_after_kill) : s.config.blame;
-  if (exits.running == 0 || now - s.phase_since >= blame) s.killing = true;
+  const bool hangs = !s.hang.empty();
+  const Time blame = hangs                    ? s.config.stacks
+                     : killed_from_outside(s) ? std::min(s.config.blame, s.config.blame_after_kill)
+                                              : s.config.blame;
+  const bool seen = hangs && have_stacks(s);
+  if (exits.running == 0 || seen || now - s.phase_since >= blame) s.killing = true;
   if (const auto looks = s.stall ? std::vector<RankLook>() : looks_of(s); !looks.empty()) {
     s.stall = judge_stall(looks);
   }
   if (!s.killing) return;
+  note_where(s);
   for (const auto& worker : s.workers) {
     if (!clear(s, worker, now)) return;
   }
@@ -171,6 +200,9 @@ void take(Session& s, const Published& published, Time now, Commands& out) {
   s.hang.clear();
   s.stall.reset();
   s.stall_watch.forget();
+  s.stall_where.clear();
+  s.straggler_watch.forget();
+  s.stacks = 0;
   s.suspect = s.lost_worker = -1;
   s.highest_step = 0;
   s.exits_seen = 0;
@@ -223,6 +255,8 @@ Commands step(Session& s, const Event& event, Time now) {
   } else if (const auto* saved = std::get_if<CheckpointSaved>(&event)) {
     s.newest_checkpoint = std::max(s.newest_checkpoint, saved->step);
     s.last_progress = now;
+  } else if (const auto* wanted = std::get_if<StacksWanted>(&event)) {
+    if (s.phase == Phase::Running) s.stacks = wanted->request;
   } else if (const auto* told = std::get_if<Accounted>(&event)) {
     std::erase_if(s.charged, [&](int64_t attempt) { return attempt <= told->attempt; });
     s.budget = with_account(s.budget, static_cast<int>(s.charged.size()), told->budget);
@@ -263,6 +297,7 @@ Directive directive_for(const Session& s, int worker, int64_t incarnation) {
   directive.master_addr = s.address;
   directive.master_port = s.port;
   directive.look = s.stall_watch.request();
+  directive.stacks = s.stacks;
   directive.next_beat = s.phase == Phase::Running ? kSteady : kSoon;
   return directive;
 }

@@ -32,8 +32,14 @@ struct Accounted {
   int64_t attempt;
   RestartBudget budget;
 };
+/// Somebody wants the stacks of all ranks. `request`: a number above all attempts, and above the
+/// requests before.
+struct StacksWanted {
+  int64_t request;
+};
 struct Tick {};
-using Event = std::variant<Beat, Published, PublishFailed, CheckpointSaved, Accounted, Tick>;
+using Event =
+    std::variant<Beat, Published, PublishFailed, CheckpointSaved, Accounted, StacksWanted, Tick>;
 
 // ---- commands
 /// Write the attempt file durably, open the store's socket, then answer with Published.
@@ -56,12 +62,16 @@ struct AttemptFailed {
   Time pause;
   RestartBudget budget;
 };
+/// Other ranks than before hold up the others. None: nobody does any more.
+struct StragglersChanged {
+  std::vector<Straggler> stragglers;
+};
 struct JobEnded {
   Outcome outcome;
   bool clear = false;  ///< no rank of any attempt lives or will be started
 };
-using Command =
-    std::variant<PublishAttempt, AttemptStarted, AttemptYielded, AttemptFailed, JobEnded>;
+using Command = std::variant<PublishAttempt, AttemptStarted, AttemptYielded, AttemptFailed,
+                             StragglersChanged, JobEnded>;
 using Commands = std::vector<Command>;
 
 }  // namespace dsj::agent

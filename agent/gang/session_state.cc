@@ -58,4 +58,23 @@ std::vector<RankLook> looks_of(const Session& s) {
   return looks;
 }
 
+bool have_stacks(const Session& s) {
+  return std::ranges::all_of(s.workers, [&](const Session::Worker& worker) {
+    const auto& report = worker.report;
+    return report.attempt != s.attempt || report.stacks == s.stacks ||
+           std::ranges::none_of(report.ranks, &RankState::running);
+  });
+}
+
+std::string where_is(const Session& s, int rank) {
+  for (size_t w = 0; w < s.slots.size() && rank >= 0; rank -= s.slots[w++]) {
+    const auto& report = s.workers[w].report;
+    if (rank >= s.slots[w]) continue;
+    const bool known = s.stacks > 0 && report.attempt == s.attempt && report.stacks == s.stacks &&
+                       static_cast<size_t>(rank) < report.where.size();
+    return known ? report.where[rank] : "";
+  }
+  return "";
+}
+
 }  // namespace dsj::agent

@@ -10,6 +10,7 @@
 #include "agent/gang/messages.h"
 #include "agent/gang/stall.h"
 #include "agent/gang/stall_watch.h"
+#include "agent/gang/straggler_watch.h"
 #include "job/restart_budget.h"
 
 namespace dsj::agent {
@@ -31,6 +32,8 @@ struct SessionConfig {
   Time grace{600'000};
   /// The attempt hangs if no rank moves for so long; sooner where stall_watch.h is sure.
   Time stall{1'800'000};
+  /// After a hang, how long the agents may take the stacks of the ranks before SIGKILL.
+  Time stacks{3000};
   /// No attempt starts earlier: ranks of this agent's predecessor may live until then.
   Time quiet_until{0};
 };
@@ -89,6 +92,12 @@ struct Session {
   /// What the ranks showed when the attempt hung, or when peers gave up on one of them.
   std::optional<Stall> stall;
   StallWatch stall_watch;
+  /// Where the rank is that the stall names first, by its stacks: "rank 2 is in ..."; empty: not known.
+  std::string stall_where;
+  StragglerWatch straggler_watch;
+  /// The newest request for stacks in this attempt (Directive::stacks); 0: none. At a hang it is the
+  /// attempt's number.
+  int64_t stacks = 0;
   int suspect = -1;      ///< the worker whose report ended the attempt, or -1
   int lost_worker = -1;  ///< the worker whose silence or withdrawal ended it, or -1
   Time last_progress{0};
@@ -118,5 +127,9 @@ void enter(Session& session, Phase phase, Time now);
 /// What every rank of the running attempt shows, in order; empty: not all workers have answered the
 /// newest request.
 std::vector<RankLook> looks_of(const Session& session);
+/// Every worker with a rank that runs has answered the newest request for stacks.
+bool have_stacks(const Session& session);
+/// Where a rank of the running attempt is, by the newest stacks; empty: not known.
+std::string where_is(const Session& session, int rank);
 
 }  // namespace dsj::agent

@@ -43,6 +43,8 @@ void run(Worker& w, const Directive& directive, WorkerCommands& out) {
   w.report.ranks.assign(w.config.slots, RankState{.own_codes = w.config.own_codes});
   w.report.look = 0;
   w.report.looks.clear();
+  w.report.stacks = 0;
+  w.report.where.clear();
   w.preempt_sent = w.kill_sent = false;
   out.push_back(LaunchRanks{directive});
   out.push_back(SendBeat{});
@@ -84,6 +86,26 @@ void look(Worker& w, const Directive& directive, WorkerCommands& out) {
     w.report.look = 0;
     w.report.looks.clear();
   }
+}
+
+void ask_for_stacks(Worker& w, const Directive& directive, WorkerCommands& out) {
+  if (directive.stacks == 0) {
+    w.report.stacks = 0;
+    w.report.where.clear();
+    return;
+  }
+  if (directive.stacks == w.stacks_asked) return;
+  if (directive.attempt != w.report.attempt || !any_running(w)) return;
+  w.stacks_asked = directive.stacks;
+  out.push_back(TakeStacks{directive.stacks});
+}
+
+void take(Worker& w, const StacksTaken& taken, WorkerCommands& out) {
+  if (taken.where.size() != w.report.ranks.size()) return;  // of an attempt that is over
+  w.report.stacks = taken.request;
+  w.report.where = taken.where;
+  for (auto& text : w.report.where) text.resize(std::min(text.size(), kWhereBytesMax));
+  out.push_back(SendBeat{});
 }
 
 void take(Worker& w, const RankExited& exit, WorkerCommands& out) {
@@ -133,9 +155,12 @@ WorkerCommands step(Worker& w, const WorkerEvent& event, Time now) {
     w.last_heard = std::max(w.last_heard, heard->sent_at);
     obey(w, heard->directive, out);
     look(w, heard->directive, out);
+    ask_for_stacks(w, heard->directive, out);
   } else if (const auto* told = std::get_if<RankStep>(&event)) {
     auto& known = w.report.ranks.at(told->local_rank).step;
     known = std::max(known, told->step);
+  } else if (const auto* paced = std::get_if<RankPaced>(&event)) {
+    w.report.ranks.at(paced->local_rank).pace = paced->pace;  // the next beat is early enough
   } else if (const auto* error = std::get_if<RankError>(&event)) {
     auto& rank = w.report.ranks.at(error->local_rank);
     if (rank.reason.empty()) {  // the first error is the cause, later ones follow from it
@@ -150,6 +175,8 @@ WorkerCommands step(Worker& w, const WorkerEvent& event, Time now) {
     w.report.look = looked->look;
     w.report.looks = looked->ranks;
     out.push_back(SendBeat{});
+  } else if (const auto* taken = std::get_if<StacksTaken>(&event)) {
+    take(w, *taken, out);
   } else if (std::holds_alternative<StopSignal>(event)) {
     w.report.stop_requested = true;
     out.push_back(SendBeat{});

@@ -33,6 +33,10 @@ struct RankStep {
   int local_rank;
   int64_t step;
 };
+struct RankPaced {
+  int local_rank;
+  Pace pace;
+};
 struct RankError {
   int local_rank;
   std::string reason, message;
@@ -49,14 +53,19 @@ struct Looked {
   int64_t look;
   std::vector<RankLook> ranks;
 };
+/// The answer to TakeStacks: where the ranks are, one text each.
+struct StacksTaken {
+  int64_t request;
+  std::vector<std::string> where;
+};
 /// The whole job is to save and stop.
 struct StopSignal {};
 /// This worker's pod is taken away. All ranks save one step, then only this agent leaves.
 struct DepartSignal {};
 /// Time passed. Only this event ends a lease: after a sleep, what came meanwhile is taken first.
 struct WorkerTick {};
-using WorkerEvent = std::variant<Heard, RankStep, RankError, RankExited, Looked, StopSignal,
-                                 DepartSignal, WorkerTick>;
+using WorkerEvent = std::variant<Heard, RankStep, RankPaced, RankError, RankExited, Looked,
+                                 StacksTaken, StopSignal, DepartSignal, WorkerTick>;
 
 // ---- commands
 struct LaunchRanks {
@@ -69,6 +78,10 @@ struct SignalRanks {
 struct TakeLook {
   int64_t look;
 };
+/// Take the stacks of every rank, then say so with StacksTaken. It may take seconds.
+struct TakeStacks {
+  int64_t request;
+};
 /// Send the report soon. Otherwise a beat is sent when `next_beat` is over.
 struct SendBeat {};
 /// No rank is left: send a last beat, then exit.
@@ -76,7 +89,8 @@ struct ExitAgent {
   int exit_code;
   std::string why;
 };
-using WorkerCommand = std::variant<LaunchRanks, SignalRanks, TakeLook, SendBeat, ExitAgent>;
+using WorkerCommand =
+    std::variant<LaunchRanks, SignalRanks, TakeLook, TakeStacks, SendBeat, ExitAgent>;
 using WorkerCommands = std::vector<WorkerCommand>;
 
 struct Worker {
@@ -85,6 +99,7 @@ struct Worker {
   WorkerConfig config;
   WorkerReport report;  ///< what a beat carries; the sender counts `sequence`
   Time last_heard{0};
+  int64_t stacks_asked = 0;  ///< the newest request for stacks
   bool preempt_sent = false;
   bool kill_sent = false;
   bool finishing = false;

@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/ranks/rank_env.h"
 #include "agent/ranks/spawn.h"
+#include "agent/stacks/stack_taker.h"
 #include "common/result.h"
 
 namespace dsj::agent {
@@ -56,6 +58,10 @@ class Ranks {
   virtual void forget(const RankProcess& rank) = 0;
   /// Until forget(), also after its end.
   virtual RankSight look(const RankProcess& rank) = 0;
+  /// Begins to take the stacks of these processes. False: those before are still being taken.
+  virtual bool begin_stacks(std::vector<RankPid> ranks) = 0;
+  /// What begin_stacks() asked for, once; nullopt: not yet, or nothing was asked for.
+  virtual std::optional<std::vector<RankStacks>> taken_stacks() = 0;
   virtual std::string last_words(const RankProcess& rank, size_t bytes_max) = 0;
   virtual Result<StoreSocket> open_store(const std::string& address) = 0;
   virtual void close_store(const StoreSocket& store) = 0;
@@ -69,9 +75,14 @@ class PosixRanks final : public Ranks {
   std::optional<ChildExit> poll_exit(const RankProcess& rank) override;
   void forget(const RankProcess& rank) override;
   RankSight look(const RankProcess& rank) override;
+  bool begin_stacks(std::vector<RankPid> ranks) override { return taker_.start(std::move(ranks)); }
+  std::optional<std::vector<RankStacks>> taken_stacks() override { return taker_.take(); }
   std::string last_words(const RankProcess& rank, size_t bytes_max) override;
   Result<StoreSocket> open_store(const std::string& address) override;
   void close_store(const StoreSocket& store) override;
+
+ private:
+  StackTaker taker_;
 };
 
 }  // namespace dsj::agent

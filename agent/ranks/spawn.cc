@@ -71,6 +71,11 @@ Error os_error(const std::string& what, const std::string& where, int number) {
   return {ErrorKind::Environment, what + ": " + std::strerror(number), where};
 }
 
+/// Of what waitid() told: not that a child stands still.
+bool has_ended(const siginfo_t& told) {
+  return told.si_code == CLD_EXITED || told.si_code == CLD_KILLED || told.si_code == CLD_DUMPED;
+}
+
 }  // namespace
 
 std::optional<std::string> find_program(const std::string& name, const std::string& folders) {
@@ -125,15 +130,18 @@ Result<pid_t> spawn(const SpawnSpec& spec) {
 }
 
 std::optional<ChildExit> reap(pid_t pid) {
-  // Seen but not collected: meanwhile nobody else can get its process group id.
+  // Seen but not collected: meanwhile nobody else can get its process group id. A child whose stacks
+  // are taken (agent/stacks) shows that it stands still, whatever one asks for.
   siginfo_t seen{};
-  if (waitid(P_PID, pid, &seen, WEXITED | WNOHANG | WNOWAIT) == 0 && seen.si_pid != pid) {
+  if (waitid(P_PID, pid, &seen, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+      (seen.si_pid != pid || !has_ended(seen))) {
     return std::nullopt;
   }
   kill(-pid, SIGKILL);
   int status = 0;
   const pid_t got = waitpid(pid, &status, WNOHANG);
   if (got != pid) return std::nullopt;
+  if (WIFSTOPPED(status)) return std::nullopt;
   if (WIFSIGNALED(status)) return ChildExit{0, WTERMSIG(status)};
   return ChildExit{WEXITSTATUS(status), 0};
 }
@@ -141,7 +149,7 @@ std::optional<ChildExit> reap(pid_t pid) {
 void bury_orphans(const std::function<bool(pid_t)>& ours) {
   siginfo_t dead{};
   while (waitid(P_ALL, 0, &dead, WEXITED | WNOHANG | WNOWAIT) == 0 && dead.si_pid > 0) {
-    if (ours(dead.si_pid)) return;  // reap() collects it
+    if (ours(dead.si_pid) || !has_ended(dead)) return;  // reap() collects it
     waitpid(dead.si_pid, nullptr, WNOHANG);
     dead = {};
   }

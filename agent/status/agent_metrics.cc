@@ -56,6 +56,8 @@ struct AgentMetrics::Families {
       gauge("checkpoint_age_seconds", "Since the newest checkpoint of this agent's time");
   prometheus::Gauge& save_seconds =
       gauge("checkpoint_duration_seconds", "How long the newest checkpoint took");
+  prometheus::Gauge& stragglers =
+      gauge("stragglers", "Ranks that hold up the others in each step");
   prometheus::Family<prometheus::Counter>& failures =
       counter("attempt_failures_total", "Attempts that failed, by reason");
   prometheus::Family<prometheus::Counter>& writes =
@@ -77,6 +79,7 @@ void AgentMetrics::take(const report::Report& report) {
                  [&](const report::Attempt& attempt) {
                    all.attempt.Set(static_cast<double>(attempt.attempt));
                    all.world.Set(static_cast<double>(attempt.world_size));
+                   all.stragglers.Set(0);
                  },
                  [&](const report::Resolved& resolved) { set(all.total, resolved.total_steps); },
                  [&](const report::Step& step) {
@@ -92,6 +95,9 @@ void AgentMetrics::take(const report::Report& report) {
                    all.saved_step.Set(static_cast<double>(saved.step));
                    set(all.save_seconds, saved.seconds);
                    all.saved_time.Set(seconds_since_1970());
+                 },
+                 [&](const report::Stragglers& told) {
+                   all.stragglers.Set(static_cast<double>(told.count));
                  },
                  [&](const report::Failure& failure) {
                    all.failures.Add({{"reason", failure.reason}}).Increment();

@@ -1,7 +1,11 @@
 #include "agent/status/job_watch.h"
 
+#include <algorithm>
+#include <charconv>
+
 #include "agent/status/status_publisher.h"
 #include "job/report/told.h"
+#include "job/stacks_request.h"
 
 namespace dsj::agent {
 
@@ -18,6 +22,15 @@ std::string failure_in(const nlohmann::json& status) {
     return reason.empty() ? "Failed" : reason;
   }
   return "";
+}
+
+/// 0: there is none that can be read.
+int64_t stacks_request(const nlohmann::json& metadata) {
+  const std::string text = json_text(json_child(metadata, "annotations"), kAnnotationStacks);
+  int64_t number = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return problem == std::errc{} && end == text.data() + text.size() ? std::max<int64_t>(0, number)
+                                                                    : 0;
 }
 
 }  // namespace
@@ -42,7 +55,8 @@ JobView job_view(const nlohmann::json& job) {
           .attempt = attempt.value_or(0),
           .failed = failure_in(status),
           .restarts = account,
-          .accounted = json_whole(restarts, "attempt").value_or(0)};
+          .accounted = json_whole(restarts, "attempt").value_or(0),
+          .stacks = stacks_request(metadata)};
 }
 
 std::string stop_reason(const JobView& view, const std::string& own_revision) {

@@ -22,9 +22,10 @@ struct JobView {
   /// status.restarts, if the operator has written it; `accounted`: the newest attempt in it.
   std::optional<RestartBudget> restarts;
   int64_t accounted = 0;
+  int64_t stacks = 0;  ///< the newest request for stacks (job/stacks_request.h); 0: none
   bool operator==(const JobView& other) const {
     return uid == other.uid && suspend == other.suspend && deleted == other.deleted &&
-           revision == other.revision && attempt == other.attempt && failed == other.failed;
+           revision == other.revision && attempt == other.attempt && failed == other.failed && stacks == other.stacks;
   }
 };
 JobView job_view(const nlohmann::json& job);

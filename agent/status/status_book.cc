@@ -40,6 +40,7 @@ Urgency urgency_of(const report::Report& told) {
                  [](const End&) { return Must; }, [](const Resumed&) { return Must; },
                  [](const Checkpoint&) { return Must; }, [](const Exported&) { return Must; },
                  [](const Resolved&) { return WithTheNext; },
+                 [](const Stragglers&) { return Must; },
                  [](const Step&) { return WithTheNext; }, [](const Eval&) { return WithTheNext; },
                  [](const Memory&) { return WithTheNext; }, [](const Warning&) { return Never; },
                  [](const Log&) { return Never; }, [](const Note&) { return Never; }},
@@ -91,6 +92,7 @@ void StatusBook::inherit(const json& current) {
   earlier_training_ = part(status, report::kTraining);
   earlier_training_.erase(report::status_name<&report::Training::stop_step>());
   earlier_training_.erase(report::status_name<&report::Training::seconds_left>());
+  earlier_training_.erase(report::status_name<&report::Stragglers::who>());
   earlier_checkpoint_ = part(status, report::kCheckpoint);
 }
 

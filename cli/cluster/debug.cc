@@ -5,6 +5,7 @@
 #include "cli/cluster/description.h"
 #include "cli/cluster/diagnosis.h"
 #include "cli/cluster/redact.h"
+#include "cli/cluster/stacks.h"
 #include "cli/cluster/verbs.h"
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
@@ -17,8 +18,8 @@ constexpr size_t kPodsShown = 8, kLinesShown = 60;
 
 class Debug {
  public:
-  Debug(Session& session, Description what, int64_t now)
-      : session_(session), what_(std::move(what)), now_(now) {}
+  Debug(Session& session, Description what, int64_t now, bool stacks)
+      : session_(session), what_(std::move(what)), now_(now), stacks_(stacks) {}
 
   std::string text() {
     const std::string name = word(what_.job, "metadata.name");
@@ -29,6 +30,11 @@ class Debug {
     if (findings.empty()) text_ += "nothing is known to be wrong\n";
     title("Description");
     text_ += to_text(what_, now_);
+    if (stacks_) {
+      title("Stacks of all threads");
+      const auto stacks = take_stacks(session_, what_.job, what_.pods);
+      text_ += stacks ? *stacks : "not taken: " + stacks.error().to_string() + "\n";
+    }
     title("Events of its objects");
     text_ += other_events(name);
     title("Job");
@@ -97,6 +103,7 @@ class Debug {
   Session& session_;
   const Description what_;
   const int64_t now_;
+  const bool stacks_;
   std::string text_;
 };
 
@@ -111,16 +118,20 @@ int run_debug(Arguments args, const Connect& connect) {
       "dsj debug"};
   ClusterFlags flags;
   std::string name, output;
+  bool stacks = false;
   parser.option("NAME", name, "the job").required();
   add_cluster_flags(parser, flags);
   parser.option("-o,--output", output, "a file instead of standard output");
+  parser.flag("--stacks", stacks,
+              "also where every thread of every rank is, by the names of its functions. It sets an "
+              "annotation of the job; the ranks go on");
   if (const auto over = parser.parse(args)) return *over;
   const auto session = connect(flags);
   if (!session) return report("debug", session.error());
   auto what = look_at_job(**session, name);
   if (!what) return report_api("debug", **session, "job " + name, what.error());
   const std::string text =
-      Debug(**session, std::move(*what), now_seconds((*session)->clock)).text();
+      Debug(**session, std::move(*what), now_seconds((*session)->clock), stacks).text();
   if (output.empty()) {
     std::fputs(text.c_str(), stdout);
     return 0;

@@ -61,6 +61,17 @@ struct Failure {
   }
 };
 
+/// Other ranks than before hold up the others in each step (agent/gang/straggler_watch.h).
+struct Stragglers {
+  static constexpr char kKind[] = "stragglers";
+  int64_t count = 0;
+  std::optional<std::string> who;  ///< one sentence; not there: nobody does any more
+  static constexpr auto fields() {
+    return std::tuple{field(&Stragglers::count, "count"),
+                      field(&Stragglers::who, "who").in_status("stragglers").described(", ")};
+  }
+};
+
 /// The last report.
 struct End {
   static constexpr char kKind[] = "end";
@@ -73,10 +84,11 @@ struct End {
   }
 };
 
-using Report = std::variant<Attempt, Failure, End, Warning, Resolved, Resumed, Step, Log, Eval,
+using Report = std::variant<Attempt, Failure, Stragglers, End, Warning, Resolved, Resumed, Step, Log, Eval,
                             Note, Memory, Checkpoint, Exported>;
 
-static_assert(is_described<Attempt> && is_described<Failure> && is_described<End>);
+static_assert(is_described<Attempt> && is_described<Failure> && is_described<Stragglers> &&
+              is_described<End>);
 
 /// The report as it is sent, with its line end. Bytes that are not UTF-8 are replaced.
 std::string to_line(const Report& report);

@@ -57,6 +57,7 @@ struct Training {
   std::optional<std::string> updated;  ///< when `newest` came
   std::optional<Memory> memory;
   std::optional<Exported> exported;
+  std::optional<Stragglers> stragglers;
   std::optional<int64_t> world_size;
   std::optional<int64_t> stop_step;  ///< while the attempt is stopping: the step that all save
   std::optional<FailureRecord> last_failure;
@@ -74,6 +75,7 @@ struct Training {
         field(&Training::updated, "lastUpdatedTime").in(Unit::Time).described(", reported "),
         part(&Training::memory),
         part(&Training::exported),
+        part(&Training::stragglers),
         field(&Training::world_size, "worldSize").in(Unit::Ranks),
         field(&Training::stop_step, "stopStep"),
         field(&Training::last_failure, "lastFailure")};

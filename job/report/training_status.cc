@@ -24,6 +24,7 @@ void TrainingStatus::take(const Report& report, const std::string& now) {
                           world_size_ = attempt.world_size;
                           step_ = steps_timed_ = 0;
                           training_.attempt = attempt;
+                          training_.stragglers.reset();
                         },
                         [&](const Resolved& resolved) {
                           total_steps_ = resolved.total_steps.value_or(0);
@@ -38,6 +39,7 @@ void TrainingStatus::take(const Report& report, const std::string& now) {
                         },
                         [&](const Step& step) { take_step(step, now); },
                         [&](const Eval& eval) { training_.eval = eval; },
+                        [&](const Stragglers& told) { training_.stragglers = told; },
                         [&](const Memory& memory) { training_.memory = memory; },
                         [&](const Checkpoint& saved) { take_checkpoint(saved, now); },
                         [&](const Exported& exported) { training_.exported = exported; },

@@ -119,9 +119,18 @@ TEST_F(AgentTest, AFrozenRankIsNamedByItsFlightLogAndAnotherAttemptFollows) {
       process->sight = {.flight = std::string(logs.back()->bytes()), .stopped = frozen};
     }
   }
-  pass(Time(7000));
+  for (int i = 0; i < 70; ++i) {
+    pass(Time(100));
+    for (FakeRanks& own : ranks) {
+      for (const auto& [rank, pid] : own.asked_stacks) {
+        if (!own.stacks) own.stacks.emplace();
+        own.stacks->push_back({rank, pid, {{77, "dsj-train", {{"nanosleep", "libc.so"}}, ""}}, ""});
+      }
+    }
+  }
   const auto failure = reports[0].last<report::Failure>();
   EXPECT_EQ(failure.reason, "HangDetected");
+  EXPECT_THAT(failure.message, HasSubstr("; rank 3 is in nanosleep (thread 77, dsj-train)"));
   EXPECT_EQ(failure.rank, 3);
   EXPECT_EQ(failure.worker, 1);
   EXPECT_EQ(failure.missing_ranks, "3");
@@ -129,6 +138,30 @@ TEST_F(AgentTest, AFrozenRankIsNamedByItsFlightLogAndAnotherAttemptFollows) {
   EXPECT_THAT(failure.message, HasSubstr("rank 3 is stopped (SIGSTOP): it is in step 3, training"));
   EXPECT_THAT(failure.message, HasSubstr("ranks 0-2 wait in all_gather #1"));
   EXPECT_EQ(text("checkpoints/attempt"), "2\n");
+}
+
+TEST_F(AgentTest, EveryAgentLogsTheStacksOfItsRanksWhenSomebodyWantsThem) {
+  make(config());
+  pass(Time(1000));
+  agents[0].want_stacks(1700, now);
+  pass(Time(1000));
+  for (FakeRanks& own : ranks) {
+    ASSERT_EQ(own.asked_stacks.size(), 2u);
+    own.stacks.emplace();
+    for (const auto& [rank, pid] : own.asked_stacks) {
+      own.stacks->push_back({rank, pid, {{77, "dsj-train", {{"wait", "a.so"}}, ""}}, ""});
+    }
+  }
+  testing::internal::CaptureStderr();
+  pass(Time(1000));
+  const std::string log = testing::internal::GetCapturedStderr();
+  for (const char* line :
+       {"stacks #1700: rank 0, process ", "stacks #1700: rank 3, process ",
+        "stacks #1700:   thread 77 dsj-train", "stacks #1700:     wait (a.so)", "stacks #1700: end"}) {
+    EXPECT_THAT(log, HasSubstr(line));
+  }
+  EXPECT_TRUE(ranks[0].asked_stacks.empty());
+  EXPECT_EQ(running(0).size(), 2u) << "they go on";
 }
 
 TEST_F(AgentTest, StartsEveryRankAfterTheAttemptIsPublished) {

@@ -52,6 +52,8 @@ class FakeAgents final : public Agents {
   std::string read_reports() override { return std::exchange(reports, {}); }
   std::string last_words(int) const override { return "one\ntwo"; }
   int take_stop_requests() override { return std::exchange(stop_requests, 0); }
+  bool take_stacks_request() override { return std::exchange(stacks_requested, false); }
+  void ask_for_stacks() override { ++stacks_asked; }
   /// Plays the next turn of the test; after the last one every turn is `forever`.
   void wait() override {
     clock_.time += std::chrono::milliseconds(200);
@@ -77,6 +79,8 @@ class FakeAgents final : public Agents {
   std::vector<std::pair<RunClock::Time, int>> starts;
   std::string reports;
   int stop_requests = 0;
+  bool stacks_requested = false;
+  int stacks_asked = 0;
   bool refuse = false, strays_killed = false;
 
  private:

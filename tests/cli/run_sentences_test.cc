@@ -27,6 +27,9 @@ TEST_F(RunSentencesTest, OneForEachReportThatIsNoProgress) {
   EXPECT_EQ(said(report::Eval{.step = 7}), "step 7 eval_loss nan (0 rows)");
   EXPECT_EQ(said(report::Note{"two\nlines\n\n"}), "two\nlines");
   EXPECT_EQ(said(report::Exported{"/o/model"}), "model written to /o/model");
+  EXPECT_EQ(said(report::Stragglers{.count = 1, .who = "rank 1 needs 2 s"}),
+            "! slow: rank 1 needs 2 s");
+  EXPECT_EQ(said(report::Stragglers{}), "! no rank holds up the others any more");
   EXPECT_EQ(said(report::Warning{.rank = 1, .message = "w"}), "! warning: rank 1: w");
   for (const report::Report& told :
        {report::Report(report::Step{.step = 1}), report::Report(report::Log{.step = 1}),

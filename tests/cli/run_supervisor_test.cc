@@ -273,6 +273,19 @@ TEST_F(SupervisorTest, AStopLetsTheRanksSave) {
   EXPECT_THAT(written(err), HasSubstr("to go on from step 7, run it again: dsj run job.yaml"));
 }
 
+TEST_F(SupervisorTest, StacksAreAskedForAndTheJobGoesOn) {
+  on_turn([&] { start_attempt(1); });
+  on_turn([&] { agents.stacks_requested = true; });
+  on_turn([&] {
+    EXPECT_EQ(agents.stacks_asked, 1);
+    EXPECT_EQ(agents.lives[0].stops, 0);
+    end_job(0, "Completed");
+  });
+  EXPECT_EQ(run(), 0);
+  EXPECT_EQ(agents.stacks_asked, 1);
+  EXPECT_THAT(written(err), HasSubstr("the stacks of all threads go to "));
+}
+
 TEST_F(SupervisorTest, ASecondStopKillsAtOnce) {
   on_turn([&] { start_attempt(1); });
   on_turn([&] { agents.stop_requests = 2; });

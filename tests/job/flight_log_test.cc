@@ -164,6 +164,47 @@ TEST(FlightLog, IsReadAfterItsRankDied) {
   EXPECT_EQ(picture(memory.read()).operations.at(0).unit, "head");
 }
 
+/// Some nanoseconds in which only the calling thread did anything.
+int64_t passes() {
+  const int64_t start = flight_clock();
+  while (flight_clock() < start + 1'000'000) {
+  }
+  return flight_clock() - start;
+}
+
+TEST(FlightLog, CountsTheTimeOfStepsAndOfTheirCollectives) {
+  const auto log = open(-1);
+  log->issued(1, "barrier", "", 0);  // before the first step: not counted
+  passes();
+  log->ended();
+  log->enter(FlightPhase::Reading, 1);
+  const int64_t alone = passes();
+  log->enter(FlightPhase::Training, 1);
+  log->issued(2, "all_gather", "layer 0", 64);
+  log->issued(3, "all_gather", "layer 1", 64);
+  int64_t together = passes();
+  log->ended();
+  together += passes();
+  log->ended();
+  EXPECT_EQ(picture(log->bytes()).steps, 0) << "it is not over";
+  log->issued(4, "broadcast", "", 64);  // ends behind the step
+  log->enter(FlightPhase::Saving, 1);
+  passes();
+  log->ended();
+  log->enter(FlightPhase::Evaluating, 1);
+  passes();
+  log->enter(FlightPhase::Reading, 2);
+  const FlightPicture seen = picture(log->bytes());
+  EXPECT_EQ(seen.steps, 1);
+  EXPECT_GE(seen.collective_ns, together);
+  EXPECT_GE(seen.step_ns, alone + together);
+  EXPECT_GE(seen.step_ns - seen.collective_ns, alone);
+  log->enter(FlightPhase::Evaluating, 1);
+  const FlightPicture after = picture(log->bytes());
+  EXPECT_EQ(after.steps, 1) << "reading is no step";
+  EXPECT_EQ(after.collective_ns, seen.collective_ns);
+}
+
 TEST(FlightLog, NoSuchMemoryIsAnError) {
   const auto log = FlightLog::open(1 << 20);
   ASSERT_FALSE(log);

@@ -24,6 +24,7 @@ WorkerReport full_report() {
                      .own_codes = true,
                      .exit_order = 1,
                      .step = 11,
+                     .pace = {12, 6000, 4000},
                      .reason = "HostOutOfMemory",
                      .message = "no memory",
                      .last_words = "one\ntwo"}},
@@ -36,7 +37,9 @@ WorkerReport full_report() {
                      .ended = 2,
                      .quiet_ms = 100,
                      .begun = {{3, "all_gather", "layer 1", 64}}},
-                    {.stopped = true}}};
+                    {.stopped = true}},
+          .stacks = 9,
+          .where = {"in wait < main", "not running"}};
 }
 
 TEST(Messages, RoundTrip) {
@@ -52,7 +55,8 @@ TEST(Messages, RoundTrip) {
                             .master_port = 29500,
                             .exit_code = 87,
                             .next_beat = Time(250),
-                            .look = 6};
+                            .look = 6,
+                            .stacks = 7};
   const auto read = directive_from_json(to_text(directive));
   ASSERT_TRUE(read) << read.error().to_string();
   EXPECT_EQ(*read, directive);
@@ -63,8 +67,23 @@ TEST(Messages, WithoutARequestNobodySendsALook) {
   report.look = 0;
   EXPECT_EQ(to_text(report).find("look"), std::string::npos);
   report.looks.clear();
+  report.stacks = 0;
+  EXPECT_EQ(to_text(report).find("stacks"), std::string::npos);
+  report.where.clear();
   EXPECT_EQ(*worker_report_from_json(to_text(report)), report) << "as agents of an older version";
   EXPECT_EQ(to_text(Directive{}).find("look"), std::string::npos);
+  EXPECT_EQ(to_text(Directive{}).find("stacks"), std::string::npos);
+}
+
+TEST(Messages, PlacesOfAWrongShapeAreRefused) {
+  const nlohmann::json good = nlohmann::json::parse(to_text(full_report()));
+  for (const nlohmann::json& wrong :
+       {nlohmann::json{"one of two"}, nlohmann::json{"a", 7}, nlohmann::json("text"),
+        nlohmann::json{"a", std::string(kWhereBytesMax + 1, 'x')}}) {
+    nlohmann::json beat = good;
+    beat["where"] = wrong;
+    EXPECT_FALSE(worker_report_from_json(beat.dump())) << wrong;
+  }
 }
 
 TEST(Messages, ALookOfAWrongShapeIsRefused) {

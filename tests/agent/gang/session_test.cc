@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 
 #include "job/contract.h"
@@ -600,9 +601,13 @@ TEST(Session, HangIsEndedAndStepsKeepItAlive) {
     gang.beat(0);
   }
   EXPECT_EQ(gang.session.phase, Phase::Ending);
-  gang.now += seconds(2);
-  gang.beat(0);
-  gang.obey_idle();
+  EXPECT_EQ(gang.order(), Order::Run) << "their stacks are taken before they are killed";
+  EXPECT_EQ(directive_for(gang.session, 0, 1).stacks, 1);
+  for (int i = 0; i < 4; ++i) {
+    gang.now += seconds(1);
+    gang.beat(0);
+  }
+  gang.obey_idle();  // an agent that does not answer is not waited for
   EXPECT_EQ(gang.last<AttemptFailed>()->failure.reason, "HangDetected");
   EXPECT_EQ(gang.last<AttemptFailed>()->failure.step, 59);
 }
@@ -631,6 +636,9 @@ struct Watched : testing::Test {
         report.look = directive.look;
         const auto first = looks.begin() + 2 * report.worker;
         report.looks.assign(first, directive.look > 0 ? first + 2 : first);
+        report.stacks = directive.stacks;
+        const std::string worker = std::to_string(report.worker);
+        report.where = {"in a" + worker, "in b" + worker};
       }
       gang.all_beat();
     }
@@ -654,7 +662,33 @@ TEST_F(Watched, TheRankThatDidNotArriveIsNamed) {
   EXPECT_EQ(failed->failure.collective, "all_gather #412 (layer 3, 4096 bytes)");
   EXPECT_NE(failed->failure.message.find("rank 2 did not arrive"), std::string::npos)
       << failed->failure.message;
+  EXPECT_NE(failed->failure.message.find("; rank 2 is in a1"), std::string::npos)
+      << failed->failure.message;
   EXPECT_TRUE(failed->restart);
+}
+
+TEST_F(Watched, StacksThatSomebodyWantsAreAskedForAndTheRanksGoOn) {
+  pass(seconds(1));
+  EXPECT_EQ(directive_for(gang.session, 1, 1).stacks, 0);
+  gang.at(StacksWanted{1700});
+  EXPECT_EQ(directive_for(gang.session, 0, 1).stacks, 1700);
+  EXPECT_EQ(directive_for(gang.session, 1, 1).stacks, 1700);
+  EXPECT_FALSE(have_stacks(gang.session));
+  gang.beat(0);
+  EXPECT_EQ(directive_for(gang.session, 1, 1).stacks, 1700) << "not all have answered";
+  pass(seconds(1));
+  EXPECT_EQ(directive_for(gang.session, 1, 1).stacks, 0) << "beats need not carry them any more";
+  EXPECT_EQ(gang.session.phase, Phase::Running);
+  gang.at(StacksWanted{1701});
+  gang.exit(0, 0, 1);
+  gang.now += seconds(2);
+  gang.beat(0);
+  gang.obey_idle();
+  gang.now += seconds(40);
+  gang.all_beat();
+  gang.at(Published{gang.session.publishing, "127.0.0.1", 4000});
+  EXPECT_EQ(gang.session.attempt, 2);
+  EXPECT_EQ(directive_for(gang.session, 0, 1).stacks, 0) << "the next attempt is not asked again";
 }
 
 TEST_F(Watched, WhereNobodyCanBeToldApartNobodyIsBlamed) {
@@ -666,6 +700,8 @@ TEST_F(Watched, WhereNobodyCanBeToldApartNobodyIsBlamed) {
   EXPECT_EQ(failed->failure.rank, -1);
   EXPECT_EQ(failed->failure.worker, -1);
   EXPECT_EQ(failed->failure.reason, "HangDetected");
+  EXPECT_NE(failed->failure.message.find("; rank 0 is in a0"), std::string::npos)
+      << failed->failure.message;
   EXPECT_EQ(gang.session.budget.used, 1) << "it is charged all the same";
 }
 
@@ -683,6 +719,36 @@ TEST_F(Watched, NobodyIsAskedWhileStepsCome) {
     pass(seconds(2));
     ASSERT_EQ(directive_for(gang.session, 1, 1).look, 0);
   }
+}
+
+TEST_F(Watched, ARankThatHoldsUpTheOthersIsToldOnceAndForgottenWithTheAttempt) {
+  const auto train = [&](Time duration) {
+    for (const Time end = gang.now + duration; gang.now < end;) {
+      for (auto& report : gang.reports) {
+        for (auto& rank : report.ranks) {
+          ++rank.step;
+          const bool slow = report.worker == 1 && &rank == &report.ranks[0];
+          rank.pace = {rank.pace.steps + 1, rank.pace.step_us + 500'000,
+                       rank.pace.own_us + (slow ? 450'000 : 200'000)};
+        }
+      }
+      pass(Time(500));
+    }
+  };
+  train(seconds(60));
+  const auto* changed = gang.last<StragglersChanged>();
+  ASSERT_NE(changed, nullptr);
+  ASSERT_EQ(changed->stragglers.size(), 1u);
+  EXPECT_EQ(changed->stragglers[0].rank, 2);
+  EXPECT_EQ(gang.session.phase, Phase::Running) << "nothing else follows from it";
+  const auto told = [&] {
+    return std::ranges::count_if(gang.commands, [](const Command& command) {
+      return std::holds_alternative<StragglersChanged>(command);
+    });
+  };
+  EXPECT_EQ(told(), 1);
+  train(seconds(60));
+  EXPECT_EQ(told(), 1);
 }
 
 TEST_F(Watched, TheRankOnWhichItsPeersGaveUpIsNamedByWhatItShows) {

@@ -54,6 +54,37 @@ TEST_F(WorkerTest, LooksAtItsRanksOnceForEachRequest) {
   EXPECT_TRUE(worker.report.looks.empty());
 }
 
+TEST_F(WorkerTest, TakesStacksOnceForEachRequest) {
+  Heard asked = run(3);
+  asked.directive.stacks = 7;
+  step(worker, run(3), Time(0));
+  EXPECT_EQ(count<TakeStacks>(step(worker, asked, Time(10))), 1);
+  EXPECT_EQ(count<TakeStacks>(step(worker, asked, Time(20))), 0) << "although it takes long";
+  const StacksTaken taken{7, {"in wait", std::string(5000, 'x')}};
+  EXPECT_EQ(count<SendBeat>(step(worker, taken, Time(30))), 1);
+  EXPECT_EQ(worker.report.stacks, 7);
+  ASSERT_EQ(worker.report.where.size(), 2u);
+  EXPECT_EQ(worker.report.where[0], "in wait");
+  EXPECT_EQ(worker.report.where[1].size(), kWhereBytesMax);
+  EXPECT_EQ(count<TakeStacks>(step(worker, asked, Time(40))), 0);
+  asked.directive.stacks = 8;
+  EXPECT_EQ(count<TakeStacks>(step(worker, asked, Time(50))), 1);
+  step(worker, StacksTaken{8, {"of one rank of two"}}, Time(60));
+  EXPECT_EQ(worker.report.stacks, 7) << "of an attempt with other ranks";
+  step(worker, run(3), Time(70));
+  EXPECT_EQ(worker.report.stacks, 0) << "nobody asks any more";
+  EXPECT_TRUE(worker.report.where.empty());
+}
+
+TEST_F(WorkerTest, TakesNoStacksOfAnotherAttemptOrOfNoRank) {
+  Heard asked = run(4);
+  asked.directive.stacks = 1;
+  asked.directive.order = Order::Idle;
+  EXPECT_EQ(count<TakeStacks>(step(worker, asked, Time(0))), 0) << "there are no ranks";
+  step(worker, run(3), Time(0));
+  EXPECT_EQ(count<TakeStacks>(step(worker, asked, Time(10))), 0);
+}
+
 TEST_F(WorkerTest, LooksAtNoRanksOfAnotherAttempt) {
   Heard asked = run(3);
   asked.directive.order = Order::Idle;

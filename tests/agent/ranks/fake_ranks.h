@@ -36,6 +36,15 @@ class FakeRanks final : public Ranks {
   }
   void forget(const RankProcess& rank) override { processes.at(rank.pid).forgotten = true; }
   RankSight look(const RankProcess& rank) override { return processes.at(rank.pid).sight; }
+  bool begin_stacks(std::vector<RankPid> ranks) override {
+    if (!asked_stacks.empty()) return false;
+    asked_stacks = std::move(ranks);
+    return true;
+  }
+  std::optional<std::vector<RankStacks>> taken_stacks() override {
+    if (stacks) asked_stacks.clear();
+    return std::exchange(stacks, std::nullopt);
+  }
   std::string last_words(const RankProcess&, size_t) override { return "last words"; }
   Result<StoreSocket> open_store(const std::string&) override {
     ++open_stores;
@@ -46,6 +55,8 @@ class FakeRanks final : public Ranks {
   bool refuse = false;
   int open_stores = 0;
   pid_t last_pid = 0;
+  std::vector<RankPid> asked_stacks;              ///< what is being taken
+  std::optional<std::vector<RankStacks>> stacks;  ///< the test's answer
   std::map<pid_t, Process> processes;
 };
 

@@ -26,6 +26,7 @@ TEST(AgentMetrics, ShowWhatTheReportsSaid) {
   metrics.take(report::Checkpoint{.step = 5, .seconds = 0.25});
   metrics.take(report::Failure{.reason = "Killed"});
   metrics.take(report::Failure{.reason = "Killed"});
+  metrics.take(report::Stragglers{.count = 3, .who = "rank 1 and others"});
   metrics.turned(4, nullptr);
   const std::string text = metrics.text();
   EXPECT_TRUE(has_line(text, "deepspeedjob_attempt 2")) << text;
@@ -42,6 +43,7 @@ TEST(AgentMetrics, ShowWhatTheReportsSaid) {
   EXPECT_NE(text.find("\ndeepspeedjob_checkpoint_age_seconds "), std::string::npos);
   EXPECT_EQ(text.find("\ndeepspeedjob_checkpoint_age_seconds 0\n"), std::string::npos);
   EXPECT_TRUE(has_line(text, "deepspeedjob_ranks_running 4"));
+  EXPECT_TRUE(has_line(text, "deepspeedjob_stragglers 3"));
   EXPECT_TRUE(has_line(text, "deepspeedjob_attempt_failures_total{reason=\"Killed\"} 2"));
 }
 

@@ -5,6 +5,7 @@
 
 #include "agent/status/job_watch.h"
 #include "job/contract.h"
+#include "job/stacks_request.h"
 #include "tests/kube/fake_api_server.h"
 #include "tests/support/soon.h"
 
@@ -202,6 +203,14 @@ TEST(JobView, ReadsTheOperatorsRestarts) {
   EXPECT_EQ(view.accounted, 4);
   EXPECT_EQ(view.failed, "");
   EXPECT_EQ(view.attempt, 6);
+  EXPECT_EQ(view.stacks, 0);
+  const auto asked = [](const char* text) {
+    return job_view({{"metadata", {{"annotations", {{kAnnotationStacks, text}}}}}}).stacks;
+  };
+  EXPECT_EQ(asked("1763845200000"), 1763845200000);
+  for (const char* wrong : {"", "soon", "17x", "-3", "99999999999999999999"}) {
+    EXPECT_EQ(asked(wrong), 0) << wrong;
+  }
   const JobView odd = job_view(json::parse(R"({"spec":{"suspend":"yes"},"status":[]})"));
   EXPECT_FALSE(odd.suspend);
   EXPECT_FALSE(odd.restarts);

@@ -50,6 +50,16 @@ TEST_F(TrainingStatusTest, AnotherAttemptKeepsTheLastLossUntilItsOwn) {
             json({{"step", 1}, {"path", "/c/1"}, {"time", kNow}}));
 }
 
+TEST_F(TrainingStatusTest, StragglersStandThereUntilTheyAreNoneOrAnotherAttemptBegins) {
+  for (const Report& ends : {Report(Stragglers{}), Report(Attempt{.attempt = 2, .world_size = 4})}) {
+    two_steps();
+    take(Stragglers{.count = 1, .who = "rank 3 needs 2 s"});
+    EXPECT_EQ(training()["stragglers"], "rank 3 needs 2 s");
+    take(ends);
+    EXPECT_FALSE(training().contains("stragglers"));
+  }
+}
+
 TEST_F(TrainingStatusTest, ACheckpointKnowsItsWorld) {
   take(Attempt{.attempt = 1, .world_size = 2});
   take(Checkpoint{.step = 5, .path = "/c/5"});

@@ -72,6 +72,20 @@ TEST_F(CommandRun, TheBudgetEndsIt) {
   EXPECT_THAT(stderr_text(), HasSubstr("BackoffLimitExceeded"));
 }
 
+TEST_F(CommandRun, StacksShowWhereAProgramOfTheUsersOwnIs) {
+  write_script("touch \"$1/up-$RANK\"\nsleep 600\ntrue\n");
+  start({"job.yaml"});
+  ASSERT_TRUE(soon([&] { return fs::exists(at("up-0")) && fs::exists(at("up-1")); }));
+  const auto log_of_agent = [&] { return read_text(out() / "logs/agent-1.log"); };
+  ASSERT_TRUE(soon([&] {
+    kill(pid_, SIGQUIT);  // the shell may not have started it yet
+    return log_of_agent().find("nanosleep (libc") != std::string::npos;
+  })) << log_of_agent();
+  EXPECT_THAT(log_of_agent(), HasSubstr(": rank 1, process "));
+  kill(pid_, SIGINT);
+  EXPECT_EQ(finish(), 130);
+}
+
 TEST_F(CommandRun, CtrlCIsNoCompletion) {
   write_script(
       "trap 'touch \"$1/left-$RANK\"; exit 0' TERM\ntouch \"$1/up-$RANK\"\nwhile :; do sleep 0.05; "

@@ -111,9 +111,16 @@ TEST_F(FakeRun, KilledRankIsNamedAndTheNextAttemptGoesOnFromTheCheckpoint) {
   EXPECT_THAT(processes(), IsEmpty());
 }
 
+size_t count_of(const std::string& text, const std::string& word) {
+  size_t count = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
 TEST_F(FakeRun, RanksThatFreezeInTurnAreNamedWithTheirCollectiveAndRestartedInPlace) {
   write_job({{"maxSteps", "1000000"}, {"saveSteps", "20"}}, 3, 1, 9);
   variables_["FAKE_STEP_MS"] = "20";
+  int placed = 0;
   start({"job.yaml"});
   for (int frozen = 0; frozen < 3; ++frozen) {
     const std::string attempt = std::to_string(frozen + 1) + "\n";
@@ -131,14 +138,32 @@ TEST_F(FakeRun, RanksThatFreezeInTurnAreNamedWithTheirCollectiveAndRestartedInPl
     EXPECT_THAT(std::string(failure["message"]), HasSubstr("rank " + std::to_string(frozen) +
                                                            " is stopped (SIGSTOP): it is in step"));
     EXPECT_THAT(std::string(failure["collective"]), HasSubstr("all_reduce #"));
+    placed += std::string(failure["message"]).find("(thread ") != std::string::npos;
   }
+  EXPECT_GE(placed, 1) << "stacks that come too late are only in the log";
   ASSERT_TRUE(soon([&] { return read_text(out() / "checkpoints/attempt") == "4\n"; }));
   const int64_t before = steps_done();
   ASSERT_TRUE(soon([&] { return steps_done() >= before + 5; })) << "it trains on";
+  kill(pid_, SIGQUIT);  // by hand, of ranks that train on
+  for (int worker = 0; worker < 3; ++worker) {
+    const fs::path log = out() / ("logs/agent-" + std::to_string(worker) + ".log");
+    ASSERT_TRUE(soon([&] { return count_of(read_text(log), ": end\n") == 4; })) << read_text(log);
+  }
+  const int64_t taken = steps_done();
+  ASSERT_TRUE(soon([&] { return steps_done() >= taken + 5; })) << "it trains on";
+  EXPECT_THAT(stderr_text(), HasSubstr("the stacks of all threads go to "));
   kill(pid_, SIGINT);
   EXPECT_EQ(finish(), 130);
   EXPECT_EQ(metric_steps(), one_to(status()["checkpoint"]["lastSaved"]["step"]));
   EXPECT_THAT(read_text(out() / "logs/agent-0.log"), HasSubstr("is stopped (SIGSTOP)"));
+  for (int worker = 0; worker < 3; ++worker) {
+    const std::string log = read_text(out() / ("logs/agent-" + std::to_string(worker) + ".log"));
+    for (const char* attempt : {"#1", "#2", "#3"}) {
+      EXPECT_THAT(log, HasSubstr(std::string("stacks ") + attempt + ": rank " +
+                                 std::to_string(worker) + ", process "));
+    }
+    EXPECT_THAT(log, HasSubstr("main (fake_rank)"));
+  }
   EXPECT_THAT(processes(), IsEmpty());
 }
 

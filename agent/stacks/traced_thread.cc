@@ -1,0 +1,90 @@
+#include "agent/stacks/traced_thread.h"
+
+#include <elf.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+namespace dsj::agent {
+namespace {
+
+constexpr int kPatienceMs = 100;
+
+FrameRegisters frame_registers(const user_regs_struct& all) {
+  return {all.rax, all.rdx, all.rcx, all.rbx, all.rsi, all.rdi, all.rbp, all.rsp, all.r8,
+          all.r9,  all.r10, all.r11, all.r12, all.r13, all.r14, all.r15, all.rip};
+}
+
+}  // namespace
+
+std::string of_thread(pid_t process, pid_t thread, const std::string& file) {
+  std::ifstream opened("/proc/" + std::to_string(process) + "/task/" + std::to_string(thread) +
+                       "/" + file);
+  std::string line;
+  std::getline(opened, line);
+  return line;
+}
+
+std::optional<FrameRegisters> sleeping_registers(pid_t process, pid_t thread) {
+  // "NUMBER ARGUMENTS SP IP" in a system call, "-1 SP IP" elsewhere, "running".
+  std::istringstream line(of_thread(process, thread, "syscall"));
+  std::vector<std::string> words;
+  for (std::string word; line >> word;) words.push_back(word);
+  if (words.size() < 3) return std::nullopt;
+  FrameRegisters registers{};
+  registers[kRegisterSp] = std::strtoull(words[words.size() - 2].c_str(), nullptr, 16);
+  registers[kRegisterIp] = std::strtoull(words.back().c_str(), nullptr, 16);
+  return registers;
+}
+
+HeldThread::HeldThread(pid_t thread) : thread_(thread) {
+  if (ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) {
+    problem_ = std::strerror(errno);
+    return;
+  }
+  seized_ = true;
+  if (ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr) != 0) {
+    problem_ = std::strerror(errno);
+    return;
+  }
+  // Registers can be read once it stands. Not by waitpid(): the agent's own thread waits for the end
+  // of this child, and one of the two would miss what the other takes.
+  for (int waited = 0; waited < kPatienceMs; ++waited) {
+    user_regs_struct all{};
+    iovec part{&all, sizeof all};
+    if (ptrace(PTRACE_GETREGSET, thread, NT_PRSTATUS, &part) == 0) {
+      registers_ = frame_registers(all);
+      return;
+    }
+    usleep(1000);
+  }
+  problem_ = "it does not stand still";
+}
+
+HeldThread::~HeldThread() {
+  if (!seized_) return;
+  // Not our own stop, but a signal on its way to the thread: it must arrive.
+  siginfo_t why{};
+  const bool known = ptrace(PTRACE_GETSIGINFO, thread_, nullptr, &why) == 0;
+  const long signal = known && why.si_code >> 8 != PTRACE_EVENT_STOP ? why.si_signo : 0;
+  ptrace(PTRACE_DETACH, thread_, nullptr, signal);
+}
+
+std::optional<uint64_t> word_of(pid_t process, uint64_t address) {
+  uint64_t word = 0;
+  iovec here{&word, sizeof word}, there{reinterpret_cast<void*>(address), sizeof word};
+  if (process_vm_readv(process, &here, 1, &there, 1, 0) != static_cast<ssize_t>(sizeof word)) {
+    return std::nullopt;
+  }
+  return word;
+}
+
+}  // namespace dsj::agent

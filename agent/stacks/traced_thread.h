@@ -1,0 +1,45 @@
+// A look at one thread of another process, which the kernel allows as it allows ptrace: as a rule of a
+// child that runs as the same user. A thread that sleeps in the kernel is not touched: /proc tells where
+// it is. Only one that computes, or whose sleep tells too little, is held for some milliseconds.
+// Tested by: tests/agent/stacks/process_stacks_test.cc
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+
+#include "agent/stacks/frame_registers.h"
+
+namespace dsj::agent {
+
+/// The first line of a file of the thread in /proc; empty: there is none, or it may not be read.
+std::string of_thread(pid_t process, pid_t thread, const std::string& file);
+
+/// Stack pointer and instruction of a thread that sleeps; nullopt: it computes, or that is not told.
+std::optional<FrameRegisters> sleeping_registers(pid_t process, pid_t thread);
+
+/// Holds a thread still while it lives. A signal that comes meanwhile is delivered afterwards; a thread
+/// that was stopped stays so. Waits at most a tenth of a second. One thread makes, uses and ends it; when
+/// that thread ends, so does whatever it still holds.
+class HeldThread {
+ public:
+  explicit HeldThread(pid_t thread);
+  ~HeldThread();
+  HeldThread(const HeldThread&) = delete;
+  /// nullopt: it cannot be held.
+  const std::optional<FrameRegisters>& registers() const { return registers_; }
+  /// Why not.
+  const std::string& problem() const { return problem_; }
+
+ private:
+  const pid_t thread_;
+  bool seized_ = false;
+  std::optional<FrameRegisters> registers_;
+  std::string problem_;
+};
+
+/// A word of another process's memory; nullopt: it cannot be read.
+std::optional<uint64_t> word_of(pid_t process, uint64_t address);
+
+}  // namespace dsj::agent
