@@ -6,8 +6,9 @@
 // - Collective: every rank issues the same operations, with the same sizes and dtypes, in the same
 //   order. Issue from one thread at a time. Backends that can see a mismatch report it.
 // - Asynchronous: an issuing call returns at once. The operation runs on the backend's own thread
-//   (or CUDA stream), after all operations issued before it. It keeps its tensors alive until it is
-//   done. Before wait() returns, do not write to its tensors and do not read its outputs.
+//   (or lanes of a device, streamed.h), after all operations issued before it. It keeps its tensors
+//   alive until it is done or, on a device, waited for. Before wait() returns, do not write to its
+//   tensors and do not read its outputs.
 // - Tensors are contiguous, on Options::device, of dtype float32, bfloat16, float16, float64 or
 //   int64. They may be empty. Other tensors, and sizes that do not fit the world size, are a defect
 //   of the caller and stop the process (DSJ_CHECK).

@@ -126,10 +126,12 @@ class Nccl final : public StreamTransport {
     others_->check();
   }
   void abort() override {
+    const c10::cuda::CUDAGuard guard(device_);
     gathers_->abort();
     others_->abort();
   }
   void finish(Clock::time_point deadline) override {
+    const c10::cuda::CUDAGuard guard(device_);
     gathers_->finish(deadline);
     others_->finish(deadline);
   }

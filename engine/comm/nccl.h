@@ -1,9 +1,8 @@
 // NCCL on one GPU per rank, through its C API. Compiled into libdsj_cuda.so alone
 // (engine/cuda/plugin.h), which provides it to make_collectives().
 //
-// Operations run on a stream of their own, after the work that the issuing thread's current stream
-// held at the call. A watchdog thread notices when they are done and asks NCCL for errors. When an
-// operation's time is over it aborts the communicator, which also ends its kernels.
+// NCCL brings the operations; order, memory, timeouts and failures are streamed.h's. Each lane has a
+// communicator: NCCL runs the operations of one in their order.
 #pragma once
 
 #include <memory>

@@ -207,11 +207,11 @@ class Flat {
 
   at::Tensor working_;  ///< [numel] compute
   OwnedState owned_;
-  at::Tensor grad_;            ///< [numel] compute: of this micro-step, or the sum
-  at::Tensor grad_whole_;      ///< [numel] grad_accum: the sum, if of another type
-  at::Tensor grad_shard_;      ///< [shard] grad_accum: the reduced sum
-  std::vector<bool> written_;  ///< [slot]: this micro-step wrote it already
-  bool local_ = false;         ///< see keep_local()
+  at::Tensor grad_;                         ///< [numel] compute: of this micro-step, or the sum
+  at::Tensor grad_whole_;                   ///< [numel] grad_accum: the sum, if of another type
+  at::Tensor grad_shard_;                   ///< [shard] grad_accum: the reduced sum
+  std::vector<bool> written_;               ///< [slot]: this micro-step wrote it already
+  bool local_ = false;                      ///< see keep_local()
   std::optional<HostCopies::Down> staged_;  ///< gradient(), on the host
   device::MarkPtr shard_copied_;            ///< the last copy of the shard to the device
   comm::WorkPtr gather_;
