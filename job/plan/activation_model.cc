@@ -142,7 +142,8 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
   a.kept = row * (s.hidden + s.qkv + s.query) + sums + head_norms(s, input.model);
   a.kept_last = a.kept - (s.rows - outputs) * s.hidden * s.element;
 
-  const int64_t mlp = piece * (s.hidden + s.mlp_width + s.inner);
+  const int64_t mlp =
+      piece * (s.hidden + s.mlp_width + s.inner) + input.pieces.piece * 2 * 4;  // its norm's sums
   a.forward = std::max({row * (s.hidden + s.qkv) + s.rows * 4 + head_norms(s, input.model),
                         row * (s.qkv + s.query) + sums + attention_forward(s) + tile,
                         row * (s.query + s.hidden) + sums,
