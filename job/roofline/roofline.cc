@@ -244,7 +244,8 @@ class Walk {
 
 bool in_several_passes(dsconfig::OptimizerKind kind) {
   using enum dsconfig::OptimizerKind;
-  return kind == Lamb || kind == OneBitAdam || kind == OneBitLamb || kind == ZeroOneAdam;
+  return kind == Muon || kind == Lamb || kind == OneBitAdam || kind == OneBitLamb ||
+         kind == ZeroOneAdam;
 }
 
 }  // namespace
@@ -272,6 +273,12 @@ std::optional<Uncounted> uncounted(const plan::MemoryInput& input) {
   if (config.data_efficiency.random_ltd)
     return Uncounted{"data_efficiency.data_routing.random_ltd", std::string("random-LTD: ") + kNot,
                      "plan without it"};
+  if (config.master_dtype != dsconfig::Precision::Fp32)
+    return Uncounted{"bf16.bf16_master_weights_and_grads",
+                     std::string("masters in 16 bits: ") + kNot, "fp32 masters"};
+  if (input.inputs_leave())
+    return Uncounted{"activation_checkpointing.cpu_checkpointing",
+                     std::string("inputs of layers in host memory: ") + kNot, "false"};
   if (config.sparse_gradients)
     return Uncounted{"sparse_gradients", std::string("gradients as rows: ") + kNot,
                      "plan without it"};

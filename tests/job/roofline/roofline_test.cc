@@ -184,8 +184,12 @@ TEST(RooflineTest, WhatIsNotCountedSaysSo) {
             "zero_optimization");
   EXPECT_EQ(refused([](auto& i) { i.config.data_efficiency.random_ltd.emplace(); }),
             "data_efficiency.data_routing.random_ltd");
-  for (const auto kind : {OptimizerKind::Lamb, OptimizerKind::OneBitAdam, OptimizerKind::OneBitLamb,
-                          OptimizerKind::ZeroOneAdam})
+  EXPECT_EQ(refused([](auto& i) { i.config.master_dtype = Precision::Bf16; }),
+            "bf16.bf16_master_weights_and_grads");
+  EXPECT_EQ(refused([](auto& i) { i.recompute = i.config.cpu_checkpointing = true; }),
+            "activation_checkpointing.cpu_checkpointing");
+  for (const auto kind : {OptimizerKind::Muon, OptimizerKind::Lamb, OptimizerKind::OneBitAdam,
+                          OptimizerKind::OneBitLamb, OptimizerKind::ZeroOneAdam})
     EXPECT_EQ(refused([&](auto& i) { i.config.optimizer.kind = kind; }), "optimizer.type");
 }
 
