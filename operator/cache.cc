@@ -34,7 +34,8 @@ bool matters(const JobView& before, const JobView& after) {
   if (before.uid != after.uid || before.generation != after.generation ||
       before.deleting != after.deleting || before.agent.attempt != after.agent.attempt ||
       before.agent.stop_step != after.agent.stop_step ||
-      before.agent.saved_step != after.agent.saved_step) {
+      before.agent.saved_step != after.agent.saved_step ||
+      before.agent.stragglers != after.agent.stragglers) {
     return true;
   }
   if (before.agent.updated == after.agent.updated) return false;

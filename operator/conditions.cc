@@ -83,6 +83,7 @@ const std::vector<ConditionKind>& condition_kinds() {
       {"Restarting", {{"NotRestarting", Tell::No}, {"SpecChanged", Tell::Normal}}},
       {"Progressing",
        {{"StepsAdvance", Tell::No},
+        {"Stragglers", Tell::Warning},
         {"NoReport", Tell::Warning},
         {"NoSteps", Tell::No},
         {"NotRunning", Tell::No}}},

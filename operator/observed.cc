@@ -117,6 +117,8 @@ JobView job_view(const Json& object) {
   const auto total = report::told<&report::Resolved::total_steps>(training);
   job.agent.finished = total && report::told<&report::Training::step>(training) == total &&
                        !report::told<&report::Exported::path>(training).value_or("").empty();
+  job.agent.stragglers =
+      shortened(report::told<&report::Stragglers::who>(training).value_or(""), 1000);
   job.agent.saved_step = report::told<&report::Checkpoint::step>(
       json_child(json_child(status, report::kCheckpoint), report::kLastSaved));
   return job;

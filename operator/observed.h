@@ -25,6 +25,7 @@ struct AgentStatus {
   Json last_failure;  ///< null, or an object with "attempt"
   /// The last step is done and the model exported, by this attempt or one before it.
   bool finished = false;
+  std::string stragglers;  ///< which ranks hold up the others; empty: none
 };
 
 struct JobView {

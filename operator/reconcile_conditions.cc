@@ -66,6 +66,8 @@ void Pass::progressing_condition() {
       std::max(updated.value_or(Time{}), find_condition(st_.conditions, "Running")->since);
   if (now_ < since + patience) {
     due(since + patience);
+    const std::string& slow = job().agent.stragglers;
+    if (!slow.empty()) return set("Progressing", true, "Stragglers", slow);
     return set("Progressing", true, "StepsAdvance", "agent 0 reports");
   }
   due(now_ + patience);

@@ -221,6 +221,24 @@ TEST(Reconcile, ASilentAgentIsShownAsNotProgressing) {
   EXPECT_EQ(world.condition("Progressing"), "True StepsAdvance");
 }
 
+TEST(Reconcile, StragglersAreAnEventOnceAndGoAgain) {
+  World world;
+  world.to_running();
+  world.o.job->agent.updated = world.now;
+  world.o.job->agent.stragglers = "rank 1 (worker 1) needs 2 s of a step for itself";
+  const Conditions before = world.status().conditions;
+  world.settle();
+  EXPECT_EQ(world.condition("Progressing"), "True Stragglers");
+  const auto told = events_of(before, world.status().conditions);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].type, "Warning");
+  EXPECT_EQ(told[0].reason, "Stragglers");
+  EXPECT_EQ(told[0].message, "rank 1 (worker 1) needs 2 s of a step for itself");
+  world.o.job->agent.stragglers.clear();
+  world.settle();
+  EXPECT_EQ(world.condition("Progressing"), "True StepsAdvance");
+}
+
 TEST(Reconcile, ADeletedJobKeepsNothing) {
   World world;
   world.to_running();
