@@ -173,7 +173,7 @@ std::shared_ptr<const MeasuredRows> rows_of(const jobspec::Job& job, const Surro
 
 /// The memory model's input, with what a GPU is known to do.
 plan::MemoryInput input_on(const roofline::Gpu* gpu, plan::MemoryInput input) {
-  if (gpu) input.native_products = true;
+  if (gpu) input.native_products = input.accelerator = true;
   return input;
 }
 

@@ -82,7 +82,8 @@ std::optional<Sentence> sentence_of(const report::Report& told, const RunStatus&
             return {{about_failure(failure, status, output_dir), true}};
           },
           [](const Stragglers& told) -> Said {
-            return {{told.who ? "slow: " + *told.who : "no rank holds up the others any more", true}};
+            return {
+                {told.who ? "slow: " + *told.who : "no rank holds up the others any more", true}};
           },
           [](const Resolved&) -> Said { return {}; }, [](const Step&) -> Said { return {}; },
           [](const Log&) -> Said { return {}; }, [](const Memory&) -> Said { return {}; },

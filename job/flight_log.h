@@ -91,7 +91,7 @@ class FlightLog {
   const bool mapped_;
   std::deque<FlightOperation> under_way_;
   FlightPhase phase_ = FlightPhase::Starting;
-  int64_t entered_ns_ = 0;               ///< the phase
+  int64_t entered_ns_ = 0;                 ///< the phase
   std::atomic<int64_t> step_began_ns_{0};  ///< 0: in no step
 };
 

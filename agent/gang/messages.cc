@@ -84,8 +84,8 @@ RankState rank_from(const json& object, std::string& problem) {
                  .last_words = in.text("lastWords", kLastWordsBytesMax)};
   if (const json* pace = object.contains("pace") ? in.array("pace") : nullptr) {
     const bool whole = pace->size() == 3 && std::ranges::all_of(*pace, [](const json& number) {
-      return number.is_number_integer() && number >= 0;
-    });
+                         return number.is_number_integer() && number >= 0;
+                       });
     if (!whole && problem.empty()) problem = "pace: three numbers are expected";
     if (whole) rank.pace = {(*pace)[0], (*pace)[1], (*pace)[2]};
   }

@@ -40,8 +40,8 @@ bool StragglerWatch::round_is_over(const std::vector<Pace>& paces, Time now) con
 
 void StragglerWatch::judge_rank(Rank& rank, double own, double others, double step_seconds,
                                 int64_t step) const {
-  const bool slow = own > kSlow * others && own - others > kOfStep * step_seconds &&
-                    own - others > kLeastSeconds;
+  const bool slow =
+      own > kSlow * others && own - others > kOfStep * step_seconds && own - others > kLeastSeconds;
   const bool fine = own < kFine * others || own - others < kOfStep * step_seconds / 2 ||
                     own - others < kLeastSeconds / 2;
   if (slow && rank.slow == 0) rank.since_step = step;
@@ -57,9 +57,8 @@ void StragglerWatch::judge_rank(Rank& rank, double own, double others, double st
 
 bool StragglerWatch::judge(const std::vector<Pace>& paces, int64_t step, Time now) {
   next_ = now + kBetween;
-  const bool known = paces.size() > 1 && std::ranges::all_of(paces, [](const Pace& pace) {
-    return pace.steps > 0;
-  });
+  const bool known = paces.size() > 1 &&
+                     std::ranges::all_of(paces, [](const Pace& pace) { return pace.steps > 0; });
   if (!known) return false;
   // A rank whose counts fell is another one.
   const bool same = before_.size() == paces.size() &&
@@ -85,7 +84,8 @@ bool StragglerWatch::judge(const std::vector<Pace>& paces, int64_t step, Time no
   std::ranges::sort(sorted);
   std::vector<Straggler> named;
   for (size_t i = 0; i < own.size(); ++i) {
-    const auto place = static_cast<size_t>(std::ranges::lower_bound(sorted, own[i]) - sorted.begin());
+    const auto place =
+        static_cast<size_t>(std::ranges::lower_bound(sorted, own[i]) - sorted.begin());
     judge_rank(ranks_[i], own[i], median_of_others(sorted, place),
                all / static_cast<double>(own.size()), step);
     if (!ranks_[i].named) continue;
@@ -94,7 +94,8 @@ bool StragglerWatch::judge(const std::vector<Pace>& paces, int64_t step, Time no
   }
   before_ = paces;
   round_began_ = now;
-  const bool other = !std::ranges::equal(named, stragglers_, {}, &Straggler::rank, &Straggler::rank);
+  const bool other =
+      !std::ranges::equal(named, stragglers_, {}, &Straggler::rank, &Straggler::rank);
   stragglers_ = std::move(named);
   return other;
 }
@@ -109,11 +110,13 @@ std::string stragglers_text(const std::vector<Straggler>& stragglers,
       left -= slots[worker];
     }
     text += text::format(
-        "%srank %d (worker %zu) needs %.3g s of a step for itself, the others %.3g s, since step %ld",
+        "%srank %d (worker %zu) needs %.3g s of a step for itself, the others %.3g s, since step "
+        "%ld",
         i == 0 ? "" : "; ", one.rank, worker, one.own_seconds, one.others_seconds,
         static_cast<long>(one.since_step));
   }
-  if (stragglers.size() > kShown) text += "; and " + std::to_string(stragglers.size() - kShown) + " more";
+  if (stragglers.size() > kShown)
+    text += "; and " + std::to_string(stragglers.size() - kShown) + " more";
   return text;
 }
 

@@ -52,6 +52,7 @@ class StragglerWatch {
 
 /// "rank 5 (worker 2) needs 2.10 s of a step for itself, the others 1.00 s, since step 400; ...". Empty:
 /// there are none. `slots`: ranks of each worker.
-std::string stragglers_text(const std::vector<Straggler>& stragglers, const std::vector<int>& slots);
+std::string stragglers_text(const std::vector<Straggler>& stragglers,
+                            const std::vector<int>& slots);
 
 }  // namespace dsj::agent

@@ -47,7 +47,8 @@ std::optional<uint64_t> combine(uint8_t code, uint64_t a, uint64_t b) {
 }
 
 /// What operations without operands on the stack put there.
-std::optional<uint64_t> constant(uint8_t code, ByteReader& reader, const FrameRegisters& registers) {
+std::optional<uint64_t> constant(uint8_t code, ByteReader& reader,
+                                 const FrameRegisters& registers) {
   if (code >= 0x30 && code < 0x50) return code - 0x30U;
   if (code >= 0x70 && code < 0x70 + kFrameRegisters) {
     const auto offset = static_cast<uint64_t>(reader.signed_leb());

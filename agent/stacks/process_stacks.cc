@@ -140,9 +140,8 @@ class Process {
     for (const auto& [path, addresses] : wanted) names[path] = file(path)->functions(addresses);
     std::vector<ThreadStack> stacks;
     for (const auto& [thread, stack] : raw) {
-      ThreadStack one{.thread = thread,
-                      .name = of_thread(pid_, thread, "comm"),
-                      .problem = stack.problem};
+      ThreadStack one{
+          .thread = thread, .name = of_thread(pid_, thread, "comm"), .problem = stack.problem};
       for (const RawFrame& frame : stack.frames) {
         StackFrame told;
         if (frame.mapped) {
@@ -166,12 +165,13 @@ class Process {
     std::ifstream file("/proc/sys/kernel/yama/ptrace_scope");
     std::string scope;
     file >> scope;
-    return fail(ErrorKind::Environment,
-                "the container does not allow to read its threads (ptrace" +
-                    (scope.empty() ? ")" : "; kernel.yama.ptrace_scope is " + scope + ")"),
-                "process " + std::to_string(pid_),
-                "the rank must run as the agent's user, not be set-uid, and the seccomp profile must "
-                "allow ptrace and process_vm_readv");
+    return fail(
+        ErrorKind::Environment,
+        "the container does not allow to read its threads (ptrace" +
+            (scope.empty() ? ")" : "; kernel.yama.ptrace_scope is " + scope + ")"),
+        "process " + std::to_string(pid_),
+        "the rank must run as the agent's user, not be set-uid, and the seccomp profile must "
+        "allow ptrace and process_vm_readv");
   }
 
   const Mapped* mapped_at(uint64_t address) const {
@@ -203,9 +203,9 @@ class Process {
           program ? program->address_of(address - mapped->start + mapped->offset) : std::nullopt;
       stack.frames.push_back({mapped, own.value_or(0)});
       if (!own) return stack.problem = "code of no file that can be read", stack;
-      const auto caller = caller_of(
-          [program](uint64_t at, size_t most) { return program->read(at, most); },
-          program->frame_table(), *own, registers, memory);
+      const auto caller =
+          caller_of([program](uint64_t at, size_t most) { return program->read(at, most); },
+                    program->frame_table(), *own, registers, memory);
       if (!caller) return stack.problem = caller.error().message, stack;
       if (caller->outermost) return stack;
       const auto below = registers[kRegisterSp], above = caller->registers[kRegisterSp];

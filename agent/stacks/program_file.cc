@@ -115,7 +115,8 @@ std::map<uint64_t, std::string> ProgramFile::functions(const std::set<uint64_t>&
   std::map<uint64_t, std::string> named;
   for (uint64_t at = 0; at < symbols.count && named.size() < addresses.size();) {
     const size_t now = std::min<uint64_t>(kSymbolsAtOnce, symbols.count - at);
-    const std::string table = bytes(symbols.offset + at * sizeof(Elf64_Sym), now * sizeof(Elf64_Sym));
+    const std::string table =
+        bytes(symbols.offset + at * sizeof(Elf64_Sym), now * sizeof(Elf64_Sym));
     if (table.empty()) break;
     for (size_t i = 0; i < table.size() / sizeof(Elf64_Sym); ++i) {
       const auto symbol = entry<Elf64_Sym>(table, i);

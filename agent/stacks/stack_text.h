@@ -12,7 +12,7 @@ struct RankStacks {
   int rank = 0;
   pid_t pid = 0;
   std::vector<ThreadStack> threads;  ///< of its process, then of those that it started
-  std::string problem;  ///< why there are none
+  std::string problem;               ///< why there are none
   bool operator==(const RankStacks&) const = default;
 };
 

@@ -56,8 +56,7 @@ struct AgentMetrics::Families {
       gauge("checkpoint_age_seconds", "Since the newest checkpoint of this agent's time");
   prometheus::Gauge& save_seconds =
       gauge("checkpoint_duration_seconds", "How long the newest checkpoint took");
-  prometheus::Gauge& stragglers =
-      gauge("stragglers", "Ranks that hold up the others in each step");
+  prometheus::Gauge& stragglers = gauge("stragglers", "Ranks that hold up the others in each step");
   prometheus::Family<prometheus::Counter>& failures =
       counter("attempt_failures_total", "Attempts that failed, by reason");
   prometheus::Family<prometheus::Counter>& writes =

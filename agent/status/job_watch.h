@@ -25,7 +25,8 @@ struct JobView {
   int64_t stacks = 0;  ///< the newest request for stacks (job/stacks_request.h); 0: none
   bool operator==(const JobView& other) const {
     return uid == other.uid && suspend == other.suspend && deleted == other.deleted &&
-           revision == other.revision && attempt == other.attempt && failed == other.failed && stacks == other.stacks;
+           revision == other.revision && attempt == other.attempt && failed == other.failed &&
+           stacks == other.stacks;
   }
 };
 JobView job_view(const nlohmann::json& job);

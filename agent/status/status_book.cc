@@ -40,10 +40,10 @@ Urgency urgency_of(const report::Report& told) {
                  [](const End&) { return Must; }, [](const Resumed&) { return Must; },
                  [](const Checkpoint&) { return Must; }, [](const Exported&) { return Must; },
                  [](const Resolved&) { return WithTheNext; },
-                 [](const Stragglers&) { return Must; },
-                 [](const Step&) { return WithTheNext; }, [](const Eval&) { return WithTheNext; },
-                 [](const Memory&) { return WithTheNext; }, [](const Warning&) { return Never; },
-                 [](const Log&) { return Never; }, [](const Note&) { return Never; }},
+                 [](const Stragglers&) { return Must; }, [](const Step&) { return WithTheNext; },
+                 [](const Eval&) { return WithTheNext; }, [](const Memory&) { return WithTheNext; },
+                 [](const Warning&) { return Never; }, [](const Log&) { return Never; },
+                 [](const Note&) { return Never; }},
       told);
 }
 

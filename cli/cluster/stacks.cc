@@ -61,9 +61,9 @@ kube::ApiResult<std::string> take_stacks(Session& session, const Json& job,
                                          const std::vector<PodRef>& pods) {
   auto workers = running_workers(pods);
   if (workers.empty()) return "no worker runs\n";
-  const auto request = std::chrono::duration_cast<kube::Milliseconds>(
-                           session.clock.wall().time_since_epoch())
-                           .count();
+  const auto request =
+      std::chrono::duration_cast<kube::Milliseconds>(session.clock.wall().time_since_epoch())
+          .count();
   const auto patched = session.client.merge_patch(
       jobs_resource(), session.ns, word(job, "metadata.name"),
       {{"metadata",

@@ -11,7 +11,7 @@
 namespace dsj::models {
 namespace {
 
-std::atomic<int64_t> logits_limit_{int64_t{32} << 20};
+std::atomic<int64_t> logits_limit_{0};
 
 /// The norm's weight (and bias) come first, then the head's weight if it is not tied.
 constexpr int kNorm = 0;
@@ -63,10 +63,10 @@ void zero_if_new(const zero::GradView& grad) {
 }
 
 /// Rows whose logits are held at a time, of n.
-int64_t logit_rows(int64_t n, int64_t vocab, const layout::PieceRule& pieces) {
-  const int64_t rows =
-      std::clamp<int64_t>(logits_limit() / vocab, 1, std::max<int64_t>(1, (n + 1) / 2));
-  return pieces.cuts(n) ? std::min(rows, pieces.piece) : rows;
+int64_t logit_rows(int64_t n, const at::Tensor& x, int64_t vocab, const layout::PieceRule& pieces) {
+  const int64_t limit = logits_limit_;
+  return layout::logit_rows(
+      n, vocab, limit > 0 ? limit : layout::logit_elements(!x.device().is_cpu()), pieces);
 }
 
 /// One turn's sums and sizes, as its pieces need them.
@@ -124,9 +124,6 @@ at::Tensor turn_in_pieces(Turn& turn, const at::Tensor& x, bool alone, int64_t r
 
 }  // namespace
 
-int64_t logits_limit() {
-  return logits_limit_;
-}
 void set_logits_limit(int64_t elements) {
   logits_limit_ = elements;
 }
@@ -148,7 +145,7 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
   }
   const at::Tensor w = projection.weight(weight);
   const int64_t n = result.targets;
-  const int64_t rows = logit_rows(n, w.size(0), pieces);
+  const int64_t rows = logit_rows(n, x, w.size(0), pieces);
   Turn turn{
       p,         config,         w, gemm::WeightSum(head_grad, (n + rows - 1) / rows), targets,
       scale / n, result.loss_sum};
@@ -164,7 +161,7 @@ HeadResult head_loss(const zero::UnitParameters& p, const layout::ModelConfig& c
   const bool alone = has_targets_alone(x, batch);
   const int64_t n = targets.count, vocab = config.vocab_size;
   HeadResult result{no_loss(x), n, {}};
-  for (const auto& [first, count] : layout::row_pieces(n, logit_rows(n, vocab, pieces))) {
+  for (const auto& [first, count] : layout::row_pieces(n, logit_rows(n, x, vocab, pieces))) {
     const at::Tensor picked = alone ? x.narrow(0, first, count)
                                     : x.index_select(0, targets.tokens.narrow(0, first, count));
     ops::cross_entropy(head_logits(p, config, picked), targets.labels.narrow(0, first, count), 1.0,

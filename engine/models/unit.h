@@ -111,8 +111,7 @@ HeadResult head_loss(const zero::UnitParameters& p, const layout::ModelConfig& c
 at::Tensor head_logits(const zero::UnitParameters& p, const layout::ModelConfig& config,
                        const at::Tensor& x);
 
-/// Logit elements that head_turn holds at a time. A test lowers it.
-int64_t logits_limit();
+/// For tests: logit elements that the head holds at a time; 0: as layout::logit_elements says.
 void set_logits_limit(int64_t elements);
 
 }  // namespace dsj::models

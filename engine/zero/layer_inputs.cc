@@ -30,9 +30,8 @@ class InHost final : public LayerInputs {
       const memory::MemoryScope scope(memory::Class::Host);
       place = device::host_memory({bytes_}, at::kByte, device_);
     }
-    inputs_[layer] = place.narrow(0, 0, static_cast<int64_t>(x.nbytes()))
-                         .view(x.scalar_type())
-                         .view(x.sizes());
+    inputs_[layer] =
+        place.narrow(0, 0, static_cast<int64_t>(x.nbytes())).view(x.scalar_type()).view(x.sizes());
     inputs_[layer].copy_(x, /*non_blocking=*/true);  // the lane keeps the order of copies
   }
 

@@ -23,12 +23,12 @@ struct TileSpec {
 };
 
 struct TileCacheOptions {
-  int slots = 1;             ///< tiles in memory at a time
-  int64_t slot_bytes = 0;    ///< of the largest tile
-  bool read_ahead = true;    ///< false: prefetch() does nothing
-  bool write_behind = true;  ///< false: release() waits until the tile is written
+  int slots = 1;                     ///< tiles in memory at a time
+  int64_t slot_bytes = 0;            ///< of the largest tile
+  bool read_ahead = true;            ///< false: prefetch() does nothing
+  bool write_behind = true;          ///< false: release() waits until the tile is written
   at::Device pinned_for = at::kCPU;  ///< page-locked memory, for copies to this device; CPU: none
-  std::string key;           ///< the ds_config key that errors name
+  std::string key;                   ///< the ds_config key that errors name
 };
 
 class TileCache {

@@ -12,6 +12,12 @@ std::vector<RowPiece> row_pieces(int64_t count, int64_t most) {
   return pieces;
 }
 
+int64_t logit_rows(int64_t targets, int64_t vocab, int64_t elements, const PieceRule& pieces) {
+  const int64_t half = std::max<int64_t>(1, (targets + 1) / 2);
+  const int64_t rows = std::clamp<int64_t>(elements / vocab, 1, half);
+  return pieces.cuts(targets) ? std::min(rows, pieces.piece) : rows;
+}
+
 int64_t query_block(int64_t length, int64_t seen, int64_t heads) {
   const int64_t scores = kScores / heads;  // of one matrix
   if (length <= scores / std::max<int64_t>(1, length)) return length;

@@ -27,6 +27,14 @@ struct PieceRule {
   std::vector<RowPiece> of(int64_t tokens) const { return row_pieces(tokens, piece); }
 };
 
+/// Elements of logits that the head holds at a time. An accelerator adds each piece's weight gradient to the sum in memory,
+/// so that many small pieces would take longer than the products: 1 GiB of them in 16 bits. A CPU gains nothing by more.
+constexpr int64_t logit_elements(bool accelerator) {
+  return int64_t{accelerator ? 512 : 32} << 20;
+}
+/// Targets whose logits are held at a time, of so many: at most `elements` logits, and half of the targets.
+int64_t logit_rows(int64_t targets, int64_t vocab, int64_t elements, const PieceRule& pieces);
+
 /// Elements of scores, or of a mask, that attention holds at a time.
 inline constexpr int64_t kScores = int64_t{16} << 20;
 /// Where attention needs a mask (a window) or the scores themselves (dropout): how many queries of

@@ -5,9 +5,6 @@
 namespace dsj::plan {
 namespace {
 
-/// Logit elements that the head holds at a time (engine/models/head.cc).
-constexpr int64_t kLogits = int64_t{32} << 20;
-
 /// Of the run; unknown: more than any schedule has.
 int64_t steps_of(const MemoryInput& input) {
   return input.config.total_steps > 0 ? input.config.total_steps : INT64_MAX / 2;
@@ -198,8 +195,8 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
 
 void head(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
   const bool cut = input.pieces.cuts(s.targets);
-  int64_t piece = std::clamp<int64_t>(kLogits / s.vocab, 1, (s.targets + 1) / 2);
-  if (cut) piece = std::min(piece, input.pieces.piece);
+  const int64_t piece = layout::logit_rows(s.targets, s.vocab,
+                                           layout::logit_elements(input.accelerator), input.pieces);
   const int64_t columns = s.hidden * s.element;
   if (cut)  // dx; a piece's rows, normed, dh, then their gradient instead of the logits
     a.head = last_outputs(s) * columns + piece * (3 * columns + 2 * 4) +

@@ -11,9 +11,6 @@ namespace {
 /// Parameters of a layer of gpt2, in the order of layout::units_of.
 enum Gpt2 { kNorm1, kQkv = 2, kQkvBias, kO, kOBias, kNorm2, kUp = 8, kUpBias, kDown, kDownBias };
 
-/// Logit elements that the head holds at a time (engine/models/head.cc).
-constexpr int64_t kLogits = int64_t{32} << 20;
-
 }  // namespace
 
 int64_t norm_partials(int64_t rows) {
@@ -226,7 +223,8 @@ Ops UnitWork::turn(const Batch& batch) {
   recorder_.pass(8);  // the loss begins at 0
   if (!alone) recorder_.pick(targets, hidden);
   norm(targets);
-  const int64_t rows = std::clamp<int64_t>(kLogits / vocab, 1, (targets + 1) / 2);
+  const int64_t rows = layout::logit_rows(
+      targets, vocab, layout::logit_elements(/*accelerator=*/true), {.piece = INT64_MAX});
   const bool several = targets > rows;
   if (several && trains) recorder_.zero(vocab * hidden);
   for (int64_t first = 0; first < targets; first += rows) {

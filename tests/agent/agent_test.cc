@@ -155,9 +155,9 @@ TEST_F(AgentTest, EveryAgentLogsTheStacksOfItsRanksWhenSomebodyWantsThem) {
   testing::internal::CaptureStderr();
   pass(Time(1000));
   const std::string log = testing::internal::GetCapturedStderr();
-  for (const char* line :
-       {"stacks #1700: rank 0, process ", "stacks #1700: rank 3, process ",
-        "stacks #1700:   thread 77 dsj-train", "stacks #1700:     wait (a.so)", "stacks #1700: end"}) {
+  for (const char* line : {"stacks #1700: rank 0, process ", "stacks #1700: rank 3, process ",
+                           "stacks #1700:   thread 77 dsj-train", "stacks #1700:     wait (a.so)",
+                           "stacks #1700: end"}) {
     EXPECT_THAT(log, HasSubstr(line));
   }
   EXPECT_TRUE(ranks[0].asked_stacks.empty());

@@ -154,8 +154,7 @@ TEST(StragglerWatch, FourThousandRanksOfWhichTenAreSlow) {
   for (size_t i = 0; i < 10; ++i) ranks.own_ms[i * 400] = 140 + static_cast<double>(i);
   ranks.train(kLong);
   EXPECT_EQ(ranks.named().size(), 10u);
-  const std::string text =
-      stragglers_text(ranks.watch.stragglers(), std::vector<int>(512, 8));
+  const std::string text = stragglers_text(ranks.watch.stragglers(), std::vector<int>(512, 8));
   EXPECT_THAT(text, HasSubstr("rank 400 (worker 50) needs 0.141 s of a step for itself, the others "
                               "0.1 s, since step "));
   EXPECT_THAT(text, HasSubstr("; and 2 more"));

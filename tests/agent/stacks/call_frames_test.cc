@@ -82,8 +82,7 @@ TEST(CallFrames, ARegisterThatIsNotKnownIsAnError) {
   ASSERT_TRUE(file);
   const Here here;
   const ReadImage whole = [&](uint64_t at, size_t most) { return file->read(at, most); };
-  const auto caller =
-      caller_of(whole, file->frame_table(), here.ip - here.bias, {}, own_memory);
+  const auto caller = caller_of(whole, file->frame_table(), here.ip - here.bias, {}, own_memory);
   ASSERT_FALSE(caller);
   EXPECT_EQ(caller.error().message, "a register that is not known is needed");
 }

@@ -46,7 +46,9 @@ TEST(ProgramFile, ReadsWhatIsLoadedAtAnAddress) {
   EXPECT_EQ(file->read(reinterpret_cast<uint64_t>(code) - bias(), 4), std::string(code, 4));
   EXPECT_EQ(file->read(~uint64_t{0}, 4), "");
   ASSERT_TRUE(file->address_of(0));
-  EXPECT_EQ(file->read(*file->address_of(0), 4), "\x7f" "ELF");
+  EXPECT_EQ(file->read(*file->address_of(0), 4),
+            "\x7f"
+            "ELF");
   EXPECT_FALSE(file->address_of(uint64_t{1} << 60));
   EXPECT_NE(file->frame_table(), 0u);
 }

@@ -11,11 +11,12 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const std::vector<StackFrame> kWaits = {{"nanosleep", "libc.so.6"},
-                                        {"", "libx.so"},
-                                        {"std::vector<int (*)(char)>::wait(int) const", "dsj-train"},
-                                        {"(anonymous namespace)::run(char**)", "dsj-train"},
-                                        {"main", "dsj-train"}};
+const std::vector<StackFrame> kWaits = {
+    {"nanosleep", "libc.so.6"},
+    {"", "libx.so"},
+    {"std::vector<int (*)(char)>::wait(int) const", "dsj-train"},
+    {"(anonymous namespace)::run(char**)", "dsj-train"},
+    {"main", "dsj-train"}};
 
 TEST(StackText, ThreadsWithTheSameStackStandTogether) {
   const RankStacks rank{.rank = 3,
@@ -23,13 +24,13 @@ TEST(StackText, ThreadsWithTheSameStackStandTogether) {
                         .threads = {{70, "dsj-train", kWaits, ""},
                                     {71, "pool", {{"work", "a.so"}}, "the stack cannot be read"},
                                     {72, "pool", {{"work", "a.so"}}, "the stack cannot be read"}}};
-  EXPECT_THAT(lines_of(rank),
-              ElementsAre("rank 3, process 70", "  thread 70 dsj-train", "    nanosleep (libc.so.6)",
-                          "    ? (libx.so)",
-                          "    std::vector<int (*)(char)>::wait(int) const (dsj-train)",
-                          "    (anonymous namespace)::run(char**) (dsj-train)",
-                          "    main (dsj-train)", "  2 threads 71 pool, 72 pool", "    work (a.so)",
-                          "    not further: the stack cannot be read"));
+  EXPECT_THAT(
+      lines_of(rank),
+      ElementsAre("rank 3, process 70", "  thread 70 dsj-train", "    nanosleep (libc.so.6)",
+                  "    ? (libx.so)", "    std::vector<int (*)(char)>::wait(int) const (dsj-train)",
+                  "    (anonymous namespace)::run(char**) (dsj-train)", "    main (dsj-train)",
+                  "  2 threads 71 pool, 72 pool", "    work (a.so)",
+                  "    not further: the stack cannot be read"));
 }
 
 TEST(StackText, AStackThatIsNotKnownSaysWhy) {

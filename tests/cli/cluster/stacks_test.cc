@@ -37,7 +37,8 @@ TEST_F(Stacks, AreAskedForByAnAnnotationAndReadFromTheLogs) {
   add_pod("quick", 0, 1, "Running", {"starting"});
   add_pod("quick", 1, 1, "Running", {"starting"});
   clock_.meanwhile = [&] {
-    const std::string prefix = stacks_prefix(std::stoll(std::string(annotations()[kAnnotationStacks])));
+    const std::string prefix =
+        stacks_prefix(std::stoll(std::string(annotations()[kAnnotationStacks])));
     server_->set_log("team", "quick-worker-0-1",
                      {"info " + prefix + "rank 0, process 5",
                       "info " + prefix + "    nanosleep (libc.so.6)", "info " + prefix + "end"});

@@ -20,6 +20,15 @@ TEST(RowPieces, ShortMicroBatchesAreOnePiece) {
   EXPECT_EQ(rule.of(rule.piece + 1), (std::vector<RowPiece>{{0, rule.piece}, {rule.piece, 1}}));
 }
 
+TEST(LogitRows, AreAtMostHalfOfTheTargetsAndSoManyElements) {
+  const PieceRule rule;
+  EXPECT_EQ(logit_rows(1000, 151936, logit_elements(/*accelerator=*/false), rule), 220);
+  EXPECT_EQ(logit_rows(1000, 151936, logit_elements(/*accelerator=*/true), rule), 500);
+  EXPECT_EQ(logit_rows(1, 151936, 10, rule), 1);
+  EXPECT_EQ(logit_rows(0, 151936, 10, rule), 1);
+  EXPECT_EQ(logit_rows(2 * rule.piece + 2, 8, INT64_MAX, rule), rule.piece) << "it is cut";
+}
+
 TEST(QueryBlock, HoldsAtMostSoManyScores) {
   for (const int64_t length : {1, 17, 1024, 4096, 4097, 32768, 131072})
     for (const int64_t window : {1, 16, 4096, 131072})

@@ -51,7 +51,8 @@ TEST_F(TrainingStatusTest, AnotherAttemptKeepsTheLastLossUntilItsOwn) {
 }
 
 TEST_F(TrainingStatusTest, StragglersStandThereUntilTheyAreNoneOrAnotherAttemptBegins) {
-  for (const Report& ends : {Report(Stragglers{}), Report(Attempt{.attempt = 2, .world_size = 4})}) {
+  for (const Report& ends :
+       {Report(Stragglers{}), Report(Attempt{.attempt = 2, .world_size = 4})}) {
     two_steps();
     take(Stragglers{.count = 1, .who = "rank 3 needs 2 s"});
     EXPECT_EQ(training()["stragglers"], "rank 3 needs 2 s");
