@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "job/layout/row_pieces.h"
+
 namespace dsj::roofline {
 
 using layout::Role;

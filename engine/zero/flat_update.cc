@@ -1,0 +1,193 @@
+// How the owned parts of a flat are updated: where they lie in device memory, elsewhere, or in 16 bits.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "engine/zero/flat.h"
+#include "job/plan/zero_plan.h"
+
+namespace dsj::zero {
+
+using memory::Class;
+
+std::optional<Flat::Span> Flat::overlap(const Span& span, const OwnedRun& run) {
+  const int64_t from = std::max(span.shard_offset, run.begin);
+  const int64_t to = std::min(span.shard_offset + span.numel, run.begin + run.numel);
+  if (from >= to) return std::nullopt;
+  return Span{span.flat_offset + from - span.shard_offset, from, to - from};
+}
+
+at::Tensor Flat::master(const Span& span, const OwnedRun& run) const {
+  const int64_t at = span.shard_offset - run.begin;
+  if (options_.separate_master) return run.optimizer[0].narrow(0, at, span.numel);
+  if (sharded_parameters()) return run.parameters.narrow(0, at, span.numel);
+  return working_.narrow(0, span.flat_offset, span.numel);
+}
+
+Flat::UpdatePart Flat::part_of(const OwnedRun& run, const Span& span, bool copies) const {
+  const int64_t at = span.shard_offset - run.begin;
+  UpdatePart part;
+  for (size_t i = options_.separate_master; i < run.optimizer.size(); ++i)
+    part.states.push_back(run.optimizer[i].narrow(0, at, span.numel));
+  UpdateSpan& tensors = part.tensors;
+  tensors.p = master(span, run);
+  tensors.grad = gradient();
+  tensors.states = part.states;
+  if (tensors.grad.defined())
+    tensors.grad = tensors.grad.narrow(
+        0, gradient_by_flat_offset() ? span.flat_offset : span.shard_offset, span.numel);
+  if (copies) {
+    tensors.low = sharded_parameters() ? run.parameters.narrow(0, at, span.numel)
+                                       : working_.narrow(0, span.flat_offset, span.numel);
+  }
+  return part;
+}
+
+namespace {
+
+/// Offloaded states lie in host memory: the update runs there, not on the accelerator.
+at::Device place_of(const UpdateSpan& span) {
+  return span.states.empty() ? span.p.device() : span.states[0].device();
+}
+bool lies_together(const UpdateSpan& span) {
+  const auto there = [place = place_of(span)](const at::Tensor& tensor) {
+    return !tensor.defined() || tensor.device() == place;
+  };
+  return there(span.p) && there(span.grad) && there(span.low);
+}
+
+}  // namespace
+
+void Flat::stage_gradient() {
+  if (!options_.copies || staged_ || !owned_.optimizer_elsewhere() || !gradient().defined()) return;
+  staged_ = options_.copies->down(HostCopies::What::Gradient, gradient());
+}
+
+void Flat::update_elsewhere(UpdatePart part, bool applies, const UpdateParts& f) {
+  using What = HostCopies::What;
+  const UpdateSpan there = part.tensors;
+  UpdateSpan& here = part.tensors;
+  const at::Device place = place_of(there);
+  if (!place.is_cpu()) {  // parameters offloaded, states not
+    here.p = there.p.to(place);
+    if (there.grad.defined()) here.grad = there.grad.to(place);
+    if (there.low.defined() && there.low.device() != place)
+      here.low = at::empty_like(there.low, there.low.options().device(place));
+    f({&part, 1});
+    if (applies && !here.p.is_same(there.p)) there.p.copy_(here.p);
+    if (here.low.defined() && !here.low.is_same(there.low)) there.low.copy_(here.low);
+    return;
+  }
+  HostCopies& copies = *options_.copies;
+  std::optional<HostCopies::Down> master;
+  if (!there.p.is_cpu()) {
+    master = copies.down(What::Master, there.p);
+    here.p = master->host;
+  }
+  const bool sends_low = there.low.defined() && !there.low.is_cpu();
+  if (sends_low) here.low = copies.block(What::Low, there.low.numel(), there.low.scalar_type());
+  if (there.grad.defined() && !there.grad.is_cpu()) {
+    stage_gradient();
+    const int64_t at = there.grad.storage_offset() - gradient().storage_offset();
+    here.grad = staged_->host.narrow(0, at, there.grad.numel());
+    copies.wait(*staged_);
+  }
+  if (master) copies.wait(*master);
+  f({&part, 1});
+  if (applies && master) copies.up(What::Master, here.p, there.p);
+  if (sends_low) copies.up(What::Low, here.low, there.low);
+}
+
+void Flat::update_widened(const UpdatePart& part, bool applies, const UpdateParts& f) {
+  memory::MemoryScope scope(Class::Buckets);
+  const at::Device place = place_of(part.tensors);
+  const int64_t all = part.tensors.p.numel();
+  for (int64_t at = 0; at < all; at += plan::kWidenedPiece) {
+    const auto narrow = [&](const at::Tensor& tensor) {
+      return tensor.narrow(0, at, std::min(plan::kWidenedPiece, all - at));
+    };
+    UpdatePart piece;
+    piece.slot = part.slot;
+    piece.offset = part.offset + at;
+    std::vector<std::pair<at::Tensor, at::Tensor>> kept;  // where it lies, what f writes
+    const auto widen = [&](const at::Tensor& tensor, bool writes) {
+      const at::Tensor own = narrow(tensor), wide = own.to(place, at::kFloat);
+      if (writes && !wide.is_same(own)) kept.emplace_back(own, wide);
+      return wide;
+    };
+    for (const at::Tensor& state : part.states) piece.states.push_back(widen(state, true));
+    piece.tensors.p = widen(part.tensors.p, applies);
+    if (part.tensors.grad.defined()) piece.tensors.grad = narrow(part.tensors.grad).to(place);
+    piece.tensors.states = piece.states;
+    f({&piece, 1});
+    for (auto& [own, wide] : kept) own.copy_(wide);
+  }
+}
+
+void Flat::update_runs(bool by_slot, bool applies, const UpdateParts& f) {
+  if (applies) finish_shard_copies();
+  const bool copies = options_.separate_master && applies;
+  std::vector<UpdatePart> parts;  // that lie together
+  const auto add = [&](UpdatePart part) {
+    if (part.tensors.p.scalar_type() != at::kFloat) return update_widened(part, applies, f);
+    if (lies_together(part.tensors)) return parts.push_back(std::move(part));
+    update_elsewhere(std::move(part), applies, f);
+  };
+  std::optional<Access> shard = applies ? Access::ReadWrite : Access::Read;
+  if (options_.separate_master) shard = applies ? std::optional(Access::Write) : std::nullopt;
+  owned_.for_runs(Access::ReadWrite, shard, [&](const OwnedRun& run) {
+    parts.clear();
+    for (const Span& span : spans_) {
+      if (by_slot) break;
+      if (const auto of_run = overlap(span, run)) add(part_of(run, *of_run, copies));
+    }
+    if (by_slot && copies && sharded_parameters()) run.parameters.zero_();  // ranges skip padding
+    for (const auto& range : layout_.ranges(owner_)) {
+      if (!by_slot) break;
+      const Span span{range.flat_offset, range.shard_offset, range.numel};
+      const auto of_run = overlap(span, run);
+      if (!of_run) continue;
+      UpdatePart part = part_of(run, *of_run, copies);
+      part.slot = static_cast<int>(range.slot);
+      part.offset = range.offset + of_run->shard_offset - range.shard_offset;
+      add(std::move(part));
+    }
+    if (!parts.empty()) f(parts);
+  });
+  staged_.reset();
+  if (applies && options_.copies && owned_.optimizer_elsewhere()) options_.copies->join();
+}
+
+void Flat::for_owned(bool writes, const UpdateRun& run) {
+  update_runs(true, writes, [&](std::span<UpdatePart> parts) {
+    for (const UpdatePart& part : parts) run(part.slot, part.offset, part.tensors);
+  });
+}
+
+namespace {
+
+template <typename Parts>
+std::vector<UpdateSpan> tensors_of(const Parts& parts) {
+  std::vector<UpdateSpan> spans;
+  for (const auto& part : parts) spans.push_back(part.tensors);
+  return spans;
+}
+
+}  // namespace
+
+void Flat::lamb_moments(const optim::Update& update, const at::Tensor& sums) {
+  update_runs(true, false, [&](std::span<UpdatePart> parts) {
+    for (UpdatePart& part : parts) part.tensors.sums = sums.select(0, part.slot);
+    zero::lamb_moments(update, tensors_of(parts));
+  });
+}
+
+void Flat::step(const optim::Update& update, const at::Tensor& coefficients) {
+  update_runs(coefficients.defined(), true, [&](std::span<UpdatePart> parts) {
+    for (UpdatePart& part : parts)
+      if (part.slot >= 0) part.tensors.coefficient = coefficients.narrow(0, part.slot, 1);
+    update_spans(update, tensors_of(parts));
+  });
+}
+
+}  // namespace dsj::zero
