@@ -228,12 +228,17 @@ class Ending final : public YAML::EventHandler {
   std::optional<Position> stuck_;
 };
 
+/// Bytes of a key that is written as "key: value". A reader takes a key of 1,024 characters there, and a byte is written as up
+/// to 4; a longer one is written as "? key".
+constexpr size_t kShortKey = 250;
+
 void emit(YAML::Emitter& out, const json& value) {
   switch (value.type()) {
     case json::value_t::object:
       if (value.empty()) out << YAML::Flow;
       out << YAML::BeginMap;
       for (const auto& [key, child] : value.items()) {
+        out << (key.size() > kShortKey ? YAML::LongKey : YAML::Auto);
         out << YAML::Key << key << YAML::Value;
         emit(out, child);
       }

@@ -290,5 +290,16 @@ TEST(YamlTest, ScalarsAsTheCoreSchemaHasThem) {
   EXPECT_EQ(again->value, document->value) << to_yaml(document->value);
 }
 
+/// A fuzzer's find: a key whose written form is longer than a reader takes before a colon.
+TEST(YamlTest, LongKeysAreReadAgain) {
+  for (const std::string& key :
+       {std::string(300, '\x14'), std::string(2000, 'k'), std::string(250, '\x14')}) {
+    const json written = {{"a", 1}, {key, {{"in", 2}}}, {"z", 3}};
+    const auto again = parse_yaml(to_yaml(written), "f");
+    ASSERT_TRUE(again) << again.error().to_string();
+    EXPECT_EQ(again->value, written);
+  }
+}
+
 }  // namespace
 }  // namespace dsj::jobspec
