@@ -29,6 +29,7 @@ SWITCHES = [("", set()), ("ATEN_CPU_CAPABILITY=default", set()), ("ATEN_CPU_CAPA
             ("OMP_NUM_THREADS=1", set()), ("OMP_NUM_THREADS=2", set())]
 PROGRAMS = ("kernels_tests", "optim_tests", "cuda_kernels_tests", "device_tests", "simulated_tests", "zero_tests", "models_tests",
             "train_tests", "deepspeed_train_tests")
+LIMIT_SECONDS = 1800  # of one program; the longest takes 2 min on a quiet machine
 PROBE = "--gtest_filter=Models/ModelOracle.FiftyAdamWSteps/*"
 
 
@@ -45,8 +46,9 @@ def environment(switch):
 
 
 def call(switch, *command):
-    done = subprocess.run(command, env=environment(switch), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          check=False)
+    """(exit code, output); a program that hangs is ended, with the code of `timeout`."""
+    done = subprocess.run(["timeout", str(LIMIT_SECONDS), *command], env=environment(switch), stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False)
     return done.returncode, done.stdout
 
 

@@ -6,6 +6,8 @@
 
 #include <array>
 #include <cstring>
+#include <mutex>
+#include <shared_mutex>
 
 #include "common/check.h"
 #include "engine/comm/single.h"
@@ -24,7 +26,8 @@ constexpr auto kKind = at::DeviceType::PrivateUse1;
 /// All devices, for memory whose owner is not known.
 struct All {
   std::mutex mutex;
-  std::array<std::atomic<LateQueues*>, 8> queues{};
+  std::shared_mutex lives;  ///< shared: no device of `queues` goes meanwhile
+  std::array<LateQueues*, 8> queues{};
   int count = 0;
   kernels::Port* port_before = nullptr;
 };
@@ -45,8 +48,11 @@ void* take_pages(size_t bytes) {
   return memory;
 }
 void give_pages(void* memory) {
-  for (auto& queues : all().queues)
-    if (LateQueues* const one = queues; one && one->is_host(memory)) one->remove_host(memory);
+  {
+    const std::shared_lock lives(all().lives);
+    for (LateQueues* const one : all().queues)
+      if (one && one->is_host(memory)) one->remove_host(memory);
+  }
   const std::lock_guard lock(all_pages().mutex);
   munmap(memory, all_pages().bytes[memory]);
   all_pages().bytes.erase(memory);
@@ -55,8 +61,11 @@ void give_pages(void* memory) {
 struct sigaction usual;
 
 void touched(int signal, siginfo_t* info, void* context) {
-  for (auto& queues : all().queues)
-    if (LateQueues* const one = queues; one && one->host_touched(info->si_addr)) return;
+  {
+    const std::shared_lock lives(all().lives);
+    for (LateQueues* const one : all().queues)
+      if (one && one->host_touched(info->si_addr)) return;
+  }
   sigaction(SIGSEGV, &usual, nullptr);  // a real one: again, as it was before
   (void)signal, (void)context;
 }
@@ -87,12 +96,16 @@ void end_all() {
 Late::Late(int index, uint64_t seed) : queues_(std::make_unique<LateQueues>(index, seed)) {
   begin_all();
   here_of_thread() = {queues_.get(), index, 0};
+  const std::unique_lock lives(all().lives);
   all().queues[static_cast<size_t>(index)] = queues_.get();
 }
 
 Late::~Late() {
   queues_->drain();
-  all().queues[static_cast<size_t>(queues_->index())] = nullptr;
+  {
+    const std::unique_lock lives(all().lives);
+    all().queues[static_cast<size_t>(queues_->index())] = nullptr;
+  }
   here_of_thread() = {};
   end_all();
 }
