@@ -8,14 +8,12 @@
 #include <string_view>
 
 #include "common/check.h"
+#include "common/cpu.h"
 #include "engine/device/device.h"
 #include "engine/kernels/products.h"
 
 namespace dsj::device {
 namespace {
-
-/// Multiplications from which on oneDNN's kernels win even where they are compiled first.
-constexpr int64_t kLibrarysWorth = int64_t{1} << 27;
 
 /// `kept` holds the copy of a tensor whose neighbours are nowhere adjacent.
 kernels::Operand operand(const at::Tensor& tensor, at::Tensor& kept) {
@@ -41,7 +39,7 @@ bool multiplies_itself(const at::Tensor& of, int64_t m, int64_t n, int64_t k, Pr
   if (!of.device().is_cpu() || (type != at::kBFloat16 && type != at::kHalf)) return false;
   if (!device::of(of).multiplies(type)) return true;
   if (asked != Products::ByShape) return asked == Products::Own;
-  return m * n * k < kLibrarysWorth;
+  return m * n * k < kLibraryProducts;
 }
 
 bool multiplies_itself(const at::Tensor& of, int64_t m, int64_t n, int64_t k) {

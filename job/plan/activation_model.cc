@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/cpu.h"
+
 namespace dsj::plan {
 namespace {
 
@@ -53,10 +55,12 @@ constexpr int64_t kPacking = 256 << 10;
 /// The head's products in `pieces`. A 16-bit gradient adds them up in fp32, so many elements at a
 /// time (engine/models/gemm.cc), with what rounding takes away beside it: the sum, a term widened,
 /// and the product if libtorch multiplies, which rounds it.
-int64_t head_products(const StepShape& s, bool several) {
-  if (s.element == 4 || !several) return 0;
-  const int64_t rows = std::min(s.vocab, std::max<int64_t>(1, (256 << 10) / s.hidden));
-  return s.element * s.vocab * s.hidden + (2 * 4 + (s.widened ? 0 : s.element)) * rows * s.hidden;
+int64_t head_products(const StepShape& s, bool accelerator, int64_t piece) {
+  if (s.element == 4 || piece >= s.targets) return 0;
+  const int64_t tile = accelerator ? 16 << 20 : 256 << 10;
+  const int64_t sum = std::min(s.vocab, std::max<int64_t>(1, tile / s.hidden)) * s.hidden;
+  const bool library = accelerator || (!s.widened && sum * piece >= kLibraryProducts);
+  return s.element * s.vocab * s.hidden + (2 * 4 + (library ? s.element : 0)) * sum;
 }
 
 /// The flash kernels' own buffers, per thread: scores of a tile of queries against a tile of keys,
@@ -204,7 +208,7 @@ void head(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
   else  // the rows that have a target, normed, dh; sums; logits, then their rows' gradient
     a.head = 3 * s.targets * columns + s.targets * 2 * 4 +
              std::max(piece * s.vocab * s.element + packing(s), s.targets * columns);
-  a.head_products = head_products(s, piece < s.targets);
+  a.head_products = head_products(s, input.accelerator, piece);
 }
 
 ActivationModel of_micro_batch(const MemoryInput& input, const MicroBatchTokens& tokens) {

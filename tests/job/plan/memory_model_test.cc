@@ -285,8 +285,12 @@ TEST(MemoryModelTest, AllAtOnceIsAtMostTheSumAndAtLeastTheLargest) {
 TEST(MemoryModelTest, SixteenBitsNeedBuckets) {
   EXPECT_EQ(memory_model(example(0, 1, Precision::Fp32)).bytes.buckets, 0);
   MemoryInput input = example(0, 1);
+  EXPECT_EQ(memory_model(input).bytes.buckets, (2 + 2 * 4) * 1024 * 256)
+      << "what rounding takes from the head's gradient; a tile twice in fp32";
+  input.tokens_per_row = 1100;
   EXPECT_EQ(memory_model(input).bytes.buckets, (2 + 2 + 2 * 4) * 1024 * 256)
-      << "what rounding takes from the head's gradient; a tile in bf16, and twice in fp32";
+      << "libtorch's product of more rows rounds to a tile in bf16";
+  input.tokens_per_row = 64;
   input.model.vocab_size = 64 * 1024;
   input.native_products = false;
   const int64_t weight = input.model.vocab_size * 256;
