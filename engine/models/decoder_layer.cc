@@ -4,7 +4,6 @@
 
 #include "engine/models/gpt2_layer.h"
 #include "engine/models/picked_rows.h"
-#include "engine/models/pieces.h"
 
 namespace dsj::models {
 
@@ -105,28 +104,8 @@ at::Tensor DecoderLayer::attend(const zero::UnitParameters& p, const at::Tensor&
   return x2;
 }
 
-at::Tensor DecoderLayer::forward(const zero::UnitParameters& p, const at::Tensor& x,
-                                 const LayerCall& call, LayerSaved* saved) const {
-  const at::Tensor x2 = attend(p, x, call, saved);
-  if (saved || !call.pieces.cuts(x2.size(0))) return mlp(p, x2, call, saved);
-  return forward_in_pieces(x2, call, [&](const at::Tensor& rows, const LayerCall& one) {
-    return mlp(p, rows, one, nullptr);
-  });
-}
-
-LayerSaved DecoderLayer::recompute(const zero::UnitParameters& p, const at::Tensor& x,
-                                   const LayerCall& call) const {
-  LayerSaved saved;
-  const at::Tensor x2 = attend(p, x, call, &saved);
-  if (call.pieces.cuts(x2.size(0)))
-    saved.norm1 = {};
-  else
-    mlp_inner(p, x2, call, &saved);
-  return saved;
-}
-
-void DecoderLayer::backward_mlp(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
-                                LayerSaved& saved) const {
+void DecoderLayer::backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy,
+                                const LayerCall& call, LayerSaved& saved) const {
   at::Tensor dinner = std::move(saved.inner);
   ops::swiglu_backward(project_backward(p, down_, dy, ops::swiglu(dinner), call.dropout_key),
                        dinner);
@@ -170,23 +149,6 @@ at::Tensor DecoderLayer::backward_attention(const zero::UnitParameters& p, at::T
   ops::rms_norm_backward(dh, saved.x, p.weight(at(Role::Norm1)), saved.norm1.rstd, dx, grad.tensor,
                          grad.accumulate);
   return dx;
-}
-
-at::Tensor DecoderLayer::backward(const zero::UnitParameters& p, at::Tensor dy,
-                                  const LayerCall& call, LayerSaved saved) const {
-  if (saved.inner.defined()) {
-    backward_mlp(p, dy, call, saved);
-  } else {
-    backward_in_pieces(p, saved.x2, dy, call,
-                       [&](const zero::UnitParameters& adding, const at::Tensor& rows,
-                           const at::Tensor& drows, const LayerCall& one) {
-                         LayerSaved part{.x2 = rows};
-                         mlp_inner(adding, rows, one, &part);
-                         backward_mlp(adding, drows, one, part);
-                       });
-    saved.x2.reset();
-  }
-  return backward_attention(p, std::move(dy), call, saved);
 }
 
 at::Tensor DecoderLayer::forward_cached(const zero::UnitParameters& p, const at::Tensor& x,

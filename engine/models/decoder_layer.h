@@ -2,21 +2,15 @@
 // and value heads, gated SiLU. The config says which biases, head norms and windows there are.
 #pragma once
 
+#include "engine/models/pieces.h"
 #include "engine/models/projection.h"
-#include "engine/models/unit.h"
 #include "job/layout/units.h"
 
 namespace dsj::models {
 
-class DecoderLayer : public Layer {
+class DecoderLayer : public LayerInPieces {
  public:
   explicit DecoderLayer(const layout::ModelConfig& config);
-  at::Tensor forward(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
-                     LayerSaved* saved) const override;
-  LayerSaved recompute(const zero::UnitParameters& p, const at::Tensor& x,
-                       const LayerCall& call) const override;
-  at::Tensor backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
-                      LayerSaved saved) const override;
   at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
                             const LayerCall& call, at::Tensor k_cache,
                             at::Tensor v_cache) const override;
@@ -33,20 +27,16 @@ class DecoderLayer : public Layer {
                           const at::Tensor& h, const LayerCall& call) const;
   at::Tensor project_qkv(const zero::UnitParameters& p, const at::Tensor& h, const LayerCall& call,
                          LayerSaved* saved) const;
-  /// All before the MLP: x2.
   at::Tensor attend(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
-                    LayerSaved* saved) const;
-  /// The MLP's first half: gate and up.
+                    LayerSaved* saved) const override;
   at::Tensor mlp_inner(const zero::UnitParameters& p, const at::Tensor& x2, const LayerCall& call,
-                       LayerSaved* saved) const;
+                       LayerSaved* saved) const override;
   at::Tensor mlp(const zero::UnitParameters& p, const at::Tensor& x2, const LayerCall& call,
-                 LayerSaved* saved) const;
-  /// dy becomes the gradient of x2.
-  void backward_mlp(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
-                    LayerSaved& saved) const;
-  /// dy: gradient of x2. Returns that of x.
+                 LayerSaved* saved) const override;
+  void backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy, const LayerCall& call,
+                    LayerSaved& saved) const override;
   at::Tensor backward_attention(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
-                                LayerSaved& saved) const;
+                                LayerSaved& saved) const override;
   void backward_head_norms(const zero::UnitParameters& p, at::Tensor dqkv, LayerSaved& saved) const;
 
   const layout::ModelConfig config_;

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include "engine/models/picked_rows.h"
-#include "engine/models/pieces.h"
 
 namespace dsj::models {
 namespace {
@@ -105,26 +104,6 @@ at::Tensor Gpt2Layer::mlp(const zero::UnitParameters& p, const at::Tensor& x2,
   return branch(p, down_, ops::gelu_new(mlp_inner(p, x2, call, saved)), x2, call, Site::Mlp);
 }
 
-at::Tensor Gpt2Layer::forward(const zero::UnitParameters& p, const at::Tensor& x,
-                              const LayerCall& call, LayerSaved* saved) const {
-  const at::Tensor x2 = attend(p, x, call, saved);
-  if (saved || !call.pieces.cuts(x2.size(0))) return mlp(p, x2, call, saved);
-  return forward_in_pieces(x2, call, [&](const at::Tensor& rows, const LayerCall& one) {
-    return mlp(p, rows, one, nullptr);
-  });
-}
-
-LayerSaved Gpt2Layer::recompute(const zero::UnitParameters& p, const at::Tensor& x,
-                                const LayerCall& call) const {
-  LayerSaved saved;
-  const at::Tensor x2 = attend(p, x, call, &saved);
-  if (call.pieces.cuts(x2.size(0)))
-    saved.norm1 = {};
-  else
-    mlp_inner(p, x2, call, &saved);
-  return saved;
-}
-
 void Gpt2Layer::backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy,
                              const LayerCall& call, LayerSaved& saved) const {
   const at::Tensor dinner = std::move(saved.inner);
@@ -136,20 +115,8 @@ void Gpt2Layer::backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy
   saved.norm2 = {};
 }
 
-at::Tensor Gpt2Layer::backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
-                               LayerSaved saved) const {
-  if (saved.inner.defined()) {
-    backward_mlp(p, dy, call, saved);
-  } else {
-    backward_in_pieces(p, saved.x2, dy, call,
-                       [&](const zero::UnitParameters& adding, const at::Tensor& rows,
-                           const at::Tensor& drows, const LayerCall& one) {
-                         LayerSaved part{.x2 = rows};
-                         mlp_inner(adding, rows, one, &part);
-                         backward_mlp(adding, drows, one, part);
-                       });
-    saved.x2.reset();
-  }
+at::Tensor Gpt2Layer::backward_attention(const zero::UnitParameters& p, at::Tensor dy,
+                                         const LayerCall& call, LayerSaved& saved) const {
   const int64_t tokens = saved.x.size(0);
   at::Tensor dattended =
       branch_backward(p, o_, dy, picked(saved.attended.out, call.outputs), call, Site::Residual);

@@ -4,20 +4,14 @@
 // outputs are wanted.
 #pragma once
 
+#include "engine/models/pieces.h"
 #include "engine/models/projection.h"
-#include "engine/models/unit.h"
 
 namespace dsj::models {
 
-class Gpt2Layer : public Layer {
+class Gpt2Layer : public LayerInPieces {
  public:
   explicit Gpt2Layer(const layout::ModelConfig& config);
-  at::Tensor forward(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
-                     LayerSaved* saved) const override;
-  LayerSaved recompute(const zero::UnitParameters& p, const at::Tensor& x,
-                       const LayerCall& call) const override;
-  at::Tensor backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
-                      LayerSaved saved) const override;
   at::Tensor forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
                             const LayerCall& call, at::Tensor k_cache,
                             at::Tensor v_cache) const override;
@@ -34,17 +28,16 @@ class Gpt2Layer : public Layer {
   at::Tensor branch_backward(const zero::UnitParameters& p, const Projection& projection,
                              const at::Tensor& dy, const at::Tensor& h, const LayerCall& call,
                              Site site) const;
-  /// All before the MLP: x2.
   at::Tensor attend(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
-                    LayerSaved* saved) const;
-  /// The MLP's first half: the activation's input.
+                    LayerSaved* saved) const override;
   at::Tensor mlp_inner(const zero::UnitParameters& p, const at::Tensor& x2, const LayerCall& call,
-                       LayerSaved* saved) const;
+                       LayerSaved* saved) const override;
   at::Tensor mlp(const zero::UnitParameters& p, const at::Tensor& x2, const LayerCall& call,
-                 LayerSaved* saved) const;
-  /// dy becomes the gradient of x2.
+                 LayerSaved* saved) const override;
   void backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy, const LayerCall& call,
-                    LayerSaved& saved) const;
+                    LayerSaved& saved) const override;
+  at::Tensor backward_attention(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
+                                LayerSaved& saved) const override;
   ops::Normed norm(const zero::UnitParameters& p, int weight, const at::Tensor& x) const;
   void norm_backward(const zero::UnitParameters& p, int weight, const at::Tensor& dh,
                      const at::Tensor& x, const ops::Normed& normed, at::Tensor dx) const;

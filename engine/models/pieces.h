@@ -4,42 +4,41 @@
 // Tested by: tests/engine/train/long_rows_test.cc
 #pragma once
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include "engine/models/unit.h"
 
 namespace dsj::models {
 
-/// The call of a piece of its rows: with its own draws of dropout.
-inline LayerCall piece_call(const LayerCall& call, const layout::RowPiece& piece) {
-  constexpr int64_t kFirstSite = int64_t{1} << 32;  // a unit's other sites lie below
-  LayerCall one = call;
-  if (one.dropout_key) one.dropout_key = dropout_key(*one.dropout_key, kFirstSite + piece.first);
-  return one;
-}
+/// A layer of two halves: attention, then an MLP that runs in pieces where the call's rule cuts.
+class LayerInPieces : public Layer {
+ public:
+  at::Tensor forward(const zero::UnitParameters& p, const at::Tensor& x, const LayerCall& call,
+                     LayerSaved* saved) const final;
+  LayerSaved recompute(const zero::UnitParameters& p, const at::Tensor& x,
+                       const LayerCall& call) const final;
+  at::Tensor backward(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
+                      LayerSaved saved) const final;
 
-/// f(rows of x2, their call) → their outputs, for all rows of x2 [N, H]: [N, H].
-template <typename F>
-at::Tensor forward_in_pieces(const at::Tensor& x2, const LayerCall& call, F f) {
-  at::Tensor y = at::empty_like(x2);
-  for (const auto& piece : call.pieces.of(x2.size(0)))
-    y.narrow(0, piece.first, piece.count)
-        .copy_(f(x2.narrow(0, piece.first, piece.count), piece_call(call, piece)));
-  return y;
-}
+ private:
+  /// The MLP is computed again, a piece at a time.
+  void backward_mlp_in_pieces(const zero::UnitParameters& p, const at::Tensor& dy,
+                              const LayerCall& call, LayerSaved& saved) const;
 
-/// f(unit whose gradients are those of the piece, rows of x2, rows of dy, their call) for all rows.
-/// f turns its rows of dy [N, H] into the gradient of its rows of x2.
-template <typename F>
-void backward_in_pieces(const zero::UnitParameters& p, const at::Tensor& x2, const at::Tensor& dy,
-                        const LayerCall& call, F f) {
-  zero::PieceSums sums;
-  const zero::UnitParameters adding = p.adding_to(sums);
-  for (const auto& piece : call.pieces.of(x2.size(0))) {
-    f(adding, x2.narrow(0, piece.first, piece.count), dy.narrow(0, piece.first, piece.count),
-      piece_call(call, piece));
-    sums.add();
-  }
-}
+  /// All before the MLP: x2.
+  virtual at::Tensor attend(const zero::UnitParameters& p, const at::Tensor& x,
+                            const LayerCall& call, LayerSaved* saved) const = 0;
+  /// The MLP's first half: the input of its activation.
+  virtual at::Tensor mlp_inner(const zero::UnitParameters& p, const at::Tensor& x2,
+                               const LayerCall& call, LayerSaved* saved) const = 0;
+  virtual at::Tensor mlp(const zero::UnitParameters& p, const at::Tensor& x2, const LayerCall& call,
+                         LayerSaved* saved) const = 0;
+  /// dy becomes the gradient of x2.
+  virtual void backward_mlp(const zero::UnitParameters& p, const at::Tensor& dy,
+                            const LayerCall& call, LayerSaved& saved) const = 0;
+  /// dy: gradient of x2. Returns that of x. Where norm1 was not kept, it is computed again.
+  virtual at::Tensor backward_attention(const zero::UnitParameters& p, at::Tensor dy,
+                                        const LayerCall& call, LayerSaved& saved) const = 0;
+};
 
 }  // namespace dsj::models

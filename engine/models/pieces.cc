@@ -1,0 +1,63 @@
+#include "engine/models/pieces.h"
+
+#include <ATen/ATen.h>
+
+namespace dsj::models {
+namespace {
+
+/// The call of a piece of its rows: with its own draws of dropout.
+LayerCall piece_call(const LayerCall& call, const layout::RowPiece& piece) {
+  constexpr int64_t kFirstSite = int64_t{1} << 32;  // a unit's other sites lie below
+  LayerCall one = call;
+  if (one.dropout_key) one.dropout_key = dropout_key(*one.dropout_key, kFirstSite + piece.first);
+  return one;
+}
+
+}  // namespace
+
+at::Tensor LayerInPieces::forward(const zero::UnitParameters& p, const at::Tensor& x,
+                                  const LayerCall& call, LayerSaved* saved) const {
+  const at::Tensor x2 = attend(p, x, call, saved);
+  if (saved || !call.pieces.cuts(x2.size(0))) return mlp(p, x2, call, saved);
+  at::Tensor y = at::empty_like(x2);
+  for (const auto& piece : call.pieces.of(x2.size(0)))
+    y.narrow(0, piece.first, piece.count)
+        .copy_(mlp(p, x2.narrow(0, piece.first, piece.count), piece_call(call, piece), nullptr));
+  return y;
+}
+
+LayerSaved LayerInPieces::recompute(const zero::UnitParameters& p, const at::Tensor& x,
+                                    const LayerCall& call) const {
+  LayerSaved saved;
+  const at::Tensor x2 = attend(p, x, call, &saved);
+  if (call.pieces.cuts(x2.size(0)))
+    saved.norm1 = {};
+  else
+    mlp_inner(p, x2, call, &saved);
+  return saved;
+}
+
+at::Tensor LayerInPieces::backward(const zero::UnitParameters& p, at::Tensor dy,
+                                   const LayerCall& call, LayerSaved saved) const {
+  if (saved.inner.defined())
+    backward_mlp(p, dy, call, saved);
+  else
+    backward_mlp_in_pieces(p, dy, call, saved);
+  return backward_attention(p, std::move(dy), call, saved);
+}
+
+void LayerInPieces::backward_mlp_in_pieces(const zero::UnitParameters& p, const at::Tensor& dy,
+                                           const LayerCall& call, LayerSaved& saved) const {
+  zero::PieceSums sums;
+  const zero::UnitParameters adding = p.adding_to(sums);
+  for (const auto& piece : call.pieces.of(saved.x2.size(0))) {
+    const LayerCall one = piece_call(call, piece);
+    LayerSaved part{.x2 = saved.x2.narrow(0, piece.first, piece.count)};
+    mlp_inner(adding, part.x2, one, &part);
+    backward_mlp(adding, dy.narrow(0, piece.first, piece.count), one, part);
+    sums.add();
+  }
+  saved.x2.reset();
+}
+
+}  // namespace dsj::models
