@@ -44,6 +44,12 @@ if(DSJ_CCACHE)
   add_compile_options(-fpch-preprocess)
 endif()
 
+# GCC collects its garbage whenever its heap has grown by a third: a sixth of the time of a file without libtorch, for
+# 60 MB less at the peak (430 to 490 MB; with libtorch 850 MB either way). From 1 GB on it collects as ever.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1048576>)
+endif()
+
 # dsj_precompile(NAME FROM target HEADER file DEPS targets...): NAME uses the precompiled header of `target`, which is made
 # with the first. A precompiled header holds for one -O only. GCC alone: clang's differ from run to run under ccache.
 option(DSJ_PCH "Precompiled headers" ON)
