@@ -4,16 +4,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <string>
 
+#include "agent/stacks/frame_entries.h"
 #include "agent/stacks/frame_registers.h"
 #include "common/result.h"
 
 namespace dsj::agent {
 
-/// Up to `most` bytes at an address of a file's own numbering; fewer where they end.
-using ReadImage = std::function<std::string(uint64_t address, size_t most)>;
 /// A caller's registers, or the end of the stack.
 struct Caller {
   FrameRegisters registers;
