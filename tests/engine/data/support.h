@@ -1,12 +1,11 @@
 // Folders and files for the data tests.
 #pragma once
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
-#include "test_paths.h"
+#include "tests/support/shared_files.h"
 
 namespace dsj::data {
 
@@ -16,8 +15,7 @@ inline std::string fixtures() {
 
 /// The real files beside the checkout; empty when they are not there.
 inline std::string shared_dir() {
-  const char* given = std::getenv("DSJ_SHARED_DIR");
-  const std::string dir = given != nullptr ? given : DSJ_SOURCE_DIR "/../shared";
+  const std::string dir = testing_support::shared_directory();
   return std::filesystem::is_directory(dir) ? dir : std::string();
 }
 

@@ -1,21 +1,19 @@
 #include "engine/optim/loss_scaler.h"
-#include "test_paths.h"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/support/shared_files.h"
+
 namespace dsj::optim {
 namespace {
 
 TEST(LossScaler, EveryTraceOfDeepSpeedsOwnClass) {
-  const char* shared = std::getenv("DSJ_SHARED_DIR");
-  const auto path = std::filesystem::path(shared ? shared : DSJ_SOURCE_DIR "/../shared") /
-                    "golden" / "loss_scaler.json";
+  const auto path = testing_support::golden_directory() / "loss_scaler.json";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
   std::ifstream file(path);
   const auto golden = nlohmann::json::parse(file);

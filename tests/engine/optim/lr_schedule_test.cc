@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -11,14 +10,10 @@
 
 #include "job/dsconfig/resolve.h"
 #include "test_paths.h"
+#include "tests/support/shared_files.h"
 
 namespace dsj::optim {
 namespace {
-
-std::filesystem::path golden_dir() {
-  const char* shared = std::getenv("DSJ_SHARED_DIR");
-  return std::filesystem::path(shared ? shared : DSJ_SOURCE_DIR "/../shared") / "golden";
-}
 
 nlohmann::json read_json(const std::filesystem::path& path) {
   std::ifstream file(path);
@@ -35,7 +30,7 @@ dsconfig::Resolution resolved(const std::string& type, const nlohmann::json& par
 }
 
 TEST(LrSchedule, EveryValueOfDeepSpeedsOwnClasses) {
-  const auto path = golden_dir() / "lr_schedules.json";
+  const auto path = testing_support::golden_directory() / "lr_schedules.json";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
   int compared = 0, exact = 0, momenta = 0, refused = 0;
   const auto golden = read_json(path);
@@ -75,7 +70,7 @@ TEST(LrSchedule, EveryValueOfDeepSpeedsOwnClasses) {
 }
 
 TEST(LrSchedule, LrColumnOfTheGoldenRuns) {
-  const auto folder = golden_dir() / "deepspeed_0.19.8";
+  const auto folder = testing_support::golden_directory() / "deepspeed_0.19.8";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not there";
   for (const char* name : {"warmup_log", "warmup_linear", "warmupdecay_linear", "warmupcosine",
                            "lrrangetest", "onecycle"}) {

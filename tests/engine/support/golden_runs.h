@@ -1,20 +1,14 @@
-// The recorded runs of DeepSpeed: where they lie, and how a file of them is read. Tests skip where they are absent.
+// How a file of a recorded run of DeepSpeed is read.
 #pragma once
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "test_paths.h"
+#include "tests/support/shared_files.h"
 
 namespace dsj::testing_support {
-
-inline std::filesystem::path golden_directory() {
-  const char* shared = std::getenv("DSJ_SHARED_DIR");
-  return std::filesystem::path(shared ? shared : DSJ_SOURCE_DIR "/../shared") / "golden";
-}
 
 inline nlohmann::json read_golden(const std::filesystem::path& path) {
   std::ifstream file(path);

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <numeric>
 
@@ -11,18 +10,13 @@
 #include "common/files/memory_files.h"
 #include "common/files/posix_files.h"
 #include "engine/weights/safetensors_writer.h"
-#include "test_paths.h"
+#include "tests/support/shared_files.h"
 
 namespace dsj::weights {
 namespace {
 
-std::filesystem::path golden_dir() {
-  const char* shared = std::getenv("DSJ_SHARED_DIR");
-  return std::filesystem::path(shared ? shared : DSJ_SOURCE_DIR "/../shared") / "golden";
-}
-
 TEST(WeightSource, RealModelDirectories) {
-  const auto models = golden_dir() / "models";
+  const auto models = testing_support::golden_directory() / "models";
   if (!std::filesystem::exists(models)) GTEST_SKIP() << models << " is not there";
   PosixFiles files;
   for (const char* name : {"tiny-qwen2", "tiny-llama", "tiny-gpt2"}) {

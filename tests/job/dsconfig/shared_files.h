@@ -2,7 +2,6 @@
 // ds_configs from public repositories (corpus).
 #pragma once
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -10,15 +9,14 @@
 #include <vector>
 
 #include "job/dsconfig/resolve.h"
-#include "test_paths.h"
+#include "tests/support/shared_files.h"
 
 namespace dsj::dsconfig {
 
 namespace fs = std::filesystem;
 
 inline fs::path shared() {
-  const char* named = std::getenv("DSJ_SHARED_DIR");
-  return named ? fs::path(named) : fs::path(DSJ_SOURCE_DIR) / ".." / "shared";
+  return testing_support::shared_directory();
 }
 
 inline std::string slurp(const fs::path& path) {

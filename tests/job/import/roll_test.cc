@@ -1,7 +1,6 @@
 #include "job/import/roll.h"
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -11,6 +10,7 @@
 #include "job/spec/yaml.h"
 #include "test_paths.h"
 #include "tests/job/import/support.h"
+#include "tests/support/shared_files.h"
 
 namespace dsj::jobimport {
 namespace {
@@ -259,9 +259,7 @@ TEST(Roll, PredefinedFilesAreThoseOfTheRepository) {
 }
 
 fs::path corpus() {
-  const char* named = std::getenv("DSJ_SHARED_DIR");
-  return (named != nullptr ? fs::path(named) : fs::path(DSJ_SOURCE_DIR) / "../shared") /
-         "corpus/roll";
+  return testing_support::shared_directory() / "corpus/roll";
 }
 
 TEST(Roll, PredefinedFilesSetWhatTheirNamesakesSet) {
