@@ -1,7 +1,7 @@
 # The two commands of the README: `make run` and `make test`. Each does all its own set-up.
 SHELL := /bin/bash
 BUILD ?= build
-JOBS ?= $(shell nproc)
+JOBS ?= $(shell scripts/jobs.sh compilers)
 
 # What `make run` runs. `make test` goes on from the same build.
 PROGRAMS := dsj dsj-agent dsj-train dsj-make-quickstart

@@ -4,11 +4,11 @@
 #include <cctype>
 #include <charconv>
 #include <csignal>
-#include <thread>
 #include <utility>
 
 #include "agent/gang/blame.h"
 #include "common/files/replace_file.h"
+#include "common/host.h"
 #include "common/log.h"
 #include "common/startup_trace.h"
 #include "job/contract.h"
@@ -66,11 +66,6 @@ std::string when(Time pause) {
   return pause > Time(0) ? "in " + std::to_string(pause.count()) + " ms" : "at once";
 }
 
-int cores_of_this_machine(Files& files) {
-  const auto quota = files.read_all("/sys/fs/cgroup/cpu.max", 256);
-  return usable_cores(static_cast<int>(std::thread::hardware_concurrency()), quota.value_or(""));
-}
-
 }  // namespace
 
 Result<Agent> Agent::make(const AgentConfig& config, int worker, int64_t incarnation,
@@ -98,7 +93,7 @@ Agent::Agent(const AgentConfig& config, int worker, int64_t incarnation, AgentPo
                .lease = config.lease,
                .join_timeout = config.join_timeout},
               now) {
-  const int cores = cores_of_this_machine(ports.files);
+  const int cores = usable_cores();
   threads_ = threads_per_rank(cores, config.ranks_on_host);
   if (std::getenv("OMP_NUM_THREADS") == nullptr) {
     log::info("OMP_NUM_THREADS=" + std::to_string(threads_) + ": " + std::to_string(cores) +

@@ -8,13 +8,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "cli/hub_cache.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
+#include "common/host.h"
 #include "engine/data/analysis.h"
 #include "engine/data/dataset.h"
 #include "engine/data/tokenizer.h"
@@ -87,7 +87,7 @@ json section(const AnalyzeOptions& options) {
 
 Status analyze(const AnalyzeOptions& options) {
   DSJ_TRY(const Opened opened, open(options));
-  const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int threads = usable_cores();
   PosixFiles files;
   std::printf("%lld rows of %s, metrics in %s\n\n%-18s %10s %10s %10s %10s %10s\n",
               static_cast<long long>(opened.dataset->rows()), options.data.c_str(),

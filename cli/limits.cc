@@ -5,7 +5,7 @@
 
 #include "cli/quantity.h"
 #include "common/cpu.h"
-#include "common/host_memory.h"
+#include "common/host.h"
 #include "job/contract.h"
 
 namespace dsj::cli {

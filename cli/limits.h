@@ -17,7 +17,7 @@ namespace dsj::cli {
 class Machine {
  public:
   virtual ~Machine() = default;
-  /// The smallest memory.max (cgroup v2) of this process's group and its parents.
+  /// The smallest limit of this process's control groups, bytes.
   virtual std::optional<int64_t> container_memory() const = 0;
   virtual std::optional<int64_t> memory() const = 0;
   /// Free bytes of the file system of `path`, or of its nearest directory that exists.

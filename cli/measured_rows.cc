@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <thread>
 
+#include "common/host.h"
 #include "engine/data/dataset.h"
 #include "engine/data/micro_batch_sizes.h"
 #include "engine/data/tokenizer.h"
@@ -69,7 +69,7 @@ Result<std::shared_ptr<const MeasuredRows>> measure_rows(const jobspec::Job& job
     return bad_input(std::to_string(count) + " rows are too many to measure each",
                      training.data_path);
   }
-  const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int threads = usable_cores();
   auto measured = std::make_shared<MeasuredRows>();
   DSJ_TRY(measured->rows, data::row_sizes(**dataset, first, count, threads));
   if (training.packing.value_or(false)) measured->packs.emplace(measured->rows, longest);

@@ -55,7 +55,7 @@ build() {
   fi
   cmake -S tests/fuzz -B "$directory" -G Ninja -DCMAKE_CXX_COMPILER="$clang" >"$directory/build.log" 2>&1 ||
     { cat "$directory/build.log" >&2; return 1; }
-  ninja -C "$directory" -j "${JOBS:-$(nproc)}" "$@" >"$directory/build.log" 2>&1 ||
+  ninja -C "$directory" -j "${JOBS:-$(scripts/jobs.sh compilers)}" "$@" >"$directory/build.log" 2>&1 ||
     { tail -n 60 "$directory/build.log" >&2; return 1; }
 }
 

@@ -36,7 +36,8 @@ from dataclasses import dataclass, field
 
 ORDER = ["unit", "engine", "run", "gpu", "waits", "cluster", "nodes"]
 WAITING = ("waits", "cluster")  # labels whose programs leave the cores to others
-TOGETHER = min(4, len(os.sched_getaffinity(0)))
+CORES = int(subprocess.check_output([os.path.join(os.path.dirname(os.path.abspath(__file__)), "jobs.sh"), "cores"]))
+TOGETHER = min(4, CORES)
 GRACE_SECONDS = 60  # between SIGTERM and SIGKILL: time to take a cluster down
 KILL_SECONDS = 30  # for the kernel to end what was killed
 # Busy until the process that started it is gone, even if that was killed.
@@ -173,6 +174,8 @@ class Session:
         with open(self.log(test), "w+b") as log, \
                 tempfile.TemporaryDirectory(prefix="dsj-", ignore_cleanup_errors=True) as room:
             environment = dict(os.environ, DSJ_RUNNER_MARK=marks, TMPDIR=room, TEST_TMPDIR=room)
+            if CORES < len(os.sched_getaffinity(0)):  # a quota, which libtorch's threads do not see
+                environment.setdefault("OMP_NUM_THREADS", str(CORES))
             process = subprocess.Popen(test.command, cwd=self.build, stdin=subprocess.DEVNULL, stdout=log,
                                        stderr=subprocess.STDOUT, start_new_session=True, env=environment)
             code = self._wait(process, start + test.limit)

@@ -29,10 +29,10 @@ for kind in "${@:-address thread}"; do
     build="$directory/$one"; mkdir -p "$build"
     # Only the project's own code is instrumented; the bench and the images are not built.
     options=(-DDSJ_SANITIZE="$sanitizers" -DDSJ_ENGINE=OFF -DDSJ_BENCH=OFF)
-    scripts/build.sh "$build" "${JOBS:-$(nproc)}" "${options[@]}" -- help >/dev/null
+    scripts/build.sh "$build" "${JOBS:-$(scripts/jobs.sh compilers)}" "${options[@]}" -- help >/dev/null
     mapfile -t targets < <(targets_of "$build" "$pattern" | grep -v '_real_tests$' | grep -E "${DSJ_SANITIZE_TESTS:-.}")
     printf 'sanitize: %s: %s programs\n' "$sanitizers" "${#targets[@]}" >&2
-    scripts/build.sh "$build" "${JOBS:-$(nproc)}" "${options[@]}" -- "${targets[@]}"
+    scripts/build.sh "$build" "${JOBS:-$(scripts/jobs.sh compilers)}" "${options[@]}" -- "${targets[@]}"
     python3 scripts/run_tests.py "$build" "^($(IFS='|'; echo "${targets[*]}"))\$" || failed=1
   done
 done

@@ -1,7 +1,6 @@
 #include "agent/ranks/rank_env.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include "job/contract.h"
 #include "job/flight_log.h"
@@ -39,16 +38,6 @@ std::vector<std::string> rank_environment(const std::vector<std::string>& inheri
   std::vector<std::string> environment;
   for (const auto& [name, value] : names) environment.push_back(name + "=" + value);
   return environment;
-}
-
-int usable_cores(int affinity_cores, const std::string& cpu_max) {
-  int cores = std::max(1, affinity_cores);
-  std::istringstream in(cpu_max);
-  double quota = 0, period = 0;
-  if (in >> quota >> period && quota > 0 && period > 0) {
-    cores = std::min(cores, std::max(1, static_cast<int>(quota / period)));
-  }
-  return cores;
 }
 
 int threads_per_rank(int cores, int ranks_on_host) {

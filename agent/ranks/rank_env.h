@@ -26,10 +26,6 @@ struct RankPlace {
 std::vector<std::string> rank_environment(const std::vector<std::string>& inherited,
                                           const RankPlace& place);
 
-/// CPU cores that this process may use: its affinity, or the cgroup quota (cpu.max: "200000 100000"
-/// or "max 100000") if that is less. At least 1.
-int usable_cores(int affinity_cores, const std::string& cpu_max);
-
 /// Threads per rank: this machine's cores shared among its ranks, at least 1.
 int threads_per_rank(int cores, int ranks_on_host);
 

@@ -62,8 +62,6 @@ class StreamedWork final : public Work {
     failed_ = failed;
     state_->changed.notify_all();
   }
-  /// Its tensors, for whoever drops them.
-  std::vector<ChunkPair> take_chunks() { return std::exchange(request_.chunks, {}); }
 
  private:
   void throw_failure() const {
@@ -72,7 +70,7 @@ class StreamedWork final : public Work {
 
   const std::shared_ptr<State> state_;
   device::Streams& streams_;
-  Request request_;  ///< its chunks: until wait() or the end
+  Request request_;  ///< its chunks: until wait(), or until nobody has the work any more
   device::MarkPtr mark_;
   bool done_ = false, failed_ = false;
 };
@@ -160,7 +158,7 @@ class Streamed final : public Collectives {
         continue;
       }
       bool ended = false;
-      std::vector<ChunkPair> dropped;
+      std::vector<StreamedWorkPtr> dropped;  // an abandoned one frees its tensors: not under the lock
       for (Flight& flight : flights_) ended |= !flight.works.empty() && look(flight, dropped);
       if (!ended) state_->changed.wait_for(lock, kLook);
       lock.unlock();
@@ -171,12 +169,12 @@ class Streamed final : public Collectives {
   }
 
   /// True: the lane's oldest operation is done or failed, and no longer in flight.
-  bool look(Flight& flight, std::vector<ChunkPair>& dropped) {
+  bool look(Flight& flight, std::vector<StreamedWorkPtr>& dropped) {
     StreamedWork& work = *flight.works.front();
     if (!state_->failure && !succeeded(work, flight.begin) && !state_->failure) return false;
     work.finish(state_->failure.has_value());
-    for (ChunkPair& chunk : work.take_chunks()) dropped.push_back(std::move(chunk));
     operation_done();
+    dropped.push_back(std::move(flight.works.front()));
     flight.works.pop_front();
     flight.begin = Clock::now();
     return true;

@@ -1,7 +1,7 @@
 // Collectives of a device: operations are queued on its lanes, and the host goes on. This is all but
 // the operations themselves, which a library brings (nccl.h): order, memory, timeouts, the first
 // failure.
-// Tested by: tests/engine/simulated/step_test.cc
+// Tested by: tests/engine/comm/streamed_test.cc, tests/engine/simulated/step_test.cc
 #pragma once
 
 #include <memory>
@@ -37,7 +37,8 @@ constexpr device::Lane lane_of(Kind kind) {
 
 /// An operation begins when what the issuing thread's lane holds by then is done. Its tensors' memory
 /// must belong to the lane that calls wait(): from then on they are kept by the caller alone, and
-/// freed when the caller frees them. `timeout`: per operation, from when it is the oldest of its
+/// freed when the caller frees them. Work that is dropped without wait() keeps them until it is done.
+/// `timeout`: per operation, from when it is the oldest of its
 /// lane.
 std::unique_ptr<Collectives> make_streamed(std::unique_ptr<StreamTransport> transport, int rank,
                                            int world, at::Device device,

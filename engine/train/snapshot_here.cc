@@ -1,7 +1,7 @@
 #include "engine/train/snapshot_here.h"
 
 #include "common/cpu.h"
-#include "common/host_memory.h"
+#include "common/host.h"
 
 namespace dsj::train {
 

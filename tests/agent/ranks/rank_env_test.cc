@@ -80,12 +80,7 @@ TEST(RankEnvironment, TheUsersLibraryPathStaysAsItIs) {
   EXPECT_THAT(rank_environment({}, kPlace), Not(Contains(StartsWith("LD_"))));
 }
 
-TEST(Cores, QuotaAndSharing) {
-  EXPECT_EQ(usable_cores(8, "max 100000\n"), 8);
-  EXPECT_EQ(usable_cores(8, "200000 100000\n"), 2);
-  EXPECT_EQ(usable_cores(8, "50000 100000\n"), 1);
-  EXPECT_EQ(usable_cores(2, "800000 100000"), 2);
-  EXPECT_EQ(usable_cores(0, ""), 1);
+TEST(Cores, RanksShareThem) {
   EXPECT_EQ(threads_per_rank(8, 3), 2);
   EXPECT_EQ(threads_per_rank(2, 4), 1);
   EXPECT_EQ(threads_per_rank(2, 0), 2);

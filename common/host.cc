@@ -1,0 +1,81 @@
+#include "common/host.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <thread>
+
+#include "common/cgroup.h"
+
+namespace dsj {
+namespace {
+
+constexpr int64_t kNoLimit = int64_t{1} << 60;  // version 1 writes the largest multiple of a page
+constexpr int kProcessorsMost = 1 << 16;
+
+}  // namespace
+
+std::optional<int64_t> container_memory(const std::string& root) {
+  std::optional<int64_t> least;
+  each_group(root, "memory", [&](const std::string& folder, int version) {
+    std::ifstream file(folder + (version == 2 ? "/memory.max" : "/memory.limit_in_bytes"));
+    int64_t bytes = 0;
+    if (!(file >> bytes) || bytes >= kNoLimit) return;  // "max" is no number
+    least = std::min(least.value_or(bytes), bytes);
+  });
+  return least;
+}
+
+std::optional<int64_t> machine_memory(const std::string& root) {
+  std::ifstream file(root + "/proc/meminfo");
+  int64_t kibibytes = 0;
+  for (std::string word; file >> word;)
+    if (word == "MemTotal:" && file >> kibibytes) return kibibytes * 1024;
+  return std::nullopt;
+}
+
+HostMemory host_memory(std::optional<int64_t> container, std::optional<int64_t> machine) {
+  if (container && (!machine || *container < *machine))
+    return {container, "this container's memory limit"};
+  return {machine, "this machine's memory"};
+}
+
+std::optional<int> container_cores(const std::string& root) {
+  std::optional<int> least;
+  each_group(root, "cpu", [&](const std::string& folder, int version) {
+    double quota = 0,
+           period =
+               0;  // microseconds; the quota stays 0 for "max", and is -1 for none in version 1
+    if (version == 2) {
+      std::ifstream(folder + "/cpu.max") >> quota >> period;
+    } else {
+      std::ifstream(folder + "/cpu.cfs_quota_us") >> quota;
+      std::ifstream(folder + "/cpu.cfs_period_us") >> period;
+    }
+    if (quota <= 0 || period <= 0) return;
+    const int cores = static_cast<int>(std::clamp(quota / period, 1.0, double{kProcessorsMost}));
+    least = std::min(least.value_or(cores), cores);
+  });
+  return least;
+}
+
+int scheduled_cores() {
+  // The kernel refuses a set that is smaller than its own.
+  for (int most = CPU_SETSIZE; most <= kProcessorsMost; most *= 2) {
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(most),
+                                                               [](cpu_set_t* it) { CPU_FREE(it); });
+    if (set && ::sched_getaffinity(0, CPU_ALLOC_SIZE(most), set.get()) == 0) {
+      return std::max(1, CPU_COUNT_S(CPU_ALLOC_SIZE(most), set.get()));
+    }
+  }
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+int usable_cores(const std::string& root) {
+  const int scheduled = scheduled_cores();
+  return std::min(scheduled, container_cores(root).value_or(scheduled));
+}
+
+}  // namespace dsj
