@@ -158,7 +158,8 @@ class Streamed final : public Collectives {
         continue;
       }
       bool ended = false;
-      std::vector<StreamedWorkPtr> dropped;  // an abandoned one frees its tensors: not under the lock
+      std::vector<StreamedWorkPtr>
+          dropped;  // an abandoned one frees its tensors: not under the lock
       for (Flight& flight : flights_) ended |= !flight.works.empty() && look(flight, dropped);
       if (!ended) state_->changed.wait_for(lock, kLook);
       lock.unlock();
