@@ -55,10 +55,30 @@ fi
 
 say() { printf '  %s\n' "$*" >&2; }
 
+refuse() { say "$@"; exit 3; }
+
+# What no set-up can mend is said first, before anything is installed.
+check_machine() {
+  [ "$(uname -m)" = x86_64 ] ||
+    refuse "this machine is $(uname -m); libtorch and the kernels need x86_64 (in Docker: --platform linux/amd64)"
+  command -v apt-get >/dev/null || refuse "no apt-get here; this needs Debian 12 or Ubuntu 24.04 (a container of one will do)"
+  mkdir -p "$cache"
+  local free; free=$(df --output=avail -k "$cache" | tail -n1)
+  [ -e "$cache/libtorch-$torch_version/.complete" ] || [ "$free" -ge $((3 << 20)) ] ||
+    refuse "$cache has $((free >> 10)) MB free; libtorch needs 3 GB while it is unpacked (DSJ_CACHE names another folder)"
+}
+
+# An older distribution installs a compiler that would end in a wall of errors.
+check_compiler() {
+  local version; version=$(g++ -dumpversion)
+  [ "${version%%.*}" -ge 12 ] ||
+    refuse "g++ is version $version; C++23 needs 12 or later, as Debian 12 and Ubuntu 24.04 have it"
+}
+
 install_apt() {
   local missing=()
   for package in "${apt_packages[@]}"; do
-    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+    [[ "$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null)" == *'ok installed'* ]] || missing+=("$package")
   done
   if [ ${#missing[@]} -eq 0 ]; then return; fi
   local sudo=""
@@ -68,9 +88,11 @@ install_apt() {
   fi
   say "apt: installing ${#missing[@]} packages (log: $cache/apt.log)"
   mkdir -p "$cache"
-  if ! { $sudo apt-get update -qq &&
-         $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
-       } >"$cache/apt.log" 2>&1; then
+  # A machine that has just started is still updating itself: its locks are waited for.
+  local tries=0 options=(-o DPkg::Lock::Timeout=300 -o Acquire::Retries=3)
+  until $sudo apt-get "${options[@]}" update -qq >"$cache/apt.log" 2>&1 || [ $((++tries)) -ge 6 ]; do sleep 10; done
+  if ! $sudo env DEBIAN_FRONTEND=noninteractive apt-get "${options[@]}" install -y -qq --no-install-recommends \
+      "${missing[@]}" >>"$cache/apt.log" 2>&1; then
     tail -n 20 "$cache/apt.log" >&2
     say "apt could not install: ${missing[*]}"
     exit 3
@@ -170,7 +192,9 @@ fetch_promtool() {
   rm -rf "$staging"
 }
 
+check_machine
 install_apt
+check_compiler
 [ -z "${DSJ_SETUP_CLUSTER:-}" ] || fetch_promtool
 [ -z "${DSJ_SETUP_CLUSTER:-}" ] || build_cluster_programs
 [ "${DSJ_SETUP_TORCH:-yes}" = no ] || install_libtorch

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -77,6 +78,52 @@ class Phase(unittest.TestCase):
         self.assertEqual((good.returncode, bad.returncode), (0, 5))
         self.assertRegex(good.stderr, r"^\[build\] compiles: a minute\n\[build\] done in \d+ s\n$")
         self.assertRegex(bad.stderr, r"\n\[build\] failed after \d+ s, exit code 5\n$")
+
+
+class Setup(unittest.TestCase):
+    """What no set-up can mend is refused with the reason, and nothing is installed."""
+
+    def refused(self, **programs):
+        """Exit code and words of setup.sh where these programs say something else; None: it is not there."""
+        with tempfile.TemporaryDirectory() as folder:
+            tools = os.path.join(folder, "bin")
+            os.mkdir(tools)
+            for name in ("bash", "cat", "df", "dirname", "id", "mkdir", "tail", "uname"):
+                os.symlink(shutil.which(name), os.path.join(tools, name))
+            for name, says in {"apt-get": "", "dpkg-query": "install ok installed", **programs}.items():
+                path = os.path.join(tools, name)
+                if os.path.lexists(path):
+                    os.remove(path)
+                if says is not None:
+                    with open(path, "w", encoding="utf-8") as file:
+                        file.write(f"#!/bin/bash\ncat <<'END'\n{says}\nEND\n")
+                    os.chmod(path, 0o755)
+            done = subprocess.run([shutil.which("bash"), os.path.join(SOURCE, "scripts/setup.sh")], text=True,
+                                  capture_output=True, check=False, env={"PATH": tools, "HOME": folder, "DSJ_SETUP_TORCH": "no"})
+            return done.returncode, done.stderr
+
+    def test_another_processor(self):
+        code, words = self.refused(uname="aarch64")
+        self.assertEqual(code, 3, words)
+        self.assertRegex(words, "aarch64.*need x86_64")
+
+    def test_another_distribution(self):
+        code, words = self.refused(**{"apt-get": None})
+        self.assertEqual(code, 3, words)
+        self.assertIn("Debian 12 or Ubuntu 24.04", words)
+
+    def test_no_room(self):
+        code, words = self.refused(df="Avail\n1048576")
+        self.assertEqual(code, 3, words)
+        self.assertRegex(words, "1024 MB free; libtorch needs 3 GB")
+
+    def test_an_old_compiler(self):
+        code, words = self.refused(**{"g++": "11.4.0"})
+        self.assertEqual(code, 3, words)
+        self.assertIn("g++ is version 11.4.0; C++23 needs 12", words)
+
+    def test_a_machine_that_has_everything(self):
+        self.assertEqual(self.refused(**{"g++": "12"}), (0, ""))
 
 
 class Cost(unittest.TestCase):
