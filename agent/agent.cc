@@ -1,54 +1,21 @@
 #include "agent/agent.h"
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
-#include <csignal>
+#include <cstdlib>
 #include <utility>
 
-#include "agent/gang/blame.h"
-#include "common/files/replace_file.h"
 #include "common/host.h"
 #include "common/log.h"
 #include "common/startup_trace.h"
 #include "job/contract.h"
-#include "job/flight_log.h"
-#include "job/stacks_request.h"
 
 namespace dsj::agent {
 namespace {
 
 using namespace dsj::contract;
 
-/// Beside the attempt file: the attempt after which no rank was left running. If it is the newest
-/// attempt, a new agent 0 need not wait until old ranks have given up.
-constexpr char kEndedFile[] = "ended";
-constexpr Time kLongestTurn{250}, kStacksTurn{100}, kPaces{2000};
+constexpr Time kLongestTurn{250}, kStacksTurn{100};
 constexpr Time kLeaveTimeout{3000};
-
-std::string attempt_path(const AgentConfig& config) {
-  return path_join(path_join(config.job.output_dir, kCheckpointsDir), kAttemptFile);
-}
-
-std::string ended_path(const AgentConfig& config) {
-  return path_join(path_join(config.job.output_dir, kCheckpointsDir), kEndedFile);
-}
-
-/// 0: there is no such file yet.
-Result<int64_t> read_attempt(Files& files, const std::string& path) {
-  DSJ_TRY(const bool there, files.exists(path));
-  if (!there) return 0;
-  DSJ_TRY(std::string text, files.read_all(path, 64));
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
-  int64_t attempt = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), attempt);
-  if (problem != std::errc{} || end != text.data() + text.size() || attempt < 0) {
-    return fail(
-        ErrorKind::Environment, "a number is expected, found \"" + text + "\"", path,
-        "it holds the number of the newest attempt; correct it or use another output directory");
-  }
-  return attempt;
-}
 
 SessionConfig session_config(const AgentConfig& config, int64_t last_attempt, Time now) {
   return {.workers = config.replicas,
@@ -72,11 +39,10 @@ Result<Agent> Agent::make(const AgentConfig& config, int worker, int64_t incarna
                           AgentPorts ports, Time now) {
   Agent agent(config, worker, incarnation, ports, now);
   if (worker != 0) return agent;
-  DSJ_TRY(const int64_t in_file, read_attempt(ports.files, attempt_path(config)));
+  DSJ_TRY(const int64_t in_file, agent.attempts_.newest());
   const int64_t last = std::max(in_file, config.last_attempt);
-  const auto ended = read_attempt(ports.files, ended_path(config));
   AgentConfig known = config;
-  known.predecessor = config.predecessor && ended.value_or(0) < last;
+  known.predecessor = config.predecessor && agent.attempts_.ended() < last;
   agent.session_.emplace(session_config(known, last, now), now);
   DSJ_TRY(MetricsFile metrics, MetricsFile::open(path_join(config.job.output_dir, kMetricsFile)));
   agent.metrics_.emplace(std::move(metrics));
@@ -86,6 +52,7 @@ Result<Agent> Agent::make(const AgentConfig& config, int worker, int64_t incarna
 Agent::Agent(const AgentConfig& config, int worker, int64_t incarnation, AgentPorts ports, Time now)
     : config_(config),
       ports_(ports),
+      attempts_(ports.files, config.job.output_dir),
       worker_({.worker = worker,
                .incarnation = incarnation,
                .slots = config.slots,
@@ -224,29 +191,25 @@ void Agent::carry_out(const Command& command, Time now) {
         .exit_code = outcome.exit_code, .reason = outcome.reason, .message = outcome.message});
     // Without this file a successor only waits for ranks that are not there.
     if (ended->clear && session_->attempt > 0) {
-      const auto told = ports_.files.write_atomically(ended_path(config_),
-                                                      std::to_string(session_->attempt) + "\n");
+      const auto told = attempts_.note_end(session_->attempt);
       if (!told) log::warn(told.error().to_string());
     }
   }
 }
 
 void Agent::publish_attempt(const PublishAttempt& publish, Time now) {
-  const std::string path = attempt_path(config_);
   startup::recorder().stage_ends(start_traced_ ? "pause" : "gang");
   ports_.ranks.close_store(std::exchange(store_, {}));
-  Status written = ports_.files.make_dirs(path_parent(path));
-  if (written) {
-    written = ports_.files.write_atomically(path, std::to_string(publish.attempt) + "\n");
+  if (const Status written = attempts_.publish(publish.attempt); !written) {
+    return decide(PublishFailed{written.error()}, now);
   }
-  if (!written) return decide(PublishFailed{written.error()}, now);
   auto store = ports_.ranks.open_store(config_.address);
   if (!store) return decide(PublishFailed{store.error()}, now);
   store_ = *store;
   decide(Published{publish.attempt, config_.address, store_.port}, now);
 }
 
-// ---- this worker's ranks
+// ---- this worker
 
 void Agent::react(const WorkerEvent& event, Time now) {
   for (const auto& command : step(worker_, event, now)) {
@@ -269,193 +232,6 @@ void Agent::react(const WorkerEvent& event, Time now) {
       beat_wanted_ = true;
     }
   }
-}
-
-bool Agent::gives_ds_config() const {
-  return config_.user_program && !config_.job.ds_config.empty();
-}
-
-std::string Agent::ds_config_path() const {
-  return path_join(config_.run_dir, kDsConfigFile);
-}
-
-Status Agent::write_job_file(const Directive& directive, const std::string& path) {
-  JobFile job = config_.job;
-  job.attempt = directive.attempt;
-  job.world_size = directive.world_size;
-  DSJ_TRY_STATUS(replace_file(ports_.files, path, to_json(job).dump(1) + "\n"));
-  if (!gives_ds_config()) return {};
-  return replace_file(ports_.files, ds_config_path(), job.ds_config.dump(1) + "\n");
-}
-
-void Agent::launch(const Directive& directive, Time now) {
-  const int worker = worker_.config.worker;
-  const std::string job_file =
-      path_join(config_.run_dir, "job-" + std::to_string(worker) + ".json");
-  const std::string logs = path_join(config_.job.output_dir, kLogsDir);
-  const Status job_written = write_job_file(directive, job_file);
-  ranks_.clear();
-  ranks_.resize(config_.slots);
-  if (config_.user_program) ports_.ranks.close_store(std::exchange(store_, {}));
-  std::vector<std::pair<int, Error>> problems;
-  for (int local = 0; local < config_.slots; ++local) {
-    LocalRank& own = ranks_[local];
-    own.rank = directive.first_rank + local;
-    RankStart start;
-    start.command = config_.rank_command;
-    start.attempt = directive.attempt;
-    start.log_file = path_join(logs, "rank-" + std::to_string(own.rank) + ".log");
-    start.place.rank = own.rank;
-    start.place.local_rank = local;
-    start.place.world_size = directive.world_size;
-    start.place.local_world_size = config_.slots;
-    start.place.group_rank = worker;
-    start.place.master_addr = directive.master_addr;
-    start.place.master_port = directive.master_port;
-    start.place.job_file = job_file;
-    if (gives_ds_config()) start.place.ds_config = ds_config_path();
-    start.place.store_fd = worker == 0 ? store_.fd : -1;
-    start.place.threads = threads_;
-    start.flies = !config_.user_program;
-    auto started = job_written ? ports_.ranks.start(start)
-                               : Result<RankProcess>(std::unexpected(job_written.error()));
-    if (!started) {
-      problems.emplace_back(local, started.error());
-      continue;
-    }
-    own.process = *started;
-    own.running = true;
-  }
-  if (worker == 0) ports_.ranks.close_store(std::exchange(store_, {}));  // rank 0 has its own copy
-  startup::recorder().stage_ends("ranks launched");
-  startup::append_line(path_join(config_.run_dir, kStartupFile), directive.attempt);
-  start_traced_ = true;
-  ends_traced_ = false;
-  for (const auto& [local, error] : problems) {
-    react(RankError{local, "CannotStart", error.to_string()}, now);
-    react(RankExited{local, kExitEnvironment, 0, "", false}, now);
-  }
-}
-
-void Agent::take_look(const TakeLook& command, Time now) {
-  Looked looked{.look = command.look};
-  for (const auto& rank : ranks_) {
-    const RankSight sight = rank.running ? ports_.ranks.look(rank.process) : rank.last_sight;
-    looked.ranks.push_back(look_at(sight.flight, sight.stopped, flight_clock()));
-  }
-  react(looked, now);
-}
-
-/// How long the ranks' steps take, for the judgement about stragglers.
-void Agent::take_paces(Time now) {
-  if (config_.user_program || now < next_paces_) return;
-  next_paces_ = now + kPaces;
-  for (int local = 0; local < static_cast<int>(ranks_.size()); ++local) {
-    if (!ranks_[local].running) continue;
-    const auto picture = flight_picture(ports_.ranks.look(ranks_[local].process).flight);
-    if (!picture) continue;
-    const int64_t own = std::max<int64_t>(0, picture->step_ns - picture->collective_ns);
-    react(RankPaced{local, {picture->steps, picture->step_ns / 1000, own / 1000}}, now);
-  }
-}
-
-/// Nothing waits for stacks: they come when they are taken. The log has them whole, with the
-/// request's number in front of each line; the session gets one text per rank.
-void Agent::take_stacks(Time now) {
-  if (const auto taken = ports_.ranks.taken_stacks()) {
-    const int64_t request = std::exchange(stacks_begun_, 0);
-    std::vector<std::string> where(ranks_.size(), "not running");
-    for (const RankStacks& stacks : *taken) {
-      for (const auto& line : lines_of(stacks)) log::info(stacks_prefix(request) + line);
-      for (size_t local = 0; local < ranks_.size(); ++local) {
-        if (ranks_[local].rank == stacks.rank) where[local] = where_of(stacks);
-      }
-    }
-    log::info(stacks_prefix(request) + kStacksEnd);
-    react(StacksTaken{request, where}, now);
-  }
-  if (stacks_wanted_ == 0) return;
-  std::vector<RankPid> running;
-  for (const auto& rank : ranks_) {
-    if (rank.running) running.push_back({rank.rank, rank.process.pid});
-  }
-  if (ports_.ranks.begin_stacks(running)) stacks_begun_ = std::exchange(stacks_wanted_, 0);
-}
-
-void Agent::watch_ranks(Time now) {
-  for (int local = 0; local < static_cast<int>(ranks_.size()); ++local) {
-    LocalRank& own = ranks_[local];
-    if (!own.running) continue;
-    const auto exit = ports_.ranks.poll_exit(own.process);
-    read_events(local, exit.has_value(), now);  // after the exit nothing more can come
-    if (!exit) continue;
-    own.running = false;
-    own.last_sight = {.flight = ports_.ranks.look(own.process).flight};
-    // The start of the next attempt, if there is one, begins with the first end in this one.
-    if (!std::exchange(ends_traced_, true)) startup::recorder().begin_again();
-    ports_.ranks.forget(own.process);
-    log::info("rank " + std::to_string(own.rank) + " ended with " +
-              describe_exit(exit->exit_code, exit->signal));
-    const bool tells =
-        exit->signal != 0 || (exit->exit_code != kExitDone &&
-                              (config_.user_program || exit->exit_code != kExitPreempted));
-    react(RankExited{local, exit->exit_code, exit->signal,
-                     tells ? ports_.ranks.last_words(own.process, kLastWordsBytesMax) : ""},
-          now);
-  }
-}
-
-void Agent::read_events(int local, bool to_the_end, Time now) {
-  LocalRank& own = ranks_[local];
-  for (bool more = true; more;) {
-    const std::string bytes = ports_.ranks.read_events(own.process);
-    more = to_the_end && !bytes.empty();
-    for (const auto& line : own.lines.feed(bytes)) {
-      if (const auto event = report::event_from_line(line)) {
-        take_event(local, *event, now);
-      } else if (++own.garbage == 1) {
-        log::warn("rank " + std::to_string(own.rank) +
-                  " wrote what is no event: " + line.substr(0, 200));
-      }
-    }
-  }
-}
-
-void Agent::take_event(int local, const report::ReadEvent& read, Time now) {
-  const int rank = ranks_[local].rank;
-  const std::string who = "rank " + std::to_string(rank) + ": ";
-  if (const auto* step = std::get_if<report::Step>(&read.event)) {
-    react(RankStep{local, step->step}, now);
-  } else if (const auto* error = std::get_if<report::RankError>(&read.event)) {
-    log::error(who + error->reason + ": " + error->message);
-    react(RankError{local, error->reason, error->message}, now);
-  } else if (const auto* warning = std::get_if<report::Warning>(&read.event)) {
-    log::warn(who + warning->message);
-    ports_.reports.report(report::Warning{.rank = rank, .message = warning->message});
-  }
-  if (rank == 0) take_rank_zero(read, now);
-}
-
-void Agent::take_rank_zero(const report::ReadEvent& read, Time now) {
-  if (const auto* step = std::get_if<report::Step>(&read.event)) {
-    tell_metrics_problem(metrics_->append(*step, read.others));
-  } else if (const auto* eval = std::get_if<report::Eval>(&read.event)) {
-    tell_metrics_problem(metrics_->append(*eval, read.others));
-  } else if (const auto* resumed = std::get_if<report::Resumed>(&read.event)) {
-    tell_metrics_problem(metrics_->drop_after(resumed->step));
-  } else if (const auto* saved = std::get_if<report::Checkpoint>(&read.event)) {
-    tell_metrics_problem(metrics_->sync());
-    decide(CheckpointSaved{saved->step}, now);
-  }
-  if (const auto told = report::passed_on(read.event)) ports_.reports.report(*told);
-}
-
-/// Training goes on without metrics, but not silently.
-void Agent::tell_metrics_problem(const Status& status) {
-  if (status || metrics_failed_) return;
-  metrics_failed_ = true;
-  log::error(status.error().to_string());
-  ports_.reports.report(report::Warning{.rank = -1, .message = status.error().to_string()});
 }
 
 // ---- beats

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/attempt_files.h"
 #include "agent/config.h"
 #include "agent/gang/session.h"
 #include "agent/gang/transport.h"
@@ -102,6 +103,7 @@ class Agent {
 
   AgentConfig config_;
   AgentPorts ports_;
+  AttemptFiles attempts_;
   Worker worker_;
   std::optional<Session> session_;
   std::optional<MetricsFile> metrics_;
