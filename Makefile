@@ -48,13 +48,18 @@ golden: build
 docs: build
 	@$(BUILD)/bin/dsj validate --keys markdown >docs/ds_config.md.new && mv docs/ds_config.md.new docs/ds_config.md
 	@python3 tests/run/refusals_check.py --write
+# QUICK=1: a case of each kind of training, 3 minutes on two cores.
 bench: build
+ifdef QUICK
+	@python3 scripts/bench_train.py --bin $(BUILD)/bin --quick
+else
 	@python3 scripts/bench_train.py --bin $(BUILD)/bin
 	@$(BUILD)/bin/bench_optimizer_step
 	@$(BUILD)/bin/bench_random_ltd
 	@$(BUILD)/bin/bench_nvme_step $(BUILD)
 	@python3 scripts/bench_slow_link.py --bin $(BUILD)/bin
 	@python3 scripts/bench_tune.py --bin $(BUILD)/bin
+endif
 bench-operator: export DSJ_SETUP_CLUSTER = 1
 bench-operator: build
 	@DSJ_CLUSTER_STATE=$(abspath $(BUILD))/cluster/bench tests/cluster/cluster.py run --simulated 60 \

@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
-"""Tokens per second, peak memory per rank and time to the first step of `dsj run`, beside a plain libtorch loop.
+"""How fast `dsj run` trains, beside a plain libtorch loop in the same run: one table.
 
-Usage: bench_train.py [--bin build/bin] [--steps 8] [--rounds 2] [--stages 2,3] [--rows fixed|alpaca] [--micro 4]
-                      [--precisions fp32,bf16]
-The 24 M-parameter Qwen2 shape (hidden 384, 6 layers, vocabulary 8192), fp32. Both sides in turn, on the same weights and
-rows, so the ratio is what counts. With --precisions each stage runs in each of them, in turn, beside its own run in fp32:
-tokens/s and CPU seconds of all ranks, start included. The plain loop is left out then. DSJ_NATIVE_BF16=0 stands for a CPU
-without bf16 units. Fixed: rows of 256 tokens; 1 rank with 2 threads and 2 ranks with 1 thread. Alpaca: rows
-with alpaca's lengths and masked prompts, 2 ranks; the plain loop pads to the longest row of a micro-batch. Tokens are those
-of the rows, without padding. --micro takes several: 2,4,8.
+Usage: bench_train.py [--bin build/bin] [--quick] [--only REGEX] [--steps 8] [--rounds 2] [--list] [--write PAGE]
+
+Rows: fixed (256 tokens), alpaca (its lengths, no loss on the prompt) on the 24 M-parameter Qwen2 shape, and vocabulary
+(alpaca's rows, 152k words, 80 M parameters). fp32 and bf16, ZeRO stages 0 to 3, LoRA. The plain loop pads to the longest
+row of a micro-batch; its LoRA has the same adapters. Both sides start from the same weights and read the same rows; they
+run in turn, so the ratio is what counts, and in CPU seconds (all processes, start included) also on a busy machine. Tokens
+are those of the rows, without padding. In fp32 the losses must agree, or the command fails. A run in bf16 is also set
+beside the same run in fp32. DSJ_NATIVE_BF16=0 stands for a CPU without bf16 units.
+--quick: a case of each kind, 3 minutes on two cores. --only: the cases that the expression finds in the names of --list.
+--write: the table goes between the marks of a page, with the processor and the load.
 """
 import argparse
+import dataclasses
 import itertools
 import json
 import os
+import re
 import resource
 import shutil
 import socket
@@ -23,132 +27,236 @@ import sys
 import tempfile
 import time
 
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WARM_UP = 2
+MARKS = ("<!-- bench_train.py writes from here -->", "<!-- bench_train.py writes to here -->")
+QUICK = ("fixed, micro-batch 4, 1 x 2, fp32, stage 0", "fixed, micro-batch 4, 2 x 1, fp32, stage 3",
+         "fixed, micro-batch 4, 2 x 1, bf16, stage 3", "alpaca, micro-batch 4, 2 x 1, fp32, stage 2",
+         "alpaca, micro-batch 4, 2 x 1, fp32, LoRA, stage 2", "vocabulary, micro-batch 2, 2 x 1, fp32, stage 1")
+APART = 1e-4  # the largest relative distance of two losses in fp32
 
 
-def lines_of(command, work, environment, parse):
-    """Runs a command; returns (seconds from launch to its first step, [step objects])."""
-    start, first, steps = time.time(), None, []
+@dataclasses.dataclass(frozen=True)
+class Loop:
+    """What both sides train; the plain loop runs once for all stages."""
+    rows: str
+    micro: int
+    world: int
+    threads: int
+    precision: str
+    lora: bool = False
+
+    def __str__(self):
+        return (f"{self.rows}, micro-batch {self.micro}, {self.world} x {self.threads}, {self.precision}"
+                f"{', LoRA' if self.lora else ''}")
+
+
+def cases():
+    """[(Loop, [stages])]"""
+    both = ("fp32", "bf16")
+    found = [(Loop("fixed", 4, 1, 2, precision), [0]) for precision in both]
+    found += [(Loop("fixed", 4, 2, 1, precision), [0, 1, 2, 3]) for precision in both]
+    found += [(Loop("fixed", 4, 2, 1, precision, True), [2, 3]) for precision in both]
+    found += [(Loop("alpaca", micro, 2, 1, precision), [2, 3]) for micro, precision in itertools.product((1, 2, 4, 8), both)]
+    found += [(Loop("alpaca", 4, 2, 1, precision, True), [2]) for precision in both]
+    found += [(Loop("vocabulary", 2, 2, 1, precision), [1, 3]) for precision in both]
+    return found
+
+
+def name(loop, stage):
+    return f"{loop}, stage {stage}"
+
+
+def chosen(options):
+    wanted = [(loop, [stage for stage in stages if re.search(options.only, name(loop, stage))
+                      and (not options.quick or name(loop, stage) in QUICK)]) for loop, stages in cases()]
+    return [(loop, stages) for loop, stages in wanted if stages]
+
+
+def spent():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+@dataclasses.dataclass
+class Run:
+    first: float  # seconds from launch to the end of the first step
+    steps: list   # objects of metrics.jsonl's form
+    cpu: float    # seconds, all processes
+
+
+def launch(command, work, environment, others, parse, steps=None):
+    """Runs a command beside others. parse: a line of output to a step or None. steps: where they are read from in the end."""
+    begin, start, first, seen = spent(), time.time(), None, []
+    beside = [subprocess.Popen(command, cwd=work, env=each, stdout=subprocess.DEVNULL) for each in others]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=work, env=environment, text=True)
     for line in child.stdout:
         step = parse(line)
         if step is not None:
             first = first or time.time() - start
-            steps.append(step)
-    if child.wait() != 0 or not steps:
-        sys.exit(f"bench_train: {' '.join(command)} ended with {child.returncode}")
-    return first, steps
+            seen.append(step)
+    codes = [child.wait(), *(other.wait() for other in beside)]
+    if any(codes) or not seen:
+        sys.exit(f"bench_train: {' '.join(command)} ended with {codes}")
+    return Run(first, steps() if steps else seen, spent() - begin)
 
 
-def plain(options, work, world, threads, micro):
+def plain(options, work, loop):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [os.path.join(options.bin, "bench_train_loop"), "run", work, str(options.steps), str(micro)]
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "WORLD_SIZE": str(world), "MASTER_PORT": str(port)}
-    others = [subprocess.Popen(command, env=environment | {"RANK": str(rank)}, stdout=subprocess.DEVNULL)
-              for rank in range(1, world)]
-    result = lines_of(command, work, environment | {"RANK": "0"}, json.loads)
-    for other in others:
-        other.wait()
-    return result
+    command = [os.path.join(options.bin, "bench_train_loop"), "run", work, str(options.steps), str(loop.micro)]
+    command += ["--bf16"] * (loop.precision == "bf16") + ["--lora"] * loop.lora
+    environment = os.environ | {"OMP_NUM_THREADS": str(loop.threads), "WORLD_SIZE": str(loop.world), "MASTER_PORT": str(port)}
+    return launch(command, work, environment | {"RANK": "0"},
+                  [environment | {"RANK": str(rank)} for rank in range(1, loop.world)], json.loads)
 
 
-def ours(options, work, world, threads, micro, stage, precision="fp32"):
+def ours(options, work, loop, stage):
     output = os.path.join(work, "run")
     shutil.rmtree(output, ignore_errors=True)
     config = os.path.join(work, "ds_config.json")
     with open(config, "w", encoding="utf-8") as out:
-        json.dump({"zero_optimization": {"stage": stage}, "gradient_clipping": 1.0, "bf16": {"enabled": precision == "bf16"},
+        json.dump({"zero_optimization": {"stage": stage}, "gradient_clipping": 1.0, "bf16": {"enabled": loop.precision == "bf16"},
                    "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "weight_decay": 0}}}, out)
-    command = [os.path.join(options.bin, "dsj"), "run", f"--nproc_per_node={world}", "--deepspeed", config,
+    command = [os.path.join(options.bin, "dsj"), "run", f"--nproc_per_node={loop.world}", "--deepspeed", config,
                "--model_name_or_path", os.path.join(work, "model"), "--data_path", os.path.join(work, "data.json"),
-               "--output_dir", output, "--max_steps", str(options.steps), "--per_device_train_batch_size", str(micro),
+               "--output_dir", output, "--max_steps", str(options.steps), "--per_device_train_batch_size", str(loop.micro),
                "--shuffle", "False", "--save_strategy", "no", "--learning_rate", "1e-3"]
-    if precision == "bf16":
-        command += ["--bf16", "True"]
-    first, _ = lines_of(command, work, os.environ | {"OMP_NUM_THREADS": str(threads)},
-                        lambda line: line if line.startswith("step ") else None)
-    with open(os.path.join(output, "metrics.jsonl"), encoding="utf-8") as metrics:
-        return first, [json.loads(line) for line in metrics]
+    command += ["--bf16", "True"] * (loop.precision == "bf16")
+    if loop.lora:
+        command += ["--use_lora", "True", "--lora_r", "8", "--lora_alpha", "16", "--lora_target_modules", "all-linear"]
+
+    def steps():
+        with open(os.path.join(output, "metrics.jsonl"), encoding="utf-8") as metrics:
+            return [json.loads(line) for line in metrics]
+    return launch(command, work, os.environ | {"OMP_NUM_THREADS": str(loop.threads)}, [],
+                  lambda line: line if line.startswith("step ") else None, steps)
+
+
+@dataclasses.dataclass
+class Figures:
+    """Of several runs: tokens/s in the median after the warm-up, peak bytes of a rank, bytes that rank 0 sends in a step,
+    the quickest first step, CPU seconds in the median, the losses of the first run."""
+    speed: float
+    peak: int
+    wire: int
+    first: float
+    cpu: float
+    losses: list
 
 
 def figures(runs):
-    """Of several runs: median tokens per second after the warm-up, peak bytes, the quickest first step, the losses."""
-    speeds = [step["tokens_per_second"] for _, steps in runs for step in steps[WARM_UP:]]
-    return {"speed": statistics.median(speeds), "rss": max(step["host_rss_bytes"] for _, steps in runs for step in steps),
-            "first": min(first for first, _ in runs), "losses": [step["loss"] for step in runs[0][1]]}
+    steps = [step for run in runs for step in run.steps]
+    return Figures(statistics.median(step["tokens_per_second"] for run in runs for step in run.steps[WARM_UP:]),
+                   max(step["host_rss_bytes"] for step in steps), runs[0].steps[-1]["wire_bytes"],
+                   min(run.first for run in runs), statistics.median(run.cpu for run in runs),
+                   [step["loss"] for step in runs[0].steps])
 
 
-def cpu_seconds(run):
-    """(result of run(), CPU seconds of the processes that it started and waited for)."""
-    def spent():
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return usage.ru_utime + usage.ru_stime
-    before = spent()
-    return run(), spent() - before
+def compare(loop, found, reference):
+    """Adapters are drawn by each side's own generator, but begin with no effect: only the first losses are the same."""
+    if loop.precision != "fp32":
+        return
+    pairs = list(zip(found.losses, reference.losses))[:1 if loop.lora else None]
+    apart = max(abs(a - b) / b for a, b in pairs)
+    if apart > APART:
+        sys.exit(f"bench_train: {loop}: the two sides do not train the same: losses are {apart:.1e} apart")
 
 
-def beside_fp32(options, work, worlds):
-    """Each world, micro-batch and stage in each precision, in turn."""
-    precisions = options.precisions.split(",")
-    if precisions[0] != "fp32" or set(precisions) - {"fp32", "bf16"}:
-        sys.exit(f"bench_train: --precisions is {options.precisions!r}, expected fp32,bf16: fp32 is what is compared with")
-    print(f"load average {os.getloadavg()[0]:.1f}\n{'':52} {'tokens/s':>9} {'over fp32':>10} {'CPU s':>8} {'over fp32':>10} "
-          f"{'loss, last step':>16}")
-    for (world, threads), micro, stage in itertools.product(worlds, options.micro, options.stages):
-        runs = {precision: [] for precision in precisions}
-        for _ in range(options.rounds):
-            for precision in precisions:
-                runs[precision].append(cpu_seconds(lambda: ours(options, work, world, threads, micro, stage, precision)))
-        found = {precision: figures([run for run, _ in both]) for precision, both in runs.items()}
-        cpu = {precision: statistics.median(seconds for _, seconds in both) for precision, both in runs.items()}
-        for precision in precisions:
-            print(f"{world} rank x {threads} threads, micro-batch {micro}, stage {stage}, {precision:4}"
-                  f"{found[precision]['speed']:17.0f} {found[precision]['speed'] / found['fp32']['speed']:10.2f} "
-                  f"{cpu[precision]:8.1f} {cpu['fp32'] / cpu[precision]:10.2f} {found[precision]['losses'][-1]:16.6f}", flush=True)
+HEAD = ("rows, micro-batch, ranks x threads", "stage", "tokens/s", "of the loop", "CPU, loop / ours", "over fp32",
+        "MiB per rank", "of the loop", "MB sent per step", "of the loop", "first step, s", "of the loop")
+
+
+def row(loop, stage, found, reference, wide):
+    """Cells of the table. stage None: the plain loop itself. wide: the same run in fp32, or None."""
+    own = stage is None
+    over = f"{found.speed / wide.speed:.2f}" if wide else ""
+    wire = (f"{found.wire / 1e6:.1f}", "" if own or not reference.wire else f"{found.wire / reference.wire:.2f}")
+    return (str(loop), "plain loop" if own else str(stage), f"{found.speed:.0f}",
+            "" if own else f"{found.speed / reference.speed:.2f}", "" if own else f"{reference.cpu / found.cpu:.2f}", over,
+            f"{found.peak / 2**20:.0f}", "" if own else f"{found.peak / reference.peak:.2f}",
+            *(wire if loop.world > 1 else ("", "")),
+            f"{found.first:.1f}", "" if own else f"{found.first / reference.first:.2f}")
+
+
+def line(cells):
+    return "| " + " | ".join(cells) + " |"
+
+
+def measure(options, say):
+    """Each loop with its stages, in turn; says a row as soon as it is known. Returns the rows."""
+    table, known = [], {}
+    for rows, group in itertools.groupby(chosen(options), key=lambda case: case[0].rows):
+        work = tempfile.mkdtemp(prefix="dsj-bench-")
+        try:
+            subprocess.run([os.path.join(options.bin, "bench_train_loop"), "prepare", work, rows], check=True,
+                           stdout=subprocess.DEVNULL)
+            for loop, stages in group:
+                sides = {None: lambda loop=loop: plain(options, work, loop)}
+                sides |= {stage: lambda loop=loop, stage=stage: ours(options, work, loop, stage) for stage in stages}
+                runs = {stage: [] for stage in sides}
+                for _ in range(options.rounds):
+                    for stage, side in sides.items():
+                        runs[stage].append(side())
+                reference = figures(runs[None])
+                for stage in sides:
+                    found = known[loop, stage] = figures(runs[stage])
+                    compare(loop, found, reference)
+                    wide = known.get((dataclasses.replace(loop, precision="fp32"), stage)) if loop.precision != "fp32" else None
+                    table.append(row(loop, stage, found, reference, wide))
+                    say(line(table[-1]))
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    return table
+
+
+def processor():
+    with open("/proc/cpuinfo", encoding="utf-8") as lines:
+        text = lines.read()
+    model = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
+    has = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if re.search(rf"\b{flag}\b", text)]
+    return f"{model[1] if model else 'unknown processor'} ({', '.join(has)}), {len(os.sched_getaffinity(0))} cores"
+
+
+def write(page, about, table):
+    """Puts the table between the marks of a page."""
+    with open(page, encoding="utf-8") as file:
+        text = file.read()
+    begin, end = (text.find(mark) for mark in MARKS)
+    if begin < 0 or end < begin:
+        sys.exit(f"bench_train: {page} has no lines {MARKS[0]!r} and {MARKS[1]!r}")
+    lines = [line(HEAD), "|" + "---|" * len(HEAD), *(line(cells) for cells in table)]
+    with open(page, "w", encoding="utf-8") as file:
+        file.write(text[:begin] + MARKS[0] + f"\n{about}\n\n" + "\n".join(lines) + "\n" + text[end:])
 
 
 def main():
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", default=os.path.join(root, "build", "bin"))
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--stages", default="2,3")
-    parser.add_argument("--rows", choices=("fixed", "alpaca"), default="fixed")
-    parser.add_argument("--micro", default="4")
-    parser.add_argument("--precisions", default="")
+    parser.add_argument("--bin", default=os.path.join(ROOT, "build", "bin"))
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--write")
     options = parser.parse_args()
     options.bin = os.path.abspath(options.bin)
-    options.micro, options.stages = ([int(one) for one in several.split(",")] for several in (options.micro, options.stages))
-    work = tempfile.mkdtemp(prefix="dsj-bench-")
-    subprocess.run([os.path.join(options.bin, "bench_train_loop"), "prepare", work, options.rows], check=True)
-    worlds = ((1, 2), (2, 1)) if options.rows == "fixed" and not options.precisions else ((2, 1),)
-    if options.precisions:
-        beside_fp32(options, work, worlds)
-        shutil.rmtree(work, ignore_errors=True)
+    options.steps = options.steps or (5 if options.quick else 8)
+    options.rounds = options.rounds or (1 if options.quick else 2)
+    if options.steps <= WARM_UP:
+        sys.exit(f"bench_train: --steps {options.steps}: more than the {WARM_UP} of the warm-up")
+    if options.list:
+        print("\n".join(name(loop, stage) for loop, stages in chosen(options) for stage in stages))
         return 0
-    print(f"{'':48} {'tokens/s':>9} {'ratio':>6} {'peak MiB/rank':>14} {'ratio':>6} {'first step s':>13} {'loss, last step':>16}")
-    for (world, threads), micro in itertools.product(worlds, options.micro):
-        sides = {"plain libtorch loop": lambda: plain(options, work, world, threads, micro)}
-        for stage in options.stages if world > 1 else [0]:
-            sides[f"dsj run, stage {stage}"] = lambda stage=stage: ours(options, work, world, threads, micro, stage)
-        runs = {name: [] for name in sides}
-        for _ in range(options.rounds):
-            for name, side in sides.items():
-                runs[name].append(side())
-        reference = figures(runs["plain libtorch loop"])
-        for name in sides:
-            found = figures(runs[name])
-            print(f"{world} rank x {threads} threads, micro-batch {micro}, {name:19} {found['speed']:9.0f} "
-                  f"{found['speed'] / reference['speed']:6.2f} "
-                  f"{found['rss'] / 2**20:14.0f} {found['rss'] / reference['rss']:6.2f} {found['first']:13.1f} "
-                  f"{found['losses'][-1]:16.6f}", flush=True)
-            apart = max(abs(a - b) / b for a, b in zip(found["losses"], reference["losses"]))
-            if apart > 1e-4:
-                sys.exit(f"bench_train: the two sides do not train the same: losses are {apart:.1e} apart")
-    shutil.rmtree(work, ignore_errors=True)
+    before = os.getloadavg()[0]
+    print(f"{processor()}; load average {before:.1f}\n{line(HEAD)}", flush=True)
+    table = measure(options, lambda text: print(text, flush=True))
+    if not table:
+        sys.exit(f"bench_train: no case has {options.only!r} in its name; --list shows them")
+    if options.write:
+        write(options.write, f"{processor()}; load average {before:.1f} at the start; {options.steps} steps, {options.rounds} "
+                             f"round{'s' * (options.rounds > 1)}.", table)
     return 0
 
 
