@@ -148,7 +148,7 @@ class Chart:
         def may(*words):
             return kubectl("auth", "can-i", *words, "--as", operator, check=False).stdout.strip() == "yes"
         for words in (["list", "deepspeedjobs.training.dsj.dev", "-A"], ["create", "pods", "-n", "team"], ["delete", "pods", "-n", "team"],
-                      ["create", "roles", "-n", "team"], ["watch", "nodes"], ["create", "networkpolicies.networking.k8s.io", "-n", "team"],
+                      ["create", "roles", "-n", "team"], ["watch", "nodes"], ["get", "deepspeedjobtemplates.training.dsj.dev"], ["create", "networkpolicies.networking.k8s.io", "-n", "team"],
                       ["patch", "deepspeedjobs.training.dsj.dev", "--subresource=status", "-n", "team"],
                       ["update", "leases.coordination.k8s.io/r-deepspeedjob", "-n", "ops"],
                       ["create", "leases.coordination.k8s.io", "-n", "ops"],
@@ -157,7 +157,8 @@ class Chart:
             expect(may(*words), f"the operator may not {words}")
         for words in (["get", "secrets", "-A"], ["create", "pods", "--subresource=exec", "-n", "team"], ["escalate", "roles", "-n", "team"],
                       ["bind", "roles", "-n", "team"], ["patch", "deepspeedjobs.training.dsj.dev", "-n", "team"],
-                      ["create", "clusterroles"], ["update", "nodes"],
+                      ["create", "clusterroles"], ["update", "nodes"], ["list", "deepspeedjobtemplates.training.dsj.dev"],
+                      ["patch", "deepspeedjobtemplates.training.dsj.dev"],
                       ["patch", "networkpolicies.networking.k8s.io", "-n", "team"], ["list", "podgroups.scheduling.volcano.sh", "-n", "team"],
                       ["create", "leases.coordination.k8s.io", "-n", "team"],
                       ["update", "leases.coordination.k8s.io/another", "-n", "ops"],
@@ -316,7 +317,8 @@ class Chart:
     def leave(self):
         run("helm", "upgrade", "r", self.chart, "-n", "ops", "--set", "rbac.scope=Namespaces,rbac.readNodes=false", "--set", "watchNamespaces={team}")
         operator = "system:serviceaccount:ops:r-deepspeedjob"
-        for words, right in ((["create", "pods", "-n", "team"], "yes"), (["create", "pods", "-n", "strict"], "no"), (["watch", "nodes"], "no")):
+        for words, right in ((["create", "pods", "-n", "team"], "yes"), (["create", "pods", "-n", "strict"], "no"), (["watch", "nodes"], "no"),
+                             (["get", "deepspeedjobtemplates.training.dsj.dev"], "yes")):
             answer = kubectl("auth", "can-i", *words, "--as", operator, check=False).stdout.strip()
             expect(answer == right, f"{words}: {answer}")
         run("helm", "uninstall", "r", "-n", "ops")
