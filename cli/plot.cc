@@ -14,6 +14,8 @@
 namespace dsj::cli {
 namespace {
 
+constexpr int kAgainSeconds = 2;
+
 struct PlotOptions {
   std::vector<std::string> directories;
   std::string page, svg;
@@ -42,7 +44,8 @@ Result<bool> draw(const PlotOptions& options) {
     }
     over = over && is_over(run);
   }
-  DSJ_TRY_STATUS(files.write_atomically(options.page, plot_page(runs)));
+  const int again = options.watch && !over ? kAgainSeconds : 0;
+  DSJ_TRY_STATUS(files.write_atomically(options.page, plot_page(runs, again)));
   if (!options.svg.empty()) {
     DSJ_TRY(const std::string svg, plot_svg(runs, "loss"));
     DSJ_TRY_STATUS(files.write_atomically(options.svg, svg));
@@ -72,7 +75,7 @@ int run_plot(Arguments args) {
     const auto over = draw(options);
     if (!over) return report("plot", over.error());
     if (!options.watch || *over) return 0;
-    const timespec pause{2, 0};
+    const timespec pause{kAgainSeconds, 0};
     nanosleep(&pause, nullptr);
   }
 }

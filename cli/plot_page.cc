@@ -209,7 +209,7 @@ std::string summary(const RunCurves& run) {
 
 }  // namespace
 
-std::string plot_page(const std::vector<RunCurves>& runs) {
+std::string plot_page(const std::vector<RunCurves>& runs, int again) {
   std::string title;
   for (const RunCurves& run : runs) title += (title.empty() ? "" : ", ") + run.name;
   std::string page = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" +
@@ -228,7 +228,10 @@ std::string plot_page(const std::vector<RunCurves>& runs) {
   std::string text = data.dump(-1, ' ', false, json::error_handler_t::replace);
   // A name must not end the script, nor begin a comment in it.
   for (size_t at; (at = text.find('<')) != std::string::npos;) text.replace(at, 1, "\\u003c");
-  return page + "<script>\nconst charts = " + text + ";" + kScript + "\n</script></body></html>\n";
+  const std::string reload =
+      again > 0 ? "\nsetTimeout(() => location.reload(), " + std::to_string(again) + "000);" : "";
+  return page + "<script>\nconst charts = " + text + ";" + kScript + reload +
+         "\n</script></body></html>\n";
 }
 
 Result<std::string> plot_svg(const std::vector<RunCurves>& runs, const std::string& curve) {

@@ -9,8 +9,9 @@
 
 namespace dsj::cli {
 
-/// One drawing per curve name, all runs in it; a table of what ran.
-std::string plot_page(const std::vector<RunCurves>& runs);
+/// One drawing per curve name, all runs in it; a table of what ran. With `again` above 0 a browser loads the page anew
+/// after so many seconds: somebody writes it again.
+std::string plot_page(const std::vector<RunCurves>& runs, int again = 0);
 
 /// The page's drawing of `curve` as an SVG file of its own, all runs in it, with a heading: for one
 /// run what ran, for several a key. BadInput: no run has such a curve.

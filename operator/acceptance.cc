@@ -2,6 +2,7 @@
 
 #include <openssl/evp.h>
 
+#include "common/json.h"
 #include "job/spec/cluster_spec.h"
 
 namespace dsj::op {
@@ -11,6 +12,8 @@ using nlohmann::json;
 using Severity = dsconfig::Finding::Severity;
 
 constexpr size_t kFindingsShown = 20;
+constexpr char kConfigMapMissing[] = "ConfigMapMissing";
+constexpr char kTemplateMissing[] = "TemplateMissing";
 
 std::string hash_of(const std::string& text) {
   unsigned char digest[EVP_MAX_MD_SIZE];
@@ -31,6 +34,16 @@ std::string revision_of(const json& spec, const std::string& config_text) {
     if (spec.contains(name)) made_from[name] = spec[name];
   }
   return hash_of(made_from.dump(-1, ' ', false, json::error_handler_t::replace) + config_text);
+}
+
+/// The spec as if the job said itself what its template says.
+json with_template(const json& spec, const jobspec::WorkerTemplate& source) {
+  const json own = json_child(json_child(spec, "workers"), "template");
+  return jobspec::with_pod_template(spec, jobspec::merge_pod_templates(source.pod, own));
+}
+
+std::string shown(const jobspec::WorkerTemplate& source) {
+  return "template " + source.name + " (generation " + std::to_string(source.generation) + ")";
 }
 
 /// Unsupported findings stop a job as errors do, under another reason.
@@ -63,23 +76,42 @@ std::optional<jobspec::ConfigMapKey> config_source(const json& spec) {
 }
 
 Verdict judge(const std::string& name, const json& spec,
-              const std::optional<std::string>& config_text, const std::string& problem) {
-  auto checked = jobspec::check_cluster_spec(name, spec, config_text);
+              const std::optional<std::string>& config_text, const std::string& problem,
+              const TemplateText& worker_template) {
+  const std::string wanted =
+      worker_template.name.empty() ? jobspec::template_ref(spec) : worker_template.name;
+  const auto source = jobspec::worker_template_from_text(worker_template.text.value_or(""));
+  if (!wanted.empty() && !source) {
+    return {.reason = kTemplateMissing,
+            .message = "deepspeedjobtemplate " + wanted + ": " + worker_template.problem};
+  }
+  const json whole = source ? with_template(spec, *source) : spec;
+  auto checked = jobspec::check_cluster_spec(name, whole, config_text);
   if (checked.job.ds_config_map && !config_text) {
-    return {.reason = "ConfigMapMissing",
+    return {.reason = kConfigMapMissing,
             .message = "configmap " + checked.job.ds_config_map->name + ": " + problem};
   }
   const auto& resolution = checked.resolution;
-  if (!resolution.runnable()) return refused(resolution.findings);
+  if (!resolution.runnable()) {
+    Verdict verdict = refused(resolution.findings);
+    if (source) verdict.message = "with " + shown(*source) + ": " + verdict.message;
+    return verdict;
+  }
   auto accepted = std::make_shared<Accepted>();
   accepted->zero_stage = resolution.config.zero.stage;
   accepted->config_text = config_text.value_or("");
-  accepted->revision = revision_of(spec, accepted->config_text);
+  accepted->revision = revision_of(whole, accepted->config_text);
   accepted->spec_text = spec.dump(-1, ' ', false, json::error_handler_t::replace);
   accepted->job = std::move(checked.job);
-  return {.accepted = std::move(accepted),
-          .reason = "ConfigAccepted",
-          .message = "the spec was checked before anything started"};
+  std::string message = "the spec was checked before anything started";
+  if (source) message += ", with " + shown(*source);
+  accepted->worker_template = source;
+  return {
+      .accepted = std::move(accepted), .reason = "ConfigAccepted", .message = std::move(message)};
+}
+
+bool refers_to_nothing(const Verdict& verdict) {
+  return verdict.reason == kConfigMapMissing || verdict.reason == kTemplateMissing;
 }
 
 Verdict possible_with(Verdict verdict, bool volcano) {

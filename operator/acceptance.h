@@ -8,6 +8,7 @@
 #include <string>
 
 #include "job/spec/job.h"
+#include "job/spec/worker_template.h"
 
 namespace dsj::op {
 
@@ -20,18 +21,31 @@ struct Accepted {
   std::string revision;
   std::string spec_text;    ///< spec as JSON
   std::string config_text;  ///< from configFrom's ConfigMap; empty: the config is in the spec
+  /// The template that it was made with. What that says is in `job`, and not in spec_text.
+  std::optional<jobspec::WorkerTemplate> worker_template;
+};
+
+/// The DeepSpeedJobTemplate of a job, as text (worker_template.h).
+struct TemplateText {
+  std::string name;                 ///< empty: the one that the spec names, if it names one
+  std::optional<std::string> text;  ///< nullopt: it could not be read, and `problem` says why
+  std::string problem;
 };
 
 struct Verdict {
   std::shared_ptr<const Accepted> accepted;  ///< null: refused
-  std::string reason;   ///< ConfigAccepted, ConfigInvalid, Unsupported, ConfigMapMissing
-  std::string message;  ///< each finding with path and hint
+  std::string reason;                        ///< of the condition Accepted (conditions.cc)
+  std::string message;                       ///< each finding with path and hint
 };
 
 /// `config_text`: the text that configFrom names; nullopt: it could not be read, and `problem` says
 /// why.
 Verdict judge(const std::string& name, const nlohmann::json& spec,
-              const std::optional<std::string>& config_text, const std::string& problem);
+              const std::optional<std::string>& config_text, const std::string& problem,
+              const TemplateText& worker_template = {});
+
+/// The job waits for an object that nothing tells the operator of.
+bool refers_to_nothing(const Verdict& verdict);
 
 /// Refuses a job that needs Volcano if this operator was started without it.
 Verdict possible_with(Verdict verdict, bool volcano);

@@ -196,6 +196,11 @@ kube::Resource jobs_resource() {
   return {contract::kGroup, contract::kVersion, contract::kPlural, contract::kKind, true};
 }
 
+kube::Resource job_templates_resource() {
+  return {contract::kGroup, contract::kVersion, "deepspeedjobtemplates", "DeepSpeedJobTemplate",
+          false};
+}
+
 kube::Resource pod_groups_resource() {
   return {"scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup"};
 }

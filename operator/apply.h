@@ -17,6 +17,7 @@
 namespace dsj::op {
 
 kube::Resource jobs_resource();
+kube::Resource job_templates_resource();
 /// Volcano's PodGroups.
 kube::Resource pod_groups_resource();
 /// The resource of a kind that a plan names.

@@ -48,7 +48,8 @@ const std::vector<ConditionKind>& condition_kinds() {
        {{"ConfigAccepted", Tell::Normal},
         {"ConfigInvalid", Tell::Warning},
         {"Unsupported", Tell::Warning},
-        {"ConfigMapMissing", Tell::Warning}}},
+        {"ConfigMapMissing", Tell::Warning},
+        {"TemplateMissing", Tell::Warning}}},
       {"Suspended",
        {{"NotSuspended", Tell::No},
         {"Suspending", Tell::Normal},
@@ -126,6 +127,26 @@ const Condition* find_condition(const Conditions& conditions, const std::string&
 bool is_true(const Conditions& conditions, const std::string& type) {
   const Condition* found = find_condition(conditions, type);
   return found != nullptr && found->status == "True";
+}
+
+std::string reason_of(const std::string& phase, const Conditions& conditions) {
+  auto reason = [&](const char* type) {
+    const Condition* found = find_condition(conditions, type);
+    return found ? found->reason : std::string();
+  };
+  auto warns = [&](const char* type) {
+    const Condition* found = find_condition(conditions, type);
+    return found && tell_of(*found) == Tell::Warning;
+  };
+  if (phase == "Complete") return {};
+  if (phase == "Failed") return reason("Failed");
+  for (const char* type : {"Accepted", "Suspended", "Scheduled", "Initialized", "Progressing"}) {
+    if (warns(type)) return reason(type);
+  }
+  if (phase == "Pending") return reason("Scheduled");
+  if (phase == "Starting") return reason("Initialized");
+  if (phase == "Restarting" && is_true(conditions, "Restarting")) return reason("Restarting");
+  return {};
 }
 
 json to_json(const Conditions& conditions) {

@@ -36,6 +36,10 @@ void set_condition(Conditions& conditions, Condition wanted);
 const Condition* find_condition(const Conditions& conditions, const std::string& type);
 bool is_true(const Conditions& conditions, const std::string& type);
 
+/// The reason of the condition that explains a phase; empty: the phase says it all. A spec that is refused while the
+/// one before stays in force comes first, then what a job waits for.
+std::string reason_of(const std::string& phase, const Conditions& conditions);
+
 nlohmann::json to_json(const Conditions& conditions);
 Conditions conditions_from_json(const nlohmann::json& list);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/json.h"
 #include "common/log.h"
 #include "job/contract.h"
 #include "operator/own_status.h"
@@ -10,13 +11,28 @@
 namespace dsj::op {
 namespace {
 
-/// How often to look for a missing ConfigMap: nothing tells the operator when it appears.
+/// How often to look for a missing ConfigMap or template: nothing tells the operator when it appears.
 constexpr Milliseconds kLookAgain{15'000};
 
 /// Nobody has made a pod of this job yet: a job's first status is written before its first pod,
 /// over the very version that the pass decided on.
 bool is_untouched(const JobView& job, const Plan& plan) {
   return job.own_status.empty() && !plan.status.is_null();
+}
+
+/// The ConfigMap in which a spec that was accepted before keeps what it referred to at that time, so
+/// that neither a change there nor a restart of the operator changes a job. Null: there is none.
+const ChildView* taken_up(const Observed& observed) {
+  const OwnStatus status = own_status_from_json(observed.job->own_status);
+  if (status.observed_generation != observed.job->generation ||
+      !is_true(status.conditions, "Accepted")) {
+    return nullptr;
+  }
+  const auto found = std::ranges::find_if(observed.children, [&](const ChildView& child) {
+    return child.kind == "ConfigMap" && child.name == status.config_map &&
+           child.owner_uid == observed.job->uid;
+  });
+  return found == observed.children.end() ? nullptr : &*found;
 }
 
 }  // namespace
@@ -88,21 +104,12 @@ bool Controller::look_at_pods(Observed& observed) {
   return listed.has_value();
 }
 
-/// The ds_config in a ConfigMap. For a spec that was accepted before it is the text of that time,
-/// so that neither a changed ConfigMap nor a restart of the operator changes a job.
+/// The ds_config in a ConfigMap.
 std::optional<std::string> Controller::config_text(const Observed& observed, std::string& problem) {
   const auto source = config_source(observed.job->spec);
   if (!source) return std::nullopt;
-  const OwnStatus status = own_status_from_json(observed.job->own_status);
-  if (status.observed_generation == observed.job->generation &&
-      is_true(status.conditions, "Accepted")) {
-    for (const ChildView& child : observed.children) {
-      if (child.name == status.config_map && child.owner_uid == observed.job->uid &&
-          !child.config_text.empty()) {
-        return child.config_text;
-      }
-    }
-  }
+  const ChildView* kept = taken_up(observed);
+  if (kept && !kept->config_text.empty()) return kept->config_text;
   const auto found = client_.get(kube::resources::config_maps(), observed.ns, source->name);
   if (!found) {
     problem = found.error().to_string();
@@ -114,6 +121,22 @@ std::optional<std::string> Controller::config_text(const Observed& observed, std
     return std::nullopt;
   }
   return (*data)[source->key].get<std::string>();
+}
+
+/// The DeepSpeedJobTemplate that the job names, else the operator's own choice for jobs that are made or edited from now on.
+TemplateText Controller::template_text(const Observed& observed) {
+  const ChildView* kept = taken_up(observed);
+  if (kept && !kept->template_text.empty()) return {.text = kept->template_text};
+  std::string name = jobspec::template_ref(observed.job->spec);
+  if (name.empty() && !kept) name = options_.settings.default_template;
+  if (name.empty()) return {};
+  const auto found = client_.get(job_templates_resource(), "", name);
+  if (!found) return {.name = name, .problem = found.error().to_string()};
+  const jobspec::WorkerTemplate source{
+      .name = name,
+      .generation = json_whole(json_child(*found, "metadata"), "generation").value_or(0),
+      .pod = json_child(json_child(*found, "spec"), "template")};
+  return {.name = name, .text = jobspec::to_text(source)};
 }
 
 void Controller::judge_spec(const std::string& key, Observed& observed) {
@@ -132,10 +155,9 @@ void Controller::judge_spec(const std::string& key, Observed& observed) {
   if (memory.generation != job.generation) {
     std::string problem;
     const auto text = config_text(observed, problem);
-    memory.wanted =
-        possible_with(judge(job.name, job.spec, text, problem), options_.settings.volcano);
-    const bool final = memory.wanted.reason != "ConfigMapMissing";
-    memory.generation = final ? job.generation : -1;
+    memory.wanted = possible_with(judge(job.name, job.spec, text, problem, template_text(observed)),
+                                  options_.settings.volcano);
+    memory.generation = refers_to_nothing(memory.wanted) ? -1 : job.generation;
   }
   if (!memory.wanted.accepted) {
     const OwnStatus status = own_status_from_json(job.own_status);
@@ -146,7 +168,8 @@ void Controller::judge_spec(const std::string& key, Observed& observed) {
         continue;
       }
       const Json spec = Json::parse(child.spec_text, nullptr, false);
-      memory.in_force = judge(job.name, spec, child.config_text, "").accepted;
+      memory.in_force =
+          judge(job.name, spec, child.config_text, "", {.text = child.template_text}).accepted;
       memory.in_force_revision = status.revision;
     }
     observed.in_force = memory.in_force;
@@ -210,7 +233,7 @@ void Controller::pass(const std::string& key, Milliseconds queued, Milliseconds 
     return;
   }
   queue_.finish(key, now);
-  if (observed.wanted.reason == "ConfigMapMissing") queue_.add(key, now + kLookAgain);
+  if (refers_to_nothing(observed.wanted)) queue_.add(key, now + kLookAgain);
   if (plan.again) {
     const auto delay = std::chrono::ceil<Milliseconds>(*plan.again - wall);
     queue_.add(key, now + std::max(delay, Milliseconds(1)));

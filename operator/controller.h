@@ -65,6 +65,7 @@ class Controller {
   bool look_at_pods(Observed& observed);
   void judge_spec(const std::string& key, Observed& observed);
   std::optional<std::string> config_text(const Observed& observed, std::string& problem);
+  TemplateText template_text(const Observed& observed);
 
   kube::Client& client_;
   Cache& cache_;

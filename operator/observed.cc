@@ -175,7 +175,8 @@ ChildView child_view(const Json& object) {
           .revision = label_of(object, contract::kLabelRevision),
           .resource_version = json_text(metadata, "resourceVersion"),
           .spec_text = json_text(data, kSpecKey),
-          .config_text = json_text(data, kConfigKey)};
+          .config_text = json_text(data, kConfigKey),
+          .template_text = json_text(data, kTemplateKey)};
 }
 
 NodeView node_view(const Json& object) {

@@ -71,8 +71,9 @@ struct PodView {
 
 struct ChildView {
   std::string kind, name, uid, owner_uid, revision, resource_version;
-  std::string spec_text, config_text;  ///< of the job's ConfigMaps: the accepted spec
-  size_t content = 0;                  ///< child_content.h
+  /// Of the job's ConfigMaps: the accepted spec, and what it referred to.
+  std::string spec_text, config_text, template_text;
+  size_t content = 0;  ///< child_content.h
 };
 
 struct NodeView {
@@ -93,6 +94,7 @@ struct Settings {
   bool network_policy = true;           ///< one per job
   bool volcano = false;                 ///< PodGroups can be made and watched
   std::string tmp_size_limit = "10Gi";  ///< a quantity, of a worker's /tmp; "0": the node's disk
+  std::string default_template;         ///< of jobs that name no DeepSpeedJobTemplate; empty: none
 };
 
 struct Observed {

@@ -51,6 +51,11 @@ void webhook(ArgumentParser& parser, Options& options) {
               "name by which the API server calls the webhook: SERVICE.NAMESPACE.svc")
       .separated_by(',')
       .environment(kEnvWebhookHosts);
+  parser
+      .option(
+          "--webhook-certificates", options.webhook_certificates,
+          "instead of --webhook: a directory with tls.crt and tls.key, as cert-manager writes it")
+      .environment(kEnvWebhookCertificates);
   parser.option("--webhook-address", options.webhook_address, "of the webhook (HTTPS)")
       .show_default();
 }
@@ -81,6 +86,10 @@ void jobs(ArgumentParser& parser, Options& options) {
           "of a worker's /tmp, unless its template mounts one [10Gi]; 0: the node's disk")
       .environment(contract::kEnvTmpSizeLimit);
   parser
+      .option("--default-template", options.settings.default_template,
+              "DeepSpeedJobTemplate of jobs that name none, when they are made or edited")
+      .environment(kEnvDefaultTemplate);
+  parser
       .option("--network-policy", options.settings.network_policy,
               "a NetworkPolicy per job: its pods reach each other, everybody its metrics")
       .show_default()
@@ -109,6 +118,12 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   }
   if (!options.webhook_configuration.empty() && options.webhook_hosts.empty()) {
     std::cerr << "dsj-operator: --webhook needs --webhook-host\n";
+    exit_code = contract::kExitBadInput;
+    return std::nullopt;
+  }
+  if (!options.webhook_configuration.empty() && !options.webhook_certificates.empty()) {
+    std::cerr << "dsj-operator: --webhook and --webhook-certificates exclude each other: one makes "
+                 "certificates, the other reads them\n";
     exit_code = contract::kExitBadInput;
     return std::nullopt;
   }

@@ -19,6 +19,7 @@ struct Options {
   std::string identity;               ///< empty: the host's name
   std::string health_address;         ///< empty: none
   std::string webhook_configuration;  ///< a ValidatingWebhookConfiguration; empty: no webhook
+  std::string webhook_certificates;   ///< a directory that others write; empty: our own
   std::string webhook_address;
   std::vector<std::string> webhook_hosts;  ///< names by which the API server calls it
   int workers = 8;                         ///< passes at a time
@@ -26,8 +27,10 @@ struct Options {
 };
 
 // The chart sets these, for the operator alone.
-inline constexpr char kEnvWebhook[] = "DSJ_WEBHOOK";             ///< webhook_configuration
-inline constexpr char kEnvWebhookHosts[] = "DSJ_WEBHOOK_HOSTS";  ///< "a,b"
+inline constexpr char kEnvWebhook[] = "DSJ_WEBHOOK";  ///< webhook_configuration
+inline constexpr char kEnvWebhookCertificates[] = "DSJ_WEBHOOK_CERTIFICATES";
+inline constexpr char kEnvDefaultTemplate[] = "DSJ_DEFAULT_TEMPLATE";  ///< default_template
+inline constexpr char kEnvWebhookHosts[] = "DSJ_WEBHOOK_HOSTS";        ///< "a,b"
 
 /// nullopt: return `exit_code` (after help, or a mistake that was printed).
 std::optional<Options> parse_options(int argc, char** argv, int& exit_code);

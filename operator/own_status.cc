@@ -50,6 +50,7 @@ json to_json(const OwnStatus& status) {
                  {"selector", status.selector},
                  {"workers", status.workers},
                  {"restarts", restarts_to_json(status.restarts)}};
+  if (!status.reason.empty()) object["reason"] = status.reason;
   put(object, "startTime", status.start);
   put(object, "completionTime", status.completion);
   put(object, "stopRequestedTime", status.stop_since);
@@ -59,6 +60,10 @@ json to_json(const OwnStatus& status) {
     object["configMapName"] = status.config_map;
     object["worldSize"] = status.world_size;
     object["zeroStage"] = status.zero_stage;
+  }
+  if (!status.template_name.empty()) {
+    object["template"] = {{"name", status.template_name},
+                          {"generation", status.template_generation}};
   }
   if (!status.spec_hash.empty()) object["specHash"] = status.spec_hash;
   if (status.completed > 0) object["completedAttempt"] = status.completed;
@@ -73,6 +78,7 @@ OwnStatus own_status_from_json(const json& object) {
   if (!object.is_object()) return status;
   status.observed_generation = json_whole(object, "observedGeneration").value_or(0);
   status.phase = json_text(object, "phase");
+  status.reason = json_text(object, "reason");
   status.conditions = conditions_from_json(object.value("conditions", json()));
   status.start = time(object, "startTime");
   status.completion = time(object, "completionTime");
@@ -81,6 +87,9 @@ OwnStatus own_status_from_json(const json& object) {
   status.revision = json_text(object, "revision");
   status.spec_hash = json_text(object, "specHash");
   status.config_map = json_text(object, "configMapName");
+  const json& used = json_child(object, "template");
+  status.template_name = json_text(used, "name");
+  status.template_generation = json_whole(used, "generation").value_or(0);
   status.incarnation = json_whole(object, "incarnation").value_or(0);
   status.completed = json_whole(object, "completedAttempt").value_or(0);
   status.world_size = json_whole(object, "worldSize").value_or(0);

@@ -17,6 +17,7 @@ inline constexpr size_t kHistoryMax = 10;
 /// Keys of a job's ConfigMap beside contract.h's.
 inline constexpr char kSpecKey[] = "spec.json";
 inline constexpr const char* kConfigKey = kDsConfigKey;
+inline constexpr char kTemplateKey[] = "template.json";
 
 struct Restarts {
   int64_t total = 0;        ///< restarts of the ranks, for whatever reason
@@ -31,12 +32,16 @@ struct Restarts {
 struct OwnStatus {
   int64_t observed_generation = 0;
   std::string phase;
+  std::string reason;  ///< why the phase is what it is, in one word; empty: nothing to tell
   Conditions conditions;
   std::optional<Time> start, completion;
   std::optional<Time> stop_since;  ///< when agent 0 was asked to stop
   /// Since when some workers hold nodes and wait for others that do not run.
   std::optional<Time> incomplete;
   std::string revision, config_map;
+  /// The DeepSpeedJobTemplate that the revision was made with; empty: none.
+  std::string template_name;
+  int64_t template_generation = 0;
   /// What the accepted spec hashes to, if defaults of a newer CRD made that differ from `revision`.
   std::string spec_hash;
   /// The highest pod number known to have existed. The next pod of a worker without one is above

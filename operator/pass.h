@@ -46,6 +46,7 @@ class Pass {
   void start_anew();
   bool accept();
   std::string revision(bool edited);
+  void note_template();
   void unfinished();
   void finish();
   // reconcile_pods.cc

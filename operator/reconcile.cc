@@ -98,12 +98,22 @@ bool Pass::accept() {
     renamed->revision = kept;
     force_ = std::move(renamed);
   }
+  note_template();
   st_.config_map = config_map_name(o_.name, st_.revision);
   st_.world_size = spec().world_size();
   st_.zero_stage = force_->zero_stage;
   st_.selector = std::string(contract::kLabelJobName) + "=" + o_.name;
   st_.restarts.limit = spec().restart_policy == "Never" ? 0 : spec().backoff_limit;
   return true;
+}
+
+/// A newer generation that changes none of the pods is not taken up.
+void Pass::note_template() {
+  const auto& source = force_->worker_template;
+  const std::string name = source ? source->name : "";
+  if (!new_revision_ && name == st_.template_name) return;
+  st_.template_name = name;
+  st_.template_generation = source ? source->generation : 0;
 }
 
 /// The revision of the spec in force. An API server adds the defaults of a newer CRD to a spec that
@@ -208,6 +218,7 @@ Plan Pass::run() {
     if (ended()) finished();
   }
   conditions();
+  st_.reason = reason_of(st_.phase, st_.conditions);
   finish();
   return std::move(plan_);
 }

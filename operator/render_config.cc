@@ -29,6 +29,8 @@ Json config_map(const JobView& job, const Accepted& accepted, const std::string&
   object["data"] = {{contract::kWorkerJobFile, to_text(worker_job(accepted))},
                     {kSpecKey, accepted.spec_text}};
   if (!accepted.config_text.empty()) object["data"][kConfigKey] = accepted.config_text;
+  if (accepted.worker_template)
+    object["data"][kTemplateKey] = jobspec::to_text(*accepted.worker_template);
   if (!token_keys.empty()) object["data"][contract::kTokenKeysFile] = token_keys;
   return object;
 }

@@ -87,9 +87,10 @@ class Process {
 
   Status run() {
     std::unique_ptr<Webhook> webhook;
-    if (!options_.webhook_configuration.empty()) {
+    if (!options_.webhook_configuration.empty() || !options_.webhook_certificates.empty()) {
       DSJ_TRY(webhook, Webhook::start({.address = options_.webhook_address,
                                        .configuration = options_.webhook_configuration,
+                                       .certificates = options_.webhook_certificates,
                                        .names = options_.webhook_hosts,
                                        .identity = identity()},
                                       client_, clock_,

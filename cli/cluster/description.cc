@@ -4,6 +4,7 @@
 #include <set>
 #include <sstream>
 
+#include "cli/cluster/queue_place.h"
 #include "cli/cluster/table.h"
 #include "job/report/status.h"
 #include "job/spec/job.h"
@@ -54,18 +55,31 @@ class Page {
     };
     add("Name", get("metadata.name"));
     add("Namespace", get("metadata.namespace"));
-    add("State", get("status.phase").empty() ? "not taken up by an operator" : get("status.phase"));
+    add("State", state());
+    add("Queue", what_.queue);
     add("Age", age_text(get("metadata.creationTimestamp"), now_));
     add("Model", get("spec.training.modelNameOrPath"));
     add("Data", get("spec.training.dataPath"));
     add("Output", get("spec.training.outputDir"));
     add("Workers", workers());
+    add("Template", worker_template());
     add("Step", step());
     add("Checkpoint", checkpoint());
     add("Restored", restored());
     add("Model saved", get("status.training.modelPath"));
     add("Restarts", restarts());
     text_ += columns_text(rows);
+  }
+
+  std::string state() const {
+    const std::string phase = get("status.phase"), reason = get("status.reason");
+    if (phase.empty()) return "not taken up by an operator";
+    return reason.empty() ? phase : phase + ", " + reason;
+  }
+
+  std::string worker_template() const {
+    const std::string name = get("status.template.name");
+    return name.empty() ? "" : name + ", generation " + get("status.template.generation");
   }
 
   std::string workers() const {
@@ -266,6 +280,7 @@ kube::ApiResult<Description> look_at_job(Session& session, const std::string& na
   (void)session.client.list(kube::resources::events(), session.ns, select,
                             [&](const Json& event) { what.events.push_back(event); });
   resolve_config(session, what);
+  what.queue = queue_place(session, what.job, what.pods);
   return what;
 }
 

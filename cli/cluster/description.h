@@ -16,6 +16,7 @@ struct Description {
   /// Origins of the accepted ds_config. Empty: `config_problem` says why.
   std::vector<dsconfig::Origin> origins;
   std::string config_problem;
+  std::string queue;  ///< queue_place.h
 };
 
 /// `now`: seconds since 1970.

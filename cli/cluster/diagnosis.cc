@@ -21,6 +21,9 @@ constexpr Rule kRules[] = {
     {"Accepted", "False", "ConfigMapMissing", "",
      "make the ConfigMap that spec.deepspeed.configFrom names, with that key; the operator looks "
      "again by itself"},
+    {"Accepted", "False", "TemplateMissing", "",
+     "make the DeepSpeedJobTemplate that spec.workers.templateRef names (kubectl get "
+     "deepspeedjobtemplates lists them); the operator looks again by itself"},
     {"Accepted", "False", "", "",
      "`dsj validate` on the manifest says the same with line numbers; edit the job"},
     {"Scheduled", "False", "Unschedulable", "Insufficient",

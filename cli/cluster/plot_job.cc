@@ -96,7 +96,8 @@ class PlotJob {
     const std::string state = word(*job, "status.phase");
     over = state == "Complete" || state == "Failed" || state == "Suspended";
     if (run.curves.empty() && !options_.watch) return nothing(*job, read);
-    return show(*job, run);
+    const auto again = std::chrono::duration_cast<std::chrono::seconds>(kAgain).count();
+    return show(*job, run, options_.watch && !over ? static_cast<int>(again) : 0);
   }
 
   int nothing(const Json& job, int read) const {
@@ -110,7 +111,7 @@ class PlotJob {
                             "/metrics.jsonl, for `dsj plot OUT` where the volume is mounted"});
   }
 
-  int show(const Json& job, const RunCurves& run) const {
+  int show(const Json& job, const RunCurves& run, int again) const {
     if (options_.watch && isatty(STDOUT_FILENO) == 1) std::fputs("\x1b[H\x1b[2J", stdout);
     const std::string total = word(job, std::string("status.training.") +
                                             report::status_name<&report::Resolved::total_steps>());
@@ -126,7 +127,8 @@ class PlotJob {
     std::fflush(stdout);
     if (options_.page.empty()) return 0;
     PosixFiles files;
-    if (const auto written = files.write_atomically(options_.page, plot_page({run})); !written)
+    if (const auto written = files.write_atomically(options_.page, plot_page({run}, again));
+        !written)
       return report("plot", written.error());
     std::printf("page: %s\n", options_.page.c_str());
     return 0;

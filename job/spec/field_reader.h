@@ -37,10 +37,16 @@ class FieldReader {
   std::vector<dsconfig::Finding>& findings_;
 };
 
+/// What the container "worker" must say of the ranks' program.
+enum class RankProgram {
+  Engine,     ///< neither a command nor args
+  Own,        ///< launcher: Command: an image and a command
+  OwnInPart,  ///< the same, and a DeepSpeedJobTemplate that nobody has read yet may say it
+};
+
 /// Checks spec.workers.template: it has a container "worker" and sets nothing that the operator
-/// sets itself. With `user_program` (launcher: Command) that container names an image and a
-/// command, else neither a command nor args.
-void check_template(const nlohmann::json& pod, const std::string& path, bool user_program,
+/// sets itself.
+void check_template(const nlohmann::json& pod, const std::string& path, RankProgram program,
                     FieldReader& reader);
 
 }  // namespace dsj::jobspec

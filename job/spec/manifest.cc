@@ -214,10 +214,29 @@ class ManifestReader : private FieldReader {
     else if (least != most)
       report(Severity::Unsupported, path, "elastic jobs are not built in this version",
              "remove minReplicas and maxReplicas");
+    if (const json* ref = object(*found, "templateRef", path + ".templateRef"))
+      template_ref(*ref, path + ".templateRef");
     if (const json* pod = object(*found, "template", path + ".template")) {
       job_.worker_template = without_nulls(*pod);
-      check_template(job_.worker_template, path + ".template", job_.runs_user_program(), *this);
+      const RankProgram program = !job_.runs_user_program() ? RankProgram::Engine
+                                  : in_part_                ? RankProgram::OwnInPart
+                                                            : RankProgram::Own;
+      check_template(job_.worker_template, path + ".template", program, *this);
     }
+  }
+
+  /// What the template says is not known here: worker_template.h puts it into the spec before the
+  /// operator reads it.
+  void template_ref(const json& ref, const std::string& path) {
+    in_part_ = true;
+    fields(ref, path);
+    const auto name = ref.find("name");
+    if (name == ref.end() || !name->is_string() || name->get<std::string>().empty())
+      report(Severity::Error, path + ".name", "a name is missing",
+             "kubectl get deepspeedjobtemplates lists them");
+    else if (place_ == Place::Local)
+      report(Severity::Unsupported, path, "has effect in a cluster only",
+             "write what the template says into spec.workers.template");
   }
 
   /// Workers that ask for GPUs train on GPUs, or not at all.
@@ -235,6 +254,7 @@ class ManifestReader : private FieldReader {
   void user_program() {
     const std::string at = "spec.workers.template.spec.containers[worker]";
     const json& container = worker_container(job_.worker_template);
+    if (container.is_null() && in_part_) return;
     if (container.is_null()) {
       report(Severity::Error, at, "launcher: Command needs a container with a program",
              "give image, command and args");
@@ -369,6 +389,7 @@ class ManifestReader : private FieldReader {
   std::string base_;
   Place place_;
   Job& job_;
+  bool in_part_ = false;  ///< the job names a DeepSpeedJobTemplate
 };
 
 }  // namespace

@@ -145,7 +145,7 @@ void check_program(const json& container, const std::string& path, FieldReader& 
 
 }  // namespace
 
-void check_template(const json& pod, const std::string& path, bool user_program,
+void check_template(const json& pod, const std::string& path, RankProgram program,
                     FieldReader& reader) {
   if (const json* metadata = reader.object(pod, "metadata", path + ".metadata"))
     shapes(*metadata, path + ".metadata", {{"labels", Shape::Texts}, {"annotations", Shape::Texts}},
@@ -185,8 +185,8 @@ void check_template(const json& pod, const std::string& path, bool user_program,
     ++ours;
     const std::string place = at + "[" + kContainer + "]";
     check_worker(container, place, reader);
-    user_program ? check_program(container, place, reader)
-                 : check_no_program(container, place, reader);
+    if (program == RankProgram::Engine) check_no_program(container, place, reader);
+    if (program == RankProgram::Own) check_program(container, place, reader);
   }
   if (ours != 1)
     reader.report(Severity::Error, at, "no container named \"" + std::string(kContainer) + "\"",

@@ -4,6 +4,7 @@
 
 #include "common/json_depth.h"
 #include "job/spec/cluster_spec.h"
+#include "job/spec/worker_template.h"
 
 namespace dsj::op {
 namespace {
@@ -35,6 +36,10 @@ std::vector<Finding> findings_of(const json& object) {
   auto findings = std::move(checked.resolution.findings);
   if (!checked.config_known) {
     findings.push_back({Severity::Warning, "spec.deepspeed.configFrom",
+                        "not read here: condition Accepted says what is wrong with it", ""});
+  }
+  if (!jobspec::template_ref(spec).empty()) {
+    findings.push_back({Severity::Warning, "spec.workers.templateRef",
                         "not read here: condition Accepted says what is wrong with it", ""});
   }
   return findings;

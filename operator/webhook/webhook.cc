@@ -8,6 +8,7 @@
 
 #include "common/http/http_listener.h"
 #include "common/log.h"
+#include "kube/certificate_source.h"
 #include "operator/webhook/review.h"
 #include "operator/webhook/rotation.h"
 
@@ -18,7 +19,7 @@ using kube::Milliseconds;
 using nlohmann::json;
 
 /// How often the bundle is checked, in case somebody wiped it: a read, and a write only if it
-/// changed.
+/// changed. Mounted certificates are looked at as often.
 constexpr Milliseconds kLook{60'000};
 constexpr int kConflictsMax = 10;
 
@@ -100,7 +101,9 @@ struct Webhook::State {
   WebhookOptions options;
   kube::Client& client;
   kube::Clock& clock;
-  Rotation rotation;  ///< publishing thread only
+  Rotation rotation;                                 ///< publishing thread only
+  std::unique_ptr<kube::CertificateSource> mounted;  ///< null: certificates of our own
+  std::shared_ptr<const kube::Certificates> taken;   ///< of `mounted`, in use
   std::mutex mutex;
   std::shared_ptr<boost::asio::ssl::context> context;
   std::atomic<bool> tried = false;
@@ -115,6 +118,32 @@ struct Webhook::State {
     const std::lock_guard lock(mutex);
     context = std::move(made);
     return {};
+  }
+
+  /// Takes the mounted certificate into use if it is another.
+  Status show_mounted() {
+    mounted->refused();  // look at the files now
+    const auto seen = mounted->current();
+    if (seen->client_certificate_pem.empty())
+      return std::unexpected(Error{ErrorKind::Environment,
+                                   "no certificate and key that fit together", options.certificates,
+                                   "expected tls.crt and tls.key, as in a Secret of cert-manager"});
+    if (seen == taken) return {};
+    DSJ_TRY(auto made, server_tls(seen->client_certificate_pem, seen->client_key_pem));
+    taken = seen;
+    log::info("the webhook has taken the certificate in " + options.certificates);
+    const std::lock_guard lock(mutex);
+    context = std::move(made);
+    return {};
+  }
+
+  void run_mounted() {
+    tried = true;
+    while (!stop.cancelled()) {
+      clock.sleep(kLook, stop);
+      if (const Status shown = show_mounted(); !shown)
+        log::error("webhook: " + shown.error().to_string());
+    }
   }
 
   /// True: the bundle has what it should have.
@@ -169,10 +198,16 @@ Result<std::unique_ptr<Webhook>> Webhook::start(WebhookOptions options, kube::Cl
                                                 .client = client,
                                                 .clock = clock,
                                                 .rotation = {options.names, options.identity}});
-  if (const auto made = state->rotation.advance(clock.wall()); !made) {
-    return std::unexpected(made.error());
+  if (!options.certificates.empty()) {
+    state->mounted = std::make_unique<kube::CertificateSource>(
+        kube::Access{.client_certificate_file = options.certificates + "/tls.crt",
+                     .client_key_file = options.certificates + "/tls.key"});
+    DSJ_TRY_STATUS(state->show_mounted());
+  } else {
+    if (const auto made = state->rotation.advance(clock.wall()); !made)
+      return std::unexpected(made.error());
+    DSJ_TRY_STATUS(state->show());
   }
-  DSJ_TRY_STATUS(state->show());
   // The idle time is longer than the API server's own, so that it closes a connection and we do
   // not.
   const HttpLimits limits{.body_bytes = kReviewBytesMax,
@@ -185,7 +220,8 @@ Result<std::unique_ptr<Webhook>> Webhook::start(WebhookOptions options, kube::Cl
                                const std::lock_guard lock(own->mutex);
                                return own->context;
                              }));
-  state->thread = std::thread([own = state.get()] { own->run(); });
+  state->thread =
+      std::thread([own = state.get()] { own->mounted ? own->run_mounted() : own->run(); });
   return std::unique_ptr<Webhook>(new Webhook(std::move(state)));
 }
 

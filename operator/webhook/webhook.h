@@ -1,7 +1,8 @@
 // The admission webhook: an HTTPS server that answers reviews, and a thread that keeps its
 // authority in the caBundle of the ValidatingWebhookConfiguration. No Secret holds a key: each
-// replica has its own, in memory. Every replica serves, leader or not, because a review needs no
-// cluster.
+// replica has its own, in memory. Or somebody else (cert-manager) makes the certificates and keeps
+// the bundle; then the thread only reads the mounted files again. Every replica serves, leader or
+// not, because a review needs no cluster.
 #pragma once
 
 #include <functional>
@@ -22,8 +23,10 @@ inline constexpr char kWebhookPath[] = "/validate";
 inline constexpr size_t kReviewBytesMax = 4 << 20;
 
 struct WebhookOptions {
-  std::string address;             ///< "0.0.0.0:29403"
-  std::string configuration;       ///< the ValidatingWebhookConfiguration's name
+  std::string address;        ///< "0.0.0.0:29403"
+  std::string configuration;  ///< the ValidatingWebhookConfiguration's name
+  /// A directory with tls.crt and tls.key, which others write; empty: our own certificates.
+  std::string certificates;
   std::vector<std::string> names;  ///< the names that the API server calls: "SERVICE.NAMESPACE.svc"
   std::string identity;            ///< this process's; the same after a restart of its container
 };
@@ -31,7 +34,7 @@ struct WebhookOptions {
 class Webhook {
  public:
   /// Listens and starts to publish. `reviewed` is called for each answer, on the server's thread.
-  /// Environment: the port is taken.
+  /// Environment: the port is taken, or `certificates` has no pair that fits together.
   static Result<std::unique_ptr<Webhook>> start(WebhookOptions options, kube::Client& client,
                                                 kube::Clock& clock,
                                                 std::function<void(bool allowed)> reviewed);

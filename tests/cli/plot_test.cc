@@ -107,6 +107,9 @@ TEST(Plot, PageStandsAlone) {
     EXPECT_EQ(page.find(part), std::string::npos) << part;
   }
   EXPECT_EQ(page.find("</script>"), page.rfind("</script>")) << "data ends no script";
+  EXPECT_EQ(page.find("reload"), std::string::npos);
+  EXPECT_NE(plot_page({*run}, 2).find("setTimeout(() => location.reload(), 2000);"),
+            std::string::npos);
 }
 
 TEST(Plot, PictureIsThePagesDrawingAlone) {

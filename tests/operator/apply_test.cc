@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <atomic>
+#include <set>
 
 #include "operator/render_config.h"
 #include "tests/kube/fake_api_server.h"
@@ -29,6 +30,7 @@ class ApplyTest : public ::testing::Test {
   static void serve(FakeApiServer& server) {
     server.serve(jobs_resource(), true);
     server.serve(pod_groups_resource(), true);
+    server.serve(job_templates_resource(), false);
   }
   Json submit(const Json& spec = quick_spec()) {
     return *client.create(jobs_resource(), "n",
@@ -345,6 +347,134 @@ TEST_F(ApplyTest, ADsConfigOfAConfigMapIsTakenAsItWas) {
   turns(*op);
   EXPECT_EQ(job()["status"]["revision"], revision);
   EXPECT_EQ(accepted(), "ConfigAccepted");
+}
+
+/// A job that names a DeepSpeedJobTemplate, and what becomes of its pods.
+class Templates : public ApplyTest {
+ protected:
+  Templates() {
+    Json spec = quick_spec();
+    spec["workers"]["templateRef"] = {{"name", "h200"}};
+    submit(spec);
+    restart();
+  }
+  void restart(const std::string& default_template = "") {
+    op = std::make_unique<SimOperator>(server, clock, chance, nullptr, default_template);
+  }
+  static Json pod_with(const char* image) {
+    return {{"spec",
+             {{"nodeSelector", {{"gpu", "h200"}}},
+              {"containers", Json::array({{{"name", "worker"}, {"image", image}}})}}}};
+  }
+  void make_template(const Json& pod) {
+    ASSERT_TRUE(client.create(job_templates_resource(), "",
+                              {{"apiVersion", jobspec::kApiVersion},
+                               {"kind", "DeepSpeedJobTemplate"},
+                               {"metadata", {{"name", "h200"}}},
+                               {"spec", {{"template", pod}}}}));
+  }
+  void edit_template(const Json& pod) {
+    server.edit(job_templates_resource(), "", "h200",
+                [&](Json& object) { object["spec"]["template"] = pod; });
+  }
+  /// An edit that by itself changes no pod.
+  void edit_job(int budget) {
+    server.edit(jobs_resource(), "n", "j",
+                [&](Json& object) { object["spec"]["backoffLimit"] = budget; });
+  }
+  OwnStatus status() { return own_status_from_json(own_part(job()["status"])); }
+  std::string accepted() {
+    const auto conditions = status().conditions;
+    const Condition* found = find_condition(conditions, "Accepted");
+    return found->reason + ": " + found->message;
+  }
+  std::set<std::string> images() {
+    std::set<std::string> all;
+    for (const Json& pod : server.objects(kube::resources::pods()))
+      if (!pod["metadata"].contains("deletionTimestamp"))
+        all.insert(pod["spec"]["containers"][0]["image"]);
+    return all;
+  }
+
+  std::unique_ptr<SimOperator> op;
+};
+
+TEST_F(Templates, AMissingOneIsSaidAndLookedForAgain) {
+  turns(*op);
+  EXPECT_THAT(accepted(), ::testing::StartsWith("TemplateMissing: deepspeedjobtemplate h200: "));
+  EXPECT_EQ(status().reason, "TemplateMissing");
+  EXPECT_TRUE(names("Pod").empty());
+  make_template(pod_with("base:1"));
+  turns(*op, 30);
+  EXPECT_EQ(images(), std::set<std::string>{"base:1"});
+  EXPECT_EQ(names("Pod").size(), 2u);
+  EXPECT_EQ(server.objects(kube::resources::pods())[0]["spec"]["nodeSelector"]["gpu"], "h200");
+  EXPECT_EQ(status().template_name, "h200");
+  EXPECT_THAT(accepted(), ::testing::HasSubstr("with template h200 (generation "));
+}
+
+TEST_F(Templates, AJobKeepsWhatItBeganWithUntilItIsEdited) {
+  make_template(pod_with("base:1"));
+  turns(*op);
+  const std::string revision = status().revision;
+  const int64_t generation = status().template_generation;
+  edit_template(pod_with("base:2"));
+  restart();
+  turns(*op, 30);
+  EXPECT_EQ(status().revision, revision);
+  EXPECT_EQ(status().template_generation, generation);
+  EXPECT_EQ(images(), std::set<std::string>{"base:1"});
+  edit_job(9);
+  turns(*op, 30);
+  EXPECT_NE(status().revision, revision);
+  EXPECT_EQ(status().template_generation, generation + 1);
+  EXPECT_EQ(images(), std::set<std::string>{"base:2"});
+}
+
+TEST_F(Templates, TheOperatorsOwnChoiceIsForJobsThatNameNone) {
+  make_template(pod_with("base:1"));
+  server.edit(jobs_resource(), "n", "j",
+              [](Json& object) { object["spec"]["workers"].erase("templateRef"); });
+  restart();
+  turns(*op);
+  EXPECT_EQ(status().template_name, "");
+  const auto own = images();
+  restart("h200");  // a job that runs is left alone
+  turns(*op, 30);
+  EXPECT_EQ(images(), own);
+  edit_job(8);
+  turns(*op, 30);
+  EXPECT_EQ(images(), std::set<std::string>{"base:1"});
+  EXPECT_EQ(status().template_name, "h200");
+  restart();  // and this one keeps what it has taken up
+  turns(*op, 30);
+  EXPECT_EQ(images(), std::set<std::string>{"base:1"});
+  restart("nowhere");
+  edit_job(9);
+  turns(*op, 30);
+  EXPECT_THAT(accepted(), ::testing::StartsWith("TemplateMissing: the spec before stays in force: "
+                                                "deepspeedjobtemplate nowhere: "));
+}
+
+TEST_F(Templates, WhatIsWrongInOneIsTheJobsRefusal) {
+  make_template({{"spec", {{"hostname", "x"}}}});
+  turns(*op);
+  EXPECT_THAT(accepted(), ::testing::HasSubstr("ConfigInvalid: with template h200 (generation "));
+  EXPECT_THAT(accepted(), ::testing::HasSubstr("spec.workers.template.spec.hostname"));
+  EXPECT_TRUE(names("Pod").empty());
+  EXPECT_EQ(status().phase, "Refused");
+}
+
+TEST_F(Templates, OneThatIsGoneLeavesTheAcceptedSpecInForce) {
+  make_template(pod_with("base:1"));
+  turns(*op);
+  ASSERT_TRUE(client.remove(job_templates_resource(), "", "h200"));
+  edit_job(9);
+  restart();
+  turns(*op, 30);
+  EXPECT_THAT(accepted(), ::testing::HasSubstr("the spec before stays in force"));
+  EXPECT_EQ(images(), std::set<std::string>{"base:1"});
+  EXPECT_EQ(status().reason, "TemplateMissing");
 }
 
 /// Plans whose creates are made eight at a time.

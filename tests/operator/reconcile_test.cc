@@ -328,6 +328,38 @@ TEST(Reconcile, AJobThatIsDeletedWithoutItsChildrenKeepsThem) {
   EXPECT_EQ(orphans.deletes[0].version, "8");
 }
 
+TEST(Reconcile, TheStatusSaysInOneWordWhy) {
+  World world;
+  world.settle();
+  auto why = [&] { return world.phase() + " " + world.status().reason; };
+  EXPECT_EQ(why(), "Pending Waiting");
+  world.pod(0).unscheduled = "0/3 nodes are available";
+  world.settle();
+  EXPECT_EQ(why(), "Pending Unschedulable");
+  world.pod(0).unscheduled = "";
+  world.run_pods();
+  world.settle();
+  EXPECT_EQ(why(), "Starting WaitingForGang");
+  world.start_attempt();
+  EXPECT_EQ(why(), "Running ");
+  world.edit("/training/maxSteps", "many");
+  world.settle();
+  EXPECT_EQ(why(), "Running ConfigInvalid");
+  world.edit("/training/maxSteps", 10);
+  world.settle();
+  world.end(world.pod(1), 1, "RankFailed");
+  world.settle();
+  EXPECT_EQ(why(), "Restarting RankFailed");
+  world.edit("/backoffLimit", 0);
+  world.settle();
+  world.now += Seconds(60);
+  world.settle();
+  world.start_attempt();
+  world.end(world.pod(1), 2, "BadInput");
+  world.settle();
+  EXPECT_EQ(why(), "Failed BadInput");
+}
+
 /// An API server adds the defaults of a newer CRD to every object that it reads.
 TEST(Revision, DoesNotFollowDefaultsThatNobodyWrote) {
   World world;

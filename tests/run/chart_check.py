@@ -5,8 +5,10 @@ Usage: tests/cluster/cluster.py run --api chart_check.py REPOSITORY BIN GTEST_RE
 on PATH; without them everything is skipped, loudly.
 """
 import base64
+import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,7 +24,20 @@ JOB = {"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob",
                 "workers": {"replicas": 2, "slotsPerWorker": 1}}}
 BAD_VALUES = [["replicas=0"], ["replicas=two"], ["rbac.scope=Everywhere"], ["rbac.scope=Namespaces"], ["watchNamespaces={Team_A}"],
               ["image.operator.pullPolicy=Sometimes"], ["imagge.operator.tag=1"], ["rbac.createe=true"], ["image.worker.repository="],
-              ["monitoring.podMonitor.interval=soon"], ["webhook.failurePolicy=Maybe"], ["fullnameOverride=Not_A_Name"]]
+              ["monitoring.podMonitor.interval=soon"], ["webhook.failurePolicy=Maybe"], ["fullnameOverride=Not_A_Name"],
+              ["workers.defaultTemplate=-h200"], ["webhook.certManager.issuer=ca"]]
+
+
+def objects_of(text):
+    """(kind, namespace, name) of each object of a rendered chart."""
+    found = []
+    for part in re.split(r"^---$", text, flags=re.MULTILINE):
+        kind = re.search(r"^kind: (\S+)", part, re.MULTILINE)
+        if kind:
+            metadata = re.search(r"^metadata:\n((?:  .*\n)+)", part, re.MULTILINE).group(1)
+            field = {name: re.search(rf"^  {name}: (\S+)", metadata, re.MULTILINE) for name in ("name", "namespace")}
+            found.append((kind.group(1), field["namespace"].group(1) if field["namespace"] else "", field["name"].group(1)))
+    return found
 
 
 class Chart:
@@ -48,6 +63,44 @@ class Chart:
         roles = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", "rbac.scope=Namespaces", "--set",
                     "watchNamespaces={team}").stdout
         expect("alidatingWebhookConfiguration" not in roles and "DSJ_WEBHOOK" not in roles, "roles alone have no webhook")
+
+    def matrix(self):
+        """Values that concern each other, each with each: the manifests are whole, and each object is there when it should be."""
+        scopes = {"whole": [], "some": ["watchNamespaces={team,other}"],
+                  "roles": ["rbac.scope=Namespaces", "watchNamespaces={team,other}", "rbac.readNodes=false"]}
+        hooks = {"own": [], "off": ["webhook.enabled=false"], "cert-manager": ["webhook.certManager.enabled=true"],
+                 "issuer": ["webhook.certManager.enabled=true", "webhook.certManager.issuerRef.name=ca",
+                            "webhook.certManager.issuerRef.kind=ClusterIssuer"]}
+        extras = {"bare": ["monitoring.service=false", "networkPolicy.enabled=false", "crds.install=false", "agentPolicy.enabled=false",
+                           "jobPolicy.enabled=false"],
+                  "all": ["monitoring.podMonitor.enabled=true", "monitoring.rules.enabled=true", "monitoring.dashboards.enabled=true",
+                          "podDisruptionBudget.enabled=true", "scheduling.volcano=true", "replicas=3", "workers.defaultTemplate=h200",
+                          "image.pullSecrets[0].name=pull", "fullnameOverride=trainer", "resources.limits.memory=1Gi"]}
+        count = 0
+        for scope, hook, extra in itertools.product(scopes, hooks, extras):
+            words = [word for value in scopes[scope] + hooks[hook] + extras[extra] for word in ("--set", value)]
+            text = run("helm", "template", "r", self.chart, "-n", "ops", "--kube-version", "1.30.0", *words).stdout
+            found = objects_of(text)
+            at = f"{scope} x {hook} x {extra}"
+            expect(len(set(found)) == len(found), f"{at}: an object twice: {found}")
+            kinds = [kind for kind, _, _ in found]
+            webhook = hook != "off" and scope != "roles"
+            managed = webhook and hook in ("cert-manager", "issuer")
+            wanted = {"ValidatingWebhookConfiguration": webhook, "Certificate": managed, "Issuer": managed and hook == "cert-manager",
+                      "PodMonitor": 2 * (extra == "all"), "PrometheusRule": extra == "all", "PodDisruptionBudget": extra == "all",
+                      "CustomResourceDefinition": 2 * (extra == "all"), "ValidatingAdmissionPolicy": 2 * (extra == "all"),
+                      "Role": 3 if scope == "roles" else 1, "Deployment": 1}
+            for kind, number in wanted.items():
+                expect(kinds.count(kind) == int(number), f"{at}: {kinds.count(kind)} {kind}, not {int(number)}")
+            names = {name for _, _, name in found}
+            expect(("r-deepspeedjob-ops-webhook" in names or "trainer-ops-webhook" in names) == (webhook and not managed),
+                   f"{at}: the right to write the caBundle: {sorted(names)}")
+            expect(("DSJ_WEBHOOK_CERTIFICATES" in text) == managed and ("name: DSJ_WEBHOOK, " in text) == (webhook and not managed),
+                   f"{at}: where the certificates come from")
+            expect(("inject-ca-from: ops/" in text) == managed, f"{at}: who writes the caBundle")
+            expect(("DSJ_DEFAULT_TEMPLATE" in text) == (extra == "all"), at)
+            count += 1
+        print(f"result: chart: {count} combinations of values are whole")
 
     def more_values(self):
         """Monitoring, names, arguments: what each puts into the manifests."""
@@ -79,13 +132,23 @@ class Chart:
         loose = kubectl("create", "--dry-run=server", "-f", "-", thing=pod, check=False)
         expect("runAsNonRoot" in loose.stderr, f"the namespace is strict: {loose.stderr}")
 
+    def template_is_a_pod(self):
+        """The template's schema is this API server's of a pod, and kubectl explains it."""
+        run(sys.executable, os.path.join(self.chart, "../../scripts/pod_template_schema.py"), "--check")
+        def explain(*words):
+            return kubectl("explain", *words, check=False).stdout
+        eventually(lambda: "As pod.spec.containers" in explain("deepspeedjobs.spec.workers.template.spec.containers.resources"),
+                   "a new resource is explained after a moment")
+        every = explain("deepspeedjobs", "--recursive")
+        expect("topologySpreadConstraints" in every and "stepTimeoutSeconds" in every, every[-500:])
+
     def rights(self):
         operator = "system:serviceaccount:ops:r-deepspeedjob"
 
         def may(*words):
             return kubectl("auth", "can-i", *words, "--as", operator, check=False).stdout.strip() == "yes"
         for words in (["list", "deepspeedjobs.training.dsj.dev", "-A"], ["create", "pods", "-n", "team"], ["delete", "pods", "-n", "team"],
-                      ["create", "roles", "-n", "team"], ["watch", "nodes"], ["create", "networkpolicies.networking.k8s.io", "-n", "team"],
+                      ["create", "roles", "-n", "team"], ["watch", "nodes"], ["get", "deepspeedjobtemplates.training.dsj.dev"], ["create", "networkpolicies.networking.k8s.io", "-n", "team"],
                       ["patch", "deepspeedjobs.training.dsj.dev", "--subresource=status", "-n", "team"],
                       ["update", "leases.coordination.k8s.io/r-deepspeedjob", "-n", "ops"],
                       ["create", "leases.coordination.k8s.io", "-n", "ops"],
@@ -94,7 +157,8 @@ class Chart:
             expect(may(*words), f"the operator may not {words}")
         for words in (["get", "secrets", "-A"], ["create", "pods", "--subresource=exec", "-n", "team"], ["escalate", "roles", "-n", "team"],
                       ["bind", "roles", "-n", "team"], ["patch", "deepspeedjobs.training.dsj.dev", "-n", "team"],
-                      ["create", "clusterroles"], ["update", "nodes"],
+                      ["create", "clusterroles"], ["update", "nodes"], ["list", "deepspeedjobtemplates.training.dsj.dev"],
+                      ["patch", "deepspeedjobtemplates.training.dsj.dev"],
                       ["patch", "networkpolicies.networking.k8s.io", "-n", "team"], ["list", "podgroups.scheduling.volcano.sh", "-n", "team"],
                       ["create", "leases.coordination.k8s.io", "-n", "team"],
                       ["update", "leases.coordination.k8s.io/another", "-n", "ops"],
@@ -235,11 +299,26 @@ class Chart:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
 
+    # ---- the resources stayed, and so did the jobs
+    def again(self):
+        """helm takes the resources that it kept, under the same name of the release; under another only if it is told to."""
+        before = kubectl("-n", "team", "get", "dsj", "-o", "name").stdout
+        run("helm", "install", "r", self.chart, "-n", "ops")
+        run("helm", "uninstall", "r", "-n", "ops")
+        other = run("helm", "install", "other", self.chart, "-n", "ops", check=False)
+        expect(other.returncode != 0 and "invalid ownership metadata" in other.stderr, f"another release: {other.stderr}")
+        run("helm", "install", "other", self.chart, "-n", "ops", "--take-ownership")
+        run("helm", "uninstall", "other", "-n", "ops")
+        run("helm", "install", "third", self.chart, "-n", "ops", "--set", "crds.install=false")
+        run("helm", "uninstall", "third", "-n", "ops")
+        expect(kubectl("-n", "team", "get", "dsj", "-o", "name").stdout == before, "every job is still there")
+
     # ---- the other scope, and the end
     def leave(self):
         run("helm", "upgrade", "r", self.chart, "-n", "ops", "--set", "rbac.scope=Namespaces,rbac.readNodes=false", "--set", "watchNamespaces={team}")
         operator = "system:serviceaccount:ops:r-deepspeedjob"
-        for words, right in ((["create", "pods", "-n", "team"], "yes"), (["create", "pods", "-n", "strict"], "no"), (["watch", "nodes"], "no")):
+        for words, right in ((["create", "pods", "-n", "team"], "yes"), (["create", "pods", "-n", "strict"], "no"), (["watch", "nodes"], "no"),
+                             (["get", "deepspeedjobtemplates.training.dsj.dev"], "yes")):
             answer = kubectl("auth", "can-i", *words, "--as", operator, check=False).stdout.strip()
             expect(answer == right, f"{words}: {answer}")
         run("helm", "uninstall", "r", "-n", "ops")
@@ -251,7 +330,7 @@ class Chart:
 
 def main():
     chart, report = Chart(sys.argv[1], sys.argv[2]), Report("Chart", sys.argv[3])
-    for case in (chart.values, chart.more_values, chart.install, chart.rights, chart.attacks, chart.enough, chart.leave):
+    for case in (chart.values, chart.matrix, chart.more_values, chart.install, chart.template_is_a_pod, chart.rights, chart.attacks, chart.enough, chart.leave, chart.again):
         report.run(case.__name__, case, tools=("helm", "kubectl"))
     shutil.rmtree(chart.room, ignore_errors=True)
     return report.write()

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Every file in configs/ is taken by `dsj validate` without an error or an unsupported key; those in configs/cluster/ may
 use what has effect in a cluster only (samples_cluster_check.py applies them to one). Those in configs/roll/ are not
-ds_configs by themselves: `dsj import roll` makes a job of a pipeline that names one, and the job is checked.
+ds_configs by themselves: `dsj import roll` makes a job of a pipeline that names one, and the job is checked. What is in a
+folder templates/ is no job: the cluster's check applies it.
 
 Usage: configs_check.py BIN_DIRECTORY CONFIGS_DIRECTORY GTEST_REPORT. Exit 1 when one is not.
 """
@@ -59,7 +60,7 @@ def check(dsj, path):
 def main():
     dsj, folder, report = os.path.join(sys.argv[1], "dsj"), sys.argv[2], Report("Configs", sys.argv[3])
     names = sorted(os.path.relpath(os.path.join(path, name), folder) for path, _, files in os.walk(folder) for name in files
-                   if name.endswith((".json", ".yaml")))
+                   if name.endswith((".json", ".yaml")) and os.path.basename(path) != "templates")
     for name in names:
         report.run(name, lambda name=name: check(dsj, os.path.join(folder, name)))
     return report.write()

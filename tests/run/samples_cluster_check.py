@@ -46,9 +46,11 @@ class Samples:
         self.process = None
 
     def start(self):
-        done = kubectl("apply", "--server-side", "-f", os.path.join(self.root, "crds", "deepspeedjobs.yaml"))
-        assert done.returncode == 0, done.stderr
-        kubectl("wait", "--for=condition=Established", "crd/deepspeedjobs.training.dsj.dev", f"--timeout={LONG}s")
+        for what in (os.path.join(self.root, "crds"), os.path.join(self.folder, "templates")):
+            done = kubectl("apply", "--server-side", "-f", what)
+            assert done.returncode == 0, done.stderr
+            kubectl("wait", "--for=condition=Established", "crd/deepspeedjobs.training.dsj.dev",
+                    "crd/deepspeedjobtemplates.training.dsj.dev", f"--timeout={LONG}s")
         self.process = subprocess.Popen([self.operator, "--no-leader-election", "--health-address", ""], stdout=self.log,
                                         stderr=self.log)
 
@@ -81,12 +83,25 @@ class Samples:
         assert not changed, f"not kept: {changed}"
         return len(pods)
 
+    def template(self):
+        """What the template says and what the job says are in its pods, and the status tells which template it was."""
+        pod = json.loads(kubectl("get", "pod", "from-template-worker-1-1", "-o", "json").stdout)
+        worker = pod["spec"]["containers"][0]
+        env = {one["name"]: one.get("value") for one in worker["env"]}
+        assert (env["NCCL_IB_HCA"], env["NCCL_DEBUG"]) == ("mlx5", "INFO"), env
+        assert worker["image"].startswith("registry.example/dsj-worker-gpu") and worker["resources"]["limits"]["nvidia.com/gpu"] == "8", worker
+        labels = pod["metadata"]["labels"]
+        assert (labels["pool"], labels["team"], pod["spec"]["nodeSelector"]) == ("h200", "vision", {"pool": "h200"}), labels
+        job = json.loads(kubectl("get", "dsj", "from-template", "-o", "json").stdout)
+        assert job["status"]["template"] == {"name": "h200", "generation": 1}, job["status"]
+        assert "h200, generation 1" in kubectl("dsj", "describe", "from-template").stdout
+
     def plugin(self):
         """`kubectl dsj` is this program: one that suspends, one that describes, and the codes of its refusals."""
         shown = kubectl("dsj", "get", "-o", "name")
         assert sorted(shown.stdout.split()) == self.names, f"{shown.stdout}{shown.stderr}"
         table = kubectl("dsj", "get", "gang").stdout.splitlines()
-        assert table[0].split() == "NAME STATE WORKERS STEP PROGRESS RESTARTS CKPT AGE".split(), table
+        assert table[0].split() == "NAME STATE REASON WORKERS STEP PROGRESS RESTARTS CKPT AGE".split(), table
         described = kubectl("dsj", "describe", "failure-rules", "-n", "default").stdout
         assert "Accepted " in described and "failure-rules-worker-1-1" in described, described
         done = kubectl("dsj", "suspend", "zero1", "--wait", "--timeout", str(LONG))
@@ -103,6 +118,7 @@ def main():
         if shutil.which("kubectl"):
             samples.start()
         pods = [report.run(name, lambda name=name: samples.check(name), tools=("kubectl",)) for name in samples.names]
+        report.run("template", samples.template, tools=("kubectl",))
         report.run("plugin", samples.plugin, tools=("kubectl",))
     finally:
         samples.stop()

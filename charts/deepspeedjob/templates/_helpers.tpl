@@ -29,6 +29,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if and .Values.webhook.enabled (eq .Values.rbac.scope "Cluster") }}yes{{ end }}
 {{- end }}
 
+{{/* Not empty: cert-manager makes the webhook's certificate. */}}
+{{- define "dsj.certManager" -}}
+{{- if and (include "dsj.webhook" .) .Values.webhook.certManager.enabled }}yes{{ end }}
+{{- end }}
+
 {{/* What the operator does in the namespaces of its jobs. The rights on jobs are those that it hands to worker 0: it
 grants only what it holds, and needs neither `escalate` nor `bind`. No secrets, no pods/exec. */}}
 {{- define "dsj.rules" -}}

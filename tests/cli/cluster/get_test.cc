@@ -14,14 +14,15 @@ class Get : public testing::World {};
 TEST_F(Get, TheColumnsAreThoseOfTheDefinition) {
   add_job("quick");
   set_status("quick", {{"phase", "Running"},
+                       {"reason", "Stragglers"},
                        {"workers", "2/2"},
                        {"worldSize", 4},
                        {"training", {{"step", 42}, {"loss", "1.93"}, {"progressPercentage", 84}}},
                        {"checkpoint", {{"lastSaved", {{"step", 40}}}}}});
   ASSERT_EQ(run(run_get, {}), 0) << err_;
   EXPECT_EQ(out_,
-            "NAME    STATE     WORKERS   STEP   PROGRESS   RESTARTS   CKPT   AGE\n"
-            "quick   Running   2/2       42     84         <none>     40     0s\n");
+            "NAME    STATE     REASON       WORKERS   STEP   PROGRESS   RESTARTS   CKPT   AGE\n"
+            "quick   Running   Stragglers   2/2       42     84         <none>     40     0s\n");
   ASSERT_EQ(run(run_get, {"quick", "-o", "wide"}), 0);
   EXPECT_THAT(out_, HasSubstr("WORLD   ZERO     LOSS   TOK/S    ETA"));
   EXPECT_THAT(out_, HasSubstr("4       <none>   1.93"));
@@ -60,8 +61,8 @@ TEST_F(Get, AWatchPrintsALinePerChangeUntilItIsCancelled) {
   EXPECT_EQ(run(run_get, {"-w"}), 0) << err_;
   other.join();
   EXPECT_THAT(out_, HasSubstr("NAME    STATE"));
-  EXPECT_THAT(out_, HasSubstr("quick   Running   <none>    1 "));
-  EXPECT_THAT(out_, HasSubstr("quick   Running   <none>    2 "));
+  EXPECT_THAT(out_, HasSubstr("quick   Running   <none>   <none>    1 "));
+  EXPECT_THAT(out_, HasSubstr("quick   Running   <none>   <none>    2 "));
 }
 
 TEST_F(Get, EachKindOfRefusalHasItsExitCodeAndItsAdvice) {

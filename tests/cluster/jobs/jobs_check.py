@@ -34,7 +34,7 @@ def two_by_one_to_complete(world):
         with harness.Lines("kubectl", "-n", NAMESPACE, "get", "dsj", "plain", "-w") as seen:
             losses = job.complete()
             eventually(lambda: any(" Complete " in line for line in seen.lines()), lambda: f"Complete by get -w: {seen.lines()}")
-        # NAME STATE WORKERS STEP PROGRESS RESTARTS CKPT AGE; what is not known yet is blank.
+        # NAME STATE REASON WORKERS STEP PROGRESS RESTARTS CKPT AGE; what is not known yet is blank, and so is REASON in steps.
         rows = [line.split() for line in seen.lines()]
         steps = sorted({int(row[3]) for row in rows if len(row) >= 7 and row[3].isdigit()})
         expect(len(steps) > 2 and steps[-1] == 60, f"steps seen: {steps} in {rows}")

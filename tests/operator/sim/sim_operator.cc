@@ -130,8 +130,10 @@ class SimOperator::PlantedWrites final : public Writes {
   std::vector<std::pair<Milliseconds, Json>> late_;
 };
 
-SimOperator::SimOperator(kube::Transport& server, SimClock& clock, Chance& chance, const Bug* bug)
+SimOperator::SimOperator(kube::Transport& server, SimClock& clock, Chance& chance, const Bug* bug,
+                         std::string default_template)
     : transport(server, chance, bug),
+      default_template_(std::move(default_template)),
       clock_(clock),
       chance_(chance),
       bug_(bug ? *bug : Bug{}),
@@ -166,7 +168,7 @@ kube::Sink* SimOperator::sink_of(const kube::Resource& resource) {
 }
 
 ControllerOptions SimOperator::options() {
-  return {.settings = {.volcano = true},
+  return {.settings = {.volcano = true, .default_template = default_template_},
           .may_write = [this] { return may_write(); },
           .token_keys = nullptr,
           .decide = bug_.decide ? bug_.decide : reconcile,

@@ -54,7 +54,8 @@ class FaultyTransport final : public kube::Transport {
 
 class SimOperator {
  public:
-  SimOperator(kube::Transport& server, SimClock& clock, Chance& chance, const Bug* bug);
+  SimOperator(kube::Transport& server, SimClock& clock, Chance& chance, const Bug* bug,
+              std::string default_template = "");
   ~SimOperator();
 
   /// Takes in what the watches have and works off the queue. Throws Killed.
@@ -110,6 +111,7 @@ class SimOperator {
   void elect();
   bool read(Watching& watching);
 
+  const std::string default_template_;
   SimClock& clock_;
   Chance& chance_;
   const Bug bug_;

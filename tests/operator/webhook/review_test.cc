@@ -55,6 +55,15 @@ json answer(const std::string& text) {
   return response;
 }
 
+std::string warnings(const json& response);
+
+TEST(Review, DoesNotReadTemplates) {
+  json job = changed(good_job(), "/spec/workers/templateRef", {{"name", "h200"}});
+  const json response = answer(request(job));
+  EXPECT_EQ(response["allowed"], true);
+  EXPECT_THAT(warnings(response), HasSubstr("spec.workers.templateRef: not read here"));
+}
+
 std::string warnings(const json& response) {
   return response.value("warnings", json::array()).dump();
 }

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -115,6 +117,46 @@ std::string review_of(const std::string& outside) {
                   {"metadata", {{"name", "tune"}}},
                   {"spec", spec}}}}}}
       .dump();
+}
+
+TEST_F(WebhookTest, TakesCertificatesThatOthersMountAndRenew) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "webhook-certificates";
+  std::filesystem::create_directories(folder);
+  const WebhookOptions options{.address = "127.0.0.1:0", .certificates = folder.string()};
+  const auto write = [&](const ServerCertificate& made) {
+    std::ofstream(folder / "tls.crt") << made.chain_pem;
+    std::ofstream(folder / "tls.key") << made.key_pem;
+  };
+  const auto trusted = [&](int port, const ServerCertificate& made) {
+    auto transport = kube::make_api_transport(
+        {.server = "https://127.0.0.1:" + std::to_string(port), .ca_pem = made.authority_pem});
+    const auto answer = (*transport)
+                            ->call({.method = "POST",
+                                    .path = "/validate",
+                                    .content_type = "application/json",
+                                    .body = review_of("/o")},
+                                   {});
+    return answer && answer->status == 200;
+  };
+  const auto issue = [&] {
+    return *issue_certificate({"127.0.0.1"}, "others", clock.wall(), std::chrono::hours(1));
+  };
+  const ServerCertificate first = issue(), second = issue();
+  const auto told = [](bool) {};
+  const auto without = Webhook::start(options, client, clock, told);
+  ASSERT_FALSE(without);
+  EXPECT_EQ(without.error().kind, ErrorKind::Environment);
+  EXPECT_THAT(without.error().to_string(), HasSubstr("no certificate and key that fit together"));
+  write(first);
+  const auto webhook = Webhook::start(options, client, clock, told);
+  ASSERT_TRUE(webhook) << webhook.error().to_string();
+  EXPECT_TRUE(soon([&] { return (*webhook)->ready(); }));
+  EXPECT_TRUE(trusted((*webhook)->port(), first));
+  EXPECT_FALSE(trusted((*webhook)->port(), second));
+  write(second);
+  EXPECT_TRUE(soon([&] { return trusted((*webhook)->port(), second); }));
+  EXPECT_EQ(server.requests("GET"), 0) << "the bundle is not ours to keep";
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(WebhookTest, AnswersReviewsByACertificateOfTheBundle) {

@@ -86,8 +86,10 @@ class RealVerbs : public kube::testing::RealCluster {
 TEST_F(RealVerbs, GetShowsTheColumnsOfTheResource) {
   set_status({{"phase", "Running"}, {"workers", "2/2"}, {"training", {{"step", 2}}}});
   ASSERT_EQ(run(run_get, {}), 0) << err_;
-  EXPECT_THAT(out_, HasSubstr("NAME    STATE     WORKERS   STEP   PROGRESS   RESTARTS   CKPT"));
-  EXPECT_THAT(out_, HasSubstr("quick   Running   2/2       2      <none>     <none>     <none>"));
+  EXPECT_THAT(out_,
+              HasSubstr("NAME    STATE     REASON   WORKERS   STEP   PROGRESS   RESTARTS   CKPT"));
+  EXPECT_THAT(
+      out_, HasSubstr("quick   Running   <none>   2/2       2      <none>     <none>     <none>"));
   ASSERT_EQ(run(run_get, {"quick", "-o", "wide"}), 0) << err_;
   EXPECT_THAT(out_, HasSubstr("TOK/S"));
   EXPECT_EQ(run(run_get, {"slow"}), kExitNotFound);

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""The schema of a pod template in crds/, made from an API server's own description of a pod.
+
+Usage: pod_template_schema.py [--check] [OPENAPI]. OPENAPI: a file with what `kubectl get --raw /openapi/v2` prints; without it
+kubectl is asked. Rewrites what stands between the marks of each file in crds/, or with --check exits 1 if that would change
+something. The schema is structural: a field that it lacks is refused at apply, as `kubectl` asks for strict checking.
+
+Left out: what a template cannot have (ephemeralContainers, all of metadata but labels and annotations), and defaults, which
+would change what an existing job's spec means. spec.containers may be missing: the operator adds the container "worker".
+"""
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+MARKS = re.compile(r"^( *)# pod template: made by scripts/pod_template_schema\.py\n(.*?)^ *# pod template: end\n", re.DOTALL | re.MULTILINE)
+POD = "io.k8s.api.core.v1.PodSpec"
+META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+EITHER = ("io.k8s.apimachinery.pkg.api.resource.Quantity", "io.k8s.apimachinery.pkg.util.intstr.IntOrString")
+# What the operator has a part in, by path in the template.
+OWN = {
+    "metadata": "Labels and annotations of the pods.",
+    "metadata.labels": "Labels of the pods. Those of the operator win.",
+    "metadata.annotations": "Annotations of the pods. Those of the operator win.",
+    "spec": "As pod.spec. The operator adds to it what the agents need.",
+    "spec.hostname": "Set by the operator.",
+    "spec.subdomain": "Set by the operator.",
+    "spec.nodeName": "Set by the scheduler.",
+    "spec.restartPolicy": "Always Never: the job restarts its ranks.",
+    "spec.terminationGracePeriodSeconds": "At least the time to save (spec.checkpoint.onSuspend) and 30 s.",
+    "spec.automountServiceAccountToken": "Left out: worker 0 alone has the token. true: every worker.",
+    "spec.containers": "The container \"worker\" runs the ranks. It is added if no container is named.",
+    "spec.containers[].command": "Only with launcher Command: the program of each rank.",
+    "spec.containers[].args": "Only with launcher Command: the words behind command.",
+    "spec.containers[].image": "Without it the container \"worker\" has the operator's worker image.",
+}
+LEFT_OUT = {"spec.ephemeralContainers"}
+
+
+def described(path):
+    """One sentence per field. Fields deep inside name the field of the pod that they belong to."""
+    words = [word.replace("[]", "") for word in path.split(".")]
+    return OWN.get(path) or "As pod." + ".".join(words[:3]) + "."
+
+
+def metadata(path):
+    texts = {"type": "object", "additionalProperties": {"type": "string"}}
+    return {"type": "object", "properties": {name: dict(texts, description=described(f"{path}.{name}")) for name in ("annotations", "labels")}}
+
+
+def structural(schema, definitions, path):
+    """The schema without references. Objects that nobody describes further keep what they have."""
+    if "$ref" in schema:
+        name = schema["$ref"].rsplit("/", 1)[-1]
+        if name in EITHER:
+            return {"x-kubernetes-int-or-string": True}
+        if name == META:
+            return metadata(path)
+        return structural(definitions[name], definitions, path)
+    made = {"type": schema["type"]}
+    if "format" in schema:
+        made["format"] = schema["format"]
+    if "items" in schema:
+        made["items"] = structural(schema["items"], definitions, path + "[]")
+    elif "additionalProperties" in schema:
+        made["additionalProperties"] = structural(schema["additionalProperties"], definitions, path + "{}")
+    elif "properties" in schema:
+        needed = [name for name in schema.get("required", []) if (path, name) != ("spec", "containers")]
+        if needed:
+            made["required"] = needed
+        made["properties"] = {}
+        for name, one in sorted(schema["properties"].items()):
+            at = f"{path}.{name}"
+            if at not in LEFT_OUT:
+                made["properties"][name] = dict(structural(one, definitions, at), description=described(at))
+    elif schema["type"] == "object":
+        made["x-kubernetes-preserve-unknown-fields"] = True
+    return made
+
+
+def template_schema(openapi):
+    definitions = openapi["definitions"]
+    return {"metadata": dict(metadata("metadata"), description=described("metadata")),
+            "spec": dict(structural(definitions[POD], definitions, "spec"), description=described("spec"))}
+
+
+def flow(value):
+    """A value on one line of YAML."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {flow(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(value) + "]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return json.dumps(value) if re.search(r"[^a-z0-9]", value) else value
+
+
+def wrapped(text, indent):
+    """Lines of at most 120 columns, broken between two entries."""
+    lines, line = [], indent
+    for word in re.split(r"(?<=[,{\[]) ?(?=[^,]*[:{\]}])", text):
+        if len(line) + len(word) + 1 > 120 and line.strip():
+            lines.append(line.rstrip())
+            line = indent + "  "
+        line += word + (" " if word.endswith(",") else "")
+    return lines + [line.rstrip()]
+
+
+def block(properties, indent, depth=2):
+    """Lines of YAML. The fields of a template, its spec and its metadata begin lines of their own."""
+    lines = []
+    for name, schema in properties.items():
+        if depth > 1 and len(flow(schema)) > 1000:
+            lines.append(f"{indent}{name}:")
+            lines.extend(f"{indent}  {key}: {flow(value)}" for key, value in schema.items() if key != "properties")
+            lines.append(f"{indent}  properties:")
+            lines.extend(block(schema["properties"], indent + "    ", depth - 1))
+        else:
+            lines.extend(wrapped(f"{name}: {flow(schema)}", indent))
+    return lines
+
+
+def rewritten(text, schema):
+    def region(found):
+        indent = found.group(1)
+        body = "\n".join(block(schema, indent)) + "\n"
+        return f"{indent}# pod template: made by scripts/pod_template_schema.py\n{body}{indent}# pod template: end\n"
+    return MARKS.sub(region, text)
+
+
+def main(words):
+    check = "--check" in words
+    files = [word for word in words if word != "--check"]
+    if files:
+        with open(files[0], encoding="utf-8") as file:
+            openapi = json.load(file)
+    else:
+        openapi = json.loads(subprocess.run(["kubectl", "get", "--raw", "/openapi/v2"], capture_output=True, text=True, check=True).stdout)
+    schema = template_schema(openapi)
+    stale = []
+    for path in sorted(glob.glob(os.path.join(ROOT, "crds/*.yaml"))):
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        new = rewritten(text, schema)
+        if new == text:
+            continue
+        stale.append(os.path.basename(path))
+        if not check:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(new)
+    if check and stale:
+        print(f"{', '.join(stale)}: not what this API server's pods are like: scripts/pod_template_schema.py writes it anew", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
