@@ -72,6 +72,12 @@ TEST(Crd, HasEveryFieldOfTheOperatorsStatus) {
   status.revision = status.spec_hash = "r";
   status.incarnation = 1;
   status.completed = 1;
+  status.elastic = ElasticState{.setbacks = 1,
+                                .message = "m",
+                                .changed = Time{},
+                                .growable = Time{},
+                                .spares_in_vain = Time{},
+                                .not_before = Time{}};
   status.last_failure = json::object();
   status.failure_history.push_back(json::object());
   const auto declared = names(schema("status"));
@@ -80,6 +86,11 @@ TEST(Crd, HasEveryFieldOfTheOperatorsStatus) {
     EXPECT_TRUE(declared.contains(name)) << name;
   }
   EXPECT_EQ(declared.size(), written.size() + 2);  // training, checkpoint
+  const auto elastic = names(schema("status.elastic"));
+  EXPECT_EQ(elastic.size(), written["elastic"].size());
+  for (const auto& [name, value] : written["elastic"].items()) {
+    EXPECT_TRUE(elastic.contains(name)) << name;
+  }
   const auto restarts = names(schema("status.restarts"));
   for (const auto& [name, value] : written["restarts"].items()) {
     EXPECT_TRUE(restarts.contains(name)) << name;
@@ -128,7 +139,7 @@ TEST(Crd, HasStatusScaleAndColumns) {
     EXPECT_EQ(schema(path)["type"], column["type"]) << path;
   }
   EXPECT_EQ(narrow, "STATE WORKERS STEP PROGRESS RESTARTS CKPT AGE ");
-  EXPECT_EQ(wide, "WORLD ZERO LOSS TOK/S ETA ");
+  EXPECT_EQ(wide, "WANTED WORLD ZERO LOSS TOK/S ETA ");
 }
 
 TEST(Crd, IsSmallEnoughForKubectlApply) {
