@@ -213,7 +213,7 @@ TEST_F(TrainRun, TwoWorkersGiveTheSameLossesAsOne) {
 /// on a batch that is the same for each size: the accumulation follows from the number of ranks.
 TEST_F(TrainRun, AnotherNumberOfRanksGivesTheSameLosses) {
   constexpr int kSteps = 12;
-  for (const int stage : {0, 2, 3}) {
+  for (const int stage : {0, 3}) {
     SCOPED_TRACE("stage " + std::to_string(stage));
     fs::remove_all(out());
     write("ds.json", R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1,
