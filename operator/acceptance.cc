@@ -33,6 +33,9 @@ std::string revision_of(const json& spec, const std::string& config_text) {
   for (const char* name : {"deepspeed", "training", "workers", "launcher", "parallelism"}) {
     if (spec.contains(name)) made_from[name] = spec[name];
   }
+  if (spec.contains("elastic") && made_from.contains("workers")) {
+    made_from["workers"].erase("replicas");
+  }
   return hash_of(made_from.dump(-1, ' ', false, json::error_handler_t::replace) + config_text);
 }
 
@@ -103,6 +106,7 @@ Verdict judge(const std::string& name, const json& spec,
   accepted->revision = revision_of(whole, accepted->config_text);
   accepted->spec_text = spec.dump(-1, ' ', false, json::error_handler_t::replace);
   accepted->job = std::move(checked.job);
+  accepted->sizes = std::move(checked.sizes);
   std::string message = "the spec was checked before anything started";
   if (source) message += ", with " + shown(*source);
   accepted->worker_template = source;

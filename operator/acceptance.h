@@ -14,10 +14,12 @@ namespace dsj::op {
 
 struct Accepted {
   jobspec::Job job;
+  std::vector<int> sizes;  ///< of an elastic job: the numbers of workers that fit; else empty
   int zero_stage = 0;
   /// Names everything that the pods are made from; another revision means other pods. It leaves out
   /// suspend, policies, budgets and all that the operator fills in, so that an upgrade of the
-  /// operator never restarts a job.
+  /// operator never restarts a job. Of an elastic job it leaves out the number of workers too, and a
+  /// pass adds the size in force (elastic_size.h).
   std::string revision;
   std::string spec_text;    ///< spec as JSON
   std::string config_text;  ///< from configFrom's ConfigMap; empty: the config is in the spec

@@ -81,7 +81,7 @@ const std::vector<ConditionKind>& condition_kinds() {
         {"Stopping", Tell::No},
         {"Restarting", Tell::No},
         {"Finished", Tell::No}}},
-      {"Restarting", {{"NotRestarting", Tell::No}, {"SpecChanged", Tell::Normal}}},
+      {"Restarting", {{"NotRestarting", Tell::No}, {"SpecChanged", Tell::Normal}, {"Resized", Tell::No}}},
       {"Progressing",
        {{"StepsAdvance", Tell::No},
         {"Stragglers", Tell::Warning},

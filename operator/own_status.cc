@@ -40,6 +40,33 @@ Restarts restarts_from_json(const json& object) {
   return restarts;
 }
 
+json elastic_to_json(const ElasticState& state) {
+  json object = {
+      {"replicas", state.replicas}, {"wantedReplicas", state.wanted}, {"resizes", state.resizes}};
+  if (!state.message.empty()) object["message"] = state.message;
+  if (state.setbacks > 0) object["setbacks"] = state.setbacks;
+  if (state.growable) object["growableStep"] = state.growable_step;
+  put(object, "changedTime", state.changed);
+  put(object, "growableTime", state.growable);
+  put(object, "sparesTime", state.spares_in_vain);
+  put(object, "notBefore", state.not_before);
+  return object;
+}
+
+std::optional<ElasticState> elastic_from_json(const json& object) {
+  if (!object.is_object()) return std::nullopt;
+  return ElasticState{.replicas = static_cast<int>(json_whole(object, "replicas").value_or(0)),
+                      .wanted = static_cast<int>(json_whole(object, "wantedReplicas").value_or(0)),
+                      .resizes = json_whole(object, "resizes").value_or(0),
+                      .setbacks = static_cast<int>(json_whole(object, "setbacks").value_or(0)),
+                      .message = json_text(object, "message"),
+                      .changed = time(object, "changedTime"),
+                      .growable = time(object, "growableTime"),
+                      .growable_step = json_whole(object, "growableStep").value_or(0),
+                      .spares_in_vain = time(object, "sparesTime"),
+                      .not_before = time(object, "notBefore")};
+}
+
 }  // namespace
 
 json to_json(const OwnStatus& status) {
@@ -68,6 +95,7 @@ json to_json(const OwnStatus& status) {
   if (!status.spec_hash.empty()) object["specHash"] = status.spec_hash;
   if (status.completed > 0) object["completedAttempt"] = status.completed;
   if (status.incarnation > 0) object["incarnation"] = status.incarnation;
+  if (status.elastic) object["elastic"] = elastic_to_json(*status.elastic);
   if (!status.last_failure.is_null()) object["lastFailure"] = status.last_failure;
   if (!status.failure_history.empty()) object["failureHistory"] = status.failure_history;
   return object;
@@ -98,6 +126,7 @@ OwnStatus own_status_from_json(const json& object) {
   status.selector = json_text(object, "selector");
   status.workers = json_text(object, "workers");
   status.restarts = restarts_from_json(object.value("restarts", json()));
+  status.elastic = elastic_from_json(object.value("elastic", json()));
   status.last_failure = object.value("lastFailure", json());
   status.failure_history = object.value("failureHistory", json::array());
   if (!status.failure_history.is_array()) status.failure_history = json::array();

@@ -9,6 +9,7 @@
 
 #include "job/worker_job.h"
 #include "operator/conditions.h"
+#include "operator/elastic_size.h"
 #include "operator/times.h"
 
 namespace dsj::op {
@@ -54,6 +55,7 @@ struct OwnStatus {
   int64_t replicas = 0;
   std::string selector, workers;
   Restarts restarts;
+  std::optional<ElasticState> elastic;  ///< of an elastic job
   nlohmann::json last_failure, failure_history = nlohmann::json::array();
 };
 

@@ -11,6 +11,9 @@
 
 namespace dsj::op {
 
+/// Reason of Restarting: the gang was not whole in time and gave its nodes back.
+inline constexpr char kGangReleased[] = "GangReleased";
+
 /// One worker's pods.
 struct Slot {
   int worker = 0;
@@ -58,11 +61,21 @@ class Pass {
   int64_t next_incarnation(const Slot& slot) const;
   std::string gang() const;
   void tidy_gangs(const std::string& keep);
+  // reconcile_elastic.cc
+  void enter_elastic();
+  void take_size(const std::string& base);
+  bool resize();
+  void make_spares();
+  ElasticSeen seen_sizes() const;
+  bool is_spare(const PodView& pod) const;
+  bool node_answers(const PodView& pod) const;
+  bool goes_on(const PodView& pod) const;
   // reconcile_wait.cc
   bool held() const;
   bool wait_for_gang();
   void release();
   std::string who_is_missing() const;
+  std::pair<int, std::string> missing_workers() const;
   // reconcile_stop.cc
   void suspend();
   void roll();
@@ -109,6 +122,9 @@ class Pass {
   bool suspend_ = false;
   bool new_revision_ = false;  ///< this pass is the first under the spec in force
   bool creating_ = false;      ///< pods are being made, or wait for the restart's pause
+  int wanted_ = 0;             ///< elastic: the workers that the last accepted spec asks for
+  int spares_ = 0;             ///< elastic: pods beyond the gang that ask for nodes
+  std::string spare_revision_;
 };
 
 }  // namespace dsj::op

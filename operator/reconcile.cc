@@ -89,18 +89,12 @@ bool Pass::accept() {
   const auto asked = job().spec.find("suspend");
   suspend_ = asked != job().spec.end() && asked->is_boolean() ? asked->get<bool>()
                                                               : policies.suspend && yes;
-  const std::string kept = revision(edited);
-  new_revision_ = st_.revision != kept;
+  const std::string kept = revision(edited), before = st_.revision;
+  enter_elastic();
+  take_size(kept);
+  new_revision_ = st_.revision != before;
   if (new_revision_) st_.completed = 0;
-  st_.revision = kept;
-  if (force_->revision != kept) {
-    auto renamed = std::make_shared<Accepted>(*force_);
-    renamed->revision = kept;
-    force_ = std::move(renamed);
-  }
   note_template();
-  st_.config_map = config_map_name(o_.name, st_.revision);
-  st_.world_size = spec().world_size();
   st_.zero_stage = force_->zero_stage;
   st_.selector = std::string(contract::kLabelJobName) + "=" + o_.name;
   st_.restarts.limit = spec().restart_policy == "Never" ? 0 : spec().backoff_limit;
@@ -117,15 +111,16 @@ void Pass::note_template() {
 }
 
 /// The revision of the spec in force. An API server adds the defaults of a newer CRD to a spec that
-/// nobody edited: its hash is another then, its revision is not.
+/// nobody edited: its hash is another then, its revision is not. Without an elastic job's size.
 std::string Pass::revision(bool edited) {
-  if (!o_.wanted.accepted) return st_.revision.empty() ? force_->revision : st_.revision;
+  const std::string before = base_revision(st_.revision);
+  if (!o_.wanted.accepted) return before.empty() ? force_->revision : before;
   const std::string& hash = force_->revision;
-  const std::string known = st_.spec_hash.empty() ? st_.revision : st_.spec_hash;
-  if (hash == known) return st_.revision;
-  if (!st_.revision.empty() && !edited) {
+  const std::string known = st_.spec_hash.empty() ? before : st_.spec_hash;
+  if (hash == known) return before;
+  if (!before.empty() && !edited) {
     st_.spec_hash = hash;
-    return st_.revision;
+    return before;
   }
   st_.spec_hash.clear();
   return hash;
@@ -148,6 +143,7 @@ void Pass::unfinished() {
   deadlines();
   if (ended()) return;
   if (std::ranges::any_of(live(), [&](const PodView* pod) {
+        if (is_spare(*pod)) return false;
         return pod->revision != st_.revision || pod->worker >= spec().replicas;
       })) {
     return roll();
@@ -157,7 +153,9 @@ void Pass::unfinished() {
   lost_pods();
   failures();
   if (ended()) return;
+  if (resize()) return;
   if (wait_for_gang()) make_pods();
+  make_spares();
   tidy_pods();
 }
 
@@ -167,6 +165,9 @@ void Pass::finish() {
   if (status == job().own_status) return;
   const OwnStatus before = own_status_from_json(job().own_status);
   plan_.events = events_of(before.conditions, st_.conditions);
+  if (before.elastic && st_.elastic && before.elastic->resizes != st_.elastic->resizes) {
+    plan_.events.push_back({"Normal", "Resized", st_.elastic->message});
+  }
   if (!st_.last_failure.is_null() && st_.last_failure != before.last_failure) {
     const auto& failure = st_.last_failure;
     std::string text = failure.value("message", "");

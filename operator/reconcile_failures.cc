@@ -318,6 +318,7 @@ void Pass::lost_pods() {
     }
     remove(*pod, true);
     if (pod->ended() || !force_ || suspend_ || st_.stop_since || ended()) continue;
+    if (is_spare(*pod)) continue;  // no ranks are lost with it
     Failure failure{.pod = pod,
                     .pod_name = pod->name,
                     .node = pod->node,

@@ -123,6 +123,7 @@ void Pass::tidy_pods() {
   for (const ChildView& child : o_.children) {
     const bool stale = child.kind == "ConfigMap" && child.owner_uid == job().uid &&
                        !child.revision.empty() && child.revision != st_.revision &&
+                       child.revision != spare_revision_ &&
                        std::ranges::none_of(live(), [&](const PodView* pod) {
                          return pod->revision == child.revision;
                        });
@@ -140,8 +141,9 @@ void Pass::note_pods() {
     return slot.newest != nullptr;
   });
   for (const PodView* pod : pods_) {
-    there += !pod->ended();
-    running += pod->phase == PodView::Phase::Running && !pod->deleting_from;
+    const bool member = !is_spare(*pod);
+    there += member && !pod->ended();
+    running += member && pod->phase == PodView::Phase::Running && !pod->deleting_from;
     const bool deleted = std::ranges::any_of(
         plan_.deletes, [&](const Delete& entry) { return entry.uid == pod->uid; });
     if (whole || deleted || pod->deleting_from) {

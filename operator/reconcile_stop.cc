@@ -22,7 +22,8 @@ Pass::Drained Pass::drained() {
   if (!st_.stop_since) st_.stop_since = now_;
   const Time deadline = *st_.stop_since + Seconds(spec().policies.save_timeout_seconds);
   const AgentStatus& agent = job().agent;
-  const auto running = live();
+  auto running = live();
+  if (!suspend_) std::erase_if(running, [&](const PodView* pod) { return goes_on(*pod); });
   if (running.empty()) {
     std::optional<int64_t> step;
     for (const PodView* pod : pods_) {
@@ -59,6 +60,7 @@ void Pass::suspend() {
     st_.incomplete.reset();
     st_.restarts.not_before.reset();
     tidy_gangs({});
+    if (st_.elastic) start_large(force_->sizes, wanted_, *st_.elastic);
     const auto saved = job().agent.saved_step;
     set("Suspended", true, lost ? "SuspendedWithoutCheckpoint" : "Suspended",
         lost && spec().runs_user_program()
@@ -67,6 +69,9 @@ void Pass::suspend() {
         : saved ? "step " + std::to_string(*saved) + " is saved"
                 : "no step was done");
     return;
+  }
+  for (const PodView* pod : live()) {
+    if (is_spare(*pod)) remove(*pod);
   }
   if (reason != "Saved" && reason != "NotSaved") {
     const Drained state = drained();
@@ -80,17 +85,31 @@ void Pass::suspend() {
         : spec().runs_user_program() ? "the program was asked to end; the pods go"
                                      : "the ranks did not save in time; the pods go");
   }
-  for (const PodView* pod : pods_) remove(*pod);
+  for (const PodView* pod : pods_) {
+    if (!is_spare(*pod)) remove(*pod);
+  }
   lost_pods();
 }
 
 void Pass::roll() {
   st_.incomplete.reset();
   const Drained state = drained();
-  set("Restarting", true, "SpecChanged",
-      "revision " + st_.revision + " starts when all ranks have saved one step");
+  const bool resized = st_.elastic && std::ranges::all_of(live(), [&](const PodView* pod) {
+                         return base_revision(pod->revision) == base_revision(st_.revision);
+                       });
+  const Condition* before = find_condition(st_.conditions, "Restarting");
+  if (before && before->status == "True" && before->reason == kGangReleased) {
+    // It goes on saying why the gang went.
+  } else if (resized) {
+    set("Restarting", true, "Resized", st_.elastic->message);
+  } else {
+    set("Restarting", true, "SpecChanged",
+        "revision " + st_.revision + " starts when all ranks have saved one step");
+  }
   if (state == Drained::No) return;
-  for (const PodView* pod : pods_) remove(*pod);
+  for (const PodView* pod : pods_) {
+    if (!goes_on(*pod)) remove(*pod);
+  }
   lost_pods();
 }
 

@@ -6,7 +6,6 @@
 namespace dsj::op {
 namespace {
 
-constexpr char kGangReleased[] = "GangReleased";
 /// Between two tries of a gang that was not whole in time: doubles from the first to the last.
 constexpr Seconds kFirstPause{60}, kLastPause{1800};
 
@@ -71,13 +70,14 @@ void Pass::release() {
   st_.restarts.last = shown_now();
   st_.restarts.not_before = now_ + pause;
   st_.incomplete.reset();
+  if (st_.elastic) start_large(force_->sizes, wanted_, *st_.elastic);
   set("Restarting", true, kGangReleased, text);
   for (const PodView* pod : live()) remove(*pod);
   creating_ = true;
 }
 
-/// The first worker whose pod does not run, and why.
-std::string Pass::who_is_missing() const {
+/// How many workers' pods do not run; the first of them, and why.
+std::pair<int, std::string> Pass::missing_workers() const {
   std::string first;
   int count = 0;
   for (const Slot& slot : slots_) {
@@ -96,6 +96,11 @@ std::string Pass::who_is_missing() const {
       first += " does not run";
     }
   }
+  return {count, first};
+}
+
+std::string Pass::who_is_missing() const {
+  const auto [count, first] = missing_workers();
   return std::to_string(count) + " of " + std::to_string(slots_.size()) +
          " workers did not come in " +
          std::to_string(spec().policies.run.recovery_deadline_seconds) + " s: " + first;

@@ -267,8 +267,10 @@ Commands step(Session& s, const Event& event, Time now) {
 
 Directive directive_for(const Session& s, int worker, int64_t incarnation) {
   constexpr Time kSoon{100}, kSteady{500};
-  if (worker < 0 || worker >= static_cast<int>(s.workers.size())) {
-    return {.order = Order::Finish, .exit_code = kExitBadInput};
+  if (worker < 0) return {.order = Order::Finish, .exit_code = kExitBadInput};
+  if (worker >= static_cast<int>(s.workers.size())) {
+    // It belongs to a larger gang that may follow this one: it waits for that gang's worker 0.
+    return {.order = Order::Idle, .attempt = s.attempt, .next_beat = kSteady};
   }
   const Worker& own = s.workers[worker];
   if (own.joined && own.report.incarnation > incarnation) {

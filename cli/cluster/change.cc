@@ -71,9 +71,10 @@ int run_scale(Arguments args, const Connect& connect) {
     std::printf("%s has %ld workers already\n", target.name.c_str(), now);
     return 0;
   }
+  const bool waits = replicas > now && find(target.job, "spec.elastic") != nullptr;
   return change("scale", target, {{"workers", {{"replicas", replicas}}}},
                 std::to_string(now) + " workers become " + std::to_string(replicas) +
-                    " after one saved step");
+                    (waits ? " when there are nodes for them" : " after one saved step"));
 }
 
 int run_restart(Arguments args, const Connect& connect) {

@@ -259,7 +259,8 @@ std::string topology_text(const Json& job, const std::vector<PodRef>& pods) {
   if (left_out > 0)
     text += "  and " + std::to_string(left_out) + " more that run: kubectl get pods -l " +
             "training.dsj.dev/job-name=" + word(job, "metadata.name") + "\n";
-  const int64_t wanted = whole(job, "spec.workers.replicas", 1);
+  const int64_t wanted =
+      whole(job, "status.elastic.replicas", whole(job, "spec.workers.replicas", 1));
   const int64_t missing = wanted - std::ssize(workers);
   if (!pods.empty() && missing > 0)
     text +=

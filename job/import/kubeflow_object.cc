@@ -186,7 +186,7 @@ class Reader {
     for (const char* bound : {"minReplicas", "maxReplicas", "metrics"})
       if (const json value = take(elastic, bound); !value.is_null())
         lost(std::string("spec.elasticPolicy.") + bound,
-             "jobs are not elastic; `kubectl scale` saves, and goes on with other workers");
+             "spec.elastic has such bounds; it needs a batch that is fixed (docs/elastic.md)");
     rest(elastic, "spec.elasticPolicy.");
   }
 

@@ -1,5 +1,7 @@
 #include "job/spec/cluster_spec.h"
 
+#include "job/spec/elastic.h"
+
 namespace dsj::jobspec {
 
 using dsconfig::Finding;
@@ -31,6 +33,11 @@ ClusterSpec check_cluster_spec(const std::string& name, const json& spec,
   }
   if (checked.config_known) {
     checked.resolution = resolve(checked.job, {});
+    if (const Job& job = checked.job; job.policies.elastic) {
+      checked.sizes = elastic_sizes({*job.policies.elastic, job.replicas, job.slots_per_worker,
+                                     job.ds_config, job.training})
+                          .workers;
+    }
   } else {
     checked.resolution.findings = checked.job.findings;
   }

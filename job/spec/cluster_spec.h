@@ -12,6 +12,8 @@ namespace dsj::jobspec {
 
 struct ClusterSpec {
   Job job;
+  /// spec.elastic: the numbers of workers with which the job can train (elastic.h); else empty.
+  std::vector<int> sizes;
   /// Findings of the job and of its ds_config; of the job alone if `config_known` is false.
   dsconfig::Resolution resolution;
   bool config_known = true;

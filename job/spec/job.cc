@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "job/spec/elastic.h"
 #include "job/spec/yaml.h"
 
 namespace dsj::jobspec {
@@ -53,8 +54,10 @@ Result<Job> parse_job_yaml(const std::string& text, const std::string& path,
   return first_error_or(read_manifest(manifest, directory_of(path), overrides));
 }
 
-dsconfig::Resolution resolve(const Job& job, dsconfig::Facts facts) {
-  facts.world_size = job.world_size();
+namespace {
+
+dsconfig::Resolution resolve_at(const Job& job, int64_t world, dsconfig::Facts facts) {
+  facts.world_size = world;
   if (job.runs_user_program() && !job.has_ds_config()) return {.findings = job.findings};
   dsconfig::Resolution resolution = dsconfig::resolve(job.ds_config, job.training, facts);
   dsconfig::locate(resolution.findings, job.ds_positions);
@@ -81,6 +84,27 @@ dsconfig::Resolution resolve(const Job& job, dsconfig::Facts facts) {
     }
   }
   resolution.findings.insert(resolution.findings.begin(), job.findings.begin(), job.findings.end());
+  resolution.complete = resolution.complete && resolution.ok();
+  return resolution;
+}
+
+}  // namespace
+
+dsconfig::Resolution resolve(const Job& job, dsconfig::Facts facts) {
+  if (!job.policies.elastic || job.runs_user_program())
+    return resolve_at(job, job.world_size(), facts);
+  ElasticSizes sizes = elastic_sizes({*job.policies.elastic, job.replicas, job.slots_per_worker,
+                                      job.ds_config, job.training});
+  const auto world = [&](int workers) { return int64_t{workers} * job.slots_per_worker; };
+  const int largest = largest_size(sizes.workers, job.replicas);
+  auto resolution = resolve_at(job, world(largest > 0 ? largest : job.replicas), facts);
+  if (largest > 0 && sizes.workers.front() < largest && resolution.runnable()) {
+    auto smallest = resolve_at(job, world(sizes.workers.front()), facts);
+    if (!smallest.runnable()) resolution = std::move(smallest);
+  }
+  dsconfig::locate(sizes.findings, job.positions);
+  resolution.findings.insert(resolution.findings.begin(), sizes.findings.begin(),
+                             sizes.findings.end());
   resolution.complete = resolution.complete && resolution.ok();
   return resolution;
 }

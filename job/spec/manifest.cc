@@ -18,6 +18,7 @@ using nlohmann::json;
 using Severity = Finding::Severity;
 
 constexpr int kMaxRanks = 65'536;
+constexpr char kElasticHint[] = "spec.elastic: {minReplicas, maxReplicas} is this operator's";
 
 /// As Kubernetes reads an object: a null member counts as missing.
 json without_nulls(json value) {
@@ -92,9 +93,11 @@ class ManifestReader : private FieldReader {
   }
 
   void not_built(const json& spec) {
-    for (const char* name : {"elasticPolicy", "network", "model"})
+    for (const auto& [name, hint] : {std::pair{"elasticPolicy", kElasticHint},
+                                     {"network", "remove it"},
+                                     {"model", "remove it"}})
       if (spec.contains(name) && !spec[name].is_null() && !spec[name].empty())
-        report(Severity::Unsupported, join("spec", name), "not built in this version", "remove it");
+        report(Severity::Unsupported, join("spec", name), "not built in this version", hint);
     if (const json* parallelism = object(spec, "parallelism", "spec.parallelism")) {
       fields(*parallelism, "spec.parallelism");
       for (const auto& [name, value] : parallelism->items())
@@ -212,8 +215,8 @@ class ManifestReader : private FieldReader {
                  std::to_string(job_.replicas) + ", maxReplicas " + std::to_string(most) +
                  ": not in this order");
     else if (least != most)
-      report(Severity::Unsupported, path, "elastic jobs are not built in this version",
-             "remove minReplicas and maxReplicas");
+      report(Severity::Unsupported, path, "minReplicas and maxReplicas do not make a job elastic",
+             kElasticHint);
     if (const json* ref = object(*found, "templateRef", path + ".templateRef"))
       template_ref(*ref, path + ".templateRef");
     if (const json* pod = object(*found, "template", path + ".template")) {
@@ -279,8 +282,9 @@ class ManifestReader : private FieldReader {
     count(spec, "spec", "backoffLimit", 0, job_.backoff_limit);
     job_.policies = read_policies(spec, *this);
     scheduling();
+    elastic();
     if (place_ == Place::Cluster) return;
-    for (const char* name : {"runPolicy", "failurePolicy", "liveness", "checkpoint"})
+    for (const char* name : {"runPolicy", "failurePolicy", "elastic", "liveness", "checkpoint"})
       if (spec.contains(name) && !spec[name].is_null() && !spec[name].empty())
         report(Severity::Unsupported, join("spec", name), "has effect in a cluster only",
                "remove it");
@@ -300,13 +304,41 @@ class ManifestReader : private FieldReader {
     else if (kueue && wanted.min_available && *wanted.min_available < job_.replicas)
       report(Severity::Unsupported, path + ".minAvailable", "Kueue admits all pods or none",
              "remove it");
-    if (kueue && (job_.min_replicas || job_.max_replicas))
-      report(Severity::Error, path + ".scheduler", "kueue and an elastic job do not go together",
-             "remove minReplicas and maxReplicas");
     const auto at = json::json_pointer("/spec/schedulerName");
     if (!kueue && job_.worker_template.is_object() && job_.worker_template.contains(at))
       report(Severity::Error, "spec.workers.template.spec.schedulerName",
              "schedulingPolicy sets it to volcano", "remove one of the two");
+  }
+
+  /// What elastic_sizes() does not see: it knows the batch alone.
+  void elastic() {
+    if (!job_.policies.elastic) return;
+    const Elastic& bounds = *job_.policies.elastic;
+    const std::string path = "spec.elastic";
+    if (job_.replicas < bounds.min_replicas || job_.replicas > bounds.max_replicas)
+      report(Severity::Error, "spec.workers.replicas",
+             std::to_string(job_.replicas) + " is not from elastic.minReplicas " +
+                 std::to_string(bounds.min_replicas) + " to maxReplicas " +
+                 std::to_string(bounds.max_replicas),
+             "replicas is the number of workers that the job is to have");
+    if (job_.runs_user_program())
+      report(Severity::Unsupported, path,
+             "whether a program of your own goes on with another number of ranks is not known here",
+             "remove it; `kubectl scale` starts the program anew with other workers");
+    switch (job_.policies.run.scheduling.scheduler) {
+      case GangScheduler::None:
+        return;
+      case GangScheduler::Kueue:
+        return report(Severity::Unsupported, path,
+                      "Kueue admits a pod group whole: it has partial admission for batch Jobs "
+                      "alone, and no way for a group to ask for more later",
+                      "remove elastic or runPolicy.schedulingPolicy");
+      case GangScheduler::Volcano:
+        return report(Severity::Unsupported, path,
+                      "Volcano gives a pod group all its nodes or none, so nobody sees that fewer "
+                      "workers have a place",
+                      "remove elastic or runPolicy.schedulingPolicy");
+    }
   }
 
   void deepspeed(const json& spec, const std::vector<Override>& config_overrides) {

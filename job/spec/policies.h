@@ -26,6 +26,13 @@ struct Scheduling {
   std::optional<int64_t> min_available;  ///< pods that are placed together; unset: all
 };
 
+/// spec.elastic: the number of workers follows the nodes that are there (elastic.h).
+struct Elastic {
+  int min_replicas = 1, max_replicas = 1;
+  int64_t shrink_after_seconds = 60;  ///< workers have had no place for so long
+  int64_t grow_after_seconds = 600;   ///< a larger gang waits so long for a checkpoint
+};
+
 struct RunPolicy {
   std::optional<int64_t> active_deadline_seconds;   ///< from start, or from the last resume
   std::optional<int64_t> startup_deadline_seconds;  ///< until the job's first attempt runs
@@ -63,6 +70,7 @@ struct Policies {
   bool suspend = false;
   RunPolicy run;
   FailurePolicy failure;
+  std::optional<Elastic> elastic;
   int64_t save_timeout_seconds = 600;   ///< checkpoint.onSuspend.timeoutSeconds
   int64_t step_timeout_seconds = 1800;  ///< liveness.stepTimeoutSeconds
 };

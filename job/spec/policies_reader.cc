@@ -148,6 +148,39 @@ void read_failure(const json& object, FieldReader& reader, FailurePolicy& failur
   reader.flag(*node, at, "excludeFailedNodes", failure.exclude_failed_nodes);
 }
 
+void read_elastic(const json& object, const RunPolicy& run, FieldReader& reader,
+                  std::optional<Elastic>& field) {
+  const std::string path = "spec.elastic";
+  reader.fields(object, path);
+  int64_t least = 0, most = 0;
+  for (const auto& [name, bound] : {std::pair{"minReplicas", &least}, {"maxReplicas", &most}}) {
+    if (!object.contains(name))
+      reader.report(Severity::Error, FieldReader::join(path, name), "a field is missing",
+                    "elastic: {minReplicas: 2, maxReplicas: 4}");
+    else
+      reader.whole(object, path, name, 1, 65'536, *bound);
+  }
+  Elastic elastic;
+  reader.whole(object, path, "shrinkAfterSeconds", 1, kSecondsMax, elastic.shrink_after_seconds);
+  reader.whole(object, path, "growAfterSeconds", 1, kSecondsMax, elastic.grow_after_seconds);
+  if (elastic.shrink_after_seconds > run.recovery_deadline_seconds)
+    reader.report(Severity::Error, path + ".shrinkAfterSeconds",
+                  std::to_string(elastic.shrink_after_seconds) +
+                      " s is beyond runPolicy.recoveryDeadlineSeconds, " +
+                      std::to_string(run.recovery_deadline_seconds) +
+                      ": all pods would be given back first");
+  if (least == 0 || most == 0) return;
+  if (least > most) {
+    reader.report(Severity::Error, path,
+                  "minReplicas " + std::to_string(least) + " is above maxReplicas " +
+                      std::to_string(most));
+    return;
+  }
+  elastic.min_replicas = static_cast<int>(least);
+  elastic.max_replicas = static_cast<int>(most);
+  field = elastic;
+}
+
 }  // namespace
 
 Policies read_policies(const json& spec, FieldReader& reader) {
@@ -157,6 +190,8 @@ Policies read_policies(const json& spec, FieldReader& reader) {
     read_run(*run, reader, policies.run);
   if (const json* failure = reader.object(spec, "failurePolicy", "spec.failurePolicy"))
     read_failure(*failure, reader, policies.failure);
+  if (const json* elastic = reader.object(spec, "elastic", "spec.elastic"))
+    read_elastic(*elastic, policies.run, reader, policies.elastic);
   if (const json* liveness = reader.object(spec, "liveness", "spec.liveness")) {
     reader.fields(*liveness, "spec.liveness");
     reader.whole(*liveness, "spec.liveness", "stepTimeoutSeconds", 1, kSecondsMax,

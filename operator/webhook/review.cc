@@ -67,6 +67,13 @@ void compare(const json& before, const json& after, std::vector<Finding>& findin
   }
 }
 
+/// spec's `part`; an elastic job's without the number of workers, which is no new revision.
+json part_of(const json& object, const std::string& part) {
+  json found = at(object, ("/spec/" + part).c_str());
+  if (found.is_object() && at(object, "/spec/elastic").is_object()) found.erase("replicas");
+  return found;
+}
+
 /// A note about an edit that changes nothing any more, or more than one may expect.
 std::string note_of(const json& before, const json& after) {
   const std::string phase = text_at(before, "/status/phase");
@@ -74,8 +81,7 @@ std::string note_of(const json& before, const json& after) {
     return "the job is " + phase + ": nothing of this edit is carried out";
   }
   for (const char* part : {"deepspeed", "training", "workers"}) {
-    const std::string field = std::string("/spec/") + part;
-    if (at(before, field.c_str()) == at(after, field.c_str())) continue;
+    if (part_of(before, part) == part_of(after, part)) continue;
     if (phase != "Running" && phase != "Starting" && phase != "Restarting") return "";
     return "spec." + std::string(part) +
            ": all ranks save one step, then every pod is replaced and the job goes on from there";

@@ -71,6 +71,12 @@ TEST(Crd, HasEveryFieldOfTheOperatorsStatus) {
   status.reason = "r";
   status.template_name = "t";
   status.completed = 1;
+  status.elastic = ElasticState{.setbacks = 1,
+                                .message = "m",
+                                .changed = Time{},
+                                .growable = Time{},
+                                .spares_in_vain = Time{},
+                                .not_before = Time{}};
   status.last_failure = json::object();
   status.failure_history.push_back(json::object());
   const auto declared = names(schema("status"));
@@ -79,6 +85,11 @@ TEST(Crd, HasEveryFieldOfTheOperatorsStatus) {
     EXPECT_TRUE(declared.contains(name)) << name;
   }
   EXPECT_EQ(declared.size(), written.size() + 2);  // training, checkpoint
+  const auto elastic = names(schema("status.elastic"));
+  EXPECT_EQ(elastic.size(), written["elastic"].size());
+  for (const auto& [name, value] : written["elastic"].items()) {
+    EXPECT_TRUE(elastic.contains(name)) << name;
+  }
   const auto restarts = names(schema("status.restarts"));
   for (const auto& [name, value] : written["restarts"].items()) {
     EXPECT_TRUE(restarts.contains(name)) << name;
@@ -143,7 +154,7 @@ TEST(Crd, HasStatusScaleAndColumns) {
     EXPECT_EQ(schema(path)["type"], column["type"]) << path;
   }
   EXPECT_EQ(narrow, "STATE REASON WORKERS STEP PROGRESS RESTARTS CKPT AGE ");
-  EXPECT_EQ(wide, "WORLD ZERO LOSS TOK/S ETA ");
+  EXPECT_EQ(wide, "WANTED WORLD ZERO LOSS TOK/S ETA ");
 }
 
 /// The annotation of `kubectl apply` has the object as JSON, and may have 256 KiB.

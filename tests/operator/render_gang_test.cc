@@ -183,8 +183,9 @@ TEST(Gang, WhatIsRefusedSaysWhy) {
   spec["workers"]["template"]["spec"]["containers"] = Json::array({{{"name", "worker"}}});
   EXPECT_THAT(judge("j", spec, std::nullopt, "").message, HasSubstr("spec.schedulerName"));
   spec = with({{"scheduler", "kueue"}, {"queue", "q"}});
-  spec["workers"]["minReplicas"] = 1;
-  EXPECT_THAT(judge("j", spec, std::nullopt, "").message, HasSubstr("do not go together"));
+  spec["elastic"] = {{"minReplicas", 1}, {"maxReplicas", 2}};
+  EXPECT_THAT(judge("j", spec, std::nullopt, "").message,
+              HasSubstr("Kueue admits a pod group whole"));
 }
 
 TEST(Gang, VolcanosObjectsAreMadeOnlyByAnOperatorThatWasToldTo) {

@@ -27,6 +27,7 @@ TEST(Simulation, EverySeedEndsAsItMust) {
   std::atomic<uint64_t> next = first;
   std::mutex mutex;
   int64_t kills = 0, writes = 0, turns = 0, jobs = 0, conflicts = 0, bad = 0;
+  int64_t shrunk = 0, grown = 0;
   auto work = [&] {
     for (uint64_t seed = next++; seed < first + count; seed = next++) {
       const Outcome outcome = simulate(seed);
@@ -36,6 +37,8 @@ TEST(Simulation, EverySeedEndsAsItMust) {
       turns += outcome.turns;
       jobs += outcome.jobs;
       conflicts += outcome.conflicts;
+      shrunk += outcome.shrunk;
+      grown += outcome.grown;
       for (const auto& problem : outcome.problems) {
         ADD_FAILURE() << "seed " << seed << ", scenario " << static_cast<int>(outcome.scenario)
                       << ": " << problem;
@@ -52,13 +55,16 @@ TEST(Simulation, EverySeedEndsAsItMust) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::printf(
       "result: simulation: %llu seeds, %lld jobs, %lld turns, %lld writes, %lld conflicts, %lld "
-      "operators killed, %.1f s\n",
+      "operators killed, %lld shrunk, %lld grown, %.1f s\n",
       static_cast<unsigned long long>(count), static_cast<long long>(jobs),
       static_cast<long long>(turns), static_cast<long long>(writes),
-      static_cast<long long>(conflicts), static_cast<long long>(kills), seconds);
+      static_cast<long long>(conflicts), static_cast<long long>(kills),
+      static_cast<long long>(shrunk), static_cast<long long>(grown), seconds);
   if (count >= 100) {
     EXPECT_GT(kills, static_cast<int64_t>(count) / 10) << "the faults do not happen";
     EXPECT_GT(jobs, static_cast<int64_t>(count) * 5 / 4) << "jobs are alone";
+    EXPECT_GT(shrunk, static_cast<int64_t>(count) / 40) << "elastic jobs do not shrink";
+    EXPECT_GT(grown, static_cast<int64_t>(count) / 40) << "elastic jobs do not grow";
     EXPECT_GT(conflicts, static_cast<int64_t>(count) / 10) << "nobody else writes";
   }
 }

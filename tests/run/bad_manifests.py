@@ -45,6 +45,10 @@ def spec(**keys):
     return {"spec": keys}
 
 
+def elastic(least, most, **keys):
+    return {"spec": {"elastic": {"minReplicas": least, "maxReplicas": most}, "deepspeed": {"config": keys}}}
+
+
 def pod(**keys):
     return {"spec": {"workers": {"template": {"spec": keys}}}}
 
@@ -156,7 +160,13 @@ CASES = [
     ("a million ranks", CRD, "more than 65536 ranks", workers(replicas=1000, slotsPerWorker=1000)),
     ("minReplicas above replicas", CRD, "minReplicas is larger", workers(minReplicas=3)),
     ("maxReplicas below replicas", CRD, "maxReplicas is smaller", workers(maxReplicas=1)),
-    ("an elastic job", ACCEPTED, "elastic jobs are not built", workers(minReplicas=1, maxReplicas=4)),
+    ("bounds of an elastic job in the wrong place", ACCEPTED, "spec.elastic: {minReplicas, maxReplicas}", workers(minReplicas=1, maxReplicas=4)),
+    ("another API's elasticPolicy", ACCEPTED, "spec.elastic: {minReplicas, maxReplicas}", spec(elasticPolicy={"minReplicas": 1})),
+    ("an elastic job with more workers than it may have", CRD, "from elastic.minReplicas to elastic.maxReplicas", elastic(1, 1)),
+    ("an elastic job without an upper bound", CRD, "maxReplicas: Required", spec(elastic={"minReplicas": 1})),
+    ("an elastic job whose batch follows its size", WEBHOOK, "the batch would change with the number of workers", elastic(1, 4)),
+    ("an elastic job that Kueue admits", ACCEPTED, "partial admission for batch Jobs alone",
+     merged(elastic(1, 4, train_batch_size=8, train_micro_batch_size_per_gpu=1), spec(runPolicy={"schedulingPolicy": {"scheduler": "kueue", "queue": "q"}}))),
     ("tensor parallelism", CRD, "spec.parallelism.tensor", spec(parallelism={"tensor": 2})),
     ("a template without the container worker", POLICY, 'name the container that runs the ranks "worker"', pod(containers=[{"name": "trainer"}])),
     ("a template with two containers worker", POLICY, '"worker", once', pod(containers=[{"name": "worker"}, {"name": "worker"}])),

@@ -209,6 +209,42 @@ TEST_F(TrainRun, TwoWorkersGiveTheSameLossesAsOne) {
   EXPECT_EQ(status()["workers"], "2/2");
 }
 
+/// An elastic job's life: 4 ranks, then 2, then 4 again, each from the last checkpoint. Twelve steps
+/// on a batch that is the same for each size: the accumulation follows from the number of ranks.
+TEST_F(TrainRun, AnotherNumberOfRanksGivesTheSameLosses) {
+  constexpr int kSteps = 12;
+  for (const int stage : {0, 3}) {
+    SCOPED_TRACE("stage " + std::to_string(stage));
+    fs::remove_all(out());
+    write("ds.json", R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1,
+      "gradient_clipping": 1.0, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
+      "zero_optimization": {"stage": )" +
+                         std::to_string(stage) + "}}");
+    write_train_job(kSteps, 4, 1, 4);
+    ASSERT_EQ(run({"job.yaml"}), 0);
+    const auto fixed = losses();
+    ASSERT_EQ(fixed.size(), static_cast<size_t>(kSteps));
+    for (const auto& [ranks, from, gone] :
+         {std::tuple{2, "4", std::vector{"step-8", "step-12"}}, {4, "8", {"step-12"}}}) {
+      for (const char* step : gone) fs::remove_all(out() / "checkpoints" / step);
+      fs::remove_all(out() / "status.yaml");
+      write_train_job(kSteps, 4, 1, ranks);
+      ASSERT_EQ(run({"job.yaml"}), 0);
+      EXPECT_THAT(stdout_text(), HasSubstr(std::string("resumed from step ") + from));
+      EXPECT_EQ(status()["training"]["resolvedConfig"]["train_batch_size"], 8);
+      EXPECT_EQ(status()["training"]["resolvedConfig"]["gradient_accumulation_steps"], 8 / ranks);
+    }
+    const auto elastic = losses();
+    EXPECT_EQ(metric_steps(), one_to(kSteps));
+    double worst = 0;
+    for (int i = 0; i < kSteps; ++i) worst = std::max(worst, std::abs(elastic[i] - fixed[i]));
+    std::printf("result: stage %d, 4 -> 2 -> 4 ranks: losses %.4f to %.4f, largest difference %.1e\n",
+                stage, fixed.front(), fixed.back(), worst);
+    EXPECT_LE(worst, 1e-6);
+    EXPECT_LT(fixed.back(), fixed.front());
+  }
+}
+
 /// Rows of many lengths, packed: each of them once in an epoch, and the same run after a stop.
 TEST_F(TrainRun, PackedRowsAreAllTrainedOnAndResumed) {
   json rows = json::array();

@@ -103,6 +103,36 @@ void Agents::tell_end(Container& container) {
   });
 }
 
+/// The scheduler says once that a pod has no place.
+bool Agents::has_place(const Json& pod) {
+  const auto& conditions = json_child(json_child(pod, "status"), "conditions");
+  const auto taken = std::ranges::count_if(server_.objects(pods()), [&](const Json& other) {
+    return label_of(other, contract::kLabelJobName) == job_ &&
+           !other["spec"].value("nodeName", "").empty();
+  });
+  if (taken < places) return true;
+  if (!conditions.empty()) return false;
+  server_.edit(pods(), kNs, pod["metadata"]["name"], [](Json& object) {
+    object["status"]["conditions"] = Json::array({{{"type", "PodScheduled"},
+                                                   {"status", "False"},
+                                                   {"reason", "Unschedulable"},
+                                                   {"message", "0/4 nodes are available"}}});
+  });
+  return false;
+}
+
+void Agents::leave_places(int count) {
+  places = count;
+  int bound = 0;
+  for (const Json& pod : server_.objects(pods())) {
+    if (label_of(pod, contract::kLabelJobName) != job_) continue;
+    if (pod["spec"].value("nodeName", "").empty() || ++bound <= count) continue;
+    const auto found = containers_.find(pod["metadata"]["uid"]);
+    if (found != containers_.end()) found->second.alive = false;
+    api_delete("Pod", pod["metadata"]["name"], true);
+  }
+}
+
 void Agents::kubelets(const Faults& faults) {
   std::set<std::string> there;
   for (const Json& pod : server_.objects(pods())) {
@@ -114,7 +144,8 @@ void Agents::kubelets(const Faults& faults) {
     const auto found = containers_.find(uid);
     if (node.empty()) {
       const std::string choice = platform_.any_node();
-      if (deleting || avoids(pod, choice) || platform_.marked_away(choice)) continue;
+      if (deleting || !has_place(pod)) continue;
+      if (avoids(pod, choice) || platform_.marked_away(choice)) continue;
       server_.edit(pods(), kNs, name, [&](Json& object) { object["spec"]["nodeName"] = choice; });
       continue;
     }
@@ -183,9 +214,39 @@ std::optional<Json> Agents::job_now() const {
   return std::nullopt;
 }
 
+const Container* Agents::zero() const {
+  for (const auto& [uid, container] : containers_) {
+    if (container.alive && !container.cut_since && container.worker == 0) return &container;
+  }
+  return nullptr;
+}
+
+/// A pod of a larger gang that may follow this one.
+bool Agents::beyond_the_gang(const Container& container) const {
+  const Container* first = zero();
+  return first && container.revision != first->revision && container.worker >= first->replicas;
+}
+
+/// While the gang before it ends, it waits.
+bool Agents::of_the_next_gang(const Container& container) const {
+  const auto job = job_now();
+  if (!job || (*job)["spec"].value("suspend", false) || !beyond_the_gang(container)) return false;
+  const auto st = own_status_from_json(own_part(job->value("status", Json::object())));
+  return !is_true(st.conditions, "Failed") && st.revision == container.revision;
+}
+
+void Agents::spares_leave() {
+  for (auto& [uid, container] : containers_) {
+    if (!container.alive || !container.term || container.cut_since) continue;
+    if (beyond_the_gang(container)) {
+      finish(container, contract::kExitPreempted, contract::kReasonPreempted, 0);
+    }
+  }
+}
+
 bool Agents::stop_wanted() const {
   for (const auto& [uid, container] : containers_) {
-    if (container.alive && container.term) return true;
+    if (container.alive && container.term && !beyond_the_gang(container)) return true;
   }
   return job_stops();
 }
@@ -273,28 +334,26 @@ void Agents::maybe_start() {
     // Before an attempt a stop is at once.
     const bool all = job_stops();
     for (auto& [uid, container] : containers_) {
+      if (all && of_the_next_gang(container)) continue;
       if (container.alive && !container.cut_since && (all || container.term)) {
         finish(container, contract::kExitPreempted, contract::kReasonPreempted, saved);
       }
     }
     return;
   }
-  Container* zero = nullptr;
-  for (auto& [uid, container] : containers_) {
-    if (container.alive && !container.cut_since && container.worker == 0) zero = &container;
-  }
-  if (!zero) return give_up();
+  const Container* first = zero();
+  if (!first) return give_up();
   for (auto& [uid, container] : containers_) container.alone_since.reset();
   std::vector<std::string> members;
-  for (int worker = 0; worker < zero->replicas; ++worker) {
-    const Container* member = alive_worker(worker, zero->revision);
+  for (int worker = 0; worker < first->replicas; ++worker) {
+    const Container* member = alive_worker(worker, first->revision);
     if (!member || member->term) return;
     members.push_back(member->uid);
   }
-  if (bugs_.attempt_falls && zero->incarnation > 1) attempt = 0;
+  if (bugs_.attempt_falls && first->incarnation > 1) attempt = 0;
   ++attempt;
   running_ = true;
-  sizes[attempt] = zero->replicas;
+  sizes[attempt] = first->replicas;
   members_ = std::move(members);
   step_ = saved;
   urgent_ = true;
@@ -302,14 +361,14 @@ void Agents::maybe_start() {
 
 void Agents::run_step() {
   if (stop_ && step_ < *stop_) ++step_;
-  if (!stop_ && step_ < kTotalSteps) ++step_;
+  if (!stop_ && step_ < total_steps) ++step_;
   stepped_ = clock_.at();
-  const bool last = step_ >= kTotalSteps || (bugs_.completes_early && step_ >= kTotalSteps - 3);
-  if (step_ % kSaveEvery == 0 || step_ >= kTotalSteps || (stop_ && step_ >= *stop_)) {
+  const bool last = step_ >= total_steps || (bugs_.completes_early && step_ >= total_steps - 3);
+  if (step_ % kSaveEvery == 0 || step_ >= total_steps || (stop_ && step_ >= *stop_)) {
     if (step_ > saved) urgent_ = true;
     saved = std::max(saved, step_);
   }
-  last_step_saved |= saved >= kTotalSteps;
+  last_step_saved |= saved >= total_steps;
   if (last || (stop_ && step_ >= *stop_)) leaving_ = true;
   // Every rank has ended with exit code 0 before any agent says so.
   if (last) {
@@ -345,14 +404,14 @@ void Agents::gang(const Faults& faults) {
     return lose_attempt(chance_.below(static_cast<int>(members_.size())), "RankFailed", 1);
   }
   if (!stop_ && !leaving_ && stop_wanted()) {
-    stop_ = std::min(step_ + 2, kTotalSteps);
+    stop_ = std::min(step_ + 2, total_steps);
     urgent_ = true;
   }
   if (!leaving_) run_step();
   if (!leaving_) return;
   // All end with the same word, one after the other; agent 0 waits until its report is stored. If
   // pods are taken away only those end, and the others wait for their successors.
-  const bool complete = step_ >= kTotalSteps || bugs_.completes_early;
+  const bool complete = step_ >= total_steps || bugs_.completes_early;
   const bool all = complete || job_stops();
   bool any = false;
   for (const std::string& uid : members_) {
@@ -377,11 +436,7 @@ void Agents::gang(const Faults& faults) {
 void Agents::report() {
   const bool due = clock_.at() >= reported_ + Seconds(10);
   if (attempt == 0 || (!urgent_ && !due)) return;
-  const Container* zero = nullptr;
-  for (const auto& [uid, container] : containers_) {
-    if (container.alive && !container.cut_since && container.worker == 0) zero = &container;
-  }
-  if (!zero) return;
+  if (!zero()) return;
   // It reads the job, and in this turn or the next writes over the version that it read.
   if (!read_) {
     read_ = job_now();
@@ -395,9 +450,9 @@ void Agents::report() {
   if (attempt < known) violations.push_back("the attempt fell from " + std::to_string(known));
   Json training = {{"attempt", attempt},
                    {"step", step_},
-                   {"totalSteps", kTotalSteps},
+                   {"totalSteps", total_steps},
                    {"lastUpdatedTime", to_text(stepped_)}};
-  if (step_ >= kTotalSteps && last_step_saved) training["modelPath"] = "/o/model";
+  if (step_ >= total_steps && last_step_saved) training["modelPath"] = "/o/model";
   if (stop_) training["stopStep"] = *stop_;
   if (!last_failure_.is_null()) training["lastFailure"] = last_failure_;
   int64_t told = saved;
@@ -423,6 +478,7 @@ void Agents::report() {
 void Agents::turn(const Faults& faults) {
   power();
   kubelets(faults);
+  spares_leave();
   gang(faults);
   report();
 }

@@ -61,6 +61,10 @@ class Agents {
   bool may_crash_always = false;          ///< the crash loop: every attempt crashes at once
   bool pods_crash = false;                ///< agents end before they join
   bool fatal = false;                     ///< the next attempt ends with exit code 3
+  int64_t total_steps = kTotalSteps;
+  int places = 1000;  ///< nodes' places for pods of this job
+  /// What runs beyond `count` places is gone with its nodes, and no more pods find a node.
+  void leave_places(int count);
   bool attempt_running() const { return running_; }
   std::optional<int64_t> stop_step() const { return stop_; }
   int64_t step() const { return step_; }
@@ -83,6 +87,11 @@ class Agents {
   Container* alive_worker(int worker, const std::string& revision);
   bool stop_wanted() const;
   bool job_stops() const;
+  const Container* zero() const;
+  bool beyond_the_gang(const Container& container) const;
+  bool of_the_next_gang(const Container& container) const;
+  void spares_leave();
+  bool has_place(const Json& pod);
   std::optional<Json> job_now() const;
   bool api_delete(const std::string& kind, const std::string& name, bool force);
 

@@ -111,6 +111,13 @@ const std::vector<Bug>& planted_bugs() {
                 if (!o.job || !o.job->spec.value("suspend", false)) return;
                 for (const PodView& pod : o.pods) plan.deletes.push_back(deletion_of(pod));
               }),
+      seen("an elastic job takes sizes that do not fit its batch",
+           [](Observed& o) {
+             if (!o.wanted.accepted || o.wanted.accepted->sizes.empty()) return;
+             auto accepted = std::make_shared<Accepted>(*o.wanted.accepted);
+             accepted->sizes = {1, 2, 3, 4};
+             o.wanted.accepted = std::move(accepted);
+           }),
       planned("a failure restarts the pods of all workers",
               [](const Observed& o, Plan& plan) {
                 const bool again = std::ranges::any_of(

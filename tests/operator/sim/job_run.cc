@@ -28,6 +28,15 @@ Json spec_of(Scenario scenario, Chance& chance) {
   if (chance.happens(0.2)) spec["runPolicy"]["recoveryDeadlineSeconds"] = 15;
   if (chance.happens(0.3)) spec["runPolicy"]["schedulingPolicy"] = {{"scheduler", "volcano"}};
   if (scenario == Scenario::Refused) spec["training"]["learningRat"] = 1;
+  if (scenario == Scenario::Elastic) {
+    spec["workers"]["replicas"] = 4;
+    spec["deepspeed"]["config"]["train_batch_size"] = 4;
+    if (spec.contains("runPolicy")) spec["runPolicy"].erase("schedulingPolicy");
+    spec["elastic"] = {{"minReplicas", 1},
+                       {"maxReplicas", 4},
+                       {"shrinkAfterSeconds", 5 + chance.below(10)},
+                       {"growAfterSeconds", 1 + chance.below(60)}};
+  }
   return spec;
 }
 
@@ -63,6 +72,7 @@ JobRun::JobRun(kube::testing::FakeApiServer& server, SimClock& clock, Chance& ch
   (void)user_.create(jobs_resource(), kNamespace, object);
   world_.pods_crash = scenario == Scenario::PodLoop;
   world_.may_crash_always = scenario == Scenario::CrashLoop;
+  if (scenario == Scenario::Elastic) world_.total_steps = 150;
   meddle_at_ = 8 + chance_.below(20);
   mend_at_ = meddle_at_ + 15 + chance_.below(30);
 }
@@ -123,6 +133,9 @@ void JobRun::meddle() {
     case Scenario::Fatal:
       world_.fatal = true;
       break;
+    case Scenario::Elastic:
+      world_.leave_places(2 + chance_.below(2));
+      break;
     case Scenario::Delete:
       (void)user_.remove(jobs_resource(), kNamespace, name);
       break;
@@ -152,6 +165,9 @@ void JobRun::mend() {
       break;
     case Scenario::Refused:
       edit([](Json& spec) { spec["training"].erase("learningRat"); });
+      break;
+    case Scenario::Elastic:
+      world_.places = 1000;
       break;
     default:
       break;
@@ -200,6 +216,9 @@ void JobRun::check_deletion(const std::string& pod_name) {
     if (ended(st) || pod["metadata"].contains("deletionTimestamp")) return;
     const std::string node = pod["spec"].value("nodeName", "");
     if (platform_.was_ever_away(node)) return;
+    const auto gang = world_.sizes.find(world_.attempt);
+    const auto view = pod_view(pod);
+    if (gang != world_.sizes.end() && view && view->worker >= gang->second) return;  // no member
     const std::string revision = pod["metadata"]["labels"].value(contract::kLabelRevision, "");
     const Condition* restarting = find_condition(st.conditions, "Restarting");
     const bool trains = world_.attempt_running() && told_attempt(*object);
@@ -250,8 +269,31 @@ void JobRun::check(bool disturbed) {
   restarts_ = status_.restarts.total;
   if (was_over_ && !finished()) problem("a finished job went on");
   was_over_ |= finished();
+  check_sizes();
   check_complete();
   check_status();
+}
+
+/// An elastic job trains with sizes that fit its batch of 4, and with a ConfigMap that says so.
+void JobRun::check_sizes() {
+  if (scenario != Scenario::Elastic) return;
+  for (const auto& [attempt, size] : world_.sizes) {
+    if (size != 1 && size != 2 && size != 4) {
+      problem("attempt " + std::to_string(attempt) + " has " + std::to_string(size) + " workers");
+    }
+  }
+}
+
+bool JobRun::has_shrunk() const {
+  return std::ranges::adjacent_find(world_.sizes, [](const auto& before, const auto& after) {
+           return after.second < before.second;
+         }) != world_.sizes.end();
+}
+
+bool JobRun::has_grown_again() const {
+  return std::ranges::adjacent_find(world_.sizes, [](const auto& before, const auto& after) {
+           return after.second > before.second;
+         }) != world_.sizes.end();
 }
 
 void JobRun::check_pods() {

@@ -25,8 +25,9 @@ enum class Scenario {
   Deadline,    ///< activeDeadlineSeconds is over first
   Delete,      ///< the job is deleted at some time
   TimeToLive,  ///< complete, then gone
+  Elastic,     ///< nodes go, and come back
 };
-inline constexpr int kScenarios = 11;
+inline constexpr int kScenarios = 12;
 inline constexpr char kNamespace[] = "n";
 
 class JobRun {
@@ -43,6 +44,9 @@ class JobRun {
   void check_end(bool rested);
   /// Finished, or gone as it should be, and what its user has to do is done.
   bool over() const;
+  /// An attempt with fewer workers than the one before; later one with more.
+  bool has_shrunk() const;
+  bool has_grown_again() const;
   std::vector<std::string> problems;
   const std::string name;
   const Scenario scenario;
@@ -66,6 +70,7 @@ class JobRun {
   void check_groups();
   void check_complete();
   void check_status();
+  void check_sizes();
   void check_completed();
   void check_reason();
   void check_gone();

@@ -49,6 +49,10 @@ class Simulation {
     }
     outcome_.turns = turn_;
     outcome_.jobs = static_cast<int64_t>(jobs_.size());
+    for (const auto& job : jobs_) {
+      outcome_.shrunk += job->scenario == Scenario::Elastic && job->has_shrunk();
+      outcome_.grown += job->scenario == Scenario::Elastic && job->has_grown_again();
+    }
     for (const auto& op : operators_) take_counts(*op);
     if (outcome_.problems.empty()) check_end(rest == kRestTurns);
     return outcome_;

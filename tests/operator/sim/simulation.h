@@ -14,6 +14,7 @@ struct Outcome {
   Scenario scenario{};                ///< of the first job
   std::vector<std::string> problems;  ///< empty: as the oracle wants it
   int64_t turns = 0, kills = 0, writes = 0, jobs = 0, conflicts = 0;
+  int64_t shrunk = 0, grown = 0;  ///< elastic jobs that were
 };
 
 Outcome simulate(uint64_t seed, const Bug* bug = nullptr);

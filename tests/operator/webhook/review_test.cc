@@ -136,6 +136,12 @@ TEST(Review, AnEditOfWhatRunsOrHasEndedIsNotQuiet) {
   const json scaled = changed(before, "/spec/workers/replicas", 4);
   EXPECT_THAT(warnings(answer(request(scaled, before))),
               HasSubstr("spec.workers: all ranks save one step"));
+  json elastic = changed(before, "/spec/elastic", {{"minReplicas", 1}, {"maxReplicas", 4}});
+  elastic["spec"]["deepspeed"]["config"] = {{"train_batch_size", 8},
+                                            {"train_micro_batch_size_per_gpu", 1}};
+  EXPECT_THAT(warnings(answer(request(changed(elastic, "/spec/workers/replicas", 4), elastic))),
+              Not(HasSubstr("all ranks save one step")))
+      << "a larger gang waits for nodes";
   EXPECT_EQ(warnings(answer(request(changed(before, "/spec/backoffLimit", 9), before))), "[]");
   before["status"]["phase"] = "Complete";
   EXPECT_THAT(warnings(answer(request(scaled, before))), HasSubstr("the job is Complete"));
