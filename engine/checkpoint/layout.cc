@@ -32,22 +32,47 @@ uint64_t from_hex(const std::string& text) {
   return value;
 }
 
+constexpr std::string_view kSealBegin = "{\"xxh3\":\"", kSealMiddle = "\",\n\"body\":";
+
 std::string seal(const json& body) {
   const std::string text = body.dump();
-  return "{\"xxh3\":\"" + hex(checksum(text)) + "\",\n\"body\":" + text + "}";
+  return std::string(kSealBegin) + hex(checksum(text)) + std::string(kSealMiddle) + text + "}";
 }
 
-/// The body of a sealed text, after its seal and format are checked.
-Result<json> unseal(std::string_view text, const char* format, const std::string& path) {
+/// The body's text if the text is as seal() wrote it; else empty.
+std::string_view sealed_body(std::string_view text) {
+  constexpr size_t kMiddle = kSealBegin.size() + 16, kBody = kMiddle + kSealMiddle.size();
+  if (text.size() <= kBody || !text.starts_with(kSealBegin) || text.back() != '}' ||
+      text.substr(kMiddle, kSealMiddle.size()) != kSealMiddle) {
+    return {};
+  }
+  const std::string_view body = text.substr(kBody, text.size() - kBody - 1);
+  return text.substr(kSealBegin.size(), 16) == hex(checksum(body)) ? body : std::string_view();
+}
+
+/// The body of a text whose seal is right in any spelling of the JSON: rank 0 reads an index per
+/// rank, so the usual one is not written out again to be compared.
+Result<json> unsealed(std::string_view text, const std::string& path) {
+  json body;
+  if (const std::string_view usual = sealed_body(text); !usual.empty()) {
+    body = json::parse(usual, nullptr, /*allow_exceptions=*/false);
+    if (body.is_object()) return body;
+  }
   json sealed = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!sealed.is_object() || !sealed.contains("body") || !sealed.contains("xxh3") ||
       !sealed["body"].is_object()) {
     return damaged("no sealed JSON object", path);
   }
-  json& body = sealed["body"];
+  body = std::move(sealed["body"]);
   if (sealed["xxh3"] != hex(checksum(body.dump(-1, ' ', false, json::error_handler_t::replace)))) {
     return damaged("the content does not match its checksum", path);
   }
+  return body;
+}
+
+/// The body of a sealed text, after its seal and format are checked.
+Result<json> unseal(std::string_view text, const char* format, const std::string& path) {
+  DSJ_TRY(json body, unsealed(text, path));
   if (body.value("format", json()) != format) {
     return damaged(std::string("\"format\" is not ") + format, path);
   }
@@ -59,7 +84,7 @@ Result<json> unseal(std::string_view text, const char* format, const std::string
                 "use the program that wrote it, or a newer one; or name a checkpoint of this "
                 "version in resumeFromCheckpoint");
   }
-  return std::move(body);
+  return body;
 }
 
 /// Positions of names in a table that fills up on the way.

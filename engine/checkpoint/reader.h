@@ -25,8 +25,9 @@ namespace dsj::checkpoint {
 /// could not be read; they name the file.
 class Reader : public SavedRun {
  public:
-  /// The most data files that are open at a time.
-  static constexpr size_t kFilesOpenMax = 8;
+  /// The most data files that are open at a time. A rank that takes over the slices of as many
+  /// ranks opens each part once; with more it opens them again for each chunk.
+  static constexpr size_t kFilesOpenMax = 128;
 
   /// Reads manifest.json, and no part. (Of a manifest without holders, the index of every part.)
   /// `path`: the checkpoint's own directory. `files` must outlive the reader.

@@ -1,4 +1,4 @@
-// The CPU backends. Each maker is collective over all ranks of the rendezvous. Internal to comm.
+// How a group comes from a rendezvous; the CPU backends. Each maker is collective over all ranks of the rendezvous. Internal to comm.
 #pragma once
 
 #include <memory>
@@ -20,5 +20,9 @@ Result<std::unique_ptr<Transport>> make_shm(Rendezvous& rendezvous);
 
 /// Our own TCP ring, for any number of ranks on any hosts.
 Result<std::unique_ptr<Transport>> make_ring(Rendezvous& rendezvous);
+
+/// What make_collectives() does once the ranks have a store: agrees on the backend, connects the
+/// ranks and finishes the rendezvous. Collective. Errors: as there.
+Result<std::unique_ptr<Collectives>> join(Rendezvous& rendezvous);
 
 }  // namespace dsj::comm

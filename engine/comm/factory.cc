@@ -1,6 +1,7 @@
 // make_collectives(): checks the options and picks the backend.
 #include <algorithm>
 #include <array>
+#include <sstream>
 
 #include "common/log.h"
 #include "engine/comm/backends.h"
@@ -61,7 +62,51 @@ Result<std::unique_ptr<Transport>> make_cpu_transport(Rendezvous& rendezvous) {
   return make_ring(rendezvous);
 }
 
+/// Rank 0's answer to what all ranks want: each backend once, "RANK NAME" by its first rank.
+std::string first_of_each(const std::vector<std::string>& wanted) {
+  std::vector<std::string> seen;
+  std::string text;
+  for (std::size_t rank = 0; rank < wanted.size(); ++rank) {
+    if (std::ranges::find(seen, wanted[rank]) != seen.end()) continue;
+    seen.push_back(wanted[rank]);
+    text += std::to_string(rank) + " " + wanted[rank] + " ";
+  }
+  return text;
+}
+
+/// Finds out who is missing, in the same words for every backend, and whether all want the same.
+Status agree_on_backend(Rendezvous& rendezvous) {
+  const Options& options = rendezvous.options();
+  DSJ_TRY(const std::string wanted, rendezvous.settle("backend", options.backend, first_of_each));
+  std::istringstream each(wanted);
+  std::string rank, other;
+  while (each >> rank >> other) {
+    if (other == options.backend) continue;
+    // All ranks see that there are two, and come here. Rank 0 serves the store until they have.
+    (void)rendezvous.finish();
+    return bad_input("rank " + std::to_string(options.rank) + " wants backend " + options.backend +
+                     ", rank " + rank + " " + other);
+  }
+  return {};
+}
+
 }  // namespace
+
+Result<std::unique_ptr<Collectives>> join(Rendezvous& rendezvous) {
+  const Options& options = rendezvous.options();
+  DSJ_TRY_STATUS(agree_on_backend(rendezvous));
+  if (options.device.is_cuda()) {
+    DSJ_TRY(std::unique_ptr<Collectives> group, nccl(rendezvous));
+    DSJ_TRY_STATUS(rendezvous.finish());
+    group->note_in(options.flight);
+    return group;
+  }
+  DSJ_TRY(std::unique_ptr<Transport> transport, make_cpu_transport(rendezvous));
+  DSJ_TRY_STATUS(rendezvous.finish());
+  auto group = make_queued(std::move(transport), options.rank, options.world, options.timeout);
+  group->note_in(options.flight);
+  return group;
+}
 
 void provide_nccl(MakeNccl make) {
   nccl = make;
@@ -72,27 +117,7 @@ Result<std::unique_ptr<Collectives>> make_collectives(Options options) {
   if (options.world == 1) return make_single(options.device);
   DSJ_TRY_STATUS(check_device(options));
   DSJ_TRY(const std::unique_ptr<Rendezvous> rendezvous, Rendezvous::open(options));
-  // First find out who is missing, in the same words for every backend, and whether all agree.
-  DSJ_TRY(const std::vector<std::string> wanted, rendezvous->exchange("backend", options.backend));
-  for (int rank = 0; rank < options.world; ++rank) {
-    const std::string& other = wanted[static_cast<std::size_t>(rank)];
-    if (other == options.backend) continue;
-    // All ranks see it and come here. Rank 0 serves the store until they have.
-    (void)rendezvous->finish();
-    return bad_input("rank " + std::to_string(options.rank) + " wants backend " + options.backend +
-                     ", rank " + std::to_string(rank) + " " + other);
-  }
-  if (options.device.is_cuda()) {
-    DSJ_TRY(std::unique_ptr<Collectives> group, nccl(*rendezvous));
-    DSJ_TRY_STATUS(rendezvous->finish());
-    group->note_in(options.flight);
-    return group;
-  }
-  DSJ_TRY(std::unique_ptr<Transport> transport, make_cpu_transport(*rendezvous));
-  DSJ_TRY_STATUS(rendezvous->finish());
-  auto group = make_queued(std::move(transport), options.rank, options.world, options.timeout);
-  group->note_in(options.flight);
-  return group;
+  return join(*rendezvous);
 }
 
 }  // namespace dsj::comm

@@ -1,8 +1,8 @@
 #include <atomic>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "engine/comm/backends.h"
+#include "engine/comm/gathered_store.h"
 
 namespace dsj::comm {
 namespace {
@@ -89,7 +89,8 @@ Result<std::unique_ptr<Transport>> make_gloo(Rendezvous& rendezvous) {
     auto settings = c10d::ProcessGroupGloo::Options::create(options.timeout);
     settings->devices = {
         c10d::ProcessGroupGloo::createDeviceForHostname(rendezvous.local_address())};
-    auto store = c10::make_intrusive<c10d::PrefixStore>("gloo", rendezvous.store());
+    // Gloo connects each rank to each, and asks for every rank's address by itself.
+    auto store = c10::make_intrusive<GatheredStore>("gloo", rendezvous);
     auto group =
         c10::make_intrusive<c10d::ProcessGroupGloo>(store, options.rank, options.world, settings);
     return std::make_unique<Gloo>(std::move(group));

@@ -200,9 +200,9 @@ Result<std::unique_ptr<Communicator>> join(Rendezvous& rendezvous, const char* w
                 std::string("ncclGetUniqueId: ") + ncclGetLastError(nullptr));
   }
   const std::string mine = options.rank == 0 ? std::string(id.internal, sizeof id.internal) : "";
-  DSJ_TRY(const std::vector<std::string> all, rendezvous.exchange(what, mine));
-  DSJ_CHECK(all[0].size() == sizeof id.internal, "not a unique id");
-  std::memcpy(id.internal, all[0].data(), sizeof id.internal);
+  DSJ_TRY(const std::string text, rendezvous.value_of_first(what, mine));
+  DSJ_CHECK(text.size() == sizeof id.internal, "not a unique id");
+  std::memcpy(id.internal, text.data(), sizeof id.internal);
   auto communicator = std::make_unique<Communicator>();
   communicator->init(id, options.rank, options.world, rendezvous.deadline());
   return communicator;

@@ -2,12 +2,16 @@
 
 #include <arpa/inet.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <resolv.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <future>
+#include <numeric>
+#include <span>
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -46,6 +50,21 @@ std::string store_name(const Options& options) {
   return options.master_addr + ":" + std::to_string(options.master_port);
 }
 
+bool is_numeric(const std::string& host) {
+  in6_addr address{};
+  return inet_pton(AF_INET, host.c_str(), &address) == 1 ||
+         inet_pton(AF_INET6, host.c_str(), &address) == 1;
+}
+
+/// From here on this thread asks no name server. c10d looks up a name for every address that it
+/// connects to, for its log alone. A name server that does not answer, or not so many at once,
+/// holds up the join by ten seconds.
+void ask_no_name_server() {
+  if (res_init() != 0) return;
+  _res.nscount = 0;
+  _res.options |= RES_NORELOAD;
+}
+
 /// If a server accepts the connection but does not run, c10d waits for its answer without limit. So
 /// it waits on a thread of its own, which is left behind when the time is over.
 c10::intrusive_ptr<c10d::Store> open_store(const Options& options) {
@@ -61,6 +80,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const Options& options) {
   const auto promise = std::make_shared<std::promise<StorePtr>>();
   std::future<StorePtr> future = promise->get_future();
   std::thread([promise, settings, host = options.master_addr] {
+    if (is_numeric(host)) ask_no_name_server();
     try {
       promise->set_value(c10::make_intrusive<c10d::TCPStore>(host, settings));
     } catch (...) {
@@ -89,6 +109,23 @@ double seconds_of(std::chrono::milliseconds time) {
 
 }  // namespace
 
+std::string pack(const std::vector<std::string>& values) {
+  std::string packed;
+  for (const std::string& value : values) packed += std::to_string(value.size()) + " " + value;
+  return packed;
+}
+
+std::vector<std::string> unpack(const std::string& packed) {
+  std::vector<std::string> values;
+  for (std::size_t at = 0; at < packed.size();) {
+    const std::size_t space = packed.find(' ', at);
+    const std::size_t length = std::stoul(packed.substr(at, space - at));
+    values.push_back(packed.substr(space + 1, length));
+    at = space + 1 + length;
+  }
+  return values;
+}
+
 Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const Options& options) {
   ignore_sigpipe();
   try {
@@ -97,8 +134,7 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const Options& options) {
     if (address.empty()) {
       return fail(ErrorKind::Environment, "no interface leads to " + options.master_addr);
     }
-    return std::unique_ptr<Rendezvous>(
-        new Rendezvous(options, std::move(store), std::move(address)));
+    return std::make_unique<Rendezvous>(options, std::move(store), std::move(address));
   } catch (const std::exception& error) {
     if (options.rank == 0) {
       return fail(ErrorKind::Environment, "rank 0 cannot serve the store: " + brief(error),
@@ -129,26 +165,71 @@ std::chrono::milliseconds Rendezvous::remaining() const {
   return std::max(left, std::chrono::milliseconds(1));
 }
 
-std::string Rendezvous::missing(const std::vector<std::string>& keys) {
-  std::string ranks;
-  int count = 0;
-  for (std::size_t rank = 0; rank < keys.size(); ++rank) {
-    if (store_->check({keys[rank]})) continue;
-    ranks += (count++ == 0 ? "" : ", ") + std::to_string(rank);
-  }
-  return (count == 1 ? "rank " : "ranks ") + ranks;
+namespace {
+
+std::string name_of_rank(const std::string& key, int rank) {
+  return std::string(kPrefix) + key + "/" + std::to_string(rank);
 }
 
-Status Rendezvous::wait_for_all(const std::string& what, const std::vector<std::string>& keys) {
+std::string name_of_answer(const std::string& key) {
+  return std::string(kPrefix) + key + "/answer";
+}
+
+std::vector<std::string> names_of(const std::string& key, std::span<const int> ranks) {
+  std::vector<std::string> names;
+  for (const int rank : ranks) names.push_back(name_of_rank(key, rank));
+  return names;
+}
+
+std::vector<int> all_ranks(int world) {
+  std::vector<int> ranks(static_cast<std::size_t>(world));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+/// Those of `ranks` that have not put `key`: halves that are whole are asked once. One more than
+/// kNamedMax are looked for.
+void find_missing(c10d::Store& store, const std::string& key, std::span<const int> ranks,
+                  std::vector<int>& found) {
+  if (ranks.empty() || found.size() > Rendezvous::kNamedMax || store.check(names_of(key, ranks)))
+    return;
+  if (ranks.size() == 1) {
+    found.push_back(ranks.front());
+    return;
+  }
+  find_missing(store, key, ranks.first(ranks.size() / 2), found);
+  find_missing(store, key, ranks.subspan(ranks.size() / 2), found);
+}
+
+}  // namespace
+
+std::string Rendezvous::missing(const std::string& key, const std::vector<int>& ranks) {
+  std::vector<int> found;
+  find_missing(*store_, key, ranks, found);
+  if (found.empty()) return {};
+  std::string text = found.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < std::min(found.size(), kNamedMax); ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(found[i]);
+  return found.size() > kNamedMax ? text + " and others" : text;
+}
+
+Status Rendezvous::wait_for(const std::string& key, const std::vector<int>& ranks) {
+  return wait_for(key, names_of(key, ranks), ranks);
+}
+
+Status Rendezvous::wait_for(const std::string& key, const std::vector<std::string>& names,
+                            const std::vector<int>& ranks) {
   try {
-    store_->wait(keys, remaining());
+    store_->wait(names, remaining());
     return {};
   } catch (const std::exception&) {
     if (Clock::now() < deadline_) throw;
     const std::chrono::duration<double> waited = Clock::now() - begin_;
+    const std::string who = missing(key, ranks);
     return fail(ErrorKind::Transient,
-                "rank " + std::to_string(options_.rank) + ": " + missing(keys) +
-                    " did not join within " + format_seconds(waited.count()) + " (" + what + ")",
+                "rank " + std::to_string(options_.rank) + ": " +
+                    (who.empty() ? "rank 0 did not answer" : who + " did not join") + " within " +
+                    format_seconds(waited.count()) + " (" + key + ")",
                 store_name(options_));
   }
 }
@@ -160,46 +241,85 @@ std::unexpected<Error> Rendezvous::lost(const std::string& what, const std::exce
               store_name(options_));
 }
 
-Result<std::vector<std::string>> Rendezvous::exchange(const std::string& key,
-                                                      const std::string& mine) {
-  const std::vector<std::string> keys = keys_of(key);
+std::vector<std::string> Rendezvous::collect(const std::string& key) {
+  std::vector<std::string> values;
+  for (const auto& value : store_->multiGet(names_of(key, all_ranks(options_.world))))
+    values.emplace_back(value.begin(), value.end());
+  return values;
+}
+
+Result<std::string> Rendezvous::settle(const std::string& key, const std::string& mine,
+                                       const Decide& decide) {
+  const std::vector<int> ranks = all_ranks(options_.world);
+  const std::string answer = name_of_answer(key);
   try {
-    put(keys[static_cast<std::size_t>(options_.rank)], mine);
-    DSJ_TRY_STATUS(wait_for_all(key, keys));
-    std::vector<std::string> values;
-    for (const std::string& name : keys) {
-      const std::vector<std::uint8_t> value = store_->get(name);
-      values.emplace_back(value.begin(), value.end());
+    put(name_of_rank(key, options_.rank), mine);
+    if (options_.rank != 0) {
+      DSJ_TRY_STATUS(wait_for(key, {answer}, ranks));
+      return get(answer);
     }
-    return values;
+    DSJ_TRY_STATUS(wait_for(key, ranks));
+    std::string decided = decide(collect(key));
+    put(answer, decided);
+    return decided;
   } catch (const std::exception& error) {
     return lost(key, error);
   }
 }
 
-Status Rendezvous::finish() {
-  DSJ_TRY_STATUS(exchange("ready", ""));
-  const std::vector<std::string> keys = keys_of("finished");
+Result<std::string> Rendezvous::value_of(const std::string& key, const std::string& mine,
+                                         int from) {
   try {
-    put(keys[static_cast<std::size_t>(options_.rank)], "");
+    put(name_of_rank(key, options_.rank), mine);
+    DSJ_TRY_STATUS(wait_for(key, {from}));
+    return get(name_of_rank(key, from));
+  } catch (const std::exception& error) {
+    return lost(key, error);
+  }
+}
+
+Result<std::string> Rendezvous::value_of_first(const std::string& key, const std::string& mine) {
+  try {
+    if (options_.rank == 0) {
+      put(name_of_rank(key, 0), mine);
+      return mine;
+    }
+    DSJ_TRY_STATUS(wait_for(key, {0}));
+    return get(name_of_rank(key, 0));
+  } catch (const std::exception& error) {
+    return lost(key, error);
+  }
+}
+
+Result<std::vector<std::string>> Rendezvous::values_of_all(const std::string& key,
+                                                           const std::string& mine) {
+  DSJ_TRY(const std::string packed, settle(key, mine, pack));
+  return unpack(packed);
+}
+
+Status Rendezvous::finish() {
+  DSJ_TRY_STATUS(settle("ready", "", [](const auto&) { return std::string(); }));
+  try {
     // The others read nothing more: only rank 0, the server, must wait.
-    if (options_.rank == 0) return wait_for_all("finished", keys);
+    if (options_.rank == 0) {
+      std::vector<int> others = all_ranks(options_.world);
+      others.erase(others.begin());
+      return wait_for("finished", others);
+    }
+    put(name_of_rank("finished", options_.rank), "");
     return {};
   } catch (const std::exception& error) {
     return lost("finished", error);
   }
 }
 
-void Rendezvous::put(const std::string& key, const std::string& value) {
-  store_->set(key, std::vector<std::uint8_t>(value.begin(), value.end()));
+void Rendezvous::put(const std::string& name, const std::string& value) {
+  store_->set(name, std::vector<std::uint8_t>(value.begin(), value.end()));
 }
 
-std::vector<std::string> Rendezvous::keys_of(const std::string& key) const {
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < options_.world; ++rank) {
-    keys.push_back(std::string(kPrefix) + key + "/" + std::to_string(rank));
-  }
-  return keys;
+std::string Rendezvous::get(const std::string& name) {
+  const std::vector<std::uint8_t> value = store_->get(name);
+  return {value.begin(), value.end()};
 }
 
 }  // namespace dsj::comm

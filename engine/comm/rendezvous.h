@@ -1,8 +1,11 @@
 // How ranks find each other: c10d's TCPStore behind our own class. Internal to comm.
+// What a join asks of the store, by count: docs/scale.md.
+// Tested by: tests/engine/comm/rendezvous_test.cc
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,12 +20,20 @@ class Store;
 
 namespace dsj::comm {
 
+/// Several values as one, each behind its length; and back. unpack() takes what pack() made.
+std::string pack(const std::vector<std::string>& values);
+std::vector<std::string> unpack(const std::string& packed);
+
 class Rendezvous {
  public:
+  static constexpr std::size_t kNamedMax = 16;  ///< ranks that a message names
+
   /// Rank 0 serves the store; the others connect to it. All must be there within options.timeout
-  /// from now, which is also the deadline of every exchange(). Environment: the port cannot be
+  /// from now, which is also the deadline of all that follows. Environment: the port cannot be
   /// bound. Transient: rank 0 was not reached.
   static Result<std::unique_ptr<Rendezvous>> open(const Options& options);
+  /// The same over a store that is there already; `address`: of this rank.
+  Rendezvous(const Options& options, c10::intrusive_ptr<c10d::Store> store, std::string address);
   ~Rendezvous();
 
   const Options& options() const { return options_; }
@@ -30,9 +41,20 @@ class Rendezvous {
   /// What is left of that time, at least 1 ms.
   std::chrono::milliseconds remaining() const;
 
-  /// Every rank's value for `key`, in rank order. A key is used once. Collective. Transient: names
-  /// the ranks that did not come.
-  Result<std::vector<std::string>> exchange(const std::string& key, const std::string& mine);
+  // Each of these takes a number of store operations that does not depend on the world size; one of
+  // rank 0 carries the names and values of all ranks. A key is used once. Transient: names the
+  // ranks that did not come; only then a rank asks for each that is missing, kNamedMax at most.
+
+  /// Rank 0's `decide` on every rank's value, in rank order; all ranks get its answer. Collective.
+  using Decide = std::function<std::string(const std::vector<std::string>&)>;
+  Result<std::string> settle(const std::string& key, const std::string& mine, const Decide& decide);
+  /// The value of rank `from`. Collective; each rank may name another one.
+  Result<std::string> value_of(const std::string& key, const std::string& mine, int from);
+  /// Rank 0's value. Collective.
+  Result<std::string> value_of_first(const std::string& key, const std::string& mine);
+  /// Every rank's value, in rank order. All of them go to every rank: world^2 values in total, for
+  /// what every rank does need. Collective.
+  Result<std::vector<std::string>> values_of_all(const std::string& key, const std::string& mine);
 
   /// Call last: all ranks have joined, and none needs rank 0's store any more. Collective.
   Status finish();
@@ -43,12 +65,16 @@ class Rendezvous {
   c10::intrusive_ptr<c10d::Store> store() const;
 
  private:
-  Rendezvous(const Options& options, c10::intrusive_ptr<c10d::Store> store, std::string address);
-  std::string missing(const std::vector<std::string>& keys);
-  Status wait_for_all(const std::string& what, const std::vector<std::string>& keys);
+  /// Waits for what `ranks` put under `key`.
+  Status wait_for(const std::string& key, const std::vector<int>& ranks);
+  /// Waits for one name; `ranks`: who has to come before it is there.
+  Status wait_for(const std::string& key, const std::vector<std::string>& names,
+                  const std::vector<int>& ranks);
+  std::string missing(const std::string& key, const std::vector<int>& ranks);
   std::unexpected<Error> lost(const std::string& what, const std::exception& error);
-  void put(const std::string& key, const std::string& value);
-  std::vector<std::string> keys_of(const std::string& key) const;
+  void put(const std::string& name, const std::string& value);
+  std::string get(const std::string& name);
+  std::vector<std::string> collect(const std::string& key);
 
   const Options options_;
   const Clock::time_point begin_ = Clock::now();

@@ -144,11 +144,10 @@ Result<RingLinks> connect_ring(Rendezvous& rendezvous) {
   DSJ_TRY(const Listening listening, listen_on(rendezvous.local_address()));
   const std::string word = random_word();
   if (word.empty()) return system_failure("no random bytes");
-  DSJ_TRY(
-      const std::vector<std::string> all,
-      rendezvous.exchange("ring", word + " " + listening.port + " " + rendezvous.local_address()));
   const int next = (rank + 1) % world;
-  const std::string& place = all[static_cast<std::size_t>(next)];
+  DSJ_TRY(const std::string place,
+          rendezvous.value_of(
+              "ring", word + " " + listening.port + " " + rendezvous.local_address(), next));
   const std::size_t second = place.find(' ', word.size() + 1);
   if (place.size() <= word.size() || second == std::string::npos) {
     return fail(ErrorKind::Internal, "not an address of the ring: " + place);

@@ -60,6 +60,42 @@ struct Facts {
   }
 };
 
+constexpr char kNo[] = "no ";  // before the reason, in rank 0's answer
+
+/// Rank 0's answer: kNo and the reason, or its memory and every rank's process.
+std::string one_host(const std::vector<std::string>& texts) {
+  const Facts first = Facts::parse(texts.front());
+  if (first.fd < 0) return std::string(kNo) + "rank 0 got no memory";
+  std::string answer = std::to_string(first.fd) + " " + first.word;
+  for (const std::string& text : texts) {
+    const Facts other = Facts::parse(text);
+    if (other.host == "-" || other.host != first.host)
+      return std::string(kNo) + "not all on one host";
+    answer += " " + std::to_string(other.pid);
+  }
+  return answer;
+}
+
+/// one_host()'s answer, read.
+struct Host {
+  int fd = -1;
+  std::string word;
+  std::vector<pid_t> pids;  // by rank
+
+  explicit Host(const std::string& answer) {
+    std::istringstream text(answer);
+    text >> fd >> word;
+    for (pid_t pid = 0; text >> pid;) pids.push_back(pid);
+  }
+};
+
+/// Rank 0's answer to what each rank could not do: the first; empty: all could.
+std::string first_problem(const std::vector<std::string>& problems) {
+  for (std::size_t rank = 0; rank < problems.size(); ++rank)
+    if (!problems[rank].empty()) return problems[rank] + " (rank " + std::to_string(rank) + ")";
+  return {};
+}
+
 std::unexpected<Error> impossible(const std::string& why) {
   return fail(ErrorKind::Environment, "ranks cannot share memory: " + why);
 }
@@ -133,30 +169,25 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::open(Rendezvous& rendezvous) {
       }
     }
   }
-  DSJ_TRY(const std::vector<std::string> texts, rendezvous.exchange("shm", mine.text()));
-  std::vector<Facts> all;
-  for (const std::string& text : texts) all.push_back(Facts::parse(text));
+  DSJ_TRY(const std::string answer, rendezvous.settle("shm", mine.text(), one_host));
+  if (answer.starts_with(kNo)) return impossible(answer.substr(sizeof kNo - 1));
+  const Host host(answer);
 
   const auto attach = [&]() -> Result<std::unique_ptr<ShmSegment>> {
-    const Facts& first = all.front();
-    if (first.fd < 0) return impossible("rank 0 got no memory");
-    for (const Facts& other : all) {
-      if (other.host == "-" || other.host != first.host) return impossible("not all on one host");
-    }
     if (rank != 0) {
       const std::string path =
-          "/proc/" + std::to_string(first.pid) + "/fd/" + std::to_string(first.fd);
+          "/proc/" + std::to_string(host.pids.front()) + "/fd/" + std::to_string(host.fd);
       memory = Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
       if (!memory) return impossible_here("cannot open rank 0's memory");
     }
-    std::string word(first.word.size(), '\0');
+    std::string word(host.word.size(), '\0');
     if (pread(memory.get(), word.data(), word.size(), 0) != static_cast<ssize_t>(word.size()) ||
-        word != first.word) {
+        word != host.word) {
       return impossible("what was opened is not rank 0's memory");
     }
     DSJ_TRY(std::unique_ptr<ShmSegment> segment, map(memory, world));
     for (int other = 0; other < world; ++other) {
-      const pid_t pid = all[static_cast<std::size_t>(other)].pid;
+      const pid_t pid = host.pids[static_cast<std::size_t>(other)];
       Fd process;
       if (other != rank) {
         process = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
@@ -169,14 +200,9 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::open(Rendezvous& rendezvous) {
 
   auto segment = attach();
   // One verdict for all: if any rank cannot, none does.
-  DSJ_TRY(const std::vector<std::string> verdicts,
-          rendezvous.exchange("shm verdict", segment ? "" : segment.error().message));
-  for (int other = 0; other < world; ++other) {
-    const std::string& verdict = verdicts[static_cast<std::size_t>(other)];
-    if (!verdict.empty()) {
-      return fail(ErrorKind::Environment, verdict + " (rank " + std::to_string(other) + ")");
-    }
-  }
+  DSJ_TRY(const std::string problem,
+          rendezvous.settle("shm verdict", segment ? "" : segment.error().message, first_problem));
+  if (!problem.empty()) return fail(ErrorKind::Environment, problem);
   return segment;
 }
 

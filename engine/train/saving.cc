@@ -9,7 +9,7 @@
 #include "common/format.h"
 #include "common/log.h"
 #include "engine/checkpoint/writer.h"
-#include "engine/weights/export.h"
+#include "engine/zero/visit_weights.h"
 #include "job/contract.h"
 
 namespace dsj::train {
@@ -171,44 +171,63 @@ Status Saver::save_now(const Progress& progress, bool last) {
   return agree(published);
 }
 
-Status Saver::export_model() {
+std::vector<weights::ExportTensor> Saver::exported_tensors() const {
   std::vector<weights::ExportTensor> tensors;
   for (const auto& flat : state_.plan().flats) {
     if (flat.frozen()) continue;
     for (const auto& slot : flat.slots()) tensors.push_back({slot.name, slot.shape});
   }
-  std::optional<weights::AdapterConfig> adapter;
+  return tensors;
+}
+
+weights::ExportOptions Saver::export_options(int64_t file_bytes_max) const {
+  weights::ExportOptions options{
+      .source_dir = in_.job.training.model_name_or_path,
+      .target_dir = in_.job.output_dir + "/" + contract::kModelDir,
+      .dtype = export_type(in_.config().precision),
+      .shard_bytes_max = file_bytes_max,
+      .share = {.rank = state_.collectives().rank(), .world = state_.collectives().world()}};
   if (in_.lora) {
-    adapter = {.lora = *in_.lora,
-               .base = in_.job.training.model_name_or_path,
-               .fan_in_fan_out = layout::stored_in_out(in_.model)};
+    options.adapter = {.lora = *in_.lora,
+                       .base = in_.job.training.model_name_or_path,
+                       .fan_in_fan_out = layout::stored_in_out(in_.model)};
   }
-  const std::string target = in_.job.output_dir + "/" + contract::kModelDir;
-  std::optional<weights::ModelExport> writer;
+  return options;
+}
+
+void Saver::deal(weights::ModelExport& model) {
+  if (!model.is_dealt()) return;
+  const double blind = model.sees_staging() ? 0 : 1;
+  if (comm::max_over_ranks(state_.collectives(), device_, {blind})[0] == 0) return;
+  model.write_alone();
+  if (state_.collectives().rank() == 0)
+    events_.warn("rank 0 writes all files of the exported model: not every rank sees " +
+                 in_.job.output_dir);
+}
+
+Status Saver::export_model(int64_t file_bytes_max) {
+  const auto options = export_options(file_bytes_max);
+  auto begun = weights::ModelExport::begin(files_, options, exported_tensors());
+  DSJ_TRY_STATUS(agree(begun));
+  weights::ModelExport& model = *begun;
+  deal(model);
   Status status;
-  if (state_.collectives().rank() == 0) {
-    auto begun = weights::ModelExport::begin(files_,
-                                             {.source_dir = in_.job.training.model_name_or_path,
-                                              .target_dir = target,
-                                              .dtype = export_type(in_.config().precision),
-                                              .adapter = adapter},
-                                             tensors);
-    if (begun)
-      writer.emplace(std::move(*begun));
-    else
-      status = std::unexpected(begun.error());
-  }
-  DSJ_TRY_STATUS(agree(status));
-  auto append = [&](const layout::Slot& slot, const at::Tensor& value) {
+  const auto append = [&](const layout::Slot& slot, const at::Tensor& value) {
     if (!status) return;
     const at::Tensor wide = value.to(at::kFloat).contiguous();
-    status = writer->append(slot.name,
-                            {wide.const_data_ptr<float>(), static_cast<size_t>(wide.numel())});
+    status =
+        model.append(slot.name, {wide.const_data_ptr<float>(), static_cast<size_t>(wide.numel())});
   };
-  state_.visit_weights(append, /*trained_only=*/true);
-  if (writer && status) status = writer->publish();
+  std::vector<zero::Flat*> trained;
+  for (int flat = 0; flat < static_cast<int>(state_.plan().flats.size()); ++flat)
+    if (!state_.flat(flat).frozen()) trained.push_back(&state_.flat(flat));
+  const auto here = [&](const layout::Slot& slot) { return model.writes(slot.name); };
+  zero::visit_weights(trained, here, append);
+  if (status) status = model.finish();
   DSJ_TRY_STATUS(agree(status));
-  if (writer) events_.emit(report::Exported{.path = target});
+  if (options.share.rank == 0) status = model.publish();
+  DSJ_TRY_STATUS(agree(status));
+  if (options.share.rank == 0) events_.emit(report::Exported{.path = options.target_dir});
   return {};
 }
 

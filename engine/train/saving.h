@@ -12,6 +12,7 @@
 #include "engine/comm/agree.h"
 #include "engine/train/events.h"
 #include "engine/train/run_state.h"
+#include "engine/weights/export.h"
 #include "job/plan/snapshot.h"
 
 namespace dsj::train {
@@ -35,12 +36,18 @@ class Saver {
   Status advance(const StepVotes& all);
   /// Waits until the save in flight is published. Collective: all ranks succeed or all fail.
   Status finish();
-  /// Writes OUT/model: the model, or with LoRA the adapters in PEFT's layout. Collective.
-  Status export_model();
+  /// Writes OUT/model: the model, or with LoRA the adapters in PEFT's layout. A model of several
+  /// files is written by several ranks, each its files, if all see the directory; if not, rank 0
+  /// says so and writes all. `file_bytes_max`: of a file. Collective.
+  Status export_model(int64_t file_bytes_max = weights::kShardBytesMax);
 
  private:
   checkpoint::WriteOptions write_options(const Progress& progress) const;
   checkpoint::Publication publication(const Progress& progress) const;
+  std::vector<weights::ExportTensor> exported_tensors() const;
+  weights::ExportOptions export_options(int64_t file_bytes_max) const;
+  /// Leaves all files to rank 0 if a rank does not see the directory. Collective.
+  void deal(weights::ModelExport& model);
   /// Writes and publishes while the steps wait. Collective.
   Status save_now(const Progress& progress, bool last);
   /// Rank 0 tells that a checkpoint is published.

@@ -62,37 +62,45 @@ Status recover_export(Files& files, const std::string& target_dir) {
   return files.sync_dir(path_parent(target_dir));
 }
 
-Result<ModelExport> ModelExport::begin(Files& files, const ExportOptions& options,
-                                       const std::vector<ExportTensor>& tensors) {
-  DSJ_TRY_STATUS(recover_export(files, options.target_dir));
-  const std::string staging = staging_dir(options.target_dir);
+Status ModelExport::make_staging() {
+  Files& files = *files_;
+  DSJ_TRY_STATUS(recover_export(files, options_.target_dir));
+  const std::string staging = staging_dir(options_.target_dir);
   DSJ_TRY_STATUS(files.remove_all(staging));
   DSJ_TRY_STATUS(files.make_dir(staging));
-  if (options.adapter) {
+  if (options_.adapter) {
     DSJ_TRY_STATUS(files.write_synced(path_join(staging, kAdapterConfigFile),
-                                      adapter_config_text(*options.adapter)));
+                                      adapter_config_text(*options_.adapter)));
   } else {
     DSJ_TRY(const std::string config,
-            updated_config(files, path_join(options.source_dir, kConfigFile), options.dtype));
+            updated_config(files, path_join(options_.source_dir, kConfigFile), options_.dtype));
     DSJ_TRY_STATUS(files.write_synced(path_join(staging, kConfigFile), config));
   }
   for (const char* name : kCopiedFiles) {
-    if (options.adapter && std::string_view(name) == kGenerationFile) continue;
-    const std::string source = path_join(options.source_dir, name);
+    if (options_.adapter && std::string_view(name) == kGenerationFile) continue;
+    const std::string source = path_join(options_.source_dir, name);
     DSJ_TRY(const EntryKind found, files.kind(source));
     if (found != EntryKind::File) continue;
     DSJ_TRY(const std::string content, files.read_all(source, kCopyBytesMax));
     DSJ_TRY_STATUS(files.write_synced(path_join(staging, name), content));
   }
+  return {};
+}
+
+Result<ModelExport> ModelExport::begin(Files& files, const ExportOptions& options,
+                                       const std::vector<ExportTensor>& tensors) {
+  ModelExport result;
+  result.files_ = &files;
+  result.options_ = options;
+  if (options.share.rank == 0) DSJ_TRY_STATUS(result.make_staging());
+  const std::string staging = staging_dir(options.target_dir);
   std::vector<TensorDeclaration> declarations;
   for (const ExportTensor& tensor : tensors) {
     declarations.push_back({(options.adapter ? kAdapterPrefix : "") + tensor.name,
                             tensor.dtype.value_or(options.dtype), tensor.shape});
   }
-  ModelExport result;
-  result.files_ = &files;
-  result.options_ = options;
   if (options.adapter) {
+    if (options.share.rank != 0) return result;
     DSJ_TRY(auto adapter, SafetensorsWriter::create(files, path_join(staging, kAdapterWeightsFile),
                                                     std::move(declarations)));
     result.adapter_ = std::make_unique<SafetensorsWriter>(std::move(adapter));
@@ -100,12 +108,35 @@ Result<ModelExport> ModelExport::begin(Files& files, const ExportOptions& option
   }
   DSJ_TRY(auto writer,
           ModelWriter::create(files, staging, std::move(declarations), options.shard_bytes_max));
+  writer.deal(options.share);
   result.writer_ = std::make_unique<ModelWriter>(std::move(writer));
   return result;
 }
 
+bool ModelExport::is_dealt() const {
+  return writer_ && writer_->file_count() > 1 && options_.share.world > 1;
+}
+
+bool ModelExport::sees_staging() {
+  const auto found = files_->kind(staging_dir(options_.target_dir));
+  return found && *found == EntryKind::Directory;
+}
+
+void ModelExport::write_alone() {
+  options_.share.world = 1;
+  if (writer_) writer_->deal(options_.share);
+}
+
+bool ModelExport::writes(const std::string& name) const {
+  return writer_ ? writer_->writes(name) : adapter_ != nullptr;
+}
+
 Status ModelExport::append(const std::string& name, std::span<const float> values) {
   return adapter_ ? adapter_->append(kAdapterPrefix + name, values) : writer_->append(name, values);
+}
+
+Status ModelExport::finish() {
+  return writer_ && writer_->has_files() ? writer_->finish_files() : Status{};
 }
 
 Status ModelExport::publish() {

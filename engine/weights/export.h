@@ -1,7 +1,8 @@
 // The exported model/: a Hugging Face directory that transformers loads. Weights are written tensor
 // by tensor; configuration and tokenizer files come from the directory that the run started from.
-// Readers of model/ see the old one or the new one, whole. Called by engine/train on rank 0 and by
-// merge.h. A run with LoRA exports its adapters (adapter.h) instead of a model.
+// Readers of model/ see the old one or the new one, whole. A model of several files is written by
+// several ranks, each its files. Called by engine/train and by merge.h. A run with LoRA exports its
+// adapters (adapter.h) instead of a model.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,8 @@ struct ExportOptions {
   /// Set: exports an adapter in PEFT's layout. No config.json; tensors get kAdapterPrefix, in one
   /// file.
   std::optional<AdapterConfig> adapter = {};
+  /// Which of the ranks that export together this is.
+  Share share = {};
 };
 
 struct ExportTensor {
@@ -38,25 +41,40 @@ class ModelExport {
  public:
   /// Starts beside the target, in ".TARGET.staging". First removes a dead export's leftover, and
   /// puts back a model that it had renamed aside. Copies config.json with its dtype updated (it
-  /// must exist), generation_config.json and the tokenizer's files if they exist. `files` must
-  /// outlive the export.
+  /// must exist), generation_config.json and the tokenizer's files if they exist. All of that is
+  /// rank 0's; the other ranks touch nothing, and go on when it has done it. `files` must outlive
+  /// the export.
   static Result<ModelExport> begin(Files& files, const ExportOptions& options,
                                    const std::vector<ExportTensor>& tensors);
 
-  /// Takes the next values of the next tensor, in begin()'s order (DSJ_CHECK).
-  Status append(const std::string& name, std::span<const float> values);
+  /// Whether ranks other than 0 have files to write.
+  bool is_dealt() const;
+  /// Whether this rank finds what rank 0's begin() made.
+  bool sees_staging();
+  /// All files become rank 0's. All ranks call it, before the first append().
+  void write_alone();
+  /// Whether the tensor is in one of this rank's files.
+  bool writes(const std::string& name) const;
 
-  /// All values must be there (DSJ_CHECK). Makes them durable and publishes them by one swap of
-  /// directories. Where the file system cannot swap it takes two renames: between them there is no
-  /// model/, and if the process dies there, the next export or recover_export() puts the old one
-  /// back.
+  /// Takes the next values of the next tensor that this rank writes, in begin()'s order
+  /// (DSJ_CHECK).
+  Status append(const std::string& name, std::span<const float> values);
+  /// Makes this rank's files durable. All its values must be there (DSJ_CHECK).
+  Status finish();
+
+  /// Rank 0 only, when every rank has finished. Publishes by one swap of directories. Where the
+  /// file system cannot swap it takes two renames: between them there is no model/, and if the
+  /// process dies there, the next export or recover_export() puts the old one back. Environment: a
+  /// file of another rank is not there.
   Status publish();
 
  private:
+  Status make_staging();
+
   Files* files_ = nullptr;
   ExportOptions options_;
-  std::unique_ptr<ModelWriter> writer_;
-  std::unique_ptr<SafetensorsWriter> adapter_;  ///< for an adapter, instead of writer_
+  std::unique_ptr<ModelWriter> writer_;         ///< null: for an adapter
+  std::unique_ptr<SafetensorsWriter> adapter_;  ///< of rank 0, for an adapter
 };
 
 /// Puts back the model that a dead export had moved aside between its two renames, if there is one.

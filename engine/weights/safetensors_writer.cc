@@ -15,6 +15,9 @@ constexpr char kPartialSuffix[] = ".partial";
 constexpr size_t kStagedElements = 512 * 1024;
 /// Data starts at a multiple of this, so that a memory map of the file is aligned.
 constexpr size_t kDataAlignment = 8;
+/// Files of a model that are written and not yet durable.
+constexpr size_t kShardsOpenMax = 8;
+const std::map<std::string, std::string> kModelMetadata = {{"format", "pt"}};
 
 std::string header_text(const std::vector<TensorDeclaration>& tensors,
                         const std::map<std::string, std::string>& metadata) {
@@ -117,11 +120,22 @@ Status SafetensorsWriter::append(const std::string& name, std::span<const float>
   return {};
 }
 
+int64_t SafetensorsWriter::file_bytes(const std::vector<TensorDeclaration>& tensors) {
+  int64_t bytes = int64_t(sizeof(uint64_t) + header_text(tensors, kModelMetadata).size());
+  for (const TensorDeclaration& tensor : tensors) bytes += tensor.bytes();
+  return bytes;
+}
+
 Status SafetensorsWriter::finish() {
   DSJ_CHECK(complete(), "%s is not complete", tensors_[index_].name.c_str());
   DSJ_TRY_STATUS(file_->sync());
   DSJ_TRY_STATUS(file_->close());
   return files_->rename(path_ + kPartialSuffix, path_);
+}
+
+int writer_of(size_t file, size_t files, int world) {
+  const size_t ranks = size_t(world);
+  return int(files <= ranks ? file * ranks / files : file % ranks);
 }
 
 Result<ModelWriter> ModelWriter::create(Files& files, const std::string& directory,
@@ -144,37 +158,66 @@ Result<ModelWriter> ModelWriter::create(Files& files, const std::string& directo
   for (size_t i = 0; i < count; ++i) {
     writer.shards_[i].file_name = count == 1 ? "model.safetensors" : shard_name(i + 1, count);
   }
-  DSJ_TRY_STATUS(writer.next_shard());
+  writer.deal({});
   return writer;
 }
 
-/// Opens shards_[shard_].
+void ModelWriter::deal(const Share& share) {
+  DSJ_CHECK(next_ == 0, "the files are dealt before they are written");
+  own_.clear();
+  own_names_.clear();
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    if (writer_of(i, shards_.size(), share.world) != share.rank) continue;
+    own_.push_back(i);
+    for (const TensorDeclaration& tensor : shards_[i].tensors) own_names_.insert(tensor.name);
+  }
+}
+
 Status ModelWriter::next_shard() {
-  DSJ_CHECK(shard_ < shards_.size(), "there is no further shard in %s", directory_.c_str());
-  DSJ_TRY(auto writer,
-          SafetensorsWriter::create(*files_, path_join(directory_, shards_[shard_].file_name),
-                                    shards_[shard_].tensors));
-  writer_ = std::make_unique<SafetensorsWriter>(std::move(writer));
+  DSJ_CHECK(next_ < own_.size(), "there is no further shard in %s", directory_.c_str());
+  if (open_.size() == kShardsOpenMax) DSJ_TRY_STATUS(finish_oldest());
+  const Shard& shard = shards_[own_[next_++]];
+  DSJ_TRY(auto writer, SafetensorsWriter::create(*files_, path_join(directory_, shard.file_name),
+                                                 shard.tensors));
+  open_.push_back(std::move(writer));
+  return {};
+}
+
+Status ModelWriter::finish_oldest() {
+  DSJ_TRY_STATUS(open_.front().finish());
+  open_.pop_front();
   return {};
 }
 
 Status ModelWriter::append(const std::string& name, std::span<const float> values) {
   if (values.empty()) return {};
-  while (writer_->complete()) {
-    DSJ_TRY_STATUS(writer_->finish());
-    ++shard_;
-    DSJ_TRY_STATUS(next_shard());
-  }
-  return writer_->append(name, values);
+  while (open_.empty() || open_.back().complete()) DSJ_TRY_STATUS(next_shard());
+  return open_.back().append(name, values);
+}
+
+Status ModelWriter::finish_files() {
+  // Only shards of tensors without elements can be left.
+  while (next_ < own_.size()) DSJ_TRY_STATUS(next_shard());
+  while (!open_.empty()) DSJ_TRY_STATUS(finish_oldest());
+  return files_->sync_dir(directory_);
+}
+
+Status ModelWriter::check_file(const Shard& shard) const {
+  const std::string path = path_join(directory_, shard.file_name);
+  const int64_t expected = SafetensorsWriter::file_bytes(shard.tensors);
+  const auto file = files_->open_read(path);
+  if (file && (*file)->size() == expected) return {};
+  return fail(ErrorKind::Environment,
+              (file ? "the file has " + std::to_string((*file)->size()) + " bytes, "
+                    : "the file is not there, ") +
+                  std::to_string(expected) + " were written by another rank",
+              path, "the output directory must be on storage that all ranks share");
 }
 
 Status ModelWriter::finish() {
-  DSJ_TRY_STATUS(writer_->finish());
-  // Only shards of tensors without elements can be left.
-  for (++shard_; shard_ < shards_.size(); ++shard_) {
-    DSJ_TRY_STATUS(next_shard());
-    DSJ_TRY_STATUS(writer_->finish());
-  }
+  DSJ_TRY_STATUS(finish_files());
+  if (own_.size() < shards_.size())
+    for (const Shard& shard : shards_) DSJ_TRY_STATUS(check_file(shard));
   if (shards_.size() > 1) DSJ_TRY_STATUS(write_index());
   return files_->sync_dir(directory_);
 }

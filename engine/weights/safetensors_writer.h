@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +45,8 @@ class SafetensorsWriter {
   Status finish();
 
   bool complete() const;
+  /// Bytes of the whole file of these tensors, with the metadata of a model.
+  static int64_t file_bytes(const std::vector<TensorDeclaration>& tensors);
   int64_t bytes_written() const { return bytes_written_; }
 
  private:
@@ -62,17 +66,40 @@ class SafetensorsWriter {
 /// "5GB", the default of save_pretrained's max_shard_size.
 inline constexpr int64_t kShardBytesMax = 5'000'000'000;
 
+/// Which of several ranks one is.
+struct Share {
+  int rank = 0, world = 1;
+};
+
+/// The rank that writes file number `file` of `files`. Fewer files than ranks: they are spread over
+/// all ranks, and so over their hosts. File 0 is rank 0's.
+int writer_of(size_t file, size_t files, int world);
+
 /// A model's weights: model.safetensors, or if they are larger than `shard_bytes_max`
 /// model-00001-of-0000N.safetensors ... and model.safetensors.index.json. A shard takes tensors in
-/// order until the next does not fit; a tensor above the limit has a shard of its own.
+/// order until the next does not fit; a tensor above the limit has a shard of its own. Several
+/// ranks may write them, each some files, into one directory; the files are the same then.
 class ModelWriter {
  public:
+  /// Writes nothing yet.
   static Result<ModelWriter> create(Files& files, const std::string& directory,
                                     std::vector<TensorDeclaration> tensors,
                                     int64_t shard_bytes_max = kShardBytesMax);
-  /// As in SafetensorsWriter. It starts the next shard by itself.
+  /// Leaves to this rank its files only (writer_of). Call it before the first append(); without it
+  /// all files are this rank's.
+  void deal(const Share& share);
+  /// Whether the tensor is in one of this rank's files.
+  bool writes(const std::string& name) const { return own_names_.contains(name); }
+  size_t file_count() const { return shards_.size(); }
+  bool has_files() const { return !own_.empty(); }  ///< this rank
+
+  /// As in SafetensorsWriter, of the tensors that writes() names. It starts the next shard by
+  /// itself. What is written becomes durable when a few more shards are open, or in finish_files().
   Status append(const std::string& name, std::span<const float> values);
-  /// Finishes the last shard and writes the index.
+  /// Makes this rank's files durable. All its tensors must be complete (DSJ_CHECK).
+  Status finish_files();
+  /// One rank, after every rank's finish_files(): checks that the files of all ranks are there in
+  /// their size, and writes the index. Environment: one is not.
   Status finish();
 
  private:
@@ -81,13 +108,17 @@ class ModelWriter {
     std::vector<TensorDeclaration> tensors;
   };
   Status next_shard();
+  Status finish_oldest();
+  Status check_file(const Shard& shard) const;
   Status write_index();
 
   Files* files_ = nullptr;
   std::string directory_;
   std::vector<Shard> shards_;
-  size_t shard_ = 0;  ///< the open shard
-  std::unique_ptr<SafetensorsWriter> writer_;
+  std::vector<size_t> own_;  ///< of shards_, in order
+  std::set<std::string> own_names_;
+  size_t next_ = 0;                     ///< in own_: the shard to open next
+  std::deque<SafetensorsWriter> open_;  ///< the last one is being written
 };
 
 }  // namespace dsj::weights

@@ -10,6 +10,7 @@
 #include "engine/weights/adapter.h"
 #include "engine/zero/initial_adapter.h"
 #include "engine/zero/scalar_type.h"
+#include "engine/zero/visit_weights.h"
 #include "job/plan/muon_plan.h"
 #include "job/plan/one_bit_plan.h"
 #include "job/plan/row_plan.h"
@@ -375,18 +376,12 @@ Status ModelState::restore(checkpoint::SavedRun& saved) {
 
 void ModelState::visit_weights(
     const std::function<void(const layout::Slot&, const at::Tensor&)>& visit, bool trained_only) {
-  for (auto& flat : flats_) {
-    if (trained_only && flat->frozen()) continue;
-    const bool gather = flat->sharded_parameters() && !flat->gathered();
-    if (gather) flat->start_gather();
-    flat->finish_gather();
-    if (collectives_.rank() == 0) {
-      for (int slot = 0; slot < static_cast<int>(flat->layout().slots().size()); ++slot) {
-        visit(flat->layout().slots()[slot], flat->weight(slot).to(at::kCPU));
-      }
-    }
-    if (gather) flat->release();
-  }
+  std::vector<Flat*> flats;
+  for (const auto& flat : flats_)
+    if (!trained_only || !flat->frozen()) flats.push_back(flat.get());
+  const bool first = collectives_.rank() == 0;
+  zero::visit_weights(
+      flats, [&](const auto&) { return first; }, visit);
 }
 
 }  // namespace dsj::zero

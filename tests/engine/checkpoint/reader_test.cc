@@ -57,7 +57,7 @@ TEST(ReaderTest, OpensOnlyThePartsItReads) {
 
 /// A process may have 1,024 files open by default, and a checkpoint may have more parts.
 TEST(ReaderTest, AFewDescriptorsDoForAnyNumberOfParts) {
-  constexpr int kWorld = 100;
+  constexpr int kWorld = int(Reader::kFilesOpenMax) + 40;
   const ModelWorld model = ModelWorld::make(10'000);
   const std::string root = testing::TempDir() + "dsj_reader_test" + std::to_string(getpid());
   PosixFiles files;
@@ -94,6 +94,22 @@ TEST(ReaderTest, AManifestWithoutHoldersIsRead) {
   ASSERT_TRUE(reader) << reader.error().to_string();
   model.expect_whole(*reader, 4);
   EXPECT_TRUE(reader->verify());
+}
+
+/// The seal is of the content, not of its spaces and line ends.
+TEST(ReaderTest, ASealHoldsInAnotherSpelling) {
+  const ModelWorld model = ModelWorld::make(10'000);
+  MemoryFiles files;
+  ASSERT_TRUE(model.save(files, {.checkpoints_dir = kDir, .step = 1, .world = 2}));
+  const std::string path = path_join(kStep, kManifestFile);
+  nlohmann::json manifest = nlohmann::json::parse(*files.read_all(path));
+  ASSERT_TRUE(files.write_synced(path, manifest.dump(2)));
+  auto reader = Reader::open(files, kStep);
+  ASSERT_TRUE(reader) << reader.error().to_string();
+  model.expect_whole(*reader, 3);
+  manifest["body"]["step"] = 2;
+  ASSERT_TRUE(files.write_synced(path, manifest.dump(2)));
+  EXPECT_TRUE(is_damage(Reader::open(files, kStep).error()));
 }
 
 TEST(ReaderTest, AManifestThatPointsToTheWrongPartIsDamage) {

@@ -1,11 +1,14 @@
-// Saves behind the steps: what they hold, when they are told, how they fail.
+// Saves behind the steps: what they hold, when they are told, how they fail. The exported model, written by several
+// ranks.
 #include "engine/train/saving.h"
 
 #include <gtest/gtest.h>
 
+#include "common/files/counting_files.h"
 #include "common/files/faulty_files.h"
 #include "common/files/memory_files.h"
 #include "engine/checkpoint/reader.h"
+#include "engine/weights/weight_source.h"
 #include "tests/engine/train/support.h"
 
 namespace dsj::train {
@@ -199,6 +202,89 @@ TEST(SavingTest, AFailureBehindTheStepsEndsTheRun) {
   });
   EXPECT_EQ(ended[0], ended[1]);
   EXPECT_FALSE(*memory.exists("/out/checkpoints/step-1"));
+}
+
+/// The files of a directory, by name.
+std::map<std::string, std::string> content(Files& files, const std::string& directory) {
+  std::map<std::string, std::string> all;
+  const auto entries = files.list_dir(directory);
+  for (const DirEntry& entry : *entries)
+    all[entry.name] = *files.read_all(path_join(directory, entry.name));
+  return all;
+}
+
+struct Exported {
+  std::map<std::string, std::string> files;
+  std::map<std::string, std::vector<float>> tensors;
+  std::vector<int64_t> bytes_written;  ///< by rank
+};
+
+std::map<std::string, std::vector<float>> tensors_of(Files& files, const std::string& directory) {
+  const auto source = weights::WeightSource::open(files, directory);
+  EXPECT_TRUE(source) << source.error().to_string();
+  std::map<std::string, std::vector<float>> all;
+  for (const auto& tensor : source->tensors()) {
+    int64_t elements = 1;
+    for (const int64_t extent : tensor.shape) elements *= extent;
+    all[tensor.name].resize(static_cast<size_t>(elements));
+    EXPECT_TRUE(source->read(tensor.name, 0, all[tensor.name]));
+  }
+  return all;
+}
+
+/// What `run` exports in files of at most `file_bytes`. `apart`: the last rank has a disk of its own.
+Exported exported(const SmallRun& run, int64_t file_bytes, bool apart = false) {
+  MemoryFiles shared, other;
+  for (Files* files : {&shared, &other}) {
+    EXPECT_TRUE(files->make_dirs("/out"));
+    EXPECT_TRUE(files->make_dirs("/source"));
+    EXPECT_TRUE(files->write_synced("/source/config.json", "{}"));
+  }
+  Exported result{.bytes_written = std::vector<int64_t>(static_cast<size_t>(run.world))};
+  testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
+    const bool elsewhere = apart && collectives.rank() == run.world - 1;
+    CountingFiles files(elsewhere ? other : shared);
+    SavingRank one(run, collectives, files);
+    Inputs in = inputs(run, "/out");
+    in.job.training.model_name_or_path = "/source";
+    Saver saver(files, in, one.rank.state, one.rank.stepper, one.events, at::kCPU);
+    const Status done = saver.export_model(file_bytes);
+    ASSERT_TRUE(done) << done.error().to_string();
+    result.bytes_written[static_cast<size_t>(collectives.rank())] = files.total().bytes_written;
+  });
+  EXPECT_EQ(other.list_dir("/out")->size(), 0u);
+  result.files = content(shared, "/out/model");
+  result.tensors = tensors_of(shared, "/out/model");
+  return result;
+}
+
+constexpr int64_t kFileBytes = 30'000;
+
+TEST(ExportTest, SeveralRanksWriteTheFilesThatRankZeroWritesAlone) {
+  const auto loaded = exported(small(0, 1), kFileBytes).tensors;
+  for (const int stage : {0, 3}) {
+    for (const int world : {2, 3}) {
+      const Exported alone = exported(small(stage, world), kFileBytes, /*apart=*/true);
+      const Exported dealt = exported(small(stage, world), kFileBytes);
+      EXPECT_GT(dealt.files.size(), 5u) << "shards, index and config.json";
+      EXPECT_TRUE(dealt.files == alone.files) << stage << " " << world;
+      EXPECT_TRUE(dealt.tensors == loaded) << stage << " " << world;
+      int64_t all = 0;
+      for (const int64_t bytes : dealt.bytes_written) {
+        EXPECT_GT(bytes, 1000) << "each rank writes";
+        all += bytes;
+      }
+      EXPECT_EQ(all, alone.bytes_written[0]);
+      for (int rank = 1; rank < world; ++rank) EXPECT_EQ(alone.bytes_written[size_t(rank)], 0);
+    }
+  }
+}
+
+TEST(ExportTest, OneFileIsRankZeros) {
+  const Exported two = exported(small(3, 2), 1 << 30);
+  EXPECT_EQ(two.files.size(), 2u) << "model.safetensors and config.json";
+  EXPECT_TRUE(two.tensors == exported(small(0, 1), 1 << 30).tensors);
+  EXPECT_EQ(two.bytes_written[1], 0);
 }
 
 }  // namespace

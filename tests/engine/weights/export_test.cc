@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "common/files/faulty_files.h"
@@ -19,6 +21,40 @@ Status run_export(Files& files, const ExportOptions& options, float value) {
   DSJ_TRY_STATUS(model.append("w", values));
   DSJ_TRY_STATUS(model.append("b", std::span(values).first(2)));
   return model.publish();
+}
+
+/// The same by three ranks, in files of at most 8 bytes of values: each tensor has its own.
+constexpr int kRanks = 3;
+const std::vector<ExportTensor> kThree = {{"w", {2, 2}}, {"b", {2}}, {"c", {4}}, {"d", {3}}};
+
+Status run_dealt(const std::vector<Files*>& files, ExportOptions options, float value,
+                 const std::function<void()>& before_publish = {}) {
+  options.shard_bytes_max = 8;
+  std::vector<ModelExport> ranks;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    options.share = {.rank = rank, .world = kRanks};
+    DSJ_TRY(auto model, ModelExport::begin(*files[size_t(rank)], options, kThree));
+    ranks.push_back(std::move(model));
+  }
+  const std::vector<float> values(4, value);
+  for (const ExportTensor& tensor : kThree) {
+    int writers = 0;
+    for (ModelExport& model : ranks) {
+      if (!model.writes(tensor.name)) continue;
+      ++writers;
+      size_t count = 1;
+      for (const int64_t extent : tensor.shape) count *= size_t(extent);
+      DSJ_TRY_STATUS(model.append(tensor.name, std::span(values).first(count)));
+    }
+    EXPECT_EQ(writers, 1) << tensor.name;
+  }
+  for (ModelExport& model : ranks) DSJ_TRY_STATUS(model.finish());
+  if (before_publish) before_publish();
+  return ranks.front().publish();
+}
+
+Status run_dealt(Files& files, const ExportOptions& options, float value) {
+  return run_dealt({&files, &files, &files}, options, value);
 }
 
 float exported_value(Files& files, const std::string& directory) {
@@ -84,12 +120,16 @@ TEST_F(Export, WithoutConfigNothingIsPublished) {
 /// Death at every write, then power loss: the old model or the new one, never a mixture; and the
 /// next export works.
 TEST_F(Export, DeathAtEveryWriteLeavesTheOldOrTheNewModel) {
-  for (const bool can_exchange : {true, false}) {
+  using Run = Status (*)(Files&, const ExportOptions&, float);
+  for (const auto& [can_exchange, run] : {std::pair<bool, Run>{true, run_export},
+                                          {false, run_export},
+                                          {true, run_dealt},
+                                          {false, run_dealt}}) {
     MemoryFiles plain;
     prepare(plain);
-    ASSERT_TRUE(run_export(plain, options_, 1));
+    ASSERT_TRUE(run(plain, options_, 1));
     FaultyFiles counting(plain, {.can_exchange = can_exchange});
-    ASSERT_TRUE(run_export(counting, options_, 2));
+    ASSERT_TRUE(run(counting, options_, 2));
     const int64_t count = int64_t(counting.operations().size());
     ASSERT_GT(count, 10);
     int old_seen = 0, new_seen = 0;
@@ -97,22 +137,75 @@ TEST_F(Export, DeathAtEveryWriteLeavesTheOldOrTheNewModel) {
       for (const bool power_fails : {false, true}) {
         MemoryFiles files;
         prepare(files);
-        ASSERT_TRUE(run_export(files, options_, 1));
+        ASSERT_TRUE(run(files, options_, 1));
         ASSERT_TRUE(files.sync_dir("/"));
         FaultyFiles faulty(files, {.at = at, .torn = true, .can_exchange = can_exchange});
-        EXPECT_FALSE(run_export(faulty, options_, 2));
+        EXPECT_FALSE(run(faulty, options_, 2));
         if (power_fails) files.power_loss(uint64_t(at));
         ASSERT_TRUE(recover_export(files, "/out/model"));
         const float value = exported_value(files, "/out/model");
         EXPECT_TRUE(value == 1 || value == 2) << counting.operations()[size_t(at)];
         ++(value == 1 ? old_seen : new_seen);
-        ASSERT_TRUE(run_export(files, options_, 3));
+        ASSERT_TRUE(run(files, options_, 3));
         EXPECT_EQ(exported_value(files, "/out/model"), 3);
         EXPECT_EQ(files.list_dir("/out")->size(), 1u);
       }
     }
     EXPECT_GT(old_seen, 0);
     EXPECT_GT(new_seen, 0);
+  }
+}
+
+TEST_F(Export, SeveralRanksWriteTheSameFilesAsOne) {
+  ASSERT_TRUE(run_dealt(files_, options_, 3));
+  ExportOptions options = options_;
+  options.target_dir = "/out/alone";
+  options.shard_bytes_max = 8;
+  auto alone = ModelExport::begin(files_, options, kThree);
+  ASSERT_TRUE(alone);
+  const std::vector<float> values(4, 3);
+  for (const auto& [name, count] : {std::pair("w", 4), {"b", 2}, {"c", 4}, {"d", 3}})
+    ASSERT_TRUE(alone->append(name, std::span(values).first(size_t(count))));
+  ASSERT_TRUE(alone->publish());
+  const auto names = files_.list_dir("/out/alone");
+  EXPECT_EQ(*files_.list_dir("/out/model"), *names);
+  EXPECT_EQ(names->size(), 2u + 4u + 1u) << "config, tokenizer, four shards, index";
+  for (const DirEntry& entry : *names)
+    EXPECT_EQ(*files_.read_all("/out/model/" + entry.name),
+              *files_.read_all("/out/alone/" + entry.name))
+        << entry.name;
+}
+
+TEST_F(Export, AFileThatAnotherRankDidNotLeaveHereStopsIt) {
+  ASSERT_TRUE(run_dealt(files_, options_, 1));
+  MemoryFiles elsewhere;
+  ASSERT_TRUE(elsewhere.make_dirs("/out/.model.staging"));
+  const Status missing = run_dealt({&files_, &elsewhere, &files_}, options_, 2);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().kind, ErrorKind::Environment);
+  EXPECT_EQ(missing.error().where, "/out/.model.staging/model-00002-of-00004.safetensors");
+  EXPECT_EQ(exported_value(files_, "/out/model"), 1);
+
+  const Status cut = run_dealt({&files_, &files_, &files_}, options_, 2, [&] {
+    const std::string path = "/out/.model.staging/model-00003-of-00004.safetensors";
+    ASSERT_TRUE(files_.write_synced(path, "cut"));
+  });
+  ASSERT_FALSE(cut);
+  EXPECT_TRUE(cut.error().message.starts_with("the file has 3 bytes")) << cut.error().message;
+  EXPECT_EQ(exported_value(files_, "/out/model"), 1);
+}
+
+TEST(WriterOfTest, FilesAreSpreadOverTheRanks) {
+  EXPECT_EQ(writer_of(0, 1, 4096), 0);
+  EXPECT_EQ(writer_of(1, 2, 8), 4) << "half of the hosts further on";
+  for (const int world : {1, 3, 8, 64}) {
+    for (const size_t files : {1u, 3u, 8u, 29u, 64u, 200u}) {
+      std::vector<size_t> of_rank(size_t(world), 0);
+      for (size_t file = 0; file < files; ++file) ++of_rank[size_t(writer_of(file, files, world))];
+      const size_t most = (files + size_t(world) - 1) / size_t(world);
+      EXPECT_LE(*std::ranges::max_element(of_rank), most) << files << " " << world;
+      EXPECT_GT(of_rank[0], 0u);
+    }
   }
 }
 
