@@ -5,11 +5,13 @@ Usage: deepspeed_run.py CASES.json --models DIRECTORY -o DIRECTORY [--only REGEX
 CASES.json: {"NAME": {"model": "tiny-qwen2", "data": "data.json", "world": 2, "ds_config": {...}}, ...}; with "draw": N each weight
 first moves to the next fp32, up or down by that seed (deepspeed_spread.py). MODELS holds the
 Hugging Face directories and the data files ({"samples": [{"input_ids", "labels"}]}). NAME is model_precision_zSTAGE_wWORLD_what.
-One JSON file per case is written to DIRECTORY/deepspeed_0.19.8, MODELS is linked as DIRECTORY/models.
+One JSON file per case is written to DIRECTORY/deepspeed_VERSION (of the DeepSpeed that runs), MODELS is linked as DIRECTORY/models.
+With the section curriculum_learning rows are cut to the length that DeepSpeed's schedule names, recorded as "seqlen".
 Sample of optimizer step s, micro-step a, rank r, row j: (((s * accum + a) * world + r) * micro + j) mod rows.
 """
 import argparse
 import hashlib
+import importlib.metadata
 import json
 import os
 import re
@@ -61,16 +63,17 @@ def worker(case, models):
     rows = rows["samples"] if isinstance(rows, dict) else rows
     micro, accum = engine.train_micro_batch_size_per_gpu(), engine.gradient_accumulation_steps()
     engine.train()
-    steps = []
+    steps, curriculum = [], getattr(engine, "curriculum_scheduler_legacy", None)
     scaler = lambda: float(getattr(optimizer, "loss_scale", getattr(optimizer, "cur_scale", 1.0)) or 1.0)
     for s in range(STEPS):
         loss_sum, scale, skipped = 0.0, scaler(), engine.skipped_steps
         lr = engine.get_lr()[0]
+        length = curriculum.update_difficulty(engine.global_steps + 1) if curriculum else None
         for a in range(accum):
             first = ((s * accum + a) * world + rank) * micro
             batch = [rows[(first + j) % len(rows)] for j in range(micro)]
-            ids = torch.tensor([row["input_ids"] for row in batch])
-            labels = torch.tensor([row["labels"] for row in batch])
+            ids = torch.tensor([row["input_ids"][:length] for row in batch])
+            labels = torch.tensor([row["labels"][:length] for row in batch])
             logits = engine(input_ids=ids, use_cache=False).logits.float()
             loss = torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, logits.size(-1)),
                                                      labels[:, 1:].reshape(-1), ignore_index=-100)
@@ -82,7 +85,8 @@ def worker(case, models):
         norm = engine.get_global_grad_norm()
         steps.append({"step": s, "loss": total.item() / world, "lr": lr, "lr_next": engine.get_lr()[0],
                       "grad_norm": None if norm is None else float(norm), "loss_scale": scale,
-                      "loss_scale_next": scaler(), "skipped": engine.skipped_steps - skipped})
+                      "loss_scale_next": scaler(), "skipped": engine.skipped_steps - skipped,
+                      **({"seqlen": length} if curriculum else {})})
     stats, digest = {}, hashlib.sha256()
     from deepspeed.utils import safe_get_full_fp32_param
     for (name, parameter) in zip(names, engine.module.parameters()):
@@ -149,7 +153,7 @@ def main():
     options.models = os.path.abspath(options.models)
     if options.worker:
         return run_worker(options)
-    folder = os.path.join(os.path.abspath(options.output), "deepspeed_0.19.8")
+    folder = os.path.join(os.path.abspath(options.output), "deepspeed_" + importlib.metadata.version("deepspeed"))
     os.makedirs(folder, exist_ok=True)
     link = os.path.join(os.path.abspath(options.output), "models")
     if not os.path.exists(link):

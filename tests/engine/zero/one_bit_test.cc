@@ -8,35 +8,26 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <random>
 
 #include "engine/zero/model_state.h"
 #include "job/plan/memory_model.h"
 #include "tests/engine/support/one_bit_oracle.h"
 #include "tests/engine/support/ranks.h"
+#include "tests/engine/zero/one_bit_steps.h"
 
 namespace dsj::zero {
 namespace {
 
 using dsconfig::Precision;
+using testing_support::drawn;
+using testing_support::one_bit_step;
 using testing_support::OneBitAdamOracle;
 using testing_support::OneBitLambOracle;
+using testing_support::rate;
+using testing_support::small_model;
 using testing_support::ZeroOneAdamOracle;
 
 constexpr int kFreeze = 20;
-
-/// About a thousand parameters: chance does not meet a sign that rounding decides.
-layout::ModelConfig small_model() {
-  return {.model_type = "qwen2",
-          .vocab_size = 24,
-          .hidden_size = 8,
-          .intermediate_size = 16,
-          .num_layers = 1,
-          .num_heads = 2,
-          .num_kv_heads = 1,
-          .head_dim = 4,
-          .max_position = 16};
-}
 
 dsconfig::ResolvedConfig config_of(int stage) {
   dsconfig::ResolvedConfig config;
@@ -51,39 +42,17 @@ dsconfig::ResolvedConfig config_of(int stage) {
 }
 
 at::Tensor gradient_of(int64_t step, int rank, const layout::Slot& slot, size_t index) {
-  std::mt19937 random(static_cast<uint32_t>(step * 10'000 + rank * 1000) +
-                      static_cast<uint32_t>(index));
-  std::vector<float> numbers;
-  for (int64_t i = 0; i < slot.numel; ++i)
-    numbers.push_back(static_cast<float>(random()) / 2147483648.f - 1);
-  return at::tensor(numbers);
+  return drawn(static_cast<uint32_t>(step * 10'000 + rank * 1000) + static_cast<uint32_t>(index),
+               slot.numel);
 }
 
-/// One step with gradients that are not a model's. `zero`: the gradient with this number is 0.
+/// One step. `zero`: the gradient with this number is 0.
 void step(ModelState& state, const dsconfig::ResolvedConfig& config, int64_t number, double lr,
           int64_t zero = -1) {
-  const int world = state.collectives().world(), rank = state.collectives().rank();
-  const bool local =
-      state.one_bit() && optim::keeps_gradients_local(optim::one_bit_phase(config, number));
-  state.keep_gradients_local(local);
-  for (size_t unit = 0; unit < state.units().size(); ++unit) state.wait_for(static_cast<int>(unit));
-  size_t index = 0;
-  for (int f = 0; f < static_cast<int>(state.plan().flats.size()); ++f) {
-    for (int s = 0; s < static_cast<int>(state.plan().flats[f].slots().size()); ++s) {
-      const auto& slot = state.plan().flats[f].slots()[s];
-      const at::Tensor gradient = state.flat(f).grad(s).tensor.view(-1);
-      gradient.copy_(gradient_of(number, rank, slot, index));
-      if (static_cast<int64_t>(index++) == zero) gradient.zero_();
-    }
-    state.reduce(f, true);
-  }
-  state.finish_reductions();
-  state.step(optim::one_bit_update(config, {.lr = lr}, number, local ? 1 : 1.0 / world));
-  state.clear_grad();
-}
-
-double rate(int64_t step) {
-  return 1e-3 * (1 + static_cast<double>(step % 3));
+  one_bit_step(state, config, number, lr, [&](const layout::Slot& slot, size_t index) {
+    const at::Tensor gradient = gradient_of(number, state.collectives().rank(), slot, index);
+    return static_cast<int64_t>(index) == zero ? at::zeros_like(gradient) : gradient;
+  });
 }
 
 /// 60 steps of the engine beside an oracle per parameter: `make` makes it, `parameter` is its result
