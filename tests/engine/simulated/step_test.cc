@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -250,6 +251,27 @@ TEST(LateOffload, HasTheBitsOfTheSameStepsWithout) {
       EXPECT_EQ(away, late(test, {.at_once = true}).seen)
           << "stage " << stage << ", ranks " << world << ", " << dsconfig::name_of(sums);
     }
+  }
+}
+
+/// A step that overflows is found by a sum that is on the device, and explained by one that is not.
+TEST(LateOffload, AnOverflowSkipsTheStepAndNamesTheGradient) {
+  for (const int world : {1, 2}) {
+    Case test{"overflow", offloaded(2, world, false)};
+    auto& config = test.run.config;
+    config.precision = config.communication_dtype = config.grad_accum_dtype = Precision::Fp16;
+    config.loss_scale.initial = 1e9;
+    std::array<std::string, 2> bad;
+    for (const bool away : {true, false}) {
+      if (!away) config.offload = {};
+      late(test, {.at_once = true, .instead = [&](OneRank& rank, memory::Ledger&) {
+                    const StepResult done = rank.step(0);
+                    EXPECT_TRUE(done.skipped);
+                    if (rank.state.collectives().rank() == 0) bad[away] = done.bad_gradient;
+                  }});
+    }
+    EXPECT_FALSE(bad[0].empty());
+    EXPECT_EQ(bad[0], bad[1]);
   }
 }
 
