@@ -59,6 +59,12 @@ json memory_of(const plan::MemoryModel& model) {
             {"peak", bytes.peak},
             {"host", bytes.host},
             {"nvme", bytes.nvme}}},
+          {"hostBytesPerRank",
+           {{"parameters", model.host.parameters},
+            {"gradients", model.host.gradients},
+            {"optimizer", model.host.optimizer},
+            {"layerInputs", model.host.inputs},
+            {"buffers", model.host.buffers}}},
           {"peakLiveParameters", model.peak_live_parameters},
           {"gathersPerStep", model.gathers}};
 }
@@ -172,8 +178,10 @@ std::shared_ptr<const MeasuredRows> rows_of(const jobspec::Job& job, const Surro
 }
 
 /// The memory model's input, with what a GPU is known to do.
-plan::MemoryInput input_on(const roofline::Gpu* gpu, plan::MemoryInput input) {
-  if (gpu) input.native_products = input.accelerator = true;
+plan::MemoryInput input_on(const roofline::Gpu* gpu, const PlanOptions& options,
+                           plan::MemoryInput input) {
+  if (gpu) input.native_products = true;
+  input.accelerator = input.accelerator || gpu || options.given.device_memory;
   return input;
 }
 
@@ -183,7 +191,7 @@ plan::MemoryInput input_on(const roofline::Gpu* gpu, plan::MemoryInput input) {
 Result<bool> add_model(json& plan, const jobspec::Job& job, const Surroundings& around,
                        const PlanOptions& options, dsconfig::Resolution& resolution) {
   const roofline::Gpu* const gpu = roofline::find_gpu(options.device);
-  const auto bound = input_on(gpu, memory_input(job, around, resolution));
+  const auto bound = input_on(gpu, options, memory_input(job, around, resolution));
   auto input = bound;
   std::string why;
   const auto rows = rows_of(job, around, why);

@@ -7,6 +7,7 @@
 #include "engine/device/device.h"
 #include "engine/device/products.h"
 #include "engine/memory/counting_allocator.h"
+#include "job/layout/row_pieces.h"
 
 namespace dsj::models::gemm {
 namespace {
@@ -16,12 +17,6 @@ at::Tensor wide(const at::Tensor& tensor) {
 }
 
 using Scratch = memory::MemoryScope;
-
-/// Elements of a tile of a weight's gradient: 1 MiB in fp32, which stays in a core's cache while it
-/// is added up. job/plan/activation_model.cc counts with it.
-constexpr int64_t kTile = 256 << 10;
-/// On a GPU each tile costs launches. job/roofline/recorder.h counts with it.
-constexpr int64_t kTileThere = int64_t{16} << 20;
 
 /// sum [m, n] fp32 += a [m, k] b [k, n], which libtorch rounds to their type.
 void add_product(at::Tensor sum, const at::Tensor& a, const at::Tensor& b) {
@@ -35,7 +30,7 @@ void add_product(at::Tensor sum, const at::Tensor& a, const at::Tensor& b) {
 /// Calls f(first, count) for tiles of the rows of w [o, i].
 template <typename F>
 void for_tiles(const at::Tensor& w, F f) {
-  const int64_t tile = w.is_cpu() ? kTile : kTileThere;
+  const int64_t tile = layout::sum_tile(!w.is_cpu());
   const int64_t rows = std::max<int64_t>(1, tile / std::max<int64_t>(1, w.size(1)));
   for (int64_t first = 0; first < w.size(0); first += rows)
     f(first, std::min(rows, w.size(0) - first));

@@ -52,6 +52,7 @@ Stepper::Stepper(const layout::ModelConfig& model, const dsconfig::ResolvedConfi
   for (const Action& action : schedule_.actions)
     if (action.kind == Action::Kind::Gather) gathers.push_back(action.flat);
   state_.set_gathers(gathers);
+  state_.set_reductions(layout::reductions(schedule_));
 }
 
 const models::ops::RopeTable* Stepper::rope(const models::RowBounds& rows) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "common/check.h"
-#include "engine/zero/norm.h"
 
 namespace dsj::zero {
 
@@ -26,6 +25,8 @@ Flat::Flat(const layout::FlatLayout& layout, const FlatOptions& options,
   DSJ_CHECK(owned_.has_parameters() == sharded_parameters());
   if (!sharded_parameters())
     working_ = make(layout_.numel(), options_.compute, Class::Parameters).zero_();
+  if (options_.copies && owned_.optimizer_elsewhere())
+    away_ = std::make_unique<HostSum>(layout_.shard_numel(), options_.grad_accum, *options_.copies);
 }
 
 at::Tensor Flat::make(int64_t numel, at::ScalarType type, Class klass) const {
@@ -137,11 +138,8 @@ bool Flat::contiguous(int slot, int count) const {
   return true;
 }
 
-namespace {
-
-/// `count` neighbours as one tensor: rows stacked on the first dimension.
-at::Tensor stack_view(const at::Tensor& whole, const std::vector<layout::Slot>& slots, int first,
-                      int count) {
+at::Tensor Flat::at_slots(const at::Tensor& whole, int first, int count) const {
+  const auto& slots = layout_.slots();
   std::vector<int64_t> shape = slots[first].shape;
   int64_t numel = 0, rows = 0;
   for (int i = first; i < first + count; ++i) {
@@ -152,8 +150,6 @@ at::Tensor stack_view(const at::Tensor& whole, const std::vector<layout::Slot>& 
   return whole.narrow(0, slots[first].offset, numel).view(shape);
 }
 
-}  // namespace
-
 at::Tensor Flat::weight(int slot) const {
   DSJ_CHECK(working_.defined() && !gather_, "flat %s is not gathered", layout_.name().c_str());
   return at_slot(working_, slot);
@@ -162,153 +158,10 @@ at::Tensor Flat::weight(int slot) const {
 at::Tensor Flat::stacked_weight(int slot, int count) const {
   if (!contiguous(slot, count)) return {};
   DSJ_CHECK(working_.defined() && !gather_);
-  return stack_view(working_, layout_.slots(), slot, count);
-}
-
-// ---- gradients
-
-void Flat::ensure_grad() {
-  DSJ_CHECK(!frozen(), "flat %s is frozen", layout_.name().c_str());
-  if (grad_.defined()) return;
-  grad_ = make(layout_.numel(), options_.compute, Class::Gradients);
-  for (const auto& gap : layout_.gaps()) grad_.narrow(0, gap.offset, gap.numel).zero_();
-  written_.assign(written_.size(), false);
-}
-
-GradView Flat::grad(int slot) {
-  ensure_grad();
-  const bool accumulate = written_[slot];
-  written_[slot] = true;
-  return {at_slot(grad_, slot), accumulate};
-}
-
-GradView Flat::stacked_grad(int slot, int count) {
-  if (!contiguous(slot, count)) return {};
-  ensure_grad();
-  const bool accumulate = written_[slot];
-  for (int i = slot; i < slot + count; ++i) written_[i] = true;
-  return {stack_view(grad_, layout_.slots(), slot, count), accumulate};
-}
-
-void Flat::reduce(bool last) {
-  finish_reduce();
-  DSJ_CHECK(grad_.defined(), "flat %s has no gradient", layout_.name().c_str());
-  at::Tensor source = grad_;
-  if (options_.stage.reduces_every_micro_step()) {
-    grad_.reset();
-  } else {
-    if (options_.grad_accum != options_.compute) {
-      if (!grad_whole_.defined()) {
-        grad_whole_ = make(layout_.numel(), options_.grad_accum, Class::Gradients).copy_(grad_);
-      } else {
-        grad_whole_.add_(grad_);
-      }
-      grad_.reset();
-      source = grad_whole_;
-    }
-    if (!last || collectives_.world() == 1 || local_) return;
-  }
-  const comm::Label label{comm::Traffic::Gradients, layout_.name()};
-  if (options_.rows && start_rows(source, label)) return;
-  if (source.scalar_type() != options_.communication) {
-    source = make(layout_.numel(), options_.communication, Class::Buckets).copy_(source);
-  }
-  if (options_.averaging.before != 1) source.mul_(options_.averaging.before);
-  if (!options_.stage.shards_update()) {
-    for (const auto& chunk : layout_.chunks()) {
-      reduce_.push_back(collectives_.all_reduce(source.narrow(0, chunk.offset, chunk.numel),
-                                                comm::Op::Sum, label));
-    }
-    reduce_out_ = source;
-    return;
-  }
-  reduce_out_ = make(layout_.shard_numel(), options_.communication,
-                     grad_shard_.defined() ? Class::Buckets : Class::Gradients);
-  std::vector<comm::ChunkPair> pairs;
-  for (const auto& chunk : layout_.chunks()) {
-    pairs.push_back({reduce_out_.narrow(0, chunk.shard_offset, chunk.slice),
-                     source.narrow(0, chunk.offset, chunk.numel)});
-  }
-  reduce_.push_back(collectives_.reduce_scatter(pairs, comm::Op::Sum, label));
-}
-
-bool Flat::start_rows(const at::Tensor& source, comm::Label label) {
-  const bool sharded = options_.stage.shards_update();
-  rows_ = RowGradients::start(layout_, source,
-                              {.communication = options_.communication,
-                               .factor = options_.averaging.before,
-                               .sharded = sharded},
-                              collectives_, label);
-  if (!rows_) return false;
-  if (sharded)
-    reduce_out_ = make(layout_.shard_numel(), options_.communication,
-                       grad_shard_.defined() ? Class::Buckets : Class::Gradients);
-  else
-    reduce_out_ = source.scalar_type() == options_.communication
-                      ? source
-                      : make(layout_.numel(), options_.communication, Class::Buckets);
-  return true;
-}
-
-void Flat::finish_reduce() {
-  if (reduce_.empty() && !rows_) return;
-  for (auto& work : reduce_) work->wait();
-  reduce_.clear();
-  if (rows_) rows_->read(layout_.ranges(owner_), reduce_out_);
-  rows_.reset();
-  at::Tensor out = std::move(reduce_out_);
-  reduce_out_.reset();
-  if (options_.averaging.after != 1) out.mul_(options_.averaging.after);
-  // An fp32 sum takes a narrower gradient as it is. Any other conversion rounds before the sum.
-  if (grad_shard_.defined() && options_.grad_accum == at::kFloat) {
-    grad_shard_.add_(out);
-    return;
-  }
-  if (out.scalar_type() != options_.grad_accum)
-    out = make(out.numel(), options_.grad_accum, Class::Gradients).copy_(out);
-  if (!options_.stage.shards_update()) {
-    (grad_whole_.defined() ? grad_whole_ : grad_) = out;
-  } else if (grad_shard_.defined()) {
-    grad_shard_.add_(out);
-  } else {
-    grad_shard_ = out;
-  }
-  // The whole sum has become a shard. (Elsewhere the next micro-step may have begun in grad_.)
-  if (options_.stage.shards_update() && !options_.stage.reduces_every_micro_step()) {
-    grad_.reset();
-    grad_whole_.reset();
-  }
+  return at_slots(working_, slot, count);
 }
 
 // ---- update
-
-at::Tensor Flat::local_gradient() const {
-  DSJ_CHECK(local_);
-  return gradient();
-}
-
-at::Tensor Flat::gradient() const {
-  if (options_.stage.shards_update() && !local_) return grad_shard_;
-  return grad_whole_.defined() ? grad_whole_ : grad_;
-}
-
-void Flat::add_grad_squares(const at::Tensor& sum) const {
-  add_sum_of_squares(gradient(), sum);
-}
-
-std::vector<bool> Flat::bad_gradients() const {
-  std::vector<bool> bad(layout_.slots().size(), false);
-  if (!gradient().defined()) return bad;  // frozen
-  for (size_t slot = 0; local_ && slot < bad.size(); ++slot)
-    bad[slot] = !at_slot(gradient(), static_cast<int>(slot)).isfinite().all().item<bool>();
-  if (local_) return bad;
-  for (const auto& range : layout_.ranges(owner_)) {
-    const int64_t offset = gradient_by_flat_offset() ? range.flat_offset : range.shard_offset;
-    const at::Tensor part = gradient().narrow(0, offset, range.numel);
-    if (!part.isfinite().all().item<bool>()) bad[range.slot] = true;
-  }
-  return bad;
-}
 
 at::Tensor Flat::gather_state(int state) {
   DSJ_CHECK(state > kMaster && state < state_count());
@@ -329,14 +182,6 @@ at::Tensor Flat::gather_state(int state) {
   }
   collectives_.all_gather(pairs, {comm::Traffic::Moments, layout_.name()})->wait();
   return whole;
-}
-
-void Flat::clear_grad() {
-  if (staged_) options_.copies->wait(*staged_);
-  staged_.reset();
-  grad_.reset();
-  grad_whole_.reset();
-  grad_shard_.reset();
 }
 
 // ---- state

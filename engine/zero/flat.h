@@ -7,7 +7,8 @@
 //
 // Nothing is held twice. The master of a whole working copy is this rank's slices of that
 // copy; where parameters are sharded, the shard that a gather reads is the master. Shard, master
-// and states lie where offload puts them (owned_state.h). All memory is counted by class.
+// and states lie where offload puts them (owned_state.h); where states leave an accelerator, so does
+// the reduced gradient (host_sum.h). All memory is counted by class.
 //
 // ModelState owns the flats and calls them. Not thread-safe. A call that is collective says so. A
 // call that touches offloaded state may throw StorageError.
@@ -30,6 +31,7 @@
 #include "engine/optim/averaging.h"
 #include "engine/optim/optimizer.h"
 #include "engine/zero/host_copies.h"
+#include "engine/zero/host_sum.h"
 #include "engine/zero/owned_state.h"
 #include "engine/zero/row_gradients.h"
 #include "engine/zero/update.h"
@@ -93,6 +95,9 @@ class Flat {
   /// allocates the flat's gradient.
   GradView grad(int slot);
   GradView stacked_grad(int slot, int count);
+  /// Starts bringing back what earlier micro-steps summed, if this rank keeps its sum whole and it is
+  /// in host memory: before backward writes to it, which else does it first.
+  void fetch_gradient();
   /// This micro-step's gradient is complete: keeps it, or starts its reduction. `last`: this is the
   /// step's last micro-step. Collective when the stage says (Reduced).
   void reduce(bool last);
@@ -105,9 +110,6 @@ class Flat {
   at::Tensor local_gradient() const;
 
   // ---- update
-  /// Starts copying the reduced gradient to the host, if the states lie there: for the update, which
-  /// else does it first. At most two flats at a time.
-  void stage_gradient();
   /// Adds the squares of the reduced gradient that this rank updates, which may be the whole, to sum
   /// [] (double, on the device). The gradient is as averaging left it: grad_scale is not applied
   /// yet.
@@ -163,6 +165,19 @@ class Flat {
   };
   /// Starts a reduction by rows. False: dense is less.
   bool start_rows(const at::Tensor& source, comm::Label label);
+  /// The tensor of the device that holds the sum over micro-steps; undefined while there is none.
+  at::Tensor& sum();
+  /// Starts bringing the sum back from host memory, if it lies there.
+  void fetch_sum();
+  /// Adds the result of a reduction to the sum, or makes it the sum.
+  void add_reduced(at::Tensor out);
+  /// The current lane waits for what was fetched.
+  void sum_arrived() {
+    if (away_) away_->arrived();
+  }
+  /// The sum leaves the device, if the states did. `last`: it is complete.
+  void send_sum(bool last);
+  /// The reduced gradient, wherever it lies. In host memory: the host waits for it.
   at::Tensor gradient() const;
   bool gradient_by_flat_offset() const { return local_ || !options_.stage.shards_update(); }
   /// The part of `span` that lies in `run`; nullopt: none.
@@ -195,6 +210,8 @@ class Flat {
   /// Waits until no copy to the device reads the shard any more: before the host writes it.
   void finish_shard_copies();
   at::Tensor at_slot(const at::Tensor& whole, int slot) const;
+  /// `count` neighbours as one tensor: rows stacked on the first dimension.
+  at::Tensor at_slots(const at::Tensor& whole, int first, int count) const;
   bool contiguous(int slot, int count) const;
   void ensure_grad();
   at::Tensor make(int64_t numel, at::ScalarType type, memory::Class klass) const;
@@ -207,13 +224,15 @@ class Flat {
 
   at::Tensor working_;  ///< [numel] compute
   OwnedState owned_;
-  at::Tensor grad_;                         ///< [numel] compute: of this micro-step, or the sum
-  at::Tensor grad_whole_;                   ///< [numel] grad_accum: the sum, if of another type
-  at::Tensor grad_shard_;                   ///< [shard] grad_accum: the reduced sum
-  std::vector<bool> written_;               ///< [slot]: this micro-step wrote it already
-  bool local_ = false;                      ///< see keep_local()
-  std::optional<HostCopies::Down> staged_;  ///< gradient(), on the host
-  device::MarkPtr shard_copied_;            ///< the last copy of the shard to the device
+  at::Tensor grad_;                ///< [numel] compute: of this micro-step, or the sum
+  at::Tensor grad_whole_;          ///< [numel] grad_accum: the sum, if of another type
+  at::Tensor grad_shard_;          ///< [shard] grad_accum: the reduced sum
+  std::vector<bool> written_;      ///< [slot]: this micro-step wrote it already
+  bool local_ = false;             ///< see keep_local()
+  bool last_ = false;              ///< the reduction in flight is of the last micro-step
+  std::unique_ptr<HostSum> away_;  ///< the sum leaves the device
+  at::Tensor squares_;             ///< [] double, on the device: of the sum that has left
+  device::MarkPtr shard_copied_;   ///< the last copy of the shard to the device
   comm::WorkPtr gather_;
   std::vector<comm::WorkPtr> reduce_;
   at::Tensor reduce_out_;               ///< [shard] communication: the reduction in flight

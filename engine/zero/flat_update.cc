@@ -58,17 +58,13 @@ bool lies_together(const UpdateSpan& span) {
 
 }  // namespace
 
-void Flat::stage_gradient() {
-  if (!options_.copies || staged_ || !owned_.optimizer_elsewhere() || !gradient().defined()) return;
-  staged_ = options_.copies->down(HostCopies::What::Gradient, gradient());
-}
-
 void Flat::update_elsewhere(UpdatePart part, bool applies, const UpdateParts& f) {
   using What = HostCopies::What;
   const UpdateSpan there = part.tensors;
   UpdateSpan& here = part.tensors;
   const at::Device place = place_of(there);
-  if (!place.is_cpu()) {  // parameters offloaded, states not
+  if (!place.is_cpu()) {  // the device's share of the states, or parameters offloaded alone
+    const memory::MemoryScope scope(Class::Buckets);
     here.p = there.p.to(place);
     if (there.grad.defined()) here.grad = there.grad.to(place);
     if (there.low.defined() && there.low.device() != place)
@@ -86,12 +82,6 @@ void Flat::update_elsewhere(UpdatePart part, bool applies, const UpdateParts& f)
   }
   const bool sends_low = there.low.defined() && !there.low.is_cpu();
   if (sends_low) here.low = copies.block(What::Low, there.low.numel(), there.low.scalar_type());
-  if (there.grad.defined() && !there.grad.is_cpu()) {
-    stage_gradient();
-    const int64_t at = there.grad.storage_offset() - gradient().storage_offset();
-    here.grad = staged_->host.narrow(0, at, there.grad.numel());
-    copies.wait(*staged_);
-  }
   if (master) copies.wait(*master);
   f({&part, 1});
   if (applies && master) copies.up(What::Master, here.p, there.p);
@@ -154,7 +144,6 @@ void Flat::update_runs(bool by_slot, bool applies, const UpdateParts& f) {
     }
     if (!parts.empty()) f(parts);
   });
-  staged_.reset();
   if (applies && options_.copies && owned_.optimizer_elsewhere()) options_.copies->join();
 }
 

@@ -85,7 +85,7 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
       optimizer_name_(dsconfig::name_of(config.optimizer)),
       tier_(config, plan_, collectives.world(), collectives.rank(), device, host),
       run_ahead_(device::streams(device)),
-      copies_(device) {
+      copies_(device, plan::update_copies(plan_, config, collectives.world()).host_block) {
   FlatOptions options{.compute = scalar_type(config.precision),
                       .grad_accum = scalar_type(config.grad_accum_dtype),
                       .communication = scalar_type(config.communication_dtype),
@@ -220,6 +220,8 @@ void ModelState::wait_for(int unit) {
 
 void ModelState::reduce(int flat, bool last) {
   flats_[flat]->reduce(last);
+  const int next = layout::flat_to_fetch(reductions_, flat, last);
+  if (next >= 0) flats_[next]->fetch_gradient();
   reducing_.push_back(flat);
   while (reducing_.size() > overlap_) {
     flats_[reducing_.front()]->finish_reduce();
@@ -230,6 +232,7 @@ void ModelState::reduce(int flat, bool last) {
 void ModelState::finish_reductions() {
   for (const int flat : reducing_) flats_[flat]->finish_reduce();
   reducing_.clear();
+  copies_.all_left();
 }
 
 at::Tensor ModelState::owned_sum_of_squares() const {
@@ -278,8 +281,6 @@ std::vector<at::Tensor> ModelState::apply(const optim::Update& update) {
   std::vector<at::Tensor> coefficients(trained_.size());
   if (update.parameter_sums()) coefficients = lamb_coefficients(update);
   for (size_t i = 0; i < trained_.size(); ++i) {
-    for (const size_t staged : {i, i + 1})
-      if (staged < trained_.size()) trained_[staged]->stage_gradient();
     trained_[i]->step(update, coefficients[i]);
     if (!trained_[i]->sharded_parameters()) trained_[i]->start_gather();
   }

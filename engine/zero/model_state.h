@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "common/result.h"
@@ -94,6 +95,9 @@ class ModelState {
   // ---- a step, called in schedule order
   /// The flats that every step gathers, in order. Parameters on NVMe are read ahead by it.
   void set_gathers(const std::vector<int>& flats);
+  /// The flats that every micro-step reduces, in order. A gradient that lies in host memory is fetched
+  /// while the one before it is computed.
+  void set_reductions(std::vector<int> flats) { reductions_ = std::move(flats); }
   /// A step is about to begin: starts reading ahead.
   void begin_step();
   /// Waits until the device is at most a layer behind (run_ahead.h), then starts the gather.
@@ -180,6 +184,7 @@ class ModelState {
   std::vector<std::unique_ptr<Flat>> flats_;
   std::vector<Flat*> trained_;  ///< flats that are not frozen, in flats_' order
   std::deque<int> reducing_;
+  std::vector<int> reductions_;
   std::unique_ptr<OneBit> one_bit_;
   std::unique_ptr<Muon> muon_;
   bool local_ = false;

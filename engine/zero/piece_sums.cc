@@ -6,13 +6,6 @@
 #include "job/layout/row_pieces.h"
 
 namespace dsj::zero {
-namespace {
-
-/// Elements that are summed in fp32 at a time. job/plan/activation_model.cc counts with it.
-constexpr int64_t kTile = 256 << 10;
-
-}  // namespace
-
 GradView PieceSums::of(int parameter, int count, const GradView& whole) {
   if (!whole.tensor.defined() || whole.tensor.scalar_type() == at::kFloat) return whole;
   auto [found, first] = sums_.try_emplace({parameter, count});
@@ -31,7 +24,7 @@ void PieceSums::add() {
     if (!std::exchange(sum.written, false)) continue;
     const at::Tensor whole = sum.whole.tensor.view({-1}), piece = sum.piece.view({-1}),
                      lost = sum.lost.view({-1});
-    for (const auto& tile : layout::row_pieces(whole.numel(), kTile)) {
+    for (const auto& tile : layout::row_pieces(whole.numel(), layout::sum_tile(!whole.is_cpu()))) {
       const at::Tensor out = whole.narrow(0, tile.first, tile.count);
       const at::Tensor rest = lost.narrow(0, tile.first, tile.count);
       at::Tensor exact = piece.narrow(0, tile.first, tile.count).to(at::kFloat).add_(rest);

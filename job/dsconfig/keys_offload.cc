@@ -75,7 +75,8 @@ void add_optimizer(std::vector<Key>& keys) {
   using enum State;
   const std::string section = "zero_optimization.offload_optimizer";
   add_common(keys, section,
-             "train_tests:Offload.EqualsNoOffload train_tests:OffloadMemory.HostTakesTheState",
+             "train_tests:Offload.EqualsNoOffload train_tests:OffloadMemory.HostTakesTheState "
+             "simulated_tests:LateMemory.GradientsLeaveTheDeviceWithTheStates",
              "train_tests:OffloadMemory.NvmeHoldsOnlyTheBuffers",
              to_optimizer<&OffloadOptimizer::buffer_count>,
              to_optimizer<&OffloadOptimizer::pin_memory>, "1, 2, 3");

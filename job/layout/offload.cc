@@ -51,6 +51,11 @@ int64_t file_bytes(int64_t numel, int64_t vectors, int64_t element_bytes) {
   return vectors * round_up(numel * element_bytes, kFileAlign);
 }
 
+bool OffloadPlan::states_leave(int flat) const {
+  return std::ranges::any_of(optimizer[flat],
+                             [](const Part& part) { return part.place != Place::Device; });
+}
+
 OffloadPlan plan_offload(const OffloadInput& input) {
   OffloadPlan plan;
   int64_t largest = 0, vectors = 1, element = 0;

@@ -54,6 +54,8 @@ struct OffloadPlan {
   int optimizer_tiles = 0, parameter_tiles = 0;                ///< in memory at a time
   int64_t optimizer_file_bytes = 0, parameter_file_bytes = 0;  ///< of each file
 
+  /// Whether a part of the flat's optimizer states does not lie on the device.
+  bool states_leave(int flat) const;
   /// Bytes of staging memory, including what alignment may waste.
   int64_t staging_bytes() const {
     return (optimizer_tile_bytes + kFileAlign) * optimizer_tiles +

@@ -32,6 +32,11 @@ struct PieceRule {
 constexpr int64_t logit_elements(bool accelerator) {
   return int64_t{accelerator ? 512 : 32} << 20;
 }
+/// Elements of a 16-bit gradient that are added up in fp32 at a time. On a CPU a tile stays in a
+/// core's cache, 1 MiB in fp32. On an accelerator each tile costs launches.
+constexpr int64_t sum_tile(bool accelerator) {
+  return accelerator ? int64_t{16} << 20 : int64_t{256} << 10;
+}
 /// Targets whose logits are held at a time, of so many: at most `elements` logits, and half of the targets.
 int64_t logit_rows(int64_t targets, int64_t vocab, int64_t elements, const PieceRule& pieces);
 

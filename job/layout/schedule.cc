@@ -195,4 +195,18 @@ Schedule make_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
   return schedule;
 }
 
+std::vector<int> reductions(const Schedule& schedule) {
+  std::vector<int> order;
+  for (const Action& action : schedule.actions)
+    if (action.kind == Kind::Reduce && action.micro_step == 0) order.push_back(action.flat);
+  return order;
+}
+
+int flat_to_fetch(const std::vector<int>& order, int flat, bool last) {
+  const auto found = std::ranges::find(order, flat);
+  if (found == order.end()) return -1;
+  const size_t at = static_cast<size_t>(found - order.begin()) + 2;
+  return last && at >= order.size() ? -1 : order[at % order.size()];
+}
+
 }  // namespace dsj::layout

@@ -50,4 +50,11 @@ Schedule make_forward_schedule(const std::vector<UnitSpec>& units, const FlatPla
 Schedule make_schedule(const std::vector<UnitSpec>& units, const FlatPlan& plan,
                        const ScheduleLimits& limits, int64_t micro_steps);
 
+/// The flats that a micro-step reduces, in order.
+std::vector<int> reductions(const Schedule& schedule);
+/// The flat whose gradient is fetched, if it lies elsewhere, when that of `flat` is complete: the next
+/// but one in `order`, which is reductions(), since the next one is being computed then. In the next
+/// micro-step, if need be; -1: there is none, this is the step's last.
+int flat_to_fetch(const std::vector<int>& order, int flat, bool last);
+
 }  // namespace dsj::layout

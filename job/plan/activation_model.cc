@@ -53,11 +53,11 @@ struct StepShape {
 constexpr int64_t kPacking = 256 << 10;
 
 /// The head's products in `pieces`. A 16-bit gradient adds them up in fp32, so many elements at a
-/// time (engine/models/gemm.cc), with what rounding takes away beside it: the sum, a term widened,
+/// time (job/layout/row_pieces.h), with what rounding takes away beside it: the sum, a term widened,
 /// and the product if libtorch multiplies, which rounds it.
 int64_t head_products(const StepShape& s, bool accelerator, int64_t piece) {
   if (s.element == 4 || piece >= s.targets) return 0;
-  const int64_t tile = accelerator ? 16 << 20 : 256 << 10;
+  const int64_t tile = layout::sum_tile(accelerator);
   const int64_t sum = std::min(s.vocab, std::max<int64_t>(1, tile / s.hidden)) * s.hidden;
   const bool library = accelerator || (!s.widened && sum * piece >= kLibraryProducts);
   return s.element * s.vocab * s.hidden + (2 * 4 + (library ? s.element : 0)) * sum;
@@ -130,7 +130,7 @@ int64_t piece_sums(const StepShape& s, const MemoryInput& input) {
   int64_t elements = s.hidden * (s.mlp_width + s.inner + 2);
   if (input.lora)  // at most an adapter of each of the three weights
     elements = input.lora->r * (3 * s.hidden + s.mlp_width + s.inner);
-  return 2 * s.element * elements + 2 * 4 * std::min<int64_t>(elements, 256 << 10);
+  return 2 * s.element * elements + 2 * 4 * std::min(elements, layout::sum_tile(input.accelerator));
 }
 
 /// A layer of a micro-batch that is cut into pieces: with recompute, where backward computes the

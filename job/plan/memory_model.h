@@ -21,8 +21,18 @@ struct MemoryClasses {
   int64_t buckets = 0;      ///< conversion and reduction scratch
   int64_t activations = 0;  ///< upper bound
   int64_t peak = 0;         ///< of all classes together; at most their sum
-  int64_t host = 0;         ///< offload: this rank's optimizer state and parameters in host memory
+  int64_t host = 0;         ///< offload: what this rank keeps and stages in host memory
   int64_t nvme = 0;         ///< offload: in files below nvme_path
+};
+
+/// What MemoryClasses::host is made of. On a CPU, host memory is the device's: there is no gradient.
+struct HostClasses {
+  int64_t optimizer = 0;   ///< masters and states
+  int64_t parameters = 0;  ///< shards that gathers read; in fp32 the masters
+  int64_t gradients = 0;   ///< sums over the micro-steps
+  int64_t inputs = 0;      ///< of layers (cpu_checkpointing)
+  int64_t buffers = 0;     ///< through which files and updates pass
+  int64_t all() const { return optimizer + parameters + gradients + inputs + buffers; }
 };
 
 /// What one rank sends per optimizer step, by the formulas of a ring.
@@ -38,6 +48,7 @@ struct WireCount {
 
 struct MemoryModel {
   MemoryClasses bytes;
+  HostClasses host;
   WireCount wire;
   int64_t parameters = 0;            ///< of the model, adapters included
   int64_t trainable = 0;             ///< of these, trained

@@ -56,6 +56,30 @@ int64_t update_scratch(const layout::FlatPlan& plan, const ResolvedConfig& confi
   return most;
 }
 
+UpdateCopies update_copies(const layout::FlatPlan& plan, const ResolvedConfig& config, int world) {
+  if (config.master_dtype != Precision::Fp32) return {};  // these go piece by piece
+  const layout::OffloadPlan offload = plan_offload(plan, config, world);
+  const int64_t parameter = separate_master(config) ? bytes_of(config.precision) : 4;
+  UpdateCopies most;
+  for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
+    const auto& own = offload.parameters[i];
+    const bool away = !own.empty() && own.front().place != layout::Place::Device;
+    const int64_t element =
+        (away ? parameter : 0) + (offload.states_leave(i) ? bytes_of(config.grad_accum_dtype) : 0);
+    for (const layout::Part& part : offload.optimizer[i]) {
+      for (const layout::Chunk& chunk : plan.flats[i].chunks()) {
+        const int64_t from = std::max(part.begin, chunk.shard_offset),
+                      to = std::min(part.begin + part.numel, chunk.shard_offset + chunk.slice);
+        if (part.place == layout::Place::Device)
+          most.device = std::max(most.device, (to - from) * element);
+        else if (!away)
+          most.host_block = std::max(most.host_block, (to - from) * parameter);
+      }
+    }
+  }
+  return most;
+}
+
 int optimizer_vectors(const layout::FlatLayout& flat, const ResolvedConfig& config) {
   return flat.frozen()
              ? 0

@@ -23,6 +23,20 @@ layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
 /// Where optimizer state and parameter shards lie.
 layout::OffloadPlan plan_offload(const layout::FlatPlan& plan,
                                  const dsconfig::ResolvedConfig& config, int world);
+/// Where states leave an accelerator, the sum of the gradient lies in host memory, too, and visits
+/// the device (engine/zero/host_sum.h). So many sums have left and are still being copied.
+inline constexpr size_t kGradientsLeaving = 1;
+/// What an update copies because its tensors do not lie together, on an accelerator. Bytes, at most.
+struct UpdateCopies {
+  /// States in host memory, parameters on the device: these pass through kUpdateBlocks blocks of so
+  /// many bytes in host memory. 0: none are needed.
+  int64_t host_block = 0;
+  /// States on the device, the rest not: copies there, at a time.
+  int64_t device = 0;
+};
+inline constexpr int64_t kUpdateBlocks = 2;
+UpdateCopies update_copies(const layout::FlatPlan& plan, const dsconfig::ResolvedConfig& config,
+                           int world);
 /// Whether a flat's fp32 master is the first of the optimizer's vectors. If not, it is the working
 /// copy or the parameter shard.
 bool separate_master(const dsconfig::ResolvedConfig& config);

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "job/layout/row_pieces.h"
+
 namespace dsj::roofline {
 
 int64_t Projection::width() const {
@@ -87,7 +89,7 @@ void Recorder::grad_bias(int64_t n, int64_t o, bool accumulate) {
 }
 
 void Recorder::add_grad_weight(int64_t n, int64_t i, int64_t o, bool accumulate) {
-  const int64_t rows = std::max<int64_t>(1, kWeightTile / std::max<int64_t>(1, i));
+  const int64_t rows = std::max<int64_t>(1, layout::sum_tile(true) / std::max<int64_t>(1, i));
   for (int64_t first = 0; first < o; first += rows) {
     const int64_t tile = std::min(rows, o - first), all = tile * i, narrow = element_;
     product(n, i, tile);

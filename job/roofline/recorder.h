@@ -13,10 +13,6 @@
 
 namespace dsj::roofline {
 
-/// Elements of a tile of a weight's gradient that is a sum of products: engine/models/gemm.cc's on
-/// an accelerator.
-inline constexpr int64_t kWeightTile = int64_t{16} << 20;
-
 /// engine/models/projection_shape.h's.
 struct Projection {
   int weight = -1;  ///< index of the first weight among the unit's parameters

@@ -52,7 +52,10 @@ class Walk {
                                         config_.gradient_accumulation_steps)),
         lowest_(layout::lowest_trainable(units_)),
         work_(input_.model, units_, plan_, input.lora),
-        gathered_(plan_.flats.size(), 0) {}
+        order_(layout::reductions(schedule_)),
+        copied_(plan_.flats.size(), 0),
+        gathered_(plan_.flats.size(), 0),
+        sums_(plan_.flats.size()) {}
 
   Roofline run() {
     step();
@@ -65,6 +68,7 @@ class Walk {
     out_.share_of_peak = out_.needed_flops / out_.seconds / gpu_.flops;
     // What the compute stream did not wait for was hidden.
     part(kCollectives).hidden = std::max(0.0, part(kCollectives).seconds - waited_);
+    part(kCopies).hidden = std::max(0.0, part(kCopies).seconds - waited_for_copies_);
     for (const Part& one : out_.parts) out_.launches += one.launches;
     const auto shown = [](const Part& a) { return a.seconds - a.hidden; };
     out_.bound = std::ranges::max(out_.parts, {}, shown).name;
@@ -105,31 +109,41 @@ class Walk {
       now_ += std::max(work, least);
     }
   }
-  /// Starts a collective behind what the compute stream has done; when it ends.
-  double send(int64_t bytes, int64_t calls) {
-    if (calls == 0) return now_;
+  /// Starts a collective behind what the compute stream has done, and not before `from`; when it ends.
+  double send(int64_t bytes, int64_t calls, double from = 0) {
+    if (calls == 0) return std::max(now_, from);
     const double seconds = static_cast<double>(bytes) / (link_ * gpu_.link_share) +
                            kCollective * static_cast<double>(calls);
     part(kCollectives).seconds += seconds;
     part(kCollectives).bytes += static_cast<double>(bytes);
     part(kCollectives).launches += calls;
-    busy_until_ = std::max(busy_until_, now_) + seconds;
+    busy_until_ = std::max({busy_until_, now_, from}) + seconds;
     return busy_until_;
   }
   void wait(double until) {
     waited_ += std::max(0.0, until - now_);
     now_ = std::max(now_, until);
   }
-  void copy(int64_t bytes) {
+  /// Starts a copy between device and host behind what the compute stream has done; when it ends.
+  double copy(int64_t bytes) {
     const double seconds = static_cast<double>(bytes) / (gpu_.host_link * gpu_.link_share);
     part(kCopies).seconds += seconds;
     part(kCopies).bytes += static_cast<double>(bytes);
-    now_ += seconds;
+    if (bytes > 0) copying_until_ = std::max(copying_until_, now_) + seconds;
+    return bytes > 0 ? copying_until_ : now_;
+  }
+  void wait_for_copy(double until) {
+    waited_for_copies_ += std::max(0.0, until - now_);
+    now_ = std::max(now_, until);
   }
 
   FlatState state_of(int flat) const {
-    return {plan_.flats[flat], layout::stage_of_flat(stage_, plan_.is_persisted(flat)), config_,
-            input_.world, static_cast<int>(dsconfig::states_of(config_.optimizer).size())};
+    return {plan_.flats[flat],
+            layout::stage_of_flat(stage_, plan_.is_persisted(flat)),
+            config_,
+            input_.world,
+            static_cast<int>(dsconfig::states_of(config_.optimizer).size()),
+            offload_.states_leave(flat)};
   }
 
   void gather(int flat) {
@@ -137,14 +151,32 @@ class Walk {
     int64_t from_host = 0;
     for (const layout::Part& kept : offload_.parameters[flat])
       if (kept.place != layout::Place::Device) from_host += 2 * kept.numel;
-    copy(from_host);
-    gathered_[flat] = send(gathered_bytes(layout, input_.world), input_.world > 1);
+    copied_[flat] = std::max(copied_[flat], copy(from_host));
+    gathered_[flat] = send(gathered_bytes(layout, input_.world), input_.world > 1, copied_[flat]);
   }
   void need(int unit) {
     const int other = units_[unit].uses_embedding ? 0 : unit;
     for (const int flat : {plan_.unit_flat[unit], plan_.unit_frozen[unit], plan_.persisted,
                            plan_.unit_flat[other], plan_.unit_frozen[other]})
-      if (flat >= 0) wait(gathered_[flat]);
+      if (flat >= 0) wait_for_copy(copied_[flat]), wait(gathered_[flat]);
+  }
+  /// The sum of a whole gradient comes back to the device, if it lies in host memory.
+  void fetch(int flat) {
+    const FlatState state = state_of(flat);
+    if (state.stage.shards_update() || !sums_[flat].there || sums_[flat].fetched) return;
+    sums_[flat] = {.there = true, .fetched = true, .until = copy(state.flat.numel() * sum_bytes())};
+  }
+  /// The gradients that a unit writes are there.
+  void have_gradients(int unit) {
+    const int other = units_[unit].uses_embedding ? 0 : unit;
+    for (const int flat : {plan_.unit_flat[unit], plan_.persisted, plan_.unit_flat[other]}) {
+      if (flat < 0) continue;
+      fetch(flat);
+      if (sums_[flat].fetched) wait_for_copy(sums_[flat].until);
+    }
+  }
+  int64_t sum_bytes() const {
+    return config_.grad_accum_dtype == dsconfig::Precision::Fp32 ? 4 : 2;
   }
 
   void forward(int unit) {
@@ -153,22 +185,40 @@ class Walk {
   }
   void backward(int unit) {
     if (unit > 0) need(unit);
-    if (unit > 0 && input_.recompute) queue(work_.forward(unit, batch_), false);
+    if (unit > 0 && input_.recompute) queue(work_.recompute(unit, batch_), false);
+    have_gradients(unit);
     queue(work_.backward(unit, batch_));
   }
 
   void finish_first() {
-    const auto [flat, end, after] = std::move(reducing_.front());
+    const auto [flat, end, after, fetched, down] = std::move(reducing_.front());
     reducing_.pop_front();
     wait(end);
+    wait_for_copy(fetched);
     queue(after);
+    if (down > 0) leave(flat, down);
+  }
+  void leave(int flat, int64_t bytes) {
+    keep_leaving(plan::kGradientsLeaving - 1);
+    leaving_.push_back(copy(bytes));
+    sums_[flat] = {.there = true};
+  }
+  void keep_leaving(size_t count) {
+    for (; leaving_.size() > count; leaving_.pop_front()) wait_for_copy(leaving_.front());
   }
   void reduce(int flat, int micro_step) {
-    const Reduction all = reduction(state_of(flat), micro_step == 0,
-                                    micro_step + 1 == config_.gradient_accumulation_steps);
+    const bool last = micro_step + 1 == config_.gradient_accumulation_steps;
+    const FlatState state = state_of(flat);
+    const Reduction all = reduction(state, micro_step == 0, last);
     queue(all.before);
     if (all.gone) work_.forget(flat);
-    reducing_.push_back({flat, send(all.sent, all.collectives), all.after});
+    if (all.down > 0 && !state.stage.shards_update()) {
+      leave(flat, all.down);
+      if (const int next = layout::flat_to_fetch(order_, flat, last); next >= 0) fetch(next);
+      return;
+    }
+    const double fetched = copy(all.up);
+    reducing_.push_back({flat, send(all.sent, all.collectives), all.after, fetched, all.down});
     while (reducing_.size() > (config_.zero.overlap_comm ? 2u : 0u)) finish_first();
   }
 
@@ -176,18 +226,19 @@ class Walk {
     const FlatState state = state_of(flat);
     const Updated all = update_work(state, offload_.optimizer[flat], offload_.parameters[flat]);
     queue(all.device);
-    copy(all.down + all.up);
     const double seconds = static_cast<double>(all.host) / gpu_.host_memory;
     part(kHostUpdate).seconds += seconds;
     part(kHostUpdate).bytes += static_cast<double>(all.host);
-    now_ += seconds;
+    now_ += seconds;  // the device has nothing else to do
+    copied_[flat] = copy(all.up);
     if (state.stage.gathered == layout::Gathered::AfterUpdate && input_.world > 1)
-      gathered_[flat] = send(gathered_bytes(plan_.flats[flat], input_.world), 1);
+      gathered_[flat] = send(gathered_bytes(plan_.flats[flat], input_.world), 1, copied_[flat]);
     work_.forget(flat);
+    sums_[flat] = {};
   }
 
   void step() {
-    waited_ = 0;
+    waited_ = waited_for_copies_ = 0;
     for (const Action& action : schedule_.actions) {
       switch (action.kind) {
         case Action::Kind::Gather:
@@ -200,6 +251,7 @@ class Walk {
           break;
         case Action::Kind::Turn:
           need(action.unit);
+          have_gradients(action.unit);
           queue(work_.turn(batch_));
           break;
         case Action::Kind::Backward:
@@ -210,6 +262,7 @@ class Walk {
       }
     }
     while (!reducing_.empty()) finish_first();
+    keep_leaving(0);
     for (int flat = 0; flat < static_cast<int>(plan_.flats.size()); ++flat)
       if (!plan_.flats[flat].frozen()) queue(norm_work(state_of(flat)));
     wait(send(8, input_.world > 1));  // the step's sums; then the host reads them
@@ -233,12 +286,25 @@ class Walk {
     int flat;
     double end;
     Ops after;
+    double fetched;  ///< when the sum of earlier micro-steps is there
+    int64_t down;    ///< bytes that leave afterwards
   };
+  /// A gradient's sum in host memory.
+  struct Sum {
+    bool there = false, fetched = false;
+    double until = 0;  ///< fetched: when it is there
+  };
+  const std::vector<int> order_;
   std::deque<Reducing> reducing_;
+  std::deque<double> leaving_;    ///< when these sums are in host memory
+  std::vector<double> copied_;    ///< [flat]: when its parameters are copied to the device
   std::vector<double> gathered_;  ///< [flat]: when its parameters are there
+  std::vector<Sum> sums_;         ///< [flat]
   double now_ = 0;                ///< on the compute stream
   double busy_until_ = 0;         ///< the stream of collectives
+  double copying_until_ = 0;      ///< the stream of copies
   double waited_ = 0;             ///< by the compute stream, for collectives
+  double waited_for_copies_ = 0;
   Roofline out_ = fresh();
 };
 

@@ -65,6 +65,10 @@ Reduction reduction(const FlatState& state, bool first, bool last) {
   const bool widens = !every && state.config.grad_accum_dtype != state.config.precision;
   Reduction out{.gone = every || widens};
   if (widens) out.before.push_back(pass(numel * ((first ? 1 : 2) * accumulate + kCompute)));
+  if (state.leaves && (every || state.world == 1 || last)) {
+    out.down = gradient_elements(state) * accumulate;
+    if (!first && (every || state.world == 1)) out.up = out.down;
+  }
   if (!every && (!last || state.world == 1)) return out;
   const Precision source = widens ? state.config.grad_accum_dtype : state.config.precision;
   if (source != state.config.communication_dtype)
@@ -89,7 +93,9 @@ Reduction reduction(const FlatState& state, bool first, bool last) {
 
 Ops norm_work(const FlatState& state) {
   const int64_t n = gradient_elements(state), parts = (n + kSquares - 1) / kSquares;
-  return {{Kind::Ours, 0, n * bytes_of(state.config.grad_accum_dtype) + 16 * parts, 2}};
+  Ops work = {{Kind::Ours, 0, n * bytes_of(state.config.grad_accum_dtype) + 16 * parts, 2}};
+  if (state.leaves) work.insert(work.end(), {pass(8), pass(24)});  // a sum of its own, then added
+  return work;
 }
 
 Updated update_work(const FlatState& state, const std::vector<layout::Part>& optimizer,
@@ -108,8 +114,8 @@ Updated update_work(const FlatState& state, const std::vector<layout::Part>& opt
     out.device.push_back({Kind::Ours, 0, device * element, launches});
   }
   out.host = host * element;
-  out.down = host * gradient;
   out.up = std::max<int64_t>(0, host - kept_in_host) * kCompute;
+  if (state.leaves) out.up += device * gradient;
   return out;
 }
 

@@ -19,15 +19,17 @@ struct FlatState {
   const layout::Stage& stage;  ///< layout::stage_of_flat
   const dsconfig::ResolvedConfig& config;
   int world = 1;
-  int states = 2;  ///< of the optimizer, without the master
+  int states = 2;       ///< of the optimizer, without the master
+  bool leaves = false;  ///< the sum of the gradient lies in host memory (engine/zero/host_sum.h)
 };
 
 /// One reduction: what comes before it, what travels, what comes after.
 struct Reduction {
   Ops before, after;
-  int64_t sent = 0;         ///< bytes that a rank sends, by the formulas of a ring; 0: none
-  int64_t collectives = 0;  ///< calls
-  bool gone = false;        ///< the units' gradient is no longer there
+  int64_t sent = 0;          ///< bytes that a rank sends, by the formulas of a ring; 0: none
+  int64_t collectives = 0;   ///< calls
+  bool gone = false;         ///< the units' gradient is no longer there
+  int64_t up = 0, down = 0;  ///< bytes of the sum that leaves: earlier micro-steps' back, and away
 };
 /// `first`, `last`: of the step's micro-steps.
 Reduction reduction(const FlatState& state, bool first, bool last);
@@ -35,12 +37,11 @@ Reduction reduction(const FlatState& state, bool first, bool last);
 /// The sum of the gradient's squares.
 Ops norm_work(const FlatState& state);
 
-/// An update: on the device, and in host memory for what is offloaded. Nothing of the latter runs
-/// beside anything else: gradient down, update, 16-bit parameters up, part by part.
+/// An update: on the device, and in host memory for what is offloaded, part by part.
 struct Updated {
   Ops device;
-  int64_t down = 0, up = 0;  ///< bytes between device and host
-  int64_t host = 0;          ///< bytes that the update reads and writes in host memory
+  int64_t up = 0;  ///< bytes to the device: 16-bit parameters, and the gradient of what it updates
+  int64_t host = 0;  ///< bytes that the update reads and writes in host memory
 };
 Updated update_work(const FlatState& state, const std::vector<layout::Part>& optimizer,
                     const std::vector<layout::Part>& parameters);

@@ -155,7 +155,7 @@ void UnitWork::qkv_backward(int64_t tokens, int64_t outputs) {
   scatter(outputs);
 }
 
-void UnitWork::layer_forward(int unit, const Batch& batch, bool keeps) {
+void UnitWork::layer_forward(int unit, const Batch& batch, bool keeps, bool again) {
   const int64_t tokens = batch.tokens();
   const int64_t outputs = unit == model_.num_layers ? batch.outputs() : 0;
   const int64_t behind = outputs > 0 ? outputs : tokens;  // rows behind attention
@@ -171,6 +171,7 @@ void UnitWork::layer_forward(int unit, const Batch& batch, bool keeps) {
   recorder_.project_add(projections_.o, behind);
   norm(behind);
   recorder_.project(projections_.up, behind);
+  if (again) return;
   activation(behind, false);
   recorder_.project_add(projections_.down, behind);
 }
@@ -249,7 +250,13 @@ Ops UnitWork::turn(const Batch& batch) {
 
 Ops UnitWork::forward(int unit, const Batch& batch, bool keeps) {
   recorder_.enter(unit);
-  unit == 0 ? embedding_forward(batch) : layer_forward(unit, batch, keeps);
+  unit == 0 ? embedding_forward(batch) : layer_forward(unit, batch, keeps, false);
+  return recorder_.take();
+}
+
+Ops UnitWork::recompute(int unit, const Batch& batch) {
+  recorder_.enter(unit);
+  layer_forward(unit, batch, true, true);
   return recorder_.take();
 }
 

@@ -26,6 +26,8 @@ class UnitWork {
 
   /// `keeps`: what backward needs is kept (no recompute).
   Ops forward(int unit, const Batch& batch, bool keeps = true);
+  /// A layer's forward again, without its last activation and product (engine/models/pieces.h).
+  Ops recompute(int unit, const Batch& batch);
   /// The head's one visit.
   Ops turn(const Batch& batch);
   Ops backward(int unit, const Batch& batch);
@@ -55,7 +57,7 @@ class UnitWork {
   void rope(const Batch& batch);
   void activation(int64_t rows, bool backward);
   void attention(int unit, const Batch& batch, bool backward);
-  void layer_forward(int unit, const Batch& batch, bool keeps);
+  void layer_forward(int unit, const Batch& batch, bool keeps, bool again);
   void layer_backward(int unit, const Batch& batch);
   void qkv_forward(int64_t tokens, int64_t outputs);
   void qkv_backward(int64_t tokens, int64_t outputs);

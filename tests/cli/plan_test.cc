@@ -94,6 +94,8 @@ TEST_F(PlanTest, ShowsWhatWouldRun) {
   EXPECT_LE(bytes["peak"], sum);
   EXPECT_GT(bytes["peak"], sum / 2);
   EXPECT_EQ(bytes["nvme"], 0);
+  EXPECT_EQ(bytes["host"], 0);
+  EXPECT_EQ(plan["memory"]["hostBytesPerRank"]["gradients"], 0);
   EXPECT_GT(plan["memory"]["deepSpeedEstimatePerGpu"]["modelStates"], 0);
   EXPECT_EQ(plan["memory"]["deepSpeedEstimatePerGpu"]["overlapCommBuckets"],
             static_cast<int64_t>(4.5 * 2 * (4096 + 5e8)));

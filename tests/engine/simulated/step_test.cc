@@ -4,16 +4,19 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "engine/device/device.h"
 #include "engine/memory/device_memory.h"
+#include "job/plan/memory_model.h"
 #include "tests/engine/simulated/late.h"
 #include "tests/engine/train/support.h"
 
@@ -67,10 +70,19 @@ std::vector<Case> cases() {
   all.push_back({"checkpoint", small(2, 2), /*checkpoints=*/true});
   all.push_back({"offload_states", offloaded(1, 2, false)});
   all.push_back({"offload_all", offloaded(3, 2, true), /*checkpoints=*/true});
+  all.push_back({"offload_stage2", offloaded(2, 2, false)});
+  all.back().run.config.gradient_accumulation_steps = 3;
   all.push_back({"offload_one_rank", offloaded(2, 1, false)});
+  all.back().run.config.gradient_accumulation_steps = 3;
+  all.push_back({"offload_all_one_rank", offloaded(3, 1, true)});
+  all.push_back({"offload_lora", offloaded(3, 2, true)});
+  all.back().run.lora = LoraArgs{.r = 2};
+  all.push_back({"offload_half", offloaded(3, 2, false)});
+  all.back().run.config.offload.optimizer.ratio = 0.5;
   all.push_back({"bf16", in_bf16(small(3, 2))});
   all.push_back({"offload_bf16", in_bf16(offloaded(3, 2, true))});
   all.push_back({"offload_states_bf16", in_bf16(offloaded(2, 2, false))});
+  all.push_back({"offload_one_rank_bf16", in_bf16(offloaded(2, 1, false))});
   return all;
 }
 
@@ -225,6 +237,44 @@ TEST_P(LateSteps, HaveTheLossesOfTheCpuWhateverTheOrder) {
   }
 }
 
+/// On one device, in bf16: fp32 steps are compared with the CPU's, whose offload copies nothing.
+TEST(LateOffload, HasTheBitsOfTheSameStepsWithout) {
+  for (const auto& [stage, world] : {std::pair{1, 2}, {2, 2}, {3, 2}, {2, 1}}) {
+    for (const Precision sums : {Precision::Fp32, Precision::Bf16}) {
+      Case test{"bits", in_bf16(offloaded(stage, world, stage == 3))};
+      test.run.steps = 4;
+      test.run.config.gradient_accumulation_steps = 3;
+      test.run.config.gradient_clipping = 0.1;
+      test.run.config.grad_accum_dtype = sums;
+      const Seen away = late(test, {.at_once = true}).seen;
+      test.run.config.offload = {};
+      EXPECT_EQ(away, late(test, {.at_once = true}).seen)
+          << "stage " << stage << ", ranks " << world << ", " << dsconfig::name_of(sums);
+    }
+  }
+}
+
+/// A step that overflows is found by a sum that is on the device, and explained by one that is not.
+TEST(LateOffload, AnOverflowSkipsTheStepAndNamesTheGradient) {
+  for (const int world : {1, 2}) {
+    Case test{"overflow", offloaded(2, world, false)};
+    auto& config = test.run.config;
+    config.precision = config.communication_dtype = config.grad_accum_dtype = Precision::Fp16;
+    config.loss_scale.initial = 1e9;
+    std::array<std::string, 2> bad;
+    for (const bool away : {true, false}) {
+      if (!away) config.offload = {};
+      late(test, {.at_once = true, .instead = [&](OneRank& rank, memory::Ledger&) {
+                    const StepResult done = rank.step(0);
+                    EXPECT_TRUE(done.skipped);
+                    if (rank.state.collectives().rank() == 0) bad[away] = done.bad_gradient;
+                  }});
+    }
+    EXPECT_FALSE(bad[0].empty());
+    EXPECT_EQ(bad[0], bad[1]);
+  }
+}
+
 /// However late the device is, the host does not gather what the schedule has not room for. The ledger
 /// counts a block until the host gives it back, which is when later work may have it.
 TEST(LateMemory, GatheredParametersStayWithinTheSchedule) {
@@ -241,6 +291,50 @@ TEST(LateMemory, GatheredParametersStayWithinTheSchedule) {
                   EXPECT_LE(ledger.peak(memory::Class::Parameters), 4 * window);
                   EXPECT_LT(2 * window, whole) << "else the bound says nothing";
                 }});
+  }
+}
+
+/// What the memory model says of a case.
+plan::MemoryClasses planned(const Case& test) {
+  plan::MemoryInput input{.model = fixture_model(test.run.model),
+                          .config = test.run.config,
+                          .world = test.run.world,
+                          .tokens_per_row = 6,
+                          .accelerator = true};
+  return plan::memory_model(input).bytes;
+}
+
+/// With the states the sum of the gradients leaves the device: it holds those that are computed or
+/// on their way. Both sides of it are what `dsj plan` says, to the byte.
+TEST(LateMemory, GradientsLeaveTheDeviceWithTheStates) {
+  for (const auto& [stage, world, parameters] : {std::tuple{1, 2, false},
+                                                 {2, 2, false},
+                                                 {3, 2, false},
+                                                 {3, 2, true},
+                                                 {2, 1, false},
+                                                 {3, 1, true}}) {
+    for (const Precision sums : {Precision::Fp32, Precision::Bf16}) {
+      Case test{"memory", in_bf16(offloaded(stage, world, parameters))};
+      test.run.config.grad_accum_dtype = sums;
+      test.run.config.gradient_accumulation_steps = 3;
+      SCOPED_TRACE("stage " + std::to_string(stage) + ", ranks " + std::to_string(world) +
+                   (parameters ? ", parameters too, " : ", ") + dsconfig::name_of(sums));
+      const plan::MemoryClasses want = planned(test);
+      late(test, {.instead = [&](OneRank& rank, memory::Ledger& ledger) {
+             rank.step(0);
+             ledger.reset_peaks();
+             for (int64_t step = 1; step < 3; ++step) rank.step(step);
+             EXPECT_EQ(ledger.live(memory::Class::Gradients), 0);
+             EXPECT_EQ(ledger.peak(memory::Class::Gradients), want.gradients);
+             EXPECT_EQ(ledger.live(memory::Class::Host), want.host);
+             EXPECT_EQ(ledger.peak(memory::Class::Host), want.host);
+             EXPECT_EQ(ledger.peak(memory::Class::Optimizer), want.optimizer);
+           }});
+      test.run.config.offload.optimizer.device = OffloadDevice::None;
+      if (stage == 2 && world == 1) {  // else two layers in flight are most of so small a model
+        EXPECT_LT(want.gradients, planned(test).gradients);
+      }
+    }
   }
 }
 
@@ -272,7 +366,9 @@ TEST_P(LateFaults, AWaitThatIsLeftOutIsFound) {
               static_cast<long>(waits), static_cast<long>(tries), static_cast<long>(found));
   EXPECT_GE(3 * found, tries);
 }
-INSTANTIATE_TEST_SUITE_P(Cases, LateFaults, testing::Values("stage2", "stage3", "offload_all"),
+INSTANTIATE_TEST_SUITE_P(Cases, LateFaults,
+                         testing::Values("stage2", "stage3", "offload_all", "offload_stage2",
+                                         "offload_one_rank"),
                          [](const auto& info) { return std::string(info.param); });
 
 std::string name_of(const testing::TestParamInfo<Case>& info) {

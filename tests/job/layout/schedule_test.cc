@@ -139,5 +139,20 @@ TEST(Schedule, TiedHeadReducesWithTheEmbedding) {
   EXPECT_EQ(order, (std::vector<int>{5, 4, 3, 2, 1, 0}));
 }
 
+TEST(Schedule, AGradientIsFetchedWhileTheOneBeforeItIsComputed) {
+  const auto units = units_of(tiny(false));
+  const FlatPlan plan = plan_flats(units, {});
+  const std::vector<int> order = reductions(make_schedule(units, plan, {}, 3));
+  ASSERT_EQ(order.size(), plan.flats.size()) << "of one micro-step";
+  EXPECT_EQ(order.front(), plan.unit_flat.back()) << "the head";
+  EXPECT_EQ(order.back(), plan.unit_flat[0]);
+  for (size_t i = 0; i + 2 < order.size(); ++i)
+    for (const bool last : {false, true})
+      EXPECT_EQ(flat_to_fetch(order, order[i], last), order[i + 2]);
+  EXPECT_EQ(flat_to_fetch(order, order.back(), false), order[1]) << "of the next micro-step";
+  EXPECT_EQ(flat_to_fetch(order, order.back(), true), -1);
+  EXPECT_EQ(flat_to_fetch({}, 0, false), -1) << "nobody said in which order";
+}
+
 }  // namespace
 }  // namespace dsj::layout

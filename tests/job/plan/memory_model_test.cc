@@ -186,6 +186,96 @@ TEST(MemoryModelTest, OffloadMovesBytesAndKeepsTheirSum) {
   EXPECT_LE(param.bytes.host, 5 * (2 * 4096 + 4096));
 }
 
+/// Elements of the largest flat.
+int64_t largest_flat(const MemoryInput& input) {
+  int64_t most = 0;
+  for (const auto& flat :
+       plan_flats(layout::units_of(input.model, input.lora), input.config, input.world).flats)
+    most = std::max(most, flat.numel());
+  return most;
+}
+
+TEST(MemoryModelTest, GradientsLeaveAnAcceleratorWithTheStates) {
+  for (const auto& [stage, world] : {std::pair{2, 1}, {1, 4}, {2, 4}, {3, 4}}) {
+    SCOPED_TRACE("stage " + std::to_string(stage) + ", ranks " + std::to_string(world));
+    MemoryInput input = example(stage, world);
+    input.config.gradient_accumulation_steps = 2;
+    input.accelerator = true;
+    const MemoryModel here = memory_model(input);
+    const int64_t p = here.parameters, flat = 2 * largest_flat(input);
+    input.config.offload.optimizer.device = OffloadDevice::Cpu;
+    const MemoryModel gone = memory_model(input);
+    const int64_t block =
+        update_copies(plan_flats(layout::units_of(input.model), input.config, world), input.config,
+                      world)
+            .host_block;
+    EXPECT_EQ(block, flat / world) << "the largest shard, in 16 bits";
+    EXPECT_EQ(gone.bytes.host, 14 * p / world + 2 * block) << "states, gradients, two blocks";
+    EXPECT_EQ(gone.host.all(), gone.bytes.host);
+    EXPECT_EQ(gone.host.gradients, 2 * p / world);
+    EXPECT_EQ(gone.host.buffers, 2 * block);
+    EXPECT_EQ(here.bytes.host, 0);
+    if (stage == 1) {  // each rank's own sum is whole until the last micro-step
+      EXPECT_LE(gone.bytes.gradients, 2 * p + flat / world);
+    } else if (world == 1) {
+      EXPECT_EQ(gone.bytes.gradients, 3 * flat) << "one leaves, one is computed, one comes back";
+      EXPECT_EQ(here.bytes.gradients, 2 * p);
+    } else {
+      EXPECT_EQ(gone.bytes.gradients, flat + 2 * flat / world)
+          << "one is reduced, one leaves, one comes back";
+      EXPECT_GE(here.bytes.gradients, 2 * p / world + flat);
+    }
+    input.accelerator = false;
+    EXPECT_EQ(memory_model(input).bytes.host, 12 * p / world) << "host memory is the device's";
+    EXPECT_EQ(memory_model(input).bytes.gradients, here.bytes.gradients);
+  }
+}
+
+/// What an update copies to the device: its share of the states needs its share of the gradient.
+TEST(MemoryModelTest, TheShareOfTheStatesThatStaysGetsItsGradientBack) {
+  MemoryInput input = example(3, 4);
+  input.accelerator = true;
+  input.config.offload.optimizer.device = OffloadDevice::Cpu;
+  const int64_t none = memory_model(input).bytes.buckets;
+  input.config.offload.optimizer.ratio = 0.5;
+  const auto plan = plan_flats(layout::units_of(input.model), input.config, 4);
+  const UpdateCopies copies = update_copies(plan, input.config, 4);
+  EXPECT_NEAR(double(copies.device) / double(2 * largest_flat(input) / 8), 1, 0.01);
+  EXPECT_EQ(memory_model(input).bytes.buckets, std::max(none, copies.device));
+}
+
+/// 13 billion parameters on 24 GB, as ZeRO-Offload promises for a small GPU. At stage 2 the 16-bit
+/// parameters alone are 26 GB.
+TEST(MemoryModelTest, ThirteenBillionParametersFitOnASmallGpu) {
+  MemoryInput input = example(3, 1);
+  input.model = {.model_type = "llama",
+                 .vocab_size = 32000,
+                 .hidden_size = 5120,
+                 .intermediate_size = 13824,
+                 .num_layers = 40,
+                 .num_heads = 40,
+                 .num_kv_heads = 40,
+                 .head_dim = 128};
+  input.config.zero.overlap_comm = true;
+  input.config.gradient_accumulation_steps = 4;
+  input.tokens_per_row = 1024;
+  input.recompute = input.accelerator = true;
+  input.config.offload.param.device = OffloadDevice::Cpu;
+  constexpr int64_t kGpu = int64_t{24564} << 20;
+  EXPECT_GT(memory_model(input).bytes.peak, 4 * kGpu);
+  input.config.offload.optimizer.device = OffloadDevice::Cpu;
+  const MemoryModel all = memory_model(input);
+  EXPECT_GT(all.parameters, 13'000'000'000);
+  EXPECT_LT(all.bytes.peak, kGpu - (int64_t{3} << 29)) << "1.5 GiB are CUDA's own";
+  EXPECT_GE(all.bytes.host, 16 * all.parameters);
+  EXPECT_LT(all.bytes.host, 17 * all.parameters);
+  input.config.zero.stage = 2;
+  input.config.offload.param.device = OffloadDevice::None;
+  const MemoryModel states = memory_model(input);
+  EXPECT_EQ(states.bytes.parameters, 2 * states.parameters);
+  EXPECT_LT(states.bytes.peak, states.bytes.parameters + (int64_t{5} << 30)) << "a 32 GB GPU";
+}
+
 TEST(MemoryModelTest, OneRankShardsNothing) {
   for (int stage = 0; stage <= 3; ++stage) {
     const MemoryModel model = memory_model(example(stage, 1, Precision::Fp32));

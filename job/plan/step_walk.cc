@@ -1,0 +1,237 @@
+#include "job/plan/step_walk.h"
+
+#include <algorithm>
+#include <set>
+
+#include "job/plan/zero_plan.h"
+
+namespace dsj::plan {
+
+using layout::Action;
+
+StepWalk::StepWalk(const MemoryInput& input, const std::vector<layout::UnitSpec>& units,
+                   const layout::FlatPlan& plan, const layout::Stage& stage,
+                   const layout::Schedule& schedule, bool local)
+    : input_(input),
+      units_(units),
+      plan_(plan),
+      stage_(stage),
+      local_(local),
+      compute_(bytes_of(input.config.precision)),
+      accumulate_(bytes_of(input.config.grad_accum_dtype)),
+      wire_(bytes_of(input.config.communication_dtype)),
+      overlap_(input.config.zero.overlap_comm ? 2 : 0),
+      order_(layout::reductions(schedule)),
+      activation_(activation_model(input)),
+      dropping_(dropping_model(input)),
+      flats_(plan.flats.size()) {
+  const layout::OffloadPlan offload = plan_offload(plan, input.config, input.world);
+  for (size_t flat = 0; flat < flats_.size(); ++flat)
+    flats_[flat].leaves = input.accelerator && offload.states_leave(static_cast<int>(flat));
+  for (Gauge* gauge : {&parameters, &gradients, &optimizer, &buckets, &activations})
+    gauge->all = &all;
+  activations.add(activation_.step);
+}
+
+void StepWalk::visit(const Action& action) {
+  if (action.micro_step != micro_step_) {  // left by a backward that ended early
+    micro_step_ = action.micro_step;
+    activations.add(activation_.step - activations.live);
+  }
+  switch (action.kind) {
+    case Action::Kind::Gather:
+      return parameters.add(numel(action.flat) * compute_);
+    case Action::Kind::Release:
+      return parameters.add(-numel(action.flat) * compute_);
+    case Action::Kind::Forward:
+      return forward(action.unit);
+    case Action::Kind::Turn:
+      write_gradients(action.unit);
+      return use(activation_.head, activation_.head_products);
+    case Action::Kind::Backward:
+      return backward(action.unit);
+    case Action::Kind::Reduce:
+      return reduce(action.flat,
+                    action.micro_step + 1 == input_.config.gradient_accumulation_steps);
+  }
+}
+
+void StepWalk::finish() {
+  while (!reducing_.empty()) finish_first();
+  keep_leaving(0);
+}
+
+void StepWalk::use(int64_t activation_bytes, int64_t bucket_bytes) {
+  buckets.add(bucket_bytes);
+  activations.add(activation_bytes);
+  activations.add(-activation_bytes);
+  buckets.add(-bucket_bytes);
+}
+
+bool StepWalk::drops(int unit) const {
+  const auto& ltd = input_.config.data_efficiency.random_ltd;
+  return ltd && std::ranges::binary_search(ltd->layers, unit - 1);
+}
+
+int64_t StepWalk::kept(int unit) const {
+  return gives_targets(unit) ? layer(unit).kept_last : layer(unit).kept;
+}
+
+void StepWalk::forward(int unit) {
+  if (unit == 0) return activations.add(activation_.boundary);
+  const ActivationModel& a = layer(unit);
+  // The input stays, for backward or to recompute from.
+  if (!input_.recompute) activations.add(kept(unit));
+  use(a.forward, 0);
+  activations.add(a.boundary);
+  if (input_.inputs_leave()) activations.add(-a.boundary);
+}
+
+void StepWalk::backward(int unit) {
+  write_gradients(unit);
+  if (unit == 0) {
+    use(activation_.embedding, 0);
+    return activations.add(-activation_.boundary);
+  }
+  const ActivationModel& a = layer(unit);
+  if (input_.recompute) activations.add(kept(unit));
+  // The last layer's gradient comes for the tokens with a target; where tokens are dropped it is
+  // first made whole.
+  const int64_t whole = drops(unit) && unit == input_.model.num_layers ? activation_.boundary : 0;
+  // An input that left the device comes back to an accelerator; in host memory it is read where
+  // it was brought.
+  const int64_t back = input_.inputs_leave() && input_.accelerator ? a.boundary : 0;
+  use((gives_targets(unit) ? a.backward_last : a.backward) + whole + back, a.piece_sums);
+  activations.add(-kept(unit) - (input_.inputs_leave() ? 0 : a.boundary));
+}
+
+void StepWalk::write_gradients(int unit) {
+  std::set<int> touched;
+  for (const auto& place : plan_.places[unit]) touched.insert(place.flat);
+  if (units_[unit].uses_embedding)
+    for (const auto& place : plan_.places[0]) touched.insert(place.flat);
+  for (const int flat : touched) {
+    if (accumulate_ == compute_ && !stage_of(flat).shards_update()) fetch(flat);
+    if (flats_[flat].grad || plan_.flats[flat].frozen()) continue;
+    flats_[flat].grad = true;
+    gradients.add(numel(flat) * compute_);
+  }
+}
+
+void StepWalk::reduce(int flat, bool last) {
+  FlatState& state = flats_[flat];
+  const layout::Stage& stage = stage_of(flat);
+  const bool every = stage.reduces_every_micro_step();
+  if (every || accumulate_ != compute_) fetch(flat);
+  if (!every && accumulate_ != compute_) {
+    if (!state.whole) gradients.add(numel(flat) * accumulate_);
+    state.whole = true;
+    gradients.add(-numel(flat) * compute_);
+    state.grad = false;
+  }
+  if (!every && input_.world == 1 && state.leaves) {
+    leave(flat, numel(flat) * accumulate_);
+    state.whole = state.grad = false;
+    const int next = layout::flat_to_fetch(order_, flat, last);
+    if (next >= 0 && !stage_of(next).shards_update()) fetch(next);
+  }
+  if (!every && (!last || input_.world == 1 || local_)) return;
+  const int64_t source = !every && state.whole ? accumulate_ : compute_;
+  if (every) {  // freed once the reduction is done
+    state.grad = false;
+    state.gradient_in_flight = numel(flat) * compute_;
+  }
+  if (source != wire_) {
+    state.bucket += numel(flat) * wire_;
+    if (every) {  // the copy is sent; the gradient is freed at once
+      gradients.add(-state.gradient_in_flight);
+      state.gradient_in_flight = 0;
+    }
+  }
+  if (stage.shards_update()) {
+    if (state.shard)
+      state.bucket += shard(flat) * wire_;
+    else
+      gradients.add(shard(flat) * wire_);
+  }
+  if (input_.world == 1) {  // done at once
+    gradients.add(-state.gradient_in_flight);
+    state.gradient_in_flight = 0;
+  }
+  const RowCost rows = rows_of(flat, stage);
+  const bool sends_rows = plan::sends_rows(units_, plan_, input_.config, flat);
+  if (sends_rows) state.bucket += rows.scratch();
+  buckets.add(state.bucket);
+  state.last = last;
+  count_wire(rows, sends_rows);
+  reducing_.push_back(flat);
+  while (reducing_.size() > overlap_) finish_first();
+}
+
+RowCost StepWalk::rows_of(int flat, const layout::Stage& stage) const {
+  const int64_t rows =
+      input_.config.micro_batch_size *
+      (stage.reduces_every_micro_step() ? 1 : input_.config.gradient_accumulation_steps);
+  return {plan_.flats[flat], stage.shards_update(), input_.world,
+          touched_rows(plan_.flats[flat], rows * input_.tokens_per_row, input_.tokens_per_row),
+          wire_};
+}
+
+void StepWalk::count_wire(const RowCost& cost, bool sends_rows) {
+  const int64_t others = input_.world - 1;
+  if (sends_rows) {
+    reduced_elements += others;
+    reduced_bytes += cost.count_bytes();
+  }
+  if (sends_rows && cost.pays()) {
+    reduced_elements += others * cost.rows * (1 + row_width(cost.flat));
+    reduced_bytes += cost.row_bytes();
+  } else {
+    reduced_elements += cost.dense_bytes() / wire_;
+    reduced_bytes += cost.dense_bytes();
+  }
+}
+
+void StepWalk::finish_first() {
+  const int flat = reducing_.front();
+  reducing_.pop_front();
+  FlatState& state = flats_[flat];
+  const layout::Stage& stage = stage_of(flat);
+  const bool every = stage.reduces_every_micro_step();
+  buckets.add(-state.bucket);
+  gradients.add(-state.gradient_in_flight);
+  state.bucket = state.gradient_in_flight = 0;
+  if (stage.shards_update() && !state.shard && wire_ != accumulate_) {
+    gradients.add(shard(flat) * accumulate_);
+    gradients.add(-shard(flat) * wire_);
+  }
+  if (stage.shards_update() && !every) {  // the whole sum has become a shard
+    gradients.add(-(state.whole ? numel(flat) * accumulate_ : numel(flat) * compute_));
+    state.whole = state.grad = false;
+  }
+  state.shard = stage.shards_update();
+  if (!state.leaves) return;
+  leave(flat, shard(flat) * accumulate_);
+  state.shard = false;
+}
+
+void StepWalk::fetch(int flat) {
+  FlatState& state = flats_[flat];
+  const bool sharded = stage_of(flat).shards_update();
+  bool& here = sharded ? state.shard : accumulate_ == compute_ ? state.grad : state.whole;
+  if (!state.there || here) return;
+  here = true;
+  gradients.add((sharded ? shard(flat) : numel(flat)) * accumulate_);
+}
+
+void StepWalk::leave(int flat, int64_t bytes) {
+  keep_leaving(kGradientsLeaving - 1);
+  leaving_.push_back(bytes);
+  flats_[flat].there = true;
+}
+
+void StepWalk::keep_leaving(size_t count) {
+  for (; leaving_.size() > count; leaving_.pop_front()) gradients.add(-leaving_.front());
+}
+
+}  // namespace dsj::plan

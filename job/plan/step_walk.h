@@ -1,0 +1,98 @@
+// What lives on one rank at each action of a step, by class: the memory model's walk over the schedule.
+// It knows nothing of what lies there before the step; the model adds that. Pure.
+// Tested by: tests/job/plan/memory_model_test.cc
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "job/layout/partition.h"
+#include "job/layout/schedule.h"
+#include "job/layout/stage.h"
+#include "job/layout/units.h"
+#include "job/plan/activation_model.h"
+#include "job/plan/memory_input.h"
+#include "job/plan/row_plan.h"
+
+namespace dsj::plan {
+
+struct Gauge {
+  int64_t live = 0, peak = 0;
+  Gauge* all = nullptr;  ///< the total that includes this one
+  void add(int64_t bytes) {
+    live += bytes;
+    peak = std::max(peak, live);
+    if (all) all->add(bytes);
+  }
+};
+
+class StepWalk {
+ public:
+  /// The references must outlive it. `local`: gradients stay on their ranks (1-bit optimizers).
+  StepWalk(const MemoryInput& input, const std::vector<layout::UnitSpec>& units,
+           const layout::FlatPlan& plan, const layout::Stage& stage,
+           const layout::Schedule& schedule, bool local = false);
+
+  void visit(const layout::Action& action);
+  /// After the last action: reductions and copies end.
+  void finish();
+  /// The update's own scratch.
+  void update(int64_t bucket_bytes) { use(0, bucket_bytes); }
+
+  Gauge parameters, gradients, optimizer, buckets, activations, all;
+  int64_t reduced_elements = 0, reduced_bytes = 0;  ///< that one rank sends
+
+ private:
+  struct FlatState {
+    bool grad = false, whole = false, shard = false;
+    int64_t bucket = 0, gradient_in_flight = 0;
+    bool last = false;
+    bool leaves = false;  ///< the sum goes to host memory (engine/zero/host_sum.h)
+    bool there = false;   ///< it is there
+  };
+
+  const layout::Stage& stage_of(int flat) const {
+    return layout::stage_of_flat(stage_, plan_.is_persisted(flat));
+  }
+  int64_t numel(int flat) const { return plan_.flats[flat].numel(); }
+  int64_t shard(int flat) const { return plan_.flats[flat].shard_numel(); }
+  /// Counts bytes that live during one action.
+  void use(int64_t activation_bytes, int64_t bucket_bytes);
+  bool drops(int unit) const;
+  /// What the layer of this unit takes.
+  const ActivationModel& layer(int unit) const { return drops(unit) ? dropping_ : activation_; }
+  /// Whether it gives the outputs of the tokens with a target alone.
+  bool gives_targets(int unit) const { return unit == input_.model.num_layers && !drops(unit); }
+  int64_t kept(int unit) const;
+  void forward(int unit);
+  void backward(int unit);
+  void write_gradients(int unit);
+  void reduce(int flat, bool last);
+  /// A reduction of a flat by rows: the most that its tokens can touch.
+  RowCost rows_of(int flat, const layout::Stage& stage) const;
+  void count_wire(const RowCost& cost, bool sends_rows);
+  void finish_first();
+  /// The sum of earlier micro-steps comes back to be added to.
+  void fetch(int flat);
+  void leave(int flat, int64_t bytes);
+  void keep_leaving(size_t count);
+
+  const MemoryInput& input_;
+  const std::vector<layout::UnitSpec>& units_;
+  const layout::FlatPlan& plan_;
+  const layout::Stage& stage_;
+  const bool local_;  ///< gradients stay on their ranks
+  const int64_t compute_, accumulate_, wire_;
+  const size_t overlap_;
+  const std::vector<int> order_;
+  const ActivationModel activation_, dropping_;
+  std::vector<FlatState> flats_;
+  std::deque<int> reducing_;
+  std::deque<int64_t> leaving_;  ///< bytes of sums that are being copied
+  int64_t micro_step_ = 0;
+};
+
+}  // namespace dsj::plan
