@@ -5,6 +5,7 @@
 #include <set>
 
 #include "job/plan/activation_model.h"
+#include "job/plan/autocast_plan.h"
 #include "job/plan/muon_plan.h"
 #include "job/plan/one_bit_plan.h"
 #include "job/plan/row_plan.h"
@@ -38,7 +39,6 @@ class StepWalk {
         local_(local),
         compute_(bytes_of(input.config.precision)),
         accumulate_(bytes_of(input.config.grad_accum_dtype)),
-        wire_(bytes_of(input.config.communication_dtype)),
         overlap_(input.config.zero.overlap_comm ? 2 : 0),
         activation_(activation_model(input)),
         dropping_(dropping_model(input)),
@@ -46,6 +46,11 @@ class StepWalk {
     for (Gauge* gauge : {&parameters, &gradients, &optimizer, &buckets, &activations})
       gauge->all = &all;
     activations.add(activation_.step);
+    for (const auto& flat : plan.flats)
+      types_.push_back(types_of_flat(units, flat, input.config, input.world));
+    for (int unit = 0; unit < std::ssize(units); ++unit)
+      copies_.push_back(weight_copies(units, plan, input.config, input.world, unit) +
+                        gradient_piece(unit));
   }
 
   void visit(const Action& action) {
@@ -55,14 +60,14 @@ class StepWalk {
     }
     switch (action.kind) {
       case Action::Kind::Gather:
-        return parameters.add(numel(action.flat) * compute_);
+        return parameters.add(gathered(action.flat));
       case Action::Kind::Release:
-        return parameters.add(-numel(action.flat) * compute_);
+        return parameters.add(-gathered(action.flat));
       case Action::Kind::Forward:
         return forward(action.unit);
       case Action::Kind::Turn:
         write_gradients(action.unit);
-        return use(activation_.head, activation_.head_products);
+        return use(activation_.head, activation_.head_products + copies(action.unit));
       case Action::Kind::Backward:
         return backward(action.unit);
       case Action::Kind::Reduce:
@@ -91,6 +96,18 @@ class StepWalk {
   }
   int64_t numel(int flat) const { return plan_.flats[flat].numel(); }
   int64_t shard(int flat) const { return plan_.flats[flat].shard_numel(); }
+  /// Bytes of a gathered copy.
+  int64_t gathered(int flat) const { return numel(flat) * bytes_of(types_[flat].gathered); }
+  int64_t wire_of(int flat) const { return bytes_of(types_[flat].wire); }
+  /// What the unit's products copy of its weights, or a piece of a weight's gradient before it is
+  /// widened.
+  int64_t copies(int unit) const { return copies_[unit]; }
+  int64_t gradient_piece(int unit) const {
+    int64_t largest = units_[unit].uses_embedding ? units_[0].parameters[0].numel() : 0;
+    for (const auto& parameter : units_[unit].parameters)
+      if (!parameter.frozen) largest = std::max(largest, parameter.numel());
+    return std::min(activation_.gradient_piece, bytes_of(product_type(input_.config)) * largest);
+  }
 
   /// Counts bytes that live during one action.
   void use(int64_t activation_bytes, int64_t bucket_bytes) {
@@ -117,7 +134,7 @@ class StepWalk {
     const ActivationModel& a = layer(unit);
     // The input stays, for backward or to recompute from.
     if (!input_.recompute) activations.add(kept(unit));
-    use(a.forward, 0);
+    use(a.forward, copies(unit));
     activations.add(a.boundary);
     if (input_.inputs_leave()) activations.add(-a.boundary);
   }
@@ -136,7 +153,8 @@ class StepWalk {
     // An input that left the device comes back to an accelerator; in host memory it is read where
     // it was brought.
     const int64_t back = input_.inputs_leave() && input_.accelerator ? a.boundary : 0;
-    use((gives_targets(unit) ? a.backward_last : a.backward) + whole + back, a.piece_sums);
+    use((gives_targets(unit) ? a.backward_last : a.backward) + whole + back,
+        a.piece_sums + copies(unit));
     activations.add(-kept(unit) - (input_.inputs_leave() ? 0 : a.boundary));
   }
 
@@ -164,12 +182,13 @@ class StepWalk {
     }
     if (!every && (!last || input_.world == 1 || local_)) return;
     const int64_t source = !every && state.whole ? accumulate_ : compute_;
+    const int64_t wire = wire_of(flat);
     if (every) {  // freed once the reduction is done
       state.grad = false;
       state.gradient_in_flight = numel(flat) * compute_;
     }
-    if (source != wire_) {
-      state.bucket += numel(flat) * wire_;
+    if (source != wire) {
+      state.bucket += numel(flat) * wire;
       if (every) {  // the copy is sent; the gradient is freed at once
         gradients.add(-state.gradient_in_flight);
         state.gradient_in_flight = 0;
@@ -177,9 +196,9 @@ class StepWalk {
     }
     if (stage.shards_update()) {
       if (state.shard)
-        state.bucket += shard(flat) * wire_;
+        state.bucket += shard(flat) * wire;
       else
-        gradients.add(shard(flat) * wire_);
+        gradients.add(shard(flat) * wire);
     }
     const RowCost rows = rows_of(flat, stage);
     const bool sends_rows = plan::sends_rows(units_, plan_, input_.config, flat);
@@ -198,7 +217,7 @@ class StepWalk {
         (stage.reduces_every_micro_step() ? 1 : input_.config.gradient_accumulation_steps);
     return {plan_.flats[flat], stage.shards_update(), input_.world,
             touched_rows(plan_.flats[flat], rows * input_.tokens_per_row, input_.tokens_per_row),
-            wire_};
+            wire_of(flat)};
   }
 
   void count_wire(const RowCost& cost, bool sends_rows) {
@@ -211,7 +230,7 @@ class StepWalk {
       reduced_elements += others * cost.rows * (1 + row_width(cost.flat));
       reduced_bytes += cost.row_bytes();
     } else {
-      reduced_elements += cost.dense_bytes() / wire_;
+      reduced_elements += cost.dense_bytes() / cost.type;
       reduced_bytes += cost.dense_bytes();
     }
   }
@@ -225,13 +244,14 @@ class StepWalk {
     buckets.add(-state.bucket);
     gradients.add(-state.gradient_in_flight);
     state.bucket = state.gradient_in_flight = 0;
+    const int64_t wire = wire_of(flat);
+    if (stage.shards_update() && !state.shard && wire != accumulate_) {
+      gradients.add(shard(flat) * accumulate_);
+      gradients.add(-shard(flat) * wire);
+    }
     if (stage.shards_update() && !every) {  // the whole sum has become a shard
       gradients.add(-(state.whole ? numel(flat) * accumulate_ : numel(flat) * compute_));
       state.whole = state.grad = false;
-    }
-    if (every && !state.shard && wire_ != accumulate_) {
-      gradients.add(shard(flat) * accumulate_);
-      gradients.add(-shard(flat) * wire_);
     }
     state.shard = stage.shards_update();
   }
@@ -241,7 +261,9 @@ class StepWalk {
   const layout::FlatPlan& plan_;
   const layout::Stage& stage_;
   const bool local_;  ///< gradients stay on their ranks
-  const int64_t compute_, accumulate_, wire_;
+  const int64_t compute_, accumulate_;
+  std::vector<FlatTypes> types_;  ///< [flat]
+  std::vector<int64_t> copies_;   ///< [unit] bytes
   const size_t overlap_;
   const ActivationModel activation_, dropping_;
   std::vector<FlatState> flats_;
@@ -338,6 +360,10 @@ MemoryModel memory_model(const MemoryInput& input) {
   count_inputs(input, elsewhere);
   const int64_t others = input.world - 1;
   model.parameter_file = offload.parameter_file_bytes;
+  const auto count = [&](int64_t elements, int64_t type) {
+    model.wire.parameter_elements += elements;
+    model.wire.parameter_bytes += elements * type;
+  };
   StepWalk walk(input, units, plan, stage);
   count_kept(input, plan, stage, offload, walk, elsewhere);
   for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
@@ -345,13 +371,15 @@ MemoryModel memory_model(const MemoryInput& input) {
     const layout::Stage& of_flat = layout::stage_of_flat(stage, plan.is_persisted(i));
     if (flat.frozen()) continue;  // loaded once, never updated
     if (of_flat.gathered == layout::Gathered::AfterUpdate)
-      model.wire.parameter_elements += flat.shard_numel() * others;
+      count(flat.shard_numel() * others, compute);
   }
 
   for (const Action& action : schedule.actions) {
     walk.visit(action);
-    if (action.kind == Action::Kind::Gather)
-      model.wire.parameter_elements += plan.flats[action.flat].shard_numel() * others;
+    if (action.kind != Action::Kind::Gather) continue;
+    const layout::FlatLayout& flat = plan.flats[action.flat];
+    count(flat.shard_numel() * others,
+          bytes_of(types_of_flat(units, flat, input.config, input.world).gathered));
   }
   walk.finish();
   walk.update(muon_scratch(plan, input.config) + update_scratch(plan, input.config, input.world));
@@ -367,7 +395,6 @@ MemoryModel memory_model(const MemoryInput& input) {
                  .nvme = elsewhere.nvme};
   model.wire.gradient_elements = walk.reduced_elements;
   model.wire.gradient_bytes = walk.reduced_bytes;
-  model.wire.parameter_bytes = model.wire.parameter_elements * compute;
   if (keeps_gradients_local(input.config, input.world)) {
     StepWalk after(input, units, plan, stage, true);
     MemoryClasses counted_already;
