@@ -108,9 +108,10 @@ plan::MemoryInput memory_input(const jobspec::Job& job, const Surroundings& arou
           .world = job.world_size(),
           .tokens_per_row = plan::longest_row(job.training, *around.model),
           .recompute = job.training.gradient_checkpointing.value_or(false),
-          .native_products = resolution.config.precision == dsconfig::Precision::Bf16
-                                 ? cpu_multiplies_bf16()
-                                 : resolution.config.precision == dsconfig::Precision::Fp32,
+          .native_products =
+              dsconfig::product_type(resolution.config) == dsconfig::Precision::Bf16
+                  ? cpu_multiplies_bf16()
+                  : dsconfig::product_type(resolution.config) == dsconfig::Precision::Fp32,
           .lora = around.lora,
           .accelerator = job.training.device == "cuda"};
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "engine/models/factors.h"
 #include "engine/models/gpt2_layer.h"
 #include "engine/models/picked_rows.h"
 
@@ -32,6 +33,11 @@ ops::Attention DecoderLayer::shape(const LayerCall& call) const {
   return shape;
 }
 
+ops::Normed DecoderLayer::norm(const zero::UnitParameters& p, Role role,
+                               const at::Tensor& x) const {
+  return as_factor(p, ops::rms_norm(x, p.weight(at(role)), config_.norm_eps));
+}
+
 at::Tensor DecoderLayer::qkv_products(const zero::UnitParameters& p, const at::Tensor& h,
                                       const LayerCall& call) const {
   if (!call.outputs) return project(p, qkv_, h, call.dropout_key);
@@ -59,22 +65,26 @@ at::Tensor DecoderLayer::project_qkv(const zero::UnitParameters& p, const at::Te
                                      const LayerCall& call, LayerSaved* saved) const {
   const int64_t heads = config_.num_heads, kv_heads = config_.num_kv_heads;
   at::Tensor qkv = qkv_products(p, h, call);
+  const at::Tensor queries_keys = qkv.narrow(1, 0, config_.query_size() + config_.kv_size());
+  const Widened wide(p, queries_keys);
   if (config_.qk_norm) {
-    const at::Tensor q = qkv.narrow(1, 0, config_.query_size());
-    const at::Tensor k = qkv.narrow(1, config_.query_size(), config_.kv_size());
-    if (saved) saved->qk = qkv.narrow(1, 0, q.size(1) + k.size(1)).clone();
+    const at::Tensor q = wide.tensor().narrow(1, 0, config_.query_size());
+    const at::Tensor k = wide.tensor().narrow(1, config_.query_size(), config_.kv_size());
+    if (saved) saved->qk = queries_keys.clone();
     const at::Tensor q_rstd = ops::head_norm(q, p.weight(at(Role::QNorm)), heads, config_.norm_eps);
     const at::Tensor k_rstd =
         ops::head_norm(k, p.weight(at(Role::KNorm)), kv_heads, config_.norm_eps);
     if (saved) saved->q_rstd = q_rstd, saved->k_rstd = k_rstd;
   }
-  ops::rope(qkv, *call.rope, call.rows->positions(), heads + kv_heads, /*inverse=*/false);
+  ops::rope(wide.tensor(), *call.rope, call.rows->positions(), heads + kv_heads,
+            /*inverse=*/false);
+  wide.back();
   return qkv;
 }
 
 at::Tensor DecoderLayer::mlp_inner(const zero::UnitParameters& p, const at::Tensor& x2,
                                    const LayerCall& call, LayerSaved* saved) const {
-  const ops::Normed norm2 = ops::rms_norm(x2, p.weight(at(Role::Norm2)), config_.norm_eps);
+  const ops::Normed norm2 = norm(p, Role::Norm2, x2);
   const at::Tensor gate_up = project(p, gate_up_, norm2.y, call.dropout_key);
   if (saved) {
     saved->norm2 = norm2;
@@ -91,7 +101,7 @@ at::Tensor DecoderLayer::mlp(const zero::UnitParameters& p, const at::Tensor& x2
 
 at::Tensor DecoderLayer::attend(const zero::UnitParameters& p, const at::Tensor& x,
                                 const LayerCall& call, LayerSaved* saved) const {
-  ops::Normed norm1 = ops::rms_norm(x, p.weight(at(Role::Norm1)), config_.norm_eps);
+  ops::Normed norm1 = norm(p, Role::Norm1, x);
   at::Tensor qkv = project_qkv(p, norm1.y, call, saved);
   if (saved) saved->x = x, saved->norm1 = norm1;
   norm1 = {};
@@ -111,22 +121,31 @@ void DecoderLayer::backward_mlp(const zero::UnitParameters& p, const at::Tensor&
                        dinner);
   const at::Tensor dh = project_backward(p, gate_up_, dinner, saved.norm2.y, call.dropout_key);
   const auto grad = p.grad(at(Role::Norm2));
-  ops::rms_norm_backward(dh, saved.x2, p.weight(at(Role::Norm2)), saved.norm2.rstd, dy, grad.tensor,
-                         grad.accumulate);
+  ops::rms_norm_backward(as_read(dh, saved.x2), saved.x2, p.weight(at(Role::Norm2)),
+                         saved.norm2.rstd, dy, grad.tensor, grad.accumulate);
   saved.x2.reset();
   saved.norm2 = {};
 }
 
-void DecoderLayer::backward_head_norms(const zero::UnitParameters& p, at::Tensor dqkv,
+void DecoderLayer::backward_head_norms(const zero::UnitParameters& p, at::Tensor dqk,
                                        LayerSaved& saved) const {
   const int64_t q = config_.query_size(), kv = config_.kv_size();
   const auto q_grad = p.grad(at(Role::QNorm)), k_grad = p.grad(at(Role::KNorm));
-  ops::head_norm_backward(dqkv.narrow(1, 0, q), saved.qk.narrow(1, 0, q), p.weight(at(Role::QNorm)),
+  const at::Tensor qk = as_read(saved.qk, dqk);
+  ops::head_norm_backward(dqk.narrow(1, 0, q), qk.narrow(1, 0, q), p.weight(at(Role::QNorm)),
                           saved.q_rstd, q_grad.tensor, q_grad.accumulate);
-  ops::head_norm_backward(dqkv.narrow(1, q, kv), saved.qk.narrow(1, q, kv),
-                          p.weight(at(Role::KNorm)), saved.k_rstd, k_grad.tensor,
-                          k_grad.accumulate);
+  ops::head_norm_backward(dqk.narrow(1, q, kv), qk.narrow(1, q, kv), p.weight(at(Role::KNorm)),
+                          saved.k_rstd, k_grad.tensor, k_grad.accumulate);
   saved.qk.reset();
+}
+
+void DecoderLayer::rotate_back(const zero::UnitParameters& p, const at::Tensor& dqkv,
+                               const LayerCall& call, LayerSaved& saved) const {
+  const Widened wide(p, dqkv.narrow(1, 0, config_.query_size() + config_.kv_size()));
+  ops::rope(wide.tensor(), *call.rope, call.rows->positions(),
+            config_.num_heads + config_.num_kv_heads, /*inverse=*/true);
+  if (config_.qk_norm) backward_head_norms(p, wide.tensor(), saved);
+  wide.back();
 }
 
 at::Tensor DecoderLayer::backward_attention(const zero::UnitParameters& p, at::Tensor dy,
@@ -138,23 +157,20 @@ at::Tensor DecoderLayer::backward_attention(const zero::UnitParameters& p, at::T
                                             *call.rows, shape(call));
   dattended.reset();
   saved.attended = {};
-  ops::rope(dqkv, *call.rope, call.rows->positions(), config_.num_heads + config_.num_kv_heads,
-            /*inverse=*/true);
-  if (config_.qk_norm) backward_head_norms(p, dqkv, saved);
-  if (!saved.norm1.y.defined())
-    saved.norm1 = ops::rms_norm(saved.x, p.weight(at(Role::Norm1)), config_.norm_eps);
+  rotate_back(p, dqkv, call, saved);
+  if (!saved.norm1.y.defined()) saved.norm1 = norm(p, Role::Norm1, saved.x);
   const at::Tensor dh = qkv_backward(p, dqkv, saved.norm1.y, call);
   const at::Tensor dx = put_back(dy, call.outputs, saved.x.size(0));
   const auto grad = p.grad(at(Role::Norm1));
-  ops::rms_norm_backward(dh, saved.x, p.weight(at(Role::Norm1)), saved.norm1.rstd, dx, grad.tensor,
-                         grad.accumulate);
+  ops::rms_norm_backward(as_read(dh, saved.x), saved.x, p.weight(at(Role::Norm1)), saved.norm1.rstd,
+                         dx, grad.tensor, grad.accumulate);
   return dx;
 }
 
 at::Tensor DecoderLayer::forward_cached(const zero::UnitParameters& p, const at::Tensor& x,
                                         const LayerCall& call, at::Tensor k_cache,
                                         at::Tensor v_cache) const {
-  const at::Tensor h = ops::rms_norm(x, p.weight(at(Role::Norm1)), config_.norm_eps).y;
+  const at::Tensor h = norm(p, Role::Norm1, x).y;
   const at::Tensor qkv = project_qkv(p, h, call, nullptr);
   const at::Tensor out = ops::attention_cached(qkv, *call.rows, shape(call), k_cache, v_cache);
   return mlp(p, project_add(p, o_, out, x, call.dropout_key), call, nullptr);

@@ -37,7 +37,13 @@ class DecoderLayer : public LayerInPieces {
                     LayerSaved& saved) const override;
   at::Tensor backward_attention(const zero::UnitParameters& p, at::Tensor dy, const LayerCall& call,
                                 LayerSaved& saved) const override;
-  void backward_head_norms(const zero::UnitParameters& p, at::Tensor dqkv, LayerSaved& saved) const;
+  /// dqk: of queries and keys; becomes the gradient of what their head norms read.
+  void backward_head_norms(const zero::UnitParameters& p, at::Tensor dqk, LayerSaved& saved) const;
+  /// The gradient of what attention reads becomes that of the projections' output.
+  void rotate_back(const zero::UnitParameters& p, const at::Tensor& dqkv, const LayerCall& call,
+                   LayerSaved& saved) const;
+  /// Of x, in the products' type.
+  ops::Normed norm(const zero::UnitParameters& p, layout::Role role, const at::Tensor& x) const;
 
   const layout::ModelConfig config_;
   std::vector<int> index_;

@@ -25,7 +25,8 @@ void zero_if_new(const zero::GradView& grad) {
 
 at::Tensor embedding_forward(const zero::UnitParameters& p, const layout::ModelConfig& config,
                              const at::Tensor& ids, const EmbeddingCall& call) {
-  at::Tensor x = p.weight(kTokens).index_select(0, ids);
+  // A table that was gathered in the products' type gives the rows that others give.
+  at::Tensor x = p.weight(kTokens).index_select(0, ids).to(p.stream_type());
   if (learned_positions(config)) {
     DSJ_CHECK(call.rows->positions_end() <= config.max_position);
     x.add_(p.weight(kPositions).index_select(0, call.rows->positions()));

@@ -7,6 +7,7 @@
 #include "engine/device/device.h"
 #include "engine/device/products.h"
 #include "engine/memory/counting_allocator.h"
+#include "engine/models/factors.h"
 #include "job/layout/row_pieces.h"
 
 namespace dsj::models::gemm {
@@ -36,13 +37,37 @@ void for_tiles(const at::Tensor& w, F f) {
     f(first, std::min(rows, w.size(0) - first));
 }
 
+/// dw fp32 (+)= dy^T x, which libtorch rounds to their type: a tile of it at a time.
+void widened_grad_weight(const at::Tensor& dw, const at::Tensor& dy, const at::Tensor& x,
+                         bool accumulate) {
+  for_tiles(dw, [&](int64_t first, int64_t count) {
+    at::Tensor product;
+    {
+      const Scratch scratch(memory::Class::Buckets);  // not what the library packs
+      product = at::empty({count, x.size(1)}, x.options());
+    }
+    at::mm_out(product, dy.narrow(1, first, count).t(), x);
+    const at::Tensor tile = dw.narrow(0, first, count);
+    accumulate ? tile.add_(product) : tile.copy_(product);
+  });
+}
+
 }  // namespace
+
+at::Tensor as_factor(const at::Tensor& w, at::ScalarType type) {
+  if (!w.defined() || w.scalar_type() == type) return w;
+  const Scratch scratch(memory::Class::Buckets);
+  return w.to(type);
+}
 
 bool native(const at::Tensor& tensor) {
   return device::of(tensor).multiplies(tensor.scalar_type());
 }
 
-void linear(at::Tensor out, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias) {
+void linear(at::Tensor out, const at::Tensor& x, const at::Tensor& weight,
+            const at::Tensor& wide_bias) {
+  const at::Tensor w = as_factor(weight, x.scalar_type());
+  const at::Tensor bias = as_factor(wide_bias, x.scalar_type());
   if (device::multiplies_itself(x, x.size(0), w.size(0), w.size(1))) {
     device::multiply(out, x, w.t(), bias, false);
   } else if (bias.defined()) {
@@ -54,12 +79,13 @@ void linear(at::Tensor out, const at::Tensor& x, const at::Tensor& w, const at::
 
 at::Tensor linear_add(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& w) {
   if (x.scalar_type() == at::kFloat) return at::addmm(residual, x, w.t());
-  at::Tensor out = at::empty_like(residual);
+  at::Tensor out = at::empty(residual.sizes(), x.options());
   linear(out, x, w);
-  return out.add_(residual);
+  return added(residual, out);
 }
 
-void grad_input(at::Tensor out, const at::Tensor& dy, const at::Tensor& w, bool accumulate) {
+void grad_input(at::Tensor out, const at::Tensor& dy, const at::Tensor& weight, bool accumulate) {
+  const at::Tensor w = as_factor(weight, dy.scalar_type());
   if (device::multiplies_itself(dy, dy.size(0), w.size(1), w.size(0))) {
     device::multiply(out, dy, w, {}, accumulate);
   } else if (accumulate) {
@@ -72,6 +98,8 @@ void grad_input(at::Tensor out, const at::Tensor& dy, const at::Tensor& w, bool 
 void grad_weight(at::Tensor dw, const at::Tensor& dy, const at::Tensor& x, bool accumulate) {
   if (device::multiplies_itself(dy, dy.size(1), x.size(1), dy.size(0))) {
     device::multiply(dw, dy.t(), x, {}, accumulate);
+  } else if (dw.scalar_type() != dy.scalar_type()) {
+    widened_grad_weight(dw, dy, x, accumulate);
   } else if (accumulate) {
     dw.addmm_(dy.t(), x);
   } else {
@@ -81,9 +109,9 @@ void grad_weight(at::Tensor dw, const at::Tensor& dy, const at::Tensor& x, bool 
 
 void grad_bias(at::Tensor db, const at::Tensor& dy, bool accumulate) {
   if (accumulate) {
-    db.add_(dy.sum(0));
+    db.add_(dy.sum(0, false, db.scalar_type()));
   } else {
-    at::sum_out(db, dy, {0});
+    at::sum_out(db, dy, {0}, false, db.scalar_type());
   }
 }
 

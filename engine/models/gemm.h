@@ -1,4 +1,5 @@
-// The model's matrix products; gradients are written in place. fp32 ones are libtorch's. A 16-bit
+// The model's matrix products; gradients are written in place. A product's type is that of its
+// activations: a wider weight (torch_autocast) is narrowed for it, and its gradient stays wide. fp32 ones are libtorch's. A 16-bit
 // product is libtorch's or the engine's own (engine/device/products.h). Either sums in fp32 and
 // rounds once, with the bias or what is added to; they differ in the order of the sum. No weight is
 // ever widened as a whole. Scratch is counted as buckets.
@@ -12,10 +13,14 @@
 
 namespace dsj::models::gemm {
 
+/// A weight as products of `type` read it; where it has another type, a copy, counted as buckets.
+at::Tensor as_factor(const at::Tensor& w, at::ScalarType type);
+
 /// out [n, o] = x [n, i] w[o, i]^T + bias [o] (bias may be undefined). `out` may be a column slice
 /// of a larger tensor.
 void linear(at::Tensor out, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias = {});
-/// residual [n, o] + x w^T, rounded once more in 16-bit types, as the modelling code does.
+/// residual [n, o] + x w^T in the residual's type; the product is rounded to x's type before, as the
+/// modelling code does.
 at::Tensor linear_add(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& w);
 /// out [n, i] (+)= dy [n, o] w [o, i].
 void grad_input(at::Tensor out, const at::Tensor& dy, const at::Tensor& w, bool accumulate);

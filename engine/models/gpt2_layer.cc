@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "engine/models/factors.h"
 #include "engine/models/picked_rows.h"
 
 namespace dsj::models {
@@ -52,7 +53,7 @@ at::Tensor Gpt2Layer::branch(const zero::UnitParameters& p, const Projection& pr
                              Site site) const {
   at::Tensor out = project(p, projection, h, call.dropout_key);
   ops::dropout(out, dropout(call, site));
-  return out.add_(x);
+  return added(x, out);
 }
 
 at::Tensor Gpt2Layer::branch_backward(const zero::UnitParameters& p, const Projection& projection,
@@ -60,19 +61,19 @@ at::Tensor Gpt2Layer::branch_backward(const zero::UnitParameters& p, const Proje
                                       const LayerCall& call, Site site) const {
   const ops::Dropout dropped = dropout(call, site);
   if (dropped.p <= 0) return project_backward(p, projection, dy, h, call.dropout_key);
-  const at::Tensor d = dy.clone();
+  const at::Tensor d = dy.to(p.product_type(), /*non_blocking=*/false, /*copy=*/true);
   ops::dropout(d, dropped);
   return project_backward(p, projection, d, h, call.dropout_key);
 }
 
 ops::Normed Gpt2Layer::norm(const zero::UnitParameters& p, int weight, const at::Tensor& x) const {
-  return ops::layer_norm(x, p.weight(weight), p.weight(weight + 1), config_.norm_eps);
+  return as_factor(p, ops::layer_norm(x, p.weight(weight), p.weight(weight + 1), config_.norm_eps));
 }
 
 void Gpt2Layer::norm_backward(const zero::UnitParameters& p, int weight, const at::Tensor& dh,
                               const at::Tensor& x, const ops::Normed& normed, at::Tensor dx) const {
   const auto dw = p.grad(weight), db = p.grad(weight + 1);
-  ops::layer_norm_backward(dh, x, p.weight(weight), normed, dx, dw.tensor, db.tensor,
+  ops::layer_norm_backward(as_read(dh, x), x, p.weight(weight), normed, dx, dw.tensor, db.tensor,
                            dw.accumulate);
 }
 

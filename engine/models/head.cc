@@ -5,6 +5,7 @@
 
 #include "common/check.h"
 #include "engine/device/device.h"
+#include "engine/models/factors.h"
 #include "engine/models/gemm.h"
 #include "engine/models/unit.h"
 
@@ -24,13 +25,14 @@ int head_index(const layout::ModelConfig& config) {
 
 ops::Normed norm(const zero::UnitParameters& p, const layout::ModelConfig& config,
                  const at::Tensor& x) {
-  if (!layer_norm(config)) return ops::rms_norm(x, p.weight(kNorm), config.norm_eps);
-  return ops::layer_norm(x, p.weight(kNorm), p.weight(kNorm + 1), config.norm_eps);
+  if (!layer_norm(config)) return as_factor(p, ops::rms_norm(x, p.weight(kNorm), config.norm_eps));
+  return as_factor(p, ops::layer_norm(x, p.weight(kNorm), p.weight(kNorm + 1), config.norm_eps));
 }
 
 /// Writes the norm's gradients and returns that of x.
 at::Tensor norm_backward(const zero::UnitParameters& p, const layout::ModelConfig& config,
-                         const at::Tensor& dh, const at::Tensor& x, const ops::Normed& normed) {
+                         const at::Tensor& dy, const at::Tensor& x, const ops::Normed& normed) {
+  const at::Tensor dh = as_read(dy, x);
   at::Tensor dx = at::zeros_like(x);
   const auto dw = p.grad(kNorm);
   if (layer_norm(config)) {
@@ -73,7 +75,7 @@ int64_t logit_rows(int64_t n, const at::Tensor& x, int64_t vocab, const layout::
 struct Turn {
   const zero::UnitParameters& p;
   const layout::ModelConfig& config;
-  at::Tensor w;  ///< the projection's weight
+  at::Tensor w;  ///< the projection's weight, in the products' type
   gemm::WeightSum dw;
   const Targets& targets;
   double scale;  ///< of a target's loss
@@ -143,7 +145,7 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
     result.dx = at::zeros_like(x);
     return result;
   }
-  const at::Tensor w = projection.weight(weight);
+  const at::Tensor w = gemm::as_factor(projection.weight(weight), p.product_type());
   const int64_t n = result.targets;
   const int64_t rows = logit_rows(n, x, w.size(0), pieces);
   Turn turn{
@@ -174,7 +176,7 @@ at::Tensor head_logits(const zero::UnitParameters& p, const layout::ModelConfig&
                        const at::Tensor& x) {
   const at::Tensor h = norm(p, config, x).y;
   const at::Tensor w = owner(p, config.tied).weight(head_index(config));
-  at::Tensor logits = at::empty({x.size(0), w.size(0)}, x.options());
+  at::Tensor logits = at::empty({x.size(0), w.size(0)}, h.options());
   gemm::linear(logits, h, w);
   return logits;
 }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "engine/models/adapters.h"
+#include "engine/models/factors.h"
 #include "engine/models/gemm.h"
 
 namespace dsj::models {
@@ -78,12 +79,14 @@ at::Tensor project(const zero::UnitParameters& p, const Projection& projection, 
 at::Tensor project_add(const zero::UnitParameters& p, const Projection& projection,
                        const at::Tensor& x, const at::Tensor& residual, DropoutKey dropout_key) {
   if (projection.bias >= 0 || has_adapters(p, projection))
-    return project(p, projection, x, dropout_key).add_(residual);
+    return added(residual, project(p, projection, x, dropout_key));
   return gemm::linear_add(residual, x, oriented(projection, p.weight(projection.weight)));
 }
 
 at::Tensor project_backward(const zero::UnitParameters& p, const Projection& projection,
-                            const at::Tensor& dy, const at::Tensor& x, DropoutKey dropout_key) {
+                            const at::Tensor& gradient, const at::Tensor& x,
+                            DropoutKey dropout_key) {
+  const at::Tensor dy = gradient.to(x.scalar_type());
   const int count = static_cast<int>(projection.sizes.size());
   at::Tensor dx = at::empty_like(x);
   // Neighbours in one flat are all trained or all frozen.

@@ -11,7 +11,7 @@ Averaging averaging(const dsconfig::ResolvedConfig& config, int world) {
     if (config.zero.stage == 3) return {.before = 1 / (f * w), .after = f};
     return {.before = 1 / f, .after = f / w};
   }
-  const bool fp16 = config.precision == Precision::Fp16 ||
+  const bool fp16 = dsconfig::scales_loss(config) ||
                     config.communication_dtype == Precision::Fp16 ||
                     config.grad_accum_dtype == Precision::Fp16;
   if (fp16) return {.before = 1 / w};

@@ -10,7 +10,7 @@ LossScaler::LossScaler(const dsconfig::LossScaleConfig& config)
              .hysteresis = config.hysteresis} {}
 
 LossScaler LossScaler::of(const dsconfig::ResolvedConfig& config) {
-  if (config.precision == dsconfig::Precision::Fp16) return LossScaler(config.loss_scale);
+  if (dsconfig::scales_loss(config)) return LossScaler(config.loss_scale);
   return LossScaler({.fixed = 1});
 }
 
@@ -26,9 +26,9 @@ bool LossScaler::update(bool overflow) {
     state_.last_overflow = state_.step;
   } else {
     if (config_.consecutive_hysteresis) state_.hysteresis = config_.hysteresis;
-    const int64_t quiet = state_.step - state_.last_overflow - 1;
+    const int64_t quiet = state_.step - state_.last_overflow - (config_.like_torch ? 0 : 1);
     if (quiet > 0 && quiet % config_.window == 0) {
-      state_.scale *= 2;
+      state_.scale = std::min(state_.scale * 2, config_.maximum);
       state_.hysteresis = config_.hysteresis;
     }
   }

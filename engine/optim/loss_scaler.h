@@ -1,5 +1,6 @@
 // The factor on fp16's loss: a state machine over "did this step overflow?". It is DeepSpeed 0.19's
-// DynamicLossScaler, at every stage. Torch-free.
+// DynamicLossScaler, at every stage; under torch_autocast and amp it is torch's GradScaler.
+// Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@ namespace dsj::optim {
 ///   no overflow        consecutive_hysteresis: h = hysteresis.
 ///                      Then, if q > 0 and window divides q: s *= 2 and h = hysteresis. q does not
 ///                      count this step, so the scale doubles one step after a window is full.
+///                      like_torch: q counts this step, and s stays at most the maximum.
 /// A fixed scale never changes and never ends a run.
 class LossScaler {
  public:
@@ -29,7 +31,7 @@ class LossScaler {
 
   /// For fp16. Other precisions use a config with fixed = 1.
   explicit LossScaler(const dsconfig::LossScaleConfig& config);
-  /// fp16: the config's loss scale. Other precisions: a fixed 1.
+  /// Products in fp16: the config's loss scale. Other types: a fixed 1.
   static LossScaler of(const dsconfig::ResolvedConfig& config);
 
   double scale() const { return state_.scale; }

@@ -212,7 +212,7 @@ class Loop {
   /// has nothing left to try, and no other attempt would get further.
   Status judge_skipped(const Progress& progress, const StepResult& result) {
     if (!result.skipped) return {};
-    const bool scaled = in_.config().precision == dsconfig::Precision::Fp16;
+    const bool scaled = dsconfig::scales_loss(in_.config());
     const std::string what = "the gradient of \"" + result.bad_gradient + "\" is not finite";
     const std::string where = "step " + std::to_string(progress.step);
     if (result.scale_exhausted) {

@@ -60,6 +60,7 @@ json run_state(const Inputs& in, zero::ModelState& state, const Stepper& stepper
           {"world_size", state.collectives().world()},
           {"stage", config.zero.stage},
           {"precision", static_cast<int>(config.precision)},
+          {"product_dtype", dsconfig::name_of(dsconfig::product_type(config))},
           {"master_dtype", dsconfig::name_of(config.master_dtype)},
           {"state_dtype", dsconfig::name_of(config.state_dtype)},
           {"micro_batch_size", config.micro_batch_size},
@@ -89,9 +90,9 @@ std::vector<std::string> differences(const json& saved, const json& now) {
     }
   }
   std::string changed;
-  for (const char* key :
-       {"world_size", "stage", "precision", "master_dtype", "state_dtype", "micro_batch_size",
-        "reduce_bucket_size", "threads", "isa", "native_bf16", "backend", "data_efficiency"}) {
+  for (const char* key : {"world_size", "stage", "precision", "master_dtype", "state_dtype",
+                          "micro_batch_size", "reduce_bucket_size", "threads", "isa", "native_bf16",
+                          "backend", "data_efficiency", "product_dtype"}) {
     if (!saved.contains(key) || saved[key] == now[key]) continue;
     changed += (changed.empty() ? "" : ", ") + std::string(key) + " " + saved[key].dump() + " → " +
                now[key].dump();

@@ -13,9 +13,9 @@ plan::Snapshot snapshot_here(const Inputs& inputs, const RankEnv& env, at::Devic
       .world = env.world_size,
       .tokens_per_row = plan::longest_row(training, inputs.model),
       .recompute = training.gradient_checkpointing.value_or(false),
-      .native_products =
-          inputs.config().precision == dsconfig::Precision::Fp32 ||
-          (inputs.config().precision == dsconfig::Precision::Bf16 && cpu_multiplies_bf16()),
+      .native_products = dsconfig::product_type(inputs.config()) == dsconfig::Precision::Fp32 ||
+                         (dsconfig::product_type(inputs.config()) == dsconfig::Precision::Bf16 &&
+                          cpu_multiplies_bf16()),
       .lora = inputs.lora,
       .accelerator = !device.is_cpu()};
   const HostMemory host = host_memory(container_memory(), machine_memory());

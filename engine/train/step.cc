@@ -190,6 +190,7 @@ namespace {
 bool skips_bad_norm(const dsconfig::ResolvedConfig& config) {
   using dsconfig::Precision;
   const int stage = config.zero.stage;
+  if (dsconfig::scales_loss(config)) return true;
   switch (config.precision) {
     case Precision::Fp16:
       return true;
@@ -215,7 +216,8 @@ void Stepper::update(StepResult& result, const optim::Rates& rates, bool finite)
   }
   // DeepSpeed divides by the scale after its update. In the step that doubles the scale the
   // gradient is therefore half as long, unless clipping hides it. Recorded losses follow that.
-  const double divisor = loss_scaler_.scale();
+  // torch's GradScaler divides before it.
+  const double divisor = config_.loss_scale.like_torch ? loss_scale : loss_scaler_.scale();
   double scale = (state_.gradients_are_local() ? 1 : averaging_.at_update) / divisor;
   if (config_.gradient_clipping > 0) {
     const double seen = norm * loss_scale / divisor;

@@ -117,7 +117,7 @@ void Watching::after_step(const report::Step& step, const Progress& progress,
   if (!monitors_.empty()) {
     std::vector<observe::Scalar> scalars = {{"Train/Samples/train_loss", *step.loss, samples},
                                             {"Train/Samples/lr", *step.lr, samples}};
-    if (config.precision == dsconfig::Precision::Fp16) {
+    if (dsconfig::scales_loss(config)) {
       scalars.push_back({"Train/Samples/loss_scale", *step.loss_scale, samples});
     }
     if (clock_) {

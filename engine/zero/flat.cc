@@ -63,16 +63,17 @@ Status Flat::fill_frozen(const Read& read) {
   return status;
 }
 
-void Flat::start_gather() {
+void Flat::start_gather(bool exact) {
   if (options_.stage.gathered == layout::Gathered::Never) return;
   DSJ_CHECK(!gather_);
   at::Tensor source;                        // undefined: the working copy's own slices
   std::optional<device::WithLane> copying;  // the gather begins after it
   if (sharded_parameters()) {
     DSJ_CHECK(!working_.defined());
-    working_ = make(layout_.numel(), options_.compute, Class::Parameters);
+    const auto type = exact ? options_.compute : options_.gathered.value_or(options_.compute);
+    working_ = make(layout_.numel(), type, Class::Parameters);
     source = owned_.whole_parameters();
-    if (!source.defined() || source.device() != working_.device()) {
+    if (!source.defined() || source.device() != working_.device() || source.scalar_type() != type) {
       source = at::Tensor();
       if (options_.copies) {
         device::Streams& streams = options_.copies->streams();

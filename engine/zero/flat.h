@@ -41,11 +41,12 @@
 namespace dsj::zero {
 
 struct FlatOptions {
-  layout::Stage stage;                        ///< of this flat (layout::stage_of_flat)
-  at::ScalarType compute = at::kFloat;        ///< of working copy and whole gradient
-  at::ScalarType grad_accum = at::kFloat;     ///< of the sum over micro-steps
-  at::ScalarType communication = at::kFloat;  ///< of gradients on the wire
-  optim::Averaging averaging;                 ///< factors before and after reduction
+  layout::Stage stage;                          ///< of this flat (layout::stage_of_flat)
+  at::ScalarType compute = at::kFloat;          ///< of working copy and whole gradient
+  std::optional<at::ScalarType> gathered = {};  ///< of a copy gathered from shards; unset: compute
+  at::ScalarType grad_accum = at::kFloat;       ///< of the sum over micro-steps
+  at::ScalarType communication = at::kFloat;    ///< of gradients on the wire
+  optim::Averaging averaging;                   ///< factors before and after reduction
   at::Device device = at::kCPU;
   std::vector<optim::StateSpec> states = {};  ///< what the optimizer keeps
   bool separate_master = false;               ///< the first vector of `optimizer` is the master
@@ -78,8 +79,9 @@ class Flat {
   using Read = std::function<Status(const std::string&, int64_t, std::span<float>)>;
   Status fill_frozen(const Read& read);
   /// Starts the gather of the working copy. Called when the stage says (Gathered); where it says
-  /// never, this does nothing. Collective: all ranks.
-  void start_gather();
+  /// never, this does nothing. `exact`: in the parameters' type, not in FlatOptions::gathered.
+  /// Collective: all ranks.
+  void start_gather(bool exact = false);
   /// Waits for the gather in flight, if there is one.
   void finish_gather();
   /// Frees the gathered copy (sharded flats only). No view of it may be in use.

@@ -11,6 +11,7 @@
 #include "engine/zero/initial_adapter.h"
 #include "engine/zero/scalar_type.h"
 #include "engine/zero/visit_weights.h"
+#include "job/plan/autocast_plan.h"
 #include "job/plan/muon_plan.h"
 #include "job/plan/one_bit_plan.h"
 #include "job/plan/row_plan.h"
@@ -40,6 +41,14 @@ at::Tensor UnitParameters::stacked_weight(int parameter, int count) const {
   if (!one_flat(parameter, count)) return {};
   const auto place = state_->plan_.places[unit_][parameter];
   return state_->flat(place.flat).stacked_weight(place.slot, count);
+}
+
+at::ScalarType UnitParameters::product_type() const {
+  return state_->products_;
+}
+
+at::ScalarType UnitParameters::stream_type() const {
+  return state_->compute_;
 }
 
 bool UnitParameters::trained(int parameter) const {
@@ -78,6 +87,8 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
     : collectives_(collectives),
       lora_(lora),
       device_(device),
+      compute_(scalar_type(config.precision)),
+      products_(scalar_type(dsconfig::product_type(config))),
       units_(layout::units_of(model, lora)),
       plan_(plan::plan_flats(units_, config, collectives.world())),
       stage_(plan::effective_stage(config, collectives.world())),
@@ -86,14 +97,16 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
       tier_(config, plan_, collectives.world(), collectives.rank(), device, host),
       run_ahead_(device::streams(device)),
       copies_(device, plan::update_copies(plan_, config, collectives.world()).host_block) {
-  FlatOptions options{.compute = scalar_type(config.precision),
+  FlatOptions options{.compute = compute_,
                       .grad_accum = scalar_type(config.grad_accum_dtype),
-                      .communication = scalar_type(config.communication_dtype),
                       .averaging = optim::averaging(config, collectives.world()),
                       .device = device};
   for (int i = 0; i < static_cast<int>(plan_.flats.size()); ++i) {
     options.stage = layout::stage_of_flat(stage_, plan_.is_persisted(i));
     const bool frozen = plan_.flats[i].frozen();
+    const auto types = plan::types_of_flat(units_, plan_.flats[i], config, collectives.world());
+    options.gathered = scalar_type(types.gathered);
+    options.communication = scalar_type(types.wire);
     options.rows = plan::sends_rows(units_, plan_, config, i);
     options.separate_master = plan::separate_master(config) && !frozen;
     options.states = plan::states_of_flat(plan_.flats[i], config);

@@ -33,12 +33,16 @@ class ModelState;
 class UnitParameters {
  public:
   UnitParameters(ModelState& state, int unit) : state_(&state), unit_(unit) {}
-  /// A view of the gathered working copy, in the parameter's shape and the compute type. Do not
-  /// keep it beyond the unit's run.
+  /// A view of the gathered working copy, in the parameter's shape and its flat's type
+  /// (plan::types_of_flat). Do not keep it beyond the unit's run.
   at::Tensor weight(int parameter) const;
   /// `count` neighbours stacked on dimension 0 without a copy. Undefined if they are not neighbours
   /// in one flat.
   at::Tensor stacked_weight(int parameter, int count) const;
+  /// Of what enters matrix products; and of all else that a unit reads and passes on. They differ
+  /// under torch_autocast alone.
+  at::ScalarType product_type() const;
+  at::ScalarType stream_type() const;
   /// Whether it has a gradient. False: it is frozen (LoRA).
   bool trained(int parameter) const;
   /// Where to write the gradient. The tensor is undefined if the parameter is frozen.
@@ -173,6 +177,7 @@ class ModelState {
   comm::Collectives& collectives_;
   std::optional<LoraArgs> lora_;
   const at::Device device_;
+  const at::ScalarType compute_, products_;
   std::vector<layout::UnitSpec> units_;
   layout::FlatPlan plan_;
   const layout::Stage& stage_;

@@ -29,6 +29,11 @@ void resolve_offload(const Source& in, ResolvedConfig& config, Report& out);
 /// master_types.cc: of masters and states; after offload.
 void resolve_master_types(const Source& in, ResolvedConfig& config, Report& out);
 
+/// amp.cc: before the types of gradients.
+void resolve_amp(const Source& in, ResolvedConfig& config, Report& out);
+/// autocast.cc: torch_autocast; after the optimizer.
+void resolve_autocast(const Source& in, ResolvedConfig& config, Report& out);
+
 /// How long a run is and warms up, by the arguments.
 struct Length {
   std::optional<int64_t> total_steps;

@@ -128,6 +128,7 @@ void resolve_precision(const Source& in, ResolvedConfig& config, Report& out) {
     loss_scale(config.loss_scale, in, out);
   else
     config.loss_scale = {};  // no effect
+  resolve_amp(in, config, out);
   gradient_types(in, config, out);
   averaging_rules(in, config, out);
 }

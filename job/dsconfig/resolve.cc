@@ -26,6 +26,7 @@ Resolution run(const Checked& checked, const TrainingArgs& training, const Facts
   resolve_optimizer(in, config, out);
   resolve_offload(in, config, out);
   resolve_master_types(in, config, out);
+  resolve_autocast(in, config, out);
   const Length length = resolve_steps(in, config, out);
   resolve_scheduler(in, length, config, out);
   resolve_data_efficiency(in, config, out);

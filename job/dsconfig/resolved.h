@@ -16,6 +16,15 @@ namespace dsj::dsconfig {
 enum class Precision { Fp32, Bf16, Fp16 };
 const char* name_of(Precision precision);  ///< "fp32", "bf16", "fp16"
 
+/// torch_autocast, and amp O1: parameters stay fp32, and matrix products run in 16 bits.
+struct AutocastConfig {
+  Precision products = Precision::Fp32;  ///< fp32: off
+  /// torch_autocast.lower_precision_safe_modules: classes whose parameters travel in that type at
+  /// ZeRO stages 1 to 3 (job/plan/autocast_plan.h). Only those that a model here has.
+  std::vector<std::string> safe_modules;
+  bool on() const { return products != Precision::Fp32; }
+};
+
 /// fp16's factor on the loss; engine/optim/loss_scaler.h has the rules.
 struct LossScaleConfig {
   double fixed = 0;                     ///< fp16.loss_scale; 0: dynamic, by the fields below
@@ -24,6 +33,10 @@ struct LossScaleConfig {
   int64_t hysteresis = 2;               ///< overflows before it halves
   bool consecutive_hysteresis = false;  ///< a step without an overflow forgives earlier ones
   double minimum = 1;
+  double maximum = 1e300;  ///< amp.max_loss_scale
+  /// torch's GradScaler and apex instead of DeepSpeed's class: a window counts this step, and the
+  /// update divides by the scale that the loss had.
+  bool like_torch = false;
 };
 
 /// Where gradient averaging divides by the world size (engine/optim/averaging.h).
@@ -103,9 +116,10 @@ struct ResolvedConfig {
   int64_t gradient_accumulation_steps = 1;
   std::vector<int64_t> elastic_world_sizes;  ///< that the batch fits; empty: no elasticity
   double gradient_clipping = 1.0;            ///< L2 norm over all parameters; 0: off
-  Precision precision = Precision::Fp32;
+  Precision precision = Precision::Fp32;     ///< of parameters, and of what passes between units
+  AutocastConfig autocast;                   ///< with fp32 only
   bool bf16_check_grad_overflow = true;
-  LossScaleConfig loss_scale;  ///< for fp16 only
+  LossScaleConfig loss_scale;  ///< where scales_loss()
   AveragingConfig averaging;
   bool sparse_gradients = false;  ///< an embedding's gradient travels as the rows that have one
   Precision communication_dtype = Precision::Fp32;
@@ -132,5 +146,14 @@ struct ResolvedConfig {
   Precision master_dtype = Precision::Fp32;  ///< of the masters: fp32, or the model's
   Precision state_dtype = Precision::Fp32;   ///< of the optimizer's states: fp32, or the masters'
 };
+
+/// The type in which matrix products read their factors.
+inline Precision product_type(const ResolvedConfig& config) {
+  return config.autocast.on() ? config.autocast.products : config.precision;
+}
+/// Whether the loss has a factor: gradients pass through fp16.
+inline bool scales_loss(const ResolvedConfig& config) {
+  return product_type(config) == Precision::Fp16;
+}
 
 }  // namespace dsj::dsconfig

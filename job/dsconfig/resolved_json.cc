@@ -158,8 +158,14 @@ json to_json(const ResolvedConfig& config) {
     out["elasticity"]["world_sizes"] = config.elastic_world_sizes;
   out["gradient_clipping"] = config.gradient_clipping;
   out["precision"] = name_of(config.precision);
+  if (config.autocast.on())
+    out["torch_autocast"] = {{"dtype", name_of(config.autocast.products)},
+                             {"lower_precision_safe_modules", config.autocast.safe_modules}};
   out["bf16_check_grad_overflow"] = config.bf16_check_grad_overflow;
   out["fp16"]["initial_scale"] = config.loss_scale.initial;
+  if (config.loss_scale.like_torch)
+    out["fp16"].update(
+        {{"rule", "torch.amp.GradScaler"}, {"max_loss_scale", config.loss_scale.maximum}});
   out["gradient_allreduce_op"] = config.averaging.mean ? "mean" : "sum";
   out["communication_data_type"] = name_of(config.communication_dtype);
   out["grad_accum_dtype"] = name_of(config.grad_accum_dtype);

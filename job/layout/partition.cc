@@ -74,12 +74,14 @@ FlatPlan plan_flats(const std::vector<UnitSpec>& units, const FlatPlanOptions& o
     const auto alone = [&](const Parameter& parameter) {
       return options.alone != nullptr && options.alone(parameter);
     };
-    const bool split = std::ranges::any_of(unit.parameters, alone);
+    bool split[2] = {};  // trained, frozen
+    for (const auto& parameter : unit.parameters)
+      if (alone(parameter)) split[parameter.frozen] = true;
     for (const auto& parameter : unit.parameters) {
       const int64_t numel = parameter.numel();
       const bool small = numel <= options.persistence_threshold &&
                          persisted_numel + numel <= options.model_persistence_threshold;
-      const bool keep = !alone(parameter) && (small || (split && !parameter.frozen));
+      const bool keep = !alone(parameter) && (small || split[parameter.frozen]);
       auto& list = (keep ? persisted : own)[parameter.frozen];
       if (keep) persisted_numel += numel;
       kept.push_back(keep);

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -104,9 +105,9 @@ struct FlatPlanOptions {
   int64_t persistence_threshold = 0;  ///< elements; parameters up to this stay whole; 0: none
   /// Cap on their sum (elements), taken in registration order.
   int64_t model_persistence_threshold = INT64_MAX;
-  /// Parameters whose flats hold nothing else, whatever the threshold: the trained others of their
-  /// units are persisted. Null: none.
-  bool (*alone)(const Parameter&) = nullptr;
+  /// Parameters whose flats hold nothing else, whatever the threshold: the others of their units, if
+  /// trained like them or frozen like them, are persisted. Null: none.
+  std::function<bool(const Parameter&)> alone = nullptr;
 };
 
 FlatPlan plan_flats(const std::vector<UnitSpec>& units, const FlatPlanOptions& options);

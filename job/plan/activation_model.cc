@@ -36,18 +36,32 @@ struct StepShape {
         qkv(query + 2 * input.model.kv_size()),
         inner(input.model.intermediate_size),
         vocab(input.model.vocab_size),
-        element(input.config.precision == dsconfig::Precision::Fp32 ? 4 : 2),
+        element(product_type(input.config) == dsconfig::Precision::Fp32 ? 4 : 2),
+        wide(input.config.precision == dsconfig::Precision::Fp32 ? 4 : 2),
         heads(input.model.num_heads),
         mlp_width(input.model.block == layout::Block::Gpt2 ? inner : 2 * inner),
         shared_heads(input.model.num_kv_heads < input.model.num_heads),
         widened(element == 2 && !input.native_products) {}
   const int64_t seq;            ///< tokens of the longest row
   const int64_t rows, targets;  ///< tokens of a micro-batch, and those that have a target
-  const int64_t hidden, query, qkv, inner, vocab, element, heads;
+  const int64_t hidden, query, qkv, inner, vocab;
+  const int64_t element;  ///< bytes of what products read and write
+  const int64_t wide;  ///< bytes of what norms read and units pass on; autocast: more than element
+  const int64_t heads;
   const int64_t mlp_width;  ///< gate and up, or the input of GPT-2's activation
   const bool shared_heads;  ///< query heads share key and value heads: copies are made
   const bool widened;       ///< 16-bit attention runs on fp32 copies
+  bool casts() const { return wide != element; }
 };
+
+/// torch_autocast: queries and keys are rotated, and their heads normed, in fp32.
+int64_t rotated(const StepShape& s, const layout::ModelConfig& model) {
+  return s.casts() ? s.rows * (s.query + model.kv_size()) * s.wide * (model.qk_norm ? 2 : 1) : 0;
+}
+/// The same: a gradient of a norm's output in both types.
+int64_t norm_gradient(const StepShape& s, int64_t tokens) {
+  return s.casts() ? tokens * s.hidden * (s.wide + s.element) : 0;
+}
 
 /// oneDNN packs blocks of a 16-bit product's operands. Measurements never showed more.
 constexpr int64_t kPacking = 256 << 10;
@@ -56,7 +70,7 @@ constexpr int64_t kPacking = 256 << 10;
 /// time (job/layout/row_pieces.h), with what rounding takes away beside it: the sum, a term widened,
 /// and the product if libtorch multiplies, which rounds it.
 int64_t head_products(const StepShape& s, bool accelerator, int64_t piece) {
-  if (s.element == 4 || piece >= s.targets) return 0;
+  if (s.wide == 4 || piece >= s.targets) return 0;
   const int64_t tile = layout::sum_tile(accelerator);
   const int64_t sum = std::min(s.vocab, std::max<int64_t>(1, tile / s.hidden)) * s.hidden;
   const bool library = accelerator || (!s.widened && sum * piece >= kLibraryProducts);
@@ -126,7 +140,7 @@ int64_t packing(const StepShape& s) {
 /// 16-bit gradients of a layer's MLP that pieces add to: a piece's own, what rounding takes from
 /// their sum, and a tile of it in fp32 (engine/zero/piece_sums.cc).
 int64_t piece_sums(const StepShape& s, const MemoryInput& input) {
-  if (s.element == 4) return 0;
+  if (s.wide == 4) return 0;
   int64_t elements = s.hidden * (s.mlp_width + s.inner + 2);
   if (input.lora)  // at most an adapter of each of the three weights
     elements = input.lora->r * (3 * s.hidden + s.mlp_width + s.inner);
@@ -139,24 +153,28 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
   const int64_t row = s.rows * s.element, piece = input.pieces.piece * s.element;
   const int64_t outputs = last_outputs(s);
   const int64_t tile = attention_tile(s, input.model.head_dim) + scores(s, input.model);
-  const int64_t sums = s.rows * s.heads * 4;  // attention's log-sum-exp
-  a.kept = row * (s.hidden + s.qkv + s.query) + sums + head_norms(s, input.model);
-  a.kept_last = a.kept - (s.rows - outputs) * s.hidden * s.element;
+  const int64_t sums = s.rows * s.heads * 4;     // attention's log-sum-exp
+  const int64_t x = s.rows * s.hidden * s.wide;  // of the layer, or of its second half
+  a.kept = x + row * (s.qkv + s.query) + sums + head_norms(s, input.model);
+  a.kept_last = a.kept - (s.rows - outputs) * s.hidden * s.wide;
 
-  const int64_t mlp =
-      piece * (s.hidden + s.mlp_width + s.inner) + input.pieces.piece * 2 * 4;  // its norm's sums
-  a.forward = std::max({row * (s.hidden + s.qkv) + s.rows * 4 + head_norms(s, input.model),
+  const int64_t mlp = piece * (s.hidden + s.mlp_width + s.inner) +
+                      input.pieces.piece * 2 * 4 +  // its norm's sums
+                      norm_gradient(s, input.pieces.piece);
+  const int64_t turned = rotated(s, input.model);
+  a.forward = std::max({row * (s.hidden + s.qkv) + s.rows * 4 + head_norms(s, input.model) + turned,
                         row * (s.qkv + s.query) + sums + attention_forward(s) + tile,
-                        row * (s.query + s.hidden) + sums,
-                        row * 2 * s.hidden + mlp + piece * s.hidden + packing(s)});
+                        row * (s.query + (s.casts() ? s.hidden : 0)) + x + sums,
+                        2 * x + mlp + input.pieces.piece * s.hidden * s.wide + packing(s)});
   const auto backward = [&](int64_t tokens) {  // so many behind attention
-    const int64_t x2 = tokens * s.element * s.hidden;
-    const int64_t again = row * s.hidden + attention_forward(s) + tile - x2;
-    const int64_t attended = attention_backward(s) + tile - x2;
+    const int64_t x2 = tokens * s.wide * s.hidden;
+    const int64_t again = row * s.hidden + std::max(attention_forward(s) + tile, turned) - x2;
+    const int64_t attended = attention_backward(s) + std::max(tile, turned) - x2;
     const int64_t freed = x2 + row * s.query + sums;
-    const int64_t picked = tokens < s.rows ? tokens * s.element * (s.query + 2 * s.hidden) : 0;
-    return std::max(
-        {mlp + piece * s.inner + packing(s), again, attended, row * 3 * s.hidden + picked - freed});
+    const int64_t picked =
+        tokens < s.rows ? tokens * (s.element * (s.query + s.hidden) + s.wide * s.hidden) : 0;
+    return std::max({mlp + piece * s.inner + packing(s), again, attended,
+                     x + row * 2 * s.hidden + picked - freed});
   };
   a.backward = backward(s.rows);
   a.backward_last = backward(outputs);
@@ -167,19 +185,24 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
   const int64_t row = s.rows * s.element;  // bytes of a column of activations
   const int64_t sums = s.rows * (2 + input.model.num_heads) * 4;  // norms, attention's log-sum-exp
   // h1, x2, h2; qkv; the attention's output; gate and up
-  a.kept = row * (3 * s.hidden + s.qkv + s.query + s.mlp_width) + sums + head_norms(s, input.model);
+  const int64_t x2 = s.rows * s.hidden * s.wide;
+  a.kept =
+      x2 + row * (2 * s.hidden + s.qkv + s.query + s.mlp_width) + sums + head_norms(s, input.model);
   const int64_t outputs = last_outputs(s);
-  a.kept_last = a.kept - (s.rows - outputs) * ((2 * s.hidden + s.mlp_width) * s.element + 4);
+  a.kept_last =
+      a.kept - (s.rows - outputs) * ((s.hidden + s.mlp_width) * s.element + s.hidden * s.wide + 4);
 
   const int64_t tile = attention_tile(s, input.model.head_dim) + scores(s, input.model);
-  const int64_t result = a.boundary;  // the layer's output
-  const int64_t at_mlp = row * s.inner + result;
+  const int64_t result = a.boundary;                       // the layer's output
+  const int64_t product = s.casts() ? row * s.hidden : 0;  // before it is added to x2
+  const int64_t turned = rotated(s, input.model);
+  const int64_t at_mlp = row * s.inner + result + product;
   if (!input.recompute) {
-    a.forward = std::max(at_mlp, attention_forward(s) + tile);
+    a.forward = std::max({at_mlp, attention_forward(s) + tile, turned});
   } else {  // nothing is kept: h1 and qkv are freed before the MLP, the rest after
-    const int64_t first =
-        row * (2 * s.hidden + s.qkv + s.query) + sums + attention_forward(s) + tile;
-    const int64_t second = row * (2 * s.hidden + s.mlp_width + s.inner) + result + sums;
+    const int64_t first = x2 + row * (s.hidden + s.qkv + s.query) + sums +
+                          std::max(attention_forward(s) + tile, turned);
+    const int64_t second = x2 + row * (s.hidden + s.mlp_width + s.inner) + product + result + sums;
     a.forward = std::max(first, second);
   }
 
@@ -187,11 +210,13 @@ void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& 
   // tensors are freed.
   const auto backward = [&](int64_t tokens) {  // so many behind attention
     const int64_t column = tokens * s.element;
-    const int64_t mlp = 2 * column * s.inner + packing(s);
-    const int64_t mlp_freed = column * (2 * s.hidden + s.mlp_width);  // x2, h2, gate_up
-    const int64_t attended = attention_backward(s) + tile - mlp_freed;
+    const int64_t dy = s.casts() ? column * s.hidden : 0;  // as the product reads it
+    const int64_t mlp = 2 * column * s.inner + dy + packing(s);
+    const int64_t mlp_freed =  // x2, h2, gate_up
+        tokens * s.hidden * s.wide + column * (s.hidden + s.mlp_width);
+    const int64_t attended = attention_backward(s) + std::max(tile, turned) - mlp_freed;
     const int64_t again = input.recompute ? attention_forward(s) + tile - mlp_freed : 0;
-    return std::max({mlp, a.boundary, attended, again});
+    return std::max({mlp, a.boundary, norm_gradient(s, s.rows), attended, again});
   };
   a.backward = backward(s.rows);
   a.backward_last = backward(outputs);
@@ -201,13 +226,15 @@ void head(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
   const bool cut = input.pieces.cuts(s.targets);
   const int64_t piece = layout::logit_rows(s.targets, s.vocab,
                                            layout::logit_elements(input.accelerator), input.pieces);
-  const int64_t columns = s.hidden * s.element;
+  // A row that has a target, normed, dh; then the gradient of the row, under autocast beside dh's.
+  const int64_t row = s.hidden * (s.wide + 2 * s.element);
+  const int64_t columns = s.hidden * s.wide, gradients = s.casts() ? 2 * columns : columns;
   if (cut)  // dx; a piece's rows, normed, dh, then their gradient instead of the logits
-    a.head = last_outputs(s) * columns + piece * (3 * columns + 2 * 4) +
-             std::max(piece * s.vocab * s.element + packing(s), piece * columns);
+    a.head = last_outputs(s) * columns + piece * (row + 2 * 4) +
+             std::max(piece * s.vocab * s.element + packing(s), piece * gradients);
   else  // the rows that have a target, normed, dh; sums; logits, then their rows' gradient
-    a.head = 3 * s.targets * columns + s.targets * 2 * 4 +
-             std::max(piece * s.vocab * s.element + packing(s), s.targets * columns);
+    a.head = s.targets * (row + 2 * 4) +
+             std::max(piece * s.vocab * s.element + packing(s), s.targets * gradients);
   a.head_products = head_products(s, input.accelerator, piece);
 }
 
@@ -219,13 +246,15 @@ ActivationModel of_micro_batch(const MemoryInput& input, const MicroBatchTokens&
   // table, the sum of the losses (a double)
   a.step = config.gradient_accumulation_steps * (s.rows * 3 + s.targets * 2) * 8 +
            s.seq * input.model.head_dim * 4 + 8;
-  a.boundary = s.rows * s.element * s.hidden;
-  a.embedding = s.element == 2 ? 2 * a.boundary : a.boundary;  // dx, and its sum over rows
+  a.boundary = s.rows * s.wide * s.hidden;
+  a.embedding = s.wide == 2 ? 2 * a.boundary : a.boundary;  // dx, and its sum over rows
   if (input.recompute && input.pieces.cuts(s.rows))
     cut_layer(s, input, a);
   else
     whole_layer(s, input, a);
   head(s, input, a);
+  if (s.casts() && (input.accelerator || !s.widened))
+    a.gradient_piece = s.element * layout::sum_tile(input.accelerator);
   return a;
 }
 

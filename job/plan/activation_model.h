@@ -23,6 +23,8 @@ struct ActivationModel {
   // Sums of 16-bit gradients that come in pieces; counted as buckets.
   int64_t piece_sums = 0;     ///< of a layer's MLP
   int64_t head_products = 0;  ///< of the head's weight
+  /// torch_autocast: a piece of a weight's gradient as the library rounds it.
+  int64_t gradient_piece = 0;
 };
 
 ActivationModel activation_model(const MemoryInput& input);

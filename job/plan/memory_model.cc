@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "job/plan/activation_model.h"
+#include "job/plan/autocast_plan.h"
 #include "job/plan/muon_plan.h"
 #include "job/plan/one_bit_plan.h"
 #include "job/plan/step_walk.h"
@@ -108,6 +109,10 @@ MemoryModel memory_model(const MemoryInput& input) {
   const UpdateCopies copies =
       input.accelerator ? update_copies(plan, input.config, input.world) : UpdateCopies{};
   model.host.buffers += kUpdateBlocks * copies.host_block;
+  const auto count = [&](int64_t elements, int64_t type) {
+    model.wire.parameter_elements += elements;
+    model.wire.parameter_bytes += elements * type;
+  };
   StepWalk walk(input, units, plan, stage, schedule);
   count_kept(input, plan, stage, offload, walk, model.host);
   for (int i = 0; i < static_cast<int>(plan.flats.size()); ++i) {
@@ -115,13 +120,15 @@ MemoryModel memory_model(const MemoryInput& input) {
     const layout::Stage& of_flat = layout::stage_of_flat(stage, plan.is_persisted(i));
     if (flat.frozen()) continue;  // loaded once, never updated
     if (of_flat.gathered == layout::Gathered::AfterUpdate)
-      model.wire.parameter_elements += flat.shard_numel() * others;
+      count(flat.shard_numel() * others, compute);
   }
 
   for (const Action& action : schedule.actions) {
     walk.visit(action);
-    if (action.kind == Action::Kind::Gather)
-      model.wire.parameter_elements += plan.flats[action.flat].shard_numel() * others;
+    if (action.kind != Action::Kind::Gather) continue;
+    const layout::FlatLayout& flat = plan.flats[action.flat];
+    count(flat.shard_numel() * others,
+          bytes_of(types_of_flat(units, flat, input.config, input.world).gathered));
   }
   walk.finish();
   walk.update(muon_scratch(plan, input.config) + update_scratch(plan, input.config, input.world) +
@@ -138,7 +145,6 @@ MemoryModel memory_model(const MemoryInput& input) {
                  .nvme = model.bytes.nvme};
   model.wire.gradient_elements = walk.reduced_elements;
   model.wire.gradient_bytes = walk.reduced_bytes;
-  model.wire.parameter_bytes = model.wire.parameter_elements * compute;
   if (keeps_gradients_local(input.config, input.world)) {
     StepWalk after(input, units, plan, stage, schedule, true);
     HostClasses counted_already;

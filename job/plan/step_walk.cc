@@ -19,7 +19,6 @@ StepWalk::StepWalk(const MemoryInput& input, const std::vector<layout::UnitSpec>
       local_(local),
       compute_(bytes_of(input.config.precision)),
       accumulate_(bytes_of(input.config.grad_accum_dtype)),
-      wire_(bytes_of(input.config.communication_dtype)),
       overlap_(input.config.zero.overlap_comm ? 2 : 0),
       order_(layout::reductions(schedule)),
       activation_(activation_model(input)),
@@ -31,6 +30,18 @@ StepWalk::StepWalk(const MemoryInput& input, const std::vector<layout::UnitSpec>
   for (Gauge* gauge : {&parameters, &gradients, &optimizer, &buckets, &activations})
     gauge->all = &all;
   activations.add(activation_.step);
+  for (const auto& flat : plan.flats)
+    types_.push_back(types_of_flat(units, flat, input.config, input.world));
+  for (int unit = 0; unit < std::ssize(units); ++unit)
+    copies_.push_back(weight_copies(units, plan, input.config, input.world, unit) +
+                      gradient_piece(unit));
+}
+
+int64_t StepWalk::gradient_piece(int unit) const {
+  int64_t largest = units_[unit].uses_embedding ? units_[0].parameters[0].numel() : 0;
+  for (const auto& parameter : units_[unit].parameters)
+    if (!parameter.frozen) largest = std::max(largest, parameter.numel());
+  return std::min(activation_.gradient_piece, bytes_of(product_type(input_.config)) * largest);
 }
 
 void StepWalk::visit(const Action& action) {
@@ -40,14 +51,14 @@ void StepWalk::visit(const Action& action) {
   }
   switch (action.kind) {
     case Action::Kind::Gather:
-      return parameters.add(numel(action.flat) * compute_);
+      return parameters.add(gathered(action.flat));
     case Action::Kind::Release:
-      return parameters.add(-numel(action.flat) * compute_);
+      return parameters.add(-gathered(action.flat));
     case Action::Kind::Forward:
       return forward(action.unit);
     case Action::Kind::Turn:
       write_gradients(action.unit);
-      return use(activation_.head, activation_.head_products);
+      return use(activation_.head, activation_.head_products + copies(action.unit));
     case Action::Kind::Backward:
       return backward(action.unit);
     case Action::Kind::Reduce:
@@ -82,7 +93,7 @@ void StepWalk::forward(int unit) {
   const ActivationModel& a = layer(unit);
   // The input stays, for backward or to recompute from.
   if (!input_.recompute) activations.add(kept(unit));
-  use(a.forward, 0);
+  use(a.forward, copies(unit));
   activations.add(a.boundary);
   if (input_.inputs_leave()) activations.add(-a.boundary);
 }
@@ -101,7 +112,8 @@ void StepWalk::backward(int unit) {
   // An input that left the device comes back to an accelerator; in host memory it is read where
   // it was brought.
   const int64_t back = input_.inputs_leave() && input_.accelerator ? a.boundary : 0;
-  use((gives_targets(unit) ? a.backward_last : a.backward) + whole + back, a.piece_sums);
+  use((gives_targets(unit) ? a.backward_last : a.backward) + whole + back,
+      a.piece_sums + copies(unit));
   activations.add(-kept(unit) - (input_.inputs_leave() ? 0 : a.boundary));
 }
 
@@ -137,12 +149,13 @@ void StepWalk::reduce(int flat, bool last) {
   }
   if (!every && (!last || input_.world == 1 || local_)) return;
   const int64_t source = !every && state.whole ? accumulate_ : compute_;
+  const int64_t wire = wire_of(flat);
   if (every) {  // freed once the reduction is done
     state.grad = false;
     state.gradient_in_flight = numel(flat) * compute_;
   }
-  if (source != wire_) {
-    state.bucket += numel(flat) * wire_;
+  if (source != wire) {
+    state.bucket += numel(flat) * wire;
     if (every) {  // the copy is sent; the gradient is freed at once
       gradients.add(-state.gradient_in_flight);
       state.gradient_in_flight = 0;
@@ -150,9 +163,9 @@ void StepWalk::reduce(int flat, bool last) {
   }
   if (stage.shards_update()) {
     if (state.shard)
-      state.bucket += shard(flat) * wire_;
+      state.bucket += shard(flat) * wire;
     else
-      gradients.add(shard(flat) * wire_);
+      gradients.add(shard(flat) * wire);
   }
   if (input_.world == 1) {  // done at once
     gradients.add(-state.gradient_in_flight);
@@ -174,7 +187,7 @@ RowCost StepWalk::rows_of(int flat, const layout::Stage& stage) const {
       (stage.reduces_every_micro_step() ? 1 : input_.config.gradient_accumulation_steps);
   return {plan_.flats[flat], stage.shards_update(), input_.world,
           touched_rows(plan_.flats[flat], rows * input_.tokens_per_row, input_.tokens_per_row),
-          wire_};
+          wire_of(flat)};
 }
 
 void StepWalk::count_wire(const RowCost& cost, bool sends_rows) {
@@ -187,7 +200,7 @@ void StepWalk::count_wire(const RowCost& cost, bool sends_rows) {
     reduced_elements += others * cost.rows * (1 + row_width(cost.flat));
     reduced_bytes += cost.row_bytes();
   } else {
-    reduced_elements += cost.dense_bytes() / wire_;
+    reduced_elements += cost.dense_bytes() / cost.type;
     reduced_bytes += cost.dense_bytes();
   }
 }
@@ -201,9 +214,10 @@ void StepWalk::finish_first() {
   buckets.add(-state.bucket);
   gradients.add(-state.gradient_in_flight);
   state.bucket = state.gradient_in_flight = 0;
-  if (stage.shards_update() && !state.shard && wire_ != accumulate_) {
+  const int64_t wire = wire_of(flat);
+  if (stage.shards_update() && !state.shard && wire != accumulate_) {
     gradients.add(shard(flat) * accumulate_);
-    gradients.add(-shard(flat) * wire_);
+    gradients.add(-shard(flat) * wire);
   }
   if (stage.shards_update() && !every) {  // the whole sum has become a shard
     gradients.add(-(state.whole ? numel(flat) * accumulate_ : numel(flat) * compute_));

@@ -14,6 +14,7 @@
 #include "job/layout/stage.h"
 #include "job/layout/units.h"
 #include "job/plan/activation_model.h"
+#include "job/plan/autocast_plan.h"
 #include "job/plan/memory_input.h"
 #include "job/plan/row_plan.h"
 
@@ -59,6 +60,13 @@ class StepWalk {
   }
   int64_t numel(int flat) const { return plan_.flats[flat].numel(); }
   int64_t shard(int flat) const { return plan_.flats[flat].shard_numel(); }
+  /// Bytes of a gathered copy.
+  int64_t gathered(int flat) const { return numel(flat) * bytes_of(types_[flat].gathered); }
+  int64_t wire_of(int flat) const { return bytes_of(types_[flat].wire); }
+  /// What the unit's products copy of its weights, or a piece of a weight's gradient before it is
+  /// widened.
+  int64_t copies(int unit) const { return copies_[unit]; }
+  int64_t gradient_piece(int unit) const;
   /// Counts bytes that live during one action.
   void use(int64_t activation_bytes, int64_t bucket_bytes);
   bool drops(int unit) const;
@@ -85,7 +93,9 @@ class StepWalk {
   const layout::FlatPlan& plan_;
   const layout::Stage& stage_;
   const bool local_;  ///< gradients stay on their ranks
-  const int64_t compute_, accumulate_, wire_;
+  const int64_t compute_, accumulate_;
+  std::vector<FlatTypes> types_;  ///< [flat]
+  std::vector<int64_t> copies_;   ///< [unit] bytes
   const size_t overlap_;
   const std::vector<int> order_;
   const ActivationModel activation_, dropping_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "job/plan/muon_plan.h"
+#include "job/plan/safe_modules.h"
 
 namespace dsj::plan {
 
@@ -32,6 +33,10 @@ layout::FlatPlan plan_flats(const std::vector<layout::UnitSpec>& units,
   }
   if (is_muon(config))
     options.alone = [](const layout::Parameter& one) { return is_orthogonalised(one); };
+  else if (config.autocast.on() && stage.shards_update())
+    options.alone = [&config, tied = is_tied(units)](const layout::Parameter& one) {
+      return is_safe(one.name, tied, config);
+    };
   return layout::plan_flats(units, options);
 }
 

@@ -319,6 +319,9 @@ bool in_several_passes(dsconfig::OptimizerKind kind) {
 std::optional<Uncounted> uncounted(const plan::MemoryInput& input) {
   const dsconfig::ResolvedConfig& config = input.config;
   constexpr const char* kNot = "what it launches on a GPU is not counted";
+  if (config.autocast.on())
+    return Uncounted{"torch_autocast", std::string("products in another type: ") + kNot,
+                     "bf16.enabled instead"};
   if (config.precision == dsconfig::Precision::Fp32)
     return Uncounted{"bf16.enabled",
                      "fp32 attention takes no flash kernel, and " + std::string(kNot),

@@ -80,7 +80,7 @@ TEST_F(ValidateTest, FindingsHavePathLineMessageAndHint) {
 
 TEST_F(ValidateTest, UnsupportedKeepsItValidAndStrictMakesUnknownKeysErrors) {
   const std::string file =
-      write("ds.json", R"({"train_batch_size": 8, "amp": {"enabled": true}, "my_own_key": 1})");
+      write("ds.json", R"({"train_batch_size": 8, "wandb": {"enabled": true}, "my_own_key": 1})");
   EXPECT_EQ(run({file}), 0);
   EXPECT_EQ(run({file, "-o", "json"}), 0);
   EXPECT_TRUE(json::parse(out_)["valid"]);

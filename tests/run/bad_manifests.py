@@ -124,7 +124,8 @@ CASES = [
     ("a section that is a number", WEBHOOK, "spec.deepspeed.config.fp16", config(fp16=3)),
     ("steps_per_print: -1", WEBHOOK, "steps_per_print", config(steps_per_print=-1)),
     ("known, but not built: ZeRO++", ACCEPTED, "zero_quantized_weights", config(zero_optimization={"stage": 3, "zero_quantized_weights": True})),
-    ("known, but not built: AMP", ACCEPTED, "amp", config(amp={"enabled": True})),
+    ("known, but not built: AMP's O3", ACCEPTED, "amp.opt_level", config(zero_optimization={"stage": 0}, amp={"enabled": True, "opt_level": "O3"})),
+    ("AMP with ZeRO", WEBHOOK, "amp.enabled", config(zero_optimization={"stage": 2}, amp={"enabled": True})),
     # ---- training arguments
     ("an unknown training argument", CRD, 'unknown field "spec.training.learningRatee"', training(learningRatee=1e-3)),
     ("no model", CRD, "modelNameOrPath or dataPath is missing", training(modelNameOrPath=None)),

@@ -64,6 +64,36 @@ TEST_P(Gemm, EveryProduct) {
   }
 }
 
+/// torch_autocast: a wider weight is rounded for the product, its gradient stays wide, and so does a
+/// sum with a wider tensor. Whoever multiplies.
+TEST_P(Gemm, WiderWeights) {
+  const at::Tensor x = random({kRows, kIn}), dy = random({kRows, kOut});
+  const at::Tensor w = at::randn({kOut, kIn}), bias = at::randn({kOut});
+  const at::Tensor residual = at::randn({kRows, kOut});
+  const at::Tensor w16 = w.to(GetParam()), bias16 = bias.to(GetParam());
+  at::Tensor out = at::empty({kRows, kOut}, x.options()), same = at::empty_like(out);
+  linear(out, x, w, bias);
+  linear(same, x, w16, bias16);
+  EXPECT_TRUE(out.equal(same));
+  at::Tensor dx = at::empty_like(x), same_dx = at::empty_like(x);
+  grad_input(dx, dy, w, false);
+  grad_input(same_dx, dy, w16, false);
+  EXPECT_TRUE(dx.equal(same_dx));
+  const at::Tensor sum = linear_add(residual, x, w);
+  EXPECT_EQ(sum.scalar_type(), at::kFloat);
+  expect_close(sum, wide(x).mm(wide(w16).t()) + wide(residual), 128, x, w16.t());
+  for (const bool accumulate : {false, true}) {
+    const at::Tensor dw = at::randn({kOut, kIn}), db = at::randn({kOut});
+    const double kept = accumulate ? 1 : 0;
+    const at::Tensor want = wide(dy).t().mm(wide(x)) + kept * wide(dw);
+    const at::Tensor want_db = wide(dy).sum(0) + kept * wide(db);
+    grad_weight(dw, dy, x, accumulate);
+    grad_bias(db, dy, accumulate);
+    expect_close(dw, want, 32, dy.t(), x);
+    EXPECT_LT((wide(db) - want_db).abs().max().item<double>(), 1e-4) << "summed in fp32";
+  }
+}
+
 TEST_P(Gemm, NoProductCopiesAWholeWeight) {
   memory::install();
   const at::Tensor x = random({kRows, 1024}), w = random({8192, 1024}), dy = random({kRows, 8192});

@@ -77,6 +77,23 @@ TEST(LossScaler, AFixedScaleStays) {
   EXPECT_EQ(scaler.scale(), 128);
 }
 
+/// torch.amp.GradScaler: a growth after each 3rd step in a row without an overflow, a halving at each
+/// overflow; apex also has a maximum.
+TEST(LossScaler, LikeTorchsGradScaler) {
+  LossScaler scaler({.initial = 16,
+                     .window = 3,
+                     .hysteresis = 1,
+                     .minimum = 0x1p-126,
+                     .maximum = 32,
+                     .like_torch = true});
+  std::string seen;
+  for (const char overflow : std::string("000000100001100")) {
+    ASSERT_TRUE(scaler.update(overflow == '1'));
+    seen += std::to_string(static_cast<int>(scaler.scale())) + " ";
+  }
+  EXPECT_EQ(seen, "16 16 32 32 32 32 16 16 16 32 32 16 8 8 8 ");
+}
+
 TEST(LossScaler, OnlyFp16IsScaled) {
   dsconfig::ResolvedConfig config;
   config.loss_scale.initial = 4096;
@@ -85,6 +102,9 @@ TEST(LossScaler, OnlyFp16IsScaled) {
   EXPECT_EQ(LossScaler::of(config).scale(), 1);
   config.precision = dsconfig::Precision::Fp16;
   EXPECT_EQ(LossScaler::of(config).scale(), 4096);
+  config.precision = dsconfig::Precision::Fp32;
+  config.autocast.products = dsconfig::Precision::Fp16;
+  EXPECT_EQ(LossScaler::of(config).scale(), 4096) << "products in fp16";
 }
 
 }  // namespace

@@ -99,6 +99,19 @@ TEST_F(Resume, NextTwentyLossesAreBitIdentical) {
   }
 }
 
+TEST_F(Resume, UnderAutocast) {
+  for (const auto products : {dsconfig::Precision::Bf16, dsconfig::Precision::Fp16}) {
+    std::filesystem::remove_all(directory_);
+    auto run = with(2, products == dsconfig::Precision::Bf16 ? 3 : 1);
+    run.config.autocast = {products, {"torch.nn.Linear"}};
+    run.config.loss_scale = {.window = 4, .hysteresis = 1, .like_torch = true};
+    const auto whole = losses(run, 0, 23, false);
+    losses(run, 0, 3, true);
+    const auto resumed = losses(run, 3, 23, false);
+    EXPECT_EQ(std::vector<double>(whole.begin() + 3, whole.end()), resumed);
+  }
+}
+
 TEST_F(Resume, RandomLtdGoesOnWithTheSameDraws) {
   for (const bool recompute : {false, true}) {
     std::filesystem::remove_all(directory_);

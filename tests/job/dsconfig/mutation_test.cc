@@ -128,7 +128,8 @@ bool above(const std::string& section, const std::string& path) {
 bool speaks_of(const std::string& found, const std::string& changed) {
   static const std::vector<std::set<std::string>> together = {
       {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"},
-      {"fp16", "bf16", "bfloat16", "amp", "data_types", "communication_data_type"},
+      {"fp16", "bf16", "bfloat16", "amp", "torch_autocast", "data_types",
+       "communication_data_type"},
   };
   if (above(found, changed) || above(changed, found)) return true;
   for (const auto& group : together)

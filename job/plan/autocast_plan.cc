@@ -1,0 +1,66 @@
+#include "job/plan/autocast_plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include "job/plan/zero_plan.h"
+
+namespace dsj::plan {
+
+using dsconfig::ResolvedConfig;
+
+namespace {
+
+bool has(const std::string& name, std::string_view part) {
+  return name.find(part) != std::string::npos;
+}
+
+/// Parameters whose product reads them as one copy have the same.
+std::string product_of(const std::string& name) {
+  if (has(name, "lora_")) return "adapters";
+  for (const char* part : {"q_proj", "k_proj", "v_proj"})
+    if (has(name, part)) return "qkv";
+  for (const char* part : {"gate_proj", "up_proj"})
+    if (has(name, part)) return "gate_up";
+  return name.substr(0, name.rfind('.'));
+}
+
+}  // namespace
+
+FlatTypes types_of_flat(const std::vector<layout::UnitSpec>& units, const layout::FlatLayout& flat,
+                        const ResolvedConfig& config, int world) {
+  const bool tied = is_tied(units);
+  const bool low = effective_stage(config, world).shards_update() &&
+                   std::ranges::all_of(flat.slots(), [&](const layout::Slot& slot) {
+                     return is_safe(slot.name, tied, config);
+                   });
+  if (low) return {config.autocast.products, config.autocast.products};
+  return {config.precision, config.communication_dtype};
+}
+
+int64_t weight_copies(const std::vector<layout::UnitSpec>& units, const layout::FlatPlan& plan,
+                      const ResolvedConfig& config, int world, int unit) {
+  if (!config.autocast.on()) return 0;
+  const layout::Stage& stage = effective_stage(config, world);
+  std::map<std::string, int64_t> copies;  // bytes by product
+  const auto add = [&](int of, const layout::Parameter& parameter, size_t index) {
+    const auto place = plan.places[static_cast<size_t>(of)][index];
+    const bool gathered =
+        layout::stage_of_flat(stage, plan.is_persisted(place.flat)).shards_parameters();
+    const auto& flat = plan.flats[static_cast<size_t>(place.flat)];
+    if (gathered && types_of_flat(units, flat, config, world).gathered == config.autocast.products)
+      return;
+    copies[product_of(parameter.name)] += bytes_of(config.autocast.products) * parameter.numel();
+  };
+  const layout::UnitSpec& spec = units[static_cast<size_t>(unit)];
+  for (size_t i = 0; i < spec.parameters.size(); ++i) {
+    const std::string_view klass = module_class(spec.parameters[i].name);
+    if (!klass.empty() && klass != "torch.nn.Embedding") add(unit, spec.parameters[i], i);
+  }
+  if (spec.uses_embedding) add(0, units.front().parameters.front(), 0);
+  int64_t most = 0;
+  for (const auto& [product, bytes] : copies) most = std::max(most, bytes);
+  return most;
+}
+
+}  // namespace dsj::plan

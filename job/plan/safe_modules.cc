@@ -1,0 +1,44 @@
+#include "job/plan/safe_modules.h"
+
+#include <algorithm>
+
+namespace dsj::plan {
+
+using dsconfig::ResolvedConfig;
+
+namespace {
+
+bool has(const std::string& name, std::string_view part) {
+  return name.find(part) != std::string::npos;
+}
+
+bool is_table(const std::string& name) {
+  return has(name, "embed_tokens") || has(name, "wte.");
+}
+
+}  // namespace
+
+std::string_view module_class(const std::string& name) {
+  if (has(name, "lora_")) return "torch.nn.Linear";
+  if (is_table(name) || has(name, "wpe.")) return "torch.nn.Embedding";
+  for (const char* part : {".c_attn.", ".c_proj.", ".c_fc."})
+    if (has(name, part)) return "transformers.pytorch_utils.Conv1D";
+  if (has(name, "_proj.") || has(name, "lm_head.")) return "torch.nn.Linear";
+  return {};
+}
+
+bool is_safe(const std::string& parameter, bool tied, const ResolvedConfig& config) {
+  if (!config.autocast.on()) return false;
+  const auto listed = [&](std::string_view name) {
+    return std::ranges::find(config.autocast.safe_modules, name) !=
+           config.autocast.safe_modules.end();
+  };
+  return listed(module_class(parameter)) ||
+         (tied && is_table(parameter) && listed("torch.nn.Linear"));
+}
+
+bool is_tied(const std::vector<layout::UnitSpec>& units) {
+  return std::ranges::any_of(units, &layout::UnitSpec::uses_embedding);
+}
+
+}  // namespace dsj::plan

@@ -1,0 +1,35 @@
+// Which module holds a parameter, and whether torch_autocast sends what it holds in the products' type.
+#include "job/plan/safe_modules.h"
+
+#include <gtest/gtest.h>
+
+namespace dsj::plan {
+namespace {
+
+TEST(SafeModules, ModulesByName) {
+  EXPECT_EQ(module_class("model.layers.0.self_attn.q_proj.bias"), "torch.nn.Linear");
+  EXPECT_EQ(module_class("lm_head.weight"), "torch.nn.Linear");
+  EXPECT_EQ(module_class("model.embed_tokens.weight"), "torch.nn.Embedding");
+  EXPECT_EQ(module_class("transformer.wpe.weight"), "torch.nn.Embedding");
+  EXPECT_EQ(module_class("transformer.h.1.attn.c_proj.weight"),
+            "transformers.pytorch_utils.Conv1D");
+  EXPECT_EQ(module_class("transformer.h.1.attn.c_proj.lora_A.weight"), "torch.nn.Linear");
+  for (const char* norm : {"model.norm.weight", "model.layers.0.self_attn.q_norm.weight",
+                           "transformer.h.0.ln_1.bias", "model.layers.0.input_layernorm.weight"})
+    EXPECT_EQ(module_class(norm), "") << norm;
+}
+
+TEST(SafeModules, ATiedTableIsALinearsToo) {
+  dsconfig::ResolvedConfig c;
+  c.autocast = {dsconfig::Precision::Bf16, {"torch.nn.Linear"}};
+  EXPECT_FALSE(is_safe("model.embed_tokens.weight", false, c));
+  EXPECT_TRUE(is_safe("model.embed_tokens.weight", true, c));
+  EXPECT_TRUE(is_safe("transformer.wte.weight", true, c));
+  EXPECT_FALSE(is_safe("transformer.wpe.weight", true, c));
+  auto off = c;
+  off.autocast.products = dsconfig::Precision::Fp32;
+  EXPECT_FALSE(is_safe("lm_head.weight", false, off));
+}
+
+}  // namespace
+}  // namespace dsj::plan
