@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "job/plan/zero_plan.h"
 
 namespace dsj::plan {
 

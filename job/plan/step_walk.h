@@ -17,6 +17,7 @@
 #include "job/plan/autocast_plan.h"
 #include "job/plan/memory_input.h"
 #include "job/plan/row_plan.h"
+#include "job/plan/zero_plan.h"
 
 namespace dsj::plan {
 
