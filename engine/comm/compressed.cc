@@ -43,6 +43,27 @@ at::Tensor messages(int world, const MessageLayout& layout, at::Device device) {
   return at::zeros({world, layout.bytes()}, at::TensorOptions(device).dtype(at::kByte));
 }
 
+/// Adds the mean over ranks, in their order, of what their messages `got` say of a vector's chunk. On a
+/// CPU in tiles, whose sums stay in a core's cache.
+void add_mean(const at::Tensor& server, const at::Tensor& got, const MessageLayout& layout,
+              std::size_t vector) {
+  constexpr std::int64_t kTile = 1 << 14;
+  const std::int64_t n = server.numel(), tile = server.is_cpu() ? kTile : n;
+  const auto world = static_cast<int>(got.size(0));
+  std::vector<at::Tensor> bits, scales;
+  for (int from = 0; from < world; ++from) {
+    bits.push_back(layout.bits(got.select(0, from), vector));
+    scales.push_back(MessageLayout::scale(got.select(0, from), vector));
+  }
+  for (std::int64_t first = 0; first < n; first += tile) {
+    const std::int64_t count = std::min(tile, n - first);
+    const at::Tensor mean = at::zeros({count}, server.options());
+    for (std::size_t from = 0; from < bits.size(); ++from)
+      signs_of(mean).add(mean, bits[from].narrow(0, first / 8, count / 8), scales[from], world);
+    server.narrow(0, first, count).add_(mean);
+  }
+}
+
 at::Tensor words(const at::Tensor& bytes) {
   return bytes.view(-1).view(at::kLong);
 }
@@ -99,12 +120,7 @@ SignMeans compressed_mean(Collectives& collectives, std::span<const ErrorFeedbac
   const at::Tensor own = means.messages_.select(0, collectives.rank());
   for (std::size_t v = 0; v < vectors.size(); ++v) {
     const at::Tensor& server = vectors[v].server;
-    const at::Tensor mean = at::zeros_like(server);
-    for (int from = 0; from < world; ++from) {
-      const at::Tensor message = got.select(0, from);
-      signs_of(mean).add(mean, layout.bits(message, v), MessageLayout::scale(message, v), world);
-    }
-    server.add_(mean);
+    add_mean(server, got, layout, v);
     signs_of(server).compress(server, layout.bits(own, v), MessageLayout::scale(own, v));
   }
   collectives.all_gather(words(means.messages_), own.view(at::kLong), label)->wait();

@@ -1,14 +1,72 @@
 #include "engine/comm/signs.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
+#include <cstring>
 
 namespace dsj::comm {
 namespace {
 
-bool plus(const std::uint8_t* bits, std::int64_t index) {
-  return (bits[index >> 3] >> (7 - (index & 7)) & 1) != 0;
+static_assert(std::endian::native == std::endian::little, "pack() takes the first flag as lowest");
+
+constexpr std::uint32_t kMinus = 0x80000000u;
+constexpr std::int64_t kBlock = 64;    // numbers whose flags are packed together
+constexpr std::int64_t kGrain = 4096;  // bytes of signs that are worth a thread
+
+/// [byte][number]: what turns +scale into the number that its bit says.
+constexpr auto kSignsOf = [] {
+  std::array<std::array<std::uint32_t, 8>, 256> of{};
+  for (std::size_t byte = 0; byte < 256; ++byte)
+    for (std::size_t i = 0; i < 8; ++i) of[byte][i] = (byte >> (7 - i) & 1) != 0 ? 0 : kMinus;
+  return of;
+}();
+
+/// Eight flags of 0 or 1 as the bits of a byte, the first one highest: the product puts flag i, which
+/// stands at bit 8 i, also at bit 63 - i, and no two of its terms meet.
+std::uint8_t pack(const std::uint8_t* flags) {
+  std::uint64_t eight;
+  std::memcpy(&eight, flags, sizeof eight);
+  return static_cast<std::uint8_t>(eight * 0x8040201008040201u >> 56);
+}
+
+/// Writes the signs of up to kBlock numbers, a multiple of 8, and leaves what they do not say.
+void compress_block(float* numbers, std::int64_t count, std::uint8_t* bytes, std::uint32_t scale) {
+  std::array<std::uint8_t, kBlock> flags;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint32_t minus = numbers[i] < 0;
+    flags[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(minus ^ 1);
+    numbers[i] -= std::bit_cast<float>(scale ^ minus << 31);
+  }
+  for (std::int64_t i = 0; i < count; i += 8)
+    bytes[i / 8] = pack(&flags[static_cast<std::size_t>(i)]);
+}
+
+/// Calls f(number, its signed scale) for n numbers, whose signs begin at number `first`.
+template <typename F>
+void for_signs(const std::uint8_t* bytes, std::int64_t first, std::int64_t n, float scale, F f) {
+  const auto plus = std::bit_cast<std::uint32_t>(scale);
+  const auto some = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto at = static_cast<std::size_t>((first + i) & 7);
+      f(i, std::bit_cast<float>(plus ^ kSignsOf[bytes[(first + i) >> 3]][at]));
+    }
+  };
+  const std::int64_t head = std::min(n, -first & 7), whole = (n - head) / 8;
+  some(0, head);
+  const std::uint8_t* from = bytes + (first + head) / 8;
+  at::parallel_for(0, whole, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t byte = begin; byte < end; ++byte) {
+      const auto& signs = kSignsOf[from[byte]];
+      for (std::int64_t i = 0; i < 8; ++i)
+        f(head + byte * 8 + i, std::bit_cast<float>(plus ^ signs[static_cast<std::size_t>(i)]));
+    }
+  });
+  some(head + whole * 8, n);
 }
 
 class CpuSigns final : public Signs {
@@ -21,32 +79,27 @@ class CpuSigns final : public Signs {
     // DeepSpeed's own operations: a number near 0 may get another sign where the scale is rounded
     // otherwise.
     scale.copy_(at::norm(x).div(std::sqrt(static_cast<double>(n))));
-    const float s = *scale.const_data_ptr<float>();
-    for (std::int64_t i = 0; i < n; i += 8) {
-      unsigned byte = 0;
-      for (std::int64_t j = 0; j < 8; ++j) {
-        const bool minus = numbers[i + j] < 0;
-        byte = byte << 1 | (minus ? 0u : 1u);
-        numbers[i + j] -= minus ? -s : s;
-      }
-      bytes[i / 8] = static_cast<std::uint8_t>(byte);
-    }
+    const auto s = std::bit_cast<std::uint32_t>(*scale.const_data_ptr<float>());
+    at::parallel_for(0, n / 8, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin * 8; i < end * 8; i += kBlock)
+        compress_block(numbers + i, std::min(kBlock, end * 8 - i), bytes + i / 8, s);
+    });
   }
 
   void add(const at::Tensor& sum, const at::Tensor& bits, const at::Tensor& scale,
            int world) const override {
-    const auto* bytes = bits.const_data_ptr<std::uint8_t>();
-    const float s = *scale.const_data_ptr<float>() / static_cast<float>(world);
     auto* out = sum.data_ptr<float>();
-    for (std::int64_t i = 0; i < sum.numel(); ++i) out[i] += plus(bytes, i) ? s : -s;
+    const float s = *scale.const_data_ptr<float>() / static_cast<float>(world);
+    for_signs(bits.const_data_ptr<std::uint8_t>(), 0, sum.numel(), s,
+              [out](std::int64_t i, float number) { out[i] += number; });
   }
 
   void read(const at::Tensor& out, const at::Tensor& bits, std::int64_t first,
             const at::Tensor& scale) const override {
-    const auto* bytes = bits.const_data_ptr<std::uint8_t>();
-    const float s = *scale.const_data_ptr<float>();
     auto* numbers = out.data_ptr<float>();
-    for (std::int64_t i = 0; i < out.numel(); ++i) numbers[i] = plus(bytes, first + i) ? s : -s;
+    for_signs(bits.const_data_ptr<std::uint8_t>(), first, out.numel(),
+              *scale.const_data_ptr<float>(),
+              [numbers](std::int64_t i, float number) { numbers[i] = number; });
   }
 };
 

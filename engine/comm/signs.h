@@ -1,8 +1,9 @@
 // Vectors as one bit per number and one scale: what a compressed mean sends (compressed.h). A set
 // bit is plus. Zero counts as plus, NaN too. The first number's bit is the highest of its byte.
 //
-// On a CPU these are plain loops. On any other device, and in tests as their oracle, they are
-// libtorch's operations. Nothing waits for a device. Internal to comm.
+// On a CPU these are loops that compilers turn into vectors, over libtorch's threads. On any other
+// device, and in tests as their oracle, they are libtorch's operations. Nothing waits for a device.
+// Internal to comm.
 #pragma once
 
 #include <ATen/core/Tensor.h>

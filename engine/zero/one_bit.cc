@@ -7,6 +7,7 @@
 
 #include "engine/memory/counting_allocator.h"
 #include "engine/zero/error_feedback.h"
+#include "engine/zero/tiles.h"
 #include "engine/zero/update.h"
 
 namespace dsj::zero {
@@ -30,8 +31,12 @@ class OneBitAdam final : public OneBit {
       Flat& flat = *flats_[f];
       if (flat.frozen()) continue;
       flat.for_owned(true, [&](int slot, int64_t first, const UpdateSpan& span) {
-        errors_.read(*momentum_, f, static_cast<size_t>(slot), first, span.states[kMomentum - 1]);
-        update_span(apply, span);
+        for_tiles(device_, span.p.numel(), [&](int64_t begin, int64_t count) {
+          const SpanPart part(span, begin, count);
+          errors_.read(*momentum_, f, static_cast<size_t>(slot), first + begin,
+                       part.span().states[kMomentum - 1]);
+          update_span(apply, part.span());
+        });
       });
       flat.start_gather();
     }
@@ -58,18 +63,19 @@ class OneBitAdam final : public OneBit {
       const at::Tensor gradient = flat.local_gradient();
       const auto& slots = flat.layout().slots();
       for (size_t s = 0; s < slots.size(); ++s) {
-        const auto& slot = slots[s];
-        at::Tensor m;
-        if (momentum_) {
-          m = at::empty({slot.numel}, at::TensorOptions(device_).dtype(at::kFloat));
-          errors_.read(*momentum_, f, s, 0, m);
-        } else {
-          m = whole.narrow(0, slot.offset, slot.numel);
-        }
-        const at::Tensor g = gradient.narrow(0, slot.offset, slot.numel).to(at::kFloat);
-        // Each operation rounds by itself, so that every CPU has the same bits.
-        m.mul_(update.rule.beta1).add_(g.mul(update.grad_scale).mul_(1 - update.rule.beta1));
-        errors_.worker(f, s, 0, slot.numel).add_(m);
+        for_tiles(device_, slots[s].numel, [&](int64_t first, int64_t count) {
+          at::Tensor m;
+          if (momentum_) {
+            m = at::empty({count}, at::TensorOptions(device_).dtype(at::kFloat));
+            errors_.read(*momentum_, f, s, first, m);
+          } else {
+            m = whole.narrow(0, slots[s].offset + first, count);
+          }
+          const at::Tensor g = gradient.narrow(0, slots[s].offset + first, count).to(at::kFloat);
+          // Each operation rounds by itself, so that every CPU has the same bits.
+          m.mul_(update.rule.beta1).add_(g.mul(update.grad_scale).mul_(1 - update.rule.beta1));
+          errors_.worker(f, s, first, count).add_(m);
+        });
       }
     }
   }

@@ -10,6 +10,7 @@
 #include "engine/zero/error_feedback.h"
 #include "engine/zero/norm.h"
 #include "engine/zero/one_bit.h"
+#include "engine/zero/tiles.h"
 #include "engine/zero/update.h"
 
 namespace dsj::zero {
@@ -226,18 +227,19 @@ class OneBitLamb final : public OneBit {
       const at::Tensor gradient = one.flat->local_gradient();
       const auto& slots = one.flat->layout().slots();
       for (size_t s = 0; s < slots.size(); ++s) {
-        const auto& slot = slots[s];
         const at::Tensor scaling = one.kept.scaling.select(0, static_cast<int64_t>(s));
-        at::Tensor m;
-        if (momentum_) {
-          m = at::empty({slot.numel}, at::TensorOptions(device_).dtype(at::kFloat));
-          errors_.read(*momentum_, one.index, s, 0, m);
-          m.div_(scaling);
-        } else {
-          m = whole.narrow(0, slot.offset, slot.numel);
-        }
-        follow(m, gradient.narrow(0, slot.offset, slot.numel), scaling, update);
-        errors_.worker(one.index, s, 0, slot.numel).add_(m);
+        for_tiles(device_, slots[s].numel, [&](int64_t first, int64_t count) {
+          at::Tensor m;
+          if (momentum_) {
+            m = at::empty({count}, at::TensorOptions(device_).dtype(at::kFloat));
+            errors_.read(*momentum_, one.index, s, first, m);
+            m.div_(scaling);
+          } else {
+            m = whole.narrow(0, slots[s].offset + first, count);
+          }
+          follow(m, gradient.narrow(0, slots[s].offset + first, count), scaling, update);
+          errors_.worker(one.index, s, first, count).add_(m);
+        });
       }
     }
   }

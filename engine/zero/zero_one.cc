@@ -7,6 +7,7 @@
 #include "engine/memory/counting_allocator.h"
 #include "engine/zero/error_feedback.h"
 #include "engine/zero/one_bit.h"
+#include "engine/zero/tiles.h"
 #include "engine/zero/update.h"
 
 namespace dsj::zero {
@@ -120,6 +121,21 @@ class ZeroOneAdam final : public OneBit {
     }
   }
 
+  /// The same in tiles, for arithmetic.
+  void for_part_tiles(bool writes, const std::function<void(const Part&)>& f) {
+    for_parts(writes, [&](const Part& whole) {
+      for_tiles(device_, whole.span.p.numel(), [&](int64_t first, int64_t count) {
+        const SpanPart part(whole.span, first, count);
+        at::Tensor moved, met;
+        if (whole.moved.defined()) {
+          moved = whole.moved.narrow(0, first, count);
+          met = whole.met.narrow(0, first, count);
+        }
+        f({whole.flat, whole.slot, whole.first + first, part.span(), moved, met});
+      });
+    });
+  }
+
   /// Calls f(state, parameter's slot, offset among all ranks' elements, tensor) for all that is this
   /// rank's own. Stops at the first error.
   using VisitOwn =
@@ -147,15 +163,15 @@ class ZeroOneAdam final : public OneBit {
   void mean_gradient(const optim::OneBitUpdate& update) {
     if (alone()) {
       const optim::Update apply = update.frozen_moments();
-      return for_parts(true, [&](const Part& part) { update_span(apply, part.span); });
+      return for_part_tiles(true, [&](const Part& part) { update_span(apply, part.span); });
     }
-    for_parts(false, [&](const Part& part) {
+    for_part_tiles(false, [&](const Part& part) {
       contribute(part, part.span.grad.to(at::kFloat).mul(update.grad_scale));
     });
     const comm::SignMeans means = errors_.mean();
     optim::Update apply = update.frozen_variance();
     apply.grad_scale = 1;
-    for_parts(true, [&](const Part& part) {
+    for_part_tiles(true, [&](const Part& part) {
       const at::Tensor mean = at::empty_like(part.span.p);
       errors_.read(means, part.flat, part.slot, part.first, mean);
       update_span(apply, {part.span.p, mean, part.span.states, part.span.low});
@@ -172,7 +188,7 @@ class ZeroOneAdam final : public OneBit {
     const bool begins = !apart_;
     rates_ += static_cast<float>(rule.lr);
     apart_ = true;
-    for_parts(true, [&](const Part& part) {
+    for_part_tiles(true, [&](const Part& part) {
       const UpdateSpan& span = part.span;
       if (begins) part.met.copy_(span.p);
       const at::Tensor &m = span.states[0], &v = span.states[1];
@@ -191,14 +207,14 @@ class ZeroOneAdam final : public OneBit {
   /// the ranks are equal again.
   void meet(const optim::OneBitUpdate& update) {
     const double eps = update.rule.eps;
-    for_parts(true, [&](const Part& part) {
+    for_part_tiles(true, [&](const Part& part) {
       part.span.p.copy_(part.met);
       part.moved.mul_(part.span.states[1].sqrt().add_(eps));
       if (!alone()) contribute(part, part.moved);
       refresh(part.span);
     });
     const auto means = alone() ? comm::SignMeans() : errors_.mean();
-    for_parts(true, [&](const Part& part) {
+    for_part_tiles(true, [&](const Part& part) {
       if (!alone()) errors_.read(means, part.flat, part.slot, part.first, part.moved);
       // Where every rate was 0 nothing moved, and says nothing of the momentum.
       if (rates_ != 0) part.span.states[0].copy_(part.moved).div_(-rates_);

@@ -103,6 +103,30 @@ TEST_P(Compressed, ThirtyTwoTimesFewerBytesThanAnAllReduce) {
   for (const std::string& text : texts) EXPECT_EQ(text, "");
 }
 
+/// Longer than the parts in which an owner adds up, and no multiple of them.
+TEST(CompressedMean, LongChunksEqualTheSlowForm) {
+  constexpr std::int64_t kChunk = 40'008;
+  const auto texts = run_ranks(2, [&](const Seat& seat) {
+    const auto group = seat.join("shm", 300s);
+    Oracle oracle(2, 2 * kChunk);
+    const ErrorFeedback vector{contribution(0, seat.rank, 2 * kChunk), at::zeros({kChunk})};
+    const Numbers expected =
+        oracle.mean({contribution(0, 0, 2 * kChunk), contribution(0, 1, 2 * kChunk)});
+    const auto apart = [](const at::Tensor& found, const float* wanted) {
+      std::vector<float> all(wanted, wanted + found.numel());
+      return (found - at::tensor(all)).abs().max().item<double>();
+    };
+    const SignMeans means =
+        compressed_mean(*group, std::span(&vector, 1), {Traffic::Gradients, "momentum"});
+    const at::Tensor out = at::empty({2 * kChunk});
+    means.read(0, 0, out);
+    require(apart(out, expected.data()) <= 2e-6, "mean");
+    require(apart(vector.server, oracle.server().data() + seat.rank * kChunk) <= 2e-6, "server");
+    group->shutdown();
+  });
+  for (const std::string& text : texts) EXPECT_EQ(text, "");
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const char* backend : {"gloo", "ring", "shm"})

@@ -60,7 +60,13 @@ TEST(Signs, BothFormsAgreeOnRandomVectors) {
       aten_signs().read(other_out, bits, std::min(first, n - 3), scale);
       EXPECT_TRUE(at::equal(out, other_out));
     }
-    const at::Tensor sum = at::randn({n}), other_sum = sum.clone();
+    for (const std::int64_t first : {0, 3, 5}) {  // a part of a byte at both ends, or at one
+      const at::Tensor out = at::empty({n - first - 2}), other_out = at::empty_like(out);
+      cpu_signs().read(out, bits, first, scale);
+      aten_signs().read(other_out, bits, first, scale);
+      EXPECT_TRUE(at::equal(out, other_out));
+    }
+    const at::Tensor sum = at::randn({n - 1}), other_sum = sum.clone();
     cpu_signs().add(sum, bits, scale, 3);
     aten_signs().add(other_sum, bits, scale, 3);
     EXPECT_LT((sum - other_sum).abs().max().item<double>(), 1e-6);
