@@ -16,6 +16,7 @@
 #include "engine/optim/optimizer.h"
 #include "engine/weights/weight_source.h"
 #include "engine/zero/model_state.h"
+#include "engine/zero/piece_sums.h"
 #include "job/layout/lora.h"
 #include "job/plan/zero_plan.h"
 #include "job/roofline/state_work.h"
@@ -235,6 +236,12 @@ TEST(Counted, TheSumOfAWeightsGradientTakesFewTilesOnAGpu) {
   simulated::take();
   sum.add(dy, x);
   EXPECT_EQ(simulated::take().launches(), 6) << "four tiles of the CPU's are one";
+
+  zero::PieceSums pieces;
+  pieces.of(0, 1, {grad, false}).tensor.zero_();
+  simulated::take();
+  pieces.add();
+  EXPECT_EQ(simulated::take().launches(), 5) << "and so where a unit adds up pieces";
 }
 
 }  // namespace
