@@ -57,6 +57,10 @@ class Pass {
   int64_t next_incarnation(const Slot& slot) const;
   std::string gang() const;
   void tidy_gangs(const std::string& keep);
+  // reconcile_keys.cc
+  std::string key_set() const;
+  void make_keys();
+  void tidy_keys();
   // reconcile_wait.cc
   bool held() const;
   bool wait_for_gang();
@@ -108,6 +112,7 @@ class Pass {
   bool suspend_ = false;
   bool new_revision_ = false;  ///< this pass is the first under the spec in force
   bool creating_ = false;      ///< pods are being made, or wait for the restart's pause
+  std::string keys_;           ///< the set of keys for pods that this pass makes
 };
 
 }  // namespace dsj::op
