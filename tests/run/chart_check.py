@@ -121,7 +121,9 @@ class Chart:
     def keys(self, operator):
         """Worker 0's keys: what the operator may make, and who may mount them."""
         def secret(kind):
-            return {"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": {"name": "tune-dsj-key-1-0", "namespace": "team"},
+            return {"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": {
+                        "name": "tune-dsj-key-1-0", "namespace": "team",
+                        "annotations": {"kubernetes.io/service-account.name": "default"}},
                     "stringData": {"key-0.pem": "secret"}}
 
         def pod(name, index, secret_of, **more):
@@ -133,7 +135,8 @@ class Chart:
 
         def make(thing, *who):
             return kubectl("create", "--dry-run=server", *who, "-f", "-", thing=thing, check=False)
-        kubectl("-n", "team", "create", "serviceaccount", "default", check=False)
+        for namespace in ("team", "kube-system"):
+            kubectl("-n", namespace, "create", "serviceaccount", "default", check=False)
         own = "training.dsj.dev/worker-key"
         as_operator = ("--as", operator)
         eventually(lambda: make(secret("Opaque"), *as_operator).returncode != 0, "a new policy takes a moment to be in force")
@@ -253,7 +256,7 @@ class Chart:
             process = subprocess.Popen([self.operator], env=dict(os.environ, **told), stdout=output, stderr=output)
         try:
             kubectl("create", "-f", "-", thing=dict(JOB, metadata={"name": "whole", "namespace": "team"}))
-            eventually(lambda: len(names()) == 7, lambda: f"{names()}: {self.text(log)}")
+            eventually(lambda: len(names()) == 8, lambda: f"{names()}: {self.text(log)}")
             eventually(lambda: self.authorities() == 1, lambda: f"the webhook has no authority: {self.text(log)}")
             kubectl("-n", "team", "patch", "dsj", "whole", "--type", "merge", "-p", '{"spec": {"suspend": true}}')
             eventually(lambda: not [name for name in names() if name.startswith("pod/")], lambda: f"{names()}: {self.text(log)}")
