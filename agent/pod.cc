@@ -50,6 +50,7 @@ Result<Pod> pod_from_environment(const std::function<std::string(const char*)>& 
   pod.worker = static_cast<int>(number(kEnvWorker, 0));
   pod.incarnation = number(kEnvIncarnation, 1);
   pod.revision = get(kEnvRevision);
+  pod.tls = !get(kEnvJoinTls).empty();
   if (problems.empty() && pod.name != worker_pod_name(pod.job, pod.worker, pod.incarnation)) {
     wrong("the pod's name is \"" + pod.name + "\", expected \"" +
           worker_pod_name(pod.job, pod.worker, pod.incarnation) + "\"");

@@ -17,6 +17,7 @@ struct Pod {
   int worker = 0;
   int64_t incarnation = 1;
   std::string worker_zero_host, name, ip, service_account;
+  bool tls = false;  ///< worker 0 has keys (job/join_keys.h); an older operator made none
 };
 
 /// Reads the environment by `get` (empty: not set). BadInput: lists at once everything that is

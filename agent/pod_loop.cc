@@ -11,6 +11,7 @@
 
 #include "agent/agent.h"
 #include "agent/gang/http_transport.h"
+#include "agent/gang/join_keys.h"
 #include "agent/pod.h"
 #include "agent/ranks/log_mirror.h"
 #include "agent/ranks/spawn.h"
@@ -22,6 +23,7 @@
 #include "common/files/posix_files.h"
 #include "common/log.h"
 #include "job/contract.h"
+#include "job/join_keys.h"
 #include "job/report/step_line.h"
 #include "kube/api_transport.h"
 #include "kube/token_source.h"
@@ -110,6 +112,7 @@ class PodAgent {
   std::unique_ptr<kube::TokenSource> token_;
   kube::Cancel fetches_;
   std::unique_ptr<KeyRing> keys_;
+  std::unique_ptr<JoinKeys> join_keys_;
   std::unique_ptr<HttpServer> server_;
   std::unique_ptr<HttpClient> client_;
   std::unique_ptr<LogMirror> mirror_;
@@ -174,16 +177,25 @@ Result<std::shared_ptr<JoinGate>> PodAgent::open_gate() {
 
 Status PodAgent::open_join() {
   if (config_.replicas == 1) return {};
+  join_keys_ = std::make_unique<JoinKeys>(root_ + kJoinKeysMountPath);
+  if (!pod_.tls) {
+    log::warn("this job's pods were made without keys: the agents join without encryption");
+  }
   if (pod_.worker == 0) {
     DSJ_TRY(auto gate, open_gate());
-    DSJ_TRY(server_, HttpServer::open(pod_.ip, kJoinPort, std::move(gate), config_.replicas));
+    TlsSource tls;
+    if (pod_.tls) tls = [this] { return join_keys_->server(); };
+    DSJ_TRY(server_, HttpServer::open(pod_.ip, kJoinPort, std::move(gate), config_.replicas,
+                                      std::move(tls)));
     return {};
   }
+  Credentials credentials{[this] { return token_->token(); }, [this] { token_->refused(); }};
+  if (pod_.tls) credentials.authorities = [this] { return join_keys_->authorities(); };
   client_ = std::make_unique<HttpClient>(
       [host = pod_.worker_zero_host]() -> Result<Endpoint> {
         return Endpoint{host, kJoinPort};
       },
-      Credentials{[this] { return token_->token(); }, [this] { token_->refused(); }}, Time(5000));
+      std::move(credentials), Time(5000));
   return {};
 }
 

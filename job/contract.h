@@ -64,6 +64,12 @@ inline constexpr char kLabelManagedBy[] = "app.kubernetes.io/managed-by";  ///< 
 inline constexpr char kLabelRevision[] = "training.dsj.dev/revision";
 /// On pods: status.restarts.total at the time when the pod was made.
 inline constexpr char kAnnotationRestarts[] = "training.dsj.dev/restarts";
+/// On a pod or ConfigMap: its set of keys (operator/keys.h), by the first incarnation of its run.
+inline constexpr char kLabelKeys[] = "training.dsj.dev/keys";
+/// On a set's ConfigMap: its keys, as JSON.
+inline constexpr char kAnnotationKeys[] = "training.dsj.dev/keys";
+/// The type of a key's Secret. The chart's policies know it.
+inline constexpr char kKeySecretType[] = "training.dsj.dev/worker-key";
 /// On a pod or PodGroup: its scheduling group (operator/render_gang.h).
 inline constexpr char kLabelGang[] = "training.dsj.dev/gang";
 inline constexpr char kContainerName[] = "worker";  ///< our container in the template
@@ -85,6 +91,9 @@ inline constexpr char kEnvWorkerZeroHost[] = "DSJ_WORKER_ZERO_HOST";
 inline constexpr char kEnvPodName[] = "DSJ_POD_NAME";
 inline constexpr char kEnvPodIp[] = "DSJ_POD_IP";
 inline constexpr char kEnvServiceAccount[] = "DSJ_SERVICE_ACCOUNT";  ///< spec.serviceAccountName
+/// Set: agents join over TLS with the keys of join_keys.h. Unset: there is one worker, or an operator
+/// that made no keys made the job's other pods, too.
+inline constexpr char kEnvJoinTls[] = "DSJ_JOIN_TLS";
 /// The mounted ConfigMap of the job: job.json (worker_job.h) and, if the operator could read them,
 /// the cluster's public token keys.
 inline constexpr char kConfigMountPath[] = "/etc/dsj";
@@ -115,6 +124,7 @@ inline constexpr char kEnvTmpSizeLimit[] = "DSJ_TMP_SIZE_LIMIT";
 inline constexpr char kEnvWatchNamespaces[] = "DSJ_WATCH_NAMESPACES";  ///< "a,b"; empty: all
 inline constexpr char kEnvReadNodes[] = "DSJ_READ_NODES";              ///< "true", "false"
 inline constexpr char kEnvNetworkPolicy[] = "DSJ_NETWORK_POLICY";      ///< "true", "false"
+inline constexpr char kEnvEgress[] = "DSJ_EGRESS";                     ///< JSON; may be empty
 inline constexpr char kEnvVolcano[] = "DSJ_VOLCANO";                   ///< "true", "false"
 inline constexpr char kEnvLeaseName[] = "DSJ_LEASE_NAME";              ///< in its own namespace
 inline constexpr int kOperatorPort = 29402;  ///< /metrics, /healthz (alive), /readyz

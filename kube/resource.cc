@@ -43,6 +43,9 @@ Resource services() {
 Resource config_maps() {
   return {"", "v1", "configmaps", "ConfigMap"};
 }
+Resource secrets() {
+  return {"", "v1", "secrets", "Secret"};
+}
 Resource service_accounts() {
   return {"", "v1", "serviceaccounts", "ServiceAccount"};
 }

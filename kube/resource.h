@@ -27,6 +27,7 @@ namespace resources {
 Resource pods();
 Resource services();
 Resource config_maps();
+Resource secrets();
 Resource service_accounts();
 Resource roles();
 Resource role_bindings();

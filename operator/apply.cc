@@ -6,6 +6,8 @@
 
 #include "common/check.h"
 #include "job/contract.h"
+#include "job/join_keys.h"
+#include "operator/keys.h"
 
 namespace dsj::op {
 namespace {
@@ -96,6 +98,36 @@ class Application {
     return true;
   }
 
+  /// Makes a key and tells of it, or drops old ones. The Secret comes first, so that whoever reads of
+  /// a key finds it; a Secret nobody tells of is passed over by its slot's name.
+  bool change_keys(const KeyChange& change, const IssueKey& issue) {
+    std::optional<WorkerKey> made;
+    std::string authority;
+    if (!change.slots.empty() && !make_key(change, issue, made, authority)) return false;
+    if (!allowed()) return false;
+    const Json config = key_config(change, made, authority);
+    const std::string name = key_set_name(change.job, change.set);
+    const auto resource = kube::resources::config_maps();
+    const bool first = change.version.empty();
+    const auto written = first ? client_.create(resource, o_.ns, config)
+                               : client_.merge_patch(resource, o_.ns, name, config);
+    if (written) {
+      if (first) ++result_.created;
+      writes_.wrote("ConfigMap", *written);
+      return true;
+    }
+    // Without an answer the ConfigMap may speak of the key.
+    if (made && written.error().status != 0) {
+      (void)client_.remove(kube::resources::secrets(), o_.ns,
+                           key_secret_name(change.job, change.set, made->slot), {.uid = made->uid});
+    }
+    const Create tried{.kind = "ConfigMap", .name = name, .object = config};
+    if (first && written.error().kind == ApiError::Kind::AlreadyExists) {
+      return existing(tried, resource);
+    }
+    return failed(written.error(), "ConfigMap " + name, first);
+  }
+
   bool remove(const Delete& entry) {
     if (!allowed()) return false;
     kube::DeleteOptions options{.uid = entry.uid, .resource_version = entry.version};
@@ -133,10 +165,40 @@ class Application {
     return false;
   }
 
+  bool make_key(const KeyChange& change, const IssueKey& issue, std::optional<WorkerKey>& made,
+                std::string& authority) {
+    const auto certificate = issue(change);
+    if (!certificate) {
+      result_.problem = certificate.error().to_string();
+      return false;
+    }
+    for (const int slot : change.slots) {
+      if (!allowed()) return false;
+      const std::string name = key_secret_name(change.job, change.set, slot);
+      const auto secret = client_.create(
+          kube::resources::secrets(), o_.ns,
+          key_secret(change, name, slot, certificate->chain_pem, certificate->key_pem));
+      if (secret) {
+        ++result_.created;
+        made = WorkerKey{slot, secret->at("metadata").value("uid", ""), change.made};
+        authority = certificate->authority_pem;
+        return true;
+      }
+      // From a pass that was cut off, or somebody else's: the operator cannot read it.
+      if (secret.error().kind == ApiError::Kind::AlreadyExists) continue;
+      return failed(secret.error(), "Secret " + name, true);
+    }
+    result_.problem = "the Secrets " + key_secret_name(change.job, change.set, 0) + " to -" +
+                      std::to_string(kKeySlots - 1) + " exist, and no ConfigMap speaks of them";
+    result_.refusal = Refusal{"NameTaken", result_.problem + "; delete them"};
+    return false;
+  }
+
   /// A conflict is another object of that name, which is not ours to delete, or a write that came
   /// between.
   bool is_another(const ApiError& error, const Delete& entry) {
     if (error.kind != ApiError::Kind::Conflict || entry.uid.empty()) return false;
+    if (entry.kind == "Secret") return true;  // which the operator cannot read
     const auto found = client_.get(resource_of(entry.kind), o_.ns, entry.name);
     if (!found) return found.error().kind == ApiError::Kind::NotFound;
     return found->at("metadata").value("uid", "") != entry.uid;
@@ -192,6 +254,11 @@ void work_on_threads(int at_once, const ClaimTask& claim, const CarryTask& carry
   }
 }
 
+Result<ServerCertificate> issue_worker_key(const KeyChange& change) {
+  const std::string identity = change.metadata.value("namespace", "") + "/" + change.job;
+  return issue_certificate({change.host}, identity, change.made, kKeyLifetime, kJobOrganization);
+}
+
 kube::Resource jobs_resource() {
   return {contract::kGroup, contract::kVersion, contract::kPlural, contract::kKind, true};
 }
@@ -209,6 +276,7 @@ kube::Resource resource_of(const std::string& kind) {
   using namespace kube::resources;
   if (kind == "Pod") return pods();
   if (kind == "ConfigMap") return config_maps();
+  if (kind == "Secret") return secrets();
   if (kind == "Service") return services();
   if (kind == "ServiceAccount") return service_accounts();
   if (kind == "Role") return roles();
@@ -221,7 +289,7 @@ kube::Resource resource_of(const std::string& kind) {
 
 Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
               const std::function<bool()>& may_write, Writes& writes, EventSink& events,
-              int at_once, const Crew& crew) {
+              int at_once, const Crew& crew, const IssueKey& issue) {
   Application application(client, observed, may_write, writes);
   auto create = [&](const std::vector<Create>& creates, auto&& chosen) {
     std::vector<const Create*> list;
@@ -238,7 +306,11 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
   std::jthread telling;  // pods do not wait for events
   auto all = [&] {
     // A refused object is shown in the status once a pass knows of the refusal.
-    const bool made = create(plan.creates, std::not_fn(refers)) && create(plan.creates, refers);
+    // Pods need their first key; a renewal has time.
+    const bool keyed = !plan.keys || application.change_keys(*plan.keys, issue);
+    const bool known = keyed || !plan.keys->version.empty();
+    const bool made =
+        known && create(plan.creates, std::not_fn(refers)) && create(plan.creates, refers);
     if (!made && !(application.result_.refusal && observed.refusal)) return false;
     bool mended = true;
     for (const Create& update : plan.updates) mended &= application.update(update);
@@ -251,7 +323,7 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
       }
     }
     const bool complete = made && create(plan.pods, first) && create(plan.pods, std::not_fn(first));
-    return application.remove_all(plan.deletes) && complete && mended;
+    return application.remove_all(plan.deletes) && complete && mended && keyed;
   };
   application.result_.done = all();
   return application.result_;

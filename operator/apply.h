@@ -1,4 +1,4 @@
-// Carries out a plan; the only writer. It writes objects, the status, pods, then deletes, each with
+// Carries out a plan; the only writer. It writes keys, objects, the status, pods, then deletes, each with
 // a precondition, so that a second leader or a stale cache does no harm: a name that another owner
 // has is refused, a status is written over the version that was decided on, a delete names the uid.
 // After a write that failed it begins nothing more. Exceptions: if the server refuses an object,
@@ -13,6 +13,7 @@
 #include "kube/client.h"
 #include "operator/observed.h"
 #include "operator/plan.h"
+#include "operator/webhook/certificate.h"
 
 namespace dsj::op {
 
@@ -50,6 +51,10 @@ struct Applied {
   bool status_written = false;
 };
 
+/// Makes a key for a set, by chance and the clock of the plan.
+using IssueKey = std::function<Result<ServerCertificate>(const KeyChange&)>;
+Result<ServerCertificate> issue_worker_key(const KeyChange& change);
+
 /// The next task; nullopt: none is left, or one has failed.
 using ClaimTask = std::function<std::optional<size_t>()>;
 using CarryTask = std::function<void(size_t)>;
@@ -64,6 +69,7 @@ void work_on_threads(int at_once, const ClaimTask& claim, const CarryTask& carry
 /// quota or a policy is met once. Events are told meanwhile.
 Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
               const std::function<bool()>& may_write, Writes& writes, EventSink& events,
-              int at_once = 1, const Crew& crew = work_on_threads);
+              int at_once = 1, const Crew& crew = work_on_threads,
+              const IssueKey& issue = issue_worker_key);
 
 }  // namespace dsj::op

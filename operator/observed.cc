@@ -136,6 +136,7 @@ std::optional<PodView> pod_view(const Json& object) {
               .node = json_text(json_child(object, "spec"), "nodeName"),
               .revision = label_of(object, contract::kLabelRevision),
               .gang = label_of(object, contract::kLabelGang),
+              .keys = label_of(object, contract::kLabelKeys),
               .worker = static_cast<int>(*worker),
               .incarnation = *incarnation};
   const std::string made_at =
@@ -168,15 +169,18 @@ std::optional<PodView> pod_view(const Json& object) {
 ChildView child_view(const Json& object) {
   const Json& metadata = json_child(object, "metadata");
   const Json& data = json_child(object, "data");
-  return {.kind = json_text(object, "kind"),
-          .name = json_text(metadata, "name"),
-          .uid = json_text(metadata, "uid"),
-          .owner_uid = owner_of(object),
-          .revision = label_of(object, contract::kLabelRevision),
-          .resource_version = json_text(metadata, "resourceVersion"),
-          .spec_text = json_text(data, kSpecKey),
-          .config_text = json_text(data, kConfigKey),
-          .template_text = json_text(data, kTemplateKey)};
+  return {
+      .kind = json_text(object, "kind"),
+      .name = json_text(metadata, "name"),
+      .uid = json_text(metadata, "uid"),
+      .owner_uid = owner_of(object),
+      .revision = label_of(object, contract::kLabelRevision),
+      .resource_version = json_text(metadata, "resourceVersion"),
+      .spec_text = json_text(data, kSpecKey),
+      .config_text = json_text(data, kConfigKey),
+      .template_text = json_text(data, kTemplateKey),
+      .key_set = label_of(object, contract::kLabelKeys),
+      .keys = keys_from(json_text(json_child(metadata, "annotations"), contract::kAnnotationKeys))};
 }
 
 NodeView node_view(const Json& object) {

@@ -12,6 +12,7 @@
 
 #include "operator/acceptance.h"
 #include "operator/times.h"
+#include "operator/worker_key.h"
 
 namespace dsj::op {
 
@@ -51,6 +52,7 @@ struct PodView {
   enum class Phase { Pending, Running, Succeeded, Failed };
   std::string name, uid, owner_uid, resource_version, node, revision;
   std::string gang;  ///< its scheduling group; empty: none
+  std::string keys;  ///< its set of keys (keys.h); empty: none
   int worker = -1;
   int64_t incarnation = 0;
   int64_t restarts = 0;  ///< status.restarts.total when the pod was made
@@ -73,7 +75,9 @@ struct ChildView {
   std::string kind, name, uid, owner_uid, revision, resource_version;
   /// Of the job's ConfigMaps: the accepted spec, and what it referred to.
   std::string spec_text, config_text, template_text;
-  size_t content = 0;  ///< child_content.h
+  size_t content = 0;                ///< child_content.h
+  std::string key_set;               ///< of a ConfigMap of keys; empty: it is none
+  std::vector<WorkerKey> keys = {};  ///< of that set, oldest first
 };
 
 struct NodeView {
@@ -90,8 +94,11 @@ struct Refusal {
 /// The operator's own options that a pod is made from.
 struct Settings {
   std::string worker_image = "dsj-worker:latest";
-  std::string image_pull_policy;        ///< empty: Kubernetes' default
-  bool network_policy = true;           ///< one per job
+  std::string image_pull_policy;  ///< empty: Kubernetes' default
+  bool network_policy = true;     ///< one per job
+  /// What a job's pods may reach beside each other and DNS: NetworkPolicyEgressRules (egress.h);
+  /// nullopt: everything.
+  std::optional<Json> egress;
   bool volcano = false;                 ///< PodGroups can be made and watched
   std::string tmp_size_limit = "10Gi";  ///< a quantity, of a worker's /tmp; "0": the node's disk
   std::string default_template;         ///< of jobs that name no DeepSpeedJobTemplate; empty: none

@@ -5,6 +5,7 @@
 
 #include "common/argument_parser.h"
 #include "job/contract.h"
+#include "operator/egress.h"
 #include "operator/webhook/webhook.h"
 
 namespace dsj::op {
@@ -94,6 +95,18 @@ void jobs(ArgumentParser& parser, Options& options) {
               "a NetworkPolicy per job: its pods reach each other, everybody its metrics")
       .show_default()
       .environment(contract::kEnvNetworkPolicy);
+  parser
+      .option(
+          "--egress",
+          [&options](const std::string& word) -> std::optional<std::string> {
+            auto rules = egress_from_text(word);
+            if (!rules) return rules.error().message;
+            options.settings.egress = std::move(*rules);
+            return std::nullopt;
+          },
+          "NetworkPolicyEgressRules as a JSON list: what a job's pods may reach beside each other "
+          "and DNS; empty: everything")
+      .environment(contract::kEnvEgress);
   parser
       .option("--volcano", options.settings.volcano,
               "make Volcano's PodGroups for jobs that ask for them; Volcano must be installed")

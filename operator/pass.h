@@ -70,6 +70,10 @@ class Pass {
   bool is_spare(const PodView& pod) const;
   bool node_answers(const PodView& pod) const;
   bool goes_on(const PodView& pod) const;
+  // reconcile_keys.cc
+  std::string key_set() const;
+  void make_keys();
+  void tidy_keys();
   // reconcile_wait.cc
   bool held() const;
   bool wait_for_gang();
@@ -125,6 +129,7 @@ class Pass {
   int wanted_ = 0;             ///< elastic: the workers that the last accepted spec asks for
   int spares_ = 0;             ///< elastic: pods beyond the gang that ask for nodes
   std::string spare_revision_;
+  std::string keys_;           ///< the set of keys for pods that this pass makes
 };
 
 }  // namespace dsj::op

@@ -11,6 +11,7 @@
 
 #include "operator/conditions.h"
 #include "operator/times.h"
+#include "operator/worker_key.h"
 
 namespace dsj::op {
 
@@ -27,7 +28,20 @@ struct Delete {
   bool force = false;        ///< grace period 0: do not wait for the kubelet
 };
 
+/// A change of a set of keys (keys.h): a new key, old ones that go, or both. Its Secret is made before
+/// the ConfigMap that speaks of it.
+struct KeyChange {
+  std::string job, set;
+  nlohmann::json metadata;  ///< of the set's ConfigMap
+  std::string version;      ///< of that ConfigMap; empty: it is not there yet
+  std::string host;         ///< worker 0's, which the key is for
+  std::vector<int> slots;   ///< for the new key, the first that is free; empty: none is made
+  Time made{};
+  std::vector<WorkerKey> keep, drop;
+};
+
 struct Plan {
+  std::optional<KeyChange> keys;  ///< before pods are made
   std::vector<Create> creates;
   std::vector<Create> updates;  ///< whole objects, with the version that they replace
   nlohmann::json status;        ///< the operator's whole part; null: unchanged

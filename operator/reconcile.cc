@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "job/contract.h"
+#include "operator/keys.h"
 #include "operator/pass.h"
 #include "operator/render_config.h"
 
@@ -196,6 +197,9 @@ Plan Pass::run() {
     }
     for (const ChildView& child : o_.children) {
       if (child.owner_uid.empty()) continue;
+      for (const WorkerKey& key : child.keys) {
+        plan_.deletes.push_back(key_deletion(o_.name, child.key_set, key));
+      }
       plan_.deletes.push_back({.kind = child.kind,
                                .name = child.name,
                                .uid = child.uid,
@@ -218,6 +222,7 @@ Plan Pass::run() {
     note_pods();
     if (ended()) finished();
   }
+  if (force_ || ended()) tidy_keys();
   conditions();
   st_.reason = reason_of(st_.phase, st_.conditions);
   finish();

@@ -90,8 +90,12 @@ void Pass::make_pods() {
     const auto attempt = slot->newest->termination->attempt;
     return !attempt || *attempt > st_.restarts.attempt.value_or(0);
   });
-  if (empty.empty() || only_done) return;
+  if (empty.empty() || only_done) {
+    if (!live().empty()) make_keys();
+    return;
+  }
   creating_ = true;
+  make_keys();
   // After a charged restart no pod is made before its pause is over.
   if (st_.restarts.not_before && now_ < *st_.restarts.not_before) {
     return due(*st_.restarts.not_before);
@@ -99,7 +103,7 @@ void Pass::make_pods() {
   const std::string group = gang();
   for (const Slot* slot : empty) {
     plan_.pods.push_back(
-        render_pod(o_, *force_, st_, slot->worker, next_incarnation(*slot), group));
+        render_pod(o_, *force_, st_, slot->worker, next_incarnation(*slot), group, keys_));
   }
 }
 

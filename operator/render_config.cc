@@ -74,8 +74,9 @@ Json role_binding(const JobView& job, const std::string& account) {
   return object;
 }
 
-/// Who may connect to the job's pods: each other to every port, anybody to the metrics.
-Json network_policy(const JobView& job) {
+/// Who may connect to the job's pods: each other to every port, anybody to the metrics. And whom they
+/// may reach, if that is limited.
+Json network_policy(const JobView& job, const std::optional<Json>& egress) {
   Json object =
       object_of("networking.k8s.io/v1", "NetworkPolicy", metadata_of(job, shared_name(job.name)));
   const Json own = {{"matchLabels", {{contract::kLabelJobName, job.name}}}};
@@ -84,6 +85,13 @@ Json network_policy(const JobView& job) {
                     {"policyTypes", Json::array({"Ingress"})},
                     {"ingress", Json::array({{{"from", Json::array({{{"podSelector", own}}})}},
                                              {{"ports", Json::array({metrics})}}})}};
+  if (!egress) return object;
+  object["spec"]["policyTypes"].push_back("Egress");
+  const auto dns = [](const char* protocol) { return Json{{"protocol", protocol}, {"port", 53}}; };
+  Json& rules = object["spec"]["egress"];
+  rules = Json::array({{{"to", Json::array({{{"podSelector", own}}})}},
+                       {{"ports", Json::array({dns("UDP"), dns("TCP")})}}});
+  for (const Json& rule : *egress) rules.push_back(rule);
   return object;
 }
 
@@ -91,6 +99,10 @@ Json network_policy(const JobView& job) {
 
 std::string shared_name(const std::string& job) {
   return job + "-worker";
+}
+
+std::string worker_zero_host(const JobView& job) {
+  return job.name + "-worker-0." + shared_name(job.name) + "." + job.ns + ".svc";
 }
 
 std::string config_map_name(const std::string& job, const std::string& revision) {
@@ -132,7 +144,7 @@ std::vector<Create> render_config(const Observed& o, const Accepted& accepted) {
   }
   objects.push_back(role(job));
   objects.push_back(role_binding(job, account));
-  if (o.settings.network_policy) objects.push_back(network_policy(job));
+  if (o.settings.network_policy) objects.push_back(network_policy(job, o.settings.egress));
   std::vector<Create> creates;
   for (Json& object : objects) {
     const bool refers = object.contains("roleRef");  // the server must find the Role to bind it

@@ -12,6 +12,8 @@ namespace dsj::op {
 
 /// `<job>-worker`: the name of all but the ConfigMap. The Service's name is the pods' subdomain.
 std::string shared_name(const std::string& job);
+/// Worker 0's name by the headless Service.
+std::string worker_zero_host(const JobView& job);
 /// `<job>-config-<revision>`.
 std::string config_map_name(const std::string& job, const std::string& revision);
 /// The ServiceAccount of the pods: the template's own, else shared_name().

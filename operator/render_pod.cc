@@ -4,8 +4,10 @@
 #include <set>
 
 #include "job/contract.h"
+#include "job/join_keys.h"
 #include "job/spec/user_program.h"
 #include "job/worker_job.h"
+#include "operator/keys.h"
 #include "operator/render_config.h"
 #include "operator/render_gang.h"
 
@@ -51,13 +53,13 @@ Json field_of(const char* name, const char* path) {
 void add_environment(Json& container, const JobView& job, const std::string& revision, int worker,
                      int64_t incarnation) {
   Json& env = child(container, "env", Json::array());
-  const std::string zero = job.name + "-worker-0." + shared_name(job.name) + "." + job.ns + ".svc";
   for (Json& entry : std::vector<Json>{
            value_of(contract::kEnvJobName, job.name), value_of(contract::kEnvNamespace, job.ns),
            value_of(contract::kEnvJobUid, job.uid),
            value_of(contract::kEnvWorker, std::to_string(worker)),
            value_of(contract::kEnvIncarnation, std::to_string(incarnation)),
-           value_of(contract::kEnvRevision, revision), value_of(contract::kEnvWorkerZeroHost, zero),
+           value_of(contract::kEnvRevision, revision),
+           value_of(contract::kEnvWorkerZeroHost, worker_zero_host(job)),
            field_of(contract::kEnvPodName, "metadata.name"),
            field_of(contract::kEnvPodIp, "status.podIP"),
            field_of(contract::kEnvServiceAccount, "spec.serviceAccountName")}) {
@@ -176,7 +178,7 @@ void avoid_nodes(Json& spec, const std::set<std::string>& names) {
 }  // namespace
 
 Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& status, int worker,
-                  int64_t incarnation, const std::string& gang) {
+                  int64_t incarnation, const std::string& gang, const std::string& keys) {
   const JobView& job = *o.job;
   const Json& pod_template = accepted.job.worker_template;
   const std::string name = worker_pod_name(job.name, worker, incarnation);
@@ -224,6 +226,12 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
                               {{"name", "metrics"}, {"containerPort", contract::kMetricsPort}}})}});
   add_environment(container, job, accepted.revision, worker, incarnation);
   add_volumes(spec, container, job, accepted.revision, o.settings);
+  if (!keys.empty()) {
+    metadata["labels"][contract::kLabelKeys] = keys;
+    child(container, "env", Json::array()).push_back(value_of(contract::kEnvJoinTls, "true"));
+    add_volume(spec, container, "dsj-keys", kJoinKeysMountPath, key_volume(job.name, keys, worker),
+               true);
+  }
   fill(child(spec, "securityContext", Json::object()),
        {{"runAsNonRoot", true}, {"seccompProfile", {{"type", "RuntimeDefault"}}}});
   restrict(container);

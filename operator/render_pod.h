@@ -7,8 +7,9 @@
 
 namespace dsj::op {
 
-/// `gang`: its scheduling group (render_gang.h).
+/// `gang`: its scheduling group (render_gang.h). `keys`: its set of keys (keys.h).
 Create render_pod(const Observed& observed, const Accepted& accepted, const OwnStatus& status,
-                  int worker, int64_t incarnation, const std::string& gang = {});
+                  int worker, int64_t incarnation, const std::string& gang = {},
+                  const std::string& keys = {});
 
 }  // namespace dsj::op

@@ -6,9 +6,12 @@
 #include <pplx/threadpool.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+#include <boost/asio/ssl/context.hpp>
 
 #include <mutex>
 
+#include "agent/gang/join_keys.h"
+#include "agent/gang/sequences.h"
 #include "common/files/posix_files.h"
 
 namespace dsj::agent {
@@ -35,8 +38,18 @@ class Wake {
   int fd_;
 };
 
-std::string base_uri(const Endpoint& endpoint) {
-  return "http://" + endpoint.address + ":" + std::to_string(endpoint.port);
+constexpr char kNewestSequence[] = "newestSequence";
+
+std::string base_uri(const Endpoint& endpoint, bool tls) {
+  return (tls ? "https://" : "http://") + endpoint.address + ":" + std::to_string(endpoint.port);
+}
+
+/// The number in a 409; nullopt: it has none.
+std::optional<int64_t> newest_sequence(const std::string& body) {
+  const auto object = nlohmann::json::parse(body, nullptr, false);
+  if (!object.is_object() || !object.contains(kNewestSequence)) return std::nullopt;
+  const auto& number = object[kNewestSequence];
+  return number.is_number_integer() ? std::optional(number.get<int64_t>()) : std::nullopt;
 }
 
 }  // namespace
@@ -46,6 +59,7 @@ struct HttpServer::State final : HttpHandler {
   Wake wake;
   std::mutex mutex;
   std::vector<WorkerReport> inbox;
+  Sequences sequences;
   Board board;
 
   std::optional<HttpAnswer> refuse(const HttpHead& head) override;
@@ -72,6 +86,9 @@ HttpAnswer HttpServer::State::answer(const HttpHead& head, const std::string& bo
   Directive directive;
   {
     const std::lock_guard lock(mutex);
+    if (const auto newest = sequences.refuse(*report)) {
+      return {409, nlohmann::json{{kNewestSequence, *newest}}.dump(), "application/json"};
+    }
     directive = board.answer(report->worker, report->incarnation);
     inbox.push_back(std::move(*report));
   }
@@ -80,11 +97,12 @@ HttpAnswer HttpServer::State::answer(const HttpHead& head, const std::string& bo
 }
 
 Result<std::unique_ptr<HttpServer>> HttpServer::open(const std::string& address, int port,
-                                                     std::shared_ptr<JoinGate> gate, int workers) {
+                                                     std::shared_ptr<JoinGate> gate, int workers,
+                                                     TlsSource tls) {
   auto state = std::make_shared<State>();
   state->gate = std::move(gate);
   const HttpLimits limits{.body_bytes = kMessageBytesMax, .connections = 2 * workers + 32};
-  DSJ_TRY(auto listener, HttpListener::open(address, port, limits, state));
+  DSJ_TRY(auto listener, HttpListener::open(address, port, limits, state, std::move(tls)));
   return std::unique_ptr<HttpServer>(
       new HttpServer(std::move(state), std::move(listener), address));
 }
@@ -119,16 +137,24 @@ struct HttpClient::State {
   Credentials credentials;
   Time timeout;
   std::unique_ptr<http::client::http_client> client;  // used by the agent's thread only
+  std::shared_ptr<ServerProof> proof;                 // of `client`; null: without TLS
   Wake wake;
   std::mutex mutex;
   std::optional<Result<Directive>> answer;
+  int64_t ahead = 0;  // of the reports' sequence: what the server asked for
 
   void put(Result<Directive> result) {
     const std::lock_guard lock(mutex);
     answer = std::move(result);
     wake.set();
   }
+  /// The server has taken `newest` from somebody: the beat after `sent` goes on above it.
+  void go_on(int64_t newest, int64_t sent) {
+    const std::lock_guard lock(mutex);
+    ahead = newest - sent;
+  }
   Status connect();
+  Error failed(const std::exception& error, const std::string& where) const;
 };
 
 Status HttpClient::State::connect() {
@@ -136,8 +162,28 @@ Status HttpClient::State::connect() {
   DSJ_TRY(const Endpoint endpoint, find());
   http::client::http_client_config config;
   config.set_timeout(timeout);
-  client = std::make_unique<http::client::http_client>(base_uri(endpoint), config);
+  proof.reset();
+  if (credentials.authorities) {
+    DSJ_TRY(const std::string authorities, credentials.authorities());
+    DSJ_TRY(proof, ServerProof::make(authorities, endpoint.address));
+    config.set_ssl_context_callback(
+        [demanded = proof](boost::asio::ssl::context& context) { demanded->demand(context); });
+  }
+  client =
+      std::make_unique<http::client::http_client>(base_uri(endpoint, proof != nullptr), config);
   return {};
+}
+
+/// cpprestsdk says "Error in SSL handshake" and not why.
+Error HttpClient::State::failed(const std::exception& error, const std::string& where) const {
+  std::string why = error.what();
+  if (proof && why.find("SSL handshake") != std::string::npos) {
+    const std::string problem = proof->problem();
+    why = "the server did not prove that it is worker 0's agent of this job (" +
+          (problem.empty() ? "the TLS handshake failed" : "its certificate: " + problem) +
+          "); no token was sent";
+  }
+  return Error{ErrorKind::Transient, why, where};
 }
 
 HttpClient::HttpClient(FindServer find, Credentials credentials, Time timeout)
@@ -154,10 +200,15 @@ void HttpClient::send(const WorkerReport& report) {
     state_->put(std::unexpected(status.error()));
     return;
   }
+  WorkerReport numbered = report;
+  {
+    const std::lock_guard lock(state_->mutex);
+    numbered.sequence += state_->ahead;
+  }
   http::http_request request(http::methods::POST);
   request.set_request_uri(kPath);
   request.headers().add(http::header_names::authorization, "Bearer " + state_->credentials.token());
-  request.set_body(to_text(report), "application/json");
+  request.set_body(to_text(numbered), "application/json");
   auto state = state_;
   const std::string where = state->client->base_uri().to_string();
   state->client->request(request)
@@ -166,17 +217,21 @@ void HttpClient::send(const WorkerReport& report) {
         return response.extract_string(true).then(
             [code](const std::string& body) { return std::make_pair(code, body); });
       })
-      .then([state, where](pplx::task<std::pair<http::status_code, std::string>> task) {
+      .then([state, where,
+             sent = report.sequence](pplx::task<std::pair<http::status_code, std::string>> task) {
         try {
           const auto [code, body] = task.get();
           if (code == http::status_codes::OK) return state->put(directive_from_json(body));
+          if (const auto newest = newest_sequence(body); code == 409 && newest) {
+            state->go_on(*newest, sent);
+          }
           const bool refused =
               code == http::status_codes::Unauthorized || code == http::status_codes::Forbidden;
           if (refused && state->credentials.refused) state->credentials.refused();
           state->put(fail(refused ? ErrorKind::BadInput : ErrorKind::Transient,
                           "worker 0's agent answered " + std::to_string(code) + " " + body, where));
         } catch (const std::exception& error) {
-          state->put(fail(ErrorKind::Transient, error.what(), where));
+          state->put(std::unexpected(state->failed(error, where)));
         }
       });
 }

@@ -1,10 +1,13 @@
 // Beats over HTTP/1.1: POST /v1/beat with the JSON of messages.h and a bearer token (join_gate.h).
-// The server stands on common/http with its limits, the client on cpprestsdk. Left out: TLS.
+// The server stands on common/http with its limits, the client on cpprestsdk. In a cluster over TLS:
+// the server proves itself first (join_keys.h), so a token goes to nobody else. With `dsj run`, whose
+// agents are on one machine, without.
 //
 //   refused before the body is read    a caller that the gate does not admit (401, 403; 503: ask
 //                                      again), another path or method (404, 405), a body without a
 //                                      length (411) or over kMessageBytesMax (413)
-//   refused after it                   a wrong shape (400), a worker not the caller's own (403)
+//   refused after it                   a wrong shape (400), a worker not the caller's own (403), a
+//                                      beat out of order (409, with the number to go on from)
 // Tested by: tests/agent/gang/transport_test.cc
 #pragma once
 
@@ -27,7 +30,8 @@ class HttpServer final : public BeatServer {
  public:
   /// Listens on `port` of `address` (0: any free port), for about `workers` connections.
   static Result<std::unique_ptr<HttpServer>> open(const std::string& address, int port,
-                                                  std::shared_ptr<JoinGate> gate, int workers);
+                                                  std::shared_ptr<JoinGate> gate, int workers,
+                                                  TlsSource tls = {});
   ~HttpServer() override;
   Endpoint endpoint() const;
   std::vector<WorkerReport> take() override;
@@ -48,6 +52,8 @@ using FindServer = std::function<Result<Endpoint>()>;
 struct Credentials {
   std::function<std::string()> token;  ///< called for each beat
   std::function<void()> refused;       ///< called if the server refuses the token; may be empty
+  /// Who vouches for the server, as PEM; called for each new connection. Empty: HTTP without TLS.
+  std::function<Result<std::string>()> authorities = {};
 };
 
 class HttpClient final : public BeatClient {

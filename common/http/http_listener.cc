@@ -279,6 +279,7 @@ Result<std::shared_ptr<ssl::context>> server_tls(const std::string& chain_pem,
                          ssl::context::no_sslv3 | ssl::context::no_tlsv1 |
                          ssl::context::no_tlsv1_1 | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET);
     SSL_CTX_set_session_cache_mode(context->native_handle(), SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_mode(context->native_handle(), SSL_MODE_RELEASE_BUFFERS);  // of idle connections
     context->use_certificate_chain(asio::buffer(chain_pem));
     context->use_private_key(asio::buffer(key_pem), ssl::context::pem);
     return context;

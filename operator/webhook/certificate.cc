@@ -54,25 +54,27 @@ bool add_extension(X509* certificate, X509* issuer, int kind, const std::string&
   return extension && X509_add_ext(certificate, extension.get(), -1) == 1;
 }
 
-bool set_subject(X509* certificate, const std::string& common_name) {
+bool set_subject(X509* certificate, const std::string& organization,
+                 const std::string& common_name) {
   X509_NAME* name = X509_get_subject_name(certificate);
   auto add = [&](const char* field, const std::string& value) {
     return X509_NAME_add_entry_by_txt(name, field, MBSTRING_UTF8,
                                       reinterpret_cast<const unsigned char*>(value.data()),
                                       static_cast<int>(value.size()), -1, 0) == 1;
   };
-  return add("O", kAuthorityOrganization) && add("CN", common_name);
+  return add("O", organization) && add("CN", common_name);
 }
 
 /// A certificate without extensions and signature.
-Certificate blank(EVP_PKEY* key, const std::string& common_name, WallTime from, WallTime to) {
+Certificate blank(EVP_PKEY* key, const char* organization, const std::string& common_name,
+                  WallTime from, WallTime to) {
   Certificate certificate(X509_new());
   const Serial serial(BN_new());
   const bool good = certificate && serial && X509_set_version(certificate.get(), 2) == 1 &&
                     BN_rand(serial.get(), 127, BN_RAND_TOP_ONE, BN_RAND_BOTTOM_ANY) == 1 &&
                     BN_to_ASN1_INTEGER(serial.get(), X509_get_serialNumber(certificate.get())) &&
                     X509_set_pubkey(certificate.get(), key) == 1 &&
-                    set_subject(certificate.get(), common_name) &&
+                    set_subject(certificate.get(), organization, common_name) &&
                     ASN1_TIME_set(X509_getm_notBefore(certificate.get()),
                                   std::chrono::system_clock::to_time_t(from)) &&
                     ASN1_TIME_set(X509_getm_notAfter(certificate.get()),
@@ -112,12 +114,14 @@ std::string common_name_of(const std::string& identity) {
 
 Result<ServerCertificate> issue_certificate(const std::vector<std::string>& names,
                                             const std::string& identity, WallTime now,
-                                            std::chrono::seconds lifetime) {
+                                            std::chrono::seconds lifetime,
+                                            const char* organization) {
   const WallTime from = now - kBackdated, to = now + lifetime;
   const Key authority_key(EVP_EC_gen("P-256")), key(EVP_EC_gen("P-256"));
   if (!authority_key || !key) return failed("make a key");
-  const Certificate authority = blank(authority_key.get(), common_name_of(identity), from, to);
-  const Certificate server = blank(key.get(), "server", from, to);
+  const Certificate authority =
+      blank(authority_key.get(), organization, common_name_of(identity), from, to);
+  const Certificate server = blank(key.get(), organization, "server", from, to);
   if (!authority || !server) return failed("make a certificate");
   X509_set_issuer_name(authority.get(), X509_get_subject_name(authority.get()));
   X509_set_issuer_name(server.get(), X509_get_subject_name(authority.get()));

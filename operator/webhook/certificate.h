@@ -1,4 +1,5 @@
-// The webhook's authorities and server certificates: EC P-256, in memory only.
+// Authorities and server certificates: EC P-256. The webhook's stay in memory; those of jobs go to
+// their worker 0 (operator/keys.h).
 #pragma once
 
 #include <chrono>
@@ -13,6 +14,8 @@ using WallTime = std::chrono::system_clock::time_point;
 
 /// The organization in the subject of our authorities. It tells ours from others' in a bundle.
 inline constexpr char kAuthorityOrganization[] = "dsj-operator webhook";
+/// That of the authorities of jobs.
+inline constexpr char kJobOrganization[] = "dsj-operator job";
 
 /// A server's certificate and the authority that signed it. The authority's key signed this one
 /// certificate and was thrown away.
@@ -27,10 +30,12 @@ struct ServerCertificate {
 std::string common_name_of(const std::string& identity);
 
 /// A certificate for `names` (DNS names or IP addresses). Valid from one hour before `now`, because
-/// clocks differ, to `now` + `lifetime`. `identity`: this process's. Internal: OpenSSL fails.
+/// clocks differ, to `now` + `lifetime`. `identity`: this process's, or the job's. Internal: OpenSSL
+/// fails.
 Result<ServerCertificate> issue_certificate(const std::vector<std::string>& names,
                                             const std::string& identity, WallTime now,
-                                            std::chrono::seconds lifetime);
+                                            std::chrono::seconds lifetime,
+                                            const char* organization = kAuthorityOrganization);
 
 /// One authority of a bundle.
 struct Authority {

@@ -213,10 +213,10 @@ class FakeApiServer::Stream final : public LineStream {
 
 FakeApiServer::FakeApiServer() {
   for (const auto& resource :
-       {resources::config_maps(), resources::services(), resources::service_accounts(),
-        resources::roles(), resources::role_bindings(), resources::network_policies(),
-        resources::leases(), resources::events(), resources::namespaces(),
-        resources::custom_resource_definitions()}) {
+       {resources::config_maps(), resources::secrets(), resources::services(),
+        resources::service_accounts(), resources::roles(), resources::role_bindings(),
+        resources::network_policies(), resources::leases(), resources::events(),
+        resources::namespaces(), resources::custom_resource_definitions()}) {
     serve(resource, false);
   }
   serve(resources::pods(), true);

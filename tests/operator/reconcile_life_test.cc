@@ -166,9 +166,12 @@ TEST(Scale, AllStopAtOneStepThenTheNewGangStarts) {
   EXPECT_EQ(world.phase(), "Running");
   EXPECT_EQ(world.status().world_size, 3);
   EXPECT_EQ(world.status().restarts.total, 0);
-  int config_maps = 0;
-  for (const ChildView& child : world.o.children) config_maps += child.kind == "ConfigMap";
+  int config_maps = 0, key_sets = 0;
+  for (const ChildView& child : world.o.children) {
+    (child.key_set.empty() ? config_maps : key_sets) += child.kind == "ConfigMap";
+  }
   EXPECT_EQ(config_maps, 1);
+  EXPECT_EQ(key_sets, 1) << "the gang of before had another";
 }
 
 TEST(Scale, NoNewPodWhileAnOldOneMayRun) {
@@ -297,6 +300,7 @@ TEST(Finished, CleanPodPolicyAndTimeToLive) {
     world.settle();
     EXPECT_FALSE(any_live(world));
     world.reap();
+    world.settle();  // the keys go after the last pod
     world.now += Seconds(399);
     Plan plan = world.pass();
     EXPECT_TRUE(plan.deletes.empty());

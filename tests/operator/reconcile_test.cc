@@ -249,7 +249,7 @@ TEST(Reconcile, ADeletedJobKeepsNothing) {
   EXPECT_TRUE(World::made(plan).empty() && plan.status.is_null());
   world.o.job.reset();
   const Plan orphans = reconcile(world.o, world.now);
-  EXPECT_EQ(orphans.deletes.size(), 8u);
+  EXPECT_EQ(orphans.deletes.size(), 10u) << "two pods, six objects, a key and its ConfigMap";
   EXPECT_TRUE(orphans.status.is_null());
 }
 

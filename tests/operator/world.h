@@ -6,6 +6,7 @@
 
 #include "job/contract.h"
 #include "operator/child_content.h"
+#include "operator/keys.h"
 #include "operator/own_status.h"
 #include "operator/reconcile.h"
 
@@ -49,6 +50,7 @@ class World {
   /// One pass, carried out.
   Plan pass() {
     Plan plan = reconcile(o, now);
+    if (plan.keys) change_keys(*plan.keys);
     for (const Create& create : made(plan)) {
       Json object = create.object;
       object["metadata"]["uid"] = create.name + "-uid" + std::to_string(++uids_);
@@ -93,7 +95,7 @@ class World {
   void settle() {
     for (int i = 0; i < 10; ++i) {
       const Plan plan = pass();
-      if (made(plan).empty() && plan.updates.empty() && plan.deletes.empty() &&
+      if (made(plan).empty() && plan.updates.empty() && plan.deletes.empty() && !plan.keys &&
           plan.status.is_null()) {
         return;
       }
@@ -173,6 +175,28 @@ class World {
   Time now = Time(Seconds(1'767'225'600));
 
  private:
+  /// As apply does it, without the keys themselves.
+  void change_keys(const KeyChange& change) {
+    std::optional<WorkerKey> made;
+    if (!change.slots.empty()) {
+      made = WorkerKey{change.slots[0], "secret-uid" + std::to_string(++uids_), change.made};
+    }
+    Json object = key_config(change, made, "PEM");
+    const std::string name = key_set_name(change.job, change.set);
+    std::string uid = name + "-uid" + std::to_string(++uids_);
+    if (!change.version.empty()) {
+      const auto seen = std::ranges::find(o.children, name, &ChildView::name);
+      ASSERT_NE(seen, o.children.end());
+      EXPECT_EQ(change.version, seen->resource_version);
+      uid = seen->uid;
+      o.children.erase(seen);
+      object["metadata"].update(change.metadata, true);
+    }
+    object["metadata"]["uid"] = uid;
+    object["metadata"]["resourceVersion"] = std::to_string(++uids_);
+    o.children.push_back(child_view(object));
+    o.children.back().kind = "ConfigMap";
+  }
   int uids_ = 0;
 };
 

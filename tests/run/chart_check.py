@@ -56,7 +56,7 @@ class Chart:
         print(f"result: chart: {len(BAD_VALUES)} bad values refused")
         old = run("helm", "template", "r", self.chart, "--kube-version", "1.29.0", check=False)
         expect(old.returncode != 0 and "1.30" in old.stderr, "an older Kubernetes is refused")
-        bare = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", "crds.install=false,agentPolicy.enabled=false,jobPolicy.enabled=false,webhook.enabled=false,"
+        bare = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", "crds.install=false,agentPolicy.enabled=false,jobPolicy.enabled=false,keyPolicy.enabled=false,jobNamespaces.enabled=false,webhook.enabled=false,"
                    "networkPolicy.enabled=false,rbac.create=false,serviceAccount.create=false,monitoring.service=false").stdout
         kinds = sorted(line.split()[1] for line in bare.splitlines() if line.startswith("kind:"))
         expect(kinds == ["Deployment"], f"everything else can be left out: {kinds}")
@@ -107,11 +107,12 @@ class Chart:
         every = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", "monitoring.podMonitor.enabled=true", "--set",
                     "monitoring.rules.enabled=true", "--set", "monitoring.dashboards.enabled=true", "--set", "monitoring.rules.labels.team=a",
                     "--set", "fullnameOverride=trainer", "--set", "extraArgs={--workers=8}", "--set", "extraEnv[0].name=TZ",
-                    "--set", "extraEnv[0].value=UTC", "--set", "webhook.failurePolicy=Fail", "--set", "watchNamespaces={team}").stdout
+                    "--set", "extraEnv[0].value=UTC", "--set", "webhook.failurePolicy=Fail", "--set", "image.worker.digest=sha256:" + "a" * 64, "--set", "networkPolicy.egress.limit=true", "--set", "jobNamespaces.matchLabels.training=yes", "--set", "watchNamespaces={team}").stdout
         kinds = [line.split()[1] for line in every.splitlines() if line.startswith("kind:")]
         expect(kinds.count("PodMonitor") == 2 and kinds.count("PrometheusRule") == 1, kinds)
         for word in ("alert: DeepSpeedJobNoLeader", "{{ $labels.pod }}", "team: a", "deepspeedjob-job.json:", "deepspeedjob-operator.json:",
-                     "name: trainer-metrics", "- --workers=8", "name: TZ", "failurePolicy: Fail", "grafana_dashboard: \"1\"",
+                     "name: trainer-metrics", "- --workers=8", "name: TZ", "failurePolicy: Fail", 'DSJ_EGRESS, value: "[{\\"ports\\"', "grafana_dashboard: \"1\"",
+                     "dsj-worker@sha256:" + "a" * 64, "labels['training'] == 'yes'",
                      "matchNames:"):
             expect(word in every, f"{word} is not in the manifests")
         expect("r-deepspeedjob" not in every, "fullnameOverride names every object")
@@ -155,7 +156,9 @@ class Chart:
                       ["update", "networkpolicies.networking.k8s.io", "-n", "team"],
                       ["patch", "validatingwebhookconfigurations.admissionregistration.k8s.io/r-deepspeedjob-ops"]):
             expect(may(*words), f"the operator may not {words}")
-        for words in (["get", "secrets", "-A"], ["create", "pods", "--subresource=exec", "-n", "team"], ["escalate", "roles", "-n", "team"],
+        for words in (["get", "secrets", "-A"], ["list", "secrets", "-n", "team"], ["update", "secrets", "-n", "team"],
+                      ["patch", "secrets", "-n", "team"], ["patch", "pods", "-n", "team"], ["patch", "roles", "-n", "team"],
+                      ["create", "pods", "--subresource=exec", "-n", "team"], ["escalate", "roles", "-n", "team"],
                       ["bind", "roles", "-n", "team"], ["patch", "deepspeedjobs.training.dsj.dev", "-n", "team"],
                       ["create", "clusterroles"], ["update", "nodes"], ["list", "deepspeedjobtemplates.training.dsj.dev"],
                       ["patch", "deepspeedjobtemplates.training.dsj.dev"],
@@ -177,6 +180,48 @@ class Chart:
                 thing=role("tune-worker", "training.dsj.dev", "deepspeedjobs/status", ["get", "patch"]))
         more = kubectl("create", "--dry-run=server", "--as", operator, "-f", "-", thing=role("more", "", "secrets", ["get"]), check=False)
         expect("attempting to grant" in more.stderr, f"it grants only what it holds: {more.stderr}")
+        self.keys(operator)
+
+    def keys(self, operator):
+        """Worker 0's keys: what the operator may make, and who may mount them."""
+        def secret(kind):
+            return {"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": {
+                        "name": "tune-dsj-key-1-0", "namespace": "team",
+                        "annotations": {"kubernetes.io/service-account.name": "default"}},
+                    "stringData": {"key-0.pem": "secret"}}
+
+        def pod(name, index, secret_of, **more):
+            source = {"secret": {"name": f"{secret_of}-dsj-key-1-0", "optional": True}}
+            return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "team", "labels": {
+                        "training.dsj.dev/job-name": "tune", "training.dsj.dev/replica-index": index}},
+                    "spec": {"containers": [{"name": "worker", "image": "none", **more}],
+                             "volumes": [{"name": "keys", "projected": {"sources": [source]}}]}}
+
+        def make(thing, *who):
+            return kubectl("create", "--dry-run=server", *who, "-f", "-", thing=thing, check=False)
+        for namespace in ("team", "kube-system"):
+            kubectl("-n", namespace, "create", "serviceaccount", "default", check=False)
+        own = "training.dsj.dev/worker-key"
+        as_operator = ("--as", operator)
+        eventually(lambda: make(secret("Opaque"), *as_operator).returncode != 0, "a new policy takes a moment to be in force")
+        for what, done in (("a key", make(secret(own), *as_operator)), ("worker 0", make(pod("tune-worker-0-1", "0", "tune"), *as_operator)),
+                           ("a user's own Secret", make(secret("Opaque")))):
+            expect(done.returncode == 0, f"{what}: {done.stderr}")
+        variable = {"env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "tune-dsj-key-1-0", "key": "key-0.pem"}}}]}
+        plain = pod("thief", "0", "tune")
+        plain["spec"]["volumes"] = [{"name": "keys", "secret": {"secretName": "tune-dsj-key-1-0"}}]
+        bad = [("the operator makes another Secret", make(secret("Opaque"), *as_operator)),
+               ("the operator makes a token for an account", make(secret("kubernetes.io/service-account-token"), *as_operator)),
+               ("a user's pod mounts a key", make(pod("tune-worker-0-1", "0", "tune"))),
+               ("a user's pod mounts a key as a volume", make(plain)),
+               ("worker 1 mounts worker 0's key", make(pod("tune-worker-1-1", "1", "tune"), *as_operator)),
+               ("worker 0 mounts another job's key", make(pod("tune-worker-0-1", "0", "other"), *as_operator)),
+               ("the operator makes a pod in kube-system", make(dict(pod("x", "0", "tune"), metadata={"name": "x", "namespace": "kube-system"}),
+                                                                *as_operator)),
+               ("a key in a variable", make(pod("tune-worker-0-1", "0", "tune", **variable), *as_operator))]
+        for what, done in bad:
+            expect(done.returncode != 0 and "denied request" in done.stderr, f"{what}: {done.stdout} {done.stderr}")
+        print(f"result: chart: {len(bad)} ways to a key, or out of its namespaces, are refused")
 
     # ---- attacks
     def config_of(self, name, token):
@@ -275,7 +320,7 @@ class Chart:
             process = subprocess.Popen([self.operator], env=dict(os.environ, **told), stdout=output, stderr=output)
         try:
             kubectl("create", "-f", "-", thing=dict(JOB, metadata={"name": "whole", "namespace": "team"}))
-            eventually(lambda: len(names()) == 7, lambda: f"{names()}: {self.text(log)}")
+            eventually(lambda: len(names()) == 8, lambda: f"{names()}: {self.text(log)}")
             eventually(lambda: self.authorities() == 1, lambda: f"the webhook has no authority: {self.text(log)}")
             kubectl("-n", "team", "patch", "dsj", "whole", "--type", "merge", "-p", '{"spec": {"suspend": true}}')
             eventually(lambda: not [name for name in names() if name.startswith("pod/")], lambda: f"{names()}: {self.text(log)}")

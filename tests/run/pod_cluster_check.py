@@ -9,9 +9,11 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
@@ -21,6 +23,18 @@ from kube import LONG, eventually, kubectl, run  # noqa: E402
 
 STEPS = 400
 JOIN_PORT = 29400
+NET = f"127.{1 + os.getpid() // 250 % 250}.{1 + os.getpid() % 250}."
+WORKER_ZERO = NET + "10"
+KEYS = "var/run/secrets/dsj-keys"
+
+
+def make_keys(folder):
+    """What the operator makes for worker 0's host; here the certificate is its own authority."""
+    os.makedirs(folder)
+    name = {what: os.path.join(folder, what + "-0.pem") for what in ("authority", "chain", "key")}
+    run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=tune",
+        "-addext", f"subjectAltName=IP:{WORKER_ZERO}", "-keyout", name["key"], "-out", name["chain"])
+    shutil.copy(name["chain"], name["authority"])
 
 
 class Pod:
@@ -35,8 +49,10 @@ class Pod:
                  "--bound-object-uid", json.loads(made.stdout)["metadata"]["uid"]]
         token = ["-n", "team", "create", "token", "tune-worker", *bound]
         self.root = os.path.join(room, self.name)
-        for folder in ("etc/dsj", "var/run/secrets/dsj", "run/dsj", "dev"):
+        for folder in ("etc/dsj", "var/run/secrets/dsj", KEYS, "run/dsj", "dev"):
             os.makedirs(os.path.join(self.root, folder))
+        for file in ("authority-0.pem", "chain-0.pem", "key-0.pem") if worker == 0 else ("authority-0.pem",):
+            shutil.copy(os.path.join(room, "keys", file), os.path.join(self.root, KEYS))
         self.write("var/run/secrets/dsj/token",
                    kubectl(*token, "--audience", audience or "training.dsj.dev/job/" + uid).stdout.strip())
         admin = json.loads(kubectl("config", "view", "--raw", "-o", "json").stdout)
@@ -48,16 +64,16 @@ class Pod:
             "job": {"name": "tune", "attempt": 1, "worldSize": 2, "outputDir": os.path.join(room, "out"), "dsConfig": {},
                     "dsConfigSource": "spec.deepspeed.config", "training": {"maxSteps": steps, "saveSteps": 50}},
             "replicas": 2, "slots": 1, "restartLimit": 3, "saveTimeoutMs": 60000, "stepTimeoutMs": 60000}))
-        net = f"127.{1 + os.getpid() // 250 % 250}.{1 + os.getpid() % 250}."
         # dsj-train is what lies beside the agent: here a fake one.
         os.makedirs(os.path.join(self.root, "bin"))
         shutil.copy(os.path.join(binaries, "dsj-agent"), os.path.join(self.root, "bin/dsj-agent"))
         os.symlink(os.path.join(binaries, "fake_rank"), os.path.join(self.root, "bin/dsj-train"))
-        self.address = net + str(10 + worker)
+        self.address = NET + str(10 + worker)
         self.told = {"PATH": "/usr/bin:/bin", "KUBECONFIG": os.path.join(self.root, "kubeconfig"), "FAKE_STEP_MS": "20",
                      "DSJ_JOB_NAME": "tune", "DSJ_NAMESPACE": "team", "DSJ_JOB_UID": uid, "DSJ_WORKER": str(worker),
-                     "DSJ_INCARNATION": str(incarnation), "DSJ_REVISION": "r1", "DSJ_WORKER_ZERO_HOST": net + "10",
-                     "DSJ_POD_NAME": self.name, "DSJ_POD_IP": self.address, "DSJ_SERVICE_ACCOUNT": "tune-worker"}
+                     "DSJ_INCARNATION": str(incarnation), "DSJ_REVISION": "r1", "DSJ_WORKER_ZERO_HOST": WORKER_ZERO,
+                     "DSJ_POD_NAME": self.name, "DSJ_POD_IP": self.address, "DSJ_SERVICE_ACCOUNT": "tune-worker",
+                     "DSJ_JOIN_TLS": "true"}
         self.process = None
         if begin:
             self.begin()
@@ -109,6 +125,7 @@ class Cases:
             kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", f"--timeout={LONG}s")
         self.finish()
         self.room = tempfile.mkdtemp()
+        make_keys(os.path.join(self.room, "keys"))
         kubectl("create", "namespace", "team", check=False)
         for words in (["serviceaccount", "tune-worker"],
                       ["role", "tune-worker", "--verb=get,list,watch", "--resource=deepspeedjobs.training.dsj.dev", "--resource-name=tune"],
@@ -154,11 +171,46 @@ class Cases:
         expect("another audience" in one.output(), one.output()[-500:])
         expect("attempt" not in self.training(), "an attempt without its second worker")
 
+    def a_stranger_as_worker_zero(self):
+        """Who has worker 0's address and not its key gets no token; the worker says so and joins the real one later."""
+        make_keys(os.path.join(self.room, "stranger"))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*(os.path.join(self.room, "stranger", file) for file in ("chain-0.pem", "key-0.pem")))
+        callers, got = [], []
+        with socket.create_server((WORKER_ZERO, JOIN_PORT)) as listener:
+            listener.settimeout(1)
+            over = threading.Event()
+
+            def serve():
+                while not over.is_set():
+                    try:
+                        peer, _ = listener.accept()
+                        callers.append(peer)
+                        with context.wrap_socket(peer, server_side=True) as secured:
+                            got.append(secured.recv(4096))
+                    except OSError:
+                        pass  # nobody came, or the caller broke it off
+            thread = threading.Thread(target=serve)
+            thread.start()
+            one = self.start(1)
+            try:
+                self.soon(lambda: "did not prove" in one.output() and "no token was sent" in one.output(), "a stranger as worker 0 is believed")
+                self.soon(lambda: len(callers) > 2, "it does not try again")
+            finally:
+                over.set()
+                thread.join()
+        expect(not any(got), f"the stranger got {got}")
+        zero = self.start(0)
+        expect(zero.ends(0)["reason"] == "Completed" and one.ends(0)["reason"] == "Completed", "not completed")
+        print(f"refused a stranger as worker 0, asked {len(callers)} times")
+
     def attacks_on_the_join_port(self):
         """Real tokens of the cluster in wrong hands, bodies and connections that mean no good; the job trains to its end meanwhile."""
         zero = self.start(0)
         one = Pod(self.room, self.binaries, self.uid, 1, steps=STEPS, begin=False)
         host = zero.address
+        anyone = ssl.create_default_context()  # an attacker asks no server for proof
+        anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
         kubectl("-n", "team", "create", "serviceaccount", "intruder", check=False)
 
         def token(account, pod=None, audience=None):
@@ -174,7 +226,7 @@ class Cases:
             """The answer's status to a beat in worker 1's name."""
             body = json.dumps({"worker": 1, "incarnation": 1, "sequence": 1, "slots": 1, "attempt": 0, "fence": 0, "stopRequested": True,
                                "leaving": True, "ranks": []})
-            with socket.create_connection((host, JOIN_PORT), LONG) as peer:
+            with anyone.wrap_socket(socket.create_connection((host, JOIN_PORT), LONG)) as peer:
                 peer.sendall(f"POST /v1/beat HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {bearer}\r\n"
                              f"Content-Length: {length or len(body)}\r\n\r\n{body}".encode())
                 return int(peer.makefile("rb").readline().split()[1])
@@ -236,7 +288,7 @@ class Cases:
 
 def main():
     cases, report = Cases(sys.argv[1], sys.argv[2]), Report("PodCluster", sys.argv[3])
-    for case in (cases.to_the_end, cases.a_foreign_audience, cases.attacks_on_the_join_port, cases.suspension, cases.a_stale_agent):
+    for case in (cases.to_the_end, cases.a_foreign_audience, cases.a_stranger_as_worker_zero, cases.attacks_on_the_join_port, cases.suspension, cases.a_stale_agent):
         report.run(case.__name__, lambda case=case: (cases.begin(), case()), tools=("helm", "kubectl"))
     cases.finish()
     return report.write()

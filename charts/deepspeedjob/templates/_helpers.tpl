@@ -21,7 +21,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
 {{- define "dsj.image" -}}
-{{- .image.repository }}:{{ .image.tag | default .version }}
+{{- if .image.digest }}{{ .image.repository }}@{{ .image.digest }}{{ else }}{{ .image.repository }}:{{ .image.tag | default .version }}{{ end }}
 {{- end }}
 
 {{/* Not empty: there is a webhook. */}}
@@ -35,7 +35,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
 {{/* What the operator does in the namespaces of its jobs. The rights on jobs are those that it hands to worker 0: it
-grants only what it holds, and needs neither `escalate` nor `bind`. No secrets, no pods/exec. */}}
+grants only what it holds, and needs neither `escalate` nor `bind`. It reads no secrets, and has no pods/exec. */}}
 {{- define "dsj.rules" -}}
 - apiGroups: [training.dsj.dev]
   resources: [deepspeedjobs]
@@ -51,13 +51,19 @@ grants only what it holds, and needs neither `escalate` nor `bind`. No secrets, 
   verbs: [delete]
 - apiGroups: [""]
   resources: [pods, services, configmaps, serviceaccounts]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, delete]
+- apiGroups: [""]  # the authorities of worker 0's keys are renewed
+  resources: [configmaps]
+  verbs: [patch]
+- apiGroups: [""]  # those keys; none is ever read, and keyPolicy refuses all other Secrets
+  resources: [secrets]
+  verbs: [create, delete]
 - apiGroups: [""]  # what somebody changed is mended
   resources: [services]
   verbs: [update]
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
-  verbs: [get, list, watch, create, update, patch, delete]
+  verbs: [get, list, watch, create, update, delete]
 {{- if .Values.networkPolicy.jobs }}
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
@@ -68,7 +74,7 @@ grants only what it holds, and needs neither `escalate` nor `bind`. No secrets, 
   resources: [podgroups]
   verbs: [get, list, watch, create, delete]
 {{- end }}
-- apiGroups: ["", events.k8s.io]
+- apiGroups: [events.k8s.io]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [create]
 {{- end }}

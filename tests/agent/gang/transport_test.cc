@@ -9,7 +9,9 @@
 
 #include "agent/gang/http_transport.h"
 #include "agent/gang/memory_transport.h"
+#include "agent/gang/sequences.h"
 #include "job/contract.h"
+#include "tests/agent/gang/http_threads.h"
 #include "tests/common/http/raw_http.h"
 #include "tests/support/soon.h"
 
@@ -103,7 +105,7 @@ TEST(Transport, ContractOfTheFake) {
 }
 
 struct HttpTest : testing::Test {
-  static void SetUpTestSuite() { set_http_threads(2); }
+  static void SetUpTestSuite() { start_http_threads(); }
   void SetUp() override {
     auto opened = HttpServer::open("127.0.0.1", 0, std::make_shared<KeyGate>("secret"), 2);
     ASSERT_TRUE(opened) << opened.error().to_string();
@@ -172,6 +174,36 @@ TEST_F(HttpTest, MissingOrOddEndpointFileIsAnError) {
   EXPECT_FALSE(ask(client, {}));
   ASSERT_TRUE(write_endpoint(file, {"127.0.0.1", 1}));
   EXPECT_EQ(read_endpoint(file)->port, 1);
+}
+
+// Whoever has stolen a token may speak for its worker, for an hour. The worker itself must still be
+// heard.
+TEST_F(HttpTest, AStolenTokenWithAHugeNumberDoesNotMuteTheWorker) {
+  server->publish(Board(two_workers()));
+  const auto steal = [&](int64_t sequence) {
+    const std::string body = to_text(WorkerReport{.worker = 1, .sequence = sequence, .slots = 1});
+    return raw(post(
+        "Authorization: Bearer secret\r\nContent-Length: " + std::to_string(body.size()) + "\r\n",
+        body));
+  };
+  Session session = two_workers();
+  HttpClient client([&] { return read_endpoint(file); }, knowing("secret"));
+  int64_t own = 1;
+  /// Whether worker 1's next beat reaches the session. `mark`: something to know it by.
+  const auto heard = [&](int64_t mark) {
+    const WorkerReport report{.worker = 1, .sequence = ++own, .slots = 2, .fence = mark};
+    const bool answered = ask(client, report).has_value();
+    for (auto& taken : server->take()) step(session, Beat{std::move(taken)}, Time(1));
+    return answered && session.workers[1].report.fence == mark;
+  };
+  EXPECT_TRUE(heard(1));
+  for (const int64_t stolen : {INT64_MAX, int64_t{1} << 40, kSequenceStepMax}) {
+    SCOPED_TRACE(stolen);
+    steal(stolen);
+    const bool at_once = heard(stolen);
+    EXPECT_TRUE(at_once || heard(stolen)) << "the second beat goes on above the stolen number";
+    EXPECT_TRUE(heard(stolen - 1));
+  }
 }
 
 TEST(SameKey, Compares) {

@@ -1,0 +1,56 @@
+// Which set of keys the pods get (keys.h), and which are in use no more.
+#include <algorithm>
+#include <charconv>
+
+#include "operator/keys.h"
+#include "operator/pass.h"
+
+namespace dsj::op {
+
+/// The set of the pods that live and run the same spec; else a new one, for a new run. Empty: there is
+/// nobody to prove anything to, or the pods that live were made without keys.
+std::string Pass::key_set() const {
+  if (spec().replicas == 1) return "";
+  for (const Slot& slot : slots_) {
+    const PodView* pod = slot.newest;
+    if (pod && !pod->ended() && pod->revision == st_.revision) return pod->keys;
+  }
+  return std::to_string(st_.incarnation + 1);
+}
+
+void Pass::make_keys() {
+  keys_ = key_set();
+  if (keys_.empty()) return;
+  const ChildView* seen = nullptr;
+  for (const ChildView& child : o_.children) {
+    if (child.kind == "ConfigMap" && child.owner_uid == job().uid && child.key_set == keys_) {
+      seen = &child;
+    }
+  }
+  const KeyPlan plan = plan_keys(seen ? seen->keys : std::vector<WorkerKey>(), now_);
+  if (plan.again) due(*plan.again);
+  if (plan.again && plan.drop.empty()) return;
+  plan_.keys = key_change(job(), keys_, seen, plan, now_);
+  for (const WorkerKey& key : plan.drop) {
+    plan_.deletes.push_back(key_deletion(o_.name, keys_, key));
+  }
+}
+
+/// Deletes the sets that no pod has and none will get. A key that is used no more must not lie about.
+void Pass::tidy_keys() {
+  for (const ChildView& child : o_.children) {
+    if (child.key_set.empty() || child.owner_uid != job().uid || child.key_set == keys_) continue;
+    const bool in_use =
+        std::ranges::any_of(live(), [&](const PodView* pod) { return pod->keys == child.key_set; });
+    int64_t run = 0;
+    std::from_chars(child.key_set.data(), child.key_set.data() + child.key_set.size(), run);
+    // A set of a run whose pods are not all seen yet.
+    if (in_use || (!ended() && run > st_.incarnation)) continue;
+    for (const WorkerKey& key : child.keys) {
+      plan_.deletes.push_back(key_deletion(o_.name, child.key_set, key));
+    }
+    plan_.deletes.push_back({.kind = child.kind, .name = child.name, .uid = child.uid});
+  }
+}
+
+}  // namespace dsj::op

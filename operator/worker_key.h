@@ -1,0 +1,22 @@
+// What the operator remembers of a key of worker 0's (keys.h), in an annotation of the set's ConfigMap.
+// Tested by: tests/operator/keys_test.cc
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "operator/times.h"
+
+namespace dsj::op {
+
+struct WorkerKey {
+  int slot = 0;
+  std::string uid;  ///< of its Secret
+  Time made{};
+};
+
+std::string to_annotation(const std::vector<WorkerKey>& keys);
+/// Oldest first. What is malformed is left out.
+std::vector<WorkerKey> keys_from(const std::string& annotation);
+
+}  // namespace dsj::op

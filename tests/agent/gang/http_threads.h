@@ -1,0 +1,13 @@
+// cpprestsdk takes the number of its threads once in a process, before its first use.
+#pragma once
+
+#include "agent/gang/http_transport.h"
+
+namespace dsj::agent {
+
+inline void start_http_threads() {
+  static const bool once = (set_http_threads(2), true);
+  (void)once;
+}
+
+}  // namespace dsj::agent

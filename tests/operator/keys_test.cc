@@ -1,0 +1,282 @@
+// Worker 0's keys: who mounts them, when they are renewed, and that the operator never reads one.
+#include "operator/keys.h"
+
+#include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "job/join_keys.h"
+#include "tests/kube/fake_api_server.h"
+#include "tests/operator/sim/sim_operator.h"
+#include "tests/operator/world.h"
+
+namespace dsj::op::testing {
+namespace {
+
+using kube::testing::FakeApiServer;
+using std::chrono::hours;
+
+const Json* keys_of(const Json& pod) {
+  for (const Json& volume : pod["spec"]["volumes"]) {
+    if (volume["name"] == "dsj-keys") return &volume["projected"]["sources"];
+  }
+  return nullptr;
+}
+
+std::vector<const ChildView*> sets_of(const World& world) {
+  std::vector<const ChildView*> sets;
+  for (const ChildView& child : world.o.children) {
+    if (!child.key_set.empty()) sets.push_back(&child);
+  }
+  return sets;
+}
+
+TEST(Keys, WorkerZeroAloneMountsASecret) {
+  World world;
+  const Plan plan = world.pass();
+  ASSERT_TRUE(plan.keys);
+  EXPECT_EQ(plan.keys->host, "j-worker-0.j-worker.n.svc");
+  ASSERT_EQ(plan.pods.size(), 2u);
+  for (int worker = 0; worker < 2; ++worker) {
+    const Json& pod = plan.pods[worker].object;
+    const Json* sources = keys_of(pod);
+    ASSERT_NE(sources, nullptr);
+    ASSERT_EQ(sources->size(), worker == 0 ? 1u + kKeySlots : 1u) << *sources;
+    EXPECT_EQ((*sources)[0]["configMap"]["name"], "j-keys-1");
+    if (worker == 0) {
+      EXPECT_EQ((*sources)[1]["secret"]["name"], "j-dsj-key-1-0");
+    }
+    EXPECT_EQ(pod.dump().find("\"secret\"") == std::string::npos, worker != 0);
+    bool told = false;
+    for (const Json& entry : pod["spec"]["containers"][0]["env"]) {
+      told |= entry["name"] == contract::kEnvJoinTls;
+    }
+    EXPECT_TRUE(told);
+  }
+}
+
+TEST(Keys, OneWorkerNeedsNone) {
+  World world(quick_spec(1));
+  const Plan plan = world.pass();
+  EXPECT_FALSE(plan.keys);
+  ASSERT_EQ(plan.pods.size(), 1u);
+  EXPECT_EQ(keys_of(plan.pods[0].object), nullptr);
+}
+
+TEST(Keys, AReplacedWorkerGetsTheSetOfThoseThatLive) {
+  World world;
+  world.to_running();
+  world.end(world.pod(0), 86, "PeerLost");
+  world.settle();
+  EXPECT_EQ(world.pod(0).incarnation, 2);
+  EXPECT_EQ(world.pod(0).keys, "1");
+  EXPECT_EQ(sets_of(world).size(), 1u);
+}
+
+TEST(Keys, ANewRunGetsANewSetAndTheOldOneGoes) {
+  World world;
+  world.to_running();
+  world.edit("/suspend", true);
+  world.end_all(87, "Preempted", 5);
+  world.o.job->agent.saved_step = world.o.job->agent.stop_step = 5;
+  std::set<std::string> gone;
+  const auto note = [&](const Plan& plan) {
+    for (const Delete& entry : plan.deletes) {
+      if (entry.kind == "Secret") gone.insert(entry.name + " " + entry.uid.substr(0, 10));
+    }
+  };
+  for (int i = 0; i < 4; ++i) note(world.pass());
+  world.reap();
+  EXPECT_TRUE(sets_of(world).empty()) << "nobody needs it while the job is suspended";
+  EXPECT_EQ(gone, std::set<std::string>{"j-dsj-key-1-0 secret-uid"});
+  world.edit("/suspend", false);
+  world.settle();
+  EXPECT_EQ(world.pod(0).keys, "2");
+  ASSERT_EQ(sets_of(world).size(), 1u);
+  EXPECT_EQ(sets_of(world)[0]->key_set, "2");
+}
+
+TEST(Keys, AFinishedJobHasNone) {
+  World world;
+  world.to_running();
+  world.end_all(0, "Completed", 10);
+  world.settle();
+  EXPECT_EQ(world.phase(), "Complete");
+  EXPECT_TRUE(sets_of(world).empty());
+}
+
+TEST(Keys, PodsOfAnOlderOperatorStayWithoutUntilTheirRunEnds) {
+  World world;
+  world.to_running();
+  for (PodView& pod : world.o.pods) pod.keys.clear();
+  world.end(world.pod(1), 86, "PeerLost");
+  world.settle();
+  EXPECT_EQ(world.pod(1).incarnation, 2);
+  EXPECT_EQ(world.pod(1).keys, "") << "the old worker 0 cannot prove itself";
+}
+
+// By the clock alone: some key is always valid, known to every pod long enough, and in its Secret.
+TEST(Keys, TwoYearsOfUptime) {
+  World world;
+  world.to_running();
+  struct Seen {
+    Time made;
+    std::optional<Time> gone;
+  };
+  std::map<std::string, Seen> secrets;  // [uid]
+  size_t most = 0;
+  for (int hour = 0; hour < 2 * 365 * 24; hour += 6) {
+    world.now += hours(6);
+    world.o.job->agent.updated = world.now;
+    const Plan plan = world.pass();
+    for (const Delete& entry : plan.deletes) {
+      EXPECT_EQ(entry.kind, "Secret");
+      secrets[entry.uid].gone = world.now;
+    }
+    ASSERT_EQ(sets_of(world).size(), 1u);
+    const auto& keys = sets_of(world)[0]->keys;
+    ASSERT_FALSE(keys.empty());
+    most = std::max(most, keys.size());
+    for (const WorkerKey& key : keys) {
+      secrets.try_emplace(key.uid, Seen{key.made, {}});
+      EXPECT_FALSE(secrets[key.uid].gone) << "spoken of, and deleted";
+    }
+    // Agent 0 shows the newest that all know: a pod that read the files a day ago knows it, too.
+    const bool one_is_known = std::ranges::any_of(keys, [&](const WorkerKey& key) {
+      return world.now - key.made >= kKeySpread && world.now - key.made < kKeyLifetime;
+    });
+    EXPECT_TRUE(one_is_known || hour < 24);
+  }
+  EXPECT_EQ(most, 2u);
+  EXPECT_GE(secrets.size(), 24u);
+  for (const auto& [uid, seen] : secrets) {
+    if (!seen.gone) continue;
+    EXPECT_GE(*seen.gone - seen.made, kKeyRenewAfter + kKeyRetire);
+  }
+  EXPECT_EQ(std::ranges::count_if(secrets, [](const auto& s) { return !s.second.gone; }), 1);
+}
+
+TEST(Keys, WhatIsWrittenIsReadAgain) {
+  const Time now = *time_from_text("2026-01-31T12:00:00Z");
+  EXPECT_TRUE(keys_from("").empty());
+  EXPECT_TRUE(
+      keys_from(R"([{"slot": 9, "uid": "u", "made": "2026-01-31T12:00:00Z"}, 3, {"slot": 1}])")
+          .empty());
+  const KeyChange change{.job = "j", .set = "1", .keep = {{0, "a", now - hours(1)}}};
+  const Json config = key_config(change, WorkerKey{1, "b", now}, "PEM");
+  const auto read = child_view(config).keys;
+  ASSERT_EQ(read.size(), 2u);
+  EXPECT_EQ(read[1].uid, "b");
+  EXPECT_EQ(read[1].made, now);
+  EXPECT_EQ(config["data"][authority_file(1)], "PEM");
+}
+
+class ApplyKeys : public ::testing::Test {
+ protected:
+  ApplyKeys() { spdlog::set_level(spdlog::level::off); }
+  struct Ignored final : Writes {
+    void wrote(const std::string&, const Json&) override {}
+  };
+  struct Nobody final : EventSink {
+    void tell(const JobView&, const Event&) override {}
+  };
+  Applied carry_out(const Plan& plan) {
+    Ignored writes;
+    Nobody events;
+    return apply(
+        client, world.o, plan, [] { return true; }, writes, events);
+  }
+  /// A plan that makes the set and nothing else.
+  Plan first() {
+    Plan plan = reconcile(world.o, world.now);
+    plan.creates.clear();
+    plan.pods.clear();
+    plan.events.clear();
+    plan.status = nullptr;
+    return plan;
+  }
+  Json config() { return server.objects(kube::resources::config_maps())[0]; }
+
+  FakeApiServer server;
+  sim::SimClock clock;
+  kube::Client client{server, clock};
+  World world;
+};
+
+TEST_F(ApplyKeys, TheSecretHasTheKeyAndTheConfigMapTheAuthority) {
+  const Applied done = carry_out(first());
+  ASSERT_TRUE(done.done) << done.problem;
+  const auto secrets = server.objects(kube::resources::secrets());
+  ASSERT_EQ(secrets.size(), 1u);
+  EXPECT_EQ(secrets[0]["type"], contract::kKeySecretType);
+  EXPECT_EQ(secrets[0]["metadata"]["ownerReferences"][0]["uid"], "job-uid");
+  EXPECT_NE(secrets[0]["stringData"][key_file(0)].get<std::string>().find("PRIVATE KEY"),
+            std::string::npos);
+  const auto keys = child_view(config()).keys;
+  ASSERT_EQ(keys.size(), 1u);
+  EXPECT_EQ(keys[0].uid, secrets[0]["metadata"]["uid"]);
+  EXPECT_EQ(config().dump().find("PRIVATE"), std::string::npos);
+  EXPECT_EQ(config()["metadata"]["labels"][contract::kLabelManagedBy], contract::kOperatorManager);
+}
+
+// The operator has no right to read a Secret: it must never try.
+TEST_F(ApplyKeys, ASecretOfAPassThatWasCutOffIsPassedOver) {
+  ASSERT_TRUE(carry_out(first()).done);
+  ASSERT_TRUE(client.remove(kube::resources::config_maps(), "n", "j-keys-1"));
+  const Applied done = carry_out(first());
+  ASSERT_TRUE(done.done) << done.problem;
+  EXPECT_EQ(child_view(config()).keys.at(0).slot, 1);
+  EXPECT_EQ(server.objects(kube::resources::secrets()).size(), 2u);
+}
+
+TEST_F(ApplyKeys, ThePassThatComesSecondTakesItsKeyBack) {
+  const Plan plan = first();
+  ASSERT_TRUE(carry_out(plan).done);
+  const Json before = config();
+  // The other leader's ConfigMap is there by now.
+  Plan late = plan;
+  late.keys->slots = {2, 3};
+  EXPECT_TRUE(carry_out(late).done) << "there is a set, and the pods may be made";
+  EXPECT_EQ(config(), before);
+  EXPECT_EQ(server.objects(kube::resources::secrets()).size(), 1u);
+}
+
+TEST_F(ApplyKeys, WhereAllSlotsAreTakenItSaysSo) {
+  for (int slot = 0; slot < kKeySlots; ++slot) {
+    ASSERT_TRUE(client.create(kube::resources::secrets(), "n",
+                              {{"apiVersion", "v1"},
+                               {"kind", "Secret"},
+                               {"metadata", {{"name", key_secret_name("j", "1", slot)}}}}));
+  }
+  const Applied refused = carry_out(first());
+  EXPECT_FALSE(refused.done);
+  ASSERT_TRUE(refused.refusal);
+  EXPECT_EQ(refused.refusal->reason, "NameTaken");
+}
+
+TEST_F(ApplyKeys, ARenewalLeavesTheOldAuthorityUntilItIsRetired) {
+  ASSERT_TRUE(carry_out(first()).done);
+  const auto look = [&] {
+    std::erase_if(world.o.children, [](const ChildView& child) { return !child.key_set.empty(); });
+    world.o.children.push_back(child_view(config()));
+  };
+  world.pass();
+  world.run_pods();
+  look();
+  world.now += kKeyRenewAfter;
+  ASSERT_TRUE(carry_out(first()).done);
+  EXPECT_EQ(config()["data"].size(), 2u);
+  EXPECT_EQ(server.objects(kube::resources::secrets()).size(), 2u);
+  look();
+  world.now += kKeyRetire;
+  ASSERT_TRUE(carry_out(first()).done);
+  EXPECT_EQ(config()["data"].size(), 1u);
+  EXPECT_TRUE(config()["data"].contains(authority_file(1)));
+  EXPECT_EQ(server.objects(kube::resources::secrets()).size(), 1u);
+}
+
+}  // namespace
+}  // namespace dsj::op::testing
