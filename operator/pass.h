@@ -129,7 +129,7 @@ class Pass {
   int wanted_ = 0;             ///< elastic: the workers that the last accepted spec asks for
   int spares_ = 0;             ///< elastic: pods beyond the gang that ask for nodes
   std::string spare_revision_;
-  std::string keys_;           ///< the set of keys for pods that this pass makes
+  std::string keys_;  ///< the set of keys for pods that this pass makes
 };
 
 }  // namespace dsj::op

@@ -7,13 +7,18 @@
 
 namespace dsj::op {
 
-/// The set of the pods that live and run the same spec; else a new one, for a new run. Empty: there is
-/// nobody to prove anything to, or the pods that live were made without keys.
+/// The set of the pods that live and run the same spec, or wait to (elastic); else a new one, for a new
+/// run. Empty: there is nobody to prove anything to, or the pods that live were made without keys.
 std::string Pass::key_set() const {
-  if (spec().replicas == 1) return "";
+  if (spec().replicas + spares_ == 1) return "";
   for (const Slot& slot : slots_) {
     const PodView* pod = slot.newest;
-    if (pod && !pod->ended() && pod->revision == st_.revision) return pod->keys;
+    const bool same = pod && !pod->ended() && pod->revision == st_.revision;
+    // A single worker needs none, but the gang that it grows into does.
+    if (same && (spec().replicas > 1 || !pod->keys.empty())) return pod->keys;
+  }
+  for (const PodView* pod : pods_) {
+    if (is_spare(*pod) && !pod->ended() && !pod->keys.empty()) return pod->keys;
   }
   return std::to_string(st_.incarnation + 1);
 }

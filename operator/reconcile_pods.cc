@@ -125,12 +125,11 @@ void Pass::tidy_pods() {
   }
   if (!creating_ || !plan_.pods.empty()) tidy_gangs(gang());
   for (const ChildView& child : o_.children) {
-    const bool stale = child.kind == "ConfigMap" && child.owner_uid == job().uid &&
-                       !child.revision.empty() && child.revision != st_.revision &&
-                       child.revision != spare_revision_ &&
-                       std::ranges::none_of(live(), [&](const PodView* pod) {
-                         return pod->revision == child.revision;
-                       });
+    const bool stale =
+        child.kind == "ConfigMap" && child.owner_uid == job().uid && !child.revision.empty() &&
+        child.revision != st_.revision && child.revision != spare_revision_ &&
+        std::ranges::none_of(live(),
+                             [&](const PodView* pod) { return pod->revision == child.revision; });
     if (stale) {
       plan_.deletes.push_back({.kind = child.kind, .name = child.name, .uid = child.uid});
     }

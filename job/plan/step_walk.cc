@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-
 namespace dsj::plan {
 
 using layout::Action;

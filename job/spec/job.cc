@@ -93,8 +93,8 @@ dsconfig::Resolution resolve_at(const Job& job, int64_t world, dsconfig::Facts f
 dsconfig::Resolution resolve(const Job& job, dsconfig::Facts facts) {
   if (!job.policies.elastic || job.runs_user_program())
     return resolve_at(job, job.world_size(), facts);
-  ElasticSizes sizes = elastic_sizes({*job.policies.elastic, job.replicas, job.slots_per_worker,
-                                      job.ds_config, job.training});
+  ElasticSizes sizes = elastic_sizes(
+      {*job.policies.elastic, job.replicas, job.slots_per_worker, job.ds_config, job.training});
   const auto world = [&](int workers) { return int64_t{workers} * job.slots_per_worker; };
   const int largest = largest_size(sizes.workers, job.replicas);
   auto resolution = resolve_at(job, world(largest > 0 ? largest : job.replicas), facts);

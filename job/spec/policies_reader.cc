@@ -171,9 +171,9 @@ void read_elastic(const json& object, const RunPolicy& run, FieldReader& reader,
                       ": all pods would be given back first");
   if (least == 0 || most == 0) return;
   if (least > most) {
-    reader.report(Severity::Error, path,
-                  "minReplicas " + std::to_string(least) + " is above maxReplicas " +
-                      std::to_string(most));
+    reader.report(
+        Severity::Error, path,
+        "minReplicas " + std::to_string(least) + " is above maxReplicas " + std::to_string(most));
     return;
   }
   elastic.min_replicas = static_cast<int>(least);

@@ -153,6 +153,61 @@ TEST(ElasticJob, GrowsAtTheNextCheckpointAfterTheNodesAreBack) {
   EXPECT_EQ(world.status().restarts.counted, 0);
 }
 
+/// A spare without keys would make the whole larger gang one whose worker 0 proves nothing.
+TEST(ElasticJob, SparesHaveTheKeysOfTheGangThatTheyGrow) {
+  World world(elastic_spec());
+  to_two(world);
+  const std::string keys = world.pod(0).keys;
+  EXPECT_NE(keys, "");
+  world.now += Seconds(60);
+  world.settle();
+  world.run_pods();
+  world.settle();
+  ASSERT_EQ(live(world), 4);
+  EXPECT_EQ(world.pod(3).keys, keys);
+  world.o.job->agent.saved_step = 6;
+  world.settle();
+  save_and_end(world, 2, 8);
+  ASSERT_EQ(live(world), 4);
+  for (const PodView& pod : world.o.pods) EXPECT_EQ(pod.keys, keys) << pod.name;
+}
+
+TEST(ElasticJob, OneWorkerThatGrowsGetsKeysWithItsSpare) {
+  Json spec = elastic_spec();
+  spec["workers"]["replicas"] = 2;
+  spec["elastic"] = {{"minReplicas", 1}, {"maxReplicas", 2}};
+  World world(spec);
+  world.to_running();
+  world.o.job->agent.saved_step = 3;
+  std::erase_if(world.o.pods, [](const PodView& pod) { return pod.worker == 1; });
+  world.settle();
+  for (PodView& pod : world.o.pods) {
+    if (pod.node.empty()) pod.unscheduled = "0/1 nodes are available";
+  }
+  world.settle();
+  world.now += Seconds(60);
+  world.settle();
+  world.end_all(contract::kExitPreempted, "Preempted", 3);
+  world.settle();
+  world.reap();
+  world.settle();
+  world.start_attempt();
+  ASSERT_EQ(live(world), 1);
+  EXPECT_EQ(world.pod(0).keys, "");
+  world.now += Seconds(60);
+  world.settle();
+  world.run_pods();
+  world.settle();
+  ASSERT_EQ(live(world), 2);
+  const std::string keys = world.pod(1).keys;
+  EXPECT_NE(keys, "");
+  world.o.job->agent.saved_step = 6;
+  world.settle();
+  save_and_end(world, 1, 8);
+  ASSERT_EQ(live(world), 2);
+  for (const PodView& pod : world.o.pods) EXPECT_EQ(pod.keys, keys) << pod.name;
+}
+
 TEST(ElasticJob, ASparesNodeIsForTheGangFirst) {
   World world(elastic_spec());
   to_two(world);

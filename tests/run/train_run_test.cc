@@ -238,8 +238,9 @@ TEST_F(TrainRun, AnotherNumberOfRanksGivesTheSameLosses) {
     EXPECT_EQ(metric_steps(), one_to(kSteps));
     double worst = 0;
     for (int i = 0; i < kSteps; ++i) worst = std::max(worst, std::abs(elastic[i] - fixed[i]));
-    std::printf("result: stage %d, 4 -> 2 -> 4 ranks: losses %.4f to %.4f, largest difference %.1e\n",
-                stage, fixed.front(), fixed.back(), worst);
+    std::printf(
+        "result: stage %d, 4 -> 2 -> 4 ranks: losses %.4f to %.4f, largest difference %.1e\n",
+        stage, fixed.front(), fixed.back(), worst);
     EXPECT_LE(worst, 1e-6);
     EXPECT_LT(fixed.back(), fixed.front());
   }
