@@ -18,7 +18,7 @@ struct Accepted {
   int zero_stage = 0;
   /// Names everything that the pods are made from; another revision means other pods. It leaves out
   /// suspend, policies, budgets and all that the operator fills in, so that an upgrade of the
-  /// operator never restarts a job. Of an elastic job it leaves out the number of workers too, and a
+  /// operator never restarts a job. Of an elastic job it leaves out the number of workers, and a
   /// pass adds the size in force (elastic_size.h).
   std::string revision;
   std::string spec_text;    ///< spec as JSON

@@ -209,8 +209,8 @@ TEST_F(TrainRun, TwoWorkersGiveTheSameLossesAsOne) {
   EXPECT_EQ(status()["workers"], "2/2");
 }
 
-/// An elastic job's life: 4 ranks, then 2, then 4 again, each from the last checkpoint. Twelve steps
-/// on a batch that is the same for each size: the accumulation follows from the number of ranks.
+/// An elastic job's life: 4 ranks, then 2, then 4 again, each from the last checkpoint. The batch
+/// is the same for each size: the accumulation follows from the number of ranks.
 TEST_F(TrainRun, AnotherNumberOfRanksGivesTheSameLosses) {
   constexpr int kSteps = 12;
   for (const int stage : {0, 3}) {
