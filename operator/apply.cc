@@ -306,11 +306,11 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
   std::jthread telling;  // pods do not wait for events
   auto all = [&] {
     // A refused object is shown in the status once a pass knows of the refusal.
-    // Pods need their first key; a renewal has time.
+    bool made = create(plan.creates, std::not_fn(refers)) && create(plan.creates, refers);
+    // Pods need their first key; a renewal has time. A refused key keeps no spec from being stored: the
+    // status may speak of that spec from now on.
     const bool keyed = !plan.keys || application.change_keys(*plan.keys, issue);
-    const bool known = keyed || !plan.keys->version.empty();
-    const bool made =
-        known && create(plan.creates, std::not_fn(refers)) && create(plan.creates, refers);
+    made &= keyed || !plan.keys->version.empty();
     if (!made && !(application.result_.refusal && observed.refusal)) return false;
     bool mended = true;
     for (const Create& update : plan.updates) mended &= application.update(update);

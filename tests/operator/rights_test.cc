@@ -174,12 +174,21 @@ TEST(Rights, OfTheChartAreThoseThatAreUsed) {
                              {"kind", jobspec::kKind},
                              {"metadata", {{"name", "k"}, {"namespace", "n"}}},
                              {"spec", spec}}));
+    Json templated = quick_spec();
+    templated["workers"]["templateRef"] = {{"name", "none"}};  // it is asked for, and missing
+    ASSERT_TRUE(user.create(jobs_resource(), "n",
+                            {{"apiVersion", jobspec::kApiVersion},
+                             {"kind", jobspec::kKind},
+                             {"metadata", {{"name", "t"}, {"namespace", "n"}}},
+                             {"spec", templated}}));
     sim::SimOperator op(recorder, clock, chance, nullptr);
     for (int i = 0; i < 20; ++i) {
       clock.now += Seconds(10);
       op.turn();
     }
-    EXPECT_TRUE(server.objects(jobs_resource()).empty());
+    const auto left = server.objects(jobs_resource());
+    ASSERT_EQ(left.size(), 1u);
+    EXPECT_EQ(left[0]["status"]["phase"], "Refused");
   }
   Rights used = recorder.used, granted = rights_of_the_chart();
   // Held for what it grants: a job's Role, and owner references that block a deletion.
