@@ -256,13 +256,13 @@ bool JobRun::told_attempt(const Json& object) {
   return told == world_.attempt && turn_ > told_since_ + 30;
 }
 
-void JobRun::check(bool disturbed) {
+void JobRun::check(bool disturbed, bool looked) {
   disturbed_ |= disturbed;
   job_ = job();
   status_ = status_of(job_);
   pods_ = ours("Pod");
   for (const auto& text : world_.violations) problem(text);
-  check_pods();
+  check_pods(looked);
   check_groups();
   if (!job_) return;
   if (status_.restarts.total < restarts_) problem("restarts fell");
@@ -296,19 +296,19 @@ bool JobRun::has_grown_again() const {
          }) != world_.sizes.end();
 }
 
-void JobRun::check_pods() {
+void JobRun::check_pods(bool looked) {
   for (int worker = 0; worker < 8; ++worker) {
     if (world_.living(worker) > 1) problem("two pods run worker " + std::to_string(worker));
   }
   for (const Json& pod : pods_) {
     const std::string pod_name = pod["metadata"]["name"], uid = pod["metadata"]["uid"];
     Life& life = lives_[pod_name];
-    // A pod may come and go while no operator looks, and its name come again; not one that stays.
+    // A pod may come and go while no operator looks, and its name come again; not one that operators saw.
     if (!life.uid.empty() && life.uid != uid && life.turns >= 45) {
       problem("the name " + pod_name + " was used twice");
     }
     if (life.uid != uid) life = {.uid = uid};
-    ++life.turns;
+    life.turns += looked ? 1 : 0;
   }
 }
 

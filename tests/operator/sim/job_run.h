@@ -38,8 +38,8 @@ class JobRun {
   /// What the user, the nodes and the agents do in this turn.
   void turn(int turn, bool chaos);
   void observe_write(const kube::Request& request);
-  /// `disturbed`: an operator was away or died.
-  void check(bool disturbed);
+  /// `disturbed`: an operator was away or died. `looked`: in this turn one sees the server and may write.
+  void check(bool disturbed, bool looked);
   /// `rested`: the job came to its end.
   void check_end(bool rested);
   /// Finished, or gone as it should be, and what its user has to do is done.
@@ -66,7 +66,7 @@ class JobRun {
   }
   void check_deletion(const std::string& pod);
   bool told_attempt(const Json& object);
-  void check_pods();
+  void check_pods(bool looked);
   void check_groups();
   void check_complete();
   void check_status();
@@ -91,7 +91,7 @@ class JobRun {
   int64_t restarts_ = 0, told_attempt_ = 0;
   struct Life {
     std::string uid;
-    int turns = 0;
+    int turns = 0;  ///< in which an operator looked
   };
   std::map<std::string, Life> lives_;  ///< of pods, by name
 };

@@ -151,8 +151,11 @@ class Simulation {
     const auto leading =
         std::ranges::count_if(operators_, [](const auto& op) { return op->may_write(); });
     if (elects_ && leading > 1) problem("two leaders");
+    const bool looked = std::ranges::any_of(operators_, [&](const auto& op) {
+      return op->may_write() && !op->deaf && op->cut_until <= clock_.now;
+    });
     for (const auto& job : jobs_) {
-      job->check(disturbed_);
+      job->check(disturbed_, looked);
       take(*job);
     }
   }
