@@ -24,8 +24,11 @@ TEST(PlantedBugs, EachIsCaught) {
   std::atomic<size_t> next = 0;
   auto work = [&] {
     for (size_t i = next++; i < all.size(); i = next++) {
-      for (uint64_t seed = 0; seed < kSeedsMax && all[i].problem.empty(); ++seed) {
-        const Outcome outcome = simulate(seed, &planted_bugs()[i]);
+      const Bug& bug = planted_bugs()[i];
+      for (uint64_t n = 0; n < kSeedsMax && all[i].problem.empty(); ++n) {
+        const uint64_t seed =
+            bug.scenario < 0 ? n : n * kScenarios + static_cast<uint64_t>(bug.scenario);
+        const Outcome outcome = simulate(seed, &bug);
         if (!outcome.problems.empty()) all[i] = {outcome.problems[0], seed};
       }
     }

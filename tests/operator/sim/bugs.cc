@@ -5,6 +5,7 @@
 
 #include "job/contract.h"
 #include "operator/own_status.h"
+#include "tests/operator/sim/job_run.h"
 
 namespace dsj::op::sim {
 namespace {
@@ -78,8 +79,8 @@ Plan decide_by_cache(const Observed& observed, Time now) {
   return plan;
 }
 
-Bug agents(const char* name, AgentBugs bugs) {
-  return {.name = name, .agents = bugs};
+Bug agents(const char* name, AgentBugs bugs, int scenario = -1) {
+  return {.name = name, .agents = bugs, .scenario = scenario};
 }
 
 void change_body(kube::Request& request, const std::function<void(Json&)>& change) {
@@ -286,7 +287,8 @@ const std::vector<Bug>& planted_bugs() {
       agents("agent: Completed before the last step", {.completes_early = true}),
       agents("agent: a save is told before it is done", {.tells_save_before_it = true}),
       agents("agent: a suspension is not heard", {.ignores_suspend = true}),
-      agents("agent: a lost worker is charged by its peers", {.charges_lost_workers = true}),
+      agents("agent: a lost worker is charged by its peers", {.charges_lost_workers = true},
+             static_cast<int>(Scenario::CrashLoop)),
   };
   return bugs;
 }
