@@ -72,7 +72,7 @@ class Chart:
                  "issuer": ["webhook.certManager.enabled=true", "webhook.certManager.issuerRef.name=ca",
                             "webhook.certManager.issuerRef.kind=ClusterIssuer"]}
         extras = {"bare": ["monitoring.service=false", "networkPolicy.enabled=false", "crds.install=false", "agentPolicy.enabled=false",
-                           "jobPolicy.enabled=false"],
+                           "jobPolicy.enabled=false", "keyPolicy.enabled=false", "jobNamespaces.enabled=false"],
                   "all": ["monitoring.podMonitor.enabled=true", "monitoring.rules.enabled=true", "monitoring.dashboards.enabled=true",
                           "podDisruptionBudget.enabled=true", "scheduling.volcano=true", "replicas=3", "workers.defaultTemplate=h200",
                           "image.pullSecrets[0].name=pull", "fullnameOverride=trainer", "resources.limits.memory=1Gi"]}
@@ -88,7 +88,7 @@ class Chart:
             managed = webhook and hook in ("cert-manager", "issuer")
             wanted = {"ValidatingWebhookConfiguration": webhook, "Certificate": managed, "Issuer": managed and hook == "cert-manager",
                       "PodMonitor": 2 * (extra == "all"), "PrometheusRule": extra == "all", "PodDisruptionBudget": extra == "all",
-                      "CustomResourceDefinition": 2 * (extra == "all"), "ValidatingAdmissionPolicy": 2 * (extra == "all"),
+                      "CustomResourceDefinition": 2 * (extra == "all"), "ValidatingAdmissionPolicy": 5 * (extra == "all"),
                       "Role": 3 if scope == "roles" else 1, "Deployment": 1}
             for kind, number in wanted.items():
                 expect(kinds.count(kind) == int(number), f"{at}: {kinds.count(kind)} {kind}, not {int(number)}")
