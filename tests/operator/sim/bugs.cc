@@ -5,7 +5,7 @@
 
 #include "job/contract.h"
 #include "operator/own_status.h"
-#include "tests/operator/sim/job_run.h"
+#include "tests/operator/sim/scenario.h"
 
 namespace dsj::op::sim {
 namespace {

@@ -51,7 +51,7 @@ struct Bug {
   CarryOut carry_out;  ///< instead of apply
   /// Answers a request in the server's place.
   std::function<std::optional<kube::Response>(const kube::Request&)> answer;
-  /// The Scenario (job_run.h) in which alone it shows; -1: any.
+  /// The Scenario (scenario.h) in which alone it shows; -1: any.
   int scenario = -1;
 };
 
