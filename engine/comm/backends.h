@@ -1,4 +1,5 @@
-// How a group comes from a rendezvous; the CPU backends. Each maker is collective over all ranks of the rendezvous. Internal to comm.
+// How a group comes from a rendezvous; the CPU backends. Each maker is collective over all ranks of
+// the rendezvous. Internal to comm.
 #pragma once
 
 #include <memory>

@@ -158,8 +158,8 @@ class Streamed final : public Collectives {
         continue;
       }
       bool ended = false;
-      std::vector<StreamedWorkPtr>
-          dropped;  // an abandoned one frees its tensors: not under the lock
+      // Work that nobody waits for frees its tensors when it is dropped: not under the lock.
+      std::vector<StreamedWorkPtr> dropped;
       for (Flight& flight : flights_) ended |= !flight.works.empty() && look(flight, dropped);
       if (!ended) state_->changed.wait_for(lock, kLook);
       lock.unlock();

@@ -38,8 +38,7 @@ constexpr device::Lane lane_of(Kind kind) {
 /// An operation begins when what the issuing thread's lane holds by then is done. Its tensors' memory
 /// must belong to the lane that calls wait(): from then on they are kept by the caller alone, and
 /// freed when the caller frees them. Work that is dropped without wait() keeps them until it is done.
-/// `timeout`: per operation, from when it is the oldest of its
-/// lane.
+/// `timeout`: per operation, from when it is the oldest of its lane.
 std::unique_ptr<Collectives> make_streamed(std::unique_ptr<StreamTransport> transport, int rank,
                                            int world, at::Device device,
                                            std::chrono::milliseconds timeout);
