@@ -37,21 +37,21 @@ Json worker_job(const World& world, const Plan& plan, const std::string& revisio
   return {};
 }
 
-/// Two of four workers lost their nodes and find no others; their pods wait.
-void lose_two(World& world) {
-  std::erase_if(world.o.pods, [](const PodView& pod) { return pod.worker >= 2; });
+/// All workers but the first `left` lost their nodes and find no others; their pods wait.
+void leave(World& world, int left) {
+  std::erase_if(world.o.pods, [&](const PodView& pod) { return pod.worker >= left; });
   world.settle();
   for (PodView& pod : world.o.pods) {
-    if (pod.node.empty()) pod.unscheduled = "0/2 nodes are available";
+    if (pod.node.empty()) pod.unscheduled = "0/" + std::to_string(left) + " nodes are available";
   }
   world.settle();
 }
 
-/// To a gang of two that trains, from one of four that did.
-void to_two(World& world) {
+/// To a gang of so many that trains, from a larger one that did.
+void shrink_to(World& world, int workers) {
   world.to_running();
   world.o.job->agent.saved_step = 3;
-  lose_two(world);
+  leave(world, workers);
   world.now += Seconds(60);
   world.settle();
   world.end_all(contract::kExitPreempted, "Preempted", 3);
@@ -88,7 +88,7 @@ TEST(ElasticJob, GoesOnSmallerWhenNodesAreLost) {
   World world(elastic_spec());
   world.to_running();
   world.o.job->agent.saved_step = 3;
-  lose_two(world);
+  leave(world, 2);
   EXPECT_EQ(world.o.pods.size(), 4u) << "their successors ask for nodes first";
   world.now += Seconds(59);
   EXPECT_TRUE(world.pass().deletes.empty());
@@ -120,7 +120,7 @@ TEST(ElasticJob, GoesOnSmallerWhenNodesAreLost) {
 
 TEST(ElasticJob, GrowsAtTheNextCheckpointAfterTheNodesAreBack) {
   World world(elastic_spec());
-  to_two(world);
+  shrink_to(world, 2);
   EXPECT_EQ(live(world), 2) << "not at once: nodes may flap";
   world.now += Seconds(60);
   Plan plan = world.pass();
@@ -153,23 +153,30 @@ TEST(ElasticJob, GrowsAtTheNextCheckpointAfterTheNodesAreBack) {
   EXPECT_EQ(world.status().restarts.counted, 0);
 }
 
-/// A spare without keys would make the whole larger gang one whose worker 0 proves nothing.
-TEST(ElasticJob, SparesHaveTheKeysOfTheGangThatTheyGrow) {
-  World world(elastic_spec());
-  to_two(world);
-  const std::string keys = world.pod(0).keys;
-  EXPECT_NE(keys, "");
+/// A gang of `workers` that trains grows to `size`. Its spare's keys are those of all pods afterwards;
+/// "" if there were none.
+std::string keys_after_growing(World& world, int workers, int size) {
   world.now += Seconds(60);
   world.settle();
   world.run_pods();
   world.settle();
-  ASSERT_EQ(live(world), 4);
-  EXPECT_EQ(world.pod(3).keys, keys);
+  EXPECT_EQ(live(world), size);
+  std::string keys = world.pod(size - 1).keys;
   world.o.job->agent.saved_step = 6;
   world.settle();
-  save_and_end(world, 2, 8);
-  ASSERT_EQ(live(world), 4);
+  save_and_end(world, workers, 8);
+  EXPECT_EQ(live(world), size);
   for (const PodView& pod : world.o.pods) EXPECT_EQ(pod.keys, keys) << pod.name;
+  return keys;
+}
+
+/// A spare without keys would make the whole larger gang one whose worker 0 proves nothing.
+TEST(ElasticJob, SparesHaveTheKeysOfTheGangThatTheyGrow) {
+  World world(elastic_spec());
+  shrink_to(world, 2);
+  const std::string keys = world.pod(0).keys;
+  EXPECT_NE(keys, "");
+  EXPECT_EQ(keys_after_growing(world, 2, 4), keys);
 }
 
 TEST(ElasticJob, OneWorkerThatGrowsGetsKeysWithItsSpare) {
@@ -177,40 +184,15 @@ TEST(ElasticJob, OneWorkerThatGrowsGetsKeysWithItsSpare) {
   spec["workers"]["replicas"] = 2;
   spec["elastic"] = {{"minReplicas", 1}, {"maxReplicas", 2}};
   World world(spec);
-  world.to_running();
-  world.o.job->agent.saved_step = 3;
-  std::erase_if(world.o.pods, [](const PodView& pod) { return pod.worker == 1; });
-  world.settle();
-  for (PodView& pod : world.o.pods) {
-    if (pod.node.empty()) pod.unscheduled = "0/1 nodes are available";
-  }
-  world.settle();
-  world.now += Seconds(60);
-  world.settle();
-  world.end_all(contract::kExitPreempted, "Preempted", 3);
-  world.settle();
-  world.reap();
-  world.settle();
-  world.start_attempt();
+  shrink_to(world, 1);
   ASSERT_EQ(live(world), 1);
   EXPECT_EQ(world.pod(0).keys, "");
-  world.now += Seconds(60);
-  world.settle();
-  world.run_pods();
-  world.settle();
-  ASSERT_EQ(live(world), 2);
-  const std::string keys = world.pod(1).keys;
-  EXPECT_NE(keys, "");
-  world.o.job->agent.saved_step = 6;
-  world.settle();
-  save_and_end(world, 1, 8);
-  ASSERT_EQ(live(world), 2);
-  for (const PodView& pod : world.o.pods) EXPECT_EQ(pod.keys, keys) << pod.name;
+  EXPECT_NE(keys_after_growing(world, 1, 2), "");
 }
 
 TEST(ElasticJob, ASparesNodeIsForTheGangFirst) {
   World world(elastic_spec());
-  to_two(world);
+  shrink_to(world, 2);
   world.now += Seconds(60);
   world.settle();
   EXPECT_EQ(live(world), 4);
@@ -222,7 +204,7 @@ TEST(ElasticJob, ASparesNodeIsForTheGangFirst) {
 
 TEST(ElasticJob, ALostSpareIsNoFailure) {
   World world(elastic_spec());
-  to_two(world);
+  shrink_to(world, 2);
   world.now += Seconds(60);
   world.settle();
   world.run_pods();
@@ -273,7 +255,7 @@ TEST(ElasticJob, BoundsAloneLeaveTheGangAlone) {
 
 TEST(ElasticJob, ARefusedEditAsksForNothing) {
   World world(elastic_spec());
-  to_two(world);
+  shrink_to(world, 2);
   const std::string before = world.status().revision;
   Json bad = world.o.job->spec;
   bad["workers"]["replicas"] = 8;
@@ -286,7 +268,7 @@ TEST(ElasticJob, ARefusedEditAsksForNothing) {
 
 TEST(ElasticJob, AResumedJobTriesItsLargestSizeAgain) {
   World world(elastic_spec());
-  to_two(world);
+  shrink_to(world, 2);
   world.now += Seconds(60);
   world.settle();
   world.edit("/suspend", true);
@@ -308,7 +290,7 @@ TEST(ElasticJob, BelowItsSmallestSizeItIsReleasedAsAnyOther) {
   World world(elastic_spec());
   world.edit("/elastic/minReplicas", 4);
   world.to_running();
-  lose_two(world);
+  leave(world, 2);
   world.now += Seconds(1199);
   EXPECT_TRUE(world.pass().deletes.empty());
   world.now += Seconds(1);
@@ -319,7 +301,7 @@ TEST(ElasticJob, BelowItsSmallestSizeItIsReleasedAsAnyOther) {
 
 TEST(ElasticJob, ACompleteSmallJobIsComplete) {
   World world(elastic_spec());
-  to_two(world);
+  shrink_to(world, 2);
   world.now += Seconds(60);
   world.settle();
   world.run_pods();
