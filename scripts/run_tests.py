@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the test programs that CTest knows, cheap labels first, and counts single test cases.
+"""Runs the test programs that CTest knows, side by side, and counts single test cases.
 
 Usage: run_tests.py BUILD_DIRECTORY [NAME_PATTERN] [--beside-load N]
 
@@ -12,18 +12,22 @@ All output is in BUILD_DIRECTORY/test-reports/NAME.log. Exit 0: nothing failed a
 
 A limit starts with the program. What a test needs first is a CTest fixture: run_tests.py runs its FIXTURES_SETUP once,
 prints how long that took, and takes it off no test's limit. A test has a temporary directory of its own; processes that it
-leaves behind are ended with it. Programs of the label "unit" run as many at a time as there are cores (four at most),
-unless they are RUN_SERIAL. Those of the labels "waits" and "cluster", which mostly wait for time to pass or for their own
-control plane, run at the end, one more at a time, unless they are RUN_SERIAL. All others run alone. Of those that have the
-same RESOURCE_LOCK, one runs at a time.
+leaves behind are ended with it.
+
+No core is left idle while something could use it. Each program takes one core, or as many as its PROCESSORS say; cheap
+labels begin first, and of one label the dearest (COST: its seconds on two cores), so that none is left over at the end.
+Those of the labels "waits", "cluster" and "nodes", which mostly wait for time to pass or for their own control plane, take
+no core, unless they have PROCESSORS: some of them run beside the others from the beginning on. Of those that have the same
+RESOURCE_LOCK, one runs at a time, and so do those of the label "gpu". A program that is RUN_SERIAL runs alone, after the
+others. A line at the end says how busy the cores were.
 Programs of the label "nodes" (a cluster with real nodes, which needs root) run only with DSJ_TEST_NODES=1.
 --beside-load N: N busy loops run beside the tests, which must pass all the same.
 """
 import argparse
-import concurrent.futures
 import contextlib
 import json
 import os
+import queue
 import re
 import signal
 import subprocess
@@ -35,7 +39,7 @@ import uuid
 from dataclasses import dataclass, field
 
 ORDER = ["unit", "engine", "run", "gpu", "waits", "cluster", "nodes"]
-WAITING = ("waits", "cluster")  # labels whose programs leave the cores to others
+WAITING = ("waits", "cluster", "nodes")  # labels whose programs leave the cores to others
 CORES = int(subprocess.check_output([os.path.join(os.path.dirname(os.path.abspath(__file__)), "jobs.sh"), "cores"]))
 TOGETHER = min(4, CORES)
 GRACE_SECONDS = 60  # between SIGTERM and SIGKILL: time to take a cluster down
@@ -50,15 +54,16 @@ class Test:
     label: str
     command: list  # None: not built
     limit: float  # seconds
-    alone: bool
+    serial: bool  # alone
+    cores: int  # that it keeps busy, at most TOGETHER; 0: it mostly waits
+    cost: float  # seconds, about
     makes: list  # fixtures that this is the set-up of
     needs: list  # fixtures
     locks: list  # what only one test at a time may hold
 
     def place(self):
-        """Long ones first among those that run together, so that none is left over at the end."""
         label = WAITING[0] if self.label in WAITING else self.label
-        return ORDER.index(label), self.alone, 0 if self.alone else -self.limit, self.name
+        return self.serial, ORDER.index(label), -self.cost, self.name
 
 
 @dataclass
@@ -67,6 +72,7 @@ class Outcome:
     failed: int = 0
     skipped: int = 0
     seconds: float = 0
+    busy: float = 0  # seconds of a core, of all its processes that it waited for
     output: str = ""
     not_run: str = ""  # why
     ended: list = field(default_factory=list)  # names of processes it left behind
@@ -77,10 +83,11 @@ def listed(build):
     for test in listing["tests"]:
         properties = {p["name"]: p["value"] for p in test.get("properties", [])}
         label = (properties.get("LABELS") or ["unit"])[0]
-        makes, needs = properties.get("FIXTURES_SETUP", []), properties.get("FIXTURES_REQUIRED", [])
-        alone = label not in ("unit", *WAITING) or bool(properties.get("RUN_SERIAL") or makes)
-        yield Test(test["name"], label, test.get("command"), float(properties.get("TIMEOUT", 300)), alone, makes, needs,
-                   properties.get("RESOURCE_LOCK", []))
+        cores = min(TOGETHER, int(properties.get("PROCESSORS", label not in WAITING)))
+        locks = properties.get("RESOURCE_LOCK", []) + (["gpu"] if label == "gpu" else [])
+        yield Test(test["name"], label, test.get("command"), float(properties.get("TIMEOUT", 300)),
+                   bool(properties.get("RUN_SERIAL")), cores, float(properties.get("COST", 0)),
+                   properties.get("FIXTURES_SETUP", []), properties.get("FIXTURES_REQUIRED", []), locks)
 
 
 def processes_of(leader, mark):
@@ -145,8 +152,8 @@ class Session:
         self.tests = sorted(listed(build), key=Test.place)
         self.passed = self.failed = self.skipped = 0
         self.not_run = []
-        self._outcomes = {}
-        self._locks = {lock: threading.Lock() for test in self.tests for lock in test.locks}
+        self.seconds = 0
+        self._outcomes = {}  # by name, of what has ended
 
     def interrupt(self, *_):
         """What runs is stopped, what has not begun is not run. A signal's handler."""
@@ -160,8 +167,8 @@ class Session:
 
     # ---- one program
     def execute(self, test):
-        if self.over():
-            return Outcome(not_run=self.reason)
+        if reason := self.missing(test):
+            return Outcome(not_run=reason)
         if not test.command:
             return Outcome(failed=1, output="its program is not built\n")
         report = os.path.join(self.reports, test.name + ".json")
@@ -178,7 +185,7 @@ class Session:
                 environment.setdefault("OMP_NUM_THREADS", str(CORES))
             process = subprocess.Popen(test.command, cwd=self.build, stdin=subprocess.DEVNULL, stdout=log,
                                        stderr=subprocess.STDOUT, start_new_session=True, env=environment)
-            code = self._wait(process, start + test.limit)
+            code, busy = self._wait(process, start + test.limit)
             stopped = code is None and self.over()
             seconds = time.monotonic() - start
             ended = end_all(process, mark)
@@ -189,68 +196,84 @@ class Session:
         if code is None:
             output += f"\ntimeout after {test.limit:.0f} s\n"
         outcome = counted(test, code, report, output)
-        outcome.seconds, outcome.ended = seconds, ended if code is not None else []
+        outcome.seconds, outcome.busy, outcome.ended = seconds, busy, ended if code is not None else []
         return outcome
 
-    def execute_locked(self, test):
-        with contextlib.ExitStack() as held:
-            for lock in sorted(test.locks):  # in one order: two tests never wait for each other
-                held.enter_context(self._locks[lock])
-            return self.execute(test)
-
     def _wait(self, process, limit):
-        """The exit code; None: the limit or the deadline came first."""
+        """The exit code, None if the limit or the deadline came first; the seconds of a core that it took."""
         while True:
-            try:
-                return process.wait(timeout=0.2)
-            except subprocess.TimeoutExpired:
-                if time.monotonic() > limit or self.over():
-                    return None
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if pid:
+                process.returncode = os.waitstatus_to_exitcode(status)
+                return process.returncode, usage.ru_utime + usage.ru_stime
+            if time.monotonic() > limit or self.over():
+                return None, 0
+            time.sleep(0.05)
 
     # ---- fixtures
-    def missing(self, test):
-        """Makes the fixtures that a test needs. Why it cannot run; empty: it can."""
-        for setup in self.tests:
-            if set(setup.makes) & set(test.needs):
-                outcome = self.set_up(setup)
-                if outcome.not_run:
-                    return outcome.not_run
-                if outcome.failed:
-                    return f"its set-up {setup.name} failed"
-        return ""
+    def set_ups(self, test):
+        return [setup for setup in self.tests if set(setup.makes) & set(test.needs)]
 
-    def set_up(self, setup):
-        if setup.name not in self._outcomes:
-            reason = self.missing(setup)
-            if not reason and not self.over():
-                print(f"wait    {setup.name}: tests need it", flush=True)
-            outcome = self._outcomes[setup.name] = Outcome(not_run=reason) if reason else self.execute(setup)
-            self.tell(setup, outcome)
-        return self._outcomes[setup.name]
+    def with_set_ups(self, tests):
+        """The tests, and before them what they need that is not among them."""
+        wanted, before = list(tests), []
+        while wanted:
+            for setup in self.set_ups(wanted.pop()):
+                if setup not in before:
+                    before.append(setup)
+                    wanted.append(setup)
+        return sorted(before, key=Test.place) + [test for test in tests if test not in before]
+
+    def missing(self, test):
+        """Why a test whose set-ups have ended cannot run; empty: it can."""
+        for setup in self.set_ups(test):
+            outcome = self._outcomes.get(setup.name, Outcome(not_run="its set-ups need each other"))
+            if outcome.not_run:
+                return outcome.not_run
+            if outcome.failed:
+                return f"its set-up {setup.name} failed"
+        return self.reason if self.over() else ""
 
     # ---- all of them
     def run(self, tests):
-        self.together([test for test in tests if not test.alone and test.label == "unit"], TOGETHER)
-        for test in tests:
-            if test.makes:
-                self.set_up(test)
-            elif test.alone:
-                reason = self.missing(test)
-                self.tell(test, Outcome(not_run=reason) if reason else self.execute(test))
-        self.together([test for test in tests if not test.alone and test.label != "unit"], TOGETHER + 1)
+        """Starts each as soon as there is room for it."""
+        begin = time.monotonic()
+        todo, running, ended = self.with_set_ups(tests), [], queue.SimpleQueue()
+        while todo or running:
+            for test in self.startable(todo, running) or ([] if running else todo[:1]):
+                todo.remove(test)
+                running.append(test)
+                if test.makes and not self.missing(test):
+                    print(f"wait    {test.name}: tests need it", flush=True)
+                threading.Thread(target=lambda test=test: ended.put((test, self.execute(test)))).start()
+            test, outcome = ended.get()
+            running.remove(test)
+            self._outcomes[test.name] = outcome
+            self.tell(test, outcome)
+        self.seconds = time.monotonic() - begin
 
-    def together(self, tests, at_a_time):
-        """At most so many at a time; what they need is made first."""
-        ready = []
-        for test in tests:
-            if reason := self.missing(test):
-                self.tell(test, Outcome(not_run=reason))
+    def startable(self, todo, running):
+        """What of `todo` may start now, in its order."""
+        now, crowded = list(running), False  # one that needs more cores than are free keeps the later ones from them
+        for test in todo:
+            if any(other.serial for other in now) or (test.serial and now):
+                break
+            free = TOGETHER - sum(other.cores for other in now)
+            waiting = sum(other.cores == 0 and not other.makes for other in now)
+            if any(setup.name not in self._outcomes for setup in self.set_ups(test)):
+                continue
+            if {lock for other in now for lock in other.locks} & set(test.locks):
+                continue
+            if test.makes:  # mostly there already, or built in the background; one at a time
+                room = not any(other.makes for other in now)
+            elif test.cores:
+                room = not crowded and test.cores <= free
+                crowded |= not room
             else:
-                ready.append(test)
-        with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
-            started = {pool.submit(self.execute_locked, test): test for test in ready}
-            for done in concurrent.futures.as_completed(started):
-                self.tell(started[done], done.result())
+                room = waiting < TOGETHER + all(other.cores == 0 for other in todo)
+            if room:
+                now.append(test)
+        return now[len(running):]
 
     def tell(self, test, outcome):
         """Prints it whole and adds it up."""
@@ -265,7 +288,7 @@ class Session:
         self.skipped += outcome.skipped
         verdict = "FAILED" if outcome.failed else "ready" if test.makes else "ok"
         print(f"{verdict:7} {test.name} [{test.label}] {outcome.passed} passed, {outcome.failed} failed, "
-              f"{outcome.skipped} skipped, {outcome.seconds:.1f} s", flush=True)
+              f"{outcome.skipped} skipped, {outcome.seconds:.1f} s, {outcome.busy:.1f} of a core", flush=True)
         if outcome.ended:
             print(f"        it left processes behind, now ended: {' '.join(outcome.ended)}", flush=True)
         if outcome.failed:
@@ -278,6 +301,8 @@ class Session:
 
     def close(self):
         """The last lines; the exit code."""
+        busy = sum(outcome.busy for outcome in self._outcomes.values())
+        print(f"result: tests: {self.seconds:.0f} s, in which {CORES} cores had {busy:.0f} s of work", flush=True)
         for line in self.not_run:
             print(line)
         print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped", flush=True)

@@ -4,11 +4,12 @@
 Usage: test_numbers.py BUILD [--two] [--report GTEST_REPORT] [--only REGEX]
 
 Without --two all switches of SWITCHES (`make test-numbers`); with it the two that move a short training farthest from the
-machine's own numbers (`make test`). A switch that this processor cannot take is printed as LEFT OUT. Exit 1 when a test
-fails, or when no switch changed a single loss: then the switches did not act.
+machine's own numbers (`make test`). A switch that this processor cannot take is printed as LEFT OUT. As many programs run
+at a time as there are cores, because each keeps little more than one busy. Exit 1 when a test fails, or when no switch
+changed a single loss: then the switches did not act.
 """
 import argparse
-import json
+import concurrent.futures
 import os
 import re
 import subprocess
@@ -27,8 +28,9 @@ SWITCHES = [("", set()), ("ATEN_CPU_CAPABILITY=default", set()), ("ATEN_CPU_CAPA
             ("DSJ_ISA=avx2", {"avx2", "fma"}), ("DSJ_ISA=baseline", set()), ("DSJ_NATIVE_BF16=0", set()),
             ("DSJ_PRODUCTS=own", set()), ("DSJ_PRODUCTS=library", set()),
             ("OMP_NUM_THREADS=1", set()), ("OMP_NUM_THREADS=2", set())]
-PROGRAMS = ("kernels_tests", "optim_tests", "cuda_kernels_tests", "device_tests", "simulated_tests", "zero_tests", "models_tests",
-            "train_tests", "deepspeed_train_tests")
+# The longest first.
+PROGRAMS = ("train_tests", "golden_table.py", "simulated_tests", "zero_tests", "device_tests", "cuda_kernels_tests",
+            "models_tests", "deepspeed_train_tests", "kernels_tests", "optim_tests")
 LIMIT_SECONDS = 1800  # of one program; the longest takes 2 min on a quiet machine
 PROBE = "--gtest_filter=Models/ModelOracle.FiftyAdamWSteps/*"
 
@@ -75,19 +77,29 @@ def failures_of(output):
     return "\n".join(line for line in output.splitlines() if not line.startswith("losses: "))[-6000:]
 
 
-def run_all(bin_folder, switch):
-    bad, begin = [], time.monotonic()
-    for program in PROGRAMS:
-        code, output = call(switch, os.path.join(bin_folder, program), "--gtest_brief=1")
-        if code != 0:
-            print(failures_of(output), flush=True)
-            bad.append(program)
-    code, output = call(switch, sys.executable, os.path.join(ROOT, "scripts", "golden_table.py"), "--bin", bin_folder)
-    if code != 0:
-        print("\n".join(line for line in output.splitlines() if "FAILED" in line), flush=True)
-        bad.append("golden_table.py")
+def run(bin_folder, switch, name):
+    """What went wrong, empty when nothing did; the seconds."""
+    begin = time.monotonic()
+    if name.endswith(".py"):
+        code, output = call(switch, sys.executable, os.path.join(ROOT, "scripts", name), "--bin", bin_folder)
+        wrong = "\n".join(line for line in output.splitlines() if "FAILED" in line)
+    else:
+        code, output = call(switch, os.path.join(bin_folder, name), "--gtest_brief=1")
+        wrong = failures_of(output)
+    return f"{wrong}\n{name}: exit code {code}" if code else "", time.monotonic() - begin
+
+
+def judge(switch, runs):
+    """Waits for the runs of a switch: {program: future}."""
+    bad, seconds = [], 0
+    for name, future in runs.items():
+        wrong, took = future.result()
+        seconds += took
+        if wrong:
+            print(wrong, flush=True)
+            bad.append(name)
     print(f"result: {switch or 'no switch':34} {'FAILED: ' + ', '.join(bad) if bad else 'green'}, "
-          f"{time.monotonic() - begin:.0f} s", flush=True)
+          f"{seconds:.0f} s of programs", flush=True)
     expect(not bad, ", ".join(bad))
 
 
@@ -110,8 +122,11 @@ def main():
         far = report.run("switches_act", lambda: act(bin_folder, [switch for switch in chosen if switch]))
         if options.two:
             chosen = sorted(far or {}, key=lambda switch: -far[switch])[:2]
-    for switch in chosen:
-        report.run(re.sub(r"\W", "_", switch) or "no_switch", lambda: run_all(bin_folder, switch))
+    cores = int(subprocess.check_output([os.path.join(ROOT, "scripts", "jobs.sh"), "cores"]))
+    with concurrent.futures.ThreadPoolExecutor(cores) as pool:
+        runs = {switch: {name: pool.submit(run, bin_folder, switch, name) for name in PROGRAMS} for switch in chosen}
+        for switch in chosen:
+            report.run(re.sub(r"\W", "_", switch) or "no_switch", lambda: judge(switch, runs[switch]))
     return report.write()
 
 

@@ -19,6 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases import Report, expect  # noqa: E402
 
 RUNNER = os.path.join(os.path.abspath(sys.argv[1]), "scripts/run_tests.py")
+ALL = 64  # cores, more than a runner hands out
 LONG = 120  # seconds: the bound of a wait that ends by an event
 # Waits for a file of another program.
 AWAIT = "until [ -e {} ]; do read -t 0.05 _ <> {}/never || :; done"
@@ -215,7 +216,7 @@ def a_hang_fails_at_its_own_limit(build):
 def the_deadline_stops_and_is_no_failure(build):
     build.add("a_first", "")
     build.add("b_runs", f"trap 'touch {build.path('cleaned')}; exit 0' TERM\n{family(build)}\ntouch {build.path('up')}\nwait",
-              case_report("passed"), label="run")
+              case_report("passed"), label="run", PROCESSORS=ALL)
     build.add("c_later", "", label="run")
     code, output = build.run_until("up", lambda session: setattr(session, "deadline", 0))
     expect(code == 1, "NOT RUN is not green")
@@ -243,7 +244,7 @@ def who_ignores_sigterm_is_killed(build):
 
 
 def an_interrupted_run_leaves_nothing(build):
-    build.add("runs", f"{family(build)}\ntouch {build.path('up')}\nwait", label="run")
+    build.add("runs", f"{family(build)}\ntouch {build.path('up')}\nwait", label="run", PROCESSORS=ALL)
     build.add("then", "", label="run")
     with subprocess.Popen([sys.executable, RUNNER, build.room], stdout=subprocess.PIPE, text=True,
                           env=dict(os.environ, DSJ_TEST_DEADLINE="")) as runner:
@@ -279,7 +280,7 @@ def a_fixture_is_made_once_and_first(build):
     build.add("thing_made", f"mkdir {build.path('made')}", label="cluster", FIXTURES_SETUP="thing")
     code, output = build.run("needs")  # the set-up comes though the pattern does not name it
     expect(code == 0, output)
-    words = [line.split()[:2] for line in output.splitlines()[:-1]]
+    words = [line.split()[:2] for line in output.splitlines()[:-2]]
     expect(words[:2] == [["wait", "thing_made:"], ["ready", "thing_made"]], output)
     expect(sorted(words[2:]) == [["ok", "needs_1"], ["ok", "needs_2"]], output)  # they run together: either ends first
 
@@ -295,31 +296,63 @@ def a_failed_fixture_is_one_failure(build):
               "0 passed, 1 failed, 0 skipped")
 
 
-def unit_tests_run_together(build):
-    """Each of two waits for the other; what they print stays whole."""
-    for name, other in (("one", "two"), ("two", "one")):
+def tests_run_together(build):
+    """Each of two waits for the other, whatever their labels; what they print stays whole."""
+    for name, other, label in (("one", "two", "unit"), ("two", "one", "engine")):
         script = f"touch {build.path(name)}\n{build.wait(other)}\nfor i in {{1..200}}; do echo {name} $i; done; exit 1"
-        build.add(name, script, TIMEOUT=LONG)
+        build.add(name, script, label=label, TIMEOUT=LONG)
     output = build.run_until("one", lambda _: None, TOGETHER=2)[1]
     for name in ("one", "two"):
         has(output, "\n".join(f"{name} {i}" for i in range(1, 201)))
     ends_with(output, "0 passed, 2 failed, 0 skipped")
 
 
-def cluster_tests_run_together_and_last(build):
-    """Each waits for the other, and for a test that runs alone."""
-    for name, other in (("one", "two"), ("two", "one")):
-        build.add(name, f"[ -e {build.path('alone')} ] || exit 1\ntouch {build.path(name)}\n{build.wait(other)}", label="cluster",
-                  FIXTURES_REQUIRED="made", TIMEOUT=LONG)
+def no_more_than_there_are_cores(build):
+    """Each takes one of two things; who finds none fails. The one that wants both cores takes both."""
+    free = [build.path("free1"), build.path("free2")]
+    for path in free:
+        os.mkdir(path)
+    take = f"for f in {' '.join(free)}; do rmdir $f 2>/dev/null && exec mkdir $f; done; exit 1"
+    for number in range(6):
+        build.add(f"test{number}", take, label=("unit", "run")[number % 2])
+    build.add("wide", f"rmdir {' '.join(free)} && mkdir {' '.join(free)}", label="engine", PROCESSORS=ALL)
+    ends_with(build.run_until("test0.sh", lambda _: None, TOGETHER=2)[1], "7 passed, 0 failed, 0 skipped")
+
+
+def a_wide_one_is_not_put_off(build):
+    """It waits for all cores; one that comes later does not get the core that is free meanwhile."""
+    build.add("a_wide", f"touch {build.path('wide')}", label="engine", PROCESSORS=ALL)
+    build.add("a_first", f"{build.wait('waits')}\n[ ! -e {build.path('later')} ]", label="unit", TIMEOUT=LONG)
+    build.add("b_later", f"[ -e {build.path('wide')} ] && touch {build.path('later')}", label="engine")
+    build.add("waits", f"touch {build.path('waits')}", label="waits")
+    ends_with(build.run_until("a_first.sh", lambda _: None, TOGETHER=2)[1], "4 passed, 0 failed, 0 skipped")
+
+
+def the_dearest_begins_first(build):
+    for name, cost in (("cheap", 1), ("dear", 20), ("unknown", None)):
+        build.add(name, f"echo {name} >>{build.path('order')}", label="run", **({"COST": cost} if cost else {}))
+    build.add("label_comes_first", f"echo unit >>{build.path('order')}")
+    ends_with(build.run_until("dear.sh", lambda _: None, TOGETHER=1)[1], "4 passed, 0 failed, 0 skipped")
+    with open(build.path("order"), encoding="ascii") as file:
+        expect(file.read().split() == ["unit", "dear", "cheap", "unknown"], "the order")
+
+
+def tests_that_wait_run_beside_the_others(build):
+    """On one core: a test of a cluster, one that waits for time to pass, and one that computes wait for each other."""
+    names = (("one", "cluster"), ("two", "waits"), ("three", "unit"))
+    for name, label in names:
+        others = "\n".join(build.wait(other) for other, _ in names)
+        build.add(name, f"touch {build.path(name)}\n{others}", label=label, TIMEOUT=LONG,
+                  **({"FIXTURES_REQUIRED": "made"} if label == "cluster" else {}))
     build.add("made", "exit 0", label="cluster", FIXTURES_SETUP="made")
-    build.add("serial", f"[ ! -e {build.path('one')} ] && touch {build.path('alone')}", label="cluster", RUN_SERIAL="TRUE")
-    ends_with(build.run()[1], "4 passed, 0 failed, 0 skipped")
+    ends_with(build.run_until("one.sh", lambda _: None, TOGETHER=2)[1], "4 passed, 0 failed, 0 skipped")
 
 
-def tests_that_wait_run_beside_cluster_tests(build):
-    for name, other, label in (("one", "two", "waits"), ("two", "one", "cluster")):
-        build.add(name, f"touch {build.path(name)}\n{build.wait(other)}", label=label, TIMEOUT=LONG)
-    ends_with(build.run()[1], "2 passed, 0 failed, 0 skipped")
+def a_set_up_that_takes_long_holds_up_only_who_needs_it(build):
+    build.add("made", build.wait("free"), label="cluster", FIXTURES_SETUP="made", TIMEOUT=LONG)
+    build.add("needs", f"[ -e {build.path('free')} ]", FIXTURES_REQUIRED="made")
+    build.add("another", f"touch {build.path('free')}", label="waits")
+    ends_with(build.run_until("made.sh", lambda _: None, TOGETHER=1)[1], "3 passed, 0 failed, 0 skipped")
 
 
 def one_at_a_time_holds_a_lock(build):
@@ -332,13 +365,28 @@ def one_at_a_time_holds_a_lock(build):
     ends_with(build.run_until("test0.sh", lambda _: None, TOGETHER=4)[1], "4 passed, 0 failed, 0 skipped")
 
 
-def the_others_run_alone(build):
-    """Each takes what no two can hold."""
+def one_at_a_time_has_the_gpu(build):
     held = build.path("held")
-    for number, label in enumerate(("unit", "unit", "run", "run")):
-        more = {"RUN_SERIAL": "TRUE"} if label == "unit" else {}
-        build.add(f"test{number}", f"mkdir {held} && rmdir {held}", label=label, **more)
-    ends_with(build.run_until("test0.sh", lambda _: None, TOGETHER=4)[1], "4 passed, 0 failed, 0 skipped")
+    for number in range(3):
+        build.add(f"test{number}", f"mkdir {held} && rmdir {held}", label="gpu")
+    ends_with(build.run_until("test0.sh", lambda _: None, TOGETHER=4)[1], "3 passed, 0 failed, 0 skipped")
+
+
+def who_asks_for_it_runs_alone_and_last(build):
+    """Each leaves a trace while it runs."""
+    for name, label in (("one", "unit"), ("two", "cluster"), ("three", "run")):
+        build.add(name, f"touch {build.path(name)}.runs && rm {build.path(name)}.runs && touch {build.path(name)}", label=label)
+    for name in ("alone1", "alone2"):
+        build.add(name, f"cd {build.room} && ls one two three && [ -z \"$(ls | grep '[.]runs$')\" ] && mkdir held && rmdir held",
+                  RUN_SERIAL="TRUE")
+    ends_with(build.run_until("one.sh", lambda _: None, TOGETHER=4)[1], "5 passed, 0 failed, 0 skipped")
+
+
+def what_a_program_takes_of_a_core_is_told(build):
+    build.add("busy", "for i in {1..200000}; do :; done")
+    output = build.run()[1]
+    found = re.search(r"ok +busy .* s, ([0-9.]+) of a core\nresult: tests: \d+ s, in which \d+ cores had \d+ s of work", output)
+    expect(found and float(found[1]) > 0, output)
 
 
 def load_runs_beside(build):
@@ -359,9 +407,10 @@ CASES = [cases_are_counted, a_pattern_chooses, a_failure_shows_its_output, a_cra
          the_deadline_stops_and_is_no_failure, after_the_deadline_nothing_starts, who_ignores_sigterm_is_killed,
          an_interrupted_run_leaves_nothing, what_a_test_leaves_behind_is_ended,
          each_has_a_temporary_directory_of_its_own, a_fixture_is_made_once_and_first,
-         a_failed_fixture_is_one_failure, unit_tests_run_together,
-         cluster_tests_run_together_and_last, tests_that_wait_run_beside_cluster_tests, one_at_a_time_holds_a_lock,
-         the_others_run_alone, load_runs_beside]
+         a_failed_fixture_is_one_failure, tests_run_together, no_more_than_there_are_cores, a_wide_one_is_not_put_off,
+         the_dearest_begins_first, tests_that_wait_run_beside_the_others, a_set_up_that_takes_long_holds_up_only_who_needs_it,
+         one_at_a_time_holds_a_lock, one_at_a_time_has_the_gpu, who_asks_for_it_runs_alone_and_last,
+         what_a_program_takes_of_a_core_is_told, load_runs_beside]
 
 
 def main():
