@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/json.h"
 #include "kube/lease.h"
 
 namespace dsj::kube::testing {
@@ -45,7 +46,7 @@ std::vector<string> split(const string& text, char separator) {
 
 /// "a=b,c,d!=e" on labels; "metadata.name=x" on fields.
 bool selected(const Json& object, const std::map<string, string>& query) {
-  const Json labels = object["metadata"].value("labels", Json::object());
+  const Json& labels = json_child(object["metadata"], "labels");
   auto find = [&](const string& selector, auto value_of) {
     for (const string& term : split(selector, ',')) {
       const size_t not_equal = term.find("!="), equal = term.find('=');
@@ -186,13 +187,14 @@ class FakeApiServer::Stream final : public LineStream {
       const Change& change = *next;
       at_ = change.version;
       if (change.collection != target_.served->resource.collection("") ||
-          (!target_.ns.empty() && change.object["metadata"].value("namespace", "") != target_.ns) ||
-          !selected(change.object, target_.query)) {
+          (!target_.ns.empty() &&
+           change.object->at("metadata").value("namespace", "") != target_.ns) ||
+          !selected(*change.object, target_.query)) {
         continue;
       }
       const Json shown =
-          table_ ? server_.table_of(*target_.served, {change.object}, std::to_string(at_))
-                 : change.object;
+          table_ ? server_.table_of(*target_.served, {*change.object}, std::to_string(at_))
+                 : *change.object;
       return Json({{"type", change.type}, {"object", shown}}).dump();
     }
     return std::nullopt;
@@ -279,35 +281,40 @@ string FakeApiServer::key(const Target& target) {
   return target.served->resource.object(target.ns, target.name);
 }
 
-Json* FakeApiServer::find(const Target& target) {
-  auto& all = objects_[target.served->resource.collection("")];
-  const auto found = all.find(target.ns + "/" + target.name);
-  return found == all.end() ? nullptr : &found->second;
+std::shared_ptr<const Json> FakeApiServer::find(const Target& target) const {
+  const auto all = objects_.find(target.served->resource.collection(""));
+  if (all == objects_.end()) return nullptr;
+  const auto found = all->second.find(target.ns + "/" + target.name);
+  return found == all->second.end() ? nullptr : found->second;
 }
 
-void FakeApiServer::record(const Target& target, const string& type, const Json& object) {
-  history_.push_back({version_, target.served->resource.collection(""), type, object});
+void FakeApiServer::record(const Target& target, const string& type,
+                           std::shared_ptr<const Json> object) {
+  history_.push_back({version_, target.served->resource.collection(""), type, std::move(object)});
   changed_.notify_all();
 }
 
 void FakeApiServer::erase(const Target& target) {
   auto& all = objects_[target.served->resource.collection("")];
   const auto found = all.find(target.ns + "/" + target.name);
-  Json object = std::move(found->second);
+  Json object = *found->second;
   all.erase(found);
   owners_.erase(key(target));
   object["metadata"]["resourceVersion"] = std::to_string(++version_);
-  record(target, "DELETED", object);
-  // Background garbage collection: what names it as an owner goes, too.
   const string uid = object["metadata"]["uid"];
+  record(target, "DELETED", std::make_shared<const Json>(std::move(object)));
+  // Background garbage collection: what names it as an owner goes, too.
   for (const Served& served : served_) {
     std::vector<Target> children;
     for (const auto& [name, child] : objects_[served.resource.collection("")]) {
-      for (const auto& owner : child["metadata"].value("ownerReferences", Json::array())) {
+      const Json& metadata = child->at("metadata");
+      const auto owners = metadata.find("ownerReferences");
+      if (owners == metadata.end()) continue;
+      for (const auto& owner : *owners) {
         if (owner["uid"] == uid) {
           children.push_back({&served,
-                              child["metadata"].value("namespace", ""),
-                              child["metadata"]["name"],
+                              metadata.value("namespace", ""),
+                              metadata["name"],
                               "",
                               {}});
         }
@@ -338,13 +345,14 @@ Response FakeApiServer::list(const Target& target) const {
   if (all == objects_.end()) return ok(list);
   const size_t page = limit == target.query.end() ? SIZE_MAX : std::stoul(limit->second);
   for (auto at = all->second.upper_bound(after); at != all->second.end(); ++at) {
-    if (!target.ns.empty() && at->second["metadata"].value("namespace", "") != target.ns) continue;
-    if (!selected(at->second, target.query)) continue;
+    const Json& object = *at->second;
+    if (!target.ns.empty() && object["metadata"].value("namespace", "") != target.ns) continue;
+    if (!selected(object, target.query)) continue;
     if (list["items"].size() == page) {
       list["metadata"]["continue"] = std::to_string(version) + ":" + after;
       break;
     }
-    list["items"].push_back(at->second);
+    list["items"].push_back(object);
     after = at->first;
   }
   return ok(list);
@@ -406,19 +414,20 @@ Response FakeApiServer::store(const Target& target, Json object, const Json* bef
     metadata["generation"] = 1;
   }
   metadata["resourceVersion"] = std::to_string(++version_);
-  auto& all = objects_[target.served->resource.collection("")];
-  all[target.ns + "/" + target.name] = object;
+  const auto stored = std::make_shared<const Json>(std::move(object));
+  objects_[target.served->resource.collection("")][target.ns + "/" + target.name] = stored;
   if (!before && target.served->resource.kind == "CustomResourceDefinition") {
-    serve_definition(object);
+    serve_definition(*stored);
   }
+  const Json& now = stored->at("metadata");
   const bool finished =
-      metadata.contains("deletionTimestamp") && metadata.value("finalizers", Json::array()).empty();
+      now.contains("deletionTimestamp") && now.value("finalizers", Json::array()).empty();
   if (before && finished) {
     erase(target);
-    return ok(object);
+    return ok(*stored);
   }
-  record(target, before ? "MODIFIED" : "ADDED", object);
-  return ok(object, before ? 200 : 201);
+  record(target, before ? "MODIFIED" : "ADDED", stored);
+  return ok(*stored, before ? 200 : 201);
 }
 
 Response FakeApiServer::create(const Target& target, const Json& body) {
@@ -452,7 +461,7 @@ bool old_version(const Json& body, const Json& current) {
 }  // namespace
 
 Response FakeApiServer::replace(const Target& target, const Json& body) {
-  Json* current = find(target);
+  const auto current = find(target);
   if (!current) return status_response(404, "NotFound", "\"" + target.name + "\" not found");
   if (foreign_uid(body, *current)) {
     return status_response(409, "Conflict", "Precondition failed: UID in precondition");
@@ -462,20 +471,21 @@ Response FakeApiServer::replace(const Target& target, const Json& body) {
                            "the object has been modified; please apply your changes to the latest "
                            "version and try again");
   }
-  const Json before = *current;
   Json object = body;
   if (!target.ns.empty()) object["metadata"]["namespace"] = target.ns;
-  if (target.served->status) object["status"] = before.value("status", Json::object());
-  return store(target, std::move(object), &before);
+  if (target.served->status) object["status"] = current->value("status", Json::object());
+  return store(target, std::move(object), current.get());
 }
 
 Response FakeApiServer::patch(const Target& target, const Request& request) {
   const Json body = Json::parse(request.body, nullptr, false);
   if (!body.is_object()) return status_response(400, "BadRequest", "the patch is not an object");
-  Json* current = find(target);
-  if (request.content_type == "application/apply-patch+yaml") return apply(target, body, current);
+  const auto current = find(target);
+  if (request.content_type == "application/apply-patch+yaml") {
+    return apply(target, body, current.get());
+  }
   if (!current) return status_response(404, "NotFound", "\"" + target.name + "\" not found");
-  const Json before = *current;
+  const Json& before = *current;
   if (target.subresource.empty() && foreign_uid(body, before)) {
     return status_response(422, "Invalid", "metadata.uid: Invalid value: field is immutable");
   }
@@ -493,7 +503,7 @@ Response FakeApiServer::patch(const Target& target, const Request& request) {
   return store(target, std::move(object), &before);
 }
 
-Response FakeApiServer::apply(const Target& target, const Json& body, Json* current) {
+Response FakeApiServer::apply(const Target& target, const Json& body, const Json* current) {
   const auto manager = target.query.find("fieldManager");
   if (manager == target.query.end()) {
     return status_response(422, "Invalid", "fieldManager is required for apply patch");
@@ -557,26 +567,25 @@ Response FakeApiServer::apply(const Target& target, const Json& body, Json* curr
   }
   for (const string& path : wanted) *at_path(object, path, true) = *at_path(fields, path, false);
   owners[owner] = wanted;
-  const std::optional<Json> before = current ? std::optional<Json>(*current) : std::nullopt;
-  return store(target, std::move(object), before ? &*before : nullptr);
+  return store(target, std::move(object), current);
 }
 
 Response FakeApiServer::remove(const Target& target, const Json& body) {
-  Json* current = find(target);
+  const auto current = find(target);
   if (!current) return status_response(404, "NotFound", "\"" + target.name + "\" not found");
+  const Json& object = *current;
   const Json conditions = body.value("preconditions", Json::object());
-  if (conditions.contains("uid") && conditions["uid"] != (*current)["metadata"]["uid"]) {
+  if (conditions.contains("uid") && conditions["uid"] != object["metadata"]["uid"]) {
     return status_response(409, "Conflict", "the UID in the precondition does not match");
   }
   if (conditions.contains("resourceVersion") &&
-      conditions["resourceVersion"] != (*current)["metadata"]["resourceVersion"]) {
+      conditions["resourceVersion"] != object["metadata"]["resourceVersion"]) {
     return status_response(409, "Conflict", "the resourceVersion in the precondition differs");
   }
-  const bool held = !(*current)["metadata"].value("finalizers", Json::array()).empty();
+  const bool held = !object["metadata"].value("finalizers", Json::array()).empty();
   const bool graceful = target.served->resource.plural == "pods" &&
                         body.value("gracePeriodSeconds", int64_t{30}) != 0 &&
-                        (*current).contains("spec") && (*current)["spec"].contains("nodeName");
-  const Json object = *current;
+                        object.contains("spec") && object["spec"].contains("nodeName");
   if (!held && !graceful) {
     erase(target);
     return ok(object);
@@ -590,9 +599,10 @@ Response FakeApiServer::remove(const Target& target, const Json& body) {
   }
   marked["metadata"]["deletionTimestamp"] = stamp(std::chrono::seconds(grace));
   marked["metadata"]["resourceVersion"] = std::to_string(++version_);
-  *current = marked;
-  record(target, "MODIFIED", marked);
-  return ok(marked);
+  const auto stored = std::make_shared<const Json>(std::move(marked));
+  objects_[target.served->resource.collection("")][target.ns + "/" + target.name] = stored;
+  record(target, "MODIFIED", stored);
+  return ok(*stored);
 }
 
 Response FakeApiServer::handle(const Request& request) {
@@ -606,7 +616,7 @@ Response FakeApiServer::handle(const Request& request) {
       return ok(table_of(*target->served, objects["items"].get<std::vector<Json>>(),
                          objects["metadata"]["resourceVersion"]));
     }
-    const Json* object = find(*target);
+    const auto object = find(*target);
     if (object && wants_table(request)) {
       return ok(table_of(*target->served, {*object}, std::to_string(version_)));
     }
@@ -755,19 +765,37 @@ std::vector<Json> FakeApiServer::objects(const Resource& resource) const {
   const std::lock_guard lock(mutex_);
   std::vector<Json> out;
   if (const auto all = objects_.find(resource.collection("")); all != objects_.end()) {
+    for (const auto& [name, object] : all->second) out.push_back(*object);
+  }
+  return out;
+}
+
+std::vector<std::shared_ptr<const Json>> FakeApiServer::shown(const Resource& resource) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<const Json>> out;
+  if (const auto all = objects_.find(resource.collection("")); all != objects_.end()) {
     for (const auto& [name, object] : all->second) out.push_back(object);
   }
   return out;
+}
+
+std::shared_ptr<const Json> FakeApiServer::shown(const Resource& resource, const string& ns,
+                                                 const string& name) const {
+  const std::lock_guard lock(mutex_);
+  const auto all = objects_.find(resource.collection(""));
+  if (all == objects_.end()) return nullptr;
+  const auto found = all->second.find(ns + "/" + name);
+  return found == all->second.end() ? nullptr : found->second;
 }
 
 void FakeApiServer::edit(const Resource& resource, const string& ns, const string& name,
                          const std::function<void(Json&)>& change) {
   const std::lock_guard lock(mutex_);
   const auto target = target_of(resource.object(ns, name));
-  const Json before = *find(*target);
-  Json object = before;
+  const auto before = find(*target);
+  Json object = *before;
   change(object);
-  store(*target, std::move(object), &before);
+  store(*target, std::move(object), before.get());
 }
 
 int64_t FakeApiServer::version() const {

@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 
@@ -59,6 +60,11 @@ class FakeApiServer final : public Transport {
 
   // ---- the truth, past the client
   std::vector<Json> objects(const Resource& resource) const;
+  /// The same without copies, for who looks every turn: what changes becomes another object.
+  std::vector<std::shared_ptr<const Json>> shown(const Resource& resource) const;
+  /// One of them; null: there is none.
+  std::shared_ptr<const Json> shown(const Resource& resource, const std::string& ns,
+                                    const std::string& name) const;
   /// Changes an object as another client would; the version moves.
   void edit(const Resource& resource, const std::string& ns, const std::string& name,
             const std::function<void(Json&)>& change);
@@ -74,7 +80,7 @@ class FakeApiServer final : public Transport {
     int64_t version;
     std::string collection;  ///< of all namespaces
     std::string type;
-    Json object;
+    std::shared_ptr<const Json> object;
   };
   /// What a request's path and query mean.
   struct Target {
@@ -91,23 +97,24 @@ class FakeApiServer final : public Transport {
   Response create(const Target& target, const Json& body);
   Response replace(const Target& target, const Json& body);
   Response patch(const Target& target, const Request& request);
-  Response apply(const Target& target, const Json& body, Json* current);
+  Response apply(const Target& target, const Json& body, const Json* current);
   void serve_definition(const Json& definition);
   Json table_of(const Served& served, const std::vector<Json>& objects,
                 const std::string& version) const;
   std::expected<StreamResponse, NetError> open_log(const Target& target) const;
   Response remove(const Target& target, const Json& body);
   Response store(const Target& target, Json object, const Json* before);
-  Json* find(const Target& target);
+  std::shared_ptr<const Json> find(const Target& target) const;
   void erase(const Target& target);
-  void record(const Target& target, const std::string& type, const Json& object);
+  void record(const Target& target, const std::string& type, std::shared_ptr<const Json> object);
   static std::string key(const Target& target);
   std::string stamp(std::chrono::seconds later) const;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Served> served_;                                   ///< targets point into it
-  std::map<std::string, std::map<std::string, Json>> objects_;  ///< collection → ns/name → object
+  std::deque<Served> served_;  ///< targets point into it
+  /// collection → ns/name → object, which never changes: what it becomes is another.
+  std::map<std::string, std::map<std::string, std::shared_ptr<const Json>>> objects_;
   /// Object's key → field manager → paths it owns.
   std::map<std::string, std::map<std::string, std::set<std::string>>> owners_;
   std::deque<Change> history_;

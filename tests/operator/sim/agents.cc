@@ -106,9 +106,9 @@ void Agents::tell_end(Container& container) {
 /// The scheduler says once that a pod has no place.
 bool Agents::has_place(const Json& pod) {
   const auto& conditions = json_child(json_child(pod, "status"), "conditions");
-  const auto taken = std::ranges::count_if(server_.objects(pods()), [&](const Json& other) {
-    return label_of(other, contract::kLabelJobName) == job_ &&
-           !other["spec"].value("nodeName", "").empty();
+  const auto taken = std::ranges::count_if(server_.shown(pods()), [&](const auto& other) {
+    return label_of(*other, contract::kLabelJobName) == job_ &&
+           !other->at("spec").value("nodeName", "").empty();
   });
   if (taken < places) return true;
   if (!conditions.empty()) return false;
@@ -124,7 +124,8 @@ bool Agents::has_place(const Json& pod) {
 void Agents::leave_places(int count) {
   places = count;
   int bound = 0;
-  for (const Json& pod : server_.objects(pods())) {
+  for (const auto& object : server_.shown(pods())) {
+    const Json& pod = *object;
     if (label_of(pod, contract::kLabelJobName) != job_) continue;
     if (pod["spec"].value("nodeName", "").empty() || ++bound <= count) continue;
     const auto found = containers_.find(pod["metadata"]["uid"]);
@@ -135,7 +136,8 @@ void Agents::leave_places(int count) {
 
 void Agents::kubelets(const Faults& faults) {
   std::set<std::string> there;
-  for (const Json& pod : server_.objects(pods())) {
+  for (const auto& shown : server_.shown(pods())) {
+    const Json& pod = *shown;
     if (label_of(pod, contract::kLabelJobName) != job_) continue;
     const std::string uid = pod["metadata"]["uid"], name = pod["metadata"]["name"];
     there.insert(uid);
@@ -207,11 +209,17 @@ Container* Agents::alive_worker(int worker, const std::string& revision) {
   return nullptr;
 }
 
-std::optional<Json> Agents::job_now() const {
-  for (Json& job : server_.objects(jobs_resource())) {
-    if (job["metadata"]["name"] == job_) return std::move(job);
+std::shared_ptr<const Json> Agents::job_now() const {
+  return server_.shown(jobs_resource(), kNs, job_);
+}
+
+/// The operator's part of a job's status, read once for each version of the job.
+const OwnStatus& Agents::told_by_operator(const std::shared_ptr<const Json>& job) const {
+  if (job != told_of_) {
+    told_ = own_status_from_json(own_part(job->value("status", Json::object())));
+    told_of_ = job;
   }
-  return std::nullopt;
+  return told_;
 }
 
 const Container* Agents::zero() const {
@@ -231,7 +239,7 @@ bool Agents::beyond_the_gang(const Container& container) const {
 bool Agents::of_the_next_gang(const Container& container) const {
   const auto job = job_now();
   if (!job || (*job)["spec"].value("suspend", false) || !beyond_the_gang(container)) return false;
-  const auto st = own_status_from_json(own_part(job->value("status", Json::object())));
+  const OwnStatus& st = told_by_operator(job);
   return !is_true(st.conditions, "Failed") && st.revision == container.revision;
 }
 
@@ -257,9 +265,8 @@ bool Agents::job_stops() const {
   const auto job = job_now();
   if (!job) return false;
   if ((*job)["spec"].value("suspend", false)) return true;
-  const auto st = own_status_from_json(own_part(job->value("status", Json::object())));
-  if (is_true(st.conditions, "Failed")) return true;
-  const std::string revision = job->value("status", Json::object()).value("revision", "");
+  if (is_true(told_by_operator(job).conditions, "Failed")) return true;
+  const std::string revision = json_text(json_child(*job, "status"), "revision");
   return std::ranges::any_of(containers_, [&](const auto& entry) {
     return entry.second.alive && entry.second.worker == 0 && !revision.empty() &&
            entry.second.revision != revision;
@@ -442,7 +449,7 @@ void Agents::report() {
     read_ = job_now();
     if (chance_.happens(0.5)) return;
   }
-  const auto job = std::exchange(read_, std::nullopt);
+  const auto job = std::exchange(read_, nullptr);
   if (!job) return;
   const int64_t known = job->value("status", Json::object())
                             .value("training", Json::object())

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@
 #include "job/restart_budget.h"
 #include "kube/client.h"
 #include "operator/observed.h"
+#include "operator/own_status.h"
 #include "tests/kube/fake_api_server.h"
 #include "tests/operator/sim/bugs.h"
 #include "tests/operator/sim/chance.h"
@@ -92,7 +94,8 @@ class Agents {
   bool of_the_next_gang(const Container& container) const;
   void spares_leave();
   bool has_place(const Json& pod);
-  std::optional<Json> job_now() const;
+  std::shared_ptr<const Json> job_now() const;
+  const OwnStatus& told_by_operator(const std::shared_ptr<const Json>& job) const;
   bool api_delete(const std::string& kind, const std::string& name, bool force);
 
   kube::testing::FakeApiServer& server_;
@@ -114,7 +117,10 @@ class Agents {
   Json last_failure_;
   bool urgent_ = false;
   Time reported_{}, stepped_{};
-  std::optional<Json> read_;  ///< the job, as it was read for a report that is not written yet
+  /// The job, as it was read for a report that is not written yet.
+  std::shared_ptr<const Json> read_;
+  mutable std::shared_ptr<const Json> told_of_;
+  mutable OwnStatus told_;  ///< by that job
 };
 
 }  // namespace dsj::op::sim

@@ -40,16 +40,20 @@ Json spec_of(Scenario scenario, Chance& chance) {
   return spec;
 }
 
-OwnStatus status_of(const std::optional<Json>& object) {
+OwnStatus status_of(const std::shared_ptr<const Json>& object) {
   return own_status_from_json(object ? own_part(object->value("status", Json())) : Json());
 }
 
 std::string phase_of(const Json& pod) {
-  return pod.value("status", Json::object()).value("phase", "");
+  return json_text(json_child(pod, "status"), "phase");
 }
 
 bool has_ended(const Json& pod) {
   return phase_of(pod) == "Succeeded" || phase_of(pod) == "Failed";
+}
+
+bool pod_has_ended(const std::shared_ptr<const Json>& pod) {
+  return has_ended(*pod);
 }
 
 }  // namespace
@@ -180,17 +184,15 @@ void JobRun::problem(const std::string& text) {
   problems.push_back("turn " + std::to_string(turn_) + ", job " + name + ": " + text);
 }
 
-std::optional<Json> JobRun::job() const {
-  for (Json& object : server_.objects(jobs_resource())) {
-    if (object["metadata"]["name"] == name) return std::move(object);
-  }
-  return std::nullopt;
+std::shared_ptr<const Json> JobRun::job() const {
+  return server_.shown(jobs_resource(), kNamespace, name);
 }
 
-std::vector<Json> JobRun::ours(const std::string& kind) const {
-  auto all = server_.objects(resource_of(kind));
-  std::erase_if(
-      all, [&](const Json& object) { return label_of(object, contract::kLabelJobName) != name; });
+std::vector<std::shared_ptr<const Json>> JobRun::ours(const std::string& kind) const {
+  auto all = server_.shown(resource_of(kind));
+  std::erase_if(all, [&](const auto& object) {
+    return label_of(*object, contract::kLabelJobName) != name;
+  });
   return all;
 }
 
@@ -209,7 +211,8 @@ void JobRun::observe_write(const kube::Request& request) {
 void JobRun::check_deletion(const std::string& pod_name) {
   const auto object = job();
   if (!object || (*object)["metadata"].contains("deletionTimestamp")) return;
-  for (const Json& pod : ours("Pod")) {
+  for (const auto& shown : ours("Pod")) {
+    const Json& pod = *shown;
     if (pod["metadata"]["name"] != pod_name) continue;
     if (has_ended(pod)) return;
     const auto st = status_of(object);
@@ -258,8 +261,10 @@ bool JobRun::told_attempt(const Json& object) {
 
 void JobRun::check(bool disturbed, bool looked) {
   disturbed_ |= disturbed;
-  job_ = job();
-  status_ = status_of(job_);
+  if (const auto now = job(); now != job_ || !now) {
+    job_ = now;
+    status_ = status_of(job_);
+  }
   pods_ = ours("Pod");
   for (const auto& text : world_.violations) problem(text);
   check_pods(looked);
@@ -300,7 +305,8 @@ void JobRun::check_pods(bool looked) {
   for (int worker = 0; worker < 8; ++worker) {
     if (world_.living(worker) > 1) problem("two pods run worker " + std::to_string(worker));
   }
-  for (const Json& pod : pods_) {
+  for (const auto& shown : pods_) {
+    const Json& pod = *shown;
     const std::string pod_name = pod["metadata"]["name"], uid = pod["metadata"]["uid"];
     Life& life = lives_[pod_name];
     // A pod may come and go while no operator looks, and its name come again; not one that operators saw.
@@ -315,7 +321,8 @@ void JobRun::check_pods(bool looked) {
 /// The pods of one run are in one scheduling group.
 void JobRun::check_groups() {
   std::map<std::string, std::set<std::string>> groups;  // by revision
-  for (const Json& pod : pods_) {
+  for (const auto& shown : pods_) {
+    const Json& pod = *shown;
     if (has_ended(pod) || pod["metadata"].contains("deletionTimestamp")) continue;
     groups[label_of(pod, contract::kLabelRevision)].insert(label_of(pod, contract::kLabelGang));
   }
@@ -349,7 +356,7 @@ void JobRun::check_status() {
   if (suspended && suspended->reason == "SuspendedWithoutCheckpoint" && could_save) {
     problem("suspended without a checkpoint");
   }
-  if (st.phase == "Suspended" && suspended_ && !std::ranges::all_of(pods_, has_ended)) {
+  if (st.phase == "Suspended" && suspended_ && !std::ranges::all_of(pods_, pod_has_ended)) {
     problem("a pod of a suspended job");
   }
   const bool refused = (*job_)["spec"]["training"].contains("learningRat");
@@ -359,8 +366,8 @@ void JobRun::check_status() {
 /// Pods of an older spec may be left; the newest of a worker has this one.
 void JobRun::check_completed() {
   std::map<int, PodView> newest;
-  for (const Json& object : pods_) {
-    const auto pod = pod_view(object);
+  for (const auto& object : pods_) {
+    const auto pod = pod_view(*object);
     if (!pod || pod->worker >= replicas_) continue;
     const auto slot = newest.try_emplace(pod->worker, *pod).first;
     if (pod->incarnation > slot->second.incarnation) slot->second = *pod;
@@ -374,7 +381,8 @@ void JobRun::check_completed() {
 
 std::string JobRun::unended() const {
   std::string text;
-  for (const Json& pod : pods_) {
+  for (const auto& shown : pods_) {
+    const Json& pod = *shown;
     text += " " + pod["metadata"]["name"].get<std::string>() + " " +
             pod["spec"].value("nodeName", "unbound") + " " + phase_of(pod) +
             (pod["metadata"].contains("deletionTimestamp") ? " deleting," : ",");
@@ -392,7 +400,7 @@ void JobRun::check_gone() {
 
 void JobRun::check_end(bool rested) {
   if (!rested) return problem("no end:" + unended());
-  const auto running = std::ranges::count_if(pods_, std::not_fn(has_ended));
+  const auto running = std::ranges::count_if(pods_, std::not_fn(pod_has_ended));
   if (running > 0) problem(std::to_string(running) + " pods run after the end");
   if (scenario == Scenario::Delete || scenario == Scenario::TimeToLive) return check_gone();
   if (status_.phase == "Complete") check_completed();

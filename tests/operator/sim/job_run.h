@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -44,8 +45,8 @@ class JobRun {
   void mend();
   bool waits_for_suspension();
   void problem(const std::string& text);
-  std::optional<Json> job() const;
-  std::vector<Json> ours(const std::string& kind) const;
+  std::shared_ptr<const Json> job() const;
+  std::vector<std::shared_ptr<const Json>> ours(const std::string& kind) const;
   bool finished() const { return job_ ? ended(status_) : pods_.empty(); }
   static bool ended(const OwnStatus& st) {
     return is_true(st.conditions, "Complete") || is_true(st.conditions, "Failed");
@@ -68,9 +69,9 @@ class JobRun {
   Platform& platform_;
   Agents world_;
   kube::Client user_;
-  std::optional<Json> job_;
+  std::shared_ptr<const Json> job_;
   OwnStatus status_;
-  std::vector<Json> pods_;
+  std::vector<std::shared_ptr<const Json>> pods_;
   bool can_stop_ = false;  ///< when it was suspended, its ranks had steps enough to stop in between
   bool suspended_ = false, met_attempt_ = false, was_over_ = false, disturbed_ = false;
   int replicas_ = 1, turn_ = 0, told_since_ = 0, meddle_at_ = 0, mend_at_ = 0;
