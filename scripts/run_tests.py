@@ -35,6 +35,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import uuid
 from dataclasses import dataclass, field
 
@@ -166,6 +167,13 @@ class Session:
         return os.path.join(self.reports, test.name + ".log")
 
     # ---- one program
+    def outcome(self, test):
+        """A test that cannot even be started, or be read, is a failure of that test alone."""
+        try:
+            return self.execute(test)
+        except Exception:  # noqa: BLE001: in a thread nobody else would see it
+            return Outcome(failed=1, output=traceback.format_exc())
+
     def execute(self, test):
         if reason := self.missing(test):
             return Outcome(not_run=reason)
@@ -245,7 +253,7 @@ class Session:
                 running.append(test)
                 if test.makes and not self.missing(test):
                     print(f"wait    {test.name}: tests need it", flush=True)
-                threading.Thread(target=lambda test=test: ended.put((test, self.execute(test)))).start()
+                threading.Thread(target=lambda test=test: ended.put((test, self.outcome(test)))).start()
             test, outcome = ended.get()
             running.remove(test)
             self._outcomes[test.name] = outcome

@@ -203,6 +203,17 @@ def what_is_not_built_fails(build):
     has(build.run()[1], "its program is not built", "0 passed, 1 failed, 0 skipped")
 
 
+def what_cannot_be_started_fails_alone(build):
+    with open(build.path("text"), "w", encoding="utf-8") as file:
+        file.write("no program")
+    build.list("text", [build.path("text")], LABELS="unit")
+    build.add("other", "")
+    code, output = build.run()
+    expect(code == 1, "exit 1")
+    has(output, "FAILED  text [unit] 0 passed, 1 failed", "PermissionError")
+    ends_with(output, "1 passed, 1 failed, 0 skipped")
+
+
 def a_hang_fails_at_its_own_limit(build):
     build.add("hangs", family(build) + "\nwait", TIMEOUT=1)
     code, output = build.run()
@@ -403,7 +414,8 @@ def load_runs_beside(build):
 
 
 CASES = [cases_are_counted, a_pattern_chooses, a_failure_shows_its_output, a_crash_is_named, a_report_must_be_written,
-         a_report_of_last_time_does_not_count, what_is_not_built_fails, a_hang_fails_at_its_own_limit,
+         a_report_of_last_time_does_not_count, what_is_not_built_fails, what_cannot_be_started_fails_alone,
+         a_hang_fails_at_its_own_limit,
          the_deadline_stops_and_is_no_failure, after_the_deadline_nothing_starts, who_ignores_sigterm_is_killed,
          an_interrupted_run_leaves_nothing, what_a_test_leaves_behind_is_ended,
          each_has_a_temporary_directory_of_its_own, a_fixture_is_made_once_and_first,
