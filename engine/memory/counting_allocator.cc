@@ -2,6 +2,7 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -13,6 +14,11 @@
 
 namespace dsj::memory {
 namespace {
+
+/// What malloc() keeps at the end of its heap. By itself glibc gives back what is above 2 MiB or so.
+/// A step frees and asks for such blocks some dozen times, and each time their pages would come
+/// back one by one, cleared.
+constexpr int kHeapKept = 32 << 20;
 
 constexpr size_t kAlignment = 64, kLarge = size_t{1} << 20, kHugePage = size_t{2} << 20;
 
@@ -183,6 +189,9 @@ void install() {
   static CountingAllocator* allocator = [] {
     auto* made = new CountingAllocator;
     c10::SetCPUAllocator(made, /*priority=*/100);
+    // Asked for one of them, glibc no longer moves the other: blocks of huge pages stay maps.
+    mallopt(M_TRIM_THRESHOLD, kHeapKept);
+    mallopt(M_MMAP_THRESHOLD, static_cast<int>(kHugePage));
     return made;
   }();
   (void)allocator;
