@@ -121,9 +121,8 @@ TEST_P(KernelsTest, AnUpdateGivesTheSameBitsHoweverItIsCut) {
 /// The sums too, where the cuts are at multiples of 1024.
 TEST_P(KernelsTest, LambsFirstPassSumsItsSquares) {
   const int64_t n = 3 * 1024 + 77;
-  const optim::LambMoments rule{
-      .moments = {.rest1 = 0.1f, .beta2 = 0.95f, .rest2 = 0.05f},
-      .direction = {.eps = 1e-6f, .weight_decay = 0.1f, .inside = false}};
+  const optim::LambMoments rule{.moments = {.rest1 = 0.1f, .beta2 = 0.95f, .rest2 = 0.05f},
+                                .direction = {.eps = 1e-6f, .weight_decay = 0.1f, .inside = false}};
   const auto p = random(n), g = random(n);
   auto m = random(n), v = random(n);
   for (float& value : v) value = std::abs(value);
