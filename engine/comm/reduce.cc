@@ -19,6 +19,10 @@ namespace {
 
 constexpr std::int64_t kBlock = 1024;  // elements accumulated at a time: stays in the L1 cache
 
+// Loops are written for the compiler's vectoriser (the file is compiled with -O3): `wide` is a
+// block of its own, and no choice depends on the data. One element at a time, a sum in bf16 would
+// take as long as a tenth of a small model's step.
+
 /// A type that is its own accumulator.
 template <typename T>
 struct Plain {
@@ -37,8 +41,8 @@ struct BFloat16 {
   DSJ_INLINE std::uint16_t narrow(float x) {
     const auto bits = std::bit_cast<std::uint32_t>(x);
     const std::uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
-    return static_cast<std::uint16_t>(is_nan ? 0x7fc0 : rounded);
+    const std::uint32_t is_nan = -static_cast<std::uint32_t>((bits & 0x7fffffff) > 0x7f800000);
+    return static_cast<std::uint16_t>((rounded & ~is_nan) | (0x7fc0 & is_nan));
   }
 };
 
@@ -52,7 +56,7 @@ struct Half {
 template <Op op, typename T>
 DSJ_INLINE T combine(T a, T b) {
   if constexpr (op == Op::Sum) return a + b;
-  return a > b || a != a ? a : b;
+  return (a > b) | (a != a) ? a : b;
 }
 
 /// The loops over one block; Traits converts one element, Block (below) whole blocks.
@@ -60,16 +64,16 @@ template <typename Traits>
 struct Blocks {
   using Element = typename Traits::Element;
   using Wide = typename Traits::Wide;
-  DSJ_INLINE void load(Wide* wide, const Element* source, std::int64_t n) {
+  DSJ_INLINE void load(Wide* __restrict wide, const Element* source, std::int64_t n) {
     for (std::int64_t i = 0; i < n; ++i) wide[i] = Traits::widen(source[i]);
   }
   template <Op op>
-  DSJ_INLINE void add(Wide* wide, const Element* source, std::int64_t n) {
+  DSJ_INLINE void add(Wide* __restrict wide, const Element* source, std::int64_t n) {
     for (std::int64_t i = 0; i < n; ++i) {
       wide[i] = combine<op>(wide[i], static_cast<Wide>(Traits::widen(source[i])));
     }
   }
-  DSJ_INLINE void store(Element* out, const Wide* wide, std::int64_t n) {
+  DSJ_INLINE void store(Element* out, const Wide* __restrict wide, std::int64_t n) {
     for (std::int64_t i = 0; i < n; ++i) out[i] = Traits::narrow(wide[i]);
   }
 };

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "engine/kernels/element.h"
 #include "engine/kernels/kernels.h"
@@ -243,9 +244,34 @@ double sum_of_squares(const T* x, int64_t n) {
   return total;
 }
 
-// ---- updates: block by block, so that what lies between two loops stays in L1
+// ---- updates: step by step, so that what lies between two loops stays in L1
 
-inline constexpr int64_t kUpdateBlock = 1024;
+/// Elements of a step. Its loops have a fixed length, and the next steps' memory is on its way while
+/// it computes.
+inline constexpr int64_t kUpdateStep = 64;
+/// Bytes between what is computed and what is asked for: some steps, longer than memory takes.
+inline constexpr int64_t kAhead = 2048;
+
+/// Asks for the lines that a step kAhead bytes after data[first] needs. A processor's own guesses
+/// end at each page, and a block of an update has up to six arrays. No address is wrong here.
+inline void ask_ahead(const void* data, int64_t first, int64_t element) {
+  const auto from = reinterpret_cast<uintptr_t>(data) + static_cast<uintptr_t>(first * element);
+  for (int64_t byte = 0; byte < kUpdateStep * element; byte += 64)
+    __builtin_prefetch(reinterpret_cast<const void*>(from + static_cast<uintptr_t>(kAhead + byte)));
+}
+
+inline int64_t bytes_of(Type type) {
+  return type == Type::F32 ? 4 : 2;
+}
+
+/// What all rules read and write: master, gradient, states.
+template <int kStates>
+inline void ask_ahead(const Span& span, int64_t first) {
+  ask_ahead(span.p, first, 4);
+  ask_ahead(span.grad, first, bytes_of(span.grad_type));
+  for (int i = 0; i < kStates; ++i) ask_ahead(span.states[i], first, 4);
+  if (span.low) ask_ahead(span.low, first, bytes_of(span.low_type));
+}
 
 /// Calls f with a null pointer that carries the element type.
 template <typename F>
@@ -256,9 +282,11 @@ inline void with_type(Type type, F f) {
 }
 
 /// out[0..n) = the span's gradient from `first` on, times scale.
-inline void scaled_gradient(const Span& span, int64_t first, int64_t n, float scale, float* out) {
+inline void scaled_gradient(const Span& span, int64_t first, int64_t n, float scale,
+                            float* __restrict out) {
   with_type(span.grad_type, [&](auto* type) {
     const auto* grad = static_cast<const std::remove_pointer_t<decltype(type)>*>(span.grad) + first;
+#pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) out[i] = load(grad, i) * scale;
   });
 }
@@ -268,14 +296,16 @@ inline void store_low(const Span& span, int64_t first, int64_t n) {
   const float* const p = span.p + first;
   with_type(span.low_type, [&](auto* type) {
     auto* const low = static_cast<decltype(type)>(span.low) + first;
+#pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) store(low, i, p[i]);
   });
 }
 
 /// Up to three states: a, b, c. Each lies apart from all else.
 template <typename Rule>
-inline void update_block(const Rule rule, float* __restrict p, const float* __restrict g,
-                         float* __restrict a, float* __restrict b, float* __restrict c, int64_t n) {
+inline void update_step(const Rule& rule, float* __restrict p, const float* __restrict g,
+                        float* __restrict a, float* __restrict b, float* __restrict c, int64_t n) {
+#pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
     float s[3] = {0, 0, 0}, value = p[i];
     if constexpr (Rule::kStates > 0) s[0] = a[i];
@@ -289,23 +319,33 @@ inline void update_block(const Rule rule, float* __restrict p, const float* __re
   }
 }
 
-template <typename Rule>
-void update(const void* rule, float grad_scale, const Span& span) {
-  alignas(64) float grad[kUpdateBlock];
-  for (int64_t first = 0; first < span.n; first += kUpdateBlock) {
-    const int64_t n = span.n - first < kUpdateBlock ? span.n - first : kUpdateBlock;
-    scaled_gradient(span, first, n, grad_scale, grad);
-    const auto state = [&](int i) { return i < Rule::kStates ? span.states[i] + first : nullptr; };
-    update_block(*static_cast<const Rule*>(rule), span.p + first, grad, state(0), state(1),
-                 state(2), n);
-    store_low(span, first, n);
-  }
+/// Calls f(first, n) for each step; n is kUpdateStep, as a constant, but for the last.
+template <typename F>
+inline void for_steps(int64_t n, F f) {
+  int64_t first = 0;
+  for (; first + kUpdateStep <= n; first += kUpdateStep)
+    f(first, std::integral_constant<int64_t, kUpdateStep>{});
+  if (first < n) f(first, n - first);
 }
 
-/// Writes the moments, and u of a block. The states and u lie apart from all else.
-inline void lamb_block(const optim::LambMoments rule, const float* __restrict p,
-                       const float* __restrict g, float* __restrict m, float* __restrict v,
-                       float* __restrict u, int64_t n) {
+template <typename Rule>
+void update(const void* rule, float grad_scale, const Span& span) {
+  const Rule own = *static_cast<const Rule*>(rule);
+  alignas(64) float grad[kUpdateStep];
+  for_steps(span.n, [&](int64_t first, auto n) {
+    ask_ahead<Rule::kStates>(span, first);
+    scaled_gradient(span, first, n, grad_scale, grad);
+    const auto state = [&](int i) { return i < Rule::kStates ? span.states[i] + first : nullptr; };
+    update_step(own, span.p + first, grad, state(0), state(1), state(2), n);
+    store_low(span, first, n);
+  });
+}
+
+/// Writes the moments, and u of a step. The states and u lie apart from all else.
+inline void lamb_step(const optim::LambMoments& rule, const float* __restrict p,
+                      const float* __restrict g, float* __restrict m, float* __restrict v,
+                      float* __restrict u, int64_t n) {
+#pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
     float s[2] = {m[i], v[i]};
     u[i] = rule(p[i], g[i], s);
@@ -314,26 +354,39 @@ inline void lamb_block(const optim::LambMoments rule, const float* __restrict p,
   }
 }
 
-/// Adds the sum of the squares of x, in eight lanes of double.
-inline void add_squares(const float* x, int64_t n, double* sum) {
+/// Sums of squares in eight lanes of double.
+struct Squares {
   double lanes[8] = {};
-  int64_t i = 0;
-  for (; i + 8 <= n; i += 8)
-    for (int k = 0; k < 8; ++k) lanes[k] += double{x[i + k]} * x[i + k];
-  for (int k = 0; i < n; ++i, ++k) lanes[k] += double{x[i]} * x[i];
-  for (const double lane : lanes) *sum += lane;
-}
+  void add(const float* x, int64_t n) {
+    double sums[8];
+    for (int k = 0; k < 8; ++k) sums[k] = lanes[k];
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+      for (int k = 0; k < 8; ++k) sums[k] += double{x[i + k]} * x[i + k];
+    for (int k = 0; i + k < n; ++k) sums[k & 7] += double{x[i + k]} * x[i + k];
+    for (int k = 0; k < 8; ++k) lanes[k] = sums[k];
+  }
+  void take(double* sum) {
+    for (double& lane : lanes) *sum += std::exchange(lane, 0.0);
+  }
+};
 
 inline void lamb_moments(const optim::LambMoments& rule, float grad_scale, const Span& span,
                          double* sums) {
-  alignas(64) float grad[kUpdateBlock], u[kUpdateBlock];
-  for (int64_t first = 0; first < span.n; first += kUpdateBlock) {
-    const int64_t n = span.n - first < kUpdateBlock ? span.n - first : kUpdateBlock;
+  constexpr int64_t kBlock = 1024;  // the lanes are added up after each: it decides the sum's bits
+  const optim::LambMoments own = rule;
+  alignas(64) float grad[kUpdateStep], u[kUpdateStep];
+  Squares of_p, of_u;
+  for_steps(span.n, [&](int64_t first, auto n) {
+    ask_ahead<optim::LambMoments::kStates>(span, first);
     scaled_gradient(span, first, n, grad_scale, grad);
-    lamb_block(rule, span.p + first, grad, span.states[0] + first, span.states[1] + first, u, n);
-    add_squares(span.p + first, n, sums);
-    add_squares(u, n, sums + 1);
-  }
+    lamb_step(own, span.p + first, grad, span.states[0] + first, span.states[1] + first, u, n);
+    of_p.add(span.p + first, n);
+    of_u.add(u, n);
+    if ((first + n) % kBlock != 0 && first + n < span.n) return;
+    of_p.take(sums);
+    of_u.take(sums + 1);
+  });
 }
 
 template <typename... Rules>

@@ -14,6 +14,17 @@
 namespace dsj::memory {
 namespace {
 
+/// What malloc() keeps at the end of its heap, at least. glibc keeps twice the largest map that was
+/// freed, by itself often 2 MiB. A step frees and asks for blocks of a megabyte some dozen times,
+/// and each time their pages would come back one by one, cleared.
+constexpr size_t kHeapKept = size_t{32} << 20;
+
+/// mallopt() would fix both of glibc's bounds for ever: larger maps still raise them.
+void keep_freed_heap() {
+  void* volatile map = std::malloc(kHeapKept / 2);
+  std::free(map);
+}
+
 constexpr size_t kAlignment = 64, kLarge = size_t{1} << 20, kHugePage = size_t{2} << 20;
 
 struct Tag {
@@ -183,6 +194,7 @@ void install() {
   static CountingAllocator* allocator = [] {
     auto* made = new CountingAllocator;
     c10::SetCPUAllocator(made, /*priority=*/100);
+    keep_freed_heap();
     return made;
   }();
   (void)allocator;

@@ -69,6 +69,93 @@ TEST_P(KernelsTest, AdamWFollowsTheFormula) {
   }
 }
 
+/// Ranks own stretches that begin anywhere, and an update computes a stretch step by step.
+TEST_P(KernelsTest, AnUpdateGivesTheSameBitsHoweverItIsCut) {
+  using Rule = optim::ElementRules::As<std::variant>;
+  const optim::Moments moments{.rest1 = 0.1f, .beta2 = 0.95f, .rest2 = 0.05f};
+  const optim::LambDirection direction{.eps = 1e-6f, .weight_decay = 0.1f, .inside = false};
+  const Rule rules[] = {optim::AdamElement{0.1f, 1, moments, 0.3f, 0.05f, 1e-8f},
+                        optim::SgdElement{0.1f, 0.01f},
+                        optim::RMSpropElement<true, true>{0.1f, 0.01f, 0.9f, 0.1f, 1e-8f, 0.9f},
+                        optim::LionElement{0.999f, 0.01f, 0.9f, 0.1f, 0.99f, 0.01f},
+                        optim::LambElement{0.01, direction, 0.01f},
+                        optim::RpropElement{0.01f, 0.5f, 1.2f, 1e-6f, 50, false}};
+  const int64_t n = 1003, cuts[] = {0, 1, 7, 71, 135, 136, 333, 1003};
+  const auto p = random(n), g = random(n), a = random(n), b = random(n), c = random(n);
+  for (const Rule& rule : rules) {
+    const auto run = [&](auto begins) {
+      std::vector<float> all[] = {p, a, b, c};
+      for (float& value : all[1]) value = 1 + std::abs(value);  // squares, above those of means
+      for (float& value : all[2]) value = std::abs(value);
+      for (float& value : all[3]) value *= 0.1f;
+      std::vector<Half> low(n);
+      for (size_t i = 0; i + 1 < begins.size(); ++i) {
+        const int64_t first = begins[i];
+        float* states[] = {all[1].data() + first, all[2].data() + first, all[3].data() + first};
+        std::visit(
+            [&](const auto& one) {
+              table_->updates[rule.index()](&one, 0.37f,
+                                            {.n = begins[i + 1] - first,
+                                             .p = all[0].data() + first,
+                                             .grad = g.data() + first,
+                                             .states = states,
+                                             .state_count = one.kStates,
+                                             .low = low.data() + first,
+                                             .low_type = Type::F16});
+            },
+            rule);
+      }
+      for (const Half& value : low) all[3].push_back(value.bits);
+      std::vector<float> bits;
+      for (const auto& values : all) bits.insert(bits.end(), values.begin(), values.end());
+      return bits;
+    };
+    const auto whole = run(std::vector<int64_t>{0, n});
+    const auto parts = run(std::vector<int64_t>(std::begin(cuts), std::end(cuts)));
+    EXPECT_NE(whole, run(std::vector<int64_t>{0})) << "rule " << rule.index() << " does something";
+    EXPECT_EQ(std::memcmp(whole.data(), parts.data(), whole.size() * sizeof(float)), 0)
+        << "rule " << rule.index();
+  }
+}
+
+/// The sums too, where the cuts are at multiples of 1024.
+TEST_P(KernelsTest, LambsFirstPassSumsItsSquares) {
+  const int64_t n = 3 * 1024 + 77;
+  const optim::LambMoments rule{.moments = {.rest1 = 0.1f, .beta2 = 0.95f, .rest2 = 0.05f},
+                                .direction = {.eps = 1e-6f, .weight_decay = 0.1f, .inside = false}};
+  const auto p = random(n), g = random(n);
+  auto m = random(n), v = random(n);
+  for (float& value : v) value = std::abs(value);
+  const auto run = [&](const std::vector<int64_t>& begins) {
+    auto new_p = p, new_m = m, new_v = v;
+    std::vector<double> sums(2);
+    for (size_t i = 0; i + 1 < begins.size(); ++i) {
+      float* states[] = {new_m.data() + begins[i], new_v.data() + begins[i]};
+      table_->lamb_moments(rule, 0.5f,
+                           {.n = begins[i + 1] - begins[i],
+                            .p = new_p.data() + begins[i],
+                            .grad = g.data() + begins[i],
+                            .states = states,
+                            .state_count = 2},
+                           sums.data());
+    }
+    EXPECT_EQ(new_p, p) << "only read";
+    return sums;
+  };
+  const auto sums = run({0, n});
+  double of_p = 0, of_u = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double gradient = 0.5 * g[i];
+    const double m1 = m[i] + 0.1 * (gradient - m[i]), v1 = 0.95 * v[i] + 0.05 * gradient * gradient;
+    const double u = m1 / (std::sqrt(v1) + 1e-6) + 0.1 * p[i];
+    of_p += double{p[i]} * p[i];
+    of_u += u * u;
+  }
+  EXPECT_NEAR(sums[0], of_p, 1e-12 * of_p);
+  EXPECT_NEAR(sums[1], of_u, 1e-5 * of_u);
+  EXPECT_EQ(sums, run({0, 1024, 3072, n}));
+}
+
 TEST_P(KernelsTest, CrossEntropyLossAndGradient) {
   const int64_t rows = 3, width = 1037;
   auto logits = random(rows * width, 4);

@@ -3,8 +3,12 @@
 #include <ATen/ATen.h>
 #include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <cstdlib>
+#include <cstring>
 #include <thread>
+#include <vector>
 
 namespace dsj::memory {
 namespace {
@@ -52,6 +56,29 @@ TEST(CountingAllocator, FreedByItsBarePointer) {
   EXPECT_EQ(ledger.live(Class::Buckets), 100);
   c10::GetCPUAllocator()->raw_deallocate(data);
   EXPECT_EQ(ledger.live(), 0);
+}
+
+/// Libraries ask malloc() for such blocks in every product.
+TEST(CountingAllocator, PagesOfFreedHeapBlocksAreNotClearedAgain) {
+  install();
+  constexpr size_t kBytes = 1'000'000;
+  const auto faults = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_minflt;
+  };
+  const auto use = [] {
+    std::vector<void*> blocks;
+    for (int i = 0; i < 4; ++i) {
+      blocks.push_back(std::malloc(kBytes));
+      std::memset(blocks.back(), i, kBytes);
+    }
+    for (void* block : blocks) std::free(block);
+  };
+  use();
+  const auto before = faults();
+  for (int round = 0; round < 20; ++round) use();
+  EXPECT_LT(faults() - before, 1000) << "20 x 4 blocks have 19,500 pages";
 }
 
 TEST(CountingAllocator, LargeBlocksAreReused) {
