@@ -70,14 +70,12 @@ Agent::Agent(const AgentConfig& config, int worker, int64_t incarnation, AgentPo
 }
 
 void Agent::turn(Time now) {
+  turned_ = now;
   watch_ranks(now);
   take_stacks(now);
   take_paces(now);
   if (session_) {
-    if (ports_.server) {
-      for (auto& report : ports_.server->take()) decide(Beat{std::move(report)}, now);
-    }
-    decide(Tick{}, now);
+    decide(ports_.server ? Event(Beats{ports_.server->take()}) : Event(Tick{}), now);
   }
   hear(now);
   beat(now);
@@ -261,6 +259,7 @@ void Agent::hear(Time now) {
   beat_under_way_ = false;
   if (*answer) {
     last_beat_problem_.clear();
+    unanswered_ = 0;
     next_beat_ = now + (*answer)->next_beat;
     react(Heard{**answer, beat_sent_}, now);
     return;
@@ -269,7 +268,7 @@ void Agent::hear(Time now) {
     last_beat_problem_ = answer->error().message;
     log::warn("no answer from worker 0's agent: " + answer->error().to_string());
   }
-  next_beat_ = now + Time(200);
+  next_beat_ = now + next_try(worker_.config.worker, config_.replicas, ++unanswered_);
   beat_wanted_ = false;  // nobody listens, so there is no hurry
 }
 

@@ -9,6 +9,7 @@
 
 #include "agent/attempt_files.h"
 #include "agent/config.h"
+#include "agent/gang/beat_pace.h"
 #include "agent/gang/session.h"
 #include "agent/gang/transport.h"
 #include "agent/gang/worker.h"
@@ -50,6 +51,8 @@ class Agent {
   void abandon(const std::string& why, Time now);
   /// The latest time for the next turn().
   Time next_turn(Time now) const;
+  /// Until then a beat alone is no reason for a turn.
+  Time hears_from() const { return turned_ + turn_pause(config_.replicas); }
   /// Event pipes of running ranks, for the loop to poll for reading.
   std::vector<int> event_fds() const;
   /// The exit code, once this agent's work is over and no rank of it is left.
@@ -112,7 +115,9 @@ class Agent {
   int64_t stacks_wanted_ = 0, stacks_begun_ = 0;  ///< requests; 0: none
   int threads_ = 1;
   int64_t sequence_ = 0;
+  Time turned_{0};
   Time next_beat_{0}, beat_sent_{0}, next_paces_{0};
+  int unanswered_ = 0;  ///< beats in a row
   bool beat_wanted_ = true, beat_under_way_ = false, last_beat_sent_ = false;
   bool metrics_failed_ = false;
   bool start_traced_ = false, ends_traced_ = false;  ///< common/startup_trace.h

@@ -1,6 +1,7 @@
 #include "agent/pod.h"
 
 #include <charconv>
+#include <sstream>
 
 #include "common/files/files.h"
 #include "job/contract.h"
@@ -59,6 +60,25 @@ Result<Pod> pod_from_environment(const std::function<std::string(const char*)>& 
     return bad_input(problems, "the pod's environment", "the operator sets it");
   }
   return pod;
+}
+
+std::string absolute_host(const std::string& host, const std::string& ns,
+                          const std::string& resolv_conf) {
+  const std::string services = ns + ".svc";
+  if (!host.ends_with("." + services)) return host;
+  std::istringstream lines(resolv_conf);
+  std::string domain;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string word;
+    if (!(words >> word) || word != "search") continue;
+    domain.clear();  // the last list counts
+    while (words >> word) {
+      while (word.ends_with('.')) word.pop_back();
+      if (word.starts_with(services + ".")) domain = word.substr(services.size());
+    }
+  }
+  return domain.empty() ? host : host + domain + ".";
 }
 
 Result<AgentConfig> pod_config(const Pod& pod, const WorkerJob& job, const std::string& scratch,

@@ -24,6 +24,12 @@ struct Pod {
 /// missing or wrong.
 Result<Pod> pod_from_environment(const std::function<std::string(const char*)>& get);
 
+/// `host`, a name in the cluster as NAME.NAMESPACE.svc, with the cluster's domain and a dot at the end, if
+/// `resolv_conf` tells the domain: as the entry NAMESPACE.svc.DOMAIN of its search list. Then one question
+/// answers; without it the resolver first tries every entry of the list. Else `host` itself.
+std::string absolute_host(const std::string& host, const std::string& ns,
+                          const std::string& resolv_conf);
+
 /// The agent's config. Times are longer than on one machine, because a network has pauses.
 /// `programs`: the directory of dsj-train. `command`: with launcher: Command, the program and its
 /// arguments; else empty.

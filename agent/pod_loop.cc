@@ -191,9 +191,11 @@ Status PodAgent::open_join() {
   }
   Credentials credentials{[this] { return token_->token(); }, [this] { token_->refused(); }};
   if (pod_.tls) credentials.authorities = [this] { return join_keys_->authorities(); };
+  const std::string resolver = files_.read_all(root_ + "/etc/resolv.conf", 64 << 10).value_or("");
   client_ = std::make_unique<HttpClient>(
-      [host = pod_.worker_zero_host]() -> Result<Endpoint> {
-        return Endpoint{host, kJoinPort};
+      [name = pod_.worker_zero_host,
+       host = absolute_host(pod_.worker_zero_host, pod_.ns, resolver)]() -> Result<Endpoint> {
+        return Endpoint{host, kJoinPort, name};
       },
       std::move(credentials), Time(5000));
   return {};

@@ -60,8 +60,11 @@ class BodyLines final : public LineStream {
 
 class ApiTransport final : public Transport {
  public:
-  ApiTransport(const Access& access, Endpoint endpoint)
-      : endpoint_(std::move(endpoint)), tokens_(access), certificates_(access) {
+  ApiTransport(const Access& access, Endpoint endpoint, size_t idle_max)
+      : endpoint_(std::move(endpoint)),
+        idle_max_(idle_max),
+        tokens_(access),
+        certificates_(access) {
     (void)context();  // finds what OpenSSL cannot read
   }
 
@@ -146,7 +149,7 @@ class ApiTransport final : public Transport {
   void keep(Kept kept) {
     const std::lock_guard lock(mutex_);
     drop_old();
-    if (idle_.size() >= kIdleConnectionsMax || kept.generation != generation_ ||
+    if (idle_.size() >= idle_max_ || kept.generation != generation_ ||
         !kept.connection->usable()) {
       return;
     }
@@ -182,6 +185,7 @@ class ApiTransport final : public Transport {
   }
 
   const Endpoint endpoint_;
+  const size_t idle_max_;
   TokenSource tokens_;
   CertificateSource certificates_;
   std::mutex mutex_;
@@ -192,7 +196,7 @@ class ApiTransport final : public Transport {
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> make_api_transport(const Access& access) {
+Result<std::unique_ptr<Transport>> make_api_transport(const Access& access, size_t idle_max) {
   auto endpoint = parse_endpoint(access.server);
   if (!endpoint) {
     return bad_input("is not the address of a server, expected https://HOST:PORT", access.server);
@@ -204,7 +208,7 @@ Result<std::unique_ptr<Transport>> make_api_transport(const Access& access) {
                      access.server, "look at client-certificate and client-key in the kubeconfig");
   }
   try {
-    return std::make_unique<ApiTransport>(access, std::move(*endpoint));
+    return std::make_unique<ApiTransport>(access, std::move(*endpoint), idle_max);
   } catch (const std::exception& error) {
     return bad_input(std::string("the certificate authority is not accepted: ") + error.what(),
                      access.server);

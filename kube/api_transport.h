@@ -15,12 +15,15 @@ namespace dsj::kube {
 inline constexpr size_t kResponseBytesMax = 64 << 20;
 /// The longest line of a stream.
 inline constexpr size_t kLineBytesMax = 16 << 20;
-/// How many connections are kept between calls, and for how long.
+/// How many connections are kept between calls unless the caller says otherwise, and for how long.
 inline constexpr size_t kIdleConnectionsMax = 32;
 inline constexpr std::chrono::seconds kIdleTime{30};
 
 /// BadInput: the address is not one, OpenSSL cannot read a certificate or key, or they do not
 /// belong together.
-Result<std::unique_ptr<Transport>> make_api_transport(const Access& access);
+/// `idle_max`: connections that are kept; at least as many as there are calls at a time, or each burst
+/// opens the rest anew.
+Result<std::unique_ptr<Transport>> make_api_transport(const Access& access,
+                                                      size_t idle_max = kIdleConnectionsMax);
 
 }  // namespace dsj::kube

@@ -8,6 +8,7 @@
 #include "job/contract.h"
 #include "kube/access.h"
 #include "kube/api_transport.h"
+#include "operator/pace.h"
 #include "operator/run.h"
 
 namespace {
@@ -38,7 +39,8 @@ int main(int argc, char** argv) {
                           ? kube::find_access()
                           : kube::access_from_kubeconfig_file(options->kubeconfig);
   if (!access) return exit_code_of(access.error());
-  const auto transport = kube::make_api_transport(*access);
+  const auto transport = kube::make_api_transport(
+      *access, static_cast<size_t>(options->workers * op::kCreatesAtOnce + options->workers));
   if (!transport) return exit_code_of(transport.error());
   kube::Cancel stop;
   std::thread waiting([&] {

@@ -35,12 +35,17 @@ Json config_map(const JobView& job, const Accepted& accepted, const std::string&
   return object;
 }
 
-Json service(const JobView& job) {
+/// Gives worker 0 its name. Nobody looks up the other workers, and each pod of the selector is an entry that
+/// the control plane writes anew with every change of any of them. The user's own program may look up
+/// every worker.
+Json service(const JobView& job, bool all_workers) {
   Json object = object_of("v1", "Service", metadata_of(job, shared_name(job.name)));
+  Json selector = {{contract::kLabelJobName, job.name}};
+  if (!all_workers) selector[contract::kLabelReplicaIndex] = "0";
   object["spec"] = {
       {"clusterIP", "None"},
       {"publishNotReadyAddresses", true},
-      {"selector", {{contract::kLabelJobName, job.name}}},
+      {"selector", std::move(selector)},
       {"ports", Json::array({{{"name", "join"}, {"port", contract::kJoinPort}},
                              {{"name", "metrics"}, {"port", contract::kMetricsPort}}})}};
   return object;
@@ -136,7 +141,8 @@ Json metadata_of(const JobView& job, const std::string& name) {
 std::vector<Create> render_config(const Observed& o, const Accepted& accepted) {
   const JobView& job = *o.job;
   const std::string account = service_account_of(accepted.job, job.name);
-  std::vector<Json> objects = {config_map(job, accepted, o.token_keys), service(job)};
+  std::vector<Json> objects = {config_map(job, accepted, o.token_keys),
+                               service(job, accepted.job.runs_user_program())};
   if (account == shared_name(job.name)) {
     Json own = object_of("v1", "ServiceAccount", metadata_of(job, account));
     own["automountServiceAccountToken"] = false;

@@ -25,6 +25,8 @@ namespace dsj::op {
 namespace {
 
 constexpr Milliseconds kIdle{1000};
+/// Objects per page of a list: what is in memory at a time, as text and as JSON. A node may have 50 KB.
+constexpr int64_t kPage = 100;
 /// When it has been quiet for so long, what bursts left in the allocator's lists is given back.
 constexpr Milliseconds kTrimAfter{5'000};
 
@@ -189,6 +191,7 @@ class Process {
 
   void reflect(const kube::Resource& resource, const std::string& ns, bool ours) {
     kube::ReflectorOptions options{.ns = ns};
+    options.select.page = kPage;
     if (ours) {
       options.select.label_selector =
           std::string(contract::kLabelManagedBy) + "=" + contract::kOperatorManager;

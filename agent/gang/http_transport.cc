@@ -123,9 +123,9 @@ std::vector<WorkerReport> HttpServer::take() {
   return std::exchange(state_->inbox, {});
 }
 
-void HttpServer::publish(const Board& board) {
+void HttpServer::publish(Board board) {
   const std::lock_guard lock(state_->mutex);
-  state_->board = board;
+  std::swap(state_->board, board);  // the old one is freed outside the lock
 }
 
 int HttpServer::ready_fd() const {
@@ -141,11 +141,13 @@ struct HttpClient::State {
   Wake wake;
   std::mutex mutex;
   std::optional<Result<Directive>> answer;
-  int64_t ahead = 0;  // of the reports' sequence: what the server asked for
+  bool answered = false;  // by a server that knows this worker: the connection is kept
+  int64_t ahead = 0;      // of the reports' sequence: what the server asked for
 
-  void put(Result<Directive> result) {
+  void put(Result<Directive> result, bool of_the_server = false) {
     const std::lock_guard lock(mutex);
     answer = std::move(result);
+    answered = of_the_server;
     wake.set();
   }
   /// The server has taken `newest` from somebody: the beat after `sent` goes on above it.
@@ -162,10 +164,12 @@ Status HttpClient::State::connect() {
   DSJ_TRY(const Endpoint endpoint, find());
   http::client::http_client_config config;
   config.set_timeout(timeout);
+  config.set_tlsext_sni_enabled(false);  // it has one certificate, and the address may end in a dot
   proof.reset();
   if (credentials.authorities) {
     DSJ_TRY(const std::string authorities, credentials.authorities());
-    DSJ_TRY(proof, ServerProof::make(authorities, endpoint.address));
+    DSJ_TRY(proof, ServerProof::make(authorities,
+                                     endpoint.name.empty() ? endpoint.address : endpoint.name));
     config.set_ssl_context_callback(
         [demanded = proof](boost::asio::ssl::context& context) { demanded->demand(context); });
   }
@@ -221,7 +225,7 @@ void HttpClient::send(const WorkerReport& report) {
              sent = report.sequence](pplx::task<std::pair<http::status_code, std::string>> task) {
         try {
           const auto [code, body] = task.get();
-          if (code == http::status_codes::OK) return state->put(directive_from_json(body));
+          if (code == http::status_codes::OK) return state->put(directive_from_json(body), true);
           if (const auto newest = newest_sequence(body); code == 409 && newest) {
             state->go_on(*newest, sent);
           }
@@ -229,7 +233,8 @@ void HttpClient::send(const WorkerReport& report) {
               code == http::status_codes::Unauthorized || code == http::status_codes::Forbidden;
           if (refused && state->credentials.refused) state->credentials.refused();
           state->put(fail(refused ? ErrorKind::BadInput : ErrorKind::Transient,
-                          "worker 0's agent answered " + std::to_string(code) + " " + body, where));
+                          "worker 0's agent answered " + std::to_string(code) + " " + body, where),
+                     !refused);
         } catch (const std::exception& error) {
           state->put(std::unexpected(state->failed(error, where)));
         }
@@ -238,12 +243,14 @@ void HttpClient::send(const WorkerReport& report) {
 
 std::optional<Result<Directive>> HttpClient::receive() {
   std::optional<Result<Directive>> answer;
+  bool keep = false;
   {
     state_->wake.clear();
     const std::lock_guard lock(state_->mutex);
     answer = std::exchange(state_->answer, std::nullopt);
+    keep = state_->answered;
   }
-  if (answer && !*answer) state_->client.reset();
+  if (answer && !*answer && !keep) state_->client.reset();
   return answer;
 }
 

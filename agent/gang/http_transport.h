@@ -22,8 +22,9 @@
 namespace dsj::agent {
 
 struct Endpoint {
-  std::string address;
+  std::string address;  ///< what is connected to
   int port = 0;
+  std::string name = {};  ///< what the server's certificate must be for; empty: `address`
 };
 
 class HttpServer final : public BeatServer {
@@ -35,7 +36,7 @@ class HttpServer final : public BeatServer {
   ~HttpServer() override;
   Endpoint endpoint() const;
   std::vector<WorkerReport> take() override;
-  void publish(const Board& board) override;
+  void publish(Board board) override;
   int ready_fd() const override;
 
  private:
@@ -47,7 +48,8 @@ class HttpServer final : public BeatServer {
   const std::string address_;
 };
 
-/// Called for a new connection, and again whenever the last beat failed: worker 0 may have moved.
+/// Called for a new connection, and again whenever the last beat had no answer or the server refused the
+/// worker: worker 0 may have moved. Any other answer keeps the connection.
 using FindServer = std::function<Result<Endpoint>()>;
 struct Credentials {
   std::function<std::string()> token;  ///< called for each beat

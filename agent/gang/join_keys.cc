@@ -143,6 +143,8 @@ void ServerProof::demand(ssl::context& context) {
 
 int ServerProof::check(X509_STORE_CTX* seen, void* self) {
   auto& own = *static_cast<ServerProof*>(self);
+  // cpprestsdk would compare with the address that it connects to, which may be the name with its domain.
+  X509_STORE_CTX_set_verify_cb(seen, [](int good, X509_STORE_CTX*) { return good; });
   X509_VERIFY_PARAM* wanted = X509_STORE_CTX_get0_param(seen);
   unsigned char address[sizeof(in6_addr)];
   const bool numeric = inet_pton(AF_INET, own.host_.c_str(), address) == 1 ||

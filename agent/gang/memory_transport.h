@@ -11,7 +11,7 @@ namespace dsj::agent {
 class MemoryServer final : public BeatServer {
  public:
   std::vector<WorkerReport> take() override;
-  void publish(const Board& board) override { board_ = board; }
+  void publish(Board board) override { board_ = std::move(board); }
   int ready_fd() const override { return -1; }
 
   bool cut = false;  ///< true: beats are lost, as on a broken network

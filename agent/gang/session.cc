@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <csignal>
+#include <numeric>
 
+#include "agent/gang/beat_pace.h"
 #include "agent/gang/conclude.h"
 #include "common/check.h"
 #include "job/contract.h"
@@ -164,8 +166,7 @@ void end_ranks(Session& s, Time now, Commands& out) {
   conclude(s, now, out);
 }
 
-void take(Session& s, const Beat& beat, Time now) {
-  const auto& report = beat.report;
+void take(Session& s, const WorkerReport& report, Time now) {
   if (report.worker < 0 || report.worker >= static_cast<int>(s.workers.size())) return;
   Worker& worker = s.workers[report.worker];
   if (worker.joined) {
@@ -188,6 +189,13 @@ void take(Session& s, const Beat& beat, Time now) {
     s.stop_requested = true;
     s.stop_since = now;
   }
+}
+
+/// The beat of a successor hides what its predecessor told last.
+bool hides_a_life(const Session& s, const WorkerReport& report) {
+  if (report.worker < 0 || report.worker >= static_cast<int>(s.workers.size())) return false;
+  const Worker& worker = s.workers[report.worker];
+  return worker.joined && report.incarnation > worker.report.incarnation;
 }
 
 void take(Session& s, const Published& published, Time now, Commands& out) {
@@ -245,7 +253,12 @@ Commands step(Session& s, const Event& event, Time now) {
   Commands out;
   forgive_own_sleep(s, now);
   if (const auto* beat = std::get_if<Beat>(&event)) {
-    take(s, *beat, now);
+    take(s, beat->report, now);
+  } else if (const auto* beats = std::get_if<Beats>(&event)) {
+    for (const WorkerReport& report : beats->reports) {
+      if (hides_a_life(s, report)) advance(s, now, out);
+      take(s, report, now);
+    }
   } else if (const auto* published = std::get_if<Published>(&event)) {
     take(s, *published, now, out);
   } else if (const auto* failed = std::get_if<PublishFailed>(&event)) {
@@ -266,17 +279,24 @@ Commands step(Session& s, const Event& event, Time now) {
 }
 
 Directive directive_for(const Session& s, int worker, int64_t incarnation) {
-  constexpr Time kSoon{100}, kSteady{500};
+  const int before = std::clamp(worker, 0, static_cast<int>(s.slots.size()));
+  return directive_for(s, worker, incarnation,
+                       std::accumulate(s.slots.begin(), s.slots.begin() + before, 0));
+}
+
+Directive directive_for(const Session& s, int worker, int64_t incarnation, int first_rank) {
+  const int gang = static_cast<int>(s.workers.size());
+  const Time soon = soon_beat(gang), steady = steady_beat(gang);
   if (worker < 0) return {.order = Order::Finish, .exit_code = kExitBadInput};
-  if (worker >= static_cast<int>(s.workers.size())) {
+  if (worker >= gang) {
     // It belongs to a larger gang that may follow this one: it waits for that gang's worker 0.
-    return {.order = Order::Idle, .attempt = s.attempt, .next_beat = kSteady};
+    return {.order = Order::Idle, .attempt = s.attempt, .next_beat = steady};
   }
   const Worker& own = s.workers[worker];
   if (own.joined && own.report.incarnation > incarnation) {
     return {.order = Order::Finish, .attempt = s.attempt, .exit_code = kExitPreempted};
   }
-  Directive directive{.order = Order::Idle, .attempt = s.attempt, .next_beat = kSoon};
+  Directive directive{.order = Order::Idle, .attempt = s.attempt, .next_beat = soon};
   // Its first beat was not taken yet.
   const bool unknown = own.joined && own.report.incarnation < incarnation;
   if (s.phase == Phase::Finished) {
@@ -295,12 +315,12 @@ Directive directive_for(const Session& s, int worker, int64_t incarnation) {
   if (!may_run) return directive;
   directive.order = asked_to_stop(s) ? Order::Preempt : Order::Run;
   directive.world_size = world_size(s);
-  for (int i = 0; i < worker; ++i) directive.first_rank += s.slots[i];
+  directive.first_rank = first_rank;
   directive.master_addr = s.address;
   directive.master_port = s.port;
   directive.look = s.stall_watch.request();
   directive.stacks = s.stacks;
-  directive.next_beat = s.phase == Phase::Running ? kSteady : kSoon;
+  directive.next_beat = s.phase == Phase::Running ? steady : soon;
   return directive;
 }
 

@@ -25,5 +25,7 @@ Commands step(Session& session, const Event& event, Time now);
 /// What worker `worker` must do now. Its agent's `incarnation` may be older than the session's, or
 /// newer when its first beat was not taken yet.
 Directive directive_for(const Session& session, int worker, int64_t incarnation);
+/// The same for callers that go through all workers. `first_rank`: the sum of the slots before `worker`.
+Directive directive_for(const Session& session, int worker, int64_t incarnation, int first_rank);
 
 }  // namespace dsj::agent

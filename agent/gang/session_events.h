@@ -16,6 +16,10 @@ namespace dsj::agent {
 struct Beat {
   WorkerReport report;
 };
+/// What came in one turn, in the order of arrival: the gang is judged once, not once per beat.
+struct Beats {
+  std::vector<WorkerReport> reports;
+};
 struct Published {
   int64_t attempt;
   std::string address;
@@ -38,8 +42,8 @@ struct StacksWanted {
   int64_t request;
 };
 struct Tick {};
-using Event =
-    std::variant<Beat, Published, PublishFailed, CheckpointSaved, Accounted, StacksWanted, Tick>;
+using Event = std::variant<Beat, Beats, Published, PublishFailed, CheckpointSaved, Accounted,
+                           StacksWanted, Tick>;
 
 // ---- commands
 /// Write the attempt file durably, open the store's socket, then answer with Published.

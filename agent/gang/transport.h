@@ -12,7 +12,8 @@
 
 namespace dsj::agent {
 
-/// The answers of worker 0's agent. Made once per change, read by the transport's threads.
+/// The answers of worker 0's agent. Made once per turn, in time linear in the workers; read by the
+/// transport's threads.
 class Board {
  public:
   Board() = default;
@@ -37,7 +38,7 @@ class BeatServer {
   /// The beats that came since the last call, in the order of arrival.
   virtual std::vector<WorkerReport> take() = 0;
   /// The answers to beats from now on. Before the first call beats wait or fail.
-  virtual void publish(const Board& board) = 0;
+  virtual void publish(Board board) = 0;
   /// Readable when take() has something; -1: no such descriptor.
   virtual int ready_fd() const = 0;
 };

@@ -29,8 +29,24 @@ void fill(json& object, const json& others) {
   }
 }
 
+/// The name of the resolved ds_config in status.training.
+constexpr const char* kResolved = report::status_name<&report::Resolved::config>();
+
+/// An apply of these fields of the status, over the very version of the object that was read.
+json object_for(const json& current, json fields) {
+  const json metadata = part(current, "metadata");
+  return {{"apiVersion", std::string(contract::kGroup) + "/" + contract::kVersion},
+          {"kind", contract::kKind},
+          {"metadata",
+           {{"name", metadata.value("name", "")},
+            {"namespace", metadata.value("namespace", "")},
+            {"uid", metadata.value("uid", "")},
+            {"resourceVersion", metadata.value("resourceVersion", "")}}},
+          {"status", std::move(fields)}};
+}
+
 /// How soon a report must be in the status.
-enum class Urgency { Never, WithTheNext, Must };
+enum class Urgency { Never, WithTheNext, Soon, Must };
 
 Urgency urgency_of(const report::Report& told) {
   using enum Urgency;
@@ -38,7 +54,7 @@ Urgency urgency_of(const report::Report& told) {
   return std::visit(
       overloaded{[](const Attempt&) { return Must; }, [](const Failure&) { return Must; },
                  [](const End&) { return Must; }, [](const Resumed&) { return Must; },
-                 [](const Checkpoint&) { return Must; }, [](const Exported&) { return Must; },
+                 [](const Checkpoint&) { return Soon; }, [](const Exported&) { return Must; },
                  [](const Resolved&) { return WithTheNext; },
                  [](const Stragglers&) { return Must; }, [](const Step&) { return WithTheNext; },
                  [](const Eval&) { return WithTheNext; }, [](const Memory&) { return WithTheNext; },
@@ -59,19 +75,34 @@ void StatusBook::take(const report::Report& told, const std::string& wall) {
              saved && stopping_ && saved->last.value_or(true)) {
     stop_step_ = saved->step;  // not one that was saved behind the steps before the stop
   }
+  if (const auto* resolved = std::get_if<report::Resolved>(&told)) resolved_ = resolved->config;
   const Urgency urgency = urgency_of(told);
   if (urgency == Urgency::Never) return;
   ++version_;
-  if (urgency == Urgency::Must) must_ = version_;
+  if (urgency >= Urgency::Soon) must_ = version_;
+  // A checkpoint that the job stops at is waited for.
+  if (urgency == Urgency::Must || (urgency == Urgency::Soon && stopping_)) urgent_ = version_;
 }
 
 std::optional<Time> StatusBook::due(double random) const {
   if (stored_ >= version_) return std::nullopt;
   if (!last_write_) return not_before_;
   const auto spread =
-      Time(static_cast<int64_t>(static_cast<double>(pace_.interval.count()) * (0.9 + random / 5)));
-  const Time wait = settled() ? std::max(spread, pace_.gap) : pace_.gap;
-  return std::max(not_before_, *last_write_ + wait);
+      Time(static_cast<int64_t>(static_cast<double>(pace_.interval.count()) * (1 + random / 5)));
+  const Time steps = *last_write_ + std::max(spread, pace_.gap);
+  Time due = steps;
+  if (stored_ < urgent_) {
+    due = *last_write_ + pace_.gap;
+  } else if (!settled()) {  // a job that saves every second must not write every second
+    due = std::min(steps,
+                   std::max(*last_write_ + pace_.gap, paid_until_ - pace_.interval * pace_.ahead));
+  }
+  return std::max(not_before_, due);
+}
+
+const json& StatusBook::resolved() const {
+  static const json kNone;
+  return resolved_ == resolved_told_ ? kNone : resolved_;
 }
 
 StatusBook::Document StatusBook::document() const {
@@ -82,6 +113,7 @@ StatusBook::Document StatusBook::document() const {
   Document document{status_.attempt(), status_json(training), status_.checkpoint()};
   if (document.checkpoint.is_null()) document.checkpoint = json::object();
   drop_nulls(document.training);
+  document.training.erase(kResolved);
   fill(document.training, earlier_training_);
   fill(document.checkpoint, earlier_checkpoint_);
   return document;
@@ -90,6 +122,7 @@ StatusBook::Document StatusBook::document() const {
 void StatusBook::inherit(const json& current) {
   const json status = part(current, "status");
   earlier_training_ = part(status, report::kTraining);
+  earlier_training_.erase(kResolved);
   earlier_training_.erase(report::status_name<&report::Training::stop_step>());
   earlier_training_.erase(report::status_name<&report::Training::seconds_left>());
   earlier_training_.erase(report::status_name<&report::Stragglers::who>());
@@ -99,6 +132,12 @@ void StatusBook::inherit(const json& current) {
 void StatusBook::stored(int64_t version) {
   stored_ = std::max(stored_, version);
   not_before_ = Time(0);
+  const Time at = last_write_.value_or(Time(0));
+  paid_until_ = std::max(paid_until_, at) + pace_.interval;
+}
+
+json resolved_body(const json& resolved, const json& current) {
+  return object_for(current, {{report::kTraining, {{kResolved, resolved}}}});
 }
 
 std::optional<json> status_body(const StatusBook::Document& document, const json& current,
@@ -108,17 +147,9 @@ std::optional<json> status_body(const StatusBook::Document& document, const json
   if (newest > document.attempt && (document.attempt > 0 || !first)) {
     return std::nullopt;
   }
-  const json metadata = part(current, "metadata");
   json fields = {{report::kTraining, document.training}};
   if (!document.checkpoint.empty()) fields[report::kCheckpoint] = document.checkpoint;
-  return json{{"apiVersion", std::string(contract::kGroup) + "/" + contract::kVersion},
-              {"kind", contract::kKind},
-              {"metadata",
-               {{"name", metadata.value("name", "")},
-                {"namespace", metadata.value("namespace", "")},
-                {"uid", metadata.value("uid", "")},
-                {"resourceVersion", metadata.value("resourceVersion", "")}}},
-              {"status", fields}};
+  return object_for(current, std::move(fields));
 }
 
 }  // namespace dsj::agent

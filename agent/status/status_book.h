@@ -12,8 +12,11 @@
 namespace dsj::agent {
 
 struct StatusPace {
-  Time interval{10'000};  ///< between writes of steps only, spread by a fifth
-  Time gap{2'000};        ///< between any two writes
+  /// Between writes of steps only, up to a fifth more. Also the average of all writes but those for an
+  /// attempt, a failure, the end and the checkpoint of a stop.
+  Time interval{10'000};
+  Time gap{2'000};  ///< between any two writes
+  int ahead = 6;    ///< checkpoints that may be written at once before that average holds
 };
 
 class StatusBook {
@@ -34,11 +37,16 @@ class StatusBook {
   /// True: what must be stored is stored.
   bool settled() const { return stored_ >= must_; }
 
+  /// What changes with each write. The resolved ds_config is not in it: many times as long, and the same
+  /// for the whole attempt, it is written once, as the fields of another manager.
   struct Document {
     int64_t attempt = 0;
     nlohmann::json training, checkpoint;
   };
   Document document() const;
+  /// The resolved ds_config if it is not in the status yet, else null; then resolved_stored().
+  const nlohmann::json& resolved() const;
+  void resolved_stored() { resolved_told_ = resolved_; }
 
   /// What an earlier life of this agent left in the job's status, read before this life's first
   /// write succeeded. Where this life has no value the old one stays, except momentary fields.
@@ -58,11 +66,17 @@ class StatusBook {
   nlohmann::json earlier_training_ = nlohmann::json::object();
   nlohmann::json earlier_checkpoint_ = nlohmann::json::object();
   StatusPace pace_;
-  int64_t version_ = 0, must_ = 0, stored_ = 0;
+  nlohmann::json resolved_, resolved_told_;  ///< null: none
+  /// Up to `urgent_` it must be written at once, up to `must_` before the agent ends.
+  int64_t version_ = 0, must_ = 0, urgent_ = 0, stored_ = 0;
   std::optional<Time> last_write_;
+  Time paid_until_{0};  ///< one `interval` after another for each write
   Time not_before_{0};
   bool stopping_ = false;
 };
+
+/// The fields of the resolved ds_config, to apply over `current` like status_body().
+nlohmann::json resolved_body(const nlohmann::json& resolved, const nlohmann::json& current);
 
 /// The object to apply over `current` as it was read: exactly our fields, the uid, and the version
 /// that was read, so that a write in between is a conflict. nullopt: `current` shows a newer

@@ -1,16 +1,30 @@
 #include "agent/status/status_publisher.h"
 
 #include <ctime>
+#include <utility>
 
 #include "common/json.h"
 #include "common/log.h"
 #include "job/contract.h"
+#include "job/report/told.h"
 
 namespace dsj::agent {
 namespace {
 
 using kube::ApiError;
 using nlohmann::json;
+
+/// What the next write needs of the object that this one made.
+json slim(const json& object) {
+  const json& training = json_child(json_child(object, "status"), report::kTraining);
+  json known = {{"status", {{report::kTraining, json::object()}}}};
+  for (const char* name : {"name", "namespace", "uid", "resourceVersion"}) {
+    known["metadata"][name] = json_text(json_child(object, "metadata"), name);
+  }
+  const char* attempt = report::status_name<&report::Attempt::attempt>();
+  if (training.contains(attempt)) known["status"][report::kTraining][attempt] = training[attempt];
+  return known;
+}
 
 }  // namespace
 
@@ -93,34 +107,67 @@ void StatusPublisher::run() {
   }
 }
 
-StatusPublisher::Outcome StatusPublisher::write(int64_t* version, Time* wait) {
-  const auto failed = [&](const ApiError& error) {
-    if (error.kind == ApiError::Kind::NotFound) return Outcome::Gone;
-    if (error.kind == ApiError::Kind::Conflict && conflicts_in_a_row_ < 5) {
-      return Outcome::Conflict;
-    }
-    if (error.retry_after) *wait = *error.retry_after;
-    if (!error.cancelled() && error.to_string() != last_problem_) {
-      last_problem_ = error.to_string();
-      log::warn("the status is not written, it is tried again: " + last_problem_);
-    }
-    return error.passing() ? Outcome::Again : Outcome::Refused;
-  };
-  const auto current = client_.get(job_resource(), job_.ns, job_.name, cancel_);
-  if (!current) return failed(current.error());
-  if (json_text(json_child(*current, "metadata"), "uid") != job_.uid) return Outcome::Gone;
+StatusPublisher::Outcome StatusPublisher::failed(const ApiError& error, Time* wait) {
+  if (error.kind == ApiError::Kind::NotFound) return Outcome::Gone;
+  if (error.kind == ApiError::Kind::Conflict && conflicts_in_a_row_ < 5) return Outcome::Conflict;
+  if (error.retry_after) *wait = *error.retry_after;
+  if (!error.cancelled() && error.to_string() != last_problem_) {
+    last_problem_ = error.to_string();
+    log::warn("the status is not written, it is tried again: " + last_problem_);
+  }
+  return error.passing() ? Outcome::Again : Outcome::Refused;
+}
+
+/// Returns the object as it is now. `superseded`: it shows a newer attempt, nothing was written.
+kube::ApiResult<json> StatusPublisher::write_over(const json& current, int64_t* version,
+                                                  bool* superseded) {
   std::optional<json> body;
+  json resolved;
   {
     const std::lock_guard lock(mutex_);
-    if (book_.first()) book_.inherit(*current);
-    body = status_body(book_.document(), *current, book_.first());
+    if (book_.first()) book_.inherit(current);
+    body = status_body(book_.document(), current, book_.first());
+    resolved = book_.resolved();
     *version = book_.version();
   }
-  if (!body) return Outcome::Superseded;
-  const auto applied =
-      client_.apply(job_resource(), job_.ns, *body,
-                    {.manager = contract::kAgentManager, .subresource = "status"}, cancel_);
-  if (!applied) return failed(applied.error());
+  *superseded = !body;
+  if (!body) return current;
+  const auto apply = [&](const json& object, const char* manager) {
+    return client_.apply(job_resource(), job_.ns, object,
+                         {.manager = manager, .subresource = "status"}, cancel_);
+  };
+  if (!resolved.is_null()) {
+    const auto once = apply(resolved_body(resolved, current), kOnceManager);
+    if (!once) return once;
+    (*body)["metadata"]["resourceVersion"] =
+        json_text(json_child(*once, "metadata"), "resourceVersion");
+    const std::lock_guard lock(mutex_);
+    book_.resolved_stored();
+  }
+  return apply(*body, contract::kAgentManager);
+}
+
+StatusPublisher::Outcome StatusPublisher::write(int64_t* version, Time* wait) {
+  bool superseded = false;
+  auto current = std::exchange(known_, std::nullopt);
+  if (current) {
+    auto written = write_over(*current, version, &superseded);
+    if (superseded) return Outcome::Superseded;
+    if (written) {
+      known_ = slim(*written);
+      last_problem_.clear();
+      return Outcome::Stored;
+    }
+    if (written.error().kind != ApiError::Kind::Conflict) return failed(written.error(), wait);
+    // Somebody has written since: read, then write once more.
+  }
+  auto read = client_.get(job_resource(), job_.ns, job_.name, cancel_);
+  if (!read) return failed(read.error(), wait);
+  if (json_text(json_child(*read, "metadata"), "uid") != job_.uid) return Outcome::Gone;
+  auto written = write_over(*read, version, &superseded);
+  if (superseded) return Outcome::Superseded;
+  if (!written) return failed(written.error(), wait);
+  known_ = slim(*written);
   last_problem_.clear();
   return Outcome::Stored;
 }

@@ -1,6 +1,7 @@
 // Writes agent 0's part of its job's status (status_book.h) by server-side apply, on a thread of
-// its own, through outages of any length: training never waits for it. It reads the job before each
-// write. An agent whose attempt is obsolete never writes again, and says so.
+// its own, through outages of any length: training never waits for it. It writes over the version that
+// its last write made, and reads the job only before the first write and when somebody else has written
+// since. An agent whose attempt is obsolete never writes again, and says so.
 #pragma once
 
 #include <atomic>
@@ -18,6 +19,9 @@ namespace dsj::agent {
 kube::Resource job_resource();
 /// "2026-01-31T12:00:00Z".
 std::string rfc3339(std::chrono::system_clock::time_point time);
+
+/// The field manager of what agent 0 writes once per attempt.
+inline constexpr char kOnceManager[] = "dsj-agent-config";
 
 struct JobName {
   std::string ns, name, uid;
@@ -54,6 +58,9 @@ class StatusPublisher final : public Reports {
   enum class Outcome { Stored, Conflict, Again, Refused, Superseded, Gone };
   void run();
   Outcome write(int64_t* version, Time* wait);
+  kube::ApiResult<nlohmann::json> write_over(const nlohmann::json& current, int64_t* version,
+                                             bool* superseded);
+  Outcome failed(const kube::ApiError& error, Time* wait);
   void settle(Outcome outcome, int64_t version, Time wait);
 
   kube::Client& client_;
@@ -67,7 +74,8 @@ class StatusPublisher final : public Reports {
   std::atomic<int> conflicts_in_a_row_ = 0;  ///< many are reported as a failure
   Time refused_since_{-1};
   Counts counts_;
-  std::string last_problem_;  ///< writing thread only
+  std::string last_problem_;             ///< writing thread only
+  std::optional<nlohmann::json> known_;  ///< what the last write made; writing thread only
   bool stop_ = false;
   kube::Cancel cancel_;
   std::thread thread_;

@@ -50,26 +50,25 @@ std::string wire_text(const http::response<http::string_body>& answer) {
 class Peer {
  public:
   virtual ~Peer() = default;
-  bool admitted() const { return admitted_; }  ///< one of its requests was admitted
-  bool idle() const { return idle_; }          ///< between two requests
+  bool idle() const { return idle_; }  ///< between two requests
   virtual void end() = 0;
 
  protected:
-  bool admitted_ = false, idle_ = false;
+  bool idle_ = false;
 };
 
-/// Shared by all connections of a listener. Used on its thread only.
+/// Shared by all connections of a listener. Used on its thread only. A connection knows its own place in
+/// the lists, so that a request costs the same however many others are open.
 struct Shared {
+  using Peers = std::list<Peer*>;
   HttpLimits limits;
   std::shared_ptr<HttpHandler> handler;
   TlsSource tls;
-  std::list<std::weak_ptr<Peer>> open;  ///< least recently heard first
+  Peers strangers;  ///< none of their requests was admitted; oldest first
+  Peers known;      ///< least recently heard first
+  Peers ended;      ///< they made room, and go as soon as their operations have
   std::atomic<int>& count;
-
-  void heard(const std::shared_ptr<Peer>& peer) {
-    open.remove_if([&](const auto& entry) { return entry.expired() || entry.lock() == peer; });
-    open.push_back(peer);
-  }
+  std::atomic<int64_t>& looked_at;
 };
 
 /// `Stream`: beast::tcp_stream, or TLS over it.
@@ -77,10 +76,17 @@ template <typename Stream>
 class Connection final : public Peer, public std::enable_shared_from_this<Connection<Stream>> {
  public:
   Connection(std::shared_ptr<Shared> shared, std::shared_ptr<ssl::context> context, Stream stream)
-      : context_(std::move(context)), stream_(std::move(stream)), shared_(std::move(shared)) {
+      : context_(std::move(context)),
+        stream_(std::move(stream)),
+        shared_(std::move(shared)),
+        list_(&shared_->strangers),
+        place_(list_->insert(list_->end(), this)) {
     ++shared_->count;
   }
-  ~Connection() override { --shared_->count; }
+  ~Connection() override {
+    list_->erase(place_);
+    --shared_->count;
+  }
 
   void begin() {
     tcp_().expires_after(shared_->limits.head);
@@ -93,10 +99,17 @@ class Connection final : public Peer, public std::enable_shared_from_this<Connec
                               });
     }
   }
-  void end() override { tcp_().close(); }
+  void end() override {
+    move_to(shared_->ended);
+    tcp_().close();
+  }
 
  private:
   beast::tcp_stream& tcp_() { return beast::get_lowest_layer(stream_); }
+  void move_to(Shared::Peers& list) {
+    list.splice(list.end(), *list_, place_);
+    list_ = &list;
+  }
 
   void read_head() {
     head_.emplace();
@@ -131,7 +144,7 @@ class Connection final : public Peer, public std::enable_shared_from_this<Connec
     }
     if (length && *length > shared_->limits.body_bytes)
       return refuse({413, "the body is too large"});
-    admitted_ = true;
+    move_to(shared_->known);
     body_.emplace(std::move(*head_));
     body_->body_limit(shared_->limits.body_bytes);
     http::async_read(stream_, buffer_, *body_,
@@ -176,12 +189,12 @@ class Connection final : public Peer, public std::enable_shared_from_this<Connec
     answer_ = {};
     if (buffer_.size() == 0) buffer_.shrink_to_fit();
     idle_ = true;
-    shared_->heard(this->shared_from_this());
     tcp_().expires_after(shared_->limits.idle);
     read_head();
   }
 
   void drain() {
+    waste_.resize(4096);  // most connections never need it
     tcp_().async_read_some(asio::buffer(waste_),
                            [self = this->shared_from_this()](Problem problem, size_t got) {
                              self->drained_ += got;
@@ -192,29 +205,30 @@ class Connection final : public Peer, public std::enable_shared_from_this<Connec
   const std::shared_ptr<ssl::context> context_;  ///< outlives the stream
   Stream stream_;
   std::shared_ptr<Shared> shared_;
+  Shared::Peers* list_;
+  const Shared::Peers::iterator place_;
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::empty_body>> head_;
   std::optional<http::request_parser<http::string_body>> body_;
   std::string answer_;  ///< what is sent
   HttpHead request_;
   size_t drained_ = 0;
-  std::array<char, 4096> waste_{};
+  std::string waste_;
 };
 
 /// Ends one connection. False: every peer is in the middle of a request.
 bool make_room(Shared& shared) {
-  std::shared_ptr<Peer> idle;
-  for (const auto& entry : shared.open) {
-    const auto peer = entry.lock();
-    if (!peer) continue;
-    if (!peer->admitted()) {
-      peer->end();
-      return true;
-    }
-    if (!idle && peer->idle()) idle = peer;
+  const auto ends = [&](Peer* peer) {
+    ++shared.looked_at;
+    peer->end();
+    return true;
+  };
+  if (!shared.strangers.empty()) return ends(shared.strangers.front());
+  for (Peer* peer : shared.known) {
+    if (peer->idle()) return ends(peer);
+    ++shared.looked_at;
   }
-  if (idle) idle->end();
-  return idle != nullptr;
+  return false;
 }
 
 }  // namespace
@@ -224,6 +238,7 @@ struct HttpListener::State {
   tcp::acceptor acceptor{io};
   asio::steady_timer pause{io};
   std::atomic<int> count = 0;
+  std::atomic<int64_t> looked_at = 0;
   std::shared_ptr<Shared> shared;
   std::thread thread;
 
@@ -252,13 +267,12 @@ template <typename Stream>
 void HttpListener::State::begin(std::shared_ptr<ssl::context> context, Stream stream) {
   auto connection =
       std::make_shared<Connection<Stream>>(shared, std::move(context), std::move(stream));
-  shared->open.push_back(connection);
   connection->begin();
 }
 
 void HttpListener::State::take(tcp::socket socket) {
-  shared->open.remove_if([](const auto& entry) { return entry.expired(); });
-  if (static_cast<int>(shared->open.size()) >= shared->limits.connections && !make_room(*shared)) {
+  const size_t open = shared->strangers.size() + shared->known.size();
+  if (open >= static_cast<size_t>(shared->limits.connections) && !make_room(*shared)) {
     return;  // closes the socket
   }
   Problem ignored;
@@ -294,7 +308,7 @@ Result<std::unique_ptr<HttpListener>> HttpListener::open(const std::string& addr
                                                          TlsSource tls) {
   auto state = std::make_unique<State>();
   state->shared = std::make_shared<Shared>(
-      Shared{limits, std::move(handler), std::move(tls), {}, state->count});
+      Shared{limits, std::move(handler), std::move(tls), {}, {}, {}, state->count, state->looked_at});
   try {
     const tcp::endpoint endpoint(asio::ip::make_address(address), static_cast<uint16_t>(port));
     state->acceptor.open(endpoint.protocol());
@@ -345,6 +359,10 @@ int HttpListener::port() const {
 
 int HttpListener::connections() const {
   return state_->count;
+}
+
+int64_t HttpListener::looked_at() const {
+  return state_->looked_at;
 }
 
 }  // namespace dsj

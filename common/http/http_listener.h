@@ -72,6 +72,9 @@ class HttpListener {
   int port() const;
   /// The number of open connections.
   int connections() const;
+  /// How many connections were looked at so far, to find one that makes room: what a request or a
+  /// new connection costs beside itself.
+  int64_t looked_at() const;
 
  private:
   struct State;

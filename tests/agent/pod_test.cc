@@ -73,6 +73,24 @@ TEST(Pod, ANameThatIsNotThisWorkersIsRefused) {
   EXPECT_NE(pod.error().message.find("expected \"tune-worker-1-2\""), std::string::npos);
 }
 
+// Without the dot a resolver with ndots:5 asks for the name in every domain of its list first, for two
+// kinds of address, and no such name is ever there.
+TEST(Pod, WorkerZerosNameIsAskedForOnce) {
+  const std::string host = "tune-worker-0.tune.team.svc";
+  const auto absolute = [&](const std::string& text) { return absolute_host(host, "team", text); };
+  EXPECT_EQ(absolute("nameserver 10.96.0.10\n"
+                     "search team.svc.cluster.local svc.cluster.local cluster.local example.com\n"
+                     "options ndots:5\n"),
+            host + ".cluster.local.");
+  EXPECT_EQ(absolute("search example.com team.svc.corp.example.\n"), host + ".corp.example.");
+  EXPECT_EQ(absolute("search team.svc.a\nsearch example.com\n"), host) << "the last list counts";
+  for (const char* unknown : {"", "nameserver 10.96.0.10\n", "search other.svc.cluster.local\n",
+                              "#search team.svc.cluster.local\n", "search team.svc.\n"}) {
+    EXPECT_EQ(absolute(unknown), host) << unknown;
+  }
+  EXPECT_EQ(absolute_host("127.0.0.1", "team", "search team.svc.cluster.local\n"), "127.0.0.1");
+}
+
 TEST(Pod, ConfigurationOfItsAgent) {
   const auto config = pod_config(*read(environment()), worker_job(), "/run/dsj", "/opt", {});
   ASSERT_TRUE(config);

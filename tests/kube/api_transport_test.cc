@@ -3,11 +3,13 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <deque>
+#include <set>
 #include <thread>
 
 #include "kube/connection.h"
@@ -189,6 +191,80 @@ TEST(ApiTransport, AnotherStatusThanOkIsReadWhole) {
   EXPECT_FALSE(opened->lines);
   EXPECT_EQ(opened->head.status, 410);
   EXPECT_EQ(opened->head.body, "stale");
+}
+
+/// Answers `calls` requests at a time, once all of them are there.
+class Together {
+ public:
+  explicit Together(size_t calls) : calls_(calls) {
+    listener_ = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::listen(listener_, 128), 0);
+    socklen_t size = sizeof address;
+    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
+    port = ntohs(address.sin_port);
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Together() {
+    ::shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    for (const auto& entry : open_) ::close(entry.fd);
+  }
+  uint16_t port = 0;
+  std::atomic<int> connections = 0;
+
+ private:
+  void run() {
+    open_ = {{listener_, POLLIN, 0}};
+    std::set<int> asking;
+    char head[4096];
+    for (;;) {
+      ::poll(open_.data(), open_.size(), -1);
+      for (size_t i = 1; i < open_.size(); ++i) {
+        if (open_[i].revents == 0) continue;
+        if (::recv(open_[i].fd, head, sizeof head, 0) > 0) asking.insert(open_[i].fd);
+        if (asking.contains(open_[i].fd)) continue;
+        ::close(open_[i].fd);
+        open_[i].fd = -1;
+      }
+      if (open_[0].revents != 0) {
+        const int peer = ::accept(listener_, nullptr, nullptr);
+        if (peer < 0) return;
+        ++connections;
+        open_.push_back({peer, POLLIN, 0});
+      }
+      if (asking.size() < calls_) continue;
+      for (const int fd : asking) (void)!::send(fd, kOk.data(), kOk.size(), MSG_NOSIGNAL);
+      asking.clear();
+    }
+  }
+  const size_t calls_;
+  int listener_ = -1;
+  std::vector<pollfd> open_;
+  std::thread thread_;
+};
+
+// A burst of creates that finds fewer connections than it has calls opens the rest, with a TLS handshake
+// each, and the next burst does so again.
+TEST(ApiTransport, KeepsAsManyConnectionsAsAreUsedAtOnce) {
+  constexpr size_t kCalls = 3 * kIdleConnectionsMax / 2;
+  Together server(kCalls);
+  const auto transport =
+      make_api_transport({.server = "http://127.0.0.1:" + std::to_string(server.port)}, kCalls);
+  ASSERT_TRUE(transport);
+  for (int burst = 0; burst < 3; ++burst) {
+    std::vector<std::jthread> calls;
+    for (size_t i = 0; i < kCalls; ++i) {
+      calls.emplace_back([&] {
+        const auto answer = (*transport)->call({.path = "/x"}, {});
+        EXPECT_TRUE(answer) << answer.error().message;
+      });
+    }
+  }
+  EXPECT_EQ(server.connections, kCalls);
 }
 
 TEST(Endpoint, IsTakenApart) {

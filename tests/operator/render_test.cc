@@ -1,6 +1,7 @@
 // What a pod and its objects are made of.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <set>
 
 #include "job/worker_job.h"
@@ -164,6 +165,34 @@ TEST(Render, ScratchIsLimited) {
   EXPECT_EQ(limit("dsj-tmp"), "1Ti");
   world.o.settings.tmp_size_limit = "0";
   EXPECT_EQ(limit("dsj-tmp"), "none");
+}
+
+Json service_selector(World& world) {
+  for (const Create& create : render_config(world.o, *world.o.wanted.accepted)) {
+    if (create.kind == "Service") return create.object["spec"]["selector"];
+  }
+  return Json();
+}
+
+// 4,096 workers behind one Service are 41 slices of endpoints, written anew as pods come and go.
+TEST(Render, OnlyWorkerZeroHasAName) {
+  World world;
+  const Json zero = pod_of(world, 0)["metadata"]["labels"],
+             one = pod_of(world, 1)["metadata"]["labels"];
+  const Json selector = service_selector(world);
+  const auto selects = [&](const Json& labels) {
+    return std::ranges::all_of(selector.items(), [&](const auto& entry) {
+      return labels.value(entry.key(), "") == entry.value();
+    });
+  };
+  EXPECT_TRUE(selects(zero));
+  EXPECT_FALSE(selects(one));
+}
+
+TEST(Render, TheUsersOwnProgramMayLookUpEveryWorker) {
+  World world(command_spec());
+  ASSERT_TRUE(world.o.wanted.accepted) << world.o.wanted.message;
+  EXPECT_EQ(service_selector(world), Json({{contract::kLabelJobName, "j"}}));
 }
 
 /// By hand from what docs/command.md says.

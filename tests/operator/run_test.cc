@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <thread>
 
 #include "kube/api_transport.h"
@@ -42,6 +43,17 @@ TEST(RunOperator, LeadsWorksAnswersAndStopsCleanly) {
   const std::string address = free_address();
   options.health_address = address;
   options.identity = "one";
+  // What is in memory at a time: nodes may have 50 KB each.
+  std::atomic<int> lists = 0, long_pages = 0;
+  server.set_fault([&](const kube::Request& request) {
+    const size_t limit = request.path.find("limit=");
+    if (limit != std::string::npos) {
+      ++lists;
+      long_pages += std::stoi(request.path.substr(limit + 6)) > 100 &&
+                    request.path.find("job-name") == std::string::npos;
+    }
+    return kube::testing::Fault{};
+  });
   kube::Cancel stop;
   Status ended;
   std::thread process(
@@ -53,6 +65,8 @@ TEST(RunOperator, LeadsWorksAnswersAndStopsCleanly) {
                            {"spec", quick_spec(3)}}));
   EXPECT_TRUE(soon([&] { return server.objects(kube::resources::pods()).size() == 3; }));
   EXPECT_TRUE(soon([&] { return !server.objects(kube::resources::events()).empty(); }));
+  EXPECT_GT(lists, 6);
+  EXPECT_EQ(long_pages, 0);
   auto http = kube::make_api_transport({.server = "http://" + address});
   ASSERT_TRUE(http) << http.error().to_string();
   for (const char* path : {"/healthz", "/readyz"}) {

@@ -161,7 +161,7 @@ class Cases:
         expect(status["training"]["attempt"] == 1 and status["training"]["step"] == STEPS, status["training"])
         expect(status["checkpoint"]["lastSaved"]["step"] == STEPS, status["checkpoint"])
         managers = {entry["manager"] for entry in self.job()["metadata"]["managedFields"] if entry.get("subresource") == "status"}
-        expect(managers == {"dsj-agent"}, managers)
+        expect(managers == {"dsj-agent", "dsj-agent-config"}, managers)
 
     def a_foreign_audience(self):
         """A token of the right pod and account, but for the API server: it does not join."""

@@ -142,6 +142,25 @@ TEST_F(JoinKeysTest, AKeyForAnotherHostGetsNoToken) {
   EXPECT_NE(message.find("mismatch"), std::string::npos) << message;
 }
 
+// A worker connects to an address or to the absolute name; the certificate is for worker 0's own name.
+TEST_F(JoinKeysTest, TheNameIsProvedWhateverIsConnectedTo) {
+  const std::string name = "tune-worker-0.tune-worker.team.svc";
+  Mount mount;
+  mount.add(0, now(), name);
+  JoinKeys keys(mount.folder);
+  const auto server = serve(keys);
+  for (const auto& [proved, good] : {std::pair(name, true), {"other.team.svc", false}}) {
+    Credentials credentials{[] { return "secret"; }, {}, [&keys] { return keys.authorities(); }};
+    HttpClient worker(
+        [&, proved = proved]() -> Result<Endpoint> {
+          return Endpoint{"127.0.0.1", server->endpoint().port, proved};
+        },
+        credentials);
+    const auto answer = ask(worker);
+    EXPECT_EQ(answer.has_value(), good) << proved;
+  }
+}
+
 TEST_F(JoinKeysTest, AnExpiredKeyGetsNoToken) {
   Mount own;
   own.add(0, now() - kKeyLifetime - hours(1));

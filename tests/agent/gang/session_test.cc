@@ -777,6 +777,33 @@ TEST(Session, HungRankIsBlamedWhenItsPeersGaveUp) {
   EXPECT_EQ(gang.last<AttemptFailed>()->failure.reason, "HangDetected");
 }
 
+TEST(Session, BeatsOfOneTurnAreJudgedTogetherAndHideNothing) {
+  Gang gang({.workers = 3}, 1);
+  Beats all;
+  for (auto& report : gang.reports) {
+    ++report.sequence;
+    all.reports.push_back(report);
+  }
+  gang.at(all);
+  ASSERT_NE(gang.last<PublishAttempt>(), nullptr) << "the whole gang came in one turn";
+  gang.at(Published{gang.session.publishing, "127.0.0.1", 4000});
+  for (auto& report : gang.reports) {
+    report.attempt = gang.session.attempt;
+    report.ranks.assign(1, RankState{});
+  }
+  gang.all_beat();
+  // Worker 2's rank fails, and its successor speaks in the same turn.
+  WorkerReport failed = gang.reports[2];
+  ++failed.sequence;
+  failed.ranks[0] = {.running = false, .exit_code = 1, .exit_order = 1, .reason = "first"};
+  WorkerReport successor{.worker = 2, .incarnation = 2, .sequence = 1, .slots = 1};
+  gang.at(Beats{{failed, successor}});
+  EXPECT_EQ(gang.session.phase, Phase::Ending);
+  EXPECT_EQ(gang.session.suspect, 2) << "what the first life told last was seen";
+  gang.at(Beats{{{.worker = 9}, {.worker = -1}}});  // unknown workers change nothing
+  EXPECT_EQ(gang.session.phase, Phase::Ending);
+}
+
 TEST(Session, OldBeatsAndUnknownWorkersChangeNothing) {
   Gang gang({});
   gang.start();

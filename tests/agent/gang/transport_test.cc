@@ -168,6 +168,42 @@ TEST_F(HttpTest, ClientFindsAServerThatMoved) {
   EXPECT_TRUE(ask(client, {.worker = 1}));
 }
 
+// A name is looked up for a new connection. One that works is kept, whatever the answer says about a beat.
+TEST_F(HttpTest, AnAnswerKeepsTheConnectionAndItsName) {
+  server->publish(Board(two_workers()));
+  int found = 0;
+  HttpClient client(
+      [&] {
+        ++found;
+        return read_endpoint(file);
+      },
+      knowing("secret"));
+  ASSERT_TRUE(ask(client, {.worker = 1, .sequence = 7}));
+  ASSERT_FALSE(ask(client, {.worker = 1, .sequence = 3})) << "out of order: 409";
+  ASSERT_TRUE(ask(client, {.worker = 1, .sequence = 8}));
+  EXPECT_EQ(found, 1);
+}
+
+// One thread answers all workers: what it holds is made once per turn, for any number of them.
+TEST(Transport, TheBoardOfALargeGangSaysWhatTheSessionSays) {
+  constexpr int kWorkers = 300;
+  Session session({.workers = kWorkers}, Time(0));
+  Beats all;
+  for (int w = 0; w < kWorkers; ++w) {
+    all.reports.push_back({.worker = w, .sequence = 1, .slots = 1 + w % 3});
+  }
+  step(session, all, Time(0));
+  step(session, Published{1, "127.0.0.1", 4000}, Time(0));
+  ASSERT_EQ(session.phase, Phase::Running);
+  const Board board(session);
+  int first = 0;
+  for (int w = 0; w < kWorkers; ++w) {
+    EXPECT_EQ(board.answer(w, 1), directive_for(session, w, 1)) << w;
+    EXPECT_EQ(board.answer(w, 1).first_rank, first) << w;
+    first += 1 + w % 3;
+  }
+}
+
 TEST_F(HttpTest, MissingOrOddEndpointFileIsAnError) {
   std::filesystem::remove(file);
   HttpClient client([&] { return read_endpoint(file); }, knowing("secret"));

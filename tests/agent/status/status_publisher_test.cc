@@ -120,6 +120,38 @@ TEST_F(PublisherTest, AStaleAgentNeverPublishesAgain) {
   EXPECT_TRUE(old_one->settled()) << "there is nothing it may still write";
 }
 
+// A job is read before the first write and when somebody else wrote; the answer to a write is as good.
+TEST_F(PublisherTest, AWriteInPeaceIsOneRequestAndSmall) {
+  const auto gets = [&] { return server.requests("GET"); };
+  const auto writer = publisher(1);
+  json config;
+  for (int key = 0; key < 200; ++key)
+    config["key_" + std::to_string(key)] = "a value of some length";
+  writer->report(report::Resolved{.config = config, .total_steps = 100});
+  ASSERT_TRUE(soon([&] { return status()["training"].contains("resolvedConfig"); }));
+  ASSERT_TRUE(soon([&] { return writer->settled(); }));
+  EXPECT_EQ(gets(), 1);
+  const int64_t patches = server.requests("PATCH");
+  std::atomic<size_t> longest = 0;
+  server.set_fault([&](const kube::Request& request) {
+    if (request.method == "PATCH") longest = std::max<size_t>(longest, request.body.size());
+    return Fault{};
+  });
+  for (int64_t next = 1; next <= 5; ++next) {
+    writer->report(step(next));
+    ASSERT_TRUE(soon([&] { return status()["training"]["step"] == next; }));
+  }
+  EXPECT_EQ(server.requests("PATCH"), patches + 5);
+  EXPECT_EQ(gets(), 1);
+  EXPECT_LT(longest, 1000u) << "the config is " << config.dump().size() << " bytes";
+  EXPECT_EQ(status()["training"]["resolvedConfig"], config) << "it stays";
+  server.edit(job_resource(), "team", "tune",
+              [](kube::Json& object) { object["status"]["phase"] = "Running"; });
+  writer->report(step(6));
+  ASSERT_TRUE(soon([&] { return status()["training"]["step"] == 6; }));
+  EXPECT_EQ(gets(), 2) << "somebody else wrote";
+}
+
 TEST_F(PublisherTest, AnAttemptPublishedBetweenItsReadAndItsWriteStopsItToo) {
   const auto old_one = publisher(1);
   ASSERT_TRUE(soon([&] { return old_one->settled(); }));

@@ -164,6 +164,29 @@ TEST_F(ListenerTest, WhoIsIdleLongestMakesRoomWhenAllWereAdmitted) {
   for (const int fd : kept) close(fd);
 }
 
+// A worker 0 of thousands gets thousands of beats a second. None may cost a look at the others.
+TEST_F(ListenerTest, ARequestCostsNoLookAtOtherConnections) {
+  constexpr int kPeers = 64, kRounds = 3;
+  open({.body_bytes = 100, .connections = kPeers});
+  const std::string one = post("Authorization: Bearer good\r\nContent-Length: 2\r\n", "hi");
+  std::vector<int> kept;
+  for (int i = 0; i < kPeers; ++i) kept.push_back(raw_connect(listener->port()));
+  for (int round = 0; round < kRounds; ++round) {
+    for (const int fd : kept) {
+      ASSERT_EQ(send(fd, one.data(), one.size(), MSG_NOSIGNAL), ssize_t(one.size()));
+      ASSERT_NE(raw_answer(fd), "");
+    }
+  }
+  EXPECT_EQ(echo->answers, kPeers * kRounds);
+  EXPECT_EQ(listener->looked_at(), 0);
+  // Room is made by the one that is idle longest, which is the first to be looked at.
+  kept.push_back(raw_connect(listener->port()));
+  ASSERT_EQ(send(kept.back(), one.data(), one.size(), MSG_NOSIGNAL), ssize_t(one.size()));
+  EXPECT_NE(raw_answer(kept.back()), "");
+  EXPECT_EQ(listener->looked_at(), 1);
+  for (const int fd : kept) close(fd);
+}
+
 TEST_F(ListenerTest, APortThatIsTakenIsAnError) {
   open({});
   EXPECT_FALSE(HttpListener::open("127.0.0.1", listener->port(), {}, echo));
