@@ -32,7 +32,6 @@ Result<std::vector<weights::TensorDeclaration>> declared(const checkpoint::Saved
 
 Result<Imported> import_checkpoint(Files& files, Checkpoint& from,
                                    const std::string& checkpoints_dir) {
-  DSJ_TRY_STATUS(from.check_trainable());
   const std::string target = path_join(checkpoints_dir, checkpoint::step_name(from.step()));
   DSJ_TRY(const bool there, files.exists(target));
   if (there)
