@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "common/files/posix_files.h"
+#include "engine/checkpoint/reader.h"
 #include "engine/deepspeed/convert.h"
 #include "engine/optim/lr_schedule.h"
 #include "engine/train/loading.h"
@@ -143,6 +144,13 @@ TEST_F(Frozen, TheNextLossesAreDeepSpeeds) {
 TEST_F(Frozen, TheyStayFrozenOverAttemptsAndAreExported) {
   const std::string from = kFixture / "z3";
   ASSERT_EQ(attempt(2, 2, from, 4).error, "");
+  PosixFiles files;
+  auto saved = checkpoint::Reader::open(files, output_ + "/checkpoints/step-4");
+  ASSERT_TRUE(saved);
+  const auto weights = deepspeed::export_fp32(
+      files, *saved, {{"model.embed_tokens.weight", {64, 16}, 1024}}, output_ + "/weights");
+  ASSERT_FALSE(weights);
+  EXPECT_NE(weights.error().message.find("was frozen"), std::string::npos) << "model/ has it";
   EXPECT_LE(distance(attempt(1, 3, from, 6), 3, 4), 1e-5) << "from what the run saved itself";
   const std::string base = kFixture / "model", made = output_ + "/model";
   for (const char* name : {"model.embed_tokens.weight", "model.layers.0.mlp.up_proj.weight"})
