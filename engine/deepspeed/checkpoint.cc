@@ -66,12 +66,16 @@ void Checkpoint::derive_run_state() {
                        std::to_string(model_.steps - skipped));
     }
   }
+  std::vector<std::string> frozen;
+  for (const Parameter& parameter : model_.frozen) frozen.push_back(parameter.name);
+  std::ranges::sort(frozen);
   run_state_ = {{"step", model_.steps},
                 {"skipped", skipped},
                 {"updates", optim_.step.value_or(model_.steps - skipped)},
                 {"world_size", model_.world},
                 {"stage", optim_.stage},
                 {"lora", nullptr},
+                {"frozen", frozen},
                 {"deepspeed", model_.version}};
   if (model_.steps > 0 && model_.samples > 0 && model_.samples % model_.steps == 0)
     run_state_["train_batch_size"] = model_.samples / model_.steps;
@@ -136,8 +140,9 @@ Status Checkpoint::check_trainable() const {
           (model_.frozen.size() == 1
                ? std::string()
                : ", and " + std::to_string(model_.frozen.size() - 1) + " more parameters were") +
-          ": this engine trains all parameters, and it has no optimizer states for them",
-      path(), "start a run from its weights: dsj checkpoint export --to fp32");
+          ": a universal checkpoint needs moments of every parameter",
+      path(),
+      "DeepSpeed goes on from this one; dsj checkpoint export --to fp32 writes its weights");
 }
 
 Status Checkpoint::verify() {

@@ -18,6 +18,11 @@ Result<std::vector<weights::TensorDeclaration>> declared(const checkpoint::Saved
   std::vector<weights::TensorDeclaration> tensors;
   for (const Parameter& parameter : parameters) {
     const auto elements = from.elements("master", parameter.name);
+    const auto frozen = from.run_state().value("frozen", nlohmann::json::array());
+    if (!elements && std::find(frozen.begin(), frozen.end(), parameter.name) != frozen.end())
+      return bad_input(
+          "\"" + parameter.name + "\" was frozen: a checkpoint of ours does not hold it",
+          from.path(), "the run's model/ has all weights");
     if (elements != parameter.elements)
       return bad_input("\"" + parameter.name + "\" has " + std::to_string(elements.value_or(0)) +
                            " elements in the checkpoint, the model " +
@@ -32,7 +37,6 @@ Result<std::vector<weights::TensorDeclaration>> declared(const checkpoint::Saved
 
 Result<Imported> import_checkpoint(Files& files, Checkpoint& from,
                                    const std::string& checkpoints_dir) {
-  DSJ_TRY_STATUS(from.check_trainable());
   const std::string target = path_join(checkpoints_dir, checkpoint::step_name(from.step()));
   DSJ_TRY(const bool there, files.exists(target));
   if (there)

@@ -18,9 +18,9 @@ struct Imported {
 };
 
 /// Writes every state of every parameter and the run's state as one of our checkpoints: a run whose
-/// output directory holds it goes on from there, at any world size and stage. Error: BadInput, a
-/// parameter was frozen, or a checkpoint of this step is there already; what reading and writing
-/// give.
+/// output directory holds it goes on from there, at any world size and stage. Frozen parameters have
+/// their values and stay frozen there. Error: BadInput, a checkpoint of this step is there already;
+/// what reading and writing give.
 Result<Imported> import_checkpoint(Files& files, Checkpoint& from,
                                    const std::string& checkpoints_dir);
 

@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "engine/checkpoint/damage.h"
 #include "engine/deepspeed/checkpoint.h"
+#include "engine/train/frozen.h"
 #include "engine/weights/weight_source.h"
 #include "job/contract.h"
 
@@ -72,7 +73,6 @@ Result<std::unique_ptr<checkpoint::SavedRun>> Loading::open_named(const std::str
   DSJ_TRY_STATUS(check_goes_on_from_deepspeed(in_.config(), path));
   DSJ_TRY(auto theirs,
           deepspeed::Checkpoint::open(files_, path, {.universal = in_.config().load_universal}));
-  DSJ_TRY_STATUS(theirs.check_trainable());
   if (state_.collectives().rank() == 0)
     for (const std::string& note : theirs.notes()) events_.warn(path + ": " + note);
   return std::make_unique<deepspeed::Checkpoint>(std::move(theirs));
@@ -174,7 +174,7 @@ Status Loading::check_lora(const checkpoint::SavedRun& from) const {
 }
 
 Status Loading::load_base() {
-  if (!in_.lora) return {};
+  if (!in_.lora && frozen_of(in_, state_).empty()) return {};
   const auto source = weights::WeightSource::open(files_, in_.job.training.model_name_or_path);
   DSJ_TRY_STATUS(agree(source));
   return state_.load_frozen(*source);
@@ -182,6 +182,7 @@ Status Loading::load_base() {
 
 Status Loading::restore(checkpoint::SavedRun& saved) {
   DSJ_TRY_STATUS(agree(check_lora(saved)));
+  DSJ_TRY_STATUS(agree(check_frozen(files_, in_, saved, state_)));
   return state_.restore(saved);
 }
 

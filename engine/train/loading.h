@@ -44,7 +44,7 @@ class Loading {
   Result<Progress> load_weights();
   /// Where the arguments say. Precondition: they do.
   Result<Progress> begin_anew();
-  /// With LoRA: the frozen parameters. Collective.
+  /// The frozen parameters, if there are any. Collective.
   Status load_base();
   /// Has every rank know each problem that one met while it listed the checkpoints. Collective.
   void share_problems(checkpoint::Search& search);

@@ -25,6 +25,7 @@
 #include "engine/optim/lr_schedule.h"
 #include "engine/train/accelerator.h"
 #include "engine/train/events.h"
+#include "engine/train/frozen.h"
 #include "engine/train/inputs.h"
 #include "engine/train/loading.h"
 #include "engine/train/metric_rows.h"
@@ -367,10 +368,14 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
             device::of(device)
                 .attention_choice(zero::scalar_type(in.config().precision), in.model.head_dim)
                 .because);
-  zero::ModelState state(in.model, in.config(), device, *collectives, in.lora,
+  PosixFiles files;
+  DSJ_TRY(const auto frozen, by_itself(frozen_in_checkpoint(files, in.job, in.config())));
+  DSJ_TRY(const auto trained, trained_part(in, frozen));
+  zero::ModelState state(in.model, in.config(), device, *collectives, trained,
                          {.job = in.job.name, .attempt = in.job.attempt, .note = log::info});
-  if (in.lora && env.rank == 0) {
-    log::info("LoRA: " + std::to_string(layout::trainable_numel(state.units())) + " of " +
+  if (trained && env.rank == 0) {
+    log::info((in.lora ? "LoRA: " : "frozen as in the checkpoint: ") +
+              std::to_string(layout::trainable_numel(state.units())) + " of " +
               std::to_string(layout::total_numel(state.units())) + " parameters are trained");
   }
   if (env.rank == 0) warn_of_limits(state, in.config(), env.world_size, events);
@@ -384,7 +389,6 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
                    .flight = &flight,
                    .inputs = inputs.get()},
                   state, device);
-  PosixFiles files;
   DSJ_TRY(const Progress progress,
           by_itself(Loading(files, in, state, stepper, events, device).load()));
   Saver saver(files, in, state, stepper, events, device);

@@ -9,6 +9,7 @@
 #include "common/format.h"
 #include "common/log.h"
 #include "engine/checkpoint/writer.h"
+#include "engine/train/frozen.h"
 #include "engine/zero/visit_weights.h"
 #include "job/contract.h"
 
@@ -141,8 +142,10 @@ checkpoint::WriteOptions Saver::write_options(const Progress& progress) const {
 }
 
 checkpoint::Publication Saver::publication(const Progress& progress) const {
+  nlohmann::json run = run_state(in_, state_, stepper_, progress);
+  run["frozen"] = frozen_of(in_, state_);
   return {.extents = state_.extents(),
-          .run_state = run_state(in_, state_, stepper_, progress),
+          .run_state = std::move(run),
           .save_total_limit = in_.job.training.save_total_limit};
 }
 
@@ -174,7 +177,7 @@ Status Saver::save_now(const Progress& progress, bool last) {
 std::vector<weights::ExportTensor> Saver::exported_tensors() const {
   std::vector<weights::ExportTensor> tensors;
   for (const auto& flat : state_.plan().flats) {
-    if (flat.frozen()) continue;
+    if (flat.frozen() && in_.lora) continue;  // the base stays where it is
     for (const auto& slot : flat.slots()) tensors.push_back({slot.name, slot.shape});
   }
   return tensors;
@@ -218,11 +221,11 @@ Status Saver::export_model(int64_t file_bytes_max) {
     status =
         model.append(slot.name, {wide.const_data_ptr<float>(), static_cast<size_t>(wide.numel())});
   };
-  std::vector<zero::Flat*> trained;
+  std::vector<zero::Flat*> flats;
   for (int flat = 0; flat < static_cast<int>(state_.plan().flats.size()); ++flat)
-    if (!state_.flat(flat).frozen()) trained.push_back(&state_.flat(flat));
+    if (!in_.lora || !state_.flat(flat).frozen()) flats.push_back(&state_.flat(flat));
   const auto here = [&](const layout::Slot& slot) { return model.writes(slot.name); };
-  zero::visit_weights(trained, here, append);
+  zero::visit_weights(flats, here, append);
   if (status) status = model.finish();
   DSJ_TRY_STATUS(agree(status));
   if (options.share.rank == 0) status = model.publish();

@@ -324,8 +324,29 @@ Arguments arguments_of(const c10::OperatorHandle& op, torch::jit::Stack* stack) 
   return a;
 }
 
+/// Whether the sizes of a result are in the values of the arguments. libtorch does not mark _unique().
+bool shape_in_values(const c10::OperatorHandle& op) {
+  return op.hasTag(at::Tag::dynamic_output_shape) || op.operator_name().name == "aten::_unique";
+}
+
+/// Such an operation on a late device: the host waits for the values, as on a GPU.
+void run_waited_for(LateQueues& queues, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  Arguments a = arguments_of(op, stack);
+  const std::string name = toString(op.operator_name());
+  submit(queues, name, a.touches, [] {});
+  wait_for_stream(queues);
+  op.callBoxed(&a.host);
+  stack->erase(stack->end() - static_cast<int64_t>(op.schema().arguments().size()), stack->end());
+  for (const c10::IValue& value : a.host) {
+    const at::Tensor made = value.toTensor(), there = place_for(made);
+    submit(queues, name, {touch(there, true)}, [made, to = on_host(there)] { to.copy_(made); });
+    stack->emplace_back(there);
+  }
+}
+
 /// An operation of libtorch on a late device: results are made now, filled when its turn comes.
 void run_late(LateQueues& queues, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (shape_in_values(op)) return run_waited_for(queues, op, stack);
   Arguments a = arguments_of(op, stack);
   std::vector<at::Tensor> made, results;
   if (a.written.empty() || a.grows) {

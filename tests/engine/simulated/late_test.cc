@@ -109,6 +109,34 @@ TEST_F(LateDevice, FreedMemoryIsUsedAgainInTheLanesOrder) {
   expect("");
 }
 
+/// A result with as many elements as values say: its shape is there when the call returns, as on a GPU,
+/// where such an operation stops the host.
+TEST_F(LateDevice, AShapeThatIsInTheValuesIsWaitedFor) {
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    late.reseed(seed);
+    const at::Tensor x = at::zeros({64}, at::TensorOptions(late.device()));
+    x.narrow(0, 20, 3).fill_(1);
+    const at::Tensor found = x.nonzero().view(-1);
+    ASSERT_EQ(found.numel(), 3);
+    const at::Tensor twice = at::cat({found, found.add(1)});
+    const auto [values, place] = at::_unique(twice, /*sorted=*/true, /*return_inverse=*/true);
+    ASSERT_EQ(values.numel(), 4);
+    EXPECT_EQ(values.sum().item<int64_t>(), 20 + 21 + 22 + 23);
+    EXPECT_EQ(place.sum().item<int64_t>(), 0 + 1 + 2 + 1 + 2 + 3);
+    expect("");
+  }
+}
+/// What such an operation reads must be ordered, like any other's.
+TEST_F(LateDevice, AShapeThatIsInTheValuesNeedsAnEvent) {
+  const at::Tensor x = ones();
+  {
+    const WithLane lane(lanes, Lane::Gather);
+    EXPECT_GE(x.nonzero().numel(), 0);
+  }
+  lanes.hold(Lane::Compute, *lanes.record(Lane::Gather));
+  expect("read, and no event orders it after its write: aten::fill_");
+}
+
 TEST_F(LateDevice, AHostValueIsThereAfterTheWaitAndNotBefore) {
   for (const bool waits : {true, false}) {
     late.reseed(0);

@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/aio/memory_raw.h"
 #include "engine/device/device.h"
 #include "engine/memory/device_memory.h"
 #include "job/plan/memory_model.h"
@@ -24,6 +25,7 @@ namespace dsj::train {
 namespace {
 
 using dsconfig::OffloadDevice;
+using dsconfig::OptimizerKind;
 using dsconfig::Precision;
 
 int64_t steps_per_case() {
@@ -36,6 +38,7 @@ struct Case {
   SmallRun run;
   bool checkpoints = false;  ///< copies its state between two steps
   int64_t layers = 0;        ///< of a model of zeros; 0: the fixture's, with its weights
+  int64_t fault_steps = 2;   ///< of a run with a planted fault, which is in one after the first
 };
 
 SmallRun small(int stage, int world) {
@@ -55,6 +58,44 @@ SmallRun offloaded(int stage, int world, bool parameters) {
 }
 SmallRun in_bf16(SmallRun run) {
   run.config.precision = run.config.communication_dtype = Precision::Bf16;
+  return run;
+}
+
+/// States and parameters in files, and tiles much smaller than a unit. The files are memory: what touches
+/// a page too early is a thread here, as it would be the kernel for a disk.
+SmallRun in_files(SmallRun run) {
+  auto& optimizer = run.config.offload.optimizer;
+  auto& param = run.config.offload.param;
+  optimizer.device = param.device = OffloadDevice::Nvme;
+  optimizer.nvme_path = param.nvme_path = "/nvme";
+  optimizer.pin_memory = param.pin_memory = true;
+  optimizer.pipeline_read = optimizer.pipeline_write = true;
+  run.config.offload.sub_group_size = 30'000;
+  param.buffer_size = 4096;
+  param.buffer_count = 3;
+  param.max_in_cpu = 0;
+  run.host.open = [](const std::string&, int64_t bytes) -> Result<std::unique_ptr<aio::BlockFile>> {
+    return std::make_unique<aio::ThreadedFile>(aio::raw_memory(bytes), "/nvme/file", bytes,
+                                               aio::Options{.queue_depth = 2}, "memory");
+  };
+  return run;
+}
+SmallRun sparse(SmallRun run) {
+  run.config.sparse_gradients = true;
+  return run;
+}
+/// Every phase within eight steps, which queue much: momenta are compressed from the third on.
+SmallRun one_bit(OptimizerKind kind, int stage) {
+  SmallRun run = small(stage, 2);
+  run.steps = steps_per_case() * 2 / 5;
+  auto& optimizer = run.config.optimizer;
+  optimizer.kind = kind;
+  optimizer.eps = 1e-3;
+  optimizer.freeze_step = 2;
+  optimizer.var_freeze_step = 4;
+  optimizer.var_update_scaler = 1;
+  optimizer.local_step_scaler = 2;
+  optimizer.local_step_clipper = 4;
   return run;
 }
 
@@ -83,6 +124,15 @@ std::vector<Case> cases() {
   all.push_back({"offload_bf16", in_bf16(offloaded(3, 2, true))});
   all.push_back({"offload_states_bf16", in_bf16(offloaded(2, 2, false))});
   all.push_back({"offload_one_rank_bf16", in_bf16(offloaded(2, 1, false))});
+  all.push_back({"files", in_files(small(3, 2)), /*checkpoints=*/true});
+  all.push_back({"files_bf16", in_bf16(in_files(small(3, 2)))});
+  for (int stage = 0; stage <= 2; ++stage)
+    all.push_back({"sparse" + std::to_string(stage), sparse(small(stage, 2))});
+  all.push_back({"sparse_offload", sparse(offloaded(2, 2, false))});
+  all.push_back({"one_bit_adam", one_bit(OptimizerKind::OneBitAdam, 1), /*checkpoints=*/true});
+  all.push_back({"one_bit_lamb", one_bit(OptimizerKind::OneBitLamb, 1)});
+  all.push_back({"zero_one_adam", one_bit(OptimizerKind::ZeroOneAdam, 0)});
+  for (auto it = all.end() - 3; it != all.end(); ++it) it->fault_steps = 4;
   return all;
 }
 
@@ -94,7 +144,7 @@ class OneRank {
         model_(model_of(test)),
         place_(place),
         group_(group),
-        state(model_, test.run.config, place, group, resolved_lora(test.run)),
+        state(model_, test.run.config, place, group, resolved_lora(test.run), test.run.host),
         stepper(model_, test.run.config, {.recompute = test.run.recompute}, state, place) {
     if (test.layers > 0) return;
     PosixFiles files;
@@ -346,7 +396,7 @@ class LateFaults : public testing::TestWithParam<const char*> {};
 TEST_P(LateFaults, AWaitThatIsLeftOutIsFound) {
   const auto all = cases();
   Case test = *std::ranges::find(all, std::string(GetParam()), &Case::name);
-  test.run.steps = 2;
+  test.run.steps = test.fault_steps;
   test.checkpoints = false;
   const Seen want = on_the_cpu(test);
   const int64_t waits = late(test).waits;
@@ -368,7 +418,7 @@ TEST_P(LateFaults, AWaitThatIsLeftOutIsFound) {
 }
 INSTANTIATE_TEST_SUITE_P(Cases, LateFaults,
                          testing::Values("stage2", "stage3", "offload_all", "offload_stage2",
-                                         "offload_one_rank"),
+                                         "offload_one_rank", "files", "sparse2", "one_bit_adam"),
                          [](const auto& info) { return std::string(info.param); });
 
 std::string name_of(const testing::TestParamInfo<Case>& info) {

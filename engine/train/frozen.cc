@@ -1,0 +1,163 @@
+#include "engine/train/frozen.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <set>
+
+#include "engine/checkpoint/reader.h"
+#include "engine/checkpoint/search.h"
+#include "engine/deepspeed/checkpoint.h"
+#include "engine/train/run_state.h"
+#include "engine/zero/scalar_type.h"
+#include "job/contract.h"
+
+namespace dsj::train {
+namespace {
+
+using nlohmann::json;
+using Names = std::vector<std::string>;
+
+constexpr int64_t kPieceElements = 1 << 20;
+
+Names names_in(const json& run_state) {
+  const json frozen = run_state.value("frozen", json::array());
+  return frozen.is_array() ? frozen.get<Names>() : Names();
+}
+
+Result<Names> frozen_in(Files& files, const std::string& path, bool universal) {
+  DSJ_TRY(const bool deepspeeds, deepspeed::is_deepspeed(files, path));
+  if (deepspeeds) {
+    DSJ_TRY(const auto theirs, deepspeed::Checkpoint::open(files, path, {.universal = universal}));
+    return names_in(theirs.run_state());
+  }
+  DSJ_TRY(const auto ours, checkpoint::Reader::open(files, path));
+  return names_in(ours.run_state());
+}
+
+/// `values` as a run in `type` has them.
+at::Tensor rounded(std::vector<float>& values, at::ScalarType type) {
+  return at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::kFloat).to(type);
+}
+
+}  // namespace
+
+Result<Names> frozen_in_checkpoint(Files& files, const JobFile& job,
+                                   const dsconfig::ResolvedConfig& config) {
+  DSJ_TRY(auto search,
+          checkpoint::Search::begin(files, path_join(job.output_dir, contract::kCheckpointsDir)));
+  const json here = begun(job);
+  if (!here.is_null())
+    search.keep([&](const json& run_state) { return saved_by(here, run_state); });
+  if (search.any_readable()) {
+    search.settle();
+    // What cannot be judged is told by loading, to all ranks.
+    const auto newest = search.open(0);
+    return newest && *newest < search.count() ? names_in(search.reader().run_state()) : Names();
+  }
+  if (here.is_null() || *job.training.resume_from_checkpoint == "false") return Names();
+  return frozen_in(files, *job.training.resume_from_checkpoint, config.load_universal);
+}
+
+Result<std::optional<LoraArgs>> trained_part(const Inputs& in, const Names& frozen) {
+  if (in.lora || frozen.empty()) return in.lora;
+  std::set<std::string> left(frozen.begin(), frozen.end()), frozen_modules, trained_modules;
+  for (const auto& unit : layout::units_of(in.model)) {
+    for (const auto& parameter : unit.parameters) {
+      const bool stays = left.erase(parameter.name) > 0;
+      (stays ? frozen_modules : trained_modules).insert(layout::module_of(parameter.name));
+    }
+  }
+  const std::string where = "training.resumeFromCheckpoint";
+  if (!left.empty())
+    return bad_input("\"" + *left.begin() +
+                         "\" was frozen in the checkpoint, and the model has no "
+                         "such parameter",
+                     where, "name the model that the run was made with");
+  for (const std::string& module : frozen_modules)
+    if (trained_modules.contains(module))
+      return bad_input("a part of the module \"" + module +
+                           "\" was frozen in the checkpoint: a "
+                           "module is frozen here as a whole",
+                       where, "start a run from its weights: dsj checkpoint export --to fp32");
+  if (trained_modules.empty())
+    return bad_input("every parameter was frozen in the checkpoint", where, "train some of them");
+  LoraArgs trained;
+  trained.modules_to_save.assign(trained_modules.begin(), trained_modules.end());
+  return std::optional(trained);
+}
+
+Names frozen_of(const Inputs& in, const zero::ModelState& state) {
+  Names names;
+  if (in.lora) return names;
+  for (const auto& flat : state.plan().flats)
+    for (const auto& slot : flat.slots())
+      if (flat.frozen()) names.push_back(slot.name);
+  std::ranges::sort(names);
+  return names;
+}
+
+namespace {
+
+Status check_names(const Names& before, const Names& now, const std::string& path) {
+  const auto only = [](const Names& a, const Names& b) {
+    Names rest;
+    std::ranges::set_difference(a, b, std::back_inserter(rest));
+    return rest;
+  };
+  const std::string advice = "name the output directory and the checkpoint that the run began with";
+  if (const Names lost = only(before, now); !lost.empty())
+    return bad_input("\"" + lost.front() +
+                         "\" was frozen, and the run trains it: the checkpoint has no optimizer "
+                         "states for it",
+                     path, advice);
+  if (const Names fresh = only(now, before); !fresh.empty())
+    return bad_input("\"" + fresh.front() + "\" was trained, and the run has it frozen", path,
+                     advice);
+  return {};
+}
+
+/// Whether the checkpoint's values are the model directory's.
+Result<bool> same_values(checkpoint::SavedRun& saved, const weights::WeightSource& source,
+                         const std::string& name, at::ScalarType type) {
+  const auto elements = saved.elements("master", name);
+  if (!elements) return true;
+  if (*elements != source.find(name)->elements) return false;
+  for (int64_t at = 0; at < *elements; at += kPieceElements) {
+    const auto count = static_cast<size_t>(std::min(kPieceElements, *elements - at));
+    std::vector<float> theirs(count), ours(count);
+    DSJ_TRY_STATUS(saved.read("master", name, at, theirs));
+    DSJ_TRY_STATUS(source.read(name, at, ours));
+    if (!rounded(theirs, type).equal(rounded(ours, type))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Status check_frozen(Files& files, const Inputs& in, checkpoint::SavedRun& saved,
+                    zero::ModelState& state) {
+  const Names before = names_in(saved.run_state()), now = frozen_of(in, state);
+  if (in.lora && !before.empty())
+    return bad_input("\"" + before.front() +
+                         "\" was frozen: adapters and their base are not taken over from "
+                         "DeepSpeed's checkpoints",
+                     saved.path(), "start a run from its weights: dsj checkpoint export --to fp32");
+  DSJ_TRY_STATUS(check_names(before, now, saved.path()));
+  if (now.empty()) return {};
+  const std::string& model = in.job.training.model_name_or_path;
+  DSJ_TRY(const auto source, weights::WeightSource::open(files, model));
+  const auto type = zero::scalar_type(in.config().precision);
+  const auto world = static_cast<size_t>(state.collectives().world());
+  for (auto i = static_cast<size_t>(state.collectives().rank()); i < now.size(); i += world) {
+    DSJ_TRY(const bool same, same_values(saved, source, now[i], type));
+    if (!same)
+      return bad_input("\"" + now[i] + "\" was frozen, and its values are not those of " + model,
+                       saved.path(),
+                       "name the model that the run began with; dsj checkpoint export --to fp32 "
+                       "writes the checkpoint's own values");
+  }
+  return {};
+}
+
+}  // namespace dsj::train
