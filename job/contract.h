@@ -127,7 +127,8 @@ inline constexpr char kEnvNetworkPolicy[] = "DSJ_NETWORK_POLICY";      ///< "tru
 inline constexpr char kEnvEgress[] = "DSJ_EGRESS";                     ///< JSON; may be empty
 inline constexpr char kEnvVolcano[] = "DSJ_VOLCANO";                   ///< "true", "false"
 inline constexpr char kEnvLeaseName[] = "DSJ_LEASE_NAME";              ///< in its own namespace
-inline constexpr int kOperatorPort = 29402;  ///< /metrics, /healthz (alive), /readyz
+inline constexpr int kOperatorMetricsPort = 29404;  ///< /metrics for reviewed readers
+inline constexpr int kOperatorPort = 29402;         ///< /metrics, /healthz (alive), /readyz
 
 // ---- what operator and agents read of each other
 // An agent's termination message is report/termination_message.h's object. Its exit code is an

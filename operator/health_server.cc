@@ -9,7 +9,10 @@ struct Handler final : HttpHandler {
   explicit Handler(HealthAnswers answers) : answers_(std::move(answers)) {}
 
   std::optional<HttpAnswer> refuse(const HttpHead& head) override {
-    if (head.path != "/healthz" && head.path != "/readyz" && head.path != "/metrics") {
+    const bool metrics = head.path == "/metrics";
+    if (metrics && !answers_.metrics)
+      return HttpAnswer{404, "metrics: over HTTPS, on their own port\n"};
+    if (!metrics && head.path != "/healthz" && head.path != "/readyz") {
       return HttpAnswer{404, "/healthz, /readyz, /metrics\n"};
     }
     if (head.method != "GET") return HttpAnswer{405, "GET is expected\n"};

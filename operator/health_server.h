@@ -1,4 +1,4 @@
-// The operator's /healthz, /readyz and /metrics, over plain HTTP.
+// The operator's /healthz and /readyz over plain HTTP, and /metrics where everybody may read them.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace dsj::op {
 /// Called on the server's thread.
 struct HealthAnswers {
   std::function<std::string()> not_ready;  ///< why not; empty: ready
-  std::function<std::string()> metrics;
+  std::function<std::string()> metrics;    ///< empty: they are elsewhere
 };
 
 /// `address`: "0.0.0.0:8080". Environment: the port is taken.

@@ -39,6 +39,11 @@ void serving(ArgumentParser& parser, Options& options) {
       .option("--health-address", options.health_address,
               "of /healthz, /readyz and /metrics; empty: none")
       .show_default();
+  parser
+      .option("--metrics-address", options.metrics_address,
+              "of /metrics over HTTPS, for those whose token the cluster lets get /metrics; empty: "
+              "beside the health, for everybody")
+      .environment(kEnvMetricsAddress);
 }
 
 void webhook(ArgumentParser& parser, Options& options) {

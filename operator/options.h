@@ -18,6 +18,7 @@ struct Options {
   std::string lease_name = "dsj-operator";
   std::string identity;               ///< empty: the host's name
   std::string health_address;         ///< empty: none
+  std::string metrics_address;        ///< HTTPS, for reviewed readers; empty: with the health
   std::string webhook_configuration;  ///< a ValidatingWebhookConfiguration; empty: no webhook
   std::string webhook_certificates;   ///< a directory that others write; empty: our own
   std::string webhook_address;
@@ -29,6 +30,7 @@ struct Options {
 // The chart sets these, for the operator alone.
 inline constexpr char kEnvWebhook[] = "DSJ_WEBHOOK";  ///< webhook_configuration
 inline constexpr char kEnvWebhookCertificates[] = "DSJ_WEBHOOK_CERTIFICATES";
+inline constexpr char kEnvMetricsAddress[] = "DSJ_METRICS_ADDRESS";    ///< metrics_address
 inline constexpr char kEnvDefaultTemplate[] = "DSJ_DEFAULT_TEMPLATE";  ///< default_template
 inline constexpr char kEnvWebhookHosts[] = "DSJ_WEBHOOK_HOSTS";        ///< "a,b"
 

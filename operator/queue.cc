@@ -74,6 +74,11 @@ size_t Queue::depth() const {
   return order_.size();
 }
 
+size_t Queue::failing() const {
+  const std::lock_guard lock(mutex_);
+  return failures_.size();
+}
+
 void Queue::clear() {
   const std::lock_guard lock(mutex_);
   due_.clear();

@@ -30,6 +30,8 @@ class Queue {
   /// When the next key is due.
   std::optional<Milliseconds> next() const;
   size_t depth() const;
+  /// Keys whose last pass failed: each waits for its next try, up to a minute.
+  size_t failing() const;
   void clear();
 
   /// Blocks until something may be due, for at most `most`.

@@ -18,6 +18,7 @@
 #include "operator/health_server.h"
 #include "operator/leader_transport.h"
 #include "operator/metrics.h"
+#include "operator/metrics_server.h"
 #include "operator/pace.h"
 #include "operator/webhook/webhook.h"
 
@@ -102,6 +103,11 @@ class Process {
     if (!options_.health_address.empty()) {
       DSJ_TRY(health, serve_health(options_.health_address, answers(webhook.get())));
     }
+    std::unique_ptr<HttpListener> metrics;
+    if (!options_.metrics_address.empty()) {
+      DSJ_TRY(metrics, serve_metrics(options_.metrics_address, identity(), counted_, clock_,
+                                     [this] { return metrics_.text(cache_, queue_, leads()); }));
+    }
     start_reflectors();
     {
       if (options_.leader_election) {
@@ -140,8 +146,11 @@ class Process {
   }
 
   HealthAnswers answers(const Webhook* webhook) {
-    return {.not_ready = [this, webhook] { return not_ready(webhook); },
-            .metrics = [this] { return metrics_.text(cache_, queue_, leads()); }};
+    HealthAnswers answers{.not_ready = [this, webhook] { return not_ready(webhook); }};
+    if (options_.metrics_address.empty()) {
+      answers.metrics = [this] { return metrics_.text(cache_, queue_, leads()); };
+    }
+    return answers;
   }
 
   std::string not_ready(const Webhook* webhook) const {

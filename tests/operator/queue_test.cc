@@ -50,6 +50,18 @@ TEST(Queue, AKeyRestsAfterItsPass) {
   EXPECT_EQ(queue.next(), Ms(500)) << "later than its rest";
 }
 
+TEST(Queue, AKeyFailsUntilAPassOfItIsGood) {
+  Queue queue;
+  queue.add("a", Ms(0));
+  ASSERT_TRUE(queue.take(Ms(0)));
+  queue.retry("a", Ms(0), Ms(0));
+  EXPECT_EQ(queue.failing(), 1u);
+  ASSERT_TRUE(queue.take(Ms(100)));
+  EXPECT_EQ(queue.failing(), 1u) << "nobody knows yet";
+  queue.finish("a");
+  EXPECT_EQ(queue.failing(), 0u);
+}
+
 TEST(Queue, TheOneThatIsDueLongestComesFirst) {
   Queue queue;
   queue.add("late", Ms(30));

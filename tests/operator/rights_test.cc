@@ -9,10 +9,12 @@
 
 #include "operator/child_content.h"
 #include "operator/events.h"
+#include "operator/metrics_access.h"
 #include "operator/render_config.h"
 #include "operator/render_gang.h"
 #include "test_paths.h"
 #include "tests/kube/fake_api_server.h"
+#include "tests/operator/reviewing_server.h"
 #include "tests/operator/sim/sim_operator.h"
 #include "tests/operator/world.h"
 
@@ -158,8 +160,11 @@ TEST(Rights, OfTheChartAreThoseThatAreUsed) {
   FakeApiServer server;
   server.serve(jobs_resource(), true);
   server.serve(pod_groups_resource(), true);
-  Recorder recorder(server);
+  ReviewingServer reviewing(&server);
+  reviewing.known = {"reader"};
+  Recorder recorder(reviewing);
   sim::SimClock clock;
+  EXPECT_TRUE(MetricsAccess(recorder, clock).refuse("Bearer reader"));
   sim::Chance chance{1};
   kube::Client client(recorder, clock);
   carry_out_everything(client);

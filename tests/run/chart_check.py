@@ -10,9 +10,12 @@ import json
 import os
 import re
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
+import urllib.error
+import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from cases import Report, expect  # noqa: E402
@@ -71,10 +74,10 @@ class Chart:
         hooks = {"own": [], "off": ["webhook.enabled=false"], "cert-manager": ["webhook.certManager.enabled=true"],
                  "issuer": ["webhook.certManager.enabled=true", "webhook.certManager.issuerRef.name=ca",
                             "webhook.certManager.issuerRef.kind=ClusterIssuer"]}
-        extras = {"bare": ["monitoring.service=false", "networkPolicy.enabled=false", "crds.install=false", "agentPolicy.enabled=false",
+        extras = {"bare": ["monitoring.service=false", "monitoring.review=false", "networkPolicy.enabled=false", "crds.install=false", "agentPolicy.enabled=false",
                            "jobPolicy.enabled=false", "keyPolicy.enabled=false", "jobNamespaces.enabled=false"],
                   "all": ["monitoring.podMonitor.enabled=true", "monitoring.rules.enabled=true", "monitoring.dashboards.enabled=true",
-                          "podDisruptionBudget.enabled=true", "scheduling.volcano=true", "replicas=3", "workers.defaultTemplate=h200",
+                          "monitoring.readers[0].kind=User", "monitoring.readers[0].name=prometheus", "podDisruptionBudget.enabled=true", "scheduling.volcano=true", "replicas=3", "workers.defaultTemplate=h200",
                           "image.pullSecrets[0].name=pull", "fullnameOverride=trainer", "resources.limits.memory=1Gi"]}
         count = 0
         for scope, hook, extra in itertools.product(scopes, hooks, extras):
@@ -87,7 +90,7 @@ class Chart:
             webhook = hook != "off" and scope != "roles"
             managed = webhook and hook in ("cert-manager", "issuer")
             wanted = {"ValidatingWebhookConfiguration": webhook, "Certificate": managed, "Issuer": managed and hook == "cert-manager",
-                      "PodMonitor": 2 * (extra == "all"), "PrometheusRule": extra == "all", "PodDisruptionBudget": extra == "all",
+                      "PodMonitor": extra == "all", "ServiceMonitor": extra == "all", "PrometheusRule": extra == "all", "PodDisruptionBudget": extra == "all",
                       "CustomResourceDefinition": 2 * (extra == "all"), "ValidatingAdmissionPolicy": 5 * (extra == "all"),
                       "Role": 3 if scope == "roles" else 1, "Deployment": 1}
             for kind, number in wanted.items():
@@ -99,6 +102,7 @@ class Chart:
                    f"{at}: where the certificates come from")
             expect(("inject-ca-from: ops/" in text) == managed, f"{at}: who writes the caBundle")
             expect(("DSJ_DEFAULT_TEMPLATE" in text) == (extra == "all"), at)
+            expect(("DSJ_METRICS_ADDRESS" in text) == ("tokenreviews" in text) == (extra == "all"), f"{at}: who reads the metrics")
             count += 1
         print(f"result: chart: {count} combinations of values are whole")
 
@@ -109,7 +113,11 @@ class Chart:
                     "--set", "fullnameOverride=trainer", "--set", "extraArgs={--workers=8}", "--set", "extraEnv[0].name=TZ",
                     "--set", "extraEnv[0].value=UTC", "--set", "webhook.failurePolicy=Fail", "--set", "image.worker.digest=sha256:" + "a" * 64, "--set", "networkPolicy.egress.limit=true", "--set", "jobNamespaces.matchLabels.training=yes", "--set", "watchNamespaces={team}").stdout
         kinds = [line.split()[1] for line in every.splitlines() if line.startswith("kind:")]
-        expect(kinds.count("PodMonitor") == 2 and kinds.count("PrometheusRule") == 1, kinds)
+        expect(kinds.count("PodMonitor") == kinds.count("ServiceMonitor") == kinds.count("PrometheusRule") == 1, kinds)
+        open_to_all = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", "monitoring.review=false", "--set",
+                          "monitoring.podMonitor.enabled=true").stdout
+        expect(open_to_all.count("kind: PodMonitor") == 2 and "29404" not in open_to_all and "tokenreviews" not in open_to_all,
+               "metrics without a review")
         for word in ("alert: DeepSpeedJobNoLeader", "{{ $labels.pod }}", "team: a", "deepspeedjob-job.json:", "deepspeedjob-operator.json:",
                      "name: trainer-metrics", "- --workers=8", "name: TZ", "failurePolicy: Fail", 'DSJ_EGRESS, value: "[{\\"ports\\"', "grafana_dashboard: \"1\"",
                      "dsj-worker@sha256:" + "a" * 64, "labels['training'] == 'yes'",
@@ -303,6 +311,30 @@ class Chart:
         left = json.loads(kubectl("-n", "team", "get", "dsj", "tune", "-o", "json").stdout)
         expect(left["status"]["training"] == {"attempt": 4, "step": 10}, left["status"])
 
+    def metrics(self):
+        """The metrics of the running operator are for those whom the chart's ClusterRole lets read them."""
+        tokens = {}
+        for name in ("reader", "stranger"):
+            kubectl("-n", "ops", "create", "serviceaccount", name)
+            tokens[name] = kubectl("-n", "ops", "create", "token", name).stdout.strip()
+        kubectl("create", "clusterrolebinding", "reader", "--clusterrole=r-deepspeedjob-ops-metrics-reader", "--serviceaccount=ops:reader")
+        trusting = ssl._create_unverified_context()  # as a scraper: the certificate is the operator's own
+
+        def get(url, token=""):
+            request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+            try:
+                with urllib.request.urlopen(request, timeout=LONG, context=trusting if url.startswith("https") else None) as answer:
+                    return answer.status, answer.read().decode()
+            except urllib.error.HTTPError as error:
+                return error.code, error.read().decode()
+        url = "https://127.0.0.1:29404/metrics"
+        eventually(lambda: get(url, tokens["reader"])[0] == 200, lambda: get(url, tokens["reader"]))
+        expect("deepspeedjob_leader 1" in get(url, tokens["reader"])[1], "the reader sees them")
+        for what, wanted, seen in (("a stranger", 403, get(url, tokens["stranger"])), ("nobody", 401, get(url)),
+                                   ("a made-up token", 401, get(url, "made.up.token")), ("plain HTTP", 404, get("http://127.0.0.1:29402/metrics"))):
+            expect(seen[0] == wanted, f"{what}: {seen}")
+        print("result: chart: metrics are read by 1 of 4 askers")
+
     # ---- the operator itself, with the rights that the chart gives it and no other
     def enough(self):
         expect(os.access(self.operator, os.X_OK), f"{self.operator} is not built")
@@ -322,6 +354,7 @@ class Chart:
             kubectl("create", "-f", "-", thing=dict(JOB, metadata={"name": "whole", "namespace": "team"}))
             eventually(lambda: len(names()) == 8, lambda: f"{names()}: {self.text(log)}")
             eventually(lambda: self.authorities() == 1, lambda: f"the webhook has no authority: {self.text(log)}")
+            self.metrics()
             kubectl("-n", "team", "patch", "dsj", "whole", "--type", "merge", "-p", '{"spec": {"suspend": true}}')
             eventually(lambda: not [name for name in names() if name.startswith("pod/")], lambda: f"{names()}: {self.text(log)}")
         finally:

@@ -65,6 +65,8 @@ class SimOperator {
   /// From now on it leads only while it holds the Lease.
   void take_part_in_election(const std::string& identity);
   bool may_write() const;
+  /// A pass of it failed, and its next try is to come.
+  bool will_try_again() const { return may_write() && queue_.failing() > 0; }
 
   bool leads = true;
   bool deaf = false;  ///< its watches bring nothing

@@ -43,8 +43,7 @@ class Simulation {
       operators(chaos);
       check();
       if (!outcome_.problems.empty()) break;
-      const bool over = !chaos && std::ranges::all_of(jobs_, [](auto& job) { return job->over(); });
-      rest = over ? rest + 1 : 0;
+      rest = !chaos && nothing_is_left() ? rest + 1 : 0;
       if (rest == kRestTurns / 2) status_writes_ = 0;
     }
     outcome_.turns = turn_;
@@ -69,6 +68,12 @@ class Simulation {
     jobs_.push_back(std::make_unique<JobRun>(server_, clock_, chance_, platform_,
                                              kNames[jobs_.size()], scenario,
                                              bug_ ? bug_->agents : AgentBugs{}));
+  }
+
+  /// What failed under the faults is tried again up to a minute after them.
+  bool nothing_is_left() const {
+    return std::ranges::all_of(jobs_, [](const auto& job) { return job->over(); }) &&
+           std::ranges::none_of(operators_, [](const auto& op) { return op->will_try_again(); });
   }
 
   /// Fatal and Deadline have to come to their end in time, undisturbed.
