@@ -36,7 +36,6 @@ std::unique_ptr<NodeCheck> make_node_check(const Pod& pod, const AgentConfig& co
                                            const kube::Cancel& cancel) {
   const std::string& output = config.job.output_dir;
   const ProbePlaces places{
-      .root = root,
       .scratch = config.run_dir,
       .output = output,
       .checkpoints = pod.worker == 0 ? path_join(output, kCheckpointsDir) : std::string()};

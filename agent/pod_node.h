@@ -12,8 +12,8 @@
 
 namespace dsj::agent {
 
-/// `api`: for the time of the API server; null: this worker may not ask. `root`: before all paths of
-/// the pod. The directories of `config` exist.
+/// `api`: for the time of the API server; null: this worker may not ask. `root`: before the paths
+/// that the operator mounts. The directories of `config` exist.
 std::unique_ptr<NodeCheck> make_node_check(const Pod& pod, const AgentConfig& config,
                                            const std::string& root, kube::Transport* api,
                                            const kube::Cancel& cancel);
