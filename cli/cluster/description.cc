@@ -37,7 +37,8 @@ class Page {
     config();
     section("Conditions", conditions());
     section("Topology", topology_text(job_, what_.pods));
-    if (const std::string unfit = unhealthy_nodes(); !unfit.empty()) section("Avoided nodes", unfit);
+    if (const std::string unfit = unhealthy_nodes(); !unfit.empty())
+      section("Avoided nodes", unfit);
     section("Failures", failures());
     section("Events", events_text(what_.events, now_));
     return text_;
