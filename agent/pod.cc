@@ -5,6 +5,7 @@
 
 #include "common/files/files.h"
 #include "job/contract.h"
+#include "job/node_health.h"
 
 namespace dsj::agent {
 namespace {
@@ -52,6 +53,14 @@ Result<Pod> pod_from_environment(const std::function<std::string(const char*)>& 
   pod.incarnation = number(kEnvIncarnation, 1);
   pod.revision = get(kEnvRevision);
   pod.tls = !get(kEnvJoinTls).empty();
+  const std::string health = get(kEnvNodeHealth);
+  if (health == "Move") pod.node_health = jobspec::NodeHealthAction::Move;
+  if (health == "Report") pod.node_health = jobspec::NodeHealthAction::Report;
+  if (!health.empty() && pod.node_health == jobspec::NodeHealthAction::Off) {
+    wrong(std::string(kEnvNodeHealth) + " is \"" + health + "\", expected Move or Report");
+  }
+  if (!get(kEnvMemoryRequest).empty()) pod.memory_request = number(kEnvMemoryRequest, 0);
+  if (!get(kEnvGpus).empty()) pod.gpus = static_cast<int>(number(kEnvGpus, 0));
   if (problems.empty() && pod.name != worker_pod_name(pod.job, pod.worker, pod.incarnation)) {
     wrong("the pod's name is \"" + pod.name + "\", expected \"" +
           worker_pod_name(pod.job, pod.worker, pod.incarnation) + "\"");

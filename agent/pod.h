@@ -8,6 +8,7 @@
 
 #include "agent/config.h"
 #include "agent/gang/token.h"
+#include "job/spec/policies.h"
 #include "job/worker_job.h"
 
 namespace dsj::agent {
@@ -17,6 +18,9 @@ struct Pod {
   int worker = 0;
   int64_t incarnation = 1;
   std::string worker_zero_host, name, ip, service_account;
+  jobspec::NodeHealthAction node_health = jobspec::NodeHealthAction::Off;
+  int64_t memory_request = 0;  ///< bytes; 0: none
+  int gpus = 0;                ///< that its container asks for
   bool tls = false;  ///< worker 0 has keys (job/join_keys.h); an older operator made none
 };
 

@@ -12,7 +12,9 @@
 #include "agent/agent.h"
 #include "agent/gang/http_transport.h"
 #include "agent/gang/join_keys.h"
+#include "agent/gang/rank_end.h"
 #include "agent/pod.h"
+#include "agent/pod_node.h"
 #include "agent/ranks/log_mirror.h"
 #include "agent/ranks/spawn.h"
 #include "agent/status/agent_metrics.h"
@@ -24,6 +26,7 @@
 #include "common/log.h"
 #include "job/contract.h"
 #include "job/join_keys.h"
+#include "job/node_health.h"
 #include "job/report/step_line.h"
 #include "kube/api_transport.h"
 #include "kube/token_source.h"
@@ -93,6 +96,8 @@ class PodAgent {
   Status open_join();
   Result<std::shared_ptr<JoinGate>> open_gate();
   Status prepare();
+  bool node_is_fit();
+  void look_again(Agent& agent, int running);
   void look_at_the_job();
   void obey_the_job(Agent& agent);
   void take_signals(Agent& agent, int signals);
@@ -116,6 +121,9 @@ class PodAgent {
   std::unique_ptr<HttpServer> server_;
   std::unique_ptr<HttpClient> client_;
   std::unique_ptr<LogMirror> mirror_;
+  std::unique_ptr<NodeCheck> node_;
+  std::string unfit_;     ///< why this pod goes elsewhere
+  int ranks_before_ = 0;  ///< that ran at the last turn
   PosixFiles files_;
   int64_t stacks_seen_ = 0;  ///< the newest request for stacks
   bool stopping_ = false, departing_ = false, abandoned_ = false;
@@ -210,6 +218,29 @@ Status PodAgent::prepare() {
   return {};
 }
 
+/// Looks at the node, and tells what it found. False: this pod's ranks must not start on it.
+bool PodAgent::node_is_fit() {
+  if (!node_) {
+    node_ = make_node_check(pod_, config_, root_, cluster_.transport.get(), fetches_);
+  }
+  const auto found = node_->look();
+  metrics_->node_problems(found.problems);
+  for (const std::string& what : found.told) log::warn("this worker's node: " + what);
+  unfit_ = found.unfit;
+  if (!unfit_.empty()) log::error("this node is not fit for ranks: " + unfit_);
+  return unfit_.empty();
+}
+
+/// After a rank of this worker failed by itself: a GPU may be lost, a clock set. The next attempt
+/// then waits for this worker's successor on another node.
+void PodAgent::look_again(Agent& agent, int running) {
+  const bool ended = std::exchange(ranks_before_, running) > 0 && running == 0;
+  if (!ended || stopping_ || departing_ || abandoned_) return;
+  const auto failed = [](const RankState& rank) { return end_of(rank) == RankEnd::Failed; };
+  if (!std::ranges::any_of(agent.worker().report.ranks, failed)) return;
+  if (!node_is_fit()) depart(agent, "its node is not fit for another attempt");
+}
+
 /// Reads the attempt and the budget from the job. Without an answer the attempt file decides.
 void PodAgent::look_at_the_job() {
   if (!cluster_.watch) return;
@@ -284,6 +315,7 @@ void PodAgent::turn(Agent& agent, int signals, const AgentPorts& ports) {
     if (!rank.file.empty()) mirror_->follow(rank.rank, rank.file, rank.from);
   }
   mirror_->turn();
+  look_again(agent, running);
   metrics_->turned(running, cluster_.publisher.get());
   bury_orphans([&](pid_t pid) {
     return std::ranges::any_of(ranks,
@@ -320,6 +352,10 @@ Result<int> PodAgent::run() {
   set_http_threads(pod_.worker == 0 ? 8 : 2);
   DSJ_TRY_STATUS(prepare());
   DSJ_TRY_STATUS(enter_cluster());
+  if (!node_is_fit()) {
+    write_termination(root_ + kTerminationLog, {.reason = kReasonUnhealthyNode, .message = unfit_});
+    return kExitUnhealthyNode;
+  }
   DSJ_TRY_STATUS(open_join());
   look_at_the_job();
   PosixRanks ranks;
@@ -337,9 +373,14 @@ Result<int> PodAgent::run() {
   report::TerminationMessage termination = termination_of(
       agent.worker(), numbers, abandoned_ ? nullptr : agent.outcome(), reports.last_failure);
   if (abandoned_) termination.reason = "Superseded";
+  const bool moves = !unfit_.empty() && *agent.exit_code() == kExitPreempted;
+  if (moves) {
+    termination.reason = kReasonUnhealthyNode;
+    termination.message = unfit_;
+  }
   write_termination(root_ + kTerminationLog, termination);
   wait_until_stored();
-  return *agent.exit_code();
+  return moves ? kExitUnhealthyNode : *agent.exit_code();
 }
 
 }  // namespace

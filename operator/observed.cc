@@ -1,6 +1,7 @@
 #include "operator/observed.h"
 
 #include "job/contract.h"
+#include "job/node_health.h"
 #include "job/report/termination_message.h"
 #include "job/report/told.h"
 #include "operator/own_status.h"
@@ -142,6 +143,7 @@ std::optional<PodView> pod_view(const Json& object) {
   const std::string made_at =
       json_text(json_child(metadata, "annotations"), contract::kAnnotationRestarts);
   pod.restarts = number_of(made_at).value_or(0);
+  pod.avoids = json_text(json_child(metadata, "annotations"), contract::kAnnotationAvoids);
   pod.created = time_from_text(json_text(metadata, "creationTimestamp"));
   if (const std::string deleting = json_text(metadata, "deletionTimestamp"); !deleting.empty()) {
     pod.deleting_from = time_from_text(deleting).value_or(Time{});

@@ -67,6 +67,32 @@ std::optional<ElasticState> elastic_from_json(const json& object) {
                       .not_before = time(object, "notBefore")};
 }
 
+json unhealthy_to_json(const std::vector<UnhealthyNode>& nodes) {
+  json list = json::array();
+  for (const UnhealthyNode& node : nodes) {
+    list.push_back({{"node", node.name},
+                    {"message", node.message},
+                    {"time", to_text(node.found)},
+                    {"times", node.times}});
+  }
+  return list;
+}
+
+std::vector<UnhealthyNode> unhealthy_from_json(const json& list) {
+  std::vector<UnhealthyNode> nodes;
+  if (!list.is_array()) return nodes;
+  for (const json& entry : list) {
+    const auto found = time(entry, "time");
+    const std::string name = json_text(entry, "node");
+    if (!found || name.empty() || nodes.size() == kUnhealthyMax) continue;
+    nodes.push_back({.name = name,
+                     .message = json_text(entry, "message"),
+                     .found = *found,
+                     .times = static_cast<int>(json_whole(entry, "times").value_or(1))});
+  }
+  return nodes;
+}
+
 }  // namespace
 
 json to_json(const OwnStatus& status) {
@@ -96,6 +122,7 @@ json to_json(const OwnStatus& status) {
   if (status.completed > 0) object["completedAttempt"] = status.completed;
   if (status.incarnation > 0) object["incarnation"] = status.incarnation;
   if (status.elastic) object["elastic"] = elastic_to_json(*status.elastic);
+  if (!status.unhealthy.empty()) object["unhealthyNodes"] = unhealthy_to_json(status.unhealthy);
   if (!status.last_failure.is_null()) object["lastFailure"] = status.last_failure;
   if (!status.failure_history.empty()) object["failureHistory"] = status.failure_history;
   return object;
@@ -127,6 +154,7 @@ OwnStatus own_status_from_json(const json& object) {
   status.workers = json_text(object, "workers");
   status.restarts = restarts_from_json(object.value("restarts", json()));
   status.elastic = elastic_from_json(object.value("elastic", json()));
+  status.unhealthy = unhealthy_from_json(json_child(object, "unhealthyNodes"));
   status.last_failure = object.value("lastFailure", json());
   status.failure_history = object.value("failureHistory", json::array());
   if (!status.failure_history.is_array()) status.failure_history = json::array();

@@ -11,6 +11,7 @@
 #include "operator/conditions.h"
 #include "operator/elastic_size.h"
 #include "operator/times.h"
+#include "operator/unhealthy_nodes.h"
 
 namespace dsj::op {
 
@@ -56,6 +57,7 @@ struct OwnStatus {
   std::string selector, workers;
   Restarts restarts;
   std::optional<ElasticState> elastic;  ///< of an elastic job
+  std::vector<UnhealthyNode> unhealthy;
   nlohmann::json last_failure, failure_history = nlohmann::json::array();
 };
 

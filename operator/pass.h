@@ -97,6 +97,10 @@ class Pass {
   bool waited_in_vain(const Failure& failure) const;
   Failure failure_of(const PodView& pod) const;
   jobspec::FailureAction action_of(const Failure& failure, bool& by_rule) const;
+  // reconcile_nodes.cc
+  void avoided_nodes();
+  void note_nodes();
+  Seconds node_pause(const std::vector<Failure>& failures) const;
   // reconcile_end.cc
   void fail(const std::string& reason, const std::string& message);
   void deadlines();

@@ -152,6 +152,7 @@ void Pass::unfinished() {
   if (st_.stop_since) forget_attempt();
   st_.stop_since.reset();
   lost_pods();
+  avoided_nodes();
   failures();
   if (ended()) return;
   if (resize()) return;

@@ -4,6 +4,7 @@
 
 #include "job/attempt_charge.h"
 #include "job/contract.h"
+#include "job/node_health.h"
 #include "job/report/status.h"
 #include "job/restart_budget.h"
 #include "operator/pass.h"
@@ -132,7 +133,8 @@ FailureAction Pass::action_of(const Failure& failure, bool& by_rule) const {
     return rule.action;
   }
   if (failure.reason == contract::kReasonPreempted || failure.reason == "NodeLost" ||
-      failure.reason == "PodDeleted" || (failure.pod && is_disruption(*failure.pod))) {
+      failure.reason == "PodDeleted" || failure.reason == contract::kReasonUnhealthyNode ||
+      (failure.pod && is_disruption(*failure.pod))) {
     return FailureAction::RestartUncounted;
   }
   if (!failure.pod || !failure.pod->termination) return FailureAction::Restart;
@@ -205,8 +207,10 @@ void Pass::charge(std::vector<Failure> failures, bool may_fail_by_rule) {
   ++restarts.total;
   restarts.last = shown_now();
   set("Restarting", true, cause.reason, cause.message);
+  const Seconds pause = node_pause(failures);
   if (!counted) {
     restarts.not_before.reset();
+    if (pause > Seconds(0)) restarts.not_before = now_ + pause;
     return;
   }
   const auto verdict = charge_restart({.limit = static_cast<int>(restarts.limit),

@@ -1,6 +1,7 @@
 // Which pods a job has, which it lacks, and which are in the way.
 #include <algorithm>
 
+#include "job/node_health.h"
 #include "operator/child_content.h"
 #include "operator/pass.h"
 #include "operator/render_config.h"
@@ -107,7 +108,9 @@ void Pass::make_pods() {
   }
 }
 
-/// Of a worker's ended and replaced pods, keeps the newest failed one for its logs.
+/// Of a worker's ended and replaced pods, keeps the newest failed one for its logs. One that only
+/// found its node unfit has none: the status has what it found, and it would be heard again when its
+/// successor is gone.
 void Pass::tidy_pods() {
   for (const PodView* pod : pods_) {
     if (pod->worker >= spec().replicas && pod->ended()) remove(*pod);
@@ -115,7 +118,9 @@ void Pass::tidy_pods() {
   for (const Slot& slot : slots_) {
     bool kept = false;
     for (const PodView* pod : slot.older) {
-      const bool failed = pod->phase == PodView::Phase::Failed && !is_preempted(*pod);
+      const bool unfit =
+          pod->termination && pod->termination->reason == contract::kReasonUnhealthyNode;
+      const bool failed = pod->phase == PodView::Phase::Failed && !is_preempted(*pod) && !unfit;
       if (failed && !kept) {
         kept = true;
       } else {

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <set>
 
+#include "common/json.h"
 #include "job/contract.h"
 #include "job/join_keys.h"
+#include "job/node_health.h"
 #include "job/spec/user_program.h"
 #include "job/worker_job.h"
 #include "operator/keys.h"
@@ -64,6 +66,32 @@ void add_environment(Json& container, const JobView& job, const std::string& rev
            field_of(contract::kEnvPodIp, "status.podIP"),
            field_of(contract::kEnvServiceAccount, "spec.serviceAccountName")}) {
     env.push_back(std::move(entry));
+  }
+}
+
+/// How many GPUs the container asks for; empty: none.
+std::string gpus_of(const Json& container) {
+  const Json& resources = json_child(container, "resources");
+  for (const char* kind : {"limits", "requests"}) {
+    const Json& asked = json_child(json_child(resources, kind), "nvidia.com/gpu");
+    const std::string count = asked.is_string() ? asked.get<std::string>() : asked.dump();
+    if (!count.empty() && count.find_first_not_of("0123456789") == std::string::npos) return count;
+  }
+  return "";
+}
+
+/// What the agent needs to judge its node.
+void add_node_health(Json& container, const jobspec::NodeHealth& health) {
+  if (health.action == jobspec::NodeHealthAction::Off) return;
+  Json& env = child(container, "env", Json::array());
+  env.push_back(value_of(contract::kEnvNodeHealth,
+                         health.action == jobspec::NodeHealthAction::Move ? "Move" : "Report"));
+  env.push_back({{"name", contract::kEnvMemoryRequest},
+                 {"valueFrom",
+                  {{"resourceFieldRef",
+                    {{"containerName", contract::kContainerName}, {"resource", "requests.memory"}}}}}});
+  if (const std::string gpus = gpus_of(container); !gpus.empty()) {
+    env.push_back(value_of(contract::kEnvGpus, gpus));
   }
 }
 
@@ -225,6 +253,7 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
       {{"ports", Json::array({{{"name", "join"}, {"containerPort", contract::kJoinPort}},
                               {{"name", "metrics"}, {"containerPort", contract::kMetricsPort}}})}});
   add_environment(container, job, accepted.revision, worker, incarnation);
+  add_node_health(container, accepted.job.policies.failure.node_health);
   add_volumes(spec, container, job, accepted.revision, o.settings);
   if (!keys.empty()) {
     metadata["labels"][contract::kLabelKeys] = keys;
@@ -239,9 +268,14 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
   // Kueue admits a pod into a running group only if it looks like the one that it replaces.
   const bool kueue =
       accepted.job.policies.run.scheduling.scheduler == jobspec::GangScheduler::Kueue;
-  if (accepted.job.policies.failure.exclude_failed_nodes && !kueue) {
-    avoid_nodes(spec, failed_nodes(o, status));
+  const auto& failure = accepted.job.policies.failure;
+  std::set<std::string> avoided;
+  if (failure.node_health.action == jobspec::NodeHealthAction::Move) {
+    avoided = names_of(status.unhealthy);
+    if (!avoided.empty()) metadata["annotations"][contract::kAnnotationAvoids] = avoids_text(avoided);
   }
+  if (failure.exclude_failed_nodes && !kueue) avoided.merge(failed_nodes(o, status));
+  avoid_nodes(spec, avoided);
   return {.kind = "Pod",
           .name = name,
           .object = {{"apiVersion", "v1"},

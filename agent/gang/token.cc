@@ -83,6 +83,7 @@ TokenClaims claims_of(const json& payload) {
   TokenClaims claims{.issuer = text_of(payload, "iss"),
                      .subject = text_of(payload, "sub"),
                      .expires = seconds_of(payload, "exp"),
+                     .issued = seconds_of(payload, "iat"),
                      .not_before = seconds_of(payload, "nbf")};
   if (const auto audience = payload.find("aud"); audience != payload.end()) {
     if (audience->is_string()) claims.audiences.push_back(*audience);

@@ -22,7 +22,7 @@ struct TokenClaims {
   std::string issuer, subject;
   std::vector<std::string> audiences;
   int64_t expires = 0;                                 ///< seconds since 1970; 0: no such claim
-  int64_t not_before = 0;                              ///< 0: none
+  int64_t issued = 0, not_before = 0;                  ///< 0: none
   std::string ns, service_account, pod_name, pod_uid;  ///< of kubernetes.io; empty: none
 };
 

@@ -57,6 +57,8 @@ struct AgentMetrics::Families {
   prometheus::Gauge& save_seconds =
       gauge("checkpoint_duration_seconds", "How long the newest checkpoint took");
   prometheus::Gauge& stragglers = gauge("stragglers", "Ranks that hold up the others in each step");
+  prometheus::Gauge& node_problems =
+      gauge("node_problems", "What is wrong with this worker's node, by its last look");
   prometheus::Family<prometheus::Counter>& failures =
       counter("attempt_failures_total", "Attempts that failed, by reason");
   prometheus::Family<prometheus::Counter>& writes =
@@ -103,6 +105,10 @@ void AgentMetrics::take(const report::Report& report) {
                  },
                  [](const auto&) {}},
              report);
+}
+
+void AgentMetrics::node_problems(size_t count) {
+  families_->node_problems.Set(static_cast<double>(count));
 }
 
 void AgentMetrics::turned(int ranks_running, const StatusPublisher* publisher) {

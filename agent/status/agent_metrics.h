@@ -16,6 +16,8 @@ class AgentMetrics final : public HttpHandler {
   ~AgentMetrics() override;
 
   void take(const report::Report& report);
+  /// How many problems the last look at this worker's node found.
+  void node_problems(size_t count);
   /// Call on each turn of the agent. After 30 s without a call /healthz fails.
   void turned(int ranks_running, const StatusPublisher* publisher);
   /// The text of /metrics.

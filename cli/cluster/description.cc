@@ -37,6 +37,8 @@ class Page {
     config();
     section("Conditions", conditions());
     section("Topology", topology_text(job_, what_.pods));
+    if (const std::string unfit = unhealthy_nodes(); !unfit.empty())
+      section("Avoided nodes", unfit);
     section("Failures", failures());
     section("Events", events_text(what_.events, now_));
     return text_;
@@ -156,6 +158,14 @@ class Page {
     if (!rows.empty())
       rows.insert(rows.begin(), {"  TYPE", "STATUS", "REASON", "SINCE", "MESSAGE"});
     return columns_text(rows);
+  }
+
+  std::string unhealthy_nodes() const {
+    std::string text;
+    for (const Json& one : items(job_, "status.unhealthyNodes"))
+      text += "  " + word(one, "node") + ", " + age_text(word(one, "time"), now_) + " ago: " +
+              one_line(word(one, "message")) + "\n";
+    return text;
   }
 
   std::string failures() const {

@@ -59,11 +59,24 @@ struct FailureRule {
   std::vector<std::string> pod_conditions;  ///< types that must be True: "DisruptionTarget"
 };
 
+/// What an agent does that finds its node unfit before ranks start (agent/health/node_health.h).
+enum class NodeHealthAction {
+  Off,     ///< it does not look
+  Report,  ///< it says so in its log and metrics
+  Move,    ///< its pod ends, and its successor avoids the node
+};
+
+struct NodeHealth {
+  NodeHealthAction action = NodeHealthAction::Move;  ///< with Kueue: Report
+  int64_t avoid_seconds = 3600;                      ///< how long later pods avoid the node
+};
+
 struct FailurePolicy {
   std::vector<FailureRule> rules;           ///< the first match counts; else the operator's own
   int64_t node_grace_seconds = 30;          ///< how long a node may be away
   int64_t force_delete_after_seconds = 60;  ///< then its pods are given up; above the agents' lease
   bool exclude_failed_nodes = true;         ///< replacements avoid that node
+  NodeHealth node_health;
 };
 
 struct Policies {

@@ -120,7 +120,28 @@ FailureRule read_rule(const json& object, const std::string& path, FieldReader& 
   return rule;
 }
 
-void read_failure(const json& object, FieldReader& reader, FailurePolicy& failure) {
+void read_node_health(const json& object, const RunPolicy& run, FieldReader& reader,
+                      NodeHealth& health) {
+  const std::string at = "spec.failurePolicy.nodeHealth";
+  const json* node = reader.object(object, "nodeHealth", at);
+  const bool kueue = run.scheduling.scheduler == GangScheduler::Kueue;
+  if (kueue) health.action = NodeHealthAction::Report;
+  if (node == nullptr) return;
+  reader.fields(*node, at);
+  std::string action;
+  reader.choice(*node, at, "action", {"Off", "Report", "Move"}, action);
+  if (action == "Off") health.action = NodeHealthAction::Off;
+  if (action == "Report") health.action = NodeHealthAction::Report;
+  if (action == "Move" && kueue)
+    reader.report(Severity::Error, at + ".action",
+                  "Kueue takes a pod into a running group only if it looks like the one before it: "
+                  "the successor could not avoid the node",
+                  "Report or Off");
+  reader.whole(*node, at, "avoidSeconds", 600, kSecondsMax, health.avoid_seconds);
+}
+
+void read_failure(const json& object, const RunPolicy& run, FieldReader& reader,
+                  FailurePolicy& failure) {
   const std::string path = "spec.failurePolicy";
   reader.fields(object, path);
   if (const auto rules = object.find("rules"); rules != object.end() && !rules->is_null()) {
@@ -137,6 +158,7 @@ void read_failure(const json& object, FieldReader& reader, FailurePolicy& failur
       }
     }
   }
+  read_node_health(object, run, reader, failure.node_health);
   const std::string at = path + ".nodeFailure";
   const json* node = reader.object(object, "nodeFailure", at);
   if (node == nullptr) return;
@@ -188,8 +210,8 @@ Policies read_policies(const json& spec, FieldReader& reader) {
   reader.flag(spec, "spec", "suspend", policies.suspend);
   if (const json* run = reader.object(spec, "runPolicy", "spec.runPolicy"))
     read_run(*run, reader, policies.run);
-  if (const json* failure = reader.object(spec, "failurePolicy", "spec.failurePolicy"))
-    read_failure(*failure, reader, policies.failure);
+  const json* failure = reader.object(spec, "failurePolicy", "spec.failurePolicy");
+  read_failure(failure ? *failure : json::object(), policies.run, reader, policies.failure);
   if (const json* elastic = reader.object(spec, "elastic", "spec.elastic"))
     read_elastic(*elastic, policies.run, reader, policies.elastic);
   if (const json* liveness = reader.object(spec, "liveness", "spec.liveness")) {

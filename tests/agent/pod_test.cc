@@ -5,6 +5,7 @@
 #include <map>
 
 #include "job/contract.h"
+#include "job/node_health.h"
 
 namespace dsj::agent {
 namespace {
@@ -48,6 +49,21 @@ TEST(Pod, IsReadFromItsEnvironment) {
   EXPECT_EQ(pod->incarnation, 2);
   EXPECT_EQ(pod->revision, "r1");
   EXPECT_EQ(pod->ip, "10.0.0.7");
+}
+
+TEST(Pod, HowItsNodeIsJudged) {
+  auto variables = environment();
+  EXPECT_EQ(read(variables)->node_health, jobspec::NodeHealthAction::Off) << "an older operator";
+  variables[kEnvNodeHealth] = "Move";
+  variables[kEnvMemoryRequest] = "4096";
+  variables[kEnvGpus] = "8";
+  const auto pod = read(variables);
+  ASSERT_TRUE(pod) << pod.error().to_string();
+  EXPECT_EQ(pod->node_health, jobspec::NodeHealthAction::Move);
+  EXPECT_EQ(pod->memory_request, 4096);
+  EXPECT_EQ(pod->gpus, 8);
+  variables[kEnvNodeHealth] = "Maybe";
+  EXPECT_FALSE(read(variables));
 }
 
 TEST(Pod, EverythingThatIsWrongIsToldAtOnce) {

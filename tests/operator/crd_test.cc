@@ -77,6 +77,7 @@ TEST(Crd, HasEveryFieldOfTheOperatorsStatus) {
                                 .growable = Time{},
                                 .spares_in_vain = Time{},
                                 .not_before = Time{}};
+  status.unhealthy.push_back({.name = "n", .message = "m"});
   status.last_failure = json::object();
   status.failure_history.push_back(json::object());
   const auto declared = names(schema("status"));
@@ -89,6 +90,11 @@ TEST(Crd, HasEveryFieldOfTheOperatorsStatus) {
   EXPECT_EQ(elastic.size(), written["elastic"].size());
   for (const auto& [name, value] : written["elastic"].items()) {
     EXPECT_TRUE(elastic.contains(name)) << name;
+  }
+  const auto unhealthy = names(schema("status.unhealthyNodes[]"));
+  EXPECT_EQ(unhealthy.size(), written["unhealthyNodes"][0].size());
+  for (const auto& [name, value] : written["unhealthyNodes"][0].items()) {
+    EXPECT_TRUE(unhealthy.contains(name)) << name;
   }
   const auto restarts = names(schema("status.restarts"));
   for (const auto& [name, value] : written["restarts"].items()) {

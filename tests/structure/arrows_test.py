@@ -30,10 +30,11 @@ ARROWS = {
     # Who decides for the gang, whose tokens it trusts, how beats travel; then processes; then what is told of them.
     "agent/gang": ["common", "job", "common/files", "common/http"],
     "agent/stacks": ["common"],
+    "agent/health": ["common"],
     "agent/ranks": ["common", "job", "agent/gang", "agent/stacks"],
     "agent/status": ["common", "job", "job/report", "common/files", "common/http", "kube", "agent/gang"],
     "agent": ["common", "job", "job/report", "common/files", "common/http", "job/layout", "job/dsconfig",
-              "job/spec", "kube", "agent/gang", "agent/ranks", "agent/stacks", "agent/status"],
+              "job/spec", "kube", "agent/gang", "agent/health", "agent/ranks", "agent/stacks", "agent/status"],
     "operator": ["common", "job", "job/report", "common/http", "job/layout", "job/dsconfig", "job/spec", "kube",
                  "operator/webhook"],
     "operator/webhook": ["common", "common/http", "job/dsconfig", "job/spec", "kube"],

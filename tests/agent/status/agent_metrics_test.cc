@@ -27,6 +27,7 @@ TEST(AgentMetrics, ShowWhatTheReportsSaid) {
   metrics.take(report::Failure{.reason = "Killed"});
   metrics.take(report::Failure{.reason = "Killed"});
   metrics.take(report::Stragglers{.count = 3, .who = "rank 1 and others"});
+  metrics.node_problems(2);
   metrics.turned(4, nullptr);
   const std::string text = metrics.text();
   EXPECT_TRUE(has_line(text, "deepspeedjob_attempt 2")) << text;
@@ -44,6 +45,7 @@ TEST(AgentMetrics, ShowWhatTheReportsSaid) {
   EXPECT_EQ(text.find("\ndeepspeedjob_checkpoint_age_seconds 0\n"), std::string::npos);
   EXPECT_TRUE(has_line(text, "deepspeedjob_ranks_running 4"));
   EXPECT_TRUE(has_line(text, "deepspeedjob_stragglers 3"));
+  EXPECT_TRUE(has_line(text, "deepspeedjob_node_problems 2"));
   EXPECT_TRUE(has_line(text, "deepspeedjob_attempt_failures_total{reason=\"Killed\"} 2"));
 }
 

@@ -35,7 +35,8 @@ TEST(ClusterManifest, PoliciesAreRead) {
   object["spec"]["failurePolicy"] = json::parse(R"({"rules": [
       {"name": "oom", "action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [1, 86]}},
       {"action": "RestartUncounted", "onPodConditions": ["DisruptionTarget"]}],
-      "nodeFailure": {"graceSeconds": 1, "forceDeleteAfterSeconds": 20}})");
+      "nodeFailure": {"graceSeconds": 1, "forceDeleteAfterSeconds": 20},
+      "nodeHealth": {"action": "Report", "avoidSeconds": 700}})");
   object["spec"]["checkpoint"]["onSuspend"]["timeoutSeconds"] = 7;
   object["spec"]["liveness"]["stepTimeoutSeconds"] = 9;
   const auto job = read_cluster_manifest(object);
@@ -52,6 +53,8 @@ TEST(ClusterManifest, PoliciesAreRead) {
   EXPECT_TRUE(policies.failure.rules[0].exit_codes_not_in);
   EXPECT_EQ(policies.failure.rules[1].action, FailureAction::RestartUncounted);
   EXPECT_EQ(policies.failure.force_delete_after_seconds, 20);
+  EXPECT_EQ(policies.failure.node_health.action, NodeHealthAction::Report);
+  EXPECT_EQ(policies.failure.node_health.avoid_seconds, 700);
   EXPECT_EQ(policies.save_timeout_seconds, 7);
   EXPECT_EQ(policies.step_timeout_seconds, 9);
 }
@@ -76,6 +79,9 @@ TEST(ClusterManifest, NamesWhatIsWrong) {
             "spec.failurePolicy.rules[0].action"},
         Bad{"/spec/failurePolicy/nodeFailure/forceDeleteAfterSeconds", 5,
             "spec.failurePolicy.nodeFailure.forceDeleteAfterSeconds"},
+        Bad{"/spec/failurePolicy/nodeHealth/action", "Taint", "spec.failurePolicy.nodeHealth.action"},
+        Bad{"/spec/failurePolicy/nodeHealth/avoidSeconds", 5,
+            "spec.failurePolicy.nodeHealth.avoidSeconds"},
         Bad{"/spec/deepspeed",
             {{"configFrom", {{"file", "x.json"}}}},
             "spec.deepspeed.configFrom.file"},

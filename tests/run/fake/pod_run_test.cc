@@ -15,6 +15,7 @@
 #include "agent/status/status_publisher.h"
 #include "common/http/http_listener.h"
 #include "job/contract.h"
+#include "job/node_health.h"
 #include "job/worker_job.h"
 #include "test_paths.h"
 #include "tests/agent/gang/test_tokens.h"
@@ -117,8 +118,10 @@ struct PodRun : testing::Test {
     if (!HasFailure()) fs::remove_all(here);
   }
 
-  std::string token(const std::string& pod) {
+  /// `ahead`: seconds by which the API server's clock is before this machine's.
+  std::string token(const std::string& pod, int64_t ahead = 0) {
     json claims = agent::pod_claims(pod, std::time(nullptr));
+    claims["iat"] = claims["iat"].get<int64_t>() + ahead;
     claims["aud"] = {kAudiencePrefix + uid};
     return key.sign(claims);
   }
@@ -254,6 +257,60 @@ TEST_F(PodRun, ARankThatDiesIsAnAttemptAndNotAPod) {
   EXPECT_EQ(failure["signal"], SIGSEGV);
   EXPECT_THAT(failure["lastWords"].get<std::string>(), HasSubstr("about to segv"));
   EXPECT_EQ(status()["training"]["attempt"], 2);
+}
+
+/// A node without the memory that the scheduler set aside: no rank starts there, and the worker that
+/// waits for it is not disturbed.
+TEST_F(PodRun, ANodeThatIsNotFitIsLeftBeforeARankStarts) {
+  variables[kEnvNodeHealth] = "Move";
+  start(0);
+  variables[kEnvMemoryRequest] = std::to_string(int64_t(1) << 60);
+  start(1);
+  ASSERT_TRUE(soon([&] { return pods[1].exit.has_value(); })) << output(1);
+  EXPECT_EQ(pods[1].exit->exit_code, kExitUnhealthyNode) << output(1);
+  EXPECT_EQ(message(1)["reason"], kReasonUnhealthyNode);
+  EXPECT_THAT(message(1)["message"].get<std::string>(),
+              HasSubstr("the container requests 1073741824.0 GiB"));
+  EXPECT_TRUE(metric_steps().empty());
+  variables[kEnvMemoryRequest] = "4096";
+  start(1, 2);
+  ASSERT_TRUE(soon([&] { return pods[0].exit && pods[2].exit; })) << output(0) << output(2);
+  EXPECT_EQ(pods[0].exit->exit_code, kExitDone) << output(0);
+  EXPECT_EQ(pods[2].exit->exit_code, kExitDone) << output(2);
+  EXPECT_EQ(status()["training"]["attempt"], 1);
+}
+
+/// Its clock is set back while it trains, and its rank dies: the next attempt is elsewhere.
+TEST_F(PodRun, ANodeThatBecomesUnfitIsLeftAfterItsRankFailed) {
+  variables[kEnvNodeHealth] = "Move";
+  variables["FAKE_FAULT"] = "attempt=1,rank=1,step=15,do=exit1";
+  variables["FAKE_HOLD"] = here / "go";
+  start(0);
+  start(1);
+  ASSERT_TRUE(soon([&] { return !metric_steps().empty(); })) << output(0) << output(1);
+  std::ofstream(pods[1].root.string() + kTokenMountPath + "/" + kTokenFile)
+      << token(worker_pod_name("tune", 1, 1), 3600);
+  std::ofstream(here / "go") << "on";
+  ASSERT_TRUE(soon([&] { return pods[1].exit.has_value(); })) << output(0) << output(1);
+  EXPECT_EQ(pods[1].exit->exit_code, kExitUnhealthyNode) << output(1);
+  EXPECT_EQ(message(1)["reason"], kReasonUnhealthyNode);
+  EXPECT_THAT(message(1)["message"].get<std::string>(), HasSubstr("s behind the API server's"));
+  start(1, 2);
+  ASSERT_TRUE(soon([&] { return pods[0].exit && pods[2].exit; })) << output(0) << output(2);
+  EXPECT_EQ(pods[0].exit->exit_code, kExitDone) << output(0);
+  EXPECT_EQ(pods[2].exit->exit_code, kExitDone) << output(2);
+  EXPECT_EQ(status()["training"]["attempt"], 2);
+  EXPECT_TRUE(steps_are_one_to(30));
+}
+
+TEST_F(PodRun, WhatIsOnlyReportedStopsNothing) {
+  variables[kEnvNodeHealth] = "Report";
+  variables[kEnvMemoryRequest] = std::to_string(int64_t(1) << 60);
+  start(0);
+  start(1);
+  ASSERT_TRUE(all_end()) << output(0) << output(1);
+  EXPECT_EQ(pods[1].exit->exit_code, kExitDone) << output(1);
+  EXPECT_THAT(output(1), HasSubstr("this worker's node: the node has "));
 }
 
 TEST_F(PodRun, TheBudgetSpentEndsEveryPod) {

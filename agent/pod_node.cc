@@ -1,0 +1,50 @@
+#include "agent/pod_node.h"
+
+#include "agent/gang/token.h"
+#include "agent/health/node_probe.h"
+#include "common/files/posix_files.h"
+#include "job/contract.h"
+
+namespace dsj::agent {
+namespace {
+
+using namespace dsj::contract;
+
+constexpr std::chrono::milliseconds kClockAsked{3'000};
+
+/// Worker 0 alone may ask the API server; every worker has a token that it signed.
+ClockHints clock_hints(const std::string& token_file, kube::Transport* api,
+                       const kube::Cancel& cancel) {
+  ClockHints hints;
+  PosixFiles files;
+  if (const auto text = files.read_all(token_file, kTokenBytesMax)) {
+    const auto token = parse_token(text->substr(0, text->find_last_not_of(" \n") + 1));
+    if (token && token->claims.issued > 0) hints.not_before = token->claims.issued;
+  }
+  if (!api) return hints;
+  const auto answer = api->call({.path = "/version", .timeout = kClockAsked}, cancel);
+  if (!answer) return hints;
+  const auto date = answer->headers.find("date");
+  if (date != answer->headers.end()) hints.server_time = time_from_http_date(date->second);
+  return hints;
+}
+
+}  // namespace
+
+std::unique_ptr<NodeCheck> make_node_check(const Pod& pod, const AgentConfig& config,
+                                           const std::string& root, kube::Transport* api,
+                                           const kube::Cancel& cancel) {
+  const std::string& output = config.job.output_dir;
+  const ProbePlaces places{
+      .scratch = config.run_dir,
+      .output = output,
+      .checkpoints = pod.worker == 0 ? path_join(output, kCheckpointsDir) : std::string()};
+  const std::string token = path_join(root + kTokenMountPath, kTokenFile);
+  return std::make_unique<NodeCheck>(
+      std::make_unique<PosixNodeProbe>(
+          places, [token, api, cancel] { return clock_hints(token, api, cancel); }),
+      NodeNeeds{.memory_request = pod.memory_request, .ranks = config.slots, .gpus = pod.gpus},
+      pod.node_health);
+}
+
+}  // namespace dsj::agent

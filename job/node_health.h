@@ -1,0 +1,22 @@
+// What operator and agents share about the health of a node: the names in a pod's environment, the
+// exit code and the reason of an agent that found its node unfit.
+// Tested by: tests/operator/unhealthy_nodes_test.cc, tests/run/fake/pod_run_test.cc
+#pragma once
+
+namespace dsj::contract {
+
+/// "Move" or "Report"; unset: the agent does not look. Not in job.json, which a revision follows from.
+inline constexpr char kEnvNodeHealth[] = "DSJ_NODE_HEALTH";
+/// Bytes that the container requests, by the downward API; 0: none.
+inline constexpr char kEnvMemoryRequest[] = "DSJ_MEMORY_REQUEST";
+/// GPUs (nvidia.com/gpu) that the container asks for; unset: none.
+inline constexpr char kEnvGpus[] = "DSJ_GPUS";
+
+/// Exit code and reason of an agent whose ranks must not start on its node: the same pod on another
+/// node may do.
+inline constexpr int kExitUnhealthyNode = 88;
+inline constexpr char kReasonUnhealthyNode[] = "UnhealthyNode";
+/// On a pod: the nodes that it avoids because they were unfit, "n1,n2".
+inline constexpr char kAnnotationAvoids[] = "training.dsj.dev/avoided-nodes";
+
+}  // namespace dsj::contract

@@ -1,0 +1,45 @@
+// Nodes that are avoided because an agent found them unfit: for how long, and who waits for them.
+#include <algorithm>
+
+#include "job/node_health.h"
+#include "operator/pass.h"
+
+namespace dsj::op {
+
+/// Every pod that ended so is heard, spares and those whose end is charged with another's, too. A
+/// pod that is seen again is known by its age.
+void Pass::note_nodes() {
+  for (const PodView* pod : pods_) {
+    const bool told = pod->ended() && !pod->node.empty() && pod->termination &&
+                      pod->termination->reason == contract::kReasonUnhealthyNode;
+    if (!told || (pod->worker < std::ssize(slots_) && slots_[pod->worker].newest != pod)) continue;
+    const auto known = std::ranges::find(st_.unhealthy, pod->node, &UnhealthyNode::name);
+    if (known != st_.unhealthy.end() && known->found >= pod->created.value_or(Time{})) continue;
+    note_unhealthy(st_.unhealthy, pod->node, pod->termination->message, shown_now());
+  }
+}
+
+/// A pod that waits for a node keeps the list that it was made with. Once the list is shorter it is
+/// made anew: on a small cluster it would else wait for a node that nobody keeps it from.
+void Pass::avoided_nodes() {
+  const Seconds avoid(spec().policies.failure.node_health.avoid_seconds);
+  forget_unhealthy(st_.unhealthy, avoid, now_);
+  note_nodes();
+  if (const auto next = forget_unhealthy(st_.unhealthy, avoid, now_)) due(*next);
+  const auto names = names_of(st_.unhealthy);
+  for (const PodView* pod : live()) {
+    if (pod->avoids.empty() || pod->scheduled || !pod->node.empty()) continue;
+    if (!std::ranges::includes(names, avoids_from_text(pod->avoids))) remove(*pod);
+  }
+}
+
+/// How long no pod is made after these failures of one attempt.
+Seconds Pass::node_pause(const std::vector<Failure>& failures) const {
+  std::set<std::string> found;
+  for (const Failure& failure : failures) {
+    if (failure.reason == contract::kReasonUnhealthyNode) found.insert(failure.node);
+  }
+  return found.empty() ? Seconds(0) : pause_after(st_.unhealthy, found);
+}
+
+}  // namespace dsj::op

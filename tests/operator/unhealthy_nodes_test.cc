@@ -1,0 +1,222 @@
+// Nodes that are unfit: the list itself, and what a pass makes of pods that say so.
+#include "operator/unhealthy_nodes.h"
+
+#include <gmock/gmock.h>
+
+#include "job/node_health.h"
+#include "operator/render_pod.h"
+#include "tests/operator/world.h"
+
+namespace dsj::op::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const Time kNow{Seconds(1'767'225'600)};
+
+TEST(UnhealthyNodes, AreForgottenAfterTheirTime) {
+  std::vector<UnhealthyNode> nodes;
+  EXPECT_EQ(forget_unhealthy(nodes, Seconds(600), kNow), std::nullopt);
+  note_unhealthy(nodes, "a", "why", kNow);
+  note_unhealthy(nodes, "b", "why", kNow + Seconds(100));
+  EXPECT_EQ(forget_unhealthy(nodes, Seconds(600), kNow + Seconds(599)), kNow + Seconds(600));
+  EXPECT_THAT(names_of(nodes), ElementsAre("a", "b"));
+  EXPECT_EQ(forget_unhealthy(nodes, Seconds(600), kNow + Seconds(600)), kNow + Seconds(700));
+  EXPECT_THAT(names_of(nodes), ElementsAre("b"));
+}
+
+TEST(UnhealthyNodes, TheListIsBounded) {
+  std::vector<UnhealthyNode> nodes;
+  for (int i = 0; i < 100; ++i) {
+    note_unhealthy(nodes, "n" + std::to_string(i), std::string(5000, 'x'), kNow + Seconds(i));
+  }
+  EXPECT_EQ(nodes.size(), kUnhealthyMax);
+  EXPECT_EQ(nodes.back().name, "n99");
+  EXPECT_LE(nodes[0].message.size(), 300u);
+  EXPECT_GE(pause_after(nodes, {"n99"}), Seconds(60)) << "it forgets: others may be found again";
+}
+
+TEST(UnhealthyNodes, ThePauseDoublesOnlyWhenANodeIsFoundAgain) {
+  std::vector<UnhealthyNode> nodes;
+  note_unhealthy(nodes, "a", "why", kNow);
+  note_unhealthy(nodes, "b", "why", kNow);
+  EXPECT_EQ(pause_after(nodes, {"a", "b"}), Seconds(0));
+  Seconds last(0);
+  for (int i = 0; i < 20; ++i) {
+    note_unhealthy(nodes, "a", "why", kNow + Seconds(i));
+    const Seconds pause = pause_after(nodes, {"a"});
+    EXPECT_GE(pause, last);
+    last = pause;
+  }
+  EXPECT_EQ(last, Seconds(300));
+  EXPECT_EQ(pause_after(nodes, {"b"}), Seconds(0));
+}
+
+TEST(UnhealthyNodes, ThePodsListIsReadAsItWasWritten) {
+  EXPECT_EQ(avoids_text({"b", "a"}), "a,b");
+  EXPECT_THAT(avoids_from_text("a,b"), ElementsAre("a", "b"));
+  EXPECT_TRUE(avoids_from_text("").empty());
+}
+
+// ---- what a pass does
+
+void unfit(World& world, int worker, const std::string& node = "") {
+  PodView& pod = world.pod(worker);
+  if (!node.empty()) pod.node = node;
+  pod.created = world.now;
+  pod.phase = PodView::Phase::Running;
+  world.end(pod, contract::kExitUnhealthyNode, contract::kReasonUnhealthyNode);
+  pod.termination->message = "the node's clock is 90 s behind the API server's";
+  pod.termination->attempt.reset();
+}
+
+Json pod_of(World& world, int worker) {
+  return render_pod(world.o, *world.o.wanted.accepted, world.status(), worker, 9).object;
+}
+
+TEST(UnhealthyNodePass, ThePodMovesUnchargedAndTheOthersStay) {
+  World world(quick_spec(3));
+  world.settle();
+  world.run_pods();
+  const std::string survivor = world.pod(0).uid;
+  unfit(world, 2);
+  const Plan plan = world.pass();
+  ASSERT_FALSE(plan.events.empty());
+  const auto event = std::ranges::find(plan.events, contract::kReasonUnhealthyNode, &Event::reason);
+  ASSERT_NE(event, plan.events.end());
+  EXPECT_THAT(event->message, HasSubstr("90 s behind"));
+  EXPECT_THAT(event->message, HasSubstr("node node-2"));
+  world.settle();
+  EXPECT_EQ(world.pod(0).uid, survivor);
+  EXPECT_EQ(world.pod(2).name, "j-worker-2-2");
+  EXPECT_EQ(world.pod(2).avoids, "node-2");
+  const OwnStatus status = world.status();
+  EXPECT_EQ(status.restarts.counted, 0);
+  EXPECT_EQ(status.restarts.not_before, std::nullopt);
+  EXPECT_EQ(status.last_failure["node"], "node-2");
+  ASSERT_EQ(status.unhealthy.size(), 1u);
+  EXPECT_EQ(status.unhealthy[0].name, "node-2");
+  const std::string affinity = pod_of(world, 1)["spec"]["affinity"].dump();
+  EXPECT_THAT(affinity, HasSubstr(R"("operator":"NotIn","values":["node-2"])"));
+}
+
+TEST(UnhealthyNodePass, ItsVictimsAreNotChargedAndNothingEnds) {
+  World world(quick_spec(3));
+  world.to_running();
+  for (int round = 1; round <= 5; ++round) {  // backoffLimit is 3
+    unfit(world, 2, "n" + std::to_string(round));
+    for (const int worker : {0, 1}) world.end(world.pod(worker), contract::kExitPeerLost, "PeerLost");
+    world.settle();
+    world.start_attempt();
+    ASSERT_EQ(world.condition("Failed"), "False NotFinished") << round;
+  }
+  EXPECT_EQ(world.status().restarts.counted, 0);
+  EXPECT_EQ(world.status().unhealthy.size(), 5u);
+}
+
+/// Two pods that end so in different passes are both heard, though one restart is charged.
+TEST(UnhealthyNodePass, EveryNodeIsHeard) {
+  World world(quick_spec(3));
+  world.settle();
+  world.run_pods();
+  unfit(world, 1);
+  world.settle();
+  unfit(world, 2);
+  world.settle();
+  EXPECT_THAT(names_of(world.status().unhealthy), ElementsAre("node-1", "node-2"));
+}
+
+/// On a cluster of one node the job must not wait forever for a node that nobody keeps it from.
+TEST(UnhealthyNodePass, APodThatWaitsIsMadeAnewWhenTheNodeMayBeTriedAgain) {
+  World world(quick_spec(1));
+  world.settle();
+  world.run_pods();
+  unfit(world, 0, "only");
+  world.settle();
+  const std::string waits = world.pod(0).name;
+  EXPECT_EQ(world.pod(0).avoids, "only");
+  world.pod(0).unscheduled = "0/1 nodes are available";
+  const Plan rest = world.pass();
+  ASSERT_TRUE(rest.again);
+  world.now += Seconds(3600);
+  world.settle();
+  EXPECT_NE(world.pod(0).name, waits);
+  EXPECT_EQ(world.pod(0).avoids, "");
+  EXPECT_TRUE(world.status().unhealthy.empty());
+}
+
+TEST(UnhealthyNodePass, ANodeThatIsFoundAgainIsTriedLater) {
+  World world(quick_spec(1));
+  world.settle();
+  world.run_pods();
+  unfit(world, 0, "only");
+  world.settle();
+  world.now += Seconds(10);
+  world.run_pods();
+  unfit(world, 0, "only");
+  world.settle();
+  const OwnStatus status = world.status();
+  EXPECT_EQ(status.unhealthy[0].times, 2);
+  ASSERT_TRUE(status.restarts.not_before);
+  EXPECT_GT(*status.restarts.not_before, world.now);
+  EXPECT_EQ(status.restarts.counted, 0);
+}
+
+TEST(UnhealthyNodePass, ARuleMayEndTheJob) {
+  Json spec = quick_spec(2);
+  spec["failurePolicy"]["rules"] =
+      Json::array({{{"action", "FailJob"}, {"onReasons", {"UnhealthyNode"}}}});
+  World world(spec);
+  world.settle();
+  world.run_pods();
+  unfit(world, 1);
+  world.settle();
+  EXPECT_EQ(world.condition("Failed"), "True FailurePolicy");
+}
+
+// ---- what a pod is told
+
+std::string env(const Json& pod, const std::string& name) {
+  for (const Json& entry : pod["spec"]["containers"][0]["env"]) {
+    if (entry["name"] != name) continue;
+    return entry.contains("value") ? entry["value"].get<std::string>()
+                                   : entry["valueFrom"]["resourceFieldRef"]["resource"].get<std::string>();
+  }
+  return "";
+}
+
+TEST(UnhealthyNodePod, IsToldWhatToDo) {
+  Json spec = quick_spec(2);
+  World plain(spec);
+  EXPECT_EQ(env(pod_of(plain, 0), contract::kEnvNodeHealth), "Move");
+  EXPECT_EQ(env(pod_of(plain, 0), contract::kEnvMemoryRequest), "requests.memory");
+  EXPECT_EQ(env(pod_of(plain, 0), contract::kEnvGpus), "");
+  const std::string revision = plain.o.wanted.accepted->revision;
+  spec["failurePolicy"]["nodeHealth"]["action"] = "Report";
+  World report(spec);
+  EXPECT_EQ(env(pod_of(report, 0), contract::kEnvNodeHealth), "Report");
+  EXPECT_EQ(report.o.wanted.accepted->revision, revision) << "running pods stay";
+  spec["failurePolicy"]["nodeHealth"]["action"] = "Off";
+  spec["workers"]["template"]["spec"]["containers"] = Json::parse(
+      R"([{"name": "worker", "resources": {"limits": {"nvidia.com/gpu": 8}}}])");
+  World off(spec);
+  EXPECT_EQ(env(pod_of(off, 0), contract::kEnvNodeHealth), "");
+  spec["failurePolicy"].erase("nodeHealth");
+  World gpus(spec);
+  EXPECT_EQ(env(pod_of(gpus, 0), contract::kEnvGpus), "8");
+}
+
+TEST(UnhealthyNodePod, KueuesGroupsTakeNoPodThatAvoidsANode) {
+  Json spec = quick_spec(2);
+  spec["runPolicy"]["schedulingPolicy"] = {{"scheduler", "kueue"}, {"queue", "q"}};
+  World world(spec);
+  EXPECT_EQ(env(pod_of(world, 0), contract::kEnvNodeHealth), "Report");
+  spec["failurePolicy"]["nodeHealth"]["action"] = "Move";
+  World refused(spec);
+  EXPECT_EQ(refused.o.wanted.accepted, nullptr);
+  EXPECT_THAT(refused.message("Accepted") + refused.o.wanted.message, HasSubstr("nodeHealth.action"));
+}
+
+}  // namespace
+}  // namespace dsj::op::testing
