@@ -58,6 +58,7 @@ else
 	@$(BUILD)/bin/bench_random_ltd
 	@$(BUILD)/bin/bench_nvme_step $(BUILD)
 	@python3 scripts/bench_slow_link.py --bin $(BUILD)/bin
+	@python3 scripts/bench_levels.py --bin $(BUILD)/bin
 	@python3 scripts/bench_tune.py --bin $(BUILD)/bin
 endif
 bench-operator: export DSJ_SETUP_CLUSTER = 1

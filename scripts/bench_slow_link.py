@@ -79,7 +79,8 @@ class Link:
 
     def inside(self, rank, command):
         # Ranks of one PID namespace are on one host and would share memory.
-        return ["ip", "netns", "exec", self.names[rank], "unshare", "--pid", "--fork", "--kill-child", *command]
+        return ["ip", "netns", "exec", self.names[rank], "unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
+                *command]
 
     def measured(self, rate):
         """Mbit/s of one TCP connection."""

@@ -6,6 +6,8 @@
 
 #include "common/result.h"
 #include "engine/comm/rendezvous.h"
+#include "engine/comm/slice_transport.h"
+#include "engine/comm/topology.h"
 #include "engine/comm/transport.h"
 
 namespace dsj::comm {
@@ -17,10 +19,15 @@ Result<std::unique_ptr<Transport>> make_gloo(Rendezvous& rendezvous);
 /// Shared memory, for ranks on one host that see each other's processes. Environment: they do not,
 /// or the memory cannot be had. Every rank gets the same verdict; another backend can then be
 /// tried.
-Result<std::unique_ptr<Transport>> make_shm(Rendezvous& rendezvous);
+Result<std::unique_ptr<SliceTransport>> make_shm(Rendezvous& rendezvous);
 
 /// Our own TCP ring, for any number of ranks on any hosts.
-Result<std::unique_ptr<Transport>> make_ring(Rendezvous& rendezvous);
+Result<std::unique_ptr<SliceTransport>> make_ring(Rendezvous& rendezvous);
+
+/// Both, for a topology of levels: shared memory within each host, rings between hosts.
+/// Environment: as make_shm, for the host of any rank; the same verdict on every rank.
+Result<std::unique_ptr<Transport>> make_hierarchical(Rendezvous& rendezvous,
+                                                     const Topology& topology);
 
 /// What make_collectives() does once the ranks have a store: agrees on the backend, connects the
 /// ranks and finishes the rendezvous. Collective. Errors: as there.

@@ -77,6 +77,7 @@ std::int64_t whole_bytes(const Request& request) {
 std::string describe(const CollectiveError::Facts& facts) {
   std::string text = "rank " + std::to_string(facts.rank) + ": " + name_of(facts.kind) + " #" +
                      std::to_string(facts.sequence);
+  if (!facts.group.empty()) text += " of group " + facts.group;
   if (!facts.unit.empty()) text += " (" + facts.unit + ")";
   return text + " " + facts.reason;
 }
@@ -213,6 +214,24 @@ void Collectives::operation_done() {
   const std::lock_guard lock(mutex_);
   --in_flight_;
   if (flight_) flight_->ended();
+}
+
+int Collectives::world_rank() const {
+  return world_ranks_.empty() ? rank_ : world_ranks_[static_cast<std::size_t>(rank_)];
+}
+
+void Collectives::split_by(Splitter splitter) {
+  splitter_ = std::move(splitter);
+}
+
+void Collectives::is_part(std::string name, std::vector<int> world_ranks) {
+  group_ = std::move(name);
+  world_ranks_ = std::move(world_ranks);
+}
+
+Result<std::unique_ptr<Collectives>> Collectives::split(const Part& part) {
+  DSJ_CHECK(splitter_, "a group that was made without Options::splits is split");
+  return splitter_(part);
 }
 
 void Collectives::note_in(FlightLog* flight) {

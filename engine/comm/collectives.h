@@ -18,11 +18,14 @@
 // - Autograd is not involved: pass detached tensors.
 // - World size 1: no bytes move; outputs are copies of inputs.
 // - Each operation has a timeout, counted from when the backend starts it. The first failure
-// poisons
-//   the group: every operation that is not done, and every later one, fails with it. Recovery is a
-//   new attempt.
+//   poisons the group: every operation that is not done, and every later one, fails with it.
+//   Recovery is a new attempt.
 //
-// Left out: subgroups, uneven slices, sparse and complex tensors, averaging (the caller scales).
+// Groups: split() makes groups of some of a group's ranks. Each has its own order, sequence numbers,
+// timeout and first failure; operations of two groups run side by side. All ranks must issue theirs
+// so that no two wait for each other: the groups that a rank is in, in the same order.
+//
+// Left out: uneven slices, sparse and complex tensors, averaging (the caller scales).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,6 +33,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -76,11 +80,12 @@ struct ChunkPair {
 class CollectiveError : public std::runtime_error {
  public:
   struct Facts {
-    int rank = 0;
+    int rank = 0;  ///< in the world
     Kind kind = Kind::Barrier;
     std::uint64_t sequence = 0;  ///< 1 for the group's first operation; the same on all ranks
     std::string unit;            ///< may be empty
     double seconds = 0;          ///< from start to failure
+    std::string group;           ///< the name of its split; empty: the world
     std::string reason;          ///< "timed out after 30.0 s", "rank 0 closed the connection"
   };
   explicit CollectiveError(Facts facts);
@@ -134,6 +139,14 @@ struct Request {
   std::string unit;
 };
 
+/// Which part of a group a rank wants to be in (Collectives::split).
+struct Part {
+  static constexpr int kNone = -1;
+  std::string name;    ///< the same on all ranks, for messages: "host", "rail"; may be empty
+  int colour = kNone;  ///< ranks of one colour make a group; below 0: this rank is in none
+  int key = 0;         ///< the order in the part; of equal keys, the order in the group
+};
+
 class Collectives {
  public:
   /// Abandons what is in flight (see abort) and frees connections and threads.
@@ -143,7 +156,12 @@ class Collectives {
 
   int rank() const { return rank_; }
   int world() const { return world_; }
-  /// "single", "gloo", "ring", "shm" or "nccl": the same on every rank.
+  /// The ranks of this group as the world numbers them, by rank; empty: this is the world.
+  const std::vector<int>& world_ranks() const { return world_ranks_; }
+  int world_rank() const;
+  /// The name of the split that made this group; empty: this is the world.
+  const std::string& group() const { return group_; }
+  /// "single", "gloo", "ring", "shm", "hierarchical" or "nccl": the same on every rank.
   virtual std::string_view backend() const = 0;
 
   /// out [world * n] = `in` [n] of every rank, in rank order. `in` may be out's own slice
@@ -169,6 +187,17 @@ class Collectives {
   /// Done when every rank has issued it. wait() blocks the host, with CUDA too.
   WorkPtr barrier(Label label);
 
+  /// The group of the ranks with this rank's colour, of a group that was made with Options::splits.
+  /// Null: the colour is below 0. Collective: all ranks, splits in the same order; returns when the
+  /// part's ranks have joined. Options are the group's: backend "auto" chooses for each part by itself.
+  /// Parts live, fail, are shut down and aborted on their own. While it is called this group may have
+  /// operations in flight. Errors: as make_collectives, and BadInput: the ranks' names differ.
+  Result<std::unique_ptr<Collectives>> split(const Part& part);
+
+  /// Bytes that this rank has put on network connections so far, as the backend counts them: ring and
+  /// hierarchical do, others say 0. Any thread, until shutdown.
+  virtual std::int64_t socket_bytes() const { return 0; }
+
   /// Waits until everything issued is done or failed, then closes. Local: peers take no part.
   /// Throws the group's CollectiveError if there is one. Issue nothing afterwards. Idempotent.
   virtual void shutdown() = 0;
@@ -178,6 +207,11 @@ class Collectives {
 
   /// Every operation from now on is noted in `flight`, which must outlive the group; null: none is.
   void note_in(FlightLog* flight);
+
+  /// For whoever makes a group: how it is split, and of which world it is a part.
+  using Splitter = std::function<Result<std::unique_ptr<Collectives>>(const Part&)>;
+  void split_by(Splitter splitter);
+  void is_part(std::string name, std::vector<int> world_ranks);
 
   /// Counts since the start or the last reset. Any thread.
   Counters counters() const;
@@ -201,6 +235,9 @@ class Collectives {
   std::int64_t in_flight_ = 0;
   Counters counters_;
   FlightLog* flight_ = nullptr;
+  Splitter splitter_;
+  std::string group_;
+  std::vector<int> world_ranks_;
 };
 
 /// How a rank joins its group. torchrun's environment gives rank, world size, address and port.
@@ -215,10 +252,16 @@ struct Options {
   /// For joining, and for each operation. dsj-train reads it from DSJ_COLLECTIVE_TIMEOUT_SECONDS
   /// (engine/train/run.h).
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
-  /// gloo, ring, shm, nccl or auto. "auto" is nccl for CUDA; for CPU it is shm if every rank can
-  /// map rank 0's memory, else ring. The ranks exchange the facts, so that all choose the same.
+  /// gloo, ring, shm, hierarchical, nccl or auto. "auto" is nccl for CUDA; for CPU it is shm on one
+  /// host, hierarchical on hosts of equally many consecutive ranks, at least two each, and else
+  /// ring; ring, too, if ranks of a host cannot share memory. The ranks exchange the facts, so that
+  /// all choose the same.
   std::string backend = "auto";
   at::Device device = at::kCPU;
+  /// True: the group can be split. Rank 0 then serves the store as long as its group lives.
+  bool splits = false;
+  /// What this rank's host is called; empty: as the kernel names it. Ranks of one name are on one host.
+  std::string host = {};
   /// Where this rank notes what it does; it outlives the group. Null: nowhere.
   FlightLog* flight = nullptr;
 };

@@ -8,12 +8,15 @@
 #include "engine/comm/collectives.h"
 #include "engine/comm/nccl.h"
 #include "engine/comm/queued.h"
+#include "engine/comm/shm_segment.h"
 #include "engine/comm/single.h"
+#include "engine/comm/split.h"
 
 namespace dsj::comm {
 namespace {
 
-constexpr std::array<std::string_view, 5> kBackends{"auto", "gloo", "ring", "shm", "nccl"};
+constexpr std::array<std::string_view, 6> kBackends{"auto", "gloo",         "ring",
+                                                    "shm",  "hierarchical", "nccl"};
 
 Status check(const Options& options) {
   if (options.world < 1 || options.rank < 0 || options.rank >= options.world) {
@@ -22,7 +25,7 @@ Status check(const Options& options) {
   }
   if (std::ranges::find(kBackends, options.backend) == kBackends.end()) {
     return bad_input("unknown backend \"" + options.backend + "\"", {},
-                     "one of auto, gloo, ring, shm, nccl");
+                     "one of auto, gloo, ring, shm, hierarchical, nccl");
   }
   if (options.master_port < 1 || options.master_port > 65535) {
     return bad_input("port " + std::to_string(options.master_port) + " is not in 1..65535");
@@ -51,15 +54,56 @@ Status check_device(const Options& options) {
                    "auto or nccl");
 }
 
-Result<std::unique_ptr<Transport>> make_cpu_transport(Rendezvous& rendezvous) {
-  const std::string& backend = rendezvous.options().backend;
-  if (backend == "gloo") return make_gloo(rendezvous);
-  if (backend == "ring") return make_ring(rendezvous);
-  auto shm = make_shm(rendezvous);
-  // All ranks have the same verdict: either all go on to the ring or none does.
-  if (backend == "shm" || shm || shm.error().kind != ErrorKind::Environment) return shm;
-  if (rendezvous.options().rank == 0) log::info("collectives over TCP: " + shm.error().message);
+/// Every rank learns rank 0's view of all hosts, which is the same for all.
+Result<Topology> agree_on_topology(Rendezvous& rendezvous) {
+  const std::string& host = rendezvous.options().host;
+  DSJ_TRY(const std::string text,
+          rendezvous.settle("hosts", host.empty() ? host_identity() : host,
+                            [](const auto& hosts) { return text_of(topology_of(hosts)); }));
+  return parse_topology(text);
+}
+
+void say(const Rendezvous& rendezvous, const std::string& text) {
+  if (rendezvous.options().rank == 0 && rendezvous.names().empty()) log::info(text);
+}
+
+Result<std::unique_ptr<Transport>> make_best_transport(Rendezvous& rendezvous,
+                                                       const Topology& topology) {
+  std::string because = topology.because;
+  if (topology.way != Way::Flat) {
+    const bool shared = topology.way == Way::Shared;
+    Result<std::unique_ptr<Transport>> best =
+        shared ? Result<std::unique_ptr<Transport>>(make_shm(rendezvous))
+               : make_hierarchical(rendezvous, topology);
+    if (best && !shared) {
+      say(rendezvous,
+          "collectives in two levels, shared memory within a host and TCP between "
+          "hosts: " +
+              because);
+    }
+    // All ranks have the same verdict: either all go on to the ring or none does.
+    if (best || best.error().kind != ErrorKind::Environment) return best;
+    because = best.error().message;
+  }
+  say(rendezvous, "collectives over TCP, one ring of all ranks: " + because);
   return make_ring(rendezvous);
+}
+
+Result<std::unique_ptr<Transport>> make_cpu_transport(Rendezvous& rendezvous) {
+  const Options& options = rendezvous.options();
+  if (options.backend == "gloo") return make_gloo(rendezvous);
+  if (options.backend == "ring") return make_ring(rendezvous);
+  if (options.backend == "shm") return make_shm(rendezvous);
+  DSJ_TRY(const Topology topology, agree_on_topology(rendezvous));
+  if (options.backend == "hierarchical") {
+    if (topology.way == Way::Levels) return make_hierarchical(rendezvous, topology);
+    (void)rendezvous.finish();  // all ranks come here; rank 0 serves the store until they have
+    return fail(ErrorKind::Environment,
+                "backend hierarchical needs hosts of equally many "
+                "consecutive ranks, two or more: " +
+                    topology.because);
+  }
+  return make_best_transport(rendezvous, topology);
 }
 
 /// Rank 0's answer to what all ranks want: each backend once, "RANK NAME" by its first rank.
@@ -84,27 +128,51 @@ Status agree_on_backend(Rendezvous& rendezvous) {
     if (other == options.backend) continue;
     // All ranks see that there are two, and come here. Rank 0 serves the store until they have.
     (void)rendezvous.finish();
-    return bad_input("rank " + std::to_string(options.rank) + " wants backend " + options.backend +
-                     ", rank " + rank + " " + other);
+    return bad_input("rank " + std::to_string(rendezvous.name(options.rank)) + " wants backend " +
+                     options.backend + ", rank " +
+                     std::to_string(rendezvous.name(std::stoi(rank))) + " " + other);
   }
   return {};
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Collectives>> join(Rendezvous& rendezvous) {
+namespace {
+
+/// A group whose rendezvous this was can be split for as long as it keeps the store.
+void keep_splitting(Collectives& group, const Rendezvous& rendezvous) {
+  group.split_by([kept = std::shared_ptr<Rendezvous>(rendezvous.again()),
+                  count = 0](const Part& part) mutable -> Result<std::unique_ptr<Collectives>> {
+    const std::string key = "split " + std::to_string(++count);
+    DSJ_TRY(const std::unique_ptr<Rendezvous> mine, split(*kept->again(), key, part));
+    if (!mine) return std::unique_ptr<Collectives>();
+    DSJ_TRY(auto made, join(*mine));
+    made->is_part(part.name, mine->names());
+    return made;
+  });
+}
+
+Result<std::unique_ptr<Collectives>> join_backend(Rendezvous& rendezvous) {
   const Options& options = rendezvous.options();
+  if (options.world == 1) return make_single(options.device);
   DSJ_TRY_STATUS(agree_on_backend(rendezvous));
   if (options.device.is_cuda()) {
     DSJ_TRY(std::unique_ptr<Collectives> group, nccl(rendezvous));
     DSJ_TRY_STATUS(rendezvous.finish());
-    group->note_in(options.flight);
     return group;
   }
   DSJ_TRY(std::unique_ptr<Transport> transport, make_cpu_transport(rendezvous));
   DSJ_TRY_STATUS(rendezvous.finish());
-  auto group = make_queued(std::move(transport), options.rank, options.world, options.timeout);
-  group->note_in(options.flight);
+  return make_queued(std::move(transport), options.rank, options.world, options.timeout);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Collectives>> join(Rendezvous& rendezvous) {
+  DSJ_TRY(auto group, join_backend(rendezvous));
+  // The log has one order of operations, the world's.
+  if (rendezvous.names().empty()) group->note_in(rendezvous.options().flight);
+  if (rendezvous.options().splits) keep_splitting(*group, rendezvous);
   return group;
 }
 

@@ -29,9 +29,16 @@ class Observed final : public Collectives {
       : Collectives(inner->rank(), inner->world(), device),
         inner_(std::move(inner)),
         observer_(std::move(observer)),
-        device_(device) {}
+        device_(device) {
+    is_part(inner_->group(), inner_->world_ranks());
+    split_by([this](const Part& part) -> Result<std::unique_ptr<Collectives>> {
+      DSJ_TRY(auto group, inner_->split(part));
+      return group ? observed(std::move(group), observer_, device_) : nullptr;
+    });
+  }
 
   std::string_view backend() const override { return inner_->backend(); }
+  std::int64_t socket_bytes() const override { return inner_->socket_bytes(); }
   void shutdown() override { inner_->shutdown(); }
   void abort(const std::string& reason) override { inner_->abort(reason); }
 

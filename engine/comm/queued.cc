@@ -73,6 +73,11 @@ class Queued final : public Collectives {
     if (failure_) throw CollectiveError(*failure_);
   }
 
+  std::int64_t socket_bytes() const override {
+    const std::lock_guard lock(mutex_);
+    return transport_ ? transport_->sent() : 0;
+  }
+
   void abort(const std::string& reason) override {
     const std::lock_guard lock(mutex_);
     if (ended_) return;  // nothing is in flight; the transport may be gone
@@ -134,11 +139,12 @@ class Queued final : public Collectives {
     if (!failure_ && reason.empty()) reason = run(item.request, begin);
     if (!failure_ && !reason.empty()) {
       const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-      const CollectiveError::Facts facts{.rank = rank(),
+      const CollectiveError::Facts facts{.rank = world_rank(),
                                          .kind = item.request.kind,
                                          .sequence = item.request.sequence,
                                          .unit = item.request.unit,
                                          .seconds = seconds,
+                                         .group = group(),
                                          .reason = reason};
       {
         const std::lock_guard lock(mutex_);
@@ -174,7 +180,7 @@ class Queued final : public Collectives {
   std::unique_ptr<Transport> transport_;
   const std::string name_;
   const std::chrono::milliseconds timeout_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> queue_;
   bool closing_ = false;

@@ -13,6 +13,7 @@
 #include <numeric>
 #include <span>
 #include <thread>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 namespace dsj::comm {
@@ -148,13 +149,34 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const Options& options) {
 }
 
 Rendezvous::Rendezvous(const Options& options, c10::intrusive_ptr<c10d::Store> store,
-                       std::string address)
+                       std::string address, std::vector<int> names)
     : options_(options),
       deadline_(begin_ + options.timeout),
       store_(std::move(store)),
-      local_address_(std::move(address)) {}
+      local_address_(std::move(address)),
+      names_(std::move(names)) {}
 
 Rendezvous::~Rendezvous() = default;
+
+int Rendezvous::name(int rank) const {
+  return names_.empty() ? rank : names_[static_cast<std::size_t>(rank)];
+}
+
+std::unique_ptr<Rendezvous> Rendezvous::again() const {
+  return std::make_unique<Rendezvous>(options_, store_, local_address_, names_);
+}
+
+std::unique_ptr<Rendezvous> Rendezvous::part(const std::string& key,
+                                             const std::vector<int>& members) const {
+  Options options = options_;
+  options.world = static_cast<int>(members.size());
+  options.rank = static_cast<int>(std::ranges::find(members, options_.rank) - members.begin());
+  if (options.backend == "hierarchical") options.backend = "auto";  // they may be on one host
+  std::vector<int> names;
+  for (const int rank : members) names.push_back(name(rank));
+  return std::make_unique<Rendezvous>(options, c10::make_intrusive<c10d::PrefixStore>(key, store_),
+                                      local_address_, std::move(names));
+}
 
 c10::intrusive_ptr<c10d::Store> Rendezvous::store() const {
   return store_;
@@ -209,7 +231,7 @@ std::string Rendezvous::missing(const std::string& key, const std::vector<int>& 
   if (found.empty()) return {};
   std::string text = found.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < std::min(found.size(), kNamedMax); ++i)
-    text += (i == 0 ? "" : ", ") + std::to_string(found[i]);
+    text += (i == 0 ? "" : ", ") + std::to_string(name(found[i]));
   return found.size() > kNamedMax ? text + " and others" : text;
 }
 
@@ -227,7 +249,7 @@ Status Rendezvous::wait_for(const std::string& key, const std::vector<std::strin
     const std::chrono::duration<double> waited = Clock::now() - begin_;
     const std::string who = missing(key, ranks);
     return fail(ErrorKind::Transient,
-                "rank " + std::to_string(options_.rank) + ": " +
+                "rank " + std::to_string(name(options_.rank)) + ": " +
                     (who.empty() ? "rank 0 did not answer" : who + " did not join") + " within " +
                     format_seconds(waited.count()) + " (" + key + ")",
                 store_name(options_));
@@ -236,8 +258,8 @@ Status Rendezvous::wait_for(const std::string& key, const std::vector<std::strin
 
 std::unexpected<Error> Rendezvous::lost(const std::string& what, const std::exception& error) {
   return fail(ErrorKind::Transient,
-              "rank " + std::to_string(options_.rank) + " lost rank 0's store while joining (" +
-                  what + "): " + brief(error),
+              "rank " + std::to_string(name(options_.rank)) +
+                  " lost rank 0's store while joining (" + what + "): " + brief(error),
               store_name(options_));
 }
 
@@ -262,6 +284,28 @@ Result<std::string> Rendezvous::settle(const std::string& key, const std::string
     std::string decided = decide(collect(key));
     put(answer, decided);
     return decided;
+  } catch (const std::exception& error) {
+    return lost(key, error);
+  }
+}
+
+Result<std::string> Rendezvous::deal(const std::string& key, const std::string& mine,
+                                     const Deal& decide) {
+  const std::string answers = key + "/for";
+  try {
+    put(name_of_rank(key, options_.rank), mine);
+    if (options_.rank == 0) {
+      const std::vector<int> ranks = all_ranks(options_.world);
+      DSJ_TRY_STATUS(wait_for(key, ranks));
+      std::vector<std::vector<std::uint8_t>> values;
+      for (const std::string& text : decide(collect(key)))
+        values.emplace_back(text.begin(), text.end());
+      store_->multiSet(names_of(answers, ranks), values);
+    } else {
+      DSJ_TRY_STATUS(
+          wait_for(key, {name_of_rank(answers, options_.rank)}, all_ranks(options_.world)));
+    }
+    return get(name_of_rank(answers, options_.rank));
   } catch (const std::exception& error) {
     return lost(key, error);
   }

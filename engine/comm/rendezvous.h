@@ -33,10 +33,15 @@ class Rendezvous {
   /// bound. Transient: rank 0 was not reached.
   static Result<std::unique_ptr<Rendezvous>> open(const Options& options);
   /// The same over a store that is there already; `address`: of this rank.
-  Rendezvous(const Options& options, c10::intrusive_ptr<c10d::Store> store, std::string address);
+  /// `names`: of the ranks in messages; empty: their numbers.
+  Rendezvous(const Options& options, c10::intrusive_ptr<c10d::Store> store, std::string address,
+             std::vector<int> names = {});
   ~Rendezvous();
 
   const Options& options() const { return options_; }
+  /// What messages call a rank of this rendezvous: its number in the world.
+  int name(int rank) const;
+  const std::vector<int>& names() const { return names_; }
   Clock::time_point deadline() const { return deadline_; }
   /// What is left of that time, at least 1 ms.
   std::chrono::milliseconds remaining() const;
@@ -48,6 +53,9 @@ class Rendezvous {
   /// Rank 0's `decide` on every rank's value, in rank order; all ranks get its answer. Collective.
   using Decide = std::function<std::string(const std::vector<std::string>&)>;
   Result<std::string> settle(const std::string& key, const std::string& mine, const Decide& decide);
+  /// The same with an answer for each rank, in rank order.
+  using Deal = std::function<std::vector<std::string>(const std::vector<std::string>&)>;
+  Result<std::string> deal(const std::string& key, const std::string& mine, const Deal& decide);
   /// The value of rank `from`. Collective; each rank may name another one.
   Result<std::string> value_of(const std::string& key, const std::string& mine, int from);
   /// Rank 0's value. Collective.
@@ -58,6 +66,13 @@ class Rendezvous {
 
   /// Call last: all ranks have joined, and none needs rank 0's store any more. Collective.
   Status finish();
+
+  /// The same ranks over the same store, with a deadline a timeout from now.
+  std::unique_ptr<Rendezvous> again() const;
+  /// The rendezvous of some of the ranks, in the order of `members`, this one among them. Its names
+  /// in the store begin with `key`, and its deadline is a timeout from now. Not collective by itself;
+  /// all members make it.
+  std::unique_ptr<Rendezvous> part(const std::string& key, const std::vector<int>& members) const;
 
   /// The numeric address of the interface through which this rank reaches the master.
   const std::string& local_address() const { return local_address_; }
@@ -81,6 +96,7 @@ class Rendezvous {
   const Clock::time_point deadline_;
   const c10::intrusive_ptr<c10d::Store> store_;
   const std::string local_address_;
+  const std::vector<int> names_;
 };
 
 }  // namespace dsj::comm

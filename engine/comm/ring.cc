@@ -15,7 +15,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "common/check.h"
 #include "engine/comm/backends.h"
 #include "engine/comm/frame.h"
 #include "engine/comm/reduce.h"
@@ -137,7 +136,7 @@ class ReduceFlow final : public Hops {
     char* mine = incoming().data();
     char* target = last_receive_hop() ? out_ + receive_offset() : mine;
     const void* sources[] = {scratch_.data(), mine};
-    reduce(target, sources, elements, dtype_, op_);
+    comm::reduce(target, sources, elements, dtype_, op_);
     const auto used = static_cast<std::size_t>(elements * size_);
     fill_ -= used;
     std::memmove(scratch_.data(), scratch_.data() + used, fill_);  // part of an element may remain
@@ -218,21 +217,84 @@ class FrameFlow final : public Flow {
   std::size_t received_ = 0;
 };
 
-class Ring final : public Transport {
+class Ring final : public SliceTransport {
  public:
-  Ring(RingLinks links, Fd wake, int rank, int world)
-      : links_(std::move(links)), wake_(std::move(wake)), rank_(rank), world_(world) {}
+  Ring(RingLinks links, Fd wake, const Rendezvous& rendezvous)
+      : SliceTransport(rendezvous.options().world),
+        links_(std::move(links)),
+        wake_(std::move(wake)),
+        rank_(rendezvous.options().rank),
+        world_(rendezvous.options().world),
+        previous_name_(rendezvous.name(previous())),
+        next_name_(rendezvous.name(next())) {}
 
   std::string_view name() const override { return "ring"; }
 
-  void run(const Request& request, Clock::time_point deadline) override {
+  std::int64_t sent() const override { return sent_; }
+
+  void begin(const Request& request, Clock::time_point deadline) override {
+    deadline_ = deadline;
     FrameFlow frames(frame_of(request));
-    pump(frames, deadline);
-    check_frame(frames.mine, frames.theirs, previous());
-    if (request.kind == Kind::Barrier) meet(deadline);
-    for (const ChunkPair& chunk : request.chunks) {
-      if (chunk.out.numel() != 0) run_chunk(request, chunk, deadline);
+    pump(frames);
+    check_frame(frames.mine, frames.theirs, previous_name_);
+  }
+
+  void gather(const Slices& slices, std::span<const char> in) override {
+    char* own = slices[static_cast<std::size_t>(rank_)].data();
+    if (own != in.data() && !in.empty()) std::memcpy(own, in.data(), in.size());
+    GatherFlow flow(slices, rank_);
+    pump(flow);
+  }
+
+  void reduce(const Slices& slices, char* out, at::ScalarType dtype, Op op) override {
+    if (scratch_.empty()) scratch_.resize(kScratch);
+    ReduceFlow flow(slices, rank_, out, dtype, op, scratch_);
+    pump(flow);
+  }
+
+  void all_reduce(std::span<char> data, at::ScalarType dtype, Op op) override {
+    if (data.size() * static_cast<std::size_t>(world_) <= kTinyReduce) {
+      return all_reduce_tiny(data, dtype, op);
     }
+    const Slices slices = cut(data, world_, c10::elementSize(dtype));
+    const std::span<char> own = slices[static_cast<std::size_t>(rank_)];
+    reduce(slices, own.data(), dtype, op);
+    gather(slices, own);
+  }
+
+  void broadcast(std::span<char> data, int root) override {
+    BroadcastFlow flow(data, rank_, world_, root);
+    pump(flow);
+  }
+
+  /// Slices travel along the ring, those of the nearest rank in front. Hop h brings what the rank h
+  /// places back sent: its first slice is this rank's, the others go on.
+  void all_to_all(const Slices& out, const Slices& in) override {
+    const auto at = [&](const Slices& slices, int rank) {
+      return slices[static_cast<std::size_t>((rank + world_) % world_)];
+    };
+    std::ranges::copy(at(in, rank_), at(out, rank_).begin());
+    std::vector<char> moving, coming;
+    for (int ahead = 1; ahead < world_; ++ahead) {
+      const std::span<char> slice = at(in, rank_ + ahead);
+      moving.insert(moving.end(), slice.begin(), slice.end());
+    }
+    for (int hop = 1; hop < world_; ++hop) {
+      coming.resize(moving.size());
+      HandOnFlow flow(moving, coming);
+      pump(flow);
+      const std::span<char> mine = at(out, rank_ - hop);
+      const auto rest = coming.begin() + static_cast<std::ptrdiff_t>(mine.size());
+      std::copy(coming.begin(), rest, mine.begin());
+      moving.assign(rest, coming.end());
+    }
+  }
+
+  /// Brings one byte of every rank to every rank: who has them all knows that all are here.
+  void meet() override {
+    std::vector<char> all(static_cast<std::size_t>(world_));
+    GatherFlow flow(cut(all, world_, 1), rank_);
+    pump(flow);
   }
 
   void interrupt() override {
@@ -250,102 +312,29 @@ class Ring final : public Transport {
   }
 
  private:
+  enum class Side { Previous, Next };
+
   int previous() const { return (rank_ + world_ - 1) % world_; }
   int next() const { return (rank_ + 1) % world_; }
 
-  void run_chunk(const Request& request, const ChunkPair& chunk, Clock::time_point deadline) {
-    const std::span<char> out = bytes_of(chunk.out);
-    const std::span<char> in = bytes_of(chunk.in);
-    const at::ScalarType dtype = chunk.out.scalar_type();
-    const std::size_t element = chunk.out.element_size();
-    switch (request.kind) {
-      case Kind::AllGather: {
-        const Slices slices = cut(out, world_, element);
-        char* own = slices[static_cast<std::size_t>(rank_)].data();
-        if (own != in.data()) std::memcpy(own, in.data(), in.size());
-        GatherFlow flow(slices, rank_);
-        return pump(flow, deadline);
-      }
-      case Kind::ReduceScatter:
-        return reduce_scatter(cut(in, world_, element), out.data(), dtype, request.op, deadline);
-      case Kind::AllReduce: {
-        if (out.size() * static_cast<std::size_t>(world_) <= kTinyReduce) {
-          return all_reduce_tiny(out, dtype, request.op, deadline);
-        }
-        const Slices slices = cut(out, world_, element);
-        char* own = slices[static_cast<std::size_t>(rank_)].data();
-        reduce_scatter(slices, own, dtype, request.op, deadline);
-        GatherFlow flow(slices, rank_);
-        return pump(flow, deadline);
-      }
-      case Kind::Broadcast: {
-        BroadcastFlow flow(out, rank_, world_, request.root);
-        return pump(flow, deadline);
-      }
-      case Kind::AllToAll:
-        return all_to_all(cut(out, world_, element), cut(in, world_, element), deadline);
-      case Kind::Barrier:
-        break;
-    }
-    DSJ_CHECK(false, "a %s has no chunks", name_of(request.kind));
-  }
-
-  void reduce_scatter(Slices slices, char* out, at::ScalarType dtype, Op op,
-                      Clock::time_point deadline) {
-    if (scratch_.empty()) scratch_.resize(kScratch);
-    ReduceFlow flow(std::move(slices), rank_, out, dtype, op, scratch_);
-    pump(flow, deadline);
-  }
-
-  /// Slices travel along the ring, those of the nearest rank in front. Hop h brings what the rank h
-  /// places back sent: its first slice is this rank's, the others go on.
-  void all_to_all(const Slices& out, const Slices& in, Clock::time_point deadline) {
-    const auto at = [&](const Slices& slices, int rank) {
-      return slices[static_cast<std::size_t>((rank + world_) % world_)];
-    };
-    std::ranges::copy(at(in, rank_), at(out, rank_).begin());
-    std::vector<char> moving, coming;
-    for (int ahead = 1; ahead < world_; ++ahead) {
-      const std::span<char> slice = at(in, rank_ + ahead);
-      moving.insert(moving.end(), slice.begin(), slice.end());
-    }
-    for (int hop = 1; hop < world_; ++hop) {
-      coming.resize(moving.size());
-      HandOnFlow flow(moving, coming);
-      pump(flow, deadline);
-      const std::span<char> mine = at(out, rank_ - hop);
-      const auto rest = coming.begin() + static_cast<std::ptrdiff_t>(mine.size());
-      std::copy(coming.begin(), rest, mine.begin());
-      moving.assign(rest, coming.end());
-    }
-  }
-
   /// Half as many hops as a reduce_scatter and an all_gather. Every rank adds in rank order.
-  void all_reduce_tiny(std::span<char> data, at::ScalarType dtype, Op op,
-                       Clock::time_point deadline) {
+  void all_reduce_tiny(std::span<char> data, at::ScalarType dtype, Op op) {
     std::vector<char> all(data.size() * static_cast<std::size_t>(world_));
     const Slices slices = cut(all, world_, data.size());
     std::ranges::copy(data, slices[static_cast<std::size_t>(rank_)].begin());
     GatherFlow flow(slices, rank_);
-    pump(flow, deadline);
+    pump(flow);
     std::vector<const void*> sources;
     for (const std::span<char> slice : slices) sources.push_back(slice.data());
     const std::int64_t n = static_cast<std::int64_t>(data.size() / c10::elementSize(dtype));
-    reduce(data.data(), sources, n, dtype, op);
+    comm::reduce(data.data(), sources, n, dtype, op);
   }
 
-  /// Brings one byte of every rank to every rank: who has them all knows that all are here.
-  void meet(Clock::time_point deadline) {
-    std::vector<char> all(static_cast<std::size_t>(world_));
-    GatherFlow flow(cut(all, world_, 1), rank_);
-    pump(flow, deadline);
-  }
-
-  void pump(Flow& flow, Clock::time_point deadline) {
+  void pump(Flow& flow) {
     while (!flow.send_done() || !flow.receive_done()) {
       const bool sent = send_some(flow);
       const bool received = receive_some(flow);
-      if (!sent && !received) wait(flow, deadline);
+      if (!sent && !received) wait(flow);
     }
   }
 
@@ -354,8 +343,11 @@ class Ring final : public Transport {
     if (data.empty()) return false;
     const ssize_t n =
         send(links_.to_next.get(), data.data(), data.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (n > 0) flow.sent(n);
-    if (n < 0 && errno != EAGAIN && errno != EINTR) throw broken(next(), errno);
+    if (n > 0) {
+      flow.sent(n);
+      sent_ += n;
+    }
+    if (n < 0 && errno != EAGAIN && errno != EINTR) throw broken(Side::Next, errno);
     return n > 0;
   }
 
@@ -364,17 +356,17 @@ class Ring final : public Transport {
     const std::span<char> space = flow.receivable();
     const ssize_t n = recv(links_.from_prev.get(), space.data(), space.size(), MSG_DONTWAIT);
     if (n > 0) flow.received(n);
-    if (n == 0) throw broken(previous(), 0);
-    if (n < 0 && errno != EAGAIN && errno != EINTR) throw broken(previous(), errno);
+    if (n == 0) throw broken(Side::Previous, 0);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) throw broken(Side::Previous, errno);
     return n > 0;
   }
 
-  void wait(const Flow& flow, Clock::time_point deadline) {
+  void wait(const Flow& flow) {
     if (interrupted_) throw TransportError("interrupted");
     const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
     if (left <= 0) {
-      const int rank = flow.receive_done() ? next() : previous();
+      const int rank = flow.receive_done() ? next_name_ : previous_name_;
       throw TransportTimeout("waiting for rank " + std::to_string(rank));
     }
     pollfd entries[] = {{wake_.get(), POLLIN, 0}, {-1, POLLIN, 0}, {-1, POLLOUT, 0}};
@@ -383,8 +375,10 @@ class Ring final : public Transport {
     poll(entries, 3, static_cast<int>(std::min<std::int64_t>(left + 1, 60'000)));
   }
 
-  TransportError broken(int rank, int error) const {
-    const std::string who = "rank " + std::to_string(rank);
+  TransportError broken(Side side, int error) const {
+    const int rank = side == Side::Next ? next() : previous();
+    const std::string who =
+        "rank " + std::to_string(side == Side::Next ? next_name_ : previous_name_);
     if (error != 0 && error != ECONNRESET && error != EPIPE) {
       return TransportError("the connection to " + who + " broke: " + std::strerror(error));
     }
@@ -406,20 +400,22 @@ class Ring final : public Transport {
   const Fd wake_;
   const int rank_;
   const int world_;
+  const int previous_name_, next_name_;  // in messages
+  Clock::time_point deadline_;
+  std::atomic<std::int64_t> sent_ = 0;
   std::atomic<bool> interrupted_ = false;
   std::vector<char> scratch_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> make_ring(Rendezvous& rendezvous) {
+Result<std::unique_ptr<SliceTransport>> make_ring(Rendezvous& rendezvous) {
   Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake) {
     return fail(ErrorKind::Environment, std::string("no eventfd: ") + std::strerror(errno));
   }
   DSJ_TRY(RingLinks links, connect_ring(rendezvous));
-  return std::make_unique<Ring>(std::move(links), std::move(wake), rendezvous.options().rank,
-                                rendezvous.options().world);
+  return std::make_unique<Ring>(std::move(links), std::move(wake), rendezvous);
 }
 
 }  // namespace dsj::comm

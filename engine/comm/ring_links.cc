@@ -85,7 +85,8 @@ bool ready(int fd, short events, const Rendezvous& rendezvous) {
 
 Result<Fd> connect_to(const std::string& host, const std::string& port, int rank,
                       const Rendezvous& rendezvous) {
-  const std::string who = "rank " + std::to_string(rank) + " at " + host + ":" + port;
+  const std::string who =
+      "rank " + std::to_string(rendezvous.name(rank)) + " at " + host + ":" + port;
   DSJ_TRY(const Address address, resolve(host, port));
   Fd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return system_failure("no socket for the ring");
@@ -131,9 +132,10 @@ Status accept_from(const Fd& listener, const Hello& expected, const Rendezvous& 
     (purpose == Purpose::Data ? links.from_prev : links.prev_words) = std::move(fd);
     if (links.from_prev && links.prev_words) return {};
   }
-  return fail(ErrorKind::Transient, "rank " + std::to_string(expected.rank) +
+  return fail(ErrorKind::Transient, "rank " + std::to_string(rendezvous.name(expected.rank)) +
                                         " did not connect to rank " +
-                                        std::to_string(rendezvous.options().rank) + " in time");
+                                        std::to_string(rendezvous.name(rendezvous.options().rank)) +
+                                        " in time");
 }
 
 }  // namespace
@@ -161,7 +163,8 @@ Result<RingLinks> connect_ring(Rendezvous& rendezvous) {
     Hello mine{.rank = rank, .purpose = purpose};
     place.copy(mine.word.data(), mine.word.size());
     if (send(fd.get(), &mine, sizeof mine, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof mine)) {
-      return fail(ErrorKind::Transient, "rank " + std::to_string(next) + " closed the connection");
+      return fail(ErrorKind::Transient,
+                  "rank " + std::to_string(rendezvous.name(next)) + " closed the connection");
     }
   }
   Hello expected{.rank = (rank + world - 1) % world};

@@ -31,21 +31,115 @@ void pause_briefly() {
 #endif
 }
 
-class Shm final : public Transport {
+class Shm final : public SliceTransport {
  public:
-  Shm(std::unique_ptr<ShmSegment> segment, int rank, int world)
-      : segment_(std::move(segment)), rank_(rank), world_(world) {}
+  Shm(std::unique_ptr<ShmSegment> segment, const Rendezvous& rendezvous)
+      : SliceTransport(rendezvous.options().world),
+        segment_(std::move(segment)),
+        rank_(rendezvous.options().rank),
+        world_(rendezvous.options().world) {
+    for (int rank = 0; rank < world_; ++rank) names_.push_back(rendezvous.name(rank));
+  }
 
   std::string_view name() const override { return "shm"; }
 
-  void run(const Request& request, Clock::time_point deadline) override {
+  void begin(const Request& request, Clock::time_point deadline) override {
     frame_ = frame_of(request);
     deadline_ = deadline;
     segment_->block(rank_).sequence = request.sequence;
-    if (request.kind == Kind::Barrier) meet();
-    for (const ChunkPair& chunk : request.chunks) {
-      if (chunk.out.numel() != 0) run_chunk(request, chunk);
-    }
+  }
+
+  void gather(const Slices& slices, std::span<const char> in) override {
+    const std::size_t longest = slices.front().size();
+    rounds((longest + Slot::kBytes - 1) / Slot::kBytes,
+           [&](std::size_t i, char* slot) {
+             const std::span<const char> part = part_of(in, i, Slot::kBytes);
+             std::memcpy(slot, part.data(), part.size());
+             char* own = part_of(slices[static_cast<std::size_t>(rank_)], i, Slot::kBytes).data();
+             if (own != part.data()) std::memcpy(own, part.data(), part.size());
+           },
+           [&](std::size_t i, std::uint32_t round) {
+             for_peers([&](int peer) {
+               const std::span<char> part =
+                   part_of(slices[static_cast<std::size_t>(peer)], i, Slot::kBytes);
+               std::memcpy(part.data(), filled_slot(peer, round), part.size());
+             });
+           });
+  }
+
+  /// A slot holds one part per peer, in rank order, without the writer's.
+  void reduce(const Slices& slices, char* out, at::ScalarType dtype, Op op) override {
+    const std::size_t longest = slices.front().size();
+    const std::size_t share = share_of_peer();
+    const std::span<char> own = slices[static_cast<std::size_t>(rank_)];
+    std::vector<const void*> sources(static_cast<std::size_t>(world_));
+    rounds(
+        (longest + share - 1) / share,
+        [&](std::size_t i, char* slot) {
+          for_peers([&](int peer) {
+            const std::span<char> part = part_of(slices[static_cast<std::size_t>(peer)], i, share);
+            std::memcpy(slot + place_of(peer, rank_) * share, part.data(), part.size());
+          });
+        },
+        [&](std::size_t i, std::uint32_t round) {
+          const std::span<char> part = part_of(own, i, share);
+          sources[static_cast<std::size_t>(rank_)] = part.data();
+          for_peers([&](int peer) {
+            sources[static_cast<std::size_t>(peer)] =
+                filled_slot(peer, round) + place_of(rank_, peer) * share;
+          });
+          comm::reduce(out + (part.data() - own.data()), sources,
+                       static_cast<std::int64_t>(part.size() / c10::elementSize(dtype)), dtype, op);
+        });
+  }
+
+  /// Slots as in reduce().
+  void all_to_all(const Slices& out, const Slices& in) override {
+    const std::size_t share = share_of_peer();
+    const auto own = static_cast<std::size_t>(rank_);
+    std::ranges::copy(in[own], out[own].begin());
+    rounds((in.front().size() + share - 1) / share,
+           [&](std::size_t i, char* slot) {
+             for_peers([&](int peer) {
+               const std::span<char> part = part_of(in[static_cast<std::size_t>(peer)], i, share);
+               std::memcpy(slot + place_of(peer, rank_) * share, part.data(), part.size());
+             });
+           },
+           [&](std::size_t i, std::uint32_t round) {
+             for_peers([&](int peer) {
+               const std::span<char> part = part_of(out[static_cast<std::size_t>(peer)], i, share);
+               std::memcpy(part.data(), filled_slot(peer, round) + place_of(rank_, peer) * share,
+                           part.size());
+             });
+           });
+  }
+
+  void all_reduce(std::span<char> data, at::ScalarType dtype, Op op) override {
+    if (data.size() <= kDirectReduce) return all_reduce_direct(data, dtype, op);
+    const Slices slices = cut(data, world_, c10::elementSize(dtype));
+    const std::span<char> own = slices[static_cast<std::size_t>(rank_)];
+    reduce(slices, own.data(), dtype, op);
+    gather(slices, own);
+  }
+
+  void broadcast(std::span<char> data, int root) override {
+    rounds((data.size() + Slot::kBytes - 1) / Slot::kBytes,
+           [&](std::size_t i, char* slot) {
+             if (rank_ == root) std::ranges::copy(part_of(data, i, Slot::kBytes), slot);
+           },
+           [&](std::size_t i, std::uint32_t round) {
+             if (rank_ == root) return;
+             const std::span<char> part = part_of(data, i, Slot::kBytes);
+             std::memcpy(part.data(), filled_slot(root, round), part.size());
+           });
+  }
+
+  void meet() override {
+    rounds(
+        1, [](std::size_t, char*) {},
+        [&](std::size_t, std::uint32_t round) {
+          for_peers([&](int peer) { filled_slot(peer, round); });
+        });
   }
 
   void interrupt() override { interrupted_ = true; }
@@ -59,33 +153,6 @@ class Shm final : public Transport {
   }
 
  private:
-  void run_chunk(const Request& request, const ChunkPair& chunk) {
-    const std::span<char> out = bytes_of(chunk.out);
-    const std::span<char> in = bytes_of(chunk.in);
-    const at::ScalarType dtype = chunk.out.scalar_type();
-    const std::size_t element = chunk.out.element_size();
-    switch (request.kind) {
-      case Kind::AllGather:
-        return all_gather(cut(out, world_, element), in);
-      case Kind::ReduceScatter:
-        return reduce_scatter(cut(in, world_, element), out.data(), dtype, request.op);
-      case Kind::AllReduce: {
-        if (out.size() <= kDirectReduce) return all_reduce_direct(out, dtype, request.op);
-        const Slices slices = cut(out, world_, element);
-        const std::span<char> own = slices[static_cast<std::size_t>(rank_)];
-        reduce_scatter(slices, own.data(), dtype, request.op);
-        return all_gather(slices, own);
-      }
-      case Kind::Broadcast:
-        return broadcast(out, request.root);
-      case Kind::AllToAll:
-        return all_to_all(cut(out, world_, element), cut(in, world_, element));
-      case Kind::Barrier:
-        break;
-    }
-    DSJ_CHECK(false, "a %s has no chunks", name_of(request.kind));
-  }
-
   /// Runs `count` rounds. It fills one slot ahead of reading, so that peers seldom wait.
   template <typename Fill, typename Read>
   void rounds(std::size_t count, const Fill& fill, const Read& read) {
@@ -107,71 +174,6 @@ class Shm final : public Transport {
     round_ += static_cast<std::uint32_t>(count);
   }
 
-  void all_gather(const Slices& slices, std::span<const char> in) {
-    const std::size_t longest = slices.front().size();
-    rounds((longest + Slot::kBytes - 1) / Slot::kBytes,
-           [&](std::size_t i, char* slot) {
-             const std::span<const char> part = part_of(in, i, Slot::kBytes);
-             std::memcpy(slot, part.data(), part.size());
-             char* own = part_of(slices[static_cast<std::size_t>(rank_)], i, Slot::kBytes).data();
-             if (own != part.data()) std::memcpy(own, part.data(), part.size());
-           },
-           [&](std::size_t i, std::uint32_t round) {
-             for_peers([&](int peer) {
-               const std::span<char> part =
-                   part_of(slices[static_cast<std::size_t>(peer)], i, Slot::kBytes);
-               std::memcpy(part.data(), filled_slot(peer, round), part.size());
-             });
-           });
-  }
-
-  /// A slot holds one part per peer, in rank order, without the writer's.
-  void reduce_scatter(const Slices& slices, char* out, at::ScalarType dtype, Op op) {
-    const std::size_t longest = slices.front().size();
-    const std::size_t share = share_of_peer();
-    const std::span<char> own = slices[static_cast<std::size_t>(rank_)];
-    std::vector<const void*> sources(static_cast<std::size_t>(world_));
-    rounds((longest + share - 1) / share,
-           [&](std::size_t i, char* slot) {
-             for_peers([&](int peer) {
-               const std::span<char> part =
-                   part_of(slices[static_cast<std::size_t>(peer)], i, share);
-               std::memcpy(slot + place_of(peer, rank_) * share, part.data(), part.size());
-             });
-           },
-           [&](std::size_t i, std::uint32_t round) {
-             const std::span<char> part = part_of(own, i, share);
-             sources[static_cast<std::size_t>(rank_)] = part.data();
-             for_peers([&](int peer) {
-               sources[static_cast<std::size_t>(peer)] =
-                   filled_slot(peer, round) + place_of(rank_, peer) * share;
-             });
-             reduce(out + (part.data() - own.data()), sources,
-                    static_cast<std::int64_t>(part.size() / c10::elementSize(dtype)), dtype, op);
-           });
-  }
-
-  /// Slots as in reduce_scatter.
-  void all_to_all(const Slices& out, const Slices& in) {
-    const std::size_t share = share_of_peer();
-    const auto own = static_cast<std::size_t>(rank_);
-    std::ranges::copy(in[own], out[own].begin());
-    rounds((in.front().size() + share - 1) / share,
-           [&](std::size_t i, char* slot) {
-             for_peers([&](int peer) {
-               const std::span<char> part = part_of(in[static_cast<std::size_t>(peer)], i, share);
-               std::memcpy(slot + place_of(peer, rank_) * share, part.data(), part.size());
-             });
-           },
-           [&](std::size_t i, std::uint32_t round) {
-             for_peers([&](int peer) {
-               const std::span<char> part = part_of(out[static_cast<std::size_t>(peer)], i, share);
-               std::memcpy(part.data(), filled_slot(peer, round) + place_of(rank_, peer) * share,
-                           part.size());
-             });
-           });
-  }
-
   void all_reduce_direct(std::span<char> data, at::ScalarType dtype, Op op) {
     rounds(
         1, [&](std::size_t, char* slot) { std::ranges::copy(data, slot); },
@@ -180,30 +182,12 @@ class Shm final : public Transport {
           for_peers([&](int peer) {
             sources[static_cast<std::size_t>(peer)] = filled_slot(peer, round);
           });
-          reduce(data.data(), sources,
-                 static_cast<std::int64_t>(data.size() / c10::elementSize(dtype)), dtype, op);
+          comm::reduce(data.data(), sources,
+                       static_cast<std::int64_t>(data.size() / c10::elementSize(dtype)), dtype, op);
         });
   }
 
-  void broadcast(std::span<char> data, int root) {
-    rounds((data.size() + Slot::kBytes - 1) / Slot::kBytes,
-           [&](std::size_t i, char* slot) {
-             if (rank_ == root) std::ranges::copy(part_of(data, i, Slot::kBytes), slot);
-           },
-           [&](std::size_t i, std::uint32_t round) {
-             if (rank_ == root) return;
-             const std::span<char> part = part_of(data, i, Slot::kBytes);
-             std::memcpy(part.data(), filled_slot(root, round), part.size());
-           });
-  }
-
-  void meet() {
-    rounds(
-        1, [](std::size_t, char*) {},
-        [&](std::size_t, std::uint32_t round) {
-          for_peers([&](int peer) { filled_slot(peer, round); });
-        });
-  }
+  int name_of_peer(int peer) const { return names_[static_cast<std::size_t>(peer)]; }
 
   /// Part number i, of `bytes`; at the end it may be short or empty.
   template <typename Char>
@@ -234,7 +218,7 @@ class Shm final : public Transport {
   const char* filled_slot(int peer, std::uint32_t round) {
     wait_until(segment_->block(peer).produced, round + 1, peer);
     const Slot& slot = segment_->slot(peer, round);
-    check_frame(frame_, slot.frame, peer);
+    check_frame(frame_, slot.frame, name_of_peer(peer));
     return slot.data;
   }
 
@@ -259,7 +243,7 @@ class Shm final : public Transport {
 
   void give_up_if_hopeless(const Counter& counter, std::uint32_t target, int peer) {
     if (interrupted_) throw TransportError("interrupted");
-    const std::string who = "rank " + std::to_string(peer);
+    const std::string who = "rank " + std::to_string(name_of_peer(peer));
     const RankBlock& block = segment_->block(peer);
     const bool left = block.left != 0;
     const bool died = !left && !segment_->alive(peer);
@@ -279,6 +263,7 @@ class Shm final : public Transport {
   const std::unique_ptr<ShmSegment> segment_;
   const int rank_;
   const int world_;
+  std::vector<int> names_;   // of the ranks in messages
   std::uint32_t round_ = 0;  // the same on all ranks between operations
   Frame frame_;
   Clock::time_point deadline_;
@@ -287,10 +272,9 @@ class Shm final : public Transport {
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> make_shm(Rendezvous& rendezvous) {
+Result<std::unique_ptr<SliceTransport>> make_shm(Rendezvous& rendezvous) {
   DSJ_TRY(std::unique_ptr<ShmSegment> segment, ShmSegment::open(rendezvous));
-  return std::make_unique<Shm>(std::move(segment), rendezvous.options().rank,
-                               rendezvous.options().world);
+  return std::make_unique<Shm>(std::move(segment), rendezvous);
 }
 
 }  // namespace dsj::comm

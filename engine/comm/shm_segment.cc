@@ -32,17 +32,6 @@ std::size_t total_bytes(int world) {
          static_cast<std::size_t>(world) * ShmSegment::kSlots * sizeof(Slot);
 }
 
-/// Equal on two ranks if they run under one kernel and see each other's process ids.
-std::string host_identity() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string boot;
-  std::getline(file, boot);
-  std::array<char, 128> names{};
-  const ssize_t n = readlink("/proc/self/ns/pid", names.data(), names.size());
-  if (boot.empty() || n <= 0) return {};
-  return boot + "/" + std::string(names.data(), static_cast<std::size_t>(n));
-}
-
 /// What each rank tells before anything is mapped. host "-": unknown.
 struct Facts {
   std::string host = "-";
@@ -106,6 +95,16 @@ std::unexpected<Error> impossible_here(const std::string& what) {
 
 }  // namespace
 
+std::string host_identity() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(file, boot);
+  std::array<char, 128> names{};
+  const ssize_t n = readlink("/proc/self/ns/pid", names.data(), names.size());
+  if (boot.empty() || n <= 0) return "-";
+  return boot + "/" + std::string(names.data(), static_cast<std::size_t>(n));
+}
+
 void Counter::wake() {
   if (sleepers.load(std::memory_order_seq_cst) == 0) return;
   syscall(SYS_futex, &value, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
@@ -155,8 +154,7 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::map(const Fd& fd, int world) {
 Result<std::unique_ptr<ShmSegment>> ShmSegment::open(Rendezvous& rendezvous) {
   const int rank = rendezvous.options().rank;
   const int world = rendezvous.options().world;
-  Facts mine{.pid = getpid()};
-  if (std::string host = host_identity(); !host.empty()) mine.host = std::move(host);
+  Facts mine{.host = host_identity(), .pid = getpid()};
   Fd memory;
   if (rank == 0) {
     memory = Fd(memfd_create("dsj-comm", MFD_CLOEXEC));
@@ -191,7 +189,8 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::open(Rendezvous& rendezvous) {
       Fd process;
       if (other != rank) {
         process = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-        if (!process) return impossible_here("cannot watch rank " + std::to_string(other));
+        if (!process)
+          return impossible_here("cannot watch rank " + std::to_string(rendezvous.name(other)));
       }
       segment->processes_.push_back(std::move(process));
     }

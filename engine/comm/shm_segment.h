@@ -46,6 +46,9 @@ struct Slot {
   alignas(64) char data[kBytes];
 };
 
+/// Equal on two ranks if they run under one kernel and see each other's process ids; "-": not known.
+std::string host_identity();
+
 class ShmSegment {
  public:
   static constexpr std::uint32_t kSlots = 4;  ///< rounds a rank may be ahead of the slowest

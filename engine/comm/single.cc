@@ -40,10 +40,11 @@ class Single final : public Collectives {
     DSJ_CHECK(!closed_, "%s was issued after shutdown", name_of(request.kind));
     operation_done();
     if (!aborted_.empty()) {
-      return std::make_shared<FailedWork>(CollectiveError({.rank = 0,
+      return std::make_shared<FailedWork>(CollectiveError({.rank = world_rank(),
                                                            .kind = request.kind,
                                                            .sequence = request.sequence,
                                                            .unit = request.unit,
+                                                           .group = group(),
                                                            .reason = aborted_}));
     }
     for (const ChunkPair& chunk : request.chunks) {
@@ -63,7 +64,16 @@ class Single final : public Collectives {
 }  // namespace
 
 std::unique_ptr<Collectives> make_single(at::Device device) {
-  return std::make_unique<Single>(device);
+  auto group = std::make_unique<Single>(device);
+  // Its number in the world stays: a part of a part is the same rank.
+  group->split_by(
+      [device, self = group.get()](const Part& part) -> Result<std::unique_ptr<Collectives>> {
+        if (part.colour < 0) return std::unique_ptr<Collectives>();
+        auto alone = make_single(device);
+        alone->is_part(part.name, {self->world_rank()});
+        return alone;
+      });
+  return group;
 }
 
 }  // namespace dsj::comm

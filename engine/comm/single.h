@@ -7,7 +7,7 @@
 
 namespace dsj::comm {
 
-/// Never fails.
+/// Never fails. Can be split: into itself, or nothing.
 std::unique_ptr<Collectives> make_single(at::Device device);
 
 }  // namespace dsj::comm

@@ -205,11 +205,12 @@ class Streamed final : public Collectives {
   void fail(const Request& request, Clock::time_point begin, std::string reason) {
     if (state_->failure) return;
     const std::chrono::duration<double> seconds = Clock::now() - begin;
-    state_->failure = CollectiveError::Facts{.rank = rank(),
+    state_->failure = CollectiveError::Facts{.rank = world_rank(),
                                              .kind = request.kind,
                                              .sequence = request.sequence,
                                              .unit = request.unit,
                                              .seconds = seconds.count(),
+                                             .group = group(),
                                              .reason = std::move(reason)};
     transport_->abort();
   }

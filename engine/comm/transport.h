@@ -40,6 +40,9 @@ class Transport {
   /// Tells the peers that this rank runs nothing more, if the backend can tell them. `reason` is
   /// empty at an orderly end. Called once, when no run() is active.
   virtual void leave(const std::string& reason) = 0;
+  /// Bytes that this rank has put on network connections so far. 0: the backend does not count.
+  /// Any thread.
+  virtual std::int64_t sent() const { return 0; }
 };
 
 /// "n.n s".

@@ -1,4 +1,5 @@
-// What every backend promises (collectives.h), checked on 2, 3 and 4 processes.
+// What every backend promises (collectives.h), checked on 2, 3 and 4 processes; of the one in two
+// levels, on two and three hosts of two.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -319,6 +320,7 @@ std::vector<Case> cases(std::span<const char* const> backends) {
   for (const char* backend : backends) {
     for (const int world : {2, 3, 4}) all.push_back({backend, world});
   }
+  for (const int world : {4, 6}) all.push_back({"hierarchical", world});
   return all;
 }
 

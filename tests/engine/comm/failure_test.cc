@@ -115,13 +115,14 @@ TEST_P(Failure, LaterOperationsFailWithTheFirstError) {
 }
 
 TEST_P(Failure, AbortEndsWhatIsUnderWay) {
+  const bool levels = GetParam().backend == "hierarchical";
   const auto texts = run_ranks(
-      2,
+      levels ? 4 : 2,
       [&](const Seat& seat) {
         // Gloo hears of it only when its own timeout has passed.
         const auto group =
             seat.join(GetParam().backend, GetParam().backend == "gloo" ? kShort : kNever);
-        if (seat.rank == 1) pause();
+        if (seat.rank > 0) pause();
         at::Tensor tensor = at::ones({10});
         const WorkPtr stuck = group->all_reduce(tensor, Op::Sum, {Traffic::Control, "norm"});
         const WorkPtr queued = group->barrier({Traffic::Control, "end"});
@@ -129,7 +130,7 @@ TEST_P(Failure, AbortEndsWhatIsUnderWay) {
         if (GetParam().backend != "gloo") report_failure(stuck);
         report_failure(queued);
       },
-      {1});
+      levels ? std::set<int>{1, 2, 3} : std::set<int>{1});
   if (GetParam().backend == "gloo") {
     EXPECT_THAT(texts[0], StartsWith("rank 0: all_reduce #1 (norm) "));
   } else {
@@ -154,7 +155,7 @@ TEST_P(OursOnly, DifferentCallsAreToldApart) {
 }
 
 TEST_P(OursOnly, AnIdleRankThatAbortsIsNoticed) {
-  const auto texts = run_ranks(2,
+  const auto texts = run_ranks(GetParam().backend == "hierarchical" ? 4 : 2,
                                [&](const Seat& seat) {
                                  const auto group = seat.join(GetParam().backend, kNever);
                                  if (seat.rank == 1) {
@@ -175,6 +176,7 @@ std::vector<Case> cases(std::span<const char* const> backends) {
   for (const char* backend : backends) {
     for (const int world : {2, 4}) all.push_back({backend, world});
   }
+  all.push_back({"hierarchical", 4});
   return all;
 }
 
@@ -270,7 +272,8 @@ TEST(Join, UnknownBackendIsBadInput) {
   const auto group = make_collectives({.rank = 0, .world = 2, .backend = "mpi"});
   ASSERT_FALSE(group.has_value());
   EXPECT_EQ(group.error().kind, ErrorKind::BadInput);
-  EXPECT_THAT(group.error().to_string(), HasSubstr("one of auto, gloo, ring, shm, nccl"));
+  EXPECT_THAT(group.error().to_string(),
+              HasSubstr("one of auto, gloo, ring, shm, hierarchical, nccl"));
 }
 
 TEST(Join, NcclAndCpuTensorsDoNotMeet) {

@@ -53,14 +53,17 @@ struct Seat {
   int world = 1;
   const Listener* listeners = nullptr;
 
-  Options options(std::string backend, std::chrono::milliseconds timeout, int group = 0) const {
+  Options options(const std::string& backend, std::chrono::milliseconds timeout,
+                  int group = 0) const {
     const Listener& listener = listeners[group];
     return {.rank = rank,
             .world = world,
             .master_port = listener.port,
             .store_listen_fd = rank == 0 ? listener.fd : -1,
             .timeout = timeout,
-            .backend = std::move(backend)};
+            .backend = backend,
+            // As if each two ranks were a host.
+            .host = backend == "hierarchical" ? "host" + std::to_string(rank / 2) : ""};
   }
   std::unique_ptr<Collectives> join(const std::string& backend, std::chrono::milliseconds timeout,
                                     int group = 0) const {

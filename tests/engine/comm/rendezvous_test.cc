@@ -13,6 +13,7 @@
 
 #include "engine/comm/backends.h"
 #include "engine/comm/gathered_store.h"
+#include "engine/comm/split.h"
 #include "tests/engine/comm/counting_store.h"
 #include "tests/engine/comm/ranks.h"
 
@@ -71,7 +72,11 @@ std::vector<StoreCount> counted(int world, const std::string& backend,
   for (int rank = 0; rank < world; ++rank)
     stores.push_back(c10::make_intrusive<CountingStore>(shared));
   const auto texts = run_threads(world, [&](int rank) {
-    const Options options{.rank = rank, .world = world, .timeout = kNever, .backend = backend};
+    const Options options{.rank = rank,
+                          .world = world,
+                          .timeout = kNever,
+                          .backend = backend,
+                          .host = backend == "hierarchical" ? std::to_string(rank / 2) : ""};
     Rendezvous rendezvous(options, stores[static_cast<std::size_t>(rank)], "127.0.0.1");
     join(rendezvous);
   });
@@ -91,15 +96,16 @@ std::vector<StoreCount> joined(int world, const std::string& backend) {
   });
 }
 
-/// What "auto" asks where ranks run on several hosts, without its sockets: which backend; whether
-/// all are on one host; the next rank's address; whether all are there.
+/// What "auto" asks where each rank runs on a host of its own, without its sockets: which backend;
+/// who is on which host; the next rank's address; whether all are there.
 void ask_as_auto_over_hosts(Rendezvous& rendezvous) {
   const auto [rank, world] = std::pair(rendezvous.options().rank, rendezvous.options().world);
   const std::string word(32, 'a');
-  const std::string process = word + "/pid:[4026531836] 1000000 -1 -";
-  const auto no = [](const auto&) { return std::string("no not all on one host"); };
-  require(rendezvous.settle("backend", "auto", no).has_value(), "backend");
-  require(rendezvous.settle("shm", process, no).has_value(), "shm");
+  const std::string host = word + "-" + std::to_string(rank) + "/pid:[4026531836]";
+  const auto backend = [](const auto&) { return std::string("0 auto "); };
+  const auto topology = [](const auto& hosts) { return text_of(topology_of(hosts)); };
+  require(rendezvous.settle("backend", "auto", backend).has_value(), "backend");
+  require(rendezvous.settle("hosts", host, topology).has_value(), "hosts");
   const auto next = rendezvous.value_of(
       "ring", word + " 40000 10.100.100." + std::to_string(rank % 256), (rank + 1) % world);
   require(next && next->ends_with("." + std::to_string((rank + 1) % world % 256)), "ring");
@@ -114,6 +120,29 @@ TEST(Rendezvous, ARankAsksAsOftenWhateverTheWorldSize) {
     EXPECT_EQ(more[0].operations, few[0].operations) << backend;
     for (std::size_t rank = 1; rank < more.size(); ++rank)
       EXPECT_EQ(more[rank].operations, few[1].operations) << backend;
+  }
+}
+
+TEST(Rendezvous, TwoLevelsAskAsOftenWhateverTheWorldSize) {
+  const auto few = joined(4, "hierarchical"), more = joined(12, "hierarchical");
+  EXPECT_EQ(more[0].operations, few[0].operations);
+  EXPECT_LE(few[0].operations, 31);
+  for (const StoreCount& count : more) EXPECT_LE(count.operations, few[0].operations);
+}
+
+TEST(Rendezvous, ASplitIsThreeOperationsAndAFewBytesPerRank) {
+  for (const int world : {64, 512, 4096}) {
+    const auto counts = counted(world, "ring", [](Rendezvous& rendezvous) {
+      const int rank = rendezvous.options().rank;
+      const auto rail = split(rendezvous, "split 1", {"rail", rank % 8, rank});
+      require(rail && *rail && (*rail)->options().rank == rank / 8, "not my rail");
+      require((*rail)->names().back() == rendezvous.options().world - 8 + rank % 8, "names");
+    });
+    EXPECT_EQ(counts[0].operations, 5);
+    for (std::size_t rank = 1; rank < counts.size(); ++rank) {
+      EXPECT_EQ(counts[rank].operations, 3);
+      EXPECT_LE(counts[rank].sent + counts[rank].received, 150);
+    }
   }
 }
 

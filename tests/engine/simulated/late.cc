@@ -4,13 +4,16 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
+#include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <shared_mutex>
 
 #include "common/check.h"
 #include "engine/comm/single.h"
+#include "engine/comm/split.h"
 #include "engine/comm/streamed.h"
 #include "engine/device/device.h"
 #include "engine/device/host_pages.h"
@@ -166,9 +169,37 @@ class Meeting {
     return brought;
   }
 
+  /// The n-th split: where the ranks of this rank's colour meet, null: nowhere; and who they are.
+  struct Place {
+    std::shared_ptr<Meeting> meeting;
+    std::vector<int> members;
+  };
+  /// Waits until all ranks have asked.
+  Place part(int n, int rank, const comm::Part& part) {
+    std::unique_lock lock(mutex_);
+    auto& split = splits_[n];
+    split.parts.resize(static_cast<size_t>(world_));
+    split.parts[static_cast<size_t>(rank)] = part;
+    if (++split.asked == world_) asked_.notify_all();
+    asked_.wait(lock, [&] { return split.asked == world_; });
+    const auto members = comm::members_of(split.parts);
+    if (!members || (*members)[static_cast<size_t>(rank)].empty()) return {};
+    const auto& mine = (*members)[static_cast<size_t>(rank)];
+    auto& meeting = split.meetings[part.colour];
+    if (!meeting) meeting = std::make_shared<Meeting>(static_cast<int>(mine.size()));
+    return {meeting, mine};
+  }
+
  private:
+  struct Split {
+    std::vector<comm::Part> parts;
+    int asked = 0;
+    std::map<int, std::shared_ptr<Meeting>> meetings;
+  };
   const int world_;
   std::mutex mutex_;
+  std::condition_variable asked_;
+  std::map<int, Split> splits_;
   std::map<uint64_t, std::vector<std::vector<at::Tensor>>> operations_;
   std::map<uint64_t, int> arrived_, left_;
 };
@@ -274,9 +305,22 @@ class LateTransport final : public comm::StreamTransport {
 std::unique_ptr<comm::Collectives> join(std::shared_ptr<Meeting> meeting, Late& late, int rank,
                                         int world) {
   if (world == 1) return comm::make_single(late.device());
-  return comm::make_streamed(
-      std::make_unique<LateTransport>(std::move(meeting), late.queues(), rank), rank, world,
-      late.device(), std::chrono::minutes(5));
+  auto group = comm::make_streamed(std::make_unique<LateTransport>(meeting, late.queues(), rank),
+                                   rank, world, late.device(), std::chrono::minutes(5));
+  group->split_by([meeting, &late, self = group.get(), n = 0](const comm::Part& part) mutable
+                  -> Result<std::unique_ptr<comm::Collectives>> {
+    const Meeting::Place place = meeting->part(n++, self->rank(), part);
+    if (!place.meeting) return std::unique_ptr<comm::Collectives>();
+    const auto rank = std::ranges::find(place.members, self->rank()) - place.members.begin();
+    auto made =
+        join(place.meeting, late, static_cast<int>(rank), static_cast<int>(place.members.size()));
+    std::vector<int> world_ranks = place.members;
+    if (const auto& of_group = self->world_ranks(); !of_group.empty())
+      for (int& member : world_ranks) member = of_group[static_cast<size_t>(member)];
+    made->is_part(part.name, std::move(world_ranks));
+    return made;
+  });
+  return group;
 }
 
 }  // namespace dsj::simulated

@@ -211,5 +211,42 @@ TEST(LateCollectives, MeetWhateverTheOrders) {
   for (auto& rank : ranks) rank.join();
 }
 
+TEST(LateCollectives, PartsOfTheRanksWorkBesideTheirWorld) {
+  const auto meeting = make_meeting(4);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 4; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const c10::AutoGradMode no_autograd(false);
+      Late late(rank, static_cast<uint64_t>(rank));
+      const auto world = join(meeting, late, rank, 4);
+      {
+        const auto half = world->split({"half", rank / 2, 0});
+        const auto odd = world->split({"odd", rank % 2 == 1 ? 0 : comm::Part::kNone, -rank});
+        ASSERT_TRUE(half.has_value() && odd.has_value());
+        EXPECT_EQ((*half)->world_rank(), rank);
+        EXPECT_EQ(*odd != nullptr, rank % 2 == 1);
+        const auto options = at::TensorOptions(late.device());
+        const at::Tensor all = at::full({3}, rank + 1.0, options), two = all.clone();
+        const auto of_all = world->all_reduce(all, comm::Op::Sum, {});
+        const auto of_two = (*half)->all_reduce(two, comm::Op::Sum, {});
+        of_two->wait();
+        EXPECT_EQ(two[0].item<float>(), rank < 2 ? 3 : 7);
+        of_all->wait();
+        EXPECT_EQ(all[2].item<float>(), 10);
+        if (*odd) {
+          const at::Tensor both = at::empty({2}, options), own = at::full({1}, rank + 0.0, options);
+          (*odd)->all_gather(both, own, {})->wait();
+          EXPECT_EQ(both[0].item<float>(), 3) << "backwards";
+          (*odd)->shutdown();
+        }
+        (*half)->shutdown();
+      }
+      world->shutdown();
+      EXPECT_TRUE(late.findings().empty()) << late.findings()[0];
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+}
+
 }  // namespace
 }  // namespace dsj::simulated

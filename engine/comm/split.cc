@@ -1,0 +1,102 @@
+#include "engine/comm/split.h"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+namespace dsj::comm {
+namespace {
+
+std::string text_of(const Part& part) {
+  return std::to_string(part.colour) + " " + std::to_string(part.key) + " " + part.name;
+}
+
+Part parse_part(const std::string& text) {
+  std::istringstream fields(text);
+  Part part;
+  fields >> part.colour >> part.key;
+  fields.get();  // one space; the name may begin with another
+  std::getline(fields, part.name, '\0');
+  return part;
+}
+
+constexpr char kNo[] = "no ";  // before the reason, in rank 0's answer
+constexpr char kOk[] = "ok ";  // before the members
+
+/// Rank 0's answer to each rank.
+std::vector<std::string> answers(const std::vector<std::string>& texts) {
+  std::vector<Part> parts;
+  for (const std::string& text : texts) parts.push_back(parse_part(text));
+  const auto members = members_of(parts);
+  if (!members) return std::vector<std::string>(texts.size(), kNo + members.error().message);
+  std::vector<std::string> all;
+  for (const auto& ranks : *members) all.push_back(kOk + text_of_ranks(ranks));
+  return all;
+}
+
+}  // namespace
+
+Result<std::vector<std::vector<int>>> members_of(std::span<const Part> parts) {
+  const auto other = std::ranges::find_if(
+      parts, [&](const Part& part) { return part.name != parts.front().name; });
+  if (other != parts.end()) {
+    return bad_input("rank " + std::to_string(other - parts.begin()) + " splits its group by \"" +
+                     other->name + "\", rank 0 by \"" + parts.front().name + "\"");
+  }
+  std::map<int, std::vector<int>> by_colour;
+  for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+    if (parts[rank].colour >= 0) by_colour[parts[rank].colour].push_back(static_cast<int>(rank));
+  }
+  for (auto& [colour, ranks] : by_colour) {
+    std::ranges::stable_sort(ranks, {},
+                             [&](int rank) { return parts[static_cast<std::size_t>(rank)].key; });
+  }
+  std::vector<std::vector<int>> members(parts.size());
+  for (const auto& [colour, ranks] : by_colour) {
+    for (const int rank : ranks) members[static_cast<std::size_t>(rank)] = ranks;
+  }
+  return members;
+}
+
+std::string text_of_ranks(std::span<const int> ranks) {
+  std::string text;
+  for (std::size_t first = 0; first < ranks.size();) {
+    std::size_t last = first;
+    const int step = first + 1 < ranks.size() ? ranks[first + 1] - ranks[first] : 0;
+    while (last + 1 < ranks.size() && ranks[last + 1] - ranks[last] == step) ++last;
+    text += (text.empty() ? "" : ",") + std::to_string(ranks[first]);
+    if (last > first) text += "+" + std::to_string(step) + "x" + std::to_string(last - first + 1);
+    first = last + 1;
+  }
+  return text;
+}
+
+std::vector<int> parse_ranks(const std::string& text) {
+  std::vector<int> ranks;
+  std::istringstream runs(text);
+  int first = 0, step = 0, count = 0;
+  while (runs >> first) {
+    step = 0;
+    count = 1;
+    if (runs.peek() == '+') {
+      runs.get();
+      runs >> step;
+      runs.get();  // the x
+      runs >> count;
+    }
+    for (int i = 0; i < count; ++i) ranks.push_back(first + i * step);
+    runs.get();  // the comma, or the end
+  }
+  return ranks;
+}
+
+Result<std::unique_ptr<Rendezvous>> split(Rendezvous& rendezvous, const std::string& key,
+                                          const Part& part) {
+  DSJ_TRY(const std::string answer, rendezvous.deal(key, text_of(part), answers));
+  if (answer.starts_with(kNo)) return bad_input(answer.substr(sizeof kNo - 1));
+  const std::vector<int> members = parse_ranks(answer.substr(sizeof kOk - 1));
+  if (members.empty()) return std::unique_ptr<Rendezvous>();
+  return rendezvous.part(key + " of colour " + std::to_string(part.colour), members);
+}
+
+}  // namespace dsj::comm

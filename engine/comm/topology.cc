@@ -1,0 +1,59 @@
+#include "engine/comm/topology.h"
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+#include <vector>
+
+namespace dsj::comm {
+namespace {
+
+/// The lengths of runs of ranks on one host. Empty: the ranks of some host are not consecutive.
+std::vector<int> ranks_per_host(std::span<const std::string> hosts) {
+  std::vector<int> runs;
+  std::set<std::string> seen;
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    const bool known = hosts[rank] != "-";
+    if (known && rank > 0 && hosts[rank] == hosts[rank - 1]) {
+      ++runs.back();
+      continue;
+    }
+    if (known && !seen.insert(hosts[rank]).second) return {};
+    runs.push_back(1);
+  }
+  return runs;
+}
+
+}  // namespace
+
+Topology topology_of(std::span<const std::string> hosts) {
+  const std::vector<int> runs = ranks_per_host(hosts);
+  if (runs.empty()) return {.because = "the ranks of a host are not consecutive"};
+  const auto [least, most] = std::ranges::minmax(runs);
+  const int count = static_cast<int>(runs.size());
+  if (count == 1) return {Way::Shared, 1, most, "all ranks on one host"};
+  if (most == 1) return {Way::Flat, count, 1, "one rank per host"};
+  if (least != most) {
+    return {.because =
+                "hosts of " + std::to_string(least) + " and " + std::to_string(most) + " ranks"};
+  }
+  return {Way::Levels, count, most,
+          std::to_string(count) + " hosts of " + std::to_string(most) + " ranks"};
+}
+
+std::string text_of(const Topology& topology) {
+  return std::to_string(static_cast<int>(topology.way)) + " " + std::to_string(topology.hosts) +
+         " " + std::to_string(topology.each) + " " + topology.because;
+}
+
+Topology parse_topology(const std::string& text) {
+  std::istringstream fields(text);
+  Topology topology;
+  int way = 0;
+  fields >> way >> topology.hosts >> topology.each >> std::ws;
+  topology.way = static_cast<Way>(way);
+  std::getline(fields, topology.because);
+  return topology;
+}
+
+}  // namespace dsj::comm
