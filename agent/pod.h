@@ -21,7 +21,7 @@ struct Pod {
   jobspec::NodeHealthAction node_health = jobspec::NodeHealthAction::Off;
   int64_t memory_request = 0;  ///< bytes; 0: none
   int gpus = 0;                ///< that its container asks for
-  bool tls = false;  ///< worker 0 has keys (job/join_keys.h); an older operator made none
+  bool tls = false;            ///< worker 0 has keys (job/join_keys.h); an older operator made none
 };
 
 /// Reads the environment by `get` (empty: not set). BadInput: lists at once everything that is

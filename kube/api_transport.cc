@@ -149,8 +149,7 @@ class ApiTransport final : public Transport {
   void keep(Kept kept) {
     const std::lock_guard lock(mutex_);
     drop_old();
-    if (idle_.size() >= idle_max_ || kept.generation != generation_ ||
-        !kept.connection->usable()) {
+    if (idle_.size() >= idle_max_ || kept.generation != generation_ || !kept.connection->usable()) {
       return;
     }
     kept.since = SteadyClock::now();

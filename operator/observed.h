@@ -51,8 +51,8 @@ struct Termination {
 struct PodView {
   enum class Phase { Pending, Running, Succeeded, Failed };
   std::string name, uid, owner_uid, resource_version, node, revision;
-  std::string gang;  ///< its scheduling group; empty: none
-  std::string keys;  ///< its set of keys (keys.h); empty: none
+  std::string gang;    ///< its scheduling group; empty: none
+  std::string keys;    ///< its set of keys (keys.h); empty: none
   std::string avoids;  ///< nodes that were unfit when it was made (unhealthy_nodes.h); empty: none
   int worker = -1;
   int64_t incarnation = 0;

@@ -86,10 +86,11 @@ void add_node_health(Json& container, const jobspec::NodeHealth& health) {
   Json& env = child(container, "env", Json::array());
   env.push_back(value_of(contract::kEnvNodeHealth,
                          health.action == jobspec::NodeHealthAction::Move ? "Move" : "Report"));
-  env.push_back({{"name", contract::kEnvMemoryRequest},
-                 {"valueFrom",
-                  {{"resourceFieldRef",
-                    {{"containerName", contract::kContainerName}, {"resource", "requests.memory"}}}}}});
+  env.push_back(
+      {{"name", contract::kEnvMemoryRequest},
+       {"valueFrom",
+        {{"resourceFieldRef",
+          {{"containerName", contract::kContainerName}, {"resource", "requests.memory"}}}}}});
   if (const std::string gpus = gpus_of(container); !gpus.empty()) {
     env.push_back(value_of(contract::kEnvGpus, gpus));
   }
@@ -272,7 +273,8 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
   std::set<std::string> avoided;
   if (failure.node_health.action == jobspec::NodeHealthAction::Move) {
     avoided = names_of(status.unhealthy);
-    if (!avoided.empty()) metadata["annotations"][contract::kAnnotationAvoids] = avoids_text(avoided);
+    if (!avoided.empty())
+      metadata["annotations"][contract::kAnnotationAvoids] = avoids_text(avoided);
   }
   if (failure.exclude_failed_nodes && !kueue) avoided.merge(failed_nodes(o, status));
   avoid_nodes(spec, avoided);

@@ -13,11 +13,11 @@ namespace dsj::agent {
 /// One GPU that the container sees, as the driver's management library (NVML) tells it.
 struct GpuFacts {
   int index = 0;
-  bool lost = false;                          ///< it no longer answers (XID 79)
-  std::optional<int64_t> uncorrected;         ///< ECC errors since the driver was loaded
-  std::optional<bool> remap_failed;           ///< a broken row has no spare row left (XID 64)
-  std::optional<bool> remap_pending;          ///< broken rows are replaced at the GPU's next reset
-  std::optional<int> links_up, links_down;    ///< NVLinks
+  bool lost = false;                        ///< it no longer answers (XID 79)
+  std::optional<int64_t> uncorrected;       ///< ECC errors since the driver was loaded
+  std::optional<bool> remap_failed;         ///< a broken row has no spare row left (XID 64)
+  std::optional<bool> remap_pending;        ///< broken rows are replaced at the GPU's next reset
+  std::optional<int> links_up, links_down;  ///< NVLinks
   bool operator==(const GpuFacts&) const = default;
 };
 
@@ -28,13 +28,13 @@ struct DriverFacts {
 };
 
 struct NodeFacts {
-  std::optional<int64_t> memory_available;  ///< bytes that the node can still give
-  std::optional<int64_t> scratch_free;      ///< bytes free for the agent's own files
-  std::optional<int64_t> output_free;       ///< bytes free under the output directory
-  std::optional<int64_t> newest_checkpoint; ///< its bytes on disk
-  std::optional<int64_t> shm_bytes;         ///< size of /dev/shm
-  std::optional<double> clock_ahead;        ///< seconds before the API server's clock; below 0: behind
-  std::optional<DriverFacts> driver;        ///< unset: there is no NVML here
+  std::optional<int64_t> memory_available;   ///< bytes that the node can still give
+  std::optional<int64_t> scratch_free;       ///< bytes free for the agent's own files
+  std::optional<int64_t> output_free;        ///< bytes free under the output directory
+  std::optional<int64_t> newest_checkpoint;  ///< its bytes on disk
+  std::optional<int64_t> shm_bytes;          ///< size of /dev/shm
+  std::optional<double> clock_ahead;  ///< seconds before the API server's clock; below 0: behind
+  std::optional<DriverFacts> driver;  ///< unset: there is no NVML here
 };
 
 /// Looks at the node. Blocks for some milliseconds. One thread.

@@ -43,8 +43,9 @@ class Judge {
   void memory() {
     const auto& free = facts_.memory_available;
     if (free && *free < needs_.memory_request) {
-      bad("the node has " + bytes_text(*free) + " of memory available, and the container requests " +
-          bytes_text(needs_.memory_request) + ": something outside the pods uses it");
+      bad("the node has " + bytes_text(*free) +
+          " of memory available, and the container requests " + bytes_text(needs_.memory_request) +
+          ": something outside the pods uses it");
     }
     const int64_t shm = kShmPerRank * needs_.ranks;
     if (facts_.shm_bytes && *facts_.shm_bytes < shm && needs_.ranks > 1) {
@@ -70,7 +71,8 @@ class Judge {
   void clock() {
     if (!facts_.clock_ahead || std::abs(*facts_.clock_ahead) <= kClockSkew) return;
     const auto seconds = std::to_string(std::llround(std::abs(*facts_.clock_ahead)));
-    bad("the node's clock is " + seconds + " s " + (*facts_.clock_ahead > 0 ? "ahead of" : "behind") +
+    bad("the node's clock is " + seconds + " s " +
+        (*facts_.clock_ahead > 0 ? "ahead of" : "behind") +
         " the API server's, at most 30 s are allowed: tokens and certificates would be refused");
   }
 
@@ -100,8 +102,8 @@ class Judge {
         tell(name + " replaces broken memory rows at its next reset");
       }
       if (gpu.links_down.value_or(0) > 0 && gpu.links_up.value_or(0) < links) {
-        tell(name + " has " + std::to_string(gpu.links_up.value_or(0)) + " NVLinks up, another one " +
-             std::to_string(links));
+        tell(name + " has " + std::to_string(gpu.links_up.value_or(0)) +
+             " NVLinks up, another one " + std::to_string(links));
       }
     }
   }

@@ -46,7 +46,8 @@ std::optional<int64_t> newest_bytes(const std::string& path) {
   std::error_code problem;
   fs::path newest;
   fs::file_time_type last{};
-  for (fs::directory_iterator at(path, problem), end; !problem && at != end; at.increment(problem)) {
+  for (fs::directory_iterator at(path, problem), end; !problem && at != end;
+       at.increment(problem)) {
     std::error_code ignored;
     if (!at->is_directory(ignored)) continue;
     const auto changed = at->last_write_time(ignored);

@@ -9,9 +9,9 @@
 namespace dsj::agent {
 
 struct ProbePlaces {
-  std::string root;               ///< before /proc and /dev: for tests
-  std::string scratch, output;    ///< directories that exist
-  std::string checkpoints;        ///< empty: not this worker's to measure
+  std::string root;             ///< before /proc and /dev: for tests
+  std::string scratch, output;  ///< directories that exist
+  std::string checkpoints;      ///< empty: not this worker's to measure
   std::string nvml = "libnvidia-ml.so.1";
 };
 

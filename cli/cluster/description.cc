@@ -163,8 +163,8 @@ class Page {
   std::string unhealthy_nodes() const {
     std::string text;
     for (const Json& one : items(job_, "status.unhealthyNodes"))
-      text += "  " + word(one, "node") + ", " + age_text(word(one, "time"), now_) + " ago: " +
-              one_line(word(one, "message")) + "\n";
+      text += "  " + word(one, "node") + ", " + age_text(word(one, "time"), now_) +
+              " ago: " + one_line(word(one, "message")) + "\n";
     return text;
   }
 

@@ -307,8 +307,8 @@ Result<std::unique_ptr<HttpListener>> HttpListener::open(const std::string& addr
                                                          std::shared_ptr<HttpHandler> handler,
                                                          TlsSource tls) {
   auto state = std::make_unique<State>();
-  state->shared = std::make_shared<Shared>(
-      Shared{limits, std::move(handler), std::move(tls), {}, {}, {}, state->count, state->looked_at});
+  state->shared = std::make_shared<Shared>(Shared{
+      limits, std::move(handler), std::move(tls), {}, {}, {}, state->count, state->looked_at});
   try {
     const tcp::endpoint endpoint(asio::ip::make_address(address), static_cast<uint16_t>(port));
     state->acceptor.open(endpoint.protocol());

@@ -312,11 +312,7 @@ void FakeApiServer::erase(const Target& target) {
       if (owners == metadata.end()) continue;
       for (const auto& owner : *owners) {
         if (owner["uid"] == uid) {
-          children.push_back({&served,
-                              metadata.value("namespace", ""),
-                              metadata["name"],
-                              "",
-                              {}});
+          children.push_back({&served, metadata.value("namespace", ""), metadata["name"], "", {}});
         }
       }
     }

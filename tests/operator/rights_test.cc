@@ -35,13 +35,14 @@ std::vector<std::string> words_of(const std::string& list) {
   return words;
 }
 
-/// What the templates grant. Rules of one object by its name are not in it.
+/// What the templates grant. Rules of one object by its name, and of URLs, are not in it.
 Rights rights_of_the_chart() {
   Rights rights;
   for (const char* name : {"_helpers.tpl", "rbac.yaml"}) {
     std::ifstream file(std::string(DSJ_SOURCE_DIR) + "/charts/deepspeedjob/templates/" + name);
     EXPECT_TRUE(file) << name;
-    const std::regex field("^ *(?:- )?(apiGroups|resources|resourceNames|verbs): \\[(.*?)\\].*");
+    const std::regex field(
+        "^ *(?:- )?(apiGroups|resources|resourceNames|nonResourceURLs|verbs): \\[(.*?)\\].*");
     std::vector<std::string> groups, resources;
     for (std::string line; std::getline(file, line);) {
       std::smatch found;
@@ -49,7 +50,7 @@ Rights rights_of_the_chart() {
       const auto words = words_of(found[2]);
       if (found[1] == "apiGroups") groups = words;
       if (found[1] == "resources") resources = words;
-      if (found[1] == "resourceNames") resources.clear();
+      if (found[1] == "resourceNames" || found[1] == "nonResourceURLs") resources.clear();
       if (found[1] != "verbs") continue;
       for (const auto& group : groups) {
         for (const auto& resource : resources) {

@@ -106,7 +106,8 @@ TEST(UnhealthyNodePass, ItsVictimsAreNotChargedAndNothingEnds) {
   world.to_running();
   for (int round = 1; round <= 5; ++round) {  // backoffLimit is 3
     unfit(world, 2, "n" + std::to_string(round));
-    for (const int worker : {0, 1}) world.end(world.pod(worker), contract::kExitPeerLost, "PeerLost");
+    for (const int worker : {0, 1})
+      world.end(world.pod(worker), contract::kExitPeerLost, "PeerLost");
     world.settle();
     world.start_attempt();
     ASSERT_EQ(world.condition("Failed"), "False NotFinished") << round;
@@ -180,8 +181,9 @@ TEST(UnhealthyNodePass, ARuleMayEndTheJob) {
 std::string env(const Json& pod, const std::string& name) {
   for (const Json& entry : pod["spec"]["containers"][0]["env"]) {
     if (entry["name"] != name) continue;
-    return entry.contains("value") ? entry["value"].get<std::string>()
-                                   : entry["valueFrom"]["resourceFieldRef"]["resource"].get<std::string>();
+    return entry.contains("value")
+               ? entry["value"].get<std::string>()
+               : entry["valueFrom"]["resourceFieldRef"]["resource"].get<std::string>();
   }
   return "";
 }
@@ -198,8 +200,8 @@ TEST(UnhealthyNodePod, IsToldWhatToDo) {
   EXPECT_EQ(env(pod_of(report, 0), contract::kEnvNodeHealth), "Report");
   EXPECT_EQ(report.o.wanted.accepted->revision, revision) << "running pods stay";
   spec["failurePolicy"]["nodeHealth"]["action"] = "Off";
-  spec["workers"]["template"]["spec"]["containers"] = Json::parse(
-      R"([{"name": "worker", "resources": {"limits": {"nvidia.com/gpu": 8}}}])");
+  spec["workers"]["template"]["spec"]["containers"] =
+      Json::parse(R"([{"name": "worker", "resources": {"limits": {"nvidia.com/gpu": 8}}}])");
   World off(spec);
   EXPECT_EQ(env(pod_of(off, 0), contract::kEnvNodeHealth), "");
   spec["failurePolicy"].erase("nodeHealth");
@@ -215,7 +217,8 @@ TEST(UnhealthyNodePod, KueuesGroupsTakeNoPodThatAvoidsANode) {
   spec["failurePolicy"]["nodeHealth"]["action"] = "Move";
   World refused(spec);
   EXPECT_EQ(refused.o.wanted.accepted, nullptr);
-  EXPECT_THAT(refused.message("Accepted") + refused.o.wanted.message, HasSubstr("nodeHealth.action"));
+  EXPECT_THAT(refused.message("Accepted") + refused.o.wanted.message,
+              HasSubstr("nodeHealth.action"));
 }
 
 }  // namespace

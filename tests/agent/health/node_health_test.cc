@@ -17,9 +17,10 @@ NodeFacts healthy() {
           .newest_checkpoint = 10 * kGiB,
           .shm_bytes = kGiB,
           .clock_ahead = 1.5,
-          .driver = DriverFacts{.version = "570.1",
-                                .gpus = {{.index = 0, .uncorrected = 0, .links_up = 18, .links_down = 0},
-                                         {.index = 1, .uncorrected = 0, .links_up = 18, .links_down = 0}}}};
+          .driver = DriverFacts{
+              .version = "570.1",
+              .gpus = {{.index = 0, .uncorrected = 0, .links_up = 18, .links_down = 0},
+                       {.index = 1, .uncorrected = 0, .links_up = 18, .links_down = 0}}}};
 }
 const NodeNeeds kNeeds{.memory_request = 32 * kGiB, .ranks = 2, .gpus = 2};
 
@@ -63,8 +64,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Rows", [](NodeFacts& f) { f.driver->gpus[0].remap_failed = true; }, true, "no spare"},
         Case{"RowsPending", [](NodeFacts& f) { f.driver->gpus[0].remap_pending = true; }, false,
              "at its next reset"},
-        Case{"Links", [](NodeFacts& f) { f.driver->gpus[1] = {.index = 1, .links_up = 16, .links_down = 2}; },
-             false, "GPU 1 (driver 570.1) has 16 NVLinks up, another one 18"}),
+        Case{
+            "Links",
+            [](NodeFacts& f) { f.driver->gpus[1] = {.index = 1, .links_up = 16, .links_down = 2}; },
+            false, "GPU 1 (driver 570.1) has 16 NVLinks up, another one 18"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(NodeHealthFacts, WhatCannotBeReadIsNotJudged) {

@@ -17,7 +17,8 @@ struct NodeProbeTest : testing::Test {
   fs::path root = fs::path(testing::TempDir()) / ("probe-" + std::to_string(getpid()));
   void SetUp() override {
     fs::remove_all(root);
-    for (const char* folder : {"proc", "dev/shm", "run", "out/checkpoints/step-1", "out/checkpoints/step-2"})
+    for (const char* folder :
+         {"proc", "dev/shm", "run", "out/checkpoints/step-1", "out/checkpoints/step-2"})
       fs::create_directories(root / folder);
   }
   void TearDown() override { fs::remove_all(root); }
@@ -34,14 +35,16 @@ TEST_F(NodeProbeTest, ReadsThisMachine) {
   std::ofstream(root / "proc/meminfo") << "MemTotal:  99 kB\nMemAvailable:     2048 kB\n";
   std::ofstream(root / "out/checkpoints/step-1/a") << std::string(5000, 'x');
   std::ofstream(root / "out/checkpoints/step-2/a") << std::string(3000, 'x');
-  fs::last_write_time(root / "out/checkpoints/step-1", fs::file_time_type::clock::now() - std::chrono::hours(1));
+  fs::last_write_time(root / "out/checkpoints/step-1",
+                      fs::file_time_type::clock::now() - std::chrono::hours(1));
   fs::last_write_time(root / "out/checkpoints/step-2", fs::file_time_type::clock::now());
   const NodeFacts facts = PosixNodeProbe(places(), {}).look();
   EXPECT_EQ(facts.memory_available, 2048 * 1024);
   EXPECT_EQ(facts.newest_checkpoint, 3000);
   ASSERT_TRUE(facts.output_free && facts.scratch_free && facts.shm_bytes);
   EXPECT_GT(*facts.output_free, 0);
-  EXPECT_GE(*facts.shm_bytes, *facts.scratch_free) << "one file system here: its size, and what is free";
+  EXPECT_GE(*facts.shm_bytes, *facts.scratch_free)
+      << "one file system here: its size, and what is free";
   EXPECT_FALSE(facts.clock_ahead);
   EXPECT_FALSE(facts.driver);
 }
@@ -80,8 +83,12 @@ TEST_F(Nvml, HealthyGpus) {
   EXPECT_EQ(facts->version, "570.00");
   EXPECT_EQ(facts->problem, "");
   ASSERT_EQ(facts->gpus.size(), 2u);
-  const GpuFacts healthy{.index = 1, .uncorrected = 0, .remap_failed = false, .remap_pending = false,
-                         .links_up = 4, .links_down = 0};
+  const GpuFacts healthy{.index = 1,
+                         .uncorrected = 0,
+                         .remap_failed = false,
+                         .remap_pending = false,
+                         .links_up = 4,
+                         .links_down = 0};
   EXPECT_EQ(facts->gpus[1], healthy);
 }
 

@@ -190,9 +190,8 @@ std::shared_ptr<const Json> JobRun::job() const {
 
 std::vector<std::shared_ptr<const Json>> JobRun::ours(const std::string& kind) const {
   auto all = server_.shown(resource_of(kind));
-  std::erase_if(all, [&](const auto& object) {
-    return label_of(*object, contract::kLabelJobName) != name;
-  });
+  std::erase_if(
+      all, [&](const auto& object) { return label_of(*object, contract::kLabelJobName) != name; });
   return all;
 }
 
