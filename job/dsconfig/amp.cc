@@ -1,6 +1,7 @@
 // amp: the levels of NVIDIA's apex, by the mechanisms that the engine has. O0 is fp32, O1 is autocast to
 // fp16 in which nothing travels in fp16, O2 is fp16 with fp32 masters; the loss scale is apex's.
 // DeepSpeed had the section until 0.19.7; what it refuses together is refused with its words.
+#include <algorithm>
 #include <cmath>
 
 #include "common/text.h"
@@ -15,6 +16,7 @@ namespace {
 constexpr char kEnabled[] = "amp.enabled";
 constexpr char kLevel[] = "amp.opt_level";
 constexpr char kScale[] = "amp.loss_scale";
+constexpr char kMaximum[] = "amp.max_loss_scale";
 
 void check_company(const Source& in, const ResolvedConfig& config, Report& out) {
   if (config.precision != Precision::Fp32)
@@ -29,15 +31,23 @@ void check_company(const Source& in, const ResolvedConfig& config, Report& out) 
     out.error(kEnabled, "amp and torch_autocast are both on", "switch one off");
 }
 
-/// apex doubles after 2,000 steps without an overflow, halves after each, and ends nothing.
+/// apex begins at 65536 or at the maximum below it, doubles after 2,000 steps without an overflow,
+/// halves after each, and ends nothing.
 LossScaleConfig apex_scale(const Source& in, Report& out) {
-  LossScaleConfig scale{.window = 2000,
+  const double maximum = in.value<double>(kMaximum);
+  LossScaleConfig scale{.initial = std::min(65536.0, maximum),
+                        .window = 2000,
                         .hysteresis = 1,
                         .minimum = in.value<double>("amp.min_loss_scale", std::ldexp(1.0, -126)),
-                        .maximum = in.value<double>("amp.max_loss_scale"),
+                        .maximum = maximum,
                         .like_torch = true};
   const json* given = in.literal(kScale);
-  if (given == nullptr || *given == "dynamic") return scale;
+  if (given == nullptr || *given == "dynamic") {
+    if (maximum == 0)
+      out.error(kMaximum, "found 0, expected a number above 0: a loss times 0 has no gradient",
+                "leave it out");
+    return scale;
+  }
   if (given->is_number() && given->get<double>() > 0)
     scale.fixed = given->get<double>();
   else

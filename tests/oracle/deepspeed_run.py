@@ -3,13 +3,14 @@
 
 Usage: deepspeed_run.py CASES.json --models DIRECTORY -o DIRECTORY [--only REGEX]
 CASES.json: {"NAME": {"model": "tiny-qwen2", "data": "data.json", "world": 2, "ds_config": {...}}, ...}; with "draw": N each weight
-first moves to the next fp32, up or down by that seed (deepspeed_spread.py). MODELS holds the
-Hugging Face directories and the data files ({"samples": [{"input_ids", "labels"}]}). NAME is model_precision_zSTAGE_wWORLD_what.
+first moves to the next fp32, up or down by that seed (deepspeed_spread.py); with "first_scale" torch_autocast's scaler begins at
+it, for which DeepSpeed has no key. MODELS holds the Hugging Face directories and the data files ({"samples": [{"input_ids", "labels"}]}). NAME is model_precision_zSTAGE_wWORLD_what.
 One JSON file per case is written to DIRECTORY/deepspeed_VERSION (of the DeepSpeed that runs), MODELS is linked as DIRECTORY/models.
 With the section curriculum_learning rows are cut to the length that DeepSpeed's schedule names, recorded as "seqlen".
 Sample of optimizer step s, micro-step a, rank r, row j: (((s * accum + a) * world + r) * micro + j) mod rows.
 """
 import argparse
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -24,10 +25,19 @@ STEPS = 20
 SAMPLES = 8  # recorded elements per tensor, evenly spread
 
 
+def loss_scale(engine, optimizer):
+    """The scale of the next step. In fp16 by torch_autocast it is torch's GradScaler's."""
+    grad_scaler = getattr(engine, "torch_autocast_z0_gradscaler", None) or getattr(optimizer, "torch_autocast_gradscaler", None)
+    if grad_scaler is not None:
+        return grad_scaler.get_scale()
+    return float(getattr(optimizer, "loss_scale", getattr(optimizer, "cur_scale", 1.0)) or 1.0)
+
+
 def worker(case, models):
     import torch
     import torch.distributed as dist
     import deepspeed
+    sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # plain Gloo: no compiler at run time
     from deepspeed.accelerator import get_accelerator
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -39,6 +49,9 @@ def worker(case, models):
     if config.get("fp16", {}).get("enabled") is True:
         type(get_accelerator()).is_fp16_supported = lambda self: True
         patched.append("is_fp16_supported->True")
+    if case.get("first_scale"):
+        torch.amp.GradScaler = functools.partial(torch.amp.GradScaler, init_scale=case["first_scale"])
+        patched.append(f"GradScaler init_scale->{case['first_scale']}")
     deepspeed.init_distributed(dist_backend="gloo")
     path = os.path.join(models, case["model"])
     dtype = torch.float32
@@ -64,9 +77,8 @@ def worker(case, models):
     micro, accum = engine.train_micro_batch_size_per_gpu(), engine.gradient_accumulation_steps()
     engine.train()
     steps, curriculum = [], getattr(engine, "curriculum_scheduler_legacy", None)
-    scaler = lambda: float(getattr(optimizer, "loss_scale", getattr(optimizer, "cur_scale", 1.0)) or 1.0)
     for s in range(STEPS):
-        loss_sum, scale, skipped = 0.0, scaler(), engine.skipped_steps
+        loss_sum, scale, skipped = 0.0, loss_scale(engine, optimizer), engine.skipped_steps
         lr = engine.get_lr()[0]
         length = curriculum.update_difficulty(engine.global_steps + 1) if curriculum else None
         for a in range(accum):
@@ -85,7 +97,7 @@ def worker(case, models):
         norm = engine.get_global_grad_norm()
         steps.append({"step": s, "loss": total.item() / world, "lr": lr, "lr_next": engine.get_lr()[0],
                       "grad_norm": None if norm is None else float(norm), "loss_scale": scale,
-                      "loss_scale_next": scaler(), "skipped": engine.skipped_steps - skipped,
+                      "loss_scale_next": loss_scale(engine, optimizer), "skipped": engine.skipped_steps - skipped,
                       **({"seqlen": length} if curriculum else {})})
     stats, digest = {}, hashlib.sha256()
     from deepspeed.utils import safe_get_full_fp32_param

@@ -17,17 +17,14 @@
 #include "engine/weights/weight_source.h"
 #include "job/dsconfig/resolve.h"
 #include "test_paths.h"
-#include "tests/engine/support/golden_runs.h"
-#include "tests/engine/support/micro_batch.h"
+#include "tests/engine/support/golden_steps.h"
 #include "tests/engine/support/poisoned.h"
-#include "tests/engine/support/ranks.h"
 
 namespace dsj::train {
 namespace {
 
 using nlohmann::json;
 using testing_support::golden_directory;
-using testing_support::read_golden;
 
 /// The steps in "overflow injected at steps [3,4]".
 std::set<int64_t> injected_steps(const json& golden) {
@@ -37,24 +34,6 @@ std::set<int64_t> injected_steps(const json& golden) {
     return json::parse(text.substr(text.find('['))).get<std::set<int64_t>>();
   }
   return {};
-}
-
-/// Rows dealt in order, as the recorder did (golden/README.md).
-models::MicroBatch batch_of(const json& golden, const json& data, int64_t step, int64_t micro_step,
-                            int rank) {
-  const int64_t micro = golden["micro"], accum = golden["accum"], world = golden["world"];
-  std::vector<int64_t> ids, labels;
-  for (int64_t row = 0; row < micro; ++row) {
-    const int64_t count = static_cast<int64_t>(data["samples"].size());
-    const int64_t index = (((step * accum + micro_step) * world + rank) * micro + row) % count;
-    const json& sample = data["samples"][static_cast<size_t>(index)];
-    for (const auto& id : sample["input_ids"]) ids.push_back(id);
-    for (const auto& label : sample["labels"]) labels.push_back(label);
-  }
-  const auto rectangle = [&](const std::vector<int64_t>& values) {
-    return at::tensor(values).view({micro, static_cast<int64_t>(values.size()) / micro});
-  };
-  return testing_support::rectangle(rectangle(ids), rectangle(labels));
 }
 
 /// Largest relative differences, and how many steps skip or scale otherwise.
@@ -81,13 +60,11 @@ struct Differences {
 TEST(Golden, InjectedOverflows) {
   const auto path = golden_directory() / "deepspeed_0.19.8" / "qwen2_fp16_z2_w2_inject.json";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "skipped: " << path << " is not there";
-  const json golden = read_golden(path);
-  const auto models = golden_directory() / "models";
-  const json data = read_golden(models / golden["data"].get<std::string>());
-  const std::string directory = models / golden["model"].get<std::string>();
-  const auto model = layout::read_model_config(directory);
+  const auto run = testing_support::golden_run(path);
+  const json& golden = run.record;
+  const auto model = layout::read_model_config(run.model);
   ASSERT_TRUE(model) << model.error().to_string();
-  const int world = golden["world"];
+  const int world = run.world();
   TrainingArgs args;
   args.max_steps = static_cast<int64_t>(golden["steps"].size());
   const auto resolution = dsconfig::resolve(golden["ds_config"], args, {.world_size = world});
@@ -102,13 +79,13 @@ TEST(Golden, InjectedOverflows) {
     zero::ModelState state(*model, config, at::kCPU, collectives);
     Stepper stepper(*model, config, {}, state, at::kCPU);
     PosixFiles files;
-    const auto source = weights::WeightSource::open(files, directory);
+    const auto source = weights::WeightSource::open(files, run.model);
     ASSERT_TRUE(source && state.load(*source));
     int64_t skipped = 0;
     for (int64_t step = 0; step < *args.max_steps; ++step) {
       std::vector<models::MicroBatch> batches;
       for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i)
-        batches.push_back(batch_of(golden, data, step, i, collectives.rank()));
+        batches.push_back(testing_support::golden_batch(run, step, i, collectives.rank()));
       if (injected.contains(step)) collectives.arm(state.plan().flats[1].name(), 5);
       const double lr = optim::learning_rate(config.scheduler, config.optimizer.lr, step - skipped);
       const StepResult result = stepper.run(
@@ -148,13 +125,11 @@ void move_weights(zero::ModelState& state, int64_t seed) {
 }
 
 /// Our losses under the ds_config of a record, by the same rows. `seed`: see move_weights().
-std::vector<double> losses_of(const json& golden, int64_t seed = 0) {
-  const auto models = golden_directory() / "models";
-  const json data = read_golden(models / golden["data"].get<std::string>());
-  const std::string directory = models / golden["model"].get<std::string>();
-  const auto model = layout::read_model_config(directory);
+std::vector<double> losses_of(const testing_support::GoldenRun& run, int64_t seed = 0) {
+  const json& golden = run.record;
+  const auto model = layout::read_model_config(run.model);
   EXPECT_TRUE(model);
-  const int world = golden["world"];
+  const int world = run.world();
   TrainingArgs args;
   args.max_steps = static_cast<int64_t>(golden["steps"].size());
   args.max_grad_norm = 0;  // DeepSpeed's default; Hugging Face's is 1
@@ -166,12 +141,12 @@ std::vector<double> losses_of(const json& golden, int64_t seed = 0) {
     zero::ModelState state(*model, config, at::kCPU, collectives);
     Stepper stepper(*model, config, {}, state, at::kCPU);
     PosixFiles files;
-    const auto source = weights::WeightSource::open(files, directory);
+    const auto source = weights::WeightSource::open(files, run.model);
     ASSERT_TRUE(source && state.load(*source));
     move_weights(state, seed);
     for (int64_t step = 0; step < *args.max_steps; ++step) {
       const std::vector<models::MicroBatch> batches{
-          batch_of(golden, data, step, 0, collectives.rank())};
+          testing_support::golden_batch(run, step, 0, collectives.rank())};
       const double lr = optim::learning_rate(config.scheduler, config.optimizer.lr, step);
       const StepResult result = stepper.run(
           {.micro_batches = batches, .rates = {.lr = lr, .previous_lr = lr}, .tokens = 1});
@@ -206,12 +181,13 @@ TEST(Golden, OneBitRuns) {
         OneBitRun{"qwen2_fp32_z0_w2_onebitlamb", 7, "onebit_0.18.4"}}) {
     const auto path = golden_directory() / folder / (std::string(name) + ".json");
     if (!std::filesystem::exists(path)) GTEST_SKIP() << "skipped: " << path << " is not there";
-    const json golden = read_golden(path);
-    const auto losses = losses_of(golden);
+    const auto run = testing_support::golden_run(path);
+    const json& golden = run.record;
+    const auto losses = losses_of(run);
     ASSERT_EQ(losses.size(), golden["steps"].size());
     double before = 0, own = 0;
     for (int64_t seed = 1; seed <= 2; ++seed) {
-      const auto others = losses_of(golden, seed);
+      const auto others = losses_of(run, seed);
       for (size_t step = 0; step < losses.size(); ++step)
         spread = std::max(spread, relative(others[step], losses[step]));
     }

@@ -5,16 +5,13 @@
 #include <cmath>
 #include <iostream>
 
-#include "job/dsconfig/resolve.h"
 #include "job/plan/memory_model.h"
 #include "job/plan/zero_plan.h"
-#include "tests/engine/support/golden_runs.h"
+#include "tests/engine/support/golden_steps.h"
 #include "tests/engine/train/offload_support.h"
 
 namespace dsj::train {
 namespace {
-
-using nlohmann::json;
 
 SmallRun bf16(int stage, int world = 2, bool states = true) {
   SmallRun run{.world = world, .steps = 6, .config = small_config(stage)};
@@ -174,48 +171,15 @@ TEST(SixteenBitStates, ThePlanKnowsTheBytes) {
 /// torch's AdamW on bf16, which recorded them, rounds after every operation: DeepSpeed's own kernels,
 /// and ours, round once per tensor. The tolerance is the one that its README derives.
 TEST(SixteenBitStates, RecordedRuns) {
-  const auto folder = testing_support::golden_directory() / "precision_0.19.8";
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "skipped: " << folder << " is not there";
+  const std::filesystem::path folder = "precision_0.19.8";
+  if (!std::filesystem::exists(testing_support::golden_directory() / folder))
+    GTEST_SKIP() << "skipped: " << testing_support::golden_directory() / folder << " is not there";
   for (const int stage : {1, 2, 3}) {
-    const json golden = testing_support::read_golden(
+    const auto run = testing_support::golden_run(
         folder / ("qwen2_bf16master_states_z" + std::to_string(stage) + "_w2.json"));
-    const auto models = testing_support::golden_directory() / "models";
-    const json data = testing_support::read_golden(models / golden["data"].get<std::string>());
-    const std::string directory = models / golden["model"].get<std::string>();
-    const auto resolution = dsconfig::resolve(golden["ds_config"], {.max_steps = 20},
-                                              {.world_size = golden["world"].get<int>()});
-    ASSERT_TRUE(resolution.runnable());
-    ASSERT_EQ(resolution.config.state_dtype, Precision::Bf16);
-    const auto model = layout::read_model_config(directory);
-    ASSERT_TRUE(model);
-    double most = 0;
-    testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger&) {
-      zero::ModelState state(*model, resolution.config, at::kCPU, collectives);
-      Stepper stepper(*model, resolution.config, {}, state, at::kCPU);
-      PosixFiles files;
-      const auto source = weights::WeightSource::open(files, directory);
-      ASSERT_TRUE(source && state.load(*source));
-      for (int64_t step = 0; step < 20; ++step) {
-        std::vector<int64_t> ids, labels;
-        const int64_t first = (step * 2 + collectives.rank()) * 2;
-        for (const int64_t row : {first, first + 1}) {
-          const json& sample = data["samples"][static_cast<size_t>(row) % data["samples"].size()];
-          for (const auto& id : sample["input_ids"]) ids.push_back(id);
-          for (const auto& label : sample["labels"]) labels.push_back(label);
-        }
-        const std::vector<models::MicroBatch> batches{testing_support::rectangle(
-            at::tensor(ids).view({2, -1}), at::tensor(labels).view({2, -1}))};
-        const double lr = resolution.config.optimizer.lr;
-        const double loss = stepper
-                                .run({.micro_batches = batches,
-                                      .step = step,
-                                      .rates = {.lr = lr, .previous_lr = lr},
-                                      .tokens = 1})
-                                .loss;
-        const double theirs = golden["steps"][static_cast<size_t>(step)]["loss"];
-        if (collectives.rank() == 0) most = std::max(most, std::abs(loss / theirs - 1));
-      }
-    });
+    const auto config = run.config();
+    ASSERT_EQ(config.state_dtype, Precision::Bf16);
+    const double most = apart(testing_support::repeat(run, config), run);
     std::cout << "golden: bf16 masters and states, stage " << stage << " " << most << std::endl;
     EXPECT_LE(most, 1e-2);
   }

@@ -56,6 +56,10 @@ TEST(Amp, LevelsAreModesOfTheEngine) {
   EXPECT_EQ(own.minimum, 4);
   EXPECT_EQ(own.maximum, 1024);
   EXPECT_EQ(own.fixed, 128);
+  EXPECT_EQ(with({{"max_loss_scale", 1024}}).config.loss_scale.initial, 1024) << "as in apex";
+  EXPECT_NE(said(with({{"max_loss_scale", 0}}), Severity::Error).find("amp.max_loss_scale"),
+            std::string::npos)
+      << "every gradient would be 0 / 0";
 }
 
 TEST(Amp, WhatDeepSpeedRefuses) {
