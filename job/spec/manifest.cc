@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "common/json.h"
 #include "common/text.h"
 #include "job/spec/field_reader.h"
 #include "job/spec/job.h"
 #include "job/spec/overrides.h"
 #include "job/spec/policies_reader.h"
+#include "job/spec/topology_reader.h"
 #include "job/spec/user_program.h"
 
 namespace dsj::jobspec {
@@ -283,6 +285,7 @@ class ManifestReader : private FieldReader {
     job_.policies = read_policies(spec, *this);
     scheduling();
     elastic();
+    topology(spec);
     if (place_ == Place::Cluster) return;
     for (const char* name : {"runPolicy", "failurePolicy", "elastic", "liveness", "checkpoint"})
       if (spec.contains(name) && !spec[name].is_null() && !spec[name].empty())
@@ -308,6 +311,19 @@ class ManifestReader : private FieldReader {
     if (!kueue && job_.worker_template.is_object() && job_.worker_template.contains(at))
       report(Severity::Error, "spec.workers.template.spec.schedulerName",
              "schedulingPolicy sets it to volcano", "remove one of the two");
+  }
+
+  void topology(const json& spec) {
+    const json& workers = json_child(spec, "workers");
+    if (!workers.is_object()) return;
+    job_.policies.topology = read_topology(workers, *this);
+    if (!job_.policies.topology) return;
+    if (place_ == Place::Local)
+      report(Severity::Unsupported, "spec.workers.topology", "has effect in a cluster only",
+             "remove it");
+    else
+      check_topology(*job_.policies.topology, job_.policies.run.scheduling.scheduler,
+                     job_.worker_template, *this);
   }
 
   /// What elastic_sizes() does not see: it knows the batch alone.

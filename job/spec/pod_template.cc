@@ -86,6 +86,10 @@ const json* chain(const json& object, std::initializer_list<const char*> names, 
 
 void check_affinity(const json& spec, const std::string& path, FieldReader& reader) {
   static constexpr char kRequired[] = "requiredDuringSchedulingIgnoredDuringExecution";
+  static constexpr char kPreferred[] = "preferredDuringSchedulingIgnoredDuringExecution";
+  if (const json* near = chain(spec, {"affinity", "podAffinity"}, path, reader))
+    shapes(*near, path + ".affinity.podAffinity",
+           {{kRequired, Shape::Objects}, {kPreferred, Shape::Objects}}, reader);
   const json* required = chain(spec, {"affinity", "nodeAffinity", kRequired}, path, reader);
   if (required == nullptr) return;
   const std::string at = path + ".affinity.nodeAffinity." + kRequired;

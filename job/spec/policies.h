@@ -26,6 +26,17 @@ struct Scheduling {
   std::optional<int64_t> min_available;  ///< pods that are placed together; unset: all
 };
 
+/// spec.workers.topology: the workers are packed by a label of the nodes. Nodes with one value of it
+/// are a domain.
+struct Topology {
+  enum class Mode {
+    Required,   ///< all workers in one domain, or the job waits
+    Preferred,  ///< as many as the scheduler can
+  };
+  std::string key;
+  Mode mode = Mode::Required;
+};
+
 /// spec.elastic: the number of workers follows the nodes that are there (elastic.h).
 struct Elastic {
   int min_replicas = 1, max_replicas = 1;
@@ -84,6 +95,7 @@ struct Policies {
   RunPolicy run;
   FailurePolicy failure;
   std::optional<Elastic> elastic;
+  std::optional<Topology> topology;
   int64_t save_timeout_seconds = 600;   ///< checkpoint.onSuspend.timeoutSeconds
   int64_t step_timeout_seconds = 1800;  ///< liveness.stepTimeoutSeconds
 };
