@@ -30,7 +30,8 @@ std::string hash_of(const std::string& text) {
 
 std::string revision_of(const json& spec, const std::string& config_text) {
   json made_from = json::object();
-  for (const char* name : {"deepspeed", "training", "workers", "launcher", "parallelism"}) {
+  for (const char* name :
+       {"deepspeed", "training", "workers", "launcher", "parallelism", "initializers"}) {
     if (spec.contains(name)) made_from[name] = spec[name];
   }
   if (spec.contains("elastic") && made_from.contains("workers")) {

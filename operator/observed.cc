@@ -4,6 +4,7 @@
 #include "job/node_health.h"
 #include "job/report/termination_message.h"
 #include "job/report/told.h"
+#include "operator/fetch_status.h"
 #include "operator/own_status.h"
 
 namespace dsj::op {
@@ -163,6 +164,17 @@ std::optional<PodView> pod_view(const Json& object) {
   }
   for (const Json& container : json_child(status, "containerStatuses")) {
     read_container(container, json_text(container, "name") == contract::kContainerName, pod);
+  }
+  const Json& inits = json_child(status, "initContainerStatuses");
+  if (const auto failed = failed_fetch(inits); failed && pod.ended()) {
+    pod.termination = Termination{.exit_code = failed->exit_code,
+                                  .reason = kInitializerFailed,
+                                  .message = failed->message,
+                                  .last_words = failed->last_words};
+  } else if (const std::string text = fetching_text(inits);
+             !text.empty() && !pod.ended() && pod.waiting_reason.empty()) {
+    pod.waiting_reason = kFetching;
+    pod.waiting_message = text;
   }
   if (!pod.node.empty()) pod.scheduled = true;
   return pod;

@@ -1,6 +1,7 @@
 // The conditions: what a pass says about what it saw.
 #include <algorithm>
 
+#include "operator/fetching.h"
 #include "operator/pass.h"
 
 namespace dsj::op {
@@ -9,6 +10,19 @@ namespace {
 bool cannot_start(const std::string& reason) {
   return reason == "ErrImagePull" || reason == "ImagePullBackOff" || reason == "InvalidImageName" ||
          reason == "ErrImageNeverPull";
+}
+
+/// Sets what data_ready() says, and takes the condition of a job without initializers away.
+void note_data(const std::optional<Condition>& found, int64_t generation, Time now,
+               Conditions& conditions) {
+  if (!found) {
+    std::erase_if(conditions, [](const Condition& one) { return one.type == kDataReady; });
+    return;
+  }
+  Condition wanted = *found;
+  wanted.observed_generation = generation;
+  wanted.since = now;
+  set_condition(conditions, std::move(wanted));
 }
 
 }  // namespace
@@ -44,11 +58,16 @@ void Pass::initialized_condition() {
   for (const Slot& slot : slots_) {
     if (!slot.newest || slot.newest->ended() || slot.newest->waiting_reason.empty()) continue;
     const PodView& pod = *slot.newest;
+    if (pod.waiting_reason == kFetching) continue;
     return set("Initialized", false,
                cannot_start(pod.waiting_reason) ? "ImagePullBackOff" : "ContainerCannotStart",
                pod.name + ": " + pod.waiting_reason + ": " + pod.waiting_message);
   }
   if (is_true(st_.conditions, "Initialized")) return;  // it stays true; Restarting says the rest
+  const Condition* data = find_condition(st_.conditions, kDataReady);
+  if (data && data->reason == kFetching) {
+    return set("Initialized", false, "Initializing", data->message);
+  }
   set("Initialized", false, all_run() ? "WaitingForGang" : "WaitingForPods",
       all_run() ? "the agents join" : "not every pod runs");
 }
@@ -81,6 +100,8 @@ void Pass::conditions() {
   }
   if (!is_true(st_.conditions, "Failed")) set("Failed", false, "NotFinished", "");
   if (over) {
+    const Condition* data = find_condition(st_.conditions, kDataReady);
+    if (data && data->status == "False") set_unknown(kDataReady, "Waiting", "the job is over");
     const bool done = is_true(st_.conditions, "Complete");
     set("Running", false, "Finished", "the job is over");
     set("Restarting", false, "NotRestarting", "");
@@ -117,6 +138,9 @@ void Pass::conditions() {
         before ? "attempt " + std::to_string(*st_.restarts.attempt) + " has ended" : "");
   }
   scheduled_condition();
+  std::vector<const PodView*> newest;
+  for (const Slot& slot : slots_) newest.push_back(slot.newest);
+  note_data(data_ready(spec(), newest), job().generation, shown_now(), st_.conditions);
   if (gone) {
     set("Initialized", false, "NoPods", "no pod is wanted");
   } else {

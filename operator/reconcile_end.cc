@@ -1,4 +1,5 @@
 // How the operator ends a job, and what it leaves of it.
+#include "operator/fetching.h"
 #include "operator/pass.h"
 
 namespace dsj::op {
@@ -19,12 +20,13 @@ void Pass::deadlines() {
     }
     due(end);
   }
-  if (run.startup_deadline_seconds && !has_trained()) {
-    const Time end = *st_.start + Seconds(*run.startup_deadline_seconds);
+  const auto from = startup_from(st_.conditions, *st_.start);
+  if (run.startup_deadline_seconds && !has_trained() && from) {
+    const Time end = *from + Seconds(*run.startup_deadline_seconds);
     if (now_ >= end) {
-      return fail("StartupDeadlineExceeded", "no attempt was running " +
-                                                 std::to_string(*run.startup_deadline_seconds) +
-                                                 " s after the start");
+      return fail("StartupDeadlineExceeded",
+                  "no attempt was running " + std::to_string(*run.startup_deadline_seconds) +
+                      (*from == *st_.start ? " s after the start" : " s after data was fetched"));
     }
     due(end);
   }

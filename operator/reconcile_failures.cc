@@ -7,6 +7,7 @@
 #include "job/node_health.h"
 #include "job/report/status.h"
 #include "job/restart_budget.h"
+#include "operator/fetching.h"
 #include "operator/pass.h"
 
 namespace dsj::op {
@@ -46,6 +47,14 @@ int weight(const Failure& failure) {
   if (failure.exit_code == contract::kExitPeerLost) return 0;
   if (failure.reason == contract::kReasonPreempted) return 1;
   return 2;
+}
+
+/// A pod may fetch for longer than the others wait, and so be older than the last restart. Its name says
+/// whether its end was heard.
+bool is_new_fetch(const Failure& failure, const Json& history) {
+  return failure.reason == kInitializerFailed &&
+         std::ranges::none_of(
+             history, [&](const Json& one) { return one.value("pod", "") == failure.pod_name; });
 }
 
 }  // namespace
@@ -134,6 +143,7 @@ FailureAction Pass::action_of(const Failure& failure, bool& by_rule) const {
   }
   if (failure.reason == contract::kReasonPreempted || failure.reason == "NodeLost" ||
       failure.reason == "PodDeleted" || failure.reason == contract::kReasonUnhealthyNode ||
+      (failure.reason == kInitializerFailed && failure.pod->deleting_from) ||
       (failure.pod && is_disruption(*failure.pod))) {
     return FailureAction::RestartUncounted;
   }
@@ -174,7 +184,8 @@ void Pass::charge(std::vector<Failure> failures, bool may_fail_by_rule) {
   const bool fresh = std::ranges::any_of(failures, [&](const Failure& failure) {
     const int64_t attempt = failure.attempt.value_or(attempt_open() ? open : 0);
     return attempt > restarts.attempt.value_or(0) ||
-           (failure.pod && failure.pod->restarts == restarts.total);
+           (failure.pod && failure.pod->restarts == restarts.total) ||
+           is_new_fetch(failure, st_.failure_history);
   });
   std::ranges::stable_sort(failures, std::less<>(), weight);
   bool fatal_by_rule = false, fatal = false, counted = false;

@@ -1,6 +1,7 @@
 // Waiting for a gang: what a queue holds, and workers with nodes that wait for others without.
 #include <algorithm>
 
+#include "operator/fetching.h"
 #include "operator/pass.h"
 
 namespace dsj::op {
@@ -38,7 +39,10 @@ bool Pass::wait_for_gang() {
   }
   const bool holds = std::ranges::any_of(
       live(), [](const PodView* pod) { return !pod->node.empty() && !pod->deleting_from; });
-  if (all_run() || attempt_open() || !holds) {
+  // Whoever fetches makes headway; it would begin again on another node.
+  const bool fetches =
+      std::ranges::any_of(live(), [](const PodView* pod) { return is_fetching(*pod); });
+  if (all_run() || attempt_open() || !holds || fetches) {
     st_.incomplete.reset();
     return true;
   }
@@ -90,6 +94,8 @@ std::pair<int, std::string> Pass::missing_workers() const {
       first += o_.refusal ? " has no pod: " + o_.refusal->message : " has no pod";
     } else if (!pod->unscheduled.empty() && !pod->scheduled) {
       first += " has no node: " + pod->unscheduled;
+    } else if (is_fetching(*pod)) {
+      first += " fetches " + pod->waiting_message;
     } else if (!pod->waiting_reason.empty()) {
       first += " cannot start: " + pod->waiting_reason + ": " + pod->waiting_message;
     } else {

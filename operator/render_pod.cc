@@ -12,6 +12,7 @@
 #include "operator/keys.h"
 #include "operator/render_config.h"
 #include "operator/render_gang.h"
+#include "operator/render_initializers.h"
 #include "operator/topology.h"
 
 namespace dsj::op {
@@ -266,6 +267,7 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
   fill(child(spec, "securityContext", Json::object()),
        {{"runAsNonRoot", true}, {"seccompProfile", {{"type", "RuntimeDefault"}}}});
   restrict(container);
+  for (Json* init : enter_initializers(spec, accepted.job, worker)) restrict(*init);
   enter_gang(accepted.job, gang, metadata, spec);
   enter_topology(accepted.job, job.name, worker, gang, metadata, spec);
   // Kueue admits a pod into a running group only if it looks like the one that it replaces.

@@ -62,6 +62,9 @@ class Page {
     add("Age", age_text(get("metadata.creationTimestamp"), now_));
     add("Model", get("spec.training.modelNameOrPath"));
     add("Data", get("spec.training.dataPath"));
+    add("Model from", get("spec.initializers.model.storageUri"));
+    add("Data from", get("spec.initializers.dataset.storageUri"));
+    add("Fetching", fetching());
     add("Output", get("spec.training.outputDir"));
     add("Workers", workers());
     add("Template", worker_template());
@@ -77,6 +80,13 @@ class Page {
     const std::string phase = get("status.phase"), reason = get("status.reason");
     if (phase.empty()) return "not taken up by an operator";
     return reason.empty() ? phase : phase + ", " + reason;
+  }
+
+  std::string fetching() const {
+    for (const Json& one : items(job_, "status.conditions"))
+      if (word(one, "type") == "DataReady" && word(one, "status") == "False")
+        return word(one, "message");
+    return "";
   }
 
   std::string worker_template() const {

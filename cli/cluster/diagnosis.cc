@@ -49,6 +49,9 @@ constexpr Rule kRules[] = {
      "is the image's name right, is it in the registry, does the template name imagePullSecrets?"},
     {"Initialized", "False", "ContainerCannotStart", "",
      "the kubelet's sentence says what is missing: a volume, a ConfigMap, a command"},
+    {"Initialized", "False", "Initializing", "",
+     "the image of spec.initializers is at work: kubectl logs POD -c initialize-model (or "
+     "-dataset); runPolicy.activeDeadlineSeconds bounds it"},
     {"Initialized", "False", "WaitingForGang", "",
      "the pods run and the agents have not joined: a NetworkPolicy between the job's pods (ports "
      "29400 and up), or DNS of the headless Service; `dsj logs --worker 1` shows the attempts"},
@@ -85,6 +88,11 @@ void from_failure(const Json& failure, std::vector<Advice>& all) {
     todo =
         "killed, most likely for memory: raise the memory limit of workers.template, or lower "
         "perDeviceTrainBatchSize; `dsj plan` predicts the bytes per rank";
+  } else if (reason == "InitializerFailed") {
+    todo =
+        "the image of spec.initializers said why: the last words are below; is storageUri right, "
+        "does "
+        "secretRef's Secret have what the image reads, is there space on the volume?";
   } else if (code == "2") {
     todo = "the input is wrong and no attempt will help: the last words name the file or the key";
   } else if (code == "3") {

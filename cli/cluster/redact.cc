@@ -30,20 +30,22 @@ void redact_words(Json& container, const char* key) {
   }
 }
 
+void redact_container(Json& container) {
+  if (!container.is_object()) return;
+  redact_words(container, "command");
+  redact_words(container, "args");
+  const auto env = container.find("env");
+  if (env == container.end() || !env->is_array()) return;
+  for (Json& variable : *env)
+    if (variable.is_object() && variable.contains("value") && !is_plain(word(variable, "name")))
+      variable["value"] = kGone;
+}
+
 void redact_pod_spec(Json& spec) {
   for (const char* list : {"containers", "initContainers", "ephemeralContainers"}) {
     const auto containers = spec.find(list);
     if (containers == spec.end() || !containers->is_array()) continue;
-    for (Json& container : *containers) {
-      if (!container.is_object()) continue;
-      redact_words(container, "command");
-      redact_words(container, "args");
-      const auto env = container.find("env");
-      if (env == container.end() || !env->is_array()) continue;
-      for (Json& variable : *env)
-        if (variable.is_object() && variable.contains("value") && !is_plain(word(variable, "name")))
-          variable["value"] = kGone;
-    }
+    for (Json& container : *containers) redact_container(container);
   }
 }
 
@@ -77,6 +79,8 @@ Json redacted(Json object) {
   if (!object.contains("spec") || !object["spec"].is_object()) return object;
   Json& spec = object["spec"];
   redact_pod_spec(spec);
+  if (const auto all = spec.find("initializers"); all != spec.end() && all->is_object())
+    for (Json& one : *all) redact_container(one);
   const Json::json_pointer path("/workers/template/spec");
   if (spec.contains(path) && spec[path].is_object()) redact_pod_spec(spec[path]);
   return object;

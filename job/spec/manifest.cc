@@ -5,6 +5,7 @@
 #include "common/json.h"
 #include "common/text.h"
 #include "job/spec/field_reader.h"
+#include "job/spec/initializers.h"
 #include "job/spec/job.h"
 #include "job/spec/overrides.h"
 #include "job/spec/policies_reader.h"
@@ -53,6 +54,8 @@ class ManifestReader : private FieldReader {
     choice(*spec, "spec", "launcher", {"Native", "Command"}, job_.launcher);
     training(*spec);
     workers(*spec);
+    const bool in_cluster = place_ == Place::Cluster;
+    read_initializers(*spec, {job_.training, in_part_, in_cluster}, job_.worker_template, *this);
     if (job_.runs_user_program())
       user_program();
     else
@@ -287,7 +290,8 @@ class ManifestReader : private FieldReader {
     elastic();
     topology(spec);
     if (place_ == Place::Cluster) return;
-    for (const char* name : {"runPolicy", "failurePolicy", "elastic", "liveness", "checkpoint"})
+    for (const char* name :
+         {"initializers", "runPolicy", "failurePolicy", "elastic", "liveness", "checkpoint"})
       if (spec.contains(name) && !spec[name].is_null() && !spec[name].empty())
         report(Severity::Unsupported, join("spec", name), "has effect in a cluster only",
                "remove it");

@@ -80,7 +80,7 @@ std::string note_of(const json& before, const json& after) {
   if (phase == "Complete" || phase == "Failed") {
     return "the job is " + phase + ": nothing of this edit is carried out";
   }
-  for (const char* part : {"deepspeed", "training", "workers"}) {
+  for (const char* part : {"deepspeed", "training", "workers", "initializers"}) {
     if (part_of(before, part) == part_of(after, part)) continue;
     if (phase != "Running" && phase != "Starting" && phase != "Restarting") return "";
     return "spec." + std::string(part) +

@@ -95,6 +95,26 @@ TEST_F(Describe, ShowsTheReportsAsTheirTablesSay) {
     EXPECT_THAT(out_, HasSubstr(part));
 }
 
+TEST_F(Describe, ShowsWhatIsFetchedAndHidesItsVariables) {
+  add_job("quick", [](Json& job) {
+    job["spec"]["initializers"]["model"] = Json::parse(R"({"storageUri": "hf://org/m", "image": "i",
+      "args": ["--token", "abcdef"], "env": [{"name": "USER_KEY", "value": "opensesame"}]})");
+  });
+  set_status("quick", Json::parse(R"({"phase": "Starting", "conditions": [
+    {"type": "DataReady", "status": "False", "reason": "Fetching", "message": "worker 0 fetches model",
+     "lastTransitionTime": "2026-01-01T00:00:00Z"},
+    {"type": "Initialized", "status": "False", "reason": "Initializing", "message": "m",
+     "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+    "lastFailure": {"reason": "InitializerFailed", "exitCode": 2, "message": "no such model"}})"));
+  ASSERT_EQ(run(run_describe, {"quick"}), 0) << err_;
+  for (const char* part : {"Model from:   hf://org/m\n", "Fetching:     worker 0 fetches model\n"})
+    EXPECT_THAT(out_, HasSubstr(part));
+  ASSERT_EQ(run(run_debug, {"quick"}), 0) << err_;
+  for (const char* part : {"kubectl logs POD -c initialize-model", "is storageUri right"})
+    EXPECT_THAT(out_, HasSubstr(part));
+  for (const char* secret : {"opensesame", "abcdef"}) EXPECT_THAT(out_, Not(HasSubstr(secret)));
+}
+
 TEST_F(Describe, TheConfigOfAConfigMapIsTheOneThatWasAccepted) {
   add_job("mapped", [](Json& job) {
     job["spec"]["deepspeed"] = {

@@ -1,0 +1,314 @@
+#include "job/spec/initializers.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "common/json.h"
+#include "job/spec/field_reader.h"
+#include "job/spec/user_program.h"
+
+namespace dsj::jobspec {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Severity = FieldReader::Severity;
+
+constexpr char kPath[] = "spec.initializers";
+constexpr char kPrefix[] = "initialize-";
+/// In the order in which they run.
+constexpr const char* kNames[] = {"model", "dataset"};
+constexpr const char* kOurs[] = {"STORAGE_URI", "TARGET", "STAGING", "MARKER"};
+constexpr size_t kTextMax = 4096;
+
+/// Volumes of one pod or one node. An inline csi volume lives as long as its pod.
+constexpr const char* kOfPod[] = {"emptyDir", "ephemeral", "hostPath", "csi"};
+constexpr const char* kReadOnly[] = {"configMap", "secret", "downwardAPI", "projected", "image"};
+
+bool has_any(const json& object, const auto& names) {
+  return std::ranges::any_of(names, [&](const char* name) { return object.contains(name); });
+}
+
+/// True if `path` is `directory` or lies in it.
+bool is_below(const std::string& path, std::string directory) {
+  while (directory.size() > 1 && directory.ends_with('/')) directory.pop_back();
+  return path == directory || path.starts_with(directory == "/" ? directory : directory + "/");
+}
+
+/// The worker's mount with the longest path that holds `target`; null: none.
+const json& mount_of(const json& worker_template, const std::string& target) {
+  static const json kNone;
+  const json* found = &kNone;
+  size_t longest = 0;
+  for (const json& mount : json_child(worker_container(worker_template), "volumeMounts")) {
+    const std::string path = json_text(mount, "mountPath");
+    if (path.empty() || path.size() < longest || !is_below(target, path)) continue;
+    found = &mount;
+    longest = path.size();
+  }
+  return *found;
+}
+
+const json& volume_of(const json& worker_template, const json& mount) {
+  static const json kNone;
+  for (const json& volume : json_child(json_child(worker_template, "spec"), "volumes")) {
+    if (json_text(volume, "name") == json_text(mount, "name")) return volume;
+  }
+  return kNone;
+}
+
+std::string normal(const std::string& path) {
+  std::string text = fs::path(path).lexically_normal().string();
+  while (text.size() > 1 && text.ends_with('/')) text.pop_back();
+  return text;
+}
+
+/// `path`/../.<name>`end`
+std::string beside(const std::string& path, const std::string& end) {
+  const fs::path target(path);
+  return (target.parent_path() / ("." + target.filename().string() + end)).string();
+}
+
+/// A variable's value as the kubelet is to give it: it replaces $(NAME), and $$ by $.
+json variable(const char* name, const std::string& value) {
+  std::string text;
+  for (const char c : value) text += c == '$' ? "$$" : std::string(1, c);
+  return {{"name", name}, {"value", text}};
+}
+
+class Reader {
+ public:
+  Reader(const InitializersInput& in, FieldReader& reader) : in_(in), reader_(reader) {}
+
+  /// Null: something is wrong, or nothing is to be made.
+  json container(const std::string& name, const json& object, const json& worker_template) {
+    at_ = std::string(kPath) + "." + name;
+    good_ = true;
+    reader_.fields(object, at_);
+    json made = {{"name", kPrefix + name},
+                 {"image", text(object, "image", "name the image that fetches")}};
+    const std::string uri =
+        text(object, "storageUri", "hf://ORG/MODEL, s3://BUCKET/PATH, or what the image reads");
+    no_credentials(uri);
+    for (const char* list : {"command", "args"}) words(object, list, made);
+    made["env"] = environment(object);
+    if (const json* ref = reader_.object(object, "secretRef", at_ + ".secretRef")) {
+      reader_.fields(*ref, at_ + ".secretRef");
+      const std::string secret =
+          text(*ref, "name", "name a Secret of the job's namespace", ".secretRef");
+      made["envFrom"] = json::array({{{"secretRef", {{"name", secret}}}}});
+    }
+    if (const json* resources = reader_.object(object, "resources", at_ + ".resources")) {
+      made["resources"] = *resources;
+    } else if (json same = worker_resources(worker_template); !same.empty()) {
+      made["resources"] = std::move(same);
+    }
+    if (!in_.in_cluster) return nullptr;
+    const std::string target = where(name);
+    if (target.empty() || !mounted(target, worker_template, made)) return nullptr;
+    json ours = json::array({variable("STORAGE_URI", uri), variable("TARGET", target),
+                             variable("MARKER", beside(target, ".source"))});
+    for (json& entry : made["env"]) ours.push_back(std::move(entry));
+    made["env"] = std::move(ours);
+    // The last lines of its log become the failure's last words.
+    made["terminationMessagePolicy"] = "FallbackToLogsOnError";
+    return good_ ? made : json();
+  }
+
+ private:
+  void error(const std::string& path, std::string message, std::string hint = {}) {
+    reader_.report(Severity::Error, path, std::move(message), std::move(hint));
+    good_ = false;
+  }
+
+  std::string text(const json& object, const char* name, const char* hint,
+                   const std::string& part = {}) {
+    const std::string path = at_ + part + "." + name;
+    const auto found = object.find(name);
+    if (found == object.end() || found->is_null()) {
+      error(path, "a field is missing", hint);
+    } else if (!found->is_string() || found->get_ref<const std::string&>().empty() ||
+               found->get_ref<const std::string&>().size() > kTextMax) {
+      error(path, "found " + FieldReader::shown(*found) + ", expected a text", hint);
+    } else {
+      return *found;
+    }
+    return {};
+  }
+
+  /// Everybody who may read the job reads this field.
+  void no_credentials(const std::string& uri) {
+    const size_t scheme = uri.find("://");
+    if (scheme == std::string::npos) return;
+    const std::string host = uri.substr(scheme + 3, uri.find('/', scheme + 3) - scheme - 3);
+    const size_t at = host.find('@');
+    if (at != std::string::npos && host.substr(0, at).contains(':'))
+      error(at_ + ".storageUri", "a password stands before the host",
+            "put it into the Secret of secretRef");
+  }
+
+  void words(const json& object, const char* name, json& made) {
+    const auto found = object.find(name);
+    if (found == object.end() || found->is_null()) return;
+    const bool good = found->is_array() &&
+                      std::ranges::all_of(*found, [](const json& w) { return w.is_string(); });
+    if (good)
+      made[name] = *found;
+    else
+      error(at_ + "." + name, "found " + FieldReader::shown(*found) + ", expected a list of words");
+  }
+
+  json environment(const json& object) {
+    const auto found = object.find("env");
+    json env = json::array();
+    if (found != object.end() && !found->is_null()) {
+      if (!found->is_array()) {
+        error(at_ + ".env",
+              "found " + FieldReader::shown(*found) + ", expected a list of {name, value}");
+        return env;
+      }
+      for (size_t i = 0; i < found->size(); ++i)
+        env_entry((*found)[i], at_ + ".env[" + std::to_string(i) + "]", env);
+    }
+    // The root file system is read-only, and /tmp is a volume.
+    const bool home =
+        std::ranges::any_of(env, [](const json& entry) { return entry["name"] == "HOME"; });
+    if (!home) env.push_back({{"name", "HOME"}, {"value", "/tmp"}});
+    return env;
+  }
+
+  void env_entry(const json& entry, const std::string& path, json& env) {
+    const bool good = entry.is_object() && entry.size() == 2 && !json_text(entry, "name").empty() &&
+                      entry.contains("value") && entry["value"].is_string();
+    if (!good)
+      return error(path,
+                   "found " + FieldReader::shown(entry) + ", expected {name, value}, both texts",
+                   "what is secret comes from secretRef");
+    const std::string name = entry["name"];
+    const bool ours = std::ranges::any_of(kOurs, [&](const char* one) { return name == one; });
+    if (ours || name.starts_with("DSJ_"))
+      return error(path + ".name", "\"" + name + "\" is set by the operator", "remove it");
+    env.push_back(entry);
+  }
+
+  /// As much as the worker has anyway, but for devices: a pod asks for the larger of both.
+  static json worker_resources(const json& worker_template) {
+    json same = json::object();
+    const json& resources = json_child(worker_container(worker_template), "resources");
+    for (const char* kind : {"requests", "limits"}) {
+      for (const char* name : {"cpu", "memory", "ephemeral-storage"}) {
+        const json& amount = json_child(json_child(resources, kind), name);
+        if (!amount.is_null()) same[kind][name] = amount;
+      }
+    }
+    return same;
+  }
+
+  std::string where(const std::string& name) {
+    const std::string target = normal(initializer_target(name, in_.training));
+    const std::string field =
+        name == "model" ? "spec.training.modelNameOrPath" : "spec.training.dataPath";
+    if (target.starts_with("/") && target != "/") return target;
+    error(at_, field + " does not say where to put it",
+          "give an absolute path in the container, on a volume of spec.workers.template");
+    return {};
+  }
+
+  bool mounted(const std::string& target, const json& worker_template, json& made) {
+    const json& mount = mount_of(worker_template, target);
+    const std::string name = json_text(mount, "name");
+    if (mount.is_null()) {
+      if (in_.in_part) return true;
+      error(at_, target + " is on no volume of the container \"worker\"",
+            "mount one in spec.workers.template, at a directory above it");
+      return false;
+    }
+    if (normal(json_text(mount, "mountPath")) == target) {
+      error(
+          at_,
+          target + " is where the volume \"" + name + "\" is mounted: nothing can be renamed to it",
+          "name a directory or file on the volume, such as " + target + "/" +
+              made["name"].get<std::string>());
+      return false;
+    }
+    const json& volume = volume_of(worker_template, mount);
+    if (has_any(volume, kReadOnly) ||
+        json_child(json_child(volume, "persistentVolumeClaim"), "readOnly") == true) {
+      error(at_, target + " is on the volume \"" + name + "\", which cannot be written",
+            "mount a claim");
+      return false;
+    }
+    if (mount.contains("subPathExpr")) {
+      error(at_,
+            target + " is on a mount with subPathExpr, which depends on the worker's variables",
+            "use subPath");
+      return false;
+    }
+    json own = mount;  // the ranks may mount it read-only
+    own.erase("readOnly");
+    own.erase("recursiveReadOnly");
+    made["volumeMounts"] = json::array({std::move(own)});
+    return true;
+  }
+
+  const InitializersInput& in_;
+  FieldReader& reader_;
+  std::string at_;
+  bool good_ = true;
+};
+
+void refuse_taken_names(const json& worker_template, FieldReader& reader) {
+  for (const json& container : json_child(json_child(worker_template, "spec"), "initContainers")) {
+    const std::string name = json_text(container, "name");
+    if (initializer_of(name).empty()) continue;
+    reader.report(Severity::Error, "spec.workers.template.spec.initContainers[" + name + "]",
+                  "the name is that of one of spec.initializers", "give it another name");
+  }
+}
+
+}  // namespace
+
+std::string initializer_of(const std::string& container_name) {
+  for (const char* name : kNames) {
+    if (container_name == std::string(kPrefix) + name) return name;
+  }
+  return {};
+}
+
+bool fetched_by_every_pod(const json& worker_template, const std::string& target) {
+  return has_any(volume_of(worker_template, mount_of(worker_template, normal(target))), kOfPod);
+}
+
+std::string initializer_target(const std::string& name, const TrainingArgs& training) {
+  if (name == "model") return training.model_name_or_path;
+  return name == "dataset" ? training.data_path : "";
+}
+
+std::string staging_path(const std::string& target, int worker) {
+  return beside(normal(target), ".staging-" + std::to_string(worker));
+}
+
+void read_initializers(const json& spec, const InitializersInput& in, json& worker_template,
+                       FieldReader& reader) {
+  refuse_taken_names(worker_template, reader);
+  const json* all = reader.object(spec, "initializers", kPath);
+  if (all == nullptr) return;
+  reader.fields(*all, kPath);
+  json made = json::array();
+  for (const char* name : kNames) {
+    const json* one = reader.object(*all, name, std::string(kPath) + "." + name);
+    if (one == nullptr) continue;
+    json container = Reader(in, reader).container(name, *one, worker_template);
+    if (!container.is_null()) made.push_back(std::move(container));
+  }
+  const bool fits = worker_template.is_null() || worker_template.is_object();
+  if (made.empty() || !fits ||
+      !(json_child(worker_template, "spec").is_null() ||
+        json_child(worker_template, "spec").is_object()))
+    return;
+  json& inits = worker_template["spec"]["initContainers"];
+  if (!inits.is_array()) inits = json::array();
+  for (json& container : made) inits.push_back(std::move(container));
+}
+
+}  // namespace dsj::jobspec
