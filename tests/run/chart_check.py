@@ -19,7 +19,7 @@ import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from cases import Report, expect  # noqa: E402
-from kube import LONG, eventually, kubectl, run  # noqa: E402
+from kube import LONG, eventually, free_port, kubectl, run  # noqa: E402
 
 JOB = {"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob",
        "spec": {"deepspeed": {"config": {"train_batch_size": "auto"}},
@@ -327,7 +327,7 @@ class Chart:
                     return answer.status, answer.read().decode()
             except urllib.error.HTTPError as error:
                 return error.code, error.read().decode()
-        url = "https://127.0.0.1:29404/metrics"
+        url = f"https://{self.metrics_address}/metrics"
         eventually(lambda: get(url, tokens["reader"])[0] == 200, lambda: get(url, tokens["reader"]))
         expect("deepspeedjob_leader 1" in get(url, tokens["reader"])[1], "the reader sees them")
         for what, wanted, seen in (("a stranger", 403, get(url, tokens["stranger"])), ("nobody", 401, get(url)),
@@ -343,7 +343,8 @@ class Chart:
         log = os.path.join(self.room, "operator.log")
         deployment = json.loads(kubectl("-n", "ops", "get", "deployment", "r-deepspeedjob", "-o", "json").stdout)
         told = {entry["name"]: entry.get("value", "") for entry in deployment["spec"]["template"]["spec"]["containers"][0]["env"]}
-        told.update(DSJ_NAMESPACE="ops", DSJ_POD_NAME="operator-1", KUBECONFIG=config)
+        self.metrics_address = f"127.0.0.1:{free_port()}"
+        told.update(DSJ_NAMESPACE="ops", DSJ_POD_NAME="operator-1", KUBECONFIG=config, DSJ_METRICS_ADDRESS=self.metrics_address)
 
         def names():
             return kubectl("-n", "team", "get", "pods,services,configmaps,serviceaccounts,roles,rolebindings", "-o", "name",

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -20,7 +19,7 @@ sys.path.insert(0, os.path.join(HERE, "../support"))
 from bad_manifests import ACCEPTED, BEFORE_EDITS, CASES, CONFIG_MAPS, CRD, EDITS, GOOD, POLICY, WEBHOOK, merged  # noqa: E402
 from chart_check import Chart  # noqa: E402
 from cases import Report, expect  # noqa: E402
-from kube import LONG, eventually, kubectl, run  # noqa: E402
+from kube import LONG, eventually, free_port, kubectl, run  # noqa: E402
 
 PAGE = os.path.join(HERE, "../../docs/refusals.md")
 SIGNS = {POLICY: "ValidatingAdmissionPolicy 'r-deepspeedjob-ops-jobs'", WEBHOOK: 'admission webhook "jobs.training.dsj.dev" denied'}
@@ -44,12 +43,6 @@ def page():
     return "\n".join(lines) + "\n"
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class Refusals:
     def __init__(self, repository, binaries):
         self.chart = Chart(repository, binaries)
@@ -70,7 +63,8 @@ class Refusals:
         config = self.chart.config_of("operator", kubectl("-n", "ops", "create", "token", "r-deepspeedjob", "--duration=1h").stdout.strip())
         deployment = json.loads(kubectl("-n", "ops", "get", "deployment", "r-deepspeedjob", "-o", "json").stdout)
         self.told = {entry["name"]: entry.get("value", "") for entry in deployment["spec"]["template"]["spec"]["containers"][0]["env"]}
-        self.told.update(DSJ_NAMESPACE="ops", DSJ_POD_NAME="operator-1", KUBECONFIG=config, DSJ_WEBHOOK_HOSTS="127.0.0.1")
+        self.told.update(DSJ_NAMESPACE="ops", DSJ_POD_NAME="operator-1", KUBECONFIG=config, DSJ_WEBHOOK_HOSTS="127.0.0.1",
+                         DSJ_METRICS_ADDRESS="")  # beside the health, on a port that nobody else has
 
     def start(self, webhook):
         """`webhook`: whether it has one. Its Service has no network here: the API server calls it by its address."""

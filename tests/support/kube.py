@@ -1,6 +1,7 @@
 """kubectl, helm and waiting, as the checks use them. Nothing here knows a DeepSpeedJob."""
 import json
 import os
+import socket
 import subprocess
 import time
 
@@ -8,6 +9,12 @@ from cases import expect
 
 
 LONG = 600  # seconds: bounds what an event or a program's end decides. A busy machine is slow, and time is no assertion.
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def run(*words, given=None, check=True, timeout=LONG, env=None):
