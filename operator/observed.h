@@ -65,9 +65,10 @@ struct PodView {
   bool gated = false;                           ///< a queue holds it: it has scheduling gates
   std::string unscheduled;                      ///< the scheduler's message
   std::string waiting_reason, waiting_message;  ///< of a container that cannot start, or fetches
-  std::optional<Termination> termination;       ///< of the worker's container, or of a failed initializer
-  std::string reason, message;                  ///< of the pod: "Evicted", "NodeLost"
-  std::vector<std::string> conditions;          ///< types that are True
+  std::optional<Termination>
+      termination;                      ///< of the worker's container, or of a failed initializer
+  std::string reason, message;          ///< of the pod: "Evicted", "NodeLost"
+  std::vector<std::string> conditions;  ///< types that are True
 
   bool ended() const { return phase == Phase::Succeeded || phase == Phase::Failed; }
 };

@@ -67,6 +67,11 @@ class SimOperator {
   bool may_write() const;
   /// A pass of it failed, and its next try is to come.
   bool will_try_again() const { return may_write() && queue_.failing() > 0; }
+  /// Its watch has told of this version of a job.
+  bool has_seen(const std::string& key, const std::string& version) const {
+    const auto job = cache_.observe(key).job;
+    return job && job->resource_version == version;
+  }
 
   bool leads = true;
   bool deaf = false;  ///< its watches bring nothing

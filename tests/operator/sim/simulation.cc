@@ -70,10 +70,21 @@ class Simulation {
                                              bug_ ? bug_->agents : AgentBugs{}));
   }
 
-  /// What failed under the faults is tried again up to a minute after them.
+  /// What failed under the faults is tried again up to a minute after them: passes and watches.
   bool nothing_is_left() const {
     return std::ranges::all_of(jobs_, [](const auto& job) { return job->over(); }) &&
-           std::ranges::none_of(operators_, [](const auto& op) { return op->will_try_again(); });
+           std::ranges::none_of(operators_, [&](const auto& op) {
+             return op->will_try_again() || (op->may_write() && !has_seen_all(*op));
+           });
+  }
+
+  bool has_seen_all(const SimOperator& op) const {
+    return std::ranges::all_of(server_.shown(jobs_resource()), [&](const auto& job) {
+      const auto& metadata = job->at("metadata");
+      return op.has_seen(metadata["namespace"].template get<std::string>() + "/" +
+                             metadata["name"].template get<std::string>(),
+                         metadata["resourceVersion"].template get<std::string>());
+    });
   }
 
   /// Fatal and Deadline have to come to their end in time, undisturbed.
