@@ -3,8 +3,6 @@
 namespace dsj::op {
 namespace {
 
-constexpr char kText[] = "text/plain; version=0.0.4";  // Prometheus' text format
-
 struct Handler final : HttpHandler {
   explicit Handler(HealthAnswers answers) : answers_(std::move(answers)) {}
 
@@ -20,7 +18,7 @@ struct Handler final : HttpHandler {
   }
 
   HttpAnswer answer(const HttpHead& head, const std::string&) override {
-    if (head.path == "/metrics") return {200, answers_.metrics(), kText};
+    if (head.path == "/metrics") return {200, answers_.metrics(), kPrometheusText};
     const std::string why = head.path == "/healthz" ? "" : answers_.not_ready();
     if (why.empty()) return {200, "ok\n"};
     return {503, "not ready: " + why + "\n"};

@@ -2,13 +2,10 @@
 
 #include "common/log.h"
 #include "operator/metrics_access.h"
-#include "operator/webhook/certificate.h"
+#include "operator/webhook/rotation.h"
 
 namespace dsj::op {
 namespace {
-
-constexpr std::chrono::hours kLifetime{48}, kRenewBefore{24};
-constexpr char kText[] = "text/plain; version=0.0.4";  // Prometheus' text format
 
 /// Used by the listener's thread, after the first.
 class OwnCertificate {
@@ -49,7 +46,7 @@ struct Handler final : HttpHandler {
   }
 
   HttpAnswer answer(const HttpHead&, const std::string&) override {
-    return {200, metrics_(), kText};
+    return {200, metrics_(), kPrometheusText};
   }
 
  private:

@@ -106,7 +106,7 @@ class Process {
     std::unique_ptr<HttpListener> metrics;
     if (!options_.metrics_address.empty()) {
       DSJ_TRY(metrics, serve_metrics(options_.metrics_address, identity(), counted_, clock_,
-                                     [this] { return metrics_.text(cache_, queue_, leads()); }));
+                                     [this] { return metrics_text(); }));
     }
     start_reflectors();
     {
@@ -145,10 +145,12 @@ class Process {
             .identity = identity()};
   }
 
+  std::string metrics_text() { return metrics_.text(cache_, queue_, leads()); }
+
   HealthAnswers answers(const Webhook* webhook) {
     HealthAnswers answers{.not_ready = [this, webhook] { return not_ready(webhook); }};
     if (options_.metrics_address.empty()) {
-      answers.metrics = [this] { return metrics_.text(cache_, queue_, leads()); };
+      answers.metrics = [this] { return metrics_text(); };
     }
     return answers;
   }

@@ -296,7 +296,7 @@ class Session:
         self.skipped += outcome.skipped
         verdict = "FAILED" if outcome.failed else "ready" if test.makes else "ok"
         print(f"{verdict:7} {test.name} [{test.label}] {outcome.passed} passed, {outcome.failed} failed, "
-              f"{outcome.skipped} skipped, {outcome.seconds:.1f} s, {outcome.busy:.1f} of a core", flush=True)
+              f"{outcome.skipped} skipped, {outcome.seconds:.1f} s, {outcome.busy:.1f} s of a core", flush=True)
         if outcome.ended:
             print(f"        it left processes behind, now ended: {' '.join(outcome.ended)}", flush=True)
         if outcome.failed:

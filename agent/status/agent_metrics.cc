@@ -139,7 +139,7 @@ std::optional<HttpAnswer> AgentMetrics::refuse(const HttpHead& head) {
 }
 
 HttpAnswer AgentMetrics::answer(const HttpHead& head, const std::string&) {
-  if (head.path == "/metrics") return {200, text(), "text/plain; version=0.0.4"};
+  if (head.path == "/metrics") return {200, text(), kPrometheusText};
   const int64_t silent = now_ms() - turned_at_;
   if (silent < kAliveMs) return {200, "ok\n"};
   return {503, "the agent has not turned for " + std::to_string(silent / 1000) + " s\n"};

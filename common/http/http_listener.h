@@ -33,6 +33,9 @@ struct HttpLimits {
 struct HttpHead {
   std::string method, path, authorization;
 };
+/// The content type of metrics in Prometheus' text format.
+inline constexpr char kPrometheusText[] = "text/plain; version=0.0.4";
+
 struct HttpAnswer {
   int status = 200;
   std::string body;

@@ -135,10 +135,6 @@ Status agree_on_backend(Rendezvous& rendezvous) {
   return {};
 }
 
-}  // namespace
-
-namespace {
-
 /// A group whose rendezvous this was can be split for as long as it keeps the store.
 void keep_splitting(Collectives& group, const Rendezvous& rendezvous) {
   group.split_by([kept = std::shared_ptr<Rendezvous>(rendezvous.again()),

@@ -396,7 +396,7 @@ def who_asks_for_it_runs_alone_and_last(build):
 def what_a_program_takes_of_a_core_is_told(build):
     build.add("busy", "for i in {1..200000}; do :; done")
     output = build.run()[1]
-    found = re.search(r"ok +busy .* s, ([0-9.]+) of a core\nresult: tests: \d+ s, in which \d+ cores had \d+ s of work", output)
+    found = re.search(r"ok +busy .* s, ([0-9.]+) s of a core\nresult: tests: \d+ s, in which \d+ cores had \d+ s of work", output)
     expect(found and float(found[1]) > 0, output)
 
 
