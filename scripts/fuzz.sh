@@ -26,29 +26,11 @@ for name, verdict in (word.split(":") for word in sys.argv[2:]):
 json.dump({"testsuites": [{"testsuite": cases}]}, open(sys.argv[1], "w"))' "$DSJ_FUZZ_REPORT" "$@"
 }
 
-find_clang() {  # <expected> of libstdc++ needs the concepts of clang 19
-  local version
-  for version in 21 20 19; do
-    if command -v "clang++-$version" >/dev/null; then clang="clang++-$version"; return 0; fi
-  done
-  return 1
-}
-install_clang() {
-  local sudo="" version=19
-  if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || { say "clang is missing and there is neither root nor sudo"; return 1; }
-    sudo="sudo -n"
-  fi
-  say "installing clang-$version"
-  $sudo apt-get update -qq || return 1
-  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "clang-$version" \
-    "libclang-rt-$version-dev" >/dev/null || return 1
-}
-
 build() {
   mkdir -p "$directory"
   rm -f "$no_clang"
-  if ! find_clang && ! { install_clang && find_clang; }; then
+  local clang
+  if ! clang="$(scripts/clang.sh install)"; then
     say "clang 19 with libFuzzer cannot be installed: no reader will be fuzzed"
     touch "$no_clang"
     return 0

@@ -451,7 +451,7 @@ bool foreign_uid(const Json& body, const Json& current) {
 
 bool old_version(const Json& body, const Json& current) {
   const string version = body.value("metadata", Json::object()).value("resourceVersion", "");
-  return !version.empty() && version != current["metadata"]["resourceVersion"];
+  return !version.empty() && current["metadata"]["resourceVersion"] != version;
 }
 
 }  // namespace

@@ -217,7 +217,7 @@ TEST_F(ApplyKeys, TheSecretHasTheKeyAndTheConfigMapTheAuthority) {
             std::string::npos);
   const auto keys = child_view(config()).keys;
   ASSERT_EQ(keys.size(), 1u);
-  EXPECT_EQ(keys[0].uid, secrets[0]["metadata"]["uid"]);
+  EXPECT_EQ(secrets[0]["metadata"]["uid"], keys[0].uid);
   EXPECT_EQ(config().dump().find("PRIVATE"), std::string::npos);
   EXPECT_EQ(config()["metadata"]["labels"][contract::kLabelManagedBy], contract::kOperatorManager);
 }

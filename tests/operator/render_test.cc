@@ -182,7 +182,7 @@ TEST(Render, OnlyWorkerZeroHasAName) {
   const Json selector = service_selector(world);
   const auto selects = [&](const Json& labels) {
     return std::ranges::all_of(selector.items(), [&](const auto& entry) {
-      return labels.value(entry.key(), "") == entry.value();
+      return entry.value() == labels.value(entry.key(), "");
     });
   };
   EXPECT_TRUE(selects(zero));

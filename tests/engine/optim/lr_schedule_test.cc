@@ -97,7 +97,7 @@ TEST(LrSchedule, EveryValueOfTheOracle) {
   const auto compare = [&](const auto& row, const dsconfig::Resolution& resolution) {
     SCOPED_TRACE(row.dump().substr(0, 160));
     ASSERT_TRUE(resolution.runnable()) << resolution.findings.front().message;
-    ASSERT_EQ(resolution.config.scheduler.type, row["type"]);
+    ASSERT_EQ(row["type"], resolution.config.scheduler.type);
     for (size_t step = 0; step < row["lr"].size(); ++step) {
       const auto rates = rates_at(resolution.config.scheduler, lr, int64_t(step));
       EXPECT_NEAR(rates.lr, row["lr"][step].template get<double>(), 1e-12) << "step " << step;

@@ -45,7 +45,7 @@ TEST(SafetensorsOracle, TheLibrarysFileIsReadBitForBit) {
     const Status read = source->read(name, 0, values);
     ASSERT_EQ(read.has_value(), row.contains("fp32_bits")) << name;
     if (!read) continue;
-    EXPECT_EQ(config_dtype_name(tensor->dtype), row["dtype"]) << name;
+    EXPECT_EQ(row["dtype"], config_dtype_name(tensor->dtype)) << name;
     for (size_t i = 0; i < values.size(); ++i, ++compared) {
       ASSERT_EQ(std::bit_cast<uint32_t>(values[i]), row["fp32_bits"][i].get<uint32_t>()) << name;
     }

@@ -99,7 +99,7 @@ TEST(ElasticityTest, AThousandDrawnSectionsAreDeepSpeeds) {
     EXPECT_EQ(solved->train_batch_size, row[keys + 1]) << row;
     EXPECT_EQ(batch->micro, row[keys + 2]) << row;
     EXPECT_EQ(solved->world_sizes.size(), row[keys + 3].get<size_t>()) << row;
-    EXPECT_EQ(hash_of(solved->world_sizes), row[keys + 4]) << row;
+    EXPECT_EQ(row[keys + 4], hash_of(solved->world_sizes)) << row;
   }
   EXPECT_GT(answered, 400);
   EXPECT_GT(refused, 400);

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# clang.sh [install]: prints the clang++ that compiles the tests and the fuzz programs; with `install` it is installed
+# first, by apt, where it is not there. Nothing is printed, exit 4, where none can be had: GCC then compiles the tests, and
+# nothing is fuzzed. <expected> of libstdc++ needs the concepts of clang 19.
+set -euo pipefail
+versions=(21 20 19)
+say() { printf '  %s\n' "$*" >&2; }
+
+find_clang() {
+  local version
+  for version in "${versions[@]}"; do
+    if command -v "clang++-$version"; then return 0; fi
+  done
+  return 1
+}
+
+install_clang() {
+  local sudo="" version="${versions[-1]}" options=(-o DPkg::Lock::Timeout=300 -o Acquire::Retries=3)
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { say "clang is missing and there is neither root nor sudo"; return 1; }
+    sudo="sudo -n"
+  fi
+  say "apt: installing clang-$version"
+  $sudo apt-get "${options[@]}" update -qq >/dev/null || return 1
+  $sudo env DEBIAN_FRONTEND=noninteractive apt-get "${options[@]}" install -y -qq --no-install-recommends \
+    "clang-$version" "libclang-rt-$version-dev" >/dev/null || return 1
+}
+
+if find_clang; then exit 0; fi
+if [ "${1:-}" = install ] && install_clang && find_clang; then exit 0; fi
+exit 4
