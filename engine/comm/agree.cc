@@ -6,12 +6,19 @@
 
 namespace dsj::comm {
 
+at::Tensor on_host(Work& work, const at::Tensor& values) {
+  work.wait();
+  const at::Tensor host = values.to(at::kCPU);
+  work.wait();
+  return host;
+}
+
 std::vector<double> max_over_ranks(Collectives& collectives, at::Device device,
                                    std::vector<double> mine) {
   if (mine.empty()) return mine;
   const at::Tensor values = at::tensor(mine, at::kDouble).to(device);
-  collectives.all_reduce(values, Op::Max, {Traffic::Control, "agree"})->wait();
-  const at::Tensor host = values.to(at::kCPU);
+  const WorkPtr work = collectives.all_reduce(values, Op::Max, {Traffic::Control, "agree"});
+  const at::Tensor host = on_host(*work, values);
   const double* first = host.const_data_ptr<double>();
   return {first, first + mine.size()};
 }
@@ -40,8 +47,9 @@ std::optional<Error> first_error(Collectives& collectives, at::Device device,
     }
   }
   const at::Tensor sent = at::tensor(bytes, at::kDouble).to(device);
-  collectives.broadcast(sent, static_cast<int>(first), {Traffic::Control, "agree"})->wait();
-  const at::Tensor host = sent.to(at::kCPU);
+  const WorkPtr work =
+      collectives.broadcast(sent, static_cast<int>(first), {Traffic::Control, "agree"});
+  const at::Tensor host = on_host(*work, sent);
   std::copy_n(host.const_data_ptr<double>(), bytes.size(), bytes.begin());
   Error error{.kind = static_cast<ErrorKind>(static_cast<int>(bytes[0]))};
   size_t place = 1;

@@ -12,6 +12,11 @@
 
 namespace dsj::comm {
 
+/// Waits, and copies what the operation brought to host memory. Throws CollectiveError. On a device an
+/// operation that is ended leaves what was in its memory before, and only wait() tells: so it is called
+/// again after the copy.
+at::Tensor on_host(Work& work, const at::Tensor& values);
+
 /// The largest value of each place over all ranks. Collective.
 std::vector<double> max_over_ranks(Collectives& collectives, at::Device device,
                                    std::vector<double> mine);

@@ -99,9 +99,9 @@ class CollectiveError : public std::runtime_error {
 class Work {
  public:
   virtual ~Work() = default;
-  /// Returns when the outputs may be used. CPU: blocks until the operation is done. CUDA: makes the
-  /// current stream wait; the host does not block. Throws CollectiveError. Any thread; may be
-  /// called again.
+  /// Returns when the outputs may be used. CPU: blocks until the operation is done. CUDA: the current
+  /// stream waits, not the host; once the host has read the outputs, a second call tells whether they
+  /// are there (agree.h: on_host). Throws CollectiveError. Any thread; may be called again.
   virtual void wait() = 0;
   /// True: done or failed. Never blocks, never throws.
   virtual bool done() = 0;

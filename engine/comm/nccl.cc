@@ -125,10 +125,14 @@ class Nccl final : public StreamTransport {
     gathers_->check();
     others_->check();
   }
+  /// In one group: each abort waits for the device, and so for the kernels of the other communicator, which
+  /// end when that one is aborted. (NCCL's issue 1013.)
   void abort() override {
     const c10::cuda::CUDAGuard guard(device_);
+    (void)ncclGroupStart();
     gathers_->abort();
     others_->abort();
+    (void)ncclGroupEnd();
   }
   void finish(Clock::time_point deadline) override {
     const c10::cuda::CUDAGuard guard(device_);

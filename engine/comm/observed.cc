@@ -46,8 +46,10 @@ class Observed final : public Collectives {
   WorkPtr issue(Request request) override {
     Call call{.kind = request.kind, .unit = request.unit, .bytes = message_bytes(request)};
     const auto start = Clock::now();
-    hand_on(request)->wait();
+    const WorkPtr work = hand_on(request);
+    work->wait();
     device::streams(device_).drain();  // on a device wait() holds up its lane only
+    work->wait();
     call.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     operation_done();
     observer_(call);

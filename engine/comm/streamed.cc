@@ -1,5 +1,7 @@
 #include "engine/comm/streamed.h"
 
+#include <c10/core/DeviceGuard.h>
+
 #include <algorithm>
 #include <array>
 #include <condition_variable>
@@ -31,11 +33,14 @@ class StreamedWork final : public Work {
       : state_(std::move(state)), streams_(streams), request_(std::move(request)) {}
 
   void wait() override {
+    const device::Lane lane = streams_.current();
     device::MarkPtr mark;
+    bool held = false;
     {
       const std::lock_guard lock(state_->mutex);
       throw_failure();
       mark = mark_;
+      held = std::exchange(held_[static_cast<size_t>(lane)], true);
     }
     if (request_.kind == Kind::Barrier) {
       streams_.wait(*mark);
@@ -43,7 +48,7 @@ class StreamedWork final : public Work {
       throw_failure();
       return;
     }
-    streams_.hold(streams_.current(), *mark);
+    if (!held) streams_.hold(lane, *mark);
     std::vector<ChunkPair> kept;  // by the caller from now on; declared first: dropped last
     const std::lock_guard lock(state_->mutex);
     kept.swap(request_.chunks);
@@ -72,6 +77,7 @@ class StreamedWork final : public Work {
   device::Streams& streams_;
   Request request_;  ///< its chunks: until wait(), or until nobody has the work any more
   device::MarkPtr mark_;
+  std::array<bool, device::kLaneCount> held_{};  ///< lanes that wait already
   bool done_ = false, failed_ = false;
 };
 using StreamedWorkPtr = std::shared_ptr<StreamedWork>;
@@ -82,6 +88,7 @@ class Streamed final : public Collectives {
            std::chrono::milliseconds timeout)
       : Collectives(rank, world, device),
         transport_(std::move(transport)),
+        device_(device),
         streams_(device::streams(device)),
         timeout_(timeout),
         watchdog_([this] { watch(); }) {}
@@ -150,6 +157,9 @@ class Streamed final : public Collectives {
 
   void watch() {
     const memory::CountDevice counts;
+    // A thread begins with GPU 0. What it asks of another one would give this process a context there,
+    // half a gigabyte of a GPU that belongs to another rank.
+    const c10::DeviceGuard guard(device_);
     std::unique_lock lock(state_->mutex);
     while (!closing_ || !idle()) {
       if (idle()) {
@@ -235,6 +245,7 @@ class Streamed final : public Collectives {
 
   const std::shared_ptr<State> state_ = std::make_shared<State>();
   const std::unique_ptr<StreamTransport> transport_;
+  const at::Device device_;
   device::Streams& streams_;
   const std::chrono::milliseconds timeout_;
   std::array<Flight, device::kLaneCount> flights_;

@@ -23,7 +23,8 @@ class StreamTransport {
   virtual void launch(const Request& request, device::Lane lane, Clock::time_point deadline) = 0;
   /// Throws TransportError if an operation in flight has failed.
   virtual void check() = 0;
-  /// Ends what is in flight, so that lanes which wait for it go on. Idempotent.
+  /// Ends what is in flight, so that lanes which wait for it go on. Its memory then holds anything.
+  /// Idempotent.
   virtual void abort() = 0;
   /// Closes in good order, when nothing is in flight.
   virtual void finish(Clock::time_point deadline) = 0;

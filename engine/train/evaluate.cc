@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "engine/comm/agree.h"
 #include "engine/data/batch.h"
 #include "engine/device/device.h"
 #include "engine/train/micro_batch.h"
@@ -70,9 +71,10 @@ Result<EvalResult> evaluate(Stepper& stepper, comm::Collectives& collectives, co
   }
   const at::Tensor sums =
       at::cat({loss_rows.view({1}), device::upload(at::full({1}, targets, at::kDouble), device)});
-  collectives.all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "evaluate"})->wait();
-  device::HostRead read(sums);
-  const double* sum = read.get().const_data_ptr<double>();
+  const auto work =
+      collectives.all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "evaluate"});
+  const at::Tensor host = comm::on_host(*work, sums);
+  const double* sum = host.const_data_ptr<double>();
   return EvalResult{.loss = sum[0] / static_cast<double>(rows.count),
                     .rows = rows.count,
                     .targets = static_cast<int64_t>(sum[1])};

@@ -104,8 +104,9 @@ Status Saver::finish() {
   return tell(behind_->finish([&](const checkpoint::SaveVotes& mine) -> checkpoint::SaveVotes {
     const at::Tensor sums =
         at::tensor({mine.written, mine.failed, mine.published}, at::kDouble).to(device_);
-    state_.collectives().all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "save"})->wait();
-    const at::Tensor host = sums.to(at::kCPU);
+    const auto work =
+        state_.collectives().all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "save"});
+    const at::Tensor host = comm::on_host(*work, sums);
     const double* sum = host.const_data_ptr<double>();
     return {sum[0], sum[1], sum[2]};
   }));

@@ -279,9 +279,11 @@ StepResult Stepper::run(const StepInput& input) {
   const at::Tensor squares = state_.owned_sum_of_squares().view({1});
   const at::Tensor sums = at::cat({loss.div(static_cast<double>(accumulation)).view({1}), squares,
                                    device::upload(counts, device_)});
-  collectives.all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "step"})->wait();
+  const auto summed = collectives.all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "step"});
+  summed->wait();
   device::HostRead read(local ? at::cat({sums, squares}) : sums);  // the only one of a step
   const double* sum = read.get().const_data_ptr<double>();
+  summed->wait();  // no step whose sums were cut short is told
   const double world = collectives.world();
   StepResult result{.loss = sum[0] / world,
                     .grad_norm = std::sqrt(local ? sum[sums.numel()] : sum[1]) *

@@ -268,8 +268,9 @@ std::string ModelState::first_bad_gradient() {
     }
   }
   const at::Tensor all = at::full({1}, first, at::TensorOptions(device_).dtype(at::kDouble));
-  collectives_.all_reduce(all, comm::Op::Max, {comm::Traffic::Control, "bad gradient"})->wait();
-  const double index = -all.item<double>();
+  const auto work =
+      collectives_.all_reduce(all, comm::Op::Max, {comm::Traffic::Control, "bad gradient"});
+  const double index = -comm::on_host(*work, all).item<double>();
   return index < static_cast<double>(names.size()) ? names[static_cast<size_t>(index)] : "";
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/check.h"
+#include "engine/comm/agree.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/zero/scalar_type.h"
 #include "job/plan/row_plan.h"
@@ -56,8 +57,8 @@ std::unique_ptr<RowGradients> RowGradients::start(const layout::FlatLayout& flat
   }
   const auto integers = gradient.options().dtype(at::kLong);
   const at::Tensor counts = at::full({world}, count, integers);
-  collectives.all_gather(counts, counts.narrow(0, rank, 1), label)->wait();
-  const at::Tensor host = counts.to(at::kCPU);
+  const auto counted = collectives.all_gather(counts, counts.narrow(0, rank, 1), label);
+  const at::Tensor host = comm::on_host(*counted, counts);
   self->counts_.assign(host.const_data_ptr<int64_t>(), host.const_data_ptr<int64_t>() + world);
   const int64_t most = std::ranges::max(self->counts_);
   const plan::RowCost cost{flat, options.sharded, world, most,

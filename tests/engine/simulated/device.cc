@@ -466,12 +466,16 @@ class Memory final : public c10::Allocator {
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
   at::DeviceType type() const override { return kKind; }
-  at::Device exchangeDevice(at::Device) const override { return getDevice(); }
+  at::Device exchangeDevice(at::Device to) const override {
+    const at::Device before = getDevice();
+    if (to.has_index()) here_of_thread().index = to.index();
+    return before;
+  }
   at::Device getDevice() const override {
     return {kKind, static_cast<at::DeviceIndex>(here_of_thread().index)};
   }
-  void setDevice(at::Device) const override {}
-  void uncheckedSetDevice(at::Device) const noexcept override {}
+  void setDevice(at::Device to) const override { exchangeDevice(to); }
+  void uncheckedSetDevice(at::Device to) const noexcept override { exchangeDevice(to); }
   c10::Stream getStream(at::Device) const override { return stream(here_of_thread().stream); }
   c10::Stream getDefaultStream(at::Device place) const override { return stream(0, place); }
   c10::Stream getStreamFromGlobalPool(at::Device place, bool) const override {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -125,6 +126,9 @@ void Late::run_at_once() {
 void Late::drain() {
   queues_->drain();
 }
+int64_t Late::stops() const {
+  return queues_->stops();
+}
 std::vector<std::string> Late::findings() const {
   return queues_->findings();
 }
@@ -145,6 +149,8 @@ class Meeting {
  public:
   explicit Meeting(int world) : world_(world) {}
   int world() const { return world_; }
+  void lose_from(uint64_t sequence) { lost_from_ = sequence; }
+  bool lost(uint64_t sequence) const { return sequence >= lost_from_; }
 
   void bring(uint64_t sequence, int rank, std::vector<at::Tensor> inputs) {
     const std::lock_guard lock(mutex_);
@@ -197,6 +203,7 @@ class Meeting {
     std::map<int, std::shared_ptr<Meeting>> meetings;
   };
   const int world_;
+  std::atomic<uint64_t> lost_from_{UINT64_MAX};
   std::mutex mutex_;
   std::condition_variable asked_;
   std::map<int, Split> splits_;
@@ -206,6 +213,9 @@ class Meeting {
 
 std::shared_ptr<Meeting> make_meeting(int world) {
   return std::make_shared<Meeting>(world);
+}
+void lose_a_peer(Meeting& meeting, uint64_t from) {
+  meeting.lose_from(from);
 }
 
 namespace {
@@ -275,29 +285,40 @@ class LateTransport final : public comm::StreamTransport {
     asked.chunks.clear();  // it holds no memory: the engine must
     auto brought = std::make_shared<bool>(false);
     const std::string name = std::string(comm::name_of(request.kind)) + " (" + request.unit + ")";
-    queues_.enqueue(
-        static_cast<int>(reinterpret_cast<intptr_t>(stream)), name, touches,
-        {.ready =
-             [this, asked, ins, brought] {
-               if (!*brought) {
-                 std::vector<at::Tensor> copies;
-                 for (const auto& in : ins) copies.push_back(in.clone());
-                 *brought = true;
-                 meeting_->bring(asked.sequence, rank_, std::move(copies));
-               }
-               return meeting_->complete(asked.sequence);
-             },
-         .run = [this, asked,
-                 outs] { exchange(asked, outs, rank_, meeting_->take(asked.sequence)); }});
+    last_ = std::max(last_, request.sequence);
+    queues_.enqueue(static_cast<int>(reinterpret_cast<intptr_t>(stream)), name, touches,
+                    {.ready =
+                         [meeting = meeting_, rank = rank_, ended = ended_, asked, ins, brought] {
+                           if (meeting->lost(asked.sequence)) return ended->load();
+                           if (!*brought) {
+                             std::vector<at::Tensor> copies;
+                             for (const auto& in : ins) copies.push_back(in.clone());
+                             *brought = true;
+                             meeting->bring(asked.sequence, rank, std::move(copies));
+                           }
+                           return meeting->complete(asked.sequence);
+                         },
+                     .run =
+                         [meeting = meeting_, rank = rank_, asked, outs] {
+                           if (meeting->lost(asked.sequence)) return;
+                           exchange(asked, outs, rank, meeting->take(asked.sequence));
+                         }});
   }
-  void check() override {}
-  void abort() override {}
+  void check() override {
+    if (meeting_->lost(last_)) throw comm::TransportError("a peer is gone");
+  }
+  void abort() override {
+    *ended_ = true;
+    tell_news();
+  }
   void finish(comm::Clock::time_point) override {}
 
  private:
   const std::shared_ptr<Meeting> meeting_;
   LateQueues& queues_;
   const int rank_;
+  uint64_t last_ = 0;  ///< launched
+  const std::shared_ptr<std::atomic<bool>> ended_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 }  // namespace

@@ -7,7 +7,8 @@
 // - two operations on the same bytes, one of them a write, that nothing orders;
 // - memory that is freed while an operation is pending that its own stream does not wait for, and an
 //   operation on memory that is freed;
-// - page-locked host memory that the host touches before the copy there, or from there, is done.
+// - page-locked host memory that the host touches before the copy there, or from there, is done;
+// - a thread that uses the device and has not made it its own.
 // It names both places. Findings do not depend on the order that was drawn, nor on time.
 //
 // One per rank. A rank is a thread; its device is simulated::device() number `index`. Its port is the
@@ -44,6 +45,8 @@ class Late {
   void run_at_once();
   /// Runs everything that is queued.
   void drain();
+  /// How often the host waited for a stream because a copy, a value or a shape could not go on without it.
+  int64_t stops() const;
   /// So far, each place pair once.
   std::vector<std::string> findings() const;
   LateQueues& queues() { return *queues_; }
@@ -63,6 +66,9 @@ class Late {
 /// Where ranks' collectives meet; outlives them.
 class Meeting;
 std::shared_ptr<Meeting> make_meeting(int world);
+/// Operations with this sequence number and later ones find a peer that is gone: each rank's library reports
+/// it, and they end when the library is aborted. Their memory then holds what was there before.
+void lose_a_peer(Meeting& meeting, uint64_t from);
 /// The engine's collectives of devices (comm/streamed.h) over `late`. World 1: comm/single.h's.
 std::unique_ptr<comm::Collectives> join(std::shared_ptr<Meeting> meeting, Late& late, int rank,
                                         int world);

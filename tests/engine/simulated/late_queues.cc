@@ -91,8 +91,20 @@ bool LateQueues::left_out_now(const char* what) {
   return true;
 }
 
+/// On CUDA a thread begins with GPU 0. Work on another one gives the process a context on GPU 0, too.
+void LateQueues::expect_own() {
+  const int index = here_of_thread().index;
+  if (index == index_) return;
+  const Lock lock(mutex_);
+  tell("a thread uses a device that it has not made its own", place_here("here"),
+       std::make_shared<const std::function<std::string()>>([index, own = index_] {
+         return "its own is " + std::to_string(index) + ", the device's number " + std::to_string(own);
+       }));
+}
+
 void LateQueues::enqueue(int stream, const std::string& name, const std::vector<Touch>& touches,
                          Item item) {
+  expect_own();
   const Lock lock(mutex_);
   Clock& clock = tails_[static_cast<size_t>(stream)];
   clock.join(here());
@@ -112,6 +124,7 @@ void LateQueues::enqueue(int stream, const std::string& name, const std::vector<
 }
 
 HappenedPtr LateQueues::record(int stream) {
+  expect_own();
   const Lock lock(mutex_);
   auto event = std::make_shared<Happened>();
   event->queues = this;
@@ -122,6 +135,7 @@ HappenedPtr LateQueues::record(int stream) {
 }
 
 void LateQueues::hold(int stream, const HappenedPtr& event) {
+  expect_own();
   const Lock lock(mutex_);
   if (left_out_now("hold")) return;
   tails_[static_cast<size_t>(stream)].join(event->clock);
@@ -129,6 +143,7 @@ void LateQueues::hold(int stream, const HappenedPtr& event) {
 }
 
 void LateQueues::wait(const HappenedPtr& event, bool asked) {
+  expect_own();
   Lock lock(mutex_);
   if (asked && left_out_now("wait of the host")) return;
   while (!event->done) {
@@ -144,6 +159,7 @@ void LateQueues::wait(const HappenedPtr& event, bool asked) {
 }
 
 bool LateQueues::query(const Happened& event) {
+  expect_own();
   if (!event.done) return false;
   const Lock lock(mutex_);
   here().join(event.clock);
@@ -207,7 +223,7 @@ void submit(LateQueues& queues, const std::string& name, std::vector<Touch> touc
   queues.enqueue(here_of_thread().stream, name, touches, {.run = std::move(run)});
 }
 void wait_for_stream(LateQueues& queues) {
-  queues.wait(queues.record(here_of_thread().stream), /*asked=*/false);
+  queues.stop(here_of_thread().stream);
 }
 
 }  // namespace dsj::simulated

@@ -74,10 +74,13 @@ class LateQueues {
   void leave_out(int64_t n);
   int64_t waits() const { return waits_; }
   std::string left_out() const { return left_out_; }
+  void stop(int stream) { ++stops_, wait(record(stream), /*asked=*/false); }
+  int64_t stops() const { return stops_; }
 
  private:
   using Lock = std::unique_lock<std::recursive_mutex>;
   Clock& here() { return hosts_[std::this_thread::get_id()]; }
+  void expect_own();
   bool left_out_now(const char* what);
   bool step();
   void run(Item& item);
@@ -102,6 +105,7 @@ class LateQueues {
   std::map<Block*, int> protected_;
   std::vector<std::string> findings_;
   int64_t leave_out_ = -1, waits_ = 0;
+  std::atomic<int64_t> stops_ = 0;
   std::string left_out_;
 };
 

@@ -2,9 +2,11 @@
 #include "tests/engine/simulated/late.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -163,6 +165,26 @@ TEST_F(LateDevice, TheHostLeavesAloneWhatACopyHasYetToRead) {
     lanes.wait(*copied);
     const auto sum = there.sum().item<float>();
     EXPECT_TRUE(!waits || sum == 3 * 64) << sum;
+  }
+}
+
+/// Fault: a thread of the engine that looks after GPU 1 and has begun, as every thread, with GPU 0.
+TEST(LateThreads, MakeTheDeviceTheirOwn) {
+  for (const bool own : {true, false}) {
+    Late late(1, 3);
+    device::Streams& lanes = device::streams(late.device());
+    const auto mark = lanes.record(Lane::Compute);
+    std::thread([&] {
+      std::optional<c10::DeviceGuard> guard;
+      if (own) guard.emplace(late.device());
+      (void)lanes.reached(*mark);
+    }).join();
+    const auto findings = late.findings();
+    EXPECT_EQ(findings.empty(), own);
+    if (!own) {
+      EXPECT_NE(findings[0].find("its own is 0, the device's number 1"), std::string::npos)
+          << findings[0];
+    }
   }
 }
 

@@ -4,11 +4,13 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <ranges>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -223,18 +225,22 @@ struct Late {
   std::vector<std::string> findings;
   int64_t waits = 0;  ///< of rank 0 from the step that a wait was left out of on
   std::string left_out;
+  int failed = 0;  ///< ranks that a lost peer ended
+  int64_t stops = 0;  ///< of rank 0 from step 1 on
 };
 struct LateOptions {
   uint64_t seed = 1;
   bool at_once = false;    ///< everything in the order it is queued: an oracle
   int64_t leave_out = -1;  ///< which wait of rank 0, from step 1 on
   std::function<void(OneRank&, memory::Ledger&)> instead = {};  ///< of the steps
+  uint64_t lose_from = UINT64_MAX;  ///< the first operation that a peer does not come to
 };
 
 Late late(const Case& test, const LateOptions& options = {}) {
   Late result;
   std::mutex mutex;
   const auto meeting = simulated::make_meeting(test.run.world);
+  simulated::lose_a_peer(*meeting, options.lose_from);
   memory::install();
   at::set_num_threads(1);
   std::vector<std::thread> ranks;
@@ -247,7 +253,9 @@ Late late(const Case& test, const LateOptions& options = {}) {
       simulated::Late device(index, options.seed);
       if (options.at_once) device.run_at_once();
       const auto group = simulated::join(meeting, device, index, test.run.world);
-      {
+      bool failed = false;
+      int64_t stops = 0;
+      try {
         OneRank rank(test, *group, device.device());
         device.drain();
         if (options.instead) {
@@ -256,14 +264,25 @@ Late late(const Case& test, const LateOptions& options = {}) {
           const auto before = [&](int64_t step) {
             if (!options.at_once)
               device.reseed(options.seed * 7919 + static_cast<uint64_t>(2 * step + index));
-            if (step == 1 && index == 0) device.leave_out_wait(options.leave_out);
+            if (step != 1 || index != 0) return;
+            device.leave_out_wait(options.leave_out);
+            stops = device.stops();
           };
           take_steps(test, rank, before, index == 0 ? &result.seen : nullptr);
         }
         device.drain();
+      } catch (const comm::CollectiveError&) {
+        failed = true;
       }
-      group->shutdown();
+      try {
+        group->shutdown();
+      } catch (const comm::CollectiveError&) {
+        failed = true;
+      }
+      EXPECT_TRUE(!failed || options.lose_from != UINT64_MAX);
       const std::lock_guard lock(mutex);
+      result.failed += failed;
+      if (index == 0) result.stops = device.stops() - stops;
       for (const auto& finding : device.findings())
         result.findings.push_back("rank " + std::to_string(index) + ": " + finding);
       if (index == 0) result.waits = device.waits(), result.left_out = device.left_out();
@@ -284,6 +303,19 @@ TEST_P(LateSteps, HaveTheLossesOfTheCpuWhateverTheOrder) {
     const Late got = late(test, {.seed = seed});
     EXPECT_EQ(got.seen, want);
     EXPECT_TRUE(got.findings.empty()) << got.findings.size() << " findings\n" << got.findings[0];
+  }
+}
+
+/// Labels, row starts and counts go up, and nothing comes down but the one read, which is asked for early and
+/// waited for at the end.
+TEST(LateStops, NothingInAStepStopsTheHost) {
+  const auto all = cases();
+  for (const char* name : {"stage0", "stage1", "stage2", "stage3", "recompute", "lora", "bf16",
+                           "offload_states", "offload_all"}) {
+    Case test = *std::ranges::find(all, std::string(name), &Case::name);
+    test.run.steps = 3;
+    test.checkpoints = false;
+    EXPECT_EQ(late(test).stops, 0) << name;
   }
 }
 
@@ -322,6 +354,29 @@ TEST(LateOffload, AnOverflowSkipsTheStepAndNamesTheGradient) {
     }
     EXPECT_FALSE(bad[0].empty());
     EXPECT_EQ(bad[0], bad[1]);
+  }
+}
+
+/// A library that is aborted ends the operations that wait for the lost peer, and the device goes on with what
+/// their memory held before: a sum over ranks, say, with this rank's own part. Whichever operation it was, no
+/// step is told that such numbers are a part of.
+TEST(LateFailures, NoStepIsToldThatAPeerWasMissingIn) {
+  for (const int stage : {0, 2}) {
+    Case test{"lost", small(stage, 2)};
+    test.run.steps = 2;
+    const Seen want = on_the_cpu(test);
+    uint64_t from = 1;
+    for (int failed = 2; failed > 0; ++from) {
+      SCOPED_TRACE("stage " + std::to_string(stage) + ", operation " + std::to_string(from));
+      const Late got = late(test, {.seed = from, .lose_from = from});
+      failed = got.failed;
+      EXPECT_TRUE(failed == 2 || failed == 0) << failed << " ranks know that a peer is lost";
+      ASSERT_LE(got.seen.size(), want.size());
+      EXPECT_TRUE(std::ranges::equal(got.seen, want | std::views::take(got.seen.size())));
+      EXPECT_TRUE(failed > 0 || got.seen == want);
+      ASSERT_LT(from, 200u) << "a step has not so many operations";
+    }
+    EXPECT_GT(from, 6u) << "operations of two steps";
   }
 }
 
