@@ -13,6 +13,10 @@ std::string counted(int devices) {
   return devices == 1 ? "1 GPU" : std::to_string(devices) + " GPUs";
 }
 
+std::string shown(int capability) {
+  return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+}
+
 }  // namespace
 
 Wanted wanted_of(const std::optional<std::string>& device) {
@@ -27,6 +31,15 @@ Result<Choice> choose(Wanted wanted, const Found& found, int local_rank) {
     return refused("the job asks for GPUs, and " + found.lacking,
                    std::string("run it where the driver shows a GPU; ") + kOnCpu);
   }
+  const auto rank = static_cast<size_t>(local_rank);
+  const int capability = rank < found.capabilities.size() ? found.capabilities[rank] : 0;
+  if (capability != 0 && capability < kOldestCapability) {
+    const std::string what = counted(found.devices) + ", and number " + std::to_string(local_rank) +
+                             " has compute capability " + shown(capability) +
+                             ": the kernels need " + shown(kOldestCapability) + " or more";
+    if (wanted == Wanted::Any) return Choice{.because = what, .is_a_loss = true};
+    return refused("this machine has " + what, std::string("take a newer GPU, or ") + kOnCpu);
+  }
   if (!found.plugin_problem.empty()) {
     const std::string what = counted(found.devices) + ", but " + found.plugin_problem;
     if (wanted == Wanted::Any && !found.plugin_there)
@@ -37,7 +50,9 @@ Result<Choice> choose(Wanted wanted, const Found& found, int local_rank) {
     return refused("local rank " + std::to_string(local_rank) +
                        " has no GPU of its own: this machine has " + counted(found.devices),
                    "spec.workers.slotsPerWorker (--nproc_per_node) " +
-                       std::to_string(found.devices) + "; or " + kOnCpu);
+                       std::to_string(found.devices) +
+                       " (of the parts of a GPU that is divided, MIG, a process sees one); or " +
+                       kOnCpu);
   return Choice{.gpu = local_rank, .because = counted(found.devices) + " here"};
 }
 

@@ -15,6 +15,35 @@ F* function_of(void* library, const char* name) {
   return reinterpret_cast<F*>(dlsym(library, name));
 }
 
+std::string shown(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+/// Compute capabilities of all devices, 90 for 9.0; 0: not known.
+std::vector<int> capabilities(void* driver, int devices) {
+  constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+  const auto get = function_of<int(int*, int)>(driver, "cuDeviceGet");
+  const auto attribute = function_of<int(int*, int, int)>(driver, "cuDeviceGetAttribute");
+  std::vector<int> all;
+  for (int i = 0; i < devices; ++i) {
+    int device = 0, major = 0, minor = 0;
+    const bool known = get != nullptr && attribute != nullptr && get(&device, i) == 0 &&
+                       attribute(&major, kMajor, device) == 0 &&
+                       attribute(&minor, kMinor, device) == 0;
+    all.push_back(known ? 10 * major + minor : 0);
+  }
+  return all;
+}
+
+/// libdsj_cuda.so would load, and CUDA refuse its first call.
+void check_driver_version(void* driver, Found& found) {
+  const auto get = function_of<int(int*)>(driver, "cuDriverGetVersion");
+  int version = 0;
+  if (get == nullptr || get(&version) != 0 || version >= kOldestDriver) return;
+  found.plugin_problem = "the driver is made for CUDA " + shown(version) + ", and " + kPluginFile +
+                         " needs one for CUDA " + shown(kOldestDriver) + " or later (580 or later)";
+}
+
 /// By the driver's own functions: CUDA's run-time library is not here yet.
 void count_devices(const char* driver, Found& found) {
   void* const library = dlopen(driver, RTLD_NOW | RTLD_GLOBAL);
@@ -30,12 +59,13 @@ void count_devices(const char* driver, Found& found) {
     found.lacking = "the CUDA driver shows no GPU (cuInit returns " + std::to_string(code) + ")";
   } else if (found.devices == 0) {
     found.lacking = "the CUDA driver shows no GPU";
+  } else {
+    found.capabilities = capabilities(library, found.devices);
+    check_driver_version(library, found);
   }
 }
 
 const Plugin* load(const std::string& file, Found& found) {
-  std::error_code ignored;
-  found.plugin_there = fs::exists(file, ignored);
   if (!found.plugin_there) {
     found.plugin_problem = file + " is not there: this build has no GPU half";
     return nullptr;
@@ -62,7 +92,10 @@ Opened open(const char* driver, const std::string& plugin) {
   if (opened.found.devices == 0) return opened;
   std::error_code ignored;
   const fs::path here = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  opened.plugin = load(plugin.empty() ? (here / kPluginFile).string() : plugin, opened.found);
+  const std::string file = plugin.empty() ? (here / kPluginFile).string() : plugin;
+  opened.found.plugin_there = fs::exists(file, ignored);
+  if (opened.found.plugin_there && !opened.found.plugin_problem.empty()) return opened;
+  opened.plugin = load(file, opened.found);
   return opened;
 }
 

@@ -37,6 +37,11 @@ AttentionChoice choose_attention(at::ScalarType type, int64_t dim, int capabilit
   if (dim > 256 || dim % 8 != 0)
     return not_by_rows("flash attention wants heads of a multiple of 8 up to 256, not " +
                        std::to_string(dim));
+  const bool little_shared = (capability > 80 && capability < 90) || capability >= 120;
+  if (little_shared && dim > 192 && dim <= 224)
+    return not_by_rows("flash attention has no backward for heads of " + std::to_string(dim) +
+                       " on compute capability " + std::to_string(capability / 10) + "." +
+                       std::to_string(capability % 10));
   return {true, "flash attention over all rows at once"};
 }
 

@@ -39,6 +39,24 @@ TEST(Choice, AGpuOfItsOwnPerLocalRank) {
   }
 }
 
+/// Else the first kernel would say that there is no image of it for this device.
+TEST(Choice, AGpuThatIsTooOldForTheKernelsIsNoGpu) {
+  const Found mixed{.devices = 2, .capabilities = {75, 80}};
+  EXPECT_EQ(choose(Wanted::Cuda, mixed, 1)->gpu, 1);
+  const auto refused = choose(Wanted::Cuda, mixed, 0);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::Environment);
+  EXPECT_EQ(refused.error().message,
+            "this machine has 2 GPUs, and number 0 has compute capability 7.5: the kernels need 8.0 or "
+            "more");
+  const auto loss = choose(Wanted::Any, mixed, 0);
+  ASSERT_TRUE(loss);
+  EXPECT_FALSE(loss->gpu);
+  EXPECT_TRUE(loss->is_a_loss);
+  for (const std::vector<int>& unknown : {std::vector<int>{}, std::vector<int>{0}})
+    EXPECT_EQ(choose(Wanted::Any, {.devices = 1, .capabilities = unknown}, 0)->gpu, 0);
+}
+
 TEST(Choice, TheCpuSaysWhy) {
   for (const Found& found : {kNone, kTwo, kWithoutPlugin, kBrokenPlugin}) {
     const auto asked = choose(Wanted::Cpu, found, 0);

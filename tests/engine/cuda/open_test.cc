@@ -23,6 +23,8 @@ class Open : public testing::Test {
   void TearDown() override {
     unsetenv("FAKE_GPUS");
     unsetenv("FAKE_CUINIT");
+    unsetenv("FAKE_CAPABILITY");
+    unsetenv("FAKE_DRIVER");
   }
   static Found found(const char* gpus, const std::string& plugin) {
     setenv("FAKE_GPUS", gpus, 1);
@@ -43,6 +45,25 @@ TEST_F(Open, ADriverMayShowNoGpu) {
   const Found broken = found("2", "");
   EXPECT_EQ(broken.devices, 0);
   EXPECT_EQ(broken.lacking, "the CUDA driver shows no GPU (cuInit returns 999)");
+}
+
+TEST_F(Open, AsksTheDriverWhatItsGpusCanDo) {
+  EXPECT_THAT(found("2", "").capabilities, testing::ElementsAre(90, 90));
+  setenv("FAKE_CAPABILITY", "121", 1);
+  EXPECT_THAT(found("1", "").capabilities, testing::ElementsAre(121));
+  EXPECT_THAT(found("0", "").capabilities, testing::IsEmpty());
+}
+
+TEST_F(Open, ADriverOlderThanOurCudaIsNamed) {
+  setenv("FAKE_DRIVER", "12080", 1);
+  const Found old = found("1", kDriver);
+  EXPECT_TRUE(old.plugin_there);
+  EXPECT_EQ(old.plugin_problem,
+            "the driver is made for CUDA 12.8, and libdsj_cuda.so needs one for CUDA 13.0 or later "
+            "(580 or later)");
+  const Found without = found("1", "/nowhere/libdsj_cuda.so");
+  EXPECT_THAT(without.plugin_problem, HasSubstr("this build has no GPU half"));
+  EXPECT_FALSE(without.plugin_there) << "a build for the CPU is as good as before";
 }
 
 TEST_F(Open, SaysWhyAPluginCannotBeUsed) {

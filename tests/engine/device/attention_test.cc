@@ -33,6 +33,17 @@ TEST(ChooseAttention, ElseTheReasonIsTold) {
   EXPECT_THAT(because(at::kHalf, 64, 0), HasSubstr("is not known"));
   EXPECT_THAT(because(at::kBFloat16, 20, 90), HasSubstr("a multiple of 8 up to 256, not 20"));
   EXPECT_THAT(because(at::kBFloat16, 264, 90), HasSubstr("not 264"));
+  for (const int capability : {86, 89, 120, 121})
+    EXPECT_THAT(because(at::kHalf, 208, capability), HasSubstr("no backward for heads of 208"));
+}
+
+TEST(ChooseAttention, LargeHeadsWhereABlockHasRoomForThem) {
+  for (const int capability : {80, 90, 100, 103})
+    EXPECT_TRUE(choose_attention(at::kHalf, 208, capability).by_rows);
+  for (const int capability : {86, 89, 120}) {
+    EXPECT_TRUE(choose_attention(at::kHalf, 192, capability).by_rows);
+    EXPECT_TRUE(choose_attention(at::kHalf, 256, capability).by_rows) << "without dropout";
+  }
 }
 
 TEST(ChooseAttention, ADeviceGoesByItsCapability) {
