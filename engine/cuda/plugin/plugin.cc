@@ -36,11 +36,18 @@ Status use_device(int device) {
     at::globalContext().lazyInitDevice(at::kCUDA);
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
     c10::cuda::device_synchronize();  // makes the context: what is wrong with the GPU shows here
+    // Products are summed in fp32 and rounded once, as on the CPU. By default cuBLAS may add the parts
+    // of a split sum in 16 bits.
+    at::globalContext().setAllowBF16ReductionCuBLAS(false);
+    at::globalContext().setAllowFP16ReductionCuBLAS(false);
     c10::cuda::CUDACachingAllocator::attachOutOfMemoryObserver(
         [](int64_t, size_t wanted, size_t all, size_t left) {
           memory::note_shortage(static_cast<int64_t>(wanted), static_cast<int64_t>(all),
                                 static_cast<int64_t>(left));
         });
+  } catch (const c10::Error& error) {
+    return fail(ErrorKind::Environment, "GPU " + std::to_string(device) + " cannot be used: " +
+                                            error.what_without_backtrace());
   } catch (const std::exception& error) {
     return fail(ErrorKind::Environment,
                 "GPU " + std::to_string(device) + " cannot be used: " + error.what());
