@@ -11,7 +11,9 @@
 set -euo pipefail
 lib=lib/x86_64-linux-gnu   # on the loader's own list: no LD_LIBRARY_PATH, no cache
 user=65532
-runtime="${DSJ_CUDA_RUNTIME:-${DSJ_CACHE:-$HOME/.cache/dsj}/cuda-runtime-2.11.0}"
+runtime="${DSJ_CUDA_RUNTIME:-${DSJ_CACHE:-$HOME/.cache/dsj}/cuda-runtime-2.11.0-2}"
+# What cuBLASLt opens by name. The other libraries are asked for by the loader.
+opened=(libnvrtc.so.13 libnvrtc-builtins.so.13.0)
 
 fail() { printf 'image: %s\n' "$*" >&2; exit 2; }
 
@@ -22,6 +24,12 @@ programs_of() {
     agent) echo dsj-agent ;;
     *) fail "the target is operator, worker, worker-cuda or agent, not \"$1\"" ;;
   esac
+}
+
+copy_as_it_is() {  # copy_as_it_is FILE ROOT PLACE: libraries that come without symbols
+  cp --reflink=auto "$1" "$2/$3"
+  chmod 0755 "$2/$3"
+  printf '%s\t%s\n' "$3" "$1" >>"$2.sources"
 }
 
 copied() {  # copied SYMBOLS FILE ROOT PLACE: without its symbols (all) or only without its lines (debug); notes its origin
@@ -51,15 +59,38 @@ need_cuda() {  # need_cuda BUILD: refuses before anything is written
   [ -e "$1/bin/libdsj_cuda.so" ] ||
     fail "$1/bin/libdsj_cuda.so is not built: DSJ_SETUP_CUDA=1 scripts/setup.sh, then build dsj_cuda"
   [ -d "$runtime" ] || fail "CUDA's run-time libraries are not in $runtime: DSJ_SETUP_CUDA=runtime scripts/setup.sh fetches" \
-    "2.2 GB; the image is then about 2.7 GB"
+    "2.3 GB; the image is then 2.7 GB"
 }
 
-copy_cuda() {  # copy_cuda BUILD ROOT: the plugin and every library of the runtime, whether linked or opened
+needed_by() {  # needed_by FILE: the names that it makes the loader look for
+  readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'
+}
+
+# Of the run-time libraries, those that the plugin asks for, and theirs in turn. What nobody asks for stays out: cuDNN's
+# engines, libtorch's dense solvers, NVSHMEM's transports. No operation of the engine is theirs (docs/gpu.md).
+reached() {  # reached PLUGIN: their files
+  local -A file_of=() seen=()
+  local file name
+  while read -r file; do file_of["$(basename "$file")"]="$file"; done \
+    < <(find "$runtime" -name '*.so' -o -name '*.so.[0-9]*')
+  local queue=("${opened[@]}")
+  mapfile -t -O "${#queue[@]}" queue < <(needed_by "$1")
+  while [ ${#queue[@]} -gt 0 ]; do
+    name="${queue[0]}"
+    queue=("${queue[@]:1}")
+    if [ -n "${seen[$name]:-}" ] || [ -z "${file_of[$name]:-}" ]; then continue; fi
+    seen["$name"]=1
+    echo "${file_of[$name]}"
+    mapfile -t -O "${#queue[@]}" queue < <(needed_by "${file_of[$name]}")
+  done
+}
+
+copy_cuda() {  # copy_cuda BUILD ROOT: the plugin and what it reaches
   local file name missing
   while read -r file; do
     name="$(basename "$file")"
-    [ -e "$2/$lib/$name" ] || copy_stripped "$file" "$2" "$lib/$name"
-  done < <(find "$runtime" -name '*.so' -o -name '*.so.[0-9]*' | sort)
+    [ -e "$2/$lib/$name" ] || copy_as_it_is "$file" "$2" "$lib/$name"
+  done < <(reached "$1/bin/libdsj_cuda.so" | sort)
   copy_stripped "$1/bin/libdsj_cuda.so" "$2" opt/dsj/bin/libdsj_cuda.so
   # The driver's own libraries come from the host.
   missing="$(LD_LIBRARY_PATH="$2/$lib" ldd "$2/opt/dsj/bin/libdsj_cuda.so" "$2/$lib"/libtorch_cuda.so |

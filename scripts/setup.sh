@@ -28,11 +28,15 @@ cuda_wheels=(
   "nvidia-cuda-runtime 13.0.96 7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548"
   "nvidia-cuda-cuobjdump 13.2.78 394087411405b846bf43aa52ca2ff603bbe18b3b8a1257cda0903e23c17bdbf3"
 )
-# What a CUDA build of libtorch loads, in the versions that it asks for.
+# What a CUDA build of libtorch loads, in the versions that it asks for. Another list is another folder: count up
+# runtime_list, here and in image.sh.
+runtime_list=2
 runtime_wheels=(
   "torch $torch_version 0f68f4ac6d95d12e896c3b7a912b5871619542ec54d3649cf48cc1edd4dd2756"
   "nvidia-cuda-runtime 13.0.96 7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548"
   "nvidia-cublas 13.1.0.3 ee8722c1f0145ab246bccb9e452153b5e0515fd094c3678df50b2a0888b8b171"
+  "nvidia-cuda-nvrtc 13.0.88 ad9b6d2ead2435f11cbb6868809d2adeeee302e9bb94bcf0539c7a40d80e8575"
+  "nvidia-cufile 1.15.1.6 08a3ecefae5a01c7f5117351c64f17c7c62efa5fffdbe24fc7d298da19cd0b44"
   "nvidia-cudnn-cu13 9.19.0.56 d20e1734305e9d68889a96e3f35094d733ff1f83932ebe462753973e53a572bf"
   "nvidia-cufft 12.0.0.61 6c44f692dce8fd5ffd3e3df134b6cdb9c2f72d99cf40b62c32dde45eea9ddad3"
   "nvidia-curand 10.4.0.35 1aee33a5da6e1db083fe2b90082def8915f30f3248d5896bcec36a579d941bfc"
@@ -113,9 +117,12 @@ unpack_all() {  # unpack_all NAME WHEEL DIRECTORY
   unzip -q -o "$2" 'nvidia/cu13/*' -d "$3"
 }
 
+# With NCCL's header, which nccl_shim is compared with.
 unpack_runtime() {  # unpack_runtime NAME WHEEL DIRECTORY
   case "$1" in
+    nvidia-nccl-cu13) unzip -q -o "$2" 'nvidia/*.so*' 'nvidia/nccl/include/nccl.h' -d "$3" ;;
     torch) unzip -q -o "$2" 'torch/lib/libtorch_cuda*.so' 'torch/lib/libc10_cuda.so' 'torch/lib/libtorch_nvshmem*' -d "$3" || [ $? -eq 11 ] ;;
+    nvidia-cuda-nvrtc) unzip -q -o "$2" 'nvidia/*.so*' -x '*.alt.so*' -d "$3" ;;
     *)     unzip -q -o "$2" 'nvidia/*.so*' -d "$3" ;;
   esac
 }
@@ -163,7 +170,7 @@ install_cuda() {
 }
 
 install_cuda_runtime() {
-  install_wheels "CUDA's run-time libraries" "$cache/cuda-runtime-$torch_version" unpack_runtime "${runtime_wheels[@]}" ||
+  install_wheels "CUDA's run-time libraries" "$cache/cuda-runtime-$torch_version-$runtime_list" unpack_runtime "${runtime_wheels[@]}" ||
     { say "CUDA's run-time libraries could NOT be fetched: there is no worker image for GPUs without them"; exit 3; }
 }
 

@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from cases import Report, Skip, expect  # noqa: E402
@@ -116,6 +117,68 @@ def every_symbol_is_somewhere(libraries):
     expect("dsj_cuda_plugin" in symbols(libraries.plugin, "--defined-only"), "its entry is exported")
 
 
+# Both headers as one program sees them: sizes, places, numbers, and what each function takes.
+HEADER_PROBE = r"""
+#include <nccl.h>
+#include <cstdio>
+#include <type_traits>
+#ifdef NCCL_CONFIG_INITIALIZER
+ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+#else
+ncclConfig_t config;
+#endif
+using R = ncclResult_t; using C = ncclComm_t; using S = cudaStream_t; using T = ncclDataType_t; using O = ncclRedOp_t;
+#define TAKES(function, ...) static_assert(std::is_convertible_v<decltype(&function), __VA_ARGS__>)
+TAKES(ncclGetUniqueId, R (*)(ncclUniqueId*));
+TAKES(ncclCommInitRankConfig, R (*)(C*, int, ncclUniqueId, int, ncclConfig_t*));
+TAKES(ncclCommFinalize, R (*)(C));
+TAKES(ncclCommDestroy, R (*)(C));
+TAKES(ncclCommAbort, R (*)(C));
+TAKES(ncclCommGetAsyncError, R (*)(C, R*));
+TAKES(ncclGetErrorString, const char* (*)(R));
+TAKES(ncclGetLastError, const char* (*)(C));
+TAKES(ncclGroupStart, R (*)());
+TAKES(ncclGroupEnd, R (*)());
+TAKES(ncclAllReduce, R (*)(const void*, void*, size_t, T, O, C, S));
+TAKES(ncclBroadcast, R (*)(const void*, void*, size_t, T, int, C, S));
+TAKES(ncclReduceScatter, R (*)(const void*, void*, size_t, T, O, C, S));
+TAKES(ncclAllGather, R (*)(const void*, void*, size_t, T, C, S));
+TAKES(ncclSend, R (*)(const void*, size_t, T, int, C, S));
+TAKES(ncclRecv, R (*)(void*, size_t, T, int, C, S));
+#define FIELD(name) std::printf(#name " at %zu, %zu bytes\n", offsetof(ncclConfig_t, name), sizeof config.name)
+int main() {
+  std::printf("config %zu, id %zu, magic %x, version %u\n", sizeof config, sizeof(ncclUniqueId), config.magic, config.version);
+  FIELD(size); FIELD(magic); FIELD(version); FIELD(blocking); FIELD(cgaClusterSize); FIELD(minCTAs); FIELD(maxCTAs);
+  FIELD(netName); FIELD(splitShare); FIELD(trafficClass); FIELD(commName); FIELD(collnetEnable); FIELD(CTAPolicy);
+  FIELD(shrinkShare); FIELD(nvlsCTAs); FIELD(nChannelsPerNetPeer); FIELD(nvlinkCentricSched);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(&config);
+  for (size_t i = 0; i < sizeof config; ++i) std::printf("%02x", bytes[i]);
+  std::printf("\n%d %d %d %d | %d %d | %d %d %d %d %d\n", ncclSuccess, ncclInternalError, ncclInvalidUsage, ncclInProgress, ncclSum,
+              ncclMax, ncclInt64, ncclFloat16, ncclFloat32, ncclFloat64, ncclBfloat16);
+}
+"""
+
+
+def our_words_of_nccl_are_nccls(libraries):
+    """engine/comm/nccl_shim/nccl.h against NCCL's own header, which comes with CUDA's run-time libraries."""
+    libraries.need_plugin()
+    runtime = os.environ.get("DSJ_CUDA_RUNTIME") or os.path.join(
+        os.environ.get("DSJ_CACHE") or os.path.expanduser("~/.cache/dsj"), "cuda-runtime-2.11.0-2")
+    real = os.path.join(runtime, "nvidia/nccl/include")
+    if not os.path.exists(os.path.join(real, "nccl.h")):
+        raise Skip(f"NCCL's header is not in {real}: NOT RUN (DSJ_SETUP_CUDA=runtime scripts/setup.sh fetches it, and 2.3 GB)")
+    seen = []
+    with tempfile.TemporaryDirectory() as room:
+        text, program = os.path.join(room, "probe.cc"), os.path.join(room, "probe")
+        with open(text, "w", encoding="utf-8") as file:
+            file.write(HEADER_PROBE)
+        for header in (real, os.path.join(libraries.repository, "engine/comm/nccl_shim")):
+            subprocess.run(["g++", "-std=c++23", "-I" + header, "-isystem", os.path.join(libraries.cuda, "include"), text, "-o", program],
+                           check=True)
+            seen.append(output(program))
+    expect(seen[0] == seen[1], f"NCCL's: {seen[0]}ours: {seen[1]}")
+
+
 def main():
     libraries = Libraries(*sys.argv[1:4])
     if sys.argv[4] == "--write":
@@ -123,7 +186,8 @@ def main():
             file.write(table(resources(libraries)))
         return 0
     report = Report("Cuda", sys.argv[4])
-    for case in (kernels_take_what_the_table_says, only_the_plugin_names_cudas_libraries, every_symbol_is_somewhere):
+    for case in (kernels_take_what_the_table_says, only_the_plugin_names_cudas_libraries, every_symbol_is_somewhere,
+                 our_words_of_nccl_are_nccls):
         report.run(case.__name__, lambda case=case: case(libraries))
     return report.write()
 
