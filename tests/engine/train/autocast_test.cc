@@ -179,9 +179,8 @@ Measured measure(const SmallRun& run) {
              .world = run.world,
              .tokens_per_row = 24,
              .recompute = run.recompute,
-             .native_products = models::gemm::native(
-                 at::empty({0}, run.config.autocast.products == Precision::Fp16 ? at::kHalf
-                                                                                : at::kBFloat16)),
+             .native_products = models::gemm::native(at::empty(
+                 {0}, run.config.autocast.products == Precision::Fp16 ? at::kHalf : at::kBFloat16)),
              .pieces = run.pieces});
       });
   return out;
