@@ -133,18 +133,6 @@ Status Checkpoint::read(const std::string& state, const std::string& param, int6
   return {};
 }
 
-Status Checkpoint::check_trainable() const {
-  if (model_.frozen.empty()) return {};
-  return bad_input(
-      "\"" + model_.frozen.front().name + "\" was frozen" +
-          (model_.frozen.size() == 1
-               ? std::string()
-               : ", and " + std::to_string(model_.frozen.size() - 1) + " more parameters were") +
-          ": a universal checkpoint needs moments of every parameter",
-      path(),
-      "DeepSpeed goes on from this one; dsj checkpoint export --to fp32 writes its weights");
-}
-
 Status Checkpoint::verify() {
   std::vector<std::string> all = paths_;
   all.insert(all.end(), folder_.model_files.begin(), folder_.model_files.end());

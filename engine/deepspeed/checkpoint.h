@@ -53,8 +53,6 @@ class Checkpoint : public checkpoint::SavedRun {
   const std::vector<std::string>& files_read() const { return paths_; }
   /// What a run here does otherwise than DeepSpeed would; empty: nothing.
   const std::vector<std::string>& notes() const { return notes_; }
-  /// BadInput: a parameter was frozen. It has no moments, which a universal checkpoint needs.
-  Status check_trainable() const;
   /// Checks the bytes of all files against their checksums.
   Status verify();
 

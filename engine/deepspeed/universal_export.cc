@@ -1,5 +1,6 @@
 #include "engine/deepspeed/universal_export.h"
 
+#include <algorithm>
 #include <array>
 
 #include "engine/deepspeed/pieces.h"
@@ -97,13 +98,15 @@ Value schedule(int64_t updates) {
                      {"lr_lambdas", list({none()})}}));
 }
 
-Value model_states(const checkpoint::SavedRun& from, const std::vector<Parameter>& parameters) {
+/// `module`: of what is not in zero/. DeepSpeed does not read it of a universal checkpoint; we do.
+Value model_states(const checkpoint::SavedRun& from, const std::vector<Parameter>& trained,
+                   const std::vector<std::pair<std::string, Value>>& module) {
   const auto& run = from.run_state();
   std::vector<std::pair<std::string, Value>> shapes;
-  for (const Parameter& parameter : parameters)
+  for (const Parameter& parameter : trained)
     shapes.emplace_back(parameter.name, torch_size(parameter.shape));
   return dict(named({
-      {"module", ordered_dict({})},  // universal: the weights are those of zero/
+      {"module", ordered_dict(named(module))},
       {"buffer_names", list({})},
       {"optimizer", none()},
       {"param_shapes", list({ordered_dict(named(shapes))})},
@@ -123,11 +126,35 @@ Value model_states(const checkpoint::SavedRun& from, const std::vector<Parameter
   }));
 }
 
+/// With the values of what was frozen, as far as the checkpoint has them.
+Status write_model(Files& files, const std::string& path, checkpoint::SavedRun& from,
+                   const std::vector<Parameter>& trained, const std::vector<Parameter>& frozen) {
+  DSJ_TRY(auto writer, weights::TorchWriter::create(files, path));
+  std::vector<const Parameter*> kept;
+  std::vector<std::pair<std::string, Value>> module;
+  for (const Parameter& parameter : frozen) {
+    if (from.elements(kStates[0].state, parameter.name) != parameter.elements) continue;
+    kept.push_back(&parameter);
+    module.emplace_back(parameter.name, writer.tensor(parameter.shape));
+  }
+  DSJ_TRY_STATUS(writer.begin(model_states(from, trained, module)));
+  for (const Parameter* parameter : kept)
+    DSJ_TRY_STATUS(
+        for_pieces(from, kStates[0].state, parameter->name, parameter->elements,
+                   [&](int64_t, std::span<const float> values) { return writer.append(values); }));
+  return writer.finish();
+}
+
 }  // namespace
 
 Result<Universal> export_universal(Files& files, checkpoint::SavedRun& from,
-                                   const std::vector<Parameter>& parameters,
+                                   const std::vector<Parameter>& all,
                                    const std::string& directory) {
+  std::vector<Parameter> parameters, frozen;
+  const auto names = from.run_state().value("frozen", nlohmann::json::array());
+  for (const Parameter& parameter : all)
+    (std::find(names.begin(), names.end(), parameter.name) == names.end() ? parameters : frozen)
+        .push_back(parameter);
   DSJ_TRY_STATUS(check(from, parameters));
   const std::string tag = "global_step" + std::to_string(from.step()) + "_universal";
   const std::string folder = path_join(directory, tag), zero = path_join(folder, "zero");
@@ -146,13 +173,13 @@ Result<Universal> export_universal(Files& files, checkpoint::SavedRun& from,
                                  param_group(run), updates));
   for (const char* name :
        {"mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_model_states.pt"})
-    DSJ_TRY_STATUS(
-        weights::write_torch_file(files, path_join(folder, name), model_states(from, parameters)));
+    DSJ_TRY_STATUS(write_model(files, path_join(folder, name), from, parameters, frozen));
   DSJ_TRY_STATUS(files.sync_dir(zero));
   DSJ_TRY_STATUS(files.sync_dir(folder));
   // The name comes last: what it names is whole.
   DSJ_TRY_STATUS(files.write_atomically(path_join(directory, "latest_universal"), tag));
-  return Universal{.path = folder, .knows_learning_rate = run.contains("lr")};
+  return Universal{
+      .path = folder, .knows_learning_rate = run.contains("lr"), .frozen = frozen.size()};
 }
 
 }  // namespace dsj::deepspeed

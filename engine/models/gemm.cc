@@ -19,6 +19,12 @@ at::Tensor wide(const at::Tensor& tensor) {
 
 using Scratch = memory::MemoryScope;
 
+/// Whether this gradient passes through `type`, that of the product, before it is added up:
+/// torch_autocast in fp16. There torch's autograd writes it in fp16, so it overflows from 65,520 on.
+bool narrows(const at::Tensor& gradient, at::ScalarType type) {
+  return type == at::kHalf && gradient.scalar_type() == at::kFloat;
+}
+
 /// sum [m, n] fp32 += a [m, k] b [k, n], which libtorch rounds to their type.
 void add_product(at::Tensor sum, const at::Tensor& a, const at::Tensor& b) {
   if (device::multiplies_itself(a, a.size(0), b.size(1), a.size(1))) {
@@ -37,18 +43,37 @@ void for_tiles(const at::Tensor& w, F f) {
     f(first, std::min(rows, w.size(0) - first));
 }
 
-/// dw fp32 (+)= dy^T x, which libtorch rounds to their type: a tile of it at a time.
-void widened_grad_weight(const at::Tensor& dw, const at::Tensor& dy, const at::Tensor& x,
+/// out fp32 += term of 16 bits. A CPU's operation on both types would widen the term, uncounted.
+void add_rounded(const at::Tensor& out, const at::Tensor& term) {
+  const Scratch scratch(memory::Class::Buckets);
+  out.add_(out.is_cpu() ? wide(term) : term);
+}
+
+/// Whether dw = dy^T x is the engine's own product.
+bool own_grad_weight(const at::Tensor& dy, const at::Tensor& x) {
+  return device::multiplies_itself(dy, dy.size(1), x.size(1), dy.size(0));
+}
+
+/// dw fp32 (+)= dy^T x, rounded to their type before: a tile of it at a time.
+void rounded_grad_weight(const at::Tensor& dw, const at::Tensor& dy, const at::Tensor& x,
                          bool accumulate) {
+  const bool own = own_grad_weight(dy, x);
   for_tiles(dw, [&](int64_t first, int64_t count) {
     at::Tensor product;
     {
       const Scratch scratch(memory::Class::Buckets);  // not what the library packs
       product = at::empty({count, x.size(1)}, x.options());
     }
-    at::mm_out(product, dy.narrow(1, first, count).t(), x);
+    const at::Tensor columns = dy.narrow(1, first, count).t();
+    if (own)
+      device::multiply(product, columns, x, {}, false);
+    else
+      at::mm_out(product, columns, x);
     const at::Tensor tile = dw.narrow(0, first, count);
-    accumulate ? tile.add_(product) : tile.copy_(product);
+    if (accumulate)
+      add_rounded(tile, product);
+    else
+      tile.copy_(product);
   });
 }
 
@@ -96,10 +121,11 @@ void grad_input(at::Tensor out, const at::Tensor& dy, const at::Tensor& weight, 
 }
 
 void grad_weight(at::Tensor dw, const at::Tensor& dy, const at::Tensor& x, bool accumulate) {
-  if (device::multiplies_itself(dy, dy.size(1), x.size(1), dy.size(0))) {
+  const bool own = own_grad_weight(dy, x);
+  if (dw.scalar_type() != dy.scalar_type() && (!own || narrows(dw, dy.scalar_type()))) {
+    rounded_grad_weight(dw, dy, x, accumulate);
+  } else if (own) {
     device::multiply(dw, dy.t(), x, {}, accumulate);
-  } else if (dw.scalar_type() != dy.scalar_type()) {
-    widened_grad_weight(dw, dy, x, accumulate);
   } else if (accumulate) {
     dw.addmm_(dy.t(), x);
   } else {
@@ -108,22 +134,33 @@ void grad_weight(at::Tensor dw, const at::Tensor& dy, const at::Tensor& x, bool 
 }
 
 void grad_bias(at::Tensor db, const at::Tensor& dy, bool accumulate) {
-  if (accumulate) {
+  if (narrows(db, dy.scalar_type())) {
+    const Scratch scratch(memory::Class::Buckets);
+    const at::Tensor sum = dy.sum(0, false, db.scalar_type());
+    sum.copy_(sum.to(dy.scalar_type()));
+    accumulate ? db.add_(sum) : db.copy_(sum);
+  } else if (accumulate) {
     db.add_(dy.sum(0, false, db.scalar_type()));
   } else {
     at::sum_out(db, dy, {0}, false, db.scalar_type());
   }
 }
 
-WeightSum::WeightSum(zero::GradView grad, int64_t products) : grad_(std::move(grad)) {
-  if (!grad_.tensor.defined() || grad_.tensor.scalar_type() == at::kFloat || products < 2) return;
+WeightSum::WeightSum(zero::GradView grad, at::ScalarType type, int64_t products)
+    : grad_(std::move(grad)), left_(products) {
+  if (!grad_.tensor.defined() || products < 2) return;
   const Scratch scratch(memory::Class::Buckets);
-  lost_ = at::zeros_like(grad_.tensor);
+  if (grad_.tensor.scalar_type() != at::kFloat)
+    lost_ = at::zeros_like(grad_.tensor);
+  else if (narrows(grad_.tensor, type))
+    wide_ = grad_.accumulate ? at::zeros_like(grad_.tensor) : grad_.tensor.zero_();
 }
 
 void WeightSum::add(const at::Tensor& dy, const at::Tensor& x) {
   if (!grad_.tensor.defined()) return;
-  if (!lost_.defined()) {
+  if (wide_.defined()) {
+    add_wide(dy, x);
+  } else if (!lost_.defined()) {
     grad_weight(grad_.tensor, dy, x, grad_.accumulate);
   } else {
     const Scratch scratch(memory::Class::Buckets);
@@ -138,6 +175,20 @@ void WeightSum::add(const at::Tensor& dy, const at::Tensor& x) {
     });
   }
   grad_.accumulate = true;
+}
+
+void WeightSum::add_wide(const at::Tensor& dy, const at::Tensor& x) {
+  if (own_grad_weight(dy, x))
+    device::multiply(wide_, dy.t(), x, {}, true);
+  else
+    rounded_grad_weight(wide_, dy, x, true);
+  if (--left_ > 0) return;
+  const Scratch scratch(memory::Class::Buckets);
+  for_tiles(wide_, [&](int64_t first, int64_t count) {
+    const at::Tensor sum = wide_.narrow(0, first, count);
+    sum.copy_(sum.to(dy.scalar_type()));
+    if (!wide_.is_same(grad_.tensor)) grad_.tensor.narrow(0, first, count).add_(sum);
+  });
 }
 
 }  // namespace dsj::models::gemm

@@ -148,9 +148,13 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
   const at::Tensor w = gemm::as_factor(projection.weight(weight), p.product_type());
   const int64_t n = result.targets;
   const int64_t rows = logit_rows(n, x, w.size(0), pieces);
-  Turn turn{
-      p,         config,         w, gemm::WeightSum(head_grad, (n + rows - 1) / rows), targets,
-      scale / n, result.loss_sum};
+  Turn turn{p,
+            config,
+            w,
+            gemm::WeightSum(head_grad, w.scalar_type(), (n + rows - 1) / rows),
+            targets,
+            scale / n,
+            result.loss_sum};
   result.dx =
       pieces.cuts(n) ? turn_in_pieces(turn, x, alone, rows) : turn_whole(turn, x, alone, rows);
   return result;

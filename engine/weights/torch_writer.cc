@@ -68,10 +68,4 @@ Status TorchWriter::finish() {
   return zip_.finish();
 }
 
-Status write_torch_file(Files& files, const std::string& path, const pickled::Value& root) {
-  DSJ_TRY(TorchWriter writer, TorchWriter::create(files, path));
-  DSJ_TRY_STATUS(writer.begin(root));
-  return writer.finish();
-}
-
 }  // namespace dsj::weights

@@ -42,7 +42,4 @@ class TorchWriter {
   int64_t left_ = 0;               ///< its elements to come
 };
 
-/// A file of values without tensors.
-Status write_torch_file(Files& files, const std::string& path, const pickled::Value& root);
-
 }  // namespace dsj::weights

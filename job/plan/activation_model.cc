@@ -41,7 +41,8 @@ struct StepShape {
         heads(input.model.num_heads),
         mlp_width(input.model.block == layout::Block::Gpt2 ? inner : 2 * inner),
         shared_heads(input.model.num_kv_heads < input.model.num_heads),
-        widened(element == 2 && !input.native_products) {}
+        widened(element == 2 && !input.native_products),
+        fp16(product_type(input.config) == dsconfig::Precision::Fp16) {}
   const int64_t seq;            ///< tokens of the longest row
   const int64_t rows, targets;  ///< tokens of a micro-batch, and those that have a target
   const int64_t hidden, query, qkv, inner, vocab;
@@ -51,7 +52,9 @@ struct StepShape {
   const int64_t mlp_width;  ///< gate and up, or the input of GPT-2's activation
   const bool shared_heads;  ///< query heads share key and value heads: copies are made
   const bool widened;       ///< 16-bit attention runs on fp32 copies
+  const bool fp16;          ///< of products
   bool casts() const { return wide != element; }
+  bool casts_to_fp16() const { return casts() && fp16; }
 };
 
 /// torch_autocast: queries and keys are rotated, and their heads normed, in fp32.
@@ -236,6 +239,7 @@ void head(const StepShape& s, const MemoryInput& input, ActivationModel& a) {
     a.head = s.targets * (row + 2 * 4) +
              std::max(piece * s.vocab * s.element + packing(s), s.targets * gradients);
   a.head_products = head_products(s, input.accelerator, piece);
+  a.sums_head = s.casts_to_fp16() && piece < s.targets;
 }
 
 ActivationModel of_micro_batch(const MemoryInput& input, const MicroBatchTokens& tokens) {
@@ -253,8 +257,8 @@ ActivationModel of_micro_batch(const MemoryInput& input, const MicroBatchTokens&
   else
     whole_layer(s, input, a);
   head(s, input, a);
-  if (s.casts() && (input.accelerator || !s.widened))
-    a.gradient_piece = s.element * layout::sum_tile(input.accelerator);
+  if (s.casts() && (input.accelerator || !s.widened || s.casts_to_fp16()))
+    a.gradient_piece = layout::sum_tile(input.accelerator);
   return a;
 }
 

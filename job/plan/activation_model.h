@@ -23,8 +23,11 @@ struct ActivationModel {
   // Sums of 16-bit gradients that come in pieces; counted as buckets.
   int64_t piece_sums = 0;     ///< of a layer's MLP
   int64_t head_products = 0;  ///< of the head's weight
-  /// torch_autocast: a piece of a weight's gradient as the library rounds it.
+  /// torch_autocast: elements of a weight's gradient that are rounded at a time, before they are
+  /// added up; on a CPU widened again for that.
   int64_t gradient_piece = 0;
+  /// torch_autocast in fp16, logits in pieces: their gradients add up in fp32 beside what is there.
+  bool sums_head = false;
 };
 
 ActivationModel activation_model(const MemoryInput& input);

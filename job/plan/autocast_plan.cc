@@ -63,4 +63,14 @@ int64_t weight_copies(const std::vector<layout::UnitSpec>& units, const layout::
   return most;
 }
 
+int64_t largest_gradient(const std::vector<layout::UnitSpec>& units, int unit) {
+  std::map<std::string, int64_t> elements;  // by product
+  const layout::UnitSpec& spec = units[static_cast<size_t>(unit)];
+  for (const auto& parameter : spec.parameters)
+    if (!parameter.frozen) elements[product_of(parameter.name)] += parameter.numel();
+  int64_t most = spec.uses_embedding ? units.front().parameters.front().numel() : 0;
+  for (const auto& [product, count] : elements) most = std::max(most, count);
+  return most;
+}
+
 }  // namespace dsj::plan

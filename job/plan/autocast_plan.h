@@ -25,4 +25,7 @@ FlatTypes types_of_flat(const std::vector<layout::UnitSpec>& units, const layout
 int64_t weight_copies(const std::vector<layout::UnitSpec>& units, const layout::FlatPlan& plan,
                       const dsconfig::ResolvedConfig& config, int world, int unit);
 
+/// Elements of the largest gradient that one product of a unit writes: neighbours share a product.
+int64_t largest_gradient(const std::vector<layout::UnitSpec>& units, int unit);
+
 }  // namespace dsj::plan

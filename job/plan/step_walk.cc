@@ -36,10 +36,17 @@ StepWalk::StepWalk(const MemoryInput& input, const std::vector<layout::UnitSpec>
 }
 
 int64_t StepWalk::gradient_piece(int unit) const {
-  int64_t largest = units_[unit].uses_embedding ? units_[0].parameters[0].numel() : 0;
-  for (const auto& parameter : units_[unit].parameters)
-    if (!parameter.frozen) largest = std::max(largest, parameter.numel());
-  return std::min(activation_.gradient_piece, bytes_of(product_type(input_.config)) * largest);
+  const int64_t each = bytes_of(product_type(input_.config)) + (input_.accelerator ? 0 : 4);
+  return each * std::min(activation_.gradient_piece, largest_gradient(units_, unit));
+}
+
+int64_t StepWalk::head_sum(int unit) const {
+  const bool tied = units_[unit].uses_embedding;
+  const int of = tied ? 0 : unit;
+  const size_t weight = tied ? 0 : units_[unit].parameters.size() - 1;  // behind the norm
+  const int flat = plan_.places[of][weight].flat;
+  const bool adds = flats_[flat].grad && !plan_.flats[flat].frozen();
+  return activation_.sums_head && adds ? 4 * units_[of].parameters[weight].numel() : 0;
 }
 
 void StepWalk::visit(const Action& action) {
@@ -54,9 +61,11 @@ void StepWalk::visit(const Action& action) {
       return parameters.add(-gathered(action.flat));
     case Action::Kind::Forward:
       return forward(action.unit);
-    case Action::Kind::Turn:
+    case Action::Kind::Turn: {
+      const int64_t sum = head_sum(action.unit);
       write_gradients(action.unit);
-      return use(activation_.head, activation_.head_products + copies(action.unit));
+      return use(activation_.head, activation_.head_products + sum + copies(action.unit));
+    }
     case Action::Kind::Backward:
       return backward(action.unit);
     case Action::Kind::Reduce:

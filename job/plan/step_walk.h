@@ -68,6 +68,8 @@ class StepWalk {
   /// widened.
   int64_t copies(int unit) const { return copies_[unit]; }
   int64_t gradient_piece(int unit) const;
+  /// The head's gradient of this micro-step, where earlier ones have left theirs.
+  int64_t head_sum(int unit) const;
   /// Counts bytes that live during one action.
   void use(int64_t activation_bytes, int64_t bucket_bytes);
   bool drops(int unit) const;

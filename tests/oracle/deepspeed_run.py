@@ -4,7 +4,7 @@
 Usage: deepspeed_run.py CASES.json --models DIRECTORY -o DIRECTORY [--only REGEX]
 CASES.json: {"NAME": {"model": "tiny-qwen2", "data": "data.json", "world": 2, "ds_config": {...}}, ...}; with "draw": N each weight
 first moves to the next fp32, up or down by that seed (deepspeed_spread.py); with "first_scale" torch_autocast's scaler begins at
-it, for which DeepSpeed has no key. MODELS holds the Hugging Face directories and the data files ({"samples": [{"input_ids", "labels"}]}). NAME is model_precision_zSTAGE_wWORLD_what.
+it, and with "growth" doubles after so many steps, for which DeepSpeed has no keys. MODELS holds the Hugging Face directories and the data files ({"samples": [{"input_ids", "labels"}]}). NAME is model_precision_zSTAGE_wWORLD_what.
 One JSON file per case is written to DIRECTORY/deepspeed_VERSION (of the DeepSpeed that runs), MODELS is linked as DIRECTORY/models.
 With the section curriculum_learning rows are cut to the length that DeepSpeed's schedule names, recorded as "seqlen".
 Sample of optimizer step s, micro-step a, rank r, row j: (((s * accum + a) * world + r) * micro + j) mod rows.
@@ -50,8 +50,9 @@ def worker(case, models):
         type(get_accelerator()).is_fp16_supported = lambda self: True
         patched.append("is_fp16_supported->True")
     if case.get("first_scale"):
-        torch.amp.GradScaler = functools.partial(torch.amp.GradScaler, init_scale=case["first_scale"])
-        patched.append(f"GradScaler init_scale->{case['first_scale']}")
+        numbers = {"init_scale": case["first_scale"], **({"growth_interval": case["growth"]} if "growth" in case else {})}
+        torch.amp.GradScaler = functools.partial(torch.amp.GradScaler, **numbers)
+        patched += [f"GradScaler {name}->{number}" for name, number in numbers.items()]
     deepspeed.init_distributed(dist_backend="gloo")
     path = os.path.join(models, case["model"])
     dtype = torch.float32

@@ -69,6 +69,25 @@ TEST_F(UniversalExport, EveryStageFindsItsFile) {
   EXPECT_EQ(*one, *files_.read_all(tag + "zero_pp_rank_0_mp_rank_00_model_states.pt"));
 }
 
+/// They have no moments and no folder; our own reader finds their values, where the checkpoint has them.
+TEST_F(UniversalExport, FrozenParametersAreLeftOut) {
+  files_ = MemoryFiles();
+  model_.write_shards(files_);
+  Checkpoint theirs = open("/ds/global_step12");
+  ASSERT_EQ(theirs.frozen_count(), 1u);
+  const auto written = export_universal(files_, theirs, theirs.parameters(), "/universal");
+  ASSERT_TRUE(written) << written.error().to_string();
+  EXPECT_EQ(written->frozen, 1u);
+  EXPECT_FALSE(*files_.exists(written->path + "/zero/frozen"));
+  Checkpoint back = open("/universal");
+  EXPECT_EQ(back.frozen_count(), 1u);
+  EXPECT_EQ(back.parameters().size(), theirs.parameters().size());
+  std::vector<float> values(4);
+  ASSERT_TRUE(back.read("master", "frozen", 0, values));
+  EXPECT_EQ(values, (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_FALSE(back.elements("exp_avg", "frozen"));
+}
+
 TEST_F(UniversalExport, WithoutAdamsMomentsItIsRefusedBeforeAByteIsWritten) {
   Checkpoint theirs = open("/ds/global_step12");
   auto parameters = theirs.parameters();

@@ -90,7 +90,56 @@ TEST_P(Gemm, WiderWeights) {
     grad_weight(dw, dy, x, accumulate);
     grad_bias(db, dy, accumulate);
     expect_close(dw, want, 32, dy.t(), x);
-    EXPECT_LT((wide(db) - want_db).abs().max().item<double>(), 1e-4) << "summed in fp32";
+    const double rounding = GetParam() == at::kHalf ? 0x1p-8 : 1e-4;  // of a sum below 8
+    EXPECT_LT((wide(db) - want_db).abs().max().item<double>(), rounding) << "summed in fp32";
+  }
+}
+
+/// torch_autocast in fp16: an fp32 gradient's product and a bias' sum are rounded to fp16 once, and
+/// overflow there, before they are added. bf16 has fp32's range, and is not rounded.
+TEST_P(Gemm, AnFp16GradientPassesThroughFp16) {
+  const bool half = GetParam() == at::kHalf;
+  const int64_t o = 600, i = 700;  // more than one tile
+  const auto gradient = [&](double dy, double x, bool accumulate) {
+    const at::Tensor dw = at::ones({o, i}), db = at::ones({o});
+    const at::Tensor left = at::full({2, o}, dy).to(GetParam());
+    grad_weight(dw, left, at::full({2, i}, x).to(GetParam()), accumulate);
+    grad_bias(db, left.mul(x), accumulate);
+    const at::Tensor all = at::cat({dw.flatten(), db});
+    EXPECT_TRUE(all.eq(all[0]).all().item<bool>());
+    return all[0].item<double>();
+  };
+  for (const double kept : {0.0, 1.0}) {
+    EXPECT_EQ(gradient(128, 255, kept != 0), 65280 + kept) << "fp16's largest is 65504";
+    const double most = gradient(128, 256, kept != 0);
+    EXPECT_EQ(most, half ? INFINITY : 65536 + kept);
+  }
+  const at::Tensor dw = at::ones({1, 1}), x = at::ones({2049, 1}).to(GetParam());
+  grad_weight(dw, x, x, true);
+  EXPECT_TRUE(!half || dw.item<double>() == 2049) << dw << " is 1 and 2049's fp16 number";
+  const at::Tensor db = at::ones({1});
+  grad_bias(db, x, true);
+  EXPECT_EQ(db.item<double>(), half ? 2049 : 2050);
+}
+
+/// The same where the head's rows come in pieces: their sum is rounded, not each of them.
+TEST_P(Gemm, SumsOfFp16ProductsPassThroughFp16Once) {
+  const bool half = GetParam() == at::kHalf;
+  const auto sum = [](std::initializer_list<double> products, bool accumulate) {
+    const at::Tensor dw = at::ones({2, 3});
+    WeightSum sum({dw, accumulate}, GetParam(), static_cast<int64_t>(products.size()));
+    for (const double product : products)
+      sum.add(at::full({1, 2}, product).to(GetParam()), at::ones({1, 3}).to(GetParam()));
+    EXPECT_TRUE(dw.eq(dw[0][0]).all().item<bool>());
+    return dw[0][0].item<double>();
+  };
+  for (const bool accumulate : {false, true}) {
+    const double kept = accumulate ? 1 : 0;
+    EXPECT_EQ(sum({32640, 32640}, accumulate), 65280 + kept);
+    EXPECT_EQ(sum({32640, 32640, 256}, accumulate), half ? INFINITY : 65536 + kept);
+    EXPECT_EQ(sum({65280, 256, -256}, accumulate), 65280 + kept) << "only the sum counts";
+    EXPECT_EQ(sum({2048, 1, 1}, accumulate), 2050 + kept) << "rounded once";
+    EXPECT_EQ(sum({2048, 1}, accumulate), (half ? 2048 : 2049) + kept);
   }
 }
 
@@ -114,7 +163,7 @@ TEST_P(Gemm, ManyProductsAddUpWithoutLosingSmallOnes) {
   const int64_t products = 512;
   const at::Tensor dy = at::ones({1, 40}).to(GetParam()), x = random({1, 24});
   const at::Tensor dw = at::empty({40, 24}, x.options());
-  WeightSum sum({dw, /*accumulate=*/false}, products);
+  WeightSum sum({dw, /*accumulate=*/false}, GetParam(), products);
   for (int64_t i = 0; i < products; ++i) sum.add(dy, x);
   const at::Tensor want = wide(x).expand({40, 24}) * static_cast<double>(products);
   EXPECT_LT(((wide(dw) - want).abs() / want.abs()).max().item<double>(), 0x1p-8);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <iostream>
+#include <map>
 
 #include "engine/models/gemm.h"
 #include "job/plan/autocast_plan.h"
@@ -178,9 +179,27 @@ Measured measure(const SmallRun& run) {
              .world = run.world,
              .tokens_per_row = 24,
              .recompute = run.recompute,
-             .native_products = models::gemm::native(at::empty({0}, at::kBFloat16))});
+             .native_products = models::gemm::native(at::empty(
+                 {0}, run.config.autocast.products == Precision::Fp16 ? at::kHalf : at::kBFloat16)),
+             .pieces = run.pieces});
       });
   return out;
+}
+
+Measured expect_planned(const SmallRun& run) {
+  const auto m = measure(run);
+  const auto& bytes = m.planned.bytes;
+  const std::string where = run.model + " at stage " + std::to_string(run.config.zero.stage) +
+                            (run.recompute ? ", recomputed" : "");
+  EXPECT_EQ(m.parameters, bytes.parameters) << where;
+  EXPECT_EQ(m.optimizer, bytes.optimizer) << where;
+  EXPECT_LE(m.gradients, bytes.gradients) << where;
+  EXPECT_LE(m.buckets, bytes.buckets) << where;
+  EXPECT_LE(m.activations, bytes.activations) << where;
+  EXPECT_EQ(m.counters.of(comm::Traffic::Gradients).bytes, m.planned.wire.gradient_bytes) << where;
+  EXPECT_EQ(m.counters.of(comm::Traffic::Parameters).bytes, m.planned.wire.parameter_bytes)
+      << where;
+  return m;
 }
 
 TEST(Autocast, ThePlanKnowsTheBytes) {
@@ -190,20 +209,27 @@ TEST(Autocast, ThePlanKnowsTheBytes) {
         auto run = autocast(stage, 2, Precision::Bf16, 2);
         run.model = model;
         run.recompute = recompute;
-        const auto m = measure(run);
-        const auto& bytes = m.planned.bytes;
-        const std::string where = std::string(model) + " at stage " + std::to_string(stage) +
-                                  (recompute ? ", recomputed" : "");
-        EXPECT_EQ(m.parameters, bytes.parameters) << where;
-        EXPECT_EQ(m.optimizer, bytes.optimizer) << where;
-        EXPECT_LE(m.gradients, bytes.gradients) << where;
-        EXPECT_LE(m.buckets, bytes.buckets) << where;
-        EXPECT_LE(m.activations, bytes.activations) << where;
-        EXPECT_EQ(m.counters.of(comm::Traffic::Gradients).bytes, m.planned.wire.gradient_bytes)
-            << where;
-        EXPECT_EQ(m.counters.of(comm::Traffic::Parameters).bytes, m.planned.wire.parameter_bytes)
-            << where;
+        expect_planned(run);
       }
+    }
+  }
+}
+
+/// fp16 rounds gradients a tile at a time. The head's logits come in pieces, whose sum lies beside
+/// what earlier micro-steps left: the second micro-step's, where gradients stay whole.
+TEST(Autocast, ThePlanKnowsTheBytesOfRoundedGradients) {
+  for (const char* model : {"tiny-qwen2", "tiny-llama", "tiny-gpt2"}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      auto run = autocast(stage, 2, Precision::Fp16, 2);
+      run.model = model;
+      run.config.autocast.safe_modules.emplace_back("transformers.pytorch_utils.Conv1D");
+      expect_planned(run);
+      run.recompute = true;
+      run.pieces = {.piece = 8};
+      const auto measured = expect_planned(run);
+      const auto shape = fixture_model(model);
+      const int64_t sum = stage < 2 ? 4 * shape.vocab_size * shape.hidden_size : 0;
+      EXPECT_GE(measured.buckets, sum) << model;
     }
   }
 }
@@ -257,33 +283,82 @@ TEST(Autocast, RecordedRuns) {
   }
 }
 
+/// torch_autocast and amp have no keys for the first scale and its growth: the recorder set them,
+/// and so does this.
+dsconfig::ResolvedConfig config_of(const testing_support::GoldenRun& run) {
+  auto config = run.config();
+  if (run.record.contains("first_scale")) config.loss_scale.initial = run.record["first_scale"];
+  if (run.record.contains("growth")) config.loss_scale.window = run.record["growth"];
+  return config;
+}
+
+/// Losses within the tolerance; the scale and what is skipped are equal at every step.
+void expect_same_steps(const testing_support::GoldenRun& run,
+                       const dsconfig::ResolvedConfig& config, double tolerance, double spread,
+                       const std::string& where) {
+  const auto steps = testing_support::repeat(run, config);
+  const double most = apart(steps, run);
+  std::cout << "golden: " << where << " " << most << ", itself " << spread << std::endl;
+  EXPECT_LE(most, tolerance) << where;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const json& recorded = run.record["steps"][i];
+    EXPECT_EQ(steps[i].loss_scale, recorded["loss_scale"].get<double>()) << where << ", step " << i;
+    EXPECT_EQ(steps[i].skipped, recorded["skipped"] != 0) << where << ", step " << i;
+  }
+}
+
+/// fp16 has three bits more than bf16, so an eighth of its tolerance: twice what the references
+/// themselves move by when only rounding changes.
+constexpr double kFp16Tolerance = 3e-3 / 8;
+
 /// In fp16: DeepSpeed 0.19.8's torch_autocast, and what apex's O1 means in plain PyTorch
-/// (tests/oracle/autocast_oracle.py). fp16 has three bits more than bf16, so an eighth of its
-/// tolerance: twice what the references themselves move by when only rounding changes.
+/// (tests/oracle/autocast_oracle.py).
 TEST(Autocast, RecordedFp16Runs) {
   const json oracle = testing_support::read_golden(fixture("autocast.oracle.json"));
   const json rows = testing_support::read_golden(fixture("tiny-qwen2.oracle.json"))["rows"];
-  EXPECT_EQ(oracle["runs"].size(), 4u);
-  constexpr double kTolerance = 3e-3 / 8;
-  for (const auto& [name, record] : oracle["runs"].items()) {
+  for (const char* name : {"fp16_z0", "fp16_z2", "fp16_z3", "amp_o1"}) {
+    const json& record = oracle["runs"].at(name);
     const testing_support::GoldenRun run{record, rows, fixture(record["model"])};
-    auto config = run.config();
+    const auto config = config_of(run);
     ASSERT_EQ(config.autocast.products, Precision::Fp16) << name;
-    // torch_autocast has no key for it: the recorder set it, and so does this.
-    if (!record["ds_config"].contains("amp"))
-      config.loss_scale.initial = record["steps"][0]["loss_scale"];
-    const auto steps = testing_support::repeat(run, config);
-    const double most = apart(steps, run);
     const double spread = oracle["spread"][name]["moved"];
-    std::cout << "golden: " << name << " " << most << ", itself " << spread << std::endl;
-    EXPECT_LE(most, kTolerance) << name;
-    EXPECT_LE(spread, kTolerance) << name << ": a record that says nothing";
-    for (size_t i = 0; i < steps.size(); ++i) {
-      EXPECT_EQ(steps[i].loss_scale, record["steps"][i]["loss_scale"].get<double>())
-          << name << ", step " << i;
-      EXPECT_EQ(steps[i].skipped, record["steps"][i]["skipped"] != 0) << name << ", step " << i;
+    EXPECT_LE(spread, kFp16Tolerance) << name << ": a record that says nothing";
+    expect_same_steps(run, config, kFp16Tolerance, spread, name);
+  }
+}
+
+/// Runs that begin with a scale so high that steps are skipped, and come back to it: autocast, which
+/// rounds each weight's gradient to fp16, fp16.enabled, amp O1 and O2. Each stage skips the recorded
+/// steps. DeepSpeed's autocast is recorded at stage 0 alone: at the others its scale never falls.
+TEST(Autocast, RecordedOverflows) {
+  const json oracle = testing_support::read_golden(fixture("autocast.oracle.json"));
+  const json rows = testing_support::read_golden(fixture("tiny-qwen2.oracle.json"))["rows"];
+  const std::map<std::string, std::vector<int>> stages = {
+      {"fp16_z0_overflow", {0, 1, 2, 3}}, {"enabled_z1_overflow", {0, 1}},
+      {"enabled_z2_overflow", {2}},       {"enabled_z3_overflow", {3}},
+      {"amp_o1_overflow", {0}},           {"amp_o2_overflow", {0}}};
+  for (const auto& [name, repeated] : stages) {
+    const json& record = oracle["runs"].at(name);
+    const testing_support::GoldenRun run{record, rows, fixture(record["model"])};
+    auto config = config_of(run);
+    ASSERT_EQ(product_type(config), Precision::Fp16) << name;
+    int skipped = 0, grown = 0;
+    for (size_t i = 1; i < record["steps"].size(); ++i) {
+      skipped += record["steps"][i - 1]["skipped"] != 0;
+      grown += record["steps"][i]["loss_scale"] > record["steps"][i - 1]["loss_scale"];
+    }
+    EXPECT_GE(skipped, 3) << name << ": a record that says nothing";
+    EXPECT_GE(grown, 2) << name;
+    for (const int stage : repeated) {
+      config.zero.stage = stage;
+      expect_same_steps(run, config, kFp16Tolerance, oracle["spread"][name]["moved"],
+                        name + " at stage " + std::to_string(stage));
     }
   }
+  ASSERT_EQ(oracle["stuck"].size(), 2u);
+  for (const auto& [name, steps] : oracle["stuck"].items())
+    for (const json& step : steps)
+      EXPECT_TRUE(step["skipped"] != 0 && step["loss_scale"] == steps[0]["loss_scale"]) << name;
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ TEST(OneBitSteps, StageOneEqualsStageZero) {
   for (const int world : {2, 3}) {
     const auto whole = run_small(one_bit(world, 0)), sharded = run_small(one_bit(world, 1));
     EXPECT_LE(apart(sharded, whole), 1e-6) << "world " << world;
-    EXPECT_EQ(whole.losses[1], whole.losses[1]);
+    EXPECT_NE(whole.losses[15], whole.losses[5]) << "a run that says nothing";
     for (const auto& [name, value] : whole.weights)
       EXPECT_LE((sharded.weights.at(name) - value).abs().max().item<double>(), 1e-5) << name;
   }

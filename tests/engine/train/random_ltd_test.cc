@@ -2,8 +2,11 @@
 // number of ranks, and no more memory than the plan says. engine/models/kept_tokens.h is the draw.
 #include <gtest/gtest.h>
 
+#include <iostream>
+
 #include "engine/models/kept_tokens.h"
 #include "job/plan/memory_model.h"
+#include "tests/engine/support/golden_steps.h"
 #include "tests/engine/train/plain_run.h"
 
 namespace dsj::train {
@@ -67,6 +70,24 @@ TEST(RandomLtd, APlainLoopOfTheSameDrawHasTheSameLosses) {
     auto whole = run;
     whole.config.data_efficiency = {};
     EXPECT_NE(run_small(whole).losses, run_small(run).losses) << "this shows nothing";
+  }
+}
+
+/// transformers' layers and torch in Python, given the same draws (tests/oracle/random_ltd_oracle.py).
+TEST(RandomLtd, TransformersOfTheSameDrawHasTheSameLosses) {
+  const auto oracle = testing_support::read_golden(fixture("random_ltd.oracle.json"));
+  const auto rows = testing_support::read_golden(fixture("tiny-qwen2.oracle.json"))["rows"];
+  ASSERT_EQ(oracle["runs"].size(), 2u);
+  for (const auto& [name, record] : oracle["runs"].items()) {
+    const testing_support::GoldenRun run{record, rows, fixture(record["model"])};
+    const auto config = run.config();
+    ASSERT_TRUE(config.data_efficiency.random_ltd) << name;
+    for (int64_t step = 0; step < std::ssize(record["steps"]); ++step)
+      EXPECT_EQ(config.data_efficiency.random_ltd->kept(step),
+                record["steps"][static_cast<size_t>(step)]["kept"].get<int64_t>());
+    const double most = apart(testing_support::repeat(run, config), run);
+    std::cout << "golden: random-LTD, " << name << " " << most << std::endl;
+    EXPECT_LE(most, 1e-5) << name;
   }
 }
 
