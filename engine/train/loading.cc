@@ -22,8 +22,7 @@ Loading::Loading(Files& files, const Inputs& inputs, zero::ModelState& state, St
       checkpoints_(inputs.job.output_dir + "/" + contract::kCheckpointsDir) {}
 
 Result<Progress> Loading::load() {
-  DSJ_TRY(auto search,
-          AgreedSearch::begin(files_, checkpoints_, state_.collectives(), device_));
+  DSJ_TRY(auto search, AgreedSearch::begin(files_, checkpoints_, state_.collectives(), device_));
   if (const json here = begun(in_.job); !here.is_null()) {
     DSJ_TRY_STATUS(search.keep([&](const json& run_state) { return saved_by(here, run_state); }));
     if (!search.any_readable()) return begin_anew();
