@@ -21,7 +21,9 @@ const Table* table(const char* isa) {
     return has ? &table_avx512 : nullptr;
   }
   if (!std::strcmp(isa, "avx2")) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &table_avx2 : nullptr;
+    const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                     __builtin_cpu_supports("f16c");
+    return has ? &table_avx2 : nullptr;
   }
 #endif
   return std::strcmp(isa, "baseline") ? nullptr : &table_baseline;

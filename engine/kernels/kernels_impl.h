@@ -7,10 +7,13 @@
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
-#include <utility>
 
 #include "engine/kernels/element.h"
 #include "engine/kernels/kernels.h"
+
+#ifdef __AVX__
+#include <immintrin.h>
+#endif
 
 namespace dsj::kernels {
 namespace {
@@ -246,58 +249,90 @@ double sum_of_squares(const T* x, int64_t n) {
 
 // ---- updates: step by step, so that what lies between two loops stays in L1
 
-/// Elements of a step. Its loops have a fixed length, and the next steps' memory is on its way while
-/// it computes.
+/// Elements of a step: its loops have a fixed length. (Asking for memory ahead of it made updates
+/// slower: the processor's own guesses are enough.)
 inline constexpr int64_t kUpdateStep = 64;
-/// Bytes between what is computed and what is asked for: some steps, longer than memory takes.
-inline constexpr int64_t kAhead = 2048;
 
-/// Asks for the lines that a step kAhead bytes after data[first] needs. A processor's own guesses
-/// end at each page, and a block of an update has up to six arrays. No address is wrong here.
-inline void ask_ahead(const void* data, int64_t first, int64_t element) {
-  const auto from = reinterpret_cast<uintptr_t>(data) + static_cast<uintptr_t>(first * element);
-  for (int64_t byte = 0; byte < kUpdateStep * element; byte += 64)
-    __builtin_prefetch(reinterpret_cast<const void*>(from + static_cast<uintptr_t>(kAhead + byte)));
+#ifdef __F16C__
+/// Halves eight at a time, by the processor's own conversions: load()'s and store()'s bits. n is a
+/// multiple of kHalves.
+inline constexpr int64_t kHalves = 8;
+inline void widen_halves(const Half* from, int64_t n, float scale, float* wide) {
+  for (int64_t i = 0; i < n; i += kHalves) {
+    const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
+    _mm256_storeu_ps(wide + i, _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(scale)));
+  }
 }
+inline void narrow_halves(const float* wide, int64_t n, Half* to) {
+  for (int64_t i = 0; i < n; i += kHalves) {
+    const __m256 x = _mm256_loadu_ps(wide + i);
+    // A NaN keeps its sign alone, as in half_bits().
+    const __m256 nan = _mm256_or_ps(_mm256_and_ps(x, _mm256_set1_ps(-0.0f)),
+                                    _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000)));
+    const __m256 plain = _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
+                     _mm256_cvtps_ph(plain, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+}
+#endif
 
-inline int64_t bytes_of(Type type) {
-  return type == Type::F32 ? 4 : 2;
-}
-
-/// What all rules read and write: master, gradient, states.
-template <int kStates>
-inline void ask_ahead(const Span& span, int64_t first) {
-  ask_ahead(span.p, first, 4);
-  ask_ahead(span.grad, first, bytes_of(span.grad_type));
-  for (int i = 0; i < kStates; ++i) ask_ahead(span.states[i], first, 4);
-  if (span.low) ask_ahead(span.low, first, bytes_of(span.low_type));
-}
+// What a step calls is always inlined: a call, and a length that is no constant there, would cost
+// as much as the step.
+#define DSJ_INLINE __attribute__((always_inline))
 
 /// Calls f with a null pointer that carries the element type.
 template <typename F>
-inline void with_type(Type type, F f) {
+DSJ_INLINE inline void with_type(Type type, F f) {
   if (type == Type::F32) return f(static_cast<float*>(nullptr));
   if (type == Type::BF16) return f(static_cast<Bf16*>(nullptr));
   f(static_cast<Half*>(nullptr));
 }
 
-/// out[0..n) = the span's gradient from `first` on, times scale.
-inline void scaled_gradient(const Span& span, int64_t first, int64_t n, float scale,
-                            float* __restrict out) {
-  with_type(span.grad_type, [&](auto* type) {
-    const auto* grad = static_cast<const std::remove_pointer_t<decltype(type)>*>(span.grad) + first;
+/// wide[0..n) = from[0..n) * scale.
+template <typename T>
+DSJ_INLINE inline void widen(const T* from, int64_t n, float scale, float* __restrict wide) {
+  int64_t first = 0;
+#ifdef __F16C__
+  if constexpr (std::is_same_v<T, Half>) {
+    first = n - n % kHalves;
+    widen_halves(from, first, scale, wide);
+  }
+#endif
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) out[i] = load(grad, i) * scale;
+  for (int64_t i = first; i < n; ++i) wide[i] = load(from, i) * scale;
+}
+
+/// to[0..n) = wide[0..n), rounded.
+template <typename T>
+DSJ_INLINE inline void narrow(const float* wide, int64_t n, T* __restrict to) {
+  int64_t first = 0;
+#ifdef __F16C__
+  if constexpr (std::is_same_v<T, Half>) {
+    first = n - n % kHalves;
+    narrow_halves(wide, first, to);
+  }
+#endif
+#pragma GCC ivdep
+  for (int64_t i = first; i < n; ++i) store(to, i, wide[i]);
+}
+
+/// out[0..n) = the span's gradient from `first` on, times scale.
+template <typename T>
+DSJ_INLINE inline void scaled_gradient(const Span& span, int64_t first, int64_t n, float scale,
+                                       float* out) {
+  widen(static_cast<const T*>(span.grad) + first, n, scale, out);
+}
+DSJ_INLINE inline void scaled_gradient(const Span& span, int64_t first, int64_t n, float scale,
+                                       float* out) {
+  with_type(span.grad_type, [&](auto* type) DSJ_INLINE {
+    scaled_gradient<std::remove_pointer_t<decltype(type)>>(span, first, n, scale, out);
   });
 }
 
-inline void store_low(const Span& span, int64_t first, int64_t n) {
+DSJ_INLINE inline void store_low(const Span& span, int64_t first, int64_t n) {
   if (!span.low) return;
-  const float* const p = span.p + first;
-  with_type(span.low_type, [&](auto* type) {
-    auto* const low = static_cast<decltype(type)>(span.low) + first;
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) store(low, i, p[i]);
+  with_type(span.low_type, [&](auto* type) DSJ_INLINE {
+    narrow(span.p + first, n, static_cast<decltype(type)>(span.low) + first);
   });
 }
 
@@ -328,17 +363,27 @@ inline void for_steps(int64_t n, F f) {
   if (first < n) f(first, n - first);
 }
 
-template <typename Rule>
-void update(const void* rule, float grad_scale, const Span& span) {
-  const Rule own = *static_cast<const Rule*>(rule);
-  alignas(64) float grad[kUpdateStep];
+/// kPlain: a gradient in fp32 and no copy. Its loop has registers for itself.
+template <typename Rule, bool kPlain>
+void update_all(const Rule own, float grad_scale, const Span& span) {
+  constexpr bool kGradient = !std::is_same_v<Rule, optim::LambElement>;  // its first pass took it
+  alignas(64) float grad[kUpdateStep] = {};
   for_steps(span.n, [&](int64_t first, auto n) {
-    ask_ahead<Rule::kStates>(span, first);
-    scaled_gradient(span, first, n, grad_scale, grad);
+    if constexpr (kGradient && kPlain) scaled_gradient<float>(span, first, n, grad_scale, grad);
+    if constexpr (kGradient && !kPlain) scaled_gradient(span, first, n, grad_scale, grad);
     const auto state = [&](int i) { return i < Rule::kStates ? span.states[i] + first : nullptr; };
     update_step(own, span.p + first, grad, state(0), state(1), state(2), n);
-    store_low(span, first, n);
+    if constexpr (!kPlain) store_low(span, first, n);
   });
+}
+
+template <typename Rule>
+void update(const void* rule, float grad_scale, const Span& span) {
+  const Rule& own = *static_cast<const Rule*>(rule);
+  if (span.grad_type == Type::F32 && !span.low)
+    update_all<Rule, true>(own, grad_scale, span);
+  else
+    update_all<Rule, false>(own, grad_scale, span);
 }
 
 /// Writes the moments, and u of a step. The states and u lie apart from all else.
@@ -354,38 +399,62 @@ inline void lamb_step(const optim::LambMoments& rule, const float* __restrict p,
   }
 }
 
+/// Four doubles side by side.
+using Doubles = double __attribute__((vector_size(32)));
+
+/// sums += the squares of x[0..4). (GCC makes more instructions of a loop that widens.)
+DSJ_INLINE inline void add_squares(Doubles& sums, const float* x) {
+#ifdef __AVX__
+  const Doubles wide = _mm256_cvtps_pd(_mm_loadu_ps(x));
+#else
+  const Doubles wide = {x[0], x[1], x[2], x[3]};
+#endif
+  sums += wide * wide;
+}
+
 /// Sums of squares in eight lanes of double.
 struct Squares {
-  double lanes[8] = {};
+  Doubles lanes[2] = {};
   void add(const float* x, int64_t n) {
-    double sums[8];
-    for (int k = 0; k < 8; ++k) sums[k] = lanes[k];
+    Doubles low = lanes[0], high = lanes[1];
     int64_t i = 0;
-    for (; i + 8 <= n; i += 8)
-      for (int k = 0; k < 8; ++k) sums[k] += double{x[i + k]} * x[i + k];
-    for (int k = 0; i + k < n; ++k) sums[k & 7] += double{x[i + k]} * x[i + k];
-    for (int k = 0; k < 8; ++k) lanes[k] = sums[k];
+    for (; i + 8 <= n; i += 8) {
+      add_squares(low, x + i);
+      add_squares(high, x + i + 4);
+    }
+    lanes[0] = low;
+    lanes[1] = high;
+    for (int k = 0; i + k < n; ++k) lanes[k / 4][k % 4] += double{x[i + k]} * x[i + k];
   }
   void take(double* sum) {
-    for (double& lane : lanes) *sum += std::exchange(lane, 0.0);
+    for (Doubles& four : lanes) {
+      for (int k = 0; k < 4; ++k) *sum += four[k];
+      four = Doubles{};
+    }
   }
 };
 
-inline void lamb_moments(const optim::LambMoments& rule, float grad_scale, const Span& span,
-                         double* sums) {
+template <typename Gradient>
+void lamb_moments_of(const optim::LambMoments own, float grad_scale, const Span& span,
+                     double* sums) {
   constexpr int64_t kBlock = 1024;  // the lanes are added up after each: it decides the sum's bits
-  const optim::LambMoments own = rule;
   alignas(64) float grad[kUpdateStep], u[kUpdateStep];
   Squares of_p, of_u;
   for_steps(span.n, [&](int64_t first, auto n) {
-    ask_ahead<optim::LambMoments::kStates>(span, first);
-    scaled_gradient(span, first, n, grad_scale, grad);
+    scaled_gradient<Gradient>(span, first, n, grad_scale, grad);
     lamb_step(own, span.p + first, grad, span.states[0] + first, span.states[1] + first, u, n);
     of_p.add(span.p + first, n);
     of_u.add(u, n);
     if ((first + n) % kBlock != 0 && first + n < span.n) return;
     of_p.take(sums);
     of_u.take(sums + 1);
+  });
+}
+
+inline void lamb_moments(const optim::LambMoments& rule, float grad_scale, const Span& span,
+                         double* sums) {
+  with_type(span.grad_type, [&](auto* type) {
+    lamb_moments_of<std::remove_pointer_t<decltype(type)>>(rule, grad_scale, span, sums);
   });
 }
 

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/checkpoint/checksum.h"
 #include "engine/checkpoint/reader.h"
-#include "engine/checkpoint/search.h"
+#include "engine/comm/agree.h"
 #include "engine/deepspeed/checkpoint.h"
+#include "engine/train/agreed_search.h"
 #include "engine/train/run_state.h"
 #include "engine/zero/scalar_type.h"
 #include "job/contract.h"
@@ -40,23 +42,57 @@ at::Tensor rounded(std::vector<float>& values, at::ScalarType type) {
   return at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::kFloat).to(type);
 }
 
+/// `mine` where all ranks have the same names. Else every rank's error is that of the lowest rank with another reading than
+/// rank 0's, or with none. Collective.
+Result<Names> agreed(comm::Collectives& collectives, at::Device device, const Result<Names>& mine,
+                     const std::string& where) {
+  std::string text;
+  for (const std::string& name : mine.value_or(Names())) text += name + "\n";
+  const double count = mine ? static_cast<double>(mine->size()) : 0;
+  const double digest = static_cast<uint32_t>(checkpoint::checksum(text));
+  const bool tells = mine && collectives.rank() == 0;
+  const auto first = comm::max_over_ranks(
+      collectives, device, {tells ? 1.0 : 0.0, tells ? count : 0.0, tells ? digest : 0.0});
+  std::optional<Error> problem;
+  if (!mine) {
+    problem = mine.error();
+  } else if (first[0] > 0 && (count != first[1] || digest != first[2])) {
+    problem = Error{ErrorKind::Environment,
+                    std::to_string(mine->size()) + " parameters were frozen in the checkpoint, " +
+                        std::to_string(static_cast<int64_t>(first[1])) + " in that of rank 0" +
+                        (count == first[1] ? ", and they are others" : ""),
+                    where, "the checkpoint must be on storage that all ranks share"};
+  }
+  if (problem)
+    problem->message = "on rank " + std::to_string(collectives.rank()) + ": " + problem->message;
+  const auto told = comm::first_error(collectives, device, problem);
+  if (!told) return mine;
+  // What may pass is blamed on the rank that met it: the others only heard of it.
+  if (told->kind != ErrorKind::Transient) return std::unexpected(*told);
+  if (problem) return std::unexpected(*problem);
+  return fail(ErrorKind::Transient, told->where + ": " + told->message);
+}
+
 }  // namespace
 
 Result<Names> frozen_in_checkpoint(Files& files, const JobFile& job,
-                                   const dsconfig::ResolvedConfig& config) {
-  DSJ_TRY(auto search,
-          checkpoint::Search::begin(files, path_join(job.output_dir, contract::kCheckpointsDir)));
+                                   const dsconfig::ResolvedConfig& config,
+                                   comm::Collectives& collectives, at::Device device) {
+  const std::string directory = path_join(job.output_dir, contract::kCheckpointsDir);
+  DSJ_TRY(auto search, AgreedSearch::begin(files, directory, collectives, device));
   const json here = begun(job);
   if (!here.is_null())
-    search.keep([&](const json& run_state) { return saved_by(here, run_state); });
+    DSJ_TRY_STATUS(search.keep([&](const json& run_state) { return saved_by(here, run_state); }));
   if (search.any_readable()) {
     search.settle();
-    // What cannot be judged is told by loading, to all ranks.
-    const auto newest = search.open(0);
-    return newest && *newest < search.count() ? names_in(search.reader().run_state()) : Names();
+    DSJ_TRY(const int newest, search.open(0));
+    if (newest == search.count()) return Names();  // loading says why
+    return agreed(collectives, device, names_in(search.reader().run_state()),
+                  search.reader().path());
   }
   if (here.is_null() || *job.training.resume_from_checkpoint == "false") return Names();
-  return frozen_in(files, *job.training.resume_from_checkpoint, config.load_universal);
+  const std::string& named = *job.training.resume_from_checkpoint;
+  return agreed(collectives, device, frozen_in(files, named, config.load_universal), named);
 }
 
 Result<std::optional<LoraArgs>> trained_part(const Inputs& in, const Names& frozen) {

@@ -11,6 +11,7 @@
 
 #include "common/files/files.h"
 #include "common/result.h"
+#include "engine/comm/collectives.h"
 #include "engine/train/inputs.h"
 #include "engine/zero/model_state.h"
 
@@ -18,9 +19,12 @@ namespace dsj::train {
 
 /// The names that were frozen in the checkpoint with which the next attempt begins, sorted: the newest readable one of the
 /// output directory that this run saved, else the one that the arguments name. Empty: there is no checkpoint, or all are
-/// trained. Error: the named one cannot be opened.
+/// trained. Error, on every rank and with the reason: one cannot open the named one, or finds others frozen than rank 0
+/// does. Collective.
 Result<std::vector<std::string>> frozen_in_checkpoint(Files& files, const JobFile& job,
-                                                      const dsconfig::ResolvedConfig& config);
+                                                      const dsconfig::ResolvedConfig& config,
+                                                      comm::Collectives& collectives,
+                                                      at::Device device);
 
 /// What a run trains, as ModelState takes it: with LoRA that; without `frozen` everything; else every other module,
 /// without adapters. BadInput: the model has no such parameter, all are frozen, or only a part of a module is.

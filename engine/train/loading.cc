@@ -21,26 +21,13 @@ Loading::Loading(Files& files, const Inputs& inputs, zero::ModelState& state, St
       device_(device),
       checkpoints_(inputs.job.output_dir + "/" + contract::kCheckpointsDir) {}
 
-bool Loading::same_everywhere(double number) {
-  const auto most = comm::max_over_ranks(state_.collectives(), device_, {number, -number});
-  return most[0] == -most[1];
-}
-
 Result<Progress> Loading::load() {
-  auto search = checkpoint::Search::begin(files_, checkpoints_);
-  DSJ_TRY_STATUS(agree(search));
-  // Ranks on one file system see one directory. If one sees other checkpoints, or none, no rank
-  // continues.
-  if (!same_everywhere(search->fingerprint())) {
-    return fail(ErrorKind::Environment, "ranks see different checkpoints", checkpoints_,
-                "the output directory must be on storage that all ranks share");
-  }
-  share_problems(*search);
+  DSJ_TRY(auto search, AgreedSearch::begin(files_, checkpoints_, state_.collectives(), device_));
   if (const json here = begun(in_.job); !here.is_null()) {
-    search->keep([&](const json& run_state) { return saved_by(here, run_state); });
-    if (!search->any_readable()) return begin_anew();
+    DSJ_TRY_STATUS(search.keep([&](const json& run_state) { return saved_by(here, run_state); }));
+    if (!search.any_readable()) return begin_anew();
   }
-  return search->count() == 0 ? load_weights() : load_newest(*search);
+  return search.count() == 0 ? load_weights() : load_newest(search);
 }
 
 Result<Progress> Loading::begin_anew() {
@@ -82,7 +69,7 @@ Result<Progress> Loading::load_named(const std::string& path) {
   auto opened = open_named(path);
   DSJ_TRY_STATUS(agree(opened));
   checkpoint::SavedRun& saved = **opened;
-  if (!same_everywhere(static_cast<double>(saved.step()))) {
+  if (!same_everywhere(state_.collectives(), device_, static_cast<double>(saved.step()))) {
     return fail(ErrorKind::Environment, "ranks see different checkpoints", path,
                 "the checkpoint must be on storage that all ranks share");
   }
@@ -91,50 +78,24 @@ Result<Progress> Loading::load_named(const std::string& path) {
   return resumed(saved);
 }
 
-Result<Progress> Loading::load_newest(checkpoint::Search& search) {
+Result<Progress> Loading::load_newest(AgreedSearch& search) {
   search.settle();
   DSJ_TRY_STATUS(load_base());
   for (int index = 0;; ++index) {
-    DSJ_TRY(index, open_everywhere(search, index));
+    DSJ_TRY(index, search.open(index));
     if (index == search.count()) return std::unexpected(search.nothing_left());
     const Status restored = restore(search.reader());
     const bool damaged = !restored && checkpoint::is_damage(restored.error());
     const Verdict all = verdict(restored, damaged);
     if (all == Verdict::Failed) return std::unexpected(restored.error());
     if (all == Verdict::Sound) break;
-    tell(search, index, damaged ? std::optional(restored.error()) : std::nullopt);
+    search.reject(index, damaged ? std::optional(restored.error()) : std::nullopt);
   }
   set_aside(search);
   return resumed(search.reader());
 }
 
-void Loading::share_problems(checkpoint::Search& search) {
-  std::vector<double> seen;
-  for (int i = 0; i < search.count(); ++i) seen.push_back(search.problem(i) ? 1 : 0);
-  seen = comm::max_over_ranks(state_.collectives(), device_, seen);
-  for (int i = 0; i < search.count(); ++i)
-    if (seen[static_cast<size_t>(i)] > 0) tell(search, i, search.problem(i));
-}
-
-Result<int> Loading::open_everywhere(checkpoint::Search& search, int index) {
-  for (;;) {
-    const auto opened = search.open(index);
-    DSJ_TRY_STATUS(agree(opened));
-    const double own = *opened;
-    const auto most = comm::max_over_ranks(state_.collectives(), device_, {own, -own});
-    const int agreed = static_cast<int>(most[0]);
-    if (most[0] == -most[1]) return agreed;
-    for (; index < agreed; ++index) tell(search, index, search.problem(index));
-  }
-}
-
-void Loading::tell(checkpoint::Search& search, int index, const std::optional<Error>& mine) {
-  if (const auto problem = comm::first_error(state_.collectives(), device_, mine)) {
-    search.reject(index, *problem);
-  }
-}
-
-void Loading::set_aside(const checkpoint::Search& search) {
+void Loading::set_aside(const AgreedSearch& search) {
   if (state_.collectives().rank() != 0) return;
   std::vector<std::string> names;
   for (const auto& passed : search.passed_over()) {

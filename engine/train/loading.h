@@ -9,8 +9,8 @@
 
 #include "common/files/files.h"
 #include "common/result.h"
-#include "engine/checkpoint/search.h"
 #include "engine/comm/agree.h"
+#include "engine/train/agreed_search.h"
 #include "engine/train/events.h"
 #include "engine/train/run_state.h"
 
@@ -40,34 +40,24 @@ class Loading {
   /// A checkpoint of ours or of DeepSpeed.
   Result<std::unique_ptr<checkpoint::SavedRun>> open_named(const std::string& path);
   Result<Progress> load_named(const std::string& path);
-  Result<Progress> load_newest(checkpoint::Search& search);
+  Result<Progress> load_newest(AgreedSearch& search);
   Result<Progress> load_weights();
   /// Where the arguments say. Precondition: they do.
   Result<Progress> begin_anew();
   /// The frozen parameters, if there are any. Collective.
   Status load_base();
-  /// Has every rank know each problem that one met while it listed the checkpoints. Collective.
-  void share_problems(checkpoint::Search& search);
-  /// The index of the first checkpoint that all ranks could open, from `index` on. Error: one could
-  /// not be judged. Collective.
-  Result<int> open_everywhere(checkpoint::Search& search, int index);
   /// Reads the checkpoint into the parameters and states. Collective, one verdict for all ranks.
   Status restore(checkpoint::SavedRun& saved);
   /// `damaged`: this rank found it so.
   Verdict verdict(const Status& restored, bool damaged);
-  /// Has every rank know why `index` is passed over: what the lowest rank with a reason says.
-  /// Collective.
-  void tell(checkpoint::Search& search, int index, const std::optional<Error>& mine);
   /// Rank 0 warns of each checkpoint that was passed over, and sets it aside.
-  void set_aside(const checkpoint::Search& search);
+  void set_aside(const AgreedSearch& search);
   Progress resumed(const checkpoint::SavedRun& saved);
   Status check_lora(const checkpoint::SavedRun& saved) const;
   template <typename T>
   Status agree(const Result<T>& mine) {
     return comm::agree(state_.collectives(), device_, mine);
   }
-  /// Whether all ranks give the same number. Collective.
-  bool same_everywhere(double number);
 
   Files& files_;
   const Inputs& in_;

@@ -369,7 +369,8 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
                 .attention_choice(zero::scalar_type(in.config().precision), in.model.head_dim)
                 .because);
   PosixFiles files;
-  DSJ_TRY(const auto frozen, by_itself(frozen_in_checkpoint(files, in.job, in.config())));
+  DSJ_TRY(const auto frozen,
+          by_itself(frozen_in_checkpoint(files, in.job, in.config(), *collectives, device)));
   DSJ_TRY(const auto trained, trained_part(in, frozen));
   zero::ModelState state(in.model, in.config(), device, *collectives, trained,
                          {.job = in.job.name, .attempt = in.job.attempt, .note = log::info});

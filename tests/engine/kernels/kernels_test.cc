@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -116,6 +117,43 @@ TEST_P(KernelsTest, AnUpdateGivesTheSameBitsHoweverItIsCut) {
     EXPECT_EQ(std::memcmp(whole.data(), parts.data(), whole.size() * sizeof(float)), 0)
         << "rule " << rule.index();
   }
+}
+
+/// Halves are converted by instructions where the processor has them: all gradients, and the copies of
+/// values of every kind, as arithmetic on integers converts them.
+TEST_P(KernelsTest, AnUpdateConvertsHalvesToTheSameBits) {
+  const optim::ElementRules::As<std::variant> rule = optim::SgdElement{0, 1};
+  const int64_t n = 1 << 16;
+  const auto run = [&](const Table& table, const std::vector<Half>& grad, std::vector<float> p) {
+    std::vector<Half> low(n);
+    table.updates[rule.index()](&std::get<optim::SgdElement>(rule), 1,
+                                {.n = n,
+                                 .p = p.data(),
+                                 .grad = grad.data(),
+                                 .grad_type = Type::F16,
+                                 .low = low.data(),
+                                 .low_type = Type::F16});
+    return low;
+  };
+  std::vector<Half> every(n), zero(n);
+  std::vector<float> values(n);
+  uint32_t bits = 1;
+  for (int64_t i = 0; i < n; ++i) {
+    every[i].bits = static_cast<uint16_t>(i);
+    bits = bits * 1664525 + 1013904223;
+    // Around the exponents of halves, every fourth half way between two of them; the last half any.
+    const uint32_t near = (bits & 0x8fffffff) | 0x30000000, half_way = (near & ~0x1fffu) | 0x1000;
+    values[i] = std::bit_cast<float>(i >= n / 2 ? bits : i % 4 ? near : half_way);
+  }
+  const Table& plain = *table("baseline");
+  for (const auto& [grad, p] : {std::pair(every, std::vector<float>(n)), std::pair(zero, values)}) {
+    const auto found = run(*table_, grad, p), expected = run(plain, grad, p);
+    for (int64_t i = 0; i < n; ++i)
+      ASSERT_EQ(found[i].bits, expected[i].bits) << grad[i].bits << ", " << p[i];
+  }
+  const auto negated = run(*table_, every, std::vector<float>(n));
+  for (int64_t i = 1; i <= 0x7c00; ++i) ASSERT_EQ(negated[i].bits, i | 0x8000);
+  EXPECT_EQ(negated[0x7c01].bits & 0x7fff, 0x7e00) << "a NaN stays one";
 }
 
 /// The sums too, where the cuts are at multiples of 1024.

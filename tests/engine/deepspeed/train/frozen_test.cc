@@ -80,7 +80,8 @@ class Frozen : public testing::Test {
   }
   Status go_on(const Inputs& in, comm::Collectives& collectives, int64_t until, Done* done) const {
     PosixFiles files;
-    DSJ_TRY(const auto frozen, frozen_in_checkpoint(files, in.job, in.config()));
+    DSJ_TRY(const auto frozen,
+            frozen_in_checkpoint(files, in.job, in.config(), collectives, at::kCPU));
     DSJ_TRY(const auto trained, trained_part(in, frozen));
     zero::ModelState state(in.model, in.config(), at::kCPU, collectives, trained);
     Stepper stepper(in.model, in.config(), {}, state, at::kCPU);
@@ -193,6 +194,33 @@ TEST_F(Frozen, AModelWithOtherValuesIsRefused) {
     std::filesystem::remove_all(output_);
   }
   std::filesystem::remove_all(own);
+}
+
+TEST_F(Frozen, ARankThatSeesAnotherCheckpointIsNamedByAll) {
+  const std::string saved = "/checkpoints/step-4", trained = output_ + "-trained";
+  std::filesystem::remove_all(trained);
+  ASSERT_EQ(attempt(1, 0, {}, 4).error, "");
+  std::filesystem::rename(output_, trained);
+  ASSERT_EQ(attempt(1, 0, kFixture / "z3", 4).error, "");
+  struct Case {
+    std::optional<std::string> from[2];  ///< each rank's; unset: the newest of its output directory
+    std::string reason;
+  };
+  const std::string others = "0 parameters were frozen in the checkpoint, 4 in that of rank 0";
+  for (const Case& one : {Case{{output_ + saved, trained + saved}, "on rank 1: " + others},
+                          Case{{output_ + saved, output_ + "/none"}, "on rank 1: "},
+                          Case{{}, "on rank 1: " + others}}) {
+    testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger&) {
+      const auto rank = static_cast<size_t>(collectives.rank());
+      Inputs in = inputs(2, 2, one.from[rank]);
+      in.job.output_dir = one.from[rank] ? output_ + "-new" : rank == 1 ? trained : output_;
+      const Status went = go_on(in, collectives, 5, nullptr);
+      ASSERT_FALSE(went) << one.reason;
+      EXPECT_NE(went.error().message.find(one.reason), std::string::npos)
+          << "rank " << rank << ": " << went.error().to_string();
+    });
+  }
+  std::filesystem::remove_all(trained);
 }
 
 TEST_F(Frozen, WhatIsNoWholeModuleIsRefused) {
