@@ -4,7 +4,7 @@ import time
 
 from harness import GOES_ON, NEVER, Fault
 from cases import expect
-from kube import condition_of, eventually, holds, kubectl, patch
+from kube import condition_of, eventually, kubectl, patch
 from world import NAMESPACE, Job, children_of
 
 
