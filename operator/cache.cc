@@ -3,9 +3,11 @@
 #include <atomic>
 #include <charconv>
 
+#include "common/json.h"
 #include "job/contract.h"
 #include "operator/child_content.h"
 #include "operator/conditions.h"
+#include "operator/lost_nodes.h"
 
 namespace dsj::op {
 namespace {
@@ -262,22 +264,26 @@ std::map<std::string, std::string> Cache::names(const std::string& kind,
 void Cache::upsert_node(const Json& object) {
   const std::string name = name_of(object);
   const NodeView node = node_view(object);
+  const bool watched = synced();
   {
     const std::lock_guard lock(mutex_);
     const auto [slot, is_new] = nodes_.try_emplace(name, node);
-    if (is_new ? node.ready : slot->second.ready == node.ready) return;
+    // A new one may have the name of one that was lost. Before the first list is whole every job has its first pass to come.
+    if (is_new ? node.ready && !watched : slot->second.ready == node.ready) return;
     slot->second = node;
   }
   tell_node(name);
 }
 
+/// Jobs with a pod there, or with one that waits elsewhere because of it.
 void Cache::tell_node(const std::string& node) {
   std::vector<std::string> tell;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [key, entry] : entries_) {
       for (const auto& [name, pod] : entry.pods) {
-        if (pod.node != node) continue;
+        const bool avoids = !pod.avoids.empty() && avoids_from_text(pod.avoids).contains(node);
+        if (pod.node != node && !(pod.node.empty() && avoids)) continue;
         tell.push_back(key);
         break;
       }
@@ -293,11 +299,15 @@ Observed Cache::observe(const std::string& key) const {
   const auto found = entries_.find(key);
   if (found == entries_.end()) return observed;
   observed.job = found->second.job;
+  std::set<std::string> nodes;  // its own, and those that it may have to keep away from
+  if (observed.job) nodes = lost_nodes(json_child(observed.job->own_status, "failureHistory"));
   for (const auto& [name, pod] : found->second.pods) {
-    if (const auto node = nodes_.find(pod.node); node != nodes_.end()) {
-      observed.nodes[pod.node] = node->second;
-    }
+    nodes.insert(pod.node);
     observed.pods.push_back(pod);
+  }
+  for (const std::string& name : nodes) {
+    if (const auto node = nodes_.find(name); node != nodes_.end())
+      observed.nodes[name] = node->second;
   }
   for (const auto& [name, child] : found->second.children) observed.children.push_back(child);
   return observed;

@@ -1,7 +1,9 @@
-// Nodes that are avoided because an agent found them unfit: for how long, and who waits for them.
+// Nodes that are avoided, because an agent found them unfit or because they were lost: for how long, and
+// who waits for them.
 #include <algorithm>
 
 #include "job/node_health.h"
+#include "operator/lost_nodes.h"
 #include "operator/pass.h"
 
 namespace dsj::op {
@@ -20,13 +22,13 @@ void Pass::note_nodes() {
 }
 
 /// A pod that waits for a node keeps the list that it was made with. Once the list is shorter it is
-/// made anew: on a small cluster it would else wait for a node that nobody keeps it from.
+/// made anew: on a small cluster it would else wait for a node that nobody keeps it from, or that is back.
 void Pass::avoided_nodes() {
   const Seconds avoid(spec().policies.failure.node_health.avoid_seconds);
   forget_unhealthy(st_.unhealthy, avoid, now_);
   note_nodes();
   if (const auto next = forget_unhealthy(st_.unhealthy, avoid, now_)) due(*next);
-  const auto names = names_of(st_.unhealthy);
+  const auto names = nodes_to_avoid(o_, *force_, st_);
   for (const PodView* pod : live()) {
     if (pod->avoids.empty() || pod->scheduled || !pod->node.empty()) continue;
     if (!std::ranges::includes(names, avoids_from_text(pod->avoids))) remove(*pod);

@@ -10,6 +10,7 @@
 #include "job/spec/user_program.h"
 #include "job/worker_job.h"
 #include "operator/keys.h"
+#include "operator/lost_nodes.h"
 #include "operator/render_config.h"
 #include "operator/render_gang.h"
 #include "operator/render_initializers.h"
@@ -181,19 +182,6 @@ void enter_foreign_image(Json& spec, Json& container, const jobspec::Job& job,
              {{"emptyDir", {{"sizeLimit", kInstalledAgentSize}}}}, true);
 }
 
-/// Nodes on which a pod of this job was given up and that are not back.
-std::set<std::string> failed_nodes(const Observed& o, const OwnStatus& status) {
-  std::set<std::string> names;
-  for (const Json& failure : status.failure_history) {
-    if (failure.value("reason", "") != "NodeLost") continue;
-    const std::string node = failure.value("node", "");
-    const auto seen = o.nodes.find(node);
-    const bool back = seen != o.nodes.end() && seen->second.ready;
-    if (!node.empty() && !back) names.insert(node);
-  }
-  return names;
-}
-
 /// The terms of a node selector are alternatives: each gets the condition.
 void avoid_nodes(Json& spec, const std::set<std::string>& names) {
   if (names.empty()) return;
@@ -270,17 +258,8 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
   for (Json* init : enter_initializers(spec, accepted.job, worker)) restrict(*init);
   enter_gang(accepted.job, gang, metadata, spec);
   enter_topology(accepted.job, job.name, worker, gang, metadata, spec);
-  // Kueue admits a pod into a running group only if it looks like the one that it replaces.
-  const bool kueue =
-      accepted.job.policies.run.scheduling.scheduler == jobspec::GangScheduler::Kueue;
-  const auto& failure = accepted.job.policies.failure;
-  std::set<std::string> avoided;
-  if (failure.node_health.action == jobspec::NodeHealthAction::Move) {
-    avoided = names_of(status.unhealthy);
-    if (!avoided.empty())
-      metadata["annotations"][contract::kAnnotationAvoids] = avoids_text(avoided);
-  }
-  if (failure.exclude_failed_nodes && !kueue) avoided.merge(failed_nodes(o, status));
+  const auto avoided = nodes_to_avoid(o, accepted, status);
+  if (!avoided.empty()) metadata["annotations"][contract::kAnnotationAvoids] = avoids_text(avoided);
   avoid_nodes(spec, avoided);
   return {.kind = "Pod",
           .name = name,

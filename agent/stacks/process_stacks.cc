@@ -67,7 +67,7 @@ struct RawStack {
 
 class Process {
  public:
-  explicit Process(pid_t pid) : pid_(pid) {}
+  explicit Process(pid_t pid) : pid_(pid), memory_(pid) {}
 
   Status read_maps() {
     std::ifstream file("/proc/" + std::to_string(pid_) + "/maps");
@@ -171,7 +171,7 @@ class Process {
             (scope.empty() ? ")" : "; kernel.yama.ptrace_scope is " + scope + ")"),
         "process " + std::to_string(pid_),
         "the rank must run as the agent's user, not be set-uid, and the seccomp profile must "
-        "allow ptrace and process_vm_readv");
+        "allow ptrace");
   }
 
   const Mapped* mapped_at(uint64_t address) const {
@@ -193,7 +193,7 @@ class Process {
 
   RawStack walk(FrameRegisters registers) {
     RawStack stack;
-    const ReadWord memory = [this](uint64_t address) { return word_of(pid_, address); };
+    const ReadWord memory = [this](uint64_t address) { return memory_.word(address); };
     for (bool exact = true; stack.frames.size() < kFramesMost;) {
       // Behind a call may be another function.
       const uint64_t address = *registers[kRegisterIp] - (exact ? 0 : 1);
@@ -221,6 +221,7 @@ class Process {
   }
 
   const pid_t pid_;
+  const ProcessMemory memory_;
   std::vector<Mapped> maps_;
   std::map<std::string, std::optional<ProgramFile>> files_;
 };

@@ -1,6 +1,7 @@
 #include "agent/stacks/traced_thread.h"
 
 #include <elf.h>
+#include <fcntl.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <sys/user.h>
@@ -78,12 +79,17 @@ HeldThread::~HeldThread() {
   ptrace(PTRACE_DETACH, thread_, nullptr, signal);
 }
 
-std::optional<uint64_t> word_of(pid_t process, uint64_t address) {
+ProcessMemory::ProcessMemory(pid_t process)
+    : file_(open(("/proc/" + std::to_string(process) + "/mem").c_str(), O_RDONLY | O_CLOEXEC)) {}
+
+ProcessMemory::~ProcessMemory() {
+  if (file_ >= 0) close(file_);
+}
+
+std::optional<uint64_t> ProcessMemory::word(uint64_t address) const {
   uint64_t word = 0;
-  iovec here{&word, sizeof word}, there{reinterpret_cast<void*>(address), sizeof word};
-  if (process_vm_readv(process, &here, 1, &there, 1, 0) != static_cast<ssize_t>(sizeof word)) {
-    return std::nullopt;
-  }
+  const auto read = pread(file_, &word, sizeof word, static_cast<off_t>(address));
+  if (read != static_cast<ssize_t>(sizeof word)) return std::nullopt;
   return word;
 }
 

@@ -39,7 +39,18 @@ class HeldThread {
   std::string problem_;
 };
 
-/// A word of another process's memory; nullopt: it cannot be read.
-std::optional<uint64_t> word_of(pid_t process, uint64_t address);
+/// Another process's memory, by its file in /proc: process_vm_readv, which the same right governs, is not
+/// in the seccomp profile that containerd gives as RuntimeDefault.
+class ProcessMemory {
+ public:
+  explicit ProcessMemory(pid_t process);
+  ~ProcessMemory();
+  ProcessMemory(const ProcessMemory&) = delete;
+  /// nullopt: it cannot be read.
+  std::optional<uint64_t> word(uint64_t address) const;
+
+ private:
+  const int file_;
+};
 
 }  // namespace dsj::agent

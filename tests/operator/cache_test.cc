@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "job/contract.h"
+#include "job/node_health.h"
 
 namespace dsj::op {
 namespace {
@@ -103,6 +104,47 @@ TEST_F(CacheTest, AnAnswerThatComesAfterTheDeletionBringsNothingBack) {
   EXPECT_THAT(pods(), IsEmpty());
   cache.wrote("Pod", pod("b", 9));
   EXPECT_THAT(pods(), ElementsAre("b"));
+}
+
+Json node(const std::string& name, bool ready) {
+  return {
+      {"metadata", {{"name", name}, {"resourceVersion", "1"}}},
+      {"status", {{"conditions", {{{"type", "Ready"}, {"status", ready ? "True" : "False"}}}}}}};
+}
+
+/// Its pods are gone from there, so only the job's history and the pod that waits know of it.
+TEST(CacheOfNodes, WhoKeepsAwayFromALostNodeIsToldThatItIsBack) {
+  std::vector<std::string> told;
+  Cache cache{[&](const std::string& key) { told.push_back(key); }};
+  kube::Sink& nodes = cache.sink("Node");
+  kube::Sink& jobs = cache.sink(contract::kKind);
+  kube::Sink& pods = cache.sink("Pod");
+  const auto list = [](kube::Sink& sink, const std::vector<Json>& objects) {
+    sink.list_begin();
+    for (const Json& object : objects) sink.listed(object);
+    sink.list_at("5");
+    sink.list_done();
+  };
+  list(nodes, {node("lost", false), node("other", false)});
+  list(jobs,
+       {{{"metadata", {{"name", "j"}, {"namespace", "n"}, {"uid", "u"}, {"resourceVersion", "2"}}},
+         {"spec", Json::object()},
+         {"status", {{"failureHistory", {{{"reason", "NodeLost"}, {"node", "lost"}}}}}}}});
+  Json waits = pod("a", 3);
+  waits["metadata"]["annotations"][contract::kAnnotationAvoids] = "lost";
+  list(pods, {waits});
+  EXPECT_FALSE(cache.observe("n/j").nodes.at("lost").ready);
+  EXPECT_FALSE(cache.observe("n/j").nodes.contains("other"));
+  told.clear();
+  nodes.upserted(node("other", true));
+  EXPECT_THAT(told, IsEmpty());
+  nodes.upserted(node("lost", true));
+  EXPECT_THAT(told, ElementsAre("n/j"));
+  EXPECT_TRUE(cache.observe("n/j").nodes.at("lost").ready);
+  nodes.deleted(node("lost", true));
+  told.clear();
+  nodes.upserted(node("lost", true));  // the machine was put up again
+  EXPECT_THAT(told, ElementsAre("n/j"));
 }
 
 TEST_F(CacheTest, AListThatBreaksOffTakesNothingAway) {

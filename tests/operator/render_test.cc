@@ -97,6 +97,7 @@ TEST(Render, TheTemplateIsKept) {
   world.settle();
   world.o.job->own_status["failureHistory"] =
       Json::array({{{"reason", "NodeLost"}, {"node", "n9"}}});
+  world.o.nodes["n9"] = {.ready = false};
   const Json pod = pod_of(world);
   EXPECT_EQ(pod["metadata"]["labels"]["team"], "a");
   EXPECT_EQ(pod["metadata"]["labels"][contract::kLabelJobName], "j");  // ours wins

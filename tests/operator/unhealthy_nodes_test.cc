@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "job/node_health.h"
+#include "operator/lost_nodes.h"
 #include "operator/render_pod.h"
 #include "tests/operator/world.h"
 
@@ -174,6 +175,48 @@ TEST(UnhealthyNodePass, ARuleMayEndTheJob) {
   unfit(world, 1);
   world.settle();
   EXPECT_EQ(world.condition("Failed"), "True FailurePolicy");
+}
+
+// ---- nodes that were lost
+
+/// A running job of two workers whose node-1 was lost; worker 1 has its next pod.
+void lose_node_1(World& world) {
+  world.to_running();
+  world.o.nodes["node-1"] = {.ready = false, .since = world.now};
+  world.settle();
+  world.now += Seconds(200);
+  world.settle();
+  ASSERT_EQ(world.status().last_failure["reason"], "NodeLost");
+  world.pod(1).unscheduled = "0/2 nodes are available";
+}
+
+TEST(LostNodePass, APodThatWaitsIsMadeAnewWhenTheNodeIsBack) {
+  World world;
+  lose_node_1(world);
+  const std::string waits = world.pod(1).name;
+  EXPECT_EQ(world.pod(1).avoids, "node-1");
+  world.settle();
+  EXPECT_EQ(world.pod(1).name, waits);
+  world.o.nodes["node-1"].ready = true;
+  world.settle();
+  EXPECT_NE(world.pod(1).name, waits);
+  EXPECT_EQ(world.pod(1).avoids, "");
+  EXPECT_EQ(world.status().restarts.total, 1);
+}
+
+TEST(LostNodePass, NobodyKeepsAwayFromANodeThatNobodySees) {
+  World world;
+  lose_node_1(world);
+  world.o.nodes.erase("node-1");  // removed from the cluster; another may get its name
+  world.settle();
+  EXPECT_EQ(world.pod(1).avoids, "");
+}
+
+TEST(LostNodePass, AHistoryThatSomebodyEditedIsNoList) {
+  EXPECT_THAT(lost_nodes(Json()), ::testing::IsEmpty());
+  EXPECT_THAT(lost_nodes(Json::parse(R"([1, {"reason": 2}, {"reason": "NodeLost", "node": "a"},
+                                         {"reason": "PodFailed", "node": "b"}])")),
+              ElementsAre("a"));
 }
 
 // ---- what a pod is told

@@ -3,12 +3,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <functional>
 #include <thread>
 
@@ -95,6 +99,33 @@ TEST(ProcessStacks, OfAProcessThatSleepsGoUpToMain) {
   EXPECT_THAT(text_of(first), HasSubstr("dsj::agent::(anonymous namespace)::sleeps_for_ever() "));
   EXPECT_THAT(text_of(first), HasSubstr("main ("));
   EXPECT_TRUE(soon([&] { return child.state() == 'S'; })) << "it sleeps on";
+}
+
+/// From now on the calling thread, and no other, may not call process_vm_readv.
+bool forbid_reading_at_once() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{.len = std::size(program), .filter = program};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+TEST(ProcessStacks, UnderAProfileThatAllowsOnlyPtrace) {  // containerd's RuntimeDefault
+  const Child child(sleeps_for_ever);
+  first_with(child.pid, "sleeps_for_ever");
+  bool forbidden = false;
+  ThreadStack first;
+  std::thread([&] {
+    forbidden = forbid_reading_at_once();
+    if (const auto stacks = stacks_of(child.pid)) first = stacks->front();
+  }).join();
+  ASSERT_TRUE(forbidden);
+  EXPECT_EQ(first.problem, "") << text_of(first);
+  EXPECT_THAT(text_of(first), HasSubstr("main ("));
 }
 
 TEST(ProcessStacks, OfAProcessThatComputesAndGoesOn) {

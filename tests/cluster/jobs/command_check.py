@@ -6,24 +6,18 @@ root or without what a node needs everything is skipped, loudly. Exit 1 on a fai
 """
 import os
 import sys
-import tempfile
 
 import harness
 from cases import expect
-from kube import condition_of, eventually, get, holds, kubectl, patch, run
-from world import NAMESPACE, USER, children_of, job_label, operator_ready
-
-HERE = os.path.dirname(os.path.abspath(__file__))
+from kube import condition_of, eventually, get, holds, kubectl, patch
+from static_image import static_image
+from world import NAMESPACE, children_of, job_label, operator_ready
 
 
 def images(world):
     """The operator, and in the place of the worker image one with the agent alone."""
     world.images(worker="agent")
-    with tempfile.TemporaryDirectory() as room:
-        run("gcc", "-std=gnu17", "-static", "-Os", "-s", "-Wall", "-Werror", "-o", f"{room}/program", os.path.join(HERE, "own_program.c"))
-        with open(f"{room}/Dockerfile", "w", encoding="ascii") as file:
-            file.write(f"FROM scratch\nCOPY program /program\nUSER {USER}:{USER}\n")
-        run(world.cluster, "image", "own:1", room, timeout=1200)
+    static_image("own:1", "own_program.c", world.cluster)
 
 
 def installed(world):

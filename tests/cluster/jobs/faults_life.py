@@ -2,16 +2,16 @@
 import math
 import time
 
-from harness import Fault
+from harness import GOES_ON, NEVER, Fault
 from cases import expect
-from kube import condition_of, eventually, holds, kubectl, patch
+from kube import condition_of, eventually, kubectl, patch
 from world import NAMESPACE, Job, children_of
 
 
 def scaled_to_another_world_size(world):
     with Job(world, world.manifest("scale")) as job:
         job.until_saved(20)
-        seconds = job.recovered(lambda: kubectl("-n", NAMESPACE, "scale", "dsj", "scale", "--replicas=1"))
+        took = job.recovered(lambda: kubectl("-n", NAMESPACE, "scale", "dsj", "scale", "--replicas=1"))
         expect(list(job.pods()) == [0], f"one worker: {list(job.pods())}")
         losses = job.complete(same_losses=False)
         step = job.status("checkpoint")["lastRestored"]["step"]
@@ -21,19 +21,18 @@ def scaled_to_another_world_size(world):
         status = job.status()
         expect(status["worldSize"] == 1 and status["training"]["worldSize"] == 1, status["training"])
         expect(status["restarts"]["counted"] == 0, status["restarts"])
-        return Fault("scaled to another world size", "all ranks save one step, the new gang continues from it", "no", seconds)
+        return Fault("scaled to another world size", "all ranks save one step, the new gang continues from it", "no", *took)
 
 
-def kill_ranks(job, times, newer=False):
-    """Rank 1, again and again; newer: only once there is a newer checkpoint."""
-    for _ in range(times):
-        # By the disk: the status may still be about to tell of the attempt before.
-        attempt, saved = job.attempt(), max(job.saved(), default=-1)
-        eventually(lambda: rank_runs(job), "rank 1")
-        if newer:
-            job.until_saved(eventually(lambda s=saved: max(job.saved(), default=-1) > s and max(job.saved()), "a newer checkpoint"))
-        job.kill(1, "dsj-train")
-        eventually(lambda a=attempt: job.attempt() > a or holds(job.get(), "Failed"), "another attempt, or the end")
+def kill_rank(job):
+    """Rank 1, once it runs, by the disk: the status may still be about to tell of the attempt before."""
+    eventually(lambda: rank_runs(job), "rank 1")
+    job.kill(1, "dsj-train")
+
+
+def newer_checkpoint(job):
+    saved = max(job.saved(), default=-1)
+    job.until_saved(eventually(lambda: max(job.saved(), default=-1) > saved and max(job.saved()), "a newer checkpoint"))
 
 
 def rank_runs(job):
@@ -46,24 +45,31 @@ def rank_runs(job):
 def the_budget_is_used_up(world):
     with Job(world, world.manifest("budget", save=1000, cpu="300m", backoffLimit=2)) as job:
         job.until_step(2)
+        for _ in range(2):
+            attempt = job.attempt()
+            kill_rank(job)
+            eventually(lambda a=attempt: job.attempt() > a, "another attempt")
         start = time.monotonic()
-        kill_ranks(job, 3)
+        kill_rank(job)
         failed = job.until("Failed")
         told = condition_of(failed, "Failed")
         expect(told["reason"] == "BackoffLimitExceeded" and "rank 1" in told["message"], told)
         expect(failed["status"]["restarts"]["counted"] == 2, failed["status"]["restarts"])
-        return Fault("more failures than backoffLimit, no newer checkpoint", "Failed, BackoffLimitExceeded", "yes", time.monotonic() - start)
+        return Fault("more failures than backoffLimit, no newer checkpoint", "Failed, BackoffLimitExceeded", "yes",
+                     time.monotonic() - start, NEVER)
 
 
 def a_newer_checkpoint_gives_the_budget_back(world):
     with Job(world, world.manifest("budget-back", save=5, cpu="500m", backoffLimit=1)) as job:
         job.until_saved(5)
-        start = time.monotonic()
-        kill_ranks(job, 3, newer=True)
-        seconds = time.monotonic() - start
+        took = []
+        for _ in range(3):
+            newer_checkpoint(job)
+            took.append(job.recovered(lambda: kill_rank(job)))
         job.complete()
         expect(job.status("restarts")["total"] == 3, job.status("restarts"))
-        return Fault("three failures, each after a newer checkpoint, backoffLimit 1", "another attempt each time", "yes, then reset", seconds)
+        return Fault("three failures, each after a newer checkpoint, backoffLimit 1", "another attempt each time", "yes, then reset",
+                     *map(max, zip(*took)))
 
 
 def rules_decide(world):
@@ -82,7 +88,7 @@ def rules_decide(world):
         job.recovered(lambda: job.kill(0, "dsj-agent"))
         job.complete()
         expect(job.status("restarts")["counted"] == 0 and job.status("restarts")["total"] == 1, job.status("restarts"))
-    return Fault("a rule says FailJob, or RestartUncounted", "what the first matching rule says", "as the rule says", seconds)
+    return Fault("a rule says FailJob, or RestartUncounted", "what the first matching rule says", "as the rule says", seconds, NEVER)
 
 
 def deadlines_end_it(world):
@@ -96,7 +102,7 @@ def deadlines_end_it(world):
         expect("node" in condition_of(placed, "Scheduled")["message"], condition_of(placed, "Scheduled"))
         told = condition_of(job.until("Failed"), "Failed")
         expect(told["reason"] == "StartupDeadlineExceeded", told)
-    return Fault("activeDeadlineSeconds, startupDeadlineSeconds", "Failed; the pods save and are deleted", "-", seconds)
+    return Fault("activeDeadlineSeconds (8), startupDeadlineSeconds", "Failed; the pods save and are deleted", "-", seconds, NEVER)
 
 
 def nowhere(manifest):
@@ -115,7 +121,8 @@ def cleaned_up_as_asked(world):
         job.until("Complete")
         start = time.monotonic()
         eventually(lambda: not job.get(), "the end of the job itself")
-        return Fault("cleanPodPolicy, ttlSecondsAfterFinished", "pods and job are deleted as asked", "-", time.monotonic() - start)
+        return Fault("cleanPodPolicy, ttlSecondsAfterFinished", "pods and job are deleted as asked; a job with a TTL of 3 s is gone "
+                     f"after {time.monotonic() - start:.1f} s", "-", NEVER, NEVER)
 
 
 NO_SUCH_CONFIG = {"config": None, "configFrom": {"configMapKeyRef": {"name": "no-such", "key": "ds_config.json"}}}
@@ -138,7 +145,8 @@ def a_bad_edit_changes_nothing(world):
         job.complete()
         now = {worker: pod["metadata"]["uid"] for worker, pod in job.pods(live=False).items()}
         expect(now == uids and job.status("restarts")["total"] == 0, f"{uids}, then {now}")
-        return Fault("a bad edit of a running job", "refused by the webhook, or Accepted=False; the last accepted spec stays in force", "no restart", seconds)
+        return Fault("a bad edit of a running job", "refused by the webhook, or Accepted=False; the last accepted spec stays in force", "no restart", seconds,
+                     GOES_ON)
 
 
 def deleted_in_every_phase(world):
@@ -187,7 +195,8 @@ def deleted_in_every_phase(world):
             eventually(lambda j=job: not j.get(), "the job's end")
             job.no_children()
             slowest = max(slowest, time.monotonic() - start)
-    return Fault("deleted in every phase (8)", "no child object is left; running ranks save first", "-", slowest)
+    return Fault("deleted in every phase (8)", f"no child object is left after {slowest:.1f} s at most; running ranks save first", "-",
+                 NEVER, NEVER)
 
 
 CASES = [scaled_to_another_world_size, the_budget_is_used_up, a_newer_checkpoint_gives_the_budget_back, rules_decide, deadlines_end_it,

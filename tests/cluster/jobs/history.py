@@ -3,17 +3,41 @@ resourceVersions, which all kinds share. A watch that is cut is begun again; wha
 import json
 import subprocess
 import threading
+import time
 
 KINDS = {"job": "/apis/training.dsj.dev/v1alpha1/namespaces/{}/deepspeedjobs", "pod": "/api/v1/namespaces/{}/pods"}
 
 
 class Change:
-    """kind, what (ADDED, MODIFIED, DELETED), object, version; cut: the watch was cut before it, so that others may be missing."""
+    """kind, what (ADDED, MODIFIED, DELETED), object, version; cut: the watch was cut before it, so that others may be missing;
+    seen: when it came, by time.monotonic()."""
 
-    def __init__(self, kind, what, thing, cut=False):
-        self.kind, self.what, self.object, self.cut = kind, what, thing, cut
+    def __init__(self, kind, what, thing, cut=False, seen=0.0):
+        self.kind, self.what, self.object, self.cut, self.seen = kind, what, thing, cut, seen
         self.version = int(thing["metadata"]["resourceVersion"])
         self.uid, self.name = thing["metadata"]["uid"], thing["metadata"]["name"]
+
+
+def _told(job):
+    """What a job's status says of its last trouble, by the operator or before it by agent 0."""
+    status = job.get("status") or {}
+    restarting = [c["reason"] for c in status.get("conditions") or [] if c["type"] == "Restarting" and c["status"] == "True"]
+    return {"failure": status.get("lastFailure"), "agent": (status.get("training") or {}).get("lastFailure"),
+            "restarting": restarting[0] if restarting else None}
+
+
+def named_after(changes, job, start):
+    """Seconds from `start` until the status of that job said something of its troubles that it had not said before; None: not
+    yet. A trouble that is over is no new one."""
+    before = {}
+    for change in sorted(changes, key=lambda entry: entry.version):
+        if change.kind != "job" or change.name != job:
+            continue
+        now = _told(change.object)
+        if change.seen >= start and any(now[key] and now[key] != before.get(key) for key in now):
+            return change.seen - start
+        before = now
+    return None
 
 
 class History:
@@ -57,7 +81,7 @@ class History:
                     continue
                 if event.get("type") not in ("ADDED", "MODIFIED", "DELETED"):
                     continue
-                change = Change(kind, event["type"], event["object"], cut)
+                change = Change(kind, event["type"], event["object"], cut, time.monotonic())
                 if seen.get(change.uid, -1) >= change.version:
                     continue
                 seen[change.uid] = change.version

@@ -53,14 +53,14 @@ def a_rank_is_killed(world):
     with Job(world, world.manifest("rank-kill")) as job:
         job.until_saved(20)
         uids = job.uids()
-        seconds = job.recovered(lambda: job.kill(1, "dsj-train"))
+        took = job.recovered(lambda: job.kill(1, "dsj-train"))
         expect(job.uids() == uids, "the pods are the same")
         job.complete()
         restarts = job.status("restarts")
         expect(restarts["total"] == 1, restarts)
         told = job.status()["lastFailure"]
         expect(told["rank"] == 1 and told["signal"] == 9 and told["pod"] == "rank-kill-worker-1-1", told)
-        return harness.Fault("a rank is killed", "another attempt in the same pods", "yes", seconds)
+        return harness.Fault("a rank is killed", "another attempt in the same pods", "yes", *took)
 
 
 def a_pod_is_deleted(world):
@@ -68,7 +68,7 @@ def a_pod_is_deleted(world):
     with Job(world, world.manifest("pod-delete")) as job:
         job.until_saved(20)
         uids = job.uids()
-        seconds = job.recovered(lambda: kubectl("-n", NAMESPACE, "delete", "pod", "pod-delete-worker-1-1", "--wait=false"))
+        took = job.recovered(lambda: kubectl("-n", NAMESPACE, "delete", "pod", "pod-delete-worker-1-1", "--wait=false"))
         job.complete()
         now = {worker: pod["metadata"]["uid"] for worker, pod in job.pods(live=False).items()}
         expect(now[0] == uids[0] and now[1] != uids[1], f"worker 1 alone is made anew: {uids}, {now}")
@@ -76,7 +76,7 @@ def a_pod_is_deleted(world):
         expect(restarts["total"] == 1 and restarts["counted"] == 0, restarts)
         ends = harness.terminations(job, uids[1])
         expect(ends == [(87, "Preempted")], f"the deleted pod's end: {ends}")
-        return harness.Fault("a pod is deleted", "all ranks save one step; the pod is made again, the others stay", "no", seconds)
+        return harness.Fault("a pod is deleted", "all ranks save one step; the pod is made again, the others stay", "no", *took)
 
 
 def the_operator_is_killed(world):
@@ -93,7 +93,8 @@ def the_operator_is_killed(world):
         job.complete()
         expect(job.status("restarts")["total"] == 0, job.status("restarts"))
         expect({w: p["metadata"]["uid"] for w, p in job.pods(live=False).items()} == uids, "the pods are the same")
-        return harness.Fault("the operator is killed", "training continues; the operator is ready again", "no restart", seconds)
+        return harness.Fault("the operator is killed", f"training continues; the operator is ready again after {seconds:.1f} s",
+                             "no restart", harness.NEVER, harness.GOES_ON)
 
 
 def suspend_and_resume(world):
@@ -117,7 +118,8 @@ def suspend_and_resume(world):
         job.complete()
         expect(job.status("checkpoint")["lastRestored"]["step"] == step, job.status("checkpoint"))
         expect(job.status("restarts")["total"] == 0, job.status("restarts"))
-        return harness.Fault("suspended", "all ranks save one step, the pods are deleted; the job resumes at the next step", "no restart", seconds)
+        return harness.Fault("suspended", f"all ranks save one step, the pods are gone after {seconds:.1f} s; the job resumes at the "
+                             "next step", "no restart", harness.NEVER, harness.NEVER)
 
 
 def uninstalled(world):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The checker of the never-list is itself checked: a good history has no violation, each planted one is found, and each rule
-has one that no other rule finds.
+has one that no other rule finds. So is named_after() of the history.
 
 Usage: never_check.py GTEST_REPORT. Exit 1 on a failure."""
 import copy
@@ -9,7 +9,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../support"))
 from cases import Report, expect  # noqa: E402
-from history import Change  # noqa: E402
+from history import Change, named_after  # noqa: E402
 from never import RULES, violations  # noqa: E402
 
 LABEL = "training.dsj.dev/"
@@ -93,11 +93,28 @@ def check_each_rule_is_needed():
         expect(not found, f"{rule}: without it the case is found all the same: {found}")
 
 
+def check_named_after():
+    """Its own trouble names a fault, not what was told before; agent 0 and a condition name it as well as the operator."""
+    lost, hung = {"reason": "NodeLost", "time": "1"}, {"reason": "HangDetected", "time": "2"}
+    seen = [job(1), job(2, lastFailure=lost), job(3, lastFailure=lost), job(4, lastFailure=lost, training={"lastFailure": hung}),
+            job(5, lastFailure=hung, training={"lastFailure": hung})]
+    for second, change in enumerate(seen):
+        change.seen = float(second)
+    expect(named_after(seen, "j", 0.5) == 0.5, "the lost node")
+    expect(named_after(seen, "j", 1.5) == 1.5, "the hang, by agent 0")
+    expect(named_after(seen, "j", 4.5) is None and named_after(seen[:1], "j", 0.0) is None, "nothing new")
+    expect(named_after(seen, "other", 0.0) is None, "another job's")
+    resized = job(6)
+    resized.object["status"]["conditions"] = [{"type": "Restarting", "status": "True", "reason": "Resized"}]
+    expect(named_after([job(1), resized], "j", 0.0) == 0.0, "a condition")
+
+
 def main():
     report = Report("NeverList", sys.argv[1])
     for name, (changes, wanted) in {"a_good_history": (GOOD, None), **PLANTED}.items():
         report.run(name, lambda changes=changes, wanted=wanted: check(changes, wanted))
     report.run("each_rule_finds_what_no_other_finds", check_each_rule_is_needed)
+    report.run("a_fault_is_named_by_what_is_new", check_named_after)
     print(f"result: never-list: {len(PLANTED)} planted violations")
     return report.write()
 

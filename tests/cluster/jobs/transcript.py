@@ -127,7 +127,7 @@ def tell(world, out):
     out.run("kubectl -n team get dsj,pods")
     out.run("kubectl -n team patch dsj tune --type merge -p '{\"spec\": {\"suspend\": false}}'")
     eventually(lambda: status().get("status", {}).get("phase") == "Running", "Running")
-    out.say("## Delete a pod: all ranks save, the gang starts again, nothing is charged")
+    out.say("## Delete a pod: all ranks save one step, that pod alone is made again, nothing is charged")
     out.run("kubectl -n team delete pod tune-worker-1-2 --wait=false")
     out.watch("kubectl -n team get dsj -w", lambda: holds(status(), "Complete"))
     out.run("kubectl -n team get dsj -o wide")

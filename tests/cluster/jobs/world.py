@@ -5,13 +5,13 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import time
 
-from history import History
+from history import History, named_after
 from cases import expect
 from kube import LONG, condition_of, eventually, get, holds, kubectl, patch, run
 from never import final_step, violations
+from references import References, losses_of
 
 NAMESPACE, OPERATOR_NAMESPACE, RELEASE = "jobs", "dsj-system", "dsj"
 DEPLOYMENT = "dsj-deepspeedjob"
@@ -29,7 +29,7 @@ class World:
         self.repository, self.bin, self.build = repository, os.path.join(build, "bin"), build
         self.cluster = os.environ["DSJ_CLUSTER"]
         self.room = os.path.join(os.environ["DSJ_CLUSTER_STATE"], "claim")  # the machine's own disk, seen by every node
-        self.references = {}
+        self.references = References(self.room, self.bin)
 
     # ---- installation
     def images(self, tag="dev", worker="worker"):
@@ -117,38 +117,8 @@ class World:
                          "workers": {"replicas": replicas, "slotsPerWorker": 1, "template": template}}}
 
     def reference(self, manifest):
-        """The losses of the same job run on this machine: {step: text of its loss}. One run per shape."""
-        training, replicas = manifest["spec"]["training"], manifest["spec"]["workers"]["replicas"]
-        key = json.dumps([{k: v for k, v in training.items() if k not in ("outputDir", "saveSteps")}, replicas], sort_keys=True)
-        if key not in self.references:
-            folder = os.path.join(self.room, f"reference-{len(self.references)}")
-            local = dict(training, modelNameOrPath=f"{self.room}/model", dataPath=f"{self.room}/data/train.json",
-                         outputDir=os.path.join(folder, "run"))
-            shutil.rmtree(folder, ignore_errors=True)
-            os.makedirs(folder)
-            path = os.path.join(folder, "job.yaml")
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump({"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": {"name": "reference"},
-                           "spec": {"deepspeed": manifest["spec"]["deepspeed"], "training": local,
-                                    "workers": {"replicas": 1, "slotsPerWorker": replicas}}}, file)
-            done = subprocess.run([os.path.join(self.bin, "dsj"), "run", path], env=dict(os.environ, OMP_NUM_THREADS="1"),
-                                  capture_output=True, text=True, check=False, timeout=1200)
-            expect(done.returncode == 0, f"the local run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-            self.references[key] = losses_of(os.path.join(folder, "run"))
-        return self.references[key]
-
-
-def losses_of(folder):
-    """{step: loss} of metrics.jsonl; no step may be there twice or be missing before the last."""
-    losses = {}
-    with open(os.path.join(folder, "metrics.jsonl"), encoding="utf-8") as file:
-        for line in file:
-            entry = json.loads(line)
-            if "loss" in entry:
-                expect(entry["step"] not in losses, f"step {entry['step']} twice in metrics.jsonl")
-                losses[entry["step"]] = entry["loss"]
-    expect(list(losses) == list(range(1, len(losses) + 1)), f"steps are missing: {sorted(losses)}")
-    return losses
+        """The losses of the same job run on this machine: {step: loss}."""
+        return self.references.losses(manifest)
 
 
 class Job:
@@ -267,12 +237,19 @@ class Job:
             return 0
 
     def recovered(self, fault):
-        """Does it; seconds until a newer attempt is behind the step at which the old one was."""
+        """Does it. Seconds until the status said what it was, and until a newer attempt was behind the step at which the old one
+        was: (named, stepping)."""
         attempt, step, start = self.attempt(), self.step(), time.monotonic()
         fault()
         eventually(lambda: self.attempt() > attempt, lambda: f"another attempt than {attempt}: {json.dumps(self.status())[:3000]}")
         self.until_step(step + 1)
-        return time.monotonic() - start
+        stepping = time.monotonic() - start
+        return self.named(start), stepping
+
+    def named(self, start):
+        """Seconds from `start` (time.monotonic()) until the status said what had happened since."""
+        return eventually(lambda: named_after(self.history.changes(), self.name, start),
+                          lambda: f"a name for it: {json.dumps(self.status())[:3000]}")
 
     # ---- hands
     def suspend(self, yes=True):
@@ -284,6 +261,17 @@ class Job:
 
     def kill(self, worker, program, number=signal.SIGKILL):
         os.kill(self.process(worker, program), number)
+
+    def limit(self, worker, cpu):
+        """Another limit for the processor time of a running pod."""
+        name = self.pods()[worker]["metadata"]["name"]
+        container = {"name": "worker", "resources": {"limits": {"cpu": cpu}}}
+        kubectl("-n", self.ns, "patch", "pod", name, "--subresource", "resize", "--type", "strategic", "-p",
+                json.dumps({"spec": {"containers": [container]}}))
+
+    def events(self, reason):
+        return [event for event in get("events", "-n", self.ns) or []
+                if event["reason"] == reason and event["involvedObject"]["name"] == self.name]
 
     # ---- judging
     def complete(self, same_losses=True):
