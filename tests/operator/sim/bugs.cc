@@ -193,11 +193,6 @@ const std::vector<Bug>& planted_bugs() {
              o.wanted = judge(o.name, spec, std::nullopt, "");
            }),
       seen("a bad edit takes the last accepted spec away", [](Observed& o) { o.in_force.reset(); }),
-      in_scenario(Scenario::Plain, seen("a worker that came too late is waited for without end",
-                                        [](Observed& o) {
-                                          if (o.job)
-                                            o.job->own_status.erase("completedAttemptTime");
-                                        })),
       in_scenario(Scenario::Scale,
                   seen("a set of keys whose names are taken is tried again and again",
                        [](Observed& o) { o.taken_set.clear(); })),
