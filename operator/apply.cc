@@ -98,9 +98,12 @@ class Application {
     return true;
   }
 
-  /// Makes a key and tells of it, or drops old ones. The Secret comes first, so that whoever reads of
-  /// a key finds it; a Secret nobody tells of is passed over by its slot's name.
-  bool change_keys(const KeyChange& change, const IssueKey& issue) {
+  /// Makes a key and tells of it, or drops old ones (keys.h). The Secret comes first, so that whoever reads
+  /// of a key finds it, and goes first, so that whoever forgets one leaves nothing.
+  bool change_keys(KeyChange change, const IssueKey& issue) {
+    for (const WorkerKey& key : change.drop) {
+      if (!remove(key_deletion(change.job, change.set, key))) return false;
+    }
     std::optional<WorkerKey> made;
     std::string authority;
     if (!change.slots.empty() && !make_key(change, issue, made, authority)) return false;
@@ -165,14 +168,16 @@ class Application {
     return false;
   }
 
-  bool make_key(const KeyChange& change, const IssueKey& issue, std::optional<WorkerKey>& made,
+  bool make_key(KeyChange& change, const IssueKey& issue, std::optional<WorkerKey>& made,
                 std::string& authority) {
     const auto certificate = issue(change);
     if (!certificate) {
       result_.problem = certificate.error().to_string();
       return false;
     }
+    if (change.half_made && !clear_slot(change)) return false;
     for (const int slot : change.slots) {
+      if (!change.version.empty() && !announce(change, slot)) return false;
       if (!allowed()) return false;
       const std::string name = key_secret_name(change.job, change.set, slot);
       const auto secret = client_.create(
@@ -189,9 +194,38 @@ class Application {
       return failed(secret.error(), "Secret " + name, true);
     }
     result_.problem = "the Secrets " + key_secret_name(change.job, change.set, 0) + " to -" +
-                      std::to_string(kKeySlots - 1) + " exist, and no ConfigMap speaks of them";
-    result_.refusal = Refusal{"NameTaken", result_.problem + "; delete them"};
+                      std::to_string(kKeySlots - 1) +
+                      " exist, and no ConfigMap speaks of all of them";
+    if (change.may_move) {
+      result_.problem += "; the keys get another number";
+      result_.taken_set = change.set;
+    } else {
+      result_.refusal = Refusal{"NameTaken", result_.problem + "; delete the others"};
+    }
     return false;
+  }
+
+  /// Says in the ConfigMap that a Secret of ours may be in the slot from now on.
+  bool announce(KeyChange& change, int slot) {
+    if (!allowed()) return false;
+    const std::string name = key_set_name(change.job, change.set);
+    const auto written = client_.merge_patch(kube::resources::config_maps(), o_.ns, name,
+                                             key_announcement(change, slot));
+    if (!written) return failed(written.error(), "ConfigMap " + name);
+    writes_.wrote("ConfigMap", *written);
+    change.version = written->at("metadata").value("resourceVersion", "");
+    return true;
+  }
+
+  /// Deletes what a pass that was cut off may have left in the slot that it had announced. Its uid is not
+  /// known; if the chart's policy says that it is no key, it stays, and the slot is passed over.
+  bool clear_slot(const KeyChange& change) {
+    if (!allowed()) return false;
+    const std::string name = key_secret_name(change.job, change.set, *change.half_made);
+    const auto removed = client_.remove(kube::resources::secrets(), o_.ns, name, {});
+    const auto kind = removed ? ApiError::Kind::NotFound : removed.error().kind;
+    if (kind == ApiError::Kind::NotFound || kind == ApiError::Kind::Forbidden) return true;
+    return failed(removed.error(), "deletion of Secret " + name);
   }
 
   /// A conflict is another object of that name, which is not ours to delete, or a write that came

@@ -1,6 +1,7 @@
 // Carries out a plan; the only writer. It writes keys, objects, the status, pods, then deletes, each with
 // a precondition, so that a second leader or a stale cache does no harm: a name that another owner
-// has is refused, a status is written over the version that was decided on, a delete names the uid.
+// has is refused, a status is written over the version that was decided on, a delete names the uid (but
+// that of a key whose Secret was announced and never told of, keys.h).
 // After a write that failed it begins nothing more. Exceptions: if the server refuses an object,
 // the status is still written, provided that the pass already knew of the refusal; what may be deleted
 // after the status is deleted even if a pod cannot be made; a child that cannot be mended stays.
@@ -49,6 +50,8 @@ struct Applied {
   Milliseconds retry_after{0};
   int64_t created = 0, deleted = 0;
   bool status_written = false;
+  /// A set of keys that cannot be made, because its Secrets' names are taken; another is to be made.
+  std::string taken_set;
 };
 
 /// Makes a key for a set, by chance and the clock of the plan.

@@ -176,6 +176,7 @@ void Controller::judge_spec(const std::string& key, Observed& observed) {
   }
   observed.wanted = memory.wanted;
   observed.refusal = memory.refusal;
+  observed.taken_set = memory.taken_set;
   const std::lock_guard lock(mutex_);
   memory_[key] = std::move(memory);
 }
@@ -211,6 +212,7 @@ void Controller::pass(const std::string& key, Milliseconds queued, Milliseconds 
       (!observed.refusal || observed.refusal->message != applied.refusal->message);
   if (observed.job) {
     const std::lock_guard lock(mutex_);
+    if (!applied.taken_set.empty()) memory_[key].taken_set = applied.taken_set;
     auto& refusal = memory_[key].refusal;
     // A refusal stands until a create succeeds or none is wanted.
     if (applied.refusal) refusal = applied.refusal;

@@ -57,6 +57,7 @@ class Controller {
     std::string in_force_revision;
     std::shared_ptr<const Accepted> in_force;
     std::optional<Refusal> refusal;
+    std::string taken_set;
   };
 
   static ControllerOptions completed(ControllerOptions options);

@@ -1,6 +1,7 @@
 #include "operator/keys.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "job/contract.h"
 #include "job/join_keys.h"
@@ -46,6 +47,12 @@ KeyPlan plan_keys(std::vector<WorkerKey> keys, Time now) {
   return plan;
 }
 
+int64_t run_of(const std::string& set) {
+  int64_t run = 0;
+  std::from_chars(set.data(), set.data() + set.size(), run);
+  return run;
+}
+
 std::string key_set_name(const std::string& job, const std::string& set) {
   return job + "-keys-" + set;
 }
@@ -63,17 +70,28 @@ KeyChange key_change(const JobView& job, const std::string& set, const ChildView
                    .host = worker_zero_host(job),
                    .made = now,
                    .keep = plan.keep,
-                   .drop = plan.drop};
+                   .drop = plan.drop,
+                   .half_made = seen ? seen->key_announced : std::nullopt};
   change.metadata["labels"][contract::kLabelKeys] = set;
   if (plan.make) change.slots = free_slots(plan.keep);
   std::erase_if(change.slots, [&](int slot) {
     return std::ranges::find(plan.drop, slot, &WorkerKey::slot) != plan.drop.end();
   });
+  // The ConfigMap came to speak of it, or its slot is another's by now.
+  if (std::ranges::count(change.slots, change.half_made.value_or(-1)) == 0) {
+    change.half_made.reset();
+  }
   return change;
 }
 
 Delete key_deletion(const std::string& job, const std::string& set, const WorkerKey& key) {
   return {.kind = "Secret", .name = key_secret_name(job, set, key.slot), .uid = key.uid};
+}
+
+Json key_announcement(const KeyChange& change, int slot) {
+  return {{"metadata",
+           {{"resourceVersion", change.version},
+            {"annotations", {{kAnnotationKeyAnnounced, std::to_string(slot)}}}}}};
 }
 
 Json key_secret(const KeyChange& change, const std::string& name, int slot,
@@ -96,8 +114,9 @@ Json key_config(const KeyChange& change, const std::optional<WorkerKey>& made,
     keys.push_back(*made);
     data[authority_file(made->slot)] = authority_pem;
   }
-  const Json annotations = {{contract::kAnnotationKeys, to_annotation(keys)}};
+  Json annotations = {{contract::kAnnotationKeys, to_annotation(keys)}};
   if (!change.version.empty()) {
+    annotations[kAnnotationKeyAnnounced] = nullptr;
     for (const WorkerKey& key : change.drop) data[authority_file(key.slot)] = nullptr;
     return {{"metadata", {{"resourceVersion", change.version}, {"annotations", annotations}}},
             {"data", std::move(data)}};

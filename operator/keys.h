@@ -6,6 +6,11 @@
 // which every pod mounts, with an authority per key, and one Secret per key, which only worker 0's pod
 // mounts. The operator may create and delete Secrets and never read one: what it must know of a key
 // is in the ConfigMap.
+//
+// A pass may be cut off between a Secret and the ConfigMap that should speak of it. Then nobody knows
+// that Secret's uid, and its name is taken. The set of a new run takes the next slot, and when all are
+// taken the run takes the next number. The set of a gang that lives can do neither for ever, so a
+// renewal first announces its slot in the ConfigMap; what is left there is deleted by name.
 #pragma once
 
 #include "operator/observed.h"
@@ -21,6 +26,8 @@ struct KeyPlan {
 };
 KeyPlan plan_keys(std::vector<WorkerKey> keys, Time now);
 
+/// The number of the run that a set is named for; 0: it has none.
+int64_t run_of(const std::string& set);
 /// `<job>-keys-<set>`.
 std::string key_set_name(const std::string& job, const std::string& set);
 /// `<job>-dsj-key-<set>-<slot>`. The chart's policy knows the pattern.
@@ -32,6 +39,8 @@ KeyChange key_change(const JobView& job, const std::string& set, const ChildView
 Delete key_deletion(const std::string& job, const std::string& set, const WorkerKey& key);
 
 // What a key consists of, in the objects.
+/// A merge patch of the ConfigMap, before the Secret of a renewal is made.
+Json key_announcement(const KeyChange& change, int slot);
 Json key_secret(const KeyChange& change, const std::string& name, int slot,
                 const std::string& chain_pem, const std::string& key_pem);
 /// Whole if `change` has no version, else a merge patch. `made` and its authority: the new key, if any.

@@ -80,6 +80,7 @@ struct ChildView {
   size_t content = 0;                ///< child_content.h
   std::string key_set;               ///< of a ConfigMap of keys; empty: it is none
   std::vector<WorkerKey> keys = {};  ///< of that set, oldest first
+  std::optional<int> key_announced;  ///< the slot of a key that was being made (keys.h)
 };
 
 struct NodeView {
@@ -115,6 +116,7 @@ struct Observed {
   std::shared_ptr<const Accepted> in_force;  ///< the last accepted spec, if that is another
   std::map<std::string, NodeView> nodes;     ///< empty if nodes may not be read
   std::optional<Refusal> refusal;
+  std::string taken_set;   ///< a set of keys of which no Secret can be made (apply.h); empty: none
   std::string token_keys;  ///< the cluster's public keys (a JWKS); empty: cannot be read
   Settings settings;
 };

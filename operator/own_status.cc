@@ -120,6 +120,7 @@ json to_json(const OwnStatus& status) {
   }
   if (!status.spec_hash.empty()) object["specHash"] = status.spec_hash;
   if (status.completed > 0) object["completedAttempt"] = status.completed;
+  put(object, "completedAttemptTime", status.completed_since);
   if (status.incarnation > 0) object["incarnation"] = status.incarnation;
   if (status.elastic) object["elastic"] = elastic_to_json(*status.elastic);
   if (!status.unhealthy.empty()) object["unhealthyNodes"] = unhealthy_to_json(status.unhealthy);
@@ -147,6 +148,7 @@ OwnStatus own_status_from_json(const json& object) {
   status.template_generation = json_whole(used, "generation").value_or(0);
   status.incarnation = json_whole(object, "incarnation").value_or(0);
   status.completed = json_whole(object, "completedAttempt").value_or(0);
+  status.completed_since = time(object, "completedAttemptTime");
   status.world_size = json_whole(object, "worldSize").value_or(0);
   status.zero_stage = static_cast<int>(json_whole(object, "zeroStage").value_or(0));
   status.replicas = json_whole(object, "replicas").value_or(0);

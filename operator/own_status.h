@@ -49,8 +49,9 @@ struct OwnStatus {
   /// The highest pod number known to have existed. The next pod of a worker without one is above
   /// it.
   int64_t incarnation = 0;
-  /// The attempt of which worker 0 said Completed while other workers' pods were still to be seen.
+  /// The newest attempt of which an agent said Completed, while other workers were still to be heard.
   int64_t completed = 0;
+  std::optional<Time> completed_since;  ///< since when the others have had time to end
   int64_t world_size = 0;
   int zero_stage = 0;
   int64_t replicas = 0;

@@ -72,6 +72,7 @@ class Pass {
   bool goes_on(const PodView& pod) const;
   // reconcile_keys.cc
   std::string key_set() const;
+  void skip_taken_set();
   void make_keys();
   void tidy_keys();
   // reconcile_wait.cc
@@ -85,9 +86,12 @@ class Pass {
   void roll();
   Drained drained();
   void forget_attempt();
-  // reconcile_failures.cc
+  // reconcile_complete.cc
   bool complete();
   bool attested() const;
+  bool said_done(const PodView* pod) const;
+  void hear_completion();
+  // reconcile_failures.cc
   Time heard() const;
   void lost_pods();
   void failures();

@@ -29,7 +29,7 @@ struct Delete {
 };
 
 /// A change of a set of keys (keys.h): a new key, old ones that go, or both. Its Secret is made before
-/// the ConfigMap that speaks of it.
+/// the ConfigMap that speaks of it, and deleted before the ConfigMap forgets it.
 struct KeyChange {
   std::string job, set;
   nlohmann::json metadata;  ///< of the set's ConfigMap
@@ -38,6 +38,10 @@ struct KeyChange {
   std::vector<int> slots;   ///< for the new key, the first that is free; empty: none is made
   Time made{};
   std::vector<WorkerKey> keep, drop;
+  /// A slot whose Secret may be there though the ConfigMap does not speak of it: a pass that had announced
+  /// it was cut off.
+  std::optional<int> half_made;
+  bool may_move = false;  ///< no pod has the set: if its names are taken, another will do
 };
 
 struct Plan {

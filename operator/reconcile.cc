@@ -141,7 +141,7 @@ void Pass::unfinished() {
   if (ended()) return;
   if (suspend_) return suspend();
   start_anew();
-  deadlines();
+  if (!attested()) deadlines();  // what is done is in time
   if (ended()) return;
   if (std::ranges::any_of(live(), [&](const PodView* pod) {
         if (is_spare(*pod)) return false;
@@ -156,6 +156,7 @@ void Pass::unfinished() {
   failures();
   if (ended()) return;
   if (resize()) return;
+  skip_taken_set();
   if (wait_for_gang()) make_pods();
   make_spares();
   tidy_pods();

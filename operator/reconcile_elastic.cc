@@ -103,13 +103,12 @@ ElasticSeen Pass::seen_sizes() const {
 /// Decides on the size. True: it is another now. The status says so before any pod goes or comes:
 /// agent 0 saves when it reads the new revision, and the next pass replaces the gang.
 bool Pass::resize() {
-  if (!st_.elastic) return false;
+  if (!st_.elastic || attested()) return false;
   ElasticChoice choice = choose_size(seen_sizes(), *st_.elastic, now_);
   st_.elastic = std::move(choice.state);
   spares_ = choice.spares;
   if (choice.due) due(*choice.due);
   if (!choice.resized) return false;
-  st_.completed = 0;
   take_size(base_revision(st_.revision));
   group_pods();
   due(now_);

@@ -1,4 +1,4 @@
-// Pods that ended or are lost, and attempts that ended inside pods: who is to blame, whether it is
+// Pods that failed or are lost, and attempts that ended inside pods: who is to blame, whether it is
 // charged, and whether another attempt may follow.
 #include <algorithm>
 
@@ -58,47 +58,6 @@ bool is_new_fetch(const Failure& failure, const Json& history) {
 }
 
 }  // namespace
-
-/// Worker 0 said Completed of an attempt that is not accounted for. Its agent says so only when
-/// every rank of every worker ended with exit code 0, so it speaks for workers whose pods were
-/// collected before anybody looked. If worker 0's own pod was collected too, its last report does.
-bool Pass::attested() const {
-  const int64_t known = st_.restarts.attempt.value_or(0);
-  if (st_.completed > known) return true;
-  const bool zero_gone = !slots_.empty() && !slots_[0].newest;
-  const bool of_this_spec = !new_revision_ && !st_.stop_since;
-  if (!zero_gone || !of_this_spec || !attempt_open() || !job().agent.finished) return false;
-  const Json& told = job().agent.last_failure;
-  return !told.is_object() || told.value("attempt", Json()) != job().agent.attempt;
-}
-
-bool Pass::complete() {
-  auto done = [&](const PodView* pod) {
-    return pod && pod->revision == st_.revision && is_done(*pod);
-  };
-  if (slots_.empty()) return false;
-  if (const PodView* zero = slots_[0].newest; done(zero)) {
-    const int64_t attempt = zero->termination->attempt.value_or(job().agent.attempt);
-    if (attempt > st_.restarts.attempt.value_or(0)) st_.completed = attempt;
-  }
-  const bool spoken_for = attested();
-  int collected = 0;
-  for (const Slot& slot : slots_) {
-    if (done(slot.newest)) continue;
-    if (slot.newest || !spoken_for) return false;
-    ++collected;
-  }
-  std::string message = spec().runs_user_program()
-                            ? "every rank ended with exit code 0"
-                            : "every worker did the last step, saved and exported it";
-  if (collected > 0) {
-    message += "; " + std::to_string(collected) + " of " + std::to_string(slots_.size()) +
-               " pods were gone by then";
-  }
-  st_.completion = shown_now();
-  set("Complete", true, contract::kReasonCompleted, message);
-  return true;
-}
 
 /// Its agent gave up waiting for a gang in which another worker's pod does not run.
 bool Pass::waited_in_vain(const Failure& failure) const {
@@ -314,6 +273,7 @@ Time Pass::heard() const {
 void Pass::lost_pods() {
   const auto policy = force_ ? spec().policies.failure : jobspec::FailurePolicy{};
   const Seconds patience(policy.force_delete_after_seconds);
+  const bool spoken_for = attested();
   for (const PodView* pod : pods_) {
     std::optional<Time> since = pod->deleting_from;
     if (pod->ended() && !since) continue;
@@ -334,6 +294,7 @@ void Pass::lost_pods() {
     remove(*pod, true);
     if (pod->ended() || !force_ || suspend_ || st_.stop_since || ended()) continue;
     if (is_spare(*pod)) continue;  // no ranks are lost with it
+    if (spoken_for) continue;      // its ranks had ended, and the pod counts as gone
     Failure failure{.pod = pod,
                     .pod_name = pod->name,
                     .node = pod->node,

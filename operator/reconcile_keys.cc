@@ -1,6 +1,5 @@
 // Which set of keys the pods get (keys.h), and which are in use no more.
 #include <algorithm>
-#include <charconv>
 
 #include "operator/keys.h"
 #include "operator/pass.h"
@@ -23,6 +22,11 @@ std::string Pass::key_set() const {
   return std::to_string(st_.incarnation + 1);
 }
 
+/// A new run whose set cannot be made takes the next number. Its pods then have that number, too.
+void Pass::skip_taken_set() {
+  st_.incarnation = std::max(st_.incarnation, run_of(o_.taken_set));
+}
+
 void Pass::make_keys() {
   keys_ = key_set();
   if (keys_.empty()) return;
@@ -36,9 +40,9 @@ void Pass::make_keys() {
   if (plan.again) due(*plan.again);
   if (plan.again && plan.drop.empty()) return;
   plan_.keys = key_change(job(), keys_, seen, plan, now_);
-  for (const WorkerKey& key : plan.drop) {
-    plan_.deletes.push_back(key_deletion(o_.name, keys_, key));
-  }
+  plan_.keys->may_move = !seen && std::ranges::none_of(live(), [&](const PodView* pod) {
+    return pod->keys == keys_;
+  });
 }
 
 /// Deletes the sets that no pod has and none will get. A key that is used no more must not lie about.
@@ -47,10 +51,8 @@ void Pass::tidy_keys() {
     if (child.key_set.empty() || child.owner_uid != job().uid || child.key_set == keys_) continue;
     const bool in_use =
         std::ranges::any_of(live(), [&](const PodView* pod) { return pod->keys == child.key_set; });
-    int64_t run = 0;
-    std::from_chars(child.key_set.data(), child.key_set.data() + child.key_set.size(), run);
     // A set of a run whose pods are not all seen yet.
-    if (in_use || (!ended() && run > st_.incarnation)) continue;
+    if (in_use || (!ended() && run_of(child.key_set) > st_.incarnation)) continue;
     for (const WorkerKey& key : child.keys) {
       plan_.deletes.push_back(key_deletion(o_.name, child.key_set, key));
     }

@@ -81,16 +81,10 @@ void Pass::make_pods() {
     const bool bad = slot.newest && slot.newest->ended();
     if (!slot.newest || old || bad) empty.push_back(&slot);
   }
-  // Workers that are done wait for the others, unless their attempt has ended.
-  const bool spoken_for = attested();
-  const bool only_done = std::ranges::all_of(empty, [&](const Slot* slot) {
-    if (!slot->newest && spoken_for) return true;
-    if (!slot->newest || slot->newest->revision != st_.revision || !is_done(*slot->newest)) {
-      return false;
-    }
-    const auto attempt = slot->newest->termination->attempt;
-    return !attempt || *attempt > st_.restarts.attempt.value_or(0);
-  });
+  // Workers that are done wait for the others, unless their attempt has ended otherwise.
+  const bool only_done = attested() && std::ranges::all_of(empty, [&](const Slot* slot) {
+                           return !slot->newest || said_done(slot->newest);
+                         });
   if (empty.empty() || only_done) {
     if (!live().empty()) make_keys();
     return;

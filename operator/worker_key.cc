@@ -1,6 +1,7 @@
 #include "operator/worker_key.h"
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "job/join_keys.h"
@@ -34,6 +35,14 @@ std::vector<WorkerKey> keys_from(const std::string& annotation) {
   }
   std::ranges::sort(keys, {}, &WorkerKey::made);
   return keys;
+}
+
+std::optional<int> announced_slot(const std::string& annotation) {
+  int slot = -1;
+  const char* end = annotation.data() + annotation.size();
+  const auto read = std::from_chars(annotation.data(), end, slot);
+  if (read.ec != std::errc() || read.ptr != end || slot < 0 || slot >= kKeySlots) return std::nullopt;
+  return slot;
 }
 
 }  // namespace dsj::op

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <set>
 
+#include "job/join_keys.h"
 #include "operator/render_config.h"
 #include "tests/kube/fake_api_server.h"
 #include "tests/operator/sim/sim_operator.h"
@@ -141,6 +142,27 @@ TEST_P(CrashTest, AroundAnyWriteEndsInTheSameObjects) {
 
 INSTANTIATE_TEST_SUITE_P(Scheduling, CrashTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "Volcano" : "Default"; });
+
+/// Passes that end between a key's Secret and the ConfigMap that would speak of it: more of them than a
+/// set has names.
+TEST_F(ApplyTest, ARunWhoseKeysAreCutOffAgainAndAgainTakesTheNextNumber) {
+  submit();
+  for (int i = 0; i < kKeySlots + 2; ++i) {
+    SimOperator op(server, clock, chance, nullptr);
+    op.transport.watch_writes = [](const kube::Request& request) {
+      if (request.method == "POST" && request.body.contains("\"j-keys-")) throw Killed{};
+    };
+    EXPECT_THROW(turns(op), Killed) << i;
+    EXPECT_EQ(names("Secret").size(), static_cast<size_t>(i + 1));
+  }
+  SimOperator op(server, clock, chance, nullptr);
+  turns(op, 10);
+  const auto pods = server.objects(kube::resources::pods());
+  ASSERT_EQ(pods.size(), 2u);
+  EXPECT_EQ(pods[0]["metadata"]["labels"][contract::kLabelKeys], "2");
+  EXPECT_EQ(pods[0]["metadata"]["name"], "j-worker-0-2");
+  for (const std::string& event : op.told) EXPECT_FALSE(event.contains("NameTaken")) << event;
+}
 
 TEST_F(ApplyTest, ANameThatSomebodyElseHasIsLeftAlone) {
   (void)client.create(kube::resources::services(), "n",

@@ -71,6 +71,7 @@ TEST(Crd, HasEveryFieldOfTheOperatorsStatus) {
   status.reason = "r";
   status.template_name = "t";
   status.completed = 1;
+  status.completed_since = Time{};
   status.elastic = ElasticState{.setbacks = 1,
                                 .message = "m",
                                 .changed = Time{},

@@ -99,6 +99,40 @@ TEST(Keys, ANewRunGetsANewSetAndTheOldOneGoes) {
   EXPECT_EQ(sets_of(world)[0]->key_set, "2");
 }
 
+TEST(Keys, ARunWhoseSetCannotBeMadeTakesTheNextNumber) {
+  World world;
+  EXPECT_TRUE(reconcile(world.o, world.now).keys->may_move);
+  world.o.taken_set = "3";
+  const Plan plan = world.pass();
+  EXPECT_EQ(plan.keys->set, "4");
+  ASSERT_EQ(plan.pods.size(), 2u);
+  EXPECT_EQ(plan.pods[0].name, "j-worker-0-4");
+  EXPECT_EQ(world.status().incarnation, 3) << "the next operator begins there";
+  world.start_attempt();
+  world.o.taken_set = "4";
+  world.now += kKeyRenewAfter;
+  const Plan renewal = world.pass();
+  ASSERT_TRUE(renewal.keys);
+  EXPECT_EQ(renewal.keys->set, "4") << "pods that live have it";
+  EXPECT_FALSE(renewal.keys->may_move);
+}
+
+TEST(Keys, AnAnnouncedSlotIsClearedOnlyWhileItIsFree) {
+  const Time now = *time_from_text("2026-01-31T12:00:00Z");
+  const JobView job{.ns = "n", .name = "j", .uid = "u"};
+  const auto half_made = [&](const char* announced, bool make) {
+    ChildView seen{.keys = {{1, "uid", now}}};
+    seen.key_announced = announced_slot(announced);
+    return key_change(job, "1", &seen, {.make = make, .keep = seen.keys}, now).half_made;
+  };
+  EXPECT_EQ(half_made("2", true), 2);
+  EXPECT_EQ(half_made("2", false), std::nullopt);
+  EXPECT_EQ(half_made("1", true), std::nullopt) << "the ConfigMap speaks of it";
+  for (const char* bad : {"", "x", "2x", "-1", "4", "99999999999"}) {
+    EXPECT_EQ(half_made(bad, true), std::nullopt) << bad;
+  }
+}
+
 TEST(Keys, AFinishedJobHasNone) {
   World world;
   world.to_running();
@@ -132,9 +166,9 @@ TEST(Keys, TwoYearsOfUptime) {
     world.now += hours(6);
     world.o.job->agent.updated = world.now;
     const Plan plan = world.pass();
-    for (const Delete& entry : plan.deletes) {
-      EXPECT_EQ(entry.kind, "Secret");
-      secrets[entry.uid].gone = world.now;
+    EXPECT_TRUE(plan.deletes.empty());
+    for (const WorkerKey& key : plan.keys ? plan.keys->drop : std::vector<WorkerKey>()) {
+      secrets[key.uid].gone = world.now;
     }
     ASSERT_EQ(sets_of(world).size(), 1u);
     const auto& keys = sets_of(world)[0]->keys;
@@ -199,10 +233,37 @@ class ApplyKeys : public ::testing::Test {
     return plan;
   }
   Json config() { return server.objects(kube::resources::config_maps())[0]; }
+  /// As the watch tells of the set.
+  void look() {
+    std::erase_if(world.o.children, [](const ChildView& child) { return !child.key_set.empty(); });
+    world.o.children.push_back(child_view(config()));
+  }
+  /// To a gang that lives and has its first key.
+  void start() {
+    ASSERT_TRUE(carry_out(first()).done);
+    world.pass();
+    world.run_pods();
+    look();
+  }
+  std::set<std::string> secrets() {
+    std::set<std::string> all;
+    for (const Json& secret : server.objects(kube::resources::secrets())) {
+      all.insert(secret["metadata"]["name"].get<std::string>() + " " +
+                 secret["metadata"]["uid"].get<std::string>());
+    }
+    return all;
+  }
+  std::set<std::string> spoken_of() {
+    std::set<std::string> all;
+    for (const WorkerKey& key : child_view(config()).keys) {
+      all.insert(key_secret_name("j", "1", key.slot) + " " + key.uid);
+    }
+    return all;
+  }
 
   FakeApiServer server;
   sim::SimClock clock;
-  kube::Client client{server, clock};
+  kube::Client client{server, clock, {.attempts = 1}};
   World world;
 };
 
@@ -251,18 +312,21 @@ TEST_F(ApplyKeys, WhereAllSlotsAreTakenItSaysSo) {
                                {"kind", "Secret"},
                                {"metadata", {{"name", key_secret_name("j", "1", slot)}}}}));
   }
-  const Applied refused = carry_out(first());
+  const Applied moves = carry_out(first());
+  EXPECT_FALSE(moves.done);
+  EXPECT_FALSE(moves.refusal) << "nobody has to do anything";
+  EXPECT_EQ(moves.taken_set, "1");
+  Plan plan = first();
+  plan.keys->may_move = false;
+  const Applied refused = carry_out(plan);
   EXPECT_FALSE(refused.done);
+  EXPECT_EQ(refused.taken_set, "");
   ASSERT_TRUE(refused.refusal);
   EXPECT_EQ(refused.refusal->reason, "NameTaken");
 }
 
 TEST_F(ApplyKeys, ARenewalLeavesTheOldAuthorityUntilItIsRetired) {
   ASSERT_TRUE(carry_out(first()).done);
-  const auto look = [&] {
-    std::erase_if(world.o.children, [](const ChildView& child) { return !child.key_set.empty(); });
-    world.o.children.push_back(child_view(config()));
-  };
   world.pass();
   world.run_pods();
   look();
@@ -276,6 +340,86 @@ TEST_F(ApplyKeys, ARenewalLeavesTheOldAuthorityUntilItIsRetired) {
   EXPECT_EQ(config()["data"].size(), 1u);
   EXPECT_TRUE(config()["data"].contains(authority_file(1)));
   EXPECT_EQ(server.objects(kube::resources::secrets()).size(), 1u);
+}
+
+struct CutOffAt {
+  int write;
+  kube::testing::Fault::Kind kind;
+};
+struct CutOff : ApplyKeys, ::testing::WithParamInterface<CutOffAt> {};
+
+// The gang lives on under this set, so no name may be lost, however often it goes wrong.
+TEST_P(CutOff, ARenewalLeavesNoSecretThatNobodySpeaksOf) {
+  start();
+  for (const auto& [after, keys] : {std::pair(kKeyRenewAfter, 2u), std::pair(kKeyRetire, 1u)}) {
+    world.now += after;
+    int faults = 0;
+    for (int round = 0; round < 6; ++round) {
+      int write = 0;
+      server.set_fault([&](const kube::Request& request) {
+        const bool here = request.method != "GET" && write++ == GetParam().write;
+        faults += here;
+        return here ? kube::testing::Fault{.kind = GetParam().kind} : kube::testing::Fault{};
+      });
+      Plan plan = first();
+      if (plan.keys) (void)carry_out(plan);
+      look();
+    }
+    if (GetParam().write < 2) {
+      EXPECT_GT(faults, 0);
+    }
+    server.set_fault(nullptr);
+    if (const Plan plan = first(); plan.keys) {
+      const Applied done = carry_out(plan);
+      ASSERT_TRUE(done.done) << done.problem;
+    }
+    EXPECT_EQ(secrets().size(), keys);
+    EXPECT_EQ(secrets(), spoken_of());
+    EXPECT_FALSE(config()["metadata"]["annotations"].contains(kAnnotationKeyAnnounced));
+    look();
+  }
+}
+
+std::vector<CutOffAt> every_write() {
+  std::vector<CutOffAt> all;
+  using enum kube::testing::Fault::Kind;
+  for (int write = 0; write < 4; ++write) {
+    for (const auto kind : {Refuse, LoseAnswer, LoseRequest}) all.push_back({write, kind});
+  }
+  return all;
+}
+
+std::string name_of_cut(const ::testing::TestParamInfo<CutOffAt>& info) {
+  static constexpr const char* kKinds[] = {"None", "Refused", "NoAnswer", "NoRequest"};
+  return "Write" + std::to_string(info.param.write) + kKinds[static_cast<int>(info.param.kind)];
+}
+
+INSTANTIATE_TEST_SUITE_P(AtEveryWrite, CutOff, ::testing::ValuesIn(every_write()), name_of_cut);
+
+TEST_F(ApplyKeys, ARenewalPassesOverWhatIsSomebodyElses) {
+  start();
+  for (int slot = 1; slot < 3; ++slot) {
+    ASSERT_TRUE(client.create(kube::resources::secrets(), "n",
+                              {{"apiVersion", "v1"},
+                               {"kind", "Secret"},
+                               {"type", "Opaque"},
+                               {"metadata", {{"name", key_secret_name("j", "1", slot)}}}}));
+  }
+  // A pass before had announced one of them, and the chart's policy does not let it go.
+  ASSERT_TRUE(
+      client.merge_patch(kube::resources::config_maps(), "n", "j-keys-1",
+                         {{"metadata", {{"annotations", {{kAnnotationKeyAnnounced, "2"}}}}}}));
+  look();
+  server.set_fault([](const kube::Request& request) {
+    using kube::testing::Fault;
+    const bool deletion = request.method == "DELETE" && request.path.contains("/secrets/");
+    return deletion ? Fault{.kind = Fault::Kind::Refuse, .status = 403} : Fault{};
+  });
+  world.now += kKeyRenewAfter;
+  const Applied done = carry_out(first());
+  ASSERT_TRUE(done.done) << done.problem;
+  EXPECT_EQ(child_view(config()).keys.back().slot, 3);
+  EXPECT_EQ(secrets().size(), 4u);
 }
 
 }  // namespace

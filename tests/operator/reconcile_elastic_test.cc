@@ -314,6 +314,20 @@ TEST(ElasticJob, ACompleteSmallJobIsComplete) {
   EXPECT_EQ(live(world), 0) << "spares go with it";
 }
 
+TEST(ElasticJob, WhatIsDoneIsNotDoneAgainWithFewerWorkers) {
+  World world(elastic_spec());
+  world.to_running();
+  const std::string revision = world.status().revision;
+  for (int worker = 1; worker < 4; ++worker) world.end(world.pod(worker), 0, "Completed", 10);
+  world.o.nodes["node-0"] = {.ready = false, .since = world.now};
+  for (int second = 0; second < 130; second += 10) {
+    world.now += Seconds(10);
+    world.pass();
+  }
+  EXPECT_EQ(world.phase(), "Complete");
+  EXPECT_EQ(world.status().revision, revision);
+}
+
 TEST(ElasticJob, WithoutElasticNothingOfItIsSeen) {
   World world;
   world.settle();

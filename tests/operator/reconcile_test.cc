@@ -52,68 +52,6 @@ TEST(Reconcile, AJobFromNothingToComplete) {
   EXPECT_EQ(world.status().restarts.total, 0);
 }
 
-/// Pods that have ended may be collected at any time: with their node, by the control plane, by
-/// hand.
-TEST(Complete, IsNotUndoneByTheCollectionOfItsPods) {
-  World world(quick_spec(3));
-  world.to_running();
-  const auto gone = [](int worker) {
-    return [worker](const PodView& pod) { return pod.worker == worker; };
-  };
-  world.end(world.pod(1), 0, "Completed", 10);
-  std::erase_if(world.o.pods, gone(1));
-  world.end(world.pod(0), 0, "Completed", 10);  // it says so only when every rank is done
-  world.settle();
-  EXPECT_EQ(world.phase(), "Running") << "worker 2 is still there";
-  EXPECT_EQ(world.o.pods.size(), 2u);
-  std::erase_if(world.o.pods, gone(0));
-  world.settle();
-  EXPECT_EQ(world.o.pods.size(), 1u) << "worker 0's words are remembered";
-  World failed = world;
-  world.end(world.pod(2), 0, "Completed", 10);
-  world.settle();
-  EXPECT_EQ(world.phase(), "Complete");
-  EXPECT_THAT(world.message("Complete"), HasSubstr("2 of 3 pods were gone by then"));
-  EXPECT_EQ(world.status().restarts.total, 0);
-  // What the last worker says still counts.
-  failed.end(failed.pod(2), 1, "RankFailed");
-  failed.settle();
-  EXPECT_EQ(failed.condition("Complete"), "False NotFinished");
-  EXPECT_EQ(failed.status().restarts.total, 1);
-  failed.now += Seconds(31);
-  failed.settle();
-  EXPECT_EQ(failed.pod(0).incarnation, 3);
-}
-
-TEST(Complete, AgentZerosLastReportSpeaksForAJobWithoutPods) {
-  auto gone = [](auto&& change) {
-    World world;
-    world.to_running();
-    world.o.job->agent.finished = true;
-    world.o.pods.clear();  // while no operator looked
-    change(world);
-    world.settle();
-    return world;
-  };
-  EXPECT_EQ(gone([](World&) {}).phase(), "Complete");
-  // Another attempt followed, or another spec: there is more to do.
-  EXPECT_EQ(gone([](World& world) {
-              world.o.job->agent.last_failure = {{"attempt", 1}, {"reason", "RankFailed"}};
-            }).phase(),
-            "Restarting");
-  EXPECT_EQ(gone([](World& world) { world.edit("/training/maxSteps", 20); }).phase(), "Restarting");
-  EXPECT_EQ(gone([](World& world) { world.o.job->agent.finished = false; }).phase(), "Restarting");
-  World rolling;
-  rolling.to_running();
-  rolling.o.job->agent.finished = true;
-  rolling.edit("/training/maxSteps", 20);
-  rolling.pass();  // the old ranks are asked to stop, and are done anyway
-  rolling.o.pods.clear();
-  rolling.settle();
-  EXPECT_EQ(rolling.condition("Complete"), "False NotFinished");
-  EXPECT_EQ(rolling.o.pods.size(), 2u);
-}
-
 TEST(Reconcile, ARefusedJobGetsNothing) {
   World world;
   world.edit("/training/learningRat", 1);

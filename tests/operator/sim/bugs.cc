@@ -83,6 +83,11 @@ Bug agents(const char* name, AgentBugs bugs, int scenario = -1) {
   return {.name = name, .agents = bugs, .scenario = scenario};
 }
 
+Bug in_scenario(Scenario scenario, Bug bug) {
+  bug.scenario = static_cast<int>(scenario);
+  return bug;
+}
+
 void change_body(kube::Request& request, const std::function<void(Json&)>& change) {
   Json body = Json::parse(request.body);
   change(body);
@@ -188,6 +193,9 @@ const std::vector<Bug>& planted_bugs() {
              o.wanted = judge(o.name, spec, std::nullopt, "");
            }),
       seen("a bad edit takes the last accepted spec away", [](Observed& o) { o.in_force.reset(); }),
+      in_scenario(Scenario::Scale,
+                  seen("a set of keys whose names are taken is tried again and again",
+                       [](Observed& o) { o.taken_set.clear(); })),
       planned("the status is written in every pass",
               [](const Observed& o, Plan& plan) {
                 static std::atomic<int64_t> passes = 0;
