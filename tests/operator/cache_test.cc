@@ -107,9 +107,11 @@ TEST_F(CacheTest, AnAnswerThatComesAfterTheDeletionBringsNothingBack) {
 }
 
 Json node(const std::string& name, bool ready) {
-  return {
-      {"metadata", {{"name", name}, {"resourceVersion", "1"}}},
-      {"status", {{"conditions", {{{"type", "Ready"}, {"status", ready ? "True" : "False"}}}}}}};
+  Json made = Json::parse(R"({"metadata": {"resourceVersion": "1"},
+                              "status": {"conditions": [{"type": "Ready"}]}})");
+  made["metadata"]["name"] = name;
+  made["status"]["conditions"][0]["status"] = ready ? "True" : "False";
+  return made;
 }
 
 /// Its pods are gone from there, so only the job's history and the pod that waits know of it.
@@ -126,13 +128,13 @@ TEST(CacheOfNodes, WhoKeepsAwayFromALostNodeIsToldThatItIsBack) {
     sink.list_done();
   };
   list(nodes, {node("lost", false), node("other", false)});
-  list(jobs,
-       {{{"metadata", {{"name", "j"}, {"namespace", "n"}, {"uid", "u"}, {"resourceVersion", "2"}}},
-         {"spec", Json::object()},
-         {"status", {{"failureHistory", {{{"reason", "NodeLost"}, {"node", "lost"}}}}}}}});
+  const Json job = Json::parse(R"({
+    "metadata": {"name": "j", "namespace": "n", "uid": "u", "resourceVersion": "2"}, "spec": {},
+    "status": {"failureHistory": [{"reason": "NodeLost", "node": "lost"}]}})");
+  list(jobs, std::vector<Json>(1, job));
   Json waits = pod("a", 3);
   waits["metadata"]["annotations"][contract::kAnnotationAvoids] = "lost";
-  list(pods, {waits});
+  list(pods, std::vector<Json>(1, waits));
   EXPECT_FALSE(cache.observe("n/j").nodes.at("lost").ready);
   EXPECT_FALSE(cache.observe("n/j").nodes.contains("other"));
   told.clear();
