@@ -150,10 +150,10 @@ struct CountingGate final : JoinGate {
 
 struct Cost {
   double seconds, cpu, resident_mib, mib;
-  int64_t beats;
+  int64_t beats, handshakes, secured, gone;
 };
 
-Cost cost_now(const CountingGate& gate) {
+Cost cost_now(const CountingGate& gate, const HttpCounts& counts) {
   rusage use{};
   getrusage(RUSAGE_SELF, &use);
   const auto seconds = [](const timeval& time) {
@@ -174,14 +174,18 @@ Cost cost_now(const CountingGate& gate) {
           .cpu = seconds(use.ru_utime) + seconds(use.ru_stime),
           .resident_mib = static_cast<double>(resident) * 4096 / (1 << 20),
           .mib = bytes / (1 << 20),
-          .beats = gate.beats};
+          .beats = gate.beats,
+          .handshakes = counts.handshakes,
+          .secured = counts.secured,
+          .gone = counts.gone};
 }
 
 void tell(const char* what, int workers, const Cost& from, const Cost& to) {
-  std::printf("| %d | %s | %.1f | %lld (%.2f per worker) | %.1f | %.2f | %.0f |\n", workers, what,
-              to.seconds - from.seconds, static_cast<long long>(to.beats - from.beats),
-              static_cast<double>(to.beats - from.beats) / (workers - 1), to.mib - from.mib,
-              to.cpu - from.cpu, to.resident_mib);
+  const auto count = [](int64_t number) { return static_cast<long long>(number); };
+  std::printf("| %d | %s | %.1f | %lld, %lld, %lld | %lld | %.1f | %.2f | %.0f |\n", workers, what,
+              to.seconds - from.seconds, count(to.handshakes - from.handshakes),
+              count(to.secured - from.secured), count(to.gone - from.gone),
+              count(to.beats - from.beats), to.mib - from.mib, to.cpu - from.cpu, to.resident_mib);
   std::fflush(stdout);
 }
 
@@ -230,7 +234,7 @@ void run(int workers, double steady_seconds) {
       .ranks = ranks, .files = files, .reports = told, .server = server->get(), .client = nullptr};
   auto agent = Agent::make(config, 0, 1, ports, steady_time());
   DSJ_CHECK(agent.has_value(), "%s", agent.error().to_string().c_str());
-  const Cost idle = cost_now(*gate);
+  const Cost idle = cost_now(*gate, (*server)->counts());
   const int port = (*server)->endpoint().port;
   DSJ_CHECK(write(ports_pipe[1], &port, sizeof port) == sizeof port, "write");
   const auto until = [&](auto&& holds, double seconds) {
@@ -241,18 +245,19 @@ void run(int workers, double steady_seconds) {
     }
   };
   until([&] { return told.started; }, 300);
+  if (!told.started) tell("NOT gathered", workers, idle, cost_now(*gate, (*server)->counts()));
   DSJ_CHECK(told.started, "the gang did not gather in 300 s");
-  const Cost gathered = cost_now(*gate);
+  const Cost gathered = cost_now(*gate, (*server)->counts());
   tell("gathering", workers, idle, gathered);
   until([] { return false; }, steady_seconds);
-  const Cost steady = cost_now(*gate);
+  const Cost steady = cost_now(*gate, (*server)->counts());
   tell("running", workers, gathered, steady);
   ranks.exit = ChildExit{contract::kExitDone, 0};
   DSJ_CHECK(write(orders[1], "e", 1) == 1, "write");
   until([&] { return told.ended; }, 120);
   DSJ_CHECK(told.ended && agent->outcome() && agent->outcome()->exit_code == contract::kExitDone,
             "it did not end Completed");
-  tell("all ranks end", workers, steady, cost_now(*gate));
+  tell("all ranks end", workers, steady, cost_now(*gate, (*server)->counts()));
   close(orders[1]);
   waitpid(others, nullptr, 0);
   std::filesystem::remove_all(folder);
@@ -268,6 +273,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "bench_gather WORKERS [SECONDS]: at least 2 workers\n");
     return 2;
   }
+  std::printf("| workers | | seconds | handshakes begun, ended well, peers gone before | beats | MiB | CPU s | MiB of "
+              "memory |\n|---|---|---|---|---|---|---|---|\n");
+  std::fflush(stdout);
   signal(SIGPIPE, SIG_IGN);
   setenv("OMP_NUM_THREADS", "1", 1);
   dsj::agent::run(workers, seconds);

@@ -1,9 +1,11 @@
 #include "common/host.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <thread>
 
@@ -76,6 +78,17 @@ int scheduled_cores() {
 int usable_cores(const std::string& root) {
   const int scheduled = scheduled_cores();
   return std::min(scheduled, container_cores(root).value_or(scheduled));
+}
+
+int allow_open_files(int wanted) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  const rlim_t more = std::min(limit.rlim_max, static_cast<rlim_t>(wanted));
+  if (limit.rlim_cur < more) {
+    const rlimit raised{more, limit.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  }
+  return static_cast<int>(std::min<rlim_t>(limit.rlim_cur, std::numeric_limits<int>::max()));
 }
 
 }  // namespace dsj

@@ -29,4 +29,8 @@ int scheduled_cores();
 /// std::thread::hardware_concurrency().
 int usable_cores(const std::string& root = "");
 
+/// Raises this process's soft limit of open files to `wanted` where it is below, as far as the hard limit allows.
+/// Children inherit it. Returns how many files may be open now.
+int allow_open_files(int wanted);
+
 }  // namespace dsj

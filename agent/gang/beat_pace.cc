@@ -41,6 +41,10 @@ Time next_try(int worker, int workers, int failures) {
                                    (0.5 + chance(worker, failures) / 2)));
 }
 
+Time patience(Time first, int late) {
+  return first * (int64_t{1} << std::clamp(late, 0, 2));
+}
+
 Time turn_pause(int workers) {
   return Time(workers / 200);
 }

@@ -20,6 +20,10 @@ Time steady_beat(int workers);
 /// answer: 200 ms, doubled with each, up to 500 ms or what kTriesMax asks for; spread over [1/2, 1] of
 /// itself by the worker's number, so that not all come at once.
 Time next_try(int worker, int workers, int failures);
+/// How long a try waits, `first` if the last one was not `late`: doubled with each try in a row that reached
+/// worker 0's machine and had no answer in time, up to four times. A worker 0 that is slow gets to it in the end;
+/// one that is not there is not waited for any longer.
+Time patience(Time first, int late);
 /// The least time between two turns of worker 0's agent that beats cause. A turn looks at every worker,
 /// so what turns take of a second stays the same for any gang.
 Time turn_pause(int workers);

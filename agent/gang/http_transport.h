@@ -1,5 +1,5 @@
 // Beats over HTTP/1.1: POST /v1/beat with the JSON of messages.h and a bearer token (join_gate.h).
-// The server stands on common/http with its limits, the client on cpprestsdk. In a cluster over TLS:
+// The server stands on common/http with its limits, the client on http_link.h. In a cluster over TLS:
 // the server proves itself first (join_keys.h), so a token goes to nobody else. With `dsj run`, whose
 // agents are on one machine, without.
 //
@@ -29,12 +29,14 @@ struct Endpoint {
 
 class HttpServer final : public BeatServer {
  public:
-  /// Listens on `port` of `address` (0: any free port), for about `workers` connections.
+  /// Listens on `port` of `address` (0: any free port), for about `workers` connections. Raises this process's
+  /// limit of open files where it may.
   static Result<std::unique_ptr<HttpServer>> open(const std::string& address, int port,
                                                   std::shared_ptr<JoinGate> gate, int workers,
                                                   TlsSource tls = {});
   ~HttpServer() override;
   Endpoint endpoint() const;
+  const HttpCounts& counts() const;
   std::vector<WorkerReport> take() override;
   void publish(Board board) override;
   int ready_fd() const override;
@@ -60,6 +62,7 @@ struct Credentials {
 
 class HttpClient final : public BeatClient {
  public:
+  /// `timeout`: for an answer, with the connection; over TLS longer after tries that were late (patience()).
   HttpClient(FindServer find, Credentials credentials, Time timeout = Time(2000));
   ~HttpClient() override;
   void send(const WorkerReport& report) override;
@@ -71,7 +74,7 @@ class HttpClient final : public BeatClient {
   std::shared_ptr<State> state_;
 };
 
-/// Threads of cpprestsdk's pool, for server and client. Call once, before the first use.
+/// Threads of all clients of this process. Call once, before the first use.
 void set_http_threads(int threads);
 
 /// Writes {"address": ..., "port": ...} durably, readable by the owner only.

@@ -143,7 +143,7 @@ void ServerProof::demand(ssl::context& context) {
 
 int ServerProof::check(X509_STORE_CTX* seen, void* self) {
   auto& own = *static_cast<ServerProof*>(self);
-  // cpprestsdk would compare with the address that it connects to, which may be the name with its domain.
+  // By the name that the operator knows: what is connected to may be that name with the cluster's domain.
   X509_STORE_CTX_set_verify_cb(seen, [](int good, X509_STORE_CTX*) { return good; });
   X509_VERIFY_PARAM* wanted = X509_STORE_CTX_get0_param(seen);
   unsigned char address[sizeof(in6_addr)];

@@ -1,6 +1,7 @@
 #include "common/host.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sched.h>
 #include <stdlib.h>
 
@@ -106,6 +107,24 @@ TEST(ScheduledCores, AreThoseOfTheThread) {
     ASSERT_EQ(::sched_setaffinity(0, sizeof first, &first), 0);
     EXPECT_EQ(scheduled_cores(), 1);
   }).join();
+}
+
+TEST(Host, OpenFilesAreAllowedUpToTheHardLimit) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int hard = static_cast<int>(std::min<rlim_t>(before.rlim_max, 4000));
+  const rlimit low{200, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  EXPECT_EQ(allow_open_files(100), 200) << "never lowered";
+  EXPECT_EQ(allow_open_files(hard), hard);
+  rlimit now{};
+  getrlimit(RLIMIT_NOFILE, &now);
+  EXPECT_EQ(now.rlim_cur, static_cast<rlim_t>(hard));
+  EXPECT_EQ(now.rlim_max, before.rlim_max);
+  if (before.rlim_max < 1'000'000'000) {
+    EXPECT_EQ(allow_open_files(1'000'000'001), static_cast<int>(before.rlim_max));
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
 }
 
 }  // namespace

@@ -24,6 +24,13 @@ TEST(BeatPace, AGangOfAnySizeStaysBelowTheSameNumberOfBeats) {
   EXPECT_EQ(steady_beat(65536), Time(3000));
 }
 
+TEST(BeatPace, ASlowWorkerZeroIsWaitedForLonger) {
+  EXPECT_EQ(patience(Time(5000), 0), Time(5000));
+  EXPECT_EQ(patience(Time(5000), 1), Time(10'000));
+  EXPECT_EQ(patience(Time(5000), 2), Time(20'000));
+  EXPECT_EQ(patience(Time(5000), 1000), Time(20'000));
+}
+
 TEST(BeatPace, WorkersThatNobodyAnswersTryMoreAndMoreRarely) {
   for (const int workers : {2, 512, 4096}) {
     SCOPED_TRACE(workers);

@@ -1,4 +1,4 @@
-// cpprestsdk takes the number of its threads once in a process, before its first use.
+// The clients take the number of their threads once in a process, before the first use.
 #pragma once
 
 #include "agent/gang/http_transport.h"

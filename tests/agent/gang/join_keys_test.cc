@@ -2,14 +2,19 @@
 // place, and a renewal under agents that are connected.
 #include "agent/gang/join_keys.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "agent/gang/beat_pace.h"
 #include "agent/gang/http_transport.h"
 #include "job/join_keys.h"
 #include "operator/webhook/certificate.h"
@@ -69,13 +74,14 @@ struct JoinKeysTest : testing::Test {
     return std::move(*opened);
   }
   static std::unique_ptr<HttpClient> client(int port, JoinKeys& keys,
-                                            const std::string& host = "127.0.0.1") {
+                                            const std::string& host = "127.0.0.1",
+                                            Time timeout = Time(2000)) {
     Credentials credentials{[] { return "secret"; }, {}, [&keys] { return keys.authorities(); }};
     return std::make_unique<HttpClient>(
         [host, port]() -> Result<Endpoint> {
           return Endpoint{host, port};
         },
-        credentials);
+        credentials, timeout);
   }
   static Result<Directive> ask(HttpClient& client, int64_t sequence = 1) {
     client.send({.worker = 1, .sequence = sequence});
@@ -140,6 +146,47 @@ TEST_F(JoinKeysTest, AKeyForAnotherHostGetsNoToken) {
   own.add(0, now(), "other-worker-0.other-worker.team.svc");
   const std::string message = refusal_of(own, &own);
   EXPECT_NE(message.find("mismatch"), std::string::npos) << message;
+}
+
+// Images have a list of some 150 authorities. To read it takes 25 ms of CPU, for every connection of every worker, and
+// none of them is trusted here.
+TEST_F(JoinKeysTest, TheImagesListOfAuthoritiesIsNotRead) {
+  Mount mount;
+  mount.add(0, now());
+  JoinKeys keys(mount.folder);
+  const auto server = serve(keys);
+  const std::string list = mount.folder + "/list";  // who opens it waits for a writer, for ever
+  ASSERT_EQ(::mkfifo(list.c_str(), 0600), 0);
+  const char* set = std::getenv("SSL_CERT_FILE");
+  const std::optional<std::string> before = set ? std::optional<std::string>(set) : std::nullopt;
+  ::setenv("SSL_CERT_FILE", list.c_str(), 1);
+  const auto answer = ask(*client(server->endpoint().port, keys));
+  before ? ::setenv("SSL_CERT_FILE", before->c_str(), 1) : ::unsetenv("SSL_CERT_FILE");
+  EXPECT_TRUE(answer) << answer.error().to_string();
+}
+
+// A worker 0 with too little CPU answers late. Who then comes again with the same patience gives up again, and has
+// cost it a handshake each time.
+TEST_F(JoinKeysTest, AWorkerWaitsLongerForAWorkerZeroThatWasSlow) {
+  constexpr Time kFirst{100};
+  const int silent = ::socket(AF_INET, SOCK_STREAM, 0);  // its backlog takes connections, and nobody answers
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::bind(silent, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::listen(silent, 64), 0);
+  ::getsockname(silent, reinterpret_cast<sockaddr*>(&address), &size);
+  Mount mount;
+  mount.add(0, now());
+  JoinKeys keys(mount.folder);
+  const auto worker = client(ntohs(address.sin_port), keys, "127.0.0.1", kFirst);
+  EXPECT_TRUE(soon([&] {
+    const auto sent = std::chrono::steady_clock::now();
+    EXPECT_FALSE(ask(*worker));
+    return std::chrono::steady_clock::now() - sent >= patience(kFirst, 2);
+  }));
+  ::close(silent);
 }
 
 // A worker connects to an address or to the absolute name; the certificate is for worker 0's own name.

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <fstream>
+#include <latch>
 
 #include "tests/common/http/raw_http.h"
 #include "tests/support/soon.h"
@@ -37,14 +38,21 @@ std::string first_line(const std::string& text) {
 }
 
 struct ListenerTest : testing::Test {
-  void open(HttpLimits limits) {
-    auto opened = HttpListener::open("127.0.0.1", 0, limits, echo);
+  void open(HttpLimits limits) { open_tls(limits, {}); }
+  void open_tls(HttpLimits limits, TlsSource tls) {
+    auto opened = HttpListener::open("127.0.0.1", 0, limits, echo, std::move(tls));
     ASSERT_TRUE(opened) << opened.error().to_string();
     listener = std::move(*opened);
   }
+  /// A peer that has begun to speak.
+  int say_hello() const {
+    const int fd = raw_connect(listener->port());
+    EXPECT_EQ(send(fd, "hello", 5, MSG_NOSIGNAL), 5);
+    return fd;
+  }
   /// Waits until so many connections are open.
   bool settles(int connections) {
-    return soon([&] { return listener->connections() == connections; });
+    return soon([&] { return listener->counts().open == connections; });
   }
   std::shared_ptr<Echo> echo = std::make_shared<Echo>();
   std::unique_ptr<HttpListener> listener;
@@ -178,13 +186,49 @@ TEST_F(ListenerTest, ARequestCostsNoLookAtOtherConnections) {
     }
   }
   EXPECT_EQ(echo->answers, kPeers * kRounds);
-  EXPECT_EQ(listener->looked_at(), 0);
+  EXPECT_EQ(listener->counts().looked_at, 0);
   // Room is made by the one that is idle longest, which is the first to be looked at.
   kept.push_back(raw_connect(listener->port()));
   ASSERT_EQ(send(kept.back(), one.data(), one.size(), MSG_NOSIGNAL), ssize_t(one.size()));
   EXPECT_NE(raw_answer(kept.back()), "");
-  EXPECT_EQ(listener->looked_at(), 1);
+  EXPECT_EQ(listener->counts().looked_at, 1);
   for (const int fd : kept) close(fd);
+}
+
+// A server that is too slow for its clients gets to them when they have given up. It signs for none of them.
+TEST_F(ListenerTest, WhoHasGoneCostsNoHandshake) {
+  constexpr int kGone = 20, kPatient = 3;
+  std::atomic<int> asked = 0;
+  std::latch all_here(1);
+  open_tls({.body_bytes = 100}, [&] {  // on the listener's thread, for each handshake
+    if (++asked == 1) all_here.wait();
+    return nullptr;
+  });
+  std::vector<int> stay = {say_hello()};
+  EXPECT_TRUE(soon([&] { return asked == 1; }));
+  for (int i = 0; i < kGone; ++i) close(say_hello());
+  for (int i = 0; i < kPatient; ++i) stay.push_back(say_hello());
+  all_here.count_down();
+  EXPECT_TRUE(soon([&] { return listener->counts().gone + asked == kGone + kPatient + 1; }));
+  EXPECT_EQ(asked, kPatient + 1);
+  EXPECT_TRUE(settles(0)) << "there is no certificate, so nobody gets in";
+  for (const int fd : stay) close(fd);
+}
+
+// Strangers that say nothing have no turn, so they hold up nobody.
+TEST_F(ListenerTest, WhoSaysNothingHasNoTurnAtTheDoor) {
+  std::atomic<int> asked = 0;
+  open_tls({.head = Time(600'000), .door = {.at_once = 1, .turn = Time(600'000)}}, [&] {
+    ++asked;
+    return nullptr;
+  });
+  std::vector<int> silent;
+  for (int i = 0; i < 5; ++i) silent.push_back(raw_connect(listener->port()));
+  EXPECT_TRUE(settles(5));
+  EXPECT_EQ(raw_http(listener->port(), "hello"), "");
+  EXPECT_EQ(asked, 1);
+  EXPECT_TRUE(settles(5));
+  for (const int fd : silent) close(fd);
 }
 
 TEST_F(ListenerTest, APortThatIsTakenIsAnError) {
