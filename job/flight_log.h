@@ -3,14 +3,17 @@
 // writes, the agent reads; neither waits for the other, and a rank that is frozen in the middle of
 // a write does no harm. Fixed size; the layout has a version.
 //
+// Collectives are noted by group of ranks: the world's, and those of each group that group() was
+// asked for. Each group counts its own operations, the same on all its ranks.
+//
 // What can be read of a rank that still writes is at most stale: each record carries a checksum, so
 // one that was caught half-written is left out. The counters are single words and only compared.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +44,26 @@ struct FlightOperation {
   bool operator==(const FlightOperation&) const = default;
 };
 
+/// A group of ranks whose collectives are noted apart from the world's.
+struct FlightGroup {
+  uint64_t id = 0;   ///< not 0; the same on all its ranks, and no other group's
+  std::string name;  ///< "rail 1"; cut to 47 bytes
+  std::string
+      members;  ///< ranks of the world by rule (job/rank_runs.h); empty: longer than 127 bytes
+  /// Its operations are parts of those of this group; 0: of the world's. Unset: they are none.
+  std::optional<uint64_t> within;
+  bool operator==(const FlightGroup&) const = default;
+};
+
+/// What is shown of one.
+struct FlightGroupPicture {
+  FlightGroup group;
+  uint64_t issued = 0, ended = 0;
+  int waits_for = -1;                       ///< as FlightPicture's
+  std::vector<FlightOperation> operations;  ///< the last ones, by sequence
+  bool operator==(const FlightGroupPicture&) const = default;
+};
+
 /// What a flight log shows.
 struct FlightPicture {
   FlightPhase phase = FlightPhase::Starting;
@@ -53,6 +76,9 @@ struct FlightPicture {
   int64_t step_ns = 0;        ///< what these phases took
   int64_t collective_ns = 0;  ///< of it, how long a collective ran or waited for other ranks
   std::vector<FlightOperation> operations;  ///< the last ones, by sequence
+  /// The rank of the world without which the running collective cannot go on; -1: none, or not known.
+  int waits_for = -1;
+  std::vector<FlightGroupPicture> groups;
   bool operator==(const FlightPicture&) const = default;
 };
 
@@ -61,17 +87,23 @@ struct FlightLayout;
 /// Nanoseconds of the machine's monotonic clock, the same for all of its processes.
 int64_t flight_clock();
 
-/// One at a time may call issued() and ended(); one thread calls enter(). tick(): any thread.
+/// The log of the world, or of one group. One at a time may call issued() and ended() of a log; those
+/// of two logs run side by side. One thread calls enter(). tick(), waits_for(): any thread.
 class FlightLog {
  public:
-  static constexpr size_t kBytes = 16 << 10;
+  static constexpr size_t kBytes = 36 << 10;
+  static constexpr size_t kGroups = 16;
 
-  /// `fd`: kBytes of memory to share; it may be closed afterwards. -1: memory of its own, which
-  /// nobody reads. Environment: there is no such memory.
+  /// The world's. `fd`: kBytes of memory to share; it may be closed afterwards. -1: memory of its
+  /// own, which nobody reads. Environment: there is no such memory.
   static Result<std::unique_ptr<FlightLog>> open(int fd);
+  /// A group's, in the same memory; its place is free again when it is destroyed. Null: kGroups are
+  /// there. Any thread.
+  std::unique_ptr<FlightLog> group(const FlightGroup& group);
   ~FlightLog();
   FlightLog(const FlightLog&) = delete;
 
+  /// Of the rank, whichever group's log is told.
   void enter(FlightPhase phase, int64_t step);
   void tick();
   /// Operations begin and end in the order in which they are issued. Each begins when the one
@@ -79,20 +111,39 @@ class FlightLog {
   void issued(uint64_t sequence, std::string_view kind, std::string_view unit, int64_t bytes);
   /// The oldest operation that has not ended.
   void ended();
-  /// The bytes as a reader finds them.
+  /// Without this rank of the world the running operation cannot go on; -1: with nobody.
+  void waits_for(int rank);
+  /// The bytes of all groups, as a reader finds them.
   std::string_view bytes() const;
 
  private:
-  FlightLog(FlightLayout* layout, bool mapped);
+  /// What the logs of a rank have in common.
+  struct Shared;
+  /// Where one group's log writes.
+  struct Place;
+
+  FlightLog(std::shared_ptr<Shared> shared, const Place& place);
   void begin();
   void write(const FlightOperation& operation);
 
-  FlightLayout* const layout_;
-  const bool mapped_;
+  const std::shared_ptr<Shared> shared_;
+  const std::unique_ptr<const Place> place_;
   std::deque<FlightOperation> under_way_;
-  FlightPhase phase_ = FlightPhase::Starting;
-  int64_t entered_ns_ = 0;                 ///< the phase
-  std::atomic<int64_t> step_began_ns_{0};  ///< 0: in no step
+};
+
+/// Notes for whom a rank waits, as long as it lives. `log` may be null.
+class FlightWait {
+ public:
+  FlightWait(FlightLog* log, int rank) : log_(log) {
+    if (log_) log_->waits_for(rank);
+  }
+  ~FlightWait() {
+    if (log_) log_->waits_for(-1);
+  }
+  FlightWait(const FlightWait&) = delete;
+
+ private:
+  FlightLog* const log_;
 };
 
 /// BadInput: no flight log, one that its rank has not opened yet, or one of another version.

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "agent/gang/rank_end.h"
+#include "agent/gang/ranks_text.h"
 #include "job/contract.h"
 
 namespace dsj::agent {

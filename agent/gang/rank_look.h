@@ -24,6 +24,20 @@ struct CollectiveSeen {
 /// "all_gather #412 (layer 3, 4096 bytes)".
 std::string to_text(const CollectiveSeen& collective);
 
+/// A group of ranks to which a rank belongs, and what the rank did there (FlightGroup).
+struct GroupLook {
+  int64_t id = 0;
+  std::string name;     ///< "rail 1"
+  std::string members;  ///< ranks of the world by rule (job/rank_runs.h); empty: not known
+  int64_t within = -1;  ///< the group of whose operations its own are parts; 0: the world, -1: none
+  int64_t issued = 0, ended = 0;
+  int64_t quiet_ms = 0;  ///< as RankLook's, of this group
+  int waits_for =
+      -1;  ///< the rank without which its running collective cannot go on; -1: not known
+  std::vector<CollectiveSeen> begun;  ///< as RankLook's
+  bool operator==(const GroupLook&) const = default;
+};
+
 struct RankLook {
   bool known = false;    ///< it keeps a flight log, and it could be read
   bool stopped = false;  ///< its process is stopped, as by SIGSTOP
@@ -33,13 +47,17 @@ struct RankLook {
   int64_t quiet_ms = 0;  ///< since its last collective began or ended; 0: it had none
   /// The last that it began, oldest first. The last one runs if its number is above `ended`.
   std::vector<CollectiveSeen> begun;
+  int waits_for = -1;  ///< as GroupLook's, in the world
+  std::vector<GroupLook> groups;
   bool operator==(const RankLook&) const = default;
 };
 
 /// The number of the last collective that it began, ended or not.
 int64_t begun(const RankLook& look);
+int64_t begun(const GroupLook& look);
 /// It is in a collective that has not ended.
 bool inside(const RankLook& look);
+bool inside(const GroupLook& look);
 /// It did something between the two looks.
 bool moved(const RankLook& before, const RankLook& after);
 

@@ -4,10 +4,15 @@
 #include <map>
 #include <optional>
 
+#include "agent/gang/ranks_text.h"
+#include "agent/gang/wait_graph.h"
+
 namespace dsj::agent {
 namespace {
 
 using Looks = std::span<const RankLook>;
+
+constexpr size_t kWaitsTold = 3;  // in a message, besides the one that matters
 
 /// The ranks of which `is` holds.
 template <typename Is>
@@ -19,41 +24,44 @@ std::vector<int> those(Looks looks, const Is& is) {
   return ranks;
 }
 
-/// "0-2" and the like.
-std::vector<std::string> stretches(std::span<const int> ranks) {
-  std::vector<std::string> texts;
-  for (size_t i = 0; i < ranks.size();) {
-    size_t end = i + 1;
-    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-    texts.push_back(std::to_string(ranks[i]));
-    if (end - i > 1) texts.back() += "-" + std::to_string(ranks[end - 1]);
-    i = end;
-  }
-  return texts;
-}
+/// One judgement: what all ranks show, and who waits for whom.
+class Judge {
+ public:
+  explicit Judge(Looks looks) : looks_(looks), graph_(looks) {}
 
-/// What anybody noted of the collective with this number.
-std::optional<CollectiveSeen> seen(Looks looks, int64_t sequence) {
-  for (const RankLook& look : looks) {
-    for (const auto& one : look.begun) {
-      if (one.sequence == sequence) return one;
-    }
-  }
-  return std::nullopt;
-}
+  Stall stopped(std::vector<int> culprits) const;
+  std::optional<Stall> differing() const;
+  /// Ranks that others wait for.
+  std::optional<Stall> held_up() const;
+  /// Ranks that have not begun what others have.
+  std::optional<Stall> behind() const;
+  /// Some ranks that wait for one another.
+  std::optional<Stall> circle() const;
+  Stall nobody() const;
+  std::string whereabouts(int rank) const;
+
+ private:
+  const RankGroup& group(size_t index) const { return graph_.groups()[index]; }
+  /// What `rank` began in a group, oldest first.
+  const std::vector<CollectiveSeen>& begun_by(int rank, const RankGroup& group) const;
+  int64_t last_begun(int rank, const RankGroup& group) const;
+  bool is_inside(int rank, const RankGroup& group) const;
+  /// What anybody noted of the group's collective with this number.
+  std::optional<CollectiveSeen> seen(const RankGroup& group, int64_t sequence) const;
+  std::optional<Stall> differing(const RankGroup& group) const;
+  Stall missing(std::vector<int> culprits, size_t in) const;
+  /// Where `rank` is besides the world's collectives.
+  std::string inner_whereabouts(int rank) const;
+  /// "; rank 2 waits in ...": who waits for `culprits` besides those in group `told`. `lagging`: they
+  /// have not begun what is told, so nothing is said of its parts.
+  std::string other_waits(const std::vector<int>& culprits, size_t told, bool lagging) const;
+
+  const Looks looks_;
+  const WaitGraph graph_;
+};
 
 std::string seconds(int64_t ms) {
   return std::to_string(ms / 1000) + " s";
-}
-
-/// "is in step 41, training, and ended all_gather #411 (layer 3, 4096 bytes) 31 s ago".
-std::string whereabouts(const RankLook& look) {
-  if (!look.known) return "has no flight log";
-  std::string text = look.step > 0 ? "is in step " + std::to_string(look.step) + ", " : "is ";
-  text += look.phase;
-  if (look.begun.empty()) return text + ", and has not begun a collective";
-  return text + (inside(look) ? ", in " : ", and ended ") + to_text(look.begun.back()) +
-         (inside(look) ? " for " + seconds(look.quiet_ms) : " " + seconds(look.quiet_ms) + " ago");
 }
 
 /// "; ranks 0 and 1 wait in all_gather ...".
@@ -63,26 +71,105 @@ std::string waiting_text(const std::vector<int>& waiting, const std::string& col
          collective;
 }
 
-Stall stopped(Looks looks, std::vector<int> culprits) {
+/// "it ", or the first of several.
+std::string first_of(const std::vector<int>& ranks) {
+  return ranks.size() > 1 ? "rank " + std::to_string(ranks.front()) + " " : "it ";
+}
+
+const std::vector<CollectiveSeen>& Judge::begun_by(int rank, const RankGroup& group) const {
+  const GroupLook* const inner = graph_.look(group, rank);
+  return inner ? inner->begun : looks_[rank].begun;
+}
+
+int64_t Judge::last_begun(int rank, const RankGroup& group) const {
+  const GroupLook* const inner = graph_.look(group, rank);
+  return inner ? begun(*inner) : begun(looks_[rank]);
+}
+
+bool Judge::is_inside(int rank, const RankGroup& group) const {
+  const GroupLook* const inner = graph_.look(group, rank);
+  return inner ? inside(*inner) : inside(looks_[rank]);
+}
+
+std::optional<CollectiveSeen> Judge::seen(const RankGroup& group, int64_t sequence) const {
+  for (const int rank : group.shown_by) {
+    for (const auto& one : begun_by(rank, group)) {
+      if (one.sequence == sequence) return one;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string Judge::inner_whereabouts(int rank) const {
+  std::string text;
+  const RankGroup* last = nullptr;  // the part of the world's collective that it ended last
+  int64_t quiet = INT64_MAX;
+  bool in_a_part = false;
+  for (const RankGroup& group : graph_.groups()) {
+    const GroupLook* const look = graph_.look(group, rank);
+    if (!look || look->begun.empty()) continue;
+    if (inside(*look)) {
+      text += (group.within < 0 ? ", and in " : ", there in ") + text_in(group, look->begun.back());
+      in_a_part |= group.within == 0;
+    } else if (group.within == 0 && look->quiet_ms < quiet) {
+      last = &group;
+      quiet = look->quiet_ms;
+    }
+  }
+  if (in_a_part || !last || !inside(looks_[rank])) return text;
+  return text + ", there behind " + text_in(*last, begun_by(rank, *last).back());
+}
+
+/// "is in step 41, training, and ended all_gather #411 (layer 3, 4096 bytes) 31 s ago".
+std::string Judge::whereabouts(int rank) const {
+  const RankLook& look = looks_[rank];
+  if (!look.known) return "has no flight log";
+  std::string text = look.step > 0 ? "is in step " + std::to_string(look.step) + ", " : "is ";
+  text += look.phase;
+  if (look.begun.empty())
+    text += ", and has not begun a collective";
+  else
+    text +=
+        (inside(look) ? ", in " : ", and ended ") + to_text(look.begun.back()) +
+        (inside(look) ? " for " + seconds(look.quiet_ms) : " " + seconds(look.quiet_ms) + " ago");
+  return text + inner_whereabouts(rank);
+}
+
+std::string Judge::other_waits(const std::vector<int>& culprits, size_t told, bool lagging) const {
+  std::string text;
+  size_t count = 0;
+  for (const auto& wait : graph_.waits_for(culprits)) {
+    const bool part = lagging && group(wait.group).within == group(told).id;
+    if (wait.group == told || part || count++ >= kWaitsTold) continue;
+    text += waiting_text(wait.ranks, text_in(group(wait.group), wait.what));
+  }
+  return text;
+}
+
+Stall Judge::stopped(std::vector<int> culprits) const {
   Stall stall{.ranks = std::move(culprits)};
-  const RankLook& first = looks[stall.ranks.front()];
-  stall.message = ranks_text(stall.ranks) +
-                  (stall.ranks.size() > 1
-                       ? " are stopped (SIGSTOP): rank " + std::to_string(stall.ranks.front()) + " "
-                       : " is stopped (SIGSTOP): it ") +
-                  whereabouts(first);
+  const int first = stall.ranks.front();
+  stall.message =
+      ranks_text(stall.ranks) +
+      (stall.ranks.size() > 1 ? " are stopped (SIGSTOP): rank " + std::to_string(first) + " "
+                              : " is stopped (SIGSTOP): it ") +
+      whereabouts(first);
   const auto others = those(
-      looks, [](const RankLook& look) { return look.known && !look.stopped && inside(look); });
-  if (!others.empty()) stall.collective = to_text(looks[others.front()].begun.back());
+      looks_, [](const RankLook& look) { return look.known && !look.stopped && inside(look); });
+  if (!others.empty()) stall.collective = to_text(looks_[others.front()].begun.back());
   stall.message += waiting_text(others, stall.collective);
+  const RankGroup& world = group(0);
+  const bool lagging =
+      std::ranges::binary_search(world.behind, first) && world.lowest < world.highest;
+  stall.message += other_waits(stall.ranks, 0, lagging);
   return stall;
 }
 
-/// The first collective of which two ranks noted something else.
-std::optional<Stall> differing(Looks looks) {
+/// The group's first collective of which two ranks noted something else.
+std::optional<Stall> Judge::differing(const RankGroup& group) const {
   std::map<int64_t, std::vector<std::pair<CollectiveSeen, std::vector<int>>>> by_number;
-  for (int rank = 0; rank < static_cast<int>(looks.size()); ++rank) {
-    for (const auto& one : looks[rank].begun) {
+  for (const int rank : group.shown_by) {
+    for (const auto& one : begun_by(rank, group)) {
       auto& sides = by_number[one.sequence];
       auto side = std::ranges::find(sides, one, [](const auto& known) { return known.first; });
       if (side == sides.end()) side = sides.insert(sides.end(), {one, {}});
@@ -94,10 +181,10 @@ std::optional<Stall> differing(Looks looks) {
     std::ranges::stable_sort(sides, std::greater(),
                              [](const auto& side) { return side.second.size(); });
     Stall stall{.message = "the ranks issue different collectives: ",
-                .collective = to_text(sides.front().first)};
+                .collective = text_in(group, sides.front().first)};
     for (const auto& [what, ranks] : sides) {
-      stall.message +=
-          (&what == &sides.front().first ? "" : ", ") + to_text(what) + " on " + ranks_text(ranks);
+      stall.message += (&what == &sides.front().first ? "" : ", ") + text_in(group, what) + " on " +
+                       ranks_text(ranks);
     }
     if (sides.front().second.size() > sides[1].second.size()) {
       for (size_t i = 1; i < sides.size(); ++i) {
@@ -110,72 +197,123 @@ std::optional<Stall> differing(Looks looks) {
   return std::nullopt;
 }
 
-/// Ranks that have not begun what others have.
-std::optional<Stall> behind(Looks looks) {
-  int64_t lowest = INT64_MAX, highest = 0;
-  for (const RankLook& look : looks) {
-    if (!look.known) continue;
-    lowest = std::min(lowest, begun(look));
-    highest = std::max(highest, begun(look));
+std::optional<Stall> Judge::differing() const {
+  for (const RankGroup& group : graph_.groups()) {
+    if (auto stall = differing(group)) return stall;
   }
-  if (lowest >= highest) return std::nullopt;
-  Stall stall{.ranks = those(looks, [&](const RankLook& look) {
-                return look.known && begun(look) == lowest;
-              })};
-  const bool many = stall.ranks.size() > 1;
-  if (const auto what = seen(looks, lowest + 1)) stall.collective = to_text(*what);
-  const auto waiting = those(looks, [&](const RankLook& look) { return begun(look) > lowest; });
-  stall.message = ranks_text(stall.ranks) + " did not arrive: " +
-                  (many ? "rank " + std::to_string(stall.ranks.front()) + " " : "it ") +
-                  whereabouts(looks[stall.ranks.front()]) + waiting_text(waiting, stall.collective);
+  return std::nullopt;
+}
+
+/// `culprits` have not begun what others of the group have.
+Stall Judge::missing(std::vector<int> culprits, size_t in) const {
+  const RankGroup& of = group(in);
+  Stall stall{.ranks = std::move(culprits)};
+  if (const auto what = seen(of, of.lowest + 1)) stall.collective = text_in(of, *what);
+  std::vector<int> waiting;
+  for (const int rank : of.shown_by) {
+    if (last_begun(rank, of) > of.lowest) waiting.push_back(rank);
+  }
+  stall.message = ranks_text(stall.ranks) + " did not arrive: " + first_of(stall.ranks) +
+                  whereabouts(stall.ranks.front()) + waiting_text(waiting, stall.collective);
   return stall;
+}
+
+std::optional<Stall> Judge::held_up() const {
+  const std::vector<int> culprits = graph_.roots();
+  if (culprits.empty()) return std::nullopt;
+  const auto waits = graph_.waits_for(culprits);
+  const auto there = std::ranges::find(waits, true, &WaitGraph::Wait::begun);
+  if (there == waits.end()) {
+    // Of several groups that in which it is itself, else the outermost.
+    const auto own = std::ranges::find_if(waits, [&](const WaitGraph::Wait& wait) {
+      return is_inside(culprits.front(), group(wait.group));
+    });
+    const size_t in = (own == waits.end() ? waits.begin() : own)->group;
+    Stall stall = missing(culprits, in);
+    stall.message += other_waits(culprits, in, true);
+    return stall;
+  }
+  Stall stall{.collective = text_in(group(there->group), there->what), .ranks = culprits};
+  stall.message = ranks_text(culprits) + (culprits.size() > 1 ? " do" : " does") +
+                  " not go on: " + first_of(culprits) + whereabouts(culprits.front()) +
+                  waiting_text(there->ranks, stall.collective) +
+                  other_waits(culprits, there->group, false);
+  return stall;
+}
+
+std::optional<Stall> Judge::behind() const {
+  const RankGroup& world = group(0);
+  if (world.lowest >= world.highest) return std::nullopt;
+  return missing(world.behind, 0);
+}
+
+std::optional<Stall> Judge::circle() const {
+  const std::vector<int> ranks = graph_.circle();
+  const auto known = those(looks_, [](const RankLook& look) { return look.known; });
+  const bool all = ranks.size() == known.size();
+  // If all are in the world's collective, that is what there is to tell.
+  if (ranks.empty() || (all && is_inside(ranks.front(), group(0)))) return std::nullopt;
+  Stall stall{.message = ranks_text(ranks) + " wait for one another"};
+  if (!all) stall.ranks = ranks;
+  size_t count = 0;
+  for (const auto& wait : graph_.waits_for(ranks)) {
+    const bool theirs = std::ranges::any_of(
+        wait.ranks, [&](int rank) { return std::ranges::binary_search(ranks, rank); });
+    if (!theirs || count++ >= kWaitsTold) continue;
+    const std::string text = text_in(group(wait.group), wait.what);
+    if (stall.collective.empty()) stall.collective = text;
+    stall.message += (count == 1 ? " in " : ", ") + text;
+  }
+  std::vector<int> others;
+  std::ranges::set_difference(known, ranks, std::back_inserter(others));
+  std::erase_if(others, [&](int rank) { return !is_inside(rank, group(0)); });
+  if (!others.empty())
+    stall.message +=
+        "; " + ranks_text(others) + (others.size() > 1 ? " wait" : " waits") + " for them";
+  return stall;
+}
+
+Stall Judge::nobody() const {
+  Stall stall;
+  std::string parts;
+  for (const RankGroup& group : graph_.groups()) {
+    std::vector<int> in;
+    for (const int rank : group.shown_by) {
+      if (is_inside(rank, group)) in.push_back(rank);
+    }
+    if (in.empty()) continue;
+    const std::string text = text_in(group, begun_by(in.front(), group).back());
+    if (stall.collective.empty()) {
+      stall.collective = text;
+      stall.message = ranks_text(in) + (in.size() > 1 ? " are in " : " is in ") + text +
+                      ", which every rank " + (group.id == 0 ? "" : "of it ") +
+                      "has begun and which does not end";
+    } else if (parts.size() < 400) {
+      parts += (parts.empty() ? ": " : ", ") + ranks_text(in) + " in " + text;
+    }
+  }
+  stall.message += parts;
+  if (!stall.message.empty()) return stall;
+  const auto known = those(looks_, [](const RankLook& look) { return look.known; });
+  if (known.empty()) return {.message = "no rank keeps a flight log"};
+  return {.message = "no rank is in a collective: rank " + std::to_string(known.front()) + " " +
+                     whereabouts(known.front())};
 }
 
 }  // namespace
 
-std::string ranks_list(std::span<const int> ranks) {
-  std::string text;
-  for (const auto& one : stretches(ranks)) text += (text.empty() ? "" : ", ") + one;
-  return text;
-}
-
-std::string ranks_text(std::span<const int> ranks) {
-  constexpr size_t kShown = 8;
-  auto texts = stretches(ranks);
-  std::string last;
-  if (texts.size() > kShown) {
-    texts.resize(kShown);
-    last = "more";
-  } else if (texts.size() > 1) {
-    last = std::move(texts.back());
-    texts.pop_back();
-  }
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < texts.size(); ++i) text += (i == 0 ? "" : ", ") + texts[i];
-  return last.empty() ? text : text + " and " + last;
-}
-
 Stall judge_stall(Looks looks) {
+  const Judge judge(looks);
   if (auto culprits = those(looks, [](const RankLook& look) { return look.stopped; });
       !culprits.empty()) {
-    return stopped(looks, std::move(culprits));
+    return judge.stopped(std::move(culprits));
   }
-  if (auto stall = differing(looks)) return *stall;
-  if (auto stall = behind(looks)) return *stall;
-  const auto in = those(looks, inside);
-  if (looks.size() == 1) {
-    return {.message = "rank 0 " + whereabouts(looks[0]), .ranks = {0}};
-  }
-  if (!in.empty()) {
-    const auto& what = looks[in.front()].begun.back();
-    return {.message = ranks_text(in) + (in.size() > 1 ? " are in " : " is in ") + to_text(what) +
-                       ", which every rank has begun and which does not end",
-            .collective = to_text(what)};
-  }
-  const auto known = those(looks, [](const RankLook& look) { return look.known; });
-  if (known.empty()) return {.message = "no rank keeps a flight log"};
-  return {.message = "no rank is in a collective: rank " + std::to_string(known.front()) + " " +
-                     whereabouts(looks[known.front()])};
+  if (auto stall = judge.differing()) return *stall;
+  if (auto stall = judge.held_up()) return *stall;
+  if (auto stall = judge.behind()) return *stall;
+  if (auto stall = judge.circle()) return *stall;
+  if (looks.size() == 1) return {.message = "rank 0 " + judge.whereabouts(0), .ranks = {0}};
+  return judge.nobody();
 }
 
 }  // namespace dsj::agent

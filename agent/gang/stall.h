@@ -10,8 +10,10 @@
 namespace dsj::agent {
 
 struct Stall {
-  std::string message;     ///< one sentence: who is where, and who waits for whom
-  std::string collective;  ///< in which the others wait, or that does not end; empty: none
+  std::string message;  ///< one sentence: who is where, and who waits for whom
+  /// In which the others wait, or that does not end; with its group, if that is not the world.
+  /// Empty: none.
+  std::string collective;
   std::vector<int> ranks;  ///< the culprits, ascending; empty: nobody can be told apart
   bool operator==(const Stall&) const = default;
 };
@@ -20,14 +22,13 @@ struct Stall {
 /// holds decides:
 ///   - processes are stopped: they are the culprits;
 ///   - ranks differ in what a collective is: the smaller side, or nobody if both are equal;
+///   - ranks wait for others that wait for nobody (wait_graph.h): those others. They have not begun a
+///     collective of the world or of a group that others have, or are in it and do not go on;
 ///   - ranks have not begun a collective that others have: the ones that are furthest behind;
+///   - some ranks wait for one another, the others for them: those, which are at the two ends of a
+///     connection, for example;
 ///   - the only rank of the attempt;
 ///   - otherwise nobody: all are in the same collective, or in none.
 Stall judge_stall(std::span<const RankLook> ranks);
-
-/// "rank 2", "ranks 0-2 and 5"; a list of many stretches ends with "and more".
-std::string ranks_text(std::span<const int> ranks);
-/// "0-2, 5".
-std::string ranks_list(std::span<const int> ranks);
 
 }  // namespace dsj::agent

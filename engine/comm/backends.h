@@ -7,8 +7,8 @@
 #include "common/result.h"
 #include "engine/comm/rendezvous.h"
 #include "engine/comm/slice_transport.h"
-#include "engine/comm/topology.h"
 #include "engine/comm/transport.h"
+#include "job/collective_way.h"
 
 namespace dsj::comm {
 

@@ -166,8 +166,8 @@ Result<std::unique_ptr<Collectives>> join_backend(Rendezvous& rendezvous) {
 
 Result<std::unique_ptr<Collectives>> join(Rendezvous& rendezvous) {
   DSJ_TRY(auto group, join_backend(rendezvous));
-  // The log has one order of operations, the world's.
-  if (rendezvous.names().empty()) group->note_in(rendezvous.options().flight);
+  group->note_in(rendezvous.flight().get());
+  // A part's log lives as long as the rendezvous that is kept: parts can be split, as their group could.
   if (rendezvous.options().splits) keep_splitting(*group, rendezvous);
   return group;
 }

@@ -6,21 +6,60 @@
 // host by host. reduce_scatter: the same backwards. So sums are formed within a host first, in rank
 // order and rounded once, and then along the rail's ring. all_reduce cuts its tensor into one part
 // per place. No bytes are copied besides, but in all_to_all.
+//
+// Each level notes its parts of an operation in the flight log, as those of a group of its own: who
+// reads it sees in which level a rank is, and which rank of its host or rail did not come there.
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "engine/comm/backends.h"
 #include "engine/comm/slice_transport.h"
+#include "job/flight_log.h"
 
 namespace dsj::comm {
 namespace {
 
 constexpr std::size_t kTinyReduce = 16 << 10;  // bytes * world; below it every rail takes all
 
+/// The ranks of this rank's host, or of its rail, and the parts of operations that they do.
+class Level {
+ public:
+  Level(std::unique_ptr<SliceTransport> transport, std::shared_ptr<FlightLog> flight)
+      : flight_(std::move(flight)), transport_(std::move(transport)) {}
+  SliceTransport* operator->() const { return transport_.get(); }
+
+  /// One part, noted from here to the end of the scope.
+  class Part {
+   public:
+    Part(Level& level, std::string_view kind, std::string_view unit, std::size_t bytes)
+        : flight_(level.flight_.get()) {
+      if (flight_) flight_->issued(++level.parts_, kind, unit, static_cast<std::int64_t>(bytes));
+    }
+    ~Part() {
+      if (flight_) flight_->ended();
+    }
+    Part(const Part&) = delete;
+
+   private:
+    FlightLog* const flight_;
+  };
+
+ private:
+  std::shared_ptr<FlightLog> flight_;
+  std::unique_ptr<SliceTransport> transport_;
+  std::uint64_t parts_ = 0;
+};
+
+std::size_t total_of(const Slices& slices) {
+  std::size_t bytes = 0;
+  for (const std::span<char> slice : slices) bytes += slice.size();
+  return bytes;
+}
+
 class Hierarchical final : public SliceTransport {
  public:
-  Hierarchical(std::unique_ptr<SliceTransport> host, std::unique_ptr<SliceTransport> rail,
-               const Topology& topology, int rank)
+  Hierarchical(Level host, Level rail, const Topology& topology, int rank)
       : SliceTransport(topology.hosts * topology.each),
         host_(std::move(host)),
         rail_(std::move(rail)),
@@ -32,39 +71,50 @@ class Hierarchical final : public SliceTransport {
   std::int64_t sent() const override { return rail_->sent(); }
 
   void begin(const Request& request, Clock::time_point deadline) override {
+    unit_ = request.unit;
+    const Level::Part part(rail_, "begin", unit_, 0);
     rail_->begin(request, deadline);
     host_->begin(request, deadline);
   }
 
   void gather(const Slices& slices, std::span<const char> in) override {
-    rail_->gather(of_rail(slices), in);
+    gather_in_rail(of_rail(slices), in);
+    const Level::Part part(host_, name_of(Kind::AllGather), unit_, total_of(slices));
     for (int host = 0; host < hosts_; ++host) {
       host_->gather(of_host(slices, host), own(slices, host));
     }
   }
 
   void reduce(const Slices& slices, char* out, at::ScalarType dtype, Op op) override {
-    for (int host = 0; host < hosts_; ++host) {
-      host_->reduce(of_host(slices, host), own(slices, host).data(), dtype, op);
-    }
-    rail_->reduce(of_rail(slices), out, dtype, op);
+    reduce_in_host(slices, dtype, op);
+    const Slices rail = of_rail(slices);
+    const Level::Part part(rail_, name_of(Kind::ReduceScatter), unit_, total_of(rail));
+    rail_->reduce(rail, out, dtype, op);
   }
 
   void all_reduce(std::span<char> data, at::ScalarType dtype, Op op) override {
     if (data.size() * static_cast<std::size_t>(world()) <= kTinyReduce) {
-      host_->all_reduce(data, dtype, op);
-      return rail_->all_reduce(data, dtype, op);
+      reduce_all(host_, data, dtype, op);
+      return reduce_all(rail_, data, dtype, op);
     }
     const Slices parts = cut(data, each_, c10::elementSize(dtype));
-    const std::span<char> part = parts[static_cast<std::size_t>(place_)];
-    host_->reduce(parts, part.data(), dtype, op);
+    const std::span<char> mine = parts[static_cast<std::size_t>(place_)];
+    {
+      const Level::Part part(host_, name_of(Kind::ReduceScatter), unit_, data.size());
+      host_->reduce(parts, mine.data(), dtype, op);
+    }
     // The part of a place is of one size on all hosts, so the whole rail skips an empty one.
-    if (!part.empty()) rail_->all_reduce(part, dtype, op);
-    host_->gather(parts, part);
+    if (!mine.empty()) reduce_all(rail_, mine, dtype, op);
+    const Level::Part part(host_, name_of(Kind::AllGather), unit_, data.size());
+    host_->gather(parts, mine);
   }
 
   void broadcast(std::span<char> data, int root) override {
-    if (root % each_ == place_) rail_->broadcast(data, root / each_);
+    if (root % each_ == place_) {
+      const Level::Part part(rail_, name_of(Kind::Broadcast), unit_, data.size());
+      rail_->broadcast(data, root / each_);
+    }
+    const Level::Part part(host_, name_of(Kind::Broadcast), unit_, data.size());
     host_->broadcast(data, root % each_);
   }
 
@@ -74,9 +124,13 @@ class Hierarchical final : public SliceTransport {
     const std::size_t slice = in.front().size();
     std::vector<char> going(slice * in.size()), coming(going.size());
     const Slices from_host = cut(going, world(), slice), from_rail = cut(coming, world(), slice);
-    for (int host = 0; host < hosts_; ++host) {
-      host_->all_to_all(of_host(from_host, host), of_host(in, host));
+    {
+      const Level::Part part(host_, name_of(Kind::AllToAll), unit_, going.size());
+      for (int host = 0; host < hosts_; ++host) {
+        host_->all_to_all(of_host(from_host, host), of_host(in, host));
+      }
     }
+    const Level::Part part(rail_, name_of(Kind::AllToAll), unit_, going.size());
     const std::size_t block = slice * static_cast<std::size_t>(each_);
     rail_->all_to_all(cut(coming, hosts_, block), cut(going, hosts_, block));
     for (std::size_t rank = 0; rank < out.size(); ++rank) {
@@ -87,8 +141,8 @@ class Hierarchical final : public SliceTransport {
   /// A rank comes through its host when all of that are here, and through its rail when each rank
   /// of it came through its own host.
   void meet() override {
-    host_->meet();
-    rail_->meet();
+    meet_in(host_);
+    meet_in(rail_);
   }
 
   void interrupt() override {
@@ -102,6 +156,25 @@ class Hierarchical final : public SliceTransport {
   }
 
  private:
+  void gather_in_rail(const Slices& slices, std::span<const char> in) {
+    const Level::Part part(rail_, name_of(Kind::AllGather), unit_, total_of(slices));
+    rail_->gather(slices, in);
+  }
+  void reduce_in_host(const Slices& slices, at::ScalarType dtype, Op op) {
+    const Level::Part part(host_, name_of(Kind::ReduceScatter), unit_, total_of(slices));
+    for (int host = 0; host < hosts_; ++host) {
+      host_->reduce(of_host(slices, host), own(slices, host).data(), dtype, op);
+    }
+  }
+  void reduce_all(Level& level, std::span<char> data, at::ScalarType dtype, Op op) {
+    const Level::Part part(level, name_of(Kind::AllReduce), unit_, data.size());
+    level->all_reduce(data, dtype, op);
+  }
+  void meet_in(Level& level) {
+    const Level::Part part(level, name_of(Kind::Barrier), unit_, 0);
+    level->meet();
+  }
+
   Slices of_host(const Slices& slices, int host) const {
     const auto first = slices.begin() + host * each_;
     return {first, first + each_};
@@ -115,9 +188,10 @@ class Hierarchical final : public SliceTransport {
     return rail;
   }
 
-  const std::unique_ptr<SliceTransport> host_, rail_;
+  Level host_, rail_;
   const int hosts_, each_;
   const int place_;
+  std::string unit_;  // of the running operation
 };
 
 /// Every rank's verdict about its host's memory, in one: the first problem.
@@ -136,7 +210,9 @@ Result<std::unique_ptr<Transport>> make_hierarchical(Rendezvous& rendezvous,
     if (other / topology.each == rank / topology.each) host.push_back(other);
     if (other % topology.each == rank % topology.each) rail.push_back(other);
   }
-  const auto of_host = rendezvous.part("host " + std::to_string(host.front()), host);
+  const std::string host_name = "host " + std::to_string(rendezvous.name(host.front()));
+  const auto of_host =
+      rendezvous.part("host " + std::to_string(host.front()), host, host_name, true);
   auto memory = make_shm(*of_host);
   if (!memory && memory.error().kind != ErrorKind::Environment) {
     return std::unexpected(memory.error());
@@ -145,9 +221,12 @@ Result<std::unique_ptr<Transport>> make_hierarchical(Rendezvous& rendezvous,
   DSJ_TRY(const std::string problem,
           rendezvous.settle("levels", memory ? "" : memory.error().message, first_problem));
   if (!problem.empty()) return fail(ErrorKind::Environment, problem);
-  const auto of_rail = rendezvous.part("rail " + std::to_string(rail.front()), rail);
+  const std::string rail_name = "rail " + std::to_string(rendezvous.name(rail.front()));
+  const auto of_rail =
+      rendezvous.part("rail " + std::to_string(rail.front()), rail, rail_name, true);
   DSJ_TRY(std::unique_ptr<SliceTransport> ring, make_ring(*of_rail));
-  return std::make_unique<Hierarchical>(std::move(*memory), std::move(ring), topology, rank);
+  return std::make_unique<Hierarchical>(Level(std::move(*memory), of_host->flight()),
+                                        Level(std::move(ring), of_rail->flight()), topology, rank);
 }
 
 }  // namespace dsj::comm

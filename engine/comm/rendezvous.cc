@@ -16,6 +16,10 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "common/log.h"
+#include "job/flight_log.h"
+#include "job/rank_runs.h"
+
 namespace dsj::comm {
 namespace {
 
@@ -104,6 +108,13 @@ void ignore_sigpipe() {
   }
 }
 
+/// A number for the group that joins by `key`, the same on all its ranks: FNV-1a, not 0.
+std::uint64_t id_of(std::uint64_t outer, const std::string& key) {
+  std::uint64_t sum = 14695981039346656037U ^ outer;
+  for (const char letter : key) sum = (sum ^ static_cast<unsigned char>(letter)) * 1099511628211U;
+  return (sum >> 1) | 1;
+}
+
 double seconds_of(std::chrono::milliseconds time) {
   return std::chrono::duration<double>(time).count();
 }
@@ -154,7 +165,8 @@ Rendezvous::Rendezvous(const Options& options, c10::intrusive_ptr<c10d::Store> s
       deadline_(begin_ + options.timeout),
       store_(std::move(store)),
       local_address_(std::move(address)),
-      names_(std::move(names)) {}
+      names_(std::move(names)),
+      flight_(std::shared_ptr<void>(), options.flight) {}  // the world's outlives all groups
 
 Rendezvous::~Rendezvous() = default;
 
@@ -163,19 +175,37 @@ int Rendezvous::name(int rank) const {
 }
 
 std::unique_ptr<Rendezvous> Rendezvous::again() const {
-  return std::make_unique<Rendezvous>(options_, store_, local_address_, names_);
+  auto same = std::make_unique<Rendezvous>(options_, store_, local_address_, names_);
+  same->flight_ = flight_;
+  same->id_ = id_;
+  same->title_ = title_;
+  return same;
 }
 
 std::unique_ptr<Rendezvous> Rendezvous::part(const std::string& key,
-                                             const std::vector<int>& members) const {
+                                             const std::vector<int>& members,
+                                             const std::string& name, bool level) const {
   Options options = options_;
   options.world = static_cast<int>(members.size());
   options.rank = static_cast<int>(std::ranges::find(members, options_.rank) - members.begin());
   if (options.backend == "hierarchical") options.backend = "auto";  // they may be on one host
   std::vector<int> names;
-  for (const int rank : members) names.push_back(name(rank));
-  return std::make_unique<Rendezvous>(options, c10::make_intrusive<c10d::PrefixStore>(key, store_),
-                                      local_address_, std::move(names));
+  for (const int rank : members) names.push_back(this->name(rank));
+  auto part = std::make_unique<Rendezvous>(
+      options, c10::make_intrusive<c10d::PrefixStore>(key, store_), local_address_, names);
+  part->id_ = id_of(id_, key);
+  part->title_ = title_.empty() ? name : name + " of " + title_;
+  part->flight_ = nullptr;
+  if (!flight_) return part;
+  part->flight_ = flight_->group({.id = part->id_,
+                                  .name = part->title_,
+                                  .members = text_of_ranks(names),
+                                  .within = level ? std::optional(id_) : std::nullopt});
+  if (!part->flight_) {
+    log::warn("the flight log holds " + std::to_string(FlightLog::kGroups) + " groups: group " +
+              part->title_ + " is not in it, and a report of a stall will not name it");
+  }
+  return part;
 }
 
 c10::intrusive_ptr<c10d::Store> Rendezvous::store() const {

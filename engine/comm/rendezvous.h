@@ -42,6 +42,8 @@ class Rendezvous {
   /// What messages call a rank of this rendezvous: its number in the world.
   int name(int rank) const;
   const std::vector<int>& names() const { return names_; }
+  /// Where the group of these ranks notes what it does; null: nowhere.
+  const std::shared_ptr<FlightLog>& flight() const { return flight_; }
   Clock::time_point deadline() const { return deadline_; }
   /// What is left of that time, at least 1 ms.
   std::chrono::milliseconds remaining() const;
@@ -71,8 +73,10 @@ class Rendezvous {
   std::unique_ptr<Rendezvous> again() const;
   /// The rendezvous of some of the ranks, in the order of `members`, this one among them. Its names
   /// in the store begin with `key`, and its deadline is a timeout from now. Not collective by itself;
-  /// all members make it.
-  std::unique_ptr<Rendezvous> part(const std::string& key, const std::vector<int>& members) const;
+  /// all members make it. In the flight log the group is called `name`; a `level` is one whose
+  /// operations are parts of this group's.
+  std::unique_ptr<Rendezvous> part(const std::string& key, const std::vector<int>& members,
+                                   const std::string& name, bool level = false) const;
 
   /// The numeric address of the interface through which this rank reaches the master.
   const std::string& local_address() const { return local_address_; }
@@ -97,6 +101,9 @@ class Rendezvous {
   const c10::intrusive_ptr<c10d::Store> store_;
   const std::string local_address_;
   const std::vector<int> names_;
+  std::shared_ptr<FlightLog> flight_;
+  std::uint64_t id_ = 0;  ///< of the group in the flight log; 0: the world
+  std::string title_;     ///< what it is called there; empty: the world
 };
 
 }  // namespace dsj::comm

@@ -18,204 +18,18 @@
 #include "engine/comm/backends.h"
 #include "engine/comm/frame.h"
 #include "engine/comm/reduce.h"
+#include "engine/comm/ring_flows.h"
 #include "engine/comm/ring_links.h"
 #include "engine/comm/slices.h"
+#include "job/flight_log.h"
 
 namespace dsj::comm {
 namespace {
 
-constexpr std::int64_t kSendMax = 1 << 20;      // bytes per send()
 constexpr std::int64_t kScratch = 512 << 10;    // bytes received before they are reduced
 constexpr int kWordsWaitMs = 100;               // for a leaving rank's reason, after it closed
 constexpr std::size_t kWordsMax = 500;          // of a leaving rank's reason
 constexpr std::int64_t kTinyReduce = 16 << 10;  // bytes * world; below it all gather, then reduce
-
-/// The bytes that go through this rank: what can be sent now, and where to put what comes.
-class Flow {
- public:
-  virtual ~Flow() = default;
-  virtual bool send_done() const = 0;
-  virtual std::span<const char> sendable() const = 0;  ///< empty: nothing now
-  virtual void sent(std::int64_t bytes) = 0;
-  virtual bool receive_done() const = 0;
-  virtual std::span<char> receivable() = 0;
-  virtual void received(std::int64_t bytes) = 0;
-};
-
-/// World slices in world-1 hops. Hop h sends slice (first - h) and receives slice (first - 1 - h):
-/// what hop h receives, hop h+1 sends.
-class Hops : public Flow {
- public:
-  Hops(Slices slices, int first) : slices_(std::move(slices)), first_(first) {
-    skip_empty(send_hop_, send_offset_, first_);
-    skip_empty(receive_hop_, receive_offset_, first_ - 1);
-  }
-
-  bool send_done() const final { return send_hop_ == last(); }
-  bool receive_done() const final { return receive_hop_ == last(); }
-
-  std::span<const char> sendable() const final {
-    if (send_done()) return {};
-    const std::span<char> slice = slice_at(first_ - send_hop_);
-    std::int64_t limit = static_cast<std::int64_t>(slice.size());
-    if (send_hop_ > 0 && send_hop_ - 1 >= receive_hop_) {
-      limit = send_hop_ - 1 == receive_hop_ ? receive_offset_ : 0;
-    }
-    const std::int64_t count = std::min(limit - send_offset_, kSendMax);
-    if (count <= 0) return {};
-    return slice.subspan(static_cast<std::size_t>(send_offset_), static_cast<std::size_t>(count));
-  }
-
-  void sent(std::int64_t bytes) final {
-    send_offset_ += bytes;
-    skip_empty(send_hop_, send_offset_, first_);
-  }
-
- protected:
-  /// The rest of the slice that is being received.
-  std::span<char> incoming() const {
-    return slice_at(first_ - 1 - receive_hop_).subspan(static_cast<std::size_t>(receive_offset_));
-  }
-  bool last_receive_hop() const { return receive_hop_ == last() - 1; }
-  std::int64_t receive_offset() const { return receive_offset_; }
-  /// The next `bytes` of incoming() are final and can be sent on.
-  void advance(std::int64_t bytes) {
-    receive_offset_ += bytes;
-    skip_empty(receive_hop_, receive_offset_, first_ - 1);
-  }
-
- private:
-  int last() const { return static_cast<int>(slices_.size()) - 1; }
-  std::span<char> slice_at(int index) const {
-    const int world = static_cast<int>(slices_.size());
-    return slices_[static_cast<std::size_t>(((index % world) + world) % world)];
-  }
-  void skip_empty(int& hop, std::int64_t& offset, int first) const {
-    while (hop < last() && offset == static_cast<std::int64_t>(slice_at(first - hop).size())) {
-      ++hop;
-      offset = 0;
-    }
-  }
-
-  const Slices slices_;
-  const int first_;
-  int send_hop_ = 0;
-  std::int64_t send_offset_ = 0;
-  int receive_hop_ = 0;
-  std::int64_t receive_offset_ = 0;
-};
-
-class GatherFlow final : public Hops {
- public:
-  GatherFlow(Slices slices, int rank) : Hops(std::move(slices), rank) {}
-  std::span<char> receivable() override { return incoming(); }
-  void received(std::int64_t bytes) override { advance(bytes); }
-};
-
-class ReduceFlow final : public Hops {
- public:
-  /// The last hop writes its sums to `out`, which may be slice `rank` itself.
-  ReduceFlow(Slices slices, int rank, char* out, at::ScalarType dtype, Op op,
-             std::span<char> scratch)
-      : Hops(std::move(slices), rank - 1),
-        out_(out),
-        dtype_(dtype),
-        op_(op),
-        size_(static_cast<std::int64_t>(c10::elementSize(dtype))),
-        scratch_(scratch) {}
-
-  std::span<char> receivable() override {
-    const std::size_t wanted = std::min(scratch_.size(), incoming().size());
-    return scratch_.subspan(fill_, wanted - fill_);
-  }
-
-  void received(std::int64_t bytes) override {
-    fill_ += static_cast<std::size_t>(bytes);
-    const std::int64_t elements = static_cast<std::int64_t>(fill_) / size_;
-    if (elements == 0) return;
-    char* mine = incoming().data();
-    char* target = last_receive_hop() ? out_ + receive_offset() : mine;
-    const void* sources[] = {scratch_.data(), mine};
-    comm::reduce(target, sources, elements, dtype_, op_);
-    const auto used = static_cast<std::size_t>(elements * size_);
-    fill_ -= used;
-    std::memmove(scratch_.data(), scratch_.data() + used, fill_);  // part of an element may remain
-    advance(elements * size_);
-  }
-
- private:
-  char* const out_;
-  const at::ScalarType dtype_;
-  const Op op_;
-  const std::int64_t size_;
-  const std::span<char> scratch_;
-  std::size_t fill_ = 0;
-};
-
-/// From the root along the ring. The rank before the root sends nothing.
-class BroadcastFlow final : public Flow {
- public:
-  BroadcastFlow(std::span<char> data, int rank, int world, int root) : data_(data) {
-    const int distance = (rank - root + world) % world;
-    if (distance == 0) received_ = data_.size();
-    if (distance == world - 1) sent_ = data_.size();
-  }
-  bool send_done() const override { return sent_ == data_.size(); }
-  bool receive_done() const override { return received_ == data_.size(); }
-  std::span<const char> sendable() const override {
-    if (sent_ >= received_) return {};
-    return data_.subspan(sent_, std::min(received_ - sent_, static_cast<std::size_t>(kSendMax)));
-  }
-  void sent(std::int64_t bytes) override { sent_ += static_cast<std::size_t>(bytes); }
-  std::span<char> receivable() override { return data_.subspan(received_); }
-  void received(std::int64_t bytes) override { received_ += static_cast<std::size_t>(bytes); }
-
- private:
-  const std::span<char> data_;
-  std::size_t sent_ = 0;
-  std::size_t received_ = 0;
-};
-
-/// Sends some bytes to the next rank and receives as many from the previous.
-class HandOnFlow final : public Flow {
- public:
-  HandOnFlow(std::span<const char> out, std::span<char> in) : out_(out), in_(in) {}
-  bool send_done() const override { return out_.empty(); }
-  bool receive_done() const override { return in_.empty(); }
-  std::span<const char> sendable() const override {
-    return out_.first(std::min(out_.size(), static_cast<std::size_t>(kSendMax)));
-  }
-  void sent(std::int64_t bytes) override { out_ = out_.subspan(static_cast<std::size_t>(bytes)); }
-  std::span<char> receivable() override { return in_; }
-  void received(std::int64_t bytes) override { in_ = in_.subspan(static_cast<std::size_t>(bytes)); }
-
- private:
-  std::span<const char> out_;
-  std::span<char> in_;
-};
-
-/// Sends a Frame to the next rank and receives one from the previous.
-class FrameFlow final : public Flow {
- public:
-  explicit FrameFlow(const Frame& frame) : mine(frame) {}
-  bool send_done() const override { return sent_ == sizeof(Frame); }
-  bool receive_done() const override { return received_ == sizeof(Frame); }
-  std::span<const char> sendable() const override {
-    return std::span(reinterpret_cast<const char*>(&mine), sizeof mine).subspan(sent_);
-  }
-  void sent(std::int64_t bytes) override { sent_ += static_cast<std::size_t>(bytes); }
-  std::span<char> receivable() override {
-    return std::span(reinterpret_cast<char*>(&theirs), sizeof theirs).subspan(received_);
-  }
-  void received(std::int64_t bytes) override { received_ += static_cast<std::size_t>(bytes); }
-
-  const Frame mine;
-  Frame theirs;
-
- private:
-  std::size_t sent_ = 0;
-  std::size_t received_ = 0;
-};
 
 class Ring final : public SliceTransport {
  public:
@@ -226,7 +40,8 @@ class Ring final : public SliceTransport {
         rank_(rendezvous.options().rank),
         world_(rendezvous.options().world),
         previous_name_(rendezvous.name(previous())),
-        next_name_(rendezvous.name(next())) {}
+        next_name_(rendezvous.name(next())),
+        flight_(rendezvous.flight()) {}
 
   std::string_view name() const override { return "ring"; }
 
@@ -365,10 +180,9 @@ class Ring final : public SliceTransport {
     if (interrupted_) throw TransportError("interrupted");
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
-    if (left <= 0) {
-      const int rank = flow.receive_done() ? next_name_ : previous_name_;
-      throw TransportTimeout("waiting for rank " + std::to_string(rank));
-    }
+    const int rank = flow.receive_done() ? next_name_ : previous_name_;
+    if (left <= 0) throw TransportTimeout("waiting for rank " + std::to_string(rank));
+    const FlightWait noted(flight_.get(), rank);
     pollfd entries[] = {{wake_.get(), POLLIN, 0}, {-1, POLLIN, 0}, {-1, POLLOUT, 0}};
     if (!flow.receive_done()) entries[1].fd = links_.from_prev.get();
     if (!flow.send_done() && !flow.sendable().empty()) entries[2].fd = links_.to_next.get();
@@ -401,6 +215,7 @@ class Ring final : public SliceTransport {
   const int rank_;
   const int world_;
   const int previous_name_, next_name_;  // in messages
+  const std::shared_ptr<FlightLog> flight_;
   Clock::time_point deadline_;
   std::atomic<std::int64_t> sent_ = 0;
   std::atomic<bool> interrupted_ = false;

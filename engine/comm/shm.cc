@@ -13,6 +13,7 @@
 #include "engine/comm/reduce.h"
 #include "engine/comm/shm_segment.h"
 #include "engine/comm/slices.h"
+#include "job/flight_log.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -37,7 +38,8 @@ class Shm final : public SliceTransport {
       : SliceTransport(rendezvous.options().world),
         segment_(std::move(segment)),
         rank_(rendezvous.options().rank),
-        world_(rendezvous.options().world) {
+        world_(rendezvous.options().world),
+        flight_(rendezvous.flight()) {
     for (int rank = 0; rank < world_; ++rank) names_.push_back(rendezvous.name(rank));
   }
 
@@ -233,6 +235,7 @@ class Shm final : public SliceTransport {
       if (counter.reached(target)) return;
       pause_briefly();
     }
+    const FlightWait noted(flight_.get(), name_of_peer(peer));
     while (true) {
       const std::uint32_t seen = counter.value.load();
       if (counter.reached(target)) return;
@@ -263,6 +266,7 @@ class Shm final : public SliceTransport {
   const std::unique_ptr<ShmSegment> segment_;
   const int rank_;
   const int world_;
+  const std::shared_ptr<FlightLog> flight_;
   std::vector<int> names_;   // of the ranks in messages
   std::uint32_t round_ = 0;  // the same on all ranks between operations
   Frame frame_;

@@ -4,6 +4,8 @@
 #include <map>
 #include <sstream>
 
+#include "job/rank_runs.h"
+
 namespace dsj::comm {
 namespace {
 
@@ -58,45 +60,14 @@ Result<std::vector<std::vector<int>>> members_of(std::span<const Part> parts) {
   return members;
 }
 
-std::string text_of_ranks(std::span<const int> ranks) {
-  std::string text;
-  for (std::size_t first = 0; first < ranks.size();) {
-    std::size_t last = first;
-    const int step = first + 1 < ranks.size() ? ranks[first + 1] - ranks[first] : 0;
-    while (last + 1 < ranks.size() && ranks[last + 1] - ranks[last] == step) ++last;
-    text += (text.empty() ? "" : ",") + std::to_string(ranks[first]);
-    if (last > first) text += "+" + std::to_string(step) + "x" + std::to_string(last - first + 1);
-    first = last + 1;
-  }
-  return text;
-}
-
-std::vector<int> parse_ranks(const std::string& text) {
-  std::vector<int> ranks;
-  std::istringstream runs(text);
-  int first = 0, step = 0, count = 0;
-  while (runs >> first) {
-    step = 0;
-    count = 1;
-    if (runs.peek() == '+') {
-      runs.get();
-      runs >> step;
-      runs.get();  // the x
-      runs >> count;
-    }
-    for (int i = 0; i < count; ++i) ranks.push_back(first + i * step);
-    runs.get();  // the comma, or the end
-  }
-  return ranks;
-}
-
 Result<std::unique_ptr<Rendezvous>> split(Rendezvous& rendezvous, const std::string& key,
                                           const Part& part) {
   DSJ_TRY(const std::string answer, rendezvous.deal(key, text_of(part), answers));
   if (answer.starts_with(kNo)) return bad_input(answer.substr(sizeof kNo - 1));
-  const std::vector<int> members = parse_ranks(answer.substr(sizeof kOk - 1));
-  if (members.empty()) return std::unique_ptr<Rendezvous>();
-  return rendezvous.part(key + " of colour " + std::to_string(part.colour), members);
+  const auto members = parse_ranks(answer.substr(sizeof kOk - 1), rendezvous.options().world);
+  if (!members) return fail(ErrorKind::Internal, "rank 0 dealt no ranks: " + answer);
+  if (members->empty()) return std::unique_ptr<Rendezvous>();
+  return rendezvous.part(key + " of colour " + std::to_string(part.colour), *members, part.name);
 }
 
 }  // namespace dsj::comm

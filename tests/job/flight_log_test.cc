@@ -97,12 +97,60 @@ TEST(FlightLog, LongNamesAreCut) {
   EXPECT_EQ(seen.unit, std::string(47, 'u'));
 }
 
+TEST(FlightLog, GroupsOfRanksHaveOperationsOfTheirOwn) {
+  const auto log = open(-1);
+  log->issued(1, "all_gather", "layer 3", 4096);
+  const FlightGroup rail{.id = 7, .name = "rail 1", .members = "1+2x2", .within = 0},
+      half{.id = 8, .name = std::string(60, 'h'), .members = std::string(128, '1')};
+  auto first = log->group(rail);
+  const auto second = log->group(half);
+  ASSERT_TRUE(first && second);
+  first->issued(1, "begin", "layer 3", 0);
+  first->ended();
+  first->issued(2, "all_gather", "layer 3", 2048);
+  for (uint64_t i = 1; i <= 9; ++i) second->issued(i, "barrier", "", 0);
+  {
+    const FlightWait world(log.get(), 2), in_rail(first.get(), 3);
+    const FlightPicture seen = picture(log->bytes());
+    EXPECT_EQ(seen.waits_for, 2);
+    EXPECT_EQ(seen.issued, 1u) << "the world's alone";
+    ASSERT_EQ(seen.groups.size(), 2u);
+    EXPECT_EQ(seen.groups[0].group, rail);
+    EXPECT_EQ(seen.groups[0].issued, 2u);
+    EXPECT_EQ(seen.groups[0].ended, 1u);
+    EXPECT_EQ(seen.groups[0].waits_for, 3);
+    ASSERT_EQ(seen.groups[0].operations.size(), 2u);
+    EXPECT_EQ(seen.groups[0].operations[1].state, State::Begun);
+    EXPECT_EQ(seen.groups[1].group, (FlightGroup{.id = 8, .name = std::string(47, 'h')}))
+        << "a rule is never cut";
+    EXPECT_EQ(seen.groups[1].operations.front().sequence, 1u) << "those behind do not cover it";
+  }
+  EXPECT_EQ(picture(log->bytes()).waits_for, -1);
+  EXPECT_EQ(picture(log->bytes()).groups[0].waits_for, -1);
+  first.reset();
+  ASSERT_EQ(picture(log->bytes()).groups.size(), 1u) << "it ended";
+  std::vector<std::unique_ptr<FlightLog>> more;
+  for (size_t i = 1; i < FlightLog::kGroups; ++i) more.push_back(log->group({.id = 100 + i}));
+  EXPECT_TRUE(more.back());
+  EXPECT_FALSE(log->group({.id = 99})) << "there is no room";
+  more.pop_back();
+  EXPECT_TRUE(log->group({.id = 99}));
+}
+
+TEST(FlightLog, ATornGroupIsLeftOut) {
+  const auto log = open(-1);
+  const auto group = log->group({.id = 7, .name = "rail 1", .members = "1+2x2", .within = 0});
+  std::string torn(log->bytes());
+  torn[torn.find("rail 1")] ^= 1;
+  EXPECT_TRUE(picture(torn).groups.empty());
+}
+
 TEST(FlightLog, OtherBytesAreRefused) {
   EXPECT_FALSE(flight_picture(""));
   EXPECT_FALSE(flight_picture(std::string(FlightLog::kBytes, '\0'))) << "not opened yet";
   const auto log = open(-1);
   std::string bytes(log->bytes());
-  bytes[7] = '2';
+  bytes[7] = '1';
   EXPECT_FALSE(flight_picture(bytes)) << "another version";
   EXPECT_FALSE(flight_picture(log->bytes().substr(1)));
 }
@@ -203,6 +251,27 @@ TEST(FlightLog, CountsTheTimeOfStepsAndOfTheirCollectives) {
   const FlightPicture after = picture(log->bytes());
   EXPECT_EQ(after.steps, 1) << "reading is no step";
   EXPECT_EQ(after.collective_ns, seen.collective_ns);
+}
+
+TEST(FlightLog, CollectivesSideBySideAndPartsOfOneAreTimedOnce) {
+  const auto log = open(-1);
+  const auto rail = log->group({.id = 7, .name = "rail 1"});
+  log->enter(FlightPhase::Reading, 1);
+  log->enter(FlightPhase::Training, 1);
+  const int64_t begun = flight_clock();
+  log->issued(1, "all_gather", "", 64);
+  int64_t together = 0;
+  for (uint64_t part = 1; part <= 2; ++part) {
+    rail->issued(part, "all_gather", "", 64);
+    together += passes();
+    rail->ended();
+  }
+  log->ended();
+  const int64_t ended = flight_clock();
+  passes();
+  const int64_t counted = picture(log->bytes()).collective_ns;
+  EXPECT_GE(counted, together);
+  EXPECT_LE(counted, ended - begun);
 }
 
 TEST(FlightLog, NoSuchMemoryIsAnError) {

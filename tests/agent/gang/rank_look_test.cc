@@ -34,6 +34,30 @@ TEST(RankLook, ShowsWhereTheRankIsAndWhatItBegan) {
   EXPECT_EQ(to_text(look.begun.back()), "all_gather #8 (layer 3, 4096 bytes)");
 }
 
+TEST(RankLook, ShowsItsGroupsAndTheirMovement) {
+  const auto log = log_in_step(41);
+  const auto rail = log->group({.id = 7, .name = "rail 1", .members = "1+2x2", .within = 0});
+  log->issued(1, "all_gather", "layer 3", 4096);
+  const RankLook before = look_at(log->bytes(), false, flight_clock());
+  rail->issued(1, "all_gather", "layer 3", 2048);
+  rail->waits_for(3);
+  const RankLook look = look_at(log->bytes(), false, flight_clock() + 5'000'000'000);
+  EXPECT_TRUE(moved(before, look));
+  EXPECT_EQ(look.waits_for, -1);
+  ASSERT_EQ(look.groups.size(), 1u);
+  const GroupLook& group = look.groups[0];
+  EXPECT_EQ(group.name, "rail 1");
+  EXPECT_EQ(group.members, "1+2x2");
+  EXPECT_EQ(group.within, 0);
+  EXPECT_EQ(group.waits_for, 3);
+  EXPECT_EQ(group.quiet_ms / 1000, 5);
+  EXPECT_TRUE(inside(group));
+  EXPECT_EQ(group.begun, (std::vector<CollectiveSeen>{{1, "all_gather", "layer 3", 2048}}));
+  rail->waits_for(-1);
+  EXPECT_FALSE(moved(look, look_at(log->bytes(), false, flight_clock())))
+      << "it looks again in vain";
+}
+
 TEST(RankLook, BetweenTwoCollectivesItIsInNone) {
   const auto log = log_in_step(1);
   EXPECT_FALSE(inside(look_at(log->bytes(), false, flight_clock())));
@@ -74,7 +98,16 @@ TEST(RankLook, RoundTripAndRefusals) {
                       .issued = 5,
                       .ended = 4,
                       .quiet_ms = 1200,
-                      .begun = {{4, "barrier", "", 0}, {5, "all_reduce", "step", 48}}};
+                      .begun = {{4, "barrier", "", 0}, {5, "all_reduce", "step", 48}},
+                      .waits_for = 2,
+                      .groups = {{.id = 9,
+                                  .name = "half",
+                                  .members = "0+2x2",
+                                  .issued = 2,
+                                  .ended = 1,
+                                  .quiet_ms = 30,
+                                  .waits_for = 2,
+                                  .begun = {{2, "barrier", "", 0}}}}};
   const auto read = rank_look_from_json(nlohmann::json::parse(to_json(look).dump()));
   ASSERT_TRUE(read) << read.error().to_string();
   EXPECT_EQ(*read, look);
@@ -92,6 +125,22 @@ TEST(RankLook, RoundTripAndRefusals) {
       nlohmann::json::array(
           {{1, "", "", 0}, {2, "", "", 0}, {3, "", "", 0}, {4, "", "", 0}, {5, "", "", 0}})));
   EXPECT_FALSE(rank_look_from_json(nlohmann::json::object()));
+  const auto groups = to_json(look)["groups"];
+  EXPECT_TRUE(refused("groups", "none"));
+  EXPECT_TRUE(refused("groups", nlohmann::json(17, groups[0])));
+  for (const auto& [key, value] : {std::pair<const char*, nlohmann::json>{"id", 0},
+                                   {"name", std::string(65, 'x')},
+                                   {"members", std::string(129, '1')},
+                                   {"begun", "none"},
+                                   {"waitsFor", "two"}}) {
+    auto other = groups;
+    other[0][key] = value;
+    EXPECT_TRUE(refused("groups", other)) << key;
+  }
+  auto older = to_json(look);
+  older.erase("groups");
+  older.erase("waitsFor");
+  EXPECT_TRUE(rank_look_from_json(older)) << "of an agent before there were groups";
 }
 
 }  // namespace

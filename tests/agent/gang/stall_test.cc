@@ -1,7 +1,10 @@
 // Who is to blame, by what every rank shows.
 #include "agent/gang/stall.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "agent/gang/ranks_text.h"
 
 namespace dsj::agent {
 namespace {
@@ -127,6 +130,136 @@ const Case kCases[] = {
 
 INSTANTIATE_TEST_SUITE_P(All, StallTest, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
+
+/// Two hosts of two ranks: groups host 0 and 2 (numbers 1 and 2), rail 0 and 1 (3 and 4). Each rank
+/// has begun the same all_gather, whose parts are #7 of the rail and #9 of the host.
+class TwoLevels : public testing::Test {
+ protected:
+  enum class At { Rail, BehindTheRail, Host };
+  static GroupLook group(int64_t id, const char* name, const char* members, int64_t last, bool in) {
+    return {.id = id,
+            .name = name,
+            .members = members,
+            .within = 0,
+            .issued = last,
+            .ended = in ? last - 1 : last,
+            .quiet_ms = 30'000,
+            .begun = {{last, "all_gather", "layer 3", 2048}}};
+  }
+  static RankLook rank(int number, At at, int rail_waits_for = -1) {
+    RankLook look = waiting_in(kGather);
+    GroupLook host =
+        number < 2 ? group(1, "host 0", "0+1x2", 8, false) : group(2, "host 2", "2+1x2", 8, false);
+    GroupLook rail = number % 2 == 0 ? group(3, "rail 0", "0+2x2", 7, at == At::Rail)
+                                     : group(4, "rail 1", "1+2x2", 7, at == At::Rail);
+    if (at == At::Host) host = group(host.id, host.name.c_str(), host.members.c_str(), 9, true);
+    rail.waits_for = rail_waits_for;
+    rail.quiet_ms = at == At::Rail ? 30'000 : 29'000;
+    look.groups = {host, rail};
+    return look;
+  }
+};
+
+constexpr char kInRail[] = "all_gather #7 (layer 3, 2048 bytes) of rail 1 (ranks 1 and 3)";
+
+TEST_F(TwoLevels, WhoDoesNotGoOnInTheOuterRingIsNamed) {
+  const auto stall = judge_stall(
+      std::vector{rank(0, At::Host), rank(1, At::Rail, 3), rank(2, At::Host), rank(3, At::Rail)});
+  EXPECT_EQ(stall.ranks, std::vector{3});
+  EXPECT_EQ(stall.collective, kInRail);
+  EXPECT_EQ(stall.message,
+            "rank 3 does not go on: it is in step 41, training, in all_gather #412 (layer 3, 4096 "
+            "bytes) for 30 s, there in " +
+                std::string(kInRail) + "; rank 1 waits in " + kInRail +
+                "; rank 2 waits in all_gather #9 (layer 3, 2048 bytes) of host 2 (ranks 2-3)");
+}
+
+TEST_F(TwoLevels, WhoDidNotComeToTheInnerPartIsNamed) {
+  const auto stall = judge_stall(std::vector{rank(0, At::Host), rank(1, At::BehindTheRail),
+                                             rank(2, At::Host), rank(3, At::Host)});
+  EXPECT_EQ(stall.ranks, std::vector{1});
+  EXPECT_EQ(stall.collective, "all_gather #9 (layer 3, 2048 bytes) of host 0 (ranks 0-1)");
+  EXPECT_THAT(stall.message, testing::StartsWith("rank 1 did not arrive: it is in step 41"));
+  EXPECT_THAT(stall.message, testing::HasSubstr(", there behind " + std::string(kInRail)));
+}
+
+TEST_F(TwoLevels, ABrokenConnectionHasTwoEnds) {
+  const auto stall = judge_stall(std::vector{rank(0, At::Host), rank(1, At::Rail, 3),
+                                             rank(2, At::Host), rank(3, At::Rail, 1)});
+  EXPECT_EQ(stall.ranks, (std::vector{1, 3}));
+  EXPECT_EQ(stall.message, "ranks 1 and 3 wait for one another in " + std::string(kInRail) +
+                               "; ranks 0 and 2 wait for them");
+}
+
+TEST_F(TwoLevels, IfAllHangBetweenTheHostsTheirRailsAreTold) {
+  const auto stall = judge_stall(std::vector{rank(0, At::Rail, 2), rank(1, At::Rail, 3),
+                                             rank(2, At::Rail, 0), rank(3, At::Rail, 1)});
+  EXPECT_TRUE(stall.ranks.empty());
+  EXPECT_THAT(stall.message,
+              testing::AllOf(testing::StartsWith("ranks 0-3 are in all_gather #412"),
+                             testing::HasSubstr(": ranks 0 and 2 in all_gather #7"),
+                             testing::HasSubstr(", ranks 1 and 3 in " + std::string(kInRail))));
+}
+
+TEST_F(TwoLevels, OneThatHasNotBegunTheCollectiveIsToldWithoutItsParts) {
+  RankLook late = rank(3, At::BehindTheRail);
+  late.begun = {kScatter};
+  late.ended = kScatter.sequence;
+  late.groups[1].ended = late.groups[1].begun[0].sequence = 6;
+  const auto stall =
+      judge_stall(std::vector{rank(0, At::Host), rank(1, At::Rail, 3), rank(2, At::Host), late});
+  EXPECT_EQ(stall.ranks, std::vector{3});
+  EXPECT_EQ(
+      stall.message,
+      "rank 3 did not arrive: it is in step 41, training, and ended reduce_scatter #411 (layer "
+      "2, 8192 bytes) 30 s ago; ranks 0-2 wait in all_gather #412 (layer 3, 4096 bytes)");
+}
+
+TEST_F(TwoLevels, WhoWaitsInAGroupIsNoCulprit) {
+  const auto in_half = [](RankLook look, int64_t last, bool in, const char* members) {
+    look.groups = {{.id = members[0] == '0' ? 5 : 6,
+                    .name = "half",
+                    .members = members,
+                    .issued = last,
+                    .ended = in ? last - 1 : last,
+                    .begun = {{last, "all_reduce", "norm", 256}}}};
+    return look;
+  };
+  const auto stall = judge_stall(std::vector{in_half(waiting_in(kGather), 2, false, "0+2x2"),
+                                             in_half(after(kScatter), 2, true, "1+2x2"),
+                                             in_half(waiting_in(kGather), 2, false, "0+2x2"),
+                                             in_half(after(kScatter), 1, false, "1+2x2")});
+  EXPECT_EQ(stall.ranks, std::vector{3}) << stall.message;
+}
+
+TEST_F(TwoLevels, AWorldOf512HostsIsToldInAFewWords) {
+  std::vector<RankLook> looks;
+  for (int number = 0; number < 4096; ++number) {
+    const int host = number / 8 * 8, place = number % 8;
+    RankLook look = waiting_in(kGather);
+    look.groups = {group(10'000 + host, ("host " + std::to_string(host)).c_str(),
+                         (std::to_string(host) + "+1x8").c_str(), 9, true),
+                   group(1 + place, ("rail " + std::to_string(place)).c_str(),
+                         (std::to_string(place) + "+8x512").c_str(), 7, false)};
+    looks.push_back(look);
+  }
+  RankLook& frozen = looks[1003];
+  frozen.groups[0].begun[0].sequence = frozen.groups[0].ended = 8;
+  frozen.groups[1].ended = 6;
+  for (int other = 3; other < 4096; other += 8) {
+    if (other == 1003) continue;
+    looks[other] = looks[1003];
+    looks[other].groups[0].id = 10'000 + other / 8 * 8;
+    looks[other].groups[0].name = "host " + std::to_string(other / 8 * 8);
+    looks[other].groups[0].members = std::to_string(other / 8 * 8) + "+1x8";
+    looks[other].groups[1].waits_for = (other + 4096 - 8) % 4096;
+  }
+  const Stall stall = judge_stall(looks);
+  EXPECT_EQ(stall.ranks, std::vector{1003});
+  EXPECT_THAT(stall.collective,
+              testing::EndsWith("of rail 3 (ranks 3, 11, 19, 27, 35, 43, 51, 59 and more)"));
+  EXPECT_LT(stall.message.size(), 700u) << stall.message;
+}
 
 TEST(RanksText, ShortensStretchesAndLongLists) {
   EXPECT_EQ(ranks_text(std::vector{3}), "rank 3");

@@ -36,15 +36,6 @@ TEST(Members, OfTwoSplitsAreRefused) {
   EXPECT_EQ(members.error().message, "rank 1 splits its group by \"rail\", rank 0 by \"host\"");
 }
 
-TEST(Members, TravelAsRunsWhoseLengthDoesNotGrow) {
-  for (const Ranks& ranks :
-       std::vector<Ranks>{{}, {7}, {3, 1}, {0, 1, 2, 3}, {0, 4, 8, 20}, {9, 9, 1, 5, 6, 7}})
-    EXPECT_EQ(parse_ranks(text_of_ranks(ranks)), ranks) << text_of_ranks(ranks);
-  Ranks rail;
-  for (int host = 0; host < 512; ++host) rail.push_back(host * 8 + 3);
-  EXPECT_EQ(text_of_ranks(rail), "3+8x512");
-}
-
 /// The sum of the world numbers of a part, by each of its operations.
 void use(Collectives& group, const Ranks& world_ranks, const std::string& what) {
   require(group.world_ranks() == world_ranks, what + ": other ranks");

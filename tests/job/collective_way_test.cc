@@ -1,10 +1,10 @@
-#include "engine/comm/topology.h"
+#include "job/collective_way.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-namespace dsj::comm {
+namespace dsj {
 namespace {
 
 using Hosts = std::vector<std::string>;
@@ -50,5 +50,31 @@ TEST(Topology, TravelsAsOneLine) {
   }
 }
 
+TEST(Topology, APodIsAHost) {
+  EXPECT_EQ(topology_of_pods(1, 1).way, Way::Shared);
+  EXPECT_EQ(topology_of_pods(1, 8).way, Way::Shared);
+  EXPECT_EQ(topology_of_pods(8, 1).way, Way::Flat);
+  for (const int pods : {8, 64, 512}) {
+    const Topology topology = topology_of_pods(pods, 8);
+    EXPECT_EQ(topology.way, Way::Levels);
+    EXPECT_EQ(topology.because, std::to_string(pods) + " hosts of 8 ranks");
+  }
+}
+
+/// n (hosts-1)/hosts of n bytes, where the ring sends n (world-1)/world.
+TEST(Topology, BytesBetweenHostsAreTheLeastInTwoLevels) {
+  for (const int pods : {8, 64, 512}) {
+    const int64_t world = pods * 8, n = world << 20, sent = n / world * (world - 1);
+    EXPECT_EQ(between_hosts(topology_of_pods(pods, 8), sent), n / pods * (pods - 1));
+    EXPECT_EQ(between_hosts(topology_of_pods(static_cast<int>(world), 1), sent), sent);
+    EXPECT_EQ(between_hosts(topology_of_pods(1, static_cast<int>(world)), sent), 0);
+    EXPECT_EQ(between_hosts_of_all_to_all(topology_of_pods(static_cast<int>(world), 1), sent),
+              n * (world - 1) / 2);
+    EXPECT_EQ(between_hosts_of_all_to_all(topology_of_pods(pods, 8), sent), 8 * n * (pods - 1) / 2);
+  }
+  EXPECT_EQ(between_hosts(topology_of_pods(2, 4), 701), 400) << "400.57, and no number overflows";
+  EXPECT_EQ(between_hosts(topology_of_pods(512, 8), INT64_MAX / 8192), 1'123'975'291'617'250);
+}
+
 }  // namespace
-}  // namespace dsj::comm
+}  // namespace dsj
