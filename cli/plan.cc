@@ -12,6 +12,7 @@
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
 #include "job/dsconfig/resolved_json.h"
+#include "job/plan/host_wire.h"
 #include "job/plan/memory_model.h"
 #include "job/plan/row_plan.h"
 #include "job/roofline/roofline.h"
@@ -85,6 +86,27 @@ json wire_of(const plan::WireCount& wire) {
          {{"momenta", wire.momentum_elements}, {"parameters", wire.parameter_elements}}},
         {"bytesPerStep", {{"momenta", wire.momentum_bytes}, {"parameters", wire.parameter_bytes}}}};
   return out;
+}
+
+/// Adds to `out`, which is wire_of(wire), the way of the collectives and what it brings from host to
+/// host. NCCL on an accelerator finds its own.
+void add_way(json& out, const jobspec::Job& job, const plan::WireCount& wire, bool accelerator) {
+  if (accelerator) {
+    out["way"] = {{"collectives", "NCCL"}, {"because", "ranks compute on accelerators"}};
+    return;
+  }
+  const Topology topology = dsj::topology_of_pods(job.replicas, job.slots_per_worker);
+  const plan::HostWire sent = plan::bytes_between_hosts(wire, topology);
+  out["way"] = {{"collectives", name_of(topology.way)},
+                {"hosts", topology.hosts},
+                {"ranksPerHost", topology.each},
+                {"because", topology.because}};
+  out["bytesBetweenHostsPerStep"] = {{"gradients", sent.gradients},
+                                     {"parameters", sent.parameters}};
+  if (wire.matrix_bytes > 0) out["bytesBetweenHostsPerStep"]["matrices"] = sent.matrices;
+  if (wire.momentum_bytes > 0)
+    out["afterTheFreeze"]["bytesBetweenHostsPerStep"] = {{"momenta", sent.momenta},
+                                                         {"parameters", sent.parameters}};
 }
 
 json limits_json(const plan::Limits& limits) {
@@ -218,6 +240,7 @@ Result<bool> add_model(json& plan, const jobspec::Job& job, const Surroundings& 
   const auto disk = plan::disk_use(input);
   plan["memory"]["disk"] = {{"checkpoint", disk.checkpoint}, {"model", disk.model}};
   plan["wire"] = wire_of(model.wire);
+  add_way(plan["wire"], job, model.wire, input.accelerator);
   if (gpu) {
     DSJ_TRY(plan["roofline"], roofline_json(job, input, *gpu));
   }

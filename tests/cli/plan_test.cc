@@ -107,6 +107,37 @@ TEST_F(PlanTest, ShowsWhatWouldRun) {
   EXPECT_EQ(yaml->value["wire"], plan["wire"]);
 }
 
+/// The way that the ranks will take, of the same function, and what a host sends to others.
+TEST_F(PlanTest, TellsTheWayOfTheCollectivesAndTheBytesBetweenHosts) {
+  const std::string file = write("job.yaml", kJob);
+  const auto wire_at = [&](int replicas, int slots) {
+    EXPECT_EQ(run({file, "-o", "json", "--set", "spec.workers.replicas=" + std::to_string(replicas),
+                   "--set", "spec.workers.slotsPerWorker=" + std::to_string(slots)}),
+              0)
+        << err_;
+    return json::parse(out_)["wire"];
+  };
+  const json one = wire_at(1, 2);
+  EXPECT_EQ(one["way"]["collectives"], "shared memory");
+  EXPECT_EQ(one["bytesBetweenHostsPerStep"]["gradients"], 0);
+  const json flat = wire_at(4, 1);
+  EXPECT_EQ(flat["way"]["collectives"], "one ring");
+  EXPECT_EQ(flat["bytesBetweenHostsPerStep"]["gradients"], flat["bytesPerStep"]["gradients"]);
+  const json levels = wire_at(2, 2);
+  EXPECT_EQ(levels["way"], json::parse(R"({"collectives": "two levels", "hosts": 2,
+      "ranksPerHost": 2, "because": "2 hosts of 2 ranks"})"));
+  // 3/4 of a tensor by the ring's formula, 1/2 in two levels.
+  EXPECT_EQ(levels["bytesBetweenHostsPerStep"]["gradients"].get<int64_t>(),
+            levels["bytesPerStep"]["gradients"].get<int64_t>() / 3 * 2);
+  ASSERT_EQ(run({file, "-o", "json", "--device", "h200", "--set",
+                 "spec.deepspeed.config.bf16={enabled: true}"}),
+            0)
+      << err_;
+  const json gpu = json::parse(out_)["wire"];
+  EXPECT_EQ(gpu["way"]["collectives"], "NCCL");
+  EXPECT_FALSE(gpu.contains("bytesBetweenHostsPerStep"));
+}
+
 TEST_F(PlanTest, AnElasticBatchListsTheWorldSizesThatFit) {
   const std::string elastic =
       "{enabled: true, max_train_batch_size: 24, micro_batch_sizes: [4, 6], version: 0.1}";

@@ -1,0 +1,20 @@
+// What goes from host to host in a step: the wire's bytes (memory_model.h) by the way that collectives
+// take (job/collective_way.h). Called by `dsj plan`. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "job/collective_way.h"
+#include "job/plan/memory_model.h"
+
+namespace dsj::plan {
+
+/// Bytes that one host sends to others per optimizer step. As in WireCount, momenta go in place of
+/// gradients.
+struct HostWire {
+  int64_t gradients = 0, parameters = 0, matrices = 0, momenta = 0;
+};
+
+HostWire bytes_between_hosts(const WireCount& wire, const Topology& topology);
+
+}  // namespace dsj::plan
