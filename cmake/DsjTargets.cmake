@@ -27,9 +27,6 @@ target_compile_options(dsj_options INTERFACE -Wall -Wextra -Wno-missing-field-in
 if(DSJ_SANITIZE)
   target_compile_options(dsj_options INTERFACE -fsanitize=${DSJ_SANITIZE} -fno-omit-frame-pointer -g -O1)
   target_link_options(dsj_options INTERFACE -fsanitize=${DSJ_SANITIZE})
-  if(DSJ_SANITIZE MATCHES undefined)
-    target_compile_options(dsj_options INTERFACE -fno-sanitize=vptr)  # cpprestsdk takes streams of char for bytes
-  endif()
   if(DSJ_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(dsj_options INTERFACE -Wno-tsan)  # Asio's fences; what they order is locked, too
   endif()

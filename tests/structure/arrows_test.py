@@ -123,8 +123,6 @@ def wrong_arrows(root):
             if quote == "<":
                 if target.startswith(("ATen", "torch/", "c10/")) and room not in TORCH_ROOMS:
                     problems.append(f"{path}: includes <{target}>, but {room} is torch-free")
-                if target.startswith("cpprest") and not room.startswith("agent"):
-                    problems.append(f"{path}: includes <{target}>, but {room} is cpprest-free")
                 if target.startswith("yaml-cpp") and room not in ("job/spec", "kube", "agent", "cli"):
                     problems.append(f"{path}: includes <{target}>, but {room} is yaml-free")
                 continue
