@@ -10,8 +10,9 @@ launcher=()
 while [ "$1" != -- ]; do launcher+=("$1"); shift; done
 shift 2
 
+# -fclang-abi-compat: GCC, and libtorch which it compiled, name templates with conditions as clang did up to 16.
 # -Wno-deprecated-declarations: libstdc++'s stable_sort uses what it deprecates itself.
-arguments=(-Wno-unknown-warning-option -Wno-deprecated-declarations -Xclang -fno-pch-timestamp)
+arguments=(-fclang-abi-compat=16 -Wno-unknown-warning-option -Wno-deprecated-declarations -Xclang -fno-pch-timestamp)
 making_header=no
 [[ " $* " != *" -x c++-header "* ]] || making_header=yes
 while [ $# -gt 0 ]; do

@@ -232,7 +232,7 @@ TEST(Counted, TheSumOfAWeightsGradientTakesFewTilesOnAGpu) {
   const auto there = at::TensorOptions().dtype(at::kBFloat16).device(simulated::device());
   const at::Tensor grad = at::empty({8192, 128}, there), dy = at::empty({2, 8192}, there).zero_(),
                    x = at::empty({2, 128}, there).zero_();
-  gemm::WeightSum sum({grad, false}, 2);
+  gemm::WeightSum sum({grad, false}, at::kBFloat16, 2);
   simulated::take();
   sum.add(dy, x);
   EXPECT_EQ(simulated::take().launches(), 6) << "four tiles of the CPU's are one";
