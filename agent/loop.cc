@@ -34,7 +34,6 @@ Result<Transports> open_transports(const AgentConfig& config, int worker) {
   Transports transports;
   if (config.replicas == 1) return transports;
   const std::string endpoint_file = path_join(config.run_dir, "endpoint.json");
-  set_http_threads(2);
   if (worker != 0) {
     transports.client =
         std::make_unique<HttpClient>([endpoint_file] { return read_endpoint(endpoint_file); },

@@ -349,7 +349,6 @@ Result<int> PodAgent::run() {
   ::signal(SIGPIPE, SIG_IGN);
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // for pods that share their processes; process 1 is one anyway
   DSJ_TRY_STATUS(read_pod());
-  set_http_threads(pod_.worker == 0 ? 8 : 2);
   DSJ_TRY_STATUS(prepare());
   DSJ_TRY_STATUS(enter_cluster());
   if (!node_is_fit()) {

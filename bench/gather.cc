@@ -273,8 +273,10 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "bench_gather WORKERS [SECONDS]: at least 2 workers\n");
     return 2;
   }
-  std::printf("| workers | | seconds | handshakes begun, ended well, peers gone before | beats | MiB | CPU s | MiB of "
-              "memory |\n|---|---|---|---|---|---|---|---|\n");
+  std::printf(
+      "| workers | | seconds | handshakes begun, ended well, peers gone before | beats | MiB | CPU "
+      "s | MiB of "
+      "memory |\n|---|---|---|---|---|---|---|---|\n");
   std::fflush(stdout);
   signal(SIGPIPE, SIG_IGN);
   setenv("OMP_NUM_THREADS", "1", 1);

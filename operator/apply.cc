@@ -175,7 +175,11 @@ class Application {
       result_.problem = certificate.error().to_string();
       return false;
     }
-    if (change.half_made && !clear_slot(change)) return false;
+    // Announced again, over the version that was seen: in an old view a key is half made that by now is
+    // whole and shown.
+    if (change.half_made && (!announce(change, *change.half_made) || !clear_slot(change))) {
+      return false;
+    }
     for (const int slot : change.slots) {
       if (!change.version.empty() && !announce(change, slot)) return false;
       if (!allowed()) return false;

@@ -195,8 +195,8 @@ ChildView child_view(const Json& object) {
       .template_text = json_text(data, kTemplateKey),
       .key_set = label_of(object, contract::kLabelKeys),
       .keys = keys_from(json_text(json_child(metadata, "annotations"), contract::kAnnotationKeys)),
-      .key_announced = announced_slot(
-          json_text(json_child(metadata, "annotations"), kAnnotationKeyAnnounced))};
+      .key_announced =
+          announced_slot(json_text(json_child(metadata, "annotations"), kAnnotationKeyAnnounced))};
 }
 
 NodeView node_view(const Json& object) {

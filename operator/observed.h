@@ -51,9 +51,10 @@ struct Termination {
 struct PodView {
   enum class Phase { Pending, Running, Succeeded, Failed };
   std::string name, uid, owner_uid, resource_version, node, revision;
-  std::string gang;    ///< its scheduling group; empty: none
-  std::string keys;    ///< its set of keys (keys.h); empty: none
-  std::string avoids;  ///< nodes that it keeps away from (lost_nodes.h), by its annotation; empty: none
+  std::string gang;  ///< its scheduling group; empty: none
+  std::string keys;  ///< its set of keys (keys.h); empty: none
+  std::string
+      avoids;  ///< nodes that it keeps away from (lost_nodes.h), by its annotation; empty: none
   int worker = -1;
   int64_t incarnation = 0;
   int64_t restarts = 0;  ///< status.restarts.total when the pod was made

@@ -40,9 +40,8 @@ void Pass::make_keys() {
   if (plan.again) due(*plan.again);
   if (plan.again && plan.drop.empty()) return;
   plan_.keys = key_change(job(), keys_, seen, plan, now_);
-  plan_.keys->may_move = !seen && std::ranges::none_of(live(), [&](const PodView* pod) {
-    return pod->keys == keys_;
-  });
+  plan_.keys->may_move =
+      !seen && std::ranges::none_of(live(), [&](const PodView* pod) { return pod->keys == keys_; });
 }
 
 /// Deletes the sets that no pod has and none will get. A key that is used no more must not lie about.

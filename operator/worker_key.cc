@@ -41,7 +41,8 @@ std::optional<int> announced_slot(const std::string& annotation) {
   int slot = -1;
   const char* end = annotation.data() + annotation.size();
   const auto read = std::from_chars(annotation.data(), end, slot);
-  if (read.ec != std::errc() || read.ptr != end || slot < 0 || slot >= kKeySlots) return std::nullopt;
+  if (read.ec != std::errc() || read.ptr != end || slot < 0 || slot >= kKeySlots)
+    return std::nullopt;
   return slot;
 }
 

@@ -29,18 +29,17 @@ struct HttpClient::State {
   std::shared_ptr<HttpLink> link;      // used by the agent's thread only
   std::shared_ptr<ServerProof> proof;  // of `link`; null: without TLS
   std::string host, where;             // of `link`
-  Time waits{0};                       // of `link`: for an answer
   Wake wake;
   std::mutex mutex;
   std::optional<Result<Directive>> answer;
-  bool answered = false;  // by a server that knows this worker: the connection is kept
-  int64_t ahead = 0;      // of the reports' sequence: what the server asked for
-  int late = 0;           // tries in a row that reached somebody and had no answer in time
+  bool keep = false;  // the connection: the server knows this worker, and takes another request
+  int64_t ahead = 0;  // of the reports' sequence: what the server asked for
+  int late = 0;       // tries in a row that reached somebody and had no answer in time
 
-  void put(Result<Directive> result, bool of_the_server = false) {
+  void put(Result<Directive> result, bool keep_link = false) {
     const std::lock_guard lock(mutex);
     answer = std::move(result);
-    answered = of_the_server;
+    keep = keep_link;
     wake.set();
   }
   /// The server has taken `newest` from somebody: the beat after `sent` goes on above it.
@@ -51,6 +50,7 @@ struct HttpClient::State {
   Status connect();
   std::string request(const WorkerReport& report);
   void take(const Asked& asked, int64_t sent);
+  void tell_refused();
   Error failed(const Asked& asked) const;
 };
 
@@ -71,7 +71,6 @@ Status HttpClient::State::connect() {
   }
   host = endpoint.address + ":" + std::to_string(endpoint.port);
   where = (proof ? "https://" : "http://") + host;
-  waits = patience(timeout, late);
   link = HttpLink::make(endpoint.address, endpoint.port, std::move(context));
   return {};
 }
@@ -102,15 +101,20 @@ void HttpClient::State::take(const Asked& asked, int64_t sent) {
     late = asked.late ? late + 1 : 0;
   }
   if (asked.status == 0) return put(std::unexpected(failed(asked)));
-  if (asked.status == 200) return put(directive_from_json(asked.body), true);
+  if (asked.status == 200) return put(directive_from_json(asked.body), asked.kept);
   if (const auto newest = newest_sequence(asked.body); asked.status == 409 && newest) {
     go_on(*newest, sent);
   }
   const bool refused = asked.status == 401 || asked.status == 403;
-  if (refused && credentials.refused) credentials.refused();
+  if (refused) tell_refused();
   put(fail(refused ? ErrorKind::BadInput : ErrorKind::Transient,
            "worker 0's agent answered " + std::to_string(asked.status) + " " + asked.body, where),
-      !refused);
+      asked.kept && !refused);
+}
+
+void HttpClient::State::tell_refused() {
+  const std::lock_guard lock(mutex);
+  if (credentials.refused) credentials.refused();
 }
 
 HttpClient::HttpClient(FindServer find, Credentials credentials, Time timeout)
@@ -120,7 +124,11 @@ HttpClient::HttpClient(FindServer find, Credentials credentials, Time timeout)
   state_->timeout = timeout;
 }
 
-HttpClient::~HttpClient() = default;
+/// An answer may still come. Whom it would be told to goes with the client's owner.
+HttpClient::~HttpClient() {
+  const std::lock_guard lock(state_->mutex);
+  state_->credentials.refused = nullptr;
+}
 
 void HttpClient::send(const WorkerReport& report) {
   if (auto status = state_->connect(); !status) {
@@ -128,12 +136,14 @@ void HttpClient::send(const WorkerReport& report) {
     return;
   }
   WorkerReport numbered = report;
+  Time waits{0};  // for each try anew: a link is kept for as long as it is answered
   {
     const std::lock_guard lock(state_->mutex);
     numbered.sequence += state_->ahead;
+    waits = patience(state_->timeout, state_->late);
   }
   state_->link->ask(
-      state_->request(numbered), kMessageBytesMax, state_->waits,
+      state_->request(numbered), kMessageBytesMax, waits,
       [state = state_, sent = report.sequence](const Asked& asked) { state->take(asked, sent); });
 }
 
@@ -144,9 +154,9 @@ std::optional<Result<Directive>> HttpClient::receive() {
     state_->wake.clear();
     const std::lock_guard lock(state_->mutex);
     answer = std::exchange(state_->answer, std::nullopt);
-    keep = state_->answered;
+    keep = state_->keep;
   }
-  if (answer && !*answer && !keep) state_->link.reset();
+  if (answer && !keep) state_->link.reset();
   return answer;
 }
 

@@ -13,6 +13,7 @@
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace dsj::agent {
 namespace {
@@ -27,16 +28,27 @@ using Secured = ssl::stream<beast::tcp_stream>;
 
 int link_threads = 2;
 
-/// Lives as long as the process: a link may be in the middle of a request when its owner goes.
+/// Of all links, which may be in the middle of a request when their owners go. The threads end with the process, before
+/// OpenSSL does, which they may be using; what is in flight then is not told. The context stays: to end it
+/// would wait for every name that the system still looks up.
+struct Pool {
+  asio::io_context& io = *new asio::io_context(link_threads);
+  asio::executor_work_guard<asio::io_context::executor_type> work = asio::make_work_guard(io);
+  std::vector<std::thread> threads;
+
+  Pool() {
+    OPENSSL_init_ssl(0, nullptr);  // what was begun first ends last
+    for (int i = 0; i < link_threads; ++i) threads.emplace_back([this] { io.run(); });
+  }
+  ~Pool() {
+    io.stop();
+    for (auto& thread : threads) thread.join();
+  }
+};
+
 asio::io_context& io() {
-  static asio::io_context* const io = [] {
-    auto* made = new asio::io_context(link_threads);
-    static auto* const work = new asio::executor_work_guard(asio::make_work_guard(*made));
-    (void)work;
-    for (int i = 0; i < link_threads; ++i) std::thread([made] { made->run(); }).detach();
-    return made;
-  }();
-  return *io;
+  static Pool pool;
+  return pool.io;
 }
 
 /// `Stream`: beast::tcp_stream, or TLS over it.
@@ -52,17 +64,16 @@ class Link final : public HttpLink, public std::enable_shared_from_this<Link<Str
 
   void ask(std::string wire, size_t body_most, std::chrono::milliseconds timeout,
            std::function<void(Asked)> done) override {
-    asio::post(stream_.get_executor(),
-               [self = this->shared_from_this(), wire = std::move(wire), body_most, timeout,
-                done = std::move(done)]() mutable {
-                 self->wire_ = std::move(wire);
-                 self->body_most_ = body_most;
-                 self->timeout_ = timeout;
-                 self->done_ = std::move(done);
-                 if (!self->connected_) return self->resolve();
-                 self->tcp_().expires_after(timeout);
-                 self->write();
-               });
+    asio::post(stream_.get_executor(), [self = this->shared_from_this(), wire = std::move(wire),
+                                        body_most, timeout, done = std::move(done)]() mutable {
+      self->wire_ = std::move(wire);
+      self->body_most_ = body_most;
+      self->timeout_ = timeout;
+      self->done_ = std::move(done);
+      if (!self->connected_) return self->resolve();
+      self->tcp_().expires_after(timeout);
+      self->write();
+    });
   }
 
  private:
@@ -117,7 +128,8 @@ class Link final : public HttpLink, public std::enable_shared_from_this<Link<Str
                        self->tcp_().expires_never();
                        auto& answer = self->answer_->get();
                        self->tell({.status = static_cast<int>(answer.result_int()),
-                                   .body = std::move(answer.body())});
+                                   .body = std::move(answer.body()),
+                                   .kept = answer.keep_alive()});
                      });
   }
 

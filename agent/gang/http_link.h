@@ -17,9 +17,11 @@ namespace dsj::agent {
 struct Asked {
   int status = 0;  ///< of the answer; 0: there is none
   std::string body;
-  std::string problem;          ///< why there is none
-  bool handshake_failed = false;  ///< the peer did not prove itself, or has no TLS; nothing was sent
-  bool late = false;            ///< somebody took the connection, and did not answer in time
+  bool kept = false;    ///< with the answer: the server takes another request
+  std::string problem;  ///< why there is none
+  bool handshake_failed =
+      false;          ///< the peer did not prove itself, or has no TLS; nothing was sent
+  bool late = false;  ///< somebody took the connection, and did not answer in time
 };
 
 /// One request at a time. Connects with the first one.
@@ -31,7 +33,8 @@ class HttpLink {
   virtual ~HttpLink() = default;
   /// Sends `wire`, a whole request, and reads an answer of at most `body_most` bytes. `done` is called once, on
   /// one of the link's threads. The time runs from the connection on, or for a kept one from now; a name
-  /// takes the time that the system gives it. After a failure the link is of no more use.
+  /// takes the time that the system gives it. After a failure, and if the connection is not kept, the link is of
+  /// no more use.
   virtual void ask(std::string wire, size_t body_most, std::chrono::milliseconds timeout,
                    std::function<void(Asked)> done) = 0;
 };

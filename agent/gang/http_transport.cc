@@ -66,9 +66,8 @@ Result<std::unique_ptr<HttpServer>> HttpServer::open(const std::string& address,
                                                      TlsSource tls) {
   auto state = std::make_shared<State>();
   state->gate = std::move(gate);
-  const HttpLimits limits{.body_bytes = kMessageBytesMax,
-                          .head = kHandshakeMost,
-                          .connections = 2 * workers + 32};
+  const HttpLimits limits{
+      .body_bytes = kMessageBytesMax, .head = kHandshakeMost, .connections = 2 * workers + 32};
   const int needed = limits.connections + kOtherFiles, allowed = allow_open_files(needed);
   if (allowed < needed) {
     log::warn("this agent may have " + std::to_string(allowed) + " files open, and " +

@@ -51,7 +51,7 @@ class HttpServer final : public BeatServer {
 };
 
 /// Called for a new connection, and again whenever the last beat had no answer or the server refused the
-/// worker: worker 0 may have moved. Any other answer keeps the connection.
+/// worker: worker 0 may have moved. Any other answer keeps the connection, unless the server ends it.
 using FindServer = std::function<Result<Endpoint>()>;
 struct Credentials {
   std::function<std::string()> token;  ///< called for each beat
@@ -62,7 +62,7 @@ struct Credentials {
 
 class HttpClient final : public BeatClient {
  public:
-  /// `timeout`: for an answer, with the connection; over TLS longer after tries that were late (patience()).
+  /// `timeout`: for an answer, with the connection; longer after tries that were late (patience()).
   HttpClient(FindServer find, Credentials credentials, Time timeout = Time(2000));
   ~HttpClient() override;
   void send(const WorkerReport& report) override;
@@ -74,7 +74,7 @@ class HttpClient final : public BeatClient {
   std::shared_ptr<State> state_;
 };
 
-/// Threads of all clients of this process. Call once, before the first use.
+/// Threads of all clients of this process; two, if nobody calls it. Call once, before the first use.
 void set_http_threads(int threads);
 
 /// Writes {"address": ..., "port": ...} durably, readable by the owner only.

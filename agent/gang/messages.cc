@@ -138,6 +138,10 @@ std::string to_text(const WorkerReport& report) {
     object["stacks"] = report.stacks;
     object["where"] = report.where;
   }
+  std::string text = line(object);
+  if (text.size() <= kMessageBytesMax || report.look == 0) return text;
+  // It would be refused, and this worker taken for lost. What the ranks do in the world is told before all else.
+  for (json& look : object["looks"]) look.erase("groups");
   return line(object);
 }
 

@@ -82,7 +82,8 @@ struct Directive {
   bool operator==(const Directive&) const = default;
 };
 
-/// The most bytes of a beat or its answer. Last words are cut so that a report stays below it.
+/// The most bytes of a beat or its answer. Last words are cut so that a report stays below it, and looks at very
+/// many ranks leave out the groups.
 inline constexpr size_t kMessageBytesMax = 256 * 1024;
 inline constexpr size_t kLastWordsBytesMax = 2000;
 inline constexpr size_t kWhereBytesMax = 500;

@@ -92,13 +92,18 @@ std::vector<std::vector<size_t>> WaitGraph::targets() const {
 }
 
 std::vector<int> WaitGraph::roots() const {
-  std::vector<bool> waits(looks_.size()), waited(looks_.size());
+  std::vector<bool> waits(looks_.size()), waited(looks_.size()), holds_up(groups_.size());
   for (const Edge& edge : edges_) {
     waits[edge.rank] = true;
-    if (edge.on >= 0) waited[edge.on] = true;
-    if (edge.on < 0) {
-      for (const int rank : groups_[edge.group].behind) waited[rank] = true;
+    if (edge.on >= 0) {
+      waited[edge.on] = true;
+    } else {
+      holds_up[edge.group] = true;
     }
+  }
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    if (!holds_up[i]) continue;
+    for (const int rank : groups_[i].behind) waited[rank] = true;
   }
   std::vector<int> ranks;
   for (int rank = 0; rank < static_cast<int>(looks_.size()); ++rank) {
@@ -132,11 +137,15 @@ std::vector<int> WaitGraph::circle() const {
 }
 
 std::vector<WaitGraph::Wait> WaitGraph::waits_for(std::span<const int> ranks) const {
+  const auto asked = [&](int rank) { return std::ranges::binary_search(ranks, rank); };
+  std::vector<bool> asked_behind;  // once per group, not per rank that waits there
+  for (const RankGroup& group : groups_) {
+    asked_behind.push_back(std::ranges::any_of(group.behind, asked));
+  }
   std::vector<Wait> waits;
   for (const Edge& edge : edges_) {
     const RankGroup& group = groups_[edge.group];
-    const auto asked = [&](int rank) { return std::ranges::binary_search(ranks, rank); };
-    if (edge.on >= 0 ? !asked(edge.on) : !std::ranges::any_of(group.behind, asked)) continue;
+    if (edge.on >= 0 ? !asked(edge.on) : !asked_behind[edge.group]) continue;
     const GroupLook* const inner = look(group, edge.rank);
     const CollectiveSeen& what = inner ? inner->begun.back() : looks_[edge.rank].begun.back();
     const bool same = !waits.empty() && waits.back().group == edge.group &&

@@ -50,7 +50,8 @@ class Doorway {
       const auto [ticket, at] = *one++;
       if (now - at >= limits_.turn) count_no_more(ticket);
     }
-    if (order_.empty() || begun_.size() >= static_cast<size_t>(limits_.at_once)) return std::nullopt;
+    if (order_.empty() || begun_.size() >= static_cast<size_t>(limits_.at_once))
+      return std::nullopt;
     const std::string from = std::get<std::string>(*order_.begin());
     std::optional<std::pair<Ticket, Guest>> next;
     change(from, [&](Address& address) {
@@ -99,7 +100,8 @@ class Doorway {
   }
   using Place = std::tuple<int64_t, Ticket, std::string>;
   static Place place(const Address& address, const std::string& from) {
-    return {address.under_way, address.waiting.empty() ? 0 : -address.waiting.rbegin()->first, from};
+    return {address.under_way, address.waiting.empty() ? 0 : -address.waiting.rbegin()->first,
+            from};
   }
   void count_no_more(Ticket ticket) {
     change(from_.at(ticket), [](Address& address) { --address.under_way; });
@@ -111,8 +113,8 @@ class Doorway {
   Ticket last_ = 0;
   std::map<std::string, Address> addresses_;  ///< of those who wait or count
   std::map<Ticket, std::string> from_;        ///< the same, by ticket
-  std::set<Place> order_;                     ///< addresses of which somebody waits; who is next is first
-  std::map<Ticket, Time> begun_;              ///< never more than `at_once`
+  std::set<Place> order_;         ///< addresses of which somebody waits; who is next is first
+  std::map<Ticket, Time> begun_;  ///< never more than `at_once`
 };
 
 }  // namespace dsj

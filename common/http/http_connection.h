@@ -293,8 +293,8 @@ class Guest final : public Placed, public std::enable_shared_from_this<Guest> {
 };
 
 inline void Shared::open_door() {
-  const auto now = std::chrono::duration_cast<milliseconds>(
-      std::chrono::steady_clock::now().time_since_epoch());
+  const auto now =
+      std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now().time_since_epoch());
   while (const auto next = door.next(now)) next->second->shake_hands();
   if (const auto opens = door.opens()) {
     turn.expires_at(std::chrono::steady_clock::time_point(*opens));

@@ -20,7 +20,7 @@ namespace dsj {
 struct HttpLimits {
   using Milliseconds = std::chrono::milliseconds;
   size_t head_bytes = 32 * 1024;
-  size_t body_bytes = 0;         ///< 0: no body is admitted
+  size_t body_bytes = 0;  ///< 0: no body is admitted
   /// From the connection to the end of the first head. With TLS from the connection to the first byte, and again
   /// from the handshake's begin; in between the peer waits at the door, for as long as it likes.
   Milliseconds head{5000};

@@ -134,7 +134,8 @@ HttpListener::HttpListener(std::unique_ptr<State> state) : state_(std::move(stat
 HttpListener::~HttpListener() {
   state_->io.stop();
   state_->thread.join();
-  state_->shared->door = Doorway<std::shared_ptr<Guest>>();  // who waits there holds what it shares with others
+  state_->shared->door =
+      Doorway<std::shared_ptr<Guest>>();  // who waits there holds what it shares with others
 }
 
 int HttpListener::port() const {

@@ -1,7 +1,7 @@
 // A small HTTP/1.1 server on a thread of its own, with or without TLS. Its limits hold before it
 // believes a peer: a head has a size and a time, a refused body is never read, an admitted body has
 // a size and a time, and the connections are counted. Built on Boost.Beast, which stays in
-// http_connection.h. cpprestsdk's listener would read every body to its end.
+// http_connection.h.
 #pragma once
 
 #include <memory>

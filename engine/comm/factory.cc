@@ -119,18 +119,27 @@ std::string first_of_each(const std::vector<std::string>& wanted) {
 }
 
 /// Finds out who is missing, in the same words for every backend, and whether all want the same.
+/// A rank on a GPU wants nccl by auto: those on a CPU would wait for it in another backend.
 Status agree_on_backend(Rendezvous& rendezvous) {
   const Options& options = rendezvous.options();
-  DSJ_TRY(const std::string wanted, rendezvous.settle("backend", options.backend, first_of_each));
+  const std::string own = options.device.is_cuda() ? "nccl" : options.backend;
+  DSJ_TRY(const std::string wanted, rendezvous.settle("backend", own, first_of_each));
   std::istringstream each(wanted);
   std::string rank, other;
   while (each >> rank >> other) {
-    if (other == options.backend) continue;
+    if (other == own) continue;
     // All ranks see that there are two, and come here. Rank 0 serves the store until they have.
     (void)rendezvous.finish();
-    return bad_input("rank " + std::to_string(rendezvous.name(options.rank)) + " wants backend " +
-                     options.backend + ", rank " +
-                     std::to_string(rendezvous.name(std::stoi(rank))) + " " + other);
+    const std::string here = "rank " + std::to_string(rendezvous.name(options.rank));
+    const std::string there = "rank " + std::to_string(rendezvous.name(std::stoi(rank)));
+    if (own == "nccl" || other == "nccl") {
+      const bool gpu = own == "nccl";
+      return fail(ErrorKind::Environment,
+                  here + (gpu ? " trains on a GPU, " : " trains on the CPU, ") + there +
+                      (gpu ? " on the CPU" : " on a GPU"),
+                  "training.device", "set it to cpu, or to cuda, which says why a rank has no GPU");
+    }
+    return bad_input(here + " wants backend " + own + ", " + there + " " + other);
   }
   return {};
 }

@@ -31,8 +31,13 @@ std::vector<std::string> answers(const std::vector<std::string>& texts) {
   for (const std::string& text : texts) parts.push_back(parse_part(text));
   const auto members = members_of(parts);
   if (!members) return std::vector<std::string>(texts.size(), kNo + members.error().message);
+  std::map<int, std::string> by_colour;  // made once: a part's ranks have the same
   std::vector<std::string> all;
-  for (const auto& ranks : *members) all.push_back(kOk + text_of_ranks(ranks));
+  for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+    std::string& text = by_colour[parts[rank].colour];
+    if (text.empty()) text = kOk + text_of_ranks((*members)[rank]);
+    all.push_back(text);
+  }
   return all;
 }
 

@@ -40,7 +40,7 @@ class StreamedWork final : public Work {
       const std::lock_guard lock(state_->mutex);
       throw_failure();
       mark = mark_;
-      held = std::exchange(held_[static_cast<size_t>(lane)], true);
+      held = held_[static_cast<size_t>(lane)];
     }
     if (request_.kind == Kind::Barrier) {
       streams_.wait(*mark);
@@ -51,6 +51,7 @@ class StreamedWork final : public Work {
     if (!held) streams_.hold(lane, *mark);
     std::vector<ChunkPair> kept;  // by the caller from now on; declared first: dropped last
     const std::lock_guard lock(state_->mutex);
+    held_[static_cast<size_t>(lane)] = true;  // not before: another thread would go on without
     kept.swap(request_.chunks);
   }
   bool done() override {

@@ -47,12 +47,11 @@ Result<Choice> choose(Wanted wanted, const Found& found, int local_rank) {
     return refused("this machine has " + what, std::string("mend it, or ") + kOnCpu);
   }
   if (local_rank >= found.devices)
-    return refused("local rank " + std::to_string(local_rank) +
-                       " has no GPU of its own: this machine has " + counted(found.devices),
-                   "spec.workers.slotsPerWorker (--nproc_per_node) " +
-                       std::to_string(found.devices) +
-                       " (of the parts of a GPU that is divided, MIG, a process sees one); or " +
-                       kOnCpu);
+    return refused(
+        "local rank " + std::to_string(local_rank) + " has no GPU of its own: this machine has " +
+            counted(found.devices),
+        "spec.workers.slotsPerWorker (--nproc_per_node) " + std::to_string(found.devices) +
+            " (of the parts of a GPU that is divided, MIG, a process sees one); or " + kOnCpu);
   return Choice{.gpu = local_rank, .because = counted(found.devices) + " here"};
 }
 

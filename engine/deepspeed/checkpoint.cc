@@ -66,17 +66,16 @@ void Checkpoint::derive_run_state() {
                        std::to_string(model_.steps - skipped));
     }
   }
+  // An optimizer makes its count at its first update. Where every step was skipped there was none, whatever the
+  // schedule says.
+  const bool none_yet = model_.skipped >= model_.steps;
+  const int64_t updates = optim_.step.value_or(none_yet ? 0 : model_.steps - skipped);
   std::vector<std::string> frozen;
   for (const Parameter& parameter : model_.frozen) frozen.push_back(parameter.name);
   std::ranges::sort(frozen);
-  run_state_ = {{"step", model_.steps},
-                {"skipped", skipped},
-                {"updates", optim_.step.value_or(model_.steps - skipped)},
-                {"world_size", model_.world},
-                {"stage", optim_.stage},
-                {"lora", nullptr},
-                {"frozen", frozen},
-                {"deepspeed", model_.version}};
+  run_state_ = {{"step", model_.steps},       {"skipped", skipped},         {"updates", updates},
+                {"world_size", model_.world}, {"stage", optim_.stage},      {"lora", nullptr},
+                {"frozen", frozen},           {"deepspeed", model_.version}};
   if (model_.steps > 0 && model_.samples > 0 && model_.samples % model_.steps == 0)
     run_state_["train_batch_size"] = model_.samples / model_.steps;
   if (!optim_.groups.empty() && optim_.groups[0].contains("lr"))

@@ -16,9 +16,9 @@ namespace {
 Result<std::vector<weights::TensorDeclaration>> declared(const checkpoint::SavedRun& from,
                                                          const std::vector<Parameter>& parameters) {
   std::vector<weights::TensorDeclaration> tensors;
+  const auto frozen = from.run_state().value("frozen", nlohmann::json::array());
   for (const Parameter& parameter : parameters) {
     const auto elements = from.elements("master", parameter.name);
-    const auto frozen = from.run_state().value("frozen", nlohmann::json::array());
     if (!elements && std::find(frozen.begin(), frozen.end(), parameter.name) != frozen.end())
       return bad_input(
           "\"" + parameter.name + "\" was frozen: a checkpoint of ours does not hold it",

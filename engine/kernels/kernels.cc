@@ -15,16 +15,16 @@ extern const Table table_baseline;
 const Table* table(const char* isa) {
 #ifdef DSJ_KERNELS_X86
   __builtin_cpu_init();
+  // What both are compiled with. A hypervisor can hide any of it.
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("f16c");
   if (!std::strcmp(isa, "avx512")) {
-    const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                     __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    const bool has = avx2 && __builtin_cpu_supports("avx512f") &&
+                     __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+                     __builtin_cpu_supports("avx512dq");
     return has ? &table_avx512 : nullptr;
   }
-  if (!std::strcmp(isa, "avx2")) {
-    const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                     __builtin_cpu_supports("f16c");
-    return has ? &table_avx2 : nullptr;
-  }
+  if (!std::strcmp(isa, "avx2")) return avx2 ? &table_avx2 : nullptr;
 #endif
   return std::strcmp(isa, "baseline") ? nullptr : &table_baseline;
 }

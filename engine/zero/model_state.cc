@@ -360,12 +360,28 @@ std::vector<checkpoint::Extent> ModelState::extents() const {
   return extents;
 }
 
+namespace {
+
+/// Whether the saved run has made no update. All states are zeros then, and DeepSpeed's checkpoints
+/// have none: torch makes them at the first update, and in fp16 every step may have been skipped.
+bool never_updated(const checkpoint::SavedRun& saved) {
+  const nlohmann::json& run = saved.run_state();
+  return run.is_object() && run.value("updates", int64_t{-1}) == 0;
+}
+
+}  // namespace
+
 Status ModelState::read_checkpoint(checkpoint::SavedRun& saved) {
+  const bool states_are_zeros = never_updated(saved);
   for (Flat* flat : trained_) {
     DSJ_TRY_STATUS(flat->load_state(true, [&](int state, const Flat::HostRange& range) -> Status {
       const std::string& name = flat->state_name(state);
       const auto elements = saved.elements(name, range.parameter);
       if (!elements && state != Flat::kMaster) {
+        if (states_are_zeros) {
+          std::ranges::fill(range.data, 0.0f);
+          return {};
+        }
         return bad_input(
             "the checkpoint has no state \"" + name + "\", which " + optimizer_name_ + " needs",
             saved.path(),

@@ -1,9 +1,9 @@
 #include "common/host.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>

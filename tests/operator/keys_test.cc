@@ -342,6 +342,26 @@ TEST_F(ApplyKeys, ARenewalLeavesTheOldAuthorityUntilItIsRetired) {
   EXPECT_EQ(server.objects(kube::resources::secrets()).size(), 1u);
 }
 
+// A second leader, or one that sees late, has a view in which the key is half made. By now it is shown.
+TEST_F(ApplyKeys, AnOldViewOfAnAnnouncementClearsNothing) {
+  start();
+  ASSERT_TRUE(
+      client.merge_patch(kube::resources::config_maps(), "n", "j-keys-1",
+                         {{"metadata", {{"annotations", {{kAnnotationKeyAnnounced, "1"}}}}}}));
+  look();
+  world.now += kKeyRenewAfter;
+  const Plan plan = first();
+  ASSERT_TRUE(plan.keys);
+  ASSERT_EQ(plan.keys->half_made, 1);
+  const Applied done = carry_out(plan);
+  ASSERT_TRUE(done.done) << done.problem;
+  ASSERT_EQ(child_view(config()).keys.back().slot, 1);
+  const auto before = secrets();
+  EXPECT_FALSE(carry_out(plan).done);
+  EXPECT_EQ(secrets(), before);
+  EXPECT_EQ(secrets(), spoken_of());
+}
+
 struct CutOffAt {
   int write;
   kube::testing::Fault::Kind kind;

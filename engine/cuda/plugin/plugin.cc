@@ -46,8 +46,8 @@ Status use_device(int device) {
                                 static_cast<int64_t>(left));
         });
   } catch (const c10::Error& error) {
-    return fail(ErrorKind::Environment, "GPU " + std::to_string(device) + " cannot be used: " +
-                                            error.what_without_backtrace());
+    return fail(ErrorKind::Environment, "GPU " + std::to_string(device) +
+                                            " cannot be used: " + error.what_without_backtrace());
   } catch (const std::exception& error) {
     return fail(ErrorKind::Environment,
                 "GPU " + std::to_string(device) + " cannot be used: " + error.what());

@@ -169,7 +169,8 @@ TEST_F(JoinKeysTest, TheImagesListOfAuthoritiesIsNotRead) {
 // cost it a handshake each time.
 TEST_F(JoinKeysTest, AWorkerWaitsLongerForAWorkerZeroThatWasSlow) {
   constexpr Time kFirst{100};
-  const int silent = ::socket(AF_INET, SOCK_STREAM, 0);  // its backlog takes connections, and nobody answers
+  const int silent =
+      ::socket(AF_INET, SOCK_STREAM, 0);  // its backlog takes connections, and nobody answers
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

@@ -96,6 +96,32 @@ TEST(Messages, ALookOfAWrongShapeIsRefused) {
   EXPECT_FALSE(worker_report_from_json(beat.dump()));
 }
 
+// A beat that is refused is worse than one that says less: its worker would be lost.
+TEST(Messages, LooksAtVeryManyRanksLeaveOutTheGroups) {
+  const CollectiveSeen one{1 << 20, "reduce_scatter", "layer 31", 1 << 20};
+  GroupLook group{.id = INT64_MAX, .name = "hosts of rail 1", .members = "0+8x512", .within = 0};
+  group.begun.assign(4, one);
+  WorkerReport report{.worker = 1, .sequence = 1, .look = 5};
+  const auto sent = [&](int slots) {
+    RankLook look{.known = true, .phase = "training"};
+    look.begun.assign(4, one);
+    look.groups.assign(3, group);
+    report.slots = slots;
+    report.ranks.assign(static_cast<size_t>(slots), RankState());
+    report.looks.assign(static_cast<size_t>(slots), look);
+    const std::string text = to_text(report);
+    EXPECT_LE(text.size(), kMessageBytesMax);
+    return worker_report_from_json(text);
+  };
+  const auto few = sent(8);
+  ASSERT_TRUE(few) << few.error().to_string();
+  EXPECT_EQ(*few, report);
+  const auto many = sent(256);
+  ASSERT_TRUE(many) << many.error().to_string();
+  for (RankLook& look : report.looks) look.groups.clear();
+  EXPECT_EQ(*many, report);
+}
+
 TEST(Messages, BytesThatAreNotUtf8AreReplaced) {
   WorkerReport report = full_report();
   report.ranks[1].last_words = "bad \xff\xfe bytes";

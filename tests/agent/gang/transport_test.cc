@@ -5,6 +5,8 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 
 #include "agent/gang/http_transport.h"
@@ -168,6 +170,26 @@ TEST_F(HttpTest, ClientFindsAServerThatMoved) {
   EXPECT_TRUE(ask(client, {.worker = 1}));
 }
 
+/// Cannot judge anybody yet.
+struct BusyGate final : JoinGate {
+  std::expected<Caller, Denied> admit(std::string_view) override {
+    return std::unexpected(Denied{503, "later"});
+  }
+  std::expected<void, Denied> permit(const Caller&, const WorkerReport&) override { return {}; }
+};
+
+// A server that refuses a head ends the connection: the next beat on it would be lost.
+TEST_F(HttpTest, AConnectionThatTheServerEndsIsNotUsedAgain) {
+  auto busy = HttpServer::open("127.0.0.1", 0, std::make_shared<BusyGate>(), 2);
+  ASSERT_TRUE(busy) << busy.error().to_string();
+  HttpClient client([&]() -> Result<Endpoint> { return (*busy)->endpoint(); }, knowing("secret"));
+  for (int i = 0; i < 3; ++i) {
+    const auto answer = ask(client, {.worker = 1});
+    ASSERT_FALSE(answer);
+    EXPECT_NE(answer.error().message.find("503"), std::string::npos) << answer.error().message;
+  }
+}
+
 // A name is looked up for a new connection. One that works is kept, whatever the answer says about a beat.
 TEST_F(HttpTest, AnAnswerKeepsTheConnectionAndItsName) {
   server->publish(Board(two_workers()));
@@ -182,6 +204,45 @@ TEST_F(HttpTest, AnAnswerKeepsTheConnectionAndItsName) {
   ASSERT_FALSE(ask(client, {.worker = 1, .sequence = 3})) << "out of order: 409";
   ASSERT_TRUE(ask(client, {.worker = 1, .sequence = 8}));
   EXPECT_EQ(found, 1);
+}
+
+/// Answers every request, or none while it is silent.
+struct Moody final : HttpHandler {
+  std::optional<HttpAnswer> refuse(const HttpHead&) override { return std::nullopt; }
+  HttpAnswer answer(const HttpHead&, const std::string&) override {
+    silent.wait(true);
+    return {200, to_text(Directive{}), "application/json"};
+  }
+  void is_silent(bool now) {
+    silent = now;
+    silent.notify_all();
+  }
+  std::atomic<bool> silent = false;
+};
+
+// Who was patient with a worker 0 that was slow, and was answered, finds out as soon as others when it is gone.
+TEST_F(HttpTest, AnAnswerEndsThePatience) {
+  constexpr Time kFirst{100};
+  const auto moody = std::make_shared<Moody>();
+  const auto other = HttpListener::open("127.0.0.1", 0, {.body_bytes = 1 << 20}, moody);
+  ASSERT_TRUE(other) << other.error().to_string();
+  HttpClient client(
+      [&]() -> Result<Endpoint> {
+        return Endpoint{"127.0.0.1", (*other)->port()};
+      },
+      knowing("secret"), kFirst);
+  const auto in_vain = [&] {
+    moody->is_silent(true);
+    const auto sent = std::chrono::steady_clock::now();
+    EXPECT_FALSE(ask(client, {}));
+    const auto took = std::chrono::steady_clock::now() - sent;
+    moody->is_silent(false);
+    return took;
+  };
+  EXPECT_TRUE(soon([&] {
+    in_vain();
+    return ask(client, {}) && in_vain() < patience(kFirst, 1);
+  }));
 }
 
 // One thread answers all workers: what it holds is made once per turn, for any number of them.

@@ -34,7 +34,7 @@ struct Backlog {
 
 struct World {
   int clients = 2048;
-  Time sign{0}, answer{0};        ///< of the server's CPU per handshake, and of the clients' one CPU
+  Time sign{0}, answer{0};  ///< of the server's CPU per handshake, and of the clients' one CPU
   Time patience{5000}, again{5500};  ///< until a client gives up; at most until it comes again
   Time end{600'000};
   bool sees_who_is_gone = true;

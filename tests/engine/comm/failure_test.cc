@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include "engine/comm/collectives.h"
+#include "engine/comm/nccl.h"
 #include "tests/engine/comm/ranks.h"
 
 namespace dsj::comm {
@@ -197,6 +198,24 @@ TEST(Join, RanksThatWantDifferentBackendsAreRefused) {
   });
   EXPECT_EQ(texts[0], "rank 0 wants backend gloo, rank 1 ring");
   EXPECT_EQ(texts[1], "rank 1 wants backend ring, rank 0 gloo");
+}
+
+/// Each side has a backend of its own, in which it would wait for the others.
+TEST(Join, RanksWithAndWithoutAGpuAreRefused) {
+  const auto texts = run_ranks(3, [](const Seat& seat) {
+    provide_nccl([](Rendezvous&) -> Result<std::unique_ptr<Collectives>> {
+      return fail(ErrorKind::Internal, "went on alone");
+    });
+    Options options = seat.options("auto", kNever);
+    if (seat.rank == 1) options.device = at::Device(at::kCUDA, 0);
+    const auto group = make_collectives(options);
+    require(!group.has_value(), "joined");
+    require(group.error().kind == ErrorKind::Environment, "wrong kind");
+    throw std::runtime_error(group.error().message);
+  });
+  EXPECT_EQ(texts[0], "rank 0 trains on the CPU, rank 1 on a GPU");
+  EXPECT_EQ(texts[1], "rank 1 trains on a GPU, rank 0 on the CPU");
+  EXPECT_EQ(texts[2], "rank 2 trains on the CPU, rank 1 on a GPU");
 }
 
 TEST(Join, AutoIsSharedMemoryOnOneHost) {

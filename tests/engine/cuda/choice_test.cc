@@ -46,9 +46,10 @@ TEST(Choice, AGpuThatIsTooOldForTheKernelsIsNoGpu) {
   const auto refused = choose(Wanted::Cuda, mixed, 0);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::Environment);
-  EXPECT_EQ(refused.error().message,
-            "this machine has 2 GPUs, and number 0 has compute capability 7.5: the kernels need 8.0 or "
-            "more");
+  EXPECT_EQ(
+      refused.error().message,
+      "this machine has 2 GPUs, and number 0 has compute capability 7.5: the kernels need 8.0 or "
+      "more");
   const auto loss = choose(Wanted::Any, mixed, 0);
   ASSERT_TRUE(loss);
   EXPECT_FALSE(loss->gpu);

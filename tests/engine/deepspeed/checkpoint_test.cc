@@ -243,6 +243,35 @@ TEST_F(DeepSpeedCheckpoint, TheRunStateGoesOnWhereDeepSpeedStood) {
   EXPECT_EQ(open()->notes().size(), 1u);
 }
 
+/// fp16: the first scales overflow, and the optimizer makes its states at its first update.
+TEST_F(DeepSpeedCheckpoint, WhereEveryStepWasSkippedThereAreNoStatesAndNoUpdates) {
+  SavedModel model{
+      .skipped = 12, .updates = 0, .scheduler = dict({{"last_batch_iteration", number(-1)}})};
+  const auto expect_none = [&](int64_t skipped) {
+    expect_all(model, {"master"});
+    const auto saved = open();
+    ASSERT_TRUE(saved) << saved.error().to_string();
+    EXPECT_FALSE(saved->elements("exp_avg", "a.weight"));
+    EXPECT_EQ(saved->run_state()["updates"], 0);
+    EXPECT_EQ(saved->run_state()["skipped"], skipped);
+  };
+  model.write_partitions(files_);
+  expect_none(12);
+  EXPECT_EQ(open()->run_state()["loss_scaler"]["scale"], 512.0);
+  model.elastic = true;
+  model.write_partitions(files_, 1);
+  expect_none(12);
+  model.elastic = false;
+  model.scheduler = dict({{"last_epoch", number(12)}});  // one that does not wait for the optimizer
+  model.write_partitions(files_);
+  expect_none(0);
+
+  files_ = MemoryFiles();
+  model.groups = {{{"a.weight", {3, 5}}, {"c.weight", {2, 2}}}, {{"b.bias", {7}}, {"e.bias", {1}}}};
+  model.write_shards(files_);
+  expect_none(0);
+}
+
 TEST_F(DeepSpeedCheckpoint, OnlyTheAskedElementsAreRead) {
   SavedModel model{.groups = {{{"big", {100, 100}}}}};
   model.write_partitions(files_);

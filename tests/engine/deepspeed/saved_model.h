@@ -33,7 +33,7 @@ struct SavedModel {
                                               {"d.empty", {0}},
                                               {"e.bias", {1}}}};
   int ranks = 3;
-  int64_t steps = 12, skipped = 2, updates = 10;
+  int64_t steps = 12, skipped = 2, updates = 10;  ///< no updates: the optimizer has no states
   std::string tag = "/ds/global_step12";
   bool fused_step = false;      ///< FusedAdam: the count is a number
   bool padded_masters = false;  ///< BF16_Optimizer keeps the padding of the fp32 values, too
@@ -99,6 +99,10 @@ struct SavedModel {
                           {"params", list(indices)}}));
     }
     return list(all);
+  }
+  /// As torch's state_dict has them: made at the first update.
+  Value states_of(const std::vector<Value>& states) const {
+    return updates == 0 ? dict({}) : numbered(states);
   }
   Value step_of(PtFile& file) const {
     return fused_step ? number(updates) : file.scalar(float(updates));
@@ -167,8 +171,8 @@ struct SavedModel {
         paddings.push_back(list(padding));
       }
       const Value base =
-          elastic ? list(states)
-                  : dict({{"state", numbered(states)},
+          elastic ? list(updates == 0 ? std::vector<Value>(states.size(), dict({})) : states)
+                  : dict({{"state", states_of(states)},
                           {"param_groups", param_groups(std::vector<size_t>(groups.size(), 1))}});
       Entries all = {{"loss_scaler", scaler()},
                      {"dynamic_loss_scale", boolean(true)},
@@ -223,7 +227,7 @@ struct SavedModel {
       for (const auto& entry : counters()) all.push_back(entry);
       write(files, rank_file("", rank, "model_states"), model, dict(all));
       const Value torch_state =
-          dict({{"state", numbered(states)},
+          dict({{"state", states_of(states)},
                 {"param_groups", param_groups(std::vector<size_t>(groups.size(), 1))}});
       write(
           files, rank_file("", rank, "optim_states"), optim,

@@ -98,7 +98,8 @@ void LateQueues::expect_own() {
   const Lock lock(mutex_);
   tell("a thread uses a device that it has not made its own", place_here("here"),
        std::make_shared<const std::function<std::string()>>([index, own = index_] {
-         return "its own is " + std::to_string(index) + ", the device's number " + std::to_string(own);
+         return "its own is " + std::to_string(index) + ", the device's number " +
+                std::to_string(own);
        }));
 }
 

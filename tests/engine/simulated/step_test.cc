@@ -225,7 +225,7 @@ struct Late {
   std::vector<std::string> findings;
   int64_t waits = 0;  ///< of rank 0 from the step that a wait was left out of on
   std::string left_out;
-  int failed = 0;  ///< ranks that a lost peer ended
+  int failed = 0;     ///< ranks that a lost peer ended
   int64_t stops = 0;  ///< of rank 0 from step 1 on
 };
 struct LateOptions {

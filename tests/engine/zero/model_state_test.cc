@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -412,6 +413,51 @@ TEST(ModelStateTest, ACheckpointThatDoesNotFitIsRefused) {
     ASSERT_FALSE(no_size);
     EXPECT_EQ(no_size.error().message,
               "\"model.embed_tokens.weight\" has 8192 elements, the model 8224");
+  });
+}
+
+/// A checkpoint in which every step so far was skipped, as DeepSpeed's have it: parameters alone.
+TEST(ModelStateTest, BeforeTheFirstUpdateMissingStatesAreZeros) {
+  run_ranks(1, [](comm::Collectives& collectives, memory::Ledger&) {
+    const auto state_of = [&](int64_t updates) {
+      MemoryFiles files;
+      Rank saved(config_of(0), collectives);
+      const checkpoint::WriteOptions options{.checkpoints_dir = "/checkpoints"};
+      EXPECT_TRUE(checkpoint::write_rank_from(
+          files, options,
+          [&](const checkpoint::EmitPiece& emit) { return saved.state.for_pieces(emit); }));
+      const auto published =
+          checkpoint::publish(files, options,
+                              {.extents = saved.state.extents(),
+                               .run_state = nlohmann::json::object({{"updates", updates}})});
+      EXPECT_TRUE(published);
+      auto reader = checkpoint::Reader::open(files, published->path);
+      EXPECT_TRUE(reader);
+      ResolvedConfig adam = config_of(0);
+      adam.optimizer.kind = dsconfig::OptimizerKind::Adam;
+      Rank rank(adam, collectives);
+      // What was in the moments before does not stay there.
+      for (size_t i = 0; i < rank.state.plan().flats.size(); ++i)
+        EXPECT_TRUE(rank.state.flat(static_cast<int>(i))
+                        .load_state(true, [](int, const Flat::HostRange& range) -> Status {
+                          std::ranges::fill(range.data, 7.0f);
+                          return {};
+                        }));
+      const Status restored = rank.state.restore(*reader);
+      if (!restored) return restored;
+      return rank.state.for_pieces([&](const checkpoint::Piece& piece) -> Status {
+        std::vector<float> want(piece.data.size());
+        if (piece.state == "master")
+          EXPECT_TRUE(reader->read(piece.state, piece.param, piece.offset, want));
+        EXPECT_TRUE(std::ranges::equal(piece.data, want)) << piece.state << " of " << piece.param;
+        return {};
+      });
+    };
+    EXPECT_TRUE(state_of(0));
+    const Status refused = state_of(1);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().message,
+              "the checkpoint has no state \"exp_avg\", which AdamW needs");
   });
 }
 
