@@ -367,9 +367,11 @@ Json FakeApiServer::table_of(const Served& served, const std::vector<Json>& obje
                              const string& version) const {
   Json columns = served.columns;
   if (columns.empty()) {
-    columns = {{{"name", "Age"}, {"type", "date"}, {"jsonPath", ".metadata.creationTimestamp"}}};
+    columns = Json::array(
+        {{{"name", "Age"}, {"type", "date"}, {"jsonPath", ".metadata.creationTimestamp"}}});
   }
-  Json shown = {{{"name", "Name"}, {"type", "string"}, {"priority", 0}}};
+  // Json::array: compilers differ on whether braces around one Json are an array or that Json.
+  Json shown = Json::array({{{"name", "Name"}, {"type", "string"}, {"priority", 0}}});
   for (const Json& column : columns) {
     shown.push_back({{"name", column["name"]},
                      {"type", column["type"]},
@@ -377,7 +379,7 @@ Json FakeApiServer::table_of(const Served& served, const std::vector<Json>& obje
   }
   Json rows = Json::array();
   for (const Json& object : objects) {
-    Json cells = {object["metadata"]["name"]};
+    Json cells = Json::array({object["metadata"]["name"]});
     for (const Json& column : columns) {
       const Json* at = &object;
       for (const string& part : split(column["jsonPath"], '.')) {

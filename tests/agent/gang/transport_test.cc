@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "agent/gang/beat_pace.h"
 #include "agent/gang/http_transport.h"
 #include "agent/gang/memory_transport.h"
 #include "agent/gang/sequences.h"
