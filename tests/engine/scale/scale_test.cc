@@ -16,6 +16,7 @@
 #include "job/plan/memory_model.h"
 #include "job/plan/zero_plan.h"
 #include "tests/engine/scale/hollow_files.h"
+#include "tests/job/layout/llama_70b.h"
 
 namespace dsj {
 namespace {
@@ -23,23 +24,11 @@ namespace {
 using checkpoint::Extent;
 using checkpoint::Part;
 using testing_support::HollowFiles;
+using testing_support::llama_70b;
 
 constexpr char kDir[] = "/out/checkpoints";
 constexpr char kStep[] = "/out/checkpoints/step-1";
 constexpr std::array kStates{"master", "exp_avg", "exp_avg_sq"};
-
-layout::ModelConfig llama_70b() {
-  return {.model_type = "llama",
-          .vocab_size = 128256,
-          .hidden_size = 8192,
-          .intermediate_size = 28672,
-          .num_layers = 80,
-          .num_heads = 64,
-          .num_kv_heads = 8,
-          .head_dim = 128,
-          .max_position = 8192,
-          .qkv_bias = false};
-}
 
 dsconfig::ResolvedConfig stage_three() {
   dsconfig::ResolvedConfig config;

@@ -4,21 +4,12 @@
 
 #include <cstdio>
 
+#include "tests/job/layout/llama_70b.h"
+
 namespace dsj::plan {
 namespace {
 
-layout::ModelConfig llama_70b() {
-  return {.model_type = "llama",
-          .vocab_size = 128256,
-          .hidden_size = 8192,
-          .intermediate_size = 28672,
-          .num_layers = 80,
-          .num_heads = 64,
-          .num_kv_heads = 8,
-          .head_dim = 128,
-          .max_position = 8192,
-          .qkv_bias = false};
-}
+using testing_support::llama_70b;
 
 /// docs/scale.md has what this prints.
 TEST(HostWire, OfLlama70bAtThousandsOfRanks) {
