@@ -48,7 +48,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 
 # What is compiled by clang where a clang of today is there, for time: its precompiled headers hold the instances of their
-# templates, which GCC makes again in every file (1 s of a test, 3 s with libtorch). What ships is GCC's everywhere.
+# templates, which GCC makes again in every file (1 s of a test, 2 s with libtorch). What ships is GCC's everywhere.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT DSJ_SANITIZE)
   execute_process(COMMAND ${CMAKE_SOURCE_DIR}/scripts/clang.sh OUTPUT_VARIABLE clang OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(clang)

@@ -204,7 +204,7 @@ check_machine
 install_apt
 check_compiler
 [ -z "${DSJ_SETUP_CLANG:-}" ] || "$(dirname "$0")/clang.sh" install >/dev/null ||
-  say "clang 19 cannot be had: GCC compiles the tests, in twice the time, and no reader is fuzzed"
+  say "clang 19 cannot be had: GCC compiles the tests, which takes longer, and no reader is fuzzed"
 [ -z "${DSJ_SETUP_CLUSTER:-}" ] || fetch_promtool
 [ -z "${DSJ_SETUP_CLUSTER:-}" ] || build_cluster_programs
 [ "${DSJ_SETUP_TORCH:-yes}" = no ] || install_libtorch
