@@ -20,7 +20,6 @@ programs: setup
 # The Go programs of the test cluster are built in the background meanwhile.
 test test-loaded: export DSJ_SETUP_CLUSTER = 1
 test test-loaded: export DSJ_SETUP_CUDA = 1
-build test test-loaded test-cluster: export DSJ_SETUP_CLANG = 1
 fuzz-programs: build
 	@DSJ_FUZZ_DIR=$(abspath $(BUILD))/fuzz JOBS=$(JOBS) scripts/phase.sh build "5 min on two cores, later seconds" \
 	  "compiles the fuzz programs with clang" scripts/fuzz.sh build

@@ -20,7 +20,7 @@ using jobimport::Imported;
 
 constexpr int64_t kMaxBytes = 1 << 20;
 
-constexpr char kHelp[] =
+constexpr char kImportHelp[] =
     R"(usage: dsj import roll FILE.yaml                     lists the roles and their strategies
        dsj import roll FILE.yaml --role actor_train
        dsj import torchrun SCRIPT.sh                 or:  dsj import torchrun -- torchrun ...
@@ -172,7 +172,7 @@ int run_import(Arguments args) {
   const std::vector<std::string> own(args.begin(), dashes);
   if (dashes != args.end()) options.words.assign(dashes + 1, args.end());
   if (own.empty() || own[0] == "--help" || own[0] == "-h") {
-    std::fputs(kHelp, own.empty() ? stderr : stdout);
+    std::fputs(kImportHelp, own.empty() ? stderr : stdout);
     return own.empty() ? 2 : 0;
   }
   ArgumentParser parser{"", "dsj import"};

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using jobspec::Job;
 
-constexpr char kHelp[] =
+constexpr char kRunHelp[] =
     R"(usage: dsj run JOB.yaml [--output DIR] [--set spec.path=value]...
        dsj run --nproc_per_node=N --deepspeed ds_config.json --model_name_or_path DIR
                --data_path FILE --output_dir DIR [Hugging Face training arguments]
@@ -136,7 +136,7 @@ Result<bool> begin_startup_trace() {
 Result<int> run(Arguments args) {
   DSJ_TRY(const RunArguments arguments, split_run_arguments(args));
   if (arguments.help) {
-    std::fputs(kHelp, stdout);
+    std::fputs(kRunHelp, stdout);
     return 0;
   }
   DSJ_TRY(const bool traced, begin_startup_trace());

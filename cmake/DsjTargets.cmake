@@ -47,29 +47,21 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1048576>)
 endif()
 
-# What is compiled by clang where a clang of today is there, for time: its precompiled headers hold the instances of their
-# templates, which GCC makes again in every file (1 s of a test, 2 s with libtorch). What ships is GCC's everywhere.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT DSJ_SANITIZE)
-  execute_process(COMMAND ${CMAKE_SOURCE_DIR}/scripts/clang.sh OUTPUT_VARIABLE clang OUTPUT_STRIP_TRAILING_WHITESPACE)
-  if(clang)
-    set(dsj_clang_launcher ${CMAKE_SOURCE_DIR}/cmake/clang_as_gcc.sh ${clang} ${CMAKE_CXX_COMPILER_LAUNCHER} --)
-  endif()
+# Several sources of a target are compiled as one: GCC writes a precompiled header before it makes the bodies of the
+# templates that the header uses, and makes them again in every translation unit (0.8 s; with libtorch 2.7 s). So names in
+# anonymous namespaces are unique within a target. Off: each source alone, as clangd wants it and as missing includes show.
+option(DSJ_UNITY "Compile six sources of a target at a time" ON)
+set(CMAKE_UNITY_BUILD ${DSJ_UNITY})
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 6)
+if(DSJ_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)  # a .cc is no header, though it is included
 endif()
-function(dsj_compile_by_clang NAME)
-  if(dsj_clang_launcher)
-    set_target_properties(${NAME} PROPERTIES CXX_COMPILER_LAUNCHER "${dsj_clang_launcher}")
-  endif()
-endfunction()
 
-# dsj_precompile(NAME FROM target HEADER file [CLANG] DEPS targets...): NAME uses the precompiled header of `target`, which
-# is made with the first. A precompiled header holds for one -O and one compiler only. CLANG: both are compiled by clang
-# where there is one.
+# dsj_precompile(NAME FROM target HEADER file DEPS targets...): NAME uses the precompiled header of `target`, which is made
+# with the first. A precompiled header holds for one -O only.
 option(DSJ_PCH "Precompiled headers" ON)
 function(dsj_precompile NAME)
-  cmake_parse_arguments(P "O1;CLANG" "FROM;HEADER" "DEPS" ${ARGN})
-  if(P_CLANG)
-    dsj_compile_by_clang(${NAME})
-  endif()
+  cmake_parse_arguments(P "O1" "FROM;HEADER" "DEPS" ${ARGN})
   if(P_O1)
     target_compile_options(${NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
@@ -84,9 +76,6 @@ function(dsj_precompile NAME)
       target_compile_options(${P_FROM} PRIVATE $<$<CONFIG:Release>:-O1>)
     endif()
     target_precompile_headers(${P_FROM} PRIVATE ${CMAKE_SOURCE_DIR}/${P_HEADER})
-    if(P_CLANG)
-      dsj_compile_by_clang(${P_FROM})
-    endif()
   endif()
   target_precompile_headers(${NAME} REUSE_FROM ${P_FROM})
 endfunction()
@@ -140,7 +129,7 @@ endfunction()
 function(dsj_use_test_pch NAME)
   target_link_libraries(${NAME} PRIVATE dsj_common GTest::gtest GTest::gmock)
   target_include_directories(${NAME} PRIVATE ${CMAKE_BINARY_DIR}/generated)
-  dsj_precompile(${NAME} O1 CLANG FROM dsj_test_pch HEADER tests/pch.h
+  dsj_precompile(${NAME} O1 FROM dsj_test_pch HEADER tests/pch.h
     DEPS nlohmann_json::nlohmann_json GTest::gtest GTest::gmock)
 endfunction()
 
@@ -166,7 +155,7 @@ function(dsj_test NAME)
   target_include_directories(${NAME} PRIVATE ${CMAKE_BINARY_DIR}/generated)
   if(T_TORCH)
     target_link_libraries(${NAME} PRIVATE torch::cpu nlohmann_json::nlohmann_json)
-    dsj_precompile(${NAME} O1 CLANG FROM dsj_torch_test_pch HEADER tests/torch_pch.h
+    dsj_precompile(${NAME} O1 FROM dsj_torch_test_pch HEADER tests/torch_pch.h
       DEPS torch::cpu nlohmann_json::nlohmann_json GTest::gtest GTest::gmock)
   else()
     dsj_use_test_pch(${NAME})

@@ -24,4 +24,12 @@ bool json_flag(const nlohmann::json& object, const char* name) {
   return value.is_boolean() && value.get<bool>();
 }
 
+std::string json_brief(const nlohmann::json& value) {
+  std::string text = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (text.size() <= 60) return text;
+  size_t end = 57;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
 }  // namespace dsj

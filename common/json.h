@@ -1,5 +1,5 @@
 // Members of a JSON object that anybody may have written: what is missing or of another type is as
-// good as not there. Pure.
+// good as not there. And a value for a message. Pure.
 #pragma once
 
 #include <cstdint>
@@ -16,5 +16,7 @@ std::string json_text(const nlohmann::json& object, const char* name);
 std::optional<int64_t> json_whole(const nlohmann::json& object, const char* name);
 /// False: it is not there, or false.
 bool json_flag(const nlohmann::json& object, const char* name);
+/// The value as it stands in a message: compact, at most 60 bytes of whole characters.
+std::string json_brief(const nlohmann::json& value);
 
 }  // namespace dsj

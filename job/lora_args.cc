@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "common/json.h"
 #include "common/text.h"
 
 namespace dsj {
@@ -13,12 +14,8 @@ using nlohmann::json;
 
 constexpr int64_t kMaxRank = 1 << 16;
 
-std::string shown(const json& value) {
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
 std::unexpected<Error> wrong(const json& value, const char* expected, const std::string& path) {
-  return bad_input("found " + shown(value) + ", expected " + expected, path);
+  return bad_input("found " + json_brief(value) + ", expected " + expected, path);
 }
 
 std::optional<double> number_of(const json& value) {
@@ -94,8 +91,8 @@ Status read_rslora(LoraArgs& args, const json& value, const std::string& path) {
 
 Status read_bias(LoraArgs&, const json& value, const std::string& path) {
   if (value == "none") return {};
-  return bad_input("found " + shown(value) + "; only \"none\" is built: biases stay frozen", path,
-                   "remove it");
+  return bad_input("found " + json_brief(value) + "; only \"none\" is built: biases stay frozen",
+                   path, "remove it");
 }
 
 struct Field {
@@ -139,7 +136,7 @@ double LoraArgs::scaling() const {
 
 Result<LoraArgs> lora_args_from_json(const json& object, const std::string& path) {
   if (!object.is_object())
-    return bad_input("found " + shown(object) + ", expected an object", path,
+    return bad_input("found " + json_brief(object) + ", expected an object", path,
                      "write lora: {r: 8, alpha: 16, targetModules: [q_proj, v_proj]}");
   LoraArgs args;
   std::vector<std::string> names;
@@ -178,8 +175,8 @@ std::string differences(const LoraArgs& before, const LoraArgs& after) {
     const json a = old.value(field.name, json()), b = now.value(field.name, json());
     if (a == b) continue;
     text += (text.empty() ? "" : ", ") + std::string(field.name) + " " +
-            (a.is_null() ? "(not given)" : shown(a)) + " → " +
-            (b.is_null() ? "(not given)" : shown(b));
+            (a.is_null() ? "(not given)" : json_brief(a)) + " → " +
+            (b.is_null() ? "(not given)" : json_brief(b));
   }
   return text;
 }

@@ -4,6 +4,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/json.h"
 #include "common/text.h"
 
 namespace dsj {
@@ -72,15 +73,9 @@ const std::vector<Field>& fields() {
   return table;
 }
 
-std::string shown(const json& value) {
-  std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  return text;
-}
-
 std::unexpected<Error> wrong_type(const json& value, const char* expected,
                                   const std::string& path) {
-  return bad_input("found " + shown(value) + ", expected " + expected, path);
+  return bad_input("found " + json_brief(value) + ", expected " + expected, path);
 }
 
 Status set(std::string& field, const json& value, const std::string& path) {

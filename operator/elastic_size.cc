@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "operator/pace.h"
+
 namespace dsj::op {
 namespace {
 
-/// Between a setback and the next spares: doubles from the first to the last.
-constexpr Seconds kFirstPause{60}, kLastPause{1800};
 /// A gang that trains for so long has no setback behind it.
 constexpr Seconds kQuiet{3600};
 
@@ -48,8 +48,7 @@ class Choice {
   }
   void set_back() {
     ElasticState& state = result_.state;
-    state.not_before =
-        shown_now() + std::min(kLastPause, kFirstPause * (1 << std::min(state.setbacks, 8)));
+    state.not_before = shown_now() + pause_after(state.setbacks);
     state.setbacks = std::min(state.setbacks + 1, 100);
   }
   void take(int size, const std::string& why) {

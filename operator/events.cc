@@ -10,7 +10,7 @@
 namespace dsj::op {
 namespace {
 
-constexpr size_t kMessageMax = 1000;  ///< of 1024
+constexpr size_t kEventMessageMax = 1000;  ///< of 1024
 
 }  // namespace
 
@@ -31,7 +31,7 @@ Json event_object(const JobView& job, const Event& event, const std::string& ins
             {"uid", job.uid}}},
           {"type", event.type},
           {"reason", event.reason},
-          {"note", event.message.substr(0, kMessageMax)},
+          {"note", event.message.substr(0, kEventMessageMax)},
           {"action", "Reconcile"},
           {"eventTime", time},
           {"reportingController", contract::kOperatorManager},

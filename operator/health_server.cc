@@ -3,8 +3,8 @@
 namespace dsj::op {
 namespace {
 
-struct Handler final : HttpHandler {
-  explicit Handler(HealthAnswers answers) : answers_(std::move(answers)) {}
+struct HealthHandler final : HttpHandler {
+  explicit HealthHandler(HealthAnswers answers) : answers_(std::move(answers)) {}
 
   std::optional<HttpAnswer> refuse(const HttpHead& head) override {
     const bool metrics = head.path == "/metrics";
@@ -32,7 +32,7 @@ struct Handler final : HttpHandler {
 
 Result<std::unique_ptr<HttpListener>> serve_health(const std::string& address,
                                                    HealthAnswers answers) {
-  return HttpListener::open(address, {}, std::make_shared<Handler>(std::move(answers)));
+  return HttpListener::open(address, {}, std::make_shared<HealthHandler>(std::move(answers)));
 }
 
 }  // namespace dsj::op

@@ -35,8 +35,9 @@ class OwnCertificate {
   WallTime not_after_{};
 };
 
-struct Handler final : HttpHandler {
-  Handler(kube::Transport& transport, kube::Clock& clock, std::function<std::string()> metrics)
+struct MetricsHandler final : HttpHandler {
+  MetricsHandler(kube::Transport& transport, kube::Clock& clock,
+                 std::function<std::string()> metrics)
       : access_(transport, clock), metrics_(std::move(metrics)) {}
 
   std::optional<HttpAnswer> refuse(const HttpHead& head) override {
@@ -63,7 +64,7 @@ Result<std::unique_ptr<HttpListener>> serve_metrics(const std::string& address,
   auto certificate = std::make_shared<OwnCertificate>(identity, clock);
   DSJ_TRY_STATUS(certificate->renew_if_due());
   return HttpListener::open(address, {},
-                            std::make_shared<Handler>(transport, clock, std::move(metrics)),
+                            std::make_shared<MetricsHandler>(transport, clock, std::move(metrics)),
                             [certificate] { return certificate->context(); });
 }
 

@@ -2,16 +2,10 @@
 #include <algorithm>
 
 #include "operator/fetching.h"
+#include "operator/pace.h"
 #include "operator/pass.h"
 
 namespace dsj::op {
-namespace {
-
-/// Between two tries of a gang that was not whole in time: doubles from the first to the last.
-constexpr Seconds kFirstPause{60}, kLastPause{1800};
-
-}  // namespace
-
 /// Every pod waits behind a scheduling gate: a queue has not admitted the gang yet.
 bool Pass::held() const {
   const auto pods = live();
@@ -65,7 +59,7 @@ void Pass::release() {
     if (at->value("reason", "") != kGangReleased) break;
     ++released;
   }
-  const Seconds pause = std::min(kLastPause, kFirstPause * (1 << std::min(released, 8)));
+  const Seconds pause = pause_after(released);
   const std::string text = who_is_missing() +
                            "; all pods are given back, the gang is tried again in " +
                            std::to_string(pause.count()) + " s";

@@ -8,13 +8,13 @@ namespace {
 
 constexpr Seconds kLongestPause{300};
 constexpr int kDoublings = 8;  // then the longest pause is reached
-constexpr size_t kMessageMax = 300;
+constexpr size_t kNodeMessageMax = 300;
 
 }  // namespace
 
 void note_unhealthy(std::vector<UnhealthyNode>& nodes, const std::string& name,
                     const std::string& message, Time now) {
-  UnhealthyNode entry{.name = name, .message = message.substr(0, kMessageMax), .found = now};
+  UnhealthyNode entry{.name = name, .message = message.substr(0, kNodeMessageMax), .found = now};
   const auto before = std::ranges::find(nodes, name, &UnhealthyNode::name);
   if (before != nodes.end()) {
     entry.times = before->times + 1;

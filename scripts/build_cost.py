@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a build costs and where: compiler-seconds by kind, by room and by file, and what each header adds.
+"""What a build costs and where: compiler-seconds by kind, by room and by compile, and what each header adds.
 
 Usage: build_cost.py BUILD_DIRECTORY [--top N] [--headers theirs|own|std|all] [--targets NAME...]
 
@@ -54,6 +54,14 @@ def read_log(lines):
     return [Command(sorted(outputs), (end - start) / 1000) for (start, end, _), outputs in runs.items()]
 
 
+def sources_of(source):
+    """What a unity build compiles as one; any other source alone."""
+    if "/Unity/unity_" not in source or not os.path.exists(source):
+        return [source]
+    with open(source, encoding="utf-8") as file:
+        return re.findall(r'^#include "(/.*)"', file.read(), re.MULTILINE) or [source]
+
+
 def kind_of(output):
     if output.endswith(".gch") or output.endswith(".pch"):
         return "precompiled header"
@@ -101,6 +109,7 @@ class Build:
         return os.path.join(self.directory, name)
 
     def room_of_source(self, path):
+        path = sources_of(path)[0]
         relative = os.path.relpath(path, self.source)
         inside = not relative.startswith("..") and not path.startswith(self.directory + os.sep)
         return os.path.dirname(relative) if inside else "(made by CMake)"
@@ -122,6 +131,13 @@ class Build:
             if target in self.rooms:
                 return self.rooms[target]
         return "(made by CMake)"
+
+    def shown(self, output):
+        """A compile by its source: "engine/zero: flat.cc and 5 more"."""
+        if output not in self.units:
+            return output
+        first, *others = (os.path.relpath(path, self.source) for path in sources_of(self.units[output].source))
+        return f"{os.path.dirname(first)}: {os.path.basename(first)} and {len(others)} more" if others else first
 
     def included(self):
         """Object -> the files that its compiler read, absolute; without what came out of a precompiled header."""
@@ -155,7 +171,7 @@ def table(title, heads, rows):
 
 
 def by_group(commands, group):
-    """[name, files, compiler seconds, all seconds] of each group, the dearest first."""
+    """[name, compiles, compiler seconds, all seconds] of each group, the dearest first."""
     files, compiling, total = collections.Counter(), collections.Counter(), collections.Counter()
     for command in commands:
         name, kind = group(command), kind_of(command.outputs[0])
@@ -171,25 +187,24 @@ def print_costs(build, top):
     commands = build.commands
     compiling = [c for c in commands if kind_of(c.outputs[0]) in ("compile", "precompiled header")]
     total = sum(c.seconds for c in compiling)
-    print(f"{total:.0f} compiler-seconds in {len(compiling)} files; "
+    print(f"{total:.0f} compiler-seconds in {len(compiling)} compiles; "
           f"{sum(c.seconds for c in commands):.0f} s with everything else that was run")
     quick = sum(c.seconds < 0.1 for c in compiling)
     if compiling and quick > len(compiling) / 5:
-        print(f"{quick} files took less than 0.1 s: the compiler cache answered, so a fresh machine pays more")
+        print(f"{quick} compiles took less than 0.1 s: the compiler cache answered, so a fresh machine pays more")
 
     kinds = collections.defaultdict(list)
     for command in commands:
         kinds[kind_of(command.outputs[0])].append(command.seconds)
     table("by kind", ["kind", "commands", "seconds"],
           [[kind, str(len(s)), f"{sum(s):.1f}"] for kind, s in sorted(kinds.items(), key=lambda item: -sum(item[1]))])
-    heads = ["files", "compiler s", "all s"]
+    heads = ["compiles", "compiler s", "all s"]
     table("by top folder", ["folder"] + heads, by_group(commands, lambda c: build.room(c).split("/")[0]))
     rooms = by_group(commands, build.room)
     table(f"by room, the {min(top, len(rooms))} dearest of {len(rooms)}", ["room"] + heads, rooms[:top])
     dear = sorted(compiling, key=lambda c: -c.seconds)[:top]
-    table(f"files, the {len(dear)} dearest", ["file", "seconds"],
-          [[os.path.relpath(build.units[c.outputs[0]].source, build.source) if c.outputs[0] in build.units
-            else c.outputs[0], f"{c.seconds:.1f}"] for c in dear])
+    table(f"compiles, the {len(dear)} dearest", ["source", "seconds"],
+          [[build.shown(c.outputs[0]), f"{c.seconds:.1f}"] for c in dear])
 
 
 def named_headers(source):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# clang.sh [install]: prints the clang++ that compiles the tests and the fuzz programs; with `install` it is installed
-# first, by apt, where it is not there. Nothing is printed, exit 4, where none can be had: GCC then compiles the tests, and
-# nothing is fuzzed. <expected> of libstdc++ needs the concepts of clang 19.
+# clang.sh [install]: prints the clang++ that compiles the fuzz programs; with `install` it is installed first, by apt,
+# where it is not there. Nothing is printed, exit 4, where none can be had: nothing is fuzzed then. <expected> of libstdc++
+# needs the concepts of clang 19.
 set -euo pipefail
 versions=(21 20 19)
 say() { printf '  %s\n' "$*" >&2; }

@@ -6,7 +6,6 @@
 # minutes, fill the time that downloads leave idle, and are needed by the last tests only. As root also those of real nodes,
 # and the apt packages that a node needs; without root no node can run, and the tests that need one say so and are skipped.
 # DSJ_SETUP_CLUSTER=nodes: with real nodes in any case.
-# DSJ_SETUP_CLANG=1 also installs clang, which compiles the tests in less time than GCC does (cmake/clang_as_gcc.sh).
 # Debian 12 or Ubuntu 24.04, as root or with sudo. Downloads are cached under ${DSJ_CACHE:-~/.cache/dsj}.
 set -euo pipefail
 
@@ -203,8 +202,6 @@ fetch_promtool() {
 check_machine
 install_apt
 check_compiler
-[ -z "${DSJ_SETUP_CLANG:-}" ] || "$(dirname "$0")/clang.sh" install >/dev/null ||
-  say "clang 19 cannot be had: GCC compiles the tests, which takes longer, and no reader is fuzzed"
 [ -z "${DSJ_SETUP_CLUSTER:-}" ] || fetch_promtool
 [ -z "${DSJ_SETUP_CLUSTER:-}" ] || build_cluster_programs
 [ "${DSJ_SETUP_TORCH:-yes}" = no ] || install_libtorch

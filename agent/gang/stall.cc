@@ -60,7 +60,7 @@ class Judge {
   const WaitGraph graph_;
 };
 
-std::string seconds(int64_t ms) {
+std::string seconds_text(int64_t ms) {
   return std::to_string(ms / 1000) + " s";
 }
 
@@ -129,9 +129,9 @@ std::string Judge::whereabouts(int rank) const {
   if (look.begun.empty())
     text += ", and has not begun a collective";
   else
-    text +=
-        (inside(look) ? ", in " : ", and ended ") + to_text(look.begun.back()) +
-        (inside(look) ? " for " + seconds(look.quiet_ms) : " " + seconds(look.quiet_ms) + " ago");
+    text += (inside(look) ? ", in " : ", and ended ") + to_text(look.begun.back()) +
+            (inside(look) ? " for " + seconds_text(look.quiet_ms)
+                          : " " + seconds_text(look.quiet_ms) + " ago");
   return text + inner_whereabouts(rank);
 }
 

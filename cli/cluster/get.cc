@@ -10,7 +10,7 @@
 namespace dsj::cli {
 namespace {
 
-constexpr std::chrono::seconds kQuiet{600};
+constexpr std::chrono::seconds kWatchQuiet{600};
 
 struct GetOptions {
   ClusterFlags flags;
@@ -85,7 +85,7 @@ class Get {
         continue;
       }
       while (true) {
-        const auto line = (*lines)->next(kQuiet);
+        const auto line = (*lines)->next(kWatchQuiet);
         if (!line && line.error().kind == kube::NetError::Kind::Timeout) continue;
         if (!line && line.error().kind == kube::NetError::Kind::Cancelled) return 0;
         if (!line || !*line) break;  // watch again from the last version

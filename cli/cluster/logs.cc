@@ -9,8 +9,6 @@
 namespace dsj::cli {
 namespace {
 
-constexpr kube::Milliseconds kLookAgain{1000};
-
 struct LogsOptions {
   ClusterFlags flags;
   std::string name;

@@ -8,7 +8,7 @@
 namespace dsj::cli {
 namespace {
 
-constexpr std::chrono::seconds kQuiet{60};
+constexpr std::chrono::seconds kLogQuiet{60};
 
 int64_t label_number(const Json& pod, const char* name) {
   const Json* labels = find(pod, "metadata.labels");
@@ -51,7 +51,7 @@ kube::ApiResult<void> read_log(Session& session, const std::string& pod, kube::L
   auto lines = session.client.pod_log(session.ns, pod, options, session.cancel);
   if (!lines) return std::unexpected(lines.error());
   while (true) {
-    const auto next = (*lines)->next(kQuiet);
+    const auto next = (*lines)->next(kLogQuiet);
     if (!next && next.error().kind == kube::NetError::Kind::Timeout) continue;
     if (!next) return std::unexpected(kube::from_net(next.error()));
     if (!*next || !line(**next)) return {};

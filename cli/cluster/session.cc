@@ -15,9 +15,9 @@ namespace {
 using Kind = kube::ApiError::Kind;
 
 /// Short, because somebody waits at a terminal.
-constexpr kube::ClientOptions kPatience{.attempts = 3,
-                                        .deadline = kube::Milliseconds(20'000),
-                                        .request_timeout = kube::Milliseconds(15'000)};
+constexpr kube::ClientOptions kClientOptions{.attempts = 3,
+                                             .deadline = kube::Milliseconds(20'000),
+                                             .request_timeout = kube::Milliseconds(15'000)};
 
 Result<kube::Access> access_of(const ClusterFlags& flags) {
   const bool asked = !flags.kubeconfig.empty() || !flags.context.empty();
@@ -40,7 +40,7 @@ Session::Session(std::shared_ptr<kube::Transport> transport, kube::Clock& clock,
     : ns(std::move(ns)),
       server(std::move(server)),
       clock(clock),
-      client(*transport, clock, kPatience),
+      client(*transport, clock, kClientOptions),
       transport_(std::move(transport)) {}
 
 Result<std::unique_ptr<Session>> connect_to_cluster(const ClusterFlags& flags) {

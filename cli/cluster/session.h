@@ -18,6 +18,9 @@ inline constexpr int kExitNotFound = 4;     ///< no such job, or no DeepSpeedJob
 inline constexpr int kExitForbidden = 5;    ///< not authenticated, or not allowed
 inline constexpr int kExitUnreachable = 6;  ///< the API server did not answer
 
+/// Between two looks at what has not begun yet.
+inline constexpr kube::Milliseconds kLookAgain{1000};
+
 struct ClusterFlags {
   std::string ns, context, kubeconfig;
 };

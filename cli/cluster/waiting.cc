@@ -5,7 +5,6 @@
 namespace dsj::cli {
 namespace {
 
-constexpr kube::Milliseconds kLookAgain{1000};
 constexpr std::chrono::seconds kStepEvery{30};
 
 /// "Running, step 12 of 50".

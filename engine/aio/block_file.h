@@ -14,10 +14,16 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <system_error>
 
 #include "common/result.h"
 
 namespace dsj::aio {
+
+/// The system's words for an errno.
+inline std::string errno_text(int number) {
+  return std::generic_category().message(number);
+}
 
 /// Bytes: offset, length and address of every request are multiples of it, as O_DIRECT demands.
 inline constexpr int64_t kAlign = 4096;

@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <system_error>
 
 #include "common/check.h"
 #include "engine/aio/threaded_file.h"
@@ -15,13 +14,9 @@
 namespace dsj::aio {
 namespace {
 
-std::string reason(int number) {
-  return std::generic_category().message(number);
-}
-
 Status preallocate(const std::string& path, int64_t bytes) {
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (descriptor < 0) return fail(ErrorKind::Environment, "creating: " + reason(errno), path);
+  if (descriptor < 0) return fail(ErrorKind::Environment, "creating: " + errno_text(errno), path);
   struct statvfs space {};
   int64_t free = INT64_MAX;
   if (::fstatvfs(descriptor, &space) == 0)
@@ -39,7 +34,7 @@ Status preallocate(const std::string& path, int64_t bytes) {
   const bool full = failed == ENOSPC || failed == EDQUOT || failed == EFBIG;
   return fail(ErrorKind::Environment,
               std::to_string(bytes) + " bytes are needed, " + std::to_string(free) +
-                  " are free: " + reason(failed),
+                  " are free: " + errno_text(failed),
               path, full ? "free space there, or name another volume" : "");
 }
 
@@ -63,7 +58,7 @@ Made try_implementation(const std::string& name, const std::string& path, int64_
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC | (direct ? O_DIRECT : 0));
   if (descriptor < 0) {
     return fail(ErrorKind::Environment,
-                std::string(direct ? "opening with O_DIRECT: " : "opening: ") + reason(errno),
+                std::string(direct ? "opening with O_DIRECT: " : "opening: ") + errno_text(errno),
                 path);
   }
   std::unique_ptr<BlockFile> file;

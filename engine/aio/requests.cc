@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <system_error>
 
 #include "common/check.h"
 
@@ -27,8 +26,7 @@ Result<Next> advance(Block& block, int64_t result, const std::string& path) {
   if (result == -EINTR || result == -EAGAIN) return Next::Again;
   if (result < 0) {
     const int number = static_cast<int>(-result);
-    return fail(ErrorKind::Environment,
-                operation(block) + ": " + std::generic_category().message(number), path,
+    return fail(ErrorKind::Environment, operation(block) + ": " + errno_text(number), path,
                 hint_of(number));
   }
   if (result >= block.bytes) return Next::Done;

@@ -10,17 +10,12 @@
 #include <cerrno>
 #include <charconv>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 namespace dsj::aio {
 namespace {
 
 constexpr char kLockFile[] = "lock";
-
-std::string reason(int number) {
-  return std::generic_category().message(number);
-}
 
 std::string plain(const std::string& job) {
   std::string out;
@@ -83,20 +78,20 @@ Result<std::unique_ptr<Scratch>> Scratch::make(const std::string& root, const Sc
     return bad_input("\"" + root + "\": the directory that it should be in does not exist", key,
                      "create it, or correct the path");
   } else if (errno != EEXIST) {
-    return fail(ErrorKind::Environment, "\"" + root + "\": making it: " + reason(errno), key);
+    return fail(ErrorKind::Environment, "\"" + root + "\": making it: " + errno_text(errno), key);
   }
   struct stat there {};
   if (::stat(root.c_str(), &there) != 0 || !S_ISDIR(there.st_mode))
     return bad_input("\"" + root + "\" is not a directory", key, "name a directory");
   made->remove_dead(name);
   if (::mkdir(made->path_.c_str(), 0700) != 0 && errno != EEXIST) {
-    return fail(ErrorKind::Environment, "\"" + made->path_ + "\": making it: " + reason(errno), key,
-                "the directory must be writable");
+    return fail(ErrorKind::Environment, "\"" + made->path_ + "\": making it: " + errno_text(errno),
+                key, "the directory must be writable");
   }
   const std::string lock = made->path_ + "/" + kLockFile;
   made->lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (made->lock_ < 0)
-    return fail(ErrorKind::Environment, "\"" + lock + "\": creating it: " + reason(errno), key);
+    return fail(ErrorKind::Environment, "\"" + lock + "\": creating it: " + errno_text(errno), key);
   if (::flock(made->lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(std::exchange(made->lock_, -1));
     return fail(ErrorKind::Environment, "\"" + made->path_ + "\" is in use by another process", key,

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -156,15 +155,13 @@ Result<std::unique_ptr<BlockFile>> make_uring_file(int descriptor, const std::st
   io_uring ring{};
   const int failed = io_uring_queue_init(static_cast<unsigned>(depth) + 1, &ring, 0);
   if (failed != 0) {
-    return fail(ErrorKind::Environment, "io_uring: " + std::generic_category().message(-failed),
-                path);
+    return fail(ErrorKind::Environment, "io_uring: " + errno_text(-failed), path);
   }
   const int wake = eventfd(0, EFD_CLOEXEC);
   if (wake < 0) {
     const int number = errno;
     io_uring_queue_exit(&ring);
-    return fail(ErrorKind::Environment, "eventfd: " + std::generic_category().message(number),
-                path);
+    return fail(ErrorKind::Environment, "eventfd: " + errno_text(number), path);
   }
   return std::make_unique<UringFile>(ring, descriptor, wake, path, size, options, depth);
 }

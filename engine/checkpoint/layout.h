@@ -33,6 +33,8 @@ namespace dsj::checkpoint {
 
 /// A part's bytes are checksummed per block, so that reading a few ranges reads only their blocks.
 inline constexpr int64_t kBlockBytes = 1 << 20;
+/// Of either JSON file.
+inline constexpr int64_t kJsonBytesMax = int64_t{1} << 30;
 
 /// Where a part holds elements [offset, offset + length) of (state, param): the byte in its file.
 struct Range {

@@ -8,7 +8,6 @@
 namespace dsj::checkpoint {
 namespace {
 
-constexpr int64_t kJsonBytesMax = int64_t{1} << 30;
 /// Blocks per read. It bounds what verify() holds, and keeps the bytes in the cache for the
 /// checksum.
 constexpr int64_t kBlocksPerRead = 8;

@@ -13,7 +13,6 @@
 namespace dsj::checkpoint {
 namespace {
 
-constexpr int64_t kJsonBytesMax = int64_t{1} << 30;
 /// Bytes per append: large enough for a disk, small enough to be in the cache still when they are
 /// written after being checksummed.
 constexpr size_t kAppendBytes = size_t(8 * kBlockBytes);

@@ -20,7 +20,7 @@
 namespace dsj::comm {
 namespace {
 
-constexpr std::size_t kTinyReduce = 16 << 10;  // bytes * world; below it every rail takes all
+constexpr std::size_t kTinyRailReduce = 16 << 10;  // bytes * world; below it every rail takes all
 
 /// The ranks of this rank's host, or of its rail, and the parts of operations that they do.
 class Level {
@@ -93,7 +93,7 @@ class Hierarchical final : public SliceTransport {
   }
 
   void all_reduce(std::span<char> data, at::ScalarType dtype, Op op) override {
-    if (data.size() * static_cast<std::size_t>(world()) <= kTinyReduce) {
+    if (data.size() * static_cast<std::size_t>(world()) <= kTinyRailReduce) {
       reduce_all(host_, data, dtype, op);
       return reduce_all(rail_, data, dtype, op);
     }
@@ -195,7 +195,7 @@ class Hierarchical final : public SliceTransport {
 };
 
 /// Every rank's verdict about its host's memory, in one: the first problem.
-std::string first_problem(const std::vector<std::string>& problems) {
+std::string first_verdict(const std::vector<std::string>& problems) {
   const auto found = std::ranges::find_if(problems, [](const auto& text) { return !text.empty(); });
   return found == problems.end() ? "" : *found;
 }
@@ -219,7 +219,7 @@ Result<std::unique_ptr<Transport>> make_hierarchical(Rendezvous& rendezvous,
   }
   // One verdict for all: if one host cannot, none does.
   DSJ_TRY(const std::string problem,
-          rendezvous.settle("levels", memory ? "" : memory.error().message, first_problem));
+          rendezvous.settle("levels", memory ? "" : memory.error().message, first_verdict));
   if (!problem.empty()) return fail(ErrorKind::Environment, problem);
   const std::string rail_name = "rail " + std::to_string(rendezvous.name(rail.front()));
   const auto of_rail =

@@ -49,17 +49,17 @@ struct Facts {
   }
 };
 
-constexpr char kNo[] = "no ";  // before the reason, in rank 0's answer
+constexpr char kNotShared[] = "no ";  // before the reason, in rank 0's answer
 
-/// Rank 0's answer: kNo and the reason, or its memory and every rank's process.
+/// Rank 0's answer: kNotShared and the reason, or its memory and every rank's process.
 std::string one_host(const std::vector<std::string>& texts) {
   const Facts first = Facts::parse(texts.front());
-  if (first.fd < 0) return std::string(kNo) + "rank 0 got no memory";
+  if (first.fd < 0) return std::string(kNotShared) + "rank 0 got no memory";
   std::string answer = std::to_string(first.fd) + " " + first.word;
   for (const std::string& text : texts) {
     const Facts other = Facts::parse(text);
     if (other.host == "-" || other.host != first.host)
-      return std::string(kNo) + "not all on one host";
+      return std::string(kNotShared) + "not all on one host";
     answer += " " + std::to_string(other.pid);
   }
   return answer;
@@ -168,7 +168,7 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::open(Rendezvous& rendezvous) {
     }
   }
   DSJ_TRY(const std::string answer, rendezvous.settle("shm", mine.text(), one_host));
-  if (answer.starts_with(kNo)) return impossible(answer.substr(sizeof kNo - 1));
+  if (answer.starts_with(kNotShared)) return impossible(answer.substr(sizeof kNotShared - 1));
   const Host host(answer);
 
   const auto attach = [&]() -> Result<std::unique_ptr<ShmSegment>> {

@@ -8,8 +8,8 @@ namespace dsj::comm {
 namespace {
 
 /// What the issuing lane held is part of the operation, as with other ranks.
-struct QueuedWork final : Work {
-  explicit QueuedWork(device::Streams& streams)
+struct LaneWork final : Work {
+  explicit LaneWork(device::Streams& streams)
       : streams(streams), mark(streams.record(streams.current())) {}
   void wait() override { streams.hold(streams.current(), *mark); }
   bool done() override { return streams.reached(*mark); }
@@ -52,7 +52,7 @@ class Single final : public Collectives {
         chunk.out.view(-1).copy_(chunk.in.view(-1));
       }
     }
-    return std::make_shared<QueuedWork>(streams_);
+    return std::make_shared<LaneWork>(streams_);
   }
 
  private:

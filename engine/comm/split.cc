@@ -22,15 +22,15 @@ Part parse_part(const std::string& text) {
   return part;
 }
 
-constexpr char kNo[] = "no ";  // before the reason, in rank 0's answer
-constexpr char kOk[] = "ok ";  // before the members
+constexpr char kNotSplit[] = "no ";  // before the reason, in rank 0's answer
+constexpr char kOk[] = "ok ";        // before the members
 
 /// Rank 0's answer to each rank.
 std::vector<std::string> answers(const std::vector<std::string>& texts) {
   std::vector<Part> parts;
   for (const std::string& text : texts) parts.push_back(parse_part(text));
   const auto members = members_of(parts);
-  if (!members) return std::vector<std::string>(texts.size(), kNo + members.error().message);
+  if (!members) return std::vector<std::string>(texts.size(), kNotSplit + members.error().message);
   std::map<int, std::string> by_colour;  // made once: a part's ranks have the same
   std::vector<std::string> all;
   for (std::size_t rank = 0; rank < parts.size(); ++rank) {
@@ -68,7 +68,7 @@ Result<std::vector<std::vector<int>>> members_of(std::span<const Part> parts) {
 Result<std::unique_ptr<Rendezvous>> split(Rendezvous& rendezvous, const std::string& key,
                                           const Part& part) {
   DSJ_TRY(const std::string answer, rendezvous.deal(key, text_of(part), answers));
-  if (answer.starts_with(kNo)) return bad_input(answer.substr(sizeof kNo - 1));
+  if (answer.starts_with(kNotSplit)) return bad_input(answer.substr(sizeof kNotSplit - 1));
   const auto members = parse_ranks(answer.substr(sizeof kOk - 1), rendezvous.options().world);
   if (!members) return fail(ErrorKind::Internal, "rank 0 dealt no ranks: " + answer);
   if (members->empty()) return std::unique_ptr<Rendezvous>();

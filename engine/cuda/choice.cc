@@ -13,7 +13,7 @@ std::string counted(int devices) {
   return devices == 1 ? "1 GPU" : std::to_string(devices) + " GPUs";
 }
 
-std::string shown(int capability) {
+std::string capability_text(int capability) {
   return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
 }
 
@@ -35,8 +35,9 @@ Result<Choice> choose(Wanted wanted, const Found& found, int local_rank) {
   const int capability = rank < found.capabilities.size() ? found.capabilities[rank] : 0;
   if (capability != 0 && capability < kOldestCapability) {
     const std::string what = counted(found.devices) + ", and number " + std::to_string(local_rank) +
-                             " has compute capability " + shown(capability) +
-                             ": the kernels need " + shown(kOldestCapability) + " or more";
+                             " has compute capability " + capability_text(capability) +
+                             ": the kernels need " + capability_text(kOldestCapability) +
+                             " or more";
     if (wanted == Wanted::Any) return Choice{.because = what, .is_a_loss = true};
     return refused("this machine has " + what, std::string("take a newer GPU, or ") + kOnCpu);
   }

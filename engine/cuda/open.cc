@@ -15,7 +15,7 @@ F* function_of(void* library, const char* name) {
   return reinterpret_cast<F*>(dlsym(library, name));
 }
 
-std::string shown(int version) {
+std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
@@ -40,8 +40,9 @@ void check_driver_version(void* driver, Found& found) {
   const auto get = function_of<int(int*)>(driver, "cuDriverGetVersion");
   int version = 0;
   if (get == nullptr || get(&version) != 0 || version >= kOldestDriver) return;
-  found.plugin_problem = "the driver is made for CUDA " + shown(version) + ", and " + kPluginFile +
-                         " needs one for CUDA " + shown(kOldestDriver) + " or later (580 or later)";
+  found.plugin_problem = "the driver is made for CUDA " + version_text(version) + ", and " +
+                         kPluginFile + " needs one for CUDA " + version_text(kOldestDriver) +
+                         " or later (580 or later)";
 }
 
 /// By the driver's own functions: CUDA's run-time library is not here yet.

@@ -10,7 +10,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr char kHint[] = "name one: chatTemplate: chatml, qwen, qwen2.5, llama2, llama3 or mistral";
+constexpr char kTemplateHint[] =
+    "name one: chatTemplate: chatml, qwen, qwen2.5, llama2, llama3 or mistral";
 
 /// Fingerprints of published templates.
 constexpr std::array<std::pair<uint64_t, ChatTemplate>, 5> kKnown = {{
@@ -47,7 +48,7 @@ Result<std::string> template_text(Files& files, const std::string& model_dir) {
   for (const json& one : *found) {  // several templates by name
     if (one.is_object() && one.value("name", "") == "default") return one.value("template", "");
   }
-  return bad_input("chat_template has no entry named default", path, kHint);
+  return bad_input("chat_template has no entry named default", path, kTemplateHint);
 }
 
 /// Tokens that the tokenizer must have; else the template's text would be read as plain letters.
@@ -155,14 +156,14 @@ Result<ChatTemplate> find_chat_template(Files& files, const std::string& model_d
   }
   if (!found) {
     DSJ_TRY(const std::string text, template_text(files, model_dir));
-    if (text.empty()) return bad_input("the model has no chat template", model_dir, kHint);
+    if (text.empty()) return bad_input("the model has no chat template", model_dir, kTemplateHint);
     const uint64_t fingerprint = template_fingerprint(text);
     for (const auto& [known, chat_template] : kKnown) {
       if (known == fingerprint) found = chat_template;
     }
     if (!found) {
       return bad_input("the model's chat template is not one of those known here", model_dir,
-                       kHint);
+                       kTemplateHint);
     }
   }
   for (const std::string& token : tokens_of(*found)) {

@@ -11,7 +11,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the files are little-endian");
 
-constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
+constexpr std::string_view kIndexMagic("MMIDIDX\0\0", 9);
 constexpr int64_t kVersion = 1;
 constexpr int64_t kHeaderBytes = 9 + 8 + 1 + 8 + 8;
 enum class Number { U8, I8, I16, I32, I64, U16, U32, U64, F64 };
@@ -87,7 +87,7 @@ struct Index {
 
 Result<Index> parse_index(std::string_view bytes, const std::string& path) {
   const auto size = static_cast<int64_t>(bytes.size());
-  if (size < kHeaderBytes || !bytes.starts_with(kMagic))
+  if (size < kHeaderBytes || !bytes.starts_with(kIndexMagic))
     return damaged(path, "this is no index of lists: it does not begin with MMIDIDX");
   if (value_at<int64_t>(bytes, 9) != kVersion)
     return damaged(path, "found version " + std::to_string(value_at<uint64_t>(bytes, 9)) +
@@ -159,7 +159,7 @@ Status write_lists(Files& files, const std::string& prefix, const Lists& lists) 
   for (const int64_t value : lists.values)
     small = small && value >= INT32_MIN && value <= INT32_MAX;
   const int64_t bytes = small ? 4 : 8;
-  std::string numbers, index(kMagic);
+  std::string numbers, index(kIndexMagic);
   for (const int64_t value : lists.values)
     small ? append(numbers, static_cast<int32_t>(value)) : append(numbers, value);
   append(index, kVersion);

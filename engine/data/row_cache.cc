@@ -14,7 +14,7 @@ namespace dsj::data {
 namespace {
 
 /// Of the entry's form and of what the check itself decides: a new one with either.
-constexpr std::string_view kMagic = "dsjrows1";
+constexpr std::string_view kCacheMagic = "dsjrows1";
 constexpr size_t kKeyDigits = 32, kChecksumBytes = sizeof(uint64_t);
 constexpr size_t kHeadBytes = 8 + kKeyDigits + 3 * sizeof(int64_t);
 constexpr char kSuffix[] = ".rows";
@@ -34,7 +34,7 @@ std::string entry_name(int64_t now, const std::string& key) {
 Result<std::string> row_key(const ReadFile& file, const std::string& conditions) {
   const auto state = std::make_unique<XXH3_state_t>();
   XXH3_128bits_reset(state.get());
-  XXH3_128bits_update(state.get(), kMagic.data(), kMagic.size());
+  XXH3_128bits_update(state.get(), kCacheMagic.data(), kCacheMagic.size());
   XXH3_128bits_update(state.get(), conditions.c_str(), conditions.size() + 1);
   std::vector<std::byte> piece(static_cast<size_t>(std::min(kPiece, file.size())));
   for (int64_t done = 0; done < file.size(); done += kPiece) {
@@ -50,7 +50,7 @@ Result<std::string> row_key(const ReadFile& file, const std::string& conditions)
 std::string to_entry(const std::string& key, const CheckedRows& rows) {
   const int64_t head[] = {static_cast<int64_t>(rows.kind), static_cast<int64_t>(rows.chat_template),
                           static_cast<int64_t>(rows.places.size())};
-  std::string entry(kMagic);
+  std::string entry(kCacheMagic);
   entry += key;
   append(entry, head, sizeof head);
   append(entry, rows.places.data(), rows.places.size() * sizeof(Place));
@@ -66,7 +66,7 @@ std::optional<CheckedRows> from_entry(const std::string& key, std::string_view e
   uint64_t checksum = 0;
   std::memcpy(&checksum, entry.data() + body.size(), sizeof checksum);
   if (checksum != XXH3_64bits(body.data(), body.size())) return std::nullopt;
-  if (!body.starts_with(kMagic) || body.substr(kMagic.size(), kKeyDigits) != key)
+  if (!body.starts_with(kCacheMagic) || body.substr(kCacheMagic.size(), kKeyDigits) != key)
     return std::nullopt;
   int64_t head[3];
   std::memcpy(head, body.data() + kHeadBytes - sizeof head, sizeof head);

@@ -8,7 +8,7 @@
 namespace dsj::data {
 namespace {
 
-constexpr const char* kHint =
+constexpr const char* kUnigramHint =
     "convert it: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) writes tokenizer.json";
 constexpr std::size_t kPiecesMax = 10'000'000;
 constexpr std::size_t kPieceBytesMax = 512;
@@ -83,9 +83,9 @@ class Message {
 
 using Wire = Message::Field::Wire;
 
-class Reader {
+class ProtoReader {
  public:
-  explicit Reader(const std::string& path) : path_(path) {}
+  explicit ProtoReader(const std::string& path) : path_(path) {}
 
   Result<SentencePieceModel> read(std::string_view bytes) {
     DSJ_TRY_STATUS(each(bytes, "", [&](const Message::Field& field) -> Status {
@@ -110,7 +110,7 @@ class Reader {
 
  private:
   std::unexpected<Error> refuse(std::string what) const {
-    return bad_input(std::move(what), path_, kHint);
+    return bad_input(std::move(what), path_, kUnigramHint);
   }
 
   template <typename Take>
@@ -196,7 +196,7 @@ class Reader {
 
 Result<SentencePieceModel> parse_sentencepiece_model(std::string_view bytes,
                                                      const std::string& path) {
-  return Reader(path).read(bytes);
+  return ProtoReader(path).read(bytes);
 }
 
 }  // namespace dsj::data

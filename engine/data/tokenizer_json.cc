@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kHint = "BPE of GPT-2, Qwen2, Llama 2, Llama 3 and Mistral is built here";
+constexpr const char* kBpeHint = "BPE of GPT-2, Qwen2, Llama 2, Llama 3 and Mistral is built here";
 
 constexpr std::size_t kStepBytesMax = 16;  // per Prepend or Replace
 constexpr std::size_t kStepsMax = 4;       // per list
@@ -31,9 +31,9 @@ const json& field(const json& object, const char* name) {
   return found == object.end() ? null : *found;
 }
 
-class Reader {
+class JsonReader {
  public:
-  explicit Reader(std::string path) { spec_.file = std::move(path); }
+  explicit JsonReader(std::string path) { spec_.file = std::move(path); }
 
   Result<TokenizerSpec> read(const json& root) {
     if (!root.is_object()) return bad_input("is not a JSON object", spec_.file);
@@ -50,7 +50,7 @@ class Reader {
 
  private:
   std::unexpected<Error> refuse(const std::string& where, const std::string& what) const {
-    return bad_input(where + " " + what, spec_.file, kHint);
+    return bad_input(where + " " + what, spec_.file, kBpeHint);
   }
 
   /// Error if a field of `object` is not one of `known`.
@@ -425,7 +425,7 @@ class Reader {
 
 Result<TokenizerSpec> read_tokenizer_json(Files& files, const std::string& path) {
   DSJ_TRY(const json root, read_json_file(files, path));
-  return Reader(path).read(root);
+  return JsonReader(path).read(root);
 }
 
 }  // namespace dsj::data

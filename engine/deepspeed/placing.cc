@@ -9,11 +9,10 @@
 namespace dsj::deepspeed {
 namespace {
 
-constexpr char kDamaged[] = "the checkpoint is damaged: copy it again, or use an older one";
 constexpr char kMaster[] = "master";
 
 std::unexpected<Error> damaged(const std::string& what, const std::string& path) {
-  return fail(ErrorKind::Environment, what, path, kDamaged);
+  return fail(ErrorKind::Environment, what, path, kDamagedHint);
 }
 
 /// A flat vector for each state.

@@ -5,8 +5,6 @@
 namespace dsj::deepspeed {
 namespace {
 
-constexpr char kDamaged[] = "the checkpoint is damaged: copy it again, or use an older one";
-
 /// The part of `stretch` in [begin, end), counted as the stretch counts.
 Stretch cut(const Stretch& stretch, int64_t begin, int64_t end) {
   const int64_t from = std::max(begin, stretch.begin),
@@ -46,7 +44,7 @@ Status Ranges::take(const StateOf& name, int64_t offset, int64_t count, const Fl
   return fail(ErrorKind::Environment,
               name.first + " of " + name.second + ": " + std::to_string(covered) + " of " +
                   std::to_string(count) + " elements are there",
-              path, kDamaged);
+              path, kDamagedHint);
 }
 
 std::optional<int64_t> Ranges::elements(const StateOf& name) const {
@@ -74,7 +72,7 @@ Status Ranges::check(const std::string& path) {
       return fail(ErrorKind::Environment,
                   name.first + " of " + name.second + ": its parts are not its " +
                       std::to_string(elements) + " elements",
-                  path, kDamaged);
+                  path, kDamagedHint);
   }
   return {};
 }

@@ -13,6 +13,9 @@
 
 namespace dsj::deepspeed {
 
+inline constexpr char kDamagedHint[] =
+    "the checkpoint is damaged: copy it again, or use an older one";
+
 /// A parameter, in the order of the flat data.
 struct Parameter {
   std::string name;

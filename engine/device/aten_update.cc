@@ -16,7 +16,7 @@ namespace {
 
 using namespace optim;  // NOLINT: the rules
 
-constexpr int64_t kTile = 1 << 22;  ///< elements at a time: bounds the temporaries
+constexpr int64_t kPiece = 1 << 22;  ///< elements at a time: bounds the temporaries
 
 /// What a rule sees. The fp32 gradient is a copy that the rule may change.
 struct Elements {
@@ -176,14 +176,14 @@ Elements elements_of(const Update& update, const kernels::Span& span, int64_t fi
 
 /// Calls f(first element, how many) tile by tile.
 template <typename F>
-void for_tiles(int64_t n, F f) {
-  for (int64_t first = 0; first < n; first += kTile) f(first, std::min(kTile, n - first));
+void for_pieces(int64_t n, F f) {
+  for (int64_t first = 0; first < n; first += kPiece) f(first, std::min(kPiece, n - first));
 }
 
 }  // namespace
 
 void aten_update(at::Device on, const Update& update, const kernels::Span& span) {
-  for_tiles(span.n, [&](int64_t first, int64_t n) {
+  for_pieces(span.n, [&](int64_t first, int64_t n) {
     Elements elements = elements_of(update, span, first, n, on);
     if (span.coefficient) elements.coefficient = vector_of(span.coefficient, 1, on);
     std::visit([&](const auto& rule) { apply(rule, elements); }, update.rule);
@@ -198,7 +198,7 @@ void aten_lamb_moments(at::Device on, const Update& update, const kernels::Span&
   const auto add = [&](double* sum, const at::Tensor& t) {
     vector_of(sum, 1, on).add_(t.to(at::kDouble).square().sum());
   };
-  for_tiles(span.n, [&](int64_t first, int64_t n) {
+  for_pieces(span.n, [&](int64_t first, int64_t n) {
     const Elements elements = elements_of(update, span, first, n, on);
     moments(elements, rule.beta1, rule.beta2);
     add(span.sums, elements.p);

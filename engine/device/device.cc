@@ -15,11 +15,9 @@
 namespace dsj::device {
 namespace {
 
-constexpr int kKinds = static_cast<int>(at::DeviceType::COMPILE_TIME_MAX_DEVICE_TYPES);
-
 /// What install() brought, by kind of device.
-std::array<std::atomic<kernels::Port*>, kKinds> installed;
-std::array<std::atomic<int>, kKinds> capabilities;
+std::array<std::atomic<kernels::Port*>, kDeviceKinds> installed;
+std::array<std::atomic<int>, kDeviceKinds> capabilities;
 
 kernels::Port& port_of(at::DeviceType kind) {
   auto& port = installed[static_cast<size_t>(kind)];
@@ -92,7 +90,7 @@ class Accelerator final : public Device {
 };
 
 template <size_t... kind>
-std::array<Accelerator, kKinds> accelerators(std::index_sequence<kind...>) {
+std::array<Accelerator, kDeviceKinds> accelerators(std::index_sequence<kind...>) {
   return {Accelerator(static_cast<at::DeviceType>(kind))...};
 }
 
@@ -100,7 +98,7 @@ std::array<Accelerator, kKinds> accelerators(std::index_sequence<kind...>) {
 
 const Device& of(at::Device place) {
   static const Cpu cpu;
-  static const auto others = accelerators(std::make_index_sequence<kKinds>());
+  static const auto others = accelerators(std::make_index_sequence<kDeviceKinds>());
   if (place.is_cpu()) return cpu;
   return others[static_cast<size_t>(place.type())];
 }

@@ -13,13 +13,12 @@
 namespace dsj::device {
 namespace {
 
-constexpr int kKinds = static_cast<int>(at::DeviceType::COMPILE_TIME_MAX_DEVICE_TYPES);
 /// Locking pages stops a device. Small blocks, which every step asks for, are kept for the next one
 /// of their size.
 constexpr size_t kSmall = size_t{1} << 20, kKeptPerSize = 4;
 
-std::array<HostPages, kKinds>& all_pages() {
-  static std::array<HostPages, kKinds> pages;
+std::array<HostPages, kDeviceKinds>& all_pages() {
+  static std::array<HostPages, kDeviceKinds> pages;
   return pages;
 }
 

@@ -9,6 +9,8 @@
 
 namespace dsj::device {
 
+inline constexpr int kDeviceKinds = static_cast<int>(at::DeviceType::COMPILE_TIME_MAX_DEVICE_TYPES);
+
 /// How a kind of device makes and frees page-locked memory. take() returns null where there is none.
 struct HostPages {
   void* (*take)(size_t bytes) = nullptr;

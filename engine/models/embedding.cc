@@ -6,7 +6,7 @@
 namespace dsj::models {
 namespace {
 
-enum Index { kTokens, kPositions };
+enum Table { kTokens, kPositions };
 
 bool learned_positions(const layout::ModelConfig& config) {
   return config.block == layout::Block::Gpt2;
@@ -15,10 +15,6 @@ bool learned_positions(const layout::ModelConfig& config) {
 ops::Dropout dropout_of(const layout::ModelConfig& config, const EmbeddingCall& call) {
   return call.dropout_key ? ops::Dropout{config.dropout.embedding, *call.dropout_key}
                           : ops::Dropout{};
-}
-
-void zero_if_new(const zero::GradView& grad) {
-  if (!grad.accumulate) grad.tensor.zero_();
 }
 
 }  // namespace
@@ -39,12 +35,12 @@ void embedding_backward(const zero::UnitParameters& p, const layout::ModelConfig
                         const at::Tensor& ids, const at::Tensor& dx, const EmbeddingCall& call) {
   ops::dropout(dx, dropout_of(config, call));
   if (const auto tokens = p.grad(kTokens); tokens.tensor.defined()) {
-    zero_if_new(tokens);
+    tokens.zero_if_new();
     ops::scatter_rows(dx, ids, tokens.tensor);
   }
   if (!learned_positions(config)) return;
   if (const auto positions = p.grad(kPositions); positions.tensor.defined()) {
-    zero_if_new(positions);
+    positions.zero_if_new();
     ops::scatter_rows(dx, call.rows->positions(), positions.tensor);
   }
 }

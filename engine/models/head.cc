@@ -60,10 +60,6 @@ at::Tensor no_loss(const at::Tensor& x) {
   return at::zeros({}, x.options().dtype(at::kDouble));
 }
 
-void zero_if_new(const zero::GradView& grad) {
-  if (grad.tensor.defined() && !grad.accumulate) grad.tensor.zero_();
-}
-
 /// Rows whose logits are held at a time, of n.
 int64_t logit_rows(int64_t n, const at::Tensor& x, int64_t vocab, const layout::PieceRule& pieces) {
   const int64_t limit = logits_limit_;
@@ -140,8 +136,8 @@ HeadResult head_turn(const zero::UnitParameters& p, const layout::ModelConfig& c
   HeadResult result{no_loss(x), targets.count, {}};
   const auto head_grad = projection.grad(weight);
   if (result.targets == 0) {
-    for (int i = kNorm; i <= (layer_norm(config) ? kNorm + 1 : kNorm); ++i) zero_if_new(p.grad(i));
-    zero_if_new(head_grad);
+    for (int i = kNorm; i <= (layer_norm(config) ? kNorm + 1 : kNorm); ++i) p.grad(i).zero_if_new();
+    head_grad.zero_if_new();
     result.dx = at::zeros_like(x);
     return result;
   }

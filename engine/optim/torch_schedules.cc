@@ -39,7 +39,7 @@ Scheduled cyclic(const SchedulerConfig& config, double s) {
   return now;
 }
 
-Scheduled one_cycle(const SchedulerConfig& config, double s) {
+Scheduled one_cycle_lr(const SchedulerConfig& config, double s) {
   const auto& t = config.torch;
   const double total = double(config.total_steps), first = config.max_lr / t.div_factor;
   const double last = first / t.final_div_factor;
@@ -77,7 +77,7 @@ std::optional<Scheduled> torch_schedule(const SchedulerConfig& config, double ba
   const auto s = double(steps_done);
   const double share = std::min(1.0, s / double(t.total_iters));
   if (type == "CyclicLR") return cyclic(config, s);
-  if (type == "OneCycleLR") return one_cycle(config, s);
+  if (type == "OneCycleLR") return one_cycle_lr(config, s);
   if (type == "StepLR")
     return Scheduled{base_lr * std::pow(t.gamma, double(steps_done / t.step_size))};
   if (type == "MultiStepLR")

@@ -8,7 +8,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kConfigBytesMax = 16 << 20;
+constexpr int64_t kAdapterConfigBytesMax = 16 << 20;
 /// The version of PEFT whose fields these are.
 constexpr char kPeftVersion[] = "0.21.2";
 
@@ -93,7 +93,7 @@ std::string adapter_config_text(const AdapterConfig& config) {
 
 Result<AdapterConfig> read_adapter_config(Files& files, const std::string& directory) {
   const std::string path = path_join(directory, kAdapterConfigFile);
-  DSJ_TRY(const std::string text, files.read_all(path, kConfigBytesMax));
+  DSJ_TRY(const std::string text, files.read_all(path, kAdapterConfigBytesMax));
   const json config = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return bad_input("a JSON object is expected", path);
   if (config.value("peft_type", json()) != "LORA")

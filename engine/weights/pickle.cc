@@ -14,7 +14,6 @@ using Value = PickleValue;
 
 /// So that millions of one-byte opcodes do not become gigabytes of values.
 constexpr size_t kValuesMax = 1'000'000;
-constexpr size_t kRankMax = 16;
 
 constexpr PickleName kStateDictNames[] = {
     {"collections.OrderedDict", PickleRule::EmptyDict},
@@ -351,7 +350,8 @@ Result<Pickle> read_pickle(std::string_view bytes, std::span<const PickleName> n
 }
 
 std::optional<std::vector<int64_t>> extents_of(const Pickle& pickle, const PickleValue& tuple) {
-  if ((tuple.kind != Kind::Tuple && tuple.kind != Kind::List) || tuple.items.size() > kRankMax)
+  if ((tuple.kind != Kind::Tuple && tuple.kind != Kind::List) ||
+      tuple.items.size() > kDimensionsMax)
     return {};
   std::vector<int64_t> numbers;
   for (const Ref item : tuple.items) {

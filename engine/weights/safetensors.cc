@@ -9,7 +9,6 @@ namespace dsj::weights {
 namespace {
 
 constexpr char kFormatHint[] = "the file is damaged or is not safetensors";
-constexpr size_t kRankMax = 16;
 
 struct RawTensor {
   std::string name, dtype;
@@ -37,7 +36,7 @@ class HeaderReader {
 
   bool number_unsigned(number_unsigned_t value) {
     if (place_ != Place::Array) return refuse("a number has no place here");
-    if (array_->size() >= kRankMax) return refuse("an array of more than 16 numbers");
+    if (array_->size() >= kDimensionsMax) return refuse("an array of more than 16 numbers");
     array_->push_back(value);
     return true;
   }

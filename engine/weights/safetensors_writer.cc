@@ -12,7 +12,7 @@ namespace dsj::weights {
 namespace {
 
 constexpr char kPartialSuffix[] = ".partial";
-constexpr size_t kStagedElements = 512 * 1024;
+constexpr size_t kWrittenAtOnce = 512 * 1024;
 /// Data starts at a multiple of this, so that a memory map of the file is aligned.
 constexpr size_t kDataAlignment = 8;
 /// Files of a model that are written and not yet durable.
@@ -110,7 +110,7 @@ Status SafetensorsWriter::append(const std::string& name, std::span<const float>
   const DType dtype = current(name).dtype;
   if (dtype == DType::F32) return append_bytes(name, std::as_bytes(values));
   const auto convert = dtype == DType::BF16 ? float_to_bf16 : float_to_fp16;
-  if (staged_.empty()) staged_.resize(kStagedElements);
+  if (staged_.empty()) staged_.resize(kWrittenAtOnce);
   while (!values.empty()) {
     const auto part = std::span(staged_).first(std::min(values.size(), staged_.size()));
     convert(values.first(part.size()), part);

@@ -17,7 +17,7 @@ constexpr const char* kFiles[] = {"model.safetensors", "model.safetensors.index.
                                   "pytorch_model.bin", "pytorch_model.bin.index.json"};
 constexpr int64_t kIndexBytesMax = 100'000'000;
 /// 16-bit weights pass through a buffer that stays in the cache.
-constexpr size_t kStagedElements = 128 * 1024;
+constexpr size_t kReadAtOnce = 128 * 1024;
 
 std::unexpected<Error> no_weights(Files& files, const std::string& directory) {
   if (!files.exists(directory).value_or(false)) {
@@ -193,7 +193,7 @@ Status WeightSource::read(const std::string& name, int64_t offset, std::span<flo
   if (tensor.dtype == DType::F32) return source.file->read(position, std::as_writable_bytes(out));
 
   const auto convert = tensor.dtype == DType::BF16 ? bf16_to_float : fp16_to_float;
-  std::vector<uint16_t> staged(std::min(out.size(), kStagedElements));
+  std::vector<uint16_t> staged(std::min(out.size(), kReadAtOnce));
   while (!out.empty()) {
     const std::span<uint16_t> part = std::span(staged).first(std::min(out.size(), staged.size()));
     DSJ_TRY_STATUS(source.file->read(position, std::as_writable_bytes(part)));

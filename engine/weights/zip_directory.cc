@@ -13,16 +13,16 @@ constexpr char kDamaged[] = "the file is damaged or cut off: download or copy it
 constexpr size_t kNameMax = 4096;
 
 /// A ReadFile as minizip's file functions.
-struct Stream {
+struct Source {
   const ReadFile* file;
   ZPOS64_T position = 0;
 };
 
-void* open_stream(void* opaque, const void*, int) {
+void* open_source(void* opaque, const void*, int) {
   return opaque;
 }
-uLong read_stream(void*, void* stream, void* out, uLong bytes) {
-  auto& s = *static_cast<Stream*>(stream);
+uLong read_source(void*, void* stream, void* out, uLong bytes) {
+  auto& s = *static_cast<Source*>(stream);
   const auto size = static_cast<ZPOS64_T>(s.file->size());
   const uLong count = s.position >= size ? 0 : std::min<ZPOS64_T>(bytes, size - s.position);
   if (!s.file->read(static_cast<int64_t>(s.position), {static_cast<std::byte*>(out), count}))
@@ -30,11 +30,11 @@ uLong read_stream(void*, void* stream, void* out, uLong bytes) {
   s.position += count;
   return count;
 }
-ZPOS64_T tell_stream(void*, void* stream) {
-  return static_cast<Stream*>(stream)->position;
+ZPOS64_T tell_source(void*, void* stream) {
+  return static_cast<Source*>(stream)->position;
 }
-long seek_stream(void*, void* stream, ZPOS64_T offset, int origin) {
-  auto& s = *static_cast<Stream*>(stream);
+long seek_source(void*, void* stream, ZPOS64_T offset, int origin) {
+  auto& s = *static_cast<Source*>(stream);
   const auto size = static_cast<ZPOS64_T>(s.file->size());
   const ZPOS64_T base = origin == ZLIB_FILEFUNC_SEEK_SET   ? 0
                         : origin == ZLIB_FILEFUNC_SEEK_CUR ? s.position
@@ -43,10 +43,10 @@ long seek_stream(void*, void* stream, ZPOS64_T offset, int origin) {
   s.position = base + offset;
   return 0;
 }
-int close_stream(void*, void*) {
+int close_source(void*, void*) {
   return 0;
 }
-int stream_error(void*, void*) {
+int source_error(void*, void*) {
   return 0;
 }
 
@@ -100,9 +100,9 @@ Result<std::map<std::string, ZipEntry>> read_zip_directory(const ReadFile& file,
   if (std::memcmp(last.data(), "PK\5\6", 4) != 0) {
     return bad_input("it does not end as a zip archive does", path, kDamaged);
   }
-  Stream stream{&file};
-  zlib_filefunc64_def functions{open_stream, read_stream,  nullptr,      tell_stream,
-                                seek_stream, close_stream, stream_error, &stream};
+  Source stream{&file};
+  zlib_filefunc64_def functions{open_source, read_source,  nullptr,      tell_source,
+                                seek_source, close_source, source_error, &stream};
   const std::unique_ptr<void, Closer> archive(unzOpen2_64(path.c_str(), &functions));
   if (!archive) return bad_input("no zip directory at its end", path, kDamaged);
   unz_global_info64 global{};

@@ -11,20 +11,20 @@ namespace dsj::weights {
 namespace {
 
 /// A WriteFile as minizip's file functions. minizip goes back to fill in an entry's checksum.
-struct Stream {
+struct Sink {
   std::unique_ptr<WriteFile> file;
   int64_t position = 0, size = 0;
   Status status = {};  ///< the first error
 };
 
-void* open_stream(void* opaque, const void*, int) {
+void* open_sink(void* opaque, const void*, int) {
   return opaque;
 }
-uLong read_stream(void*, void*, void*, uLong) {
+uLong read_sink(void*, void*, void*, uLong) {
   return 0;
 }
-uLong write_stream(void*, void* stream, const void* bytes, uLong count) {
-  auto& s = *static_cast<Stream*>(stream);
+uLong write_sink(void*, void* stream, const void* bytes, uLong count) {
+  auto& s = *static_cast<Sink*>(stream);
   auto rest = std::span(static_cast<const std::byte*>(bytes), count);
   const auto old = static_cast<size_t>(
       std::min<int64_t>(s.size - s.position, static_cast<int64_t>(rest.size())));
@@ -35,11 +35,11 @@ uLong write_stream(void*, void* stream, const void* bytes, uLong count) {
   s.size = std::max(s.size, s.position);
   return count;
 }
-ZPOS64_T tell_stream(void*, void* stream) {
-  return static_cast<ZPOS64_T>(static_cast<Stream*>(stream)->position);
+ZPOS64_T tell_sink(void*, void* stream) {
+  return static_cast<ZPOS64_T>(static_cast<Sink*>(stream)->position);
 }
-long seek_stream(void*, void* stream, ZPOS64_T offset, int origin) {
-  auto& s = *static_cast<Stream*>(stream);
+long seek_sink(void*, void* stream, ZPOS64_T offset, int origin) {
+  auto& s = *static_cast<Sink*>(stream);
   const int64_t base = origin == ZLIB_FILEFUNC_SEEK_SET   ? 0
                        : origin == ZLIB_FILEFUNC_SEEK_CUR ? s.position
                                                           : s.size;
@@ -48,11 +48,11 @@ long seek_stream(void*, void* stream, ZPOS64_T offset, int origin) {
   s.position = to;
   return 0;
 }
-int close_stream(void*, void*) {
+int close_sink(void*, void*) {
   return 0;
 }
-int stream_error(void*, void* stream) {
-  return static_cast<Stream*>(stream)->status ? 0 : 1;
+int sink_error(void*, void* stream) {
+  return static_cast<Sink*>(stream)->status ? 0 : 1;
 }
 
 /// An extra field that moves what follows a local header to a multiple of kAlignment. minizip puts 20 bytes of its own
@@ -75,7 +75,7 @@ constexpr int64_t kZip64From = 0xffffffff;
 struct ZipWriter::Archive {
   Files* files = nullptr;
   std::string path;
-  Stream stream;
+  Sink stream;
   zipFile zip = nullptr;
 
   ~Archive() {
@@ -100,8 +100,8 @@ Result<ZipWriter> ZipWriter::create(Files& files, const std::string& path) {
   archive->files = &files;
   archive->path = path;
   DSJ_TRY(archive->stream.file, files.create_write(archive->partial()));
-  zlib_filefunc64_def functions{open_stream, read_stream,  write_stream, tell_stream,
-                                seek_stream, close_stream, stream_error, &archive->stream};
+  zlib_filefunc64_def functions{open_sink, read_sink,  write_sink, tell_sink,
+                                seek_sink, close_sink, sink_error, &archive->stream};
   archive->zip = zipOpen2_64(path.c_str(), APPEND_STATUS_CREATE, nullptr, &functions);
   if (!archive->zip) return fail(ErrorKind::Internal, "minizip opens no archive", path);
   return ZipWriter(std::move(archive));

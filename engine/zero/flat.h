@@ -59,6 +59,11 @@ struct FlatOptions {
 struct GradView {
   at::Tensor tensor;
   bool accumulate = false;
+
+  /// Before sums are added to it.
+  void zero_if_new() const {
+    if (tensor.defined() && !accumulate) tensor.zero_();
+  }
 };
 
 class Flat {

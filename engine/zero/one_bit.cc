@@ -13,8 +13,6 @@
 namespace dsj::zero {
 namespace {
 
-constexpr int kMomentum = 1;  // exp_avg, among a flat's states
-
 class OneBitAdam final : public OneBit {
  public:
   explicit OneBitAdam(OneBitParts parts)

@@ -16,6 +16,8 @@
 
 namespace dsj::zero {
 
+inline constexpr int kMomentum = 1;  ///< exp_avg, among a flat's states
+
 class OneBit {
  public:
   virtual ~OneBit() = default;

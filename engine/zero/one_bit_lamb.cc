@@ -16,8 +16,6 @@
 namespace dsj::zero {
 namespace {
 
-constexpr int kMomentum = 1;  // exp_avg, among a flat's states
-
 // By their states in a checkpoint. The first three have one element per parameter.
 constexpr char kFrozen[] = "lamb_coeff_freeze", kFactor[] = "last_factor",
                kScaling[] = "scaling_coeff", kPadding[] = "dummy_exp_avg", kAll[] = "all";

@@ -13,28 +13,28 @@ using nlohmann::json;
 
 namespace {
 
-constexpr char kEnabled[] = "amp.enabled";
+constexpr char kAmp[] = "amp.enabled";
 constexpr char kLevel[] = "amp.opt_level";
 constexpr char kScale[] = "amp.loss_scale";
-constexpr char kMaximum[] = "amp.max_loss_scale";
+constexpr char kMaximumScale[] = "amp.max_loss_scale";
 
 void check_company(const Source& in, const ResolvedConfig& config, Report& out) {
   if (config.precision != Precision::Fp32)
-    out.error(kEnabled, "Cannot enable both amp with (legacy) fp16 or bfloat16 mode",
+    out.error(kAmp, "Cannot enable both amp with (legacy) fp16 or bfloat16 mode",
               "keep fp16 or bf16, and switch amp off");
   if (config.zero.stage > 0)
-    out.error(kEnabled,
+    out.error(kAmp,
               "Amp and ZeRO are not currently compatible, please use (legacy) fp16 mode which "
               "performs similar to amp opt_mode=O2",
               "fp16.enabled or torch_autocast.enabled instead, or zero_optimization.stage 0");
   if (in.value<bool>("torch_autocast.enabled"))
-    out.error(kEnabled, "amp and torch_autocast are both on", "switch one off");
+    out.error(kAmp, "amp and torch_autocast are both on", "switch one off");
 }
 
 /// apex begins at 65536 or at the maximum below it, doubles after 2,000 steps without an overflow,
 /// halves after each, and ends nothing.
 LossScaleConfig apex_scale(const Source& in, Report& out) {
-  const double maximum = in.value<double>(kMaximum);
+  const double maximum = in.value<double>(kMaximumScale);
   LossScaleConfig scale{.initial = std::min(65536.0, maximum),
                         .window = 2000,
                         .hysteresis = 1,
@@ -44,7 +44,7 @@ LossScaleConfig apex_scale(const Source& in, Report& out) {
   const json* given = in.literal(kScale);
   if (given == nullptr || *given == "dynamic") {
     if (maximum == 0)
-      out.error(kMaximum, "found 0, expected a number above 0: a loss times 0 has no gradient",
+      out.error(kMaximumScale, "found 0, expected a number above 0: a loss times 0 has no gradient",
                 "leave it out");
     return scale;
   }
@@ -58,7 +58,7 @@ LossScaleConfig apex_scale(const Source& in, Report& out) {
 }  // namespace
 
 void resolve_amp(const Source& in, ResolvedConfig& config, Report& out) {
-  if (!in.value<bool>(kEnabled)) return;
+  if (!in.value<bool>(kAmp)) return;
   check_company(in, config, out);
   const std::string level = in.value<std::string>(kLevel);
   if (level == "O3") {

@@ -12,7 +12,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr char kEnabled[] = "torch_autocast.enabled";
+constexpr char kAutocast[] = "torch_autocast.enabled";
 constexpr char kType[] = "torch_autocast.dtype";
 constexpr char kModules[] = "torch_autocast.lower_precision_safe_modules";
 constexpr char kCommunication[] = "communication_data_type";
@@ -66,7 +66,7 @@ LossScaleConfig grad_scaler() {
 void check_company(ResolvedConfig& config, Report& out) {
   if (config.precision != Precision::Fp32) {
     const char* name = config.precision == Precision::Bf16 ? "bfloat16" : "fp16";
-    out.error(kEnabled, std::string("Cannot enable both torch autocast and ") + name,
+    out.error(kAutocast, std::string("Cannot enable both torch autocast and ") + name,
               std::string("switch ") + name_of(config.precision) +
                   ".enabled off (DeepSpeed before 0.18 asserts this, too)");
   }
@@ -81,9 +81,9 @@ void check_company(ResolvedConfig& config, Report& out) {
 }  // namespace
 
 void resolve_autocast(const Source& in, ResolvedConfig& config, Report& out) {
-  const bool asked = in.value<bool>(kEnabled);
+  const bool asked = in.value<bool>(kAutocast);
   if ((asked || config.autocast.on()) && descriptor_of(config.optimizer.kind).communicates)
-    out.unsupported(asked ? kEnabled : "amp.enabled",
+    out.unsupported(asked ? kAutocast : "amp.enabled",
                     "products in another type than the parameters are not built for 1-bit "
                     "optimizers, whose momenta travel instead of gradients",
                     "use bf16 or fp16, or AdamW");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/text.h"
+#include "job/dsconfig/batch.h"
 
 namespace dsj::dsconfig {
 namespace {
@@ -10,7 +11,6 @@ namespace {
 using nlohmann::json;
 
 constexpr char kSection[] = "autotuning";
-constexpr char kMicro[] = "train_micro_batch_size_per_gpu";
 
 /// Takes the value of a key that DeepSpeed's tuner reads as a list. Leaves its first value.
 std::vector<int64_t> take_list(json& value, int64_t least, int64_t most, const std::string& path,
@@ -99,9 +99,9 @@ TuneRequest tune_request(const json& ds_config) {
   TuneRequest request{.ds_config = ds_config};
   if (!request.ds_config.is_object()) return request;  // resolve() says what is wrong
   request.stages = stages_of(request.ds_config, request.findings);
-  if (const auto micro = request.ds_config.find(kMicro);
+  if (const auto micro = request.ds_config.find(kMicroBatchKey);
       micro != request.ds_config.end() && micro->is_array())
-    request.micro_batches = take_list(*micro, 1, 1 << 20, kMicro, request.findings);
+    request.micro_batches = take_list(*micro, 1, 1 << 20, kMicroBatchKey, request.findings);
   // The section's own keys alone: resolve() checks the others, as for a run.
   json section = json::object();
   if (const auto found = request.ds_config.find(kSection); found != request.ds_config.end())

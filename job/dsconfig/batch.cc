@@ -12,10 +12,6 @@ using nlohmann::json;
 
 namespace {
 
-constexpr char kTrain[] = "train_batch_size";
-constexpr char kMicro[] = "train_micro_batch_size_per_gpu";
-constexpr char kAccumulation[] = "gradient_accumulation_steps";
-
 std::string described(const char* name, const BatchValue& value) {
   std::string text = std::string(name) + " ";
   text += value.value ? std::to_string(*value.value) : "not given";
@@ -141,34 +137,35 @@ void resolve_batch(const Source& in, ResolvedConfig& config, Report& out) {
     return value;
   };
   BatchGiven given{.world_size = in.facts.world_size};
-  given.micro = take(kMicro, in.args.per_device_train_batch_size, "perDeviceTrainBatchSize");
+  given.micro =
+      take(kMicroBatchKey, in.args.per_device_train_batch_size, "perDeviceTrainBatchSize");
   given.accumulation =
-      take(kAccumulation, in.args.gradient_accumulation_steps, "gradientAccumulationSteps");
-  if (const json* train = in.literal(kTrain)) {
+      take(kAccumulationKey, in.args.gradient_accumulation_steps, "gradientAccumulationSteps");
+  if (const json* train = in.literal(kTrainBatchKey)) {
     given.train = {train->get<int64_t>(), "ds_config"};
   } else {  // train_batch_size does not decide an "auto": Hugging Face's default
-    if (!given.micro.value && (in.is_auto(kMicro) || in.is_auto(kTrain))) {
+    if (!given.micro.value && (in.is_auto(kMicroBatchKey) || in.is_auto(kTrainBatchKey))) {
       given.micro = {8, kHuggingFaceDefault};
-      out.origin(kMicro, "8", given.micro.from);
+      out.origin(kMicroBatchKey, "8", given.micro.from);
     }
-    if (!given.accumulation.value && in.is_auto(kAccumulation)) {
+    if (!given.accumulation.value && in.is_auto(kAccumulationKey)) {
       given.accumulation = {1, kHuggingFaceDefault};
-      out.origin(kAccumulation, "1", given.accumulation.from);
+      out.origin(kAccumulationKey, "1", given.accumulation.from);
     }
   }
   // An entry with an error was left out. The batch rule would only repeat that error.
-  for (const char* path : {kTrain, kMicro, kAccumulation})
+  for (const char* path : {kTrainBatchKey, kMicroBatchKey, kAccumulationKey})
     if (out.has_error(path)) return;
   const BatchAnswer answer = solve_batch(given);
   if (!given.train.value && !given.micro.value) {
     out.absent(
-        {kMicro, "no batch size: the job has to set it",
+        {kMicroBatchKey, "no batch size: the job has to set it",
          "spec.training.perDeviceTrainBatchSize, or --per_device_train_batch_size for dsj run"},
         answer.problem, answer.hint);
     return;
   }
   if (!answer.triple) {
-    out.error(given.train.value ? kTrain : kMicro, answer.problem, answer.hint);
+    out.error(given.train.value ? kTrainBatchKey : kMicroBatchKey, answer.problem, answer.hint);
     return;
   }
   const BatchTriple& triple = *answer.triple;
@@ -177,11 +174,12 @@ void resolve_batch(const Source& in, ResolvedConfig& config, Report& out) {
   config.gradient_accumulation_steps = triple.accumulation;
   const std::string world = " and the world size, " + std::to_string(in.facts.world_size);
   if (!given.train.value)
-    out.origin(kTrain, std::to_string(triple.train), "micro batch x accumulation x world size");
+    out.origin(kTrainBatchKey, std::to_string(triple.train),
+               "micro batch x accumulation x world size");
   if (!given.micro.value)
-    out.origin(kMicro, std::to_string(triple.micro), "from train_batch_size" + world);
+    out.origin(kMicroBatchKey, std::to_string(triple.micro), "from train_batch_size" + world);
   if (!given.accumulation.value)
-    out.origin(kAccumulation, std::to_string(triple.accumulation),
+    out.origin(kAccumulationKey, std::to_string(triple.accumulation),
                given.train.value && given.micro.value ? "from train_batch_size" + world
                                                       : kDeepSpeedDefault);
 }

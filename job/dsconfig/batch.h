@@ -8,6 +8,10 @@
 
 namespace dsj::dsconfig {
 
+inline constexpr char kTrainBatchKey[] = "train_batch_size";
+inline constexpr char kMicroBatchKey[] = "train_micro_batch_size_per_gpu";
+inline constexpr char kAccumulationKey[] = "gradient_accumulation_steps";
+
 struct BatchValue {
   std::optional<int64_t> value;  ///< above 0 if given
   std::string from;              ///< who set it: "ds_config", "training.perDeviceTrainBatchSize"

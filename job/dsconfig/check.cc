@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "common/json.h"
 #include "common/text.h"
 #include "job/dsconfig/keys.h"
 #include "job/dsconfig/optimizers.h"
@@ -21,12 +22,6 @@ constexpr char kUnknownKey[] = "nobody reads this key";
 
 std::string join(const std::string& section, const std::string& name) {
   return section.empty() ? name : section + "." + name;
-}
-
-std::string shown(const json& value) {
-  std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  return text;
 }
 
 std::string listed(const std::vector<std::string>& names) {
@@ -100,7 +95,8 @@ class Checker {
 
   void run(const json& ds_config) {
     if (!ds_config.is_object()) {
-      report(Severity::Error, "", "found " + shown(ds_config) + ", expected an object of settings");
+      report(Severity::Error, "",
+             "found " + json_brief(ds_config) + ", expected an object of settings");
       return;
     }
     section("", "", ds_config, out_.config, true);
@@ -178,8 +174,9 @@ class Checker {
     }
     if (value == "auto") {
       if (key.auto_rule.empty() && key.type != Type::Any) {
-        report(Severity::Warning, here,
-               "\"auto\" has no rule for this key; the default is used: " + shown(key.fallback));
+        report(
+            Severity::Warning, here,
+            "\"auto\" has no rule for this key; the default is used: " + json_brief(key.fallback));
       } else {
         to = value;
       }
@@ -189,7 +186,8 @@ class Checker {
     if (!read || !in_range(key, here, *read)) return;
     to = *read;
     if (key.state == State::Rejected && to != key.fallback) {
-      report(Severity::Error, here, shown(to) + " is not accepted by DeepSpeed either", key.reason);
+      report(Severity::Error, here, json_brief(to) + " is not accepted by DeepSpeed either",
+             key.reason);
     } else if (on) {
       judge(key, here, to);
     }
@@ -201,7 +199,7 @@ class Checker {
                        here.starts_with("bf16.");
     report(typed ? Severity::Error : Severity::Warning, here,
            std::string("found null, expected ") + type_name(key.type),
-           "remove the key for its default, " + shown(key.fallback));
+           "remove the key for its default, " + json_brief(key.fallback));
   }
 
   void one_section(const Key& key, const std::string& here, const json& value, json& to, bool on) {
@@ -212,7 +210,7 @@ class Checker {
       return;
     }
     if (!value.is_object()) {
-      report(Severity::Error, here, "found " + shown(value) + ", expected an object");
+      report(Severity::Error, here, "found " + json_brief(value) + ", expected an object");
       return;
     }
     to = json::object();
@@ -307,10 +305,12 @@ class Checker {
         break;
     }
     if (read) {
-      report(Severity::Warning, here, "found " + shown(value) + ", read as " + shown(*read),
+      report(Severity::Warning, here,
+             "found " + json_brief(value) + ", read as " + json_brief(*read),
              std::string("write ") + type_name(key.type));
     } else {
-      report(Severity::Error, here, "found " + shown(value) + ", expected " + type_name(key.type));
+      report(Severity::Error, here,
+             "found " + json_brief(value) + ", expected " + type_name(key.type));
     }
     return read;
   }
@@ -322,7 +322,7 @@ class Checker {
       std::string expected = "at least " + text::number(key.min);
       if (key.max < 1e300)
         expected = "from " + text::number(key.min) + " to " + text::number(key.max);
-      report(Severity::Error, here, "found " + shown(value) + ", expected " + expected);
+      report(Severity::Error, here, "found " + json_brief(value) + ", expected " + expected);
       return false;
     }
     if (key.choices.empty() || !value.is_string()) return true;
@@ -334,13 +334,13 @@ class Checker {
     }
     if (key.path == "scheduler.params.warmup_type") {  // DeepSpeed then uses log
       report(Severity::Warning, here,
-             "found " + shown(value) + ", which DeepSpeed reads as \"log\"",
+             "found " + json_brief(value) + ", which DeepSpeed reads as \"log\"",
              "write \"log\" or \"linear\"");
       value = "log";
       return true;
     }
     report(Severity::Error, here,
-           "found " + shown(value) + ", expected one of " + listed(key.choices),
+           "found " + json_brief(value) + ", expected one of " + listed(key.choices),
            text::did_you_mean(value.get<std::string>(), key.choices));
     return false;
   }
@@ -353,7 +353,7 @@ class Checker {
     if (key.state == State::Inert)
       report(Severity::Warning, here, "no effect: " + key.reason);
     else
-      report(Severity::Unsupported, here, shown(value) + " is not supported by this engine",
+      report(Severity::Unsupported, here, json_brief(value) + " is not supported by this engine",
              key.reason);
   }
 

@@ -23,7 +23,7 @@ constexpr int64_t kHighlyComposite[] = {
     166320, 221760, 277200, 332640, 498960, 554400, 665280, 720720};
 
 constexpr char kMicroBatches[] = "elasticity.micro_batch_sizes";
-constexpr char kMaximum[] = "elasticity.max_train_batch_size";
+constexpr char kMaximumBatch[] = "elasticity.max_train_batch_size";
 
 /// nullopt: beyond the largest batch there can be.
 std::optional<int64_t> least_common_multiple(const std::vector<int64_t>& numbers) {
@@ -94,7 +94,7 @@ Result<Elasticity> solve_flat(const std::vector<int64_t>& micro_batches, int64_t
   if (!found)
     return bad_input("no world size from min_gpus to max_gpus divides a batch of at most " +
                          std::to_string(maximum) + " rows",
-                     kMaximum, "raise max_train_batch_size, or widen min_gpus and max_gpus");
+                     kMaximumBatch, "raise max_train_batch_size, or widen min_gpus and max_gpus");
   return best;
 }
 
@@ -195,14 +195,14 @@ constexpr const char* kBatchKeys[] = {"train_batch_size", "train_micro_batch_siz
 
 /// nullopt: a key that must be there is not, or has an error; it is reported.
 std::optional<ElasticityRequest> request_of(const Source& in, Report& out) {
-  for (const char* path : {kMaximum, kMicroBatches}) {
+  for (const char* path : {kMaximumBatch, kMicroBatches}) {
     if (in.literal(path) != nullptr) continue;
     if (!out.has_error(path)) out.error(path, "elasticity is enabled and this key is missing");
     return std::nullopt;
   }
   ElasticityRequest request{
       .version = in.value<double>("elasticity.version"),
-      .max_train_batch_size = in.value<int64_t>(kMaximum, 0),
+      .max_train_batch_size = in.value<int64_t>(kMaximumBatch, 0),
       .min_ranks = in.value<int64_t>("elasticity.min_gpus"),
       .max_ranks = in.value<int64_t>("elasticity.max_gpus"),
       .ranks_per_node = in.value<int64_t>("elasticity.num_gpus_per_node"),

@@ -6,15 +6,15 @@ namespace {
 
 using enum Type;
 
-constexpr char kCurriculum[] =
+constexpr char kCurriculumTests[] =
     "dsconfig_tests:CurriculumConfigTest.EveryKeyCounts "
     "train_tests:CurriculumGolden.EveryRecordedRun";
-constexpr char kMetrics[] =
+constexpr char kMetricsTests[] =
     "dsconfig_tests:CurriculumConfigTest.EveryKeyCounts "
     "dsconfig_tests:MetricCurriculumTest.EveryKeyCounts "
     "train_tests:CurriculumGolden.EveryRecordedRun "
     "data_tests:ClustersGolden.EveryRecordedRowIsInThePool";
-constexpr char kLtd[] =
+constexpr char kLtdTests[] =
     "dsconfig_tests:RandomLtdConfigTest.EveryKeyCounts "
     "train_tests:RandomLtd.APlainLoopOfTheSameDrawHasTheSameLosses";
 constexpr char kReadAhead[] = "one thread reads ahead, whatever this key says";
@@ -26,21 +26,24 @@ void add_curriculum(std::vector<Key>& keys, const std::string& section) {
   const std::string schedule = section + ".schedule_config";
   keys.insert(
       keys.end(),
-      {{.path = section, .type = Section, .gate = Gate::Enabled, .test = kCurriculum},
-       {.path = section + ".enabled", .type = Bool, .fallback = false, .test = kCurriculum},
+      {{.path = section, .type = Section, .gate = Gate::Enabled, .test = kCurriculumTests},
+       {.path = section + ".enabled", .type = Bool, .fallback = false, .test = kCurriculumTests},
        {.path = section + ".curriculum_type",
         .type = String,
         .fallback = "seqlen",
-        .test = kCurriculum},
-       {.path = section + ".min_difficulty", .type = Int, .min = 1, .test = kCurriculum},
-       {.path = section + ".max_difficulty", .type = Int, .min = 1, .test = kCurriculum},
-       {.path = section + ".schedule_type", .type = String, .test = kCurriculum},
-       {.path = schedule, .type = Section, .test = kCurriculum},
-       {.path = schedule + ".total_curriculum_step", .type = Int, .min = 1, .test = kCurriculum},
-       {.path = schedule + ".difficulty_step", .type = Int, .min = 1, .test = kCurriculum},
-       {.path = schedule + ".root_degree", .type = Float, .test = kCurriculum},
-       {.path = schedule + ".difficulty", .type = List, .test = kCurriculum},
-       {.path = schedule + ".max_step", .type = List, .test = kCurriculum}});
+        .test = kCurriculumTests},
+       {.path = section + ".min_difficulty", .type = Int, .min = 1, .test = kCurriculumTests},
+       {.path = section + ".max_difficulty", .type = Int, .min = 1, .test = kCurriculumTests},
+       {.path = section + ".schedule_type", .type = String, .test = kCurriculumTests},
+       {.path = schedule, .type = Section, .test = kCurriculumTests},
+       {.path = schedule + ".total_curriculum_step",
+        .type = Int,
+        .min = 1,
+        .test = kCurriculumTests},
+       {.path = schedule + ".difficulty_step", .type = Int, .min = 1, .test = kCurriculumTests},
+       {.path = schedule + ".root_degree", .type = Float, .test = kCurriculumTests},
+       {.path = schedule + ".difficulty", .type = List, .test = kCurriculumTests},
+       {.path = schedule + ".max_step", .type = List, .test = kCurriculumTests}});
 }
 
 void add_sampling(std::vector<Key>& keys) {
@@ -69,13 +72,13 @@ void add_sampling(std::vector<Key>& keys) {
         .fallback = false,
         .state = State::Moot,
         .reason = kReadAhead},
-       {.path = curriculum, .type = Section, .gate = Gate::Enabled, .test = kCurriculum},
-       {.path = curriculum + ".enabled", .type = Bool, .fallback = false, .test = kCurriculum},
+       {.path = curriculum, .type = Section, .gate = Gate::Enabled, .test = kCurriculumTests},
+       {.path = curriculum + ".enabled", .type = Bool, .fallback = false, .test = kCurriculumTests},
        {.path = curriculum + ".data_cluster_path",
         .type = String,
         .state = State::Moot,
         .reason = "no clusters are written: the order of rows is computed"},
-       {.path = curriculum + ".curriculum_metrics", .type = Any, .test = kMetrics},
+       {.path = curriculum + ".curriculum_metrics", .type = Any, .test = kMetricsTests},
        {.path = section + ".dynamic_batching",
         .type = Section,
         .state = State::Unsupported,
@@ -100,15 +103,15 @@ void add_routing(std::vector<Key>& keys) {
         .fallback = false,
         .state = State::Moot,
         .reason = kSwitches},
-       {.path = ltd, .type = Section, .gate = Gate::Enabled, .test = kLtd},
-       {.path = ltd + ".enabled", .type = Bool, .fallback = false, .test = kLtd},
+       {.path = ltd, .type = Section, .gate = Gate::Enabled, .test = kLtdTests},
+       {.path = ltd + ".enabled", .type = Bool, .fallback = false, .test = kLtdTests},
        {.path = ltd + ".total_layer_num",
         .type = Int,
         .state = State::Moot,
         .reason = "DeepSpeed counts tokens with it; the model says how many layers there are",
         .min = 1},
-       {.path = ltd + ".random_ltd_layer_num", .type = Int, .min = 1, .test = kLtd},
-       {.path = ltd + ".random_ltd_layer_id", .type = List, .test = kLtd},
+       {.path = ltd + ".random_ltd_layer_num", .type = Int, .min = 1, .test = kLtdTests},
+       {.path = ltd + ".random_ltd_layer_id", .type = List, .test = kLtdTests},
        {.path = ltd + ".model_mask_name", .type = String, .state = State::Moot, .reason = layout},
        {.path = ltd + ".model_type",
         .type = String,
@@ -129,13 +132,19 @@ void add_routing(std::vector<Key>& keys) {
         .reason = "DeepSpeed has not built it either",
         .gate = Gate::Enabled,
         .open = true},
-       {.path = schedule, .type = Section, .test = kLtd},
-       {.path = schedule + ".min_value", .type = Int, .min = 1, .test = kLtd},
-       {.path = schedule + ".max_value", .type = Int, .min = 1, .test = kLtd},
-       {.path = schedule + ".schedule_type", .type = String, .test = kLtd},
-       {.path = schedule + ".schedule_config", .type = Section, .test = kLtd},
-       {.path = schedule + ".schedule_config.require_steps", .type = Int, .min = 1, .test = kLtd},
-       {.path = schedule + ".schedule_config.seq_per_step", .type = Int, .min = 1, .test = kLtd}});
+       {.path = schedule, .type = Section, .test = kLtdTests},
+       {.path = schedule + ".min_value", .type = Int, .min = 1, .test = kLtdTests},
+       {.path = schedule + ".max_value", .type = Int, .min = 1, .test = kLtdTests},
+       {.path = schedule + ".schedule_type", .type = String, .test = kLtdTests},
+       {.path = schedule + ".schedule_config", .type = Section, .test = kLtdTests},
+       {.path = schedule + ".schedule_config.require_steps",
+        .type = Int,
+        .min = 1,
+        .test = kLtdTests},
+       {.path = schedule + ".schedule_config.seq_per_step",
+        .type = Int,
+        .min = 1,
+        .test = kLtdTests}});
 }
 
 }  // namespace

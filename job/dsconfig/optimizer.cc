@@ -13,7 +13,7 @@ using Severity = Finding::Severity;
 
 namespace {
 
-std::string at(const std::string& name) {
+std::string optimizer_key(const std::string& name) {
   return "optimizer.params." + name;
 }
 
@@ -52,7 +52,7 @@ std::optional<std::pair<double, double>> pair(const Source& in, const std::strin
 /// Whether ds_config has two numbers for it that hold. Reports what does not.
 bool read_pair(const OptimizerParameter& parameter, OptimizerConfig& optimizer, const Source& in,
                Report& out) {
-  const std::string path = at(std::string(parameter.name));
+  const std::string path = optimizer_key(std::string(parameter.name));
   const json* value = in.literal(path);
   if (value == nullptr) return false;
   const PairField& field = std::get<PairField>(parameter.field);
@@ -95,11 +95,11 @@ void check_names(const Optimizer& found, const std::vector<std::string>& taken, 
   for (const auto& [name, value] : params->items()) {
     if (has(taken, name) || name == "max_grad_norm") continue;
     const std::string hint = text::did_you_mean(name, taken);
-    out.error(at(name), std::string(found.name) + " has no parameter \"" + name + "\"",
+    out.error(optimizer_key(name), std::string(found.name) + " has no parameter \"" + name + "\"",
               hint.empty() ? "remove it" : hint);
   }
-  if (in.value<bool>(at("amsgrad")))
-    out.unsupported(at("amsgrad"), "AMSGrad is not built",
+  if (in.value<bool>(optimizer_key("amsgrad")))
+    out.unsupported(optimizer_key("amsgrad"), "AMSGrad is not built",
                     "DeepSpeed's own classes refuse it too; remove it");
 }
 
@@ -111,7 +111,7 @@ void read_parameters(OptimizerConfig& optimizer, const std::vector<std::string>&
   for (const bool own : {false, true}) {
     for (const OptimizerParameter& one : kOptimizerParameters) {
       if (!one.auto_rule.empty() || has(taken, one.name) != own) continue;
-      const std::string path = at(std::string(one.name));
+      const std::string path = optimizer_key(std::string(one.name));
       if (const auto* real = std::get_if<double OptimizerConfig::*>(&one.field))
         optimizer.*(*real) = in.value(path, own ? defaults.*(*real) : optimizer.*(*real));
       if (const auto* flag = std::get_if<bool OptimizerConfig::*>(&one.field))
@@ -119,12 +119,12 @@ void read_parameters(OptimizerConfig& optimizer, const std::vector<std::string>&
     }
   }
   if (optimizer.nesterov && (optimizer.momentum <= 0 || optimizer.dampening != 0))
-    out.error(at("nesterov"), "Nesterov's form needs momentum and no dampening",
+    out.error(optimizer_key("nesterov"), "Nesterov's form needs momentum and no dampening",
               "set momentum above 0 and dampening to 0");
   if (optimizer.min_coeff > optimizer.max_coeff)
-    out.error(at("min_coeff"), "min_coeff is above max_coeff");
+    out.error(optimizer_key("min_coeff"), "min_coeff is above max_coeff");
   if (optimizer.factor_min > optimizer.factor_max)
-    out.error(at("factor_min"), "factor_min is above factor_max");
+    out.error(optimizer_key("factor_min"), "factor_min is above factor_max");
   for (const OptimizerParameter& one : kOptimizerParameters)
     if (one.auto_rule.empty() && std::holds_alternative<PairField>(one.field))
       read_pair(one, optimizer, in, out);
@@ -134,17 +134,17 @@ void read_parameters(OptimizerConfig& optimizer, const std::vector<std::string>&
 /// own.
 void read_muon(ResolvedConfig& config, const Source& in, Report& out) {
   OptimizerConfig& optimizer = config.optimizer;
-  const bool shared =
-      in.literal(at("lr")) != nullptr || in.is_auto(at("lr")) || in.args.learning_rate;
+  const bool shared = in.literal(optimizer_key("lr")) != nullptr ||
+                      in.is_auto(optimizer_key("lr")) || in.args.learning_rate;
   const double others = shared ? optimizer.lr : MuonConfig{}.adam_lr;
-  optimizer.lr = in.value(at("muon_lr"), optimizer.lr);
-  config.muon = {.adam_lr = in.value(at("adam_lr"), others),
-                 .ns_method = in.value<std::string>(at("ns_method")) == "gram"
+  optimizer.lr = in.value(optimizer_key("muon_lr"), optimizer.lr);
+  config.muon = {.adam_lr = in.value(optimizer_key("adam_lr"), others),
+                 .ns_method = in.value<std::string>(optimizer_key("ns_method")) == "gram"
                                   ? NewtonSchulz::Gram
                                   : NewtonSchulz::Standard,
-                 .ns_steps = in.value<int64_t>(at("ns_steps"))};
+                 .ns_steps = in.value<int64_t>(optimizer_key("ns_steps"))};
   if (config.muon.ns_steps != 5)
-    out.warning(at("ns_steps"),
+    out.warning(optimizer_key("ns_steps"),
                 "DeepSpeed 0.19.8 does not read it and always takes 5 steps; here it holds",
                 "remove it for DeepSpeed's numbers");
 }
@@ -173,9 +173,9 @@ void check_one_bit(const Optimizer& found, const Source& in, const ResolvedConfi
     out.unsupported("gradient_allreduce_op", name + " sends a mean once it compresses",
                     "use \"mean\"");
   for (const char* unused : {"bias_correction", "eps_inside_sqrt"})
-    if (in.literal(at(unused)) != nullptr)
-      out.warning(at(unused), "DeepSpeed's " + name + " takes it and never uses it; so does ours",
-                  "remove it");
+    if (in.literal(optimizer_key(unused)) != nullptr)
+      out.warning(optimizer_key(unused),
+                  "DeepSpeed's " + name + " takes it and never uses it; so does ours", "remove it");
 }
 
 /// DeepSpeed's own rules about which optimizers go with what.
@@ -215,11 +215,13 @@ void trainers_optimizer(OptimizerConfig& optimizer, const Source& in, Report& ou
     out.warning(path, "no paging: \"" + optim + "\" is read as the plain optimizer");
   optimizer = found->defaults;
   const bool betas_too = takes(optimizer.kind, "betas");
-  optimizer.lr = matched(in, out, at("lr"), {in.args.learning_rate, "learningRate", 5e-5}, 5e-5);
+  optimizer.lr =
+      matched(in, out, optimizer_key("lr"), {in.args.learning_rate, "learningRate", 5e-5}, 5e-5);
   if (betas_too && takes(optimizer.kind, "eps"))
-    optimizer.eps = matched(in, out, at("eps"), {in.args.adam_epsilon, "adamEpsilon", 1e-8}, 1e-8);
+    optimizer.eps =
+        matched(in, out, optimizer_key("eps"), {in.args.adam_epsilon, "adamEpsilon", 1e-8}, 1e-8);
   optimizer.weight_decay =
-      matched(in, out, at("weight_decay"), {in.args.weight_decay, "weightDecay", 0}, 0);
+      matched(in, out, optimizer_key("weight_decay"), {in.args.weight_decay, "weightDecay", 0}, 0);
   if (optimizer.weight_decay != 0)
     out.warning(
         "training.weightDecay",
@@ -261,23 +263,23 @@ void resolve_optimizer(const Source& in, ResolvedConfig& config, Report& out) {
     return;
   }
   optimizer = found->defaults;
-  const bool torch = in.value<bool>(at("torch_adam")) && !found->torch_takes.empty();
+  const bool torch = in.value<bool>(optimizer_key("torch_adam")) && !found->torch_takes.empty();
   if (torch) optimizer.weight_decay = found->torch_weight_decay;
   const auto taken = words_of(torch                              ? found->torch_takes
                               : cpu && !found->cpu_takes.empty() ? found->cpu_takes
                                                                  : found->takes);
-  optimizer.lr =
-      matched(in, out, at("lr"), {in.args.learning_rate, "learningRate", 5e-5}, optimizer.lr);
+  optimizer.lr = matched(in, out, optimizer_key("lr"),
+                         {in.args.learning_rate, "learningRate", 5e-5}, optimizer.lr);
   // Hugging Face's adam_* arguments are for the optimizers with two moments.
   if (has(taken, "eps")) {
-    const bool adam = has(taken, "betas") || in.is_auto(at("eps"));
+    const bool adam = has(taken, "betas") || in.is_auto(optimizer_key("eps"));
     optimizer.eps =
-        matched(in, out, at("eps"),
+        matched(in, out, optimizer_key("eps"),
                 {adam ? in.args.adam_epsilon : std::nullopt, "adamEpsilon", 1e-8}, optimizer.eps);
   }
   if (has(taken, "weight_decay"))
     optimizer.weight_decay =
-        matched(in, out, at("weight_decay"), {in.args.weight_decay, "weightDecay", 0},
+        matched(in, out, optimizer_key("weight_decay"), {in.args.weight_decay, "weightDecay", 0},
                 optimizer.weight_decay);
   if (has(taken, "betas")) betas(optimizer, in, out);
   read_parameters(optimizer, taken, in, out);

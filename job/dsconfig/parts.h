@@ -11,6 +11,11 @@
 
 namespace dsj::dsconfig {
 
+/// The path of a schedule's parameter.
+inline std::string scheduler_key(const std::string& name) {
+  return "scheduler.params." + name;
+}
+
 /// arguments.cc: the ranges of training arguments; what is not built.
 void check_arguments(const TrainingArgs& args, Report& out);
 /// batch.cc

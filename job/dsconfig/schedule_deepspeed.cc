@@ -8,13 +8,9 @@ using nlohmann::json;
 
 namespace {
 
-std::string at(const char* name) {
-  return std::string("scheduler.params.") + name;
-}
-
 /// warmup_num_steps and warmup_type, which three of the schedules share.
 void warmup_phase(const Source& in, const Length& length, SchedulerConfig& scheduler, Report& out) {
-  const std::string path = at("warmup_num_steps");
+  const std::string path = scheduler_key("warmup_num_steps");
   if (const json* warmup = in.literal(path)) {
     scheduler.warmup_steps = warmup->get<int64_t>();
     const auto asked = length.warmup_asked ? length.warmup_steps : std::nullopt;
@@ -30,13 +26,13 @@ void warmup_phase(const Source& in, const Length& length, SchedulerConfig& sched
     scheduler.warmup_steps = in.value<int64_t>(path);
     out.origin(path, std::to_string(scheduler.warmup_steps), kDeepSpeedDefault);
   }
-  scheduler.log_warmup = in.value<std::string>(at("warmup_type")) == "log";
+  scheduler.log_warmup = in.value<std::string>(scheduler_key("warmup_type")) == "log";
 }
 
 /// total_num_steps. Default: the run's length.
 void total_num_steps(const Source& in, const Length& length, SchedulerConfig& scheduler,
                      Report& out) {
-  const std::string total = at("total_num_steps");
+  const std::string total = scheduler_key("total_num_steps");
   if (const json* value = in.literal(total)) {
     scheduler.total_steps = value->get<int64_t>();
     if (in.args.max_steps && *in.args.max_steps > 0 && *in.args.max_steps != scheduler.total_steps)
@@ -61,15 +57,16 @@ void total_num_steps(const Source& in, const Length& length, SchedulerConfig& sc
 void one_cycle(const Source& in, ResolvedConfig& config, Report& out) {
   SchedulerConfig& scheduler = config.scheduler;
   OneCycleConfig& cycle = scheduler.one_cycle;
-  scheduler.min_lr = in.value(at("cycle_min_lr"), 0.0);
-  scheduler.max_lr = in.value(at("cycle_max_lr"), 0.0);
-  cycle.second_size = in.value<double>(at("cycle_second_step_size"), cycle.first_size);
-  cycle.second_stairs = in.value<int64_t>(at("cycle_second_stair_count"), cycle.first_stairs);
-  const bool wanted = in.value<bool>(at("cycle_momentum"));
+  scheduler.min_lr = in.value(scheduler_key("cycle_min_lr"), 0.0);
+  scheduler.max_lr = in.value(scheduler_key("cycle_max_lr"), 0.0);
+  cycle.second_size = in.value<double>(scheduler_key("cycle_second_step_size"), cycle.first_size);
+  cycle.second_stairs =
+      in.value<int64_t>(scheduler_key("cycle_second_stair_count"), cycle.first_stairs);
+  const bool wanted = in.value<bool>(scheduler_key("cycle_momentum"));
   cycle.momentum = wanted && takes(config.optimizer.kind, "betas") &&
                    !descriptor_of(config.optimizer.kind).own_momentum;
   if (wanted && !cycle.momentum)
-    out.warning(at("cycle_momentum"),
+    out.warning(scheduler_key("cycle_momentum"),
                 "no effect: " + name_of(config.optimizer) + " has no betas for OneCycle to write",
                 "set cycle_momentum to false");
   cycle.momentum = cycles_momentum("OneCycle", cycle.momentum, config.optimizer, out);
@@ -86,17 +83,18 @@ void resolve_deepspeed_schedule(const Source& in, const Length& length, Resolved
   scheduler.max_lr = lr;
   if (type == "OneCycle") return one_cycle(in, config, out);
   if (type == "LRRangeTest") {
-    scheduler.min_lr = in.value<double>(at("lr_range_test_min_lr"));
+    scheduler.min_lr = in.value<double>(scheduler_key("lr_range_test_min_lr"));
     return;
   }
   warmup_phase(in, length, scheduler, out);
   if (type == "WarmupCosineLR") return total_num_steps(in, length, scheduler, out);
-  scheduler.min_lr = in.value<double>(at("warmup_min_lr"));
-  if (in.is_auto(at("warmup_min_lr"))) out.origin(at("warmup_min_lr"), "0", "Hugging Face's rule");
+  scheduler.min_lr = in.value<double>(scheduler_key("warmup_min_lr"));
+  if (in.is_auto(scheduler_key("warmup_min_lr")))
+    out.origin(scheduler_key("warmup_min_lr"), "0", "Hugging Face's rule");
   // If absent in 0.19, WarmupLR takes the optimizer's rate and WarmupDecayLR 0.001 (0.13: both
   // 0.001).
   scheduler.max_lr =
-      matched(in, out, at("warmup_max_lr"), {in.args.learning_rate, "learningRate", lr},
+      matched(in, out, scheduler_key("warmup_max_lr"), {in.args.learning_rate, "learningRate", lr},
               type == "WarmupLR" ? lr : 1e-3);
   if (type == "WarmupDecayLR") total_num_steps(in, length, scheduler, out);
 }

@@ -33,7 +33,7 @@ const std::vector<HuggingFaceType>& types() {
   return table;
 }
 
-const std::vector<std::pair<std::string, std::string>>& refusals() {
+const std::vector<std::pair<std::string, std::string>>& refused_types() {
   static const std::vector<std::pair<std::string, std::string>> table = {
       {"reduce_lr_on_plateau",
        "it follows an evaluation's metric, and there is no evaluation here"},
@@ -107,7 +107,7 @@ void resolve_hugging_face_schedule(const std::string& type, const Source& in, co
                                    ResolvedConfig& config, Report& out) {
   SchedulerConfig& scheduler = config.scheduler;
   scheduler.max_lr = config.optimizer.lr;
-  for (const auto& [name, reason] : refusals()) {
+  for (const auto& [name, reason] : refused_types()) {
     if (name != type) continue;
     out.unsupported("training.lrSchedulerType", "\"" + type + "\" is not built", reason);
     return;
@@ -116,7 +116,7 @@ void resolve_hugging_face_schedule(const std::string& type, const Source& in, co
   if (found == types().end()) {
     std::vector<std::string> all;
     for (const auto& one : types()) all.push_back(one.name);
-    for (const auto& [name, reason] : refusals()) all.push_back(name);
+    for (const auto& [name, reason] : refused_types()) all.push_back(name);
     out.error("training.lrSchedulerType", "\"" + type + "\" is not a schedule",
               text::did_you_mean(type, all));
     return;

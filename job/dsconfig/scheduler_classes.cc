@@ -57,7 +57,7 @@ const std::vector<SchedulerClass>& classes() {
   return table;
 }
 
-const std::vector<std::pair<std::string, std::string>>& refusals() {
+const std::vector<std::pair<std::string, std::string>>& refused_classes() {
   static const std::vector<std::pair<std::string, std::string>> table = {
       {"LambdaLR", "it takes a Python function"},
       {"MultiplicativeLR", "it takes a Python function"},
@@ -76,7 +76,7 @@ const SchedulerClass* scheduler_class(const std::string& type) {
 }
 
 std::string scheduler_refusal(const std::string& type) {
-  for (const auto& [name, reason] : refusals())
+  for (const auto& [name, reason] : refused_classes())
     if (name == type) return reason;
   return "";
 }
@@ -85,7 +85,7 @@ const std::vector<std::string>& scheduler_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> list;
     for (const auto& one : classes()) list.push_back(one.name);
-    for (const auto& [name, reason] : refusals()) list.push_back(name);
+    for (const auto& [name, reason] : refused_classes()) list.push_back(name);
     return list;
   }();
   return names;

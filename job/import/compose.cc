@@ -29,7 +29,7 @@ void merge(json& base, const json& over) {
   }
 }
 
-std::string join(const std::string& a, const std::string& b) {
+std::string dotted(const std::string& a, const std::string& b) {
   return a.empty() || b.empty() ? a + b : a + "." + b;
 }
 
@@ -37,7 +37,7 @@ std::string join(const std::string& a, const std::string& b) {
 std::string package_of_group(const std::string& name) {
   std::string package;
   for (const fs::path& part : fs::path(name).parent_path())
-    if (part != ".." && part != "." && part != "/") package = join(package, part.string());
+    if (part != ".." && part != "." && part != "/") package = dotted(package, part.string());
   return package;
 }
 
@@ -145,16 +145,16 @@ class Composer {
                 const std::string& place) {
     std::string package;
     if (!entry.package)
-      package = join(own, entry.group.empty() ? package_of_group(entry.name)
-                                              : package_of_group(entry.group + "/x"));
+      package = dotted(own, entry.group.empty() ? package_of_group(entry.name)
+                                                : package_of_group(entry.group + "/x"));
     else if (entry.package->starts_with("_here_"))
-      package = join(own, entry.package->size() > 7 ? entry.package->substr(7) : "");
+      package = dotted(own, entry.package->size() > 7 ? entry.package->substr(7) : "");
     else if (entry.package->starts_with("_global_"))
       package = entry.package->size() > 9 ? entry.package->substr(9) : "";
     else if (*entry.package == "_group_")
       package = package_of_group(entry.group.empty() ? entry.name : entry.group + "/x");
     else
-      package = join(own, *entry.package);
+      package = dotted(own, *entry.package);
     DSJ_TRY(const std::string found, locate(entry, file));
     if (!found.empty()) return add(found, package);
     if (!entry.optional) return substitute(entry, file, package, place);

@@ -11,7 +11,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxNodes = 100'000;
-constexpr size_t kMaxText = 1 << 20;
+constexpr size_t kMaxValue = 1 << 20;
 
 /// "a.b[0].c" → "a", "b", "0", "c".
 std::vector<std::string> parts_of(const std::string& path) {
@@ -29,7 +29,7 @@ std::vector<std::string> parts_of(const std::string& path) {
   return parts;
 }
 
-std::string join(const std::string& path, const std::string& name) {
+std::string child_path(const std::string& path, const std::string& name) {
   return path.empty() ? name : path + "." + name;
 }
 
@@ -96,7 +96,7 @@ Result<json> Interpolator::node(const std::string& path, int depth) {
     // The way there may lead through a reference: a: ${b}, and then a.c.
     const std::vector<std::string> parts = parts_of(path);
     std::string parent;
-    for (size_t i = 0; i + 1 < parts.size(); ++i) parent = join(parent, parts[i]);
+    for (size_t i = 0; i + 1 < parts.size(); ++i) parent = child_path(parent, parts[i]);
     const json* above = parent.empty() ? nullptr : find(parent);
     if (above == nullptr ? parts.size() > 2 : above->is_string()) {
       value = node(parent, depth + 1);
@@ -119,14 +119,14 @@ Result<json> Interpolator::resolve(const json& value, const std::string& path, i
   if (value.is_object()) {
     json result = json::object();
     for (const auto& [name, child] : value.items()) {
-      DSJ_TRY(result[name], resolve(child, join(path, name), depth + 1));
+      DSJ_TRY(result[name], resolve(child, child_path(path, name), depth + 1));
     }
     return result;
   }
   if (value.is_array()) {
     json result = json::array();
     for (const json& child : value) {
-      DSJ_TRY(json one, resolve(child, join(path, std::to_string(result.size())), depth + 1));
+      DSJ_TRY(json one, resolve(child, child_path(path, std::to_string(result.size())), depth + 1));
       result.push_back(std::move(one));
     }
     return result;
@@ -152,7 +152,7 @@ Result<json> Interpolator::text(const std::string& value, const std::string& pat
     DSJ_TRY(json found, reference(value.substr(at + 2, end - at - 3), path, depth + 1));
     if (at == 0 && end == value.size()) return found;  // the whole string: any type
     out += word_of(found);
-    if (out.size() > kMaxText) return bad_input("references grow too long", source_ + ": " + path);
+    if (out.size() > kMaxValue) return bad_input("references grow too long", source_ + ": " + path);
     at = end;
   }
   return out;
@@ -181,11 +181,11 @@ Result<json> Interpolator::reference(const std::string& inner, const std::string
     if (dots > parts.size()) return bad_input("${" + inner + "} leads above the root", place);
     parts.resize(parts.size() - dots);
     target.clear();
-    for (const std::string& part : parts) target = join(target, part);
-    target = join(target, name.substr(dots));
+    for (const std::string& part : parts) target = child_path(target, part);
+    target = child_path(target, name.substr(dots));
   }
   std::string plain;
-  for (const std::string& part : parts_of(target)) plain = join(plain, part);
+  for (const std::string& part : parts_of(target)) plain = child_path(plain, part);
   if (plain.empty()) return bad_input("\"${" + inner + "}\" names nothing", place);
   DSJ_TRY(json found, node(plain, depth + 1));
   if (found.is_null() && find(plain) == nullptr)

@@ -29,9 +29,9 @@ std::optional<int64_t> whole(const json& value) {
   return std::nullopt;
 }
 
-class Reader {
+class ObjectReader {
  public:
-  Reader(const json& object, const std::string& source) : source_(source) {
+  ObjectReader(const json& object, const std::string& source) : source_(source) {
     spec_ = part(object, "spec");
     const json metadata = part(object, "metadata");
     const json name = part(metadata, "name").is_string() ? metadata["name"] : json("imported");
@@ -288,7 +288,7 @@ Result<KubeflowObject> read_kubeflow(KubeflowKind kind, const json& object,
                          wanted.kind + " of " + wanted.api_version,
                      source);
   if (!part(object, "spec").is_object()) return bad_input("has no spec", source);
-  Reader reader(object, source);
+  ObjectReader reader(object, source);
   switch (kind) {
     case KubeflowKind::PyTorchJob:
       return reader.pytorch_job();

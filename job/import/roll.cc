@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/json.h"
 #include "common/text.h"
 #include "job/import/device_mapping.h"
 #include "job/import/interpolation.h"
@@ -22,15 +23,6 @@ constexpr char kDataPlaceholder[] = "./name-your-data.jsonl";
 bool looks_like_role(const json& value) {
   return value.is_object() && (value.contains("strategy_args") || value.contains("model_args") ||
                                value.contains("training_args"));
-}
-
-/// At most some 60 bytes of a value, whole characters.
-std::string shown(const json& value) {
-  std::string text = value.dump();
-  if (text.size() <= 60) return text;
-  size_t end = 57;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end) + "...";
 }
 
 /// One Interpolator for all roles: its limit on growth is a limit on the listing.
@@ -109,7 +101,7 @@ class RoleImport {
     json config = strategy.value("strategy_config", json::object());
     if (config.is_null()) config = json::object();
     if (!config.is_object())
-      return bad_input("expected a ds_config, found " + shown(config),
+      return bad_input("expected a ds_config, found " + json_brief(config),
                        pipeline_.source + ": " + in_role("strategy_args.strategy_config"));
     for (const char* replaced : {"optimizer", "scheduler", "train_batch_size"}) {
       if (config.erase(replaced) == 0) continue;
@@ -143,7 +135,7 @@ class RoleImport {
     DSJ_TRY(const json given, section("training_args"));
     for (const auto& [name, value] : given.items()) {
       const auto taken = take_training_field(training_, name, value);
-      if (!taken) lost("training_args." + name + " " + shown(value), taken.error().message);
+      if (!taken) lost("training_args." + name + " " + json_brief(value), taken.error().message);
     }
     return {};
   }
@@ -178,7 +170,7 @@ class RoleImport {
       if (key == "ulysses_size" && value == 1) continue;
       if (key == "model_type")
         why = "a head that is not a language model's: the job trains the causal language model";
-      lost("model_args." + key + " " + shown(value), why);
+      lost("model_args." + key + " " + json_brief(value), why);
     }
     return {};
   }
@@ -261,7 +253,7 @@ class RoleImport {
     }
     for (const auto& [key, value] : given.items())
       if (key != "file_name" && key != "preprocessing_num_workers" && !value.is_null())
-        lost("data_args." + key + " " + shown(value),
+        lost("data_args." + key + " " + json_brief(value),
              key == "template" ? "the job has its own prompt form" : "has no place in a job");
     return {};
   }
@@ -333,7 +325,7 @@ class RoleImport {
     const json::json_pointer at = pointer_of(role_);
     for (const auto& [name, value] : pipeline_.value[at].items())
       if (std::find(sections.begin(), sections.end(), name) == sections.end() && !value.is_null())
-        lost(name + " " + shown(value), "has no place in a job");
+        lost(name + " " + json_brief(value), "has no place in a job");
     std::string others;
     for (const RollRole& other : pipeline_.roles)
       if (other.path != role_)

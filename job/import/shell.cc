@@ -9,7 +9,7 @@
 namespace dsj::jobimport {
 namespace {
 
-constexpr size_t kMaxText = 1 << 20;
+constexpr size_t kMaxScript = 1 << 20;
 constexpr size_t kMaxWord = 1 << 16;
 constexpr size_t kMaxExpanded = 16 << 20;  // of all variables, bytes
 
@@ -24,10 +24,10 @@ const std::set<std::string> kClosing = {"fi", "done", "esac", "}"};
 const std::set<std::string> kBetween = {"then", "do", "else", "elif", "!"};
 const std::set<std::string> kPrefixes = {"exec", "nohup", "time", "command", "sudo", "env"};
 
-class Reader {
+class ShellReader {
  public:
-  Reader(const std::string& text, const std::string& source,
-         std::map<std::string, std::string> variables)
+  ShellReader(const std::string& text, const std::string& source,
+              std::map<std::string, std::string> variables)
       : text_(text), source_(source) {
     for (auto& [name, value] : variables) variables_[name] = {value};
   }
@@ -432,11 +432,11 @@ class Reader {
 
 Result<Script> read_script(const std::string& text, const std::string& source,
                            std::map<std::string, std::string> variables) {
-  if (text.size() > kMaxText)
-    return bad_input("more than " + std::to_string(kMaxText) + " bytes", source);
+  if (text.size() > kMaxScript)
+    return bad_input("more than " + std::to_string(kMaxScript) + " bytes", source);
   if (const size_t bad = text::invalid_utf8(text); bad != std::string::npos)
     return bad_input("byte " + std::to_string(bad) + " is not UTF-8", source);
-  return Reader(text, source, std::move(variables)).run();
+  return ShellReader(text, source, std::move(variables)).run();
 }
 
 }  // namespace dsj::jobimport

@@ -6,9 +6,6 @@
 namespace dsj::layout {
 namespace {
 
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 int64_t tile_of(int64_t elements) {
   return std::max(kTileAlign, elements / kTileAlign * kTileAlign);
 }

@@ -5,14 +5,6 @@
 #include "common/check.h"
 
 namespace dsj::layout {
-namespace {
-
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-}  // namespace
-
 FlatLayout::FlatLayout(std::string name, const std::vector<Parameter>& parameters, int world,
                        int64_t chunk_limit)
     : name_(std::move(name)), world_(world) {

@@ -24,6 +24,10 @@ namespace dsj::layout {
 /// Elements: 64 bytes in a 16-bit type, 128 in fp32.
 inline constexpr int64_t kAlign = 32;
 
+constexpr int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
 /// One parameter in a flat.
 struct Slot {
   std::string name;

@@ -11,17 +11,13 @@ using dsconfig::ResolvedConfig;
 
 namespace {
 
-bool has(const std::string& name, std::string_view part) {
-  return name.find(part) != std::string::npos;
-}
-
 /// Parameters whose product reads them as one copy have the same.
 std::string product_of(const std::string& name) {
-  if (has(name, "lora_")) return "adapters";
+  if (name.contains("lora_")) return "adapters";
   for (const char* part : {"q_proj", "k_proj", "v_proj"})
-    if (has(name, part)) return "qkv";
+    if (name.contains(part)) return "qkv";
   for (const char* part : {"gate_proj", "up_proj"})
-    if (has(name, part)) return "gate_up";
+    if (name.contains(part)) return "gate_up";
   return name.substr(0, name.rfind('.'));
 }
 

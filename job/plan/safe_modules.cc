@@ -8,22 +8,18 @@ using dsconfig::ResolvedConfig;
 
 namespace {
 
-bool has(const std::string& name, std::string_view part) {
-  return name.find(part) != std::string::npos;
-}
-
 bool is_table(const std::string& name) {
-  return has(name, "embed_tokens") || has(name, "wte.");
+  return name.contains("embed_tokens") || name.contains("wte.");
 }
 
 }  // namespace
 
 std::string_view module_class(const std::string& name) {
-  if (has(name, "lora_")) return "torch.nn.Linear";
-  if (is_table(name) || has(name, "wpe.")) return "torch.nn.Embedding";
+  if (name.contains("lora_")) return "torch.nn.Linear";
+  if (is_table(name) || name.contains("wpe.")) return "torch.nn.Embedding";
   for (const char* part : {".c_attn.", ".c_proj.", ".c_fc."})
-    if (has(name, part)) return "transformers.pytorch_utils.Conv1D";
-  if (has(name, "_proj.") || has(name, "lm_head.")) return "torch.nn.Linear";
+    if (name.contains(part)) return "transformers.pytorch_utils.Conv1D";
+  if (name.contains("_proj.") || name.contains("lm_head.")) return "torch.nn.Linear";
   return {};
 }
 

@@ -8,7 +8,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr char kKey[] = "event";
+constexpr char kEventKey[] = "event";
 
 /// Unknown values as null, or left out; then `others` under names that are not there yet.
 template <typename T>
@@ -38,12 +38,12 @@ std::string line_of(const ordered_json& object) {
 }  // namespace
 
 std::string to_line(const Event& event) {
-  return kind_to_line(kKey, event);
+  return kind_to_line(kEventKey, event);
 }
 
 std::optional<ReadEvent> event_from_line(const std::string& line) {
   ReadEvent read{.others = json::object()};
-  auto event = kind_from_line<Event>(kKey, line, &read.others);
+  auto event = kind_from_line<Event>(kEventKey, line, &read.others);
   if (!event) return std::nullopt;
   read.event = std::move(*event);
   return read;

@@ -5,16 +5,16 @@
 namespace dsj::report {
 namespace {
 
-constexpr char kKey[] = "report";
+constexpr char kReportKey[] = "report";
 
 }  // namespace
 
 std::string to_line(const Report& report) {
-  return kind_to_line(kKey, report);
+  return kind_to_line(kReportKey, report);
 }
 
 std::optional<Report> report_from_line(const std::string& line) {
-  return kind_from_line<Report>(kKey, line);
+  return kind_from_line<Report>(kReportKey, line);
 }
 
 std::optional<Report> passed_on(const Event& event) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "job/dsconfig/batch.h"
+
 namespace dsj::jobspec {
 namespace {
 
@@ -9,10 +11,7 @@ using dsconfig::Finding;
 using nlohmann::json;
 using Severity = Finding::Severity;
 
-constexpr char kPath[] = "spec.elastic";
-constexpr char kTrain[] = "train_batch_size";
-constexpr char kMicro[] = "train_micro_batch_size_per_gpu";
-constexpr char kAccumulation[] = "gradient_accumulation_steps";
+constexpr char kElasticPath[] = "spec.elastic";
 
 /// A number that ds_config gives; nullopt: "auto", missing or wrong.
 std::optional<int64_t> number(const json& config, const char* key) {
@@ -42,14 +41,14 @@ struct FixedBatch {
 };
 /// nullopt: `findings` say what is missing.
 std::optional<FixedBatch> fixed_batch(const ElasticInput& in, std::vector<Finding>& findings) {
-  const auto train = number(in.ds_config, kTrain);
-  auto micro = number(in.ds_config, kMicro);
+  const auto train = number(in.ds_config, dsconfig::kTrainBatchKey);
+  auto micro = number(in.ds_config, dsconfig::kMicroBatchKey);
   if (!micro && in.training.per_device_train_batch_size.value_or(0) > 0)
     micro = in.training.per_device_train_batch_size;
-  auto accumulation = number(in.ds_config, kAccumulation);
+  auto accumulation = number(in.ds_config, dsconfig::kAccumulationKey);
   if (!accumulation) accumulation = in.training.gradient_accumulation_steps;
   const auto refuse = [&](std::string message, std::string hint) {
-    findings.push_back({Severity::Error, kPath, std::move(message), std::move(hint)});
+    findings.push_back({Severity::Error, kElasticPath, std::move(message), std::move(hint)});
   };
   if (!train) {
     const auto rows =
@@ -103,7 +102,7 @@ ElasticSizes elastic_sizes(const ElasticInput& in) {
     if (fits) sizes.workers.push_back(workers);
   }
   const auto refuse = [&](std::string message, std::string hint) {
-    sizes.findings.push_back({Severity::Error, kPath, std::move(message), std::move(hint)});
+    sizes.findings.push_back({Severity::Error, kElasticPath, std::move(message), std::move(hint)});
   };
   const std::string range =
       "from " + std::to_string(bounds.min_replicas) + " to " + std::to_string(bounds.max_replicas);

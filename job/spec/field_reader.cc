@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/json.h"
 #include "common/text.h"
 #include "job/spec/fields.h"
 
@@ -14,8 +15,7 @@ std::string FieldReader::join(const std::string& path, const std::string& name) 
 }
 
 std::string FieldReader::shown(const json& value) {
-  std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  return text.size() > 60 ? text.substr(0, 57) + "..." : text;
+  return json_brief(value);
 }
 
 void FieldReader::report(Severity severity, const std::string& path, std::string message,

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Severity = FieldReader::Severity;
 
-constexpr char kPath[] = "spec.initializers";
+constexpr char kInitializersPath[] = "spec.initializers";
 constexpr char kPrefix[] = "initialize-";
 /// In the order in which they run.
 constexpr const char* kNames[] = {"model", "dataset"};
@@ -82,7 +82,7 @@ class Reader {
 
   /// Null: something is wrong, or nothing is to be made.
   json container(const std::string& name, const json& object, const json& worker_template) {
-    at_ = std::string(kPath) + "." + name;
+    at_ = std::string(kInitializersPath) + "." + name;
     good_ = true;
     reader_.fields(object, at_);
     json made = {{"name", kPrefix + name},
@@ -291,12 +291,12 @@ std::string staging_path(const std::string& target, int worker) {
 void read_initializers(const json& spec, const InitializersInput& in, json& worker_template,
                        FieldReader& reader) {
   refuse_taken_names(worker_template, reader);
-  const json* all = reader.object(spec, "initializers", kPath);
+  const json* all = reader.object(spec, "initializers", kInitializersPath);
   if (all == nullptr) return;
-  reader.fields(*all, kPath);
+  reader.fields(*all, kInitializersPath);
   json made = json::array();
   for (const char* name : kNames) {
-    const json* one = reader.object(*all, name, std::string(kPath) + "." + name);
+    const json* one = reader.object(*all, name, std::string(kInitializersPath) + "." + name);
     if (one == nullptr) continue;
     json container = Reader(in, reader).container(name, *one, worker_template);
     if (!container.is_null()) made.push_back(std::move(container));

@@ -10,7 +10,7 @@ namespace {
 using nlohmann::json;
 using Severity = FieldReader::Severity;
 
-constexpr char kPath[] = "spec.workers.topology";
+constexpr char kTopologyPath[] = "spec.workers.topology";
 constexpr char kRequiredTerms[] = "requiredDuringSchedulingIgnoredDuringExecution";
 constexpr size_t kNameMax = 63, kPrefixMax = 253;
 
@@ -50,11 +50,11 @@ bool is_label_key(const std::string& text) {
 }
 
 std::optional<Topology> read_topology(const json& workers, FieldReader& reader) {
-  const json* object = reader.object(workers, "topology", kPath);
+  const json* object = reader.object(workers, "topology", kTopologyPath);
   if (object == nullptr) return std::nullopt;
-  reader.fields(*object, kPath);
+  reader.fields(*object, kTopologyPath);
   Topology topology;
-  const std::string at = FieldReader::join(kPath, "key");
+  const std::string at = FieldReader::join(kTopologyPath, "key");
   const json& key = json_child(*object, "key");
   if (key.is_null())
     reader.report(Severity::Error, at, "a field is missing",
@@ -67,10 +67,10 @@ std::optional<Topology> read_topology(const json& workers, FieldReader& reader) 
     topology.key = key.get<std::string>();
   std::string mode;
   if (json_child(*object, "mode").is_null())
-    reader.report(Severity::Error, FieldReader::join(kPath, "mode"), "a field is missing",
+    reader.report(Severity::Error, FieldReader::join(kTopologyPath, "mode"), "a field is missing",
                   "Required or Preferred");
   else
-    reader.choice(*object, kPath, "mode", {"Required", "Preferred"}, mode);
+    reader.choice(*object, kTopologyPath, "mode", {"Required", "Preferred"}, mode);
   if (topology.key.empty() || mode.empty()) return std::nullopt;
   topology.mode = mode == "Required" ? Topology::Mode::Required : Topology::Mode::Preferred;
   return topology;
@@ -79,7 +79,7 @@ std::optional<Topology> read_topology(const json& workers, FieldReader& reader) 
 void check_topology(const Topology& topology, GangScheduler scheduler, const json& pod_template,
                     FieldReader& reader) {
   if (scheduler == GangScheduler::Volcano)
-    return reader.report(Severity::Unsupported, kPath,
+    return reader.report(Severity::Unsupported, kTopologyPath,
                          "Volcano packs a group by the tiers of its HyperNodes: it knows no label "
                          "of nodes as a domain",
                          "remove topology or runPolicy.schedulingPolicy; Kueue packs by a label");
@@ -89,10 +89,10 @@ void check_topology(const Topology& topology, GangScheduler scheduler, const jso
     for (const char* kind : {"required", "preferred", "unconstrained"}) {
       const std::string name = std::string("kueue.x-k8s.io/podset-") + kind + "-topology";
       if (theirs.is_object() && theirs.contains(name))
-        reader.report(
-            Severity::Error, pod + "metadata.annotations",
-            "\"" + name + "\" and " + kPath + " say both where the pods go, and Kueue takes one",
-            "remove one of the two");
+        reader.report(Severity::Error, pod + "metadata.annotations",
+                      "\"" + name + "\" and " + kTopologyPath +
+                          " say both where the pods go, and Kueue takes one",
+                      "remove one of the two");
     }
     return;
   }
@@ -101,7 +101,7 @@ void check_topology(const Topology& topology, GangScheduler scheduler, const jso
   const json& terms = json_child(affinity, kRequiredTerms);
   if (topology.mode == Topology::Mode::Required && terms.is_array() && !terms.empty())
     reader.report(Severity::Error, pod + "spec.affinity.podAffinity." + kRequiredTerms,
-                  "a required term of one's own does not go with " + std::string(kPath) +
+                  "a required term of one's own does not go with " + std::string(kTopologyPath) +
                       ": only pods that match all required terms count, and none does before the "
                       "first worker",
                   "write it as preferredDuringSchedulingIgnoredDuringExecution, or topology as "

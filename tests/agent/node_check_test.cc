@@ -21,10 +21,10 @@ struct FakeProbe final : NodeProbe {
 };
 
 const NodeFacts kBad{.memory_available = 1 << 30, .output_free = 0};
-const NodeNeeds kNeeds{.memory_request = int64_t(2) << 30};
+const NodeNeeds kMemoryNeeds{.memory_request = int64_t(2) << 30};
 
 NodeCheck check(NodeHealthAction action, int* looks = nullptr) {
-  return {std::make_unique<FakeProbe>(kBad, looks), kNeeds, action};
+  return {std::make_unique<FakeProbe>(kBad, looks), kMemoryNeeds, action};
 }
 
 TEST(NodeCheck, MoveNamesTheNodesProblemsAndTellsTheRest) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/cli/written.h"
+
 namespace dsj::cli {
 namespace {
 
@@ -13,13 +15,6 @@ ProgressView view() {
                    .grad_norm = 0.921,
                    .tokens_per_second = 312.4},
           .seconds_left = 4205};
-}
-
-std::string written(std::FILE* file) {
-  std::rewind(file);
-  std::string text(4096, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file));
-  return text;
 }
 
 TEST(Progress, LineHasEveryNumber) {

@@ -7,6 +7,7 @@
 #include "common/startup_trace.h"
 #include "job/contract.h"
 #include "tests/cli/fake_agents.h"
+#include "tests/cli/written.h"
 
 namespace dsj::cli {
 namespace {
@@ -16,13 +17,6 @@ using namespace dsj::contract;
 using nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
-
-std::string written(std::FILE* file) {
-  std::rewind(file);
-  std::string text(1 << 16, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file));
-  return text;
-}
 
 struct SupervisorTest : testing::Test {
   static constexpr int kWorkers = 2;

@@ -7,7 +7,7 @@ namespace {
 
 using nlohmann::json;
 
-JobFile example() {
+JobFile example_job_file() {
   JobFile job;
   job.name = "qwen";
   job.attempt = 3;
@@ -21,7 +21,7 @@ JobFile example() {
 }
 
 TEST(JobFileTest, RoundTrip) {
-  const json written = to_json(example());
+  const json written = to_json(example_job_file());
   const auto read = job_file_from_json(json::parse(written.dump()));
   ASSERT_TRUE(read) << read.error().to_string();
   EXPECT_EQ(to_json(*read), written);
@@ -30,7 +30,7 @@ TEST(JobFileTest, RoundTrip) {
 }
 
 TEST(JobFileTest, TheRunMayBeUnknown) {
-  JobFile job = example();
+  JobFile job = example_job_file();
   EXPECT_FALSE(to_json(job).contains("run")) << "the operator's text is that of older versions";
   EXPECT_EQ(job_file_from_json(to_json(job))->run, "");
   job.run = "0f";
@@ -38,7 +38,7 @@ TEST(JobFileTest, TheRunMayBeUnknown) {
 }
 
 TEST(JobFileTest, AMissingOrWrongFieldIsNamed) {
-  const json good = to_json(example());
+  const json good = to_json(example_job_file());
   for (const auto& [key, value] : good.items()) {
     json without = good;
     without.erase(key);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "job/training_args.h"
+#include "tests/job/bad_text.h"
 
 namespace dsj {
 namespace {
@@ -36,31 +37,25 @@ TEST(LoraArgsTest, WhatIsReadIsWritten) {
   EXPECT_EQ(*words, (LoraArgs{.r = 16, .alpha = 32, .dropout = 0.05}));
 }
 
-struct Bad {
-  const char* text;
-  const char* where;
-  const char* says;
-};
-
 TEST(LoraArgsTest, RefusalsSayWhereAndWhat) {
-  for (const Bad& bad : {
-           Bad{R"({"r": 0})", "l.r", "at least 1"},
-           Bad{R"({"r": 2.5})", "l.r", "at least 1"},
-           Bad{R"({"alpha": 0})", "l.alpha", "greater than 0"},
-           Bad{R"({"dropout": 1})", "l.dropout", "below 1"},
-           Bad{R"({"dropout": -0.1})", "l.dropout", "from 0"},
-           Bad{R"({"targetModules": []})", "l.targetModules", "empty"},
-           Bad{R"({"targetModules": [3]})", "l.targetModules", "the name of a module"},
-           Bad{R"({"targetModules": ["a", "a"]})", "l.targetModules", "twice"},
-           Bad{R"({"modulesToSave": "lm_head"})", "l.modulesToSave", "a list"},
-           Bad{R"({"bias": "all"})", "l.bias", "only \"none\""},
-           Bad{R"({"use_dora": true})", "l.use_dora", "not built"},
-           Bad{R"({"rankPattern": {}})", "l.rankPattern", "not built"},
-           Bad{R"({"initLoraWeights": "gaussian"})", "l.initLoraWeights", "not built"},
-           Bad{R"({"loraAlpha": 16})", "l.loraAlpha", "write \"alpha\" here"},
-           Bad{R"({"target_modules": ["q_proj"]})", "l.target_modules",
-               "did you mean \"targetModules\"?"},
-           Bad{R"(true)", "l", "expected an object"},
+  for (const BadText& bad : {
+           BadText{R"({"r": 0})", "l.r", "at least 1"},
+           BadText{R"({"r": 2.5})", "l.r", "at least 1"},
+           BadText{R"({"alpha": 0})", "l.alpha", "greater than 0"},
+           BadText{R"({"dropout": 1})", "l.dropout", "below 1"},
+           BadText{R"({"dropout": -0.1})", "l.dropout", "from 0"},
+           BadText{R"({"targetModules": []})", "l.targetModules", "empty"},
+           BadText{R"({"targetModules": [3]})", "l.targetModules", "the name of a module"},
+           BadText{R"({"targetModules": ["a", "a"]})", "l.targetModules", "twice"},
+           BadText{R"({"modulesToSave": "lm_head"})", "l.modulesToSave", "a list"},
+           BadText{R"({"bias": "all"})", "l.bias", "only \"none\""},
+           BadText{R"({"use_dora": true})", "l.use_dora", "not built"},
+           BadText{R"({"rankPattern": {}})", "l.rankPattern", "not built"},
+           BadText{R"({"initLoraWeights": "gaussian"})", "l.initLoraWeights", "not built"},
+           BadText{R"({"loraAlpha": 16})", "l.loraAlpha", "write \"alpha\" here"},
+           BadText{R"({"target_modules": ["q_proj"]})", "l.target_modules",
+                   "did you mean \"targetModules\"?"},
+           BadText{R"(true)", "l", "expected an object"},
        }) {
     const auto args = lora_args_from_json(json::parse(bad.text), "l");
     ASSERT_FALSE(args) << bad.text;

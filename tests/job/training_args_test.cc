@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/job/bad_text.h"
+
 namespace dsj {
 namespace {
 
@@ -41,26 +43,20 @@ TEST(TrainingArgsTest, EveryNameIsReadable) {
     EXPECT_TRUE(training_args_from_json({{name, nullptr}}, "training")) << name;
 }
 
-struct Bad {
-  const char* text;
-  const char* where;
-  const char* says;
-};
-
 TEST(TrainingArgsTest, RefusalsSayWhereAndWhat) {
-  for (const Bad& bad : {
-           Bad{R"({"learningRat": 1})", "t.learningRat", "did you mean \"learningRate\"?"},
-           Bad{R"({"learning_rate": 1})", "t.learning_rate", "did you mean \"learningRate\"?"},
-           Bad{R"({"maxSteps": 2.5})", "t.maxSteps", "expected a whole number"},
-           Bad{R"({"maxSteps": "many"})", "t.maxSteps", "expected a whole number"},
-           Bad{R"({"learningRate": "fast"})", "t.learningRate", "expected a number"},
-           Bad{R"({"learningRate": "inf"})", "t.learningRate", "expected a number"},
-           Bad{R"({"bf16": "maybe"})", "t.bf16", "expected true or false"},
-           Bad{R"({"bf16": 2})", "t.bf16", "expected true or false"},
-           Bad{R"({"dataPath": 3})", "t.dataPath", "expected a string"},
-           Bad{R"({"lora": {"r": 0}})", "t.lora.r", "at least 1"},
-           Bad{R"({"modelMaxLength": 8, "maxSeqLength": 8})", "t.m", "twice"},
-           Bad{R"([])", "t", "expected an object"},
+  for (const BadText& bad : {
+           BadText{R"({"learningRat": 1})", "t.learningRat", "did you mean \"learningRate\"?"},
+           BadText{R"({"learning_rate": 1})", "t.learning_rate", "did you mean \"learningRate\"?"},
+           BadText{R"({"maxSteps": 2.5})", "t.maxSteps", "expected a whole number"},
+           BadText{R"({"maxSteps": "many"})", "t.maxSteps", "expected a whole number"},
+           BadText{R"({"learningRate": "fast"})", "t.learningRate", "expected a number"},
+           BadText{R"({"learningRate": "inf"})", "t.learningRate", "expected a number"},
+           BadText{R"({"bf16": "maybe"})", "t.bf16", "expected true or false"},
+           BadText{R"({"bf16": 2})", "t.bf16", "expected true or false"},
+           BadText{R"({"dataPath": 3})", "t.dataPath", "expected a string"},
+           BadText{R"({"lora": {"r": 0}})", "t.lora.r", "at least 1"},
+           BadText{R"({"modelMaxLength": 8, "maxSeqLength": 8})", "t.m", "twice"},
+           BadText{R"([])", "t", "expected an object"},
        }) {
     const auto args = training_args_from_json(json::parse(bad.text), "t");
     ASSERT_FALSE(args) << bad.text;

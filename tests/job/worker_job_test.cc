@@ -5,7 +5,7 @@
 namespace dsj {
 namespace {
 
-WorkerJob example() {
+WorkerJob example_worker_job() {
   WorkerJob job;
   job.job.name = "tune";
   job.job.world_size = 4;
@@ -20,11 +20,11 @@ WorkerJob example() {
 }
 
 TEST(WorkerJob, SurvivesTheRoundTripByteForByte) {
-  const std::string text = to_text(example());
+  const std::string text = to_text(example_worker_job());
   const auto read = worker_job_from_text(text, "job.json");
   ASSERT_TRUE(read) << read.error().to_string();
   EXPECT_EQ(to_text(*read), text);
-  EXPECT_EQ(*read, example());
+  EXPECT_EQ(*read, example_worker_job());
   EXPECT_EQ(read->job.training.max_steps, 20);
   EXPECT_EQ(read->save_timeout.count(), 1234);
 }
@@ -35,12 +35,12 @@ TEST(WorkerJob, WhatIsMissingOrOutOfRangeIsNamed) {
   EXPECT_EQ(none.error().where, "/etc/dsj/job.json");
   EXPECT_NE(none.error().message.find("'job'"), std::string::npos) << none.error().message;
   EXPECT_FALSE(worker_job_from_text("not json", "x"));
-  WorkerJob job = example();
+  WorkerJob job = example_worker_job();
   job.replicas = 0;
   const auto range = worker_job_from_text(to_text(job), "x");
   ASSERT_FALSE(range);
   EXPECT_NE(range.error().message.find("replicas"), std::string::npos);
-  job = example();
+  job = example_worker_job();
   job.job.name = "";
   auto object = nlohmann::json::parse(to_text(job));
   object["job"].erase("name");

@@ -120,7 +120,7 @@ TEST(Crd, ExplainsEveryField) {
   for (const char* plural : {"deepspeedjobs", "deepspeedjobtemplates"}) {
     std::vector<std::string> found;
     collect_undescribed(schema("", plural), "", found);
-    EXPECT_THAT(found, testing::UnorderedElementsAre("apiVersion", "kind", "metadata"));
+    EXPECT_THAT(found, ::testing::UnorderedElementsAre("apiVersion", "kind", "metadata"));
   }
 }
 

@@ -7,23 +7,13 @@
 #include "job/worker_job.h"
 #include "operator/render_config.h"
 #include "operator/render_pod.h"
+#include "tests/operator/rendered_pod.h"
 #include "tests/operator/world.h"
 
 namespace dsj::op::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-Json pod_of(World& world, int worker = 0) {
-  return render_pod(world.o, *world.o.wanted.accepted, world.status(), worker, 3).object;
-}
-
-std::string env(const Json& container, const std::string& name) {
-  for (const Json& entry : container["env"]) {
-    if (entry["name"] == name && entry.contains("value")) return entry["value"];
-  }
-  return "";
-}
 
 TEST(Render, APodHasWhatTheContractNames) {
   World world;

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "operator/render_pod.h"
+#include "tests/operator/rendered_pod.h"
 #include "tests/operator/world.h"
 
 namespace dsj::op::testing {
@@ -25,10 +25,6 @@ Json term() {
   return Json::parse(
       R"({"topologyKey": "topology.kubernetes.io/rack", "labelSelector": {"matchLabels": {
     "training.dsj.dev/job-name": "j", "training.dsj.dev/replica-type": "worker"}}})");
-}
-
-Json pod_of(World& world, int worker = 0, const std::string& gang = {}) {
-  return render_pod(world.o, *world.o.wanted.accepted, world.status(), worker, 3, gang).object;
 }
 
 /// The others follow the first pod. That one may go anywhere because it matches its own term.

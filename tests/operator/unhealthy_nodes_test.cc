@@ -5,7 +5,7 @@
 
 #include "job/node_health.h"
 #include "operator/lost_nodes.h"
-#include "operator/render_pod.h"
+#include "tests/operator/rendered_pod.h"
 #include "tests/operator/world.h"
 
 namespace dsj::op::testing {
@@ -70,10 +70,6 @@ void unfit(World& world, int worker, const std::string& node = "") {
   world.end(pod, contract::kExitUnhealthyNode, contract::kReasonUnhealthyNode);
   pod.termination->message = "the node's clock is 90 s behind the API server's";
   pod.termination->attempt.reset();
-}
-
-Json pod_of(World& world, int worker) {
-  return render_pod(world.o, *world.o.wanted.accepted, world.status(), worker, 9).object;
 }
 
 TEST(UnhealthyNodePass, ThePodMovesUnchargedAndTheOthersStay) {
@@ -221,42 +217,36 @@ TEST(LostNodePass, AHistoryThatSomebodyEditedIsNoList) {
 
 // ---- what a pod is told
 
-std::string env(const Json& pod, const std::string& name) {
-  for (const Json& entry : pod["spec"]["containers"][0]["env"]) {
-    if (entry["name"] != name) continue;
-    return entry.contains("value")
-               ? entry["value"].get<std::string>()
-               : entry["valueFrom"]["resourceFieldRef"]["resource"].get<std::string>();
-  }
-  return "";
+std::string told(World& world, const std::string& name) {
+  return env(pod_of(world)["spec"]["containers"][0], name);
 }
 
 TEST(UnhealthyNodePod, IsToldWhatToDo) {
   Json spec = quick_spec(2);
   World plain(spec);
-  EXPECT_EQ(env(pod_of(plain, 0), contract::kEnvNodeHealth), "Move");
-  EXPECT_EQ(env(pod_of(plain, 0), contract::kEnvMemoryRequest), "requests.memory");
-  EXPECT_EQ(env(pod_of(plain, 0), contract::kEnvGpus), "");
+  EXPECT_EQ(told(plain, contract::kEnvNodeHealth), "Move");
+  EXPECT_EQ(told(plain, contract::kEnvMemoryRequest), "requests.memory");
+  EXPECT_EQ(told(plain, contract::kEnvGpus), "");
   const std::string revision = plain.o.wanted.accepted->revision;
   spec["failurePolicy"]["nodeHealth"]["action"] = "Report";
   World report(spec);
-  EXPECT_EQ(env(pod_of(report, 0), contract::kEnvNodeHealth), "Report");
+  EXPECT_EQ(told(report, contract::kEnvNodeHealth), "Report");
   EXPECT_EQ(report.o.wanted.accepted->revision, revision) << "running pods stay";
   spec["failurePolicy"]["nodeHealth"]["action"] = "Off";
   spec["workers"]["template"]["spec"]["containers"] =
       Json::parse(R"([{"name": "worker", "resources": {"limits": {"nvidia.com/gpu": 8}}}])");
   World off(spec);
-  EXPECT_EQ(env(pod_of(off, 0), contract::kEnvNodeHealth), "");
+  EXPECT_EQ(told(off, contract::kEnvNodeHealth), "");
   spec["failurePolicy"].erase("nodeHealth");
   World gpus(spec);
-  EXPECT_EQ(env(pod_of(gpus, 0), contract::kEnvGpus), "8");
+  EXPECT_EQ(told(gpus, contract::kEnvGpus), "8");
 }
 
 TEST(UnhealthyNodePod, KueuesGroupsTakeNoPodThatAvoidsANode) {
   Json spec = quick_spec(2);
   spec["runPolicy"]["schedulingPolicy"] = {{"scheduler", "kueue"}, {"queue", "q"}};
   World world(spec);
-  EXPECT_EQ(env(pod_of(world, 0), contract::kEnvNodeHealth), "Report");
+  EXPECT_EQ(told(world, contract::kEnvNodeHealth), "Report");
   spec["failurePolicy"]["nodeHealth"]["action"] = "Move";
   World refused(spec);
   EXPECT_EQ(refused.o.wanted.accepted, nullptr);

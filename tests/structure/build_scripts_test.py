@@ -151,6 +151,15 @@ class Cost(unittest.TestCase):
                  "a/libx.a": "archive", "bin/dsj": "link", "lib/libx.so.1": "link", "build.ninja": "other"}
         self.assertEqual({output: build_cost.kind_of(output) for output in kinds}, kinds)
 
+    def test_a_unity_source_is_its_members(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "Unity", "unity_0_cxx.cxx")
+            os.mkdir(os.path.dirname(path))
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("/* by CMake */\n" + "".join(f'/* x */\n#include "/src/zero/{n}.cc"\n' for n in "ab"))
+            self.assertEqual(build_cost.sources_of(path), ["/src/zero/a.cc", "/src/zero/b.cc"])
+        self.assertEqual(build_cost.sources_of("/src/zero/a.cc"), ["/src/zero/a.cc"])
+
     def test_whose_a_header_is(self):
         of = {"/src/common/result.h": "own", "/usr/include/c++/12/string": "std",
               "/usr/include/c++/12/bits/stl_map.h": None, "/usr/include/unistd.h": None,

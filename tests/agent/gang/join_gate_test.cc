@@ -14,11 +14,9 @@
 namespace dsj::agent {
 namespace {
 
-constexpr int64_t kNow = 1'767'225'600;
-
 struct JoinTest : testing::Test {
   TestKey key = TestKey::p256("k1");
-  std::atomic<int64_t> wall = kNow;
+  std::atomic<int64_t> wall = kTestNow;
   std::atomic<bool> api_away = false;
   std::vector<TestKey> published = {key};
   KeyRing ring{{},
@@ -52,7 +50,7 @@ struct JoinTest : testing::Test {
     }));
     return status;
   }
-  nlohmann::json own() const { return pod_claims("tune-worker-1-1", kNow); }
+  nlohmann::json own() const { return pod_claims("tune-worker-1-1", kTestNow); }
   nlohmann::json own_with(const char* name, nlohmann::json value) const {
     auto claims = own();
     claims[name] = std::move(value);
@@ -83,8 +81,8 @@ TEST_F(JoinTest, NobodyElseDoes) {
       {"signed by another cluster", TestKey::p256("k1").sign(own()), 401},
       {"a key that the cluster does not have", TestKey::rsa("k9").sign(own()), 401},
       {"HMAC in place of a signature", key.sign(own(), {{"alg", "HS256"}}), 401},
-      {"expired", key.sign(own_with("exp", kNow - 31)), 403},
-      {"not valid yet", key.sign(own_with("nbf", kNow + 60)), 403},
+      {"expired", key.sign(own_with("exp", kTestNow - 31)), 403},
+      {"not valid yet", key.sign(own_with("nbf", kTestNow + 60)), 403},
       {"another audience", key.sign(own_with("aud", {"https://kubernetes.default.svc"})), 403},
       {"another job's audience", key.sign(own_with("aud", {"training.dsj.dev/job/uid-2"})), 403},
       {"another issuer", key.sign(own_with("iss", "https://elsewhere")), 403},
@@ -93,9 +91,9 @@ TEST_F(JoinTest, NobodyElseDoes) {
       {"the same account in another namespace",
        key.sign(own_with("sub", "system:serviceaccount:evil:tune-worker")), 403},
       {"not bound to a pod", key.sign(own_with("kubernetes.io", {{"namespace", "team"}})), 403},
-      {"a foreign pod", key.sign(pod_claims("intruder", kNow)), 403},
-      {"a colleague's pod", key.sign(pod_claims("tune-worker-0-1", kNow)), 403},
-      {"its own pod of another life", key.sign(pod_claims("tune-worker-1-2", kNow)), 403},
+      {"a foreign pod", key.sign(pod_claims("intruder", kTestNow)), 403},
+      {"a colleague's pod", key.sign(pod_claims("tune-worker-0-1", kTestNow)), 403},
+      {"its own pod of another life", key.sign(pod_claims("tune-worker-1-2", kTestNow)), 403},
   };
   for (const auto& attack : attacks) {
     EXPECT_EQ(beat(attack.token), attack.status) << attack.what;
@@ -106,7 +104,7 @@ TEST_F(JoinTest, NobodyElseDoes) {
 TEST_F(JoinTest, ATokenThatWasGoodExpires) {
   const std::string token = key.sign(own());
   EXPECT_EQ(beat(token), 200);
-  wall = kNow + 3600 + 30;
+  wall = kTestNow + 3600 + 30;
   EXPECT_EQ(beat(token), 403) << "replayed after its time";
 }
 
@@ -116,7 +114,7 @@ TEST_F(JoinTest, APodMadeAgainUnderTheSameNameIsRefused) {
   again["kubernetes.io"]["pod"]["uid"] = "somebody-else";
   EXPECT_EQ(beat(key.sign(again)), 403);
   EXPECT_EQ(beat(key.sign(own())), 200);
-  const auto next = pod_claims("tune-worker-1-2", kNow);
+  const auto next = pod_claims("tune-worker-1-2", kTestNow);
   EXPECT_EQ(beat(key.sign(next), {.worker = 1, .incarnation = 2, .slots = 2}), 200);
 }
 

@@ -31,13 +31,13 @@ RankLook stopped(RankLook look) {
   return look;
 }
 
-struct Case {
+struct StallCase {
   const char* name;
   std::vector<RankLook> looks;
   Stall expected;
 };
 
-class StallTest : public testing::TestWithParam<Case> {};
+class StallTest : public testing::TestWithParam<StallCase> {};
 
 TEST_P(StallTest, IsJudged) {
   const Stall found = judge_stall(GetParam().looks);
@@ -46,7 +46,7 @@ TEST_P(StallTest, IsJudged) {
   EXPECT_EQ(found.ranks, GetParam().expected.ranks);
 }
 
-const Case kCases[] = {
+const StallCase kCases[] = {
     {"OneDidNotArrive",
      {waiting_in(kGather), waiting_in(kGather), after(kScatter), waiting_in(kGather)},
      {"rank 2 did not arrive: it is in step 41, training, and ended reduce_scatter #411 (layer 2, "

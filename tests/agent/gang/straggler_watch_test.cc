@@ -10,8 +10,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 /// Ranks whose steps take as long as the slowest needs, and a collective.
-struct Ranks {
-  explicit Ranks(size_t count) : own_ms(count, 100.0), paces(count) {}
+struct PlayedRanks {
+  explicit PlayedRanks(size_t count) : own_ms(count, 100.0), paces(count) {}
 
   /// Steps for `duration`; true: at least once the list changed.
   bool train(Time duration) {
@@ -43,41 +43,41 @@ struct Ranks {
   int64_t step = 0;
 };
 
-constexpr Time kLong{60'000};
+constexpr Time kMinute{60'000};
 
 TEST(StragglerWatch, ARankThatNeedsLongerForManyStepsIsNamedAndGoesAgain) {
-  Ranks ranks(8);
-  EXPECT_FALSE(ranks.train(kLong));
+  PlayedRanks ranks(8);
+  EXPECT_FALSE(ranks.train(kMinute));
   ranks.own_ms[5] = 150;
   const int64_t step = ranks.step;
   EXPECT_FALSE(ranks.train(Time(15'000))) << "not for some steps";
-  EXPECT_TRUE(ranks.train(kLong));
+  EXPECT_TRUE(ranks.train(kMinute));
   EXPECT_THAT(ranks.named(), ElementsAre(5));
   const Straggler& one = ranks.watch.stragglers()[0];
   EXPECT_NEAR(one.own_seconds, 0.15, 1e-3);
   EXPECT_NEAR(one.others_seconds, 0.1, 1e-3);
   EXPECT_GE(one.since_step, step);
   EXPECT_LE(one.since_step, step + 100);
-  EXPECT_FALSE(ranks.train(kLong)) << "it is told once";
+  EXPECT_FALSE(ranks.train(kMinute)) << "it is told once";
   ranks.own_ms[5] = 101;
-  EXPECT_TRUE(ranks.train(kLong));
+  EXPECT_TRUE(ranks.train(kMinute));
   EXPECT_THAT(ranks.named(), ElementsAre());
 }
 
 TEST(StragglerWatch, BetweenTheTwoBoundsItStaysWhatItIs) {
-  Ranks ranks(4);
+  PlayedRanks ranks(4);
   ranks.own_ms[2] = 122;
-  EXPECT_FALSE(ranks.train(kLong)) << "not slow enough to be named";
+  EXPECT_FALSE(ranks.train(kMinute)) << "not slow enough to be named";
   ranks.own_ms[2] = 150;
-  ranks.train(kLong);
+  ranks.train(kMinute);
   ASSERT_THAT(ranks.named(), ElementsAre(2));
   ranks.own_ms[2] = 122;
-  EXPECT_FALSE(ranks.train(kLong)) << "not fast enough to be cleared";
+  EXPECT_FALSE(ranks.train(kMinute)) << "not fast enough to be cleared";
   EXPECT_THAT(ranks.named(), ElementsAre(2));
 }
 
 TEST(StragglerWatch, ARankThatIsSlowNowAndThenIsNone) {
-  Ranks ranks(4);
+  PlayedRanks ranks(4);
   for (int i = 0; i < 20; ++i) {
     ranks.own_ms[1] = i % 4 < 2 ? 100 : 200;  // two rounds, or three with their ends
     ASSERT_FALSE(ranks.train(Time(5000))) << i;
@@ -85,50 +85,50 @@ TEST(StragglerWatch, ARankThatIsSlowNowAndThenIsNone) {
 }
 
 TEST(StragglerWatch, WhatSlowsAllRanksNamesNobody) {
-  Ranks ranks(4);
-  ranks.train(kLong);
+  PlayedRanks ranks(4);
+  ranks.train(kMinute);
   for (double& own : ranks.own_ms) own = 400;
-  EXPECT_FALSE(ranks.train(kLong));
+  EXPECT_FALSE(ranks.train(kMinute));
 }
 
 TEST(StragglerWatch, OneStepThatIsLongIsNoStraggler) {
-  Ranks ranks(4);
+  PlayedRanks ranks(4);
   ranks.own_ms[0] = 60'000;  // the first step compiles, reads, or waits for a disk
   ranks.train(Time(1));
   ranks.own_ms[0] = 100;
-  EXPECT_FALSE(ranks.train(kLong));
+  EXPECT_FALSE(ranks.train(kMinute));
   ranks.own_ms[3] = 60'000;
   ranks.train(Time(1));
   ranks.own_ms[3] = 100;
-  EXPECT_FALSE(ranks.train(kLong));
+  EXPECT_FALSE(ranks.train(kMinute));
 }
 
 TEST(StragglerWatch, WhereTheNetworkDecidesTheStepNobodyHoldsItUp) {
-  Ranks ranks(4);
+  PlayedRanks ranks(4);
   ranks.own_ms[2] = 150;
   ranks.collective_ms = 2000;
-  EXPECT_FALSE(ranks.train(10 * kLong));
+  EXPECT_FALSE(ranks.train(10 * kMinute));
 }
 
 TEST(StragglerWatch, MillisecondsOfShortStepsAreNoMatter) {
-  Ranks ranks(4);
+  PlayedRanks ranks(4);
   for (double& own : ranks.own_ms) own = 10;
   ranks.own_ms[0] = 30;
   ranks.collective_ms = 1;
-  EXPECT_FALSE(ranks.train(kLong));
+  EXPECT_FALSE(ranks.train(kMinute));
 }
 
 TEST(StragglerWatch, OfTwoRanksTheSlowerOneIsNamed) {
-  Ranks ranks(2);
+  PlayedRanks ranks(2);
   ranks.own_ms[0] = 180;
-  EXPECT_TRUE(ranks.train(kLong));
+  EXPECT_TRUE(ranks.train(kMinute));
   EXPECT_THAT(ranks.named(), ElementsAre(0));
 }
 
 TEST(StragglerWatch, ARankAloneOrWithoutFiguresIsNotJudged) {
-  Ranks alone(1);
-  EXPECT_FALSE(alone.train(kLong));
-  Ranks ranks(3);
+  PlayedRanks alone(1);
+  EXPECT_FALSE(alone.train(kMinute));
+  PlayedRanks ranks(3);
   ranks.own_ms[0] = 300;
   for (int i = 0; i < 600; ++i) {
     ranks.train(Time(1));
@@ -138,21 +138,21 @@ TEST(StragglerWatch, ARankAloneOrWithoutFiguresIsNotJudged) {
 }
 
 TEST(StragglerWatch, AnotherAttemptBeginsAnew) {
-  Ranks ranks(4);
+  PlayedRanks ranks(4);
   ranks.own_ms[2] = 200;
-  ranks.train(kLong);
+  ranks.train(kMinute);
   ASSERT_THAT(ranks.named(), ElementsAre(2));
   ranks.watch.forget();
   for (Pace& pace : ranks.paces) pace = {};
   EXPECT_THAT(ranks.named(), ElementsAre());
   EXPECT_FALSE(ranks.train(Time(15'000)));
-  EXPECT_TRUE(ranks.train(kLong));
+  EXPECT_TRUE(ranks.train(kMinute));
 }
 
 TEST(StragglerWatch, FourThousandRanksOfWhichTenAreSlow) {
-  Ranks ranks(4096);
+  PlayedRanks ranks(4096);
   for (size_t i = 0; i < 10; ++i) ranks.own_ms[i * 400] = 140 + static_cast<double>(i);
-  ranks.train(kLong);
+  ranks.train(kMinute);
   EXPECT_EQ(ranks.named().size(), 10u);
   const std::string text = stragglers_text(ranks.watch.stragglers(), std::vector<int>(512, 8));
   EXPECT_THAT(text, HasSubstr("rank 400 (worker 50) needs 0.141 s of a step for itself, the others "

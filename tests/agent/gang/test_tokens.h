@@ -3,6 +3,7 @@
 
 #include <openssl/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -31,6 +32,7 @@ std::string base64url(const std::string& bytes);
 
 /// Claims of a token that the kubelet projects into a pod.
 nlohmann::json pod_claims(const std::string& pod, int64_t now);
+inline constexpr int64_t kTestNow = 1'767'225'600;
 inline constexpr char kTestIssuer[] = "https://kubernetes.default.svc";
 inline constexpr char kTestAudience[] = "training.dsj.dev/job/uid-1";
 inline constexpr char kTestSubject[] = "system:serviceaccount:team:tune-worker";

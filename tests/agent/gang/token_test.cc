@@ -9,7 +9,6 @@
 namespace dsj::agent {
 namespace {
 
-constexpr int64_t kNow = 1'767'225'600;
 const TokenRules kRules{.issuer = kTestIssuer, .audience = kTestAudience, .subject = kTestSubject};
 
 struct TokenTest : testing::Test {
@@ -30,13 +29,13 @@ struct TokenTest : testing::Test {
     const auto good = keys->verify_signature(*token);
     return good ? "" : good.error().message;
   }
-  static std::string claim_fault(const nlohmann::json& claims, int64_t now = kNow) {
+  static std::string claim_fault(const nlohmann::json& claims, int64_t now = kTestNow) {
     const auto token = parse_token(rsa->sign(claims));
     if (!token) return token.error().message;
     const auto good = check_claims(token->claims, kRules, now);
     return good ? "" : good.error().message;
   }
-  static nlohmann::json claims() { return pod_claims("tune-worker-1-1", kNow); }
+  static nlohmann::json claims() { return pod_claims("tune-worker-1-1", kTestNow); }
   static TestKey *rsa, *ec;
   static TokenKeys* keys;
 };
@@ -56,7 +55,7 @@ TEST_F(TokenTest, BothAlgorithmsVerifyAndTheClaimsAreRead) {
     EXPECT_EQ(token->claims.pod_uid, "uid-of-tune-worker-1-1");
     EXPECT_EQ(token->claims.service_account, "tune-worker");
     EXPECT_EQ(token->claims.ns, "team");
-    EXPECT_EQ(token->claims.expires, kNow + 3600);
+    EXPECT_EQ(token->claims.expires, kTestNow + 3600);
   }
 }
 
@@ -139,7 +138,7 @@ TEST_F(TokenTest, WeakAndForeignKeysAreLeftOut) {
 TEST_F(TokenTest, ClaimsMustAllBeThisJobs) {
   EXPECT_EQ(claim_fault(claims()), "");
   const auto changed = [](const char* key, nlohmann::json value) {
-    auto claims = pod_claims("tune-worker-1-1", kNow);
+    auto claims = pod_claims("tune-worker-1-1", kTestNow);
     claims[key] = std::move(value);
     return claims;
   };
@@ -156,10 +155,10 @@ TEST_F(TokenTest, ClaimsMustAllBeThisJobs) {
 }
 
 TEST_F(TokenTest, TimesHoldUpToTheSkew) {
-  EXPECT_EQ(claim_fault(claims(), kNow - 30), "");
-  EXPECT_EQ(claim_fault(claims(), kNow - 31), "it is not valid yet");
-  EXPECT_EQ(claim_fault(claims(), kNow + 3600 + 29), "");
-  EXPECT_EQ(claim_fault(claims(), kNow + 3600 + 30), "it has expired");
+  EXPECT_EQ(claim_fault(claims(), kTestNow - 30), "");
+  EXPECT_EQ(claim_fault(claims(), kTestNow - 31), "it is not valid yet");
+  EXPECT_EQ(claim_fault(claims(), kTestNow + 3600 + 29), "");
+  EXPECT_EQ(claim_fault(claims(), kTestNow + 3600 + 30), "it has expired");
 }
 
 }  // namespace

@@ -22,20 +22,20 @@ NodeFacts healthy() {
               .gpus = {{.index = 0, .uncorrected = 0, .links_up = 18, .links_down = 0},
                        {.index = 1, .uncorrected = 0, .links_up = 18, .links_down = 0}}}};
 }
-const NodeNeeds kNeeds{.memory_request = 32 * kGiB, .ranks = 2, .gpus = 2};
+const NodeNeeds kGpuNeeds{.memory_request = 32 * kGiB, .ranks = 2, .gpus = 2};
 
-struct Case {
+struct HealthCase {
   const char* name;
   void (*harm)(NodeFacts&);
   bool of_the_node;
   const char* says;
 };
-struct NodeHealth : testing::TestWithParam<Case> {};
+struct NodeHealth : testing::TestWithParam<HealthCase> {};
 
 TEST_P(NodeHealth, OneFactMakesOneProblem) {
   NodeFacts facts = healthy();
   GetParam().harm(facts);
-  const auto found = judge_node(facts, kNeeds);
+  const auto found = judge_node(facts, kGpuNeeds);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].of_the_node, GetParam().of_the_node);
   EXPECT_THAT(found[0].what, HasSubstr(GetParam().says));
@@ -45,34 +45,38 @@ TEST_P(NodeHealth, OneFactMakesOneProblem) {
 INSTANTIATE_TEST_SUITE_P(
     Each, NodeHealth,
     testing::Values(
-        Case{"Memory", [](NodeFacts& f) { f.memory_available = 31 * kGiB; }, true,
-             "has 31.0 GiB of memory available, and the container requests 32.0 GiB"},
-        Case{"Scratch", [](NodeFacts& f) { f.scratch_free = 5 << 20; }, true, "has 5 MiB free"},
-        Case{"Output", [](NodeFacts& f) { f.output_free = 9 * kGiB; }, false,
-             "the newest checkpoint takes 10.0 GiB"},
-        Case{"Shm", [](NodeFacts& f) { f.shm_bytes = 64 << 20; }, false, "raise sizeLimit"},
-        Case{"ClockBehind", [](NodeFacts& f) { f.clock_ahead = -3600; }, true, "3600 s behind"},
-        Case{"ClockAhead", [](NodeFacts& f) { f.clock_ahead = 31; }, true, "31 s ahead of"},
-        Case{"Driver", [](NodeFacts& f) { f.driver->problem = "Driver/library version mismatch"; },
-             true, "does not answer: Driver/library version mismatch"},
-        Case{"FewerGpus", [](NodeFacts& f) { f.driver->gpus.pop_back(); }, true,
-             "sees 1 GPUs, it asked for 2 (driver 570.1)"},
-        Case{"LostGpu", [](NodeFacts& f) { f.driver->gpus[1].lost = true; }, true,
-             "GPU 1 (driver 570.1) is lost"},
-        Case{"Ecc", [](NodeFacts& f) { f.driver->gpus[0].uncorrected = 2; }, true,
-             "2 uncorrectable memory errors"},
-        Case{"Rows", [](NodeFacts& f) { f.driver->gpus[0].remap_failed = true; }, true, "no spare"},
-        Case{"RowsPending", [](NodeFacts& f) { f.driver->gpus[0].remap_pending = true; }, false,
-             "at its next reset"},
-        Case{
+        HealthCase{"Memory", [](NodeFacts& f) { f.memory_available = 31 * kGiB; }, true,
+                   "has 31.0 GiB of memory available, and the container requests 32.0 GiB"},
+        HealthCase{"Scratch", [](NodeFacts& f) { f.scratch_free = 5 << 20; }, true,
+                   "has 5 MiB free"},
+        HealthCase{"Output", [](NodeFacts& f) { f.output_free = 9 * kGiB; }, false,
+                   "the newest checkpoint takes 10.0 GiB"},
+        HealthCase{"Shm", [](NodeFacts& f) { f.shm_bytes = 64 << 20; }, false, "raise sizeLimit"},
+        HealthCase{"ClockBehind", [](NodeFacts& f) { f.clock_ahead = -3600; }, true,
+                   "3600 s behind"},
+        HealthCase{"ClockAhead", [](NodeFacts& f) { f.clock_ahead = 31; }, true, "31 s ahead of"},
+        HealthCase{"Driver",
+                   [](NodeFacts& f) { f.driver->problem = "Driver/library version mismatch"; },
+                   true, "does not answer: Driver/library version mismatch"},
+        HealthCase{"FewerGpus", [](NodeFacts& f) { f.driver->gpus.pop_back(); }, true,
+                   "sees 1 GPUs, it asked for 2 (driver 570.1)"},
+        HealthCase{"LostGpu", [](NodeFacts& f) { f.driver->gpus[1].lost = true; }, true,
+                   "GPU 1 (driver 570.1) is lost"},
+        HealthCase{"Ecc", [](NodeFacts& f) { f.driver->gpus[0].uncorrected = 2; }, true,
+                   "2 uncorrectable memory errors"},
+        HealthCase{"Rows", [](NodeFacts& f) { f.driver->gpus[0].remap_failed = true; }, true,
+                   "no spare"},
+        HealthCase{"RowsPending", [](NodeFacts& f) { f.driver->gpus[0].remap_pending = true; },
+                   false, "at its next reset"},
+        HealthCase{
             "Links",
             [](NodeFacts& f) { f.driver->gpus[1] = {.index = 1, .links_up = 16, .links_down = 2}; },
             false, "GPU 1 (driver 570.1) has 16 NVLinks up, another one 18"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(NodeHealthFacts, WhatCannotBeReadIsNotJudged) {
-  EXPECT_THAT(judge_node({}, kNeeds), IsEmpty());
-  EXPECT_THAT(judge_node(healthy(), kNeeds), IsEmpty());
+  EXPECT_THAT(judge_node({}, kGpuNeeds), IsEmpty());
+  EXPECT_THAT(judge_node(healthy(), kGpuNeeds), IsEmpty());
 }
 
 TEST(NodeHealthFacts, ADriverThatNobodyAskedForIsNoProblem) {
@@ -86,7 +90,7 @@ TEST(NodeHealthFacts, OnlyTheNodesProblemsMoveThePod) {
   facts.output_free = 0;
   facts.scratch_free = 0;
   facts.clock_ahead = 100;
-  const std::string why = unfit_because(judge_node(facts, kNeeds));
+  const std::string why = unfit_because(judge_node(facts, kGpuNeeds));
   EXPECT_THAT(why, HasSubstr("own files"));
   EXPECT_THAT(why, HasSubstr("; the node's clock"));
   EXPECT_THAT(why, testing::Not(HasSubstr("output directory")));

@@ -27,7 +27,7 @@ struct MirrorTest : testing::Test {
   std::string output() {
     std::string text;
     char buffer[65536];
-    for (ssize_t got; (got = read(ends[0], buffer, sizeof buffer)) > 0;) {
+    for (ssize_t got; (got = ::read(ends[0], buffer, sizeof buffer)) > 0;) {
       text.append(buffer, static_cast<size_t>(got));
     }
     return text;

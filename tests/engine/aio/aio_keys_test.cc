@@ -15,13 +15,13 @@
 namespace dsj::aio {
 namespace {
 
-constexpr int64_t kSize = 512 * kAlign;
+constexpr int64_t kLargeSize = 512 * kAlign;
 
 struct Memory {
-  Memory() : data(static_cast<std::byte*>(std::aligned_alloc(kAlign, kSize)), &std::free) {
-    std::fill_n(data.get(), kSize, std::byte{1});
+  Memory() : data(static_cast<std::byte*>(std::aligned_alloc(kAlign, kLargeSize)), &std::free) {
+    std::fill_n(data.get(), kLargeSize, std::byte{1});
   }
-  std::span<std::byte> span() { return {data.get(), static_cast<size_t>(kSize)}; }
+  std::span<std::byte> span() { return {data.get(), static_cast<size_t>(kLargeSize)}; }
   std::unique_ptr<std::byte, void (*)(void*)> data;
 };
 
@@ -29,7 +29,7 @@ TEST(AioKeys, BlockSizeIsTheLargestCall) {
   for (const int64_t block : {kAlign, 8 * kAlign}) {
     std::atomic<int64_t> largest{0}, calls{0};
     ThreadedFile file(
-        raw_memory(kSize,
+        raw_memory(kLargeSize,
                    [&](const RawCall& call) -> std::optional<int64_t> {
                      ++calls;
                      for (int64_t seen = largest;
@@ -37,11 +37,11 @@ TEST(AioKeys, BlockSizeIsTheLargestCall) {
                      }
                      return std::nullopt;
                    }),
-        "file", kSize, {.block_size = block}, "memory");
+        "file", kLargeSize, {.block_size = block}, "memory");
     Memory memory;
     ASSERT_TRUE(file.wait(file.write(0, memory.span())));
     EXPECT_EQ(largest, block);
-    EXPECT_EQ(calls, kSize / block);
+    EXPECT_EQ(calls, kLargeSize / block);
   }
 }
 
@@ -52,7 +52,7 @@ TEST(AioKeys, QueueDepthTimesThreadsAreUnderWay) {
     const int wanted = options.queue_depth * options.thread_count;
     std::atomic<int> now{0}, most{0};
     ThreadedFile file(
-        raw_memory(kSize,
+        raw_memory(kLargeSize,
                    [&](const RawCall&) -> std::optional<int64_t> {
                      const int under_way = ++now;
                      for (int seen = most;
@@ -62,20 +62,20 @@ TEST(AioKeys, QueueDepthTimesThreadsAreUnderWay) {
                      --now;
                      return std::nullopt;
                    }),
-        "file", kSize, options, "memory");
+        "file", kLargeSize, options, "memory");
     Memory memory;
     ASSERT_TRUE(file.wait(file.write(0, memory.span())));
     EXPECT_EQ(most, wanted);
   }
 }
 
-/// Writes and reads kSize bytes by io_uring; what the file counted. Skips where there is none.
+/// Writes and reads kLargeSize bytes by io_uring; what the file counted. Skips where there is none.
 class Uring {
  public:
   explicit Uring(const Options& options) {
     const std::string path = testing::TempDir() + "dsj_aio_keys";
     std::filesystem::remove(path);
-    auto created = create_block_file(path, kSize, options, "io_uring");
+    auto created = create_block_file(path, kLargeSize, options, "io_uring");
     if (!created) {
       why = created.error().to_string();
       return;
@@ -97,7 +97,7 @@ TEST(AioKeys, SubmissionsFollowSingleSubmit) {
   const Uring batches({.block_size = kAlign, .queue_depth = 64});
   if (!batches.why.empty()) GTEST_SKIP() << "no io_uring here: " << batches.why;
   const Uring single({.block_size = kAlign, .queue_depth = 64, .single_submit = true});
-  EXPECT_EQ(batches.counters.blocks, 2 * kSize / kAlign);
+  EXPECT_EQ(batches.counters.blocks, 2 * kLargeSize / kAlign);
   EXPECT_GE(single.counters.submissions, single.counters.blocks);
   EXPECT_LT(batches.counters.submissions, batches.counters.blocks);
 }

@@ -16,7 +16,7 @@
 namespace dsj::aio {
 namespace {
 
-constexpr int64_t kSize = 64 * kAlign;
+constexpr int64_t kContractSize = 64 * kAlign;
 
 /// Aligned bytes.
 class Bytes {
@@ -49,11 +49,11 @@ class BlockFileContract : public testing::TestWithParam<Kind> {
     path_ = directory_ + "/file";
     std::filesystem::remove(path_);
     if (GetParam().name == "memory") {
-      file_ = std::make_unique<ThreadedFile>(raw_memory(kSize), path_, kSize, GetParam().options,
-                                             "memory");
+      file_ = std::make_unique<ThreadedFile>(raw_memory(kContractSize), path_, kContractSize,
+                                             GetParam().options, "memory");
       return;
     }
-    auto created = create_block_file(path_, kSize, GetParam().options, GetParam().name);
+    auto created = create_block_file(path_, kContractSize, GetParam().options, GetParam().name);
     if (!created) GTEST_SKIP() << "not here: " << created.error().to_string();
     file_ = std::move(created->file);
     EXPECT_EQ(file_->implementation(), GetParam().name);
@@ -67,22 +67,22 @@ class BlockFileContract : public testing::TestWithParam<Kind> {
 };
 
 TEST_P(BlockFileContract, NewFileIsZero) {
-  Bytes out(kSize, 7);
+  Bytes out(kContractSize, 7);
   ASSERT_TRUE(file_->wait(file_->read(0, out.span())));
-  EXPECT_TRUE(out == Bytes(kSize, 0));
-  EXPECT_EQ(file_->size(), kSize);
+  EXPECT_TRUE(out == Bytes(kContractSize, 0));
+  EXPECT_EQ(file_->size(), kContractSize);
   EXPECT_EQ(file_->path(), path_);
 }
 
 TEST_P(BlockFileContract, ReadsWhatWasWrittenInAnyPieces) {
   std::mt19937 random(1);
-  Bytes model(kSize), data(kSize), out(kSize);
+  Bytes model(kContractSize), data(kContractSize), out(kContractSize);
   for (int round = 0; round < 20; ++round) {
     for (auto& byte : data.span()) byte = static_cast<std::byte>(random());
     // Disjoint writes under way together, in no order, of 1 to 20 units.
     std::vector<Ticket> tickets;
-    for (int64_t at = 0; at < kSize;) {
-      const int64_t units = 1 + random() % 20, bytes = std::min(units * kAlign, kSize - at);
+    for (int64_t at = 0; at < kContractSize;) {
+      const int64_t units = 1 + random() % 20, bytes = std::min(units * kAlign, kContractSize - at);
       if (random() % 3) {
         tickets.push_back(file_->write(at, data.part(at, bytes)));
         std::memcpy(model.part(at, bytes).data(), data.part(at, bytes).data(), bytes);
@@ -97,9 +97,9 @@ TEST_P(BlockFileContract, ReadsWhatWasWrittenInAnyPieces) {
 }
 
 TEST_P(BlockFileContract, ReadsAndWritesOfOtherRangesGoOnTogether) {
-  Bytes ones(kSize / 2, 1), twos(kSize / 2, 2), out(kSize / 2);
+  Bytes ones(kContractSize / 2, 1), twos(kContractSize / 2, 2), out(kContractSize / 2);
   ASSERT_TRUE(file_->wait(file_->write(0, ones.span())));
-  const Ticket write = file_->write(kSize / 2, twos.span());
+  const Ticket write = file_->write(kContractSize / 2, twos.span());
   const Ticket read = file_->read(0, out.span());
   EXPECT_TRUE(file_->wait(read));
   EXPECT_TRUE(file_->wait(write));
@@ -115,7 +115,7 @@ class BlockFileOnDisk : public BlockFileContract {};
 
 TEST_P(BlockFileOnDisk, AShortenedFileIsNamedWithItsPlace) {
   std::filesystem::resize_file(path_, 10 * kAlign);
-  Bytes out(kSize);
+  Bytes out(kContractSize);
   const Status status = file_->wait(file_->read(0, out.span()));
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().kind, ErrorKind::Environment);
@@ -127,12 +127,13 @@ TEST_P(BlockFileOnDisk, AShortenedFileIsNamedWithItsPlace) {
 }
 
 TEST_P(BlockFileOnDisk, ClosingWaitsForWhatIsUnderWay) {
-  Bytes data(kSize, 9), out(kSize);
+  Bytes data(kContractSize, 9), out(kContractSize);
   file_->write(0, data.span());
   file_.reset();
   std::FILE* file = std::fopen(path_.c_str(), "rb");
   ASSERT_TRUE(file);
-  EXPECT_EQ(std::fread(out.span().data(), 1, kSize, file), static_cast<size_t>(kSize));
+  EXPECT_EQ(std::fread(out.span().data(), 1, kContractSize, file),
+            static_cast<size_t>(kContractSize));
   std::fclose(file);
   EXPECT_TRUE(out == data);
 }
@@ -167,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(All, BlockFileOnDisk,
 TEST(CreateBlockFile, NeverFailsForWantOfIoUring) {
   const std::string path = testing::TempDir() + "dsj_aio_any";
   std::filesystem::remove(path);
-  const auto created = create_block_file(path, kSize, {});
+  const auto created = create_block_file(path, kContractSize, {});
   ASSERT_TRUE(created) << created.error().to_string();
   // Each implementation that was passed over says why.
   const std::string name = created->file->implementation();

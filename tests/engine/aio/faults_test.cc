@@ -11,20 +11,20 @@
 namespace dsj::aio {
 namespace {
 
-constexpr int64_t kSize = 32 * kAlign;
+constexpr int64_t kFaultySize = 32 * kAlign;
 
 struct Aligned {
   explicit Aligned(int fill)
-      : data(static_cast<std::byte*>(std::aligned_alloc(kAlign, kSize)), &std::free) {
-    std::memset(data.get(), fill, kSize);
+      : data(static_cast<std::byte*>(std::aligned_alloc(kAlign, kFaultySize)), &std::free) {
+    std::memset(data.get(), fill, kFaultySize);
   }
-  std::span<std::byte> span() { return {data.get(), static_cast<size_t>(kSize)}; }
+  std::span<std::byte> span() { return {data.get(), static_cast<size_t>(kFaultySize)}; }
   std::unique_ptr<std::byte, void (*)(void*)> data;
 };
 
 std::unique_ptr<ThreadedFile> file_with(RawFault fault, Options options = {}) {
-  return std::make_unique<ThreadedFile>(raw_memory(kSize, std::move(fault)), "/disk/file", kSize,
-                                        options, "memory");
+  return std::make_unique<ThreadedFile>(raw_memory(kFaultySize, std::move(fault)), "/disk/file",
+                                        kFaultySize, options, "memory");
 }
 
 TEST(Faults, ShortTransfersAreFinished) {
@@ -34,7 +34,7 @@ TEST(Faults, ShortTransfersAreFinished) {
   Aligned data(3), out(0);
   ASSERT_TRUE(file->wait(file->write(0, data.span())));
   ASSERT_TRUE(file->wait(file->read(0, out.span())));
-  EXPECT_EQ(std::memcmp(data.data.get(), out.data.get(), kSize), 0);
+  EXPECT_EQ(std::memcmp(data.data.get(), out.data.get(), kFaultySize), 0);
 }
 
 TEST(Faults, AnInterruptedCallIsMadeAgain) {
@@ -63,7 +63,7 @@ TEST(Faults, FullDiskAndDeviceFaultNamePathBytesAndPlace) {
               std::string::npos)
         << status.error().message;
     EXPECT_TRUE(file->wait(file->read(0, out.span()))) << "other requests go on";
-    EXPECT_EQ(out.span()[kSize - 1], std::byte{3}) << "the rest of the request was tried";
+    EXPECT_EQ(out.span()[kFaultySize - 1], std::byte{3}) << "the rest of the request was tried";
   }
 }
 

@@ -11,8 +11,6 @@
 namespace dsj::checkpoint {
 namespace {
 
-constexpr char kDir[] = "/out/checkpoints";
-
 SaveVotes operator+(const SaveVotes& a, const SaveVotes& b) {
   return {a.written + b.written, a.failed + b.failed, a.published + b.published};
 }

@@ -70,7 +70,6 @@ class Checkpoint : public testing::Test {
   }
   using Names = std::vector<std::string>;
 
-  static constexpr char kDir[] = "/out/checkpoints";
   MemoryFiles files_;
   const ModelWorld model_ = ModelWorld::make(1000);
 };

@@ -18,7 +18,6 @@
 namespace dsj::checkpoint {
 namespace {
 
-constexpr char kDir[] = "/out/checkpoints";
 constexpr char kStep[] = "/out/checkpoints/step-1";
 
 /// Reads what rank `rank` of `world` owns.

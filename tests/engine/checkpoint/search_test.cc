@@ -13,8 +13,6 @@
 namespace dsj::checkpoint {
 namespace {
 
-constexpr char kDir[] = "/out/checkpoints";
-
 class SearchTest : public testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(files_.make_dirs(kDir)); }

@@ -13,6 +13,9 @@
 
 namespace dsj::checkpoint {
 
+/// Where the tests' checkpoints lie.
+inline constexpr char kDir[] = "/out/checkpoints";
+
 struct ModelWorld {
   std::vector<Extent> extents;
 

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "tests/engine/comm/backend_cases.h"
 #include "tests/engine/comm/ranks.h"
 #include "tests/engine/support/one_bit_oracle.h"
 
@@ -13,6 +14,10 @@ namespace dsj::comm {
 namespace {
 
 using namespace std::chrono_literals;
+using testing_support::backend_cases;
+using testing_support::BackendCase;
+using testing_support::kBackends;
+using testing_support::name_of_case;
 using testing_support::require;
 using testing_support::run_ranks;
 using testing_support::Seat;
@@ -36,13 +41,7 @@ void near(const at::Tensor& found, const float* expected, const std::string& wha
   }
 }
 
-struct Case {
-  const char* backend;
-  int world;
-  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.backend << c.world; }
-};
-
-class Compressed : public ::testing::TestWithParam<Case> {};
+class Compressed : public ::testing::TestWithParam<BackendCase> {};
 
 TEST_P(Compressed, EqualsTheSlowFormForSixRounds) {
   const auto [backend, ranks] = GetParam();
@@ -127,16 +126,8 @@ TEST(CompressedMean, LongChunksEqualTheSlowForm) {
   for (const std::string& text : texts) EXPECT_EQ(text, "");
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
-  for (const char* backend : {"gloo", "ring", "shm"})
-    for (const int world : {2, 3, 4}) all.push_back({backend, world});
-  return all;
-}
-
-INSTANTIATE_TEST_SUITE_P(Backends, Compressed, ::testing::ValuesIn(cases()), [](const auto& info) {
-  return info.param.backend + std::to_string(info.param.world);
-});
+INSTANTIATE_TEST_SUITE_P(Backends, Compressed,
+                         ::testing::ValuesIn(backend_cases(kBackends, {2, 3, 4})), name_of_case);
 
 }  // namespace
 }  // namespace dsj::comm

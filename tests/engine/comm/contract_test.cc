@@ -5,12 +5,17 @@
 
 #include "engine/comm/collectives.h"
 #include "job/flight_log.h"
+#include "tests/engine/comm/backend_cases.h"
 #include "tests/engine/comm/ranks.h"
 
 namespace dsj::comm {
 namespace {
 
 using namespace std::chrono_literals;
+using testing_support::backend_cases;
+using testing_support::BackendCase;
+using testing_support::kBackends;
+using testing_support::name_of_case;
 using testing_support::require;
 using testing_support::run_ranks;
 using testing_support::Seat;
@@ -54,13 +59,7 @@ void same(const at::Tensor& found, const at::Tensor& expected, const std::string
                            std::to_string(expected[first].item<double>()));
 }
 
-struct Case {
-  std::string backend;
-  int world;
-  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.backend << c.world; }
-};
-
-class Contract : public ::testing::TestWithParam<Case> {
+class Contract : public ::testing::TestWithParam<BackendCase> {
  protected:
   /// Runs body on every rank and expects that none fails.
   void all_well(const std::function<void(Collectives&)>& body) {
@@ -313,24 +312,13 @@ TEST_P(Contract, EveryOperationIsNotedWhileItWaitsAndWhenItHasEnded) {
   for (const std::string& text : texts) EXPECT_EQ(text, "");
 }
 
-constexpr const char* kBackends[] = {"gloo", "ring", "shm"};
-
-std::vector<Case> cases(std::span<const char* const> backends) {
-  std::vector<Case> all;
-  for (const char* backend : backends) {
-    for (const int world : {2, 3, 4}) all.push_back({backend, world});
-  }
-  for (const int world : {4, 6}) all.push_back({"hierarchical", world});
-  return all;
-}
-
-std::string name_of_case(const ::testing::TestParamInfo<Case>& info) {
-  return info.param.backend + std::to_string(info.param.world);
-}
-
-INSTANTIATE_TEST_SUITE_P(Backends, Contract, ::testing::ValuesIn(cases(kBackends)), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Backends, Contract,
+                         ::testing::ValuesIn(backend_cases(kBackends, {2, 3, 4}, {4, 6})),
+                         name_of_case);
 INSTANTIATE_TEST_SUITE_P(Backends, AgainstGloo,
-                         ::testing::ValuesIn(cases(std::span(kBackends).subspan(1))), name_of_case);
+                         ::testing::ValuesIn(backend_cases(std::span(kBackends).subspan(1),
+                                                           {2, 3, 4}, {4, 6})),
+                         name_of_case);
 
 }  // namespace
 }  // namespace dsj::comm

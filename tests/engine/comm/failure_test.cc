@@ -6,6 +6,7 @@
 
 #include "engine/comm/collectives.h"
 #include "engine/comm/nccl.h"
+#include "tests/engine/comm/backend_cases.h"
 #include "tests/engine/comm/ranks.h"
 
 namespace dsj::comm {
@@ -15,14 +16,17 @@ using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
+using testing_support::backend_cases;
+using testing_support::BackendCase;
+using testing_support::kBackends;
+using testing_support::kNever;
+using testing_support::name_of_case;
 using testing_support::require;
 using testing_support::run_ranks;
 using testing_support::Seat;
 
 /// A timeout that has to pass: ranks of a busy machine join within it.
 constexpr auto kShort = 4s;
-/// One that does not: an error that comes earlier says another reason.
-constexpr auto kNever = 300s;
 
 /// Waits for the error of `work` and fails the rank with its text.
 void report_failure(const WorkPtr& work) {
@@ -30,12 +34,7 @@ void report_failure(const WorkPtr& work) {
   throw std::runtime_error("the operation did not fail");
 }
 
-struct Case {
-  std::string backend;
-  int world;
-  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.backend << c.world; }
-};
-class Failure : public ::testing::TestWithParam<Case> {};
+class Failure : public ::testing::TestWithParam<BackendCase> {};
 
 TEST_P(Failure, HungPeerTimesOut) {
   const auto texts = run_ranks(
@@ -170,24 +169,12 @@ TEST_P(OursOnly, AnIdleRankThatAbortsIsNoticed) {
             "rank 0: barrier #1 (end) failed: rank 1 left the group: stopped by a signal");
 }
 
-constexpr const char* kBackends[] = {"gloo", "ring", "shm"};
-
-std::vector<Case> cases(std::span<const char* const> backends) {
-  std::vector<Case> all;
-  for (const char* backend : backends) {
-    for (const int world : {2, 4}) all.push_back({backend, world});
-  }
-  all.push_back({"hierarchical", 4});
-  return all;
-}
-
-std::string name_of_case(const ::testing::TestParamInfo<Case>& info) {
-  return info.param.backend + std::to_string(info.param.world);
-}
-
-INSTANTIATE_TEST_SUITE_P(Backends, Failure, ::testing::ValuesIn(cases(kBackends)), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Backends, Failure,
+                         ::testing::ValuesIn(backend_cases(kBackends, {2, 4}, {4})), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Backends, OursOnly,
-                         ::testing::ValuesIn(cases(std::span(kBackends).subspan(1))), name_of_case);
+                         ::testing::ValuesIn(backend_cases(std::span(kBackends).subspan(1), {2, 4},
+                                                           {4})),
+                         name_of_case);
 
 TEST(Join, RanksThatWantDifferentBackendsAreRefused) {
   const auto texts = run_ranks(2, [](const Seat& seat) {

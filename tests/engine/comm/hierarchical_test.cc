@@ -23,13 +23,11 @@ struct Shape {
 
 class Levels : public ::testing::TestWithParam<Shape> {};
 
-std::unique_ptr<Collectives> join(const Seat& seat, const std::string& backend, int each,
-                                  int group) {
+std::unique_ptr<Collectives> join_hosts(const Seat& seat, const std::string& backend, int each,
+                                        int group) {
   Options options = seat.options(backend, 300s, group);
   options.host = "host" + std::to_string(seat.rank / each);
-  auto joined = make_collectives(options);
-  if (!joined) throw std::runtime_error(joined.error().to_string());
-  return std::move(*joined);
+  return testing_support::joined(options);
 }
 
 /// Bytes that this rank sent to another host in `operation`, frames of operations included. In the
@@ -53,8 +51,8 @@ TEST_P(Levels, AHostSendsOnlyWhatOtherHostsLack) {
   const auto [hosts, each] = GetParam();
   const int world = GetParam().world();
   const auto texts = run_ranks(world, [&](const Seat& seat) {
-    const auto flat = join(seat, "ring", each, 0);
-    const auto levels = join(seat, "auto", each, 1);
+    const auto flat = join_hosts(seat, "ring", each, 0);
+    const auto levels = join_hosts(seat, "auto", each, 1);
     require(levels->backend() == "hierarchical", std::string(levels->backend()));
     const std::int64_t n = 60'000;
     at::Tensor whole = at::ones({world * n}), part = at::ones({n}), dealt = at::ones({world * n});
@@ -103,7 +101,7 @@ TEST(LevelsOrder, SumsAreFormedWithinAHostFirst) {
     return at::randn({kWorld * n});
   };
   const auto texts = run_ranks(kWorld, [&](const Seat& seat) {
-    const auto group = join(seat, "hierarchical", kEach, 0);
+    const auto group = join_hosts(seat, "hierarchical", kEach, 0);
     at::Tensor found = at::empty({n});
     group->reduce_scatter(found, input(seat.rank), Op::Sum, {})->wait();
     const auto of_host = [&](int host) {

@@ -25,6 +25,9 @@ inline void require(bool condition, const std::string& text) {
   if (!condition) throw std::runtime_error(text);
 }
 
+/// A timeout that only a hang reaches: an error that comes earlier says another reason.
+inline constexpr std::chrono::seconds kNever{300};
+
 /// A socket that listens on a free port of the loopback interface, as the agent would make it.
 struct Listener {
   int fd = -1;
@@ -43,6 +46,13 @@ struct Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 };
+
+/// Fails the rank with the error.
+inline std::unique_ptr<Collectives> joined(const Options& options) {
+  auto result = make_collectives(options);
+  if (!result) throw std::runtime_error(result.error().to_string());
+  return std::move(*result);
+}
 
 /// Groups that one set of ranks may join: each has a store of its own.
 inline constexpr int kGroups = 3;
@@ -67,9 +77,7 @@ struct Seat {
   }
   std::unique_ptr<Collectives> join(const std::string& backend, std::chrono::milliseconds timeout,
                                     int group = 0) const {
-    auto result = make_collectives(options(backend, timeout, group));
-    if (!result) throw std::runtime_error(result.error().to_string());
-    return std::move(*result);
+    return joined(options(backend, timeout, group));
   }
 };
 

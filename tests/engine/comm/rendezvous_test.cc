@@ -22,11 +22,10 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing_support::CountingStore;
+using testing_support::kNever;
 using testing_support::require;
 using testing_support::SharedStore;
 using testing_support::StoreCount;
-
-constexpr auto kNever = 300s;  // only a hang reaches it
 
 /// Runs body(rank) on a thread per rank, all at once. Their stacks are small: there are thousands.
 /// Returns what each rank threw, "" = nothing.

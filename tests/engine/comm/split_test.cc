@@ -63,13 +63,11 @@ void use(Collectives& group, const Ranks& world_ranks, const std::string& what) 
   group.barrier(label)->wait();
 }
 
-std::unique_ptr<Collectives> join(const Seat& seat, const std::string& backend,
-                                  std::chrono::milliseconds timeout = 300s) {
+std::unique_ptr<Collectives> join_with_splits(const Seat& seat, const std::string& backend,
+                                              std::chrono::milliseconds timeout = 300s) {
   Options options = seat.options(backend, timeout);
   options.splits = true;
-  auto joined = make_collectives(options);
-  if (!joined) throw std::runtime_error(joined.error().to_string());
-  return std::move(*joined);
+  return testing_support::joined(options);
 }
 
 std::unique_ptr<Collectives> part_of(Collectives& group, const Part& part) {
@@ -91,7 +89,7 @@ class Parts : public ::testing::TestWithParam<std::string> {
 
 TEST_P(Parts, WorkBesideTheWorldAndEachOther) {
   all_well(on_four([](const Seat& seat) {
-    const auto world = join(seat, GetParam());
+    const auto world = join_with_splits(seat, GetParam());
     const int rank = seat.rank;
     const auto half = part_of(*world, {"half", rank / 2, rank});
     const auto odd = part_of(*world, {"odd", rank % 2, -rank});  // backwards
@@ -114,7 +112,7 @@ TEST_P(Parts, WorkBesideTheWorldAndEachOther) {
 
 TEST_P(Parts, OfOneRankOfNobodyAndOfParts) {
   all_well(on_four([](const Seat& seat) {
-    const auto world = join(seat, GetParam());
+    const auto world = join_with_splits(seat, GetParam());
     const auto three = part_of(*world, {"three", seat.rank == 1 ? Part::kNone : 0, 0});
     require((three == nullptr) == (seat.rank == 1), "rank 1 is in none");
     if (three) {
@@ -137,7 +135,7 @@ TEST_P(Parts, FailByTheirNameWithTheWorldsNumbersAndAlone) {
   const bool gloo = GetParam() == "gloo";  // it does not say who left
   const auto texts = on_four(
       [&](const Seat& seat) {
-        const auto world = join(seat, GetParam());
+        const auto world = join_with_splits(seat, GetParam());
         const auto half = part_of(*world, {"half", seat.rank / 2, 0});
         if (seat.rank < 2) return use(*half, {0, 1}, "half");
         half->barrier({})->wait();
@@ -157,7 +155,7 @@ TEST_P(Parts, FailByTheirNameWithTheWorldsNumbersAndAlone) {
 TEST_P(Parts, AnAbortedOneLeavesTheWorldInOrder) {
   if (GetParam() == "gloo") GTEST_SKIP() << "gloo hears of an abort when its timeout has passed";
   all_well(on_four([](const Seat& seat) {
-    const auto world = join(seat, GetParam());
+    const auto world = join_with_splits(seat, GetParam());
     const auto half = part_of(*world, {"half", seat.rank / 2, 0});
     half->abort("is over");
     try {
@@ -181,7 +179,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, Parts,
 
 TEST(Split, IsRefusedAloudWhenRanksMeanDifferentOnesOrStayAway) {
   const auto texts = run_ranks(3, [](const Seat& seat) {
-    const auto world = join(seat, "shm", 4s);
+    const auto world = join_with_splits(seat, "shm", 4s);
     const auto meeting = seat.join("shm", 300s, 1);
     const auto mixed = world->split({seat.rank == 2 ? "rail" : "host", 0, 0});
     require(!mixed.has_value() && mixed.error().kind == ErrorKind::BadInput, "mixed up");

@@ -62,13 +62,11 @@ struct Shared {
   int fds[kWorld];
 };
 
-std::unique_ptr<Collectives> join(const Seat& seat, FlightLog& flight) {
+std::unique_ptr<Collectives> join_noted(const Seat& seat, FlightLog& flight) {
   Options options = seat.options("hierarchical", 300s);
   options.flight = &flight;
   options.splits = true;
-  auto joined = make_collectives(options);
-  require(joined.has_value(), "not joined");
-  return std::move(*joined);
+  return testing_support::joined(options);
 }
 
 template <typename Is>
@@ -107,7 +105,7 @@ TEST(TwoLevelsStall, ARankThatStopsInTheOuterRingIsNamedWithItsRail) {
         const auto flight = FlightLog::open(shared.fds[seat.rank]);
         require(flight.has_value(), "no flight log");
         (*flight)->enter(FlightPhase::Training, 41);
-        const auto group = join(seat, **flight);
+        const auto group = join_noted(seat, **flight);
         group->barrier({})->wait();
         // Rank 1 comes last: until then rank 3 cannot go on in their ring.
         if (seat.rank == 1) wait_until([&] { return shared.is_stopped(3); });
@@ -155,7 +153,7 @@ TEST(TwoLevelsStall, AGroupOfASplitIsNamedWithTheRankThatDidNotCome) {
   const auto texts = run_ranks(kWorld, [&](const Seat& seat) {
     const auto flight = FlightLog::open(shared.fds[seat.rank]);
     require(flight.has_value(), "no flight log");
-    const auto group = join(seat, **flight);
+    const auto group = join_noted(seat, **flight);
     auto half = group->split({"half", seat.rank % 2, 0});
     require(half.has_value(), "not split");
     (*half)->barrier({})->wait();

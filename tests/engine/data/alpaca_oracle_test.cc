@@ -13,17 +13,17 @@ namespace {
 
 using nlohmann::json;
 
-const json& oracle() {
+const json& alpaca_oracle() {
   static const json root = json::parse(read_file(fixtures() + "/alpaca_oracle.json"));
   return root;
 }
 
-void expect_equal(const json& entry, const Tokenizer& tokenizer, const std::string& rows) {
+void expect_same_rows(const json& entry, const Tokenizer& tokenizer, const std::string& rows) {
   const auto dataset = Dataset::open(
       rows, &tokenizer,
       {.max_seq_length = entry["max_seq_length"], .vocab_size = tokenizer.vocab_size()});
   ASSERT_TRUE(dataset) << dataset.error().to_string();
-  const int64_t block = oracle()["block"];
+  const int64_t block = alpaca_oracle()["block"];
   std::vector<std::string> hashes;
   int64_t tokens = 0, targets = 0;
   ListHash hash;
@@ -54,7 +54,7 @@ void expect_equal(const json& entry, const Tokenizer& tokenizer, const std::stri
 
 TEST(AlpacaOracle, SmallTokenizers) {
   int compared = 0;
-  for (const json& entry : oracle()["entries"]) {
+  for (const json& entry : alpaca_oracle()["entries"]) {
     const std::string name = entry["name"];
     if (name.starts_with("corpus")) continue;
     const TempDir dir;
@@ -63,7 +63,7 @@ TEST(AlpacaOracle, SmallTokenizers) {
     const auto tokenizer = Tokenizer::load(dir.path());
     ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
     SCOPED_TRACE(name);
-    expect_equal(entry, **tokenizer, fixtures() + "/alpaca_rows.json");
+    expect_same_rows(entry, **tokenizer, fixtures() + "/alpaca_rows.json");
     ++compared;
   }
   EXPECT_EQ(compared, 6);
@@ -79,9 +79,9 @@ TEST_P(AlpacaCorpus, TheWholeSample) {
   }
   const auto tokenizer = Tokenizer::load(dir);
   ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
-  for (const json& entry : oracle()["entries"]) {
+  for (const json& entry : alpaca_oracle()["entries"]) {
     if (entry["name"] == std::string("corpus ") + GetParam()) {
-      return expect_equal(entry, **tokenizer, rows);
+      return expect_same_rows(entry, **tokenizer, rows);
     }
   }
   FAIL() << "no entry";

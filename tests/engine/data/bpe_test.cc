@@ -9,11 +9,11 @@ namespace dsj::data {
 namespace {
 
 /// 4 letters as ids 0 .. 3 and random merges; every other byte is id 0.
-struct Model {
+struct RandomMerges {
   std::vector<std::tuple<int32_t, int32_t, int32_t>> merges;  // left, right, result; rank = place
   std::array<int32_t, 256> bytes{};
 
-  explicit Model(uint64_t seed) {
+  explicit RandomMerges(uint64_t seed) {
     Lcg r(seed);
     for (int i = 0; i < 4; ++i) bytes[static_cast<std::size_t>('a' + i)] = i;
     int32_t next = 4;
@@ -53,7 +53,7 @@ struct Model {
 
 TEST(Bpe, EqualsTheDefinitionAtEveryLength) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
-    const Model model(seed);
+    const RandomMerges model(seed);
     const Bpe bpe = model.build();
     PieceCache cache;
     Lcg r(seed + 100);
@@ -71,7 +71,7 @@ TEST(Bpe, EqualsTheDefinitionAtEveryLength) {
 }
 
 TEST(Bpe, WholePieceComesBeforeTheMerges) {
-  const Model model(1);
+  const RandomMerges model(1);
   std::vector<int32_t> ids;
   StringTable whole;
   whole.insert("abcd", 77);

@@ -23,11 +23,11 @@ const std::map<std::string, ChatTemplate> kTemplates = {
     {"llama3", ChatTemplate::Llama3},  {"mistral", ChatTemplate::Mistral}};
 
 /// A model directory with one of the small tokenizers.
-struct Model {
+struct ChatModel {
   TempDir folder;
   std::unique_ptr<Tokenizer> tokenizer;
 
-  explicit Model(const std::string& name, json config = json::object()) {
+  explicit ChatModel(const std::string& name, json config = json::object()) {
     folder.write("tokenizer.json", read_file(fixtures() + "/" + name + "/tokenizer.json"));
     if (name == "qwen2") config["eos_token"] = "<|im_end|>";
     if (name == "llama3") {
@@ -54,7 +54,7 @@ json chat(const std::string& answer = "fine") {
 }
 
 TEST(Chat, AKeptCheckHoldsForItsTemplateAlone) {
-  Model model("qwen2");
+  ChatModel model("qwen2");
   TempDir cache;
   json row = chat();
   const json system = {{"role", "system"}, {"content", "be brief"}};
@@ -76,12 +76,12 @@ TEST(Chat, AKeptCheckHoldsForItsTemplateAlone) {
 }
 
 TEST(Chat, IdsAndLabelsEqualTransformers) {
-  std::map<std::string, std::unique_ptr<Model>> models;
+  std::map<std::string, std::unique_ptr<ChatModel>> models;
   const json cases = json::parse(read_file(fixtures() + "/chat_oracle.json"));
   ASSERT_GT(cases.size(), 20u);
   for (const json& one : cases) {
     const std::string name = one["tokenizer"];
-    if (!models.contains(name)) models[name] = std::make_unique<Model>(name);
+    if (!models.contains(name)) models[name] = std::make_unique<ChatModel>(name);
     const auto cut = chat_sample({{"messages", one["messages"]}}, *models[name]->tokenizer,
                                  kTemplates.at(one["template"]), 2048);
     ASSERT_TRUE(cut) << cut.error().to_string();
@@ -91,7 +91,7 @@ TEST(Chat, IdsAndLabelsEqualTransformers) {
 }
 
 TEST(Chat, ShareGptRowsAreTheSameConversations) {
-  Model model("qwen2");
+  ChatModel model("qwen2");
   const json sharegpt = {
       {"conversations",
        {{{"from", "human"}, {"value", "how are you"}}, {{"from", "gpt"}, {"value", "fine"}}}}};
@@ -102,7 +102,7 @@ TEST(Chat, ShareGptRowsAreTheSameConversations) {
 }
 
 TEST(Chat, LongRowsAreCutAtTheRight) {
-  Model model("qwen2");
+  ChatModel model("qwen2");
   const auto whole = model.open({chat()}, "chatml"), cut = model.open({chat()}, "chatml", 7);
   ASSERT_TRUE(whole && cut);
   auto expected = (*whole)->at(0)->input_ids;
@@ -117,7 +117,7 @@ TEST(Chat, TemplateOfTheModelIsKnownByItsText) {
       "{%- for message in messages %}\n  {{- \"<|im_start|>\" + message['role'] + '\\n' + "
       "message['content'] + '<|im_end|>' + '\\n' }}\n{%- endfor %}{% if add_generation_prompt %}"
       "{{ '<|im_start|>assistant\\n' }}{% endif %}";
-  Model known("qwen2", {{"chat_template", text}});
+  ChatModel known("qwen2", {{"chat_template", text}});
   const auto dataset = known.open({chat()});
   ASSERT_TRUE(dataset) << dataset.error().to_string();
   const auto named = known.open({chat()}, "chatml"), other = known.open({chat()}, "qwen");
@@ -130,7 +130,7 @@ TEST(Chat, TemplateOfTheModelIsKnownByItsText) {
 }
 
 TEST(Chat, WhatCannotBeRenderedIsRefused) {
-  Model none("qwen2"), llama("llama3");
+  ChatModel none("qwen2"), llama("llama3");
   EXPECT_FALSE(none.open({chat()})) << "no template, none named";
   const auto tokens = llama.open({chat()}, "chatml");
   ASSERT_FALSE(tokens);
@@ -148,7 +148,7 @@ TEST(Chat, WhatCannotBeRenderedIsRefused) {
 }
 
 TEST(Chat, BadRowsNameTheirTurn) {
-  Model model("qwen2");
+  ChatModel model("qwen2");
   const auto says = [&](const char* row) {
     const auto dataset = model.open({json::parse(row)}, "chatml");
     return dataset ? "" : dataset.error().message;

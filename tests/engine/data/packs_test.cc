@@ -11,7 +11,7 @@ namespace {
 
 using testing::ElementsAre;
 
-std::vector<RowSize> rows_of(const std::vector<int32_t>& tokens) {
+std::vector<RowSize> rows_of_sizes(const std::vector<int32_t>& tokens) {
   std::vector<RowSize> rows;
   for (const int32_t count : tokens) rows.push_back({count, count - 1});
   return rows;
@@ -19,7 +19,7 @@ std::vector<RowSize> rows_of(const std::vector<int32_t>& tokens) {
 
 TEST(Packs, TheLongestRowFirstIntoTheFullestPackThatHasRoom) {
   // 7 opens pack 0 (room 3), 6 opens pack 1 (room 4), 4 fits pack 1 only, 3 fills pack 0, 2 opens 2.
-  const auto rows = rows_of({2, 4, 7, 3, 6});
+  const auto rows = rows_of_sizes({2, 4, 7, 3, 6});
   const Packs packs(rows, 10);
   ASSERT_EQ(packs.count(), 3);
   EXPECT_THAT(packs.rows(0), ElementsAre(2, 3));
@@ -58,7 +58,7 @@ TEST(Packs, EveryRowLiesInOnePackAsTheRuleSays) {
   for (int round = 0; round < 200; ++round) {
     std::vector<int32_t> tokens(1 + draw() % 60);
     for (int32_t& count : tokens) count = static_cast<int32_t>(1 + draw() % 32);
-    const auto rows = rows_of(tokens);
+    const auto rows = rows_of_sizes(tokens);
     const Packs packs(rows, 32);
     const auto want = slow_packs(rows, 32);
     ASSERT_EQ(packs.count(), std::ssize(want));
@@ -68,7 +68,7 @@ TEST(Packs, EveryRowLiesInOnePackAsTheRuleSays) {
 }
 
 TEST(Packs, ARowThatDoesNotFitIsAMistake) {
-  EXPECT_DEATH(Packs(rows_of({11}), 10), "size.tokens <= capacity");
+  EXPECT_DEATH(Packs(rows_of_sizes({11}), 10), "size.tokens <= capacity");
 }
 
 }  // namespace

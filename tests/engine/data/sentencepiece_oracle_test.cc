@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/data/tokenizer.h"
+#include "tests/engine/data/oracle.h"
 #include "tests/engine/data/support.h"
 #include "tests/engine/data/text_generator.h"
 
@@ -13,13 +14,13 @@ namespace {
 
 using nlohmann::json;
 
-const json& oracle() {
+const json& sentencepiece_oracle() {
   static const json root = json::parse(read_file(fixtures() + "/sentencepiece_oracle.json"));
   return root;
 }
 
 /// As oracle_texts() of the script.
-const std::vector<std::string>& texts() {
+const std::vector<std::string>& marked_texts() {
   static const auto made = [] {
     const TextGenerator generator(read_ranges(fixtures() + "/unicode14.txt"));
     const std::string marks[] = {"  ",    " ",      "<s>",      "</s>",
@@ -45,7 +46,7 @@ const std::vector<std::string>& texts() {
 /// The first list whose block differs, and how many blocks do.
 template <typename Lists>
 void expect_blocks(const Lists& lists, const json& expected, const std::string& what) {
-  const std::size_t block = oracle()["block"];
+  const std::size_t block = sentencepiece_oracle()["block"];
   ASSERT_EQ(expected.size(), (lists.size() + block - 1) / block);
   std::vector<std::size_t> wrong;
   for (std::size_t at = 0; at < lists.size(); at += block) {
@@ -58,11 +59,11 @@ void expect_blocks(const Lists& lists, const json& expected, const std::string& 
 
 TEST(SentencePieceOracle, SameTexts) {
   ListHash hash;
-  for (const std::string& text : texts()) hash.list(text);
-  EXPECT_EQ(oracle()["text_hash"], hash.hex());
+  for (const std::string& text : marked_texts()) hash.list(text);
+  EXPECT_EQ(sentencepiece_oracle()["text_hash"], hash.hex());
 }
 
-void expect_equal(const Tokenizer& tokenizer, const json& entry) {
+void expect_same_both_ways(const Tokenizer& tokenizer, const json& entry) {
   const EncodeOptions options{.parse_special = entry["parse_special"],
                               .add_special_tokens = entry["add_special_tokens"]};
   for (const json& one : entry["cases"]) {
@@ -72,7 +73,7 @@ void expect_equal(const Tokenizer& tokenizer, const json& entry) {
   }
   std::vector<std::vector<int32_t>> ids;
   std::vector<std::string> decoded, plain;
-  for (const std::string& text : texts()) {
+  for (const std::string& text : marked_texts()) {
     ids.push_back(tokenizer.encode(text, options).value());
     decoded.push_back(tokenizer.decode(ids.back(), false));
     plain.push_back(tokenizer.decode(ids.back(), true));
@@ -85,31 +86,26 @@ void expect_equal(const Tokenizer& tokenizer, const json& entry) {
 class SentencePieceVariant : public testing::TestWithParam<std::size_t> {};
 
 TEST_P(SentencePieceVariant, EqualsHuggingFace) {
-  const json& entry = oracle()["variants"][GetParam()];
+  const json& entry = sentencepiece_oracle()["variants"][GetParam()];
   const json root =
       json::parse(read_file(fixtures() + "/spm/tokenizer.json")).patch(entry["patch"]);
   const TempDir dir;
   dir.write("tokenizer.json", root.dump());
   const auto tokenizer = Tokenizer::load(dir.path());
   ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
-  expect_equal(**tokenizer, entry);
+  expect_same_both_ways(**tokenizer, entry);
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Fixtures, SentencePieceVariant, testing::Range<std::size_t>(0, oracle()["variants"].size()),
+    Fixtures, SentencePieceVariant,
+    testing::Range<std::size_t>(0, sentencepiece_oracle()["variants"].size()),
     [](const auto& info) {
       std::string name;
-      for (const char c : oracle()["variants"].at(info.param)["name"].template get<std::string>())
+      for (const char c :
+           sentencepiece_oracle()["variants"].at(info.param)["name"].template get<std::string>())
         name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
       return name;
     });
-
-const json& entry_of(const std::string& name) {
-  for (const json& entry : oracle()["variants"])
-    if (entry["name"] == name) return entry;
-  ADD_FAILURE() << "no entry " << name;
-  return oracle();
-}
 
 TEST(SentencePieceModelFile, AloneItIsTheSameTokenizer) {
   const TempDir dir;
@@ -120,7 +116,7 @@ TEST(SentencePieceModelFile, AloneItIsTheSameTokenizer) {
   EXPECT_EQ((*tokenizer)->eos_id(), 2);
   EXPECT_EQ((*tokenizer)->stop_ids(), std::vector<int32_t>{2});
   EXPECT_EQ((*tokenizer)->vocab_size(), 3000);
-  expect_equal(**tokenizer, entry_of("llama"));
+  expect_same_both_ways(**tokenizer, variant_of(sentencepiece_oracle(), "llama"));
 }
 
 TEST(SentencePieceModelFile, ConfigsFlagsDecidePrefixAndBos) {
@@ -144,15 +140,15 @@ TEST(SentencePieceModelFile, EqualsSentencePieceItself) {
   const auto tokenizer = Tokenizer::load(dir.path());
   ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
   std::vector<std::vector<int32_t>> ids;
-  for (const std::string& text : texts()) {
+  for (const std::string& text : marked_texts()) {
     bool own = text.find('\0') == text.npos;
     for (const char* mark : {"<s>", "</s>", "<unk>", "\u2581"})
       own = own && text.find(mark) == text.npos;
     if (own) ids.push_back((*tokenizer)->encode(text, {.add_special_tokens = false}).value());
   }
-  EXPECT_EQ(ids.size(), oracle()["own"]["count"]);
+  EXPECT_EQ(ids.size(), sentencepiece_oracle()["own"]["count"]);
   EXPECT_GT(ids.size(), 7000u);
-  expect_blocks(ids, oracle()["own"]["texts"], "ids");
+  expect_blocks(ids, sentencepiece_oracle()["own"]["texts"], "ids");
 }
 
 TEST(SentencePieceModelFile, RefusesByName) {

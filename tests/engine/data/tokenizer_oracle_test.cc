@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/data/tokenizer.h"
+#include "tests/engine/data/oracle.h"
 #include "tests/engine/data/support.h"
 #include "tests/engine/data/text_generator.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-const json& oracle() {
+const json& tokenizer_oracle() {
   static const json root = json::parse(read_file(fixtures() + "/tokenizer_oracle.json"));
   return root;
 }
@@ -23,12 +24,12 @@ const std::vector<Range>& unicode14() {
   return ranges;
 }
 
-const std::vector<std::string>& texts() {
+const std::vector<std::string>& plain_texts() {
   static const auto made = [] {
     const TextGenerator generator(unicode14());
     std::vector<std::string> all;
-    for (uint64_t i = 0; i < oracle()["texts"]; ++i)
-      all.push_back(generator.make(oracle()["seed"], i));
+    for (uint64_t i = 0; i < tokenizer_oracle()["texts"]; ++i)
+      all.push_back(generator.make(tokenizer_oracle()["seed"], i));
     return all;
   }();
   return made;
@@ -70,15 +71,15 @@ std::vector<std::size_t> wrong_blocks(const Lists& lists, const json& expected, 
   return wrong;
 }
 
-void expect_equal(const Tokenizer& tokenizer, const json& entry, const EncodeOptions& options) {
+void expect_same_ids(const Tokenizer& tokenizer, const json& entry, const EncodeOptions& options) {
   for (const json& one : entry["cases"]) {
     const std::string text = one["text"];
-    ASSERT_EQ(texts()[one["index"].get<std::size_t>()], text);
+    ASSERT_EQ(plain_texts()[one["index"].get<std::size_t>()], text);
     EXPECT_EQ(tokenizer.encode(text, options).value(), one["ids"].get<std::vector<int32_t>>())
         << text;
   }
-  const std::size_t block = oracle()["block"];
-  const auto ids = encode_all(tokenizer, texts(), options);
+  const std::size_t block = tokenizer_oracle()["block"];
+  const auto ids = encode_all(tokenizer, plain_texts(), options);
   EXPECT_EQ(wrong_blocks(ids, entry["texts"], block), std::vector<std::size_t>{});
   std::vector<std::string> decoded;
   for (const auto& row : ids) decoded.push_back(tokenizer.decode(row, false));
@@ -89,9 +90,9 @@ void expect_equal(const Tokenizer& tokenizer, const json& entry, const EncodeOpt
   }
 }
 
-void expect_equal_sweep(const Tokenizer& tokenizer, const json& entry,
-                        const EncodeOptions& options) {
-  const std::size_t block = oracle()["sweep_block"];
+void expect_same_sweep(const Tokenizer& tokenizer, const json& entry,
+                       const EncodeOptions& options) {
+  const std::size_t block = tokenizer_oracle()["sweep_block"];
   std::vector<std::string> wrong;
   ListHash hash;
   uint32_t first = 0;
@@ -114,25 +115,17 @@ void expect_equal_sweep(const Tokenizer& tokenizer, const json& entry,
   EXPECT_EQ(wrong, std::vector<std::string>{});
 }
 
-const json& entry_of(const std::string& name) {
-  for (const json& entry : oracle()["variants"]) {
-    if (entry["name"] == name) return entry;
-  }
-  ADD_FAILURE() << "no entry " << name;
-  return oracle();
-}
-
 TEST(TokenizerOracle, SameTexts) {
   ListHash hash;
-  for (const std::string& text : texts()) hash.list(text);
-  EXPECT_EQ(oracle()["text_hash"], hash.hex());
-  EXPECT_GE(texts().size(), 10000u);
+  for (const std::string& text : plain_texts()) hash.list(text);
+  EXPECT_EQ(tokenizer_oracle()["text_hash"], hash.hex());
+  EXPECT_GE(plain_texts().size(), 10000u);
 }
 
 class TokenizerVariant : public testing::TestWithParam<std::string> {};
 
 TEST_P(TokenizerVariant, EqualsHuggingFace) {
-  const json& entry = entry_of(GetParam());
+  const json& entry = variant_of(tokenizer_oracle(), GetParam());
   const json root = json::parse(read_file(fixtures() + "/" + entry["base"].get<std::string>() +
                                           "/tokenizer.json"))
                         .patch(entry["patch"]);
@@ -142,13 +135,13 @@ TEST_P(TokenizerVariant, EqualsHuggingFace) {
   ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
   const EncodeOptions options{.parse_special = entry["parse_special"],
                               .add_special_tokens = entry["add_special_tokens"]};
-  expect_equal(**tokenizer, entry, options);
-  if (entry.contains("sweep")) expect_equal_sweep(**tokenizer, entry, options);
+  expect_same_ids(**tokenizer, entry, options);
+  if (entry.contains("sweep")) expect_same_sweep(**tokenizer, entry, options);
 }
 
 std::vector<std::string> variant_names() {
   std::vector<std::string> names;
-  for (const json& entry : oracle()["variants"]) {
+  for (const json& entry : tokenizer_oracle()["variants"]) {
     if (entry.contains("base")) names.push_back(entry["name"]);
   }
   return names;
@@ -169,7 +162,7 @@ TEST(TokenizerOracle, CorpusGpt2) {
   ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
   EXPECT_EQ((*tokenizer)->vocab_size(), 50257);
   EXPECT_EQ((*tokenizer)->eos_id(), 50256);
-  expect_equal(**tokenizer, entry_of("corpus gpt2"), {});
+  expect_same_ids(**tokenizer, variant_of(tokenizer_oracle(), "corpus gpt2"), {});
 }
 
 TEST(TokenizerOracle, CorpusQwen) {
@@ -181,7 +174,7 @@ TEST(TokenizerOracle, CorpusQwen) {
   EXPECT_EQ((*tokenizer)->token_to_id("<|im_end|>"), 151645);
   EXPECT_EQ((*tokenizer)->token_to_id("<|extra_204|>"), 151850);
   EXPECT_EQ((*tokenizer)->eos_id(), 151643);
-  expect_equal(**tokenizer, entry_of("corpus qwen"), {});
+  expect_same_ids(**tokenizer, variant_of(tokenizer_oracle(), "corpus qwen"), {});
 }
 
 }  // namespace

@@ -21,15 +21,19 @@ json fixture(const std::string& name) {
 }
 
 /// A model directory in memory, "m".
-class Model {
+class ModelDirectory {
  public:
-  Model() { EXPECT_TRUE(files_.make_dir("m")); }
-  Model& with(const std::string& name, const char* text) { return with(name, std::string(text)); }
-  Model& with(const std::string& name, const std::string& text) {
+  ModelDirectory() { EXPECT_TRUE(files_.make_dir("m")); }
+  ModelDirectory& with(const std::string& name, const char* text) {
+    return with(name, std::string(text));
+  }
+  ModelDirectory& with(const std::string& name, const std::string& text) {
     EXPECT_TRUE(files_.write_synced("m/" + name, text));
     return *this;
   }
-  Model& with(const std::string& name, const json& root) { return with(name, root.dump()); }
+  ModelDirectory& with(const std::string& name, const json& root) {
+    return with(name, root.dump());
+  }
   Result<std::unique_ptr<Tokenizer>> load() { return Tokenizer::load(files_, "m"); }
   std::string error() {
     const auto loaded = load();
@@ -61,13 +65,13 @@ TEST(Tokenizer, VocabAndMergesAreTheSameTokenizer) {
   for (const auto& [name, type] :
        {std::pair{"gpt2", "GPT2Tokenizer"}, {"qwen2", "Qwen2Tokenizer"}}) {
     json root = fixture(name);
-    const auto whole = Model()
+    const auto whole = ModelDirectory()
                            .with("tokenizer.json", root.patch(json::parse(R"([
         {"op": "replace", "path": "/added_tokens", "value": []}])")))
                            .load();
     ASSERT_TRUE(whole) << whole.error().to_string();
     // As trained, the vocabulary ends before the added tokens.
-    const auto pair = Model()
+    const auto pair = ModelDirectory()
                           .with("vocab.json", vocab_of(root))
                           .with("merges.txt", merges_of(root))
                           .with("tokenizer_config.json", json{{"tokenizer_class", type}})
@@ -82,10 +86,12 @@ TEST(Tokenizer, VocabAndMergesAreTheSameTokenizer) {
 
 TEST(Tokenizer, VocabAndMergesAloneAreNotGuessed) {
   const json root = fixture("qwen2");
-  const std::string error =
-      Model().with("vocab.json", vocab_of(root)).with("merges.txt", merges_of(root)).error();
+  const std::string error = ModelDirectory()
+                                .with("vocab.json", vocab_of(root))
+                                .with("merges.txt", merges_of(root))
+                                .error();
   EXPECT_NE(error.find("nothing says whose pre-tokenizer"), std::string::npos) << error;
-  const std::string other = Model()
+  const std::string other = ModelDirectory()
                                 .with("vocab.json", vocab_of(root))
                                 .with("merges.txt", merges_of(root))
                                 .with("config.json", json{{"model_type", "phi"}})
@@ -94,7 +100,7 @@ TEST(Tokenizer, VocabAndMergesAloneAreNotGuessed) {
 }
 
 TEST(Tokenizer, BrokenMergesNameTheLine) {
-  const std::string error = Model()
+  const std::string error = ModelDirectory()
                                 .with("vocab.json", vocab_of(fixture("gpt2")))
                                 .with("merges.txt", "#version: 0.2\na b\nabc\n")
                                 .with("config.json", json{{"model_type", "gpt2"}})
@@ -111,14 +117,15 @@ TEST(Tokenizer, TiktokenRanks) {
     text += std::string{kDigits[byte >> 2], kDigits[(byte & 3) << 4]} +
             "== " + std::to_string(byte) + "\n";
   }
-  const auto tokenizer = Model().with("qwen.tiktoken", text + "YWI= 256\nYWJhYg== 257\n").load();
+  const auto tokenizer =
+      ModelDirectory().with("qwen.tiktoken", text + "YWI= 256\nYWJhYg== 257\n").load();
   ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
   EXPECT_EQ((*tokenizer)->encode("ababab").value(), (std::vector<int32_t>{257, 256}));
   EXPECT_EQ((*tokenizer)->encode("<|im_end|>x<|extra_204|>").value(),
             (std::vector<int32_t>{260, 'x', 465}));
   EXPECT_EQ((*tokenizer)->encode("<|im_end|>", {.parse_special = false}).value().size(), 10u);
   EXPECT_EQ((*tokenizer)->eos_id(), 258);
-  const std::string error = Model().with("qwen.tiktoken", text + "YW! 256\n").error();
+  const std::string error = ModelDirectory().with("qwen.tiktoken", text + "YW! 256\n").error();
   EXPECT_NE(error.find("m/qwen.tiktoken:257"), std::string::npos) << error;
 }
 
@@ -126,7 +133,7 @@ TEST(Tokenizer, SpecialRoles) {
   const json root = fixture("qwen2");
   const int32_t end = root["added_tokens"][0]["id"];
   const auto tokenizer =
-      Model()
+      ModelDirectory()
           .with("tokenizer.json", root)
           .with("tokenizer_config.json", json{{"eos_token", "<|im_end|>"}, {"bos_token", nullptr}})
           .with("special_tokens_map.json",
@@ -144,14 +151,14 @@ TEST(Tokenizer, SpecialRoles) {
 
 TEST(Tokenizer, IdsFromTheModelsConfigAreTheLastResort) {
   const json root = fixture("gpt2");
-  const auto tokenizer = Model()
+  const auto tokenizer = ModelDirectory()
                              .with("tokenizer.json", root)
                              .with("config.json", json{{"eos_token_id", 5}, {"pad_token_id", -1}})
                              .load();
   ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
   EXPECT_EQ((*tokenizer)->eos_id(), 5);
   EXPECT_EQ((*tokenizer)->pad_id(), std::nullopt);
-  const std::string error = Model()
+  const std::string error = ModelDirectory()
                                 .with("tokenizer.json", root)
                                 .with("config.json", json{{"eos_token_id", 999999}})
                                 .error();
@@ -163,7 +170,7 @@ TEST(Tokenizer, ConfigsFlagsOfAnAddedTokenWin) {
   const auto& tool = root["added_tokens"].back();  // <tool>
   const json decoder = {{std::to_string(tool["id"].get<int>()),
                          {{"content", "<tool>"}, {"lstrip", true}, {"special", true}}}};
-  const auto tokenizer = Model()
+  const auto tokenizer = ModelDirectory()
                              .with("tokenizer.json", root)
                              .with("tokenizer_config.json", json{{"added_tokens_decoder", decoder}})
                              .load();
@@ -210,7 +217,7 @@ TEST(Tokenizer, RefusesByName) {
     } else {
       changed = root.patch(patch);
     }
-    const std::string error = Model().with("tokenizer.json", changed).error();
+    const std::string error = ModelDirectory().with("tokenizer.json", changed).error();
     EXPECT_NE(error.find(c.says), std::string::npos) << c.path << ": " << error;
     EXPECT_NE(error.find("m/tokenizer.json"), std::string::npos) << error;
   }
@@ -231,7 +238,7 @@ TEST(Tokenizer, AnyDamageIsRefusedOrHarmless) {
     } else {
       text.erase(at, 1 + r.below(8));
     }
-    const auto tokenizer = Model().with("tokenizer.json", text).load();
+    const auto tokenizer = ModelDirectory().with("tokenizer.json", text).load();
     if (tokenizer) {
       ++loaded;
       EXPECT_TRUE((*tokenizer)->encode(kText));
@@ -247,13 +254,13 @@ TEST(Tokenizer, AnyDamageIsRefusedOrHarmless) {
 TEST(Tokenizer, AnIdFarBeyondTheVocabularyIsRefused) {
   json root = fixture("gpt2");
   root["model"]["vocab"]["!"] = INT32_MAX;
-  const std::string error = Model().with("tokenizer.json", root).error();
+  const std::string error = ModelDirectory().with("tokenizer.json", root).error();
   EXPECT_NE(error.find("token '!' has id 2147483647"), std::string::npos) << error;
 }
 
 TEST(Tokenizer, AMillionBracketsAreRefused) {
   const std::string deep = R"({"model": {"vocab": {"a": )" + std::string(1'000'000, '[');
-  EXPECT_NE(Model().with("tokenizer.json", deep).error().find("nested too deep"),
+  EXPECT_NE(ModelDirectory().with("tokenizer.json", deep).error().find("nested too deep"),
             std::string::npos);
 }
 
@@ -262,7 +269,7 @@ TEST(Tokenizer, RefusesAVocabularyWithoutAllBytes) {
   root["model"]["vocab"].erase("\u0120");  // the space
   root["model"]["merges"] = json::array();
   root["added_tokens"] = json::array();
-  const std::string error = Model().with("tokenizer.json", root).error();
+  const std::string error = ModelDirectory().with("tokenizer.json", root).error();
   EXPECT_NE(error.find("lacks 1 of the 256 bytes (the first is 32)"), std::string::npos) << error;
 }
 
@@ -277,29 +284,31 @@ TEST(Tokenizer, RefusesConfigsThatContradict) {
                         {{{"eos_token", "</s>"}}, "eos_token '</s>' is not a token"},
                         {{{"added_tokens_decoder", {{"3", {{"content", "<tool>"}}}}}},
                          "token '<tool>' has id 3"}}) {
-    const std::string error =
-        Model().with("tokenizer.json", root).with("tokenizer_config.json", c.config).error();
+    const std::string error = ModelDirectory()
+                                  .with("tokenizer.json", root)
+                                  .with("tokenizer_config.json", c.config)
+                                  .error();
     EXPECT_NE(error.find(c.says), std::string::npos) << error;
   }
 }
 
 TEST(Tokenizer, NoTokenizerSaysWhatIsThere) {
-  EXPECT_NE(Model().error().find("holds no tokenizer"), std::string::npos);
-  const std::string error = Model().with("vocab.txt", "x").error();
+  EXPECT_NE(ModelDirectory().error().find("holds no tokenizer"), std::string::npos);
+  const std::string error = ModelDirectory().with("vocab.txt", "x").error();
   EXPECT_NE(error.find("found vocab.txt"), std::string::npos) << error;
-  EXPECT_NE(Model().with("tokenizer.json", "{\n  1").error().find("m/tokenizer.json:2:"),
+  EXPECT_NE(ModelDirectory().with("tokenizer.json", "{\n  1").error().find("m/tokenizer.json:2:"),
             std::string::npos);
 }
 
 TEST(Tokenizer, TextThatIsNotUtf8IsAnError) {
-  const auto tokenizer = Model().with("tokenizer.json", fixture("gpt2")).load();
+  const auto tokenizer = ModelDirectory().with("tokenizer.json", fixture("gpt2")).load();
   const auto ids = (*tokenizer)->encode("abc\xFFz");
   ASSERT_FALSE(ids);
   EXPECT_NE(ids.error().message.find("byte 3 of 5"), std::string::npos);
 }
 
 TEST(Tokenizer, LengthLimitKeepsWhatTheTemplateAdds) {
-  const auto tokenizer = Model().with("tokenizer.json", fixture("llama3")).load();
+  const auto tokenizer = ModelDirectory().with("tokenizer.json", fixture("llama3")).load();
   const auto whole = (*tokenizer)->encode(kText).value();
   const auto cut = (*tokenizer)->encode(kText, {.max_length = 4}).value();
   EXPECT_EQ(cut, std::vector<int32_t>(whole.begin(), whole.begin() + 4));
@@ -310,7 +319,7 @@ TEST(Tokenizer, LengthLimitKeepsWhatTheTemplateAdds) {
 }
 
 TEST(Tokenizer, SeveralThreadsGetTheSame) {
-  const auto tokenizer = Model().with("tokenizer.json", fixture("qwen2")).load();
+  const auto tokenizer = ModelDirectory().with("tokenizer.json", fixture("qwen2")).load();
   const auto expected = (*tokenizer)->encode(kText).value();
   std::vector<std::jthread> threads;
   std::atomic<int> wrong = 0;

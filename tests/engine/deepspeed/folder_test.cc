@@ -5,7 +5,7 @@
 
 #include "common/files/memory_files.h"
 
-namespace dsj::deepspeed {
+namespace dsj::deepspeed::folder_tests {  // the suite has the name of the struct
 namespace {
 
 class Folder : public testing::Test {
@@ -82,4 +82,4 @@ TEST_F(Folder, WhatIsNotReadIsNamed) {
 }
 
 }  // namespace
-}  // namespace dsj::deepspeed
+}  // namespace dsj::deepspeed::folder_tests

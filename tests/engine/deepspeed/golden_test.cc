@@ -95,7 +95,7 @@ class Sha256 {
 };
 
 std::filesystem::path golden() {
-  return testing_support::golden_directory() / "ds_checkpoints";
+  return dsj::testing_support::golden_directory() / "ds_checkpoints";
 }
 
 /// Of the masters' bytes in ascending order of names, as the record has it.

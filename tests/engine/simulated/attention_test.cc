@@ -12,13 +12,13 @@
 namespace dsj::models::ops {
 namespace {
 
-struct Case {
+struct RowsCase {
   const char* name;
   int64_t kv_heads, window;
   std::vector<int64_t> lengths;
 };
 
-class AttentionByRows : public testing::TestWithParam<Case> {};
+class AttentionByRows : public testing::TestWithParam<RowsCase> {};
 
 TEST_P(AttentionByRows, EqualsTheCpusRunByRun) {
   const auto& [name, kv_heads, window, lengths] = GetParam();
@@ -53,12 +53,13 @@ TEST_P(AttentionByRows, EqualsTheCpusRunByRun) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, AttentionByRows,
-                         testing::Values(Case{"full", 4, 0, {11, 11}}, Case{"one_token", 4, 0, {1}},
-                                         Case{"shared_heads", 2, 0, {3, 11, 11, 2, 7}},
-                                         Case{"one_head_for_all", 1, 0, {5, 1, 1}},
-                                         Case{"window", 2, 3, {3, 11, 2, 11, 7}},
-                                         Case{"window_of_one", 2, 1, {4, 4}},
-                                         Case{"window_beyond_the_rows", 2, 11, {11, 3}}),
+                         testing::Values(RowsCase{"full", 4, 0, {11, 11}},
+                                         RowsCase{"one_token", 4, 0, {1}},
+                                         RowsCase{"shared_heads", 2, 0, {3, 11, 11, 2, 7}},
+                                         RowsCase{"one_head_for_all", 1, 0, {5, 1, 1}},
+                                         RowsCase{"window", 2, 3, {3, 11, 2, 11, 7}},
+                                         RowsCase{"window_of_one", 2, 1, {4, 4}},
+                                         RowsCase{"window_beyond_the_rows", 2, 11, {11, 3}}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

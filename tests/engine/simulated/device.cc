@@ -23,8 +23,6 @@
 namespace dsj::simulated {
 namespace {
 
-constexpr auto kKind = at::DeviceType::PrivateUse1;
-
 Work work;
 uint64_t launches_before = 0;
 

@@ -14,6 +14,9 @@
 
 namespace dsj::simulated {
 
+/// The kind of its tensors' devices.
+inline constexpr auto kKind = at::DeviceType::PrivateUse1;
+
 /// Begins with the first call: a GPU of compute capability 9.0, with our kernels.
 at::Device device();
 

@@ -25,8 +25,6 @@
 namespace dsj::simulated {
 namespace {
 
-constexpr auto kKind = at::DeviceType::PrivateUse1;
-
 /// All devices, for memory whose owner is not known.
 struct All {
   std::mutex mutex;
@@ -221,7 +219,7 @@ void lose_a_peer(Meeting& meeting, uint64_t from) {
 namespace {
 
 /// The same memory, as a tensor of the CPU that owns nothing.
-at::Tensor bytes_of(const at::Tensor& tensor) {
+at::Tensor as_of_cpu(const at::Tensor& tensor) {
   return at::from_blob(tensor.data_ptr(), tensor.sizes(), tensor.options().device(at::kCPU));
 }
 
@@ -278,8 +276,8 @@ class LateTransport final : public comm::StreamTransport {
     for (const auto& chunk : request.chunks) {
       touches.push_back({chunk.in.const_data_ptr(), chunk.in.nbytes(), false});
       touches.push_back({chunk.out.const_data_ptr(), chunk.out.nbytes(), true});
-      ins.push_back(bytes_of(chunk.in));
-      outs.push_back(bytes_of(chunk.out));
+      ins.push_back(as_of_cpu(chunk.in));
+      outs.push_back(as_of_cpu(chunk.out));
     }
     comm::Request asked = request;
     asked.chunks.clear();  // it holds no memory: the engine must

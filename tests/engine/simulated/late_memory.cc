@@ -4,15 +4,10 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tests/engine/simulated/device.h"
 #include "tests/engine/simulated/late_queues.h"
 
 namespace dsj::simulated {
-namespace {
-
-constexpr auto kKind = at::DeviceType::PrivateUse1;
-
-}  // namespace
-
 void* LateQueues::allocate(size_t bytes, int stream) {
   const Lock lock(mutex_);
   auto& kept = free_[{stream, bytes}];

@@ -7,6 +7,7 @@
 #include "engine/device/device.h"
 #include "engine/optim/optimizer.h"
 #include "tests/engine/simulated/late_queues.h"
+#include "tests/engine/simulated/traffic.h"
 
 namespace dsj::simulated {
 namespace {
@@ -16,13 +17,10 @@ using kernels::Span;
 using kernels::Spans;
 using kernels::Stream;
 
-size_t size_of(kernels::Type type) {
-  return type == kernels::Type::F32 ? 4 : 2;
-}
 Touch rows(const Rows& x, bool writes) {
   if (x.data == nullptr || x.rows == 0) return {};
   const auto elements = static_cast<size_t>((x.rows - 1) * x.stride + x.width);
-  return {x.data, elements * size_of(x.type), writes};
+  return {x.data, elements * static_cast<size_t>(size_of(x.type)), writes};
 }
 Touch in(const Rows& x) {
   return rows(x, false);
@@ -51,9 +49,11 @@ struct OwnSpans {
     std::vector<Touch> all;
     for (const Span& s : spans) {
       all.push_back(out(s.p, s.n));
-      if (s.grad) all.push_back({s.grad, size_t(s.n) * size_of(s.grad_type), false});
+      if (s.grad)
+        all.push_back({s.grad, size_t(s.n) * static_cast<size_t>(size_of(s.grad_type)), false});
       for (int i = 0; i < s.state_count; ++i) all.push_back(out(s.states[i], s.n));
-      if (s.low) all.push_back({s.low, size_t(s.n) * size_of(s.low_type), true});
+      if (s.low)
+        all.push_back({s.low, size_t(s.n) * static_cast<size_t>(size_of(s.low_type)), true});
       if (s.coefficient) all.push_back(in(s.coefficient, 1));
       if (s.sums) all.push_back(out(s.sums, 2));
     }

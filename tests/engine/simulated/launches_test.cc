@@ -20,17 +20,15 @@
 #include "engine/zero/model_state.h"
 #include "test_paths.h"
 #include "tests/engine/simulated/device.h"
+#include "tests/engine/support/fixtures.h"
 
 namespace dsj::models {
 namespace {
 
 using simulated::Work;
+using testing_support::fixture;
 
 const std::vector<int64_t> kLengths = {7, 3, 7};
-
-std::string fixture(const std::string& name) {
-  return std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/" + name;
-}
 
 /// A model in bf16 at stage 0 on one rank.
 class Model {

@@ -9,9 +9,6 @@ using kernels::Stream;
 
 namespace {
 
-int64_t size_of(kernels::Type type) {
-  return type == kernels::Type::F32 ? 4 : 2;
-}
 int64_t of(Rows rows) {
   return rows.data == nullptr ? 0 : rows.rows * rows.width * size_of(rows.type);
 }

@@ -6,6 +6,11 @@
 
 namespace dsj::simulated {
 
+/// Bytes of a number.
+inline int64_t size_of(kernels::Type type) {
+  return type == kernels::Type::F32 ? 4 : 2;
+}
+
 /// Runs everything on `rest`, and adds to `bytes`. Both outlive it. Results of one number are left
 /// out.
 class Traffic final : public kernels::PartialPort {

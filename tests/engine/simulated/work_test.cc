@@ -21,8 +21,8 @@
 #include "job/plan/zero_plan.h"
 #include "job/roofline/state_work.h"
 #include "job/roofline/unit_work.h"
-#include "test_paths.h"
 #include "tests/engine/simulated/device.h"
+#include "tests/engine/support/fixtures.h"
 
 namespace dsj::models {
 namespace {
@@ -30,19 +30,16 @@ namespace {
 using roofline::Kind;
 using roofline::Ops;
 using simulated::Work;
+using testing_support::fixture;
 
-struct Case {
+struct TwinCase {
   const char* model;
   int every = 1;  ///< one token in so many has a target
   bool lora = false;
   bool wide_sums = false;  ///< gradients are summed in fp32, in a copy
 };
 
-std::string fixture(const std::string& name) {
-  return std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/" + name;
-}
-
-std::optional<LoraArgs> lora_of(const layout::ModelConfig& model, const Case& of) {
+std::optional<LoraArgs> lora_of(const layout::ModelConfig& model, const TwinCase& of) {
   if (!of.lora) return std::nullopt;
   return layout::resolve_lora(model, {.r = 4, .target_pattern = "all-linear"}).value();
 }
@@ -50,7 +47,7 @@ std::optional<LoraArgs> lora_of(const layout::ModelConfig& model, const Case& of
 /// One rank of a model in bf16 on the simulated GPU, and the same as numbers.
 class Twin {
  public:
-  Twin(const Case& of, const std::vector<int64_t>& lengths)
+  Twin(const TwinCase& of, const std::vector<int64_t>& lengths)
       : model_(layout::read_model_config(fixture(of.model)).value()),
         config_(config_of(of)),
         lora_(lora_of(model_, of)),
@@ -133,7 +130,7 @@ class Twin {
   const MicroBatch& batch() const { return batch_; }
 
  private:
-  static dsconfig::ResolvedConfig config_of(const Case& of) {
+  static dsconfig::ResolvedConfig config_of(const TwinCase& of) {
     dsconfig::ResolvedConfig config;
     config.precision = config.communication_dtype = dsconfig::Precision::Bf16;
     config.grad_accum_dtype = of.wide_sums ? dsconfig::Precision::Fp32 : dsconfig::Precision::Bf16;
@@ -206,15 +203,15 @@ class Twin {
 
 TEST(Counted, WorkIsWhatIsQueued) {
   c10::AutoGradMode no_autograd(false);
-  const Case cases[] = {{"tiny-qwen2", 2, false, true},
-                        {"tiny-qwen2", 2, true},
-                        {"tiny-qwen2-tied", 2},
-                        {"tiny-qwen3", 1, true, true},
-                        {"tiny-mistral", 2},
-                        {"tiny-gpt2"},
-                        {"tiny-gpt2", 2}};
+  const TwinCase cases[] = {{"tiny-qwen2", 2, false, true},
+                            {"tiny-qwen2", 2, true},
+                            {"tiny-qwen2-tied", 2},
+                            {"tiny-qwen3", 1, true, true},
+                            {"tiny-mistral", 2},
+                            {"tiny-gpt2"},
+                            {"tiny-gpt2", 2}};
   int few = 0;
-  for (const Case& one : cases) {
+  for (const TwinCase& one : cases) {
     SCOPED_TRACE(std::string(one.model) + ", every " + std::to_string(one.every) +
                  (one.lora ? ", LoRA" : "") + (one.wide_sums ? ", sums in fp32" : ""));
     Twin twin(one, one.every > 1 ? std::vector<int64_t>{3, 2, 4} : std::vector<int64_t>{17});

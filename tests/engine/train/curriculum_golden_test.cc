@@ -42,7 +42,7 @@ std::vector<int64_t> rows_of(const json& golden, int64_t step, int64_t micro_ste
   return rows;
 }
 
-data::Batch batch_of(const json& samples, const std::vector<int64_t>& rows) {
+data::Batch collated(const json& samples, const std::vector<int64_t>& rows) {
   std::vector<data::Sample> picked;
   for (const int64_t row : rows) {
     const json& sample = samples[static_cast<size_t>(row)];
@@ -52,7 +52,7 @@ data::Batch batch_of(const json& samples, const std::vector<int64_t>& rows) {
   return data::collate(picked);
 }
 
-struct Differences {
+struct CurriculumDifferences {
   double loss = 0, grad_norm = 0;
   void add(const StepResult& ours, const json& theirs) {
     const auto relative = [](double found, double expected) {
@@ -78,7 +78,7 @@ json ds_config_of(const json& golden) {
   return config;
 }
 
-Differences repeat(const json& golden) {
+CurriculumDifferences repeat(const json& golden) {
   const auto models = golden_directory() / "models";
   const json data = read_golden(models / golden["data"].get<std::string>());
   const std::string directory = models / golden["model"].get<std::string>();
@@ -92,7 +92,7 @@ Differences repeat(const json& golden) {
   EXPECT_TRUE(resolution.runnable());
   const auto& config = resolution.config;
   const auto& length = config.data_efficiency.row_length;
-  Differences found;
+  CurriculumDifferences found;
   const auto metrics = dsconfig::metric_curricula(ds_config_of(golden));
   EXPECT_TRUE(length || !metrics.empty());
   if (!model) return found;
@@ -115,7 +115,7 @@ Differences repeat(const json& golden) {
       for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i) {
         const auto rows = rows_of(golden, step, i, collectives.rank(), std::ssize(data["samples"]));
         batches.push_back(
-            on_device(data::cut_rows(batch_of(data["samples"], rows), most), at::kCPU));
+            on_device(data::cut_rows(collated(data["samples"], rows), most), at::kCPU));
       }
       const double lr = config.optimizer.lr;
       const StepResult ours = stepper.run({.micro_batches = batches,
@@ -143,7 +143,7 @@ TEST(CurriculumGolden, EveryRecordedRun) {
     json golden = read_golden(recorded / (name + ".json"));
     if (again.contains(name)) golden["steps"] = again[name]["steps"];
     ASSERT_EQ(golden["steps"].size(), 20u);
-    const Differences found = repeat(golden);
+    const CurriculumDifferences found = repeat(golden);
     std::cout << "golden: " << name << " "
               << json{{"loss", found.loss}, {"grad_norm", found.grad_norm}} << std::endl;
     const bool exact = name.find("bf16") == std::string::npos;

@@ -7,7 +7,7 @@
 namespace dsj::train {
 namespace {
 
-struct Setting {
+struct DropoutSetting {
   uint64_t seed = 1;
   bool recompute = false;
   double p = 0.2;
@@ -17,7 +17,7 @@ struct Setting {
 class DropoutRun : public testing::TestWithParam<const char*> {
  protected:
   /// Loss of one batch after each update with these rates; the step's number stays 5.
-  std::vector<StepResult> run(const Setting& setting, const std::vector<double>& rates,
+  std::vector<StepResult> run(const DropoutSetting& setting, const std::vector<double>& rates,
                               int64_t step_number = 5) {
     std::vector<StepResult> results;
     testing_support::run_ranks(setting.world, [&](comm::Collectives& collectives, memory::Ledger&) {
@@ -41,7 +41,7 @@ class DropoutRun : public testing::TestWithParam<const char*> {
     });
     return results;
   }
-  double loss(const Setting& setting, int64_t step_number = 5) {
+  double loss(const DropoutSetting& setting, int64_t step_number = 5) {
     return run(setting, {0.0}, step_number).at(0).loss;
   }
 };

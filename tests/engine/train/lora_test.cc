@@ -111,7 +111,7 @@ TEST_P(Lora, EqualsPeft) {
   expect_pefts_numbers(peft, peft.small(2, c.stage, c.recompute));
 }
 
-std::vector<PeftCase> cases() {
+std::vector<PeftCase> peft_cases() {
   std::vector<PeftCase> all;
   for (const char* name : {"plain", "linear", "saved", "gpt2"}) {
     for (int stage = 0; stage <= 3; ++stage) {
@@ -121,7 +121,7 @@ std::vector<PeftCase> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Lora, testing::ValuesIn(cases()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(All, Lora, testing::ValuesIn(peft_cases()), [](const auto& info) {
   return std::string(info.param.name) + "_stage" + std::to_string(info.param.stage) +
          (info.param.recompute ? "_recompute" : "");
 });

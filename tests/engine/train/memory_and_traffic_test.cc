@@ -22,25 +22,15 @@ struct Measured {
 
 Measured measure(const SmallRun& run) {
   Measured out;
-  testing_support::run_ranks(
-      run.world, [&](comm::Collectives& collectives, memory::Ledger& ledger) {
-        Rank rank(run, collectives);
-        rank.load(run.model);
-        rank.step(0);
-        ledger.reset_peaks();
-        collectives.reset_counters();
-        rank.step(1);
-        for (size_t u = 0; u < rank.state.units().size(); ++u)
-          rank.state.wait_for(static_cast<int>(u));
-        if (collectives.rank() != 0) return;
-        out.parameters_peak = ledger.peak(Class::Parameters);
-        out.parameters_after = ledger.live(Class::Parameters);
-        out.gradients_peak = ledger.peak(Class::Gradients);
-        out.counters = collectives.counters();
-        out.schedule = rank.stepper.schedule();
-        const int persisted = rank.state.plan().persisted;
-        if (persisted >= 0) out.persisted_bytes = rank.state.plan().flats[persisted].numel() * 4;
-      });
+  measure_a_step(run, [&](Rank& rank, const memory::Ledger& ledger) {
+    out.parameters_peak = ledger.peak(Class::Parameters);
+    out.parameters_after = ledger.live(Class::Parameters);
+    out.gradients_peak = ledger.peak(Class::Gradients);
+    out.counters = rank.collectives.counters();
+    out.schedule = rank.stepper.schedule();
+    const int persisted = rank.state.plan().persisted;
+    if (persisted >= 0) out.persisted_bytes = rank.state.plan().flats[persisted].numel() * 4;
+  });
   return out;
 }
 

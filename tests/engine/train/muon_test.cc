@@ -20,13 +20,13 @@ namespace {
 
 using nlohmann::json;
 
-json read(const std::string& name) {
+json read_fixture(const std::string& name) {
   std::ifstream file(fixture(name));
   return json::parse(file);
 }
 
 /// Row `rank` of the step's global batch, of one row per rank.
-models::MicroBatch row_of(const json& rows, int64_t step, int rank, int world) {
+models::MicroBatch recorded_row(const json& rows, int64_t step, int rank, int world) {
   const json& row = rows[static_cast<size_t>(step * world + rank) % rows.size()];
   const auto line = [](const json& numbers) {
     return at::tensor(numbers.get<std::vector<int64_t>>()).view({1, -1});
@@ -36,21 +36,22 @@ models::MicroBatch row_of(const json& rows, int64_t step, int rank, int world) {
 
 /// The largest relative difference of a loss, under the ds_config of a recorded run. `stage`:
 /// another one than the record's.
-double apart(const json& record, std::optional<int> stage = {}) {
+double apart_from_record(const json& record, std::optional<int> stage = {}) {
   json ds_config = record["ds_config"];
   if (stage) ds_config["zero_optimization"]["stage"] = *stage;
   const int world = record["world"];
   const std::string name = record["model"];
   const auto resolution = dsconfig::resolve(ds_config, {.max_steps = 20}, {.world_size = world});
   EXPECT_TRUE(resolution.runnable());
-  const json rows = read(name + ".oracle.json")["rows"];
+  const json rows = read_fixture(name + ".oracle.json")["rows"];
   double most = 0;
   const SmallRun run{.model = name, .world = world, .config = resolution.config};
   testing_support::run_ranks(world, [&](comm::Collectives& collectives, memory::Ledger&) {
     Rank rank(run, collectives);
     rank.load(name);
     for (int64_t step = 0; step < 20; ++step) {
-      const std::vector<models::MicroBatch> batches{row_of(rows, step, collectives.rank(), world)};
+      const std::vector<models::MicroBatch> batches{
+          recorded_row(rows, step, collectives.rank(), world)};
       const auto rates = optim::rates_at(run.config, step);
       const double loss =
           rank.stepper.run({.micro_batches = batches, .step = step, .rates = rates, .tokens = 1})
@@ -65,16 +66,17 @@ double apart(const json& record, std::optional<int> stage = {}) {
 }
 
 TEST(Muon, EqualsDeepSpeedsRuns) {
-  const json runs = read("muon.oracle.json")["runs"];
+  const json runs = read_fixture("muon.oracle.json")["runs"];
   EXPECT_GE(runs.size(), 9u);
   for (const auto& [name, record] : runs.items()) {
-    const double most = apart(record);
+    const double most = apart_from_record(record);
     std::cout << "muon: " << name << " " << most << std::endl;
     // "standard" iterates in bf16: the tolerance of the recorded runs in bf16.
     EXPECT_LE(most, name.ends_with("standard") ? 3e-3 : 1e-5) << name;
   }
   // Where DeepSpeed's stages clip what is orthogonalised already, ours do what its stage 0 does.
-  for (const int stage : {1, 2, 3}) EXPECT_LE(apart(runs["qwen2_z0"], stage), 1e-5) << stage;
+  for (const int stage : {1, 2, 3})
+    EXPECT_LE(apart_from_record(runs["qwen2_z0"], stage), 1e-5) << stage;
 }
 
 SmallRun muon(int world, int stage) {
@@ -86,7 +88,7 @@ SmallRun muon(int world, int stage) {
   return run;
 }
 
-void expect_close(const RunResult& got, const RunResult& want, const std::string& what) {
+void expect_same_but_biases(const RunResult& got, const RunResult& want, const std::string& what) {
   ASSERT_EQ(got.losses.size(), want.losses.size());
   for (size_t i = 0; i < want.losses.size(); ++i)
     EXPECT_NEAR(got.losses[i], want.losses[i], 1e-5 * want.losses[i]) << what << ", step " << i;
@@ -107,9 +109,9 @@ TEST(Muon, StagesAndWorldsEqualStageZero) {
       EXPECT_LT(whole.losses.back(), whole.losses.front() + 0.5);
       for (const int stage : {1, 2, 3}) {
         run.config.zero.stage = stage;
-        expect_close(run_small(run), whole,
-                     std::string(model) + " stage " + std::to_string(stage) + " world " +
-                         std::to_string(world));
+        expect_same_but_biases(run_small(run), whole,
+                               std::string(model) + " stage " + std::to_string(stage) + " world " +
+                                   std::to_string(world));
       }
     }
   }
@@ -153,7 +155,7 @@ TEST(Muon, AdaptersAreMatrices) {
   EXPECT_NE(whole.losses.back(), whole.losses.front());
   for (const int stage : {2, 3}) {
     run.config.zero.stage = stage;
-    expect_close(run_small(run), whole, "stage " + std::to_string(stage));
+    expect_same_but_biases(run_small(run), whole, "stage " + std::to_string(stage));
   }
 }
 

@@ -14,7 +14,7 @@ namespace dsj::train {
 namespace {
 
 namespace fs = std::filesystem;
-using Events = RecordingFile::Events;
+using FileEvents = RecordingFile::Events;
 
 TEST(OffloadFiles, LieUnderNvmePath) {
   const ScratchRoot root;
@@ -45,19 +45,19 @@ TEST(OffloadFiles, LieUnderNvmePath) {
 }
 
 /// The files of `run` add what is done with them to `events`.
-void record(SmallRun& run, Events& events) {
+void record(SmallRun& run, FileEvents& events) {
   run.host.open = [&](const std::string&, int64_t bytes) {
     return std::make_unique<RecordingFile>(bytes, events);
   };
 }
 
 /// The events of the second step's update on the optimizer's file, one rank.
-Events events_of(bool pipeline_read, bool pipeline_write) {
+FileEvents events_of(bool pipeline_read, bool pipeline_write) {
   SmallRun run = offloaded(2, OffloadDevice::Nvme, OffloadDevice::None, "unused", 1);
   run.config.offload.optimizer.pipeline_read = pipeline_read;
   run.config.offload.optimizer.pipeline_write = pipeline_write;
   run.config.offload.sub_group_size = 2048;
-  Events events;
+  FileEvents events;
   record(run, events);
   testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger&) {
     Rank rank(run, collectives);
@@ -72,7 +72,7 @@ Events events_of(bool pipeline_read, bool pipeline_write) {
 TEST(OffloadFiles, PipelineOverlaps) {
   for (const bool read : {false, true}) {
     for (const bool write : {false, true}) {
-      const Events events = events_of(read, write);
+      const FileEvents events = events_of(read, write);
       std::vector<int64_t> reads, writes;
       size_t read_before_write = 0, waited_at_once = 0;
       for (size_t i = 0; i < events.size(); ++i) {
@@ -95,7 +95,7 @@ TEST(OffloadFiles, PipelineOverlaps) {
 TEST(OffloadFiles, ParametersAreReadAheadInTheOrderOfTheSchedule) {
   SmallRun run = offloaded(3, OffloadDevice::None, OffloadDevice::Nvme, "unused", 1);
   run.config.offload.param.buffer_count = 4;
-  Events events;
+  FileEvents events;
   record(run, events);
   testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger&) {
     Rank rank(run, collectives);
@@ -115,7 +115,7 @@ TEST(OffloadFiles, ParametersAreReadAheadInTheOrderOfTheSchedule) {
 TEST(OffloadFiles, ADeviceFaultMidRunNamesKeyPathAndBytes) {
   for (const bool write : {true, false}) {
     SmallRun run = offloaded(2, OffloadDevice::Nvme, OffloadDevice::None, "unused", 1);
-    Events events;
+    FileEvents events;
     std::atomic<bool> broken{false};
     run.host.open = [&](const std::string&, int64_t bytes) {
       return std::make_unique<RecordingFile>(

@@ -126,8 +126,8 @@ TEST(Offload, PartsOfAShardInThreePlaces) {
 
 /// Steps [first, last) of a run that starts from the checkpoint in `from` (or the weights) and
 /// leaves one in `to`.
-std::vector<double> part(const SmallRun& run, int64_t first, int64_t last, const std::string& from,
-                         const std::string& to) {
+std::vector<double> losses_of_part(const SmallRun& run, int64_t first, int64_t last,
+                                   const std::string& from, const std::string& to) {
   std::vector<double> losses;
   testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
     Rank rank(run, collectives);
@@ -175,12 +175,12 @@ TEST_P(OffloadResume, IsBitIdenticalFromAndToEveryPlace) {
     if (GetParam()) make_bf16(run);
     return run;
   };
-  const auto whole = part(run_at(OffloadDevice::None), 0, 6, "", "");
+  const auto whole = losses_of_part(run_at(OffloadDevice::None), 0, 6, "", "");
   for (const OffloadDevice from : kPlaces) {
     const std::string saved = root.path() + "/" + dsconfig::name_of(from);
-    part(run_at(from), 0, 3, "", saved);
+    losses_of_part(run_at(from), 0, 3, "", saved);
     for (const OffloadDevice to : kPlaces) {
-      EXPECT_EQ(part(run_at(to), 3, 6, saved, ""),
+      EXPECT_EQ(losses_of_part(run_at(to), 3, 6, saved, ""),
                 std::vector<double>(whole.begin() + 3, whole.end()))
           << dsconfig::name_of(from) << " to " << dsconfig::name_of(to);
     }

@@ -20,14 +20,6 @@ SmallRun one_bit(int world, int stage) {
   return run;
 }
 
-double apart(const RunResult& a, const RunResult& b) {
-  EXPECT_EQ(a.losses.size(), b.losses.size());
-  double most = 0;
-  for (size_t i = 0; i < a.losses.size(); ++i)
-    most = std::max(most, std::abs(a.losses[i] - b.losses[i]) / b.losses[i]);
-  return most;
-}
-
 TEST(OneBitSteps, StageOneEqualsStageZero) {
   for (const int world : {2, 3}) {
     const auto whole = run_small(one_bit(world, 0)), sharded = run_small(one_bit(world, 1));

@@ -15,15 +15,15 @@ namespace {
 using testing::HasSubstr;
 
 /// Sets a variable, and puts back on leaving what was there.
-class Setting {
+class SetVariable {
  public:
-  Setting(std::string name, const std::string& value) : name_(std::move(name)) {
+  SetVariable(std::string name, const std::string& value) : name_(std::move(name)) {
     if (const char* now = std::getenv(name_.c_str())) before_ = now;
     setenv(name_.c_str(), value.c_str(), 1);
   }
-  ~Setting() { before_ ? setenv(name_.c_str(), before_->c_str(), 1) : unsetenv(name_.c_str()); }
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
+  ~SetVariable() { before_ ? setenv(name_.c_str(), before_->c_str(), 1) : unsetenv(name_.c_str()); }
+  SetVariable(const SetVariable&) = delete;
+  SetVariable& operator=(const SetVariable&) = delete;
 
  private:
   const std::string name_;
@@ -31,7 +31,7 @@ class Setting {
 };
 
 std::string refusal(const std::string& name, const std::string& value) {
-  const Setting job("DSJ_JOB_FILE", "job.json"), tried(name, value);
+  const SetVariable job("DSJ_JOB_FILE", "job.json"), tried(name, value);
   const auto env = rank_env();
   return env ? "accepted" : env.error().to_string();
 }
@@ -41,17 +41,17 @@ TEST(RankEnv, CollectiveTimeout) {
   for (const char* bad : {"", "abc", "0", "-5", "30abc", "inf", "nan", "86401"}) {
     EXPECT_THAT(refusal(kName, bad), HasSubstr(std::string(kName) + " is \"" + bad + "\"")) << bad;
   }
-  const Setting job("DSJ_JOB_FILE", "job.json");
+  const SetVariable job("DSJ_JOB_FILE", "job.json");
   EXPECT_EQ(rank_env()->collective_timeout, std::chrono::minutes(10));
-  const Setting quarter(kName, "0.25");
+  const SetVariable quarter(kName, "0.25");
   EXPECT_EQ(rank_env()->collective_timeout, std::chrono::milliseconds(250));
 }
 
 TEST(RankEnv, FlightLog) {
   EXPECT_THAT(refusal("DSJ_FLIGHT_FD", "memory"), HasSubstr("DSJ_FLIGHT_FD is \"memory\""));
-  const Setting job("DSJ_JOB_FILE", "job.json");
+  const SetVariable job("DSJ_JOB_FILE", "job.json");
   EXPECT_EQ(rank_env()->flight_fd, -1);
-  const Setting memory("DSJ_FLIGHT_FD", "12");
+  const SetVariable memory("DSJ_FLIGHT_FD", "12");
   EXPECT_EQ(rank_env()->flight_fd, 12);
 }
 
@@ -66,7 +66,7 @@ TEST(RankEnv, KernelSwitches) {
 }
 
 TEST(RankEnv, RankBelowWorldSize) {
-  const Setting world("WORLD_SIZE", "2");
+  const SetVariable world("WORLD_SIZE", "2");
   EXPECT_THAT(refusal("RANK", "2"), HasSubstr("RANK 2 is not below WORLD_SIZE 2"));
   EXPECT_THAT(refusal("RANK", "one"), HasSubstr("RANK is \"one\", expected a number"));
 }

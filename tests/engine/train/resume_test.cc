@@ -74,7 +74,7 @@ class Resume : public testing::Test {
   std::string directory_;
 };
 
-SmallRun with(int world, int stage, dsconfig::Precision precision = dsconfig::Precision::Fp32) {
+SmallRun small_on(int world, int stage, dsconfig::Precision precision = dsconfig::Precision::Fp32) {
   // Global batch 8 and the same micro-batches whatever the world: the loss is a mean of their
   // means.
   SmallRun run{
@@ -90,7 +90,7 @@ TEST_F(Resume, NextTwentyLossesAreBitIdentical) {
   for (const auto precision : {Precision::Fp32, Precision::Bf16, Precision::Fp16}) {
     for (int stage = 0; stage <= 3; ++stage) {
       std::filesystem::remove_all(directory_);
-      const auto run = with(2, stage, precision);
+      const auto run = small_on(2, stage, precision);
       const auto whole = losses(run, 0, 23, false);
       losses(run, 0, 3, true);
       const auto resumed = losses(run, 3, 23, false);
@@ -102,7 +102,7 @@ TEST_F(Resume, NextTwentyLossesAreBitIdentical) {
 TEST_F(Resume, UnderAutocast) {
   for (const auto products : {dsconfig::Precision::Bf16, dsconfig::Precision::Fp16}) {
     std::filesystem::remove_all(directory_);
-    auto run = with(2, products == dsconfig::Precision::Bf16 ? 3 : 1);
+    auto run = small_on(2, products == dsconfig::Precision::Bf16 ? 3 : 1);
     run.config.autocast = {products, {"torch.nn.Linear"}};
     run.config.loss_scale = {.window = 4, .hysteresis = 1, .like_torch = true};
     const auto whole = losses(run, 0, 23, false);
@@ -115,7 +115,7 @@ TEST_F(Resume, UnderAutocast) {
 TEST_F(Resume, RandomLtdGoesOnWithTheSameDraws) {
   for (const bool recompute : {false, true}) {
     std::filesystem::remove_all(directory_);
-    auto run = with(2, 2);
+    auto run = small_on(2, 2);
     run.recompute = recompute;
     run.config.data_efficiency.random_ltd = dsconfig::RandomLtdConfig{
         .layers = {0, 1}, .min = 8, .max = 24, .require_steps = 40, .tokens_per_step = 2};
@@ -130,7 +130,7 @@ TEST_F(Resume, EveryStateOfOtherOptimizersComesBack) {
   using enum dsconfig::OptimizerKind;
   for (const auto kind : {Sgd, Lamb, RMSprop, Rprop, NAdam, Asgd}) {
     std::filesystem::remove_all(directory_);
-    auto run = with(2, 2);
+    auto run = small_on(2, 2);
     run.config.optimizer.kind = kind;
     run.config.optimizer.momentum = 0.9;
     run.config.optimizer.centered = true;
@@ -145,7 +145,7 @@ TEST_F(Resume, EveryStateOfOtherOptimizersComesBack) {
 TEST_F(Resume, MuonGoesOnAtEveryStageAndAnyWorld) {
   const auto muon = [](int world, int stage,
                        dsconfig::Precision precision = dsconfig::Precision::Fp32) {
-    auto run = with(world, stage, precision);
+    auto run = small_on(world, stage, precision);
     run.config.optimizer.kind = dsconfig::OptimizerKind::Muon;
     run.config.optimizer.momentum = 0.9;
     return run;
@@ -171,7 +171,7 @@ TEST_F(Resume, MuonGoesOnAtEveryStageAndAnyWorld) {
 TEST_F(Resume, MastersAndStatesOfSixteenBitsComeBack) {
   for (const int stage : {1, 3}) {
     std::filesystem::remove_all(directory_);
-    auto run = with(2, stage, dsconfig::Precision::Bf16);
+    auto run = small_on(2, stage, dsconfig::Precision::Bf16);
     run.config.master_dtype = run.config.state_dtype = dsconfig::Precision::Bf16;
     const auto whole = losses(run, 0, 9, false);
     losses(run, 0, 3, true);
@@ -181,8 +181,9 @@ TEST_F(Resume, MastersAndStatesOfSixteenBitsComeBack) {
 }
 
 /// OneBitAdam, which compresses from its fourth step on.
-SmallRun one_bit(int world, int stage, dsconfig::Precision precision = dsconfig::Precision::Fp32) {
-  auto run = with(world, stage, precision);
+SmallRun one_bit_on(int world, int stage,
+                    dsconfig::Precision precision = dsconfig::Precision::Fp32) {
+  auto run = small_on(world, stage, precision);
   run.config.optimizer.kind = dsconfig::OptimizerKind::OneBitAdam;
   run.config.optimizer.freeze_step = 3;
   run.config.optimizer.eps = 1e-3;
@@ -193,7 +194,7 @@ TEST_F(Resume, WhatOneBitLambKeepsComesBack) {
   using dsconfig::Precision;
   for (const auto precision : {Precision::Fp32, Precision::Bf16}) {
     for (const int stage : {0, 1}) {
-      auto run = one_bit(2, stage, precision);
+      auto run = one_bit_on(2, stage, precision);
       run.config.optimizer.kind = dsconfig::OptimizerKind::OneBitLamb;
       run.config.optimizer.weight_decay = 0.01;
       const auto whole = losses(run, 0, 12, false);
@@ -211,7 +212,7 @@ TEST_F(Resume, WhatOneBitLambKeepsComesBack) {
 /// The coefficients belong to parameters and come along; one rank has no errors to drop.
 TEST_F(Resume, OneBitLambGoesOnAtAnotherWorld) {
   const auto lamb = [](int world) {
-    auto run = one_bit(world, 0);
+    auto run = one_bit_on(world, 0);
     run.config.optimizer.kind = dsconfig::OptimizerKind::OneBitLamb;
     return run;
   };
@@ -230,7 +231,7 @@ TEST_F(Resume, CompressionErrorsComeBack) {
     for (const int stage : {0, 1}) {
       for (const int64_t saved : {2, 6}) {  // before the freeze, and behind it
         std::filesystem::remove_all(directory_);
-        const auto run = one_bit(2, stage, precision);
+        const auto run = one_bit_on(2, stage, precision);
         const auto whole = losses(run, 0, 14, false);
         losses(run, 0, saved, true);
         const auto resumed = losses(run, saved, 14, false);
@@ -244,7 +245,7 @@ TEST_F(Resume, CompressionErrorsComeBack) {
 TEST_F(Resume, RanksOfZeroOneAdamComeBackApart) {
   using dsconfig::Precision;
   for (const auto precision : {Precision::Fp32, Precision::Bf16}) {
-    auto run = one_bit(2, 0, precision);
+    auto run = one_bit_on(2, 0, precision);
     run.config.optimizer.kind = dsconfig::OptimizerKind::ZeroOneAdam;
     run.config.optimizer.var_freeze_step = 5;
     run.config.optimizer.var_update_scaler = run.config.optimizer.local_step_scaler = 2;
@@ -272,16 +273,16 @@ TEST_F(Resume, CompressionErrorsOfAnotherWorldStartAtZero) {
     });
     return all;
   };
-  losses(one_bit(2, 0), 0, 6, true);
-  EXPECT_FALSE(dropped(one_bit(2, 0)));
-  EXPECT_FALSE(dropped(one_bit(2, 1))) << "the stage does not matter";
-  EXPECT_TRUE(dropped(one_bit(4, 0)));
-  EXPECT_TRUE(dropped(one_bit(2, 0, dsconfig::Precision::Bf16))) << "other vectors";
+  losses(one_bit_on(2, 0), 0, 6, true);
+  EXPECT_FALSE(dropped(one_bit_on(2, 0)));
+  EXPECT_FALSE(dropped(one_bit_on(2, 1))) << "the stage does not matter";
+  EXPECT_TRUE(dropped(one_bit_on(4, 0)));
+  EXPECT_TRUE(dropped(one_bit_on(2, 0, dsconfig::Precision::Bf16))) << "other vectors";
 }
 
 TEST_F(Resume, AnotherOptimizerNamesTheStateThatIsMissing) {
-  losses(with(1, 0), 0, 1, true);
-  auto run = with(1, 0);
+  losses(small_on(1, 0), 0, 1, true);
+  auto run = small_on(1, 0);
   run.config.optimizer.kind = dsconfig::OptimizerKind::Adagrad;
   testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger&) {
     Rank rank(run, collectives);
@@ -297,10 +298,10 @@ TEST_F(Resume, AnotherOptimizerNamesTheStateThatIsMissing) {
 }
 
 TEST_F(Resume, TwoRanksThenOneThenFour) {
-  const auto whole = losses(with(2, 2), 0, 9, false);
-  losses(with(2, 2), 0, 3, true);
-  const auto one = losses(with(1, 2), 3, 6, true);
-  const auto four = losses(with(4, 2), 6, 9, false);
+  const auto whole = losses(small_on(2, 2), 0, 9, false);
+  losses(small_on(2, 2), 0, 3, true);
+  const auto one = losses(small_on(1, 2), 3, 6, true);
+  const auto four = losses(small_on(4, 2), 6, 9, false);
   for (int i = 0; i < 3; ++i) {
     EXPECT_NEAR(one[i], whole[3 + i], 1e-6 * whole[3 + i]);
     EXPECT_NEAR(four[i], whole[6 + i], 1e-6 * whole[6 + i]);
@@ -311,7 +312,7 @@ TEST_F(Resume, LoraWithDropoutIsBitIdentical) {
   for (int stage = 0; stage <= 3; ++stage) {
     std::filesystem::remove_all(directory_);
     SmallRun run =
-        with(2, stage, stage % 2 == 1 ? dsconfig::Precision::Bf16 : dsconfig::Precision::Fp32);
+        small_on(2, stage, stage % 2 == 1 ? dsconfig::Precision::Bf16 : dsconfig::Precision::Fp32);
     run.lora = {.r = 4, .dropout = 0.2, .target_pattern = "all-linear"};
     const auto whole = losses(run, 0, 10, false);
     losses(run, 0, 3, true);
@@ -321,7 +322,7 @@ TEST_F(Resume, LoraWithDropoutIsBitIdentical) {
 }
 
 TEST_F(Resume, LoraTwoRanksThenOne) {
-  SmallRun two = with(2, 3), one = with(1, 0);
+  SmallRun two = small_on(2, 3), one = small_on(1, 0);
   two.lora = one.lora = {.r = 4, .target_modules = {"q_proj", "up_proj"}};
   const auto whole = losses(two, 0, 6, false);
   losses(two, 0, 3, true);
@@ -330,9 +331,9 @@ TEST_F(Resume, LoraTwoRanksThenOne) {
 }
 
 TEST_F(Resume, StageTwoThenThree) {
-  const auto whole = losses(with(2, 2), 0, 6, false);
-  losses(with(2, 2), 0, 3, true);
-  const auto three = losses(with(2, 3), 3, 6, false);
+  const auto whole = losses(small_on(2, 2), 0, 6, false);
+  losses(small_on(2, 2), 0, 3, true);
+  const auto three = losses(small_on(2, 3), 3, 6, false);
   for (int i = 0; i < 3; ++i) EXPECT_NEAR(three[i], whole[3 + i], 1e-6 * whole[3 + i]);
 }
 

@@ -67,7 +67,7 @@ struct SavingRank {
   }
 };
 
-std::string part(const std::string& output_dir, int64_t step, int rank) {
+std::string part_path(const std::string& output_dir, int64_t step, int rank) {
   return output_dir + "/checkpoints/" + checkpoint::step_name(step) + "/" +
          checkpoint::part_data_name(rank);
 }
@@ -87,10 +87,10 @@ void expect_same_bytes(const SmallRun& run, int steps) {
     ASSERT_TRUE(one.saver.finish());
   });
   for (int rank = 0; rank < run.world; ++rank) {
-    const auto bytes = files.read_all(part("/behind", steps, rank));
+    const auto bytes = files.read_all(part_path("/behind", steps, rank));
     ASSERT_TRUE(bytes) << bytes.error().to_string();
     EXPECT_GT(bytes->size(), 1000u);
-    EXPECT_TRUE(*bytes == files.read_all(part("/waiting", steps, rank)).value_or(""));
+    EXPECT_TRUE(*bytes == files.read_all(part_path("/waiting", steps, rank)).value_or(""));
   }
 }
 

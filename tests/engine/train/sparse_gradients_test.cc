@@ -10,14 +10,6 @@ namespace {
 
 using dsconfig::Precision;
 
-double apart(const RunResult& a, const RunResult& b) {
-  EXPECT_EQ(a.losses.size(), b.losses.size());
-  double most = 0;
-  for (size_t i = 0; i < a.losses.size(); ++i)
-    most = std::max(most, std::abs(a.losses[i] - b.losses[i]) / b.losses[i]);
-  return most;
-}
-
 TEST(SparseGradients, LossesAreThoseOfDenseGradients) {
   for (const char* model : {"tiny-qwen2", "tiny-llama"}) {
     for (const int stage : {0, 1, 2}) {

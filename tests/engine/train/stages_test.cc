@@ -8,11 +8,7 @@ namespace dsj::train {
 namespace {
 
 void expect_equal(const RunResult& got, const RunResult& want, double tolerance) {
-  ASSERT_EQ(got.losses.size(), want.losses.size());
-  for (size_t i = 0; i < want.losses.size(); ++i) {
-    EXPECT_NEAR(got.losses[i], want.losses[i], tolerance * want.losses[i]) << "step " << i;
-    EXPECT_NEAR(got.norms[i], want.norms[i], 10 * tolerance * want.norms[i]) << "step " << i;
-  }
+  expect_near_steps(got, want, tolerance);
   ASSERT_EQ(got.weights.size(), want.weights.size());
   for (const auto& [name, value] : want.weights) {
     // A key's bias moves every score of a query alike: its gradient is nothing but rounding, which
@@ -39,7 +35,7 @@ TEST_P(Stages, EqualPlainLibtorch) {
   expect_equal(run_small(run), run_plain(run), 1e-6);
 }
 
-std::vector<StageCase> cases() {
+std::vector<StageCase> stage_cases() {
   std::vector<StageCase> all;
   for (const char* model : {"tiny-qwen2", "tiny-qwen2-tied"}) {
     for (int stage = 0; stage <= 3; ++stage) {
@@ -49,7 +45,7 @@ std::vector<StageCase> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Stages, testing::ValuesIn(cases()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(All, Stages, testing::ValuesIn(stage_cases()), [](const auto& info) {
   std::string name = std::string(info.param.model) + "_stage" + std::to_string(info.param.stage) +
                      (info.param.recompute ? "_recompute" : "");
   std::ranges::replace(name, '-', '_');

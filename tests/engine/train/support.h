@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,14 +17,13 @@
 #include "engine/train/step.h"
 #include "engine/weights/weight_source.h"
 #include "test_paths.h"
+#include "tests/engine/support/fixtures.h"
 #include "tests/engine/support/micro_batch.h"
 #include "tests/engine/support/ranks.h"
 
 namespace dsj::train {
 
-inline std::string fixture(const std::string& name) {
-  return std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/" + name;
-}
+using testing_support::fixture;
 
 inline layout::ModelConfig fixture_model(const std::string& name) {
   const auto model = layout::read_model_config(fixture(name));
@@ -160,6 +161,57 @@ inline RunResult run_small(const SmallRun& run) {
     });
   });
   return result;
+}
+
+/// The largest relative difference of a loss.
+inline double apart(const std::vector<double>& losses, const std::vector<double>& expected) {
+  EXPECT_EQ(losses.size(), expected.size());
+  double most = 0;
+  for (size_t i = 0; i < std::min(losses.size(), expected.size()); ++i)
+    most = std::max(most, std::abs(losses[i] / expected[i] - 1));
+  return most;
+}
+inline double apart(const RunResult& got, const RunResult& want) {
+  return apart(got.losses, want.losses);
+}
+
+/// Losses within `tolerance`, norms within ten times that, relative.
+inline void expect_near_steps(const RunResult& got, const RunResult& want, double tolerance) {
+  ASSERT_EQ(got.losses.size(), want.losses.size());
+  for (size_t i = 0; i < want.losses.size(); ++i) {
+    EXPECT_NEAR(got.losses[i], want.losses[i], tolerance * want.losses[i]) << "step " << i;
+    EXPECT_NEAR(got.norms[i], want.norms[i], 10 * tolerance * want.norms[i]) << "step " << i;
+  }
+}
+
+/// Sets the masters of the parameters that `picks` takes to their bf16.
+inline void round_masters(Rank& rank,
+                          const std::function<bool(const std::string& parameter)>& picks) {
+  for (size_t f = 0; f < rank.state.plan().flats.size(); ++f) {
+    zero::Flat& flat = rank.state.flat(static_cast<int>(f));
+    ASSERT_TRUE(flat.load_state(false, [&](int, const zero::Flat::HostRange& range) {
+      if (!picks(range.parameter)) return Status{};
+      for (float& value : range.data) value = static_cast<float>(at::BFloat16(value));
+      return Status{};
+    }));
+    flat.publish();
+  }
+}
+
+/// Two steps. `look` sees rank 0 after them, with whole parameters in every unit: the peaks and the calls that were
+/// counted are the second step's.
+inline void measure_a_step(const SmallRun& run,
+                           const std::function<void(Rank&, const memory::Ledger&)>& look) {
+  testing_support::run_ranks(run.world, [&](comm::Collectives& group, memory::Ledger& ledger) {
+    Rank rank(run, group);
+    rank.load(run.model);
+    rank.step(0);
+    ledger.reset_peaks();
+    group.reset_counters();
+    rank.step(1);
+    for (size_t u = 0; u < rank.state.units().size(); ++u) rank.state.wait_for(static_cast<int>(u));
+    if (group.rank() == 0) look(rank, ledger);
+  });
 }
 
 }  // namespace dsj::train

@@ -11,16 +11,13 @@
 #include "engine/weights/export.h"
 #include "engine/weights/weight_source.h"
 #include "job/layout/lora.h"
-#include "test_paths.h"
+#include "tests/engine/support/fixtures.h"
 
 namespace dsj::weights {
 namespace {
 
 using nlohmann::json;
-
-std::string fixture(const std::string& name) {
-  return std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/" + name;
-}
+using testing_support::fixture;
 
 json read_json(const std::string& path) {
   return json::parse(std::ifstream(path));

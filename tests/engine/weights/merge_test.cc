@@ -9,14 +9,12 @@
 #include "common/files/memory_files.h"
 #include "common/files/posix_files.h"
 #include "engine/weights/weight_source.h"
-#include "test_paths.h"
+#include "tests/engine/support/fixtures.h"
 
 namespace dsj::weights {
 namespace {
 
-std::string fixture(const std::string& name) {
-  return std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/" + name;
-}
+using testing_support::fixture;
 
 /// Copies files of the disk into `files`.
 void copy(Files& files, const std::string& from, const std::string& to) {

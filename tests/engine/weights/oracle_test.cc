@@ -16,7 +16,7 @@ namespace {
 
 const std::string kFixtures = DSJ_SOURCE_DIR "/tests/engine/weights/fixtures/";
 
-std::vector<float> ramp(int64_t count) {
+std::vector<float> values_of_all_sizes(int64_t count) {
   constexpr float kScale[] = {1, 1e-6f, 1e4f, 1e-39f};
   std::vector<float> values;
   for (int64_t i = 0; i < count; ++i) {
@@ -63,7 +63,7 @@ TEST(SafetensorsOracle, OurFileIsTheOneTheLibraryReads) {
   auto writer = SafetensorsWriter::create(files, "/ours", tensors);
   ASSERT_TRUE(writer);
   for (const TensorDeclaration& tensor : tensors) {
-    const auto values = ramp(tensor.elements());
+    const auto values = values_of_all_sizes(tensor.elements());
     const std::span<const float> all = values;
     ASSERT_TRUE(writer->append(tensor.name, all.first(values.size() / 3)));
     ASSERT_TRUE(writer->append(tensor.name, all.subspan(values.size() / 3)));

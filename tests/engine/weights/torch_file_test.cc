@@ -24,12 +24,12 @@ namespace {
 
 using nlohmann::json;
 
-std::string fixture(const std::string& name) {
+std::string torch_fixture(const std::string& name) {
   return std::string(DSJ_SOURCE_DIR) + "/tests/engine/weights/fixtures/torch/" + name;
 }
 
 std::string bytes_of(const std::string& name) {
-  std::ifstream file(fixture(name), std::ios::binary);
+  std::ifstream file(torch_fixture(name), std::ios::binary);
   EXPECT_TRUE(file) << name;
   std::stringstream text;
   text << file.rdbuf();
@@ -56,7 +56,7 @@ class TorchFile : public testing::Test {
 TEST_F(TorchFile, EveryTensorIsTorchs) {
   const auto source = open(bytes_of("state.bin"));
   ASSERT_TRUE(source) << source.error().to_string();
-  const json expected = json::parse(std::ifstream(fixture("state.json")));
+  const json expected = json::parse(std::ifstream(torch_fixture("state.json")));
   EXPECT_EQ(source->tensors().size(), expected["tensors"].size() + 2) << "the mask, the integers";
   EXPECT_EQ(source->find("mask")->dtype, DType::Bool);
   EXPECT_EQ(source->find("integers")->dtype, DType::I64);

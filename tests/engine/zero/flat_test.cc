@@ -143,8 +143,9 @@ std::vector<Case> every_stage() {
 }
 
 /// Calls body(rank's flat, its collectives, its ledger) on every rank of a case.
-void run(const Case& c,
-         const std::function<void(TestFlat&, comm::Collectives&, memory::Ledger&)>& body) {
+void on_every_rank(
+    const Case& c,
+    const std::function<void(TestFlat&, comm::Collectives&, memory::Ledger&)>& body) {
   run_ranks(c.world, [&](comm::Collectives& collectives, memory::Ledger& ledger) {
     SCOPED_TRACE(c.text());
     TestFlat flat(c, collectives);
@@ -243,7 +244,7 @@ TEST_F(FlatTest, WhatIsLoadedIsWhatIsGathered) {
   for (Case c : every_stage()) {
     for (const auto compute : {at::kFloat, at::kBFloat16}) {
       c.compute = compute;
-      run(c, [](TestFlat& flat, comm::Collectives&, memory::Ledger&) {
+      on_every_rank(c, [](TestFlat& flat, comm::Collectives&, memory::Ledger&) {
         load(*flat);
         for (int again = 0; again < 2; ++again)
           expect_weights(*flat, [&](int slot, int64_t i) {
@@ -256,7 +257,7 @@ TEST_F(FlatTest, WhatIsLoadedIsWhatIsGathered) {
 }
 
 TEST_F(FlatTest, NeighboursAreStackedUnlessPaddingLiesBetween) {
-  run({.stage = 3, .world = 2}, [](TestFlat& flat, comm::Collectives&, memory::Ledger&) {
+  on_every_rank({.stage = 3, .world = 2}, [](TestFlat& flat, comm::Collectives&, memory::Ledger&) {
     load(*flat);
     with_weights(*flat, [&] {
       const at::Tensor both = flat->stacked_weight(1, 2);  // "exact", which needs no padding
@@ -291,7 +292,7 @@ TEST_F(FlatTest, EveryGradientReachesItsElementOnce) {
       c.compute = compute;
       c.grad_accum = grad_accum;
       c.communication = communication;
-      run(c, [&](TestFlat& flat, comm::Collectives& collectives, memory::Ledger&) {
+      on_every_rank(c, [&](TestFlat& flat, comm::Collectives& collectives, memory::Ledger&) {
         load(*flat);
         for (int step = 1; step <= 2; ++step) {
           all_micro_steps(*flat, collectives.rank());
@@ -334,7 +335,7 @@ TEST_F(FlatTest, AveragingScalesBeforeAndAfterTheReduction) {
   for (Case c : every_stage()) {
     if (c.world == 1) continue;  // nothing is reduced
     c.averaging = {.before = 2, .after = 3};
-    run(c, [&](TestFlat& flat, comm::Collectives& collectives, memory::Ledger&) {
+    on_every_rank(c, [&](TestFlat& flat, comm::Collectives& collectives, memory::Ledger&) {
       load(*flat);
       all_micro_steps(*flat, collectives.rank());
       update(*flat);
@@ -351,7 +352,7 @@ TEST_F(FlatTest, SquaresOfTheGradientAreCountedOnce) {
   for (const Case& c : every_stage()) {
     double squares = 0;
     std::mutex mutex;
-    run(c, [&](TestFlat& flat, comm::Collectives& collectives, memory::Ledger&) {
+    on_every_rank(c, [&](TestFlat& flat, comm::Collectives& collectives, memory::Ledger&) {
       all_micro_steps(*flat, collectives.rank());
       const at::Tensor sum = at::zeros({}, at::kDouble);
       flat->add_grad_squares(sum);
@@ -370,7 +371,7 @@ TEST_F(FlatTest, SquaresOfTheGradientAreCountedOnce) {
 /// An infinity at any element is found in its parameter and in no other, by the rank that owns it.
 TEST_F(FlatTest, ABadGradientIsFoundInItsParameter) {
   for (const Case& c : every_stage()) {
-    run(c, [&](TestFlat& flat, comm::Collectives& collectives, memory::Ledger&) {
+    on_every_rank(c, [&](TestFlat& flat, comm::Collectives& collectives, memory::Ledger&) {
       const int slots = static_cast<int>(kParameters.size());
       for (int slot = 0; slot < slots; ++slot) {
         const int64_t last = kParameters[slot].numel() - 1;
@@ -424,7 +425,7 @@ TEST_F(FlatTest, StateIsSavedOnceAndComesBack) {
         c.place = place;
         States states;
         std::mutex mutex;
-        run(c, [&](TestFlat& flat, comm::Collectives&, memory::Ledger&) {
+        on_every_rank(c, [&](TestFlat& flat, comm::Collectives&, memory::Ledger&) {
           EXPECT_EQ(flat->state_count(), 3);
           ASSERT_TRUE(flat->load_state(true, [](int state, const Flat::HostRange& range) -> Status {
             for (size_t i = 0; i < range.data.size(); ++i)
@@ -449,20 +450,20 @@ TEST_F(FlatTest, StateIsSavedOnceAndComesBack) {
 }
 
 TEST_F(FlatTest, AnErrorOfTheVisitorStopsAndIsReturned) {
-  run({.stage = 2, .world = 2, .states = {{"first"}}},
-      [](TestFlat& flat, comm::Collectives&, memory::Ledger&) {
-        int calls = 0;
-        const auto failing = [&](int, const Flat::HostRange&) -> Status {
-          ++calls;
-          return bad_input("no such tensor");
-        };
-        const auto loaded = flat->load_state(true, failing);
-        ASSERT_FALSE(loaded);
-        EXPECT_EQ(loaded.error().message, "no such tensor");
-        EXPECT_EQ(calls, 1);
-        EXPECT_FALSE(flat->save_state(failing));
-        EXPECT_EQ(calls, 2);
-      });
+  on_every_rank({.stage = 2, .world = 2, .states = {{"first"}}},
+                [](TestFlat& flat, comm::Collectives&, memory::Ledger&) {
+                  int calls = 0;
+                  const auto failing = [&](int, const Flat::HostRange&) -> Status {
+                    ++calls;
+                    return bad_input("no such tensor");
+                  };
+                  const auto loaded = flat->load_state(true, failing);
+                  ASSERT_FALSE(loaded);
+                  EXPECT_EQ(loaded.error().message, "no such tensor");
+                  EXPECT_EQ(calls, 1);
+                  EXPECT_FALSE(flat->save_state(failing));
+                  EXPECT_EQ(calls, 2);
+                });
 }
 
 /// Momentum in three places: state and master keep to their elements over several steps.
@@ -478,7 +479,7 @@ TEST_F(FlatTest, OffloadedStateIsUpdatedInItsPlace) {
                      .place = place};
         States states;
         std::mutex mutex;
-        run(c, [&](TestFlat& flat, comm::Collectives& collectives, memory::Ledger&) {
+        on_every_rank(c, [&](TestFlat& flat, comm::Collectives& collectives, memory::Ledger&) {
           load(*flat);
           for (int step = 0; step < 3; ++step) {
             all_micro_steps(*flat, collectives.rank());
@@ -512,7 +513,7 @@ TEST_F(FlatTest, LambsSumsAndCoefficientsAreByParameter) {
     // m and v stay 0, so that u = 1 * p: the update of "next" alone is p -= 1 * 0.5 * p.
     const optim::Update lamb{
         .rule = optim::LambRule{.lr = 1, .beta1 = 1, .beta2 = 1, .eps = 1, .weight_decay = 1}};
-    run(c, [&](TestFlat& flat, comm::Collectives& collectives, memory::Ledger&) {
+    on_every_rank(c, [&](TestFlat& flat, comm::Collectives& collectives, memory::Ledger&) {
       load(*flat);
       all_micro_steps(*flat, collectives.rank());
       const at::Tensor own = at::zeros({slots, 2}, at::kDouble);
@@ -586,7 +587,7 @@ TEST_F(FlatTest, AFrozenFlatIsFilledOnceAndHasNoGradient) {
 /// Live bytes at the moments at which the stage promises something.
 TEST_F(FlatTest, HoldsWhatItsStageSays) {
   for (const Case& c : every_stage()) {
-    run(c, [&](TestFlat& flat, comm::Collectives& collectives, memory::Ledger& ledger) {
+    on_every_rank(c, [&](TestFlat& flat, comm::Collectives& collectives, memory::Ledger& ledger) {
       const auto& stage = layout::stage_of_flat(layout::kStages[c.stage], c.persisted);
       const int64_t whole = 4 * flat->layout().numel(), shard = 4 * flat->layout().shard_numel();
       load(*flat);

@@ -10,14 +10,14 @@ namespace {
 
 const layout::Slot kA{"model.layers.0.self_attn.q_proj.lora_A.weight", {8, 400}, 0, 3200};
 
-std::vector<float> values(const layout::Slot& slot, uint64_t seed) {
+std::vector<float> adapter_values(const layout::Slot& slot, uint64_t seed) {
   std::vector<float> out(slot.numel, -1);
   initial_adapter(slot, seed, 0, out);
   return out;
 }
 
 TEST(InitialAdapter, IsUniformWithinOneOverTheRootOfTheInput) {
-  const auto a = values(kA, 42);
+  const auto a = adapter_values(kA, 42);
   const double bound = 1 / std::sqrt(400.0);
   double sum = 0, squares = 0, largest = 0;
   for (const float value : a) {
@@ -32,7 +32,7 @@ TEST(InitialAdapter, IsUniformWithinOneOverTheRootOfTheInput) {
 }
 
 TEST(InitialAdapter, AnElementIsTheSameWhoeverOwnsIt) {
-  const auto whole = values(kA, 42);
+  const auto whole = adapter_values(kA, 42);
   std::vector<float> part(700);
   initial_adapter(kA, 42, 1234, part);
   EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 1234));
@@ -41,13 +41,13 @@ TEST(InitialAdapter, AnElementIsTheSameWhoeverOwnsIt) {
 TEST(InitialAdapter, SeedsAndNamesDiffer) {
   layout::Slot other = kA;
   other.name = "model.layers.1.self_attn.q_proj.lora_A.weight";
-  EXPECT_NE(values(kA, 42), values(kA, 43));
-  EXPECT_NE(values(kA, 42), values(other, 42));
+  EXPECT_NE(adapter_values(kA, 42), adapter_values(kA, 43));
+  EXPECT_NE(adapter_values(kA, 42), adapter_values(other, 42));
 }
 
 TEST(InitialAdapter, BIsZero) {
   const layout::Slot b{"model.layers.0.self_attn.q_proj.lora_B.weight", {4, 8}, 0, 32};
-  EXPECT_EQ(values(b, 42), std::vector<float>(32, 0.0f));
+  EXPECT_EQ(adapter_values(b, 42), std::vector<float>(32, 0.0f));
 }
 
 }  // namespace

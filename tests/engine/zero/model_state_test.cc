@@ -15,7 +15,7 @@
 #include "common/files/posix_files.h"
 #include "engine/checkpoint/reader.h"
 #include "engine/zero/scalar_type.h"
-#include "test_paths.h"
+#include "tests/engine/support/fixtures.h"
 #include "tests/engine/support/late_collectives.h"
 #include "tests/engine/support/ranks.h"
 
@@ -24,12 +24,9 @@ namespace {
 
 using dsconfig::Precision;
 using dsconfig::ResolvedConfig;
+using testing_support::fixture;
 using testing_support::run_ranks;
 using Values = std::map<std::string, at::Tensor>;
-
-std::string fixture(const std::string& name) {
-  return std::string(DSJ_SOURCE_DIR) + "/tests/fixtures/" + name;
-}
 
 /// Small parameters (norms, biases) stay whole at stage 3; flats have several chunks.
 ResolvedConfig config_of(int stage, Precision precision = Precision::Fp32) {
@@ -72,7 +69,7 @@ struct Rank {
   }
 };
 
-struct Case {
+struct StateCase {
   int stage, world;
   Precision precision = Precision::Fp32;
   std::string text() const {
@@ -81,8 +78,8 @@ struct Case {
   }
 };
 
-std::vector<Case> every_stage() {
-  std::vector<Case> cases = {{0, 1}};
+std::vector<StateCase> every_state_case() {
+  std::vector<StateCase> cases = {{0, 1}};
   for (int stage = 0; stage <= 3; ++stage)
     for (const auto precision : {Precision::Fp32, Precision::Bf16})
       cases.push_back({stage, 2, precision});
@@ -108,7 +105,7 @@ void for_parameters(const ModelState& state, F f) {
 }
 
 /// A gradient that tells parameter, element and rank apart; small integers.
-at::Tensor gradient(const layout::Parameter& parameter, int rank) {
+at::Tensor gradient_of_parameter(const layout::Parameter& parameter, int rank) {
   const auto key = static_cast<int64_t>(std::hash<std::string>()(parameter.name) % 7);
   return (at::arange(parameter.numel(), at::kLong) + key + rank)
       .remainder(5)
@@ -118,13 +115,13 @@ at::Tensor gradient(const layout::Parameter& parameter, int rank) {
 }
 
 /// Every unit's backward with its gradients, and the reductions in the schedule's order.
-void backward(ModelState& state, int rank, bool last = true) {
+void backward_of_all(ModelState& state, int rank, bool last = true) {
   for (int unit = static_cast<int>(state.units().size()) - 1; unit >= 0; --unit) {
     const auto& parameters = state.units()[unit].parameters;
     for (int i = 0; i < static_cast<int>(parameters.size()); ++i) {
       if (parameters[i].frozen) continue;
       const GradView view = state.unit(unit).grad(i);
-      const at::Tensor own = gradient(parameters[i], rank).to(view.tensor.dtype());
+      const at::Tensor own = gradient_of_parameter(parameters[i], rank).to(view.tensor.dtype());
       if (view.accumulate)
         view.tensor.add_(own);
       else
@@ -145,7 +142,7 @@ Values weights_of(ModelState& state) {
 }
 
 TEST(ModelStateTest, LoadsEveryWeightIntoItsPlace) {
-  for (const Case& c : every_stage()) {
+  for (const StateCase& c : every_state_case()) {
     run_ranks(c.world, [&](comm::Collectives& collectives, memory::Ledger&) {
       SCOPED_TRACE(c.text());
       Rank rank(config_of(c.stage, c.precision), collectives);
@@ -214,7 +211,7 @@ TEST(ModelStateTest, NeighboursAreStackedOnlyWithinAFlat) {
 
 /// Two micro-steps and SGD with a rate of 1, with and without overlap, from late collectives.
 TEST(ModelStateTest, AStepAppliesEveryGradientOnce) {
-  for (const Case& c : every_stage()) {
+  for (const StateCase& c : every_state_case()) {
     if (c.precision != Precision::Fp32) continue;
     for (const bool overlap : {false, true}) {
       double squares = 0, want_squares = 0;
@@ -225,8 +222,8 @@ TEST(ModelStateTest, AStepAppliesEveryGradientOnce) {
         ResolvedConfig config = config_of(c.stage);
         config.zero.overlap_comm = overlap;
         Rank rank(config, late);
-        backward(rank.state, late.rank(), false);
-        backward(rank.state, late.rank(), true);
+        backward_of_all(rank.state, late.rank(), false);
+        backward_of_all(rank.state, late.rank(), true);
         rank.state.finish_reductions();
         {
           const std::scoped_lock lock(mutex);
@@ -238,7 +235,7 @@ TEST(ModelStateTest, AStepAppliesEveryGradientOnce) {
         if (late.rank() != 0) return;
         for_parameters(rank.state, [&](int, int, const layout::Parameter& parameter) {
           at::Tensor total = at::zeros(parameter.shape);
-          for (int r = 0; r < c.world; ++r) total += 2 * gradient(parameter, r);
+          for (int r = 0; r < c.world; ++r) total += 2 * gradient_of_parameter(parameter, r);
           want_squares += total.square().sum(at::kDouble).item<double>();
           // averaging() leaves the sum over ranks; the update's scale would make it the mean.
           EXPECT_TRUE(values.at(parameter.name).equal(rank.model.value(parameter) - total))
@@ -284,7 +281,7 @@ TEST(ModelStateTest, AtMostTwoReductionsAreUnderWay) {
 
 /// The first of backward's order, whatever rank and flat has it, at a parameter's last element.
 TEST(ModelStateTest, TheFirstBadGradientIsTheFirstOfBackward) {
-  for (const Case& c : {Case{0, 1}, Case{1, 2}, Case{3, 2}}) {
+  for (const StateCase& c : {StateCase{0, 1}, StateCase{1, 2}, StateCase{3, 2}}) {
     run_ranks(c.world, [&](comm::Collectives& collectives, memory::Ledger&) {
       SCOPED_TRACE(c.text());
       Rank rank(config_of(c.stage), collectives);
@@ -324,13 +321,14 @@ TEST(ModelStateTest, LambsNormsAreOfWholeParameters) {
                              .weight_decay = 0.1,
                              .min_coeff = 1e-4,
                              .max_coeff = 10};
-  for (const Case& c : {Case{0, 1}, Case{0, 2}, Case{1, 2}, Case{2, 2}, Case{3, 2}}) {
+  for (const StateCase& c :
+       {StateCase{0, 1}, StateCase{0, 2}, StateCase{1, 2}, StateCase{2, 2}, StateCase{3, 2}}) {
     run_ranks(c.world, [&](comm::Collectives& collectives, memory::Ledger&) {
       SCOPED_TRACE(c.text());
       ResolvedConfig config = config_of(c.stage);
       config.optimizer.kind = dsconfig::OptimizerKind::Lamb;
       Rank rank(config, collectives);
-      backward(rank.state, collectives.rank());
+      backward_of_all(rank.state, collectives.rank());
       rank.state.finish_reductions();
       rank.state.step({.rule = rule});
       rank.state.clear_grad();
@@ -340,7 +338,7 @@ TEST(ModelStateTest, LambsNormsAreOfWholeParameters) {
       for_parameters(rank.state, [&](int, int, const layout::Parameter& parameter) {
         const at::Tensor p = rank.model.value(parameter).to(at::kDouble);
         at::Tensor g = at::zeros(parameter.shape, at::kDouble);
-        for (int r = 0; r < c.world; ++r) g += gradient(parameter, r);
+        for (int r = 0; r < c.world; ++r) g += gradient_of_parameter(parameter, r);
         const at::Tensor u = g + 0.1 * p;
         const double coefficient =
             std::clamp(p.norm().item<double>() / u.norm().item<double>(), 1e-4, 10.0);
@@ -356,7 +354,7 @@ TEST(ModelStateTest, LambsNormsAreOfWholeParameters) {
 }
 
 TEST(ModelStateTest, PiecesOfAllRanksAreTheExtents) {
-  for (const Case& c : every_stage()) {
+  for (const StateCase& c : every_state_case()) {
     std::map<std::pair<std::string, std::string>, std::set<int64_t>> elements;
     std::vector<checkpoint::Extent> extents;
     std::mutex mutex;
@@ -447,8 +445,9 @@ TEST(ModelStateTest, BeforeTheFirstUpdateMissingStatesAreZeros) {
       if (!restored) return restored;
       return rank.state.for_pieces([&](const checkpoint::Piece& piece) -> Status {
         std::vector<float> want(piece.data.size());
-        if (piece.state == "master")
+        if (piece.state == "master") {
           EXPECT_TRUE(reader->read(piece.state, piece.param, piece.offset, want));
+        }
         EXPECT_TRUE(std::ranges::equal(piece.data, want)) << piece.state << " of " << piece.param;
         return {};
       });
@@ -485,7 +484,7 @@ TEST(ModelStateTest, WeightsThatDoNotFitAreRefused) {
 
 TEST(ModelStateTest, WithLoraOnlyAdaptersAreTrained) {
   const LoraArgs lora{.r = 2, .target_modules = {"q_proj", "v_proj"}};
-  for (const Case& c : every_stage()) {
+  for (const StateCase& c : every_state_case()) {
     run_ranks(c.world, [&](comm::Collectives& collectives, memory::Ledger&) {
       SCOPED_TRACE(c.text());
       Rank rank(config_of(c.stage, c.precision), collectives, lora);
@@ -511,7 +510,7 @@ TEST(ModelStateTest, WithLoraOnlyAdaptersAreTrained) {
         }
       }
       release(rank.state);
-      backward(rank.state, collectives.rank());
+      backward_of_all(rank.state, collectives.rank());
       rank.state.finish_reductions();
       rank.state.step({.rule = optim::SgdRule{.lr = 1}});
       rank.state.clear_grad();

@@ -29,7 +29,7 @@ using testing_support::ZeroOneAdamOracle;
 
 constexpr int kFreeze = 20;
 
-dsconfig::ResolvedConfig config_of(int stage) {
+dsconfig::ResolvedConfig one_bit_config(int stage) {
   dsconfig::ResolvedConfig config;
   config.zero.stage = stage;
   config.zero.reduce_bucket_size = 200;  // several chunks per flat
@@ -102,7 +102,7 @@ void compare(int world, const dsconfig::ResolvedConfig& config,
 }
 
 void compare_one_bit_adam(int world, int stage) {
-  const auto config = config_of(stage);
+  const auto config = one_bit_config(stage);
   const auto& o = config.optimizer;
   compare<OneBitAdamOracle>(
       world, config,
@@ -120,7 +120,7 @@ void compare_one_bit_adam(int world, int stage) {
 
 /// Variance intervals of 1, 2, 4 and 8, local intervals of 1, 2 and 4.
 dsconfig::ResolvedConfig zero_one_config() {
-  auto config = config_of(0);
+  auto config = one_bit_config(0);
   config.optimizer.kind = dsconfig::OptimizerKind::ZeroOneAdam;
   config.optimizer.var_freeze_step = kFreeze;
   config.optimizer.var_update_scaler = 3;
@@ -195,7 +195,7 @@ TEST(ZeroOne, ARateOfZeroLeavesTheMomentum) {
 
 /// Coefficients and factors that leave their limits, and come back.
 dsconfig::ResolvedConfig lamb_config(int stage) {
-  auto config = config_of(stage);
+  auto config = one_bit_config(stage);
   config.optimizer.kind = dsconfig::OptimizerKind::OneBitLamb;
   config.optimizer.coeff_beta = 0.8;
   config.optimizer.max_coeff = 0.3;
@@ -314,7 +314,7 @@ TEST(OneBitLamb, AMomentumOfZeroIsLeftUnscaled) {
 }
 
 TEST(OneBit, OneRankCompressesNothingAndFreezesTheVariance) {
-  const auto config = config_of(0);
+  const auto config = one_bit_config(0);
   testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger&) {
     ModelState state(small_model(), config, at::kCPU, collectives);
     EXPECT_EQ(state.one_bit(), nullptr);
@@ -343,7 +343,7 @@ TEST(OneBit, BytesAreThePlans) {
     for (const auto precision : {Precision::Fp32, Precision::Bf16}) {
       auto config = kind == 2  ? zero_one_config()
                     : kind > 2 ? lamb_config(kind - 3)
-                               : config_of(kind);
+                               : one_bit_config(kind);
       SCOPED_TRACE(kind);
       config.precision = config.communication_dtype = config.grad_accum_dtype = precision;
       config.optimizer.freeze_step = config.optimizer.var_freeze_step = 2;

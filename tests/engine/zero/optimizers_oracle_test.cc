@@ -22,7 +22,7 @@ struct Parameter {
   std::vector<at::Tensor> states;
 };
 
-at::Tensor values(const json& list, int64_t first, int64_t count) {
+at::Tensor listed_values(const json& list, int64_t first, int64_t count) {
   std::vector<float> out;
   for (int64_t i = first; i < first + count; ++i) out.push_back(list[i].get<float>());
   return at::tensor(out);
@@ -48,7 +48,8 @@ class OptimizersOracle : public testing::Test {
     int64_t offset = 0;
     for (size_t i = 0; i < parameters.size(); offset += numels_[i], ++i) {
       auto& [p, states] = parameters[i];
-      const at::Tensor grad = values(oracle_["gradients"][step], offset, numels_[i]).div_(kScale);
+      const at::Tensor grad =
+          listed_values(oracle_["gradients"][step], offset, numels_[i]).div_(kScale);
       UpdateSpan span{p, grad, states};
       if (update.parameter_sums()) {
         const at::Tensor sums = at::zeros({1, 2}, at::kDouble);
@@ -78,7 +79,7 @@ TEST_F(OptimizersOracle, EqualTorchOver50Steps) {
     std::vector<Parameter> parameters;
     int64_t offset = 0;
     for (const int64_t numel : numels_) {
-      parameters.push_back({values(oracle_["start"], offset, numel), {}});
+      parameters.push_back({listed_values(oracle_["start"], offset, numel), {}});
       for (const auto& spec : optim::states_of(config))
         parameters.back().states.push_back(at::full({numel}, spec.initial, at::kFloat));
       offset += numel;
@@ -92,7 +93,7 @@ TEST_F(OptimizersOracle, EqualTorchOver50Steps) {
       if (kept == one["after"].end()) continue;
       offset = 0;
       for (const auto& [p, states] : parameters) {
-        const at::Tensor expected = values(*kept, offset, p.numel());
+        const at::Tensor expected = listed_values(*kept, offset, p.numel());
         // The oracle is float64. Each of our updates rounds a weight of about 1 to fp32 once, by up to
         // 2^-24, and these add up; within one update some sixteen roundings may point one way.
         const at::Tensor size = expected.abs().clamp_min(1);

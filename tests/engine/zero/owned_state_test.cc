@@ -31,11 +31,11 @@ std::vector<Part> cut(const std::vector<std::pair<Place, int64_t>>& pieces, int6
 }
 
 /// Stores with the parts given, over one late file each. `parameters` empty: there is no such store.
-struct Fixture {
+struct Stores {
   LateDisk optimizer_disk{1 << 20}, parameter_disk{1 << 20};
   OwnedState state;
 
-  Fixture(const std::vector<Part>& optimizer, const std::vector<Part>& parameters, int slots = 2)
+  Stores(const std::vector<Part>& optimizer, const std::vector<Part>& parameters, int slots = 2)
       : state(kShard, options(optimizer, {0, 0.5, 7}, optimizer_disk, slots),
               parameters.empty() ? ShardStoreOptions{}
                                  : options(parameters, {0.25}, parameter_disk, slots)) {}
@@ -59,7 +59,7 @@ struct Fixture {
 };
 
 /// Cuts of all kinds: both stores cut alike, one inside a part of the other, parts of every place.
-std::vector<std::unique_ptr<Fixture>> every_cut() {
+std::vector<std::unique_ptr<Stores>> every_cut() {
   using enum Place;
   const std::vector<std::vector<std::pair<Place, int64_t>>> pieces = {
       {{Device, kShard}},
@@ -69,11 +69,11 @@ std::vector<std::unique_ptr<Fixture>> every_cut() {
       {{File, 2048}, {File, 6176}, {Device, 2048}},
       {{Host, 2048}, {File, 4096}, {File, 2080}, {Device, 2048}},
   };
-  std::vector<std::unique_ptr<Fixture>> fixtures;
+  std::vector<std::unique_ptr<Stores>> fixtures;
   for (const auto& optimizer : pieces) {
-    fixtures.push_back(std::make_unique<Fixture>(cut(optimizer, 3), std::vector<Part>()));
+    fixtures.push_back(std::make_unique<Stores>(cut(optimizer, 3), std::vector<Part>()));
     for (const auto& parameters : pieces)
-      fixtures.push_back(std::make_unique<Fixture>(cut(optimizer, 3), cut(parameters, 1)));
+      fixtures.push_back(std::make_unique<Stores>(cut(optimizer, 3), cut(parameters, 1)));
   }
   return fixtures;
 }
@@ -86,18 +86,18 @@ at::Tensor values(int vector, int64_t begin, int64_t numel, int round) {
   return at::arange(begin, begin + numel, at::kFloat) + value(vector, 0, round);
 }
 
-constexpr int kParameters = 3;  ///< the parameters' number as a vector
+constexpr int kParametersVector = 3;  ///< the parameters' number as a vector
 
 void write(OwnedState& state, Access access, int round) {
   state.for_runs(access, access, [&](const OwnedRun& run) {
     for (int i = 0; i < static_cast<int>(run.optimizer.size()); ++i)
       run.optimizer[i].copy_(values(i, run.begin, run.numel, round));
     if (run.parameters.defined())
-      run.parameters.copy_(values(kParameters, run.begin, run.numel, round));
+      run.parameters.copy_(values(kParametersVector, run.begin, run.numel, round));
   });
 }
 
-void expect_values(Fixture& f, int round) {
+void expect_values(Stores& f, int round) {
   int64_t end = 0;
   f.state.for_runs(Access::Read, Access::Read, [&](const OwnedRun& run) {
     EXPECT_EQ(run.begin, end) << "ascending, without a hole";
@@ -109,7 +109,7 @@ void expect_values(Fixture& f, int round) {
           << "vector " << i << " at " << run.begin;
     ASSERT_EQ(run.parameters.defined(), f.state.has_parameters());
     if (f.state.has_parameters()) {
-      EXPECT_TRUE(run.parameters.equal(values(kParameters, run.begin, run.numel, round)))
+      EXPECT_TRUE(run.parameters.equal(values(kParametersVector, run.begin, run.numel, round)))
           << "at " << run.begin;
     }
   });
@@ -132,8 +132,8 @@ TEST(OwnedStateTest, GivesBackWhatWasWritten) {
 /// part that is overwritten whole need not be read.
 TEST(OwnedStateTest, APartThatIsWrittenPieceByPieceIsReadFirst) {
   using enum Place;
-  Fixture f(cut({{File, 6144}, {File, 4128}}, 3), cut({{File, 2048}, {Host, 8224}}, 1),
-            /*slots=*/1);
+  Stores f(cut({{File, 6144}, {File, 4128}}, 3), cut({{File, 2048}, {Host, 8224}}, 1),
+           /*slots=*/1);
   write(f.state, Access::Write, 1);
   expect_values(f, 1);
   f.optimizer_disk.events.clear();
@@ -161,7 +161,7 @@ TEST(OwnedStateTest, BeginsWithTheInitialValues) {
 }
 
 TEST(OwnedStateTest, ATileThatWasNeverWrittenIsNotRead) {
-  Fixture f(cut({{Place::File, kShard}}, 3), cut({{Place::File, kShard}}, 1));
+  Stores f(cut({{Place::File, kShard}}, 3), cut({{Place::File, kShard}}, 1));
   const auto nothing = [](const OwnedRun&) {};
   f.state.for_runs(Access::Read, Access::Read, nothing);
   f.state.for_runs(Access::ReadWrite, Access::ReadWrite, nothing);
@@ -170,7 +170,7 @@ TEST(OwnedStateTest, ATileThatWasNeverWrittenIsNotRead) {
 }
 
 TEST(OwnedStateTest, WhatIsNotAskedForIsNotTouched) {
-  Fixture f(cut({{Place::File, kShard}}, 3), cut({{Place::File, kShard}}, 1));
+  Stores f(cut({{Place::File, kShard}}, 3), cut({{Place::File, kShard}}, 1));
   f.state.for_runs(Access::ReadWrite, std::nullopt, [](const OwnedRun& run) {
     EXPECT_EQ(run.optimizer.size(), 3u);
     EXPECT_FALSE(run.parameters.defined());
@@ -187,13 +187,13 @@ TEST(OwnedStateTest, WhatIsNotAskedForIsNotTouched) {
 
 TEST(OwnedStateTest, PartsOfTheParametersComeInOrder) {
   using enum Place;
-  Fixture f(cut({{Device, kShard}}, 3), cut({{Host, 2048}, {File, 4096}, {Device, 4128}}, 1));
+  Stores f(cut({{Device, kShard}}, 3), cut({{Host, 2048}, {File, 4096}, {Device, 4128}}, 1));
   write(f.state, Access::Write, 1);
   std::vector<int64_t> begins;
   f.state.for_parameters([&](int64_t begin, const at::Tensor& part, bool stays) {
     EXPECT_EQ(stays, begin != 2048) << "a tile does not";
     begins.push_back(begin);
-    EXPECT_TRUE(part.equal(values(kParameters, begin, part.numel(), 1)));
+    EXPECT_TRUE(part.equal(values(kParametersVector, begin, part.numel(), 1)));
   });
   EXPECT_EQ(begins, std::vector<int64_t>({0, 2048, 6144}));
 }
@@ -201,11 +201,11 @@ TEST(OwnedStateTest, PartsOfTheParametersComeInOrder) {
 TEST(OwnedStateTest, WholeParametersAreOnePieceOfMemory) {
   using enum Place;
   const auto whole = [](const std::vector<std::pair<Place, int64_t>>& pieces) {
-    Fixture f(cut({{Device, kShard}}, 3), cut(pieces, 1));
+    Stores f(cut({{Device, kShard}}, 3), cut(pieces, 1));
     write(f.state, Access::Write, 1);
     const at::Tensor found = f.state.whole_parameters();
     if (found.defined()) {
-      EXPECT_TRUE(found.equal(values(kParameters, 0, kShard, 1)));
+      EXPECT_TRUE(found.equal(values(kParametersVector, 0, kShard, 1)));
     }
     return found.defined();
   };

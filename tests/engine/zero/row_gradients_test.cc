@@ -26,7 +26,7 @@ layout::FlatLayout flat_of(int world, int64_t chunk_limit) {
 
 /// A rank's gradient: small whole numbers in a few rows, the last row of each table among them.
 /// Their sums are exact in every type. One row sums to 0 and is not 0.
-at::Tensor gradient_of(const layout::FlatLayout& flat, int rank, at::ScalarType type) {
+at::Tensor gradient_of_few_rows(const layout::FlatLayout& flat, int rank, at::ScalarType type) {
   const at::Tensor gradient = at::zeros({flat.numel()}, type);
   std::mt19937 random(static_cast<uint32_t>(rank) + 7);
   for (const auto& slot : flat.slots()) {
@@ -62,9 +62,10 @@ TEST(RowGradients, EqualDenseSums) {
             const auto flat = flat_of(sharded ? world : 1, chunk_limit);
             const int owner = sharded ? collectives.rank() : 0;
             at::Tensor whole = at::zeros({flat.numel()}, type);
-            for (int rank = 0; rank < world; ++rank) whole += gradient_of(flat, rank, type);
+            for (int rank = 0; rank < world; ++rank)
+              whole += gradient_of_few_rows(flat, rank, type);
             auto rows =
-                RowGradients::start(flat, gradient_of(flat, collectives.rank(), type),
+                RowGradients::start(flat, gradient_of_few_rows(flat, collectives.rank(), type),
                                     {.communication = type, .factor = 0.5, .sharded = sharded},
                                     collectives, {comm::Traffic::Gradients, "embedding"});
             ASSERT_NE(rows, nullptr);

@@ -44,12 +44,12 @@ bool holds(std::span<const std::byte> bytes, int stamp) {
 }
 
 /// A cache over a late file, in which tile i holds stamp i.
-struct Fixture {
+struct CachedTiles {
   std::vector<TileSpec> tiles;
   LateDisk disk;
   std::unique_ptr<TileCache> cache;
 
-  Fixture(int count, TileCacheOptions options)
+  CachedTiles(int count, TileCacheOptions options)
       : tiles(tiles_of(count)), disk(tiles.back().offset + tiles.back().bytes) {
     options.slot_bytes = 2 * kBlock;
     options.key = "the.key";
@@ -67,7 +67,7 @@ struct Fixture {
 };
 
 TEST(TileCacheTest, ATileIsReadBeforeItIsHandedOut) {
-  Fixture f(3, {.slots = 1});
+  CachedTiles f(3, {.slots = 1});
   for (const int tile : {2, 0, 1}) {
     const auto bytes = f.cache->acquire(tile, true);
     EXPECT_EQ(bytes.size(), f.tiles[tile].bytes);
@@ -78,7 +78,7 @@ TEST(TileCacheTest, ATileIsReadBeforeItIsHandedOut) {
 }
 
 TEST(TileCacheTest, WhatIsNotAskedForIsNotRead) {
-  Fixture f(2, {.slots = 1});
+  CachedTiles f(2, {.slots = 1});
   f.rewrite(0, 50);
   f.rewrite(1, 51);
   EXPECT_EQ(f.disk.events_of('r'), Events());
@@ -88,7 +88,7 @@ TEST(TileCacheTest, WhatIsNotAskedForIsNotRead) {
 }
 
 TEST(TileCacheTest, ASlotIsReusedOnlyWhenItsWriteIsDone) {
-  Fixture f(4, {.slots = 2});
+  CachedTiles f(4, {.slots = 2});
   for (int tile = 0; tile < 4; ++tile) f.rewrite(tile, 50 + tile);
   for (int tile = 0; tile < 4; ++tile) {
     EXPECT_TRUE(holds(f.cache->acquire(tile, true), 50 + tile)) << tile;
@@ -97,7 +97,7 @@ TEST(TileCacheTest, ASlotIsReusedOnlyWhenItsWriteIsDone) {
 }
 
 TEST(TileCacheTest, ATileThatIsBeingWrittenIsStillInMemory) {
-  Fixture f(2, {.slots = 2});
+  CachedTiles f(2, {.slots = 2});
   f.rewrite(0, 50);
   EXPECT_TRUE(holds(f.cache->acquire(0, true), 50));
   EXPECT_EQ(f.disk.events, Events({"w 0", "d 0"})) << "no read";
@@ -106,7 +106,7 @@ TEST(TileCacheTest, ATileThatIsBeingWrittenIsStillInMemory) {
 
 TEST(TileCacheTest, ReleaseWaitsForTheWriteWithoutWriteBehind) {
   for (const bool behind : {false, true}) {
-    Fixture f(2, {.slots = 2, .write_behind = behind});
+    CachedTiles f(2, {.slots = 2, .write_behind = behind});
     f.rewrite(0, 50);
     EXPECT_EQ(f.disk.in_flight, behind ? 1 : 0);
     EXPECT_EQ(holds(f.on_disk(0), 50), !behind);
@@ -114,7 +114,7 @@ TEST(TileCacheTest, ReleaseWaitsForTheWriteWithoutWriteBehind) {
 }
 
 TEST(TileCacheTest, APrefetchedTileIsReadOnce) {
-  Fixture f(3, {.slots = 2});
+  CachedTiles f(3, {.slots = 2});
   EXPECT_TRUE(f.cache->prefetch(1));
   EXPECT_TRUE(f.cache->prefetch(1)) << "on its way";
   EXPECT_EQ(f.disk.in_flight, 1);
@@ -125,13 +125,13 @@ TEST(TileCacheTest, APrefetchedTileIsReadOnce) {
 }
 
 TEST(TileCacheTest, ThereIsNoTileBeyondTheLast) {
-  Fixture f(3, {.slots = 2});
+  CachedTiles f(3, {.slots = 2});
   EXPECT_FALSE(f.cache->prefetch(3));
   EXPECT_TRUE(f.cache->prefetch(2));
 }
 
 TEST(TileCacheTest, WithoutReadAheadPrefetchDoesNothing) {
-  Fixture f(3, {.slots = 2, .read_ahead = false});
+  CachedTiles f(3, {.slots = 2, .read_ahead = false});
   EXPECT_FALSE(f.cache->prefetch(1));
   f.cache->set_order({0, 1});
   f.cache->rewind();
@@ -140,7 +140,7 @@ TEST(TileCacheTest, WithoutReadAheadPrefetchDoesNothing) {
 }
 
 TEST(TileCacheTest, APrefetchTakesNoHeldTileAndNoSingleWrite) {
-  Fixture f(4, {.slots = 2});
+  CachedTiles f(4, {.slots = 2});
   const auto held = f.cache->acquire(3, true);
   f.rewrite(0, 50);
   EXPECT_FALSE(f.cache->prefetch(1)) << "one slot is held, the other is being written";
@@ -150,7 +150,7 @@ TEST(TileCacheTest, APrefetchTakesNoHeldTileAndNoSingleWrite) {
 }
 
 TEST(TileCacheTest, OfTwoWritesAPrefetchWaitsForTheOlder) {
-  Fixture f(4, {.slots = 2});
+  CachedTiles f(4, {.slots = 2});
   f.rewrite(1, 51);
   f.rewrite(0, 50);
   EXPECT_TRUE(f.cache->prefetch(2));
@@ -158,7 +158,7 @@ TEST(TileCacheTest, OfTwoWritesAPrefetchWaitsForTheOlder) {
 }
 
 TEST(TileCacheTest, AnAcquireTakesWritesBeforeTilesReadAhead) {
-  Fixture f(4, {.slots = 3});
+  CachedTiles f(4, {.slots = 3});
   f.cache->prefetch(1);
   f.rewrite(3, 53);
   f.cache->acquire(0, true);
@@ -170,7 +170,7 @@ TEST(TileCacheTest, AnAcquireTakesWritesBeforeTilesReadAhead) {
 }
 
 TEST(TileCacheTest, ReadAheadFollowsTheOrderAndBeginsAgainWithEachStep) {
-  Fixture f(4, {.slots = 2});
+  CachedTiles f(4, {.slots = 2});
   f.cache->set_order({2, 0, 3});
   f.cache->read_ahead();
   EXPECT_EQ(f.disk.events, Events()) << "no step has begun";
@@ -189,7 +189,7 @@ TEST(TileCacheTest, ReadAheadFollowsTheOrderAndBeginsAgainWithEachStep) {
 }
 
 TEST(TileCacheTest, AnErrorNamesTheKeyAndThePath) {
-  Fixture f(3, {.slots = 1});
+  CachedTiles f(3, {.slots = 1});
   f.disk.broken.insert(0);
   try {
     f.cache->acquire(0, true);
@@ -209,7 +209,7 @@ TEST(TileCacheTest, ItsSlotsAreAllTheMemoryItTakes) {
   memory::Ledger ledger;
   {
     const memory::MemoryScope scope(memory::Class::Activations, ledger);
-    Fixture f(6, {.slots = 3});
+    CachedTiles f(6, {.slots = 3});
     for (int tile = 0; tile < 6; ++tile) f.rewrite(tile, tile);
     f.cache->prefetch(0);
   }
@@ -288,7 +288,7 @@ class RandomUse {
   };
   std::mt19937 random_;
   const int slots_;
-  Fixture f_;
+  CachedTiles f_;
   const int tiles_;
   std::vector<int> stamps_;  ///< [tile]
   std::map<int, Held> held_;

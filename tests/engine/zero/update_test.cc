@@ -16,7 +16,7 @@ namespace {
 using dsconfig::OptimizerConfig;
 using dsconfig::OptimizerKind;
 
-constexpr int64_t kElements = 70'003;  // several tasks and an odd rest
+constexpr int64_t kUpdateElements = 70'003;  // several tasks and an odd rest
 
 struct Tensors {
   at::Tensor p, grad, low;
@@ -24,12 +24,12 @@ struct Tensors {
   Tensors(const OptimizerConfig& config, at::ScalarType grad_type,
           at::ScalarType low_type = at::kBFloat16) {
     at::manual_seed(5);
-    p = at::randn({kElements});
-    grad = at::randn({kElements}).to(grad_type);
-    low = at::zeros({kElements}, low_type);
+    p = at::randn({kUpdateElements});
+    grad = at::randn({kUpdateElements}).to(grad_type);
+    low = at::zeros({kUpdateElements}, low_type);
     // Away from 0: there rounding alone decides the direction of Adam's steps.
     for (size_t i = 0; i < optim::states_of(config).size(); ++i)
-      states.push_back(at::rand({kElements}).mul_(0.1).add_(0.1));
+      states.push_back(at::rand({kUpdateElements}).mul_(0.1).add_(0.1));
   }
   UpdateSpan span() const { return {p, grad, states, low}; }
 };
@@ -59,7 +59,7 @@ std::vector<OptimizerConfig> every_kind() {
   return configs;
 }
 
-void run(const OptimizerConfig& config, const Tensors& t, int steps) {
+void take_steps(const OptimizerConfig& config, const Tensors& t, int steps) {
   for (int step = 0; step < steps; ++step) {
     const auto update = optim::make_update(config, {.lr = config.lr, .previous_lr = config.lr},
                                            step, /*grad_scale=*/0.25);
@@ -79,8 +79,8 @@ TEST(UpdateSpan, EqualsItsReference) {
     for (const auto& config : every_kind()) {
       SCOPED_TRACE(name_of(config));
       const Tensors fast(config, type), slow(config, type);
-      run(config, fast, 5);
-      testing_support::by_oracle([&] { run(config, slow, 5); });
+      take_steps(config, fast, 5);
+      testing_support::by_oracle([&] { take_steps(config, slow, 5); });
       EXPECT_LT((fast.p - slow.p).abs().max().item<double>(), 5e-6);
       // ASGD's average is a parameter, of up to 5: above 1 a rounding is relative.
       for (size_t i = 0; i < fast.states.size(); ++i) {
@@ -98,8 +98,8 @@ TEST(UpdateSpan, EveryGradientTypeWithEveryCopyType) {
   for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const auto low : {at::kBFloat16, at::kHalf}) {
       const Tensors fast(config, type, low), slow(config, type, low);
-      run(config, fast, 3);
-      testing_support::by_oracle([&] { run(config, slow, 3); });
+      take_steps(config, fast, 3);
+      testing_support::by_oracle([&] { take_steps(config, slow, 3); });
       EXPECT_LT((fast.p - slow.p).abs().max().item<double>(), 5e-6);
       EXPECT_TRUE(fast.low.equal(fast.p.to(low))) << "the 16-bit copy is the rounded master";
     }
@@ -112,9 +112,9 @@ TEST(UpdateSpan, SameBitsWithOneThreadAndTwo) {
     SCOPED_TRACE(name_of(config));
     const Tensors one(config, at::kFloat), two(config, at::kFloat);
     at::set_num_threads(1);
-    run(config, one, 2);
+    take_steps(config, one, 2);
     at::set_num_threads(2);
-    run(config, two, 2);
+    take_steps(config, two, 2);
     EXPECT_TRUE(one.p.equal(two.p));
   }
   at::set_num_threads(before);

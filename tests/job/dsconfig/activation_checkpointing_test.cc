@@ -6,14 +6,14 @@
 namespace dsj::dsconfig {
 namespace {
 
-Resolution resolved(const std::string& section, bool gradient_checkpointing) {
+Resolution checkpointed(const std::string& section, bool gradient_checkpointing) {
   TrainingArgs args;
   args.gradient_checkpointing = gradient_checkpointing;
   return resolve(nlohmann::json::parse(R"({"activation_checkpointing": )" + section + "}"), args,
                  {});
 }
 
-std::vector<std::string> warned(const Resolution& resolution) {
+std::vector<std::string> warned_of_section(const Resolution& resolution) {
   std::vector<std::string> paths;
   for (const Finding& finding : resolution.findings)
     if (finding.path.starts_with("activation_checkpointing")) {
@@ -26,25 +26,28 @@ std::vector<std::string> warned(const Resolution& resolution) {
 
 TEST(ActivationCheckpointing, InputsLeaveWhereTheyAreKept) {
   const std::string section = R"({"cpu_checkpointing": true})";
-  const Resolution kept = resolved(section, true), none = resolved(section, false);
+  const Resolution kept = checkpointed(section, true), none = checkpointed(section, false);
   EXPECT_TRUE(kept.config.cpu_checkpointing);
-  EXPECT_TRUE(warned(kept).empty());
-  EXPECT_EQ(warned(none), std::vector<std::string>{"activation_checkpointing.cpu_checkpointing"});
-  EXPECT_TRUE(warned(resolved(R"({"cpu_checkpointing": false})", false)).empty());
+  EXPECT_TRUE(warned_of_section(kept).empty());
+  EXPECT_EQ(warned_of_section(none),
+            std::vector<std::string>{"activation_checkpointing.cpu_checkpointing"});
+  EXPECT_TRUE(warned_of_section(checkpointed(R"({"cpu_checkpointing": false})", false)).empty());
 }
 
 TEST(ActivationCheckpointing, OtherKeysAreWarnedOfUnlessTheyAreOff) {
-  EXPECT_EQ(warned(resolved(R"({"partition_activations": true, "number_checkpoints": 4,
+  EXPECT_EQ(
+      warned_of_section(checkpointed(R"({"partition_activations": true, "number_checkpoints": 4,
                                 "contiguous_memory_optimization": true, "profile": true,
                                 "synchronize_checkpoint_boundary": true})",
-                            true))
-                .size(),
-            5u);
-  EXPECT_TRUE(warned(resolved(R"({"partition_activations": false, "number_checkpoints": null,
+                                     true))
+          .size(),
+      5u);
+  EXPECT_TRUE(
+      warned_of_section(checkpointed(R"({"partition_activations": false, "number_checkpoints": null,
                                   "contiguous_memory_optimization": false, "profile": false,
                                   "synchronize_checkpoint_boundary": false})",
-                              true))
-                  .empty());
+                                     true))
+          .empty());
 }
 
 }  // namespace

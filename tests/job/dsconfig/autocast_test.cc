@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "job/dsconfig/resolve.h"
+#include "tests/job/dsconfig/said.h"
 
 namespace dsj::dsconfig {
 namespace {
@@ -9,7 +10,7 @@ namespace {
 using nlohmann::json;
 using Severity = Finding::Severity;
 
-Resolution with(const json& autocast, const json& more = json::object(), int stage = 2) {
+Resolution with_autocast(const json& autocast, const json& more = json::object(), int stage = 2) {
   json config = {{"train_batch_size", 8},
                  {"zero_optimization", {{"stage", stage}}},
                  {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-3}}}}},
@@ -18,23 +19,17 @@ Resolution with(const json& autocast, const json& more = json::object(), int sta
   return resolve(config, {.max_steps = 10}, {.world_size = 2});
 }
 
-std::string said(const Resolution& resolution, Severity severity) {
-  std::string all;
-  for (const auto& finding : resolution.findings)
-    if (finding.severity == severity) all += finding.path + ": " + finding.message + "\n";
-  return all;
-}
 std::string error(const Resolution& resolution) {
   return said(resolution, Severity::Error);
 }
 
-const json kBf16 = {{"enabled", true}, {"dtype", "bfloat16"}};
-const json kFp16 = {{"enabled", true}, {"dtype", "float16"}};
+const json kAutocastBf16 = {{"enabled", true}, {"dtype", "bfloat16"}};
+const json kAutocastFp16 = {{"enabled", true}, {"dtype", "float16"}};
 
 TEST(Autocast, IsOnWithItsType) {
-  const ResolvedConfig off = with({{"enabled", false}, {"dtype", "bfloat16"}}).config;
+  const ResolvedConfig off = with_autocast({{"enabled", false}, {"dtype", "bfloat16"}}).config;
   EXPECT_FALSE(off.autocast.on());
-  const auto bf16 = with(kBf16);
+  const auto bf16 = with_autocast(kAutocastBf16);
   EXPECT_TRUE(bf16.runnable());
   EXPECT_EQ(bf16.config.precision, Precision::Fp32) << "parameters";
   EXPECT_EQ(product_type(bf16.config), Precision::Bf16);
@@ -42,11 +37,12 @@ TEST(Autocast, IsOnWithItsType) {
   EXPECT_EQ(bf16.config.communication_dtype, Precision::Fp32);
   EXPECT_FALSE(scales_loss(bf16.config));
   for (const char* name : {"torch.float16", "fp16", "Half"})
-    EXPECT_EQ(product_type(with({{"enabled", true}, {"dtype", name}}).config), Precision::Fp16);
+    EXPECT_EQ(product_type(with_autocast({{"enabled", true}, {"dtype", name}}).config),
+              Precision::Fp16);
 }
 
 TEST(Autocast, Fp16HasTorchsScale) {
-  const ResolvedConfig config = with(kFp16).config;
+  const ResolvedConfig config = with_autocast(kAutocastFp16).config;
   EXPECT_TRUE(scales_loss(config));
   EXPECT_TRUE(config.loss_scale.like_torch);
   EXPECT_EQ(config.loss_scale.initial, 65536);
@@ -58,11 +54,11 @@ TEST(Autocast, Fp16HasTorchsScale) {
 TEST(Autocast, SafeModules) {
   using Names = std::vector<std::string>;
   const auto modules = [](const json& list) {
-    json section = kBf16;
+    json section = kAutocastBf16;
     section["lower_precision_safe_modules"] = list;
-    return with(section);
+    return with_autocast(section);
   };
-  EXPECT_EQ(with(kBf16).config.autocast.safe_modules, Names{"torch.nn.Linear"});
+  EXPECT_EQ(with_autocast(kAutocastBf16).config.autocast.safe_modules, Names{"torch.nn.Linear"});
   EXPECT_EQ(modules(json::array()).config.autocast.safe_modules, Names{});
   const auto known = modules({"torch.nn.modules.sparse.Embedding", "torch.nn.Conv2d",
                               "transformers.pytorch_utils.Conv1D", "torch.nn.Embedding"});
@@ -76,23 +72,26 @@ TEST(Autocast, SafeModules) {
 }
 
 TEST(Autocast, WhatDoesNotGoWithIt) {
-  EXPECT_NE(error(with({{"enabled", true}})).find("torch_autocast.dtype"), std::string::npos);
-  EXPECT_NE(error(with(kBf16, {{"bf16", {{"enabled", true}}}}))
+  EXPECT_NE(error(with_autocast({{"enabled", true}})).find("torch_autocast.dtype"),
+            std::string::npos);
+  EXPECT_NE(error(with_autocast(kAutocastBf16, {{"bf16", {{"enabled", true}}}}))
                 .find("Cannot enable both torch autocast and bfloat16"),
             std::string::npos);
-  EXPECT_NE(error(with(kFp16, {{"fp16", {{"enabled", true}}}}))
+  EXPECT_NE(error(with_autocast(kAutocastFp16, {{"fp16", {{"enabled", true}}}}))
                 .find("Cannot enable both torch autocast and fp16"),
             std::string::npos);
   const json one_bit = {{"optimizer", {{"type", "OneBitAdam"}, {"params", {{"lr", 1e-3}}}}}};
-  EXPECT_NE(said(with(kBf16, one_bit, 0), Severity::Unsupported).find("1-bit"), std::string::npos);
+  EXPECT_NE(said(with_autocast(kAutocastBf16, one_bit, 0), Severity::Unsupported).find("1-bit"),
+            std::string::npos);
 }
 
 TEST(Autocast, WhatHasNoEffectIsSaid) {
-  const auto fp32 = with({{"enabled", true}, {"dtype", "fp32"}});
+  const auto fp32 = with_autocast({{"enabled", true}, {"dtype", "fp32"}});
   EXPECT_FALSE(fp32.config.autocast.on());
   EXPECT_NE(said(fp32, Severity::Warning).find("products stay fp32"), std::string::npos);
   const json wire = {{"communication_data_type", "fp16"}};
-  const auto sharded = with(kBf16, wire, 1), whole = with(kBf16, wire, 0);
+  const auto sharded = with_autocast(kAutocastBf16, wire, 1),
+             whole = with_autocast(kAutocastBf16, wire, 0);
   EXPECT_EQ(sharded.config.communication_dtype, Precision::Fp32);
   EXPECT_NE(said(sharded, Severity::Warning).find("communication_data_type"), std::string::npos);
   EXPECT_EQ(whole.config.communication_dtype, Precision::Fp16) << "stage 0 sends in it";

@@ -39,7 +39,7 @@ std::vector<std::string> rejected_paths(const std::string& verdict) {
   return paths;
 }
 
-bool above(const std::string& section, const std::string& path) {
+bool covers(const std::string& section, const std::string& path) {
   return path == section || path.starts_with(section + ".");
 }
 
@@ -79,7 +79,7 @@ TEST(Corpus, StrictFilesGetDeepSpeedsVerdict) {
     } else {  // every key that they reject has a finding here
       for (const std::string& path : rejected_paths(row.verdict)) {
         bool said = false;
-        for (const Finding& finding : findings) said = said || above(finding.path, path);
+        for (const Finding& finding : findings) said = said || covers(finding.path, path);
         EXPECT_TRUE(said) << path << " is rejected there and passes here in silence";
       }
       ++deviations["accepted here, each key with a finding: " + row.verdict];

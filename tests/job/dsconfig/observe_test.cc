@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-Resolution resolved(const char* keys, TrainingArgs args = {}, std::optional<int64_t> rows = 100) {
+Resolution watched(const char* keys, TrainingArgs args = {}, std::optional<int64_t> rows = 100) {
   json config = json::parse(keys);
   config["train_batch_size"] = 8;
   return resolve(config, args, {.world_size = 2, .dataset_rows = rows});
@@ -23,11 +23,11 @@ std::vector<int64_t> due(const Cadence& cadence, int64_t per_epoch, int64_t tota
 }
 
 TEST(ObserveTest, MonitorsAndBreakdowns) {
-  const auto off = resolved("{}").config.observe;
+  const auto off = watched("{}").config.observe;
   EXPECT_FALSE(off.tensorboard.enabled || off.csv.enabled || off.comms.enabled ||
                off.flops.enabled || off.wall_clock_breakdown || off.memory_breakdown ||
                off.dump_state);
-  const auto r = resolved(R"({"wall_clock_breakdown": true, "memory_breakdown": true,
+  const auto r = watched(R"({"wall_clock_breakdown": true, "memory_breakdown": true,
     "dump_state": true,
     "tensorboard": {"enabled": true, "output_path": "tb", "job_name": "a"},
     "csv_monitor": {"enabled": true},
@@ -48,7 +48,7 @@ TEST(ObserveTest, MonitorsAndBreakdowns) {
 }
 
 TEST(ObserveTest, FlopsProfilerForcesTheBreakdown) {
-  const auto r = resolved(R"({"flops_profiler": {"enabled": true, "recompute_fwd_factor": 1.0,
+  const auto r = watched(R"({"flops_profiler": {"enabled": true, "recompute_fwd_factor": 1.0,
     "profile_step": 5, "module_depth": 1, "top_modules": 3, "detailed": false,
     "output_file": "f.txt"}})");
   EXPECT_TRUE(r.runnable());
@@ -80,7 +80,7 @@ TEST(ObserveTest, StrategiesBecomeCadences) {
   args.per_device_eval_batch_size = 3;
   args.eval_on_start = true;
   args.logging_first_step = true;
-  auto config = resolved("{}", args).config;
+  auto config = watched("{}", args).config;
   EXPECT_EQ(config.save.kind, Cadence::Kind::Epoch);
   EXPECT_EQ(config.steps_per_epoch, 13) << "100 rows in batches of 8";
   EXPECT_EQ(config.logging.every, 7);
@@ -90,7 +90,7 @@ TEST(ObserveTest, StrategiesBecomeCadences) {
   EXPECT_EQ(config.eval.micro_batch_size, 3);
   EXPECT_TRUE(config.eval.on_start);
   args.eval_steps = 2;
-  EXPECT_EQ(resolved("{}", args).config.eval.when.every, 2);
+  EXPECT_EQ(watched("{}", args).config.eval.when.every, 2);
 }
 
 TEST(ObserveTest, SplitRowsAreNotTrainedOn) {
@@ -98,24 +98,24 @@ TEST(ObserveTest, SplitRowsAreNotTrainedOn) {
   args.evaluation_strategy = "epoch";
   args.validation_split_percentage = 10;
   args.num_train_epochs = 1;
-  const auto r = resolved("{}", args);
+  const auto r = watched("{}", args);
   EXPECT_TRUE(r.runnable());
   EXPECT_EQ(r.config.eval.split_rows, 10);
   EXPECT_EQ(r.config.total_steps, 12) << "90 rows in batches of 8";
   args.validation_split_percentage = 0.1;
-  EXPECT_FALSE(resolved("{}", args).runnable()) << "no row is left to evaluate on";
+  EXPECT_FALSE(watched("{}", args).runnable()) << "no row is left to evaluate on";
 }
 
 TEST(ObserveTest, EvaluationNeedsRows) {
   TrainingArgs args;
   args.evaluation_strategy = "epoch";
-  EXPECT_FALSE(resolved("{}", args).ok());
+  EXPECT_FALSE(watched("{}", args).ok());
   args.eval_data_path = "";
-  EXPECT_FALSE(resolved("{}", args).ok());
+  EXPECT_FALSE(watched("{}", args).ok());
   args.eval_data_path = "eval.json";
-  EXPECT_TRUE(resolved("{}", args).ok());
+  EXPECT_TRUE(watched("{}", args).ok());
   args.validation_split_percentage = 5;
-  EXPECT_FALSE(resolved("{}", args).ok()) << "both";
+  EXPECT_FALSE(watched("{}", args).ok()) << "both";
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "job/dsconfig/resolve.h"
+#include "tests/job/dsconfig/said.h"
 
 namespace dsj::dsconfig {
 namespace {
@@ -10,18 +11,10 @@ namespace {
 using nlohmann::json;
 using Severity = Finding::Severity;
 
-Resolution read(const json& zero, const json& more = json::object()) {
+Resolution with_zero(const json& zero, const json& more = json::object()) {
   json config = {{"train_micro_batch_size_per_gpu", 1}, {"zero_optimization", zero}};
   config.update(more);
   return resolve_alone(config);
-}
-
-/// The findings of a severity, "path: message" each.
-std::vector<std::string> said(const Resolution& resolution, Severity severity) {
-  std::vector<std::string> lines;
-  for (const Finding& finding : resolution.findings)
-    if (finding.severity == severity) lines.push_back(finding.path + ": " + finding.message);
-  return lines;
 }
 
 TEST(OffloadKeys, EachValueReachesTheResolvedConfig) {
@@ -51,7 +44,7 @@ TEST(OffloadKeys, EachValueReachesTheResolvedConfig) {
   const json base = {{"stage", 3},
                      {"offload_optimizer", {{"device", "nvme"}, {"nvme_path", "/a"}}},
                      {"offload_param", {{"device", "nvme"}, {"nvme_path", "/b"}}}};
-  const json before = to_json(read(base).config.offload);
+  const json before = to_json(with_zero(base).config.offload);
   for (const auto& [section, name, value] : readings) {
     json zero = base, more = json::object();
     if (std::string(name) == "sub_group_size") {
@@ -61,8 +54,8 @@ TEST(OffloadKeys, EachValueReachesTheResolvedConfig) {
     } else {
       zero[section][name] = value;
     }
-    const Resolution resolution = read(zero, more);
-    EXPECT_TRUE(said(resolution, Severity::Error).empty()) << name;
+    const Resolution resolution = with_zero(zero, more);
+    EXPECT_TRUE(lines_said(resolution, Severity::Error).empty()) << name;
     EXPECT_TRUE(resolution.runnable()) << name;
     const std::string shown = std::string(name) == "intra_op_parallelism" ? "thread_count" : name;
     EXPECT_EQ(to_json(resolution.config.offload)[section][shown], value) << section << "." << name;
@@ -70,27 +63,28 @@ TEST(OffloadKeys, EachValueReachesTheResolvedConfig) {
       EXPECT_NE(before[section][shown], value) << name;
     }
   }
-  EXPECT_TRUE(to_json(read({{"stage", 3}}).config.offload).empty());
+  EXPECT_TRUE(to_json(with_zero({{"stage", 3}}).config.offload).empty());
 }
 
 TEST(OffloadKeys, OldNamesAreReadWithAWarning) {
-  const Resolution old = read({{"stage", 3}, {"cpu_offload", true}, {"cpu_offload_params", true}});
+  const Resolution old =
+      with_zero({{"stage", 3}, {"cpu_offload", true}, {"cpu_offload_params", true}});
   EXPECT_EQ(old.config.offload.optimizer.device, OffloadDevice::Cpu);
   EXPECT_EQ(old.config.offload.param.device, OffloadDevice::Cpu);
-  EXPECT_EQ(said(old, Severity::Warning).size(), 2u);
+  EXPECT_EQ(lines_said(old, Severity::Warning).size(), 2u);
   EXPECT_TRUE(old.runnable());
   const Resolution both =
-      read({{"stage", 2}, {"cpu_offload", true}, {"offload_optimizer", {{"device", "cpu"}}}});
-  EXPECT_EQ(said(both, Severity::Error).size(), 1u);
+      with_zero({{"stage", 2}, {"cpu_offload", true}, {"offload_optimizer", {{"device", "cpu"}}}});
+  EXPECT_EQ(lines_said(both, Severity::Error).size(), 1u);
 }
 
 TEST(OffloadKeys, StagesThatItDoesNotActOnAreSaid) {
-  const Resolution zero = read({{"stage", 0}, {"offload_optimizer", {{"device", "cpu"}}}});
+  const Resolution zero = with_zero({{"stage", 0}, {"offload_optimizer", {{"device", "cpu"}}}});
   EXPECT_EQ(zero.config.offload.optimizer.device, OffloadDevice::None);
-  ASSERT_EQ(said(zero, Severity::Warning).size(), 1u);
-  const Resolution two = read({{"stage", 2}, {"offload_param", {{"device", "cpu"}}}});
+  ASSERT_EQ(lines_said(zero, Severity::Warning).size(), 1u);
+  const Resolution two = with_zero({{"stage", 2}, {"offload_param", {{"device", "cpu"}}}});
   EXPECT_EQ(two.config.offload.param.device, OffloadDevice::None);
-  ASSERT_EQ(said(two, Severity::Warning).size(), 1u);
+  ASSERT_EQ(lines_said(two, Severity::Warning).size(), 1u);
 }
 
 TEST(OffloadKeys, WhatCannotBeIsRefusedWithItsKey) {
@@ -120,15 +114,15 @@ TEST(OffloadKeys, WhatCannotBeIsRefusedWithItsKey) {
        "aio.intra_op_parallelism"},
       {{{"stage", 3}}, {{"aio", {{"queue_depth", 0}}}}, "aio.queue_depth"}};
   for (const auto& [zero, more, path] : cases) {
-    const auto lines = said(read(zero, more), Severity::Error);
+    const auto lines = lines_said(with_zero(zero, more), Severity::Error);
     ASSERT_EQ(lines.size(), 1u) << path;
     EXPECT_TRUE(lines[0].starts_with(path)) << lines[0];
   }
-  const Resolution gds = read({{"stage", 3}}, {{"aio", {{"use_gds", true}}}});
-  EXPECT_EQ(said(gds, Severity::Unsupported).size(), 1u);
-  const Resolution super =
-      read({{"stage", 3}, {"offload_optimizer", {{"device", "cpu"}, {"super_offload", true}}}});
-  EXPECT_EQ(said(super, Severity::Unsupported).size(), 1u);
+  const Resolution gds = with_zero({{"stage", 3}}, {{"aio", {{"use_gds", true}}}});
+  EXPECT_EQ(lines_said(gds, Severity::Unsupported).size(), 1u);
+  const Resolution super = with_zero(
+      {{"stage", 3}, {"offload_optimizer", {{"device", "cpu"}, {"super_offload", true}}}});
+  EXPECT_EQ(lines_said(super, Severity::Unsupported).size(), 1u);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "job/dsconfig/resolve.h"
+#include "tests/job/dsconfig/said.h"
 
 namespace dsj::dsconfig {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 using nlohmann::json;
 using Severity = Finding::Severity;
 
-Resolution with(const char* optimizer, int stage = 0, const json& more = json::object()) {
+Resolution with_optimizer(const char* optimizer, int stage = 0, const json& more = json::object()) {
   json config = {{"train_micro_batch_size_per_gpu", 1},
                  {"optimizer", json::parse(optimizer)},
                  {"zero_optimization", {{"stage", stage}}}};
@@ -18,20 +19,12 @@ Resolution with(const char* optimizer, int stage = 0, const json& more = json::o
   return resolve(config, {}, {.world_size = 2});
 }
 
-std::string said(const Resolution& resolution, Severity severity) {
-  std::string text;
-  for (const Finding& finding : resolution.findings)
-    if (finding.severity == severity)
-      text += finding.path + ": " + finding.message + " (" + finding.hint + ")\n";
-  return text;
-}
-
 TEST(OptimizerTest, EveryNameThatIsBuilt) {
   for (const char* name :
        {"Adam", "adamw", "LAMB", "lion", "Adagrad", "SGD", "RMSprop", "Adadelta", "Adamax", "NAdam",
         "RAdam", "ASGD", "Rprop", "onebitadam", "ZeroOneAdam", "OneBitLamb", "muon"}) {
     const json section = {{"type", name}};
-    const Resolution r = with(section.dump().c_str());
+    const Resolution r = with_optimizer(section.dump().c_str());
     EXPECT_TRUE(r.runnable()) << name << said(r, Severity::Error);
   }
 }
@@ -39,19 +32,20 @@ TEST(OptimizerTest, EveryNameThatIsBuilt) {
 TEST(OptimizerTest, OthersAreRefusedByNameWithTheReason) {
   for (const char* name : {"MuAdam", "MuAdamW", "MuSGD", "LBFGS", "SparseAdam", "Adafactor"}) {
     const json section = {{"type", name}};
-    const Resolution r = with(section.dump().c_str());
+    const Resolution r = with_optimizer(section.dump().c_str());
     const std::string refusal = said(r, Severity::Unsupported);
     EXPECT_NE(refusal.find(name), std::string::npos);
     EXPECT_GT(refusal.size(), 60u) << "the reason: " << refusal;
   }
-  EXPECT_NE(said(with(R"({"type": "sgd"})"), Severity::Error).find("SGD"), std::string::npos)
+  EXPECT_NE(said(with_optimizer(R"({"type": "sgd"})"), Severity::Error).find("SGD"),
+            std::string::npos)
       << "torch's names are exact, as in DeepSpeed";
 }
 
 TEST(OptimizerTest, MuonHasTwoRates) {
   const auto rates = [](const char* params) {
     const std::string section = std::string(R"({"type": "Muon", "params": )") + params + "}";
-    const Resolution r = with(section.c_str(), 3);
+    const Resolution r = with_optimizer(section.c_str(), 3);
     EXPECT_TRUE(r.runnable()) << said(r, Severity::Error) << said(r, Severity::Unsupported);
     return std::pair{r.config.optimizer.lr, r.config.muon.adam_lr};
   };
@@ -61,13 +55,13 @@ TEST(OptimizerTest, MuonHasTwoRates) {
   EXPECT_EQ(rates(R"({"lr": 0.5, "muon_lr": 0.25})"), std::pair(0.25, 0.5));
   EXPECT_EQ(rates(R"({"muon_lr": 0.25})"), std::pair(0.25, 3e-4));
 
-  const auto defaults = with(R"({"type": "Muon"})").config;
+  const auto defaults = with_optimizer(R"({"type": "Muon"})").config;
   EXPECT_EQ(defaults.optimizer.momentum, 0.95);
   EXPECT_EQ(defaults.optimizer.beta2, 0.95);
   EXPECT_EQ(defaults.optimizer.eps, 1e-10);
   EXPECT_EQ(defaults.muon.ns_steps, 5);
   EXPECT_EQ(defaults.muon.ns_method, NewtonSchulz::Gram);
-  const Resolution given = with(R"({"type": "Muon", "params": {"ns_method": "standard",
+  const Resolution given = with_optimizer(R"({"type": "Muon", "params": {"ns_method": "standard",
                                     "ns_steps": 7, "adam_w_mode": false}})");
   EXPECT_EQ(given.config.muon.ns_method, NewtonSchulz::Standard);
   EXPECT_EQ(given.config.muon.ns_steps, 7);
@@ -79,7 +73,7 @@ TEST(OptimizerTest, MuonHasTwoRates) {
 TEST(OptimizerTest, MuonRefusesWhatItDoesNotDo) {
   const auto of = [](const char* params, const json& more = json::object()) {
     const std::string section = std::string(R"({"type": "Muon", "params": )") + params + "}";
-    return with(section.c_str(), 0, more);
+    return with_optimizer(section.c_str(), 0, more);
   };
   EXPECT_NE(said(of(R"({"ns_method": "svd"})"), Severity::Error).find("ns_method"),
             std::string::npos);
@@ -98,37 +92,37 @@ TEST(OptimizerTest, MuonRefusesWhatItDoesNotDo) {
 }
 
 TEST(OptimizerTest, OneBitAdamHasDeepSpeedsDefaultsAndLimits) {
-  const Resolution r = with(R"({"type": "OneBitAdam", "params": {"freeze_step": 400,
+  const Resolution r = with_optimizer(R"({"type": "OneBitAdam", "params": {"freeze_step": 400,
                                 "comm_backend_name": "nccl", "cuda_aware": true}})",
-                            1);
+                                      1);
   EXPECT_TRUE(r.runnable()) << said(r, Severity::Error) << said(r, Severity::Unsupported);
   EXPECT_EQ(r.config.optimizer.freeze_step, 400);
   EXPECT_EQ(r.config.optimizer.lr, 1e-3);
-  EXPECT_EQ(with(R"({"type": "OneBitAdam"})").config.optimizer.freeze_step, 100000);
+  EXPECT_EQ(with_optimizer(R"({"type": "OneBitAdam"})").config.optimizer.freeze_step, 100000);
   for (const int stage : {2, 3}) {
     const std::string refusal =
-        said(with(R"({"type": "OneBitAdam"})", stage), Severity::Unsupported);
+        said(with_optimizer(R"({"type": "OneBitAdam"})", stage), Severity::Unsupported);
     EXPECT_NE(refusal.find("whole gradient"), std::string::npos) << refusal;
   }
-  const Resolution offload =
-      with(R"({"type": "OneBitAdam"})", 1,
-           {{"zero_optimization", {{"stage", 1}, {"offload_optimizer", {{"device", "cpu"}}}}}});
+  const Resolution offload = with_optimizer(
+      R"({"type": "OneBitAdam"})", 1,
+      {{"zero_optimization", {{"stage", 1}, {"offload_optimizer", {{"device", "cpu"}}}}}});
   EXPECT_NE(said(offload, Severity::Unsupported).find("offload"), std::string::npos);
-  EXPECT_NE(said(with(R"({"type": "OneBitAdam"})", 0, {{"gradient_allreduce_op", "sum"}}),
+  EXPECT_NE(said(with_optimizer(R"({"type": "OneBitAdam"})", 0, {{"gradient_allreduce_op", "sum"}}),
                  Severity::Unsupported)
                 .find("mean"),
             std::string::npos);
-  EXPECT_NE(said(with(R"({"type": "OneBitAdam", "params": {"bias_correction": true}})"),
+  EXPECT_NE(said(with_optimizer(R"({"type": "OneBitAdam", "params": {"bias_correction": true}})"),
                  Severity::Warning)
                 .find("never uses it"),
             std::string::npos);
-  EXPECT_FALSE(
-      with(R"({"type": "OneBitAdam", "params": {"comm_backend_name": "gloo"}})").runnable())
+  EXPECT_FALSE(with_optimizer(R"({"type": "OneBitAdam", "params": {"comm_backend_name": "gloo"}})")
+                   .runnable())
       << "DeepSpeed knows no such backend";
 }
 
 TEST(OptimizerTest, OneBitLambHasDeepSpeedsDefaultsAndLimits) {
-  const auto defaults = with(R"({"type": "OneBitLamb"})").config.optimizer;
+  const auto defaults = with_optimizer(R"({"type": "OneBitLamb"})").config.optimizer;
   EXPECT_EQ(defaults.lr, 1e-3);
   EXPECT_EQ(defaults.freeze_step, 100000);
   EXPECT_EQ(defaults.max_coeff, 10);
@@ -137,10 +131,11 @@ TEST(OptimizerTest, OneBitLambHasDeepSpeedsDefaultsAndLimits) {
   EXPECT_EQ(defaults.factor_max, 4);
   EXPECT_EQ(defaults.factor_min, 0.5);
   EXPECT_EQ(defaults.factor_threshold, 0.1);
-  const auto given = with(R"({"type": "OneBitLamb", "params": {"coeff_beta": 0.5, "factor_max": 2,
+  const auto given =
+      with_optimizer(R"({"type": "OneBitLamb", "params": {"coeff_beta": 0.5, "factor_max": 2,
       "factor_min": 0.25, "factor_threshold": 0.2, "max_coeff": 5, "min_coeff": 0.5,
       "freeze_step": 7}})",
-                          1);
+                     1);
   EXPECT_TRUE(given.runnable()) << said(given, Severity::Error);
   EXPECT_EQ(given.config.optimizer.coeff_beta, 0.5);
   EXPECT_EQ(given.config.optimizer.factor_max, 2);
@@ -149,31 +144,31 @@ TEST(OptimizerTest, OneBitLambHasDeepSpeedsDefaultsAndLimits) {
   EXPECT_EQ(given.config.optimizer.max_coeff, 5);
   EXPECT_EQ(given.config.optimizer.freeze_step, 7);
   for (const int stage : {2, 3})
-    EXPECT_NE(said(with(R"({"type": "OneBitLamb"})", stage), Severity::Unsupported)
+    EXPECT_NE(said(with_optimizer(R"({"type": "OneBitLamb"})", stage), Severity::Unsupported)
                   .find("whole gradient"),
               std::string::npos);
-  const auto wrong = with(R"({"type": "OneBitLamb", "params": {"factor_min": 5}})");
+  const auto wrong = with_optimizer(R"({"type": "OneBitLamb", "params": {"factor_min": 5}})");
   EXPECT_NE(said(wrong, Severity::Error).find("factor_min is above factor_max"), std::string::npos);
   const json fixed = {{"fp16", {{"enabled", false}, {"loss_scale", 128}}}};
-  EXPECT_FALSE(with(R"({"type": "OneBitLamb"})", 0, fixed).ok()) << "as Lamb";
-  EXPECT_FALSE(with(R"({"type": "OneBitAdam", "params": {"coeff_beta": 0.5}})").ok());
+  EXPECT_FALSE(with_optimizer(R"({"type": "OneBitLamb"})", 0, fixed).ok()) << "as Lamb";
+  EXPECT_FALSE(with_optimizer(R"({"type": "OneBitAdam", "params": {"coeff_beta": 0.5}})").ok());
 }
 
 TEST(OptimizerTest, DefaultsAreTheClasses) {
-  EXPECT_EQ(with(R"({"type": "Adagrad"})").config.optimizer.eps, 1e-10);
-  EXPECT_EQ(with(R"({"type": "Adagrad"})").config.optimizer.lr, 1e-2);
-  EXPECT_EQ(with(R"({"type": "Adadelta"})").config.optimizer.lr, 1.0);
-  EXPECT_EQ(with(R"({"type": "Adamax"})").config.optimizer.lr, 2e-3);
-  EXPECT_EQ(with(R"({"type": "ASGD"})").config.optimizer.alpha, 0.75);
-  EXPECT_EQ(with(R"({"type": "RMSprop"})").config.optimizer.alpha, 0.99);
-  EXPECT_FALSE(with(R"({"type": "NAdam"})").config.optimizer.decoupled_weight_decay);
+  EXPECT_EQ(with_optimizer(R"({"type": "Adagrad"})").config.optimizer.eps, 1e-10);
+  EXPECT_EQ(with_optimizer(R"({"type": "Adagrad"})").config.optimizer.lr, 1e-2);
+  EXPECT_EQ(with_optimizer(R"({"type": "Adadelta"})").config.optimizer.lr, 1.0);
+  EXPECT_EQ(with_optimizer(R"({"type": "Adamax"})").config.optimizer.lr, 2e-3);
+  EXPECT_EQ(with_optimizer(R"({"type": "ASGD"})").config.optimizer.alpha, 0.75);
+  EXPECT_EQ(with_optimizer(R"({"type": "RMSprop"})").config.optimizer.alpha, 0.99);
+  EXPECT_FALSE(with_optimizer(R"({"type": "NAdam"})").config.optimizer.decoupled_weight_decay);
 }
 
 TEST(OptimizerTest, TorchsAdamWHasItsOwnWeightDecay) {
-  EXPECT_EQ(with(R"({"type": "AdamW"})").config.optimizer.weight_decay, 0.0);
-  EXPECT_EQ(
-      with(R"({"type": "AdamW", "params": {"torch_adam": true}})").config.optimizer.weight_decay,
-      0.01);
+  EXPECT_EQ(with_optimizer(R"({"type": "AdamW"})").config.optimizer.weight_decay, 0.0);
+  EXPECT_EQ(with_optimizer(R"({"type": "AdamW", "params": {"torch_adam": true}})")
+                .config.optimizer.weight_decay,
+            0.01);
 }
 
 TEST(OptimizerTest, ParametersOfAnotherClassAreErrors) {
@@ -189,7 +184,7 @@ TEST(OptimizerTest, ParametersOfAnotherClassAreErrors) {
            std::pair{R"({"type": "SGD", "params": {"nesterov": true}})", "nesterov"},
            std::pair{R"({"type": "Rprop", "params": {"etas": [0.5, 0.9]}})", "etas"},
        }) {
-    const std::string errors = said(with(text), Severity::Error);
+    const std::string errors = said(with_optimizer(text), Severity::Error);
     EXPECT_NE(errors.find(std::string("optimizer.params.") + path + ":"), std::string::npos)
         << text << errors;
   }
@@ -198,18 +193,19 @@ TEST(OptimizerTest, ParametersOfAnotherClassAreErrors) {
 TEST(OptimizerTest, ZeroTakesUntestedOptimizersWhenTold) {
   for (const char* untested : {"SGD", "Lamb", "RMSprop", "RAdam"}) {
     const std::string section = json{{"type", untested}}.dump();
-    EXPECT_TRUE(with(section.c_str(), 0).runnable()) << "stage 0 is not ZeRO";
-    EXPECT_FALSE(with(section.c_str(), 2).ok()) << untested;
-    EXPECT_TRUE(with(section.c_str(), 2, {{"zero_allow_untested_optimizer", true}}).runnable());
+    EXPECT_TRUE(with_optimizer(section.c_str(), 0).runnable()) << "stage 0 is not ZeRO";
+    EXPECT_FALSE(with_optimizer(section.c_str(), 2).ok()) << untested;
+    EXPECT_TRUE(
+        with_optimizer(section.c_str(), 2, {{"zero_allow_untested_optimizer", true}}).runnable());
   }
   for (const char* tested : {"Adam", "Adagrad", "Lion"})
-    EXPECT_TRUE(with(json{{"type", tested}}.dump().c_str(), 3).runnable()) << tested;
+    EXPECT_TRUE(with_optimizer(json{{"type", tested}}.dump().c_str(), 3).runnable()) << tested;
 }
 
 TEST(OptimizerTest, LambNeedsTheDynamicLossScale) {
   const json fixed = {{"fp16", {{"enabled", false}, {"loss_scale", 128}}}};
-  EXPECT_FALSE(with(R"({"type": "Lamb"})", 0, fixed).ok());
-  EXPECT_TRUE(with(R"({"type": "AdamW"})", 0, fixed).ok());
+  EXPECT_FALSE(with_optimizer(R"({"type": "Lamb"})", 0, fixed).ok());
+  EXPECT_TRUE(with_optimizer(R"({"type": "AdamW"})", 0, fixed).ok());
 }
 
 TEST(OptimizerTest, HuggingFacesOptimWithoutASection) {
@@ -268,7 +264,7 @@ TEST(OptimizerTest, TheFourCombinations) {
 
 TEST(OptimizerTest, SchedulesThatCycleMomentum) {
   const auto cycled = [](const char* optimizer, const char* schedule) {
-    return with(optimizer, 0, {{"scheduler", json::parse(schedule)}});
+    return with_optimizer(optimizer, 0, {{"scheduler", json::parse(schedule)}});
   };
   const char* one_cycle =
       R"({"type": "OneCycle", "params": {"cycle_min_lr": 0.1, "cycle_max_lr": 0.2}})";
@@ -286,7 +282,7 @@ TEST(OptimizerTest, SchedulesThatCycleMomentum) {
 
 TEST(OptimizerTest, SchedulersParametersAndRefusals) {
   const auto scheduler = [](const char* text) {
-    return with(R"({"type": "AdamW"})", 0, {{"scheduler", json::parse(text)}});
+    return with_optimizer(R"({"type": "AdamW"})", 0, {{"scheduler", json::parse(text)}});
   };
   EXPECT_FALSE(scheduler(R"({"type": "StepLR", "params": {"gamma": 0.5}})").ok()) << "no step_size";
   EXPECT_FALSE(scheduler(R"({"type": "StepLR", "params": {"step_size": 5, "T_max": 3}})").ok());

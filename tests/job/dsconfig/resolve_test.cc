@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "job/dsconfig/resolved_json.h"
+#include "tests/job/dsconfig/said.h"
 
 namespace dsj::dsconfig {
 namespace {
@@ -12,13 +13,6 @@ using Severity = Finding::Severity;
 
 json parse(const char* text) {
   return json::parse(text);
-}
-
-std::string all(const Resolution& resolution) {
-  std::string text;
-  for (const Finding& finding : resolution.findings)
-    text += finding.path + ": " + finding.message + " (" + finding.hint + ")\n";
-  return text;
 }
 
 int count(const Resolution& resolution, Severity severity, const std::string& path) {
@@ -66,8 +60,8 @@ TrainingArgs guide_args() {
 TEST(ResolveTest, AutoTakesTheTrainingArguments) {
   const Resolution r =
       resolve(parse(kGuideLike), guide_args(), {.world_size = 2, .hidden_size = 1024});
-  EXPECT_TRUE(r.runnable()) << all(r);
-  EXPECT_TRUE(r.findings.empty()) << all(r);
+  EXPECT_TRUE(r.runnable()) << said(r);
+  EXPECT_TRUE(r.findings.empty()) << said(r);
   EXPECT_TRUE(r.complete);
   const ResolvedConfig& c = r.config;
   EXPECT_EQ(c.micro_batch_size, 2);
@@ -99,7 +93,7 @@ TEST(ResolveTest, AutoTakesTheTrainingArguments) {
 
 TEST(ResolveTest, AutoWithoutArgumentsTakesHuggingFacesDefaults) {
   const Resolution r = resolve(parse(kGuideLike), {}, {.world_size = 2, .hidden_size = 64});
-  EXPECT_TRUE(r.runnable()) << all(r);
+  EXPECT_TRUE(r.runnable()) << said(r);
   EXPECT_FALSE(r.complete) << "the number of steps is not known";
   EXPECT_EQ(r.config.micro_batch_size, 8);
   EXPECT_EQ(r.config.train_batch_size, 16);
@@ -137,16 +131,16 @@ TEST(ResolveTest, EveryContradictionIsListedAtOnce) {
         "bf16.enabled", "optimizer.params.lr", "optimizer.params.betas",
         "optimizer.params.weight_decay", "scheduler.params.warmup_max_lr",
         "scheduler.params.warmup_num_steps", "scheduler.params.total_num_steps"})
-    EXPECT_EQ(count(r, Severity::Error, path), 1) << path << "\n" << all(r);
+    EXPECT_EQ(count(r, Severity::Error, path), 1) << path << "\n" << said(r);
   EXPECT_EQ(count(r, Severity::Error, "optimizer.params.eps"), 0) << "no argument was given";
-  EXPECT_NE(all(r).find("ds_config says 0.001, training.learningRate says 1e-06"),
+  EXPECT_NE(said(r).find("ds_config says 0.001, training.learningRate says 1e-06"),
             std::string::npos)
-      << all(r);
+      << said(r);
 }
 
 TEST(ResolveTest, NoOptimizerSectionIsHuggingFacesAdamW) {
   const Resolution r = resolve(parse(R"({"train_micro_batch_size_per_gpu": 1})"), {}, {});
-  EXPECT_TRUE(r.runnable()) << all(r);
+  EXPECT_TRUE(r.runnable()) << said(r);
   EXPECT_DOUBLE_EQ(r.config.optimizer.lr, 5e-5);
   EXPECT_TRUE(r.config.optimizer.decoupled_weight_decay);
   EXPECT_DOUBLE_EQ(r.config.gradient_clipping, 1.0);
@@ -169,7 +163,7 @@ TEST(ResolveTest, AdamIsAdamWUnlessItSaysOtherwise) {
     json config = parse(R"({"train_micro_batch_size_per_gpu": 1})");
     config["optimizer"] = parse(c.text);
     const Resolution r = resolve(config, {}, {});
-    EXPECT_TRUE(r.runnable()) << c.text << all(r);
+    EXPECT_TRUE(r.runnable()) << c.text << said(r);
     EXPECT_EQ(r.config.optimizer.decoupled_weight_decay, c.decoupled) << c.text;
     EXPECT_DOUBLE_EQ(r.config.optimizer.lr, 1e-3) << "DeepSpeed's own default";
   }
@@ -202,7 +196,7 @@ TEST(ResolveTest, TheScheduleWhenNothingIsSaid) {
   args.lr_scheduler_type = "cosin";
   const Resolution slip = resolve(config, args, {});
   EXPECT_EQ(count(slip, Severity::Error, "training.lrSchedulerType"), 1);
-  EXPECT_NE(all(slip).find("did you mean \"cosine\"?"), std::string::npos);
+  EXPECT_NE(said(slip).find("did you mean \"cosine\"?"), std::string::npos);
 }
 
 TEST(ResolveTest, StepsOfTheRun) {

@@ -16,7 +16,7 @@ using nlohmann::json;
 
 constexpr char kTest[] = "dsconfig_tests:WorkingKeys.EachValueReachesTheResolvedConfig";
 
-struct Reading {
+struct KeyReading {
   const char* path;
   const char* value;    ///< as the user writes it
   const char* pointer;  ///< into to_json(ResolvedConfig)
@@ -28,11 +28,11 @@ constexpr char kAdam[] = R"({"optimizer": {"type": "Adam", "params": {"lr": 0.5}
 constexpr char kDecay[] =
     R"({"scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 77}}})";
 constexpr char kStage3[] = R"({"zero_optimization": {"stage": 3}})";
-constexpr char kBf16[] = R"({"bf16": {"enabled": true}})";
-constexpr char kFp16[] = R"({"fp16": {"enabled": true}})";
+constexpr char kInBf16[] = R"({"bf16": {"enabled": true}})";
+constexpr char kInFp16[] = R"({"fp16": {"enabled": true}})";
 
-const std::vector<Reading>& readings() {
-  static const std::vector<Reading> all = {
+const std::vector<KeyReading>& readings() {
+  static const std::vector<KeyReading> all = {
       {"train_batch_size", "12", "/train_batch_size", "12"},
       {"train_micro_batch_size_per_gpu", "3", "/train_micro_batch_size_per_gpu", "3"},
       {"gradient_accumulation_steps", "4", "/gradient_accumulation_steps", "4"},
@@ -58,21 +58,21 @@ const std::vector<Reading>& readings() {
       {"scheduler.params.warmup_type", R"("linear")", "/scheduler/warmup_type", R"("linear")",
        kDecay},
       {"scheduler.params.total_num_steps", "5000", "/scheduler/total_steps", "5000", kDecay},
-      {"communication_data_type", R"("fp32")", "/communication_data_type", R"("fp32")", kBf16},
+      {"communication_data_type", R"("fp32")", "/communication_data_type", R"("fp32")", kInBf16},
       {"prescale_gradients", "true", "/prescale_gradients", "true"},
       {"sparse_gradients", "true", "/sparse_gradients", "true"},
       {"gradient_predivide_factor", "2.0", "/gradient_predivide_factor", "2.0"},
       {"gradient_allreduce_op", R"("sum")", "/gradient_allreduce_op", R"("sum")"},
       {"fp16.enabled", "true", "/precision", R"("fp16")"},
-      {"fp16.loss_scale", "128", "/fp16/loss_scale", "128.0", kFp16},
-      {"fp16.initial_scale_power", "5", "/fp16/initial_scale", "32.0", kFp16},
-      {"fp16.loss_scale_window", "7", "/fp16/loss_scale_window", "7", kFp16},
-      {"fp16.hysteresis", "5", "/fp16/hysteresis", "5", kFp16},
-      {"fp16.consecutive_hysteresis", "true", "/fp16/consecutive_hysteresis", "true", kFp16},
-      {"fp16.min_loss_scale", "1e-10", "/fp16/min_loss_scale", "1e-10", kFp16},
+      {"fp16.loss_scale", "128", "/fp16/loss_scale", "128.0", kInFp16},
+      {"fp16.initial_scale_power", "5", "/fp16/initial_scale", "32.0", kInFp16},
+      {"fp16.loss_scale_window", "7", "/fp16/loss_scale_window", "7", kInFp16},
+      {"fp16.hysteresis", "5", "/fp16/hysteresis", "5", kInFp16},
+      {"fp16.consecutive_hysteresis", "true", "/fp16/consecutive_hysteresis", "true", kInFp16},
+      {"fp16.min_loss_scale", "1e-10", "/fp16/min_loss_scale", "1e-10", kInFp16},
       {"bf16.enabled", "true", "/precision", R"("bf16")"},
-      {"bf16.check_grad_overflow", "false", "/bf16_check_grad_overflow", "false", kBf16},
-      {"data_types.grad_accum_dtype", R"("fp32")", "/grad_accum_dtype", R"("fp32")", kBf16},
+      {"bf16.check_grad_overflow", "false", "/bf16_check_grad_overflow", "false", kInBf16},
+      {"data_types.grad_accum_dtype", R"("fp32")", "/grad_accum_dtype", R"("fp32")", kInBf16},
       {"zero_optimization.stage", "2", "/zero_optimization/stage", "2"},
       {"zero_optimization.reduce_bucket_size", "1000", "/zero_optimization/reduce_bucket_size",
        "1000"},
@@ -100,7 +100,7 @@ std::string pointer_of(std::string path) {
 
 TEST(WorkingKeys, EachValueReachesTheResolvedConfig) {
   std::set<std::string> read;
-  for (const Reading& reading : readings()) {
+  for (const KeyReading& reading : readings()) {
     SCOPED_TRACE(reading.path);
     read.insert(reading.path);
     json without = json::parse(reading.context);

@@ -5,7 +5,7 @@
 namespace dsj::jobimport {
 namespace {
 
-std::string error(const std::string& text) {
+std::string hostfile_error(const std::string& text) {
   const auto hosts = parse_hostfile(text, "h");
   return hosts ? "no error" : hosts.error().to_string();
 }
@@ -17,12 +17,13 @@ TEST(Hostfile, ReadsHostsInOrder) {
 }
 
 TEST(Hostfile, RefusesWithTheLine) {
-  EXPECT_NE(error("a slots=1\na slots=2\n").find("h:2: host \"a\" is given twice, first at line 1"),
+  EXPECT_NE(hostfile_error("a slots=1\na slots=2\n")
+                .find("h:2: host \"a\" is given twice, first at line 1"),
             std::string::npos);
   for (const char* bad : {"a\n", "a slots=\n", "a slots=x\n", "a slots=0\n", "a slots=-1\n",
                           "a slots=99999999\n", "a slots=70000\n", "a slots=1 max=2\n"})
-    EXPECT_NE(error(bad).find("h:1: "), std::string::npos) << bad << error(bad);
-  EXPECT_NE(error("# nothing\n").find("no host"), std::string::npos);
+    EXPECT_NE(hostfile_error(bad).find("h:1: "), std::string::npos) << bad << hostfile_error(bad);
+  EXPECT_NE(hostfile_error("# nothing\n").find("no host"), std::string::npos);
 }
 
 TEST(Hostfile, FiltersAsTheLauncherDoes) {

@@ -14,7 +14,7 @@ json at(const json& root, const std::string& path) {
   return value ? *value : json();
 }
 
-std::string error(const json& root, const std::string& path) {
+std::string error_at(const json& root, const std::string& path) {
   Interpolator references(root, "f");
   const auto value = references.at(path);
   return value ? "no error" : value.error().to_string();
@@ -41,9 +41,9 @@ TEST(Interpolation, FollowsReferences) {
 
 TEST(Interpolation, RefusesCirclesAndReferencesToNothing) {
   const json root = {{"a", "${b}"}, {"b", "x${a}"}, {"c", "${gone.away}"}, {"d", "${open"}};
-  EXPECT_NE(error(root, "a").find("a -> b -> a"), std::string::npos) << error(root, "a");
-  EXPECT_NE(error(root, "c").find("${gone.away} refers to nothing"), std::string::npos);
-  EXPECT_NE(error(root, "d").find("not closed"), std::string::npos);
+  EXPECT_NE(error_at(root, "a").find("a -> b -> a"), std::string::npos) << error_at(root, "a");
+  EXPECT_NE(error_at(root, "c").find("${gone.away} refers to nothing"), std::string::npos);
+  EXPECT_NE(error_at(root, "d").find("not closed"), std::string::npos);
 }
 
 TEST(Interpolation, GrowthIsLimited) {
@@ -52,8 +52,8 @@ TEST(Interpolation, GrowthIsLimited) {
     const std::string before = "${l" + std::to_string(i - 1) + "}";
     root["l" + std::to_string(i)] = json(std::vector<std::string>(8, before));
   }
-  EXPECT_NE(error(root, "l9").find("grow"), std::string::npos) << error(root, "l9");
-  EXPECT_NE(error(root, "l39").find("too deep"), std::string::npos) << error(root, "l39");
+  EXPECT_NE(error_at(root, "l9").find("grow"), std::string::npos) << error_at(root, "l9");
+  EXPECT_NE(error_at(root, "l39").find("too deep"), std::string::npos) << error_at(root, "l39");
 }
 
 TEST(Interpolation, ResolversAreNotCalled) {

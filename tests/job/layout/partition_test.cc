@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "tests/job/layout/tiny_qwen2.h"
+
 namespace dsj::layout {
 namespace {
 
@@ -71,21 +73,8 @@ TEST(Partition, HalfTheBucketIsTwiceTheChunks) {
   EXPECT_EQ(FlatLayout("f", parameters, 2, 8192).chunks().size(), 8u);
 }
 
-ModelConfig tiny(bool tied) {
-  return {.model_type = "qwen2",
-          .vocab_size = 96,
-          .hidden_size = 32,
-          .intermediate_size = 64,
-          .num_layers = 3,
-          .num_heads = 4,
-          .num_kv_heads = 2,
-          .head_dim = 8,
-          .max_position = 64,
-          .tied = tied};
-}
-
 TEST(FlatPlan, SmallParametersPersistUpToTheModelLimit) {
-  const auto units = units_of(tiny(false));
+  const auto units = units_of(tiny_qwen2(false, 3));
   const auto none = plan_flats(units, {.shard_world = 2});
   EXPECT_EQ(none.persisted, -1);
   EXPECT_EQ(none.flats.size(), units.size());
@@ -102,7 +91,7 @@ TEST(FlatPlan, SmallParametersPersistUpToTheModelLimit) {
 }
 
 TEST(FlatPlan, SomeParametersHaveFlatsOfTheirOwn) {
-  const auto units = units_of(tiny(false));
+  const auto units = units_of(tiny_qwen2(false, 3));
   const auto alone = [](const Parameter& one) {
     return one.name.find("proj.weight") < one.name.size();
   };
@@ -127,7 +116,7 @@ TEST(FlatPlan, SomeParametersHaveFlatsOfTheirOwn) {
 }
 
 TEST(FlatPlan, FusedNeighboursAreContiguous) {
-  const auto units = units_of(tiny(true));
+  const auto units = units_of(tiny_qwen2(true, 3));
   const auto plan = plan_flats(units, {.shard_world = 2});
   const auto& layer = plan.flats[1].slots();
   ASSERT_EQ(layer[1].name, "model.layers.0.self_attn.q_proj.weight");

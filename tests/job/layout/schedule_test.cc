@@ -4,23 +4,12 @@
 
 #include <set>
 
+#include "tests/job/layout/tiny_qwen2.h"
+
 namespace dsj::layout {
 namespace {
 
 using Kind = Action::Kind;
-
-ModelConfig tiny(bool tied) {
-  return {.model_type = "qwen2",
-          .vocab_size = 96,
-          .hidden_size = 32,
-          .intermediate_size = 64,
-          .num_layers = 4,
-          .num_heads = 4,
-          .num_kv_heads = 2,
-          .head_dim = 8,
-          .max_position = 64,
-          .tied = tied};
-}
 
 struct Walked {
   int64_t peak = 0;
@@ -66,7 +55,7 @@ Walked replay(const std::vector<UnitSpec>& units, const FlatPlan& plan, const Sc
 
 TEST(Schedule, HoldsForEveryLimit) {
   for (const bool tied : {false, true}) {
-    const auto units = units_of(tiny(tied));
+    const auto units = units_of(tiny_qwen2(tied, 4));
     const auto plan = plan_flats(units, {.shard_world = 2});
     for (const int64_t prefetch : {0, 1, 9000, 100000}) {
       for (const int64_t live : {1, 10000, 30000, 1000000}) {
@@ -82,7 +71,7 @@ TEST(Schedule, HoldsForEveryLimit) {
 }
 
 TEST(Schedule, NoPrefetchNoReuseGathersTwicePerLayerAndHoldsOne) {
-  const auto units = units_of(tiny(false));
+  const auto units = units_of(tiny_qwen2(false, 4));
   const auto plan = plan_flats(units, {.shard_world = 2});
   const auto schedule = make_schedule(units, plan, {true, 0, 1'000'000, 0}, 1);
   // Embedding and head once, four layers forward and backward. The last layer is not kept: its
@@ -95,7 +84,7 @@ TEST(Schedule, NoPrefetchNoReuseGathersTwicePerLayerAndHoldsOne) {
 
 TEST(Schedule, ForwardAloneLeavesNothingGathered) {
   for (const bool tied : {false, true}) {
-    const auto units = units_of(tiny(tied));
+    const auto units = units_of(tiny_qwen2(tied, 4));
     const auto plan = plan_flats(units, {.shard_world = 2});
     for (const int64_t live : {1, 10000, 1000000}) {
       const auto schedule = make_forward_schedule(units, plan, {true, 9000, live, 1'000'000});
@@ -112,7 +101,7 @@ TEST(Schedule, ForwardAloneLeavesNothingGathered) {
 }
 
 TEST(Schedule, PrefetchTakesTheNextUnitWhole) {
-  const auto units = units_of(tiny(false));
+  const auto units = units_of(tiny_qwen2(false, 4));
   const auto plan = plan_flats(units, {.shard_world = 2});
   const int64_t layer = plan.flats[1].numel();
   const auto one = make_schedule(units, plan, {true, 1, 1'000'000, 0}, 1);
@@ -122,14 +111,14 @@ TEST(Schedule, PrefetchTakesTheNextUnitWhole) {
 }
 
 TEST(Schedule, EverythingKeptWhenReuseAndLiveAllow) {
-  const auto units = units_of(tiny(false));
+  const auto units = units_of(tiny_qwen2(false, 4));
   const auto plan = plan_flats(units, {.shard_world = 2});
   const auto schedule = make_schedule(units, plan, {.sharded_parameters = true}, 4);
   EXPECT_EQ(schedule.gathers, static_cast<int64_t>(plan.flats.size()));
 }
 
 TEST(Schedule, TiedHeadReducesWithTheEmbedding) {
-  const auto units = units_of(tiny(true));
+  const auto units = units_of(tiny_qwen2(true, 4));
   const auto plan = plan_flats(units, {.shard_world = 2});
   const auto schedule = make_schedule(units, plan, {}, 1);
   std::vector<int> order;
@@ -140,7 +129,7 @@ TEST(Schedule, TiedHeadReducesWithTheEmbedding) {
 }
 
 TEST(Schedule, AGradientIsFetchedWhileTheOneBeforeItIsComputed) {
-  const auto units = units_of(tiny(false));
+  const auto units = units_of(tiny_qwen2(false, 4));
   const FlatPlan plan = plan_flats(units, {});
   const std::vector<int> order = reductions(make_schedule(units, plan, {}, 3));
   ASSERT_EQ(order.size(), plan.flats.size()) << "of one micro-step";

@@ -7,7 +7,7 @@
 namespace dsj::plan {
 namespace {
 
-FitInput example(int stage, int world, int64_t micro = 4) {
+FitInput fit_example(int stage, int world, int64_t micro = 4) {
   FitInput input;
   input.memory.model = example_model();
   input.memory.config.micro_batch_size = micro;
@@ -24,11 +24,11 @@ int64_t peak(const FitInput& input) {
 }
 
 TEST(FitTest, WhatIsNotKnownRefusesNothing) {
-  EXPECT_TRUE(check_fit(example(0, 2), {}).empty());
+  EXPECT_TRUE(check_fit(fit_example(0, 2), {}).empty());
 }
 
 TEST(FitTest, TheBoundIsTheByte) {
-  const FitInput input = example(1, 2);
+  const FitInput input = fit_example(1, 2);
   Limits limits;
   limits.host = {2 * peak(input), "the host"};
   EXPECT_TRUE(check_fit(input, limits).empty());
@@ -43,7 +43,7 @@ TEST(FitTest, AOneBitOptimizerIsNotSentAboveItsStage) {
   for (const auto& [kind, highest] : {std::pair{dsconfig::OptimizerKind::OneBitAdam, 1},
                                       std::pair{dsconfig::OptimizerKind::OneBitLamb, 1},
                                       std::pair{dsconfig::OptimizerKind::ZeroOneAdam, 0}}) {
-    FitInput input = example(0, 2), wide = input;
+    FitInput input = fit_example(0, 2), wide = input;
     input.memory.config.optimizer.kind = wide.memory.config.optimizer.kind = kind;
     wide.memory.config.zero.stage = highest;
     wide.memory.recompute = true;
@@ -58,7 +58,7 @@ TEST(FitTest, AOneBitOptimizerIsNotSentAboveItsStage) {
 }
 
 TEST(FitTest, SparseGradientsAreNotSentToStageThree) {
-  FitInput input = example(0, 2);
+  FitInput input = fit_example(0, 2);
   input.memory.config.sparse_gradients = true;
   Limits limits;
   limits.host = {1, "the host"};
@@ -67,7 +67,7 @@ TEST(FitTest, SparseGradientsAreNotSentToStageThree) {
 
 /// The remedy is computed: applying it makes the run fit, and no change before it does.
 TEST(FitTest, TheRemedyIsTheFirstThatFits) {
-  const FitInput input = example(0, 2);
+  const FitInput input = fit_example(0, 2);
   FitInput stage1 = input, recompute = input, all = input;
   stage1.memory.config.zero.stage = 1;
   Limits limits;
@@ -75,7 +75,7 @@ TEST(FitTest, TheRemedyIsTheFirstThatFits) {
   EXPECT_EQ(check_fit(input, limits)[0].remedy.find("zero_optimization.stage 1 makes it fit"), 0u)
       << check_fit(input, limits)[0].remedy;
 
-  FitInput at3 = example(3, 2);
+  FitInput at3 = fit_example(3, 2);
   recompute = all = at3;
   recompute.memory.recompute = true;
   limits.host = {2 * peak(recompute), "the host"};
@@ -100,7 +100,7 @@ TEST(FitTest, TheRemedyIsTheFirstThatFits) {
 }
 
 TEST(FitTest, ADeviceIsOneRanks) {
-  const FitInput input = example(0, 2);
+  const FitInput input = fit_example(0, 2);
   Limits limits;
   limits.device = {peak(input), "--device-memory"};
   limits.host = {1000, "the host"};
@@ -112,7 +112,7 @@ TEST(FitTest, ADeviceIsOneRanks) {
 }
 
 TEST(FitTest, TheDiskHoldsCheckpointsAndTheModel) {
-  FitInput input = example(0, 2);
+  FitInput input = fit_example(0, 2);
   input.new_checkpoints = 5;
   const DiskUse use = disk_use(input.memory);
   EXPECT_EQ(use.checkpoint, 12 * memory_model(input.memory).parameters);
@@ -127,7 +127,7 @@ TEST(FitTest, TheDiskHoldsCheckpointsAndTheModel) {
 }
 
 TEST(FitTest, ADiskHoldsWhatIsSwappedToIt) {
-  FitInput input = example(3, 2);
+  FitInput input = fit_example(3, 2);
   input.ranks_per_host = 2;
   input.memory.config.offload.optimizer = {.device = dsconfig::OffloadDevice::Nvme,
                                            .nvme_path = "/a"};

@@ -13,7 +13,7 @@ using dsconfig::OffloadDevice;
 using dsconfig::OptimizerKind;
 using dsconfig::Precision;
 
-MemoryInput example(int stage, int world, Precision precision = Precision::Bf16) {
+MemoryInput memory_example(int stage, int world, Precision precision = Precision::Bf16) {
   MemoryInput input;
   input.model = example_model();
   input.config.micro_batch_size = 2;
@@ -28,10 +28,12 @@ MemoryInput example(int stage, int world, Precision precision = Precision::Bf16)
 }
 
 TEST(MemoryModelTest, StagesShardWhatTheySay) {
-  const int64_t p = memory_model(example(0, 4)).parameters;
+  const int64_t p = memory_model(memory_example(0, 4)).parameters;
   ASSERT_EQ(p % 128, 0);
-  const MemoryModel stage0 = memory_model(example(0, 4)), stage1 = memory_model(example(1, 4)),
-                    stage2 = memory_model(example(2, 4)), stage3 = memory_model(example(3, 4));
+  const MemoryModel stage0 = memory_model(memory_example(0, 4)),
+                    stage1 = memory_model(memory_example(1, 4)),
+                    stage2 = memory_model(memory_example(2, 4)),
+                    stage3 = memory_model(memory_example(3, 4));
   EXPECT_EQ(stage0.bytes.parameters, 2 * p);
   EXPECT_EQ(stage1.bytes.parameters, 2 * p);
   EXPECT_EQ(stage3.bytes.parameters, 2 * p / 4 + 2 * stage3.peak_live_parameters);
@@ -41,18 +43,19 @@ TEST(MemoryModelTest, StagesShardWhatTheySay) {
   EXPECT_EQ(stage0.bytes.gradients, 2 * p);
   EXPECT_GE(stage2.bytes.gradients, 2 * p / 4);
   EXPECT_LT(stage2.bytes.gradients, p) << "whole gradients of a unit or two only";
-  MemoryInput twice1 = example(1, 4), twice2 = example(2, 4);  // stage 1 waits for the last one
+  MemoryInput twice1 = memory_example(1, 4),
+              twice2 = memory_example(2, 4);  // stage 1 waits for the last one
   twice1.config.gradient_accumulation_steps = twice2.config.gradient_accumulation_steps = 2;
   EXPECT_GE(memory_model(twice1).bytes.gradients, 2 * p);
   EXPECT_LT(memory_model(twice2).bytes.gradients, p + p / 2);
 }
 
 TEST(MemoryModelTest, ACurriculumCountsWithTheLongestRowThatTheRunComesTo) {
-  MemoryInput input = example(2, 4);
+  MemoryInput input = memory_example(2, 4);
   const int64_t whole = memory_model(input).bytes.activations;
   input.config.data_efficiency.row_length = {
       "seqlen", {.min = 8, .max = 48, .total_steps = 100, .difficulty_step = 8}};
-  MemoryInput shorter = example(2, 4);
+  MemoryInput shorter = memory_example(2, 4);
   shorter.tokens_per_row = 48;
   EXPECT_EQ(memory_model(input).bytes.activations, memory_model(shorter).bytes.activations)
       << "how long the run is is not known: as long as rows get";
@@ -65,7 +68,7 @@ TEST(MemoryModelTest, ACurriculumCountsWithTheLongestRowThatTheRunComesTo) {
 }
 
 TEST(MemoryModelTest, LayerInputsLeaveForHostMemoryOrForAFile) {
-  MemoryInput input = example(2, 4);
+  MemoryInput input = memory_example(2, 4);
   input.config.cpu_checkpointing = true;
   const MemoryClasses kept_all = memory_model(input).bytes;
   EXPECT_EQ(kept_all.host + kept_all.nvme, 0) << "without recompute no inputs are kept";
@@ -85,7 +88,7 @@ TEST(MemoryModelTest, LayerInputsLeaveForHostMemoryOrForAFile) {
 }
 
 TEST(MemoryModelTest, LongRowsTakeTheirMlpAndHeadInPieces) {
-  MemoryInput input = example(2, 4);
+  MemoryInput input = memory_example(2, 4);
   input.recompute = true;
   input.tokens_per_row = 16384;
   MemoryInput whole = input;
@@ -98,7 +101,7 @@ TEST(MemoryModelTest, LongRowsTakeTheirMlpAndHeadInPieces) {
 }
 
 TEST(MemoryModelTest, LayersThatDropTokensKeepLess) {
-  MemoryInput input = example(2, 4);
+  MemoryInput input = memory_example(2, 4);
   const int64_t whole = memory_model(input).bytes.activations;
   dsconfig::RandomLtdConfig ltd{
       .layers = {1}, .min = 16, .max = 64, .require_steps = 10, .tokens_per_step = 16};
@@ -115,7 +118,7 @@ TEST(MemoryModelTest, LayersThatDropTokensKeepLess) {
 }
 
 TEST(MemoryModelTest, StatesAreThoseOfTheOptimizer) {
-  MemoryInput input = example(2, 4);
+  MemoryInput input = memory_example(2, 4);
   const int64_t p = memory_model(input).parameters;
   for (const auto& [kind, states] :
        {std::pair{OptimizerKind::Sgd, 0}, std::pair{OptimizerKind::Lion, 1},
@@ -129,7 +132,7 @@ TEST(MemoryModelTest, StatesAreThoseOfTheOptimizer) {
 
 TEST(MemoryModelTest, MuonKeepsOneVectorOfItsMatrices) {
   for (const int stage : {0, 1, 2, 3}) {
-    MemoryInput input = example(stage, 4);
+    MemoryInput input = memory_example(stage, 4);
     input.config.optimizer.kind = OptimizerKind::Muon;
     const auto units = layout::units_of(input.model, input.lora);
     const auto plan = plan_flats(units, input.config, 4);
@@ -160,9 +163,9 @@ TEST(MemoryModelTest, MuonKeepsOneVectorOfItsMatrices) {
 }
 
 TEST(MemoryModelTest, OffloadMovesBytesAndKeepsTheirSum) {
-  const MemoryModel plain = memory_model(example(3, 4));
+  const MemoryModel plain = memory_model(memory_example(3, 4));
   const int64_t p = plain.parameters;
-  MemoryInput input = example(3, 4);
+  MemoryInput input = memory_example(3, 4);
   input.config.offload.optimizer.device = OffloadDevice::Cpu;
   const MemoryModel host = memory_model(input);
   EXPECT_EQ(host.bytes.host, 12 * p / 4);
@@ -198,7 +201,7 @@ int64_t largest_flat(const MemoryInput& input) {
 TEST(MemoryModelTest, GradientsLeaveAnAcceleratorWithTheStates) {
   for (const auto& [stage, world] : {std::pair{2, 1}, {1, 4}, {2, 4}, {3, 4}}) {
     SCOPED_TRACE("stage " + std::to_string(stage) + ", ranks " + std::to_string(world));
-    MemoryInput input = example(stage, world);
+    MemoryInput input = memory_example(stage, world);
     input.config.gradient_accumulation_steps = 2;
     input.accelerator = true;
     const MemoryModel here = memory_model(input);
@@ -233,7 +236,7 @@ TEST(MemoryModelTest, GradientsLeaveAnAcceleratorWithTheStates) {
 
 /// What an update copies to the device: its share of the states needs its share of the gradient.
 TEST(MemoryModelTest, TheShareOfTheStatesThatStaysGetsItsGradientBack) {
-  MemoryInput input = example(3, 4);
+  MemoryInput input = memory_example(3, 4);
   input.accelerator = true;
   input.config.offload.optimizer.device = OffloadDevice::Cpu;
   const int64_t none = memory_model(input).bytes.buckets;
@@ -247,7 +250,7 @@ TEST(MemoryModelTest, TheShareOfTheStatesThatStaysGetsItsGradientBack) {
 /// 13 billion parameters on 24 GB, as ZeRO-Offload promises for a small GPU. At stage 2 the 16-bit
 /// parameters alone are 26 GB.
 TEST(MemoryModelTest, ThirteenBillionParametersFitOnASmallGpu) {
-  MemoryInput input = example(3, 1);
+  MemoryInput input = memory_example(3, 1);
   input.model = {.model_type = "llama",
                  .vocab_size = 32000,
                  .hidden_size = 5120,
@@ -278,7 +281,7 @@ TEST(MemoryModelTest, ThirteenBillionParametersFitOnASmallGpu) {
 
 TEST(MemoryModelTest, OneRankShardsNothing) {
   for (int stage = 0; stage <= 3; ++stage) {
-    const MemoryModel model = memory_model(example(stage, 1, Precision::Fp32));
+    const MemoryModel model = memory_model(memory_example(stage, 1, Precision::Fp32));
     EXPECT_EQ(model.stage, 0);
     EXPECT_EQ(model.wire.gradient_elements + model.wire.parameter_elements, 0);
     EXPECT_EQ(model.bytes.parameters, 4 * model.parameters);
@@ -288,9 +291,9 @@ TEST(MemoryModelTest, OneRankShardsNothing) {
 }
 
 TEST(MemoryModelTest, WireElementsPerStep) {
-  const int64_t p = memory_model(example(0, 2)).parameters;
+  const int64_t p = memory_model(memory_example(0, 2)).parameters;
   for (const int64_t accumulation : {1, 4}) {
-    MemoryInput input = example(0, 2);
+    MemoryInput input = memory_example(0, 2);
     input.config.gradient_accumulation_steps = accumulation;
     EXPECT_EQ(memory_model(input).wire.gradient_elements, p) << "a ring all-reduce, once";
     input.config.zero.stage = 1;
@@ -310,7 +313,7 @@ TEST(MemoryModelTest, WireElementsPerStep) {
 
 TEST(MemoryModelTest, AOneBitOptimizerAddsItsErrorsAndSendsBits) {
   for (const int stage : {0, 1}) {
-    MemoryInput input = example(stage, 4);
+    MemoryInput input = memory_example(stage, 4);
     const MemoryModel plain = memory_model(input);
     const auto plain_disk = disk_use(input).checkpoint;
     input.config.optimizer.kind = OptimizerKind::OneBitAdam;
@@ -330,7 +333,7 @@ TEST(MemoryModelTest, AOneBitOptimizerAddsItsErrorsAndSendsBits) {
 }
 
 TEST(MemoryModelTest, TheKnobsMoveWhatTheyShould) {
-  MemoryInput input = example(3, 2);
+  MemoryInput input = memory_example(3, 2);
   const MemoryModel wide = memory_model(input);
   input.config.zero.max_live_parameters = 0;
   input.config.zero.prefetch_bucket_size = 0;
@@ -339,18 +342,18 @@ TEST(MemoryModelTest, TheKnobsMoveWhatTheyShould) {
   EXPECT_GT(narrow.gathers, wide.gathers);
   EXPECT_LT(narrow.bytes.parameters, wide.bytes.parameters);
 
-  MemoryInput activations = example(2, 2);
+  MemoryInput activations = memory_example(2, 2);
   const int64_t kept = memory_model(activations).bytes.activations;
   activations.recompute = true;
   EXPECT_LT(memory_model(activations).bytes.activations, kept);
 
-  MemoryInput fp32 = example(2, 2);
+  MemoryInput fp32 = memory_example(2, 2);
   fp32.config.grad_accum_dtype = Precision::Fp32;
-  EXPECT_GT(memory_model(fp32).bytes.gradients, memory_model(example(2, 2)).bytes.gradients);
+  EXPECT_GT(memory_model(fp32).bytes.gradients, memory_model(memory_example(2, 2)).bytes.gradients);
 }
 
 TEST(MemoryModelTest, OptimizersKeepWhatTheyKeep) {
-  MemoryInput input = example(0, 1, Precision::Fp32);
+  MemoryInput input = memory_example(0, 1, Precision::Fp32);
   const int64_t p = memory_model(input).parameters;
   for (const auto& [kind, momentum, states] :
        {std::tuple{OptimizerKind::Sgd, 0.0, 0}, std::tuple{OptimizerKind::Sgd, 0.9, 1},
@@ -364,7 +367,7 @@ TEST(MemoryModelTest, OptimizersKeepWhatTheyKeep) {
 
 TEST(MemoryModelTest, AllAtOnceIsAtMostTheSumAndAtLeastTheLargest) {
   for (int stage = 0; stage <= 3; ++stage) {
-    const MemoryClasses bytes = memory_model(example(stage, 2)).bytes;
+    const MemoryClasses bytes = memory_model(memory_example(stage, 2)).bytes;
     const int64_t sum =
         bytes.parameters + bytes.gradients + bytes.optimizer + bytes.buckets + bytes.activations;
     EXPECT_LE(bytes.peak, sum);
@@ -373,8 +376,8 @@ TEST(MemoryModelTest, AllAtOnceIsAtMostTheSumAndAtLeastTheLargest) {
 }
 
 TEST(MemoryModelTest, SixteenBitsNeedBuckets) {
-  EXPECT_EQ(memory_model(example(0, 1, Precision::Fp32)).bytes.buckets, 0);
-  MemoryInput input = example(0, 1);
+  EXPECT_EQ(memory_model(memory_example(0, 1, Precision::Fp32)).bytes.buckets, 0);
+  MemoryInput input = memory_example(0, 1);
   EXPECT_EQ(memory_model(input).bytes.buckets, (2 + 2 * 4) * 1024 * 256)
       << "what rounding takes from the head's gradient; a tile twice in fp32";
   input.tokens_per_row = 1100;
@@ -389,7 +392,7 @@ TEST(MemoryModelTest, SixteenBitsNeedBuckets) {
 }
 
 TEST(MemoryModelTest, DeepSpeedsOwnEstimate) {
-  MemoryInput input = example(2, 4);
+  MemoryInput input = memory_example(2, 4);
   const int64_t p = memory_model(input).parameters;
   EXPECT_EQ(deepspeed_estimate(input).model_states, 4 * p + 16 * p / 4);
   EXPECT_EQ(deepspeed_estimate(input).overlap_buckets, 0);
@@ -403,7 +406,7 @@ TEST(MemoryModelTest, ActivationsFollowTheTokensOfAMicroBatch) {
   const auto activations = [](const MemoryInput& input) {
     return memory_model(input).bytes.activations;
   };
-  MemoryInput input = example(2, 2);
+  MemoryInput input = memory_example(2, 2);
   const int64_t longest = activations(input);
   input.micro_batches[2] = {128, 126};  // what two rows of the longest length are
   EXPECT_EQ(activations(input), longest);
@@ -426,7 +429,7 @@ TEST(MemoryModelTest, EveryCombinationEndsWithSaneCounts) {
           for (const int64_t accumulation : {1, 3})
             for (const bool overlap : {false, true})
               for (const bool tied : {false, true}) {
-                MemoryInput input = example(stage, world, precision);
+                MemoryInput input = memory_example(stage, world, precision);
                 input.model.tied = tied;
                 input.config.grad_accum_dtype = accumulate;
                 input.config.gradient_accumulation_steps = accumulation;

@@ -11,7 +11,7 @@ namespace {
 
 using dsconfig::Precision;
 
-dsconfig::ResolvedConfig config_of(Precision precision, int stage = 0) {
+dsconfig::ResolvedConfig one_bit_config(Precision precision, int stage = 0) {
   dsconfig::ResolvedConfig config;
   config.precision = precision;
   config.zero.stage = stage;
@@ -19,7 +19,7 @@ dsconfig::ResolvedConfig config_of(Precision precision, int stage = 0) {
   return config;
 }
 
-layout::ModelConfig model(int64_t vocab, int64_t hidden, int64_t layers) {
+layout::ModelConfig model_of(int64_t vocab, int64_t hidden, int64_t layers) {
   return {.model_type = "qwen2",
           .vocab_size = vocab,
           .hidden_size = hidden,
@@ -39,7 +39,7 @@ OneBitPlan plan_of(const layout::ModelConfig& model, const dsconfig::ResolvedCon
 TEST(OneBitPlan, PaddingIsDeepSpeeds) {
   for (const auto& [world, multiple] : {std::pair{2, 16}, std::pair{3, 72}, std::pair{4, 32},
                                         std::pair{8, 64}, std::pair{16, 256}}) {
-    const auto plan = plan_of(model(10, 6, 1), config_of(Precision::Fp32), world);
+    const auto plan = plan_of(model_of(10, 6, 1), one_bit_config(Precision::Fp32), world);
     for (const auto& vector : plan.vectors) {
       EXPECT_EQ(vector.padded(world) % multiple, 0) << world;
       EXPECT_GE(vector.padded(world), vector.numel);
@@ -50,22 +50,22 @@ TEST(OneBitPlan, PaddingIsDeepSpeeds) {
 }
 
 TEST(OneBitPlan, OneVectorPerParameterInFp32AndOneInSixteenBits) {
-  const auto units = layout::units_of(model(10, 6, 2));
-  const auto many = plan_of(model(10, 6, 2), config_of(Precision::Fp32, 1), 2);
+  const auto units = layout::units_of(model_of(10, 6, 2));
+  const auto many = plan_of(model_of(10, 6, 2), one_bit_config(Precision::Fp32, 1), 2);
   size_t parameters = 0;
   for (const auto& unit : units) parameters += unit.parameters.size();
   EXPECT_EQ(many.vectors.size(), parameters);
   for (const auto precision : {Precision::Bf16, Precision::Fp16}) {
-    const auto one = plan_of(model(10, 6, 2), config_of(precision), 2);
+    const auto one = plan_of(model_of(10, 6, 2), one_bit_config(precision), 2);
     ASSERT_EQ(one.vectors.size(), 1u);
     EXPECT_EQ(one.vectors[0].numel, layout::total_numel(units));
   }
 }
 
 TEST(OneBitPlan, OneBitLambHasOneVectorInEveryPrecision) {
-  const auto units = layout::units_of(model(10, 6, 2));
+  const auto units = layout::units_of(model_of(10, 6, 2));
   for (const auto precision : {Precision::Fp32, Precision::Bf16}) {
-    auto config = config_of(precision);
+    auto config = one_bit_config(precision);
     config.optimizer.kind = dsconfig::OptimizerKind::OneBitLamb;
     const auto flats = plan_flats(units, config, 3);
     const auto plan = one_bit_plan(units, flats, config, 3);
@@ -82,7 +82,7 @@ TEST(OneBitPlan, OneBitLambHasOneVectorInEveryPrecision) {
 }
 
 TEST(OneBitPlan, TheOneVectorHasHuggingFacesOrder) {
-  const auto units = layout::units_of(model(10, 6, 1));
+  const auto units = layout::units_of(model_of(10, 6, 1));
   std::vector<std::string> names;
   for (const int index : registration_order(units[1]))
     names.push_back(units[1].parameters[static_cast<size_t>(index)].name);
@@ -94,17 +94,17 @@ TEST(OneBitPlan, TheOneVectorHasHuggingFacesOrder) {
                        at + "self_attn.o_proj.weight", at + "mlp.gate_proj.weight",
                        at + "mlp.up_proj.weight", at + "mlp.down_proj.weight",
                        at + "input_layernorm.weight", at + "post_attention_layernorm.weight"}));
-  const auto plan = plan_of(model(10, 6, 1), config_of(Precision::Bf16), 2);
+  const auto plan = plan_of(model_of(10, 6, 1), one_bit_config(Precision::Bf16), 2);
   EXPECT_EQ(plan.places[0][0].offset, 0) << "the embedding is first";
   EXPECT_EQ(plan.places[1][0].offset + 12, plan.places[2][0].offset) << "norms end a layer";
 }
 
 TEST(OneBitPlan, ACompressedStepSendsATwentyEighthOfFp32AtTwentyFourMillion) {
-  const auto big = model(8192, 384, 6);
+  const auto big = model_of(8192, 384, 6);
   const int64_t elements = layout::total_numel(layout::units_of(big));
   ASSERT_GT(elements, 20'000'000);
   for (const int world : {2, 4, 16}) {
-    const auto plan = plan_of(big, config_of(Precision::Fp32), world);
+    const auto plan = plan_of(big, one_bit_config(Precision::Fp32), world);
     const double whole = 2.0 * (world - 1) / world * static_cast<double>(elements) * 4;
     EXPECT_GE(whole / static_cast<double>(plan.wire_bytes(world)), 28) << world;
   }
@@ -112,10 +112,10 @@ TEST(OneBitPlan, ACompressedStepSendsATwentyEighthOfFp32AtTwentyFourMillion) {
 
 TEST(OneBitPlan, FrozenParametersAndOneRankCompressNothing) {
   LoraArgs lora{.r = 2, .target_modules = {"q_proj"}};
-  const auto resolved = layout::resolve_lora(model(10, 6, 1), lora);
+  const auto resolved = layout::resolve_lora(model_of(10, 6, 1), lora);
   ASSERT_TRUE(resolved);
-  const auto units = layout::units_of(model(10, 6, 1), *resolved);
-  const auto config = config_of(Precision::Fp32);
+  const auto units = layout::units_of(model_of(10, 6, 1), *resolved);
+  const auto config = one_bit_config(Precision::Fp32);
   const auto plan = one_bit_plan(units, plan_flats(units, config, 2), config, 2);
   EXPECT_EQ(plan.vectors.size(), 2u) << "A and B of the one adapter";
   EXPECT_FALSE(keeps_gradients_local(config, 1));

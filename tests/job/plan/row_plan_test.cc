@@ -9,7 +9,7 @@
 namespace dsj::plan {
 namespace {
 
-layout::ModelConfig model(bool tied = false) {
+layout::ModelConfig wide_vocabulary(bool tied = false) {
   return {.model_type = "qwen2",
           .vocab_size = 50'000,
           .hidden_size = 32,
@@ -21,7 +21,7 @@ layout::ModelConfig model(bool tied = false) {
           .tied = tied};
 }
 
-dsconfig::ResolvedConfig config_of(int stage, bool sparse = true) {
+dsconfig::ResolvedConfig sparse_config(int stage, bool sparse = true) {
   dsconfig::ResolvedConfig config;
   config.micro_batch_size = 2;
   config.zero.stage = stage;
@@ -31,18 +31,18 @@ dsconfig::ResolvedConfig config_of(int stage, bool sparse = true) {
 
 TEST(RowPlan, OnlyAnUntiedEmbeddingTravelsAsRows) {
   for (const int stage : {0, 1, 2}) {
-    const auto units = layout::units_of(model());
-    const auto config = config_of(stage);
+    const auto units = layout::units_of(wide_vocabulary());
+    const auto config = sparse_config(stage);
     const auto flats = plan_flats(units, config, 2);
     for (int f = 0; f < static_cast<int>(flats.flats.size()); ++f)
       EXPECT_EQ(sends_rows(units, flats, config, f), f == flats.unit_flat[0]) << f;
     EXPECT_EQ(dense_because(units, config), "");
-    EXPECT_FALSE(sends_rows(units, flats, config_of(stage, false), flats.unit_flat[0]));
+    EXPECT_FALSE(sends_rows(units, flats, sparse_config(stage, false), flats.unit_flat[0]));
 
-    const auto tied = layout::units_of(model(true));
+    const auto tied = layout::units_of(wide_vocabulary(true));
     EXPECT_FALSE(sends_rows(tied, plan_flats(tied, config, 2), config, 0));
     EXPECT_NE(dense_because(tied, config).find("tied"), std::string::npos);
-    EXPECT_EQ(dense_because(tied, config_of(stage, false)), "") << "nobody asked";
+    EXPECT_EQ(dense_because(tied, sparse_config(stage, false)), "") << "nobody asked";
   }
 }
 
@@ -70,8 +70,10 @@ TEST(RowPlan, TouchedRowsAreAtMostTokensAndRows) {
 
 TEST(RowPlan, TheMemoryModelCountsRows) {
   for (const int stage : {0, 1, 2}) {
-    MemoryInput input{
-        .model = model(), .config = config_of(stage), .world = 2, .tokens_per_row = 64};
+    MemoryInput input{.model = wide_vocabulary(),
+                      .config = sparse_config(stage),
+                      .world = 2,
+                      .tokens_per_row = 64};
     const auto sparse = memory_model(input);
     input.config.sparse_gradients = false;
     const auto dense = memory_model(input);

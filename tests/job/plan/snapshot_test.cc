@@ -8,7 +8,7 @@
 namespace dsj::plan {
 namespace {
 
-FitInput example(int stage, int world) {
+FitInput snapshot_example(int stage, int world) {
   FitInput input;
   input.memory.model = example_model();
   input.memory.config.zero.stage = stage;
@@ -24,7 +24,7 @@ FitInput example(int stage, int world) {
 TEST(SnapshotTest, IsTheRanksShareOfACheckpoint) {
   for (const int world : {1, 2, 4}) {
     for (int stage = 0; stage <= 3; ++stage) {
-      const FitInput input = example(stage, world);
+      const FitInput input = snapshot_example(stage, world);
       const int64_t checkpoint = disk_use(input.memory).checkpoint;
       const int64_t bytes = plan_snapshot(input, {}).bytes;
       EXPECT_GE(bytes * world, checkpoint) << "stage " << stage << ", " << world << " ranks";
@@ -34,18 +34,18 @@ TEST(SnapshotTest, IsTheRanksShareOfACheckpoint) {
 }
 
 TEST(SnapshotTest, FrozenParametersAreNotInIt) {
-  FitInput input = example(2, 2);
+  FitInput input = snapshot_example(2, 2);
   const auto lora =
       layout::resolve_lora(input.memory.model, {.r = 4, .target_pattern = "all-linear"});
   ASSERT_TRUE(lora) << lora.error().to_string();
   input.memory.lora = *lora;
-  EXPECT_LT(plan_snapshot(input, {}).bytes * 10, plan_snapshot(example(2, 2), {}).bytes);
+  EXPECT_LT(plan_snapshot(input, {}).bytes * 10, plan_snapshot(snapshot_example(2, 2), {}).bytes);
   EXPECT_GT(plan_snapshot(input, {}).bytes, 0);
 }
 
 TEST(SnapshotTest, NoneWithoutASaveThatStepsFollow) {
   using enum dsconfig::Cadence::Kind;
-  FitInput input = example(2, 2);
+  FitInput input = snapshot_example(2, 2);
   auto& config = input.memory.config;
   const auto bytes = [&] { return plan_snapshot(input, {}).bytes; };
   EXPECT_GT(bytes(), 0);
@@ -61,7 +61,7 @@ TEST(SnapshotTest, NoneWithoutASaveThatStepsFollow) {
 }
 
 TEST(SnapshotTest, FitsToTheByteBesideEverythingElse) {
-  const FitInput input = example(1, 2);
+  const FitInput input = snapshot_example(1, 2);
   const int64_t bytes = plan_snapshot(input, {}).bytes;
   const int64_t peak = memory_model(input.memory).bytes.peak;
   Limits limits;

@@ -10,7 +10,7 @@ namespace {
 using nlohmann::json;
 
 /// A line of every kind as released agents and ranks write it. It must stay readable.
-const std::vector<std::string> kLines = {
+const std::vector<std::string> kEventLines = {
     R"({"event":"start","pid":7,"rank":1})",
     R"({"config":{"a":1},"event":"resolved","origins":[{"from":"f","path":"p","value":"v"}],"total_steps":9})",
     R"({"event":"resumed","path":"/c/5","step":5})",
@@ -37,7 +37,7 @@ Kind read(const std::string& line) {
 
 TEST(Events, EveryKindIsReadAndWrittenAsItWas) {
   std::set<size_t> kinds;
-  for (const auto& line : kLines) {
+  for (const auto& line : kEventLines) {
     const auto found = event_from_line(line);
     ASSERT_TRUE(found) << line;
     EXPECT_EQ(to_line(found->event), line + "\n");
@@ -48,19 +48,19 @@ TEST(Events, EveryKindIsReadAndWrittenAsItWas) {
 }
 
 TEST(Events, ValuesLieInTheirMembers) {
-  const auto step = read<Step>(kLines[3]);
+  const auto step = read<Step>(kEventLines[3]);
   EXPECT_EQ(step.step, 6);
   EXPECT_EQ(step.loss, 1.5);
   EXPECT_EQ(step.lr, 1e-5);
   EXPECT_EQ(step.skipped, false);
   EXPECT_EQ(step.wire_bytes, 64);
-  const auto eval = read<Eval>(kLines[5]);
+  const auto eval = read<Eval>(kEventLines[5]);
   EXPECT_EQ(eval.loss, 2.5);
   EXPECT_EQ(eval.rows, 7);
   EXPECT_EQ(eval.targets, 70);
-  EXPECT_EQ(read<Log>(kLines[4]).lr, 1e-5);
-  EXPECT_EQ(read<Memory>(kLines[7]).peak.at("params"), 4);
-  EXPECT_EQ(read<RankError>(kLines[10]).reason, "HostOutOfMemory");
+  EXPECT_EQ(read<Log>(kEventLines[4]).lr, 1e-5);
+  EXPECT_EQ(read<Memory>(kEventLines[7]).peak.at("params"), 4);
+  EXPECT_EQ(read<RankError>(kEventLines[10]).reason, "HostOutOfMemory");
 }
 
 TEST(Events, AHeartbeatIsAStepAlone) {
@@ -133,7 +133,7 @@ TEST(MetricsLine, OfAnEvaluationAlwaysHasItsLoss) {
   EXPECT_EQ(metrics_line(Eval{.step = 3, .loss = 0.5, .rows = 7}, {{"bleu", 2}}),
             "{\"step\":3,\"eval_loss\":0.5,\"eval_samples\":7,\"bleu\":2}\n");
   EXPECT_EQ(metrics_line(Eval{.step = 3}, json::object()), "{\"step\":3,\"eval_loss\":null}\n");
-  const auto all = event_from_line(kLines[5]);
+  const auto all = event_from_line(kEventLines[5]);
   EXPECT_EQ(metrics_line(std::get<Eval>(all->event), all->others),
             R"({"step":6,"eval_loss":2.5,"epoch":0.5,"eval_runtime":0.5,"eval_samples":7,)"
             R"("eval_samples_per_second":14.0,"eval_targets":70})"

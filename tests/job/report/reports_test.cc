@@ -8,7 +8,7 @@ namespace {
 using nlohmann::json;
 
 /// As released agents write them. They must stay readable.
-const std::vector<std::string> kLines = {
+const std::vector<std::string> kReportLines = {
     R"({"attempt":2,"report":"attempt","worldSize":8})",
     R"({"attempt":2,"exitCode":0,"lastWords":"w","message":"m","pauseMs":500,"rank":3,"reason":"Killed",)"
     R"("report":"failure","restart":true,"restartLimit":6,"restartsTotal":4,"restartsUsed":1,"savedStep":5,)"
@@ -17,12 +17,12 @@ const std::vector<std::string> kLines = {
     R"({"message":"w","rank":-1,"report":"warning"})"};
 
 TEST(Reports, EveryKindOfTheAgentIsReadAndWrittenAsItWas) {
-  for (const auto& line : kLines) {
+  for (const auto& line : kReportLines) {
     const auto report = report_from_line(line);
     ASSERT_TRUE(report) << line;
     EXPECT_EQ(to_line(*report), line + "\n");
   }
-  const auto failure = std::get<Failure>(*report_from_line(kLines[1]));
+  const auto failure = std::get<Failure>(*report_from_line(kReportLines[1]));
   EXPECT_EQ(failure.signal, 9);
   EXPECT_EQ(failure.restarts_total, 4);
   EXPECT_TRUE(failure.restart);

@@ -127,31 +127,31 @@ TEST_F(ArgumentsTest, OverridesApply) {
   EXPECT_EQ(job->world_size(), 3);
 }
 
-struct Bad {
+struct BadArgument {
   const char* extra;
   const char* where;
   const char* says;
 };
 
 TEST_F(ArgumentsTest, RefusalsNameTheArgument) {
-  for (const Bad& bad : {
-           Bad{"--learning_rat 1", "--learning_rat", "did you mean \"--learning_rate\"?"},
-           Bad{"--per-device-batch-size 1", "--per-device-batch-size", "not an argument"},
-           Bad{"--max_steps many", "--max_steps", "expected a whole number"},
-           Bad{"--max_steps", "--max_steps", "a value is missing"},
-           Bad{"--max_steps 1 --max-steps 2", "--max-steps", "given twice"},
-           Bad{"--model_max_length 1 --max_seq_length 2", "--max", "twice"},
-           Bad{"--report_to wandb", "--report_to", "trackers are not built"},
-           Bad{"--use_lora maybe", "--use_lora", "true or false"},
-           Bad{"--use_lora True --lora_r 0", "--lora_r", "at least 1"},
-           Bad{"--lora_r 8", "--lora_r", "--use_lora True"},
-           Bad{"--use_lora --lora_bias all", "--lora_bias", "only \"none\""},
-           Bad{"--use_lora --q_lora True", "--q_lora", "quantised"},
-           Bad{"--use_lora --lora_alfa 8", "--lora_alfa", "did you mean \"--lora_alpha\"?"},
-           Bad{"--nnodes 2", "--nnodes", "this machine only"},
-           Bad{"--nproc_per_node 0", "--nproc_per_node", "at least 1"},
-           Bad{"finetune.py", "finetune.py", "Python script"},
-           Bad{"--seed 1 2", "2", "begins with --"},
+  for (const BadArgument& bad : {
+           BadArgument{"--learning_rat 1", "--learning_rat", "did you mean \"--learning_rate\"?"},
+           BadArgument{"--per-device-batch-size 1", "--per-device-batch-size", "not an argument"},
+           BadArgument{"--max_steps many", "--max_steps", "expected a whole number"},
+           BadArgument{"--max_steps", "--max_steps", "a value is missing"},
+           BadArgument{"--max_steps 1 --max-steps 2", "--max-steps", "given twice"},
+           BadArgument{"--model_max_length 1 --max_seq_length 2", "--max", "twice"},
+           BadArgument{"--report_to wandb", "--report_to", "trackers are not built"},
+           BadArgument{"--use_lora maybe", "--use_lora", "true or false"},
+           BadArgument{"--use_lora True --lora_r 0", "--lora_r", "at least 1"},
+           BadArgument{"--lora_r 8", "--lora_r", "--use_lora True"},
+           BadArgument{"--use_lora --lora_bias all", "--lora_bias", "only \"none\""},
+           BadArgument{"--use_lora --q_lora True", "--q_lora", "quantised"},
+           BadArgument{"--use_lora --lora_alfa 8", "--lora_alfa", "did you mean \"--lora_alpha\"?"},
+           BadArgument{"--nnodes 2", "--nnodes", "this machine only"},
+           BadArgument{"--nproc_per_node 0", "--nproc_per_node", "at least 1"},
+           BadArgument{"finetune.py", "finetune.py", "Python script"},
+           BadArgument{"--seed 1 2", "2", "begins with --"},
        }) {
     const auto job = parse(std::string(kLine) + bad.extra);
     ASSERT_FALSE(job) << bad.extra;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "job/spec/cluster_spec.h"
+#include "tests/job/spec/refusal.h"
 
 namespace dsj::jobspec {
 namespace {
@@ -13,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-json spec(int least, int most, int replicas, json config, int slots = 1) {
+json elastic_spec(int least, int most, int replicas, json config, int slots = 1) {
   return {{"deepspeed", {{"config", std::move(config)}}},
           {"training",
            {{"modelNameOrPath", "/m"}, {"dataPath", "/d"}, {"outputDir", "/o"}, {"maxSteps", 9}}},
@@ -29,15 +30,6 @@ ClusterSpec checked(const json& spec) {
   return check_cluster_spec("j", spec, std::nullopt);
 }
 
-std::string refusal(const json& spec) {
-  std::string text;
-  for (const auto& finding : checked(spec).resolution.findings) {
-    if (finding.severity != dsconfig::Finding::Severity::Warning)
-      text += to_sentence(finding) + "\n";
-  }
-  return text;
-}
-
 TEST(ElasticSizes, ThoseThatKeepTheBatch) {
   const struct {
     int least, most, train, micro, slots;
@@ -47,14 +39,15 @@ TEST(ElasticSizes, ThoseThatKeepTheBatch) {
                {3, 5, 60, 1, 1, {3, 4, 5}},    {1, 3, 6, 1, 2, {1, 3}},
                {1, 65'536, 4, 1, 1, {1, 2, 4}}};
   for (const auto& row : table) {
-    const json job = spec(row.least, row.most, row.most, batch(row.train, row.micro), row.slots);
+    const json job =
+        elastic_spec(row.least, row.most, row.most, batch(row.train, row.micro), row.slots);
     EXPECT_EQ(checked(job).sizes, row.sizes) << row.train << "/" << row.micro;
   }
 }
 
 TEST(ElasticSizes, TheConfigIsResolvedAtTheLargestThatReplicasAllow) {
   for (const auto& [replicas, accumulation] : {std::pair{4, 2}, {3, 4}, {2, 4}, {1, 8}}) {
-    const auto result = checked(spec(1, 4, replicas, batch(8, 1)));
+    const auto result = checked(elastic_spec(1, 4, replicas, batch(8, 1)));
     EXPECT_TRUE(result.resolution.runnable()) << replicas;
     EXPECT_EQ(result.job.replicas, replicas);
     EXPECT_EQ(result.resolution.config.train_batch_size, 8);
@@ -68,7 +61,7 @@ TEST(ElasticSizes, TheSolversListWhereElasticityIsEnabled) {
                           {"max_train_batch_size", 12},
                           {"micro_batch_sizes", {2}},
                           {"version", version}};
-    const auto result = checked(spec(1, 6, 5, {{"elasticity", section}}));
+    const auto result = checked(elastic_spec(1, 6, 5, {{"elasticity", section}}));
     EXPECT_THAT(result.sizes, ElementsAre(1, 2, 3, 6)) << version;
     EXPECT_TRUE(result.resolution.runnable());
     EXPECT_EQ(result.resolution.config.train_batch_size, 12);
@@ -76,25 +69,26 @@ TEST(ElasticSizes, TheSolversListWhereElasticityIsEnabled) {
 }
 
 TEST(ElasticSizes, WhatWouldChangeTheBatchIsRefused) {
-  EXPECT_EQ(refusal(spec(1, 4, 4, batch(8, 1))), "");
-  EXPECT_THAT(refusal(spec(2, 4, 4, {{"train_micro_batch_size_per_gpu", 3}})),
+  EXPECT_EQ(refusal(elastic_spec(1, 4, 4, batch(8, 1))), "");
+  EXPECT_THAT(refusal(elastic_spec(2, 4, 4, {{"train_micro_batch_size_per_gpu", 3}})),
               HasSubstr("write train_batch_size: 12, the batch of maxReplicas"));
-  EXPECT_THAT(refusal(spec(2, 4, 4, {{"train_batch_size", 8}})),
+  EXPECT_THAT(refusal(elastic_spec(2, 4, 4, {{"train_batch_size", 8}})),
               HasSubstr("train_micro_batch_size_per_gpu is no number"));
   json fixed = batch(8, 1);
   fixed["gradient_accumulation_steps"] = 2;
-  EXPECT_THAT(refusal(spec(2, 4, 4, fixed)), HasSubstr("gradient_accumulation_steps is 2"));
-  EXPECT_THAT(refusal(spec(3, 3, 3, batch(8, 1))),
+  EXPECT_THAT(refusal(elastic_spec(2, 4, 4, fixed)), HasSubstr("gradient_accumulation_steps is 2"));
+  EXPECT_THAT(refusal(elastic_spec(3, 3, 3, batch(8, 1))),
               HasSubstr("no number of workers from 3 to 3 fits the batch: train_batch_size 8"));
-  EXPECT_THAT(refusal(spec(3, 4, 3, batch(8, 1))), HasSubstr("the smallest that does is 4"));
-  EXPECT_THAT(refusal(spec(2, 4, 5, batch(8, 1))),
+  EXPECT_THAT(refusal(elastic_spec(3, 4, 3, batch(8, 1))),
+              HasSubstr("the smallest that does is 4"));
+  EXPECT_THAT(refusal(elastic_spec(2, 4, 5, batch(8, 1))),
               HasSubstr("5 is not from elastic.minReplicas 2"));
-  EXPECT_THAT(refusal(spec(4, 2, 4, batch(8, 1))),
+  EXPECT_THAT(refusal(elastic_spec(4, 2, 4, batch(8, 1))),
               HasSubstr("minReplicas 4 is above maxReplicas 2"));
 }
 
 TEST(ElasticSizes, WhatCannotChangeItsSizeIsRefused) {
-  json job = spec(2, 4, 4, batch(8, 1));
+  json job = elastic_spec(2, 4, 4, batch(8, 1));
   job["runPolicy"]["schedulingPolicy"] = {{"scheduler", "kueue"}, {"queue", "q"}};
   EXPECT_THAT(refusal(job), HasSubstr("partial admission for batch Jobs alone"));
   job["runPolicy"]["schedulingPolicy"] = {{"scheduler", "volcano"}};
@@ -104,7 +98,7 @@ TEST(ElasticSizes, WhatCannotChangeItsSizeIsRefused) {
   job.erase("runPolicy");
   job["elastic"].erase("maxReplicas");
   EXPECT_THAT(refusal(job), HasSubstr("spec.elastic.maxReplicas: a field is missing"));
-  job = spec(2, 4, 4, batch(8, 1));
+  job = elastic_spec(2, 4, 4, batch(8, 1));
   job.erase("elastic");
   job["workers"]["minReplicas"] = 2;
   EXPECT_THAT(refusal(job), HasSubstr("spec.elastic: {minReplicas, maxReplicas}"));
@@ -113,7 +107,7 @@ TEST(ElasticSizes, WhatCannotChangeItsSizeIsRefused) {
   EXPECT_THAT(refusal(job), HasSubstr("spec.elastic: {minReplicas, maxReplicas}"));
   job.erase("elasticPolicy");
   EXPECT_THAT(checked(job).sizes, IsEmpty());
-  job = spec(2, 4, 4, batch(8, 1));
+  job = elastic_spec(2, 4, 4, batch(8, 1));
   job["launcher"] = "Command";
   job["workers"]["template"]["spec"]["containers"] =
       json::array({{{"name", "worker"}, {"image", "i"}, {"command", {"train"}}}});

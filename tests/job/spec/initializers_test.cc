@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "job/spec/cluster_spec.h"
+#include "tests/job/spec/refusal.h"
 
 namespace dsj::jobspec {
 namespace {
@@ -12,7 +13,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-json spec() {
+json initialized_spec() {
   return json::parse(R"j({
     "deepspeed": {"config": {"train_batch_size": "auto"}},
     "training": {"modelNameOrPath": "/data/models/qwen/", "dataPath": "/data/rows.json",
@@ -33,17 +34,8 @@ json spec() {
 })j");
 }
 
-std::string refusal(const json& spec) {
-  std::string text;
-  for (const auto& finding : check_cluster_spec("j", spec, std::nullopt).resolution.findings) {
-    if (finding.severity != dsconfig::Finding::Severity::Warning)
-      text += to_sentence(finding) + "\n";
-  }
-  return text;
-}
-
-std::string refusal(const char* pointer, const json& value) {
-  json changed = spec();
+std::string refusal_with(const char* pointer, const json& value) {
+  json changed = initialized_spec();
   changed[json::json_pointer(pointer)] = value;
   return refusal(changed);
 }
@@ -55,8 +47,8 @@ std::string value(const json& container, const std::string& name) {
 }
 
 TEST(Initializers, BecomeInitContainersBehindTheTemplatesOwn) {
-  ASSERT_THAT(refusal(spec()), IsEmpty());
-  const Job job = check_cluster_spec("j", spec(), std::nullopt).job;
+  ASSERT_THAT(refusal(initialized_spec()), IsEmpty());
+  const Job job = check_cluster_spec("j", initialized_spec(), std::nullopt).job;
   const json& inits = job.worker_template["spec"]["initContainers"];
   ASSERT_EQ(inits.size(), 3u);
   EXPECT_EQ(inits[0]["name"], "mine");
@@ -84,7 +76,7 @@ TEST(Initializers, BecomeInitContainersBehindTheTemplatesOwn) {
 
 TEST(Initializers, TheVolumeSaysWhoFetches) {
   const auto every_pod = [](const json& volume) {
-    json changed = spec();
+    json changed = initialized_spec();
     json& volumes = changed["workers"]["template"]["spec"]["volumes"];
     volumes[1] = volume;
     volumes[1]["name"] = "data";
@@ -123,12 +115,13 @@ TEST(Initializers, WhatIsWrongIsRefusedWithItsPath) {
        "initContainers[initialize-model]: the name"},
   };
   for (const auto& row : table)
-    EXPECT_THAT(refusal(row.pointer, row.value), HasSubstr(row.message)) << row.pointer;
-  EXPECT_THAT(refusal("/initializers/model/storageUri", "git+ssh://me@host/any scheme"), IsEmpty());
+    EXPECT_THAT(refusal_with(row.pointer, row.value), HasSubstr(row.message)) << row.pointer;
+  EXPECT_THAT(refusal_with("/initializers/model/storageUri", "git+ssh://me@host/any scheme"),
+              IsEmpty());
 }
 
 TEST(Initializers, VolumesMayComeFromATemplateThatNobodyHasRead) {
-  json named = spec();
+  json named = initialized_spec();
   named["workers"].erase("template");
   EXPECT_THAT(refusal(named), HasSubstr("is on no volume"));
   named["workers"]["templateRef"]["name"] = "h200";
@@ -139,7 +132,7 @@ TEST(Initializers, OneMachineHasNone) {
   const json manifest = {{"apiVersion", kApiVersion},
                          {"kind", kKind},
                          {"metadata", {{"name", "j"}}},
-                         {"spec", spec()}};
+                         {"spec", initialized_spec()}};
   const auto job = read_manifest({.value = manifest, .source = "job.yaml"}, "/");
   ASSERT_TRUE(job);
   bool refused = false;

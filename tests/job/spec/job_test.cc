@@ -177,34 +177,34 @@ TEST_F(JobTest, RoundTrip) {
   EXPECT_EQ(read->ds_config, job->ds_config);
 }
 
-struct Bad {
+struct BadEdit {
   const char* from;
   const char* to;
   const char* says;
 };
 
 TEST_F(JobTest, EveryWrongFieldIsRefusedWithItsPath) {
-  for (const Bad& bad : {
-           Bad{"v1alpha1", "v1beta1", "apiVersion: found"},
-           Bad{"kind: DeepSpeedJob", "kind: PyTorchJob", "kind: found"},
-           Bad{"name: qwen-alpaca", "name: Qwen", "metadata.name"},
-           Bad{"replicas: 2", "replica: 2", "did you mean \"replicas\"?"},
-           Bad{"replicas: 2", "replicas: 0", "spec.workers.replicas"},
-           Bad{"replicas: 2", "replicas: two", "spec.workers.replicas"},
-           Bad{"slotsPerWorker: 3", "slotsPerWorker: 65000", "ranks"},
-           Bad{"slotsPerWorker: 3", "maxReplicas: 1", "not in this order"},
-           Bad{"  training:", "  trainig:", "did you mean \"training\"?"},
-           Bad{"maxSteps: 20", "maxStep: 20", "job.yaml:15:5: spec.training.maxStep"},
-           Bad{"maxSteps: 20", "maxSteps: 2.5", "expected a whole number"},
-           Bad{"maxSteps: 20", "learningRate: 1", "given twice, first at line 15"},
-           Bad{"dataPath: data.json", "seed: 1", "spec.training.dataPath"},
-           Bad{"    config:", "    confg:", "did you mean \"config\"?"},
-           Bad{"  workers:", "  launcher: Comand\n  workers:", "did you mean \"Command\"?"},
-           Bad{"  workers:", "  restartPolicy: Sometimes\n  workers:", "spec.restartPolicy"},
-           Bad{"  workers:", "  backoffLimit: -1\n  workers:", "spec.backoffLimit"},
-           Bad{"  workers:", "---\n  workers:", "several documents"},
-           Bad{"name: qwen-alpaca", "name: [", "not YAML"},
-           Bad{"name: qwen-alpaca", "<<: {a: 1}", "merge keys"},
+  for (const BadEdit& bad : {
+           BadEdit{"v1alpha1", "v1beta1", "apiVersion: found"},
+           BadEdit{"kind: DeepSpeedJob", "kind: PyTorchJob", "kind: found"},
+           BadEdit{"name: qwen-alpaca", "name: Qwen", "metadata.name"},
+           BadEdit{"replicas: 2", "replica: 2", "did you mean \"replicas\"?"},
+           BadEdit{"replicas: 2", "replicas: 0", "spec.workers.replicas"},
+           BadEdit{"replicas: 2", "replicas: two", "spec.workers.replicas"},
+           BadEdit{"slotsPerWorker: 3", "slotsPerWorker: 65000", "ranks"},
+           BadEdit{"slotsPerWorker: 3", "maxReplicas: 1", "not in this order"},
+           BadEdit{"  training:", "  trainig:", "did you mean \"training\"?"},
+           BadEdit{"maxSteps: 20", "maxStep: 20", "job.yaml:15:5: spec.training.maxStep"},
+           BadEdit{"maxSteps: 20", "maxSteps: 2.5", "expected a whole number"},
+           BadEdit{"maxSteps: 20", "learningRate: 1", "given twice, first at line 15"},
+           BadEdit{"dataPath: data.json", "seed: 1", "spec.training.dataPath"},
+           BadEdit{"    config:", "    confg:", "did you mean \"config\"?"},
+           BadEdit{"  workers:", "  launcher: Comand\n  workers:", "did you mean \"Command\"?"},
+           BadEdit{"  workers:", "  restartPolicy: Sometimes\n  workers:", "spec.restartPolicy"},
+           BadEdit{"  workers:", "  backoffLimit: -1\n  workers:", "spec.backoffLimit"},
+           BadEdit{"  workers:", "---\n  workers:", "several documents"},
+           BadEdit{"name: qwen-alpaca", "name: [", "not YAML"},
+           BadEdit{"name: qwen-alpaca", "<<: {a: 1}", "merge keys"},
        }) {
     std::string text = kManifest;
     text.replace(text.find(bad.from), std::string(bad.from).size(), bad.to);

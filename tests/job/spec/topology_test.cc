@@ -12,7 +12,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-json manifest(json topology) {
+json manifest_with(json topology) {
   json object = json::parse(R"({
     "apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob", "metadata": {"name": "a"},
     "spec": {
@@ -28,7 +28,7 @@ json rack(const char* mode) {
 }
 
 /// "PATH: message (hint)" of each finding.
-std::string findings(const json& object) {
+std::string findings_text(const json& object) {
   const auto job = read_cluster_manifest(object);
   if (!job) return job.error().to_string();
   std::string text;
@@ -40,13 +40,13 @@ std::string findings(const json& object) {
 TEST(TopologySpec, IsReadWithItsMode) {
   for (const auto& [word, mode] : {std::pair{"Required", Topology::Mode::Required},
                                    std::pair{"Preferred", Topology::Mode::Preferred}}) {
-    EXPECT_THAT(findings(manifest(rack(word))), IsEmpty());
-    const auto topology = read_cluster_manifest(manifest(rack(word)))->policies.topology;
+    EXPECT_THAT(findings_text(manifest_with(rack(word))), IsEmpty());
+    const auto topology = read_cluster_manifest(manifest_with(rack(word)))->policies.topology;
     ASSERT_TRUE(topology);
     EXPECT_EQ(topology->key, "topology.kubernetes.io/rack");
     EXPECT_EQ(topology->mode, mode);
   }
-  EXPECT_FALSE(read_cluster_manifest(manifest(nullptr))->policies.topology);
+  EXPECT_FALSE(read_cluster_manifest(manifest_with(nullptr))->policies.topology);
 }
 
 TEST(TopologySpec, ALabelsKeyIsWhatAnApiServerTakes) {
@@ -76,16 +76,16 @@ TEST(TopologySpec, WhatIsWrongIsSaidWithItsPath) {
        "spec.workers.topology.mode: found \"required\", expected Required or Preferred"},
       {{{"key", "rack"}, {"mode", "Required"}, {"moed", 1}}, "did you mean \"mode\"?"}};
   for (const auto& [topology, says] : cases)
-    EXPECT_THAT(findings(manifest(topology)), HasSubstr(says));
+    EXPECT_THAT(findings_text(manifest_with(topology)), HasSubstr(says));
 }
 
 TEST(TopologySpec, VolcanoPacksByItsOwnTiers) {
-  json object = manifest(rack("Preferred"));
+  json object = manifest_with(rack("Preferred"));
   object["spec"]["runPolicy"]["schedulingPolicy"] = {{"scheduler", "volcano"}};
-  EXPECT_THAT(findings(object),
+  EXPECT_THAT(findings_text(object),
               HasSubstr("spec.workers.topology: Volcano packs a group by the tiers"));
   object["spec"]["runPolicy"]["schedulingPolicy"] = {{"scheduler", "kueue"}, {"queue", "q"}};
-  EXPECT_THAT(findings(object), IsEmpty());
+  EXPECT_THAT(findings_text(object), IsEmpty());
 }
 
 /// A scheduler counts a pod as a neighbour only if it matches all required terms.
@@ -94,37 +94,38 @@ TEST(TopologySpec, ARequiredAffinityOfTheUserIsNotJoinedWithARequiredTopology) {
                      {"labelSelector", {{"matchLabels", {{"app", "cache"}}}}}};
   const char* required = "requiredDuringSchedulingIgnoredDuringExecution";
   const auto with = [&](const char* mode, const char* list, const json& terms) {
-    json object = manifest(rack(mode));
+    json object = manifest_with(rack(mode));
     json& spec = object["spec"]["workers"]["template"]["spec"];
     spec["containers"] = json::array({{{"name", "worker"}}});
     spec["affinity"]["podAffinity"][list] = terms;
     return object;
   };
-  EXPECT_THAT(findings(with("Required", required, json::array({term}))),
+  EXPECT_THAT(findings_text(with("Required", required, json::array({term}))),
               HasSubstr(std::string("spec.workers.template.spec.affinity.podAffinity.") + required +
                         ": a required term of one's own does not go with spec.workers.topology"));
-  EXPECT_THAT(findings(with("Preferred", required, json::array({term}))), IsEmpty());
-  EXPECT_THAT(findings(with("Required", required, json::array())), IsEmpty());
-  EXPECT_THAT(findings(with("Required", "preferredDuringSchedulingIgnoredDuringExecution",
-                            json::array({{{"weight", 1}, {"podAffinityTerm", term}}}))),
+  EXPECT_THAT(findings_text(with("Preferred", required, json::array({term}))), IsEmpty());
+  EXPECT_THAT(findings_text(with("Required", required, json::array())), IsEmpty());
+  EXPECT_THAT(findings_text(with("Required", "preferredDuringSchedulingIgnoredDuringExecution",
+                                 json::array({{{"weight", 1}, {"podAffinityTerm", term}}}))),
               IsEmpty());
-  EXPECT_THAT(findings(with("Preferred", required, term)), HasSubstr("expected a list of objects"));
+  EXPECT_THAT(findings_text(with("Preferred", required, term)),
+              HasSubstr("expected a list of objects"));
   json kueue = with("Required", required, json::array({term}));
   kueue["spec"]["runPolicy"]["schedulingPolicy"] = {{"scheduler", "kueue"}, {"queue", "q"}};
-  EXPECT_THAT(findings(kueue), IsEmpty()) << "Kueue is not asked by an affinity";
+  EXPECT_THAT(findings_text(kueue), IsEmpty()) << "Kueue is not asked by an affinity";
 }
 
 TEST(TopologySpec, KueueTakesOneTopology) {
-  json object = manifest(rack("Required"));
+  json object = manifest_with(rack("Required"));
   object["spec"]["runPolicy"]["schedulingPolicy"] = {{"scheduler", "kueue"}, {"queue", "q"}};
   object["spec"]["workers"]["template"]["metadata"]["annotations"] = {
       {"kueue.x-k8s.io/podset-preferred-topology", "rack"}};
-  EXPECT_THAT(findings(object), HasSubstr("spec.workers.template.metadata.annotations: "
-                                          "\"kueue.x-k8s.io/podset-preferred-topology\""));
+  EXPECT_THAT(findings_text(object), HasSubstr("spec.workers.template.metadata.annotations: "
+                                               "\"kueue.x-k8s.io/podset-preferred-topology\""));
 }
 
 TEST(TopologySpec, OneMachineHasNone) {
-  dsconfig::Document document{.value = manifest(rack("Required"))};
+  dsconfig::Document document{.value = manifest_with(rack("Required"))};
   const auto job = read_manifest(document, "/");
   ASSERT_TRUE(job);
   bool said = false;

@@ -94,7 +94,7 @@ TEST(WorkerTemplate, IsKeptAsAText) {
   EXPECT_FALSE(worker_template_from_text("[1]"));
 }
 
-std::vector<std::string> findings(const json& workers, const char* launcher = "Native") {
+std::vector<std::string> finding_paths(const json& workers, const char* launcher = "Native") {
   const json manifest = {
       {"apiVersion", kApiVersion},
       {"kind", kKind},
@@ -113,14 +113,15 @@ std::vector<std::string> findings(const json& workers, const char* launcher = "N
 
 TEST(WorkerTemplate, WhatItMaySayIsNotMissingInTheJob) {
   const json ref = {{"name", "h200"}};
-  EXPECT_THAT(findings({{"templateRef", ref}}), ElementsAre());
-  EXPECT_THAT(findings({{"templateRef", ref}}, "Command"), ElementsAre());
+  EXPECT_THAT(finding_paths({{"templateRef", ref}}), ElementsAre());
+  EXPECT_THAT(finding_paths({{"templateRef", ref}}, "Command"), ElementsAre());
   const json worker = json::parse(R"({"spec": {"containers": [{"name": "worker"}]}})");
-  EXPECT_THAT(findings({{"templateRef", ref}, {"template", worker}}, "Command"), ElementsAre());
-  EXPECT_EQ(findings({{"template", worker}}, "Command").size(), 2u);
-  EXPECT_THAT(findings({{"templateRef", json::object()}}),
+  EXPECT_THAT(finding_paths({{"templateRef", ref}, {"template", worker}}, "Command"),
+              ElementsAre());
+  EXPECT_EQ(finding_paths({{"template", worker}}, "Command").size(), 2u);
+  EXPECT_THAT(finding_paths({{"templateRef", json::object()}}),
               ElementsAre("spec.workers.templateRef.name"));
-  EXPECT_THAT(findings({{"templateRef", {{"nam", "h200"}}}}),
+  EXPECT_THAT(finding_paths({{"templateRef", {{"nam", "h200"}}}}),
               ElementsAre("spec.workers.templateRef.nam", "spec.workers.templateRef.name"));
 }
 

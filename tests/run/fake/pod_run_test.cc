@@ -21,15 +21,14 @@
 #include "tests/agent/gang/test_tokens.h"
 #include "tests/common/http/raw_http.h"
 #include "tests/kube/fake_api_server.h"
+#include "tests/run/run_support.h"
 #include "tests/support/soon.h"
 
 namespace dsj::run_test {
 namespace {
 
-namespace fs = std::filesystem;
 using namespace dsj::contract;
 using agent::ChildExit;
-using nlohmann::json;
 using testing::HasSubstr;
 
 /// FakeApiServer behind HTTP, and the cluster's token keys. A watch ends as Gone: the client lists
@@ -53,11 +52,6 @@ struct ApiFront final : HttpHandler {
   std::string jwks;
   std::atomic<bool> away = false;
 };
-
-std::string read_text(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 struct PodRun : testing::Test {
   struct Worker {

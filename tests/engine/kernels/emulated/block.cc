@@ -39,10 +39,6 @@ bool same_place(const std::source_location& a, const std::source_location& b) {
   return a.line() == b.line() && std::strcmp(a.file_name(), b.file_name()) == 0;
 }
 
-std::string name(const Thread& thread) {
-  return "thread " + std::to_string(thread.id);
-}
-
 /// The launch that runs. There is one at a time.
 class Runner {
  public:
@@ -159,14 +155,16 @@ void Runner::release_barrier() {
   for (const Thread& thread : threads_) {
     if (!first && thread.at == At::Barrier) first = &thread;
   }
-  const std::string waits = name(*first) + " waits at " + site(first->where);
+  const std::string waits = thread_name(first->id) + " waits at " + site(first->where);
   for (const Thread& thread : threads_) {
-    if (thread.at == At::Done) stop("divergent barrier: " + name(thread) + " has ended, " + waits);
+    if (thread.at == At::Done)
+      stop("divergent barrier: " + thread_name(thread.id) + " has ended, " + waits);
     if (thread.at == At::Warp)
-      stop("divergent barrier: " + name(thread) + " waits for its warp at " + site(thread.where) +
-           ", " + waits);
+      stop("divergent barrier: " + thread_name(thread.id) + " waits for its warp at " +
+           site(thread.where) + ", " + waits);
     if (!same_place(thread.where, first->where))
-      stop("divergent barrier: " + name(thread) + " waits at " + site(thread.where) + ", " + waits);
+      stop("divergent barrier: " + thread_name(thread.id) + " waits at " + site(thread.where) +
+           ", " + waits);
   }
   for (Thread& thread : threads_) thread.at = At::Ready;
   ++epoch;
@@ -202,7 +200,7 @@ void Runner::finish_warp(const Thread& came) {
     }
     const bool outside = thread.from >= kWarp;
     if (!outside && !(mask >> thread.from & 1))
-      stop("shuffle at " + site(thread.where) + ": " + name(thread) + " reads lane " +
+      stop("shuffle at " + site(thread.where) + ": " + thread_name(thread.id) + " reads lane " +
            std::to_string(thread.from) + ", which is not in its mask");
     thread.got = outside ? thread.value : threads_[base + thread.from].value;
   }

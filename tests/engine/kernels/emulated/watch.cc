@@ -17,10 +17,6 @@ bool in_a_buffer(uintptr_t at, std::size_t bytes) {
   return next != buffers().begin() && at + bytes <= std::prev(next)->second;
 }
 
-std::string name(const Moment& moment) {
-  return "thread " + std::to_string(moment.thread);
-}
-
 }  // namespace
 
 Buffer::Buffer(std::size_t bytes) : data_(new unsigned char[bytes]) {
@@ -72,17 +68,17 @@ std::optional<std::string> Watch::touch_byte(Cell& cell, bool write, const Momen
                                              bool shared) {
   const char* does = write ? " writes what " : " reads what ";
   if (!ordered(cell.writer, now, shared))
-    return "a race: " + name(now) + does + name(cell.writer) + " wrote";
+    return "a race: " + thread_name(now.thread) + does + thread_name(cell.writer.thread) + " wrote";
   if (write) {
     for (const Moment& reader : cell.readers) {
       if (!ordered(reader, now, shared))
-        return "a race: " + name(now) + does + name(reader) + " read";
+        return "a race: " + thread_name(now.thread) + does + thread_name(reader.thread) + " read";
     }
     cell.writer = now;
     return {};
   }
   if (shared && cell.writer.epoch < block_)
-    return name(now) + " reads shared memory that no thread has written";
+    return thread_name(now.thread) + " reads shared memory that no thread has written";
   // Two unordered readers are enough: a writer is at most one of them.
   Moment* slot = nullptr;
   for (Moment& reader : cell.readers) {
@@ -99,7 +95,7 @@ std::optional<std::string> Watch::touch(uintptr_t at, std::size_t bytes, bool wr
                                         const Moment& now) {
   const bool shared = is_shared(at) && is_shared(at + bytes - 1);
   if (!shared && !buffers().empty() && !in_a_buffer(at, bytes))
-    return name(now) + (write ? " writes " : " reads ") + std::to_string(bytes) +
+    return thread_name(now.thread) + (write ? " writes " : " reads ") + std::to_string(bytes) +
            " bytes outside of every buffer";
   for (std::size_t i = 0; i < bytes; ++i) {
     if (auto wrong = touch_byte(page((at + i) >> 12).cells[(at + i) & 4095], write, now, shared))

@@ -34,6 +34,11 @@ struct Moment {
   uint16_t thread = 0;
 };
 
+/// As every Fault calls a thread of a block.
+inline std::string thread_name(int number) {
+  return "thread " + std::to_string(number);
+}
+
 class Watch {
  public:
   /// Accesses before this epoch are ordered before all later ones.
