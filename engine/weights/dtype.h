@@ -11,6 +11,8 @@
 
 namespace dsj::weights {
 
+inline constexpr size_t kDimensionsMax = 16;  ///< of a tensor in a file
+
 static_assert(std::endian::native == std::endian::little);
 
 /// safetensors' types whose elements are whole bytes.

@@ -16,8 +16,6 @@
 
 namespace dsj::weights {
 
-inline constexpr size_t kDimensionsMax = 16;  ///< of a tensor in a file
-
 /// One tensor of a file or of a model.
 struct TensorInfo {
   std::string name;

@@ -26,7 +26,7 @@ pickled::Value TorchWriter::tensor(const std::vector<int64_t>& shape) {
   for (size_t i = shape.size(); i-- > 0; stride *= std::max<int64_t>(shape[i], 1))
     strides[i] = integer(stride);
   for (const int64_t extent : shape) extents.push_back(integer(extent));
-  const Value storage =
+  const pickled::Value storage =
       tuple({str("storage"), global("torch", "FloatStorage"), str(std::to_string(elements_.size())),
              str("cpu"), integer(elements)});
   elements_.push_back(elements);
