@@ -55,7 +55,7 @@ ifdef QUICK
 else
 	@python3 scripts/bench_train.py --bin $(BUILD)/bin
 	@$(BUILD)/bin/bench_optimizer_step
-	@$(BUILD)/bin/bench_random_ltd
+	@python3 scripts/bench_random_ltd.py --bin $(BUILD)/bin
 	@$(BUILD)/bin/bench_nvme_step $(BUILD)
 	@python3 scripts/bench_slow_link.py --bin $(BUILD)/bin
 	@python3 scripts/bench_levels.py --bin $(BUILD)/bin

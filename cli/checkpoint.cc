@@ -132,6 +132,7 @@ Result<std::string> export_checkpoint(Files& files, const Export& wanted) {
   if (found.kind == CheckpointPath::Kind::DeepSpeeds) {
     DSJ_TRY(auto opened,
             deepspeed::Checkpoint::open(files, wanted.from, {.universal = wanted.universal}));
+    DSJ_TRY_STATUS(opened.check_parts());
     return export_as(files, wanted, opened, opened.parameters());
   }
   DSJ_TRY(auto reader, checkpoint::Reader::open(files, found.paths.front()));

@@ -140,13 +140,14 @@ FoundCheckpoint describe_deepspeeds(Files& files, const std::string& path, bool 
   found.world = opened->world();
   take_run_state(opened->run_state(), found);
   std::vector<std::pair<std::string, int64_t>> tensors;
-  for (const auto& [name, elements] : opened->tensors()) tensors.emplace_back(name.first, elements);
+  for (const auto& [name, dealt] : opened->tensors())
+    tensors.emplace_back(name.first, dealt.elements);
   take_tensors(tensors, found);
   found.frozen = static_cast<int64_t>(opened->frozen_count());
   found.notes = opened->notes();
-  if (!verify) return found;
-  if (const Status sound = opened->verify(); !sound) found.damage = sound.error().to_string();
-  found.verified = !found.damage;
+  const Status sound = verify ? opened->verify() : opened->check_parts();
+  if (!sound) found.damage = sound.error().to_string();
+  found.verified = verify && !found.damage;
   return found;
 }
 

@@ -29,7 +29,6 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WARM_UP = 2
-MARKS = ("<!-- bench_train.py writes from here -->", "<!-- bench_train.py writes to here -->")
 QUICK = ("fixed, micro-batch 4, 1 x 2, fp32, stage 0", "fixed, micro-batch 4, 2 x 1, fp32, stage 3",
          "fixed, micro-batch 4, 2 x 1, bf16, stage 3", "alpaca, micro-batch 4, 2 x 1, fp32, stage 2",
          "alpaca, micro-batch 4, 2 x 1, fp32, LoRA, stage 2", "vocabulary, micro-batch 2, 2 x 1, fp32, stage 1")
@@ -219,16 +218,16 @@ def processor():
     return f"{model[1] if model else 'unknown processor'} ({', '.join(has)}), {len(os.sched_getaffinity(0))} cores"
 
 
-def write(page, about, table):
-    """Puts the table between the marks of a page."""
+def write(page, program, lines):
+    """Puts the lines between the program's marks of a page."""
+    marks = (f"<!-- {program} writes from here -->", f"<!-- {program} writes to here -->")
     with open(page, encoding="utf-8") as file:
         text = file.read()
-    begin, end = (text.find(mark) for mark in MARKS)
+    begin, end = (text.find(mark) for mark in marks)
     if begin < 0 or end < begin:
-        sys.exit(f"bench_train: {page} has no lines {MARKS[0]!r} and {MARKS[1]!r}")
-    lines = [line(HEAD), "|" + "---|" * len(HEAD), *(line(cells) for cells in table)]
+        sys.exit(f"{program}: {page} has no lines {marks[0]!r} and {marks[1]!r}")
     with open(page, "w", encoding="utf-8") as file:
-        file.write(text[:begin] + MARKS[0] + f"\n{about}\n\n" + "\n".join(lines) + "\n" + text[end:])
+        file.write(text[:begin] + "\n".join([marks[0], *lines]) + "\n" + text[end:])
 
 
 def main():
@@ -255,8 +254,10 @@ def main():
     if not table:
         sys.exit(f"bench_train: no case has {options.only!r} in its name; --list shows them")
     if options.write:
-        write(options.write, f"{processor()}; load average {before:.1f} at the start; {options.steps} steps, {options.rounds} "
-                             f"round{'s' * (options.rounds > 1)}.", table)
+        about = (f"{processor()}; load average {before:.1f} at the start; {options.steps} steps, {options.rounds} "
+                 f"round{'s' * (options.rounds > 1)}.")
+        write(options.write, "bench_train.py",
+              [about, "", line(HEAD), "|" + "---|" * len(HEAD), *(line(cells) for cells in table)])
     return 0
 
 

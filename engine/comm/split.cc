@@ -1,7 +1,6 @@
 #include "engine/comm/split.h"
 
 #include <algorithm>
-#include <map>
 #include <sstream>
 
 #include "job/rank_runs.h"
@@ -31,19 +30,19 @@ std::vector<std::string> answers(const std::vector<std::string>& texts) {
   for (const std::string& text : texts) parts.push_back(parse_part(text));
   const auto members = members_of(parts);
   if (!members) return std::vector<std::string>(texts.size(), kNotSplit + members.error().message);
-  std::map<int, std::string> by_colour;  // made once: a part's ranks have the same
+  std::map<int, std::string> of_colour;
+  for (const auto& [colour, ranks] : *members) of_colour[colour] = kOk + text_of_ranks(ranks);
   std::vector<std::string> all;
-  for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-    std::string& text = by_colour[parts[rank].colour];
-    if (text.empty()) text = kOk + text_of_ranks((*members)[rank]);
-    all.push_back(text);
+  for (const Part& part : parts) {
+    const auto found = of_colour.find(part.colour);
+    all.push_back(found == of_colour.end() ? kOk : found->second);
   }
   return all;
 }
 
 }  // namespace
 
-Result<std::vector<std::vector<int>>> members_of(std::span<const Part> parts) {
+Result<std::map<int, std::vector<int>>> members_of(std::span<const Part> parts) {
   const auto other = std::ranges::find_if(
       parts, [&](const Part& part) { return part.name != parts.front().name; });
   if (other != parts.end()) {
@@ -58,11 +57,7 @@ Result<std::vector<std::vector<int>>> members_of(std::span<const Part> parts) {
     std::ranges::stable_sort(ranks, {},
                              [&](int rank) { return parts[static_cast<std::size_t>(rank)].key; });
   }
-  std::vector<std::vector<int>> members(parts.size());
-  for (const auto& [colour, ranks] : by_colour) {
-    for (const int rank : ranks) members[static_cast<std::size_t>(rank)] = ranks;
-  }
-  return members;
+  return by_colour;
 }
 
 Result<std::unique_ptr<Rendezvous>> split(Rendezvous& rendezvous, const std::string& key,

@@ -2,6 +2,7 @@
 // Tested by: tests/engine/comm/split_test.cc
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,9 +12,9 @@
 
 namespace dsj::comm {
 
-/// members[rank]: the group's ranks of the part that `rank` is in, in the part's order; empty: it is
-/// in none. parts: by rank. BadInput: not all name the same split.
-Result<std::vector<std::vector<int>>> members_of(std::span<const Part> parts);
+/// members[colour]: the group's ranks of one part, in its order; a list per part, not per rank. A colour
+/// below 0 makes none. parts: by rank. BadInput: not all name the same split.
+Result<std::map<int, std::vector<int>>> members_of(std::span<const Part> parts);
 
 /// The rendezvous of this rank's part, for which `key` is used; null: it is in none. Collective over
 /// `rendezvous`. A rank does three operations on the store whatever the number of ranks.

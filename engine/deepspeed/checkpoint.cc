@@ -41,20 +41,18 @@ Result<Checkpoint> Checkpoint::open(Files& files, const std::string& path,
   DSJ_TRY(opened.folder_, find_folder(files, path, options.universal));
   DSJ_TRY(const SavedFile model_file, SavedFile::open(files, opened.folder_.model_files.front()));
   DSJ_TRY(opened.model_, read_model_states(model_file));
-  DSJ_TRY(Placed placed, place(files, opened.folder_, model_file, opened.model_));
-  opened.optim_ = std::move(placed.optim);
-  opened.parameters_ = std::move(placed.trained);
-  opened.model_.frozen = std::move(placed.frozen);
+  DSJ_TRY(opened.placed_, place(files, opened.folder_, model_file, opened.model_));
+  opened.model_.frozen = opened.placed_.frozen;
+  opened.parameters_ = opened.placed_.trained;
   opened.parameters_.insert(opened.parameters_.end(), opened.model_.frozen.begin(),
                             opened.model_.frozen.end());
-  opened.ranges_ = std::move(placed.ranges);
-  opened.paths_ = std::move(placed.paths);
   opened.derive_run_state();
   opened.note_options();
   return opened;
 }
 
 void Checkpoint::derive_run_state() {
+  const OptimStates& optim = placed_.optim;
   int64_t skipped = std::clamp<int64_t>(model_.skipped, 0, model_.steps);
   // The schedule goes on where it stood: here its place is the number of steps that were not skipped.
   if (model_.scheduled) {
@@ -69,29 +67,30 @@ void Checkpoint::derive_run_state() {
   // An optimizer makes its count at its first update. Where every step was skipped there was none, whatever the
   // schedule says.
   const bool none_yet = model_.skipped >= model_.steps;
-  const int64_t updates = optim_.step.value_or(none_yet ? 0 : model_.steps - skipped);
+  const int64_t updates = optim.step.value_or(none_yet ? 0 : model_.steps - skipped);
   std::vector<std::string> frozen;
   for (const Parameter& parameter : model_.frozen) frozen.push_back(parameter.name);
   std::ranges::sort(frozen);
   run_state_ = {{"step", model_.steps},       {"skipped", skipped},         {"updates", updates},
-                {"world_size", model_.world}, {"stage", optim_.stage},      {"lora", nullptr},
+                {"world_size", model_.world}, {"stage", optim.stage},       {"lora", nullptr},
                 {"frozen", frozen},           {"deepspeed", model_.version}};
   if (model_.steps > 0 && model_.samples > 0 && model_.samples % model_.steps == 0)
     run_state_["train_batch_size"] = model_.samples / model_.steps;
-  if (!optim_.groups.empty() && optim_.groups[0].contains("lr"))
-    run_state_["lr"] = optim_.groups[0].at("lr");
-  if (optim_.scaler && std::isfinite(optim_.scaler->scale))
-    run_state_["loss_scaler"] = {{"scale", optim_.scaler->scale},
-                                 {"hysteresis", optim_.scaler->hysteresis},
-                                 {"step", optim_.scaler->step},
-                                 {"last_overflow", optim_.scaler->last_overflow}};
+  if (!optim.groups.empty() && optim.groups[0].contains("lr"))
+    run_state_["lr"] = optim.groups[0].at("lr");
+  if (optim.scaler && std::isfinite(optim.scaler->scale))
+    run_state_["loss_scaler"] = {{"scale", optim.scaler->scale},
+                                 {"hysteresis", optim.scaler->hysteresis},
+                                 {"step", optim.scaler->step},
+                                 {"last_overflow", optim.scaler->last_overflow}};
 }
 
 void Checkpoint::note_options() {
-  for (size_t g = 1; g < optim_.groups.size(); ++g) {
+  const OptimStates& optim = placed_.optim;
+  for (size_t g = 1; g < optim.groups.size(); ++g) {
     for (const char* name : kOptions) {
-      const auto first = optim_.groups[0].find(name), other = optim_.groups[g].find(name);
-      if (first == optim_.groups[0].end() || other == optim_.groups[g].end() ||
+      const auto first = optim.groups[0].find(name), other = optim.groups[g].find(name);
+      if (first == optim.groups[0].end() || other == optim.groups[g].end() ||
           first->second == other->second)
         continue;
       notes_.push_back(std::string(name) + " of param group " + std::to_string(g) + " is " +
@@ -103,7 +102,8 @@ void Checkpoint::note_options() {
 
 std::optional<int64_t> Checkpoint::elements(const std::string& state,
                                             const std::string& param) const {
-  return ranges_.elements({state, param});
+  const auto found = placed_.tensors.find({state, param});
+  return found == placed_.tensors.end() ? std::nullopt : std::optional(found->second.elements);
 }
 
 Status Checkpoint::read(const std::string& state, const std::string& param, int64_t offset,
@@ -116,25 +116,62 @@ Status Checkpoint::read(const std::string& state, const std::string& param, int6
                          std::to_string(uint64_t(offset) + out.size()) + ")",
                      path(), "the checkpoint is of another model");
   }
-  for (const Stretch& stretch : ranges_.find({state, param}, offset, int64_t(out.size()))) {
-    if (!weights::is_weight_dtype(stretch.dtype))
-      return bad_input(state + " of " + param + " is " +
-                           std::string(weights::dtype_name(stretch.dtype)) +
-                           ", F32, BF16 and F16 are read",
-                       paths_[stretch.file]);
-    if (open_ != stretch.file) {
-      DSJ_TRY(file_, files_->open_read(paths_[stretch.file]));
-      open_ = stretch.file;
+  Status done = read_elements(placed_.tensors.at({state, param}), offset, out);
+  if (!done) done.error().message += " (read for " + state + " of " + param + ")";
+  return done;
+}
+
+Status Checkpoint::read_elements(const Dealt& dealt, int64_t offset, std::span<float> out) {
+  for (const Share& share : shares_of(dealt, offset, int64_t(out.size()))) {
+    DSJ_TRY(const Contents* held, contents(share.file));
+    const auto of_share = out.subspan(size_t(share.begin - offset), size_t(share.elements));
+    for (const Stretch& stretch : cut(held->at(dealt.flat), share.at, share.elements)) {
+      if (!weights::is_weight_dtype(stretch.dtype))
+        return bad_input("the values are " + std::string(weights::dtype_name(stretch.dtype)) +
+                             ": F32, BF16 and F16 are read",
+                         placed_.files[share.file].path);
+      DSJ_TRY(const ReadFile* file, data(share.file));
+      DSJ_TRY_STATUS(read_stretch(
+          *file, stretch,
+          of_share.subspan(size_t(stretch.begin - share.at), size_t(stretch.elements))));
     }
-    const auto target = out.subspan(size_t(stretch.begin - offset), size_t(stretch.elements));
-    DSJ_TRY_STATUS(read_stretch(*file_, stretch, target));
   }
   return {};
 }
 
+Result<const Contents*> Checkpoint::contents(size_t file) {
+  PartFile& part = placed_.files[file];
+  if (!part.contents) {
+    DSJ_TRY(SavedFile saved, SavedFile::open(*files_, part.path));
+    DSJ_TRY(part.contents, read_contents(placed_, file, saved));
+    keep_open(file, saved.release());
+  }
+  return &*part.contents;
+}
+
+Result<const ReadFile*> Checkpoint::data(size_t file) {
+  const auto found = std::ranges::find(open_, file, &OpenFile::file);
+  if (found != open_.end()) return found->data.get();
+  DSJ_TRY(auto opened, files_->open_read(placed_.files[file].path));
+  return keep_open(file, std::move(opened));
+}
+
+const ReadFile* Checkpoint::keep_open(size_t file, std::unique_ptr<ReadFile> data) {
+  if (open_.size() == kFilesOpenMax) open_.erase(open_.begin());
+  open_.push_back({file, std::move(data)});
+  return open_.back().data.get();
+}
+
+Status Checkpoint::check_parts() {
+  for (size_t file = 0; file < placed_.files.size(); ++file)
+    if (const auto held = contents(file); !held) return std::unexpected(held.error());
+  return {};
+}
+
 Status Checkpoint::verify() {
-  std::vector<std::string> all = paths_;
-  all.insert(all.end(), folder_.model_files.begin(), folder_.model_files.end());
+  DSJ_TRY_STATUS(check_parts());
+  std::vector<std::string> all = folder_.model_files;
+  for (const PartFile& part : placed_.files) all.push_back(part.path);
   std::ranges::sort(all);
   all.erase(std::unique(all.begin(), all.end()), all.end());
   for (const std::string& path : all) DSJ_TRY_STATUS(verify_archive(*files_, path));

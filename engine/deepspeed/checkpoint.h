@@ -11,6 +11,7 @@
 #include "common/files/files.h"
 #include "common/result.h"
 #include "engine/checkpoint/saved_run.h"
+#include "engine/deepspeed/contents.h"
 #include "engine/deepspeed/folder.h"
 #include "engine/deepspeed/model_states.h"
 #include "engine/deepspeed/optim_states.h"
@@ -24,9 +25,12 @@ struct OpenOptions {
 
 class Checkpoint : public checkpoint::SavedRun {
  public:
-  /// `path`: the directory with `latest`, or one tag in it. `files` must outlive the checkpoint. Reads directories and
-  /// pickles, no values. Error: BadInput (folder.h, saved_file.h: it is none, or of a form that is not read),
-  /// Environment (it is damaged).
+  /// The most files that are open at a time. A rank that reads of as many opens each once; with more it opens them again.
+  static constexpr size_t kFilesOpenMax = 128;
+
+  /// `path`: the directory with `latest`, or one tag in it. `files` must outlive the checkpoint. Reads directories and the
+  /// pickles of rank 0, no values; another file when something of it is read first. Error: BadInput (folder.h,
+  /// saved_file.h: it is none, or of a form that is not read), Environment (it is damaged).
   static Result<Checkpoint> open(Files& files, const std::string& path,
                                  const OpenOptions& options = {});
 
@@ -35,12 +39,13 @@ class Checkpoint : public checkpoint::SavedRun {
   const nlohmann::json& run_state() const override { return run_state_; }
   std::optional<int64_t> elements(const std::string& state,
                                   const std::string& param) const override;
+  /// A file's first reading may find it of another form than that of rank 0, or damaged.
   Status read(const std::string& state, const std::string& param, int64_t offset,
               std::span<float> out) override;
 
   // ---- what is in it
   bool universal() const { return folder_.universal; }
-  int stage() const { return optim_.stage; }
+  int stage() const { return placed_.optim.stage; }
   int world() const { return model_.world; }
   const std::string& version() const { return model_.version; }
   /// Trained ones, then frozen ones.
@@ -48,29 +53,38 @@ class Checkpoint : public checkpoint::SavedRun {
   size_t frozen_count() const { return model_.frozen.size(); }
   /// Tied name → the parameter that it is.
   const std::map<std::string, std::string>& aliases() const { return model_.aliases; }
-  /// All tensors: (state, parameter) → elements.
-  const std::map<StateOf, int64_t>& tensors() const { return ranges_.all(); }
-  const std::vector<std::string>& files_read() const { return paths_; }
+  /// All tensors.
+  const std::map<StateOf, Dealt>& tensors() const { return placed_.tensors; }
   /// What a run here does otherwise than DeepSpeed would; empty: nothing.
   const std::vector<std::string>& notes() const { return notes_; }
-  /// Checks the bytes of all files against their checksums.
+  /// Reads the directory and the pickle of every file. Whoever reads all of it asks this first.
+  Status check_parts();
+  /// The same, and checks the bytes of all files against their checksums.
   Status verify();
 
  private:
+  struct OpenFile {
+    size_t file = 0;
+    std::unique_ptr<ReadFile> data;
+  };
+
   void note_options();
   void derive_run_state();
+  Status read_elements(const Dealt& dealt, int64_t offset, std::span<float> out);
+  /// What a file holds; read at the first call. Valid as long as the checkpoint.
+  Result<const Contents*> contents(size_t file);
+  /// Valid until the next call.
+  Result<const ReadFile*> data(size_t file);
+  const ReadFile* keep_open(size_t file, std::unique_ptr<ReadFile> data);
 
   Files* files_ = nullptr;
   Folder folder_;
   ModelStates model_;
-  OptimStates optim_;  ///< of rank 0
+  Placed placed_;
   std::vector<Parameter> parameters_;
-  Ranges ranges_;
-  std::vector<std::string> paths_, notes_;
+  std::vector<std::string> notes_;
   nlohmann::json run_state_;
-  /// The file read last.
-  size_t open_ = SIZE_MAX;
-  std::unique_ptr<ReadFile> file_;
+  std::vector<OpenFile> open_;  ///< oldest first
 };
 
 }  // namespace dsj::deepspeed

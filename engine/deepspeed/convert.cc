@@ -42,9 +42,10 @@ Result<Imported> import_checkpoint(Files& files, Checkpoint& from,
   if (there)
     return bad_input("there is a checkpoint of this step already", target,
                      "name another output directory");
+  DSJ_TRY_STATUS(from.check_parts());
   std::vector<checkpoint::Extent> extents;
-  for (const auto& [name, elements] : from.tensors())
-    extents.push_back({name.first, name.second, elements});
+  for (const auto& [name, dealt] : from.tensors())
+    extents.push_back({name.first, name.second, dealt.elements});
   const checkpoint::WriteOptions options{.checkpoints_dir = checkpoints_dir, .step = from.step()};
   const auto produce = [&](const checkpoint::EmitPiece& emit) -> Status {
     for (const auto& extent : extents) {

@@ -28,8 +28,7 @@ Options options_of(Node group) {
 /// elastic_checkpoint's list with one dict of states per group.
 class TorchOptimizer {
  public:
-  TorchOptimizer(Files& files, const SavedFile& file, Node dict)
-      : files_(files), file_(file), dict_(dict) {}
+  TorchOptimizer(const SavedFile& file, Node dict) : file_(file), dict_(dict) {}
 
   /// Fills `updated` with `count` entries in the order of the param groups, `groups`, `step`.
   Status read(OptimStates& out) {
@@ -69,7 +68,7 @@ class TorchOptimizer {
       const std::string name = states.key(i).text();
       const Node value = states.value(i);
       if (name == "step") {
-        DSJ_TRY(const int64_t step, file_.count(files_, value, "step"));
+        DSJ_TRY(const int64_t step, file_.count(value, "step"));
         out.step = std::max(out.step.value_or(0), step);
       } else if (value.is(PickleKind::Tensor)) {
         DSJ_TRY(auto info, file_.tensor(value, name));
@@ -83,7 +82,6 @@ class TorchOptimizer {
     return {};
   }
 
-  Files& files_;
   const SavedFile& file_;
   const Node dict_;
 };
@@ -131,7 +129,7 @@ void add_alignment(Node paddings, OptimStates& out) {
 
 }  // namespace
 
-Result<OptimStates> read_optim_states(Files& files, const SavedFile& file) {
+Result<OptimStates> read_optim_states(const SavedFile& file) {
   const Node root = file.root()["optimizer_state_dict"];
   if (!root)
     return bad_input("no DeepSpeed optimizer states: there is no \"optimizer_state_dict\"",
@@ -141,7 +139,7 @@ Result<OptimStates> read_optim_states(Files& files, const SavedFile& file) {
   out.scaler = scaler_of(root);
   if (const Node flat = root["fp32_flat_groups"]) {
     out.stage = 3;
-    DSJ_TRY_STATUS(TorchOptimizer(files, file, root["optimizer_state_dict"]).read(out));
+    DSJ_TRY_STATUS(TorchOptimizer(file, root["optimizer_state_dict"]).read(out));
     DSJ_TRY_STATUS(add_masters(file, flat, "fp32_flat_groups", out));
     return out;
   }
@@ -150,23 +148,23 @@ Result<OptimStates> read_optim_states(Files& files, const SavedFile& file) {
     return bad_input("it holds neither single_partition_of_fp32_groups nor fp32_flat_groups",
                      file.path(), "DeepSpeed's ZeRO stages 1 to 3 and BF16_Optimizer are read");
   out.stage = static_cast<int>(root["zero_stage"].integer().value_or(1));
-  DSJ_TRY_STATUS(TorchOptimizer(files, file, root["base_optimizer_state"]).read(out));
+  DSJ_TRY_STATUS(TorchOptimizer(file, root["base_optimizer_state"]).read(out));
   if (const auto step = root["base_optimizer_state_step"]; step && !out.step) {
-    DSJ_TRY(out.step, file.count(files, step, "base_optimizer_state_step"));
+    DSJ_TRY(out.step, file.count(step, "base_optimizer_state_step"));
   }
   DSJ_TRY_STATUS(add_masters(file, flat, "single_partition_of_fp32_groups", out));
   add_alignment(root["param_alignment_paddings"], out);
   return out;
 }
 
-Result<OptimStates> read_plain_optimizer(Files& files, const SavedFile& file) {
+Result<OptimStates> read_plain_optimizer(const SavedFile& file) {
   const Node root = file.root()["optimizer"];
   if (!root)
     return bad_input("it was saved without an optimizer's state", file.path(),
                      "only its weights could be read: consolidate them and start from the model");
   OptimStates out;
   const Node inner = root["optimizer_state_dict"];
-  DSJ_TRY_STATUS(TorchOptimizer(files, file, inner ? inner : root).read(out));
+  DSJ_TRY_STATUS(TorchOptimizer(file, inner ? inner : root).read(out));
   if (!inner) return out;
   out.scaler = scaler_of(root);
   if (const Node flat = root["fp32_groups_flat"]) {
@@ -186,7 +184,7 @@ Result<OptimStates> read_plain_optimizer(Files& files, const SavedFile& file) {
   return out;
 }
 
-Result<OptimStates> read_universal_optimizer(Files&, const SavedFile& file) {
+Result<OptimStates> read_universal_optimizer(const SavedFile& file) {
   const Node root = file.root();
   OptimStates out;
   out.stage = static_cast<int>(root["zero_stage"].integer().value_or(1));

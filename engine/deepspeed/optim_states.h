@@ -42,11 +42,11 @@ struct OptimStates {
 
 /// From an optim_states file (stages 1 to 3, BF16_Optimizer). Error: a part is missing, or lies in a form that is not
 /// read.
-Result<OptimStates> read_optim_states(Files& files, const SavedFile& file);
+Result<OptimStates> read_optim_states(const SavedFile& file);
 /// From a model_states file: ZeRO is off. `parameters`: the number of tensors that a fused optimizer would update is
 /// the number of its groups instead; then each Updated is a flat group.
-Result<OptimStates> read_plain_optimizer(Files& files, const SavedFile& file);
+Result<OptimStates> read_plain_optimizer(const SavedFile& file);
 /// From zero/optimizer_state.pt of a universal checkpoint: groups, scaler, stage; no tensors.
-Result<OptimStates> read_universal_optimizer(Files& files, const SavedFile& file);
+Result<OptimStates> read_universal_optimizer(const SavedFile& file);
 
 }  // namespace dsj::deepspeed

@@ -1,28 +1,17 @@
-// Fills in where each tensor of a checkpoint lies, for each of DeepSpeed's layouts. Internal to engine/deepspeed.
+// Finds how the tensors of a checkpoint are dealt among its files, for each of DeepSpeed's layouts. Internal to
+// engine/deepspeed.
 #pragma once
 
-#include <map>
-#include <string>
-#include <vector>
-
 #include "common/files/files.h"
+#include "engine/deepspeed/contents.h"
 #include "engine/deepspeed/folder.h"
 #include "engine/deepspeed/model_states.h"
-#include "engine/deepspeed/optim_states.h"
-#include "engine/deepspeed/ranges.h"
 
 namespace dsj::deepspeed {
 
-/// What placing finds: `paths` are the files, which stretches name by their index.
-struct Placed {
-  OptimStates optim;  ///< of rank 0
-  std::vector<Parameter> trained, frozen;
-  Ranges ranges;
-  std::vector<std::string> paths;
-};
-
-/// Reads the optimizer's files and decides the layout from them. Environment: the parts are not what the parameters
-/// need. BadInput: a form that is not read.
+/// Decides the layout from the files of rank 0, and opens no other rank's: a rank's part follows from that of rank 0 and
+/// from the parameters. (Universal: one file of each state.) What the files are is held against it when they are read
+/// (contents.h). Environment: the files of rank 0 are not what the parameters need. BadInput: a form that is not read.
 Result<Placed> place(Files& files, const Folder& folder, const SavedFile& model_file,
                      const ModelStates& model);
 

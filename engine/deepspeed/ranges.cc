@@ -3,78 +3,56 @@
 #include <algorithm>
 
 namespace dsj::deepspeed {
-namespace {
 
-/// The part of `stretch` in [begin, end), counted as the stretch counts.
-Stretch cut(const Stretch& stretch, int64_t begin, int64_t end) {
-  const int64_t from = std::max(begin, stretch.begin),
-                to = std::min(end, stretch.begin + stretch.elements);
-  Stretch part = stretch;
-  part.begin = from;
-  part.elements = to - from;
-  part.byte += (from - stretch.begin) * weights::dtype_bytes(stretch.dtype);
-  return part;
+void append(FlatVector& flat, int64_t begin, const weights::TensorInfo& tensor) {
+  if (tensor.elements > 0) flat.push_back({begin, tensor.elements, tensor.begin, tensor.dtype});
 }
 
-/// The first stretch that ends behind `element`.
-auto first_behind(const std::vector<Stretch>& stretches, int64_t element) {
-  return std::ranges::upper_bound(stretches, element, {}, [](const Stretch& stretch) {
-    return stretch.begin + stretch.elements;
-  });
-}
-
-}  // namespace
-
-void append(FlatVector& flat, int64_t begin, size_t file, const weights::TensorInfo& tensor) {
-  if (tensor.elements > 0)
-    flat.push_back({begin, tensor.elements, file, tensor.begin, tensor.dtype});
-}
-
-Status Ranges::take(const StateOf& name, int64_t offset, int64_t count, const FlatVector& flat,
-                    int64_t at, const std::string& path) {
-  int64_t covered = 0;
-  for (auto stretch = first_behind(flat, at); stretch != flat.end() && stretch->begin < at + count;
-       ++stretch) {
-    Stretch part = cut(*stretch, at, at + count);
-    part.begin += offset - at;
-    covered += part.elements;
-    stretches_[name].push_back(part);
-  }
-  if (covered == count) return {};
-  return fail(ErrorKind::Environment,
-              name.first + " of " + name.second + ": " + std::to_string(covered) + " of " +
-                  std::to_string(count) + " elements are there",
-              path, kDamagedHint);
-}
-
-std::optional<int64_t> Ranges::elements(const StateOf& name) const {
-  const auto found = elements_.find(name);
-  return found == elements_.end() ? std::nullopt : std::optional(found->second);
-}
-
-std::vector<Stretch> Ranges::find(const StateOf& name, int64_t offset, int64_t count) const {
+std::vector<Stretch> cut(const FlatVector& flat, int64_t at, int64_t count) {
   std::vector<Stretch> parts;
-  const auto found = stretches_.find(name);
-  if (found == stretches_.end()) return parts;
-  auto stretch = first_behind(found->second, offset);
-  for (; stretch != found->second.end() && stretch->begin < offset + count; ++stretch)
-    parts.push_back(cut(*stretch, offset, offset + count));
+  auto stretch = std::ranges::upper_bound(
+      flat, at, {}, [](const Stretch& one) { return one.begin + one.elements; });
+  for (; stretch != flat.end() && stretch->begin < at + count; ++stretch) {
+    Stretch part = *stretch;
+    part.begin = std::max(at, stretch->begin);
+    part.elements = std::min(at + count, stretch->begin + stretch->elements) - part.begin;
+    part.byte += (part.begin - stretch->begin) * weights::dtype_bytes(stretch->dtype);
+    parts.push_back(part);
+  }
   return parts;
 }
 
-Status Ranges::check(const std::string& path) {
-  for (auto& [name, stretches] : stretches_) std::ranges::sort(stretches, {}, &Stretch::begin);
-  for (const auto& [name, elements] : elements_) {
-    int64_t end = 0;
-    for (const Stretch& stretch : stretches_[name])
-      end = stretch.begin == end ? end + stretch.elements : INT64_MIN;
-    if (end != elements)
-      return fail(ErrorKind::Environment,
-                  name.first + " of " + name.second + ": its parts are not its " +
-                      std::to_string(elements) + " elements",
-                  path, kDamagedHint);
+Dealt whole(int64_t elements, size_t file, FlatOf flat, int64_t at) {
+  return {.elements = elements,
+          .first = file,
+          .shift = 0,
+          .each = elements,
+          .flat = std::move(flat),
+          .base = at};
+}
+
+std::vector<Share> shares_of(const Dealt& dealt, int64_t offset, int64_t count) {
+  std::vector<Share> shares;
+  while (count > 0) {
+    const int64_t place = dealt.shift + offset, within = place % dealt.each;
+    const int64_t some = std::min(count, dealt.each - within);
+    shares.push_back(
+        {dealt.first + size_t(place / dealt.each), offset, some, dealt.base + within});
+    offset += some;
+    count -= some;
   }
-  return {};
+  return shares;
+}
+
+std::optional<Share> share_in(const Dealt& dealt, size_t file) {
+  if (dealt.elements == 0 || file < dealt.first) return std::nullopt;
+  const auto number = static_cast<int64_t>(file - dealt.first);
+  // The tensor's last file bounds the product below.
+  if (number > (dealt.shift + dealt.elements - 1) / dealt.each) return std::nullopt;
+  const int64_t begin = number * dealt.each - dealt.shift, from = std::max<int64_t>(0, begin);
+  const int64_t end = std::min(dealt.elements, begin + dealt.each);
+  if (from >= end) return std::nullopt;
+  return Share{file, from, end - from, dealt.base + from - begin};
 }
 
 }  // namespace dsj::deepspeed

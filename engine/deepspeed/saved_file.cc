@@ -109,8 +109,8 @@ std::string Node::text() const {
 Result<SavedFile> SavedFile::open(Files& files, const std::string& path) {
   SavedFile saved;
   saved.path_ = path;
-  DSJ_TRY(const auto file, files.open_read(path));
-  DSJ_TRY(saved.archive_, weights::TorchArchive::open(*file, path));
+  DSJ_TRY(saved.file_, files.open_read(path));
+  DSJ_TRY(saved.archive_, weights::TorchArchive::open(*saved.file_, path));
   DSJ_TRY(auto pickle, weights::read_pickle(saved.archive_.pickle(), names(),
                                             "a DeepSpeed checkpoint", path, kHint));
   saved.pickle_ = std::make_unique<weights::Pickle>(std::move(pickle));
@@ -124,15 +124,14 @@ Result<weights::TensorInfo> SavedFile::tensor(Node node, const std::string& name
   return archive_.place(pickled);
 }
 
-Result<double> SavedFile::scalar(Files& files, Node node, const std::string& name) const {
+Result<double> SavedFile::scalar(Node node, const std::string& name) const {
   if (const auto number = node.number()) return *number;
   DSJ_TRY(const auto info, tensor(node, name));
   if (info.elements != 1)
     return bad_input(
         "\"" + name + "\" has " + std::to_string(info.elements) + " elements, expected one", path_);
-  DSJ_TRY(const auto file, files.open_read(path_));
   const auto read = [&]<typename T>(T value) -> Result<double> {
-    DSJ_TRY_STATUS(file->read(info.begin, std::as_writable_bytes(std::span(&value, 1))));
+    DSJ_TRY_STATUS(file_->read(info.begin, std::as_writable_bytes(std::span(&value, 1))));
     return static_cast<double>(value);
   };
   switch (info.dtype) {
@@ -150,8 +149,8 @@ Result<double> SavedFile::scalar(Files& files, Node node, const std::string& nam
   }
 }
 
-Result<int64_t> SavedFile::count(Files& files, Node node, const std::string& name) const {
-  DSJ_TRY(const double number, scalar(files, node, name));
+Result<int64_t> SavedFile::count(Node node, const std::string& name) const {
+  DSJ_TRY(const double number, scalar(node, name));
   if (number >= 0 && number < 9e15) return static_cast<int64_t>(number);
   return bad_input("\"" + name + "\" is no count", path_);
 }

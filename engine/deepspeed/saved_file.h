@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "common/files/files.h"
 #include "common/result.h"
@@ -51,7 +52,7 @@ class Node {
 
 class SavedFile {
  public:
-  /// Reads directory and pickle. Error: weights/torch_file.h's, weights/pickle.h's.
+  /// Reads directory and pickle, and stays open. Error: weights/torch_file.h's, weights/pickle.h's.
   static Result<SavedFile> open(Files& files, const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -59,12 +60,15 @@ class SavedFile {
   /// Where a tensor lies. Error: it is no tensor, or lies outside its storage.
   Result<weights::TensorInfo> tensor(Node node, const std::string& name) const;
   /// A number, or the value of a tensor with one element. Error: neither.
-  Result<double> scalar(Files& files, Node node, const std::string& name) const;
+  Result<double> scalar(Node node, const std::string& name) const;
   /// The same for a number of things. Error: it is negative, or too large to count with.
-  Result<int64_t> count(Files& files, Node node, const std::string& name) const;
+  Result<int64_t> count(Node node, const std::string& name) const;
+  /// The open file, for whoever reads its tensors next. Ask for no number afterwards.
+  std::unique_ptr<ReadFile> release() { return std::move(file_); }
 
  private:
   std::string path_;
+  std::unique_ptr<ReadFile> file_;
   std::unique_ptr<weights::Pickle> pickle_;
   weights::TorchArchive archive_;
 };

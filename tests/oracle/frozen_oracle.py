@@ -10,9 +10,9 @@ Sample of step s, rank r, row j: ((s * 2 + r) * 2 + j) mod rows.
 import json
 import os
 import shutil
-import socket
-import subprocess
 import sys
+
+import deepspeed_ranks
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OUT = os.path.join(os.path.dirname(HERE), "fixtures", "ds-frozen")
@@ -29,22 +29,9 @@ def ds_config(stage):
                                                          "warmup_type": "linear"}}}
 
 
-def make_model():
-    import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-    torch.manual_seed(5)
-    shape = Qwen2Config(vocab_size=64, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
-                        num_key_value_heads=1, max_position_embeddings=32, tie_word_embeddings=False, initializer_range=0.3)
-    Qwen2ForCausalLM(shape).save_pretrained(os.path.join(OUT, "model"))
-    draw = torch.Generator().manual_seed(6)
-    rows = torch.randint(0, 64, (24, 12), generator=draw).tolist()
-    return [{"input_ids": row, "labels": [-100] * 3 + row[3:]} for row in rows]
-
-
 def train(stage, rows):
     """The losses of six steps; a checkpoint lies between."""
     import torch
-    import torch.distributed as dist
     import deepspeed
     from transformers import AutoModelForCausalLM
     model = AutoModelForCausalLM.from_pretrained(os.path.join(OUT, "model"), dtype=torch.float32, attn_implementation="eager")
@@ -56,53 +43,17 @@ def train(stage, rows):
     for step in range(STEPS):
         if step == SAVED:
             engine.save_checkpoint(os.path.join(OUT, f"z{stage}"))
-        first = (step * WORLD + dist.get_rank()) * MICRO
-        batch = [rows[(first + j) % len(rows)] for j in range(MICRO)]
-        ids, labels = (torch.tensor([row[key] for row in batch]) for key in ("input_ids", "labels"))
-        logits = engine(input_ids=ids, use_cache=False).logits.float()
-        loss = torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, logits.size(-1)), labels[:, 1:].reshape(-1),
-                                                 ignore_index=-100)
-        mean = torch.tensor([loss.item() / WORLD], dtype=torch.float64)
-        dist.all_reduce(mean)
-        losses.append(mean.item())
-        engine.backward(loss)
+        losses.append(deepspeed_ranks.backward(engine, rows, step))
         engine.step()
     return losses
 
 
 def worker():
     """One rank; rank 0 prints the losses."""
-    import torch
-    import deepspeed
-    sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # plain Gloo: no compiler at run time
-    torch.set_num_threads(1)
-    deepspeed.init_distributed(dist_backend="gloo")
+    deepspeed_ranks.begin()
     with open(os.path.join(OUT, "record.json"), encoding="utf-8") as file:
         rows = json.load(file)["rows"]
-    losses = {stage: train(stage, rows) for stage in STAGES}
-    if os.environ["RANK"] == "0":
-        print("losses " + json.dumps(losses), flush=True)
-
-
-def run():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    ranks = []
-    for rank in range(WORLD):
-        environment = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(WORLD), OMP_NUM_THREADS="1",
-                           MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), DS_ACCELERATOR="cpu")
-        ranks.append(subprocess.Popen([sys.executable, __file__, "--worker"], env=environment, stdout=subprocess.PIPE,
-                                      stderr=subprocess.STDOUT, text=True))
-    outputs = [rank.communicate(timeout=1800)[0] for rank in ranks]
-    lines = [line for line in outputs[0].splitlines() if line.startswith("losses ")]
-    if any(rank.returncode for rank in ranks) or not lines:
-        raise RuntimeError("DeepSpeed failed:\n" + outputs[0][-4000:])
-    for stage in STAGES:
-        for script in ("zero_to_fp32.py", "zero_to_torch.py"):
-            if os.path.exists(os.path.join(OUT, f"z{stage}", script)):
-                os.unlink(os.path.join(OUT, f"z{stage}", script))
-    return json.loads(lines[0][len("losses "):])
+    deepspeed_ranks.result({stage: train(stage, rows) for stage in STAGES})
 
 
 def write(record):
@@ -115,9 +66,11 @@ def main():
     shutil.rmtree(OUT, ignore_errors=True)
     os.makedirs(OUT)
     record = {"deepspeed": "0.19.8", "frozen": list(FROZEN), "ds_config": {stage: ds_config(stage) for stage in STAGES},
-              "rows": make_model()}
+              "rows": deepspeed_ranks.make_model(os.path.join(OUT, "model"), vocabulary=64, hidden=16, inner=24)}
     write(record)
-    write({**record, "losses": run()})
+    write({**record, "losses": deepspeed_ranks.run(__file__, WORLD)})
+    for stage in STAGES:
+        deepspeed_ranks.remove_scripts(os.path.join(OUT, f"z{stage}"))
 
 
 if __name__ == "__main__":

@@ -91,8 +91,8 @@ class RunTest : public testing::Test {
     write("job.yaml", job.str());
   }
 
-  void start(const std::vector<std::string>& arguments) {
-    agent::SpawnSpec spec{.command = {std::string(DSJ_BIN_DIR) + "/dsj", "run"},
+  void start(const std::vector<std::string>& arguments, const std::string& verb = "run") {
+    agent::SpawnSpec spec{.command = {std::string(DSJ_BIN_DIR) + "/dsj", verb},
                           .environment = environment(),
                           .log_file = at("both")};
     // stdout and stderr apart, by way of a shell.
@@ -123,8 +123,8 @@ class RunTest : public testing::Test {
     }
     return exit->signal ? -exit->signal : exit->exit_code;
   }
-  int run(const std::vector<std::string>& arguments) {
-    start(arguments);
+  int run(const std::vector<std::string>& arguments, const std::string& verb = "run") {
+    start(arguments, verb);
     return finish();
   }
 

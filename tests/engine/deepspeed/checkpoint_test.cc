@@ -53,6 +53,9 @@ class DeepSpeedCheckpoint : public testing::Test {
     EXPECT_EQ(saved.error().kind, kind) << saved.error().to_string();
     return saved.error().to_string();
   }
+  static std::string optim_path(int rank) {
+    return "/ds/global_step12/" + SavedModel::rank_file("", rank, "optim_states");
+  }
   MemoryFiles files_;
 };
 
@@ -278,10 +281,77 @@ TEST_F(DeepSpeedCheckpoint, OnlyTheAskedElementsAreRead) {
   CountingFiles counting(files_);
   auto saved = Checkpoint::open(counting, "/ds/global_step12");
   ASSERT_TRUE(saved);
-  counting.reset();
   std::vector<float> out(5);
+  ASSERT_TRUE(saved->read("exp_avg", "big", 9000, out)) << "the same file's: what it holds is read";
+  counting.reset();
   ASSERT_TRUE(saved->read("exp_avg", "big", 7000, out));
   EXPECT_EQ(counting.total().bytes_read, 20);
+}
+
+TEST_F(DeepSpeedCheckpoint, AFileIsOpenedOnceAndWhenItIsReadFirst) {
+  for (const bool shards : {false, true}) {
+    files_ = MemoryFiles();
+    SavedModel model{.groups = {{{"big", {100, 100}}, {"bias", {10}}}}, .ranks = 10};
+    shards ? model.write_shards(files_) : model.write_partitions(files_);
+    CountingFiles counting(files_);
+    auto saved = Checkpoint::open(counting, "/ds/global_step12");
+    ASSERT_TRUE(saved) << saved.error().to_string();
+    EXPECT_EQ(counting.of(optim_path(0)).opens, 1);
+    for (int rank = 1; rank < 10; ++rank) EXPECT_EQ(counting.of(optim_path(rank)).opens, 0);
+    std::vector<float> out(5);
+    for (const int64_t offset : {7100, 3100, 7500})
+      for (const std::string& state : SavedModel::states()) {
+        ASSERT_TRUE(saved->read(state, "big", offset, out));
+        EXPECT_EQ(out[0], element(state, 0, offset));
+      }
+    for (int rank = 1; rank < 10; ++rank)
+      EXPECT_EQ(counting.of(optim_path(rank)).opens, rank == 3 || rank == 7) << rank;
+    ASSERT_TRUE(saved->check_parts());
+    for (int rank = 1; rank < 10; ++rank) EXPECT_EQ(counting.of(optim_path(rank)).opens, 1);
+  }
+}
+
+TEST_F(DeepSpeedCheckpoint, AFileOfAnotherFormIsNamedWhereItIsRead) {
+  const SavedModel model{.groups = {{{"a", {30}}}, {{"b", {60}}}}};
+  std::vector<float> out(30);
+  const auto fails = [&](const std::string& reason) {
+    auto saved = open();
+    ASSERT_TRUE(saved) << saved.error().to_string();
+    EXPECT_TRUE(saved->read("exp_avg", "b", 0, std::span(out).first(1)))
+        << "rank 0's file is as it was";
+    const Status read = saved->read("exp_avg", "b", 15, out);
+    ASSERT_FALSE(read) << reason;
+    EXPECT_EQ(read.error().where, optim_path(1));
+    EXPECT_NE(read.error().message.find(reason), std::string::npos) << read.error().to_string();
+    EXPECT_NE(read.error().message.find("(read for exp_avg of b)"), std::string::npos);
+    const Status parts = saved->check_parts();
+    ASSERT_FALSE(parts);
+    EXPECT_EQ(parts.error().where, optim_path(1));
+  };
+  const auto swap_for = [&](const SavedModel& other, bool shards) {
+    MemoryFiles others;
+    shards ? other.write_shards(others) : other.write_partitions(others);
+    ASSERT_TRUE(files_.write_synced(optim_path(1), *others.read_all(optim_path(1))));
+  };
+  SavedModel longer = model, shorter = model, one = model;
+  longer.groups[1][0].extents = {90};
+  shorter.groups[1][0].extents = {30};
+  one.groups.pop_back();
+
+  model.write_partitions(files_);
+  swap_for(longer, false);
+  fails("exp_avg has more elements than on rank 0");
+  swap_for(shorter, false);
+  fails("exp_avg of b: 10 of 20 elements are there");
+  swap_for(one, false);
+  fails("the optimizer has 1 groups, that of rank 0 2");
+  ASSERT_TRUE(files_.write_synced(optim_path(1), "PK"));
+  fails("");
+
+  files_ = MemoryFiles();
+  model.write_shards(files_);
+  swap_for(longer, true);
+  fails("the file has 40 elements of each state, that of rank 0 30");
 }
 
 TEST_F(DeepSpeedCheckpoint, AForeignClassIsRefusedByName) {
@@ -316,13 +386,16 @@ TEST_F(DeepSpeedCheckpoint, DamageIsNamed) {
   SavedModel other = model;
   other.groups[0][0].extents = {4, 5};
   other.write_model(files_);
-  EXPECT_NE(refusal(ErrorKind::Environment).find("elements are there"), std::string::npos)
-      << refusal(ErrorKind::Environment);
+  const auto lacking = open()->check_parts();
+  ASSERT_FALSE(lacking);
+  EXPECT_EQ(lacking.error().kind, ErrorKind::Environment);
+  EXPECT_EQ(lacking.error().where, optim_path(2));
+  EXPECT_EQ(lacking.error().message, "master of c.weight: 4 of 8 elements are there");
 
   model.write_partitions(files_);
   auto saved = open();
   ASSERT_TRUE(saved->verify());
-  const std::string path = "/ds/global_step12/zero_pp_rank_1_mp_rank_00_optim_states.pt";
+  const std::string path = optim_path(1);
   auto bytes = files_.read_all(path);
   const float value = model.values("exp_avg", model.groups[0][0])[14];
   const size_t at = bytes->find(std::string(reinterpret_cast<const char*>(&value), sizeof(value)));

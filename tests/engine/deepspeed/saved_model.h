@@ -56,8 +56,8 @@ struct SavedModel {
   }
   std::vector<float> values(const std::string& state, const Tensor& tensor) const {
     std::vector<float> out;
-    for (int64_t i = 0; i < tensor.elements(); ++i)
-      out.push_back(element(state, index_of(tensor.name), i));
+    const size_t index = index_of(tensor.name);
+    for (int64_t i = 0; i < tensor.elements(); ++i) out.push_back(element(state, index, i));
     return out;
   }
 

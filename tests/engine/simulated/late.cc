@@ -187,11 +187,12 @@ class Meeting {
     if (++split.asked == world_) asked_.notify_all();
     asked_.wait(lock, [&] { return split.asked == world_; });
     const auto members = comm::members_of(split.parts);
-    if (!members || (*members)[static_cast<size_t>(rank)].empty()) return {};
-    const auto& mine = (*members)[static_cast<size_t>(rank)];
+    if (!members) return {};
+    const auto mine = members->find(part.colour);
+    if (mine == members->end()) return {};
     auto& meeting = split.meetings[part.colour];
-    if (!meeting) meeting = std::make_shared<Meeting>(static_cast<int>(mine.size()));
-    return {meeting, mine};
+    if (!meeting) meeting = std::make_shared<Meeting>(static_cast<int>(mine->second.size()));
+    return {meeting, mine->second};
   }
 
  private:

@@ -223,6 +223,37 @@ TEST_F(Frozen, ARankThatSeesAnotherCheckpointIsNamedByAll) {
   std::filesystem::remove_all(trained);
 }
 
+/// A rank opens another's file when it reads of it: only then it is found to be cut off, and by some ranks.
+TEST_F(Frozen, ADamagedPartStopsAllRanksAndIsNamed) {
+  const std::string own = output_ + "-saved";
+  for (const char* saved : {"z2", "z3"}) {
+    std::filesystem::remove_all(own);
+    std::filesystem::copy(kFixture / saved, own, std::filesystem::copy_options::recursive);
+    std::string part;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(own))
+      if (entry.path().string().ends_with("pp_rank_1_mp_rank_00_optim_states.pt"))
+        part = entry.path();
+    ASSERT_FALSE(part.empty()) << saved;
+    std::filesystem::resize_file(part, std::filesystem::file_size(part) - 100);
+    std::vector<Error> errors(2);
+    testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger&) {
+      const Status went = go_on(inputs(2, 2, own), collectives, 4, nullptr);
+      ASSERT_FALSE(went) << saved;
+      errors[static_cast<size_t>(collectives.rank())] = went.error();
+    });
+    int named = 0;
+    for (const Error& error : errors) {
+      const bool heard = error.message == "another rank failed";
+      EXPECT_TRUE(heard || (error.where == part &&
+                            error.message.find("(read for ") != std::string::npos))
+          << error.to_string();
+      named += !heard;
+    }
+    EXPECT_GE(named, 1) << saved;
+  }
+  std::filesystem::remove_all(own);
+}
+
 TEST_F(Frozen, WhatIsNoWholeModuleIsRefused) {
   const Inputs in = inputs(1, 0, {});
   const auto refusal = [&](const std::vector<std::string>& names) {

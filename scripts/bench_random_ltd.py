@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""What random-LTD saves: tokens per second with half the tokens dropped in the middle layers, beside the same steps without.
+
+Usage: bench_random_ltd.py [--bin build/bin] [--write PAGE]
+It runs bench_random_ltd, which says what it measures: both sides in one process, in turn. The ratio is what counts.
+--write: the figures go between the marks of a page (docs/data_efficiency.md), with the processor and the load.
+"""
+import argparse
+import os
+import re
+import subprocess
+import sys
+
+from bench_train import ROOT, processor, write
+
+SAID = re.compile(r": (\d+) tokens/s, without (\d+), ratio ([\d.]+)")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", default=os.path.join(ROOT, "build", "bin"))
+    parser.add_argument("--write")
+    options = parser.parse_args()
+    before = os.getloadavg()[0]
+    done = subprocess.run([os.path.join(options.bin, "bench_random_ltd")], check=True, capture_output=True, text=True)
+    print(done.stdout, end="", flush=True)
+    found = SAID.search(done.stdout)
+    if not found:
+        sys.exit("bench_random_ltd: the program says nothing that can be read")
+    if options.write:
+        write(options.write, "bench_random_ltd.py", [
+            f"{processor()}; load average {before:.1f} at the start.", "",
+            "| layers 2 to 9 of 10 see | tokens/s | ratio |", "|---|---|---|",
+            f"| every token | {found[2]} | |", f"| half the tokens | {found[1]} | {found[3]} |"])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
