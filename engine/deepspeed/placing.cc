@@ -79,8 +79,7 @@ class Placing {
       return damaged("the optimizer has " + std::to_string(out_.optim.updated.size()) +
                          " groups, param_shapes has " + std::to_string(model_.groups.size()),
                      first);
-    for (size_t g = 0; g < model_.groups.size(); ++g)
-      DSJ_TRY_STATUS(cut_group(g, int64_t(ranks)));
+    for (size_t g = 0; g < model_.groups.size(); ++g) DSJ_TRY_STATUS(cut_group(g, int64_t(ranks)));
     out_.files[0].contents = partition_of(out_.optim);
     return {};
   }

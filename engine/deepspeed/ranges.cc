@@ -36,8 +36,7 @@ std::vector<Share> shares_of(const Dealt& dealt, int64_t offset, int64_t count) 
   while (count > 0) {
     const int64_t place = dealt.shift + offset, within = place % dealt.each;
     const int64_t some = std::min(count, dealt.each - within);
-    shares.push_back(
-        {dealt.first + size_t(place / dealt.each), offset, some, dealt.base + within});
+    shares.push_back({dealt.first + size_t(place / dealt.each), offset, some, dealt.base + within});
     offset += some;
     count -= some;
   }

@@ -50,7 +50,8 @@ TEST_F(TuneRun, AShortSearchWritesAConfigurationThatRuns) {
   const json best = json::parse(read_text(results() / "ds_config_optimal.json"));
   EXPECT_FALSE(best.contains("autotuning"));
   EXPECT_THAT(read_text(at("autotuning_exps/as_given.json")), HasSubstr("ds_config"));
-  ASSERT_EQ(run({(results() / "job_optimal.yaml").string(), "--set", "spec.training.maxSteps=2"}), 0);
+  ASSERT_EQ(run({(results() / "job_optimal.yaml").string(), "--set", "spec.training.maxSteps=2"}),
+            0);
   EXPECT_EQ(run({"job.yaml"}), 2) << "a run refuses a file that asks for a search";
   EXPECT_THAT(stderr_text(), HasSubstr("dsj tune"));
 }

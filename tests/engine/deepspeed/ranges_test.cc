@@ -13,9 +13,8 @@ constexpr Share share(size_t file, int64_t begin, int64_t elements, int64_t at) 
 TEST(DealtTest, ARangeLiesInTheFilesThatHoldIt) {
   // Elements 7 to 16 of a vector of which each file has 5, from file 2 on.
   const Dealt dealt{.elements = 10, .first = 2, .shift = 7, .each = 5, .flat = {}, .base = 100};
-  EXPECT_EQ(
-      shares_of(dealt, 0, 10),
-      (std::vector{share(3, 0, 3, 102), share(4, 3, 5, 100), share(5, 8, 2, 100)}));
+  EXPECT_EQ(shares_of(dealt, 0, 10),
+            (std::vector{share(3, 0, 3, 102), share(4, 3, 5, 100), share(5, 8, 2, 100)}));
   EXPECT_EQ(shares_of(dealt, 4, 2), std::vector{share(4, 4, 2, 101)});
   EXPECT_TRUE(shares_of(dealt, 10, 0).empty());
 }

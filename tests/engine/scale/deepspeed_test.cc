@@ -100,8 +100,8 @@ std::map<int64_t, int64_t> opened_by(Files& files, const SavedModel& saved,
       std::vector<float> values(size_t(range.numel));
       const Status read = checkpoint->read(state, parameter, range.offset, values);
       ASSERT_TRUE(read) << read.error().to_string();
-      const float last = deepspeed::testing_support::element(
-          state, saved.index_of(parameter), range.offset + range.numel - 1);
+      const float last = deepspeed::testing_support::element(state, saved.index_of(parameter),
+                                                             range.offset + range.numel - 1);
       ASSERT_EQ(values.back(), last) << state << " of " << parameter;
     }
   });

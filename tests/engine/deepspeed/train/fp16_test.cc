@@ -26,8 +26,7 @@ constexpr double kFp16LossTolerance = 3e-3 / 8;
 
 class Fp16Checkpoint : public testing::Test {
  protected:
-  Fp16Checkpoint()
-      : output_(testing::TempDir() + "fp16_checkpoint_" + std::to_string(getpid())) {}
+  Fp16Checkpoint() : output_(testing::TempDir() + "fp16_checkpoint_" + std::to_string(getpid())) {}
 
   testing_support::GoldenRun recorded(int saved_stage) const {
     const std::string stage = std::to_string(saved_stage);
@@ -80,8 +79,7 @@ class Fp16Checkpoint : public testing::Test {
       double most = 0;
       for (; progress.step < end; ++progress.step) {
         const json& theirs = steps[static_cast<size_t>(progress.step)];
-        const auto batch =
-            testing_support::golden_batch(run, progress.step, 0, collectives.rank());
+        const auto batch = testing_support::golden_batch(run, progress.step, 0, collectives.rank());
         const auto rates = optim::rates_at(in.config(), progress.step - progress.skipped);
         const auto result = stepper.run({.micro_batches = std::span(&batch, 1),
                                          .step = progress.step,

@@ -244,8 +244,8 @@ TEST_F(Frozen, ADamagedPartStopsAllRanksAndIsNamed) {
     int named = 0;
     for (const Error& error : errors) {
       const bool heard = error.message == "another rank failed";
-      EXPECT_TRUE(heard || (error.where == part &&
-                            error.message.find("(read for ") != std::string::npos))
+      EXPECT_TRUE(heard ||
+                  (error.where == part && error.message.find("(read for ") != std::string::npos))
           << error.to_string();
       named += !heard;
     }
