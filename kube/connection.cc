@@ -1,22 +1,15 @@
 #include "kube/connection.h"
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/ssl.hpp>
-#include <boost/asio/write.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
-#include <boost/beast/ssl.hpp>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "common/http/beast.h"
 
 namespace dsj::kube {
 namespace {
 
-namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = boost::beast::http;
-namespace ssl = boost::asio::ssl;
-using Problem = boost::system::error_code;
+using namespace beast_names;
 
 constexpr uint32_t kHeadBytesMax = 64 << 10;
 
@@ -43,8 +36,6 @@ NetError cancelled() {
   return {NetError::Kind::Cancelled, "cancelled"};
 }
 
-/// The request as it goes over the wire. One string, because http::async_write() takes seconds to
-/// compile for each kind of stream.
 std::string wire_text(const WireRequest& request) {
   http::request<http::string_body> message;
   message.version(11);
@@ -53,15 +44,7 @@ std::string wire_text(const WireRequest& request) {
   for (const auto& [name, value] : request.headers) message.set(name, value);
   message.body() = request.body;
   message.prepare_payload();
-  std::string wire;
-  http::serializer<true, http::string_body> parts(message);
-  for (Problem problem; !problem && !parts.is_done();) {
-    parts.next(problem, [&](Problem&, const auto& buffers) {
-      wire += beast::buffers_to_string(buffers);
-      parts.consume(beast::buffer_bytes(buffers));
-    });
-  }
-  return wire;
+  return beast_names::wire_text(message);
 }
 
 template <typename Message>
@@ -73,6 +56,52 @@ Response head_of(const Message& message) {
     response.headers[name] = std::string(field.value().data(), field.value().size());
   }
   return response;
+}
+
+/// The system's look-up of a name, which knows no deadline. It runs on a thread of its own, which is left behind
+/// when nobody waits any more; so it holds nothing but this.
+struct Lookup {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false, cancelled = false;
+  Problem problem;
+  tcp::resolver::results_type found;
+};
+
+Connection::Expected<tcp::resolver::results_type> look_up(const Endpoint& endpoint,
+                                                          Connection::Time deadline,
+                                                          const Cancel& cancel) {
+  asio::io_context here;
+  Problem no_number;
+  const auto number = tcp::resolver(here).resolve(endpoint.host, endpoint.port,
+                                                  tcp::resolver::numeric_host, no_number);
+  if (!no_number) return number;
+  const auto lookup = std::make_shared<Lookup>();
+  std::thread([lookup, host = endpoint.host, port = endpoint.port] {
+    asio::io_context there;
+    Problem problem;
+    auto found = tcp::resolver(there).resolve(host, port, problem);
+    const std::lock_guard lock(lookup->mutex);
+    lookup->found = std::move(found);
+    lookup->problem = problem;
+    lookup->done = true;
+    lookup->changed.notify_all();
+  }).detach();
+  const auto wake = cancel.on_cancel([lookup] {
+    const std::lock_guard lock(lookup->mutex);
+    lookup->cancelled = true;
+    lookup->changed.notify_all();
+  });
+  std::unique_lock lock(lookup->mutex);
+  lookup->changed.wait_until(lock, deadline, [&] { return lookup->done || lookup->cancelled; });
+  if (lookup->cancelled) return std::unexpected(cancelled());
+  if (!lookup->done) {
+    return std::unexpected(NetError{
+        NetError::Kind::Connect,
+        endpoint.host + ":" + endpoint.port + ": its address was not found in time"});
+  }
+  if (lookup->problem) return std::unexpected(connect_error(lookup->problem, endpoint));
+  return lookup->found;
 }
 
 class BeastConnection final : public Connection,
@@ -209,10 +238,8 @@ Connection::Expected<void> BeastConnection::complete(Time deadline, const Cancel
 }
 
 Connection::Expected<void> BeastConnection::connect(Time deadline, const Cancel& cancel) {
-  Problem problem;
-  asio::ip::tcp::resolver resolver(io_);
-  const auto found = resolver.resolve(endpoint_.host, endpoint_.port, problem);
-  if (problem) return std::unexpected(connect_error(problem, endpoint_));
+  const auto found = look_up(endpoint_, deadline, cancel);
+  if (!found) return std::unexpected(found.error());
   auto step = [&]() -> Expected<void> {
     auto done = complete(deadline, cancel);
     if (!done && done.error().kind == NetError::Kind::Timeout) {
@@ -223,9 +250,10 @@ Connection::Expected<void> BeastConnection::connect(Time deadline, const Cancel&
     if (problem_) return std::unexpected(connect_error(problem_, endpoint_));
     return {};
   };
-  tcp_.async_connect(found, finish());
+  tcp_.async_connect(*found, finish());
   if (auto done = step(); !done) return done;
-  tcp_.socket().set_option(asio::ip::tcp::no_delay(true), problem);
+  Problem problem;
+  tcp_.socket().set_option(tcp::no_delay(true), problem);
   tcp_.socket().set_option(asio::socket_base::keep_alive(true), problem);
   if (!endpoint_.tls) return {};
   tls_.emplace(tcp_, *context_);

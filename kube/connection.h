@@ -52,8 +52,7 @@ class Connection {
                                           std::shared_ptr<boost::asio::ssl::context> context);
   virtual ~Connection() = default;
 
-  /// The system resolves the name in its own time; the rest ends at `deadline`. Nothing of a
-  /// request is sent before it returns: its failures are Connect, Tls or Cancelled.
+  /// Nothing of a request is sent before it returns: its failures are Connect, Tls or Cancelled.
   virtual Expected<void> connect(Time deadline, const Cancel& cancel) = 0;
   /// Sends one request and reads its answer of at most `body_max` bytes.
   virtual Expected<Response> exchange(const WireRequest& request, size_t body_max, Time deadline,

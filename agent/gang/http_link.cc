@@ -1,30 +1,18 @@
 #include "agent/gang/http_link.h"
 
 #include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/ssl.hpp>
 #include <boost/asio/strand.hpp>
-#include <boost/asio/write.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
-#include <boost/beast/ssl.hpp>
 #include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "common/http/beast.h"
+
 namespace dsj::agent {
 namespace {
 
-namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = boost::beast::http;
-namespace ssl = boost::asio::ssl;
-using tcp = asio::ip::tcp;
-using Problem = boost::system::error_code;
-using Secured = ssl::stream<beast::tcp_stream>;
+using namespace beast_names;
 
 int link_threads = 2;
 

@@ -19,11 +19,14 @@ int64_t last_begun(const Look& look) {
   return std::max(look.ended, look.begun.empty() ? 0 : look.begun.back().sequence);
 }
 
-/// Fills in what was begun and since when nothing was.
-template <typename Look>
-void show(const std::vector<FlightOperation>& operations, int64_t now_ns, Look& look) {
+/// What a rank's look and a group's have in common, of what the flight log shows of either.
+template <typename Picture, typename Look>
+void show_progress(const Picture& picture, int64_t now_ns, Look& look) {
+  look.issued = static_cast<int64_t>(picture.issued);
+  look.ended = static_cast<int64_t>(picture.ended);
+  look.waits_for = picture.waits_for;
   int64_t changed = 0;
-  for (const auto& operation : operations) {
+  for (const auto& operation : picture.operations) {
     if (operation.state == FlightOperation::State::Issued) continue;
     changed = std::max(changed, operation.changed_ns);
     look.begun.push_back({static_cast<int64_t>(operation.sequence), operation.kind, operation.unit,
@@ -39,11 +42,8 @@ GroupLook look_at_group(const FlightGroupPicture& picture, int64_t now_ns) {
   GroupLook look{.id = static_cast<int64_t>(picture.group.id),
                  .name = picture.group.name,
                  .members = picture.group.members,
-                 .within = picture.group.within ? static_cast<int64_t>(*picture.group.within) : -1,
-                 .issued = static_cast<int64_t>(picture.issued),
-                 .ended = static_cast<int64_t>(picture.ended),
-                 .waits_for = picture.waits_for};
-  show(picture.operations, now_ns, look);
+                 .within = picture.group.within ? static_cast<int64_t>(*picture.group.within) : -1};
+  show_progress(picture, now_ns, look);
   return look;
 }
 
@@ -65,16 +65,30 @@ Result<std::vector<CollectiveSeen>> begun_from_json(const json& list) {
   return begun;
 }
 
+/// What a rank's look and a group's have in common.
+template <typename Look>
+void write_progress(const Look& look, json& object) {
+  object["issued"] = look.issued;
+  object["ended"] = look.ended;
+  object["quietMs"] = look.quiet_ms;
+  object["waitsFor"] = look.waits_for;
+  object["begun"] = to_json(look.begun);
+}
+template <typename Look>
+Status read_progress(const json& object, Look& look) {
+  object.at("issued").get_to(look.issued);
+  object.at("ended").get_to(look.ended);
+  object.at("quietMs").get_to(look.quiet_ms);
+  look.waits_for = object.value("waitsFor", -1);
+  DSJ_TRY(look.begun, begun_from_json(object.at("begun")));
+  return {};
+}
+
 json to_json(const GroupLook& look) {
-  return {{"id", look.id},
-          {"name", look.name},
-          {"members", look.members},
-          {"within", look.within},
-          {"issued", look.issued},
-          {"ended", look.ended},
-          {"quietMs", look.quiet_ms},
-          {"waitsFor", look.waits_for},
-          {"begun", to_json(look.begun)}};
+  json object = {
+      {"id", look.id}, {"name", look.name}, {"members", look.members}, {"within", look.within}};
+  write_progress(look, object);
+  return object;
 }
 
 Result<GroupLook> group_from_json(const json& object) {
@@ -83,11 +97,7 @@ Result<GroupLook> group_from_json(const json& object) {
   object.at("name").get_to(look.name);
   object.at("members").get_to(look.members);
   object.at("within").get_to(look.within);
-  object.at("issued").get_to(look.issued);
-  object.at("ended").get_to(look.ended);
-  object.at("quietMs").get_to(look.quiet_ms);
-  object.at("waitsFor").get_to(look.waits_for);
-  DSJ_TRY(look.begun, begun_from_json(object.at("begun")));
+  DSJ_TRY_STATUS(read_progress(object, look));
   if (look.name.size() > kNameMost || look.members.size() > kMembersMost || look.id <= 0) {
     return bad_input("a group of ranks has no proper name");
   }
@@ -134,19 +144,18 @@ RankLook look_at(std::string_view flight, bool stopped, int64_t now_ns) {
   look.phase = name_of(picture->phase);
   look.step = picture->step;
   look.ticks = static_cast<int64_t>(picture->ticks);
-  look.issued = static_cast<int64_t>(picture->issued);
-  look.ended = static_cast<int64_t>(picture->ended);
-  look.waits_for = picture->waits_for;
-  show(picture->operations, now_ns, look);
+  show_progress(*picture, now_ns, look);
   for (const auto& group : picture->groups) look.groups.push_back(look_at_group(group, now_ns));
   return look;
 }
 
 json to_json(const RankLook& look) {
-  json object = {{"known", look.known}, {"stopped", look.stopped},  {"phase", look.phase},
-                 {"step", look.step},   {"ticks", look.ticks},      {"issued", look.issued},
-                 {"ended", look.ended}, {"quietMs", look.quiet_ms}, {"begun", to_json(look.begun)}};
-  if (look.waits_for >= 0) object["waitsFor"] = look.waits_for;
+  json object = {{"known", look.known},
+                 {"stopped", look.stopped},
+                 {"phase", look.phase},
+                 {"step", look.step},
+                 {"ticks", look.ticks}};
+  write_progress(look, object);
   for (const GroupLook& group : look.groups) object["groups"].push_back(to_json(group));
   return object;
 }
@@ -159,13 +168,7 @@ Result<RankLook> rank_look_from_json(const json& object) {
     object.at("phase").get_to(look.phase);
     object.at("step").get_to(look.step);
     object.at("ticks").get_to(look.ticks);
-    object.at("issued").get_to(look.issued);
-    object.at("ended").get_to(look.ended);
-    object.at("quietMs").get_to(look.quiet_ms);
-    DSJ_TRY(look.begun, begun_from_json(object.at("begun")));
-    if (const auto found = object.find("waitsFor"); found != object.end()) {
-      found->get_to(look.waits_for);
-    }
+    DSJ_TRY_STATUS(read_progress(object, look));
     const json groups = object.value("groups", json::array());
     if (!groups.is_array() || groups.size() > FlightLog::kGroups) {
       return bad_input("too many groups of ranks");

@@ -13,6 +13,7 @@ namespace {
 using Looks = std::span<const RankLook>;
 
 constexpr size_t kWaitsTold = 3;  // in a message, besides the one that matters
+constexpr size_t kSidesTold = 4;  // of ranks that issue different collectives
 
 /// The ranks of which `is` holds.
 template <typename Is>
@@ -182,10 +183,12 @@ std::optional<Stall> Judge::differing(const RankGroup& group) const {
                              [](const auto& side) { return side.second.size(); });
     Stall stall{.message = "the ranks issue different collectives: ",
                 .collective = text_in(group, sides.front().first)};
-    for (const auto& [what, ranks] : sides) {
-      stall.message += (&what == &sides.front().first ? "" : ", ") + text_in(group, what) + " on " +
-                       ranks_text(ranks);
+    for (size_t i = 0; i < std::min(sides.size(), kSidesTold); ++i) {
+      const auto& [what, ranks] = sides[i];
+      stall.message += (i == 0 ? "" : ", ") + text_in(group, what) + " on " + ranks_text(ranks);
     }
+    if (sides.size() > kSidesTold)
+      stall.message += " and " + std::to_string(sides.size() - kSidesTold) + " more";
     if (sides.front().second.size() > sides[1].second.size()) {
       for (size_t i = 1; i < sides.size(); ++i) {
         stall.ranks.insert(stall.ranks.end(), sides[i].second.begin(), sides[i].second.end());

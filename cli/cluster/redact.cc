@@ -7,6 +7,8 @@ namespace dsj::cli {
 namespace {
 
 constexpr char kGone[] = "<redacted>";
+/// Longer lines are cut: std::regex takes stack for each character that it matches.
+constexpr size_t kLineMost = 4096;
 
 /// Variables that say how a program runs, not who runs it.
 constexpr const char* kPlain[] = {"DSJ_",  "OMP_",   "MKL_",        "NCCL_",     "GLOO_",
@@ -14,6 +16,26 @@ constexpr const char* kPlain[] = {"DSJ_",  "OMP_",   "MKL_",        "NCCL_",    
 
 bool is_plain(const std::string& name) {
   return std::ranges::any_of(kPlain, [&](const char* start) { return name.starts_with(start); });
+}
+
+std::string redacted_line(std::string line) {
+  static const std::pair<std::regex, const char*> kRules[] = {
+      {std::regex("eyJ[\\w-]{8,}\\.[\\w-]+\\.[\\w-]*"), kGone},
+      {std::regex("\\b(hf|gh[oprsu]|github_pat|glpat|xox[abeprs])[_-][A-Za-z0-9_-]{10,}"), kGone},
+      {std::regex("\\bsk-[A-Za-z0-9_-]{16,}"), kGone},
+      {std::regex("\\b(AKIA|ASIA)[A-Z0-9]{12,}"), kGone},
+      {std::regex("(bearer|basic) +[A-Za-z0-9._~+/=-]{8,}", std::regex::icase), "$1 <redacted>"},
+      {std::regex("://[^/\\s:@]+:[^/\\s@]+@"), "://<redacted>@"},
+      {std::regex(
+           "((token|passw(or)?d|secret|api[_-]?key|credential)[\\w-]*[\"']?\\s*[=:]\\s*)"
+           "(\"[^\"]*\"|'[^']*'|[^\\s,;]+)",
+           std::regex::icase),
+       "$1<redacted>"},
+  };
+  const size_t more = line.size() - std::min(line.size(), kLineMost);
+  line.resize(line.size() - more);
+  for (const auto& [rule, instead] : kRules) line = std::regex_replace(line, rule, instead);
+  return more == 0 ? line : line + "... (" + std::to_string(more) + " bytes more)";
 }
 
 void redact_words(Json& container, const char* key) {
@@ -52,21 +74,13 @@ void redact_pod_spec(Json& spec) {
 }  // namespace
 
 std::string redacted_text(const std::string& text) {
-  static const std::pair<std::regex, const char*> kRules[] = {
-      {std::regex("eyJ[\\w-]{8,}\\.[\\w-]+\\.[\\w-]*"), kGone},
-      {std::regex("\\b(hf|ghp|gho|ghs|glpat|xox[abp])[_-][A-Za-z0-9_-]{10,}"), kGone},
-      {std::regex("\\bsk-[A-Za-z0-9_-]{16,}"), kGone},
-      {std::regex("\\bAKIA[A-Z0-9]{12,}"), kGone},
-      {std::regex("(bearer|basic) +[A-Za-z0-9._~+/=-]{8,}", std::regex::icase), "$1 <redacted>"},
-      {std::regex("://[^/\\s:@]+:[^/\\s@]+@"), "://<redacted>@"},
-      {std::regex(
-           "([\\w-]*(token|passw(or)?d|secret|api[_-]?key|credential)[\\w-]*[\"']?\\s*[=:]\\s*)"
-           "(\"[^\"]*\"|'[^']*'|[^\\s,;]+)",
-           std::regex::icase),
-       "$1<redacted>"},
-  };
-  std::string out = text;
-  for (const auto& [rule, instead] : kRules) out = std::regex_replace(out, rule, instead);
+  std::string out;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    out += redacted_line(text.substr(begin, end - begin));
+    if (end < text.size()) out += '\n';
+    begin = end + 1;
+  }
   return out;
 }
 

@@ -13,7 +13,7 @@ namespace dsj::cli {
 Json redacted(Json object);
 
 /// Replaces by "<redacted>" what follows "--token" or "password=", bearer tokens, JSON web tokens,
-/// and keys of the usual shapes (hf_..., AKIA..., ghp_..., sk-...).
+/// and keys of the usual shapes (hf_..., AKIA..., ghp_..., sk-...). Line by line; a line above 4 KiB is cut.
 std::string redacted_text(const std::string& text);
 
 }  // namespace dsj::cli

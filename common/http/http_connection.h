@@ -4,25 +4,14 @@
 #include <sys/socket.h>
 
 #include <atomic>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/ssl.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/write.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
-#include <boost/beast/ssl.hpp>
 #include <list>
 
+#include "common/http/beast.h"
 #include "common/http/http_handler.h"
 
 namespace dsj::http_listener {
 
-namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = boost::beast::http;
-namespace ssl = boost::asio::ssl;
-using tcp = asio::ip::tcp;
-using Problem = boost::system::error_code;
+using namespace beast_names;
 using std::chrono::milliseconds;
 
 /// After a refusal the peer may still be sending. This much is read and dropped, for so long, so
@@ -34,20 +23,6 @@ inline constexpr size_t kHelloBytes = 2048;
 
 inline std::string text(beast::string_view view) {
   return std::string(view.data(), view.size());
-}
-
-/// The answer as it goes over the wire. One string, because http::async_write() takes seconds to
-/// compile for each kind of stream.
-inline std::string wire_text(const http::response<http::string_body>& answer) {
-  std::string wire;
-  http::serializer<false, http::string_body> parts(answer);
-  for (Problem problem; !problem && !parts.is_done();) {
-    parts.next(problem, [&](Problem&, const auto& buffers) {
-      wire += beast::buffers_to_string(buffers);
-      parts.consume(beast::buffer_bytes(buffers));
-    });
-  }
-  return wire;
 }
 
 class Peer {
@@ -264,7 +239,6 @@ class Guest final : public Placed, public std::enable_shared_from_this<Guest> {
     const auto context = gone() ? nullptr : shared_->tls();
     if (!context) return shared_->door.left(ticket_);  // it is gone, or there is no certificate yet
     ++shared_->counts.handshakes;
-    using Secured = ssl::stream<beast::tcp_stream>;
     auto connection = std::make_shared<Connection<Secured>>(shared_, context,
                                                             Secured(std::move(stream_), *context));
     connection->shake_hands(std::move(hello_), ticket_);

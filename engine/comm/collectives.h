@@ -87,12 +87,19 @@ class CollectiveError : public std::runtime_error {
     double seconds = 0;          ///< from start to failure
     std::string group;           ///< the name of its split; empty: the world
     std::string reason;          ///< "timed out after 30.0 s", "rank 0 closed the connection"
+    bool out_of_memory = false;  ///< this rank's device has no memory left: no peer is to blame
   };
   explicit CollectiveError(Facts facts);
   const Facts& facts() const { return facts_; }
 
  private:
   Facts facts_;
+};
+
+/// This rank's device has no memory left, for a group or for an operation: no peer is to blame.
+class DeviceMemoryError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
 /// An operation in flight. It may be dropped without wait(): the operation still runs.

@@ -9,9 +9,11 @@
 #include <thread>
 
 #include "common/check.h"
+#include "engine/comm/nccl_words.h"
 #include "engine/comm/streamed.h"
 #include "engine/comm/transport.h"
 #include "engine/device/lanes.h"
+#include "engine/memory/shortage.h"
 
 namespace dsj::comm {
 namespace {
@@ -55,14 +57,14 @@ class Communicator {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
       if (ncclCommGetAsyncError(comm_, &code) != ncclSuccess) code = ncclInternalError;
     }
-    if (code != ncclSuccess) throw TransportError(std::string(call) + ": " + explain(code));
+    if (code != ncclSuccess) refuse(std::string(call) + ": " + explain(code));
   }
 
   /// Throws if NCCL reports an error of the operations in flight.
   void check() {
     ncclResult_t code = ncclSuccess;
     if (ncclCommGetAsyncError(comm_, &code) != ncclSuccess) code = ncclInternalError;
-    if (code != ncclSuccess && code != ncclInProgress) throw TransportError(explain(code));
+    if (code != ncclSuccess && code != ncclInProgress) refuse(explain(code));
   }
 
   ncclComm_t get() const { return comm_; }
@@ -79,6 +81,19 @@ class Communicator {
   }
 
  private:
+  /// NCCL's own buffers are not libtorch's: who has no memory for them is told here.
+  [[noreturn]] static void refuse(const std::string& text) {
+    const auto bytes = refused_memory(text);
+    std::size_t left = 0, all = 0;
+    // A GPU that is broken gives no memory either, and does not answer this.
+    if (!bytes || cudaMemGetInfo(&left, &all) != cudaSuccess) throw TransportError(text);
+    if (*bytes > 0) {
+      const memory::MemoryScope scope(memory::Class::Buckets);
+      memory::note_shortage(*bytes, static_cast<std::int64_t>(all),
+                            static_cast<std::int64_t>(left));
+    }
+    throw DeviceMemoryError(text);
+  }
   std::string explain(ncclResult_t code) const {
     const char* last = ncclGetLastError(comm_);
     std::string text = ncclGetErrorString(code);
@@ -229,6 +244,8 @@ Result<std::unique_ptr<Collectives>> make_nccl(Rendezvous& rendezvous) {
                          options.timeout);
   } catch (const TransportTimeout& error) {
     return fail(ErrorKind::Transient, me + ": the ranks did not connect in time " + error.what());
+  } catch (const DeviceMemoryError&) {
+    throw;
   } catch (const std::exception& error) {
     return fail(ErrorKind::Environment, me + ": " + brief(error));
   }

@@ -14,7 +14,8 @@
 namespace dsj::comm {
 
 /// Collective. options.device is this rank's GPU; without an index, the current one. Environment:
-/// there is no such GPU, or NCCL refuses. Transient: the ranks did not connect in time.
+/// there is no such GPU, or NCCL refuses. Transient: the ranks did not connect in time. Throws
+/// DeviceMemoryError.
 Result<std::unique_ptr<Collectives>> make_nccl(Rendezvous& rendezvous);
 
 using MakeNccl = Result<std::unique_ptr<Collectives>> (*)(Rendezvous& rendezvous);

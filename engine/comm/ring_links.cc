@@ -11,6 +11,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
+#include <vector>
 
 namespace dsj::comm {
 
@@ -72,11 +74,10 @@ Result<Listening> listen_on(const std::string& host) {
   return Listening{std::move(fd), port};
 }
 
-/// False: the time to join was over first.
-bool ready(int fd, short events, const Rendezvous& rendezvous) {
-  pollfd entry{fd, events, 0};
+/// Waits for any of them. False: the time to join was over first.
+bool ready(std::span<pollfd> entries, const Rendezvous& rendezvous) {
   while (Clock::now() < rendezvous.deadline()) {
-    const int count = poll(&entry, 1, static_cast<int>(rendezvous.remaining().count()));
+    const int count = poll(entries.data(), entries.size(), static_cast<int>(rendezvous.remaining().count()));
     if (count > 0) return true;
     if (count < 0 && errno != EINTR) return false;
   }
@@ -94,7 +95,8 @@ Result<Fd> connect_to(const std::string& host, const std::string& port, int rank
   if (error == EINPROGRESS) {
     socklen_t length = sizeof error;
     error = ETIMEDOUT;
-    if (ready(fd.get(), POLLOUT, rendezvous)) {
+    pollfd entry{fd.get(), POLLOUT, 0};
+    if (ready(std::span(&entry, 1), rendezvous)) {
       getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
     }
   }
@@ -104,33 +106,44 @@ Result<Fd> connect_to(const std::string& host, const std::string& port, int rank
   return fd;
 }
 
-/// Accepts one connection and reads its first bytes. No Fd: it is not from `expected`.
-Fd accept_one(const Fd& listener, const Hello& expected, const Rendezvous& rendezvous,
-              Purpose& purpose) {
-  Fd fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!fd) return fd;
+/// Who has connected, until all of its first bytes are there. A stranger may never send any.
+struct Caller {
+  Fd fd;
   Hello hello;
   std::size_t have = 0;
-  while (have < sizeof hello && ready(fd.get(), POLLIN, rendezvous)) {
-    const ssize_t n =
-        recv(fd.get(), reinterpret_cast<char*>(&hello) + have, sizeof hello - have, 0);
-    if (n <= 0) return {};
-    have += static_cast<std::size_t>(n);
-  }
-  if (have < sizeof hello || hello.word != expected.word || hello.rank != expected.rank) return {};
-  purpose = hello.purpose;
-  return fd;
+};
+constexpr std::size_t kCallersMost = 16;
+
+/// Reads what has come. True: it is not heard any further, because the hello is whole or the connection has ended.
+bool heard(Caller& caller) {
+  char* const to = reinterpret_cast<char*>(&caller.hello) + caller.have;
+  const ssize_t n = recv(caller.fd.get(), to, sizeof caller.hello - caller.have, 0);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (n > 0) caller.have += static_cast<std::size_t>(n);
+  return n <= 0 || caller.have == sizeof caller.hello;
 }
 
-/// Accepts until both connections of the previous rank are there; turns strangers away.
+/// Accepts until both connections of the previous rank are there; turns strangers away, and waits for none of them.
 Status accept_from(const Fd& listener, const Hello& expected, const Rendezvous& rendezvous,
                    RingLinks& links) {
-  while (ready(listener.get(), POLLIN, rendezvous)) {
-    Purpose purpose = Purpose::Data;
-    Fd fd = accept_one(listener, expected, rendezvous, purpose);
-    if (!fd) continue;
-    (purpose == Purpose::Data ? links.from_prev : links.prev_words) = std::move(fd);
+  std::vector<Caller> callers;
+  while (true) {
+    std::vector<pollfd> entries = {{listener.get(), POLLIN, 0}};
+    for (const Caller& caller : callers) entries.push_back({caller.fd.get(), POLLIN, 0});
+    if (!ready(entries, rendezvous)) break;
+    for (std::size_t i = callers.size(); i-- > 0;) {
+      if (entries[i + 1].revents == 0 || !heard(callers[i])) continue;
+      auto& [fd, hello, have] = callers[i];
+      if (have == sizeof hello && hello.word == expected.word && hello.rank == expected.rank) {
+        (hello.purpose == Purpose::Data ? links.from_prev : links.prev_words) = std::move(fd);
+      }
+      callers.erase(callers.begin() + static_cast<std::ptrdiff_t>(i));
+    }
     if (links.from_prev && links.prev_words) return {};
+    if (entries[0].revents == 0) continue;
+    if (callers.size() == kCallersMost) callers.erase(callers.begin());
+    Fd fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (fd) callers.push_back({.fd = std::move(fd), .hello = {}});
   }
   return fail(ErrorKind::Transient, "rank " + std::to_string(rendezvous.name(expected.rank)) +
                                         " did not connect to rank " +

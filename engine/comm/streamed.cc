@@ -126,7 +126,7 @@ class Streamed final : public Collectives {
         launch(work);
         return work;
       } catch (const std::exception& error) {
-        fail(asked, Clock::now(), std::string("failed: ") + brief(error));
+        fail(asked, Clock::now(), error);
       }
     }
     operation_done();
@@ -207,13 +207,19 @@ class Streamed final : public Collectives {
       fail(work.request(), begin,
            "timed out after " + format_seconds(seconds.count()) + " " + error.what());
     } catch (const std::exception& error) {
-      fail(work.request(), begin, std::string("failed: ") + brief(error));
+      fail(work.request(), begin, error);
     }
     return false;
   }
 
+  void fail(const Request& request, Clock::time_point begin, const std::exception& error) {
+    fail(request, begin, "failed: " + brief(error),
+         dynamic_cast<const DeviceMemoryError*>(&error) != nullptr);
+  }
+
   /// Call with the mutex held. Aborting ends the operations, so lanes that wait for them go on.
-  void fail(const Request& request, Clock::time_point begin, std::string reason) {
+  void fail(const Request& request, Clock::time_point begin, std::string reason,
+            bool out_of_memory = false) {
     if (state_->failure) return;
     const std::chrono::duration<double> seconds = Clock::now() - begin;
     state_->failure = CollectiveError::Facts{.rank = world_rank(),
@@ -222,7 +228,8 @@ class Streamed final : public Collectives {
                                              .unit = request.unit,
                                              .seconds = seconds.count(),
                                              .group = group(),
-                                             .reason = std::move(reason)};
+                                             .reason = std::move(reason),
+                                             .out_of_memory = out_of_memory};
     transport_->abort();
   }
 

@@ -18,10 +18,10 @@ class StreamTransport {
   virtual ~StreamTransport() = default;
   virtual std::string_view name() const = 0;
   /// Queues the operation on `lane`. Returns when the library has accepted it. Operations of one
-  /// lane run in their order; those of two lanes may run side by side. Throws TransportError or
-  /// TransportTimeout.
+  /// lane run in their order; those of two lanes may run side by side. Throws TransportError,
+  /// DeviceMemoryError or TransportTimeout.
   virtual void launch(const Request& request, device::Lane lane, Clock::time_point deadline) = 0;
-  /// Throws TransportError if an operation in flight has failed.
+  /// Throws TransportError or DeviceMemoryError if an operation in flight has failed.
   virtual void check() = 0;
   /// Ends what is in flight, so that lanes which wait for it go on. Its memory then holds anything.
   /// Idempotent.

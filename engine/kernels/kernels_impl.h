@@ -9,11 +9,8 @@
 #include <type_traits>
 
 #include "engine/kernels/element.h"
+#include "engine/kernels/halves.h"
 #include "engine/kernels/kernels.h"
-
-#ifdef __AVX__
-#include <immintrin.h>
-#endif
 
 namespace dsj::kernels {
 namespace {
@@ -252,29 +249,6 @@ double sum_of_squares(const T* x, int64_t n) {
 /// Elements of a step: its loops have a fixed length. (Asking for memory ahead of it made updates
 /// slower: the processor's own guesses are enough.)
 inline constexpr int64_t kUpdateStep = 64;
-
-#ifdef __F16C__
-/// Halves eight at a time, by the processor's own conversions: load()'s and store()'s bits. n is a
-/// multiple of kHalves.
-inline constexpr int64_t kHalves = 8;
-inline void widen_halves(const Half* from, int64_t n, float scale, float* wide) {
-  for (int64_t i = 0; i < n; i += kHalves) {
-    const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
-    _mm256_storeu_ps(wide + i, _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(scale)));
-  }
-}
-inline void narrow_halves(const float* wide, int64_t n, Half* to) {
-  for (int64_t i = 0; i < n; i += kHalves) {
-    const __m256 x = _mm256_loadu_ps(wide + i);
-    // A NaN keeps its sign alone, as in half_bits().
-    const __m256 nan = _mm256_or_ps(_mm256_and_ps(x, _mm256_set1_ps(-0.0f)),
-                                    _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000)));
-    const __m256 plain = _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
-                     _mm256_cvtps_ph(plain, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-  }
-}
-#endif
 
 // What a step calls is always inlined: a call, and a length that is no constant there, would cost
 // as much as the step.

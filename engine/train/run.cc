@@ -420,23 +420,28 @@ int run_rank() {
     events.emit(report::RankError{.reason = reason(error.kind), .message = error.to_string()});
     return exit_code(error);
   };
+  std::optional<plan::FitInput> fit;
+  auto no_memory = [&](const std::string& what) {
+    return failed(out_of_device_memory(memory::last_shortage(), what, fit));
+  };
   if (!env) return failed(env.error());
   const auto flight = FlightLog::open(env->flight_fd);
   if (!flight) return failed(flight.error());
   memory::install();
   const memory::CountDevice counts;
   c10::AutoGradMode no_autograd(false);
-  std::optional<plan::FitInput> fit;
   try {
     const auto code = train(*env, events, **flight, fit);
     return code ? *code : failed(code.error());
   } catch (const comm::CollectiveError& error) {
+    if (error.facts().out_of_memory) return no_memory(error.what());
     return failed({ErrorKind::Transient, error.what(), {}, {}});
   } catch (const zero::StorageError& error) {
     return failed(error.error());
+  } catch (const comm::DeviceMemoryError& error) {  // of a group that could not be made
+    return no_memory(error.what());
   } catch (const c10::OutOfMemoryError& error) {
-    return failed(
-        out_of_device_memory(memory::last_shortage(), error.what_without_backtrace(), fit));
+    return no_memory(error.what_without_backtrace());
   } catch (const std::bad_alloc&) {
     return failed({ErrorKind::Environment,
                    "out of host memory",

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "common/text.h"
 #include "job/dsconfig/reader.h"
 #include "job/import/kubeflow_object.h"
 #include "job/import/launcher.h"
 #include "job/import/shell.h"
 #include "job/spec/job.h"
+#include "job/spec/user_program.h"
 #include "job/training_args.h"
 
 namespace dsj::jobimport {
@@ -277,7 +279,7 @@ class Import {
         std::string value;
         if (word.starts_with(std::string(name) + "=")) value = word.substr(word.find('=') + 1);
         if (word == name && i + 1 < program_.launcher.size()) value = program_.launcher[i + 1];
-        if (!value.empty() && std::ranges::all_of(value, ::isdigit)) in_.slots = std::stoll(value);
+        if (const auto slots = text::parse_int(value); slots && *slots > 0) in_.slots = *slots;
       }
     }
   }
@@ -304,22 +306,11 @@ class Import {
 
   void workers() {
     pod_template();
+    const int64_t gpus = jobspec::worker_gpus(in_.pod_template).seen();
     json workers = {{"replicas", in_.replicas.value_or(1)},
-                    {"slotsPerWorker", in_.slots.value_or(gpus().value_or(1))},
+                    {"slotsPerWorker", in_.slots.value_or(std::max<int64_t>(gpus, 1))},
                     {"template", in_.pod_template}};
     spec()["workers"] = std::move(workers);
-  }
-
-  std::optional<int64_t> gpus() {
-    const json resources = container().value("resources", json::object());
-    for (const char* list : {"limits", "requests"}) {
-      const json amounts = resources.value(list, json::object());
-      const json count = amounts.value("nvidia.com/gpu", json());
-      if (count.is_number_integer()) return count.get<int64_t>();
-      if (count.is_string() && std::ranges::all_of(count.get<std::string>(), ::isdigit))
-        return std::stoll(count.get<std::string>());
-    }
-    return std::nullopt;
   }
 
   void pod_template() {

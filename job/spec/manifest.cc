@@ -249,14 +249,29 @@ class ManifestReader : private FieldReader {
 
   /// Workers that ask for GPUs train on GPUs, or not at all.
   void device() {
-    const int64_t gpus = worker_gpus(job_.worker_template);
-    if (gpus == 0) return;
+    const WorkerGpus gpus = worker_gpus(job_.worker_template);
+    if (gpus.all() == 0) return;
     auto& device = job_.training.device;
     if (!device) device = "cuda";
     if (device == "cpu")
       report(Severity::Warning, "spec.training.device",
-             "cpu, and each worker asks for " + std::to_string(gpus) + " GPUs: they stay idle",
+             "cpu, and each worker asks for " + std::to_string(gpus.all()) + " GPUs: they stay idle",
              "remove one of the two");
+    else if (job_.slots_per_worker > gpus.seen())
+      too_few_gpus(gpus);
+  }
+
+  /// Each rank of such a worker would refuse to start.
+  void too_few_gpus(const WorkerGpus& gpus) {
+    const std::string seen = std::to_string(gpus.seen());
+    report(place_ == Place::Cluster ? Severity::Error : Severity::Warning, "spec.workers.slotsPerWorker",
+           std::to_string(job_.slots_per_worker) + ", and " +
+               (gpus.parts > 0
+                    ? "each worker asks for parts of a divided GPU (nvidia.com/mig-*): a process sees one of them"
+                    : "each worker asks for " + seen + (gpus.whole == 1 ? " GPU" : " GPUs")) +
+               "; each rank needs a GPU of its own",
+           "set it to " + seen + " and take more replicas" +
+               (gpus.parts > 0 ? "" : ", or ask for as many GPUs as slots"));
   }
 
   void user_program() {

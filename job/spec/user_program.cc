@@ -30,19 +30,21 @@ const json& worker_container(const json& worker_template) {
   return kNull;
 }
 
-int64_t worker_gpus(const json& worker_template) {
+WorkerGpus worker_gpus(const json& worker_template) {
   const json& container = worker_container(worker_template);
-  int64_t most = 0;
+  WorkerGpus most;
   for (const char* kind : {"limits", "requests"}) {
     const json::json_pointer at = json::json_pointer("/resources") / kind;
     if (!container.is_object() || !container.contains(at) || !container[at].is_object()) continue;
-    int64_t count = 0;
+    WorkerGpus asked;
     for (const auto& [name, amount] : container[at].items()) {
-      if (name != "nvidia.com/gpu" && !name.starts_with("nvidia.com/mig-")) continue;
+      const bool part = name.starts_with("nvidia.com/mig-");
+      if (name != "nvidia.com/gpu" && !part) continue;
+      int64_t& count = part ? asked.parts : asked.whole;
       if (amount.is_number_integer()) count += amount.get<int64_t>();
       if (amount.is_string()) count += text::parse_int(amount.get<std::string>()).value_or(0);
     }
-    most = std::max(most, count);
+    most = {.whole = std::max(most.whole, asked.whole), .parts = std::max(most.parts, asked.parts)};
   }
   return most;
 }

@@ -14,8 +14,16 @@ namespace dsj::jobspec {
 /// The container "worker" of spec.workers.template; null: none.
 const nlohmann::json& worker_container(const nlohmann::json& worker_template);
 
-/// NVIDIA GPUs, or parts of one (nvidia.com/gpu, nvidia.com/mig-*), that it requests or is limited to; 0: none.
-int64_t worker_gpus(const nlohmann::json& worker_template);
+/// What a worker asks for, as requests or limits: the larger of the two.
+struct WorkerGpus {
+  int64_t whole = 0;  ///< nvidia.com/gpu
+  int64_t parts = 0;  ///< of divided GPUs: nvidia.com/mig-*
+  int64_t all() const { return whole + parts; }
+  /// GPUs that one process sees. CUDA shows it one part of a divided GPU, and no other GPU beside that.
+  int64_t seen() const { return parts > 0 ? 1 : whole; }
+  bool operator==(const WorkerGpus&) const = default;
+};
+WorkerGpus worker_gpus(const nlohmann::json& worker_template);
 
 /// That container's `command`, then its `args`, as written. Empty: it has no command.
 std::vector<std::string> user_command(const nlohmann::json& worker_template);

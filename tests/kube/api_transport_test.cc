@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "kube/connection.h"
+#include "tests/common/http/slow_name.h"
 #include "tests/support/soon.h"
 
 namespace dsj::kube {
@@ -154,6 +155,33 @@ TEST(ApiTransport, ACallIsCancelledWhileItWaits) {
     cancel.cancel();
   });
   const auto answer = server.transport()->call({.path = "/", .timeout = kLong}, cancel);
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().kind, NetError::Kind::Cancelled);
+  other.join();
+}
+
+std::unique_ptr<Transport> to_slow_name() {
+  auto made = make_api_transport({.server = std::string("http://") + SlowName::kName});
+  EXPECT_TRUE(made) << made.error().to_string();
+  return std::move(*made);
+}
+
+TEST(ApiTransport, ANameHasNoMoreTimeThanTheCall) {
+  const SlowName slow;
+  const auto answer = to_slow_name()->call({.path = "/", .timeout = milliseconds(50)}, Cancel());
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().kind, NetError::Kind::Connect);
+  EXPECT_EQ(answer.error().message, "slow.name.test:80: its address was not found in time");
+}
+
+TEST(ApiTransport, ACallIsCancelledWhileItsNameIsLookedUp) {
+  const SlowName slow;
+  Cancel cancel;
+  std::thread other([&] {
+    EXPECT_TRUE(soon([&] { return slow.asked() == 1; }));
+    cancel.cancel();
+  });
+  const auto answer = to_slow_name()->call({.path = "/", .timeout = kLong}, cancel);
   ASSERT_FALSE(answer);
   EXPECT_EQ(answer.error().kind, NetError::Kind::Cancelled);
   other.join();

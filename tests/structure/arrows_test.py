@@ -26,7 +26,7 @@ ARROWS = {
     "job/roofline": ["common", "job", "job/layout", "job/dsconfig", "job/plan"],
     "job/spec": ["common", "job", "job/layout", "job/dsconfig"],
     "job/import": ["common", "common/files", "job", "job/dsconfig", "job/spec"],
-    "kube": ["common", "common/files"],
+    "kube": ["common", "common/files", "common/http"],
     # Who decides for the gang, whose tokens it trusts, how beats travel; then processes; then what is told of them.
     "agent/gang": ["common", "job", "common/files", "common/http"],
     "agent/stacks": ["common"],
@@ -57,7 +57,8 @@ ARROWS = {
     "engine/aio": ["common"],
     "engine/observe": ["common", "common/files", "job/layout", "job/dsconfig"],
     "engine/memory": ["common"],
-    "engine/comm": ["common", "job", "engine/device", "engine/memory"],  # the flight log; lanes of a device
+    # The flight log; lanes of a device; how 16-bit elements are read and rounded.
+    "engine/comm": ["common", "job", "engine/device", "engine/kernels", "engine/memory"],
     "engine/comm/nccl_shim": [],  # of NCCL's C interface
     # What dsj-train sees of the plugin, and the plugin itself, which dsj-train only ever opens.
     "engine/cuda": ["common", "engine/kernels"],

@@ -117,6 +117,7 @@ TEST(RankLook, RoundTripAndRefusals) {
     return !rank_look_from_json(object);
   };
   EXPECT_TRUE(refused("step", "three"));
+  EXPECT_TRUE(refused("waitsFor", "two"));
   EXPECT_TRUE(refused("phase", std::string(65, 'x')));
   EXPECT_TRUE(refused("begun", nlohmann::json::array({{1, "barrier"}})));
   EXPECT_TRUE(refused("begun", nlohmann::json::array({{1, std::string(65, 'x'), "", 0}})));

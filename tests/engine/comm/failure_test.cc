@@ -1,11 +1,18 @@
 // Hung, dead, missing and confused peers: an error within the timeout that says who, what and when.
 #include <ATen/ATen.h>
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sched.h>
+#include <sys/socket.h>
+
+#include <sstream>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "engine/comm/collectives.h"
 #include "engine/comm/nccl.h"
+#include "engine/comm/ring_links.h"
 #include "tests/engine/comm/backend_cases.h"
 #include "tests/engine/comm/ranks.h"
 
@@ -306,6 +313,33 @@ TEST(Join, PortInUseIsAnEnvironmentError) {
     require(group.error().kind == ErrorKind::Environment, group.error().to_string());
   });
   EXPECT_EQ(texts[0], "");
+}
+
+/// Connects to the listener that rank 0 tells of, before rank 1 does.
+Fd silent_stranger(Rendezvous& rendezvous) {
+  const auto told = rendezvous.store()->get("dsj/comm/ring/0");
+  std::istringstream place(std::string(told.begin(), told.end()));
+  std::string word, port, host;
+  place >> word >> port >> host;
+  sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(static_cast<std::uint16_t>(std::stoi(port)))};
+  require(inet_pton(AF_INET, host.c_str(), &to.sin_addr) == 1, "no address");
+  Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  require(connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0, "no connection");
+  return fd;
+}
+
+// A port scanner, for example.
+TEST(Join, AStrangerWhoSaysNothingHoldsNobodyUp) {
+  const auto texts = run_ranks(2, [](const Seat& seat) {
+    const auto rendezvous = Rendezvous::open(seat.options("ring", kNever));
+    require(rendezvous.has_value(), "no rendezvous");
+    Fd stranger;
+    if (seat.rank == 1) stranger = silent_stranger(**rendezvous);
+    const auto links = connect_ring(**rendezvous);
+    require(links.has_value(), links ? "" : links.error().to_string());
+    require((*rendezvous)->finish().has_value(), "no end");
+  });
+  EXPECT_THAT(texts, ::testing::Each(""));
 }
 
 }  // namespace

@@ -68,6 +68,8 @@ TEST(Reduce, EverySixteenBitPatternRoundsAsTorchDoes) {
     const at::Tensor expected = by_torch({all, other}, Op::Sum);
     for (const Reduce with : {Reduce(reduce), Reduce(reduce_portable)}) {
       const at::Tensor found = reduced(with, {all, other}, Op::Sum);
+      EXPECT_TRUE(same_bits(found, reduced(reduce_portable, {all, other}, Op::Sum)))
+          << "NaN, too: " << at::toString(dtype);
       const at::Tensor is_nan = expected.isnan();
       EXPECT_TRUE(at::equal(found.isnan(), is_nan)) << at::toString(dtype);
       EXPECT_TRUE(at::equal(found.masked_select(is_nan.logical_not()),

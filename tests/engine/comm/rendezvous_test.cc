@@ -14,6 +14,7 @@
 #include "engine/comm/backends.h"
 #include "engine/comm/gathered_store.h"
 #include "engine/comm/split.h"
+#include "job/flight_log.h"
 #include "tests/engine/comm/counting_store.h"
 #include "tests/engine/comm/ranks.h"
 
@@ -251,6 +252,27 @@ TEST(Rendezvous, FiveHundredRanksJoinOverTheRealStore) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   for (const std::string& text : texts) EXPECT_EQ(text, "");
   std::printf("%d ranks joined a ring in %.2f s\n", world, seconds.count());
+}
+
+TEST(Rendezvous, OfAFullFlightLogRankZeroAloneWarns) {
+  for (const int rank : {0, 1}) {
+    SharedStore shared;
+    const auto log = FlightLog::open(-1);
+    ASSERT_TRUE(log);
+    const Options options{.rank = rank, .world = 4, .timeout = kNever, .flight = log->get()};
+    const Rendezvous world(options, c10::make_intrusive<CountingStore>(shared), "127.0.0.1");
+    std::vector<std::unique_ptr<Rendezvous>> pairs;
+    ::testing::internal::CaptureStderr();
+    for (std::size_t i = 0; i <= FlightLog::kGroups; ++i) {
+      const std::string name = "pair " + std::to_string(i);
+      pairs.push_back(world.part(name, {0, 1}, name));
+    }
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    if (rank == 0)
+      EXPECT_THAT(said, ::testing::HasSubstr("holds 16 groups: group pair 16 is not in it"));
+    else
+      EXPECT_EQ(said, "");
+  }
 }
 
 }  // namespace

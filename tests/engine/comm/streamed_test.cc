@@ -46,6 +46,39 @@ TEST(Streamed, AfterWaitTheMemoryIsTheCallersAlone) {
   group->shutdown();
 }
 
+/// A library that finds no room for its own buffers, or fails in another way.
+template <typename Failure>
+class Refusing final : public StreamTransport {
+ public:
+  std::string_view name() const override { return "refusing"; }
+  void launch(const Request&, device::Lane, Clock::time_point) override {
+    throw Failure("calloc 6291456 bytes");
+  }
+  void check() override {}
+  void abort() override {}
+  void finish(Clock::time_point) override {}
+};
+
+template <typename Failure>
+CollectiveError::Facts refused() {
+  const auto group = make_streamed(std::make_unique<Refusing<Failure>>(), 1, 2, at::kCPU, std::chrono::seconds(30));
+  try {
+    group->all_gather(at::zeros({8}), at::zeros({4}), {})->wait();
+  } catch (const CollectiveError& error) {
+    return error.facts();
+  }
+  ADD_FAILURE() << "nothing was refused";
+  return {};
+}
+
+// Taken for a lost peer, it would be tried again for ever, and every try would find the same GPU full.
+TEST(Streamed, ADeviceWithoutMemoryIsNoLostPeer) {
+  const auto facts = refused<DeviceMemoryError>();
+  EXPECT_TRUE(facts.out_of_memory);
+  EXPECT_EQ(facts.reason, "failed: calloc 6291456 bytes");
+  EXPECT_FALSE(refused<TransportError>().out_of_memory);
+}
+
 TEST(Streamed, WhatIsNotWaitedForIsFreedWhenItIsDone) {
   const auto group =
       make_streamed(std::make_unique<AtOnce>(), 0, 2, at::kCPU, std::chrono::seconds(30));

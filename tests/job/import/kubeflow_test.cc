@@ -215,6 +215,45 @@ spec:
     EXPECT_TRUE(any_contains(imported->not_carried, part)) << part;
 }
 
+TEST(Kubeflow, AutomaticSlotsAreTheGpusThatAProcessSees) {
+  const auto slots = [](const std::string& amounts) {
+    auto imported = import(KubeflowKind::PyTorchJob, yaml(R"(
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: j}
+spec:
+  nprocPerNode: auto
+  pytorchReplicaSpecs:
+    Worker:
+      template:
+        spec:
+          containers:
+            - name: pytorch
+              image: i
+              command: [torchrun, train.py, --deepspeed, ds.json, --model_name_or_path, /m, --data_path, /d,
+                        --output_dir, /o]
+              resources: {limits: {)" + amounts + "}}\n"));
+    if (!imported) return imported.error().to_string();
+    if (const auto done = finish(*imported, {}); !done) return done.error().to_string();
+    return imported->manifest["spec"]["workers"]["slotsPerWorker"].dump();
+  };
+  EXPECT_EQ(slots("cpu: 4"), "1");
+  EXPECT_EQ(slots("nvidia.com/gpu: 4"), "4");
+  EXPECT_EQ(slots("nvidia.com/gpu: '4'"), "4");
+  EXPECT_EQ(slots("nvidia.com/mig-1g.10gb: 4"), "1");
+  for (const char* wrong : {"''", "'99999999999999999999'", "some"})
+    EXPECT_EQ(slots(std::string("nvidia.com/gpu: ") + wrong), "1");
+}
+
+TEST(Kubeflow, ANumberOfProcessesThatIsNoneIsNotTaken) {
+  json object = yaml(kPyTorch);
+  json& pod = object["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"];
+  pod["containers"][1]["command"][1] = "--nproc_per_node=99999999999999999999";
+  const auto imported = import(KubeflowKind::PyTorchJob, object);
+  ASSERT_TRUE(imported) << imported.error().to_string();
+  EXPECT_EQ(imported->manifest["spec"]["workers"]["slotsPerWorker"], 8);
+}
+
 TEST(Kubeflow, AnotherKindOrNoScriptIsRefused) {
   const auto other = import(KubeflowKind::MPIJob, yaml(kPyTorch));
   ASSERT_FALSE(other);
