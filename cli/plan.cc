@@ -83,8 +83,9 @@ json wire_of(const plan::WireCount& wire) {
   if (wire.momentum_bytes > 0)
     out["afterTheFreeze"] = {
         {"elementsPerStep",
-         {{"momenta", wire.momentum_elements}, {"parameters", wire.parameter_elements}}},
-        {"bytesPerStep", {{"momenta", wire.momentum_bytes}, {"parameters", wire.parameter_bytes}}}};
+         {{"momenta", wire.momentum_elements}, {"parameters", wire.later_parameter_elements}}},
+        {"bytesPerStep",
+         {{"momenta", wire.momentum_bytes}, {"parameters", wire.later_parameter_bytes}}}};
   return out;
 }
 
@@ -106,7 +107,7 @@ void add_way(json& out, const jobspec::Job& job, const plan::WireCount& wire, bo
   if (wire.matrix_bytes > 0) out["bytesBetweenHostsPerStep"]["matrices"] = sent.matrices;
   if (wire.momentum_bytes > 0)
     out["afterTheFreeze"]["bytesBetweenHostsPerStep"] = {{"momenta", sent.momenta},
-                                                         {"parameters", sent.parameters}};
+                                                         {"parameters", sent.later_parameters}};
 }
 
 json limits_json(const plan::Limits& limits) {

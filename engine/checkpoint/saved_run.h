@@ -32,4 +32,11 @@ class SavedRun {
                       std::span<float> out) = 0;
 };
 
+/// Whether the saved run has made no update. What an optimizer keeps is as at the start then, and DeepSpeed's
+/// checkpoints have none of it: torch makes it at the first update, and in fp16 every step may have been skipped.
+inline bool never_updated(const SavedRun& saved) {
+  const nlohmann::json& run = saved.run_state();
+  return run.is_object() && run.value("updates", int64_t{-1}) == 0;
+}
+
 }  // namespace dsj::checkpoint

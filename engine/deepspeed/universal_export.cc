@@ -25,11 +25,18 @@ int64_t updates_of(const checkpoint::SavedRun& from) {
   return from.run_state().value("updates", from.step());
 }
 
+/// Whether the moments are not in it because no update made them. Our own runs name their optimizer and always have its
+/// states: one that lacks the moments has another kind.
+bool moments_are_zeros(const checkpoint::SavedRun& from) {
+  return checkpoint::never_updated(from) && !from.run_state().contains("optimizer");
+}
+
 Status check(const checkpoint::SavedRun& from, const std::vector<Parameter>& parameters) {
   for (const Parameter& parameter : parameters) {
     for (const auto& [state, file] : kStates) {
       const auto elements = from.elements(state, parameter.name);
       if (elements == parameter.elements) continue;
+      if (!elements && state != kStates[0].state && moments_are_zeros(from)) continue;
       const std::string what = "\"" + std::string(state) + "\" of \"" + parameter.name + "\"";
       if (!elements && state != kStates[0].state)
         return bad_input(what + " is not in it: the run's optimizer is " +
@@ -44,12 +51,25 @@ Status check(const checkpoint::SavedRun& from, const std::vector<Parameter>& par
   return {};
 }
 
+/// The elements of a state that no update has made.
+Status append_zeros(weights::TorchWriter& writer, int64_t elements) {
+  const std::vector<float> zeros(size_t(std::min<int64_t>(elements, 1 << 20)));
+  for (int64_t left = elements; left > 0; left -= static_cast<int64_t>(zeros.size()))
+    DSJ_TRY_STATUS(writer.append(
+        std::span(zeros).first(size_t(std::min(left, static_cast<int64_t>(zeros.size()))))));
+  return {};
+}
+
 /// {param: TENSOR, cat_dim: 0}: all stages take this form; stage 3 would take the bare tensor, too.
 Status write_state(Files& files, checkpoint::SavedRun& from, const Parameter& parameter,
                    const StateFile& state, const std::string& folder) {
   DSJ_TRY(auto writer, weights::TorchWriter::create(files, path_join(folder, state.file)));
   const Value tensor = writer.tensor(parameter.shape);
   DSJ_TRY_STATUS(writer.begin(dict(named({{"param", tensor}, {"cat_dim", integer(0)}}))));
+  if (!from.elements(state.state, parameter.name)) {
+    DSJ_TRY_STATUS(append_zeros(writer, parameter.elements));
+    return writer.finish();
+  }
   DSJ_TRY_STATUS(
       for_pieces(from, state.state, parameter.name, parameter.elements,
                  [&](int64_t, std::span<const float> values) { return writer.append(values); }));

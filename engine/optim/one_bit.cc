@@ -2,25 +2,17 @@
 
 #include <algorithm>
 
+#include "job/dsconfig/one_bit_steps.h"
+
 namespace dsj::optim {
 
 bool is_one_bit(const OptimizerConfig& config) {
   return dsconfig::descriptor_of(config.kind).communicates;
 }
 
-int64_t one_bit_count(const dsconfig::ResolvedConfig& config, int64_t updates) {
-  return updates + (config.precision == dsconfig::Precision::Fp32 ? 1 : 2);
-}
-
 namespace {
 
 using dsconfig::OptimizerKind;
-
-/// The count of the first step after the variance is frozen for good. The freeze is decided at the
-/// end of a step whose count is above var_freeze_step, and the lost call decides nothing.
-int64_t first_local_step(const OptimizerConfig& c) {
-  return std::max<int64_t>(static_cast<int64_t>(c.var_freeze_step), 1) + 2;
-}
 
 /// k of the step with this count. It doubles after `scaler` variance updates, which fall on its
 /// multiples.
@@ -38,19 +30,19 @@ int64_t variance_interval(int64_t scaler, int64_t count) {
 OneBitPhase one_bit_phase(const dsconfig::ResolvedConfig& config, int64_t updates) {
   using enum OneBitPhase;
   const OptimizerConfig& c = config.optimizer;
-  const int64_t count = one_bit_count(config, updates);
+  const int64_t count = dsconfig::one_bit_count(config, updates);
   if (count == 1) return Discarded;
   if (c.kind != OptimizerKind::ZeroOneAdam)
     return static_cast<double>(count) <= std::max(c.freeze_step, 2.0) ? WarmUp : CompressedMomentum;
-  if (count >= first_local_step(c)) return LocalStep;
+  if (count >= dsconfig::first_local_step(c)) return LocalStep;
   const int64_t k = variance_interval(static_cast<int64_t>(c.var_update_scaler), count);
   return count % k == 0 ? WarmUp : CompressedGradient;
 }
 
 LocalInterval local_interval(const dsconfig::ResolvedConfig& config, int64_t updates) {
   const OptimizerConfig& c = config.optimizer;
-  const int64_t count = one_bit_count(config, updates);
-  const int64_t done = count - first_local_step(c);
+  const int64_t count = dsconfig::one_bit_count(config, updates);
+  const int64_t done = count - dsconfig::first_local_step(c);
   if (c.kind != OptimizerKind::ZeroOneAdam || done < 0) return {};
   const auto limit = static_cast<int64_t>(c.local_step_clipper);
   int64_t h = 1;

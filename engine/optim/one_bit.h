@@ -37,9 +37,6 @@ constexpr bool keeps_gradients_local(OneBitPhase phase) {
   return phase > OneBitPhase::WarmUp;
 }
 
-/// DeepSpeed counts calls of step(), from 1. In 16 bits its first call is spent on zero gradients
-/// before training; in fp32 the first step of training is lost for it.
-int64_t one_bit_count(const dsconfig::ResolvedConfig& config, int64_t updates);
 /// `updates`: how many were counted before this one. A freeze_step below 2 means 2, as there.
 OneBitPhase one_bit_phase(const dsconfig::ResolvedConfig& config, int64_t updates);
 /// Of a LocalStep: whether it is the first, and whether the ranks meet in it.

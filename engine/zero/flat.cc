@@ -15,17 +15,15 @@ Flat::Flat(const layout::FlatLayout& layout, const FlatOptions& options,
     : layout_(layout),
       options_(options),
       collectives_(collectives),
+      stage_(options.stage),
       owner_(options.stage.shards_update() ? collectives.rank() : 0),
-      owned_(layout.shard_numel(), options.optimizer, options.parameters),
       written_(layout.slots().size(), false) {
   DSJ_CHECK(layout.world() == (options.stage.shards_update() ? collectives.world() : 1));
-  for (const auto& chunk : layout_.chunks()) {
-    spans_.push_back({chunk.offset + owner_ * chunk.slice, chunk.shard_offset, chunk.slice});
-  }
-  DSJ_CHECK(owned_.has_parameters() == sharded_parameters());
+  replace_owned(false, make_owned(false));
+  DSJ_CHECK(owned_->has_parameters() == sharded_parameters());
   if (!sharded_parameters())
     working_ = make(layout_.numel(), options_.compute, Class::Parameters).zero_();
-  if (options_.copies && owned_.optimizer_elsewhere())
+  if (options_.copies && owned_->optimizer_elsewhere())
     away_ = std::make_unique<HostSum>(layout_.shard_numel(), options_.grad_accum, *options_.copies);
 }
 
@@ -56,15 +54,15 @@ Status Flat::fill_frozen(const Read& read) {
     return {};
   };
   finish_shard_copies();
-  owned_.for_runs(std::nullopt, Access::ReadWrite, [&](const OwnedRun& run) {
-    for (const auto& range : layout_.ranges(owner_))
+  owned_->for_runs(std::nullopt, Access::ReadWrite, [&](const OwnedRun& run) {
+    for (const auto& range : ranges())
       if (status) status = fill(range, run);
   });
   return status;
 }
 
 void Flat::start_gather(bool exact) {
-  if (options_.stage.gathered == layout::Gathered::Never) return;
+  if (stage_.gathered == layout::Gathered::Never) return;
   DSJ_CHECK(!gather_);
   at::Tensor source;                        // undefined: the working copy's own slices
   std::optional<device::WithLane> copying;  // the gather begins after it
@@ -72,7 +70,7 @@ void Flat::start_gather(bool exact) {
     DSJ_CHECK(!working_.defined());
     const auto type = exact ? options_.compute : options_.gathered.value_or(options_.compute);
     working_ = make(layout_.numel(), type, Class::Parameters);
-    source = owned_.whole_parameters();
+    source = owned_->whole_parameters();
     if (!source.defined() || source.device() != working_.device() || source.scalar_type() != type) {
       source = at::Tensor();
       if (options_.copies) {
@@ -94,7 +92,7 @@ void Flat::start_gather(bool exact) {
 }
 
 void Flat::fill_own_slices() {
-  owned_.for_parameters([&](int64_t begin, const at::Tensor& part, bool stays) {
+  owned_->for_parameters([&](int64_t begin, const at::Tensor& part, bool stays) {
     const OwnedRun run{begin, part.numel(), {}, {}};
     for (const Span& span : spans_) {
       if (const auto own = overlap(span, run))
@@ -162,20 +160,74 @@ at::Tensor Flat::stacked_weight(int slot, int count) const {
   return at_slots(working_, slot, count);
 }
 
+// ---- what this rank owns
+
+std::unique_ptr<OwnedState> Flat::make_owned(bool whole) const {
+  ShardStoreOptions optimizer = options_.optimizer;
+  if (whole) optimizer.parts = {{.numel = layout_.numel()}};
+  return std::make_unique<OwnedState>(whole ? layout_.numel() : layout_.shard_numel(),
+                                      std::move(optimizer), options_.parameters);
+}
+
+void Flat::replace_owned(bool whole, std::unique_ptr<OwnedState> owned) {
+  owned_ = std::move(owned);
+  stage_ = whole ? layout::kStages[0] : options_.stage;
+  spans_.clear();
+  if (whole) {
+    spans_.push_back({0, 0, layout_.numel()});
+    return;
+  }
+  for (const auto& chunk : layout_.chunks())
+    spans_.push_back({chunk.offset + owner_ * chunk.slice, chunk.shard_offset, chunk.slice});
+}
+
+void Flat::own(bool whole) {
+  if (!options_.stage.shards_update() || whole != stage_.shards_update()) return;
+  DSJ_CHECK(!gather_ && !sharded_parameters());
+  replace_owned(whole, make_owned(whole));
+}
+
+void Flat::take_whole() {
+  finish_gather();
+  if (!stage_.shards_update()) return;
+  DSJ_CHECK(!sharded_parameters());
+  auto owned = make_owned(true);
+  for (size_t index = 0; index < options_.optimizer.initial.size(); ++index) {
+    const at::Tensor values = gather_vector(index);
+    owned->for_runs(Access::ReadWrite, std::nullopt, [&](const OwnedRun& run) {
+      run.optimizer[index].copy_(values.narrow(0, run.begin, run.numel));
+    });
+  }
+  replace_owned(true, std::move(owned));
+}
+
+std::vector<layout::Range> Flat::ranges() const {
+  if (stage_.shards_update() || layout_.world() == 1) return layout_.ranges(owner_);
+  std::vector<layout::Range> all;
+  for (size_t s = 0; s < layout_.slots().size(); ++s) {
+    const layout::Slot& slot = layout_.slots()[s];
+    all.push_back({static_cast<int64_t>(s), 0, slot.numel, slot.offset, slot.offset});
+  }
+  return all;
+}
+
 // ---- update
 
 at::Tensor Flat::gather_state(int state) {
   DSJ_CHECK(state > kMaster && state < state_count());
-  const auto index = static_cast<size_t>(state - 1 + options_.separate_master);
+  return gather_vector(static_cast<size_t>(state - 1 + options_.separate_master));
+}
+
+at::Tensor Flat::gather_vector(size_t index) {
   const at::Tensor whole = make(layout_.numel(), at::kFloat, Class::Buckets);
-  owned_.for_runs(Access::Read, std::nullopt, [&](const OwnedRun& run) {
+  owned_->for_runs(Access::Read, std::nullopt, [&](const OwnedRun& run) {
     for (const Span& span : spans_) {
       if (const auto part = overlap(span, run))
         whole.narrow(0, part->flat_offset, part->numel)
             .copy_(run.optimizer[index].narrow(0, part->shard_offset - run.begin, part->numel));
     }
   });
-  if (!options_.stage.shards_update()) return whole;
+  if (!stage_.shards_update()) return whole;
   std::vector<comm::ChunkPair> pairs;
   for (const auto& chunk : layout_.chunks()) {
     pairs.push_back({whole.narrow(0, chunk.offset, chunk.numel),
@@ -206,7 +258,7 @@ Status Flat::visit_state(const std::vector<layout::Range>& ranges, Access access
                            {host.data_ptr<float>(), static_cast<size_t>(host.numel())}});
     if (access != Access::Read && !host.is_same(tensor)) tensor.copy_(host);
   };
-  owned_.for_runs(optimizer, parameters, [&](const OwnedRun& run) {
+  owned_->for_runs(optimizer, parameters, [&](const OwnedRun& run) {
     for (int state = 0; state < (all ? state_count() : 1); ++state) {
       for (const auto& range : ranges) {
         const auto part = overlap({range.flat_offset, range.shard_offset, range.numel}, run);
@@ -225,25 +277,27 @@ Status Flat::visit_state(const std::vector<layout::Range>& ranges, Access access
 }
 
 Status Flat::save_state(const VisitState& visit) {
-  if (options_.stage.shards_update())
-    return visit_state(layout_.ranges(owner_), Access::Read, true, visit);
+  if (stage_.shards_update()) return visit_state(ranges(), Access::Read, true, visit);
   // Nothing is sharded, so flat and shard offsets are equal. Deal the flat among the ranks.
   std::vector<layout::Parameter> parameters;
   for (const auto& slot : layout_.slots()) parameters.push_back({slot.name, slot.shape});
-  const layout::FlatLayout dealt(layout_.name(), parameters, collectives_.world(), layout_.numel());
+  const layout::FlatLayout dealt =
+      options_.stage.shards_update()
+          ? layout_
+          : layout::FlatLayout(layout_.name(), parameters, collectives_.world(), layout_.numel());
   auto ranges = dealt.ranges(collectives_.rank());
   for (auto& range : ranges) range.shard_offset = range.flat_offset;
   return visit_state(ranges, Access::Read, true, visit);
 }
 
 Status Flat::load_state(bool all, const VisitState& visit) {
-  return visit_state(layout_.ranges(owner_), Access::ReadWrite, all, visit);
+  return visit_state(ranges(), Access::ReadWrite, all, visit);
 }
 
 void Flat::publish() {
   finish_shard_copies();
   if (options_.separate_master) {
-    owned_.for_runs(Access::Read, Access::Write, [&](const OwnedRun& run) {
+    owned_->for_runs(Access::Read, Access::Write, [&](const OwnedRun& run) {
       if (sharded_parameters()) {
         run.parameters.copy_(run.optimizer[0]);
         return;

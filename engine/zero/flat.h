@@ -74,9 +74,11 @@ class Flat {
   const layout::FlatLayout& layout() const { return layout_; }
   at::Device device() const { return options_.device; }
   bool frozen() const { return layout_.frozen(); }
-  bool sharded_parameters() const { return options_.stage.shards_parameters(); }
+  bool sharded_parameters() const { return stage_.shards_parameters(); }
+  /// Whether this rank updates a part only.
+  bool sharded_update() const { return stage_.shards_update(); }
   /// The tiles that a gather reads, in order. Empty unless the shard lies in a file.
-  std::vector<int> gather_tiles() const { return owned_.parameter_tiles(); }
+  std::vector<int> gather_tiles() const { return owned_->parameter_tiles(); }
 
   // ---- parameters
   /// Frozen flats: fills this rank's part by `read(parameter, first element, values)`, rounded to
@@ -137,6 +139,11 @@ class Flat {
   /// One of the optimizer's states, whole: [numel] fp32, a copy. `state` as below, not the master.
   /// Collective: all ranks.
   at::Tensor gather_state(int state);
+  /// Stages 0 and 1: from now on this rank updates every element by itself, as at stage 0, with the
+  /// states that it gathers from their owners. Collective: all ranks.
+  void take_whole();
+  /// The same, or back to the stage's share. What is owned is undefined until load_state().
+  void own(bool whole);
   /// Drops the gradient. The next micro-step starts from nothing.
   void clear_grad();
 
@@ -170,6 +177,13 @@ class Flat {
   struct Span {
     int64_t flat_offset, shard_offset, numel;
   };
+  /// What this rank updates, in flat order.
+  std::vector<layout::Range> ranges() const;
+  std::unique_ptr<OwnedState> make_owned(bool whole) const;
+  /// `whole`: of the whole flat, else of the stage's share.
+  void replace_owned(bool whole, std::unique_ptr<OwnedState> owned);
+  /// A vector of the owned state, by its index there: [numel] fp32. Collective: all ranks.
+  at::Tensor gather_vector(size_t index);
   /// Starts a reduction by rows. False: dense is less.
   bool start_rows(const at::Tensor& source, comm::Label label);
   /// The tensor of the device that holds the sum over micro-steps; undefined while there is none.
@@ -186,7 +200,7 @@ class Flat {
   void send_sum(bool last);
   /// The reduced gradient, wherever it lies. In host memory: the host waits for it.
   at::Tensor gradient() const;
-  bool gradient_by_flat_offset() const { return local_ || !options_.stage.shards_update(); }
+  bool gradient_by_flat_offset() const { return local_ || !stage_.shards_update(); }
   /// The part of `span` that lies in `run`; nullopt: none.
   static std::optional<Span> overlap(const Span& span, const OwnedRun& run);
   /// The fp32 master of a span, wherever it lies.
@@ -226,11 +240,12 @@ class Flat {
   const layout::FlatLayout layout_;
   const FlatOptions options_;
   comm::Collectives& collectives_;
+  layout::Stage stage_;  ///< options_.stage, or stage 0 once this rank owns the whole flat
   std::vector<Span> spans_;
   int owner_ = 0;  ///< this rank's index in the layout's world (0 when nothing is sharded)
 
   at::Tensor working_;  ///< [numel] compute
-  OwnedState owned_;
+  std::unique_ptr<OwnedState> owned_;
   at::Tensor grad_;                ///< [numel] compute: of this micro-step, or the sum
   at::Tensor grad_whole_;          ///< [numel] grad_accum: the sum, if of another type
   at::Tensor grad_shard_;          ///< [shard] grad_accum: the reduced sum

@@ -14,7 +14,7 @@ using memory::Class;
 
 void Flat::ensure_grad() {
   DSJ_CHECK(!frozen(), "flat %s is frozen", layout_.name().c_str());
-  if (!options_.stage.shards_update() && options_.grad_accum == options_.compute) {
+  if (!stage_.shards_update() && options_.grad_accum == options_.compute) {
     fetch_sum();
     sum_arrived();
   }
@@ -44,7 +44,7 @@ void Flat::reduce(bool last) {
   DSJ_CHECK(grad_.defined(), "flat %s has no gradient", layout_.name().c_str());
   at::Tensor source = grad_;
   last_ = last;
-  if (options_.stage.reduces_every_micro_step()) {
+  if (stage_.reduces_every_micro_step()) {
     grad_.reset();
     fetch_sum();
   } else {
@@ -68,7 +68,7 @@ void Flat::reduce(bool last) {
     source = make(layout_.numel(), options_.communication, Class::Buckets).copy_(source);
   }
   if (options_.averaging.before != 1) source.mul_(options_.averaging.before);
-  if (!options_.stage.shards_update()) {
+  if (!stage_.shards_update()) {
     for (const auto& chunk : layout_.chunks()) {
       reduce_.push_back(collectives_.all_reduce(source.narrow(0, chunk.offset, chunk.numel),
                                                 comm::Op::Sum, label));
@@ -87,7 +87,7 @@ void Flat::reduce(bool last) {
 }
 
 bool Flat::start_rows(const at::Tensor& source, comm::Label label) {
-  const bool sharded = options_.stage.shards_update();
+  const bool sharded = stage_.shards_update();
   rows_ = RowGradients::start(layout_, source,
                               {.communication = options_.communication,
                                .factor = options_.averaging.before,
@@ -108,7 +108,7 @@ void Flat::finish_reduce() {
   if (reduce_.empty() && !rows_) return;
   for (auto& work : reduce_) work->wait();
   reduce_.clear();
-  if (rows_) rows_->read(layout_.ranges(owner_), reduce_out_);
+  if (rows_) rows_->read(ranges(), reduce_out_);
   rows_.reset();
   at::Tensor out = std::move(reduce_out_);
   reduce_out_.reset();
@@ -116,7 +116,7 @@ void Flat::finish_reduce() {
   sum_arrived();
   add_reduced(std::move(out));
   // The whole sum has become a shard. (Elsewhere the next micro-step may have begun in grad_.)
-  if (options_.stage.shards_update() && !options_.stage.reduces_every_micro_step()) {
+  if (stage_.shards_update() && !stage_.reduces_every_micro_step()) {
     grad_.reset();
     grad_whole_.reset();
   }
@@ -131,7 +131,7 @@ void Flat::add_reduced(at::Tensor out) {
   }
   if (out.scalar_type() != options_.grad_accum)
     out = make(out.numel(), options_.grad_accum, Class::Gradients).copy_(out);
-  if (!options_.stage.shards_update()) {
+  if (!stage_.shards_update()) {
     (grad_whole_.defined() ? grad_whole_ : grad_) = out;
   } else if (grad_shard_.defined()) {
     grad_shard_.add_(out);
@@ -141,12 +141,12 @@ void Flat::add_reduced(at::Tensor out) {
 }
 
 at::Tensor& Flat::sum() {
-  if (options_.stage.shards_update()) return grad_shard_;
+  if (stage_.shards_update()) return grad_shard_;
   return options_.grad_accum != options_.compute ? grad_whole_ : grad_;
 }
 
 void Flat::fetch_gradient() {
-  if (!options_.stage.shards_update()) fetch_sum();
+  if (!stage_.shards_update()) fetch_sum();
 }
 
 void Flat::fetch_sum() {
@@ -171,7 +171,7 @@ at::Tensor Flat::local_gradient() const {
 
 at::Tensor Flat::gradient() const {
   if (away_ && !away_->empty()) return away_->get();
-  if (options_.stage.shards_update() && !local_) return grad_shard_;
+  if (stage_.shards_update() && !local_) return grad_shard_;
   return grad_whole_.defined() ? grad_whole_ : grad_;
 }
 
@@ -188,7 +188,7 @@ std::vector<bool> Flat::bad_gradients() const {
   for (size_t slot = 0; local_ && slot < bad.size(); ++slot)
     bad[slot] = !at_slot(gradient(), static_cast<int>(slot)).isfinite().all().item<bool>();
   if (local_) return bad;
-  for (const auto& range : layout_.ranges(owner_)) {
+  for (const auto& range : ranges()) {
     const int64_t offset = gradient_by_flat_offset() ? range.flat_offset : range.shard_offset;
     const at::Tensor part = gradient().narrow(0, offset, range.numel);
     if (!part.isfinite().all().item<bool>()) bad[range.slot] = true;

@@ -125,14 +125,14 @@ void Flat::update_runs(bool by_slot, bool applies, const UpdateParts& f) {
   };
   std::optional<Access> shard = applies ? Access::ReadWrite : Access::Read;
   if (options_.separate_master) shard = applies ? std::optional(Access::Write) : std::nullopt;
-  owned_.for_runs(Access::ReadWrite, shard, [&](const OwnedRun& run) {
+  owned_->for_runs(Access::ReadWrite, shard, [&](const OwnedRun& run) {
     parts.clear();
     for (const Span& span : spans_) {
       if (by_slot) break;
       if (const auto of_run = overlap(span, run)) add(part_of(run, *of_run, copies));
     }
     if (by_slot && copies && sharded_parameters()) run.parameters.zero_();  // ranges skip padding
-    for (const auto& range : layout_.ranges(owner_)) {
+    for (const auto& range : ranges()) {
       if (!by_slot) break;
       const Span span{range.flat_offset, range.shard_offset, range.numel};
       const auto of_run = overlap(span, run);
@@ -144,7 +144,7 @@ void Flat::update_runs(bool by_slot, bool applies, const UpdateParts& f) {
     }
     if (!parts.empty()) f(parts);
   });
-  if (applies && options_.copies && owned_.optimizer_elsewhere()) options_.copies->join();
+  if (applies && options_.copies && owned_->optimizer_elsewhere()) options_.copies->join();
 }
 
 void Flat::for_owned(bool writes, const UpdateRun& run) {

@@ -250,8 +250,8 @@ void ModelState::finish_reductions() {
 
 at::Tensor ModelState::owned_sum_of_squares() const {
   at::Tensor total = at::zeros({}, at::TensorOptions(device_).dtype(at::kDouble));
-  if (!local_ && !stage_.shards_update() && collectives_.rank() != 0) return total;
-  for (const Flat* flat : trained_) flat->add_grad_squares(total);
+  for (const Flat* flat : trained_)
+    if (local_ || flat->sharded_update() || collectives_.rank() == 0) flat->add_grad_squares(total);
   return total;
 }
 
@@ -360,20 +360,11 @@ std::vector<checkpoint::Extent> ModelState::extents() const {
   return extents;
 }
 
-namespace {
-
-/// Whether the saved run has made no update. All states are zeros then, and DeepSpeed's checkpoints
-/// have none: torch makes them at the first update, and in fp16 every step may have been skipped.
-bool never_updated(const checkpoint::SavedRun& saved) {
-  const nlohmann::json& run = saved.run_state();
-  return run.is_object() && run.value("updates", int64_t{-1}) == 0;
-}
-
-}  // namespace
-
 Status ModelState::read_checkpoint(checkpoint::SavedRun& saved) {
-  const bool states_are_zeros = never_updated(saved);
+  const bool states_are_zeros = checkpoint::never_updated(saved);
+  const bool whole = one_bit_ && one_bit_->restores_whole(saved);
   for (Flat* flat : trained_) {
+    flat->own(whole);
     DSJ_TRY_STATUS(flat->load_state(true, [&](int state, const Flat::HostRange& range) -> Status {
       const std::string& name = flat->state_name(state);
       const auto elements = saved.elements(name, range.parameter);

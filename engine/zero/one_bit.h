@@ -32,6 +32,9 @@ class OneBit {
   // ---- what belongs to this rank alone
   virtual Status for_pieces(const checkpoint::EmitPiece& emit) = 0;
   virtual void add_extents(std::vector<checkpoint::Extent>& extents) const = 0;
+  /// Whether restore() needs whole flats (Flat::own): the checkpoint has masters and momenta of each
+  /// rank. The same on all ranks.
+  virtual bool restores_whole(const checkpoint::SavedRun&) const { return false; }
   /// After the flats'. A checkpoint of another number of ranks, or with other vectors, leaves it as it
   /// was at the start. Error: the checkpoint's.
   virtual Status restore(checkpoint::SavedRun& saved) = 0;
@@ -59,8 +62,10 @@ std::unique_ptr<OneBit> make_one_bit_adam(OneBitParts parts);
 /// depend on the ranks: a checkpoint of another number of ranks has it, too.
 std::unique_ptr<OneBit> make_one_bit_lamb(OneBitParts parts);
 
-/// ZeroOneAdam, for any number of ranks. Stage 0. Between two meetings masters and momenta of the
-/// ranks differ; a checkpoint then has every rank's.
+/// ZeroOneAdam, for any number of ranks. Stages 0 and 1: at stage 1 moments and masters stay with
+/// their owners until the variance is frozen. Behind that each rank moves every parameter by itself:
+/// it gathers them once and goes on as at stage 0. Between two meetings masters and momenta of the ranks
+/// differ; a checkpoint then has every rank's.
 std::unique_ptr<OneBit> make_zero_one_adam(OneBitParts parts);
 
 }  // namespace dsj::zero

@@ -108,8 +108,12 @@ class OneBitLamb final : public OneBit {
     const auto& some = flats_.front().flat->layout().slots().front();
     const bool begun = saved.elements(kScaling, some.name).has_value();
     memory::MemoryScope scope(memory::Class::Optimizer);
-    for (Trained& one : flats_)
+    for (Trained& one : flats_) {
+      one.kept.frozen.zero_();
+      one.kept.factor.fill_(1);
       one.kept.scaling = begun ? at::ones_like(one.kept.factor) : at::Tensor();
+    }
+    if (checkpoint::never_updated(saved) && !saved.elements(kFrozen, some.name)) return {};
     return for_kept([&](const char* state, const layout::Slot& slot, const at::Tensor& one) {
       return read(saved, state, slot.name, one);
     });

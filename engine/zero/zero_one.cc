@@ -31,6 +31,8 @@ class ZeroOneAdam final : public OneBit {
     memory::MemoryScope scope(memory::Class::Buckets);
     if (update.phase == optim::OneBitPhase::CompressedGradient) return mean_gradient(update);
     if (update.local.first) errors_.clear();
+    for (Flat* flat : flats_)
+      if (!flat->frozen()) flat->take_whole();
     if (moved_.empty()) allocate();
     move(update);
     if (update.local.meets) meet(update);
@@ -58,6 +60,10 @@ class ZeroOneAdam final : public OneBit {
         for (const auto& slot : flat->layout().slots())
           extents.push_back({state, slot.name, world * slot.numel});
     }
+  }
+
+  bool restores_whole(const checkpoint::SavedRun& saved) const override {
+    return saved.elements(kRates, kAll) == collectives_.world();
   }
 
   Status restore(checkpoint::SavedRun& saved) override {
@@ -165,9 +171,7 @@ class ZeroOneAdam final : public OneBit {
       const optim::Update apply = update.frozen_moments();
       return for_part_tiles(true, [&](const Part& part) { update_span(apply, part.span); });
     }
-    for_part_tiles(false, [&](const Part& part) {
-      contribute(part, part.span.grad.to(at::kFloat).mul(update.grad_scale));
-    });
+    add_gradients(update.grad_scale);
     const comm::SignMeans means = errors_.mean();
     optim::Update apply = update.frozen_variance();
     apply.grad_scale = 1;
@@ -176,6 +180,23 @@ class ZeroOneAdam final : public OneBit {
       errors_.read(means, part.flat, part.slot, part.first, mean);
       update_span(apply, {part.span.p, mean, part.span.states, part.span.low});
     });
+    for (Flat* flat : flats_)
+      if (!flat->frozen()) flat->start_gather();
+  }
+
+  /// Adds this rank's gradient of every element to the worker errors, whoever owns the states.
+  void add_gradients(double scale) {
+    for (size_t f = 0; f < flats_.size(); ++f) {
+      if (flats_[f]->frozen()) continue;
+      const at::Tensor gradient = flats_[f]->local_gradient();
+      const auto& slots = flats_[f]->layout().slots();
+      for (size_t s = 0; s < slots.size(); ++s) {
+        for_tiles(device_, slots[s].numel, [&](int64_t first, int64_t count) {
+          const at::Tensor g = gradient.narrow(0, slots[s].offset + first, count).to(at::kFloat);
+          errors_.worker(f, s, first, count).add_(g.mul(scale));
+        });
+      }
+    }
   }
 
   void contribute(const Part& part, const at::Tensor& value) {

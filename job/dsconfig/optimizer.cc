@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/text.h"
+#include "job/dsconfig/one_bit_steps.h"
 #include "job/dsconfig/optimizers.h"
 #include "job/dsconfig/parts.h"
 
@@ -157,7 +158,7 @@ void check_one_bit(const Optimizer& found, const Source& in, const ResolvedConfi
     out.unsupported("optimizer.type",
                     name + " does not go with stage " + std::to_string(config.zero.stage) + ": " +
                         std::string(found.stage_reason),
-                    found.highest_stage == 0 ? "use stage 0" : "use stage 0 or 1");
+                    "use stage 0 or 1");
   for (const char* path :
        {"zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device"}) {
     const json* device = in.literal(path);
@@ -288,6 +289,14 @@ void resolve_optimizer(const Source& in, ResolvedConfig& config, Report& out) {
   if (found->name == "AdamW") optimizer.decoupled_weight_decay = true;
   check_names(*found, taken, in, out);
   check_rules(*found, in, config, out);
+}
+
+void check_local_steps(const ResolvedConfig& config, Report& out) {
+  if (config.zero.stage == 0 || config.total_steps <= 0 || !has_local_steps(config)) return;
+  out.warning("zero_optimization.stage",
+              "behind var_freeze_step each rank of ZeroOneAdam updates every parameter by itself "
+              "and keeps all moments: the run takes as much memory as at stage 0",
+              "use stage 0, which sends less, or a var_freeze_step that the run does not reach");
 }
 
 }  // namespace dsj::dsconfig

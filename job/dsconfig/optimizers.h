@@ -380,9 +380,9 @@ inline constexpr Optimizer kOptimizers[] = {
      .states = {{"exp_avg"}, {"exp_avg_sq"}},
      .zero_tested = true,
      .communicates = true,
-     .highest_stage = 0,
-     .stage_reason = "between two exchanges each rank updates every parameter by itself, which "
-                     "takes whole moments"},
+     .highest_stage = 1,
+     .stage_reason =
+         "it compresses each rank's whole gradient, and from stage 2 on no rank has one"},
     refused("MuAdam", true, kNeedsBaseModel),
     refused("MuAdamW", true, kNeedsBaseModel),
     refused("MuSGD", true, kNeedsBaseModel),

@@ -48,6 +48,8 @@ struct Length {
 };
 /// steps.cc; after the batch.
 Length resolve_steps(const Source& in, ResolvedConfig& config, Report& out);
+/// optimizer.cc; after the steps: where a stage saves no memory.
+void check_local_steps(const ResolvedConfig& config, Report& out);
 /// Rows to train on, packed ones where rows are packed; nullopt: unknown.
 std::optional<int64_t> training_rows(const Source& in);
 

@@ -7,6 +7,7 @@ HostWire bytes_between_hosts(const WireCount& wire, const Topology& topology) {
   const int64_t half = wire.momentum_bytes / 2;
   return {.gradients = between_hosts(topology, wire.gradient_bytes),
           .parameters = between_hosts(topology, wire.parameter_bytes),
+          .later_parameters = between_hosts(topology, wire.later_parameter_bytes),
           .matrices = between_hosts(topology, wire.matrix_bytes),
           .momenta = between_hosts_of_all_to_all(topology, half) + between_hosts(topology, half)};
 }

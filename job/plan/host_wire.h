@@ -12,7 +12,9 @@ namespace dsj::plan {
 /// Bytes that one host sends to others per optimizer step. As in WireCount, momenta go in place of
 /// gradients.
 struct HostWire {
-  int64_t gradients = 0, parameters = 0, matrices = 0, momenta = 0;
+  int64_t gradients = 0, parameters = 0;
+  int64_t later_parameters = 0;  ///< behind the freeze of a 1-bit optimizer
+  int64_t matrices = 0, momenta = 0;
 };
 
 HostWire bytes_between_hosts(const WireCount& wire, const Topology& topology);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "job/dsconfig/one_bit_steps.h"
 #include "job/plan/activation_model.h"
 #include "job/plan/autocast_plan.h"
 #include "job/plan/muon_plan.h"
@@ -33,11 +34,11 @@ void count_owned(const layout::OffloadPlan& plan, const layout::FlatLayout& layo
   }
 }
 
-/// The steps of a 1-bit optimizer after its freeze: raises what is higher than before it.
+/// Steps of a 1-bit optimizer that leave gradients on their ranks: raises what is higher than in those
+/// before them. `walk`: with what the rank keeps.
 void add_compressed_steps(const MemoryInput& input, const layout::FlatPlan& plan,
                           const OneBitPlan& one_bit, StepWalk& walk, MemoryModel& model,
                           const layout::Schedule& schedule) {
-  walk.optimizer.add(4 * one_bit_elements(one_bit, plan, input.config, input.world));
   for (const Action& action : schedule.actions) walk.visit(action);
   walk.finish();
   walk.update(one_bit_scratch(one_bit, plan, input.world));
@@ -50,9 +51,26 @@ void add_compressed_steps(const MemoryInput& input, const layout::FlatPlan& plan
   raise(model.bytes.buckets, walk.buckets);
   raise(model.bytes.activations, walk.activations);
   raise(model.bytes.peak, walk.all);
+}
+
+/// What a rank sends in a compressed step.
+void count_compressed_wire(const MemoryInput& input, const OneBitPlan& one_bit, WireCount& wire) {
   if (input.world == 1) return;
-  model.wire.momentum_elements = 2 * (input.world - 1) * one_bit.server_elements();
-  model.wire.momentum_bytes = one_bit.wire_bytes(input.world);
+  wire.momentum_elements = 2 * (input.world - 1) * one_bit.server_elements();
+  wire.momentum_bytes = one_bit.wire_bytes(input.world);
+  if (has_local_steps(input.config)) return;
+  wire.later_parameter_elements = wire.parameter_elements;
+  wire.later_parameter_bytes = wire.parameter_bytes;
+}
+
+/// Bytes of the states that other ranks own: each rank takes them for ZeroOneAdam's local steps.
+int64_t others_states(const layout::FlatPlan& plan, const dsconfig::ResolvedConfig& config) {
+  int64_t bytes = 0;
+  for (const auto& flat : plan.flats)
+    if (!flat.frozen())
+      bytes += (flat.numel() - flat.shard_numel()) * optimizer_vectors(flat, config) *
+               bytes_of(vector_type(config));
+  return bytes;
 }
 
 /// The inputs of layers that leave the device (engine/zero/layer_inputs.h): all in host memory, or
@@ -145,13 +163,18 @@ MemoryModel memory_model(const MemoryInput& input) {
                  .nvme = model.bytes.nvme};
   model.wire.gradient_elements = walk.reduced_elements;
   model.wire.gradient_bytes = walk.reduced_bytes;
-  if (keeps_gradients_local(input.config, input.world)) {
+  if (!keeps_gradients_local(input.config, input.world)) return model;
+  const OneBitPlan one_bit = one_bit_plan(units, plan, input.config, input.world);
+  for (const bool local : {false, true}) {
+    if (local && !has_local_steps(input.config)) continue;
     StepWalk after(input, units, plan, stage, schedule, true);
     HostClasses counted_already;
     count_kept(input, plan, stage, offload, after, counted_already);
-    add_compressed_steps(input, plan, one_bit_plan(units, plan, input.config, input.world), after,
-                         model, schedule);
+    after.optimizer.add(4 * one_bit_elements(one_bit, plan, input.config, input.world));
+    if (local) after.optimizer.add(4 * local_elements(plan) + others_states(plan, input.config));
+    add_compressed_steps(input, plan, one_bit, after, model, schedule);
   }
+  count_compressed_wire(input, one_bit, model.wire);
   return model;
 }
 
@@ -161,9 +184,9 @@ int64_t elements_apart(const MemoryInput& input) {
   const auto plan = plan_flats(units, input.config, input.world);
   const auto one_bit = one_bit_plan(units, plan, input.config, input.world);
   const int64_t own = one_bit_elements(one_bit, plan, input.config, input.world);
+  if (!has_local_steps(input.config)) return own;
   // Between two meetings of ZeroOneAdam's ranks also their masters and momenta.
-  const bool local_steps = input.config.optimizer.kind == dsconfig::OptimizerKind::ZeroOneAdam;
-  return own + (local_steps ? 2 * layout::trainable_numel(units) : 0);
+  return own + local_elements(plan) + 2 * layout::trainable_numel(units);
 }
 
 DiskUse disk_use(const MemoryInput& input) {

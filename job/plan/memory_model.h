@@ -42,6 +42,8 @@ struct WireCount {
   /// A 1-bit optimizer's compressed steps send these in place of the gradients, a bit per element;
   /// its warm-up steps send gradients. 0: it never compresses.
   int64_t momentum_elements = 0, momentum_bytes = 0;
+  /// The parameters that travel behind its freeze, in a step. None where each rank updates all.
+  int64_t later_parameter_elements = 0, later_parameter_bytes = 0;
   /// Muon's matrices on the way to their owners and back, in fp32; besides the gradients.
   int64_t matrix_elements = 0, matrix_bytes = 0;
 };
@@ -61,7 +63,8 @@ struct MemoryModel {
 MemoryModel memory_model(const MemoryInput& input);
 
 /// fp32 elements that each rank saves for itself alone: the errors of a 1-bit optimizer and, for
-/// ZeroOneAdam, what its ranks hold between two meetings. 0 for all other optimizers.
+/// ZeroOneAdam, what its ranks hold between two meetings, if the run comes to them. 0 for all other
+/// optimizers.
 int64_t elements_apart(const MemoryInput& input);
 
 /// Bytes of one checkpoint of the whole job, and of model/ as it is exported.

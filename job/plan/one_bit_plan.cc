@@ -94,12 +94,18 @@ int64_t one_bit_elements(const OneBitPlan& one_bit, const layout::FlatPlan& plan
   if (world > 1) elements += one_bit.worker_elements(world) + one_bit.server_elements();
   for (const auto& flat : plan.flats) {
     if (flat.frozen()) continue;
-    if (config.optimizer.kind == dsconfig::OptimizerKind::ZeroOneAdam) elements += 2 * flat.numel();
     if (config.optimizer.kind == dsconfig::OptimizerKind::OneBitLamb)
       elements += kLambCoefficients * static_cast<int64_t>(flat.slots().size());
   }
   if (config.optimizer.kind == dsconfig::OptimizerKind::OneBitLamb && world > 1)
     elements += one_bit.vectors.front().padding(world);
+  return elements;
+}
+
+int64_t local_elements(const layout::FlatPlan& plan) {
+  int64_t elements = 0;
+  for (const auto& flat : plan.flats)
+    if (!flat.frozen()) elements += 2 * flat.numel();
   return elements;
 }
 

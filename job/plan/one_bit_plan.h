@@ -48,9 +48,13 @@ OneBitPlan one_bit_plan(const std::vector<layout::UnitSpec>& units, const layout
 /// momentum.
 inline constexpr int64_t kLambCoefficients = 3;
 
-/// fp32 elements that a rank keeps besides the optimizer's states once gradients stay local.
+/// fp32 elements that a rank keeps besides the optimizer's states once gradients stay local. For
+/// ZeroOneAdam's local steps there are more (local_elements).
 int64_t one_bit_elements(const OneBitPlan& one_bit, const layout::FlatPlan& plan,
                          const dsconfig::ResolvedConfig& config, int world);
+/// What ZeroOneAdam's local steps add: how far each parameter moved since the ranks met, and where it was
+/// then.
+int64_t local_elements(const layout::FlatPlan& plan);
 /// Bytes of messages and temporary vectors in such a step, at most (engine/zero/one_bit.cc,
 /// engine/comm/compressed.cc). One set of messages stays between steps.
 int64_t one_bit_scratch(const OneBitPlan& one_bit, const layout::FlatPlan& plan, int world);

@@ -88,6 +88,35 @@ TEST_F(UniversalExport, FrozenParametersAreLeftOut) {
   EXPECT_FALSE(back.elements("exp_avg", "frozen"));
 }
 
+/// fp16: the first scales overflow, and DeepSpeed's optimizer makes its moments at its first update.
+TEST_F(UniversalExport, WhereEveryStepWasSkippedTheMomentsAreZeros) {
+  files_ = MemoryFiles();
+  const SavedModel model{
+      .skipped = 12, .updates = 0, .scheduler = dict({{"last_batch_iteration", number(-1)}})};
+  model.write_partitions(files_);
+  Checkpoint theirs = open("/ds/global_step12");
+  ASSERT_FALSE(theirs.elements("exp_avg", "a.weight"));
+  ASSERT_TRUE(import_checkpoint(files_, theirs, "/out/checkpoints"));
+  auto ours = checkpoint::Reader::open(files_, "/out/checkpoints/step-12");
+  ASSERT_TRUE(ours);
+  const auto written = export_universal(files_, *ours, theirs.parameters(), "/universal");
+  ASSERT_TRUE(written) << written.error().to_string();
+  Checkpoint back = open("/universal");
+  EXPECT_TRUE(back.verify());
+  EXPECT_EQ(back.run_state()["updates"], 0);
+  for (const Tensor& tensor : model.groups[0]) {
+    const auto count = size_t(tensor.elements());
+    std::vector<float> values(count);
+    ASSERT_TRUE(back.read("master", tensor.name, 0, values)) << tensor.name;
+    EXPECT_EQ(values, model.values("master", tensor)) << tensor.name;
+    for (const char* state : {"exp_avg", "exp_avg_sq"}) {
+      values.assign(count, 7);
+      ASSERT_TRUE(back.read(state, tensor.name, 0, values)) << tensor.name;
+      EXPECT_EQ(values, std::vector<float>(count, 0)) << tensor.name << " " << state;
+    }
+  }
+}
+
 TEST_F(UniversalExport, WithoutAdamsMomentsItIsRefusedBeforeAByteIsWritten) {
   Checkpoint theirs = open("/ds/global_step12");
   auto parameters = theirs.parameters();
@@ -98,7 +127,7 @@ TEST_F(UniversalExport, WithoutAdamsMomentsItIsRefusedBeforeAByteIsWritten) {
       << unknown.error().to_string();
   struct Sgd : checkpoint::SavedRun {
     const std::string name = "/sgd";
-    const nlohmann::json state = {{"optimizer", "SGD"}};
+    const nlohmann::json state = {{"optimizer", "SGD"}, {"updates", 0}};
     const std::string& path() const override { return name; }
     int64_t step() const override { return 1; }
     const nlohmann::json& run_state() const override { return state; }

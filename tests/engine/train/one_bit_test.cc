@@ -1,4 +1,4 @@
-// OneBitAdam in whole steps: stage 1 equals stage 0, each rank clips by its own norm, and a bad
+// 1-bit optimizers in whole steps: stage 1 equals stage 0, each rank clips by its own norm, and a bad
 // gradient of one rank skips the step on all.
 #include <gtest/gtest.h>
 
@@ -39,6 +39,32 @@ TEST(OneBitSteps, OneBitLambAtStageOneEqualsStageZero) {
     run.config.zero.stage = 1;
     EXPECT_LE(apart(run_small(run), whole), 1e-6) << "world " << world;
     EXPECT_NE(whole.losses[15], whole.losses[5]);
+  }
+}
+
+/// Through averaged and compressed gradients, the freeze, and local steps at intervals of 1 to 4.
+TEST(OneBitSteps, ZeroOneAdamAtStageOneEqualsStageZero) {
+  for (const auto precision : {Precision::Fp32, Precision::Bf16}) {
+    for (const int world : {2, 3}) {
+      auto run = one_bit(world, 0);
+      run.steps = 28;
+      run.config.precision = run.config.communication_dtype = run.config.grad_accum_dtype =
+          precision;
+      run.config.optimizer.kind = dsconfig::OptimizerKind::ZeroOneAdam;
+      run.config.optimizer.weight_decay = 0.01;
+      run.config.optimizer.var_freeze_step = 9;
+      run.config.optimizer.var_update_scaler = 2;
+      run.config.optimizer.local_step_scaler = 3;
+      run.config.optimizer.local_step_clipper = 4;
+      const auto whole = run_small(run);
+      run.config.zero.stage = 1;
+      const auto sharded = run_small(run);
+      EXPECT_LE(apart(sharded, whole), 1e-6) << "world " << world;
+      EXPECT_NE(whole.losses[27], whole.losses[10]);
+      if (precision != Precision::Fp32) continue;
+      for (const auto& [name, value] : whole.weights)
+        EXPECT_LE((sharded.weights.at(name) - value).abs().max().item<double>(), 1e-5) << name;
+    }
   }
 }
 

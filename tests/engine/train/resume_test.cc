@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
 #include "engine/checkpoint/search.h"
 #include "engine/checkpoint/writer.h"
@@ -190,6 +191,17 @@ SmallRun one_bit_on(int world, int stage,
   return run;
 }
 
+/// Local steps begin after 6 steps in fp32, after 5 in 16 bits; their intervals are 1, 2 and 4.
+SmallRun zero_one(int world, int stage,
+                  dsconfig::Precision precision = dsconfig::Precision::Fp32) {
+  auto run = one_bit_on(world, stage, precision);
+  run.config.optimizer.kind = dsconfig::OptimizerKind::ZeroOneAdam;
+  run.config.optimizer.var_freeze_step = 5;
+  run.config.optimizer.var_update_scaler = run.config.optimizer.local_step_scaler = 2;
+  run.config.optimizer.local_step_clipper = 4;
+  return run;
+}
+
 TEST_F(Resume, WhatOneBitLambKeepsComesBack) {
   using dsconfig::Precision;
   for (const auto precision : {Precision::Fp32, Precision::Bf16}) {
@@ -244,21 +256,56 @@ TEST_F(Resume, CompressionErrorsComeBack) {
 
 TEST_F(Resume, RanksOfZeroOneAdamComeBackApart) {
   using dsconfig::Precision;
-  for (const auto precision : {Precision::Fp32, Precision::Bf16}) {
-    auto run = one_bit_on(2, 0, precision);
-    run.config.optimizer.kind = dsconfig::OptimizerKind::ZeroOneAdam;
-    run.config.optimizer.var_freeze_step = 5;
-    run.config.optimizer.var_update_scaler = run.config.optimizer.local_step_scaler = 2;
-    run.config.optimizer.local_step_clipper = 4;
+  for (const auto& [precision, stage] :
+       {std::pair{Precision::Fp32, 0}, std::pair{Precision::Fp32, 1}, std::pair{Precision::Bf16, 0},
+        std::pair{Precision::Bf16, 1}}) {
+    const auto run = zero_one(2, stage, precision);
     const auto whole = losses(run, 0, 20, false);
-    for (const int64_t saved : {4, 9, 13, 16}) {  // 16 is a count of 4 h: the ranks have met
+    // Before the freeze, at it, apart, and at 16, a count of 4 h: the ranks have met.
+    for (const int64_t saved : {4, 7, 9, 13, 16}) {
       std::filesystem::remove_all(directory_);
       losses(run, 0, saved, true);
       const auto resumed = losses(run, saved, 20, false);
       EXPECT_EQ(std::vector<double>(whole.begin() + saved, whole.end()), resumed)
-          << "saved at " << saved;
+          << "stage " << stage << " saved at " << saved;
     }
   }
+}
+
+/// Masters and momenta of each rank go from stage to stage.
+TEST_F(Resume, ZeroOneAdamGoesOnAtTheOtherStage) {
+  for (const int from : {0, 1}) {
+    for (const int64_t saved : {4, 13}) {
+      std::filesystem::remove_all(directory_);
+      losses(zero_one(2, from), 0, saved, true);
+      EXPECT_EQ(losses(zero_one(2, 0), saved, 20, false), losses(zero_one(2, 1), saved, 20, false))
+          << "from stage " << from << " saved at " << saved;
+    }
+  }
+}
+
+/// A damaged checkpoint of ranks that are apart, and an older one from before the freeze instead: what was
+/// made whole for the first is sharded for the second.
+TEST_F(Resume, ZeroOneAdamComesBackFromBeforeItsFreeze) {
+  const auto run = zero_one(2, 1);
+  const auto whole = losses(run, 0, 20, false);
+  const std::string early = directory_ + "/early", late = directory_ + "/late";
+  for (const auto& [path, saved] : {std::pair{early, int64_t{4}}, std::pair{late, int64_t{13}}}) {
+    const std::string kept = std::exchange(directory_, path);
+    losses(run, 0, saved, true);
+    directory_ = kept;
+  }
+  std::vector<double> resumed;
+  testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger&) {
+    Rank rank(run, collectives);
+    load(rank, late, run);
+    load(rank, early, run);
+    for (int64_t step = 4; step < 20; ++step) {
+      const double loss = rank.step(step).loss;
+      if (collectives.rank() == 0) resumed.push_back(loss);
+    }
+  });
+  EXPECT_EQ(std::vector<double>(whole.begin() + 4, whole.end()), resumed);
 }
 
 TEST_F(Resume, CompressionErrorsOfAnotherWorldStartAtZero) {

@@ -106,7 +106,7 @@ TEST(SavingTest, BehindTheStepsCompressionErrorsAreSaved) {
   using enum dsconfig::OptimizerKind;
   for (const auto& [kind, stage] :
        {std::pair{OneBitAdam, 0}, std::pair{OneBitAdam, 1}, std::pair{ZeroOneAdam, 0},
-        std::pair{OneBitLamb, 0}, std::pair{OneBitLamb, 1}}) {
+        std::pair{ZeroOneAdam, 1}, std::pair{OneBitLamb, 0}, std::pair{OneBitLamb, 1}}) {
     for (const auto precision : {dsconfig::Precision::Fp32, dsconfig::Precision::Bf16}) {
       SCOPED_TRACE(dsconfig::name_of({.kind = kind}) + std::to_string(stage));
       SmallRun run = small(stage);

@@ -417,7 +417,7 @@ TEST(ModelStateTest, ACheckpointThatDoesNotFitIsRefused) {
 /// A checkpoint in which every step so far was skipped, as DeepSpeed's have it: parameters alone.
 TEST(ModelStateTest, BeforeTheFirstUpdateMissingStatesAreZeros) {
   run_ranks(1, [](comm::Collectives& collectives, memory::Ledger&) {
-    const auto state_of = [&](int64_t updates) {
+    const auto state_of = [&](dsconfig::OptimizerKind kind, int64_t updates) {
       MemoryFiles files;
       Rank saved(config_of(0), collectives);
       const checkpoint::WriteOptions options{.checkpoints_dir = "/checkpoints"};
@@ -431,9 +431,9 @@ TEST(ModelStateTest, BeforeTheFirstUpdateMissingStatesAreZeros) {
       EXPECT_TRUE(published);
       auto reader = checkpoint::Reader::open(files, published->path);
       EXPECT_TRUE(reader);
-      ResolvedConfig adam = config_of(0);
-      adam.optimizer.kind = dsconfig::OptimizerKind::Adam;
-      Rank rank(adam, collectives);
+      ResolvedConfig config = config_of(0);
+      config.optimizer.kind = kind;
+      Rank rank(config, collectives);
       // What was in the moments before does not stay there.
       for (size_t i = 0; i < rank.state.plan().flats.size(); ++i)
         EXPECT_TRUE(rank.state.flat(static_cast<int>(i))
@@ -445,6 +445,8 @@ TEST(ModelStateTest, BeforeTheFirstUpdateMissingStatesAreZeros) {
       if (!restored) return restored;
       return rank.state.for_pieces([&](const checkpoint::Piece& piece) -> Status {
         std::vector<float> want(piece.data.size());
+        // OneBitLamb begins with it.
+        if (piece.state == "last_factor") std::ranges::fill(want, 1.0f);
         if (piece.state == "master") {
           EXPECT_TRUE(reader->read(piece.state, piece.param, piece.offset, want));
         }
@@ -452,8 +454,13 @@ TEST(ModelStateTest, BeforeTheFirstUpdateMissingStatesAreZeros) {
         return {};
       });
     };
-    EXPECT_TRUE(state_of(0));
-    const Status refused = state_of(1);
+    using enum dsconfig::OptimizerKind;
+    for (const auto kind : {Adam, OneBitAdam, OneBitLamb, ZeroOneAdam}) {
+      const Status restored = state_of(kind, 0);
+      EXPECT_TRUE(restored) << dsconfig::name_of({.kind = kind}) << ": "
+                            << (restored ? "" : restored.error().to_string());
+    }
+    const Status refused = state_of(Adam, 1);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().message,
               "the checkpoint has no state \"exp_avg\", which AdamW needs");

@@ -119,8 +119,8 @@ void compare_one_bit_adam(int world, int stage) {
 }
 
 /// Variance intervals of 1, 2, 4 and 8, local intervals of 1, 2 and 4.
-dsconfig::ResolvedConfig zero_one_config() {
-  auto config = one_bit_config(0);
+dsconfig::ResolvedConfig zero_one_config(int stage) {
+  auto config = one_bit_config(stage);
   config.optimizer.kind = dsconfig::OptimizerKind::ZeroOneAdam;
   config.optimizer.var_freeze_step = kFreeze;
   config.optimizer.var_update_scaler = 3;
@@ -137,30 +137,37 @@ TEST(OneBit, EqualsItsOracleWithShardedMoments) {
   for (const int world : {2, 3}) compare_one_bit_adam(world, 1);
 }
 
-TEST(ZeroOne, EqualsItsOracleOver60Steps) {
-  const auto config = zero_one_config();
+void compare_zero_one(int world, int stage) {
+  const auto config = zero_one_config(stage);
   const auto& o = config.optimizer;
-  for (const int world : {1, 2, 3}) {
-    compare<ZeroOneAdamOracle>(
-        world, config,
-        [&](int64_t numel, int64_t padded) {
-          return ZeroOneAdamOracle({.beta1 = o.beta1,
-                                    .beta2 = o.beta2,
-                                    .eps = o.eps,
-                                    .weight_decay = o.weight_decay,
-                                    .var_freeze_step = kFreeze,
-                                    .var_update_scaler = 3,
-                                    .local_step_scaler = 10,
-                                    .local_step_clipper = 4,
-                                    .world = world},
-                                   numel, padded);
-        },
-        [](const ZeroOneAdamOracle& oracle) { return oracle.parameter(0); });
-  }
+  compare<ZeroOneAdamOracle>(
+      world, config,
+      [&](int64_t numel, int64_t padded) {
+        return ZeroOneAdamOracle({.beta1 = o.beta1,
+                                  .beta2 = o.beta2,
+                                  .eps = o.eps,
+                                  .weight_decay = o.weight_decay,
+                                  .var_freeze_step = kFreeze,
+                                  .var_update_scaler = 3,
+                                  .local_step_scaler = 10,
+                                  .local_step_clipper = 4,
+                                  .world = world},
+                                 numel, padded);
+      },
+      [](const ZeroOneAdamOracle& oracle) { return oracle.parameter(0); });
 }
 
-TEST(ZeroOne, RanksPartAndMeet) {
-  auto config = zero_one_config();
+TEST(ZeroOne, EqualsItsOracleOver60Steps) {
+  for (const int world : {1, 2, 3}) compare_zero_one(world, 0);
+}
+
+TEST(ZeroOne, EqualsItsOracleWithShardedMoments) {
+  for (const int world : {2, 3}) compare_zero_one(world, 1);
+}
+
+void expect_ranks_part_and_meet(int stage) {
+  SCOPED_TRACE(stage);
+  const auto config = zero_one_config(stage);
   std::vector<std::vector<at::Tensor>> seen(2);
   testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger&) {
     ModelState state(small_model(), config, at::kCPU, collectives);
@@ -181,8 +188,12 @@ TEST(ZeroOne, RanksPartAndMeet) {
   EXPECT_GT(apart, 5);
 }
 
+TEST(ZeroOne, RanksPartAndMeet) {
+  for (const int stage : {0, 1}) expect_ranks_part_and_meet(stage);
+}
+
 TEST(ZeroOne, ARateOfZeroLeavesTheMomentum) {
-  const auto config = zero_one_config();
+  const auto config = zero_one_config(0);
   testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger&) {
     ModelState state(small_model(), config, at::kCPU, collectives);
     for (int64_t number = 0; number < 26; ++number)
@@ -338,13 +349,15 @@ TEST(OneBit, OneRankCompressesNothingAndFreezesTheVariance) {
 }
 
 TEST(OneBit, BytesAreThePlans) {
-  // OneBitAdam at stages 0 and 1, ZeroOneAdam, OneBitLamb at stages 0 and 1
-  for (const int kind : {0, 1, 2, 3, 4}) {
-    for (const auto precision : {Precision::Fp32, Precision::Bf16}) {
-      auto config = kind == 2  ? zero_one_config()
-                    : kind > 2 ? lamb_config(kind - 3)
-                               : one_bit_config(kind);
-      SCOPED_TRACE(kind);
+  using Make = dsconfig::ResolvedConfig (*)(int stage);
+  for (const auto& [make, name] : {std::pair<Make, const char*>(one_bit_config, "OneBitAdam"),
+                                   std::pair<Make, const char*>(zero_one_config, "ZeroOneAdam"),
+                                   std::pair<Make, const char*>(lamb_config, "OneBitLamb")}) {
+    for (const auto& [stage, precision] :
+         {std::pair{0, Precision::Fp32}, std::pair{0, Precision::Bf16},
+          std::pair{1, Precision::Fp32}, std::pair{1, Precision::Bf16}}) {
+      auto config = make(stage);
+      SCOPED_TRACE(name + std::to_string(stage));
       config.precision = config.communication_dtype = config.grad_accum_dtype = precision;
       config.optimizer.freeze_step = config.optimizer.var_freeze_step = 2;
       const auto planned = plan::memory_model(
@@ -360,7 +373,7 @@ TEST(OneBit, BytesAreThePlans) {
         EXPECT_EQ(collectives.counters().of(comm::Traffic::Gradients).bytes,
                   planned.wire.momentum_bytes);
         EXPECT_EQ(collectives.counters().of(comm::Traffic::Parameters).bytes,
-                  planned.wire.parameter_bytes);
+                  planned.wire.later_parameter_bytes);
         EXPECT_EQ(ledger.peak(memory::Class::Optimizer), planned.bytes.optimizer);
         // step() reduces flat by flat: it may hold less than a backward pass.
         EXPECT_LE(ledger.peak(memory::Class::Gradients), planned.bytes.gradients);
@@ -369,6 +382,47 @@ TEST(OneBit, BytesAreThePlans) {
       });
     }
   }
+}
+
+/// A run that ends before ZeroOneAdam's freeze: at stage 1 the moments stay with their owners, and the plan
+/// counts no local step.
+TEST(ZeroOne, BeforeTheFreezeBytesAreThePlans) {
+  std::map<int, int64_t> optimizer;
+  for (const int stage : {0, 1}) {
+    for (const auto precision : {Precision::Fp32, Precision::Bf16}) {
+      SCOPED_TRACE(std::to_string(stage) + (precision == Precision::Bf16 ? " bf16" : " fp32"));
+      auto config = zero_one_config(stage);
+      config.precision = config.communication_dtype = config.grad_accum_dtype = precision;
+      config.optimizer.var_update_scaler = 1;
+      config.total_steps = kFreeze;
+      const auto planned = plan::memory_model(
+          {.model = small_model(), .config = config, .world = 2, .tokens_per_row = 8});
+      if (precision == Precision::Fp32) optimizer[stage] = planned.bytes.optimizer;
+      testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger& ledger) {
+        ModelState state(small_model(), config, at::kCPU, collectives);
+        int64_t compressed = 0;
+        for (int64_t number = 0; number < kFreeze; ++number) {
+          collectives.reset_counters();
+          step(state, config, number, 1e-3);
+          for (size_t unit = 0; unit < state.units().size(); ++unit)
+            state.wait_for(static_cast<int>(unit));
+          if (optim::one_bit_phase(config, number) != optim::OneBitPhase::CompressedGradient)
+            continue;
+          ++compressed;
+          const auto& sent = collectives.counters();
+          EXPECT_EQ(sent.of(comm::Traffic::Gradients).bytes, planned.wire.momentum_bytes);
+          EXPECT_EQ(sent.of(comm::Traffic::Parameters).bytes, planned.wire.later_parameter_bytes);
+          EXPECT_EQ(sent.of(comm::Traffic::Moments).bytes, 0);
+        }
+        EXPECT_GT(compressed, 5);
+        EXPECT_EQ(ledger.peak(memory::Class::Optimizer), planned.bytes.optimizer);
+        EXPECT_LE(ledger.peak(memory::Class::Gradients), planned.bytes.gradients);
+        EXPECT_LE(ledger.peak(memory::Class::Buckets), planned.bytes.buckets);
+        EXPECT_EQ(ledger.peak(memory::Class::Parameters), planned.bytes.parameters);
+      });
+    }
+  }
+  EXPECT_LT(optimizer[1], 3 * optimizer[0] / 4) << "half of the moments; the errors stay";
 }
 
 }  // namespace

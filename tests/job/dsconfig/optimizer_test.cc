@@ -121,6 +121,27 @@ TEST(OptimizerTest, OneBitAdamHasDeepSpeedsDefaultsAndLimits) {
       << "DeepSpeed knows no such backend";
 }
 
+TEST(OptimizerTest, ZeroOneAdamGoesUpToStageOne) {
+  EXPECT_TRUE(with(R"({"type": "ZeroOneAdam"})", 1).runnable());
+  for (const int stage : {2, 3}) {
+    const std::string refusal =
+        said(with(R"({"type": "ZeroOneAdam"})", stage), Severity::Unsupported);
+    EXPECT_NE(refusal.find("whole gradient"), std::string::npos) << refusal;
+  }
+}
+TEST(OptimizerTest, ZeroOneAdamSaysWhereStageOneSavesNothing) {
+  const auto warned = [](int stage, int64_t steps) {
+    const json config = {
+        {"train_micro_batch_size_per_gpu", 1},
+        {"optimizer", {{"type", "ZeroOneAdam"}, {"params", {{"var_freeze_step", 50}}}}},
+        {"zero_optimization", {{"stage", stage}}}};
+    const Resolution r = resolve(config, {.max_steps = steps}, {.world_size = 2});
+    return said(r, Severity::Warning).find("behind var_freeze_step") != std::string::npos;
+  };
+  EXPECT_TRUE(warned(1, 52)) << "count 52 is the first local step";
+  EXPECT_FALSE(warned(1, 51));
+  EXPECT_FALSE(warned(0, 52));
+}
 TEST(OptimizerTest, OneBitLambHasDeepSpeedsDefaultsAndLimits) {
   const auto defaults = with_optimizer(R"({"type": "OneBitLamb"})").config.optimizer;
   EXPECT_EQ(defaults.lr, 1e-3);

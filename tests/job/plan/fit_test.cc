@@ -42,7 +42,7 @@ TEST(FitTest, TheBoundIsTheByte) {
 TEST(FitTest, AOneBitOptimizerIsNotSentAboveItsStage) {
   for (const auto& [kind, highest] : {std::pair{dsconfig::OptimizerKind::OneBitAdam, 1},
                                       std::pair{dsconfig::OptimizerKind::OneBitLamb, 1},
-                                      std::pair{dsconfig::OptimizerKind::ZeroOneAdam, 0}}) {
+                                      std::pair{dsconfig::OptimizerKind::ZeroOneAdam, 1}}) {
     FitInput input = fit_example(0, 2), wide = input;
     input.memory.config.optimizer.kind = wide.memory.config.optimizer.kind = kind;
     wide.memory.config.zero.stage = highest;

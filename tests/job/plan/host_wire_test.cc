@@ -44,6 +44,9 @@ TEST(HostWire, MomentaAreDealtAndThenGathered) {
   EXPECT_EQ(bytes_between_hosts(wire, topology_of_pods(2, 2)).momenta, 400 + 200);
   EXPECT_EQ(bytes_between_hosts(wire, topology_of_pods(4, 1)).momenta, 600 + 300);
   EXPECT_EQ(bytes_between_hosts(wire, topology_of_pods(1, 4)).momenta, 0);
+  const auto two = topology_of_pods(2, 2);
+  EXPECT_EQ(bytes_between_hosts({.later_parameter_bytes = 600}, two).later_parameters,
+            bytes_between_hosts({.parameter_bytes = 600}, two).parameters);
 }
 
 }  // namespace

@@ -332,6 +332,36 @@ TEST(MemoryModelTest, AOneBitOptimizerAddsItsErrorsAndSendsBits) {
   }
 }
 
+/// Behind its freeze a rank of ZeroOneAdam has all states, whatever the stage. A run that ends before has not.
+TEST(MemoryModelTest, ZeroOneAdamsMomentsAreWholeOnlyBehindItsFreeze) {
+  MemoryInput input = memory_example(0, 4);
+  input.config.optimizer.kind = OptimizerKind::ZeroOneAdam;
+  input.config.optimizer.var_freeze_step = 100;
+  const auto at = [&](int stage, int64_t steps) {
+    input.config.zero.stage = stage;
+    input.config.total_steps = steps;
+    return memory_model(input);
+  };
+  const int64_t p = at(0, 0).parameters, errors = 4 * p + p, states = 12 * p;
+  ASSERT_EQ(p % 128, 0) << "no padding";
+  for (const int64_t steps : {0, 200}) {
+    EXPECT_EQ(at(0, steps).bytes.optimizer, states + errors + 8 * p);
+    EXPECT_EQ(at(1, steps).bytes.optimizer, at(0, steps).bytes.optimizer) << "as at stage 0";
+    EXPECT_EQ(at(1, steps).wire.later_parameter_bytes, 0) << "each rank updates all";
+  }
+  // In 16 bits the count is one ahead: local steps begin at count 102, the 101st step.
+  EXPECT_EQ(at(0, 100).bytes.optimizer, states + errors);
+  EXPECT_EQ(at(1, 100).bytes.optimizer, states / 4 + errors);
+  EXPECT_EQ(at(1, 101).bytes.optimizer, states + errors + 8 * p);
+  EXPECT_EQ(at(1, 100).wire.later_parameter_bytes, at(1, 100).wire.parameter_bytes);
+  EXPECT_GT(at(1, 100).wire.later_parameter_bytes, 0);
+  EXPECT_LT(at(1, 100).bytes.peak, at(0, 100).bytes.peak);
+  at(1, 100);
+  const auto before = disk_use(input).checkpoint;
+  at(1, 0);
+  EXPECT_EQ(disk_use(input).checkpoint - before, 4 * 4 * 4 * p) << "of each rank";
+}
+
 TEST(MemoryModelTest, TheKnobsMoveWhatTheyShould) {
   MemoryInput input = memory_example(3, 2);
   const MemoryModel wide = memory_model(input);
