@@ -112,6 +112,17 @@ const std::vector<Bug>& planted_bugs() {
                pod.termination = words;
              }
            }),
+      seen("who has not ended when the others are done is not waited for",
+           [](Observed& o) {
+             if (o.job) o.job->own_status["completedAttemptTime"] = "2000-01-01T00:00:00Z";
+           }),
+      in_scenario(Scenario::Plain,
+                  seen("who has not ended when the others are done is waited for for ever",
+                       [](Observed& o) {
+                         if (!o.job) return;
+                         const auto since = o.job->own_status.find("completedAttemptTime");
+                         if (since != o.job->own_status.end()) *since = "2100-01-01T00:00:00Z";
+                       })),
       planned("suspending deletes the pods at once",
               [](const Observed& o, Plan& plan) {
                 if (!o.job || !o.job->spec.value("suspend", false)) return;
