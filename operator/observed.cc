@@ -1,5 +1,7 @@
 #include "operator/observed.h"
 
+#include <algorithm>
+
 #include "job/contract.h"
 #include "job/node_health.h"
 #include "job/report/termination_message.h"
@@ -83,6 +85,12 @@ bool is_done(const PodView& pod) {
 
 bool is_preempted(const PodView& pod) {
   return pod.ended() && pod.termination && pod.termination->exit_code == contract::kExitPreempted;
+}
+
+bool is_disruption(const PodView& pod) {
+  return pod.reason == "Evicted" || pod.reason == "Preempting" || pod.reason == "NodeLost" ||
+         pod.reason == "NodeShutdown" || pod.reason == "Terminated" ||
+         std::ranges::count(pod.conditions, "DisruptionTarget") > 0;
 }
 
 std::string label_of(const Json& object, const char* name) {

@@ -126,6 +126,8 @@ struct Observed {
 bool is_done(const PodView& pod);
 /// True if the worker stopped on request and every rank saved the same step.
 bool is_preempted(const PodView& pod);
+/// True if the platform took the pod: nobody is to blame.
+bool is_disruption(const PodView& pod);
 
 JobView job_view(const Json& object);
 /// nullopt: not a pod of a job.
