@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "common/cut_text.h"
 #include "job/contract.h"
 
 namespace dsj::op {
@@ -10,10 +11,9 @@ namespace {
 
 using kube::ApiError;
 
-/// Kubernetes takes 64 KiB of annotations and 32 KiB of a condition's message. Errors are shorter.
-std::string shortened(std::string text) {
-  if (text.size() > 1000) text = text.substr(0, 997) + "...";
-  return text;
+/// Kubernetes takes 32 KiB of a condition's message. Errors are shorter.
+std::string beginning_of(const std::string& text) {
+  return text.size() > 1000 ? text::first_bytes(text, 997) + "..." : text;
 }
 
 }  // namespace
@@ -153,9 +153,9 @@ bool Application::failed(const ApiError& error, const std::string& what, bool of
   if (error.kind == ApiError::Kind::Forbidden) {
     const bool quota = error.message.find("exceeded quota") != std::string::npos;
     result.refusal =
-        Refusal{quota ? "QuotaExceeded" : "Forbidden", shortened(what + ": " + error.message)};
+        Refusal{quota ? "QuotaExceeded" : "Forbidden", beginning_of(what + ": " + error.message)};
   } else if (error.kind == ApiError::Kind::Invalid) {
-    result.refusal = Refusal{"Invalid", shortened(what + ": " + error.message)};
+    result.refusal = Refusal{"Invalid", beginning_of(what + ": " + error.message)};
   }
   return false;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/cut_text.h"
 #include "job/contract.h"
 #include "job/node_health.h"
 #include "job/report/termination_message.h"
@@ -21,9 +22,8 @@ std::optional<int64_t> number_of(const std::string& digits) {
 }
 
 /// Cuts long texts of a status or an agent: a status must stay small.
-std::string shortened(std::string text, size_t most) {
-  if (text.size() > most) text = "..." + text.substr(text.size() - most);
-  return text;
+std::string shortened(const std::string& text, size_t most) {
+  return text.size() > most ? "..." + text::last_bytes(text, most) : text;
 }
 
 Termination termination_of(const Json& state) {

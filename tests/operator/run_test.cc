@@ -234,6 +234,10 @@ TEST(Events, OneTransitionHasOneName) {
   const Json one = event_object(job, {"Warning", "NodeLost", "bye"}, "me", at);
   EXPECT_EQ(one, event_object(job, {"Warning", "NodeLost", "bye"}, "me", at));
   EXPECT_EQ(one["regarding"]["uid"], "u");
+  std::string accents = "x";
+  for (int i = 0; i < 600; ++i) accents += "\xc3\xa9";
+  EXPECT_NO_THROW((void)event_object(job, {"Warning", "R", accents}, "me", at).dump());
+  EXPECT_NO_THROW((void)event_object(job, {"Warning", "R", "x" + accents}, "me", at).dump());
   job.resource_version = "8";
   EXPECT_NE(one["metadata"]["name"],
             event_object(job, {"Warning", "NodeLost", "bye"}, "me", at)["metadata"]["name"]);
