@@ -25,6 +25,9 @@ class Application {
   /// Writes over the version that was seen. What cannot be mended now stays as it was; everything
   /// else goes on.
   bool update(const Create& update);
+  /// Leaves on a node what the settings say. A refusal becomes an event and stops nothing. False: the
+  /// server did not answer, or others wrote the node again and again.
+  bool mark(const NodeMark& mark);
   bool status(const Plan& plan);
   /// Makes a key and tells of it, or drops old ones (keys.h). The Secret comes first, so that whoever reads
   /// of a key finds it, and goes first, so that whoever forgets one leaves nothing.
@@ -34,8 +37,10 @@ class Application {
   bool remove_all(const std::vector<Delete>& entries);
 
   Applied result;
+  std::vector<Event> events;  ///< of what became of marks
 
  private:
+  kube::ApiResult<Json> write_mark(const NodeMark& mark);
   bool allowed();
   bool make_key(KeyChange& change, const IssueKey& issue, std::optional<WorkerKey>& made,
                 std::string& authority);

@@ -37,6 +37,7 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
   auto first = [&](const Create& one) { return &one == &plan.pods.front(); };
   auto tell = [&] {
     for (const Event& event : plan.events) events.tell(*observed.job, event);
+    for (const Event& event : application.events) events.tell(*observed.job, event);
   };
   std::jthread telling;  // pods do not wait for events
   auto all = [&] {
@@ -49,6 +50,10 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
     if (!made && !(application.result.refusal && observed.refusal)) return false;
     bool mended = true;
     for (const Create& update : plan.updates) mended &= application.update(update);
+    // Once the status names a node nobody asks for its mark again.
+    for (const NodeMark& mark : plan.marks) {
+      if (!application.mark(mark)) return false;
+    }
     if (!plan.status.is_null()) {
       if (!application.status(plan)) return false;
       if (at_once > 1 && !plan.pods.empty()) {

@@ -1,10 +1,12 @@
-// Carries out a plan; the only writer. It writes keys, objects, the status, pods, then deletes, each with
-// a precondition, so that a second leader or a stale cache does no harm: a name that another owner
-// has is refused, a status is written over the version that was decided on, a delete names the uid (but
-// that of a key whose Secret was announced and never told of, keys.h).
+// Carries out a plan; the only writer. It writes keys, objects, marks of nodes, the status, pods, then
+// deletes, each with a precondition, so that a second leader or a stale cache does no harm: a name that
+// another owner has is refused, a status is written over the version that was decided on, a delete names
+// the uid (but that of a key whose Secret was announced and never told of, keys.h). A mark is the same
+// whoever writes it.
 // After a write that failed it begins nothing more. Exceptions: if the server refuses an object,
 // the status is still written, provided that the pass already knew of the refusal; what may be deleted
-// after the status is deleted even if a pod cannot be made; a child that cannot be mended stays.
+// after the status is deleted even if a pod cannot be made; a child that cannot be mended stays; a node
+// that may not be marked is told as an event.
 #pragma once
 
 #include <functional>

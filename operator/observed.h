@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "operator/acceptance.h"
+#include "operator/node_mark.h"
 #include "operator/times.h"
 #include "operator/worker_key.h"
 
@@ -106,6 +107,7 @@ struct Settings {
   bool volcano = false;                 ///< PodGroups can be made and watched
   std::string tmp_size_limit = "10Gi";  ///< a quantity, of a worker's /tmp; "0": the node's disk
   std::string default_template;         ///< of jobs that name no DeepSpeedJobTemplate; empty: none
+  NodeMarks node_marks = NodeMarks::None;  ///< what is left on nodes that agents find unfit
 };
 
 struct Observed {

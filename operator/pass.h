@@ -108,6 +108,7 @@ class Pass {
   // reconcile_nodes.cc
   void avoided_nodes();
   void note_nodes();
+  void mark_node(const UnhealthyNode& node);
   Seconds node_pause(const std::vector<Failure>& failures) const;
   // reconcile_end.cc
   void fail(const std::string& reason, const std::string& message);
