@@ -94,6 +94,15 @@ void change_body(kube::Request& request, const std::function<void(Json&)>& chang
   request.body = body.dump();
 }
 
+/// The time to end counts from another moment than the first Completed.
+std::function<void(Observed&)> others_are_done_since(const char* time) {
+  return [time](Observed& o) {
+    if (o.job && o.job->own_status.contains("completedAttemptTime")) {
+      o.job->own_status["completedAttemptTime"] = time;
+    }
+  };
+}
+
 Delete deletion_of(const PodView& pod) {
   return {.kind = "Pod", .name = pod.name, .uid = pod.uid};
 }
@@ -113,16 +122,10 @@ const std::vector<Bug>& planted_bugs() {
              }
            }),
       seen("who has not ended when the others are done is not waited for",
-           [](Observed& o) {
-             if (o.job) o.job->own_status["completedAttemptTime"] = "2000-01-01T00:00:00Z";
-           }),
+           others_are_done_since("2000-01-01T00:00:00Z")),
       in_scenario(Scenario::Plain,
                   seen("who has not ended when the others are done is waited for for ever",
-                       [](Observed& o) {
-                         if (!o.job) return;
-                         const auto since = o.job->own_status.find("completedAttemptTime");
-                         if (since != o.job->own_status.end()) *since = "2100-01-01T00:00:00Z";
-                       })),
+                       others_are_done_since("2100-01-01T00:00:00Z"))),
       planned("suspending deletes the pods at once",
               [](const Observed& o, Plan& plan) {
                 if (!o.job || !o.job->spec.value("suspend", false)) return;
