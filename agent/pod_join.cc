@@ -26,8 +26,7 @@ Result<std::shared_ptr<JoinGate>> PodJoin::open_gate(const Pod& pod, kube::Trans
     DSJ_TRY(first, TokenKeys::from_jwks(*text, keys_file));
   }
   const auto fetch = [api, cancel = fetches_]() -> Result<std::string> {
-    const auto answer =
-        api->call({.path = "/openid/v1/jwks", .timeout = Time(10'000)}, cancel);
+    const auto answer = api->call({.path = "/openid/v1/jwks", .timeout = Time(10'000)}, cancel);
     if (!answer) return fail(ErrorKind::Transient, answer.error().message, "/openid/v1/jwks");
     if (answer->status == 200) return answer->body;
     return fail(ErrorKind::Transient, "the API server answered " + std::to_string(answer->status),

@@ -42,7 +42,7 @@ bool Application::change_keys(KeyChange change, const IssueKey& issue) {
 }
 
 bool Application::make_key(KeyChange& change, const IssueKey& issue, std::optional<WorkerKey>& made,
-              std::string& authority) {
+                           std::string& authority) {
   const auto certificate = issue(change);
   if (!certificate) {
     result.problem = certificate.error().to_string();
@@ -71,8 +71,7 @@ bool Application::make_key(KeyChange& change, const IssueKey& issue, std::option
     return failed(secret.error(), "Secret " + name, true);
   }
   result.problem = "the Secrets " + key_secret_name(change.job, change.set, 0) + " to -" +
-                    std::to_string(kKeySlots - 1) +
-                    " exist, and no ConfigMap speaks of all of them";
+                   std::to_string(kKeySlots - 1) + " exist, and no ConfigMap speaks of all of them";
   if (change.may_move) {
     result.problem += "; the keys get another number";
     result.taken_set = change.set;

@@ -39,8 +39,9 @@ bool Application::mark(const NodeMark& mark) {
     }
     std::string text = what + ": " + error.to_string();
     if (error.kind == Kind::Forbidden) {
-      text += "; the chart gives the right with unhealthyNodes.mark; without the chart grant get and "
-              "patch of nodes, or leave --mark-nodes out";
+      text +=
+          "; the chart gives the right with unhealthyNodes.mark; without the chart grant get and "
+          "patch of nodes, or leave --mark-nodes out";
     }
     events.push_back({"Warning", "NodeNotMarked", text});
     return true;

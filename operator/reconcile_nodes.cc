@@ -25,8 +25,7 @@ void Pass::note_nodes() {
 void Pass::mark_node(const UnhealthyNode& node) {
   if (o_.settings.node_marks == NodeMarks::None) return;
   std::erase_if(plan_.marks, [&](const NodeMark& mark) { return mark.node == node.name; });
-  plan_.marks.push_back(
-      node_mark(node.name, o_.ns + "/" + o_.name, node.message, node.found));
+  plan_.marks.push_back(node_mark(node.name, o_.ns + "/" + o_.name, node.message, node.found));
 }
 
 /// A pod that waits for a node keeps the list that it was made with. Once the list is shorter it is

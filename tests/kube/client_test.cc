@@ -90,7 +90,8 @@ TEST_F(ClientTest, BytesThatAreNoTextAreReplacedInEveryBody) {
   ASSERT_TRUE(patched);
   EXPECT_EQ((*patched)["data"]["other"], "\xef\xbf\xbd");
   EXPECT_TRUE(client.apply(kMaps, "ns", map, {.manager = "m"}));
-  map["metadata"]["resourceVersion"] = (*client.get(kMaps, "ns", "a"))["metadata"]["resourceVersion"];
+  map["metadata"]["resourceVersion"] =
+      (*client.get(kMaps, "ns", "a"))["metadata"]["resourceVersion"];
   EXPECT_TRUE(client.replace(kMaps, "ns", map));
 }
 

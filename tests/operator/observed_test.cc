@@ -20,13 +20,11 @@ TEST(Observed, WhatAPodSaysIsCutBetweenCharacters) {
     const auto pod = pod_view(
         {{"metadata",
           {{"name", "j-worker-0-1"},
-           {"labels",
-            {{contract::kLabelReplicaIndex, "0"}, {contract::kLabelIncarnation, "1"}}}}},
+           {"labels", {{contract::kLabelReplicaIndex, "0"}, {contract::kLabelIncarnation, "1"}}}}},
          {"status",
           {{"phase", "Failed"},
-           {"containerStatuses",
-            Json::array({{{"name", contract::kContainerName},
-                          {"state", {{"terminated", ended}}}}})}}}});
+           {"containerStatuses", Json::array({{{"name", contract::kContainerName},
+                                               {"state", {{"terminated", ended}}}}})}}}});
     ASSERT_TRUE(pod && pod->termination) << shift;
     for (const std::string& text : {pod->termination->message, pod->termination->last_words}) {
       EXPECT_EQ(text::invalid_utf8(text), std::string::npos) << shift;
