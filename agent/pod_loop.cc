@@ -10,26 +10,21 @@
 #include <memory>
 
 #include "agent/agent.h"
-#include "agent/gang/http_transport.h"
-#include "agent/gang/join_keys.h"
 #include "agent/gang/rank_end.h"
 #include "agent/pod.h"
+#include "agent/pod_join.h"
 #include "agent/pod_node.h"
+#include "agent/pod_reports.h"
 #include "agent/ranks/log_mirror.h"
 #include "agent/ranks/spawn.h"
-#include "agent/status/agent_metrics.h"
 #include "agent/status/job_watch.h"
-#include "agent/status/status_publisher.h"
 #include "agent/status/termination.h"
 #include "agent/turns.h"
 #include "common/files/posix_files.h"
 #include "common/log.h"
 #include "job/contract.h"
-#include "job/join_keys.h"
 #include "job/node_health.h"
-#include "job/report/step_line.h"
 #include "kube/api_transport.h"
-#include "kube/token_source.h"
 
 namespace dsj::agent {
 namespace {
@@ -49,29 +44,6 @@ void write_termination(const std::string& path, const report::TerminationMessage
   file.close();
   if (!file) log::error("cannot write the termination message: " + path);
 }
-
-/// Passes reports to the status and the metrics, logged steps to the log, and keeps the last
-/// failure for the termination message.
-class PodReports final : public Reports {
- public:
-  PodReports(StatusPublisher* publisher, AgentMetrics& metrics)
-      : publisher_(publisher), metrics_(metrics) {}
-  void report(const report::Report& told) override {
-    if (const auto* failure = std::get_if<report::Failure>(&told)) last_failure = *failure;
-    metrics_.take(told);
-    if (const auto line = logged_.take(told)) log::info(step_line(*line));
-    if (publisher_) publisher_->report(told);
-  }
-  bool flush() override { return false; }
-  int fd() const override { return -1; }
-
-  std::optional<report::Failure> last_failure;
-
- private:
-  StatusPublisher* publisher_;
-  AgentMetrics& metrics_;
-  report::LoggedSteps logged_;
-};
 
 /// What worker 0 gets from the API server.
 struct Cluster {
@@ -93,8 +65,6 @@ class PodAgent {
   }
   Status read_pod();
   Status enter_cluster();
-  Status open_join();
-  Result<std::shared_ptr<JoinGate>> open_gate();
   Status prepare();
   bool node_is_fit();
   void look_again(Agent& agent, int running);
@@ -114,12 +84,8 @@ class PodAgent {
   Cluster cluster_;
   std::shared_ptr<AgentMetrics> metrics_ = std::make_shared<AgentMetrics>();
   std::unique_ptr<HttpListener> metrics_server_;
-  std::unique_ptr<kube::TokenSource> token_;
   kube::Cancel fetches_;
-  std::unique_ptr<KeyRing> keys_;
-  std::unique_ptr<JoinKeys> join_keys_;
-  std::unique_ptr<HttpServer> server_;
-  std::unique_ptr<HttpClient> client_;
+  PodJoin join_{root_, fetches_};
   std::unique_ptr<LogMirror> mirror_;
   std::unique_ptr<NodeCheck> node_;
   std::string unfit_;     ///< why this pod goes elsewhere
@@ -144,8 +110,6 @@ Status PodAgent::read_pod() {
 }
 
 Status PodAgent::enter_cluster() {
-  token_ = std::make_unique<kube::TokenSource>(
-      kube::Access{.token_file = mounted(kTokenMountPath, kTokenFile)});
   if (pod_.worker != 0) return {};
   DSJ_TRY(const kube::Access access, kube::find_access());
   DSJ_TRY(cluster_.transport, kube::make_api_transport(access));
@@ -159,53 +123,6 @@ Status PodAgent::enter_cluster() {
                                                          config_.replicas * config_.slots);
   cluster_.watch =
       std::make_unique<JobWatch>(*cluster_.client, kube::system_clock(), pod_.ns, pod_.job);
-  return {};
-}
-
-Result<std::shared_ptr<JoinGate>> PodAgent::open_gate() {
-  DSJ_TRY(const Token own, parse_token(token_->token()));
-  TokenKeys first;
-  const std::string keys_file = mounted(kConfigMountPath, kTokenKeysFile);
-  if (const auto text = files_.read_all(keys_file, 1 << 20)) {
-    DSJ_TRY(first, TokenKeys::from_jwks(*text, keys_file));
-  }
-  kube::Transport* transport = cluster_.transport.get();
-  const auto fetch = [transport, cancel = fetches_]() -> Result<std::string> {
-    const auto answer =
-        transport->call({.path = "/openid/v1/jwks", .timeout = Time(10'000)}, cancel);
-    if (!answer) return fail(ErrorKind::Transient, answer.error().message, "/openid/v1/jwks");
-    if (answer->status == 200) return answer->body;
-    return fail(ErrorKind::Transient, "the API server answered " + std::to_string(answer->status),
-                "/openid/v1/jwks");
-  };
-  keys_ = std::make_unique<KeyRing>(std::move(first), fetch);
-  return std::make_shared<TokenGate>(pod_.job, token_rules(pod_, own.claims.issuer), *keys_,
-                                     [] { return static_cast<int64_t>(std::time(nullptr)); });
-}
-
-Status PodAgent::open_join() {
-  if (config_.replicas == 1) return {};
-  join_keys_ = std::make_unique<JoinKeys>(root_ + kJoinKeysMountPath);
-  if (!pod_.tls) {
-    log::warn("this job's pods were made without keys: the agents join without encryption");
-  }
-  if (pod_.worker == 0) {
-    DSJ_TRY(auto gate, open_gate());
-    TlsSource tls;
-    if (pod_.tls) tls = [this] { return join_keys_->server(); };
-    DSJ_TRY(server_, HttpServer::open(pod_.ip, kJoinPort, std::move(gate), config_.replicas,
-                                      std::move(tls)));
-    return {};
-  }
-  Credentials credentials{[this] { return token_->token(); }, [this] { token_->refused(); }};
-  if (pod_.tls) credentials.authorities = [this] { return join_keys_->authorities(); };
-  const std::string resolver = files_.read_all(root_ + "/etc/resolv.conf", 64 << 10).value_or("");
-  client_ = std::make_unique<HttpClient>(
-      [name = pod_.worker_zero_host,
-       host = absolute_host(pod_.worker_zero_host, pod_.ns, resolver)]() -> Result<Endpoint> {
-        return Endpoint{host, kJoinPort, name};
-      },
-      std::move(credentials), Time(5000));
   return {};
 }
 
@@ -355,15 +272,15 @@ Result<int> PodAgent::run() {
     write_termination(root_ + kTerminationLog, {.reason = kReasonUnhealthyNode, .message = unfit_});
     return kExitUnhealthyNode;
   }
-  DSJ_TRY_STATUS(open_join());
+  DSJ_TRY_STATUS(join_.open(pod_, config_.replicas, cluster_.transport.get()));
   look_at_the_job();
   PosixRanks ranks;
   PodReports reports(cluster_.publisher.get(), *metrics_);
   const AgentPorts ports{.ranks = ranks,
                          .files = files_,
                          .reports = reports,
-                         .server = server_.get(),
-                         .client = client_.get()};
+                         .server = join_.server(),
+                         .client = join_.client()};
   DSJ_TRY(Agent agent, Agent::make(config_, pod_.worker, pod_.incarnation, ports, steady_time()));
   while (!agent.exit_code()) turn(agent, signals, ports);
   mirror_->finish(kLastOutput);

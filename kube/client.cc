@@ -25,6 +25,11 @@ bool may_repeat(const ApiError& error, bool always) {
   return error.kind == ApiError::Kind::Unavailable && error.status == 503 && error.retry_after;
 }
 
+/// Foreign bytes (the end of a rank's log) must not keep the rest from being sent.
+std::string body_of(const Json& object) {
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 ApiError not_json(const Response& response) {
   return {.kind = ApiError::Kind::Other,
           .status = response.status,
@@ -101,7 +106,7 @@ ApiResult<Json> Client::create(const Resource& resource, const std::string& ns, 
   return send({.method = "POST",
                .path = resource.collection(ns),
                .content_type = "application/json",
-               .body = object.dump()},
+               .body = body_of(object)},
               Repeat::WhenNothingWasDone, cancel);
 }
 
@@ -112,7 +117,7 @@ ApiResult<Json> Client::apply(const Resource& resource, const std::string& ns, c
                .path = resource.object(ns, name, options.subresource) + "?fieldManager=" +
                        escape(options.manager) + (options.force ? "&force=true" : ""),
                .content_type = "application/apply-patch+yaml",
-               .body = object.dump()},
+               .body = body_of(object)},
               Repeat::Always, cancel);
 }
 
@@ -122,7 +127,7 @@ ApiResult<Json> Client::merge_patch(const Resource& resource, const std::string&
   return send({.method = "PATCH",
                .path = resource.object(ns, name, subresource),
                .content_type = "application/merge-patch+json",
-               .body = patch.dump()},
+               .body = body_of(patch)},
               Repeat::Always, cancel);
 }
 
@@ -131,7 +136,7 @@ ApiResult<Json> Client::replace(const Resource& resource, const std::string& ns,
   return send({.method = "PUT",
                .path = resource.object(ns, object.at("metadata").at("name")),
                .content_type = "application/json",
-               .body = object.dump()},
+               .body = body_of(object)},
               Repeat::WhenNothingWasDone, cancel);
 }
 
@@ -149,7 +154,7 @@ ApiResult<void> Client::remove(const Resource& resource, const std::string& ns,
   const auto answer = send({.method = "DELETE",
                             .path = resource.object(ns, name),
                             .content_type = "application/json",
-                            .body = body.dump()},
+                            .body = body_of(body)},
                            Repeat::Always, cancel, &repeated);
   if (!answer && !(repeated && answer.error().kind == ApiError::Kind::NotFound)) {
     return std::unexpected(answer.error());

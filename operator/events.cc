@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "common/cut_text.h"
 #include "common/format.h"
 #include "common/log.h"
 #include "job/contract.h"
@@ -31,7 +32,7 @@ Json event_object(const JobView& job, const Event& event, const std::string& ins
             {"uid", job.uid}}},
           {"type", event.type},
           {"reason", event.reason},
-          {"note", event.message.substr(0, kEventMessageMax)},
+          {"note", text::first_bytes(event.message, kEventMessageMax)},
           {"action", "Reconcile"},
           {"eventTime", time},
           {"reportingController", contract::kOperatorManager},

@@ -1,5 +1,8 @@
 #include "operator/observed.h"
 
+#include <algorithm>
+
+#include "common/cut_text.h"
 #include "job/contract.h"
 #include "job/node_health.h"
 #include "job/report/termination_message.h"
@@ -19,9 +22,8 @@ std::optional<int64_t> number_of(const std::string& digits) {
 }
 
 /// Cuts long texts of a status or an agent: a status must stay small.
-std::string shortened(std::string text, size_t most) {
-  if (text.size() > most) text = "..." + text.substr(text.size() - most);
-  return text;
+std::string shortened(const std::string& text, size_t most) {
+  return text.size() > most ? "..." + text::last_bytes(text, most) : text;
 }
 
 Termination termination_of(const Json& state) {
@@ -83,6 +85,12 @@ bool is_done(const PodView& pod) {
 
 bool is_preempted(const PodView& pod) {
   return pod.ended() && pod.termination && pod.termination->exit_code == contract::kExitPreempted;
+}
+
+bool is_disruption(const PodView& pod) {
+  return pod.reason == "Evicted" || pod.reason == "Preempting" || pod.reason == "NodeLost" ||
+         pod.reason == "NodeShutdown" || pod.reason == "Terminated" ||
+         std::ranges::count(pod.conditions, "DisruptionTarget") > 0;
 }
 
 std::string label_of(const Json& object, const char* name) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "operator/acceptance.h"
+#include "operator/node_mark.h"
 #include "operator/times.h"
 #include "operator/worker_key.h"
 
@@ -106,6 +107,7 @@ struct Settings {
   bool volcano = false;                 ///< PodGroups can be made and watched
   std::string tmp_size_limit = "10Gi";  ///< a quantity, of a worker's /tmp; "0": the node's disk
   std::string default_template;         ///< of jobs that name no DeepSpeedJobTemplate; empty: none
+  NodeMarks node_marks = NodeMarks::None;  ///< what is left on nodes that agents find unfit
 };
 
 struct Observed {
@@ -126,6 +128,8 @@ struct Observed {
 bool is_done(const PodView& pod);
 /// True if the worker stopped on request and every rank saved the same step.
 bool is_preempted(const PodView& pod);
+/// True if the platform took the pod: nobody is to blame.
+bool is_disruption(const PodView& pod);
 
 JobView job_view(const Json& object);
 /// nullopt: not a pod of a job.

@@ -96,6 +96,18 @@ void jobs(ArgumentParser& parser, Options& options) {
               "DeepSpeedJobTemplate of jobs that name none, when they are made or edited")
       .environment(kEnvDefaultTemplate);
   parser
+      .option(
+          "--mark-nodes",
+          [&options](const std::string& word) -> std::optional<std::string> {
+            const auto marks = node_marks_from_word(word);
+            if (!marks) return "expected none, annotate or taint";
+            options.settings.node_marks = *marks;
+            return std::nullopt;
+          },
+          "on a node that an agent found unfit: leave nothing, an annotation, or also a taint that "
+          "keeps all pods away [none]")
+      .environment(kEnvMarkNodes);
+  parser
       .option("--network-policy", options.settings.network_policy,
               "a NetworkPolicy per job: its pods reach each other, everybody its metrics")
       .show_default()

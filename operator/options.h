@@ -32,6 +32,7 @@ inline constexpr char kEnvWebhook[] = "DSJ_WEBHOOK";  ///< webhook_configuration
 inline constexpr char kEnvWebhookCertificates[] = "DSJ_WEBHOOK_CERTIFICATES";
 inline constexpr char kEnvMetricsAddress[] = "DSJ_METRICS_ADDRESS";    ///< metrics_address
 inline constexpr char kEnvDefaultTemplate[] = "DSJ_DEFAULT_TEMPLATE";  ///< default_template
+inline constexpr char kEnvMarkNodes[] = "DSJ_MARK_NODES";              ///< node_marks
 inline constexpr char kEnvWebhookHosts[] = "DSJ_WEBHOOK_HOSTS";        ///< "a,b"
 
 /// nullopt: return `exit_code` (after help, or a mistake that was printed).

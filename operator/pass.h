@@ -31,6 +31,9 @@ struct Failure {
   std::optional<int64_t> attempt, step;
 };
 
+/// `reason` if it may stand as one in a status: a word of letters and digits.
+std::string word_or(const std::string& reason, const std::string& otherwise);
+
 class Pass {
  public:
   Pass(const Observed& observed, Time now);
@@ -95,15 +98,17 @@ class Pass {
   Time heard() const;
   void lost_pods();
   void failures();
+  Failure failure_of(const PodView& pod) const;
+  // reconcile_charge.cc
   void ended_in_place();
   void charge(std::vector<Failure> failures, bool may_fail_by_rule);
   void note_failure(const Failure& failure);
   bool waited_in_vain(const Failure& failure) const;
-  Failure failure_of(const PodView& pod) const;
   jobspec::FailureAction action_of(const Failure& failure, bool& by_rule) const;
   // reconcile_nodes.cc
   void avoided_nodes();
   void note_nodes();
+  void mark_node(const UnhealthyNode& node);
   Seconds node_pause(const std::vector<Failure>& failures) const;
   // reconcile_end.cc
   void fail(const std::string& reason, const std::string& message);

@@ -1,5 +1,5 @@
-// What a pass wants done, in the order in which apply.h does it: create and mend objects, write the
-// status, create pods, delete objects. If it is cut off in between, the next pass plans the rest: a
+// What a pass wants done, in the order in which apply.h does it: create and mend objects, mark nodes, write
+// the status, create pods, delete objects. If it is cut off in between, the next pass plans the rest: a
 // restart is in the status before its pods are made, names follow from what was seen, and what a
 // deletion would lose is in the status before the deletion.
 #pragma once
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "operator/conditions.h"
+#include "operator/node_mark.h"
 #include "operator/times.h"
 #include "operator/worker_key.h"
 
@@ -48,6 +49,7 @@ struct Plan {
   std::optional<KeyChange> keys;  ///< before pods are made
   std::vector<Create> creates;
   std::vector<Create> updates;  ///< whole objects, with the version that they replace
+  std::vector<NodeMark> marks;  ///< of nodes that the status says for the first time to be unfit
   nlohmann::json status;        ///< the operator's whole part; null: unchanged
   std::vector<Create> pods;
   std::vector<Delete> deletes;

@@ -18,7 +18,14 @@ void Pass::note_nodes() {
     const auto known = std::ranges::find(st_.unhealthy, pod->node, &UnhealthyNode::name);
     if (known != st_.unhealthy.end() && known->found >= pod->created.value_or(Time{})) continue;
     note_unhealthy(st_.unhealthy, pod->node, pod->termination->message, shown_now());
+    mark_node(st_.unhealthy.back());
   }
+}
+
+void Pass::mark_node(const UnhealthyNode& node) {
+  if (o_.settings.node_marks == NodeMarks::None) return;
+  std::erase_if(plan_.marks, [&](const NodeMark& mark) { return mark.node == node.name; });
+  plan_.marks.push_back(node_mark(node.name, o_.ns + "/" + o_.name, node.message, node.found));
 }
 
 /// A pod that waits for a node keeps the list that it was made with. Once the list is shorter it is

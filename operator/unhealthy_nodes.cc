@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "common/cut_text.h"
+
 namespace dsj::op {
 namespace {
 
@@ -14,7 +16,8 @@ constexpr size_t kNodeMessageMax = 300;
 
 void note_unhealthy(std::vector<UnhealthyNode>& nodes, const std::string& name,
                     const std::string& message, Time now) {
-  UnhealthyNode entry{.name = name, .message = message.substr(0, kNodeMessageMax), .found = now};
+  UnhealthyNode entry{
+      .name = name, .message = text::first_bytes(message, kNodeMessageMax), .found = now};
   const auto before = std::ranges::find(nodes, name, &UnhealthyNode::name);
   if (before != nodes.end()) {
     entry.times = before->times + 1;

@@ -1,5 +1,6 @@
 #include "job/report/termination_message.h"
 
+#include "common/cut_text.h"
 #include "job/report/wire.h"
 
 namespace dsj::report {
@@ -7,31 +8,23 @@ namespace {
 
 using nlohmann::json;
 
-/// The end of a text; never starts in the middle of a character.
-std::string tail(const std::string& text, size_t bytes) {
-  if (text.size() <= bytes) return text;
-  size_t start = text.size() - bytes;
-  while (start < text.size() && (static_cast<unsigned char>(text[start]) & 0xc0) == 0x80) ++start;
-  return text.substr(start);
-}
-
 }  // namespace
 
 std::string to_text(const TerminationMessage& message) {
   TerminationMessage cut = message;
-  const auto text = [&] {
+  const auto written = [&] {
     return to_json(cut).dump(-1, ' ', false, json::error_handler_t::replace);
   };
-  for (size_t room = 2000; text().size() > kTerminationBytesMax; room /= 2) {
+  for (size_t room = 2000; written().size() > kTerminationBytesMax; room /= 2) {
     if (cut.last_words) {
-      cut.last_words = tail(*cut.last_words, room);
+      cut.last_words = text::last_bytes(*cut.last_words, room);
       if (room < 100) cut.last_words.reset();
     } else {
-      cut.message = cut.message.substr(0, room);
+      cut.message = text::first_bytes(cut.message, room);
     }
     if (room < 2) break;
   }
-  return text();
+  return written();
 }
 
 std::optional<TerminationMessage> termination_message_from_text(const std::string& text) {

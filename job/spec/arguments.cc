@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "common/text.h"
+#include "job/spec/foreign_arguments.h"
 #include "job/spec/job.h"
 
 namespace dsj::jobspec {
@@ -17,86 +18,6 @@ namespace {
 using dsconfig::Finding;
 using nlohmann::json;
 using Severity = Finding::Severity;
-
-/// An argument of Hugging Face's programs that this engine does without.
-struct Foreign {
-  const char* name;
-  const char* accepted;  ///< values without effect, separated by spaces; null: all
-  const char* note;      ///< why they have no effect
-  const char* refusal;   ///< why other values are refused
-};
-
-const std::vector<Foreign>& foreign_arguments() {
-  static const std::vector<Foreign> table = {
-      {"report_to", "none", "metrics.jsonl is always written",
-       "trackers are not built in this version; metrics.jsonl has every step"},
-      {"ddp_timeout", nullptr, "the engine has its own time limits", nullptr},
-      {"ddp_backend", "nccl gloo", "the backend follows the device", "not a backend here"},
-      {"ddp_find_unused_parameters", nullptr, "ZeRO reduces every gradient", nullptr},
-      {"local_rank", nullptr, "the agent sets the ranks", nullptr},
-      {"dataloader_num_workers", nullptr, "rows are read by the rank itself", nullptr},
-      {"dataloader_pin_memory", nullptr, "rows are read by the rank itself", nullptr},
-      {"dataloader_drop_last", "false", "that is the default",
-       "set \"dataloader_drop_last\": true in ds_config"},
-      {"preprocessing_num_workers", nullptr, "rows are read by the rank itself", nullptr},
-      {"lazy_preprocess", nullptr, "rows are tokenized when they are needed", nullptr},
-      {"remove_unused_columns", nullptr, "other columns are not read", nullptr},
-      {"length_column_name", nullptr, "lengths are counted, not read", nullptr},
-      {"packing_strategy", "bfd", "that is how rows are packed",
-       "packing is best-fit decreasing (bfd): no row is cut in two"},
-      {"eval_packing", "false", "evaluation is never packed", "evaluation is never packed"},
-      {"tf32", nullptr, "there is no TF32 on a CPU", nullptr},
-      {"torch_dtype", "auto float32 bfloat16 float16", "the working type follows bf16 and fp16",
-       "expected auto, float32, bfloat16 or float16"},
-      {"bf16_full_eval", nullptr, "evaluation runs in the training's type", nullptr},
-      {"fp16_full_eval", nullptr, "evaluation runs in the training's type", nullptr},
-      {"eval_accumulation_steps", nullptr, "evaluation keeps no logits", nullptr},
-      {"prediction_loss_only", nullptr, "evaluation is of the loss", nullptr},
-      {"do_train", "true", "that is what it does", "there is nothing else to do"},
-      {"do_eval", "true false", "evaluation_strategy says when", "not a choice"},
-      {"do_predict", "false", "that is the default", "`dsj generate` answers questions"},
-      {"load_best_model_at_end", "false", "that is the default",
-       "the last model is exported; eval_loss in metrics.jsonl shows which step was the best"},
-      {"metric_for_best_model", "", "no best model is looked for", "no best model is looked for"},
-      {"greater_is_better", nullptr, "no best model is looked for", nullptr},
-      {"logging_strategy", "steps", "every step is logged", "every step is logged"},
-      {"logging_dir", nullptr, "logs lie in OUTPUT/logs", nullptr},
-      {"log_level", nullptr, "the log has one level", nullptr},
-      {"disable_tqdm", nullptr, "the bar shows on a terminal only", nullptr},
-      {"run_name", nullptr, "a run is known by its output directory", nullptr},
-      {"overwrite_output_dir", nullptr, "a run goes on from the checkpoints it finds", nullptr},
-      {"save_safetensors", "true", "that is what is written", "only safetensors are written"},
-      {"save_only_model", "false", "that is the default", "a checkpoint is always whole"},
-      {"save_on_each_node", "false", "that is the default", "not built in this version"},
-      {"ignore_data_skip", "false", "that is the default", "a resume repeats no row"},
-      {"cache_dir", nullptr, "nothing is downloaded", nullptr},
-      {"trust_remote_code", nullptr, "no remote code is run", nullptr},
-      {"use_fast_tokenizer", nullptr, "there is one tokenizer", nullptr},
-      {"use_flash_attn", nullptr, "the engine has its own attention", nullptr},
-      {"attn_implementation", nullptr, "the engine has its own attention", nullptr},
-      {"gradient_checkpointing_kwargs", nullptr, "there is one way to recompute", nullptr},
-      {"q_lora", "false", "that is the default", "a quantised base is not built in this version"},
-      {"use_dora", "false", "that is the default", "DoRA is not built in this version"},
-      {"lora_weight_path", "", "a run starts from fresh adapters",
-       "a run starts from fresh adapters; it goes on from the checkpoints in its output directory"},
-      {"lora_task_type", "causal_lm CAUSAL_LM", "that is what is trained", "only CAUSAL_LM is"},
-      {"push_to_hub", "false", "that is the default", "nothing is sent anywhere"},
-      {"torch_compile", nullptr, "nothing is compiled", nullptr},
-      {"skip_memory_metrics", nullptr, "memory is in metrics.jsonl", nullptr},
-      {"full_determinism", nullptr, "a run on CPUs is deterministic", nullptr},
-      {"data_seed", nullptr, "the order follows seed", nullptr},
-      // torchrun's own
-      {"nnodes", "1 1:1", "one machine", "dsj run uses this machine only"},
-      {"node_rank", "0", "one machine", "dsj run uses this machine only"},
-      {"standalone", nullptr, "the agent hosts the rendezvous", nullptr},
-      {"master_addr", nullptr, "the agent hosts the rendezvous", nullptr},
-      {"master_port", nullptr, "the agent picks a free port", nullptr},
-      {"rdzv_backend", nullptr, "the agent hosts the rendezvous", nullptr},
-      {"rdzv_endpoint", nullptr, "the agent hosts the rendezvous", nullptr},
-      {"rdzv_id", nullptr, "the agent hosts the rendezvous", nullptr},
-  };
-  return table;
-}
 
 /// A PEFT setting as Hugging Face's scripts name it, and its field of spec.training.lora.
 struct LoraArgument {
@@ -156,7 +77,7 @@ bool is_switch(const std::string& name) {
                                                     "logging_first_step"};
   if (std::find(training.begin(), training.end(), name) != training.end()) return true;
   if (is_lora_switch(name) || name == "use_rslora") return true;
-  for (const Foreign& foreign : foreign_arguments())
+  for (const ForeignArgument& foreign : foreign_arguments())
     if (name == foreign.name) return true;
   return false;
 }
@@ -229,7 +150,7 @@ class CommandLine {
     if (is_lora_switch(argument.name)) return take_lora_switch(argument, value);
     if (const LoraArgument* lora = lora_argument(argument.name))
       return take_lora(*lora, argument, value);
-    for (const Foreign& foreign : foreign_arguments())
+    for (const ForeignArgument& foreign : foreign_arguments())
       if (argument.name == foreign.name) return take_foreign(foreign, argument, value);
     return unknown(argument);
   }
@@ -265,7 +186,7 @@ class CommandLine {
     std::vector<std::string> all = {"deepspeed", "deepspeed_config", "nproc_per_node", "num_gpus",
                                     "max_restarts"};
     for (const auto& [snake, camel] : training_names()) all.push_back(snake);
-    for (const Foreign& foreign : foreign_arguments()) all.emplace_back(foreign.name);
+    for (const ForeignArgument& foreign : foreign_arguments()) all.emplace_back(foreign.name);
     for (const LoraArgument& lora : kLoraArguments) all.emplace_back(lora.name);
     all.emplace_back("use_lora");
     return all;
@@ -332,7 +253,8 @@ class CommandLine {
     return {};
   }
 
-  Status take_foreign(const Foreign& foreign, const Argument& argument, const std::string& value) {
+  Status take_foreign(const ForeignArgument& foreign, const Argument& argument,
+                      const std::string& value) {
     std::string word = value;
     if (const auto yes = text::parse_bool(value)) word = *yes ? "true" : "false";
     if (foreign.accepted != nullptr) {

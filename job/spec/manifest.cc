@@ -1,21 +1,21 @@
 // The fields of a DeepSpeedJob manifest, one method per object. Everything wrong becomes a finding.
 #include <algorithm>
-#include <filesystem>
 
 #include "common/json.h"
-#include "common/text.h"
+#include "job/spec/config_reader.h"
 #include "job/spec/field_reader.h"
 #include "job/spec/initializers.h"
 #include "job/spec/job.h"
+#include "job/spec/origin.h"
 #include "job/spec/overrides.h"
 #include "job/spec/policies_reader.h"
 #include "job/spec/topology_reader.h"
+#include "job/spec/training_reader.h"
 #include "job/spec/user_program.h"
 
 namespace dsj::jobspec {
 namespace {
 
-namespace fs = std::filesystem;
 using dsconfig::Finding;
 using nlohmann::json;
 using Severity = Finding::Severity;
@@ -36,8 +36,8 @@ json without_nulls(json value) {
 
 class ManifestReader : private FieldReader {
  public:
-  ManifestReader(const std::string& base, Place place, Job& job)
-      : FieldReader(job.findings), base_(base), place_(place), job_(job) {}
+  ManifestReader(Origin origin, Job& job)
+      : FieldReader(job.findings), origin_(std::move(origin)), job_(job) {}
 
   void read(const json& manifest, const std::vector<Override>& config_overrides) {
     fields(manifest, "");
@@ -52,16 +52,16 @@ class ManifestReader : private FieldReader {
     fields(*spec, "spec");
     not_built(*spec);
     choice(*spec, "spec", "launcher", {"Native", "Command"}, job_.launcher);
-    training(*spec);
+    read_training(*spec, origin_, job_);
     workers(*spec);
-    const bool in_cluster = place_ == Place::Cluster;
-    read_initializers(*spec, {job_.training, in_part_, in_cluster}, job_.worker_template, *this);
+    read_initializers(*spec, {job_.training, in_part_, origin_.in_cluster()}, job_.worker_template,
+                      *this);
     if (job_.runs_user_program())
       user_program();
     else
       device();
     policies(*spec);
-    deepspeed(*spec, config_overrides);
+    read_ds_config(*spec, config_overrides, origin_, job_);
   }
 
  private:
@@ -112,92 +112,6 @@ class ManifestReader : private FieldReader {
     }
   }
 
-  /// Relative to the manifest's directory. A model that is not there and has no ./ may be a hub id.
-  std::string absolute(const std::string& path) const {
-    if (path.empty()) return path;
-    return fs::absolute(fs::path(base_) / path).lexically_normal().string();
-  }
-  std::string model_path(const std::string& name) const {
-    std::error_code ignored;
-    if (place_ == Place::Cluster) return name;
-    const std::string path = absolute(name);
-    const bool is_path =
-        name.starts_with(".") || name.starts_with("/") || fs::exists(path, ignored);
-    return is_path ? path : name;
-  }
-
-  void training(const json& spec) {
-    const std::string path = "spec.training";
-    json good = json::object();
-    if (const json* object_found = object(spec, "training", path)) {
-      for (const auto& [name, value] : object_found->items()) {
-        const auto one = training_args_from_json({{name, value}}, path);
-        if (one)
-          good[name] = value;
-        else
-          report(Severity::Error, one.error().where, one.error().message, one.error().hint);
-      }
-    }
-    auto args = training_args_from_json(good, path);
-    if (!args) {
-      report(Severity::Error, args.error().where, args.error().message, args.error().hint);
-      return;
-    }
-    job_.training = std::move(*args);
-    TrainingArgs& training = job_.training;
-    const bool native = !job_.runs_user_program();
-    if (native && training.model_name_or_path.empty())
-      report(Severity::Error, path + ".modelNameOrPath", "a field is missing",
-             "name a Hugging Face model directory");
-    if (native && training.data_path.empty())
-      report(Severity::Error, path + ".dataPath", "a field is missing",
-             "name an alpaca JSON or JSONL file");
-    if (place_ == Place::Cluster) container_paths(path);
-    training.model_name_or_path = model_path(training.model_name_or_path);
-    if (native || place_ == Place::Local) {
-      training.data_path = absolute(training.data_path);
-      if (training.eval_data_path) training.eval_data_path = absolute(*training.eval_data_path);
-    }
-    training.output_dir = absolute(training.output_dir);
-    resume(path + ".resumeFromCheckpoint");
-  }
-
-  /// A container has no directory of the manifest, and hub ids are not looked up there.
-  void container_paths(const std::string& path) {
-    const TrainingArgs& training = job_.training;
-    auto check = [&](const char* name, const std::string& value) {
-      if (!value.empty() && !value.starts_with("/"))
-        report(Severity::Error, join(path, name),
-               "found " + shown(value) + ", expected an absolute path in the container",
-               "mount a volume in spec.workers.template and name a path on it");
-    };
-    check("outputDir", training.output_dir);
-    if (!job_.runs_user_program()) {  // a program of the user's own reads them as it likes
-      check("modelNameOrPath", training.model_name_or_path);
-      check("dataPath", training.data_path);
-      check("evalDataPath", training.eval_data_path.value_or(""));
-    }
-    if (training.output_dir.empty())
-      report(Severity::Error, path + ".outputDir", "a field is missing",
-             "name a directory on a volume that outlives the pods");
-  }
-
-  void resume(const std::string& path) {
-    auto& from = job_.training.resume_from_checkpoint;
-    if (!from) return;
-    const auto word = text::parse_bool(*from);
-    if (word == true) {
-      from.reset();
-      report(Severity::Warning, path, "no effect: the newest checkpoint is always taken");
-    } else if (word == false) {
-      from.reset();
-      report(Severity::Unsupported, path, "a run always goes on from the checkpoints in outputDir",
-             "name an empty outputDir to start over");
-    } else {
-      from = absolute(*from);
-    }
-  }
-
   void workers(const json& spec) {
     const std::string path = "spec.workers";
     const json* found = object(spec, "workers", path);
@@ -242,7 +156,7 @@ class ManifestReader : private FieldReader {
     if (name == ref.end() || !name->is_string() || name->get<std::string>().empty())
       report(Severity::Error, path + ".name", "a name is missing",
              "kubectl get deepspeedjobtemplates lists them");
-    else if (place_ == Place::Local)
+    else if (!origin_.in_cluster())
       report(Severity::Unsupported, path, "has effect in a cluster only",
              "write what the template says into spec.workers.template");
   }
@@ -283,7 +197,7 @@ class ManifestReader : private FieldReader {
              "give image, command and args");
       return;
     }
-    if (place_ == Place::Cluster) return;
+    if (origin_.in_cluster()) return;
     if (container.contains("envFrom"))
       report(Severity::Unsupported, at + ".envFrom", "has effect in a cluster only", "remove it");
     if (const auto env = container.find("env"); env != container.end() && env->is_array())
@@ -304,7 +218,7 @@ class ManifestReader : private FieldReader {
     scheduling();
     elastic();
     topology(spec);
-    if (place_ == Place::Cluster) return;
+    if (origin_.in_cluster()) return;
     for (const char* name :
          {"initializers", "runPolicy", "failurePolicy", "elastic", "liveness", "checkpoint"})
       if (spec.contains(name) && !spec[name].is_null() && !spec[name].empty())
@@ -337,7 +251,7 @@ class ManifestReader : private FieldReader {
     if (!workers.is_object()) return;
     job_.policies.topology = read_topology(workers, *this);
     if (!job_.policies.topology) return;
-    if (place_ == Place::Local)
+    if (!origin_.in_cluster())
       report(Severity::Unsupported, "spec.workers.topology", "has effect in a cluster only",
              "remove it");
     else
@@ -376,85 +290,7 @@ class ManifestReader : private FieldReader {
     }
   }
 
-  void deepspeed(const json& spec, const std::vector<Override>& config_overrides) {
-    const std::string path = "spec.deepspeed";
-    const json* found = object(spec, "deepspeed", path);
-    if (found == nullptr && job_.runs_user_program()) return;
-    if (found == nullptr) {
-      report(Severity::Error, path, "a field is missing",
-             "add config: (the ds_config itself) or configFrom: {file: ds_config.json}");
-      return;
-    }
-    fields(*found, path);
-    const json* config = object(*found, "config", path + ".config");
-    const json* from = object(*found, "configFrom", path + ".configFrom");
-    if ((config == nullptr) == (from == nullptr)) {
-      report(Severity::Error, path,
-             config ? "config and configFrom are both given"
-                    : "neither config nor configFrom is given",
-             "give exactly one");
-      return;
-    }
-    if (config != nullptr) {
-      job_.ds_config = *config;
-      job_.ds_config_inline = true;
-      job_.ds_config_source = job_.source;
-    } else {
-      config_from(*from, path + ".configFrom");
-    }
-    for (const Override& change : config_overrides)
-      if (auto status = apply(change, 3, job_.ds_config); !status)
-        report(Severity::Error, path + ".config", status.error().to_string());
-  }
-
-  void config_map(const json& from, const std::string& path) {
-    if (from.contains("file"))
-      report(Severity::Error, path + ".file", "files of your machine are not read in a cluster",
-             "write the settings under spec.deepspeed.config, or name a ConfigMap");
-    const std::string at = path + ".configMapKeyRef";
-    const json* ref = object(from, "configMapKeyRef", at);
-    if (ref == nullptr) {
-      if (!from.contains("file"))
-        report(Severity::Error, path, "no ConfigMap is named", "configMapKeyRef: {name, key}");
-      return;
-    }
-    fields(*ref, at);
-    ConfigMapKey source;
-    for (auto& [name, field] : {std::pair{"name", &source.name}, std::pair{"key", &source.key}}) {
-      const auto found = ref->find(name);
-      if (found != ref->end() && found->is_string() && !found->get<std::string>().empty())
-        *field = found->get<std::string>();
-      else
-        report(Severity::Error, join(at, name), "a name is missing");
-    }
-    if (!source.name.empty() && !source.key.empty()) job_.ds_config_map = source;
-  }
-
-  void config_from(const json& from, const std::string& path) {
-    fields(from, path);
-    if (place_ == Place::Cluster) return config_map(from, path);
-    const auto file = from.find("file");
-    if (file == from.end() || !file->is_string()) {
-      report(Severity::Error, path, "no file is named",
-             "write file: ds_config.json; a ConfigMap is read in a cluster only");
-      return;
-    }
-    auto document = dsconfig::read_file(absolute(file->get<std::string>()));
-    if (!document) {
-      report(Severity::Error, path + ".file", document.error().to_string());
-      return;
-    }
-    job_.ds_config_source = document->source;
-    job_.ds_positions = std::move(document->positions);
-    job_.ds_config = std::move(document->value);
-    if (!job_.ds_config.is_object()) {
-      report(Severity::Error, path + ".file", "the file does not hold an object of settings");
-      job_.ds_config = json::object();
-    }
-  }
-
-  std::string base_;
-  Place place_;
+  const Origin origin_;
   Job& job_;
   bool in_part_ = false;  ///< the job names a DeepSpeedJobTemplate
 };
@@ -482,7 +318,7 @@ Result<Job> read_manifest(const dsconfig::Document& manifest, const std::string&
   Job job;
   job.source = manifest.source;
   job.positions = manifest.positions;
-  ManifestReader(base, Place::Local, job).read(value, config_overrides);
+  ManifestReader({base, Place::Local}, job).read(value, config_overrides);
   dsconfig::locate(job.findings, job.positions);
   return job;
 }
@@ -491,17 +327,8 @@ Result<Job> read_cluster_manifest(const json& object) {
   if (!object.is_object()) return bad_input("expected a DeepSpeedJob");
   Job job;
   job.source = "manifest";
-  ManifestReader("/", Place::Cluster, job).read(object, {});
+  ManifestReader({"/", Place::Cluster}, job).read(object, {});
   return job;
-}
-
-Status set_ds_config(Job& job, const std::string& text, const std::string& source) {
-  DSJ_TRY(dsconfig::Document document, dsconfig::parse_text(text, source));
-  if (!document.value.is_object()) return bad_input("expected an object of settings", source);
-  job.ds_config_source = document.source;
-  job.ds_positions = std::move(document.positions);
-  job.ds_config = std::move(document.value);
-  return {};
 }
 
 }  // namespace dsj::jobspec

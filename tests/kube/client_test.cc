@@ -78,6 +78,23 @@ TEST_F(ClientTest, ADeleteWhoseAnswerWasLostIsDone) {
   EXPECT_TRUE(server.objects(kMaps).empty());
 }
 
+TEST_F(ClientTest, BytesThatAreNoTextAreReplacedInEveryBody) {
+  Json map = kMap;
+  map["data"] = {{"log", "half a character: \xe2\x82"}};
+  const std::string sent = "half a character: \xef\xbf\xbd";
+  const auto made = client.create(kMaps, "ns", map);
+  ASSERT_TRUE(made);
+  EXPECT_EQ((*made)["data"]["log"], sent);
+  const Json patch = {{"data", {{"other", "\xff"}}}};
+  const auto patched = client.merge_patch(kMaps, "ns", "a", patch);
+  ASSERT_TRUE(patched);
+  EXPECT_EQ((*patched)["data"]["other"], "\xef\xbf\xbd");
+  EXPECT_TRUE(client.apply(kMaps, "ns", map, {.manager = "m"}));
+  map["metadata"]["resourceVersion"] =
+      (*client.get(kMaps, "ns", "a"))["metadata"]["resourceVersion"];
+  EXPECT_TRUE(client.replace(kMaps, "ns", map));
+}
+
 TEST_F(ClientTest, NotFoundIsAnAnswerAndNotRepeated) {
   EXPECT_FALSE(client.get(kMaps, "ns", "a"));
   EXPECT_EQ(server.requests("GET"), 1);

@@ -151,6 +151,9 @@ void carry_out_everything(kube::Client& client) {
     EXPECT_TRUE(run(end)) << create.kind;
   }
   EXPECT_EQ(kinds.size(), 8u) << "every kind that the operator makes";
+  world.o.settings.node_marks = NodeMarks::Taint;
+  (void)run(
+      {.marks = {{.node = "bad", .text = "found unfit"}}});  // read, and written if it is there
   Plan end;
   end.deletes = {key_deletion("j", "1", {.slot = 0})};
   EXPECT_TRUE(run(end));

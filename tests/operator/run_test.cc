@@ -201,6 +201,15 @@ TEST(Options, AreReadAndChecked) {
   EXPECT_EQ(options->workers, 2);
   EXPECT_EQ(options->settings.worker_image, "w:1");
   EXPECT_EQ(options->settings.tmp_size_limit, "1Gi");
+  EXPECT_EQ(options->settings.node_marks, NodeMarks::None);
+  const auto marking = parse({"--mark-nodes=annotate"}, code);
+  ASSERT_TRUE(marking);
+  EXPECT_EQ(marking->settings.node_marks, NodeMarks::Annotate);
+  setenv(kEnvMarkNodes, "taint", 1);
+  EXPECT_EQ(parse({}, code)->settings.node_marks, NodeMarks::Taint);
+  setenv(kEnvMarkNodes, "Taint", 1);
+  EXPECT_FALSE(parse({}, code));
+  unsetenv(kEnvMarkNodes);
   for (const char* bad : {"--tmp-size-limit=much", "--tmp-size-limit=-1", "--tmp-size-limit=01Gi",
                           "--tmp-size-limit=1gb"}) {
     EXPECT_FALSE(parse({bad}, code)) << bad;
@@ -234,6 +243,10 @@ TEST(Events, OneTransitionHasOneName) {
   const Json one = event_object(job, {"Warning", "NodeLost", "bye"}, "me", at);
   EXPECT_EQ(one, event_object(job, {"Warning", "NodeLost", "bye"}, "me", at));
   EXPECT_EQ(one["regarding"]["uid"], "u");
+  std::string accents = "x";
+  for (int i = 0; i < 600; ++i) accents += "\xc3\xa9";
+  EXPECT_NO_THROW((void)event_object(job, {"Warning", "R", accents}, "me", at).dump());
+  EXPECT_NO_THROW((void)event_object(job, {"Warning", "R", "x" + accents}, "me", at).dump());
   job.resource_version = "8";
   EXPECT_NE(one["metadata"]["name"],
             event_object(job, {"Warning", "NodeLost", "bye"}, "me", at)["metadata"]["name"]);

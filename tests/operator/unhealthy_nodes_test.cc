@@ -38,6 +38,18 @@ TEST(UnhealthyNodes, TheListIsBounded) {
   EXPECT_GE(pause_after(nodes, {"n99"}), Seconds(60)) << "it forgets: others may be found again";
 }
 
+/// A status with half a character in it could not be sent, and the job would stand still.
+TEST(UnhealthyNodes, AMessageIsCutBetweenCharacters) {
+  std::string message;
+  for (int i = 0; i < 200; ++i) message += "\xc3\xbc";
+  for (int shift = 0; shift < 2; ++shift, message.insert(0, "x")) {
+    std::vector<UnhealthyNode> nodes;
+    note_unhealthy(nodes, "n", message, kNow);
+    EXPECT_GE(nodes[0].message.size(), 299u);
+    EXPECT_NO_THROW((void)Json(nodes[0].message).dump()) << shift;
+  }
+}
+
 TEST(UnhealthyNodes, ThePauseDoublesOnlyWhenANodeIsFoundAgain) {
   std::vector<UnhealthyNode> nodes;
   note_unhealthy(nodes, "a", "why", kNow);

@@ -28,7 +28,7 @@ JOB = {"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob",
 BAD_VALUES = [["replicas=0"], ["replicas=two"], ["rbac.scope=Everywhere"], ["rbac.scope=Namespaces"], ["watchNamespaces={Team_A}"],
               ["image.operator.pullPolicy=Sometimes"], ["imagge.operator.tag=1"], ["rbac.createe=true"], ["image.worker.repository="],
               ["monitoring.podMonitor.interval=soon"], ["webhook.failurePolicy=Maybe"], ["fullnameOverride=Not_A_Name"],
-              ["workers.defaultTemplate=-h200"], ["webhook.certManager.issuer=ca"]]
+              ["workers.defaultTemplate=-h200"], ["webhook.certManager.issuer=ca"], ["unhealthyNodes.mark=Taint"]]
 
 
 def objects_of(text):
@@ -78,7 +78,8 @@ class Chart:
                            "jobPolicy.enabled=false", "keyPolicy.enabled=false", "jobNamespaces.enabled=false"],
                   "all": ["monitoring.podMonitor.enabled=true", "monitoring.rules.enabled=true", "monitoring.dashboards.enabled=true",
                           "monitoring.readers[0].kind=User", "monitoring.readers[0].name=prometheus", "podDisruptionBudget.enabled=true", "scheduling.volcano=true", "replicas=3", "workers.defaultTemplate=h200",
-                          "image.pullSecrets[0].name=pull", "fullnameOverride=trainer", "resources.limits.memory=1Gi"]}
+                          "image.pullSecrets[0].name=pull", "fullnameOverride=trainer", "resources.limits.memory=1Gi",
+                          "unhealthyNodes.mark=taint"]}
         count = 0
         for scope, hook, extra in itertools.product(scopes, hooks, extras):
             words = [word for value in scopes[scope] + hooks[hook] + extras[extra] for word in ("--set", value)]
@@ -102,9 +103,20 @@ class Chart:
                    f"{at}: where the certificates come from")
             expect(("inject-ca-from: ops/" in text) == managed, f"{at}: who writes the caBundle")
             expect(("DSJ_DEFAULT_TEMPLATE" in text) == (extra == "all"), at)
+            expect(("DSJ_MARK_NODES, value: taint" in text) == ("-node-marks" in text) == (extra == "all"),
+                   f"{at}: the right to mark nodes goes with the choice")
             expect(("DSJ_METRICS_ADDRESS" in text) == ("tokenreviews" in text) == (extra == "all"), f"{at}: who reads the metrics")
             count += 1
         print(f"result: chart: {count} combinations of values are whole")
+
+    def marks(self):
+        """What may be left on an unfit node: each choice has the rights that it needs."""
+        verbs = {}
+        for choice in ("none", "annotate", "taint"):
+            text = run("helm", "template", "r", self.chart, "--kube-version", "1.30.0", "--set", "rbac.readNodes=false",
+                       "--set", f"unhealthyNodes.mark={choice}").stdout
+            verbs[choice] = re.findall(r"resources: \[nodes\]\n +verbs: \[(.*)\]", text)
+        expect(verbs == {"none": [], "annotate": ["patch"], "taint": ["patch", "get"]}, verbs)
 
     def more_values(self):
         """Monitoring, names, arguments: what each puts into the manifests."""
@@ -168,7 +180,7 @@ class Chart:
                       ["patch", "secrets", "-n", "team"], ["patch", "pods", "-n", "team"], ["patch", "roles", "-n", "team"],
                       ["create", "pods", "--subresource=exec", "-n", "team"], ["escalate", "roles", "-n", "team"],
                       ["bind", "roles", "-n", "team"], ["patch", "deepspeedjobs.training.dsj.dev", "-n", "team"],
-                      ["create", "clusterroles"], ["update", "nodes"], ["list", "deepspeedjobtemplates.training.dsj.dev"],
+                      ["create", "clusterroles"], ["update", "nodes"], ["patch", "nodes"], ["get", "nodes"], ["list", "deepspeedjobtemplates.training.dsj.dev"],
                       ["patch", "deepspeedjobtemplates.training.dsj.dev"],
                       ["patch", "networkpolicies.networking.k8s.io", "-n", "team"], ["list", "podgroups.scheduling.volcano.sh", "-n", "team"],
                       ["create", "leases.coordination.k8s.io", "-n", "team"],
@@ -409,7 +421,7 @@ class Chart:
 
 def main():
     chart, report = Chart(sys.argv[1], sys.argv[2]), Report("Chart", sys.argv[3])
-    for case in (chart.values, chart.matrix, chart.more_values, chart.install, chart.template_is_a_pod, chart.rights, chart.attacks, chart.enough, chart.leave, chart.again):
+    for case in (chart.values, chart.matrix, chart.marks, chart.more_values, chart.install, chart.template_is_a_pod, chart.rights, chart.attacks, chart.enough, chart.leave, chart.again):
         report.run(case.__name__, case, tools=("helm", "kubectl"))
     shutil.rmtree(chart.room, ignore_errors=True)
     return report.write()

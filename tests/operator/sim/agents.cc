@@ -277,7 +277,9 @@ void Agents::finish(Container& container, int code, const std::string& reason, i
   container.alive = false;
   container.exit_code = code;
   container.words = {{"reason", reason}, {"message", reason}, {"step", step}, {"attempt", attempt}};
-  if (code == contract::kExitDone) done[attempt].insert(container.worker);
+  if (code != contract::kExitDone) return;
+  done[attempt].insert(container.worker);
+  if (!first_completed) first_completed = clock_.at();
 }
 
 /// What the operator has charged, and what agents charged since.

@@ -57,6 +57,7 @@ class Agents {
   int64_t saved = 0;    ///< newest checkpoint; 0: none
   bool last_step_saved = false;
   std::map<int64_t, std::set<int>> done;  ///< attempt → workers whose ranks did the last step
+  std::optional<Time> first_completed;    ///< when the first agent ended with that word
   std::map<int64_t, int> sizes;           ///< attempt → its workers
   int64_t charged = 0;                    ///< ends that agents charged
   int64_t crashes = 0;                    ///< of ranks and agents, not disruptions

@@ -94,6 +94,15 @@ void change_body(kube::Request& request, const std::function<void(Json&)>& chang
   request.body = body.dump();
 }
 
+/// The time to end counts from another moment than the first Completed.
+std::function<void(Observed&)> others_are_done_since(const char* time) {
+  return [time](Observed& o) {
+    if (o.job && o.job->own_status.contains("completedAttemptTime")) {
+      o.job->own_status["completedAttemptTime"] = time;
+    }
+  };
+}
+
 Delete deletion_of(const PodView& pod) {
   return {.kind = "Pod", .name = pod.name, .uid = pod.uid};
 }
@@ -112,6 +121,11 @@ const std::vector<Bug>& planted_bugs() {
                pod.termination = words;
              }
            }),
+      seen("who has not ended when the others are done is not waited for",
+           others_are_done_since("2000-01-01T00:00:00Z")),
+      in_scenario(Scenario::Plain,
+                  seen("who has not ended when the others are done is waited for for ever",
+                       others_are_done_since("2100-01-01T00:00:00Z"))),
       planned("suspending deletes the pods at once",
               [](const Observed& o, Plan& plan) {
                 if (!o.job || !o.job->spec.value("suspend", false)) return;

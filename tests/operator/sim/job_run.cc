@@ -12,6 +12,8 @@ using kube::resources::pods;
 
 /// Restarts that the loops may have.
 constexpr int kBudget = 3;
+/// Turns with an operator that looks, after which one knows of a pod.
+constexpr int kSeenAfter = 20;
 
 Json spec_of(Scenario scenario, Chance& chance) {
   Json spec = Json::parse(R"({
@@ -272,6 +274,7 @@ void JobRun::check(bool disturbed, bool looked) {
   if (status_.restarts.total < restarts_) problem("restarts fell");
   restarts_ = status_.restarts.total;
   if (was_over_ && !finished()) problem("a finished job went on");
+  if (!was_over_) check_heard();
   was_over_ |= finished();
   check_sizes();
   check_complete();
@@ -343,6 +346,20 @@ void JobRun::check_complete() {
            *workers.rbegin() == gang->second - 1 && gang->second == status_.world_size;
   });
   if (!all || !world_.last_step_saved) problem("Complete without the last step of every worker");
+}
+
+/// Where others speak for a worker whose pod still runs, it had its time to end: how it ends is heard.
+void JobRun::check_heard() {
+  constexpr Seconds kTimeToEnd{95};  // of 120 s: two clocks may differ by 20 s
+  if (!is_true(status_.conditions, "Complete") || !world_.first_completed) return;
+  if (clock_.at() >= *world_.first_completed + kTimeToEnd) return;
+  for (const auto& shown : pods_) {
+    const auto pod = pod_view(*shown);
+    if (!pod || pod->ended() || pod->revision != status_.revision) continue;
+    if (pod->worker >= status_.world_size || platform_.was_ever_away(pod->node)) continue;
+    if (lives_[pod->name].turns < kSeenAfter) continue;  // an operator may not know of it
+    problem("Complete without a word of " + pod->name + ", which still runs");
+  }
 }
 
 void JobRun::check_status() {

@@ -56,6 +56,7 @@ class JobRun {
   void check_pods(bool looked);
   void check_groups();
   void check_complete();
+  void check_heard();
   void check_status();
   void check_sizes();
   void check_completed();

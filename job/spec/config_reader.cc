@@ -1,0 +1,113 @@
+#include "job/spec/config_reader.h"
+
+#include "job/spec/field_reader.h"
+
+namespace dsj::jobspec {
+namespace {
+
+using nlohmann::json;
+
+class ConfigReader : private FieldReader {
+ public:
+  ConfigReader(const Origin& origin, Job& job)
+      : FieldReader(job.findings), origin_(origin), job_(job) {}
+
+  void read(const json& spec, const std::vector<Override>& config_overrides) {
+    const std::string path = "spec.deepspeed";
+    const json* found = object(spec, "deepspeed", path);
+    if (found == nullptr && job_.runs_user_program()) return;
+    if (found == nullptr) {
+      report(Severity::Error, path, "a field is missing",
+             "add config: (the ds_config itself) or configFrom: {file: ds_config.json}");
+      return;
+    }
+    fields(*found, path);
+    const json* config = object(*found, "config", path + ".config");
+    const json* from = object(*found, "configFrom", path + ".configFrom");
+    if ((config == nullptr) == (from == nullptr)) {
+      report(Severity::Error, path,
+             config ? "config and configFrom are both given"
+                    : "neither config nor configFrom is given",
+             "give exactly one");
+      return;
+    }
+    if (config != nullptr) {
+      job_.ds_config = *config;
+      job_.ds_config_inline = true;
+      job_.ds_config_source = job_.source;
+    } else {
+      config_from(*from, path + ".configFrom");
+    }
+    for (const Override& change : config_overrides)
+      if (auto status = apply(change, 3, job_.ds_config); !status)
+        report(Severity::Error, path + ".config", status.error().to_string());
+  }
+
+ private:
+  void config_map(const json& from, const std::string& path) {
+    if (from.contains("file"))
+      report(Severity::Error, path + ".file", "files of your machine are not read in a cluster",
+             "write the settings under spec.deepspeed.config, or name a ConfigMap");
+    const std::string at = path + ".configMapKeyRef";
+    const json* ref = object(from, "configMapKeyRef", at);
+    if (ref == nullptr) {
+      if (!from.contains("file"))
+        report(Severity::Error, path, "no ConfigMap is named", "configMapKeyRef: {name, key}");
+      return;
+    }
+    fields(*ref, at);
+    ConfigMapKey source;
+    for (auto& [name, field] : {std::pair{"name", &source.name}, std::pair{"key", &source.key}}) {
+      const auto found = ref->find(name);
+      if (found != ref->end() && found->is_string() && !found->get<std::string>().empty())
+        *field = found->get<std::string>();
+      else
+        report(Severity::Error, join(at, name), "a name is missing");
+    }
+    if (!source.name.empty() && !source.key.empty()) job_.ds_config_map = source;
+  }
+
+  void config_from(const json& from, const std::string& path) {
+    fields(from, path);
+    if (origin_.in_cluster()) return config_map(from, path);
+    const auto file = from.find("file");
+    if (file == from.end() || !file->is_string()) {
+      report(Severity::Error, path, "no file is named",
+             "write file: ds_config.json; a ConfigMap is read in a cluster only");
+      return;
+    }
+    auto document = dsconfig::read_file(origin_.absolute(file->get<std::string>()));
+    if (!document) {
+      report(Severity::Error, path + ".file", document.error().to_string());
+      return;
+    }
+    job_.ds_config_source = document->source;
+    job_.ds_positions = std::move(document->positions);
+    job_.ds_config = std::move(document->value);
+    if (!job_.ds_config.is_object()) {
+      report(Severity::Error, path + ".file", "the file does not hold an object of settings");
+      job_.ds_config = json::object();
+    }
+  }
+
+  const Origin& origin_;
+  Job& job_;
+};
+
+}  // namespace
+
+void read_ds_config(const json& spec, const std::vector<Override>& overrides, const Origin& origin,
+                    Job& job) {
+  ConfigReader(origin, job).read(spec, overrides);
+}
+
+Status set_ds_config(Job& job, const std::string& text, const std::string& source) {
+  DSJ_TRY(dsconfig::Document document, dsconfig::parse_text(text, source));
+  if (!document.value.is_object()) return bad_input("expected an object of settings", source);
+  job.ds_config_source = document.source;
+  job.ds_positions = std::move(document.positions);
+  job.ds_config = std::move(document.value);
+  return {};
+}
+
+}  // namespace dsj::jobspec

@@ -1,0 +1,24 @@
+// Where a manifest comes from, which decides what the paths in it mean. Internal to jobspec.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "job/spec/job.h"
+
+namespace dsj::jobspec {
+
+struct Origin {
+  std::string base;  ///< the directory of relative paths
+  Place place = Place::Local;
+
+  bool in_cluster() const { return place == Place::Cluster; }
+  /// Empty stays empty.
+  std::string absolute(const std::string& path) const {
+    if (path.empty()) return path;
+    namespace fs = std::filesystem;
+    return fs::absolute(fs::path(base) / path).lexically_normal().string();
+  }
+};
+
+}  // namespace dsj::jobspec

@@ -1,0 +1,112 @@
+#include "job/spec/training_reader.h"
+
+#include <filesystem>
+
+#include "common/text.h"
+#include "job/spec/field_reader.h"
+
+namespace dsj::jobspec {
+namespace {
+
+using nlohmann::json;
+
+class TrainingReader : private FieldReader {
+ public:
+  TrainingReader(const Origin& origin, Job& job)
+      : FieldReader(job.findings), origin_(origin), job_(job) {}
+
+  void read(const json& spec) {
+    const std::string path = "spec.training";
+    json good = json::object();
+    if (const json* object_found = object(spec, "training", path)) {
+      for (const auto& [name, value] : object_found->items()) {
+        const auto one = training_args_from_json({{name, value}}, path);
+        if (one)
+          good[name] = value;
+        else
+          report(Severity::Error, one.error().where, one.error().message, one.error().hint);
+      }
+    }
+    auto args = training_args_from_json(good, path);
+    if (!args) {
+      report(Severity::Error, args.error().where, args.error().message, args.error().hint);
+      return;
+    }
+    job_.training = std::move(*args);
+    TrainingArgs& training = job_.training;
+    const bool native = !job_.runs_user_program();
+    if (native && training.model_name_or_path.empty())
+      report(Severity::Error, path + ".modelNameOrPath", "a field is missing",
+             "name a Hugging Face model directory");
+    if (native && training.data_path.empty())
+      report(Severity::Error, path + ".dataPath", "a field is missing",
+             "name an alpaca JSON or JSONL file");
+    if (origin_.in_cluster()) container_paths(path);
+    training.model_name_or_path = model_path(training.model_name_or_path);
+    if (native || !origin_.in_cluster()) {
+      training.data_path = origin_.absolute(training.data_path);
+      if (training.eval_data_path)
+        training.eval_data_path = origin_.absolute(*training.eval_data_path);
+    }
+    training.output_dir = origin_.absolute(training.output_dir);
+    resume(path + ".resumeFromCheckpoint");
+  }
+
+ private:
+  /// A model that is not there and has no ./ may be a hub id.
+  std::string model_path(const std::string& name) const {
+    std::error_code ignored;
+    if (origin_.in_cluster()) return name;
+    const std::string path = origin_.absolute(name);
+    const bool is_path =
+        name.starts_with(".") || name.starts_with("/") || std::filesystem::exists(path, ignored);
+    return is_path ? path : name;
+  }
+
+  /// A container has no directory of the manifest, and hub ids are not looked up there.
+  void container_paths(const std::string& path) {
+    const TrainingArgs& training = job_.training;
+    auto check = [&](const char* name, const std::string& value) {
+      if (!value.empty() && !value.starts_with("/"))
+        report(Severity::Error, join(path, name),
+               "found " + shown(value) + ", expected an absolute path in the container",
+               "mount a volume in spec.workers.template and name a path on it");
+    };
+    check("outputDir", training.output_dir);
+    if (!job_.runs_user_program()) {  // a program of the user's own reads them as it likes
+      check("modelNameOrPath", training.model_name_or_path);
+      check("dataPath", training.data_path);
+      check("evalDataPath", training.eval_data_path.value_or(""));
+    }
+    if (training.output_dir.empty())
+      report(Severity::Error, path + ".outputDir", "a field is missing",
+             "name a directory on a volume that outlives the pods");
+  }
+
+  void resume(const std::string& path) {
+    auto& from = job_.training.resume_from_checkpoint;
+    if (!from) return;
+    const auto word = text::parse_bool(*from);
+    if (word == true) {
+      from.reset();
+      report(Severity::Warning, path, "no effect: the newest checkpoint is always taken");
+    } else if (word == false) {
+      from.reset();
+      report(Severity::Unsupported, path, "a run always goes on from the checkpoints in outputDir",
+             "name an empty outputDir to start over");
+    } else {
+      from = origin_.absolute(*from);
+    }
+  }
+
+  const Origin& origin_;
+  Job& job_;
+};
+
+}  // namespace
+
+void read_training(const json& spec, const Origin& origin, Job& job) {
+  TrainingReader(origin, job).read(spec);
+}
+
+}  // namespace dsj::jobspec
