@@ -96,9 +96,9 @@ Connection::Expected<tcp::resolver::results_type> look_up(const Endpoint& endpoi
   lookup->changed.wait_until(lock, deadline, [&] { return lookup->done || lookup->cancelled; });
   if (lookup->cancelled) return std::unexpected(cancelled());
   if (!lookup->done) {
-    return std::unexpected(NetError{
-        NetError::Kind::Connect,
-        endpoint.host + ":" + endpoint.port + ": its address was not found in time"});
+    return std::unexpected(
+        NetError{NetError::Kind::Connect,
+                 endpoint.host + ":" + endpoint.port + ": its address was not found in time"});
   }
   if (lookup->problem) return std::unexpected(connect_error(lookup->problem, endpoint));
   return lookup->found;

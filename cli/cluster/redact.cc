@@ -26,10 +26,9 @@ std::string redacted_line(std::string line) {
       {std::regex("\\b(AKIA|ASIA)[A-Z0-9]{12,}"), kGone},
       {std::regex("(bearer|basic) +[A-Za-z0-9._~+/=-]{8,}", std::regex::icase), "$1 <redacted>"},
       {std::regex("://[^/\\s:@]+:[^/\\s@]+@"), "://<redacted>@"},
-      {std::regex(
-           "((token|passw(or)?d|secret|api[_-]?key|credential)[\\w-]*[\"']?\\s*[=:]\\s*)"
-           "(\"[^\"]*\"|'[^']*'|[^\\s,;]+)",
-           std::regex::icase),
+      {std::regex("((token|passw(or)?d|secret|api[_-]?key|credential)[\\w-]*[\"']?\\s*[=:]\\s*)"
+                  "(\"[^\"]*\"|'[^']*'|[^\\s,;]+)",
+                  std::regex::icase),
        "$1<redacted>"},
   };
   const size_t more = line.size() - std::min(line.size(), kLineMost);

@@ -201,7 +201,8 @@ std::unique_ptr<Rendezvous> Rendezvous::part(const std::string& key,
                                   .name = part->title_,
                                   .members = text_of_ranks(names),
                                   .within = level ? std::optional(id_) : std::nullopt});
-  if (!part->flight_ && this->name(options_.rank) == 0) {  // for all: the others make as many groups
+  if (!part->flight_ &&
+      this->name(options_.rank) == 0) {  // for all: the others make as many groups
     log::warn("the flight log holds " + std::to_string(FlightLog::kGroups) + " groups: group " +
               part->title_ + " is not in it, and a report of a stall will not name it");
   }

@@ -77,7 +77,8 @@ Result<Listening> listen_on(const std::string& host) {
 /// Waits for any of them. False: the time to join was over first.
 bool ready(std::span<pollfd> entries, const Rendezvous& rendezvous) {
   while (Clock::now() < rendezvous.deadline()) {
-    const int count = poll(entries.data(), entries.size(), static_cast<int>(rendezvous.remaining().count()));
+    const int count =
+        poll(entries.data(), entries.size(), static_cast<int>(rendezvous.remaining().count()));
     if (count > 0) return true;
     if (count < 0 && errno != EINTR) return false;
   }

@@ -24,15 +24,16 @@ namespace {
 inline constexpr int64_t kHalves = 8;
 
 /// wide[0..n) = from[0..n) * scale. n is a multiple of kHalves.
-DSJ_F16C __attribute__((always_inline)) inline void widen_halves(const Half* from, int64_t n, float scale,
-                                                                 float* wide) {
+DSJ_F16C __attribute__((always_inline)) inline void widen_halves(const Half* from, int64_t n,
+                                                                 float scale, float* wide) {
   for (int64_t i = 0; i < n; i += kHalves) {
     const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
     _mm256_storeu_ps(wide + i, _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(scale)));
   }
 }
 /// to[0..n) = wide[0..n), rounded. n is a multiple of kHalves.
-DSJ_F16C __attribute__((always_inline)) inline void narrow_halves(const float* wide, int64_t n, Half* to) {
+DSJ_F16C __attribute__((always_inline)) inline void narrow_halves(const float* wide, int64_t n,
+                                                                  Half* to) {
   for (int64_t i = 0; i < n; i += kHalves) {
     const __m256 x = _mm256_loadu_ps(wide + i);
     // A NaN keeps its sign alone, as in half_bits().

@@ -168,9 +168,10 @@ class ManifestReader : private FieldReader {
     auto& device = job_.training.device;
     if (!device) device = "cuda";
     if (device == "cpu")
-      report(Severity::Warning, "spec.training.device",
-             "cpu, and each worker asks for " + std::to_string(gpus.all()) + " GPUs: they stay idle",
-             "remove one of the two");
+      report(
+          Severity::Warning, "spec.training.device",
+          "cpu, and each worker asks for " + std::to_string(gpus.all()) + " GPUs: they stay idle",
+          "remove one of the two");
     else if (job_.slots_per_worker > gpus.seen())
       too_few_gpus(gpus);
   }
@@ -178,10 +179,12 @@ class ManifestReader : private FieldReader {
   /// Each rank of such a worker would refuse to start.
   void too_few_gpus(const WorkerGpus& gpus) {
     const std::string seen = std::to_string(gpus.seen());
-    report(place_ == Place::Cluster ? Severity::Error : Severity::Warning, "spec.workers.slotsPerWorker",
+    report(origin_.in_cluster() ? Severity::Error : Severity::Warning,
+           "spec.workers.slotsPerWorker",
            std::to_string(job_.slots_per_worker) + ", and " +
                (gpus.parts > 0
-                    ? "each worker asks for parts of a divided GPU (nvidia.com/mig-*): a process sees one of them"
+                    ? "each worker asks for parts of a divided GPU (nvidia.com/mig-*): a process "
+                      "sees one of them"
                     : "each worker asks for " + seen + (gpus.whole == 1 ? " GPU" : " GPUs")) +
                "; each rank needs a GPU of its own",
            "set it to " + seen + " and take more replicas" +

@@ -285,8 +285,9 @@ TEST(Stall, AWorldOf4096InWhichAllDifferIsShort) {
     looks.push_back(waiting_in({412, "all_gather", "layer 3", 4096 + rank}));
   const Stall stall = judge_stall(looks);
   EXPECT_THAT(stall.message,
-              testing::StartsWith("the ranks issue different collectives: all_gather #412 (layer 3, 4096 bytes) "
-                                  "on rank 0, all_gather #412 (layer 3, 4097 bytes) on rank 1, "));
+              testing::StartsWith(
+                  "the ranks issue different collectives: all_gather #412 (layer 3, 4096 bytes) "
+                  "on rank 0, all_gather #412 (layer 3, 4097 bytes) on rank 1, "));
   EXPECT_THAT(stall.message, testing::EndsWith("(layer 3, 4099 bytes) on rank 3 and 4092 more"));
   EXPECT_TRUE(stall.ranks.empty()) << "nobody can be told apart";
 }

@@ -48,9 +48,11 @@ int SlowName::asked() const {
 
 }  // namespace dsj
 
-extern "C" int getaddrinfo(const char* name, const char* service, const addrinfo* hints, addrinfo** found) {
+extern "C" int getaddrinfo(const char* name, const char* service, const addrinfo* hints,
+                           addrinfo** found) {
   const bool asks_nobody = hints != nullptr && (hints->ai_flags & AI_NUMERICHOST) != 0;
   if (!asks_nobody && dsj::slow_look_up(name)) return EAI_NONAME;
-  static const auto system = reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
+  static const auto system =
+      reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
   return system(name, service, hints, found);
 }

@@ -321,10 +321,12 @@ Fd silent_stranger(Rendezvous& rendezvous) {
   std::istringstream place(std::string(told.begin(), told.end()));
   std::string word, port, host;
   place >> word >> port >> host;
-  sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(static_cast<std::uint16_t>(std::stoi(port)))};
+  sockaddr_in to{.sin_family = AF_INET,
+                 .sin_port = htons(static_cast<std::uint16_t>(std::stoi(port)))};
   require(inet_pton(AF_INET, host.c_str(), &to.sin_addr) == 1, "no address");
   Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  require(connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0, "no connection");
+  require(connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0,
+          "no connection");
   return fd;
 }
 

@@ -61,7 +61,8 @@ class Refusing final : public StreamTransport {
 
 template <typename Failure>
 CollectiveError::Facts refused() {
-  const auto group = make_streamed(std::make_unique<Refusing<Failure>>(), 1, 2, at::kCPU, std::chrono::seconds(30));
+  const auto group = make_streamed(std::make_unique<Refusing<Failure>>(), 1, 2, at::kCPU,
+                                   std::chrono::seconds(30));
   try {
     group->all_gather(at::zeros({8}), at::zeros({4}), {})->wait();
   } catch (const CollectiveError& error) {

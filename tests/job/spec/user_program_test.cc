@@ -142,7 +142,8 @@ TEST(WorkerGpus, AreLimitsOrRequestsInWholeGpusOrParts) {
 }
 
 TEST(WorkerGpus, EachRankHasOneOfItsOwn) {
-  const auto refused = [](json amounts, int slots, json device = nullptr, const char* launcher = "Native") {
+  const auto refused = [](json amounts, int slots, json device = nullptr,
+                          const char* launcher = "Native") {
     json object = job(limits(std::move(amounts)));
     object["spec"]["launcher"] = launcher;
     object["spec"]["training"]["device"] = device;
@@ -150,19 +151,23 @@ TEST(WorkerGpus, EachRankHasOneOfItsOwn) {
     const auto read = read_cluster_manifest(object);
     std::string text;
     for (const auto& finding : read->findings)
-      if (finding.path == "spec.workers.slotsPerWorker") text += finding.message + " (" + finding.hint + ")";
+      if (finding.path == "spec.workers.slotsPerWorker")
+        text += finding.message + " (" + finding.hint + ")";
     return text;
   };
   EXPECT_EQ(refused({{"nvidia.com/gpu", 8}}, 8), "");
   EXPECT_EQ(refused({{"nvidia.com/mig-1g.10gb", 2}}, 1), "");
   EXPECT_EQ(refused({{"cpu", 4}}, 8), "");
   EXPECT_EQ(refused({{"nvidia.com/gpu", 1}}, 8, "cpu"), "");
-  EXPECT_EQ(refused({{"nvidia.com/gpu", 1}}, 8, nullptr, "Command"), "") << "the program's own affair";
+  EXPECT_EQ(refused({{"nvidia.com/gpu", 1}}, 8, nullptr, "Command"), "")
+      << "the program's own affair";
   EXPECT_EQ(refused({{"nvidia.com/gpu", 4}}, 8),
-            "8, and each worker asks for 4 GPUs; each rank needs a GPU of its own (set it to 4 and take more replicas, "
+            "8, and each worker asks for 4 GPUs; each rank needs a GPU of its own (set it to 4 and "
+            "take more replicas, "
             "or ask for as many GPUs as slots)");
   EXPECT_EQ(refused({{"nvidia.com/mig-1g.10gb", 2}}, 2, "auto"),
-            "2, and each worker asks for parts of a divided GPU (nvidia.com/mig-*): a process sees one of them; each rank "
+            "2, and each worker asks for parts of a divided GPU (nvidia.com/mig-*): a process sees "
+            "one of them; each rank "
             "needs a GPU of its own (set it to 1 and take more replicas)");
 }
 
