@@ -134,8 +134,8 @@ std::vector<Case> cases() {
   all.push_back({"one_bit_adam", one_bit(OptimizerKind::OneBitAdam, 1), /*checkpoints=*/true});
   all.push_back({"one_bit_lamb", one_bit(OptimizerKind::OneBitLamb, 1)});
   for (const int stage : {0, 1})
-    all.push_back({"zero_one_adam" + std::to_string(stage),
-                   one_bit(OptimizerKind::ZeroOneAdam, stage)});
+    all.push_back(
+        {"zero_one_adam" + std::to_string(stage), one_bit(OptimizerKind::ZeroOneAdam, stage)});
   for (auto it = all.end() - 4; it != all.end(); ++it) it->fault_steps = 4;
   return all;
 }

@@ -192,8 +192,7 @@ SmallRun one_bit_on(int world, int stage,
 }
 
 /// Local steps begin after 6 steps in fp32, after 5 in 16 bits; their intervals are 1, 2 and 4.
-SmallRun zero_one(int world, int stage,
-                  dsconfig::Precision precision = dsconfig::Precision::Fp32) {
+SmallRun zero_one(int world, int stage, dsconfig::Precision precision = dsconfig::Precision::Fp32) {
   auto run = one_bit_on(world, stage, precision);
   run.config.optimizer.kind = dsconfig::OptimizerKind::ZeroOneAdam;
   run.config.optimizer.var_freeze_step = 5;
