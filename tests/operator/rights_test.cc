@@ -152,8 +152,7 @@ void carry_out_everything(kube::Client& client) {
   }
   EXPECT_EQ(kinds.size(), 8u) << "every kind that the operator makes";
   world.o.settings.node_marks = NodeMarks::Taint;
-  (void)run(
-      {.marks = {{.node = "bad", .text = "found unfit"}}});  // read, and written if it is there
+  EXPECT_TRUE(run({.marks = {{.node = "bad", .text = "found unfit"}}}));
   Plan end;
   end.deletes = {key_deletion("j", "1", {.slot = 0})};
   EXPECT_TRUE(run(end));
@@ -171,6 +170,10 @@ TEST(Rights, OfTheChartAreThoseThatAreUsed) {
   EXPECT_TRUE(MetricsAccess(recorder, clock).refuse("Bearer reader"));
   sim::Chance chance{1};
   kube::Client client(recorder, clock);
+  ASSERT_TRUE(
+      kube::Client(server, clock)
+          .create(kube::resources::nodes(), "",
+                  {{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", "bad"}}}}));
   carry_out_everything(client);
   KubeEvents(client, clock, "operator").tell({.ns = "n", .name = "j"}, {"Normal", "Started", "m"});
   {

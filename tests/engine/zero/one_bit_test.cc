@@ -173,6 +173,8 @@ void expect_ranks_part_and_meet(int stage) {
     ModelState state(small_model(), config, at::kCPU, collectives);
     for (int64_t number = 0; number < 44; ++number) {
       step(state, config, number, 1e-3);
+      for (size_t unit = 0; unit < state.units().size(); ++unit)
+        state.wait_for(static_cast<int>(unit));
       memory::MemoryScope outside(memory::Class::Activations, memory::process_ledger());
       seen[static_cast<size_t>(collectives.rank())].push_back(state.flat(1).weight(0).clone());
     }

@@ -122,10 +122,10 @@ TEST(OptimizerTest, OneBitAdamHasDeepSpeedsDefaultsAndLimits) {
 }
 
 TEST(OptimizerTest, ZeroOneAdamGoesUpToStageOne) {
-  EXPECT_TRUE(with(R"({"type": "ZeroOneAdam"})", 1).runnable());
+  EXPECT_TRUE(with_optimizer(R"({"type": "ZeroOneAdam"})", 1).runnable());
   for (const int stage : {2, 3}) {
     const std::string refusal =
-        said(with(R"({"type": "ZeroOneAdam"})", stage), Severity::Unsupported);
+        said(with_optimizer(R"({"type": "ZeroOneAdam"})", stage), Severity::Unsupported);
     EXPECT_NE(refusal.find("whole gradient"), std::string::npos) << refusal;
   }
 }
