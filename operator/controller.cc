@@ -139,11 +139,33 @@ TemplateText Controller::template_text(const Observed& observed) {
   return {.name = name, .text = jobspec::to_text(source)};
 }
 
-void Controller::judge_spec(const std::string& key, Observed& observed) {
+/// The ConfigMap with the last accepted spec. The cache may lag behind the status that names it: what it
+/// lacks the server is asked for. An empty optional inside: there is none. Nothing: it cannot be asked now.
+std::optional<std::optional<ChildView>> Controller::kept_spec(const Observed& observed,
+                                                              const std::string& name) {
+  const auto is_it = [&](const ChildView& child) {
+    return child.kind == "ConfigMap" && child.name == name && child.owner_uid == observed.job->uid;
+  };
+  const auto found = std::ranges::find_if(observed.children, is_it);
+  if (found != observed.children.end()) return *found;
+  const auto live = client_.get(kube::resources::config_maps(), observed.ns, name);
+  if (!live) {
+    if (live.error().kind != kube::ApiError::Kind::NotFound) return std::nullopt;
+    return std::optional<ChildView>();
+  }
+  cache_.wrote("ConfigMap", *live);
+  std::optional<ChildView> view = child_view(*live);
+  view->kind = "ConfigMap";
+  if (!is_it(*view)) view.reset();
+  return view;
+}
+
+/// False: what the decision needs cannot be read now.
+bool Controller::judge_spec(const std::string& key, Observed& observed) {
   if (!observed.job) {
     const std::lock_guard lock(mutex_);
     memory_.erase(key);
-    return;
+    return true;
   }
   const JobView& job = *observed.job;
   Memory memory;
@@ -162,15 +184,16 @@ void Controller::judge_spec(const std::string& key, Observed& observed) {
   if (!memory.wanted.accepted) {
     const OwnStatus status = own_status_from_json(job.own_status);
     if (memory.in_force_revision != status.revision) memory.in_force.reset();
-    for (const ChildView& child : observed.children) {
-      if (memory.in_force || child.kind != "ConfigMap" || child.name != status.config_map ||
-          child.owner_uid != job.uid) {
-        continue;
+    if (!memory.in_force && !status.config_map.empty()) {
+      const auto kept = kept_spec(observed, status.config_map);
+      if (!kept) return false;
+      if (*kept) {
+        const Json spec = Json::parse((*kept)->spec_text, nullptr, false);
+        memory.in_force =
+            judge(job.name, spec, (*kept)->config_text, "", {.text = (*kept)->template_text})
+                .accepted;
+        memory.in_force_revision = status.revision;
       }
-      const Json spec = Json::parse(child.spec_text, nullptr, false);
-      memory.in_force =
-          judge(job.name, spec, child.config_text, "", {.text = child.template_text}).accepted;
-      memory.in_force_revision = status.revision;
     }
     observed.in_force = memory.in_force;
   }
@@ -179,12 +202,13 @@ void Controller::judge_spec(const std::string& key, Observed& observed) {
   observed.taken_set = memory.taken_set;
   const std::lock_guard lock(mutex_);
   memory_[key] = std::move(memory);
+  return true;
 }
 
 void Controller::pass(const std::string& key, Milliseconds queued, Milliseconds now, Time wall) {
   Observed observed = cache_.observe(key);
   if (!confirm(key, observed)) return queue_.retry(key, now, Milliseconds(0));
-  judge_spec(key, observed);
+  if (!judge_spec(key, observed)) return queue_.retry(key, now, Milliseconds(0));
   observed.settings = options_.settings;
   if (options_.token_keys) observed.token_keys = options_.token_keys();
   std::chrono::microseconds decided{0};

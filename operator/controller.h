@@ -64,7 +64,9 @@ class Controller {
   void pass(const std::string& key, Milliseconds queued, Milliseconds now, Time wall);
   bool confirm(const std::string& key, Observed& observed);
   bool look_at_pods(Observed& observed);
-  void judge_spec(const std::string& key, Observed& observed);
+  bool judge_spec(const std::string& key, Observed& observed);
+  std::optional<std::optional<ChildView>> kept_spec(const Observed& observed,
+                                                    const std::string& name);
   std::optional<std::string> config_text(const Observed& observed, std::string& problem);
   TemplateText template_text(const Observed& observed);
 

@@ -57,6 +57,7 @@ class Pass {
   void finish();
   // reconcile_pods.cc
   void group_pods();
+  void tidy_replaced();
   void tidy_pods();
   void make_pods();
   void make_children();

@@ -41,14 +41,18 @@ void Pass::finished() {
   plan_.creates.clear();
   plan_.updates.clear();
   plan_.pods.clear();
+  const bool all = policies.run.clean_pods == jobspec::CleanPods::All;
   for (const PodView* pod : pods_) {
-    const bool all = policies.run.clean_pods == jobspec::CleanPods::All;
     const Time patience = end + Seconds(policies.save_timeout_seconds);
     if (!pod->ended() && policies.run.clean_pods == jobspec::CleanPods::None && now_ < patience) {
       due(patience);
     } else if (all || !pod->ended()) {
       remove(*pod);
     }
+  }
+  if (force_ && !all) {
+    group_pods();
+    tidy_replaced();  // the pass that ended the job may be the first that saw their successors
   }
   lost_pods();
   tidy_gangs({});

@@ -105,13 +105,11 @@ void Pass::make_pods() {
 /// Of a worker's ended and replaced pods, keeps the newest failed one for its logs. One that only
 /// found its node unfit has none: the status has what it found, and it would be heard again when its
 /// successor is gone.
-void Pass::tidy_pods() {
-  for (const PodView* pod : pods_) {
-    if (pod->worker >= spec().replicas && pod->ended()) remove(*pod);
-  }
+void Pass::tidy_replaced() {
   for (const Slot& slot : slots_) {
     bool kept = false;
     for (const PodView* pod : slot.older) {
+      if (ended() && !pod->ended()) continue;  // it goes as every running pod of a finished job
       const bool unfit =
           pod->termination && pod->termination->reason == contract::kReasonUnhealthyNode;
       const bool failed = pod->phase == PodView::Phase::Failed && !is_preempted(*pod) && !unfit;
@@ -122,6 +120,13 @@ void Pass::tidy_pods() {
       }
     }
   }
+}
+
+void Pass::tidy_pods() {
+  for (const PodView* pod : pods_) {
+    if (pod->worker >= spec().replicas && pod->ended()) remove(*pod);
+  }
+  tidy_replaced();
   if (!creating_ || !plan_.pods.empty()) tidy_gangs(gang());
   for (const ChildView& child : o_.children) {
     const bool stale =

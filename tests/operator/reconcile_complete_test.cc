@@ -126,6 +126,23 @@ TEST(Complete, ASuccessorThatCameTooLateIsNotWaitedForForEver) {
   EXPECT_TRUE(world.pod(0).deleting_from);
 }
 
+/// The successors ran to their end while no operator looked: the pass that sees them first ends the job.
+TEST(Complete, PodsOfTheSpecBeforeDoNotStay) {
+  World world;
+  world.to_running();
+  world.edit("/training/maxSteps", 20);
+  world.pass();
+  for (const int worker : {0, 1}) world.end(world.pod(worker), 0, "Completed", 10);
+  world.pass();
+  ASSERT_EQ(world.o.pods.size(), 4u);
+  world.run_pods();
+  for (const int worker : {0, 1}) say_done(world, worker, 2);
+  world.settle();
+  EXPECT_EQ(world.phase(), "Complete");
+  EXPECT_EQ(world.o.pods.size(), 2u);
+  for (const PodView& pod : world.o.pods) EXPECT_EQ(pod.revision, world.status().revision);
+}
+
 TEST(Complete, HowItEndsIsHeardWithinThatTime) {
   World done = with_a_late_successor();
   done.end(done.pod(0), 0, "Completed", 10);

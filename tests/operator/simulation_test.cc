@@ -75,6 +75,9 @@ TEST(Simulation, SeedsThatFoundADefectOnceFindNone) {
       {1047, "rest began while a cut watch still waited for its next try"},
       {1512, "a successor of worker 0 waited alone for workers that were done"},
       {2006, "passes that were cut off behind a key's Secret used up its names"},
+      {5258, "pods of the spec before stayed when their successors ran to their end unseen"},
+      {5348, "rest began while a cut watch had not told that pods were gone"},
+      {6279, "a refused edit took the spec out of force while the cache lacked its ConfigMap"},
   };
   for (const auto& [seed, what] : seeds) {
     for (const std::string& problem : simulate(seed).problems) {

@@ -123,9 +123,6 @@ const std::vector<Bug>& planted_bugs() {
            }),
       seen("who has not ended when the others are done is not waited for",
            others_are_done_since("2000-01-01T00:00:00Z")),
-      in_scenario(Scenario::Plain,
-                  seen("who has not ended when the others are done is waited for for ever",
-                       others_are_done_since("2100-01-01T00:00:00Z"))),
       planned("suspending deletes the pods at once",
               [](const Observed& o, Plan& plan) {
                 if (!o.job || !o.job->spec.value("suspend", false)) return;

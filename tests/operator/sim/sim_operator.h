@@ -68,9 +68,11 @@ class SimOperator {
   /// A pass of it failed, and its next try is to come.
   bool will_try_again() const { return may_write() && queue_.failing() > 0; }
   /// Its watch has told of this version of a job.
-  bool has_seen(const std::string& key, const std::string& version) const {
-    const auto job = cache_.observe(key).job;
-    return job && job->resource_version == version;
+  /// Its cache has the job at this version, and as many pods of it.
+  bool has_seen(const std::string& key, const std::string& version, size_t pods) const {
+    const Observed observed = cache_.observe(key);
+    return observed.job && observed.job->resource_version == version &&
+           observed.pods.size() == pods;
   }
 
   bool leads = true;

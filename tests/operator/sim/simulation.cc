@@ -79,11 +79,15 @@ class Simulation {
   }
 
   bool has_seen_all(const SimOperator& op) const {
+    const auto pods = server_.shown(kube::resources::pods());
     return std::ranges::all_of(server_.shown(jobs_resource()), [&](const auto& job) {
       const auto& metadata = job->at("metadata");
-      return op.has_seen(metadata["namespace"].template get<std::string>() + "/" +
-                             metadata["name"].template get<std::string>(),
-                         metadata["resourceVersion"].template get<std::string>());
+      const std::string name = metadata["name"];
+      const auto own = std::ranges::count_if(
+          pods, [&](const auto& pod) { return label_of(*pod, contract::kLabelJobName) == name; });
+      return op.has_seen(metadata["namespace"].template get<std::string>() + "/" + name,
+                         metadata["resourceVersion"].template get<std::string>(),
+                         static_cast<size_t>(own));
     });
   }
 
