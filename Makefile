@@ -12,16 +12,16 @@ setup:
 	@scripts/phase.sh set-up "1 min on a fresh machine, later seconds" \
 	  "installs compilers and libraries (apt), fetches libtorch" scripts/setup.sh
 build: setup
-	@scripts/phase.sh build "15 to 20 min on two cores, later what has changed" \
+	@scripts/phase.sh build "10 to 14 min on two cores, later what has changed" \
 	  "compiles all programs, tests and benches, log $(BUILD)/build.log" scripts/build.sh $(BUILD) $(JOBS)
 programs: setup
-	@scripts/phase.sh build "6 to 8 min on two cores, later what has changed" \
+	@scripts/phase.sh build "4 to 6 min on two cores, later what has changed" \
 	  "compiles $(PROGRAMS), log $(BUILD)/build.log" scripts/build.sh $(BUILD) $(JOBS) -- $(PROGRAMS)
 # The Go programs of the test cluster are built in the background meanwhile.
 test test-loaded: export DSJ_SETUP_CLUSTER = 1
 test test-loaded: export DSJ_SETUP_CUDA = 1
 fuzz-programs: build
-	@DSJ_FUZZ_DIR=$(abspath $(BUILD))/fuzz JOBS=$(JOBS) scripts/phase.sh build "5 min on two cores, later seconds" \
+	@DSJ_FUZZ_DIR=$(abspath $(BUILD))/fuzz JOBS=$(JOBS) scripts/phase.sh build "4 min on two cores, later seconds" \
 	  "compiles the fuzz programs with clang" scripts/fuzz.sh build
 test: fuzz-programs
 	@scripts/phase.sh tests "20 to 30 min on two cores" "runs every test" scripts/test.sh $(BUILD)
