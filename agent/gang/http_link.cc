@@ -16,6 +16,9 @@ using namespace beast_names;
 
 int link_threads = 2;
 
+/// A name has so many times as long as an answer: a look-up whose first packet was lost takes 5 s.
+constexpr int kNaming = 10;
+
 /// Of all links, which may be in the middle of a request when their owners go. The threads end with the process, before
 /// OpenSSL does, which they may be using; what is in flight then is not told. The context stays: to end it
 /// would wait for every name that the system still looks up.
@@ -48,7 +51,8 @@ class Link final : public HttpLink, public std::enable_shared_from_this<Link<Str
         port_(port),
         context_(std::move(context)),
         stream_(std::move(stream)),
-        resolver_(stream_.get_executor()) {}
+        resolver_(stream_.get_executor()),
+        naming_ends_(stream_.get_executor()) {}
 
   void ask(std::string wire, size_t body_most, std::chrono::milliseconds timeout,
            std::function<void(Asked)> done) override {
@@ -67,10 +71,19 @@ class Link final : public HttpLink, public std::enable_shared_from_this<Link<Str
  private:
   beast::tcp_stream& tcp_() { return beast::get_lowest_layer(stream_); }
 
+  /// The system's look-up knows no deadline: its answer may come when nobody waits any more.
   void resolve() {
+    naming_ = true;
+    naming_ends_.expires_after(kNaming * timeout_);
+    naming_ends_.async_wait([self = this->shared_from_this()](Problem stopped) {
+      if (stopped || !std::exchange(self->naming_, false)) return;
+      self->fail("the name was not found in time", asio::error::timed_out);
+    });
     resolver_.async_resolve(
         host_, std::to_string(port_),
         [self = this->shared_from_this()](Problem problem, tcp::resolver::results_type found) {
+          if (!std::exchange(self->naming_, false)) return;
+          self->naming_ends_.cancel();
           if (problem) return self->fail("the name is not known", problem);
           self->connect(found);
         });
@@ -134,6 +147,8 @@ class Link final : public HttpLink, public std::enable_shared_from_this<Link<Str
   const std::shared_ptr<ssl::context> context_;  ///< outlives the stream
   Stream stream_;
   tcp::resolver resolver_;
+  asio::steady_timer naming_ends_;
+  bool naming_ = false;  ///< the name is looked up, and somebody waits for it
   beast::flat_buffer buffer_;
   bool connected_ = false;
   std::string wire_;

@@ -32,9 +32,9 @@ class HttpLink {
                                         std::shared_ptr<boost::asio::ssl::context> tls);
   virtual ~HttpLink() = default;
   /// Sends `wire`, a whole request, and reads an answer of at most `body_most` bytes. `done` is called once, on
-  /// one of the link's threads. The time runs from the connection on, or for a kept one from now; a name
-  /// takes the time that the system gives it. After a failure, and if the connection is not kept, the link is of
-  /// no more use.
+  /// one of the link's threads. The time runs from the connection on, or for a kept one from now; a name is looked
+  /// up before, for ten times as long at the most. After a failure, and if the connection is not kept, the link
+  /// is of no more use.
   virtual void ask(std::string wire, size_t body_most, std::chrono::milliseconds timeout,
                    std::function<void(Asked)> done) = 0;
 };

@@ -16,6 +16,7 @@
 #include "job/contract.h"
 #include "tests/agent/gang/http_threads.h"
 #include "tests/common/http/raw_http.h"
+#include "tests/common/http/slow_name.h"
 #include "tests/support/soon.h"
 
 namespace dsj::agent {
@@ -302,6 +303,17 @@ TEST_F(HttpTest, AStolenTokenWithAHugeNumberDoesNotMuteTheWorker) {
     EXPECT_TRUE(at_once || heard(stolen)) << "the second beat goes on above the stolen number";
     EXPECT_TRUE(heard(stolen - 1));
   }
+}
+
+TEST(HttpClient, ANameThatIsNotFoundInTimeIsAFailureOfThatBeat) {
+  start_http_threads();
+  const SlowName slow;
+  HttpClient client([]() -> Result<Endpoint> { return Endpoint{SlowName::kName, 1}; }, knowing("secret"), Time(5));
+  const auto answer = ask(client, {.worker = 1});
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().kind, ErrorKind::Transient);
+  EXPECT_NE(answer.error().message.find("the name was not found in time"), std::string::npos)
+      << answer.error().message;
 }
 
 TEST(SameKey, Compares) {
