@@ -179,9 +179,9 @@ build_cluster_programs() {
     programs=(etcd kube-apiserver kubectl helm kube-controller-manager kube-scheduler kubelet kube-proxy coredns)
   fi
   mkdir -p "$cache/cluster"
-  # In a session of its own, whose share of the processor is the kernel's autogroup's and not the process's: only what the
-  # build and the tests leave.
-  setsid sh -c 'echo 19 >/proc/self/autogroup; exec nice -n 19 "$@"' sh \
+  # In a session of its own, whose share of the processor is the kernel's autogroup's and not the process's: a third, so that
+  # they are there when the compilers are done. With less the last tests wait for them beside idle cores.
+  setsid sh -c 'echo 3 >/proc/self/autogroup; exec nice -n 3 "$@"' sh \
     "$(dirname "$0")/../tests/cluster/cluster.py" build "${programs[@]}" >"$cache/cluster/build.log" 2>&1 </dev/null &
   say "test cluster: its programs are built in the background (log: $cache/cluster/build.log)"
 }

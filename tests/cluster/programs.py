@@ -147,8 +147,21 @@ def _lend_priority(builder):
         mine, group = os.getpriority(os.PRIO_PROCESS, 0), os.getpgid(int(builder))
         if os.getpriority(os.PRIO_PGRP, group) > mine:
             os.setpriority(os.PRIO_PGRP, group, mine)
+        share = autogroup_nice("self")
+        if autogroup_nice(builder) > share:  # a session's share, where the kernel gives each one
+            with open(f"/proc/{int(builder)}/autogroup", "w", encoding="ascii") as file:
+                file.write(str(share))
     except (ValueError, OSError):  # it has ended, or is not ours to speed up
         pass
+
+
+def autogroup_nice(process):
+    """How nice a process's session is as a whole; 0 where the kernel has no autogroups."""
+    try:
+        with open(f"/proc/{process}/autogroup", encoding="ascii") as file:
+            return int(file.read().rsplit("nice", 1)[1])
+    except (OSError, IndexError):
+        return 0
 
 
 def need(programs):
