@@ -20,6 +20,7 @@ programs: setup
 # The Go programs of the test cluster are built in the background meanwhile.
 test test-loaded: export DSJ_SETUP_CLUSTER = 1
 test test-loaded: export DSJ_SETUP_CUDA = 1
+test test-loaded: export DSJ_SETUP_BROWSER = 1
 fuzz-programs: build
 	@DSJ_FUZZ_DIR=$(abspath $(BUILD))/fuzz JOBS=$(JOBS) scripts/phase.sh build "4 min on two cores, later seconds" \
 	  "compiles the fuzz programs with clang" scripts/fuzz.sh build

@@ -6,6 +6,7 @@
 # minutes, fill the time that downloads leave idle, and are needed by the last tests only. As root also those of real nodes,
 # and the apt packages that a node needs; without root no node can run, and the tests that need one say so and are skipped.
 # DSJ_SETUP_CLUSTER=nodes: with real nodes in any case.
+# DSJ_SETUP_BROWSER=1 also installs a headless Chromium, where apt has one (Debian), for the test of the page of `dsj plot`.
 # Debian 12 or Ubuntu 24.04, as root or with sudo. Downloads are cached under ${DSJ_CACHE:-~/.cache/dsj}.
 set -euo pipefail
 
@@ -79,9 +80,10 @@ check_compiler() {
     refuse "g++ is version $version; C++23 needs 12 or later, as Debian 12 and Ubuntu 24.04 have it"
 }
 
+# install_apt PACKAGE...: exit 3 when one cannot be had.
 install_apt() {
   local missing=()
-  for package in "${apt_packages[@]}"; do
+  for package in "$@"; do
     [[ "$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null)" == *'ok installed'* ]] || missing+=("$package")
   done
   if [ ${#missing[@]} -eq 0 ]; then return; fi
@@ -199,8 +201,15 @@ fetch_promtool() {
   rm -rf "$staging"
 }
 
+# A browser for one test: what apt does not know is looked for on PATH by the test.
+install_browser() {
+  apt-cache show chromium-headless-shell >/dev/null 2>&1 && (install_apt chromium-headless-shell python3-pil) ||
+    say "apt has no headless Chromium here; the test of the page of dsj plot may be skipped"
+}
+
 check_machine
-install_apt
+install_apt "${apt_packages[@]}"
+[ -z "${DSJ_SETUP_BROWSER:-}" ] || install_browser
 check_compiler
 [ -z "${DSJ_SETUP_CLUSTER:-}" ] || fetch_promtool
 [ -z "${DSJ_SETUP_CLUSTER:-}" ] || build_cluster_programs

@@ -29,6 +29,17 @@ page from their output.
 """
 
 
+STORM = """
+## Under random faults
+
+`cluster_storm` (`storm_check.py`) trains for 15 minutes on three nodes. Every 60 to 120 s a rank is killed, a rank freezes,
+a node loses its power or a node is drained, drawn from a seed. The job has `liveness.stepTimeoutSeconds` 10, so a frozen
+rank is given up after that time. The share of the time is that of the seconds in which training got further than ever
+before.
+
+```
+"""
+
 RUN = """
 ## The whole run
 
@@ -39,15 +50,19 @@ The output of `make test-cluster`, without the lines of the table above:
 
 
 def main():
-    rows, run = {}, []  # of a case that ran twice the later row
+    rows, storm, run = {}, [], []  # of a case that ran twice the later row
     with open(sys.argv[1], encoding="utf-8", errors="replace") as log:
         for line in map(str.rstrip, log):
             found = re.match(r" *result: fault \| (.*) \| (.*) \| (.*) \| (.*) \| (.*) \| (\w+)$", line)
             if found:
                 rows[found[6]] = "| {} | {} | {} | {} | {} | `{}` |\n".format(*found.groups())
+            elif "result: storm: " in line:
+                storm.append(line.split("result: storm: ")[1].strip() + "\n")
             elif run or re.match(r"(ok|FAILED) +\w+ \[", line):
                 run.append(line + "\n")
-    sys.stdout.write(HEAD + "".join(rows.values()) + (RUN + "".join(run) + "```\n" if run else ""))
+    sys.stdout.write(HEAD + "".join(rows.values()))
+    sys.stdout.write(STORM + "".join(storm) + "```\n" if storm else "")
+    sys.stdout.write(RUN + "".join(run) + "```\n" if run else "")
 
 
 main()
