@@ -1,25 +1,27 @@
 """What a storm of faults leaves of the time, by samples of (seconds since 1970, the last step in metrics.jsonl). Steps that a
 resume does again are no new ones."""
 import datetime
-import math
+import statistics
 
 
-def effective(samples, width=1.0):
-    """The share of the time in which new steps were made: of all stretches of `width` seconds those at whose end the furthest
-    step is further than at their start. A step has to take less than `width`."""
-    start, end = samples[0][0], samples[-1][0]
-    count = int((end - start) / width)
-    if count < 1:
-        raise ValueError(f"samples of {end - start:.1f} s, expected at least {width} s")
-    furthest = [samples[0][1]] + [0] * count
+SLOW = 3  # medians: a step that takes longer was disturbed
+
+
+def effective(samples):
+    """The share of the time in which new steps were made. From one new step to the next is training if it takes at most three
+    times as long as the median; of what takes longer the median counts, and the rest is lost."""
+    begin, furthest = samples[0]
+    ends = [begin]
     for when, step in samples:
-        place = min(count, math.ceil((when - start) / width))
-        furthest[place] = max(furthest[place], step)
-    made = 0
-    for place in range(1, count + 1):
-        furthest[place] = max(furthest[place], furthest[place - 1])
-        made += furthest[place] > furthest[place - 1]
-    return made / count
+        if step > furthest:
+            ends.append(when)
+            furthest = step
+    gaps = [after - before for before, after in zip(ends, ends[1:])]
+    if not gaps:
+        return 0.0
+    usual = statistics.median(gaps)
+    made = sum(gap if gap <= SLOW * usual else usual for gap in gaps)
+    return made / (samples[-1][0] - begin)
 
 
 def lost(samples, restores):

@@ -18,31 +18,31 @@ def equal(found, expected):
     expect(found == expected, f"{found}, expected {expected}")
 
 
+def near(found, expected):
+    expect(abs(found - expected) < 1e-9, f"{found}, expected {expected}")
+
+
 def all_of_it_trains():
-    equal(effective(even(100, 160, 0)), 1.0)
+    near(effective(even(100, 160, 0)), 1.0)
+
+
+def slow_steps_train():
+    """One in four seconds, seen by four samples a second."""
+    near(effective(even(100, 160, 0, rate=0.25)), 1.0)
 
 
 def a_standstill_does_not():
-    equal(effective(even(100, 130, 0) + [(130 + i / 4, 120) for i in range(1, 41)] + even(140.25, 160, 121)), 50 / 60)
+    """Ten seconds of sixty, of which a step's own quarter of a second counts."""
+    near(effective(even(100, 130, 0) + even(140, 160, 121)), (60 - 10 + 0.25) / 60)
 
 
 def steps_done_again_do_not():
     """Ten seconds stand still, then five do the last 20 steps again."""
-    samples = even(100, 130, 0) + [(130 + i / 4, 120) for i in range(1, 40)] + even(140, 160, 100)
-    equal(effective(samples), (30 + 15) / 60)
+    near(effective(even(100, 130, 0) + even(140, 160, 101)), (30 + 0.25 + 15) / 60)
 
 
 def nothing_trains():
     equal(effective([(100, 7), (110, 7)]), 0.0)
-
-
-def too_short_is_an_error():
-    try:
-        effective([(100, 7), (100.5, 9)])
-    except ValueError as problem:
-        expect("0.5 s" in str(problem), problem)
-        return
-    expect(False, "half a second was judged")
 
 
 def what_was_lost():
@@ -62,7 +62,7 @@ def restores_are_told_once():
     equal(restores(changes, "other"), [])
 
 
-CASES = [all_of_it_trains, a_standstill_does_not, steps_done_again_do_not, nothing_trains, too_short_is_an_error, what_was_lost,
+CASES = [all_of_it_trains, slow_steps_train, a_standstill_does_not, steps_done_again_do_not, nothing_trains, what_was_lost,
          restores_are_told_once]
 
 
