@@ -8,12 +8,12 @@ COPY . .
 
 FROM sources AS operator-build
 RUN DSJ_SETUP_TORCH=no scripts/setup.sh \
- && scripts/build.sh build "$(nproc)" -DDSJ_ENGINE=OFF -DDSJ_TESTS=OFF -- dsj-operator \
+ && scripts/build.sh build "$(scripts/jobs.sh compilers)" -DDSJ_ENGINE=OFF -DDSJ_TESTS=OFF -- dsj-operator \
  && scripts/image.sh root operator build /image
 
 FROM sources AS worker-build
 RUN scripts/setup.sh \
- && scripts/build.sh build "$(nproc)" -DDSJ_TESTS=OFF -DDSJ_BENCH=OFF -- dsj-agent dsj-train dsj \
+ && scripts/build.sh build "$(scripts/jobs.sh compilers)" -DDSJ_TESTS=OFF -DDSJ_BENCH=OFF -- dsj-agent dsj-train dsj \
  && scripts/image.sh root worker build /image
 
 FROM scratch AS operator

@@ -22,7 +22,7 @@ test test-loaded: export DSJ_SETUP_CLUSTER = 1
 test test-loaded: export DSJ_SETUP_CUDA = 1
 test test-loaded: export DSJ_SETUP_BROWSER = 1
 fuzz-programs: build
-	@DSJ_FUZZ_DIR=$(abspath $(BUILD))/fuzz JOBS=$(JOBS) scripts/phase.sh build "4 min on two cores, later seconds" \
+	@DSJ_FUZZ_DIR="$(abspath $(BUILD))/fuzz" JOBS=$(JOBS) scripts/phase.sh build "4 min on two cores, later seconds" \
 	  "compiles the fuzz programs with clang" scripts/fuzz.sh build
 test: fuzz-programs
 	@scripts/phase.sh tests "20 to 30 min on two cores" "runs every test" scripts/test.sh $(BUILD)
@@ -64,7 +64,7 @@ else
 endif
 bench-operator: export DSJ_SETUP_CLUSTER = 1
 bench-operator: build
-	@DSJ_CLUSTER_STATE=$(abspath $(BUILD))/cluster/bench tests/cluster/cluster.py run --simulated 60 \
+	@DSJ_CLUSTER_STATE="$(abspath $(BUILD))/cluster/bench" tests/cluster/cluster.py run --simulated 60 \
 	  python3 bench/operator_bench.py $(BUILD)/bin --write docs/performance_operator.md
 fuzz: setup
 	@scripts/fuzz.sh $(or $(SECONDS_EACH),600)

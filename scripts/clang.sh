@@ -3,6 +3,9 @@
 # where it is not there. Nothing is printed, exit 4, where none can be had: nothing is fuzzed then. <expected> of libstdc++
 # needs the concepts of clang 19.
 set -euo pipefail
+# shellcheck source=scripts/apt.sh
+. "$(dirname "$0")/apt.sh"
+sudo_options=(-n)  # nobody may be there to type a password
 versions=(21 20 19)
 say() { printf '  %s\n' "$*" >&2; }
 
@@ -15,15 +18,11 @@ find_clang() {
 }
 
 install_clang() {
-  local sudo="" version="${versions[-1]}" options=(-o DPkg::Lock::Timeout=300 -o Acquire::Retries=3)
-  if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || { say "clang is missing and there is neither root nor sudo"; return 1; }
-    sudo="sudo -n"
-  fi
+  local version="${versions[-1]}"
+  can_be_root || { say "clang is missing and there is neither root nor sudo"; return 1; }
   say "apt: installing clang-$version"
-  $sudo apt-get "${options[@]}" update -qq >/dev/null || return 1
-  $sudo env DEBIAN_FRONTEND=noninteractive apt-get "${options[@]}" install -y -qq --no-install-recommends \
-    "clang-$version" "libclang-rt-$version-dev" >/dev/null || return 1
+  apt_update >/dev/null || return 1
+  apt_install "clang-$version" "libclang-rt-$version-dev" >/dev/null || return 1
 }
 
 if find_clang; then exit 0; fi

@@ -58,6 +58,10 @@ if [ "${DSJ_SETUP_CLUSTER:-}" = nodes ]; then
   apt_packages+=(containerd runc containernetworking-plugins nftables iproute2 buildah)
 fi
 
+# shellcheck source=scripts/apt.sh
+. "$(dirname "$0")/apt.sh"
+sudo_options=()
+
 say() { printf '  %s\n' "$*" >&2; }
 
 refuse() { say "$@"; exit 3; }
@@ -67,17 +71,29 @@ check_machine() {
   [ "$(uname -m)" = x86_64 ] ||
     refuse "this machine is $(uname -m); libtorch and the kernels need x86_64 (in Docker: --platform linux/amd64)"
   command -v apt-get >/dev/null || refuse "no apt-get here; this needs Debian 12 or Ubuntu 24.04 (a container of one will do)"
-  mkdir -p "$cache"
+  if ! mkdir -p "$cache" 2>/dev/null || [ ! -w "$cache" ]; then  # an earlier `sudo make` leaves it to root
+    refuse "$cache cannot be written: give it to $(id -un) (sudo chown -R), or name another folder in DSJ_CACHE"
+  fi
   local free; free=$(df --output=avail -k "$cache" | tail -n1)
   [ -e "$cache/libtorch-$torch_version/.complete" ] || [ "$free" -ge $((3 << 20)) ] ||
     refuse "$cache has $((free >> 10)) MB free; libtorch needs 3 GB while it is unpacked (DSJ_CACHE names another folder)"
 }
 
+old_compiler() {  # old_compiler VERSION WHERE
+  refuse "g++ $2 version $1; C++23 needs 12 or later, as Debian 12 and Ubuntu 24.04 have it"
+}
+
 # An older distribution installs a compiler that would end in a wall of errors.
 check_compiler() {
   local version; version=$(g++ -dumpversion)
-  [ "${version%%.*}" -ge 12 ] ||
-    refuse "g++ is version $version; C++23 needs 12 or later, as Debian 12 and Ubuntu 24.04 have it"
+  [ "${version%%.*}" -ge 12 ] || old_compiler "$version" is
+}
+
+# The same before thirty packages are installed for nothing.
+check_offer() {
+  if command -v g++ >/dev/null; then check_compiler; return; fi
+  local version; version=$(LC_ALL=C apt-cache policy g++ | sed -n 's/^ *Candidate: \([0-9]*:\)\?\([0-9][0-9.]*\).*/\2/p')
+  [ -z "$version" ] || [ "${version%%.*}" -ge 12 ] || old_compiler "$version" "comes here in"
 }
 
 # install_apt PACKAGE...: exit 3 when one cannot be had.
@@ -87,21 +103,15 @@ install_apt() {
     [[ "$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null)" == *'ok installed'* ]] || missing+=("$package")
   done
   if [ ${#missing[@]} -eq 0 ]; then return; fi
-  local sudo=""
-  if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || { say "apt packages are missing (${missing[*]}): run as root or install sudo"; exit 3; }
-    sudo=sudo
-  fi
-  say "apt: installing ${#missing[@]} packages (log: $cache/apt.log)"
-  mkdir -p "$cache"
+  can_be_root || refuse "apt packages are missing (${missing[*]}): run as root or install sudo"
+  say "apt: ${#missing[@]} packages are missing (log: $cache/apt.log)"
   # A machine that has just started is still updating itself: its locks are waited for.
-  local tries=0 options=(-o DPkg::Lock::Timeout=300 -o Acquire::Retries=3)
-  until $sudo apt-get "${options[@]}" update -qq >"$cache/apt.log" 2>&1 || [ $((++tries)) -ge 6 ]; do sleep 10; done
-  if ! $sudo env DEBIAN_FRONTEND=noninteractive apt-get "${options[@]}" install -y -qq --no-install-recommends \
-      "${missing[@]}" >>"$cache/apt.log" 2>&1; then
+  local tries=0
+  until apt_update >"$cache/apt.log" 2>&1 || [ $((++tries)) -ge 6 ]; do sleep 10; done
+  check_offer
+  if ! apt_install "${missing[@]}" >>"$cache/apt.log" 2>&1; then
     tail -n 20 "$cache/apt.log" >&2
-    say "apt could not install: ${missing[*]}"
-    exit 3
+    refuse "apt could not install: ${missing[*]}"
   fi
 }
 
@@ -129,31 +139,30 @@ unpack_runtime() {  # unpack_runtime NAME WHEEL DIRECTORY
 }
 
 install_wheels() {  # install_wheels WHAT ROOT UNPACK ROWS...: all of them, checked, or nothing
-  local what="$1" root="$2" unpack="$3" staging name version sha256 pattern wheel
+  local what="$1" root="$2" unpack="$3" staging name version sha256 wheel
   if [ -e "$root/.complete" ]; then return; fi
   mkdir -p "$cache/wheels"; staging="$(mktemp -d "$root.XXXXXX")"
   # shellcheck disable=SC2064
-  trap "rm -rf '$staging'" EXIT
+  trap "rm -rf $(printf %q "$staging")" EXIT
   for row in "${@:4}"; do
     read -r name version sha256 <<<"$row"
-    pattern="$cache/wheels/${name//-/_}-$version-*.whl"
-    # shellcheck disable=SC2086
-    if ! ls $pattern >/dev/null 2>&1; then
+    wheel=("$cache/wheels/${name//-/_}-$version-"*.whl)
+    if [ ! -e "${wheel[0]}" ]; then
       say "$what: downloading $name $version"
       PIP_DISABLE_PIP_VERSION_CHECK=1 python3 -m pip download -q --no-deps --only-binary=:all: \
         --python-version 3.12 --implementation cp --abi cp312 --abi none \
         --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_25_x86_64 \
         --platform manylinux_2_18_x86_64 --platform manylinux_2_17_x86_64 \
-        --platform manylinux2014_x86_64 -d "$cache/wheels" "$name==$version" || return 3
+        --platform manylinux2014_x86_64 -d "$cache/wheels" "$name==$version" ||
+        { say "$what: $name $version was not downloaded: look at the network, https_proxy and pip's own settings, then run again"; return 3; }
+      wheel=("$cache/wheels/${name//-/_}-$version-"*.whl)
     fi
-    # shellcheck disable=SC2086
-    wheel="$(ls $pattern | head -n1)"
-    if ! printf '%s  %s\n' "$sha256" "$wheel" | sha256sum --check --status; then
-      say "$what: $wheel does not have the pinned checksum $sha256; it is removed, run again"
-      rm -f "$wheel"; return 3
+    if ! printf '%s  %s\n' "$sha256" "${wheel[0]}" | sha256sum --check --status; then
+      say "$what: ${wheel[0]} does not have the pinned checksum $sha256; it is removed, run again"
+      rm -f "${wheel[0]}"; return 3
     fi
-    "$unpack" "$name" "$wheel" "$staging" || return 3
-    rm -f "$wheel"
+    "$unpack" "$name" "${wheel[0]}" "$staging" || return 3
+    rm -f "${wheel[0]}"
   done
   touch "$staging/.complete"
   rm -rf "$root"; mv "$staging" "$root"

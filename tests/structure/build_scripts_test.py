@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -83,12 +84,13 @@ class Phase(unittest.TestCase):
 class Setup(unittest.TestCase):
     """What no set-up can mend is refused with the reason, and nothing is installed."""
 
-    def refused(self, **programs):
-        """Exit code and words of setup.sh where these programs say something else; None: it is not there."""
-        with tempfile.TemporaryDirectory() as folder:
+    def setup(self, environment=None, **programs):
+        """Exit code and words where these programs say something else, or are a script; None: it is not there."""
+        with tempfile.TemporaryDirectory(prefix="with space ") as folder:
             tools = os.path.join(folder, "bin")
             os.mkdir(tools)
-            for name in ("bash", "cat", "df", "dirname", "id", "mkdir", "tail", "uname"):
+            for name in ("bash", "basename", "cat", "df", "dirname", "env", "id", "mkdir", "mktemp", "mv", "rm", "sed", "tail", "touch",
+                         "uname"):
                 os.symlink(shutil.which(name), os.path.join(tools, name))
             for name, says in {"apt-get": "", "dpkg-query": "install ok installed", **programs}.items():
                 path = os.path.join(tools, name)
@@ -96,34 +98,88 @@ class Setup(unittest.TestCase):
                     os.remove(path)
                 if says is not None:
                     with open(path, "w", encoding="utf-8") as file:
-                        file.write(f"#!/bin/bash\ncat <<'END'\n{says}\nEND\n")
+                        file.write(says if says.startswith("#!") else f"#!/bin/bash\ncat <<'END'\n{says}\nEND\n")
                     os.chmod(path, 0o755)
-            done = subprocess.run([shutil.which("bash"), os.path.join(SOURCE, "scripts/setup.sh")], text=True,
-                                  capture_output=True, check=False, env={"PATH": tools, "HOME": folder, "DSJ_SETUP_TORCH": "no"})
+            done = subprocess.run([shutil.which("bash"), os.path.join(SOURCE, "scripts/setup.sh")], text=True, capture_output=True,
+                                  check=False, env={"PATH": tools, "HOME": folder, "DSJ_SETUP_TORCH": "no"} | (environment or {}))
             return done.returncode, done.stderr
 
     def test_another_processor(self):
-        code, words = self.refused(uname="aarch64")
+        code, words = self.setup(uname="aarch64")
         self.assertEqual(code, 3, words)
         self.assertRegex(words, "aarch64.*need x86_64")
 
     def test_another_distribution(self):
-        code, words = self.refused(**{"apt-get": None})
+        code, words = self.setup(**{"apt-get": None})
         self.assertEqual(code, 3, words)
         self.assertIn("Debian 12 or Ubuntu 24.04", words)
 
     def test_no_room(self):
-        code, words = self.refused(df="Avail\n1048576")
+        code, words = self.setup(df="Avail\n1048576")
         self.assertEqual(code, 3, words)
         self.assertRegex(words, "1024 MB free; libtorch needs 3 GB")
 
     def test_an_old_compiler(self):
-        code, words = self.refused(**{"g++": "11.4.0"})
+        code, words = self.setup(**{"g++": "11.4.0"})
         self.assertEqual(code, 3, words)
         self.assertIn("g++ is version 11.4.0; C++23 needs 12", words)
 
+    def test_an_old_compiler_on_offer(self):
+        policy = "g++:\n  Installed: (none)\n  Candidate: 4:11.2.0-1ubuntu1\n  Version table:"
+        code, words = self.setup(**{"dpkg-query": "unknown", "apt-cache": policy,
+                                    "apt-get": '#!/bin/bash\n[[ "$*" != *install* ]] || echo "was asked to install" >&2\n'})
+        self.assertEqual(code, 3, words)
+        self.assertIn("g++ comes here in version 11.2.0; C++23 needs 12", words)
+        self.assertNotIn("was asked", words)
+
+    def test_a_cache_that_cannot_be_written(self):
+        code, words = self.setup({"DSJ_CACHE": "/dev/null/dsj"}, **{"g++": "12"})
+        self.assertEqual(code, 3, words)
+        self.assertRegex(words, "/dev/null/dsj cannot be written.*DSJ_CACHE")
+
+    def test_a_download_that_fails(self):
+        code, words = self.setup({"DSJ_SETUP_TORCH": ""}, df="Avail\n4194304",
+                                 **{"g++": "12", "python3": "#!/bin/bash\necho 'No matching distribution' >&2; exit 1\n"})
+        self.assertEqual(code, 3, words)
+        self.assertRegex(words, "libtorch: torch .* was not downloaded: .*https_proxy")
+
+    def test_the_wheels_come_into_a_path_with_a_space(self):
+        pip = ('#!/bin/bash\nwhile [ $# -gt 1 ]; do [ "$1" != -d ] || to="$2"; shift; done\n'
+               'name="${1%%==*}"; touch "$to/${name//-/_}-${1##*==}-cp312.whl"\n')
+        code, words = self.setup({"DSJ_SETUP_TORCH": ""}, df="Avail\n4194304", sha256sum="#!/bin/bash\ncat >/dev/null\n",
+                                 **{"g++": "12", "python3": pip, "unzip": '#!/bin/bash\n[ -e "$3" ]\n'})
+        self.assertEqual(code, 0, words)
+        code, words = self.setup({"DSJ_SETUP_TORCH": ""}, df="Avail\n4194304", sha256sum="#!/bin/bash\ncat >/dev/null; exit 1\n",
+                                 **{"g++": "12", "python3": pip})
+        self.assertEqual(code, 3, words)
+        self.assertRegex(words, "with space .*/torch-.* does not have the pinned checksum")
+
+    def test_sudo_keeps_the_users_proxy(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, says in (("id", "echo 1000"), ("sudo", "printf '%s ' \"$@\"")):
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                    file.write("#!/bin/bash\n" + says)
+                os.chmod(file.name, 0o755)
+            for proxy, kept in (({"https_proxy": "http://me:word@proxy"}, "-n --preserve-env=http_proxy,https_proxy,no_proxy apt-get"),
+                                ({}, "-n apt-get")):
+                done = subprocess.run([shutil.which("bash"), "-uc", '. "$0"; sudo_options=(-n); apt_update',
+                                       os.path.join(SOURCE, "scripts/apt.sh")], text=True, capture_output=True, check=True,
+                                      env={"PATH": folder} | proxy)
+                self.assertTrue(done.stdout.startswith(kept), done.stdout)
+                self.assertNotIn("me:word", done.stdout, "every process can read another's arguments")
+
     def test_a_machine_that_has_everything(self):
-        self.assertEqual(self.refused(**{"g++": "12"}), (0, ""))
+        self.assertEqual(self.setup(**{"g++": "12"}), (0, ""))
+
+
+class Makefile(unittest.TestCase):
+    def test_a_checkout_whose_path_has_a_space(self):
+        with tempfile.TemporaryDirectory(prefix="with space ") as folder:
+            shutil.copy(os.path.join(SOURCE, "Makefile"), folder)
+            os.symlink(os.path.join(SOURCE, "scripts"), os.path.join(folder, "scripts"))
+            for goal, word in (("test", "DSJ_FUZZ_DIR={}/build/fuzz"), ("bench-operator", "DSJ_CLUSTER_STATE={}/build/cluster/bench")):
+                done = subprocess.run(["make", "-n", goal], cwd=folder, capture_output=True, text=True, check=True)
+                self.assertIn(word.format(os.path.realpath(folder)), shlex.split(done.stdout))
 
 
 class Cost(unittest.TestCase):
