@@ -1,6 +1,7 @@
 // dsj get [NAME]: jobs in the server's columns.
 #include <cstdio>
 
+#include "cli/cluster/patience.h"
 #include "cli/cluster/table.h"
 #include "cli/cluster/verbs.h"
 #include "common/argument_parser.h"
@@ -76,15 +77,17 @@ class Get {
     std::vector<size_t> widths(shown[0].size());
     for (const auto& row : shown)
       for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    Patience patience("get", session_.clock);
     while (true) {
       auto lines = session_.client.watch_table(jobs_resource(), ns_, options_.name, version,
                                                session_.cancel);
-      if (!lines) {
-        if (lines.error().kind != kube::ApiError::Kind::Gone) return failed(lines.error());
+      if (!lines && lines.error().kind == kube::ApiError::Kind::Gone) {
         version.clear();
-        continue;
+      } else if (!lines && !patience.lasts(lines.error())) {
+        return failed(lines.error());
       }
-      while (true) {
+      while (lines) {
+        patience.renew();
         const auto line = (*lines)->next(kWatchQuiet);
         if (!line && line.error().kind == kube::NetError::Kind::Timeout) continue;
         if (!line && line.error().kind == kube::NetError::Kind::Cancelled) return 0;
@@ -96,6 +99,7 @@ class Get {
         }
         print(event->object, widths, version);
       }
+      if (session_.clock.sleep(kLookAgain, session_.cancel)) return 0;
     }
   }
 

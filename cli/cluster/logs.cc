@@ -2,12 +2,16 @@
 #include <cstdio>
 #include <deque>
 
+#include "cli/cluster/patience.h"
 #include "cli/cluster/pods.h"
 #include "cli/cluster/verbs.h"
 #include "common/argument_parser.h"
 
 namespace dsj::cli {
 namespace {
+
+/// A log that is taken up again begins so long before the last line: no line is missed.
+constexpr int64_t kOverlapSeconds = 5;
 
 struct LogsOptions {
   ClusterFlags flags;
@@ -18,26 +22,35 @@ struct LogsOptions {
 
 class Logs {
  public:
-  Logs(const LogsOptions& options, Session& session) : options_(options), session_(session) {}
+  Logs(const LogsOptions& options, Session& session)
+      : options_(options),
+        session_(session),
+        follow_(options.follow && !options.previous),
+        prefix_(options.rank ? rank_prefix(*options.rank) : "") {}
 
   int run() {
     const auto job = session_.client.get(jobs_resource(), session_.ns, options_.name);
     if (!job) return report_api("logs", session_, "job " + options_.name, job.error());
     if (const auto wrong = choose_worker(*job)) return report("logs", *wrong);
-    int64_t shown = 0;  // incarnation
     while (true) {
-      const auto pods = pods_of(session_, options_.name);
-      if (!pods) return report_api("logs", session_, "pods of " + options_.name, pods.error());
-      const PodRef* pod = choose(*pods, shown);
-      if (!pod && shown == 0) return no_pod(*job, *pods);
-      if (pod) {
-        if (shown > 0)
-          std::fprintf(stderr, "--- the pod has ended; its worker goes on as %s\n",
-                       pod->name.c_str());
-        if (const int failed = print(*pod); failed != 0) return failed;
-        shown = pod->incarnation;
+      std::string what = "pods of " + options_.name;
+      std::optional<kube::ApiError> error;
+      if (const auto pods = pods_of(session_, options_.name)) {
+        const PodRef* pod = choose(*pods);
+        if (!pod && shown_ == 0) return no_pod(*job, *pods);
+        if (pod) {
+          what = "pod " + pod->name;
+          error = print(*pod);
+        }
+      } else {
+        error = pods.error();
       }
-      if (!options_.follow || options_.previous || is_over()) return 0;
+      if (!error)
+        patience_.renew();
+      else if (!follow_ || !patience_.lasts(*error))
+        return report_api("logs", session_, what, *error);
+      if (!follow_) return 0;
+      if (const auto code = over()) return *code;
       if (session_.clock.sleep(kLookAgain, session_.cancel)) return 0;
     }
   }
@@ -56,8 +69,9 @@ class Logs {
                  "ranks are 0 to " + std::to_string(workers * slots - 1)};
   }
 
-  /// The worker's newest pod above `shown`; with --previous the one before the newest.
-  const PodRef* choose(const std::vector<PodRef>& pods, int64_t shown) const {
+  /// The worker's newest pod, or with --previous the one before it, if there is something to show of it. A pod that was
+  /// shown and still runs is shown on: its connection was cut, by a limit of time or a server that restarted.
+  const PodRef* choose(const std::vector<PodRef>& pods) const {
     const PodRef *newest = nullptr, *before = nullptr;
     for (const PodRef& pod : pods) {
       if (pod.worker != worker_) continue;
@@ -65,68 +79,117 @@ class Logs {
       newest = &pod;
     }
     const PodRef* pod = options_.previous ? before : newest;
-    return pod && pod->incarnation > shown ? pod : nullptr;
+    if (!pod || shown_ == 0) return pod;
+    const bool more = pod->incarnation == shown_ ? is_running(*pod) : has_log(*pod);
+    return more && pod->incarnation >= shown_ ? pod : nullptr;
   }
 
   int no_pod(const Json& job, const std::vector<PodRef>& pods) const {
     const std::string state = word(job, "status.phase");
-    const std::string what = options_.previous ? "an earlier pod" : "a pod";
+    const std::string what = options_.previous ? "earlier pod" : "pod";
     const bool other =
         std::ranges::any_of(pods, [&](const PodRef& pod) { return pod.worker == worker_; });
     return report(
         "logs",
         Error{ErrorKind::Transient,
-              "worker " + std::to_string(worker_) + " has not " + what + " now: the job is " +
+              "worker " + std::to_string(worker_) + " has no " + what + " now: the job is " +
                   (state.empty() ? "not taken up by the operator yet" : state),
               "job " + options_.name,
               other ? "without --previous its only pod is shown"
                     : "whole logs are in " + word(job, "spec.training.outputDir") + "/logs"});
   }
 
-  int print(const PodRef& pod) {
-    const std::string prefix = options_.rank ? rank_prefix(*options_.rank) : "";
-    kube::LogOptions how{.follow = options_.follow && !options_.previous,
-                         .timestamps = options_.timestamps,
+  /// With their times, lines can be told from those that were shown before.
+  kube::LogOptions how_to_read(bool again) const {
+    kube::LogOptions how{.follow = follow_,
+                         .timestamps = follow_ || options_.timestamps,
                          .since_seconds = options_.since};
-    const bool keep = options_.tail && options_.rank && !how.follow;  // only the rank's last lines
-    if (options_.tail && !keep) how.tail_lines = options_.tail;
+    if (!keeps_last_lines()) how.tail_lines = options_.tail;
+    if (again && !last_time_.empty()) {
+      how.tail_lines.reset();
+      how.since_seconds = now_seconds(session_.clock) - heard_at_ + kOverlapSeconds;
+    }
+    return how;
+  }
+
+  /// Of one rank's lines only the reader can tell which are the last.
+  bool keeps_last_lines() const { return options_.tail && options_.rank && !follow_; }
+
+  /// What is shown of a line; nothing: it is another rank's, or not behind the time `known`.
+  std::optional<std::string> shown_of(const std::string& line, bool timed,
+                                      const std::string& known) {
+    const size_t begin = timed ? line.find(' ') + 1 : 0;
+    if (follow_) {
+      const std::string time = line.substr(0, begin);
+      if (!known.empty() && time <= known) return std::nullopt;
+      last_time_ = std::max(last_time_, time);  // two streams are not quite in order
+      heard_at_ = now_seconds(session_.clock);
+    }
+    const std::string text = line.substr(begin);
+    const char* own = prefix_.empty() ? text.c_str() : line_of_rank(text, prefix_);
+    if (!own) return std::nullopt;
+    return options_.timestamps ? line : own;
+  }
+
+  void enter(const PodRef& pod) {
+    if (pod.incarnation == shown_) return;
+    if (shown_ > 0)
+      std::fprintf(stderr, "--- the pod has ended; its worker goes on as %s\n", pod.name.c_str());
+    shown_ = pod.incarnation;
+    last_time_.clear();
+  }
+
+  std::optional<kube::ApiError> print(const PodRef& pod) {
+    const bool again = pod.incarnation == shown_;
+    const kube::LogOptions how = how_to_read(again);
+    const std::string known = again ? last_time_ : "";
     std::deque<std::string> last;
     const auto done = read_log(session_, pod.name, how, [&](const std::string& line) {
-      const char* text = line.c_str();
-      if (!prefix.empty()) {
-        // With --timestamps the prefix follows the time.
-        const size_t space = options_.timestamps ? line.find(' ') + 1 : 0;
-        text = line_of_rank(line.substr(space), prefix) ? line.c_str() : nullptr;
-        if (!text) return true;
-        if (space == 0) text += prefix.size();
-      }
-      if (!keep) {
-        std::puts(text);
+      enter(pod);
+      auto text = shown_of(line, how.timestamps, known);
+      if (!text) return true;
+      if (!keeps_last_lines()) {
+        std::puts(text->c_str());
         std::fflush(stdout);
         return true;
       }
-      last.emplace_back(text);
+      last.push_back(std::move(*text));
       if (static_cast<int64_t>(last.size()) > *options_.tail) last.pop_front();
       return true;
     });
     for (const std::string& line : last) std::puts(line.c_str());
-    if (done) return 0;
+    if (done) {
+      enter(pod);
+      return std::nullopt;
+    }
     kube::ApiError error = done.error();
     if (error.kind == kube::ApiError::Kind::Invalid)
       error.message += "; `dsj describe " + options_.name + "` shows what it waits for";
-    return report_api("logs", session_, "pod " + pod.name, error);
+    return error;
   }
 
-  bool is_over() {
+  /// The exit code, if no pod of the job comes any more.
+  std::optional<int> over() {
     const auto job = session_.client.get(jobs_resource(), session_.ns, options_.name);
-    if (!job) return true;
+    if (!job) {
+      if (job.error().kind == kube::ApiError::Kind::NotFound) return 0;
+      if (patience_.lasts(job.error())) return std::nullopt;
+      return report_api("logs", session_, "job " + options_.name, job.error());
+    }
     const std::string state = word(*job, "status.phase");
-    return state == "Complete" || state == "Failed" || state == "Suspended";
+    if (state == "Complete" || state == "Failed" || state == "Suspended") return 0;
+    return std::nullopt;
   }
 
   const LogsOptions& options_;
   Session& session_;
+  const bool follow_;
+  const std::string prefix_;
+  Patience patience_{"logs", session_.clock};
   int64_t worker_ = 0;
+  int64_t shown_ = 0;      ///< incarnation of the pod whose lines were shown last; 0: none
+  std::string last_time_;  ///< of the last line of that pod
+  int64_t heard_at_ = 0;   ///< when it came, by this machine's clock
 };
 
 }  // namespace

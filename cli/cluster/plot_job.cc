@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 
+#include "cli/cluster/patience.h"
 #include "cli/cluster/pods.h"
 #include "cli/cluster/verbs.h"
 #include "cli/plot_data.h"
@@ -77,9 +78,9 @@ class PlotJob {
  private:
   int draw(bool& over) {
     const auto job = session_.client.get(jobs_resource(), session_.ns, options_.name);
-    if (!job) return report_api("plot", session_, "job " + options_.name, job.error());
+    if (!job) return refused("job " + options_.name, job.error());
     const auto pods = pods_of(session_, options_.name);
-    if (!pods) return report_api("plot", session_, "pods of " + options_.name, pods.error());
+    if (!pods) return refused("pods of " + options_.name, pods.error());
     Steps steps;
     int read = 0;
     for (const PodRef& pod : *pods) {
@@ -88,9 +89,10 @@ class PlotJob {
         steps.take(line);
         return true;
       });
-      if (!done) return report_api("plot", session_, "pod " + pod.name, done.error());
+      if (!done) return refused("pod " + pod.name, done.error());
       ++read;
     }
+    patience_.renew();
     const Json* status = find(*job, "status");
     const RunCurves run = steps.curves(options_.name, status ? *status : Json());
     const std::string state = word(*job, "status.phase");
@@ -98,6 +100,12 @@ class PlotJob {
     if (run.curves.empty() && !options_.watch) return nothing(*job, read);
     const auto again = std::chrono::duration_cast<std::chrono::seconds>(kAgain).count();
     return show(*job, run, options_.watch && !over ? static_cast<int>(again) : 0);
+  }
+
+  /// 0: nothing is drawn this time.
+  int refused(const std::string& what, const kube::ApiError& error) {
+    if (options_.watch && patience_.lasts(error)) return 0;
+    return report_api("plot", session_, what, error);
   }
 
   int nothing(const Json& job, int read) const {
@@ -136,6 +144,7 @@ class PlotJob {
 
   const PlotJobOptions& options_;
   Session& session_;
+  Patience patience_{"plot", session_.clock};
 };
 
 /// Whether the words are output directories: no cluster flag is given, and a word is a path or a

@@ -17,6 +17,14 @@ int64_t label_number(const Json& pod, const char* name) {
   return text::parse_int(found->get<std::string>()).value_or(-1);
 }
 
+/// Whether the container "worker" has this state.
+bool container_is(const PodRef& pod, const char* state) {
+  for (const Json& status : items(pod.object, "status.containerStatuses")) {
+    if (word(status, "name") == contract::kContainerName) return find(status, state) != nullptr;
+  }
+  return false;
+}
+
 }  // namespace
 
 kube::ApiResult<std::vector<PodRef>> pods_of(Session& session, const std::string& job) {
@@ -38,11 +46,11 @@ kube::ApiResult<std::vector<PodRef>> pods_of(Session& session, const std::string
 }
 
 bool has_log(const PodRef& pod) {
-  for (const Json& status : items(pod.object, "status.containerStatuses")) {
-    if (word(status, "name") != contract::kContainerName) continue;
-    return find(status, "state.running") || find(status, "state.terminated");
-  }
-  return false;
+  return container_is(pod, "state.running") || container_is(pod, "state.terminated");
+}
+
+bool is_running(const PodRef& pod) {
+  return container_is(pod, "state.running");
 }
 
 kube::ApiResult<void> read_log(Session& session, const std::string& pod, kube::LogOptions options,

@@ -22,6 +22,8 @@ kube::ApiResult<std::vector<PodRef>> pods_of(Session& session, const std::string
 
 /// Whether the pod's container "worker" has started, and so has a log.
 bool has_log(const PodRef& pod);
+/// Whether that container runs now.
+bool is_running(const PodRef& pod);
 
 /// Calls `line` for each line until the log ends or `line` returns false.
 kube::ApiResult<void> read_log(Session& session, const std::string& pod, kube::LogOptions options,

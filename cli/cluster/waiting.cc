@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "cli/cluster/patience.h"
+
 namespace dsj::cli {
 namespace {
 
@@ -56,21 +58,27 @@ int wait_for_job(Session& session, const Wait& wait, const Judge& judge) {
   };
   const auto start = session.clock.monotonic();
   Telling telling(session.clock);
+  Patience patience(wait.verb, session.clock);
+  std::string state;
   while (true) {
     const auto job = session.client.get(jobs_resource(), session.ns, wait.name);
-    if (!job) return report_api(wait.verb, session, what, job.error());
-    if (word(*job, "metadata.uid") != wait.uid)
-      return over("it is another job by that name now", "");
-    if (wait.progress) telling.see(wait.name, *job);
-    if (const auto answer = status_is_current(*job) ? judge(*job) : std::nullopt) {
-      if (!answer->reached) return over(answer->message, answer->hint);
-      const std::string saved = word(*job, "status.checkpoint.lastSaved.step");
-      std::printf("%s is %s%s\n", wait.name.c_str(), word(*job, "status.phase").c_str(),
-                  saved.empty() ? "" : (", saved at step " + saved).c_str());
-      return 0;
+    if (!job) {
+      if (!patience.lasts(job.error())) return report_api(wait.verb, session, what, job.error());
+    } else {
+      patience.renew();
+      state = word(*job, "status.phase");
+      if (word(*job, "metadata.uid") != wait.uid)
+        return over("it is another job by that name now", "");
+      if (wait.progress) telling.see(wait.name, *job);
+      if (const auto answer = status_is_current(*job) ? judge(*job) : std::nullopt) {
+        if (!answer->reached) return over(answer->message, answer->hint);
+        const std::string saved = word(*job, "status.checkpoint.lastSaved.step");
+        std::printf("%s is %s%s\n", wait.name.c_str(), state.c_str(),
+                    saved.empty() ? "" : (", saved at step " + saved).c_str());
+        return 0;
+      }
     }
     if (wait.timeout && session.clock.monotonic() - start >= std::chrono::seconds(*wait.timeout)) {
-      const std::string state = word(*job, "status.phase");
       return over("still " + (state.empty() ? "not taken up by the operator" : state) + " after " +
                       std::to_string(*wait.timeout) + " s",
                   "dsj debug " + wait.name + " says what it waits for");

@@ -33,7 +33,8 @@ struct Wait {
 bool status_is_current(const Json& job);
 
 /// Judges only a job whose status is current. Returns the exit code: 0 reached (prints "NAME is
-/// STATE"), 1 never or not in time, 130 interrupted, else that of the failed request.
+/// STATE"), 1 never or not in time, 130 interrupted, else that of the failed request. An API server that does not
+/// answer is waited for (patience.h).
 int wait_for_job(Session& session, const Wait& wait, const Judge& judge);
 
 }  // namespace dsj::cli

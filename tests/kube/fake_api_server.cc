@@ -697,6 +697,10 @@ std::expected<StreamResponse, NetError> FakeApiServer::open_log(const Target& ta
       lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(most));
     }
   }
+  if (target.query.contains("timestamps")) {  // a line each second
+    for (size_t i = 0; i < lines.size(); ++i)
+      lines[i] = stamp(std::chrono::seconds(i)) + " " + lines[i];
+  }
   return StreamResponse{{.status = 200}, std::make_unique<Lines>(std::move(lines))};
 }
 

@@ -1,3 +1,4 @@
+#include <atomic>
 #include <thread>
 
 #include "tests/cli/cluster/world.h"
@@ -63,6 +64,25 @@ TEST_F(Get, AWatchPrintsALinePerChangeUntilItIsCancelled) {
   EXPECT_THAT(out_, HasSubstr("NAME    STATE"));
   EXPECT_THAT(out_, HasSubstr("quick   Running   <none>   <none>    1 "));
   EXPECT_THAT(out_, HasSubstr("quick   Running   <none>   <none>    2 "));
+}
+
+TEST_F(Get, AWatchOutlivesAnApiServerThatIsAway) {
+  using Fault = kube::testing::Fault;
+  add_job("quick");
+  std::atomic<int> away = 10;
+  server_->set_fault([&](const kube::Request& request) {
+    return request.path.contains("watch=") && away-- > 0 ? Fault{.kind = Fault::Kind::LoseRequest}
+                                                         : Fault{};
+  });
+  std::thread other([&] {
+    EXPECT_TRUE(soon([&] { return server_->watches() > 0; }));
+    stop_.cancel();
+  });
+  EXPECT_EQ(run(run_get, {"-w"}), 0) << err_;
+  other.join();
+  EXPECT_THAT(err_, HasSubstr("asked again for 5 minutes"));
+  away = 1'000'000;
+  EXPECT_EQ(run(run_get, {"-w"}), kExitUnreachable);
 }
 
 TEST_F(Get, EachKindOfRefusalHasItsExitCodeAndItsAdvice) {

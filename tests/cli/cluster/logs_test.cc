@@ -54,6 +54,53 @@ TEST_F(Logs, WithoutPodsItSaysWhereTheLogsLie) {
   EXPECT_THAT(err_, HasSubstr("/o/logs"));
 }
 
+TEST_F(Logs, FollowingWaitsForTheNextPodToStart) {
+  add_job("moved");
+  set_status("moved", {{"phase", "Restarting"}});
+  add_pod("moved", 0, 1, "Failed", {"[rank 0] one"});
+  clock_.meanwhile = [&] {
+    add_pod("moved", 0, 2, "Pending", {});
+    clock_.meanwhile = [&] { set_status("moved", {{"phase", "Complete"}}); };
+  };
+  ASSERT_EQ(run(run_logs, {"moved", "-f"}), 0) << err_;
+  EXPECT_EQ(out_, "[rank 0] one\n");
+  EXPECT_EQ(err_, "");
+}
+
+TEST_F(Logs, FollowingTakesUpALogWhoseConnectionHasEnded) {
+  const auto more = [&] {
+    server_->set_log("team", "quick-worker-0-2", {"[rank 0] a", "[rank 1] b", "[rank 0] c", "d"});
+    clock_.meanwhile = [&] { set_status("quick", {{"phase", "Complete"}}); };
+  };
+  server_->set_log("team", "quick-worker-0-2", {"[rank 0] a", "[rank 1] b"});
+  clock_.meanwhile = more;
+  ASSERT_EQ(run(run_logs, {"quick", "-f"}), 0) << err_;
+  EXPECT_EQ(out_, "[rank 0] a\n[rank 1] b\n[rank 0] c\nd\n") << "each line once";
+  EXPECT_EQ(err_, "");
+  set_status("quick", {{"phase", "Running"}});
+  server_->set_log("team", "quick-worker-0-2", {"[rank 0] a", "[rank 1] b"});
+  clock_.meanwhile = more;
+  ASSERT_EQ(run(run_logs, {"quick", "-f", "--rank=0", "--timestamps"}), 0) << err_;
+  EXPECT_EQ(out_, "2026-01-01T00:00:00Z [rank 0] a\n2026-01-01T00:00:02Z [rank 0] c\n");
+}
+
+TEST_F(Logs, FollowingOutlivesAnApiServerThatIsAway) {
+  using Fault = kube::testing::Fault;
+  int away = 0;
+  server_->set_fault([&](const kube::Request&) {
+    return away-- > 0 ? Fault{.kind = Fault::Kind::LoseRequest} : Fault{};
+  });
+  clock_.meanwhile = [&] {
+    set_status("quick", {{"phase", "Complete"}});
+    away = 20;
+  };
+  ASSERT_EQ(run(run_logs, {"quick", "-f"}), 0) << err_;
+  EXPECT_THAT(err_, HasSubstr("asked again for 5 minutes"));
+  set_status("quick", {{"phase", "Running"}});
+  clock_.meanwhile = [&] { away = 1'000'000; };
+  EXPECT_EQ(run(run_logs, {"quick", "-f"}), kExitUnreachable);
+}
+
 TEST_F(Logs, FollowingGoesOnInTheNextPod) {
   add_job("moved");
   set_status("moved", {{"phase", "Restarting"}});

@@ -40,6 +40,24 @@ TEST_F(PlotJob, WithoutLoggedStepsItSaysWhereTheyAre) {
   EXPECT_THAT(err_, HasSubstr("/o/metrics.jsonl"));
 }
 
+TEST_F(PlotJob, WatchingOutlivesAnApiServerThatIsAway) {
+  using Fault = kube::testing::Fault;
+  add_job("quick");
+  set_status("quick", {{"phase", "Running"}});
+  add_pod("quick", 0, 1, "Running", {"t info [worker 0] step 10/50 loss 4.0000 lr 1e-05"});
+  int away = 0;
+  server_->set_fault([&](const kube::Request&) {
+    return away-- > 0 ? Fault{.kind = Fault::Kind::LoseRequest} : Fault{};
+  });
+  clock_.meanwhile = [&] {
+    set_status("quick", {{"phase", "Complete"}});
+    away = 20;
+  };
+  ASSERT_EQ(run(run_plot_jobs, {"quick", "--watch"}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("Complete"));
+  EXPECT_THAT(err_, HasSubstr("asked again for 5 minutes"));
+}
+
 TEST_F(PlotJob, ADirectoryIsARun) {
   EXPECT_EQ(run(run_plot_any, {"/nowhere/at/all"}), 2);
   EXPECT_THAT(err_, HasSubstr("metrics.jsonl"));
