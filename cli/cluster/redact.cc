@@ -18,6 +18,14 @@ bool is_plain(const std::string& name) {
   return std::ranges::any_of(kPlain, [&](const char* start) { return name.starts_with(start); });
 }
 
+/// How many bytes of the line are kept, `most` at most. A word that would be cut goes as a whole: of half a credential
+/// nobody sees what it is.
+size_t whole_words(const std::string& line, size_t most) {
+  if (line.size() <= most) return line.size();
+  const size_t gap = line.find_last_of(" \t\"'", most);
+  return gap == std::string::npos ? 0 : gap;
+}
+
 std::string redacted_line(std::string line) {
   static const std::pair<std::regex, const char*> kRules[] = {
       {std::regex("eyJ[\\w-]{8,}\\.[\\w-]+\\.[\\w-]*"), kGone},
@@ -27,11 +35,11 @@ std::string redacted_line(std::string line) {
       {std::regex("(bearer|basic) +[A-Za-z0-9._~+/=-]{8,}", std::regex::icase), "$1 <redacted>"},
       {std::regex("://[^/\\s:@]+:[^/\\s@]+@"), "://<redacted>@"},
       {std::regex("((token|passw(or)?d|secret|api[_-]?key|credential)[\\w-]*[\"']?\\s*[=:]\\s*)"
-                  "(\"[^\"]*\"|'[^']*'|[^\\s,;]+)",
+                  "(\"[^\"]*(\"|$)|'[^']*('|$)|[^\\s,;]+)",
                   std::regex::icase),
        "$1<redacted>"},
   };
-  const size_t more = line.size() - std::min(line.size(), kLineMost);
+  const size_t more = line.size() - whole_words(line, kLineMost);
   line.resize(line.size() - more);
   for (const auto& [rule, instead] : kRules) line = std::regex_replace(line, rule, instead);
   return more == 0 ? line : line + "... (" + std::to_string(more) + " bytes more)";
