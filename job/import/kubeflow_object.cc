@@ -251,7 +251,8 @@ class ObjectReader {
       const json one = part(initializer, what);
       if (one.is_object())
         lost(std::string("spec.initializer.") + what + " " + part(one, "storageUri").dump(),
-             "nothing is downloaded for a job: put it on the volume first");
+             "write spec.initializers with an image that fetches it (docs/initializers.md), or put "
+             "it on the volume first");
     }
   }
 

@@ -211,7 +211,8 @@ spec:
   EXPECT_EQ(pod["tolerations"][0]["operator"], "Exists");
   EXPECT_EQ(pod["containers"][0]["env"][0]["name"], "A");
   EXPECT_TRUE(any_contains(imported->left_open, "torch-distributed"));
-  for (const char* part : {"hf://meta/llama", "pip install x", "launcher", "spec.runtimePatches"})
+  for (const char* part :
+       {"hf://meta/llama", "spec.initializers", "pip install x", "launcher", "spec.runtimePatches"})
     EXPECT_TRUE(any_contains(imported->not_carried, part)) << part;
 }
 
