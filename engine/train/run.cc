@@ -164,10 +164,9 @@ class Loop {
     flight_.enter(FlightPhase::Reading, progress.step + 1);
     for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i) {
       DSJ_TRY(auto next, loader.next());
-      if (const auto& length = config.data_efficiency.row_length) {
+      if (const auto& length = config.data_efficiency.row_length)
         next.batch = data::cut_rows(next.batch, length->schedule.at(progress.step + 1));
-        warn_of_lost_targets(next.batch, progress.step + 1);
-      }
+      warn_of_no_targets(next.batch, progress.step + 1);
       batches.push_back(on_device(next.batch, device_));
       tokens += next.batch.tokens();
     }
@@ -198,15 +197,18 @@ class Loop {
     return result.stop;
   }
 
-  /// Warns once of a micro-batch in which a curriculum by length left nothing to learn: it counts as
-  /// one of loss 0.
-  void warn_of_lost_targets(const data::Batch& batch, int64_t step) {
+  /// Warns once of a micro-batch with nothing to learn: it counts as one of loss 0.
+  void warn_of_no_targets(const data::Batch& batch, int64_t step) {
     if (warned_of_targets_ || data::targets(batch) > 0) return;
     warned_of_targets_ = true;
-    events_.warn(
-        "step " + std::to_string(step) +
-        ": the curriculum cuts every row of a micro-batch before its first target: nothing "
-        "is learnt from it; raise min_difficulty above the length of the prompts");
+    const std::string why =
+        in_.config().data_efficiency.row_length
+            ? "the curriculum cuts every row of a micro-batch before its first target: nothing "
+              "is learnt from it; raise min_difficulty above the length of the prompts"
+            : "no row of a micro-batch has a target: nothing is learnt from it, and it counts as "
+              "one of loss 0; raise maxSeqLength above the length of the prompts, or look for rows "
+              "whose labels are all -100";
+    events_.warn("step " + std::to_string(step) + ": " + why);
   }
 
   /// Tells which gradient made the step be skipped. Error, the same on all ranks: the loss scale

@@ -374,6 +374,22 @@ TEST_F(TrainRun, BadRowIsNamedAndNotRetried) {
   EXPECT_EQ(condition("Failed"), "True");
 }
 
+TEST_F(TrainRun, RowsWithoutATargetAreTold) {
+  json rows = counting_rows(8, 24);
+  for (json& row : rows)
+    for (int i = 0; i < 20; ++i) row["labels"][i] = -100;
+  write("data.json", rows.dump());
+  const auto train = [&](const char* length) {
+    fs::remove_all(out());
+    write_job({{"maxSteps", "1"}, {"maxSeqLength", length}, {"learningRate", "3e-3"}});
+    EXPECT_EQ(run({"job.yaml"}), 0);
+    return stdout_text() + stderr_text();
+  };
+  EXPECT_THAT(train("16"), HasSubstr("no row of a micro-batch has a target"));
+  EXPECT_EQ(losses(), std::vector<double>{0});
+  EXPECT_THAT(train("24"), testing::Not(HasSubstr("has a target")));
+}
+
 TEST_F(TrainRun, WrongInputWritesNothing) {
   write("ds.json", R"({"train_micro_batch_size_per_gpu": 1, "train_batch_size": 7})");
   write_train_job(4, 100);
