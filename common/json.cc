@@ -1,5 +1,7 @@
 #include "common/json.h"
 
+#include "common/cut_text.h"
+
 namespace dsj {
 
 const nlohmann::json& json_child(const nlohmann::json& object, const char* name) {
@@ -26,10 +28,7 @@ bool json_flag(const nlohmann::json& object, const char* name) {
 
 std::string json_brief(const nlohmann::json& value) {
   std::string text = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  if (text.size() <= 60) return text;
-  size_t end = 57;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end) + "...";
+  return text.size() <= 60 ? text : text::first_bytes(text, 57) + "...";
 }
 
 }  // namespace dsj
