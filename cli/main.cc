@@ -17,50 +17,65 @@ int on_cluster(dsj::cli::Arguments args) {
   return verb(args, dsj::cli::connect_to_cluster);
 }
 
+enum class Place { Machine, Cluster };
+
 struct Verb {
+  Place place;
   const char* name;
   const char* summary;
   int (*run)(dsj::cli::Arguments);
 };
 
-/// One row per verb, in the order of the help text.
+/// One row per verb, in the order of the help text and of README.md.
 const std::vector<Verb>& verbs() {
   using namespace dsj::cli;
+  using enum Place;
   static const std::vector<Verb> table = {
-      {"validate", "check a ds_config or a DeepSpeedJob", run_validate},
-      {"plan", "show what a DeepSpeedJob would run", run_plan},
-      {"run", "run a DeepSpeedJob on this machine", run_run},
-      {"import", "a DeepSpeedJob from ROLL, torchrun, deepspeed, a hostfile or another job kind",
+      {Machine, "validate", "says what is wrong with a ds_config or a job", run_validate},
+      {Machine, "plan", "shows every \"auto\", bytes per rank, what a step sends", run_plan},
+      {Machine, "run", "trains a job on this machine", run_run},
+      {Machine, "import",
+       "makes a job of a ROLL pipeline, a torchrun or deepspeed line, a hostfile, a Kubeflow job",
        run_import},
-      {"plot", "draw a run's or a job's curves in the terminal and as a page",
+      {Machine, "tune", "looks for a faster ds_config by short runs", run_tune},
+      {Machine, "analyze", "measures the rows of a data file, for a curriculum", run_analyze},
+      {Machine, "plot", "draws a run's or a job's curves in the terminal and as a page",
        on_cluster<run_plot_any>},
-      {"generate", "answers the questions of a data file with a model", run_generate},
-      {"tune", "looks for a faster ds_config by short runs", run_tune},
-      {"analyze", "measures the rows of a data file, for a curriculum by a metric", run_analyze},
-      {"merge", "adds a LoRA adapter into its base model", run_merge},
-      {"checkpoint", "shows a checkpoint, takes one over from DeepSpeed, writes its weights",
+      {Machine, "generate", "answers the questions of a data file with a model", run_generate},
+      {Machine, "merge", "adds a LoRA adapter to its base model", run_merge},
+      {Machine, "checkpoint",
+       "shows a checkpoint, takes one over from DeepSpeed, gives one back, writes its weights",
        run_checkpoint},
-      {"submit", "creates a job in a cluster, after the checks of validate",
-       on_cluster<run_submit>},
-      {"get", "jobs of a cluster", on_cluster<run_get>},
-      {"describe", "one job of a cluster, for people", on_cluster<run_describe>},
-      {"logs", "the log of a job or of one rank", on_cluster<run_logs>},
-      {"wait", "until a job has ended, runs, or has done a step", on_cluster<run_wait>},
-      {"top", "how fast the running jobs train", on_cluster<run_top>},
-      {"suspend", "a job saves one step and gives its pods back", on_cluster<run_suspend>},
-      {"resume", "a suspended job goes on", on_cluster<run_resume>},
-      {"scale", "a job goes on with more or fewer workers", on_cluster<run_scale>},
-      {"restart", "a job's pods are made anew", on_cluster<run_restart>},
-      {"exec", "a command in a worker's container", on_cluster<run_exec>},
-      {"debug", "all that a colleague needs to see of a job", on_cluster<run_debug>},
+      {Cluster, "submit", "checks a job as validate does, and creates it", on_cluster<run_submit>},
+      {Cluster, "get", "lists jobs", on_cluster<run_get>},
+      {Cluster, "describe", "shows a job: progress, ranks, failures and their last words",
+       on_cluster<run_describe>},
+      {Cluster, "logs", "shows the log of a job or of one rank", on_cluster<run_logs>},
+      {Cluster, "wait", "waits until a job has ended, runs, or has done a step",
+       on_cluster<run_wait>},
+      {Cluster, "top", "shows how fast the running jobs train", on_cluster<run_top>},
+      {Cluster, "suspend", "saves one step and gives the pods back", on_cluster<run_suspend>},
+      {Cluster, "resume", "goes on with a suspended job", on_cluster<run_resume>},
+      {Cluster, "scale", "saves one step and goes on with another number of workers",
+       on_cluster<run_scale>},
+      {Cluster, "restart", "saves one step and goes on in new pods", on_cluster<run_restart>},
+      {Cluster, "exec", "runs a command in a worker's container", on_cluster<run_exec>},
+      {Cluster, "debug", "collects what a colleague needs to help, without secrets",
+       on_cluster<run_debug>},
   };
   return table;
 }
 
 void print_help(std::FILE* out) {
-  std::fputs("usage: dsj VERB [ARGUMENTS]\n\nverbs:\n", out);
-  for (const Verb& verb : verbs()) std::fprintf(out, "  %-10s %s\n", verb.name, verb.summary);
-  std::fputs("\n`dsj VERB --help` shows a verb's arguments.\n", out);
+  const auto list = [out](Place place) {
+    for (const Verb& verb : verbs())
+      if (verb.place == place) std::fprintf(out, "  %-10s  %s\n", verb.name, verb.summary);
+  };
+  std::fputs("usage: dsj VERB [ARGUMENTS]\n\non one machine:\n", out);
+  list(Place::Machine);
+  std::fputs("\non a cluster, also as `kubectl dsj VERB`:\n", out);
+  list(Place::Cluster);
+  std::fputs("\n`dsj VERB --help` shows a verb's arguments, `dsj --version` the version.\n", out);
 }
 
 /// Whether this is `kubectl dsj`. There the names in `plot NAME` are jobs, even if directories
