@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -94,13 +96,17 @@ TEST_F(MirrorTest, TooFarBehindItSaysWhatItLeavesOut) {
 }
 
 TEST_F(MirrorTest, AReaderThatIsGoneIsNoHarm) {
-  signal(SIGPIPE, SIG_IGN);
-  LogMirror mirror(ends[1]);
-  mirror.follow(0, file, 0);
   close(ends[0]);
-  append("x\n");
-  mirror.turn();
-  mirror.finish(Time(50));
+  const auto mirror = [&] {
+    signal(SIGPIPE, SIG_IGN);  // as in the agent
+    LogMirror mirror(ends[1]);
+    mirror.follow(0, file, 0);
+    append("x\n");
+    mirror.turn();
+    mirror.finish(Time(50));
+    std::_Exit(7);
+  };
+  EXPECT_EXIT(mirror(), testing::ExitedWithCode(7), "");
   ends[0] = open("/dev/null", O_RDONLY);
 }
 

@@ -106,7 +106,16 @@ TEST(Loader, APackIsItsRowsInTheirOrder) {
 TEST(Loader, StopsBeforeAnythingWasTaken) {
   const Sampler sampler({.rows = 10});
   for (int round = 0; round < 50; ++round) {
-    Loader loader(row_as_token, sampler, {.ahead_max = 1});
+    std::atomic<int64_t> made = 0;
+    {
+      Loader loader(
+          [&made](int64_t row) {
+            ++made;
+            return row_as_token(row);
+          },
+          sampler, {.ahead_max = 1});
+    }
+    EXPECT_LE(made, 2) << "one in the queue, one in hand";
   }
 }
 
