@@ -308,7 +308,11 @@ TEST_F(HttpTest, AStolenTokenWithAHugeNumberDoesNotMuteTheWorker) {
 TEST(HttpClient, ANameThatIsNotFoundInTimeIsAFailureOfThatBeat) {
   start_http_threads();
   const SlowName slow;
-  HttpClient client([]() -> Result<Endpoint> { return Endpoint{SlowName::kName, 1}; }, knowing("secret"), Time(5));
+  HttpClient client(
+      []() -> Result<Endpoint> {
+        return Endpoint{SlowName::kName, 1};
+      },
+      knowing("secret"), Time(5));
   const auto answer = ask(client, {.worker = 1});
   ASSERT_FALSE(answer);
   EXPECT_EQ(answer.error().kind, ErrorKind::Transient);
