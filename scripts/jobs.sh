@@ -2,10 +2,11 @@
 # jobs.sh cores|compilers [ROOT]: how many programs may work at once here. ROOT precedes /proc and /sys, for tests.
 #   cores      what the scheduler and the quotas of this process's control groups allow: a container of 2 processors on a
 #              machine of 64 shows all 64 to nproc
-#   compilers  of those, as many as have memory: a file that reads libtorch's headers takes 0.9 GB
+#   compilers  of those, as many as have memory: six sources that read libtorch's headers, compiled as one, take 1.14 GiB
 set -euo pipefail
 what="$1" root="${2:-}"
 number='^[0-9]+$'
+each=$((1250 << 10))  # kilobytes of a compiler
 
 # The folders of one controller's groups, from this process's own to the outermost, version before folder.
 groups_of() {
@@ -42,11 +43,11 @@ done < <(groups_of cpu)
 if [ "$what" = cores ]; then echo "$cores"; exit; fi
 
 kilobytes=$(awk '/^MemAvailable:/ { print $2 }' "$root/proc/meminfo" 2>/dev/null || true)
-kilobytes="${kilobytes:-$((cores << 20))}"
+kilobytes="${kilobytes:-$((cores * each))}"
 while read -r version folder; do
   limit=$(words_of "$folder/$([ "$version" = 2 ] && echo memory.max || echo memory.limit_in_bytes)")
   limit="${limit%% *}"
   if [[ "$limit" =~ $number ]] && [ $((limit >> 10)) -lt "$kilobytes" ]; then kilobytes=$((limit >> 10)); fi
 done < <(groups_of memory)
-compilers=$((kilobytes >> 20 > 1 ? kilobytes >> 20 : 1))
+compilers=$((kilobytes / each > 1 ? kilobytes / each : 1))
 echo $((compilers < cores ? compilers : cores))

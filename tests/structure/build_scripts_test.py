@@ -172,6 +172,21 @@ class Setup(unittest.TestCase):
         self.assertEqual(self.setup(**{"g++": "12"}), (0, ""))
 
 
+class Jobs(unittest.TestCase):
+    def test_as_many_compilers_as_have_memory(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.makedirs(os.path.join(folder, "proc"))
+            with open(os.path.join(folder, "nproc"), "w", encoding="utf-8") as file:
+                file.write("#!/bin/sh\necho 8\n")
+            os.chmod(file.name, 0o755)
+            for kilobytes, compilers in ((900_000, 1), (3_700_000, 2), (4_000_000, 3), (64_000_000, 8)):
+                with open(os.path.join(folder, "proc/meminfo"), "w", encoding="utf-8") as file:
+                    file.write(f"MemTotal: 99999999 kB\nMemAvailable: {kilobytes} kB\n")
+                done = subprocess.run([os.path.join(SOURCE, "scripts/jobs.sh"), "compilers", folder], text=True, check=True,
+                                      capture_output=True, env=os.environ | {"PATH": folder + ":" + os.environ["PATH"]})
+                self.assertEqual(int(done.stdout), compilers, kilobytes)
+
+
 class Makefile(unittest.TestCase):
     def test_a_checkout_whose_path_has_a_space(self):
         with tempfile.TemporaryDirectory(prefix="with space ") as folder:
