@@ -26,6 +26,7 @@ SessionConfig session_config(const AgentConfig& config, int64_t last_attempt, Ti
           .blame = config.blame,
           .grace = config.grace,
           .stall = config.stall,
+          .link_percent = config.link_percent,
           .quiet_until = config.predecessor ? now + config.silence : now};
 }
 
@@ -60,6 +61,7 @@ Agent::Agent(const AgentConfig& config, int worker, int64_t incarnation, AgentPo
                .lease = config.lease,
                .join_timeout = config.join_timeout},
               now) {
+  if (ports_.links) worker_.report.link = ports_.links->place();
   const int cores = usable_cores();
   threads_ = threads_per_rank(cores, config.ranks_on_host);
   if (std::getenv("OMP_NUM_THREADS") == nullptr) {
@@ -74,6 +76,7 @@ void Agent::turn(Time now) {
   watch_ranks(now);
   take_stacks(now);
   take_paces(now);
+  take_link(now);
   if (session_) {
     decide(ports_.server ? Event(Beats{ports_.server->take()}) : Event(Tick{}), now);
   }
@@ -181,6 +184,9 @@ void Agent::carry_out(const Command& command, Time now) {
     report::Stragglers told{.count = static_cast<int64_t>(changed->stragglers.size())};
     if (!text.empty()) told.who = text;
     ports_.reports.report(told);
+  } else if (const auto* measured = std::get_if<LinksMeasured>(&command)) {
+    log::info(measured->summary);
+    for (const std::string& what : measured->told) log::warn(what);
   } else if (const auto* ended = std::get_if<JobEnded>(&command)) {
     const Outcome& outcome = ended->outcome;
     log::info((outcome.handed_over ? "the successor of this agent goes on: " : "the job ended: ") +
@@ -222,6 +228,8 @@ void Agent::react(const WorkerEvent& event, Time now) {
     } else if (const auto* stacks = std::get_if<TakeStacks>(&command)) {
       stacks_wanted_ = stacks->request;
       take_stacks(now);
+    } else if (const auto* measure = std::get_if<MeasureLink>(&command)) {
+      if (ports_.links) ports_.links->send(measure->order);
     } else if (std::holds_alternative<SendBeat>(command)) {
       beat_wanted_ = true;
     } else if (const auto* exit = std::get_if<ExitAgent>(&command)) {
@@ -230,6 +238,11 @@ void Agent::react(const WorkerEvent& event, Time now) {
       beat_wanted_ = true;
     }
   }
+}
+
+void Agent::take_link(Time now) {
+  if (!ports_.links) return;
+  if (const auto rate = ports_.links->take()) react(LinkMeasured{*rate}, now);
 }
 
 // ---- beats

@@ -10,6 +10,7 @@
 #include "agent/attempt_files.h"
 #include "agent/config.h"
 #include "agent/gang/beat_pace.h"
+#include "agent/gang/link_meter.h"
 #include "agent/gang/session.h"
 #include "agent/gang/transport.h"
 #include "agent/gang/worker.h"
@@ -27,6 +28,7 @@ struct AgentPorts {
   Reports& reports;
   BeatServer* server = nullptr;  ///< worker 0, if there are other workers
   BeatClient* client = nullptr;  ///< every other worker
+  LinkMeter* links = nullptr;    ///< where links between nodes are measured
 };
 
 class Agent {
@@ -95,6 +97,7 @@ class Agent {
   void take_look(const TakeLook& command, Time now);
   void take_stacks(Time now);
   void take_paces(Time now);
+  void take_link(Time now);
   void watch_ranks(Time now);
   void read_events(int local, bool to_the_end, Time now);
   void take_event(int local, const report::ReadEvent& read, Time now);

@@ -32,6 +32,7 @@ struct AgentConfig {
   /// of inheriting the socket; of exit codes only 0 has a meaning (rank_end.h); ds_config is in a
   /// file of its own (contract.h: kEnvDsConfig).
   bool user_program = false;
+  int link_percent = 0;        ///< SessionConfig; only in a cluster
   Time join_timeout{120'000};  ///< without an answer a worker then gives up
   Time silence{6000}, lease{4000}, blame{1000}, grace{600'000}, stall{1'800'000};
 };

@@ -20,6 +20,7 @@ void wait_for_events(const Agent& agent, int signal_fd, const AgentPorts& ports,
   std::vector<pollfd> entries = {{signal_fd, POLLIN, 0}};
   for (int fd : agent.event_fds()) entries.push_back({fd, POLLIN, 0});
   if (ports.client) entries.push_back({ports.client->ready_fd(), POLLIN, 0});
+  if (ports.links) entries.push_back({ports.links->ready_fd(), POLLIN, 0});
   if (ports.reports.flush()) entries.push_back({ports.reports.fd(), POLLOUT, 0});
   const auto something = [&](Time end) {
     const auto left = std::max(Time(0), end - steady_time());

@@ -1,5 +1,4 @@
 // dsj run: a DeepSpeedJob on this machine, from a manifest or from a torchrun line.
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -12,6 +11,7 @@
 #include "cli/verbs.h"
 #include "common/files/posix_files.h"
 #include "common/json.h"
+#include "common/random_hex.h"
 #include "common/startup_trace.h"
 #include "job/contract.h"
 #include "job/report/told.h"
@@ -42,20 +42,6 @@ up), DSJ_TRAIN_PROGRAM (another program in place of dsj-train), DSJ_STARTUP_TRAC
 of each start went), DSJ_ROWS_CACHE=0 (large data files are checked anew; docs/startup.md).
 Exit codes: 0 done, 1 the job failed, 2 bad input (nothing was started), 3 environment, 130 interrupted.
 )";
-
-Result<std::string> random_hex(size_t count) {
-  std::vector<unsigned char> bytes(count);
-  if (getrandom(bytes.data(), count, 0) != static_cast<ssize_t>(count)) {
-    return fail(ErrorKind::Environment, "no random bytes to be had", "getrandom");
-  }
-  std::string key;
-  for (const unsigned char byte : bytes) {
-    constexpr char kDigits[] = "0123456789abcdef";
-    key += kDigits[byte >> 4];
-    key += kDigits[byte & 15];
-  }
-  return key;
-}
 
 /// A program of ours, which lies beside this one.
 Result<std::string> program_beside(const std::string& name) {

@@ -65,6 +65,9 @@ class Reader {
   std::string problem_;
 };
 
+/// The longest name of a node, address or key.
+constexpr size_t kNameMax = 255;
+
 constexpr int64_t kMostSlots = 1024;
 constexpr int64_t kMostWorkers = 65536;
 constexpr int64_t kBig = std::numeric_limits<int64_t>::max();
@@ -91,6 +94,42 @@ RankState rank_from(const json& object, std::string& problem) {
   }
   if (problem.empty()) problem = in.problem();
   return rank;
+}
+
+/// `object`, of a beat or an answer; an older agent sends none.
+const json* link_of(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() ? nullptr : &*found;
+}
+
+LinkPlace link_place_from(const json& object, std::string& problem) {
+  Reader in(object);
+  LinkPlace place{.node = in.text("node", kNameMax),
+                  .address = in.text("address", kNameMax),
+                  .port = static_cast<int>(in.integer("port", 1, 65535)),
+                  .key = in.text("key", kNameMax),
+                  .moves = in.boolean("moves")};
+  if (problem.empty() && !in.problem().empty()) problem = "link: " + in.problem();
+  return place;
+}
+
+LinkRate link_rate_from(const json& object, std::string& problem) {
+  Reader in(object);
+  LinkRate rate{.round = in.integer("round", 1, kBig),
+                .bytes_per_second = in.integer("bytesPerSecond", 0, kBig),
+                .problem = in.text("problem", kLinkTextMax)};
+  if (problem.empty() && !in.problem().empty()) problem = "linkRate: " + in.problem();
+  return rate;
+}
+
+LinkOrder link_order_from(const json& object, std::string& problem) {
+  Reader in(object);
+  LinkOrder order{.round = in.integer("round", 1, kBig),
+                  .address = in.text("address", kNameMax),
+                  .port = static_cast<int>(in.integer("port", 1, 65535)),
+                  .key = in.text("key", kNameMax)};
+  if (problem.empty() && !in.problem().empty()) problem = "link: " + in.problem();
+  return order;
 }
 
 std::string line(const json& object) {
@@ -138,6 +177,18 @@ std::string to_text(const WorkerReport& report) {
     object["stacks"] = report.stacks;
     object["where"] = report.where;
   }
+  if (!report.link.node.empty()) {
+    object["link"] = {{"node", report.link.node},
+                      {"address", report.link.address},
+                      {"port", report.link.port},
+                      {"key", report.link.key},
+                      {"moves", report.link.moves}};
+  }
+  if (report.link_rate.round > 0) {
+    object["linkRate"] = {{"round", report.link_rate.round},
+                          {"bytesPerSecond", report.link_rate.bytes_per_second},
+                          {"problem", report.link_rate.problem}};
+  }
   std::string text = line(object);
   if (text.size() <= kMessageBytesMax || report.look == 0) return text;
   // It would be refused, and this worker taken for lost. What the ranks do in the world is told before all else.
@@ -156,6 +207,13 @@ std::string to_text(const Directive& directive) {
                  {"nextBeatMs", directive.next_beat.count()}};
   if (directive.look > 0) object["look"] = directive.look;
   if (directive.stacks > 0) object["stacks"] = directive.stacks;
+  if (directive.link.round > 0) {
+    object["link"] = {{"round", directive.link.round},
+                      {"address", directive.link.address},
+                      {"port", directive.link.port},
+                      {"key", directive.link.key}};
+  }
+  if (!directive.slow_link.empty()) object["slowLink"] = directive.slow_link;
   return line(object);
 }
 
@@ -201,6 +259,10 @@ Result<WorkerReport> worker_report_from_json(const std::string& text) {
       }
     }
   }
+  if (const json* link = link_of(object, "link")) report.link = link_place_from(*link, problem);
+  if (const json* rate = link_of(object, "linkRate")) {
+    report.link_rate = link_rate_from(*rate, problem);
+  }
   if (!in.problem().empty()) problem = in.problem();
   if (!problem.empty()) return bad_input("a beat with a wrong shape: " + problem);
   return report;
@@ -220,7 +282,13 @@ Result<Directive> directive_from_json(const std::string& text) {
                       .next_beat = Time(in.integer("nextBeatMs", 1, 3'600'000)),
                       .look = in.some("look"),
                       .stacks = in.some("stacks")};
-  if (!in.problem().empty()) return bad_input("an answer with a wrong shape: " + in.problem());
+  std::string problem;
+  if (const json* link = link_of(object, "link")) {
+    directive.link = link_order_from(*link, problem);
+  }
+  if (object.contains("slowLink")) directive.slow_link = in.text("slowLink", kLinkTextMax);
+  if (!in.problem().empty()) problem = in.problem();
+  if (!problem.empty()) return bad_input("an answer with a wrong shape: " + problem);
   for (int i = 0; i < 4; ++i) {
     if (order == kOrderNames[i]) {
       directive.order = static_cast<Order>(i);

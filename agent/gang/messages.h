@@ -42,6 +42,33 @@ struct RankState {
   bool operator==(const RankState&) const = default;
 };
 
+/// Where a worker takes part in measuring the links between nodes (link_meter.h).
+struct LinkPlace {
+  std::string node;  ///< empty: it does not take part
+  std::string address;
+  int port = 0;
+  std::string key;     ///< of its own making: who shows it may send
+  bool moves = false;  ///< its pod goes elsewhere if its link is too slow
+  bool operator==(const LinkPlace&) const = default;
+};
+
+/// A transfer to a peer that a worker has to make, once for each round.
+struct LinkOrder {
+  int64_t round = 0;  ///< 0: none
+  std::string address;
+  int port = 0;
+  std::string key;
+  bool operator==(const LinkOrder&) const = default;
+};
+
+/// What became of it.
+struct LinkRate {
+  int64_t round = 0;             ///< 0: none
+  int64_t bytes_per_second = 0;  ///< 0: it could not be measured
+  std::string problem;           ///< why
+  bool operator==(const LinkRate&) const = default;
+};
+
 struct WorkerReport {
   int worker = 0;
   int64_t incarnation = 1;  ///< this worker's life; a higher one replaces a lower one
@@ -58,6 +85,8 @@ struct WorkerReport {
   int64_t stacks = 0;           ///< the request that `where` answers; 0: none
   /// Of `ranks`, in their order: where their first threads are (agent/stacks/stack_text.h).
   std::vector<std::string> where;
+  LinkPlace link = {};
+  LinkRate link_rate = {};  ///< of the order that is in force
   bool operator==(const WorkerReport&) const = default;
 };
 
@@ -79,6 +108,9 @@ struct Directive {
   Time next_beat{500};  ///< the longest wait before the next beat
   int64_t look = 0;     ///< above 0: report what the ranks show, once for each number
   int64_t stacks = 0;   ///< above 0: take the ranks' stacks, once for each number
+  LinkOrder link = {};
+  std::string slow_link =
+      {};  ///< the link of this worker's node is far below the others': the figures
   bool operator==(const Directive&) const = default;
 };
 
@@ -87,6 +119,8 @@ struct Directive {
 inline constexpr size_t kMessageBytesMax = 256 * 1024;
 inline constexpr size_t kLastWordsBytesMax = 2000;
 inline constexpr size_t kWhereBytesMax = 500;
+/// Of the texts about links.
+inline constexpr size_t kLinkTextMax = 2000;
 
 /// One line of JSON. Bytes of a log that are not UTF-8 are replaced.
 std::string to_text(const WorkerReport& report);

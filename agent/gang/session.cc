@@ -15,11 +15,30 @@ namespace {
 using namespace dsj::contract;
 using Worker = Session::Worker;
 
+/// Its pod goes elsewhere, because of its link.
+bool moves(const Worker& worker) {
+  return !worker.slow_link.empty() && worker.report.link.moves;
+}
+
 bool gang_complete(const Session& s, Time now) {
   return std::ranges::all_of(s.workers, [&](const Worker& worker) {
-    return worker.joined && !worker.report.leaving && !worker.report.departing &&
+    return worker.joined && !worker.report.leaving && !worker.report.departing && !moves(worker) &&
            !silent(s, worker, now) && clear(s, worker, now);
   });
+}
+
+/// Measures the links of a complete gang. False: that is not over, or showed that somebody moves.
+bool links_are_measured(Session& s, Time now, Commands& out) {
+  if (s.config.link_percent <= 0) return true;
+  std::vector<const WorkerReport*> gang;
+  for (const Worker& worker : s.workers) gang.push_back(&worker.report);
+  if (!s.links.measure(gang, s.config.link_percent, now)) return false;
+  auto found = s.links.take_findings();
+  if (!found) return true;
+  for (Worker& worker : s.workers) worker.slow_link.clear();
+  for (const auto& [worker, why] : found->slow) s.workers[worker].slow_link = why;
+  out.push_back(LinksMeasured{found->summary, found->told});
+  return std::ranges::none_of(s.workers, moves);
 }
 
 std::vector<int> slots_of(const Session& s) {
@@ -37,6 +56,7 @@ void gather(Session& s, Time now, Commands& out) {
     return hand_over(s, "the pod of worker 0 is taken away while no rank is running", now, out);
   }
   if (now < s.not_before || now < s.config.quiet_until || !gang_complete(s, now)) return;
+  if (!links_are_measured(s, now, out)) return;
   s.publishing = s.attempt + 1;
   s.slots = slots_of(s);
   enter(s, Phase::Publishing, now);
@@ -179,6 +199,7 @@ void take(Session& s, const WorkerReport& report, Time now) {
         worker.ghost_until = std::max(worker.ghost_until, worker.last_beat + s.config.silence);
       }
       if (s.phase == Phase::Running || s.phase == Phase::Ending) worker.lost_in = s.attempt;
+      worker.slow_link.clear();
       worker.late = s.phase == Phase::Finished;
     }
   }
@@ -299,6 +320,7 @@ Directive directive_for(const Session& s, int worker, int64_t incarnation, int f
   Directive directive{.order = Order::Idle, .attempt = s.attempt, .next_beat = soon};
   // Its first beat was not taken yet.
   const bool unknown = own.joined && own.report.incarnation < incarnation;
+  if (!unknown) directive.slow_link = own.slow_link;
   if (s.phase == Phase::Finished) {
     // It belongs to the gang that goes on: it waits for the next worker 0.
     const bool stays = own.late || unknown || (s.outcome.handed_over && !departs(own));
@@ -309,6 +331,7 @@ Directive directive_for(const Session& s, int worker, int64_t incarnation, int f
   }
   // It must not start what its predecessor may have started.
   if (unknown) return directive;
+  if (s.phase == Phase::Gathering) directive.link = s.links.order(worker);
   // While an attempt ends, nobody may join it.
   const bool may_run = s.phase == Phase::Running ||
                        (s.phase == Phase::Ending && !s.killing && own.report.attempt == s.attempt);

@@ -70,12 +70,17 @@ struct AttemptFailed {
 struct StragglersChanged {
   std::vector<Straggler> stragglers;
 };
+/// The links between the nodes were measured.
+struct LinksMeasured {
+  std::string summary;
+  std::vector<std::string> told;
+};
 struct JobEnded {
   Outcome outcome;
   bool clear = false;  ///< no rank of any attempt lives or will be started
 };
 using Command = std::variant<PublishAttempt, AttemptStarted, AttemptYielded, AttemptFailed,
-                             StragglersChanged, JobEnded>;
+                             StragglersChanged, LinksMeasured, JobEnded>;
 using Commands = std::vector<Command>;
 
 }  // namespace dsj::agent

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/gang/link_check.h"
 #include "agent/gang/messages.h"
 #include "agent/gang/stall.h"
 #include "agent/gang/stall_watch.h"
@@ -34,6 +35,8 @@ struct SessionConfig {
   Time stall{1'800'000};
   /// After a hang, how long the agents may take the stacks of the ranks before SIGKILL.
   Time stacks{3000};
+  /// A node's link is too slow below so many percent of the gang's usual rate; 0: links are not measured.
+  int link_percent = 0;
   /// No attempt starts earlier: ranks of this agent's predecessor may live until then.
   Time quiet_until{0};
 };
@@ -71,9 +74,10 @@ struct Session {
     bool joined = false;
     WorkerReport report;  ///< the newest report of the newest incarnation
     Time last_beat{0};
-    Time ghost_until{0};  ///< ranks of a replaced incarnation may live until then
-    int64_t lost_in = 0;  ///< the attempt in which it was replaced
-    bool late = false;    ///< its incarnation came after the session had finished
+    Time ghost_until{0};         ///< ranks of a replaced incarnation may live until then
+    int64_t lost_in = 0;         ///< the attempt in which it was replaced
+    bool late = false;           ///< its incarnation came after the session had finished
+    std::string slow_link = {};  ///< what this incarnation is told (Directive::slow_link)
   };
 
   SessionConfig config;
@@ -95,6 +99,7 @@ struct Session {
   /// Where the rank is that the stall names first, by its stacks: "rank 2 is in ..."; empty: not known.
   std::string stall_where;
   StragglerWatch straggler_watch;
+  LinkCheck links;
   /// The newest request for stacks in this attempt (Directive::stacks); 0: none. At a hang it is the
   /// attempt's number.
   int64_t stacks = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <utility>
 
 #include "agent/gang/rank_end.h"
 #include "common/check.h"
@@ -100,6 +101,23 @@ void ask_for_stacks(Worker& w, const Directive& directive, WorkerCommands& out) 
   out.push_back(TakeStacks{directive.stacks});
 }
 
+/// Carries out an order once; forgets what it came to when nobody asks any more.
+void measure_link(Worker& w, const Directive& directive, WorkerCommands& out) {
+  const LinkOrder& order = directive.link;
+  w.slow_link = directive.slow_link;
+  if (order.round == w.link_asked) return;
+  w.link_asked = order.round;
+  w.report.link_rate = {};
+  if (order.round > 0) out.push_back(MeasureLink{order});
+}
+
+void take(Worker& w, LinkRate rate, WorkerCommands& out) {
+  if (rate.round != w.link_asked) return;
+  rate.problem.resize(std::min(rate.problem.size(), kLinkTextMax));
+  w.report.link_rate = std::move(rate);
+  out.push_back(SendBeat{});
+}
+
 void take(Worker& w, const StacksTaken& taken, WorkerCommands& out) {
   if (taken.where.size() != w.report.ranks.size()) return;  // of an attempt that is over
   w.report.stacks = taken.request;
@@ -156,6 +174,7 @@ WorkerCommands step(Worker& w, const WorkerEvent& event, Time now) {
     obey(w, heard->directive, out);
     look(w, heard->directive, out);
     ask_for_stacks(w, heard->directive, out);
+    measure_link(w, heard->directive, out);
   } else if (const auto* told = std::get_if<RankStep>(&event)) {
     auto& known = w.report.ranks.at(told->local_rank).step;
     known = std::max(known, told->step);
@@ -177,6 +196,8 @@ WorkerCommands step(Worker& w, const WorkerEvent& event, Time now) {
     out.push_back(SendBeat{});
   } else if (const auto* taken = std::get_if<StacksTaken>(&event)) {
     take(w, *taken, out);
+  } else if (const auto* measured = std::get_if<LinkMeasured>(&event)) {
+    take(w, measured->rate, out);
   } else if (std::holds_alternative<StopSignal>(event)) {
     w.report.stop_requested = true;
     out.push_back(SendBeat{});

@@ -58,6 +58,10 @@ struct StacksTaken {
   int64_t request;
   std::vector<std::string> where;
 };
+/// The answer to MeasureLink.
+struct LinkMeasured {
+  LinkRate rate;
+};
 /// The whole job is to save and stop.
 struct StopSignal {};
 /// This worker's pod is taken away. All ranks save one step, then only this agent leaves.
@@ -65,7 +69,7 @@ struct DepartSignal {};
 /// Time passed. Only this event ends a lease: after a sleep, what came meanwhile is taken first.
 struct WorkerTick {};
 using WorkerEvent = std::variant<Heard, RankStep, RankPaced, RankError, RankExited, Looked,
-                                 StacksTaken, StopSignal, DepartSignal, WorkerTick>;
+                                 StacksTaken, LinkMeasured, StopSignal, DepartSignal, WorkerTick>;
 
 // ---- commands
 struct LaunchRanks {
@@ -82,6 +86,10 @@ struct TakeLook {
 struct TakeStacks {
   int64_t request;
 };
+/// Send to a peer, then say how fast it was with LinkMeasured. It takes a second at the most.
+struct MeasureLink {
+  LinkOrder order;
+};
 /// Send the report soon. Otherwise a beat is sent when `next_beat` is over.
 struct SendBeat {};
 /// No rank is left: send a last beat, then exit.
@@ -90,7 +98,7 @@ struct ExitAgent {
   std::string why;
 };
 using WorkerCommand =
-    std::variant<LaunchRanks, SignalRanks, TakeLook, TakeStacks, SendBeat, ExitAgent>;
+    std::variant<LaunchRanks, SignalRanks, TakeLook, TakeStacks, MeasureLink, SendBeat, ExitAgent>;
 using WorkerCommands = std::vector<WorkerCommand>;
 
 struct Worker {
@@ -100,6 +108,8 @@ struct Worker {
   WorkerReport report;  ///< what a beat carries; the sender counts `sequence`
   Time last_heard{0};
   int64_t stacks_asked = 0;  ///< the newest request for stacks
+  int64_t link_asked = 0;    ///< the round of the order that is in force; 0: none
+  std::string slow_link;     ///< what agent 0 says of this node's link; empty: nothing
   bool preempt_sent = false;
   bool kill_sent = false;
   bool finishing = false;

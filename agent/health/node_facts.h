@@ -5,10 +5,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 namespace dsj::agent {
+
+/// What the driver itself says that a GPU needs before it works again (NVML's GPU recovery action).
+enum class GpuRecovery { None = 0, Reset = 1, Reboot = 2, DrainPeers = 3, DrainAndReset = 4 };
 
 /// One GPU that the container sees, as the driver's management library (NVML) tells it.
 struct GpuFacts {
@@ -18,6 +22,10 @@ struct GpuFacts {
   std::optional<bool> remap_failed;         ///< a broken row has no spare row left (XID 64)
   std::optional<bool> remap_pending;        ///< broken rows are replaced at the GPU's next reset
   std::optional<int> links_up, links_down;  ///< NVLinks
+  /// Times that an NVLink lost its connection and made it again, since the first look.
+  std::optional<int64_t> link_recoveries;
+  std::optional<GpuRecovery> recovery;
+  std::set<int> xids;  ///< that the driver told since the first look
   bool operator==(const GpuFacts&) const = default;
 };
 

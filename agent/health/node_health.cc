@@ -24,6 +24,12 @@ constexpr int64_t kOutputLeast = 64 << 20;
 /// is the usual cause of their failures.
 constexpr int64_t kShmPerRank = 64 << 20;
 
+/// XIDs after which NVIDIA's catalog asks for a reset of the GPU or a restart of the node, whatever
+/// the program does: a halt of the GPU or of its controllers (46, 62, 79, 110, 119, 120), memory errors
+/// beyond the program that met them (48, 64, 95, 140), a broken NVLink (74, 136). 109 is left out: a
+/// busy GPU may tell it.
+constexpr int kBrokenXids[] = {46, 48, 62, 64, 74, 79, 95, 110, 119, 120, 136, 140};
+
 class Judge {
  public:
   Judge(const NodeFacts& facts, const NodeNeeds& needs) : facts_(facts), needs_(needs) {}
@@ -90,6 +96,7 @@ class Judge {
     for (const GpuFacts& gpu : driver.gpus) links = std::max(links, gpu.links_up.value_or(0));
     for (const GpuFacts& gpu : driver.gpus) {
       const std::string name = "GPU " + std::to_string(gpu.index) + of;
+      faults(gpu, name);
       if (gpu.lost) bad(name + " is lost: it no longer answers; the node needs a restart");
       if (gpu.uncorrected.value_or(0) > 0) {
         bad(name + " had " + std::to_string(*gpu.uncorrected) +
@@ -105,7 +112,42 @@ class Judge {
         tell(name + " has " + std::to_string(gpu.links_up.value_or(0)) +
              " NVLinks up, another one " + std::to_string(links));
       }
+      if (gpu.link_recoveries.value_or(0) > 0) {
+        tell(name + " lost the connection of an NVLink " + std::to_string(*gpu.link_recoveries) +
+             " times since this pod began");
+      }
     }
+  }
+
+  /// What the driver told of a GPU, and what it asks for.
+  void faults(const GpuFacts& gpu, const std::string& name) {
+    const std::string needs = needed(gpu.recovery.value_or(GpuRecovery::None));
+    if (!needs.empty())
+      bad(name + " needs " + needs + " before it works again: its driver says so");
+    for (const int xid : gpu.xids) {
+      const std::string told = name + " told XID " + std::to_string(xid) + " since this pod began";
+      if (std::ranges::find(kBrokenXids, xid) != std::end(kBrokenXids)) {
+        bad(told + ": it needs a reset, or the node a restart");
+      } else {
+        tell(told + ": most often an error of the program that used it");
+      }
+    }
+  }
+
+  static std::string needed(GpuRecovery recovery) {
+    switch (recovery) {
+      case GpuRecovery::None:
+        return "";
+      case GpuRecovery::Reset:
+        return "a reset";
+      case GpuRecovery::Reboot:
+        return "a restart of the node";
+      case GpuRecovery::DrainPeers:
+        return "an end of all traffic between GPUs";
+      case GpuRecovery::DrainAndReset:
+        return "an end of all traffic between GPUs and a reset";
+    }
+    return "";
   }
 
   const NodeFacts& facts_;

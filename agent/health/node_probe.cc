@@ -7,8 +7,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "agent/health/nvml.h"
-
 namespace dsj::agent {
 namespace {
 
@@ -97,7 +95,7 @@ NodeFacts PosixNodeProbe::look() {
     facts.shm_bytes = static_cast<int64_t>(shm->f_blocks * shm->f_frsize);
   }
   if (hints_) facts.clock_ahead = clock_ahead(hints_(), static_cast<int64_t>(std::time(nullptr)));
-  facts.driver = read_gpus(places_.nvml);
+  facts.driver = nvml_.read();
   return facts;
 }
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "agent/health/node_facts.h"
+#include "agent/health/nvml.h"
 
 namespace dsj::agent {
 
@@ -34,12 +34,13 @@ std::optional<int64_t> time_from_http_date(const std::string& text);
 class PosixNodeProbe final : public NodeProbe {
  public:
   PosixNodeProbe(ProbePlaces places, std::function<ClockHints()> hints)
-      : places_(std::move(places)), hints_(std::move(hints)) {}
+      : places_(std::move(places)), hints_(std::move(hints)), nvml_(places_.nvml) {}
   NodeFacts look() override;
 
  private:
   const ProbePlaces places_;
   const std::function<ClockHints()> hints_;
+  Nvml nvml_;
 };
 
 }  // namespace dsj::agent

@@ -39,7 +39,9 @@ WorkerReport full_report() {
                      .begun = {{3, "all_gather", "layer 1", 64}}},
                     {.stopped = true}},
           .stacks = 9,
-          .where = {"in wait < main", "not running"}};
+          .where = {"in wait < main", "not running"},
+          .link = {"node-4", "10.0.0.4", 40123, "secret", true},
+          .link_rate = {3, 1'000'000, "none"}};
 }
 
 TEST(Messages, RoundTrip) {
@@ -56,7 +58,9 @@ TEST(Messages, RoundTrip) {
                             .exit_code = 87,
                             .next_beat = Time(250),
                             .look = 6,
-                            .stacks = 7};
+                            .stacks = 7,
+                            .link = {3, "10.0.0.5", 40124, "its key"},
+                            .slow_link = "its link carries 5 MB/s"};
   const auto read = directive_from_json(to_text(directive));
   ASSERT_TRUE(read) << read.error().to_string();
   EXPECT_EQ(*read, directive);
@@ -70,6 +74,9 @@ TEST(Messages, WithoutARequestNobodySendsALook) {
   report.stacks = 0;
   EXPECT_EQ(to_text(report).find("stacks"), std::string::npos);
   report.where.clear();
+  report.link = {};
+  report.link_rate = {};
+  EXPECT_EQ(to_text(report).find("link"), std::string::npos);
   EXPECT_EQ(*worker_report_from_json(to_text(report)), report) << "as agents of an older version";
   EXPECT_EQ(to_text(Directive{}).find("look"), std::string::npos);
   EXPECT_EQ(to_text(Directive{}).find("stacks"), std::string::npos);
@@ -83,6 +90,32 @@ TEST(Messages, PlacesOfAWrongShapeAreRefused) {
     nlohmann::json beat = good;
     beat["where"] = wrong;
     EXPECT_FALSE(worker_report_from_json(beat.dump())) << wrong;
+  }
+}
+
+TEST(Messages, LinksOfAWrongShapeAreRefused) {
+  const nlohmann::json beat = nlohmann::json::parse(to_text(full_report()));
+  for (const auto& [pointer, value] : std::initializer_list<std::pair<const char*, nlohmann::json>>{
+           {"/link", "text"},
+           {"/link/port", 0},
+           {"/link/port", 70'000},
+           {"/link/key", std::string(256, 'k')},
+           {"/link/moves", "yes"},
+           {"/linkRate", nullptr},
+           {"/linkRate/round", 0},
+           {"/linkRate/bytesPerSecond", -1},
+           {"/linkRate/problem", std::string(kLinkTextMax + 1, 'p')}}) {
+    nlohmann::json wrong = beat;
+    wrong[nlohmann::json::json_pointer(pointer)] = value;
+    EXPECT_FALSE(worker_report_from_json(wrong.dump())) << pointer;
+  }
+  const nlohmann::json answer = nlohmann::json::parse(
+      to_text(Directive{.link = {1, "10.0.0.5", 1, "k"}, .slow_link = "why"}));
+  for (const auto& [pointer, value] : std::initializer_list<std::pair<const char*, nlohmann::json>>{
+           {"/link/round", 0}, {"/link/address", 7}, {"/link", 7}, {"/slowLink", 7}}) {
+    nlohmann::json wrong = answer;
+    wrong[nlohmann::json::json_pointer(pointer)] = value;
+    EXPECT_FALSE(directive_from_json(wrong.dump())) << pointer;
   }
 }
 

@@ -76,6 +76,32 @@ TEST_F(WorkerTest, TakesStacksOnceForEachRequest) {
   EXPECT_TRUE(worker.report.where.empty());
 }
 
+TEST_F(WorkerTest, MeasuresItsLinkOnceForEachRound) {
+  Heard asked{{.order = Order::Idle, .link = {.round = 4, .address = "a", .port = 1, .key = "k"}},
+              Time(0)};
+  EXPECT_EQ(count<MeasureLink>(step(worker, asked, Time(0))), 1);
+  EXPECT_EQ(count<MeasureLink>(step(worker, asked, Time(10))), 0) << "it is under way";
+  EXPECT_EQ(count<SendBeat>(step(worker, LinkMeasured{{3, 7, ""}}, Time(20))), 0) << "overtaken";
+  EXPECT_EQ(worker.report.link_rate, LinkRate{});
+  const LinkMeasured measured{{4, 1000, std::string(5000, 'x')}};
+  EXPECT_EQ(count<SendBeat>(step(worker, measured, Time(30))), 1);
+  EXPECT_EQ(worker.report.link_rate.bytes_per_second, 1000);
+  EXPECT_EQ(worker.report.link_rate.problem.size(), kLinkTextMax);
+  EXPECT_EQ(count<MeasureLink>(step(worker, asked, Time(40))), 0);
+  asked.directive.link.round = 5;
+  EXPECT_EQ(count<MeasureLink>(step(worker, asked, Time(50))), 1);
+  EXPECT_EQ(worker.report.link_rate, LinkRate{}) << "the answer to another round";
+  step(worker, LinkMeasured{{5, 1000, ""}}, Time(60));
+  asked.directive.link = {};
+  asked.directive.slow_link = "it is slow";
+  step(worker, asked, Time(70));
+  EXPECT_EQ(worker.report.link_rate, LinkRate{}) << "nobody asks any more";
+  EXPECT_EQ(worker.slow_link, "it is slow");
+  asked.directive.slow_link.clear();
+  step(worker, asked, Time(80));
+  EXPECT_EQ(worker.slow_link, "");
+}
+
 TEST_F(WorkerTest, TakesNoStacksOfAnotherAttemptOrOfNoRank) {
   Heard asked = run(4);
   asked.directive.stacks = 1;

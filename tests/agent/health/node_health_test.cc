@@ -71,8 +71,31 @@ INSTANTIATE_TEST_SUITE_P(
         HealthCase{
             "Links",
             [](NodeFacts& f) { f.driver->gpus[1] = {.index = 1, .links_up = 16, .links_down = 2}; },
-            false, "GPU 1 (driver 570.1) has 16 NVLinks up, another one 18"}),
+            false, "GPU 1 (driver 570.1) has 16 NVLinks up, another one 18"},
+        HealthCase{"LinkRecoveries", [](NodeFacts& f) { f.driver->gpus[0].link_recoveries = 3; },
+                   false, "GPU 0 (driver 570.1) lost the connection of an NVLink 3 times"},
+        HealthCase{"Reset", [](NodeFacts& f) { f.driver->gpus[0].recovery = GpuRecovery::Reset; },
+                   true, "GPU 0 (driver 570.1) needs a reset before it works again"},
+        HealthCase{"Reboot", [](NodeFacts& f) { f.driver->gpus[1].recovery = GpuRecovery::Reboot; },
+                   true, "GPU 1 (driver 570.1) needs a restart of the node"},
+        HealthCase{"DrainPeers",
+                   [](NodeFacts& f) { f.driver->gpus[1].recovery = GpuRecovery::DrainPeers; }, true,
+                   "needs an end of all traffic between GPUs before"},
+        HealthCase{"DrainAndReset",
+                   [](NodeFacts& f) { f.driver->gpus[1].recovery = GpuRecovery::DrainAndReset; },
+                   true, "needs an end of all traffic between GPUs and a reset"},
+        HealthCase{"BrokenXid", [](NodeFacts& f) { f.driver->gpus[0].xids = {95}; }, true,
+                   "GPU 0 (driver 570.1) told XID 95 since this pod began: it needs a reset"},
+        HealthCase{"ProgramsXid", [](NodeFacts& f) { f.driver->gpus[0].xids = {31}; }, false,
+                   "told XID 31 since this pod began: most often an error of the program"}),
     [](const auto& info) { return std::string(info.param.name); });
+
+TEST(NodeHealthFacts, AGpuThatNeedsNothingIsHealthy) {
+  NodeFacts facts = healthy();
+  facts.driver->gpus[0].recovery = GpuRecovery::None;
+  facts.driver->gpus[0].link_recoveries = 0;
+  EXPECT_THAT(judge_node(facts, kGpuNeeds), IsEmpty());
+}
 
 TEST(NodeHealthFacts, WhatCannotBeReadIsNotJudged) {
   EXPECT_THAT(judge_node({}, kGpuNeeds), IsEmpty());

@@ -70,14 +70,19 @@ TEST(ClockHints, HttpDatesAreRead) {
 }
 
 /// fake_nvml.cc: a library with NVML's functions, which does what a variable says.
-struct Nvml : testing::Test {
-  static std::optional<DriverFacts> read(const std::string& does) {
+struct NvmlTest : testing::Test {
+  static std::optional<DriverFacts> read(Nvml& nvml, const std::string& does) {
     setenv("FAKE_NVML", does.c_str(), 1);
-    return read_gpus(DSJ_BIN_DIR "/../fake_nvml/libnvidia-ml.so.1");
+    return nvml.read();
   }
+  static std::optional<DriverFacts> read(const std::string& does) {
+    Nvml nvml(kLibrary);
+    return read(nvml, does);
+  }
+  static constexpr char kLibrary[] = DSJ_BIN_DIR "/../fake_nvml/libnvidia-ml.so.1";
 };
 
-TEST_F(Nvml, HealthyGpus) {
+TEST_F(NvmlTest, HealthyGpus) {
   const auto facts = read("gpus=2");
   ASSERT_TRUE(facts);
   EXPECT_EQ(facts->version, "570.00");
@@ -88,14 +93,17 @@ TEST_F(Nvml, HealthyGpus) {
                          .remap_failed = false,
                          .remap_pending = false,
                          .links_up = 4,
-                         .links_down = 0};
+                         .links_down = 0,
+                         .link_recoveries = 0,
+                         .recovery = GpuRecovery::None};
   EXPECT_EQ(facts->gpus[1], healthy);
 }
 
-TEST_F(Nvml, WhatIsBrokenIsTold) {
+TEST_F(NvmlTest, WhatIsBrokenIsTold) {
   EXPECT_EQ(read("init=18")->problem, "error 18 of the fake");
   EXPECT_TRUE(read("gpus=2 lost=1")->gpus.at(1).lost);
-  const auto facts = read("gpus=1 ecc=3 pending failed down=1");
+  const auto facts = read("gpus=1 ecc=3 pending failed down=1 recovery=2");
+  EXPECT_EQ(facts->gpus.at(0).recovery, GpuRecovery::Reboot);
   EXPECT_EQ(facts->gpus.at(0).uncorrected, 3);
   EXPECT_EQ(facts->gpus.at(0).remap_pending, true);
   EXPECT_EQ(facts->gpus.at(0).remap_failed, true);
@@ -103,7 +111,39 @@ TEST_F(Nvml, WhatIsBrokenIsTold) {
   EXPECT_EQ(facts->gpus.at(0).links_down, 1);
 }
 
-TEST_F(Nvml, WhatAGpuDoesNotSupportIsUnset) {
+/// An XID that was told before nobody listened for; what it left behind is in the other facts.
+TEST_F(NvmlTest, XidsAreHeardFromTheFirstLookOn) {
+  Nvml nvml(kLibrary);
+  EXPECT_TRUE(read(nvml, "gpus=2 xid=31")->gpus.at(1).xids.empty());
+  EXPECT_THAT(read(nvml, "gpus=2 xid=79")->gpus.at(1).xids, testing::ElementsAre(79));
+  const auto facts = read(nvml, "gpus=2 xid=13");
+  EXPECT_THAT(facts->gpus.at(1).xids, testing::ElementsAre(13, 79)) << "none is forgotten";
+  EXPECT_TRUE(facts->gpus.at(0).xids.empty());
+}
+
+TEST_F(NvmlTest, XidsOfALostGpuAreTold) {
+  Nvml nvml(kLibrary);
+  read(nvml, "gpus=2");
+  const auto facts = read(nvml, "gpus=2 xid=79 lost=1");
+  EXPECT_TRUE(facts->gpus.at(1).lost);
+  EXPECT_THAT(facts->gpus.at(1).xids, testing::ElementsAre(79));
+}
+
+TEST_F(NvmlTest, ADriverThatComesBackIsAskedAgain) {
+  Nvml nvml(kLibrary);
+  EXPECT_NE(read(nvml, "init=9")->problem, "");
+  EXPECT_EQ(read(nvml, "gpus=1")->gpus.size(), 1u);
+  EXPECT_THAT(read(nvml, "gpus=1 xid=48")->gpus.at(0).xids, testing::ElementsAre(48));
+}
+
+TEST_F(NvmlTest, LinkRecoveriesCountFromTheFirstLook) {
+  Nvml nvml(kLibrary);
+  EXPECT_EQ(read(nvml, "gpus=1 recoveries=5")->gpus.at(0).link_recoveries, 0);
+  EXPECT_EQ(read(nvml, "gpus=1 recoveries=7")->gpus.at(0).link_recoveries, 4 * 2);
+  EXPECT_EQ(read(nvml, "gpus=1 recoveries=1")->gpus.at(0).link_recoveries, 4) << "it was reset";
+}
+
+TEST_F(NvmlTest, WhatAGpuDoesNotSupportIsUnset) {
   const auto facts = read("gpus=1 old");
   EXPECT_EQ(facts->gpus.at(0), GpuFacts{});
 }
