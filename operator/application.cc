@@ -32,32 +32,35 @@ bool Application::create(const Create& create) {
   return failed(made.error(), create.kind + " " + create.name, true);
 }
 
-bool Application::create_all(const std::vector<const Create*>& creates, int at_once,
-                             const Crew& crew) {
-  if (at_once <= 1 || creates.size() <= 1) {
-    return std::ranges::all_of(creates, [&](const Create* one) { return create(*one); });
+bool Application::carry_out(const std::vector<Task>& tasks, int at_once, const Crew& crew) {
+  if (at_once <= 1 || tasks.size() <= 1) {
+    return std::ranges::all_of(tasks, [&](const Task& task) { return task(*this); });
   }
-  std::vector<Application> parts(creates.size(), Application(client_, o_, may_write_, writes_));
+  std::vector<Application> parts(tasks.size(), Application(client_, o_, may_write_, writes_));
   std::atomic<size_t> next = 0;
   std::atomic<bool> good = true;
   crew(
-      static_cast<int>(std::min(static_cast<size_t>(at_once), creates.size())),
+      static_cast<int>(std::min(static_cast<size_t>(at_once), tasks.size())),
       [&]() -> std::optional<size_t> {
-        const size_t task = good ? next++ : creates.size();
-        return task < creates.size() ? std::optional(task) : std::nullopt;
+        const size_t task = good ? next++ : tasks.size();
+        return task < tasks.size() ? std::optional(task) : std::nullopt;
       },
       [&](size_t task) {
-        if (!parts[task].create(*creates[task])) good = false;
+        if (!tasks[task](parts[task])) good = false;
       });
-  for (const Application& part : parts) {
-    result.created += part.result.created;
-    if (part.result.problem.empty() || !result.problem.empty()) continue;
-    result.problem = part.result.problem;
-    result.refusal = part.result.refusal;
-    result.overtaken = part.result.overtaken;
-    result.retry_after = part.result.retry_after;
-  }
+  for (const Application& part : parts) take(part.result);
   return good;
+}
+
+/// Of several failures the first is told.
+void Application::take(const Applied& part) {
+  result.created += part.created;
+  if (result.taken_set.empty()) result.taken_set = part.taken_set;
+  if (part.problem.empty() || !result.problem.empty()) return;
+  result.problem = part.problem;
+  result.refusal = part.refusal;
+  result.overtaken = part.overtaken;
+  result.retry_after = part.retry_after;
 }
 
 bool Application::update(const Create& update) {

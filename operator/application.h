@@ -12,6 +12,11 @@
 
 namespace dsj::op {
 
+class Application;
+/// A part of a pass. It writes by an Application of its own, so that several can be under way. False: no
+/// other is begun any more.
+using Task = std::function<bool(Application& part)>;
+
 /// A write that returns false was refused or could not be made; `result` says why.
 class Application {
  public:
@@ -19,9 +24,9 @@ class Application {
               const std::function<bool()>& may_write, Writes& writes)
       : client_(client), o_(observed), may_write_(may_write), writes_(writes) {}
 
+  /// Carries out up to `at_once` at a time, in no order; 1: in order.
+  bool carry_out(const std::vector<Task>& tasks, int at_once, const Crew& crew);
   bool create(const Create& create);
-  /// Creates up to `at_once` at a time, in no order; 1: in order.
-  bool create_all(const std::vector<const Create*>& creates, int at_once, const Crew& crew);
   /// Writes over the version that was seen. What cannot be mended now stays as it was; everything
   /// else goes on.
   bool update(const Create& update);
@@ -41,6 +46,7 @@ class Application {
 
  private:
   kube::ApiResult<Json> write_mark(const NodeMark& mark);
+  void take(const Applied& part);
   bool allowed();
   bool make_key(KeyChange& change, const IssueKey& issue, std::optional<WorkerKey>& made,
                 std::string& authority);

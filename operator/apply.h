@@ -32,9 +32,9 @@ Result<ServerCertificate> issue_worker_key(const KeyChange& change);
 void work_on_threads(int at_once, const ClaimTask& claim, const CarryTask& carry);
 
 /// Asks `may_write` before every write: a leader that lost its lease stops, and so does a pass
-/// whose decision is out of date. Creates up to `at_once` objects at a time, by `crew`: first
-/// objects, then objects that refer to them, then pods. The first pod is created alone, so that a
-/// quota or a policy is met once. Events are told meanwhile.
+/// whose decision is out of date. Creates up to `at_once` at a time, by `crew`: objects, one that refers to
+/// another behind that, the key beside them; then pods. Of a gang that does not go at once, and after a refusal,
+/// one is tried first, so that a quota or a policy is met once. Events are told meanwhile.
 Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
               const std::function<bool()>& may_write, Writes& writes, EventSink& events,
               int at_once = 1, const Crew& crew = work_on_threads,

@@ -75,9 +75,10 @@ class Cache::KindSink final : public kube::Sink {
     for (const auto& [name, version] : cache_.names(kind_, ns_)) {
       if (!seen_.contains(name) && has_passed(version)) cache_.drop(kind_, name, version);
     }
+    seen_.clear();  // names of ten thousand pods are a megabyte
     filled_ = true;
   }
-  void list_aborted() override {}
+  void list_aborted() override { seen_.clear(); }
   void upserted(const Json& object) override { take(object); }
   void deleted(const Json& object) override {
     told(object);

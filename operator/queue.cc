@@ -21,7 +21,8 @@ void Queue::put(const std::string& key, Milliseconds at) {
 void Queue::add(const std::string& key, Milliseconds at) {
   const std::lock_guard lock(mutex_);
   put(key, at);
-  changed_.notify_one();
+  // A gang of thousands is in work while its pods come.
+  if (!working_.contains(key)) changed_.notify_one();
 }
 
 std::optional<std::string> Queue::take(Milliseconds now, Milliseconds* waited) {

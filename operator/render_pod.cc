@@ -72,19 +72,8 @@ void add_environment(Json& container, const JobView& job, const std::string& rev
   }
 }
 
-/// How many GPUs the container asks for; empty: none.
-std::string gpus_of(const Json& container) {
-  const Json& resources = json_child(container, "resources");
-  for (const char* kind : {"limits", "requests"}) {
-    const Json& asked = json_child(json_child(resources, kind), "nvidia.com/gpu");
-    const std::string count = asked.is_string() ? asked.get<std::string>() : asked.dump();
-    if (!count.empty() && count.find_first_not_of("0123456789") == std::string::npos) return count;
-  }
-  return "";
-}
-
 /// What the agent needs to judge its node.
-void add_node_health(Json& container, const jobspec::NodeHealth& health) {
+void add_node_health(Json& container, const jobspec::NodeHealth& health, int64_t gpus) {
   if (health.action == jobspec::NodeHealthAction::Off) return;
   Json& env = child(container, "env", Json::array());
   env.push_back(value_of(contract::kEnvNodeHealth,
@@ -94,9 +83,7 @@ void add_node_health(Json& container, const jobspec::NodeHealth& health) {
        {"valueFrom",
         {{"resourceFieldRef",
           {{"containerName", contract::kContainerName}, {"resource", "requests.memory"}}}}}});
-  if (const std::string gpus = gpus_of(container); !gpus.empty()) {
-    env.push_back(value_of(contract::kEnvGpus, gpus));
-  }
+  if (gpus > 0) env.push_back(value_of(contract::kEnvGpus, std::to_string(gpus)));
 }
 
 /// Adds a volume of ours, unless the user mounts something at that path.
@@ -244,7 +231,8 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
       {{"ports", Json::array({{{"name", "join"}, {"containerPort", contract::kJoinPort}},
                               {{"name", "metrics"}, {"containerPort", contract::kMetricsPort}}})}});
   add_environment(container, job, accepted.revision, worker, incarnation);
-  add_node_health(container, accepted.job.policies.failure.node_health);
+  add_node_health(container, accepted.job.policies.failure.node_health,
+                  jobspec::worker_gpus(pod_template).whole);
   add_volumes(spec, container, job, accepted.revision, o.settings);
   if (!keys.empty()) {
     metadata["labels"][contract::kLabelKeys] = keys;

@@ -619,19 +619,27 @@ TEST_F(AtOnce, ARefusedDeletionBlocksNoOther) {
 TEST_F(AtOnce, WhatRefersToAnotherObjectIsMadeAfterIt) {
   std::vector<std::string> order;  // requests come one at a time here, from eight threads
   server.set_fault([&](const kube::Request& request) {
-    if (request.method == "POST") order.push_back(request.path);
+    if (request.method == "POST") {
+      const Json body = Json::parse(request.body);
+      order.push_back(request.path + "/" + body["metadata"]["name"].get<std::string>());
+    }
     return kube::testing::Fault{};
   });
   Plan plan;
   plan.creates.push_back(object("RoleBinding", "j"));
   plan.creates.back().refers = true;
+  plan.creates.back().object["roleRef"] = {{"kind", "Role"}, {"name", "j7"}};
   for (int i = 0; i < 20; ++i) plan.creates.push_back(object("Role", "j" + std::to_string(i)));
   plan.pods.push_back(object("Pod", "j-worker-0-1"));
   const Applied applied = make(plan);
   EXPECT_TRUE(applied.done) << applied.problem;
   ASSERT_EQ(order.size(), 22u);
-  EXPECT_THAT(order[20], ::testing::EndsWith("/rolebindings"));
-  EXPECT_THAT(order[21], ::testing::EndsWith("/pods"));
+  const auto at = [&](const std::string& end) {
+    return std::ranges::find_if(order, [&](const auto& path) { return path.ends_with(end); });
+  };
+  EXPECT_LT(at("/roles/j7"), at("/rolebindings/j"));
+  EXPECT_LT(at("/rolebindings/j"), at("/pods/j-worker-0-1"));
+  EXPECT_THAT(order[21], ::testing::EndsWith("/pods/j-worker-0-1"));
   // The server does not want one of them: nothing that refers to it, and no pod.
   order.clear();
   server.set_fault([&](const kube::Request& request) {
@@ -645,6 +653,62 @@ TEST_F(AtOnce, WhatRefersToAnotherObjectIsMadeAfterIt) {
   EXPECT_FALSE(refused.done);
   ASSERT_TRUE(refused.refusal) << refused.problem;
   EXPECT_THAT(order, ::testing::Each(::testing::EndsWith("/roles")));
+}
+
+/// How many tasks each round had that went to the crew.
+std::vector<size_t> rounds_of(kube::Client& client, const Observed& observed, const Plan& plan) {
+  struct : Writes {
+    void wrote(const std::string&, const Json&) override {}
+  } writes;
+  struct : EventSink {
+    void tell(const JobView&, const Event&) override {}
+  } events;
+  std::vector<size_t> rounds;
+  const Crew crew = [&](int, const ClaimTask& claim, const CarryTask& carry) {
+    rounds.push_back(0);
+    while (const auto task = claim()) {
+      ++rounds.back();
+      carry(*task);
+    }
+  };
+  (void)apply(
+      client, observed, plan, [] { return true; }, writes, events, 8, crew);
+  return rounds;
+}
+
+TEST_F(ApplyTest, ASmallJobIsMadeInTwoRounds) {
+  World world(quick_spec(4));
+  world.o.job = job_view(submit(quick_spec(4)));
+  const Plan plan = reconcile(world.o, world.now);
+  // ConfigMap, Service, ServiceAccount, NetworkPolicy; Role and RoleBinding; Secret and ConfigMap of the key
+  EXPECT_EQ(rounds_of(client, world.o, plan), (std::vector<size_t>{6, 4}));
+  EXPECT_EQ(names("RoleBinding").size(), 1u);
+  EXPECT_EQ(names("Secret").size(), 1u);
+  EXPECT_EQ(names("ConfigMap").size(), 2u);
+  EXPECT_EQ(names("Pod").size(), 4u);
+  // The job's own, the eight above, the pods; and the status. Nothing is asked.
+  EXPECT_EQ(server.requests("POST"), 1 + 8 + 4);
+  EXPECT_EQ(server.requests("PATCH"), 1);
+  EXPECT_EQ(server.requests("GET"), 0);
+}
+
+TEST_F(AtOnce, AGangThatGoesAtOnceTriesNoPodFirst) {
+  const auto rounds = [&](int first, int count) {
+    Plan plan;
+    for (int i = first; i < first + count; ++i) {
+      plan.pods.push_back(object("Pod", "j-worker-" + std::to_string(i) + "-1"));
+    }
+    return rounds_of(client, observed, plan);
+  };
+  using Rounds = std::vector<size_t>;
+  EXPECT_EQ(rounds(0, 8), Rounds{8});
+  EXPECT_EQ(rounds(10, 9), Rounds{8}) << "the first alone";
+  observed.refusal = Refusal{"QuotaExceeded", "in the pass before"};
+  EXPECT_EQ(rounds(20, 8), Rounds{7}) << "the first alone";
+  observed.refusal.reset();
+  observed.pods.emplace_back();
+  EXPECT_EQ(rounds(30, 30), Rounds{30}) << "the job has pods: there is room, or was";
+  EXPECT_EQ(names("Pod").size(), 55u);
 }
 
 TEST_F(AtOnce, EveryPodIsMadeOnce) {

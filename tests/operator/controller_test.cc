@@ -77,5 +77,93 @@ TEST(Controller, APassThatThrowsCostsItsOwnJobAlone) {
   EXPECT_EQ(passes.pods_of("a-odd"), 2) << "it is forgotten by nobody";
 }
 
+/// A job that was accepted and then edited to something refused, and a controller whose cache has the job
+/// and no child of it.
+class RefusedEdit : public ::testing::Test {
+ protected:
+  RefusedEdit() {
+    spdlog::set_level(spdlog::level::off);
+    server_.serve(jobs_resource(), true);
+    server_.serve(pod_groups_resource(), true);
+    EXPECT_TRUE(client_.create(jobs_resource(), "n",
+                               {{"apiVersion", jobspec::kApiVersion},
+                                {"kind", jobspec::kKind},
+                                {"metadata", {{"name", "j"}, {"namespace", "n"}}},
+                                {"spec", quick_spec(2)}}));
+    sim::SimOperator before(server_, clock_, chance_, nullptr);
+    for (int i = 0; i < 5; ++i) {
+      clock_.now += Seconds(1);
+      before.turn();
+    }
+    config_ = job()["status"]["configMapName"];
+    server_.edit(jobs_resource(), "n", "j", [](Json& object) {
+      object["spec"]["deepspeed"]["config"]["zero_optimization"]["stage"] = 9;
+    });
+  }
+
+  Json job() { return server_.objects(jobs_resource())[0]; }
+
+  /// What the next pass decides on; nullopt: it decided nothing.
+  std::optional<Observed> decided() {
+    std::optional<Observed> seen;
+    Cache cache([](const std::string&) {});
+    Queue queue;
+    struct : EventSink {
+      void tell(const JobView&, const Event&) override {}
+    } events;
+    Watcher watcher;
+    Controller controller(client_, cache, queue, events,
+                          {.may_write = [] { return true; },
+                           .decide =
+                               [&](const Observed& observed, Time) {
+                                 seen = observed;
+                                 return Plan();
+                               }},
+                          watcher);
+    cache.sink(jobspec::kKind).upserted(job());
+    EXPECT_TRUE(cache.observe("n/j").children.empty());
+    queue.add("n/j", clock_.now);
+    EXPECT_TRUE(controller.step(clock_.now, clock_.at()));
+    EXPECT_EQ(queue.failing(), seen ? 0u : 1u) << "it is tried again";
+    return seen;
+  }
+
+  kube::testing::FakeApiServer server_;
+  sim::SimClock clock_;
+  sim::Chance chance_{1};
+  kube::Client client_{server_, clock_, {.attempts = 1}};
+  std::string config_;
+};
+
+TEST_F(RefusedEdit, TheServerHasTheSpecInForceThatTheCacheLacks) {
+  const auto seen = decided();
+  ASSERT_TRUE(seen);
+  EXPECT_FALSE(seen->wanted.accepted);
+  ASSERT_TRUE(seen->in_force);
+  EXPECT_EQ(seen->in_force->job.replicas, 2);
+  EXPECT_EQ("j-config-" + seen->in_force->revision, config_);
+}
+
+TEST_F(RefusedEdit, NothingIsDecidedWhileTheServerCannotBeAsked) {
+  server_.set_fault([](const kube::Request& request) {
+    using Fault = kube::testing::Fault;
+    return request.path.contains("/configmaps/") ? Fault{.kind = Fault::Kind::LoseAnswer} : Fault{};
+  });
+  EXPECT_FALSE(decided());
+}
+
+TEST_F(RefusedEdit, AConfigMapThatIsGoneOrAnothersIsNotInForce) {
+  server_.edit(kube::resources::config_maps(), "n", config_, [](Json& object) {
+    object["metadata"]["ownerReferences"][0]["uid"] = "another-job";
+  });
+  auto seen = decided();
+  ASSERT_TRUE(seen);
+  EXPECT_FALSE(seen->in_force);
+  ASSERT_TRUE(client_.remove(kube::resources::config_maps(), "n", config_));
+  seen = decided();
+  ASSERT_TRUE(seen);
+  EXPECT_FALSE(seen->in_force);
+}
+
 }  // namespace
 }  // namespace dsj::op::testing
