@@ -78,8 +78,9 @@ constexpr Types kTypes[] = {{"fp32", at::kFloat, false},
                             {"fp16 and copy", at::kHalf, true}};
 
 /// Bytes per parameter that a step cannot leave unmoved: the gradient is read, value and states are
-/// read and written, the copy is written. LAMB's first pass only reads the value, and its second reads
-/// the moments again: it cannot know its step before the first has seen the whole parameter.
+/// read and written, the copy is written. LAMB's first pass only reads the value; its second cannot
+/// know its step before the first has seen the whole parameter. It reads the moments again, or its
+/// direction, which the first has then written.
 int64_t bytes_of(const Kind& kind, const Types& types) {
   const auto states = static_cast<int64_t>(dsj::optim::states_of(kind.config).size());
   const bool twice = kind.config.kind == dsj::optim::OptimizerKind::Lamb;
@@ -93,9 +94,10 @@ using Times = std::vector<std::array<std::vector<double>, std::size(kTypes)>>;
 Times run_every_optimizer(const std::vector<Kind>& all, int64_t n) {
   using namespace dsj;
   const at::Tensor p = at::randn({n}), wide = at::randn({n}).mul_(1e-3);
-  std::array<at::Tensor, std::size(kTypes)> grads, lows;
+  std::array<at::Tensor, std::size(kTypes)> grads, of_lamb, lows;
   for (size_t i = 0; i < grads.size(); ++i) {
     grads[i] = wide.to(kTypes[i].grad);
+    of_lamb[i] = grads[i].clone();  // the direction may take its place, as in training
     if (kTypes[i].copy) lows[i] = at::empty_like(grads[i]);
   }
   const std::vector<at::Tensor> values = {at::rand({n}).mul_(1e-3), at::rand({n}).mul_(1e-3),
@@ -109,14 +111,18 @@ Times run_every_optimizer(const std::vector<Kind>& all, int64_t n) {
       const std::span<const at::Tensor> states(values.data(),
                                                optim::states_of(all[i].config).size());
       for (size_t type = 0; type < grads.size(); ++type) {
-        const zero::UpdateSpan span{.p = p,
-                                    .grad = grads[type],
-                                    .states = states,
-                                    .low = lows[type],
-                                    .coefficient = one,
-                                    .sums = sums};
+        const bool twice = update.parameter_sums();
+        const at::Tensor& grad = twice ? of_lamb[type] : grads[type];
+        const zero::UpdateSpan span{
+            .p = p,
+            .grad = grad,
+            .states = states,
+            .low = lows[type],
+            .coefficient = one,
+            .sums = sums,
+            .direction = twice && grad.scalar_type() == at::kFloat ? grad : at::Tensor()};
         const double seconds = cpu_seconds_of([&] {
-          if (update.parameter_sums()) zero::lamb_moments(update, {&span, 1});
+          if (twice) zero::lamb_moments(update, {&span, 1});
           zero::update_span(update, span);
         });
         if (round >= 0) times[i][type].push_back(seconds);

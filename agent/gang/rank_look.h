@@ -19,7 +19,7 @@ struct CollectiveSeen {
   std::string kind;  ///< "all_gather"
   std::string unit;  ///< "layer 3"; may be empty
   int64_t bytes = 0;
-  bool operator==(const CollectiveSeen&) const = default;
+  auto operator<=>(const CollectiveSeen&) const = default;
 };
 /// "all_gather #412 (layer 3, 4096 bytes)".
 std::string to_text(const CollectiveSeen& collective);

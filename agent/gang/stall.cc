@@ -168,19 +168,18 @@ Stall Judge::stopped(std::vector<int> culprits) const {
 
 /// The group's first collective of which two ranks noted something else.
 std::optional<Stall> Judge::differing(const RankGroup& group) const {
-  std::map<int64_t, std::vector<std::pair<CollectiveSeen, std::vector<int>>>> by_number;
-  for (const int rank : group.shown_by) {
-    for (const auto& one : begun_by(rank, group)) {
-      auto& sides = by_number[one.sequence];
-      auto side = std::ranges::find(sides, one, [](const auto& known) { return known.first; });
-      if (side == sides.end()) side = sides.insert(sides.end(), {one, {}});
-      side->second.push_back(rank);
-    }
-  }
-  for (auto& [sequence, sides] : by_number) {
-    if (sides.size() < 2) continue;
-    std::ranges::stable_sort(sides, std::greater(),
-                             [](const auto& side) { return side.second.size(); });
+  // Of many ranks each may have noted another one.
+  std::map<int64_t, std::map<CollectiveSeen, std::vector<int>>> by_number;
+  for (const int rank : group.shown_by)
+    for (const auto& one : begun_by(rank, group)) by_number[one.sequence][one].push_back(rank);
+  for (const auto& [sequence, ranks_of] : by_number) {
+    if (ranks_of.size() < 2) continue;
+    // The largest side first, of equal ones that of the lowest rank.
+    std::vector<std::pair<CollectiveSeen, std::vector<int>>> sides(ranks_of.begin(),
+                                                                   ranks_of.end());
+    std::ranges::sort(sides, {}, [](const auto& side) {
+      return std::pair(-std::ssize(side.second), side.second.front());
+    });
     Stall stall{.message = "the ranks issue different collectives: ",
                 .collective = text_in(group, sides.front().first)};
     for (size_t i = 0; i < std::min(sides.size(), kSidesTold); ++i) {

@@ -76,6 +76,7 @@ FileCounts CountingFiles::total() const {
     sum.reads += counts.reads;
     sum.writes += counts.writes;
     sum.opens += counts.opens;
+    sum.lists += counts.lists;
   }
   return sum;
 }
@@ -112,6 +113,10 @@ Status CountingFiles::make_dir(const std::string& path) {
   return inner_.make_dir(path);
 }
 Result<std::vector<DirEntry>> CountingFiles::list_dir(const std::string& path) {
+  {
+    const std::lock_guard lock(table_->mutex);
+    ++table_->counts[path].lists;
+  }
   return inner_.list_dir(path);
 }
 Result<EntryKind> CountingFiles::kind(const std::string& path) {

@@ -14,6 +14,7 @@ struct FileCounts {
   int64_t bytes_read = 0, bytes_written = 0;
   int64_t reads = 0, writes = 0;  ///< calls of ReadFile::read and WriteFile::append
   int64_t opens = 0;              ///< for reading or writing
+  int64_t lists = 0;              ///< of a directory
 };
 
 /// Thread-safe. `inner` must outlive it. Files opened through it may outlive it.

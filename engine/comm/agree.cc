@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace dsj::comm {
 
@@ -28,6 +29,24 @@ Status agree(Collectives& collectives, at::Device device, const Status& mine) {
   if (!mine) return mine;
   if (failed > 0) return fail(ErrorKind::Transient, "another rank failed");
   return {};
+}
+
+Result<std::string> said_by_first(Collectives& collectives, at::Device device,
+                                  const std::function<Result<std::string>()>& say) {
+  Result<std::string> text = collectives.rank() == 0 ? say() : std::string();
+  DSJ_TRY_STATUS(agree(collectives, device, text));
+  const auto size = static_cast<int64_t>(
+      max_over_ranks(collectives, device, {static_cast<double>(text->size())})[0]);
+  if (size == 0) return text;
+  // Collectives carry numbers: each has eight bytes.
+  const at::Tensor numbers = at::zeros({(size + 7) / 8}, at::kLong);
+  std::memcpy(numbers.data_ptr<int64_t>(), text->data(), text->size());
+  const at::Tensor sent = numbers.to(device);
+  const WorkPtr work = collectives.broadcast(sent, 0, {Traffic::Control, "agree"});
+  const at::Tensor host = on_host(*work, sent);
+  const auto* bytes = reinterpret_cast<const char*>(host.const_data_ptr<int64_t>());
+  text->assign(bytes, static_cast<size_t>(size));
+  return text;
 }
 
 std::optional<Error> first_error(Collectives& collectives, at::Device device,

@@ -3,6 +3,7 @@
 
 #include <c10/core/Device.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,6 +29,11 @@ template <typename T>
 Status agree(Collectives& collectives, at::Device device, const Result<T>& mine) {
   return agree(collectives, device, mine ? Status{} : Status(std::unexpected(mine.error())));
 }
+
+/// What `say` returns on rank 0, on every rank: for what one rank finds out for all. `say` is called there alone. Error: as
+/// agree(). Collective.
+Result<std::string> said_by_first(Collectives& collectives, at::Device device,
+                                  const std::function<Result<std::string>()>& say);
 
 /// The error of the lowest rank that has one, on every rank; nullopt: no rank has one. Texts are cut
 /// at 1,000 bytes each. Collective.

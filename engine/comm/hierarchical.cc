@@ -194,12 +194,6 @@ class Hierarchical final : public SliceTransport {
   std::string unit_;  // of the running operation
 };
 
-/// Every rank's verdict about its host's memory, in one: the first problem.
-std::string first_verdict(const std::vector<std::string>& problems) {
-  const auto found = std::ranges::find_if(problems, [](const auto& text) { return !text.empty(); });
-  return found == problems.end() ? "" : *found;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Transport>> make_hierarchical(Rendezvous& rendezvous,
@@ -219,7 +213,7 @@ Result<std::unique_ptr<Transport>> make_hierarchical(Rendezvous& rendezvous,
   }
   // One verdict for all: if one host cannot, none does.
   DSJ_TRY(const std::string problem,
-          rendezvous.settle("levels", memory ? "" : memory.error().message, first_verdict));
+          rendezvous.settle("levels", memory ? "" : memory.error().message, first_told));
   if (!problem.empty()) return fail(ErrorKind::Environment, problem);
   const std::string rail_name = "rail " + std::to_string(rendezvous.name(rail.front()));
   const auto of_rail =

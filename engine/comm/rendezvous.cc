@@ -138,6 +138,11 @@ std::vector<std::string> unpack(const std::string& packed) {
   return values;
 }
 
+std::string first_told(const std::vector<std::string>& texts) {
+  const auto found = std::ranges::find_if(texts, [](const auto& text) { return !text.empty(); });
+  return found == texts.end() ? "" : *found;
+}
+
 Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const Options& options) {
   ignore_sigpipe();
   try {
@@ -281,8 +286,9 @@ Status Rendezvous::wait_for(const std::string& key, const std::vector<std::strin
     const std::string who = missing(key, ranks);
     return fail(ErrorKind::Transient,
                 "rank " + std::to_string(name(options_.rank)) + ": " +
-                    (who.empty() ? "rank 0 did not answer" : who + " did not join") + " within " +
-                    format_seconds(waited.count()) + " (" + key + ")",
+                    (who.empty() ? "rank " + std::to_string(name(0)) + " did not answer"
+                                 : who + " did not join") +
+                    " within " + format_seconds(waited.count()) + " (" + key + ")",
                 store_name(options_));
   }
 }

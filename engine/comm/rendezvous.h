@@ -24,6 +24,9 @@ namespace dsj::comm {
 std::string pack(const std::vector<std::string>& values);
 std::vector<std::string> unpack(const std::string& packed);
 
+/// A Decide: what the lowest rank with a text told, as its problem. Empty: no rank has one.
+std::string first_told(const std::vector<std::string>& texts);
+
 class Rendezvous {
  public:
   static constexpr std::size_t kNamedMax = 16;  ///< ranks that a message names

@@ -51,10 +51,10 @@ struct Facts {
 
 constexpr char kNotShared[] = "no ";  // before the reason, in rank 0's answer
 
-/// Rank 0's answer: kNotShared and the reason, or its memory and every rank's process.
-std::string one_host(const std::vector<std::string>& texts) {
+/// Rank 0's answer: kNotShared and the reason, or its memory and every rank's process. `own`: what messages call rank 0.
+std::string one_host(const std::vector<std::string>& texts, const std::string& own) {
   const Facts first = Facts::parse(texts.front());
-  if (first.fd < 0) return std::string(kNotShared) + "rank 0 got no memory";
+  if (first.fd < 0) return std::string(kNotShared) + own + " got no memory";
   std::string answer = std::to_string(first.fd) + " " + first.word;
   for (const std::string& text : texts) {
     const Facts other = Facts::parse(text);
@@ -77,13 +77,6 @@ struct Host {
     for (pid_t pid = 0; text >> pid;) pids.push_back(pid);
   }
 };
-
-/// Rank 0's answer to what each rank could not do: the first; empty: all could.
-std::string first_problem(const std::vector<std::string>& problems) {
-  for (std::size_t rank = 0; rank < problems.size(); ++rank)
-    if (!problems[rank].empty()) return problems[rank] + " (rank " + std::to_string(rank) + ")";
-  return {};
-}
 
 std::unexpected<Error> impossible(const std::string& why) {
   return fail(ErrorKind::Environment, "ranks cannot share memory: " + why);
@@ -154,6 +147,7 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::map(const Fd& fd, int world) {
 Result<std::unique_ptr<ShmSegment>> ShmSegment::open(Rendezvous& rendezvous) {
   const int rank = rendezvous.options().rank;
   const int world = rendezvous.options().world;
+  const auto name = [&](int of) { return "rank " + std::to_string(rendezvous.name(of)); };
   Facts mine{.host = host_identity(), .pid = getpid()};
   Fd memory;
   if (rank == 0) {
@@ -167,7 +161,9 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::open(Rendezvous& rendezvous) {
       }
     }
   }
-  DSJ_TRY(const std::string answer, rendezvous.settle("shm", mine.text(), one_host));
+  DSJ_TRY(const std::string answer, rendezvous.settle("shm", mine.text(), [&](const auto& texts) {
+    return one_host(texts, name(0));
+  }));
   if (answer.starts_with(kNotShared)) return impossible(answer.substr(sizeof kNotShared - 1));
   const Host host(answer);
 
@@ -176,12 +172,12 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::open(Rendezvous& rendezvous) {
       const std::string path =
           "/proc/" + std::to_string(host.pids.front()) + "/fd/" + std::to_string(host.fd);
       memory = Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-      if (!memory) return impossible_here("cannot open rank 0's memory");
+      if (!memory) return impossible_here("cannot open the memory of " + name(0));
     }
     std::string word(host.word.size(), '\0');
     if (pread(memory.get(), word.data(), word.size(), 0) != static_cast<ssize_t>(word.size()) ||
         word != host.word) {
-      return impossible("what was opened is not rank 0's memory");
+      return impossible("what was opened is not the memory of " + name(0));
     }
     DSJ_TRY(std::unique_ptr<ShmSegment> segment, map(memory, world));
     for (int other = 0; other < world; ++other) {
@@ -189,8 +185,7 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::open(Rendezvous& rendezvous) {
       Fd process;
       if (other != rank) {
         process = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-        if (!process)
-          return impossible_here("cannot watch rank " + std::to_string(rendezvous.name(other)));
+        if (!process) return impossible_here("cannot watch " + name(other));
       }
       segment->processes_.push_back(std::move(process));
     }
@@ -199,8 +194,8 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::open(Rendezvous& rendezvous) {
 
   auto segment = attach();
   // One verdict for all: if any rank cannot, none does.
-  DSJ_TRY(const std::string problem,
-          rendezvous.settle("shm verdict", segment ? "" : segment.error().message, first_problem));
+  const std::string own = segment ? "" : segment.error().message + " (" + name(rank) + ")";
+  DSJ_TRY(const std::string problem, rendezvous.settle("shm verdict", own, first_told));
   if (!problem.empty()) return fail(ErrorKind::Environment, problem);
   return segment;
 }

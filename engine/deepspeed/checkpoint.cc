@@ -36,10 +36,15 @@ Status read_stretch(const ReadFile& file, const Stretch& stretch, std::span<floa
 
 Result<Checkpoint> Checkpoint::open(Files& files, const std::string& path,
                                     const OpenOptions& options) {
+  DSJ_TRY(const Folder folder, find_folder(files, path, options.universal));
+  return open(files, folder);
+}
+
+Result<Checkpoint> Checkpoint::open(Files& files, const Folder& folder) {
   Checkpoint opened;
   opened.files_ = &files;
-  DSJ_TRY(opened.folder_, find_folder(files, path, options.universal));
-  DSJ_TRY(const SavedFile model_file, SavedFile::open(files, opened.folder_.model_files.front()));
+  opened.folder_ = folder;
+  DSJ_TRY(const SavedFile model_file, SavedFile::open(files, folder.models.path(0)));
   DSJ_TRY(opened.model_, read_model_states(model_file));
   DSJ_TRY(opened.placed_, place(files, opened.folder_, model_file, opened.model_));
   opened.model_.frozen = opened.placed_.frozen;
@@ -170,7 +175,9 @@ Status Checkpoint::check_parts() {
 
 Status Checkpoint::verify() {
   DSJ_TRY_STATUS(check_parts());
-  std::vector<std::string> all = folder_.model_files;
+  std::vector<std::string> all;
+  for (size_t rank = 0; rank < folder_.models.count; ++rank)
+    all.push_back(folder_.models.path(rank));
   for (const PartFile& part : placed_.files) all.push_back(part.path);
   std::ranges::sort(all);
   all.erase(std::unique(all.begin(), all.end()), all.end());

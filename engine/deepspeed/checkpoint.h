@@ -33,6 +33,9 @@ class Checkpoint : public checkpoint::SavedRun {
   /// saved_file.h: it is none, or of a form that is not read), Environment (it is damaged).
   static Result<Checkpoint> open(Files& files, const std::string& path,
                                  const OpenOptions& options = {});
+  /// The same of a folder that was found before, perhaps by another rank: nothing is listed, but for a universal
+  /// checkpoint the folder of each parameter.
+  static Result<Checkpoint> open(Files& files, const Folder& folder);
 
   const std::string& path() const override { return folder_.path; }
   int64_t step() const override { return model_.steps; }

@@ -1,8 +1,11 @@
 #include "engine/deepspeed/folder.h"
 
 #include <charconv>
-#include <map>
 #include <optional>
+#include <set>
+#include <utility>
+
+#include "common/check.h"
 
 namespace dsj::deepspeed {
 namespace {
@@ -31,8 +34,23 @@ struct FileName {
   int rank = 0, model_rank = 0;
 };
 
+/// The name in two parts: before the rank's number and behind it. The second is empty where there is none.
+std::pair<std::string, std::string> parts_of(const FileName& name) {
+  const std::string model_rank = std::to_string(name.model_rank);
+  const std::string end = "mp_rank_" + std::string(model_rank.size() < 2 ? "0" : "") + model_rank +
+                          (name.optimizer ? kOptimEnd : kModelEnd);
+  const std::string begin = name.bf16 ? "bf16_" : "";
+  if (!name.by_rank) return {begin + end, ""};
+  return {begin + "zero_pp_rank_", "_" + end};
+}
+RankFiles files_like(const FileName& name, const std::string& folder, size_t count) {
+  const auto [before, after] = parts_of(name);
+  return {path_join(folder, before), after, count};
+}
+
 /// "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt", "mp_rank_00_model_states.pt". nullopt: another file.
 std::optional<FileName> parse(std::string_view name) {
+  const std::string_view whole = name;
   FileName parsed;
   parsed.bf16 = skip(name, "bf16_");
   if (skip(name, "zero_pp_rank_")) {
@@ -47,7 +65,9 @@ std::optional<FileName> parse(std::string_view name) {
   parsed.model_rank = *model_rank;
   parsed.optimizer = name == kOptimEnd;
   if (!parsed.optimizer && name != kModelEnd) return std::nullopt;
-  return parsed;
+  const auto [before, after] = parts_of(parsed);
+  const std::string written = before + (after.empty() ? "" : std::to_string(parsed.rank) + after);
+  return whole == written ? std::optional(parsed) : std::nullopt;
 }
 
 Result<std::string> tag_of(Files& files, const std::string& path) {
@@ -71,23 +91,31 @@ Status refuse_others(const std::string& name, const std::string& path) {
   return {};
 }
 
-/// The files by rank, from 0 on without a gap.
-Result<std::vector<std::string>> in_order(const std::map<int, std::string>& found,
-                                          const std::string& what, const std::string& path) {
-  std::vector<std::string> all;
-  for (const auto& [rank, name] : found) {
-    if (rank != int(all.size()))
-      return bad_input("the " + what + " of rank " + std::to_string(all.size()) + " are missing",
-                       path, "copy the files of all ranks");
-    all.push_back(path_join(path, name));
+/// Files of one kind that are there.
+struct Found {
+  FileName first;
+  std::set<int> ranks;
+
+  void add(const FileName& name) {
+    if (ranks.empty()) first = name;
+    ranks.insert(name.rank);
   }
-  return all;
+};
+
+/// From rank 0 on without a gap.
+Result<RankFiles> in_order(const Found& found, const std::string& what, const std::string& path) {
+  int next = 0;
+  for (const int rank : found.ranks)
+    if (rank != next++)
+      return bad_input("the " + what + " of rank " + std::to_string(next - 1) + " are missing",
+                       path, "copy the files of all ranks");
+  return found.ranks.empty() ? RankFiles{} : files_like(found.first, path, found.ranks.size());
 }
 
 Result<Folder> read_tag(Files& files, const std::string& path) {
   DSJ_TRY(const auto entries, files.list_dir(path));
   Folder folder{.path = path};
-  std::map<int, std::string> model[2], optim[2];  // [by_rank], [bf16]
+  Found model[2], optim[2];  // [by_rank], [bf16]
   for (const DirEntry& entry : entries) {
     DSJ_TRY_STATUS(refuse_others(entry.name, path));
     folder.universal =
@@ -96,18 +124,18 @@ Result<Folder> read_tag(Files& files, const std::string& path) {
     if (!name) continue;
     if (name->model_rank != 0)
       return bad_input("it holds " + entry.name + ": tensor parallelism is not read", path);
-    (name->optimizer ? optim[name->bf16] : model[name->by_rank])[name->rank] = entry.name;
+    (name->optimizer ? optim[name->bf16] : model[name->by_rank]).add(*name);
   }
-  if (model[0].empty() && model[1].empty())
+  if (model[0].ranks.empty() && model[1].ranks.empty())
     return bad_input("no DeepSpeed checkpoint: there is neither \"latest\" nor a file *" +
                          std::string(kModelEnd),
                      path);
-  if (!optim[0].empty() && !optim[1].empty())
+  if (!optim[0].ranks.empty() && !optim[1].ranks.empty())
     return bad_input(
         "optimizer states of two runs lie in it: with and without bf16_ in their names", path);
-  DSJ_TRY(folder.model_files, in_order(model[model[0].empty()], "model states", path));
+  DSJ_TRY(folder.models, in_order(model[model[0].ranks.empty()], "model states", path));
   if (!folder.universal) {
-    DSJ_TRY(folder.optim_files, in_order(optim[optim[0].empty()], "optimizer states", path));
+    DSJ_TRY(folder.optims, in_order(optim[optim[0].ranks.empty()], "optimizer states", path));
   }
   return folder;
 }
@@ -141,6 +169,39 @@ Result<Folder> find_folder(Files& files, const std::string& path, bool universal
     return bad_input(std::string("\"") + pointer + "\" names " + tag + ", which is not there", path,
                      "copy it, or name another tag");
   return read_tag(files, target);
+}
+
+std::string to_text(const Folder& folder) {
+  std::string text;
+  // No path has a zero byte in it.
+  const auto add = [&](const std::string& field) { text += field + '\0'; };
+  add(folder.path);
+  add(folder.universal ? "universal" : "");
+  for (const RankFiles& files : {folder.models, folder.optims}) {
+    add(files.before);
+    add(files.after);
+    add(std::to_string(files.count));
+  }
+  return text;
+}
+
+Folder folder_of_text(const std::string& text) {
+  size_t at = 0;
+  const auto next = [&] {
+    const size_t end = text.find('\0', at);
+    DSJ_CHECK(end != std::string::npos, "a folder's text of %zu bytes is cut off", text.size());
+    const size_t begin = std::exchange(at, end + 1);
+    return text.substr(begin, end - begin);
+  };
+  Folder folder;
+  folder.path = next();
+  folder.universal = !next().empty();
+  for (RankFiles* files : {&folder.models, &folder.optims}) {
+    files->before = next();
+    files->after = next();
+    files->count = std::stoull(next());
+  }
+  return folder;
 }
 
 }  // namespace dsj::deepspeed

@@ -16,7 +16,7 @@ class Placing {
   Result<Placed> run() {
     if (folder_.universal) {
       DSJ_TRY_STATUS(universal());
-    } else if (folder_.optim_files.empty()) {
+    } else if (folder_.optims.count == 0) {
       DSJ_TRY_STATUS(plain());
     } else {
       DSJ_TRY_STATUS(cut_among_ranks());
@@ -56,8 +56,8 @@ class Placing {
   // ---- stages 1 to 3: a file for each rank
 
   Status cut_among_ranks() {
-    const std::string& first = folder_.optim_files.front();
-    const size_t ranks = folder_.optim_files.size();
+    const std::string first = folder_.optims.path(0);
+    const size_t ranks = folder_.optims.count;
     DSJ_TRY(const SavedFile file, SavedFile::open(files_, first));
     DSJ_TRY(out_.optim, read_optim_states(file));
     if (out_.optim.partitions != int(ranks))
@@ -68,8 +68,9 @@ class Placing {
       return bad_input("\"param_shapes\" is missing: nothing says where a parameter lies",
                        model_file_.path());
     const bool shards = out_.optim.stage == 3;
-    for (const std::string& path : folder_.optim_files)
-      out_.files.push_back({.path = path, .form = shards ? Form::Shard : Form::Partition});
+    for (size_t rank = 0; rank < ranks; ++rank)
+      out_.files.push_back(
+          {.path = folder_.optims.path(rank), .form = shards ? Form::Shard : Form::Partition});
     if (shards) {
       DSJ_TRY_STATUS(cut_parameters(int64_t(ranks)));
       DSJ_TRY(out_.files[0].contents, shard_of(out_.optim, first));
@@ -132,7 +133,7 @@ class Placing {
     if (at == end) return {};
     return damaged("the parameters have " + std::to_string(at) +
                        " elements on this rank, the file has " + std::to_string(end),
-                   folder_.optim_files.front());
+                   folder_.optims.path(0));
   }
 
   // ---- stage 0: one file
@@ -228,7 +229,7 @@ class Placing {
     if (model_.frozen.empty()) return unlisted_frozen();
     out_.frozen = model_.frozen;
     const size_t first = out_.files.size();
-    const auto ranks = static_cast<int64_t>(folder_.model_files.size());
+    const auto ranks = static_cast<int64_t>(folder_.models.count);
     if (ranks == 1) {
       add_known(model_file_.path());
       for (const Parameter& parameter : out_.frozen) {
@@ -237,8 +238,8 @@ class Placing {
       }
       return {};
     }
-    for (const std::string& path : folder_.model_files)
-      out_.files.push_back({.path = path, .form = Form::Fragments});
+    for (size_t rank = 0; rank < folder_.models.count; ++rank)
+      out_.files.push_back({.path = folder_.models.path(rank), .form = Form::Fragments});
     DSJ_TRY(out_.files[first].contents, fragments_of(out_.frozen, model_, model_file_.path()));
     for (const Parameter& parameter : out_.frozen)
       DSJ_TRY_STATUS(deal(kMaster, parameter,

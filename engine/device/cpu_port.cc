@@ -83,6 +83,7 @@ Span tile_of(const Span& span, int64_t first, int64_t n, std::vector<float*>& st
   tile.grad = forward(span.grad, span.grad_type);
   tile.states = states.data();
   if (span.low) tile.low = forward(span.low, span.low_type);
+  if (span.direction) tile.direction += first;
   return tile;
 }
 

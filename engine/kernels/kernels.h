@@ -76,7 +76,8 @@ struct Table {
   Typed<Bf16> bf16;
   Typed<Half> half;
   const Update* updates;  ///< in the order of optim::ElementRules
-  /// Adds to sums[0], sums[1] in double; the span's own `sums` are left alone.
+  /// Adds to sums[0], sums[1] in double; the span's own `sums` are left alone. Writes span.direction,
+  /// if there is one; the update takes it from there.
   void (*lamb_moments)(const optim::LambMoments& rule, float grad_scale, const Span& span,
                        double* sums);
 };

@@ -337,10 +337,13 @@ inline void for_steps(int64_t n, F f) {
   if (first < n) f(first, n - first);
 }
 
+template <typename Rule>
+inline constexpr bool kIsLamb = std::is_same_v<Rule, optim::LambElement>;
+
 /// kPlain: a gradient in fp32 and no copy. Its loop has registers for itself.
 template <typename Rule, bool kPlain>
 void update_all(const Rule own, float grad_scale, const Span& span) {
-  constexpr bool kGradient = !std::is_same_v<Rule, optim::LambElement>;  // its first pass took it
+  constexpr bool kGradient = !kIsLamb<Rule>;  // its first pass took it
   alignas(64) float grad[kUpdateStep] = {};
   for_steps(span.n, [&](int64_t first, auto n) {
     if constexpr (kGradient && kPlain) scaled_gradient<float>(span, first, n, grad_scale, grad);
@@ -351,9 +354,29 @@ void update_all(const Rule own, float grad_scale, const Span& span) {
   });
 }
 
+/// p[0..n) along u, which lies apart from it.
+inline void along_step(const optim::LambElement& rule, float* __restrict p,
+                       const float* __restrict u, int64_t n) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) rule.along(p[i], u[i]);
+}
+
+/// LAMB's second pass over what the first left: a root and a quotient less for each element.
+template <bool kPlain>
+void lamb_along(const optim::LambElement own, const Span& span) {
+  for_steps(span.n, [&](int64_t first, auto n) {
+    along_step(own, span.p + first, span.direction + first, n);
+    if constexpr (!kPlain) store_low(span, first, n);
+  });
+}
+
 template <typename Rule>
 void update(const void* rule, float grad_scale, const Span& span) {
   const Rule& own = *static_cast<const Rule*>(rule);
+  if constexpr (kIsLamb<Rule>) {
+    if (span.direction)
+      return span.low ? lamb_along<false>(own, span) : lamb_along<true>(own, span);
+  }
   if (span.grad_type == Type::F32 && !span.low)
     update_all<Rule, true>(own, grad_scale, span);
   else
@@ -417,6 +440,7 @@ void lamb_moments_of(const optim::LambMoments own, float grad_scale, const Span&
   for_steps(span.n, [&](int64_t first, auto n) {
     scaled_gradient<Gradient>(span, first, n, grad_scale, grad);
     lamb_step(own, span.p + first, grad, span.states[0] + first, span.states[1] + first, u, n);
+    if (span.direction) narrow(u, n, span.direction + first);
     of_p.add(span.p + first, n);
     of_u.add(u, n);
     if ((first + n) % kBlock != 0 && first + n < span.n) return;

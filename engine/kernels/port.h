@@ -53,6 +53,9 @@ struct Span {
   Type low_type = Type::BF16;
   const double* coefficient = nullptr;  ///< LAMB's for this parameter; null: 1
   double* sums = nullptr;               ///< [2] of this parameter, for lamb_moments()
+  /// [n], LAMB's u: lamb_moments() may leave it here for update(), which else computes it once more.
+  /// It may be where an fp32 gradient is. Null: update() computes it.
+  float* direction = nullptr;
 };
 using Spans = std::span<const Span>;
 
@@ -113,7 +116,7 @@ class Port {
   // ---- optimizers
   /// Applies the update (optim/optimizer.h). All spans have the same number of states.
   virtual void update(Stream, const optim::Update& update, Spans spans) = 0;
-  /// LAMB's first pass: updates both moments. span.sums[0] += |p|^2, sums[1] += |u|^2, in double and
+  /// LAMB's first pass: updates both moments, and may overwrite span.direction. span.sums[0] += |p|^2, sums[1] += |u|^2, in double and
   /// in the spans' order. Spans may share their sums.
   virtual void lamb_moments(Stream, const optim::Update& update, Spans spans) = 0;
   /// coefficients[i] = optim::lamb_coefficient(rule, sums[2 i], sums[2 i + 1]) for i in [0, n).

@@ -134,7 +134,8 @@ struct LambElement {
   LambDirection direction;
   float step;  ///< lr times the parameter's coefficient
   DSJ_ELEMENT void take(double coefficient) { step = static_cast<float>(lr * coefficient); }
-  DSJ_ELEMENT void operator()(float& p, float, float* s) const { p -= step * direction(p, s); }
+  DSJ_ELEMENT void along(float& p, float u) const { p -= step * u; }
+  DSJ_ELEMENT void operator()(float& p, float, float* s) const { along(p, direction(p, s)); }
 };
 
 struct AdadeltaElement {

@@ -10,6 +10,7 @@
 #include "engine/comm/agree.h"
 #include "engine/deepspeed/checkpoint.h"
 #include "engine/train/agreed_search.h"
+#include "engine/train/named_checkpoint.h"
 #include "engine/train/run_state.h"
 #include "engine/zero/scalar_type.h"
 #include "job/contract.h"
@@ -27,10 +28,11 @@ Names names_in(const json& run_state) {
   return frozen.is_array() ? frozen.get<Names>() : Names();
 }
 
-Result<Names> frozen_in(Files& files, const std::string& path, bool universal) {
-  DSJ_TRY(const bool deepspeeds, deepspeed::is_deepspeed(files, path));
-  if (deepspeeds) {
-    DSJ_TRY(const auto theirs, deepspeed::Checkpoint::open(files, path, {.universal = universal}));
+/// `folder`: of DeepSpeed's, if it is one.
+Result<Names> frozen_in(Files& files, const std::string& path,
+                        const std::optional<deepspeed::Folder>& folder) {
+  if (folder) {
+    DSJ_TRY(const auto theirs, deepspeed::Checkpoint::open(files, *folder));
     return names_in(theirs.run_state());
   }
   DSJ_TRY(const auto ours, checkpoint::Reader::open(files, path));
@@ -92,7 +94,10 @@ Result<Names> frozen_in_checkpoint(Files& files, const JobFile& job,
   }
   if (here.is_null() || *job.training.resume_from_checkpoint == "false") return Names();
   const std::string& named = *job.training.resume_from_checkpoint;
-  return agreed(collectives, device, frozen_in(files, named, config.load_universal), named);
+  const auto folder = deepspeed_folder(files, named, config.load_universal, collectives, device);
+  const Result<Names> mine =
+      folder ? frozen_in(files, named, *folder) : std::unexpected(folder.error());
+  return agreed(collectives, device, mine, named);
 }
 
 Result<std::optional<LoraArgs>> trained_part(const Inputs& in, const Names& frozen) {
@@ -153,14 +158,18 @@ Status check_names(const Names& before, const Names& now, const std::string& pat
   return {};
 }
 
-/// Whether the checkpoint's values are the model directory's.
+/// Whether the checkpoint's values are the model directory's, in this rank's share of the elements. (DeepSpeed's stage 3
+/// deals each parameter in equal shares to the files of its ranks: of as many ranks each opens one file.)
 Result<bool> same_values(checkpoint::SavedRun& saved, const weights::WeightSource& source,
-                         const std::string& name, at::ScalarType type) {
+                         const std::string& name, at::ScalarType type,
+                         const comm::Collectives& ranks) {
   const auto elements = saved.elements("master", name);
   if (!elements) return true;
   if (*elements != source.find(name)->elements) return false;
-  for (int64_t at = 0; at < *elements; at += kPieceElements) {
-    const auto count = static_cast<size_t>(std::min(kPieceElements, *elements - at));
+  const int64_t each = (*elements + ranks.world() - 1) / ranks.world();
+  const int64_t end = std::min(*elements, (ranks.rank() + 1) * each);
+  for (int64_t at = ranks.rank() * each; at < end; at += kPieceElements) {
+    const auto count = static_cast<size_t>(std::min(kPieceElements, end - at));
     std::vector<float> theirs(count), ours(count);
     DSJ_TRY_STATUS(saved.read("master", name, at, theirs));
     DSJ_TRY_STATUS(source.read(name, at, ours));
@@ -184,11 +193,10 @@ Status check_frozen(Files& files, const Inputs& in, checkpoint::SavedRun& saved,
   const std::string& model = in.job.training.model_name_or_path;
   DSJ_TRY(const auto source, weights::WeightSource::open(files, model));
   const auto type = zero::scalar_type(in.config().precision);
-  const auto world = static_cast<size_t>(state.collectives().world());
-  for (auto i = static_cast<size_t>(state.collectives().rank()); i < now.size(); i += world) {
-    DSJ_TRY(const bool same, same_values(saved, source, now[i], type));
+  for (const std::string& name : now) {
+    DSJ_TRY(const bool same, same_values(saved, source, name, type, state.collectives()));
     if (!same)
-      return bad_input("\"" + now[i] + "\" was frozen, and its values are not those of " + model,
+      return bad_input("\"" + name + "\" was frozen, and its values are not those of " + model,
                        saved.path(),
                        "name the model that the run began with; dsj checkpoint export --to fp32 "
                        "writes the checkpoint's own values");

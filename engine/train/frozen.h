@@ -35,8 +35,8 @@ Result<std::optional<LoraArgs>> trained_part(const Inputs& in,
 std::vector<std::string> frozen_of(const Inputs& in, const zero::ModelState& state);
 
 /// BadInput: what was frozen in `saved` is not what `state` freezes, or has other values there than in the model directory,
-/// both rounded to the type that the run computes in. (Our own checkpoints do not hold them.) Each rank reads its part of
-/// the parameters.
+/// both rounded to the type that the run computes in. (Our own checkpoints do not hold them.) Each rank reads its share of
+/// every parameter.
 Status check_frozen(Files& files, const Inputs& in, checkpoint::SavedRun& saved,
                     zero::ModelState& state);
 

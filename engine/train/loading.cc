@@ -4,6 +4,7 @@
 #include "engine/checkpoint/damage.h"
 #include "engine/deepspeed/checkpoint.h"
 #include "engine/train/frozen.h"
+#include "engine/train/named_checkpoint.h"
 #include "engine/weights/weight_source.h"
 #include "job/contract.h"
 
@@ -52,14 +53,14 @@ Status check_goes_on_from_deepspeed(const dsconfig::ResolvedConfig& config,
 }
 
 Result<std::unique_ptr<checkpoint::SavedRun>> Loading::open_named(const std::string& path) {
-  DSJ_TRY(const bool deepspeeds, deepspeed::is_deepspeed(files_, path));
-  if (!deepspeeds) {
+  DSJ_TRY(const auto folder, deepspeed_folder(files_, path, in_.config().load_universal,
+                                              state_.collectives(), device_));
+  if (!folder) {
     DSJ_TRY(auto reader, checkpoint::Reader::open(files_, path));
     return std::make_unique<checkpoint::Reader>(std::move(reader));
   }
   DSJ_TRY_STATUS(check_goes_on_from_deepspeed(in_.config(), path));
-  DSJ_TRY(auto theirs,
-          deepspeed::Checkpoint::open(files_, path, {.universal = in_.config().load_universal}));
+  DSJ_TRY(auto theirs, deepspeed::Checkpoint::open(files_, *folder));
   if (state_.collectives().rank() == 0)
     for (const std::string& note : theirs.notes()) events_.warn(path + ": " + note);
   return std::make_unique<deepspeed::Checkpoint>(std::move(theirs));

@@ -37,7 +37,7 @@ class Loading {
   /// How reading one checkpoint went, over all ranks.
   enum class Verdict { Sound, Damaged, Failed };
 
-  /// A checkpoint of ours or of DeepSpeed.
+  /// A checkpoint of ours or of DeepSpeed. Collective, but not one verdict.
   Result<std::unique_ptr<checkpoint::SavedRun>> open_named(const std::string& path);
   Result<Progress> load_named(const std::string& path);
   Result<Progress> load_newest(AgreedSearch& search);

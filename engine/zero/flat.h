@@ -126,7 +126,7 @@ class Flat {
   /// [slot]: whether this rank's part of the reduced gradient has an infinity or a NaN.
   std::vector<bool> bad_gradients() const;
   /// LAMB's first pass over the owned elements: updates the moments, and adds each parameter's sums
-  /// to `sums` [slots, 2] double.
+  /// to `sums` [slots, 2] double. The gradient is no more: step() may find the direction in its place.
   void lamb_moments(const optim::Update& update, const at::Tensor& sums);
   /// Applies the optimizer to the owned elements. `update.grad_scale` carries averaging, loss scale
   /// and clipping. `coefficients`: LAMB's, [slots] double; undefined for other optimizers.
@@ -211,6 +211,7 @@ class Flat {
     int64_t offset = 0;
     std::vector<at::Tensor> states;  ///< what tensors.states refers to; moving keeps it
     UpdateSpan tensors = {};
+    bool in_place = false;  ///< the tensors are no copies
   };
   using UpdateParts = std::function<void(std::span<UpdatePart> parts)>;
   /// Calls f for runs of the owned elements, as many at once as lie on one device. `by_slot`: each
@@ -223,6 +224,9 @@ class Flat {
   /// f on a run whose master or states have 16 bits: on fp32 copies, piece by piece. What is kept is
   /// rounded once, to nearest even, when f is done.
   static void update_widened(const UpdatePart& part, bool applies, const UpdateParts& f);
+  /// LAMB's direction lies where the gradient was, if that is fp32 and no copy: after the first pass
+  /// nobody needs it.
+  static void put_direction(UpdatePart& part);
   Status visit_state(const std::vector<layout::Range>& ranges, Access access, bool all,
                      const VisitState& visit);
   /// Copies this rank's shard into its slices of the working copy, for the gather to spread. From the
@@ -252,6 +256,7 @@ class Flat {
   std::vector<bool> written_;      ///< [slot]: this micro-step wrote it already
   bool local_ = false;             ///< see keep_local()
   bool last_ = false;              ///< the reduction in flight is of the last micro-step
+  bool directed_ = false;          ///< lamb_moments() has put directions in the gradient's place
   std::unique_ptr<HostSum> away_;  ///< the sum leaves the device
   at::Tensor squares_;             ///< [] double, on the device: of the sum that has left
   device::MarkPtr shard_copied_;   ///< the last copy of the shard to the device

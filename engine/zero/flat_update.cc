@@ -120,7 +120,8 @@ void Flat::update_runs(bool by_slot, bool applies, const UpdateParts& f) {
   std::vector<UpdatePart> parts;  // that lie together
   const auto add = [&](UpdatePart part) {
     if (part.tensors.p.scalar_type() != at::kFloat) return update_widened(part, applies, f);
-    if (lies_together(part.tensors)) return parts.push_back(std::move(part));
+    part.in_place = lies_together(part.tensors);
+    if (part.in_place) return parts.push_back(std::move(part));
     update_elsewhere(std::move(part), applies, f);
   };
   std::optional<Access> shard = applies ? Access::ReadWrite : Access::Read;
@@ -164,19 +165,32 @@ std::vector<UpdateSpan> tensors_of(const Parts& parts) {
 
 }  // namespace
 
+void Flat::put_direction(UpdatePart& part) {
+  const at::Tensor& grad = part.tensors.grad;
+  if (part.in_place && grad.defined() && grad.scalar_type() == at::kFloat)
+    part.tensors.direction = grad;
+}
+
 void Flat::lamb_moments(const optim::Update& update, const at::Tensor& sums) {
   update_runs(true, false, [&](std::span<UpdatePart> parts) {
-    for (UpdatePart& part : parts) part.tensors.sums = sums.select(0, part.slot);
+    for (UpdatePart& part : parts) {
+      part.tensors.sums = sums.select(0, part.slot);
+      put_direction(part);
+    }
     zero::lamb_moments(update, tensors_of(parts));
   });
+  directed_ = true;
 }
 
 void Flat::step(const optim::Update& update, const at::Tensor& coefficients) {
   update_runs(coefficients.defined(), true, [&](std::span<UpdatePart> parts) {
-    for (UpdatePart& part : parts)
+    for (UpdatePart& part : parts) {
       if (part.slot >= 0) part.tensors.coefficient = coefficients.narrow(0, part.slot, 1);
+      if (directed_) put_direction(part);
+    }
     update_spans(update, tensors_of(parts));
   });
+  directed_ = false;
 }
 
 }  // namespace dsj::zero

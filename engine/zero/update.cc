@@ -39,6 +39,8 @@ class Plain {
       states_.push_back(state.data_ptr<float>());
     }
     const auto p = row(one.p), grad = row(one.grad), low = row(one.low);
+    row(one.direction);
+    float* const direction = one.direction.defined() ? one.direction.data_ptr<float>() : nullptr;
     spans_.push_back({.n = one.p.numel(),
                       .p = static_cast<float*>(p.data),
                       .grad = grad.data,
@@ -48,7 +50,8 @@ class Plain {
                       .low = low.data,
                       .low_type = low.type,
                       .coefficient = coefficient(one.coefficient, place),
-                      .sums = sums(one.sums, place)});
+                      .sums = sums(one.sums, place),
+                      .direction = direction});
   }
   const double* coefficient(const at::Tensor& tensor, at::Device place) {
     if (!tensor.defined()) return nullptr;

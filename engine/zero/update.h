@@ -14,13 +14,16 @@ namespace dsj::zero {
 /// The tensors of a run of n elements: all on one device, contiguous, 1-d.
 struct UpdateSpan {
   at::Tensor p;                        ///< fp32 master [n]
-  at::Tensor grad;                     ///< fp32, bf16 or fp16 [n]; only read
+  at::Tensor grad;                     ///< fp32, bf16 or fp16 [n]; only read, but see `direction`
   std::span<const at::Tensor> states;  ///< fp32 [n] each, in the order of optim::states_of()
   at::Tensor low = {};                 ///< undefined, or the 16-bit copy of p [n], written too
   /// LAMB's, of the parameter that the run belongs to; they may lie on another device than the run
   /// (offloaded state), and are copied over then. coefficient [1] double: undefined: 1. sums [2]
   /// double: for lamb_moments().
   at::Tensor coefficient = {}, sums = {};
+  /// LAMB's, fp32 [n], or undefined: lamb_moments() may leave the update's direction here for
+  /// update_spans(), which else computes it once more. It may be the gradient itself.
+  at::Tensor direction = {};
 };
 
 /// Applies `update` to all spans, which lie on one device and have the same number of states: a few

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "common/files/memory_files.h"
 
 namespace dsj::deepspeed::folder_tests {  // the suite has the name of the struct
@@ -32,9 +34,11 @@ TEST_F(Folder, LatestNamesTheTag) {
   const auto found = find_folder(files_, "/ds", false);
   ASSERT_TRUE(found) << found.error().to_string();
   EXPECT_EQ(found->path, "/ds/global_step3");
-  EXPECT_EQ(found->optim_files.size(), 12u);
-  EXPECT_TRUE(found->optim_files[10].ends_with("rank_10_mp_rank_00_optim_states.pt"))
-      << "by number, not by name";
+  EXPECT_EQ(found->optims.count, 12u);
+  EXPECT_EQ(found->optims.path(10),
+            "/ds/global_step3/bf16_zero_pp_rank_10_mp_rank_00_optim_states.pt");
+  EXPECT_EQ(found->models.count, 1u);
+  EXPECT_EQ(found->models.path(0), "/ds/global_step3/mp_rank_00_model_states.pt");
   EXPECT_TRUE(*is_deepspeed(files_, "/ds"));
   EXPECT_TRUE(*is_deepspeed(files_, "/ds/global_step3"));
   EXPECT_FALSE(*is_deepspeed(files_, "/"));
@@ -54,6 +58,41 @@ TEST_F(Folder, OfBothLatestTheKeyDecides) {
   EXPECT_TRUE(universal->universal);
   ASSERT_TRUE(files_.remove("/ds/latest"));
   EXPECT_EQ(find_folder(files_, "/ds", false)->path, "/ds/plain_universal");
+}
+
+/// A rank lists the directory, and tells the others.
+TEST_F(Folder, ItsTextDoesNotGrowWithTheRanks) {
+  std::map<int, size_t> bytes;
+  for (const int ranks : {1, 64, 4096}) {
+    const std::string tag = "/\xe4\n" + std::to_string(ranks);  // a path has any bytes
+    for (int rank = 0; rank < ranks; ++rank)
+      for (const char* what : {"model", "optim"})
+        put(tag + "/zero_pp_rank_" + std::to_string(rank) + "_mp_rank_00_" + what + "_states.pt");
+    const auto found = find_folder(files_, tag, false);
+    ASSERT_TRUE(found) << found.error().to_string();
+    const std::string text = to_text(*found);
+    bytes[ranks] = text.size();
+    const auto told = folder_of_text(text);
+    EXPECT_EQ(told.path, tag);
+    EXPECT_FALSE(told.universal);
+    for (const auto& [there, here] :
+         {std::pair{told.models, found->models}, {told.optims, found->optims}}) {
+      EXPECT_EQ(there.count, static_cast<size_t>(ranks));
+      EXPECT_EQ(there.path(there.count - 1), here.path(here.count - 1));
+    }
+    EXPECT_TRUE(*files_.exists(told.optims.path(told.optims.count - 1)));
+  }
+  EXPECT_LE(bytes[4096], bytes[1] + 16);
+}
+
+TEST_F(Folder, NamesThatDeepSpeedDoesNotWriteAreOtherFiles) {
+  put("/ds/mp_rank_00_model_states.pt");
+  put("/ds/mp_rank_0_model_states.pt");
+  put("/ds/zero_pp_rank_00_mp_rank_00_optim_states.pt");
+  const auto found = find_folder(files_, "/ds", false);
+  ASSERT_TRUE(found) << found.error().to_string();
+  EXPECT_EQ(found->models.path(0), "/ds/mp_rank_00_model_states.pt");
+  EXPECT_EQ(found->optims.count, 0u);
 }
 
 TEST_F(Folder, WhatIsNotReadIsNamed) {

@@ -157,6 +157,7 @@ class HostedPort final : public kernels::Port {
         one.low = m.bytes(one.low, one.n * size_of(one.low_type));
         if (one.coefficient != nullptr) one.coefficient = m.there(one.coefficient, 1);
         if (one.sums != nullptr) one.sums = m.there(one.sums, 2);
+        if (one.direction != nullptr) one.direction = m.there(one.direction, one.n);
         spans.push_back(one);
       }
     }

@@ -194,6 +194,49 @@ TEST_P(KernelsTest, LambsFirstPassSumsItsSquares) {
   EXPECT_EQ(sums, run({0, 1024, 3072, n}));
 }
 
+/// The direction that the first pass leaves, in the gradient's place or elsewhere, is that which the second would compute.
+TEST_P(KernelsTest, LambsSecondPassGoesAlongWhatTheFirstLeft) {
+  const int64_t n = 1024 + 77;
+  const optim::LambDirection direction{.eps = 1e-6f, .weight_decay = 0.1f, .inside = false};
+  const optim::LambMoments moments{{.rest1 = 0.1f, .beta2 = 0.95f, .rest2 = 0.05f}, direction};
+  const optim::LambElement second{0.01, direction, 0.02f};
+  using Rule = optim::ElementRules::As<std::variant>;
+  const size_t which = Rule(second).index();
+  const auto p = random(n), g = random(n), m = random(n);
+  auto v = random(n);
+  for (float& value : v) value = std::abs(value);
+  enum class Where { Nowhere, Elsewhere, InTheGradient };
+  const auto run = [&](Where where, bool copies) {
+    auto new_p = p, new_g = g, new_m = m, new_v = v;
+    std::vector<float> left(n);
+    std::vector<Bf16> low(n);
+    std::vector<double> sums(2);
+    float* states[] = {new_m.data(), new_v.data()};
+    Span span{.n = n,
+              .p = new_p.data(),
+              .grad = new_g.data(),
+              .states = states,
+              .state_count = 2,
+              .low = copies ? low.data() : nullptr};
+    if (where == Where::Elsewhere) span.direction = left.data();
+    if (where == Where::InTheGradient) span.direction = new_g.data();
+    table_->lamb_moments(moments, 0.5f, span, sums.data());
+    EXPECT_EQ(new_g == g, where != Where::InTheGradient) << "only read, unless it may go";
+    if (span.direction) span.states = nullptr;  // neither moments nor gradient are needed
+    table_->updates[which](&second, 0.5f, span);
+    std::vector<float> bits = new_p;
+    for (const auto* more : {&new_m, &new_v}) bits.insert(bits.end(), more->begin(), more->end());
+    for (const Bf16& value : low) bits.push_back(value.bits);
+    for (const double sum : sums) bits.push_back(static_cast<float>(sum));
+    return bits;
+  };
+  for (const bool copies : {false, true}) {
+    const auto bits = run(Where::Nowhere, copies);
+    EXPECT_EQ(run(Where::Elsewhere, copies), bits);
+    EXPECT_EQ(run(Where::InTheGradient, copies), bits);
+  }
+}
+
 TEST_P(KernelsTest, CrossEntropyLossAndGradient) {
   const int64_t rows = 3, width = 1037;
   auto logits = random(rows * width, 4);

@@ -56,6 +56,7 @@ struct OwnSpans {
         all.push_back({s.low, size_t(s.n) * static_cast<size_t>(size_of(s.low_type)), true});
       if (s.coefficient) all.push_back(in(s.coefficient, 1));
       if (s.sums) all.push_back(out(s.sums, 2));
+      if (s.direction) all.push_back(out(s.direction, s.n));
     }
     return all;
   }

@@ -155,13 +155,8 @@ TEST(LoraRuns, FrozenParametersHaveNoGradientNoMasterNoMoments) {
                                              .config = run.config,
                                              .world = 2,
                                              .lora = resolved_lora(run)});
-      testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger& ledger) {
-        Rank rank(run, collectives);
-        rank.load(run.model);
-        rank.step(0);
-        ledger.reset_peaks();
-        collectives.reset_counters();
-        rank.step(1);
+      measure_ranks(run, [&](Rank& rank, const memory::Ledger& ledger) {
+        const comm::Collectives& collectives = rank.collectives;
         const int64_t trained = layout::trainable_numel(rank.state.units());
         int64_t padded = 0;
         for (const auto& flat : rank.state.plan().flats) padded += flat.frozen() ? 0 : flat.numel();

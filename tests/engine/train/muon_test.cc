@@ -162,20 +162,14 @@ TEST(Muon, AdaptersAreMatrices) {
 TEST(Muon, MatricesAreDealtAndThePlanKnowsTheBytes) {
   for (const int stage : {0, 1, 2, 3}) {
     const auto run = muon(2, stage);
-    testing_support::run_ranks(run.world, [&](comm::Collectives& collectives,
-                                              memory::Ledger& ledger) {
-      Rank rank(run, collectives);
-      rank.load(run.model);
-      rank.step(0);
-      ledger.reset_peaks();
-      collectives.reset_counters();
-      rank.step(1);
+    measure_ranks(run, [&](Rank& rank, const memory::Ledger& ledger) {
       const auto planned = plan::memory_model(
           {.model = rank.model, .config = rank.config, .world = run.world, .tokens_per_row = 24});
       EXPECT_EQ(ledger.peak(memory::Class::Optimizer), planned.bytes.optimizer) << stage;
       EXPECT_LE(ledger.peak(memory::Class::Buckets), planned.bytes.buckets) << stage;
       EXPECT_GE(2 * ledger.peak(memory::Class::Buckets), planned.bytes.buckets) << stage;
-      EXPECT_EQ(collectives.counters().of(comm::Traffic::Moments).bytes, planned.wire.matrix_bytes)
+      EXPECT_EQ(rank.collectives.counters().of(comm::Traffic::Moments).bytes,
+                planned.wire.matrix_bytes)
           << stage;
     });
   }

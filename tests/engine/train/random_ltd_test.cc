@@ -142,12 +142,7 @@ Peak peak(bool drops, bool recompute) {
   ltd.min = ltd.max = kLength / 2;
   if (!drops) run.config.data_efficiency = {};
   Peak peak;
-  testing_support::run_ranks(1, [&](comm::Collectives& collectives, memory::Ledger& ledger) {
-    Rank rank(run, collectives);
-    rank.load(run.model);
-    rank.step(0);
-    ledger.reset_peaks();
-    rank.step(1);
+  measure_ranks(run, [&](Rank& rank, const memory::Ledger& ledger) {
     peak.measured = ledger.peak(memory::Class::Activations);
     peak.planned = plan::memory_model({.model = rank.model,
                                        .config = run.config,

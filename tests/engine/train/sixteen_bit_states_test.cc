@@ -128,12 +128,7 @@ TEST(SixteenBitStates, ThePlanKnowsTheBytes) {
       auto wide = run;
       wide.config.master_dtype = wide.config.state_dtype = Precision::Fp32;
       const int64_t elsewhere = buckets_of(wide);  // the head's products, on so small a model
-      testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger& ledger) {
-        Rank rank(run, collectives);
-        rank.load(run.model);
-        rank.step(0);
-        ledger.reset_peaks();
-        rank.step(1);
+      measure_ranks(run, [&](Rank& rank, const memory::Ledger& ledger) {
         const auto planned = plan::memory_model(
             {.model = rank.model, .config = rank.config, .world = 2, .tokens_per_row = 24});
         int64_t owned = 0, shards = 0;

@@ -198,10 +198,9 @@ inline void round_masters(Rank& rank,
   }
 }
 
-/// Two steps. `look` sees rank 0 after them, with whole parameters in every unit: the peaks and the calls that were
-/// counted are the second step's.
-inline void measure_a_step(const SmallRun& run,
-                           const std::function<void(Rank&, const memory::Ledger&)>& look) {
+/// Two steps. `look` sees every rank after them: the peaks and the calls that were counted are the second step's.
+inline void measure_ranks(const SmallRun& run,
+                          const std::function<void(Rank&, const memory::Ledger&)>& look) {
   testing_support::run_ranks(run.world, [&](comm::Collectives& group, memory::Ledger& ledger) {
     Rank rank(run, group);
     rank.load(run.model);
@@ -209,8 +208,15 @@ inline void measure_a_step(const SmallRun& run,
     ledger.reset_peaks();
     group.reset_counters();
     rank.step(1);
+    look(rank, ledger);
+  });
+}
+/// The same of rank 0, with whole parameters in every unit.
+inline void measure_a_step(const SmallRun& run,
+                           const std::function<void(Rank&, const memory::Ledger&)>& look) {
+  measure_ranks(run, [&](Rank& rank, const memory::Ledger& ledger) {
     for (size_t u = 0; u < rank.state.units().size(); ++u) rank.state.wait_for(static_cast<int>(u));
-    if (group.rank() == 0) look(rank, ledger);
+    if (rank.collectives.rank() == 0) look(rank, ledger);
   });
 }
 

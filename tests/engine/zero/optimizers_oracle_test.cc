@@ -7,9 +7,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/zero/update.h"
 #include "job/dsconfig/resolve.h"
 #include "test_paths.h"
+#include "tests/engine/support/update_parameter.h"
 
 namespace dsj::zero {
 namespace {
@@ -50,14 +50,7 @@ class OptimizersOracle : public testing::Test {
       auto& [p, states] = parameters[i];
       const at::Tensor grad =
           listed_values(oracle_["gradients"][step], offset, numels_[i]).div_(kScale);
-      UpdateSpan span{p, grad, states};
-      if (update.parameter_sums()) {
-        const at::Tensor sums = at::zeros({1, 2}, at::kDouble);
-        span.sums = sums.select(0, 0);
-        lamb_moments(update, {&span, 1});
-        span.coefficient = lamb_coefficients(std::get<optim::LambRule>(update.rule), sums);
-      }
-      update_span(update, span);
+      testing_support::update_parameter(update, {p, grad, states});
     }
   }
 

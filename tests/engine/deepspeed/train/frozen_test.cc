@@ -9,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "common/files/counting_files.h"
 #include "common/files/posix_files.h"
 #include "engine/checkpoint/reader.h"
 #include "engine/deepspeed/convert.h"
@@ -80,6 +81,10 @@ class Frozen : public testing::Test {
   }
   Status go_on(const Inputs& in, comm::Collectives& collectives, int64_t until, Done* done) const {
     PosixFiles files;
+    return go_on(files, in, collectives, until, done);
+  }
+  Status go_on(Files& files, const Inputs& in, comm::Collectives& collectives, int64_t until,
+               Done* done) const {
     DSJ_TRY(const auto frozen,
             frozen_in_checkpoint(files, in.job, in.config(), collectives, at::kCPU));
     DSJ_TRY(const auto trained, trained_part(in, frozen));
@@ -221,6 +226,31 @@ TEST_F(Frozen, ARankThatSeesAnotherCheckpointIsNamedByAll) {
     });
   }
   std::filesystem::remove_all(trained);
+}
+
+/// Each model file of stage 3 has a share of every frozen parameter.
+TEST_F(Frozen, ARankOpensTheModelFileOfItsShareAndOneRankListsThem) {
+  for (const int world : {1, 2}) {
+    std::filesystem::remove_all(output_);
+    testing_support::run_ranks(world, [&](comm::Collectives& collectives, memory::Ledger&) {
+      PosixFiles posix;
+      CountingFiles files(posix);
+      const Status went = go_on(files, inputs(world, 3, kFixture / "z3"), collectives, 3, nullptr);
+      ASSERT_TRUE(went) << went.error().to_string();
+      const std::string tag = kFixture / "z3" / "global_step3";
+      const auto opens = [&](int rank) {
+        const std::string name = "zero_pp_rank_" + std::to_string(rank);
+        return files.of(tag + "/" + name + "_mp_rank_00_model_states.pt").opens;
+      };
+      EXPECT_GT(opens(0), 0) << "it tells the form of all";
+      if (world == 2) {
+        EXPECT_EQ(opens(1) > 0, collectives.rank() == 1) << "rank " << collectives.rank();
+      }
+      for (const std::string& listed : {std::string(kFixture / "z3"), tag})
+        EXPECT_EQ(files.of(listed).lists > 0, collectives.rank() == 0)
+            << "rank " << collectives.rank() << ", " << listed;
+    });
+  }
 }
 
 /// A rank opens another's file when it reads of it: only then it is found to be cut off, and by some ranks.
