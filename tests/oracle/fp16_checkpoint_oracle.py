@@ -10,6 +10,8 @@ record.json: `ds_config` by stage, `rows`, `saved`, `steps` by stage (`loss`, `l
 fresh DeepSpeed that loads a checkpoint repeats them bit for bit. `scaler` by stage and where it was saved: what DeepSpeed's own
 scaler held. `spread` by stage: the largest relative distance of a loss from the same run with each weight moved to a
 neighbouring fp32, which skips the same steps.
+Attention is transformers' default, sdpa. Its eager one writes the gradient of the probabilities in fp16: that overflows in steps
+in which no parameter's gradient does, which then are skipped.
 Two things of DeepSpeed are patched. is_fp16_supported says yes, as on a GPU. At stage 0 the loss is scaled: DeepSpeed 0.19.8
 forgets it (engine.backward asks only ZeRO's optimizers) and divides the gradients all the same.
 """
@@ -41,7 +43,7 @@ def make_model(draw):
     """Each weight at the next fp32, up or down by the seed."""
     import torch
     from transformers import AutoModelForCausalLM
-    model = AutoModelForCausalLM.from_pretrained(os.path.join(OUT, "model"), dtype=torch.float32, attn_implementation="eager")
+    model = AutoModelForCausalLM.from_pretrained(os.path.join(OUT, "model"), dtype=torch.float32, attn_implementation="sdpa")
     generator = torch.Generator().manual_seed(draw)
     with torch.no_grad():
         for parameter in model.parameters() if draw else []:

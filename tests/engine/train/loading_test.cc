@@ -1,9 +1,13 @@
 // Where attempts begin when the user said where the run begins. Damage: tests/run/damaged_run_test.cc.
 #include "engine/train/loading.h"
 
+#include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "engine/train/saving.h"
 #include "tests/engine/train/support.h"
@@ -18,15 +22,19 @@ class LoadingTest : public testing::Test {
     output_ = testing::TempDir() + "loading_" + info->name() + "_" + std::to_string(getpid());
     std::filesystem::remove_all(output_);
   }
-  void TearDown() override { std::filesystem::remove_all(output_); }
+  void TearDown() override {
+    std::filesystem::remove_all(output_);
+    std::filesystem::remove(said_path());
+  }
 
   /// The step that an attempt begins with; `from`: resume_from_checkpoint. Then it takes `steps`
   /// steps and saves the last. -1: it fails.
   int64_t attempt(int64_t number, const std::string& run, const std::optional<std::string>& from,
                   int steps) {
-    const SmallRun small{.world = 2, .config = small_config(2)};
+    const SmallRun& small = run_;
     int64_t began = -1;
-    testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger&) {
+    const int said = open(said_path().c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_APPEND, 0600);
+    testing_support::run_ranks(small.world, [&](comm::Collectives& collectives, memory::Ledger&) {
       Inputs in;
       in.job = {.run = run, .attempt = number, .output_dir = output_};
       in.job.training.model_name_or_path = fixture(small.model);
@@ -35,7 +43,7 @@ class LoadingTest : public testing::Test {
       in.resolution.config = small.config;
       Rank rank(small, collectives);
       PosixFiles files;
-      const Events events(-1);
+      const Events events(said);
       auto progress = Loading(files, in, rank.state, rank.stepper, events, at::kCPU).load();
       if (!progress) return;
       if (collectives.rank() == 0) began = progress->step;
@@ -45,7 +53,13 @@ class LoadingTest : public testing::Test {
           Saver(files, in, rank.state, rank.stepper, events, at::kCPU).save(*progress, true);
       ASSERT_TRUE(saved) << saved.error().to_string();
     });
+    close(said);
     return began;
+  }
+  /// What the last attempt told its agent.
+  std::string said() const {
+    std::ifstream in(said_path());
+    return {std::istreambuf_iterator<char>(in), {}};
   }
   std::string checkpoint(int64_t step) const {
     return output_ + "/checkpoints/" + checkpoint::step_name(step);
@@ -55,6 +69,10 @@ class LoadingTest : public testing::Test {
     ASSERT_TRUE(files.write_synced(checkpoint(step) + "/manifest.json", "{"));
   }
 
+  SmallRun run_{.world = 2, .config = small_config(2)};
+
+ private:
+  std::string said_path() const { return output_ + ".said"; }
   std::string output_;
 };
 
@@ -91,6 +109,20 @@ TEST_F(LoadingTest, ADamagedOneOfTheRunsOwnIsPassedOver) {
   EXPECT_EQ(attempt(3, "run", "false", 0), 1);
   damage_manifest(1);
   EXPECT_EQ(attempt(4, "run", "false", 0), 0) << "nothing of it can be read";
+}
+
+/// At another world size the errors of a 1-bit optimizer's compression start at zero, with a warning.
+TEST_F(LoadingTest, CompressionErrorsThatAreDroppedAreTold) {
+  const char* const warning = "compression errors belong to other ranks or vectors";
+  run_.config = small_config(0);
+  run_.config.optimizer.kind = dsconfig::OptimizerKind::OneBitAdam;
+  run_.config.optimizer.freeze_step = 2;
+  ASSERT_EQ(attempt(1, "run", {}, 5), 0);
+  EXPECT_EQ(attempt(2, "run", {}, 1), 5);
+  EXPECT_THAT(said(), testing::Not(testing::HasSubstr(warning)));
+  run_.world = 3;
+  EXPECT_EQ(attempt(3, "run", {}, 0), 6);
+  EXPECT_THAT(said(), testing::HasSubstr(warning));
 }
 
 }  // namespace

@@ -42,6 +42,17 @@ TEST(Precision, OneOfFp16AndBf16) {
   EXPECT_EQ(said.config.precision, dsconfig::Precision::Fp16);
 }
 
+TEST(Precision, SparseGradientsGoUpToStageTwo) {
+  for (const int stage : {0, 1, 2, 3}) {
+    const Resolution resolution =
+        resolve_text(R"({"sparse_gradients": true, "zero_optimization": {"stage": )" +
+                     std::to_string(stage) + "}}");
+    EXPECT_EQ(resolution.runnable(), stage < 3) << stage;
+    EXPECT_EQ(said(resolution, Severity::Unsupported).contains("small tables are reduced together"),
+              stage == 3);
+  }
+}
+
 TEST(Precision, Bf16IsNotScaled) {
   const Resolution scaled = resolve_text(R"({"bf16": {"enabled": true, "loss_scale": 0}})");
   EXPECT_TRUE(scaled.runnable());
