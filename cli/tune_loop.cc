@@ -273,7 +273,8 @@ Result<int> TuneLoop::run() {
     best = tune::best_of(tried_, rules_.metric);
   }
   if (reused_ > 0)
-    std::fprintf(ports_.out, "%lld outcomes were known\n", static_cast<long long>(reused_));
+    std::fprintf(ports_.out, "%lld %s known\n", static_cast<long long>(reused_),
+                 reused_ == 1 ? "outcome was" : "outcomes were");
   std::fprintf(ports_.out, "\n%s\n", table().c_str());
   if (!best) {
     std::fputs("nothing ran; each folder's stderr.log says why\n", ports_.out);

@@ -3,15 +3,19 @@
 # tests/oracle/NAME_oracle.py runs in one venv; without a NAME all of them. Tests never need it.
 # A script names what it needs from PyPI in a line "# requires: package==version ...", or, in a line
 # "# python: COMMAND", what makes another environment and prints its python.
+# Last, or by the NAME check_universal, Python DeepSpeed goes on from checkpoints that build/bin/dsj exports.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv="${DSJ_CACHE:-$HOME/.cache/dsj}/venv-oracle"
 scripts=()
+check=false
 if [ $# -eq 0 ]; then
   scripts=(tests/oracle/*_oracle.py)
-else
-  for name in "$@"; do scripts+=("tests/oracle/${name}_oracle.py"); done
+  check=true
 fi
+for name in "$@"; do
+  if [ "$name" = check_universal ]; then check=true; else scripts+=("tests/oracle/${name}_oracle.py"); fi
+done
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 for script in "${scripts[@]}"; do
   read -r -a packages <<<"$(sed -n 's/^# requires: //p' "$script" | tr '\n' ' ')"
@@ -22,3 +26,11 @@ for script in "${scripts[@]}"; do
   if [ -n "$maker" ]; then python="$("$maker")"; fi
   "$python" "$script"
 done
+if $check; then
+  golden="${DSJ_SHARED_DIR:-../shared}/golden"
+  if [ -x build/bin/dsj ] && [ -d "$golden" ]; then
+    "$(tests/oracle/deepspeed_venv.sh)" tests/oracle/check_universal.py "$golden"
+  else
+    echo "oracle: skipped: check_universal.py needs build/bin/dsj and $golden" >&2
+  fi
+fi

@@ -105,12 +105,12 @@ void adapters_backward(const zero::UnitParameters& p, const Projection& projecti
     const at::Tensor dout = dy.narrow(1, part.first, part.size);
     const at::Tensor z = down(p, part, input).mul_(s);
     const auto b_grad = p.grad(part.adapter->b);
-    gemm::grad_weight(b_grad.tensor, dout, z, b_grad.accumulate);
+    gemm::grad_weight(b_grad, dout, z);
     at::Tensor dz = at::empty_like(z);
     gemm::grad_input(dz, dout, p.weight(part.adapter->b), false);
     dz.mul_(s);
     const auto a_grad = p.grad(part.adapter->a);
-    gemm::grad_weight(a_grad.tensor, dz, input, a_grad.accumulate);
+    gemm::grad_weight(a_grad, dz, input);
     if (dropout.p == 0) {
       gemm::grad_input(dx, dz, p.weight(part.adapter->a), true);
       continue;

@@ -8,6 +8,7 @@
 #include "engine/device/products.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/models/factors.h"
+#include "engine/zero/piece_sums.h"
 #include "job/layout/row_pieces.h"
 
 namespace dsj::models::gemm {
@@ -21,8 +22,8 @@ using Scratch = memory::MemoryScope;
 
 /// Whether this gradient passes through `type`, that of the product, before it is added up:
 /// torch_autocast in fp16. There torch's autograd writes it in fp16, so it overflows from 65,520 on.
-bool narrows(const at::Tensor& gradient, at::ScalarType type) {
-  return type == at::kHalf && gradient.scalar_type() == at::kFloat;
+bool narrows(const zero::GradView& grad, at::ScalarType type) {
+  return type == at::kHalf && grad.tensor.scalar_type() == at::kFloat && !grad.part;
 }
 
 /// sum [m, n] fp32 += a [m, k] b [k, n], which libtorch rounds to their type.
@@ -120,26 +121,28 @@ void grad_input(at::Tensor out, const at::Tensor& dy, const at::Tensor& weight, 
   }
 }
 
-void grad_weight(at::Tensor dw, const at::Tensor& dy, const at::Tensor& x, bool accumulate) {
+void grad_weight(const zero::GradView& grad, const at::Tensor& dy, const at::Tensor& x) {
+  at::Tensor dw = grad.tensor;
   const bool own = own_grad_weight(dy, x);
-  if (dw.scalar_type() != dy.scalar_type() && (!own || narrows(dw, dy.scalar_type()))) {
-    rounded_grad_weight(dw, dy, x, accumulate);
+  if (dw.scalar_type() != dy.scalar_type() && (!own || narrows(grad, dy.scalar_type()))) {
+    rounded_grad_weight(dw, dy, x, grad.accumulate);
   } else if (own) {
-    device::multiply(dw, dy.t(), x, {}, accumulate);
-  } else if (accumulate) {
+    device::multiply(dw, dy.t(), x, {}, grad.accumulate);
+  } else if (grad.accumulate) {
     dw.addmm_(dy.t(), x);
   } else {
     at::mm_out(dw, dy.t(), x);
   }
 }
 
-void grad_bias(at::Tensor db, const at::Tensor& dy, bool accumulate) {
-  if (narrows(db, dy.scalar_type())) {
+void grad_bias(const zero::GradView& grad, const at::Tensor& dy) {
+  at::Tensor db = grad.tensor;
+  if (narrows(grad, dy.scalar_type())) {
     const Scratch scratch(memory::Class::Buckets);
     const at::Tensor sum = dy.sum(0, false, db.scalar_type());
     sum.copy_(sum.to(dy.scalar_type()));
-    accumulate ? db.add_(sum) : db.copy_(sum);
-  } else if (accumulate) {
+    grad.accumulate ? db.add_(sum) : db.copy_(sum);
+  } else if (grad.accumulate) {
     db.add_(dy.sum(0, false, db.scalar_type()));
   } else {
     at::sum_out(db, dy, {0}, false, db.scalar_type());
@@ -152,7 +155,7 @@ WeightSum::WeightSum(zero::GradView grad, at::ScalarType type, int64_t products)
   const Scratch scratch(memory::Class::Buckets);
   if (grad_.tensor.scalar_type() != at::kFloat)
     lost_ = at::zeros_like(grad_.tensor);
-  else if (narrows(grad_.tensor, type))
+  else if (narrows(grad_, type))
     wide_ = grad_.accumulate ? at::zeros_like(grad_.tensor) : grad_.tensor.zero_();
 }
 
@@ -161,7 +164,7 @@ void WeightSum::add(const at::Tensor& dy, const at::Tensor& x) {
   if (wide_.defined()) {
     add_wide(dy, x);
   } else if (!lost_.defined()) {
-    grad_weight(grad_.tensor, dy, x, grad_.accumulate);
+    grad_weight(grad_, dy, x);
   } else {
     const Scratch scratch(memory::Class::Buckets);
     for_tiles(grad_.tensor, [&](int64_t first, int64_t count) {
@@ -178,17 +181,8 @@ void WeightSum::add(const at::Tensor& dy, const at::Tensor& x) {
 }
 
 void WeightSum::add_wide(const at::Tensor& dy, const at::Tensor& x) {
-  if (own_grad_weight(dy, x))
-    device::multiply(wide_, dy.t(), x, {}, true);
-  else
-    rounded_grad_weight(wide_, dy, x, true);
-  if (--left_ > 0) return;
-  const Scratch scratch(memory::Class::Buckets);
-  for_tiles(wide_, [&](int64_t first, int64_t count) {
-    const at::Tensor sum = wide_.narrow(0, first, count);
-    sum.copy_(sum.to(dy.scalar_type()));
-    if (!wide_.is_same(grad_.tensor)) grad_.tensor.narrow(0, first, count).add_(sum);
-  });
+  grad_weight({wide_, /*accumulate=*/true, /*part=*/true}, dy, x);
+  if (--left_ == 0) zero::add_rounded_sum(grad_.tensor, wide_, dy.scalar_type());
 }
 
 }  // namespace dsj::models::gemm

@@ -1,9 +1,8 @@
 // The model's matrix products; gradients are written in place. A product's type is that of its
 // activations: a wider weight (torch_autocast) is narrowed for it, and its gradient stays wide. In
 // fp16 that gradient is rounded to fp16 before it is added up, as torch's autograd writes it: beyond
-// 65,504 it is infinite, so that steps are skipped where torch skips them. (An MLP that is cut into
-// pieces, pieces.h, rounds each piece's part and overflows later than torch.) fp32 products are
-// libtorch's. A 16-bit one is libtorch's or the engine's own (engine/device/products.h). Either sums
+// 65,504 it is infinite, so that steps are skipped where torch skips them. Parts of a gradient
+// (zero::GradView) are not rounded: their sum is. fp32 products are libtorch's. A 16-bit one is libtorch's or the engine's own (engine/device/products.h). Either sums
 // in fp32 and rounds once, with the bias or what is added to; they differ in the order of the sum.
 // No weight is ever widened as a whole. Scratch is counted as buckets.
 #pragma once
@@ -27,10 +26,10 @@ void linear(at::Tensor out, const at::Tensor& x, const at::Tensor& w, const at::
 at::Tensor linear_add(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& w);
 /// out [n, i] (+)= dy [n, o] w [o, i].
 void grad_input(at::Tensor out, const at::Tensor& dy, const at::Tensor& w, bool accumulate);
-/// dw [o, i] (+)= dy [n, o]^T x [n, i].
-void grad_weight(at::Tensor dw, const at::Tensor& dy, const at::Tensor& x, bool accumulate);
-/// db [o] (+)= sum over rows of dy [n, o].
-void grad_bias(at::Tensor db, const at::Tensor& dy, bool accumulate);
+/// grad [o, i] (+)= dy [n, o]^T x [n, i].
+void grad_weight(const zero::GradView& grad, const at::Tensor& dy, const at::Tensor& x);
+/// grad [o] (+)= sum over rows of dy [n, o].
+void grad_bias(const zero::GradView& grad, const at::Tensor& dy);
 
 /// A weight's gradient that is a sum of several products, one after the other. A 16-bit gradient
 /// would round after each, and stop growing where a product is small beside it: what rounding takes

@@ -117,6 +117,7 @@ at::Tensor turn_in_pieces(Turn& turn, const at::Tensor& x, bool alone, int64_t r
     alone ? dx.narrow(0, piece.first, piece.count).copy_(dpicked)
           : dx.index_copy_(0, tokens, dpicked);
   }
+  sums.finish();
   return dx;
 }
 

@@ -57,6 +57,7 @@ void LayerInPieces::backward_mlp_in_pieces(const zero::UnitParameters& p, const 
     backward_mlp(adding, dy.narrow(0, piece.first, piece.count), one, part);
     sums.add();
   }
+  sums.finish();
   saved.x2.reset();
 }
 

@@ -1,7 +1,6 @@
 // A layer's MLP piece by piece (job/layout/row_pieces.h): only where nothing of it is kept for
 // backward, which is where there is no backward, or where backward computes it again. So pieces
 // cost no product more than whole rows do.
-// Tested by: tests/engine/train/long_rows_test.cc
 #pragma once
 
 #include <ATen/core/Tensor.h>

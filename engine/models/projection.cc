@@ -20,9 +20,9 @@ void grad_weight(const Projection& projection, const zero::GradView& grad, const
                  const at::Tensor& x) {
   if (!grad.tensor.defined()) return;  // frozen
   if (projection.transposed) {
-    gemm::grad_weight(grad.tensor, x, dy, grad.accumulate);
+    gemm::grad_weight(grad, x, dy);
   } else {
-    gemm::grad_weight(grad.tensor, dy, x, grad.accumulate);
+    gemm::grad_weight(grad, dy, x);
   }
 }
 
@@ -33,13 +33,12 @@ void bias_backward(const zero::UnitParameters& p, const Projection& projection,
   for (int i = 0; i < count; ++i) all = all && p.trained(projection.bias + i);
   if (const auto grad = all ? p.stacked_grad(projection.bias, count) : zero::GradView{};
       grad.tensor.defined()) {
-    return gemm::grad_bias(grad.tensor, dy, grad.accumulate);
+    return gemm::grad_bias(grad, dy);
   }
   int64_t first = 0;
   for (int i = 0; i < count; first += projection.sizes[i++]) {
     const auto one = p.grad(projection.bias + i);
-    if (one.tensor.defined())
-      gemm::grad_bias(one.tensor, dy.narrow(1, first, projection.sizes[i]), one.accumulate);
+    if (one.tensor.defined()) gemm::grad_bias(one, dy.narrow(1, first, projection.sizes[i]));
   }
 }
 

@@ -55,10 +55,12 @@ struct FlatOptions {
   HostCopies* copies = nullptr;  ///< of the device; needed where state is offloaded from one
 };
 
-/// Where to write a gradient. `accumulate`: add to what is there, instead of overwriting it.
+/// Where to write a gradient. `accumulate`: add to what is there, instead of overwriting it. `part`:
+/// what is written is not the whole gradient yet; whoever asked rounds the sum (PieceSums).
 struct GradView {
   at::Tensor tensor;
   bool accumulate = false;
+  bool part = false;
 
   /// Before sums are added to it.
   void zero_if_new() const {

@@ -15,6 +15,7 @@
 #include "job/plan/muon_plan.h"
 #include "job/plan/one_bit_plan.h"
 #include "job/plan/row_plan.h"
+#include "job/plan/safe_modules.h"
 #include "job/plan/zero_plan.h"
 
 namespace dsj::zero {
@@ -65,18 +66,25 @@ const LoraArgs& UnitParameters::lora() const {
   return *state_->lora_;
 }
 
+GradView UnitParameters::in_sums(int parameter, int count, const GradView& grad) const {
+  if (!sums_) return grad;
+  const std::string& name = state_->units_[unit_].parameters[parameter].name;
+  return sums_->of(parameter, count, grad,
+                   plan::enters_products(name) ? product_type() : stream_type());
+}
+
 GradView UnitParameters::grad(int parameter) const {
   if (!trained(parameter)) return {};
   const auto place = state_->plan_.places[unit_][parameter];
   const GradView grad = state_->flat(place.flat).grad(place.slot);
-  return sums_ ? sums_->of(parameter, 1, grad) : grad;
+  return in_sums(parameter, 1, grad);
 }
 
 GradView UnitParameters::stacked_grad(int parameter, int count) const {
   if (!one_flat(parameter, count)) return {};
   const auto place = state_->plan_.places[unit_][parameter];
   const GradView grad = state_->flat(place.flat).stacked_grad(place.slot, count);
-  return sums_ ? sums_->of(parameter, count, grad) : grad;
+  return in_sums(parameter, count, grad);
 }
 
 // ---- ModelState

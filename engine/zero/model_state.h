@@ -63,6 +63,8 @@ class UnitParameters {
 
  private:
   bool one_flat(int parameter, int count) const;
+  /// Where a piece writes it, if this unit adds pieces up.
+  GradView in_sums(int parameter, int count, const GradView& grad) const;
   ModelState* state_;
   int unit_;
   PieceSums* sums_ = nullptr;

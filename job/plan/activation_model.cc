@@ -182,6 +182,7 @@ void cut_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a)
   a.backward = backward(s.rows);
   a.backward_last = backward(outputs);
   a.piece_sums = piece_sums(s, input);
+  a.sums_mlp = s.casts_to_fp16();
 }
 
 void whole_layer(const StepShape& s, const MemoryInput& input, ActivationModel& a) {

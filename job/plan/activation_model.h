@@ -26,8 +26,9 @@ struct ActivationModel {
   /// torch_autocast: elements of a weight's gradient that are rounded at a time, before they are
   /// added up; on a CPU widened again for that.
   int64_t gradient_piece = 0;
-  /// torch_autocast in fp16, logits in pieces: their gradients add up in fp32 beside what is there.
-  bool sums_head = false;
+  /// torch_autocast in fp16: gradients of pieces add up in fp32 beside what is there, those of the
+  /// head's logits, and those of a layer's MLP.
+  bool sums_head = false, sums_mlp = false;
 };
 
 ActivationModel activation_model(const MemoryInput& input);

@@ -49,10 +49,8 @@ int64_t weight_copies(const std::vector<layout::UnitSpec>& units, const layout::
     copies[product_of(parameter.name)] += bytes_of(config.autocast.products) * parameter.numel();
   };
   const layout::UnitSpec& spec = units[static_cast<size_t>(unit)];
-  for (size_t i = 0; i < spec.parameters.size(); ++i) {
-    const std::string_view klass = module_class(spec.parameters[i].name);
-    if (!klass.empty() && klass != "torch.nn.Embedding") add(unit, spec.parameters[i], i);
-  }
+  for (size_t i = 0; i < spec.parameters.size(); ++i)
+    if (enters_products(spec.parameters[i].name)) add(unit, spec.parameters[i], i);
   if (spec.uses_embedding) add(0, units.front().parameters.front(), 0);
   int64_t most = 0;
   for (const auto& [product, bytes] : copies) most = std::max(most, bytes);

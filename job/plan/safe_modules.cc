@@ -23,6 +23,11 @@ std::string_view module_class(const std::string& name) {
   return {};
 }
 
+bool enters_products(const std::string& name) {
+  const std::string_view klass = module_class(name);
+  return !klass.empty() && klass != "torch.nn.Embedding";
+}
+
 bool is_safe(const std::string& parameter, bool tied, const ResolvedConfig& config) {
   if (!config.autocast.on()) return false;
   const auto listed = [&](std::string_view name) {

@@ -14,6 +14,8 @@ namespace dsj::plan {
 /// The class of the module that holds a parameter directly, as in DeepSpeed's list; a norm: empty.
 /// `name`: as in the checkpoint.
 std::string_view module_class(const std::string& name);
+/// Whether a matrix product of its own module reads the parameter: no norm, no table.
+bool enters_products(const std::string& name);
 
 /// Whether the parameter is held by a module that torch_autocast.lower_precision_safe_modules names.
 /// `tied`: the head's Linear holds the embedding's table, too. False where autocast is off.

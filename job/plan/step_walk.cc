@@ -49,6 +49,17 @@ int64_t StepWalk::head_sum(int unit) const {
   return activation_.sums_head && adds ? 4 * units_[of].parameters[weight].numel() : 0;
 }
 
+int64_t StepWalk::mlp_sums(int unit) const {
+  if (unit == 0 || micro_step_ == 0 || !layer(unit).sums_mlp) return 0;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < units_[unit].parameters.size(); ++i) {
+    const auto& parameter = units_[unit].parameters[i];
+    if (parameter.frozen || !parameter.name.contains(".mlp.")) continue;
+    if (flats_[plan_.places[unit][i].flat].grad) bytes += 4 * parameter.numel();
+  }
+  return bytes;
+}
+
 void StepWalk::visit(const Action& action) {
   if (action.micro_step != micro_step_) {  // left by a backward that ended early
     micro_step_ = action.micro_step;
@@ -106,6 +117,7 @@ void StepWalk::forward(int unit) {
 }
 
 void StepWalk::backward(int unit) {
+  const int64_t sums = mlp_sums(unit);
   write_gradients(unit);
   if (unit == 0) {
     use(activation_.embedding, 0);
@@ -120,7 +132,7 @@ void StepWalk::backward(int unit) {
   // it was brought.
   const int64_t back = input_.inputs_leave() && input_.accelerator ? a.boundary : 0;
   use((gives_targets(unit) ? a.backward_last : a.backward) + whole + back,
-      a.piece_sums + copies(unit));
+      a.piece_sums + sums + copies(unit));
   activations.add(-kept(unit) - (input_.inputs_leave() ? 0 : a.boundary));
 }
 

@@ -70,6 +70,8 @@ class StepWalk {
   int64_t gradient_piece(int unit) const;
   /// The head's gradient of this micro-step, where earlier ones have left theirs.
   int64_t head_sum(int unit) const;
+  /// The same of a layer's MLP.
+  int64_t mlp_sums(int unit) const;
   /// Counts bytes that live during one action.
   void use(int64_t activation_bytes, int64_t bucket_bytes);
   bool drops(int unit) const;

@@ -77,7 +77,7 @@ TEST_F(TuneRun, CtrlCStopsInATrialAndTheSameCommandGoesOn) {
   ASSERT_EQ(run({"job.yaml"}, "tune"), 0);
   EXPECT_THAT(stdout_text(), Not(HasSubstr("trial 1:")));
   EXPECT_THAT(stdout_text(), HasSubstr("trial 2: z2_gas1_tmbspg2 "));
-  EXPECT_THAT(stdout_text(), HasSubstr("1 outcomes were known"));
+  EXPECT_THAT(stdout_text(), HasSubstr("1 outcome was known"));
   EXPECT_EQ(read_text(given / "run/metrics.jsonl"), measured) << "it did not run again";
   for (const auto& trial : {given, cut}) {
     const json metrics = json::parse(read_text(trial / "metrics.json"));

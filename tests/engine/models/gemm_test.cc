@@ -58,7 +58,7 @@ TEST_P(Gemm, EveryProduct) {
     const at::Tensor want_dx = wide(dy).mm(wide(w)) + kept * wide(dx);
     const at::Tensor want_dw = wide(dy).t().mm(wide(x)) + kept * wide(dw);
     grad_input(dx, dy, w, accumulate);
-    grad_weight(dw, dy, x, accumulate);
+    grad_weight({dw, accumulate}, dy, x);
     expect_close(dx, want_dx, 256, dy, w);
     expect_close(dw, want_dw, 32, dy.t(), x);
   }
@@ -87,8 +87,8 @@ TEST_P(Gemm, WiderWeights) {
     const double kept = accumulate ? 1 : 0;
     const at::Tensor want = wide(dy).t().mm(wide(x)) + kept * wide(dw);
     const at::Tensor want_db = wide(dy).sum(0) + kept * wide(db);
-    grad_weight(dw, dy, x, accumulate);
-    grad_bias(db, dy, accumulate);
+    grad_weight({dw, accumulate}, dy, x);
+    grad_bias({db, accumulate}, dy);
     expect_close(dw, want, 32, dy.t(), x);
     const double rounding = GetParam() == at::kHalf ? 0x1p-8 : 1e-4;  // of a sum below 8
     EXPECT_LT((wide(db) - want_db).abs().max().item<double>(), rounding) << "summed in fp32";
@@ -103,8 +103,8 @@ TEST_P(Gemm, AnFp16GradientPassesThroughFp16) {
   const auto gradient = [&](double dy, double x, bool accumulate) {
     const at::Tensor dw = at::ones({o, i}), db = at::ones({o});
     const at::Tensor left = at::full({2, o}, dy).to(GetParam());
-    grad_weight(dw, left, at::full({2, i}, x).to(GetParam()), accumulate);
-    grad_bias(db, left.mul(x), accumulate);
+    grad_weight({dw, accumulate}, left, at::full({2, i}, x).to(GetParam()));
+    grad_bias({db, accumulate}, left.mul(x));
     const at::Tensor all = at::cat({dw.flatten(), db});
     EXPECT_TRUE(all.eq(all[0]).all().item<bool>());
     return all[0].item<double>();
@@ -115,10 +115,10 @@ TEST_P(Gemm, AnFp16GradientPassesThroughFp16) {
     EXPECT_EQ(most, half ? INFINITY : 65536 + kept);
   }
   const at::Tensor dw = at::ones({1, 1}), x = at::ones({2049, 1}).to(GetParam());
-  grad_weight(dw, x, x, true);
+  grad_weight({dw, true}, x, x);
   EXPECT_TRUE(!half || dw.item<double>() == 2049) << dw << " is 1 and 2049's fp16 number";
   const at::Tensor db = at::ones({1});
-  grad_bias(db, x, true);
+  grad_bias({db, true}, x);
   EXPECT_EQ(db.item<double>(), half ? 2049 : 2050);
 }
 
@@ -143,6 +143,18 @@ TEST_P(Gemm, SumsOfFp16ProductsPassThroughFp16Once) {
   }
 }
 
+/// A part of a gradient is not rounded, nor does it overflow: the sum of the parts does.
+TEST_P(Gemm, PartsOfAnFp16GradientAreNotRounded) {
+  const at::Tensor dw = at::ones({600, 700}), db = at::ones({600});
+  const at::Tensor left = at::full({2, 600}, 256.0).to(GetParam());
+  for (const bool accumulate : {false, true}) {
+    grad_weight({dw, accumulate, /*part=*/true}, left, at::full({2, 700}, 128.0).to(GetParam()));
+    grad_bias({db, accumulate, /*part=*/true}, left.mul(128));
+  }
+  EXPECT_TRUE(dw.eq(2 * 65536).all().item<bool>());
+  EXPECT_TRUE(db.eq(2 * 65536).all().item<bool>());
+}
+
 TEST_P(Gemm, NoProductCopiesAWholeWeight) {
   memory::install();
   const at::Tensor x = random({kRows, 1024}), w = random({8192, 1024}), dy = random({kRows, 8192});
@@ -152,8 +164,8 @@ TEST_P(Gemm, NoProductCopiesAWholeWeight) {
     const memory::MemoryScope scope(memory::Class::Activations, ledger);
     linear(out, x, w);
     grad_input(dx, dy, w, false);
-    grad_weight(dw, dy, x, false);
-    grad_weight(dw, dy, x, true);
+    grad_weight({dw, false}, dy, x);
+    grad_weight({dw, true}, dy, x);
   }
   EXPECT_LT(ledger.peak(), w.numel() * int64_t{sizeof(float)} / 4);
 }
@@ -175,7 +187,7 @@ TEST_P(Gemm, LargeProductsToo) {  // where libtorch multiplies, if it has units
   at::Tensor y = at::empty_like(dy), dx = at::empty_like(x), dw = at::empty_like(w);
   linear(y, x, w);
   grad_input(dx, dy, w, false);
-  grad_weight(dw, dy, x, false);
+  grad_weight({dw, false}, dy, x);
   expect_close(y, wide(x).mm(wide(w).t()), 256, x, w.t());
   expect_close(dx, wide(dy).mm(wide(w)), 256, dy, w);
   expect_close(dw, wide(dy).t().mm(wide(x)), 256, dy.t(), x);
@@ -208,9 +220,9 @@ TEST(Products, ASumOfNothingIsZeroOrWhatWasThere) {
   const at::Tensor x = at::empty({0, 3}).to(at::kBFloat16),
                    dy = at::empty({0, 2}).to(at::kBFloat16);
   const at::Tensor dw = at::ones({2, 3}).to(at::kBFloat16);
-  grad_weight(dw, dy, x, true);
+  grad_weight({dw, true}, dy, x);
   EXPECT_TRUE(dw.eq(1).all().item<bool>());
-  grad_weight(dw, dy, x, false);
+  grad_weight({dw, false}, dy, x);
   EXPECT_TRUE(dw.eq(0).all().item<bool>());
 }
 

@@ -235,7 +235,7 @@ TEST(Counted, TheSumOfAWeightsGradientTakesFewTilesOnAGpu) {
   EXPECT_EQ(simulated::take().launches(), 6) << "four tiles of the CPU's are one";
 
   zero::PieceSums pieces;
-  pieces.of(0, 1, {grad, false}).tensor.zero_();
+  pieces.of(0, 1, {grad, false}, at::kBFloat16).tensor.zero_();
   simulated::take();
   pieces.add();
   EXPECT_EQ(simulated::take().launches(), 5) << "and so where a unit adds up pieces";

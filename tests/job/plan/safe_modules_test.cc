@@ -19,6 +19,14 @@ TEST(SafeModules, ModulesByName) {
     EXPECT_EQ(module_class(norm), "") << norm;
 }
 
+TEST(SafeModules, ProductsReadNeitherNormsNorTables) {
+  for (const char* factor : {"model.layers.0.mlp.up_proj.weight", "transformer.h.1.mlp.c_fc.bias",
+                             "model.layers.0.mlp.up_proj.lora_A.weight", "lm_head.weight"})
+    EXPECT_TRUE(enters_products(factor)) << factor;
+  for (const char* other : {"model.embed_tokens.weight", "transformer.h.0.ln_2.bias"})
+    EXPECT_FALSE(enters_products(other)) << other;
+}
+
 TEST(SafeModules, ATiedTableIsALinearsToo) {
   dsconfig::ResolvedConfig c;
   c.autocast = {dsconfig::Precision::Bf16, {"torch.nn.Linear"}};
