@@ -84,7 +84,8 @@ std::string gpus_of(const Json& container) {
 }
 
 /// What the agent needs to judge its node.
-void add_node_health(Json& container, const jobspec::NodeHealth& health) {
+void add_node_health(Json& container, const jobspec::Job& job) {
+  const jobspec::NodeHealth& health = job.policies.failure.node_health;
   if (health.action == jobspec::NodeHealthAction::Off) return;
   Json& env = child(container, "env", Json::array());
   env.push_back(value_of(contract::kEnvNodeHealth,
@@ -97,6 +98,10 @@ void add_node_health(Json& container, const jobspec::NodeHealth& health) {
   if (const std::string gpus = gpus_of(container); !gpus.empty()) {
     env.push_back(value_of(contract::kEnvGpus, gpus));
   }
+  if (health.min_peer_bandwidth_percent == 0) return;
+  env.push_back(field_of(contract::kEnvNode, "spec.nodeName"));
+  env.push_back(
+      value_of(contract::kEnvMinPeerBandwidth, std::to_string(health.min_peer_bandwidth_percent)));
 }
 
 /// Adds a volume of ours, unless the user mounts something at that path.
@@ -244,7 +249,7 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
       {{"ports", Json::array({{{"name", "join"}, {"containerPort", contract::kJoinPort}},
                               {{"name", "metrics"}, {"containerPort", contract::kMetricsPort}}})}});
   add_environment(container, job, accepted.revision, worker, incarnation);
-  add_node_health(container, accepted.job.policies.failure.node_health);
+  add_node_health(container, accepted.job);
   add_volumes(spec, container, job, accepted.revision, o.settings);
   if (!keys.empty()) {
     metadata["labels"][contract::kLabelKeys] = keys;
