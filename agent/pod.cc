@@ -61,6 +61,10 @@ Result<Pod> pod_from_environment(const std::function<std::string(const char*)>& 
   }
   if (!get(kEnvMemoryRequest).empty()) pod.memory_request = number(kEnvMemoryRequest, 0);
   if (!get(kEnvGpus).empty()) pod.gpus = static_cast<int>(number(kEnvGpus, 0));
+  pod.node = get(kEnvNode);
+  if (!get(kEnvMinPeerBandwidth).empty()) {
+    pod.min_peer_bandwidth = static_cast<int>(number(kEnvMinPeerBandwidth, 0));
+  }
   if (problems.empty() && pod.name != worker_pod_name(pod.job, pod.worker, pod.incarnation)) {
     wrong("the pod's name is \"" + pod.name + "\", expected \"" +
           worker_pod_name(pod.job, pod.worker, pod.incarnation) + "\"");
@@ -112,6 +116,7 @@ Result<AgentConfig> pod_config(const Pod& pod, const WorkerJob& job, const std::
   config.predecessor = pod.incarnation > 1;
   config.budget.limit = job.restart_limit;
   config.operated = true;
+  config.link_percent = pod.min_peer_bandwidth;
   config.silence = Time(15'000);
   config.lease = Time(10'000);
   config.grace = job.save_timeout;

@@ -21,6 +21,8 @@ struct Pod {
   jobspec::NodeHealthAction node_health = jobspec::NodeHealthAction::Off;
   int64_t memory_request = 0;  ///< bytes; 0: none
   int gpus = 0;                ///< that its container asks for
+  std::string node;            ///< empty: not told
+  int min_peer_bandwidth = 0;  ///< percent of the gang's median; 0: links are not measured
   bool tls = false;            ///< worker 0 has keys (job/join_keys.h); an older operator made none
 };
 

@@ -68,6 +68,8 @@ class PodAgent {
   Status prepare();
   bool node_is_fit();
   void look_again(Agent& agent, int running);
+  void heed_the_link(Agent& agent);
+  void tell_problems();
   void look_at_the_job();
   void obey_the_job(Agent& agent);
   void take_signals(Agent& agent, int signals);
@@ -88,8 +90,11 @@ class PodAgent {
   PodJoin join_{root_, fetches_};
   std::unique_ptr<LogMirror> mirror_;
   std::unique_ptr<NodeCheck> node_;
-  std::string unfit_;     ///< why this pod goes elsewhere
-  int ranks_before_ = 0;  ///< that ran at the last turn
+  std::unique_ptr<LinkMeter> links_;
+  size_t node_problems_ = 0;  ///< of the last look
+  std::string slow_link_;     ///< what agent 0 said last of this node's link
+  std::string unfit_;         ///< why this pod goes elsewhere
+  int ranks_before_ = 0;      ///< that ran at the last turn
   PosixFiles files_;
   int64_t stacks_seen_ = 0;  ///< the newest request for stacks
   bool stopping_ = false, departing_ = false, abandoned_ = false;
@@ -141,11 +146,31 @@ bool PodAgent::node_is_fit() {
     node_ = make_node_check(pod_, config_, root_, cluster_.transport.get(), fetches_);
   }
   const auto found = node_->look();
-  metrics_->node_problems(found.problems);
+  node_problems_ = found.problems;
+  tell_problems();
   for (const std::string& what : found.told) log::warn("this worker's node: " + what);
   unfit_ = found.unfit;
   if (!unfit_.empty()) log::error("this node is not fit for ranks: " + unfit_);
   return unfit_.empty();
+}
+
+void PodAgent::tell_problems() {
+  metrics_->node_problems(node_problems_ + !slow_link_.empty());
+}
+
+/// What the measurement of all links says of this node's.
+void PodAgent::heed_the_link(Agent& agent) {
+  const std::string& told = agent.worker().slow_link;
+  if (told == slow_link_) return;
+  slow_link_ = told;
+  tell_problems();
+  if (told.empty() || stopping_ || departing_ || abandoned_) return;
+  if (pod_.node_health != jobspec::NodeHealthAction::Move) {
+    return log::warn("this worker's node: " + told);
+  }
+  unfit_ = told;
+  log::error("this node is not fit for ranks: " + told);
+  depart(agent, "the link of its node is too slow");
 }
 
 /// After a rank of this worker failed by itself: a GPU may be lost, a clock set. The next attempt
@@ -233,6 +258,7 @@ void PodAgent::turn(Agent& agent, int signals, const AgentPorts& ports) {
   }
   mirror_->turn();
   look_again(agent, running);
+  heed_the_link(agent);
   metrics_->turned(running, cluster_.publisher.get());
   bury_orphans([&](pid_t pid) {
     return std::ranges::any_of(ranks,
@@ -273,6 +299,7 @@ Result<int> PodAgent::run() {
     return kExitUnhealthyNode;
   }
   DSJ_TRY_STATUS(join_.open(pod_, config_.replicas, cluster_.transport.get()));
+  links_ = make_link_meter(pod_, config_.replicas);
   look_at_the_job();
   PosixRanks ranks;
   PodReports reports(cluster_.publisher.get(), *metrics_);
@@ -280,7 +307,8 @@ Result<int> PodAgent::run() {
                          .files = files_,
                          .reports = reports,
                          .server = join_.server(),
-                         .client = join_.client()};
+                         .client = join_.client(),
+                         .links = links_.get()};
   DSJ_TRY(Agent agent, Agent::make(config_, pod_.worker, pod_.incarnation, ports, steady_time()));
   while (!agent.exit_code()) turn(agent, signals, ports);
   mirror_->finish(kLastOutput);

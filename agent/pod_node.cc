@@ -1,8 +1,10 @@
 #include "agent/pod_node.h"
 
+#include "agent/gang/tcp_link_meter.h"
 #include "agent/gang/token.h"
 #include "agent/health/node_probe.h"
 #include "common/files/posix_files.h"
+#include "common/log.h"
 #include "job/contract.h"
 
 namespace dsj::agent {
@@ -45,6 +47,16 @@ std::unique_ptr<NodeCheck> make_node_check(const Pod& pod, const AgentConfig& co
           places, [token, api, cancel] { return clock_hints(token, api, cancel); }),
       NodeNeeds{.memory_request = pod.memory_request, .ranks = config.slots, .gpus = pod.gpus},
       pod.node_health);
+}
+
+std::unique_ptr<LinkMeter> make_link_meter(const Pod& pod, int replicas) {
+  using jobspec::NodeHealthAction;
+  const bool wanted = pod.node_health != NodeHealthAction::Off && pod.min_peer_bandwidth > 0;
+  if (!wanted || replicas < 2 || pod.node.empty()) return nullptr;
+  auto meter = TcpLinkMeter::open(pod.ip, pod.node, pod.node_health == NodeHealthAction::Move);
+  if (meter) return std::move(*meter);
+  log::warn("this node's link is not measured: " + meter.error().to_string());
+  return nullptr;
 }
 
 }  // namespace dsj::agent

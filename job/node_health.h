@@ -12,6 +12,11 @@ inline constexpr char kEnvMemoryRequest[] = "DSJ_MEMORY_REQUEST";
 /// GPUs (nvidia.com/gpu) that the container asks for; unset: none.
 inline constexpr char kEnvGpus[] = "DSJ_GPUS";
 
+/// The node that the pod is on, by the downward API.
+inline constexpr char kEnvNode[] = "DSJ_NODE";
+/// nodeHealth.minPeerBandwidthPercent; unset: links are not measured.
+inline constexpr char kEnvMinPeerBandwidth[] = "DSJ_MIN_PEER_BANDWIDTH";
+
 /// Exit code and reason of an agent whose ranks must not start on its node: the same pod on another
 /// node may do.
 inline constexpr int kExitUnhealthyNode = 88;

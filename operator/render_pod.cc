@@ -84,6 +84,10 @@ void add_node_health(Json& container, const jobspec::NodeHealth& health, int64_t
         {{"resourceFieldRef",
           {{"containerName", contract::kContainerName}, {"resource", "requests.memory"}}}}}});
   if (gpus > 0) env.push_back(value_of(contract::kEnvGpus, std::to_string(gpus)));
+  if (health.min_peer_bandwidth_percent == 0) return;
+  env.push_back(field_of(contract::kEnvNode, "spec.nodeName"));
+  env.push_back(
+      value_of(contract::kEnvMinPeerBandwidth, std::to_string(health.min_peer_bandwidth_percent)));
 }
 
 /// Adds a volume of ours, unless the user mounts something at that path.

@@ -40,7 +40,7 @@ const std::map<std::string, std::vector<std::string>>& manifest_fields() {
       {"spec.failurePolicy.rules[].onExitCodes", {"operator", "values"}},
       {"spec.failurePolicy.nodeFailure",
        {"graceSeconds", "forceDeleteAfterSeconds", "excludeFailedNodes"}},
-      {"spec.failurePolicy.nodeHealth", {"action", "avoidSeconds"}},
+      {"spec.failurePolicy.nodeHealth", {"action", "avoidSeconds", "minPeerBandwidthPercent"}},
       {"spec.elastic", {"minReplicas", "maxReplicas", "shrinkAfterSeconds", "growAfterSeconds"}},
       {"spec.liveness", {"stepTimeoutSeconds"}},
       {"spec.checkpoint", {"onSuspend"}},

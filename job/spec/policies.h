@@ -80,6 +80,8 @@ enum class NodeHealthAction {
 struct NodeHealth {
   NodeHealthAction action = NodeHealthAction::Move;  ///< with Kueue: Report
   int64_t avoid_seconds = 3600;                      ///< how long later pods avoid the node
+  /// A node's link is too slow below so much of the gang's median; 0: links are not measured.
+  int64_t min_peer_bandwidth_percent = 20;
 };
 
 struct FailurePolicy {

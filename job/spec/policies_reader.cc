@@ -120,6 +120,9 @@ FailureRule read_rule(const json& object, const std::string& path, FieldReader& 
   return rule;
 }
 
+/// Above it a usual difference between nodes would count.
+constexpr int64_t kPeerBandwidthMax = 90;
+
 void read_node_health(const json& object, const RunPolicy& run, FieldReader& reader,
                       NodeHealth& health) {
   const std::string at = "spec.failurePolicy.nodeHealth";
@@ -138,6 +141,8 @@ void read_node_health(const json& object, const RunPolicy& run, FieldReader& rea
                   "the successor could not avoid the node",
                   "Report or Off");
   reader.whole(*node, at, "avoidSeconds", 600, kSecondsMax, health.avoid_seconds);
+  reader.whole(*node, at, "minPeerBandwidthPercent", 0, kPeerBandwidthMax,
+               health.min_peer_bandwidth_percent);
 }
 
 void read_failure(const json& object, const RunPolicy& run, FieldReader& reader,

@@ -62,6 +62,13 @@ TEST(Pod, HowItsNodeIsJudged) {
   EXPECT_EQ(pod->node_health, jobspec::NodeHealthAction::Move);
   EXPECT_EQ(pod->memory_request, 4096);
   EXPECT_EQ(pod->gpus, 8);
+  EXPECT_EQ(pod->min_peer_bandwidth, 0) << "an older operator";
+  variables[kEnvNode] = "node-4";
+  variables[kEnvMinPeerBandwidth] = "30";
+  EXPECT_EQ(read(variables)->node, "node-4");
+  EXPECT_EQ(read(variables)->min_peer_bandwidth, 30);
+  const auto config = pod_config(*read(variables), worker_job(), "/s", "/p", {});
+  EXPECT_EQ(config->link_percent, 30);
   variables[kEnvNodeHealth] = "Maybe";
   EXPECT_FALSE(read(variables));
 }

@@ -17,6 +17,8 @@ inline std::string env(const Json& container, const std::string& name) {
     if (entry.contains("value")) return entry["value"];
     const Json::json_pointer resource("/valueFrom/resourceFieldRef/resource");
     if (entry.contains(resource)) return entry[resource];
+    const Json::json_pointer field("/valueFrom/fieldRef/fieldPath");
+    if (entry.contains(field)) return entry[field];
   }
   return "";
 }

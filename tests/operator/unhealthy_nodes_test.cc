@@ -239,16 +239,26 @@ TEST(UnhealthyNodePod, IsToldWhatToDo) {
   EXPECT_EQ(told(plain, contract::kEnvNodeHealth), "Move");
   EXPECT_EQ(told(plain, contract::kEnvMemoryRequest), "requests.memory");
   EXPECT_EQ(told(plain, contract::kEnvGpus), "");
+  EXPECT_EQ(told(plain, contract::kEnvNode), "spec.nodeName");
+  EXPECT_EQ(told(plain, contract::kEnvMinPeerBandwidth), "20");
   const std::string revision = plain.o.wanted.accepted->revision;
   spec["failurePolicy"]["nodeHealth"]["action"] = "Report";
   World report(spec);
   EXPECT_EQ(told(report, contract::kEnvNodeHealth), "Report");
   EXPECT_EQ(report.o.wanted.accepted->revision, revision) << "running pods stay";
+  spec["failurePolicy"]["nodeHealth"]["minPeerBandwidthPercent"] = 0;
+  World unmeasured(spec);
+  EXPECT_EQ(told(unmeasured, contract::kEnvNodeHealth), "Report");
+  EXPECT_EQ(told(unmeasured, contract::kEnvMinPeerBandwidth), "");
+  EXPECT_EQ(told(unmeasured, contract::kEnvNode), "");
+  EXPECT_EQ(unmeasured.o.wanted.accepted->revision, revision);
+  spec["failurePolicy"]["nodeHealth"].erase("minPeerBandwidthPercent");
   spec["failurePolicy"]["nodeHealth"]["action"] = "Off";
   spec["workers"]["template"]["spec"]["containers"] =
       Json::parse(R"([{"name": "worker", "resources": {"limits": {"nvidia.com/gpu": 8}}}])");
   World off(spec);
   EXPECT_EQ(told(off, contract::kEnvNodeHealth), "");
+  EXPECT_EQ(told(off, contract::kEnvMinPeerBandwidth), "");
   spec["failurePolicy"].erase("nodeHealth");
   World gpus(spec);
   EXPECT_EQ(told(gpus, contract::kEnvGpus), "8");

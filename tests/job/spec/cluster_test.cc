@@ -36,7 +36,7 @@ TEST(ClusterManifest, PoliciesAreRead) {
       {"name": "oom", "action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [1, 86]}},
       {"action": "RestartUncounted", "onPodConditions": ["DisruptionTarget"]}],
       "nodeFailure": {"graceSeconds": 1, "forceDeleteAfterSeconds": 20},
-      "nodeHealth": {"action": "Report", "avoidSeconds": 700}})");
+      "nodeHealth": {"action": "Report", "avoidSeconds": 700, "minPeerBandwidthPercent": 0}})");
   object["spec"]["checkpoint"]["onSuspend"]["timeoutSeconds"] = 7;
   object["spec"]["liveness"]["stepTimeoutSeconds"] = 9;
   const auto job = read_cluster_manifest(object);
@@ -55,6 +55,7 @@ TEST(ClusterManifest, PoliciesAreRead) {
   EXPECT_EQ(policies.failure.force_delete_after_seconds, 20);
   EXPECT_EQ(policies.failure.node_health.action, NodeHealthAction::Report);
   EXPECT_EQ(policies.failure.node_health.avoid_seconds, 700);
+  EXPECT_EQ(policies.failure.node_health.min_peer_bandwidth_percent, 0);
   EXPECT_EQ(policies.save_timeout_seconds, 7);
   EXPECT_EQ(policies.step_timeout_seconds, 9);
 }
@@ -83,6 +84,8 @@ TEST(ClusterManifest, NamesWhatIsWrong) {
             "spec.failurePolicy.nodeHealth.action"},
         Bad{"/spec/failurePolicy/nodeHealth/avoidSeconds", 5,
             "spec.failurePolicy.nodeHealth.avoidSeconds"},
+        Bad{"/spec/failurePolicy/nodeHealth/minPeerBandwidthPercent", 91,
+            "spec.failurePolicy.nodeHealth.minPeerBandwidthPercent"},
         Bad{"/spec/deepspeed",
             {{"configFrom", {{"file", "x.json"}}}},
             "spec.deepspeed.configFrom.file"},

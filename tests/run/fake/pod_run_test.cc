@@ -1,9 +1,11 @@
 // Whole pods without a cluster: real `dsj-agent --pod` processes with fake ranks, tokens signed as
 // a cluster signs them, and an API server in memory behind HTTP. Each pod has an address of the
 // loopback network and a root of its own.
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -11,6 +13,7 @@
 #include <fstream>
 #include <thread>
 
+#include "agent/gang/http_transport.h"
 #include "agent/ranks/spawn.h"
 #include "agent/status/status_publisher.h"
 #include "common/http/http_listener.h"
@@ -305,6 +308,102 @@ TEST_F(PodRun, WhatIsOnlyReportedStopsNothing) {
   ASSERT_TRUE(all_end()) << output(0) << output(1);
   EXPECT_EQ(pods[1].exit->exit_code, kExitDone) << output(1);
   EXPECT_THAT(output(1), HasSubstr("this worker's node: the node has "));
+}
+
+/// Two nodes, and transfers that are what a transfer is.
+TEST_F(PodRun, LinksBetweenNodesAreMeasuredBeforeRanksStart) {
+  variables[kEnvNodeHealth] = "Move";
+  variables[kEnvMinPeerBandwidth] = "1";
+  variables[kEnvNode] = "node-a";
+  start(0);
+  variables[kEnvNode] = "node-b";
+  start(1);
+  ASSERT_TRUE(all_end()) << output(0) << output(1);
+  for (size_t pod : {0, 1}) EXPECT_EQ(pods[pod].exit->exit_code, kExitDone) << output(pod);
+  EXPECT_THAT(output(0), HasSubstr("the links of 2 nodes were measured in "));
+  EXPECT_THAT(output(0), HasSubstr(": the median is "));
+}
+
+/// A worker that the test plays: it has a token, and answers whoever sends to it with a rate that the
+/// test chooses. Of itself it says that what it sends is fast.
+struct PlayedWorker {
+  static constexpr const char* kFast = "000000003b9aca00";  // 1e9 bytes/s
+  static constexpr const char* kSlow = "00000000000f4240";  // 1e6 bytes/s
+
+  PlayedWorker(int worker, const std::string& net, const std::string& token,
+               std::vector<const char*> answers)
+      : client(
+            [net] {
+              return agent::Endpoint{net + "10", kJoinPort};
+            },
+            {[token] { return token; }, {}}, agent::Time(5000)),
+        answers(std::move(answers)),
+        listener(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
+    const std::string own = net + std::to_string(10 + worker);
+    sockaddr_in at{.sin_family = AF_INET};
+    inet_pton(AF_INET, own.c_str(), &at.sin_addr);
+    socklen_t size = sizeof at;
+    EXPECT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&at), size), 0);
+    EXPECT_EQ(listen(listener, 8), 0);
+    getsockname(listener, reinterpret_cast<sockaddr*>(&at), &size);
+    report.worker = worker;
+    report.link = {"node-" + std::to_string(worker), own, ntohs(at.sin_port), std::string(32, 'k')};
+  }
+  ~PlayedWorker() {
+    for (const int peer : peers) close(peer);
+    close(listener);
+  }
+  void turn() {
+    if (const int peer = accept(listener, nullptr, nullptr); peer >= 0) {
+      const char* answer = answers[std::min(peers.size(), answers.size() - 1)];
+      EXPECT_EQ(send(peer, answer, 16, MSG_NOSIGNAL), 16);
+      peers.push_back(peer);
+    }
+    if (const auto answer = client.receive()) {
+      waits = false;
+      if (*answer && (*answer)->link.round > 0) {
+        report.link_rate = {(*answer)->link.round, 1'000'000'000, ""};
+      }
+    }
+    if (std::exchange(waits, true)) return;
+    ++report.sequence;
+    client.send(report);
+  }
+
+  agent::HttpClient client;
+  agent::WorkerReport report;
+  std::vector<const char*> answers;  ///< to the first who sends, the second ...
+  const int listener;
+  std::vector<int> peers;
+  bool waits = false;
+};
+
+/// Workers 2 and 3 hear worker 1 slowly, and the others fast: its node's link is too slow.
+TEST_F(PodRun, APodWhoseLinkIsSlowMovesBeforeARankStarts) {
+  job.replicas = 4;
+  variables[kEnvNodeHealth] = "Move";
+  variables[kEnvMinPeerBandwidth] = "2";
+  for (const int worker : {0, 1}) {
+    variables[kEnvNode] = "node-" + std::to_string(worker);
+    start(worker);
+  }
+  // Round 1: 1 sends to 2, and 3 to 0. Round 2: 0 sends to 2, and 1 to 3.
+  PlayedWorker two(2, net, token(worker_pod_name("tune", 2, 1)),
+                   {PlayedWorker::kSlow, PlayedWorker::kFast});
+  PlayedWorker three(3, net, token(worker_pod_name("tune", 3, 1)), {PlayedWorker::kSlow});
+  ASSERT_TRUE(soon([&] {
+    two.turn();
+    three.turn();
+    return pods[1].exit.has_value();
+  })) << output(0)
+      << output(1);
+  EXPECT_EQ(pods[1].exit->exit_code, kExitUnhealthyNode) << output(1);
+  EXPECT_EQ(message(1)["reason"], kReasonUnhealthyNode);
+  EXPECT_THAT(message(1)["message"].get<std::string>(),
+              HasSubstr("its link to other nodes carries 1.00 MB/s to node node-2 (worker 2)"));
+  EXPECT_THAT(output(0), HasSubstr("the links of 4 nodes were measured in 2 rounds"));
+  EXPECT_FALSE(pods[0].exit) << "the others wait for its successor";
+  EXPECT_TRUE(metric_steps().empty());
 }
 
 TEST_F(PodRun, TheBudgetSpentEndsEveryPod) {
