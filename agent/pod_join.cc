@@ -18,7 +18,8 @@ PodJoin::PodJoin(const std::string& root, kube::Cancel fetches)
       fetches_(std::move(fetches)),
       token_(kube::Access{.token_file = path_join(root + kTokenMountPath, kTokenFile)}) {}
 
-Result<std::shared_ptr<JoinGate>> PodJoin::open_gate(const Pod& pod, kube::Transport* api) {
+Result<std::shared_ptr<JoinGate>> PodJoin::open_gate(const Pod& pod, int workers,
+                                                     kube::Transport* api) {
   DSJ_TRY(const Token own, parse_token(token_.token()));
   TokenKeys first;
   const std::string keys_file = path_join(root_ + kConfigMountPath, kTokenKeysFile);
@@ -33,8 +34,9 @@ Result<std::shared_ptr<JoinGate>> PodJoin::open_gate(const Pod& pod, kube::Trans
                 "/openid/v1/jwks");
   };
   keys_ = std::make_unique<KeyRing>(std::move(first), fetch);
-  return std::make_shared<TokenGate>(pod.job, token_rules(pod, own.claims.issuer), *keys_,
-                                     [] { return static_cast<int64_t>(std::time(nullptr)); });
+  return std::make_shared<TokenGate>(
+      pod.job, token_rules(pod, own.claims.issuer), *keys_,
+      [] { return static_cast<int64_t>(std::time(nullptr)); }, workers);
 }
 
 Status PodJoin::open(const Pod& pod, int replicas, kube::Transport* api) {
@@ -44,7 +46,7 @@ Status PodJoin::open(const Pod& pod, int replicas, kube::Transport* api) {
     log::warn("this job's pods were made without keys: the agents join without encryption");
   }
   if (pod.worker == 0) {
-    DSJ_TRY(auto gate, open_gate(pod, api));
+    DSJ_TRY(auto gate, open_gate(pod, replicas, api));
     TlsSource tls;
     if (pod.tls) tls = [this] { return join_keys_->server(); };
     DSJ_TRY(server_,

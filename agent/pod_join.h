@@ -29,7 +29,7 @@ class PodJoin {
   HttpClient* client() { return client_.get(); }  ///< of the others; else null
 
  private:
-  Result<std::shared_ptr<JoinGate>> open_gate(const Pod& pod, kube::Transport* api);
+  Result<std::shared_ptr<JoinGate>> open_gate(const Pod& pod, int workers, kube::Transport* api);
 
   const std::string root_;
   const kube::Cancel fetches_;

@@ -6,8 +6,12 @@ namespace dsj::agent {
 namespace {
 
 constexpr std::string_view kBearer = "Bearer ";
-/// How many verified tokens are kept, so that a signature is checked once, not at every beat.
-constexpr size_t kVerifiedMax = 4096;
+/// How many verified tokens are kept, so that a signature is checked once, not at every beat: of each worker
+/// the one before a renewal and the one after, and some of strangers. Beyond that all are forgotten, so
+/// strangers with many tokens make each worker's count once more per so many of their own.
+size_t most_verified(int workers) {
+  return 2 * static_cast<size_t>(workers) + 32;
+}
 
 }  // namespace
 
@@ -24,8 +28,13 @@ std::expected<Caller, Denied> KeyGate::admit(std::string_view authorization) {
   return Caller{};
 }
 
-TokenGate::TokenGate(std::string job, TokenRules rules, KeyRing& keys, WallSeconds wall)
-    : job_(std::move(job)), rules_(std::move(rules)), keys_(keys), wall_(std::move(wall)) {}
+TokenGate::TokenGate(std::string job, TokenRules rules, KeyRing& keys, WallSeconds wall,
+                     int workers)
+    : job_(std::move(job)),
+      rules_(std::move(rules)),
+      keys_(keys),
+      wall_(std::move(wall)),
+      verified_most_(most_verified(workers)) {}
 
 std::expected<TokenClaims, Denied> TokenGate::verified(std::string_view text) {
   const auto known = verified_.find(text);
@@ -38,10 +47,11 @@ std::expected<TokenClaims, Denied> TokenGate::verified(std::string_view text) {
   if (found.lookup == FetchGate::Lookup::Pending) {
     return std::unexpected(Denied{503, "the cluster's token keys are being fetched"});
   }
+  ++checked_;
   if (const auto good = found.keys->verify_signature(*token); !good) {
     return std::unexpected(Denied{401, good.error().to_string()});
   }
-  if (verified_.size() >= kVerifiedMax) verified_.clear();
+  if (verified_.size() >= verified_most_) verified_.clear();
   verified_.insert_or_assign(std::string(text), Verified{token->key_id, token->claims, found.keys});
   return token->claims;
 }

@@ -2,6 +2,7 @@
 // cluster: whoever shows a token of the job's own service account, bound to the pod it speaks for.
 #pragma once
 
+#include <atomic>
 #include <expected>
 #include <map>
 #include <mutex>
@@ -47,11 +48,13 @@ class KeyGate final : public JoinGate {
 class TokenGate final : public JoinGate {
  public:
   using WallSeconds = std::function<int64_t()>;
-  TokenGate(std::string job, TokenRules rules, KeyRing& keys, WallSeconds wall);
+  TokenGate(std::string job, TokenRules rules, KeyRing& keys, WallSeconds wall, int workers);
   std::expected<Caller, Denied> admit(std::string_view authorization) override;
   /// The token's pod must be the one that the operator made for this incarnation of this worker. A
   /// pod of the same name with another uid than the first is refused: somebody else made it.
   std::expected<void, Denied> permit(const Caller& caller, const WorkerReport& report) override;
+  /// Signatures checked so far: one per token, not per beat.
+  int64_t checked() const { return checked_; }
 
  private:
   struct Pin {
@@ -68,6 +71,8 @@ class TokenGate final : public JoinGate {
   const TokenRules rules_;
   KeyRing& keys_;
   const WallSeconds wall_;
+  const size_t verified_most_;
+  std::atomic<int64_t> checked_ = 0;
   std::mutex mutex_;
   std::map<int, Pin> pins_;
   std::map<std::string, Verified, std::less<>> verified_;  ///< [the token's text]

@@ -27,7 +27,7 @@ struct JoinTest : testing::Test {
                {.interval = Time(50)}};
   std::shared_ptr<TokenGate> gate = std::make_shared<TokenGate>(
       "tune", TokenRules{.issuer = kTestIssuer, .audience = kTestAudience, .subject = kTestSubject},
-      ring, [this] { return wall.load(); });
+      ring, [this] { return wall.load(); }, 2);
   std::unique_ptr<HttpServer> server;
 
   void SetUp() override {
@@ -125,6 +125,32 @@ TEST_F(JoinTest, RotatedKeysAreFetched) {
   std::this_thread::sleep_for(Time(60));  // longer than the interval between fetches
   EXPECT_EQ(beat(next.sign(own())), 200);
   EXPECT_EQ(beat(key.sign(own())), 401) << "a key that was withdrawn, a token that was good";
+}
+
+TEST(TokenGate, ChecksASignatureOncePerTokenHoweverManyWorkers) {
+  const TestKey key = TestKey::p256("k1");
+  KeyRing ring({}, [&]() -> Result<std::string> { return jwks_of({key}); });
+  constexpr int kWorkers = 2100;
+  TokenGate gate(
+      "tune", {.issuer = kTestIssuer, .audience = kTestAudience, .subject = kTestSubject}, ring,
+      [] { return kTestNow; }, kWorkers);
+  std::vector<std::string> tokens;
+  for (int worker = 0; worker < kWorkers; ++worker) {
+    const std::string pod = "tune-worker-" + std::to_string(worker) + "-1";
+    tokens.push_back("Bearer " + key.sign(pod_claims(pod, kTestNow)));
+  }
+  ASSERT_TRUE(soon([&] { return gate.admit(tokens[0]).has_value(); })) << "the key is fetched";
+  for (int beat = 0; beat < 2; ++beat) {
+    for (const std::string& token : tokens) ASSERT_TRUE(gate.admit(token));
+  }
+  EXPECT_EQ(gate.checked(), kWorkers);
+  // A renewal, while those before it still come.
+  for (int worker = 0; worker < kWorkers; ++worker) {
+    const std::string pod = "tune-worker-" + std::to_string(worker) + "-1";
+    ASSERT_TRUE(gate.admit("Bearer " + key.sign(pod_claims(pod, kTestNow + 1))));
+    ASSERT_TRUE(gate.admit(tokens[static_cast<size_t>(worker)]));
+  }
+  EXPECT_EQ(gate.checked(), 2 * kWorkers);
 }
 
 TEST_F(JoinTest, WhileTheApiServerIsAwayAnUnknownKeyIsNeitherLetInNorSentAway) {
