@@ -1,104 +1,41 @@
-// What a large cluster costs the operator. bench_operator_scale [JOBS WORKERS NODES]
+// What a large cluster costs the operator in memory. bench_operator_scale [JOBS WORKERS NODES]
 //
-//   create     the real operator beside a raw loop that creates the same pods and nothing else, in the same run,
-//              on an API server in memory that takes 20 ms per request and 16 requests at a time: the time until
-//              the last pod is there, and the requests until all run
-//   memory     of the real operator with JOBS jobs of WORKERS running pods each. The server keeps nothing: it makes
-//              each page up from the objects of one job, so that the process has only the operator's memory
+// The real operator with JOBS jobs of WORKERS running pods each. The server keeps nothing: it makes each page up from
+// the objects of one job, so that the process has only the operator's memory.
 #include <malloc.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <semaphore>
+#include <map>
 #include <set>
 #include <thread>
 
-#include "bench/timing.h"
-#include "common/check.h"
+#include "bench/operator_running.h"
 #include "job/contract.h"
-#include "operator/apply.h"
-#include "operator/run.h"
+#include "operator/resources.h"
 #include "tests/kube/fake_api_server.h"
 
 namespace dsj::op {
 namespace {
 
+using bench::Running;
 using kube::testing::FakeApiServer;
 using std::chrono::milliseconds;
 
 constexpr char kNs[] = "scale", kJob[] = "job-templ", kNode[] = "node-0001";
-constexpr milliseconds kLatency{20};
-constexpr int kAtOnce = 16;
-
-Json job_of(const std::string& name, int workers) {
-  Json object =
-      Json::parse(R"({"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob", "spec": {
-    "deepspeed": {"config": {"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}},
-    "training": {"modelNameOrPath": "/m", "dataPath": "/d.json", "outputDir": "/out", "maxSteps": 1000},
-    "workers": {"slotsPerWorker": 1,
-                "template": {"spec": {"containers": [{"name": "worker", "image": "none:1"}]}}}}})");
-  object["metadata"] = {{"name", name}, {"namespace", kNs}};
-  object["spec"]["workers"]["replicas"] = workers;
-  return object;
-}
-
-/// A server whose requests take time, and which carries out so many at once. Watches cost nothing.
-class Slow final : public kube::Transport {
- public:
-  explicit Slow(FakeApiServer& server) : server_(server) {}
-  std::expected<kube::Response, kube::NetError> call(const kube::Request& request,
-                                                     const kube::Cancel& cancel) override {
-    turns_.acquire();
-    std::this_thread::sleep_for(kLatency);
-    turns_.release();
-    return server_.call(request, cancel);
-  }
-  std::expected<kube::StreamResponse, kube::NetError> open(const kube::Request& request,
-                                                           const kube::Cancel& cancel) override {
-    return server_.open(request, cancel);
-  }
-
- private:
-  FakeApiServer& server_;
-  std::counting_semaphore<kAtOnce> turns_{kAtOnce};
-};
-
-Options options_of_the_bench() {
-  Options options;
-  options.leader_election = false;
-  options.health_address.clear();
-  return options;
-}
 
 /// An operator on a server in memory, and kubelets that let every pod run.
 class Cluster {
  public:
-  explicit Cluster(bool slow) {
-    server.serve(jobs_resource(), true);
-    transport_ = slow ? static_cast<kube::Transport*>(&slow_) : &server;
-    operator_ = std::thread([this] {
-      const Status ended = run_operator(options_, *transport_, kube::system_clock(), kNs, stop_);
-      DSJ_CHECK(ended.has_value(), "the operator ended");
-    });
-  }
-  ~Cluster() {
-    stop_.cancel();
-    operator_.join();
-  }
+  Cluster() { server.serve(jobs_resource(), true); }
   void submit(const std::string& name, int workers) {
-    const auto made = user_.create(jobs_resource(), kNs, job_of(name, workers));
+    const auto made = user_.create(jobs_resource(), kNs, bench::job_of(kNs, name, workers));
     DSJ_CHECK(made.has_value(), "%s", made.error().to_string().c_str());
-  }
-  void wait_for_pods(size_t pods) const {
-    while (server.shown(kube::resources::pods()).size() < pods) {
-      std::this_thread::sleep_for(milliseconds(2));
-    }
   }
   /// Until `pods` pods run and the operator has asked for nothing more for two seconds.
   void settle(size_t pods) {
@@ -151,60 +88,15 @@ class Cluster {
     });
   }
 
-  Slow slow_{server};
-  kube::Transport* transport_ = nullptr;
-  const Options options_ = options_of_the_bench();
   kube::Client user_{server, kube::system_clock()};
-  kube::Cancel stop_;
-  std::thread operator_;
+  const Running running_{server, kNs};
 };
-
-/// Seconds that a loop with as many calls at a time takes for the same pods and nothing else.
-double raw_loop(const Json& pod, int pods) {
-  FakeApiServer server;
-  Slow slow(server);
-  kube::Client client(slow, kube::system_clock());
-  std::atomic<int> next = 0;
-  return bench::seconds_of([&] {
-    std::vector<std::jthread> threads;
-    for (int t = 0; t < kAtOnce; ++t) {
-      threads.emplace_back([&] {
-        for (int i = next++; i < pods; i = next++) {
-          Json own = pod;
-          own["metadata"]["name"] = "raw-" + std::to_string(i);
-          const auto made = client.create(kube::resources::pods(), kNs, own);
-          DSJ_CHECK(made.has_value(), "%s", made.error().to_string().c_str());
-        }
-      });
-    }
-  });
-}
-
-void measure_create(int jobs, int workers) {
-  Cluster cluster(true);
-  const int pods = jobs * workers;
-  const int64_t before = cluster.requests();
-  const double took = bench::seconds_of([&] {
-    for (int i = 0; i < jobs; ++i) cluster.submit("job-" + std::to_string(i), workers);
-    cluster.wait_for_pods(static_cast<size_t>(pods));
-  });
-  Json pod = *cluster.server.shown(kube::resources::pods()).front();
-  pod["metadata"] = {{"labels", pod["metadata"]["labels"]}};
-  const double raw = raw_loop(pod, pods);
-  cluster.settle(static_cast<size_t>(pods));
-  const int64_t all = cluster.requests() - before - jobs;
-  std::printf("| %d x %d | %.2f | %.2f | %.2f | %lld | %.2f |\n", jobs, workers, took, raw,
-              took / raw, static_cast<long long>(all), static_cast<double>(all) / pods);
-  std::fflush(stdout);
-}
-
-// ---- memory
 
 /// Objects of one running job, as text, by collection.
 using Templates = std::map<std::string, std::vector<std::string>>;
 
 void write_templates(const std::string& file, int workers) {
-  Cluster cluster(false);
+  Cluster cluster;
   cluster.submit(kJob, workers);
   cluster.settle(static_cast<size_t>(workers));
   Json all;
@@ -343,14 +235,9 @@ void measure_memory(const std::string& file, int jobs, int workers, int nodes) {
   Templates templates = Json::parse(std::ifstream(file)).get<Templates>();
   mallopt(M_ARENA_MAX, 2);  // as the operator's main() does
   MadeUp server(std::move(templates), jobs, nodes);
-  const Options options = options_of_the_bench();
   malloc_trim(0);
   const double before = memory_mib("VmRSS:");
-  kube::Cancel stop;
-  std::thread process([&] {
-    const Status ended = run_operator(options, server, kube::system_clock(), kNs, stop);
-    DSJ_CHECK(ended.has_value(), "the operator ended");
-  });
+  const Running running(server, kNs);
   // Every job gets one pass; after five quiet seconds the operator gives back what it does not use.
   double last = 0;
   for (int quiet = 0; quiet < 12;) {
@@ -362,8 +249,6 @@ void measure_memory(const std::string& file, int jobs, int workers, int nodes) {
   std::printf("| %d x %d, %d nodes | %.1f | %.1f | %.1f | %lld | %lld | %lld |\n", jobs, workers,
               nodes, before, last, memory_mib("VmHWM:"), static_cast<long long>(server.pages),
               static_cast<long long>(server.reads), static_cast<long long>(server.writes));
-  stop.cancel();
-  process.join();
 }
 
 }  // namespace
@@ -375,16 +260,10 @@ int main(int argc, char** argv) {
     return argc > at ? std::atoi(argv[at]) : otherwise;
   };
   const int jobs = number(1, 1000), workers = number(2, 10), nodes = number(3, 2500);
-  std::printf(
-      "| jobs x workers | s until all pods | s of a loop of bare pods | ratio | requests until all "
-      "run | per pod |\n"
-      "|---|---|---|---|---|---|\n");
-  apart([] { measure_create(1, 2048); });
-  apart([] { measure_create(100, 4); });
   const std::string file = std::filesystem::temp_directory_path() /
                            ("operator-scale-" + std::to_string(getpid()) + ".json");
   std::printf(
-      "\n| jobs x workers | RSS before, MiB | RSS | peak | pages | reads | writes |\n"
+      "| jobs x workers | RSS before, MiB | RSS | peak | pages | reads | writes |\n"
       "|---|---|---|---|---|---|---|\n");
   apart([&] { write_templates(file, workers); });
   apart([&] { measure_memory(file, jobs, workers, nodes); });
