@@ -116,8 +116,8 @@ class Port {
   // ---- optimizers
   /// Applies the update (optim/optimizer.h). All spans have the same number of states.
   virtual void update(Stream, const optim::Update& update, Spans spans) = 0;
-  /// LAMB's first pass: updates both moments, and may overwrite span.direction. span.sums[0] += |p|^2, sums[1] += |u|^2, in double and
-  /// in the spans' order. Spans may share their sums.
+  /// LAMB's first pass: updates both moments, and may overwrite span.direction. span.sums[0] += |p|^2,
+  /// sums[1] += |u|^2, in double and in the spans' order. Spans may share their sums.
   virtual void lamb_moments(Stream, const optim::Update& update, Spans spans) = 0;
   /// coefficients[i] = optim::lamb_coefficient(rule, sums[2 i], sums[2 i + 1]) for i in [0, n).
   virtual void lamb_coefficients(Stream, const optim::LambRule& rule, const double* sums,
