@@ -151,6 +151,27 @@ TEST(SixteenBitStates, ThePlanKnowsTheBytes) {
   }
 }
 
+/// Offloaded, as the keys want it: DeepSpeed 0.19.8's own kernel made these updates
+/// (tests/oracle/sixteen_bit_states_oracle.py).
+TEST(SixteenBitStates, RecordedOffloadedRuns) {
+  const auto oracle = testing_support::read_golden(fixture("sixteen_bit_states.oracle.json"));
+  const auto rows = testing_support::read_golden(fixture("tiny-qwen2.oracle.json"))["rows"];
+  ASSERT_EQ(oracle["runs"].size(), 8u);
+  for (const auto& [name, record] : oracle["runs"].items()) {
+    const testing_support::GoldenRun run{record, rows, fixture(record["model"])};
+    const auto config = run.config();
+    const std::string form = name.substr(0, name.find("_z"));
+    const auto masters = form.starts_with("fp16") ? Precision::Fp16 : Precision::Bf16;
+    EXPECT_EQ(config.master_dtype, masters) << name;
+    EXPECT_EQ(config.state_dtype, form.ends_with("_states") ? masters : Precision::Fp32) << name;
+    const auto& spread = oracle["spread"][form];
+    const double own = std::max<double>(spread["stages"], spread["moved"]);
+    const double most = apart(testing_support::repeat(run, config), run);
+    std::cout << "golden: " << name << " " << most << ", itself " << own << std::endl;
+    EXPECT_LE(most, own) << name;
+  }
+}
+
 /// torch's AdamW on bf16, which recorded them, rounds after every operation: DeepSpeed's own kernels,
 /// and ours, round once per tensor. The tolerance is the one that its README derives.
 TEST(SixteenBitStates, RecordedRuns) {

@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""Makes tests/fixtures/sixteen_bit_states.oracle.json: runs of Python DeepSpeed 0.19.8 with masters, or masters and moments, in
+16 bits, of the fixture model tiny-qwen2 on its rows.
+
+The optimizer is offloaded, so DeepSpeed's own CPU kernel updates: it is compiled (a minute), for a processor with AVX-512 or
+AVX2. `runs`: per run `model`, `world`, `micro`, `accum`, `ds_config`, and per step `loss`, `loss_scale` and `skipped`.
+`spread`: per form the largest relative distance of a loss from the same form at another stage (`stages`), and from the same run
+with each weight moved to a neighbouring fp32 (`moved`).
+"""
+# python: tests/oracle/deepspeed_venv.sh
+import json
+import os
+
+from autocast_oracle import FIXTURES, MODEL, PARAMS, apart, deepspeed_runs
+
+FORMS = {
+    "bf16_masters": {"bf16": {"enabled": True, "bf16_master_weights_and_grads": True}},
+    "bf16_states": {"bf16": {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}},
+    "fp16_masters": {"fp16": {"enabled": True, "fp16_master_weights_and_grads": True, "initial_scale_power": 12}},
+}
+FORMS["fp16_states"] = FORMS["fp16_masters"]
+STAGES = (2, 3)
+
+
+def case(form, stage, **more):
+    params = {**PARAMS, **({"fp32_optimizer_states": False} if form == "fp16_states" else {})}
+    return {"model": MODEL, "data": MODEL + ".json", "world": 2, **more, "ds_config": {
+        "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "gradient_clipping": 1.0,
+        "zero_optimization": {"stage": stage, "offload_optimizer": {"device": "cpu"}},
+        "optimizer": {"type": "AdamW", "params": params}, **FORMS[form]}}
+
+
+def main():
+    with open(os.path.join(FIXTURES, MODEL + ".oracle.json"), encoding="utf-8") as file:
+        rows = json.load(file)["rows"]
+    wanted = {f"{form}_z{stage}": case(form, stage) for form in FORMS for stage in STAGES}
+    moved = {form: case(form, STAGES[0], draw=1) for form in FORMS}
+    made = deepspeed_runs(rows, {**wanted, **moved})
+    spread = {}
+    for form in FORMS:
+        runs = [made[f"{form}_z{stage}"]["steps"] for stage in STAGES]
+        spread[form] = {"stages": apart(*runs), "moved": apart(made[form]["steps"], runs[0])}
+    with open(os.path.join(FIXTURES, "sixteen_bit_states.oracle.json"), "w", encoding="utf-8") as out:
+        json.dump({"deepspeed": "0.19.8", "runs": {name: made[name] for name in wanted}, "spread": spread}, out,
+                  separators=(",", ":"))
+        out.write("\n")
+
+
+if __name__ == "__main__":
+    main()
