@@ -23,7 +23,8 @@ STAGES = (2, 3)
 
 
 def case(form, stage, **more):
-    params = {**PARAMS, **({"fp32_optimizer_states": False} if form == "fp16_states" else {})}
+    # With an eps of 1e-8 DeepSpeed's run ends at a loss of 100: fp16 holds no second moment below 6e-8.
+    params = {**PARAMS, **({"fp32_optimizer_states": False, "eps": 1e-3} if form == "fp16_states" else {})}
     return {"model": MODEL, "data": MODEL + ".json", "world": 2, **more, "ds_config": {
         "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "gradient_clipping": 1.0,
         "zero_optimization": {"stage": stage, "offload_optimizer": {"device": "cpu"}},

@@ -55,7 +55,9 @@ std::expected<kube::Response, NetError> FaultyTransport::call(const kube::Reques
   if (chance_.happens(faults.refuse)) return refusal(chance_);
   auto response = inner_.call(request, cancel);
   conflicts += response && response->status == 409;
-  if ((here && kill_after_it) || (write && chance_.happens(faults.kill_after))) throw Killed{};
+  const bool key = request.method == "POST" && request.path.ends_with("/secrets");
+  const double killed = key ? faults.kill_after_key : faults.kill_after;
+  if ((here && kill_after_it) || (write && chance_.happens(killed))) throw Killed{};
   if (chance_.happens(faults.lose_answer)) return no_answer();
   return response;
 }

@@ -117,6 +117,12 @@ class Simulation {
     };
   }
 
+  /// In one scenario so often that all names of a set are taken.
+  bool keys_are_cut_off() const {
+    return std::ranges::any_of(jobs_,
+                               [](const auto& job) { return job->scenario == Scenario::Scale; });
+  }
+
   void operators(bool chaos) {
     for (size_t i = 0; i < operators_.size(); ++i) {
       SimOperator& op = *operators_[i];
@@ -124,7 +130,8 @@ class Simulation {
                                               .lose_request = 0.02,
                                               .lose_answer = 0.02,
                                               .kill_before = 0.01,
-                                              .kill_after = 0.02}
+                                              .kill_after = 0.02,
+                                              .kill_after_key = keys_are_cut_off() ? 0.5 : 0.02}
                                   : ApiFaults{};
       op.scattered = chaos;
       if (chaos) {
