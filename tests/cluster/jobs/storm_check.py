@@ -149,7 +149,8 @@ def a_storm(world):
         wrong = [step for step in expected if losses.get(step) != expected[step]]
         expect(not wrong and len(losses) == len(expected), lambda: f"{len(wrong)} losses differ, from step {wrong[:1]} on")
         print(f"result: storm: {taken:.0f} s, {len(costs)} faults, {len(losses)} steps, {again} of them done twice; new steps in "
-              f"{100 * share:.1f} % of the time (goal {100 * GOAL:.0f}); restarts {restarts}", flush=True)
+              f"{100 * share:.1f} % of the time (goal {100 * GOAL:.0f}); {restarts['total']} restarts, {restarts['counted']} counted; "
+                  f"load average {os.getloadavg()[1]:.0f}", flush=True)
 
 
 if __name__ == "__main__":
