@@ -6,6 +6,7 @@
 
 #include "agent/gang/rank_end.h"
 #include "common/check.h"
+#include "common/cut_text.h"
 #include "job/contract.h"
 
 namespace dsj::agent {
@@ -113,7 +114,7 @@ void measure_link(Worker& w, const Directive& directive, WorkerCommands& out) {
 
 void take(Worker& w, LinkRate rate, WorkerCommands& out) {
   if (rate.round != w.link_asked) return;
-  rate.problem.resize(std::min(rate.problem.size(), kLinkTextMax));
+  rate.problem = text::first_bytes(rate.problem, kLinkTextMax);
   w.report.link_rate = std::move(rate);
   out.push_back(SendBeat{});
 }

@@ -139,8 +139,8 @@ def amp_runs(rows):
     return {name: run for name, (run, _) in made.items()}, {name: spread for name, (_, spread) in made.items()}
 
 
-def deepspeed_runs(rows, cases):
-    """{name: run} of {name: case}."""
+def deepspeed_runs(rows, cases, switch=""):
+    """{name: run} of {name: case}. switch: NAME=VALUE in the environment, which makes another processor of this one."""
     with tempfile.TemporaryDirectory(prefix="dsj-autocast-") as folder:
         models, file = os.path.join(folder, "models"), os.path.join(folder, "cases.json")
         os.mkdir(models)
@@ -150,7 +150,7 @@ def deepspeed_runs(rows, cases):
         with open(file, "w", encoding="utf-8") as out:
             json.dump(cases, out)
         subprocess.run([sys.executable, os.path.join(HERE, "deepspeed_run.py"), file, "--models", models, "-o", folder],
-                       check=True)
+                       check=True, env=dict(os.environ, **dict([switch.split("=")] if switch else [])))
         runs = {}
         for name in cases:
             with open(os.path.join(folder, "deepspeed_0.19.8", name + ".json"), encoding="utf-8") as file:

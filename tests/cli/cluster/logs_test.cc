@@ -85,19 +85,14 @@ TEST_F(Logs, FollowingTakesUpALogWhoseConnectionHasEnded) {
 }
 
 TEST_F(Logs, FollowingOutlivesAnApiServerThatIsAway) {
-  using Fault = kube::testing::Fault;
-  int away = 0;
-  server_->set_fault([&](const kube::Request&) {
-    return away-- > 0 ? Fault{.kind = Fault::Kind::LoseRequest} : Fault{};
-  });
   clock_.meanwhile = [&] {
     set_status("quick", {{"phase", "Complete"}});
-    away = 20;
+    go_away(20);
   };
   ASSERT_EQ(run(run_logs, {"quick", "-f"}), 0) << err_;
   EXPECT_THAT(err_, HasSubstr("asked again for 5 minutes"));
   set_status("quick", {{"phase", "Running"}});
-  clock_.meanwhile = [&] { away = 1'000'000; };
+  clock_.meanwhile = [&] { go_away(1'000'000); };
   EXPECT_EQ(run(run_logs, {"quick", "-f"}), kExitUnreachable);
 }
 

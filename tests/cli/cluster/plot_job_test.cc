@@ -41,17 +41,12 @@ TEST_F(PlotJob, WithoutLoggedStepsItSaysWhereTheyAre) {
 }
 
 TEST_F(PlotJob, WatchingOutlivesAnApiServerThatIsAway) {
-  using Fault = kube::testing::Fault;
   add_job("quick");
   set_status("quick", {{"phase", "Running"}});
   add_pod("quick", 0, 1, "Running", {"t info [worker 0] step 10/50 loss 4.0000 lr 1e-05"});
-  int away = 0;
-  server_->set_fault([&](const kube::Request&) {
-    return away-- > 0 ? Fault{.kind = Fault::Kind::LoseRequest} : Fault{};
-  });
   clock_.meanwhile = [&] {
     set_status("quick", {{"phase", "Complete"}});
-    away = 20;
+    go_away(20);
   };
   ASSERT_EQ(run(run_plot_jobs, {"quick", "--watch"}), 0) << err_;
   EXPECT_THAT(out_, HasSubstr("Complete"));

@@ -42,16 +42,11 @@ TEST_F(WaitVerb, WhatCanNeverBeEndsTheWait) {
 }
 
 TEST_F(WaitVerb, OutlivesAnApiServerThatIsAway) {
-  using Fault = kube::testing::Fault;
   add_job("quick");
   set_status("quick", {{"phase", "Running"}, {"observedGeneration", 1}});
-  int away = 0;
-  server_->set_fault([&](const kube::Request&) {
-    return away-- > 0 ? Fault{.kind = Fault::Kind::LoseRequest} : Fault{};
-  });
   clock_.meanwhile = [&] {
     set_status("quick", {{"phase", "Complete"}});
-    away = 20;
+    go_away(20);
   };
   EXPECT_EQ(run(run_wait, {"quick"}), 0) << err_;
   EXPECT_THAT(out_, HasSubstr("quick is Complete"));
@@ -59,12 +54,12 @@ TEST_F(WaitVerb, OutlivesAnApiServerThatIsAway) {
   EXPECT_THAT(err_, HasSubstr("asked again for 5 minutes"));
   EXPECT_EQ(err_.find("asked again"), err_.rfind("asked again")) << "told once";
   set_status("quick", {{"phase", "Running"}});
-  clock_.meanwhile = [&] { away = 1'000'000; };
+  clock_.meanwhile = [&] { go_away(1'000'000); };
   const auto begin = clock_.now;
   EXPECT_EQ(run(run_wait, {"quick"}), kExitUnreachable);
   EXPECT_GE(clock_.now - begin, std::chrono::minutes(5));
-  away = 0;
-  clock_.meanwhile = [&] { away = 1'000'000; };
+  go_away(0);
+  clock_.meanwhile = [&] { go_away(1'000'000); };
   EXPECT_EQ(run(run_wait, {"quick", "--timeout", "30"}), 1);
   EXPECT_THAT(err_, HasSubstr("still Running after 30 s"));
 }

@@ -85,6 +85,15 @@ class World : public ::testing::Test {
     if (phase != "Pending") server_->set_log("team", name, std::move(log));
   }
 
+  /// The server loses the next `requests`.
+  void go_away(int requests) {
+    away_ = requests;
+    server_->set_fault([this](const kube::Request&) {
+      using Fault = kube::testing::Fault;
+      return away_-- > 0 ? Fault{.kind = Fault::Kind::LoseRequest} : Fault{};
+    });
+  }
+
   int run(Verb verb, const std::vector<std::string>& args, const std::string& ns = "team") {
     ::testing::internal::CaptureStdout();
     ::testing::internal::CaptureStderr();
@@ -105,6 +114,9 @@ class World : public ::testing::Test {
   kube::Client client_{*server_, clock_};
   kube::Cancel stop_;  ///< of the last session
   std::string out_, err_;
+
+ private:
+  int away_ = 0;
 };
 
 }  // namespace dsj::cli::testing

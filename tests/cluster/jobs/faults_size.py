@@ -56,10 +56,7 @@ def elastic(world):
     del training["gradientAccumulationSteps"]
     training.update(bf16=False, learningRate=1.0e-5)  # what rounding makes of 200 steps stays small
     config["train_batch_size"] = 64
-    template = manifest["spec"]["workers"]["template"]["spec"]
-    mine = {"matchLabels": {"training.dsj.dev/job-name": "elastic"}}
-    template["affinity"]["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [
-        {"labelSelector": mine, "topologyKey": "kubernetes.io/hostname"}]}
+    world.apart(manifest)
     return manifest
 
 

@@ -104,8 +104,10 @@ class Faults:
 
 
 def long_job(world):
-    """Some steps a second, without an end, at a rate that does not depend on how many there will be."""
+    """Some steps a second, without an end, at a rate that does not depend on how many there will be. Two workers on two nodes:
+    one of them is always on a node that may be broken."""
     manifest = world.manifest("storm", steps=1000000, cpu="300m", backoffLimit=6, liveness={"stepTimeoutSeconds": 10}, **LOST_NODE)
+    world.apart(manifest)
     del manifest["spec"]["deepspeed"]["config"]["scheduler"], manifest["spec"]["training"]["warmupRatio"]
     manifest["spec"]["training"].update(lrSchedulerType="constant", saveTotalLimit=5)
     return manifest

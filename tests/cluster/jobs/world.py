@@ -116,6 +116,14 @@ class World:
                 "spec": {"deepspeed": {"config": config}, "training": training, **spec,
                          "workers": {"replicas": replicas, "slotsPerWorker": 1, "template": template}}}
 
+    @staticmethod
+    def apart(manifest):
+        """Its workers run on nodes of their own, or not at all."""
+        mine = {"matchLabels": {"training.dsj.dev/job-name": manifest["metadata"]["name"]}}
+        affinity = manifest["spec"]["workers"]["template"]["spec"].setdefault("affinity", {})
+        affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": mine, "topologyKey": "kubernetes.io/hostname"}]}
+
     def reference(self, manifest):
         """The losses of the same job run on this machine: {step: loss}."""
         return self.references.losses(manifest)

@@ -11,6 +11,7 @@
 #include "common/files/posix_files.h"
 #include "engine/train/step.h"
 #include "test_paths.h"
+#include "tests/engine/support/golden_runs.h"
 #include "tests/engine/support/micro_batch.h"
 #include "tests/engine/support/ranks.h"
 
@@ -125,8 +126,7 @@ struct AdamWRun {
 /// How far from the record a run may be at each step. transformers' own runs lie `spread` apart when
 /// only rounding changes (tests/oracle/spread_oracle.py: other instruction sets, weights moved to a
 /// neighbouring fp32); AdamW makes whole steps of what is nothing but rounding, so this
-/// grows with the steps, whatever the loss has fallen to. Ours is one more such run, with roundings
-/// of its own in every operation: four times the widest distance so far. Below the floor fp32
+/// grows with the steps, whatever the loss has fallen to: kSpreads times the widest so far. Below the floor fp32
 /// itself has no digits: 2^-20 of the first value, where logits of about 8 have 2^-20 steps.
 class Allowed {
  public:
@@ -134,7 +134,7 @@ class Allowed {
       : spread_(spread), floor_(std::ldexp(recorded[0].get<double>(), -20)) {}
   double at(size_t step) {
     widest_ = std::max(widest_, spread_[step].get<double>());
-    return std::max(floor_, 4 * widest_);
+    return std::max(floor_, testing_support::kSpreads * widest_);
   }
 
  private:
