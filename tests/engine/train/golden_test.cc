@@ -185,7 +185,7 @@ TEST(Golden, OneBitRuns) {
     const auto losses = losses_of(run);
     ASSERT_EQ(losses.size(), golden["steps"].size());
     double before = 0, own = 0;
-    for (int64_t seed = 1; seed <= 2; ++seed) {
+    for (int64_t seed = 1; seed <= 8; ++seed) {
       const auto others = losses_of(run, seed);
       for (size_t step = 0; step < losses.size(); ++step)
         spread = std::max(spread, relative(others[step], losses[step]));
