@@ -79,6 +79,11 @@ void print_json(const Verdict& verdict) {
   std::puts(answer.dump(2, ' ', false, json::error_handler_t::replace).c_str());
 }
 
+/// Of a noun, after `count`.
+const char* ending(int count) {
+  return count == 1 ? "" : "s";
+}
+
 void print_text(const std::string& file, const Input& input, const Verdict& verdict) {
   jobspec::Job bare;
   bare.source = bare.ds_config_source = file;
@@ -90,9 +95,11 @@ void print_text(const std::string& file, const Input& input, const Verdict& verd
   for (const Note& note : verdict.notes)
     std::printf("%s: note: %s: %s (%s)\n", file.c_str(), note.path.c_str(), note.message.c_str(),
                 note.hint.c_str());
-  std::printf("%s: %s: %d errors, %d unsupported, %d warnings", file.c_str(),
-              verdict.valid() ? "valid" : "not valid", counts[0], counts[1], counts[2]);
-  if (!verdict.notes.empty()) std::printf(", %zu notes", verdict.notes.size());
+  std::printf("%s: %s: %d error%s, %d unsupported, %d warning%s", file.c_str(),
+              verdict.valid() ? "valid" : "not valid", counts[0], ending(counts[0]), counts[1],
+              counts[2], ending(counts[2]));
+  const int notes = static_cast<int>(verdict.notes.size());
+  if (notes != 0) std::printf(", %d note%s", notes, ending(notes));
   std::puts("");
 }
 

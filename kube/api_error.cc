@@ -77,12 +77,6 @@ std::string ApiError::to_string() const {
   return text + ")";
 }
 
-Error ApiError::to_error(const std::string& where) const {
-  const bool lasting =
-      kind == Kind::Unauthorized || kind == Kind::Forbidden || net == NetError::Kind::Tls;
-  return {lasting ? ErrorKind::Environment : ErrorKind::Transient, to_string(), where, {}};
-}
-
 ApiError from_net(const NetError& error) {
   return {.kind = Kind::Network, .message = error.message, .net = error.kind};
 }

@@ -37,8 +37,6 @@ struct ApiError {
   bool cancelled() const { return net == NetError::Kind::Cancelled; }
   /// "pods \"x\" is forbidden: ... (403 Forbidden)"
   std::string to_string() const;
-  /// For callers that report and stop: Environment for credentials and permissions, else Transient.
-  Error to_error(const std::string& where) const;
 };
 
 template <typename T>

@@ -20,7 +20,6 @@ class TokenSource {
   std::string token(Clock::time_point now = Clock::now());
   /// The server refused the token: look at the file at the next request.
   void refused();
-  bool from_file() const { return !file_.empty(); }
 
  private:
   std::mutex mutex_;

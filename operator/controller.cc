@@ -57,16 +57,16 @@ Controller::Controller(kube::Client& client, Cache& cache, Queue& queue, EventSi
       options_(completed(std::move(options))),
       watcher_(watcher) {}
 
-bool Controller::step(Milliseconds now, Time wall) {
+bool Controller::step(const kube::Clock& clock, Time wall) {
   Milliseconds queued{0};
-  const auto key = queue_.take(now, &queued);
+  const auto key = queue_.take(clock.monotonic(), &queued);
   if (!key) return false;
   try {
-    pass(*key, queued, now, wall);
+    pass(*key, queued, clock, wall);
   } catch (const nlohmann::json::exception& error) {
     // An object of an unexpected shape costs its own job, not all the others.
     log::error(*key + ": an object has a wrong shape: " + error.what());
-    queue_.retry(*key, now, kLookAgain);
+    queue_.retry(*key, clock.monotonic(), kLookAgain);
   }
   return true;
 }
@@ -205,10 +205,13 @@ bool Controller::judge_spec(const std::string& key, Observed& observed) {
   return true;
 }
 
-void Controller::pass(const std::string& key, Milliseconds queued, Milliseconds now, Time wall) {
+void Controller::pass(const std::string& key, Milliseconds queued, const kube::Clock& clock,
+                      Time wall) {
+  const Milliseconds started = clock.monotonic();
+  const auto again = [&](Milliseconds least) { queue_.retry(key, clock.monotonic(), least); };
   Observed observed = cache_.observe(key);
-  if (!confirm(key, observed)) return queue_.retry(key, now, Milliseconds(0));
-  if (!judge_spec(key, observed)) return queue_.retry(key, now, Milliseconds(0));
+  if (!confirm(key, observed)) return again(Milliseconds(0));
+  if (!judge_spec(key, observed)) return again(Milliseconds(0));
   observed.settings = options_.settings;
   if (options_.token_keys) observed.token_keys = options_.token_keys();
   std::chrono::microseconds decided{0};
@@ -221,7 +224,7 @@ void Controller::pass(const std::string& key, Milliseconds queued, Milliseconds 
   };
   Plan plan = decide();
   if (!plan.pods.empty() && !is_untouched(*observed.job, plan)) {
-    if (!look_at_pods(observed)) return queue_.retry(key, now, Milliseconds(0));
+    if (!look_at_pods(observed)) return again(Milliseconds(0));
     plan = decide();
   }
   // A pass may take long: it ends when its job is suspended, edited or deleted meanwhile.
@@ -241,7 +244,7 @@ void Controller::pass(const std::string& key, Milliseconds queued, Milliseconds 
     // A refusal stands until a create succeeds or none is wanted.
     if (applied.refusal) refusal = applied.refusal;
     if (applied.created > 0 || (plan.creates.empty() && plan.pods.empty())) {
-      if (!applied.refusal && refusal) queue_.add(key, now);  // the status still shows it
+      if (!applied.refusal && refusal) queue_.add(key, started);  // the status still shows it
       if (!applied.refusal) refusal.reset();
     }
   }
@@ -255,14 +258,13 @@ void Controller::pass(const std::string& key, Milliseconds queued, Milliseconds 
       if (live) cache_.wrote(jobspec::kKind, *live);
       if (!live && live.error().kind == kube::ApiError::Kind::NotFound) cache_.forget_job(key);
     }
-    queue_.retry(key, now, refusal_is_new ? Milliseconds(0) : applied.retry_after);
-    return;
+    return again(refusal_is_new ? Milliseconds(0) : applied.retry_after);
   }
-  queue_.finish(key, now);
-  if (refers_to_nothing(observed.wanted)) queue_.add(key, now + kLookAgain);
+  queue_.finish(key, clock.monotonic());
+  if (refers_to_nothing(observed.wanted)) queue_.add(key, started + kLookAgain);
   if (plan.again) {
     const auto delay = std::chrono::ceil<Milliseconds>(*plan.again - wall);
-    queue_.add(key, now + std::max(delay, Milliseconds(1)));
+    queue_.add(key, started + std::max(delay, Milliseconds(1)));
   }
 }
 

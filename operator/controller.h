@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 
+#include "kube/clock.h"
 #include "operator/apply.h"
 #include "operator/cache.h"
 #include "operator/queue.h"
@@ -44,8 +45,9 @@ class Controller {
   Controller(kube::Client& client, Cache& cache, Queue& queue, EventSink& events,
              ControllerOptions options, Watcher& watcher);
 
-  /// Works on the key that has been due longest. False: none is due. `now`, `wall`: as of the call.
-  bool step(Milliseconds now, Time wall);
+  /// Works on the key that has been due longest. False: none is due. `wall`: as of the call. What
+  /// comes after a pass is counted from the end of it, by `clock`.
+  bool step(const kube::Clock& clock, Time wall);
   /// Drops what is remembered from earlier passes. Call when leadership is lost or won.
   void forget();
 
@@ -61,7 +63,7 @@ class Controller {
   };
 
   static ControllerOptions completed(ControllerOptions options);
-  void pass(const std::string& key, Milliseconds queued, Milliseconds now, Time wall);
+  void pass(const std::string& key, Milliseconds queued, const kube::Clock& clock, Time wall);
   bool confirm(const std::string& key, Observed& observed);
   bool look_at_pods(Observed& observed);
   bool judge_spec(const std::string& key, Observed& observed);

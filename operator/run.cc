@@ -237,7 +237,7 @@ class Process {
   void work(bool trims) {
     while (!stop_.cancelled()) {
       const bool may = leads() && cache_.synced();
-      if (may && controller_.step(clock_.monotonic(), wall_of(clock_))) {
+      if (may && controller_.step(clock_, wall_of(clock_))) {
         worked_at_ = clock_.monotonic();
         continue;
       }

@@ -108,7 +108,7 @@ TEST_F(ValidateTest, AFragmentIsValidWithANoteOfWhatTheJobHasToSet) {
                   ": note: train_micro_batch_size_per_gpu: no batch size: the job has to set it "
                   "(spec.training.perDeviceTrainBatchSize, or "
                   "--per_device_train_batch_size for dsj run)\n" +
-                  file + ": valid: 0 errors, 0 unsupported, 0 warnings, 1 notes\n");
+                  file + ": valid: 0 errors, 0 unsupported, 0 warnings, 1 note\n");
     EXPECT_EQ(run({file, "--strict", "-o", "json"}), 0);
     const json answer = json::parse(out_);
     EXPECT_TRUE(answer["valid"]);
@@ -128,7 +128,7 @@ TEST_F(ValidateTest, AnErrorInAFragmentStaysOneAndTheNoteIsThere) {
   EXPECT_EQ(answer["findings"][0]["path"], "zero_optimization.stage");
   EXPECT_EQ(answer["notes"].size(), 1u);
   EXPECT_EQ(run({file}), 1);
-  EXPECT_NE(out_.find("not valid: 1 errors, 0 unsupported, 0 warnings, 1 notes"), std::string::npos)
+  EXPECT_NE(out_.find("not valid: 1 error, 0 unsupported, 0 warnings, 1 note"), std::string::npos)
       << out_;
 }
 

@@ -123,7 +123,7 @@ class RefusedEdit : public ::testing::Test {
     cache.sink(jobspec::kKind).upserted(job());
     EXPECT_TRUE(cache.observe("n/j").children.empty());
     queue.add("n/j", clock_.now);
-    EXPECT_TRUE(controller.step(clock_.now, clock_.at()));
+    EXPECT_TRUE(controller.step(clock_, clock_.at()));
     EXPECT_EQ(queue.failing(), seen ? 0u : 1u) << "it is tried again";
     return seen;
   }
@@ -163,6 +163,55 @@ TEST_F(RefusedEdit, AConfigMapThatIsGoneOrAnothersIsNotInForce) {
   seen = decided();
   ASSERT_TRUE(seen);
   EXPECT_FALSE(seen->in_force);
+}
+
+/// A pass in which the server takes 300 ms, and an object of the job changes meanwhile.
+class LongPass : public ::testing::Test {
+ protected:
+  LongPass() {
+    server_.serve(jobs_resource(), true);
+    EXPECT_TRUE(client_.create(jobs_resource(), "n",
+                               {{"apiVersion", jobspec::kApiVersion},
+                                {"kind", jobspec::kKind},
+                                {"metadata", {{"name", "j"}, {"namespace", "n"}}},
+                                {"spec", quick_spec(2)}}));
+  }
+
+  /// When the next pass is due, counted from the end of this one.
+  Milliseconds next(Applied applied) {
+    Cache cache([](const std::string&) {});
+    Queue queue(Milliseconds(100));
+    struct : EventSink {
+      void tell(const JobView&, const Event&) override {}
+    } events;
+    Watcher watcher;
+    Controller controller(client_, cache, queue, events,
+                          {.may_write = [] { return true; },
+                           .decide = [](const Observed&, Time) { return Plan(); },
+                           .carry_out =
+                               [&](auto&&...) {
+                                 clock_.now += Milliseconds(300);
+                                 queue.add("n/j", clock_.now);
+                                 return applied;
+                               }},
+                          watcher);
+    cache.sink(jobspec::kKind).upserted(server_.objects(jobs_resource())[0]);
+    queue.add("n/j", clock_.now);
+    EXPECT_TRUE(controller.step(clock_, clock_.at()));
+    return queue.next().value() - clock_.now;
+  }
+
+  kube::testing::FakeApiServer server_;
+  sim::SimClock clock_;
+  kube::Client client_{server_, clock_, {.attempts = 1}};
+};
+
+TEST_F(LongPass, TheKeyRestsAfterIt) {
+  EXPECT_EQ(next({.done = true}), Milliseconds(100));
+}
+
+TEST_F(LongPass, AFailureWaitsAfterIt) {
+  EXPECT_EQ(next({.retry_after = Milliseconds(700)}), Milliseconds(700));
 }
 
 }  // namespace

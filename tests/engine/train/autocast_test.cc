@@ -256,6 +256,20 @@ TEST(Autocast, RecordedRuns) {
   }
 }
 
+/// apex's O0 computes in fp32, so DeepSpeed's fp32 record is its record.
+TEST(Autocast, AmpO0IsTheRecordedFp32Run) {
+  const std::filesystem::path path = "deepspeed_0.19.8/qwen2_fp32_z0_w2.json";
+  if (!std::filesystem::exists(testing_support::golden_directory() / path))
+    GTEST_SKIP() << "skipped: " << testing_support::golden_directory() / path << " is not there";
+  auto run = testing_support::golden_run(path);
+  const auto plain = testing_support::repeat(run, run.config());
+  run.record["ds_config"]["amp"] = {{"enabled", true}, {"opt_level", "O0"}};
+  const auto steps = testing_support::repeat(run, run.config());
+  EXPECT_LE(apart(steps, run), 1e-5);
+  ASSERT_EQ(steps.size(), plain.size());
+  for (size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i].loss, plain[i].loss) << i;
+}
+
 /// torch_autocast and amp have no keys for the first scale and its growth: the recorder set them,
 /// and so does this.
 dsconfig::ResolvedConfig config_of(const testing_support::GoldenRun& run) {

@@ -345,7 +345,7 @@ void SimOperator::turn() {
   if (!may_write() || !cache_.synced()) return;
   for (int i = 0; i < 50; ++i) {
     in_pass_ = true;
-    const bool worked = controller_.step(clock_.now, clock_.at() + skew);
+    const bool worked = controller_.step(clock_, clock_.at() + skew);
     in_pass_ = false;
     if (!worked) return;
     if (!deaf) look();
