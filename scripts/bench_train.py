@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""How fast `dsj run` trains, beside a plain libtorch loop in the same run: one table.
+"""How fast `dsj run` trains, beside a plain libtorch loop, or beside Python DeepSpeed, in the same run: one table.
 
-Usage: bench_train.py [--bin build/bin] [--quick] [--only REGEX] [--steps 8] [--rounds 2] [--list] [--write PAGE]
+Usage: bench_train.py [--bin build/bin] [--deepspeed] [--quick] [--only REGEX] [--steps 8] [--rounds 2] [--list] [--write PAGE]
 
 Rows: fixed (256 tokens), alpaca (its lengths, no loss on the prompt) on the 24 M-parameter Qwen2 shape, and vocabulary
 (alpaca's rows, 152k words, 80 M parameters). fp32 and bf16, ZeRO stages 0 to 3, LoRA. The plain loop pads to the longest
@@ -9,6 +9,7 @@ row of a micro-batch; its LoRA has the same adapters. Both sides start from the 
 run in turn, so the ratio is what counts, and in CPU seconds (all processes, start included) also on a busy machine. Tokens
 are those of the rows, without padding. In fp32 the losses must agree, or the command fails. A run in bf16 is also set
 beside the same run in fp32. DSJ_NATIVE_BF16=0 stands for a CPU without bf16 units.
+--deepspeed: beside Python DeepSpeed at the same stage (bench/deepspeed_loop.py), without LoRA.
 --quick: a case of each kind, 3 minutes on two cores. --only: the cases that the expression finds in the names of --list.
 --write: the table goes between the marks of a page, with the processor and the load.
 """
@@ -69,6 +70,8 @@ def name(loop, stage):
 def chosen(options):
     wanted = [(loop, [stage for stage in stages if re.search(options.only, name(loop, stage))
                       and (not options.quick or name(loop, stage) in QUICK)]) for loop, stages in cases()]
+    if options.deepspeed:  # a reference for each stage
+        wanted = [(loop, [stage]) for loop, stages in wanted for stage in stages if not loop.lora]
     return [(loop, stages) for loop, stages in wanted if stages]
 
 
@@ -100,15 +103,19 @@ def launch(command, work, environment, others, parse, steps=None):
     return Run(first, steps() if steps else seen, spent() - begin)
 
 
-def plain(options, work, loop):
+def beside(work, loop, stage, options):
+    """The reference: the plain loop, or DeepSpeed at this stage."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [os.path.join(options.bin, "bench_train_loop"), "run", work, str(options.steps), str(loop.micro)]
+    command = ([options.deepspeed, os.path.join(ROOT, "bench", "deepspeed_loop.py")] if options.deepspeed
+               else [os.path.join(options.bin, "bench_train_loop"), "run"])
+    command += [work, str(options.steps), str(loop.micro), *(["--stage", str(stage)] if options.deepspeed else [])]
     command += ["--bf16"] * (loop.precision == "bf16") + ["--lora"] * loop.lora
     environment = os.environ | {"OMP_NUM_THREADS": str(loop.threads), "WORLD_SIZE": str(loop.world), "MASTER_PORT": str(port)}
     return launch(command, work, environment | {"RANK": "0"},
-                  [environment | {"RANK": str(rank)} for rank in range(1, loop.world)], json.loads)
+                  [environment | {"RANK": str(rank)} for rank in range(1, loop.world)],
+                  lambda line: json.loads(line) if line.startswith('{"step"') else None)
 
 
 def ours(options, work, loop, stage):
@@ -139,7 +146,7 @@ class Figures:
     the quickest first step, CPU seconds in the median, the losses of the first run."""
     speed: float
     peak: int
-    wire: int
+    wire: int | None
     first: float
     cpu: float
     losses: list
@@ -148,13 +155,14 @@ class Figures:
 def figures(runs):
     steps = [step for run in runs for step in run.steps]
     return Figures(statistics.median(step["tokens_per_second"] for run in runs for step in run.steps[WARM_UP:]),
-                   max(step["host_rss_bytes"] for step in steps), runs[0].steps[-1]["wire_bytes"],
+                   max(step["host_rss_bytes"] for step in steps), runs[0].steps[-1].get("wire_bytes"),
                    min(run.first for run in runs), statistics.median(run.cpu for run in runs),
                    [step["loss"] for step in runs[0].steps])
 
 
 def compare(loop, found, reference):
-    """Adapters are drawn by each side's own generator, but begin with no effect: only the first losses are the same."""
+    """Exits where the two sides do not train the same. Adapters are drawn by each side's own generator, but begin with no
+    effect: only the first losses are the same."""
     if loop.precision != "fp32":
         return
     pairs = list(zip(found.losses, reference.losses))[:1 if loop.lora else None]
@@ -163,16 +171,19 @@ def compare(loop, found, reference):
         sys.exit(f"bench_train: {loop}: the two sides do not train the same: losses are {apart:.1e} apart")
 
 
-HEAD = ("rows, micro-batch, ranks x threads", "stage", "tokens/s", "of the loop", "CPU, loop / ours", "over fp32",
-        "MiB per rank", "of the loop", "MB sent per step", "of the loop", "first step, s", "of the loop")
+def head(options):
+    other = "DeepSpeed" if options.deepspeed else "the loop"
+    return ("rows, micro-batch, ranks x threads", "stage", "tokens/s", f"of {other}", f"CPU, {other.removeprefix('the ')} / ours",
+            "over fp32", "MiB per rank", f"of {other}", "MB sent per step", f"of {other}", "first step, s", f"of {other}")
 
 
-def row(loop, stage, found, reference, wide):
-    """Cells of the table. stage None: the plain loop itself. wide: the same run in fp32, or None."""
-    own = stage is None
+def row(loop, found, reference, wide, label):
+    """Cells of the table. wide: the same run in fp32, or None. label: of the stage; the reference's is its name."""
+    own = found is reference
     over = f"{found.speed / wide.speed:.2f}" if wide else ""
-    wire = (f"{found.wire / 1e6:.1f}", "" if own or not reference.wire else f"{found.wire / reference.wire:.2f}")
-    return (str(loop), "plain loop" if own else str(stage), f"{found.speed:.0f}",
+    wire = ("" if found.wire is None else f"{found.wire / 1e6:.1f}",
+            "" if own or not reference.wire else f"{found.wire / reference.wire:.2f}")
+    return (str(loop), label, f"{found.speed:.0f}",
             "" if own else f"{found.speed / reference.speed:.2f}", "" if own else f"{reference.cpu / found.cpu:.2f}", over,
             f"{found.peak / 2**20:.0f}", "" if own else f"{found.peak / reference.peak:.2f}",
             *(wire if loop.world > 1 else ("", "")),
@@ -192,7 +203,7 @@ def measure(options, say):
             subprocess.run([os.path.join(options.bin, "bench_train_loop"), "prepare", work, rows], check=True,
                            stdout=subprocess.DEVNULL)
             for loop, stages in group:
-                sides = {None: lambda loop=loop: plain(options, work, loop)}
+                sides = {None: lambda loop=loop, stages=stages: beside(work, loop, stages[0], options)}
                 sides |= {stage: lambda loop=loop, stage=stage: ours(options, work, loop, stage) for stage in stages}
                 runs = {stage: [] for stage in sides}
                 for _ in range(options.rounds):
@@ -200,10 +211,12 @@ def measure(options, say):
                         runs[stage].append(side())
                 reference = figures(runs[None])
                 for stage in sides:
-                    found = known[loop, stage] = figures(runs[stage])
+                    found = reference if stage is None else figures(runs[stage])
+                    label = str(stage) if stage is not None else f"DeepSpeed, {stages[0]}" if options.deepspeed else "plain loop"
+                    known[loop, label] = found
                     compare(loop, found, reference)
-                    wide = known.get((dataclasses.replace(loop, precision="fp32"), stage)) if loop.precision != "fp32" else None
-                    table.append(row(loop, stage, found, reference, wide))
+                    wide = known.get((dataclasses.replace(loop, precision="fp32"), label)) if loop.precision != "fp32" else None
+                    table.append(row(loop, found, reference, wide, label))
                     say(line(table[-1]))
         finally:
             shutil.rmtree(work, ignore_errors=True)
@@ -233,6 +246,7 @@ def write(page, program, lines):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default=os.path.join(ROOT, "build", "bin"))
+    parser.add_argument("--deepspeed", action="store_true")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--steps", type=int)
@@ -248,16 +262,18 @@ def main():
     if options.list:
         print("\n".join(name(loop, stage) for loop, stages in chosen(options) for stage in stages))
         return 0
+    if options.deepspeed:
+        options.deepspeed = subprocess.check_output([os.path.join(ROOT, "tests", "oracle", "deepspeed_venv.sh")], text=True).strip()
     before = os.getloadavg()[0]
-    print(f"{processor()}; load average {before:.1f}\n{line(HEAD)}", flush=True)
+    print(f"{processor()}; load average {before:.1f}\n{line(head(options))}", flush=True)
     table = measure(options, lambda text: print(text, flush=True))
     if not table:
         sys.exit(f"bench_train: no case has {options.only!r} in its name; --list shows them")
     if options.write:
         about = (f"{processor()}; load average {before:.1f} at the start; {options.steps} steps, {options.rounds} "
                  f"round{'s' * (options.rounds > 1)}.")
-        write(options.write, "bench_train.py",
-              [about, "", line(HEAD), "|" + "---|" * len(HEAD), *(line(cells) for cells in table)])
+        write(options.write, "bench_train.py --deepspeed" if options.deepspeed else "bench_train.py",
+              [about, "", line(head(options)), "|" + "---|" * len(head(options)), *(line(cells) for cells in table)])
     return 0
 
 

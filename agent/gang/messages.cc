@@ -102,6 +102,11 @@ const json* link_of(const json& object, const char* key) {
   return found == object.end() ? nullptr : &*found;
 }
 
+/// What is wrong with the part `key`, if it is the first problem.
+void keep_first(const Reader& in, const char* key, std::string& problem) {
+  if (problem.empty() && !in.problem().empty()) problem = std::string(key) + ": " + in.problem();
+}
+
 LinkPlace link_place_from(const json& object, std::string& problem) {
   Reader in(object);
   LinkPlace place{.node = in.text("node", kNameMax),
@@ -109,7 +114,7 @@ LinkPlace link_place_from(const json& object, std::string& problem) {
                   .port = static_cast<int>(in.integer("port", 1, 65535)),
                   .key = in.text("key", kNameMax),
                   .moves = in.boolean("moves")};
-  if (problem.empty() && !in.problem().empty()) problem = "link: " + in.problem();
+  keep_first(in, "link", problem);
   return place;
 }
 
@@ -118,7 +123,7 @@ LinkRate link_rate_from(const json& object, std::string& problem) {
   LinkRate rate{.round = in.integer("round", 1, kBig),
                 .bytes_per_second = in.integer("bytesPerSecond", 0, kBig),
                 .problem = in.text("problem", kLinkTextMax)};
-  if (problem.empty() && !in.problem().empty()) problem = "linkRate: " + in.problem();
+  keep_first(in, "linkRate", problem);
   return rate;
 }
 
@@ -128,7 +133,7 @@ LinkOrder link_order_from(const json& object, std::string& problem) {
                   .address = in.text("address", kNameMax),
                   .port = static_cast<int>(in.integer("port", 1, 65535)),
                   .key = in.text("key", kNameMax)};
-  if (problem.empty() && !in.problem().empty()) problem = "link: " + in.problem();
+  keep_first(in, "link", problem);
   return order;
 }
 
