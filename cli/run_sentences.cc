@@ -66,6 +66,9 @@ std::optional<Sentence> sentence_of(const report::Report& told, const RunStatus&
             return {
                 {"resumed from step " + std::to_string(resumed.step) + " (" + resumed.path + ")"}};
           },
+          [](const Damage& damage) -> Said {
+            return {{"warning: " + damage.message, true}};
+          },
           [](const Checkpoint& saved) -> Said {
             return {{"saved step " + std::to_string(saved.step) + " (" + saved.path + ")" +
                      about_stall(saved)}};

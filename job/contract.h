@@ -138,7 +138,7 @@ inline constexpr char kReasonPreempted[] = "Preempted";
 inline constexpr char kReasonBackoffLimitExceeded[] = "BackoffLimitExceeded";
 // Agent 0 writes status.training and status.checkpoint (report/status.h). The operator reads of it:
 // attempt, which is published before ranks start and never falls; stopStep, lastUpdatedTime and
-// lastFailure; and lastSaved.step.
+// lastFailure; and lastSaved.step, lastDamaged.
 // Agent 0 reads of the operator's status: revision, and restarts {counted, total, savedStep}, which
 // are restart_budget.h's used, total and saved_step.
 

@@ -37,6 +37,7 @@ bool matters(const JobView& before, const JobView& after) {
       before.deleting != after.deleting || before.agent.attempt != after.agent.attempt ||
       before.agent.stop_step != after.agent.stop_step ||
       before.agent.saved_step != after.agent.saved_step ||
+      before.agent.damaged_attempt != after.agent.damaged_attempt ||
       before.agent.stragglers != after.agent.stragglers) {
     return true;
   }

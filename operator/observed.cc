@@ -129,8 +129,13 @@ JobView job_view(const Json& object) {
                        !report::told<&report::Exported::path>(training).value_or("").empty();
   job.agent.stragglers =
       shortened(report::told<&report::Stragglers::who>(training).value_or(""), 1000);
-  job.agent.saved_step = report::told<&report::Checkpoint::step>(
-      json_child(json_child(status, report::kCheckpoint), report::kLastSaved));
+  const Json& checkpoint = json_child(status, report::kCheckpoint);
+  job.agent.saved_step =
+      report::told<&report::Checkpoint::step>(json_child(checkpoint, report::kLastSaved));
+  const Json& damaged = json_child(checkpoint, report::kLastDamaged);
+  job.agent.damaged_attempt = report::told<&report::Damaged::attempt>(damaged).value_or(0);
+  job.agent.damaged = text::first_bytes(
+      report::told<&report::Damage::message>(damaged).value_or(""), report::kDamageBytesMax);
   return job;
 }
 

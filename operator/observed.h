@@ -27,7 +27,9 @@ struct AgentStatus {
   Json last_failure;  ///< null, or an object with "attempt"
   /// The last step is done and the model exported, by this attempt or one before it.
   bool finished = false;
-  std::string stragglers;  ///< which ranks hold up the others; empty: none
+  std::string stragglers;       ///< which ranks hold up the others; empty: none
+  int64_t damaged_attempt = 0;  ///< the last one that passed over damaged checkpoints; 0: none
+  std::string damaged;          ///< which, and what it goes on from
 };
 
 struct JobView {

@@ -124,6 +124,7 @@ json to_json(const OwnStatus& status) {
   if (status.incarnation > 0) object["incarnation"] = status.incarnation;
   if (status.elastic) object["elastic"] = elastic_to_json(*status.elastic);
   if (!status.unhealthy.empty()) object["unhealthyNodes"] = unhealthy_to_json(status.unhealthy);
+  if (status.damage_told > 0) object["damageToldAttempt"] = status.damage_told;
   if (!status.last_failure.is_null()) object["lastFailure"] = status.last_failure;
   if (!status.failure_history.empty()) object["failureHistory"] = status.failure_history;
   return object;
@@ -157,6 +158,7 @@ OwnStatus own_status_from_json(const json& object) {
   status.restarts = restarts_from_json(object.value("restarts", json()));
   status.elastic = elastic_from_json(object.value("elastic", json()));
   status.unhealthy = unhealthy_from_json(json_child(object, "unhealthyNodes"));
+  status.damage_told = json_whole(object, "damageToldAttempt").value_or(0);
   status.last_failure = object.value("lastFailure", json());
   status.failure_history = object.value("failureHistory", json::array());
   if (!status.failure_history.is_array()) status.failure_history = json::array();

@@ -59,6 +59,8 @@ struct OwnStatus {
   Restarts restarts;
   std::optional<ElasticState> elastic;  ///< of an elastic job
   std::vector<UnhealthyNode> unhealthy;
+  /// The newest attempt of which an event told that it passed over damaged checkpoints.
+  int64_t damage_told = 0;
   nlohmann::json last_failure, failure_history = nlohmann::json::array();
 };
 

@@ -171,6 +171,9 @@ void Pass::finish() {
   if (before.elastic && st_.elastic && before.elastic->resizes != st_.elastic->resizes) {
     plan_.events.push_back({"Normal", "Resized", st_.elastic->message});
   }
+  if (before.damage_told != st_.damage_told) {
+    plan_.events.push_back({"Warning", "CheckpointDamaged", job().agent.damaged});
+  }
   if (!st_.last_failure.is_null() && st_.last_failure != before.last_failure) {
     const auto& failure = st_.last_failure;
     std::string text = failure.value("message", "");
@@ -225,6 +228,7 @@ Plan Pass::run() {
     if (ended()) finished();
   }
   if (force_ || ended()) tidy_keys();
+  st_.damage_told = std::max(st_.damage_told, job().agent.damaged_attempt);
   conditions();
   st_.reason = reason_of(st_.phase, st_.conditions);
   finish();

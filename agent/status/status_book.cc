@@ -54,8 +54,8 @@ Urgency urgency_of(const report::Report& told) {
   return std::visit(
       overloaded{[](const Attempt&) { return Must; }, [](const Failure&) { return Must; },
                  [](const End&) { return Must; }, [](const Resumed&) { return Must; },
-                 [](const Checkpoint&) { return Soon; }, [](const Exported&) { return Must; },
-                 [](const Resolved&) { return WithTheNext; },
+                 [](const Damage&) { return Must; }, [](const Checkpoint&) { return Soon; },
+                 [](const Exported&) { return Must; }, [](const Resolved&) { return WithTheNext; },
                  [](const Stragglers&) { return Must; }, [](const Step&) { return WithTheNext; },
                  [](const Eval&) { return WithTheNext; }, [](const Memory&) { return WithTheNext; },
                  [](const Warning&) { return Never; }, [](const Log&) { return Never; },

@@ -71,6 +71,7 @@ class Page {
     add("Step", step());
     add("Checkpoint", checkpoint());
     add("Restored", restored());
+    add("Damaged", damaged());
     add("Model saved", get("status.training.modelPath"));
     add("Restarts", restarts());
     text_ += columns_text(rows);
@@ -117,6 +118,12 @@ class Page {
     const Json* restored = find(job_, "status.checkpoint.lastRestored");
     const std::string step = restored ? word(*restored, "step") : "";
     return step.empty() ? "" : "step " + step + described<report::Restored>(*restored);
+  }
+
+  std::string damaged() const {
+    const Json* damaged = find(job_, "status.checkpoint.lastDamaged");
+    const std::string step = damaged ? word(*damaged, "step") : "";
+    return step.empty() ? "" : "step " + step + one_line(described<report::Damaged>(*damaged));
   }
 
   /// What the tables of job/report say that `dsj describe` shows of a status object.

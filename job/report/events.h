@@ -53,6 +53,18 @@ struct Resumed {
   }
 };
 
+/// Rank 0, before Resumed: checkpoints that could be newer than the loaded one are damaged. The run
+/// passes over them.
+struct Damage {
+  static constexpr char kKind[] = "damage";
+  int64_t step = 0;     ///< the highest of theirs
+  std::string message;  ///< what the run goes on from; of each: its new name, file, block, tensor
+  static constexpr auto fields() {
+    return std::tuple{field(&Damage::step, "step").required().in_status("step"),
+                      field(&Damage::message, "message").in_status("message").described(": ")};
+  }
+};
+
 /// Rank 0, after each step: a line of metrics.jsonl, with its names in this order. Other ranks, as
 /// a heartbeat: `step` alone.
 struct Step {
@@ -205,13 +217,14 @@ struct Done {
   static constexpr auto fields() { return std::tuple{field(&Done::step, "step").required()}; }
 };
 
-using Event = std::variant<Start, Resolved, Resumed, Step, Log, Eval, Note, Memory, Checkpoint,
-                           Exported, RankError, Warning, Done>;
+using Event = std::variant<Start, Resolved, Resumed, Damage, Step, Log, Eval, Note, Memory,
+                           Checkpoint, Exported, RankError, Warning, Done>;
 
 static_assert(is_described<Start> && is_described<Resolved> && is_described<Resumed> &&
-              is_described<Step> && is_described<Log> && is_described<Eval> && is_described<Note> &&
-              is_described<Memory> && is_described<Checkpoint> && is_described<Exported> &&
-              is_described<RankError> && is_described<Warning> && is_described<Done>);
+              is_described<Damage> && is_described<Step> && is_described<Log> &&
+              is_described<Eval> && is_described<Note> && is_described<Memory> &&
+              is_described<Checkpoint> && is_described<Exported> && is_described<RankError> &&
+              is_described<Warning> && is_described<Done>);
 
 /// The event as it is sent, with its line end. Bytes that are not UTF-8 are replaced.
 std::string to_line(const Event& event);

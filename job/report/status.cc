@@ -64,6 +64,10 @@ json status_json(const Restored& restored) {
   return written(restored);
 }
 
+json status_json(const Damaged& damaged) {
+  return written(damaged);
+}
+
 json status_json(const FailureRecord& failure) {
   return to_json(failure);
 }

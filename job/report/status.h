@@ -103,20 +103,36 @@ struct Restored {
   }
 };
 
+/// status.checkpoint.lastDamaged.
+struct Damaged {
+  std::optional<std::string> time;
+  std::optional<int64_t> attempt;  ///< tells one set-aside from another: an attempt has at most one
+  std::optional<Damage> damage;
+  static constexpr auto fields() {
+    return std::tuple{field(&Damaged::time, "time").in(Unit::Time).described(", "),
+                      field(&Damaged::attempt, "attempt").described(", attempt "),
+                      part(&Damaged::damage)};
+  }
+};
+/// The message is cut there.
+inline constexpr size_t kDamageBytesMax = 1000;
+
 static_assert(is_described<FailureRecord> && is_described<Training> && is_described<Saved> &&
-              is_described<Restored>);
+              is_described<Restored> && is_described<Damaged>);
 
 /// Where they stand in the job's status.
 inline constexpr char kTraining[] = "training";
 inline constexpr char kCheckpoint[] = "checkpoint";
 inline constexpr char kLastSaved[] = "lastSaved";        ///< in kCheckpoint
 inline constexpr char kLastRestored[] = "lastRestored";  ///< in kCheckpoint
+inline constexpr char kLastDamaged[] = "lastDamaged";    ///< in kCheckpoint
 
 /// The fields that are known. Of a report that is there, an unknown decimal is null (a loss that is
 /// not finite); lastSaved has no nulls.
 nlohmann::json status_json(const Training& training);
 nlohmann::json status_json(const Saved& saved);
 nlohmann::json status_json(const Restored& restored);
+nlohmann::json status_json(const Damaged& damaged);
 nlohmann::json status_json(const FailureRecord& failure);
 
 /// nullopt: not an object.

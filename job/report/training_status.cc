@@ -1,7 +1,9 @@
 #include "job/report/training_status.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "common/cut_text.h"
 #include "job/contract.h"
 #include "job/report/told.h"
 
@@ -37,6 +39,7 @@ void TrainingStatus::take(const Report& report, const std::string& now) {
                           checkpoint_[kLastRestored] =
                               status_json(Restored{.time = now, .resumed = resumed});
                         },
+                        [&](const Damage& damage) { take_damage(damage, now); },
                         [&](const Step& step) { take_step(step, now); },
                         [&](const Eval& eval) { training_.eval = eval; },
                         [&](const Stragglers& told) { training_.stragglers = told; },
@@ -57,6 +60,12 @@ void TrainingStatus::take_checkpoint(const Checkpoint& checkpoint, const std::st
   saved_step_ = checkpoint.step;
   checkpoint_[kLastSaved] =
       status_json(Saved{.time = now, .world_size = world_size_, .checkpoint = checkpoint});
+}
+
+void TrainingStatus::take_damage(Damage damage, const std::string& now) {
+  damage.message = text::first_bytes(damage.message, kDamageBytesMax);
+  checkpoint_[kLastDamaged] =
+      status_json(Damaged{.time = now, .attempt = attempt_, .damage = std::move(damage)});
 }
 
 void TrainingStatus::take_step(const Step& step, const std::string& now) {

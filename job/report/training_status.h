@@ -28,6 +28,7 @@ class TrainingStatus {
  private:
   void take_step(const Step& step, const std::string& now);
   void take_checkpoint(const Checkpoint& checkpoint, const std::string& now);
+  void take_damage(Damage damage, const std::string& now);
 
   Training training_;
   nlohmann::json checkpoint_;

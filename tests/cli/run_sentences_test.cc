@@ -19,6 +19,7 @@ struct RunSentencesTest : testing::Test {
 TEST_F(RunSentencesTest, OneForEachReportThatIsNoProgress) {
   EXPECT_EQ(said(report::Attempt{.attempt = 2, .world_size = 4}), "attempt 2: 4 ranks");
   EXPECT_EQ(said(report::Resumed{.step = 5, .path = "/c/5"}), "resumed from step 5 (/c/5)");
+  EXPECT_EQ(said(report::Damage{.step = 6, .message = "step-6"}), "! warning: step-6");
   EXPECT_EQ(said(report::Checkpoint{.step = 7, .path = "/c/7"}), "saved step 7 (/c/7)");
   EXPECT_EQ(said(report::Checkpoint{.step = 7, .path = "/c/7", .stall_seconds = 0.0123}),
             "saved step 7 (/c/7), the steps waited 12 ms");

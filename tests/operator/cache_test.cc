@@ -149,6 +149,26 @@ TEST(CacheOfNodes, WhoKeepsAwayFromALostNodeIsToldThatItIsBack) {
   EXPECT_THAT(told, ElementsAre("n/j"));
 }
 
+/// Mere reports of agent 0 need no pass. One that becomes an event does, also after the job's end.
+TEST(CacheOfJobs, ADamagedCheckpointIsLookedAt) {
+  std::vector<std::string> told;
+  Cache cache{[&](const std::string& key) { told.push_back(key); }};
+  kube::Sink& jobs = cache.sink(contract::kKind);
+  Json job = Json::parse(R"({
+    "metadata": {"name": "j", "namespace": "n", "uid": "u", "resourceVersion": "2"}, "spec": {},
+    "status": {"training": {"attempt": 2, "step": 4}}})");
+  jobs.upserted(job);
+  told.clear();
+  job["metadata"]["resourceVersion"] = "3";
+  job["status"]["training"]["step"] = 5;
+  jobs.upserted(job);
+  EXPECT_THAT(told, IsEmpty());
+  job["metadata"]["resourceVersion"] = "4";
+  job["status"]["checkpoint"]["lastDamaged"] = {{"step", 4}, {"attempt", 2}, {"message", "m"}};
+  jobs.upserted(job);
+  EXPECT_THAT(told, ElementsAre("n/j"));
+}
+
 TEST_F(CacheTest, AListThatBreaksOffTakesNothingAway) {
   kube::Sink& sink = cache.sink("Pod");
   list(sink, {pod("a", 5), pod("b", 6)});

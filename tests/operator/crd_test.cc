@@ -70,7 +70,7 @@ TEST(Crd, HasEveryFieldOfTheOperatorsStatus) {
   status.incarnation = 1;
   status.reason = "r";
   status.template_name = "t";
-  status.completed = 1;
+  status.completed = status.damage_told = 1;
   status.completed_since = Time{};
   status.elastic = ElasticState{.setbacks = 1,
                                 .message = "m",

@@ -34,5 +34,21 @@ TEST(Observed, WhatAPodSaysIsCutBetweenCharacters) {
   }
 }
 
+TEST(Observed, WhatAgent0TellsOfDamagedCheckpoints) {
+  const auto job = [](Json damaged) {
+    return job_view({{"metadata", {{"name", "j"}, {"namespace", "n"}}},
+                     {"status", {{"checkpoint", {{"lastDamaged", std::move(damaged)}}}}}});
+  };
+  const JobView one = job({{"attempt", 2}, {"step", 6}, {"message", "step-6 is damaged"}});
+  EXPECT_EQ(one.agent.damaged_attempt, 2);
+  EXPECT_EQ(one.agent.damaged, "step-6 is damaged");
+  EXPECT_FALSE(one.own_status.contains("checkpoint"));
+  const JobView long_one = job({{"attempt", 3}, {"message", std::string(5000, 'x')}});
+  EXPECT_EQ(long_one.agent.damaged, std::string(1000, 'x'));
+  for (const Json& odd : {Json(), Json(5), Json::object(), Json::object({{"attempt", "x"}})}) {
+    EXPECT_EQ(job(odd).agent.damaged_attempt, 0);
+  }
+}
+
 }  // namespace
 }  // namespace dsj::op::testing

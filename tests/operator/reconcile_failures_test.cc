@@ -248,6 +248,27 @@ TEST(Failures, WhatEndsTheJobIsNamedNotWhatHappenedBesideIt) {
   EXPECT_EQ(world.condition("Failed"), "True BackoffLimitExceeded") << "not PodDeleted";
 }
 
+/// Exit code 3: no checkpoint is sound.
+TEST(Failures, WhyNoAttemptWouldHelpIsInTheConditionAndAnEvent) {
+  const std::string why =
+      "rank 1 ended with exit code 3: /o/checkpoints/step-6/rank-00001.bin: block 0, the 4096 "
+      "bytes from 0 on, does not match its checksum (no complete checkpoint is left)";
+  World world;
+  world.to_running();
+  world.end(world.pod(1), contract::kExitEnvironment, "Environment");
+  world.pod(1).termination->message = why;
+  std::vector<std::string> told;
+  for (int pass = 0; pass < 3; ++pass) {
+    for (const Event& event : world.pass().events) {
+      if (event.message == why) told.push_back(event.type + " " + event.reason);
+    }
+  }
+  EXPECT_EQ(world.condition("Failed"), "True Environment");
+  EXPECT_EQ(world.message("Failed"), why);
+  EXPECT_EQ(told, std::vector<std::string>{"Warning Environment"});
+  EXPECT_EQ(world.status().restarts.total, 0);
+}
+
 TEST(Failures, RestartPolicyNeverEndsTheJob) {
   Json spec = quick_spec();
   spec["restartPolicy"] = "Never";

@@ -177,6 +177,38 @@ TEST(Reconcile, StragglersAreAnEventOnceAndGoAgain) {
   EXPECT_EQ(world.condition("Progressing"), "True StepsAdvance");
 }
 
+TEST(Reconcile, ADamagedCheckpointIsAnEventOncePerSetAside) {
+  World world;
+  world.to_running();
+  std::vector<std::string> told;
+  const auto pass = [&] {
+    for (const Event& event : world.pass().events) {
+      told.push_back(event.type + " " + event.reason + ": " + event.message);
+    }
+  };
+  world.o.job->agent.damaged_attempt = 1;
+  world.o.job->agent.damaged = "the run goes on from step 3; checkpoint step-6 is passed over";
+  pass();
+  pass();  // what is in the job's status is all that another operator has
+  const std::string first =
+      "Warning CheckpointDamaged: the run goes on from step 3; checkpoint step-6 is passed over";
+  EXPECT_THAT(told, ElementsAre(first));
+  EXPECT_EQ(world.status().damage_told, 1);
+  world.start_attempt();
+  world.o.job->agent.damaged_attempt = 2;
+  world.o.job->agent.damaged = "the run goes on from step 6; checkpoint step-9 is passed over";
+  pass();
+  pass();
+  EXPECT_EQ(told.size(), 2u);
+  EXPECT_THAT(told.back(), HasSubstr("step-9"));
+  // An object that lost the agent's part tells nothing anew when the part is back.
+  world.o.job->agent.damaged_attempt = 0;
+  pass();
+  world.o.job->agent.damaged_attempt = 2;
+  pass();
+  EXPECT_EQ(told.size(), 2u);
+}
+
 TEST(Reconcile, ADeletedJobKeepsNothing) {
   World world;
   world.to_running();

@@ -222,6 +222,24 @@ TEST_F(BookTest, WhatAnEarlierLifeLeftStaysUntilThisOneHasItsOwn) {
   EXPECT_EQ(book.document().checkpoint["lastSaved"]["step"], 100);
 }
 
+TEST_F(BookTest, DamageIsWrittenAtOnceAndStaysInTheNextLife) {
+  book.take(kAttempt, kWall);
+  book.began(Time(0));
+  book.stored(book.version());
+  book.take(report::Damage{.step = 80, .message = "step-80"}, kWall);
+  EXPECT_FALSE(book.settled());
+  EXPECT_EQ(*book.due(0.5), Time(2000)) << "the gap between two writes";
+  const json damaged = book.document().checkpoint["lastDamaged"];
+  EXPECT_EQ(damaged, json({{"step", 80}, {"message", "step-80"}, {"attempt", 3}, {"time", kWall}}));
+  json before = current(3);
+  before["status"]["checkpoint"]["lastDamaged"] = damaged;
+  StatusBook next(4);
+  next.inherit(before);
+  next.take(report::Attempt{.attempt = 4, .world_size = 4}, kWall);
+  next.take(report::Resumed{.step = 90, .path = "/c/90"}, kWall);
+  EXPECT_EQ(next.document().checkpoint["lastDamaged"], damaged);
+}
+
 TEST_F(BookTest, AnOlderAttemptNeverWrites) {
   book.take(kAttempt, kWall);
   EXPECT_TRUE(status_body(book.document(), current(3), false));

@@ -84,14 +84,17 @@ TEST_F(Describe, ShowsTheReportsAsTheirTablesSay) {
     "checkpoint": {
       "lastSaved": {"step": 5, "path": "/c/5", "time": "2025-12-31T23:59:00Z", "worldSize": 4,
         "sizeBytes": 10, "durationSeconds": "0.5"},
-      "lastRestored": {"step": 3, "path": "/c/3", "time": "2025-12-31T23:58:00Z"}}})"));
+      "lastRestored": {"step": 3, "path": "/c/3", "time": "2025-12-31T23:58:00Z"},
+      "lastDamaged": {"step": 6, "message": "step-6\nis damaged", "attempt": 2,
+        "time": "2025-12-31T23:58:00Z"}}})"));
   ASSERT_EQ(run(run_describe, {"quick"}), 0) << err_;
   for (const char* part :
        {"Step:         6 of 9, attempt 2, loss 1.5, lr 1e-06, 48 tokens/s, 4 s left, eval loss "
         "2.5, "
         "reported ",
         " ago\nCheckpoint:   step 5, ", " ago, by 4 ranks, 10 bytes in 0.5 s: /c/5\n",
-        "Restored:     step 3: /c/3\n"})
+        "Restored:     step 3: /c/3\n", "Damaged:      step 6, ",
+        " ago, attempt 2: step-6 is damaged\n"})
     EXPECT_THAT(out_, HasSubstr(part));
 }
 

@@ -25,7 +25,8 @@ const std::vector<std::string> kEventLines = {
     R"({"event":"exported","path":"/model"})",
     R"({"event":"error","message":"m","reason":"HostOutOfMemory"})",
     R"({"event":"warning","message":"w"})",
-    R"({"event":"done","step":9})"};
+    R"({"event":"done","step":9})",
+    R"({"event":"damage","message":"m","step":6})"};
 
 template <typename Kind>
 Kind read(const std::string& line) {

@@ -44,8 +44,8 @@ TEST(Reports, EventsArePassedOnUnderTheirOwnNames) {
     };
     (pass(Kinds{}), ...);
   }(std::type_identity<Event>());
-  EXPECT_EQ(passed, (std::set<std::string>{"resolved", "resumed", "step", "log", "eval", "note",
-                                           "memory", "checkpoint", "exported"}));
+  EXPECT_EQ(passed, (std::set<std::string>{"resolved", "resumed", "damage", "step", "log", "eval",
+                                           "note", "memory", "checkpoint", "exported"}));
 }
 
 TEST(Reports, WhatIsNotKnownIsNoHarm) {

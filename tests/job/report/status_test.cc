@@ -72,7 +72,8 @@ TEST(Status, TheCrdDeclaresEveryFieldAndNoOther) {
   const json checkpoint = status[kCheckpoint]["properties"];
   expect_declared<Saved>(checkpoint[kLastSaved]);
   expect_declared<Restored>(checkpoint[kLastRestored]);
-  EXPECT_EQ(checkpoint.size(), 2u);
+  expect_declared<Damaged>(checkpoint[kLastDamaged]);
+  EXPECT_EQ(checkpoint.size(), 3u);
 }
 
 TEST(Status, NothingKnownIsEmpty) {
@@ -137,6 +138,8 @@ TEST(Status, OfACheckpointOnlyWhatIsKnown) {
             json({{"step", 5}, {"path", ""}, {"time", "t"}}));
   EXPECT_EQ(status_json(Restored{.time = "t", .resumed = Resumed{5, "/c/5"}}),
             json({{"step", 5}, {"path", "/c/5"}, {"time", "t"}}));
+  EXPECT_EQ(status_json(Damaged{.time = "t", .attempt = 2, .damage = Damage{5, "m"}}),
+            json({{"step", 5}, {"message", "m"}, {"time", "t"}, {"attempt", 2}}));
 }
 
 TEST(Status, AHangHasItsCollectiveAndTheRanksThatDidNotArrive) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/text.h"
 #include "job/contract.h"
 
 namespace dsj::report {
@@ -68,6 +69,32 @@ TEST_F(TrainingStatusTest, ACheckpointKnowsItsWorld) {
   EXPECT_EQ(status.checkpoint()[kLastSaved]["worldSize"], 2);
   const TrainingStatus next(4, status.checkpoint());
   EXPECT_EQ(next.saved_step(), 5) << "an earlier run's";
+}
+
+TEST_F(TrainingStatusTest, DamageStandsThereWithItsAttemptUntilThereIsMore) {
+  take(Attempt{.attempt = 2, .world_size = 4});
+  take(Damage{.step = 6, .message = "step-6"});
+  take(Resumed{.step = 3, .path = "/c/3"});
+  const json damaged = {{"step", 6}, {"message", "step-6"}, {"attempt", 2}, {"time", kNow}};
+  EXPECT_EQ(status.checkpoint()[kLastDamaged], damaged);
+  TrainingStatus next(4, status.checkpoint());
+  next.take(Attempt{.attempt = 3, .world_size = 4}, kNow);
+  next.take(Resumed{.step = 9, .path = "/c/9"}, kNow);
+  EXPECT_EQ(next.checkpoint()[kLastDamaged], damaged) << "an earlier run's";
+  next.take(Damage{.step = 9, .message = "step-9"}, kNow);
+  EXPECT_EQ(next.checkpoint()[kLastDamaged]["attempt"], 3);
+  EXPECT_EQ(next.checkpoint()[kLastDamaged]["message"], "step-9");
+}
+
+TEST_F(TrainingStatusTest, WhatIsToldOfDamageIsBounded) {
+  std::string message = "xx";
+  while (message.size() < 5000) message += "\xe2\x82\xac";
+  take(Damage{.step = 6, .message = message});
+  const std::string kept = status.checkpoint()[kLastDamaged]["message"];
+  EXPECT_LE(kept.size(), kDamageBytesMax);
+  EXPECT_GT(kept.size(), kDamageBytesMax - 4);
+  EXPECT_TRUE(message.starts_with(kept));
+  EXPECT_EQ(text::invalid_utf8(kept), std::string::npos);
 }
 
 TEST_F(TrainingStatusTest, NoTimeIsLeftAfterTheEnd) {

@@ -366,6 +366,12 @@ void Agents::maybe_start() {
   members_ = std::move(members);
   step_ = saved;
   urgent_ = true;
+  // Not by chance, so that what the seeds do stays as it was.
+  if (saved > 0 && attempt % 3 == 2) {
+    damage_ = {{"attempt", attempt},
+               {"step", saved},
+               {"message", "found by attempt " + std::to_string(attempt)}};
+  }
 }
 
 void Agents::run_step() {
@@ -467,7 +473,8 @@ void Agents::report() {
   int64_t told = saved;
   if (bugs_.tells_save_before_it && stop_) told = *stop_;
   Json status = {{"training", training}};
-  if (told > 0) status["checkpoint"] = {{"lastSaved", {{"step", told}}}};
+  if (told > 0) status["checkpoint"]["lastSaved"] = {{"step", told}};
+  if (!damage_.is_null()) status["checkpoint"]["lastDamaged"] = damage_;
   const Json body = {{"apiVersion", jobspec::kApiVersion},
                      {"kind", jobspec::kKind},
                      {"metadata",

@@ -116,6 +116,7 @@ class Agents {
   RestartBudget budget_;
   std::vector<int64_t> charged_;  ///< attempts that the operator's account lacks
   Json last_failure_;
+  Json damage_;  ///< status.checkpoint.lastDamaged; null: none
   bool urgent_ = false;
   Time reported_{}, stepped_{};
   /// The job, as it was read for a report that is not written yet.

@@ -159,6 +159,18 @@ const std::vector<Bug>& planted_bugs() {
                o.job->own_status["restarts"]["attempt"] = 0;
              }
            }),
+      seen("a damaged checkpoint is told by every operator",
+           [](Observed& o) {
+             if (o.job) o.job->own_status.erase("damageToldAttempt");
+           }),
+      planned("a damaged checkpoint is told and not remembered",
+              [](const Observed&, Plan& plan) {
+                if (plan.status.is_object()) plan.status.erase("damageToldAttempt");
+              }),
+      seen("a damaged checkpoint is not told",
+           [](Observed& o) {
+             if (o.job) o.job->agent.damaged_attempt = 0;
+           }),
       seen("incarnations are not remembered",
            [](Observed& o) {
              if (o.job) o.job->own_status.erase("incarnation");

@@ -208,6 +208,12 @@ void JobRun::observe_write(const kube::Request& request) {
   check_deletion(request.path.substr(request.path.rfind('/') + 1));
 }
 
+/// Whatever operators come and go, a set-aside is told at most once.
+void JobRun::observe_event(const JobView& of, const Event& event) {
+  if (of.name != name || event.reason != "CheckpointDamaged") return;
+  if (!damage_told_.insert(event.message).second) problem("told again: damage " + event.message);
+}
+
 /// Why may the operator delete a pod that has not ended?
 void JobRun::check_deletion(const std::string& pod_name) {
   const auto object = job();
@@ -395,6 +401,15 @@ void JobRun::check_completed() {
   }
 }
 
+/// What the job's status says of damage was told, or was lost with the operator that had to tell it.
+void JobRun::check_damage() {
+  const Json& checkpoint = json_child(json_child(*job_, "status"), "checkpoint");
+  const auto found = json_whole(json_child(checkpoint, "lastDamaged"), "attempt").value_or(0);
+  if (found != status_.damage_told) {
+    problem("not told: the damage that attempt " + std::to_string(found) + " found");
+  }
+}
+
 std::string JobRun::unended() const {
   std::string text;
   for (const auto& shown : pods_) {
@@ -420,6 +435,7 @@ void JobRun::check_end(bool rested) {
   if (running > 0) problem(std::to_string(running) + " pods run after the end");
   if (scenario == Scenario::Delete || scenario == Scenario::TimeToLive) return check_gone();
   if (status_.phase == "Complete") check_completed();
+  check_damage();
   if (!ours("PodGroup").empty()) problem("a PodGroup of a finished job");
   if (status_.phase == "Complete" && ours("NetworkPolicy").empty()) problem("no NetworkPolicy");
   check_reason();

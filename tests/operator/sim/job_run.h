@@ -25,6 +25,7 @@ class JobRun {
   /// What the user, the nodes and the agents do in this turn.
   void turn(int turn, bool chaos);
   void observe_write(const kube::Request& request);
+  void observe_event(const JobView& of, const Event& event);
   /// `disturbed`: an operator was away or died. `looked`: in this turn one sees the server and may write.
   void check(bool disturbed, bool looked);
   /// `rested`: the job came to its end.
@@ -60,6 +61,7 @@ class JobRun {
   void check_status();
   void check_sizes();
   void check_completed();
+  void check_damage();
   void check_reason();
   void check_gone();
   std::string unended() const;
@@ -82,6 +84,7 @@ class JobRun {
     int turns = 0;  ///< in which an operator looked
   };
   std::map<std::string, Life> lives_;  ///< of pods, by name
+  std::set<std::string> damage_told_;  ///< what events told of damaged checkpoints
 };
 
 }  // namespace dsj::op::sim

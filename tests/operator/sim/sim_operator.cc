@@ -142,7 +142,7 @@ SimOperator::SimOperator(kube::Transport& server, SimClock& clock, Chance& chanc
       client_(transport, clock, {.attempts = 2}),
       queue_(bug_.queue.rests_for_minutes ? Milliseconds(300'000) : kRest),
       cache_([this](const std::string& key) { changed(key); }),
-      events_(told),
+      events_(*this),
       controller_(client_, cache_, queue_, events_, options(), watcher_) {
   using namespace kube::resources;
   for (const auto& resource :

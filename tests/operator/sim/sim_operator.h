@@ -85,6 +85,7 @@ class SimOperator {
   Milliseconds skew{0};       ///< of its clock
   FaultyTransport transport;
   std::vector<std::string> told;  ///< events
+  std::function<void(const JobView&, const Event&)> watch_events;
 
  private:
   struct Watching {
@@ -103,11 +104,12 @@ class SimOperator {
   class PlantedSink;
   class PlantedWrites;
   struct Sink final : EventSink {
-    explicit Sink(std::vector<std::string>& told) : told_(told) {}
-    void tell(const JobView&, const Event& event) override {
-      told_.push_back(event.type + " " + event.reason);
+    explicit Sink(SimOperator& op) : op_(op) {}
+    void tell(const JobView& job, const Event& event) override {
+      op_.told.push_back(event.type + " " + event.reason);
+      if (op_.watch_events) op_.watch_events(job, event);
     }
-    std::vector<std::string>& told_;
+    SimOperator& op_;
   };
 
   void changed(const std::string& key);

@@ -115,6 +115,9 @@ class Simulation {
       if (request.method == "PATCH") ++status_writes_;
       for (const auto& job : jobs_) job->observe_write(request);
     };
+    operators_[index]->watch_events = [this](const JobView& of, const Event& event) {
+      for (const auto& job : jobs_) job->observe_event(of, event);
+    };
   }
 
   /// In one scenario so often that all names of a set are taken.
