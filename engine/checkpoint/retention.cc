@@ -106,26 +106,30 @@ void sort_newest_first(std::vector<Candidate>& candidates) {
   });
 }
 
-std::vector<std::string> set_aside(Files& files, const std::string& checkpoints_dir,
-                                   const std::vector<std::string>& names) {
-  std::vector<std::string> warnings;
-  const auto move = [&](const std::string& name) -> Status {
-    std::string target = path_join(checkpoints_dir, kDamagedPrefix + name);
+SetAside set_aside(Files& files, const std::string& checkpoints_dir,
+                   const std::vector<std::string>& names) {
+  SetAside done;
+  const auto move = [&](const std::string& name) -> Result<std::string> {
+    std::string target = kDamagedPrefix + name;
     for (int i = 2;; ++i) {  // the same step may have been damaged before
-      DSJ_TRY(const bool taken, files.exists(target));
+      DSJ_TRY(const bool taken, files.exists(path_join(checkpoints_dir, target)));
       if (!taken) break;
-      target = path_join(checkpoints_dir, kDamagedPrefix + name + "-" + std::to_string(i));
+      target = kDamagedPrefix + name + "-" + std::to_string(i);
     }
-    return files.rename(path_join(checkpoints_dir, name), target);
+    DSJ_TRY_STATUS(
+        files.rename(path_join(checkpoints_dir, name), path_join(checkpoints_dir, target)));
+    return target;
   };
   for (const std::string& name : names) {
-    if (const auto moved = move(name); !moved) warnings.push_back(moved.error().to_string());
+    const auto moved = move(name);
+    if (!moved) done.warnings.push_back(moved.error().to_string());
+    done.names.push_back(moved.value_or(""));
   }
-  if (names.empty()) return warnings;
+  if (names.empty()) return done;
   if (const auto synced = files.sync_dir(checkpoints_dir); !synced) {
-    warnings.push_back(synced.error().to_string());
+    done.warnings.push_back(synced.error().to_string());
   }
-  return warnings;
+  return done;
 }
 
 std::vector<std::string> prune(Files& files, const PruneOptions& options) {

@@ -31,10 +31,15 @@ Result<std::vector<Candidate>> list_candidates(Files& files, const std::string& 
 /// last.
 void sort_newest_first(std::vector<Candidate>& candidates);
 
+struct SetAside {
+  std::vector<std::string> names;     ///< the new name of each; empty: it keeps its own
+  std::vector<std::string> warnings;  ///< what failed
+};
+
 /// Renames checkpoints to "damaged-<name>", where neither a resume nor prune() looks: nothing is
-/// lost, and the next start does not read them again. Returns what failed, as warnings.
-std::vector<std::string> set_aside(Files& files, const std::string& checkpoints_dir,
-                                   const std::vector<std::string>& names);
+/// lost, and the next start does not read them again.
+SetAside set_aside(Files& files, const std::string& checkpoints_dir,
+                   const std::vector<std::string>& names);
 
 struct PruneOptions {
   std::string checkpoints_dir;

@@ -66,7 +66,7 @@ std::vector<Search::Passed> Search::passed_over() const {
     const bool newer = i < open_ || (i > open_ && open_ < count() && candidate.problem &&
                                      candidate.step >= candidates_[size_t(open_)].step);
     if (newer && candidate.problem)
-      passed.push_back({candidate.name, candidate.problem->to_string()});
+      passed.push_back({candidate.name, candidate.step, *candidate.problem});
   }
   return passed;
 }
@@ -96,7 +96,8 @@ Result<Newest> newest(Files& files, const std::string& checkpoints_dir) {
     search.reject(index, whole.error());
   }
   for (const auto& passed : search.passed_over()) {
-    result.warnings.push_back("checkpoint " + passed.name + " is passed over: " + passed.problem);
+    result.warnings.push_back("checkpoint " + passed.name +
+                              " is passed over: " + passed.problem.to_string());
   }
   result.reader = std::move(search.reader());
   return result;

@@ -48,8 +48,9 @@ class Search {
   void reject(int index, const Error& problem) { candidates_[size_t(index)].problem = problem; }
 
   struct Passed {
-    std::string name;     ///< in the checkpoints directory
-    std::string problem;  ///< with the file
+    std::string name;  ///< in the checkpoints directory
+    int64_t step = 0;
+    Error problem;  ///< `where`: the file
   };
   /// The damaged ones that could be newer than the open one.
   std::vector<Passed> passed_over() const;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/cut_text.h"
+
 namespace dsj::comm {
 
 at::Tensor on_host(Work& work, const at::Tensor& values) {
@@ -59,8 +61,11 @@ std::optional<Error> first_error(Collectives& collectives, at::Device device,
   if (first == rank) {
     bytes[0] = static_cast<double>(mine->kind);
     size_t place = 1;
-    for (const std::string& text : {mine->message, mine->where, mine->hint}) {
-      for (size_t i = 0; i < std::min(text.size(), kBytesMax); ++i)
+    // The end of a path names the file.
+    for (const std::string& text :
+         {text::first_bytes(mine->message, kBytesMax), text::last_bytes(mine->where, kBytesMax),
+          text::first_bytes(mine->hint, kBytesMax)}) {
+      for (size_t i = 0; i < text.size(); ++i)
         bytes[place + i] = static_cast<unsigned char>(text[i]);
       place += kBytesMax;
     }

@@ -36,7 +36,7 @@ Result<std::string> said_by_first(Collectives& collectives, at::Device device,
                                   const std::function<Result<std::string>()>& say);
 
 /// The error of the lowest rank that has one, on every rank; nullopt: no rank has one. Texts are cut
-/// at 1,000 bytes each. Collective.
+/// to 1,000 bytes each: of `where` the last ones stay. Collective.
 std::optional<Error> first_error(Collectives& collectives, at::Device device,
                                  const std::optional<Error>& mine);
 

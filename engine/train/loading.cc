@@ -1,5 +1,7 @@
 #include "engine/train/loading.h"
 
+#include <algorithm>
+
 #include "common/log.h"
 #include "engine/checkpoint/damage.h"
 #include "engine/deepspeed/checkpoint.h"
@@ -11,6 +13,21 @@
 namespace dsj::train {
 
 using nlohmann::json;
+
+namespace {
+
+/// `aside`: the checkpoint's new name; empty: it could not be renamed. Its file is named within it,
+/// because the path that was read is gone.
+std::string told_of(const checkpoint::Search::Passed& passed, const std::string& aside) {
+  const std::string inside = passed.name + "/";
+  const size_t at = passed.problem.where.rfind(inside);
+  const std::string file =
+      at == std::string::npos ? "" : passed.problem.where.substr(at + inside.size()) + ": ";
+  return "checkpoint " + passed.name + " is passed over" +
+         (aside.empty() ? "" : " and set aside as " + aside) + ": " + file + passed.problem.message;
+}
+
+}  // namespace
 
 Loading::Loading(Files& files, const Inputs& inputs, zero::ModelState& state, Stepper& stepper,
                  const Events& events, at::Device device)
@@ -96,17 +113,18 @@ Result<Progress> Loading::load_newest(AgreedSearch& search) {
   return resumed(search.reader());
 }
 
-void Loading::set_aside(const AgreedSearch& search) {
-  if (state_.collectives().rank() != 0) return;
+void Loading::set_aside(AgreedSearch& search) {
+  const auto passed = search.passed_over();
+  if (passed.empty() || state_.collectives().rank() != 0) return;
   std::vector<std::string> names;
-  for (const auto& passed : search.passed_over()) {
-    names.push_back(passed.name);
-    events_.warn("checkpoint " + passed.name + " is passed over and set aside as " +
-                 checkpoint::kDamagedPrefix + passed.name + ": " + passed.problem);
-  }
-  for (const auto& warning : checkpoint::set_aside(files_, checkpoints_, names)) {
-    events_.warn(warning);
-  }
+  for (const auto& one : passed) names.push_back(one.name);
+  const auto aside = checkpoint::set_aside(files_, checkpoints_, names);
+  std::string text = "the run goes on from step " + std::to_string(search.reader().step());
+  for (size_t i = 0; i < passed.size(); ++i) text += "; " + told_of(passed[i], aside.names[i]);
+  log::warn(text);
+  const int64_t step = std::ranges::max(passed, {}, &checkpoint::Search::Passed::step).step;
+  events_.emit(report::Damage{.step = step, .message = text});
+  for (const auto& warning : aside.warnings) events_.warn(warning);
 }
 
 Loading::Verdict Loading::verdict(const Status& restored, bool damaged) {

@@ -50,8 +50,8 @@ class Loading {
   Status restore(checkpoint::SavedRun& saved);
   /// `damaged`: this rank found it so.
   Verdict verdict(const Status& restored, bool damaged);
-  /// Rank 0 warns of each checkpoint that was passed over, and sets it aside.
-  void set_aside(const AgreedSearch& search);
+  /// Rank 0 sets the checkpoints aside that were passed over, and tells of them.
+  void set_aside(AgreedSearch& search);
   Progress resumed(const checkpoint::SavedRun& saved);
   Status check_lora(const checkpoint::SavedRun& saved) const;
   template <typename T>

@@ -8,6 +8,7 @@
 namespace dsj::run_test {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 enum class Damage { Flip, Short, NoPart, NoManifest };
@@ -40,10 +41,16 @@ class DamagedJob : public RunTest {
     if (!made.lora) return run({"job.yaml"});
     return run({"job.yaml", "--set", "spec.training.lora={r: 4, targetModules: all-linear}"});
   }
+  static std::string part_of(const Case& made) {
+    return "rank-0000" + std::to_string(made.replicas * made.slots - 1) + ".bin";
+  }
+  static std::string damaged_file(const Case& made) {
+    return made.damage == Damage::NoManifest ? "manifest.json" : part_of(made);
+  }
   /// Damages the part of the last rank.
   void damage(const std::string& checkpoint, const Case& made) {
     const fs::path folder = out() / "checkpoints" / checkpoint;
-    const std::string part = "rank-0000" + std::to_string(made.replicas * made.slots - 1) + ".bin";
+    const std::string part = part_of(made);
     ASSERT_TRUE(fs::exists(folder / part));
     switch (made.damage) {
       case Damage::Flip: {
@@ -89,11 +96,22 @@ TEST_P(DamagedRun, GoesOnFromTheOneBefore) {
   write_train_job(GetParam(), 8);
   ASSERT_EQ(run_job(GetParam()), 0);
   EXPECT_THAT(stdout_text(), HasSubstr("resumed from step 3"));
-  EXPECT_THAT(stdout_text() + stderr_text(),
-              HasSubstr("checkpoint step-6 is passed over and set aside as damaged-step-6: "));
+  const json told = status()["checkpoint"]["lastDamaged"];
+  EXPECT_EQ(told["step"], 6);
+  EXPECT_EQ(told["attempt"], status()["attempt"]);
+  const std::string what = told["message"];
+  EXPECT_TRUE(
+      what.starts_with("the run goes on from step 3; checkpoint step-6 is passed over and "
+                       "set aside as damaged-step-6: " +
+                       damaged_file(GetParam()) + ": "))
+      << what;
   if (GetParam().damage == Damage::Flip) {
-    EXPECT_THAT(stdout_text() + stderr_text(), HasSubstr("block 0, the "));
+    EXPECT_THAT(what, HasSubstr("block 0, the "));
   }
+  if (GetParam().damage != Damage::NoManifest) {
+    EXPECT_THAT(what, ContainsRegex("read for [a-z_]+ of [A-Za-z0-9_.]+")) << "the tensor";
+  }
+  EXPECT_THAT(stderr_text(), HasSubstr("warning: " + what));
   EXPECT_TRUE(there("damaged-step-6"));
   EXPECT_TRUE(there("step-6")) << "saved again";
   const auto after = losses();
@@ -157,6 +175,14 @@ TEST_F(DamagedJob, EndsWithTheReasonIfNothingIsSound) {
     EXPECT_TRUE(there("step-3"));
     EXPECT_TRUE(there("step-6"));
     EXPECT_EQ(status()["restarts"].value("total", 0), 0) << "nothing is charged";
+    const json conditions = status()["conditions"];
+    const auto failed =
+        std::ranges::find_if(conditions, [](const json& one) { return one["type"] == "Failed"; });
+    ASSERT_NE(failed, conditions.end());
+    const std::string why = (*failed)["message"];
+    EXPECT_THAT(why, HasSubstr("step-6/rank-00001.bin: block 0, the "));
+    EXPECT_THAT(why, ContainsRegex("read for [a-z_]+ of [A-Za-z0-9_.]+"));
+    EXPECT_THAT(why, HasSubstr("no complete checkpoint is left"));
   }
 }
 

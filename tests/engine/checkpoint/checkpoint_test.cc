@@ -323,13 +323,18 @@ TEST_F(Checkpoint, DamageIsFoundByAReadOfTheBlockOnly) {
 
 TEST_F(Checkpoint, WhatIsSetAsideIsNeitherFoundNorPruned) {
   for (const int64_t step : {1, 2}) save(step);
-  EXPECT_EQ(set_aside(files_, kDir, {"step-2"}), Names{});
+  const SetAside first = set_aside(files_, kDir, {"step-2"});
+  EXPECT_EQ(first.names, Names{"damaged-step-2"});
+  EXPECT_EQ(first.warnings, Names{});
   EXPECT_EQ(newest(files_, kDir)->reader->step(), 1);
   save(2);
-  EXPECT_EQ(set_aside(files_, kDir, {"step-2"}), Names{}) << "the same step again";
+  EXPECT_EQ(set_aside(files_, kDir, {"step-2"}).names, Names{"damaged-step-2-2"})
+      << "the same step again";
   save(3, 1, 1);
   EXPECT_EQ(names(), (Names{"damaged-step-2", "damaged-step-2-2", "step-3"}));
-  EXPECT_EQ(set_aside(files_, kDir, {"step-9"}).size(), 1u) << "what fails is told";
+  const SetAside failed = set_aside(files_, kDir, {"step-9"});
+  EXPECT_EQ(failed.names, Names{""});
+  EXPECT_EQ(failed.warnings.size(), 1u) << "what fails is told";
 }
 
 TEST_F(Checkpoint, ReadsOfWhatIsNotThereAreRefused) {

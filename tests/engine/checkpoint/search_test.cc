@@ -95,7 +95,9 @@ TEST_F(SearchTest, GoesFromTheNewestToTheOldest) {
   const auto passed = search->passed_over();
   ASSERT_EQ(passed.size(), 2u);
   EXPECT_EQ(passed[0].name, "step-3");
-  EXPECT_EQ(passed[0].problem, damaged("flipped", "a file").error().to_string());
+  EXPECT_EQ(passed[0].step, 3);
+  EXPECT_EQ(passed[0].problem.message, "flipped");
+  EXPECT_EQ(passed[0].problem.where, "a file");
   EXPECT_EQ(search->open(3), 3);
   EXPECT_EQ(search->nothing_left().kind, ErrorKind::Environment);
   EXPECT_EQ(search->nothing_left().message, "flipped");

@@ -46,5 +46,25 @@ TEST(SaidByFirst, ItsErrorEndsAllAndItAloneSaysWhy) {
     EXPECT_EQ(text, "");
 }
 
+/// A file in a deep directory is still named, and no character is cut in two.
+TEST(FirstError, ALongPathKeepsItsEnd) {
+  std::string what;
+  while (what.size() < 1200) what += "\xe2\x82\xac";
+  const std::string path = "/" + std::string(3000, 'd') + "/step-6/rank-00001.bin";
+  for (const std::string& text : run_ranks(2, [&](const Seat& seat) {
+         const auto group = seat.join("auto", kNever);
+         std::optional<Error> mine;
+         if (seat.rank == 1) mine = Error{ErrorKind::Environment, what, path, "hint"};
+         const auto heard = first_error(*group, at::kCPU, mine);
+         require(heard && heard->kind == ErrorKind::Environment, "another error");
+         require(heard->where == path.substr(path.size() - 1000), heard->where);
+         require(heard->message == what.substr(0, 999), heard->message);
+         require(heard->hint == "hint", heard->hint);
+         require(!first_error(*group, at::kCPU, std::nullopt), "no rank has one");
+         group->shutdown();
+       }))
+    EXPECT_EQ(text, "");
+}
+
 }  // namespace
 }  // namespace dsj::comm

@@ -1,4 +1,5 @@
-// Where attempts begin when the user said where the run begins. Damage: tests/run/damaged_run_test.cc.
+// Where attempts begin when the user said where the run begins, and what is told of damage. More of damage:
+// tests/run/damaged_run_test.cc.
 #include "engine/train/loading.h"
 
 #include <fcntl.h>
@@ -8,6 +9,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "engine/train/saving.h"
 #include "tests/engine/train/support.h"
@@ -61,6 +63,17 @@ class LoadingTest : public testing::Test {
     std::ifstream in(said_path());
     return {std::istreambuf_iterator<char>(in), {}};
   }
+  std::vector<report::Damage> told_damage() const {
+    std::vector<report::Damage> told;
+    std::istringstream lines(said());
+    for (std::string line; std::getline(lines, line);) {
+      const auto read = report::event_from_line(line);
+      if (const auto* damage = read ? std::get_if<report::Damage>(&read->event) : nullptr) {
+        told.push_back(*damage);
+      }
+    }
+    return told;
+  }
   std::string checkpoint(int64_t step) const {
     return output_ + "/checkpoints/" + checkpoint::step_name(step);
   }
@@ -105,10 +118,35 @@ TEST_F(LoadingTest, WithoutARunEveryAttemptBeginsWhereTheUserSaid) {
 TEST_F(LoadingTest, ADamagedOneOfTheRunsOwnIsPassedOver) {
   ASSERT_EQ(attempt(1, "run", "false", 1), 0);
   ASSERT_EQ(attempt(2, "run", "false", 1), 1);
+  EXPECT_THAT(told_damage(), testing::IsEmpty());
   damage_manifest(2);
   EXPECT_EQ(attempt(3, "run", "false", 0), 1);
+  ASSERT_EQ(told_damage().size(), 1u);
+  EXPECT_EQ(told_damage()[0].step, 2);
+  EXPECT_EQ(told_damage()[0].message,
+            "the run goes on from step 1; checkpoint step-2 is passed over and set aside as "
+            "damaged-step-2: manifest.json: no sealed JSON object");
+  EXPECT_EQ(attempt(3, "run", "false", 0), 1);
+  EXPECT_THAT(told_damage(), testing::IsEmpty()) << "once";
   damage_manifest(1);
   EXPECT_EQ(attempt(4, "run", "false", 0), 0) << "nothing of it can be read";
+}
+
+TEST_F(LoadingTest, AllThatAreDamagedAreToldTogether) {
+  ASSERT_EQ(attempt(1, "run", {}, 1), 0);
+  ASSERT_EQ(attempt(2, "run", {}, 1), 1);
+  ASSERT_EQ(attempt(3, "run", {}, 1), 2);
+  std::filesystem::remove(checkpoint(3) + "/rank-00001.bin");
+  damage_manifest(2);
+  EXPECT_EQ(attempt(4, "run", {}, 0), 1);
+  ASSERT_EQ(told_damage().size(), 1u);
+  EXPECT_EQ(told_damage()[0].step, 3);
+  EXPECT_THAT(told_damage()[0].message,
+              testing::MatchesRegex(
+                  "the run goes on from step 1; checkpoint step-3 is passed over and set aside as "
+                  "damaged-step-3: rank-00001.bin: .*No such file.* .read for [a-z_]+ of [^ ]+.; "
+                  "checkpoint step-2 is passed over and set aside as damaged-step-2: "
+                  "manifest.json: no sealed JSON object"));
 }
 
 /// At another world size the errors of a 1-bit optimizer's compression start at zero, with a warning.
