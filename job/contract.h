@@ -126,6 +126,7 @@ inline constexpr char kEnvReadNodes[] = "DSJ_READ_NODES";              ///< "tru
 inline constexpr char kEnvNetworkPolicy[] = "DSJ_NETWORK_POLICY";      ///< "true", "false"
 inline constexpr char kEnvEgress[] = "DSJ_EGRESS";                     ///< JSON; may be empty
 inline constexpr char kEnvVolcano[] = "DSJ_VOLCANO";                   ///< "true", "false"
+inline constexpr char kEnvKueue[] = "DSJ_KUEUE";                       ///< "true", "false"
 inline constexpr char kEnvLeaseName[] = "DSJ_LEASE_NAME";              ///< in its own namespace
 inline constexpr int kOperatorMetricsPort = 29404;  ///< /metrics for reviewed readers
 inline constexpr int kOperatorPort = 29402;         ///< /metrics, /healthz (alive), /readyz

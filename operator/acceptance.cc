@@ -119,15 +119,23 @@ bool refers_to_nothing(const Verdict& verdict) {
   return verdict.reason == kConfigMapMissing || verdict.reason == kTemplateMissing;
 }
 
-Verdict possible_with(Verdict verdict, bool volcano) {
-  if (!verdict.accepted || volcano) return verdict;
-  const auto& scheduling = verdict.accepted->job.policies.run.scheduling;
-  if (scheduling.scheduler != jobspec::GangScheduler::Volcano) return verdict;
-  return {
-      .reason = "Unsupported",
-      .message =
-          "spec.runPolicy.schedulingPolicy.scheduler: this operator does not make Volcano's pod "
-          "groups (dsj-operator --volcano=true; the chart's scheduling.volcano)"};
+Verdict possible_with(Verdict verdict, bool volcano, bool kueue) {
+  if (!verdict.accepted) return verdict;
+  const auto scheduler = verdict.accepted->job.policies.run.scheduling.scheduler;
+  const std::string at = "spec.runPolicy.schedulingPolicy.scheduler: this operator ";
+  if (scheduler == jobspec::GangScheduler::Volcano && !volcano) {
+    return {.reason = "Unsupported",
+            .message = at +
+                       "does not make Volcano's pod groups (dsj-operator --volcano=true; the "
+                       "chart's scheduling.volcano)"};
+  }
+  if (scheduler == jobspec::GangScheduler::Kueue && !kueue) {
+    return {.reason = "Unsupported",
+            .message = at +
+                       "may not tell Kueue which groups are over, so a job would hold its quota "
+                       "for ever (dsj-operator --kueue=true; the chart's scheduling.kueue)"};
+  }
+  return verdict;
 }
 
 }  // namespace dsj::op

@@ -49,8 +49,8 @@ Verdict judge(const std::string& name, const nlohmann::json& spec,
 /// The job waits for an object that nothing tells the operator of.
 bool refers_to_nothing(const Verdict& verdict);
 
-/// Refuses a job that needs Volcano if this operator was started without it.
-Verdict possible_with(Verdict verdict, bool volcano);
+/// Refuses a job that needs Volcano or Kueue if this operator was started without it.
+Verdict possible_with(Verdict verdict, bool volcano, bool kueue);
 
 /// The ConfigMap and key that must be read before judge(); nullopt: none.
 std::optional<jobspec::ConfigMapKey> config_source(const nlohmann::json& spec);

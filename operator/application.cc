@@ -91,6 +91,14 @@ bool Application::status(const Plan& plan) {
   return true;
 }
 
+bool Application::release(const Release& entry) {
+  if (!allowed()) return false;
+  const auto pods = kube::resources::pods();
+  const auto written = client_.merge_patch(pods, o_.ns, entry.pod, {{"metadata", entry.metadata}});
+  if (written || written.error().kind == ApiError::Kind::NotFound) return true;
+  return failed(written.error(), "change of pod " + entry.pod);
+}
+
 bool Application::remove(const Delete& entry) {
   if (!allowed()) return false;
   kube::DeleteOptions options{.uid = entry.uid, .resource_version = entry.version};

@@ -37,6 +37,7 @@ class Application {
   /// Makes a key and tells of it, or drops old ones (keys.h). The Secret comes first, so that whoever reads
   /// of a key finds it, and goes first, so that whoever forgets one leaves nothing.
   bool change_keys(KeyChange change, const IssueKey& issue);
+  bool release(const Release& entry);
   bool remove(const Delete& entry);
   /// Deletes what it can. An answer about one object says nothing of the others; no answer does.
   bool remove_all(const std::vector<Delete>& entries);

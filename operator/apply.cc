@@ -110,7 +110,8 @@ Applied apply(kube::Client& client, const Observed& observed, const Plan& plan,
         tell();
       }
     }
-    const bool complete = made && make_pods();
+    bool complete = made && make_pods();
+    for (const Release& release : plan.releases) complete &= application.release(release);
     return application.remove_all(plan.deletes) && complete && mended && keyed;
   };
   application.result.done = all();

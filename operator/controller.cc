@@ -178,7 +178,7 @@ bool Controller::judge_spec(const std::string& key, Observed& observed) {
     std::string problem;
     const auto text = config_text(observed, problem);
     memory.wanted = possible_with(judge(job.name, job.spec, text, problem, template_text(observed)),
-                                  options_.settings.volcano);
+                                  options_.settings.volcano, options_.settings.kueue);
     memory.generation = refers_to_nothing(memory.wanted) ? -1 : job.generation;
   }
   if (!memory.wanted.accepted) {

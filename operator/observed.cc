@@ -8,6 +8,7 @@
 #include "job/report/termination_message.h"
 #include "job/report/told.h"
 #include "operator/fetch_status.h"
+#include "operator/kueue.h"
 #include "operator/own_status.h"
 
 namespace dsj::op {
@@ -90,7 +91,8 @@ bool is_preempted(const PodView& pod) {
 bool is_disruption(const PodView& pod) {
   return pod.reason == "Evicted" || pod.reason == "Preempting" || pod.reason == "NodeLost" ||
          pod.reason == "NodeShutdown" || pod.reason == "Terminated" ||
-         std::ranges::count(pod.conditions, "DisruptionTarget") > 0;
+         std::ranges::count(pod.conditions, "DisruptionTarget") > 0 ||
+         std::ranges::count(pod.conditions, kKueueTermination) > 0;
 }
 
 std::string label_of(const Json& object, const char* name) {
@@ -158,6 +160,9 @@ std::optional<PodView> pod_view(const Json& object) {
       json_text(json_child(metadata, "annotations"), contract::kAnnotationRestarts);
   pod.restarts = number_of(made_at).value_or(0);
   pod.avoids = json_text(json_child(metadata, "annotations"), contract::kAnnotationAvoids);
+  for (const Json& finalizer : json_child(metadata, "finalizers"))
+    if (finalizer.is_string()) pod.finalizers.push_back(finalizer.get<std::string>());
+  pod.group_over = json_text(json_child(metadata, "annotations"), kKueueRetriable) == "false";
   pod.created = time_from_text(json_text(metadata, "creationTimestamp"));
   if (const std::string deleting = json_text(metadata, "deletionTimestamp"); !deleting.empty()) {
     pod.deleting_from = time_from_text(deleting).value_or(Time{});

@@ -54,8 +54,10 @@ struct Termination {
 struct PodView {
   enum class Phase { Pending, Running, Succeeded, Failed };
   std::string name, uid, owner_uid, resource_version, node, revision;
-  std::string gang;  ///< its scheduling group; empty: none
-  std::string keys;  ///< its set of keys (keys.h); empty: none
+  std::string gang;                     ///< its scheduling group; empty: none
+  std::string keys;                     ///< its set of keys (keys.h); empty: none
+  std::vector<std::string> finalizers;  ///< the object stays until they are taken off
+  bool group_over = false;              ///< Kueue was told that its group gets no pod any more
   std::string
       avoids;  ///< nodes that it keeps away from (lost_nodes.h), by its annotation; empty: none
   int worker = -1;
@@ -107,6 +109,7 @@ struct Settings {
   /// nullopt: everything.
   std::optional<Json> egress;
   bool volcano = false;                 ///< PodGroups can be made and watched
+  bool kueue = false;                   ///< Kueue can be told which groups are over
   std::string tmp_size_limit = "10Gi";  ///< a quantity, of a worker's /tmp; "0": the node's disk
   std::string default_template;         ///< of jobs that name no DeepSpeedJobTemplate; empty: none
   NodeMarks node_marks = NodeMarks::None;  ///< what is left on nodes that agents find unfit

@@ -129,6 +129,12 @@ void jobs(ArgumentParser& parser, Options& options) {
               "make Volcano's PodGroups for jobs that ask for them; Volcano must be installed")
       .show_default()
       .environment(contract::kEnvVolcano);
+  parser
+      .option("--kueue", options.settings.kueue,
+              "take jobs that ask for Kueue; it needs the right to patch pods, to tell Kueue which "
+              "groups are over")
+      .show_default()
+      .environment(contract::kEnvKueue);
 }
 
 }  // namespace

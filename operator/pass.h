@@ -54,6 +54,7 @@ class Pass {
   std::string revision(bool edited);
   void note_template();
   void unfinished();
+  void look();
   void finish();
   // reconcile_pods.cc
   void group_pods();
@@ -90,6 +91,8 @@ class Pass {
   void roll();
   Drained drained();
   void forget_attempt();
+  // reconcile_queue.cc
+  void leave_queue();
   // reconcile_complete.cc
   bool complete();
   bool attested() const;

@@ -1,5 +1,5 @@
 // What a pass wants done, in the order in which apply.h does it: create and mend objects, mark nodes, write
-// the status, create pods, delete objects. If it is cut off in between, the next pass plans the rest: a
+// the status, create pods, let a queue forget some, delete objects. If it is cut off in between, the next pass plans the rest: a
 // restart is in the status before its pods are made, names follow from what was seen, and what a
 // deletion would lose is in the status before the deletion.
 #pragma once
@@ -29,6 +29,12 @@ struct Delete {
   bool force = false;        ///< grace period 0: do not wait for the kubelet
 };
 
+/// A change of a pod's metadata that lets a queue forget it, or its group (reconcile_queue.cc).
+struct Release {
+  std::string pod;
+  nlohmann::json metadata;  ///< a merge patch, with the uid of that very pod
+};
+
 /// A change of a set of keys (keys.h): a new key, old ones that go, or both. Its Secret is made before
 /// the ConfigMap that speaks of it, and deleted before the ConfigMap forgets it.
 struct KeyChange {
@@ -52,6 +58,7 @@ struct Plan {
   std::vector<NodeMark> marks;  ///< of nodes that the status says for the first time to be unfit
   nlohmann::json status;        ///< the operator's whole part; null: unchanged
   std::vector<Create> pods;
+  std::vector<Release> releases;
   std::vector<Delete> deletes;
   std::vector<Event> events;  ///< to be told after the status is written
   std::optional<Time> again;  ///< when the next pass is due even if nothing changes

@@ -188,7 +188,7 @@ void Pass::finish() {
   plan_.status = std::move(status);
 }
 
-Plan Pass::run() {
+void Pass::look() {
   if (!o_.job) {
     // The API server's garbage collector does this too; here it is for what was made meanwhile.
     // What has no owner was orphaned on purpose. A cache may not know that yet: the version says.
@@ -210,13 +210,13 @@ Plan Pass::run() {
                                .uid = child.uid,
                                .version = child.resource_version});
     }
-    return std::move(plan_);
+    return;
   }
-  if (job().orphaning) return std::move(plan_);
+  if (job().orphaning) return;
   if (job().deleting) {
     for (const PodView* pod : pods_) remove(*pod);
     lost_pods();
-    return std::move(plan_);
+    return;
   }
   if (ended()) {
     st_.observed_generation = job().generation;
@@ -232,6 +232,11 @@ Plan Pass::run() {
   conditions();
   st_.reason = reason_of(st_.phase, st_.conditions);
   finish();
+}
+
+Plan Pass::run() {
+  look();
+  leave_queue();
   return std::move(plan_);
 }
 

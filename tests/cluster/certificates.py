@@ -47,7 +47,7 @@ def issue(name, subject, alternative_names=(), algorithm="ec", again=False):
         os.replace(file(f"{name}.{kind}.part"), file(f"{name}.{kind}"))
 
 
-def _data(name):
+def data(name):
     with open(file(name), "rb") as source:
         return base64.b64encode(source.read()).decode()
 
@@ -55,8 +55,8 @@ def _data(name):
 def kubeconfig(path, name, server, inline=True):
     """For the certificate NAME. `inline`: with the bytes in it, else with the files' names."""
     if inline:
-        authority_line = f"certificate-authority-data: {_data('ca.crt')}"
-        user = f"client-certificate-data: {_data(name + '.crt')}, client-key-data: {_data(name + '.key')}"
+        authority_line = f"certificate-authority-data: {data('ca.crt')}"
+        user = f"client-certificate-data: {data(name + '.crt')}, client-key-data: {data(name + '.key')}"
     else:
         authority_line = f"certificate-authority: {file('ca.crt')}"
         user = f"client-certificate: {file(name + '.crt')}, client-key: {file(name + '.key')}"

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """A real Kubernetes cluster on this machine, for tests: no container runtime of others, no registry, no cloud.
 
-  cluster.py up [--api | --nodes N] [--simulated M]  start it, or what is missing of it: the control plane, N real nodes
+  cluster.py up [--api | --nodes N] [--simulated M] [--kueue]  start it, or what is missing of it: the control plane, N real nodes
                                    (0; at most 9; they need root) and M simulated ones, where pods run in name only.
-                                   --api: etcd and the API server only
+                                   --api: etcd and the API server only. --kueue: Kueue beside it; without real nodes
   cluster.py down                  end every process and remove its state
   cluster.py status                what runs, with its memory
   cluster.py env                   shell words: eval "$(cluster.py env)" sets KUBECONFIG, DSJ_CLUSTER_STATE and PATH
   cluster.py build [NAME...]       build programs into the cache. NAME: a program; api (what --api needs; the default); tools
-                                   (kubectl and helm); nodes (what --nodes needs, if this machine can have nodes)
+                                   (kubectl and helm); nodes (what --nodes needs, if this machine can have nodes);
+                                   queues (what --kueue needs, if Kueue can run here and can be had)
   cluster.py restart NAME          crash a process of the control plane and start it again
   cluster.py stop NAME             crash it; `restart` or `up` brings it back
   cluster.py crash I               node I loses its power; the next `up` boots it again, its disk kept
@@ -17,7 +18,7 @@
   cluster.py gpus I COUNT          node I offers COUNT nvidia.com/gpu
   cluster.py rotate apiserver|admin  issue that certificate anew
   cluster.py user NAME GROUP ec|rsa  STATE/NAME.kubeconfig of a new user with a certificate of that kind
-  cluster.py run [--api | --nodes N] [--simulated M] COMMAND...  up in a state of its own, COMMAND with the environment, down; COMMAND's exit code
+  cluster.py run [OPTIONS of up] COMMAND...  up in a state of its own, COMMAND with the environment, down; COMMAND's exit code
 
 Environment: settings.py. README.md has the rest.
 """
@@ -31,6 +32,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import control_plane  # noqa: E402
 import images  # noqa: E402
+import kueue  # noqa: E402
 import nodes  # noqa: E402
 import processes  # noqa: E402
 import programs  # noqa: E402
@@ -41,8 +43,8 @@ from settings import KUBECONFIG, NODES_MAX, STATE, ClusterError, say  # noqa: E4
 def take_options(words):
     """({"--nodes": 2, ...}, the words behind)"""
     options = {}
-    while words and words[0] in ("--api", "--nodes", "--simulated"):
-        counted = words[0] != "--api"
+    while words and words[0] in ("--api", "--nodes", "--simulated", "--kueue"):
+        counted = words[0] not in ("--api", "--kueue")
         if counted and (len(words) < 2 or not words[1].isdigit()):
             raise ClusterError(f"{words[0]} needs a number")
         options[words[0]] = int(words[1]) if counted else 1
@@ -53,13 +55,19 @@ def take_options(words):
 def up(words):
     options, rest = take_options(words)
     count, fakes, api_only = options.get("--nodes", 0), options.get("--simulated", 0), "--api" in options
-    if rest or count > NODES_MAX or (api_only and len(options) > 1):
+    queues = "--kueue" in options
+    if rest or count > NODES_MAX or (api_only and len(options) > 1) or (queues and count):
         raise ClusterError(f"up: cannot do {' '.join(words)}")
     if count:
         nodes.check_machine()
         control_plane.move_to_bridge()
         nodes.make_bridge()
+    if queues:
+        kueue.check_machine()
+        os.environ["APISERVER_FLAGS"] = os.environ.get("APISERVER_FLAGS", "") + " " + kueue.APISERVER_FLAG
     control_plane.up(controllers=not api_only)
+    if queues:
+        kueue.up()
     if count:
         nodes.up(count)
     if fakes:
@@ -69,6 +77,7 @@ def up(words):
 def down(_words=()):
     nodes.down()
     simulated.down()
+    kueue.down()
     control_plane.down()
     shutil.rmtree(STATE, ignore_errors=True)
     say("down")
@@ -102,7 +111,12 @@ def build(words):
             except ClusterError as problem:
                 say(f"no programs of real nodes are built: {problem}")
                 continue
-        programs.need(programs.GROUPS.get(word, [word]))
+        try:
+            programs.need(programs.GROUPS.get(word, [word]))
+        except ClusterError as problem:
+            if word != "queues":
+                raise
+            say(f"no programs of queues: {problem}")  # their check says so, too
 
 
 def run(words):

@@ -28,7 +28,7 @@ def _taken():
             yield from json.load(kept).values()
 
 
-def _free_port():
+def free_port():
     """Below the range that connections take their own ports from: it stays free over a restart of its process."""
     taken = set(_taken())
     while True:
@@ -47,7 +47,7 @@ def ports():
     path = os.path.join(STATE, "ports.json")
     if not os.path.exists(path):
         with open(path, "w", encoding="ascii") as out:
-            json.dump({name: _free_port() for name in ("etcd", "peer", "api")}, out)
+            json.dump({name: free_port() for name in ("etcd", "peer", "api")}, out)
     with open(path, encoding="ascii") as kept:
         return json.load(kept)
 
@@ -124,6 +124,13 @@ def _apiserver():
         "enable-admission-plugins": "NodeRestriction",
         "allow-privileged": "true",
         "enable-aggregator-routing": "true",
+        "requestheader-client-ca-file": f"{PKI}/ca.crt",
+        "requestheader-allowed-names": "front-proxy",
+        "requestheader-username-headers": "X-Remote-User",
+        "requestheader-group-headers": "X-Remote-Group",
+        "requestheader-extra-headers-prefix": "X-Remote-Extra-",
+        "proxy-client-cert-file": f"{PKI}/front-proxy.crt",
+        "proxy-client-key-file": f"{PKI}/front-proxy.key",
         "client-ca-file": f"{PKI}/ca.crt",
         "tls-cert-file": f"{PKI}/apiserver.crt",
         "tls-private-key-file": f"{PKI}/apiserver.key",
@@ -183,6 +190,7 @@ def up(controllers):
     os.makedirs(STATE, exist_ok=True)
     certificates.authority()
     issue_apiserver()
+    certificates.issue("front-proxy", "/CN=front-proxy")  # for the API servers that it asks in turn
     issue_admin()
     write_kubeconfigs()
     processes.start("etcd", _etcd())

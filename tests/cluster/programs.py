@@ -26,12 +26,14 @@ PROGRAMS = {
     "coredns": ("addons", "./coredns"),
     "helm": ("addons", "helm.sh/helm/v3/cmd/helm"),
     "kwok": ("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+    "kueue": ("kueue", "sigs.k8s.io/kueue/cmd/kueue"),
 }
 API = ["etcd", "kube-apiserver"]
 CONTROL_PLANE = API + ["kube-controller-manager", "kube-scheduler", "kubectl"]
 NODE = ["kubelet", "kube-proxy", "coredns"]
 # What tests need together, by a name that `cluster.py build` knows.
-GROUPS = {"api": API, "tools": ["kubectl", "helm"], "nodes": CONTROL_PLANE + ["helm"] + NODE}
+GROUPS = {"api": API, "tools": ["kubectl", "helm"], "nodes": CONTROL_PLANE + ["helm"] + NODE,
+          "queues": CONTROL_PLANE + ["helm", "kueue"]}
 
 GO = (1, 26)  # what the modules ask for at least
 # The toolchain as the Go module proxy hands it out: reachable wherever the modules are.
@@ -55,7 +57,7 @@ def path_of(program):
 
 def search_path():
     """For a shell's PATH."""
-    return ":".join(folder(module) for module in ("kubernetes", "addons", "kwok"))
+    return ":".join(folder(module) for module in ("kubernetes", "addons", "kwok", "kueue"))
 
 
 def _go_on_path():
@@ -120,15 +122,36 @@ def _build_one(go, program):
             raise ClusterError(f"{program} does not build:\n{log.read()[-3000:]}")
     if program == "kwok":
         _keep_stages(go, os.path.dirname(target))
+    if program == "kueue":
+        _keep_manifests(go)
     os.replace(target + ".part", target)
     say(f"built {program} in {time.monotonic() - start:.0f} s")
 
 
+def _source(go, module, path):
+    """The folder of a module's released files."""
+    return subprocess.run([go, "list", "-m", "-f", "{{.Dir}}", path], cwd=os.path.join(SOURCES, module),
+                          capture_output=True, text=True, check=True).stdout.strip()
+
+
+def kept(program):
+    """What lies beside a program in the cache."""
+    return path_of(program) + "-files"
+
+
+def _keep_manifests(go):
+    """Kueue's resources, webhooks and services come with its module as files."""
+    target = kept("kueue")
+    shutil.rmtree(target, ignore_errors=True)
+    # A module's files are read-only; a folder of copies must be one that can be deleted.
+    shutil.copytree(os.path.join(_source(go, "kueue", "sigs.k8s.io/kueue"), "config"), target, copy_function=shutil.copyfile)
+    for path, _, _ in os.walk(target):
+        os.chmod(path, 0o755)
+
+
 def _keep_stages(go, target):
     """What simulated nodes and pods do comes with kwok's module as files; one file of them is its configuration."""
-    root = subprocess.run([go, "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"], cwd=os.path.join(SOURCES, "kwok"),
-                          capture_output=True, text=True, check=True).stdout.strip()
-    stages = os.path.join(root, "kustomize", "stage")
+    stages = os.path.join(_source(go, "kwok", "sigs.k8s.io/kwok"), "kustomize", "stage")
     files = [os.path.join(stages, "node", "fast", "node-initialize.yaml"),
              os.path.join(stages, "node", "heartbeat-with-lease", "node-heartbeat-with-lease.yaml")]
     pods = os.path.join(stages, "pod", "fast")

@@ -188,17 +188,23 @@ TEST(Gang, WhatIsRefusedSaysWhy) {
               HasSubstr("Kueue admits a pod group whole"));
 }
 
-TEST(Gang, VolcanosObjectsAreMadeOnlyByAnOperatorThatWasToldTo) {
+TEST(Gang, IsTakenOnlyByAnOperatorThatWasToldTo) {
   const Verdict asked = judge("j", with({{"scheduler", "volcano"}}), std::nullopt, "");
   ASSERT_TRUE(asked.accepted) << asked.message;
-  EXPECT_TRUE(possible_with(asked, true).accepted);
-  const Verdict refused = possible_with(asked, false);
+  EXPECT_TRUE(possible_with(asked, true, false).accepted);
+  const Verdict refused = possible_with(asked, false, true);
   EXPECT_FALSE(refused.accepted);
   EXPECT_EQ(refused.reason, "Unsupported");
   EXPECT_THAT(refused.message, HasSubstr("--volcano=true"));
   const Verdict kueue =
       judge("j", with({{"scheduler", "kueue"}, {"queue", "q"}}), std::nullopt, "");
-  EXPECT_TRUE(possible_with(kueue, false).accepted) << kueue.message;
+  EXPECT_TRUE(possible_with(kueue, false, true).accepted) << kueue.message;
+  const Verdict without = possible_with(kueue, true, false);
+  EXPECT_FALSE(without.accepted);
+  EXPECT_EQ(without.reason, "Unsupported");
+  EXPECT_THAT(without.message, HasSubstr("--kueue=true"));
+  const Verdict none = judge("j", quick_spec(), std::nullopt, "");
+  EXPECT_TRUE(possible_with(none, false, false).accepted) << none.message;
 }
 
 }  // namespace

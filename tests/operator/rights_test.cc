@@ -153,6 +153,7 @@ void carry_out_everything(kube::Client& client) {
   EXPECT_EQ(kinds.size(), 8u) << "every kind that the operator makes";
   world.o.settings.node_marks = NodeMarks::Taint;
   EXPECT_TRUE(run({.marks = {{.node = "bad", .text = "found unfit"}}}));
+  EXPECT_TRUE(run({.releases = {{.pod = "gone", .metadata = {{"uid", "u"}}}}}));
   Plan end;
   end.deletes = {key_deletion("j", "1", {.slot = 0})};
   EXPECT_TRUE(run(end));

@@ -81,9 +81,11 @@ class World {
         if (pod.uid == entry.uid) pod.deleting_from = now;
       }
       std::erase_if(o.pods, [&](const PodView& pod) {
-        return pod.uid == entry.uid && (entry.force || pod.ended() || pod.node.empty());
+        return pod.uid == entry.uid && pod.finalizers.empty() &&
+               (entry.force || pod.ended() || pod.node.empty());
       });
     }
+    for (const Release& release : plan.releases) carry_out(release, plan);
     return plan;
   }
   static std::vector<Create> made(const Plan& plan) {
@@ -96,7 +98,7 @@ class World {
     for (int i = 0; i < 10; ++i) {
       const Plan plan = pass();
       if (made(plan).empty() && plan.updates.empty() && plan.deletes.empty() && !plan.keys &&
-          plan.status.is_null()) {
+          plan.releases.empty() && plan.status.is_null()) {
         return;
       }
     }
@@ -149,7 +151,9 @@ class World {
   }
   /// Pods on their way out are gone.
   void reap() {
-    std::erase_if(o.pods, [](const PodView& pod) { return pod.deleting_from.has_value(); });
+    std::erase_if(o.pods, [](const PodView& pod) {
+      return pod.deleting_from.has_value() && pod.finalizers.empty();
+    });
   }
 
   OwnStatus status() const { return own_status_from_json(o.job->own_status); }
@@ -175,6 +179,22 @@ class World {
   Time now = Time(Seconds(1'767'225'600));
 
  private:
+  void carry_out(const Release& release, const Plan& plan) {
+    for (PodView& pod : o.pods) {
+      if (pod.name != release.pod) continue;
+      EXPECT_EQ(release.metadata["uid"], pod.uid);
+      pod.group_over |= release.metadata.contains("annotations");
+      if (!release.metadata.contains("finalizers")) continue;
+      EXPECT_EQ(release.metadata["resourceVersion"], pod.resource_version);
+      pod.finalizers = release.metadata["finalizers"].get<std::vector<std::string>>();
+    }
+    std::erase_if(o.pods, [&](const PodView& pod) {
+      const bool forced = std::ranges::any_of(
+          plan.deletes, [&](const Delete& entry) { return entry.uid == pod.uid && entry.force; });
+      return pod.name == release.pod && pod.deleting_from && pod.finalizers.empty() &&
+             (forced || pod.ended() || pod.node.empty());
+    });
+  }
   /// As apply does it, without the keys themselves.
   void change_keys(const KeyChange& change) {
     std::optional<WorkerKey> made;

@@ -77,7 +77,7 @@ class Chart:
         extras = {"bare": ["monitoring.service=false", "monitoring.review=false", "networkPolicy.enabled=false", "crds.install=false", "agentPolicy.enabled=false",
                            "jobPolicy.enabled=false", "keyPolicy.enabled=false", "jobNamespaces.enabled=false"],
                   "all": ["monitoring.podMonitor.enabled=true", "monitoring.rules.enabled=true", "monitoring.dashboards.enabled=true",
-                          "monitoring.readers[0].kind=User", "monitoring.readers[0].name=prometheus", "podDisruptionBudget.enabled=true", "scheduling.volcano=true", "replicas=3", "workers.defaultTemplate=h200",
+                          "monitoring.readers[0].kind=User", "monitoring.readers[0].name=prometheus", "podDisruptionBudget.enabled=true", "scheduling.volcano=true", "scheduling.kueue=true", "replicas=3", "workers.defaultTemplate=h200",
                           "image.pullSecrets[0].name=pull", "fullnameOverride=trainer", "resources.limits.memory=1Gi",
                           "unhealthyNodes.mark=taint"]}
         count = 0
@@ -105,6 +105,7 @@ class Chart:
             expect(("DSJ_DEFAULT_TEMPLATE" in text) == (extra == "all"), at)
             expect(("DSJ_MARK_NODES, value: taint" in text) == ("-node-marks" in text) == (extra == "all"),
                    f"{at}: the right to mark nodes goes with the choice")
+            expect((re.search(r"resources: \[pods\]\n +verbs: \[patch\]", text) is not None) == (extra == "all"), f"{at}: pods are patched for Kueue alone")
             expect(("DSJ_METRICS_ADDRESS" in text) == ("tokenreviews" in text) == (extra == "all"), f"{at}: who reads the metrics")
             count += 1
         print(f"result: chart: {count} combinations of values are whole")

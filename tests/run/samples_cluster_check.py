@@ -51,8 +51,8 @@ class Samples:
             assert done.returncode == 0, done.stderr
             kubectl("wait", "--for=condition=Established", "crd/deepspeedjobs.training.dsj.dev",
                     "crd/deepspeedjobtemplates.training.dsj.dev", f"--timeout={LONG}s")
-        self.process = subprocess.Popen([self.operator, "--no-leader-election", "--health-address", ""], stdout=self.log,
-                                        stderr=self.log)
+        self.process = subprocess.Popen([self.operator, "--no-leader-election", "--health-address", "", "--kueue=true"],
+                                        stdout=self.log, stderr=self.log)
 
     def stop(self):
         if self.process:

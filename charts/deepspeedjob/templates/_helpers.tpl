@@ -74,6 +74,11 @@ grants only what it holds, and needs neither `escalate` nor `bind`. It reads no 
   resources: [podgroups]
   verbs: [get, list, watch, create, delete]
 {{- end }}
+{{- if .Values.scheduling.kueue }}
+- apiGroups: [""]  # Kueue learns from a pod which group is over
+  resources: [pods]
+  verbs: [patch]
+{{- end }}
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]

@@ -1,0 +1,177 @@
+// What Kueue must be told, by what a real one was seen to do (tests/cluster/kueue_check.py): it keeps each of its pods by a
+// finalizer, and the quota of the group with them, until another pod of the group comes or the group is over.
+#include <gmock/gmock.h>
+
+#include "operator/kueue.h"
+#include "tests/operator/world.h"
+
+namespace dsj::op::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+Json queued_spec() {
+  Json spec = quick_spec(2);
+  spec["runPolicy"]["schedulingPolicy"] = {{"scheduler", "kueue"}, {"queue", "q"}};
+  return spec;
+}
+
+/// As Kueue's webhook does it, for pods that are new.
+void enter_queue(World& world) {
+  for (PodView& pod : world.o.pods)
+    if (pod.node.empty() && pod.finalizers.empty() && !pod.deleting_from) {
+      pod.finalizers = {kKueueFinalizer};
+      pod.gated = true;
+    }
+}
+
+void admit(World& world) {
+  for (PodView& pod : world.o.pods) pod.gated = false;
+}
+
+class KueueGroup : public ::testing::Test {
+ protected:
+  KueueGroup() : world_(queued_spec()) {
+    world_.settle();
+    enter_queue(world_);
+    world_.settle();
+  }
+  void train() {
+    admit(world_);
+    world_.start_attempt();
+  }
+  /// Groups that Kueue was told to be over.
+  std::set<std::string> over() const {
+    std::set<std::string> names;
+    for (const PodView& pod : world_.o.pods)
+      if (pod.group_over) names.insert(pod.gang);
+    return names;
+  }
+  World world_;
+};
+
+TEST_F(KueueGroup, ThatLostAllItsPodsIsOver) {
+  train();
+  world_.end(world_.pod(1), 1, "RankFailed");
+  world_.end(world_.pod(0), 86, "PeerLost");
+  world_.settle();
+  world_.now += Seconds(600);
+  world_.settle();
+  enter_queue(world_);
+  EXPECT_THAT(over(), ElementsAre("j-kueue-1"));
+  EXPECT_EQ(world_.pod(0).gang, "j-kueue-2");
+  EXPECT_EQ(world_.status().restarts.counted, 1);
+}
+
+TEST_F(KueueGroup, GoesOnWithAWorkerThatIsMadeAnew) {
+  train();
+  world_.end(world_.pod(1), 1, "RankFailed");
+  world_.settle();
+  world_.now += Seconds(600);
+  world_.settle();
+  EXPECT_EQ(world_.pod(1).incarnation, 2);
+  EXPECT_EQ(world_.pod(1).gang, "j-kueue-1");
+  EXPECT_THAT(over(), IsEmpty()) << "its quota is still needed";
+}
+
+TEST_F(KueueGroup, OfAFailedJobIsOverThoughItsPodsStay) {
+  Json spec = queued_spec();
+  spec["backoffLimit"] = 0;
+  world_.edit(spec);
+  world_.settle();
+  train();
+  world_.end(world_.pod(1), 1, "RankFailed");
+  world_.end(world_.pod(0), 86, "PeerLost");
+  world_.settle();
+  EXPECT_EQ(world_.phase(), "Failed");
+  EXPECT_FALSE(world_.o.pods.empty()) << "for their logs";
+  EXPECT_THAT(over(), ElementsAre("j-kueue-1"));
+}
+
+TEST_F(KueueGroup, IsLeftByASuspensionInTheQueue) {
+  world_.edit("/suspend", true);
+  world_.settle();
+  EXPECT_THAT(world_.pod_names(), IsEmpty()) << "no kubelet will end them";
+  EXPECT_EQ(world_.phase(), "Suspended");
+}
+
+TEST_F(KueueGroup, IsLeftByASuspendedGang) {
+  train();
+  world_.edit("/suspend", true);
+  world_.settle();
+  world_.end_all(87, "Preempted", 3);
+  world_.o.job->agent.saved_step = 3;
+  world_.settle();
+  EXPECT_THAT(over(), ElementsAre("j-kueue-1"));
+  for (PodView& pod : world_.o.pods) pod.finalizers.clear();  // so Kueue finishes the group
+  world_.reap();
+  world_.settle();
+  EXPECT_EQ(world_.phase(), "Suspended");
+}
+
+TEST_F(KueueGroup, IsLeftByADeletedJob) {
+  world_.o.job->deleting = true;
+  world_.settle();
+  EXPECT_THAT(world_.pod_names(), IsEmpty());
+}
+
+TEST_F(KueueGroup, IsLeftByPodsWithoutAJob) {
+  world_.o.job.reset();
+  for (int i = 0; i < 3; ++i) world_.pass();
+  EXPECT_THAT(world_.pod_names(), IsEmpty());
+}
+
+TEST_F(KueueGroup, IsNotTouchedWhenTheJobIsOrphaned) {
+  world_.o.job->deleting = world_.o.job->orphaning = true;
+  for (PodView& pod : world_.o.pods) pod.deleting_from = world_.now;
+  EXPECT_THAT(world_.pass().releases, IsEmpty());
+}
+
+TEST_F(KueueGroup, GivesUpThePodOfALostNode) {
+  train();
+  world_.o.nodes["node-0"] = {.ready = true};
+  world_.o.nodes["node-1"] = {.ready = false, .since = world_.now};
+  world_.settle();
+  world_.now += Seconds(3600);
+  world_.settle();
+  EXPECT_EQ(world_.pod(1).incarnation, 2) << "its successor needs the other to be gone";
+  EXPECT_THAT(over(), IsEmpty());
+}
+
+TEST_F(KueueGroup, KeepsWhatAnotherFinalizerHolds) {
+  world_.pod(1).finalizers = {"mine", kKueueFinalizer};
+  world_.edit("/suspend", true);
+  world_.settle();
+  EXPECT_THAT(world_.pod_names(), ElementsAre("j-worker-1-1"));
+  EXPECT_THAT(world_.pod(1).finalizers, ElementsAre("mine"));
+}
+
+TEST_F(KueueGroup, ThatIsEvictedBeforeItTrainedIsNotCharged) {
+  admit(world_);
+  world_.run_pods();
+  for (PodView& pod : world_.o.pods) {  // deleted by Kueue; their containers had not begun
+    pod.phase = PodView::Phase::Failed;
+    pod.conditions = {kKueueTermination};
+    pod.deleting_from = world_.now;
+  }
+  world_.settle();
+  world_.now += Seconds(600);
+  world_.settle();
+  EXPECT_EQ(world_.status().restarts.counted, 0);
+  EXPECT_EQ(world_.status().restarts.total, 1);
+  EXPECT_EQ(world_.pod(0).gang, "j-kueue-2");
+}
+
+TEST(PodView, HasWhatKueueWrote) {
+  const auto pod = pod_view(
+      Json::parse(R"({"metadata": {"name": "p", "finalizers": ["a", "kueue.x-k8s.io/managed"],
+    "annotations": {"kueue.x-k8s.io/retriable-in-group": "false"},
+    "labels": {"training.dsj.dev/replica-index": "0", "training.dsj.dev/incarnation": "1"}}})"));
+  ASSERT_TRUE(pod);
+  EXPECT_THAT(pod->finalizers, ElementsAre("a", kKueueFinalizer));
+  EXPECT_TRUE(pod->group_over);
+}
+
+}  // namespace
+}  // namespace dsj::op::testing
