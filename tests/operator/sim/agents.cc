@@ -182,6 +182,7 @@ void Agents::kubelets(const Faults& faults) {
         container.alive = false;
         container.exit_code = 137;
         ++crashes;
+        if (container.worker == 0 && urgent_) died_unheard = true;
       }
       if (chance_.happens(faults.evict)) {
         server_.edit(pods(), kNs, name, [](Json& object) {

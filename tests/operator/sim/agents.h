@@ -61,6 +61,7 @@ class Agents {
   std::map<int64_t, int> sizes;           ///< attempt → its workers
   int64_t charged = 0;                    ///< ends that agents charged
   int64_t crashes = 0;                    ///< of ranks and agents, not disruptions
+  bool died_unheard = false;              ///< agent 0, once: with a report that nobody has stored
   bool may_crash_always = false;          ///< the crash loop: every attempt crashes at once
   bool pods_crash = false;                ///< agents end before they join
   bool fatal = false;                     ///< the next attempt ends with exit code 3

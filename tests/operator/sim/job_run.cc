@@ -374,7 +374,7 @@ void JobRun::check_status() {
     problem("an accepted spec was taken out of force");
   }
   const Condition* suspended = find_condition(st.conditions, "Suspended");
-  const bool could_save = !platform_.any_was_away() && met_attempt_;
+  const bool could_save = !platform_.any_was_away() && met_attempt_ && !world_.died_unheard;
   if (suspended && suspended->reason == "SuspendedWithoutCheckpoint" && could_save) {
     problem("suspended without a checkpoint");
   }

@@ -71,8 +71,12 @@ class Simulation {
   }
 
   /// What failed under the faults is tried again up to a minute after them: passes and watches.
+  /// A pod on a lost node goes when its time is over, and that is told.
   bool nothing_is_left() const {
     return std::ranges::all_of(jobs_, [](const auto& job) { return job->over(); }) &&
+           std::ranges::none_of(
+               server_.shown(kube::resources::pods()),
+               [](const auto& pod) { return (*pod)["metadata"].contains("deletionTimestamp"); }) &&
            std::ranges::none_of(operators_, [&](const auto& op) {
              return op->will_try_again() || (op->may_write() && !has_seen_all(*op));
            });
