@@ -13,6 +13,14 @@
 namespace dsj::op::testing {
 namespace {
 
+void create_job(kube::Client& user, const std::string& name) {
+  EXPECT_TRUE(user.create(jobs_resource(), "n",
+                          {{"apiVersion", jobspec::kApiVersion},
+                           {"kind", jobspec::kKind},
+                           {"metadata", {{"name", name}, {"namespace", "n"}}},
+                           {"spec", quick_spec(2)}}));
+}
+
 /// An operator over an API server in memory that decides with `decide`, a second a turn.
 class Passes {
  public:
@@ -24,11 +32,7 @@ class Passes {
 
   void submit(const std::string& name) {
     kube::Client user(server_, clock_);
-    ASSERT_TRUE(user.create(jobs_resource(), "n",
-                            {{"apiVersion", jobspec::kApiVersion},
-                             {"kind", jobspec::kKind},
-                             {"metadata", {{"name", name}, {"namespace", "n"}}},
-                             {"spec", quick_spec(2)}}));
+    create_job(user, name);
   }
 
   void turns(int count) {
@@ -85,11 +89,7 @@ class RefusedEdit : public ::testing::Test {
     spdlog::set_level(spdlog::level::off);
     server_.serve(jobs_resource(), true);
     server_.serve(pod_groups_resource(), true);
-    EXPECT_TRUE(client_.create(jobs_resource(), "n",
-                               {{"apiVersion", jobspec::kApiVersion},
-                                {"kind", jobspec::kKind},
-                                {"metadata", {{"name", "j"}, {"namespace", "n"}}},
-                                {"spec", quick_spec(2)}}));
+    create_job(client_, "j");
     sim::SimOperator before(server_, clock_, chance_, nullptr);
     for (int i = 0; i < 5; ++i) {
       clock_.now += Seconds(1);
@@ -170,11 +170,7 @@ class LongPass : public ::testing::Test {
  protected:
   LongPass() {
     server_.serve(jobs_resource(), true);
-    EXPECT_TRUE(client_.create(jobs_resource(), "n",
-                               {{"apiVersion", jobspec::kApiVersion},
-                                {"kind", jobspec::kKind},
-                                {"metadata", {{"name", "j"}, {"namespace", "n"}}},
-                                {"spec", quick_spec(2)}}));
+    create_job(client_, "j");
   }
 
   /// When the next pass is due, counted from the end of this one.
