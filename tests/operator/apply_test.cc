@@ -523,9 +523,7 @@ class AtOnce : public ApplyTest {
       std::atomic<int> count = 0;
       std::vector<std::string>& gone;
     } writes(absent);
-    struct : EventSink {
-      void tell(const JobView&, const Event&) override {}
-    } events;
+    NoEvents events;
     kube::Client steady(server, kube::system_clock());
     const Applied applied = apply(
         steady, observed, plan, [] { return true; }, writes, events, 8);
@@ -660,9 +658,7 @@ std::vector<size_t> rounds_of(kube::Client& client, const Observed& observed, co
   struct : Writes {
     void wrote(const std::string&, const Json&) override {}
   } writes;
-  struct : EventSink {
-    void tell(const JobView&, const Event&) override {}
-  } events;
+  NoEvents events;
   std::vector<size_t> rounds;
   const Crew crew = [&](int, const ClaimTask& claim, const CarryTask& carry) {
     rounds.push_back(0);

@@ -108,9 +108,7 @@ class RefusedEdit : public ::testing::Test {
     std::optional<Observed> seen;
     Cache cache([](const std::string&) {});
     Queue queue;
-    struct : EventSink {
-      void tell(const JobView&, const Event&) override {}
-    } events;
+    NoEvents events;
     Watcher watcher;
     Controller controller(client_, cache, queue, events,
                           {.may_write = [] { return true; },
@@ -177,9 +175,7 @@ class LongPass : public ::testing::Test {
   Milliseconds next(Applied applied) {
     Cache cache([](const std::string&) {});
     Queue queue(Milliseconds(100));
-    struct : EventSink {
-      void tell(const JobView&, const Event&) override {}
-    } events;
+    NoEvents events;
     Watcher watcher;
     Controller controller(client_, cache, queue, events,
                           {.may_write = [] { return true; },

@@ -214,12 +214,9 @@ class ApplyKeys : public ::testing::Test {
   struct Ignored final : Writes {
     void wrote(const std::string&, const Json&) override {}
   };
-  struct Nobody final : EventSink {
-    void tell(const JobView&, const Event&) override {}
-  };
   Applied carry_out(const Plan& plan) {
     Ignored writes;
-    Nobody events;
+    NoEvents events;
     return apply(
         client, world.o, plan, [] { return true; }, writes, events);
   }
@@ -369,7 +366,7 @@ struct CutOffAt {
 struct CutOff : ApplyKeys, ::testing::WithParamInterface<CutOffAt> {};
 
 // The gang lives on under this set, so no name may be lost, however often it goes wrong.
-TEST_P(CutOff, ARenewalLeavesNoSecretThatNobodySpeaksOf) {
+TEST_P(CutOff, ARenewalLeavesNoSecretThatNoEventsSpeaksOf) {
   start();
   for (const auto& [after, keys] : {std::pair(kKeyRenewAfter, 2u), std::pair(kKeyRetire, 1u)}) {
     world.now += after;

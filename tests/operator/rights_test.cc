@@ -106,9 +106,6 @@ class Recorder final : public kube::Transport {
 struct Ignored final : Writes {
   void wrote(const std::string&, const Json&) override {}
 };
-struct Nobody final : EventSink {
-  void tell(const JobView&, const Event&) override {}
-};
 
 /// Everything that a plan can ask for, of every kind: make it, find it there, mend it, delete it.
 void carry_out_everything(kube::Client& client) {
@@ -119,7 +116,7 @@ void carry_out_everything(kube::Client& client) {
   ASSERT_TRUE(plan.keys);
   std::vector<Create> all = World::made(plan);
   Ignored writes;
-  Nobody events;
+  NoEvents events;
   const auto run = [&](const Plan& one) {
     return apply(
                client, world.o, one, [] { return true; }, writes, events)

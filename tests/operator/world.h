@@ -5,12 +5,18 @@
 #include <gtest/gtest.h>
 
 #include "job/contract.h"
+#include "operator/apply.h"
 #include "operator/child_content.h"
 #include "operator/keys.h"
 #include "operator/own_status.h"
 #include "operator/reconcile.h"
 
 namespace dsj::op::testing {
+
+/// Hears events, and keeps none.
+struct NoEvents final : EventSink {
+  void tell(const JobView&, const Event&) override {}
+};
 
 inline Json quick_spec(int replicas = 2) {
   Json spec = Json::parse(R"({
