@@ -119,7 +119,16 @@ def _install(port):
     for kinds in (("Namespace", "CustomResourceDefinition"), [*WANTED[2:], "Service"]):
         _kubectl(*apply, given=json.dumps({"apiVersion": "v1", "kind": "List", "items": [
             thing for thing in things if thing["kind"] in kinds]}).encode())
-    _kubectl("wait", "crd", "--all", "--for=condition=Established", f"--timeout={LONG}s")
+    crds = [thing for thing in things if thing["kind"] == "CustomResourceDefinition"]
+    processes.wait_for(LONG, "list of Kueue's kinds", lambda: all(_lists(crd) for crd in crds))
+
+
+def _lists(crd):
+    """The API server serves every version of it, and says so."""
+    answers = [control_plane.get(f"/apis/{crd['spec']['group']}/{version['name']}")
+               for version in crd["spec"]["versions"] if version["served"]]
+    return all(status == 200 and crd["spec"]["names"]["plural"] in {resource["name"] for resource in json.loads(body)["resources"]}
+               for status, body in answers)
 
 
 def _give_account():

@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "../support"), os.path.join(HERE, "../run")]
 from cases import Report, expect  # noqa: E402
 from chart_check import JOB, Chart  # noqa: E402
-from kube import LONG, condition_of, eventually, get, holds, kubectl, patch, run  # noqa: E402
+from kube import condition_of, crds_served, eventually, get, holds, kubectl, patch, run  # noqa: E402
 import kueue  # noqa: E402
 import programs  # noqa: E402
 from settings import ClusterError  # noqa: E402
@@ -107,7 +107,7 @@ class World:
         for space in ("ops", TEAM):
             kubectl("create", "namespace", space)
         run("helm", "install", "r", self.chart.chart, "-n", "ops", "--set", "webhook.enabled=false", "--set", "scheduling.kueue=true")
-        kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", f"--timeout={LONG}s")
+        crds_served()
         version = "kueue.x-k8s.io/v1beta2"
         flavor = {"apiVersion": version, "kind": "ResourceFlavor", "metadata": {"name": "any"}}
         quota = [{"coveredResources": ["cpu"], "flavors": [{"name": "any", "resources": [{"name": "cpu", "nominalQuota": "2"}]}]}]

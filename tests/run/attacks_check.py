@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 from bad_manifests import merged, pod, spec, worker  # noqa: E402
 from chart_check import JOB, Chart  # noqa: E402
 from cases import Report, expect  # noqa: E402
-from kube import LONG, eventually, kubectl, run  # noqa: E402
+from kube import LONG, crds_served, eventually, kubectl, run  # noqa: E402
 
 CORE, RBAC = "/api/v1/namespaces/team", "/apis/rbac.authorization.k8s.io/v1/namespaces/team"
 JOBS = "/apis/training.dsj.dev/v1alpha1/namespaces/team/deepspeedjobs"
@@ -76,7 +76,7 @@ class Attacks:
             kubectl("create", "namespace", space)
             kubectl("label", "namespace", space, RESTRICTED)
         run("helm", "install", "r", self.chart.chart, "-n", "ops")
-        kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", f"--timeout={LONG}s")
+        crds_served()
         deployment = json.loads(kubectl("-n", "ops", "get", "deployment", "r-deepspeedjob", "-o", "json").stdout)
         template = deployment["spec"]["template"]
         kubectl("create", "--dry-run=server", "-f", "-", thing={

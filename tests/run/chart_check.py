@@ -19,7 +19,7 @@ import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from cases import Report, expect  # noqa: E402
-from kube import LONG, eventually, free_port, kubectl, run  # noqa: E402
+from kube import LONG, crds_served, eventually, free_port, kubectl, run  # noqa: E402
 
 JOB = {"apiVersion": "training.dsj.dev/v1alpha1", "kind": "DeepSpeedJob",
        "spec": {"deepspeed": {"config": {"train_batch_size": "auto"}},
@@ -141,7 +141,7 @@ class Chart:
     # ---- installation and rights
     def install(self):
         run("helm", "install", "r", self.chart, "-n", "ops", "--create-namespace", "--set", "podDisruptionBudget.enabled=true")
-        kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", f"--timeout={LONG}s")
+        crds_served()
         deployment = json.loads(kubectl("-n", "ops", "get", "deployment", "r-deepspeedjob", "-o", "json").stdout)
         kubectl("create", "namespace", "strict")
         kubectl("label", "namespace", "strict", "pod-security.kubernetes.io/enforce=restricted")

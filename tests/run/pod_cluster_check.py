@@ -19,7 +19,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from chart_check import JOB  # noqa: E402
 from cases import Report, expect  # noqa: E402
-from kube import LONG, eventually, kubectl, run  # noqa: E402
+from kube import LONG, crds_served, eventually, kubectl, run  # noqa: E402
 
 STEPS = 400
 JOIN_PORT = 29400
@@ -122,7 +122,7 @@ class Cases:
     def begin(self):
         if not self.room:
             run("helm", "install", "r", os.path.join(self.repository, "charts/deepspeedjob"), "-n", "ops", "--create-namespace")
-            kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", f"--timeout={LONG}s")
+            crds_served()
         self.finish()
         self.room = tempfile.mkdtemp()
         make_keys(os.path.join(self.room, "keys"))

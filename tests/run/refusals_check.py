@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(HERE, "../support"))
 from bad_manifests import ACCEPTED, BEFORE_EDITS, CASES, CONFIG_MAPS, CRD, EDITS, GOOD, POLICY, WEBHOOK, merged  # noqa: E402
 from chart_check import Chart  # noqa: E402
 from cases import Report, expect  # noqa: E402
-from kube import LONG, eventually, free_port, kubectl, run  # noqa: E402
+from kube import LONG, crds_served, eventually, free_port, kubectl, run  # noqa: E402
 
 PAGE = os.path.join(HERE, "../../docs/refusals.md")
 SIGNS = {POLICY: "ValidatingAdmissionPolicy 'r-deepspeedjob-ops-jobs'", WEBHOOK: 'admission webhook "jobs.training.dsj.dev" denied'}
@@ -53,7 +53,7 @@ class Refusals:
     # ---- the cluster and the operator
     def install(self):
         run("helm", "install", "r", self.chart.chart, "-n", "ops", "--create-namespace")
-        kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", f"--timeout={LONG}s")
+        crds_served()
         kubectl("create", "namespace", "team")
         for name, key, text in CONFIG_MAPS:
             kubectl("create", "-f", "-", thing={"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "team"},

@@ -15,7 +15,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from cases import Report  # noqa: E402
-from kube import LONG, run  # noqa: E402
+from kube import LONG, crds_served, run  # noqa: E402
 
 
 def kubectl(*words):
@@ -49,8 +49,7 @@ class Samples:
         for what in (os.path.join(self.root, "crds"), os.path.join(self.folder, "templates")):
             done = kubectl("apply", "--server-side", "-f", what)
             assert done.returncode == 0, done.stderr
-            kubectl("wait", "--for=condition=Established", "crd/deepspeedjobs.training.dsj.dev",
-                    "crd/deepspeedjobtemplates.training.dsj.dev", f"--timeout={LONG}s")
+            crds_served()
         self.process = subprocess.Popen([self.operator, "--no-leader-election", "--health-address", "", "--kueue=true"],
                                         stdout=self.log, stderr=self.log)
 

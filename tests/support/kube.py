@@ -54,6 +54,17 @@ def eventually(condition, what, seconds=LONG):
         time.sleep(0.2)
 
 
+def crds_served():
+    """Waits until objects of every CRD of the server can be made: its list of resources has their kinds. That is a moment after
+    the condition Established; and kubectl's own wait fails at a CRD so new that its conditions are null."""
+    names = set(kubectl("get", "crd", "-o", "jsonpath={.items[*].metadata.name}").stdout.split())
+    expect(names, "no CRD is installed")
+
+    def missing():
+        return names - set(kubectl("api-resources", "--cached=false", "-o", "name", check=False).stdout.split())
+    eventually(lambda: not missing(), lambda: f"the API server does not list {missing()}")
+
+
 def condition_of(thing, kind):
     """A condition of a status; {} when it has none of that type."""
     conditions = ((thing or {}).get("status") or {}).get("conditions") or []

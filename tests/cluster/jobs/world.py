@@ -9,7 +9,7 @@ import time
 
 from history import History, named_after
 from cases import expect
-from kube import LONG, condition_of, eventually, get, holds, kubectl, patch, run
+from kube import LONG, condition_of, crds_served, eventually, get, holds, kubectl, patch, run
 from never import final_step, violations
 from references import References, losses_of
 
@@ -54,7 +54,7 @@ class World:
     def install(self, *more):
         run("helm", "install", RELEASE, os.path.join(self.repository, "charts/deepspeedjob"), "-n", OPERATOR_NAMESPACE,
             "--create-namespace", "--wait", "--timeout", "10m", *self.values("dev", *more), timeout=900)
-        kubectl("wait", "crd/deepspeedjobs.training.dsj.dev", "--for", "condition=Established", f"--timeout={LONG}s")
+        crds_served()
 
     def upgrade(self, tag, *more):
         run("helm", "upgrade", RELEASE, os.path.join(self.repository, "charts/deepspeedjob"), "-n", OPERATOR_NAMESPACE, "--wait",
