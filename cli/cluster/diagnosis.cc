@@ -138,6 +138,10 @@ std::vector<Advice> diagnose(const Json& job, const std::vector<PodRef>& pods, i
   }
   const Json* failure = find(job, "status.lastFailure");
   if (failure && state != "Complete") from_failure(*failure, all);
+  if (const Json* damaged = find(job, "status.checkpoint.lastDamaged"))
+    all.push_back({"checkpoints were damaged: " + word(*damaged, "message"),
+                   "the run went on without them; look for the cause (a failing disk, a second "
+                   "writer, a full volume), then delete what was renamed: nothing else does"});
   if (state == "Failed" && pods.empty())
     all.push_back({"its pods are gone", "logs are in " + word(job, "spec.training.outputDir") +
                                             "/logs; runPolicy.cleanPodPolicy: Running keeps pods "

@@ -32,6 +32,9 @@ std::string complaint(const Json& object, const std::string& type, const char* s
   return {};
 }
 
+/// Of Kueue's resources, as it serves them: the newest first.
+constexpr const char* kKueueVersions[] = {"v1beta2", "v1beta1"};
+
 /// Kueue's list of what waits in a LocalQueue, in its order. It has no name of its own: Kueue serves it below the queue.
 kube::Resource pending_in(const std::string& queue, const char* version) {
   return {"visibility.kueue.x-k8s.io", version,
@@ -46,7 +49,7 @@ std::string before(int64_t count) {
 std::string place_in_kueue(Session& session, const std::string& queue, const std::string& group) {
   std::string place;
   kube::ApiResult<std::string> listed;
-  for (const char* version : {"v1beta1", "v1beta2"}) {
+  for (const char* version : kKueueVersions) {
     listed = session.client.list(pending_in(queue, version), session.ns, {}, [&](const Json& one) {
       if (word(one, "metadata.name") != group) return;
       place = before(whole(one, "positionInLocalQueue")) + " before it, " +
@@ -61,10 +64,14 @@ std::string place_in_kueue(Session& session, const std::string& queue, const std
 
 std::string in_kueue(Session& session, const std::string& queue, const std::string& group) {
   std::string text = "LocalQueue " + queue + ": " + place_in_kueue(session, queue, group);
-  const auto workload =
-      session.client.get({"kueue.x-k8s.io", "v1beta1", "workloads", "Workload"}, session.ns, group);
-  const std::string why = workload ? complaint(*workload, "QuotaReserved", "False") : "";
-  return why.empty() ? text : text + "; " + why;
+  for (const char* version : kKueueVersions) {
+    const auto workload =
+        session.client.get({"kueue.x-k8s.io", version, "workloads", "Workload"}, session.ns, group);
+    if (!workload) continue;
+    const std::string why = complaint(*workload, "QuotaReserved", "False");
+    return why.empty() ? text : text + "; " + why;
+  }
+  return text;
 }
 
 /// Volcano keeps no order that one could read: its queue has numbers only.

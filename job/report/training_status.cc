@@ -27,18 +27,14 @@ void TrainingStatus::take(const Report& report, const std::string& now) {
                           step_ = steps_timed_ = 0;
                           training_.attempt = attempt;
                           training_.stragglers.reset();
+                          passed_over_ = false;
                         },
                         [&](const Resolved& resolved) {
                           total_steps_ = resolved.total_steps.value_or(0);
                           training_.resolved = resolved;
                           training_.resolved->total_steps = total_steps_;
                         },
-                        [&](const Resumed& resumed) {
-                          step_ = resumed.step;
-                          training_.step = step_;
-                          checkpoint_[kLastRestored] =
-                              status_json(Restored{.time = now, .resumed = resumed});
-                        },
+                        [&](const Resumed& resumed) { take_resumed(resumed, now); },
                         [&](const Damage& damage) { take_damage(damage, now); },
                         [&](const Step& step) { take_step(step, now); },
                         [&](const Eval& eval) { training_.eval = eval; },
@@ -62,7 +58,19 @@ void TrainingStatus::take_checkpoint(const Checkpoint& checkpoint, const std::st
       status_json(Saved{.time = now, .world_size = world_size_, .checkpoint = checkpoint});
 }
 
+void TrainingStatus::take_resumed(const Resumed& resumed, const std::string& now) {
+  step_ = resumed.step;
+  training_.step = step_;
+  checkpoint_[kLastRestored] = status_json(Restored{.time = now, .resumed = resumed});
+  if (!passed_over_) return;
+  // What was saved last is set aside. When and by how many ranks this one was saved is not known.
+  saved_step_ = resumed.step;
+  checkpoint_[kLastSaved] =
+      status_json(Saved{.checkpoint = Checkpoint{.step = resumed.step, .path = resumed.path}});
+}
+
 void TrainingStatus::take_damage(Damage damage, const std::string& now) {
+  passed_over_ = true;
   damage.message = text::first_bytes(damage.message, kDamageBytesMax);
   checkpoint_[kLastDamaged] =
       status_json(Damaged{.time = now, .attempt = attempt_, .damage = std::move(damage)});

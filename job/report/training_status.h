@@ -28,6 +28,7 @@ class TrainingStatus {
  private:
   void take_step(const Step& step, const std::string& now);
   void take_checkpoint(const Checkpoint& checkpoint, const std::string& now);
+  void take_resumed(const Resumed& resumed, const std::string& now);
   void take_damage(Damage damage, const std::string& now);
 
   Training training_;
@@ -35,6 +36,7 @@ class TrainingStatus {
   int64_t world_size_ = 0, attempt_ = 0, step_ = 0, steps_timed_ = 0;
   std::optional<int64_t> total_steps_, saved_step_;
   double seconds_per_step_ = 0;
+  bool passed_over_ = false;  ///< this attempt set damaged checkpoints aside
 };
 
 }  // namespace dsj::report

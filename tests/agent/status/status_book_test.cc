@@ -240,6 +240,15 @@ TEST_F(BookTest, DamageIsWrittenAtOnceAndStaysInTheNextLife) {
   EXPECT_EQ(next.document().checkpoint["lastDamaged"], damaged);
 }
 
+TEST_F(BookTest, AfterDamageTheNewestCheckpointIsNotAnEarlierLifes) {
+  book.inherit(current(2));
+  book.take(kAttempt, kWall);
+  EXPECT_EQ(book.document().checkpoint["lastSaved"]["step"], 80);
+  book.take(report::Damage{.step = 80, .message = "step-80"}, kWall);
+  book.take(report::Resumed{.step = 70, .path = "/c/70"}, kWall);
+  EXPECT_EQ(book.document().checkpoint["lastSaved"], json({{"step", 70}, {"path", "/c/70"}}));
+}
+
 TEST_F(BookTest, AnOlderAttemptNeverWrites) {
   book.take(kAttempt, kWall);
   EXPECT_TRUE(status_body(book.document(), current(3), false));

@@ -96,6 +96,9 @@ TEST_F(Describe, ShowsTheReportsAsTheirTablesSay) {
         "Restored:     step 3: /c/3\n", "Damaged:      step 6, ",
         " ago, attempt 2: step-6 is damaged\n"})
     EXPECT_THAT(out_, HasSubstr(part));
+  ASSERT_EQ(run(run_debug, {"quick"}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("checkpoints were damaged: step-6\nis damaged"));
+  EXPECT_THAT(out_, HasSubstr("then delete what was renamed"));
 }
 
 TEST_F(Describe, ShowsWhatIsFetchedAndHidesItsVariables) {

@@ -78,6 +78,24 @@ TEST_F(QueuePlace, IsKueuesPosition) {
   EXPECT_THAT(described(), Not(HasSubstr("LocalQueue")));
 }
 
+TEST_F(QueuePlace, IsReadFromANewerKueueToo) {
+  add_waiting("kueue");
+  serve({"visibility.kueue.x-k8s.io", "v1beta2/namespaces/team/localqueues/gpu", "pendingworkloads",
+         "PendingWorkload", false},
+        "",
+        {{"metadata", {{"name", "tune-group-1"}}},
+         {"positionInLocalQueue", 2},
+         {"positionInClusterQueue", 2}});
+  const kube::Resource workloads{"kueue.x-k8s.io", "v1beta2", "workloads", "Workload"};
+  serve(workloads, "team", {{"metadata", {{"name", "tune-group-1"}}}});
+  server_->edit(workloads, "team", "tune-group-1", [](Json& object) {
+    object["status"]["conditions"] = Json::array(
+        {{{"type", "QuotaReserved"}, {"status", "False"}, {"message", "no quota for cpu"}}});
+  });
+  EXPECT_THAT(described(),
+              HasSubstr("2 jobs before it, 2 jobs in the ClusterQueue; no quota for cpu"));
+}
+
 TEST_F(QueuePlace, IsWhatVolcanoSaysOfTheGroup) {
   add_waiting("volcano");
   EXPECT_THAT(described(), HasSubstr("PodGroup tune-group-1: "));

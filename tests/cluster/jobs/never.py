@@ -53,10 +53,14 @@ class _Replay:
         attempt, saved = training.get("attempt", 0), (checkpoint.get("lastSaved") or {}).get("step", -1)
         if attempt < seen.attempt:
             self.say("attempt_falls", f"{name}: the attempt falls from {seen.attempt} to {attempt}")
-        if saved < seen.saved:
-            self.say("saved_step_falls", f"{name}: the saved step falls from {seen.saved} to {saved}")
         restored = (checkpoint.get("lastRestored") or {}).get("step")
-        if restored is not None and attempt > seen.attempt and restored != seen.restored and restored < seen.saved:
+        damaged = checkpoint.get("lastDamaged") or {}
+        set_aside = damaged.get("attempt") == attempt and damaged.get("step", -1) >= seen.saved  # by this attempt
+        if saved < seen.saved and not (set_aside and saved == restored):
+            self.say("saved_step_falls", f"{name}: the saved step falls from {seen.saved} to {saved}")
+        elif saved < seen.saved:
+            seen.saved = saved
+        if restored is not None and attempt > seen.attempt and restored != seen.restored and restored < seen.saved and not set_aside:
             self.say("attempt_begins_behind", f"{name}: attempt {attempt} begins at step {restored}, though step {seen.saved} was saved")
         if change.what == "MODIFIED" and before is not None and before["spec"] == job["spec"] and before.get("status") == job.get("status") \
                 and before["metadata"].get("deletionTimestamp") == job["metadata"].get("deletionTimestamp") and not change.cut:

@@ -40,6 +40,12 @@ GOOD = [job(1), pod(2, 0, 1), pod(3, 1, 1), job(4, **at(1, 4, 4)), pod(5, 1, 1, 
         pod(11, 1, 1, "Failed", "DELETED")]
 
 
+def behind_damage(saved):
+    """The good history, whose second attempt sets step 4 aside and goes on from step 2; `saved`: of which the status tells."""
+    return GOOD[:6] + [job(6, training={"attempt": 2, "step": 2}, checkpoint={
+        "lastSaved": {"step": saved}, "lastRestored": {"step": 2}, "lastDamaged": {"step": 4, "attempt": 2}})] + GOOD[6:]
+
+
 def deleted(version):
     change = job(version)
     change.what = "DELETED"
@@ -111,7 +117,8 @@ def check_named_after():
 
 def main():
     report = Report("NeverList", sys.argv[1])
-    for name, (changes, wanted) in {"a_good_history": (GOOD, None), **PLANTED}.items():
+    for name, (changes, wanted) in {"a_good_history": (GOOD, None), "one_behind_damage": (behind_damage(2), None),
+                                       "none_of_those_there_is": (behind_damage(1), "the saved step falls"), **PLANTED}.items():
         report.run(name, lambda changes=changes, wanted=wanted: check(changes, wanted))
     report.run("each_rule_finds_what_no_other_finds", check_each_rule_is_needed)
     report.run("a_fault_is_named_by_what_is_new", check_named_after)

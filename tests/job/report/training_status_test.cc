@@ -71,6 +71,20 @@ TEST_F(TrainingStatusTest, ACheckpointKnowsItsWorld) {
   EXPECT_EQ(next.saved_step(), 5) << "an earlier run's";
 }
 
+TEST_F(TrainingStatusTest, TheNewestCheckpointIsTheOneBehindTheDamage) {
+  take(Attempt{.attempt = 1, .world_size = 4});
+  take(Checkpoint{.step = 3, .path = "/c/3"});
+  take(Checkpoint{.step = 6, .bytes = 9, .path = "/c/6"});
+  take(Attempt{.attempt = 2, .world_size = 4});
+  take(Damage{.step = 6, .message = "step-6"});
+  take(Resumed{.step = 3, .path = "/c/3"});
+  EXPECT_EQ(status.saved_step(), 3);
+  EXPECT_EQ(status.checkpoint()[kLastSaved], json({{"step", 3}, {"path", "/c/3"}}));
+  take(Attempt{.attempt = 3, .world_size = 4});
+  take(Resumed{.step = 1, .path = "/c/1"});
+  EXPECT_EQ(status.saved_step(), 3) << "no damage: the user named an older one";
+}
+
 TEST_F(TrainingStatusTest, DamageStandsThereWithItsAttemptUntilThereIsMore) {
   take(Attempt{.attempt = 2, .world_size = 4});
   take(Damage{.step = 6, .message = "step-6"});

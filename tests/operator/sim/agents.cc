@@ -372,6 +372,9 @@ void Agents::maybe_start() {
     damage_ = {{"attempt", attempt},
                {"step", saved},
                {"message", "found by attempt " + std::to_string(attempt)}};
+    saved = std::max<int64_t>(0, saved - kSaveEvery);
+    last_step_saved = false;
+    step_ = saved;
   }
 }
 
