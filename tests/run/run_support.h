@@ -144,7 +144,8 @@ class RunTest : public testing::Test {
   std::vector<int64_t> metric_steps() const {
     std::vector<int64_t> steps;
     std::ifstream in(out() / "metrics.jsonl");
-    for (std::string line; std::getline(in, line) && !in.eof();)  // what has no end is being written
+    for (std::string line;
+         std::getline(in, line) && !in.eof();)  // what has no end is being written
       steps.push_back(json::parse(line)["step"]);
     return steps;
   }

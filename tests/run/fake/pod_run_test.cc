@@ -197,7 +197,8 @@ struct PodRun : testing::Test {
   std::vector<int64_t> metric_steps() {
     std::ifstream file(here / "out" / kMetricsFile);
     std::vector<int64_t> steps;
-    for (std::string line; std::getline(file, line) && !file.eof();)  // what has no end is being written
+    for (std::string line;
+         std::getline(file, line) && !file.eof();)  // what has no end is being written
       steps.push_back(json::parse(line)["step"]);
     return steps;
   }
