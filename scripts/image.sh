@@ -9,6 +9,7 @@
 # DSJ_CUDA_RUNTIME: CUDA's run-time libraries (default: where DSJ_SETUP_CUDA=runtime scripts/setup.sh puts them).
 # DSJ_BUILDAH: buildah with its options (default: buildah --storage-driver vfs).
 set -euo pipefail
+umask 022                  # the images' user reads what somebody else has made
 lib=lib/x86_64-linux-gnu   # on the loader's own list: no LD_LIBRARY_PATH, no cache
 user=65532
 runtime="${DSJ_CUDA_RUNTIME:-${DSJ_CACHE:-$HOME/.cache/dsj}/cuda-runtime-2.11.0-2}"

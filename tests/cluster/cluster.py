@@ -90,7 +90,9 @@ def status(_words):
 
 
 def environment():
-    return {"KUBECONFIG": KUBECONFIG, "DSJ_CLUSTER_STATE": STATE, "DSJ_CLUSTER": os.path.abspath(__file__),
+    # What kubectl and helm remember of a server is filed by its address, which an earlier cluster may have had.
+    return {"KUBECONFIG": KUBECONFIG, "KUBECACHEDIR": os.path.join(STATE, "kube-cache"), "DSJ_CLUSTER_STATE": STATE,
+            "DSJ_CLUSTER": os.path.abspath(__file__),
             "PATH": programs.search_path() + ":" + os.environ.get("PATH", "")}
 
 

@@ -196,6 +196,8 @@ def up(controllers):
     processes.start("etcd", _etcd())
     processes.start("kube-apiserver", _apiserver())
     processes.wait_for(LONG, "ready API server", ready, "kube-apiserver")
+    for name in ("default", "kube-system"):  # it makes them itself, once it is ready
+        processes.wait_for(LONG, f"namespace {name}", lambda name=name: get(f"/api/v1/namespaces/{name}")[0] == 200, "kube-apiserver")
     if controllers:
         user("controller-manager", "/CN=system:kube-controller-manager")
         user("scheduler", "/CN=system:kube-scheduler")

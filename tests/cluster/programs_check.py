@@ -81,17 +81,23 @@ def niceness(process):
     return os.getpriority(os.PRIO_PROCESS, process), programs.autogroup_nice(process)
 
 
+def may_raise():
+    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        held = next(line for line in file if line.startswith("CapEff:"))
+    return int(held.split()[1], 16) >> 23 & 1  # CAP_SYS_NICE, which root in a container may lack
+
+
 def who_waits_lends_its_priority(room):
     """Another process holds the lock, at a low priority; it builds, and goes on at ours."""
-    if os.geteuid() != 0:
-        raise Skip("only root may raise a priority")
+    if not may_raise():
+        raise Skip("only who has CAP_SYS_NICE may raise a priority")
     builds = Builds(room)
     with open(os.path.join(room, ".build.lock"), "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         command = "echo 5 >/proc/self/autogroup; exec nice -n 5 cat"
         with subprocess.Popen(["sh", "-c", command], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True) as other:
             mine, groups = niceness(os.getpid()), os.path.exists("/proc/self/autogroup")
-            until((mine[0] + 5, 5 if groups else 0), lambda: niceness(other.pid))
+            until((min(mine[0] + 5, 19), 5 if groups else 0), lambda: niceness(other.pid))
             lock.write(str(other.pid))
             lock.flush()
             waiter = threading.Thread(target=cluster.build, args=(["etcd"],))

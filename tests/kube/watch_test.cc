@@ -8,6 +8,7 @@
 
 #include "kube/reflector.h"
 #include "tests/kube/fake_api_server.h"
+#include "tests/support/soon.h"
 
 namespace dsj::kube::testing {
 namespace {
@@ -182,10 +183,7 @@ TEST_P(ReflectorStory, EndsWithWhatTheServerHas) {
   for (const Json& object : server.objects(maps)) {
     truth[object["metadata"]["name"]] = object["metadata"]["resourceVersion"];
   }
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (mirror.seen() != truth && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(Milliseconds(5));
-  }
+  EXPECT_TRUE(soon([&] { return mirror.seen() == truth; }));
   EXPECT_EQ(mirror.seen(), truth);
   EXPECT_GE(mirror.lists(), 1);
   cancel.cancel();

@@ -72,9 +72,17 @@ class Attacks:
 
     def restricted(self):
         """The operator's own pod and the pods that it makes are admitted where nothing else is."""
+        def privileged(space):
+            container = {"name": "c", "image": "i", "securityContext": {"privileged": True}}
+            return kubectl("create", "--dry-run=server", "-f", "-", check=False, thing={
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "namespace": space},
+                "spec": {"serviceAccountName": "probe", "containers": [container]}}).stderr
         for space in ("ops", "team"):
             kubectl("create", "namespace", space)
             kubectl("label", "namespace", space, RESTRICTED)
+            kubectl("-n", space, "create", "serviceaccount", "probe")
+            eventually(lambda space=space: "PodSecurity" in privileged(space),
+                       lambda space=space: f"the level of {space} is in force after a moment: {privileged(space)}")
         run("helm", "install", "r", self.chart.chart, "-n", "ops")
         crds_served()
         deployment = json.loads(kubectl("-n", "ops", "get", "deployment", "r-deepspeedjob", "-o", "json").stdout)
@@ -115,8 +123,9 @@ class Attacks:
                         "--bound-object-uid", zero["uid"]).stdout.strip()
         for what, method, path, body in (("reads its job", "GET", TUNE, None),
                                          ("writes its attempt", "PATCH", TUNE + "/status", {"status": {"training": {"attempt": 1, "step": 0}}})):
-            status, said = self.ask(method, path, body, token=token)
-            expect(status == 200, f"worker 0 {what}: {status} {said}")
+            def answer(method=method, path=path, body=body):
+                return self.ask(method, path, body, token=token)
+            eventually(lambda answer=answer: answer()[0] == 200, lambda what=what, answer=answer: f"worker 0 {what}: {answer()}")
         container = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": [{"name": "x", "image": "x"}]}}
         attacks = [
             ("reads a secret", "GET", CORE + "/secrets/treasure", None), ("lists secrets", "GET", "/api/v1/secrets", None),
@@ -152,7 +161,7 @@ class Attacks:
     def finish(self):
         if self.process:
             self.process.terminate()
-            self.process.wait(20)
+            self.process.wait(LONG)
         shutil.rmtree(self.chart.room, ignore_errors=True)
 
 

@@ -144,7 +144,9 @@ class RunTest : public testing::Test {
   std::vector<int64_t> metric_steps() const {
     std::vector<int64_t> steps;
     std::ifstream in(out() / "metrics.jsonl");
-    for (std::string line; std::getline(in, line);) steps.push_back(json::parse(line)["step"]);
+    for (std::string line;
+         std::getline(in, line) && !in.eof();)  // what has no end is being written
+      steps.push_back(json::parse(line)["step"]);
     return steps;
   }
   static std::vector<int64_t> one_to(int64_t last) {
@@ -180,6 +182,11 @@ class RunTest : public testing::Test {
       if (text.find(wanted) != std::string::npos) return pid;
     }
     return 0;
+  }
+  void kill_rank(int rank, int number) const {
+    const pid_t pid = rank_process(rank);
+    EXPECT_GT(pid, 0) << "rank " << rank << " does not run";
+    if (pid > 0) kill(pid, number);
   }
   void kill_marked() const {
     for (const pid_t pid : processes()) kill(pid, SIGKILL);

@@ -72,7 +72,7 @@ class Samples:
             accepted = conditions.get("Accepted", {}).get("status") == "True"
             pods = kubectl("get", "pods", "-l", f"training.dsj.dev/job-name={name}", "-o", "name").stdout.split()
             expected = 0 if wanted["spec"].get("suspend") else wanted["spec"]["workers"]["replicas"]
-            if accepted and len(pods) == expected and (expected or conditions["Suspended"]["status"] == "True"):
+            if accepted and len(pods) == expected and (expected or conditions.get("Suspended", {}).get("status") == "True"):
                 break
             if time.monotonic() > end:
                 self.log.seek(0)

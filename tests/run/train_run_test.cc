@@ -167,8 +167,10 @@ TEST_F(TrainRun, KilledRankCostsNoAccuracy) {
   ASSERT_EQ(expected.size(), static_cast<size_t>(kSteps));
   write_train_job(kSteps, 10);
   start({"job.yaml"});
+  pid_t rank = 0;  // a step takes milliseconds: who is killed is known before
+  ASSERT_TRUE(soon([&] { return (rank = rank_process(1)) != 0; }));
   ASSERT_TRUE(soon([&] { return steps_done() >= 15; }));
-  kill(rank_process(1), SIGKILL);
+  kill(rank, SIGKILL);
   ASSERT_TRUE(soon([&] { return status().value("restarts", json()).value("total", 0) == 1; }));
   ASSERT_EQ(finish(), 0);
   EXPECT_EQ(metric_steps(), one_to(kSteps)) << "exactly one line per step";

@@ -204,10 +204,10 @@ TEST_F(WatchRun, StopBeforeTheFirstStepLeavesAtOnce) {
   write_job({{"maxSteps", "1000000"}});
   start({"job.yaml"});
   ASSERT_TRUE(soon([&] { return rank_process(1) != 0; }));
-  kill(rank_process(1), SIGSTOP);  // rank 0 cannot get beyond the rendezvous now
+  kill_rank(1, SIGSTOP);  // rank 0 cannot get beyond the rendezvous now
   ASSERT_TRUE(soon([&] { return rank_process(0) != 0; }));
   kill(pid_, SIGINT);
-  kill(rank_process(1), SIGCONT);
+  kill_rank(1, SIGCONT);
   EXPECT_EQ(finish(), 130);
   EXPECT_EQ(steps_done(), 0);
   EXPECT_THAT(read_text(at("stderr")), HasSubstr("before the attempt's first step"));

@@ -1,6 +1,8 @@
 """kubectl, helm and waiting, as the checks use them. Nothing here knows a DeepSpeedJob."""
+import contextlib
 import json
 import os
+import random
 import socket
 import subprocess
 import time
@@ -12,9 +14,13 @@ LONG = 600  # seconds: bounds what an event or a program's end decides. A busy m
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """For a program that is started next. Below the range that connections take their own ports from, and beside that of the
+    clusters (control_plane.py), so that it is still free then."""
+    while True:
+        port = random.randrange(10000, 15000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def run(*words, given=None, check=True, timeout=LONG, env=None):

@@ -134,11 +134,15 @@ def gone(*pid_files):
         expect(state in "ZX", f"{path}: {pid} still runs")
 
 
-# A child in the test's own process group, and one in a session of its own; each says its pid.
+# A child in the test's own process group, and one in a session of its own; each says its pid. Both have become `sleep`
+# at the end.
 def family(build):
+    pause = f"read -t 0.05 _ <> {build.path('never')} || :"
     return (f"sleep 1000 & echo $! >{build.path('child')}\n"
             f"setsid bash -c 'echo $$ >{build.path('grandchild')}; exec sleep 1000' &\n"
-            f"until [ -s {build.path('grandchild')} ]; do read -t 0.05 _ <> {build.path('never')} || :; done")
+            f"until [ -s {build.path('grandchild')} ]; do {pause}; done\n"
+            f"for pid in $(cat {build.path('child')} {build.path('grandchild')})\n"
+            f"do until [ $(cat /proc/$pid/comm) = sleep ]; do {pause}; done; done")
 
 
 def cases_are_counted(build):
@@ -402,12 +406,12 @@ def what_a_program_takes_of_a_core_is_told(build):
 
 def load_runs_beside(build):
     build.add("counts", f"echo $PPID >{build.path('runner')}\n"
-              "until [ $(grep -l 'os[.]getppid() == '$PPID /proc/[0-9]*/cmdline 2>/dev/null | wc -l) = 3 ]\n"
+              "until [ $(grep -l 'os[.]getppid() == '$PPID: /proc/[0-9]*/cmdline 2>/dev/null | wc -l) = 3 ]\n"
               f"do read -t 0.05 _ <> {build.path('never')} || :; done", TIMEOUT=LONG)
     code, output = build.run("--beside-load", "3")
     expect(code == 0, output)
     with open(build.path("runner"), encoding="ascii") as file:
-        mark = f"os.getppid() == {file.read().strip()}"
+        mark = f"os.getppid() == {file.read().strip()}:"
     for entry in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{entry}/cmdline", encoding="utf-8", errors="replace") as file:
             expect(mark not in file.read(), "a loop is left")

@@ -75,7 +75,7 @@ struct JoinKeysTest : testing::Test {
   }
   static std::unique_ptr<HttpClient> client(int port, JoinKeys& keys,
                                             const std::string& host = "127.0.0.1",
-                                            Time timeout = Time(2000)) {
+                                            Time timeout = kLong) {
     Credentials credentials{[] { return "secret"; }, {}, [&keys] { return keys.authorities(); }};
     return std::make_unique<HttpClient>(
         [host, port]() -> Result<Endpoint> {
@@ -203,7 +203,7 @@ TEST_F(JoinKeysTest, TheNameIsProvedWhateverIsConnectedTo) {
         [&, proved = proved]() -> Result<Endpoint> {
           return Endpoint{"127.0.0.1", server->endpoint().port, proved};
         },
-        credentials);
+        credentials, kLong);
     const auto answer = ask(worker);
     EXPECT_EQ(answer.has_value(), good) << proved;
   }

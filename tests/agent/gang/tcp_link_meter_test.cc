@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::unique_ptr<TcpLinkMeter> meter(const LinkLimits& limits = {}) {
+std::unique_ptr<TcpLinkMeter> meter(const LinkLimits& limits = {.sending = kLong}) {
   auto made = TcpLinkMeter::open("127.0.0.1", "n1", true, limits);
   EXPECT_TRUE(made) << made.error().to_string();
   return std::move(*made);
@@ -113,7 +113,7 @@ TEST(TcpLinkMeter, WhoSaysNothingIsShutOut) {
 }
 
 TEST(TcpLinkMeter, WhatDoesNotWorkIsTold) {
-  const auto own = meter({.sending = Time(100)});
+  const auto own = meter(), hasty = meter({.sending = Time(100)});
   own->send({.round = 1, .address = "nowhere", .port = 1, .key = "k"});
   EXPECT_THAT(result(*own).problem, HasSubstr("\"nowhere\" is no address"));
 
@@ -126,10 +126,10 @@ TEST(TcpLinkMeter, WhatDoesNotWorkIsTold) {
   EXPECT_THAT(result(*own).problem, HasSubstr("127.0.0.1: no connection: "));
 
   const auto peer = meter();
-  own->send({.round = 3, .address = "127.0.0.1", .port = peer->place().port, .key = "short"});
-  EXPECT_THAT(result(*own).problem, HasSubstr("no answer"));
-  own->send({4, "127.0.0.1", peer->place().port, std::string(32, '0')});
-  const LinkRate refused = result(*own);
+  hasty->send({.round = 3, .address = "127.0.0.1", .port = peer->place().port, .key = "short"});
+  EXPECT_THAT(result(*hasty).problem, HasSubstr("no answer"));
+  hasty->send({4, "127.0.0.1", peer->place().port, std::string(32, '0')});
+  const LinkRate refused = result(*hasty);
   EXPECT_EQ(refused.round, 4);
   EXPECT_THAT(refused.problem, HasSubstr("no answer"));
   EXPECT_EQ(refused.bytes_per_second, 0);

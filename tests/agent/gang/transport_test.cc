@@ -133,13 +133,13 @@ struct HttpTest : testing::Test {
 };
 
 TEST_F(HttpTest, Contract) {
-  HttpClient client([&] { return read_endpoint(file); }, knowing("secret"));
+  HttpClient client([&] { return read_endpoint(file); }, knowing("secret"), kLong);
   contract(*server, client);
 }
 
 TEST_F(HttpTest, AnotherKeyIsRefused) {
   server->publish(Board(two_workers()));
-  HttpClient client([&] { return read_endpoint(file); }, knowing("guess"));
+  HttpClient client([&] { return read_endpoint(file); }, knowing("guess"), kLong);
   const auto answer = ask(client, {});
   ASSERT_FALSE(answer);
   EXPECT_EQ(answer.error().kind, ErrorKind::BadInput);
@@ -163,7 +163,7 @@ TEST_F(HttpTest, WhatIsNoBeatIsRefused) {
 
 TEST_F(HttpTest, ClientFindsAServerThatMoved) {
   server->publish(Board(two_workers()));
-  HttpClient client([&] { return read_endpoint(file); }, knowing("secret"));
+  HttpClient client([&] { return read_endpoint(file); }, knowing("secret"), kLong);
   ASSERT_TRUE(ask(client, {.worker = 1}));
   server.reset();
   EXPECT_FALSE(ask(client, {.worker = 1}));
@@ -184,7 +184,8 @@ struct BusyGate final : JoinGate {
 TEST_F(HttpTest, AConnectionThatTheServerEndsIsNotUsedAgain) {
   auto busy = HttpServer::open("127.0.0.1", 0, std::make_shared<BusyGate>(), 2);
   ASSERT_TRUE(busy) << busy.error().to_string();
-  HttpClient client([&]() -> Result<Endpoint> { return (*busy)->endpoint(); }, knowing("secret"));
+  HttpClient client([&]() -> Result<Endpoint> { return (*busy)->endpoint(); }, knowing("secret"),
+                    kLong);
   for (int i = 0; i < 3; ++i) {
     const auto answer = ask(client, {.worker = 1});
     ASSERT_FALSE(answer);
@@ -201,7 +202,7 @@ TEST_F(HttpTest, AnAnswerKeepsTheConnectionAndItsName) {
         ++found;
         return read_endpoint(file);
       },
-      knowing("secret"));
+      knowing("secret"), kLong);
   ASSERT_TRUE(ask(client, {.worker = 1, .sequence = 7}));
   ASSERT_FALSE(ask(client, {.worker = 1, .sequence = 3})) << "out of order: 409";
   ASSERT_TRUE(ask(client, {.worker = 1, .sequence = 8}));
@@ -269,7 +270,7 @@ TEST(Transport, TheBoardOfALargeGangSaysWhatTheSessionSays) {
 
 TEST_F(HttpTest, MissingOrOddEndpointFileIsAnError) {
   std::filesystem::remove(file);
-  HttpClient client([&] { return read_endpoint(file); }, knowing("secret"));
+  HttpClient client([&] { return read_endpoint(file); }, knowing("secret"), kLong);
   EXPECT_FALSE(ask(client, {}));
   ASSERT_TRUE(write_endpoint(file, {"127.0.0.1", 1}));
   EXPECT_EQ(read_endpoint(file)->port, 1);
@@ -286,7 +287,7 @@ TEST_F(HttpTest, AStolenTokenWithAHugeNumberDoesNotMuteTheWorker) {
         body));
   };
   Session session = two_workers();
-  HttpClient client([&] { return read_endpoint(file); }, knowing("secret"));
+  HttpClient client([&] { return read_endpoint(file); }, knowing("secret"), kLong);
   int64_t own = 1;
   /// Whether worker 1's next beat reaches the session. `mark`: something to know it by.
   const auto heard = [&](int64_t mark) {

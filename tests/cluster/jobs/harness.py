@@ -12,6 +12,7 @@ CLUSTER = os.path.dirname(HERE)
 sys.path[:0] = [CLUSTER, os.path.join(CLUSTER, "../support")]
 
 from cases import Report, expect  # noqa: E402
+from kube import eventually  # noqa: E402
 import world as worlds  # noqa: E402
 
 
@@ -59,6 +60,7 @@ class Lines:
 
 def terminations(job, uid):
     """(exit code, reason of the last words) that a pod ended with, by the history: the pod itself may be gone."""
+    eventually(job.recorded, "the last changes in the history")
     found = []
     for change in job.history.changes():
         if change.kind != "pod" or change.uid != uid:
@@ -78,6 +80,7 @@ def terminations(job, uid):
 
 def removed_only_after_saving(job, step):
     """No pod was asked to go before the status said that `step` is saved."""
+    eventually(job.recorded, "the last changes in the history")
     saved = next((c.version for c in job.history.changes() if c.kind == "job"
                   and c.object.get("status", {}).get("checkpoint", {}).get("lastSaved", {}).get("step") == step), None)
     expect(saved is not None, f"step {step} was never said to be saved")

@@ -343,8 +343,8 @@ def children_of(ns, job):
     return kubectl("-n", ns, "get", KINDS, "-l", job_label(job), "-o", "name").stdout.split()
 
 
-def process_of(pod_uid, program):
-    """The first pid of a program in a pod, seen from this machine; nodes are process trees here."""
+def running_process(pod_uid, program):
+    """The first pid of a program in a pod, seen from this machine; nodes are process trees here. None: it does not run."""
     for folder in glob.glob("/proc/[0-9]*"):
         try:
             with open(folder + "/cgroup", encoding="ascii") as file:
@@ -355,7 +355,13 @@ def process_of(pod_uid, program):
             continue
         if pod_uid in groups and name == program:
             return int(os.path.basename(folder))
-    raise AssertionError(f"no {program} in pod {pod_uid}")
+    return None
+
+
+def process_of(pod_uid, program):
+    found = running_process(pod_uid, program)
+    expect(found, f"no {program} in pod {pod_uid}")
+    return found
 
 
 def operator_pods():
@@ -368,6 +374,7 @@ def operator_ready():
 
 
 def kill_operator():
-    """As a crash would; the kubelet starts it again."""
-    pod = operator_pods()[0]
-    os.kill(process_of(pod["metadata"]["uid"], "dsj-operator"), signal.SIGKILL)
+    """As a crash would; the kubelet starts it again. After a crash it may not run yet."""
+    def process():
+        return next(filter(None, (running_process(pod["metadata"]["uid"], "dsj-operator") for pod in operator_pods())), None)
+    os.kill(eventually(process, "no operator runs"), signal.SIGKILL)

@@ -282,12 +282,12 @@ TEST_P(Contract, EveryOperationIsNotedWhileItWaitsAndWhenItHasEnded) {
     using State = FlightOperation::State;
     const auto log = FlightLog::open(-1);
     require(log.has_value(), "no flight log");
-    Options options = seat.options(GetParam().backend, 60s);
+    Options options = seat.options(GetParam().backend, 300s);
     options.flight = log->get();
     auto joined = make_collectives(options);
     require(joined.has_value(), "not joined");
     const auto group = std::move(*joined);
-    const auto other = seat.join(GetParam().backend, 60s, 1);
+    const auto other = seat.join(GetParam().backend, 300s, 1);
     const auto operations = [&] { return flight_picture((*log)->bytes())->operations; };
     at::Tensor out = at::empty({seat.world * 10}), in = at::ones({10});
     group->all_gather(out, in, {Traffic::Parameters, "layer 3"})->wait();

@@ -120,7 +120,11 @@ TEST(TwoLevelsStall, ARankThatStopsInTheOuterRingIsNamedWithItsRail) {
           group->abort("the test is over");
           return;
         }
-        wait_until([&] { return is_inside(shared.look(1, false), "rail 1", "all_gather"); });
+        // A rank that does not move may only have had no turn yet: where each of them ends is waited for.
+        wait_until([&] {
+          return is_inside(shared.look(1, false), "rail 1", "all_gather") &&
+                 is_inside(shared.look(2, false), "host 2", "all_gather") && shared.is_stopped(3);
+        });
         const auto stopped = agent::judge_stall(looks_at_rest(shared, true));
         const auto frozen = agent::judge_stall(looks_at_rest(shared, false));
         shared.words->seen = true;
@@ -163,7 +167,8 @@ TEST(TwoLevelsStall, AGroupOfASplitIsNamedWithTheRankThatDidNotCome) {
     if (seat.rank == 0) {
       const auto waits = [&](int rank) { return inside(shared.look(rank, false)); };
       wait_until([&] {
-        return waits(0) && waits(2) && is_inside(shared.look(1, false), "half", "all_reduce");
+        return waits(0) && waits(2) && !waits(3) &&
+               is_inside(shared.look(1, false), "half", "all_reduce");
       });
       const auto stall = agent::judge_stall(looks_at_rest(shared, false));
       shared.words->seen = true;

@@ -55,7 +55,7 @@ inline void run_ranks(int world,
                                                    .world = world,
                                                    .master_port = socket.port,
                                                    .store_listen_fd = rank == 0 ? socket.fd : -1,
-                                                   .timeout = std::chrono::seconds(60),
+                                                   .timeout = std::chrono::seconds(300),
                                                    .backend = world == 1 ? "auto" : backend});
         if (!collectives) {
           ADD_FAILURE() << collectives.error().to_string();

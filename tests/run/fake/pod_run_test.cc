@@ -197,7 +197,9 @@ struct PodRun : testing::Test {
   std::vector<int64_t> metric_steps() {
     std::ifstream file(here / "out" / kMetricsFile);
     std::vector<int64_t> steps;
-    for (std::string line; std::getline(file, line);) steps.push_back(json::parse(line)["step"]);
+    for (std::string line;
+         std::getline(file, line) && !file.eof();)  // what has no end is being written
+      steps.push_back(json::parse(line)["step"]);
     return steps;
   }
   bool steps_are_one_to(int64_t last) {
@@ -605,8 +607,7 @@ TEST_F(PodRun, OrphansOfARankAreCollected) {
     return pids;
   };
   ASSERT_TRUE(soon([&] { return children().size() == 2; })) << children().size();
-  kill(children()[0], SIGKILL);
-  kill(children()[1], SIGKILL);
+  for (const pid_t child : children()) kill(child, SIGKILL);
   EXPECT_TRUE(soon([&] { return children().size() <= 1; })) << "rank of attempt 3 at most";
 }
 

@@ -95,7 +95,7 @@ TEST_F(FakeRun, KilledRankIsNamedAndTheNextAttemptGoesOnFromTheCheckpoint) {
   write_job({{"maxSteps", "400"}, {"saveSteps", "10"}});
   start({"job.yaml"});
   ASSERT_TRUE(soon([&] { return steps_done() >= 25; }));
-  kill(rank_process(1), SIGKILL);
+  kill_rank(1, SIGKILL);
   ASSERT_TRUE(soon([&] { return read_text(out() / "checkpoints/attempt") == "2\n"; }));
   ASSERT_EQ(finish(), 0);
   EXPECT_EQ(metric_steps(), one_to(400)) << "exactly one line per step";
@@ -128,7 +128,7 @@ TEST_F(FakeRun, RanksThatFreezeInTurnAreNamedWithTheirCollectiveAndRestartedInPl
     const int64_t before = steps_done();
     // At first long enough for agent 0 to know how long a step takes.
     ASSERT_TRUE(soon([&] { return steps_done() >= before + (frozen == 0 ? 500 : 25); }));
-    kill(rank_process(frozen), SIGSTOP);
+    kill_rank(frozen, SIGSTOP);
     ASSERT_TRUE(soon([&] { return status()["failureHistory"].size() > size_t(frozen); }));
     const json failure = status()["failureHistory"][frozen];
     EXPECT_EQ(failure["reason"], "HangDetected");
