@@ -2,8 +2,9 @@
 """A plain PyTorch training loop on one GPU, to compare with: a Qwen2-shaped decoder with random weights, flash attention
 through scaled_dot_product_attention, torch.compile, autocast to bf16 over fp32 masters, fused AdamW, clipping.
 
-Usage: torch_loop.py --shape SHAPE.json --micro N [--row 1024] [--steps 8] [--warm-up 3] [--lora RANK]
-The last line is JSON: tokens/s (median after the warm-up), peak bytes, last loss; or {"skipped": why}.
+Usage: torch_loop.py --shape SHAPE.json --micro N [--row 1024] [--steps 8] [--warm-up 3] [--lora RANK] [--device cpu]
+The last line is JSON: tokens/s (median after the warm-up), peak bytes, last loss, parameters in all and trained; or
+{"skipped": why}. --device cpu is a rehearsal: nothing is compiled, and its speed says nothing.
 """
 import argparse
 import json
@@ -93,6 +94,7 @@ def main():
     parser.add_argument("--shape", required=True)
     for name, default in (("micro", 1), ("row", 1024), ("steps", 8), ("warm-up", 3), ("lora", 0)):
         parser.add_argument("--" + name, type=int, default=default)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     options = parser.parse_args()
     with open(options.shape, encoding="utf-8") as file:
         shape = json.load(file)
@@ -101,22 +103,25 @@ def main():
     except ImportError as problem:
         print(json.dumps({"skipped": str(problem)}))
         return 0
-    if not torch.cuda.is_available():
+    on_gpu = options.device == "cuda"
+    if on_gpu and not torch.cuda.is_available():
         print(json.dumps({"skipped": "torch shows no GPU"}))
         return 0
     torch.manual_seed(1)
-    with torch.device("cuda"):
+    wait = torch.cuda.synchronize if on_gpu else lambda: None
+    with torch.device(options.device):
         model = build(torch, shape, options.lora)
-    model.compile_parts()
+    if on_gpu:
+        model.compile_parts()
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-4, weight_decay=0, fused=True)
     speeds, loss = [], None
     for _ in range(options.warm_up + options.steps):
-        ids = torch.randint(1, shape["vocabulary"], (options.micro, options.row), device="cuda")
-        torch.cuda.synchronize()
+        ids = torch.randint(1, shape["vocabulary"], (options.micro, options.row), device=options.device)
+        wait()
         begin = time.perf_counter()
         try:
-            with torch.autocast("cuda", dtype=torch.bfloat16):
+            with torch.autocast(options.device, dtype=torch.bfloat16):
                 loss = model(ids)
             loss.backward()
         except torch.cuda.OutOfMemoryError:
@@ -125,10 +130,11 @@ def main():
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        torch.cuda.synchronize()
+        wait()
         speeds.append(ids.numel() / (time.perf_counter() - begin))
     print(json.dumps({"tokens/s": round(statistics.median(speeds[options.warm_up:])),
-                      "peak MiB": torch.cuda.max_memory_allocated() >> 20, "loss": round(loss.item(), 4)}))
+                      "peak MiB": torch.cuda.max_memory_allocated() >> 20 if on_gpu else 0, "loss": round(loss.item(), 4),
+                      "parameters": sum(p.numel() for p in model.parameters()), "trained": sum(p.numel() for p in trained)}))
     return 0
 
 

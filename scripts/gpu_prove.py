@@ -19,6 +19,7 @@ import test_steps  # noqa: E402
 from machine import Machine, Skip  # noqa: E402
 
 PARTS = {"tests": test_steps.STEPS, "bench": bench_steps.STEPS}
+MINUTES = 9.3  # of a call
 
 
 def run_step(step, machine, deadline):
@@ -83,7 +84,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=["carry", "list", *PARTS])
     parser.add_argument("out", nargs="?", default="")
-    parser.add_argument("--minutes", type=float, default=9.3)
+    parser.add_argument("--minutes", type=float, default=MINUTES)
     parser.add_argument("--carried", default=os.path.join(carry.REPOSITORY, ".gpu"))
     parser.add_argument("--only", default="")
     options = parser.parse_args()

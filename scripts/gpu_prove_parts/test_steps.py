@@ -8,6 +8,8 @@ from machine import Skip, Step
 
 # Of losses of the same steps on the CPU; of gradient norms ten times that. fp32: sums in another order. bf16: results are rounded to 8 bits in another order.
 BOUNDS = {"fp32": 2e-4, "bf16": 2e-2}
+STAGES = (0, 1, 2, 3)
+ROW = 1024
 # Port tests that a checker of every access ends within a minute.
 SMALL = "*RmsNorm/*BFloat16:*Activations/*BFloat16:*CrossEntropy*/*BFloat16:*Sums/*Float:*UpdatesOfMany*/*Float"
 
@@ -29,6 +31,10 @@ def kernels(machine):
 
 def layers(machine):
     return gtest(machine, "--gtest_filter=*OnAGpu*")
+
+
+def nccl(machine):
+    return gtest(machine, "--gtest_filter=NcclOfOneRank.*")
 
 
 def sanitizer(tool):
@@ -71,7 +77,7 @@ def stages(slots):
     def run(machine):
         figures = {}
         for precision in BOUNDS:
-            for stage in (0, 1, 2, 3):
+            for stage in STAGES:
                 found = compare(machine, f"{precision}-{stage}", slots=slots, zero={"stage": stage}, precision=precision)
                 figures[f"{precision} stage {stage}"] = found["apart"]
         return figures
@@ -108,8 +114,8 @@ def resume(machine):
 def memory(machine):
     """What the plan says, and the most that the driver shows while it runs."""
     machine.need_gpus()
-    manifest = jobs.job(jobs.make_large_model(machine, "0.5B"), jobs.make_rows(machine, 64, (1024, 1024), 151936),
-                        machine.folder("run-memory"), micro=4, steps=4, training={"maxSeqLength": 1024})
+    manifest = jobs.job(jobs.make_large_model(machine, "0.5B"), jobs.make_rows(machine, 64, (ROW, ROW), jobs.SIZES["0.5B"]["vocabulary"]),
+                        machine.folder("run-memory"), micro=4, steps=4, training={"maxSeqLength": ROW})
     planned = jobs.plan(machine, manifest)
     assert planned, "dsj plan refuses it"
     steps = jobs.run(machine, manifest)
@@ -127,15 +133,35 @@ def memory(machine):
     return figures
 
 
+def shortage_of(said):
+    """What the error of a run without memory names. AssertionError: it is none, or it does not help."""
+    found = re.search(r"out of GPU memory: (\w+) asked for ([\d.]+ \w+), ([\d.]+ \w+) of ([\d.]+ \w+) are free", said)
+    assert found, f"no class of memory and no bytes: {said[-1500:]}"
+    assert "dsj plan: " in said, f"not what the plan would change: {said[-1500:]}"
+    return {"class": found[1], "asked for": found[2], "free": f"{found[3]} of {found[4]}"}
+
+
+def no_memory(machine):
+    """Activations of 512 rows at a time are more than any GPU has."""
+    machine.need_gpus()
+    rows = jobs.make_rows(machine, 512, (ROW, ROW), jobs.SIZES["0.5B"]["vocabulary"])
+    manifest = jobs.job(jobs.make_large_model(machine, "0.5B"), rows, machine.folder("run-no-memory"), micro=512, steps=1,
+                        accumulation=1, training={"maxSeqLength": ROW})
+    path = machine.write(os.path.join(machine.work, "no_memory.yaml"), manifest)
+    return shortage_of(machine.run(machine.program("dsj"), "run", path, check=False))
+
+
 STEPS = [
     Step("kernels", "each kernel of ours equals its oracle at odd sizes, in three types", 30, kernels),
     Step("layers", "a micro-step and an update of six models equal the CPU's, in fp32 and bf16", 30, layers),
+    Step("NCCL, one GPU", "each operation over NCCL, and steps of stage 3, in a world of one rank", 20, nccl),
     Step("stages, one GPU", "the losses of stages 0 to 3 are the CPU's", 70, stages(1)),
     Step("offload", "optimizer in host memory; stage 3 with parameters in host memory", 30, offload),
     Step("LoRA, recompute", "adapters, and activations computed again", 25, lora_and_recompute),
     Step("resume", "a run that stops at a checkpoint goes on as if it had not", 25, resume),
     Step("stages, two GPUs", "the losses of stages 0 to 3 over NCCL are the CPU's", 80, stages(2)),
     Step("memory", "bytes by class are those of dsj plan", 45, memory),
+    Step("no memory", "a run that does not fit ends with the class of memory, the bytes and what dsj plan would change", 25, no_memory),
     Step("memcheck", "compute-sanitizer finds no access out of bounds in our kernels", 40, sanitizer("memcheck")),
     Step("racecheck", "compute-sanitizer finds no race in shared memory", 40, sanitizer("racecheck")),
 ]

@@ -28,7 +28,7 @@ CUDA_LIBRARIES = {"libtorch_cuda.so", "libc10_cuda.so", "libnccl.so.2", "libcuda
 
 class Libraries:
     def __init__(self, repository, build, cuda):
-        self.repository, self.cuda = repository, cuda
+        self.repository, self.build, self.cuda = repository, build, cuda
         self.plugin = os.path.join(build, "bin/libdsj_cuda.so")
         self.program = os.path.join(build, "bin/dsj-train")
 
@@ -79,6 +79,52 @@ def kernels_take_what_the_table_says(libraries):
     expect(not changed, f"{TABLE} is another: {changed[:10]} (--write writes it anew)")
     print(f"result: cuda: {len(kernels)} kernels for {len(GPUS)} GPUs, most registers "
           f"{max(registers for registers, _, _ in found.values())}, no spills")
+
+
+# KEPT values at a time. Where two blocks of 1,024 threads share a processor, a thread has 32 registers.
+SPILLER = """__global__ void __launch_bounds__(1024, 2) planted(float* x) {
+  float kept[KEPT];
+#pragma unroll
+  for (int i = 0; i < KEPT; ++i) kept[i] = x[1024 * i + threadIdx.x];
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < KEPT; ++i) x[1024 * i + threadIdx.x] = kept[i] * kept[(7 * i + 1) % KEPT];
+}
+"""
+
+
+def a_kernel_that_spills_does_not_compile(libraries):
+    """By the words that the build compiles our kernels with. One that keeps a few values does."""
+    libraries.need_plugin()
+    with open(os.path.join(libraries.build, "build.ninja"), encoding="utf-8") as file:
+        words = re.search(r"&& (\S*/nvcc .*?) -MMD .*?elementwise\.cu", file.read())[1].split()
+    with tempfile.TemporaryDirectory() as room:
+        for kept, spills in ((64, True), (4, False)):
+            text = os.path.join(room, "planted.cu")
+            with open(text, "w", encoding="utf-8") as file:
+                file.write(SPILLER.replace("KEPT", str(kept)))
+            done = subprocess.run([*words, "-c", text, "-o", os.path.join(room, "planted.o")], capture_output=True, text=True, check=False)
+            said = done.stdout + done.stderr
+            expect((done.returncode != 0) == spills and ("spilled to local memory" in said) == spills, f"{kept}: {done.returncode} {said}")
+
+
+# What is built for the GPU half alone, by where its outputs lie.
+HALF = re.compile(r"^(cuda/\w+\.o$|engine/cuda/|(engine|tests)\b.*\b(dsj_cuda|cuda_kernels_tests|cuda_tests|dsj_simulated|"
+                  r"simulated_tests|gpu_tests|fake_cuda_driver)|bin/(libdsj_cuda|(gpu|simulated|cuda|cuda_kernels)_tests))")
+
+
+def what_it_costs_to_build_is_told(libraries):
+    """Seconds of compilers when each was last made; what came out of ccache took next to none."""
+    libraries.need_plugin()
+    seconds = {}
+    with open(os.path.join(libraries.build, ".ninja_log"), encoding="utf-8") as file:
+        for line in file.readlines()[1:]:
+            begin, end, _, made, _ = line.split("\t")
+            if HALF.match(made):
+                seconds[made] = (int(end) - int(begin)) / 1000
+    kernels = sum(took for made, took in seconds.items() if made.startswith("cuda/"))
+    expect(kernels > 0, f"no kernel in {sorted(seconds)}")
+    print(f"result: cuda: the GPU half and its tests took {sum(seconds.values()):.0f} s of one core to build, nvcc {kernels:.0f} s of it")
 
 
 def needed(path):
@@ -186,8 +232,8 @@ def main():
             file.write(table(resources(libraries)))
         return 0
     report = Report("Cuda", sys.argv[4])
-    for case in (kernels_take_what_the_table_says, only_the_plugin_names_cudas_libraries, every_symbol_is_somewhere,
-                 our_words_of_nccl_are_nccls):
+    for case in (kernels_take_what_the_table_says, a_kernel_that_spills_does_not_compile, what_it_costs_to_build_is_told,
+                 only_the_plugin_names_cudas_libraries, every_symbol_is_somewhere, our_words_of_nccl_are_nccls):
         report.run(case.__name__, lambda case=case: case(libraries))
     return report.write()
 
