@@ -1,6 +1,6 @@
 // The contract of a port (engine/kernels/port.h): each port equals the oracle port at odd sizes, in
-// every type, and gives the same bits on one thread and two. A port of another device is one more
-// line in kPorts.
+// every type, and gives the same bits on one thread and two, and in whatever order a device's threads
+// run. A port of another device is one more line in kPorts.
 #include "engine/kernels/port.h"
 
 #include <ATen/ATen.h>
@@ -16,6 +16,7 @@
 #include "engine/optim/optimizer.h"
 #ifdef DSJ_EMULATED
 #include "engine/kernels/cuda/cuda_port.h"
+#include "tests/engine/kernels/emulated/block.h"
 #include "tests/engine/kernels/emulated/heap_scratch.h"
 #endif
 #ifdef DSJ_GPU
@@ -79,6 +80,13 @@ class PortContract : public testing::TestWithParam<std::tuple<PortCase, at::Scal
     const Results two = f(port);
     for (size_t i = 0; i < one.size(); ++i)
       EXPECT_TRUE(one[i].equal(two[i])) << "threads change result " << i;
+#ifdef DSJ_EMULATED
+    emulated::set_options({.drawn = true, .seed = 11});
+    const Results drawn = f(port);
+    emulated::set_options({});
+    for (size_t i = 0; i < one.size(); ++i)
+      EXPECT_TRUE(one[i].equal(drawn[i])) << "the order of the threads changes result " << i;
+#endif
   }
   /// Both sides round the same operations, at most two in a row. Where their sums differ in the
   /// last bit each may round to a neighbour: two steps of the type. The steps are those of the

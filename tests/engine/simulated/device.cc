@@ -118,6 +118,7 @@ Touch touch(const at::Tensor& tensor, bool writes) {
 /// for where it is written, as CUDA does.
 void late_copy(LateQueues& queues, const at::Tensor& self, const at::Tensor& from, bool goes_on) {
   const bool down = self.is_cpu(), up = from.is_cpu();
+  if (down) queues.count_read();
   const at::Tensor& host = down ? self : from;
   const bool locked =
       (down || up) && host.numel() > 0 && is_page_locked(queues, host.const_data_ptr());

@@ -127,6 +127,19 @@ void Late::drain() {
 int64_t Late::stops() const {
   return queues_->stops();
 }
+int64_t Late::reads() const {
+  return queues_->reads();
+}
+int64_t Late::host_waits() const {
+  return queues_->host_waits();
+}
+int64_t Late::beside(device::Lane lane) const {
+  const auto stream = device::streams(device()).native(lane).handle;
+  return queues_->beside(static_cast<int>(reinterpret_cast<intptr_t>(stream)));
+}
+void Late::forget_counts() {
+  queues_->forget_counts();
+}
 std::vector<std::string> Late::findings() const {
   return queues_->findings();
 }

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "engine/comm/collectives.h"
+#include "engine/device/streams.h"
 
 namespace dsj::simulated {
 
@@ -45,8 +46,19 @@ class Late {
   void run_at_once();
   /// Runs everything that is queued.
   void drain();
+
+  // ---- counted, since forget_counts()
   /// How often the host waited for a stream because a copy, a value or a shape could not go on without it.
   int64_t stops() const;
+  /// Copies to memory of the host.
+  int64_t reads() const;
+  /// How often the engine made the host wait for an event.
+  int64_t host_waits() const;
+  /// Of the times that the compute lane was made to wait for `lane`: the most operations of its own that
+  /// may run beside what it waits for.
+  int64_t beside(device::Lane lane) const;
+  void forget_counts();
+
   /// So far, each place pair once.
   std::vector<std::string> findings() const;
   LateQueues& queues() { return *queues_; }

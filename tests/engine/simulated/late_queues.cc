@@ -78,6 +78,12 @@ std::vector<std::string> LateQueues::findings() const {
   return findings_;
 }
 
+void LateQueues::forget_counts() {
+  const Lock lock(mutex_);
+  stops_ = reads_ = host_waits_ = 0;
+  beside_ = {};
+}
+
 void LateQueues::leave_out(int64_t n) {
   const Lock lock(mutex_);
   leave_out_ = n;
@@ -129,6 +135,7 @@ HappenedPtr LateQueues::record(int stream) {
   const Lock lock(mutex_);
   auto event = std::make_shared<Happened>();
   event->queues = this;
+  event->stream = stream;
   event->clock = tails_[static_cast<size_t>(stream)];
   event->clock.join(here());
   queues_[static_cast<size_t>(stream)].push_back({.run = [event] { event->done = true; }});
@@ -139,13 +146,20 @@ void LateQueues::hold(int stream, const HappenedPtr& event) {
   expect_own();
   const Lock lock(mutex_);
   if (left_out_now("hold")) return;
-  tails_[static_cast<size_t>(stream)].join(event->clock);
+  Clock& tail = tails_[static_cast<size_t>(stream)];
+  if (stream == kComputeStream && event->stream != stream) {
+    int64_t& most = beside_[static_cast<size_t>(event->stream)];
+    most = std::max(
+        most, static_cast<int64_t>(tail.done[kComputeStream] - event->clock.done[kComputeStream]));
+  }
+  tail.join(event->clock);
   queues_[static_cast<size_t>(stream)].push_back({.waits_for = event});
 }
 
 void LateQueues::wait(const HappenedPtr& event, bool asked) {
   expect_own();
   Lock lock(mutex_);
+  host_waits_ += asked;
   if (asked && left_out_now("wait of the host")) return;
   while (!event->done) {
     const uint64_t seen = news();

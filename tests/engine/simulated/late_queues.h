@@ -33,6 +33,7 @@ struct Touch {
 /// An event, each time that it is recorded.
 struct Happened {
   LateQueues* queues = nullptr;
+  int stream = 0;
   Clock clock;
   std::atomic<bool> done{false};
 };
@@ -76,6 +77,11 @@ class LateQueues {
   std::string left_out() const { return left_out_; }
   void stop(int stream) { ++stops_, wait(record(stream), /*asked=*/false); }
   int64_t stops() const { return stops_; }
+  void count_read() { ++reads_; }
+  int64_t reads() const { return reads_; }
+  int64_t host_waits() const { return host_waits_; }
+  int64_t beside(int stream) const { return beside_[static_cast<size_t>(stream)]; }
+  void forget_counts();
 
  private:
   using Lock = std::unique_lock<std::recursive_mutex>;
@@ -105,7 +111,8 @@ class LateQueues {
   std::map<Block*, int> protected_;
   std::vector<std::string> findings_;
   int64_t leave_out_ = -1, waits_ = 0;
-  std::atomic<int64_t> stops_ = 0;
+  std::atomic<int64_t> stops_ = 0, reads_ = 0, host_waits_ = 0;
+  std::array<int64_t, kStreams> beside_{};
   std::string left_out_;
 };
 

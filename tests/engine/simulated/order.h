@@ -14,7 +14,7 @@
 
 namespace dsj::simulated {
 
-inline constexpr int kStreams = 8;
+inline constexpr int kStreams = 8, kComputeStream = 0;
 
 /// How many operations of each stream are known to be done before.
 struct Clock {

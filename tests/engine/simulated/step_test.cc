@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <ranges>
+#include <set>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -26,6 +27,7 @@
 namespace dsj::train {
 namespace {
 
+using device::Lane;
 using dsconfig::OffloadDevice;
 using dsconfig::OptimizerKind;
 using dsconfig::Precision;
@@ -140,6 +142,19 @@ std::vector<Case> cases() {
   return all;
 }
 
+/// Without its checkpoints.
+Case case_of(const std::string& name) {
+  const auto all = cases();
+  Case one = *std::ranges::find(all, name, &Case::name);
+  one.checkpoints = false;
+  return one;
+}
+
+/// Of one step of one rank: no two of all cases have the same.
+uint64_t order_of(uint64_t run, int64_t step, int rank) {
+  return run * 7919 + static_cast<uint64_t>(2 * step + rank);
+}
+
 /// One rank of a case, on any device.
 class OneRank {
  public:
@@ -227,8 +242,11 @@ struct Late {
   std::vector<std::string> findings;
   int64_t waits = 0;  ///< of rank 0 from the step that a wait was left out of on
   std::string left_out;
-  int failed = 0;     ///< ranks that a lost peer ended
-  int64_t stops = 0;  ///< of rank 0 from step 1 on
+  int failed = 0;  ///< ranks that a lost peer ended
+  // Of rank 0 from step 1 on:
+  int64_t stops = 0, reads = 0, host_waits = 0;
+  std::map<Lane, int64_t> beside;
+  int64_t gathers = 0;  ///< of a step
 };
 struct LateOptions {
   uint64_t seed = 1;
@@ -237,6 +255,14 @@ struct LateOptions {
   std::function<void(OneRank&, memory::Ledger&)> instead = {};  ///< of the steps
   uint64_t lose_from = UINT64_MAX;  ///< the first operation that a peer does not come to
 };
+
+void note_counts(const simulated::Late& device, Late& result) {
+  result.stops = device.stops();
+  result.reads = device.reads();
+  result.host_waits = device.host_waits();
+  for (const Lane lane : {Lane::Gather, Lane::Reduce, Lane::Copy})
+    result.beside[lane] = device.beside(lane);
+}
 
 Late late(const Case& test, const LateOptions& options = {}) {
   Late result;
@@ -256,7 +282,6 @@ Late late(const Case& test, const LateOptions& options = {}) {
       if (options.at_once) device.run_at_once();
       const auto group = simulated::join(meeting, device, index, test.run.world);
       bool failed = false;
-      int64_t stops = 0;
       try {
         OneRank rank(test, *group, device.device());
         device.drain();
@@ -264,13 +289,16 @@ Late late(const Case& test, const LateOptions& options = {}) {
           options.instead(rank, ledger);
         } else {
           const auto before = [&](int64_t step) {
-            if (!options.at_once)
-              device.reseed(options.seed * 7919 + static_cast<uint64_t>(2 * step + index));
+            if (!options.at_once) device.reseed(order_of(options.seed, step, index));
             if (step != 1 || index != 0) return;
             device.leave_out_wait(options.leave_out);
-            stops = device.stops();
+            device.forget_counts();
           };
           take_steps(test, rank, before, index == 0 ? &result.seen : nullptr);
+          if (index == 0) {
+            note_counts(device, result);
+            result.gathers = rank.stepper.schedule().gathers;
+          }
         }
         device.drain();
       } catch (const comm::CollectiveError&) {
@@ -284,7 +312,6 @@ Late late(const Case& test, const LateOptions& options = {}) {
       EXPECT_TRUE(!failed || options.lose_from != UINT64_MAX);
       const std::lock_guard lock(mutex);
       result.failed += failed;
-      if (index == 0) result.stops = device.stops() - stops;
       for (const auto& finding : device.findings())
         result.findings.push_back("rank " + std::to_string(index) + ": " + finding);
       if (index == 0) result.waits = device.waits(), result.left_out = device.left_out();
@@ -296,12 +323,34 @@ Late late(const Case& test, const LateOptions& options = {}) {
 
 class LateSteps : public testing::TestWithParam<Case> {};
 
+/// Runs of a case, each with a seed of its own among all cases'.
+std::array<uint64_t, 2> runs_of(const std::string& name) {
+  const auto all = cases();
+  const auto at = static_cast<uint64_t>(std::ranges::find(all, name, &Case::name) - all.begin());
+  return {2 * at + 1, 2 * at + 2};
+}
+
+/// Whole steps run below by a thousand seeds and more; DSJ_LATE_STEPS=500: each case by a thousand.
+TEST(LateOrders, AreAThousandAndMore) {
+  std::set<uint64_t> seeds;
+  int64_t steps = 0;
+  for (const Case& test : cases()) {
+    for (const uint64_t run : runs_of(test.name)) {
+      for (int64_t step = 0; step < test.run.steps; ++step, ++steps)
+        for (int rank = 0; rank < test.run.world; ++rank) seeds.insert(order_of(run, step, rank));
+    }
+  }
+  std::printf("result: late: %ld whole steps by %zu seeds\n", long(steps), seeds.size());
+  EXPECT_GE(steps, 1000);
+  EXPECT_GE(seeds.size(), 1000u);
+}
+
 TEST_P(LateSteps, HaveTheLossesOfTheCpuWhateverTheOrder) {
   const Case& test = GetParam();
   const bool wide = test.run.config.precision == Precision::Fp32;
   const Seen want = wide ? on_the_cpu(test) : late(test, {.at_once = true}).seen;
   ASSERT_EQ(want.size(), static_cast<size_t>(4 * test.run.steps));
-  for (const uint64_t seed : {1, 2}) {
+  for (const uint64_t seed : runs_of(test.name)) {
     const Late got = late(test, {.seed = seed});
     EXPECT_EQ(got.seen, want);
     EXPECT_TRUE(got.findings.empty()) << got.findings.size() << " findings\n" << got.findings[0];
@@ -309,16 +358,51 @@ TEST_P(LateSteps, HaveTheLossesOfTheCpuWhateverTheOrder) {
 }
 
 /// Labels, row starts and counts go up, and nothing comes down but the one read, which is asked for early and
-/// waited for at the end.
-TEST(LateStops, NothingInAStepStopsTheHost) {
-  const auto all = cases();
-  for (const char* name : {"stage0", "stage1", "stage2", "stage3", "recompute", "lora", "bf16",
-                           "offload_states", "offload_all"}) {
-    Case test = *std::ranges::find(all, std::string(name), &Case::name);
+/// waited for at the end. Where layers are gathered the host waits for releases, too: once per gather at most. What
+/// lies in host memory comes down for the update.
+TEST(LateStops, NothingInAStepStopsTheHostButOneRead) {
+  for (const char* name : {"stage0", "stage1", "stage2", "stage3", "one_rank", "recompute", "lora",
+                           "bf16", "one_bit_adam", "offload_states", "offload_all"}) {
+    SCOPED_TRACE(name);
+    Case test = case_of(name);
     test.run.steps = 3;
-    test.checkpoints = false;
-    EXPECT_EQ(late(test).stops, 0) << name;
+    const Late got = late(test);
+    EXPECT_EQ(got.stops, 0);
+    if (test.run.config.offload.optimizer.device != OffloadDevice::None) continue;
+    EXPECT_EQ(got.reads, 2) << "one in each of two steps";
+    if (got.gathers == 0) {
+      EXPECT_EQ(got.host_waits, 2);
+    } else {
+      EXPECT_GT(got.host_waits, 2);
+      EXPECT_LE(got.host_waits, 2 + 2 * got.gathers);
+    }
   }
+}
+
+/// What a lane does hides behind the operations of the compute lane that nothing makes wait for it: of a layer and
+/// more. A collective that is waited for where it is issued hides behind nothing.
+TEST(LateOverlap, LanesWorkBesideTheLayers) {
+  std::map<Lane, int64_t> most;
+  for (const char* name : {"stage2", "stage3", "offload_all", "offload_stage2", "offload_bf16"}) {
+    Case test = case_of(name);
+    test.run.steps = 3;
+    const Late got = late(test);
+    for (const auto& [lane, operations] : got.beside) most[lane] = std::max(most[lane], operations);
+    std::printf(
+        "result: %s: beside a gather up to %ld operations of the compute lane, a reduction %ld, a "
+        "copy %ld\n",
+        name, long(got.beside.at(Lane::Gather)), long(got.beside.at(Lane::Reduce)),
+        long(got.beside.at(Lane::Copy)));
+    EXPECT_GE(got.beside.at(Lane::Gather), 20) << name;
+    EXPECT_GE(got.beside.at(Lane::Reduce), 20) << name;
+    if (test.run.config.offload.optimizer.device != OffloadDevice::None) {
+      EXPECT_GE(got.beside.at(Lane::Copy), 20) << name;
+    }
+  }
+  Case waits = case_of("stage2");
+  waits.run.steps = 3;
+  waits.run.config.zero.overlap_comm = false;
+  EXPECT_LT(late(waits).beside.at(Lane::Reduce), most[Lane::Reduce] / 4);
 }
 
 /// On one device, in bf16: fp32 steps are compared with the CPU's, whose offload copies nothing.
@@ -385,19 +469,26 @@ TEST(LateFailures, NoStepIsToldThatAPeerWasMissingIn) {
 /// However late the device is, the host does not gather what the schedule has not room for. The ledger
 /// counts a block until the host gives it back, which is when later work may have it.
 TEST(LateMemory, GatheredParametersStayWithinTheSchedule) {
-  Case test{"window", small(3, 2)};
-  test.layers = 10;
-  test.run.config.zero.param_persistence_threshold = 0;
-  for (uint64_t seed = 0; seed < 4; ++seed) {
-    late(test, {.seed = seed, .instead = [&](OneRank& rank, memory::Ledger& ledger) {
-                  int64_t whole = 0;
-                  for (const auto& flat : rank.state.plan().flats) whole += flat.numel();
-                  ledger.reset_peaks();
-                  for (int64_t step = 0; step < 2; ++step) rank.step(step);
-                  const int64_t window = rank.stepper.schedule().peak_live;
-                  EXPECT_LE(ledger.peak(memory::Class::Parameters), 4 * window);
-                  EXPECT_LT(2 * window, whole) << "else the bound says nothing";
-                }});
+  for (const char* name : {"stage3", "recompute", "bf16", "offload_all", "offload_bf16", "files"}) {
+    Case test = case_of(name);
+    test.layers = 10;
+    test.run.config.zero.param_persistence_threshold = 0;
+    const int64_t bytes = test.run.config.precision == Precision::Fp32 ? 4 : 2;
+    for (uint64_t seed = 0; seed < 2; ++seed) {
+      late(test, {.seed = seed, .instead = [&](OneRank& rank, memory::Ledger& ledger) {
+                    int64_t whole = 0;
+                    for (const auto& flat : rank.state.plan().flats) whole += flat.numel();
+                    rank.step(0);
+                    // In 16 bits its shard, which is no master.
+                    const int64_t own = ledger.live(memory::Class::Parameters);
+                    ledger.reset_peaks();
+                    for (int64_t step = 1; step < 3; ++step) rank.step(step);
+                    const int64_t window = rank.stepper.schedule().peak_live;
+                    EXPECT_LE(ledger.peak(memory::Class::Parameters) - own, bytes * window)
+                        << name << ", of its own " << own;
+                    EXPECT_LT(2 * window, whole) << name << ": else the bound says nothing";
+                  }});
+    }
   }
 }
 
@@ -452,10 +543,8 @@ TEST(LateMemory, GradientsLeaveTheDeviceWithTheStates) {
 class LateFaults : public testing::TestWithParam<const char*> {};
 
 TEST_P(LateFaults, AWaitThatIsLeftOutIsFound) {
-  const auto all = cases();
-  Case test = *std::ranges::find(all, std::string(GetParam()), &Case::name);
+  Case test = case_of(GetParam());
   test.run.steps = test.fault_steps;
-  test.checkpoints = false;
   const Seen want = on_the_cpu(test);
   const int64_t waits = late(test).waits;
   ASSERT_GT(waits, 10);
@@ -473,6 +562,34 @@ TEST_P(LateFaults, AWaitThatIsLeftOutIsFound) {
   std::printf("result: %s: of %ld waits of a step %ld left out, %ld found\n", GetParam(),
               static_cast<long>(waits), static_cast<long>(tries), static_cast<long>(found));
   EXPECT_GT(found, 0);
+}
+
+/// What goes wrong without a wait, in a whole step: memory is read before it is written, written under a reader, written
+/// twice, given back too early, or read by the host too early. All are seen, with both places.
+TEST(LateFaultKinds, EachIsFoundInAStep) {
+  Case test = case_of("stage3");
+  test.run.steps = test.fault_steps;
+  std::map<std::string, int64_t> waits_of;
+  const int64_t waits = late(test).waits;
+  for (int64_t i = 0; i < waits; ++i) {
+    std::set<std::string> kinds;
+    for (const std::string& finding :
+         late(test, {.seed = static_cast<uint64_t>(i), .leave_out = i}).findings) {
+      const size_t begin = finding.find(": ") + 2;
+      kinds.insert(finding.substr(begin, finding.find(": ", begin) - begin));
+      EXPECT_NE(finding.find(" | "), std::string::npos) << finding;
+    }
+    for (const auto& kind : kinds) ++waits_of[kind];
+  }
+  for (const char* kind :
+       {"read, and no event orders it after its write",
+        "written while a read of it is pending, no event orders them",
+        "written twice, no event orders them", "freed while an operation is pending",
+        "the host touches a value before it is there"}) {
+    std::printf("result: stage3: %ld of %ld waits left out: %s\n", long(waits_of[kind]),
+                long(waits), kind);
+    EXPECT_GT(waits_of[kind], 0) << kind;
+  }
 }
 INSTANTIATE_TEST_SUITE_P(Cases, LateFaults,
                          testing::Values("stage2", "stage3", "offload_all", "offload_stage2",
