@@ -262,7 +262,7 @@ struct Options {
   /// gloo, ring, shm, hierarchical, nccl or auto. "auto" is nccl for CUDA; for CPU it is shm on one
   /// host, hierarchical on hosts of equally many consecutive ranks, at least two each, and else
   /// ring; ring, too, if ranks of a host cannot share memory. The ranks exchange the facts, so that
-  /// all choose the same.
+  /// all choose the same. One rank needs none of them, and takes only nccl where that is named.
   std::string backend = "auto";
   at::Device device = at::kCPU;
   /// True: the group can be split. Rank 0 then serves the store as long as its group lives.

@@ -38,6 +38,11 @@ Status check(const Options& options) {
 
 MakeNccl nccl = nullptr;  // of libdsj_cuda.so, once that is open
 
+/// One rank needs no library. NCCL by name is used all the same, so that a machine with one GPU can try it.
+bool is_alone(const Options& options) {
+  return options.world == 1 && options.backend != "nccl";
+}
+
 /// CUDA tensors need nccl, CPU tensors another backend.
 Status check_device(const Options& options) {
   if (options.device.is_cpu()) {
@@ -159,7 +164,7 @@ void keep_splitting(Collectives& group, const Rendezvous& rendezvous) {
 
 Result<std::unique_ptr<Collectives>> join_backend(Rendezvous& rendezvous) {
   const Options& options = rendezvous.options();
-  if (options.world == 1) return make_single(options.device);
+  if (is_alone(options)) return make_single(options.device);
   DSJ_TRY_STATUS(agree_on_backend(rendezvous));
   if (options.device.is_cuda()) {
     DSJ_TRY(std::unique_ptr<Collectives> group, nccl(rendezvous));
@@ -187,7 +192,7 @@ void provide_nccl(MakeNccl make) {
 
 Result<std::unique_ptr<Collectives>> make_collectives(Options options) {
   DSJ_TRY_STATUS(check(options));
-  if (options.world == 1) return make_single(options.device);
+  if (is_alone(options)) return make_single(options.device);
   DSJ_TRY_STATUS(check_device(options));
   DSJ_TRY(const std::unique_ptr<Rendezvous> rendezvous, Rendezvous::open(options));
   return join(*rendezvous);

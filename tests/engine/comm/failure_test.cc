@@ -290,10 +290,29 @@ TEST(Join, UnknownBackendIsBadInput) {
 }
 
 TEST(Join, NcclAndCpuTensorsDoNotMeet) {
-  const auto group = make_collectives({.rank = 0, .world = 2, .backend = "nccl"});
+  for (const int world : {1, 2}) {
+    const auto group = make_collectives({.rank = 0, .world = world, .backend = "nccl"});
+    ASSERT_FALSE(group.has_value());
+    EXPECT_EQ(group.error().kind, ErrorKind::Environment);
+    EXPECT_EQ(group.error().message, "backend nccl needs tensors on a CUDA device");
+  }
+}
+
+/// A machine with one GPU has no other way to try NCCL. (The group is refused: a build for the CPU cannot have one.)
+TEST(Join, OneRankTakesNcclByName) {
+  provide_nccl([](Rendezvous& rendezvous) -> Result<std::unique_ptr<Collectives>> {
+    return fail(ErrorKind::Environment,
+                "NCCL, a world of " + std::to_string(rendezvous.options().world));
+  });
+  const testing_support::Listener listener;
+  const auto group = make_collectives({.master_port = listener.port,
+                                       .store_listen_fd = dup(listener.fd),
+                                       .timeout = kNever,
+                                       .backend = "nccl",
+                                       .device = at::Device("cuda:0")});
+  provide_nccl(nullptr);
   ASSERT_FALSE(group.has_value());
-  EXPECT_EQ(group.error().kind, ErrorKind::Environment);
-  EXPECT_EQ(group.error().message, "backend nccl needs tensors on a CUDA device");
+  EXPECT_EQ(group.error().message, "NCCL, a world of 1");
 }
 
 TEST(Join, CudaTensorsAreRefusedWithoutThePlugin) {

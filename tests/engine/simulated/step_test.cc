@@ -330,7 +330,7 @@ std::array<uint64_t, 2> runs_of(const std::string& name) {
   return {2 * at + 1, 2 * at + 2};
 }
 
-/// Whole steps run below by a thousand seeds and more; DSJ_LATE_STEPS=500: each case by a thousand.
+/// Whole steps run below by a thousand seeds and more; DSJ_LATE_STEPS=500: each case by 800 and more.
 TEST(LateOrders, AreAThousandAndMore) {
   std::set<uint64_t> seeds;
   int64_t steps = 0;
