@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "job/restart_budget.h"
 #include "operator/observed.h"
 #include "operator/own_status.h"
 #include "operator/plan.h"
@@ -106,6 +107,7 @@ class Pass {
   // reconcile_charge.cc
   void ended_in_place();
   void charge(std::vector<Failure> failures, bool may_fail_by_rule);
+  RestartVerdict charge_ends(int64_t ends);
   void note_failure(const Failure& failure);
   bool waited_in_vain(const Failure& failure) const;
   jobspec::FailureAction action_of(const Failure& failure, bool& by_rule) const;

@@ -6,7 +6,6 @@
 #include "job/contract.h"
 #include "job/node_health.h"
 #include "job/report/status.h"
-#include "job/restart_budget.h"
 #include "operator/fetching.h"
 #include "operator/pass.h"
 
@@ -94,6 +93,24 @@ void Pass::note_failure(const Failure& failure) {
   }
 }
 
+/// Charges `ends` attempts that ended one behind the other, the last of them for a cause that is charged. What the others
+/// ended for nobody told: two of them came and went between two writes of the status. They count as the last does, since
+/// agent 0 charged them and takes this account for its own.
+RestartVerdict Pass::charge_ends(int64_t ends) {
+  Restarts& restarts = st_.restarts;
+  RestartVerdict verdict;
+  do {
+    verdict = charge_restart({.limit = static_cast<int>(restarts.limit),
+                              .used = static_cast<int>(restarts.counted),
+                              .total = static_cast<int>(restarts.total),
+                              .saved_step = restarts.saved_step},
+                             job().agent.saved_step.value_or(-1));
+    restarts.counted = verdict.budget.used;
+    restarts.saved_step = verdict.budget.saved_step;
+  } while (verdict.allowed && --ends > 0);
+  return verdict;
+}
+
 /// Charges one ended attempt once, whoever tells its end first. `failures` are new if one belongs
 /// to an attempt that is not accounted for, or to a pod made since the last restart.
 void Pass::charge(std::vector<Failure> failures, bool may_fail_by_rule) {
@@ -120,12 +137,12 @@ void Pass::charge(std::vector<Failure> failures, bool may_fail_by_rule) {
     counted |= action == FailureAction::Restart && (by_rule || !victim);
   }
   if (!fresh && !(fatal && may_fail_by_rule)) return;
+  int64_t missed = 0;  // attempts that started and ended without the operator seeing it
   for (const Failure& failure : failures) {
     if (weight(failure) == weight(failures.back())) note_failure(failure);
     if (!failure.attempt) continue;
     const int64_t known = restarts.attempt.value_or(*failure.attempt);
-    // Attempts between the two started and ended without the operator seeing it.
-    restarts.total += std::max<int64_t>(0, *failure.attempt - 1 - known);
+    missed += std::max<int64_t>(0, *failure.attempt - 1 - known);
     restarts.attempt = std::max(known, *failure.attempt);
   }
   if (open > 0) restarts.attempt = std::max(restarts.attempt.value_or(0), open);
@@ -133,7 +150,7 @@ void Pass::charge(std::vector<Failure> failures, bool may_fail_by_rule) {
   if (fatal) {
     return fail(fatal_by_rule ? "FailurePolicy" : last_straw->reason, last_straw->message);
   }
-  ++restarts.total;
+  restarts.total += 1 + missed;
   restarts.last = shown_now();
   set("Restarting", true, cause.reason, cause.message);
   const Seconds pause = node_pause(failures);
@@ -142,13 +159,7 @@ void Pass::charge(std::vector<Failure> failures, bool may_fail_by_rule) {
     if (pause > Seconds(0)) restarts.not_before = now_ + pause;
     return;
   }
-  const auto verdict = charge_restart({.limit = static_cast<int>(restarts.limit),
-                                       .used = static_cast<int>(restarts.counted),
-                                       .total = static_cast<int>(restarts.total),
-                                       .saved_step = restarts.saved_step},
-                                      job().agent.saved_step.value_or(-1));
-  restarts.counted = verdict.budget.used;
-  restarts.saved_step = verdict.budget.saved_step;
+  const auto verdict = charge_ends(1 + missed);
   if (!verdict.allowed) {
     --restarts.total;
     return fail(contract::kReasonBackoffLimitExceeded, "no restart is left (backoffLimit " +
@@ -204,13 +215,7 @@ void Pass::ended_in_place() {
   if (by_rule && action == FailureAction::FailJob) return fail("FailurePolicy", failure.message);
   if (by_rule && action == FailureAction::RestartUncounted) return;
   if (!by_rule && charger_of(end, true) == Charger::Nobody) return;
-  const auto verdict = charge_restart({.limit = static_cast<int>(restarts.limit),
-                                       .used = static_cast<int>(restarts.counted),
-                                       .saved_step = restarts.saved_step},
-                                      job().agent.saved_step.value_or(-1));
-  restarts.counted = verdict.budget.used;
-  restarts.saved_step = verdict.budget.saved_step;
-  if (!verdict.allowed) {
+  if (!charge_ends(1 + missed).allowed) {
     fail(contract::kReasonBackoffLimitExceeded, "no restart is left (backoffLimit " +
                                                     std::to_string(restarts.limit) +
                                                     "): " + failure.message);

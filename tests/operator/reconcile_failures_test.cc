@@ -363,6 +363,27 @@ TEST(Failures, AnAttemptThatEndedInItsPodsIsRecorded) {
   EXPECT_EQ(world.status().restarts.total, 1);
 }
 
+TEST(Failures, AttemptsThatCameAndWentBetweenTwoLooksAreCharged) {
+  const Json told = {
+      {"attempt", 2}, {"worker", 1}, {"rank", 1}, {"signal", 9}, {"reason", "Killed"}};
+  World in_place;
+  in_place.to_running();
+  in_place.o.job->agent.last_failure = told;
+  in_place.o.job->agent.attempt = 3;
+  in_place.settle();
+  EXPECT_EQ(in_place.status().restarts.total, 2);
+  EXPECT_EQ(in_place.status().restarts.counted, 2);
+
+  World with_pod;  // in the same look the third has ended, and its pod
+  with_pod.to_running();
+  with_pod.o.job->agent.last_failure = told;
+  with_pod.o.job->agent.attempt = 3;
+  with_pod.end(with_pod.pod(1), 1, "RankFailed");
+  with_pod.settle();
+  EXPECT_EQ(with_pod.status().restarts.total, 3);
+  EXPECT_EQ(with_pod.status().restarts.counted, 3);
+}
+
 TEST(Failures, AHangThatEndedInItsPodsSaysWhoAndWhereInAnEvent) {
   World world;
   world.to_running();
