@@ -1,5 +1,8 @@
 # libtorch from a wheel's torch/ folder (DSJ_TORCH_ROOT), without Caffe2Config, which asks for a CUDA toolkit.
-# Gives torch::cpu.
+# Gives torch::cpu. What was found before is forgotten: the folder may be another now, of a newer libtorch or in another cache.
+unset(TorchCpu_INCLUDE CACHE)
+unset(TorchCpu_LIBRARY CACHE)
+unset(TorchCpu_C10 CACHE)
 find_path(TorchCpu_INCLUDE torch/csrc/api/include/torch/torch.h HINTS ${DSJ_TORCH_ROOT}/include NO_DEFAULT_PATH)
 find_library(TorchCpu_LIBRARY torch_cpu HINTS ${DSJ_TORCH_ROOT}/lib NO_DEFAULT_PATH)
 find_library(TorchCpu_C10 c10 HINTS ${DSJ_TORCH_ROOT}/lib NO_DEFAULT_PATH)
