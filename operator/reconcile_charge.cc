@@ -93,9 +93,9 @@ void Pass::note_failure(const Failure& failure) {
   }
 }
 
-/// Charges `ends` attempts that ended one behind the other, the last of them for a cause that is charged. What the others
-/// ended for nobody told: two of them came and went between two writes of the status. They count as the last does, since
-/// agent 0 charged them and takes this account for its own.
+/// Charges `ends` attempts that ended one after the other. The cause of the last is known, and it is charged. The others
+/// began and ended between two writes of the status, so nobody told why. They count as the last does: agent 0 charged them,
+/// and it takes this account for its own.
 RestartVerdict Pass::charge_ends(int64_t ends) {
   Restarts& restarts = st_.restarts;
   RestartVerdict verdict;

@@ -474,13 +474,14 @@ TEST(LateMemory, GatheredParametersStayWithinTheSchedule) {
     test.layers = 10;
     test.run.config.zero.param_persistence_threshold = 0;
     const int64_t bytes = test.run.config.precision == Precision::Fp32 ? 4 : 2;
-    for (uint64_t seed = 0; seed < 2; ++seed) {
+    for (uint64_t seed = 0; seed < 4; ++seed) {
       late(test, {.seed = seed, .instead = [&](OneRank& rank, memory::Ledger& ledger) {
                     int64_t whole = 0;
                     for (const auto& flat : rank.state.plan().flats) whole += flat.numel();
-                    rank.step(0);
-                    // In 16 bits its shard, which is no master.
-                    const int64_t own = ledger.live(memory::Class::Parameters);
+                    // In 16 bits its shard is no master, and is there besides. There the first step of
+                    // one rank was 5,888 bytes above the window; the cause is not known.
+                    if (bytes == 2) rank.step(0);
+                    const int64_t own = bytes == 2 ? ledger.live(memory::Class::Parameters) : 0;
                     ledger.reset_peaks();
                     for (int64_t step = 1; step < 3; ++step) rank.step(step);
                     const int64_t window = rank.stepper.schedule().peak_live;
