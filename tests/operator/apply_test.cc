@@ -226,7 +226,7 @@ TEST_F(ApplyTest, AStatusIsNotWrittenOverANewerOne) {
   struct NoWrites final : Writes {
     void wrote(const std::string&, const Json&) override {}
   } writes;
-  struct NoEvents final : EventSink {
+  struct CountedEvents final : EventSink {
     int told = 0;
     void tell(const JobView&, const Event&) override { ++told; }
   } events;

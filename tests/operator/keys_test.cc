@@ -366,7 +366,7 @@ struct CutOffAt {
 struct CutOff : ApplyKeys, ::testing::WithParamInterface<CutOffAt> {};
 
 // The gang lives on under this set, so no name may be lost, however often it goes wrong.
-TEST_P(CutOff, ARenewalLeavesNoSecretThatNoEventsSpeaksOf) {
+TEST_P(CutOff, ARenewalLeavesNoSecretThatNobodySpeaksOf) {
   start();
   for (const auto& [after, keys] : {std::pair(kKeyRenewAfter, 2u), std::pair(kKeyRetire, 1u)}) {
     world.now += after;
