@@ -11,6 +11,7 @@ namespace dsj::checkpoint {
 namespace {
 
 constexpr size_t kPageElements = 4096 / sizeof(float);
+constexpr size_t kChunkElements = size_t{1} << 20;  // what one thread copies before it looks again
 
 template <typename T>
 bool is_ready(const std::future<T>& work) {
@@ -39,14 +40,22 @@ std::future<Result<T>> on_a_thread(std::function<Result<T>()> work) {
   }
 }
 
+void plain_copy(std::span<float> to, std::span<const float> from) {
+  std::ranges::copy(from, to.begin());
+}
+
 double seconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
 
 }  // namespace
 
-BackgroundSave::BackgroundSave(Files& files, std::span<float> buffer, Copy copy)
-    : files_(files), buffer_(buffer), copy_(std::move(copy)) {
+BackgroundSave::Copies BackgroundSave::plain_copies() {
+  return {.waiting = plain_copy, .beside = plain_copy};
+}
+
+BackgroundSave::BackgroundSave(Files& files, std::span<float> buffer, Copies copies)
+    : files_(files), buffer_(buffer), copies_(std::move(copies)) {
   if (buffer_.size() < kPageElements) return;
   warm_ = std::async(std::launch::async, [buffer] {
     for (size_t i = 0; i < buffer.size(); i += kPageElements) buffer[i] = 0;
@@ -60,23 +69,54 @@ BackgroundSave::~BackgroundSave() {
   if (publishing_.valid()) publishing_.wait();
 }
 
-Status BackgroundSave::copy_pieces(const Produce& produce) {
+Status BackgroundSave::take_pieces(const Produce& produce) {
   pieces_.clear();
+  chunks_.clear();
+  begun_chunks_ = copied_chunks_ = 0;
   std::span<float> free = buffer_;
   return produce([&](const Piece& piece) -> Status {
     DSJ_CHECK(piece.data.size() <= free.size(), "the pieces are larger than the buffer");
     const std::span<float> to = free.first(piece.data.size());
     free = free.subspan(piece.data.size());
-    if (copy_)
-      copy_(to, piece.data);
-    else
-      std::ranges::copy(piece.data, to.begin());
     pieces_.push_back({piece.state, piece.param, piece.offset, to});
+    if (!piece.stays) {
+      copies_.waiting(to, piece.data);
+      return {};
+    }
+    for (size_t at = 0; at < to.size(); at += kChunkElements) {
+      const size_t count = std::min(kChunkElements, to.size() - at);
+      chunks_.push_back({to.subspan(at, count), piece.data.subspan(at, count)});
+    }
     return {};
   });
 }
 
+void BackgroundSave::copy_chunks(const Copy& copy) {
+  for (;;) {
+    const size_t chunk = begun_chunks_.fetch_add(1);
+    if (chunk >= chunks_.size()) return;
+    copy(chunks_[chunk].to, chunks_[chunk].from);
+    if (copied_chunks_.fetch_add(1) + 1 == chunks_.size()) copied_chunks_.notify_all();
+  }
+}
+
+void BackgroundSave::wait_for_chunks() {
+  for (size_t copied = copied_chunks_; copied < chunks_.size(); copied = copied_chunks_)
+    copied_chunks_.wait(copied);
+}
+
+void BackgroundSave::settle() {
+  if (settled_) return;
+  const auto start = Clock::now();
+  copy_chunks(copies_.waiting);
+  wait_for_chunks();
+  settled_ = true;
+  stall_ += Clock::now() - start;
+}
+
 Result<int64_t> BackgroundSave::write() {
+  copy_chunks(copies_.beside);
+  wait_for_chunks();
   return write_rank_from(files_, options_, [this](const EmitPiece& emit) -> Status {
     for (const Piece& piece : pieces_) {
       if (given_up_) return fail(ErrorKind::Transient, "the run ended before this was saved");
@@ -96,8 +136,10 @@ void BackgroundSave::begin(const WriteOptions& options, Publication publication,
   written_.reset();
   published_.reset();
   phase_ = Phase::Writing;
-  if (const Status copied = copy_pieces(produce); !copied)
-    written_ = std::unexpected(copied.error());
+  const Status taken = take_pieces(produce);
+  settled_ = !taken || chunks_.empty();
+  if (!taken)
+    written_ = std::unexpected(taken.error());
   else
     writing_ = on_a_thread<int64_t>([this] { return write(); });
   stall_ = Clock::now() - begun_;
@@ -114,6 +156,7 @@ SaveVotes BackgroundSave::votes() {
 
 BackgroundSave::Saved BackgroundSave::advance(const SaveVotes& all) {
   if (phase_ == Phase::Idle) return std::nullopt;
+  DSJ_CHECK(settled_, "a step has updated what was not copied yet");
   if (all.failed > 0) {
     phase_ = Phase::Idle;
     if (written_ && !*written_) return std::unexpected(written_->error());
@@ -144,6 +187,7 @@ void BackgroundSave::wait() {
 
 BackgroundSave::Saved BackgroundSave::finish(
     const std::function<SaveVotes(const SaveVotes&)>& add) {
+  if (!idle()) settle();
   const auto start = Clock::now();
   while (!idle()) {
     wait();

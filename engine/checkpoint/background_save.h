@@ -1,6 +1,10 @@
-// A save that nobody waits for. begin() copies this rank's pieces between two steps; a thread
-// writes the copy behind the next steps, and one of rank 0 publishes (writer.h) once every part is
-// durable.
+// A save that nobody waits for. begin() takes this rank's pieces between two steps; a thread copies
+// them, writes the copy behind the next steps, and one of rank 0 publishes (writer.h) once every
+// part is durable.
+//
+// Forward and backward only read a state. So a piece that stays is copied beside them, and settle()
+// is called before the next update. What is not copied by then is copied by both. A piece that does
+// not stay is copied by begin().
 //
 // The threads issue no collectives: those would interleave with the steps' own. Between two steps
 // each rank says what it has done so far (votes()), the votes of all ranks are added by the
@@ -37,7 +41,7 @@ struct SaveVotes {
 struct BackgroundSaved {
   int64_t step = 0;
   double seconds = 0;  ///< from begin() until rank 0 knew that it was published
-  double stall = 0;    ///< seconds of these that the caller spent in begin() and finish()
+  double stall = 0;    ///< seconds of these that the caller spent in begin(), settle(), finish()
   std::optional<Published> published;  ///< rank 0 only
 };
 
@@ -47,19 +51,26 @@ class BackgroundSave {
   using Produce = std::function<Status(const EmitPiece&)>;
   /// Copies `from` to `to`, which is as long.
   using Copy = std::function<void(std::span<float> to, std::span<const float> from)>;
+  struct Copies {
+    Copy waiting;  ///< on the caller's thread, while the steps wait: with all threads of a step
+    Copy beside;   ///< on a thread beside a step, which has the others
+  };
   using Saved = Result<std::optional<BackgroundSaved>>;
 
   /// `buffer` takes the copy: at least as many elements as this rank's pieces have. Its pages are
-  /// touched on a thread. `files` and the buffer's memory must outlive it.
-  BackgroundSave(Files& files, std::span<float> buffer, Copy copy = {});
+  /// touched on a thread. `files`, the buffer's memory and pieces that stay must outlive it.
+  BackgroundSave(Files& files, std::span<float> buffer, Copies copies = plain_copies());
+  static Copies plain_copies();
   /// Gives up what is not written yet. Waits for a publication that has begun.
   ~BackgroundSave();
   BackgroundSave(const BackgroundSave&) = delete;
 
   bool idle() const { return phase_ == Phase::Idle; }
-  /// Copies what `produce` emits (write_rank_from) and starts to write it. A failure is this rank's
+  /// Takes what `produce` emits (write_rank_from) and starts to write it. A failure is this rank's
   /// vote. `publication`: rank 0's. Precondition: idle(), and no save has failed.
   void begin(const WriteOptions& options, Publication publication, const Produce& produce);
+  /// Returns when every piece is copied. Call it in each step before the update.
+  void settle();
   /// Never blocks.
   SaveVotes votes();
   /// Takes the sum of the votes that all ranks gave. nullopt: nothing is published yet. Error: this
@@ -74,17 +85,27 @@ class BackgroundSave {
  private:
   enum class Phase { Idle, Writing, Publishing };
   using Clock = std::chrono::steady_clock;
-  Status copy_pieces(const Produce& produce);
+  struct Chunk {
+    std::span<float> to;
+    std::span<const float> from;
+  };
+  Status take_pieces(const Produce& produce);
+  /// Copies chunks until none is left to begin.
+  void copy_chunks(const Copy& copy);
+  void wait_for_chunks();
   Result<int64_t> write();
 
   Files& files_;
   const std::span<float> buffer_;
-  const Copy copy_;
+  const Copies copies_;
   std::future<void> warm_;  ///< touches the buffer's pages
   Phase phase_ = Phase::Idle;
   WriteOptions options_;
   Publication publication_;
   std::vector<Piece> pieces_;  ///< in the buffer
+  std::vector<Chunk> chunks_;  ///< of the pieces that stay
+  std::atomic<size_t> begun_chunks_ = 0, copied_chunks_ = 0;
+  bool settled_ = true;
   std::future<Result<int64_t>> writing_;
   std::future<Result<Published>> publishing_;
   std::optional<Result<int64_t>> written_;

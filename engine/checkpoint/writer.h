@@ -31,12 +31,13 @@ struct WriteOptions {
 };
 
 /// Elements [offset, offset + data.size()) of a tensor, without padding. Valid during the call
-/// only.
+/// only, unless it stays.
 struct Piece {
   std::string state;  ///< "master", "exp_avg", "exp_avg_sq" ...
   std::string param;
   int64_t offset = 0;
   std::span<const float> data;
+  bool stays = false;  ///< the data lies there unchanged until an optimizer next writes its state
 };
 
 /// Takes one piece. Its data need not outlive the call. An error ends the writing and is returned.

@@ -179,7 +179,8 @@ class Loop {
                                             .rates = rates,
                                             .tokens = tokens,
                                             .stop_requested = stop_requested(),
-                                            .votes = saver_.votes()});
+                                            .votes = saver_.votes(),
+                                            .before_update = [this] { saver_.settle(); }});
     if (std::exchange(first_, false)) {
       startup::recorder().stage_ends("first step");
       startup::append_line(startup_file_, in_.job.attempt);

@@ -4,11 +4,11 @@
 #include <ATen/Parallel.h>
 
 #include <chrono>
-#include <cstring>
 
 #include "common/format.h"
 #include "common/log.h"
 #include "engine/checkpoint/writer.h"
+#include "engine/kernels/copy.h"
 #include "engine/train/frozen.h"
 #include "engine/zero/visit_weights.h"
 #include "job/contract.h"
@@ -42,13 +42,16 @@ Saver::Saver(Files& files, const Inputs& inputs, zero::ModelState& state, Steppe
 
 namespace {
 
-/// Copies with all threads of a step: they have nothing else to do then.
+/// With all threads of a step: they have nothing else to do then.
 void copy_in_parallel(std::span<float> to, std::span<const float> from) {
-  constexpr int64_t kGrain = 1 << 18;  // elements
+  constexpr int64_t kGrain = 1 << 16;  // elements
   at::parallel_for(0, static_cast<int64_t>(from.size()), kGrain, [&](int64_t begin, int64_t end) {
-    std::memcpy(to.data() + begin, from.data() + begin,
-                static_cast<size_t>(end - begin) * sizeof(float));
+    kernels::copy_past_caches(to.data() + begin, from.data() + begin, end - begin);
   });
+}
+
+void copy_alone(std::span<float> to, std::span<const float> from) {
+  kernels::copy_past_caches(to.data(), from.data(), static_cast<int64_t>(from.size()));
 }
 
 /// A tensor of `bytes` in host memory; undefined if there is no room.
@@ -76,7 +79,7 @@ void Saver::save_behind(const plan::Snapshot& snapshot) {
   }
   behind_ = std::make_unique<checkpoint::BackgroundSave>(
       files_, std::span(snapshot_.data_ptr<float>(), static_cast<size_t>(snapshot_.numel())),
-      copy_in_parallel);
+      checkpoint::BackgroundSave::Copies{.waiting = copy_in_parallel, .beside = copy_alone});
 }
 
 Status Saver::save(const Progress& progress, bool last) {
@@ -93,6 +96,10 @@ StepVotes Saver::votes() {
   if (!behind_) return {};
   const auto [written, failed, published] = behind_->votes();
   return {written, failed, published};
+}
+
+void Saver::settle() {
+  if (behind_) behind_->settle();
 }
 
 Status Saver::advance(const StepVotes& all) {

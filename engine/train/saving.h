@@ -30,9 +30,11 @@ class Saver {
   /// be written behind the steps. A save in flight is waited for. Collective: all ranks succeed or
   /// all fail.
   Status save(const Progress& progress, bool last);
-  /// What a step carries for the save in flight. Call votes() before each step and advance() after
-  /// it, with the sums. Error: the save failed, on this rank or on another. All ranks.
+  /// What a step carries for the save in flight. Call votes() before each step, settle() before it
+  /// updates, and advance() after it, with the sums. Error: the save failed, on this rank or on
+  /// another. All ranks.
   StepVotes votes();
+  void settle();
   Status advance(const StepVotes& all);
   /// Waits until the save in flight is published. Collective: all ranks succeed or all fail.
   Status finish();

@@ -291,6 +291,7 @@ StepResult Stepper::run(const StepInput& input) {
                     .tokens = static_cast<int64_t>(sum[2]),
                     .stop = sum[3] > 0,
                     .votes = {sum[4], sum[5], sum[6]}};
+  if (input.before_update) input.before_update();
   update(result, input.rates, std::isfinite(sum[1]));
   state_.clear_grad();
   if (observer_) observer_->after(observe::StepPart::Update);

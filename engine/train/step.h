@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -43,6 +44,8 @@ struct StepInput {
   int64_t tokens = 0;           ///< of this rank
   bool stop_requested = false;  ///< this rank was asked to stop
   StepVotes votes = {};         ///< of this rank
+  /// Called before the optimizer writes its state for the first time in this step; may be empty.
+  std::function<void()> before_update = {};
 };
 
 struct StepResult {

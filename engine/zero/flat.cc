@@ -251,11 +251,13 @@ Status Flat::visit_state(const std::vector<layout::Range>& ranges, Access access
   const bool separate = options_.separate_master;
   const auto optimizer = all || separate ? std::optional(access) : std::nullopt;
   const auto parameters = separate ? std::nullopt : std::optional(access);
-  const auto one = [&](int state, const layout::Range& range, const at::Tensor& tensor) {
+  const auto one = [&](int state, const layout::Range& range, const at::Tensor& tensor,
+                       bool in_file) {
     const at::Tensor host = tensor.to(at::kCPU, at::kFloat);  // no copy if it is that already
     status = visit(state, {layout_.slots()[range.slot].name,
                            range.offset,
-                           {host.data_ptr<float>(), static_cast<size_t>(host.numel())}});
+                           {host.data_ptr<float>(), static_cast<size_t>(host.numel())},
+                           !in_file && host.is_same(tensor)});
     if (access != Access::Read && !host.is_same(tensor)) tensor.copy_(host);
   };
   owned_->for_runs(optimizer, parameters, [&](const OwnedRun& run) {
@@ -269,7 +271,8 @@ Status Flat::visit_state(const std::vector<layout::Range>& ranges, Access access
         one(state, piece,
             state == kMaster ? master(*part, run)
                              : run.optimizer[state - 1 + separate].narrow(
-                                   0, part->shard_offset - run.begin, part->numel));
+                                   0, part->shard_offset - run.begin, part->numel),
+            run.in_file);
       }
     }
   });

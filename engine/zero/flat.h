@@ -160,10 +160,12 @@ class Flat {
     std::string parameter;
     int64_t offset = 0;  ///< elements from the parameter's start
     std::span<float> data;
+    bool stays =
+        false;  ///< the data is the state itself: valid and unchanged until the next update
   };
   using VisitState = std::function<Status(int state, const HostRange&)>;
   /// Calls `visit` for each run of each state that this rank owns. The data is host memory, valid
-  /// during the call only; state in a file comes a tile at a time. The runs of different ranks do
+  /// during the call only, unless it stays; state in a file comes a tile at a time. The runs of different ranks do
   /// not overlap (a whole master is dealt among the ranks). Stops at the first error and
   /// returns it.
   Status save_state(const VisitState& visit);

@@ -350,7 +350,8 @@ Status ModelState::for_pieces(const checkpoint::EmitPiece& emit) {
   for (Flat* flat : trained_) {
     flat->finish_gather();
     DSJ_TRY_STATUS(flat->save_state([&](int state, const Flat::HostRange& range) {
-      return emit({flat->state_name(state), range.parameter, range.offset, range.data});
+      return emit(
+          {flat->state_name(state), range.parameter, range.offset, range.data, range.stays});
     }));
   }
   return one_bit_ ? one_bit_->for_pieces(emit) : Status{};

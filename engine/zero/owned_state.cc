@@ -39,7 +39,7 @@ OwnedState::OwnedState(int64_t shard_numel, ShardStoreOptions optimizer,
 void OwnedState::for_runs(std::optional<Access> optimizer, std::optional<Access> parameters,
                           const std::function<void(const OwnedRun&)>& f) {
   for (const Run& run : runs_) {
-    OwnedRun open{run.begin, run.numel, {}, {}};
+    OwnedRun open{.begin = run.begin, .numel = run.numel, .optimizer = {}, .parameters = {}};
     const auto narrow = [&](const at::Tensor& tensor, const layout::Part& part) {
       return tensor.narrow(0, run.begin - part.begin, run.numel);
     };
@@ -47,12 +47,14 @@ void OwnedState::for_runs(std::optional<Access> optimizer, std::optional<Access>
     if (optimizer && run.optimizer >= 0) {
       const layout::Part& part = optimizer_.parts()[run.optimizer];
       first = for_run(*optimizer, part, run.numel);
+      open.in_file = optimizer_.in_file(run.optimizer);
       for (const auto& tensor : optimizer_.open(run.optimizer, *first, true))
         open.optimizer.push_back(narrow(tensor, part));
     }
     if (parameters && run.parameters >= 0) {
       const layout::Part& part = parameters_.parts()[run.parameters];
       second = for_run(*parameters, part, run.numel);
+      open.in_file = open.in_file || parameters_.in_file(run.parameters);
       const bool reads = *second != Access::Write;
       open.parameters = narrow(parameters_.open(run.parameters, *second, reads)[0], part);
     }

@@ -20,6 +20,7 @@ struct OwnedRun {
   int64_t begin = 0, numel = 0;  ///< elements of the shard
   std::vector<at::Tensor> optimizer;
   at::Tensor parameters;
+  bool in_file = false;  ///< a tensor is a tile's memory: another run's after the call
 };
 
 class OwnedState {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <future>
 
 #include "common/files/faulty_files.h"
@@ -176,14 +178,98 @@ TEST(BackgroundSaveTest, TheEndOfTheRunGivesUpWhatIsNotWritten) {
   EXPECT_EQ(files.list_dir(kDir)->size(), 1u) << "the next save cleans up";
 }
 
+/// A piece that stays, in three chunks. The thread beside the step is held up after `ahead` of them.
+void expect_copied_before_the_update(size_t ahead) {
+  SCOPED_TRACE(ahead);
+  constexpr size_t kChunk = size_t{1} << 20;
+  MemoryFiles files;
+  std::vector<float> values(2 * kChunk + 7), buffer(values.size() + 2);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1000);
+  const std::vector<float> saved_values = values;
+  std::vector<float> small = {1, 2};
+  std::promise<void> go, reached;
+  const std::shared_future<void> gate = go.get_future().share();
+  std::atomic<size_t> beside = 0, waiting = 0;
+  BackgroundSave save(files, buffer,
+                      {.waiting =
+                           [&](std::span<float> to, std::span<const float> from) {
+                             if (++waiting == 4 - ahead)
+                               go.set_value();  // the small piece, and its part of three
+                             std::ranges::copy(from, to.begin());
+                           },
+                       .beside =
+                           [&](std::span<float> to, std::span<const float> from) {
+                             std::ranges::copy(from, to.begin());
+                             if (++beside == ahead) {
+                               reached.set_value();
+                               if (ahead < 3) gate.wait();
+                             }
+                           }});
+  save.begin({.checkpoints_dir = kDir, .step = 1},
+             {.extents = {{"master", "s", 2}, {"master", "w", int64_t(values.size())}}},
+             [&](const EmitPiece& emit) -> Status {
+               DSJ_TRY_STATUS(emit({"master", "s", 0, small}));
+               small = {7, 7};  // it does not stay
+               return emit({"master", "w", 0, values, true});
+             });
+  EXPECT_EQ(waiting, 1u) << "what stays is not waited for";
+  reached.get_future().wait();
+  save.settle();
+  std::ranges::fill(values, -1.0f);  // the update
+  EXPECT_EQ(beside, ahead);
+  EXPECT_EQ(waiting, 1 + 3 - ahead) << "what the thread left";
+  const auto saved = save.finish([](const SaveVotes& votes) { return votes; });
+  ASSERT_TRUE(saved && *saved) << saved.error().to_string();
+  auto reader = Reader::open(files, path_join(kDir, "step-1"));
+  std::vector<float> found(values.size());
+  ASSERT_TRUE(reader->read("master", "w", 0, found));
+  EXPECT_TRUE(found == saved_values);
+  std::vector<float> found_small(2);
+  ASSERT_TRUE(reader->read("master", "s", 0, found_small));
+  EXPECT_EQ(found_small, (std::vector<float>{1, 2}));
+}
+
+TEST(BackgroundSaveTest, WhatStaysIsCopiedBesideTheStepAndTheRestBeforeItsUpdate) {
+  for (const size_t ahead : {1, 2, 3}) expect_copied_before_the_update(ahead);
+}
+
+/// A caller that forgets to settle would save a mixture of two steps.
+TEST(BackgroundSaveDeathTest, AStepThatDidNotSettleIsABug) {
+  MemoryFiles files;
+  std::vector<float> buffer(10), values = {1, 2, 3};
+  BackgroundSave save(files, buffer);
+  save.begin({.checkpoints_dir = kDir, .step = 1}, {.extents = {{"master", "w", 3}}},
+             [&](const EmitPiece& emit) {
+               return emit({"master", "w", 0, values, true});
+             });
+  EXPECT_DEATH(static_cast<void>(save.advance(save.votes())), "was not copied yet");
+  save.settle();
+  EXPECT_TRUE(save.advance(save.votes()));
+}
+
+/// The run ends, or the next save begins, before any update.
+TEST(BackgroundSaveTest, FinishCopiesWhatStays) {
+  MemoryFiles files;
+  std::vector<float> buffer(3), values = {1, 2, 3};
+  BackgroundSave save(files, buffer);
+  save.begin({.checkpoints_dir = kDir, .step = 1}, {.extents = {{"master", "w", 3}}},
+             [&](const EmitPiece& emit) {
+               return emit({"master", "w", 0, values, true});
+             });
+  EXPECT_TRUE(*save.finish([](const SaveVotes& votes) { return votes; }));
+  EXPECT_EQ(buffer, values);
+}
+
 TEST(BackgroundSaveTest, CopiesByTheGivenFunction) {
   MemoryFiles files;
   std::vector<float> buffer(4), values = {1, 2};
   int copies = 0;
-  BackgroundSave save(files, buffer, [&](std::span<float> to, std::span<const float> from) {
+  BackgroundSave::Copies given = BackgroundSave::plain_copies();
+  given.waiting = [&](std::span<float> to, std::span<const float> from) {
     ++copies;
     std::ranges::copy(from, to.begin());
-  });
+  };
+  BackgroundSave save(files, buffer, given);
   save.begin({.checkpoints_dir = kDir, .step = 1}, {.extents = {{"m", "w", 4}}},
              [&](const EmitPiece& emit) -> Status {
                DSJ_TRY_STATUS(emit({"m", "w", 0, values}));

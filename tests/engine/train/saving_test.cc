@@ -60,7 +60,8 @@ struct SavingRank {
          .step = progress.step++,
          .rates = {.lr = rank.config.optimizer.lr, .previous_lr = rank.config.optimizer.lr},
          .tokens = 1,
-         .votes = saver.votes()});
+         .votes = saver.votes(),
+         .before_update = [this] { saver.settle(); }});
     EXPECT_EQ(result.tokens, rank.collectives.world());
     EXPECT_FALSE(result.stop);
     return saver.advance(result.votes);
