@@ -108,6 +108,7 @@ class Pass {
   void ended_in_place();
   void charge(std::vector<Failure> failures, bool may_fail_by_rule);
   RestartVerdict charge_ends(int64_t ends);
+  void no_restart_left(const Failure& cause);
   void note_failure(const Failure& failure);
   bool waited_in_vain(const Failure& failure) const;
   jobspec::FailureAction action_of(const Failure& failure, bool& by_rule) const;

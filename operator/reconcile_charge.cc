@@ -111,6 +111,12 @@ RestartVerdict Pass::charge_ends(int64_t ends) {
   return verdict;
 }
 
+void Pass::no_restart_left(const Failure& cause) {
+  fail(contract::kReasonBackoffLimitExceeded, "no restart is left (backoffLimit " +
+                                                  std::to_string(st_.restarts.limit) +
+                                                  "): " + cause.message);
+}
+
 /// Charges one ended attempt once, whoever tells its end first. `failures` are new if one belongs
 /// to an attempt that is not accounted for, or to a pod made since the last restart.
 void Pass::charge(std::vector<Failure> failures, bool may_fail_by_rule) {
@@ -162,9 +168,7 @@ void Pass::charge(std::vector<Failure> failures, bool may_fail_by_rule) {
   const auto verdict = charge_ends(1 + missed);
   if (!verdict.allowed) {
     --restarts.total;
-    return fail(contract::kReasonBackoffLimitExceeded, "no restart is left (backoffLimit " +
-                                                           std::to_string(restarts.limit) +
-                                                           "): " + cause.message);
+    return no_restart_left(cause);
   }
   restarts.not_before = now_ + verdict.pause;
 }
@@ -174,16 +178,17 @@ void Pass::ended_in_place() {
   Restarts& restarts = st_.restarts;
   const int64_t attempt = job().agent.attempt;
   if (attempt == 0) return;
+  const auto told = report::failure_from_status(job().agent.last_failure);
   if (!restarts.attempt) {
-    restarts.attempt = attempt - 1;
-    return;
+    // Numbers go on from an earlier job's in the same output folder. A failure in the status is this job's.
+    const int64_t failed = told ? told->attempt.value_or(attempt) : attempt;
+    restarts.attempt = (failed > 0 ? std::min(failed, attempt) : attempt) - 1;
   }
   if (attempt <= *restarts.attempt + 1) return;
   Failure failure{.reason = contract::kReasonPreempted,
                   .message = "a pod was taken away in attempt " + std::to_string(attempt - 1)};
   failure.attempt = attempt - 1;
   AttemptEnd end = AttemptEnd::PodTaken;  // agent 0 tells of every failure
-  const auto told = report::failure_from_status(job().agent.last_failure);
   if (told && told->attempt == attempt - 1) {
     end = attempt_end_of(told->worker.value_or(-1), told->rank.value_or(-1));
     const auto number = [](const std::optional<int64_t>& value) {
@@ -215,11 +220,7 @@ void Pass::ended_in_place() {
   if (by_rule && action == FailureAction::FailJob) return fail("FailurePolicy", failure.message);
   if (by_rule && action == FailureAction::RestartUncounted) return;
   if (!by_rule && charger_of(end, true) == Charger::Nobody) return;
-  if (!charge_ends(1 + missed).allowed) {
-    fail(contract::kReasonBackoffLimitExceeded, "no restart is left (backoffLimit " +
-                                                    std::to_string(restarts.limit) +
-                                                    "): " + failure.message);
-  }
+  if (!charge_ends(1 + missed).allowed) no_restart_left(failure);
 }
 
 }  // namespace dsj::op

@@ -384,6 +384,30 @@ TEST(Failures, AttemptsThatCameAndWentBetweenTwoLooksAreCharged) {
   EXPECT_EQ(with_pod.status().restarts.counted, 3);
 }
 
+TEST(Failures, AFirstAttemptThatEndedBeforeAnybodyLookedIsCharged) {
+  World world;
+  world.settle();
+  world.run_pods();
+  world.o.job->agent.attempt = 8;  // an earlier job in this output folder had six
+  world.o.job->agent.last_failure = {
+      {"attempt", 7}, {"worker", 1}, {"rank", 1}, {"signal", 9}, {"reason", "Killed"}};
+  world.settle();
+  EXPECT_EQ(world.status().restarts.total, 1);
+  EXPECT_EQ(world.status().restarts.counted, 1);
+  EXPECT_EQ(world.status().last_failure["attempt"], 7);
+}
+
+TEST(Failures, AttemptsOfAnEarlierJobInTheOutputFolderAreNotCharged) {
+  World world;
+  world.settle();
+  world.run_pods();
+  world.o.job->agent.attempt = 8;
+  world.settle();
+  EXPECT_EQ(world.status().restarts.total, 0);
+  EXPECT_EQ(world.status().restarts.counted, 0);
+  EXPECT_EQ(world.phase(), "Running");
+}
+
 TEST(Failures, AHangThatEndedInItsPodsSaysWhoAndWhereInAnEvent) {
   World world;
   world.to_running();
