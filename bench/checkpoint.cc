@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
   };
   dsj::checkpoint::BackgroundSave behind(files, copy,
                                          {.waiting = past_caches, .beside = past_caches});
-  // A step of which nothing is left to do until its update, and one that takes as long as the copy.
+  // `forward`: what the step has to compute before its update.
   double hurried_s = 0, stall_s = 0;
   const auto save_behind = [&](int64_t step, std::chrono::milliseconds forward,
                                double& waited) -> Status {
@@ -122,10 +122,7 @@ int main(int argc, char** argv) {
   const double plain_write_s = seconds_of(write_plain), save_s = seconds_of(save);
   using std::chrono::milliseconds;
   const double behind_s = seconds_of([&] { return save_behind(1, milliseconds(0), hurried_s); });
-  if (const Status done = save_behind(2, milliseconds(200), stall_s); !done) {
-    std::fprintf(stderr, "bench_checkpoint: %s\n", done.error().to_string().c_str());
-    return 1;
-  }
+  seconds_of([&] { return save_behind(2, milliseconds(200), stall_s); });
   const double plain_read_s = seconds_of(read_plain), load_s = seconds_of(load);
   const Status cleaned = files.remove_all(root);
   const double mb = double(shard.bytes) / 1e6;

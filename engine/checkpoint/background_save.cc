@@ -187,7 +187,7 @@ void BackgroundSave::wait() {
 
 BackgroundSave::Saved BackgroundSave::finish(
     const std::function<SaveVotes(const SaveVotes&)>& add) {
-  if (!idle()) settle();
+  settle();
   const auto start = Clock::now();
   while (!idle()) {
     wait();

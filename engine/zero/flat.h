@@ -160,14 +160,13 @@ class Flat {
     std::string parameter;
     int64_t offset = 0;  ///< elements from the parameter's start
     std::span<float> data;
-    bool stays =
-        false;  ///< the data is the state itself: valid and unchanged until the next update
+    bool stays = false;  ///< it is the state itself: valid and unchanged until the next update
   };
   using VisitState = std::function<Status(int state, const HostRange&)>;
   /// Calls `visit` for each run of each state that this rank owns. The data is host memory, valid
-  /// during the call only, unless it stays; state in a file comes a tile at a time. The runs of different ranks do
-  /// not overlap (a whole master is dealt among the ranks). Stops at the first error and
-  /// returns it.
+  /// during the call only, unless it stays; state in a file comes a tile at a time. The runs of
+  /// different ranks do not overlap (a whole master is dealt among the ranks). Stops at the first
+  /// error and returns it.
   Status save_state(const VisitState& visit);
   /// The same for reading back: `visit` fills the data. `all`: master and optimizer states; else
   /// the master alone. Every rank reads what it updates, which may be the whole.

@@ -146,7 +146,7 @@ class ModelState {
 
   // ---- state
   /// Hands this rank's pieces of a checkpoint to `emit`, one by one. A piece is valid during its
-  /// call. Error: emit's.
+  /// call, or longer if it stays (checkpoint/writer.h). Error: emit's.
   Status for_pieces(const checkpoint::EmitPiece& emit);
   /// Every state of every trained parameter: what the pieces of all ranks cover together.
   std::vector<checkpoint::Extent> extents() const;

@@ -233,15 +233,21 @@ TEST(BackgroundSaveTest, WhatStaysIsCopiedBesideTheStepAndTheRestBeforeItsUpdate
   for (const size_t ahead : {1, 2, 3}) expect_copied_before_the_update(ahead);
 }
 
+/// Begins to save one tensor that stays.
+void begin_staying(BackgroundSave& save, const std::vector<float>& values) {
+  save.begin({.checkpoints_dir = kDir, .step = 1},
+             {.extents = {{"master", "w", static_cast<int64_t>(values.size())}}},
+             [&](const EmitPiece& emit) {
+               return emit({"master", "w", 0, values, true});
+             });
+}
+
 /// A caller that forgets to settle would save a mixture of two steps.
 TEST(BackgroundSaveDeathTest, AStepThatDidNotSettleIsABug) {
   MemoryFiles files;
   std::vector<float> buffer(10), values = {1, 2, 3};
   BackgroundSave save(files, buffer);
-  save.begin({.checkpoints_dir = kDir, .step = 1}, {.extents = {{"master", "w", 3}}},
-             [&](const EmitPiece& emit) {
-               return emit({"master", "w", 0, values, true});
-             });
+  begin_staying(save, values);
   EXPECT_DEATH(static_cast<void>(save.advance(save.votes())), "was not copied yet");
   save.settle();
   EXPECT_TRUE(save.advance(save.votes()));
@@ -252,10 +258,7 @@ TEST(BackgroundSaveTest, FinishCopiesWhatStays) {
   MemoryFiles files;
   std::vector<float> buffer(3), values = {1, 2, 3};
   BackgroundSave save(files, buffer);
-  save.begin({.checkpoints_dir = kDir, .step = 1}, {.extents = {{"master", "w", 3}}},
-             [&](const EmitPiece& emit) {
-               return emit({"master", "w", 0, values, true});
-             });
+  begin_staying(save, values);
   EXPECT_TRUE(*save.finish([](const SaveVotes& votes) { return votes; }));
   EXPECT_EQ(buffer, values);
 }
