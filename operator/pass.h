@@ -93,6 +93,7 @@ class Pass {
   Drained drained();
   void forget_attempt();
   // reconcile_queue.cc
+  bool leave_finished_group();
   void leave_queue();
   // reconcile_complete.cc
   bool complete();

@@ -156,6 +156,7 @@ void Pass::unfinished() {
   failures();
   if (ended()) return;
   if (resize()) return;
+  if (leave_finished_group()) return;
   skip_taken_set();
   if (wait_for_gang()) make_pods();
   make_spares();

@@ -10,6 +10,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
+using ::testing::UnorderedElementsAre;
 
 Json queued_spec() {
   Json spec = quick_spec(2);
@@ -40,6 +42,34 @@ class KueueGroup : public ::testing::Test {
   void train() {
     admit(world_);
     world_.start_attempt();
+  }
+  /// Both workers have lost their pods, so Kueue has finished the group. Their successors wait in the next one.
+  void finish_group() {
+    train();
+    world_.end(world_.pod(1), 1, "RankFailed");
+    world_.end(world_.pod(0), 86, "PeerLost");
+    world_.settle();
+    ASSERT_THAT(over(), ElementsAre("j-kueue-1"));
+    for (PodView& pod : world_.o.pods) pod.finalizers.clear();
+    for (int worker : {0, 1}) ASSERT_EQ(world_.pod(worker).gang, "j-kueue-2");
+    enter_queue(world_);
+  }
+  /// The successor's name was taken: a creation without an answer had made it, and in the group before.
+  PodView& make_late(int worker) {
+    world_.pod(worker).gang = "j-kueue-1";
+    return world_.pod(worker);
+  }
+  std::vector<std::string> deleted() {
+    std::vector<std::string> names;
+    for (const Delete& entry : world_.pass().deletes)
+      if (entry.kind == "Pod") names.push_back(entry.name);
+    return names;
+  }
+  /// All passes of a minute that nobody else changes anything in.
+  void wait() {
+    world_.settle();
+    world_.now += Seconds(60);
+    world_.settle();
   }
   /// Groups that Kueue was told to be over.
   std::set<std::string> over() const {
@@ -161,6 +191,135 @@ TEST_F(KueueGroup, ThatIsEvictedBeforeItTrainedIsNotCharged) {
   EXPECT_EQ(world_.status().restarts.counted, 0);
   EXPECT_EQ(world_.status().restarts.total, 1);
   EXPECT_EQ(world_.pod(0).gang, "j-kueue-2");
+}
+
+// A finished group is never admitted again.
+
+TEST_F(KueueGroup, ThatIsFinishedIsLeftByThePodsThatWaitInIt) {
+  finish_group();
+  make_late(0);
+  make_late(1);
+  EXPECT_THAT(deleted(), UnorderedElementsAre("j-worker-0-2", "j-worker-1-2"));
+  wait();
+  for (int worker : {0, 1}) {
+    EXPECT_EQ(world_.pod(worker).name, "j-worker-" + std::to_string(worker) + "-3");
+    EXPECT_EQ(world_.pod(worker).gang, "j-kueue-3");
+  }
+  EXPECT_EQ(world_.status().restarts.counted, 1) << "that of the rank that failed";
+  EXPECT_EQ(world_.status().restarts.total, 1);
+  enter_queue(world_);
+  EXPECT_THAT(deleted(), IsEmpty()) << "the new group waits for quota";
+}
+
+TEST_F(KueueGroup, ThatIsFinishedGetsNoSecondPodBesideTheOneThatWaits) {
+  finish_group();
+  make_late(1);
+  std::erase_if(world_.o.pods, [](const PodView& pod) { return pod.name == "j-worker-0-2"; });
+  wait();
+  EXPECT_EQ(world_.pod(0).gang, "j-kueue-3");
+  EXPECT_EQ(world_.pod(1).gang, "j-kueue-3");
+  EXPECT_EQ(world_.status().restarts.total, 1);
+}
+
+TEST_F(KueueGroup, IsLeftByAllIfAnotherOfTheGangWaitsInAFinishedOne) {
+  finish_group();
+  make_late(1);
+  wait();
+  EXPECT_EQ(world_.pod(0).gang, "j-kueue-3");
+  EXPECT_EQ(world_.pod(1).gang, "j-kueue-3") << "a gang in two groups is never admitted";
+}
+
+TEST_F(KueueGroup, IsKeptWhileOneOfItsPodsIsAdmitted) {
+  finish_group();
+  make_late(0).gated = false;
+  make_late(1);
+  EXPECT_THAT(deleted(), IsEmpty()) << "so Kueue has not finished it";
+  world_.pod(0).node = "node-0";
+  EXPECT_THAT(deleted(), IsEmpty());
+}
+
+TEST_F(KueueGroup, IsKeptWhileItWaitsForQuota) {
+  finish_group();
+  EXPECT_THAT(deleted(), IsEmpty()) << "another group is over";
+  for (PodView& pod : world_.o.pods) pod.group_over = false;
+  make_late(0);
+  make_late(1);
+  EXPECT_THAT(deleted(), IsEmpty());
+}
+
+TEST_F(KueueGroup, IsKeptThoughTheTemplateCallsAllItsPodsNotRetriable) {
+  for (PodView& pod : world_.o.pods) pod.group_over = true;
+  EXPECT_THAT(deleted(), IsEmpty()) << "none of them has ended";
+}
+
+TEST_F(KueueGroup, OfNoNameIsNoneToLeave) {
+  finish_group();
+  for (PodView& pod : world_.o.pods) pod.gang.clear();
+  EXPECT_THAT(deleted(), IsEmpty()) << "a gate of the user's holds them";
+}
+
+TEST_F(KueueGroup, ThatIsFinishedIsLeftThoughAPodThatGoesHasANode) {
+  finish_group();
+  PodView& going = make_late(0);
+  going.gated = false;
+  going.node = "node-0";
+  going.deleting_from = world_.now;
+  make_late(1);
+  EXPECT_THAT(deleted(), ElementsAre("j-worker-1-2"));
+  world_.settle();
+  EXPECT_EQ(world_.pod(1).incarnation, 1) << "a new pod would join the group of the one that goes";
+  world_.end(world_.pod(0), 87, "Preempted");
+  wait();
+  EXPECT_EQ(world_.pod(0).gang, "j-kueue-3");
+  EXPECT_EQ(world_.pod(1).gang, "j-kueue-3");
+}
+
+TEST_F(KueueGroup, ThatIsFinishedGetsNoPodWhileOneThatWaitedThereGoes) {
+  finish_group();
+  make_late(0).finalizers.push_back("mine");
+  make_late(1);
+  world_.settle();
+  EXPECT_EQ(world_.pod(0).incarnation, 2);
+  EXPECT_EQ(world_.pod(1).incarnation, 1);
+  world_.pod(0).finalizers.clear();
+  world_.reap();
+  wait();
+  EXPECT_EQ(world_.pod(0).gang, "j-kueue-3");
+  EXPECT_EQ(world_.pod(1).gang, "j-kueue-3");
+}
+
+TEST_F(KueueGroup, IsKeptThoughAPodOfAFinishedOneStillGoes) {
+  finish_group();
+  PodView next = world_.pod(1);
+  next.name = next.uid = "j-worker-1-3";
+  next.incarnation = 3;
+  PodView& going = make_late(1);
+  going.finalizers = {"mine"};
+  going.deleting_from = world_.now;
+  world_.o.pods.push_back(next);
+  EXPECT_THAT(deleted(), IsEmpty());
+}
+
+TEST_F(KueueGroup, ThatIsFinishedIsRememberedByItsEndedPodsUntilAllHaveLeftIt) {
+  finish_group();
+  for (PodView& pod : world_.o.pods)
+    if (pod.ended()) world_.end(pod, 87, "Preempted");  // not kept for its logs
+  make_late(0).finalizers.push_back("mine");
+  make_late(1);
+  world_.settle();
+  EXPECT_THAT(world_.pod_names(), IsSupersetOf({"j-worker-0-1", "j-worker-1-1", "j-worker-0-2"}));
+}
+
+TEST_F(KueueGroup, ThatIsLeftBeginsANewTimeForTheNextToBecomeWhole) {
+  train();
+  world_.end(world_.pod(1), 1, "RankFailed");
+  world_.settle();
+  ASSERT_TRUE(world_.status().incomplete) << "worker 0 holds a node and waits";
+  world_.end(world_.pod(0), 86, "PeerLost");
+  for (PodView& pod : world_.o.pods) pod.group_over = pod.ended();
+  enter_queue(world_);
+  ASSERT_THAT(deleted(), ElementsAre("j-worker-1-2"));
+  EXPECT_FALSE(world_.status().incomplete);
 }
 
 TEST(PodView, HasWhatKueueWrote) {
