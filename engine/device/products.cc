@@ -36,7 +36,10 @@ Products products_asked(const char* asked, const char* limit) {
 
 bool multiplies_itself(const at::Tensor& of, int64_t m, int64_t n, int64_t k, Products asked) {
   const at::ScalarType type = of.scalar_type();
-  if (!of.device().is_cpu() || (type != at::kBFloat16 && type != at::kHalf)) return false;
+  if (!of.device().is_cpu()) return false;
+  if (type == at::kFloat)
+    return asked == Products::ByShape ? kernels::product_table().fused : asked == Products::Own;
+  if (type != at::kBFloat16 && type != at::kHalf) return false;
   if (!device::of(of).multiplies(type)) return true;
   if (asked != Products::ByShape) return asked == Products::Own;
   return m * n * k < kLibraryProducts;
@@ -49,14 +52,17 @@ bool multiplies_itself(const at::Tensor& of, int64_t m, int64_t n, int64_t k) {
 }
 
 void multiply(at::Tensor out, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias,
-              bool accumulate) {
+              const at::Tensor& addend) {
   DSJ_CHECK(out.size(1) <= 1 || out.stride(1) == 1);
   DSJ_CHECK(a.size(1) == b.size(0) && out.size(0) == a.size(0) && out.size(1) == b.size(1));
   if (a.size(1) == 0) {  // a sum of nothing
-    if (!accumulate) out.zero_();
+    addend.defined() ? out.copy_(addend) : out.zero_();
     if (bias.defined()) out.add_(bias);
     return;
   }
+  if (addend.defined())
+    DSJ_CHECK(addend.scalar_type() == out.scalar_type() && addend.sizes() == out.sizes() &&
+              (addend.size(1) <= 1 || addend.stride(1) == 1));
   at::Tensor kept_a, kept_b;
   const at::Tensor kept_bias = bias.defined() ? bias.contiguous() : bias;
   const kernels::Product product{.m = a.size(0),
@@ -69,10 +75,12 @@ void multiply(at::Tensor out, const at::Tensor& a, const at::Tensor& b, const at
                                  .out = out.data_ptr(),
                                  .out_row = out.stride(0),
                                  .out_type = type_of(out.scalar_type()),
-                                 .accumulate = accumulate};
-  const auto block = kernels::product_table().block;
-  at::parallel_for(0, kernels::product_blocks(product), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) block(product, i);
+                                 .addend = addend.defined() ? addend.const_data_ptr() : nullptr,
+                                 .addend_row = addend.defined() ? addend.stride(0) : 0};
+  const kernels::ProductTable& table = kernels::product_table();
+  const kernels::Blocks blocks = table.blocks(product, at::get_num_threads());
+  at::parallel_for(0, blocks.count(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) table.block(product, blocks, i);
   });
 }
 

@@ -1,16 +1,22 @@
-// The one text of the 16-bit products, compiled once per instruction set: each products_*.cc
-// defines DSJ_PRODUCTS_ISA and includes it.
+// The one text of the products, compiled once per instruction set: each products_*.cc defines
+// DSJ_PRODUCTS_ISA and includes it.
 //
-// A block of `out` is summed in fp32 scratch, one stretch of k after the other. Both operands of a
-// stretch are packed in 32-bit cells: an fp32 value, or with bf16 units two bf16 values that are
-// neighbours along k. The inner loop keeps kTile rows of kPanel columns in registers, loads a row
-// of b's panel and multiplies it with one cell of each of a's rows. Scratch stays in a core's L2.
+// A block of `out` is summed one stretch of k after the other: each stretch from zero, then added to
+// what is there. a's part of a stretch is packed whole, b's a panel at a time, in 32-bit cells: an
+// fp32 value, or with bf16 units two bf16 values that are neighbours along k. The inner loop keeps
+// kTile rows of kPanel columns in registers, loads a row of b's panel and multiplies it with one
+// cell of each of a's rows. Meanwhile the next panel's source is asked for: weights come from DRAM.
+// Scratch stays in a core's L2.
+//
+// fp32 sums are kept in `out` itself. A 16-bit `out` has scratch for them, unless there is one
+// stretch alone.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 
 #include "engine/kernels/element.h"
 #include "engine/kernels/products.h"
@@ -31,22 +37,51 @@ inline constexpr int kTile = 6, kVectors = 2;  // 12 sums, 2 of b, 1 of a: of 16
 using Vector = float __attribute__((vector_size(16), may_alias));
 inline constexpr int kTile = 6, kVectors = 2;
 #endif
+/// The same where addresses are any.
+using Loose = float __attribute__((vector_size(sizeof(Vector)), may_alias, aligned(4)));
+using Order = int32_t __attribute__((vector_size(sizeof(Vector))));
 inline constexpr int kLanesOf = sizeof(Vector) / sizeof(float);
 inline constexpr int kPanel = kLanesOf * kVectors;
-/// Rows and columns of a block, and cells of a stretch of k. Multiples of every kTile and kPanel.
-inline constexpr int64_t kRows = kBlockRows, kColumns = kBlockColumns, kCells = 256;
+/// Cells of a stretch of k. Stretches of a sum are equal up to kLine cells, whatever the processor.
+inline constexpr int64_t kCells = 256, kLine = 16;
+/// The most rows and columns of a block, and of one whose sums are in scratch. Multiples of every
+/// kTile and kPanel.
+inline constexpr int64_t kRows = 384, kColumns = 3072, kSumRows = 240, kSumColumns = 192;
 /// Cells from one row of packed a to the next: apart in the cache's sets.
 inline constexpr int64_t kStride = kCells + 16;
-static_assert(kRows % kTile == 0 && kColumns % kPanel == 0);
+static_assert(kRows % kTile == 0 && kSumRows % kTile == 0);
+static_assert(kColumns % kPanel == 0 && kSumColumns % kPanel == 0);
 
 struct Scratch {
   alignas(64) uint32_t a[kRows * kStride];
-  alignas(64) uint32_t b[kColumns * kCells];
-  alignas(64) float sums[kRows * kColumns];
+  alignas(64) uint32_t b[kPanel * kCells];
+  alignas(64) float sums[kSumRows * kSumColumns];
+  alignas(64) float tile[kTile * kPanel];
 };
 inline Scratch& scratch() {
   thread_local const std::unique_ptr<Scratch> mine(new Scratch);
   return *mine;
+}
+
+/// v, kLanesOf rows of a square, becomes its columns. Each step deals the halves of the rows like
+/// cards, which rotates the bits of an element's place by one.
+inline void transpose(Vector* v) {
+  Order low, high;
+  for (int i = 0; i < kLanesOf; ++i) {
+    low[i] = i / 2 + i % 2 * kLanesOf;
+    high[i] = low[i] + kLanesOf / 2;
+  }
+#pragma GCC unroll 4
+  for (int step = 1; step < kLanesOf; step *= 2) {
+    Vector dealt[kLanesOf];
+#pragma GCC unroll 8
+    for (int i = 0; i < kLanesOf / 2; ++i) {
+      dealt[2 * i] = __builtin_shuffle(v[i], v[i + kLanesOf / 2], low);
+      dealt[2 * i + 1] = __builtin_shuffle(v[i], v[i + kLanesOf / 2], high);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanesOf; ++i) v[i] = dealt[i];
+  }
 }
 
 /// Cells are fp32 values.
@@ -61,6 +96,16 @@ struct Floats {
   /// Cell `cell` of column i, of columns that are neighbours.
   static uint32_t across(const T* first, int64_t stride, int64_t cell, int64_t, int64_t i) {
     return std::bit_cast<uint32_t>(load(first + cell * stride, i));
+  }
+  /// kLanesOf cells of a row, from cell `cell` on.
+  static Vector line(const T* row, int64_t cell) {
+    Vector cells;
+    if constexpr (sizeof(T) == sizeof(float)) {
+      std::memcpy(&cells, row + cell, sizeof cells);
+    } else {
+      for (int i = 0; i < kLanesOf; ++i) cells[i] = load(row, cell + i);
+    }
+    return cells;
   }
   static Vector add(Vector sum, uint32_t a, Vector b) { return sum + std::bit_cast<float>(a) * b; }
 };
@@ -82,6 +127,11 @@ struct Pairs {
     const uint32_t high = 2 * cell + 1 < depth ? low[stride + i].bits : 0;
     return low[i].bits | high << 16;
   }
+  static Vector line(const Bf16* row, int64_t cell) {
+    Vector cells;
+    std::memcpy(&cells, row + 2 * cell, sizeof cells);
+    return cells;
+  }
   static Vector add(Vector sum, uint32_t a, Vector b) {
     return (Vector)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32(static_cast<int>(a)),
                                     (__m512bh)b);
@@ -93,6 +143,14 @@ struct Pairs {
 struct Stretch {
   int64_t first, depth, cells;
 };
+
+/// Values of k in each stretch of a sum, but the last.
+template <typename Unit>
+int64_t stretch_of(int64_t k) {
+  constexpr int64_t kMost = kCells * Unit::kDeep, kStep = kLine * Unit::kDeep;
+  const int64_t stretches = (k + kMost - 1) / kMost, each = (k + stretches - 1) / stretches;
+  return (each + kStep - 1) / kStep * kStep;
+}
 
 template <typename T>
 const T* at(const Operand& operand, int64_t row, int64_t column) {
@@ -140,47 +198,84 @@ PackedRows pack_rows(const Operand& a, int64_t first, int64_t count, const Stret
   return {kTile * k.cells, 1, kTile};
 }
 
-/// Columns [first, first + count) of b as panels [cells, kPanel], padded with zeros.
+/// Columns [first, first + count) of b, at most kPanel, as a panel [cells, kPanel], padded with
+/// zeros.
 template <typename Unit>
-void pack_columns(const Operand& b, int64_t first, int64_t count, const Stretch& k, uint32_t* out) {
+void pack_panel(const Operand& b, int64_t first, int64_t count, const Stretch& k, uint32_t* out) {
   using T = typename Unit::Element;
-  for (int64_t panel = 0; panel < count; panel += kPanel, out += kPanel * k.cells) {
-    const int64_t here = std::min<int64_t>(kPanel, count - panel);
-    const T* const corner = at<T>(b, k.first, first + panel);
-    if (here < kPanel) std::fill_n(out, kPanel * k.cells, 0u);
-    if (b.column == 1) {
-      for (int64_t c = 0; c < k.cells; ++c) {
-        uint32_t* const to = out + c * kPanel;
-        if (here == kPanel) {
-          for (int64_t i = 0; i < kPanel; ++i) to[i] = Unit::across(corner, b.row, c, k.depth, i);
-        } else {
-          for (int64_t i = 0; i < here; ++i) to[i] = Unit::across(corner, b.row, c, k.depth, i);
-        }
-      }
-      continue;
-    }
-    constexpr int64_t kLine = 16;  // cells that are read of a column before the next column
-    for (int64_t c = 0; c < k.cells; c += kLine) {
-      const int64_t end = std::min(c + kLine, k.cells);
-      for (int64_t i = 0; i < here; ++i) {
-        const T* const column = corner + i * b.column;
-        for (int64_t cell = c; cell < end; ++cell)
-          out[cell * kPanel + i] = Unit::along(column, cell, k.depth);
+  const T* const corner = at<T>(b, k.first, first);
+  if (count < kPanel) std::fill_n(out, kPanel * k.cells, 0u);
+  if (b.column == 1) {
+    for (int64_t c = 0; c < k.cells; ++c, out += kPanel) {
+      if (count == kPanel) {
+        for (int64_t i = 0; i < kPanel; ++i) out[i] = Unit::across(corner, b.row, c, k.depth, i);
+      } else {
+        for (int64_t i = 0; i < count; ++i) out[i] = Unit::across(corner, b.row, c, k.depth, i);
       }
     }
+    return;
+  }
+  const int64_t squares = k.depth / (Unit::kDeep * kLanesOf) * kLanesOf;  // cells
+  for (int64_t i = 0; i < count; i += kLanesOf) {
+    const T* const column = corner + i * b.column;
+    const int64_t here = std::min<int64_t>(kLanesOf, count - i);
+    const int64_t whole = here == kLanesOf ? squares : 0;
+    for (int64_t c = 0; c < whole; c += kLanesOf) {
+      Vector square[kLanesOf];
+#pragma GCC unroll 16
+      for (int j = 0; j < kLanesOf; ++j) square[j] = Unit::line(column + j * b.column, c);
+      transpose(square);
+#pragma GCC unroll 16
+      for (int j = 0; j < kLanesOf; ++j) *(Vector*)(out + (c + j) * kPanel + i) = square[j];
+    }
+    for (int64_t c = whole; c < k.cells; ++c)
+      for (int64_t j = 0; j < here; ++j)
+        out[c * kPanel + i + j] = Unit::along(column + j * b.column, c, k.depth);
   }
 }
 
-/// sums [kTile, kPanel] (+)= a tile of a times a panel of b.
-template <typename Unit, bool kFirst>
+/// Asks the caches for a panel of b in as many turns as there are tiles.
+class Ahead {
+ public:
+  template <typename T>
+  Ahead(const Operand& b, T, int64_t first, int64_t count, const Stretch& k, int64_t turns) {
+    if (count <= 0) return;
+    constexpr int64_t kBytes = 64, kSize = sizeof(T);
+    const bool across = b.column == 1;
+    at_ = reinterpret_cast<const char*>(at<T>(b, k.first, first));
+    pitch_ = (across ? b.row : b.column) * kSize;
+    lines_ = ((across ? count : k.depth) * kSize + kBytes - 1) / kBytes;
+    left_ = lines_ * (across ? k.depth : count);
+    turn_ = (left_ + turns - 1) / turns;
+  }
+  void turn() {
+    for (int64_t n = std::min(turn_, left_); n > 0; --n, --left_) {
+      __builtin_prefetch(at_ + line_ * 64, 0, 2);
+      if (++line_ < lines_) continue;
+      line_ = 0;
+      at_ += pitch_;
+    }
+  }
+
+ private:
+  const char* at_ = nullptr;
+  int64_t pitch_ = 0, lines_ = 0, line_ = 0;
+  int64_t left_ = 0, turn_ = 0;  ///< lines
+};
+
+/// out [kTile, kPanel] = a tile of a times a panel of b, (+ from [kTile, kPanel]).
+template <typename Unit, bool kAdd>
 __attribute__((noinline)) void multiply(const uint32_t* a, int64_t row, int64_t cell,
-                                        const uint32_t* b, int64_t cells, float* sums) {
+                                        const uint32_t* b, int64_t cells, const float* from,
+                                        int64_t from_row, float* out, int64_t out_row) {
   Vector s[kTile][kVectors];
 #pragma GCC unroll 8
   for (int r = 0; r < kTile; ++r)
 #pragma GCC unroll 3
-    for (int v = 0; v < kVectors; ++v)
-      s[r][v] = kFirst ? Vector{} : *(const Vector*)(sums + r * kColumns + v * kLanesOf);
+    for (int v = 0; v < kVectors; ++v) {
+      __builtin_prefetch(out + r * out_row + v * kLanesOf, 1, 3);
+      s[r][v] = Vector{};
+    }
   for (int64_t c = 0; c < cells; ++c, a += cell, b += kPanel) {
     Vector of_b[kVectors];
 #pragma GCC unroll 3
@@ -193,65 +288,187 @@ __attribute__((noinline)) void multiply(const uint32_t* a, int64_t row, int64_t 
 #pragma GCC unroll 8
   for (int r = 0; r < kTile; ++r)
 #pragma GCC unroll 3
-    for (int v = 0; v < kVectors; ++v) *(Vector*)(sums + r * kColumns + v * kLanesOf) = s[r][v];
+    for (int v = 0; v < kVectors; ++v) {
+      if (kAdd) s[r][v] += (Vector) * (const Loose*)(from + r * from_row + v * kLanesOf);
+      *(Loose*)(out + r * out_row + v * kLanesOf) = (Loose)s[r][v];
+    }
 }
 
-/// A row of out: sums, bias and what was there, rounded once.
+/// A row of out: sums, bias and addend, rounded once. addend may be out.
 template <typename T, typename Out>
-void finish(const float* sums, const T* bias, bool accumulate, Out* out, int64_t n) {
-  if (!bias && !accumulate) {
+void finish(const float* sums, const T* bias, const Out* addend, Out* out, int64_t n) {
+  if (!bias && !addend) {
     for (int64_t i = 0; i < n; ++i) store(out, i, sums[i]);
   } else if (!bias) {
-    for (int64_t i = 0; i < n; ++i) store(out, i, sums[i] + load(out, i));
+    for (int64_t i = 0; i < n; ++i) store(out, i, sums[i] + load(addend, i));
   } else {
     for (int64_t i = 0; i < n; ++i)
-      store(out, i, sums[i] + load(bias, i) + (accumulate ? load(out, i) : 0.0f));
+      store(out, i, sums[i] + load(bias, i) + (addend ? load(addend, i) : 0.0f));
   }
 }
 
+/// Whether a block's sums are in scratch until the last stretch.
 template <typename Unit>
-void product_block(const Product& p, int64_t block) {
-  using T = typename Unit::Element;
-  const int64_t across = (p.n + kColumns - 1) / kColumns;
-  const int64_t row = block / across * kRows, column = block % across * kColumns;
-  const int64_t rows = std::min(kRows, p.m - row), columns = std::min(kColumns, p.n - column);
-  Scratch& s = scratch();
-  for (int64_t first = 0; first < p.k; first += kCells * Unit::kDeep) {
-    const int64_t depth = std::min(kCells * Unit::kDeep, p.k - first);
-    const Stretch k{first, depth, (depth + Unit::kDeep - 1) / Unit::kDeep};
-    const PackedRows a = pack_rows<Unit>(p.a, row, rows, k, s.a);
-    pack_columns<Unit>(p.b, column, columns, k, s.b);
-    const auto kernel = first == 0 ? multiply<Unit, true> : multiply<Unit, false>;
-    for (int64_t r = 0; r < rows; r += kTile)
-      for (int64_t c = 0; c < columns; c += kPanel)
-        kernel(s.a + r / kTile * a.tile, a.row, a.cell, s.b + c * k.cells, k.cells,
-               s.sums + r * kColumns + c);
-  }
-  const T* const bias = p.bias ? static_cast<const T*>(p.bias) + column : nullptr;
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* const sums = s.sums + r * kColumns;
-    const int64_t place = (row + r) * p.out_row + column;
-    if (p.out_type == Type::F32)
-      finish(sums, bias, p.accumulate, static_cast<float*>(p.out) + place, columns);
-    else
-      finish(sums, bias, p.accumulate, static_cast<T*>(p.out) + place, columns);
-  }
+bool sums_apart(const Product& p) {
+  return p.out_type != Type::F32 && stretch_of<Unit>(p.k) < p.k;
 }
 
-void any_block(const Product& p, int64_t block) {
-  if (p.k == 0) return;
-  if (p.type == Type::F16) return product_block<Floats<Half>>(p, block);
+inline int64_t parts_of(int64_t n, int64_t most) {
+  return (n + most - 1) / most;
+}
+/// The size of each of so many parts of n, in whole steps.
+inline int64_t part_of(int64_t n, int64_t parts, int64_t step) {
+  return parts_of(parts_of(n, std::max<int64_t>(parts, 1)), step) * step;
+}
+
+/// At least so many blocks of p.
+inline Blocks cut(const Product& p, int64_t down, int64_t across) {
+  Blocks b{.rows = part_of(p.m, down, kTile), .columns = part_of(p.n, across, kPanel)};
+  b.down = b.rows > 0 ? parts_of(p.m, b.rows) : 0;
+  b.across = b.columns > 0 ? parts_of(p.n, b.columns) : 0;
+  return b;
+}
+
+/// The blocks that leave the least to the busiest thread; of those, the largest.
+template <typename Unit>
+Blocks product_blocks(const Product& p, int64_t threads) {
+  const bool apart = sums_apart<Unit>(p);
+  const int64_t down = parts_of(p.m, apart ? kSumRows : kRows);
+  const int64_t across = parts_of(p.n, apart ? kSumColumns : kColumns);
+  Blocks best = cut(p, down, across);
+  const auto busiest = [&](const Blocks& b) {
+    return parts_of(b.count(), threads) * b.rows * b.columns;
+  };
+  for (int64_t i = 1; i <= threads && threads > 1; ++i) {
+    if (threads % i != 0) continue;
+    const Blocks b = cut(p, parts_of(down, i) * i, parts_of(across, threads / i) * (threads / i));
+    if (busiest(b) < busiest(best)) best = b;
+  }
+  return best;
+}
+
+/// A block of `Out`, and where its sums are.
+template <typename Unit, typename Out>
+class Block {
+ public:
+  Block(const Product& p, const Blocks& blocks, int64_t block)
+      : p_(p),
+        row_(block % blocks.down * blocks.rows),
+        column_(block / blocks.down * blocks.columns),
+        rows_(std::min(blocks.rows, p.m - row_)),
+        columns_(std::min(blocks.columns, p.n - column_)),
+        apart_(sums_apart<Unit>(p)) {}
+
+  void compute() {
+    const int64_t each = stretch_of<Unit>(p_.k);
+    for (int64_t first = 0; first < p_.k; first += each) {
+      const int64_t depth = std::min(each, p_.k - first);
+      stretch({first, depth, (depth + Unit::kDeep - 1) / Unit::kDeep});
+    }
+    if (apart_) finish_sums();
+  }
+
+ private:
+  using T = typename Unit::Element;
+  static constexpr bool kWide = std::is_same_v<Out, float>;
+
+  void stretch(const Stretch& k) {
+    Scratch& s = scratch();
+    const PackedRows a = pack_rows<Unit>(p_.a, row_, rows_, k, s.a);
+    for (int64_t c = 0; c < columns_; c += kPanel) {
+      const int64_t columns = std::min<int64_t>(kPanel, columns_ - c), next = c + kPanel;
+      pack_panel<Unit>(p_.b, column_ + c, columns, k, s.b);
+      Ahead ahead(p_.b, T{}, column_ + next, std::min<int64_t>(kPanel, columns_ - next), k,
+                  parts_of(rows_, kTile));
+      for (int64_t r = 0; r < rows_; r += kTile) {
+        ahead.turn();
+        tile(a, s.a + r / kTile * a.tile, k, r, std::min<int64_t>(kTile, rows_ - r), c, columns);
+      }
+    }
+  }
+
+  /// Tile [rows, columns] at r, c of the block.
+  void tile(const PackedRows& a, const uint32_t* cells, const Stretch& k, int64_t r, int64_t rows,
+            int64_t c, int64_t columns) {
+    Scratch& s = scratch();
+    const bool first = k.first == 0, whole = rows == kTile && columns == kPanel;
+    const auto multiplied = [&](const float* from, int64_t from_row, float* out, int64_t out_row) {
+      const auto kernel = from ? multiply<Unit, true> : multiply<Unit, false>;
+      kernel(cells, a.row, a.cell, s.b, k.cells, from, from_row, out, out_row);
+    };
+    if (apart_) {
+      float* const sums = s.sums + r * kSumColumns + c;
+      return multiplied(first ? nullptr : sums, kSumColumns, sums, kSumColumns);
+    }
+    Out* const out = out_at(r, c);
+    const Out* const from = first ? addend_at(r, c) : out;  // of several stretches only in fp32
+    const int64_t from_row = first ? p_.addend_row : p_.out_row;
+    const T* const bias = first ? bias_at(c) : nullptr;
+    if constexpr (kWide) {
+      if (whole && !bias) return multiplied(from, from_row, out, p_.out_row);
+    }
+    multiplied(nullptr, 0, s.tile, kPanel);
+    for (int64_t i = 0; i < rows; ++i)
+      finish(s.tile + i * kPanel, bias, from ? from + i * from_row : nullptr, out + i * p_.out_row,
+             columns);
+  }
+
+  void finish_sums() {
+    for (int64_t r = 0; r < rows_; ++r)
+      finish(scratch().sums + r * kSumColumns, bias_at(0), addend_at(r, 0), out_at(r, 0), columns_);
+  }
+
+  Out* out_at(int64_t r, int64_t c) const {
+    return static_cast<Out*>(p_.out) + (row_ + r) * p_.out_row + column_ + c;
+  }
+  const Out* addend_at(int64_t r, int64_t c) const {
+    if (!p_.addend) return nullptr;
+    return static_cast<const Out*>(p_.addend) + (row_ + r) * p_.addend_row + column_ + c;
+  }
+  const T* bias_at(int64_t c) const {
+    return p_.bias ? static_cast<const T*>(p_.bias) + column_ + c : nullptr;
+  }
+
+  const Product& p_;
+  const int64_t row_, column_, rows_, columns_;
+  const bool apart_;
+};
+
+/// f(Unit{}) for the product's type.
+template <typename F>
+auto with_unit(const Product& p, F f) {
+  if (p.type == Type::F32) return f(Floats<float>{});
+  if (p.type == Type::F16) return f(Floats<Half>{});
 #ifdef __AVX512BF16__
-  product_block<Pairs>(p, block);
+  return f(Pairs{});
 #else
-  product_block<Floats<Bf16>>(p, block);
+  return f(Floats<Bf16>{});
 #endif
+}
+
+Blocks any_blocks(const Product& p, int64_t threads) {
+  return with_unit(p, [&](auto unit) { return product_blocks<decltype(unit)>(p, threads); });
+}
+
+void any_block(const Product& p, const Blocks& blocks, int64_t block) {
+  with_unit(p, [&](auto unit) {
+    using Unit = decltype(unit);
+    if (p.out_type == Type::F32)
+      Block<Unit, float>(p, blocks, block).compute();
+    else
+      Block<Unit, typename Unit::Element>(p, blocks, block).compute();
+  });
 }
 
 #ifdef __AVX512BF16__
 inline constexpr bool kPairs = true;
 #else
 inline constexpr bool kPairs = false;
+#endif
+#ifdef __FMA__
+inline constexpr bool kFused = true;
+#else
+inline constexpr bool kFused = false;
 #endif
 
 }  // namespace
@@ -262,6 +479,6 @@ inline constexpr bool kPairs = false;
 #define DSJ_PRODUCTS_TEXT(isa) DSJ_PRODUCTS_TEXT2(isa)
 extern const ProductTable DSJ_PRODUCTS_NAME(DSJ_PRODUCTS_ISA);
 const ProductTable DSJ_PRODUCTS_NAME(DSJ_PRODUCTS_ISA) = {DSJ_PRODUCTS_TEXT(DSJ_PRODUCTS_ISA),
-                                                          kPairs, any_block};
+                                                          kPairs, kFused, any_blocks, any_block};
 
 }  // namespace dsj::kernels

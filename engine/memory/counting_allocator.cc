@@ -2,14 +2,11 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
-#include <sys/mman.h>
-
 #include <cstdlib>
 #include <cstring>
-#include <list>
-#include <map>
-#include <mutex>
 #include <new>
+
+#include "engine/memory/page_heap.h"
 
 namespace dsj::memory {
 namespace {
@@ -25,7 +22,7 @@ void keep_freed_heap() {
   std::free(map);
 }
 
-constexpr size_t kAlignment = 64, kLarge = size_t{1} << 20, kHugePage = size_t{2} << 20;
+constexpr size_t kAlignment = 64, kLarge = size_t{1} << 20;
 
 struct Tag {
   Class klass = Class::Activations;
@@ -33,85 +30,20 @@ struct Tag {
 };
 thread_local Tag tag;
 
-/// Sixteen sizes per doubling: at most a sixteenth of a block is unused, and lengths that differ a
-/// little share blocks.
-size_t size_class(size_t bytes) {
-  if (bytes < kLarge) return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  size_t step = kLarge / 16;
-  while (step * 32 <= bytes) step *= 2;
-  return (bytes + step - 1) / step * step;
+PageHeap& large_blocks() {
+  static auto* instance = new PageHeap(size_t{1} << 30);  // outlives tensors with static storage
+  return *instance;
 }
 
-/// Freed large blocks, oldest out first. A request takes the smallest cached block that is at most
-/// half too large, so that batches of other lengths share blocks instead of adding their own.
-class BlockCache {
- public:
-  /// `size` becomes the block's real size.
-  void* take(size_t& size) {
-    if (size >= kLarge) {
-      std::lock_guard lock(mutex_);
-      if (const auto it = by_size_.lower_bound(size);
-          it != by_size_.end() && it->first <= size + size / 2) {
-        void* block = it->second->data;
-        size = it->first;
-        forget(it);
-        return block;
-      }
-    }
-    const size_t alignment = size >= kHugePage ? kHugePage : kAlignment;
-    void* block = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-    if (!block) throw std::bad_alloc();
-    if (size >= kHugePage) madvise(block, size, MADV_HUGEPAGE);
-    return block;
-  }
+void* take(size_t size) {
+  if (size >= kLarge) return large_blocks().take(size);
+  void* const block = std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment);
+  if (!block) throw std::bad_alloc();
+  return block;
+}
 
-  void give(void* block, size_t size) {
-    if (size < kLarge) return std::free(block);
-    std::lock_guard lock(mutex_);
-    ages_.push_back({block, size});
-    by_size_.emplace(size, std::prev(ages_.end()));
-    cached_ += size;
-    shrink();
-  }
-
-  void set_limit(size_t limit) {
-    std::lock_guard lock(mutex_);
-    limit_ = limit;
-    shrink();
-  }
-
- private:
-  struct Cached {
-    void* data;
-    size_t size;
-  };
-  using BySize = std::multimap<size_t, std::list<Cached>::iterator>;
-
-  void forget(BySize::iterator it) {
-    cached_ -= it->first;
-    ages_.erase(it->second);
-    by_size_.erase(it);
-  }
-
-  void shrink() {
-    while (cached_ > limit_) {
-      const auto oldest = ages_.begin();
-      auto it = by_size_.lower_bound(oldest->size);
-      while (it->second != oldest) ++it;
-      std::free(oldest->data);
-      forget(it);
-    }
-  }
-
-  std::mutex mutex_;
-  std::list<Cached> ages_;
-  BySize by_size_;
-  size_t cached_ = 0, limit_ = size_t{256} << 20;
-};
-
-BlockCache& cache() {
-  static auto* instance = new BlockCache;  // outlives every tensor with static storage
-  return *instance;
+void give(void* block, size_t size) {
+  size >= kLarge ? large_blocks().give(block, size) : std::free(block);
 }
 
 /// Precedes every tensor's data, so that a bare data pointer can be freed, as oneDNN asks.
@@ -126,15 +58,15 @@ void release(void* data) {
   if (!data) return;
   auto* header = static_cast<Header*>(data) - 1;
   header->ledger->add(header->klass, -header->bytes);
-  cache().give(header, header->size);
+  give(header, header->size);
 }
 
 class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) return {nullptr, nullptr, &release, c10::Device(c10::kCPU)};
-    size_t size = size_class(bytes + sizeof(Header));
-    void* block = cache().take(size);
+    const size_t size = bytes + sizeof(Header);
+    void* const block = take(size);
     auto* header = new (block) Header{size, static_cast<int64_t>(bytes), tag.klass, tag.ledger};
     header->ledger->add(header->klass, header->bytes);
     void* data = header + 1;
@@ -200,8 +132,8 @@ void install() {
   (void)allocator;
 }
 
-void set_cache_limit(int64_t bytes) {
-  cache().set_limit(static_cast<size_t>(bytes));
+void set_kept_limit(int64_t bytes) {
+  large_blocks().set_limit(static_cast<size_t>(bytes));
 }
 
 }  // namespace dsj::memory

@@ -1,10 +1,9 @@
-// The engine's CPU allocator: it counts live bytes by class and reuses freed blocks.
+// The engine's CPU allocator: it counts live bytes by class and reuses freed pages.
 //
 // After install() every at::Tensor of the process on the CPU comes from here. Class and ledger are
 // those of the allocating thread's innermost MemoryScope. Freeing, on any thread, gives the bytes
-// back to the ledger they came from. Blocks of 1 MiB and more are kept for the next tensor of that
-// size: a training step asks for the same sizes again, and fresh pages cost more than the
-// arithmetic on them. Cached blocks are not live, and their sum is capped.
+// back to the ledger they came from. Blocks of 1 MiB and more are of a heap that keeps its pages for
+// the next step (engine/memory/page_heap.h). Pages that are kept are not live.
 #pragma once
 
 #include <array>
@@ -64,7 +63,7 @@ Class current_class();
 
 /// Makes this the process's CPU allocator. Idempotent. Call before the first tensor.
 void install();
-/// The most cached bytes; 0 turns the cache off and frees it. Default 256 MiB.
-void set_cache_limit(int64_t bytes);
+/// The most bytes of freed large blocks whose pages are kept. Default 1 GiB.
+void set_kept_limit(int64_t bytes);
 
 }  // namespace dsj::memory

@@ -29,7 +29,7 @@ bool narrows(const zero::GradView& grad, at::ScalarType type) {
 /// sum [m, n] fp32 += a [m, k] b [k, n], which libtorch rounds to their type.
 void add_product(at::Tensor sum, const at::Tensor& a, const at::Tensor& b) {
   if (device::multiplies_itself(a, a.size(0), b.size(1), a.size(1))) {
-    device::multiply(sum, a, b, {}, /*accumulate=*/true);
+    device::multiply(sum, a, b, {}, sum);
   } else {
     sum.add_(at::mm(a, b));
   }
@@ -67,7 +67,7 @@ void rounded_grad_weight(const at::Tensor& dw, const at::Tensor& dy, const at::T
     }
     const at::Tensor columns = dy.narrow(1, first, count).t();
     if (own)
-      device::multiply(product, columns, x, {}, false);
+      device::multiply(product, columns, x, {}, {});
     else
       at::mm_out(product, columns, x);
     const at::Tensor tile = dw.narrow(0, first, count);
@@ -95,7 +95,7 @@ void linear(at::Tensor out, const at::Tensor& x, const at::Tensor& weight,
   const at::Tensor w = as_factor(weight, x.scalar_type());
   const at::Tensor bias = as_factor(wide_bias, x.scalar_type());
   if (device::multiplies_itself(x, x.size(0), w.size(0), w.size(1))) {
-    device::multiply(out, x, w.t(), bias, false);
+    device::multiply(out, x, w.t(), bias, {});
   } else if (bias.defined()) {
     at::addmm_out(out, bias, x, w.t());
   } else {
@@ -104,8 +104,14 @@ void linear(at::Tensor out, const at::Tensor& x, const at::Tensor& weight,
 }
 
 at::Tensor linear_add(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& w) {
-  if (x.scalar_type() == at::kFloat) return at::addmm(residual, x, w.t());
   at::Tensor out = at::empty(residual.sizes(), x.options());
+  if (x.scalar_type() == at::kFloat) {
+    if (device::multiplies_itself(x, x.size(0), w.size(0), w.size(1)))
+      device::multiply(out, x, w.t(), {}, residual);
+    else
+      at::addmm_out(out, residual, x, w.t());
+    return out;
+  }
   linear(out, x, w);
   return added(residual, out);
 }
@@ -113,7 +119,7 @@ at::Tensor linear_add(const at::Tensor& residual, const at::Tensor& x, const at:
 void grad_input(at::Tensor out, const at::Tensor& dy, const at::Tensor& weight, bool accumulate) {
   const at::Tensor w = as_factor(weight, dy.scalar_type());
   if (device::multiplies_itself(dy, dy.size(0), w.size(1), w.size(0))) {
-    device::multiply(out, dy, w, {}, accumulate);
+    device::multiply(out, dy, w, {}, accumulate ? out : at::Tensor());
   } else if (accumulate) {
     out.addmm_(dy, w);
   } else {
@@ -127,7 +133,7 @@ void grad_weight(const zero::GradView& grad, const at::Tensor& dy, const at::Ten
   if (dw.scalar_type() != dy.scalar_type() && (!own || narrows(grad, dy.scalar_type()))) {
     rounded_grad_weight(dw, dy, x, grad.accumulate);
   } else if (own) {
-    device::multiply(dw, dy.t(), x, {}, grad.accumulate);
+    device::multiply(dw, dy.t(), x, {}, grad.accumulate ? dw : at::Tensor());
   } else if (grad.accumulate) {
     dw.addmm_(dy.t(), x);
   } else {

@@ -2,8 +2,9 @@
 // activations: a wider weight (torch_autocast) is narrowed for it, and its gradient stays wide. In
 // fp16 that gradient is rounded to fp16 before it is added up, as torch's autograd writes it: beyond
 // 65,504 it is infinite, so that steps are skipped where torch skips them. Parts of a gradient
-// (zero::GradView) are not rounded: their sum is. fp32 products are libtorch's. A 16-bit one is libtorch's or the engine's own (engine/device/products.h). Either sums
-// in fp32 and rounds once, with the bias or what is added to; they differ in the order of the sum.
+// (zero::GradView) are not rounded: their sum is. A product is libtorch's or the engine's own
+// (engine/device/products.h). Either sums in fp32 and rounds once, with the bias or what is added
+// to; they differ in the order of the sum.
 // No weight is ever widened as a whole. Scratch is counted as buckets.
 #pragma once
 

@@ -9,6 +9,7 @@
 
 #include "engine/device/device.h"
 #include "engine/device/products.h"
+#include "engine/kernels/products.h"
 #include "engine/memory/counting_allocator.h"
 
 namespace dsj::models::gemm {
@@ -198,7 +199,10 @@ TEST(Products, TheShapeDecides) {
   const auto own = [](at::ScalarType type, int64_t n, Products asked) {
     return device::multiplies_itself(at::empty({0}, type), 256, 256, n, asked);
   };
-  EXPECT_FALSE(own(at::kFloat, 8, Products::Own)) << "fp32 is libtorch's";
+  EXPECT_EQ(own(at::kFloat, 8, Products::ByShape), kernels::product_table().fused);
+  EXPECT_TRUE(own(at::kFloat, 8, Products::Own));
+  EXPECT_FALSE(own(at::kFloat, 8, Products::Library));
+  EXPECT_FALSE(own(at::kDouble, 8, Products::Own));
   EXPECT_TRUE(own(at::kHalf, 1 << 20, Products::Library)) << "no CPU has units for it";
   EXPECT_TRUE(own(at::kBFloat16, 8, Products::ByShape));
   const bool units = device::of(at::kCPU).multiplies(at::kBFloat16);
