@@ -55,6 +55,7 @@ ifdef QUICK
 	@python3 scripts/bench_train.py --bin $(BUILD)/bin --quick
 else
 	@python3 scripts/bench_train.py --bin $(BUILD)/bin
+	@$(BUILD)/bin/bench_products
 	@$(BUILD)/bin/bench_optimizer_step
 	@python3 scripts/bench_random_ltd.py --bin $(BUILD)/bin
 	@$(BUILD)/bin/bench_nvme_step $(BUILD)

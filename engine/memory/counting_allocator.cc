@@ -37,7 +37,8 @@ PageHeap& large_blocks() {
 
 void* take(size_t size) {
   if (size >= kLarge) return large_blocks().take(size);
-  void* const block = std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment);
+  void* const block =
+      std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment);
   if (!block) throw std::bad_alloc();
   return block;
 }

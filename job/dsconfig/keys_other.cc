@@ -224,7 +224,7 @@ std::vector<Key> observation_keys() {
        .fallback = false,
        .state = Inert,
        .reason = "it prevents fragmentation by inputs that come and go; here the allocator keeps "
-                 "freed blocks for the next tensor of their size"},
+                 "freed pages for the next tensor, whatever its size"},
       {.path = "activation_checkpointing.synchronize_checkpoint_boundary",
        .type = Bool,
        .fallback = false,

@@ -65,7 +65,7 @@ class ProductsTest : public testing::TestWithParam<const char*> {
          .out = out.data(),
          .out_row = out_row,
          .out_type = out_type,
-         .addend = c.addend == Addend::Out      ? out.data()
+         .addend = c.addend == Addend::Out       ? out.data()
                    : c.addend == Addend::Another ? addend.data()
                                                  : nullptr,
          .addend_row = c.addend == Addend::Out ? out_row : addend_row},
