@@ -176,9 +176,9 @@ PackedRows pack_rows(const Operand& a, int64_t first, int64_t count, const Stret
         continue;
       }
       const T* const row = at<T>(a, first + r, k.first);
-      const int64_t whole = k.depth / Unit::kDeep;
-      for (int64_t c = 0; c < whole; ++c) to[c] = Unit::along(row, c, whole * Unit::kDeep);
-      if (whole < k.cells) to[whole] = Unit::along(row, whole, k.depth);
+      const int64_t whole = k.depth / (Unit::kDeep * kLanesOf) * kLanesOf;
+      for (int64_t c = 0; c < whole; c += kLanesOf) *(Loose*)(to + c) = (Loose)Unit::line(row, c);
+      for (int64_t c = whole; c < k.cells; ++c) to[c] = Unit::along(row, c, k.depth);
     }
     return {kTile * kStride, kStride, 1};
   }
