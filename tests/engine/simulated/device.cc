@@ -9,6 +9,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,9 @@
 
 namespace dsj::simulated {
 namespace {
+
+/// The device multiplies as libtorch does on a CPU. So must the CPU whose bits it is to have.
+const int library_multiplies = setenv("DSJ_PRODUCTS", "library", /*overwrite=*/1);
 
 Work work;
 uint64_t launches_before = 0;
