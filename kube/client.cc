@@ -1,5 +1,7 @@
 #include "kube/client.h"
 
+#include "kube/answer_json.h"
+
 namespace dsj::kube {
 namespace {
 
@@ -49,7 +51,7 @@ ApiResult<Json> Client::send(Request request, Repeat repeat, const Cancel& cance
       error = from_net(response.error());
     } else if (response->status / 100 == 2) {
       if (response->body.empty()) return Json::object();
-      Json body = Json::parse(response->body, nullptr, false);
+      Json body = parse_answer(response->body);
       if (body.is_discarded()) return std::unexpected(not_json(*response));
       return body;
     } else {

@@ -3,10 +3,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "kube/answer_json.h"
+
 namespace dsj::kube {
 
 Result<WatchEvent> parse_watch_event(const std::string& line) {
-  auto object = nlohmann::json::parse(line, nullptr, false);
+  auto object = parse_answer(line);
   if (!object.is_object() || !object.contains("type") || !object["type"].is_string() ||
       !object.contains("object") || !object["object"].is_object()) {
     return bad_input("not a watch event: " + line.substr(0, 100));

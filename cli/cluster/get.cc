@@ -38,7 +38,6 @@ class Get {
                                                [&](const Json& job) { all.push_back(job); });
       if (!listed) return failed(listed.error());
     }
-    for (Json& job : all) job["metadata"].erase("managedFields");
     if (options_.output == "name") {
       for (const Json& job : all) std::printf("%s\n", word(job, "metadata.name").c_str());
       return 0;
