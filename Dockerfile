@@ -2,7 +2,8 @@
 #   docker build --target operator -t dsj-operator .
 #   docker build --target worker -t dsj-worker .
 # Each is built by the project's own set-up and build; the operator's stage does without libtorch.
-FROM debian:12 AS sources
+# Debian 12 of 2026-10-05, all architectures. What is installed on it is listed in the image's SBOM.
+FROM debian:12@sha256:2c037a04925515fdd6ea85ea14a682d0e79931f5e9f5d07b6dbfc6ba12f9e858 AS sources
 WORKDIR /src
 COPY . .
 

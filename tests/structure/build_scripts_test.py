@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""What `make` shows of a build, and how its cost is read from Ninja's log. Usage: build_scripts_test.py SOURCE."""
+"""What `make` shows of a build, how its cost is read from Ninja's log, and what images begin with. Usage: build_scripts_test.py SOURCE."""
 import contextlib
 import io
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -236,6 +237,18 @@ class Cost(unittest.TestCase):
               "/usr/include/c++/12/bits/stl_map.h": None, "/usr/include/unistd.h": None,
               "/usr/include/nlohmann/json.hpp": "theirs", "/opt/torch/include/ATen/ATen.h": "theirs"}
         self.assertEqual({path: build_cost.which(path, "/src") for path in of}, of)
+
+
+class Images(unittest.TestCase):
+    def test_every_base_is_pinned(self):
+        with open(os.path.join(SOURCE, "Dockerfile"), encoding="utf-8") as file:
+            stages = re.findall(r"^FROM (\S+) AS (\S+)$", file.read(), re.MULTILINE)
+        self.assertTrue(stages)
+        known = {"scratch"}
+        for base, stage in stages:
+            if base not in known:
+                self.assertRegex(base, r"@sha256:[0-9a-f]{64}$", f"stage {stage} begins with a name that may change")
+            known.add(stage)
 
 
 if __name__ == "__main__":
