@@ -6,6 +6,7 @@
 #include "agent/install.h"
 #include "agent/loop.h"
 #include "agent/pod_loop.h"
+#include "agent/signals_ready.h"
 #include "common/argument_parser.h"
 #include "job/contract.h"
 
@@ -27,7 +28,7 @@ int main(int argc, char** argv) {
   dsj::agent::LoopOptions options;
   dsj::agent::PodOptions pod;
   std::string install_into;
-  bool in_pod = false;
+  bool in_pod = false, before_stop = false;
   // What follows "--" is the user's; this parser ignores it.
   int own = 1;
   while (own < argc && std::strcmp(argv[own], "--") != 0) ++own;
@@ -46,12 +47,21 @@ int main(int argc, char** argv) {
       .option("--install", install_into,
               "copy this program, its loader and its libraries into a directory, and end")
       .excludes(pod_flag);
+  parser
+      .flag("--await-signals", before_stop,
+            "a container's preStop hook: wait until its agent, process 1, can be told to stop")
+      .excludes(pod_flag);
   parser.option("--incarnation", options.incarnation, "which life of this worker");
   parser.option("--report-fd", options.report_fd, "descriptor that takes worker 0's reports");
   if (const auto over = parser.parse(own, argv)) {
     return *over == 0 ? 0 : dsj::contract::kExitBadInput;
   }
   if (!install_into.empty()) return install(install_into);
+  if (before_stop) {
+    // What a longer wait cannot mend is left to the grace period.
+    (void)dsj::agent::await_signals_ready("/proc/1/status", std::chrono::seconds(10));
+    return dsj::contract::kExitDone;
+  }
   if (in_pod) return dsj::agent::run_pod(pod);
   if (options.config_path.empty()) {
     std::fputs("dsj-agent: --config or --pod is required\n", stderr);

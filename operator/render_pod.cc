@@ -173,6 +173,17 @@ void enter_foreign_image(Json& spec, Json& container, const jobspec::Job& job,
              {{"emptyDir", {{"sizeLimit", kInstalledAgentSize}}}}, true);
 }
 
+/// Process 1 loses a SIGTERM that comes before it is loaded (agent/signals_ready.h). Not where the agent is not process 1, nor
+/// over a hook of the template's.
+void add_stop_hook(const Json& spec, Json& container) {
+  if (spec.value("shareProcessNamespace", false) || spec.value("hostPID", false)) return;
+  Json hook = container["command"];
+  while (hook.back() != "--pod") hook.erase(hook.size() - 1);
+  hook.back() = "--await-signals";
+  fill(child(container, "lifecycle", Json::object()),
+       {{"preStop", {{"exec", {{"command", std::move(hook)}}}}}});
+}
+
 /// The terms of a node selector are alternatives: each gets the condition.
 void avoid_nodes(Json& spec, const std::set<std::string>& names) {
   if (names.empty()) return;
@@ -228,6 +239,7 @@ Create render_pod(const Observed& o, const Accepted& accepted, const OwnStatus& 
     container["command"] = {"dsj-agent", "--pod"};
     container.erase("args");
   }
+  add_stop_hook(spec, container);
   container["terminationMessagePath"] = contract::kTerminationLog;
   container["terminationMessagePolicy"] = "File";
   fill(

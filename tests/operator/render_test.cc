@@ -42,6 +42,22 @@ TEST(Render, APodHasWhatTheContractNames) {
   EXPECT_EQ(view->owner_uid, "job-uid");
 }
 
+TEST(Render, APodIsNotToldToStopBeforeItsAgentCanHearIt) {
+  World world;
+  const auto hook = [&](Json pod_spec) {
+    if (!pod_spec.is_null()) world.edit("/workers/template", {{"spec", std::move(pod_spec)}});
+    return pod_of(world)["spec"]["containers"][0].value("lifecycle", Json());
+  };
+  EXPECT_EQ(hook({}),
+            Json::parse(R"({"preStop": {"exec": {"command": ["dsj-agent", "--await-signals"]}}})"));
+  const Json own = {{"postStart", {{"exec", {{"command", {"a"}}}}}},
+                    {"preStop", {{"sleep", {{"seconds", 1}}}}}};
+  EXPECT_EQ(hook({{"containers", Json::array({{{"name", "worker"}, {"lifecycle", own}}})}}), own);
+  for (const char* shared : {"shareProcessNamespace", "hostPID"}) {
+    EXPECT_EQ(hook({{shared, true}}), Json()) << "the agent is not process 1: no signal is lost";
+  }
+}
+
 TEST(Render, TheTokensAudienceIsTheJobsUid) {
   World world;
   bool found = false;
@@ -208,6 +224,9 @@ TEST(Render, AUsersOwnProgramIsEnteredByAnInitContainer) {
   EXPECT_EQ(container["command"],
             Json({"/opt/dsj-agent/ld.so", "--inhibit-cache", "--library-path", "/opt/dsj-agent/lib",
                   "/opt/dsj-agent/dsj-agent", "--pod", "--"}));
+  EXPECT_EQ(container["lifecycle"]["preStop"]["exec"]["command"],
+            Json({"/opt/dsj-agent/ld.so", "--inhibit-cache", "--library-path", "/opt/dsj-agent/lib",
+                  "/opt/dsj-agent/dsj-agent", "--await-signals"}));
   EXPECT_EQ(container["args"], Json({"python", "-u", "train.py", "$(A)"}));
   EXPECT_EQ(env(container, "LD_LIBRARY_PATH"), "/cuda") << "the user's own, untouched";
   EXPECT_EQ(env(container, contract::kEnvDsConfig), "/run/dsj/ds_config.json");
