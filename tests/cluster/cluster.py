@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """A real Kubernetes cluster on this machine, for tests: no container runtime of others, no registry, no cloud.
 
-  cluster.py up [--api | --nodes N] [--simulated M] [--kueue]  start it, or what is missing of it: the control plane, N real nodes
+  cluster.py up [--api | --nodes N] [--simulated M] [--kueue] [--volcano]  start it, or what is missing of it: the control plane, N real nodes
                                    (0; at most 9; they need root) and M simulated ones, where pods run in name only.
-                                   --api: etcd and the API server only. --kueue: Kueue beside it; without real nodes
+                                   --api: etcd and the API server only. --kueue: Kueue beside it; --volcano: Volcano beside it;
+                                   both without real nodes
   cluster.py down                  end every process and remove its state
   cluster.py status                what runs, with its memory
   cluster.py env                   shell words: eval "$(cluster.py env)" sets KUBECONFIG, DSJ_CLUSTER_STATE and PATH
   cluster.py build [NAME...]       build programs into the cache. NAME: a program; api (what --api needs; the default); tools
                                    (kubectl and helm); nodes (what --nodes needs, if this machine can have nodes);
-                                   queues (what --kueue needs, if Kueue can run here and can be had)
+                                   queues and gangs (what --kueue and --volcano need, if these can be had)
   cluster.py restart NAME          crash a process of the control plane and start it again
   cluster.py stop NAME             crash it; `restart` or `up` brings it back
   cluster.py crash I               node I loses its power; the next `up` boots it again, its disk kept
@@ -37,14 +38,15 @@ import nodes  # noqa: E402
 import processes  # noqa: E402
 import programs  # noqa: E402
 import simulated  # noqa: E402
+import volcano  # noqa: E402
 from settings import KUBECONFIG, NODES_MAX, STATE, ClusterError, say  # noqa: E402
 
 
 def take_options(words):
     """({"--nodes": 2, ...}, the words behind)"""
     options = {}
-    while words and words[0] in ("--api", "--nodes", "--simulated", "--kueue"):
-        counted = words[0] not in ("--api", "--kueue")
+    while words and words[0] in ("--api", "--nodes", "--simulated", "--kueue", "--volcano"):
+        counted = words[0] in ("--nodes", "--simulated")
         if counted and (len(words) < 2 or not words[1].isdigit()):
             raise ClusterError(f"{words[0]} needs a number")
         options[words[0]] = int(words[1]) if counted else 1
@@ -55,8 +57,8 @@ def take_options(words):
 def up(words):
     options, rest = take_options(words)
     count, fakes, api_only = options.get("--nodes", 0), options.get("--simulated", 0), "--api" in options
-    queues = "--kueue" in options
-    if rest or count > NODES_MAX or (api_only and len(options) > 1) or (queues and count):
+    queues, gangs = "--kueue" in options, "--volcano" in options
+    if rest or count > NODES_MAX or (api_only and len(options) > 1) or ((queues or gangs) and count):
         raise ClusterError(f"up: cannot do {' '.join(words)}")
     if count:
         nodes.check_machine()
@@ -68,6 +70,8 @@ def up(words):
     control_plane.up(controllers=not api_only)
     if queues:
         kueue.up()
+    if gangs:
+        volcano.up()
     if count:
         nodes.up(count)
     if fakes:
@@ -78,6 +82,7 @@ def down(_words=()):
     nodes.down()
     simulated.down()
     kueue.down()
+    volcano.down()
     control_plane.down()
     shutil.rmtree(STATE, ignore_errors=True)
     say("down")
@@ -116,9 +121,9 @@ def build(words):
         try:
             programs.need(programs.GROUPS.get(word, [word]))
         except ClusterError as problem:
-            if word != "queues":
+            if word not in ("queues", "gangs"):
                 raise
-            say(f"no programs of queues: {problem}")  # their check says so, too
+            say(f"no programs of {word}: {problem}")  # their check says so, too
 
 
 def run(words):

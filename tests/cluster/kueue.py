@@ -8,10 +8,10 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 
 import certificates
 import control_plane
+import installation
 import processes
 import programs
 from settings import LONG, PKI, STATE, ClusterError
@@ -19,11 +19,10 @@ from settings import LONG, PKI, STATE, ClusterError
 NAME = "kueue"
 ROOT = os.path.join(STATE, "kueue")
 NAMESPACE = "kueue-system"
+READY_SECONDS = 45  # a gang that is admitted, but not ready so long, goes back to its queue
 VISIBILITY_PORT = 8082  # Kueue knows no other
 # A Service that is a name: without this the API server looks for its pods' addresses.
 APISERVER_FLAG = "--enable-aggregator-routing=false"
-WANTED = ("Namespace", "CustomResourceDefinition", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "APIService",
-          "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 ACCOUNT = "var/run/secrets/kubernetes.io/serviceaccount"  # where a pod finds its own
 
 
@@ -40,43 +39,19 @@ def check_machine():
             raise ClusterError(f"Kueue needs port {VISIBILITY_PORT}: {problem}") from None
 
 
-def _kubectl(*words, given=None):
-    done = subprocess.run([programs.path_of("kubectl"), *words], input=given, capture_output=True, check=False,
-                          env=dict(os.environ, KUBECONFIG=os.path.join(STATE, "admin.kubeconfig")))
-    if done.returncode != 0:
-        raise ClusterError(f"kubectl {words[0]}: {done.stderr.decode(errors='replace')}")
-    return done.stdout
-
-
 def manifests():
     """Kueue's own installation, as objects."""
-    text = _kubectl("kustomize", os.path.join(programs.kept(NAME), "default"))
-    wanted = [part for part in text.split(b"\n---\n")
-              if any(f"\nkind: {kind}\n".encode() in b"\n" + part for kind in WANTED)]
-    made = _kubectl("create", "--dry-run=client", "--validate=false", "-o", "json", "-f", "-", given=b"\n---\n".join(wanted))
-    things, rest = [], made.decode().strip()
-    while rest:  # one object behind the other
-        thing, end = json.JSONDecoder().raw_decode(rest)
-        things.append(thing)
-        rest = rest[end:].strip()
-    return things
-
-
-def _by_url(client, port, authority):
-    service = client.pop("service")
-    client["url"] = f"https://127.0.0.1:{port}{service.get('path', '')}"
-    client["caBundle"] = authority
+    return installation.objects(installation.kubectl("kustomize", os.path.join(programs.kept(NAME), "default")))
 
 
 def _adapted(thing, port):
     """Without a network between the API server and Kueue's Services."""
-    authority = certificates.data("ca.crt")
     if thing["kind"] == "CustomResourceDefinition":
         conversion = thing["spec"].get("conversion", {})
         if conversion.get("strategy") == "Webhook":
-            _by_url(conversion["webhook"]["clientConfig"], port, authority)
+            installation.by_url(conversion["webhook"]["clientConfig"], port)
     for hook in thing.get("webhooks", []):
-        _by_url(hook["clientConfig"], port, authority)
+        installation.by_url(hook["clientConfig"], port)
     if thing["kind"] == "APIService":
         thing["spec"]["service"]["port"] = VISIBILITY_PORT
     return thing
@@ -87,6 +62,8 @@ def _configuration(ports):
             "health": {"healthProbeBindAddress": f"127.0.0.1:{ports['health']}"}, "metrics": {"bindAddress": "0"},
             "webhook": {"host": "127.0.0.1", "port": ports["webhook"], "certDir": "/certificates"},
             "leaderElection": {"leaderElect": False}, "internalCertManagement": {"enable": False},
+            "waitForPodsReady": {"timeout": f"{READY_SECONDS}s", "requeuingStrategy": {
+                "timestamp": "Eviction", "backoffBaseSeconds": 1, "backoffMaxSeconds": 1}},
             "clientConnection": {"qps": 300, "burst": 600}, "integrations": {"frameworks": ["batch/job", "pod"]}}
 
 
@@ -114,21 +91,7 @@ def _install(port):
     things = [_adapted(thing, port) for thing in manifests()]
     things.append({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "kueue-visibility-server", "namespace": NAMESPACE},
                    "spec": {"type": "ExternalName", "externalName": "localhost"}})
-    apply = ("apply", "--server-side", "-f", "-")
-    # What the others stand in, or are served by, comes first.
-    for kinds in (("Namespace", "CustomResourceDefinition"), [*WANTED[2:], "Service"]):
-        _kubectl(*apply, given=json.dumps({"apiVersion": "v1", "kind": "List", "items": [
-            thing for thing in things if thing["kind"] in kinds]}).encode())
-    crds = [thing for thing in things if thing["kind"] == "CustomResourceDefinition"]
-    processes.wait_for(LONG, "list of Kueue's kinds", lambda: all(_lists(crd) for crd in crds))
-
-
-def _lists(crd):
-    """The API server serves every version of it, and says so."""
-    answers = [control_plane.get(f"/apis/{crd['spec']['group']}/{version['name']}")
-               for version in crd["spec"]["versions"] if version["served"]]
-    return all(status == 200 and crd["spec"]["names"]["plural"] in {resource["name"] for resource in json.loads(body)["resources"]}
-               for status, body in answers)
+    installation.install(things)
 
 
 def _give_account():
@@ -136,7 +99,7 @@ def _give_account():
     folder = os.path.join(ROOT, ACCOUNT)
     os.makedirs(folder, exist_ok=True)
     shutil.copy(os.path.join(PKI, "ca.crt"), folder)
-    token = _kubectl("-n", NAMESPACE, "create", "token", "kueue-controller-manager", "--duration=24h")
+    token = installation.kubectl("-n", NAMESPACE, "create", "token", "kueue-controller-manager", "--duration=24h")
     for name, text in (("token", token.strip()), ("namespace", NAMESPACE.encode())):
         with open(os.path.join(folder, name), "wb") as out:
             out.write(text)

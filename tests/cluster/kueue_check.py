@@ -1,197 +1,69 @@
 #!/usr/bin/env python3
-"""Our operator beside a real Kueue: gangs that wait for quota, go on, are lost, suspended and preempted. Control plane, operator
-and Kueue are the real programs; the check is the kubelet of nodes that are objects only, and what agents would say. (kwok's nodes
-would not do: there a deleted pod loses its finalizers, and these are half of what Kueue is about.)
+"""Our operator beside a real Kueue (gangs.py): gangs that wait for quota, go on, are lost, suspended and preempted.
+
+In most cases gangs of two share a quota for one of them. Those of topology have racks and nodes of their own, where no other pod
+takes room.
 
 Usage: kueue_check.py REPOSITORY BIN GTEST_REPORT [CASE...]. Makes its own cluster, or takes that of cluster.py env. Where Kueue
 cannot run or cannot be had everything is skipped, loudly. Exit 1 on a failure.
 """
-import json
 import os
-import subprocess
 import sys
-import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "../support"), os.path.join(HERE, "../run")]
-from cases import Report, expect  # noqa: E402
-from chart_check import JOB, Chart  # noqa: E402
-from kube import condition_of, crds_served, eventually, get, holds, kubectl, patch, run  # noqa: E402
+from cases import expect  # noqa: E402
+from gangs import (DONE, NODES, PEER_LOST, PREEMPTED, QUIET, RANK_FAILED, TEAM, Kubelets, QueuedGang, World, check,  # noqa: E402
+                   described, end, uid_of)
+from kube import condition_of, eventually, get, holds, kubectl, patch  # noqa: E402
 import kueue  # noqa: E402
 import programs  # noqa: E402
-from settings import ClusterError  # noqa: E402
 
-TEAM = "team"
-NODES = ("node-1", "node-2", "node-3")
 DEADLINE = 30
-QUIET = 3  # seconds in which something that must not happen would have happened
-DONE, RANK_FAILED, PEER_LOST, PREEMPTED = (0, "Completed"), (1, "RankFailed"), (86, "PeerLost"), (87, "Preempted")
-# Nodes are ready as long as the check says so.
-CONTROLLERS = "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller"
+RACK = "example.com/rack"
+RACKS = {"rack-node-1": "a", "rack-node-2": "b", "rack-node-3": "b"}
 
 
-def uid_of(thing):
-    return thing["metadata"]["uid"]
+def create_in_kueue(kind, name, namespace=None, **rest):
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    kubectl("create", "-f", "-", thing={"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": metadata, **rest})
 
 
-def ended(pod):
-    return pod["status"].get("phase") in ("Succeeded", "Failed")
+def create_queues(cluster, local, flavor, cpus):
+    quota = [{"coveredResources": ["cpu"], "flavors": [{"name": flavor, "resources": [{"name": "cpu", "nominalQuota": str(cpus)}]}]}]
+    create_in_kueue("ClusterQueue", cluster, spec={
+        "namespaceSelector": {}, "resourceGroups": quota, "preemption": {"withinClusterQueue": "LowerPriority"}})
+    create_in_kueue("LocalQueue", local, TEAM, spec={"clusterQueue": cluster})
 
 
-class Kubelets(threading.Thread):
-    """Of all nodes: runs what is bound there, ends what is deleted. A pod of a node that is away is left alone."""
+class Kueues(World):
+    """Kueue with two queues, one with quota for one gang of two, one of racks; and the operator."""
 
-    def __init__(self):
-        super().__init__(daemon=True)
-        self.away, self.stopped, self.problem = set(), threading.Event(), ""
-        for name in NODES:
-            kubectl("create", "-f", "-", thing={"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {
-                "kubernetes.io/hostname": name}}})
-            self.ready(name, True)
-            kubectl("patch", "node", name, "--type", "merge", "-p", json.dumps({"spec": {"taints": None}}))
+    scheduler = "kueue"
+    nodes = {**{name: {"pool": "plain"} for name in NODES}, **{name: {"pool": "racks", RACK: rack} for name, rack in RACKS.items()}}
 
-    @staticmethod
-    def ready(name, yes):
-        room = {"cpu": "2", "memory": "64Gi", "pods": "110"}
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        status = {"capacity": room, "allocatable": room, "conditions": [
-            {"type": "Ready", "status": "True" if yes else "Unknown", "reason": "Check", "message": "", "lastTransitionTime": now}]}
-        kubectl("patch", "node", name, "--subresource=status", "--type", "merge", "-p", json.dumps({"status": status}))
-
-    def run(self):
-        while not self.stopped.wait(0.3):
-            try:
-                for pod in get("pods", "-n", TEAM) or []:
-                    self.look_after(pod)
-            except (AssertionError, KeyError) as problem:
-                self.problem = str(problem)
-
-    def look_after(self, pod):
-        node, deleted = pod["spec"].get("nodeName"), pod["metadata"].get("deletionTimestamp")
-        if not node or node in self.away:
-            return
-        if not deleted and pod["status"].get("phase") == "Pending":
-            say_state(pod, "Running", {"running": {}}, check=False)
-        elif deleted and not ended(pod):
-            end(pod, PREEMPTED, check=False)  # as our agent does when it is asked to go
-        elif deleted and pod["metadata"].get("deletionGracePeriodSeconds") != 0:
-            kubectl("-n", TEAM, "delete", "pod", pod["metadata"]["name"], "--force", "--grace-period=0", "--wait=false", check=False)
+    def queues(self):
+        create_in_kueue("WorkloadPriorityClass", "urgent", value=1000)
+        create_in_kueue("ResourceFlavor", "any", spec={"nodeLabels": {"pool": "plain"}})
+        create_queues("gpus", "research", "any", 2)
+        levels = [{"nodeLabel": RACK}, {"nodeLabel": "kubernetes.io/hostname"}]
+        create_in_kueue("Topology", "hall", spec={"levels": levels})
+        create_in_kueue("ResourceFlavor", "racks", spec={"nodeLabels": {"pool": "racks"}, "topologyName": "hall"})
+        create_queues("racks", "near", "racks", 2 * len(RACKS))
 
 
-def say_state(pod, phase, state, check=True):
-    containers = [{"name": "worker", "image": "i", "imageID": "", "ready": phase == "Running", "restartCount": 0, "state": state}]
-    ready = {"type": "Ready", "status": "True" if phase == "Running" else "False"}
-    kubectl("-n", TEAM, "patch", "pod", pod["metadata"]["name"], "--subresource=status", "--type", "strategic", "-p",
-            json.dumps({"metadata": {"uid": uid_of(pod)}, "status": {"phase": phase, "containerStatuses": containers, "conditions": [ready]}}),
-            check=check)
+class Gang(QueuedGang):
+    """Two workers are as much as queue "research" has."""
 
+    waiting = "workloads"
 
-def end(pod, words, check=True):
-    code, reason = words
-    job = get("dsj", pod["metadata"]["labels"]["training.dsj.dev/job-name"], "-n", TEAM) or {}
-    attempt = job.get("status", {}).get("training", {}).get("attempt", 0)
-    told = {"reason": reason, "step": 3, **({"attempt": attempt} if attempt else {})}
-    say_state(pod, "Succeeded" if code == 0 else "Failed", {"terminated": {"exitCode": code, "message": json.dumps(told)}}, check)
+    def __init__(self, world, name, priority="", near=None, **rest):
+        """near: the mode of a topology by racks, in the queue of the racks."""
+        policy = {"scheduler": "kueue", "queue": "near" if near else "research", **({"priorityClass": priority} if priority else {})}
+        super().__init__(world, name, policy, topology={"key": RACK, "mode": near} if near else None, **rest)
 
-
-class World:
-    """Kueue with quota for one gang of two, and the operator."""
-
-    def __init__(self, repository, binaries):
-        self.binaries, self.chart = binaries, Chart(repository, binaries)
-        self.process = self.kubelets = None
-        self.log = os.path.join(self.chart.room, "operator.log")
-
-    def begin(self):
-        for space in ("ops", TEAM):
-            kubectl("create", "namespace", space)
-        run("helm", "install", "r", self.chart.chart, "-n", "ops", "--set", "webhook.enabled=false", "--set", "scheduling.kueue=true")
-        crds_served()
-        version = "kueue.x-k8s.io/v1beta2"
-        flavor = {"apiVersion": version, "kind": "ResourceFlavor", "metadata": {"name": "any"}}
-        quota = [{"coveredResources": ["cpu"], "flavors": [{"name": "any", "resources": [{"name": "cpu", "nominalQuota": "2"}]}]}]
-        queue = {"apiVersion": version, "kind": "ClusterQueue", "metadata": {"name": "gpus"},
-                 "spec": {"namespaceSelector": {}, "resourceGroups": quota, "preemption": {"withinClusterQueue": "LowerPriority"}}}
-        local = {"apiVersion": version, "kind": "LocalQueue", "metadata": {"name": "research", "namespace": TEAM}, "spec": {"clusterQueue": "gpus"}}
-        urgent = {"apiVersion": version, "kind": "WorkloadPriorityClass", "metadata": {"name": "urgent"}, "value": 1000}
-        for thing in (flavor, queue, local, urgent):
-            kubectl("create", "-f", "-", thing=thing)
-        config = self.chart.config_of("operator", kubectl("-n", "ops", "create", "token", "r-deepspeedjob", "--duration=4h").stdout.strip())
-        with open(self.log, "wb") as output:
-            self.process = subprocess.Popen(
-                [self.chart.operator, "--health-address=127.0.0.1:0", "--no-leader-election", "--kueue=true"], stdout=output, stderr=output,
-                env=dict(os.environ, KUBECONFIG=config, DSJ_NAMESPACE="ops"))
-        self.kubelets = Kubelets()
-        self.kubelets.start()
-
-    def finish(self):
-        if self.kubelets:
-            self.kubelets.stopped.set()
-            self.kubelets.join()
-        if self.process:
-            self.process.terminate()
-            self.process.wait(20)
-            with open(self.log, encoding="utf-8", errors="replace") as log:
-                print("".join(log.readlines()[-40:]))
-
-
-class Gang:
-    """One job of two workers, a CPU each: as much as there is quota. It must leave nothing behind."""
-
-    def __init__(self, world, name, priority="", apart=False, startup=None, **spec):
-        self.world, self.name = world, name
-        mine = {"labelSelector": {"matchLabels": {"training.dsj.dev/job-name": name}}, "topologyKey": "kubernetes.io/hostname"}
-        affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [mine]}} if apart else {}
-        worker = {"name": "worker", "resources": {"requests": {"cpu": "1"}}}
-        policy = {"scheduler": "kueue", "queue": "research", **({"priorityClass": priority} if priority else {})}
-        run_policy = {"schedulingPolicy": policy, **({"startupDeadlineSeconds": startup} if startup else {})}
-        self.manifest = dict(JOB, metadata={"name": name, "namespace": TEAM})
-        self.manifest["spec"] = dict(JOB["spec"], runPolicy=run_policy, **spec, workers={
-            "replicas": 2, "slotsPerWorker": 1, "template": {"spec": {"containers": [worker], "affinity": affinity}}},
-            failurePolicy={"nodeFailure": {"graceSeconds": 5, "forceDeleteAfterSeconds": 15}})
-
-    def __enter__(self):
-        kubectl("create", "-f", "-", thing=self.manifest)
-        eventually(lambda: len(self.pods()) == 2, lambda: f"two pods: {self}")
-        return self
-
-    def __exit__(self, kind, *_):
-        kubectl("-n", TEAM, "delete", "dsj", self.name, "--wait=false", check=False)
-        if kind is None:
-            self.leaves_nothing()
-            return
-        for resource in ("pods", "workloads"):  # the next case begins with all of the quota
-            for thing in get(resource, "-n", TEAM) or []:
-                if thing["metadata"]["name"].startswith(self.name + "-"):
-                    name = thing["metadata"]["name"]
-                    kubectl("-n", TEAM, "patch", resource, name, "--type", "merge", "-p", '{"metadata":{"finalizers":null}}', check=False)
-                    kubectl("-n", TEAM, "delete", resource, name, "--force", "--grace-period=0", "--wait=false", check=False)
-
-    def __str__(self):
-        pods = [(pod["metadata"]["name"], pod["metadata"].get("finalizers"), pod["metadata"].get("deletionTimestamp"),
-                 pod["spec"].get("nodeName"), pod["status"].get("phase"), bool(pod["spec"].get("schedulingGates"))) for pod in self.pods()]
-        groups = [(one["metadata"]["name"], [(c["type"], c["status"], c.get("message")) for c in one.get("status", {}).get("conditions", [])])
-                  for one in self.workloads()]
-        return f"job {self.get().get('status')}\n pods {pods}\n workloads {groups}\n kubelets {self.world.kubelets.problem}"
-
-    def get(self):
-        return get("dsj", self.name, "-n", TEAM) or {}
-
-    def phase(self):
-        return self.get().get("status", {}).get("phase")
-
-    def restarts(self):
-        return self.get().get("status", {}).get("restarts", {})
-
-    def pods(self):
-        return sorted(get("pods", "-n", TEAM, "-l", "training.dsj.dev/job-name=" + self.name) or [],
-                      key=lambda pod: (pod["metadata"]["labels"]["training.dsj.dev/replica-index"], pod["metadata"]["creationTimestamp"]))
-
-    def live(self):
-        return [pod for pod in self.pods() if not ended(pod) and not pod["metadata"].get("deletionTimestamp")]
-
-    def workloads(self):
+    def units(self):
         return [one for one in get("workloads.kueue.x-k8s.io", "-n", TEAM) or [] if one["metadata"]["name"].startswith(self.name + "-")]
 
     def workload(self, number):
@@ -201,49 +73,20 @@ class Gang:
         return {pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] for pod in self.live()}
 
     def holds_quota(self):
-        return [one["metadata"]["name"] for one in self.workloads()
+        return [one["metadata"]["name"] for one in self.units()
                 if holds(one, "QuotaReserved") and not holds(one, "Finished")]
-
-    def runs(self):
-        """Both pods are let go together, and run."""
-        def both():
-            pods = self.live()
-            return len(pods) == 2 and all(pod["status"].get("phase") == "Running" for pod in pods)
-        eventually(both, lambda: f"both run: {self}")
-        expect(len(self.groups()) == 1, lambda: f"two groups: {self}")
-        return self.live()
-
-    def trains(self, attempt=1):
-        pods = self.runs()
-        kubectl("-n", TEAM, "patch", "dsj", self.name, "--subresource=status", "--type", "merge", "-p",
-                json.dumps({"status": {"training": {"attempt": attempt, "step": 1}}}))
-        eventually(lambda: self.phase() == "Running", lambda: f"Running: {self}")
-        return pods
 
     def waits(self):
         """All pods behind Kueue's gate, and it stays so."""
         def gated():
             pods = self.live()
-            return len(pods) == 2 and all(pod["spec"].get("schedulingGates") for pod in pods) and not self.holds_quota() and self.workloads()
+            return len(pods) == self.size and all(pod["spec"].get("schedulingGates") for pod in pods) and not self.holds_quota() and self.units()
         eventually(gated, lambda: f"waits: {self}")
         time.sleep(QUIET)
         expect(gated(), lambda: f"does not wait any more: {self}")
 
-    def completes(self):
-        for pod in self.live():
-            end(pod, DONE)
-        eventually(lambda: self.phase() == "Complete", lambda: f"Complete: {self}")
-
     def gives_back(self):
         eventually(lambda: not self.holds_quota(), lambda: f"quota is given back: {self}")
-
-    def leaves_nothing(self):
-        eventually(lambda: not self.pods() and not self.workloads(), lambda: f"pods or Workloads are left: {self}", 120)
-
-
-def described(world, name):
-    words = [os.path.join(world.binaries, "kubectl-dsj"), "describe", name, "-n", TEAM]
-    return run(*words).stdout
 
 
 def a_gang_waits_and_starts_when_another_ends(world):
@@ -258,8 +101,10 @@ def a_gang_waits_and_starts_when_another_ends(world):
             expect(second.phase() == "Pending" and "startTime" not in second.get()["status"], lambda: f"time passes in the queue: {second}")
             eventually(lambda: "LocalQueue research: 0 jobs before it, 0 jobs in the ClusterQueue" in described(world, "second"),
                        lambda: described(world, "second"))
+            # While Kueue tries the one in front, that one is not in the list.
+            eventually(lambda: "LocalQueue research: 1 job before it, 1 job in the ClusterQueue" in described(world, "third"),
+                       lambda: described(world, "third"))
             said = described(world, "third")
-            expect("LocalQueue research: 1 job before it, 1 job in the ClusterQueue" in said, said)
             expect("insufficient unused quota" in said, said)
             print("result: kueue: " + next(line for line in said.splitlines() if "LocalQueue" in line))
             time.sleep(max(0, begin + DEADLINE + QUIET - time.monotonic()))
@@ -277,7 +122,7 @@ def a_lost_worker_joins_its_group_again(world):
     with Gang(world, "one") as gang:
         pods = gang.trains()
         end(pods[1], RANK_FAILED)
-        eventually(lambda: len({uid_of(pod) for pod in gang.live()} - {uid_of(pod) for pod in pods}) == 1, lambda: f"a new worker 1: {gang}")
+        gang.anew(pods)
         gang.trains(2)
         expect(gang.groups() == {"one-kueue-1"} and gang.holds_quota() == ["one-kueue-1"], lambda: f"the same group: {gang}")
         gang.completes()
@@ -322,7 +167,7 @@ def suspending_gives_quota_back(world):
             there.waits()
             patch("dsj", "there", {"spec": {"suspend": True}}, TEAM)  # in the queue
             eventually(lambda: there.phase() == "Suspended" and not there.pods(), lambda: f"leaves the queue: {there}")
-            eventually(lambda: not there.workloads(), lambda: f"no Workload waits without pods: {there}")
+            eventually(lambda: not there.units(), lambda: f"no Workload waits without pods: {there}")
             patch("dsj", "there", {"spec": {"suspend": False}}, TEAM)
             there.waits()
             patch("dsj", "here", {"spec": {"suspend": True}}, TEAM)  # while it trains
@@ -374,42 +219,105 @@ def a_deleted_job_leaves_the_queue(world):
             after.completes()
 
 
-CASES = (a_gang_waits_and_starts_when_another_ends, a_lost_worker_joins_its_group_again, a_gang_that_lost_all_gets_a_new_group,
-         a_node_is_lost, suspending_gives_quota_back, a_preempted_gang_goes_back_to_the_queue, a_failed_job_gives_quota_back,
-         a_deleted_job_leaves_the_queue)
+def a_gang_that_is_not_ready_in_time_goes_back_to_the_queue(world):
+    with Gang(world, "unready", backoffLimit=0) as gang:
+        world.kubelets.away.update(NODES)
+        try:
+            eventually(lambda: len(gang.live()) == 2 and all(gang.nodes()), lambda: f"both have a node: {gang}")
+            first = {uid_of(pod) for pod in gang.pods()}
+            eventually(lambda: holds(gang.workload(1), "Evicted"), lambda: f"Kueue waits for pods that are ready: {gang}",
+                       kueue.READY_SECONDS + 60)
+            expect(condition_of(gang.workload(1), "Evicted")["reason"] == "PodsReadyTimeout", lambda: f"for that reason: {gang}")
+        finally:
+            world.kubelets.away.clear()
+        eventually(lambda: not first & {uid_of(pod) for pod in gang.live()}, lambda: f"all pods are made anew: {gang}")
+        gang.trains()
+        expect(gang.restarts().get("counted", 0) == 0, lambda: f"not charged: {gang}")
+        expect(len(gang.holds_quota()) == 1, lambda: f"quota once: {gang}")
+        gang.completes()
+        gang.gives_back()
 
 
-def missing():
-    """Why Kueue cannot run here; empty: it can."""
-    try:
-        kueue.check_machine()
-        programs.need(programs.GROUPS["queues"])
-    except ClusterError as problem:
-        return str(problem)
-    return ""
+def pods_that_came_too_late_leave_a_finished_group(world):
+    """The operator asked for two successors, had no answer, and told Kueue that the group is over; then they came to be."""
+    with Gang(world, "late") as gang:
+        pods = gang.trains()
+        with world.without_operator():
+            for pod in pods:
+                end(pod, PREEMPTED)
+                kubectl("-n", TEAM, "annotate", "pod", pod["metadata"]["name"], "kueue.x-k8s.io/retriable-in-group=false")
+            eventually(lambda: holds(gang.workload(1), "Finished"), lambda: f"Kueue finishes the group: {gang}")
+            for pod in pods:
+                kubectl("create", "-f", "-", thing=successor_of(pod), config=world.access)
+            late = {uid_of(pod) for pod in gang.live()}
+            expect(len(late) == 2 and gang.groups() == {"late-kueue-1"}, lambda: f"two more in the group: {gang}")
+            gang.waits()
+        gang.trains(2)
+        expect(not late & {uid_of(pod) for pod in gang.pods()}, lambda: f"they go: {gang}")
+        expect("late-kueue-1" not in gang.groups() and len(gang.holds_quota()) == 1, lambda: f"a new group: {gang}")
+        expect(gang.restarts().get("counted", 0) == 0, lambda: f"not charged: {gang}")
+        gang.completes()
+        gang.gives_back()
 
 
-def main():
-    repository, binaries, chosen = sys.argv[1], sys.argv[2], sys.argv[4:]
-    report = Report("Kueue", sys.argv[3])
-    cases = [case for case in CASES if not chosen or case.__name__ in chosen]
-    if "DSJ_CLUSTER" not in os.environ:
-        reason = missing()
-        if reason:
-            for case in cases:
-                report.skipped(case.__name__, reason)
-            return report.write()
-        return subprocess.run([os.path.join(HERE, "cluster.py"), "run", "--kueue", sys.executable, os.path.abspath(__file__), *sys.argv[1:]],
-                              env=dict(os.environ, CONTROLLER_FLAGS=CONTROLLERS), check=False).returncode
-    world = World(repository, binaries)
-    try:
-        world.begin()
-        for case in cases:
-            report.run(case.__name__, lambda case=case: case(world))
-    finally:
-        world.finish()
-    return report.write()
+def successor_of(pod):
+    """As the operator asks for it: without what server, scheduler and Kueue have written."""
+    metadata, spec = pod["metadata"], dict(pod["spec"])
+    for written in ("nodeName", "schedulingGates", "nodeSelector", "tolerations"):
+        spec.pop(written, None)
+    name, _, number = metadata["name"].rpartition("-")
+    labels = {key: value for key, value in metadata["labels"].items() if key != "kueue.x-k8s.io/managed"}
+    labels["training.dsj.dev/incarnation"] = str(int(number) + 1)
+    return {"apiVersion": "v1", "kind": "Pod", "spec": spec, "metadata": {
+        "name": f"{name}-{int(number) + 1}", "namespace": TEAM, "labels": labels, "ownerReferences": metadata["ownerReferences"],
+        "annotations": metadata["annotations"], "finalizers": [one for one in metadata["finalizers"] if "kueue" not in one]}}
+
+
+def neighbours_share_a_node(nodes):
+    """Workers of one node have neighbouring numbers."""
+    return all(nodes[i] == nodes[i - 1] or nodes[i] not in nodes[:i] for i in range(1, len(nodes)))
+
+
+def a_gang_is_placed_in_one_rack(world):
+    with Gang(world, "packed", size=4, near="Required") as gang:
+        pods = gang.trains()
+        nodes = gang.nodes()
+        print(f"result: kueue: four workers with a required rack: {', '.join(nodes)}")
+        expect({RACKS[node] for node in nodes} == {"b"}, lambda: f"the one rack that holds four: {gang}")
+        expect(neighbours_share_a_node(nodes), lambda: f"in the order of the ranks: {gang}")
+        end(pods[1], RANK_FAILED)
+        gang.anew(pods)
+        gang.trains(2)
+        expect(gang.nodes() == nodes, lambda: f"on the node of the one it replaces, {nodes}: {gang}")
+        gang.completes()
+        gang.gives_back()
+
+
+def a_gang_that_no_rack_holds_waits(world):
+    with Gang(world, "wide", size=5, near="Required") as gang:
+        gang.waits()
+        said = described(world, "wide")
+        expect("topology" in said, said)
+        print("result: kueue: " + next(line for line in said.splitlines() if "topology" in line).strip())
+    with Gang(world, "spread", size=5, near="Preferred") as gang:
+        gang.trains()
+        nodes = gang.nodes()
+        print(f"result: kueue: five workers with a preferred rack: {', '.join(nodes)}")
+        expect(set(nodes) == set(RACKS) and neighbours_share_a_node(nodes), lambda: f"in the order of the ranks: {gang}")
+        gang.completes()
+        gang.gives_back()
+
+
+CASES = (a_gang_is_placed_in_one_rack, a_gang_that_no_rack_holds_waits, a_gang_waits_and_starts_when_another_ends,
+         a_lost_worker_joins_its_group_again, a_gang_that_lost_all_gets_a_new_group, a_node_is_lost, suspending_gives_quota_back,
+         a_gang_that_is_not_ready_in_time_goes_back_to_the_queue, pods_that_came_too_late_leave_a_finished_group,
+         a_preempted_gang_goes_back_to_the_queue, a_failed_job_gives_quota_back, a_deleted_job_leaves_the_queue)
+
+
+def need():
+    kueue.check_machine()
+    programs.need(programs.GROUPS["queues"])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(check("Kueue", Kueues, CASES, need, "--kueue"))

@@ -27,13 +27,17 @@ PROGRAMS = {
     "helm": ("addons", "helm.sh/helm/v3/cmd/helm"),
     "kwok": ("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
     "kueue": ("kueue", "sigs.k8s.io/kueue/cmd/kueue"),
+    "vc-scheduler": ("volcano", "volcano.sh/volcano/cmd/scheduler"),
+    "vc-controller-manager": ("volcano", "volcano.sh/volcano/cmd/controller-manager"),
+    "vc-webhook-manager": ("volcano", "volcano.sh/volcano/cmd/webhook-manager"),
 }
 API = ["etcd", "kube-apiserver"]
 CONTROL_PLANE = API + ["kube-controller-manager", "kube-scheduler", "kubectl"]
 NODE = ["kubelet", "kube-proxy", "coredns"]
 # What tests need together, by a name that `cluster.py build` knows.
 GROUPS = {"api": API, "tools": ["kubectl", "helm"], "nodes": CONTROL_PLANE + ["helm"] + NODE,
-          "queues": CONTROL_PLANE + ["helm", "kueue"]}
+          "queues": CONTROL_PLANE + ["helm", "kueue"],
+          "gangs": CONTROL_PLANE + ["helm", "vc-scheduler", "vc-controller-manager", "vc-webhook-manager"]}
 
 GO = (1, 26)  # what the modules ask for at least
 # The toolchain as the Go module proxy hands it out: reachable wherever the modules are.
@@ -57,7 +61,7 @@ def path_of(program):
 
 def search_path():
     """For a shell's PATH."""
-    return ":".join(folder(module) for module in ("kubernetes", "addons", "kwok", "kueue"))
+    return ":".join(folder(module) for module in ("kubernetes", "addons", "kwok", "kueue", "volcano"))
 
 
 def _go_on_path():
@@ -123,7 +127,9 @@ def _build_one(go, program):
     if program == "kwok":
         _keep_stages(go, os.path.dirname(target))
     if program == "kueue":
-        _keep_manifests(go)
+        _keep_manifests(go, program, "sigs.k8s.io/kueue", "config")
+    if program == "vc-scheduler":
+        _keep_manifests(go, program, "volcano.sh/volcano", "installer")
     os.replace(target + ".part", target)
     say(f"built {program} in {time.monotonic() - start:.0f} s")
 
@@ -139,12 +145,12 @@ def kept(program):
     return path_of(program) + "-files"
 
 
-def _keep_manifests(go):
-    """Kueue's resources, webhooks and services come with its module as files."""
-    target = kept("kueue")
+def _keep_manifests(go, program, path, folder_of):
+    """Resources, webhooks and services of Kueue and of Volcano come with their modules as files."""
+    target = kept(program)
     shutil.rmtree(target, ignore_errors=True)
     # A module's files are read-only; a folder of copies must be one that can be deleted.
-    shutil.copytree(os.path.join(_source(go, "kueue", "sigs.k8s.io/kueue"), "config"), target, copy_function=shutil.copyfile)
+    shutil.copytree(os.path.join(_source(go, PROGRAMS[program][0], path), folder_of), target, copy_function=shutil.copyfile)
     for path, _, _ in os.walk(target):
         os.chmod(path, 0o755)
 
