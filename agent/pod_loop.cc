@@ -33,9 +33,11 @@ using namespace dsj::contract;
 
 /// How long worker 0 waits for the API server before it starts without its answer.
 constexpr Time kFirstLook{10'000};
-/// How long it tries to store the end on a server that answers and refuses.
-constexpr Time kRefusalsTaken{60'000};
 constexpr Time kLastOutput{5'000};
+
+bool ends_the_pod(int signal) {
+  return signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
+}
 
 void write_termination(const std::string& path, const report::TerminationMessage& termination) {
   // Not by a rename: the kubelet reads the very file that it mounted.
@@ -76,7 +78,7 @@ class PodAgent {
   void stop(Agent& agent, const std::string& why);
   void depart(Agent& agent, const std::string& why);
   void turn(Agent& agent, int signals, const AgentPorts& ports);
-  void wait_until_stored();
+  void wait_until_stored(int signals);
 
   const std::string root_;
   const std::vector<std::string> command_;
@@ -217,7 +219,7 @@ void PodAgent::depart(Agent& agent, const std::string& why) {
 void PodAgent::obey_the_job(Agent& agent) {
   if (!cluster_.watch) return;
   if (const auto view = cluster_.watch->view()) {
-    const std::string why = view->uid == pod_.job_uid
+    const std::string why = view->uid.empty() || view->uid == pod_.job_uid
                                 ? stop_reason(*view, pod_.revision)
                                 : "this worker's job is gone, another one has its name";
     if (!why.empty()) stop(agent, why);
@@ -235,10 +237,9 @@ void PodAgent::obey_the_job(Agent& agent) {
 
 void PodAgent::take_signals(Agent& agent, int signals) {
   for (const int number : read_signals(signals)) {
-    if (number == SIGCHLD) continue;
-    if (number != SIGUSR1 && number != SIGUSR2) {
+    if (ends_the_pod(number)) {
       depart(agent, "signal " + std::to_string(number));
-    } else if (config_.user_program) {
+    } else if (number != SIGCHLD && config_.user_program) {
       for (const auto& rank : agent.rank_logs()) {
         if (rank.running) signal_group(rank.pid, number);
       }
@@ -270,15 +271,15 @@ void PodAgent::turn(Agent& agent, int signals, const AgentPorts& ports) {
 }
 
 /// While the API server is away nobody would see this pod end, so waiting costs nothing.
-void PodAgent::wait_until_stored() {
+void PodAgent::wait_until_stored(int signals) {
   if (!cluster_.publisher) return;
   bool told = false;
   while (!cluster_.publisher->settled()) {
-    // With the job goes the right to write to it, and nobody is left to read it.
-    const auto job = cluster_.watch->view();
-    const Time taken = job && job->deleted ? Time(0) : kRefusalsTaken;
+    departing_ |= std::ranges::any_of(read_signals(signals), ends_the_pod);
+    const Time taken = refusals_taken(cluster_.watch->view(), departing_);
     if (cluster_.publisher->refused_for() > taken) {
-      log::error("the API server refuses the status of this job; its end is not stored");
+      log::error("the API server has refused the status of this job for " +
+                 std::to_string(taken.count() / 1000) + " s; its end is not stored");
       return;
     }
     metrics_->turned(0, cluster_.publisher.get());
@@ -323,7 +324,7 @@ Result<int> PodAgent::run() {
     termination.message = unfit_;
   }
   write_termination(root_ + kTerminationLog, termination);
-  wait_until_stored();
+  wait_until_stored(signals);
   return moves ? kExitUnhealthyNode : *agent.exit_code();
 }
 

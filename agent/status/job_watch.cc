@@ -69,6 +69,13 @@ std::string stop_reason(const JobView& view, const std::string& own_revision) {
   return "";
 }
 
+Time refusals_taken(const std::optional<JobView>& job, bool leaving) {
+  if (job && job->deleted) return Time(0);
+  // A Role that was changed by hand is mended within a minute. What a pod that leaves has to say is in
+  // its termination message too.
+  return leaving ? Time(5'000) : Time(60'000);
+}
+
 JobWatch::JobWatch(kube::Client& client, kube::Clock& clock, const std::string& ns,
                    const std::string& name)
     : reflector_(client, clock, job_resource(),
@@ -90,10 +97,13 @@ void JobWatch::listed(const kube::Json& object) {
   upserted(object);
 }
 
-/// A list without the job: it was deleted while no watch was open.
+/// A list without the job: it was deleted while no watch was open. Lists are consistent reads, and the
+/// job is older than its pods.
 void JobWatch::list_done() {
   const std::lock_guard lock(mutex_);
-  if (!in_list_ && view_) view_->deleted = true;
+  if (in_list_) return;
+  if (!view_) view_.emplace();
+  view_->deleted = true;
 }
 
 void JobWatch::upserted(const kube::Json& object) {

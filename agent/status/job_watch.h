@@ -13,7 +13,7 @@ namespace dsj::agent {
 
 /// What agent 0 reads from its DeepSpeedJob (contract.h names the fields).
 struct JobView {
-  std::string uid;
+  std::string uid;       ///< empty: the job was gone before the first answer
   bool suspend = false;  ///< spec.suspend
   bool deleted = false;  ///< is being deleted
   std::string revision;  ///< status.revision; empty: not set by the operator yet
@@ -33,6 +33,11 @@ JobView job_view(const nlohmann::json& job);
 
 /// Why this worker's job must stop now; empty: it need not.
 std::string stop_reason(const JobView& view, const std::string& own_revision);
+
+/// How long agent 0 tries to store the end on a server that answers and refuses. With a job go its
+/// Role and its account. Agent 0 may have lost its watch before it saw that: `leaving`, its own pod is
+/// being deleted, is then the only sign.
+Time refusals_taken(const std::optional<JobView>& job, bool leaving);
 
 class JobWatch final : private kube::Sink {
  public:

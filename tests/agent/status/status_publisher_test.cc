@@ -224,6 +224,24 @@ TEST_F(PublisherTest, AJobThatGoesWhileNoWatchIsOpenIsSeenToBeGone) {
   EXPECT_EQ(stop_reason(*watch.view(), ""), "the job is being deleted");
 }
 
+TEST_F(PublisherTest, AJobThatWasGoneBeforeTheFirstLookIsSeenToBeGone) {
+  ASSERT_TRUE(client.remove(job_resource(), "team", "tune"));
+  JobWatch watch(client, kube::system_clock(), "team", "tune");
+  ASSERT_TRUE(soon([&] { return watch.view().has_value(); }));
+  EXPECT_EQ(stop_reason(*watch.view(), "r1"), "the job is being deleted");
+  EXPECT_EQ(watch.view()->uid, "");
+}
+
+TEST(JobView, DecidesHowLongRefusalsAreTaken) {
+  JobView job{.uid = "u"};
+  EXPECT_EQ(refusals_taken(std::nullopt, false), Time(60'000));
+  EXPECT_EQ(refusals_taken(job, false), Time(60'000)) << "a Role is mended";
+  EXPECT_EQ(refusals_taken(job, true), Time(5'000));
+  EXPECT_EQ(refusals_taken(std::nullopt, true), Time(5'000)) << "deleted before the first look";
+  job.deleted = true;
+  EXPECT_EQ(refusals_taken(job, false), Time(0));
+}
+
 TEST(JobView, ReadsTheOperatorsRestarts) {
   const JobView view = job_view(json::parse(R"({"metadata":{"uid":"u"},"status":{
       "restarts":{"limit":3,"counted":2,"total":5,"savedStep":40,"attempt":4},"training":{"attempt":6}}})"));

@@ -545,6 +545,41 @@ TEST_F(PodRun, ADeletedJobsAgentsDoNotWaitForItsStatus) {
   EXPECT_EQ(pods[1].exit->exit_code, kExitPreempted);
 }
 
+TEST_F(PodRun, APodThatIsTakenAwayWaitsShortlyWhereItIsRefused) {
+  job.job.training.max_steps = 100'000;
+  start(0);
+  start(1);
+  ASSERT_TRUE(soon([&] { return metric_steps().size() > 3; })) << output(0) << output(1);
+  // The job and its Role are gone, and no watch was open to see it.
+  api->server.set_fault([](const kube::Request&) {
+    return kube::testing::Fault{.kind = kube::testing::Fault::Kind::Refuse, .status = 403};
+  });
+  api->server.cut_watches();
+  kill(pods[1].pid, SIGTERM);
+  kill(pods[0].pid, SIGTERM);
+  ASSERT_TRUE(all_end()) << output(0) << output(1);
+  EXPECT_EQ(pods[0].exit->exit_code, kExitPreempted);
+  EXPECT_EQ(message(0)["reason"], kReasonPreempted) << "told to the kubelet";
+  EXPECT_THAT(output(0), HasSubstr("has refused the status of this job for 5 s"));
+}
+
+TEST_F(PodRun, ASignalShortensTheWaitOfAnEndThatIsRefused) {
+  job.job.training.max_steps = 10;
+  api->server.set_fault([](const kube::Request& request) {
+    return kube::testing::Fault{.kind = request.path.contains("/status")
+                                            ? kube::testing::Fault::Kind::Refuse
+                                            : kube::testing::Fault::Kind::None,
+                                .status = 403};
+  });
+  start(0);
+  start(1);
+  ASSERT_TRUE(soon([&] { return message(0).is_object(); })) << output(0);
+  kill(pods[0].pid, SIGTERM);
+  ASSERT_TRUE(all_end()) << output(0) << output(1);
+  EXPECT_EQ(pods[0].exit->exit_code, kExitDone);
+  EXPECT_THAT(output(0), HasSubstr("has refused the status of this job for 5 s"));
+}
+
 TEST_F(PodRun, TheApiServerMayBeAwayFromBeginningToEnd) {
   // Keys by the mounted ConfigMap: the gang forms without the API server.
   job.job.training.max_steps = 10;
