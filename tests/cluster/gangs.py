@@ -12,7 +12,7 @@ import time
 
 from cases import Report, expect
 from chart_check import JOB, Chart
-from kube import crds_served, eventually, get, kubectl, run
+from kube import crds_served, eventually, get, kubectl, patch, run
 from settings import HERE, ClusterError
 
 TEAM = "team"
@@ -243,6 +243,30 @@ class QueuedGang:
         for pod in self.live():
             end(pod, DONE)
         eventually(lambda: self.phase() == "Complete", lambda: f"Complete: {self}")
+
+    def suspend(self, yes):
+        patch("dsj", self.name, {"spec": {"suspend": yes}}, TEAM)
+
+    def suspended(self):
+        """While it trains."""
+        self.suspend(True)
+        for pod in self.live():
+            end(pod, PREEMPTED)
+        eventually(lambda: self.phase() == "Suspended", lambda: f"suspended: {self}")
+
+    def resumed_behind(self, other):
+        """Waits for the room that the other one has taken meanwhile."""
+        other.trains()
+        self.suspend(False)
+        self.waits()
+        other.completes()
+        self.trains(2)
+        expect(self.restarts().get("counted", 0) == 0, lambda: f"not charged: {self}")
+        self.completes()
+
+    def waits(self):
+        """None of its pods is let go."""
+        raise NotImplementedError
 
     def leaves_nothing(self):
         eventually(lambda: not self.pods() and not self.units(), lambda: f"pods or {self.waiting} are left: {self}", 120)

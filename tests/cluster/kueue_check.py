@@ -14,9 +14,9 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "../support"), os.path.join(HERE, "../run")]
 from cases import expect  # noqa: E402
-from gangs import (DONE, NODES, PEER_LOST, PREEMPTED, QUIET, RANK_FAILED, TEAM, Kubelets, QueuedGang, World, check,  # noqa: E402
+from gangs import (NODES, PEER_LOST, PREEMPTED, QUIET, RANK_FAILED, TEAM, Kubelets, QueuedGang, World, check,  # noqa: E402
                    described, end, uid_of)
-from kube import condition_of, eventually, get, holds, kubectl, patch  # noqa: E402
+from kube import condition_of, eventually, get, holds, kubectl  # noqa: E402
 import kueue  # noqa: E402
 import programs  # noqa: E402
 
@@ -165,23 +165,14 @@ def suspending_gives_quota_back(world):
         here.trains()
         with Gang(world, "there") as there:
             there.waits()
-            patch("dsj", "there", {"spec": {"suspend": True}}, TEAM)  # in the queue
+            there.suspend(True)  # in the queue
             eventually(lambda: there.phase() == "Suspended" and not there.pods(), lambda: f"leaves the queue: {there}")
             eventually(lambda: not there.units(), lambda: f"no Workload waits without pods: {there}")
-            patch("dsj", "there", {"spec": {"suspend": False}}, TEAM)
+            there.suspend(False)
             there.waits()
-            patch("dsj", "here", {"spec": {"suspend": True}}, TEAM)  # while it trains
-            for pod in here.live():
-                end(pod, PREEMPTED)
-            eventually(lambda: here.phase() == "Suspended", lambda: f"suspended: {here}")
+            here.suspended()
             here.gives_back()
-            there.trains()
-            patch("dsj", "here", {"spec": {"suspend": False}}, TEAM)
-            here.waits()
-            there.completes()
-            here.trains(2)
-            expect(here.restarts().get("counted", 0) == 0, lambda: f"not charged: {here}")
-            here.completes()
+            here.resumed_behind(there)
 
 
 def a_preempted_gang_goes_back_to_the_queue(world):

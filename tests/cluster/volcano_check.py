@@ -13,8 +13,8 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "../support"), os.path.join(HERE, "../run")]
 from cases import expect  # noqa: E402
-from gangs import PEER_LOST, PREEMPTED, QUIET, RANK_FAILED, TEAM, QueuedGang, World, check, described, end  # noqa: E402
-from kube import eventually, get, kubectl, patch  # noqa: E402
+from gangs import PEER_LOST, QUIET, RANK_FAILED, TEAM, QueuedGang, World, check, described, end  # noqa: E402
+from kube import eventually, get, kubectl  # noqa: E402
 import programs  # noqa: E402
 
 GROUPS = "podgroups.scheduling.volcano.sh"
@@ -133,18 +133,9 @@ def suspending_makes_room(world):
         here.trains()
         with Gang(world, "there", "research") as there:
             there.waits()
-            patch("dsj", "here", {"spec": {"suspend": True}}, TEAM)
-            for pod in here.live():
-                end(pod, PREEMPTED)
-            eventually(lambda: here.phase() == "Suspended", lambda: f"suspended: {here}")
+            here.suspended()
             eventually(lambda: not here.units(), lambda: f"its group goes: {here}")
-            there.trains()
-            patch("dsj", "here", {"spec": {"suspend": False}}, TEAM)
-            here.waits()
-            there.completes()
-            here.trains(2)
-            expect(here.restarts().get("counted", 0) == 0, lambda: f"not charged: {here}")
-            here.completes()
+            here.resumed_behind(there)
 
 
 def a_preempted_gang_waits_and_goes_on(world):
