@@ -36,7 +36,7 @@ STORM = """
 is killed, a rank freezes, a node loses its power or a node is drained, drawn from a seed. The job has
 `liveness.stepTimeoutSeconds` 10, so a frozen rank is given up after that time. The share of the time is that in which
 training got further than ever before, at its usual rate. It depends on chance and on the load of the machine: other
-runs at load averages of 1, 6, 9, 12 and 26 had 85.2, 84.6, 88.2, 82.7 and 57.9 %.
+runs at load averages of 1, 2, 6, 9, 12 and 26 had 85.2, 88.3, 84.6, 88.2, 82.7 and 57.9 %.
 
 ```
 """
