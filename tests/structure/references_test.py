@@ -25,6 +25,8 @@ ELSEWHERE = {
     "script.py": "stands for any script",
     "deepspeed_strategy.py": "a file of ROLL",
     "golden/README.md": "in DSJ_SHARED_DIR",
+    "validatepod.volcano.sh": "a webhook of Volcano",
+    "queues.scheduling.volcano.sh": "a resource of Volcano",
 }
 TEXT = (".h", ".cc", ".c", ".py", ".sh", ".cmake", ".md", ".yaml", ".txt")
 NAMED = (".h", ".cc", ".c", ".py", ".sh", ".cmake", ".md", ".yaml", ".yml", ".json", ".txt", ".tpl", "/")  # ends of paths
