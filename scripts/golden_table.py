@@ -142,11 +142,13 @@ def compare(golden, directory, steps_run):
 
 
 def command(options, golden, config_path, output):
+    """As DeepSpeed's bare engine ran: without a scheduler the rate is constant."""
     models = os.path.join(options.golden, "models")
+    bare = [] if "scheduler" in golden["ds_config"] else ["--lr_scheduler_type", "constant"]
     return [os.path.join(options.bin, "dsj"), "run", f"--nproc_per_node={golden['world']}", "--deepspeed", config_path,
             "--model_name_or_path", os.path.join(models, golden["model"]),
             "--data_path", os.path.join(models, golden["data"]), "--output_dir", output,
-            "--max_steps", str(steps_of(golden)), "--shuffle", "False", "--save_strategy", "no", "--logging_steps", "1"]
+            "--max_steps", str(steps_of(golden)), "--shuffle", "False", "--save_strategy", "no", "--logging_steps", "1"] + bare
 
 
 def reason(done):

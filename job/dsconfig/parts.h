@@ -55,13 +55,14 @@ std::optional<int64_t> training_rows(const Source& in);
 
 /// schedule.cc; after the optimizer, whose momentum a schedule may switch on.
 void resolve_scheduler(const Source& in, const Length& length, ResolvedConfig& config, Report& out);
-/// schedule_deepspeed.cc, schedule_torch.cc, schedule_hugging_face.cc: the numbers of a type.
+/// schedule_deepspeed.cc, schedule_torch.cc: the numbers of a type.
 void resolve_deepspeed_schedule(const Source& in, const Length& length, ResolvedConfig& config,
                                 Report& out);
 void resolve_torch_schedule(const Source& in, const Length& length, ResolvedConfig& config,
                             Report& out);
-void resolve_hugging_face_schedule(const std::string& type, const Source& in, const Length& length,
-                                   ResolvedConfig& config, Report& out);
+/// schedule_hugging_face.cc: the type that lrSchedulerType names, else linear.
+void resolve_hugging_face_schedule(const Source& in, const Length& length, ResolvedConfig& config,
+                                   Report& out);
 /// Whether `schedule` cycles the momentum if it is `wanted`. Reports an optimizer for which that is
 /// not built.
 bool cycles_momentum(const std::string& schedule, bool wanted, const OptimizerConfig& optimizer,

@@ -1,6 +1,6 @@
-// Which learning-rate schedule a run has. ds_config's scheduler wins; else lrSchedulerType; else
-// WarmupDecayLR, if warm-up was asked for and the steps are known; else a constant rate. The
-// numbers of each family: schedule_deepspeed.cc, schedule_torch.cc, schedule_hugging_face.cc.
+// Which learning-rate schedule a run has. ds_config's scheduler wins; else lrSchedulerType, whose
+// default is Hugging Face's: linear. The numbers of each family: schedule_deepspeed.cc,
+// schedule_torch.cc, schedule_hugging_face.cc.
 #include <algorithm>
 
 #include "common/text.h"
@@ -34,22 +34,6 @@ bool scheduler_params(const SchedulerClass& found, const Source& in, Report& out
   return good;
 }
 
-void unsaid_scheduler(const Length& length, ResolvedConfig& config, Report& out) {
-  SchedulerConfig& scheduler = config.scheduler;
-  scheduler.max_lr = config.optimizer.lr;
-  scheduler.total_steps = length.total_steps.value_or(0);
-  if (length.warmup_asked && length.total_steps) {
-    scheduler.type = "WarmupDecayLR";
-    scheduler.warmup_steps = length.warmup_steps.value_or(0);
-    out.origin("scheduler.type", scheduler.type, "warm-up was asked for and no schedule named");
-    out.origin("scheduler.warmup_steps", std::to_string(scheduler.warmup_steps),
-               length.warmup_origin);
-    return;
-  }
-  if (length.warmup_asked) out.incomplete();  // decided once the steps are known
-  out.origin("scheduler.type", "constant", kDeepSpeedDefault);
-}
-
 }  // namespace
 
 bool cycles_momentum(const std::string& schedule, bool wanted, const OptimizerConfig& optimizer,
@@ -73,10 +57,7 @@ void resolve_scheduler(const Source& in, const Length& length, ResolvedConfig& c
     if (has_section)
       out.warning("scheduler", "no effect: the section names no schedule",
                   "add \"type\", for example \"WarmupLR\"");
-    if (in.args.lr_scheduler_type)
-      resolve_hugging_face_schedule(*in.args.lr_scheduler_type, in, length, config, out);
-    else
-      unsaid_scheduler(length, config, out);
+    resolve_hugging_face_schedule(in, length, config, out);
     return;
   }
   const std::string name = type->get<std::string>();

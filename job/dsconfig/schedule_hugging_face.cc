@@ -103,8 +103,9 @@ void keyword_arguments(const HuggingFaceType& type_and_kwargs, const Source& in,
 
 }  // namespace
 
-void resolve_hugging_face_schedule(const std::string& type, const Source& in, const Length& length,
-                                   ResolvedConfig& config, Report& out) {
+void resolve_hugging_face_schedule(const Source& in, const Length& length, ResolvedConfig& config,
+                                   Report& out) {
+  const std::string type = in.args.lr_scheduler_type.value_or("linear");
   SchedulerConfig& scheduler = config.scheduler;
   scheduler.max_lr = config.optimizer.lr;
   for (const auto& [name, reason] : refused_types()) {
@@ -124,7 +125,8 @@ void resolve_hugging_face_schedule(const std::string& type, const Source& in, co
   scheduler.type = type;
   scheduler.log_warmup = false;
   scheduler.total_steps = length.total_steps.value_or(0);
-  out.origin("scheduler.type", type, "training.lrSchedulerType");
+  out.origin("scheduler.type", type,
+             in.args.lr_scheduler_type ? "training.lrSchedulerType" : kHuggingFaceDefault);
   if (type == "constant") {
     if (length.warmup_asked)
       out.warning("training.lrSchedulerType", "no effect: warm-up with the schedule \"constant\"",

@@ -102,7 +102,7 @@ def job(model, rows, output, *, device="cuda", slots=1, zero=None, precision="bf
             "spec": {"deepspeed": {"config": config}, "workers": {"slotsPerWorker": slots},
                      "training": {"modelNameOrPath": model, "dataPath": rows, "outputDir": output, "maxSteps": steps,
                                   "device": device, "saveStrategy": "no", "shuffle": False, "learningRate": 1e-3,
-                                  **(training or {})}}}
+                                  "lrSchedulerType": "constant", **(training or {})}}}
 
 
 def run(machine, manifest):

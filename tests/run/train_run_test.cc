@@ -319,7 +319,10 @@ class Fp16Run : public TrainRun {
                           {"zero_optimization", {{"stage", 2}}},
                           {"fp16", fp16}}
                          .dump());
-    write_job({{"maxSteps", std::to_string(steps)}, {"saveSteps", "6"}}, 1, 2);
+    write_job({{"maxSteps", std::to_string(steps)},
+               {"saveSteps", "6"},
+               {"lrSchedulerType", "constant"}},
+              1, 2);
   }
   /// Loss and scale of every step.
   std::vector<std::pair<double, double>> steps() const {

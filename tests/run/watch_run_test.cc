@@ -30,7 +30,9 @@ class WatchRun : public RunTest {
         {"zero_optimization", {{"stage", 3}, {"stage3_param_persistence_threshold", 64}}}};
     if (!keys.is_null()) config.update(keys);
     write("ds.json", config.dump());
-    write_job({{"maxSteps", std::to_string(steps)}, {"saveSteps", "1000"}});
+    write_job({{"maxSteps", std::to_string(steps)},
+               {"saveSteps", "1000"},
+               {"lrSchedulerType", "constant"}});
     std::vector<std::string> arguments = {"job.yaml"};
     for (const auto& change : overrides) {
       arguments.push_back("--set");

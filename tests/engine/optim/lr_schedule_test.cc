@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <string>
 
 #include "job/dsconfig/resolve.h"
@@ -117,6 +118,52 @@ TEST(LrSchedule, EveryValueOfTheOracle) {
     args.lr_scheduler_type = row["type"];
     args.lr_scheduler_kwargs = row["kwargs"];
     compare(row, dsconfig::resolve({{"train_micro_batch_size_per_gpu", 1}}, args, {}));
+  }
+}
+
+/// Neither ds_config nor the arguments name a schedule: Trainer's default, "linear", over drawn
+/// lengths and warm-ups (transformers' get_linear_schedule_with_warmup).
+TEST(LrSchedule, AJobThatNamesNoneDecaysLinearlyAsTrainer) {
+  const auto resolved_job = [](const TrainingArgs& args) {
+    const auto resolution = dsconfig::resolve({{"train_micro_batch_size_per_gpu", 1}}, args, {});
+    EXPECT_TRUE(resolution.runnable());
+    return resolution.config;
+  };
+  TrainingArgs guide;
+  guide.max_steps = 10;
+  guide.learning_rate = 1e-3;
+  const auto ten = resolved_job(guide);
+  for (int64_t step = 0; step < 10; ++step)
+    EXPECT_NEAR(rates_at(ten, step).lr, 1e-3 * static_cast<double>(10 - step) / 10, 1e-18);
+  guide.warmup_ratio = 0.15;  // ceil(1.5): two steps
+  const auto warm = resolved_job(guide);
+  const double expected[] = {0, 0.0005, 0.001, 0.000875, 0.00075};
+  for (int64_t step = 0; step < 5; ++step)
+    EXPECT_NEAR(rates_at(warm, step).lr, expected[step], 1e-18) << step;
+
+  std::mt19937_64 draws(30);
+  for (int round = 0; round < 500; ++round) {
+    TrainingArgs args;
+    const int64_t steps = 1 + static_cast<int64_t>(draws() % 400);
+    int64_t warmup = static_cast<int64_t>(draws() % static_cast<uint64_t>(steps + 1));
+    args.max_steps = steps;
+    args.learning_rate = 1e-6 * static_cast<double>(1 + draws() % 1000);
+    if (draws() % 2 == 0) {
+      args.warmup_steps = warmup;
+    } else {
+      args.warmup_ratio = static_cast<double>(draws() % 101) / 100;
+      warmup = static_cast<int64_t>(std::ceil(static_cast<double>(steps) * *args.warmup_ratio));
+    }
+    const auto config = resolved_job(args);
+    for (int64_t step = 0; step < steps; ++step) {
+      const double factor =
+          step < warmup
+              ? static_cast<double>(step) / static_cast<double>(std::max<int64_t>(1, warmup))
+              : static_cast<double>(steps - step) /
+                    static_cast<double>(std::max<int64_t>(1, steps - warmup));
+      ASSERT_NEAR(rates_at(config, step).lr, *args.learning_rate * factor, 1e-15)
+          << "step " << step << " of " << steps << ", " << warmup << " warm up";
+    }
   }
 }
 

@@ -13,6 +13,7 @@
 #include "engine/train/step.h"
 #include "engine/weights/weight_source.h"
 #include "job/dsconfig/resolve.h"
+#include "tests/engine/support/bare_deepspeed.h"
 #include "tests/engine/support/golden_runs.h"
 #include "tests/engine/support/micro_batch.h"
 #include "tests/engine/support/ranks.h"
@@ -27,8 +28,8 @@ struct GoldenRun {
   int world() const { return record["world"]; }
   dsconfig::ResolvedConfig config() const {
     const auto steps = static_cast<int64_t>(record["steps"].size());
-    auto resolution =
-        dsconfig::resolve(record["ds_config"], {.max_steps = steps}, {.world_size = world()});
+    const auto args = bare_deepspeed(record["ds_config"], steps);
+    auto resolution = dsconfig::resolve(record["ds_config"], args, {.world_size = world()});
     EXPECT_TRUE(resolution.runnable()) << record["ds_config"];
     return resolution.config;
   }

@@ -19,6 +19,7 @@
 #include "job/dsconfig/metric_curriculum.h"
 #include "job/dsconfig/resolve.h"
 #include "test_paths.h"
+#include "tests/engine/support/bare_deepspeed.h"
 #include "tests/engine/support/golden_runs.h"
 #include "tests/engine/support/ranks.h"
 
@@ -86,8 +87,7 @@ CurriculumDifferences repeat(const json& golden) {
   EXPECT_TRUE(model);
   const int world = golden["world"];
   const auto steps = static_cast<int64_t>(golden["steps"].size());
-  TrainingArgs args;
-  args.max_steps = steps;
+  const auto args = testing_support::bare_deepspeed(golden["ds_config"], steps);
   const auto resolution = dsconfig::resolve(ds_config_of(golden), args, {.world_size = world});
   EXPECT_TRUE(resolution.runnable());
   const auto& config = resolution.config;

@@ -17,6 +17,7 @@
 #include "engine/weights/weight_source.h"
 #include "job/dsconfig/resolve.h"
 #include "test_paths.h"
+#include "tests/engine/support/bare_deepspeed.h"
 #include "tests/engine/support/golden_steps.h"
 #include "tests/engine/support/poisoned.h"
 
@@ -65,8 +66,8 @@ TEST(Golden, InjectedOverflows) {
   const auto model = layout::read_model_config(run.model);
   ASSERT_TRUE(model) << model.error().to_string();
   const int world = run.world();
-  TrainingArgs args;
-  args.max_steps = static_cast<int64_t>(golden["steps"].size());
+  const auto args = testing_support::bare_deepspeed(golden["ds_config"],
+                                                    static_cast<int64_t>(golden["steps"].size()));
   const auto resolution = dsconfig::resolve(golden["ds_config"], args, {.world_size = world});
   ASSERT_TRUE(resolution.runnable());
   const auto& config = resolution.config;
@@ -130,8 +131,8 @@ std::vector<double> losses_of(const testing_support::GoldenRun& run, int64_t see
   const auto model = layout::read_model_config(run.model);
   EXPECT_TRUE(model);
   const int world = run.world();
-  TrainingArgs args;
-  args.max_steps = static_cast<int64_t>(golden["steps"].size());
+  TrainingArgs args = testing_support::bare_deepspeed(
+      golden["ds_config"], static_cast<int64_t>(golden["steps"].size()));
   args.max_grad_norm = 0;  // DeepSpeed's default; Hugging Face's is 1
   const auto resolution = dsconfig::resolve(golden["ds_config"], args, {.world_size = world});
   EXPECT_TRUE(resolution.runnable());

@@ -13,6 +13,7 @@
 #include "job/dsconfig/resolve.h"
 #include "job/plan/memory_model.h"
 #include "job/plan/muon_plan.h"
+#include "tests/engine/support/bare_deepspeed.h"
 #include "tests/engine/train/offload_support.h"
 
 namespace dsj::train {
@@ -41,7 +42,8 @@ double apart_from_record(const json& record, std::optional<int> stage = {}) {
   if (stage) ds_config["zero_optimization"]["stage"] = *stage;
   const int world = record["world"];
   const std::string name = record["model"];
-  const auto resolution = dsconfig::resolve(ds_config, {.max_steps = 20}, {.world_size = world});
+  const auto resolution = dsconfig::resolve(
+      ds_config, testing_support::bare_deepspeed(ds_config, 20), {.world_size = world});
   EXPECT_TRUE(resolution.runnable());
   const json rows = read_fixture(name + ".oracle.json")["rows"];
   double most = 0;

@@ -144,7 +144,8 @@ TEST(ResolveTest, NoOptimizerSectionIsHuggingFacesAdamW) {
   EXPECT_DOUBLE_EQ(r.config.optimizer.lr, 5e-5);
   EXPECT_TRUE(r.config.optimizer.decoupled_weight_decay);
   EXPECT_DOUBLE_EQ(r.config.gradient_clipping, 1.0);
-  EXPECT_EQ(r.config.scheduler.type, "constant");
+  EXPECT_EQ(r.config.scheduler.type, "linear");
+  EXPECT_EQ(from(r, "scheduler.type"), "default (Hugging Face)");
   EXPECT_DOUBLE_EQ(r.config.scheduler.max_lr, 5e-5);
 }
 
@@ -173,13 +174,19 @@ TEST(ResolveTest, TheScheduleWhenNothingIsSaid) {
   const json config = parse(R"({"train_micro_batch_size_per_gpu": 1})");
   TrainingArgs args;
   args.max_steps = 100;
-  EXPECT_EQ(resolve(config, args, {}).config.scheduler.type, "constant");
+  EXPECT_EQ(resolve(config, args, {}).config.scheduler.type, "linear");
   args.warmup_ratio = 0.1;
   const Resolution decay = resolve(config, args, {});
-  EXPECT_EQ(decay.config.scheduler.type, "WarmupDecayLR");
+  EXPECT_EQ(decay.config.scheduler.type, "linear");
   EXPECT_EQ(decay.config.scheduler.warmup_steps, 10);
   EXPECT_EQ(decay.config.scheduler.total_steps, 100);
-  EXPECT_TRUE(decay.config.scheduler.log_warmup);
+  args.warmup_ratio.reset();
+  args.lr_scheduler_kwargs = json{{"num_cycles", 2}};
+  EXPECT_EQ(count(resolve(config, args, {}), Severity::Error,
+                  "training.lrSchedulerKwargs.num_cycles"),
+            1)
+      << "linear has none";
+  args.lr_scheduler_kwargs.reset();
   args.warmup_steps = 7;
   EXPECT_EQ(resolve(config, args, {}).config.scheduler.warmup_steps, 7);
   args.lr_scheduler_type = "cosine";

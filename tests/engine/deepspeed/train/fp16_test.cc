@@ -9,6 +9,7 @@
 #include "engine/deepspeed/checkpoint.h"
 #include "engine/train/loading.h"
 #include "test_paths.h"
+#include "tests/engine/support/bare_deepspeed.h"
 #include "tests/engine/support/golden_steps.h"
 
 namespace dsj::train {
@@ -60,8 +61,9 @@ class Fp16Checkpoint : public testing::Test {
       in.job = {.run = "run", .attempt = 1, .output_dir = output_};
       in.job.training.model_name_or_path = run.model;
       in.job.training.resume_from_checkpoint = path(saved_stage, saved);
-      in.resolution = dsconfig::resolve(ds_config, {.max_steps = std::ssize(steps)},
-                                        {.world_size = run.world()});
+      in.resolution =
+          dsconfig::resolve(ds_config, testing_support::bare_deepspeed(ds_config, std::ssize(steps)),
+                            {.world_size = run.world()});
       ASSERT_TRUE(in.resolution.runnable());
       zero::ModelState state(in.model, in.config(), at::kCPU, collectives);
       Stepper stepper(in.model, in.config(), {}, state, at::kCPU);

@@ -18,6 +18,7 @@
 #include "engine/train/saving.h"
 #include "job/dsconfig/resolve.h"
 #include "test_paths.h"
+#include "tests/engine/support/bare_deepspeed.h"
 #include "tests/engine/support/golden_runs.h"
 #include "tests/engine/support/micro_batch.h"
 #include "tests/engine/support/ranks.h"
@@ -49,7 +50,8 @@ class Frozen : public testing::Test {
     json ds_config = record_["ds_config"]["2"];
     ds_config["zero_optimization"] = {{"stage", stage}};
     ds_config["gradient_accumulation_steps"] = 2 / world;
-    in.resolution = dsconfig::resolve(ds_config, {.max_steps = 6}, {.world_size = world});
+    in.resolution = dsconfig::resolve(ds_config, testing_support::bare_deepspeed(ds_config, 6),
+                                      {.world_size = world});
     EXPECT_TRUE(in.resolution.runnable());
     return in;
   }

@@ -16,6 +16,7 @@
 #include "engine/train/step.h"
 #include "job/dsconfig/resolve.h"
 #include "test_paths.h"
+#include "tests/engine/support/bare_deepspeed.h"
 #include "tests/engine/support/golden_runs.h"
 #include "tests/engine/support/micro_batch.h"
 #include "tests/engine/support/ranks.h"
@@ -61,8 +62,7 @@ double distance(const Case& c) {
   ds_config["zero_optimization"] = {{"stage", c.stage}};
   ds_config["gradient_accumulation_steps"] = micro_steps;
   if (c.universal) ds_config["checkpoint"]["load_universal"] = true;
-  TrainingArgs args;
-  args.max_steps = 6;
+  const auto args = testing_support::bare_deepspeed(ds_config, 6);
   double most = 0;
   testing_support::run_ranks(c.world, [&](comm::Collectives& collectives, memory::Ledger&) {
     Inputs in;
@@ -164,7 +164,9 @@ TEST(DeepSpeedResume, ANamedCheckpointMayBeDeepSpeeds) {
   Inputs in;
   in.model = *model;
   in.job.output_dir = std::filesystem::temp_directory_path();
-  in.resolution = dsconfig::resolve(record["ds_config"], {.max_steps = 6}, {.world_size = 2});
+  in.resolution = dsconfig::resolve(record["ds_config"],
+                                    testing_support::bare_deepspeed(record["ds_config"], 6),
+                                    {.world_size = 2});
   ASSERT_TRUE(in.resolution.runnable());
   testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger&) {
     const auto load = [&](const std::string& name) -> Result<std::pair<Progress, int64_t>> {
