@@ -18,6 +18,13 @@ DS_CONFIGS = [
      "optimizer": {"type": "AdamW", "params": {"lr": 1e-5, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": "auto"}},
      "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 10, "total_num_steps": "auto"}}},
 ]
+JINJA = [
+    "{% for m in messages if m.role != 'x' %}{{ '<|' ~ m.role + '|>\n' }}{%- generation -%}{{ m.content | trim }}{% endgeneration %}{% endfor %}",
+    "{% set ns = namespace(a=[1, 2.5, 'x', none]) %}{% macro f(x, y=2) %}{{ x[1:] | tojson(indent=2) }}{% endmacro %}{{ f(ns.a, y=n) }}",
+    "{% if n is defined and n >= 3 %}{{ '%s %5.2f' % ('a', n) }}{{ '{:>4}'.format(n) }}{% elif not n %}{% raw %}{{{% endraw %}{% else %}{# c #}{% endif %}",
+    "{{ messages | map(attribute='role') | join(', ') }}{% set x %}{{ 'a b'.split()[0].upper() }}{% endset %}{{ x ~ (n // 2) if n else {'k': (1,)} }}",
+    "{% for a, b in {'x': 1}.items() recursive %}{{ loop.index }}{% continue %}{% else %}e{% endfor %}{% filter upper %}q{% endfilter %}",
+]
 HJSON = "{ # comment\n  train_batch_size: 8 // two\n  name: '''\n  many\n  lines'''\n  list: [1 2, 3,]\n}\n"
 JOB = """apiVersion: training.dsj.dev/v1alpha1
 kind: DeepSpeedJob
@@ -241,6 +248,7 @@ def main():
         "model_config_fuzz": [json.dumps(CONFIG).encode()],
         "tokenizer_json_fuzz": tokenizer_files + [tokenizer_files[0] + b"\0" + json.dumps(
             {"bos_token": "<s>", "eos_token": {"content": "<s>"}, "tokenizer_class": "Qwen2Tokenizer"}).encode()],
+        "jinja_fuzz": [one.encode() + b"\0" + json.dumps({"messages": [{"role": "user", "content": "a"}], "n": 3}).encode() for one in JINJA],
         "sentencepiece_fuzz": [sentencepiece()],
         "roll_fuzz": [ROLL.encode() + b"\0" + ROLL_B.encode()],
         "launcher_fuzz": [b"s" + SCRIPT.encode(), b"hw0 slots=2\nw1 slots=2 # c\n\0w1:0@w0", b"dlist(range(0,8)) + [9]"],

@@ -15,6 +15,7 @@ ARROWS = {
     # What any program could use; it knows nothing of training.
     "common": [],
     "common/files": ["common"],
+    "common/jinja": ["common"],
     "common/http": ["common"],
     # What a job is, for all programs; without libtorch.
     "job": ["common"],
