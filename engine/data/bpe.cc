@@ -1,5 +1,6 @@
 #include "engine/data/bpe.h"
 
+#include <algorithm>
 #include <queue>
 #include <utility>
 
@@ -79,40 +80,50 @@ Bpe::Bpe(std::array<int32_t, 256> byte_ids, MergeTable merges, StringTable id_of
 Bpe::Bpe(Characters characters, MergeTable merges, bool whole_pieces)
     : characters_(std::move(characters)), merges_(std::move(merges)), whole_pieces_(whole_pieces) {}
 
-std::vector<int32_t> Bpe::symbols_of(std::string_view piece) const {
+std::vector<int32_t> Bpe::symbols_of(std::string_view piece,
+                                     std::vector<std::size_t>* begins) const {
   std::vector<int32_t> symbols;
   symbols.reserve(piece.size());
+  const auto put = [&](int32_t id, std::size_t begin) {
+    symbols.push_back(id);
+    if (begins != nullptr) begins->push_back(begin);
+  };
   if (!characters_) {
-    for (const char c : piece) symbols.push_back(byte_ids_[static_cast<uint8_t>(c)]);
+    for (std::size_t i = 0; i < piece.size(); ++i)
+      put(byte_ids_[static_cast<uint8_t>(piece[i])], i);
     return symbols;
   }
   // As in Hugging Face's merge_word: an unknown token is held back until a known character follows.
   // Bytes do not count as known.
   bool unknown = false;
-  for (std::size_t at = 0; at < piece.size();) {
+  std::size_t unknown_begin = 0;
+  for (std::size_t at = 0, begin = 0; at < piece.size(); begin = at) {
     const std::string_view character = piece.substr(at, code_point_at(piece, at).length);
     at += character.size();
     if (const auto id = characters_->ids.find(character)) {
-      if (unknown) symbols.push_back(*characters_->unk_id);
+      if (unknown) put(*characters_->unk_id, unknown_begin);
       unknown = false;
-      symbols.push_back(*id);
+      put(*id, begin);
       continue;
     }
-    const std::size_t before = symbols.size();
-    bool bytes = characters_->byte_fallback;
-    for (std::size_t i = 0; bytes && i < character.size(); ++i) {
-      const int32_t id = characters_->byte_ids[static_cast<uint8_t>(character[i])];
-      bytes = id >= 0;
-      symbols.push_back(id);
+    const auto byte_id = [&](char c) { return characters_->byte_ids[static_cast<uint8_t>(c)]; };
+    if (characters_->byte_fallback &&
+        std::ranges::all_of(character, [&](char c) { return byte_id(c) >= 0; })) {
+      for (std::size_t i = 0; i < character.size(); ++i) put(byte_id(character[i]), begin + i);
+      continue;
     }
-    if (bytes) continue;
-    symbols.resize(before);
     if (!characters_->unk_id) continue;
-    if (unknown && !characters_->fuse_unk) symbols.push_back(*characters_->unk_id);
+    if (unknown && !characters_->fuse_unk) put(*characters_->unk_id, unknown_begin);
+    if (!unknown || !characters_->fuse_unk) unknown_begin = begin;
     unknown = true;
   }
-  if (unknown) symbols.push_back(*characters_->unk_id);
+  if (unknown) put(*characters_->unk_id, unknown_begin);
   return symbols;
+}
+
+std::optional<int32_t> Bpe::whole(std::string_view piece) const {
+  if (!whole_pieces_) return std::nullopt;
+  return (characters_ ? characters_->ids : id_of_bytes_).find(piece);
 }
 
 void Bpe::encode(std::string_view piece, PieceCache* cache, std::vector<int32_t>& ids) const {
@@ -123,9 +134,8 @@ void Bpe::encode(std::string_view piece, PieceCache* cache, std::vector<int32_t>
   }
   if (cache != nullptr && cache->find(piece, ids)) return;
   const std::size_t before = ids.size();
-  const StringTable& known = characters_ ? characters_->ids : id_of_bytes_;
-  if (const auto whole = whole_pieces_ ? known.find(piece) : std::nullopt) {
-    ids.push_back(*whole);
+  if (const auto token = whole(piece)) {
+    ids.push_back(*token);
   } else if (!characters_ && piece.size() <= kShortPiece) {
     std::array<int32_t, kShortPiece> symbols;  // no allocation for most pieces
     for (std::size_t i = 0; i < piece.size(); ++i) {
@@ -133,14 +143,28 @@ void Bpe::encode(std::string_view piece, PieceCache* cache, std::vector<int32_t>
     }
     merge_short(std::span(symbols).first(piece.size()), ids);
   } else {
-    const std::vector<int32_t> symbols = symbols_of(piece);
+    const std::vector<int32_t> symbols = symbols_of(piece, nullptr);
     if (symbols.size() <= kShortPiece) {
       merge_short(symbols, ids);
     } else {
-      merge_long(symbols, ids);
+      merge_long(symbols, ids, nullptr);
     }
   }
   if (cache != nullptr) cache->store(piece, ids.data() + before, ids.size() - before);
+}
+
+void Bpe::encode(std::string_view piece, std::vector<int32_t>& ids,
+                 std::vector<std::size_t>& begins) const {
+  if (piece.empty()) return;
+  if (const auto token = whole(piece)) {
+    ids.push_back(*token);
+    begins.push_back(0);
+    return;
+  }
+  std::vector<std::size_t> symbol_begins, firsts;
+  const std::vector<int32_t> symbols = symbols_of(piece, &symbol_begins);
+  merge_long(symbols, ids, &firsts);
+  for (const std::size_t first : firsts) begins.push_back(symbol_begins[first]);
 }
 
 void Bpe::merge_short(std::span<const int32_t> symbols, std::vector<int32_t>& ids) const {
@@ -167,7 +191,9 @@ void Bpe::merge_short(std::span<const int32_t> symbols, std::vector<int32_t>& id
   ids.insert(ids.end(), id.begin(), id.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
-void Bpe::merge_long(std::span<const int32_t> given, std::vector<int32_t>& ids) const {
+void Bpe::merge_long(std::span<const int32_t> given, std::vector<int32_t>& ids,
+                     std::vector<std::size_t>* firsts) const {
+  if (given.empty()) return;
   constexpr uint32_t kEnd = UINT32_MAX;
   struct Symbol {
     int32_t id;
@@ -207,7 +233,10 @@ void Bpe::merge_long(std::span<const int32_t> given, std::vector<int32_t>& ids) 
     consider(left.before);
     consider(top.at);
   }
-  for (uint32_t at = 0; at != kEnd; at = symbols[at].after) ids.push_back(symbols[at].id);
+  for (uint32_t at = 0; at != kEnd; at = symbols[at].after) {
+    ids.push_back(symbols[at].id);
+    if (firsts != nullptr) firsts->push_back(at);
+  }
 }
 
 }  // namespace dsj::data

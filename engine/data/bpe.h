@@ -89,11 +89,19 @@ class Bpe {
 
   /// Appends the ids of `piece` (its bytes). `cache` may be null.
   void encode(std::string_view piece, PieceCache* cache, std::vector<int32_t>& ids) const;
+  /// The same ids, and the byte of `piece` at which each token begins, in `begins`.
+  void encode(std::string_view piece, std::vector<int32_t>& ids,
+              std::vector<std::size_t>& begins) const;
 
  private:
-  std::vector<int32_t> symbols_of(std::string_view piece) const;
+  /// `begins`: may be null; otherwise the byte at which each symbol begins is appended.
+  std::vector<int32_t> symbols_of(std::string_view piece, std::vector<std::size_t>* begins) const;
+  /// The token that the whole piece is, where that goes before merges.
+  std::optional<int32_t> whole(std::string_view piece) const;
   void merge_short(std::span<const int32_t> symbols, std::vector<int32_t>& ids) const;
-  void merge_long(std::span<const int32_t> symbols, std::vector<int32_t>& ids) const;
+  /// `firsts`: may be null; otherwise the first symbol of each token is appended.
+  void merge_long(std::span<const int32_t> symbols, std::vector<int32_t>& ids,
+                  std::vector<std::size_t>* firsts) const;
 
   std::array<int32_t, 256> byte_ids_{};
   std::optional<Characters> characters_;

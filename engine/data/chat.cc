@@ -83,7 +83,7 @@ std::vector<ChatPiece> chatml(std::span<const Turn> turns, const std::string& sy
   }
   for (const Turn& turn : turns) {
     pieces.push_back({"<|im_start|>" + turn.role + "\n"});
-    pieces.push_back({turn.content + "<|im_end|>", turn.role == "assistant"});
+    pieces.push_back({turn.content + "<|im_end|>", turn.learned});
     pieces.push_back({"\n"});
   }
   return pieces;
@@ -93,7 +93,7 @@ std::vector<ChatPiece> llama3(std::span<const Turn> turns, const std::string& bo
   std::vector<ChatPiece> pieces = {{bos}};
   for (const Turn& turn : turns) {
     pieces.push_back({"<|start_header_id|>" + turn.role + "<|end_header_id|>\n\n"});
-    pieces.push_back({trimmed(turn.content) + "<|eot_id|>", turn.role == "assistant"});
+    pieces.push_back({trimmed(turn.content) + "<|eot_id|>", turn.learned});
   }
   return pieces;
 }
@@ -121,7 +121,8 @@ Result<std::vector<ChatPiece>> instructions(bool is_llama2, std::span<const Turn
       pieces.push_back({begin + "[INST] " + text + " [/INST]"});
       system.clear();
     } else {
-      pieces.push_back({(is_llama2 ? " " + trimmed(content) + " " : content) + eos, true});
+      pieces.push_back(
+          {(is_llama2 ? " " + trimmed(content) + " " : content) + eos, turns[i].learned});
     }
   }
   return pieces;
@@ -129,13 +130,43 @@ Result<std::vector<ChatPiece>> instructions(bool is_llama2, std::span<const Turn
 
 }  // namespace
 
-uint64_t template_fingerprint(std::string_view text) {
+namespace {
+
+/// The text without white space and with one kind of quotes. A line end within a string of a tag is
+/// the string's, and the same as its escape: JSON files hold the one, .jinja files the other.
+std::string plain_template(std::string_view text) {
   std::string plain;
+  bool in_tag = false;
+  char quote = 0;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
+    const std::string_view pair = text.substr(i, 2);
+    if (!in_tag) {
+      in_tag = pair == "{{" || pair == "{%";
+    } else if (quote == 0 && (pair == "}}" || pair == "%}")) {
+      in_tag = false;
+    } else if (quote != 0 && c == '\\' && pair.size() == 2) {
+      plain += pair;
+      ++i;
+      continue;
+    } else if (c == '\'' || c == '"') {
+      if (quote == 0) {
+        quote = c;
+      } else if (quote == c) {
+        quote = 0;
+      }
+    }
+    if (c == '\n' && quote != 0) plain += "\\n";
     if (c == ' ' || c == '\t' || c == '\r' || c == '\n') continue;
     plain += c == '"' ? '\'' : c;
   }
+  return plain;
+}
+
+}  // namespace
+
+uint64_t template_fingerprint(std::string_view text) {
+  const std::string plain = plain_template(text);
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   for (size_t i = 0; i < plain.size(); ++i) {
     const bool opens = plain[i] == '-' && i >= 2 && plain[i - 2] == '{' &&

@@ -1,6 +1,7 @@
 // Conversations as the model sees them: {"messages": [{"role", "content"}...]}, or ShareGPT's
 // {"conversations": [{"from", "value"}...]}, rendered by a chat template; and which parts are
-// learned from: the assistant's turns with the token that ends each.
+// learned from: the assistant's turns with the token that ends each, but for those that their row
+// leaves out (Turn::learned).
 //
 // Templates are Jinja programs in the model directory. None is run here. A template is known by a
 // fingerprint of its text, or training.chatTemplate names it; any other is refused.
@@ -31,6 +32,7 @@ enum class ChatTemplate { None, ChatMl, Qwen, Qwen25, Llama2, Llama3, Mistral };
 
 struct Turn {
   std::string role, content;
+  bool learned = false;  ///< the assistant's, unless its row says no
 };
 
 struct ChatPiece {
@@ -50,7 +52,8 @@ Result<ChatTemplate> find_chat_template(Files& files, const std::string& model_d
 Result<std::vector<ChatPiece>> render_chat(ChatTemplate chat_template, std::span<const Turn> turns,
                                            const std::string& bos, const std::string& eos);
 
-/// The fingerprint. White space, trim marks and the kind of quotes do not count.
+/// The fingerprint. White space, trim marks and the kind of quotes do not count. A line end within a
+/// string of a tag counts as its escape.
 uint64_t template_fingerprint(std::string_view text);
 
 }  // namespace dsj::data

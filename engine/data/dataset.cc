@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <map>
 
 #include "common/check.h"
 #include "common/files/posix_files.h"
@@ -144,7 +145,21 @@ Result<bool> Dataset::take(Files& files, CheckedRows known) {
   if (kind_ == RowKind::Chat) DSJ_TRY_STATUS(check_chat_template(files));
   if (chat_template_ != known.chat_template) return false;
   places_ = std::move(known.places);
+  unread_ = std::move(known.unread);
   return true;
+}
+
+std::vector<std::string> Dataset::notes() const {
+  if (unread_.empty()) return {};
+  constexpr size_t kListed = 20;
+  std::string text = "nothing reads these fields of its rows: ";
+  for (size_t i = 0; i < std::min(kListed, unread_.size()); ++i) {
+    text += (i == 0 ? "" : ", ") + unread_[i].name + " (" + std::to_string(unread_[i].rows) +
+            (unread_[i].rows == 1 ? " row)" : " rows)");
+  }
+  if (unread_.size() > kListed)
+    text += " and " + std::to_string(unread_.size() - kListed) + " more";
+  return {text};
 }
 
 Status Dataset::check(Files& files) {
@@ -163,7 +178,7 @@ Status Dataset::check(Files& files) {
     if (holds) return {};
   }
   DSJ_TRY_STATUS(check_all(files));
-  if (options_.cache_writes) (void)cache.store(key, {kind_, chat_template_, places_});
+  if (options_.cache_writes) (void)cache.store(key, {kind_, chat_template_, places_, unread_});
   return {};
 }
 
@@ -171,7 +186,16 @@ Status Dataset::check_all(Files& files) {
   BadRows bad(path_, options_.bad_rows_listed_max);
   Status tokenizer_status;
   const bool tokenize_all = tokenizes_to_check();
+  std::map<std::string, size_t> place_of_unread;
+  const auto count_unread = [&](const json& row) {
+    for (const std::string& name : unread_fields(row, kind_)) {
+      const auto [found, is_new] = place_of_unread.try_emplace(name, unread_.size());
+      if (is_new) unread_.push_back({name});
+      ++unread_[found->second].rows;
+    }
+  };
   const auto check = [&](const RowPlace& place, const json& row) -> std::optional<RowProblem> {
+    if (auto problem = refused_field(row)) return problem;
     const auto kind = row_kind(row);
     if (!kind) return kind.error();
     if (place.row == 0) {
@@ -199,7 +223,11 @@ Status Dataset::check_all(Files& files) {
     places_.push_back({place.offset, place.length});
     const auto row = parse_json(text, path_);
     const auto problem = row ? check(place, *row) : RowProblem{"", row.error().message};
-    if (problem) bad.add(place, *problem);
+    if (problem) {
+      bad.add(place, *problem);
+    } else {
+      count_unread(*row);
+    }
   }));
   DSJ_TRY_STATUS(bad.status(rows()));
   if (places_.empty()) return bad_input("has no rows", path_);
@@ -208,10 +236,31 @@ Status Dataset::check_all(Files& files) {
 
 Result<Sample> Dataset::at(int64_t row) const {
   DSJ_CHECK(row >= 0 && row < rows(), "row %lld", static_cast<long long>(row));
+  DSJ_TRY(const std::string text, text_at(row));
+  return sample_of(text, path_ + ": row " + std::to_string(row));
+}
+
+Result<std::string> Dataset::text_at(int64_t row) const {
   const Place& place = places_[static_cast<std::size_t>(row)];
   std::string text(static_cast<std::size_t>(place.length), '\0');
   DSJ_TRY_STATUS(file_->read(place.offset, std::as_writable_bytes(std::span(text))));
-  return sample_of(text, path_ + ": row " + std::to_string(row));
+  return text;
+}
+
+Result<std::optional<int32_t>> Dataset::answer_end() const {
+  constexpr int64_t kRowsAsked = 16;
+  for (int64_t row = 0; kind_ == RowKind::Chat && row < std::min(kRowsAsked, rows()); ++row) {
+    DSJ_TRY(const auto text, text_at(row));
+    DSJ_TRY(const auto parsed, parse_json(text, path_));
+    DSJ_TRY(const Cut cut, tokenize(parsed));
+    const std::vector<int32_t>& labels = cut.sample.labels;
+    for (size_t i = 0; i < labels.size(); ++i) {
+      const bool last = i + 1 == labels.size();
+      const bool ends = last ? !cut.truncated : labels[i + 1] == kIgnoredLabel;
+      if (labels[i] != kIgnoredLabel && ends) return labels[i];
+    }
+  }
+  return std::nullopt;
 }
 
 Result<Sample> Dataset::sample_of(const std::string& text, const std::string& where) const {

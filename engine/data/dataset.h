@@ -4,10 +4,15 @@
 //   alpaca           {"instruction": text, "input": text (may be missing), "output": text}.
 //                    Stanford's prompt (prompt.h), the output and the eos token are tokenized
 //                    together. The prompt's labels are -100: the loss is on the response only.
+//                    As in LLaMA-Factory "system" takes the place of the prompt's first sentence,
+//                    and "history": [[question, answer]...] are turns before, answers learned.
 //   chat             {"messages": [{"role", "content"}...]}, or ShareGPT's {"conversations":
-//                    [{"from", "value"}...]}, rendered by a chat template (chat.h). The loss is on
-//                    the assistant's turns only.
+//                    [{"from", "value"}...]}, rendered by a chat template (chat.h); "system" beside
+//                    them is a first turn. The loss is on the assistant's turns only, without those
+//                    of "weight": 0 or "train": false.
 //   pre-tokenized    {"input_ids": [...], "labels": [...]}, with "attention_mask" only if all ones.
+// Fields that show another objective, or need what is not built, are refused by name; what else
+// nothing reads is counted (row_fields.h, notes()).
 // Rows longer than max_seq_length are cut at the right, as in Hugging Face. A label stands beside
 // its own token; the model shifts.
 //
@@ -60,10 +65,19 @@ class Dataset {
 
   int64_t rows() const { return static_cast<int64_t>(places_.size()); }
   bool is_alpaca() const { return kind_ == RowKind::Alpaca; }
+  RowKind kind() const { return kind_; }
+  /// The template of chat rows.
+  ChatTemplate chat_template() const { return chat_template_; }
+  /// What a user should know of the rows, a sentence each: the fields that nothing reads.
+  std::vector<std::string> notes() const;
 
   /// Row `row`, 0 <= row < rows(). Error: the file changed, or cannot be read any more. Several
   /// threads may call it.
   Result<Sample> at(int64_t row) const;
+
+  /// The token that ends the answers of chat rows, as the first rows show it; nullopt: they are of
+  /// another kind, or none of their answers ends within its row. Error: as at().
+  Result<std::optional<int32_t>> answer_end() const;
 
   /// How many rows at() has cut so far, and how many it returned without any label. A row that is
   /// asked for twice counts twice.
@@ -83,6 +97,7 @@ class Dataset {
   Status check_chat_template(Files& files);
   /// Tokenizes a text row that was checked.
   Result<Cut> tokenize(const nlohmann::json& row) const;
+  Result<std::string> text_at(int64_t row) const;
   Result<Sample> sample_of(const std::string& text, const std::string& where) const;
 
   std::unique_ptr<ReadFile> file_;
@@ -92,6 +107,7 @@ class Dataset {
   RowKind kind_ = RowKind::Alpaca;
   ChatTemplate chat_template_ = ChatTemplate::None;
   std::vector<Place> places_;
+  std::vector<UnreadField> unread_;
   mutable std::atomic<int64_t> truncated_{0}, without_target_{0};
 };
 

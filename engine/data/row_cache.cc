@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "common/format.h"
@@ -14,14 +15,33 @@ namespace dsj::data {
 namespace {
 
 /// Of the entry's form and of what the check itself decides: a new one with either.
-constexpr std::string_view kCacheMagic = "dsjrows1";
+constexpr std::string_view kCacheMagic = "dsjrows2";
 constexpr size_t kKeyDigits = 32, kChecksumBytes = sizeof(uint64_t);
-constexpr size_t kHeadBytes = 8 + kKeyDigits + 3 * sizeof(int64_t);
+constexpr size_t kHeadBytes = 8 + kKeyDigits + 4 * sizeof(int64_t);
 constexpr char kSuffix[] = ".rows";
 constexpr int64_t kPiece = 1 << 20;
 
 void append(std::string& out, const void* data, size_t bytes) {
   out.append(static_cast<const char*>(data), bytes);
+}
+
+/// [[name, rows]...] as JSON text.
+std::string unread_text(const std::vector<UnreadField>& unread) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const UnreadField& field : unread) list.push_back({field.name, field.rows});
+  return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::optional<std::vector<UnreadField>> read_unread(std::string_view text) {
+  const auto list = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!list.is_array()) return std::nullopt;
+  std::vector<UnreadField> unread;
+  for (const auto& one : list) {
+    if (!one.is_array() || one.size() != 2 || !one[0].is_string() || !one[1].is_number_integer())
+      return std::nullopt;
+    unread.push_back({one[0].get<std::string>(), one[1].get<int64_t>()});
+  }
+  return unread;
 }
 
 /// Names begin with the age, so that they sort by it.
@@ -48,12 +68,14 @@ Result<std::string> row_key(const ReadFile& file, const std::string& conditions)
 }
 
 std::string to_entry(const std::string& key, const CheckedRows& rows) {
+  const std::string unread = unread_text(rows.unread);
   const int64_t head[] = {static_cast<int64_t>(rows.kind), static_cast<int64_t>(rows.chat_template),
-                          static_cast<int64_t>(rows.places.size())};
+                          std::ssize(rows.places), std::ssize(unread)};
   std::string entry(kCacheMagic);
   entry += key;
   append(entry, head, sizeof head);
   append(entry, rows.places.data(), rows.places.size() * sizeof(Place));
+  entry += unread;
   const uint64_t checksum = XXH3_64bits(entry.data(), entry.size());
   append(entry, &checksum, sizeof checksum);
   return entry;
@@ -68,16 +90,21 @@ std::optional<CheckedRows> from_entry(const std::string& key, std::string_view e
   if (checksum != XXH3_64bits(body.data(), body.size())) return std::nullopt;
   if (!body.starts_with(kCacheMagic) || body.substr(kCacheMagic.size(), kKeyDigits) != key)
     return std::nullopt;
-  int64_t head[3];
+  int64_t head[4];
   std::memcpy(head, body.data() + kHeadBytes - sizeof head, sizeof head);
   const bool known = head[0] >= 0 && head[0] <= static_cast<int64_t>(RowKind::Chat) &&
                      head[1] >= 0 && head[1] <= static_cast<int64_t>(ChatTemplate::Mistral);
-  const size_t bytes = body.size() - kHeadBytes;
-  if (!known || bytes % sizeof(Place) != 0 || head[2] <= 0 ||
+  const auto left = static_cast<int64_t>(body.size() - kHeadBytes);
+  if (!known || head[3] < 0 || head[3] > left) return std::nullopt;
+  const auto bytes = static_cast<size_t>(left - head[3]);
+  if (bytes % sizeof(Place) != 0 || head[2] <= 0 ||
       bytes / sizeof(Place) != static_cast<size_t>(head[2])) {
     return std::nullopt;
   }
-  CheckedRows rows{static_cast<RowKind>(head[0]), static_cast<ChatTemplate>(head[1]), {}};
+  auto unread = read_unread(body.substr(kHeadBytes + bytes));
+  if (!unread) return std::nullopt;
+  CheckedRows rows{
+      static_cast<RowKind>(head[0]), static_cast<ChatTemplate>(head[1]), {}, std::move(*unread)};
   rows.places.resize(static_cast<size_t>(head[2]));
   std::memcpy(rows.places.data(), body.data() + kHeadBytes, bytes);
   int64_t end = 0;

@@ -1,5 +1,5 @@
-// What a check of a large data file found (where its rows lie, and that each is valid), kept by
-// content: the next start on the same bytes finds it and does not parse them again. Tokens are not
+// What a check of a large data file found (where its rows lie, that each is valid, and which of their
+// fields nothing reads), kept by content: the next start on the same bytes finds it and does not parse them again. Tokens are not
 // kept: a row is tokenized when it is used, never at the start.
 //
 // An entry is a file of the cache's directory. It is published by a rename and carries a checksum:
@@ -26,10 +26,18 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
+/// A field of rows that nothing reads, and how many rows have it.
+struct UnreadField {
+  std::string name;
+  int64_t rows = 0;
+  bool operator==(const UnreadField&) const = default;
+};
+
 struct CheckedRows {
   RowKind kind = RowKind::Alpaca;
   ChatTemplate chat_template = ChatTemplate::None;  ///< the one that chat rows were checked with
   std::vector<Place> places;
+  std::vector<UnreadField> unread = {};
 };
 
 /// The key of a file's rows: XXH3-128 over its bytes and `conditions` (whatever else the check

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/files/file_form.h"
+
 namespace dsj::data {
 namespace {
 
@@ -31,6 +33,19 @@ class Bytes {
   void skip_space() {
     while (is_space(peek())) next();
   }
+  /// The first bytes of the file.
+  std::string_view head() {
+    rewind();
+    peek();
+    return std::string_view(buffer_.data(), std::min(buffer_.size(), kFileFormBytes));
+  }
+  /// To the file's beginning; what is in memory is not read again.
+  void rewind() {
+    if (begin_ > 0) buffer_.clear();
+    begin_ = 0;
+    at_ = 0;
+    line_ = 1;
+  }
   int64_t offset() const { return begin_ + static_cast<int64_t>(at_); }
   int64_t line() const { return line_; }
   const Status& status() const { return status_; }
@@ -56,30 +71,35 @@ class Bytes {
 class Scanner {
  public:
   Scanner(const ReadFile& file, const std::string& path, const RowVisitor& visit)
-      : file_(file), path_(path), visit_(visit), bytes_(file) {}
+      : path_(path), visit_(visit), bytes_(file) {}
 
   Status run() {
-    skip_start();
+    if (const auto form = file_form(bytes_.head())) {
+      return bad_input("is " + std::string(form->name) + ", expected rows as JSON or JSONL", path_,
+                       std::string(form->remedy));
+    }
+    begin_anew();
     const int first = bytes_.peek();
     DSJ_TRY_STATUS(bytes_.status());
-    if (first == kEnd) return bad_input("is empty", path_);
-    if (path_.ends_with(".jsonl")) return lines();
+    if (first == kEnd) return bad_input("is empty", path_, "rows as JSON or JSONL are expected");
     if (first == '[') {
       DSJ_TRY_STATUS(array());
       return nothing_more();
     }
-    if (first != '{') {
-      return at_line("begins neither with [ nor with {: it is no JSON array and no JSONL");
+    if (first != '{') return no_json();
+    if (!path_.ends_with(".jsonl")) {
+      DSJ_TRY_STATUS(object());
+      if (found_samples_) return nothing_more();
+      begin_anew();
     }
-    DSJ_TRY_STATUS(object());
-    if (found_samples_) return nothing_more();
-    bytes_ = Bytes(file_);  // one row per line, in a file of another name
-    skip_start();
+    DSJ_TRY_STATUS(first_row_is_a_line());
+    begin_anew();
     return lines();
   }
 
  private:
-  void skip_start() {
+  void begin_anew() {
+    bytes_.rewind();
     if (bytes_.peek() == 0xEF) {  // byte order mark
       for (int i = 0; i < 3; ++i) bytes_.next();
     }
@@ -89,6 +109,48 @@ class Scanner {
   std::unexpected<Error> at_line(const std::string& what) {
     if (!bytes_.status()) return std::unexpected(bytes_.status().error());
     return bad_input(what, path_ + ":" + std::to_string(bytes_.line()));
+  }
+
+  Status no_json() {
+    std::string line;
+    for (int c = bytes_.next(); c != kEnd && c != '\n' && line.size() < 4096; c = bytes_.next())
+      line.push_back(static_cast<char>(c));
+    const bool columns = line.find_first_of(",\t;") != line.npos && line.find('}') == line.npos;
+    return bad_input(
+        columns ? "seems to be CSV or another text with columns: its first line begins "
+                  "neither with [ nor with {"
+                : "begins neither with [ nor with {: it is no JSON array and no JSONL",
+        path_ + ":1",
+        columns ? "write its rows as JSONL: pandas.read_csv(FILE).to_json(\"rows.jsonl\", "
+                  "orient=\"records\", lines=True)"
+                : "rows as JSON or JSONL are expected");
+  }
+
+  /// Error: the first row is an object over several lines. A line end in a string, or an object that
+  /// does not end, is damage, which the rows will show.
+  Status first_row_is_a_line() {
+    const int64_t first = bytes_.line();
+    bool in_string = false;
+    for (int depth = 0;;) {
+      const int c = bytes_.next();
+      if (c == kEnd || (in_string && c == '\n')) return bytes_.status();
+      if (in_string && c == '\\') bytes_.next();
+      if (c == '"') in_string = !in_string;
+      if (in_string) continue;
+      depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+      if (depth == 0) break;
+    }
+    const int64_t last = bytes_.line();
+    if (last == first) return {};
+    bytes_.skip_space();
+    const bool alone = bytes_.peek() == kEnd;
+    return bad_input(
+        std::string(alone ? "is one JSON object" : "begins with a JSON object") + " over lines " +
+            std::to_string(first) + " to " + std::to_string(last) +
+            ", expected a list of rows, or one row per line",
+        path_,
+        "jq -c . FILE > rows.jsonl writes each object in a line; jq -c '.KEY[]' FILE, if "
+        "the rows lie in a list under KEY");
   }
 
   Status nothing_more() {
@@ -191,7 +253,6 @@ class Scanner {
     ++row_;
   }
 
-  const ReadFile& file_;
   const std::string& path_;
   const RowVisitor& visit_;
   Bytes bytes_;

@@ -1,6 +1,8 @@
 #include "engine/data/rows.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "engine/data/prompt.h"
 
@@ -17,14 +19,18 @@ std::string kind_of(const json& value) {
   return value.is_boolean() ? "true or false" : value.is_array() ? "a list" : "an object";
 }
 
+/// `needed`: else a field that is not there, or null, is an empty text.
 std::optional<RowProblem> check_text(const json& row, const char* field, bool needed) {
   const auto found = row.find(field);
-  if (found == row.end()) {
-    if (!needed) return std::nullopt;
-    return RowProblem{field, "is missing"};
-  }
+  if (found == row.end() && needed) return RowProblem{field, "is missing"};
+  if (!needed && (found == row.end() || found->is_null())) return std::nullopt;
   if (!found->is_string()) return RowProblem{field, "is " + kind_of(*found) + ", expected text"};
   return std::nullopt;
+}
+
+/// The text of a field that was checked as one that need not be there.
+std::string text_of(const json& row, const char* field) {
+  return holds(row, field) ? row[field].get<std::string>() : std::string();
 }
 
 /// Whether it is a list of integers that all pass `is_allowed`.
@@ -50,6 +56,22 @@ std::optional<RowProblem> check_ids(const json& row, const std::string& field,
   return std::nullopt;
 }
 
+std::optional<RowProblem> check_history(const json& row) {
+  if (!holds(row, "history")) return std::nullopt;
+  const json& history = row["history"];
+  if (!history.is_array()) {
+    return RowProblem{"history",
+                      "is " + kind_of(history) + ", expected a list of [question, answer]"};
+  }
+  for (size_t i = 0; i < history.size(); ++i) {
+    const json& pair = history[i];
+    if (pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_string()) continue;
+    return RowProblem{"history[" + std::to_string(i) + "]",
+                      "is not [question, answer], both of them text"};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::expected<RowKind, RowProblem> row_kind(const json& row) {
@@ -64,7 +86,9 @@ std::expected<RowKind, RowProblem> row_kind(const json& row) {
 
 std::optional<RowProblem> check_alpaca(const json& row) {
   if (auto problem = check_text(row, "instruction", true)) return problem;
-  if (auto problem = check_text(row, "input", false)) return problem;
+  for (const char* field : {"input", "system"})
+    if (auto problem = check_text(row, field, false)) return problem;
+  if (auto problem = check_history(row)) return problem;
   return check_text(row, "output", true);
 }
 
@@ -98,16 +122,6 @@ std::optional<RowProblem> check_tokens(const json& row, int64_t vocab_size) {
 
 namespace {
 
-/// The names of a conversation's fields.
-struct ChatFields {
-  const char *list, *role, *content;
-};
-
-ChatFields chat_fields(const json& row) {
-  if (row.contains("messages")) return {"messages", "role", "content"};
-  return {"conversations", "from", "value"};
-}
-
 /// nullopt: not one of the known speakers.
 std::optional<std::string> role_of(const std::string& name) {
   if (name == "human") return "user";
@@ -116,86 +130,151 @@ std::optional<std::string> role_of(const std::string& name) {
   return std::nullopt;
 }
 
-}  // namespace
+std::string unknown_role(const json& name) {
+  constexpr std::array<std::string_view, 5> kToolRoles = {"tool", "function", "function_call",
+                                                          "observation", "ipython"};
+  std::string what = "is " + name.dump() + ", expected system, user or assistant";
+  if (std::ranges::find(kToolRoles, name.get_ref<const std::string&>()) != kToolRoles.end())
+    what += ": tool calls and their answers are not rendered";
+  return what;
+}
 
-std::optional<RowProblem> check_chat(const json& row) {
-  const ChatFields fields = chat_fields(row);
-  const json& list = row[fields.list];
-  if (!list.is_array() || list.empty()) {
-    return RowProblem{fields.list, list.is_array()
-                                       ? "is empty"
-                                       : "is " + kind_of(list) + ", expected a list of turns"};
+/// Text, or OpenAI's list of parts, each a text.
+std::optional<RowProblem> check_content(const json& turn, const char* field) {
+  const auto content = turn.find(field);
+  if (content == turn.end() || !content->is_array()) return check_text(turn, field, true);
+  for (size_t i = 0; i < content->size(); ++i) {
+    const json& part = (*content)[i];
+    const std::string place = std::string(field) + "[" + std::to_string(i) + "]";
+    if (!part.is_object()) return RowProblem{place, "is " + kind_of(part) + ", expected an object"};
+    if (auto problem = check_text(part, "type", true)) {
+      return RowProblem{place + ".type", problem->what};
+    }
+    const std::string type = part["type"].get<std::string>();
+    if (type != "text") return RowProblem{place, refused_part(type)};
+    if (auto problem = check_text(part, "text", true)) {
+      return RowProblem{place + ".text", problem->what};
+    }
   }
-  bool answered = false;
-  for (size_t i = 0; i < list.size(); ++i) {
-    const std::string place = std::string(fields.list) + "[" + std::to_string(i) + "]";
-    if (!list[i].is_object()) {
-      return RowProblem{place, "is " + kind_of(list[i]) + ", expected an object"};
-    }
-    for (const char* field : {fields.role, fields.content}) {
-      if (auto problem = check_text(list[i], field, true)) {
-        return RowProblem{place + "." + problem->field, problem->what};
-      }
-    }
-    const auto role = role_of(list[i][fields.role].get<std::string>());
-    if (!role) {
-      return RowProblem{place + "." + fields.role, "is " + list[i][fields.role].dump() +
-                                                       ", expected system, user or assistant"};
-    }
-    answered = answered || *role == "assistant";
-  }
-  if (!answered) return RowProblem{fields.list, "has no turn of the assistant to learn from"};
   return std::nullopt;
 }
 
+std::string content_of(const json& content) {
+  if (content.is_string()) return content.get<std::string>();
+  std::string text;
+  for (const json& part : content) text += part["text"].get_ref<const std::string&>();
+  return text;
+}
+
+/// A turn's own word on whether it is learned: weight (OpenAI's, 0 or 1) and train (axolotl's).
+std::optional<RowProblem> check_learned(const json& turn, bool assistant) {
+  for (const char* field : {"weight", "train"}) {
+    if (!holds(turn, field)) continue;
+    const json& value = turn[field];
+    const bool yes = value == json(1) || value == json(true);
+    if (!yes && value != json(0) && value != json(false))
+      return RowProblem{field, "is " + value.dump() + ", expected 0 or 1, true or false"};
+    if (yes && !assistant)
+      return RowProblem{
+          field, "is " + value.dump() + ", but only turns of the assistant are learned from here"};
+  }
+  return std::nullopt;
+}
+
+bool is_learned(const json& turn) {
+  return std::ranges::none_of(std::array{"weight", "train"}, [&](const char* field) {
+    return holds(turn, field) && (turn[field] == json(0) || turn[field] == json(false));
+  });
+}
+
+std::optional<RowProblem> check_turn(const json& row, const json& turn) {
+  if (!turn.is_object()) return RowProblem{"", "is " + kind_of(turn) + ", expected an object"};
+  if (auto problem = refused_turn_field(turn)) return problem;
+  const char* role_name = role_field(row, turn);
+  if (auto problem = check_text(turn, role_name, true)) return problem;
+  const auto role = role_of(turn[role_name].get<std::string>());
+  if (!role) return RowProblem{role_name, unknown_role(turn[role_name])};
+  if (auto problem = check_content(turn, content_field(row, turn))) return problem;
+  return check_learned(turn, *role == "assistant");
+}
+
+}  // namespace
+
+std::optional<RowProblem> check_chat(const json& row) {
+  const char* name = turns_field(row);
+  const json& list = row[name];
+  if (!list.is_array() || list.empty()) {
+    return RowProblem{
+        name, list.is_array() ? "is empty" : "is " + kind_of(list) + ", expected a list of turns"};
+  }
+  bool answered = false;
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (const auto problem = check_turn(row, list[i])) {
+      const std::string place = std::string(name) + "[" + std::to_string(i) + "]";
+      return RowProblem{place + (problem->field.empty() ? "" : ".") + problem->field,
+                        problem->what};
+    }
+    answered = answered || role_of(list[i][role_field(row, list[i])]) == "assistant";
+  }
+  if (!answered) return RowProblem{name, "has no turn of the assistant to learn from"};
+  return check_text(row, "system", false);
+}
+
 std::vector<Turn> chat_turns(const json& row) {
-  const ChatFields fields = chat_fields(row);
   std::vector<Turn> turns;
-  for (const json& turn : row[fields.list]) {
-    turns.push_back({role_of(turn[fields.role].get<std::string>()).value_or(""),
-                     turn[fields.content].get<std::string>()});
+  if (takes_system(row)) turns.push_back({"system", row["system"].get<std::string>()});
+  for (const json& turn : row[turns_field(row)]) {
+    const std::string role = role_of(turn[role_field(row, turn)].get<std::string>()).value_or("");
+    turns.push_back({role, content_of(turn[content_field(row, turn)]),
+                     role == "assistant" && is_learned(turn)});
   }
   return turns;
 }
 
-Result<Cut> chat_sample(const json& row, const Tokenizer& tokenizer, ChatTemplate chat_template,
-                        int64_t max_seq_length) {
-  const auto text_of = [&](std::optional<int32_t> id) {
-    return id ? tokenizer.id_to_token(*id).value_or("") : std::string();
-  };
-  DSJ_TRY(const auto pieces, render_chat(chat_template, chat_turns(row),
-                                         text_of(tokenizer.bos_id()), text_of(tokenizer.eos_id())));
-  const EncodeOptions plain{.add_special_tokens = false};  // the template has written its own
+// ---- samples
+
+namespace {
+
+std::string token_text(const Tokenizer& tokenizer, std::optional<int32_t> id) {
+  return id ? tokenizer.id_to_token(*id).value_or("") : std::string();
+}
+
+}  // namespace
+
+Result<Cut> pieces_sample(std::span<const ChatPiece> pieces, const Tokenizer& tokenizer,
+                          bool special, int64_t max_seq_length) {
   std::string text;
-  std::vector<std::pair<size_t, size_t>> learned;  // ends of the tokens before a turn, and with it
+  std::vector<size_t> ends;  // where a learned piece begins and where it ends, in turn
   for (const ChatPiece& piece : pieces) {
-    if (!piece.learned) {
-      text += piece.text;
-      continue;
-    }
-    DSJ_TRY(const auto before, tokenizer.encode(text, plain));
+    if (piece.learned) ends.push_back(text.size());
     text += piece.text;
-    DSJ_TRY(const auto with, tokenizer.encode(text, plain));
-    learned.emplace_back(before.size(), with.size());
+    if (piece.learned) ends.push_back(text.size());
   }
+  EncodeOptions options{.add_special_tokens = special, .max_length = max_seq_length + 1};
+  DSJ_TRY(auto found, tokenizer.encode(text, ends, options));
   Cut cut;
-  DSJ_TRY(cut.sample.input_ids, tokenizer.encode(text, plain));
-  cut.sample.labels.assign(cut.sample.input_ids.size(), kIgnoredLabel);
-  for (const auto& [first, end] : learned) {
-    for (size_t i = first; i < std::min(end, cut.sample.input_ids.size()); ++i) {
-      cut.sample.labels[i] = cut.sample.input_ids[i];
-    }
+  cut.truncated = std::ssize(found.ids) > max_seq_length;
+  if (cut.truncated) {
+    options.max_length = max_seq_length;
+    DSJ_TRY(found, tokenizer.encode(text, ends, options));
   }
-  const auto limit = static_cast<size_t>(max_seq_length);
-  if (cut.sample.input_ids.size() > limit) {
-    cut.truncated = true;
-    cut.sample.input_ids.resize(limit);
-    cut.sample.labels.resize(limit);
+  cut.sample.labels.assign(found.ids.size(), kIgnoredLabel);
+  for (size_t i = 0; i + 1 < ends.size(); i += 2) {
+    for (size_t token = found.firsts[i]; token < found.firsts[i + 1]; ++token)
+      cut.sample.labels[token] = found.ids[token];
   }
+  cut.sample.input_ids = std::move(found.ids);
   return cut;
 }
 
-// ---- samples
+Result<Cut> chat_sample(const json& row, const Tokenizer& tokenizer, ChatTemplate chat_template,
+                        int64_t max_seq_length) {
+  DSJ_TRY(const auto pieces,
+          render_chat(chat_template, chat_turns(row), token_text(tokenizer, tokenizer.bos_id()),
+                      token_text(tokenizer, tokenizer.eos_id())));
+  // The template has written its own special tokens.
+  return pieces_sample(pieces, tokenizer, /*special=*/false, max_seq_length);
+}
 
 Cut tokens_sample(const json& row, int64_t max_seq_length) {
   Cut cut{.sample = {.input_ids = row["input_ids"].get<std::vector<int32_t>>(),
@@ -209,14 +288,31 @@ Cut tokens_sample(const json& row, int64_t max_seq_length) {
   return cut;
 }
 
+std::vector<ChatPiece> alpaca_pieces(const json& row, const std::string& eos) {
+  std::vector<ChatPiece> pieces;
+  std::string lead = alpaca_lead(text_of(row, "system"), text_of(row, "input"));
+  if (holds(row, "history")) {
+    for (const json& pair : row["history"]) {
+      pieces.push_back({lead + alpaca_question(pair[0].get<std::string>())});
+      pieces.push_back({pair[1].get<std::string>() + eos, true});
+      lead = "\n\n";
+    }
+  }
+  pieces.push_back({lead + alpaca_question(row["instruction"].get_ref<const std::string&>(),
+                                           text_of(row, "input"))});
+  pieces.push_back({text_of(row, "output") + eos, true});
+  return pieces;
+}
+
 Result<Cut> alpaca_sample(const json& row, const Tokenizer& tokenizer, int64_t max_seq_length) {
-  const std::string prompt = alpaca_prompt(row["instruction"].get_ref<const std::string&>(),
-                                           row.value("input", std::string()));
-  const std::string text = prompt + row["output"].get_ref<const std::string&>() +
-                           tokenizer.id_to_token(tokenizer.eos_id().value()).value();
-  const EncodeOptions whole, limited{.max_length = max_seq_length};
+  const auto pieces = alpaca_pieces(row, tokenizer.id_to_token(tokenizer.eos_id().value()).value());
+  if (pieces.size() > 2) return pieces_sample(pieces, tokenizer, true, max_seq_length);
+  const std::string& prompt = pieces[0].text;
+  const std::string text = prompt + pieces[1].text;
+  const EncodeOptions longer{.max_length = max_seq_length + 1},
+      limited{.max_length = max_seq_length};
   Cut cut;
-  DSJ_TRY(cut.sample.input_ids, tokenizer.encode(text, whole));
+  DSJ_TRY(cut.sample.input_ids, tokenizer.encode(text, longer));
   if (std::ssize(cut.sample.input_ids) > max_seq_length) {
     cut.truncated = true;
     DSJ_TRY(cut.sample.input_ids, tokenizer.encode(text, limited));

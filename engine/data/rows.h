@@ -10,15 +10,11 @@
 
 #include "common/result.h"
 #include "engine/data/chat.h"
+#include "engine/data/row_fields.h"
 #include "engine/data/sample.h"
 #include "engine/data/tokenizer.h"
 
 namespace dsj::data {
-
-/// What is wrong with a row: the field ("labels[3]"; empty for the row itself) and why.
-struct RowProblem {
-  std::string field, what;
-};
 
 /// The kind that a row's fields show. A problem: they show none, or one that is not built.
 std::expected<RowKind, RowProblem> row_kind(const nlohmann::json& row);
@@ -34,15 +30,25 @@ struct Cut {
 /// For a row that was checked.
 Cut tokens_sample(const nlohmann::json& row, int64_t max_seq_length);
 /// As Stanford does it: prompt, output and eos in one text. The labels of as many tokens as the
-/// prompt alone has are ignored; both counts are cut to max_seq_length.
+/// prompt alone has are ignored; both counts are cut to max_seq_length. A row with a history is
+/// several such turns (alpaca_pieces), each answer learned.
 Result<Cut> alpaca_sample(const nlohmann::json& row, const Tokenizer& tokenizer,
                           int64_t max_seq_length);
+/// A row's prompts and answers in turn: the row's history (LLaMA-Factory's), then the row itself.
+/// `eos` ends each answer; an empty line lies between two turns.
+std::vector<ChatPiece> alpaca_pieces(const nlohmann::json& row, const std::string& eos);
 
-/// A row's conversation. ShareGPT's speakers become roles.
+/// A row's conversation, the row's "system" before it where the first turn is none. ShareGPT's
+/// speakers become roles. The assistant's turns are learned, but not those with weight 0 (OpenAI) or
+/// train false (axolotl).
 std::vector<Turn> chat_turns(const nlohmann::json& row);
 /// All turns in one text. Only the assistant's turns, and the tokens that end them, have labels. A
 /// token that starts before such a turn and reaches into it has none.
 Result<Cut> chat_sample(const nlohmann::json& row, const Tokenizer& tokenizer,
                         ChatTemplate chat_template, int64_t max_seq_length);
+/// Pieces as one text, tokenized once and no further than it is kept; what chat_sample() and rows
+/// with a history become. `special`: with what the post-processor adds around a text.
+Result<Cut> pieces_sample(std::span<const ChatPiece> pieces, const Tokenizer& tokenizer,
+                          bool special, int64_t max_seq_length);
 
 }  // namespace dsj::data

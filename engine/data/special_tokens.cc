@@ -1,6 +1,7 @@
 // Which ids are special, and what for: from tokenizer_config.json, special_tokens_map.json,
 // added_tokens.json, generation_config.json and config.json, in transformers' order of precedence.
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 
 #include "engine/data/string_table.h"
@@ -11,6 +12,11 @@ namespace dsj::data {
 namespace {
 
 using nlohmann::json;
+
+/// Tokenizers that make their post-processor of add_bos_token and add_eos_token (transformers 4).
+constexpr std::array<std::string_view, 6> kRebuildsPostProcessor = {
+    "LlamaTokenizer",         "LlamaTokenizerFast", "CodeLlamaTokenizer",
+    "CodeLlamaTokenizerFast", "GemmaTokenizer",     "GemmaTokenizerFast"};
 
 /// An object; empty: the file does not exist.
 Result<json> optional_object(Files& files, const std::string& path) {
@@ -50,6 +56,7 @@ class SpecialTokens {
     DSJ_TRY_STATUS(check_added_ids());
     DSJ_TRY_STATUS(roles(config, dir_ + "/tokenizer_config.json"));
     DSJ_TRY_STATUS(roles(map, dir_ + "/special_tokens_map.json"));
+    DSJ_TRY_STATUS(follow_switches(config));
     DSJ_TRY_STATUS(check_switches(config));
     DSJ_TRY_STATUS(ids(generation, dir_ + "/generation_config.json", true));
     DSJ_TRY_STATUS(ids(model, dir_ + "/config.json", false));
@@ -205,6 +212,52 @@ class SpecialTokens {
       spec_.added.push_back({.id = *known, .content = *text, .special = true});
     }
     return *known;
+  }
+
+  /// add_bos_token and add_eos_token, where they are given and say something else than the
+  /// post-processor. The classes of kRebuildsPostProcessor follow them in transformers 4. Version 5
+  /// takes them out of the configuration where there is a tokenizer.json (PreTrainedTokenizerBase,
+  /// _from_pretrained), and so did other classes before. What the file's author has asked for is
+  /// followed where any version follows it, and said.
+  Status follow_switches(const json& config) {
+    if (!spec_.file.ends_with("/tokenizer.json")) return {};  // tokenizer.model: read with the file
+    const auto name = config.find("tokenizer_class");
+    const bool follows =
+        name != config.end() && name->is_string() &&
+        std::ranges::find(kRebuildsPostProcessor, name->get_ref<const std::string&>()) !=
+            kRebuildsPostProcessor.end();
+    struct Switch {
+      const char *name, *role;
+      std::optional<int32_t> id;
+      std::vector<int32_t>& ids;
+    };
+    for (const Switch& one :
+         {Switch{"add_bos_token", "bos_token", spec_.bos_id, spec_.prefix_ids},
+          Switch{"add_eos_token", "eos_token", spec_.eos_id, spec_.suffix_ids}}) {
+      const auto value = config.find(one.name);
+      if (value == config.end() || !value->is_boolean()) continue;
+      const bool wanted = value->get<bool>();
+      const std::string said =
+          dir_ + "/tokenizer_config.json: " + one.name + " is " + value->dump();
+      if (!follows) {
+        if (!wanted && !one.ids.empty())
+          spec_.notes.push_back(said +
+                                ", but the post-processor of tokenizer.json adds a token, and "
+                                "that is what counts, as in transformers");
+        continue;
+      }
+      if (wanted && !one.id) {
+        return bad_input(std::string(one.name) + " is true, but there is no " + one.role,
+                         dir_ + "/tokenizer_config.json");
+      }
+      const std::vector<int32_t> ids = wanted ? std::vector{*one.id} : std::vector<int32_t>{};
+      if (ids == one.ids) continue;
+      one.ids = ids;
+      spec_.notes.push_back(said +
+                            ", and this is followed, as by transformers 4; transformers 5 reads "
+                            "the post-processor of tokenizer.json alone, which says otherwise");
+    }
+    return {};
   }
 
   /// Refuses settings by which transformers would change the tokenizer itself.

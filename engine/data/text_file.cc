@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/files/file_form.h"
 #include "common/json_depth.h"
 #include "engine/data/unicode.h"
 
@@ -14,6 +15,12 @@ Result<bool> file_exists(Files& files, const std::string& path) {
 
 Result<nlohmann::json> parse_json(std::string_view text, const std::string& path) {
   if (json_depth(text) > kJsonDepthMax) return bad_input("is nested too deep", path);
+  if (const std::size_t nul = text.find('\0'); nul != text.npos) {
+    return bad_input(
+        "has a NUL byte (byte " + std::to_string(nul) +
+            " of its text), and JSON has none: the file was damaged when it was written",
+        path);
+  }
   try {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
@@ -39,6 +46,10 @@ Result<nlohmann::json> parse_json(std::string_view text, const std::string& path
 
 Result<nlohmann::json> read_json_file(Files& files, const std::string& path) {
   DSJ_TRY(const std::string text, files.read_all(path));
+  if (const auto form = file_form(text)) {
+    return bad_input("is " + std::string(form->name) + ", expected JSON", path,
+                     std::string(form->remedy));
+  }
   std::string_view view = text;
   if (view.starts_with("\xEF\xBB\xBF")) view.remove_prefix(3);
   return parse_json(view, path);

@@ -12,10 +12,12 @@ namespace dsj::data {
 
 Result<bool> file_exists(Files& files, const std::string& path);
 
-/// Parses text that came from `path`. BadInput, with path:line:column: a syntax error.
+/// Parses text that came from `path`. BadInput, with path:line:column: a syntax error, or a NUL byte,
+/// behind which the parser would read nothing.
 Result<nlohmann::json> parse_json(std::string_view text, const std::string& path);
 
-/// Reads and parses a whole file, without its byte order mark.
+/// Reads and parses a whole file, without its byte order mark. BadInput, too: it is a file of another
+/// form (file_form.h).
 Result<nlohmann::json> read_json_file(Files& files, const std::string& path);
 
 }  // namespace dsj::data

@@ -38,6 +38,7 @@ struct Tokenizer::Parts {
   std::vector<int32_t> prefix_ids, suffix_ids;
   std::optional<int32_t> bos_id, eos_id, pad_id;
   std::vector<int32_t> stop_ids;
+  std::vector<std::string> notes;
 
   StringTable id_of_token;
   std::vector<std::optional<std::string>> token_of_id;
@@ -49,18 +50,25 @@ struct Tokenizer::Parts {
 
 namespace {
 
-/// The pieces of a text between its stages: views into the text, or into `owned` where a stage put
-/// a space in front.
-struct Pieces {
-  std::vector<std::string_view> views;
-  std::vector<std::unique_ptr<std::string>> owned;
+/// A part of a text between its stages.
+struct TextPiece {
+  std::string_view text;   ///< a view into the text, or into TextPieces::owned
+  std::size_t begin = 0;   ///< its first byte in the text
+  std::size_t spaces = 0;  ///< 1: a stage put a space in front, which the text does not have
 };
 
-void cut(const Stage& stage, std::string_view piece, const std::vector<Span>& matches,
-         std::vector<std::string_view>& out) {
+struct TextPieces {
+  std::vector<TextPiece> list;
+  std::vector<std::unique_ptr<std::string>> owned;  ///< of pieces that a space was put in front of
+};
+
+void cut(const Stage& stage, const TextPiece& piece, const std::vector<Span>& matches,
+         std::vector<TextPiece>& out) {
   const auto put = [&](std::size_t begin, std::size_t end, bool is_match) {
     if (begin == end || (stage.drop_matches && is_match != stage.invert)) return;
-    out.push_back(piece.substr(begin, end - begin));
+    const std::size_t spaces = begin == 0 ? piece.spaces : 0;
+    out.push_back({piece.text.substr(begin, end - begin),
+                   piece.begin + std::max(begin, piece.spaces) - piece.spaces, spaces});
   };
   std::size_t done = 0;
   for (const Span& match : matches) {
@@ -68,7 +76,7 @@ void cut(const Stage& stage, std::string_view piece, const std::vector<Span>& ma
     put(match.begin, match.end, true);
     done = match.end;
   }
-  put(done, piece.size(), false);
+  put(done, piece.text.size(), false);
 }
 
 std::string with_spaces_shown(const Metaspace& metaspace, std::string_view text, bool first) {
@@ -80,39 +88,76 @@ std::string with_spaces_shown(const Metaspace& metaspace, std::string_view text,
 }
 
 /// Each piece starts with the replacement, except perhaps the first.
-std::vector<std::string_view> pieces_of(const Metaspace& metaspace, std::string_view text) {
-  std::vector<std::string_view> pieces;
+std::vector<TextPiece> pieces_of(const Metaspace& metaspace, std::string_view text) {
+  std::vector<TextPiece> pieces;
+  std::size_t begin = 0;
   while (metaspace.split) {
     const std::size_t next = text.find(metaspace.replacement, metaspace.replacement.size());
     const std::size_t at =
         text.starts_with(metaspace.replacement) ? next : text.find(metaspace.replacement);
     if (at == text.npos) break;
-    pieces.push_back(text.substr(0, at));
+    pieces.push_back({text.substr(0, at), begin});
     text.remove_prefix(at);
+    begin += at;
   }
-  if (!text.empty()) pieces.push_back(text);
+  if (!text.empty()) pieces.push_back({text, begin});
   return pieces;
 }
 
-Status run_stage(const Stage& stage, Pieces& pieces) {
-  std::vector<std::string_view> out;
+Status run_stage(const Stage& stage, TextPieces& pieces) {
+  std::vector<TextPiece> out;
   std::vector<Span> matches;
-  for (std::string_view piece : pieces.views) {
-    if (stage.add_prefix_space && !piece.starts_with(' ')) {
+  for (TextPiece piece : pieces.list) {
+    if (stage.add_prefix_space && !piece.text.starts_with(' ')) {
       auto owned = std::make_unique<std::string>(1, ' ');
-      piece = owned->append(piece);
+      piece.text = owned->append(piece.text);
+      piece.spaces = 1;
       pieces.owned.push_back(std::move(owned));
     }
     if (!stage.pattern) {
       out.push_back(piece);
       continue;
     }
-    DSJ_TRY_STATUS(stage.pattern->match(piece, matches));
+    DSJ_TRY_STATUS(stage.pattern->match(piece.text, matches));
     cut(stage, piece, matches, out);
   }
-  pieces.views = std::move(out);
+  pieces.list = std::move(out);
   return {};
 }
+
+/// Counts the ids before each mark while a text is encoded.
+class Marks {
+ public:
+  explicit Marks(std::span<const std::size_t> at) : at_(at.begin(), at.end()) {}
+
+  /// The next id, `count` ids before it, begins at byte `begin`.
+  void pass(std::size_t begin, std::size_t count) {
+    while (firsts_.size() < at_.size() && at_[firsts_.size()] <= begin) firsts_.push_back(count);
+  }
+  /// No id follows.
+  void end(std::size_t count) { firsts_.resize(at_.size(), count); }
+
+  bool any_before(std::size_t end) const {
+    return firsts_.size() < at_.size() && at_[firsts_.size()] < end;
+  }
+  /// The marks ahead that lie before `end`, each as `place(mark)`: marks of a part of the text.
+  template <typename Place>
+  Marks within(std::size_t end, Place place) const {
+    std::vector<std::size_t> inner;
+    for (std::size_t i = firsts_.size(); i < at_.size() && at_[i] < end; ++i)
+      inner.push_back(place(at_[i]));
+    return Marks(inner);
+  }
+  /// Takes over what such a part found.
+  void take(const Marks& inner) {
+    firsts_.insert(firsts_.end(), inner.firsts_.begin(), inner.firsts_.end());
+  }
+  std::vector<std::size_t> firsts() && { return std::move(firsts_); }
+
+ private:
+  std::vector<std::size_t> at_;
+  std::vector<std::size_t> firsts_;  ///< of the marks that are behind
+};
 
 std::unexpected<Error> at_file(const TokenizerSpec& spec, std::string message) {
   return bad_input(std::move(message), spec.file);
@@ -224,6 +269,18 @@ Status build_stages(const TokenizerSpec& spec, std::vector<Stage>& stages) {
 
 }  // namespace
 
+Status Tokenizer::set_eos(const std::string& text) {
+  const auto id = token_to_id(text);
+  if (!id) {
+    return bad_input("has no token '" + text + "' to be the eos token", file(),
+                     "name one of its added tokens, <|im_end|> for ChatML");
+  }
+  parts_->eos_id = *id;
+  auto& stops = parts_->stop_ids;
+  if (std::ranges::find(stops, *id) == stops.end()) stops.insert(stops.begin(), *id);
+  return {};
+}
+
 Tokenizer::Tokenizer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Tokenizer::~Tokenizer() = default;
 
@@ -304,64 +361,146 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::build(TokenizerSpec spec) {
   parts->eos_id = spec.eos_id;
   parts->pad_id = spec.pad_id;
   parts->stop_ids = std::move(spec.stop_ids);
+  parts->notes = std::move(spec.notes);
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(parts)));
 }
 
+/// One call of encode(): what it has found so far. A text becomes segments at its added tokens;
+/// what lies between is normalized, and becomes segments at the added tokens of normalized text;
+/// what lies between those becomes pieces. Marks follow through all of it.
+class Tokenizer::Encoding {
+ public:
+  Encoding(const Parts& parts, EncodeOptions options, std::size_t limit)
+      : parts_(parts), options_(options), limit_(limit) {}
+
+  Status text(std::string_view text, Marks& marks) {
+    std::vector<Segment> segments;
+    parts_.added_raw->split(text, !options_.parse_special, segments);
+    for (const Segment& segment : segments) {
+      if (full()) break;
+      const std::size_t begin = offset(segment.text, text);
+      marks.pass(begin, ids_.size());
+      if (segment.id >= 0) {
+        ids_.push_back(segment.id);
+      } else {
+        DSJ_TRY_STATUS(plain_text(segment.text, begin, marks));
+      }
+    }
+    marks.end(ids_.size());
+    return {};
+  }
+  std::vector<int32_t> ids() && { return std::move(ids_); }
+
+ private:
+  static std::size_t offset(std::string_view part, std::string_view whole) {
+    return static_cast<std::size_t>(part.data() - whole.data());
+  }
+  bool full() const { return ids_.size() >= limit_; }
+
+  /// `begin`: of the text, in encode()'s input.
+  Status plain_text(std::string_view text, std::size_t begin, Marks& marks) {
+    const Normalizer& normalizer = parts_.normalizer;
+    const bool changes =
+        !normalizer.steps.empty() || (normalizer.nfc != Nfc::None && !is_trivially_nfc(text));
+    std::string composed;
+    if (changes) composed = normalizer.apply(text);
+    const std::string_view part = changes ? std::string_view(composed) : text;
+    Marks inner = marks.within(begin + text.size(), [&](std::size_t mark) {
+      return changes ? normalizer.apply(text.substr(0, mark - begin)).size() : mark - begin;
+    });
+    std::vector<Segment> segments;
+    parts_.added_normalized->split(part, !options_.parse_special, segments);
+    for (const Segment& segment : segments) {
+      if (full()) break;
+      const std::size_t at = offset(segment.text, part);
+      inner.pass(at, ids_.size());
+      if (segment.id >= 0) {
+        ids_.push_back(segment.id);
+      } else {
+        DSJ_TRY_STATUS(normal_text(segment.text, at, begin == 0 && at == 0, inner));
+      }
+    }
+    inner.end(ids_.size());
+    marks.take(inner);
+    return {};
+  }
+
+  /// `begin`: of the text, in the normalized one. `first`: it lies at the start of encode()'s input.
+  Status normal_text(std::string_view text, std::size_t begin, bool first, Marks& marks) {
+    TextPieces pieces{.list = {{text}}, .owned = {}};
+    std::string spaced;
+    const auto& metaspace = parts_.metaspace;
+    if (metaspace) {
+      spaced = with_spaces_shown(*metaspace, text, first);
+      pieces.list = pieces_of(*metaspace, spaced);
+    }
+    Marks inner = marks.within(begin + text.size(), [&](std::size_t mark) {
+      const std::string_view before = text.substr(0, mark - begin);
+      return metaspace ? with_spaces_shown(*metaspace, before, first).size() : before.size();
+    });
+    for (const Stage& stage : parts_.stages) DSJ_TRY_STATUS(run_stage(stage, pieces));
+    const std::unique_lock lock(parts_.cache_mutex, std::try_to_lock);
+    for (const TextPiece& piece : pieces.list) {
+      if (full()) break;
+      inner.pass(piece.begin, ids_.size());
+      const std::size_t end = piece.begin + piece.text.size() - piece.spaces;
+      if (inner.any_before(end)) {
+        piece_with_marks(piece, inner);
+      } else {
+        parts_.bpe->encode(piece.text, lock ? &parts_.cache : nullptr, ids_);
+      }
+    }
+    inner.end(ids_.size());
+    marks.take(inner);
+    return {};
+  }
+
+  void piece_with_marks(const TextPiece& piece, Marks& marks) {
+    std::vector<int32_t> ids;
+    std::vector<std::size_t> begins;
+    parts_.bpe->encode(piece.text, ids, begins);
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      marks.pass(piece.begin + std::max(begins[i], piece.spaces) - piece.spaces, ids_.size());
+      ids_.push_back(ids[i]);
+    }
+  }
+
+  const Parts& parts_;
+  const EncodeOptions options_;
+  const std::size_t limit_;  ///< no more ids than these are wanted
+  std::vector<int32_t> ids_;
+};
+
 Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
+  DSJ_TRY(auto marked, encode(text, {}, options));
+  return std::move(marked.ids);
+}
+
+Result<MarkedIds> Tokenizer::encode(std::string_view text, std::span<const std::size_t> at,
+                                    EncodeOptions options) const {
   if (const auto offset = find_invalid_utf8(text)) {
     return bad_input("text is not UTF-8: byte " + std::to_string(*offset) + " of " +
                      std::to_string(text.size()));
   }
-  std::vector<int32_t> ids;
-  std::vector<Segment> segments, inner;
-  parts_->added_raw->split(text, !options.parse_special, segments);
-  for (const Segment& segment : segments) {
-    if (segment.id >= 0) {
-      ids.push_back(segment.id);
-      continue;
-    }
-    std::string composed;
-    std::string_view part = segment.text;
-    const Normalizer& normalizer = parts_->normalizer;
-    if (!normalizer.steps.empty() || (normalizer.nfc != Nfc::None && !is_trivially_nfc(part))) {
-      part = composed = normalizer.apply(part);
-    }
-    inner.clear();
-    parts_->added_normalized->split(part, !options.parse_special, inner);
-    for (const Segment& piece : inner) {
-      if (piece.id >= 0) {
-        ids.push_back(piece.id);
-      } else {
-        const bool first = segment.text.data() == text.data() && piece.text.data() == part.data();
-        DSJ_TRY_STATUS(encode_text(piece.text, first, ids));
-      }
-    }
+  std::vector<int32_t> prefix, suffix;
+  if (options.add_special_tokens) {
+    prefix = parts_->prefix_ids;
+    suffix = parts_->suffix_ids;
   }
-  std::size_t around = 0;
-  if (options.add_special_tokens) around = parts_->prefix_ids.size() + parts_->suffix_ids.size();
+  std::size_t limit = SIZE_MAX;
   if (options.max_length) {
-    const auto limit = static_cast<std::size_t>(std::max<int64_t>(*options.max_length, 0));
-    ids.resize(std::min(ids.size(), limit > around ? limit - around : 0));
+    limit = static_cast<std::size_t>(std::max<int64_t>(*options.max_length, 0));
+    limit -= std::min(limit, prefix.size() + suffix.size());
   }
-  if (around > 0) {
-    ids.insert(ids.begin(), parts_->prefix_ids.begin(), parts_->prefix_ids.end());
-    ids.insert(ids.end(), parts_->suffix_ids.begin(), parts_->suffix_ids.end());
-  }
-  return ids;
-}
-
-Status Tokenizer::encode_text(std::string_view text, bool first, std::vector<int32_t>& ids) const {
-  Pieces pieces{.views = {text}, .owned = {}};
-  std::string spaced;
-  if (parts_->metaspace) {
-    spaced = with_spaces_shown(*parts_->metaspace, text, first);
-    pieces.views = pieces_of(*parts_->metaspace, spaced);
-  }
-  for (const Stage& stage : parts_->stages) DSJ_TRY_STATUS(run_stage(stage, pieces));
-  const std::unique_lock lock(parts_->cache_mutex, std::try_to_lock);
-  PieceCache* cache = lock ? &parts_->cache : nullptr;
-  for (const std::string_view piece : pieces.views) parts_->bpe->encode(piece, cache, ids);
-  return {};
+  Marks marks(at);
+  Encoding encoding(*parts_, options, limit);
+  DSJ_TRY_STATUS(encoding.text(text, marks));
+  MarkedIds found{std::move(encoding).ids(), std::move(marks).firsts()};
+  found.ids.resize(std::min(found.ids.size(), limit));
+  for (std::size_t& first : found.firsts) first = prefix.size() + std::min(first, found.ids.size());
+  found.ids.insert(found.ids.begin(), prefix.begin(), prefix.end());
+  found.ids.insert(found.ids.end(), suffix.begin(), suffix.end());
+  return found;
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
@@ -402,6 +541,9 @@ std::optional<int32_t> Tokenizer::pad_id() const {
 }
 const std::vector<int32_t>& Tokenizer::stop_ids() const {
   return parts_->stop_ids;
+}
+const std::vector<std::string>& Tokenizer::notes() const {
+  return parts_->notes;
 }
 const std::string& Tokenizer::file() const {
   return parts_->file;

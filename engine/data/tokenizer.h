@@ -8,13 +8,12 @@
 // and config.json. Anything else (Unigram, WordPiece, other normalizers ...) is refused by name: a
 // text is never tokenized in another way than the file says.
 //
-// Used by the data set (dataset.h) and by generate. Left out: chat templates, offsets, the padding
-// and truncation settings in tokenizer.json (transformers ignores them too, and sets its own per
+// Used by the data set (dataset.h) and by generate. Left out: chat templates, the padding and
+// truncation settings in tokenizer.json (transformers ignores them too, and sets its own per
 // call). Equality is promised for characters assigned in Unicode 14.
 //
 // Threads: several may call every method but load(). The cache of pieces serves one caller at a
 // time; a second one at the same moment does without it.
-// one caller at a time; a second caller at the same moment goes without it.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +36,17 @@ struct EncodeOptions {
   bool parse_special = true;
   /// False: without what the post-processor adds around a text (Llama 3's <|begin_of_text|>).
   bool add_special_tokens = true;
-  /// At most this many ids, cut at the right. What the post-processor adds counts and is kept.
+  /// At most this many ids, cut at the right. What the post-processor adds counts and is kept. The
+  /// text behind them is not tokenized.
   std::optional<int64_t> max_length = std::nullopt;
+};
+
+/// Ids of a text, and where parts of the text begin among them.
+struct MarkedIds {
+  std::vector<int32_t> ids;
+  /// [mark]: the number of ids that begin before the mark, at most ids.size(). So ids from here on
+  /// begin at the mark or behind it; one that reaches over the mark does not belong to them.
+  std::vector<std::size_t> firsts;
 };
 
 class Tokenizer {
@@ -47,6 +55,9 @@ class Tokenizer {
   /// `where` names the file and the field.
   static Result<std::unique_ptr<Tokenizer>> load(const std::string& model_dir);
   static Result<std::unique_ptr<Tokenizer>> load(Files& files, const std::string& model_dir);
+  /// Makes another token the eos, for rows and generation; the old one still ends generation. To be
+  /// called before other threads use the tokenizer. BadInput: `text` is no token.
+  Status set_eos(const std::string& text);
   /// Builds a tokenizer from what was read: for load() and tests.
   static Result<std::unique_ptr<Tokenizer>> build(TokenizerSpec spec);
 
@@ -56,6 +67,10 @@ class Tokenizer {
 
   /// BadInput: the text is not UTF-8 (with the offset of the first bad byte).
   Result<std::vector<int32_t>> encode(std::string_view text, EncodeOptions options = {}) const;
+  /// The same ids, with the places of `marks`: byte offsets into the text in rising order,
+  /// each at the beginning of a character or at the end.
+  Result<MarkedIds> encode(std::string_view text, std::span<const std::size_t> marks,
+                           EncodeOptions options) const;
 
   /// Bytes that are not UTF-8 become U+FFFD; ids without a token are left out. `skip_special`:
   /// leaves out special tokens. Spaces are not cleaned up.
@@ -68,6 +83,8 @@ class Tokenizer {
   std::optional<int32_t> pad_id() const;
   /// The ids that end generation: eos_id and all of generation_config.json's eos_token_id.
   const std::vector<int32_t>& stop_ids() const;
+  /// What a user should know of how the files were read, a sentence each.
+  const std::vector<std::string>& notes() const;
   /// The file that the vocabulary came from.
   const std::string& file() const;
 
@@ -79,8 +96,7 @@ class Tokenizer {
  private:
   struct Parts;
   explicit Tokenizer(std::unique_ptr<Parts> parts);
-  /// `first`: the text lies at the start of encode()'s input.
-  Status encode_text(std::string_view text, bool first, std::vector<int32_t>& ids) const;
+  class Encoding;
   std::unique_ptr<Parts> parts_;
 };
 

@@ -56,7 +56,8 @@ struct TokenizerSpec {
   std::vector<int32_t> prefix_ids, suffix_ids;  ///< what the post-processor puts around every text
 
   std::optional<int32_t> bos_id, eos_id, pad_id;
-  std::vector<int32_t> stop_ids;  ///< eos and generation_config.json's eos_token_id
+  std::vector<int32_t> stop_ids;   ///< eos and generation_config.json's eos_token_id
+  std::vector<std::string> notes;  ///< what a user should know of how the files were read
 };
 
 }  // namespace dsj::data

@@ -4,15 +4,15 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
+#include <iostream>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <sstream>
 
 #include "common/argument_parser.h"
 #include "common/files/posix_files.h"
-#include "engine/data/prompt.h"
+#include "engine/data/question.h"
 #include "engine/data/tokenizer.h"
 #include "engine/memory/counting_allocator.h"
 #include "engine/train/generator.h"
@@ -29,13 +29,14 @@ namespace {
 using nlohmann::json;
 
 struct Options {
-  std::string model, data, output = "text";
+  std::string model, data, prompt, chat_template = "auto", output = "text";
+  bool raw = false;
   int64_t max_new_tokens = 64, batch = 64, limit = INT64_MAX;
 };
 
 struct Prompt {
-  json row;
-  std::vector<int32_t> ids;
+  json row;  ///< null: it is no row's
+  data::Question question;
   std::string completion;
 };
 
@@ -45,58 +46,86 @@ std::string trimmed(const std::string& text) {
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
-Result<std::vector<json>> read_rows(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return bad_input("cannot be read", path);
-  std::stringstream text;
-  text << file.rdbuf();
-  json whole = json::parse(text.str(), nullptr, false);
-  std::vector<json> rows;
-  if (whole.is_array()) {
-    rows.assign(whole.begin(), whole.end());
-  } else {
-    text.clear();
-    text.seekg(0);
-    int line_number = 0;
-    for (std::string line; std::getline(text, line);) {
-      ++line_number;
-      if (trimmed(line).empty()) continue;
-      json row = json::parse(line, nullptr, false);
-      if (row.is_discarded())
-        return bad_input("is not JSON", path + ":" + std::to_string(line_number));
-      rows.push_back(std::move(row));
-    }
-  }
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (!rows[i].is_object() || !rows[i].contains("instruction") ||
-        !rows[i]["instruction"].is_string()) {
-      return bad_input("row " + std::to_string(i) + " has no text \"instruction\"", path);
-    }
-  }
-  return rows;
-}
-
 void print(const std::vector<Prompt>& prompts, const Options& options) {
   int64_t exact = 0, judged = 0;
   for (const auto& prompt : prompts) {
-    const auto output = prompt.row.find("output");
-    const bool known = output != prompt.row.end() && output->is_string();
-    const bool equal = known && trimmed(prompt.completion) == trimmed(output->get<std::string>());
-    judged += known;
+    const auto& answer = prompt.question.answer;
+    const bool equal = answer && trimmed(prompt.completion) == trimmed(*answer);
+    judged += answer.has_value();
     exact += equal;
     if (options.output == "json") {
-      json line{{"instruction", prompt.row["instruction"]}, {"completion", prompt.completion}};
-      if (prompt.row.contains("input")) line["input"] = prompt.row["input"];
-      if (known) line["output"] = *output, line["exact"] = equal;
+      json line = json::object();
+      for (const char* field : {"instruction", "input", "messages", "conversations"})
+        if (prompt.row.is_object() && prompt.row.contains(field)) line[field] = prompt.row[field];
+      if (prompt.row.is_null()) line["prompt"] = prompt.question.asked;
+      line["completion"] = prompt.completion;
+      if (answer) line["output"] = *answer, line["exact"] = equal;
       std::printf("%s\n", line.dump(-1, ' ', false, json::error_handler_t::replace).c_str());
     } else {
-      std::printf("> %s %s\n%s\n", prompt.row["instruction"].get<std::string>().c_str(),
-                  prompt.row.value("input", std::string()).c_str(), prompt.completion.c_str());
+      std::printf("> %s\n%s\n", prompt.question.asked.c_str(), prompt.completion.c_str());
     }
   }
+  if (judged == 0 && options.output != "json") return;  // nothing to compare with
   const std::string summary =
       json{{"prompts", prompts.size()}, {"judged", judged}, {"exact", exact}}.dump();
   std::printf(options.output == "json" ? "%s\n" : "exact matches: %s\n", summary.c_str());
+}
+
+Result<std::string> standard_input() {
+  const std::string text{std::istreambuf_iterator<char>(std::cin),
+                         std::istreambuf_iterator<char>()};
+  if (trimmed(text).empty())
+    return bad_input("is empty", "standard input", "give --data or --prompt");
+  return text;
+}
+
+/// One line end at the end is the shell's.
+std::string without_line_end(std::string text) {
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+  return text;
+}
+
+Result<std::vector<Prompt>> of_text(const std::string& text, data::Asker& asker, bool raw) {
+  DSJ_TRY(auto question, raw ? asker.raw(text) : asker.text(text));
+  std::vector<Prompt> prompts;
+  prompts.push_back({nullptr, std::move(question), {}});
+  return prompts;
+}
+
+Result<std::vector<Prompt>> of_rows(const std::vector<json>& rows, const std::string& where,
+                                    data::Asker& asker) {
+  std::vector<Prompt> prompts;
+  for (const json& row : rows) {
+    auto question = asker.row(row);
+    if (!question) {
+      const Error& error = question.error();
+      return bad_input("row " + std::to_string(prompts.size()) + ": " + error.message +
+                           (error.where.empty() ? "" : " (" + error.where + ")"),
+                       where, error.hint);
+    }
+    prompts.push_back({row, std::move(*question), {}});
+  }
+  return prompts;
+}
+
+/// What the command line asks: --prompt, --data, else standard input, which holds rows if it begins
+/// as JSON.
+Result<std::vector<Prompt>> read_prompts(Files& files, const Options& options, data::Asker& asker) {
+  constexpr char kStandardInput[] = "standard input";
+  if (!options.prompt.empty() && options.prompt != "-")
+    return of_text(options.prompt, asker, options.raw);
+  if (!options.data.empty() && options.data != "-") {
+    DSJ_TRY(const auto rows, data::read_rows(files, options.data, options.limit));
+    return of_rows(rows, options.data, asker);
+  }
+  DSJ_TRY(const std::string text, standard_input());
+  const char first = trimmed(text)[0];
+  const bool rows =
+      options.data == "-" || (options.prompt != "-" && (first == '{' || first == '['));
+  if (!rows) return of_text(without_line_end(text), asker, options.raw);
+  DSJ_TRY(const auto read, data::rows_of(text, kStandardInput, options.limit));
+  return of_rows(read, kStandardInput, asker);
 }
 
 /// What --model names: a model, or an adapter and its base model.
@@ -140,7 +169,7 @@ std::vector<std::vector<size_t>> batches_of(const std::vector<Prompt>& prompts, 
                                             bool one_length) {
   std::vector<size_t> order(prompts.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  const auto length = [&](size_t i) { return prompts[i].ids.size(); };
+  const auto length = [&](size_t i) { return prompts[i].question.ids.size(); };
   std::ranges::stable_sort(order, {}, length);
   std::vector<std::vector<size_t>> batches;
   for (const size_t i : order) {
@@ -157,28 +186,25 @@ Status generate(const Options& options) {
   DSJ_TRY(const Subject subject, subject_of(files, options.model));
   DSJ_TRY(const auto model, layout::read_model_config(subject.directory));
   DSJ_TRY(const auto tokenizer, data::Tokenizer::load(subject.directory));
-  DSJ_TRY(const auto rows, read_rows(options.data));
+  for (const std::string& note : tokenizer->notes())
+    std::fprintf(stderr, "dsj generate: %s\n", note.c_str());
+  data::Asker asker(files, subject.directory, *tokenizer, options.chat_template);
+  DSJ_TRY(auto prompts, read_prompts(files, options, asker));
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const auto length = std::ssize(prompts[i].question.ids);
+    if (length >= 1 && length <= model.longest_sequence()) continue;
+    return bad_input("prompt " + std::to_string(i) + " has " + std::to_string(length) +
+                         " tokens, the model takes 1 to " +
+                         std::to_string(model.longest_sequence()),
+                     options.data);
+  }
   DSJ_TRY(const auto collectives, comm::make_collectives({}));
   DSJ_TRY(const auto loaded, load_generator(files, options, subject, model, *collectives));
   Generator& generator = *loaded;
-  std::vector<Prompt> prompts;
-  for (const auto& row : rows) {
-    if (static_cast<int64_t>(prompts.size()) == options.limit) break;
-    const std::string input = row.value("input", std::string());
-    DSJ_TRY(auto ids,
-            tokenizer->encode(data::alpaca_prompt(row["instruction"].get<std::string>(), input)));
-    if (static_cast<int64_t>(ids.size()) > model.longest_sequence()) {
-      return bad_input("row " + std::to_string(prompts.size()) + " has " +
-                           std::to_string(ids.size()) + " tokens, the model takes " +
-                           std::to_string(model.longest_sequence()),
-                       options.data);
-    }
-    prompts.push_back({row, std::move(ids), {}});
-  }
   for (const auto& members :
        batches_of(prompts, options.batch, Generator::takes_one_length(model))) {
     std::vector<std::vector<int32_t>> ids;
-    for (const size_t member : members) ids.push_back(prompts[member].ids);
+    for (const size_t member : members) ids.push_back(prompts[member].question.ids);
     const auto completions = generator.complete(ids, options.max_new_tokens, tokenizer->stop_ids());
     for (size_t i = 0; i < members.size(); ++i) {
       prompts[members[i]].completion = tokenizer->decode(completions[i], /*skip_special=*/true);
@@ -192,17 +218,25 @@ Status generate(const Options& options) {
 
 int run_generate(const std::vector<std::string>& args) {
   Options options;
-  ArgumentParser parser("Completes the prompts of an alpaca file, greedily", "dsj generate");
+  ArgumentParser parser(
+      "Answers the questions of a data file, of --prompt or of standard input, greedily",
+      "dsj generate");
   parser
       .option("--model", options.model,
               "a Hugging Face model directory, or an adapter's whose base is a directory here")
       .required();
-  parser
-      .option("--data", options.data, "alpaca rows, JSON or JSONL; \"output\" is what is expected")
-      .required();
+  const auto data = parser.option(
+      "--data", options.data,
+      "alpaca or chat rows, JSON or JSONL, - for standard input; each row's last answer "
+      "is what is expected");
+  parser.option("--prompt", options.prompt, "one question as text, - for standard input")
+      .excludes(data);
+  parser.flag("--raw", options.raw, "the text as it is: the model goes on with it").excludes(data);
+  parser.option("--chat-template", options.chat_template,
+                "as training.chatTemplate; by default the model's own");
   parser.option("--max-new-tokens", options.max_new_tokens, "tokens per completion").positive();
   parser.option("--batch", options.batch, "prompts at a time").positive();
-  parser.option("--limit", options.limit, "prompts at most").positive();
+  parser.option("--limit", options.limit, "rows at most").positive();
   parser.option("-o,--output", options.output, "text or json").one_of({"text", "json"});
   if (const auto over = parser.parse(args)) {
     return *over == 0 ? contract::kExitDone : contract::kExitBadInput;

@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -282,11 +283,34 @@ class Loop {
   bool first_ = true;
 };
 
+/// Chat rows whose answers end with a token that does not end the model's generation; empty: none.
+std::string other_answer_end(const Inputs& in) {
+  const auto end = in.dataset->answer_end();
+  if (!end || !*end || std::ranges::count(in.tokenizer->stop_ids(), **end) > 0) return {};
+  const auto name = [&](std::optional<int32_t> id) {
+    return id ? in.tokenizer->id_to_token(*id).value_or("") : std::string("not set");
+  };
+  return "the answers in " + in.job.training.data_path + " end with " + name(**end) +
+         ", but the model's eos token is " + name(in.tokenizer->eos_id()) +
+         ": what is exported will not stop at the end of an answer (name that token as eos_token "
+         "in "
+         "the model's tokenizer_config.json, and its id as eos_token_id in generation_config.json)";
+}
+
 void announce(const Inputs& in, const RankEnv& env, const Events& events) {
   events.emit(report::Start{.pid = getpid(), .rank = env.rank});
   if (env.rank != 0) return;
   for (const auto& finding : in.resolution.findings)
     events.warn(finding.path + ": " + finding.message);
+  const TrainingArgs& training = in.job.training;
+  for (const std::string& note : in.dataset->notes()) events.warn(training.data_path + ": " + note);
+  if (in.eval_dataset) {
+    for (const std::string& note : in.eval_dataset->notes())
+      events.warn(*training.eval_data_path + ": " + note);
+  }
+  if (in.tokenizer)
+    for (const std::string& note : in.tokenizer->notes()) events.warn(note);
+  if (const std::string other = other_answer_end(in); !other.empty()) events.warn(other);
   if (in.packs) {
     const int64_t rows = in.dataset->rows() - in.first_row();
     events.emit(

@@ -6,6 +6,8 @@
 #include <set>
 
 #include "common/check.h"
+#include "common/files/file_form.h"
+#include "engine/weights/adapter.h"
 #include "engine/weights/torch_file.h"
 #include "job/layout/units.h"
 
@@ -23,6 +25,17 @@ std::unexpected<Error> no_weights(Files& files, const std::string& directory) {
   if (!files.exists(directory).value_or(false)) {
     return bad_input("the model directory does not exist", directory);
   }
+  for (const DirEntry& entry : files.list_dir(directory).value_or(std::vector<DirEntry>())) {
+    if (entry.name.ends_with(".gguf")) {
+      return bad_input(
+          "holds GGUF files, whose weights are quantised for llama.cpp (" + entry.name + ")",
+          directory, "take the Hugging Face model that it was made from (safetensors)");
+    }
+    if (entry.name == kAdapterWeightsFile) {
+      return bad_input("holds a LoRA adapter and not its model", directory,
+                       "dsj merge --base DIR --adapter " + directory + " -o OUT makes one model");
+    }
+  }
   std::string names;
   for (const char* name : kFiles) names += (names.empty() ? "" : ", ") + std::string(name);
   return bad_input("there are no weights: none of " + names, directory,
@@ -39,9 +52,41 @@ Result<std::vector<TensorInfo>> read_safetensors(const ReadFile& file, const std
   return std::move(header.tensors);
 }
 
+/// Error: the tensors are those of a quantised model, which is not trained.
+Status refuse_quantised(const std::vector<TensorInfo>& tensors, const std::string& path) {
+  struct Mark {
+    std::string_view suffix;
+    const char* by;
+  };
+  constexpr Mark kMarks[] = {{".qweight", "GPTQ or AWQ"},
+                             {".qzeros", "GPTQ or AWQ"},
+                             {".absmax", "bitsandbytes, in 4 bits"},
+                             {".quant_state.bitsandbytes__nf4", "bitsandbytes, in 4 bits"},
+                             {".quant_state.bitsandbytes__fp4", "bitsandbytes, in 4 bits"},
+                             {".SCB", "bitsandbytes, in 8 bits"},
+                             {".weight_scale_inv", "blocks of 8-bit floats"},
+                             {".weight_scale", "compressed-tensors or 8-bit floats"},
+                             {".weight_packed", "compressed-tensors"},
+                             {"_blocks", "MXFP4"},
+                             {".W_q", "HQQ"}};
+  for (const TensorInfo& tensor : tensors) {
+    for (const Mark& mark : kMarks) {
+      if (!tensor.name.ends_with(mark.suffix)) continue;
+      return bad_input(std::string("holds quantised weights (") + mark.by + ": tensor \"" +
+                           tensor.name + "\"), and those are not trained",
+                       path, "take the model in 16 or 32 bits that they were made from");
+    }
+  }
+  return {};
+}
+
 /// File name per tensor, from an index's weight_map.
 Result<std::map<std::string, std::string>> read_weight_map(Files& files, const std::string& path) {
   DSJ_TRY(const std::string text, files.read_all(path, kIndexBytesMax));
+  if (const auto form = file_form(text)) {
+    return bad_input("is " + std::string(form->name) + ", expected an index of weights", path,
+                     std::string(form->remedy));
+  }
   const auto index = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (index.is_discarded() || !index.is_object() || !index.contains("weight_map") ||
       !index["weight_map"].is_object()) {
@@ -104,9 +149,16 @@ void WeightSource::sort() {
 
 Status WeightSource::add_file(Files& files, const std::string& path) {
   DSJ_TRY(auto file, files.open_read(path));
+  if (file->size() == 0)
+    return bad_input("is empty, expected weights", path, "copy or download it again");
   auto read = path.ends_with(".safetensors") ? read_safetensors : read_torch_file;
-  DSJ_TRY(auto tensors, read(*file, path));
-  for (TensorInfo& tensor : tensors) {
+  auto tensors = read(*file, path);
+  if (!tensors) {
+    DSJ_TRY_STATUS(refuse_other_form(*file, path, "weights"));
+    return std::unexpected(tensors.error());
+  }
+  DSJ_TRY_STATUS(refuse_quantised(*tensors, path));
+  for (TensorInfo& tensor : *tensors) {
     const auto [other, is_new] = by_name_.emplace(tensor.name, tensors_.size());
     if (!is_new) {
       return bad_input("tensor \"" + tensor.name + "\" is in " +

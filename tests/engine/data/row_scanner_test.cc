@@ -48,6 +48,43 @@ TEST(RowScanner, Samples) {
             (Rows{R"(1 {"a":1})", R"(1 {"b":2})"}));
 }
 
+std::string complaint(const std::string& text, const std::string& name = "d.json") {
+  const Found found = scan(text, name);
+  EXPECT_FALSE(found.status) << name << ": " << text;
+  return found.status ? "" : found.status.error().to_string();
+}
+
+TEST(RowScanner, AnArrayIsReadWhateverTheFileIsCalled) {
+  EXPECT_EQ(scan("[{\"a\":1},\n{\"b\":2}]\n", "d.jsonl").rows,
+            (Rows{"1 {\"a\":1}", "2 {\"b\":2}"}));
+}
+
+TEST(RowScanner, OneObjectOverSeveralLinesIsCalledThat) {
+  for (const std::string name : {"d.json", "d.jsonl"}) {
+    const std::string one =
+        complaint("\n{\n \"instruction\": \"q }\\\"\",\n \"n\": [1, {}]\n}\n", name);
+    EXPECT_NE(one.find("is one JSON object over lines 2 to 5"), std::string::npos) << one;
+    EXPECT_NE(one.find("jq -c"), std::string::npos) << one;
+    const std::string two = complaint("{\n\"a\": 1\n}\n{\n\"a\": 2\n}\n", name);
+    EXPECT_NE(two.find("begins with a JSON object over lines 1 to 3"), std::string::npos) << two;
+    EXPECT_EQ(scan("{\"a\": \"b\n{\"c\": 1}\n", name).rows.size(), 2u) << "damage is a row's";
+    EXPECT_EQ(scan("{\"a\": {\"b\": 1}\n{\"c\": 1}\n", name).rows.size(), 2u);
+  }
+}
+
+TEST(RowScanner, FilesOfAnotherFormAreCalledWhatTheyAre) {
+  EXPECT_NE(complaint("PAR1....PAR1", "d.parquet").find("is a Parquet file"), std::string::npos);
+  EXPECT_NE(complaint("\x1F\x8B\x08....", "d.jsonl.gz").find("is a gzip file"), std::string::npos);
+  EXPECT_NE(complaint("version https://git-lfs.github.com/spec/v1\n").find("Git LFS pointer"),
+            std::string::npos);
+  EXPECT_NE(complaint("<!doctype html>\n<html>").find("is an HTML page"), std::string::npos);
+  const std::string columns = complaint("instruction,output\na,b\n", "d.csv");
+  EXPECT_NE(columns.find("CSV"), std::string::npos) << columns;
+  EXPECT_NE(columns.find("read_csv"), std::string::npos) << columns;
+  EXPECT_NE(complaint("hello\n").find("begins neither with [ nor with {"), std::string::npos);
+  EXPECT_NE(complaint("").find("is empty"), std::string::npos);
+}
+
 TEST(RowScanner, AFileLargerThanItsBuffer) {
   std::string text = "[";
   for (int i = 0; i < 50000; ++i) {

@@ -21,5 +21,13 @@ TEST(ParseJson, ANumberBeyondDoubleIsRefused) {
   EXPECT_TRUE(parse_json("[1e-999, 18446744073709551616]", "t.json"));
 }
 
+TEST(TextFile, ANulEndsNoText) {
+  const std::string text = std::string("{\"a\": 1}") + '\0' + "{\"b\": 2}";
+  const auto parsed = parse_json(text, "d.jsonl");
+  ASSERT_FALSE(parsed);
+  EXPECT_NE(parsed.error().message.find("has a NUL byte (byte 8 of its text)"), std::string::npos)
+      << parsed.error().message;
+}
+
 }  // namespace
 }  // namespace dsj::data

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <thread>
 
 #include "common/files/memory_files.h"
@@ -290,6 +292,151 @@ TEST(Tokenizer, RefusesConfigsThatContradict) {
                                   .error();
     EXPECT_NE(error.find(c.says), std::string::npos) << error;
   }
+}
+
+/// And the end.
+std::vector<size_t> character_starts(const std::string& text) {
+  std::vector<size_t> starts;
+  for (size_t at = 0; at <= text.size(); ++at)
+    if (at == text.size() || (text[at] & 0xC0) != 0x80) starts.push_back(at);
+  return starts;
+}
+
+/// Where ids begin, by the ids alone: those of a prefix of the text that is cut where a token ends.
+TEST(Tokenizer, MarksCountTheIdsThatBeginBeforeThem) {
+  const TextGenerator texts(read_ranges(fixtures() + "/unicode14.txt"));
+  for (const std::string name : {"gpt2", "qwen2", "llama3"}) {
+    const auto tokenizer = Tokenizer::load(fixtures() + "/" + name).value();
+    for (uint64_t seed = 0; seed < 150; ++seed) {
+      const std::string text = texts.make(seed, 3) + "<|im_end|>" + texts.make(seed, 4);
+      const std::vector<size_t> marks = character_starts(text);
+      const EncodeOptions plain{.add_special_tokens = false};
+      const auto marked = tokenizer->encode(text, marks, plain).value();
+      EXPECT_EQ(marked.ids, tokenizer->encode(text, plain).value()) << name << seed;
+      ASSERT_EQ(marked.firsts.size(), marks.size());
+      EXPECT_EQ(marked.firsts.front(), 0u);
+      EXPECT_EQ(marked.firsts.back(), marked.ids.size());
+      EXPECT_TRUE(std::ranges::is_sorted(marked.firsts));
+      if (is_trivially_nfc(text)) {
+        // Byte-level tokens are the text's bytes in order: their lengths say where each begins.
+        size_t begin = 0;
+        std::vector<size_t> begins;
+        for (const int32_t id : marked.ids) {
+          begins.push_back(begin);
+          const std::string token = *tokenizer->id_to_token(id);
+          begin += from_byte_alphabet(token).value_or(token).size();
+        }
+        EXPECT_EQ(begin, text.size()) << name << seed;
+        for (size_t i = 0; i < marks.size(); ++i) {
+          EXPECT_EQ(static_cast<std::ptrdiff_t>(marked.firsts[i]),
+                    std::ranges::lower_bound(begins, marks[i]) - begins.begin())
+              << name << " " << seed << " byte " << marks[i];
+        }
+      }
+      for (const size_t limit : {size_t{0}, size_t{1}, marked.ids.size() / 2, marked.ids.size()}) {
+        const auto cut =
+            tokenizer
+                ->encode(text, marks,
+                         {.add_special_tokens = false, .max_length = static_cast<int64_t>(limit)})
+                .value();
+        EXPECT_TRUE(std::ranges::equal(cut.ids, std::span(marked.ids).first(limit)));
+        for (size_t i = 0; i < marks.size(); ++i)
+          EXPECT_EQ(cut.firsts[i], std::min(marked.firsts[i], limit));
+      }
+    }
+  }
+}
+
+TEST(Tokenizer, MarksFollowThroughSentencePiecesForm) {
+  const std::string folder = fixtures() + "/spm";
+  for (const char* file : {"tokenizer.json", "tokenizer.model"}) {
+    ModelDirectory directory;
+    const auto tokenizer = directory.with(file, read_file(folder + "/" + file)).load();
+    ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
+    for (const std::string text : {"Hello wide world", " spaces  around ", "x\ny z\u4f60\u597d!"}) {
+      const std::vector<size_t> marks = character_starts(text);
+      const EncodeOptions plain{.add_special_tokens = false};
+      const auto marked = (*tokenizer)->encode(text, marks, plain).value();
+      EXPECT_EQ(marked.ids, (*tokenizer)->encode(text, plain).value());
+      EXPECT_EQ(marked.firsts.back(), marked.ids.size());
+      EXPECT_TRUE(std::ranges::is_sorted(marked.firsts));
+      // Of a prefix that ends before a space, as many ids as the whole text has before it.
+      for (size_t i = 1; i + 1 < marks.size(); ++i) {
+        const size_t at = marks[i];
+        if (text[at] != ' ' || text[at - 1] == ' ') continue;
+        EXPECT_EQ(marked.firsts[i], (*tokenizer)->encode(text.substr(0, at), plain)->size())
+            << folder << " '" << text.substr(0, at) << "'";
+      }
+    }
+  }
+}
+
+/// The ids that transformers 4.57 puts around a text with LlamaTokenizerFast, and that every
+/// version puts there with other classes (AutoTokenizer on such directories).
+TEST(Tokenizer, BosAndEosSwitchesAreFollowedWhereTransformersRebuildsThePostProcessor) {
+  const std::string bos = "<|begin_of_text|>", eos = "<|end_of_text|>";
+  const json root = fixture("llama3");
+  const auto tokenizer_of = [&](const json& config) {
+    ModelDirectory directory;
+    return directory.with("tokenizer.json", root).with("tokenizer_config.json", config).load();
+  };
+  struct Case {
+    const char* tokenizer_class;
+    json bos, eos;
+    bool has_bos, has_eos, noted;
+  };
+  for (const Case& c : {Case{"LlamaTokenizerFast", false, nullptr, false, false, true},
+                        {"LlamaTokenizerFast", false, false, false, false, true},
+                        {"LlamaTokenizer", true, nullptr, true, false, false},
+                        {"LlamaTokenizerFast", true, true, true, true, true},
+                        {"CodeLlamaTokenizerFast", false, true, false, true, true},
+                        {"LlamaTokenizerFast", nullptr, nullptr, true, false, false},
+                        {"PreTrainedTokenizerFast", false, nullptr, true, false, true},
+                        {"PreTrainedTokenizerFast", true, false, true, false, false},
+                        {"GPT2TokenizerFast", nullptr, nullptr, true, false, false}}) {
+    json config = {{"tokenizer_class", c.tokenizer_class}, {"bos_token", bos}, {"eos_token", eos}};
+    if (!c.bos.is_null()) config["add_bos_token"] = c.bos;
+    if (!c.eos.is_null()) config["add_eos_token"] = c.eos;
+    const auto tokenizer = tokenizer_of(config);
+    ASSERT_TRUE(tokenizer) << tokenizer.error().to_string();
+    std::vector<int32_t> expected =
+        (*tokenizer)->encode("hello", {.add_special_tokens = false}).value();
+    if (c.has_bos) expected.insert(expected.begin(), *(*tokenizer)->token_to_id(bos));
+    if (c.has_eos) expected.push_back(*(*tokenizer)->token_to_id(eos));
+    EXPECT_EQ((*tokenizer)->encode("hello").value(), expected) << config;
+    EXPECT_EQ(!(*tokenizer)->notes().empty(), c.noted) << config;
+  }
+  const auto without =
+      tokenizer_of({{"tokenizer_class", "LlamaTokenizerFast"}, {"add_eos_token", true}});
+  ASSERT_FALSE(without);
+  EXPECT_NE(without.error().message.find("add_eos_token is true, but there is no eos_token"),
+            std::string::npos);
+}
+
+TEST(Tokenizer, AnotherEosEndsAnswersAndTheOldOneStillStops) {
+  ModelDirectory directory;
+  const auto tokenizer = directory.with("tokenizer.json", fixture("qwen2"))
+                             .with("tokenizer_config.json", json{{"eos_token", "<|endoftext|>"}})
+                             .load()
+                             .value();
+  const int32_t before = *tokenizer->eos_id(), end = *tokenizer->token_to_id("<|im_end|>");
+  ASSERT_TRUE(tokenizer->set_eos("<|im_end|>"));
+  EXPECT_EQ(tokenizer->eos_id(), end);
+  EXPECT_EQ(tokenizer->stop_ids(), (std::vector<int32_t>{end, before}));
+  const auto unknown = tokenizer->set_eos("<|no|>");
+  ASSERT_FALSE(unknown);
+  EXPECT_NE(unknown.error().message.find("has no token '<|no|>'"), std::string::npos);
+  EXPECT_EQ(tokenizer->eos_id(), end);
+}
+
+TEST(Tokenizer, AFileOfAnotherFormIsCalledWhatItIs) {
+  const std::string error =
+      ModelDirectory()
+          .with("tokenizer.json",
+                "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 7031645\n")
+          .error();
+  EXPECT_NE(error.find("tokenizer.json: is a Git LFS pointer"), std::string::npos) << error;
+  EXPECT_NE(error.find("git lfs pull"), std::string::npos) << error;
 }
 
 TEST(Tokenizer, NoTokenizerSaysWhatIsThere) {

@@ -178,6 +178,46 @@ TEST_F(WeightSourceFake, WhatIsNotThereAndWhatIsNotRead) {
             std::string::npos);
 }
 
+TEST_F(WeightSourceFake, FilesThatAreNoWeightsAreCalledWhatTheyAre) {
+  const std::string lfs = "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n";
+  for (const auto& [name, content, says] :
+       {std::tuple{"model.safetensors", lfs, "is a Git LFS pointer"},
+        std::tuple{"model.safetensors", std::string(), "is empty, expected weights"},
+        std::tuple{"pytorch_model.bin", std::string("<!doctype html><html>"), "is an HTML page"},
+        std::tuple{"pytorch_model.bin", lfs, "is a Git LFS pointer"},
+        std::tuple{"model.safetensors.index.json", lfs, "is a Git LFS pointer"},
+        std::tuple{"model.safetensors", std::string("GGUF\x03"), "is a GGUF file"}}) {
+    const std::string path = std::string("/m/") + name;
+    ASSERT_TRUE(files_.write_synced(path, content));
+    const Error error = open_error();
+    EXPECT_NE(error.message.find(says), std::string::npos) << name << ": " << error.message;
+    EXPECT_FALSE(error.hint.empty());
+    EXPECT_EQ(error.where, path);
+    ASSERT_TRUE(files_.remove(path));
+  }
+  ASSERT_TRUE(files_.write_synced("/m/model-Q4_K_M.gguf", "GGUF"));
+  EXPECT_NE(open_error().message.find("holds GGUF files"), std::string::npos);
+  ASSERT_TRUE(files_.remove("/m/model-Q4_K_M.gguf"));
+  ASSERT_TRUE(files_.write_synced("/m/adapter_model.safetensors", "x"));
+  EXPECT_NE(open_error().message.find("holds a LoRA adapter"), std::string::npos);
+}
+
+TEST_F(WeightSourceFake, QuantisedWeightsAreNamedByTheirKind) {
+  for (const auto& [tensor, by] :
+       {std::pair{"model.layers.0.self_attn.q_proj.qweight", "GPTQ or AWQ"},
+        std::pair{"model.layers.0.mlp.up_proj.weight.absmax", "bitsandbytes, in 4 bits"},
+        std::pair{"model.layers.0.mlp.up_proj.weight.quant_state.bitsandbytes__nf4",
+                  "bitsandbytes, in 4 bits"},
+        std::pair{"model.layers.0.mlp.up_proj.SCB", "bitsandbytes, in 8 bits"},
+        std::pair{"model.layers.0.mlp.up_proj.weight_scale_inv", "8-bit floats"}}) {
+    write_file(files_, "/m/model.safetensors",
+               {{"model.norm.weight", DType::F32, {4}}, {tensor, DType::F32, {4}}});
+    const Error error = open_error();
+    EXPECT_NE(error.message.find(by), std::string::npos) << error.message;
+    EXPECT_NE(error.message.find(tensor), std::string::npos) << error.message;
+  }
+}
+
 TEST_F(WeightSourceFake, EveryTruncationIsRefused) {
   write_file(files_, "/m/model.safetensors", {{"a", DType::F32, {2}}});
   const std::string whole = *files_.read_all("/m/model.safetensors");

@@ -1,0 +1,130 @@
+#include "engine/data/question.h"
+
+#include "common/files/memory_files.h"
+#include "engine/data/row_scanner.h"
+#include "engine/data/rows.h"
+#include "engine/data/text_file.h"
+
+namespace dsj::data {
+namespace {
+
+using nlohmann::json;
+
+std::unexpected<Error> bad_row(const RowProblem& problem) {
+  return bad_input((problem.field.empty() ? "" : problem.field + ": ") + problem.what);
+}
+
+/// The text before the last answer.
+std::string before_answer(const std::vector<ChatPiece>& pieces) {
+  size_t last = pieces.size();
+  while (last > 0 && !pieces[last - 1].learned) --last;
+  std::string text;
+  for (size_t i = 0; i + 1 < last; ++i) text += pieces[i].text;
+  return text;
+}
+
+Result<std::vector<json>> read_rows(const ReadFile& file, const std::string& path, int64_t limit) {
+  std::vector<json> rows;
+  Status bad;
+  DSJ_TRY_STATUS(scan_rows(file, path, [&](const RowPlace& place, std::string_view text) {
+    if (!bad || std::ssize(rows) >= limit) return;
+    auto row = parse_json(text, path);
+    if (row) {
+      rows.push_back(std::move(*row));
+    } else {
+      bad = bad_input("row " + std::to_string(place.row) + " " + row.error().message,
+                      path + ":" + std::to_string(place.line));
+    }
+  }));
+  DSJ_TRY_STATUS(bad);
+  return rows;
+}
+
+}  // namespace
+
+Result<std::vector<json>> read_rows(Files& files, const std::string& path, int64_t limit) {
+  DSJ_TRY(const auto file, files.open_read(path));
+  return read_rows(*file, path, limit);
+}
+
+Result<std::vector<json>> rows_of(const std::string& text, const std::string& name, int64_t limit) {
+  MemoryFiles files;
+  DSJ_TRY_STATUS(files.write_synced(name, text));
+  return read_rows(files, name, limit);
+}
+
+Result<ChatTemplate> Asker::chat_template() {
+  if (!found_) found_ = find_chat_template(files_, model_dir_, wanted_, tokenizer_);
+  return *found_;
+}
+
+Result<Question> Asker::chat(std::vector<Turn> turns, bool answered) {
+  DSJ_TRY(const ChatTemplate named, chat_template());
+  Question question;
+  if (answered) question.answer = turns.back().content;
+  if (!answered) turns.push_back({"assistant", ""});
+  for (Turn& turn : turns) turn.learned = false;
+  turns.back().learned = true;
+  if (turns.size() > 1) question.asked = turns[turns.size() - 2].content;
+  const auto text_of = [&](std::optional<int32_t> id) {
+    return id ? tokenizer_.id_to_token(*id).value_or("") : std::string();
+  };
+  DSJ_TRY(const auto pieces,
+          render_chat(named, turns, text_of(tokenizer_.bos_id()), text_of(tokenizer_.eos_id())));
+  DSJ_TRY(question.ids, tokenizer_.encode(before_answer(pieces), {.add_special_tokens = false}));
+  return question;
+}
+
+Result<Question> Asker::row(const json& given) {
+  if (const auto problem = refused_field(given)) return bad_row(*problem);
+  const auto kind = row_kind(given);
+  if (!kind) return bad_row(kind.error());
+  json row = given;
+  if (*kind == RowKind::Tokens)
+    return bad_input("has input_ids, and a question is asked as text: alpaca or chat rows");
+  if (*kind == RowKind::Alpaca) {
+    const bool answered = row.contains("output") && row["output"].is_string();
+    if (!answered) row["output"] = "";
+    if (const auto problem = check_alpaca(row)) return bad_row(*problem);
+    Question question;
+    if (answered) question.answer = row["output"].get<std::string>();
+    question.asked = row["instruction"].get<std::string>();
+    if (holds(row, "input")) question.asked += " " + row["input"].get<std::string>();
+    const auto eos = tokenizer_.eos_id();
+    const auto pieces =
+        alpaca_pieces(row, eos ? tokenizer_.id_to_token(*eos).value_or("") : std::string());
+    DSJ_TRY(question.ids, tokenizer_.encode(before_answer(pieces)));
+    return question;
+  }
+  json& turns = row[turns_field(row)];
+  const bool ends_with_answer =
+      turns.is_array() && !turns.empty() && turns.back().is_object() && [&] {
+        const json role = turns.back().value(role_field(row, turns.back()), json());
+        return role == "assistant" || role == "gpt";
+      }();
+  const char* list = turns_field(row);
+  if (turns.is_array() && !turns.empty() && !ends_with_answer) {
+    const bool sharegpt = std::string_view(list) == "conversations";
+    turns.push_back(
+        {{sharegpt ? "from" : "role", "assistant"}, {sharegpt ? "value" : "content", ""}});
+  }
+  if (const auto problem = check_chat(row)) return bad_row(*problem);
+  std::vector<Turn> read = chat_turns(row);
+  if (!ends_with_answer) read.pop_back();
+  return chat(std::move(read), ends_with_answer);
+}
+
+Result<Question> Asker::text(const std::string& text) {
+  const auto named = chat_template();
+  if (named) return chat({{"user", text}}, /*answered=*/false);
+  if (wanted_ != "auto") return std::unexpected(named.error());
+  return row({{"instruction", text}});
+}
+
+Result<Question> Asker::raw(const std::string& text) const {
+  Question question{.asked = text, .ids = {}, .answer = std::nullopt};
+  DSJ_TRY(question.ids, tokenizer_.encode(text));
+  return question;
+}
+
+}  // namespace dsj::data

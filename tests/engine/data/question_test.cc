@@ -1,0 +1,128 @@
+#include "engine/data/question.h"
+
+#include <gtest/gtest.h>
+
+#include "common/files/memory_files.h"
+#include "engine/data/dataset.h"
+#include "engine/data/prompt.h"
+#include "tests/engine/data/support.h"
+
+namespace dsj::data {
+namespace {
+
+using nlohmann::json;
+
+class QuestionTest : public testing::Test {
+ protected:
+  QuestionTest() {
+    EXPECT_TRUE(files_.make_dir("m"));
+    EXPECT_TRUE(
+        files_.write_synced("m/tokenizer.json", read_file(fixtures() + "/qwen2/tokenizer.json")));
+    EXPECT_TRUE(files_.write_synced("m/tokenizer_config.json", R"({"eos_token": "<|im_end|>"})"));
+    tokenizer_ = Tokenizer::load(files_, "m").value();
+  }
+  Asker asker(const std::string& chat_template = "auto") {
+    return Asker(files_, "m", *tokenizer_, chat_template);
+  }
+  std::string text_of(const Question& question) { return tokenizer_->decode(question.ids, false); }
+  MemoryFiles files_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+};
+
+TEST_F(QuestionTest, AnAlpacaRowIsAskedWithoutItsAnswer) {
+  auto asks = asker();
+  for (const json& input : {json(nullptr), json("")}) {
+    const auto question = asks.row({{"instruction", "Add."}, {"input", input}, {"output", "3"}});
+    ASSERT_TRUE(question) << question.error().to_string();
+    EXPECT_EQ(text_of(*question), alpaca_prompt("Add."));
+    EXPECT_EQ(question->answer, "3");
+    EXPECT_EQ(question->asked, "Add.");
+  }
+  const auto open = asks.row({{"instruction", "Add."}, {"input", "1 2"}});
+  ASSERT_TRUE(open);
+  EXPECT_EQ(text_of(*open), alpaca_prompt("Add.", "1 2"));
+  EXPECT_EQ(open->answer, std::nullopt);
+  const auto context = asks.row(
+      {{"instruction", "b"}, {"system", "S"}, {"history", json::array({json::array({"q", "a"})})}});
+  EXPECT_EQ(text_of(*context),
+            "S\n\n### Instruction:\nq\n\n### Response:a<|im_end|>\n\n### Instruction:\nb\n\n### "
+            "Response:");
+}
+
+TEST_F(QuestionTest, AChatRowIsAskedUpToItsLastAnswer) {
+  auto asks = asker("chatml");
+  const std::string prompt =
+      "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyo<|im_end|>\n<|im_start|>user\n"
+      "more?<|im_end|>\n<|im_start|>assistant\n";
+  json row = {{"messages",
+               {{{"role", "user"}, {"content", "hi"}},
+                {{"role", "assistant"}, {"content", "yo"}},
+                {{"role", "user"}, {"content", "more?"}}}}};
+  const auto open = asks.row(row);
+  ASSERT_TRUE(open) << open.error().to_string();
+  EXPECT_EQ(text_of(*open), prompt);
+  EXPECT_EQ(open->answer, std::nullopt);
+  EXPECT_EQ(open->asked, "more?");
+  row["messages"].push_back({{"role", "assistant"}, {"content", "no"}});
+  const auto answered = asks.row(row);
+  ASSERT_TRUE(answered);
+  EXPECT_EQ(text_of(*answered), prompt);
+  EXPECT_EQ(answered->answer, "no");
+  EXPECT_FALSE(asker().row(row)) << "the model has no template, and none is named";
+}
+
+/// What is asked is what the row's answer was trained behind.
+TEST_F(QuestionTest, TheQuestionIsTheTrainedRowsBeginning) {
+  const json rows = {{{"instruction", "Say hi"}, {"output", " hello"}},
+                     {{"instruction", "Say hi"},
+                      {"output", " hello"},
+                      {"history", json::array({json::array({"a", "b"})})}}};
+  for (const json& row : rows) {
+    EXPECT_TRUE(files_.write_synced("r.json", json::array({row}).dump()));
+    const auto dataset = Dataset::open(files_, "r.json", tokenizer_.get(), {.vocab_size = 100'000});
+    const auto sample = (*dataset)->at(0).value();
+    auto asks = asker();
+    const auto question = asks.row(row).value();
+    ASSERT_LT(question.ids.size(), sample.input_ids.size());
+    EXPECT_TRUE(
+        std::ranges::equal(question.ids, std::span(sample.input_ids).first(question.ids.size())));
+    EXPECT_NE(sample.labels[question.ids.size()], kIgnoredLabel);
+    EXPECT_EQ(sample.labels[question.ids.size() - 1], kIgnoredLabel);
+  }
+}
+
+TEST_F(QuestionTest, ATextIsATurnWhereThereIsATemplateElseAnInstruction) {
+  EXPECT_EQ(text_of(asker("chatml").text("hi").value()),
+            "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(text_of(asker().text("hi").value()), alpaca_prompt("hi"));
+  EXPECT_EQ(text_of(asker().raw("hi").value()), "hi");
+  EXPECT_FALSE(asker("llama3").text("hi")) << "the tokenizer lacks its tokens";
+}
+
+TEST_F(QuestionTest, BadRowsSayWhatIsWrong) {
+  auto asks = asker("chatml");
+  EXPECT_NE(asks.row({{"output", "b"}}).error().message.find("instruction: is missing"),
+            std::string::npos);
+  EXPECT_NE(asks.row({{"instruction", 3}}).error().message.find("instruction: is a number"),
+            std::string::npos);
+  EXPECT_NE(asks.row({{"input_ids", {1}}}).error().message.find("input_ids"), std::string::npos);
+  EXPECT_NE(asks.row({{"messages", "a"}}).error().message.find("messages: is text"),
+            std::string::npos);
+  EXPECT_NE(asks.row(json::array()).error().message.find("is a list"), std::string::npos);
+}
+
+TEST_F(QuestionTest, RowsComeFromAFileOrAText) {
+  const std::string lines = "{\"instruction\": \"a\"}\n{\"instruction\": \"b\"}\n";
+  ASSERT_TRUE(files_.write_synced("r.jsonl", lines));
+  EXPECT_EQ(read_rows(files_, "r.jsonl", 10)->size(), 2u);
+  EXPECT_EQ(read_rows(files_, "r.jsonl", 1)->size(), 1u);
+  EXPECT_EQ(rows_of(lines, "standard input", 10)->at(1)["instruction"], "b");
+  EXPECT_EQ(rows_of("[{\"a\": 1}]", "standard input", 10)->size(), 1u);
+  const auto bad = rows_of(lines + "{\n", "standard input", 10);
+  ASSERT_FALSE(bad);
+  EXPECT_NE(bad.error().to_string().find("standard input:3"), std::string::npos)
+      << bad.error().to_string();
+}
+
+}  // namespace
+}  // namespace dsj::data
