@@ -100,7 +100,7 @@ void Checkpoint::note_options() {
         continue;
       notes_.push_back(std::string(name) + " of param group " + std::to_string(g) + " is " +
                        text::number(other->second) + ", of group 0 " + text::number(first->second) +
-                       "; here the ds_config's holds for all parameters");
+                       "; here the run's own settings hold");
     }
   }
 }

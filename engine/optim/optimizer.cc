@@ -115,6 +115,15 @@ Update make_update(const OptimizerConfig& config, const Rates& rates, int64_t up
           .first = updates == 0};
 }
 
+Update without_decay(Update update) {
+  std::visit(
+      [](auto& rule) {
+        if constexpr (requires { rule.weight_decay; }) rule.weight_decay = 0;
+      },
+      update.rule);
+  return update;
+}
+
 bool Update::parameter_sums() const {
   const auto kind = std::visit([](const auto& of) { return of.kKind; }, rule);
   return dsconfig::descriptor_of(kind).parameter_sums;

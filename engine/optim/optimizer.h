@@ -246,6 +246,9 @@ struct Rates {
 Update make_update(const OptimizerConfig& config, const Rates& rates, int64_t updates,
                    double grad_scale);
 
+/// The same update of parameters on which weight decay does not act.
+Update without_decay(Update update);
+
 /// LAMB's trust coefficient: ||p|| / ||u||, clamped; 1 if either norm is 0. Takes the sums of
 /// squares of a whole parameter and of its u.
 double lamb_coefficient(const LambRule& rule, double parameter_squares, double update_squares);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "common/check.h"
 
@@ -175,10 +176,30 @@ void Flat::replace_owned(bool whole, std::unique_ptr<OwnedState> owned) {
   spans_.clear();
   if (whole) {
     spans_.push_back({0, 0, layout_.numel()});
-    return;
+  } else {
+    for (const auto& chunk : layout_.chunks())
+      spans_.push_back({chunk.offset + owner_ * chunk.slice, chunk.shard_offset, chunk.slice});
   }
-  for (const auto& chunk : layout_.chunks())
-    spans_.push_back({chunk.offset + owner_ * chunk.slice, chunk.shard_offset, chunk.slice});
+  groups_.clear();
+  for (const Span& span : spans_) std::ranges::copy(split_by_group(span), std::back_inserter(groups_));
+}
+
+std::vector<Flat::Span> Flat::split_by_group(const Span& span) const {
+  std::vector<Span> runs;
+  const auto& slots = layout_.slots();
+  const int64_t end = span.flat_offset + span.numel;
+  for (size_t slot = 0; slot < slots.size(); ++slot) {
+    const int64_t next = slot + 1 < slots.size() ? slots[slot + 1].offset : layout_.numel();
+    const int64_t from = std::max(span.flat_offset, slots[slot].offset);
+    const int64_t numel = std::min(end, next) - from;
+    if (numel <= 0) continue;
+    const bool decays_here = decays(static_cast<int>(slot));
+    if (!runs.empty() && runs.back().decays == decays_here)
+      runs.back().numel += numel;
+    else
+      runs.push_back({from, span.shard_offset + from - span.flat_offset, numel, decays_here});
+  }
+  return runs;
 }
 
 void Flat::own(bool whole) {

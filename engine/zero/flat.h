@@ -49,6 +49,7 @@ struct FlatOptions {
   optim::Averaging averaging;                   ///< factors before and after reduction
   at::Device device = at::kCPU;
   std::vector<optim::StateSpec> states = {};  ///< what the optimizer keeps
+  std::vector<bool> decays = {};  ///< [slot]: whether weight decay acts on it; empty: on all
   bool separate_master = false;               ///< the first vector of `optimizer` is the master
   bool rows = false;                          ///< gradients travel as rows (row_gradients.h)
   ShardStoreOptions optimizer = {}, parameters = {};  ///< places of the owned state
@@ -131,7 +132,8 @@ class Flat {
   /// to `sums` [slots, 2] double. The gradient is no more: step() may find the direction in its place.
   void lamb_moments(const optim::Update& update, const at::Tensor& sums);
   /// Applies the optimizer to the owned elements. `update.grad_scale` carries averaging, loss scale
-  /// and clipping. `coefficients`: LAMB's, [slots] double; undefined for other optimizers.
+  /// and clipping. `coefficients`: LAMB's, [slots] double; undefined for other optimizers, which
+  /// take all elements in one call, or in two where some have no weight decay.
   void step(const optim::Update& update, const at::Tensor& coefficients = {});
   /// Calls `run` for each run of one parameter that this rank updates, from element `offset` on.
   /// `writes`: it may write states and parameter, and must write span.low where there is one.
@@ -179,7 +181,11 @@ class Flat {
   /// A run of owned elements: its place in the flat and in shard storage.
   struct Span {
     int64_t flat_offset, shard_offset, numel;
+    bool decays = true;  ///< of spans of one group only (groups_)
   };
+  /// `span` as runs of one group each. Padding belongs to the slot before it.
+  std::vector<Span> split_by_group(const Span& span) const;
+  bool decays(int slot) const { return options_.decays.empty() || options_.decays[slot]; }
   /// What this rank updates, in flat order.
   std::vector<layout::Range> ranges() const;
   std::unique_ptr<OwnedState> make_owned(bool whole) const;
@@ -212,6 +218,7 @@ class Flat {
   struct UpdatePart {
     int slot = -1;
     int64_t offset = 0;
+    bool decays = true;
     std::vector<at::Tensor> states;  ///< what tensors.states refers to; moving keeps it
     UpdateSpan tensors = {};
     bool in_place = false;  ///< the tensors are no copies
@@ -249,6 +256,7 @@ class Flat {
   comm::Collectives& collectives_;
   layout::Stage stage_;  ///< options_.stage, or stage 0 once this rank owns the whole flat
   std::vector<Span> spans_;
+  std::vector<Span> groups_;  ///< spans_, cut where weight decay begins or ends
   int owner_ = 0;  ///< this rank's index in the layout's world (0 when nothing is sharded)
 
   at::Tensor working_;  ///< [numel] compute

@@ -14,7 +14,7 @@ std::optional<Flat::Span> Flat::overlap(const Span& span, const OwnedRun& run) {
   const int64_t from = std::max(span.shard_offset, run.begin);
   const int64_t to = std::min(span.shard_offset + span.numel, run.begin + run.numel);
   if (from >= to) return std::nullopt;
-  return Span{span.flat_offset + from - span.shard_offset, from, to - from};
+  return Span{span.flat_offset + from - span.shard_offset, from, to - from, span.decays};
 }
 
 at::Tensor Flat::master(const Span& span, const OwnedRun& run) const {
@@ -27,6 +27,7 @@ at::Tensor Flat::master(const Span& span, const OwnedRun& run) const {
 Flat::UpdatePart Flat::part_of(const OwnedRun& run, const Span& span, bool copies) const {
   const int64_t at = span.shard_offset - run.begin;
   UpdatePart part;
+  part.decays = span.decays;
   for (size_t i = options_.separate_master; i < run.optimizer.size(); ++i)
     part.states.push_back(run.optimizer[i].narrow(0, at, span.numel));
   UpdateSpan& tensors = part.tensors;
@@ -99,6 +100,7 @@ void Flat::update_widened(const UpdatePart& part, bool applies, const UpdatePart
     UpdatePart piece;
     piece.slot = part.slot;
     piece.offset = part.offset + at;
+    piece.decays = part.decays;
     std::vector<std::pair<at::Tensor, at::Tensor>> kept;  // where it lies, what f writes
     const auto widen = [&](const at::Tensor& tensor, bool writes) {
       const at::Tensor own = narrow(tensor), wide = own.to(place, at::kFloat);
@@ -128,14 +130,15 @@ void Flat::update_runs(bool by_slot, bool applies, const UpdateParts& f) {
   if (options_.separate_master) shard = applies ? std::optional(Access::Write) : std::nullopt;
   owned_->for_runs(Access::ReadWrite, shard, [&](const OwnedRun& run) {
     parts.clear();
-    for (const Span& span : spans_) {
+    for (const Span& span : groups_) {
       if (by_slot) break;
       if (const auto of_run = overlap(span, run)) add(part_of(run, *of_run, copies));
     }
     if (by_slot && copies && sharded_parameters()) run.parameters.zero_();  // ranges skip padding
     for (const auto& range : ranges()) {
       if (!by_slot) break;
-      const Span span{range.flat_offset, range.shard_offset, range.numel};
+      const Span span{range.flat_offset, range.shard_offset, range.numel,
+                      decays(static_cast<int>(range.slot))};
       const auto of_run = overlap(span, run);
       if (!of_run) continue;
       UpdatePart part = part_of(run, *of_run, copies);
@@ -183,12 +186,15 @@ void Flat::lamb_moments(const optim::Update& update, const at::Tensor& sums) {
 }
 
 void Flat::step(const optim::Update& update, const at::Tensor& coefficients) {
+  const optim::Update undecayed = optim::without_decay(update);
   update_runs(coefficients.defined(), true, [&](std::span<UpdatePart> parts) {
     for (UpdatePart& part : parts) {
       if (part.slot >= 0) part.tensors.coefficient = coefficients.narrow(0, part.slot, 1);
       if (directed_) put_direction(part);
     }
-    update_spans(update, tensors_of(parts));
+    const auto others = std::ranges::stable_partition(parts, &UpdatePart::decays);
+    update_spans(update, tensors_of(std::span(parts.begin(), others.begin())));
+    update_spans(undecayed, tensors_of(others));
   });
   directed_ = false;
 }

@@ -16,6 +16,7 @@
 #include "job/plan/one_bit_plan.h"
 #include "job/plan/row_plan.h"
 #include "job/plan/safe_modules.h"
+#include "job/plan/weight_decay.h"
 #include "job/plan/zero_plan.h"
 
 namespace dsj::zero {
@@ -118,6 +119,7 @@ ModelState::ModelState(const layout::ModelConfig& model, const dsconfig::Resolve
     options.rows = plan::sends_rows(units_, plan_, config, i);
     options.separate_master = plan::separate_master(config) && !frozen;
     options.states = plan::states_of_flat(plan_.flats[i], config);
+    options.decays = plan::decays_of_flat(plan_.flats[i], config);
     options.optimizer = tier_.optimizer(i);
     options.parameters = tier_.parameters(i);
     options.copies = device.is_cpu() ? nullptr : &copies_;

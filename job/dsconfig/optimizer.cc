@@ -223,12 +223,7 @@ void trainers_optimizer(OptimizerConfig& optimizer, const Source& in, Report& ou
         matched(in, out, optimizer_key("eps"), {in.args.adam_epsilon, "adamEpsilon", 1e-8}, 1e-8);
   optimizer.weight_decay =
       matched(in, out, optimizer_key("weight_decay"), {in.args.weight_decay, "weightDecay", 0}, 0);
-  if (optimizer.weight_decay != 0)
-    out.warning(
-        "training.weightDecay",
-        "acts on every parameter, as an optimizer of ds_config does; Hugging Face's own leaves "
-        "biases and norms out",
-        "add an \"optimizer\" section, which means the same here and there");
+  optimizer.decays_all = false;
   if (betas_too) betas(optimizer, in, out);
   out.origin("optimizer.type", std::string(found->name),
              in.args.optim ? path : kHuggingFaceDefault);

@@ -97,6 +97,7 @@ nlohmann::json to_json(const OptimizerConfig& config) {
     const std::string_view name = parameter.shown.empty() ? parameter.name : parameter.shown;
     out[std::string(name)] = value_of(parameter, config);
   }
+  if (!config.decays_all) out["weight_decay_of"] = "all but biases and norms";
   if (config.maximize) out["maximize"] = true;  // torch's Adam has it, too
   return out;
 }

@@ -47,6 +47,8 @@ struct OptimizerConfig {
   double eps = 1e-8;
   double weight_decay = 0.0;
   bool decoupled_weight_decay = true;  ///< Adam, NAdam, RAdam; false: L2 in the gradient
+  /// False: Hugging Face's two groups, of which one has no decay (job/plan/weight_decay.h).
+  bool decays_all = true;
   bool bias_correction = true;         ///< Adam, LAMB
   bool maximize = false;               ///< torch's optimizers: the gradient is negated
   double momentum = 0.0;               ///< SGD, RMSprop

@@ -53,10 +53,10 @@ class PlainQwen2 {
                                   labels.slice(1, 1).flatten());
   }
 
-  /// Clips to `max_norm` (0: off), applies AdamW, clears gradients. Returns the norm before
-  /// clipping.
+  /// Clips to `max_norm` (0: off), applies AdamW, clears gradients. `decays_all`: norms and biases have
+  /// weight decay, too. Returns the norm before clipping.
   double step(double lr, double beta1, double beta2, double eps, double weight_decay,
-              double max_norm) {
+              double max_norm, bool decays_all = true) {
     c10::AutoGradMode disabled(false);
     double squares = 0;
     for (auto& [name, value] : weights_)
@@ -66,7 +66,8 @@ class PlainQwen2 {
     ++steps_;
     for (auto& [name, value] : weights_) {
       const at::Tensor grad = value.grad().mul_(scale);
-      value.mul_(1 - lr * weight_decay);
+      const bool is_matrix = value.dim() > 1;  // of these models: neither norm nor bias
+      if (is_matrix || decays_all) value.mul_(1 - lr * weight_decay);
       first_[name].lerp_(grad, 1 - beta1);
       second_[name].mul_(beta2).addcmul_(grad, grad, 1 - beta2);
       const double c1 = 1 - std::pow(beta1, steps_), c2 = 1 - std::pow(beta2, steps_);

@@ -244,11 +244,16 @@ TEST(OptimizerTest, HuggingFacesOptimWithoutASection) {
     EXPECT_EQ(r.config.optimizer.kind, kind) << optim;
     EXPECT_EQ(r.config.optimizer.lr, 3e-4);
   }
-  EXPECT_EQ(said(resolve(config, args, {}), Severity::Warning).find("weightDecay"),
-            std::string::npos);
   args.weight_decay = 0.1;
-  EXPECT_NE(said(resolve(config, args, {}), Severity::Warning).find("leaves biases and norms out"),
-            std::string::npos);
+  const Resolution grouped = resolve(config, args, {});
+  EXPECT_EQ(said(grouped, Severity::Warning).find("weightDecay"), std::string::npos);
+  EXPECT_FALSE(grouped.config.optimizer.decays_all) << "Trainer's optimizer has two groups";
+  json with_section = config;
+  with_section["optimizer"] = {{"type", "AdamW"}, {"params", {{"weight_decay", "auto"}}}};
+  args.optim.reset();
+  const Resolution one = resolve(with_section, args, {});
+  EXPECT_TRUE(one.config.optimizer.decays_all) << "accelerate's DummyOptim has all in one group";
+  EXPECT_EQ(one.config.optimizer.weight_decay, 0.1);
   args.optim = "adafactor";
   EXPECT_FALSE(said(resolve(config, args, {}), Severity::Unsupported).empty());
   args.optim = "adamw_toch";
