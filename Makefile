@@ -48,6 +48,7 @@ golden: build
 	@python3 scripts/golden_table.py --bin $(BUILD)/bin --write docs/golden.md
 docs: build
 	@$(BUILD)/bin/dsj validate --keys markdown >docs/ds_config.md.new && mv docs/ds_config.md.new docs/ds_config.md
+	@$(BUILD)/bin/dsj validate --arguments >docs/arguments.md.new && mv docs/arguments.md.new docs/arguments.md
 	@python3 tests/run/refusals_check.py --write
 # QUICK=1: a case of each kind of training, 3 minutes on two cores.
 bench: build

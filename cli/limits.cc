@@ -1,6 +1,7 @@
 #include "cli/limits.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "cli/quantity.h"
@@ -31,9 +32,11 @@ int64_t checkpoints_in(const std::string& output_dir) {
 int64_t new_checkpoints(const jobspec::Job& job, int64_t total_steps) {
   const TrainingArgs& training = job.training;
   if (training.save_strategy.value_or("steps") == "no") return 0;
-  const int64_t every = std::max<int64_t>(1, training.save_steps.value_or(500));
+  const double asked = training.save_steps.value_or(500);  // below 1: a share of the run
+  const double steps = asked < 1 ? static_cast<double>(total_steps) * asked : asked;
+  const auto every = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(steps)));
   const int64_t saves = total_steps > 0 ? (total_steps + every - 1) / every : 1;
-  if (!training.save_total_limit) return saves;
+  if (training.save_total_limit.value_or(0) < 1) return saves;
   const int64_t most = *training.save_total_limit + 1;
   return std::max<int64_t>(1, std::min(saves, most - checkpoints_in(training.output_dir)));
 }

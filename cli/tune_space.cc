@@ -59,6 +59,10 @@ jobspec::Job TuneSpace::trial_of(const tune::Candidate& candidate,
   training.evaluation_strategy = "no";
   training.eval_on_start.reset();
   training.eval_steps.reset();
+  training.load_best_model_at_end.reset();
+  training.early_stopping_patience.reset();
+  training.early_stopping_threshold.reset();
+  training.report_to.reset();
   training.resume_from_checkpoint.reset();
   job.restart_policy = "Never";
   return job;

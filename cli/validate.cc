@@ -6,6 +6,7 @@
 #include "cli/input.h"
 #include "cli/verbs.h"
 #include "common/argument_parser.h"
+#include "job/argument_table.h"
 #include "job/dsconfig/check.h"
 #include "job/dsconfig/key_table.h"
 
@@ -117,6 +118,12 @@ int print_keys(const std::string& format) {
   return 0;
 }
 
+/// --arguments: what becomes of every argument.
+int print_arguments() {
+  std::fputs(argument_table_markdown().c_str(), stdout);
+  return 0;
+}
+
 }  // namespace
 
 int run_validate(Arguments args) {
@@ -125,7 +132,7 @@ int run_validate(Arguments args) {
       "its job; it is no error. Exit code: 0 valid, 1 not, 2 usage.",
       "dsj validate"};
   std::string file, output = "text", keys;
-  bool strict = false;
+  bool strict = false, arguments = false;
   const auto given =
       parser.option("FILE", file, "a ds_config (JSON or Hjson) or a DeepSpeedJob (YAML)");
   parser.option("-o,--output", output, "text or json").one_of({"text", "json"});
@@ -134,8 +141,10 @@ int run_validate(Arguments args) {
       parser.option("--keys", keys, "no FILE: every ds_config key, as markdown or json")
           .one_of({"markdown", "json"});
   given.excludes(table);
+  parser.flag("--arguments", arguments, "no FILE: what becomes of each argument, as markdown");
   if (const auto over = parser.parse(args)) return *over;
   if (!keys.empty()) return print_keys(keys);
+  if (arguments) return print_arguments();
   if (file.empty())
     return report("validate", Error{ErrorKind::BadInput, "no FILE was given", "", "see --help"});
 

@@ -6,6 +6,7 @@
 
 #include "common/json.h"
 #include "common/text.h"
+#include "job/argument_table.h"
 
 namespace dsj {
 namespace {
@@ -48,13 +49,24 @@ const std::vector<Field>& fields() {
       {"seed", nullptr, &A::seed},
       {"bf16", nullptr, &A::bf16},
       {"fp16", nullptr, &A::fp16},
+      {"dataSeed", nullptr, &A::data_seed},
+      {"loggingStrategy", nullptr, &A::logging_strategy},
       {"loggingSteps", nullptr, &A::logging_steps},
       {"loggingFirstStep", nullptr, &A::logging_first_step},
       {"saveStrategy", nullptr, &A::save_strategy},
       {"saveSteps", nullptr, &A::save_steps},
       {"saveTotalLimit", nullptr, &A::save_total_limit},
+      {"loadBestModelAtEnd", nullptr, &A::load_best_model_at_end},
+      {"metricForBestModel", nullptr, &A::metric_for_best_model},
+      {"greaterIsBetter", nullptr, &A::greater_is_better},
+      {"earlyStoppingPatience", nullptr, &A::early_stopping_patience},
+      {"earlyStoppingThreshold", nullptr, &A::early_stopping_threshold},
+      {"reportTo", nullptr, &A::report_to},
+      {"loggingDir", nullptr, &A::logging_dir},
+      {"runName", nullptr, &A::run_name},
       {"evaluationStrategy", "evalStrategy", &A::evaluation_strategy},
       {"evalSteps", nullptr, &A::eval_steps},
+      {"evalDelay", nullptr, &A::eval_delay},
       {"evalOnStart", nullptr, &A::eval_on_start},
       {"perDeviceEvalBatchSize", nullptr, &A::per_device_eval_batch_size},
       {"evalDataPath", nullptr, &A::eval_data_path},
@@ -136,13 +148,6 @@ Status set(std::optional<LoraArgs>& field, const json& value, const std::string&
   return {};
 }
 
-/// Arguments of Hugging Face that this engine does not have; null: it is none of these.
-const char* reason_not_built(const std::string& key) {
-  if (key == "neftuneNoiseAlpha") return "NEFTune noise is not built in this version";
-  if (key == "labelSmoothingFactor") return "label smoothing is not built in this version";
-  return nullptr;
-}
-
 Status read_field(TrainingArgs& args, const std::string& key, const json& value,
                   const std::string& path, std::vector<const Field*>& seen) {
   for (const Field& field : fields()) {
@@ -155,7 +160,9 @@ Status read_field(TrainingArgs& args, const std::string& key, const json& value,
     if (value.is_null()) return {};
     return std::visit([&](auto member) { return set(args.*member, value, path); }, field.member);
   }
-  if (const char* reason = reason_not_built(key)) return bad_input(reason, path, "remove it");
+  const ArgumentRow* row = argument_row(snake_case(key));
+  if (row != nullptr && row->verdict == ArgumentVerdict::Refused)
+    return bad_input(std::string(row->reason), path);
   std::vector<std::string> names;
   for (const Field& field : fields()) names.emplace_back(field.name);
   std::string hint = text::did_you_mean(key, names);
@@ -201,6 +208,13 @@ const std::vector<std::string>& training_arg_names() {
     return list;
   }();
   return names;
+}
+
+bool is_training_switch(const std::string& name) {
+  for (const Field& field : fields())
+    if (name == field.name)
+      return std::holds_alternative<std::optional<bool> TrainingArgs::*>(field.member);
+  return false;
 }
 
 }  // namespace dsj

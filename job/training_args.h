@@ -28,18 +28,31 @@ struct TrainingArgs {
   std::optional<double> adam_beta1, adam_beta2, adam_epsilon;  ///< 0.9, 0.999, 1e-8
   std::optional<double> max_grad_norm;                         ///< 1.0
   std::optional<double> warmup_ratio;                          ///< 0
-  std::optional<int64_t> warmup_steps;                         ///< 0; above 0 it wins
+  std::optional<double> warmup_steps;  ///< 0; above 0 it wins; below 1: a share of the run
   std::optional<std::string> lr_scheduler_type;                ///< constant, linear, cosine ...
   std::optional<nlohmann::json> lr_scheduler_kwargs;           ///< an object, or its text
   std::optional<int64_t> seed;                                 ///< 42
   std::optional<bool> bf16, fp16;
-  std::optional<int64_t> logging_steps;      ///< ours: 1; metrics.jsonl has every step anyway
+  std::optional<int64_t> data_seed;          ///< of the order of rows; seed
+  std::optional<std::string> logging_strategy;  ///< steps; no, epoch
+  /// Ours: 1; metrics.jsonl has every step anyway. As save_steps and eval_steps: a whole number, or
+  /// below 1 a share of the run (Cadence, job/dsconfig/observe.cc).
+  std::optional<double> logging_steps;
   std::optional<bool> logging_first_step;    ///< false
-  std::optional<std::string> save_strategy;  ///< no, steps, epoch
-  std::optional<int64_t> save_steps;         ///< 500
-  std::optional<int64_t> save_total_limit;
+  std::optional<std::string> save_strategy;   ///< steps; no, epoch, best
+  std::optional<double> save_steps;           ///< 500
+  std::optional<int64_t> save_total_limit;    ///< 0: all
+  std::optional<bool> load_best_model_at_end;  ///< false; the best checkpoint's model is exported
+  std::optional<std::string> metric_for_best_model;  ///< loss, the only one
+  std::optional<bool> greater_is_better;             ///< false, for a loss
+  std::optional<int64_t> early_stopping_patience;    ///< evaluations; unset: no early stopping
+  std::optional<double> early_stopping_threshold;    ///< 0
+  std::optional<std::string> report_to;  ///< none; tensorboard, all: words with commas between
+  std::optional<std::string> logging_dir;             ///< of tensorboard: OUTPUT/runs
+  std::optional<std::string> run_name;                ///< of tensorboard's folder: run
   std::optional<std::string> evaluation_strategy;     ///< no, steps, epoch
-  std::optional<int64_t> eval_steps;                  ///< logging_steps
+  std::optional<double> eval_steps;                   ///< logging_steps
+  std::optional<double> eval_delay;                   ///< 0; steps or epochs before the first one
   std::optional<bool> eval_on_start;                  ///< false
   std::optional<int64_t> per_device_eval_batch_size;  ///< 8
   std::optional<std::string> eval_data_path;          ///< a data file; unset: none
@@ -67,5 +80,7 @@ Result<TrainingArgs> training_args_from_json(const nlohmann::json& object, const
 nlohmann::json to_json(const TrainingArgs& args);
 /// The camelCase name of every field, in the order of the struct.
 const std::vector<std::string>& training_arg_names();
+/// Whether a field is true or false, so that a command line may leave its value out.
+bool is_training_switch(const std::string& name);
 
 }  // namespace dsj

@@ -48,14 +48,19 @@ Status drop_oldest(Files& files, const PruneOptions& options, std::vector<std::s
   if (options.save_total_limit.value_or(0) < 1) return {};
   DSJ_TRY(const auto candidates, list_candidates(files, options.checkpoints_dir));
   int64_t kept = 0, oldest_step_kept = INT64_MAX;
+  const auto is_best = [&](const Candidate& candidate) {
+    return options.best_step && candidate.name == step_name(*options.best_step);
+  };
+  int64_t places = *options.save_total_limit;  // one is the best's, wherever it comes
+  if (std::ranges::any_of(candidates, is_best)) --places;
   for (const Candidate& candidate : candidates) {
-    const bool just_published = candidate.name == step_name(options.step);
+    const bool protects = candidate.name == step_name(options.step) || is_best(candidate);
     const bool keep = !candidate.problem
-                          ? kept < *options.save_total_limit
+                          ? kept < places
                           : !is_damage(*candidate.problem) || candidate.step >= oldest_step_kept;
-    if (keep || just_published) {
+    if (keep || protects) {
       if (!candidate.problem) {
-        ++kept;
+        kept += !is_best(candidate);
         oldest_step_kept = std::min(oldest_step_kept, candidate.step);
       }
       continue;

@@ -45,6 +45,7 @@ struct PruneOptions {
   std::string checkpoints_dir;
   int64_t step = 0, attempt = 1;  ///< of the checkpoint just published
   std::optional<int64_t> save_total_limit;
+  std::optional<int64_t> best_step;  ///< kept whatever the limit; it counts towards it
 };
 
 /// Removes what dead attempts left (.staging of older attempts and of this one's earlier saves,

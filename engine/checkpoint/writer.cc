@@ -245,7 +245,8 @@ Result<Published> publish(Files& files, const WriteOptions& options,
   published.warnings = prune(files, {.checkpoints_dir = options.checkpoints_dir,
                                      .step = options.step,
                                      .attempt = options.attempt,
-                                     .save_total_limit = publication.save_total_limit});
+                                     .save_total_limit = publication.save_total_limit,
+                                     .best_step = publication.best_step});
   return published;
 }
 

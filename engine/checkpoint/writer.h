@@ -61,6 +61,7 @@ struct Publication {
   nlohmann::json run_state;
   /// How many published checkpoints to keep, this one included; unset or < 1: all.
   std::optional<int64_t> save_total_limit;
+  std::optional<int64_t> best_step;  ///< of a checkpoint that is kept, whatever the limit
 };
 
 struct Published {

@@ -68,7 +68,7 @@ data::Sampler Inputs::sampler(int64_t world) const {
                         .accumulation = config().gradient_accumulation_steps,
                         .world = world,
                         .micro_batch = config().micro_batch_size,
-                        .seed = static_cast<uint64_t>(seed()),
+                        .seed = static_cast<uint64_t>(data_seed()),
                         .shuffle = shuffle(),
                         .drop_last = config().dataloader_drop_last,
                         .lengths = lengths});

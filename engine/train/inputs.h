@@ -39,8 +39,10 @@ struct Inputs {
   dsconfig::Resolution resolution;
 
   const dsconfig::ResolvedConfig& config() const { return resolution.config; }
-  /// Seed of the order of rows. Default: Hugging Face's 42.
+  /// Of the order of rows, of dropout and of new adapters. Default: Hugging Face's 42.
   int64_t seed() const { return job.training.seed.value_or(42); }
+  /// Of the order of rows.
+  int64_t data_seed() const { return job.training.data_seed.value_or(seed()); }
   /// The rows of `dataset` before this one are held out for evaluation; the others are trained on.
   int64_t first_row() const { return config().eval.split_rows; }
   /// What is trained on, in rows, or in packs of them.

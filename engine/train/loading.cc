@@ -4,6 +4,7 @@
 
 #include "common/log.h"
 #include "engine/checkpoint/damage.h"
+#include "engine/checkpoint/layout.h"
 #include "engine/deepspeed/checkpoint.h"
 #include "engine/train/frozen.h"
 #include "engine/train/named_checkpoint.h"
@@ -166,9 +167,22 @@ Status Loading::restore(checkpoint::SavedRun& saved) {
   return state_.restore(saved);
 }
 
+void Loading::drop_lost_best(Best& best) {
+  if (!best.checkpoint) return;
+  const std::string path = path_join(checkpoints_, checkpoint::step_name(*best.checkpoint));
+  const double lost = files_.exists(path).value_or(false) ? 0 : 1;
+  if (comm::max_over_ranks(state_.collectives(), device_, {lost})[0] == 0) return;
+  if (state_.collectives().rank() == 0)
+    events_.warn("the best checkpoint, " + path + ", is gone: it is not looked for at the end");
+  best.checkpoint.reset();
+}
+
 Progress Loading::resumed(const checkpoint::SavedRun& from) {
   const json& saved = from.run_state();
-  const Progress progress{.step = from.step(), .skipped = saved.value("skipped", int64_t{0})};
+  Progress progress{.step = from.step(),
+                    .skipped = saved.value("skipped", int64_t{0}),
+                    .best = best_from_json(saved.value("best", json()), in_.config().eval.best)};
+  drop_lost_best(progress.best);
   stepper_.set_updates(saved.value("updates", progress.step - progress.skipped));
   if (const auto scaler = saved.find("loss_scaler"); scaler != saved.end()) {
     if (stepper_.loss_scaler().dynamic()) stepper_.set_loss_scaler(loss_scaler_state(*scaler));

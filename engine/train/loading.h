@@ -53,6 +53,8 @@ class Loading {
   /// Rank 0 sets the checkpoints aside that were passed over, and tells of them.
   void set_aside(AgreedSearch& search);
   Progress resumed(const checkpoint::SavedRun& saved);
+  /// Forgets the best checkpoint if a rank does not find it. Collective.
+  void drop_lost_best(Best& best);
   Status check_lora(const checkpoint::SavedRun& saved) const;
   template <typename T>
   Status agree(const Result<T>& mine) {

@@ -119,19 +119,27 @@ class Loop {
         {.rank = collectives_.rank(),
          .first_step = progress.step,
          .packs = in_.packs ? &*in_.packs : nullptr});
-    while (progress.step < config.total_steps) {
+    while (progress.step < config.total_steps && !progress.best.stopped) {
       DSJ_TRY(const bool stop, step(loader, progress));
-      const bool last = progress.step == config.total_steps;
-      if (is_due(config.eval.when, progress)) DSJ_TRY_STATUS(evaluate(progress));
-      const bool saves = config.save.kind != dsconfig::Cadence::Kind::Never;
-      if (stop || (saves && last) || is_due(config.save, progress)) {
+      bool is_best = false;
+      if (evaluates_now(progress)) {
+        DSJ_TRY(const auto loss, evaluate(progress));
+        is_best = loss && count_evaluation(config.eval.best, progress.step, *loss, progress.best);
+      }
+      const bool last = progress.step == config.total_steps || progress.best.stopped;
+      const bool saves_last = last && config.save.kind != dsconfig::Cadence::Kind::Never;
+      if (stop || saves_last || is_due(config.save, progress) ||
+          (is_best && config.eval.best.save)) {
         flight_.enter(FlightPhase::Saving, progress.step);
+        count_save(progress.step, progress.best);
         DSJ_TRY_STATUS(saver_.save(progress, stop || last));
       }
       if (stop || last) watching_.finish();
       if (stop && !last) return static_cast<int>(contract::kExitPreempted);
     }
     report_memory();
+    if (progress.best.stopped) tell_early_stop(progress);
+    DSJ_TRY_STATUS(load_best(progress));
     flight_.enter(FlightPhase::Exporting, progress.step);
     DSJ_TRY_STATUS(saver_.export_model());
     events_.emit(report::Done{.step = progress.step});
@@ -144,16 +152,54 @@ class Loop {
     return cadence.due(progress.step, config.steps_per_epoch, config.total_steps);
   }
 
-  Status evaluate(const Progress& progress) {
+  /// As Hugging Face's DefaultFlowCallback: the last step is evaluated, too.
+  bool evaluates_now(const Progress& progress) const {
+    const auto& config = in_.config();
+    const dsconfig::EvalConfig& eval = config.eval;
+    const auto step = static_cast<double>(progress.step);
+    if (eval.when.kind == dsconfig::Cadence::Kind::Steps)
+      return eval.delay <= step &&
+             (is_due(eval.when, progress) || progress.step == config.total_steps);
+    return is_due(eval.when, progress) &&
+           eval.delay * static_cast<double>(config.steps_per_epoch) <= step;
+  }
+
+  /// Rank 0 tells all that is said of the whole run.
+  void note(const std::string& text) const {
+    if (collectives_.rank() != 0) return;
+    log::info(text);
+    events_.emit(report::Note{.text = text});
+  }
+
+  void tell_early_stop(const Progress& progress) const {
+    note("early stopping: eval_loss has not improved in " +
+         std::to_string(progress.best.failures) + " evaluations; the run ends after step " +
+         std::to_string(progress.step));
+  }
+
+  /// Where load_best_model_at_end asks for it: the model becomes the best checkpoint's.
+  Status load_best(const Progress& progress) {
+    const Best& best = progress.best;
+    if (!in_.config().eval.best.load) return {};
+    if (!best.checkpoint) {
+      note("no evaluation has a checkpoint: the last model is exported");
+      return {};
+    }
+    note("the model of step " + std::to_string(*best.checkpoint) + " is exported, the best by eval_loss");
+    return *best.checkpoint == progress.step ? Status{} : saver_.take_back(*best.checkpoint);
+  }
+
+  /// The loss; nullopt: there are no rows to evaluate on.
+  Result<std::optional<double>> evaluate(const Progress& progress) {
     const EvalRows rows = in_.eval_rows();
-    if (!rows.dataset) return {};
+    if (!rows.dataset) return std::nullopt;
     flight_.enter(FlightPhase::Evaluating, progress.step);
     const auto start = Clock::now();
     DSJ_TRY(const EvalResult result, train::evaluate(stepper_, collectives_, rows,
                                                      in_.config().eval.micro_batch_size, device_));
     const std::chrono::duration<double> seconds = Clock::now() - start;
     watching_.after_evaluation(progress.step, result, seconds.count());
-    return {};
+    return result.loss;
   }
 
   /// Runs one step. True: all ranks stop after it.

@@ -52,7 +52,7 @@ json run_state(const Inputs& in, zero::ModelState& state, const Stepper& stepper
                .lr},  // of the next step
           {"optimizer", dsconfig::name_of(config.optimizer)},
           {"train_batch_size", config.train_batch_size},
-          {"seed", in.seed()},
+          {"seed", in.data_seed()},
           {"shuffle", in.shuffle()},
           {"packed_rows", in.packs ? in.packs->count() : 0},
           {"rows_per_group_batch",  // what group_by_length orders by
@@ -69,6 +69,7 @@ json run_state(const Inputs& in, zero::ModelState& state, const Stepper& stepper
           {"isa", kernels::table().isa},
           {"native_bf16", models::gemm::native(at::empty({0}, at::kBFloat16))},
           {"begun", begun(in.job)},
+          {"best", to_json(progress.best)},
           {"data_efficiency", dsconfig::to_json(config.data_efficiency)},
           {"metrics", dsconfig::to_json(dsconfig::metric_curricula(in.job.ds_config))},
           {"lora", in.lora ? to_json(*in.lora) : json()},

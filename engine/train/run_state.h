@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/train/best.h"
 #include "engine/train/inputs.h"
 #include "engine/train/step.h"
 
@@ -16,6 +17,7 @@ namespace dsj::train {
 struct Progress {
   int64_t step = 0;     ///< optimizer steps done, skipped ones included
   int64_t skipped = 0;  ///< of these
+  Best best = {};
 };
 
 /// The loss scaler in a checkpoint's run state (key "loss_scaler").

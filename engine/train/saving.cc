@@ -7,6 +7,7 @@
 
 #include "common/format.h"
 #include "common/log.h"
+#include "engine/checkpoint/reader.h"
 #include "engine/checkpoint/writer.h"
 #include "engine/kernels/copy.h"
 #include "engine/train/frozen.h"
@@ -154,7 +155,8 @@ checkpoint::Publication Saver::publication(const Progress& progress) const {
   run["frozen"] = frozen_of(in_, state_);
   return {.extents = state_.extents(),
           .run_state = std::move(run),
-          .save_total_limit = in_.job.training.save_total_limit};
+          .save_total_limit = in_.job.training.save_total_limit,
+          .best_step = progress.best.checkpoint};
 }
 
 Status Saver::save_now(const Progress& progress, bool last) {
@@ -180,6 +182,13 @@ Status Saver::save_now(const Progress& progress, bool last) {
     }
   }
   return agree(published);
+}
+
+Status Saver::take_back(int64_t step) {
+  auto reader =
+      checkpoint::Reader::open(files_, path_join(checkpoints_, checkpoint::step_name(step)));
+  DSJ_TRY_STATUS(agree(reader));
+  return state_.restore(*reader);
 }
 
 std::vector<weights::ExportTensor> Saver::exported_tensors() const {

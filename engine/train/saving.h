@@ -38,6 +38,9 @@ class Saver {
   Status advance(const StepVotes& all);
   /// Waits until the save in flight is published. Collective: all ranks succeed or all fail.
   Status finish();
+  /// Reads the checkpoint of `step` back, whose run this is: its parameters, and the states. Collective,
+  /// one verdict for all ranks. Any error of a checkpoint that is damaged or gone.
+  Status take_back(int64_t step);
   /// Writes OUT/model: the model, or with LoRA the adapters in PEFT's layout. A model of several
   /// files is written by several ranks, each its files, if all see the directory; if not, rank 0
   /// says so and writes all. `file_bytes_max`: of a file. Collective.

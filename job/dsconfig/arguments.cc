@@ -1,5 +1,6 @@
 // The rules of the training arguments.
 #include <algorithm>
+#include <cmath>
 
 #include "common/text.h"
 #include "job/dsconfig/parts.h"
@@ -42,11 +43,23 @@ void check_arguments(const TrainingArgs& args, Report& out) {
   at_most("warmupRatio", args.warmup_ratio, 1);
   at_least("warmupSteps", args.warmup_steps, 0);
   at_least("seed", args.seed, 0);
-  at_least("loggingSteps", args.logging_steps, 1);
-  at_least("saveSteps", args.save_steps, 1);
-  at_least("saveTotalLimit", args.save_total_limit, 1);
+  at_least("dataSeed", args.data_seed, 0);
+  at_least("loggingSteps", args.logging_steps, 0, args.logging_strategy.value_or("steps") == "steps");
+  at_least("saveSteps", args.save_steps, 0);
   at_least("maxSeqLength", args.max_seq_length, 2);
-  at_least("evalSteps", args.eval_steps, 1);
+  at_least("evalSteps", args.eval_steps, 0);
+  at_least("evalDelay", args.eval_delay, 0);
+  at_least("earlyStoppingPatience", args.early_stopping_patience, 1);
+  at_least("earlyStoppingThreshold", args.early_stopping_threshold, 0);
+  const auto whole_or_share = [&](const char* name, const std::optional<double>& value) {
+    if (value && *value > 1 && (*value != std::floor(*value) || *value > 1e15))
+      out.error(std::string("training.") + name,
+                "found " + text::number(*value) +
+                    ", expected a whole number of steps, or a share of the run below 1");
+  };
+  whole_or_share("loggingSteps", args.logging_steps);
+  whole_or_share("saveSteps", args.save_steps);
+  whole_or_share("evalSteps", args.eval_steps);
   at_least("perDeviceEvalBatchSize", args.per_device_eval_batch_size, 1);
   at_least("validationSplitPercentage", args.validation_split_percentage, 0, true);
   at_most("validationSplitPercentage", args.validation_split_percentage, 99);
@@ -62,7 +75,8 @@ void check_arguments(const TrainingArgs& args, Report& out) {
     std::vector<std::string> built, known;
   };
   for (const Choice& choice :
-       {Choice{"saveStrategy", args.save_strategy, {"no", "steps", "epoch"}, {"best"}},
+       {Choice{"saveStrategy", args.save_strategy, {"no", "steps", "epoch", "best"}, {}},
+        Choice{"loggingStrategy", args.logging_strategy, {"no", "steps", "epoch"}, {}},
         Choice{"evaluationStrategy", args.evaluation_strategy, {"no", "steps", "epoch"}, {}},
         Choice{"chatTemplate",
                args.chat_template,

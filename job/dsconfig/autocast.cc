@@ -63,13 +63,30 @@ LossScaleConfig grad_scaler() {
   return {.window = 2000, .hysteresis = 1, .minimum = std::ldexp(1.0, -126), .like_torch = true};
 }
 
-void check_company(ResolvedConfig& config, Report& out) {
-  if (config.precision != Precision::Fp32) {
-    const char* name = config.precision == Precision::Bf16 ? "bfloat16" : "fp16";
-    out.error(kAutocast, std::string("Cannot enable both torch autocast and ") + name,
-              std::string("switch ") + name_of(config.precision) +
-                  ".enabled off (DeepSpeed before 0.18 asserts this, too)");
+/// A model in 16 bits under torch.autocast, which DeepSpeed takes since 0.18. In bf16 every product has
+/// the parameters' type already, and each parameter travels in it: autocast changes nothing. Other pairs
+/// would multiply in a third type, or have two loss scales.
+void check_model_type(Precision products, ResolvedConfig& config, Report& out) {
+  if (config.precision == Precision::Bf16 && products == Precision::Bf16) {
+    if (config.zero.stage > 0 && config.communication_dtype != Precision::Bf16) {
+      config.communication_dtype = Precision::Bf16;
+      out.warning(kCommunication,
+                  "no effect at ZeRO stages 1 to 3 with torch_autocast: gradients travel in bf16",
+                  "remove it");
+    }
+    out.warning(kAutocast,
+                "no effect: bf16 is on, so products, gradients and parameters are bf16 already",
+                "see docs/autocast.md");
+    return;
   }
+  out.unsupported(kAutocast,
+                  std::string("autocast to ") + name_of(products) + " of a model in " +
+                      name_of(config.precision) + " is not built",
+                  std::string("switch ") + name_of(config.precision) +
+                      ".enabled off, or autocast (DeepSpeed before 0.18 refuses both together)");
+}
+
+void check_communication(ResolvedConfig& config, Report& out) {
   if (config.zero.stage == 0 || config.communication_dtype == Precision::Fp32) return;
   config.communication_dtype = Precision::Fp32;
   out.warning(kCommunication,
@@ -97,7 +114,10 @@ void resolve_autocast(const Source& in, ResolvedConfig& config, Report& out) {
   const std::string name = type->get<std::string>();  // one of the row's choices
   const bool bf16 = name.find("bf") != std::string::npos;
   const bool half = name == "half" || name.find("16") != std::string::npos;
-  check_company(config, out);
+  if (config.precision != Precision::Fp32)
+    return check_model_type(half ? (bf16 ? Precision::Bf16 : Precision::Fp16) : Precision::Fp32,
+                            config, out);
+  check_communication(config, out);
   if (!half) {
     out.warning(kType, "no effect: products stay fp32", "\"bfloat16\" or \"float16\"");
     return;

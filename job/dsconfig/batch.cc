@@ -141,17 +141,19 @@ void resolve_batch(const Source& in, ResolvedConfig& config, Report& out) {
       take(kMicroBatchKey, in.args.per_device_train_batch_size, "perDeviceTrainBatchSize");
   given.accumulation =
       take(kAccumulationKey, in.args.gradient_accumulation_steps, "gradientAccumulationSteps");
-  if (const json* train = in.literal(kTrainBatchKey)) {
-    given.train = {train->get<int64_t>(), "ds_config"};
-  } else {  // train_batch_size does not decide an "auto": Hugging Face's default
-    if (!given.micro.value && (in.is_auto(kMicroBatchKey) || in.is_auto(kTrainBatchKey))) {
-      given.micro = {8, kHuggingFaceDefault};
-      out.origin(kMicroBatchKey, "8", given.micro.from);
-    }
-    if (!given.accumulation.value && in.is_auto(kAccumulationKey)) {
-      given.accumulation = {1, kHuggingFaceDefault};
-      out.origin(kAccumulationKey, "1", given.accumulation.from);
-    }
+  const json* train = in.literal(kTrainBatchKey);
+  if (train != nullptr) given.train = {train->get<int64_t>(), "ds_config"};
+  // train_batch_size does not decide an "auto": Trainer writes its own defaults, and refuses a
+  // literal that is not their product. Without a job the literal is all that is known.
+  const bool open = train != nullptr && in.alone;
+  if (!given.micro.value && !open &&
+      (in.is_auto(kMicroBatchKey) || (train == nullptr && in.is_auto(kTrainBatchKey)))) {
+    given.micro = {8, kHuggingFaceDefault};
+    out.origin(kMicroBatchKey, "8", given.micro.from);
+  }
+  if (!given.accumulation.value && !open && in.is_auto(kAccumulationKey)) {
+    given.accumulation = {1, kHuggingFaceDefault};
+    out.origin(kAccumulationKey, "1", given.accumulation.from);
   }
   // An entry with an error was left out. The batch rule would only repeat that error.
   for (const char* path : {kTrainBatchKey, kMicroBatchKey, kAccumulationKey})

@@ -46,10 +46,10 @@ void add(std::vector<Key>& keys, const std::string& section, const std::string& 
 }
 
 void add_switched(std::vector<Key>& keys, const std::string& section, const std::string& reason,
-                  const std::string& names) {
+                  const std::string& names, State state = State::Unsupported) {
   keys.push_back({.path = section,
                   .type = Type::Section,
-                  .state = State::Unsupported,
+                  .state = state,
                   .reason = reason,
                   .gate = Gate::Enabled});
   add(keys, section, names);
@@ -283,13 +283,13 @@ std::vector<Key> observation_keys() {
   add(keys, "timers.throughput", "enabled:b=true synchronized:b=true", Moot,
       "metrics.jsonl always has the time of every step");
   const std::string no_monitor =
-      "this monitor sends its values to a server; metrics.jsonl, tensorboard and csv_monitor "
-      "have "
-      "the values of every step";
+      "nothing is sent to a server; metrics.jsonl has every step, and docs/watching.md shows how to "
+      "send it";
   add_monitor<&ObserveConfig::tensorboard>(keys, "tensorboard");
   add_monitor<&ObserveConfig::csv>(keys, "csv_monitor");
-  add_switched(keys, "wandb", no_monitor, "enabled:b=false group:s team:s project:s=\"deepspeed\"");
-  add_open(keys, "comet", no_monitor, Gate::Enabled);
+  add_switched(keys, "wandb", no_monitor, "enabled:b=false group:s team:s project:s=\"deepspeed\"",
+               State::Inert);
+  add_open(keys, "comet", no_monitor, Gate::Enabled, State::Inert);
   const char* flops =
       "observe_tests:Flops.EveryKeyChangesTheReport "
       "run_tests:WatchRun.FlopsAreProfiledAtTheirStep";

@@ -1,5 +1,7 @@
 // What watches a run: when to log, save and evaluate; monitors and profilers.
 #include <algorithm>
+#include <cmath>
+#include <sstream>
 
 #include "common/text.h"
 #include "job/dsconfig/parts.h"
@@ -11,21 +13,23 @@ using nlohmann::json;
 
 namespace {
 
-Cadence cadence_of(const std::optional<std::string>& strategy, const char* fallback,
-                   int64_t every) {
+/// `every`: steps, or below 1 a share of the `total` ones (TrainerState.compute_steps). 0: never
+/// between two steps, only at the end.
+Cadence cadence_of(const std::optional<std::string>& strategy, const char* fallback, double every,
+                   int64_t total) {
   const std::string name = strategy.value_or(fallback);
   if (name == "epoch") return {Cadence::Kind::Epoch, 1};
-  if (name == "steps") return {Cadence::Kind::Steps, std::max<int64_t>(1, every)};
-  return {};
+  if (name != "steps") return {};
+  const double steps = every >= 1 ? every : std::ceil(static_cast<double>(total) * every);
+  return {Cadence::Kind::Steps, steps >= 1 ? static_cast<int64_t>(steps) : INT64_MAX};
 }
 
 /// Hugging Face's default of logging_steps. Ours is 1, but eval_steps follows theirs.
-constexpr int64_t kHuggingFaceSteps = 500;
+constexpr double kHuggingFaceSteps = 500;
 
-void resolve_evaluation(const Source& in, EvalConfig& eval, Report& out) {
-  const int64_t every =
-      in.args.eval_steps.value_or(in.args.logging_steps.value_or(kHuggingFaceSteps));
-  eval.when = cadence_of(in.args.evaluation_strategy, "no", every);
+void resolve_evaluation(const Source& in, int64_t total, EvalConfig& eval, Report& out) {
+  eval.when = cadence_of(in.args.evaluation_strategy, "no", evaluation_steps(in.args), total);
+  eval.delay = in.args.eval_delay.value_or(0);
   eval.on_start = in.args.eval_on_start.value_or(false);
   eval.micro_batch_size = in.args.per_device_eval_batch_size.value_or(8);
   const bool wanted = eval.when.kind != Cadence::Kind::Never || eval.on_start;
@@ -70,16 +74,59 @@ std::vector<std::string> operations(const Source& in, Report& out) {
 
 }  // namespace
 
-void resolve_cadences(const Source& in, ResolvedConfig& config, Report& out) {
-  config.logging = {Cadence::Kind::Steps, std::max<int64_t>(1, in.args.logging_steps.value_or(1))};
-  config.logging_first_step = in.args.logging_first_step.value_or(false);
-  config.save =
-      cadence_of(in.args.save_strategy, "steps", in.args.save_steps.value_or(kHuggingFaceSteps));
-  resolve_evaluation(in, config.eval, out);
+double evaluation_steps(const TrainingArgs& args) {
+  const double logging = args.logging_steps.value_or(kHuggingFaceSteps);
+  return args.eval_steps.value_or(0) > 0 ? *args.eval_steps : logging;
 }
+
+void resolve_cadences(const Source& in, ResolvedConfig& config, Report& out) {
+  const TrainingArgs& args = in.args;
+  const int64_t total = config.total_steps;
+  config.logging = cadence_of(args.logging_strategy, "steps", args.logging_steps.value_or(1), total);
+  config.logging_first_step = args.logging_first_step.value_or(false);
+  config.save = cadence_of(args.save_strategy, "steps",
+                           args.save_steps.value_or(kHuggingFaceSteps), total);
+  resolve_evaluation(in, total, config.eval, out);
+}
+
+namespace {
+
+/// Programs to which Trainer can report. Only tensorboard is a monitor here.
+constexpr const char* kTrackers[] = {
+    "azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub",   "dvclive", "flyte",
+    "kubeflow", "mlflow",  "neptune",    "swanlab",  "trackio",   "wandb",   "tensorboard"};
+
+/// training.reportTo: a list of trackers.
+void report_to(const Source& in, ObserveConfig& observe, Report& out) {
+  const char* path = "training.reportTo";
+  std::istringstream words(in.args.report_to.value_or("none"));
+  for (std::string word; std::getline(words, word, ',');) {
+    if (word == "none" || word.empty()) continue;
+    const bool known = std::ranges::find(kTrackers, word) != std::end(kTrackers);
+    if (word == "tensorboard" || word == "all") {
+      if (observe.tensorboard.enabled) continue;  // by ds_config, which says where
+      observe.tensorboard = {
+          .enabled = true,
+          .output_path = in.args.logging_dir.value_or(in.args.output_dir + "/runs"),
+          .job_name = in.args.run_name.value_or("run")};
+    } else if (known) {
+      out.warning(path, "nothing is sent to " + word,
+                  "docs/watching.md shows how to send metrics.jsonl, which has every step");
+    } else {
+      std::vector<std::string> names = {"none", "all"};
+      names.insert(names.end(), std::begin(kTrackers), std::end(kTrackers));
+      const std::string hint = text::did_you_mean(word, names);
+      out.error(path, "\"" + word + "\" is not a tracker of Hugging Face's",
+                hint.empty() ? "write tensorboard or none" : hint);
+    }
+  }
+}
+
+}  // namespace
 
 void resolve_observe(const Source& in, ResolvedConfig& config, Report& out) {
   ObserveConfig& observe = config.observe;
+  report_to(in, observe, out);
   observe.comms.prof_ops = operations(in, out);
   observe.flops.output_file = in.value<std::string>("flops_profiler.output_file", "");
   if (observe.flops.enabled) observe.wall_clock_breakdown = true;

@@ -74,7 +74,12 @@ void resolve_data_efficiency(const Source& in, ResolvedConfig& config, Report& o
 /// activation_checkpointing.cc: a section that acts with training.gradientCheckpointing only.
 void resolve_activation_checkpointing(const Source& in, const ResolvedConfig& config, Report& out);
 
+/// best.cc: which evaluation is the best, and early stopping; after the cadences.
+void resolve_best(const Source& in, ResolvedConfig& config, Report& out);
+
 /// observe.cc: when to log, save, evaluate; what watches the run.
+/// Steps between two evaluations, or a share of the run: evalSteps, else loggingSteps.
+double evaluation_steps(const TrainingArgs& args);
 void resolve_cadences(const Source& in, ResolvedConfig& config, Report& out);
 void resolve_observe(const Source& in, ResolvedConfig& config, Report& out);
 

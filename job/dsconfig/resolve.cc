@@ -33,6 +33,7 @@ Resolution run(const Checked& checked, const TrainingArgs& training, const Facts
   resolve_data_efficiency(in, config, out);
   resolve_activation_checkpointing(in, config, out);
   resolve_cadences(in, config, out);
+  resolve_best(in, config, out);
   resolve_observe(in, config, out);
   refuse_autotuning(in, out);
   resolution.complete = resolution.complete && resolution.ok();

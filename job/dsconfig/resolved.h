@@ -65,6 +65,7 @@ struct Cadence {
   /// Whether it is due after `step` steps (from 1). If the run's last step cuts an epoch short, the
   /// epoch ends there, as in Hugging Face's loop.
   bool due(int64_t step, int64_t steps_per_epoch, int64_t total_steps) const;
+  bool operator==(const Cadence&) const = default;
 };
 
 /// tensorboard or csv_monitor.
@@ -102,9 +103,23 @@ struct ObserveConfig {
   FlopsProfilerConfig flops;
 };
 
+/// Which evaluation was the best, and what follows from it: Hugging Face's rules. The metric is the
+/// evaluation's loss.
+struct BestConfig {
+  bool load = false;     ///< the model of the best checkpoint is exported
+  bool save = false;     ///< a checkpoint follows each evaluation that is the best so far
+  bool greater = false;  ///< a larger loss counts as better (greater_is_better, taken literally)
+  int64_t patience = 0;  ///< evaluations in a row without an improvement that end the run; 0: none
+  double threshold = 0;  ///< an improvement is larger than this
+  /// Whether a run follows it at all.
+  bool on() const { return load || save || patience > 0; }
+};
+
 /// Evaluation: forward passes over rows that are not trained on.
 struct EvalConfig {
   Cadence when;
+  double delay = 0;  ///< steps, or epochs where `when` goes by them, before the first one
+  BestConfig best;
   bool on_start = false;
   int64_t micro_batch_size = 8;  ///< per rank
   int64_t split_rows = 0;        ///< held out: so many first rows of the training data
@@ -147,6 +162,10 @@ struct ResolvedConfig {
   Precision state_dtype = Precision::Fp32;   ///< of the optimizer's states: fp32, or the masters'
 };
 
+/// Whether a run has checkpoints besides the one that a stop makes.
+inline bool saves(const ResolvedConfig& config) {
+  return config.save.kind != Cadence::Kind::Never || config.eval.best.save;
+}
 /// The type in which matrix products read their factors.
 inline Precision product_type(const ResolvedConfig& config) {
   return config.autocast.on() ? config.autocast.products : config.precision;

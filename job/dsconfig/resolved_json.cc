@@ -15,6 +15,7 @@ json cadence_json(const Cadence& cadence) {
     case Cadence::Kind::Never:
       return "no";
     case Cadence::Kind::Steps:
+      if (cadence.every == INT64_MAX) return "at the end";
       return {{"steps", cadence.every}};
     case Cadence::Kind::Epoch:
       return "epoch";
@@ -187,9 +188,17 @@ json to_json(const ResolvedConfig& config) {
   watching["logging"] = cadence_json(config.logging);
   watching["save"] = cadence_json(config.save);
   watching["evaluate"] = {{"when", cadence_json(config.eval.when)},
+                          {"delay", config.eval.delay},
                           {"on_start", config.eval.on_start},
                           {"per_device_eval_batch_size", config.eval.micro_batch_size},
                           {"split_rows", config.eval.split_rows}};
+  const BestConfig& best = config.eval.best;
+  if (best.on())
+    watching["best"] = {{"load_best_model_at_end", best.load},
+                        {"saves_the_best", best.save},
+                        {"greater_is_better", best.greater},
+                        {"early_stopping_patience", best.patience},
+                        {"early_stopping_threshold", best.threshold}};
   return out;
 }
 

@@ -45,15 +45,19 @@ std::optional<int64_t> total_steps(const Source& in, ResolvedConfig& config, Rep
 }
 
 std::optional<int64_t> warmup_steps(const TrainingArgs& args, std::optional<int64_t> total) {
-  if (args.warmup_steps && *args.warmup_steps > 0) return *args.warmup_steps;
-  const double ratio = args.warmup_ratio.value_or(0);
+  if (args.warmup_steps && *args.warmup_steps >= 1)
+    return static_cast<int64_t>(*args.warmup_steps);
+  const double share = args.warmup_steps.value_or(0);  // below 1: of the run, as a ratio is
+  const double ratio = share > 0 ? share : args.warmup_ratio.value_or(0);
   if (ratio <= 0) return 0;
   if (!total) return std::nullopt;
   return static_cast<int64_t>(std::ceil(static_cast<double>(*total) * ratio));
 }
 
 const char* warmup_origin(const TrainingArgs& args) {
-  if (args.warmup_steps && *args.warmup_steps > 0) return "training.warmupSteps";
+  if (args.warmup_steps && *args.warmup_steps > 0)
+    return *args.warmup_steps >= 1 ? "training.warmupSteps"
+                                   : "ceil(total steps x training.warmupSteps)";
   if (args.warmup_ratio && *args.warmup_ratio > 0)
     return "ceil(total steps x training.warmupRatio)";
   return kHuggingFaceDefault;

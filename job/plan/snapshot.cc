@@ -16,7 +16,7 @@ bool saves_between_steps(const dsconfig::ResolvedConfig& config) {
   const bool endless = config.total_steps <= 0;  // not known: assume that it goes on
   switch (config.save.kind) {
     case Never:
-      return false;
+      return config.eval.best.save;
     case Steps:
       return endless || config.save.every < config.total_steps;
     case Epoch:

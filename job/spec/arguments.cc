@@ -6,8 +6,9 @@
 #include <optional>
 
 #include "common/text.h"
-#include "job/spec/foreign_arguments.h"
+#include "job/argument_table.h"
 #include "job/spec/job.h"
+#include "job/spec/ranks_here.h"
 
 namespace dsj::jobspec {
 
@@ -44,15 +45,6 @@ bool is_lora_switch(const std::string& name) {
   return name == "use_lora" || name == "use_peft";
 }
 
-std::string snake_case(const std::string& camel) {
-  std::string name;
-  for (char c : camel) {
-    if (std::isupper(static_cast<unsigned char>(c))) name += '_';
-    name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
-  return name;
-}
-
 /// "per_device_train_batch_size" → "perDeviceTrainBatchSize", aliases included.
 const std::map<std::string, std::string>& training_names() {
   static const std::map<std::string, std::string> names = [] {
@@ -67,19 +59,20 @@ const std::map<std::string, std::string>& training_names() {
 
 /// Whether its value may be left out: `--bf16`.
 bool is_switch(const std::string& name) {
-  static const std::vector<std::string> training = {"bf16",
-                                                    "fp16",
-                                                    "gradient_checkpointing",
-                                                    "shuffle",
-                                                    "packing",
-                                                    "group_by_length",
-                                                    "eval_on_start",
-                                                    "logging_first_step"};
-  if (std::find(training.begin(), training.end(), name) != training.end()) return true;
+  if (const auto training = training_names().find(name); training != training_names().end())
+    return is_training_switch(training->second);
   if (is_lora_switch(name) || name == "use_rslora") return true;
-  for (const ForeignArgument& foreign : foreign_arguments())
-    if (name == foreign.name) return true;
-  return false;
+  const ArgumentRow* row = argument_row(name);
+  return row != nullptr && row->field.empty() &&
+         (row->verdict != ArgumentVerdict::Taken || has_meanings(name));
+}
+
+/// Arguments of several words, which argparse takes until the next "--".
+bool is_list(const std::string& name) {
+  constexpr std::string_view kLists[] = {"report_to",   "include_for_metrics",  "label_names",
+                                         "debug",       "optim_target_modules", "fsdp"};
+  const LoraArgument* lora = lora_argument(name);
+  return (lora != nullptr && lora->list) || std::ranges::find(kLists, name) != std::end(kLists);
 }
 
 struct Argument {
@@ -88,16 +81,15 @@ struct Argument {
   std::optional<std::string> value;
 };
 
-/// `lenient`: takes what would be an error as a finding (job.h). Null: the first error ends it.
-using Lenient = std::vector<Finding>*;
-
-Result<std::vector<Argument>> split(const std::vector<std::string>& args, Lenient lenient) {
+/// `lenient`: takes what would be an error as a finding (job.h). Else the first error ends it.
+Result<std::vector<Argument>> split(const std::vector<std::string>& args, bool lenient,
+                                    std::vector<Finding>& findings) {
   std::vector<Argument> list;
   for (size_t i = 0; i < args.size(); ++i) {
     const std::string& word = args[i];
     if (!word.starts_with("--")) {
-      if (lenient != nullptr) {
-        lenient->push_back({Severity::Unsupported, word, "a word that belongs to no argument"});
+      if (lenient) {
+        findings.push_back({Severity::Unsupported, word, "a word that belongs to no argument"});
         continue;
       }
       if (word.ends_with(".py"))
@@ -116,15 +108,13 @@ Result<std::vector<Argument>> split(const std::vector<std::string>& args, Lenien
       argument.value = word.substr(equals + 1);
     else if (i + 1 < args.size() && !args[i + 1].starts_with("--"))
       argument.value = args[++i];
-    const LoraArgument* lora = lora_argument(argument.name);
-    while (lora != nullptr && lora->list && argument.value && i + 1 < args.size() &&
+    while (is_list(argument.name) && argument.value && i + 1 < args.size() &&
            !args[i + 1].starts_with("--"))
       *argument.value += "," + args[++i];
     const auto earlier = std::find_if(
         list.begin(), list.end(), [&](const Argument& one) { return one.name == argument.name; });
     if (earlier != list.end()) {
-      if (lenient == nullptr) return bad_input("given twice", argument.shown);
-      lenient->push_back({Severity::Warning, argument.shown, "given twice", "the last one counts"});
+      findings.push_back({Severity::Warning, argument.shown, "given twice", "the last one counts"});
       list.erase(earlier);
     }
     list.push_back(std::move(argument));
@@ -134,6 +124,8 @@ Result<std::vector<Argument>> split(const std::vector<std::string>& args, Lenien
 
 class CommandLine {
  public:
+  explicit CommandLine(bool lenient) : lenient_(lenient) {}
+
   Status take(const Argument& argument) {
     if (!argument.value && !is_switch(argument.name) && is_known(argument.name))
       return bad_input("a value is missing", argument.shown);
@@ -150,8 +142,7 @@ class CommandLine {
     if (is_lora_switch(argument.name)) return take_lora_switch(argument, value);
     if (const LoraArgument* lora = lora_argument(argument.name))
       return take_lora(*lora, argument, value);
-    for (const ForeignArgument& foreign : foreign_arguments())
-      if (argument.name == foreign.name) return take_foreign(foreign, argument, value);
+    if (const ArgumentRow* row = argument_row(argument.name)) return take_row(*row, argument, value);
     return unknown(argument);
   }
 
@@ -177,6 +168,11 @@ class CommandLine {
   std::vector<Finding> findings;
 
  private:
+  static bool same(const std::string& one, const std::string& other) {
+    const auto yes = text::parse_bool(one);
+    return one == other || (yes && yes == text::parse_bool(other));
+  }
+
   static bool is_known(const std::string& name) {
     const auto all = names();
     return std::find(all.begin(), all.end(), name) != all.end();
@@ -186,9 +182,8 @@ class CommandLine {
     std::vector<std::string> all = {"deepspeed", "deepspeed_config", "nproc_per_node", "num_gpus",
                                     "max_restarts"};
     for (const auto& [snake, camel] : training_names()) all.push_back(snake);
-    for (const ForeignArgument& foreign : foreign_arguments()) all.emplace_back(foreign.name);
-    for (const LoraArgument& lora : kLoraArguments) all.emplace_back(lora.name);
-    all.emplace_back("use_lora");
+    for (const ArgumentGroup& group : argument_groups())
+      for (const ArgumentRow& row : group.rows) all.emplace_back(row.name);
     return all;
   }
 
@@ -202,7 +197,10 @@ class CommandLine {
                        const std::string& value) {
     json& training = spec_["training"];
     if (training.is_null()) training = json::object();
-    if (training.contains(camel)) return bad_input("given twice, under two names", argument.shown);
+    if (training.contains(camel)) {
+      if (same(training[camel].get<std::string>(), value)) return {};
+      return bad_input("given twice, under two names", argument.shown);
+    }
     const auto read = training_args_from_json({{camel, value}}, "");
     if (!read) return bad_input(read.error().message, argument.shown, read.error().hint);
     training[camel] = value;
@@ -243,7 +241,12 @@ class CommandLine {
 
   Status take_count(const Argument& argument, const std::string& value, const char* field,
                     json& where, int least) {
-    const auto count = text::parse_int(value);
+    auto count = text::parse_int(value);
+    if (std::string_view(field) == "slotsPerWorker" && !lenient_ && ranks_here(value))
+      count = ranks_here(value);
+    if (!count && value == "gpu")
+      return bad_input("found \"gpu\": the NVIDIA driver lists no GPU of this machine",
+                       argument.shown, "write cpu, or a number");
     if (!count || *count < least)
       return bad_input(
           "found \"" + value + "\", expected a whole number of at least " + std::to_string(least),
@@ -253,18 +256,23 @@ class CommandLine {
     return {};
   }
 
-  Status take_foreign(const ForeignArgument& foreign, const Argument& argument,
-                      const std::string& value) {
-    std::string word = value;
-    if (const auto yes = text::parse_bool(value)) word = *yes ? "true" : "false";
-    if (foreign.accepted != nullptr) {
-      const std::string padded = std::string(" ") + foreign.accepted + " ";
-      // "1" and "0" are numbers or switches: both spellings count.
-      const bool ok = padded.find(" " + value + " ") != std::string::npos ||
-                      padded.find(" " + word + " ") != std::string::npos;
-      if (!ok) return bad_input("\"" + value + "\": " + foreign.refusal, argument.shown);
+  Status take_row(const ArgumentRow& row, const Argument& argument, const std::string& value) {
+    if (has_meanings(row.name)) {
+      const ArgumentMeaning* meaning = argument_meaning(row.name, value);
+      if (meaning == nullptr)
+        return bad_input("found \"" + value + "\", expected " + std::string(row.reason),
+                         argument.shown);
+      if (meaning->field.empty()) return {};
+      return take_training(std::string(meaning->field), argument, std::string(meaning->becomes));
     }
-    findings.push_back({Severity::Warning, argument.shown, "no effect", foreign.note});
+    if (!row.field.empty()) return take_training(std::string(row.field), argument, value);
+    if (row.verdict == ArgumentVerdict::Taken) return unknown(argument);  // only in another form
+    const bool neutral = asks_for_nothing(row, value);
+    if (row.verdict == ArgumentVerdict::Refused && !neutral)
+      return bad_input("\"" + value + "\": " + std::string(row.reason), argument.shown);
+    findings.push_back({Severity::Warning, argument.shown, "no effect",
+                        row.verdict == ArgumentVerdict::Refused ? "that is what is done anyway"
+                                                                : std::string(row.reason)});
     return {};
   }
 
@@ -287,6 +295,7 @@ class CommandLine {
     return name.empty() ? "run" : name;
   }
 
+  const bool lenient_;
   json spec_ = json::object();
   json lora_ = json::object();
   std::string lora_first_;  ///< the first LoRA argument, for messages
@@ -297,8 +306,8 @@ class CommandLine {
 
 Result<ArgumentsManifest> manifest_from_arguments(const std::vector<std::string>& args,
                                                   bool lenient) {
-  CommandLine line;
-  DSJ_TRY(const std::vector<Argument> list, split(args, lenient ? &line.findings : nullptr));
+  CommandLine line(lenient);
+  DSJ_TRY(const std::vector<Argument> list, split(args, lenient, line.findings));
   for (const Argument& argument : list) {
     const Status taken = line.take(argument);
     if (taken) continue;

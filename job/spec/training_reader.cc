@@ -1,8 +1,10 @@
 #include "job/spec/training_reader.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "common/text.h"
+#include "job/argument_table.h"
 #include "job/spec/field_reader.h"
 
 namespace dsj::jobspec {
@@ -23,7 +25,7 @@ class TrainingReader : private FieldReader {
         const auto one = training_args_from_json({{name, value}}, path);
         if (one)
           good[name] = value;
-        else
+        else if (!take_row(path, name, value, good))
           report(Severity::Error, one.error().where, one.error().message, one.error().hint);
       }
     }
@@ -53,6 +55,38 @@ class TrainingReader : private FieldReader {
   }
 
  private:
+  /// Takes what is no field, but an argument of Hugging Face's under the table's verdict. False: it is
+  /// none, or a value that the reader of fields refuses.
+  bool take_row(const std::string& path, const std::string& name, const json& value, json& good) {
+    const auto& fields = training_arg_names();
+    const ArgumentRow* row = argument_row(snake_case(name));
+    if (row == nullptr || std::ranges::find(fields, name) != fields.end()) return false;
+    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    const std::string at = join(path, name);
+    const auto becomes = [&](std::string_view field, const json& what) {
+      if (good.contains(field) && good[std::string(field)] != what)
+        report(Severity::Error, at, "\"" + std::string(field) + "\" is given, too",
+               "keep one of the two");
+      else
+        good[std::string(field)] = what;
+      return true;
+    };
+    if (has_meanings(row->name)) {
+      const ArgumentMeaning* meaning = argument_meaning(row->name, text);
+      if (meaning == nullptr) return false;
+      return meaning->field.empty() || becomes(meaning->field, std::string(meaning->becomes));
+    }
+    if (!row->field.empty()) return becomes(row->field, value);
+    if (row->verdict == ArgumentVerdict::Taken) return false;
+    if (row->verdict == ArgumentVerdict::Refused && !asks_for_nothing(*row, text))
+      report(Severity::Unsupported, at, "found " + shown(text) + ": " + std::string(row->reason));
+    else
+      report(Severity::Warning, at, "no effect",
+             row->verdict == ArgumentVerdict::Refused ? "that is what is done anyway"
+                                                      : std::string(row->reason));
+    return true;
+  }
+
   /// A model that is not there and has no ./ may be a hub id.
   std::string model_path(const std::string& name) const {
     std::error_code ignored;

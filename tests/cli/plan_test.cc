@@ -186,8 +186,8 @@ TEST_F(PlanTest, OverridesApply) {
 }
 
 TEST_F(PlanTest, WhatCannotRunIsTwo) {
-  EXPECT_EQ(run({with("gradient_accumulation_steps: 2", "wandb: {enabled: true}")}), 2);
-  EXPECT_NE(err_.find("unsupported: spec.deepspeed.config.wandb"), std::string::npos) << err_;
+  EXPECT_EQ(run({with("gradient_accumulation_steps: 2", "nebula: {enabled: true}")}), 2);
+  EXPECT_NE(err_.find("unsupported: spec.deepspeed.config.nebula"), std::string::npos) << err_;
   EXPECT_NE(out_.find("runnable: false"), std::string::npos) << "the plan is shown all the same";
   EXPECT_EQ(run({with("gradient_accumulation_steps: 2", "train_batch_size: 7")}), 2);
   EXPECT_EQ(out_, "");

@@ -58,7 +58,7 @@ TEST_F(ValidateTest, FindingsHavePathLineMessageAndHint) {
     "stage": 4
   },
   "my_own_key": 1,
-  "wandb": {"enabled": true}
+  "nebula": {"enabled": true}
 })");
   EXPECT_EQ(run({file, "-o", "json"}), 1);
   const json answer = json::parse(out_);
@@ -72,7 +72,7 @@ TEST_F(ValidateTest, FindingsHavePathLineMessageAndHint) {
   EXPECT_EQ(slip["line"], 4);
   EXPECT_EQ(by_path["zero_optimization.stage"]["message"], "found 4, expected from 0 to 3");
   EXPECT_EQ(by_path["my_own_key"]["severity"], "warning");
-  EXPECT_EQ(by_path["wandb"]["severity"], "unsupported");
+  EXPECT_EQ(by_path["nebula"]["severity"], "unsupported");
   EXPECT_EQ(run({file}), 1);
   EXPECT_NE(out_.find(file + ":4:5: error: zero_optimization.comm_overlap: "), std::string::npos)
       << out_;
@@ -80,7 +80,7 @@ TEST_F(ValidateTest, FindingsHavePathLineMessageAndHint) {
 
 TEST_F(ValidateTest, UnsupportedKeepsItValidAndStrictMakesUnknownKeysErrors) {
   const std::string file =
-      write("ds.json", R"({"train_batch_size": 8, "wandb": {"enabled": true}, "my_own_key": 1})");
+      write("ds.json", R"({"train_batch_size": 8, "nebula": {"enabled": true}, "my_own_key": 1})");
   EXPECT_EQ(run({file}), 0);
   EXPECT_EQ(run({file, "-o", "json"}), 0);
   EXPECT_TRUE(json::parse(out_)["valid"]);

@@ -201,6 +201,38 @@ TEST_F(WatchRun, SplitAndEpochs) {
   EXPECT_THAT(stdout_text(), HasSubstr(mean)) << "the mean since the last line";
 }
 
+/// The largest loss counts as the best, so the best is the first evaluation, and the run ends early.
+TEST_F(WatchRun, TheBestCheckpointIsExportedAndTheRunEndsEarly) {
+  const std::vector<std::string> best = {
+      "evaluationStrategy=steps", "evalSteps=2",           "saveSteps=2",
+      "saveTotalLimit=1",         "evalDataPath=eval.json", "loadBestModelAtEnd=true",
+      "greaterIsBetter=true",     "earlyStoppingPatience=2", "lrSchedulerType=constant"};
+  ASSERT_EQ(train(20, {}, best), 0) << stderr_text();
+  EXPECT_EQ(steps_with("eval_loss"), (std::vector<int64_t>{2, 4, 6}));
+  const auto losses = values("eval_loss");
+  ASSERT_GT(losses[0], losses[1]) << "the first evaluation is the best";
+  EXPECT_THAT(stdout_text(), HasSubstr("early stopping"));
+  EXPECT_TRUE(fs::exists(out() / "checkpoints" / "step-2")) << "the best stays";
+  EXPECT_TRUE(fs::exists(out() / "checkpoints" / "step-6")) << "and the newest";
+  EXPECT_FALSE(fs::exists(out() / "checkpoints" / "step-4"));
+  const std::string exported = read_text(out() / "model" / "model.safetensors");
+  ASSERT_EQ(train(20, {}, best), 0) << "it goes on from where it stopped: there is no step";
+  EXPECT_EQ(steps_with("eval_loss"), (std::vector<int64_t>{2, 4, 6}));
+  EXPECT_TRUE(read_text(out() / "model" / "model.safetensors") == exported);
+  fs::remove_all(out());
+  ASSERT_EQ(train(2, {}, {"lrSchedulerType=constant"}), 0);
+  EXPECT_TRUE(read_text(out() / "model" / "model.safetensors") == exported)
+      << "the model of step 2";
+}
+
+TEST_F(WatchRun, ReportToTensorboardWritesItsFile) {
+  ASSERT_EQ(train(2, {}, {"reportTo=tensorboard"}), 0);
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(out() / "runs" / "run"))
+    files += entry.path().filename().string().starts_with("events.out.tfevents");
+  EXPECT_EQ(files, 1);
+}
+
 TEST_F(WatchRun, StopBeforeTheFirstStepLeavesAtOnce) {
   write("ds.json", R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}})");
   write_job({{"maxSteps", "1000000"}});

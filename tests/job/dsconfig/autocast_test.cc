@@ -74,15 +74,36 @@ TEST(Autocast, SafeModules) {
 TEST(Autocast, WhatDoesNotGoWithIt) {
   EXPECT_NE(error(with_autocast({{"enabled", true}})).find("torch_autocast.dtype"),
             std::string::npos);
-  EXPECT_NE(error(with_autocast(kAutocastBf16, {{"bf16", {{"enabled", true}}}}))
-                .find("Cannot enable both torch autocast and bfloat16"),
-            std::string::npos);
-  EXPECT_NE(error(with_autocast(kAutocastFp16, {{"fp16", {{"enabled", true}}}}))
-                .find("Cannot enable both torch autocast and fp16"),
-            std::string::npos);
+  for (const char* model : {"bf16", "fp16"})
+    EXPECT_NE(said(with_autocast(kAutocastFp16, {{model, {{"enabled", true}}}}),
+                   Severity::Unsupported)
+                  .find("is not built"),
+              std::string::npos)
+        << model;
   const json one_bit = {{"optimizer", {{"type", "OneBitAdam"}, {"params", {{"lr", 1e-3}}}}}};
   EXPECT_NE(said(with_autocast(kAutocastBf16, one_bit, 0), Severity::Unsupported).find("1-bit"),
             std::string::npos);
+}
+
+/// The example of DeepSpeed for masters in bf16: in 0.18 and later autocast may be on, too.
+TEST(Autocast, ABf16ModelIsBf16ByItself) {
+  const json masters = {{"enabled", true},
+                        {"bf16_master_weights_and_grads", true},
+                        {"bf16_optimizer_states", true}};
+  for (const int stage : {1, 2, 3}) {
+    const json wire = {{"bf16", masters}, {"communication_data_type", "fp32"}};
+    const auto both = with_autocast(kAutocastBf16, wire, stage);
+    EXPECT_TRUE(both.runnable()) << error(both) << said(both, Severity::Unsupported);
+    EXPECT_EQ(both.config.precision, Precision::Bf16);
+    EXPECT_EQ(product_type(both.config), Precision::Bf16);
+    EXPECT_FALSE(both.config.autocast.on()) << "there is nothing to cast";
+    EXPECT_EQ(both.config.master_dtype, Precision::Bf16);
+    EXPECT_EQ(both.config.state_dtype, Precision::Bf16);
+    EXPECT_EQ(both.config.communication_dtype, Precision::Bf16) << "as the parameters' type is";
+    EXPECT_NE(said(both, Severity::Warning).find("communication_data_type"), std::string::npos);
+    const auto alone = with_autocast({{"enabled", false}}, {{"bf16", masters}}, stage);
+    EXPECT_EQ(alone.config.communication_dtype, both.config.communication_dtype);
+  }
 }
 
 TEST(Autocast, WhatHasNoEffectIsSaid) {

@@ -141,7 +141,7 @@ TEST(CheckTest, WhatIsSilent) {
 
 TEST(CheckTest, KnownAndNotBuiltIsUnsupportedOnlyWhenSwitchedOn) {
   for (const auto& [text, path] : {
-           std::pair{R"({"wandb": {"enabled": true}})", "wandb"},
+           std::pair{R"({"nebula": {"enabled": true}})", "nebula"},
            std::pair{R"({"sparse_attention": {"mode": "fixed"}})", "sparse_attention"},
            std::pair{R"({"compression_training": {"a": [{"enabled": true}]}})",
                      "compression_training"},

@@ -2,6 +2,8 @@
 // Hugging Face's loop would act.
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "job/dsconfig/resolve.h"
 
 namespace dsj::dsconfig {
@@ -91,6 +93,94 @@ TEST(ObserveTest, StrategiesBecomeCadences) {
   EXPECT_TRUE(config.eval.on_start);
   args.eval_steps = 2;
   EXPECT_EQ(watched("{}", args).config.eval.when.every, 2);
+}
+
+/// TrainerState.compute_steps: ceil(total x share). Drawn shares, against the definition: the least
+/// whole number that is not below the product.
+TEST(ObserveTest, BelowOneIsAShareOfTheRun) {
+  std::mt19937 random(5);
+  for (int draw = 0; draw < 300; ++draw) {
+    const int64_t total = std::uniform_int_distribution<int64_t>(1, 5000)(random);
+    const double share = std::uniform_real_distribution<>(1e-4, 0.9999)(random);
+    TrainingArgs args;
+    args.max_steps = total;
+    args.save_steps = args.eval_steps = args.logging_steps = args.warmup_steps = share;
+    args.evaluation_strategy = "steps";
+    args.eval_data_path = "eval.json";
+    args.lr_scheduler_type = "cosine";
+    const auto r = watched("{}", args);
+    ASSERT_TRUE(r.runnable());
+    const double product = static_cast<double>(total) * share;
+    for (const int64_t steps : {r.config.save.every, r.config.eval.when.every,
+                                r.config.logging.every, r.config.scheduler.warmup_steps}) {
+      EXPECT_GE(static_cast<double>(steps), product);
+      EXPECT_LT(static_cast<double>(steps - 1), product);
+    }
+  }
+}
+
+TEST(ObserveTest, OneAndMoreAreSteps) {
+  TrainingArgs args;
+  args.max_steps = 1000;
+  args.save_steps = 1;
+  args.warmup_steps = 2.9;  // int() of it, as in get_warmup_steps
+  args.lr_scheduler_type = "linear";
+  const auto r = watched("{}", args);
+  EXPECT_TRUE(r.runnable());
+  EXPECT_EQ(r.config.save.every, 1);
+  EXPECT_EQ(r.config.scheduler.warmup_steps, 2);
+  args.save_steps = 2.5;
+  EXPECT_FALSE(watched("{}", args).ok());
+  args.save_steps = 0;  // never between two steps
+  EXPECT_TRUE(due(watched("{}", args).config.save, 10, 1000).empty());
+  args.save_steps = 5;
+  args.logging_steps = 0;
+  EXPECT_FALSE(watched("{}", args).ok());
+  args.logging_strategy = "no";
+  EXPECT_TRUE(watched("{}", args).ok());
+  EXPECT_EQ(watched("{}", args).config.logging.kind, Cadence::Kind::Never);
+  args.save_total_limit = 0;
+  EXPECT_TRUE(watched("{}", args).ok());
+}
+
+TEST(ObserveTest, ReportToSwitchesTheMonitorOn) {
+  TrainingArgs args;
+  args.output_dir = "/out";
+  for (const char* none : {"none", ""}) {
+    args.report_to = none;
+    EXPECT_FALSE(watched("{}", args).config.observe.tensorboard.enabled);
+  }
+  for (const char* on : {"all", "tensorboard", "wandb,tensorboard"}) {
+    args.report_to = on;
+    const auto r = watched("{}", args);
+    EXPECT_TRUE(r.runnable());
+    EXPECT_TRUE(r.config.observe.tensorboard.enabled) << on;
+    EXPECT_EQ(r.config.observe.tensorboard.output_path, "/out/runs");
+    EXPECT_EQ(r.config.observe.tensorboard.job_name, "run");
+  }
+  const auto own = watched(R"({"tensorboard": {"enabled": true, "output_path": "tb"}})", args);
+  EXPECT_EQ(own.config.observe.tensorboard.output_path, "tb") << "the file says where";
+  args.logging_dir = "/logs";
+  args.run_name = "third";
+  EXPECT_EQ(watched("{}", args).config.observe.tensorboard.output_path, "/logs");
+  EXPECT_EQ(watched("{}", args).config.observe.tensorboard.job_name, "third");
+  args.report_to = "wandb";
+  const auto wandb = watched("{}", args);
+  EXPECT_TRUE(wandb.runnable()) << "no reason to refuse a run";
+  EXPECT_FALSE(wandb.config.observe.tensorboard.enabled);
+  EXPECT_EQ(wandb.findings.size(), 1u) << "and it is said";
+  args.report_to = "wandv";
+  EXPECT_FALSE(watched("{}", args).ok());
+}
+
+TEST(ObserveTest, TrackersSectionsRefuseNoRun) {
+  for (const char* keys : {R"({"wandb": {"enabled": true, "project": "p"}})",
+                           R"({"comet": {"enabled": true, "project": "p"}})"}) {
+    const auto r = watched(keys);
+    EXPECT_TRUE(r.runnable()) << keys;
+    ASSERT_EQ(r.findings.size(), 1u);
+    EXPECT_NE(r.findings[0].message.find("docs/watching.md"), std::string::npos);
+  }
 }
 
 TEST(ObserveTest, SplitRowsAreNotTrainedOn) {

@@ -88,6 +88,7 @@ TEST(Kubeflow, APyTorchJobBecomesWorkersPoliciesAndArguments) {
   EXPECT_EQ(spec["training"]["dataPath"], "/app/rows.json");
   EXPECT_EQ(spec["training"]["outputDir"], "/app/out");
   EXPECT_EQ(spec["training"]["learningRate"], 1e-5);
+  EXPECT_EQ(spec["training"]["reportTo"], "wandb");
   EXPECT_EQ(spec["runPolicy"], (json{{"cleanPodPolicy", "All"},
                                      {"ttlSecondsAfterFinished", 60},
                                      {"activeDeadlineSeconds", 3600}}));
@@ -111,7 +112,7 @@ TEST(Kubeflow, WhatIsNotCarriedOverIsNamed) {
   for (const char* part :
        {"minReplicas", "maxReplicas", "schedulingPolicy.queue", "schedulingPolicy.minAvailable",
         "managedBy", "nodeName", "registry/train:1", "PET_NPROC_PER_NODE", "spec.surprise",
-        "report_to", "train.py"})
+        "train.py"})
     EXPECT_TRUE(any_contains(imported->not_carried, part)) << part;
   EXPECT_TRUE(any_contains(imported->left_open, "Tune_7B became tune-7b"));
 }

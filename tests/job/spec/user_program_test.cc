@@ -109,7 +109,7 @@ TEST(CommandJob, ModelAndDataAreWhatTheProgramMakesOfThem) {
 TEST(CommandJob, WhatOnlyThisEngineCannotDoIsNoObstacle) {
   json object = job({{"image", "i"}, {"command", {"train"}}});
   object["spec"]["deepspeed"]["config"] = {{"train_micro_batch_size_per_gpu", 1},
-                                           {"wandb", {{"enabled", true}}}};
+                                           {"nebula", {{"enabled", true}}}};
   EXPECT_EQ(wrong(object), "");
   object["spec"]["deepspeed"]["config"]["zero_optimisation"] = {{"stage", 2}};
   EXPECT_THAT(wrong(object), HasSubstr("zero_optimisation")) << "a mistake stays one";

@@ -1,0 +1,418 @@
+#include "job/argument_table.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "common/text.h"
+
+namespace dsj {
+namespace {
+
+using enum ArgumentVerdict;
+
+constexpr std::string_view kTrackers = "only tensorboard is written";
+constexpr std::string_view kHub = "nothing is sent to the hub";
+constexpr std::string_view kReader = "rows are read by the rank itself";
+constexpr std::string_view kDdp = "ZeRO has no DistributedDataParallel";
+constexpr std::string_view kNoLogits = "an evaluation is of the loss alone and keeps no logits";
+constexpr std::string_view kLevels = "the log has one level";
+constexpr std::string_view kQuantised = "quantised weights are not built: leave it out";
+constexpr std::string_view kKernels = "the engine has its own kernels";
+
+/// The fields of transformers 5.24's TrainingArguments, in their order.
+constexpr std::array kTrainer = {
+    ArgumentRow{"output_dir", Taken, ""},
+    ArgumentRow{"per_device_train_batch_size", Taken, ""},
+    ArgumentRow{"num_train_epochs", Taken, ""},
+    ArgumentRow{"max_steps", Taken, ""},
+    ArgumentRow{"learning_rate", Taken, ""},
+    ArgumentRow{"lr_scheduler_type", Taken, ""},
+    ArgumentRow{"lr_scheduler_kwargs", Taken, ""},
+    ArgumentRow{"warmup_steps", Taken, "below 1 it is a share of the run"},
+    ArgumentRow{"optim", Taken, ""},
+    ArgumentRow{"optim_args", Refused, "arguments of optimizers are not read from a string: write an "
+                                       "\"optimizer\" section into the ds_config"},
+    ArgumentRow{"weight_decay", Taken,
+                "without an \"optimizer\" section biases and norms have none, as in Trainer"},
+    ArgumentRow{"adam_beta1", Taken, ""},
+    ArgumentRow{"adam_beta2", Taken, ""},
+    ArgumentRow{"adam_epsilon", Taken, ""},
+    ArgumentRow{"optim_target_modules", Refused, "GaLore and APOLLO are not built: leave it out"},
+    ArgumentRow{"gradient_accumulation_steps", Taken, ""},
+    ArgumentRow{"average_tokens_across_devices", Refused,
+                "a loss is the mean of micro-batches, not of all targets: leave it out"},
+    ArgumentRow{"max_grad_norm", Taken, ""},
+    ArgumentRow{"label_smoothing_factor", Refused, "label smoothing is not built: leave it out", "0"},
+    ArgumentRow{"bf16", Taken, ""},
+    ArgumentRow{"fp16", Taken, ""},
+    ArgumentRow{"bf16_full_eval", Taken, "with DeepSpeed it switches bf16 on, also for training"},
+    ArgumentRow{"fp16_full_eval", Taken, "with DeepSpeed it switches fp16 on, also for training"},
+    ArgumentRow{"tf32", NoEffect, "there is no TF32 on a CPU"},
+    ArgumentRow{"activation_checkpointing", Taken, "gradient_checkpointing", {},
+                "gradientCheckpointing"},
+    ArgumentRow{"activation_checkpointing_kwargs", NoEffect, "there is one way to recompute"},
+    ArgumentRow{"gradient_checkpointing", Taken, ""},
+    ArgumentRow{"gradient_checkpointing_kwargs", NoEffect, "there is one way to recompute"},
+    ArgumentRow{"torch_compile", NoEffect, "nothing is compiled"},
+    ArgumentRow{"torch_compile_backend", NoEffect, "nothing is compiled"},
+    ArgumentRow{"torch_compile_mode", NoEffect, "nothing is compiled"},
+    ArgumentRow{"use_liger_kernel", NoEffect, kKernels},
+    ArgumentRow{"liger_kernel_config", NoEffect, kKernels},
+    ArgumentRow{"use_cache", NoEffect, "training keeps no cache of keys and values"},
+    ArgumentRow{"neftune_noise_alpha", Refused, "NEFTune's noise is not built: leave it out", "0"},
+    ArgumentRow{"torch_empty_cache_steps", NoEffect, "memory is planned before the first step"},
+    ArgumentRow{"auto_find_batch_size", Refused,
+                "the batch is not changed during a run: `dsj tune` looks for one that fits"},
+    ArgumentRow{"logging_strategy", Taken, ""},
+    ArgumentRow{"logging_steps", Taken, "1 by default; below 1 it is a share of the run"},
+    ArgumentRow{"logging_first_step", Taken, ""},
+    ArgumentRow{"log_on_each_node", NoEffect, "each rank has a log of its own"},
+    ArgumentRow{"logging_nan_inf_filter", NoEffect, "a loss is logged as it is"},
+    ArgumentRow{"include_num_input_tokens_seen", NoEffect, "metrics.jsonl has the tokens of each step"},
+    ArgumentRow{"log_level", NoEffect, kLevels},
+    ArgumentRow{"log_level_replica", NoEffect, kLevels},
+    ArgumentRow{"disable_tqdm", NoEffect, "the bar shows on a terminal only"},
+    ArgumentRow{"report_to", Taken,
+                "tensorboard and all switch the monitor on; docs/watching.md shows how other "
+                "trackers get metrics.jsonl"},
+    ArgumentRow{"run_name", Taken, "names tensorboard's folder"},
+    ArgumentRow{"project", NoEffect, kTrackers},
+    ArgumentRow{"trackio_space_id", NoEffect, kTrackers},
+    ArgumentRow{"trackio_bucket_id", NoEffect, kTrackers},
+    ArgumentRow{"trackio_static_space_id", NoEffect, kTrackers},
+    ArgumentRow{"eval_strategy", Taken, "", {}, "evaluationStrategy"},
+    ArgumentRow{"eval_steps", Taken, "below 1 it is a share of the run"},
+    ArgumentRow{"eval_delay", Taken, ""},
+    ArgumentRow{"per_device_eval_batch_size", Taken, ""},
+    ArgumentRow{"prediction_loss_only", NoEffect, kNoLogits},
+    ArgumentRow{"eval_on_start", Taken, ""},
+    ArgumentRow{"eval_do_concat_batches", NoEffect, kNoLogits},
+    ArgumentRow{"eval_use_gather_object", NoEffect, kNoLogits},
+    ArgumentRow{"eval_accumulation_steps", NoEffect, kNoLogits},
+    ArgumentRow{"include_for_metrics", NoEffect, kNoLogits},
+    ArgumentRow{"batch_eval_metrics", NoEffect, kNoLogits},
+    ArgumentRow{"save_only_model", Refused,
+                "a checkpoint is always whole: leave it out, or write --save_strategy no for the "
+                "model alone"},
+    ArgumentRow{"save_strategy", Taken, ""},
+    ArgumentRow{"save_steps", Taken, "below 1 it is a share of the run"},
+    ArgumentRow{"save_on_each_node", Refused,
+                "a checkpoint is on storage that all ranks share: leave it out"},
+    ArgumentRow{"save_total_limit", Taken, "0 keeps all"},
+    ArgumentRow{"enable_jit_checkpoint", NoEffect, "a run saves at SIGTERM anyway"},
+    ArgumentRow{"push_to_hub", Refused, "nothing is sent to the hub: leave it out, and upload model/"},
+    ArgumentRow{"hub_token", NoEffect, kHub},
+    ArgumentRow{"hub_private_repo", NoEffect, kHub},
+    ArgumentRow{"hub_model_id", NoEffect, kHub},
+    ArgumentRow{"hub_strategy", NoEffect, kHub},
+    ArgumentRow{"hub_always_push", NoEffect, kHub},
+    ArgumentRow{"hub_revision", NoEffect, kHub},
+    ArgumentRow{"load_best_model_at_end", Taken, ""},
+    ArgumentRow{"metric_for_best_model", Taken, "loss is the only metric"},
+    ArgumentRow{"greater_is_better", Taken, ""},
+    ArgumentRow{"ignore_data_skip", Refused, "a resume repeats no row: leave it out"},
+    ArgumentRow{"restore_callback_states_from_checkpoint", NoEffect,
+                "early stopping always goes on counting"},
+    ArgumentRow{"full_determinism", NoEffect, "a run on CPUs is deterministic"},
+    ArgumentRow{"seed", Taken, ""},
+    ArgumentRow{"data_seed", Taken, ""},
+    ArgumentRow{"use_cpu", Taken, "device: cpu"},
+    ArgumentRow{"accelerator_config", Refused, "accelerate is not used: leave it out", "{}"},
+    ArgumentRow{"parallelism_config", Refused,
+                "tensor, context and sequence parallelism are not built: leave it out", "{}"},
+    ArgumentRow{"dataloader_drop_last", Refused, "set \"dataloader_drop_last\": true in ds_config"},
+    ArgumentRow{"dataloader_num_workers", NoEffect, kReader},
+    ArgumentRow{"dataloader_pin_memory", NoEffect, kReader},
+    ArgumentRow{"dataloader_persistent_workers", NoEffect, kReader},
+    ArgumentRow{"dataloader_prefetch_factor", NoEffect, kReader},
+    ArgumentRow{"dataloader_multiprocessing_context", NoEffect, kReader},
+    ArgumentRow{"dataloader_in_order", NoEffect, kReader},
+    ArgumentRow{"remove_unused_columns", NoEffect, "other columns are not read"},
+    ArgumentRow{"label_names", NoEffect, "the targets are made from the row, or are its \"labels\""},
+    ArgumentRow{"train_sampling_strategy", Taken, "random, sequential or group_by_length"},
+    ArgumentRow{"length_column_name", NoEffect, "lengths are counted, not read"},
+    ArgumentRow{"ddp_find_unused_parameters", NoEffect, kDdp},
+    ArgumentRow{"ddp_bucket_cap_mb", NoEffect, kDdp},
+    ArgumentRow{"ddp_broadcast_buffers", NoEffect, kDdp},
+    ArgumentRow{"ddp_static_graph", NoEffect, kDdp},
+    ArgumentRow{"ddp_backend", Refused, "the backend follows the device: leave it out", "nccl gloo"},
+    ArgumentRow{"ddp_timeout", NoEffect, "the engine has its own time limits"},
+    ArgumentRow{"fsdp", Refused, "ZeRO shards here: write the stage into the ds_config"},
+    ArgumentRow{"fsdp_config", Refused, "ZeRO shards here: write the stage into the ds_config", "{}"},
+    ArgumentRow{"deepspeed", Taken, "the ds_config's file"},
+    ArgumentRow{"debug", NoEffect, "a gradient that is not finite is named anyway"},
+    ArgumentRow{"skip_memory_metrics", NoEffect, "memory is in metrics.jsonl"},
+    ArgumentRow{"do_train", Refused, "training is what `dsj run` does: leave it out", "true"},
+    ArgumentRow{"do_eval", NoEffect, "eval_strategy says when"},
+    ArgumentRow{"do_predict", Refused, "`dsj generate` answers questions: leave it out"},
+    ArgumentRow{"resume_from_checkpoint", Taken, ""},
+    ArgumentRow{"local_rank", NoEffect, "the agent sets the ranks"},
+};
+
+/// What transformers 5 has removed, and lines of 4.x still have.
+constexpr std::array kBefore5 = {
+    ArgumentRow{"evaluation_strategy", Taken, "eval_strategy"},
+    ArgumentRow{"warmup_ratio", Taken, "warmup_steps below 1"},
+    ArgumentRow{"group_by_length", Taken, "train_sampling_strategy group_by_length"},
+    ArgumentRow{"logging_dir", Taken, "tensorboard's folder"},
+    ArgumentRow{"per_gpu_train_batch_size", Taken, "per_device_train_batch_size", {},
+                "perDeviceTrainBatchSize"},
+    ArgumentRow{"per_gpu_eval_batch_size", Taken, "per_device_eval_batch_size", {},
+                "perDeviceEvalBatchSize"},
+    ArgumentRow{"overwrite_output_dir", NoEffect, "a run goes on from the checkpoints it finds"},
+    ArgumentRow{"save_safetensors", Refused, "only safetensors are written: leave it out", "true"},
+    ArgumentRow{"no_cuda", Taken, "device: cpu"},
+    ArgumentRow{"use_mps_device", Refused, "there is no MPS device: leave it out"},
+    ArgumentRow{"adafactor", Taken, "optim: adafactor"},
+    ArgumentRow{"fp16_opt_level", NoEffect, "apex's level is \"amp\" in the ds_config"},
+    ArgumentRow{"fp16_backend", NoEffect, "the ds_config says how 16 bits are used"},
+    ArgumentRow{"half_precision_backend", NoEffect, "the ds_config says how 16 bits are used"},
+    ArgumentRow{"include_inputs_for_metrics", NoEffect, kNoLogits},
+    ArgumentRow{"include_tokens_per_second", NoEffect, "metrics.jsonl has it for each step"},
+    ArgumentRow{"evaluate_during_training", Refused, "write --eval_strategy steps"},
+    ArgumentRow{"past_index", Refused, "recurrent state is not built: leave it out", "-1"},
+    ArgumentRow{"jit_mode_eval", NoEffect, "nothing is compiled"},
+    ArgumentRow{"use_ipex", NoEffect, kKernels},
+    ArgumentRow{"torchdynamo", NoEffect, "nothing is compiled"},
+    ArgumentRow{"ray_scope", NoEffect, "no hyper-parameters are searched; `dsj tune` tunes speed"},
+    ArgumentRow{"mp_parameters", NoEffect, "SageMaker's launcher reads it"},
+    ArgumentRow{"xpu_backend", NoEffect, "the backend follows the device"},
+    ArgumentRow{"sharded_ddp", Refused, "ZeRO shards here: write the stage into the ds_config"},
+    ArgumentRow{"fsdp_min_num_params", Refused, "ZeRO shards here: leave it out", "0"},
+    ArgumentRow{"fsdp_transformer_layer_cls_to_wrap", Refused, "ZeRO shards here: leave it out"},
+    ArgumentRow{"split_batches", Refused, "a batch size is per rank: leave it out"},
+    ArgumentRow{"dispatch_batches", NoEffect, kReader},
+    ArgumentRow{"tpu_num_cores", NoEffect, "there is no TPU"},
+    ArgumentRow{"tpu_metrics_debug", NoEffect, "there is no TPU"},
+    ArgumentRow{"use_legacy_prediction_loop", NoEffect, kNoLogits},
+    ArgumentRow{"push_to_hub_model_id", NoEffect, kHub},
+    ArgumentRow{"push_to_hub_organization", NoEffect, kHub},
+    ArgumentRow{"push_to_hub_token", NoEffect, kHub},
+};
+
+/// Of FastChat's, LLaMA-Factory's, TRL's, Qwen's and PEFT's scripts.
+constexpr std::array kScripts = {
+    ArgumentRow{"model_name_or_path", Taken, ""},
+    ArgumentRow{"data_path", Taken, ""},
+    ArgumentRow{"eval_data_path", Taken, ""},
+    ArgumentRow{"validation_split_percentage", Taken, ""},
+    ArgumentRow{"max_seq_length", Taken, ""},
+    ArgumentRow{"model_max_length", Taken, "max_seq_length", {}, "maxSeqLength"},
+    ArgumentRow{"max_length", Taken, "max_seq_length", {}, "maxSeqLength"},
+    ArgumentRow{"cutoff_len", Taken, "max_seq_length", {}, "maxSeqLength"},
+    ArgumentRow{"packing", Taken, ""},
+    ArgumentRow{"use_lora", Taken, "docs/lora.md"},
+    ArgumentRow{"use_peft", Taken, "use_lora"},
+    ArgumentRow{"lora_r", Taken, ""},
+    ArgumentRow{"lora_alpha", Taken, ""},
+    ArgumentRow{"lora_dropout", Taken, ""},
+    ArgumentRow{"lora_target_modules", Taken, ""},
+    ArgumentRow{"lora_modules_to_save", Taken, ""},
+    ArgumentRow{"lora_bias", Taken, "none"},
+    ArgumentRow{"use_rslora", Taken, ""},
+    ArgumentRow{"early_stopping_patience", Taken, "EarlyStoppingCallback's"},
+    ArgumentRow{"early_stopping_threshold", Taken, "EarlyStoppingCallback's"},
+    ArgumentRow{"packing_strategy", Refused,
+                "packing is best-fit decreasing (bfd): no row is cut in two", "bfd"},
+    ArgumentRow{"eval_packing", Refused, "an evaluation is never packed: leave it out"},
+    ArgumentRow{"padding_free", NoEffect, "rows are never padded"},
+    ArgumentRow{"pad_to_multiple_of", NoEffect, "rows are never padded"},
+    ArgumentRow{"dataset_num_proc", NoEffect, kReader},
+    ArgumentRow{"preprocessing_num_workers", NoEffect, kReader},
+    ArgumentRow{"lazy_preprocess", NoEffect, "rows are tokenized when they are needed"},
+    ArgumentRow{"overwrite_cache", NoEffect, "a changed data file is read anew"},
+    ArgumentRow{"torch_dtype", Refused, "expected auto, float32, bfloat16 or float16",
+                "auto float32 bfloat16 float16"},
+    ArgumentRow{"dtype", Refused, "expected auto, float32, bfloat16 or float16",
+                "auto float32 bfloat16 float16"},
+    ArgumentRow{"low_cpu_mem_usage", NoEffect, "each rank reads its own bytes of the weights"},
+    ArgumentRow{"cache_dir", NoEffect, "nothing is downloaded"},
+    ArgumentRow{"trust_remote_code", NoEffect, "no remote code is run"},
+    ArgumentRow{"use_fast_tokenizer", NoEffect, "there is one tokenizer"},
+    ArgumentRow{"use_auth_token", NoEffect, "nothing is downloaded"},
+    ArgumentRow{"model_revision", Refused, "nothing is downloaded: name the directory of that revision",
+                "main"},
+    ArgumentRow{"use_flash_attn", NoEffect, "the engine has its own attention"},
+    ArgumentRow{"flash_attn", NoEffect, "the engine has its own attention"},
+    ArgumentRow{"attn_implementation", NoEffect, "the engine has its own attention"},
+    ArgumentRow{"use_unsloth", NoEffect, kKernels},
+    ArgumentRow{"enable_liger_kernel", NoEffect, kKernels},
+    ArgumentRow{"load_in_4bit", Refused, kQuantised},
+    ArgumentRow{"load_in_8bit", Refused, kQuantised},
+    ArgumentRow{"quantization_bit", Refused, kQuantised},
+    ArgumentRow{"quantization_method", NoEffect, "it acts with quantization_bit only"},
+    ArgumentRow{"bnb_4bit_quant_type", NoEffect, "it acts with load_in_4bit only"},
+    ArgumentRow{"use_bnb_nested_quant", NoEffect, "it acts with load_in_4bit only"},
+    ArgumentRow{"double_quant", NoEffect, "it acts with quantised weights only"},
+    ArgumentRow{"quant_type", NoEffect, "it acts with quantised weights only"},
+    ArgumentRow{"bits", Refused, kQuantised, "16 32"},
+    ArgumentRow{"q_lora", Refused, "a quantised base is not built: leave it out"},
+    ArgumentRow{"use_dora", Refused, "DoRA is not built: leave it out"},
+    ArgumentRow{"pissa_init", Refused, "PiSSA is not built: leave it out"},
+    ArgumentRow{"loraplus_lr_ratio", Refused, "LoRA+ is not built: leave it out"},
+    ArgumentRow{"use_galore", Refused, "GaLore is not built: leave it out"},
+    ArgumentRow{"use_apollo", Refused, "APOLLO is not built: leave it out"},
+    ArgumentRow{"use_badam", Refused, "BAdam is not built: leave it out"},
+    ArgumentRow{"shift_attn", Refused, "LongLoRA's attention is not built: leave it out"},
+    ArgumentRow{"mixture_of_depths", Refused, "mixture of depths is not built: leave it out"},
+    ArgumentRow{"rope_scaling", Refused, "the model's config.json says how rope scales: leave it out"},
+    ArgumentRow{"freeze_vision_tower", NoEffect, "these models have no vision tower"},
+    ArgumentRow{"finetuning_type", Refused, "write --use_lora True for LoRA", "full"},
+    ArgumentRow{"stage", Refused, "supervised fine-tuning is what is built", "sft"},
+    ArgumentRow{"loss_type", Refused, "the loss is the likelihood of the targets", "nll"},
+    ArgumentRow{"use_dft_loss", Refused, "that loss is not built: leave it out"},
+    ArgumentRow{"train_on_prompt", Refused, "the loss is of the answers alone: leave it out"},
+    ArgumentRow{"mask_history", Refused, "every answer of a chat is a target: leave it out"},
+    ArgumentRow{"neat_packing", Taken, "packing: rows never attend to each other", {}, "packing"},
+    ArgumentRow{"assistant_only_loss", NoEffect, "the loss of chat rows is of the answers alone"},
+    ArgumentRow{"completion_only_loss", Refused, "the loss is of the answers alone: leave it out",
+                "true"},
+    ArgumentRow{"activation_offloading", Refused,
+                "set activation_checkpointing.cpu_checkpointing in the ds_config"},
+    ArgumentRow{"plot_loss", NoEffect, "`dsj plot OUT` draws it"},
+    ArgumentRow{"lora_weight_path", Refused,
+                "a run starts from fresh adapters; it goes on from the checkpoints in its output "
+                "directory"},
+    ArgumentRow{"lora_task_type", Refused, "only CAUSAL_LM is trained", "causal_lm CAUSAL_LM"},
+};
+
+constexpr std::array kTorchrun = {
+    ArgumentRow{"nproc_per_node", Taken, "a number; auto, gpu or cpu: as many as this machine has"},
+    ArgumentRow{"num_gpus", Taken, "nproc_per_node (the deepspeed launcher's)"},
+    ArgumentRow{"max_restarts", Taken, ""},
+    ArgumentRow{"nnodes", Refused, "dsj run uses this machine only", "1 1:1"},
+    ArgumentRow{"node_rank", Refused, "dsj run uses this machine only", "0"},
+    ArgumentRow{"standalone", NoEffect, "the agent hosts the rendezvous"},
+    ArgumentRow{"master_addr", NoEffect, "the agent hosts the rendezvous"},
+    ArgumentRow{"master_port", NoEffect, "the agent picks a free port"},
+    ArgumentRow{"rdzv_backend", NoEffect, "the agent hosts the rendezvous"},
+    ArgumentRow{"rdzv_endpoint", NoEffect, "the agent hosts the rendezvous"},
+    ArgumentRow{"rdzv_id", NoEffect, "the agent hosts the rendezvous"},
+    ArgumentRow{"rdzv_conf", NoEffect, "the agent hosts the rendezvous"},
+    ArgumentRow{"monitor_interval", NoEffect, "the agent sees at once that a rank has ended"},
+    ArgumentRow{"start_method", NoEffect, "ranks are programs of their own"},
+    ArgumentRow{"log_dir", NoEffect, "logs lie in OUTPUT/logs"},
+    ArgumentRow{"redirects", NoEffect, "logs lie in OUTPUT/logs"},
+    ArgumentRow{"tee", NoEffect, "logs lie in OUTPUT/logs"},
+};
+
+constexpr std::array kMeanings = {
+    ArgumentMeaning{"bf16_full_eval", "true", "bf16", "true"},
+    ArgumentMeaning{"bf16_full_eval", "false", "", ""},
+    ArgumentMeaning{"fp16_full_eval", "true", "fp16", "true"},
+    ArgumentMeaning{"fp16_full_eval", "false", "", ""},
+    ArgumentMeaning{"use_cpu", "true", "device", "cpu"},
+    ArgumentMeaning{"use_cpu", "false", "", ""},
+    ArgumentMeaning{"no_cuda", "true", "device", "cpu"},
+    ArgumentMeaning{"no_cuda", "false", "", ""},
+    ArgumentMeaning{"adafactor", "true", "optim", "adafactor"},
+    ArgumentMeaning{"adafactor", "false", "", ""},
+    ArgumentMeaning{"train_sampling_strategy", "random", "", ""},
+    ArgumentMeaning{"train_sampling_strategy", "sequential", "shuffle", "false"},
+    ArgumentMeaning{"train_sampling_strategy", "group_by_length", "groupByLength", "true"},
+};
+
+std::string lower(std::string_view word) {
+  std::string out(word);
+  std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
+  return out;
+}
+
+}  // namespace
+
+const char* name_of(ArgumentVerdict verdict) {
+  return verdict == Taken ? "taken" : verdict == NoEffect ? "no effect" : "refused";
+}
+
+const std::vector<ArgumentGroup>& argument_groups() {
+  static const std::vector<ArgumentGroup> groups = {
+      {"TrainingArguments of transformers 5", kTrainer},
+      {"Arguments that transformers 5 has removed", kBefore5},
+      {"Arguments of fine-tuning scripts", kScripts},
+      {"Arguments of torchrun", kTorchrun}};
+  return groups;
+}
+
+const ArgumentRow* argument_row(std::string_view name) {
+  for (const ArgumentGroup& group : argument_groups()) {
+    const auto found = std::ranges::find(group.rows, name, &ArgumentRow::name);
+    if (found != group.rows.end()) return &*found;
+  }
+  return nullptr;
+}
+
+const ArgumentMeaning* argument_meaning(std::string_view name, std::string_view value) {
+  std::string word = lower(value);
+  if (const auto yes = text::parse_bool(word)) word = *yes ? "true" : "false";
+  const auto found = std::ranges::find_if(kMeanings, [&](const ArgumentMeaning& one) {
+    return one.name == name && (one.value == word || one.value == lower(value));
+  });
+  return found == kMeanings.end() ? nullptr : &*found;
+}
+
+bool has_meanings(std::string_view name) {
+  return std::ranges::find(kMeanings, name, &ArgumentMeaning::name) != kMeanings.end();
+}
+
+bool asks_for_nothing(const ArgumentRow& row, std::string_view value) {
+  const std::string word = lower(value);
+  if (word.empty() || word == "none" || word == "null") return true;
+  const auto yes = text::parse_bool(word);
+  const auto number = text::parse_double(word);
+  if (yes == false && row.neutral != "true") return true;
+  for (size_t begin = 0; begin < row.neutral.size();) {
+    const size_t end = std::min(row.neutral.find(' ', begin), row.neutral.size());
+    const std::string neutral = lower(row.neutral.substr(begin, end - begin));
+    if (word == neutral || (yes == true && neutral == "true")) return true;
+    if (number && number == text::parse_double(neutral)) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+std::string snake_case(std::string_view camel) {
+  std::string name;
+  for (char c : camel) {
+    if (std::isupper(static_cast<unsigned char>(c))) name += '_';
+    name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+std::string camel_case(std::string_view snake) {
+  std::string name;
+  bool up = false;
+  for (char c : snake) {
+    if (c == '_') {
+      up = true;
+      continue;
+    }
+    name += up ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
+    up = false;
+  }
+  return name;
+}
+
+std::string argument_table_markdown() {
+  std::string page =
+      "# Arguments\n\n"
+      "What becomes of each argument of a torchrun line, for anyone who moves one here. `dsj "
+      "validate --arguments` prints this page\nfrom the table that the programs read: never edit "
+      "it by hand. In a manifest the same argument stands in `spec.training`,\nin camelCase.\n\n"
+      "- **taken**: it does what it says.\n"
+      "- **no effect**: accepted with a warning, because no value can change a result here.\n"
+      "- **refused**: a value that would change the result stops the run. `none`, `null`, `false` "
+      "and the values in brackets are\n  accepted.\n";
+  for (const ArgumentGroup& group : argument_groups()) {
+    page += "\n## " + std::string(group.title) + "\n\n| argument | verdict | |\n|---|---|---|\n";
+    for (const ArgumentRow& row : group.rows) {
+      page += "| `" + std::string(row.name) + "` | " + name_of(row.verdict);
+      if (!row.neutral.empty()) page += " (" + std::string(row.neutral) + ")";
+      page += " | " + std::string(row.reason) + " |\n";
+    }
+  }
+  return page;
+}
+
+}  // namespace dsj
