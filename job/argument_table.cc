@@ -342,6 +342,13 @@ const ArgumentRow* argument_row(std::string_view name) {
   return nullptr;
 }
 
+const ArgumentRow* argument_row_of_field(std::string_view camel) {
+  for (const ArgumentGroup& group : argument_groups())
+    for (const ArgumentRow& row : group.rows)
+      if (camel_case(row.name) == camel) return &row;
+  return nullptr;
+}
+
 const ArgumentMeaning* argument_meaning(std::string_view name, std::string_view value) {
   std::string word = lower(value);
   if (const auto yes = text::parse_bool(word)) word = *yes ? "true" : "false";

@@ -38,6 +38,8 @@ struct ArgumentGroup {
 const std::vector<ArgumentGroup>& argument_groups();
 /// Null: no row has the name. snake_case.
 const ArgumentRow* argument_row(std::string_view name);
+/// The same by a manifest's name, in camelCase.
+const ArgumentRow* argument_row_of_field(std::string_view camel);
 
 /// A value that stands for another argument: `--use_cpu True` is device: cpu.
 struct ArgumentMeaning {

@@ -160,7 +160,7 @@ Status read_field(TrainingArgs& args, const std::string& key, const json& value,
     if (value.is_null()) return {};
     return std::visit([&](auto member) { return set(args.*member, value, path); }, field.member);
   }
-  const ArgumentRow* row = argument_row(snake_case(key));
+  const ArgumentRow* row = argument_row_of_field(key);
   if (row != nullptr && row->verdict == ArgumentVerdict::Refused)
     return bad_input(std::string(row->reason), path);
   std::vector<std::string> names;

@@ -63,8 +63,8 @@ bool is_switch(const std::string& name) {
     return is_training_switch(training->second);
   if (is_lora_switch(name) || name == "use_rslora") return true;
   const ArgumentRow* row = argument_row(name);
-  return row != nullptr && row->field.empty() &&
-         (row->verdict != ArgumentVerdict::Taken || has_meanings(name));
+  if (row != nullptr && !row->field.empty()) return is_training_switch(std::string(row->field));
+  return row != nullptr && (row->verdict != ArgumentVerdict::Taken || has_meanings(name));
 }
 
 /// Arguments of several words, which argparse takes until the next "--".

@@ -59,7 +59,7 @@ class TrainingReader : private FieldReader {
   /// none, or a value that the reader of fields refuses.
   bool take_row(const std::string& path, const std::string& name, const json& value, json& good) {
     const auto& fields = training_arg_names();
-    const ArgumentRow* row = argument_row(snake_case(name));
+    const ArgumentRow* row = argument_row_of_field(name);
     if (row == nullptr || std::ranges::find(fields, name) != fields.end()) return false;
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
     const std::string at = join(path, name);

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "job/dsconfig/resolve.h"
+#include "tests/job/dsconfig/said.h"
 
 namespace dsj::dsconfig {
 namespace {
@@ -107,7 +107,7 @@ TEST(ObserveTest, BelowOneIsAShareOfTheRun) {
     args.save_steps = args.eval_steps = args.logging_steps = args.warmup_steps = share;
     args.evaluation_strategy = "steps";
     args.eval_data_path = "eval.json";
-    args.lr_scheduler_type = "cosine";
+    args.lr_scheduler_type.emplace("cosine");
     const auto r = watched("{}", args);
     ASSERT_TRUE(r.runnable());
     const double product = static_cast<double>(total) * share;
@@ -124,7 +124,7 @@ TEST(ObserveTest, OneAndMoreAreSteps) {
   args.max_steps = 1000;
   args.save_steps = 1;
   args.warmup_steps = 2.9;  // int() of it, as in get_warmup_steps
-  args.lr_scheduler_type = "linear";
+  args.lr_scheduler_type.emplace("linear");
   const auto r = watched("{}", args);
   EXPECT_TRUE(r.runnable());
   EXPECT_EQ(r.config.save.every, 1);
@@ -179,7 +179,7 @@ TEST(ObserveTest, TrackersSectionsRefuseNoRun) {
     const auto r = watched(keys);
     EXPECT_TRUE(r.runnable()) << keys;
     ASSERT_EQ(r.findings.size(), 1u);
-    EXPECT_NE(r.findings[0].message.find("docs/watching.md"), std::string::npos);
+    EXPECT_NE(said(r).find("docs/watching.md"), std::string::npos);
   }
 }
 
