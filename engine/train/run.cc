@@ -185,7 +185,8 @@ class Loop {
       note("no evaluation has a checkpoint: the last model is exported");
       return {};
     }
-    note("the model of step " + std::to_string(*best.checkpoint) + " is exported, the best by eval_loss");
+    note("the model of step " + std::to_string(*best.checkpoint) +
+         " is exported, the best by eval_loss");
     return *best.checkpoint == progress.step ? Status{} : saver_.take_back(*best.checkpoint);
   }
 

@@ -181,7 +181,8 @@ void Flat::replace_owned(bool whole, std::unique_ptr<OwnedState> owned) {
       spans_.push_back({chunk.offset + owner_ * chunk.slice, chunk.shard_offset, chunk.slice});
   }
   groups_.clear();
-  for (const Span& span : spans_) std::ranges::copy(split_by_group(span), std::back_inserter(groups_));
+  for (const Span& span : spans_)
+    std::ranges::copy(split_by_group(span), std::back_inserter(groups_));
 }
 
 std::vector<Flat::Span> Flat::split_by_group(const Span& span) const {

@@ -44,7 +44,8 @@ void check_arguments(const TrainingArgs& args, Report& out) {
   at_least("warmupSteps", args.warmup_steps, 0);
   at_least("seed", args.seed, 0);
   at_least("dataSeed", args.data_seed, 0);
-  at_least("loggingSteps", args.logging_steps, 0, args.logging_strategy.value_or("steps") == "steps");
+  const bool logs_steps = args.logging_strategy.value_or("steps") == "steps";
+  at_least("loggingSteps", args.logging_steps, 0, logs_steps);
   at_least("saveSteps", args.save_steps, 0);
   at_least("maxSeqLength", args.max_seq_length, 2);
   at_least("evalSteps", args.eval_steps, 0);

@@ -283,8 +283,8 @@ std::vector<Key> observation_keys() {
   add(keys, "timers.throughput", "enabled:b=true synchronized:b=true", Moot,
       "metrics.jsonl always has the time of every step");
   const std::string no_monitor =
-      "nothing is sent to a server; metrics.jsonl has every step, and docs/watching.md shows how to "
-      "send it";
+      "nothing is sent to a server; metrics.jsonl has every step, and docs/watching.md shows how "
+      "to send it";
   add_monitor<&ObserveConfig::tensorboard>(keys, "tensorboard");
   add_monitor<&ObserveConfig::csv>(keys, "csv_monitor");
   add_switched(keys, "wandb", no_monitor, "enabled:b=false group:s team:s project:s=\"deepspeed\"",
