@@ -143,7 +143,7 @@ CASES = [
     ("a batch per device of 0", CRD, "perDeviceTrainBatchSize", training(perDeviceTrainBatchSize=0)),
     ("negative accumulation", CRD, "gradientAccumulationSteps", training(gradientAccumulationSteps=-4)),
     ("a warm-up of 150 %", CRD, "warmupRatio", training(warmupRatio=1.5)),
-    ("saving every 0 steps", CRD, "saveSteps", training(saveSteps=0)),
+    ("saving every -5 steps", CRD, "saveSteps", training(saveSteps=-5)),
     ("bf16: \"maybe\"", CRD, "spec.training.bf16", training(bf16="maybe")),
     ("an LR schedule that no library has", WEBHOOK, "lrSchedulerType", training(lrSchedulerType="cosinus")),
     ("an optimizer that no library has", WEBHOOK, "optim", {"spec": {"deepspeed": {"config": {"optimizer": None}}, "training": {"optim": "adamw_torhc"}}}),
