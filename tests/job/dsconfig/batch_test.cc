@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
+#include "tests/job/dsconfig/said.h"
+
 namespace dsj::dsconfig {
 namespace {
 
@@ -101,6 +105,37 @@ TEST(BatchTest, AllSmallCases) {
         }
   EXPECT_GT(held, 400);
   EXPECT_GT(refused, 1000);
+}
+
+/// Trainer writes per_device_train_batch_size and gradient_accumulation_steps into "auto", and refuses a
+/// literal train_batch_size that is not their product with the world size. Drawn, against that rule.
+TEST(BatchTest, ALiteralBatchIsTrainersProduct) {
+  std::mt19937 random(16);
+  const auto draw = [&](int64_t most) {
+    return std::uniform_int_distribution<int64_t>(1, most)(random);
+  };
+  int held = 0, refused = 0;
+  for (int round = 0; round < 400; ++round) {
+    TrainingArgs args;
+    if (draw(2) == 1) args.per_device_train_batch_size = draw(8);
+    if (draw(2) == 1) args.gradient_accumulation_steps = draw(3);
+    const int64_t world = draw(2), train = 8 * draw(4);
+    const int64_t product = args.per_device_train_batch_size.value_or(8) *
+                            args.gradient_accumulation_steps.value_or(1) * world;
+    const Resolution r = resolve({{"train_batch_size", train},
+                                  {"train_micro_batch_size_per_gpu", "auto"},
+                                  {"gradient_accumulation_steps", "auto"}},
+                                 args, {.world_size = static_cast<int>(world)});
+    EXPECT_EQ(r.ok(), train == product) << train << " " << product << " " << said(r);
+    ++(r.ok() ? held : refused);
+  }
+  EXPECT_GT(held, 20);
+  EXPECT_GT(refused, 20);
+  EXPECT_TRUE(resolve_alone({{"train_batch_size", 16},
+                             {"train_micro_batch_size_per_gpu", "auto"},
+                             {"gradient_accumulation_steps", "auto"}})
+                  .ok())
+      << "without a job nothing contradicts it";
 }
 
 }  // namespace
