@@ -61,10 +61,16 @@ class TrainingReader : private FieldReader {
     const auto& fields = training_arg_names();
     const ArgumentRow* row = argument_row_of_field(name);
     if (row == nullptr || std::ranges::find(fields, name) != fields.end()) return false;
-    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-    const std::string at = join(path, name);
+    const auto word = [](const json& any) {
+      return any.is_string() ? any.get<std::string>() : any.dump();
+    };
+    const auto same = [&](const json& one, const json& other) {
+      const auto yes = text::parse_bool(word(one));
+      return word(one) == word(other) || (yes && yes == text::parse_bool(word(other)));
+    };
+    const std::string text = word(value), at = join(path, name);
     const auto becomes = [&](std::string_view field, const json& what) {
-      if (good.contains(field) && good[std::string(field)] != what)
+      if (good.contains(field) && !same(good[std::string(field)], what))
         report(Severity::Error, at, "\"" + std::string(field) + "\" is given, too",
                "keep one of the two");
       else

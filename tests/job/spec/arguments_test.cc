@@ -156,6 +156,37 @@ TEST_F(ArgumentsTest, OtherNamesAndWords) {
   EXPECT_EQ(*job->training.warmup_steps, 0.1);
 }
 
+TEST_F(ArgumentsTest, OtherNamesInAManifest) {
+  const auto read = [](const nlohmann::json& more) {
+    dsconfig::Document document{.source = "job"};
+    document.value = {{"apiVersion", kApiVersion},
+                      {"kind", kKind},
+                      {"metadata", {{"name", "n"}}},
+                      {"spec",
+                       {{"deepspeed", {{"config", {{"train_batch_size", 1}}}}},
+                        {"training",
+                         {{"modelNameOrPath", "/m"}, {"dataPath", "/d"}, {"outputDir", "/o"}}}}}};
+    document.value["spec"]["training"].update(more);
+    return read_manifest(document, ".", {});
+  };
+  const auto job = read({{"bf16", true},
+                         {"bf16FullEval", true},
+                         {"useCpu", true},
+                         {"perGpuTrainBatchSize", 3},
+                         {"trainSamplingStrategy", "sequential"}});
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_TRUE(job->findings.empty());
+  EXPECT_TRUE(*job->training.bf16);
+  EXPECT_EQ(*job->training.device, "cpu");
+  EXPECT_EQ(*job->training.per_device_train_batch_size, 3);
+  EXPECT_FALSE(*job->training.shuffle);
+  const auto both = read({{"bf16", false}, {"bf16FullEval", true}});
+  ASSERT_TRUE(both) << both.error().to_string();
+  ASSERT_EQ(both->findings.size(), 1u);
+  EXPECT_EQ(both->findings[0].severity, dsconfig::Finding::Severity::Error);
+  EXPECT_EQ(both->findings[0].path, "spec.training.bf16FullEval");
+}
+
 /// Every row of the table with drawn values: its verdict is what happens, on a line and in a manifest.
 TEST_F(ArgumentsTest, EveryRowIsWhatHappens) {
   std::mt19937 random(114);
