@@ -78,6 +78,7 @@ const std::vector<Field>& fields() {
       {"packing", nullptr, &A::packing},
       {"groupByLength", nullptr, &A::group_by_length},
       {"chatTemplate", nullptr, &A::chat_template},
+      {"eosToken", nullptr, &A::eos_token},
       {"lossNormalization", nullptr, &A::loss_normalization},
       {"device", nullptr, &A::device},
       {"lora", nullptr, &A::lora},

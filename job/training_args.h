@@ -66,6 +66,7 @@ struct TrainingArgs {
   std::optional<bool> group_by_length;  ///< false; rows of similar length in a batch
   /// Ours, for `messages` rows: auto (the model's), chatml, qwen, llama3 ...
   std::optional<std::string> chat_template;
+  std::optional<std::string> eos_token;  ///< the token that ends answers; unset: the model's own
   std::optional<std::string> loss_normalization;  ///< ours: micro-batch (a mean of means)
   /// Ours: auto (a GPU where there is one), cpu, cuda (a GPU, or the run is refused).
   std::optional<std::string> device;

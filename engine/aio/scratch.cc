@@ -56,9 +56,12 @@ std::vector<std::string> entries_of(const std::string& path) {
   return names;
 }
 
-/// Removes plain files only: it enters no directories.
+/// Removes plain files only: it enters no directories. The lock goes last: without it a leftover
+/// would not be known as one.
 void remove_files(const std::string& path) {
-  for (const auto& name : entries_of(path)) ::unlink((path + "/" + name).c_str());
+  for (const auto& name : entries_of(path))
+    if (name != kLockFile) ::unlink((path + "/" + name).c_str());
+  ::unlink((path + "/" + kLockFile).c_str());
   ::rmdir(path.c_str());
 }
 
@@ -84,20 +87,41 @@ Result<std::unique_ptr<Scratch>> Scratch::make(const std::string& root, const Sc
   if (::stat(root.c_str(), &there) != 0 || !S_ISDIR(there.st_mode))
     return bad_input("\"" + root + "\" is not a directory", key, "name a directory");
   made->remove_dead(name);
-  if (::mkdir(made->path_.c_str(), 0700) != 0 && errno != EEXIST) {
-    return fail(ErrorKind::Environment, "\"" + made->path_ + "\": making it: " + errno_text(errno),
-                key, "the directory must be writable");
+  // Another attempt that starts now may take a directory without a lock for a leftover.
+  constexpr int kTries = 10;
+  for (int i = 0; i < kTries; ++i) {
+    DSJ_TRY(const bool held, made->hold());
+    if (held) return made;
   }
-  const std::string lock = made->path_ + "/" + kLockFile;
-  made->lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (made->lock_ < 0)
-    return fail(ErrorKind::Environment, "\"" + lock + "\": creating it: " + errno_text(errno), key);
-  if (::flock(made->lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    ::close(std::exchange(made->lock_, -1));
-    return fail(ErrorKind::Environment, "\"" + made->path_ + "\" is in use by another process", key,
+  return fail(ErrorKind::Environment, "\"" + made->path_ + "\": another process keeps removing it",
+              key, "give one of the jobs another name or another path");
+}
+
+Result<bool> Scratch::hold() {
+  if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) {
+    return fail(ErrorKind::Environment, "\"" + path_ + "\": making it: " + errno_text(errno), key_,
+                "the directory must be writable");
+  }
+  const std::string file = path_ + "/" + kLockFile;
+  const int lock = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock < 0 && errno == ENOENT) return false;
+  if (lock < 0)
+    return fail(ErrorKind::Environment, "\"" + file + "\": creating it: " + errno_text(errno),
+                key_);
+  if (::flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(lock);
+    return fail(ErrorKind::Environment, "\"" + path_ + "\" is in use by another process", key_,
                 "give one of the jobs another name or another path");
   }
-  return made;
+  struct stat locked {
+  }, named{};
+  if (::fstat(lock, &locked) != 0 || ::stat(file.c_str(), &named) != 0 ||
+      locked.st_ino != named.st_ino) {
+    ::close(lock);
+    return false;
+  }
+  lock_ = lock;
+  return true;
 }
 
 void Scratch::remove_dead(const ScratchName& name) {
@@ -105,12 +129,12 @@ void Scratch::remove_dead(const ScratchName& name) {
     const auto attempt = attempt_of(entry, name.job);
     // Another rank may just be making a directory of this attempt.
     const bool mine = entry == directory_name(name);
-    if (!attempt || (*attempt >= name.attempt && !mine)) continue;
+    if (!attempt || (*attempt == name.attempt && !mine)) continue;
     const std::string path = root_ + "/" + entry;
     const int lock = ::open((path + "/" + kLockFile).c_str(), O_RDWR | O_CLOEXEC);
     if (lock >= 0 && ::flock(lock, LOCK_EX | LOCK_NB) == 0) {
       remove_files(path);
-      notes_.push_back("removed " + path + ", left by a process that is dead");
+      warnings_.push_back("removed " + path + ", left by a process that is dead");
     }
     if (lock >= 0) ::close(lock);
   }

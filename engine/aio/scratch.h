@@ -19,8 +19,9 @@ struct ScratchName {
 
 class Scratch {
  public:
-  /// Makes ROOT (only its last component may be missing) and the directory in it. Removes what
-  /// earlier attempts of this job left, except what another process holds. `key`: the ds_config key
+  /// Makes ROOT (only its last component may be missing) and the directory in it. Removes what any
+  /// other attempt of this job left, except what another process holds. (Attempts count from 1 again
+  /// in a new output directory, so a leftover may be a later one's.) `key`: the ds_config key
   /// that named ROOT, for errors. BadInput: ROOT is not a directory, or its parent is missing.
   /// Environment: not writable, or another process uses the directory.
   static Result<std::unique_ptr<Scratch>> make(const std::string& root, const ScratchName& name,
@@ -31,8 +32,10 @@ class Scratch {
   Scratch& operator=(const Scratch&) = delete;
 
   const std::string& path() const { return path_; }
-  /// What else make() did: "made ROOT", "removed DIRECTORY of a dead attempt".
+  /// What else make() did: "made ROOT".
   const std::vector<std::string>& notes() const { return notes_; }
+  /// The leftovers that it removed: "removed DIRECTORY, left by a process that is dead".
+  const std::vector<std::string>& warnings() const { return warnings_; }
   /// Makes a new file in it. Errors carry the key. Destroy the BlockFile before this object.
   Result<Created> create(const std::string& file, int64_t bytes, const Options& options,
                          const std::string& only = {}) const;
@@ -40,11 +43,13 @@ class Scratch {
  private:
   Scratch() = default;
   void remove_dead(const ScratchName& name);
+  /// Makes the directory and takes its lock. False: another process removed it meanwhile.
+  Result<bool> hold();
 
   std::string root_, path_, key_;
   bool made_root_ = false;
   int lock_ = -1;
-  std::vector<std::string> notes_;
+  std::vector<std::string> notes_, warnings_;
 };
 
 }  // namespace dsj::aio

@@ -100,6 +100,11 @@ Result<Inputs> read_inputs(const RankEnv& env) {
   if (has_tokenizer(training.model_name_or_path)) {
     DSJ_TRY(in.tokenizer, data::Tokenizer::load(training.model_name_or_path));
   }
+  if (training.eos_token) {
+    if (!in.tokenizer)
+      return bad_input("the model has no tokenizer whose eos token it could be", "training.eosToken");
+    DSJ_TRY_STATUS(in.tokenizer->set_eos(*training.eos_token));
+  }
   startup::recorder().stage_ends("tokenizer");
   data::DatasetOptions options;
   options.max_seq_length =

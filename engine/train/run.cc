@@ -339,9 +339,8 @@ std::string other_answer_end(const Inputs& in) {
   };
   return "the answers in " + in.job.training.data_path + " end with " + name(**end) +
          ", but the model's eos token is " + name(in.tokenizer->eos_id()) +
-         ": what is exported will not stop at the end of an answer (name that token as eos_token "
-         "in "
-         "the model's tokenizer_config.json, and its id as eos_token_id in generation_config.json)";
+         ": what is exported will not stop at the end of an answer; --eos_token '" + name(**end) +
+         "' makes it the eos token of the exported model";
 }
 
 void announce(const Inputs& in, const RankEnv& env, const Events& events) {
@@ -401,7 +400,7 @@ Result<T> by_itself(Result<T> result) {
 
 /// Null: layer inputs stay on the device, or none are kept.
 std::unique_ptr<zero::LayerInputs> layer_inputs(const Inputs& in, const RankEnv& env,
-                                                at::Device device) {
+                                                at::Device device, const zero::OffloadHost& host) {
   const TrainingArgs& training = in.job.training;
   if (!in.config().cpu_checkpointing || !training.gradient_checkpointing.value_or(false))
     return nullptr;
@@ -411,7 +410,7 @@ std::unique_ptr<zero::LayerInputs> layer_inputs(const Inputs& in, const RankEnv&
        .output_dir = in.job.output_dir,
        .device = device,
        .rank = env.rank},
-      {.job = in.job.name, .attempt = in.job.attempt, .note = log::info});
+      host);
 }
 
 /// `fit`: set once the inputs are known, for an error that needs it.
@@ -446,8 +445,11 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
   DSJ_TRY(const auto frozen,
           by_itself(frozen_in_checkpoint(files, in.job, in.config(), *collectives, device)));
   DSJ_TRY(const auto trained, trained_part(in, frozen));
-  zero::ModelState state(in.model, in.config(), device, *collectives, trained,
-                         {.job = in.job.name, .attempt = in.job.attempt, .note = log::info});
+  const zero::OffloadHost host{.job = in.job.name,
+                               .attempt = in.job.attempt,
+                               .note = log::info,
+                               .warn = [&](const std::string& text) { events.warn(text); }};
+  zero::ModelState state(in.model, in.config(), device, *collectives, trained, host);
   if (trained && env.rank == 0) {
     log::info((in.lora ? "LoRA: " : "frozen as in the checkpoint: ") +
               std::to_string(layout::trainable_numel(state.units())) + " of " +
@@ -457,7 +459,7 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
   if (const auto why = plan::dense_because(state.units(), in.config());
       !why.empty() && env.rank == 0)
     events.warn("sparse_gradients: " + why);
-  const auto inputs = layer_inputs(in, env, device);
+  const auto inputs = layer_inputs(in, env, device, host);
   Stepper stepper(in.model, in.config(),
                   {.recompute = in.job.training.gradient_checkpointing.value_or(false),
                    .seed = static_cast<uint64_t>(in.seed()),

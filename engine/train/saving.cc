@@ -207,6 +207,8 @@ weights::ExportOptions Saver::export_options(int64_t file_bytes_max) const {
       .dtype = export_type(in_.config().precision),
       .shard_bytes_max = file_bytes_max,
       .share = {.rank = state_.collectives().rank(), .world = state_.collectives().world()}};
+  if (in_.job.training.eos_token)
+    options.eos = {*in_.job.training.eos_token, *in_.tokenizer->eos_id()};
   if (in_.lora) {
     options.adapter = {.lora = *in_.lora,
                        .base = in_.job.training.model_name_or_path,

@@ -68,13 +68,16 @@ Status ModelExport::make_staging() {
   const std::string staging = staging_dir(options_.target_dir);
   DSJ_TRY_STATUS(files.remove_all(staging));
   DSJ_TRY_STATUS(files.make_dir(staging));
+  const auto with = [&](const char* name, const std::string& content) {
+    return options_.eos ? with_eos(name, content, *options_.eos) : content;
+  };
   if (options_.adapter) {
     DSJ_TRY_STATUS(files.write_synced(path_join(staging, kAdapterConfigFile),
                                       adapter_config_text(*options_.adapter)));
   } else {
     DSJ_TRY(const std::string config,
             updated_config(files, path_join(options_.source_dir, kConfigFile), options_.dtype));
-    DSJ_TRY_STATUS(files.write_synced(path_join(staging, kConfigFile), config));
+    DSJ_TRY_STATUS(files.write_synced(path_join(staging, kConfigFile), with(kConfigFile, config)));
   }
   for (const char* name : kCopiedFiles) {
     if (options_.adapter && std::string_view(name) == kGenerationFile) continue;
@@ -82,7 +85,7 @@ Status ModelExport::make_staging() {
     DSJ_TRY(const EntryKind found, files.kind(source));
     if (found != EntryKind::File) continue;
     DSJ_TRY(const std::string content, files.read_all(source, kCopyBytesMax));
-    DSJ_TRY_STATUS(files.write_synced(path_join(staging, name), content));
+    DSJ_TRY_STATUS(files.write_synced(path_join(staging, name), with(name, content)));
   }
   return {};
 }

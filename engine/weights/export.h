@@ -15,6 +15,7 @@
 #include "common/files/files.h"
 #include "common/result.h"
 #include "engine/weights/adapter.h"
+#include "engine/weights/eos_token.h"
 #include "engine/weights/safetensors_writer.h"
 
 namespace dsj::weights {
@@ -27,6 +28,8 @@ struct ExportOptions {
   /// Set: exports an adapter in PEFT's layout. No config.json; tensors get kAdapterPrefix, in one
   /// file.
   std::optional<AdapterConfig> adapter = {};
+  /// Set: the model's eos token from now on. Unset: the source's.
+  std::optional<EosToken> eos = {};
   /// Which of the ranks that export together this is.
   Share share = {};
 };
@@ -41,7 +44,8 @@ class ModelExport {
  public:
   /// Starts beside the target, in ".TARGET.staging". First removes a dead export's leftover, and
   /// puts back a model that it had renamed aside. Copies config.json with its dtype updated (it
-  /// must exist), generation_config.json and the tokenizer's files if they exist. All of that is
+  /// must exist), generation_config.json and the tokenizer's files if they exist, each with another eos
+  /// token if the options name one. All of that is
   /// rank 0's; the other ranks touch nothing, and go on when it has done it. `files` must outlive
   /// the export.
   static Result<ModelExport> begin(Files& files, const ExportOptions& options,

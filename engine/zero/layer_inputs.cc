@@ -216,6 +216,8 @@ std::unique_ptr<LayerInputs> make_layer_inputs(const layout::ModelConfig& model,
   const std::string root = root_of(config.offload, room.output_dir);
   auto scratch = value_or_throw(aio::Scratch::make(
       root, {.job = host.job, .attempt = host.attempt, .rank = room.rank}, kKey));
+  for (const auto& warning : scratch->warnings())
+    if (host.warn) host.warn(warning);
   const auto& aio = config.offload.aio;
   auto created = value_or_throw(scratch->create("inputs.swap", model.num_layers * place,
                                                 {.block_size = aio.block_size,

@@ -82,6 +82,8 @@ aio::Scratch& OffloadTier::scratch(const std::string& root, const std::string& k
         aio::Scratch::make(root, {.job = host.job, .attempt = host.attempt, .rank = rank_}, key));
     for (const auto& note : scratch->notes())
       if (host.note) host.note(note);
+    for (const auto& warning : scratch->warnings())
+      if (host.warn) host.warn(warning);
   }
   return *scratch;
 }

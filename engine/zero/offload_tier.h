@@ -23,8 +23,10 @@ struct OffloadHost {
   std::string job = "job";  ///< names the scratch directories
   int64_t attempt = 1;
   /// Called once per fact worth telling the user: which file I/O is used and why no better one,
-  /// directories made or removed, what pin_memory does here.
+  /// directories made, what pin_memory does here.
   std::function<void(const std::string&)> note = {};
+  /// Called for each directory of a dead attempt that was removed.
+  std::function<void(const std::string&)> warn = {};
   /// For tests: opens these instead of files under nvme_path. `name`: "optimizer" or "parameters".
   using Open = std::function<Result<std::unique_ptr<aio::BlockFile>>(const std::string& name,
                                                                      int64_t bytes)>;

@@ -1,6 +1,7 @@
 #include "job/layout/model_config.h"
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -187,13 +188,34 @@ Result<ModelConfig> model_config_from_json(const json& config, const std::string
   return out;
 }
 
+namespace {
+
+std::unexpected<Error> no_config(const std::string& directory, const std::string& path) {
+  constexpr char kGguf[] =
+      "take the Hugging Face model that it was made from (config.json and safetensors)";
+  constexpr char kExpected[] = "expected a Hugging Face model directory with config.json";
+  std::error_code none;
+  if (std::filesystem::is_regular_file(directory, none)) {
+    if (directory.ends_with(".gguf"))
+      return bad_input("is a GGUF file, whose weights are quantised for llama.cpp", directory,
+                       kGguf);
+    return bad_input("is a file", directory, kExpected);
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(directory, none)) {
+    if (entry.path().extension() != ".gguf") continue;
+    return bad_input(
+        "holds GGUF files, whose weights are quantised for llama.cpp, and no config.json",
+        directory, kGguf);
+  }
+  return bad_input("cannot be read", path, kExpected);
+}
+
+}  // namespace
+
 Result<ModelConfig> read_model_config(const std::string& directory) {
   const std::string path = directory + "/config.json";
   std::ifstream file(path);
-  if (!file) {
-    return bad_input("cannot be read", path,
-                     "expected a Hugging Face model directory with config.json");
-  }
+  if (!file) return no_config(directory, path);
   std::stringstream text;
   text << file.rdbuf();
   if (json_depth(text.str()) > kJsonDepthMax) return bad_input("is nested too deep", path);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "engine/aio/scratch.h"
 
@@ -57,14 +58,33 @@ TEST_F(ScratchTest, RemovesWhatDeadAttemptsLeftAndNothingElse) {
   leave("dsj_job_1_0");
   leave("dsj_job_2_7");
   leave("dsj_job_3_1");                            // this attempt: a rank that is just starting
-  leave("dsj_job_4_0");                            // a later attempt
+  leave("dsj_job_4_0");                            // of a run into an output directory that is gone
   leave("dsj_job_other_1_0");                      // another job's
   fs::create_directories(root_ + "/dsj_job_1_1");  // no lock file: not surely ours
   const auto scratch = Scratch::make(root_, {"job", 3, 0}, kKey);
   ASSERT_TRUE(scratch) << scratch.error().to_string();
   EXPECT_EQ(left(), (std::vector<std::string>{"dsj_job_1_1", "dsj_job_3_0", "dsj_job_3_1",
-                                              "dsj_job_4_0", "dsj_job_other_1_0"}));
-  EXPECT_EQ((*scratch)->notes().size(), 2u);
+                                              "dsj_job_other_1_0"}));
+  EXPECT_EQ((*scratch)->warnings().size(), 3u);
+  EXPECT_NE((*scratch)->warnings()[0].find("left by a process that is dead"), std::string::npos);
+}
+
+TEST_F(ScratchTest, AttemptsThatStartTogetherAllGetADirectoryThatTheyHold) {
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::thread> starts;
+    std::vector<std::unique_ptr<Scratch>> made(4);
+    for (int attempt = 1; attempt <= 4; ++attempt) {
+      starts.emplace_back([&, attempt] {
+        auto scratch = Scratch::make(root_, {"job", attempt, 0}, kKey);
+        if (scratch) made[size_t(attempt) - 1] = std::move(*scratch);
+      });
+    }
+    for (auto& start : starts) start.join();
+    for (int attempt = 1; attempt <= 4; ++attempt) {
+      ASSERT_TRUE(made[size_t(attempt) - 1]) << attempt;
+      EXPECT_TRUE(fs::exists(made[size_t(attempt) - 1]->path() + "/lock")) << attempt;
+    }
+  }
 }
 
 TEST_F(ScratchTest, AnAttemptThatStillLivesKeepsItsFiles) {

@@ -93,6 +93,22 @@ TEST_F(Export, DirectoryWithConfigTokenizerAndWeights) {
   EXPECT_EQ(files_.list_dir("/out")->size(), 1u);
 }
 
+TEST_F(Export, AnotherEosTokenIsInEveryFileThatNamesIt) {
+  ASSERT_TRUE(files_.write_atomically("/source/generation_config.json", R"({"eos_token_id":256})"));
+  ASSERT_TRUE(files_.write_atomically("/source/tokenizer_config.json", R"({"eos_token":"</s>"})"));
+  ExportOptions options = options_;
+  options.eos = {"<|im_end|>", 258};
+  ASSERT_TRUE(run_export(files_, options, 3));
+  const auto read = [&](const char* name) {
+    return nlohmann::json::parse(*files_.read_all(std::string("/out/model/") + name));
+  };
+  EXPECT_EQ(read("config.json")["eos_token_id"], 258);
+  EXPECT_EQ(read("config.json")["torch_dtype"], "bfloat16");
+  EXPECT_EQ(read("generation_config.json")["eos_token_id"], (nlohmann::json{258, 256}));
+  EXPECT_EQ(read("tokenizer_config.json")["eos_token"], "<|im_end|>");
+  EXPECT_EQ(files_.read_all("/out/model/tokenizer.json"), "{\"t\":1}");
+}
+
 TEST_F(Export, NewNameOfTheDtypeIsKept) {
   ASSERT_TRUE(files_.write_atomically("/source/config.json", R"({"dtype":"float32"})"));
   ASSERT_TRUE(run_export(files_, options_, 3));

@@ -3,8 +3,11 @@
 #include "job/layout/model_config.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 
 #include "job/layout/units.h"
 
@@ -227,6 +230,22 @@ TEST(ModelConfig, WhatWouldChangeTheResultIsRefused) {
     EXPECT_NE(refusal(llama(more)).find(key), std::string::npos) << more;
   }
   EXPECT_EQ(read(llama(R"({"attention_dropout": 0.1})")).dropout.attention, 0.1);
+}
+
+TEST(ModelConfig, AGgufModelIsCalledThat) {
+  const std::string folder = testing::TempDir() + "dsj_gguf_" + std::to_string(getpid());
+  std::filesystem::create_directories(folder);
+  const auto says = [](const std::string& path) {
+    const auto model = read_model_config(path);
+    EXPECT_FALSE(model);
+    return model ? "" : model.error().to_string();
+  };
+  EXPECT_NE(says(folder).find("config.json: cannot be read"), std::string::npos) << says(folder);
+  const std::string file = folder + "/model-Q4_K_M.gguf";
+  std::ofstream(file) << "GGUF";
+  EXPECT_NE(says(folder).find("holds GGUF files"), std::string::npos) << says(folder);
+  EXPECT_NE(says(file).find("is a GGUF file"), std::string::npos) << says(file);
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
