@@ -14,7 +14,7 @@ struct EosToken {
 
 /// The content of a model directory's file with `eos` as its eos token; a file of another name, or
 /// one that is no JSON object, as it is. As transformers aligns a model with its tokenizer
-/// (trainer_utils.py, align_special_tokens):
+/// (align_special_tokens of its trainer):
 ///   config.json              eos_token_id: the id; of a list, the id before the others
 ///   generation_config.json   eos_token_id: a list, the id before the others
 ///   tokenizer_config.json    eos_token: the text
