@@ -29,27 +29,27 @@ struct TrainingArgs {
   std::optional<double> max_grad_norm;                         ///< 1.0
   std::optional<double> warmup_ratio;                          ///< 0
   std::optional<double> warmup_steps;  ///< 0; above 0 it wins; below 1: a share of the run
-  std::optional<std::string> lr_scheduler_type;                ///< constant, linear, cosine ...
-  std::optional<nlohmann::json> lr_scheduler_kwargs;           ///< an object, or its text
-  std::optional<int64_t> seed;                                 ///< 42
+  std::optional<std::string> lr_scheduler_type;       ///< linear
+  std::optional<nlohmann::json> lr_scheduler_kwargs;  ///< an object, or its text
+  std::optional<int64_t> seed;                        ///< 42
   std::optional<bool> bf16, fp16;
-  std::optional<int64_t> data_seed;          ///< of the order of rows; seed
+  std::optional<int64_t> data_seed;             ///< of the order of rows; seed
   std::optional<std::string> logging_strategy;  ///< steps; no, epoch
   /// Ours: 1; metrics.jsonl has every step anyway. As save_steps and eval_steps: a whole number, or
   /// below 1 a share of the run (Cadence, job/dsconfig/observe.cc).
   std::optional<double> logging_steps;
-  std::optional<bool> logging_first_step;    ///< false
-  std::optional<std::string> save_strategy;   ///< steps; no, epoch, best
-  std::optional<double> save_steps;           ///< 500
-  std::optional<int64_t> save_total_limit;    ///< 0: all
+  std::optional<bool> logging_first_step;      ///< false
+  std::optional<std::string> save_strategy;    ///< steps; no, epoch, best
+  std::optional<double> save_steps;            ///< 500
+  std::optional<int64_t> save_total_limit;     ///< 0: all
   std::optional<bool> load_best_model_at_end;  ///< false; the best checkpoint's model is exported
   std::optional<std::string> metric_for_best_model;  ///< loss, the only one
   std::optional<bool> greater_is_better;             ///< false, for a loss
   std::optional<int64_t> early_stopping_patience;    ///< evaluations; unset: no early stopping
   std::optional<double> early_stopping_threshold;    ///< 0
-  std::optional<std::string> report_to;  ///< none; tensorboard, all: words with commas between
-  std::optional<std::string> logging_dir;             ///< of tensorboard: OUTPUT/runs
-  std::optional<std::string> run_name;                ///< of tensorboard's folder: run
+  std::optional<std::string> report_to;    ///< none; tensorboard, all: words with commas between
+  std::optional<std::string> logging_dir;  ///< of tensorboard: OUTPUT/runs
+  std::optional<std::string> run_name;     ///< of tensorboard's folder: run
   std::optional<std::string> evaluation_strategy;     ///< no, steps, epoch
   std::optional<double> eval_steps;                   ///< logging_steps
   std::optional<double> eval_delay;                   ///< 0; steps or epochs before the first one
@@ -67,7 +67,7 @@ struct TrainingArgs {
   /// Ours, for `messages` rows: auto (the model's), chatml, qwen, llama3 ...
   std::optional<std::string> chat_template;
   std::optional<std::string> eos_token;  ///< the token that ends answers; unset: the model's own
-  std::optional<std::string> loss_normalization;  ///< ours: micro-batch (a mean of means)
+  std::optional<std::string> loss_normalization;  ///< token (docs/rows.md)
   /// Ours: auto (a GPU where there is one), cpu, cuda (a GPU, or the run is refused).
   std::optional<std::string> device;
   std::optional<LoraArgs> lora;  ///< unset: every parameter is trained

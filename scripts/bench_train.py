@@ -128,7 +128,8 @@ def ours(options, work, loop, stage):
     command = [os.path.join(options.bin, "dsj"), "run", f"--nproc_per_node={loop.world}", "--deepspeed", config,
                "--model_name_or_path", os.path.join(work, "model"), "--data_path", os.path.join(work, "data.json"),
                "--output_dir", output, "--max_steps", str(options.steps), "--per_device_train_batch_size", str(loop.micro),
-               "--shuffle", "False", "--save_strategy", "no", "--learning_rate", "1e-3", "--lr_scheduler_type", "constant"]
+               "--shuffle", "False", "--save_strategy", "no", "--learning_rate", "1e-3", "--lr_scheduler_type", "constant",
+               "--loss_normalization", "micro-batch"]
     command += ["--bf16", "True"] * (loop.precision == "bf16")
     if loop.lora:
         command += ["--use_lora", "True", "--lora_r", "8", "--lora_alpha", "16", "--lora_target_modules", "all-linear"]

@@ -23,7 +23,7 @@ Loader::~Loader() = default;
 
 void Loader::run(const std::stop_token& stop) {
   for (int64_t step = options_.first_step;; ++step) {
-    for (int64_t micro_step = 0; micro_step < sampler_.options().accumulation; ++micro_step) {
+    for (int64_t micro_step = 0; micro_step < sampler_.micro_steps(step); ++micro_step) {
       Result<MicroBatch> made = make(step, micro_step);
       const bool failed = !made;
       std::unique_lock lock(mutex_);
@@ -39,7 +39,7 @@ void Loader::run(const std::stop_token& stop) {
 
 Result<MicroBatch> Loader::make(int64_t step, int64_t micro_step) const {
   std::vector<Sample> samples;
-  for (int64_t i = 0; i < sampler_.options().micro_batch; ++i) {
+  for (int64_t i = 0; i < sampler_.micro_rows(step, micro_step); ++i) {
     const int64_t dealt = sampler_.index(step, micro_step, options_.rank, i);
     const auto rows = options_.packs ? options_.packs->rows(dealt) : std::span(&dealt, 1);
     for (const int64_t row : rows) {
@@ -49,7 +49,7 @@ Result<MicroBatch> Loader::make(int64_t step, int64_t micro_step) const {
   }
   return MicroBatch{.step = step,
                     .micro_step = micro_step,
-                    .epoch = sampler_.epoch(step, micro_step, options_.rank, 0),
+                    .epoch = sampler_.epoch(step),
                     .batch = collate(samples)};
 }
 

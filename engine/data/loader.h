@@ -22,7 +22,7 @@ namespace dsj::data {
 struct MicroBatch {
   int64_t step = 0;        ///< from 0, as in the sampler
   int64_t micro_step = 0;  ///< from 0
-  int64_t epoch = 0;       ///< of its first row
+  int64_t epoch = 0;       ///< from 0
   Batch batch;
 };
 
@@ -47,8 +47,7 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// The next micro-batch: micro-steps 0 to accumulation-1 of first_step, then of the next step,
-  /// without end. Waits for it. An error comes in place of its micro-batch, and again at every
+  /// The next micro-batch: each micro-step of first_step, then of the next step, without end. Waits for it. An error comes in place of its micro-batch, and again at every
   /// later call. One caller at a time.
   Result<MicroBatch> next();
 

@@ -15,10 +15,14 @@ class Largest {
   void deal(const RowSize& size) {
     now_.tokens += size.tokens;
     now_.targets += size.targets;
-    if (++dealt_ % rows_ != 0) return;
+    if (++dealt_ == rows_) end();
+  }
+  /// No more rows follow, though the run is shorter than the others.
+  void end() {
     most_.tokens = std::max(most_.tokens, now_.tokens);
     most_.targets = std::max(most_.targets, now_.targets);
     now_ = {};
+    dealt_ = 0;
   }
   int64_t rows() const { return rows_; }
   const MicroBatchSize& most() const { return most_; }
@@ -57,12 +61,14 @@ std::map<int64_t, MicroBatchSize> largest_micro_batches(const Sampler& sampler,
     return most;
   }
   for (int64_t step = 0; step < steps; ++step)
-    for (int64_t micro = 0; micro < o.accumulation; ++micro)
-      for (int64_t rank = 0; rank < o.world; ++rank)
-        for (int64_t row = 0; row < o.micro_batch; ++row) {
+    for (int64_t micro = 0; micro < sampler.micro_steps(step); ++micro)
+      for (int64_t rank = 0; rank < o.world; ++rank) {
+        for (int64_t row = 0; row < sampler.micro_rows(step, micro); ++row) {
           const RowSize& size = sizes[sampler.index(step, micro, rank, row)];
           for (Largest& kind : kinds) kind.deal(size);
         }
+        for (Largest& kind : kinds) kind.end();
+      }
   for (const Largest& kind : kinds) most[kind.rows()] = kind.most();
   return most;
 }

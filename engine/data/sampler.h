@@ -2,6 +2,10 @@
 // resumed run therefore goes on with the next row, and a run at another world size with the same
 // global batch sees the same rows in the same step. Used by the loader. Changing the order changes
 // every loss.
+//
+// An epoch ends as Trainer's does: its last step takes what is left, in fewer micro-steps if that
+// is enough. One rank's last micro-batch is short. Several ranks have equally many micro-batches,
+// all full, so the last ones are filled up with the epoch's first rows (even_batches of accelerate).
 #pragma once
 
 #include <cstdint>
@@ -19,8 +23,9 @@ struct SamplerOptions {
   int64_t world = 1;
   int64_t micro_batch = 1;
   uint64_t seed = 42;
-  bool shuffle = true;     ///< false: the file's order
-  bool drop_last = false;  ///< an epoch leaves out rows that do not fill a global batch
+  bool shuffle = true;  ///< false: the file's order
+  /// An epoch leaves out rows that do not fill a global batch, unless there are no others.
+  bool drop_last = false;
   /// group_by_length: the tokens of each row (group_by_length.h). Null: rows are not grouped. Only
   /// with shuffle.
   std::shared_ptr<const std::vector<int32_t>> lengths = nullptr;
@@ -31,19 +36,27 @@ class Sampler {
   /// Every number must be at least 1, and there are as many lengths as rows (DSJ_CHECK).
   explicit Sampler(SamplerOptions options);
 
-  /// The row's index. All arguments count from 0. Epochs follow each other without a gap: the last
-  /// batch of one may hold the first rows of the next, unless drop_last. One thread at a time.
+  /// The row's index. All arguments count from 0 and lie within what the next three functions say
+  /// (DSJ_CHECK). One thread at a time.
   int64_t index(int64_t step, int64_t micro_step, int64_t rank, int64_t row) const;
-  /// The epoch of that row.
-  int64_t epoch(int64_t step, int64_t micro_step, int64_t rank, int64_t row) const;
-  /// Rows that one step of all ranks takes.
+  /// Micro-steps of a step: `accumulation`, or fewer in an epoch's last step.
+  int64_t micro_steps(int64_t step) const;
+  /// Rows of each rank's micro-batch: `micro_batch`, or fewer in an epoch's last one of a single
+  /// rank.
+  int64_t micro_rows(int64_t step, int64_t micro_step) const;
+  int64_t epoch(int64_t step) const { return step / steps_per_epoch_; }
+  int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  /// Rows that one step of all ranks takes, unless it ends an epoch.
   int64_t global_batch() const;
   const SamplerOptions& options() const { return options_; }
 
  private:
-  int64_t position(int64_t step, int64_t micro_step, int64_t rank, int64_t row) const;
+  /// Micro-steps of an epoch before this one.
+  int64_t micro_steps_before(int64_t step, int64_t micro_step) const;
   SamplerOptions options_;
-  int64_t epoch_rows_;  ///< rows of an epoch that are used
+  int64_t epoch_rows_;         ///< rows of an epoch that are used
+  int64_t epoch_micro_steps_;  ///< micro-steps of an epoch
+  int64_t steps_per_epoch_;
   mutable std::optional<GroupByLength> groups_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "engine/comm/agree.h"
 #include "engine/data/batch.h"
 #include "engine/device/device.h"
@@ -49,11 +51,28 @@ Stepper::Evaluated Stepper::evaluate(const models::MicroBatch& batch) {
   return result;
 }
 
+namespace {
+
+/// Whether a label stands behind a token that can predict it.
+bool has_target(const data::Sample& sample) {
+  return std::any_of(sample.labels.begin() + 1, sample.labels.end(),
+                     [](int32_t label) { return label != data::kIgnoredLabel; });
+}
+
+}  // namespace
+
 Result<EvalResult> evaluate(Stepper& stepper, comm::Collectives& collectives, const EvalRows& rows,
                             int64_t batch_size, at::Device device) {
   const int64_t batches = (rows.count + batch_size - 1) / batch_size;
-  const at::Tensor loss_rows = at::zeros({}, at::TensorOptions(device).dtype(at::kDouble));
-  double targets = 0;  // exact in double: counts stay far below 2^53
+  // By token, the batches that the ranks run side by side have one mean; else each has its own.
+  const bool by_token = stepper.normalization() == dsconfig::LossNormalization::Token;
+  const int64_t together = by_token ? collectives.world() : 1;
+  const int64_t means = (batches + together - 1) / together;
+  const at::Tensor losses = at::zeros({means}, at::TensorOptions(device).dtype(at::kDouble));
+  // By mean; exact in double: counts stay far below 2^53.
+  const at::Tensor counts = at::zeros({2, means}, at::kDouble);
+  auto* targets = counts.mutable_data_ptr<double>();
+  double* learned = targets + means;  // rows that have targets
   for (int64_t round = 0; round < batches; round += collectives.world()) {
     const int64_t own = round + collectives.rank();
     std::vector<data::Sample> samples;
@@ -61,23 +80,31 @@ Result<EvalResult> evaluate(Stepper& stepper, comm::Collectives& collectives, co
       DSJ_TRY(data::Sample sample, rows.dataset->at(rows.first + i));
       samples.push_back(std::move(sample));
     }
+    const auto with_target = std::ranges::count_if(samples, has_target);
     // A rank without a batch of its own still takes part in the gathers.
-    const double weight = static_cast<double>(samples.size());
     if (samples.empty()) samples.push_back({{0}, {data::kIgnoredLabel}});
     const auto got = stepper.evaluate(on_device(data::collate(samples), device));
-    if (got.targets > 0)
-      loss_rows.add_(got.loss_sum.mul(weight).div_(static_cast<double>(got.targets)));
-    targets += static_cast<double>(got.targets);
+    if (got.targets == 0) continue;
+    const int64_t mean = own / together;
+    losses[mean].add_(got.loss_sum);
+    targets[mean] += static_cast<double>(got.targets);
+    learned[mean] += static_cast<double>(with_target);
   }
-  const at::Tensor sums =
-      at::cat({loss_rows.view({1}), device::upload(at::full({1}, targets, at::kDouble), device)});
+  const at::Tensor sums = at::cat({losses, device::upload(counts.view({-1}), device)});
   const auto work =
       collectives.all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "evaluate"});
   const at::Tensor host = comm::on_host(*work, sums);
   const double* sum = host.const_data_ptr<double>();
-  return EvalResult{.loss = sum[0] / static_cast<double>(rows.count),
-                    .rows = rows.count,
-                    .targets = static_cast<int64_t>(sum[1])};
+  EvalResult result{.rows = rows.count};
+  double loss = 0, weight = 0;
+  for (int64_t i = 0; i < means; ++i) {
+    if (sum[means + i] == 0) continue;
+    loss += sum[2 * means + i] * sum[i] / sum[means + i];
+    weight += sum[2 * means + i];
+    result.targets += static_cast<int64_t>(sum[means + i]);
+  }
+  if (weight > 0) result.loss = loss / weight;
+  return result;
 }
 
 }  // namespace dsj::train

@@ -2,10 +2,11 @@
 // per_device_eval_batch_size rows in the file's order; the last may be shorter. Rank r of W runs
 // batches r, r + W, r + 2W ...
 //
-// eval_loss is Hugging Face's: the mean over rows of their batch's loss; a batch's loss is the mean
-// over its valid targets, 0 if it has none. One difference: with several ranks Hugging Face fills
-// the last batches up with rows from the start and leaves those out of the mean; here a batch has
-// its own rows only.
+// eval_loss is Hugging Face's: the mean over rows of their batch's loss, which is the mean over
+// targets. By token (dsconfig::LossNormalization) that batch is what all ranks run side by side,
+// else one rank's. Rows without a target have no part in it. One difference: with several ranks
+// Hugging Face fills the last batches up with rows from the start and leaves those out of the mean;
+// here a batch has its own rows only.
 #pragma once
 
 #include "common/result.h"

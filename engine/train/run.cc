@@ -111,16 +111,18 @@ class Loop {
     const data::Sampler dealt = in_.sampler(collectives_.world());
     std::optional<MetricRows::Order> order;
     if (chosen_) order.emplace(*chosen_, dealt.options());
+    const data::Sampler& sampler = order ? order->places() : dealt;
     data::Loader loader(
         [this, &order](int64_t row) {
           return in_.dataset->at(in_.first_row() + (order ? order->row(row) : row));
         },
-        order ? order->places() : dealt,
+        sampler,
         {.rank = collectives_.rank(),
          .first_step = progress.step,
          .packs = in_.packs ? &*in_.packs : nullptr});
+    const Rows rows{loader, sampler};
     while (progress.step < config.total_steps && !progress.best.stopped) {
-      DSJ_TRY(const bool stop, step(loader, progress));
+      DSJ_TRY(const bool stop, step(rows, progress));
       bool is_best = false;
       if (evaluates_now(progress)) {
         DSJ_TRY(const auto loss, evaluate(progress));
@@ -172,9 +174,8 @@ class Loop {
   }
 
   void tell_early_stop(const Progress& progress) const {
-    note("early stopping: eval_loss has not improved in " +
-         std::to_string(progress.best.failures) + " evaluations; the run ends after step " +
-         std::to_string(progress.step));
+    note("early stopping: eval_loss has not improved in " + std::to_string(progress.best.failures) +
+         " evaluations; the run ends after step " + std::to_string(progress.step));
   }
 
   /// Where load_best_model_at_end asks for it: the model becomes the best checkpoint's.
@@ -203,36 +204,69 @@ class Loop {
     return result.loss;
   }
 
+  /// Where the rows come from, and how many micro-batches each step has.
+  struct Rows {
+    data::Loader& loader;
+    const data::Sampler& sampler;
+  };
+  /// One step's rows on this rank.
+  struct StepRows {
+    std::vector<data::Batch> micro_batches;
+    int64_t tokens = 0, targets = 0;
+  };
+
+  /// `step` counts from 0. Call it for each step in order.
+  Result<StepRows> read(const Rows& rows, int64_t step) {
+    StepRows out;
+    for (int64_t i = 0; i < rows.sampler.micro_steps(step); ++i) {
+      DSJ_TRY(auto next, rows.loader.next());
+      if (const auto& length = in_.config().data_efficiency.row_length)
+        next.batch = data::cut_rows(next.batch, length->schedule.at(step + 1));
+      warn_of_no_targets(next.batch, step + 1);
+      out.tokens += next.batch.tokens();
+      out.targets += data::targets(next.batch);
+      out.micro_batches.push_back(std::move(next.batch));
+    }
+    return out;
+  }
+
+  /// The targets of the step after `step` on this rank. An error of reading them is that step's.
+  int64_t read_ahead(const Rows& rows, int64_t step) {
+    if (step + 1 == in_.config().total_steps) return 0;
+    flight_.enter(FlightPhase::Reading, step + 1);
+    ahead_ = read(rows, step + 1);
+    flight_.enter(FlightPhase::Training, step + 1);
+    return *ahead_ ? (*ahead_)->targets : 0;
+  }
+
   /// Runs one step. True: all ranks stop after it.
-  Result<bool> step(data::Loader& loader, Progress& progress) {
+  Result<bool> step(const Rows& rows, Progress& progress) {
     const auto start = Clock::now();
     const auto& config = in_.config();
-    std::vector<models::MicroBatch> batches;
-    int64_t tokens = 0;
     flight_.enter(FlightPhase::Reading, progress.step + 1);
-    for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i) {
-      DSJ_TRY(auto next, loader.next());
-      if (const auto& length = config.data_efficiency.row_length)
-        next.batch = data::cut_rows(next.batch, length->schedule.at(progress.step + 1));
-      warn_of_no_targets(next.batch, progress.step + 1);
-      batches.push_back(on_device(next.batch, device_));
-      tokens += next.batch.tokens();
-    }
+    if (!ahead_) ahead_ = read(rows, progress.step);
+    DSJ_TRY(const StepRows own, *std::exchange(ahead_, std::nullopt));
+    std::vector<models::MicroBatch> batches;
+    for (const data::Batch& batch : own.micro_batches) batches.push_back(on_device(batch, device_));
     flight_.enter(FlightPhase::Training, progress.step + 1);
     if (first_) startup::recorder().stage_ends("first rows");
     collectives_.reset_counters();
     const optim::Rates rates = optim::rates_at(config, progress.step - progress.skipped);
-    const StepResult result = stepper_.run({.micro_batches = batches,
-                                            .step = progress.step,
-                                            .rates = rates,
-                                            .tokens = tokens,
-                                            .stop_requested = stop_requested(),
-                                            .votes = saver_.votes(),
-                                            .before_update = [this] { saver_.settle(); }});
+    const StepResult result =
+        stepper_.run({.micro_batches = batches,
+                      .step = progress.step,
+                      .rates = rates,
+                      .tokens = own.tokens,
+                      .targets = targets_,
+                      .stop_requested = stop_requested(),
+                      .votes = saver_.votes(),
+                      .next_targets = [&] { return read_ahead(rows, progress.step); },
+                      .before_update = [this] { saver_.settle(); }});
     if (std::exchange(first_, false)) {
       startup::recorder().stage_ends("first step");
       startup::append_line(startup_file_, in_.job.attempt);
     }
+    targets_ = result.next_targets;
     ++progress.step;
     progress.skipped += result.skipped;
     report(progress, result, rates.lr, std::chrono::duration<double>(Clock::now() - start).count(),
@@ -246,7 +280,7 @@ class Loop {
     return result.stop;
   }
 
-  /// Warns once of a micro-batch with nothing to learn: it counts as one of loss 0.
+  /// Warns once of a micro-batch with nothing to learn.
   void warn_of_no_targets(const data::Batch& batch, int64_t step) {
     if (warned_of_targets_ || data::targets(batch) > 0) return;
     warned_of_targets_ = true;
@@ -254,9 +288,9 @@ class Loop {
         in_.config().data_efficiency.row_length
             ? "the curriculum cuts every row of a micro-batch before its first target: nothing "
               "is learnt from it; raise min_difficulty above the length of the prompts"
-            : "no row of a micro-batch has a target: nothing is learnt from it, and it counts as "
-              "one of loss 0; raise maxSeqLength above the length of the prompts, or look for rows "
-              "whose labels are all -100";
+            : "no row of a micro-batch has a target: nothing is learnt from it; raise "
+              "maxSeqLength above the length of the prompts, or look for rows whose labels are all "
+              "-100";
     events_.warn("step " + std::to_string(step) + ": " + why);
   }
 
@@ -325,6 +359,8 @@ class Loop {
   comm::Collectives& collectives_;
   const at::Device device_;
   FlightLog& flight_;
+  std::optional<Result<StepRows>> ahead_;  ///< of the next step, once they are read
+  std::optional<int64_t> targets_;         ///< of all ranks in that step
   bool warned_of_targets_ = false;
   const std::string startup_file_;
   bool first_ = true;
@@ -463,6 +499,7 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
   Stepper stepper(in.model, in.config(),
                   {.recompute = in.job.training.gradient_checkpointing.value_or(false),
                    .seed = static_cast<uint64_t>(in.seed()),
+                   .normalization = dsconfig::loss_normalization(in.job.training),
                    .flight = &flight,
                    .inputs = inputs.get()},
                   state, device);

@@ -6,6 +6,7 @@
 #include "engine/kernels/kernels.h"
 #include "engine/models/gemm.h"
 #include "engine/optim/lr_schedule.h"
+#include "job/dsconfig/loss_normalization.h"
 #include "job/dsconfig/metric_curriculum.h"
 #include "job/dsconfig/resolved_json.h"
 
@@ -52,6 +53,7 @@ json run_state(const Inputs& in, zero::ModelState& state, const Stepper& stepper
                .lr},  // of the next step
           {"optimizer", dsconfig::name_of(config.optimizer)},
           {"train_batch_size", config.train_batch_size},
+          {"loss_normalization", dsconfig::name_of(dsconfig::loss_normalization(in.job.training))},
           {"seed", in.data_seed()},
           {"shuffle", in.shuffle()},
           {"packed_rows", in.packs ? in.packs->count() : 0},
@@ -91,9 +93,9 @@ std::vector<std::string> differences(const json& saved, const json& now) {
     }
   }
   std::string changed;
-  for (const char* key : {"world_size", "stage", "precision", "master_dtype", "state_dtype",
-                          "micro_batch_size", "reduce_bucket_size", "threads", "isa", "native_bf16",
-                          "backend", "data_efficiency", "product_dtype"}) {
+  for (const char* key : {"world_size", "loss_normalization", "stage", "precision", "master_dtype",
+                          "state_dtype", "micro_batch_size", "reduce_bucket_size", "threads", "isa",
+                          "native_bf16", "backend", "data_efficiency", "product_dtype"}) {
     if (!saved.contains(key) || saved[key] == now[key]) continue;
     changed += (changed.empty() ? "" : ", ") + std::string(key) + " " + saved[key].dump() + " → " +
                now[key].dump();

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "common/check.h"
+#include "engine/comm/agree.h"
 #include "engine/device/device.h"
 #include "engine/models/kept_tokens.h"
+#include "engine/optim/loss_weights.h"
 #include "engine/optim/muon.h"
 #include "engine/optim/one_bit.h"
 #include "engine/zero/scalar_type.h"
@@ -21,6 +24,7 @@ using layout::Action;
 /// What lives from a micro-step's forward to its backward.
 struct Stepper::MicroStep {
   const models::MicroBatch* batch = nullptr;
+  double weight = 0;                      ///< of its mean loss (optim/loss_weights.h)
   uint64_t dropout_key = 0;               ///< made of step, micro-step and rank
   at::Tensor x;                           ///< [N, H]: the activation, then its gradient
   std::vector<at::Tensor> boundaries;     ///< recompute: input of each layer
@@ -37,9 +41,6 @@ Stepper::Stepper(const layout::ModelConfig& model, const dsconfig::ResolvedConfi
       options_(options),
       state_(state),
       device_(device),
-      schedule_(layout::make_schedule(state.units(), state.plan(),
-                                      plan::schedule_limits(config, state.collectives().world()),
-                                      config.gradient_accumulation_steps)),
       forward_schedule_(layout::make_forward_schedule(
           state.units(), state.plan(), plan::schedule_limits(config, state.collectives().world()))),
       layer_(models::make_layer(model)),
@@ -48,11 +49,23 @@ Stepper::Stepper(const layout::ModelConfig& model, const dsconfig::ResolvedConfi
             at::TensorOptions().dtype(zero::scalar_type(config.precision)).device(device)),
       averaging_(optim::averaging(config, state.collectives().world())),
       loss_scaler_(optim::LossScaler::of(config)) {
+  take_schedule(config.gradient_accumulation_steps);
+  state_.set_reductions(layout::reductions(schedule()));
+}
+
+void Stepper::take_schedule(int64_t micro_steps) {
+  if (micro_steps == micro_steps_) return;
+  DSJ_CHECK(micro_steps >= 1 && micro_steps <= config_.gradient_accumulation_steps);
+  auto& made = schedules_[micro_steps];
+  if (made.actions.empty())
+    made = layout::make_schedule(state_.units(), state_.plan(),
+                                 plan::schedule_limits(config_, state_.collectives().world()),
+                                 micro_steps);
   std::vector<int> gathers;
-  for (const Action& action : schedule_.actions)
+  for (const Action& action : made.actions)
     if (action.kind == Action::Kind::Gather) gathers.push_back(action.flat);
   state_.set_gathers(gathers);
-  state_.set_reductions(layout::reductions(schedule_));
+  micro_steps_ = micro_steps;
 }
 
 const models::ops::RopeTable* Stepper::rope(const models::RowBounds& rows) {
@@ -161,18 +174,16 @@ void Stepper::execute(const Action& action, MicroStep& micro, const at::Tensor& 
     case Action::Kind::Release:
       return state_.release(action.flat);
     case Action::Kind::Reduce:
-      return state_.reduce(action.flat,
-                           action.micro_step + 1 == config_.gradient_accumulation_steps);
+      return state_.reduce(action.flat, action.micro_step + 1 == micro_steps_);
     case Action::Kind::Forward:
       state_.wait_for(action.unit);
       return forward(action.unit, micro);
     case Action::Kind::Turn: {
       state_.wait_for(action.unit);
-      const double scale =
-          loss_scaler_.scale() / static_cast<double>(config_.gradient_accumulation_steps);
-      auto head = models::head_turn(state_.unit(action.unit), model_, micro.x, *micro.batch, scale,
-                                    options_.pieces);
-      if (head.targets > 0) loss.add_(head.loss_sum.div_(static_cast<double>(head.targets)));
+      auto head = models::head_turn(state_.unit(action.unit), model_, micro.x, *micro.batch,
+                                    loss_scaler_.scale() * micro.weight, options_.pieces);
+      if (head.targets > 0)
+        loss.add_(head.loss_sum.mul_(micro.weight / static_cast<double>(head.targets)));
       micro.x = std::move(head.dx);
       return;
     }
@@ -237,18 +248,38 @@ bool Stepper::sends_momenta() const {
          optim::keeps_gradients_local(optim::one_bit_phase(config_, updates_));
 }
 
+std::vector<double> Stepper::weights_of(const StepInput& input) {
+  std::vector<int64_t> targets;
+  for (const auto& batch : input.micro_batches) targets.push_back(batch.targets().count);
+  auto& collectives = state_.collectives();
+  int64_t all = std::accumulate(targets.begin(), targets.end(), int64_t{0});
+  if (options_.normalization == dsconfig::LossNormalization::Token && collectives.world() > 1) {
+    if (input.targets) {
+      all = *input.targets;
+    } else {
+      const at::Tensor sum =
+          device::upload(at::full({1}, static_cast<double>(all), at::kDouble), device_);
+      const auto work =
+          collectives.all_reduce(sum, comm::Op::Sum, {comm::Traffic::Control, "targets"});
+      all = static_cast<int64_t>(comm::on_host(*work, sum).item<double>());
+    }
+  }
+  return optim::loss_weights(options_.normalization, targets, all, collectives.world());
+}
+
 StepResult Stepper::run(const StepInput& input) {
-  const int64_t accumulation = config_.gradient_accumulation_steps;
-  DSJ_CHECK(static_cast<int64_t>(input.micro_batches.size()) == accumulation);
+  take_schedule(std::ssize(input.micro_batches));
+  const std::vector<double> weights = weights_of(input);
   const at::Tensor loss = at::zeros({}, at::TensorOptions(device_).dtype(at::kDouble));
   MicroStep micro;
   const bool local = sends_momenta();
   state_.keep_gradients_local(local);
   state_.begin_step();
-  for (const Action& action : schedule_.actions) {
+  for (const Action& action : schedules_.at(micro_steps_).actions) {
     if (const auto* batch = &input.micro_batches[action.micro_step]; micro.batch != batch) {
       micro = {};
       micro.batch = batch;
+      micro.weight = weights[static_cast<size_t>(action.micro_step)];
       micro.dropout_key = options_.seed;
       const auto& ranks = state_.collectives();
       micro.step = input.step;
@@ -272,13 +303,13 @@ StepResult Stepper::run(const StepInput& input) {
   if (observer_) observer_->before(observe::StepPart::Update);
 
   auto& collectives = state_.collectives();
-  std::vector<double> numbers = {static_cast<double>(input.tokens),
-                                 input.stop_requested ? 1.0 : 0.0};
+  const at::Tensor squares = state_.owned_sum_of_squares().view({1});
+  std::vector<double> numbers = {
+      static_cast<double>(input.tokens), input.stop_requested ? 1.0 : 0.0,
+      input.next_targets ? static_cast<double>(input.next_targets()) : 0.0};
   numbers.insert(numbers.end(), input.votes.begin(), input.votes.end());
   const at::Tensor counts = at::tensor(numbers, at::kDouble);
-  const at::Tensor squares = state_.owned_sum_of_squares().view({1});
-  const at::Tensor sums = at::cat({loss.div(static_cast<double>(accumulation)).view({1}), squares,
-                                   device::upload(counts, device_)});
+  const at::Tensor sums = at::cat({loss.view({1}), squares, device::upload(counts, device_)});
   const auto summed = collectives.all_reduce(sums, comm::Op::Sum, {comm::Traffic::Control, "step"});
   summed->wait();
   device::HostRead read(local ? at::cat({sums, squares}) : sums);  // the only one of a step
@@ -290,7 +321,8 @@ StepResult Stepper::run(const StepInput& input) {
                                  (local ? 1 : averaging_.at_update) / loss_scaler_.scale(),
                     .tokens = static_cast<int64_t>(sum[2]),
                     .stop = sum[3] > 0,
-                    .votes = {sum[4], sum[5], sum[6]}};
+                    .votes = {sum[5], sum[6], sum[7]}};
+  if (input.next_targets) result.next_targets = static_cast<int64_t>(sum[4]);
   if (input.before_update) input.before_update();
   update(result, input.rates, std::isfinite(sum[1]));
   state_.clear_grad();

@@ -6,7 +6,9 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,14 +20,16 @@
 #include "engine/optim/optimizer.h"
 #include "engine/zero/layer_inputs.h"
 #include "engine/zero/model_state.h"
+#include "job/dsconfig/loss_normalization.h"
 #include "job/dsconfig/resolved.h"
 #include "job/flight_log.h"
 
 namespace dsj::train {
 
 struct StepOptions {
-  bool recompute = false;       ///< gradient_checkpointing: keep only each layer's input
-  uint64_t seed = 0;            ///< for dropout and random-LTD
+  bool recompute = false;  ///< gradient_checkpointing: keep only each layer's input
+  uint64_t seed = 0;       ///< for dropout and random-LTD
+  dsconfig::LossNormalization normalization = dsconfig::LossNormalization::Token;
   FlightLog* flight = nullptr;  ///< ticks with every part of a step; null: nobody looks
   layout::PieceRule pieces = {};
   /// With recompute: where the layers' inputs wait; null: where they are. It outlives the stepper.
@@ -38,18 +42,26 @@ using StepVotes = std::array<double, 3>;
 
 /// One step's input on this rank.
 struct StepInput {
-  std::span<const models::MicroBatch> micro_batches;  ///< gradient_accumulation_steps of them
-  int64_t step = 0;             ///< the step's number; part of the keys of draws
-  optim::Rates rates;           ///< of this step
-  int64_t tokens = 0;           ///< of this rank
+  /// gradient_accumulation_steps of them, or fewer where an epoch ends; at least 1. Every rank has
+  /// as many.
+  std::span<const models::MicroBatch> micro_batches;
+  int64_t step = 0;    ///< the step's number; part of the keys of draws
+  optim::Rates rates;  ///< of this step
+  int64_t tokens = 0;  ///< of this rank
+  /// Of all ranks' micro-batches, as the step before said (StepResult::next_targets). nullopt: the
+  /// ranks add them up first, if the normalization needs them.
+  std::optional<int64_t> targets = {};
   bool stop_requested = false;  ///< this rank was asked to stop
   StepVotes votes = {};         ///< of this rank
+  /// How many targets this rank has in the next step. Called when the device has been given all work
+  /// of this one, so that rows are read meanwhile. Empty: nobody knows.
+  std::function<int64_t()> next_targets = {};
   /// Called before the optimizer writes its state for the first time in this step; may be empty.
   std::function<void()> before_update = {};
 };
 
 struct StepResult {
-  double loss = 0;  ///< mean over ranks and micro-steps of micro-batch means
+  double loss = 0;  ///< the mean that StepOptions::normalization names
   /// L2 over all ranks, unscaled, before clipping. Where a 1-bit optimizer compresses: of this rank's
   /// own gradient, by which it clips, as in DeepSpeed.
   double grad_norm = 0;
@@ -60,6 +72,8 @@ struct StepResult {
   int64_t tokens = 0;            ///< of all ranks
   bool stop = false;             ///< a rank was asked to stop; the same on all ranks
   StepVotes votes = {};          ///< the sums over the ranks
+  /// Of all ranks in the next step; nullopt: nobody knew.
+  std::optional<int64_t> next_targets = {};
 };
 
 class Stepper {
@@ -71,6 +85,7 @@ class Stepper {
   /// Runs one step. Collective: all ranks, in the same order of steps. Throws CollectiveError or
   /// StorageError.
   StepResult run(const StepInput& input);
+  dsconfig::LossNormalization normalization() const { return options_.normalization; }
 
   struct Evaluated {
     at::Tensor loss_sum;  ///< [] double, on the device: over valid targets
@@ -86,13 +101,21 @@ class Stepper {
   /// fp16's loss scaler. Part of a checkpoint.
   const optim::LossScaler& loss_scaler() const { return loss_scaler_; }
   void set_loss_scaler(const optim::LossScaler::State& state) { loss_scaler_.set_state(state); }
-  const layout::Schedule& schedule() const { return schedule_; }
+  /// Of a step with gradient_accumulation_steps.
+  const layout::Schedule& schedule() const {
+    return schedules_.at(config_.gradient_accumulation_steps);
+  }
   /// `observer` hears of every step from now on; null: nobody does. It must outlive the steps.
   void observe(observe::StepObserver* observer) { observer_ = observer; }
 
  private:
   struct MicroStep;
-  /// `loss` [] double, on the device: a head pass adds its mean.
+  /// Makes the schedule of steps with so many micro-steps the current one.
+  void take_schedule(int64_t micro_steps);
+  /// What each micro-batch weighs in this rank's part of the loss. Collective where
+  /// StepInput::targets is missing.
+  std::vector<double> weights_of(const StepInput& input);
+  /// `loss` [] double, on the device: a head pass adds its mean, weighed.
   void execute(const layout::Action& action, MicroStep& micro, const at::Tensor& loss);
   void forward(int unit, MicroStep& micro);
   void backward(int unit, MicroStep& micro);
@@ -120,7 +143,9 @@ class Stepper {
   const StepOptions options_;
   zero::ModelState& state_;
   const at::Device device_;
-  const layout::Schedule schedule_, forward_schedule_;
+  std::map<int64_t, layout::Schedule> schedules_;  ///< by micro-steps; made when first needed
+  int64_t micro_steps_ = 0;                        ///< of the current one
+  const layout::Schedule forward_schedule_;
   const std::unique_ptr<const models::Layer> layer_;
   const int lowest_;  ///< the unit where backward ends
   models::ops::RopeTables rope_;

@@ -1,8 +1,9 @@
-// The rules of the training arguments.
+// The rules of the training arguments, and those that stand for no key of ds_config.
 #include <algorithm>
 #include <cmath>
 
 #include "common/text.h"
+#include "job/dsconfig/loss_normalization.h"
 #include "job/dsconfig/parts.h"
 
 namespace dsj::dsconfig {
@@ -83,7 +84,7 @@ void check_arguments(const TrainingArgs& args, Report& out) {
                args.chat_template,
                {"auto", "chatml", "qwen", "qwen2.5", "llama2", "llama3", "mistral"},
                {}},
-        Choice{"lossNormalization", args.loss_normalization, {"micro-batch"}, {"token"}},
+        Choice{"lossNormalization", args.loss_normalization, {"token", "rank", "micro-batch"}, {}},
         Choice{"device", args.device, {"auto", "cpu", "cuda"}, {}}}) {
     if (!choice.value || std::ranges::find(choice.built, *choice.value) != choice.built.end())
       continue;
@@ -95,6 +96,9 @@ void check_arguments(const TrainingArgs& args, Report& out) {
         "\"" + *choice.value + "\" is not " + (known ? "built in this version" : "a choice"),
         "expected " + expected);
   }
+  const auto& normalization = args.loss_normalization;
+  out.origin("loss_normalization", normalization.value_or(name_of(LossNormalization::Token)),
+             normalization ? "training.lossNormalization" : kHuggingFaceDefault);
 }
 
 }  // namespace dsj::dsconfig

@@ -21,11 +21,17 @@ class DeepSpeedRun : public RunTest {
 
   /// Steps 4 to 6 of a torchrun line, after DeepSpeed's three.
   void expect_goes_on(const std::vector<std::string>& more) {
-    std::vector<std::string> line = {
-        "--nproc_per_node=2",    "--deepspeed=ds.json", "--model_name_or_path=model",
-        "--data_path=data.json", "--output_dir=out",    "--per_device_train_batch_size=2",
-        "--max_steps=6",         "--save_strategy=no",  "--shuffle=false",
-        "--lr_scheduler_type=constant"};
+    std::vector<std::string> line = {"--nproc_per_node=2",
+                                     "--deepspeed=ds.json",
+                                     "--model_name_or_path=model",
+                                     "--data_path=data.json",
+                                     "--output_dir=out",
+                                     "--per_device_train_batch_size=2",
+                                     "--max_steps=6",
+                                     "--save_strategy=no",
+                                     "--shuffle=false",
+                                     "--lr_scheduler_type=constant",
+                                     "--loss_normalization=micro-batch"};
     line.insert(line.end(), more.begin(), more.end());
     ASSERT_EQ(run(line), 0);
     std::ifstream in(out() / "metrics.jsonl");

@@ -275,8 +275,9 @@ TEST_F(TrainRun, PackedRowsAreAllTrainedOnAndResumed) {
   const auto whole = losses();
   const auto steps = std::ssize(whole) / 2;
   ASSERT_LT(steps, 12) << "24 rows alone make 12 steps";
-  EXPECT_GE(tokens_of(), 2 * tokens) << "an odd pack begins the next epoch";
-  EXPECT_LE(tokens_of(), 2 * tokens + 32);
+  EXPECT_GE(tokens_of(), 2 * tokens);
+  EXPECT_LE(tokens_of(), 2 * (tokens + 32))
+      << "beside an odd pack the epoch's first one comes again";
   fs::remove_all(out() / ("checkpoints/step-" + std::to_string(2 * steps)));
   fs::remove_all(out() / "status.yaml");
   ASSERT_EQ(run(command), 0);
@@ -319,10 +320,9 @@ class Fp16Run : public TrainRun {
                           {"zero_optimization", {{"stage", 2}}},
                           {"fp16", fp16}}
                          .dump());
-    write_job({{"maxSteps", std::to_string(steps)},
-               {"saveSteps", "6"},
-               {"lrSchedulerType", "constant"}},
-              1, 2);
+    write_job(
+        {{"maxSteps", std::to_string(steps)}, {"saveSteps", "6"}, {"lrSchedulerType", "constant"}},
+        1, 2);
   }
   /// Loss and scale of every step.
   std::vector<std::pair<double, double>> steps() const {

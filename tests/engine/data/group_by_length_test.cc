@@ -76,14 +76,11 @@ TEST(GroupByLength, TheSamplerDealsIt) {
       .rows = 400, .accumulation = 2, .world = 2, .micro_batch = 3, .seed = 9, .lengths = lengths};
   const Sampler sampler(options);
   const auto want = whole_epoch(*lengths, 3 * 2, 9, 1);
-  int64_t place = 33 * 12 + 0 - 400;  // step 33 crosses into the second epoch
+  int64_t place = 0;  // step 34 begins the second epoch
   for (int64_t micro = 0; micro < 2; ++micro)
     for (int64_t rank = 0; rank < 2; ++rank)
-      for (int64_t row = 0; row < 3; ++row, ++place) {
-        if (place < 0) continue;
-        EXPECT_EQ(sampler.index(33, micro, rank, row), want[place]);
-      }
-  EXPECT_EQ(place, 8);
+      for (int64_t row = 0; row < 3; ++row, ++place)
+        EXPECT_EQ(sampler.index(34, micro, rank, row), want[place]);
   // What grouping is for: the longest row of a micro-batch is hardly longer than its shortest.
   const auto spread = [&](const Sampler& one) {
     int64_t sum = 0;

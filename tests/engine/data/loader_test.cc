@@ -22,18 +22,33 @@ TEST(Loader, GivesTheSamplersRowsInOrder) {
   for (const int64_t ahead : {1, 2, 8}) {
     Loader loader(row_as_token, sampler, {.rank = 1, .first_step = 3, .ahead_max = ahead});
     for (int64_t step = 3; step < 12; ++step) {
-      for (int64_t micro_step = 0; micro_step < 2; ++micro_step) {
+      for (int64_t micro_step = 0; micro_step < sampler.micro_steps(step); ++micro_step) {
         const auto got = loader.next();
         ASSERT_TRUE(got);
         EXPECT_EQ(got->step, step);
         EXPECT_EQ(got->micro_step, micro_step);
-        EXPECT_EQ(got->epoch, sampler.epoch(step, micro_step, 1, 0));
+        EXPECT_EQ(got->epoch, sampler.epoch(step));
         std::vector<int64_t> rows;
         for (int64_t row = 0; row < 3; ++row) {
           rows.push_back(sampler.index(step, micro_step, 1, row));
         }
         EXPECT_EQ(got->batch.input_ids, rows);
       }
+    }
+  }
+}
+
+TEST(Loader, GivesAShortMicroBatchWhereAnEpochEnds) {
+  const Sampler sampler({.rows = 5, .accumulation = 2, .micro_batch = 2, .shuffle = false});
+  Loader loader(row_as_token, sampler, {});
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    for (const std::vector<int64_t>& rows :
+         {std::vector<int64_t>{0, 1}, std::vector<int64_t>{2, 3}, std::vector<int64_t>{4}}) {
+      const auto got = loader.next();
+      ASSERT_TRUE(got);
+      EXPECT_EQ(got->batch.input_ids, rows);
+      EXPECT_EQ(got->epoch, epoch);
+      EXPECT_EQ(got->step, 2 * epoch + rows[0] / 4);
     }
   }
 }

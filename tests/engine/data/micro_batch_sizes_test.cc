@@ -24,7 +24,7 @@ TEST(MicroBatchSizes, AreTheLargestThatTheSamplerDeals) {
   MicroBatchSize four;
   int32_t one = 0;
   for (int64_t step = 0; step < 9; ++step)
-    for (int64_t micro = 0; micro < 2; ++micro)
+    for (int64_t micro = 0; micro < sampler.micro_steps(step); ++micro)
       for (int64_t rank = 0; rank < 3; ++rank) {
         int64_t tokens = 0, targets = 0;
         for (int64_t row = 0; row < 4; ++row) {
@@ -54,11 +54,18 @@ TEST(MicroBatchSizes, ALongRunIsBoundedByItsLongestRows) {
     EXPECT_LE(size.tokens, bound.at(rows).tokens);
     EXPECT_LE(size.targets, bound.at(rows).targets);
   }
-  // Fewer rows than a micro-batch: some are dealt again.
+  // Fewer rows than a micro-batch: it is short, and the bound takes some twice.
   const Sampler few({.rows = 1, .micro_batch = 4});
   const std::vector<RowSize> one = {{7, 3}};
   EXPECT_EQ(largest_micro_batches(few, one, 100, 1).at(4).tokens, 28);
-  EXPECT_EQ(largest_micro_batches(few, one, 100).at(4).tokens, 28);
+  EXPECT_EQ(largest_micro_batches(few, one, 100).at(4).tokens, 7);
+  // One rank, an epoch of 4 + 1 rows: the short micro-batch and the next epoch's rows never meet.
+  const std::vector<RowSize> five = {{1, 0}, {1, 0}, {1, 0}, {1, 0}, {50, 9}};
+  const Sampler in_order({.rows = 5, .micro_batch = 4, .shuffle = false});
+  const auto most = largest_micro_batches(in_order, five, 4);
+  EXPECT_EQ(most.at(4).tokens, 50);
+  EXPECT_EQ(most.at(2).tokens, 50);
+  EXPECT_EQ(most.at(1).targets, 9);
 }
 
 }  // namespace

@@ -185,6 +185,8 @@ class OneRank {
                         .step = index,
                         .rates = {.lr = lr, .previous_lr = lr},
                         .tokens = 6,
+                        .targets = step_targets(index, std::ssize(batches), group_.world(),
+                                                test_.run.config, /*length=*/6),
                         .stop_requested = group_.rank() == 1 && index == 3});
   }
   /// What a checkpoint holds, added up.

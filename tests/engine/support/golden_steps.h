@@ -67,7 +67,7 @@ inline std::vector<train::StepResult> repeat(const GoldenRun& run,
   if (!model) return steps;
   run_ranks(run.world(), [&](comm::Collectives& collectives, memory::Ledger&) {
     zero::ModelState state(*model, config, at::kCPU, collectives);
-    train::Stepper stepper(*model, config, {}, state, at::kCPU);
+    train::Stepper stepper(*model, config, {.normalization = kBareNormalization}, state, at::kCPU);
     PosixFiles files;
     const auto source = weights::WeightSource::open(files, run.model);
     ASSERT_TRUE(source && state.load(*source));

@@ -98,7 +98,8 @@ CurriculumDifferences repeat(const json& golden) {
   if (!model) return found;
   testing_support::run_ranks(world, [&](comm::Collectives& collectives, memory::Ledger&) {
     zero::ModelState state(*model, config, at::kCPU, collectives);
-    Stepper stepper(*model, config, {}, state, at::kCPU);
+    Stepper stepper(*model, config, {.normalization = testing_support::kBareNormalization}, state,
+                    at::kCPU);
     PosixFiles files;
     const auto source = weights::WeightSource::open(files, directory);
     ASSERT_TRUE(source && state.load(*source));

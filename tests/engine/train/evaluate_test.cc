@@ -29,9 +29,10 @@ class Evaluation : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove(path_); }
 
-  EvalResult evaluated(int world, int stage, int64_t batch, bool bf16 = false) {
-    SmallRun run{.world = world, .config = small_config(stage)};
-    if (bf16) run.config.precision = run.config.communication_dtype = dsconfig::Precision::Bf16;
+  EvalResult evaluated(int world, int stage, int64_t batch,
+                       dsconfig::LossNormalization normalization) {
+    const SmallRun run{
+        .world = world, .config = small_config(stage), .normalization = normalization};
     EvalResult result;
     testing_support::run_ranks(world, [&](comm::Collectives& collectives, memory::Ledger&) {
       Rank rank(run, collectives);
@@ -69,19 +70,33 @@ TEST_F(Evaluation, LossIsTheStepsOwnOnTheSameRows) {
 }
 
 TEST_F(Evaluation, MeanOverRowsWhateverTheWorld) {
-  const EvalResult one = evaluated(1, 0, 2);
+  constexpr auto kRank = dsconfig::LossNormalization::Rank;
+  const EvalResult one = evaluated(1, 0, 2, kRank);
   EXPECT_EQ(one.rows, 7);
   EXPECT_EQ(one.targets, 9 + 10 + 11 + 12 + 9 + 10 + 11);
   EXPECT_NEAR(one.loss, std::log(100.0), 4.0) << "an untrained model's order of magnitude";
   // Three batches and one of a single row: uneven over two and four ranks.
   for (const int world : {2, 4}) {
-    const EvalResult more = evaluated(world, 3, 2);
+    const EvalResult more = evaluated(world, 3, 2, kRank);
     EXPECT_NEAR(more.loss, one.loss, 1e-6 * one.loss) << world;
     EXPECT_EQ(more.targets, one.targets);
     EXPECT_EQ(more.rows, one.rows);
   }
   // A batch of all rows weighs tokens, batches of one row weigh rows: Hugging Face's mean of means.
-  EXPECT_NE(evaluated(1, 0, 7).loss, evaluated(1, 0, 1).loss);
+  EXPECT_NE(evaluated(1, 0, 7, kRank).loss, evaluated(1, 0, 1, kRank).loss);
+}
+
+/// By token, ranks side by side are one batch: 1 x 4, 2 x 2 and 4 x 1 rows have one loss.
+TEST_F(Evaluation, TheRanksBatchesAreOneByToken) {
+  constexpr auto kToken = dsconfig::LossNormalization::Token;
+  const EvalResult four = evaluated(1, 0, 4, kToken);
+  for (const auto& [world, batch] : {std::pair{2, 2}, {4, 1}}) {
+    const EvalResult dealt = evaluated(world, 3, batch, kToken);
+    EXPECT_NEAR(dealt.loss, four.loss, 1e-6 * four.loss) << world;
+    EXPECT_EQ(dealt.targets, four.targets);
+  }
+  EXPECT_EQ(evaluated(1, 0, 4, dsconfig::LossNormalization::Rank).loss, four.loss) << "one rank";
+  EXPECT_GT(std::abs(evaluated(1, 0, 1, kToken).loss - four.loss), 1e-4) << "this shows nothing";
 }
 
 TEST_F(Evaluation, NextStepsAreBitIdentical) {

@@ -78,7 +78,8 @@ TEST(Golden, InjectedOverflows) {
   testing_support::run_ranks(world, [&](comm::Collectives& inner, memory::Ledger&) {
     testing_support::Poisoned collectives(inner);
     zero::ModelState state(*model, config, at::kCPU, collectives);
-    Stepper stepper(*model, config, {}, state, at::kCPU);
+    Stepper stepper(*model, config, {.normalization = testing_support::kBareNormalization}, state,
+                    at::kCPU);
     PosixFiles files;
     const auto source = weights::WeightSource::open(files, run.model);
     ASSERT_TRUE(source && state.load(*source));
@@ -131,8 +132,8 @@ std::vector<double> losses_of(const testing_support::GoldenRun& run, int64_t see
   const auto model = layout::read_model_config(run.model);
   EXPECT_TRUE(model);
   const int world = run.world();
-  TrainingArgs args = testing_support::bare_deepspeed(
-      golden["ds_config"], static_cast<int64_t>(golden["steps"].size()));
+  TrainingArgs args = testing_support::bare_deepspeed(golden["ds_config"],
+                                                      static_cast<int64_t>(golden["steps"].size()));
   args.max_grad_norm = 0;  // DeepSpeed's default; Hugging Face's is 1
   const auto resolution = dsconfig::resolve(golden["ds_config"], args, {.world_size = world});
   EXPECT_TRUE(resolution.runnable());
@@ -140,7 +141,8 @@ std::vector<double> losses_of(const testing_support::GoldenRun& run, int64_t see
   std::vector<double> losses;
   testing_support::run_ranks(world, [&](comm::Collectives& collectives, memory::Ledger&) {
     zero::ModelState state(*model, config, at::kCPU, collectives);
-    Stepper stepper(*model, config, {}, state, at::kCPU);
+    Stepper stepper(*model, config, {.normalization = testing_support::kBareNormalization}, state,
+                    at::kCPU);
     PosixFiles files;
     const auto source = weights::WeightSource::open(files, run.model);
     ASSERT_TRUE(source && state.load(*source));

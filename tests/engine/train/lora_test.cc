@@ -28,6 +28,7 @@ struct PeftRun {
 
   SmallRun small(int world, int stage, bool recompute) const {
     SmallRun run{.model = data["base"], .world = world, .recompute = recompute, .lora = lora};
+    run.normalization = dsconfig::LossNormalization::MicroBatch;  // the mean of the rows' means
     const json& adamw = data["adamw"];
     run.config = small_config(stage, /*micro=*/1, /*accumulation=*/2 / world);
     run.config.optimizer.lr = adamw["lr"];

@@ -16,7 +16,24 @@ using PlainBatch = std::function<models::MicroBatch(int64_t, int64_t, int)>;
 using PlainKept =
     std::function<at::Tensor(int64_t layer, int64_t step, int64_t micro_step, int rank)>;
 
-/// Losses of the plain loop on these global batches: mean over the micro-batches of all ranks.
+/// What a micro-batch with `targets` of the step's counts in the step's loss (docs/rows.md).
+inline double plain_weight(const SmallRun& run, int64_t step, int64_t targets, int64_t of_rank,
+                           int64_t of_all) {
+  const auto share = [&](int64_t whole) {
+    return static_cast<double>(targets) / static_cast<double>(whole);
+  };
+  switch (run.normalization) {
+    case dsconfig::LossNormalization::Token:
+      return share(of_all);
+    case dsconfig::LossNormalization::Rank:
+      return share(of_rank) / run.world;
+    case dsconfig::LossNormalization::MicroBatch:
+      break;
+  }
+  return 1 / static_cast<double>(run.world * run.micro_steps_of(step));
+}
+
+/// Losses of the plain loop on these global batches.
 inline RunResult run_plain(const SmallRun& run, const PlainBatch& batch_of,
                            const PlainKept& kept_of = {}) {
   RunResult result;
@@ -33,18 +50,27 @@ inline RunResult run_plain(const SmallRun& run, const PlainBatch& batch_of,
   const auto model = fixture_model(run.model);
   testing_support::PlainQwen2 plain(model, values);
   const auto& o = run.config.optimizer;
-  const int64_t parts = run.world * run.config.gradient_accumulation_steps;
   for (int64_t step = 0; step < run.steps; ++step) {
     double loss = 0;
-    for (int64_t micro = 0; micro < run.config.gradient_accumulation_steps; ++micro) {
+    std::vector<int64_t> of_rank(static_cast<size_t>(run.world));
+    int64_t of_all = 0;
+    for (int64_t micro = 0; micro < run.micro_steps_of(step); ++micro) {
+      for (int rank = 0; rank < run.world; ++rank) {
+        const int64_t count = batch_of(step, micro, rank).targets().count;
+        of_rank[static_cast<size_t>(rank)] += count;
+        of_all += count;
+      }
+    }
+    for (int64_t micro = 0; micro < run.micro_steps_of(step); ++micro) {
       for (int rank = 0; rank < run.world; ++rank) {
         const auto batch = batch_of(step, micro, rank);
         if (kept_of) plain.keep([&](int64_t layer) { return kept_of(layer, step, micro, rank); });
         const auto rows = [&](const at::Tensor& tokens) {
           return tokens.view({run.config.micro_batch_size, -1});
         };
-        const at::Tensor part =
-            plain.loss(rows(batch.input_ids()), rows(batch.labels())) / static_cast<double>(parts);
+        const double weight = plain_weight(run, step, batch.targets().count,
+                                           of_rank[static_cast<size_t>(rank)], of_all);
+        const at::Tensor part = plain.loss(rows(batch.input_ids()), rows(batch.labels())) * weight;
         part.backward();
         loss += part.item<double>();
       }

@@ -64,6 +64,17 @@ inline models::MicroBatch micro_batch(int64_t step, int64_t micro_step, int rank
   return testing_support::rectangle(rows(ids), rows(labels));
 }
 
+/// The targets of all ranks' micro_batch() of a step.
+inline int64_t step_targets(int64_t step, int64_t micro_steps, int world,
+                            const dsconfig::ResolvedConfig& config, int64_t length = 24) {
+  const int64_t first = step * config.gradient_accumulation_steps * world * config.micro_batch_size;
+  const int64_t count = micro_steps * world * config.micro_batch_size;
+  int64_t targets = 0;
+  for (int64_t index = first; index < first + count; ++index)
+    targets += index % 3 == 0 ? length - std::max<int64_t>(1, length / 3) : length - 1;
+  return targets;
+}
+
 struct SmallRun {
   std::string model = "tiny-qwen2";
   int world = 2;
@@ -73,6 +84,12 @@ struct SmallRun {
   std::optional<LoraArgs> lora;  ///< as a user writes it
   zero::OffloadHost host = {};
   layout::PieceRule pieces = {};
+  dsconfig::LossNormalization normalization = dsconfig::LossNormalization::Token;
+  /// Micro-steps of a step; empty: gradient_accumulation_steps.
+  std::function<int64_t(int64_t step)> micro_steps = {};
+  int64_t micro_steps_of(int64_t step) const {
+    return micro_steps ? micro_steps(step) : config.gradient_accumulation_steps;
+  }
   /// With recompute: where a rank's layer inputs wait; empty: where they are.
   std::function<std::unique_ptr<zero::LayerInputs>(const layout::ModelConfig&)> inputs = {};
 };
@@ -102,6 +119,7 @@ inline dsconfig::ResolvedConfig small_config(int stage, int64_t micro = 2,
 struct Rank {
   layout::ModelConfig model;
   dsconfig::ResolvedConfig config;
+  std::function<int64_t(int64_t step)> micro_steps;
   zero::ModelState state;
   std::unique_ptr<zero::LayerInputs> inputs;
   Stepper stepper;
@@ -110,11 +128,15 @@ struct Rank {
   Rank(const SmallRun& run, comm::Collectives& group)
       : model(fixture_model(run.model)),
         config(run.config),
+        micro_steps([run](int64_t step) { return run.micro_steps_of(step); }),
         state(model, config, at::kCPU, group, resolved_lora(run), run.host),
         inputs(run.inputs ? run.inputs(model) : nullptr),
         stepper(model, config,
-                {.recompute = run.recompute, .pieces = run.pieces, .inputs = inputs.get()}, state,
-                at::kCPU),
+                {.recompute = run.recompute,
+                 .normalization = run.normalization,
+                 .pieces = run.pieces,
+                 .inputs = inputs.get()},
+                state, at::kCPU),
         collectives(group) {}
 
   void load(const std::string& name) {
@@ -127,14 +149,16 @@ struct Rank {
 
   StepResult step(int64_t index) {
     std::vector<models::MicroBatch> batches;
-    for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i) {
+    for (int64_t i = 0; i < micro_steps(index); ++i) {
       batches.push_back(
           micro_batch(index, i, collectives.rank(), collectives.world(), config, model.vocab_size));
     }
-    return stepper.run({.micro_batches = batches,
-                        .step = index,
-                        .rates = {.lr = config.optimizer.lr, .previous_lr = config.optimizer.lr},
-                        .tokens = 1});
+    return stepper.run(
+        {.micro_batches = batches,
+         .step = index,
+         .rates = {.lr = config.optimizer.lr, .previous_lr = config.optimizer.lr},
+         .tokens = 1,
+         .targets = step_targets(index, micro_steps(index), collectives.world(), config)});
   }
 };
 

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <random>
+
 #include "job/dsconfig/resolved_json.h"
 #include "tests/job/dsconfig/said.h"
 
@@ -182,9 +185,8 @@ TEST(ResolveTest, TheScheduleWhenNothingIsSaid) {
   EXPECT_EQ(decay.config.scheduler.total_steps, 100);
   args.warmup_ratio.reset();
   args.lr_scheduler_kwargs = json{{"num_cycles", 2}};
-  EXPECT_EQ(count(resolve(config, args, {}), Severity::Error,
-                  "training.lrSchedulerKwargs.num_cycles"),
-            1)
+  EXPECT_EQ(
+      count(resolve(config, args, {}), Severity::Error, "training.lrSchedulerKwargs.num_cycles"), 1)
       << "linear has none";
   args.lr_scheduler_kwargs.reset();
   args.warmup_steps = 7;
@@ -218,6 +220,32 @@ TEST(ResolveTest, StepsOfTheRun) {
   args.max_steps = 5;
   EXPECT_EQ(resolve(config, args, facts).config.total_steps, 5);
   EXPECT_FALSE(resolve(config, {}, {}).complete);
+}
+
+/// transformers' rule, by its own numbers: the micro-batches that torch's loader makes, those of one
+/// process, accelerate's loader, and from them the updates.
+TEST(ResolveTest, StepsAreTrainers) {
+  std::mt19937_64 draws(3);
+  const auto draw = [&](int64_t most) {
+    return 1 + static_cast<int64_t>(draws() % static_cast<uint64_t>(most));
+  };
+  const auto divided_up = [](int64_t n, int64_t by) { return (n + by - 1) / by; };
+  for (int round = 0; round < 300; ++round) {
+    const int64_t rows = draw(500), micro = draw(6), accumulation = draw(6), world = draw(6);
+    TrainingArgs args;
+    args.per_device_train_batch_size = micro;
+    args.gradient_accumulation_steps = accumulation;
+    args.num_train_epochs = static_cast<double>(draw(40)) / 8;
+    const auto config =
+        resolve(json::object(), args, {.world_size = static_cast<int>(world), .dataset_rows = rows})
+            .config;
+    const int64_t loaded = divided_up(rows, micro), of_one = divided_up(loaded, world);
+    const int64_t updates =
+        std::max<int64_t>(of_one / accumulation + (of_one % accumulation > 0 ? 1 : 0), 1);
+    EXPECT_EQ(config.steps_per_epoch, updates);
+    EXPECT_EQ(config.total_steps, std::ceil(*args.num_train_epochs * static_cast<double>(updates)))
+        << rows << " rows";
+  }
 }
 
 TEST(ResolveTest, APackedRowCountsAsOne) {

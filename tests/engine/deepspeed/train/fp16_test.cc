@@ -61,12 +61,13 @@ class Fp16Checkpoint : public testing::Test {
       in.job = {.run = "run", .attempt = 1, .output_dir = output_};
       in.job.training.model_name_or_path = run.model;
       in.job.training.resume_from_checkpoint = path(saved_stage, saved);
-      in.resolution =
-          dsconfig::resolve(ds_config, testing_support::bare_deepspeed(ds_config, std::ssize(steps)),
-                            {.world_size = run.world()});
+      in.resolution = dsconfig::resolve(
+          ds_config, testing_support::bare_deepspeed(ds_config, std::ssize(steps)),
+          {.world_size = run.world()});
       ASSERT_TRUE(in.resolution.runnable());
       zero::ModelState state(in.model, in.config(), at::kCPU, collectives);
-      Stepper stepper(in.model, in.config(), {}, state, at::kCPU);
+      Stepper stepper(in.model, in.config(), {.normalization = testing_support::kBareNormalization},
+                      state, at::kCPU);
       PosixFiles files;
       const auto loaded = Loading(files, in, state, stepper, Events(-1), at::kCPU).load();
       ASSERT_TRUE(loaded) << loaded.error().to_string();

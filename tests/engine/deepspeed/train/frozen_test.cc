@@ -91,7 +91,8 @@ class Frozen : public testing::Test {
             frozen_in_checkpoint(files, in.job, in.config(), collectives, at::kCPU));
     DSJ_TRY(const auto trained, trained_part(in, frozen));
     zero::ModelState state(in.model, in.config(), at::kCPU, collectives, trained);
-    Stepper stepper(in.model, in.config(), {}, state, at::kCPU);
+    Stepper stepper(in.model, in.config(), {.normalization = testing_support::kBareNormalization},
+                    state, at::kCPU);
     const Events events(-1);
     DSJ_TRY(Progress progress, Loading(files, in, state, stepper, events, at::kCPU).load());
     const int64_t micro_steps = in.config().gradient_accumulation_steps;

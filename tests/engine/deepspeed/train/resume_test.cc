@@ -80,7 +80,8 @@ double distance(const Case& c) {
     const auto trained = trained_part(in, *frozen);
     ASSERT_TRUE(trained) << trained.error().to_string();
     zero::ModelState state(*model, config, at::kCPU, collectives, *trained);
-    Stepper stepper(*model, config, {}, state, at::kCPU);
+    Stepper stepper(*model, config, {.normalization = testing_support::kBareNormalization}, state,
+                    at::kCPU);
     const auto loaded = Loading(files, in, state, stepper, Events(-1), at::kCPU).load();
     ASSERT_TRUE(loaded) << loaded.error().to_string();
     EXPECT_EQ(loaded->step, 3);
@@ -164,9 +165,9 @@ TEST(DeepSpeedResume, ANamedCheckpointMayBeDeepSpeeds) {
   Inputs in;
   in.model = *model;
   in.job.output_dir = std::filesystem::temp_directory_path();
-  in.resolution = dsconfig::resolve(record["ds_config"],
-                                    testing_support::bare_deepspeed(record["ds_config"], 6),
-                                    {.world_size = 2});
+  in.resolution =
+      dsconfig::resolve(record["ds_config"],
+                        testing_support::bare_deepspeed(record["ds_config"], 6), {.world_size = 2});
   ASSERT_TRUE(in.resolution.runnable());
   testing_support::run_ranks(2, [&](comm::Collectives& collectives, memory::Ledger&) {
     const auto load = [&](const std::string& name) -> Result<std::pair<Progress, int64_t>> {
@@ -176,7 +177,8 @@ TEST(DeepSpeedResume, ANamedCheckpointMayBeDeepSpeeds) {
       mine.resolution = in.resolution;
       mine.job.training.resume_from_checkpoint = folder / name;
       zero::ModelState state(mine.model, mine.config(), at::kCPU, collectives);
-      Stepper stepper(mine.model, mine.config(), {}, state, at::kCPU);
+      Stepper stepper(mine.model, mine.config(),
+                      {.normalization = testing_support::kBareNormalization}, state, at::kCPU);
       PosixFiles files;
       DSJ_TRY(const Progress progress,
               Loading(files, mine, state, stepper, Events(-1), at::kCPU).load());
