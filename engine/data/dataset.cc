@@ -66,6 +66,11 @@ std::optional<RowProblem> outside_vocabulary(const Sample& sample, const Tokeniz
   return std::nullopt;
 }
 
+/// What a template says of a row, and where in the template.
+std::string said(const Error& error) {
+  return error.message + (error.where.empty() ? "" : " (" + error.where + ")");
+}
+
 }  // namespace
 
 Dataset::Dataset(std::unique_ptr<ReadFile> file, std::string path, const Tokenizer* tokenizer,
@@ -128,9 +133,9 @@ Status Dataset::check_chat_template(Files& files) {
   return {};
 }
 
-Result<Cut> Dataset::tokenize(const json& row) const {
+Result<Cut> Dataset::tokenize(const json& row, std::string_view text) const {
   if (kind_ == RowKind::Chat) {
-    return chat_sample(row, *tokenizer_, chat_template_, options_.max_seq_length);
+    return chat_sample(row, text, *tokenizer_, chat_template_, options_.max_seq_length);
   }
   return alpaca_sample(row, *tokenizer_, options_.max_seq_length);
 }
@@ -143,7 +148,7 @@ Result<bool> Dataset::take(Files& files, CheckedRows known) {
   kind_ = known.kind;
   if (kind_ == RowKind::Alpaca) DSJ_TRY_STATUS(check_tokenizer());
   if (kind_ == RowKind::Chat) DSJ_TRY_STATUS(check_chat_template(files));
-  if (chat_template_ != known.chat_template) return false;
+  if (chat_template_.key() != known.chat_template) return false;
   places_ = std::move(known.places);
   unread_ = std::move(known.unread);
   return true;
@@ -178,7 +183,8 @@ Status Dataset::check(Files& files) {
     if (holds) return {};
   }
   DSJ_TRY_STATUS(check_all(files));
-  if (options_.cache_writes) (void)cache.store(key, {kind_, chat_template_, places_, unread_});
+  if (options_.cache_writes)
+    (void)cache.store(key, {kind_, chat_template_.key(), places_, unread_});
   return {};
 }
 
@@ -187,14 +193,23 @@ Status Dataset::check_all(Files& files) {
   Status tokenizer_status;
   const bool tokenize_all = tokenizes_to_check();
   std::map<std::string, size_t> place_of_unread;
+  // A turn's field that the chat template speaks of.
+  const auto template_reads = [&](const std::string& name) {
+    const size_t dot = name.rfind("[].");
+    return kind_ == RowKind::Chat && name.find(' ') == std::string::npos && tokenizer_status &&
+           dot != std::string::npos && chat_template_.key() != 0 &&
+           chat_template_.mentions(name.substr(dot + 3));
+  };
   const auto count_unread = [&](const json& row) {
     for (const std::string& name : unread_fields(row, kind_)) {
+      if (template_reads(name)) continue;
       const auto [found, is_new] = place_of_unread.try_emplace(name, unread_.size());
       if (is_new) unread_.push_back({name});
       ++unread_[found->second].rows;
     }
   };
-  const auto check = [&](const RowPlace& place, const json& row) -> std::optional<RowProblem> {
+  const auto check = [&](const RowPlace& place, const json& row,
+                         std::string_view text) -> std::optional<RowProblem> {
     if (auto problem = refused_field(row)) return problem;
     const auto kind = row_kind(row);
     if (!kind) return kind.error();
@@ -211,18 +226,20 @@ Status Dataset::check_all(Files& files) {
     if (auto problem = kind_ == RowKind::Chat ? check_chat(row) : check_alpaca(row)) return problem;
     if (!tokenizer_status) return std::nullopt;
     if (kind_ == RowKind::Chat) {  // the template may have no form for the turns
-      const auto rendered = render_chat(chat_template_, chat_turns(row), "", "");
-      if (!rendered) return RowProblem{"", rendered.error().message};
+      const auto told = conversation_of(row, text);
+      if (!told) return RowProblem{"", told.error().message};
+      const auto rendered = render_chat(chat_template_, told->turns, told->tools);
+      if (!rendered) return RowProblem{"", said(rendered.error())};
     }
     if (!tokenize_all) return std::nullopt;
-    const auto cut = tokenize(row);
+    const auto cut = tokenize(row, text);
     if (!cut) return RowProblem{"", cut.error().message};
     return outside_vocabulary(cut->sample, *tokenizer_, options_.vocab_size);
   };
   DSJ_TRY_STATUS(scan_rows(*file_, path_, [&](const RowPlace& place, std::string_view text) {
     places_.push_back({place.offset, place.length});
     const auto row = parse_json(text, path_);
-    const auto problem = row ? check(place, *row) : RowProblem{"", row.error().message};
+    const auto problem = row ? check(place, *row, text) : RowProblem{"", row.error().message};
     if (problem) {
       bad.add(place, *problem);
     } else {
@@ -252,7 +269,7 @@ Result<std::optional<int32_t>> Dataset::answer_end() const {
   for (int64_t row = 0; kind_ == RowKind::Chat && row < std::min(kRowsAsked, rows()); ++row) {
     DSJ_TRY(const auto text, text_at(row));
     DSJ_TRY(const auto parsed, parse_json(text, path_));
-    DSJ_TRY(const Cut cut, tokenize(parsed));
+    DSJ_TRY(const Cut cut, tokenize(parsed, text));
     const std::vector<int32_t>& labels = cut.sample.labels;
     for (size_t i = 0; i < labels.size(); ++i) {
       const bool last = i + 1 == labels.size();
@@ -279,7 +296,7 @@ Result<Sample> Dataset::sample_of(const std::string& text, const std::string& wh
   } else {
     const auto problem_found = kind_ == RowKind::Chat ? check_chat(*row) : check_alpaca(*row);
     if (problem_found) return changed(problem_found->field + " " + problem_found->what);
-    auto tokenized = tokenize(*row);
+    auto tokenized = tokenize(*row, text);
     if (!tokenized) return bad_input(tokenized.error().message, where);
     cut = std::move(*tokenized);
     if (const auto problem = outside_vocabulary(cut.sample, *tokenizer_, options_.vocab_size)) {

@@ -67,7 +67,7 @@ class Dataset {
   bool is_alpaca() const { return kind_ == RowKind::Alpaca; }
   RowKind kind() const { return kind_; }
   /// The template of chat rows.
-  ChatTemplate chat_template() const { return chat_template_; }
+  const ChatTemplate& chat_template() const { return chat_template_; }
   /// What a user should know of the rows, a sentence each: the fields that nothing reads.
   std::vector<std::string> notes() const;
 
@@ -95,8 +95,8 @@ class Dataset {
   Result<bool> take(Files& files, CheckedRows known);
   Status check_tokenizer() const;
   Status check_chat_template(Files& files);
-  /// Tokenizes a text row that was checked.
-  Result<Cut> tokenize(const nlohmann::json& row) const;
+  /// Tokenizes a row that was checked; `text`: the row as the file has it.
+  Result<Cut> tokenize(const nlohmann::json& row, std::string_view text) const;
   Result<std::string> text_at(int64_t row) const;
   Result<Sample> sample_of(const std::string& text, const std::string& where) const;
 
@@ -105,7 +105,7 @@ class Dataset {
   const Tokenizer* tokenizer_;
   DatasetOptions options_;
   RowKind kind_ = RowKind::Alpaca;
-  ChatTemplate chat_template_ = ChatTemplate::None;
+  ChatTemplate chat_template_;
   std::vector<Place> places_;
   std::vector<UnreadField> unread_;
   mutable std::atomic<int64_t> truncated_{0}, without_target_{0};

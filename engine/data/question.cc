@@ -58,20 +58,14 @@ Result<ChatTemplate> Asker::chat_template() {
   return *found_;
 }
 
-Result<Question> Asker::chat(std::vector<Turn> turns, bool answered) {
+Result<Question> Asker::chat(std::vector<Turn> turns, const jinja::Value& tools, bool answered) {
   DSJ_TRY(const ChatTemplate named, chat_template());
   Question question;
   if (answered) question.answer = turns.back().content;
-  if (!answered) turns.push_back({"assistant", ""});
-  for (Turn& turn : turns) turn.learned = false;
-  turns.back().learned = true;
-  if (turns.size() > 1) question.asked = turns[turns.size() - 2].content;
-  const auto text_of = [&](std::optional<int32_t> id) {
-    return id ? tokenizer_.id_to_token(*id).value_or("") : std::string();
-  };
-  DSJ_TRY(const auto pieces,
-          render_chat(named, turns, text_of(tokenizer_.bos_id()), text_of(tokenizer_.eos_id())));
-  DSJ_TRY(question.ids, tokenizer_.encode(before_answer(pieces), {.add_special_tokens = false}));
+  if (answered) turns.pop_back();
+  if (!turns.empty()) question.asked = turns.back().content;
+  DSJ_TRY(const std::string text, render_question(named, turns, tools));
+  DSJ_TRY(question.ids, tokenizer_.encode(text, {.add_special_tokens = false}));
   return question;
 }
 
@@ -109,14 +103,14 @@ Result<Question> Asker::row(const json& given) {
         {{sharegpt ? "from" : "role", "assistant"}, {sharegpt ? "value" : "content", ""}});
   }
   if (const auto problem = check_chat(row)) return bad_row(*problem);
-  std::vector<Turn> read = chat_turns(row);
-  if (!ends_with_answer) read.pop_back();
-  return chat(std::move(read), ends_with_answer);
+  DSJ_TRY(Conversation told, conversation_of(row, row.dump()));
+  if (!ends_with_answer) told.turns.pop_back();
+  return chat(std::move(told.turns), told.tools, ends_with_answer);
 }
 
 Result<Question> Asker::text(const std::string& text) {
   const auto named = chat_template();
-  if (named) return chat({{"user", text}}, /*answered=*/false);
+  if (named) return chat({{"user", text}}, jinja::Value::none(), /*answered=*/false);
   if (wanted_ != "auto") return std::unexpected(named.error());
   return row({{"instruction", text}});
 }

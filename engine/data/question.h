@@ -43,7 +43,7 @@ class Asker {
 
  private:
   Result<ChatTemplate> chat_template();
-  Result<Question> chat(std::vector<Turn> turns, bool answered);
+  Result<Question> chat(std::vector<Turn> turns, const jinja::Value& tools, bool answered);
 
   Files& files_;
   const std::string model_dir_;

@@ -69,7 +69,7 @@ Result<std::string> row_key(const ReadFile& file, const std::string& conditions)
 
 std::string to_entry(const std::string& key, const CheckedRows& rows) {
   const std::string unread = unread_text(rows.unread);
-  const int64_t head[] = {static_cast<int64_t>(rows.kind), static_cast<int64_t>(rows.chat_template),
+  const int64_t head[] = {static_cast<int64_t>(rows.kind), rows.chat_template,
                           std::ssize(rows.places), std::ssize(unread)};
   std::string entry(kCacheMagic);
   entry += key;
@@ -92,8 +92,7 @@ std::optional<CheckedRows> from_entry(const std::string& key, std::string_view e
     return std::nullopt;
   int64_t head[4];
   std::memcpy(head, body.data() + kHeadBytes - sizeof head, sizeof head);
-  const bool known = head[0] >= 0 && head[0] <= static_cast<int64_t>(RowKind::Chat) &&
-                     head[1] >= 0 && head[1] <= static_cast<int64_t>(ChatTemplate::Mistral);
+  const bool known = head[0] >= 0 && head[0] <= static_cast<int64_t>(RowKind::Chat);
   const auto left = static_cast<int64_t>(body.size() - kHeadBytes);
   if (!known || head[3] < 0 || head[3] > left) return std::nullopt;
   const auto bytes = static_cast<size_t>(left - head[3]);
@@ -103,8 +102,7 @@ std::optional<CheckedRows> from_entry(const std::string& key, std::string_view e
   }
   auto unread = read_unread(body.substr(kHeadBytes + bytes));
   if (!unread) return std::nullopt;
-  CheckedRows rows{
-      static_cast<RowKind>(head[0]), static_cast<ChatTemplate>(head[1]), {}, std::move(*unread)};
+  CheckedRows rows{static_cast<RowKind>(head[0]), head[1], {}, std::move(*unread)};
   rows.places.resize(static_cast<size_t>(head[2]));
   std::memcpy(rows.places.data(), body.data() + kHeadBytes, bytes);
   int64_t end = 0;

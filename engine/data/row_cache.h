@@ -16,7 +16,6 @@
 
 #include "common/files/files.h"
 #include "common/result.h"
-#include "engine/data/chat.h"
 #include "engine/data/sample.h"
 
 namespace dsj::data {
@@ -35,7 +34,7 @@ struct UnreadField {
 
 struct CheckedRows {
   RowKind kind = RowKind::Alpaca;
-  ChatTemplate chat_template = ChatTemplate::None;  ///< the one that chat rows were checked with
+  int64_t chat_template = 0;  ///< ChatTemplate::key() of the one that chat rows were checked with
   std::vector<Place> places;
   std::vector<UnreadField> unread = {};
 };

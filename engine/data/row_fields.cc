@@ -20,9 +20,8 @@ constexpr char kPreference[] =
     "keep the better answer as the row's answer, and leave this field out";
 constexpr char kMedia[] =
     "goes with text here, and only text is read: take a data set without images, video and sound";
-constexpr char kTools[] =
-    "holds tools or their calls, whose form in the model's chat template is not rendered: write "
-    "them into the text of the turns, or leave these rows out";
+constexpr char kFunctions[] =
+    "is OpenAI's old form of tools and their calls: write tools and tool_calls";
 constexpr char kPartOfTurn[] =
     "marks parts of a turn, and a turn is learned as a whole or not at all: use weight or train";
 
@@ -36,11 +35,9 @@ constexpr auto kOfRow = std::to_array<Refused>({{"chosen", kPreference},
                                                 {"videos", kMedia},
                                                 {"audio", kMedia},
                                                 {"audios", kMedia},
-                                                {"tools", kTools},
-                                                {"functions", kTools}});
+                                                {"functions", kFunctions}});
 
-constexpr auto kOfTurn = std::to_array<Refused>({{"tool_calls", kTools},
-                                                 {"function_call", kTools},
+constexpr auto kOfTurn = std::to_array<Refused>({{"function_call", kFunctions},
                                                  {"image", kMedia},
                                                  {"images", kMedia},
                                                  {"video", kMedia},
@@ -90,8 +87,10 @@ class Names {
 
 void unread_in_turn(const json& row, const json& turn, const std::string& where, Names& names) {
   const char* content = content_field(row, turn);
-  names.add_others(turn, {role_field(row, turn), content, "weight", "train"}, where + ".");
+  names.add_others(turn, {role_field(row, turn), content, "weight", "train", "tool_calls"},
+                   where + ".");
   const std::string name = where + "." + content;
+  if (!turn.contains(content)) return;
   names.add_marks(turn[content], name);
   if (!turn[content].is_array()) return;
   for (const json& part : turn[content]) {
@@ -130,7 +129,7 @@ std::optional<RowProblem> refused_turn_field(const json& turn) {
 
 std::string refused_part(const std::string& type) {
   return "is a part of type \"" + type + "\", and " +
-         (type.starts_with("tool") ? std::string("tools are not rendered")
+         (type.starts_with("tool") ? std::string("tool calls are read from tool_calls alone")
                                    : std::string("only text is read"));
 }
 
@@ -176,10 +175,10 @@ std::vector<std::string> unread_fields(const json& row, RowKind kind) {
     return std::move(names).take();
   }
   const char* list = turns_field(row);
-  names.add_others(
-      row,
-      {list, takes_system(row) ? "system" : list, label("label", list), label("kto_tag", list)},
-      "");
+  names.add_others(row,
+                   {list, "tools", takes_system(row) ? "system" : list, label("label", list),
+                    label("kto_tag", list)},
+                   "");
   for (const json& turn : row[list]) unread_in_turn(row, turn, std::string(list) + "[]", names);
   return std::move(names).take();
 }

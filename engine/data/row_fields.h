@@ -6,8 +6,7 @@
 //   chosen, rejected, preferred_output ...   preference rows: no answer of theirs is just learned
 //   label or kto_tag: false                  KTO's mark of an answer that must not be learned
 //   images, videos, audios (and singular)    only text is read
-//   tools, functions; a turn's tool_calls,   chat templates' tool forms are not rendered
-//   function_call
+//   functions; a turn's function_call        the old form of tools and tool_calls
 //   a turn's train_detail                    (axolotl) parts of a turn
 #pragma once
 
@@ -44,7 +43,7 @@ const char* content_field(const nlohmann::json& row, const nlohmann::json& turn)
 bool takes_system(const nlohmann::json& row);
 
 /// The fields of a row that hold something and that nothing reads, each once: "id",
-/// "messages[].name". So are the marks of other media in a text: "<image> in messages[].content".
+/// "messages[].name", which a chat template may read yet. So are the marks of other media in a text: "<image> in messages[].content".
 /// Precondition: the row was checked (rows.h).
 std::vector<std::string> unread_fields(const nlohmann::json& row, RowKind kind);
 

@@ -86,6 +86,9 @@ std::expected<RowKind, RowProblem> row_kind(const json& row) {
 
 std::optional<RowProblem> check_alpaca(const json& row) {
   if (auto problem = check_text(row, "instruction", true)) return problem;
+  if (holds(row, "tools"))
+    return RowProblem{"tools",
+                      "holds tools, which Stanford's prompt has no form for: write chat rows"};
   for (const char* field : {"input", "system"})
     if (auto problem = check_text(row, field, false)) return problem;
   if (auto problem = check_history(row)) return problem;
@@ -126,23 +129,24 @@ namespace {
 std::optional<std::string> role_of(const std::string& name) {
   if (name == "human") return "user";
   if (name == "gpt") return "assistant";
-  if (name == "system" || name == "user" || name == "assistant") return name;
+  if (name == "observation" || name == "function") return "tool";
+  for (const char* role : {"system", "user", "assistant", "tool", "developer", "ipython"}) {
+    if (name == role) return name;
+  }
   return std::nullopt;
 }
 
 std::string unknown_role(const json& name) {
-  constexpr std::array<std::string_view, 5> kToolRoles = {"tool", "function", "function_call",
-                                                          "observation", "ipython"};
-  std::string what = "is " + name.dump() + ", expected system, user or assistant";
-  if (std::ranges::find(kToolRoles, name.get_ref<const std::string&>()) != kToolRoles.end())
-    what += ": tool calls and their answers are not rendered";
+  std::string what = "is " + name.dump() + ", expected system, user, assistant or tool";
+  if (name == "function_call") what += ": write the call into an assistant's turn as tool_calls";
   return what;
 }
 
 /// Text, or OpenAI's list of parts, each a text.
 std::optional<RowProblem> check_content(const json& turn, const char* field) {
   const auto content = turn.find(field);
-  if (content == turn.end() || !content->is_array()) return check_text(turn, field, true);
+  if (content == turn.end() || !content->is_array())
+    return check_text(turn, field, !holds(turn, "tool_calls"));
   for (size_t i = 0; i < content->size(); ++i) {
     const json& part = (*content)[i];
     const std::string place = std::string(field) + "[" + std::to_string(i) + "]";
@@ -159,7 +163,9 @@ std::optional<RowProblem> check_content(const json& turn, const char* field) {
   return std::nullopt;
 }
 
-std::string content_of(const json& content) {
+std::string content_of(const json& turn, const char* field) {
+  const json content = turn.value(field, json());
+  if (content.is_null()) return {};
   if (content.is_string()) return content.get<std::string>();
   std::string text;
   for (const json& part : content) text += part["text"].get_ref<const std::string&>();
@@ -220,26 +226,47 @@ std::optional<RowProblem> check_chat(const json& row) {
   return check_text(row, "system", false);
 }
 
-std::vector<Turn> chat_turns(const json& row) {
-  std::vector<Turn> turns;
-  if (takes_system(row)) turns.push_back({"system", row["system"].get<std::string>()});
-  for (const json& turn : row[turns_field(row)]) {
-    const std::string role = role_of(turn[role_field(row, turn)].get<std::string>()).value_or("");
-    turns.push_back({role, content_of(turn[content_field(row, turn)]),
-                     role == "assistant" && is_learned(turn)});
-  }
-  return turns;
-}
-
-// ---- samples
-
 namespace {
 
-std::string token_text(const Tokenizer& tokenizer, std::optional<int32_t> id) {
-  return id ? tokenizer.id_to_token(*id).value_or("") : std::string();
+/// A turn of a row under the names that templates read.
+jinja::Value fields_of(const jinja::Value& turn, const std::string& role,
+                       std::string_view role_name, std::string_view content_name) {
+  jinja::Dict fields;
+  for (const auto& [name, value] : turn.dict()->entries()) {
+    if (name.bytes() == role_name) {
+      fields.set("role", role);
+    } else {
+      fields.set(name.bytes() == content_name ? jinja::Value("content") : name, value);
+    }
+  }
+  return jinja::make_dict(std::move(fields));
 }
 
 }  // namespace
+
+Result<Conversation> conversation_of(const json& row, std::string_view text) {
+  DSJ_TRY(const jinja::Value ordered, jinja::value_of_json(text));
+  Conversation told;
+  if (takes_system(row)) told.turns.push_back({"system", row["system"].get<std::string>()});
+  const jinja::Sequence& turns = *ordered.dict()->named(turns_field(row))->sequence();
+  size_t place = 0;
+  for (const json& turn : row[turns_field(row)]) {
+    const char *role_name = role_field(row, turn), *content_name = content_field(row, turn);
+    const std::string role = role_of(turn[role_name].get<std::string>()).value_or("");
+    told.turns.push_back({role, content_of(turn, content_name),
+                          role == "assistant" && is_learned(turn),
+                          fields_of(turns.items[place++], role, role_name, content_name)});
+  }
+  if (!holds(row, "tools")) return told;
+  told.tools = *ordered.dict()->named("tools");
+  if (told.tools.is_str()) {
+    DSJ_TRY(told.tools, jinja::value_of_json(std::string(told.tools.bytes())));
+  }
+  if (!told.tools.sequence()) return bad_input("tools: is no list");
+  return told;
+}
+
+// ---- samples
 
 Result<Cut> pieces_sample(std::span<const ChatPiece> pieces, const Tokenizer& tokenizer,
                           bool special, int64_t max_seq_length) {
@@ -267,11 +294,10 @@ Result<Cut> pieces_sample(std::span<const ChatPiece> pieces, const Tokenizer& to
   return cut;
 }
 
-Result<Cut> chat_sample(const json& row, const Tokenizer& tokenizer, ChatTemplate chat_template,
-                        int64_t max_seq_length) {
-  DSJ_TRY(const auto pieces,
-          render_chat(chat_template, chat_turns(row), token_text(tokenizer, tokenizer.bos_id()),
-                      token_text(tokenizer, tokenizer.eos_id())));
+Result<Cut> chat_sample(const json& row, std::string_view text, const Tokenizer& tokenizer,
+                        const ChatTemplate& chat_template, int64_t max_seq_length) {
+  DSJ_TRY(const Conversation told, conversation_of(row, text));
+  DSJ_TRY(const auto pieces, render_chat(chat_template, told.turns, told.tools));
   // The template has written its own special tokens.
   return pieces_sample(pieces, tokenizer, /*special=*/false, max_seq_length);
 }

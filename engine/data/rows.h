@@ -38,14 +38,20 @@ Result<Cut> alpaca_sample(const nlohmann::json& row, const Tokenizer& tokenizer,
 /// `eos` ends each answer; an empty line lies between two turns.
 std::vector<ChatPiece> alpaca_pieces(const nlohmann::json& row, const std::string& eos);
 
+struct Conversation {
+  std::vector<Turn> turns;
+  jinja::Value tools = jinja::Value::none();  ///< the row's list
+};
 /// A row's conversation, the row's "system" before it where the first turn is none. ShareGPT's
 /// speakers become roles. The assistant's turns are learned, but not those with weight 0 (OpenAI) or
-/// train false (axolotl).
-std::vector<Turn> chat_turns(const nlohmann::json& row);
+/// train false (axolotl). `text`: the row as the file has it, whose keys' order templates show.
+/// BadInput: tools that are text hold no JSON list.
+Result<Conversation> conversation_of(const nlohmann::json& row, std::string_view text);
 /// All turns in one text. Only the assistant's turns, and the tokens that end them, have labels. A
 /// token that starts before such a turn and reaches into it has none.
-Result<Cut> chat_sample(const nlohmann::json& row, const Tokenizer& tokenizer,
-                        ChatTemplate chat_template, int64_t max_seq_length);
+Result<Cut> chat_sample(const nlohmann::json& row, std::string_view text,
+                        const Tokenizer& tokenizer, const ChatTemplate& chat_template,
+                        int64_t max_seq_length);
 /// Pieces as one text, tokenized once and no further than it is kept; what chat_sample() and rows
 /// with a history become. `special`: with what the post-processor adds around a text.
 Result<Cut> pieces_sample(std::span<const ChatPiece> pieces, const Tokenizer& tokenizer,

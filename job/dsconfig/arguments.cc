@@ -88,13 +88,15 @@ void check_arguments(const TrainingArgs& args, Report& out) {
         Choice{"device", args.device, {"auto", "cpu", "cuda"}, {}}}) {
     if (!choice.value || std::ranges::find(choice.built, *choice.value) != choice.built.end())
       continue;
+    const bool takes_file = std::string_view(choice.name) == "chatTemplate";
+    if (takes_file && (choice.value->contains('/') || choice.value->ends_with(".jinja"))) continue;
     const bool known = std::ranges::find(choice.known, *choice.value) != choice.known.end();
     std::string expected;
     for (const std::string& one : choice.built) expected += (expected.empty() ? "" : " or ") + one;
     out.finding(
         known ? Severity::Unsupported : Severity::Error, std::string("training.") + choice.name,
         "\"" + *choice.value + "\" is not " + (known ? "built in this version" : "a choice"),
-        "expected " + expected);
+        "expected " + expected + (takes_file ? ", or a .jinja file" : ""));
   }
   const auto& normalization = args.loss_normalization;
   out.origin("loss_normalization", normalization.value_or(name_of(LossNormalization::Token)),

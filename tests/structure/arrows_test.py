@@ -47,7 +47,7 @@ ARROWS = {
     "cli/cluster": ["common", "job", "job/report", "common/files", "job/dsconfig", "job/spec", "kube", "cli"],
     "cli/main.cc": ["common", "cli", "cli/cluster"],  # a file: the table of all verbs
     "tools": ["common", "common/files", "job/layout", "engine/weights", "engine/data"],
-    "engine/data": ["common", "common/files"],
+    "engine/data": ["common", "common/files", "common/jinja"],
     "engine/weights": ["common", "job", "common/files", "job/layout"],
     "engine/checkpoint": ["common", "job", "common/files"],
     # Another engine's checkpoints, in and out.

@@ -15,7 +15,7 @@ const std::string kKey(32, 'a'), kOtherKey(32, 'b');
 
 CheckedRows some_rows() {
   return {RowKind::Chat,
-          ChatTemplate::Qwen,
+          7,
           {{1, 10}, {12, 30}, {42, 8}},
           {{"id", 3}, {"messages[].name", 1}}};
 }
@@ -24,7 +24,7 @@ TEST(RowEntry, ComesBackAsItWas) {
   const auto rows = from_entry(kKey, to_entry(kKey, some_rows()), 50);
   ASSERT_TRUE(rows);
   EXPECT_EQ(rows->kind, RowKind::Chat);
-  EXPECT_EQ(rows->chat_template, ChatTemplate::Qwen);
+  EXPECT_EQ(rows->chat_template, 7);
   EXPECT_EQ(rows->places, some_rows().places);
   EXPECT_EQ(rows->unread, some_rows().unread);
 }
@@ -46,7 +46,7 @@ TEST(RowEntry, RowsLieInTheFileOneBehindTheOther) {
       {}, {{-1, 5}}, {{0, -1}}, {{0, 51}}, {{60, 1}}, {{0, 10}, {9, 5}}, {{0, INT64_MAX}}};
   for (const auto& places : bad)
     EXPECT_FALSE(
-        from_entry(kKey, to_entry(kKey, {RowKind::Tokens, ChatTemplate::None, places, {}}), 50));
+        from_entry(kKey, to_entry(kKey, {RowKind::Tokens, 0, places, {}}), 50));
   EXPECT_TRUE(from_entry(kKey, to_entry(kKey, some_rows()), 50));
   EXPECT_FALSE(from_entry(kKey, to_entry(kKey, some_rows()), 49)) << "the file is shorter";
 }

@@ -140,7 +140,6 @@ TEST(RowFields, RowsOfAnotherObjectiveAreRefusedByName) {
                                      {"image", json("a.png")},
                                      {"videos", json::array({"a.mp4"})},
                                      {"audios", json::array({"a.wav"})},
-                                     {"tools", json("[{}]")},
                                      {"preferred_output", json::array({turn("assistant", "a")})}}) {
     json row = chat_row();
     row[field] = value;
@@ -149,8 +148,7 @@ TEST(RowFields, RowsOfAnotherObjectiveAreRefusedByName) {
     const json only = {{"prompt", "a"}, {field, value}};
     EXPECT_NE(refusal(only).find(std::string(field) + ": "), std::string::npos) << refusal(only);
   }
-  for (const auto& [field, value] : {std::pair{"tool_calls", json::array({{{"id", "c"}}})},
-                                     {"function_call", json{{"name", "f"}}},
+  for (const auto& [field, value] : {std::pair{"function_call", json{{"name", "f"}}},
                                      {"train_detail", json::array({{{"begin_offset", 0}}})},
                                      {"audio", json{{"id", "x"}}}}) {
     json row = chat_row();
@@ -159,10 +157,12 @@ TEST(RowFields, RowsOfAnotherObjectiveAreRefusedByName) {
     EXPECT_NE(refusal(row).find(std::string("messages[1].") + field), std::string::npos)
         << refusal(row);
   }
-  json answered = chat_row();
-  answered["messages"].push_back(turn("tool", "42"));
-  EXPECT_NE(refusal(answered).find("tool calls and their answers are not rendered"),
+  json tools = chat_row(), calls = chat_row();
+  tools["tools"] = "[{}]";
+  calls["messages"][1]["tool_calls"] = json::array({{{"id", "c"}}});
+  EXPECT_NE(refusal(tools).find("row 0, line 1: tools: the chat template has no form"),
             std::string::npos);
+  EXPECT_NE(refusal(calls).find("tool_calls: the chat template has no form"), std::string::npos);
 }
 
 TEST(RowFields, WhatHoldsNothingIsNotThere) {
