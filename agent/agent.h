@@ -123,6 +123,7 @@ class Agent {
   int unanswered_ = 0;  ///< beats in a row
   bool beat_wanted_ = true, beat_under_way_ = false, last_beat_sent_ = false;
   bool metrics_failed_ = false;
+  nlohmann::json cut_rows_;  ///< for the line of the attempt's first step; null: none
   bool start_traced_ = false, ends_traced_ = false;  ///< common/startup_trace.h
   std::string last_beat_problem_;
   Time leaving_since_{-1};

@@ -149,7 +149,12 @@ void Agent::watch_ranks(Time now) {
     const bool tells =
         exit->signal != 0 || (exit->exit_code != kExitDone &&
                               (config_.user_program || exit->exit_code != kExitPreempted));
-    react(RankExited{local, exit->exit_code, exit->signal,
+    int code = exit->exit_code;
+    if (!config_.user_program && exit->signal == 0 && code == kExitNotStarted) {
+      react(RankError{local, "CannotStart", "the program did not start: a library is not here"}, now);
+      code = kExitEnvironment;
+    }
+    react(RankExited{local, code, exit->signal,
                      tells ? ports_.ranks.last_words(own.process, kLastWordsBytesMax) : ""},
           now);
   }
@@ -188,9 +193,14 @@ void Agent::take_event(int local, const report::ReadEvent& read, Time now) {
 
 void Agent::take_rank_zero(const report::ReadEvent& read, Time now) {
   if (const auto* step = std::get_if<report::Step>(&read.event)) {
-    tell_metrics_problem(metrics_->append(*step, read.others));
+    nlohmann::json others = read.others;
+    if (!cut_rows_.is_null()) others.update(std::exchange(cut_rows_, nullptr));
+    tell_metrics_problem(metrics_->append(*step, others));
   } else if (const auto* eval = std::get_if<report::Eval>(&read.event)) {
     tell_metrics_problem(metrics_->append(*eval, read.others));
+  } else if (const auto* rows = std::get_if<report::CutRows>(&read.event)) {
+    cut_rows_ = nlohmann::json::parse(report::metrics_line(*rows, read.others));
+    cut_rows_.erase("step");
   } else if (const auto* resumed = std::get_if<report::Resumed>(&read.event)) {
     tell_metrics_problem(metrics_->drop_after(resumed->step));
   } else if (const auto* saved = std::get_if<report::Checkpoint>(&read.event)) {

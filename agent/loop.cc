@@ -4,12 +4,16 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 
 #include "agent/agent.h"
 #include "agent/gang/http_transport.h"
+#include "agent/orphan.h"
 #include "agent/ranks/spawn.h"
+#include "agent/status/reports.h"
+#include "agent/status/status_publisher.h"
 #include "agent/turns.h"
 #include "common/files/posix_files.h"
 #include "common/log.h"
@@ -23,6 +27,26 @@ int exit_code_of(const Error& error) {
   log::error(error.to_string());
   return error.kind == ErrorKind::BadInput ? contract::kExitBadInput : contract::kExitEnvironment;
 }
+
+/// Passes reports on, and knows the last ones.
+class KeptReports final : public Reports {
+ public:
+  explicit KeptReports(PipeReports& pipe) : pipe_(pipe) {}
+  void report(const report::Report& told) override {
+    if (const auto* end = std::get_if<report::End>(&told)) last_.end = *end;
+    if (const auto* saved = std::get_if<report::Checkpoint>(&told)) last_.saved = *saved;
+    if (const auto* attempt = std::get_if<report::Attempt>(&told))
+      last_.world_size = attempt->world_size;
+    pipe_.report(told);
+  }
+  bool flush() override { return pipe_.flush(); }
+  int fd() const override { return pipe_.fd(); }
+  const LastReports& last() const { return last_; }
+
+ private:
+  PipeReports& pipe_;
+  LastReports last_;
+};
 
 struct Transports {
   std::unique_ptr<HttpServer> server;
@@ -58,7 +82,8 @@ Result<int> run(const LoopOptions& options) {
                      std::to_string(config.replicas) + " workers");
   }
   PosixRanks ranks;
-  PipeReports reports(options.report_fd);
+  PipeReports pipe(options.report_fd);
+  KeptReports reports(pipe);
   DSJ_TRY(const Transports transports, open_transports(config, options.worker));
   const AgentPorts ports{.ranks = ranks,
                          .files = files,
@@ -84,6 +109,11 @@ Result<int> run(const LoopOptions& options) {
   for (int i = 0; reports.flush() && i < 20; ++i) {  // a slow reader still gets the last reports
     pollfd entry{reports.fd(), POLLOUT, 0};
     poll(&entry, 1, 100);
+  }
+  if (pipe.reader_gone()) {
+    const Status told = write_end(files, config.job.output_dir, reports.last(),
+                                  rfc3339(std::chrono::system_clock::now()));
+    if (!told) log::error(told.error().to_string());
   }
   return *agent.exit_code();
 }

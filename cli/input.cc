@@ -134,6 +134,8 @@ Surroundings look_around(const jobspec::Job& job) {
     } else if (auto model = layout::read_model_config(*directory)) {
       around.facts.hidden_size = model->hidden_size;
       around.facts.layers = model->num_layers;
+      around.facts.positions = model->longest_sequence();
+      around.facts.positions_learned = model->learned_positions();
       if (training.lora) {
         if (auto lora = layout::resolve_lora(*model, *training.lora)) {
           around.lora = std::move(*lora);

@@ -72,6 +72,7 @@ Result<std::shared_ptr<const MeasuredRows>> measure_rows(const jobspec::Job& job
   const int threads = usable_cores();
   auto measured = std::make_shared<MeasuredRows>();
   DSJ_TRY(measured->rows, data::row_sizes(**dataset, first, count, threads));
+  DSJ_TRY(measured->longer, data::count_long_rows(**dataset, first, count, threads));
   if (training.packing.value_or(false)) measured->packs.emplace(measured->rows, longest);
   return std::shared_ptr<const MeasuredRows>(std::move(measured));
 }
@@ -98,6 +99,12 @@ json rows_json(const MeasuredRows* rows, const std::string& why, const plan::Mem
   }
   out["count"] = rows->rows.size();
   out["tokens"] = lengths_json(rows->rows);
+  if (const data::LongRows& longer = rows->longer; longer.cut > 0) {
+    out["cut"] = {{"rows", longer.cut},
+                  {"tokens", longer.tokens},
+                  {"withoutTarget", longer.without_target}};
+    if (longer.estimated) out["cut"]["estimated"] = true;
+  }
   if (rows->packs)
     out["packed"] = {{"count", rows->packs->count()}, {"filled", rows->packs->filled()}};
   return out;

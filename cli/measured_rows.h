@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/long_rows.h"
 #include "engine/data/packs.h"
 #include "engine/data/row_sizes.h"
 #include "job/plan/memory_input.h"
@@ -18,6 +19,7 @@ namespace dsj::cli {
 struct MeasuredRows {
   std::vector<data::RowSize> rows;   ///< all that are trained on, at least one
   std::optional<data::Packs> packs;  ///< training.packing
+  data::LongRows longer;             ///< than what is trained on of a row
   /// What the sampler deals: rows, or packs.
   const std::vector<data::RowSize>& dealt() const { return packs ? packs->sizes() : rows; }
 };

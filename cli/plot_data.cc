@@ -39,6 +39,25 @@ std::string name_of(const std::string& directory) {
 
 }  // namespace
 
+Curve curve_of(const std::string& name, const std::map<double, double>& values) {
+  Curve curve{.name = name};
+  for (const auto& [step, value] : values) {
+    if (std::isfinite(value))
+      curve.points.emplace_back(step, value);
+    else
+      curve.not_finite.push_back(step);
+  }
+  return curve;
+}
+
+std::string about_not_finite(const Curve& curve) {
+  if (curve.not_finite.empty()) return {};
+  const size_t steps = curve.not_finite.size();
+  const std::string first = std::to_string(static_cast<int64_t>(curve.not_finite.front()));
+  return steps == 1 ? "not finite in step " + first
+                    : "not finite in " + std::to_string(steps) + " steps, the first " + first;
+}
+
 Result<RunCurves> read_curves(Files& files, const std::string& directory) {
   const std::string path = path_join(directory, contract::kMetricsFile);
   DSJ_TRY(const bool there, files.exists(path));
@@ -50,24 +69,24 @@ Result<RunCurves> read_curves(Files& files, const std::string& directory) {
   Values values;
   for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos;
        begin = end + 1) {
-    const json line = json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
-                                  text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    const json line = report::parse_line(text.substr(begin, end - begin));
     if (!line.is_object()) continue;
     const auto step = line.find("step");
     if (step == line.end() || !step->is_number_integer()) continue;
     run.steps = std::max(run.steps, step->get<int64_t>());
     for (const char* name : kCurves) {
       const auto value = line.find(name);
-      if (value != line.end() && value->is_number()) values[name][*step] = value->get<double>();
+      double number = 0;
+      if (value != line.end() && report::value_from_json(*value, number))
+        values[name][*step] = number;
     }
     take_difficulties(line, *step, values);
   }
   for (const char* name : kCurves) {
     if (const auto found = values.extract(name))
-      run.curves.push_back({name, {found.mapped().begin(), found.mapped().end()}});
+      run.curves.push_back(curve_of(name, found.mapped()));
   }
-  for (const auto& [name, points] : values)
-    run.curves.push_back({name, {points.begin(), points.end()}});
+  for (const auto& [name, points] : values) run.curves.push_back(curve_of(name, points));
   const std::string status = path_join(directory, contract::kStatusFile);
   if (const auto found = files.read_all(status)) run.status = status_from_text(*found, status);
   return run;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -18,7 +19,13 @@ using Points = std::vector<std::pair<double, double>>;  ///< (step, value), risi
 struct Curve {
   std::string name;  ///< as in metrics.jsonl
   Points points;
+  std::vector<double> not_finite = {};  ///< the steps whose value is nan or infinite, rising
 };
+
+/// Splits the values of steps into points and those that are not finite.
+Curve curve_of(const std::string& name, const std::map<double, double>& values);
+/// "not finite in 3 steps, first 5"; empty: all are finite.
+std::string about_not_finite(const Curve& curve);
 
 struct RunCurves {
   std::string name;  ///< the output directory's name

@@ -98,6 +98,14 @@ bool any_has(const std::vector<RunCurves>& runs, const std::string& name) {
       runs, [&](const RunCurves& run) { return find_curve(run, name) != nullptr; });
 }
 
+/// About kPointsMost of them.
+std::vector<double> thinned_steps(const std::vector<double>& steps) {
+  std::vector<double> kept;
+  const size_t stride = steps.size() / kPointsMost + 1;
+  for (size_t i = 0; i < steps.size(); i += stride) kept.push_back(steps[i]);
+  return kept;
+}
+
 /// Axes and lines of a curve, and into `data` what the page's script needs for them.
 std::string shapes(const std::vector<RunCurves>& runs, const std::string& name, json& data) {
   const double span = kWidth - kLeft - kRight, tall = kHeight - kTop - kBottom;
@@ -105,8 +113,10 @@ std::string shapes(const std::vector<RunCurves>& runs, const std::string& name, 
   for (const RunCurves& run : runs) {
     if (const Curve* curve = find_curve(run, name)) {
       for (const auto& [step, value] : curve->points) x.take(step), y.take(value);
+      for (const double step : curve->not_finite) x.take(step);
     }
   }
+  if (y.high < y.low) y.take(0);  // no value is finite
   const auto at_y = [&](double value) { return kTop + (1 - y.place(value)) * tall; };
   std::string svg;
   for (const double part : {0.0, 0.25, 0.5, 0.75, 1.0}) {
@@ -136,6 +146,13 @@ std::string shapes(const std::vector<RunCurves>& runs, const std::string& name, 
     }
     svg += "<polyline fill=\"none\" stroke=\"" + std::string(colour(i)) +
            "\" stroke-width=\"1.5\" points=\"" + path + "\"/>";
+    for (const double step : thinned_steps(curve->not_finite)) {
+      const std::string at = number(kLeft + x.place(step) * span);
+      svg += "<line x1=\"" + at + "\" x2=\"" + at + "\" y1=\"" + number(kHeight - kBottom) +
+             "\" y2=\"" + number(kHeight - kBottom + 6) +
+             "\" stroke=\"#dc2626\"><title>step " + std::to_string(static_cast<int64_t>(step)) +
+             " is not finite</title></line>";
+    }
     if (xs.size() == 1) {
       svg += "<circle r=\"3\" fill=\"" + std::string(colour(i)) + "\" cx=\"" +
              path.substr(0, path.find(',')) + "\" cy=\"" + path.substr(path.find(',') + 1) + "\"/>";
@@ -223,7 +240,13 @@ std::string plot_page(const std::vector<RunCurves>& runs, int again) {
   json data = json::object();
   for (const std::string& name : curve_names(runs)) {
     if (!any_has(runs, name)) continue;
-    page += "<h2>" + escaped(name) + "</h2>" + drawing(runs, name, data);
+    page += "<h2>" + escaped(name) + "</h2>";
+    for (const RunCurves& run : runs) {
+      const Curve* curve = find_curve(run, name);
+      const std::string bad = curve ? about_not_finite(*curve) : "";
+      if (!bad.empty()) page += "<p>" + escaped(run.name + ": " + bad) + "</p>";
+    }
+    page += drawing(runs, name, data);
   }
   std::string text = data.dump(-1, ' ', false, json::error_handler_t::replace);
   // A name must not end the script, nor begin a comment in it.

@@ -73,12 +73,14 @@ std::string short_number(double value) {
 
 std::string chart_text(const Curve& curve, const TextChart& chart) {
   const Points& points = curve.points;
-  if (points.empty()) return {};
+  const std::string bad = about_not_finite(curve);
+  if (points.empty()) return bad.empty() ? "" : curve.name + "  " + bad + "\n";
   const auto by_value = [](const auto& a, const auto& b) { return a.second < b.second; };
   const auto [low, high] = std::minmax_element(points.begin(), points.end(), by_value);
   std::string text = curve.name + "  last " + short_number(points.back().second) + ", min " +
                      short_number(low->second) + " at " + step_text(low->first) + ", max " +
-                     short_number(high->second) + " at " + step_text(high->first) + "\n";
+                     short_number(high->second) + " at " + step_text(high->first) +
+                     (bad.empty() ? "" : "; " + bad) + "\n";
 
   Dots dots(std::max(24, chart.columns) - kLabel - 2, std::max(1, chart.rows));
   const double x0 = points.front().first, x1 = points.back().first;

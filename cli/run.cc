@@ -1,6 +1,7 @@
 // dsj run: a DeepSpeedJob on this machine, from a manifest or from a torchrun line.
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 
@@ -40,7 +41,8 @@ all ranks and stops; a second one kills.
 Environment: OMP_NUM_THREADS (default: cores / ranks), HF_HOME or HF_HUB_CACHE (where hub ids are looked
 up), DSJ_TRAIN_PROGRAM (another program in place of dsj-train), DSJ_STARTUP_TRACE=1 (prints where the time
 of each start went), DSJ_ROWS_CACHE=0 (large data files are checked anew; docs/startup.md).
-Exit codes: 0 done, 1 the job failed, 2 bad input (nothing was started), 3 environment, 130 interrupted.
+Exit codes: 0 done, 1 the job failed, 2 bad input (nothing was started), 3 environment, 4 losses, gradients
+or weights are not finite, 130 interrupted.
 )";
 
 /// A program of ours, which lies beside this one.
@@ -169,6 +171,7 @@ Result<int> run(Arguments args) {
                                                  .environment = std::move(program.environment),
                                                  .lock_fd = lock.fd()}));
   startup::recorder().stage_ends("checks");
+  std::signal(SIGPIPE, SIG_IGN);  // the supervisor sees it, and the ranks save a step
   PosixFiles files;
   const SystemRunClock clock;
   return Supervisor(std::move(options), {.agents = agents,

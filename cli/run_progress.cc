@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 
 #include "common/format.h"
@@ -16,8 +17,8 @@ std::string numbers_text(const ProgressView& view) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : " ") + part; };
   const report::StepLine& line = view.line;
-  if (line.loss) add("loss " + format("%.4f", *line.loss));
-  if (line.lr) add("lr " + format("%.3g", *line.lr));
+  if (line.loss) add("loss " + report::shown_number("%.4f", *line.loss));
+  if (line.lr) add("lr " + report::shown_number("%.3g", *line.lr));
   if (line.tokens_per_second) add(format("%.0f", *line.tokens_per_second) + " tok/s");
   if (view.seconds_left) text += ", " + duration_text(*view.seconds_left) + " left";
   return text;
@@ -66,7 +67,11 @@ Progress::Progress(std::FILE* out, bool terminal) : out_(out), terminal_(termina
 void Progress::line(const ProgressView& view) {
   if (terminal_) return;
   std::fprintf(out_, "%s\n", line_text(view).c_str());
-  std::fflush(out_);
+  flush(out_);
+}
+
+void Progress::flush(std::FILE* stream) {
+  if (std::fflush(stream) != 0 && errno == EPIPE) reader_gone_ = true;
 }
 
 void Progress::redraw() {
@@ -81,7 +86,7 @@ void Progress::redraw() {
 void Progress::print(std::FILE* stream, const std::string& text) {
   clear();
   std::fprintf(stream, "%s\n", text.c_str());
-  std::fflush(stream);
+  flush(stream);
   redraw();
 }
 

@@ -41,10 +41,13 @@ class Progress {
   /// Prints a line of text above the bar.
   void print(std::FILE* stream, const std::string& text);
   void clear();
+  /// Whether a stream turned out to be a pipe that nobody reads any more (`dsj run | head`).
+  bool reader_gone() const { return reader_gone_; }
 
  private:
+  void flush(std::FILE* stream);
   std::FILE* out_;
-  bool terminal_, drawn_ = false;
+  bool terminal_, drawn_ = false, reader_gone_ = false;
   std::optional<ProgressView> view_;
 };
 

@@ -4,6 +4,7 @@
 
 #include "common/format.h"
 #include "job/contract.h"
+#include "job/report/step_line.h"
 
 namespace dsj::cli {
 namespace {
@@ -29,8 +30,18 @@ std::string about_failure(const report::Failure& failure, const RunStatus& statu
 }
 
 std::string about_evaluation(const report::Eval& eval) {
-  return text::format("step %ld eval_loss %.4f (%ld rows)", eval.step, eval.loss,
-                      eval.rows.value_or(0));
+  const std::string loss =
+      eval.loss ? report::shown_number("%.4f", *eval.loss) : "unknown: no row has a target";
+  std::string text = text::format("step %ld eval_loss %s (%ld rows", eval.step, loss.c_str(),
+                                  eval.rows.value_or(0));
+  if (const int64_t without = eval.rows_without_target.value_or(0); without > 0 && eval.loss)
+    text += ", " + std::to_string(without) + " of them without a target";
+  return text + ")";
+}
+
+std::string about_skipped(const report::Step& step) {
+  return "warning: step " + std::to_string(step.step) + " was skipped" +
+         (step.bad_gradient ? ": the gradient of " + *step.bad_gradient + " is not finite" : "");
 }
 
 /// How long the steps waited for a save; empty: no step follows, or it is not told.
@@ -88,7 +99,11 @@ std::optional<Sentence> sentence_of(const report::Report& told, const RunStatus&
             return {
                 {told.who ? "slow: " + *told.who : "no rank holds up the others any more", true}};
           },
-          [](const Resolved&) -> Said { return {}; }, [](const Step&) -> Said { return {}; },
+          [](const Step& step) -> Said {
+            if (!step.skipped.value_or(false)) return {};
+            return {{about_skipped(step), true}};
+          },
+          [](const Resolved&) -> Said { return {}; }, [](const CutRows&) -> Said { return {}; },
           [](const Log&) -> Said { return {}; }, [](const Memory&) -> Said { return {}; },
           [](const End&) -> Said { return {}; }},
       told);

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "job/contract.h"
+#include "job/report/run_end.h"
 #include "job/report/told.h"
 #include "job/spec/yaml.h"
 
@@ -10,7 +10,6 @@ namespace dsj::cli {
 namespace {
 
 using nlohmann::json;
-using namespace dsj::contract;
 
 constexpr size_t kHistoryMax = 10;
 
@@ -28,25 +27,8 @@ RunStatus::RunStatus(const json& previous, int world_size, int workers, std::str
     object_["startTime"] = start;
   }
   report::value_from_json(json_child(previous, "attempt"), attempt_);
-  condition("Accepted", true, "ConfigResolved", "the job was checked before anything started", now);
-}
-
-void RunStatus::condition(const char* type, bool value, const std::string& reason,
-                          const std::string& message, const std::string& now) {
-  const char* status = value ? "True" : "False";
-  for (auto& entry : object_["conditions"]) {
-    if (entry["type"] != type) continue;
-    if (entry["status"] != status) entry["lastTransitionTime"] = now;
-    entry["status"] = status;
-    entry["reason"] = reason;
-    entry["message"] = message;
-    return;
-  }
-  object_["conditions"].push_back({{"type", type},
-                                   {"status", status},
-                                   {"reason", reason},
-                                   {"message", message},
-                                   {"lastTransitionTime", now}});
+  report::set_condition(object_, "Accepted", true, "ConfigResolved",
+                        "the job was checked before anything started", now);
 }
 
 void RunStatus::take(const report::Report& told, const std::string& now) {
@@ -60,7 +42,7 @@ void RunStatus::take(const report::Report& told, const std::string& now) {
   } else if (const auto* failure = std::get_if<report::Failure>(&told)) {
     take_failure(*failure, now);
   } else if (const auto* end = std::get_if<report::End>(&told)) {
-    take_end(*end, now);
+    report::set_end(object_, *end, now);
   }
 }
 
@@ -71,8 +53,8 @@ void RunStatus::take_attempt(const report::Attempt& attempt, const std::string& 
   const std::string all = object_["workers"].get<std::string>();
   object_["workers"] = all.substr(all.find('/') + 1) + all.substr(all.find('/'));
   phase("Running");
-  condition("Running", true, "AttemptStarted", "attempt " + std::to_string(attempt_), now);
-  condition("Restarting", false, "AttemptStarted", "attempt " + std::to_string(attempt_), now);
+  report::set_condition(object_, "Running", true, "AttemptStarted", "attempt " + std::to_string(attempt_), now);
+  report::set_condition(object_, "Restarting", false, "AttemptStarted", "attempt " + std::to_string(attempt_), now);
 }
 
 void RunStatus::take_failure(const report::Failure& failure, const std::string& now) {
@@ -84,30 +66,16 @@ void RunStatus::take_failure(const report::Failure& failure, const std::string& 
   object_["restarts"] = {{"total", failure.restarts_total},
                          {"counted", failure.restarts_used},
                          {"limit", failure.restart_limit}};
-  condition("Running", false, failure.reason, failure.message, now);
+  report::set_condition(object_, "Running", false, failure.reason, failure.message, now);
   if (!failure.restart) return;
   object_["lastRestartTime"] = now;
   phase("Restarting");
-  condition("Restarting", true, failure.reason, failure.message, now);
+  report::set_condition(object_, "Restarting", true, failure.reason, failure.message, now);
 }
 
-void RunStatus::stopping(const std::string& now) {
+void RunStatus::stopping(const std::string& why, const std::string& now) {
   phase("Stopping");
-  condition("Running", true, "Stopping", "stop requested: all ranks save the same step", now);
-}
-
-void RunStatus::take_end(const report::End& end, const std::string& now) {
-  condition("Running", false, end.reason, end.message, now);
-  condition("Restarting", false, end.reason, end.message, now);
-  if (end.exit_code == kExitPreempted) {
-    phase("Interrupted");
-    condition("Interrupted", true, end.reason, end.message, now);
-    return;
-  }
-  object_["completionTime"] = now;
-  const char* how = end.exit_code == kExitDone ? "Complete" : "Failed";
-  phase(how);
-  condition(how, true, end.reason, end.message, now);
+  report::set_condition(object_, "Running", true, "Stopping", "stop requested: " + why, now);
 }
 
 std::string status_to_text(const json& status) {

@@ -19,8 +19,8 @@ class RunStatus {
   RunStatus(const nlohmann::json& previous, int world_size, int workers, std::string now);
 
   void take(const report::Report& told, const std::string& now);
-  /// A stop was requested and the ranks are saving.
-  void stopping(const std::string& now);
+  /// A stop was requested and the ranks are saving. `why`: one clause.
+  void stopping(const std::string& why, const std::string& now);
 
   const nlohmann::json& object() const { return object_; }
 
@@ -32,12 +32,9 @@ class RunStatus {
   std::optional<double> seconds_left() const { return training_.seconds_left(); }
 
  private:
-  void condition(const char* type, bool value, const std::string& reason,
-                 const std::string& message, const std::string& now);
   void phase(const char* name) { object_["phase"] = name; }
   void take_attempt(const report::Attempt& attempt, const std::string& now);
   void take_failure(const report::Failure& failure, const std::string& now);
-  void take_end(const report::End& end, const std::string& now);
 
   nlohmann::json object_;
   report::TrainingStatus training_;

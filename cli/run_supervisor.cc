@@ -59,7 +59,8 @@ bool Supervisor::all_gone() const {
 void Supervisor::turn() {
   start_due_agents();
   ports_.agents.wait();
-  for (int requests = ports_.agents.take_stop_requests(); requests > 0; --requests) take_stop();
+  for (int requests = ports_.agents.take_stop_requests(); requests > 0; --requests)
+    take_stop("all ranks save the same step");
   if (ports_.agents.take_stacks_request()) {
     ports_.agents.ask_for_stacks();
     progress_.print(ports_.err, "the stacks of all threads go to " +
@@ -67,6 +68,7 @@ void Supervisor::turn() {
   }
   read_reports();
   reap_agents();
+  stop_without_reader();
   ports_.agents.bury_strays();
   const Time now = ports_.clock.now();
   if (kill_at_ && now >= *kill_at_) kill_agents();
@@ -130,11 +132,11 @@ void Supervisor::agent_died(int worker, const agent::ChildExit& exit) {
   const std::string what = "the agent of worker " + std::to_string(worker) + " ended with " +
                            agent::describe_exit(exit.exit_code, exit.signal);
   const std::string log = agent_log(logs_dir(options_.config), worker);
-  const bool fatal =
-      exit.signal == 0 && (exit.exit_code == kExitBadInput || exit.exit_code == kExitEnvironment);
-  if (fatal) {
+  const bool not_started = exit.signal == 0 && exit.exit_code == kExitNotStarted;
+  if (not_started || (exit.signal == 0 && ends_the_job(exit.exit_code))) {
     progress_.print(ports_.err, quoted(ports_.agents.last_words(worker)));
-    return end({exit.exit_code, "AgentFailed", what + "; its log: " + log});
+    return end({not_started ? kExitEnvironment : exit.exit_code, "AgentFailed",
+                what + "; its log: " + log});
   }
   if (stopping_) {
     if (worker != 0) return;  // worker 0's agent notices and ends the job
@@ -185,7 +187,13 @@ void Supervisor::kill_agents() {
 
 // ---- signals
 
-void Supervisor::take_stop() {
+/// As where the terminal is closed: the ranks save a step, and the run can go on from there.
+void Supervisor::stop_without_reader() {
+  if (stopping_ || outcome_ || !progress_.reader_gone()) return;
+  take_stop("the reader of the output is gone: all ranks save the same step");
+}
+
+void Supervisor::take_stop(const std::string& why) {
   if (killed_ || outcome_) return;
   if (stopping_) {
     killed_ = true;
@@ -193,9 +201,9 @@ void Supervisor::take_stop() {
     return end({kExitPreempted, "StoppedWithoutCheckpoint", "killed on the second request"});
   }
   stopping_ = true;
-  status_.stopping(ports_.clock.time_of_day());
+  status_.stopping(why, ports_.clock.time_of_day());
   status_dirty_ = true;
-  progress_.print(ports_.err, "stopping: all ranks save the same step (once more to kill at once)");
+  progress_.print(ports_.err, "stopping: " + why + " (once more to kill at once)");
   for (int worker = 0; worker < workers(); ++worker) ports_.agents.ask_to_stop(worker);
 }
 
@@ -236,10 +244,10 @@ void Supervisor::take_report(const report::Report& told) {
     tell_start();
   }
   progress_.show(view());
-  if (step) return;
   if (const auto said = sentence_of(told, status_, options_.config.job.output_dir)) {
     progress_.print(said->is_problem ? ports_.err : ports_.out, said->text);
   }
+  if (step) return;
   if (const auto* failure = std::get_if<report::Failure>(&told)) {
     options_.config.budget.used = static_cast<int>(failure->restarts_used);
     options_.config.budget.total = static_cast<int>(failure->restarts_total);
@@ -285,7 +293,8 @@ int Supervisor::farewell() {
     case kExitDone: {
       std::string text = "done";
       if (status_.step() > 0) text += ": step " + std::to_string(status_.step());
-      if (last_step_.loss) text += text::format(", loss %.4f", *last_step_.loss);
+      if (last_step_.loss)
+        text += ", loss " + report::shown_number("%.4f", *last_step_.loss);
       std::fprintf(ports_.out, "%s\n", text.c_str());
       return 0;
     }
@@ -303,7 +312,7 @@ int Supervisor::farewell() {
                  options_.resume_command.c_str());
   }
   const int code = outcome_->exit_code;
-  return code == kExitBadInput || code == kExitEnvironment ? code : kExitFailed;
+  return ends_the_job(code) ? code : kExitFailed;
 }
 
 }  // namespace dsj::cli

@@ -62,7 +62,8 @@ class Supervisor {
   Status write_config();
   bool all_gone() const;
   void turn();
-  void take_stop();
+  void take_stop(const std::string& why);
+  void stop_without_reader();
   void read_reports();
   void take_report(const report::Report& told);
   void reap_agents();

@@ -153,6 +153,7 @@ size_t invalid_utf8(std::string_view text) {
 }
 
 std::string number(double value) {
+  if (std::isnan(value)) return "nan";  // whatever its sign
   if (const auto whole = to_int(value); whole && std::abs(value) < 1e15)
     return std::to_string(*whole);
   std::array<char, 40> buffer;

@@ -80,6 +80,8 @@ const std::vector<Field>& fields() {
       {"chatTemplate", nullptr, &A::chat_template},
       {"eosToken", nullptr, &A::eos_token},
       {"lossNormalization", nullptr, &A::loss_normalization},
+      {"maxSkippedSteps", nullptr, &A::max_skipped_steps},
+      {"exportNotFinite", nullptr, &A::export_not_finite},
       {"device", nullptr, &A::device},
       {"lora", nullptr, &A::lora},
   };

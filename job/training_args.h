@@ -68,6 +68,10 @@ struct TrainingArgs {
   std::optional<std::string> chat_template;
   std::optional<std::string> eos_token;  ///< the token that ends answers; unset: the model's own
   std::optional<std::string> loss_normalization;  ///< token (docs/rows.md)
+  /// Ours: 20; so many steps in a row whose loss or gradient is not finite end the run. 0: none do.
+  /// With fp16 the loss scale's own rules (engine/train/finite_guard.h).
+  std::optional<int64_t> max_skipped_steps;
+  std::optional<bool> export_not_finite;  ///< ours: false; exports weights that are not finite, too
   /// Ours: auto (a GPU where there is one), cpu, cuda (a GPU, or the run is refused).
   std::optional<std::string> device;
   std::optional<LoraArgs> lora;  ///< unset: every parameter is trained

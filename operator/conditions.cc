@@ -18,11 +18,14 @@ const ConditionKind* kind_of(const std::string& type) {
   return nullptr;
 }
 
-/// Agents and kubelets name failures too, in CamelCase words.
-bool is_word(const std::string& reason) {
-  return !reason.empty() && std::isalpha(static_cast<unsigned char>(reason[0])) &&
-         std::all_of(reason.begin(), reason.end(),
-                     [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+/// Agents, kubelets and users' own programs name failures, too: what of it an API server takes as a
+/// reason, a CamelCase word.
+std::string word_of(const std::string& reason) {
+  std::string word;
+  for (const unsigned char c : reason)
+    if (std::isalpha(c) || (!word.empty() && (std::isdigit(c) || c == '_')))
+      word += static_cast<char>(c);
+  return word.empty() ? "RankFailed" : word;
 }
 
 Tell tell_of(const Condition& condition) {
@@ -109,8 +112,8 @@ void set_condition(Conditions& conditions, Condition wanted) {
       std::any_of(kind->reasons.begin(), kind->reasons.end(),
                   [&](const ConditionKind::Reason& r) { return wanted.reason == r.name; });
   const bool named_by_failure = wanted.type == "Failed" || wanted.type == "Restarting";
-  DSJ_CHECK(listed || (named_by_failure && is_word(wanted.reason)), "%s %s", wanted.type.c_str(),
-            wanted.reason.c_str());
+  DSJ_CHECK(listed || named_by_failure, "%s %s", wanted.type.c_str(), wanted.reason.c_str());
+  if (!listed) wanted.reason = word_of(wanted.reason);
   for (Condition& condition : conditions) {
     if (condition.type != wanted.type) continue;
     if (condition.status == wanted.status) wanted.since = condition.since;

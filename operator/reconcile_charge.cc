@@ -66,8 +66,8 @@ FailureAction Pass::action_of(const Failure& failure, bool& by_rule) const {
   }
   if (!failure.pod || !failure.pod->termination) return FailureAction::Restart;
   const int code = failure.pod->termination->exit_code;
-  const bool fatal = code == contract::kExitBadInput || code == contract::kExitEnvironment ||
-                     failure.reason == contract::kReasonBackoffLimitExceeded;
+  const bool fatal =
+      contract::ends_the_job(code) || failure.reason == contract::kReasonBackoffLimitExceeded;
   return fatal ? FailureAction::FailJob : FailureAction::Restart;
 }
 

@@ -40,7 +40,9 @@ std::string default_reason(const RankState& rank, Suspicion suspicion) {
   if (rank.signal != 0) return "Killed";
   switch (end_of(rank)) {
     case RankEnd::Refused:
-      return rank.exit_code == kExitBadInput ? "BadInput" : "Environment";
+      return rank.exit_code == kExitBadInput    ? "BadInput"
+             : rank.exit_code == kExitNotFinite ? kReasonNotFinite
+                                                : "Environment";
     case RankEnd::LostPeer:
       return "PeerLost";
     default:

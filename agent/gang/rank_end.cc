@@ -19,11 +19,8 @@ RankEnd end_of(const RankState& rank) {
       return RankEnd::Preempted;
     case contract::kExitPeerLost:
       return RankEnd::LostPeer;
-    case contract::kExitBadInput:
-    case contract::kExitEnvironment:
-      return RankEnd::Refused;
     default:
-      return RankEnd::Failed;
+      return contract::ends_the_job(rank.exit_code) ? RankEnd::Refused : RankEnd::Failed;
   }
 }
 

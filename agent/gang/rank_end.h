@@ -12,7 +12,7 @@ enum class RankEnd {
   Done,
   Preempted,  ///< it stopped because it was asked to
   LostPeer,   ///< it says that another rank is gone
-  Refused,    ///< no attempt can help: bad input or the environment
+  Refused,    ///< no attempt can help: bad input, the environment, or numbers that are not finite
   Failed,
   Stopped,  ///< killed by its own agent
 };

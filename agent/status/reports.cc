@@ -33,6 +33,7 @@ bool PipeReports::flush() {
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote < 0 && errno == EAGAIN) return true;
     if (wrote < 0) {  // the reader is gone; training does not depend on it
+      reader_gone_ = true;
       waiting_.clear();
       sent_of_first_ = 0;
       return false;

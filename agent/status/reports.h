@@ -29,6 +29,8 @@ class PipeReports final : public Reports {
   void report(const report::Report& told) override;
   bool flush() override;
   int fd() const override { return fd_; }
+  /// Whether the reader closed its end: reports are lost from then on.
+  bool reader_gone() const { return reader_gone_; }
 
  private:
   struct Line {
@@ -36,6 +38,7 @@ class PipeReports final : public Reports {
     bool replaceable;
   };
   int fd_;
+  bool reader_gone_ = false;
   std::deque<Line> waiting_;
   size_t sent_of_first_ = 0;
 };

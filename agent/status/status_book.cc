@@ -59,7 +59,7 @@ Urgency urgency_of(const report::Report& told) {
                  [](const Stragglers&) { return Must; }, [](const Step&) { return WithTheNext; },
                  [](const Eval&) { return WithTheNext; }, [](const Memory&) { return WithTheNext; },
                  [](const Warning&) { return Never; }, [](const Log&) { return Never; },
-                 [](const Note&) { return Never; }},
+                 [](const CutRows&) { return WithTheNext; }, [](const Note&) { return Never; }},
       told);
 }
 

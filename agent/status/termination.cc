@@ -24,6 +24,8 @@ std::string reason_of(int exit_code) {
       return "BadInput";
     case kExitEnvironment:
       return "Environment";
+    case kExitNotFinite:
+      return kReasonNotFinite;
     default:
       return "Failed";
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "job/contract.h"
+
 namespace dsj::cli {
 namespace {
 
@@ -95,6 +97,10 @@ void from_failure(const Json& failure, std::vector<Advice>& all) {
         "secretRef's Secret have what the image reads, is there space on the volume?";
   } else if (code == "2") {
     todo = "the input is wrong and no attempt will help: the last words name the file or the key";
+  } else if (reason == contract::kReasonNotFinite) {
+    todo =
+        "losses, gradients or weights became nan or infinite: the last checkpoint is sound; go on "
+        "from it with a lower learningRate, or look at the rows";
   } else if (code == "3") {
     todo = "the surroundings are wrong (a library, space, a permission): the last words say which";
   } else if (reason == "NodeLost") {

@@ -52,7 +52,7 @@ class Steps {
     for (const char* curve : {kLoss, kLr, kGradNorm, kSpeed}) {
       const auto found = values_.find(curve);
       if (found != values_.end())
-        run.curves.push_back({curve, {found->second.begin(), found->second.end()}});
+        run.curves.push_back(curve_of(curve, found->second));
     }
     return run;
   }

@@ -222,7 +222,9 @@ Result<int64_t> write_rank_from(Files& files, const WriteOptions& options,
 Result<Published> publish(Files& files, const WriteOptions& options,
                           const Publication& publication) {
   DSJ_CHECK(options.rank == 0, "only rank 0 publishes");
-  DSJ_CHECK(all_finite(publication.run_state), "the run state holds a number that is not finite");
+  if (!all_finite(publication.run_state))
+    return fail(ErrorKind::Internal, "the run state holds a number that is not finite",
+                options.checkpoints_dir);
   const std::string staging = staging_path(options);
   const std::string target = path_join(options.checkpoints_dir, step_name(options.step));
 

@@ -133,11 +133,19 @@ Status Dataset::check_chat_template(Files& files) {
   return {};
 }
 
-Result<Cut> Dataset::tokenize(const json& row, std::string_view text) const {
+Result<Cut> Dataset::tokenize(const json& row, std::string_view text,
+                              int64_t max_seq_length) const {
   if (kind_ == RowKind::Chat) {
-    return chat_sample(row, text, *tokenizer_, chat_template_, options_.max_seq_length);
+    return chat_sample(row, text, *tokenizer_, chat_template_, max_seq_length);
   }
-  return alpaca_sample(row, *tokenizer_, options_.max_seq_length);
+  return alpaca_sample(row, *tokenizer_, max_seq_length);
+}
+
+int64_t Dataset::tokens_at_most(int64_t row) const {
+  // A token is at least a byte of text: of the row, or of what its template puts around it. A row of
+  // ids has two numbers and two commas for each.
+  constexpr int64_t kTemplate = 256;
+  return kind_ == RowKind::Tokens ? bytes_of(row) / 4 : bytes_of(row) + kTemplate;
 }
 
 bool Dataset::tokenizes_to_check() const {
@@ -232,7 +240,7 @@ Status Dataset::check_all(Files& files) {
       if (!rendered) return RowProblem{"", said(rendered.error())};
     }
     if (!tokenize_all) return std::nullopt;
-    const auto cut = tokenize(row, text);
+    const auto cut = tokenize(row, text, options_.max_seq_length);
     if (!cut) return RowProblem{"", cut.error().message};
     return outside_vocabulary(cut->sample, *tokenizer_, options_.vocab_size);
   };
@@ -252,9 +260,23 @@ Status Dataset::check_all(Files& files) {
 }
 
 Result<Sample> Dataset::at(int64_t row) const {
+  DSJ_TRY(Cut cut, read(row, options_.max_seq_length));
+  truncated_ += cut.truncated;
+  without_target_ +=
+      std::ranges::all_of(cut.sample.labels, [](int32_t label) { return label == kIgnoredLabel; });
+  return std::move(cut.sample);
+}
+
+Result<Sample> Dataset::whole(int64_t row) const {
+  constexpr int64_t kAnyLength = int64_t{1} << 60;
+  DSJ_TRY(Cut cut, read(row, kAnyLength));
+  return std::move(cut.sample);
+}
+
+Result<Cut> Dataset::read(int64_t row, int64_t max_seq_length) const {
   DSJ_CHECK(row >= 0 && row < rows(), "row %lld", static_cast<long long>(row));
   DSJ_TRY(const std::string text, text_at(row));
-  return sample_of(text, path_ + ": row " + std::to_string(row));
+  return cut_of(text, max_seq_length, path_ + ": row " + std::to_string(row));
 }
 
 Result<std::string> Dataset::text_at(int64_t row) const {
@@ -269,7 +291,7 @@ Result<std::optional<int32_t>> Dataset::answer_end() const {
   for (int64_t row = 0; kind_ == RowKind::Chat && row < std::min(kRowsAsked, rows()); ++row) {
     DSJ_TRY(const auto text, text_at(row));
     DSJ_TRY(const auto parsed, parse_json(text, path_));
-    DSJ_TRY(const Cut cut, tokenize(parsed, text));
+    DSJ_TRY(const Cut cut, tokenize(parsed, text, options_.max_seq_length));
     const std::vector<int32_t>& labels = cut.sample.labels;
     for (size_t i = 0; i < labels.size(); ++i) {
       const bool last = i + 1 == labels.size();
@@ -280,7 +302,8 @@ Result<std::optional<int32_t>> Dataset::answer_end() const {
   return std::nullopt;
 }
 
-Result<Sample> Dataset::sample_of(const std::string& text, const std::string& where) const {
+Result<Cut> Dataset::cut_of(const std::string& text, int64_t max_seq_length,
+                            const std::string& where) const {
   // Rows were checked when the file was opened. What is wrong now has changed since.
   const auto changed = [&](const std::string& what) {
     return fail(ErrorKind::Environment, "the file was changed while it was in use: " + what, where);
@@ -292,21 +315,18 @@ Result<Sample> Dataset::sample_of(const std::string& text, const std::string& wh
     if (const auto problem = check_tokens(*row, options_.vocab_size)) {
       return changed(problem->field + " " + problem->what);
     }
-    cut = tokens_sample(*row, options_.max_seq_length);
+    cut = tokens_sample(*row, max_seq_length);
   } else {
     const auto problem_found = kind_ == RowKind::Chat ? check_chat(*row) : check_alpaca(*row);
     if (problem_found) return changed(problem_found->field + " " + problem_found->what);
-    auto tokenized = tokenize(*row, text);
+    auto tokenized = tokenize(*row, text, max_seq_length);
     if (!tokenized) return bad_input(tokenized.error().message, where);
     cut = std::move(*tokenized);
     if (const auto problem = outside_vocabulary(cut.sample, *tokenizer_, options_.vocab_size)) {
       return bad_input(problem->what, where);
     }
   }
-  truncated_ += cut.truncated;
-  without_target_ +=
-      std::ranges::all_of(cut.sample.labels, [](int32_t label) { return label == kIgnoredLabel; });
-  return std::move(cut.sample);
+  return cut;
 }
 
 }  // namespace dsj::data

@@ -79,6 +79,13 @@ class Dataset {
   /// another kind, or none of their answers ends within its row. Error: as at().
   Result<std::optional<int32_t>> answer_end() const;
 
+  /// The same row before it is cut to max_seq_length().
+  Result<Sample> whole(int64_t row) const;
+  int64_t max_seq_length() const { return options_.max_seq_length; }
+  int64_t bytes_of(int64_t row) const { return places_[static_cast<size_t>(row)].length; }
+  /// A bound of whole()'s tokens by the row's bytes, without reading it.
+  int64_t tokens_at_most(int64_t row) const;
+
   /// How many rows at() has cut so far, and how many it returned without any label. A row that is
   /// asked for twice counts twice.
   int64_t truncated_rows() const { return truncated_; }
@@ -96,9 +103,12 @@ class Dataset {
   Status check_tokenizer() const;
   Status check_chat_template(Files& files);
   /// Tokenizes a row that was checked; `text`: the row as the file has it.
-  Result<Cut> tokenize(const nlohmann::json& row, std::string_view text) const;
+  Result<Cut> tokenize(const nlohmann::json& row, std::string_view text,
+                       int64_t max_seq_length) const;
   Result<std::string> text_at(int64_t row) const;
-  Result<Sample> sample_of(const std::string& text, const std::string& where) const;
+  Result<Cut> read(int64_t row, int64_t max_seq_length) const;
+  Result<Cut> cut_of(const std::string& text, int64_t max_seq_length,
+                     const std::string& where) const;
 
   std::unique_ptr<ReadFile> file_;
   std::string path_;

@@ -8,10 +8,6 @@ namespace {
 
 enum Table { kTokens, kPositions };
 
-bool learned_positions(const layout::ModelConfig& config) {
-  return config.block == layout::Block::Gpt2;
-}
-
 ops::Dropout dropout_of(const layout::ModelConfig& config, const EmbeddingCall& call) {
   return call.dropout_key ? ops::Dropout{config.dropout.embedding, *call.dropout_key}
                           : ops::Dropout{};
@@ -23,7 +19,7 @@ at::Tensor embedding_forward(const zero::UnitParameters& p, const layout::ModelC
                              const at::Tensor& ids, const EmbeddingCall& call) {
   // A table that was gathered in the products' type gives the rows that others give.
   at::Tensor x = p.weight(kTokens).index_select(0, ids).to(p.stream_type());
-  if (learned_positions(config)) {
+  if (config.learned_positions()) {
     DSJ_CHECK(call.rows->positions_end() <= config.max_position);
     x.add_(p.weight(kPositions).index_select(0, call.rows->positions()));
   }
@@ -38,7 +34,7 @@ void embedding_backward(const zero::UnitParameters& p, const layout::ModelConfig
     tokens.zero_if_new();
     ops::scatter_rows(dx, ids, tokens.tensor);
   }
-  if (!learned_positions(config)) return;
+  if (!config.learned_positions()) return;
   if (const auto positions = p.grad(kPositions); positions.tensor.defined()) {
     positions.zero_if_new();
     ops::scatter_rows(dx, call.rows->positions(), positions.tensor);

@@ -2,27 +2,16 @@
 
 #include <algorithm>
 
-#include "common/check.h"
-#include "engine/optim/schedules.h"
+#include "job/dsconfig/rates.h"
 
 namespace dsj::optim {
-namespace {
-
-Scheduled scheduled(const dsconfig::SchedulerConfig& config, double base_lr, int64_t steps_done) {
-  DSJ_CHECK(steps_done >= 0);
-  for (auto family : {hugging_face_schedule, deepspeed_schedule, torch_schedule})
-    if (const auto found = family(config, base_lr, steps_done)) return *found;
-  DSJ_CHECK(false, "scheduler type %s", config.type.c_str());
-}
-
-}  // namespace
 
 double learning_rate(const dsconfig::SchedulerConfig& config, double base_lr, int64_t steps_done) {
-  return scheduled(config, base_lr, steps_done).lr;
+  return dsconfig::scheduled(config, base_lr, steps_done).lr;
 }
 
 Rates rates_at(const dsconfig::SchedulerConfig& config, double base_lr, int64_t steps_done) {
-  const Scheduled now = scheduled(config, base_lr, steps_done);
+  const dsconfig::Scheduled now = dsconfig::scheduled(config, base_lr, steps_done);
   return {.lr = now.lr,
           .previous_lr = learning_rate(config, base_lr, std::max<int64_t>(0, steps_done - 1)),
           .momentum = now.momentum,

@@ -62,7 +62,8 @@ bool has_target(const data::Sample& sample) {
 }  // namespace
 
 Result<EvalResult> evaluate(Stepper& stepper, comm::Collectives& collectives, const EvalRows& rows,
-                            int64_t batch_size, at::Device device) {
+                            int64_t batch_size, at::Device device,
+                            const std::function<bool()>& stop) {
   const int64_t batches = (rows.count + batch_size - 1) / batch_size;
   // By token, the batches that the ranks run side by side have one mean; else each has its own.
   const bool by_token = stepper.normalization() == dsconfig::LossNormalization::Token;
@@ -74,6 +75,8 @@ Result<EvalResult> evaluate(Stepper& stepper, comm::Collectives& collectives, co
   auto* targets = counts.mutable_data_ptr<double>();
   double* learned = targets + means;  // rows that have targets
   for (int64_t round = 0; round < batches; round += collectives.world()) {
+    if (stop && comm::max_over_ranks(collectives, device, {stop() ? 1.0 : 0.0})[0] > 0)
+      return EvalResult{.stopped = true};
     const int64_t own = round + collectives.rank();
     std::vector<data::Sample> samples;
     for (int64_t i = own * batch_size; i < std::min((own + 1) * batch_size, rows.count); ++i) {
@@ -104,6 +107,7 @@ Result<EvalResult> evaluate(Stepper& stepper, comm::Collectives& collectives, co
     result.targets += static_cast<int64_t>(sum[means + i]);
   }
   if (weight > 0) result.loss = loss / weight;
+  result.rows_without_target = rows.count - static_cast<int64_t>(weight);
   return result;
 }
 

@@ -9,6 +9,10 @@
 // here a batch has its own rows only.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <optional>
+
 #include "common/result.h"
 #include "engine/train/inputs.h"
 #include "engine/train/step.h"
@@ -16,13 +20,17 @@
 namespace dsj::train {
 
 struct EvalResult {
-  double loss = 0;
+  std::optional<double> loss;     ///< nullopt: no row has a target, or it was stopped
   int64_t rows = 0, targets = 0;  ///< of all ranks
+  int64_t rows_without_target = 0;
+  bool stopped = false;  ///< a rank was asked to stop: the rest was left out
 };
 
-/// Collective; the result is the same on all ranks. Training state does not change. Error: a row
-/// cannot be read.
+/// `stop`: whether this rank was asked to stop; all ranks then stop before the next batch. It may be
+/// empty, on all ranks. Collective; the result is the same on all ranks. Training state does not
+/// change. Error: a row cannot be read.
 Result<EvalResult> evaluate(Stepper& stepper, comm::Collectives& collectives, const EvalRows& rows,
-                            int64_t batch_size, at::Device device);
+                            int64_t batch_size, at::Device device,
+                            const std::function<bool()>& stop = {});
 
 }  // namespace dsj::train

@@ -10,6 +10,7 @@
 #include "common/startup_trace.h"
 #include "engine/data/row_cache.h"
 #include "engine/data/row_sizes.h"
+#include "job/plan/memory_input.h"
 
 namespace dsj::train {
 namespace {
@@ -107,8 +108,7 @@ Result<Inputs> read_inputs(const RankEnv& env) {
   }
   startup::recorder().stage_ends("tokenizer");
   data::DatasetOptions options;
-  options.max_seq_length =
-      std::min(training.max_seq_length.value_or(2048), in.model.longest_sequence());
+  options.max_seq_length = plan::longest_row(training, in.model);
   options.vocab_size = in.model.vocab_size;
   options.chat_template = training.chat_template.value_or("auto");
   options.cache_directory = data::row_cache_directory(
@@ -119,7 +119,9 @@ Result<Inputs> read_inputs(const RankEnv& env) {
   dsconfig::Facts facts{.world_size = env.world_size,
                         .hidden_size = in.model.hidden_size,
                         .dataset_rows = in.dataset->rows(),
-                        .layers = in.model.num_layers};
+                        .layers = in.model.num_layers,
+                        .positions = in.model.longest_sequence(),
+                        .positions_learned = in.model.learned_positions()};
   if (in.packs) facts.packed_rows = in.packs->count();
   in.resolution = dsconfig::resolve(in.job.ds_config, training, facts);
   DSJ_TRY_STATUS(accept(in.resolution, in.job.ds_config_source));

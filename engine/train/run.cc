@@ -26,9 +26,11 @@
 #include "engine/optim/lr_schedule.h"
 #include "engine/train/accelerator.h"
 #include "engine/train/events.h"
+#include "engine/train/finite_guard.h"
 #include "engine/train/frozen.h"
 #include "engine/train/inputs.h"
 #include "engine/train/loading.h"
+#include "engine/train/long_rows.h"
 #include "engine/train/metric_rows.h"
 #include "engine/train/micro_batch.h"
 #include "engine/train/out_of_memory.h"
@@ -89,12 +91,13 @@ int64_t peak_rss_bytes() {
 class Loop {
  public:
   Loop(const Inputs& inputs, const MetricRows* chosen, Stepper& stepper, Saver& saver,
-       const Events& events, Watching& watching, comm::Collectives& collectives, at::Device device,
+       FiniteGuard& guard, const Events& events, Watching& watching, comm::Collectives& collectives, at::Device device,
        FlightLog& flight, std::string startup_file)
       : in_(inputs),
         chosen_(chosen),
         stepper_(stepper),
         saver_(saver),
+        guard_(guard),
         events_(events),
         watching_(watching),
         collectives_(collectives),
@@ -102,12 +105,16 @@ class Loop {
         flight_(flight),
         startup_file_(std::move(startup_file)) {}
 
-  /// Runs to the planned end. Returns the exit code: done or preempted.
+  /// Runs to the planned end. Returns the exit code: done, preempted, or not finite.
   Result<int> run(Progress progress) {
     const auto& config = in_.config();
     defer_stops();
     DSJ_TRY_STATUS(watching_.begin(progress));
-    if (config.eval.on_start && progress.step == 0) DSJ_TRY_STATUS(evaluate(progress));
+    guard_.begin();
+    if (config.eval.on_start && progress.step == 0) {
+      DSJ_TRY(const EvalResult seen, evaluate(progress));
+      if (seen.stopped) return static_cast<int>(contract::kExitPreempted);  // nothing to save
+    }
     const data::Sampler dealt = in_.sampler(collectives_.world());
     std::optional<MetricRows::Order> order;
     if (chosen_) order.emplace(*chosen_, dealt.options());
@@ -122,19 +129,21 @@ class Loop {
          .packs = in_.packs ? &*in_.packs : nullptr});
     const Rows rows{loader, sampler};
     while (progress.step < config.total_steps && !progress.best.stopped) {
-      DSJ_TRY(const bool stop, step(rows, progress));
+      DSJ_TRY(bool stop, step(rows, progress));
+      if (const auto why = guard_.gives_up(progress.step); !why.empty()) return give_up(why);
       bool is_best = false;
-      if (evaluates_now(progress)) {
-        DSJ_TRY(const auto loss, evaluate(progress));
-        is_best = loss && count_evaluation(config.eval.best, progress.step, *loss, progress.best);
+      if (!stop && evaluates_now(progress)) {
+        DSJ_TRY(const EvalResult seen, evaluate(progress));
+        stop = seen.stopped;
+        // No later one could be better than nan.
+        is_best = seen.loss && std::isfinite(*seen.loss) &&
+                  count_evaluation(config.eval.best, progress.step, *seen.loss, progress.best);
       }
       const bool last = progress.step == config.total_steps || progress.best.stopped;
       const bool saves_last = last && config.save.kind != dsconfig::Cadence::Kind::Never;
       if (stop || saves_last || is_due(config.save, progress) ||
           (is_best && config.eval.best.save)) {
-        flight_.enter(FlightPhase::Saving, progress.step);
-        count_save(progress.step, progress.best);
-        DSJ_TRY_STATUS(saver_.save(progress, stop || last));
+        DSJ_TRY_STATUS(save(progress, stop || last));
       }
       if (stop || last) watching_.finish();
       if (stop && !last) return static_cast<int>(contract::kExitPreempted);
@@ -143,6 +152,7 @@ class Loop {
     if (progress.best.stopped) tell_early_stop(progress);
     DSJ_TRY_STATUS(load_best(progress));
     flight_.enter(FlightPhase::Exporting, progress.step);
+    if (const auto why = guard_.keeps_back(); !why.empty()) return give_up(why);
     DSJ_TRY_STATUS(saver_.export_model());
     events_.emit(report::Done{.step = progress.step});
     return static_cast<int>(contract::kExitDone);
@@ -191,17 +201,34 @@ class Loop {
     return *best.checkpoint == progress.step ? Status{} : saver_.take_back(*best.checkpoint);
   }
 
-  /// The loss; nullopt: there are no rows to evaluate on.
-  Result<std::optional<double>> evaluate(const Progress& progress) {
+  /// No loss: there are no rows to evaluate on, or none with a target, or all ranks stop now.
+  Result<EvalResult> evaluate(const Progress& progress) {
     const EvalRows rows = in_.eval_rows();
-    if (!rows.dataset) return std::nullopt;
+    if (!rows.dataset) return EvalResult{};
     flight_.enter(FlightPhase::Evaluating, progress.step);
     const auto start = Clock::now();
-    DSJ_TRY(const EvalResult result, train::evaluate(stepper_, collectives_, rows,
-                                                     in_.config().eval.micro_batch_size, device_));
+    DSJ_TRY(const EvalResult result,
+            train::evaluate(stepper_, collectives_, rows, in_.config().eval.micro_batch_size,
+                            device_, stop_requested));
+    if (result.stopped) return result;
     const std::chrono::duration<double> seconds = Clock::now() - start;
     watching_.after_evaluation(progress.step, result, seconds.count());
-    return result.loss;
+    return result;
+  }
+
+  Status save(Progress& progress, bool last) {
+    flight_.enter(FlightPhase::Saving, progress.step);
+    if (!guard_.may_save(progress.step)) return saver_.finish();
+    count_save(progress.step, progress.best);
+    return saver_.save(progress, last);
+  }
+
+  /// Ends the run for numbers that are not finite.
+  Result<int> give_up(const std::string& why) {
+    DSJ_TRY_STATUS(saver_.finish());
+    log::error(why);
+    events_.emit(report::RankError{.reason = contract::kReasonNotFinite, .message = why});
+    return static_cast<int>(contract::kExitNotFinite);
   }
 
   /// Where the rows come from, and how many micro-batches each step has.
@@ -272,6 +299,7 @@ class Loop {
     report(progress, result, rates.lr, std::chrono::duration<double>(Clock::now() - start).count(),
            batches.front());
     flight_.enter(FlightPhase::Saving, progress.step);
+    guard_.took(result);
     DSJ_TRY_STATUS(saver_.advance(result.votes));
     if (const Status judged = judge_skipped(progress, result); !judged) {
       DSJ_TRY_STATUS(saver_.finish());  // the run ends here, on all ranks
@@ -345,6 +373,7 @@ class Loop {
                       .step_seconds = seconds,
                       .wire_bytes = counters.bytes() - counters.of(comm::Traffic::Control).bytes,
                       .host_rss_bytes = peak_rss_bytes()};
+    if (!result.bad_gradient.empty()) step.bad_gradient = result.bad_gradient;
     if (!difficulties.empty()) step.difficulty = std::move(difficulties);
     events_.emit(step);
     watching_.after_step(step, progress, batch);
@@ -354,6 +383,7 @@ class Loop {
   const MetricRows* chosen_;  ///< null: no curriculum by a metric
   Stepper& stepper_;
   Saver& saver_;
+  FiniteGuard& guard_;
   const Events& events_;
   Watching& watching_;
   comm::Collectives& collectives_;
@@ -400,6 +430,7 @@ void announce(const Inputs& in, const RankEnv& env, const Events& events) {
                              std::to_string(in.packs->count()) + " packed ones, filled to " +
                              text::number(std::round(1000 * in.packs->filled()) / 10) + " %"});
   }
+  tell_long_rows(in, events);
   nlohmann::json origins = nlohmann::json::array();
   for (const auto& origin : in.resolution.origins) {
     origins.push_back({{"path", origin.path}, {"value", origin.value}, {"from", origin.from}});
@@ -508,10 +539,11 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
   Saver saver(files, in, state, stepper, events, device);
   startup::recorder().stage_ends("weights");
   saver.save_behind(snapshot_here(in, env, device));
+  FiniteGuard guard(in.job.training, in.config(), state, events);
   Watching watching(files, in, stepper, state, events, comms, env.rank, device);
   DSJ_TRY(const int code,
-          Loop(in, chosen ? &*chosen : nullptr, stepper, saver, events, watching, *collectives,
-               device, flight, path_join(path_parent(env.job_file), contract::kStartupFile))
+          Loop(in, chosen ? &*chosen : nullptr, stepper, saver, guard, events, watching,
+               *collectives, device, flight, path_join(path_parent(env.job_file), contract::kStartupFile))
               .run(progress));
   collectives->shutdown();
   return code;

@@ -319,6 +319,7 @@ StepResult Stepper::run(const StepInput& input) {
   StepResult result{.loss = sum[0] / world,
                     .grad_norm = std::sqrt(local ? sum[sums.numel()] : sum[1]) *
                                  (local ? 1 : averaging_.at_update) / loss_scaler_.scale(),
+                    .finite = std::isfinite(sum[0]) && std::isfinite(sum[1]),
                     .tokens = static_cast<int64_t>(sum[2]),
                     .stop = sum[3] > 0,
                     .votes = {sum[5], sum[6], sum[7]}};

@@ -66,6 +66,7 @@ struct StepResult {
   /// own gradient, by which it clips, as in DeepSpeed.
   double grad_norm = 0;
   double loss_scale = 1;         ///< as used in this step
+  bool finite = true;            ///< loss and gradient are, on all ranks
   bool skipped = false;          ///< not updated: the norm was not finite
   std::string bad_gradient;      ///< skipped: the first bad parameter, else empty
   bool scale_exhausted = false;  ///< skipped at the smallest fp16 scale: the run is over

@@ -214,14 +214,30 @@ void Watching::profile_flops(int64_t step, const observe::StepTimes& times,
 void Watching::after_evaluation(int64_t step, const EvalResult& result, double seconds) {
   if (!speaks_) return;
   const double rate = seconds > 0 ? static_cast<double>(result.rows) / seconds : 0;
-  events_.emit(report::Eval{.step = step,
-                            .loss = result.loss,
-                            .epoch = epoch(step),
-                            .seconds = seconds,
-                            .rows = result.rows,
-                            .rows_per_second = rate,
-                            .targets = result.targets});
-  write({{"Train/Samples/eval_loss", result.loss, step * in_.config().train_batch_size}});
+  warn_of_targets(result);
+  report::Eval told{.step = step,
+                    .loss = result.loss,
+                    .epoch = epoch(step),
+                    .seconds = seconds,
+                    .rows = result.rows,
+                    .rows_per_second = rate,
+                    .targets = result.targets};
+  if (result.rows_without_target > 0) told.rows_without_target = result.rows_without_target;
+  events_.emit(told);
+  if (result.loss)
+    write({{"Train/Samples/eval_loss", *result.loss, step * in_.config().train_batch_size}});
+}
+
+void Watching::warn_of_targets(const EvalResult& result) {
+  if (result.rows_without_target == 0 || std::exchange(warned_of_targets_, true)) return;
+  const std::string why =
+      "raise maxSeqLength above the length of the prompts, or look for rows whose labels are all "
+      "-100";
+  events_.warn(result.loss
+                   ? "evaluation: " + std::to_string(result.rows_without_target) + " of " +
+                         std::to_string(result.rows) +
+                         " rows have no target and no part in eval_loss: " + why
+                   : "evaluation: no row has a target, so there is no eval_loss: " + why);
 }
 
 void Watching::finish() {

@@ -50,6 +50,7 @@ class Watching {
   void log_line(const report::Step& step);
   void print_step(const report::Step& step, const Progress& progress);
   void print_memory() const;
+  void warn_of_targets(const EvalResult& result);
   void profile_flops(int64_t step, const observe::StepTimes& times,
                      const models::MicroBatch& batch);
 
@@ -65,6 +66,7 @@ class Watching {
   observe::StepTimes interval_times_;
   double interval_seconds_ = 0, logged_loss_ = 0;
   int64_t interval_steps_ = 0, logged_steps_ = 0;
+  bool warned_of_targets_ = false;
 };
 
 }  // namespace dsj::train

@@ -301,8 +301,8 @@ Status Flat::visit_state(const std::vector<layout::Range>& ranges, Access access
   return status;
 }
 
-Status Flat::save_state(const VisitState& visit) {
-  if (stage_.shards_update()) return visit_state(ranges(), Access::Read, true, visit);
+std::vector<layout::Range> Flat::saved_ranges() const {
+  if (stage_.shards_update()) return ranges();
   // Nothing is sharded, so flat and shard offsets are equal. Deal the flat among the ranks.
   std::vector<layout::Parameter> parameters;
   for (const auto& slot : layout_.slots()) parameters.push_back({slot.name, slot.shape});
@@ -312,7 +312,15 @@ Status Flat::save_state(const VisitState& visit) {
           : layout::FlatLayout(layout_.name(), parameters, collectives_.world(), layout_.numel());
   auto ranges = dealt.ranges(collectives_.rank());
   for (auto& range : ranges) range.shard_offset = range.flat_offset;
-  return visit_state(ranges, Access::Read, true, visit);
+  return ranges;
+}
+
+Status Flat::save_state(const VisitState& visit) {
+  return visit_state(saved_ranges(), Access::Read, true, visit);
+}
+
+Status Flat::visit_masters(const VisitState& visit) {
+  return visit_state(saved_ranges(), Access::Read, false, visit);
 }
 
 Status Flat::load_state(bool all, const VisitState& visit) {

@@ -170,6 +170,8 @@ class Flat {
   /// different ranks do not overlap (a whole master is dealt among the ranks). Stops at the first
   /// error and returns it.
   Status save_state(const VisitState& visit);
+  /// The same of the masters alone.
+  Status visit_masters(const VisitState& visit);
   /// The same for reading back: `visit` fills the data. `all`: master and optimizer states; else
   /// the master alone. Every rank reads what it updates, which may be the whole.
   Status load_state(bool all, const VisitState& visit);
@@ -239,6 +241,8 @@ class Flat {
   static void put_direction(UpdatePart& part);
   Status visit_state(const std::vector<layout::Range>& ranges, Access access, bool all,
                      const VisitState& visit);
+  /// What this rank saves: a flat that every rank has whole is dealt among them.
+  std::vector<layout::Range> saved_ranges() const;
   /// Copies this rank's shard into its slices of the working copy, for the gather to spread. From the
   /// host to a device: on the current lane, and the host goes on.
   void fill_own_slices();

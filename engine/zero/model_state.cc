@@ -1,8 +1,12 @@
 #include "engine/zero/model_state.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
+#include <map>
 
 #include "common/check.h"
 #include "engine/comm/agree.h"
@@ -281,6 +285,43 @@ std::string ModelState::first_bad_gradient() {
   const auto work =
       collectives_.all_reduce(all, comm::Op::Max, {comm::Traffic::Control, "bad gradient"});
   const double index = -comm::on_host(*work, all).item<double>();
+  return index < static_cast<double>(names.size()) ? names[static_cast<size_t>(index)] : "";
+}
+
+namespace {
+
+bool all_finite(std::span<const float> values) {
+  constexpr int64_t kGrain = 1 << 16;  // elements
+  std::atomic<bool> finite = true;
+  at::parallel_for(0, static_cast<int64_t>(values.size()), kGrain, [&](int64_t begin, int64_t end) {
+    uint32_t bad = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      const auto bits = std::bit_cast<uint32_t>(values[static_cast<size_t>(i)]);
+      bad |= static_cast<uint32_t>((bits & 0x7f800000u) == 0x7f800000u);
+    }
+    if (bad != 0) finite = false;
+  });
+  return finite;
+}
+
+}  // namespace
+
+std::string ModelState::first_bad_weight() {
+  std::map<std::string, double> places;
+  std::vector<std::string> names;
+  for (const Flat* flat : trained_)
+    for (const auto& slot : flat->layout().slots()) {
+      places[slot.name] = static_cast<double>(names.size());
+      names.push_back(slot.name);
+    }
+  double first = 1e9;
+  for (Flat* flat : trained_) {
+    (void)flat->visit_masters([&](int, const Flat::HostRange& range) -> Status {
+      if (!all_finite(range.data)) first = std::min(first, places.at(range.parameter));
+      return {};
+    });
+  }
+  const double index = -comm::max_over_ranks(collectives_, device_, {-first})[0];
   return index < static_cast<double>(names.size()) ? names[static_cast<size_t>(index)] : "";
 }
 

@@ -150,6 +150,9 @@ class ModelState {
   Status for_pieces(const checkpoint::EmitPiece& emit);
   /// Every state of every trained parameter: what the pieces of all ranks cover together.
   std::vector<checkpoint::Extent> extents() const;
+  /// The first parameter, in the order of forward, whose master has an infinity or a NaN. Empty: none
+  /// that is trained. It reads every master. Collective.
+  std::string first_bad_weight();
   /// Reads every owned range of the trained parameters. BadInput: the checkpoint lacks a state or
   /// has another size. Environment: it is damaged (checkpoint/saved_run.h); then another one may be
   /// restored. Collective, one verdict for all ranks.

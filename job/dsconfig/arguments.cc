@@ -48,6 +48,7 @@ void check_arguments(const TrainingArgs& args, Report& out) {
   const bool logs_steps = args.logging_strategy.value_or("steps") == "steps";
   at_least("loggingSteps", args.logging_steps, 0, logs_steps);
   at_least("saveSteps", args.save_steps, 0);
+  at_least("maxSkippedSteps", args.max_skipped_steps, 0);
   at_least("maxSeqLength", args.max_seq_length, 2);
   at_least("evalSteps", args.eval_steps, 0);
   at_least("evalDelay", args.eval_delay, 0);
@@ -101,6 +102,23 @@ void check_arguments(const TrainingArgs& args, Report& out) {
   const auto& normalization = args.loss_normalization;
   out.origin("loss_normalization", normalization.value_or(name_of(LossNormalization::Token)),
              normalization ? "training.lossNormalization" : kHuggingFaceDefault);
+}
+
+void check_row_length(const Source& in, Report& out) {
+  const auto& asked = in.args.max_seq_length;
+  const auto& positions = in.facts.positions;
+  if (!asked || !positions || *asked <= *positions) return;
+  const std::string of = " and the model's max_position_embeddings " + std::to_string(*positions);
+  if (in.facts.positions_learned)
+    out.warning("training.maxSeqLength",
+                "it is " + std::to_string(*asked) + of + ": longer rows are cut there",
+                "the model has no parameters for later positions");
+  else
+    out.warning("training.maxSeqLength",
+                "it is " + std::to_string(*asked) + of +
+                    ": the model never saw later positions, and rows are trained on there all the "
+                    "same",
+                "leave maxSeqLength out to cut rows at the model's length");
 }
 
 }  // namespace dsj::dsconfig

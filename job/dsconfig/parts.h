@@ -18,6 +18,8 @@ inline std::string scheduler_key(const std::string& name) {
 
 /// arguments.cc: the ranges of training arguments; what is not built.
 void check_arguments(const TrainingArgs& args, Report& out);
+/// arguments.cc: maxSeqLength against the model's positions.
+void check_row_length(const Source& in, Report& out);
 /// batch.cc
 void resolve_batch(const Source& in, ResolvedConfig& config, Report& out);
 /// elasticity.cc: the batch where the section is enabled.
@@ -42,6 +44,7 @@ void resolve_autocast(const Source& in, ResolvedConfig& config, Report& out);
 /// How long a run is and warms up, by the arguments.
 struct Length {
   std::optional<int64_t> total_steps;
+  const char* total_origin = "";  ///< the argument that decides it
   bool warmup_asked = false;
   std::optional<int64_t> warmup_steps;  ///< nullopt: a ratio of unknown steps
   const char* warmup_origin = "";
@@ -63,6 +66,11 @@ void resolve_torch_schedule(const Source& in, const Length& length, ResolvedConf
 /// schedule_hugging_face.cc: the type that lrSchedulerType names, else linear.
 void resolve_hugging_face_schedule(const Source& in, const Length& length, ResolvedConfig& config,
                                    Report& out);
+/// schedule.cc: refuses a run with a rate that is negative or not finite (rates.h). Call it where
+/// every fact is known and nothing else was refused.
+void check_rates(const ResolvedConfig& config, Report& out);
+/// Warns of a cycle of `steps` that the run does not come to the end of; `path` decides its length.
+void warn_of_cycle(const std::string& path, double steps, const Length& length, Report& out);
 /// Whether `schedule` cycles the momentum if it is `wanted`. Reports an optimizer for which that is
 /// not built.
 bool cycles_momentum(const std::string& schedule, bool wanted, const OptimizerConfig& optimizer,

@@ -18,6 +18,10 @@ struct Facts {
   /// With training.packing: how many packed rows the rows to train on make.
   std::optional<int64_t> packed_rows = std::nullopt;
   std::optional<int64_t> layers;  ///< decoder layers, from the model's config.json
+  /// From the model's config.json: the positions that it was made for, unless its rope scaling grows
+  /// with the sequence; and whether there are parameters for these positions alone.
+  std::optional<int64_t> positions = std::nullopt;
+  bool positions_learned = false;
 };
 
 struct Finding {

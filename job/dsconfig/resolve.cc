@@ -20,6 +20,7 @@ Resolution run(const Checked& checked, const TrainingArgs& training, const Facts
   Report out(in, resolution);
   read_fields(in, config);
   check_arguments(training, out);
+  check_row_length(in, out);
   resolve_batch(in, config, out);
   resolve_precision(in, config, out);
   resolve_zero(in, config, out);
@@ -30,6 +31,7 @@ Resolution run(const Checked& checked, const TrainingArgs& training, const Facts
   const Length length = resolve_steps(in, config, out);
   check_local_steps(config, out);
   resolve_scheduler(in, length, config, out);
+  if (resolution.complete && resolution.ok()) check_rates(config, out);
   resolve_data_efficiency(in, config, out);
   resolve_activation_checkpointing(in, config, out);
   resolve_cadences(in, config, out);

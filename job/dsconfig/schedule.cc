@@ -5,6 +5,7 @@
 
 #include "common/text.h"
 #include "job/dsconfig/parts.h"
+#include "job/dsconfig/rates.h"
 #include "job/dsconfig/scheduler_classes.h"
 
 namespace dsj::dsconfig {
@@ -34,7 +35,43 @@ bool scheduler_params(const SchedulerClass& found, const Source& in, Report& out
   return good;
 }
 
+/// The parameter that makes a rate of this type no number, or a negative one.
+std::string key_of_rate(const SchedulerConfig& scheduler, int64_t step) {
+  const std::string& type = scheduler.type;
+  if (type == "OneCycleLR")
+    return scheduler_key(step > scheduler.total_steps ? "total_steps" : "pct_start");
+  if (type == "OneCycle") return scheduler_key("decay_lr_rate");
+  if (type == "LRRangeTest") return scheduler_key("lr_range_test_step_rate");
+  if (type == "PolynomialLR") return scheduler_key("power");
+  for (const char* by_gamma : {"StepLR", "MultiStepLR", "ExponentialLR", "CyclicLR"})
+    if (type == by_gamma) return scheduler_key("gamma");
+  return scheduler_class(type) ? "scheduler.params" : "training.lrSchedulerType";
+}
+
 }  // namespace
+
+void check_rates(const ResolvedConfig& config, Report& out) {
+  const SchedulerConfig& scheduler = config.scheduler;
+  const auto check = [&](double base_lr) {
+    const auto bad = first_bad_rate(scheduler, base_lr, config.total_steps);
+    if (!bad) return true;
+    out.error(key_of_rate(scheduler, bad->step),
+              scheduler.type + ": the " + bad->what + " in step " + std::to_string(bad->step) +
+                  " of " + std::to_string(config.total_steps),
+              "expected a finite rate of at least 0 and a momentum from 0 to 1 in every step");
+    return false;
+  };
+  const bool good = check(config.optimizer.lr);
+  if (good && config.optimizer.kind == OptimizerKind::Muon) check(config.muon.adam_lr);
+}
+
+void warn_of_cycle(const std::string& path, double steps, const Length& length, Report& out) {
+  if (!length.total_steps || steps <= static_cast<double>(*length.total_steps)) return;
+  out.warning(path,
+              "the cycle takes " + text::number(steps) + " steps, and the run has " +
+                  std::to_string(*length.total_steps),
+              "the run ends within the cycle");
+}
 
 bool cycles_momentum(const std::string& schedule, bool wanted, const OptimizerConfig& optimizer,
                      Report& out) {

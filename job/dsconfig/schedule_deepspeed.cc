@@ -29,15 +29,21 @@ void warmup_phase(const Source& in, const Length& length, SchedulerConfig& sched
   scheduler.log_warmup = in.value<std::string>(scheduler_key("warmup_type")) == "log";
 }
 
+/// Trainer compares the file's length with the run's, however that came about
+/// (HfTrainerDeepSpeedConfig.trainer_config_finalize).
+void check_length(const std::string& path, int64_t given, const Length& length, Report& out) {
+  if (length.total_steps && *length.total_steps != given)
+    out.mismatch(path, std::to_string(given), length.total_origin,
+                 std::to_string(*length.total_steps));
+}
+
 /// total_num_steps. Default: the run's length.
 void total_num_steps(const Source& in, const Length& length, SchedulerConfig& scheduler,
                      Report& out) {
   const std::string total = scheduler_key("total_num_steps");
   if (const json* value = in.literal(total)) {
     scheduler.total_steps = value->get<int64_t>();
-    if (in.args.max_steps && *in.args.max_steps > 0 && *in.args.max_steps != scheduler.total_steps)
-      out.mismatch(total, std::to_string(scheduler.total_steps), "training.maxSteps",
-                   std::to_string(*in.args.max_steps));
+    check_length(total, scheduler.total_steps, length, out);
   } else if (length.total_steps) {
     out.origin(total, std::to_string(*length.total_steps), "total steps of the run");
   } else if (!in.is_auto(total)) {
@@ -54,7 +60,7 @@ void total_num_steps(const Source& in, const Length& length, SchedulerConfig& sc
                 "the rate never reaches its maximum");
 }
 
-void one_cycle(const Source& in, ResolvedConfig& config, Report& out) {
+void cycle_of(const Source& in, const Length& length, ResolvedConfig& config, Report& out) {
   SchedulerConfig& scheduler = config.scheduler;
   OneCycleConfig& cycle = scheduler.one_cycle;
   scheduler.min_lr = in.value(scheduler_key("cycle_min_lr"), 0.0);
@@ -62,6 +68,8 @@ void one_cycle(const Source& in, ResolvedConfig& config, Report& out) {
   cycle.second_size = in.value<double>(scheduler_key("cycle_second_step_size"), cycle.first_size);
   cycle.second_stairs =
       in.value<int64_t>(scheduler_key("cycle_second_stair_count"), cycle.first_stairs);
+  warn_of_cycle(scheduler_key("cycle_first_step_size"), cycle.first_size + cycle.second_size,
+                length, out);
   const bool wanted = in.value<bool>(scheduler_key("cycle_momentum"));
   cycle.momentum = wanted && takes(config.optimizer.kind, "betas") &&
                    !descriptor_of(config.optimizer.kind).own_momentum;
@@ -81,7 +89,7 @@ void resolve_deepspeed_schedule(const Source& in, const Length& length, Resolved
   const double lr = config.optimizer.lr;
   scheduler.total_steps = length.total_steps.value_or(0);
   scheduler.max_lr = lr;
-  if (type == "OneCycle") return one_cycle(in, config, out);
+  if (type == "OneCycle") return cycle_of(in, length, config, out);
   if (type == "LRRangeTest") {
     scheduler.min_lr = in.value<double>(scheduler_key("lr_range_test_min_lr"));
     return;

@@ -66,6 +66,14 @@ void keyword_arguments(const HuggingFaceType& type_and_kwargs, const Source& in,
     out.error(at(name), "found " + found->dump() + ", expected a number");
     return std::nullopt;
   };
+  const auto whole = [&](const char* name) -> std::optional<int64_t> {
+    const auto given = number(name);
+    if (!given) return std::nullopt;
+    if (const auto steps = text::to_int(*given); steps && *steps >= 0 && *steps < int64_t{1} << 53)
+      return steps;
+    out.error(at(name), "found " + text::number(*given) + ", expected a number of steps");
+    return std::nullopt;
+  };
   const auto shape = [&](const char* name, Shape fallback) {
     const auto found = kwargs.find(name);
     if (found == kwargs.end()) return fallback;
@@ -82,9 +90,7 @@ void keyword_arguments(const HuggingFaceType& type_and_kwargs, const Source& in,
   if (type == "polynomial" && !(base > hf.end_lr))
     out.error(at("lr_end"), "lr_end must be below the learning rate, " + text::number(base));
   hf.timescale =
-      static_cast<int64_t>(number("timescale")
-                               .value_or(static_cast<double>(
-                                   scheduler.warmup_steps > 0 ? scheduler.warmup_steps : 10000)));
+      whole("timescale").value_or(scheduler.warmup_steps > 0 ? scheduler.warmup_steps : 10000);
   const auto min_lr = number("min_lr"), rate = number("min_lr_rate");
   if (type.ends_with("with_min_lr") && min_lr.has_value() == rate.has_value())
     out.error(at("min_lr"), "\"" + type + "\" needs either min_lr or min_lr_rate");
@@ -94,11 +100,11 @@ void keyword_arguments(const HuggingFaceType& type_and_kwargs, const Source& in,
   hf.min_lr_rate = number("min_lr_ratio").value_or(0);
   hf.warmup_shape = shape("warmup_type", Shape::Linear);
   hf.decay_shape = shape("decay_type", Shape::Cosine);
-  const auto decay = number("num_decay_steps"), stable = number("num_stable_steps");
-  if (!decay) out.error(at("num_decay_steps"), "\"" + type + "\" needs it");
-  hf.decay_steps = static_cast<int64_t>(decay.value_or(0));
-  hf.stable_steps = stable ? static_cast<int64_t>(*stable)
-                           : scheduler.total_steps - scheduler.warmup_steps - hf.decay_steps;
+  if (kwargs.value("num_decay_steps", json()).is_null())
+    out.error(at("num_decay_steps"), "\"" + type + "\" needs it");
+  hf.decay_steps = whole("num_decay_steps").value_or(0);
+  hf.stable_steps = whole("num_stable_steps")
+                        .value_or(scheduler.total_steps - scheduler.warmup_steps - hf.decay_steps);
 }
 
 }  // namespace

@@ -49,6 +49,8 @@ void one_cycle(const Source& in, const Length& length, ResolvedConfig& config, R
               "OneCycleLR ends after " + std::to_string(scheduler.total_steps) +
                   " steps, the run has " + std::to_string(*length.total_steps),
               "torch stops a run there with an error; raise total_steps");
+  warn_of_cycle(scheduler_key("total_steps"), static_cast<double>(scheduler.total_steps), length,
+                out);
   torch.linear = in.value<std::string>(scheduler_key("anneal_strategy")) == "linear";
   momentum(0.85, 0.95, in, config, out);
 }
@@ -81,7 +83,11 @@ void resolve_torch_schedule(const Source& in, const Length& length, ResolvedConf
       torch.milestones.push_back(*whole);
     }
   }
-  if (type == "CyclicLR") momentum(0.8, 0.9, in, config, out);
+  if (type == "CyclicLR") {
+    warn_of_cycle(scheduler_key("step_size_up"), torch.step_size_up + torch.step_size_down, length,
+                  out);
+    momentum(0.8, 0.9, in, config, out);
+  }
   if (type == "OneCycleLR") one_cycle(in, length, config, out);
 }
 

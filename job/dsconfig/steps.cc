@@ -80,6 +80,9 @@ Length resolve_steps(const Source& in, ResolvedConfig& config, Report& out) {
     out.incomplete();
   return {
       .total_steps = total,
+      .total_origin = in.args.max_steps.value_or(0) > 0
+                          ? "training.maxSteps"
+                          : "the run's length by training.numTrainEpochs",
       .warmup_asked = in.args.warmup_steps.value_or(0) > 0 || in.args.warmup_ratio.value_or(0) > 0,
       .warmup_steps = warmup_steps(in.args, total),
       .warmup_origin = warmup_origin(in.args)};

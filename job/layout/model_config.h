@@ -62,8 +62,11 @@ struct ModelConfig {
   int64_t window(int64_t layer) const { return windows.empty() ? 0 : windows[layer]; }
   /// The factor on the scores.
   double attention_scale(int64_t layer) const;
-  /// Tokens of the longest sequence: max_position, unless rope scaling grows with the sequence.
+  /// Tokens of the longest sequence that it was made for: max_position, unless rope scaling grows
+  /// with the sequence.
   int64_t longest_sequence() const;
+  /// Whether positions are parameters: there are none behind the last. Rope goes on.
+  bool learned_positions() const { return block == Block::Gpt2; }
 };
 
 /// `where` names the file in messages. BadInput: an unknown model_type (lists the known ones), or a

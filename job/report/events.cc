@@ -10,9 +10,11 @@ using nlohmann::ordered_json;
 
 constexpr char kEventKey[] = "event";
 
-/// Unknown values as null, or left out; then `others` under names that are not there yet.
+/// Unknown values as null, or left out but for `always`; then `others` under names that are not
+/// there yet.
 template <typename T>
-ordered_json in_order(const T& object, const json& others, bool with_unknown) {
+ordered_json in_order(const T& object, const json& others, bool with_unknown,
+                      std::string_view always = {}) {
   const json known = to_json(object);
   ordered_json ordered;
   for_each_entry<T>([&](const auto& field) {
@@ -21,7 +23,7 @@ ordered_json in_order(const T& object, const json& others, bool with_unknown) {
       ordered[field.name] = *found;
     } else if (const auto other = others.find(field.name); other != others.end()) {
       ordered[field.name] = *other;
-    } else if (with_unknown && !field.rare) {
+    } else if ((with_unknown && !field.rare) || field.name == always) {
       ordered[field.name] = nullptr;
     }
   });
@@ -54,7 +56,12 @@ std::string metrics_line(const Step& step, const json& others) {
 }
 
 std::string metrics_line(const Eval& eval, const json& others) {
-  return line_of(in_order(eval, others, false));
+  constexpr const char* kLoss = "eval_loss";  // its line is known by it
+  return line_of(in_order(eval, others, false, kLoss));
+}
+
+std::string metrics_line(const CutRows& rows, const json& others) {
+  return line_of(in_order(rows, others, false));
 }
 
 }  // namespace dsj::report

@@ -1,13 +1,14 @@
 // What a rank tells its agent: one JSON object per line on descriptor DSJ_EVENT_FD (contract.h).
 // "event" is the kind; the other names stand in the tables below. They are an interface: ranks of
 // users' own programs write them (docs/command.md), scripts read them in metrics.jsonl. A reader
-// ignores names that it does not know. Strict JSON: a number that is not finite is null.
+// ignores names that it does not know. Strict JSON: a number that is not finite is the string "NaN",
+// "Infinity" or "-Infinity" (wire.h), which Python's float() and JavaScript's Number() take as well.
+// Null is another matter: it is not known.
 //
 // Everything here is pure. Tables: field.h.
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -74,12 +75,13 @@ struct Step {
   std::optional<double> lr;         ///< of this step's update
   std::optional<double> grad_norm;  ///< L2 over all ranks, unscaled, before clipping
   std::optional<double> loss_scale;
-  std::optional<bool> skipped;    ///< overflow: no update
+  std::optional<bool> skipped;    ///< the gradient was not finite: no update
   std::optional<int64_t> tokens;  ///< of this step, all ranks, padding not counted
   std::optional<double> tokens_per_second;
   std::optional<double> step_seconds;
   std::optional<int64_t> wire_bytes;      ///< sent by rank 0 in this step, control not counted
   std::optional<int64_t> host_rss_bytes;  ///< rank 0's peak resident set so far
+  std::optional<std::string> bad_gradient;  ///< skipped: the first parameter whose gradient is bad
   /// What the step went by: metric → difficulty, "random_ltd" → tokens kept of a row.
   std::optional<std::map<std::string, int64_t>> difficulty;
   static constexpr auto fields() {
@@ -97,6 +99,10 @@ struct Step {
                       field(&Step::step_seconds, "step_seconds").in(Unit::Seconds),
                       field(&Step::wire_bytes, "wire_bytes").in(Unit::Bytes),
                       field(&Step::host_rss_bytes, "host_rss_bytes").in(Unit::Bytes),
+                      field(&Step::bad_gradient, "bad_gradient")
+                          .of_some_runs()
+                          .in_status("badGradient")
+                          .described(", skipped, not finite: the gradient of "),
                       field(&Step::difficulty, "difficulty").of_some_runs()};
   }
 };
@@ -121,12 +127,13 @@ struct Log {
 struct Eval {
   static constexpr char kKind[] = "eval";
   int64_t step = 0;
-  double loss = std::numeric_limits<double>::quiet_NaN();  ///< engine/train/evaluate.h
+  std::optional<double> loss;  ///< engine/train/evaluate.h; nullopt: no row has a target
   std::optional<double> epoch;
   std::optional<double> seconds;
   std::optional<int64_t> rows;  ///< of all ranks
   std::optional<double> rows_per_second;
   std::optional<int64_t> targets;  ///< of all ranks
+  std::optional<int64_t> rows_without_target;  ///< of `rows`; they have no part in the loss
   static constexpr auto fields() {
     return std::tuple{
         field(&Eval::step, "step").required().in_status("evalStep"),
@@ -135,7 +142,29 @@ struct Eval {
         field(&Eval::seconds, "eval_runtime").in(Unit::Seconds),
         field(&Eval::rows, "eval_samples"),
         field(&Eval::rows_per_second, "eval_samples_per_second"),
-        field(&Eval::targets, "eval_targets")};
+        field(&Eval::targets, "eval_targets"),
+        field(&Eval::rows_without_target, "eval_rows_without_target")};
+  }
+};
+
+/// Rank 0, before the first step of an attempt, if rows are longer than what is trained on of a row.
+/// In metrics.jsonl the line of that step has these names behind its own.
+struct CutRows {
+  static constexpr char kKind[] = "cut_rows";
+  int64_t step = 0;           ///< that the attempt goes on from
+  int64_t rows = 0;           ///< looked at
+  int64_t cut = 0;            ///< of these, longer than max_tokens
+  int64_t tokens = 0;         ///< cut off
+  int64_t without_target = 0; ///< cut rows that kept none of their targets
+  int64_t max_tokens = 0;     ///< of a row: maxSeqLength, or the model's length
+  static constexpr auto fields() {
+    return std::tuple{
+        field(&CutRows::step, "step"),
+        field(&CutRows::rows, "rows"),
+        field(&CutRows::cut, "cut_rows").in_status("cutRows").described(", cut rows "),
+        field(&CutRows::tokens, "cut_tokens").in(Unit::Tokens).in_status("cutTokens"),
+        field(&CutRows::without_target, "rows_without_target").in_status("rowsWithoutTarget"),
+        field(&CutRows::max_tokens, "max_seq_length")};
   }
 };
 
@@ -217,12 +246,12 @@ struct Done {
   static constexpr auto fields() { return std::tuple{field(&Done::step, "step").required()}; }
 };
 
-using Event = std::variant<Start, Resolved, Resumed, Damage, Step, Log, Eval, Note, Memory,
+using Event = std::variant<Start, Resolved, Resumed, Damage, Step, Log, Eval, CutRows, Note, Memory,
                            Checkpoint, Exported, RankError, Warning, Done>;
 
 static_assert(is_described<Start> && is_described<Resolved> && is_described<Resumed> &&
               is_described<Damage> && is_described<Step> && is_described<Log> &&
-              is_described<Eval> && is_described<Note> && is_described<Memory> &&
+              is_described<Eval> && is_described<CutRows> && is_described<Note> && is_described<Memory> &&
               is_described<Checkpoint> && is_described<Exported> && is_described<RankError> &&
               is_described<Warning> && is_described<Done>);
 
@@ -239,7 +268,8 @@ std::optional<ReadEvent> event_from_line(const std::string& line);
 /// A line of metrics.jsonl, with its line end: the table's names in order, null where unknown, then
 /// `others`.
 std::string metrics_line(const Step& step, const nlohmann::json& others);
-/// The same for an evaluation; of the unknown only eval_loss is there, as null.
+/// The same for an evaluation; of the unknown only eval_loss is there, as null. And for cut rows.
 std::string metrics_line(const Eval& eval, const nlohmann::json& others);
+std::string metrics_line(const CutRows& rows, const nlohmann::json& others);
 
 }  // namespace dsj::report

@@ -85,7 +85,7 @@ struct End {
 };
 
 using Report = std::variant<Attempt, Failure, Stragglers, End, Warning, Resolved, Resumed, Damage,
-                            Step, Log, Eval, Note, Memory, Checkpoint, Exported>;
+                            Step, Log, Eval, CutRows, Note, Memory, Checkpoint, Exported>;
 
 static_assert(is_described<Attempt> && is_described<Failure> && is_described<Stragglers> &&
               is_described<End>);

@@ -8,7 +8,8 @@ namespace {
 using nlohmann::json;
 
 json status_value(double value) {
-  return std::isfinite(value) ? json(text::number(value)) : json(nullptr);
+  const char* word = word_of(value);
+  return word ? json(word) : json(text::number(value));
 }
 template <typename T>
 json status_value(const T& value) {

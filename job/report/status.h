@@ -2,7 +2,7 @@
 // resource, and for `dsj run` in status.yaml. The newest reports stand there with the names of
 // in_status(), beside fields of the status alone. crds/deepspeedjobs.yaml declares every field
 // (tests/job/report/status_test.cc). Decimals are strings, times RFC 3339; a number that is not
-// finite is null. Pure; training_status.h keeps it up to date. Tables: field.h.
+// finite is "NaN", "Infinity" or "-Infinity". Pure; training_status.h keeps it up to date. Tables: field.h.
 #pragma once
 
 #include "job/report/reports.h"
@@ -53,6 +53,8 @@ struct Training {
   std::optional<Step> newest;
   std::optional<int64_t> percentage;
   std::optional<int64_t> seconds_left;
+  std::optional<int64_t> skipped_steps;  ///< of this attempt; absent: none
+  std::optional<CutRows> cut_rows;
   std::optional<Eval> eval;
   std::optional<std::string> updated;  ///< when `newest` came
   std::optional<Memory> memory;
@@ -71,6 +73,8 @@ struct Training {
         field(&Training::seconds_left, "estimatedRemainingSeconds")
             .in(Unit::Seconds)
             .described(", ", " left"),
+        field(&Training::skipped_steps, "skippedSteps").described(", skipped steps "),
+        part(&Training::cut_rows),
         part(&Training::eval),
         field(&Training::updated, "lastUpdatedTime").in(Unit::Time).described(", reported "),
         part(&Training::memory),
@@ -127,8 +131,8 @@ inline constexpr char kLastSaved[] = "lastSaved";        ///< in kCheckpoint
 inline constexpr char kLastRestored[] = "lastRestored";  ///< in kCheckpoint
 inline constexpr char kLastDamaged[] = "lastDamaged";    ///< in kCheckpoint
 
-/// The fields that are known. Of a report that is there, an unknown decimal is null (a loss that is
-/// not finite); lastSaved has no nulls.
+/// The fields that are known. Of a report that is there, an unknown decimal is null; lastSaved has no
+/// nulls.
 nlohmann::json status_json(const Training& training);
 nlohmann::json status_json(const Saved& saved);
 nlohmann::json status_json(const Restored& restored);

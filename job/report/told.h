@@ -55,7 +55,11 @@ auto told(const nlohmann::json& object) {
   std::conditional_t<IsOptional<Value>::value, Value, std::optional<Value>> read;
   const nlohmann::json& found = json_child(object, status_name<kMember>());
   if constexpr (std::is_same_v<decltype(read), std::optional<double>>) {
-    if (found.is_string()) read = text::parse_double(found.get_ref<const std::string&>());
+    if (found.is_string()) {
+      const auto& words = found.get_ref<const std::string&>();
+      read = number_of_word(words);
+      if (!read) read = text::parse_double(words);
+    }
   } else {
     value_from_json(found, read);
   }

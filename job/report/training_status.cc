@@ -27,6 +27,8 @@ void TrainingStatus::take(const Report& report, const std::string& now) {
                           step_ = steps_timed_ = 0;
                           training_.attempt = attempt;
                           training_.stragglers.reset();
+                          training_.skipped_steps.reset();
+                          training_.cut_rows.reset();
                           passed_over_ = false;
                         },
                         [&](const Resolved& resolved) {
@@ -38,6 +40,7 @@ void TrainingStatus::take(const Report& report, const std::string& now) {
                         [&](const Damage& damage) { take_damage(damage, now); },
                         [&](const Step& step) { take_step(step, now); },
                         [&](const Eval& eval) { training_.eval = eval; },
+                        [&](const CutRows& rows) { training_.cut_rows = rows; },
                         [&](const Stragglers& told) { training_.stragglers = told; },
                         [&](const Memory& memory) { training_.memory = memory; },
                         [&](const Checkpoint& saved) { take_checkpoint(saved, now); },
@@ -81,6 +84,8 @@ void TrainingStatus::take_step(const Step& step, const std::string& now) {
   training_.step = step_;
   training_.newest = step;
   training_.updated = now;
+  if (step.skipped.value_or(false))
+    training_.skipped_steps = training_.skipped_steps.value_or(0) + 1;
   if (step.step_seconds) {
     // The first step also pays for lazy set-up, so it does not count.
     ++steps_timed_;

@@ -1,5 +1,6 @@
-// Described structs (field.h) as JSON objects and back. On the wire a number that is not finite is
-// null, and null reads as not known. Only the files that read and write reports include this.
+// Described structs (field.h) as JSON objects and back. JSON has no number that is not finite: on
+// the wire it is the string "NaN", "Infinity" or "-Infinity", as in Protocol Buffers' JSON. Null
+// reads as not known. Only the files that read and write reports include this.
 #pragma once
 
 #include <cmath>
@@ -8,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "common/text.h"
@@ -35,8 +37,16 @@ nlohmann::json value_to_json(const T& value) {
     return value;
   }
 }
+/// The string for a number that is not finite; nullptr: it is finite.
+inline const char* word_of(double value) {
+  if (std::isfinite(value)) return nullptr;
+  return std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
+}
+/// The number of such a string; also of C's and Python's words for it. nullopt: another text.
+std::optional<double> number_of_word(std::string_view text);
 inline nlohmann::json value_to_json(double value) {
-  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
+  const char* word = word_of(value);
+  return word ? nlohmann::json(word) : nlohmann::json(value);
 }
 
 /// False: not a value of that type; `value` is as it was.
@@ -48,6 +58,10 @@ inline bool value_from_json(const nlohmann::json& json, int64_t& value) {
   return json.is_number_integer() ? (value = json.get<int64_t>(), true) : false;
 }
 inline bool value_from_json(const nlohmann::json& json, double& value) {
+  if (json.is_string()) {
+    const auto number = number_of_word(json.get_ref<const std::string&>());
+    return number ? (value = *number, true) : false;
+  }
   return json.is_number() ? (value = json.get<double>(), true) : false;
 }
 inline bool value_from_json(const nlohmann::json& json, bool& value) {
@@ -120,6 +134,10 @@ std::optional<T> from_json(const nlohmann::json& object, nlohmann::json* others)
   return whole ? std::optional(std::move(read)) : std::nullopt;
 }
 
+/// A line of JSON. Takes Python's NaN, Infinity and -Infinity, too, which are no JSON: as the
+/// strings above. Discarded: it is neither.
+nlohmann::json parse_line(const std::string& line);
+
 // ---- kinds: objects that name their kind under `key`
 
 template <typename Variant>
@@ -137,7 +155,7 @@ std::string kind_to_line(const char* key, const Variant& report) {
 template <typename Variant>
 std::optional<Variant> kind_from_line(const char* key, const std::string& line,
                                       nlohmann::json* others = nullptr) {
-  const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+  const nlohmann::json object = parse_line(line);
   if (!object.is_object()) return std::nullopt;
   const auto name = object.find(key);
   if (name == object.end() || !name->is_string()) return std::nullopt;

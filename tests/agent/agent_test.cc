@@ -306,14 +306,30 @@ TEST_F(AgentTest, ProgramThatCannotStartEndsTheJobAsEnvironment) {
   EXPECT_THAT(std::string(reports[0].last<report::End>().message), HasSubstr("/bin/dsj-train"));
 }
 
+/// As the loader ends a program whose library is not there.
+TEST_F(AgentTest, AProgramWithoutItsLibraryEndsTheJobAsEnvironmentAtOnce) {
+  make(config());
+  pass(Time(1000));
+  for (auto& [pid, process] : ranks[0].processes) process.exit = ChildExit{127, 0};
+  pass(Time(8000));
+  EXPECT_EQ(agents[0].exit_code(), kExitEnvironment);
+  EXPECT_EQ(reports[0].last<report::Failure>().attempt, 1);
+  EXPECT_EQ(reports[0].last<report::Failure>().reason, "CannotStart");
+  EXPECT_FALSE(reports[0].last<report::Failure>().restart);
+  EXPECT_EQ(text("checkpoints/attempt"), "1\n");
+}
+
 TEST_F(AgentTest, AUsersOwnFieldsGoOnToTheMetricsFile) {
   make(config());
   pass(Time(1000));
   running(0)[0]->events =
+      "{\"event\":\"cut_rows\",\"step\":0,\"rows\":9,\"cut_rows\":3}\n"
       "{\"event\":\"step\",\"step\":1,\"accuracy\":0.5}\n"
-      "{\"event\":\"eval\",\"step\":1,\"eval_loss\":2.0,\"bleu\":7}\n";
+      "{\"event\":\"eval\",\"step\":1,\"eval_loss\":2.0,\"bleu\":7}\n"
+      "{\"event\":\"step\",\"step\":2,\"accuracy\":0.5}\n";
   pass(Time(50));
-  EXPECT_THAT(text("metrics.jsonl"), HasSubstr("\"host_rss_bytes\":null,\"accuracy\":0.5}\n"));
+  EXPECT_THAT(text("metrics.jsonl"), testing::EndsWith("\"host_rss_bytes\":null,\"accuracy\":0.5}\n"));
+  EXPECT_THAT(text("metrics.jsonl"), HasSubstr("\"host_rss_bytes\":null,\"accuracy\":0.5,\"cut_rows\":3,"));
   EXPECT_THAT(text("metrics.jsonl"), HasSubstr("{\"step\":1,\"eval_loss\":2.0,\"bleu\":7}\n"));
 }
 

@@ -37,6 +37,35 @@ TEST(Plot, ReadsWhatIsWholeAndFinite) {
   EXPECT_EQ(run->curves[1].points, (Points{{2, 2.5}}));
 }
 
+TEST(Plot, WhatIsNotFiniteIsSaid) {
+  const auto run = curves_of(line(1, "3.5") + line(2, "\"NaN\"") + line(3, "NaN") +
+                             line(4, "\"Infinity\"") + line(4, "2.5") +
+                             "{\"step\":5,\"loss\":\"NaN\",\"lr\":\"NaN\"}\n");
+  ASSERT_TRUE(run) << run.error().to_string();
+  const Curve& loss = run->curves[0];
+  EXPECT_EQ(loss.points, (Points{{1, 3.5}, {4, 2.5}}));
+  EXPECT_EQ(loss.not_finite, (std::vector<double>{2, 3, 5}));
+  const std::string text = chart_text(loss, {.columns = 60});
+  EXPECT_EQ(text.substr(0, text.find('\n')),
+            "loss  last 2.5000, min 2.5000 at 4, max 3.5000 at 1; not finite in 3 steps, the first 2");
+  const std::string page = plot_page({*run});
+  EXPECT_NE(page.find("<p>out: not finite in 3 steps, the first 2</p>"), std::string::npos);
+  EXPECT_NE(page.find("<p>out: not finite in step 5</p>"), std::string::npos) << "the rate's";
+  EXPECT_NE(page.find("step 5 is not finite"), std::string::npos);
+  EXPECT_EQ(page.find("nan"), std::string::npos) << "no shape lies nowhere";
+}
+
+TEST(Plot, ARunThatWasNeverFiniteIsNoEmptyPage) {
+  const auto run = curves_of("{\"step\":1,\"loss\":\"NaN\"}\n{\"step\":2,\"loss\":\"NaN\"}\n");
+  ASSERT_TRUE(run);
+  ASSERT_EQ(run->curves.size(), 1u);
+  EXPECT_EQ(chart_text(run->curves[0], {}), "loss  not finite in 2 steps, the first 1\n");
+  const std::string page = plot_page({*run});
+  EXPECT_NE(page.find("not finite in 2 steps"), std::string::npos);
+  EXPECT_EQ(page.find("inf"), std::string::npos);
+  EXPECT_EQ(page.find("nan"), std::string::npos);
+}
+
 TEST(Plot, EachDifficultyIsACurveBehindTheOthers) {
   const auto run = curves_of(
       "{\"step\":1,\"loss\":2,\"difficulty\":{\"seqlen\":8,\"random_ltd\":64}}\n"

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace dsj::cli {
 namespace {
 
@@ -25,7 +27,13 @@ TEST_F(RunSentencesTest, OneForEachReportThatIsNoProgress) {
             "saved step 7 (/c/7), the steps waited 12 ms");
   EXPECT_EQ(said(report::Eval{.step = 7, .loss = 1.23456, .rows = 9}),
             "step 7 eval_loss 1.2346 (9 rows)");
-  EXPECT_EQ(said(report::Eval{.step = 7}), "step 7 eval_loss nan (0 rows)");
+  EXPECT_EQ(said(report::Eval{.step = 7, .loss = NAN}), "step 7 eval_loss nan (0 rows)");
+  EXPECT_EQ(said(report::Eval{.step = 7, .rows = 4, .rows_without_target = 4}),
+            "step 7 eval_loss unknown: no row has a target (4 rows)");
+  EXPECT_EQ(said(report::Eval{.step = 7, .loss = 1, .rows = 4, .rows_without_target = 3}),
+            "step 7 eval_loss 1.0000 (4 rows, 3 of them without a target)");
+  EXPECT_EQ(said(report::Step{.step = 8, .skipped = true, .bad_gradient = "lm_head.weight"}),
+            "! warning: step 8 was skipped: the gradient of lm_head.weight is not finite");
   EXPECT_EQ(said(report::Note{"two\nlines\n\n"}), "two\nlines");
   EXPECT_EQ(said(report::Exported{"/o/model"}), "model written to /o/model");
   EXPECT_EQ(said(report::Stragglers{.count = 1, .who = "rank 1 needs 2 s"}),
@@ -34,7 +42,7 @@ TEST_F(RunSentencesTest, OneForEachReportThatIsNoProgress) {
   EXPECT_EQ(said(report::Warning{.rank = 1, .message = "w"}), "! warning: rank 1: w");
   for (const report::Report& told :
        {report::Report(report::Step{.step = 1}), report::Report(report::Log{.step = 1}),
-        report::Report(report::Resolved{}), report::Report(report::Memory{}),
+        report::Report(report::Resolved{}), report::Report(report::CutRows{.cut = 1}), report::Report(report::Memory{}),
         report::Report(report::End{})}) {
     EXPECT_EQ(said(told), "");
   }

@@ -62,12 +62,26 @@ TEST_F(RunStatusTest, StepsShowProgressAndTimeToGo) {
   EXPECT_EQ(status.object()["workers"], "2/2");
 }
 
-TEST_F(RunStatusTest, LossThatIsNotFiniteIsNull) {
+TEST_F(RunStatusTest, LossThatIsNotFiniteIsAWordAndOneThatIsNotKnownIsNull) {
   start(1);
   report::Step told = step(1);
   told.loss.reset();
   status.take(told, kNow);
   EXPECT_TRUE(status.object()["training"]["loss"].is_null());
+  told.loss = NAN;
+  told.skipped = true;
+  told.bad_gradient = "lm_head.weight";
+  status.take(told, kNow);
+  EXPECT_EQ(status.object()["training"]["loss"], "NaN");
+  EXPECT_EQ(status.object()["training"]["badGradient"], "lm_head.weight");
+  EXPECT_EQ(status.object()["training"]["skippedSteps"], 1);
+  status.take(step(2), kNow);
+  EXPECT_FALSE(status.object()["training"].contains("badGradient"));
+  EXPECT_EQ(status.object()["training"]["skippedSteps"], 1);
+  status.take(report::CutRows{.rows = 9, .cut = 3, .tokens = 40, .without_target = 1}, kNow);
+  EXPECT_EQ(status.object()["training"]["cutRows"], 3);
+  start(2);
+  EXPECT_FALSE(status.object()["training"].contains("skippedSteps")) << "of the attempt";
 }
 
 TEST_F(RunStatusTest, FailureIsKeptAndTheLastTenOnly) {
@@ -110,6 +124,7 @@ TEST_F(RunStatusTest, Ends) {
   } rows[] = {{contract::kExitDone, "Complete", "Complete"},
               {contract::kExitFailed, "Failed", "Failed"},
               {contract::kExitBadInput, "Failed", "Failed"},
+              {contract::kExitNotFinite, "Failed", "Failed"},
               {contract::kExitPreempted, "Interrupted", "Interrupted"}};
   for (const auto& row : rows) {
     RunStatus one(nullptr, 1, 1, kThen);

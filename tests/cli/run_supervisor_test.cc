@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
 
 #include "common/files/memory_files.h"
 #include "common/startup_trace.h"
@@ -94,6 +98,50 @@ TEST_F(SupervisorTest, FollowsAJobToItsEnd) {
   EXPECT_EQ(status()["training"]["step"], 2);
   EXPECT_TRUE(agents.strays_killed);
   EXPECT_TRUE(files.read_all("/o/.run/agent.json"));
+}
+
+/// dsj run | head: as where the terminal is closed, a step is saved.
+TEST_F(SupervisorTest, StopsLikeForASignalWhenNobodyReadsTheOutput) {
+  signal(SIGPIPE, SIG_IGN);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  std::fclose(out);
+  out = fdopen(ends[1], "w");
+  close(ends[0]);
+  on_turn([&] {
+    start_attempt(1);
+    agents.tell(report::Log{.step = 1, .loss = 3.25});
+  });
+  on_turn([&] {
+    EXPECT_EQ(agents.lives[0].stops, 1);
+    EXPECT_EQ(status()["phase"], "Stopping");
+    agents.tell(report::Checkpoint{.step = 2, .path = "/o/checkpoints/2"});
+    end_job(kExitPreempted, "Preempted");
+  });
+  EXPECT_EQ(run(), kExitInterrupted);
+  EXPECT_EQ(status()["phase"], "Interrupted");
+  EXPECT_THAT(written(err), HasSubstr("the reader of the output is gone"));
+}
+
+TEST_F(SupervisorTest, NumbersThatAreNotFiniteEndTheRunWithACodeOfTheirOwn) {
+  on_turn([&] {
+    start_attempt(1);
+    agents.tell(report::Step{.step = 1, .loss = NAN, .skipped = true, .bad_gradient = "w"});
+    agents.tell(report::Log{.step = 1, .loss = NAN, .grad_norm = NAN, .lr = 1e-4});
+    end_job(kExitNotFinite, kReasonNotFinite);
+  });
+  EXPECT_EQ(run(), kExitNotFinite);
+  EXPECT_THAT(written(out), HasSubstr("step 1 loss nan lr 0.0001 grad_norm nan skipped: the "
+                                      "gradient of w is not finite\n"));
+  EXPECT_THAT(written(err), HasSubstr("failed: NotFinite: m"));
+  EXPECT_EQ(status()["phase"], "Failed");
+  EXPECT_EQ(status()["training"]["loss"], "NaN");
+}
+
+TEST_F(SupervisorTest, AnAgentWithoutItsLibrariesIsNotStartedAgain) {
+  on_turn([&] { agents.end(0, kExitNotStarted); });
+  EXPECT_EQ(run(), kExitEnvironment);
+  EXPECT_EQ(agents.lives[0].incarnation, 1);
 }
 
 /// The line of a rank that had one stage.

@@ -23,6 +23,7 @@ TEST(RankEnd, OurRanksSayItByTheirCode) {
   EXPECT_EQ(end_of(ended(contract::kExitPeerLost)), RankEnd::LostPeer);
   EXPECT_EQ(end_of(ended(contract::kExitBadInput)), RankEnd::Refused);
   EXPECT_EQ(end_of(ended(contract::kExitEnvironment)), RankEnd::Refused);
+  EXPECT_EQ(end_of(ended(contract::kExitNotFinite)), RankEnd::Refused);
   EXPECT_EQ(end_of(ended(contract::kExitFailed)), RankEnd::Failed);
   EXPECT_EQ(end_of(ended(0, SIGSEGV)), RankEnd::Failed);
   RankState asked = ended(contract::kExitFailed);

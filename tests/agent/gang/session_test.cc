@@ -202,7 +202,7 @@ TEST(Session, NoNewAttemptWhileARankOfTheOldOneLives) {
 }
 
 TEST(Session, FatalExitEndsTheJobWithItsCode) {
-  for (int code : {kExitBadInput, kExitEnvironment}) {
+  for (int code : {kExitBadInput, kExitEnvironment, kExitNotFinite}) {
     Gang gang({});
     gang.start();
     gang.reports[0].ranks[0].reason = "";

@@ -74,11 +74,11 @@ TEST_F(Evaluation, MeanOverRowsWhateverTheWorld) {
   const EvalResult one = evaluated(1, 0, 2, kRank);
   EXPECT_EQ(one.rows, 7);
   EXPECT_EQ(one.targets, 9 + 10 + 11 + 12 + 9 + 10 + 11);
-  EXPECT_NEAR(one.loss, std::log(100.0), 4.0) << "an untrained model's order of magnitude";
+  EXPECT_NEAR(*one.loss, std::log(100.0), 4.0) << "an untrained model's order of magnitude";
   // Three batches and one of a single row: uneven over two and four ranks.
   for (const int world : {2, 4}) {
     const EvalResult more = evaluated(world, 3, 2, kRank);
-    EXPECT_NEAR(more.loss, one.loss, 1e-6 * one.loss) << world;
+    EXPECT_NEAR(*more.loss, *one.loss, 1e-6 * *one.loss) << world;
     EXPECT_EQ(more.targets, one.targets);
     EXPECT_EQ(more.rows, one.rows);
   }
@@ -92,11 +92,67 @@ TEST_F(Evaluation, TheRanksBatchesAreOneByToken) {
   const EvalResult four = evaluated(1, 0, 4, kToken);
   for (const auto& [world, batch] : {std::pair{2, 2}, {4, 1}}) {
     const EvalResult dealt = evaluated(world, 3, batch, kToken);
-    EXPECT_NEAR(dealt.loss, four.loss, 1e-6 * four.loss) << world;
+    EXPECT_NEAR(*dealt.loss, *four.loss, 1e-6 * *four.loss) << world;
     EXPECT_EQ(dealt.targets, four.targets);
   }
   EXPECT_EQ(evaluated(1, 0, 4, dsconfig::LossNormalization::Rank).loss, four.loss) << "one rank";
-  EXPECT_GT(std::abs(evaluated(1, 0, 1, kToken).loss - four.loss), 1e-4) << "this shows nothing";
+  EXPECT_GT(std::abs(evaluated(1, 0, 1, kToken).loss.value() - *four.loss), 1e-4) << "this shows nothing";
+}
+
+/// Rows whose prompts fill the length have no loss: not one of 0.
+TEST_F(Evaluation, RowsWithoutATargetHaveNoPartInTheMean) {
+  const EvalResult all = evaluated(1, 0, 1, dsconfig::LossNormalization::Rank);
+  nlohmann::json rows = nlohmann::json::parse(std::ifstream(path_));
+  const auto masked = [](nlohmann::json row) {
+    for (auto& label : row["labels"]) label = -100;
+    return row;
+  };
+  nlohmann::json mixed = nlohmann::json::array(), none = nlohmann::json::array();
+  for (const auto& row : rows) {
+    mixed.push_back(masked(row));
+    mixed.push_back(row);
+    none.push_back(masked(row));
+    // The first label is no target either: nothing comes before it.
+    none.back()["labels"][0] = row["labels"][0];
+  }
+  const auto of = [&](const nlohmann::json& data, int world, int64_t batch) {
+    std::ofstream(path_) << data.dump();
+    dataset_ = std::move(*data::Dataset::open(path_, nullptr, {.vocab_size = 100}));
+    return evaluated(world, 0, batch, dsconfig::LossNormalization::Rank);
+  };
+  for (const int world : {1, 2, 3}) {
+    const EvalResult some = of(mixed, world, 1);
+    EXPECT_NEAR(*some.loss, *all.loss, 1e-6 * *all.loss) << world;
+    EXPECT_EQ(some.rows, 14);
+    EXPECT_EQ(some.rows_without_target, 7);
+    EXPECT_EQ(some.targets, all.targets);
+    // A batch of a row with targets and one without weighs as the one.
+    EXPECT_NEAR(*of(mixed, world, 2).loss, *all.loss, 1e-6 * *all.loss) << world;
+    const EvalResult nothing = of(none, world, 2);
+    EXPECT_FALSE(nothing.loss);
+    EXPECT_EQ(nothing.rows_without_target, 7);
+  }
+}
+
+/// One rank is asked: all stop before the same batch, and training goes on.
+TEST_F(Evaluation, AStopEndsItOnAllRanks) {
+  SmallRun run{.world = 2, .config = small_config(3)};
+  testing_support::run_ranks(run.world, [&](comm::Collectives& collectives, memory::Ledger&) {
+    Rank rank(run, collectives);
+    rank.load(run.model);
+    int asked = 0;
+    const auto stop = [&] { return ++asked == 2 && collectives.rank() == 1; };
+    const auto got =
+        evaluate(rank.stepper, collectives, {dataset_.get(), 0, 7}, 1, at::kCPU, stop);
+    ASSERT_TRUE(got) << got.error().to_string();
+    EXPECT_TRUE(got->stopped);
+    EXPECT_FALSE(got->loss);
+    EXPECT_EQ(asked, 2);
+    EXPECT_TRUE(std::isfinite(rank.step(0).loss));
+    const auto whole = evaluate(rank.stepper, collectives, {dataset_.get(), 0, 7}, 1, at::kCPU,
+                                [] { return false; });
+    EXPECT_TRUE(whole->loss && !whole->stopped);
+  });
 }
 
 TEST_F(Evaluation, NextStepsAreBitIdentical) {

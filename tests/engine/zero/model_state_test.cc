@@ -311,6 +311,39 @@ TEST(ModelStateTest, TheFirstBadGradientIsTheFirstOfBackward) {
   }
 }
 
+/// Of whatever rank's part, whatever place.
+TEST(ModelStateTest, TheFirstBadWeightIsFoundAtEveryStage) {
+  for (const StateCase& c :
+       {StateCase{0, 1}, StateCase{0, 2}, StateCase{1, 2}, StateCase{2, 3}, StateCase{3, 2}}) {
+    run_ranks(c.world, [&](comm::Collectives& collectives, memory::Ledger&) {
+      SCOPED_TRACE(c.text());
+      Rank rank(config_of(c.stage), collectives);
+      std::vector<std::string> order;
+      for (const auto& flat : rank.state.plan().flats)
+        for (const auto& slot : flat.slots()) order.push_back(slot.name);
+      const auto fill = [&](size_t bad, float value) {
+        for (int i = 0; i < static_cast<int>(rank.state.plan().flats.size()); ++i) {
+          const Status filled = rank.state.flat(i).load_state(
+              false, [&](int, const Flat::HostRange& range) -> Status {
+                const size_t at = static_cast<size_t>(
+                    std::ranges::find(order, range.parameter) - order.begin());
+                std::ranges::fill(range.data, 0.5f);
+                if (at >= bad && !range.data.empty()) range.data.back() = value;
+                return {};
+              });
+          EXPECT_TRUE(filled);
+        }
+      };
+      for (size_t bad = 0; bad <= order.size(); ++bad) {
+        fill(bad, bad % 2 == 0 ? NAN : -INFINITY);
+        EXPECT_EQ(rank.state.first_bad_weight(), bad < order.size() ? order[bad] : "");
+      }
+      fill(0, std::numeric_limits<float>::max());
+      EXPECT_EQ(rank.state.first_bad_weight(), "");
+    });
+  }
+}
+
 /// LAMB's update against its formula over whole parameters, in double.
 TEST(ModelStateTest, LambsNormsAreOfWholeParameters) {
   // v stays 0 and m is the gradient, so that u = g + 0.1 p.

@@ -26,7 +26,9 @@ const std::vector<std::string> kEventLines = {
     R"({"event":"error","message":"m","reason":"HostOutOfMemory"})",
     R"({"event":"warning","message":"w"})",
     R"({"event":"done","step":9})",
-    R"({"event":"damage","message":"m","step":6})"};
+    R"({"event":"damage","message":"m","step":6})",
+    R"({"cut_rows":3,"cut_tokens":40,"event":"cut_rows","max_seq_length":64,"rows":9,)"
+    R"("rows_without_target":1,"step":0})"};
 
 template <typename Kind>
 Kind read(const std::string& line) {
@@ -68,11 +70,30 @@ TEST(Events, AHeartbeatIsAStepAlone) {
   EXPECT_EQ(to_line(Step{.step = 3}), "{\"event\":\"step\",\"step\":3}\n");
 }
 
-TEST(Events, WhatIsNotFiniteIsNullAndReadsAsNotKnown) {
-  const std::string line = to_line(Step{.step = 3, .loss = NAN, .grad_norm = INFINITY});
-  EXPECT_EQ(line, "{\"event\":\"step\",\"grad_norm\":null,\"loss\":null,\"step\":3}\n");
-  EXPECT_FALSE(read<Step>(line).loss);
-  EXPECT_TRUE(std::isnan(read<Eval>(to_line(Eval{.step = 1})).loss));
+TEST(Events, WhatIsNotFiniteIsAWordAndReadsBack) {
+  const std::string line = to_line(Step{.step = 3, .loss = NAN, .lr = -INFINITY, .grad_norm = INFINITY});
+  EXPECT_EQ(line,
+            "{\"event\":\"step\",\"grad_norm\":\"Infinity\",\"loss\":\"NaN\",\"lr\":\"-Infinity\","
+            "\"step\":3}\n");
+  const Step step = read<Step>(line);
+  EXPECT_TRUE(step.loss && std::isnan(*step.loss));
+  EXPECT_EQ(step.grad_norm, INFINITY);
+  EXPECT_EQ(step.lr, -INFINITY);
+  EXPECT_FALSE(read<Eval>(to_line(Eval{.step = 1})).loss) << "not known is another matter";
+  EXPECT_FALSE(read<Step>("{\"event\":\"step\",\"step\":1,\"loss\":null}").loss);
+}
+
+/// json.dumps writes NaN as no JSON has it, and C's printf in small letters.
+TEST(Events, OtherProgramsWordsAreRead) {
+  const Step step = read<Step>(
+      R"({"event": "step", "step": 1, "loss": NaN, "grad_norm": -Infinity, "lr": "inf"})");
+  EXPECT_TRUE(step.loss && std::isnan(*step.loss));
+  EXPECT_EQ(step.grad_norm, -INFINITY);
+  EXPECT_EQ(step.lr, INFINITY);
+  const auto note = read<Note>(R"({"event": "note", "text": "a \"NaN\" and NaN", "x": NaN})");
+  EXPECT_EQ(note.text, "a \"NaN\" and NaN");
+  EXPECT_FALSE(event_from_line(R"({"event": "step", "step": NaN})"));
+  EXPECT_FALSE(read<Step>(R"({"event":"step","step":1,"loss":"none"})").loss);
 }
 
 TEST(Events, GarbageIsNoEvent) {
@@ -108,7 +129,7 @@ TEST(MetricsLine, HasTheFixedNamesInOrderThenTheOthers) {
                   .wire_bytes = 64,
                   .host_rss_bytes = 4096};
   EXPECT_EQ(metrics_line(step, json::object()),
-            R"({"step":3,"loss":1.5,"lr":1e-05,"grad_norm":null,"loss_scale":1.0,"skipped":true,)"
+            R"({"step":3,"loss":1.5,"lr":1e-05,"grad_norm":"Infinity","loss_scale":1.0,"skipped":true,)"
             R"("tokens":12,"tokens_per_second":48.0,"step_seconds":0.25,"wire_bytes":64,)"
             R"("host_rss_bytes":4096})"
             "\n");

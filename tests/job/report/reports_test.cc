@@ -44,7 +44,7 @@ TEST(Reports, EventsArePassedOnUnderTheirOwnNames) {
     };
     (pass(Kinds{}), ...);
   }(std::type_identity<Event>());
-  EXPECT_EQ(passed, (std::set<std::string>{"resolved", "resumed", "damage", "step", "log", "eval",
+  EXPECT_EQ(passed, (std::set<std::string>{"resolved", "resumed", "damage", "step", "log", "eval", "cut_rows",
                                            "note", "memory", "checkpoint", "exported"}));
 }
 

@@ -103,7 +103,7 @@ TEST(Status, HasTheNewestOfEachReport) {
       {"loss", "1.5"},
       {"learningRate", "1e-06"},
       {"gradNorm", nullptr},
-      {"lossScale", nullptr},
+      {"lossScale", "NaN"},
       {"tokensPerSecond", nullptr},
       {"progressPercentage", 66},
       {"estimatedRemainingSeconds", 4},
@@ -121,6 +121,7 @@ TEST(Status, HasTheNewestOfEachReport) {
   EXPECT_EQ(told<&Step::loss>(expected), 1.5);
   EXPECT_EQ(told<&Step::lr>(expected), 1e-6);
   EXPECT_FALSE(told<&Step::grad_norm>(expected));
+  EXPECT_TRUE(std::isnan(*told<&Step::loss_scale>(expected)));
   EXPECT_EQ(told<&Training::last_failure>(expected)->attempt, 1);
   EXPECT_EQ(told<&Memory::peak>(expected)->at("params"), 4);
 }

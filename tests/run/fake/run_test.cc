@@ -219,7 +219,7 @@ TEST_F(FakeRun, BudgetEndsTheJobWithOne) {
 }
 
 TEST_F(FakeRun, FatalExitsAreNotRetried) {
-  for (const auto& [what, code] : std::map<std::string, int>{{"exit2", 2}, {"exit3", 3}}) {
+  for (const auto& [what, code] : std::map<std::string, int>{{"exit2", 2}, {"exit3", 3}, {"exit4", 4}}) {
     fs::remove_all(out());
     write_job({{"maxSteps", "50"}});
     variables_["FAKE_FAULT"] = "attempt=0,rank=1,step=3,do=" + what;
@@ -227,7 +227,7 @@ TEST_F(FakeRun, FatalExitsAreNotRetried) {
     EXPECT_EQ(read_text(out() / "checkpoints/attempt"), "1\n");
     EXPECT_EQ(condition("Failed"), "True");
   }
-  EXPECT_EQ(status()["lastFailure"]["reason"], "NoSpace");
+  EXPECT_EQ(status()["lastFailure"]["reason"], "NotFinite");
 }
 
 TEST_F(FakeRun, CtrlCSavesOneStepOnAllRanksAndTheSameCommandGoesOn) {
@@ -281,6 +281,50 @@ TEST_F(FakeRun, NothingStaysBehindWhenDsjRunItselfIsKilled) {
       << "they saved";
   ASSERT_EQ(run({"job.yaml", "--set", "spec.training.maxSteps=" + std::to_string(steps + 3)}), 0);
   EXPECT_EQ(metric_steps(), one_to(steps + 3));
+}
+
+TEST_F(FakeRun, AKilledDsjLeavesAStatusThatSaysSo) {
+  write_job({{"maxSteps", "2000"}, {"saveSteps", "1000"}});
+  start({"job.yaml"});
+  ASSERT_TRUE(soon([&] { return steps_done() >= 3; }));
+  kill(pid_, SIGKILL);
+  EXPECT_EQ(finish(), -SIGKILL);
+  ASSERT_TRUE(soon([&] { return status().value("phase", "") == "Interrupted"; })) << status();
+  EXPECT_EQ(condition("Running"), "False");
+  const int64_t saved = status()["checkpoint"]["lastSaved"]["step"];
+  EXPECT_GE(saved, 3);
+  variables_["FAKE_STEP_MS"] = "0";
+  write_job({{"maxSteps", std::to_string(saved + 2)}});
+  EXPECT_EQ(run({"job.yaml"}), 0);
+  EXPECT_THAT(stdout_text(), HasSubstr("resumed from step " + std::to_string(saved)));
+}
+
+TEST_F(FakeRun, AClosedPipeSavesAStepAndSaysSo) {
+  write_job({{"maxSteps", "2000"}, {"saveSteps", "1000"}});
+  agent::SpawnSpec spec{.environment = environment(), .log_file = at("both")};
+  spec.command = {"/bin/sh", "-c",
+                  "cd " + folder_.string() + " && \"$0\" run job.yaml 2>stderr | head -n 3",
+                  std::string(DSJ_BIN_DIR) + "/dsj"};
+  const auto pid = agent::spawn(spec);
+  ASSERT_TRUE(pid);
+  pid_ = *pid;
+  EXPECT_EQ(finish(), 0) << "head's own";
+  ASSERT_TRUE(soon([&] { return processes().empty(); }));
+  EXPECT_EQ(status()["phase"], "Interrupted");
+  EXPECT_EQ(status()["checkpoint"]["lastSaved"]["step"], status()["training"]["step"]);
+  EXPECT_LT(steps_done(), 2000);
+  EXPECT_THAT(stderr_text(), HasSubstr("the reader of the output is gone"));
+}
+
+TEST_F(FakeRun, AMissingLibraryIsAnEnvironmentErrorAtOnce) {
+  write("train", "#!/bin/sh\necho 'error while loading shared libraries: libtorch.so' >&2\nexit 127\n");
+  fs::permissions(at("train"), fs::perms::owner_all);
+  variables_["DSJ_TRAIN_PROGRAM"] = at("train");
+  write_job({{"maxSteps", "2"}});
+  EXPECT_EQ(run({"job.yaml"}), 3);
+  EXPECT_EQ(read_text(out() / "checkpoints/attempt"), "1\n");
+  EXPECT_THAT(stderr_text(), HasSubstr("libtorch.so"));
+  EXPECT_EQ(status()["lastFailure"]["reason"], "CannotStart");
 }
 
 TEST_F(FakeRun, GrandchildrenOfARankAreSweptUp) {

@@ -4,13 +4,10 @@
 #include <cmath>
 #include <numbers>
 
-#include "engine/optim/schedules.h"
+#include "job/dsconfig/rates.h"
 
-namespace dsj::optim {
+namespace dsj::dsconfig {
 namespace {
-
-using dsconfig::SchedulerConfig;
-using dsconfig::Shape;
 
 /// Python's max(1, n).
 double at_least_one(int64_t n) {
@@ -54,7 +51,9 @@ double cosine_after_rated_warmup(const SchedulerConfig& config, int64_t s) {
 
 double polynomial(const SchedulerConfig& config, double base_lr, int64_t s) {
   const auto& hf = config.hugging_face;
-  if (s > config.total_steps) return hf.end_lr / base_lr;
+  // Where the warm-up is the whole run, nothing is left to decay in.
+  if (s > config.total_steps || config.total_steps <= config.warmup_steps)
+    return hf.end_lr / base_lr;
   const double steps = double(config.total_steps - config.warmup_steps);
   const double left = 1 - double(s - config.warmup_steps) / steps;
   return ((base_lr - hf.end_lr) * std::pow(left, hf.power) + hf.end_lr) / base_lr;
@@ -99,4 +98,4 @@ std::optional<Scheduled> hugging_face_schedule(const SchedulerConfig& config, do
   return Scheduled{base_lr * *found};
 }
 
-}  // namespace dsj::optim
+}  // namespace dsj::dsconfig

@@ -5,12 +5,11 @@
 #include <cmath>
 #include <numbers>
 
-#include "engine/optim/schedules.h"
+#include "job/dsconfig/rates.h"
 
-namespace dsj::optim {
+namespace dsj::dsconfig {
 namespace {
 
-using dsconfig::SchedulerConfig;
 using std::numbers::pi;
 
 double half_wave(double least, double most, double progress) {
@@ -18,10 +17,12 @@ double half_wave(double least, double most, double progress) {
 }
 
 double warm_restarts(const SchedulerConfig& config, double base_lr, int64_t s) {
+  const int64_t factor = config.torch.period_factor;
   int64_t period = config.torch.period, left = s;
+  if (factor == 1) left %= period;  // there may be as many periods as steps
   while (left >= period) {
     left -= period;
-    period *= config.torch.period_factor;
+    if (__builtin_mul_overflow(period, factor, &period)) period = INT64_MAX;
   }
   return half_wave(config.torch.eta_min, base_lr, double(left) / double(period));
 }
@@ -97,4 +98,4 @@ std::optional<Scheduled> torch_schedule(const SchedulerConfig& config, double ba
   return std::nullopt;
 }
 
-}  // namespace dsj::optim
+}  // namespace dsj::dsconfig

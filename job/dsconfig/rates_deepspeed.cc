@@ -3,12 +3,10 @@
 #include <cmath>
 #include <numbers>
 
-#include "engine/optim/schedules.h"
+#include "job/dsconfig/rates.h"
 
-namespace dsj::optim {
+namespace dsj::dsconfig {
 namespace {
-
-using dsconfig::SchedulerConfig;
 
 int64_t warmup_of(const SchedulerConfig& config) {
   return std::max<int64_t>(2, config.warmup_steps);
@@ -41,7 +39,7 @@ double warmup_cosine(const SchedulerConfig& config, int64_t iteration) {
 }
 
 /// The height `batch` steps after the cycle's start: 0 at both ends, 1 at the peak.
-double cycle_height(const dsconfig::OneCycleConfig& c, double batch) {
+double cycle_height(const OneCycleConfig& c, double batch) {
   const double total = c.first_size + c.second_size, ratio = c.first_size / total;
   const double cycle = std::floor(1 + batch / total);
   const double x = 1. + batch / total - cycle;
@@ -98,4 +96,4 @@ std::optional<Scheduled> deepspeed_schedule(const SchedulerConfig& config, doubl
                    (config.max_lr - config.min_lr) * warmup_decay(config, steps_done - 1)};
 }
 
-}  // namespace dsj::optim
+}  // namespace dsj::dsconfig
