@@ -1,7 +1,10 @@
 #include "agent/attempt_files.h"
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cstddef>
+#include <span>
 
 #include "job/contract.h"
 
@@ -9,6 +12,9 @@ namespace dsj::agent {
 namespace {
 
 constexpr char kEndedFile[] = "ended";
+constexpr char kManifestFile[] = "manifest.json";
+constexpr int64_t kManifestHead = 4096;
+constexpr int64_t kAttemptMax = int64_t{1} << 53;
 
 /// 0: there is no such file yet.
 Result<int64_t> read_attempt(Files& files, const std::string& path) {
@@ -26,6 +32,21 @@ Result<int64_t> read_attempt(Files& files, const std::string& path) {
   return attempt;
 }
 
+/// The attempt that a checkpoint's manifest names. Its members are sorted, so that this one comes
+/// first. 0: there is no manifest, or none of this form.
+int64_t attempt_in_manifest(Files& files, const std::string& path) {
+  const auto file = files.open_read(path);
+  if (!file) return 0;
+  std::string head(static_cast<size_t>(std::min((*file)->size(), kManifestHead)), '\0');
+  if (!(*file)->read(0, std::as_writable_bytes(std::span(head)))) return 0;
+  constexpr std::string_view kBefore = "\"body\":{\"attempt\":";
+  const size_t at = head.find(kBefore);
+  if (at == std::string::npos) return 0;
+  int64_t attempt = 0;
+  std::from_chars(head.data() + at + kBefore.size(), head.data() + head.size(), attempt);
+  return attempt > 0 && attempt < kAttemptMax ? attempt : 0;
+}
+
 }  // namespace
 
 AttemptFiles::AttemptFiles(Files& files, const std::string& output_dir) : files_(files) {
@@ -35,7 +56,15 @@ AttemptFiles::AttemptFiles(Files& files, const std::string& output_dir) : files_
 }
 
 Result<int64_t> AttemptFiles::newest() const {
-  return read_attempt(files_, attempt_path_);
+  DSJ_TRY(int64_t newest, read_attempt(files_, attempt_path_));
+  const std::string folder = path_parent(attempt_path_);
+  const auto entries = files_.list_dir(folder);
+  if (!entries) return newest;  // there is none yet
+  for (const DirEntry& entry : *entries)
+    if (entry.name.starts_with("step-"))
+      newest = std::max(newest, attempt_in_manifest(files_, path_join(path_join(folder, entry.name),
+                                                                      kManifestFile)));
+  return newest;
 }
 
 Status AttemptFiles::publish(int64_t attempt) {

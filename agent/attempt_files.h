@@ -15,7 +15,9 @@ class AttemptFiles {
   /// In `output_dir`/checkpoints.
   AttemptFiles(Files& files, const std::string& output_dir);
 
-  /// 0: none yet. Environment: it cannot be read, or holds no number.
+  /// The larger of the file's number and those in the manifests of the checkpoints beside it, which
+  /// may have been copied here without the file. 0: none yet. Environment: the file cannot be read, or
+  /// holds no number.
   Result<int64_t> newest() const;
   /// Durable when it returns. Makes the directory.
   Status publish(int64_t attempt);

@@ -8,6 +8,9 @@
 
 #include "cli/hub_cache.h"
 #include "cli/measured_rows.h"
+#include "common/files/posix_files.h"
+#include "engine/weights/output_place.h"
+#include "job/dsconfig/metric_curriculum.h"
 #include "job/layout/lora.h"
 #include "job/spec/yaml.h"
 
@@ -82,6 +85,28 @@ std::optional<int64_t> count_rows(const std::string& path) {
   for (std::string line; std::getline(file, line);)
     rows += line.find_first_not_of(" \t\r") != std::string::npos;
   return file.bad() ? std::nullopt : std::optional(rows);
+}
+
+/// What the run would destroy. `model`: the directory that a hub id stands for, if it is found.
+std::vector<Finding> endangered(const jobspec::Job& job, const std::string& model) {
+  PosixFiles files;
+  auto reads = weights::reads_of(job.training);
+  for (auto& read : reads) {
+    if (read.key == "modelNameOrPath" && !model.empty()) read.path = model;
+    read.key = "spec.training." + read.key;
+  }
+  if (!job.ds_config_inline && !job.ds_config_map && !job.ds_config_source.empty())
+    reads.push_back({"spec.deepspeed.configFrom.file", job.ds_config_source});
+  for (const auto& metric : dsconfig::metric_curricula(job.ds_config))
+    for (const auto& prefix : {metric.index_to_sample, metric.index_to_metric})
+      if (!prefix.empty()) reads.push_back({"spec.deepspeed.config", prefix + ".bin"});
+  std::vector<Finding> findings;
+  for (const auto& one :
+       weights::endangered(files, weights::SystemPlaces(), job.training.output_dir, reads))
+    findings.push_back({Severity::Error,
+                        one.key == "outputDir" ? "spec.training.outputDir" : one.key, one.message,
+                        one.hint});
+  return findings;
 }
 
 }  // namespace
@@ -170,6 +195,8 @@ Surroundings look_around(const jobspec::Job& job) {
       }
     }
   }
+  for (Finding& finding : endangered(job, around.model_directory))
+    around.findings.push_back(std::move(finding));
   dsconfig::locate(around.findings, job.positions);
   return around;
 }

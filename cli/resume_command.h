@@ -10,7 +10,9 @@
 namespace dsj::cli {
 
 /// `dsj run` with `args`, quoted for a shell. If the run's resume_from_checkpoint (`from`) names where
-/// to begin, the line asks for the newest checkpoint instead: it holds what the run has done since.
-std::string resume_command(Arguments args, const std::optional<std::string>& from);
+/// to begin, the line asks for the newest checkpoint instead: it holds what the run has done since. If
+/// the run `overwrites` its output directory, the line does not: that is done.
+std::string resume_command(Arguments args, const std::optional<std::string>& from,
+                           bool overwrites = false);
 
 }  // namespace dsj::cli

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "cli/earlier_run.h"
+#include "cli/overwritten_run.h"
 #include "cli/resume_command.h"
 #include "cli/run_prepare.h"
 #include "cli/run_program.h"
@@ -14,6 +16,8 @@
 #include "common/json.h"
 #include "common/random_hex.h"
 #include "common/startup_trace.h"
+#include "engine/checkpoint/retention.h"
+#include "engine/weights/output_place.h"
 #include "job/contract.h"
 #include "job/report/told.h"
 
@@ -35,8 +39,9 @@ started. Under the output directory:
   status.yaml     the job's status: conditions, step, loss, last checkpoint, failures
   checkpoints/    model/    logs/rank-N.log
 The same command on the same output directory goes on from its newest checkpoint, unless
-resumeFromCheckpoint names another; a finished run is not repeated. Ctrl-C or SIGTERM saves one step on
-all ranks and stops; a second one kills.
+resumeFromCheckpoint names another; a finished run is not repeated. With another model, other data, or
+other settings after the end it is refused: --overwrite_output_dir True starts anew there. Ctrl-C or
+SIGTERM saves one step on all ranks and stops; a second one kills.
 
 Environment: OMP_NUM_THREADS (default: cores / ranks), HF_HOME or HF_HUB_CACHE (where hub ids are looked
 up), DSJ_TRAIN_PROGRAM (another program in place of dsj-train), DSJ_STARTUP_TRACE=1 (prints where the time
@@ -89,21 +94,69 @@ bool is_complete(const Job& job, const nlohmann::json& status) {
          fs::is_directory(job.training.output_dir + "/" + contract::kModelDir, ignored);
 }
 
-/// Continuing a run with another model or other data is most likely a mistake.
-void warn_if_another_run(const Job& job, const std::string& run_dir) {
-  PosixFiles files;
-  const std::string path = run_dir + "/agent.json";
+/// What lies in the output directory.
+Result<EarlierRun> look_back(Files& files, const Job& job, const nlohmann::json& status) {
+  const std::string& output = job.training.output_dir;
+  DSJ_TRY(const auto checkpoints,
+          checkpoint::list_candidates(files, path_join(output, contract::kCheckpointsDir)));
+  DSJ_TRY(const bool has_model, files.exists(path_join(output, contract::kModelDir)));
+  return EarlierRun{.inputs = recorded_inputs(files, run_directory(output)),
+                    .finished = json_text(status, "phase") == "Complete" && has_model,
+                    .has_checkpoints = !checkpoints.empty()};
+}
+
+/// False: the output directory has another run, and the user did not say what is to become of it.
+/// What is said goes to stderr.
+bool may_go_on(const EarlierRun& earlier, const nlohmann::json& inputs, const Job& job) {
+  const Course course =
+      course_after(earlier, inputs, job.training.ignore_data_skip.value_or(false));
+  const std::string& output = job.training.output_dir;
+  if (course.kind == Course::Kind::GoOn) {
+    for (const std::string& what : course.said)
+      std::fprintf(stderr, "warning: the run in %s goes on otherwise: %s\n", output.c_str(),
+                   what.c_str());
+    return true;
+  }
+  std::fprintf(stderr, "dsj run: %s has another run%s:\n", output.c_str(),
+               earlier.finished ? ", which is complete" : "");
+  for (const std::string& what : course.said) std::fprintf(stderr, "  %s\n", what.c_str());
+  std::fprintf(stderr,
+               "name another output directory (--output_dir DIR), or start anew in this one: "
+               "--overwrite_output_dir True (in a manifest overwriteOutputDir: true)\n");
+  return false;
+}
+
+/// Error: the job begins with a checkpoint of the run that it overwrites.
+Status check_overwrite(const Job& job) {
+  const auto& from = job.training.resume_from_checkpoint;
+  if (!from) return {};
+  const weights::SystemPlaces places;
+  const std::string path = places.canonical(*from);
+  const std::string output = places.canonical(job.training.output_dir);
+  if (path != output && !path.starts_with(output + "/")) return {};
+  return bad_input("it lies in the output directory, whose run is to be overwritten", *from,
+                   "leave resumeFromCheckpoint or overwriteOutputDir out");
+}
+
+/// Somebody's file of this name, in a directory that is a run's now, is not overwritten.
+Status keep_foreign_status(Files& files, const std::string& output) {
+  const std::string path = path_join(output, contract::kStatusFile);
   const auto text = files.read_all(path);
-  if (!text) return;
-  const auto before = agent::agent_config_from_text(*text, path);
-  if (!before) return;
-  const auto check = [&](const char* what, const std::string& then, const std::string& now) {
-    if (then == now) return;
-    std::fprintf(stderr, "warning: this output directory's run had %s %s, now it is %s\n", what,
-                 then.c_str(), now.c_str());
-  };
-  check("model", before->job.training.model_name_or_path, job.training.model_name_or_path);
-  check("data", before->job.training.data_path, job.training.data_path);
+  if (!text || text->empty() || !json_text(status_from_text(*text, path), "phase").empty())
+    return {};
+  std::string kept = path + ".kept";
+  for (int i = 2; files.exists(kept).value_or(false); ++i)
+    kept = path + ".kept-" + std::to_string(i);
+  return files.rename(path, kept);
+}
+
+/// Moves the earlier run aside. The status file moves with it.
+Status begin_anew(Files& files, const std::string& output) {
+  DSJ_TRY(const bool moved, set_run_aside(files, output));
+  if (!moved) return {};
+  std::printf("a new run begins in %s; until it has a checkpoint, the earlier one lies in %s\n",
+              output.c_str(), path_join(output, kOverwrittenDir).c_str());
+  return {};
 }
 
 /// Whether the times of the start are asked for.
@@ -130,11 +183,24 @@ Result<int> run(Arguments args) {
   DSJ_TRY(const bool traced, begin_startup_trace());
   DSJ_TRY(const Job job, prepare_job(arguments));
   const std::string output = job.training.output_dir;
-  const auto status = previous_status(output);
+  PosixFiles files;
+  const bool overwrites = job.training.overwrite_output_dir.value_or(false);
+  auto status = overwrites ? nlohmann::json() : previous_status(output);
+  nlohmann::json inputs;
+  if (!job.runs_user_program()) {
+    DSJ_TRY(inputs, inputs_of(files, job));
+    if (overwrites) {
+      DSJ_TRY_STATUS(check_overwrite(job));
+    } else {
+      DSJ_TRY(const EarlierRun earlier, look_back(files, job, status));
+      if (!may_go_on(earlier, inputs, job)) return static_cast<int>(contract::kExitFailed);
+    }
+  }
   if (is_complete(job, status)) {
     std::printf(
         "this run is complete: all %ld steps are done, the model is in %s/%s\n"
-        "raise max_steps to go on, or name another output directory to start over\n",
+        "raise max_steps to go on; to start over, name another output directory or give "
+        "--overwrite_output_dir True\n",
         static_cast<long>(*job.training.max_steps), output.c_str(), contract::kModelDir);
     return 0;
   }
@@ -142,6 +208,8 @@ Result<int> run(Arguments args) {
   DSJ_TRY(const std::string agent_program, program_beside("dsj-agent"));
   DSJ_TRY(RankProgram program, rank_program(job));
   DSJ_TRY(const OutputLock lock, OutputLock::take(output));
+  if (overwrites) DSJ_TRY_STATUS(begin_anew(files, output));
+  DSJ_TRY_STATUS(keep_foreign_status(files, output));
   agent::AgentConfig& config = options.config;
   config.job = jobspec::to_job_file(job, 1, job.world_size());
   DSJ_TRY(config.job.run, random_hex(16));
@@ -155,8 +223,15 @@ Result<int> run(Arguments args) {
   if (config.user_program) config.stall = agent::Time(INT64_MAX / 4);  // it reports no steps
   config.budget.limit = job.restart_policy == "Never" ? 0 : job.backoff_limit;
   config.last_attempt = json_whole(status, "attempt").value_or(0);
-  warn_if_another_run(job, config.run_dir);
-  options.resume_command = resume_command(args, job.training.resume_from_checkpoint);
+  // A run that saves nothing leaves what is known of the one before.
+  options.when_saved = [&files, output, inputs, run_dir = config.run_dir] {
+    auto warnings = remove_overwritten(files, output);
+    if (!inputs.is_null())
+      if (const Status recorded = record_inputs(files, run_dir, inputs); !recorded)
+        warnings.push_back(recorded.error().to_string());
+    return warnings;
+  };
+  options.resume_command = resume_command(args, job.training.resume_from_checkpoint, overwrites);
   options.previous_status = status;
   options.startup_trace = traced;
   std::error_code ignored;
@@ -172,7 +247,6 @@ Result<int> run(Arguments args) {
                                                  .lock_fd = lock.fd()}));
   startup::recorder().stage_ends("checks");
   std::signal(SIGPIPE, SIG_IGN);  // the supervisor sees it, and the ranks save a step
-  PosixFiles files;
   const SystemRunClock clock;
   return Supervisor(std::move(options), {.agents = agents,
                                          .files = files,

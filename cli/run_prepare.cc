@@ -16,6 +16,7 @@
 #include "cli/limits.h"
 #include "cli/measured_rows.h"
 #include "cli/run_program.h"
+#include "common/home_path.h"
 #include "job/contract.h"
 #include "job/dsconfig/metric_curriculum.h"
 
@@ -202,6 +203,8 @@ Result<RunArguments> split_run_arguments(Arguments args) {
                        "change a field with --set spec.path=value");
     }
   }
+  if (const auto wrong = home_path(result.output))
+    return bad_input(wrong->message, "--output", wrong->hint);
   if (!result.output.empty()) {
     const std::string absolute = fs::absolute(result.output).lexically_normal().string();
     result.overrides.push_back("spec.training.outputDir=" + nlohmann::json(absolute).dump());

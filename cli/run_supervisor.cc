@@ -247,6 +247,7 @@ void Supervisor::take_report(const report::Report& told) {
   if (const auto said = sentence_of(told, status_, options_.config.job.output_dir)) {
     progress_.print(said->is_problem ? ports_.err : ports_.out, said->text);
   }
+  tell_saved(told);
   if (step) return;
   if (const auto* failure = std::get_if<report::Failure>(&told)) {
     options_.config.budget.used = static_cast<int>(failure->restarts_used);
@@ -258,6 +259,15 @@ void Supervisor::take_report(const report::Report& told) {
     kill_at_ = ports_.clock.now() + 15s;  // the agents should exit by themselves
   }
   keep_status(!std::holds_alternative<report::Warning>(told));
+}
+
+void Supervisor::tell_saved(const report::Report& told) {
+  const auto* end = std::get_if<report::End>(&told);
+  const bool saved =
+      std::holds_alternative<report::Checkpoint>(told) || (end && end->exit_code == kExitDone);
+  if (!saved || !options_.when_saved) return;
+  for (const std::string& warning : std::exchange(options_.when_saved, {})())
+    progress_.print(ports_.err, "warning: " + warning);
 }
 
 void Supervisor::keep_status(bool now) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdio>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ struct SupervisorOptions {
   std::string resume_command;  ///< printed after an interruption
   nlohmann::json previous_status;
   bool startup_trace = false;  ///< a table of each attempt's start is printed
+  /// Called once, when this run has a checkpoint or is done: returns warnings. Empty: nothing is due.
+  std::function<std::vector<std::string>()> when_saved = {};
 };
 
 struct SupervisorPorts {
@@ -71,6 +74,7 @@ class Supervisor {
   void start_due_agents();
   void end(Outcome outcome);
   void kill_agents();
+  void tell_saved(const report::Report& told);
   void keep_status(bool now);
   void tell_start();
   ProgressView view() const;

@@ -102,9 +102,23 @@ Status TuneLoop::begin() {
   return clear();
 }
 
+/// Of a trial that was cut, or of another job. Nobody else's folder is removed.
+Status TuneLoop::clear_trial(const std::string& folder) {
+  auto& files = ports_.files;
+  DSJ_TRY(const bool there, files.exists(folder));
+  if (!there) return {};
+  DSJ_TRY(const auto entries, files.list_dir(folder));
+  DSJ_TRY(const bool ours, files.exists(path_join(folder, kJob)));
+  if (!ours && !entries.empty())
+    return bad_input(
+        "the folder of a trial is to lie there, and no trial wrote what lies there now", folder,
+        "move it away, or set autotuning.results_dir");
+  return files.remove_all(folder);
+}
+
 Status TuneLoop::write_experiment(const Candidate& candidate, const std::string& folder) {
   auto& files = ports_.files;
-  DSJ_TRY_STATUS(files.remove_all(folder));  // of a trial that was cut, or of another job
+  DSJ_TRY_STATUS(clear_trial(folder));
   DSJ_TRY_STATUS(files.make_dirs(folder));
   const json described = experiment(candidate);
   const auto write = [&](const std::string& path, const std::string& text) {

@@ -39,6 +39,7 @@ class TuneLoop {
   Result<bool> attempt(const tune::Option& option, std::vector<tune::Outcome>& tried);
   Status begin();
   Status clear();
+  Status clear_trial(const std::string& folder);
   Status write_experiment(const tune::Candidate& candidate, const std::string& folder);
   std::optional<TrialResult> known(const tune::Candidate& candidate, const std::string& folder);
   Status record(const tune::Option& option, const TrialResult& result, const std::string& folder);

@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "common/home_path.h"
+
 namespace dsj {
 
 Argument Argument::required() const {
@@ -129,7 +131,23 @@ void ArgumentParser::no_help() {
   state_->app.set_help_flag();
 }
 
+namespace {
+
+/// The word, or what follows its "=": no argument of ours that begins with ~/ is anything but a path.
+std::optional<HomePath> home_path_in(const std::string& word) {
+  const size_t equals = word.starts_with("-") ? word.find('=') : std::string::npos;
+  return home_path(equals == std::string::npos ? word : word.substr(equals + 1));
+}
+
+}  // namespace
+
 std::optional<int> ArgumentParser::parse(std::span<const std::string> args) {
+  for (const std::string& word : args) {
+    const auto wrong = home_path_in(word);
+    if (!wrong) continue;
+    std::cerr << wrong->message << " (" << wrong->hint << ")\n";
+    return 2;
+  }
   std::vector<std::string> reversed(args.rbegin(), args.rend());  // CLI11 takes them from the back
   return state_->run([&] { state_->app.parse(std::move(reversed)); });
 }

@@ -82,7 +82,8 @@ class ArgumentParser {
   void no_help();
 
   /// Reads the arguments behind the program's name. A value: the program ends with this exit code,
-  /// 0 after --help and 2 after a mistake; the help is on stdout, the mistake on stderr.
+  /// 0 after --help and 2 after a mistake; the help is on stdout, the mistake on stderr. A word with
+  /// an unexpanded "~/" (home_path.h) is a mistake.
   std::optional<int> parse(std::span<const std::string> args);
   /// As parse(args), from main's arguments.
   std::optional<int> parse(int argc, const char* const* argv);

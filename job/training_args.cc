@@ -74,6 +74,8 @@ const std::vector<Field>& fields() {
       {"gradientCheckpointing", nullptr, &A::gradient_checkpointing},
       {"maxSeqLength", "modelMaxLength", &A::max_seq_length},
       {"resumeFromCheckpoint", nullptr, &A::resume_from_checkpoint},
+      {"ignoreDataSkip", nullptr, &A::ignore_data_skip},
+      {"overwriteOutputDir", nullptr, &A::overwrite_output_dir},
       {"shuffle", nullptr, &A::shuffle},
       {"packing", nullptr, &A::packing},
       {"groupByLength", nullptr, &A::group_by_length},

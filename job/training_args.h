@@ -61,7 +61,10 @@ struct TrainingArgs {
   std::optional<bool> gradient_checkpointing;         ///< recompute
   std::optional<int64_t> max_seq_length;              ///< 2048 (model_max_length)
   std::optional<std::string> resume_from_checkpoint;  ///< a path; unset: the newest, if any
-  std::optional<bool> shuffle;                        ///< ours: true
+  /// false: a resume beside other data is refused; true: it begins the order of the new ones.
+  std::optional<bool> ignore_data_skip;
+  std::optional<bool> overwrite_output_dir;  ///< false; `dsj run` alone reads it
+  std::optional<bool> shuffle;               ///< ours: true
   std::optional<bool> packing;          ///< TRL's: false; rows end to end in max_seq_length tokens
   std::optional<bool> group_by_length;  ///< false; rows of similar length in a batch
   /// Ours, for `messages` rows: auto (the model's), chatml, qwen, llama3 ...

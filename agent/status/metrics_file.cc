@@ -5,6 +5,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include "common/json.h"
@@ -26,9 +28,31 @@ Line read_line(const std::string& text) {
   return {*step, object.contains(report::name_of<&report::Eval::loss>())};
 }
 
+/// Whether the file's first line is a step's, or the beginning of one.
+bool is_of_steps(const std::string& path) {
+  std::string first(256, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(first.data(), static_cast<std::streamsize>(first.size()));
+  first.resize(static_cast<size_t>(file.gcount()));
+  return first.empty() || first.starts_with("{\"step\":");
+}
+
+/// Somebody's file of this name, in a directory that is a run's now, is not ours to cut.
+Status keep_foreign(const std::string& path) {
+  if (is_of_steps(path)) return {};
+  std::string kept = path + ".kept";
+  for (int i = 2; std::filesystem::exists(kept); ++i) kept = path + ".kept-" + std::to_string(i);
+  if (::rename(path.c_str(), kept.c_str()) == 0) return {};
+  return fail(
+      ErrorKind::Environment,
+      "it is no file of a run, and cannot be moved aside: " + std::string(std::strerror(errno)),
+      path);
+}
+
 }  // namespace
 
 Result<MetricsFile> MetricsFile::open(const std::string& path) {
+  DSJ_TRY_STATUS(keep_foreign(path));
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) {
     return fail(ErrorKind::Environment, std::string("cannot open it: ") + std::strerror(errno),

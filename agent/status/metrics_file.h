@@ -13,7 +13,8 @@ namespace dsj::agent {
 
 class MetricsFile {
  public:
-  /// Opens or creates the file. A last line without its end (its writer died) is cut off.
+  /// Opens or creates the file. A last line without its end (its writer died) is cut off. A file of
+  /// this name that no run wrote is renamed to PATH.kept.
   static Result<MetricsFile> open(const std::string& path);
   MetricsFile(MetricsFile&& other) noexcept;
   MetricsFile& operator=(MetricsFile&&) = delete;

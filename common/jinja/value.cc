@@ -311,12 +311,12 @@ bool equals(const Value& a, const Value& b) {
   if (a.is_str() && b.is_str()) return a.bytes() == b.bytes();
   if (a.is_none() || b.is_none()) return a.is_none() && b.is_none();
   if (a.is_undefined() || b.is_undefined()) return a.is_undefined() && b.is_undefined();
-  if (const Sequence *x = a.sequence(), *y = b.sequence(); x && y) {
+  if (const Sequence* x = a.sequence(), *y = b.sequence(); x && y) {
     if (x == y) return true;
     if (x->kind != y->kind || !x->has_places()) return false;
     return std::ranges::equal(x->items, y->items, equals);
   }
-  if (const Dict *x = a.dict(), *y = b.dict(); x && y) {
+  if (const Dict* x = a.dict(), *y = b.dict(); x && y) {
     if (x == y) return true;
     if (x->entries().size() != y->entries().size()) return false;
     return std::ranges::all_of(x->entries(), [y](const Dict::Entry& entry) {

@@ -14,6 +14,7 @@ using nlohmann::json;
 
 constexpr int kVersion = 1;
 constexpr int64_t kBlockBytesMax = int64_t{1} << 30;
+constexpr int64_t kSerialMax = int64_t{1} << 53;  // what JSON's numbers hold everywhere
 constexpr char kPartFormat[] = "dsj-checkpoint-part";
 constexpr char kManifestFormat[] = "dsj-checkpoint";
 
@@ -191,6 +192,7 @@ std::string to_text(const Manifest& manifest) {
                {"world", manifest.world},   {"extents", std::move(extents)},
                {"parts", std::move(parts)}, {"run_state", manifest.run_state}};
   if (!manifest.holders.empty()) body["holders"] = std::move(holders);
+  if (manifest.serial > 0) body["serial"] = manifest.serial;
   return seal(body);
 }
 
@@ -246,8 +248,11 @@ Result<Manifest> manifest_from_text(std::string_view text, const std::string& pa
   try {
     Manifest manifest{.step = body.at("step"),
                       .attempt = body.at("attempt"),
+                      .serial = body.value("serial", int64_t{0}),
                       .world = body.at("world"),
                       .run_state = body.at("run_state")};
+    if (manifest.serial < 0 || manifest.serial > kSerialMax)
+      return damaged("the serial is out of its range", path);
     for (const json& extent : body.at("extents")) {
       manifest.extents.push_back({extent.at(0), extent.at(1), extent.at(2)});
       if (manifest.extents.back().elements < 0) return damaged("a negative size", path);
@@ -277,6 +282,12 @@ std::string part_json_name(int rank) {
 }
 std::string part_data_name(int rank) {
   return numbered("rank-%05d.bin", rank);
+}
+
+bool is_checkpoint_file(std::string_view name) {
+  if (name == kManifestFile) return true;
+  int64_t rank = 0;
+  return skip(name, "rank-") && read_number(name, rank) && (name == ".json" || name == ".bin");
 }
 
 std::optional<DirName> parse_dir_name(std::string_view name) {

@@ -2,13 +2,14 @@
 //
 //   checkpoints/
 //     attempt                           number of the attempt that may publish; the agent writes it
-//     step-<S>/                         complete: one rename gave it this name
+//     step-<S>/                         complete: one rename gave it this name; may be a link
 //       manifest.json                   step, attempt, world, extents, holders, parts, run state
 //       rank-00000.json                 one per rank: ranges, block checksums
 //       rank-00000.bin                  one per rank: fp32 values
 //     .staging-step-<S>-attempt-<N>/    being written, or left by a dead attempt
 //     .old-step-<S>-attempt-<N>/        replaced by attempt N, where directories cannot be swapped
 //     .trash-*/                         being deleted
+//     kept-step-<S>/                    files that no save wrote, found in a step that was deleted
 //     damaged-step-<S>/                 found damaged at a resume, and set aside
 //
 // Values are addressed by what they are (state, parameter, elements from offset on), never by the
@@ -57,6 +58,9 @@ struct Part {
 /// manifest.json.
 struct Manifest {
   int64_t step = 0, attempt = 0;
+  /// One more than the largest in the directory at the time: it says which checkpoint is newer.
+  /// 0: it was written before manifests said so.
+  int64_t serial = 0;
   int world = 1;
   std::vector<Extent> extents;
   /// Which parts hold each extent. Empty: it was written before manifests said so.
@@ -75,11 +79,14 @@ Result<Manifest> manifest_from_text(std::string_view text, const std::string& pa
 inline constexpr char kManifestFile[] = "manifest.json";
 inline constexpr char kTrashPrefix[] = ".trash-";
 inline constexpr char kDamagedPrefix[] = "damaged-";
+inline constexpr char kKeptPrefix[] = "kept-";
 std::string step_name(int64_t step);                       ///< "step-100"
 std::string staging_name(int64_t step, int64_t attempt);   ///< ".staging-step-100-attempt-2"
 std::string replaced_name(int64_t step, int64_t attempt);  ///< ".old-step-100-attempt-2"
 std::string part_json_name(int rank);                      ///< "rank-00003.json"
 std::string part_data_name(int rank);                      ///< "rank-00003.bin"
+/// Whether a save writes a file of this name into a checkpoint.
+bool is_checkpoint_file(std::string_view name);
 
 /// A directory's name, parsed. attempt is 0 for "step-<S>".
 struct DirName {

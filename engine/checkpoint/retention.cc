@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "engine/checkpoint/damage.h"
+#include "engine/checkpoint/fence.h"
 #include "engine/checkpoint/layout.h"
 
 namespace dsj::checkpoint {
@@ -11,41 +12,76 @@ namespace {
 
 constexpr int64_t kManifestBytesMax = int64_t{1} << 30;
 
-Status discard(Files& files, const std::string& directory, const std::string& name) {
-  const std::string trash = path_join(directory, kTrashPrefix + name);
-  DSJ_TRY_STATUS(files.remove_all(trash));
-  DSJ_TRY_STATUS(files.rename(path_join(directory, name), trash));
-  return files.remove_all(trash);
+/// A name in `directory` that is free: `name`, else `name`-2, -3 ...
+Result<std::string> free_name(Files& files, const std::string& directory, const std::string& name) {
+  std::string free = name;
+  for (int i = 2;; ++i) {
+    DSJ_TRY(const bool taken, files.exists(path_join(directory, free)));
+    if (!taken) return free;
+    free = name + "-" + std::to_string(i);
+  }
 }
 
-/// Finds what nobody needs any more, and what must be put back.
-Status clear_leftovers(Files& files, const PruneOptions& options,
-                       std::vector<std::string>& warnings) {
-  DSJ_TRY(const auto entries, files.list_dir(options.checkpoints_dir));
+/// Removes `hidden` of `directory`, which was the checkpoint `name`. What no save wrote stays, under
+/// a name that says so; the error is a warning about it.
+Status remove_hidden(Files& files, const std::string& directory, const std::string& hidden,
+                     const std::string& name) {
+  const std::string path = path_join(directory, hidden);
+  DSJ_TRY(const auto siblings, files.list_dir(directory));
+  const auto own = std::ranges::find(siblings, hidden, &DirEntry::name);
+  if (own == siblings.end()) return {};
+  if (own->kind != EntryKind::Directory) return files.remove(path);  // a link: what it names stays
+  DSJ_TRY(const auto entries, files.list_dir(path));
+  std::string foreign;
   for (const DirEntry& entry : entries) {
-    const auto name = parse_dir_name(entry.name);
-    if (!name || entry.kind != EntryKind::Directory) continue;
-    const std::string path = path_join(options.checkpoints_dir, entry.name);
-    Status done;
-    if (name->kind == DirName::Kind::Trash) {
-      done = files.remove_all(path);
-    } else if (name->kind == DirName::Kind::Staging &&
-               (name->attempt < options.attempt ||
-                (name->attempt == options.attempt && name->step <= options.step))) {
-      done = discard(files, options.checkpoints_dir, entry.name);
-    } else if (name->kind == DirName::Kind::Replaced && name->attempt <= options.attempt) {
-      const std::string place = path_join(options.checkpoints_dir, step_name(name->step));
-      DSJ_TRY(const bool taken, files.exists(place));
-      done =
-          taken ? discard(files, options.checkpoints_dir, entry.name) : files.rename(path, place);
+    if (entry.kind != EntryKind::File || !is_checkpoint_file(entry.name)) {
+      foreign = entry.name;
+      continue;
     }
+    DSJ_TRY_STATUS(files.remove(path_join(path, entry.name)));
+  }
+  if (foreign.empty()) return files.remove(path);
+  DSJ_TRY(const std::string kept, free_name(files, directory, kKeptPrefix + name));
+  DSJ_TRY_STATUS(files.rename(path, path_join(directory, kept)));
+  return fail(ErrorKind::Environment,
+              "\"" + foreign + "\" was in the checkpoint " + name +
+                  ", which is removed, and no save wrote it: it is kept",
+              path_join(directory, kept), "move it where it belongs");
+}
+
+/// Whether something lies in the checkpoint, and none of it was written by a save.
+bool is_foreign(Files& files, const std::string& path) {
+  const auto entries = files.list_dir(path);
+  return entries && !entries->empty() && std::ranges::none_of(*entries, [](const DirEntry& one) {
+           return is_checkpoint_file(one.name);
+         });
+}
+
+/// Removes a checkpoint, or what was to become one. `name`: the checkpoint's.
+Status discard(Files& files, const std::string& directory, const std::string& entry,
+               const std::string& name) {
+  if (is_foreign(files, path_join(directory, entry))) return {};
+  const std::string trash = kTrashPrefix + name;
+  DSJ_TRY_STATUS(remove_hidden(files, directory, trash, name));
+  DSJ_TRY_STATUS(files.rename(path_join(directory, entry), path_join(directory, trash)));
+  return remove_hidden(files, directory, trash, name);
+}
+
+/// What publish() took out of the way of the new checkpoint.
+Status drop_replaced(Files& files, const PruneOptions& options,
+                     std::vector<std::string>& warnings) {
+  for (const std::string& name : {staging_name(options.step, options.attempt),
+                                  replaced_name(options.step, options.attempt)}) {
+    DSJ_TRY(const auto entries, files.list_dir(options.checkpoints_dir));
+    if (std::ranges::find(entries, name, &DirEntry::name) == entries.end()) continue;
+    const Status done = discard(files, options.checkpoints_dir, name, step_name(options.step));
     if (!done) warnings.push_back(done.error().to_string());
   }
   return {};
 }
 
 Status drop_oldest(Files& files, const PruneOptions& options, std::vector<std::string>& warnings) {
-  if (options.save_total_limit.value_or(0) < 1) return {};
+  if (options.save_total_limit.value_or(0) < 1) return files.sync_dir(options.checkpoints_dir);
   DSJ_TRY(const auto candidates, list_candidates(files, options.checkpoints_dir));
   int64_t kept = 0, oldest_step_kept = INT64_MAX;
   const auto is_best = [&](const Candidate& candidate) {
@@ -65,7 +101,8 @@ Status drop_oldest(Files& files, const PruneOptions& options, std::vector<std::s
       }
       continue;
     }
-    const Status done = discard(files, options.checkpoints_dir, candidate.name);
+    const Status done =
+        discard(files, options.checkpoints_dir, candidate.name, step_name(candidate.step));
     if (!done) warnings.push_back(done.error().to_string());
   }
   return files.sync_dir(options.checkpoints_dir);
@@ -80,11 +117,24 @@ Result<std::vector<Candidate>> list_candidates(Files& files, const std::string& 
   DSJ_TRY(const auto entries, files.list_dir(checkpoints_dir));
   for (const DirEntry& entry : entries) {
     const auto name = parse_dir_name(entry.name);
-    if (!name || entry.kind != EntryKind::Directory) continue;
+    if (!name) continue;
     if (name->kind != DirName::Kind::Step && name->kind != DirName::Kind::Replaced) continue;
+    bool leads_nowhere = false;
+    if (entry.kind != EntryKind::Directory) {  // a link, or a file that is no checkpoint
+      const auto target = files.kind(path_join(checkpoints_dir, entry.name));
+      leads_nowhere = !target || *target == EntryKind::Absent;
+      if (!leads_nowhere && *target != EntryKind::Directory) continue;
+    }
     Candidate candidate{.name = entry.name,
                         .step = name->step,
                         .is_replaced = name->kind == DirName::Kind::Replaced};
+    if (leads_nowhere) {
+      candidate.problem = Error{ErrorKind::Environment, "the link leads nowhere",
+                                path_join(checkpoints_dir, entry.name),
+                                "mount what it leads to, or remove the link"};
+      candidates.push_back(std::move(candidate));
+      continue;
+    }
     const std::string path = path_join(path_join(checkpoints_dir, entry.name), kManifestFile);
     const auto text = files.read_all(path, kManifestBytesMax);
     auto manifest =
@@ -96,6 +146,7 @@ Result<std::vector<Candidate>> list_candidates(Files& files, const std::string& 
           damaged("the manifest is of step " + std::to_string(manifest->step), path).error();
     } else {
       candidate.attempt = manifest->attempt;
+      candidate.serial = manifest->serial;
       candidate.run_state = std::move(manifest->run_state);
     }
     candidates.push_back(std::move(candidate));
@@ -104,10 +155,17 @@ Result<std::vector<Candidate>> list_candidates(Files& files, const std::string& 
   return candidates;
 }
 
+Result<int64_t> newest_attempt(Files& files, const std::string& checkpoints_dir) {
+  DSJ_TRY(int64_t newest, owner_of(files, checkpoints_dir));
+  DSJ_TRY(const auto candidates, list_candidates(files, checkpoints_dir));
+  for (const Candidate& candidate : candidates) newest = std::max(newest, candidate.attempt);
+  return newest;
+}
+
 void sort_newest_first(std::vector<Candidate>& candidates) {
   std::ranges::sort(candidates, std::greater{}, [](const Candidate& candidate) {
-    return std::tuple(!candidate.problem, candidate.attempt, candidate.step, !candidate.is_replaced,
-                      std::string_view(candidate.name));
+    return std::tuple(!candidate.problem, candidate.serial, candidate.attempt, candidate.step,
+                      !candidate.is_replaced, std::string_view(candidate.name));
   });
 }
 
@@ -115,12 +173,8 @@ SetAside set_aside(Files& files, const std::string& checkpoints_dir,
                    const std::vector<std::string>& names) {
   SetAside done;
   const auto move = [&](const std::string& name) -> Result<std::string> {
-    std::string target = kDamagedPrefix + name;
-    for (int i = 2;; ++i) {  // the same step may have been damaged before
-      DSJ_TRY(const bool taken, files.exists(path_join(checkpoints_dir, target)));
-      if (!taken) break;
-      target = kDamagedPrefix + name + "-" + std::to_string(i);
-    }
+    // The same step may have been damaged before.
+    DSJ_TRY(std::string target, free_name(files, checkpoints_dir, kDamagedPrefix + name));
     DSJ_TRY_STATUS(
         files.rename(path_join(checkpoints_dir, name), path_join(checkpoints_dir, target)));
     return target;
@@ -137,12 +191,68 @@ SetAside set_aside(Files& files, const std::string& checkpoints_dir,
   return done;
 }
 
+Status remove_checkpoint(Files& files, const std::string& directory, const std::string& name) {
+  if (is_foreign(files, path_join(directory, name)))
+    return fail(ErrorKind::Environment, "no save wrote what is in it: it stays",
+                path_join(directory, name), "move it away");
+  return discard(files, directory, name, name.substr(name.find_first_not_of('.')));
+}
+
 std::vector<std::string> prune(Files& files, const PruneOptions& options) {
   std::vector<std::string> warnings;
-  for (const auto step : {clear_leftovers, drop_oldest}) {
+  for (const auto step : {drop_replaced, drop_oldest}) {
     const Status done = step(files, options, warnings);
     if (!done) warnings.push_back(done.error().to_string());
   }
+  return warnings;
+}
+
+namespace {
+
+Status clear_entry(Files& files, const std::string& directory, const std::string& entry,
+                   const DirName& name) {
+  switch (name.kind) {
+    case DirName::Kind::Step:
+      return {};
+    case DirName::Kind::Trash:
+      return remove_hidden(files, directory, entry, entry.substr(sizeof kTrashPrefix - 1));
+    case DirName::Kind::Staging:
+      return discard(files, directory, entry, step_name(name.step));
+    case DirName::Kind::Replaced: {
+      const std::string place = path_join(directory, step_name(name.step));
+      DSJ_TRY(const bool taken, files.exists(place));
+      return taken ? discard(files, directory, entry, step_name(name.step))
+                   : files.rename(path_join(directory, entry), place);
+    }
+  }
+  return {};
+}
+
+Status clear_all(Files& files, const std::string& directory, int64_t attempt,
+                 std::vector<std::string>& warnings) {
+  DSJ_TRY(const bool there, files.exists(directory));
+  if (!there) return {};
+  DSJ_TRY(const int64_t owner, owner_of(files, directory));
+  if (owner > attempt) return {};
+  DSJ_TRY(const auto entries, files.list_dir(directory));
+  bool changed = false;
+  for (const DirEntry& entry : entries) {
+    const auto name = parse_dir_name(entry.name);
+    if (!name || name->kind == DirName::Kind::Step) continue;
+    changed = true;
+    const Status done = clear_entry(files, directory, entry.name, *name);
+    if (!done) warnings.push_back(done.error().to_string());
+  }
+  return changed ? files.sync_dir(directory) : Status{};
+}
+
+}  // namespace
+
+std::vector<std::string> clear_leftovers(Files& files, const std::string& checkpoints_dir,
+                                         int64_t attempt) {
+  std::vector<std::string> warnings;
+  const Status done = clear_all(files, checkpoints_dir, attempt, warnings);
+  if (!done) warnings.push_back(done.error().to_string());
   return warnings;
 }
 

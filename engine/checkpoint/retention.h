@@ -1,4 +1,5 @@
-// Which checkpoints are kept. publish() calls it after the new checkpoint has its name.
+// Which checkpoints are kept, and what dead attempts left. publish() prunes after the new checkpoint
+// has its name; engine/train clears what is left over once, when an attempt starts.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +18,25 @@ struct Candidate {
   std::string name;  ///< in the checkpoints directory
   int64_t step = 0;
   int64_t attempt = 0;            ///< from the manifest; 0: unreadable
+  int64_t serial = 0;             ///< from the manifest; 0: it has none, or is unreadable
   bool is_replaced = false;       ///< ".old-": counts only while there is no "step-<S>"
   nlohmann::json run_state = {};  ///< from the manifest
   /// Why its manifest could not be read: damage (damage.h), or another reason. Unset: it was read.
   std::optional<Error> problem = {};
 };
 
-/// Sorted by sort_newest_first. The directory need not exist.
+/// Sorted by sort_newest_first. The directory need not exist. A link named step-<S> is followed; one
+/// that leads nowhere is a problem that cannot be judged.
 Result<std::vector<Candidate>> list_candidates(Files& files, const std::string& checkpoints_dir);
 
-/// A later attempt's checkpoint is newer than any of an earlier attempt, whatever its step, because
-/// a run may go back to an older checkpoint on purpose. Then by step. Those with a problem come
-/// last.
+/// The larger of owner_of() (fence.h) and the attempts in the manifests: a checkpoint may have been
+/// copied here without the file beside it. 0: none of either.
+Result<int64_t> newest_attempt(Files& files, const std::string& checkpoints_dir);
+
+/// By the serial of its publication, whatever attempt and step: a run may go back to an older
+/// checkpoint on purpose, and a checkpoint may come from another directory, whose attempts say
+/// nothing here. Those of older programs have no serial: they are older than any that has one, and
+/// among themselves a later attempt's is newer, then a later step's. Those with a problem come last.
 void sort_newest_first(std::vector<Candidate>& candidates);
 
 struct SetAside {
@@ -48,11 +56,22 @@ struct PruneOptions {
   std::optional<int64_t> best_step;  ///< kept whatever the limit; it counts towards it
 };
 
-/// Removes what dead attempts left (.staging of older attempts and of this one's earlier saves,
-/// .trash, .old), then the oldest checkpoints beyond the limit, but never the one just published.
-/// An .old whose place is empty is put back. A checkpoint is first renamed to .trash, so that it is
-/// never seen half deleted. Damaged checkpoints are removed only with a limit, and only if older
-/// than everything kept; those that cannot be judged stay. Returns what failed, as warnings.
+/// Removes what the checkpoint just published replaced, then the oldest checkpoints beyond the
+/// limit, but never the one just published. A checkpoint is first renamed to .trash, so that it is
+/// never seen half deleted. Only files that a save writes are removed: others stay in a directory
+/// kept-step-<S>, with a warning, and of a link only the link goes. Damaged checkpoints are removed
+/// only with a limit, and only if older than everything kept; those that cannot be judged stay.
+/// Returns what failed, as warnings.
 std::vector<std::string> prune(Files& files, const PruneOptions& options);
+
+/// Removes the entry `name` of `directory`, a checkpoint by any of its names, as prune() does. Error: it
+/// or a part of it stays.
+Status remove_checkpoint(Files& files, const std::string& directory, const std::string& name);
+
+/// Removes what dead attempts left: .staging and .trash of any attempt. An .old whose place is empty
+/// is put back, another one removed. Call it before the attempt's first save. Does nothing if a
+/// newer attempt owns the directory. Returns what failed, as warnings. The directory need not exist.
+std::vector<std::string> clear_leftovers(Files& files, const std::string& checkpoints_dir,
+                                         int64_t attempt);
 
 }  // namespace dsj::checkpoint

@@ -1,12 +1,11 @@
 #include "engine/checkpoint/writer.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <cstring>
 #include <map>
 
 #include "common/check.h"
+#include "engine/checkpoint/fence.h"
 #include "engine/checkpoint/retention.h"
 #include "job/contract.h"
 
@@ -139,23 +138,20 @@ Result<Parts> read_parts(Files& files, const WriteOptions& options,
 
 /// The fence: an attempt that has been replaced must not publish.
 Status check_attempt(Files& files, const WriteOptions& options) {
-  const std::string path = path_join(options.checkpoints_dir, contract::kAttemptFile);
-  DSJ_TRY(const bool there, files.exists(path));
-  if (!there) return {};  // no agent: this process is the only writer
-  DSJ_TRY(std::string text, files.read_all(path, 64));
-  while (!text.empty() && std::strchr(" \t\r\n", text.back())) text.pop_back();
-  int64_t owner = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), owner);
-  if (problem != std::errc{} || end != text.data() + text.size()) {
-    return fail(ErrorKind::Environment, "a number is expected, found \"" + text + "\"", path);
-  }
-  if (owner > options.attempt) {
-    return fail(ErrorKind::Transient,
-                "attempt " + std::to_string(owner) + " owns the checkpoints, attempt " +
-                    std::to_string(options.attempt) + " may not publish any more",
-                path);
-  }
-  return {};
+  DSJ_TRY(const int64_t owner, owner_of(files, options.checkpoints_dir));
+  if (owner <= options.attempt) return {};
+  return fail(ErrorKind::Transient,
+              "attempt " + std::to_string(owner) + " owns the checkpoints, attempt " +
+                  std::to_string(options.attempt) + " may not publish any more",
+              path_join(options.checkpoints_dir, contract::kAttemptFile));
+}
+
+/// One more than any checkpoint here has.
+Result<int64_t> next_serial(Files& files, const std::string& checkpoints_dir) {
+  DSJ_TRY(const auto candidates, list_candidates(files, checkpoints_dir));
+  int64_t newest = 0;
+  for (const Candidate& candidate : candidates) newest = std::max(newest, candidate.serial);
+  return newest + 1;
 }
 
 /// Gives the staging directory its final name. A checkpoint that has the name goes out of the way.
@@ -230,8 +226,10 @@ Result<Published> publish(Files& files, const WriteOptions& options,
 
   DSJ_TRY(Parts parts, read_parts(files, options, publication.extents));
   DSJ_TRY(auto holders, holders_of(publication.extents, std::move(parts.ranges), staging));
+  DSJ_TRY(const int64_t serial, next_serial(files, options.checkpoints_dir));
   const std::string manifest = to_text(Manifest{.step = options.step,
                                                 .attempt = options.attempt,
+                                                .serial = serial,
                                                 .world = options.world,
                                                 .extents = publication.extents,
                                                 .holders = std::move(holders),

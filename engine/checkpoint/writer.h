@@ -1,8 +1,8 @@
 // Writes a checkpoint in three steps. They are collective; the barriers are the caller's.
 //   1. every rank: write_rank()    writes its ranges beside the published checkpoints; durable when
 //                                  it returns
-//   2. barrier                     all ranks succeeded; if not, nobody publishes, and the next save
-//                                  removes the leftovers
+//   2. barrier                     all ranks succeeded; if not, nobody publishes, and the next
+//                                  attempt removes the leftovers (retention.h)
 //   3. rank 0: publish()           one rename makes the whole checkpoint visible; then it prunes
 // A process may die at any point: newest() (search.h) then finds the previous or the new
 // checkpoint. Called by engine/train and background_save.h, which

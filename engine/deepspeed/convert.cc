@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 
+#include "engine/checkpoint/retention.h"
 #include "engine/checkpoint/writer.h"
 #include "engine/deepspeed/pieces.h"
 #include "engine/weights/safetensors_writer.h"
@@ -46,7 +47,11 @@ Result<Imported> import_checkpoint(Files& files, Checkpoint& from,
   std::vector<checkpoint::Extent> extents;
   for (const auto& [name, dealt] : from.tensors())
     extents.push_back({name.first, name.second, dealt.elements});
-  const checkpoint::WriteOptions options{.checkpoints_dir = checkpoints_dir, .step = from.step()};
+  // A run may own the directory already, or have owned what lies there.
+  DSJ_TRY(const int64_t attempt, checkpoint::newest_attempt(files, checkpoints_dir));
+  const checkpoint::WriteOptions options{.checkpoints_dir = checkpoints_dir,
+                                         .step = from.step(),
+                                         .attempt = std::max<int64_t>(attempt, 1)};
   const auto produce = [&](const checkpoint::EmitPiece& emit) -> Status {
     for (const auto& extent : extents) {
       DSJ_TRY_STATUS(for_pieces(from, extent.state, extent.param, extent.elements,

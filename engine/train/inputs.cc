@@ -7,7 +7,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "common/files/posix_files.h"
 #include "common/startup_trace.h"
+#include "engine/data/data_record.h"
 #include "engine/data/row_cache.h"
 #include "engine/data/row_sizes.h"
 #include "job/plan/memory_input.h"
@@ -60,6 +62,23 @@ Status measure_rows(Inputs& in, int64_t max_seq_length) {
   }
   if (groups) in.lengths = std::make_shared<const std::vector<int32_t>>(data::tokens_of(sizes));
   return {};
+}
+
+/// Reads the data files once.
+Result<nlohmann::json> record_data(const Inputs& in, const data::DatasetOptions& options) {
+  PosixFiles files;
+  const TrainingArgs& training = in.job.training;
+  data::DataRecord record{.rows = in.dataset->rows(),
+                          .split_rows = in.first_row(),
+                          .max_seq_length = options.max_seq_length,
+                          .chat_template = options.chat_template,
+                          .by_length = in.packs || in.lengths};
+  DSJ_TRY(record.train, data::content_of(files, training.data_path));
+  if (in.eval_dataset) {
+    DSJ_TRY(record.eval, data::content_of(files, *training.eval_data_path));
+  }
+  DSJ_TRY(record.tokenizer, data::tokenizer_content(files, training.model_name_or_path));
+  return to_json(record);
 }
 
 }  // namespace
@@ -130,6 +149,9 @@ Result<Inputs> read_inputs(const RankEnv& env) {
   if (evaluates && training.eval_data_path && !training.eval_data_path->empty()) {
     DSJ_TRY(in.eval_dataset,
             data::Dataset::open(*training.eval_data_path, in.tokenizer.get(), options));
+  }
+  if (env.rank == 0) {
+    DSJ_TRY(in.data_record, record_data(in, options));
   }
   startup::recorder().stage_ends("rows");
   return in;

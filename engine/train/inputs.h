@@ -37,6 +37,9 @@ struct Inputs {
   /// training.groupByLength: the tokens of every row, or pack, that is dealt.
   std::shared_ptr<const std::vector<int32_t>> lengths;
   dsconfig::Resolution resolution;
+  /// What the rows are made from (engine/data/data_record.h), for the checkpoints. Of rank 0; null on
+  /// the others.
+  nlohmann::json data_record;
 
   const dsconfig::ResolvedConfig& config() const { return resolution.config; }
   /// Of the order of rows, of dropout and of new adapters. Default: Hugging Face's 42.

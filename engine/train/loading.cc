@@ -164,6 +164,7 @@ Status Loading::load_base() {
 Status Loading::restore(checkpoint::SavedRun& saved) {
   DSJ_TRY_STATUS(agree(check_lora(saved)));
   DSJ_TRY_STATUS(agree(check_frozen(files_, in_, saved, state_)));
+  DSJ_TRY_STATUS(agree(check_data(saved.run_state(), in_, saved.path())));
   return state_.restore(saved);
 }
 
@@ -179,9 +180,13 @@ void Loading::drop_lost_best(Best& best) {
 
 Progress Loading::resumed(const checkpoint::SavedRun& from) {
   const json& saved = from.run_state();
+  // Rank 0 alone knows the data; on the others it is what was saved, which is not larger.
+  const auto dealt = static_cast<double>(dealt_from(saved, in_, from.step()));
   Progress progress{.step = from.step(),
                     .skipped = saved.value("skipped", int64_t{0}),
-                    .best = best_from_json(saved.value("best", json()), in_.config().eval.best)};
+                    .best = best_from_json(saved.value("best", json()), in_.config().eval.best),
+                    .dealt_from = static_cast<int64_t>(
+                        comm::max_over_ranks(state_.collectives(), device_, {dealt})[0])};
   drop_lost_best(progress.best);
   stepper_.set_updates(saved.value("updates", progress.step - progress.skipped));
   if (const auto scaler = saved.find("loss_scaler"); scaler != saved.end()) {

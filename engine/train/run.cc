@@ -18,6 +18,7 @@
 #include "common/log.h"
 #include "common/startup_trace.h"
 #include "common/text.h"
+#include "engine/checkpoint/retention.h"
 #include "engine/data/cut_rows.h"
 #include "engine/data/loader.h"
 #include "engine/device/device.h"
@@ -29,6 +30,7 @@
 #include "engine/train/finite_guard.h"
 #include "engine/train/frozen.h"
 #include "engine/train/inputs.h"
+#include "engine/train/leftovers.h"
 #include "engine/train/loading.h"
 #include "engine/train/long_rows.h"
 #include "engine/train/metric_rows.h"
@@ -39,6 +41,7 @@
 #include "engine/train/step.h"
 #include "engine/train/stop_signal.h"
 #include "engine/train/watching.h"
+#include "engine/weights/output_place.h"
 #include "engine/zero/layer_inputs.h"
 #include "engine/zero/scalar_type.h"
 #include "engine/zero/storage_error.h"
@@ -125,9 +128,9 @@ class Loop {
         },
         sampler,
         {.rank = collectives_.rank(),
-         .first_step = progress.step,
+         .first_step = progress.step - progress.dealt_from,
          .packs = in_.packs ? &*in_.packs : nullptr});
-    const Rows rows{loader, sampler};
+    const Rows rows{loader, sampler, progress.dealt_from};
     while (progress.step < config.total_steps && !progress.best.stopped) {
       DSJ_TRY(bool stop, step(rows, progress));
       if (const auto why = guard_.gives_up(progress.step); !why.empty()) return give_up(why);
@@ -235,6 +238,7 @@ class Loop {
   struct Rows {
     data::Loader& loader;
     const data::Sampler& sampler;
+    int64_t dealt_from;  ///< the step that is dealt the sampler's first rows
   };
   /// One step's rows on this rank.
   struct StepRows {
@@ -245,7 +249,7 @@ class Loop {
   /// `step` counts from 0. Call it for each step in order.
   Result<StepRows> read(const Rows& rows, int64_t step) {
     StepRows out;
-    for (int64_t i = 0; i < rows.sampler.micro_steps(step); ++i) {
+    for (int64_t i = 0; i < rows.sampler.micro_steps(step - rows.dealt_from); ++i) {
       DSJ_TRY(auto next, rows.loader.next());
       if (const auto& length = in_.config().data_efficiency.row_length)
         next.batch = data::cut_rows(next.batch, length->schedule.at(step + 1));
@@ -465,6 +469,22 @@ Result<T> by_itself(Result<T> result) {
   return result;
 }
 
+/// Error: the run would destroy what it reads, or what somebody keeps in its output directory. An
+/// operator's jobs have been checked by nobody who sees the files. A run that has checkpoints does
+/// not end because something was put into its model/ meanwhile: the export keeps that.
+Status check_output_place(const Inputs& in) {
+  PosixFiles files;
+  const std::string& out = in.job.output_dir;
+  for (const auto& found : weights::endangered(files, weights::SystemPlaces(), out,
+                                               weights::reads_of(in.job.training))) {
+    DSJ_TRY(const auto checkpoints,
+            checkpoint::list_candidates(files, path_join(out, contract::kCheckpointsDir)));
+    if (found.key == "outputDir" && !checkpoints.empty()) continue;
+    return bad_input(found.message, "training." + found.key, found.hint);
+  }
+  return {};
+}
+
 /// Null: layer inputs stay on the device, or none are kept.
 std::unique_ptr<zero::LayerInputs> layer_inputs(const Inputs& in, const RankEnv& env,
                                                 at::Device device, const zero::OffloadHost& host) {
@@ -484,6 +504,7 @@ std::unique_ptr<zero::LayerInputs> layer_inputs(const Inputs& in, const RankEnv&
 Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
                   std::optional<plan::FitInput>& fit) {
   DSJ_TRY(const Inputs in, by_itself(read_inputs(env)));
+  DSJ_TRY_STATUS(check_output_place(in));
   fit = fit_input(in, env);
   announce(in, env, events);
   DSJ_TRY(const auto chosen, by_itself(MetricRows::read(in)));
@@ -509,6 +530,8 @@ Result<int> train(const RankEnv& env, const Events& events, FlightLog& flight,
                 .attention_choice(zero::scalar_type(in.config().precision), in.model.head_dim)
                 .because);
   PosixFiles files;
+  for (const std::string& warning : clear_leftovers(files, in.job, *collectives, device))
+    events.warn(warning);
   DSJ_TRY(const auto frozen,
           by_itself(frozen_in_checkpoint(files, in.job, in.config(), *collectives, device)));
   DSJ_TRY(const auto trained, trained_part(in, frozen));

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "engine/data/data_record.h"
 #include "engine/kernels/kernels.h"
 #include "engine/models/gemm.h"
 #include "engine/optim/lr_schedule.h"
@@ -54,6 +55,8 @@ json run_state(const Inputs& in, zero::ModelState& state, const Stepper& stepper
           {"optimizer", dsconfig::name_of(config.optimizer)},
           {"train_batch_size", config.train_batch_size},
           {"loss_normalization", dsconfig::name_of(dsconfig::loss_normalization(in.job.training))},
+          {"data", in.data_record},
+          {"dealt_from", progress.dealt_from},
           {"seed", in.data_seed()},
           {"shuffle", in.shuffle()},
           {"packed_rows", in.packs ? in.packs->count() : 0},
@@ -78,8 +81,50 @@ json run_state(const Inputs& in, zero::ModelState& state, const Stepper& stepper
           {"backend", std::string(state.collectives().backend())}};
 }
 
+namespace {
+
+std::string joined(const std::vector<std::string>& sentences) {
+  std::string text;
+  for (const std::string& one : sentences) text += (text.empty() ? "" : "; ") + one;
+  return text;
+}
+
+data::DataChange data_change(const json& saved, const json& now) {
+  return data::data_change(saved.value("data", json()), now);
+}
+
+}  // namespace
+
+Status check_data(const json& saved, const Inputs& in, const std::string& path) {
+  const auto change = data_change(saved, in.data_record);
+  if (change.breaks.empty()) return {};
+  const std::string what =
+      "the rows cannot go on in the order that the checkpoint is from: " + joined(change.breaks);
+  if (!in.job.training.ignore_data_skip.value_or(false))
+    return bad_input(what, path,
+                     "give the data that it was saved with; or name another output directory; or "
+                     "set ignoreDataSkip (--ignore_data_skip True) to begin the order of the new "
+                     "data with its first row");
+  if (!dsconfig::metric_curricula(in.job.ds_config).empty())
+    return bad_input(what, path,
+                     "ignoreDataSkip is not built beside a curriculum by metrics: name another "
+                     "output directory");
+  return {};
+}
+
+int64_t dealt_from(const json& saved, const Inputs& in, int64_t step) {
+  return data_change(saved, in.data_record).breaks.empty() ? saved.value("dealt_from", int64_t{0})
+                                                           : step;
+}
+
 std::vector<std::string> differences(const json& saved, const json& now) {
   std::vector<std::string> warnings;
+  const auto change = data_change(saved, now.value("data", json()));
+  if (!change.told.empty())
+    warnings.push_back("beside the run that saved the checkpoint: " + joined(change.told));
+  if (!change.breaks.empty())
+    warnings.push_back("the order of the rows begins anew at this step, as ignoreDataSkip says: " +
+                       joined(change.breaks));
   if (saved.contains("optimizer") && saved["optimizer"] != now["optimizer"])
     warnings.push_back("the optimizer was " + saved["optimizer"].get<std::string>() + " and is " +
                        now["optimizer"].get<std::string>() +

@@ -18,6 +18,8 @@ struct Progress {
   int64_t step = 0;     ///< optimizer steps done, skipped ones included
   int64_t skipped = 0;  ///< of these
   Best best = {};
+  /// The step with which the order of the rows began: 0, or where a run went on beside other data.
+  int64_t dealt_from = 0;
 };
 
 /// The loss scaler in a checkpoint's run state (key "loss_scaler").
@@ -32,6 +34,11 @@ bool saved_by(const nlohmann::json& begun, const nlohmann::json& run_state);
 
 nlohmann::json run_state(const Inputs& in, zero::ModelState& state, const Stepper& stepper,
                          const Progress& progress);
+/// BadInput: the rows of a run with the run state `now` are not in the order of the run that `saved`,
+/// and the user did not say that this does not matter. `path`: the checkpoint's.
+Status check_data(const nlohmann::json& saved, const Inputs& in, const std::string& path);
+/// The `dealt_from` of a run that goes on from `saved` at `step`.
+int64_t dealt_from(const nlohmann::json& saved, const Inputs& in, int64_t step);
 /// What a run with the run state `now` does otherwise than the one that `saved`: warnings.
 std::vector<std::string> differences(const nlohmann::json& saved, const nlohmann::json& now);
 

@@ -247,9 +247,12 @@ Status Saver::export_model(int64_t file_bytes_max) {
   zero::visit_weights(flats, here, append);
   if (status) status = model.finish();
   DSJ_TRY_STATUS(agree(status));
-  if (options.share.rank == 0) status = model.publish();
+  if (options.share.rank == 0) {
+    status = model.publish();
+    for (const std::string& warning : model.warnings()) events_.warn(warning);
+  }
   DSJ_TRY_STATUS(agree(status));
-  if (options.share.rank == 0) events_.emit(report::Exported{.path = options.target_dir});
+  if (options.share.rank == 0) events_.emit(report::Exported{.path = model.published_path()});
   return {};
 }
 

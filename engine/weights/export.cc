@@ -3,6 +3,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "engine/weights/export_record.h"
+
 namespace dsj::weights {
 namespace {
 
@@ -24,18 +26,21 @@ constexpr std::array kCopiedFiles = {kGenerationFile,
                                      "chat_template.jinja",
                                      "chat_template.json"};
 
-/// "out/model" → "out/.model.staging".
-std::string beside(std::string_view target, const char* suffix) {
-  while (target.size() > 1 && target.back() == '/') target.remove_suffix(1);
-  const size_t slash = target.rfind('/');
-  const std::string_view name = slash == std::string_view::npos ? target : target.substr(slash + 1);
-  return path_join(path_parent(target), "." + std::string(name) + suffix);
-}
 std::string staging_dir(const std::string& target) {
-  return beside(target, ".staging");
+  return hidden_beside(target, ".staging");
 }
 std::string old_dir(const std::string& target) {
-  return beside(target, ".old");
+  return hidden_beside(target, ".old");
+}
+
+/// `path`, or the first of path-2, path-3 ... that is free.
+Result<std::string> free_path(Files& files, const std::string& path) {
+  std::string free = path;
+  for (int i = 2;; ++i) {
+    DSJ_TRY(const bool taken, files.exists(free));
+    if (!taken) return free;
+    free = path + "-" + std::to_string(i);
+  }
 }
 
 /// config.json with the weights' dtype, all else unchanged and in order.
@@ -62,11 +67,27 @@ Status recover_export(Files& files, const std::string& target_dir) {
   return files.sync_dir(path_parent(target_dir));
 }
 
+std::vector<std::string> clear_dead_export(Files& files, const std::string& target_dir) {
+  std::vector<std::string> warnings;
+  const auto clear = [&](const std::string& path) {
+    if (const Status gone = files.remove_all(path); !gone)
+      warnings.push_back("what an export left could not be removed: " + gone.error().to_string());
+  };
+  if (const Status back = recover_export(files, target_dir); !back)
+    warnings.push_back(back.error().to_string());
+  clear(staging_dir(target_dir));
+  return warnings;
+}
+
 Status ModelExport::make_staging() {
   Files& files = *files_;
-  DSJ_TRY_STATUS(recover_export(files, options_.target_dir));
+  warnings_ = clear_dead_export(files, options_.target_dir);
   const std::string staging = staging_dir(options_.target_dir);
-  DSJ_TRY_STATUS(files.remove_all(staging));
+  DSJ_TRY(const bool left, files.exists(staging));
+  if (left) {  // it could not be removed: somebody has a file of it open, or has mounted one
+    DSJ_TRY(const std::string aside, free_path(files, staging + ".left"));
+    DSJ_TRY_STATUS(files.rename(staging, aside));
+  }
   DSJ_TRY_STATUS(files.make_dir(staging));
   const auto with = [&](const char* name, const std::string& content) {
     return options_.eos ? with_eos(name, content, *options_.eos) : content;
@@ -145,22 +166,45 @@ Status ModelExport::finish() {
 Status ModelExport::publish() {
   std::string target = options_.target_dir;
   while (target.size() > 1 && target.back() == '/') target.pop_back();
-  const std::string staging = staging_dir(target), parent = path_parent(target);
   DSJ_TRY_STATUS(adapter_ ? adapter_->finish() : writer_->finish());
-  DSJ_TRY(const bool occupied, files_->exists(target));
-  if (!occupied) {
-    DSJ_TRY_STATUS(files_->rename(staging, target));
-    return files_->sync_dir(parent);
+  published_path_ = target;
+  if (options_.is_replaced_later)
+    DSJ_TRY_STATUS(record_export(*files_, staging_dir(target), target));
+  const Status placed = take_place(target);
+  if (placed) return files_->sync_dir(path_parent(target));
+  // The model is whole; only its name is taken by what cannot be moved.
+  DSJ_TRY(const std::string other, free_path(*files_, target + ".new"));
+  if (!files_->rename(staging_dir(target), other)) return placed;
+  warnings_.push_back("the new model lies in " + other + ", because " + target +
+                      " could not be replaced: " + placed.error().to_string());
+  published_path_ = other;
+  return files_->sync_dir(path_parent(target));
+}
+
+Status ModelExport::take_place(const std::string& target) {
+  const std::string staging = staging_dir(target), parent = path_parent(target);
+  DSJ_TRY(const Occupant there, occupant_of(*files_, target));
+  if (there.kind == Occupant::Kind::Foreign) {
+    DSJ_TRY(const std::string kept, free_path(*files_, target + ".kept"));
+    DSJ_TRY_STATUS(files_->rename(target, kept));
+    warnings_.push_back("what lay in " + target + " is kept in " + kept + ": " + there.what);
   }
+  if (there.kind != Occupant::Kind::OwnModel) return files_->rename(staging, target);
+  std::string replaced = staging;
   DSJ_TRY(const bool swapped, files_->exchange(staging, target));
-  if (swapped) {
-    DSJ_TRY_STATUS(files_->sync_dir(parent));
-    return files_->remove_all(staging);
+  if (!swapped) {
+    replaced = old_dir(target);
+    DSJ_TRY_STATUS(files_->rename(target, replaced));
+    if (const Status renamed = files_->rename(staging, target); !renamed) {
+      (void)files_->rename(replaced, target);
+      return renamed;
+    }
   }
-  DSJ_TRY_STATUS(files_->rename(target, old_dir(target)));
-  DSJ_TRY_STATUS(files_->rename(staging, target));
   DSJ_TRY_STATUS(files_->sync_dir(parent));
-  return files_->remove_all(old_dir(target));
+  if (const Status gone = files_->remove_all(replaced); !gone)
+    warnings_.push_back("the model that was replaced could not be removed: " +
+                        gone.error().to_string());
+  return {};
 }
 
 }  // namespace dsj::weights

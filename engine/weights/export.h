@@ -1,6 +1,7 @@
 // The exported model/: a Hugging Face directory that transformers loads. Weights are written tensor
 // by tensor; configuration and tokenizer files come from the directory that the run started from.
-// Readers of model/ see the old one or the new one, whole. A model of several files is written by
+// Readers of model/ see the old one or the new one, whole. What another program or person put there
+// is never removed (export_record.h). A model of several files is written by
 // several ranks, each its files. Called by engine/train and by merge.h. A run with LoRA exports its
 // adapters (adapter.h) instead of a model.
 #pragma once
@@ -30,6 +31,8 @@ struct ExportOptions {
   std::optional<AdapterConfig> adapter = {};
   /// Set: the model's eos token from now on. Unset: the source's.
   std::optional<EosToken> eos = {};
+  /// Another export to the same place may follow, and replaces this one: it is recorded.
+  bool is_replaced_later = true;
   /// Which of the ranks that export together this is.
   Share share = {};
 };
@@ -42,10 +45,9 @@ struct ExportTensor {
 
 class ModelExport {
  public:
-  /// Starts beside the target, in ".TARGET.staging". First removes a dead export's leftover, and
-  /// puts back a model that it had renamed aside. Copies config.json with its dtype updated (it
-  /// must exist), generation_config.json and the tokenizer's files if they exist, each with another eos
-  /// token if the options name one. All of that is
+  /// Starts beside the target, in ".TARGET.staging". First clear_dead_export(). Copies config.json
+  /// with its dtype updated (it must exist), generation_config.json and the tokenizer's files if they
+  /// exist, each with another eos token if the options name one. All of that is
   /// rank 0's; the other ranks touch nothing, and go on when it has done it. `files` must outlive
   /// the export.
   static Result<ModelExport> begin(Files& files, const ExportOptions& options,
@@ -68,20 +70,32 @@ class ModelExport {
 
   /// Rank 0 only, when every rank has finished. Publishes by one swap of directories. Where the
   /// file system cannot swap it takes two renames: between them there is no model/, and if the
-  /// process dies there, the next export or recover_export() puts the old one back. Environment: a
-  /// file of another rank is not there.
+  /// process dies there, the next export or recover_export() puts the old one back. An earlier
+  /// export is removed; anything else that lies there is renamed to TARGET.kept. If the name cannot
+  /// be had (a mount), the model is TARGET.new. Environment: a file of another rank is not there.
   Status publish();
+  /// Where publish() put the model.
+  const std::string& published_path() const { return published_path_; }
+  /// What did not go as it should, though the model is published. Of rank 0.
+  const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   Status make_staging();
+  Status take_place(const std::string& target);
 
   Files* files_ = nullptr;
   ExportOptions options_;
   std::unique_ptr<ModelWriter> writer_;         ///< null: for an adapter
   std::unique_ptr<SafetensorsWriter> adapter_;  ///< of rank 0, for an adapter
+  std::string published_path_;
+  std::vector<std::string> warnings_;
 };
 
 /// Puts back the model that a dead export had moved aside between its two renames, if there is one.
 Status recover_export(Files& files, const std::string& target_dir);
+
+/// recover_export(), then removes what a dead export left beside the target. Returns what failed, as
+/// warnings.
+std::vector<std::string> clear_dead_export(Files& files, const std::string& target_dir);
 
 }  // namespace dsj::weights

@@ -204,7 +204,8 @@ Result<Merged> merge_adapter(Files& files, const MergeOptions& options) {
                                        {.source_dir = options.base,
                                         .target_dir = options.output,
                                         .dtype = base.dtype(),
-                                        .shard_bytes_max = options.shard_bytes_max},
+                                        .shard_bytes_max = options.shard_bytes_max,
+                                        .is_replaced_later = false},
                                        tensors));
   for (const TensorInfo* tensor : infos) {
     const auto found = changes.find(tensor->name);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "common/home_path.h"
 #include "common/json.h"
 #include "common/text.h"
 #include "job/dsconfig/keys.h"
@@ -100,12 +101,27 @@ class Checker {
       return;
     }
     section("", "", ds_config, out_.config, true);
+    home_paths(out_.config, "");
   }
 
  private:
   void report(Severity severity, const std::string& path, std::string message,
               std::string hint = {}) {
     out_.findings.push_back({severity, path, std::move(message), std::move(hint)});
+  }
+
+  /// No setting of DeepSpeed begins with ~/ but a path.
+  void home_paths(const json& value, const std::string& path) {
+    if (value.is_string()) {
+      if (const auto wrong = home_path(value.get_ref<const std::string&>()))
+        report(Severity::Error, out_.written_path(path), wrong->message, wrong->hint);
+      return;
+    }
+    if (value.is_object())
+      for (const auto& [name, child] : value.items()) home_paths(child, join(path, name));
+    if (value.is_array())
+      for (size_t i = 0; i < value.size(); ++i)
+        home_paths(value[i], path + "[" + std::to_string(i) + "]");
   }
 
   /// `path` is the table's, `written` the user's. `on`: report unsupported and inert keys.

@@ -1,5 +1,6 @@
 #include "job/spec/config_reader.h"
 
+#include "common/home_path.h"
 #include "job/spec/field_reader.h"
 
 namespace dsj::jobspec {
@@ -76,6 +77,8 @@ class ConfigReader : private FieldReader {
              "write file: ds_config.json; a ConfigMap is read in a cluster only");
       return;
     }
+    if (const auto wrong = home_path(file->get_ref<const std::string&>()))
+      return report(Severity::Error, path + ".file", wrong->message, wrong->hint);
     auto document = dsconfig::read_file(origin_.absolute(file->get<std::string>()));
     if (!document) {
       report(Severity::Error, path + ".file", document.error().to_string());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "common/home_path.h"
 #include "common/text.h"
 #include "job/argument_table.h"
 #include "job/spec/field_reader.h"
@@ -43,7 +44,10 @@ class TrainingReader : private FieldReader {
     if (native && training.data_path.empty())
       report(Severity::Error, path + ".dataPath", "a field is missing",
              "name an alpaca JSON or JSONL file");
-    if (origin_.in_cluster()) container_paths(path);
+    if (origin_.in_cluster())
+      container_paths(path);
+    else
+      home_paths(path);
     training.model_name_or_path = model_path(training.model_name_or_path);
     if (native || !origin_.in_cluster()) {
       training.data_path = origin_.absolute(training.data_path);
@@ -52,6 +56,9 @@ class TrainingReader : private FieldReader {
     }
     training.output_dir = origin_.absolute(training.output_dir);
     resume(path + ".resumeFromCheckpoint");
+    if (origin_.in_cluster() && training.overwrite_output_dir.value_or(false))
+      report(Severity::Unsupported, path + ".overwriteOutputDir", "has effect with dsj run only",
+             "name another outputDir");
   }
 
  private:
@@ -101,6 +108,19 @@ class TrainingReader : private FieldReader {
     const bool is_path =
         name.starts_with(".") || name.starts_with("/") || std::filesystem::exists(path, ignored);
     return is_path ? path : name;
+  }
+
+  void home_paths(const std::string& path) {
+    const TrainingArgs& training = job_.training;
+    for (const auto& [name, value] :
+         {std::pair<const char*, const std::string&>{"modelNameOrPath",
+                                                     training.model_name_or_path},
+          {"dataPath", training.data_path},
+          {"evalDataPath", training.eval_data_path.value_or("")},
+          {"outputDir", training.output_dir},
+          {"resumeFromCheckpoint", training.resume_from_checkpoint.value_or("")}})
+      if (const auto wrong = home_path(value))
+        report(Severity::Error, join(path, name), wrong->message, wrong->hint);
   }
 
   /// A container has no directory of the manifest, and hub ids are not looked up there.

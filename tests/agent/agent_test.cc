@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "agent/attempt_files.h"
 #include "agent/gang/memory_transport.h"
 #include "common/files/posix_files.h"
 #include "job/contract.h"
@@ -341,6 +342,13 @@ TEST_F(AgentTest, AttemptGoesOnFromTheFileAndGarbageInItIsRefused) {
   pass(Time(1000));
   EXPECT_EQ(text("checkpoints/attempt"), "42\n");
 
+  // A checkpoint that was copied here from a directory whose attempts were more.
+  std::filesystem::create_directories(out + "/checkpoints/step-7");
+  std::ofstream(out + "/checkpoints/step-7/manifest.json")
+      << "{\"xxh3\":\"0123456789abcdef\",\n\"body\":{\"attempt\":57,\"extents\":[]}}";
+  EXPECT_EQ(AttemptFiles(files, out).newest(), 57);
+  std::ofstream(out + "/checkpoints/step-7/manifest.json") << "{\"body\":{\"attempt\":\"x\"}}";
+  EXPECT_EQ(AttemptFiles(files, out).newest(), 42) << "of no form that is known";
   std::ofstream(out + "/checkpoints/attempt") << "forty\n";
   const auto agent =
       Agent::make(config(), 0, 1, {.ranks = ranks[0], .files = files, .reports = reports[0]}, now);

@@ -32,5 +32,15 @@ TEST(ResumeCommandTest, ANamedCheckpointIsNotWhereItGoesOn) {
             "dsj run job.yaml --set spec.training.resumeFromCheckpoint=true");
 }
 
+TEST(ResumeCommandTest, ARunThatHasOverwrittenAnotherDoesNotOverwriteItself) {
+  const std::vector<std::string> switched = {"--seed", "3", "--overwrite_output_dir", "--bf16"};
+  EXPECT_EQ(resume_command(switched, {}, true), "dsj run --seed 3 --bf16");
+  const std::vector<std::string> valued = {"--overwrite_output_dir", "True", "--seed", "3"};
+  EXPECT_EQ(resume_command(valued, {}, true), "dsj run --seed 3");
+  const std::vector<std::string> manifest = {"job.yaml"};
+  EXPECT_EQ(resume_command(manifest, {}, true),
+            "dsj run job.yaml --set spec.training.overwriteOutputDir=false");
+}
+
 }  // namespace
 }  // namespace dsj::cli

@@ -52,12 +52,14 @@ struct SupervisorTest : testing::Test {
   }
 
   bool startup_trace = false;
+  std::function<std::vector<std::string>()> when_saved = {};
 
   int run() {
     SupervisorOptions options{.config = config,
                               .resume_command = "dsj run job.yaml",
                               .previous_status = previous,
-                              .startup_trace = startup_trace};
+                              .startup_trace = startup_trace,
+                              .when_saved = when_saved};
     return Supervisor(std::move(options),
                       {.agents = agents, .files = files, .clock = clock, .out = out, .err = err})
         .run();
@@ -142,6 +144,37 @@ TEST_F(SupervisorTest, AnAgentWithoutItsLibrariesIsNotStartedAgain) {
   on_turn([&] { agents.end(0, kExitNotStarted); });
   EXPECT_EQ(run(), kExitEnvironment);
   EXPECT_EQ(agents.lives[0].incarnation, 1);
+}
+
+TEST_F(SupervisorTest, WhatWaitsForACheckpointIsDoneOnceWithTheFirst) {
+  int calls = 0;
+  when_saved = [&] {
+    ++calls;
+    return std::vector<std::string>{"it stays"};
+  };
+  on_turn([&] {
+    start_attempt(1);
+    agents.tell(report::Step{.step = 1});
+  });
+  on_turn([&] {
+    EXPECT_EQ(calls, 0);
+    for (const int64_t step : {1, 2}) agents.tell(report::Checkpoint{.step = step, .path = "/o/c"});
+    end_job(kExitDone, "Completed");
+  });
+  EXPECT_EQ(run(), 0);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(written(err), "warning: it stays\n");
+}
+
+TEST_F(SupervisorTest, ARunThatFailsBeforeItsFirstCheckpointRemovesNothing) {
+  int calls = 0;
+  when_saved = [&] { return ++calls, std::vector<std::string>{}; };
+  on_turn([&] {
+    start_attempt(1);
+    end_job(kExitBadInput, "BadInput");
+  });
+  EXPECT_EQ(run(), kExitBadInput);
+  EXPECT_EQ(calls, 0);
 }
 
 /// The line of a rank that had one stage.

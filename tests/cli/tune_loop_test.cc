@@ -196,6 +196,20 @@ TEST_F(TuneLoopTest, TheFoldersAreDeepSpeeds) {
   EXPECT_TRUE(jobspec::resolve(*job, {.world_size = 2}).runnable());
 }
 
+TEST_F(TuneLoopTest, AFolderThatNoTrialMadeIsNotRemoved) {
+  ASSERT_TRUE(files_.make_dirs("/work/results/as_given"));
+  ASSERT_TRUE(files_.write_synced("/work/results/as_given/notes.txt", "mine"));
+  const auto made = space(ds_config());
+  ASSERT_TRUE(made);
+  FakeTrials trials(files_, machine);
+  const auto code = TuneLoop(*made, {.results = "/work/results", .experiments = "/work/exps"},
+                             {.files = files_, .trials = trials})
+                        .run();
+  ASSERT_FALSE(code);
+  EXPECT_EQ(code.error().where, "/work/results/as_given");
+  EXPECT_EQ(files_.read_all("/work/results/as_given/notes.txt"), "mine");
+}
+
 TEST_F(TuneLoopTest, AStoppedSearchGoesOn) {
   FakeTrials whole(files_, machine);
   ASSERT_EQ(tune(ds_config(), whole), 0);

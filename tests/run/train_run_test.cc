@@ -395,6 +395,100 @@ TEST_F(TrainRun, RowsWithoutATargetAreTold) {
   EXPECT_THAT(train("24"), testing::Not(HasSubstr("has a target")));
 }
 
+/// validate, plan and run refuse alike, and nothing is touched.
+TEST_F(TrainRun, TheBaseModelIsNotReplacedByTheTrainedOne) {
+  write_train_job(2, 100);
+  fs::create_directories(out());
+  fs::rename(at("model"), out() / "model");
+  fs::create_symlink("out/model", at("model"));
+  const std::string config = read_text(out() / "model/config.json");
+  for (const char* verb : {"validate", "plan", "run"}) {
+    EXPECT_NE(run({"job.yaml"}, verb), 0) << verb;
+    EXPECT_THAT(stdout_text() + stderr_text(), HasSubstr("spec.training.modelNameOrPath")) << verb;
+    EXPECT_THAT(stdout_text() + stderr_text(), HasSubstr("the run replaces it")) << verb;
+  }
+  EXPECT_EQ(read_text(out() / "model/config.json"), config);
+  EXPECT_FALSE(fs::exists(out() / "checkpoints"));
+}
+
+TEST_F(TrainRun, OtherDataInTheSameFolderAreAnotherRun) {
+  write_train_job(3, 1);
+  ASSERT_EQ(run({"job.yaml"}), 0);
+  ASSERT_EQ(run({"job.yaml"}), 0) << "the same run, complete";
+  write("tuesday.json", counting_rows(40, 20).dump());
+  const std::string other = "spec.training.dataPath=tuesday.json";
+  EXPECT_EQ(run({"job.yaml", "--set", other}), 1);
+  EXPECT_THAT(stderr_text(), HasSubstr("tuesday.json"));
+  EXPECT_THAT(stderr_text(), HasSubstr("--overwrite_output_dir True"));
+  EXPECT_THAT(stderr_text(), HasSubstr("--output_dir DIR"));
+  EXPECT_EQ(run({"job.yaml", "--set", "spec.training.learningRate=1e-2"}), 1);
+  EXPECT_THAT(stderr_text(), HasSubstr("learningRate was 0.003 and is 0.01"));
+  EXPECT_EQ(run({"job.yaml", "--set", other, "--set", "spec.training.maxSteps=4"}), 1);
+  // Asked for, it goes on with the first of the new rows.
+  ASSERT_EQ(run({"job.yaml", "--set", other, "--set", "spec.training.maxSteps=4", "--set",
+                 "spec.training.ignoreDataSkip=true"}),
+            0);
+  EXPECT_THAT(stderr_text(), HasSubstr("the order of the rows begins anew"));
+  EXPECT_EQ(metric_steps(), one_to(4));
+  EXPECT_EQ(run({"job.yaml", "--set", "spec.training.maxSteps=5"}), 1) << "monday's again";
+}
+
+/// The engine's own check: an operator's jobs do not pass dsj run.
+TEST_F(TrainRun, AResumeBesideRowsThatWereAddedIsRefusedByTheRanks) {
+  write_train_job(2, 1);
+  ASSERT_EQ(run({"job.yaml"}), 0);
+  fs::remove(out() / ".dsj/inputs.json");
+  write("data.json", counting_rows(60, 24).dump());
+  EXPECT_EQ(run({"job.yaml", "--set", "spec.training.maxSteps=4"}), 2);
+  EXPECT_THAT(stderr_text(), HasSubstr("the data file has other content (48 then, 60 now rows)"));
+  EXPECT_THAT(stderr_text(), HasSubstr("ignoreDataSkip"));
+  EXPECT_EQ(metric_steps(), one_to(2));
+  EXPECT_TRUE(fs::exists(out() / "checkpoints/step-2/manifest.json"));
+}
+
+TEST_F(TrainRun, OverwritingBeginsAnewAndKeepsTheOldRunUntilACheckpointIsSaved) {
+  write_train_job(3, 1);
+  ASSERT_EQ(run({"job.yaml"}), 0);
+  const auto first = losses();
+  const std::string overwrite = "spec.training.overwriteOutputDir=true";
+  // It fails before a checkpoint: the old run is still there.
+  write("data.json", "[{\"input_ids\": [1], \"labels\": [1, 2]}]");
+  EXPECT_EQ(run({"job.yaml", "--set", overwrite}), 2);
+  EXPECT_TRUE(fs::exists(out() / "checkpoints/.dsj-overwritten/step-3/manifest.json"));
+  EXPECT_TRUE(fs::exists(out() / ".dsj-overwritten/model/config.json"));
+  EXPECT_FALSE(fs::exists(out() / "checkpoints/step-3"));
+  write("data.json", counting_rows(48, 24).dump());
+  ASSERT_EQ(run({"job.yaml", "--set", overwrite, "--set", "spec.training.learningRate=1e-2"}), 0);
+  EXPECT_EQ(metric_steps(), one_to(3));
+  EXPECT_NE(losses(), first);
+  EXPECT_THAT(stdout_text(), testing::Not(HasSubstr("resumed")));
+  EXPECT_FALSE(fs::exists(out() / ".dsj-overwritten"));
+  EXPECT_FALSE(fs::exists(out() / ".dsj-overwritten-2"));
+  EXPECT_FALSE(fs::exists(out() / "checkpoints/.dsj-overwritten"));
+  EXPECT_TRUE(fs::exists(out() / "model/config.json"));
+}
+
+/// docs/operate.md: a checkpoint goes into a new output directory. Its run had more attempts.
+TEST_F(TrainRun, ACopiedCheckpointIsWhereARunBeginsAndNotWhereItStays) {
+  write_train_job(6, 1);
+  ASSERT_EQ(run({"job.yaml", "--set", "spec.training.maxSteps=2"}), 0);
+  for (int i = 0; i < 3; ++i)  // more attempts of the same two steps
+    ASSERT_EQ(run({"job.yaml", "--set", "spec.training.resumeFromCheckpoint=out/checkpoints/step-1",
+                   "--set", "spec.training.maxSteps=" + std::to_string(3 + i)}),
+              0);
+  fs::create_directories(at("copied/checkpoints"));
+  fs::create_directory_symlink(out() / "checkpoints/step-2", at("copied/checkpoints/step-2"));
+  ASSERT_EQ(run({"job.yaml", "--output", at("copied").string(), "--set",
+                 "spec.training.saveTotalLimit=1"}),
+            0);
+  EXPECT_THAT(stdout_text(), HasSubstr("resumed from step 2"));
+  std::vector<std::string> steps;
+  for (const auto& entry : fs::directory_iterator(at("copied/checkpoints")))
+    if (entry.is_directory()) steps.push_back(entry.path().filename());
+  EXPECT_THAT(steps, testing::ElementsAre("step-6"));
+  EXPECT_TRUE(fs::exists(out() / "checkpoints/step-2/manifest.json")) << "the link's target stays";
+}
+
 TEST_F(TrainRun, WrongInputWritesNothing) {
   write("ds.json", R"({"train_micro_batch_size_per_gpu": 1, "train_batch_size": 7})");
   write_train_job(4, 100);

@@ -110,5 +110,20 @@ TEST_F(MetricsFileTest, DirectoryInItsPlaceIsAnError) {
   EXPECT_EQ(file.error().kind, ErrorKind::Environment);
 }
 
+TEST_F(MetricsFileTest, AFileOfThisNameThatNoRunWroteIsKept) {
+  std::ofstream(path) << "{\"epoch\": 1, \"mine\": true}\n";
+  {
+    auto file = MetricsFile::open(path);
+    ASSERT_TRUE(file);
+    append(*file, 1);
+  }
+  EXPECT_EQ(steps(), std::vector<int64_t>{1});
+  std::ifstream kept(path + ".kept");
+  std::string line;
+  std::getline(kept, line);
+  EXPECT_EQ(line, "{\"epoch\": 1, \"mine\": true}");
+  std::filesystem::remove(path + ".kept");
+}
+
 }  // namespace
 }  // namespace dsj::agent

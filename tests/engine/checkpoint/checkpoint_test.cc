@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include "common/files/memory_files.h"
 #include "common/files/posix_files.h"
 #include "engine/checkpoint/damage.h"
+#include "engine/checkpoint/fence.h"
 #include "tests/engine/checkpoint/support.h"
 
 namespace dsj::checkpoint {
@@ -157,6 +159,7 @@ TEST_F(Checkpoint, OlderAttemptMayNotPublish) {
   EXPECT_EQ(late.error().message,
             "attempt 2 owns the checkpoints, attempt 1 may not publish any more");
   EXPECT_FALSE(newest(files_, kDir)->reader);
+  EXPECT_EQ(clear_leftovers(files_, kDir, 2), Names{});
   save(1, 2);
   EXPECT_EQ(newest(files_, kDir)->reader->attempt(), 2);
   EXPECT_EQ(names(), (Names{"attempt", "step-1"}));
@@ -185,6 +188,90 @@ TEST_F(Checkpoint, RunThatWentBackToAnOlderCheckpointKeepsItsOwn) {
   EXPECT_EQ(newest(files_, kDir)->reader->step(), 100);
 }
 
+/// As docs/operate.md advises: a checkpoint of a long-lived job goes into a new output directory,
+/// whose attempts begin at 1.
+TEST_F(Checkpoint, ACopyFromAnotherDirectoryIsOlderThanWhatIsSavedAfterIt) {
+  for (const bool has_serial : {true, false}) {
+    MemoryFiles files;
+    ASSERT_TRUE(model_.save(files, options(100, 9)));
+    if (!has_serial) {
+      const std::string path = std::string(kDir) + "/step-100/manifest.json";
+      auto manifest = manifest_from_text(*files.read_all(path), path);
+      manifest->serial = 0;
+      ASSERT_TRUE(files.write_synced(path, to_text(*manifest)));
+    }
+    for (const int64_t step : {110, 120, 130}) {
+      ASSERT_TRUE(model_.save(files, options(step, 1), 1));
+      EXPECT_EQ(newest(files, kDir)->reader->step(), step);
+      EXPECT_EQ(files.list_dir(kDir)->size(), 1u) << "the copy goes first";
+    }
+  }
+}
+
+/// Older programs wrote no serials: attempt and step decide among those, and any that has one is newer.
+TEST_F(Checkpoint, ManifestsWithoutASerialAreInTheOrderOfTheirAttempts) {
+  const auto forget_serial = [&](int64_t step) {
+    const std::string path = "/out/checkpoints/step-" + std::to_string(step) + "/manifest.json";
+    auto manifest = manifest_from_text(*files_.read_all(path), path);
+    manifest->serial = 0;
+    ASSERT_TRUE(files_.write_synced(path, to_text(*manifest)));
+  };
+  save(200, 1);
+  save(150, 2);
+  save(100, 1);
+  for (const int64_t step : {100, 150, 200}) forget_serial(step);
+  const auto order = [&] {
+    std::vector<int64_t> steps;
+    const auto candidates = list_candidates(files_, kDir);
+    for (const auto& candidate : *candidates) steps.push_back(candidate.step);
+    return steps;
+  };
+  EXPECT_EQ(order(), (std::vector<int64_t>{150, 200, 100}));
+  save(120, 1);
+  EXPECT_EQ(order(), (std::vector<int64_t>{120, 150, 200, 100}));
+}
+
+TEST_F(Checkpoint, TheNewestAttemptIsThatOfTheFileOrOfAManifest) {
+  EXPECT_EQ(newest_attempt(files_, "/none/yet"), 0);
+  save(1, 4);
+  EXPECT_EQ(newest_attempt(files_, kDir), 4);
+  ASSERT_TRUE(files_.write_atomically("/out/checkpoints/attempt", "7\n"));
+  EXPECT_EQ(newest_attempt(files_, kDir), 7);
+  EXPECT_EQ(owner_of(files_, kDir), 7);
+}
+
+/// On a disk, for the file system in memory has no links.
+TEST(CheckpointOnDisk, ALinkIsFollowedAndWhatItNamesStays) {
+  namespace fs = std::filesystem;
+  const std::string root = testing::TempDir() + "dsj_links_" + std::to_string(getpid());
+  fs::remove_all(root);
+  PosixFiles files;
+  const ModelWorld model = ModelWorld::make(100);
+  const auto save = [&](const std::string& dir, int64_t step, std::optional<int64_t> limit) {
+    ASSERT_TRUE(model.save(files, {.checkpoints_dir = dir, .step = step}, limit));
+  };
+  save(root + "/elsewhere", 5, {});
+  fs::create_directories(root + "/checkpoints");
+  fs::create_directory_symlink("../elsewhere/step-5", root + "/checkpoints/step-5");
+  auto found = newest(files, root + "/checkpoints");
+  ASSERT_TRUE(found && found->reader);
+  EXPECT_EQ(found->reader->step(), 5);
+  save(root + "/checkpoints", 5, {});  // takes the link's place
+  save(root + "/checkpoints", 6, {});
+  fs::remove_all(root + "/checkpoints/step-5");
+  fs::create_directory_symlink("../elsewhere/step-5", root + "/checkpoints/step-5");
+  save(root + "/checkpoints", 7, 1);  // removes it
+  EXPECT_FALSE(fs::is_symlink(root + "/checkpoints/step-5"));
+  EXPECT_TRUE(Reader::open(files, root + "/elsewhere/step-5")->verify());
+
+  fs::create_directory_symlink("../gone/step-9", root + "/checkpoints/step-9");
+  const auto broken = newest(files, root + "/checkpoints");
+  ASSERT_FALSE(broken);
+  EXPECT_EQ(broken.error().message, "the link leads nowhere");
+  EXPECT_EQ(broken.error().where, root + "/checkpoints/step-9");
+  fs::remove_all(root);
+}
+
 TEST_F(Checkpoint, SameStepAgainReplaces) {
   save(7);
   save(7, 2, std::nullopt, 3);
@@ -195,16 +282,65 @@ TEST_F(Checkpoint, SameStepAgainReplaces) {
   model_.expect_whole(*found->reader, 2);
 }
 
-TEST_F(Checkpoint, LeftoversOfDeadAttemptsGo) {
+TEST_F(Checkpoint, LeftoversOfDeadAttemptsGoBeforeTheNextSave) {
+  save(1);
   ASSERT_TRUE(model_.write(files_, options(3, 1)));
   ASSERT_TRUE(model_.write(files_, options(4, 2)));
-  ASSERT_TRUE(model_.write(files_, options(9, 2)));
-  ASSERT_TRUE(model_.write(files_, options(5, 3)));
-  ASSERT_TRUE(files_.make_dirs("/out/checkpoints/.trash-step-1/x"));
+  ASSERT_TRUE(model_.write(files_, options(5, 3)));  // of a directory that was copied here
+  ASSERT_TRUE(files_.make_dirs("/out/checkpoints/.trash-step-1"));
+  ASSERT_TRUE(files_.write_synced("/out/checkpoints/.trash-step-1/rank-00000.bin", "x"));
   ASSERT_TRUE(files_.make_dirs("/out/checkpoints/not-ours"));
-  save(5, 2);
-  EXPECT_EQ(names(), (Names{".staging-step-5-attempt-3", ".staging-step-9-attempt-2", "not-ours",
-                            "step-5"}));
+  EXPECT_EQ(clear_leftovers(files_, kDir, 2), Names{});
+  EXPECT_EQ(names(), (Names{"not-ours", "step-1"}));
+  EXPECT_EQ(clear_leftovers(files_, "/none/yet", 1), Names{});
+}
+
+TEST_F(Checkpoint, AnAttemptThatIsOverClearsNothing) {
+  ASSERT_TRUE(model_.write(files_, options(3, 2)));
+  ASSERT_TRUE(files_.write_atomically("/out/checkpoints/attempt", "2\n"));
+  EXPECT_EQ(clear_leftovers(files_, kDir, 1), Names{});
+  EXPECT_EQ(names(), (Names{".staging-step-3-attempt-2", "attempt"}));
+  EXPECT_EQ(clear_leftovers(files_, kDir, 2), Names{});
+  EXPECT_EQ(names(), Names{"attempt"});
+}
+
+/// Each operation of the clearing fails once: the attempt begins nevertheless.
+TEST_F(Checkpoint, WhatCannotBeClearedIsAWarning) {
+  const auto prepare = [&](Files& files) {
+    ASSERT_TRUE(model_.save(files, options(1)));
+    ASSERT_TRUE(model_.write(files, options(3, 1)));
+  };
+  MemoryFiles plain;
+  prepare(plain);
+  FaultyFiles counting(plain, {});
+  EXPECT_EQ(clear_leftovers(counting, kDir, 2), Names{});
+  ASSERT_GT(counting.operations().size(), 4u);
+  for (size_t at = 0; at < counting.operations().size(); ++at) {
+    SCOPED_TRACE(counting.operations()[at]);
+    MemoryFiles files;
+    prepare(files);
+    FaultyFiles faulty(files, {.at = int64_t(at), .dies = false});
+    EXPECT_EQ(clear_leftovers(faulty, kDir, 2).size(), 1u);
+    EXPECT_EQ(newest(files, kDir)->reader->step(), 1);
+    EXPECT_EQ(clear_leftovers(files, kDir, 3), Names{}) << "the next attempt tries again";
+    EXPECT_EQ(files.list_dir(kDir)->size(), 1u);
+  }
+}
+
+TEST_F(Checkpoint, FilesThatNoSaveWroteAreKept) {
+  for (const int64_t step : {1, 2}) save(step);
+  ASSERT_TRUE(files_.write_synced("/out/checkpoints/step-1/notes.txt", "mine"));
+  ASSERT_TRUE(files_.make_dirs("/out/checkpoints/step-0"));
+  ASSERT_TRUE(
+      files_.write_synced("/out/checkpoints/step-0/model.safetensors", "another program's"));
+  const auto saved = model_.save(files_, options(3), 1);
+  ASSERT_TRUE(saved);
+  ASSERT_EQ(saved->warnings.size(), 1u);
+  EXPECT_NE(saved->warnings[0].find("notes.txt"), std::string::npos) << saved->warnings[0];
+  EXPECT_EQ(names(), (Names{"kept-step-1", "step-0", "step-3"}));
+  EXPECT_EQ(files_.read_all("/out/checkpoints/kept-step-1/notes.txt"), "mine");
+  EXPECT_EQ(files_.list_dir("/out/checkpoints/kept-step-1")->size(), 1u);
+  EXPECT_EQ(files_.read_all("/out/checkpoints/step-0/model.safetensors"), "another program's");
 }
 
 TEST_F(Checkpoint, FullDiskInPruningIsAWarning) {
@@ -247,6 +383,7 @@ TEST_F(Checkpoint, SetAsideCheckpointIsPutBack) {
   auto found = newest(files_, kDir);
   ASSERT_TRUE(found && found->reader);
   model_.expect_whole(*found->reader);
+  EXPECT_EQ(clear_leftovers(files_, kDir, 3), Names{});
   save(20, 3);
   EXPECT_EQ(names(), (Names{"step-10", "step-20"}));
   EXPECT_TRUE(Reader::open(files_, "/out/checkpoints/step-10")->verify());

@@ -79,8 +79,9 @@ int which_is_loaded(Files& files, const std::string& dir, const Scenario& scenar
   return 0;
 }
 
-/// The attempt after the death saves and cleans up: one checkpoint, nothing else.
+/// The attempt after the death cleans up and saves: one checkpoint, nothing else.
 void expect_next_save_cleans_up(Files& files, const std::string& dir) {
+  EXPECT_EQ(clear_leftovers(files, dir, 3), std::vector<std::string>{});
   const auto saved = model().save(files, options(dir, 30, 3), 1);
   ASSERT_TRUE(saved) << saved.error().to_string();
   EXPECT_EQ(saved->warnings, std::vector<std::string>{});

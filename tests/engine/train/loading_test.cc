@@ -11,6 +11,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "engine/data/data_record.h"
 #include "engine/train/saving.h"
 #include "tests/engine/train/support.h"
 
@@ -43,12 +44,15 @@ class LoadingTest : public testing::Test {
       in.job.training.resume_from_checkpoint = from;
       in.model = fixture_model(small.model);
       in.resolution.config = small.config;
+      if (collectives.rank() == 0) in.data_record = data_;
+      in.job.training.ignore_data_skip = ignore_data_skip_;
       Rank rank(small, collectives);
       PosixFiles files;
       const Events events(said);
       auto progress = Loading(files, in, rank.state, rank.stepper, events, at::kCPU).load();
       if (!progress) return;
       if (collectives.rank() == 0) began = progress->step;
+      if (collectives.rank() == small.world - 1) dealt_from_ = progress->dealt_from;
       if (steps == 0) return;
       for (int i = 0; i < steps; ++i) rank.step(progress->step++);
       const auto saved =
@@ -83,6 +87,9 @@ class LoadingTest : public testing::Test {
   }
 
   SmallRun run_{.world = 2, .config = small_config(2)};
+  nlohmann::json data_;  ///< what rank 0 records
+  bool ignore_data_skip_ = false;
+  int64_t dealt_from_ = -1;  ///< of the last rank
 
  private:
   std::string said_path() const { return output_ + ".said"; }
@@ -161,6 +168,39 @@ TEST_F(LoadingTest, CompressionErrorsThatAreDroppedAreTold) {
   run_.world = 3;
   EXPECT_EQ(attempt(3, "run", {}, 0), 6);
   EXPECT_THAT(said(), testing::HasSubstr(warning));
+}
+
+TEST_F(LoadingTest, OtherDataAreRefusedUnlessAskedFor) {
+  const auto data = [](const char* content, int64_t rows, int64_t split, int64_t length) {
+    return to_json(data::DataRecord{
+        .train = content, .rows = rows, .split_rows = split, .max_seq_length = length});
+  };
+  data_ = data("monday", 8, 0, 64);
+  ASSERT_EQ(attempt(1, "run", {}, 2), 0);
+  EXPECT_EQ(dealt_from_, 0);
+  EXPECT_EQ(attempt(2, "run", {}, 0), 2) << "the same data";
+  data_ = data("monday", 8, 0, 32);
+  EXPECT_EQ(attempt(2, "run", {}, 0), 2) << "the rows keep their order";
+  EXPECT_THAT(said(), testing::HasSubstr("rows are cut at another length (64 then, 32 now)"));
+  EXPECT_EQ(dealt_from_, 0);
+  data_ = data("monday", 8, 2, 64);
+  EXPECT_EQ(attempt(2, "run", {}, 0), -1) << "trained rows may be evaluated on";
+  data_ = data("tuesday", 9, 0, 64);
+  EXPECT_EQ(attempt(2, "run", {}, 0), -1);
+  EXPECT_EQ(attempt(2, "run", checkpoint(2), 0), -1) << "named, too";
+
+  ignore_data_skip_ = true;
+  EXPECT_EQ(attempt(2, "run", {}, 0), 2);
+  EXPECT_EQ(dealt_from_, 2) << "every rank begins the new order there";
+  EXPECT_THAT(said(), testing::HasSubstr("(8 then, 9 now rows)"));
+  EXPECT_EQ(attempt(3, "run", {}, 3), 2);
+  EXPECT_EQ(attempt(4, "run", {}, 0), 5);
+  EXPECT_EQ(dealt_from_, 2) << "a later attempt goes on in that order";
+  ignore_data_skip_ = false;
+  EXPECT_EQ(attempt(4, "run", {}, 0), 5) << "the checkpoint is of these data now";
+  EXPECT_EQ(dealt_from_, 2);
+  data_ = nullptr;
+  EXPECT_EQ(attempt(4, "run", {}, 0), 5) << "nothing is known";
 }
 
 }  // namespace

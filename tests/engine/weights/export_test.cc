@@ -90,7 +90,7 @@ TEST_F(Export, DirectoryWithConfigTokenizerAndWeights) {
             "  \"rope_theta\": 1000000.0\n}\n");
   EXPECT_EQ(files_.read_all("/out/model/tokenizer.json"), "{\"t\":1}");
   EXPECT_EQ(files_.list_dir("/out/model")->size(), 3u);
-  EXPECT_EQ(files_.list_dir("/out")->size(), 1u);
+  EXPECT_EQ(files_.list_dir("/out")->size(), 2u) << "the model, and the record of what was written";
 }
 
 TEST_F(Export, AnotherEosTokenIsInEveryFileThatNamesIt) {
@@ -122,7 +122,109 @@ TEST_F(Export, TargetWithASlashAndASecondExport) {
   ASSERT_TRUE(run_export(files_, options, 3));
   ASSERT_TRUE(run_export(files_, options, 4));
   EXPECT_EQ(exported_value(files_, "/out/model"), 4);
-  EXPECT_EQ(files_.list_dir("/out")->size(), 1u);
+  EXPECT_EQ(files_.list_dir("/out")->size(), 2u);
+}
+
+TEST_F(Export, WhatNoExportWroteIsKept) {
+  const auto names = [&] {
+    std::vector<std::string> all;
+    const auto entries = files_.list_dir("/out");
+    for (const DirEntry& entry : *entries) all.push_back(entry.name);
+    return all;
+  };
+  ASSERT_TRUE(run_export(files_, options_, 1));
+  ASSERT_TRUE(files_.write_synced("/out/model/README.md", "mine"));
+  ASSERT_TRUE(run_export(files_, options_, 2));
+  EXPECT_EQ(exported_value(files_, "/out/model"), 2);
+  EXPECT_EQ(files_.read_all("/out/model.kept/README.md"), "mine");
+  EXPECT_EQ(exported_value(files_, "/out/model.kept"), 1);
+  ASSERT_TRUE(files_.write_synced("/out/model/config.json", "{\"edited\": true}"));
+  ASSERT_TRUE(run_export(files_, options_, 3));
+  EXPECT_EQ(files_.read_all("/out/model.kept-2/config.json"), "{\"edited\": true}");
+  EXPECT_EQ(names(), (std::vector<std::string>{".model.export.json", "model", "model.kept",
+                                               "model.kept-2"}));
+}
+
+/// One operation fails from the swap on, and the process lives: the new model stands, and what could
+/// not be done is a warning. Making the names durable is another matter.
+TEST_F(Export, AnOldModelThatCannotBeRemovedIsAWarning) {
+  for (const bool can_exchange : {true, false}) {
+    MemoryFiles plain;
+    prepare(plain);
+    ASSERT_TRUE(run_export(plain, options_, 1));
+    FaultyFiles counting(plain, {.can_exchange = can_exchange});
+    ASSERT_TRUE(run_export(counting, options_, 2));
+    const auto operations = counting.operations();
+    int warned = 0;
+    for (size_t at = 0; at < operations.size(); ++at) {
+      if (!operations[at].starts_with("remove /out/.model")) continue;
+      SCOPED_TRACE(operations[at]);
+      MemoryFiles files;
+      prepare(files);
+      ASSERT_TRUE(run_export(files, options_, 1));
+      FaultyFiles faulty(files, {.at = int64_t(at), .dies = false, .can_exchange = can_exchange});
+      auto model = ModelExport::begin(faulty, options_, kTensors);
+      ASSERT_TRUE(model);
+      const std::vector<float> values(4, 2);
+      ASSERT_TRUE(model->append("w", values));
+      ASSERT_TRUE(model->append("b", std::span(values).first(2)));
+      const Status published = model->publish();
+      ASSERT_TRUE(published) << published.error().to_string();
+      EXPECT_EQ(model->warnings().size(), 1u);
+      EXPECT_EQ(exported_value(files, "/out/model"), 2);
+      ++warned;
+      ASSERT_TRUE(run_export(files, options_, 3)) << "what is left is in nobody's way";
+      EXPECT_EQ(exported_value(files, "/out/model"), 3);
+      EXPECT_EQ(files.list_dir("/out")->size(), 2u);
+    }
+    EXPECT_GE(warned, 3);
+  }
+}
+
+/// A file system in which /out/model is a mount: no rename of it succeeds.
+class Mounted final : public Files {
+ public:
+  explicit Mounted(Files& inner) : inner_(inner) {}
+  Result<std::unique_ptr<ReadFile>> open_read(const std::string& path) override {
+    return inner_.open_read(path);
+  }
+  Result<std::unique_ptr<WriteFile>> create_write(const std::string& path) override {
+    return inner_.create_write(path);
+  }
+  Status rename(const std::string& from, const std::string& to) override {
+    if (from == "/out/model" || to == "/out/model")
+      return fail(ErrorKind::Transient, "renaming: device or resource busy", from);
+    return inner_.rename(from, to);
+  }
+  Result<bool> exchange(const std::string& a, const std::string&) override {
+    return fail(ErrorKind::Transient, "swapping: device or resource busy", a);
+  }
+  Status remove(const std::string& path) override { return inner_.remove(path); }
+  Status make_dir(const std::string& path) override { return inner_.make_dir(path); }
+  Result<std::vector<DirEntry>> list_dir(const std::string& path) override {
+    return inner_.list_dir(path);
+  }
+  Result<EntryKind> kind(const std::string& path) override { return inner_.kind(path); }
+  Status sync_dir(const std::string& path) override { return inner_.sync_dir(path); }
+
+ private:
+  Files& inner_;
+};
+
+TEST_F(Export, APlaceThatCannotBeHadLeavesTheModelBesideIt) {
+  Mounted files(files_);
+  ASSERT_TRUE(files.make_dir("/out/model"));
+  auto model = ModelExport::begin(files, options_, kTensors);
+  ASSERT_TRUE(model);
+  const std::vector<float> values(4, 2);
+  ASSERT_TRUE(model->append("w", values));
+  ASSERT_TRUE(model->append("b", std::span(values).first(2)));
+  const Status published = model->publish();
+  ASSERT_TRUE(published) << published.error().to_string();
+  EXPECT_EQ(model->published_path(), "/out/model.new");
+  EXPECT_EQ(exported_value(files, "/out/model.new"), 2);
+  ASSERT_EQ(model->warnings().size(), 1u);
+  EXPECT_NE(model->warnings()[0].find("/out/model.new"), std::string::npos);
 }
 
 TEST_F(Export, WithoutConfigNothingIsPublished) {
@@ -164,7 +266,7 @@ TEST_F(Export, DeathAtEveryWriteLeavesTheOldOrTheNewModel) {
         ++(value == 1 ? old_seen : new_seen);
         ASSERT_TRUE(run(files, options_, 3));
         EXPECT_EQ(exported_value(files, "/out/model"), 3);
-        EXPECT_EQ(files.list_dir("/out")->size(), 1u);
+        EXPECT_EQ(files.list_dir("/out")->size(), 2u);
       }
     }
     EXPECT_GT(old_seen, 0);

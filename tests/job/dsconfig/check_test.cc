@@ -33,6 +33,18 @@ void expect_one(const Case& c) {
       << c.text << ": " << finding.message << " " << finding.hint;
 }
 
+TEST(CheckTest, ATildeIsNotExpandedInPaths) {
+  for (const Case& c : {
+           Case{R"({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme",
+                "nvme_path": "~/nvme"}}})",
+                Severity::Error, "zero_optimization.offload_optimizer.nvme_path",
+                "~ is not expanded here"},
+           Case{R"({"csv_monitor": {"enabled": true, "output_path": "~"}})", Severity::Error,
+                "csv_monitor.output_path", "write /"},
+       })
+    expect_one(c);
+}
+
 TEST(CheckTest, SlipsAreErrorsWithTheRightName) {
   for (const Case& c : {
            Case{R"({"gradient_cliping": 1})", Severity::Error, "gradient_cliping",

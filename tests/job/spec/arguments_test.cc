@@ -108,6 +108,31 @@ TEST_F(ArgumentsTest, DashesUnderscoresEqualsAndSwitches) {
   EXPECT_EQ(*job->training.evaluation_strategy, "no");
 }
 
+TEST_F(ArgumentsTest, WhatBecomesOfAnEarlierRunIsAnArgument) {
+  const auto job = parse(
+      "--deepspeed @ds --model_name_or_path @model --data_path /d --output_dir /o "
+      "--overwrite_output_dir --ignore-data-skip True");
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_TRUE(*job->training.overwrite_output_dir && *job->training.ignore_data_skip);
+  EXPECT_TRUE(job->findings.empty());
+}
+
+TEST_F(ArgumentsTest, ATildeInAPathIsRefusedWithWhatToWrite) {
+  ASSERT_EQ(setenv("HOME", "/home/ada", 1), 0);
+  for (const char* argument : {"--model_name_or_path", "--data_path", "--output_dir",
+                               "--eval_data_path", "--resume_from_checkpoint", "--deepspeed"}) {
+    std::string line;
+    for (const char* given :
+         {"--deepspeed @ds", "--model_name_or_path @model", "--data_path /d", "--output_dir /o"})
+      if (!std::string(given).starts_with(std::string(argument) + " "))
+        line += std::string(given) + " ";
+    const auto job = parse(line + argument + "=~/x");
+    ASSERT_FALSE(job) << argument;
+    EXPECT_EQ(job.error().message, "\"~/x\": ~ is not expanded here") << argument;
+    EXPECT_EQ(job.error().hint, "write /home/ada/x") << argument;
+  }
+}
+
 const char* kLine = "--deepspeed @ds --model_name_or_path @model --data_path /d --output_dir /o ";
 
 TEST_F(ArgumentsTest, WhatDoesNotMatterIsSaid) {

@@ -28,6 +28,8 @@
 #include <thread>
 #include <vector>
 
+#include "common/files/posix_files.h"
+#include "engine/weights/export_record.h"
 #include "job/contract.h"
 #include "job/flight_log.h"
 #include "job/job_file.h"
@@ -269,8 +271,13 @@ int main() {
     if (stop && step < total) return kExitPreempted;
   }
   if (rank == 0) {
-    fs::create_directories(out / kModelDir);
-    std::ofstream(out / kModelDir / "config.json") << "{}\n";
+    dsj::PosixFiles files;
+    const fs::path staging = out / ".model.staging";
+    fs::create_directories(staging);
+    std::ofstream(staging / "config.json") << "{}\n";
+    if (!dsj::weights::record_export(files, staging, out / kModelDir)) return kExitFailed;
+    fs::remove_all(out / kModelDir);
+    fs::rename(staging, out / kModelDir);
     event(report::Exported{.path = out / kModelDir});
   }
   event(report::Done{.step = step});
